@@ -75,7 +75,7 @@ def _words(key: str, value: Any) -> list[str]:
 
 
 def _source(fn: Any) -> str:
-    """Return the source of a module that defines the function. Raises UsageError if another process cannot define it."""
+    """Return the source of a module that defines the function. Raises UsageError if a worker cannot define it."""
     if not isinstance(fn, FunctionType):
         raise UsageError(f"measure: fn is a {type(fn).__name__}, expected a function; write it with def")
     if fn.__name__ == "<lambda>":
@@ -105,9 +105,7 @@ def _defined(name: str, value: Any, fn: str, folders: dict[str, None], seen: set
         yield f"{name} = {value!r}"
     else:
         expected = "modules, functions under the names they were defined with, numbers and strings"
-        raise UsageError(
-            f"measure: {fn} uses {name}, a {type(value).__name__}, expected {expected}; create it in {fn}"
-        )
+        raise UsageError(f"measure: {fn} uses {name}, a {type(value).__name__}, expected {expected}; create it in {fn}")
 
 
 def _defined_by_source(fn: FunctionType, folders: dict[str, None], seen: set[str]) -> Iterator[str]:
@@ -148,7 +146,7 @@ def _importable(value: Any) -> str:
 
 
 def _folder(module: str) -> dict[str, None]:
-    """Return the folder from which a user's module is imported, as a dict with one key; an empty dict if there is none."""
+    """Return the folder from which a user's module is imported, as the key of a dict, which is empty without a file."""
     file = getattr(sys.modules[module.partition(".")[0]], "__file__", None)
     if not file:
         return {}

@@ -61,7 +61,7 @@ class Results:
 
     @property
     def ratios(self) -> list[RowRatio]:
-        """Return each row's speedup over its baseline, and its ratio to a variant of its problem, such as NT over NN."""
+        """Return each row's speedup over its baseline, and its ratio to a variant of its problem, as of NT over NN."""
         columns, found = self._table.columns, []
         for against, ratio in (("baseline", "speedup"), ("against", "ratio")):
             names = ("problem", "kernel", against, ratio, f"{ratio}_ci95_low", f"{ratio}_ci95_high")

@@ -1,7 +1,7 @@
-"""The agenda of a device: what is to be measured, what that is worth, and what is answered at which digest.
+"""The agenda of a device: the tasks to be measured, their values, and the answers by digest.
 
-`reports/<device>/agenda.json` holds the answers; the tasks themselves are made anew from the sources each time
-(gpu_tasks.py). A task is open while no answer has its digest, so a changed kernel opens its own tasks alone.
+`reports/<device>/agenda.json` holds the answers; the tasks are generated from the sources each time (gpu_tasks.py). A
+task is open while no answer has its digest, so a changed kernel opens only its own tasks.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,18 +14,18 @@ from kernelmark.bench.plan.errors import UsageError
 
 SCHEMA = 1
 FILE = "agenda.json"
-#: Times that a task may fail at one digest; after the last it counts as answered.
+#: How often a task may fail at one digest; after that it counts as answered.
 TRIES = 2
-#: What is left of the value of a task that was answered once, by a tree of which no digest is known.
+#: Share of its value that a task keeps if it was answered once, but at an unknown digest.
 SEEN = 0.25
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True):
-    """A part of the agenda. value: what its answer is worth; seconds: of device time, expected.
+    """A task of the agenda. value: relative worth of its answer; seconds: expected device time.
 
-    kind: who carries it out. basis: where `seconds` comes from; assumed: by a rule, not from an earlier run.
-    problems, kernels and processes: what is measured, where it is measured by jobs; mode and max_time_s: how. baseline:
-    what the others are set against. group: the heading of its rows in the report. detail: what only its kind needs.
+    kind: selects the code that carries it out. basis: where `seconds` comes from; assumed: from a rule, not an earlier
+    run. problems, kernels, processes, mode and max_time_s: the jobs, if jobs measure it. baseline: the kernel that the
+    others are compared with. group: the heading of its rows in the report. detail: data that only its kind needs.
     """
 
     name: str
@@ -47,14 +47,14 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def worth(self) -> float:
-        """Return the value of a second of it."""
+        """Return the value per second."""
         return self.value / max(self.seconds, 1e-3)
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """What a task came to. state: `done`, or `failed` with the reason; run: its rows in the store, if it has any.
+    """The outcome of a task. state: `done`, or `failed` with the reason in `text`; run: the run with its rows, or "".
 
-    digest: of the task when it was carried out, "" where that is not known, so that the task is open.
+    digest: the task's digest when it was carried out; if it is unknown, "", which leaves the task open.
     """
 
     digest: str
@@ -69,7 +69,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LeftOut(msgspec.Struct, frozen=True):
-    """Why a kernel gets no further call: it took workers along in a task, which had this digest."""
+    """Why a kernel is not called again: it crashed workers in a task, which had this digest."""
 
     reason: str
     task: str
@@ -79,9 +79,9 @@ class LeftOut(msgspec.Struct, frozen=True):
 class Agenda(msgspec.Struct, kw_only=True):
     """The state of all tasks of a device.
 
-    limits: of the device, for the digests of tasks that are planned without it. left_out: kernels that took two workers
-    along, with the reason. disagreeing: the ways of launching that are timed wrong, with their kernels. notes: what a
-    reader of the report has to know first, written by hand.
+    limits: the device's limits, for digests of tasks planned without the device. left_out: kernels that crashed two
+    workers, with the reason. disagreeing: the ways of launching that are timed wrong, with their kernels. notes:
+    handwritten notes at the top of the report.
     """
 
     schema: int = SCHEMA
@@ -94,7 +94,7 @@ class Agenda(msgspec.Struct, kw_only=True):
 
 
 def read(folder: Path, device: str = "") -> Agenda:
-    """Return the agenda of a report's folder; an empty one where there is none. Raises UsageError."""
+    """Return the agenda of a report's folder, or an empty one if the folder has none. Raises UsageError."""
     path = folder / FILE
     try:
         data = path.read_bytes()
@@ -124,14 +124,14 @@ def save(folder: Path, agenda: Agenda) -> None:
 
 
 def write(path: Path, text: str) -> None:
-    """Write a file beside and rename it, so that no reader sees half of it. Raises OSError."""
+    """Write a new file and rename it to `path`, so that no reader sees half of it. Raises OSError."""
     new = path.with_name(f"{path.name}.new")
     new.write_text(text, encoding="utf-8")
     new.rename(path)
 
 
 def is_open(task: Task, agenda: Agenda) -> bool:
-    """Return whether a task has no answer at its digest, nor failed as often as it may."""
+    """Return whether a task has no answer at its digest and has not failed TRIES times."""
     found = agenda.answers.get(task.name)
     if found is None or found.digest != task.digest:
         return True
@@ -139,7 +139,7 @@ def is_open(task: Task, agenda: Agenda) -> bool:
 
 
 def timed(tasks: Iterable[Task], agenda: Agenda) -> list[Task]:
-    """Return tasks with the seconds that they took before, where they did."""
+    """Return the tasks, with `seconds` replaced by the time that they took before, if they were measured."""
     known = {name: found.seconds for name, found in agenda.answers.items() if found.state == "done" and found.seconds}
     return [
         msgspec.structs.replace(task, seconds=known[task.name], assumed=False, basis="as long as it took before")
@@ -150,7 +150,7 @@ def timed(tasks: Iterable[Task], agenda: Agenda) -> list[Task]:
 
 
 class Slot(NamedTuple):
-    """What some seconds on a device would be used for, and the open tasks that do not fit, both in their order."""
+    """The open tasks chosen for some seconds on a device, and those that do not fit, both in order of value."""
 
     chosen: list[Task]
     left: list[Task]
@@ -161,7 +161,7 @@ class Slot(NamedTuple):
 
 
 def slot(tasks: Sequence[Task], agenda: Agenda, seconds: float) -> Slot:
-    """Choose open tasks by their value a second until the seconds are spent; what does not fit is passed over."""
+    """Choose open tasks by value per second until the seconds are spent, skipping tasks that do not fit."""
     chosen: list[Task] = []
     left: list[Task] = []
     for task in ordered(tasks, agenda):
@@ -172,7 +172,7 @@ def slot(tasks: Sequence[Task], agenda: Agenda, seconds: float) -> Slot:
 
 
 def ordered(tasks: Sequence[Task], agenda: Agenda) -> list[Task]:
-    """Return the open tasks, those that are worth most a second first."""
+    """Return the open tasks, those with the highest value per second first."""
 
     def worth(task: Task) -> float:
         found = agenda.answers.get(task.name)
@@ -182,7 +182,7 @@ def ordered(tasks: Sequence[Task], agenda: Agenda) -> list[Task]:
 
 
 def answer(agenda: Agenda, task: Task, found: Answer) -> None:
-    """Record what a task came to; failures at one digest are counted."""
+    """Record the outcome of a task, and count failures at one digest."""
     before = agenda.answers.get(task.name)
     again = before is not None and before.digest == task.digest and before.state == found.state == "failed"
     tries = before.tries + 1 if again and before else 1
@@ -190,7 +190,7 @@ def answer(agenda: Agenda, task: Task, found: Answer) -> None:
 
 
 def leave_out(agenda: Agenda, tasks: Sequence[Task], reasons: Mapping[str, str]) -> None:
-    """Note kernels that were lost in one of these tasks; of one that is known already the first reason stays."""
+    """Note kernels that crashed in one of these tasks; a kernel that is already noted keeps its first reason."""
     for kernel, reason in reasons.items():
         if kernel not in agenda.left_out:
             task = next((task for task in tasks if kernel in task.kernels), tasks[0])
@@ -198,7 +198,7 @@ def leave_out(agenda: Agenda, tasks: Sequence[Task], reasons: Mapping[str, str])
 
 
 def left_out(tasks: Iterable[Task], agenda: Agenda) -> dict[str, str]:
-    """Return the kernels that get no call, with the reasons, and forget those whose task has another digest by now."""
+    """Return the kernels that are not called, with the reasons, and forget those whose task has a new digest."""
     present = {task.name: task.digest for task in tasks}
     for kernel, found in list(agenda.left_out.items()):
         if present.get(found.task, found.digest) != found.digest:
@@ -207,7 +207,7 @@ def left_out(tasks: Iterable[Task], agenda: Agenda) -> dict[str, str]:
 
 
 def tally(tasks: Sequence[Task], agenda: Agenda) -> Mapping[str, int]:
-    """Count the tasks that are answered, failed, and open."""
+    """Return the numbers of tasks that are answered, failed and open."""
     counts = {"answered": 0, "failed": 0, "open": 0}
     for task in tasks:
         found = agenda.answers.get(task.name)

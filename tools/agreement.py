@@ -1,4 +1,4 @@
-"""The emulator against a GPU: one emulated case of each kernel on the device too, and whether the verdicts agree."""
+"""Compare the emulator with a GPU: run one emulated case of each kernel on both, and compare the verdicts."""
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -18,8 +18,8 @@ from kernelmark.bench.plan.kernel import CudaKernel
 from kernelmark.bench.plan.registry import Registry
 from kernelmark.bench.run.child import Lost, answers
 
-#: What a kernel may take, and which part of the time for all: one that hangs leaves some to the others. The first also
-#: waits for the processors to compile.
+#: The most seconds for a kernel, and the most of the total time: a kernel that hangs leaves time for the others. The
+#: first kernel also waits for the emulator's compilations.
 SILENCE_S, SHARE = 60.0, 0.5
 NOT_FINISHED = "not finished"
 
@@ -30,7 +30,7 @@ def compare(kernels: Sequence[str], until_s: float) -> Iterator[str]:
     for kernel, found in answers("agreement", kernels, silence_s, until_s):
         if isinstance(found, Lost) and now() >= until_s:
             break
-        if isinstance(found, Lost):  # silence is no answer, while a process that died is one
+        if isinstance(found, Lost):  # a process that died is an answer, a silent one is not
             found = f"{NOT_FINISHED if found.reason.startswith('ended after') else 'differ'}: {found.reason}"
         yield f"{kernel}: {found}"
 
@@ -38,11 +38,11 @@ def compare(kernels: Sequence[str], until_s: float) -> Iterator[str]:
 def replies(kernels: Sequence[str]) -> Iterator[str]:
     """Yield for each kernel whether emulator and device agree on its smallest case, with both verdicts if not.
 
-    The process ends at a kernel that corrupts the device, which would fail all after it.
+    The process ends at a kernel that corrupts the device, since all later kernels would fail.
     """
     registry = discover()
     chosen = [smallest(registry, name) for name in kernels]
-    # The emulator spends its time in a compiler; its verdicts come from all processors while the device is asked.
+    # The emulator spends its time in a compiler, so its cases run on all CPUs while the device works.
     with ThreadPoolExecutor(cpu_count()) as pool:
         emulated_cases = [pool.submit(_guarded, _emulated, case) for case in chosen]
         for case, emulating in zip(chosen, emulated_cases, strict=True):
@@ -57,7 +57,7 @@ def replies(kernels: Sequence[str]) -> Iterator[str]:
 
 
 def smallest(registry: Registry, name: str) -> EmulatedCase:
-    """Return the case of a kernel that both sides are asked for."""
+    """Return the case of a kernel that emulator and device run."""
     kernel = registry.kernels[name]
     assert isinstance(kernel, CudaKernel)
     return min(cases(registry, kernel, present_limits()), key=lambda case: case.problem.footprint_bytes)
@@ -75,7 +75,7 @@ def _emulated(case: EmulatedCase) -> str | None:
 
 
 def _unwatched(stage: str) -> nullcontext[None]:
-    """Note no call: the process as a whole is watched."""
+    """Watch nothing: the process as a whole is watched."""
     return nullcontext()
 
 

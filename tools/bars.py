@@ -1,6 +1,6 @@
-"""The figures that the project promises, measured on this machine: `make bars BARS_ARGS="conv transpose"`, or all.
+"""Measure the figures that the project promises on this machine: `make bars BARS_ARGS="conv transpose"`, or all.
 
-Prints a line for each promise; the exit status is 1 where one is missed. `--list` prints the promises alone.
+Prints a line for each promise; the exit status is 1 if one is missed. `--list` only prints the promises.
 """
 
 import argparse
@@ -19,7 +19,7 @@ HOLDS = {"<": lt, "<=": le, ">=": ge, ">": gt}
 
 
 class Promise(NamedTuple):
-    """What is promised: of a measurement's number, named after it, a limit; page: the page of docs/ that quotes it."""
+    """A limit on a measured number. name: measurement and number; page: the page of docs/ that quotes the promise."""
 
     name: str
     words: str
@@ -30,11 +30,11 @@ class Promise(NamedTuple):
 
     @property
     def group(self) -> str:
-        """The measurement that finds the number."""
+        """Return the name of the measurement that yields the number."""
         return self.name.partition(".")[0]
 
     def holds(self, value: float) -> bool:
-        """Whether the number keeps the promise; what could not be measured (NaN) does not."""
+        """Return whether the number keeps the promise; NaN, for a failed measurement, does not."""
         return bool(HOLDS[self.sign](value, self.limit))
 
 
@@ -98,7 +98,7 @@ PROMISES = (
     Promise("tune.overhead", "a tile, with verifying and measuring", "<=", 20, "ms", "tuning.md"),
     Promise("again.slower", "adopted tiles that are certainly slower, timed again", "<=", 0, "", "tuning.md"),
 )
-#: The measurements, quick ones first; each yields the numbers of the promises that are named after it.
+#: The measurements; each yields the numbers of the promises that begin with its name.
 MEASURED: dict[str, Callable[[], Found]] = {
     "list": bars_stores.listing,
     "million": bars_stores.million,
@@ -128,7 +128,7 @@ MEASURED: dict[str, Callable[[], Found]] = {
 
 
 def main(words: list[str] | None = None) -> int:
-    """Measure the groups that are named, or all; return the exit status."""
+    """Measure the named groups, or all; return the exit status."""
     parser = argparse.ArgumentParser(prog="bars", description=__doc__.partition("\n")[0])
     parser.add_argument("group", nargs="*", help=f"what to measure: {', '.join(MEASURED)}; all if left out")
     parser.add_argument("--list", action="store_true", help="print the promises, and measure nothing")

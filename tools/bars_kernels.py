@@ -1,4 +1,4 @@
-"""How fast our CPU kernels are beside others and beside ceilings: ratios of samples taken in turn, on two threads."""
+"""Compare our CPU kernels with others and with ceilings: ratios of samples taken in turn, on two threads."""
 
 import json
 import math
@@ -46,7 +46,7 @@ from took import COMMAND, ROOT, Found, in_turn
 
 
 def hot(problem: str, *kernels: str, max_time_s: float = 3.0, threads: int = 2) -> list[Measurement]:
-    """Return the rows of kernels sampled in turn, with ratios to the first. Raises AssertionError where one fails."""
+    """Return the rows of kernels sampled in turn, with ratios to the first. Raises AssertionError if one fails."""
     rows = run_job(Job((problem,), kernels, Mode.HOT, (), 0, Budget(max_time_s), threads, baseline=kernels[0]))
     for row in rows:
         assert row.status == Status.OK, f"{row.kernel}: {row.reason}"
@@ -54,14 +54,14 @@ def hot(problem: str, *kernels: str, max_time_s: float = 3.0, threads: int = 2) 
 
 
 def hot_s(problem: str, kernel: str, **options: Any) -> float:
-    """Return the median of a kernel in a job of its own, in seconds."""
+    """Return the median of a kernel that is measured alone in a job, in seconds."""
     interval = hot(problem, kernel, **options)[0].interval
     assert interval is not None
     return interval.median
 
 
 def gain(row: Measurement) -> float:
-    """Return how many times as fast as the first kernel of its job a row is."""
+    """Return how many times as fast a row is as the first kernel of its job."""
     assert row.over_baseline is not None
     return row.over_baseline.median
 
@@ -87,7 +87,7 @@ for _ in range(7):
 
 
 def loop() -> Found:
-    """Compare NumPy NT's hot median with bare loops in a process of their own, just before and after; best of three."""
+    """Compare NumPy NT's hot median with bare loops in separate processes just before and after; best of three."""
 
     def bare() -> list[float]:
         out = subprocess.run([sys.executable, "-c", BARE_LOOP], check=True, capture_output=True, text=True)
@@ -106,10 +106,10 @@ ROUNDS = 15
 
 
 def transpose() -> Found:
-    """Transpose the founding operands, which lie beyond most last-level caches, so that hot is as good as cold.
+    """Transpose the founding operands, which exceed most last-level caches, so that hot mode is as good as cold.
 
-    In place, all kernels share a job. A copy is another operation: jobs of one kernel alternate, since some are slower
-    by what others leave in the cache, and the ratio is the median over rounds.
+    In place, all kernels share a job. Out of place, they are compared with a copy, which is another operation: jobs of
+    one kernel each alternate, since the cache contents left by others slow some, and the ratio is the median of rounds.
     """
     gains, shares, others = {}, {}, {}
     for m in (1024, 2048):
@@ -142,7 +142,7 @@ LAYERS = {
 
 
 def conv() -> Found:
-    """Compare our fastest kernel that needs no extra with oneDNN on four layers, and tiled FFTs with whole ones."""
+    """Compare our fastest kernel without extra packages with oneDNN on four layers, and tiled FFTs with whole ones."""
     registry, missing = discover(), module_missing("torch")
     for name, problem in LAYERS.items():
         parsed = registry.problem(problem)
@@ -160,7 +160,7 @@ def _with_tile(row: Measurement) -> str:
     return shown(row.over_baseline) + (f" (tile {tile})" if tile else "")
 
 
-#: Small problems: sizes change no code, but 1x1 filters and groups have code of their own.
+#: Small problems: sizes change no code, but 1x1 filters and groups have separate code.
 POINTWISE = "n2c32h28w28k32r1s1"
 CONVOLUTIONS = (*(("n2c32h28w28k32r3s3pad1", groups) for groups in ("", "/g8", "/g32")), (POINTWISE, ""))
 COMPILED = (
@@ -176,19 +176,19 @@ FIRST = "import sys; from bars_kernels import hot; print(hot(*sys.argv[1:], max_
 
 
 def first() -> Found:
-    """Set kernels that compile up in processes of their own, each with an empty cache: the slowest."""
+    """Set up each compiled kernel in its own process with an empty cache, and yield the slowest."""
     found = sorted(((_setup_s(problem, kernel), kernel, problem) for kernel, problem in _calls()), reverse=True)
     yield "first.seconds", found[0][0], f"{found[0][1]} on {found[0][2]}, the slowest of {len(found)}"
 
 
 def compiled(problem: Problem) -> list[Kernel]:
-    """Return our CPU kernels that compile and take a problem."""
+    """Return our compiled CPU kernels that support a problem."""
     own = [k for k in discover().kernels.values() if k.device == "cpu" and k.provider in ("numba", "cpu")]
     return [k for k in own if k.op == problem.op and k.refuses(problem) is None]
 
 
 def _calls() -> Iterator[tuple[str, str]]:
-    """Yield each kernel with the problems that it has code of its own for; a kernel of any groups has one for all."""
+    """Yield each kernel with the problems for which it has separate code; one that takes any groups has one problem."""
     seen = set()
     for name in COMPILED:
         for kernel in compiled(discover().problem(name)):
@@ -208,14 +208,14 @@ def _setup_s(problem: str, kernel: str) -> float:
 
 SUITE, CEILING = "resnet50", ("fma/n12288k8192/f32", "fma/numba.fma")
 ROUNDS_OF_THREADS, LEAST_QUIET, LEAST_CALLS, LEAST_S = 15, 9, 3, 4e-3
-#: Which of the ceiling's gains, in per cent of them all, is what it can gain, and the share of that in a quiet round.
+#: The percentile of the ceiling's gains that counts as its full gain, and the least share of it in a quiet round.
 BEST, QUIET = 90, 0.9
-#: Operations of a layer from which on a share is promised.
+#: The fewest operations of a layer for which a share is promised.
 LEAST_FLOP = 50e6
 
 
 class Round(NamedTuple):
-    """How many times as fast as on one thread a kernel is on two, and the ceiling before and after it."""
+    """The speedup from one thread to two: of a kernel, and of the ceiling before and after it."""
 
     gain: float
     before: float
@@ -223,12 +223,12 @@ class Round(NamedTuple):
 
     @property
     def share(self) -> float:
-        """The part of the ceiling's gain that the kernel has."""
+        """Return the kernel's gain relative to the ceiling's."""
         return 2 * self.gain / (self.before + self.after)
 
 
 class Scaling(NamedTuple):
-    """What a second thread gains a kernel on a layer, round by round."""
+    """A kernel's gain by a second thread on a layer, round by round."""
 
     kernel: str
     problem: Problem
@@ -244,7 +244,7 @@ class Scaling(NamedTuple):
 
 
 def threads() -> Found:
-    """Compare two threads with one on every layer: the least gain, and the least share of what the ceiling gains."""
+    """Compare two threads with one on every layer: the least gain, and the least share of the ceiling's gain."""
     found = list(scalings())
     for name, each in (("gain", found), ("share", [own for own in found if own.problem.flop >= LEAST_FLOP])):
         worst = min(each, key=lambda own: getattr(own, name).median)
@@ -254,9 +254,9 @@ def threads() -> Found:
 
 
 def scalings() -> Iterator[Scaling]:
-    """Time every compiled kernel on every layer that it takes, verified first, between multiply-adds in registers.
+    """Verify every compiled kernel on every layer that it takes, and time it between runs of the arithmetic ceiling.
 
-    Each round passes through all layers, so that a disturbance of some seconds falls on one round of many layers.
+    Each round passes through all layers, so that a disturbance of some seconds affects one round of many layers.
     """
     registry = discover()
     ceiling = Pair(registry.kernels[CEILING[1]], registry.problem(CEILING[0]))
@@ -277,9 +277,9 @@ def scalings() -> Iterator[Scaling]:
 
 
 def quiet(rounds: Sequence[Round], ceilings: Sequence[float]) -> Sequence[Round]:
-    """Return the rounds in which the ceiling, before and after, gained nearly what it can; all, if these are too few.
+    """Return the rounds in which the ceiling, before and after, gained nearly all it can, or all rounds if too few did.
 
-    A virtual machine may have its CPUs on cores of their own in one second and on the threads of one core in the next.
+    The CPUs of a virtual machine may be separate cores in one second and threads of one core in the next.
     """
     least = QUIET * np.percentile(ceilings, BEST)
     found = [each for each in rounds if min(each.before, each.after) >= least]
@@ -287,7 +287,7 @@ def quiet(rounds: Sequence[Round], ceilings: Sequence[float]) -> Sequence[Round]
 
 
 class Pair:
-    """A kernel set up for one thread and for two on the same operands, whose memory is held here."""
+    """A kernel set up for one thread and for two on the same operands, which this object keeps alive."""
 
     def __init__(self, kernel: Kernel, problem: Problem) -> None:
         device, draw = get_device("cpu"), Draw(problem, 1)
@@ -303,15 +303,15 @@ class Pair:
         ]
 
     def gain(self) -> float:
-        """Return how many times as fast it is on two threads now."""
+        """Return how many times as fast the kernel is on two threads now."""
         one, two = map(typical_s, self.launches)
         return one / two
 
 
 def typical_s(launch: Launch) -> float:
-    """Return the median of as many calls as take LEAST_S, after one that fills the caches.
+    """Return the median time of calls that take LEAST_S together, after one that fills the caches.
 
-    There are LEAST_CALLS at least, so that one disturbed call of a long kernel counts no more than one of the ceiling.
+    There are at least LEAST_CALLS, so that the median of a long kernel, too, is robust to one disturbed call.
     """
     launch()
     found: list[float] = []
@@ -334,9 +334,9 @@ def judged() -> Found:
 
 
 def sums() -> Found:
-    """Compare sums on the host with the ceiling of as many threads beside them: the median over several short runs.
+    """Compare sums on the host with the ceiling for as many threads in the same run: the median of several short runs.
 
-    Where the memory's bandwidth jumps within a minute, one run may set a sum against the ceiling of another moment.
+    If the memory's bandwidth jumps within a minute, one run may compare a sum with a ceiling of another moment.
     """
     shares: dict[str, list[float]] = defaultdict(list)
     for _ in range(RUNS):
@@ -377,10 +377,10 @@ ENCODED, WORKERS, THREADS, TURNS = 25_600_000, 2, 2, 40
 
 
 def encode() -> Found:
-    """Encode the gradients of two workers, in turn with copies of them by NumPy on the same pages.
+    """Encode the gradients of two workers, in turn with NumPy copies of them on the same pages.
 
-    Each byte that encoding has to move counts once: a worker's gradient and residual are read, the residual and what
-    is sent are written. A copy counts what it reads and what it writes.
+    Each byte that encoding has to move counts once: a worker's gradient and residual are read, the residual and the
+    encoded gradient are written. A copy counts the bytes that it reads and writes.
     """
     found = {}
     for name in FORMATS:

@@ -1,4 +1,4 @@
-"""How fast whole runs are, in one process and by an executor, what becomes of them after kills, and the emulator."""
+"""Measure whole runs: in one process, by an executor, and after kills; and the emulator."""
 
 import math
 import os
@@ -24,7 +24,7 @@ from kernelmark.bench.plan.kernel import CudaKernel
 from kernelmark.bench.run.family import below
 from took import COMMAND, ROOT, Found, kernelmark
 
-#: A plug-in of kernels that do next to nothing.
+#: A plug-in with kernels that do almost nothing.
 PLUGIN = ROOT / "tools" / "data" / "tuning_kernels.py"
 SUITE = """
 max_time = 0.001
@@ -39,14 +39,14 @@ OPTIONS = ("--mode", "hot", "--threads", "1", "--no-ceilings")
 
 
 def suite(folder: Path, kernel: str, rows: int, columns: int = 1) -> str:
-    """Write a suite of this many copies by a kernel, each of its own size; return its path."""
+    """Write a suite with this many copies by a kernel, each of a different size; return its path."""
     path = folder / "copies.toml"
     path.write_text(SUITE.format(kernel=kernel, rows=rows, columns=columns))
     return str(path)
 
 
 def durations() -> Found:
-    """Measure known durations as `selftest` does: how many of them are missed."""
+    """Measure known durations as `selftest` does, and yield how many are missed."""
     words = [*COMMAND, "selftest", "--only", "durations"]
     done = subprocess.run(words, check=False, capture_output=True, text=True)
     yield "durations.missed", done.returncode, done.stdout.strip().splitlines()[-1] if done.stdout else done.stderr
@@ -56,7 +56,7 @@ NO_OPS = 3000
 
 
 def no_ops() -> Found:
-    """Measure and verify copies of next to nothing by commands, from start to end."""
+    """Measure and verify tiny copies by commands, and time these from start to end."""
     with tempfile.TemporaryDirectory() as name:
         words = (suite(Path(name), "copy/mine.noop", NO_OPS), "--plugin", PLUGIN, "--device", "cpu")
         db = ("--db", Path(name, "noops.db"))
@@ -66,7 +66,7 @@ def no_ops() -> Found:
     yield "no_ops.verify", NO_OPS / verify.wall_s, str(verify)
 
 
-#: Where no time passes on the device of the tests, what is left is kernelmark's own cost.
+#: No time passes on the tests' device, so that only kernelmark's overhead is left.
 FAKE = ROOT / "tests" / "support" / "plugins" / "fake_device.py"
 FAKE_CASES, SETTLED = 100_000, 20_000
 FAKE_RUN = """
@@ -88,7 +88,7 @@ with Workers() as workers:
 
 
 def fake() -> Found:
-    """Measure a kernel that does nothing on a device where no time passes: rows a second, and how memory grows."""
+    """Measure a no-op on a device where no time passes: rows per second, and the growth of memory."""
     with tempfile.TemporaryDirectory() as name:
         db, copies = Path(name, "r.db"), suite(Path(name), "copy/fake.noop", FAKE_CASES // 100, 100)
         start, settled = time.perf_counter(), dict[str, float]()
@@ -108,7 +108,7 @@ def fake() -> Found:
 
 
 def peaks_mb(parent: int) -> dict[str, float]:
-    """Return the peak memory of a run's parent and of its worker; nothing until there is one."""
+    """Return the peak memory of a run's parent and of its worker, or nothing while there is no worker."""
     workers = [_peak_mb(member.pid) for member in below(parent) if _is(member.pid, "kernelmark.bench.run.worker")]
     return {"parent": _peak_mb(parent), "worker": max(workers)} if workers else {}
 
@@ -125,14 +125,14 @@ def _is(pid: int, word: str) -> bool:
 
 
 def recorded(db: Path) -> list[str]:
-    """Return the cases that a store has so far."""
+    """Return the cases that are in a store so far."""
     with suppress(sqlite3.OperationalError), closing(sqlite3.connect(f"file:{db}?mode=ro", uri=True)) as opened:
         return [case for (case,) in opened.execute('SELECT "case" FROM result')]
     return []
 
 
 JOBS, SLEEPING_JOBS = 600, 120
-#: Kills, the rows between two of them at most, and how long a run may take to its next row.
+#: The number of kills, the most rows between two of them, and the seconds that a run may take to its next row.
 KILLS, APART, SEED, STALLED_S = 30, 24, 20, 120.0
 EXECUTOR = """
 from parsl import Config
@@ -142,7 +142,7 @@ provider = LocalProvider(init_blocks=1, max_blocks=1)
 executor = HighThroughputExecutor(label="here", address="127.0.0.1", max_workers_per_node={workers}, provider=provider)
 config = Config(executors=[executor], run_dir={run_dir!r}, strategy_period=1, initialize_logging=False)
 """
-#: On the device of the tests, since CPU jobs of one host are measured one at a time.
+#: The run uses the tests' device, since CPU jobs of one host are measured one at a time.
 DISPATCH = """
 import sys
 from contextlib import closing
@@ -180,7 +180,7 @@ def sleeps(problem, x):
         get_device("fake").spend("noop")
     return launch
 """
-#: What is killed, by a word of its command line; the parent is killed as itself.
+#: The processes to be killed, by a word of their command lines; the parent is killed directly.
 VICTIMS = {
     "parent": "",
     "manager": "process_worker_pool",
@@ -190,7 +190,7 @@ VICTIMS = {
 
 
 class Run:
-    """A run of copies on workers that Parsl starts on this host; what its parent records is its store."""
+    """A run of copies on workers that Parsl starts on this host; its parent records rows in the store."""
 
     def __init__(self, folder: Path, kernel: str, jobs: int, workers: int) -> None:
         folder.mkdir()
@@ -201,7 +201,7 @@ class Run:
         self.plugins = [str(FAKE), str(folder / "sleeps.py")]
 
     def started(self) -> "subprocess.Popen[bytes]":
-        """Start the run, or go on with it where it was left."""
+        """Start the run, or resume it."""
         runs = []
         with (
             suppress(sqlite3.OperationalError),
@@ -212,7 +212,7 @@ class Run:
         return subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
     def times(self) -> list[float]:
-        """Return the seconds from the start after which each row was there. Raises CalledProcessError."""
+        """Return the seconds from the start to each row in the store. Raises CalledProcessError."""
         began, times = time.perf_counter(), list[float]()
         with self.started() as process:
             while process.poll() is None:
@@ -224,7 +224,7 @@ class Run:
 
 
 def executor() -> Found:
-    """Compare two workers with one on jobs that sleep, pass jobs that take nothing through a parent, and kill a run."""
+    """Compare two workers with one on jobs that sleep, pass no-op jobs through a parent, and kill a run repeatedly."""
     if missing := module_missing("parsl"):
         for name in ("gain", "rate", "first", "lost"):
             yield f"executor.{name}", math.nan, missing
@@ -255,7 +255,7 @@ def killed(own: Run) -> tuple[int, str]:
                 time.sleep(0.02)
                 known = set(recorded(own.db))
                 since_s = time.monotonic() if known - seen else since_s
-                if time.monotonic() - since_s > STALLED_S:  # a worker was killed that held the lock of Parsl's queue
+                if time.monotonic() - since_s > STALLED_S:  # a killed worker held the lock of Parsl's queue
                     stalls, since_s = stalls + 1, time.monotonic()
                     process.kill()
                 lost, seen = lost + len(seen - known), seen | known
@@ -280,7 +280,7 @@ def _strike(parent: int, drawn: random.Random) -> bool:
 
 SGEMM = "gemm/m128n128k64/f32/NN"
 SWEEP, CORPUS = "tests/emulator/test_kernels.py", "tests/emulator/test_corpus.py"
-#: The sources whose sweep, with the corpus, has a limit of its own.
+#: The sources whose sweep, with the corpus, has a separate limit.
 EARLY = (
     *(f"{name}.cu/gemm" for name in ("naive", "coalesced", "tiled")),
     *(f"{name}.cu/transpose" for name in ("naive", "tiled", "square_inplace")),
@@ -288,7 +288,7 @@ EARLY = (
 
 
 def emulator() -> Found:
-    """Run a checked SGEMM, the tests of the first kernels with a cold and a warm cache, and those of later ones."""
+    """Run a checked SGEMM, the first kernels' tests with a cold and a warm cache, and the tests of later kernels."""
     times = list(sgemm_ms())
     yield "emulator.sgemm", median(times), f"median of {len(times)}"
     with tempfile.TemporaryDirectory() as cache:
@@ -303,7 +303,7 @@ def emulator() -> Found:
 
 
 def sgemm_ms() -> Iterator[float]:
-    """Yield run times of a tiled SGEMM under the checker, without compiling and without starting the process."""
+    """Yield run times of a tiled SGEMM under the checker, without compilation and process start."""
     registry = discover()
     problem, kernel = registry.problem(SGEMM), registry.kernels["gemm/cuda.tiled"]
     assert isinstance(kernel, CudaKernel)

@@ -1,6 +1,6 @@
-"""Commands over stores of made-up rows: what reading, merging and reporting them takes, and training on them.
+"""Measure commands over stores of made-up rows: reading, merging, reporting, and training on them.
 
-Commands are processes from start to end, so that what Python takes to start is in every figure.
+Commands are timed as whole processes, so every figure includes Python's start.
 """
 
 import json
@@ -27,7 +27,7 @@ from kernelmark.bench.tune.select.train import train
 from took import Found, kernelmark, slowest_and_largest, took
 
 SAMPLES, SCATTER = 40, 0.02
-#: Columns that vary from row to row where everything could be read.
+#: Columns that vary from row to row on a machine that reports everything.
 MEASURED = (
     "max_error", "error_bound", "setup_s", "steal_pct", "roofline_pct", "roofline_pct_cycles", "call_overhead_s",
     "clock_mhz", "temperature_c", "power_w", "energy_j", "speedup_of_minima", "ceiling_gflop_per_s",
@@ -36,7 +36,7 @@ MEASURED = (
 
 
 class Row(NamedTuple):
-    """A made-up row of a product: the sizes, the kernel's name, and its seconds."""
+    """A made-up row of a GEMM: its sizes, the kernel's name, and its time in seconds."""
 
     sizes: tuple[int, int, int]
     layout: str
@@ -50,7 +50,7 @@ class Row(NamedTuple):
 
 
 def products(count: int, kernels: int) -> Iterator[Row]:
-    """Yield `count` rows of different products, each by as many kernels."""
+    """Yield `count` rows of different products, with the same number of kernels for each."""
     rng = random.Random(count)
     for i in range(count):
         size = 16 + i // kernels
@@ -58,7 +58,7 @@ def products(count: int, kernels: int) -> Iterator[Row]:
 
 
 def make(db: Path, processes: int = 1, **runs: Iterable[Row]) -> Path:
-    """Make a store whose rows resemble a measured one; each has a problem, a kernel and numbers of its own."""
+    """Make a store with rows that resemble a measured one, but differ in problem, kernel and numbers."""
     words = ["gemm/m64n64k64/f32/NN", "--kernels", "gemm/numpy.matmul", "--mode", "hot", "--max-time", "0.01"]
     kernelmark("run", *words, "--no-ceilings", "--db", db, silent=True)
     with closing(sqlite3.connect(db)) as opened, opened:
@@ -132,7 +132,7 @@ def listing() -> Found:
 
 
 def million() -> Found:
-    """Plan a million cases: seconds from loading the suite to the first, and peak memory over all of them."""
+    """Plan a million cases: seconds from loading the suite to the first case, and peak memory over all."""
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "million.toml").write_text(MILLION_SUITE)
         out = subprocess.run([sys.executable, "-c", MILLION], cwd=folder, check=True, capture_output=True, text=True)
@@ -148,7 +148,7 @@ READ = (["show", "base"], *(["export", "base", "--format", style] for style in S
 
 
 def scale() -> Found:
-    """Read two runs of five processes: seconds over the smaller store, memory over both."""
+    """Read two runs of five processes: seconds for the smaller store, peak memory for both."""
     with tempfile.TemporaryDirectory() as folder:
         found = {}
         for count in (FEW, LARGE):
@@ -164,7 +164,7 @@ CROSSING = '[[sweep]]\nop = "gemm"\ndtype = ["f32"]\naxes = ["m", "n", "k", "lay
 
 
 def many() -> Found:
-    """Read and write all rows of a large run, or of two for `trend`; `import` reads what `export` has written."""
+    """Read and write all rows of a large run, or of two for `trend`; `import` reads the output of `export`."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         db = ("--db", make(folder / "many.db", many=products(ROWS, 10)))
@@ -186,7 +186,7 @@ def many() -> Found:
 
 
 REPORTED, PAGED = 10_000, 100_000
-#: Each on top of the others: what a reader asks for until few rows are left, and all of them again.
+#: Filters applied one after another: a reader narrows the rows to a few, then clears the filters.
 FILTERS = (("kernel", "k3"), ("problem", "NT"), ("mode", "hot"), ("problem", "m10"), ("kernel", ""), ("problem", ""))
 FILTER = """
 const input = document.getElementById('filter-' + arguments[0]);
@@ -212,7 +212,7 @@ def report() -> Found:
 
 
 def filtering(page: Path) -> tuple[float, str]:
-    """Return the milliseconds of the slowest filter; the table, later sorted, is laid out again after each."""
+    """Return the milliseconds of the slowest filter, including the layout of the table, first unsorted, then sorted."""
     from browser import browser_missing, chromium
 
     if missing := browser_missing():
@@ -232,7 +232,7 @@ COPIES = (
 
 
 def merge() -> Found:
-    """Measure shards one after the other, multiply their rows, and merge them twice; compare with a whole run."""
+    """Measure shards in sequence, multiply their rows, and merge them twice; compare the result with a whole run."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "copies.toml").write_text(COPIES.format(CASES))
@@ -264,7 +264,7 @@ def merge() -> Found:
 
 
 def _multiply(db: Path) -> None:
-    """Add rows of other problems like those that are there: in the place of `copy/m7`, `copy/m1000007`, and so on."""
+    """Add copies of the existing rows under other problems: for `copy/m7`, `copy/m1000007`, and so on."""
     with closing(sqlite3.connect(db)) as opened, opened:
         names = [name for _, name, *_ in opened.execute("PRAGMA table_info(result)") if name != "result_id"]
         own = {name: f'"{name}"' for name in names}
@@ -283,7 +283,7 @@ def _cases(db: Path) -> list[str]:
 
 
 TRAINED, KERNELS, CALLS, SHAPES = 5000, 8, 20_000_000, 4096
-#: The inputs are unknown to the compiler, and each answer is needed to find the next question.
+#: The compiler does not know the inputs, and each call depends on the result of the previous one.
 PROGRAM = """
 #include <stdio.h>
 #include <time.h>
@@ -308,7 +308,7 @@ int main(void) {{
 
 
 def select() -> Found:
-    """Train a selector on kernels that are each the fastest for some sizes, and call its C code."""
+    """Train a selector on kernels of which each is the fastest for some sizes, and call its C code."""
     with tempfile.TemporaryDirectory() as name:
         db = make(Path(name, "planted.db"), processes=4, planted=_planted())
         with closing(Store(db, create=False)) as store:
@@ -330,7 +330,7 @@ def _planted() -> Iterator[Row]:
 
 
 def called_ns(model: Model, folder: Path) -> float:
-    """Return nanoseconds a call of the exported code on drawn shapes, compiled by cc -O2."""
+    """Return the nanoseconds per call of the exported code on drawn shapes, compiled by cc -O2."""
     rng = random.Random(1)
     sizes, words = [lambda: 2 ** rng.randint(0, 11)] * len(model.inputs), list(model.words.values())
     draws: list[Callable[[], int]] = [*sizes, *(lambda own=own: rng.randrange(len(own)) for own in words)]

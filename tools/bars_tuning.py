@@ -1,7 +1,7 @@
-"""What `kernelmark tune` finds, adopts and costs.
+"""Measure `kernelmark tune`: the tiles that it finds and adopts, and its cost.
 
-Searches are replayed on spaces whose every tile was timed (tools/data/tuning/): a cost is the time of a tile over that
-of the default, measured in turn on one thread, the median of three searches by `kernelmark tune --strategy exhaustive`.
+Searches are replayed on spaces of which every tile was timed (tools/data/tuning/). The cost of a tile is its time
+divided by that of the default, measured in turn on one thread, as median of three exhaustive searches.
 """
 
 import json
@@ -26,7 +26,7 @@ ALONE = ("--mode", "hot", "--threads", "1", "--spread", "0", "--no-ceilings")
 
 
 class Truth(NamedTuple):
-    """A space of which every tile was timed: costs relative to the default."""
+    """A space of which every tile was timed, with the tiles' costs relative to the default."""
 
     kernel: str
     problem: str
@@ -39,7 +39,7 @@ class Truth(NamedTuple):
         return int(SHARE * len(self.costs))
 
     def found(self, strategy: str, seed: int) -> float:
-        """Return the speed of the best that a search finds, relative to the best; the default is known beforehand."""
+        """Return the speed of the best tile that a search finds, relative to the best of all; the default is given."""
         seen = [self.costs[self.field.default]]
 
         def evaluate(configs: list[Config]) -> list[float]:
@@ -51,7 +51,7 @@ class Truth(NamedTuple):
         return min(self.costs.values()) / min(seen)
 
     def median_found(self, strategy: str) -> float:
-        """Return the median of what a strategy finds from several seeds."""
+        """Return the median of the speeds that a strategy finds from several seeds."""
         return median(self.found(strategy, seed) for seed in range(SEEDS))
 
 
@@ -73,7 +73,7 @@ def replay() -> Found:
 
 
 def tune() -> Found:
-    """Tune kernels whose best tile is known, again and again, and one whose tiles do next to nothing."""
+    """Tune kernels whose best tile is known repeatedly, and one whose tiles do almost nothing."""
     for name, kernel, best in (("default", "equal", None), ("planted", "planted", "PLANTED=7")):
         tiles = [tuned(f"copy/mine.{kernel}", "copy/m128n128/f32", "--max-time", "0.02") for _ in range(TUNINGS)]
         yield f"tune.{name}", sum(tile == best for tile in tiles), f"of {TUNINGS}"
@@ -89,7 +89,7 @@ def tune() -> Found:
 
 
 def again() -> Found:
-    """Tune the kernels of the recorded spaces; time what is adopted again, and the default, in fresh processes."""
+    """Tune the kernels of the recorded spaces; time adopted tiles again, with the default, in fresh processes."""
     slower = []
     for kernel, problem, budget in ((truth.kernel, truth.problem, truth.budget) for truth in truths()):
         tile = tuned(kernel, problem, "--strategy", GUIDED[0], "--budget", str(budget), "--max-time", "0.05")
@@ -100,7 +100,7 @@ def again() -> Found:
 
 
 def tuned(kernel: str, problem: str, *options: str) -> str | None:
-    """Return the tile that `kernelmark tune` adopts, None where the default stays."""
+    """Return the tile that `kernelmark tune` adopts, or None if it keeps the default."""
     with tempfile.TemporaryDirectory() as name:
         kept, plugin = Path(name, "tuned.json"), DATA / "tuning_kernels.py"
         words: list[str | Path] = ["--plugin", plugin, "--tuned", kept, *ALONE, "--db", f"{name}/t.db", *options]
@@ -110,7 +110,7 @@ def tuned(kernel: str, problem: str, *options: str) -> str | None:
 
 
 def timed(default: str, tile: str, problem: str) -> Ratio:
-    """Return how many times as fast as the default a tile is, timed in turn in five processes."""
+    """Return how many times as fast a tile is as the default, timed in turn in five processes."""
     with tempfile.TemporaryDirectory() as name:
         words = ("--kernels", default, "--kernels", tile, "--processes", "5", "--max-time", "0.5", *ALONE)
         kernelmark("run", problem, *words, "--db", f"{name}/r.db", silent=True)

@@ -1,4 +1,4 @@
-"""A headless Chromium, for what looks at the report's page."""
+"""A headless Chromium for tools and tests that open the report's page."""
 
 import shutil
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ def _first(names: tuple[str, ...]) -> str | None:
 
 @contextmanager
 def chromium() -> Iterator[Any]:
-    """A browser of its own profile, without a network."""
+    """Yield a browser with a fresh profile and without network access."""
     from selenium import webdriver
 
     options = webdriver.ChromeOptions()

@@ -1,7 +1,7 @@
-"""Which of cuDNN's algorithms a GPU and a version of the library still run: `make gpu` writes it to cudnn.md.
+"""List the cuDNN algorithms that run on a GPU with this version of the library: `make gpu` writes cudnn.md.
 
-A cell holds what an algorithm answered on one probe: `runs` with its workspace, where the result was right, or cuDNN's
-own status.
+A cell holds an algorithm's outcome on one probe: `runs` with its workspace if the result was right, else cuDNN's
+status.
 """
 
 import re
@@ -18,14 +18,14 @@ from kernelmark.bench.plan.modes import Mode
 from kernelmark.bench.plan.status import Status
 from kernelmark.bench.run.pool import Execute
 
-#: Small, since every answer is verified; the filters are those that algorithms differ in.
+#: Small shapes, since every result is verified, with filters that some algorithms do not support.
 SHAPES = {
     "3x3": "n8c64h28w28k64r3s3pad1",
     "5x5": "n8c32h28w28k64r5s5pad2",
     "9x9": "n8c32h32w32k32r9s9",
     "7x7/2": "n8c4h64w64k32r7s7pad3stride2",
 }
-#: Every storage type and layout for the first shape, the commonest for the others.
+#: Every storage type and layout for the first shape, the most common for the others.
 FORMS = [("3x3", dtype, layout) for dtype in ("f32", "f16", "bf16") for layout in ("nchw", "nhwc")]
 FORMS += [(shape, "f32", "nchw") for shape in list(SHAPES)[1:]]
 TIMEOUT_S = 10.0
@@ -33,7 +33,7 @@ DIRECTIONS = ("fprop", "dgrad", "wgrad")
 
 
 class Answer(NamedTuple):
-    """What a kernel said to one probe."""
+    """A kernel's outcome on one probe."""
 
     kernel: str
     direction: str
@@ -48,7 +48,7 @@ def probe(
     forms: Iterable[tuple[str, str, str]] = FORMS,
     over: Callable[[], bool] = lambda: False,
 ) -> list[Answer]:
-    """The answers of the kernels whose ids begin so, each verified, none timed; no probe begins once it is `over`."""
+    """Return the verified, untimed outcomes of kernels whose ids begin with `pattern`; begin no probe once `over()`."""
     registry = discover()
     found: list[Answer] = []
     for shape, dtype, layout in forms:
@@ -66,7 +66,7 @@ def probe(
 
 
 def answer(row: Measurement, direction: str, name: str) -> Answer:
-    """Return what a row shows of an algorithm on the probe of this name."""
+    """Return the outcome in a row as an answer to the probe `name`."""
     if row.status == Status.OK:
         return Answer(row.kernel, direction, name, f"runs, {(row.scratch_bytes or 0) / 2**20:.1f} MiB", "")
     status = re.search(r"returned (?:CUDNN_STATUS_)?(\w+)", row.reason or "")
@@ -74,7 +74,7 @@ def answer(row: Measurement, direction: str, name: str) -> Answer:
 
 
 def table(answers: list[Answer]) -> str:
-    """A line a kernel and direction, a column a probe; below it what the cells have no room for."""
+    """Return a table with a line per kernel and direction and a column per probe, then the reasons of failures."""
     probes = list(dict.fromkeys(answer.probe for answer in answers))
     cells = {(answer.kernel, answer.direction, answer.probe): answer.text for answer in answers}
     pairs = sorted({(answer.kernel, answer.direction) for answer in answers})
@@ -86,7 +86,7 @@ def table(answers: list[Answer]) -> str:
 
 
 def write(folder: Path, execute: Execute, over: Callable[[], bool]) -> str:
-    """Write cudnn.md among the files of a report, and return what it comes to."""
+    """Write cudnn.md into the folder of a report, and return a summary in one line."""
     found = probe(execute, over=over)
     text = f"# What cuDNN runs here\n\nA probe's filter, storage type and layout; workspace.\n\n{table(found)}\n"
     (folder / "cudnn.md").write_text(text, encoding="utf-8")
