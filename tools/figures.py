@@ -49,18 +49,18 @@ RUNS = (
 )
 HEAD = r"""# Figures
 
-`kernelmark report --out out/report` draws what a run has the data for, as SVG and PDF in `out/report/figures/`. Here is
-one figure of each kind, with the run that it shows. The files have print size: a column of 85 mm, letters of 8 points.
-`python tools/figures.py` measures and draws this page.
+`kernelmark report --out out/report` draws every figure for which a run has data, as SVG and PDF in
+`out/report/figures/`. Here is one figure of each kind, with the run that it shows. The files have print size: a column
+of 85 mm and 8-point letters. `python tools/figures.py` measures and draws this page.
 
-Tables for a paper come with them. `out/report/tables/results.tex` holds problems x kernels of each operation, with
-captions, labels, intervals and the mark of noisy cells. `results-gemm.tex` and its like hold one operation each, for
-`\input`. `kernelmark export --format latex -o table.tex` writes the same. They need
-`\usepackage{booktabs,graphicx,longtable}`, and fit a column in `\scriptsize`. A run of more
-than 10,000 rows has its tables as CSV alone.
+The report also has tables for a paper. `out/report/tables/results.tex` holds a table of problems x kernels for each
+operation, with captions, labels, intervals and the mark of noisy cells. Files such as `results-gemm.tex` hold one
+operation each, for `\input`. `kernelmark export --format latex -o table.tex` writes the same. They need
+`\usepackage{booktabs,graphicx,longtable}`, and fit a column in `\scriptsize`. The tables of a run of more than 10,000
+rows are written only as CSV.
 
-The report of a search by `kernelmark tune` has a further kind, the speed by tunable: [Tuning](tuning.md) shows one. The
-report of the third run of a case, and of later ones, shows its time over runs.
+The report of a search by `kernelmark tune` has another kind, the speed by tunable: [Tuning](tuning.md) shows one. From
+the third run of a case on, the report shows its time over runs.
 """
 
 
@@ -177,7 +177,7 @@ def _section(shown: Shown, first: str) -> str:
 
 def _commands(words: str) -> Iterator[str]:
     if words == QUESTION:
-        yield "The [tutorial](tutorial.md) measures it, in its section 3."
+        yield "Section 3 of the [tutorial](tutorial.md) measures it."
         return
     if words == SHAPES:
         yield "The suite is [tools/data/shapes.toml](../tools/data/shapes.toml).\n"
