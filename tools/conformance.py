@@ -1,8 +1,8 @@
-"""Binds what bench and kernels call of a GPU's packages to these packages: `make conformance`; no GPU is needed.
+"""Check the calls of bench and kernels into GPU packages against these packages: `make conformance`, without a GPU.
 
-Runs in the environment of tools/data/gpu-packages.txt. Writes each signature to tools/data/gpu-signatures.json, against
-which `make test` binds the calls again, and compiles every kernel. Names are followed from imports over assignments;
-OWNERS has those that a function gets from elsewhere.
+Runs in the environment of tools/data/gpu-packages.txt. Writes each signature to tools/data/gpu-signatures.json, with
+which `make test` checks the calls again, and compiles every kernel. Names are followed from imports through
+assignments; OWNERS lists names whose objects come from elsewhere.
 """
 
 import ast
@@ -37,8 +37,8 @@ RECORD = ROOT / "tools" / "data" / "gpu-signatures.json"
 PACKAGES = ("cuda", "cudnn", "cupy", "nvmath", "pycuda", "pynvml")
 _DRIVER, _CUDNN = "cuda.bindings.driver", "kernels/conv/vendor/cudnn_frontend.py"
 _SETTING = r'settings\["(\w+)"\]'
-#: Modules, functions, and instances (with `()`), by the names that they have in modules that import a package: `api()`
-#: is what a call of `api` returns, `ways.function` a name in ways.py, which need not import one.
+#: Modules, functions, and instances (with `()`), with their names in modules that import a package. `api()` is the
+#: result of a call of `api`; `ways.function` is a name in ways.py, which need not import a package.
 OWNERS = {
     "cuda.core.ObjectCode()": "from_cubin()",
     "cudnn": "cudnn_frontend._frontend()",
@@ -67,7 +67,7 @@ OWNERS = {
     "pycuda.driver.Module()": "module_from_buffer()",
     "pynvml": "nvml._nvml",
 }
-#: Names that getattr is given as strings: file, pattern of the strings, what stands before each.
+#: Names that are passed to getattr as strings: file, pattern of the strings, prefix of each name.
 STRINGS = (
     ("bench/measure/cuda.py", r'limit\("(\w+)"\)', f"{_DRIVER}.CUdevice_attribute.CU_DEVICE_ATTRIBUTE_"),
     ("bench/measure/launch.py", _SETTING, f"{_DRIVER}.CUfunction_attribute.CU_FUNC_ATTRIBUTE_"),
@@ -82,13 +82,13 @@ STRINGS = (
     (_CUDNN, r'(?<!: )"(?!FALLBACK)([A-Z]\w{2,})"', "cudnn.numerical_note."),
 )
 _FUNCTION = ast.FunctionDef | ast.AsyncFunctionDef
-#: Parameters of C functions that have 8 bytes: pointers, arrays, handles, which are pointers, and the wide integers.
+#: Parameters of C functions with 8 bytes: pointers, arrays, handles (which are pointers) and wide integers.
 _WIDE = re.compile(r"[*[]|(Handle|Stream|Descriptor)_t|size_t|long|64_t")
 Names = Mapping[str, str]
 
 
 class Arguments(NamedTuple):
-    """Arguments of a call: how many have no name, the names of the others, and whether `*` or `**` adds more."""
+    """Arguments of a call: the number of positional ones, the keywords, and whether `*` or `**` adds more."""
 
     positional: int
     keywords: tuple[str, ...]
@@ -96,7 +96,7 @@ class Arguments(NamedTuple):
 
 
 class Use(NamedTuple):
-    """A name of a package as it is used, and its arguments if it is called; `end` is the last line and column."""
+    """A use of a package's name, with its arguments if it is called; `end` is the last line and column."""
 
     name: str
     file: str
@@ -106,14 +106,14 @@ class Use(NamedTuple):
 
 
 def all_uses() -> list[Use]:
-    """Return what the folders that touch a GPU use, in the order of files."""
+    """Return the uses in folders that touch a GPU, in the order of files."""
     folders = (ROOT / folder for folder in ("bench/measure", "bench/selftest", "kernels"))
     files = sorted(path for folder in folders for path in folder.rglob("*.py"))
     return [use for path in files for use in uses_of(str(path.relative_to(ROOT)), path.read_text())]
 
 
 def uses_of(file: str, text: str) -> Iterator[Use]:
-    """Yield what a module uses."""
+    """Yield the uses in a module."""
     for wanted, pattern, owner in STRINGS:
         for match in re.finditer(pattern, text) if wanted == file else ():
             line = text.count("\n", 0, match.start()) + 1
@@ -149,7 +149,7 @@ class _Module:
             self._owners[_word(target)] = owner
 
     def uses(self, tree: ast.AST) -> Iterator[Use]:
-        """Yield what a function uses, which has names of its own, and the functions in it."""
+        """Yield the uses in a function, which has local names, and in the functions defined in it."""
         outer, self._owners = self._owners, dict(self._owners)
         for target, value in _assigned(_outside_functions(tree)):
             self.assign(target, value)
@@ -174,12 +174,12 @@ class _Module:
         yield from self._use(node, self._owner(function).replace("()", ".__call__"), given)
 
     def _use(self, node: ast.expr, name: str, arguments: Arguments | None) -> Iterator[Use]:
-        """Yield the use of a package's name, which is not a method of our own wrapper of a C library."""
+        """Yield the use of a package's name unless it is a method of our own wrapper of a C library."""
         if "." in name and (not name.startswith("lib") or re.match(r"lib\w+\.cu", name)):
             yield Use(name, self._file, node.lineno, (node.end_lineno or 0, node.end_col_offset or 0), arguments)
 
     def _flat(self, arguments: Iterable[ast.expr]) -> Iterator[ast.expr]:
-        """Yield arguments, and the elements of a tuple that has a name in the place of the name."""
+        """Yield the arguments, with the elements of a named tuple in place of `*name`."""
         for argument in arguments:
             match argument:
                 case ast.Starred(ast.Name(name)) if name in self._stars:
@@ -188,7 +188,7 @@ class _Module:
                     yield argument
 
     def _owner(self, node: ast.expr) -> str:
-        """Return what an expression stands for, "" for what is not a package's."""
+        """Return the package's name that an expression refers to, or "" if it refers to none."""
         if own := self._owners.get(_word(node)):
             return own
         match node:
@@ -206,7 +206,7 @@ class _Module:
         return ""
 
     def _is_constant(self, node: ast.expr) -> bool:
-        """Return whether no instance has it: what these have is seen in themselves alone."""
+        """Return whether an expression is no member of an instance, whose members are known only from the instance."""
         return "()" not in self._owner(node) and (not isinstance(node, ast.Attribute) or self._is_constant(node.value))
 
     def _member(self, node: ast.expr, name: str) -> str:
@@ -242,7 +242,7 @@ def _assigned(nodes: Iterable[ast.AST]) -> Iterator[tuple[ast.expr, ast.expr]]:
 
 
 def complaints(uses: Iterable[Use], names: Names) -> Iterator[str]:
-    """Yield a line for each use that does not fit what is recorded."""
+    """Yield a line for each use that does not fit the recorded names."""
     for use in uses:
         if use.name not in names:
             yield f"{use.file}:{use.line}: {use.name}: no such name is recorded; run make conformance"
@@ -251,9 +251,9 @@ def complaints(uses: Iterable[Use], names: Names) -> Iterator[str]:
 
 
 def misfit(signature: str, given: Arguments) -> str:
-    """Return why a call with these arguments fails, "" where it does not."""
+    """Return why a call with these arguments fails, or "" if it does not."""
     try:
-        taken = _parsed(signature)  # a SyntaxError where the name is no function's
+        taken = _parsed(signature)  # raises SyntaxError if the name is not a function
         (taken.bind_partial if given.stars else taken.bind)(*[0] * given.positional, **dict.fromkeys(given.keywords, 0))
     except (SyntaxError, TypeError) as error:
         return str(error)
@@ -267,7 +267,7 @@ def _parsed(signature: str) -> inspect.Signature:
 
 
 def differences(names: Names) -> Iterator[str]:
-    """Yield a line for each C function whose parameters have other sizes in `argtypes` than in the header."""
+    """Yield a line for each C function whose parameter sizes differ between `argtypes` and the header."""
     for name, sizes in declared().items():
         if (expected := _sizes(names.get(name, "()"))) != sizes:
             yield f"{name}: parameters have {sizes} bytes by ctypes, expected {expected}"
@@ -278,14 +278,14 @@ def _sizes(signature: str) -> list[int]:
 
 
 class _Library(defaultdict[str, Mock]):
-    """Stands for a C library: takes the types of the functions that are asked of it."""
+    """A stand-in for a C library that records the types set on its functions."""
 
     def __getattr__(self, name: str) -> Mock:
         return self[name]
 
 
 def declared() -> dict[str, list[int]]:
-    """Return the bytes of each parameter of the functions that are called by ctypes."""
+    """Return the bytes of each parameter of the functions that are called through ctypes."""
     library = _Library(Mock)
     with patch("cuda.pathfinder.load_nvidia_dynamic_lib"), patch("ctypes.CDLL", lambda path: library):
         cublas = _cublas._Ctypes()
@@ -298,7 +298,7 @@ def declared() -> dict[str, list[int]]:
 
 
 def prototypes(names: Iterable[str]) -> dict[str, str]:
-    """Return the parameters of C functions with their bytes by the headers, `(_0: 8, _1: 4)`."""
+    """Return the parameters of C functions with their sizes in bytes from the headers: `(_0: 8, _1: 4)`."""
     (nvidia,) = importlib.import_module("nvidia").__path__
     headers = (Path(nvidia, "cu13/include", name) for name in ("cuda.h", "cublas_api.h"))
     text = "".join(path.read_text() for path in (*headers, *Path(nvidia, "cudnn/include").glob("*.h")))
@@ -314,7 +314,7 @@ def prototypes(names: Iterable[str]) -> dict[str, str]:
 
 
 def bound(name: str) -> str:
-    """Return the signature of a name, its number, or its type. Raises AttributeError where a package has it not."""
+    """Return the signature, number or type of a name. Raises AttributeError if the package does not have it."""
     owner, found = _found(name)
     if isinstance(found, int):
         return str(int(found))
@@ -329,12 +329,12 @@ def bound(name: str) -> str:
 
 
 def _found(name: str) -> tuple[Any, Any]:
-    """Return the object of a name and what holds it; `*` in a name stands for any letters."""
+    """Return the owner of a name and its object; `*` in a name matches any letters."""
     owner: Any = None
     top, *parts = name.split(".")
     found: Any = importlib.import_module(top)
     for part in parts:
-        with suppress(ImportError, AttributeError):  # a module that its package does not import
+        with suppress(ImportError, AttributeError):  # import submodules that the package does not import itself
             importlib.import_module(f"{found.__name__}.{part}")
         owner, found = found, getattr(found, next(iter(matching(dir(found), part)), part))
     return owner, found
@@ -355,14 +355,14 @@ def _documented(name: str, found: Any) -> Iterator[list[str]]:
             plain = re.sub(r"\(\w+\)|\[\w[^][]*\]|\\", "", line.strip("[] ").replace("[,", ","))
             parts = [part.partition("=") for part in plain.split(",") if part.strip()]
             names = [head.split(":")[0].split()[-1] + ("=None" if equals else "") for head, equals, _ in parts]
-            names = names[:-1] if names[-1:] == ["*"] else names  # Cython writes a star also before **keywords alone
+            names = names[:-1] if names[-1:] == ["*"] else names  # Cython also writes a star before **keywords
             with suppress(SyntaxError):
                 _parsed(f"({', '.join(names)})")
                 yield names[called == "__init__" :]
 
 
 def main() -> int:
-    """Check, record what is bound and compile every kernel; return 1 where something does not fit, else 0."""
+    """Check the uses, record the signatures and compile every kernel; return 1 if something does not fit, else 0."""
     sys.setdlopenflags(os.RTLD_LAZY)  # PyCUDA is imported with an empty libcuda
     uses = all_uses()
     names = {use.name for use in uses} | declared().keys()
@@ -387,7 +387,7 @@ def main() -> int:
 
 
 def compile_kernels() -> None:
-    """Compile a call of each kernel; raises CompileError where the environment lacks something that one needs."""
+    """Compile a call of each kernel. Raises CompileError if the environment lacks something that a kernel needs."""
     registry = discover()
     kernels = [kernel for kernel in registry.kernels.values() if isinstance(kernel, CudaKernel)]
     for kernel in kernels:

@@ -1,14 +1,13 @@
 """Prints how our convolutions compare with oneDNN's as Markdown: the table of docs/convolution.md.
 
 `python tools/conv_peers.py [--db FILE] [--run RUN] [--network NAME] [--layers FILE.csv]` reads a run of the suite
-conv-peers, and writes each layer as a row. A ratio is
-how many times faster the fastest of our own kernels is than oneDNN (`conv/torch.conv2d`); bench/report/contest.py forms
-it, from samples taken in turn. Own are the kernels that come with kernelmark, but for oneDNN, whatever library they
-call for products or transforms.
+conv-peers, and writes each layer as a row. A ratio is how many times as fast the fastest of our own kernels is as
+oneDNN (`conv/torch.conv2d`); bench/report/contest.py computes it from samples taken in turn. Our own kernels are all
+that come with kernelmark except oneDNN, whatever library they call for products or transforms.
 
 The interval of a geometric mean runs from the geometric mean of its layers' lower ends to that of their upper ends, as
-the sums of `show --by network` have it. That holds for errors that all layers share, and is wider than independent
-errors call for. It covers the errors of measuring, not the choice of layers.
+for the sums of `show --by network`. It is valid even if all layers share their errors, and wider than necessary if
+errors are independent. It covers measurement errors, not the choice of layers.
 """
 
 import argparse
@@ -39,7 +38,7 @@ ONEDNN = "conv/torch.conv2d"
 DIRECTIONS = ("fprop", "dgrad", "wgrad")
 GROUP = ("network", "n", "layout", "direction")
 SUMMARY = (*GROUP, "layers", "geometric mean", "worst layer", "its ratio")
-#: Columns of a layer; ratio, low and high: how many times faster the own kernel is, and the 95 % interval.
+#: Columns of a layer; ratio, low and high: how many times as fast our kernel is, and the 95 % interval.
 LAYERS = (*GROUP, "layer", "kernel", "ratio", "low", "high", "onednn_gflop_per_s", "noisy")
 FLATTERS = """A ratio is the rate of the own kernel with the least median over that of oneDNN, with its 95 % interval;
 above 1x the own kernel is faster. The choice among several kernels is made on the samples that the ratio is formed
@@ -56,13 +55,13 @@ class Layer(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The sizes as in an id, without the batch."""
+        """Return the sizes as in an id, without the batch."""
         _, sizes, _, _, _, *words = self.problem.id.split("/")
         return " ".join([sizes.removeprefix(f"n{self._of('n')}"), *words])
 
     @property
     def group(self) -> tuple[str, int, str, str]:
-        """Network, n, layout and direction, of which the summary has a row."""
+        """Return network, n, layout and direction: the key of a row of the summary."""
         return self.network, self._of("n"), self._of("layout"), self._of("direction")
 
     def _of(self, axis: str) -> Any:
@@ -78,7 +77,7 @@ class Pair(NamedTuple):
 
     @property
     def shown(self) -> str:
-        """The ratio with its remarks, marked where either row is noisy."""
+        """Return the ratio with its remarks, marked if either row is noisy."""
         return f"{MARK * any(map(is_noisy, (self.own, self.peer)))}{self.ratio.words}"
 
 
@@ -104,9 +103,9 @@ def layers(suite: Suite, networks: Sequence[str]) -> list[Layer]:
 
 
 def pairs(wanted: Sequence[Layer], rows: Sequence[Result], store: Store, own: set[str]) -> dict[Setting, Found]:
-    """Return what a run found in each setting in which it timed oneDNN, with our `own` kernels.
+    """Return the layers' pairs in each setting in which a run timed oneDNN. own: ids of our kernels.
 
-    Raises UsageError where it never did.
+    Raises UsageError if the run has no time of oneDNN.
     """
     found = contests(rows, store)
     settings = dict.fromkeys(c.setting for c in found if c.of(ONEDNN))
@@ -134,7 +133,7 @@ def pairs(wanted: Sequence[Layer], rows: Sequence[Result], store: Store, own: se
 
 
 def geometric_mean(ratios: Sequence[Ratio]) -> Ratio:
-    """Return the geometric mean of ratios, between those of their lower and of their upper ends (see above)."""
+    """Return the geometric mean of ratios, with an interval from the geometric means of their ends (see above)."""
 
     def mean(ends: Iterable[float | None]) -> float | None:
         known = [end for end in ends if end is not None and 0 < end < inf]
@@ -169,7 +168,7 @@ def by_layer(found: Found) -> Iterator[tuple[str | int, ...]]:
 
 
 def without_ratio(found: Found) -> Iterator[str]:
-    """Yield a line for each reason why layers of a group have no ratio, with all of these layers."""
+    """Yield a line for each reason why layers of a group have no ratio, listing these layers."""
     names: dict[tuple[str, int, str, str, str], list[str]] = defaultdict(list)
     for layer, pair in found.items():
         if isinstance(pair, str):
@@ -179,7 +178,7 @@ def without_ratio(found: Found) -> Iterator[str]:
 
 
 def without_time(rows: Iterable[Result]) -> Iterator[str]:
-    """Yield a line for each kernel, status and reason of rows without a time; one reason for all that it refuses."""
+    """Yield a line for each kernel, status and reason of rows without a time; all refusals of a kernel share a line."""
     found: dict[tuple[str, str, str], dict[str, str]] = defaultdict(dict)
     for r in rows:
         if not is_timed(r):
@@ -218,7 +217,7 @@ def page(suite: Suite, networks: Sequence[str], store: Store, run_id: str, file:
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Print the page; return 2, after one line, for what cannot be printed."""
+    """Print the page; on an error print one line and return 2."""
     parser = argparse.ArgumentParser(
         prog="conv_peers", description="Print how our convolutions compare with oneDNN's, as Markdown."
     )

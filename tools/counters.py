@@ -1,8 +1,8 @@
-"""Hardware counters beside the counts of `kernelmark profile`, and compute-sanitizer's checks, one launch a process.
+"""Compare hardware counters with the counts of `kernelmark profile`, and run compute-sanitizer, a launch per process.
 
 `python tools/counters.py --out FOLDER` reads Nsight Compute's counters of the kernels in CHOSEN and writes
 FOLDER/counters.json and counters.md; `--table FOLDER` writes counters.md again, without a GPU; `--sanitizer KERNEL`
-checks kernels; `--launch KERNEL PROBLEM...` is the process that the two tools look into.
+checks kernels; `--launch KERNEL PROBLEM...` is the process that the two tools inspect.
 """
 
 import argparse
@@ -61,21 +61,21 @@ CHOSEN: tuple[Pair, ...] = (
     ("fft/cuda.small", "fft/b64h32w32/f32/r2c"),
     ("aggregate/cuda.device", "aggregate/w4n1048576/f32"),
 )
-#: Seconds for one process, compiling included.
+#: Seconds for one process, including compilation.
 LIMIT_S = 60.0
 DEADLINE_S = 300.0
 DATA = "counters.json"
 #: Begins the line in which a launched process describes its device.
 _DEVICE = "kernelmark-device "
-#: Refusals that no other kernel would escape.
+#: Errors that every other kernel would get, too.
 REFUSALS = ("ERR_NVGPUCTRPERM", "Failed to initialize the profiler", "not compatible", "ot supported", "on the PATH")
 
 
 class Figure(NamedTuple):
-    """What is held against a counter.
+    """A count of the profile and the metrics of ncu that it is compared with.
 
-    metrics: of ncu, added; each by several names, of which the first that is not 0 counts. if_counted: the counter
-    holds other things too, so that it is left out of kernels in which the profile counts none.
+    metrics: added up; each has several names, of which the first that is not 0 counts. if_counted: compare only kernels
+    in which the profile counts some, since the metric includes other events.
     """
 
     metrics: tuple[tuple[str, ...], ...]
@@ -84,7 +84,7 @@ class Figure(NamedTuple):
 
 
 def _tensor(counts: Counts) -> int:
-    """Return the warp instructions of wgmma, and of mma.sync by the name of the function that holds it."""
+    """Return the warp instructions of wgmma, and of mma.sync, which is recognised by its function's name in ptx."""
     found = counts.total.others.get("product", 0)
     for line in counts.lines:
         path = CUDA / line.file
@@ -95,7 +95,7 @@ def _tensor(counts: Counts) -> int:
 
 _SECTORS, _WAVEFRONTS = "l1tex__t_sectors_pipe_lsu_mem_global_op", "l1tex__data_pipe_lsu_wavefronts_mem_shared"
 _CONFLICTS = "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op"
-#: What the counters by `ld` and `st` hold.
+#: The accesses that the counters of `ld` and `st` include.
 _ACCESSES = ("load", "matrix", "store")
 FIGURES: Mapping[str, Figure] = {
     "warp instructions": Figure((("smsp__inst_executed.sum",),), lambda counts: counts.total.warp_instructions),
@@ -108,7 +108,7 @@ FIGURES: Mapping[str, Figure] = {
     ),
     "sectors read": Figure(
         (
-            (f"{_SECTORS}_ld.sum",),  # with those of LDGSTS
+            (f"{_SECTORS}_ld.sum",),  # includes LDGSTS
             ("l1tex__m_xbar2l1tex_read_sectors_mem_global_op_tma_ld.sum",),
         ),
         lambda counts: counts.total.bytes_read // 32,
@@ -137,14 +137,14 @@ METRICS = tuple(name for figure in FIGURES.values() for names in figure.metrics 
 
 
 class Counted(msgspec.Struct, frozen=True):
-    """A launch under ncu: the function, and its metrics; None for one that ncu has no number of."""
+    """A launch under ncu: the function and its metrics; None for a metric without a number."""
 
     function: str
     values: Mapping[str, int | None]
 
 
 class Device(msgspec.Struct, frozen=True):
-    """Where a kernel was launched. driver: its version of CUDA."""
+    """The device of a launch. driver: the driver's version of CUDA."""
 
     name: str
     driver: str
@@ -152,7 +152,7 @@ class Device(msgspec.Struct, frozen=True):
 
 
 class Row(msgspec.Struct, frozen=True):
-    """The counters of a kernel on a problem, of all its launches; none, and the reason, where it was not measured."""
+    """The counters of a kernel on a problem, over all its launches; if it was not measured, none, and the reason."""
 
     kernel: str
     problem: str
@@ -163,13 +163,13 @@ class Row(msgspec.Struct, frozen=True):
     reason: str = ""
 
     def measured(self, figure: Figure) -> int | None:
-        """Return the sum of a figure's metrics; None where ncu has none of them."""
+        """Return the sum of a figure's metrics, or None if ncu has none of them."""
         found = [[value for name in names if (value := self.values.get(name)) is not None] for names in figure.metrics]
         return sum(next(filter(None, values), 0) for values in found) if any(found) else None
 
 
 class Check(msgspec.Struct, frozen=True):
-    """What compute-sanitizer found in a launch. errors: None where nothing was checked, for the reason given."""
+    """The findings of compute-sanitizer in a launch. errors: their number; None, with a reason, if not checked."""
 
     kernel: str
     problem: str
@@ -179,7 +179,7 @@ class Check(msgspec.Struct, frozen=True):
 
     @property
     def line(self) -> str:
-        """Return the outcome in a line."""
+        """Return the outcome as one line."""
         what = f"{self.tool} of {self.kernel} on {self.problem}"
         if self.errors is None:
             return f"{what}: not checked: {self.reason}"
@@ -187,7 +187,7 @@ class Check(msgspec.Struct, frozen=True):
 
 
 class Ran(NamedTuple):
-    """How a command ended, and what it printed; for one that was ended, the reason."""
+    """A command's output, and how it ended; the reason if it was stopped."""
 
     status: int
     text: str
@@ -199,7 +199,7 @@ def launch_alone(kernel_id: str, problem_id: str) -> None:
     from cupy.cuda import set_allocator
 
     device, registry = get_device("cuda"), discover()
-    set_allocator(None)  # each operand in an allocation of its own, without guards: compute-sanitizer sees its ends
+    set_allocator(None)  # separate allocations without guards, so that compute-sanitizer sees where each operand ends
     kernel, problem = _own(registry, kernel_id), registry.problem(problem_id)
     facts = machine()
     where = Device(facts["gpu"], facts["cuda_driver"], present_limits())
@@ -229,13 +229,13 @@ def _launching(kernel: str, *problems: str) -> list[str]:
 
 
 def ncu_command(pair: Pair, metrics: Sequence[str] = METRICS) -> list[str]:
-    """Return the command that reads metrics of the one call of a kernel, as CSV in units without prefixes."""
+    """Return the command that reads metrics of a kernel's single call, as CSV in units without prefixes."""
     options = ["--profile-from-start", "off", "--clock-control", "none", "--print-units", "base"]
     return ["ncu", *options, "--csv", "--page", "raw", "--metrics", ",".join(metrics), *_launching(*pair)]
 
 
 def parsed(text: str) -> list[Counted]:
-    """Return the launches in what `ncu --csv --page raw` printed, in order."""
+    """Return the launches in the output of `ncu --csv --page raw`, in order."""
     lines = [line for line in text.splitlines() if line.startswith('"')]
     if not lines:
         return []
@@ -257,7 +257,7 @@ def _number(value: str, unit: str) -> int | None:
 
 
 def refusal(text: str) -> str:
-    """Return why ncu or the process under it failed, in a line: ncu's first error, or the last words of the process."""
+    """Return in one line why ncu or the process under it failed: ncu's first error, or the process's last line."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     errors = [line.removeprefix("==ERROR==").strip() for line in lines if line.startswith("==ERROR==")]
     own = [line for line in lines if not line.startswith(("==", _DEVICE))]
@@ -275,7 +275,7 @@ def _run(command: Sequence[str], until_s: float) -> Ran:
 
 
 def replies(questions: Sequence[Sequence[str]]) -> Iterator[tuple[int, str]]:
-    """Yield how each command ended, and what it printed."""
+    """Yield each command's output and how it ended."""
     for question in questions:
         done = subprocess.run(
             question, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env={**os.environ, "LC_ALL": "C"}
@@ -300,14 +300,14 @@ def counters(until_s: float, folder: Path, pairs: Sequence[Pair] = CHOSEN) -> li
 
 
 def _refused(reason: str) -> str:
-    """Return the reason if it holds for every other kernel too, else nothing."""
+    """Return the reason if it applies to every other kernel, too, else ""."""
     return reason if any(words in reason for words in REFUSALS) else ""
 
 
 def _measured(pair: Pair, date: str, metrics: list[str], until_s: float) -> Row:
-    """Return the row of a pair; metrics that ncu names in an error are left out from then on.
+    """Return the row of a pair; metrics that ncu names in an error are no longer requested.
 
-    ncu prints more than it was asked for, such as attributes of the device, which is not kept.
+    ncu also prints values that were not requested, such as attributes of the device; these are dropped.
     """
     ran = _run(ncu_command(pair, metrics), until_s)
     if not (launches := parsed(ran.text)):
@@ -327,7 +327,7 @@ def _measured(pair: Pair, date: str, metrics: list[str], until_s: float) -> Row:
 
 
 def profiled(row: Row) -> dict[str, int | None]:
-    """Return what `kernelmark profile --every-block` counts for a row, by figure; nothing if it cannot."""
+    """Return the counts of `kernelmark profile --every-block` for a row by figure, or an empty dict if it fails."""
     registry, limits = discover(), row.device.limits if row.device else H100
     try:
         kernel, problem = counted_kernel(registry.named(row.kernel)), registry.problem(row.problem)
@@ -362,7 +362,7 @@ left out. What differs:
 
 
 def table(rows: Sequence[Row], run: str = "") -> str:
-    """Return the measured rows beside the profile's counts as Markdown, then a line for each one not measured."""
+    """Return the measured rows with the profile's counts as Markdown, then a line for each row not measured."""
     measured = [row for row in rows if not row.reason]
     counted = zip(measured, in_parallel(profiled, measured), strict=True)
     cells = [cell for row, counts in counted for cell in _cells(row, counts)]
@@ -411,7 +411,7 @@ def sanitizer(kernels: Sequence[str], until_s: float) -> list[Check]:
 
 
 def checked(pair: Pair, tool: str, ran: Ran) -> Check:
-    """Return what compute-sanitizer's summary reports; the first thing that it found is the reason."""
+    """Return the number of errors in compute-sanitizer's summary, with the first finding as the reason."""
     own = [line.removeprefix("=========").strip() for line in ran.text.splitlines() if line.startswith("=========")]
     others = [line.strip() for line in ran.text.splitlines() if not line.startswith(("=========", _DEVICE))]
     summary = re.search(r"(?:ERROR|RACECHECK) SUMMARY: (\d+)", ran.text)

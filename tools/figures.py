@@ -1,6 +1,6 @@
-"""Draws docs/figures.md: each kind of figure of a report at the width of a print column, and the commands for it.
+"""Write docs/figures.md: each kind of figure of a report at the width of a print column, with its commands.
 
-`python tools/figures.py` measures for it; with --db FILE, and the runs of an earlier call in it, it only draws.
+`python tools/figures.py` measures the runs; with --db FILE, a store with the runs of an earlier call, it only draws.
 """
 
 import argparse
@@ -29,7 +29,7 @@ from took import COMMAND
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 FOLDER = "figures"
 MOST_BYTES = 60_000
-#: The runs that together have the data for every kind of figure. The first is that of the tutorial, with its file.
+#: The runs that together have the data for every kind of figure. The first is the tutorial's, with its file.
 QUESTION = "question.toml"
 #: The run that a selector is trained on, and its suite.
 SHAPES = "shapes.toml --processes 4 --spread 0 --max-time 0.02 --kernels conv/numba.direct --kernels conv/pyfftw.tiled"
@@ -65,7 +65,7 @@ the third run of a case on, the report shows its time over runs.
 
 
 class Shown(NamedTuple):
-    """A figure on the page: its kind, file, heading and caption, the run that it shows, and where that was measured."""
+    """A figure on the page: its kind, file, heading and caption, the run that it shows, and that run's origin."""
 
     title: str
     name: str
@@ -76,7 +76,7 @@ class Shown(NamedTuple):
 
 
 def main(words: Sequence[str] = ()) -> int:
-    """Measure what the store lacks, and draw the page."""
+    """Measure the runs that the store lacks, and draw the page."""
     parser = argparse.ArgumentParser(description="Draw docs/figures.md.")
     parser.add_argument("--db", type=Path, help="store that keeps what is measured; one of its own if left out")
     parser.add_argument("--max-time", default="0.1", help="seconds a case")
@@ -136,7 +136,7 @@ def _drawn(store: Store) -> list[Shown]:
 
 
 def _origin(data: RunData) -> str:
-    """Return where a run was measured, with what, and how noisy it was."""
+    """Return the machine and software of a run, and how noisy the run was."""
     machine, sentence = data.run.machine, noise_of(data.rows).sentence
     where = f"{machine.get('cpu')}, {count(machine.get('cpus_usable', 1), 'CPU')}"
     return f"Measured on {where}, with {software(data.run)}." + (f" {sentence}." if sentence else "")
@@ -160,7 +160,7 @@ def _first(kind: Kind, path: Path) -> Drawn | None:
 
 
 def slim(svg: str) -> str:
-    """Return an SVG without what is not seen: parts of a thousandth of a point, indents, names of groups and glyphs."""
+    """Return an SVG without invisible parts: digits below a thousandth of a point, indents, long names of glyphs."""
     svg = re.sub(r"(\d\.\d{3})\d+", r"\1", svg)
     svg = re.sub(r"\s*\n\s*", "\n", svg)
     svg = re.sub(r'<g id="([^"]+)">', lambda found: found[0] if f"#{found[1]}" in svg else "<g>", svg)

@@ -1,9 +1,9 @@
 """`make gpu` measures an NVIDIA GPU by its agenda, and `make gpu-plan` prints what it would do, without a GPU.
 
 The report is `${OUT:-reports}/<device>/` and grows: each slot goes on where the last one ended. Tasks run in a process
-that is watched from here, where nothing touches the device; the agenda is saved after each. SIGTERM, or the deadline,
-publishes what there is. The exit status is 0 if the slot was used to its end and no row went against its kernel, 1 if
-not, 2 if there is no GPU or the tree is dirty, 143 after SIGTERM.
+that this one watches without touching the device; the agenda is saved after each. At SIGTERM or the deadline, the
+results so far are published. The exit status is 0 if the slot was used to its end and no row went against its kernel,
+1 if not, 2 if there is no GPU or the tree is dirty, 143 after SIGTERM.
 """
 
 import argparse
@@ -38,18 +38,18 @@ from kernelmark.bench.run.commit import git_commit, write_commit_file
 ROOT = Path(__file__).resolve().parents[1]
 MADE = ROOT / "build" / "tasks.json"
 DEADLINE_S = 540.0
-#: What publishing takes of the deadline, and how much longer than expected a task may take before it is ended.
+#: Seconds of the deadline for publishing; a task is ended after SLACK times its expected seconds, plus LEAST_S.
 PUBLISH_S, SLACK, LEAST_S = 20.0, 3.0, 20.0
 DEVICE_S = 60.0
-#: Kinds whose parts are watched by processes of their own, and how much longer these may take until one is given up.
+#: Kinds whose parts are watched by separate processes, and the additional seconds until a part is given up.
 WATCHED, WATCHED_S = ("clocks", "emulator"), 100.0
-#: Tasks and expected seconds of one question, where tasks share one: a slot that is cut off loses what was in hand.
-#: And questions of a slot, which are words of a command.
+#: The most tasks and expected seconds in a question, since a slot that is cut off loses the current one; the most
+#: questions of a slot, since they are arguments of a command.
 MOST, MOST_S, QUESTIONS = 40, 70.0, 300
 
 
 def main(words: Sequence[str] = ()) -> int:
-    """Use a slot, or print what it would be used for."""
+    """Use a slot, or print the tasks that it would be used for."""
     asked = _options(words)
     try:
         if asked.plan:
@@ -70,7 +70,7 @@ def _options(words: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--deadline", type=float, default=DEADLINE_S, help="seconds until the report stands")
     parser.add_argument("--device", default="cuda", help="what is measured")
     parser.add_argument("--name", default="NVIDIA H200", help="the device whose agenda --plan reads")
-    parser.add_argument("--only", action="append", metavar="WORDS", help="tasks with these words in their names alone")
+    parser.add_argument("--only", action="append", metavar="WORDS", help="only tasks with these words in their names")
     parser.add_argument("--plugin", action="append", default=[], metavar="FILE.py", help="more kernels")
     parser.add_argument("--dirty", action="store_true", help="measure a tree that has changes; the report shows it")
     parser.add_argument("--identify", action="store_true", help="keep host names, user names and UUIDs")
@@ -78,7 +78,7 @@ def _options(words: Sequence[str]) -> argparse.Namespace:
 
 
 class Made(msgspec.Struct):
-    """Tasks that were made ahead of a slot, for a commit and a device's limits: to make them takes seconds of it."""
+    """Tasks that were made before a slot, for a commit and a device's limits, since this would take seconds of it."""
 
     commit: str
     limits: dict[str, int]
@@ -111,7 +111,7 @@ def barred(found: Agenda) -> tuple[str, ...]:
 
 
 def planned_text(asked: argparse.Namespace) -> str:
-    """Return what a slot would do, in its order, and compile what can be compiled beforehand."""
+    """Return the tasks of a slot in order, as text, and compile their kernels ahead of time."""
     found = agenda.read(asked.out / folder_name(asked.name), asked.name)
     limits = DeviceLimits(**found.limits) if found.limits else H100
     tasks = wanted(tasks_of(asked, limits, found), asked)
@@ -126,7 +126,7 @@ def planned_text(asked: argparse.Namespace) -> str:
 
 
 def _together(batch: Sequence[Task]) -> Task:
-    """Return tasks that share a question as one line."""
+    """Return a single task that represents tasks sharing a question, for one line."""
     first, *others = batch
     if not others:
         return first
@@ -136,13 +136,13 @@ def _together(batch: Sequence[Task]) -> Task:
 
 
 def _batch(task: Task) -> str:
-    """Return what tasks have in common that may share a run."""
+    """Return a key that is equal for tasks that may share a run."""
     how = f"{task.launcher} {task.mode} {task.processes} {task.max_time_s}"
     return f"{task.kind} {how}" if task.kind in BATCHED else task.name
 
 
 def _prepared(tasks: Sequence[Task], limits: DeviceLimits) -> str:
-    """Compile what the tasks launch into build/cubins, write the commit's file, and return a line on both."""
+    """Compile the tasks' kernels into build/cubins, write the commit's file, and return a line on both."""
     found, failed = _compiled(tasks, limits)
     commit = write_commit_file(ROOT)
     lines = [f"{count(found, 'program')} for {limits.arch} lie in build/cubins."]
@@ -160,7 +160,7 @@ def _compiled(tasks: Sequence[Task], limits: DeviceLimits) -> tuple[int, list[st
 
 
 class Measuring:
-    """A slot: questions to the watched process, one after another, and their answers into the agenda."""
+    """A slot: sends questions to the watched process one after another, and records the answers in the agenda."""
 
     def __init__(self, asked: argparse.Namespace) -> None:
         self._asked = asked
@@ -175,7 +175,7 @@ class Measuring:
         self.stopped = True
 
     def device(self, settings: Settings) -> Reply:
-        """Ask for the device. Raises UsageError where there is none."""
+        """Return the process's reply about the device. Raises UsageError if there is none."""
         for _, reply in self._ask([Question(settings, now() + DEVICE_S, limit_s=DEVICE_S)]):
             if "" in reply.failed:
                 raise UsageError(reply.failed[""])
@@ -183,9 +183,9 @@ class Measuring:
         raise UsageError("no answer from the device")
 
     def use(self, folder: Path, settings: Settings, found: Agenda, tasks: Sequence[Task]) -> bool:
-        """Ask for the open tasks, those worth most a second first, and save the agenda after each answer.
+        """Carry out the open tasks, those with the highest value per second first; save the agenda after each answer.
 
-        Returns whether that was all: no way of launching was found to be timed wrong, which changes the tasks.
+        Return False if the set of wrongly timed ways of launching has changed, and with it the tasks; else True.
         """
         batches = list(_questions(agenda.ordered(tasks, found), found))[:QUESTIONS]
         asked = [Question(settings, self.until_s, tuple(batch), _limit_s(batch)) for batch in batches]
@@ -206,9 +206,9 @@ class Measuring:
             self.left += [task.name for task in question.tasks if task.name not in reply.done | reply.failed]
         agenda.leave_out(found, question.tasks, reply.left_out)
         if question.tasks[0].kind == "clocks" and reply.done:
-            found.disagreeing = reply.disagreeing  # ways that agree by now are there again
+            found.disagreeing = reply.disagreeing  # ways that agree by now are allowed again
         ended = [task for task in question.tasks if task.name in reply.done or task.name in reply.failed]
-        # what a task that was cut off took is not known, nor so that of the others
+        # the time of a task that was cut off is unknown, and therefore also that of the others
         share = 0.0 if reply.cut else seconds / max(sum(task.seconds for task in ended), 1e-3)
         for task in question.tasks:
             text = reply.done.get(task.name, reply.failed.get(task.name))
@@ -228,7 +228,7 @@ class Measuring:
             print(f"make gpu: {seconds:.1f} s: {': '.join(first)}{more}", flush=True)
 
     def _ask(self, asked: Sequence[Question]) -> Iterator[tuple[Question, Reply]]:
-        """Yield each question with its reply; a process that is lost costs its task, which has failed then."""
+        """Yield each question with its reply; if the process is lost, the question's tasks have failed."""
         hard_s = self.until_s + 0.02 * self._asked.deadline
         for question, found in answers("gpu_slot", asked, lambda q: q.limit_s, hard_s, lambda: self.stopped):
             if isinstance(found, Lost):
@@ -244,9 +244,9 @@ def _limit_s(tasks: Sequence[Task]) -> float:
 
 
 def _questions(tasks: Sequence[Task], found: Agenda) -> Iterator[list[Task]]:
-    """Yield tasks in their order; with one that may share a run come the next that may share it, as many as fit.
+    """Yield the tasks in order, in batches: a task, and as many later ones as fit that may share its run.
 
-    One that has failed before is tried alone, since another may have been the cause.
+    A task that failed before is tried alone, since another task may have been the cause.
     """
 
     def key(task: Task) -> str:
@@ -282,7 +282,7 @@ def measure(asked: argparse.Namespace) -> int:
     while not is_done:
         every = tasks_of(asked, DeviceLimits(**device.limits), found)
         tasks = wanted(every, asked)
-        if asked.device == "cuda":  # here, where all processors work, rather than one by one while the device waits
+        if asked.device == "cuda":  # here on all CPUs, rather than one by one while the device waits
             _compiled(agenda.slot(tasks, found, asked.deadline).chosen, DeviceLimits(**device.limits))
         own = {"left_out": agenda.left_out(tasks, found), "barred": barred(found)}
         is_done = measuring.use(folder, msgspec.structs.replace(settings, folder=str(folder), **own), found, tasks)

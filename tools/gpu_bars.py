@@ -1,8 +1,8 @@
-"""What the CUDA kernels promise beside vendors' kernels of the same arithmetic, and whether rows of a run keep it.
+"""Bars that our CUDA kernels have to reach against vendors' kernels of the same arithmetic, judged by rows of a run.
 
-A bar compares the fastest of our kernels with the fastest of the vendors' within one class: one problem and one
-numerics, which separates the algorithms too (`fp32`, `fft`, `winograd`, `winograd4`). Transpositions are held against
-copies of as many bytes, by name. `lines` compares across classes: the best of ours with the best of the vendors'.
+A bar compares our fastest kernel with the vendors' fastest within one class: one problem and one numerics, which also
+separates algorithms (`fp32`, `fft`, `winograd`, `winograd4`). Transpositions are compared with named copies of the same
+number of bytes. `lines` compares across classes: our best kernel with the vendors' best.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -20,15 +20,15 @@ from kernelmark.bench.report.format import operation
 
 LAYOUTS = ("NN", "NT", "TN", "TT")
 FOUNDING = "m1024n2048k26752"
-#: Fresh processes that a verdict takes.
+#: The fresh processes that a verdict needs.
 PROCESSES = 3
 
 
 class Bar(NamedTuple):
-    """The fastest of ours on `problem`, in one numerics, is at least `least` times as fast as the fastest rival.
+    """Our fastest kernel on `problem`, in one numerics, is at least `least` times as fast as the fastest rival.
 
-    on: the problem of the rivals, where it is another; numerics "" stands for every class (a line across classes).
-    rivals: their numerics, where it is another, or their ids. errors: our error may be this many times the rival's.
+    numerics: "" stands for every class (a line across classes). on: the rivals' problem, if it is another one.
+    rival_numerics, rivals: the rivals' numerics, if they differ, or their ids. errors: limit of our error over theirs.
     """
 
     problem: str
@@ -41,7 +41,7 @@ class Bar(NamedTuple):
 
     @property
     def against(self) -> str:
-        """Return what it is held against, in words."""
+        """Return in words what the bar compares with."""
         if self.on:
             return f"{operation(self.on)} of as many bytes"
         error = f", at most {self.errors:g} times its error" if self.errors else ""
@@ -49,17 +49,17 @@ class Bar(NamedTuple):
 
     @property
     def is_fair(self) -> bool:
-        """Return whether both sides are of one class."""
+        """Return whether both sides are in the same class."""
         return bool(self.numerics) and not self.rival_numerics
 
 
 def bars() -> list[Bar]:
-    """Every bar of a Hopper-class GPU, each within one class."""
+    """Return every bar of a Hopper-class GPU, each within one class."""
     return [*gemm_bars(), *transpose_bars(), *conv_bars()]
 
 
 def gemm_bars() -> Iterator[Bar]:
-    """Against cuBLAS and cuBLASLt."""
+    """Yield the bars against cuBLAS and cuBLASLt."""
     for shape in ("m4096n4096k4096", FOUNDING):
         yield from (Bar(f"gemm/{shape}/f32/{layout}", "fp32", 1.0) for layout in LAYOUTS)
     for shape in ("m4096n4096k4096", "m8192n8192k8192", FOUNDING):
@@ -72,7 +72,7 @@ def gemm_bars() -> Iterator[Bar]:
 
 
 def transpose_bars() -> Iterator[Bar]:
-    """Against the faster of cudaMemcpy and our own copy of as many bytes, whichever it is."""
+    """Yield the bars against the faster of cudaMemcpy and our own copy of the same number of bytes."""
     for shape, place, least in (
         ("m1024n26752", "out", 0.96),
         ("m2048n26752", "out", 0.96),
@@ -91,7 +91,7 @@ CONVNET = ("n128c3h128w128k96r11s11", "n128c64h64w64k128r9s9", "n128c128h32w32k1
 
 
 def conv_bars() -> Iterator[Bar]:
-    """Against cuDNN's algorithms of the same kind."""
+    """Yield the bars against cuDNN's algorithms of the same kind."""
     for problem in vgg():
         yield Bar(problem, "fp32", 1.0)
         yield Bar(problem, "winograd", 1.0)
@@ -105,7 +105,7 @@ def vgg() -> list[str]:
 
 
 def lines() -> list[Bar]:
-    """Comparisons across classes, which are no bars: what a user gains who takes whatever is fastest."""
+    """Return comparisons across classes, which are not bars: the gain of a user who takes the fastest of any class."""
     problem = "gemm/m4096n4096k4096/f32/NT"
     return [Bar(problem, "3xtf32", 2.4, rival_numerics="fp32", errors=2.0), *(Bar(name, "", 0.9) for name in vgg())]
 
@@ -118,7 +118,7 @@ def contenders(bar: Bar, registry: Registry) -> tuple[tuple[str, ...], tuple[str
     return own, _able(registry, bar.on or bar.problem, VENDORS, bar.rival_numerics or bar.numerics)
 
 
-#: Rungs of the ladder that later ones replace: they win nowhere.
+#: Rungs of the ladder that later ones replaced: they are never the fastest.
 _RUNGS = {
     "gemm": ("naive", "coalesced", "tiled", "blocktile1d", "blocktile2d", "vectorised", "wmma", "mma"),
     "conv": ("im2col", "direct", "direct_tiled"),
@@ -126,8 +126,8 @@ _RUNGS = {
 }
 
 
-#: Tiles that contend in bars beside a kernel's default, by the values in which they differ from it: until a device has
-#: decided which is to be the default.
+#: Tiles that contend in bars in addition to a kernel's default, by the values that differ from it, until measurements
+#: on a device decide on the default.
 VARIANTS: dict[str, tuple[dict[str, int], ...]] = {
     "gemm/cuda.splitk": ({"BK": 16, "STAGES": 3},),
     "gemm/cuda.streamk": ({"STAGES": 3}, {"BK": 16, "STAGES": 3}),
@@ -140,7 +140,7 @@ VARIANTS: dict[str, tuple[dict[str, int], ...]] = {
 
 
 def variants(kernels: Iterable[str], problem: str, registry: Registry, limits: DeviceLimits) -> Iterator[str]:
-    """Yield each kernel, and those of its VARIANTS that can take the problem, as KERNEL@TILE."""
+    """Yield each kernel, and as KERNEL@TILE those of its VARIANTS that support the problem."""
     for name in kernels:
         yield name
         kernel, wanted = registry.named(name), registry.problem(problem)
@@ -152,7 +152,7 @@ def variants(kernels: Iterable[str], problem: str, registry: Registry, limits: D
 
 
 def with_tile(name: str, tile: Tile, problem: Problem, registry: Registry, limits: DeviceLimits) -> str:
-    """Return the id of a kernel with a tile: by the values that differ from the default, and more if need be."""
+    """Return the id of a kernel with a tile, with the values that differ from the default, and more if necessary."""
     kernel, values = registry.named(name), vars(tile)
     default = kernel.tile_for(problem, limits)
     if tile == default:
@@ -166,13 +166,13 @@ def with_tile(name: str, tile: Tile, problem: Problem, registry: Registry, limit
 
 
 def is_rival(kernel: Kernel) -> bool:
-    """Return whether a kernel may be the fastest of its side; cuBLASLt's listed algorithms have tasks of their own."""
+    """Return whether a kernel may be the fastest of its side; cuBLASLt's listed algorithms have separate tasks."""
     if kernel.provider == "cublaslt":
         return not kernel.name.startswith("algo_")
     return kernel.provider != "cuda" or kernel.name not in _RUNGS.get(kernel.op, ())
 
 
-#: cuBLAS calls that first transpose, or read C as column-major: rivals of the founding question alone.
+#: cuBLAS calls that first transpose, or read C as column-major: rivals only for the founding question.
 _SEVERAL = ("tnn_geam", "tnn", "inplace", "two_step")
 
 
@@ -185,12 +185,12 @@ def _able(registry: Registry, name: str, providers: Sequence[str], numerics: str
 
 
 def _strict(dtype: str) -> set[str]:
-    """Return the numerics that may stand for a storage type without a word: FP32 and its fast algorithms."""
+    """Return the numerics accepted for a storage type if none is named; for f32, also fast algorithms in FP32."""
     return {"fp32", "fft", "winograd", "winograd4"} if dtype == "f32" else {dtype}
 
 
 class Verdict(NamedTuple):
-    """holds, missed, open or absent; ratio: of the two rows that were compared, as far as they are there."""
+    """A verdict on a bar. state: holds, missed, open or absent; one, other, ratio: compared rows and their ratio."""
 
     state: str
     text: str
@@ -200,7 +200,7 @@ class Verdict(NamedTuple):
 
 
 def judge(bar: Bar, own: Sequence[str], rivals: Sequence[str], rows: Iterable[Result], work: float = 1.0) -> Verdict:
-    """Judge a bar by the rows of one run, from columns alone. work: ours over the rivals', on another problem."""
+    """Judge a bar by the columns of one run's rows. work: our work over the rivals', if their problem differs."""
     found = list(rows)
     ours = [r for r in found if r.kernel.partition("@")[0] in own and r.problem == bar.problem]
     theirs = [r for r in found if r.kernel in rivals and r.problem == (bar.on or bar.problem)]

@@ -1,6 +1,6 @@
-"""The report of a GPU, `reports/<device>/`, which grows: its README from the store and the agenda, and its other files.
+"""The report of a GPU, `reports/<device>/`, which grows: its README, from the store and the agenda, and other files.
 
-Each table names the run, date, host and driver of its rows. Ratios are formed within a run alone.
+Each table names the run, date, host and driver of its rows. Ratios are formed only within a run.
 """
 
 import csv
@@ -35,7 +35,7 @@ from kernelmark.bench.report.layout import github_table
 from kernelmark.bench.report.publish import FILES, README, Publication, Report, figures, listed
 from kernelmark.bench.report.publish_index import write_index
 
-#: Files of a GPU's report beside those that every report has.
+#: Files of a GPU's report in addition to those of every report.
 OWN = {
     STORE: "every sample; `kernelmark show --db results.db` reads it",
     "clocks.md": "work of known length, timed through each way of launching",
@@ -44,14 +44,14 @@ OWN = {
     "sanitizer.md": "compute-sanitizer over our kernels",
     "cudnn.md": "which of cuDNN's algorithms run",
 }
-#: What is remarked on a verdict whose task is open again.
+#: The remark on a verdict whose task is open again.
 OUTDATED = "its kernels have changed since"
-#: Tasks that are named, of those that did not fit.
+#: The most tasks named of those that did not fit.
 NAMED = 12
 
 
 class SlotFacts(NamedTuple):
-    """A slot that has ended: seconds given and used, the tasks that are answered by it, and those that it left out."""
+    """A slot that has ended: seconds available and used, the tasks that it answered, and those that it left out."""
 
     deadline_s: float
     used_s: float
@@ -60,12 +60,12 @@ class SlotFacts(NamedTuple):
 
 
 def publish(folder: Path, found: Agenda, tasks: Sequence[Task], slot: SlotFacts | None, identify: bool = False) -> None:
-    """Write the files of the report; one that cannot be written harms no other."""
+    """Write the files of the report; if one cannot be written, the others still are."""
     if not (folder / STORE).exists():
         _guarded(lambda: write(folder / README, _page(found, tasks, slot, None, folder)))
         return
     with closing(Store(folder / STORE)) as store:
-        # A task may have several runs, and no two have one heading.
+        # A task may have several runs, and each needs a different heading.
         runs = {f"{_purpose(store.run(run), found)}, {run}": run for run in store.run_ids()}
         date = max((store.run(run).started_at for run in runs.values()), default="")[:10]
         about = Publication(title=found.device, date=date, runs=runs, command="make gpu", identify=identify)
@@ -82,7 +82,7 @@ def publish(folder: Path, found: Agenda, tasks: Sequence[Task], slot: SlotFacts 
 
 
 def _purpose(run: Run, found: Agenda) -> str:
-    """Return what a run was for, from the command that began it, or its suites, and how many more tasks it answers."""
+    """Return a run's purpose, from its command or its suites, with the number of further tasks that it answers."""
     name = run.command.partition("make gpu: ")[2] or ", ".join(run.suites) or "an earlier report"
     others = sum(one.run == run.run_id and other != name for other, one in found.answers.items())
     return f"{name} and {others} more" if others else name
@@ -96,7 +96,7 @@ def _guarded(step: Callable[[], object]) -> None:
 
 
 def against(folder: Path, found: Agenda) -> int:
-    """Return how many rows of the answering runs went against their kernels."""
+    """Return how many rows of the answering runs have a status that counts against their kernels."""
     if not (folder / STORE).exists():
         return 0
     with closing(Store(folder / STORE)) as store:
@@ -142,7 +142,7 @@ def _took(together: Sequence[tuple[str, Answer]]) -> tuple[str, ...]:
 
 
 class Page:
-    """The parts of the README that rest on rows."""
+    """The parts of the README that are made from rows."""
 
     def __init__(self, found: Agenda, tasks: Sequence[Task], store: Store | None) -> None:
         self._agenda, self._tasks, self._store = found, {task.name: task for task in tasks}, store
@@ -150,7 +150,7 @@ class Page:
         self._rows: dict[str, list[Result]] = {}
 
     def rows(self, task: str) -> list[Result]:
-        """Return the rows that answer a task, at whatever digest, of a run that may answer others too."""
+        """Return the rows that answer a task, at any digest, from a run that may answer other tasks, too."""
         found = self._agenda.answers.get(task)
         if self._store is None or found is None or found.state != "done" or not found.run:
             return []
@@ -160,7 +160,7 @@ class Page:
         return [r for r in self._rows[found.run] if r.problem in problems or not problems]
 
     def dirty(self) -> Iterator[str]:
-        """Yield a remark on runs of a tree that had changes."""
+        """Yield a remark on runs that measured a tree with uncommitted changes."""
         if self._store:
             runs = self._store.run_ids()
             bad = [run for run in runs if self._store.run(run).git_commit.endswith("-dirty")]
@@ -208,7 +208,7 @@ class Page:
         yield from self._verdicts(gpu_bars.lines())
 
     def verdict(self, bar: gpu_bars.Bar) -> gpu_bars.Verdict:
-        """Judge a bar by the rows that answer its task."""
+        """Return the verdict on a bar from the rows that answer its task."""
         own, rivals = gpu_bars.contenders(bar, self._registry)
         work = 1.0
         if bar.on:
@@ -223,7 +223,7 @@ class Page:
         return found if answered else found._replace(text="; ".join(filter(None, (found.text, OUTDATED))))
 
     def _verdicts(self, bars: Sequence[gpu_bars.Bar]) -> Iterator[str]:
-        """Yield the table of those that are measured, a line on each that has no kernel, and one on the others."""
+        """Yield the table of measured bars, a line on each bar without a kernel, and one on bars not yet measured."""
         lines, absent, open_ = [], [], dict[str, list[str]]()
         for bar in bars:
             state, text, one, other, ratio = self.verdict(bar)
@@ -245,7 +245,7 @@ class Page:
             yield f"{count(sum(map(len, open_.values())), 'comparison')} not measured yet: {', '.join(named)}."
 
     def groups(self) -> Iterator[str]:
-        """Yield a table for each group of problems that were timed: ours and the vendors' fastest."""
+        """Yield a table for each group of timed problems, with our fastest kernel and the vendors' fastest."""
         groups: dict[str, list[str]] = {}
         for name, task in self._tasks.items():
             if task.kind == "time" and task.group not in ("Bars", "The founding question"):
@@ -260,7 +260,7 @@ class Page:
             yield from self._sums(names)
 
     def _sums(self, names: Sequence[str]) -> Iterator[str]:
-        """Yield what a batch takes of the passes of a network of which every layer is answered on one host."""
+        """Yield the times of a batch in those passes of a network whose layers are all answered on one host."""
         passes: dict[tuple[str, str], list[tuple[int, list[Result]]]] = {}
         for task in (self._tasks[name] for name in names if self._tasks[name].detail):
             _, _, dtype, _, direction = task.problems[0].split("/")[:5]
@@ -299,7 +299,7 @@ class Page:
             yield problem, first.mode, *told, rate(first), *theirs, ratio, first.run_id
 
     def claims(self, folder: Path) -> Iterator[str]:
-        """Yield how many claims have which verdict; claims.md has each."""
+        """Yield the number of claims with each verdict; claims.md lists the claims."""
         path = folder / "claims.csv"
         if path.exists():
             with path.open(encoding="utf-8") as file:
@@ -310,7 +310,7 @@ class Page:
             yield f"{count(len(verdicts), 'claim')}: {told}. [claims.md](claims.md) has each with its rows."
 
     def state(self) -> Iterator[str]:
-        """Yield what is answered and what is open."""
+        """Yield the answered and the open tasks."""
         yield "## The agenda"
         kinds = dict.fromkeys(task.kind for task in self._tasks.values())
         lines = []
@@ -327,7 +327,7 @@ class Page:
         yield "\n".join(f"- {way}: timed wrong, so that `{globs}` get no rows" for way, globs in ways)
 
     def runs(self) -> Iterator[str]:
-        """Yield the runs of the store, with what each was for, its date, host, driver and commit."""
+        """Yield the runs of the store, each with its purpose, date, host, driver and commit."""
         if self._store:
             yield "## Runs"
             heads = ("run", "for", "answers", "began, UTC", "host", "driver", "commit", "rows")
@@ -355,21 +355,21 @@ class Page:
 
 
 def _named(r: Result, numerics: str) -> str:
-    """Return the kernel of a row, with its numerics where they are not those of the line."""
+    """Return the kernel of a row, with its numerics if these differ from those of the line."""
     return short(r.kernel) + (f" ({r.numerics})" if r.numerics != numerics else "")
 
 
 def _plain(ratio: Ratio | None) -> str:
-    """Return a ratio; one of a single process without its interval, which holds in that process alone."""
+    """Return a ratio without its interval, which is valid only for its single process."""
     return f"{ratio.median:.3g}x" if ratio else ""
 
 
-#: Whose kernels a sum over layers is of: all, ours, the vendors'.
+#: The kernels in a sum over layers: all, ours, the vendors'.
 SIDES = (None, True, False)
 
 
 def _of(rows: Sequence[Result], ours: bool | None) -> Sequence[Result | None]:
-    """Return the rows of one side; None stands for a layer that this side has no kernel for."""
+    """Return the rows of one side, or [None] for a layer for which it has no kernel."""
     return [r for r in rows if ours is None or (r.provider == "cuda") is ours] or [None]
 
 

@@ -1,7 +1,7 @@
-"""The process that carries out tasks on the device: `gpu.py` watches it, and begins another where it is lost.
+"""The process that carries out tasks on the device: `gpu.py` watches it, and starts another if it is lost.
 
-All tasks share one set of workers, so that only those that need a fresh process pay for one. A task that may not end
-before its slot does is passed over; one that is cut off keeps its rows, and has no answer.
+All tasks share one set of workers, so that only those that need a fresh process start one. A task that may not end
+before its slot is skipped; one that is cut off keeps its rows, and has no answer.
 """
 
 from collections import Counter
@@ -40,7 +40,7 @@ STORE = "results.db"
 
 
 class Settings(msgspec.Struct, frozen=True):
-    """What a slot is asked for. left_out and barred: kernels that get no rows, by ids and by globs."""
+    """The settings of a slot. left_out and barred: kernels that get no rows, by ids and by globs."""
 
     folder: str
     device: str = "cuda"
@@ -50,7 +50,7 @@ class Settings(msgspec.Struct, frozen=True):
 
 
 class Question(msgspec.Struct, frozen=True):
-    """Tasks of one kind that make one run, and when (monotonic clock) they have to end; none asks for the device.
+    """Tasks of one kind for one run, and when (monotonic clock) they have to end; no tasks: it asks for the device.
 
     limit_s: seconds without an answer after which the process is ended.
     """
@@ -62,12 +62,12 @@ class Question(msgspec.Struct, frozen=True):
 
     @property
     def answer_s(self) -> float:
-        """Return when an answer has to be there, so that what one of its parts took too long for is not lost."""
+        """Return when the answer is due, so that finished parts are not lost if a later part takes too long."""
         return min(self.until_s, now() + 0.8 * self.limit_s)
 
 
 class Reply(msgspec.Struct):
-    """What a question came to. done: a line for each task that is answered; passed: there was no time to begin."""
+    """The reply to a question. done: a line for each answered task; passed: there was no time to begin."""
 
     done: dict[str, str] = {}
     failed: dict[str, str] = {}
@@ -81,11 +81,11 @@ class Reply(msgspec.Struct):
 
 
 class _Cut(Exception):
-    """The deadline came in the midst of a job."""
+    """The deadline came during a job."""
 
 
 class _Deadline(Progress):
-    """Ends a job at the deadline: raised while a worker is waited for, it costs the worker and the job's rows."""
+    """End a job at the deadline, by raising while waiting for its worker; the worker and the job's rows are lost."""
 
     until_s = float("inf")
 
@@ -95,7 +95,7 @@ class _Deadline(Progress):
 
 
 class Slot:
-    """What the tasks of a process have in common: the registry, workers, and kernels that are left out."""
+    """State that the tasks of a process share: the registry, workers, and kernels that are left out."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings, self.folder = settings, Path(settings.folder)
@@ -128,7 +128,7 @@ class Slot:
         return Reply(done, run=run, cut=not whole, left_out=self._wary.left_out)
 
     def run(self, name: str, plan: Plan, jobs: list[PlannedJob], until_s: float) -> tuple[str, str, bool]:
-        """Measure jobs as a run of their own; return its id, its statuses, and whether it was measured to its end."""
+        """Measure jobs as a separate run; return its id, its statuses, and whether it was measured to its end."""
         whole, self._rows = False, dict[Entrant, str]()
         with closing(Store(self.folder / STORE)) as store:
             session = Session(store, [], plan, self._wary, known=self._known, command=f"make gpu: {name}")
@@ -141,7 +141,7 @@ class Slot:
         self._rows[Entrant(row.problem, row.kernel)] = row.status
 
     def _tuned(self, asked: Question) -> Reply:
-        """Time the tiles of a kernel in one process, and the best of them beside the default in two more."""
+        """Time the tiles of a kernel in one process, and the best of them with the default in two more."""
         (task,) = asked.tasks
         first = self._measured(asked)
         if first.cut:
@@ -171,7 +171,7 @@ class Slot:
     def compared(self, asked: Question) -> Reply:
         """Compare the emulator with the device on one case of each kernel.
 
-        One that took too long has failed, or is open where only the end of the slot left it so little.
+        A kernel that takes too long has failed, unless it was the end of the slot that left it too little time.
         """
         names, until_s = {task.kernels[0]: task.name for task in asked.tasks}, asked.answer_s
         found = dict(line.split(": ", 1) for line in compare(list(names), until_s))
@@ -183,11 +183,11 @@ class Slot:
         return Reply(done, failed, cut=len(done) + len(failed) < len(names))
 
     def ask_cudnn(self, asked: Question) -> Reply:
-        """Ask cuDNN which of its algorithms run here."""
+        """Find out which of cuDNN's algorithms run on this device."""
         return self._by(asked, cudnn_table.write(self.folder, self._workers.run, lambda: now() >= asked.until_s))
 
     def counted(self, asked: Question) -> Reply:
-        """Count instructions and sectors with Nsight Compute, beside what `profile` counts."""
+        """Count instructions and sectors with Nsight Compute, and compare them with the counts of `profile`."""
         rows = counters(asked.until_s, self.folder)
         self._write("counters.md", table_of_counters(rows))
         return self._by(asked, f"{sum(not row.reason for row in rows)} of {len(rows)} kernels counted")
@@ -207,14 +207,14 @@ class Slot:
         (self.folder / name).write_text(text, encoding="utf-8")
 
     def _append(self, name: str, head: str, lines: Sequence[str]) -> None:
-        """Put lines in place of those that a file has of the same kernels, and beside the others."""
+        """Add lines to a file; they replace its lines on the same kernels."""
         path = self.folder / name
         old = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
         known = {line.partition(": ")[0]: line for line in [*old, *lines] if line.startswith("- ")}
         self._write(name, "\n".join([head, *sorted(known.values())]) + "\n")
 
 
-#: What carries out the tasks that are not jobs of a run.
+#: The methods for tasks that are not jobs of a run, by kind.
 KINDS: dict[str, Callable[[Slot, Question], Reply]] = {
     "clocks": Slot.time_ways,
     "emulator": Slot.compared,
@@ -225,7 +225,7 @@ KINDS: dict[str, Callable[[Slot, Question], Reply]] = {
 
 
 def replies(questions: Sequence[object]) -> Iterator[Reply]:
-    """Yield what each question came to; the exception that ended one is its reason, and the others go on."""
+    """Yield the reply to each question; an exception becomes the reason of its failure, and the others go on."""
     slot: Slot | None = None
     for asked in msgspec.convert(questions, list[Question]):
         try:
@@ -257,7 +257,7 @@ def _reply(slot: Slot, asked: Question) -> Reply:
 
 
 def limits_of(device: str) -> object:
-    """Return the limits of the device that is measured; those of an H100 where it is no GPU."""
+    """Return the limits of the measured device, or those of an H100 if it is not a GPU."""
     from kernelmark.bench.measure.cuda import present_limits
 
     return present_limits() if device == "cuda" else H100

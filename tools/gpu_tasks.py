@@ -1,6 +1,6 @@
-"""The tasks of a GPU's agenda: what each measures, what its answer is worth, and how long it may take.
+"""The tasks of a GPU's agenda: the measurement, the value of its answer, and the expected time of each.
 
-Values are relative. They put first what is quick and decides most: kernels that changed are verified, then the founding
+Values are relative. They put quick and decisive tasks first: verification of changed kernels, then the founding
 question, bars, claims, networks, and the tiles that a search would try.
 """
 
@@ -31,11 +31,11 @@ from kernelmark.bench.plan.suites import find_suite
 from kernelmark.bench.plan.tiles import Tile
 from kernelmark.bench.report.format import count
 
-#: Seconds beside sampling: a case (set-up, two verifications), a fresh worker, a verified case, an emulated one.
+#: Seconds in addition to sampling: a case (set-up, two verifications), a fresh worker, a case verified, one emulated.
 CASE_S, WORKER_S, VERIFIED_S, EMULATED_S = 0.45, 2.5, 0.1, 0.6
-#: Seconds before the first task of a kind has an answer, beside its own: the emulator's programs are compiled.
+#: Additional seconds for the first task of a kind: the emulator's programs are compiled.
 FIRST_S = {"emulator": 15.0}
-#: Seconds after which a call is taken for hung.
+#: Seconds after which a call counts as hung.
 TIMEOUT_S = 10.0
 NETWORKS = ("alexnet", "vgg16", "googlenet", "resnet50")
 IMAGES = 32
@@ -47,16 +47,16 @@ VALUE = {
 }  # fmt: skip
 FOUNDING = ("gemm/m1024n2048k26752/f32/NT", "gemm/m1024n2048k26752/f32/NN")
 TURNED = ("transpose/m2048n26752/f32/out", "transpose/m2048n26752/f32/in", "copy/m2048n26752/f32")
-#: What is timed in all three modes, and with the second launcher.
+#: The problems that are timed in all three modes, and with the second launcher.
 SMALL, LARGE = "gemm/m512n512k512/f32/NT", "gemm/m4096n4096k4096/f32/NT"
 MODES = (SMALL, LARGE, "transpose/m4096n4096/f32/out", "conv/n32c64h56w56k64r3s3pad1/f32/nchw/fprop")
-#: The network whose layers are metered forward, and the kernels: one of ours and one of cuDNN's for each algorithm.
+#: The network whose forward layers' energy is measured, and the kernels: one of ours and of cuDNN's per algorithm.
 METERED_NETWORK = "resnet50"
 METERED = ("conv/cuda.winograd4", "conv/cuda.implicit", "conv/cudnn.winograd_nonfused",
            "conv/cudnn.implicit_precomp_gemm")  # fmt: skip
-#: Seconds of sampling in which a device's counter of energy moves often enough.
+#: Seconds of sampling in which a device's energy counter is updated often enough.
 METERED_S = 1.2
-#: Tiles of a kernel that one job holds, and those that are measured again in two processes.
+#: The tiles of a kernel in one job, and those that are measured again in two processes.
 TILES, AGAIN = 16, 2
 _4096, _FOUNDING = "gemm/m4096n4096k4096", "gemm/m1024n2048k26752"
 #: Kernels, and the problems on which tiles of each are tried.
@@ -97,7 +97,7 @@ class Tasks:
         self._kernels = [kernel for kernel in registry.kernels.values() if kernel.device == device]
         self.smallest, self._takes = cache(self._smallest), cache(self._would_take)
         self._codes: dict[str, tuple[str, ...]] = {}
-        #: Why tasks were left out: a line for each whose digest cannot be formed.
+        #: A line for each task that was left out since its digest cannot be computed.
         self.refused: list[str] = []
 
     def all(self) -> list[Task]:
@@ -123,7 +123,7 @@ class Tasks:
     def _task(
         self, name: str, kind: str, value: str, problems: Sequence[str], kernels: Sequence[str], **more: Any
     ) -> Iterator[Task]:
-        """Yield a task that jobs carry out, each kernel on each problem that it takes; none where nothing is left."""
+        """Yield a task for jobs: each kernel on each problem that it supports; nothing if there is no such pair."""
         launcher = more.get("launcher", "cuda-core")
         pairs = [(k, p) for p in problems for k in kernels if self._takes(k, p)]
         if not pairs:
@@ -248,7 +248,7 @@ class Tasks:
                 )
 
     def _at_once(self, name: str) -> Iterator[tuple[Problem, int]]:
-        """Yield the convolutions of a suite and how often each occurs; networks have IMAGES images at once."""
+        """Yield the convolutions of a suite and how often each occurs; networks have a batch of IMAGES images."""
         for entry in find_suite(name, self._registry).entries():
             if entry.problem.op == "conv" and entry.problem.dtype == "f32":
                 problem = msgspec.structs.replace(entry.problem, **({"n": IMAGES} if name in NETWORKS else {}))
@@ -288,7 +288,7 @@ class Tasks:
                     yield from self._task(f"tiles of {name} on {problem}", "tune", "tune", (problem,), tiles, **more)
 
     def _first_tiles(self, name: str, problem: str) -> list[str]:
-        """Return the default tile of a kernel for a problem, and those that differ from it in one value or two."""
+        """Return the default tile of a kernel for a problem, and the tiles that differ from it in one or two values."""
         kernel, wanted = self._registry.named(name), self._registry.problem(problem)
         default = kernel.tile_for(wanted, self._limits)
         assert default is not None
@@ -302,14 +302,14 @@ class Tasks:
         return [gpu_bars.with_tile(name, tile, wanted, self._registry, self._limits) for tile in found]
 
 
-#: Kinds whose tasks share workers, a run and a question: a fresh process takes some seconds, most cases less than one.
+#: Kinds whose tasks share workers, a run and a question: a fresh process takes seconds, most cases less than one.
 BATCHED = ("verify", "emulator", "time")
 
 
 def jobs_of(
     tasks: Iterable[Task], registry: Registry, plugins: Sequence[str], device: str
 ) -> tuple[Plan, list[PlannedJob]]:
-    """Return the plan and the jobs of tasks of one kind, which make one run. Raises UsageError."""
+    """Return the plan and the jobs of tasks of one kind, for one run. Raises UsageError."""
     first, jobs = None, []
     for place, task in enumerate(tasks):
         first = first or task

@@ -1,8 +1,8 @@
-"""Judge right results of drawn problems by the thousand: none may be called wrong.
+"""Check right results of thousands of drawn problems: none may be called wrong.
 
-Results come of every CPU kernel that takes the problem, and of the float64 reference rounded once to the storage type,
-judged in every numerics. Half of the problems are judged as large ones are, by samples and sums. A second call, for
-which a few elements have changed, is checked as outputs of timed calls are.
+Results are those of every CPU kernel that supports the problem, and the float64 reference, rounded once to the storage
+type and checked in every numerics. Half of the problems are checked like large ones, by samples and sums. A second
+call, after a few elements have changed, is checked like outputs of timed calls.
 """
 
 import argparse
@@ -30,23 +30,23 @@ from kernelmark.bench.plan.registry import Registry
 from kernelmark.kernels.conv import _reference as conv_reference
 from kernelmark.kernels.gemm import _reference as gemm_reference
 
-#: Multiply-adds of the largest problem that is drawn.
+#: The most multiply-adds of a drawn problem.
 LARGEST = 2**25
 REFERENCES: tuple[Any, ...] = (gemm_reference, conv_reference)
 
 
 def size(rng: np.random.Generator, largest: int) -> int:
-    """A size from 1 to `largest`, each power of two as likely as the next."""
+    """Return a size from 1 to `largest`, uniform in its logarithm."""
     return int(2 ** rng.uniform(0, np.log2(largest + 1)))
 
 
 def pick(rng: np.random.Generator, *choices: str) -> str:
-    """One of these."""
+    """Return one of the choices."""
     return choices[int(rng.integers(len(choices)))]
 
 
 def gemm(rng: np.random.Generator) -> str:
-    """A product of any layout, storage type, scaling, batch and padding, some of groups or with scales of blocks."""
+    """Return the id of a product with any layout, storage type, scaling, batch and padding, or groups or scales."""
     sizes = "".join(f"{name}{size(rng, 4096 if name == 'k' else 600)}" for name in "mnk")
     words = [pick(rng, "NN", "NT", "TN", "TT"), pick(rng, "", "", "alpha1.5", "alpha-0.25")]
     words += [pick(rng, "", "", word) for word in ("beta0.5", "batch3", "lda+3", "ldc+1")]
@@ -64,7 +64,7 @@ def gemm(rng: np.random.Generator) -> str:
 
 
 def conv(rng: np.random.Generator) -> str:
-    """A convolution, structural zeros by strides and padding wider than the filter among them."""
+    """Return the id of a convolution; some have zeros by strides, or padding wider than the filter."""
     groups = int(pick(rng, "1", "1", "1", "2", "5"))
     n, c, k = size(rng, 6), groups * size(rng, 48), groups * size(rng, 48)
     h, w, r, s = size(rng, 30), size(rng, 30), size(rng, 7), size(rng, 7)
@@ -77,14 +77,14 @@ def conv(rng: np.random.Generator) -> str:
 
 
 def fft(rng: np.random.Generator) -> str:
-    """A transform of one or two dimensions, of any length."""
+    """Return the id of a transform of one or two dimensions, with any length."""
     h = 1 if rng.random() < 0.5 else size(rng, 100)
     w = size(rng, 2000 if h == 1 else 100)
     return f"fft/b{size(rng, 20)}h{h}w{w}/{pick(rng, 'f32', 'f64')}/{pick(rng, 'r2c', 'c2r', 'c2c', 'c2c/inverse')}"
 
 
 def transpose(rng: np.random.Generator) -> str:
-    """A transposition in or out of place, or of a batch."""
+    """Return the id of a transposition in or out of place, or of a batch."""
     place = pick(rng, "in", "out", "out")
     batch = pick(rng, "", f"b{size(rng, 8)}") if place == "out" else ""
     sizes = f"{batch}m{size(rng, 700)}n{size(rng, 700)}"
@@ -92,33 +92,33 @@ def transpose(rng: np.random.Generator) -> str:
 
 
 def copy(rng: np.random.Generator) -> str:
-    """A copy."""
+    """Return the id of a copy."""
     return f"copy/m{size(rng, 700)}n{size(rng, 700)}/{pick(rng, 'f32', 'f64', 'f16', 'bf16')}"
 
 
 def fma(rng: np.random.Generator) -> str:
-    """Sums in registers."""
+    """Return the id of sums in registers."""
     return f"fma/n{size(rng, 4096)}k{size(rng, 1000)}/{pick(rng, 'f32', 'f64')}"
 
 
 def transfer(rng: np.random.Generator) -> str:
-    """Within the host's memory, in every storage type."""
+    """Return the id of a transfer within the host's memory, in any storage type."""
     return f"transfer/n{size(rng, 500_000)}/{pick(rng, 'f32', 'f64', 'f16', 'bf16')}/h2h"
 
 
 def aggregate(rng: np.random.Generator) -> str:
-    """The sum of a few gradients by every strategy, of blocks that are short and of many."""
+    """Return the id of a sum of a few gradients, by any strategy, of less than one block or of many."""
     words = [pick(rng, "", "update"), pick(rng, "", "ef", "ef")]
     sizes = f"w{pick(rng, '2', '2', '3', '4')}n{size(rng, 70_000)}"
     return "/".join(["aggregate", sizes, pick(rng, "f32", "f32", "f64"), *filter(None, words)])
 
 
-#: Operations, and how often each is drawn.
+#: Operations with their relative frequencies.
 DRAWS = ((gemm, 8), (conv, 8), (fft, 3), (transpose, 3), (copy, 1), (fma, 1), (transfer, 1), (aggregate, 2))
 
 
 def problems(registry: Registry, count: int, seed: int, op: str = "") -> Iterator[Problem]:
-    """Drawn problems, of an operation if one is named, each small enough to be computed in a moment."""
+    """Yield drawn problems, of the operation `op` if given, each small enough to be computed in a moment."""
     rng = np.random.default_rng(seed)
     draws = [draw for draw, weight in DRAWS for _ in range(weight) if op in ("", draw.__name__)]
     while count:
@@ -132,7 +132,7 @@ def problems(registry: Registry, count: int, seed: int, op: str = "") -> Iterato
 
 @contextmanager
 def sampled(active: bool) -> Iterator[None]:
-    """Judge as large problems are judged, or whole."""
+    """Check problems as large ones are, by samples and sums, if `active`; else all elements."""
     before = [module.WHOLE_REFERENCE_MACS for module in REFERENCES]
     for module in REFERENCES:
         module.WHOLE_REFERENCE_MACS = 0 if active else LARGEST
@@ -144,7 +144,7 @@ def sampled(active: bool) -> Iterator[None]:
 
 
 def complaints(registry: Registry, problem: Problem, whole: bool, seen: Counter[str]) -> Iterator[str]:
-    """Each verdict against a right result."""
+    """Yield a line for each right result that is called wrong."""
     draw = Draw(problem, zlib.crc32(problem.id.encode()))
     for _ in range(THIRD if zlib.crc32(problem.id.encode()) % 2 else 1):  # special values of either width
         draw.redraw()
@@ -190,7 +190,7 @@ def _called(kernel: Any, problem: Problem, draw: Draw) -> tuple[OperandSet, Laun
 
 
 def _rounded(problem: Problem, draw: Draw, seen: Counter[str]) -> Iterator[str]:
-    """The exact result, rounded once, in each numerics that rounds no less."""
+    """Yield a line for each numerics in which the exact result, rounded once, is called wrong."""
     if problem.op not in ("gemm", "conv"):
         return
     views = draw.views("C")
@@ -198,7 +198,7 @@ def _rounded(problem: Problem, draw: Draw, seen: Counter[str]) -> Iterator[str]:
     with sampled(False):
         whole = problem.reference(views, np.random.default_rng(1))
     outs = [operand for operand in problem.operands() if operand.role != "in"]
-    exact = [np.asarray(one.values) for one in (whole, *getattr(whole, "beside", ()))]  # as the outputs stand
+    exact = [np.asarray(one.values) for one in (whole, *getattr(whole, "beside", ()))]  # in the order of the outputs
     if problem.op == "gemm":
         exact = [values.reshape(out.shape) for values, out in zip(exact, outs, strict=True)]
     elif problem.layout == "nhwc":  # type: ignore[attr-defined]
@@ -216,14 +216,14 @@ def _rounded(problem: Problem, draw: Draw, seen: Counter[str]) -> Iterator[str]:
 
 
 def alarms(registry: Registry, count: int, seed: int, seen: Counter[str], op: str = "") -> Iterator[str]:
-    """Each false alarm over `count` drawn problems; `seen` counts what was judged."""
+    """Yield each false alarm for `count` drawn problems; `seen` counts the results that were checked."""
     wholes = itertools.cycle((True, False))
     for problem, whole in zip(problems(registry, count, seed, op), wholes, strict=False):
         yield from complaints(registry, problem, whole, seen)
 
 
 def main() -> int:
-    """Print every false alarm, and how many results were judged; return 1 where there was an alarm."""
+    """Print every false alarm and the number of results checked; return 1 if there was an alarm, else 0."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--problems", type=int, default=3000)
     parser.add_argument("--seed", type=int, default=0)

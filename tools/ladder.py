@@ -1,6 +1,6 @@
-"""The ladder as a page: `make ladder` writes docs/ladder.md from the declarations and the compiler.
+"""Write docs/ladder.md, for `make ladder`, from the kernels' declarations and the compiler's output.
 
-Ideas are the labels of the kernels, resources are those of `kernelmark inspect`.
+Ideas are the kernels' labels; resources are those that `kernelmark inspect` prints.
 """
 
 import sys
@@ -18,7 +18,7 @@ from kernelmark.bench.tune.inspect import InspectRow, sample_problem, tile_rows
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "ladder.md"
-#: The rungs from plain to fast; kernels that are in none are listed as "Others".
+#: The rungs from plain to fast; kernels that are not in the lists are listed as "Others".
 LADDERS = {
     "GEMM in FP32": (
         "gemm",
@@ -70,7 +70,7 @@ def main() -> int:
 
 
 def page(registry: Registry) -> str:
-    """The whole text."""
+    """Return the text of the page."""
     parts = [f"{INTRODUCTION} Compiled by {compiler()}."]
     for title, kernels in rungs(registry).items():
         rows = (rung(registry, kernel) for kernel in kernels)
@@ -83,7 +83,7 @@ def _line(cells: Iterable[str]) -> str:
 
 
 def rungs(registry: Registry) -> dict[str, list[CudaKernel]]:
-    """The ladders with the kernels that exist, then those that stand in none."""
+    """Yield the ladders with the kernels that exist, then the kernels that are in no ladder."""
     left = {k.id: k for k in registry.kernels.values() if isinstance(k, CudaKernel) and k.is_ours}
     found = {}
     for title, (op, *names) in LADDERS.items():
@@ -93,7 +93,7 @@ def rungs(registry: Registry) -> dict[str, list[CudaKernel]]:
 
 
 def rung(registry: Registry, kernel: CudaKernel) -> tuple[str, ...]:
-    """The cells of a kernel: its label, and the resources of its default tile."""
+    """Return the cells of a kernel: its label, and the resources of its default tile."""
     chosen = tile_rows(kernel, _large(registry, kernel), ARCHS)
     heaviest = max(chosen, key=lambda row: row.registers).entry  # of several launches
     default = list({row.arch: row for row in chosen if row.entry == heaviest}.values())

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 
 class Conv(NamedTuple):
-    """A convolution of square images: channels, side, filters, taps, and padding as in an id."""
+    """A convolution of square images: channels, side, filters, filter height and width, and padding as in an id."""
 
     c: int
     side: int
@@ -18,7 +18,7 @@ class Conv(NamedTuple):
 
     @property
     def sizes(self) -> tuple[int | str, ...]:
-        """All but the groups, in the order of the axes of a sweep: the side stands for height and width."""
+        """Return all sizes but the groups, in the order of a sweep's axes: the side is both height and width."""
         return self.c, self.side, self.side, self.k, self.r, self.s, self.pad, self.stride
 
 
@@ -33,7 +33,7 @@ Layer = Conv | Dense
 
 
 def alexnet() -> Iterator[Layer]:
-    """Without the two groups that two GPUs of 2012 called for."""
+    """Return AlexNet's layers, without the two groups that two GPUs of 2012 required."""
     yield Conv(3, 227, 96, 11, 11, 0, 4)
     yield Conv(96, 27, 256, 5, 5, 2)
     yield Conv(256, 13, 384, 3, 3, 1)
@@ -43,7 +43,7 @@ def alexnet() -> Iterator[Layer]:
 
 
 def vgg16(side: int = 224, hidden: int = 4096, classes: int = 1000) -> Iterator[Layer]:
-    """Five blocks of 3x3 convolutions; the side is halved after each."""
+    """Return VGG-16's layers: five blocks of 3x3 convolutions, with the side halved after each."""
     c = 3
     for k, count in ((64, 2), (128, 2), (256, 3), (512, 3), (512, 3)):
         for _ in range(count):
@@ -54,7 +54,7 @@ def vgg16(side: int = 224, hidden: int = 4096, classes: int = 1000) -> Iterator[
 
 
 def googlenet() -> Iterator[Layer]:
-    """Table 1 of the paper; no auxiliary classifiers."""
+    """Return GoogLeNet's layers: table 1 of the paper, without auxiliary classifiers."""
     yield from (Conv(3, 224, 64, 7, 7, 3, 2), Conv(64, 56, 64, 1, 1), Conv(64, 56, 192, 3, 3, 1))
     for c, side, one, reduce3, three, reduce5, five, pool in (
         (192, 28, 64, 96, 128, 16, 32, 32),
@@ -75,9 +75,9 @@ def googlenet() -> Iterator[Layer]:
 
 
 def resnet50(inner: int = 1, groups: int = 1) -> Iterator[Layer]:
-    """Bottlenecks that halve the side in their 3x3 convolution (version 1.5, as in MLPerf), not in the first 1x1.
+    """Return ResNet-50's layers: bottlenecks halve the side in their 3x3 convolution (version 1.5, as in MLPerf).
 
-    inner: how many times the 3x3 convolution is as wide as ResNet-50's; groups: those that it has.
+    inner: factor on the width of ResNet-50's 3x3 convolutions; groups: their number of groups.
     """
     yield Conv(3, 224, 64, 7, 7, 3, 2)
     c, side = 64, 56
@@ -95,12 +95,12 @@ def resnet50(inner: int = 1, groups: int = 1) -> Iterator[Layer]:
 
 
 def resnext50() -> Iterator[Layer]:
-    """ResNeXt-50 (32x4d), table 1 of the paper; strides as in torchvision, in the 3x3 convolutions."""
+    """Return the layers of ResNeXt-50 (32x4d): table 1 of the paper, with strides in 3x3 layers as in torchvision."""
     return resnet50(2, 32)
 
 
 def mobilenet2() -> Iterator[Layer]:
-    """Table 2 of the paper: 1x1 convolutions that widen, depthwise 3x3 ones, and 1x1 ones that narrow."""
+    """Return MobileNetV2's layers: table 2 of the paper; 1x1 convolutions widen, depthwise 3x3 follow, 1x1 narrow."""
     yield Conv(3, 224, 32, 3, 3, 1, 2)
     c, side = 32, 112
     for widen, k, count, first_stride in (
@@ -124,7 +124,7 @@ def mobilenet2() -> Iterator[Layer]:
 
 
 def inception3() -> Iterator[Layer]:
-    """As in torchvision, which follows the paper's figures 5 to 7 and 10; no auxiliary classifier."""
+    """Return Inception v3's layers as in torchvision, from the paper's figures 5-7 and 10; no auxiliary classifier."""
     yield from (Conv(3, 299, 32, 3, 3, 0, 2), Conv(32, 149, 32, 3, 3), Conv(32, 147, 64, 3, 3, 1))
     yield from (Conv(64, 73, 80, 1, 1), Conv(80, 73, 192, 3, 3))
     for c, pool in ((192, 32), (256, 64), (288, 64)):
@@ -166,11 +166,11 @@ def _down(c: int, k: int) -> Conv:
 
 
 def cifar10_vgg() -> Iterator[Layer]:
-    """VGG-16 on 32x32 images, with hidden layers of 512."""
+    """Return the layers of VGG-16 on 32x32 images, with hidden layers of 512."""
     return vgg16(32, 512, 10)
 
 
 def cifar10_quick() -> Iterator[Layer]:
-    """Caffe's cifar10_quick: three 5x5 convolutions, each followed by pooling."""
+    """Return the layers of Caffe's cifar10_quick: three 5x5 convolutions, each followed by pooling."""
     yield from (Conv(3, 32, 32, 5, 5, 2), Conv(32, 16, 32, 5, 5, 2), Conv(32, 8, 64, 5, 5, 2))
     yield from (Dense(1024, 64), Dense(64, 10))

@@ -17,14 +17,14 @@ from rich.text import Text
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "docs" / "pictures"
-#: What is broken on purpose, and the problem it is watched on.
+#: The statement that is removed on purpose, and the problem on which it is watched.
 SOURCE, BARRIER, PROBLEM = "cuda/transpose/tiled.cu", "__syncthreads();", "transpose/m512n512/f32/out"
 COLUMNS = 100
 WIDTH, HEIGHT, COLOURS = 1300, 1000, 64
 
 
 def page(which: list[str], target: Path) -> None:
-    """Write the first screen of the page of a run as PNG; which: words for `report`."""
+    """Write the first screen of a run's page as PNG. which: arguments of `report`."""
     from PIL import Image
 
     from browser import chromium
@@ -42,7 +42,7 @@ def page(which: list[str], target: Path) -> None:
 
 
 def watched() -> str:
-    """Return what `watch` prints on a terminal of a kernel that has lost its barrier."""
+    """Return what `watch` prints on a terminal for a kernel without its barrier."""
     with tempfile.TemporaryDirectory() as folder:
         for name in ("bench", "kernels", "cuda"):
             shutil.copytree(ROOT / name, Path(folder) / name, ignore=shutil.ignore_patterns("__pycache__"))
@@ -57,14 +57,14 @@ def watched() -> str:
 
 
 def as_svg(text: str) -> str:
-    """Return lines of a terminal, with bold and colours, as a picture."""
+    """Return a terminal's lines, with bold and colours, as SVG."""
     console = Console(record=True, width=COLUMNS, file=StringIO())
     console.print(Text.from_ansi(text))
     return console.export_svg(title="kernelmark watch")
 
 
 def main() -> None:
-    """Draw both."""
+    """Write both pictures."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("run", nargs="*", help="the run to show [default: the latest]")
     parser.add_argument("--db", help="the store")

@@ -1,10 +1,11 @@
-"""A published report of this machine's CPU: `make publish` writes it to `reports/<machine>/`, which grows.
+"""Publish a report of this machine's CPU: `make publish` writes it to `reports/<machine>/`, which grows.
 
-It measures first, the suites and then the experiments of claims while there is time, into a store that is kept, so that
-a run that was cut off goes on, and of one that was refused as noisy only what was disturbed is measured again. Of what
-`agenda.json` has at its present digest nothing is measured again. A claim is judged by the rows of one run: that of its
-experiment, or else that of the suites; where the store has that run no more, the verdict of the report that has it
-stands. The exit status is 0 if the report stands, 1 if a kernel failed a check, 2 if it was refused, 130 after Ctrl-C.
+It first measures the suites, and then experiments of claims while there is time, into a store that is kept. A run that
+was cut off is resumed; of a run that was refused as noisy, only disturbed cases are measured again. A task with an
+answer in `agenda.json` at its present digest is not measured again. A claim is judged by the rows of one run: that of
+its experiment, or else that of the suites. If the store no longer has this run, the verdict of the earlier report is
+kept. The exit status is 0 if the report was written, 1 if a kernel failed a check, 2 if it was refused, 130 after
+Ctrl-C.
 """
 
 import argparse
@@ -56,16 +57,16 @@ PROCESSES, SPREAD_S = 5, 60.0
 # takes seven minutes on two cores, and five processes 35. They follow each other at once: each takes longer than the
 # minute between them.
 MAX_TIME_S = 0.1
-#: For all; of these a minute is left for figures, tables and claims, so that measuring ends then, whatever slowed it.
+#: Minutes for everything; measuring always ends a minute earlier, which is left for figures, tables and claims.
 MINUTES, PUBLISH_S = 45.0, 60.0
-#: The task that is the run of the suites.
+#: The task of running the suites.
 OF_SUITES = "suites"
-#: Seconds of a case beside its sampling, as the suites take them: set-up, references, two verifications, slow calls.
+#: Seconds of a case in addition to its sampling, from the suites: set-up, references, two verifications, slow calls.
 CASE_S = 0.7
 
 
 def digest(jobs: Iterable[PlannedJob], registry: Registry) -> str:
-    """Return the digest of what jobs measure. Raises UsageError."""
+    """Return the digest of the kernels and problems of jobs. Raises UsageError."""
     problems: dict[str, list[Problem]] = {}
     for problem, kernel in dict.fromkeys(entrant for one in jobs for entrant in one.job.entrants):
         problems.setdefault(kernel, []).append(registry.problem(problem))
@@ -73,14 +74,14 @@ def digest(jobs: Iterable[PlannedJob], registry: Registry) -> str:
 
 
 def goes_on(store: Store, run: str, noisy_anyway: bool) -> bool:
-    """Return whether a run was cut off, or has disturbed cases that are not to be published."""
+    """Return whether a run is to be resumed: it was cut off, or has disturbed cases that may not be published."""
     expected = store.run(run).planned
     cut = expected is not None and sum(store.statuses(run).values()) < expected
     return cut or bool(noise(store, {"": run}).noisy and not noisy_anyway)
 
 
 class Experiments:
-    """The experiments that this CPU can make: measured until the time is over, then judged. suites: their run."""
+    """The experiments possible on this CPU: measured while there is time, then judged. suites: the suites' run."""
 
     def __init__(
         self, store: Store, found: Agenda, folder: Path, registry: Registry, suites: str, anyway: bool = False
@@ -94,7 +95,7 @@ class Experiments:
         self.tasks = agenda.timed(self._tasks(), found)
 
     def _stands(self, task: str, one: agenda.Answer) -> bool:
-        """Whether the rows that an answer rests on are in the store, or else its verdicts in the report."""
+        """Return whether an answer's rows are in the store, or else its verdicts in the report."""
         if one.state == "failed":  # was noisy
             return one.run in self._known and not self._anyway
         return one.run in self._known or all(
@@ -121,14 +122,14 @@ class Experiments:
             )  # fmt: skip
 
     def measure(self, until_s: float) -> None:
-        """Measure open experiments that fit, those first that most claims rest on per second."""
+        """Measure the open experiments that fit, those with the most claims per second first."""
         waiting = list(self.tasks)
         while chosen := agenda.slot(waiting, self._agenda, until_s - now()).chosen:
             waiting.remove(chosen[0])
             self._answer(chosen[0], until_s)
 
     def _answer(self, task: Task, until_s: float) -> None:
-        """Answer a task by the run of the suites, where that has its rows, by a run that is there, or by a new one."""
+        """Answer a task by the suites' run if it has the rows, else by an earlier run of the task or by a new one."""
         command, began = f"make publish: {task.name} at {task.digest}", now()
         before = [self._suites] if not task.seconds else []
         before += [run for run in self._store.run_ids() if self._store.run(run).command == command]
@@ -172,7 +173,7 @@ class Experiments:
 
     @property
     def runs(self) -> dict[str, str]:
-        """Return the runs of the answers that the store has, by what each was for; without that of the suites."""
+        """Return the answers' runs that are in the store, by task, without the run of the suites."""
         known = set(self._store.run_ids()) - {self._suites}
         return {name: run for name, run in self._done().items() if run in known}
 
@@ -204,7 +205,7 @@ class Experiments:
 
 
 def main(words: Sequence[str] = ()) -> int:
-    """Measure what the store lacks, and publish it."""
+    """Measure the cases that the store lacks, and publish the report."""
     asked = _options(words)
     title = f"{cpu_name()}, {count(cpu_count(), 'CPU')}"
     folder = asked.out / folder_name(title)
@@ -252,9 +253,9 @@ def _options(words: Sequence[str]) -> argparse.Namespace:
 
 
 def measure(db: Path, asked: argparse.Namespace, until_s: float, current: bool | None) -> int:
-    """Run what the store lacks of the suites with the console script's own command; return its status if it ends here.
+    """Run the suites' cases that the store lacks with the command itself; return its status, or 0 to go on.
 
-    current: whether kernels are still what they were when the suites were answered; None if they never were.
+    current: whether the kernels are unchanged since the suites were answered; None if the suites never were.
     """
     command = [sys.executable, "-m", "kernelmark", "run", "--db", str(db)]
     if (unfinished := _unfinished(db, asked.noisy_anyway, current)) is None:
@@ -269,7 +270,7 @@ def measure(db: Path, asked: argparse.Namespace, until_s: float, current: bool |
         try:
             status = process.wait(until_s - now())
         except subprocess.TimeoutExpired:
-            process.send_signal(signal.SIGINT)  # the case in hand is finished and kept
+            process.send_signal(signal.SIGINT)  # the current case is finished and kept
             print(
                 f"publish: not done after {asked.minutes:g} minutes; `make publish` continues from here",
                 file=sys.stderr,
@@ -283,9 +284,9 @@ def measure(db: Path, asked: argparse.Namespace, until_s: float, current: bool |
 
 
 def _unfinished(db: Path, noisy_anyway: bool = False, current: bool | None = True) -> str | None:
-    """Return the run of the suites that goes on, nothing where one begins, and None where all is measured.
+    """Return the run of the suites to resume, "" to begin a new one, or None if everything is measured.
 
-    A run with disturbed cases goes on, too, unless they are to be published. It does so at its own commit alone.
+    A run with disturbed cases is resumed, too, unless these may be published. Runs are resumed only at their commit.
     """
     if not db.is_file():
         return ""
@@ -303,7 +304,7 @@ def _latest(store: Store) -> str:
 
 
 def suites_run(store: Store, noisy_anyway: bool) -> str:
-    """Return the run of the suites. Raises UsageError for noise that was not asked for."""
+    """Return the run of the suites. Raises UsageError if it is noisy, unless `noisy_anyway`."""
     run = _latest(store)
     refuse_noise(noise(store, {"": run}), noisy_anyway)
     return run
@@ -322,7 +323,7 @@ def publish(
         main=run,
         command="make publish",
         sections=[("Experiments of claims that are left", left)] if left else [],
-        price=_price(prices) if asked.prices else None,  # the example is of another machine
+        price=_price(prices) if asked.prices else None,  # the default file has prices of another machine
         identify=asked.identify,
         anyway=bool(noise(store, runs).noisy),
     )

@@ -1,4 +1,4 @@
-"""Writes docs/schemas: the JSON Schema of whatever kernelmark prints as JSON."""
+"""Write docs/schemas: the JSON Schema of each document that kernelmark prints."""
 
 from pathlib import Path
 

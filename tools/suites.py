@@ -1,6 +1,6 @@
-"""Writes the suites that are made: from layers of networks (networks.py), DeepBench's problems (data/), and by drawing.
+"""Write the generated suites: from layers of networks (networks.py), DeepBench's problems (data/), and by drawing.
 
-`python tools/suites.py` writes bench/plan/suites/; tests/plan compares what lies there with what it would write.
+`python tools/suites.py` writes bench/plan/suites/; tests/plan compares the files there with its output.
 """
 
 import csv
@@ -26,18 +26,18 @@ Row = dict[str, str]
 Sizes = tuple[int | str, ...]
 Case = tuple[str, tuple[int, int, int]]  # layout, (m, n, k), row-major
 AXES = ("c", "h", "w", "k", "r", "s", "pad", "stride")
-#: Kernels left out on filters of 1x1, and on others: an FFT there took at least five times as long as the fastest.
+#: Kernels left out for filters of 1x1, and for others: these FFTs took at least five times as long as the fastest.
 NO_FFT = ((["!conv/pyfftw.*", "!conv/numba.fft_tiled"], True), (["!conv/pyfftw.full"], False))
 
 
 def read(name: str) -> list[Row]:
-    """Return the rows of one list, its order kept."""
+    """Return the rows of one list in order."""
     with (DATA / name).open(newline="") as lines:
         return list(csv.DictReader(lines))
 
 
 def suite(title: str, source: str, made_from: str, notes: str, parts: Iterable[str], max_time: float = 0.0) -> str:
-    """Return the text of a suite; made_from: where its list lies, if not in this file."""
+    """Return the text of a suite. made_from: the file with its list, if it is not this one."""
     comment = "\n".join(f"# {line}" for line in textwrap.wrap(" ".join(notes.split()), 116))
     origin = f" from {made_from}; edit those" if made_from else "; edit that"
     head = f"# Made by tools/suites.py{origin}.\ntitle = {json.dumps(title)}"
@@ -46,7 +46,7 @@ def suite(title: str, source: str, made_from: str, notes: str, parts: Iterable[s
 
 
 def table(op: str, cases: Counter[Any], axes: tuple[str, ...] | None, **fixed: Any) -> str:
-    """Return a [[sweep]] over cases with their counts; `fixed` holds the other keys, left out where they are empty."""
+    """Return a [[sweep]] over cases with their counts; `fixed` holds the other keys, left out if empty."""
     lines = [f'\n[[sweep]]\nop = "{op}"']
     lines += [f"{key} = {_value(key, value)}" for key, value in fixed.items() if value != ""]
     lines += [f"axes = {json.dumps(axes)}"] if axes else []
@@ -69,7 +69,7 @@ def _wrapped(values: Iterable[str]) -> str:
 
 
 def network(title: str, source: str, notes: str, *names: str) -> str:
-    """Return a suite of one network, or of several that are named in it. One image, f32."""
+    """Return a suite of one network, or of several with names, for one image in f32."""
     notes += """ The layers of one image, forward (fprop; NT for fully connected ones) and backward: the gradients of
         the weights (wgrad; TN) and of the data (dgrad; NN), except of the image itself. Counts: how many layers are
         alike."""
@@ -97,7 +97,7 @@ def _layers(function: str, name: str) -> Iterator[str]:
         yield table("gemm", Counter(sizes), None, network=name, part=part, dtype="f32", layout=layout)
 
 
-#: The networks that conv-peers compares, by their names; their layers are the test of selectors, and never drawn.
+#: The networks that conv-peers compares, by name; selectors are tested on their layers, which are never drawn.
 PEERS = ("resnet50", "vgg16", "googlenet", "alexnet")
 
 
@@ -207,28 +207,28 @@ def _products(cases: Counter[Case]) -> Iterator[str]:
 #: Problems of a suite that selectors are trained on, and seconds a case: a convolution's times differ more between
 #: processes than within one.
 CONVOLUTIONS, CONVOLUTION_S, PRODUCTS, PRODUCT_S = 570, 0.1, 390, 0.3
-#: What a problem may compute at most.
+#: The most operations of a problem.
 MOST_FLOP, SEED = 4e9, 22
-#: What a case takes besides its samples: calls that verify it and warm it up, at a rate that slow kernels reach too.
+#: The cost of a case in addition to its samples: calls that verify it and warm it up, at the rate of slow kernels.
 CALLS, FLOP_PER_S = 20, 10e9
-#: Fewer channels are those of an image.
+#: Layers with fewer channels read an image.
 FEW_CHANNELS = 8
 _NEAR = "drawn with a seed: channels and filters (multiples of 8) and side, each up to an octave around a layer's"
 
 
 def held_out() -> set[Layer]:
-    """Return the layers that are the test of a selector."""
+    """Return the layers on which selectors are tested."""
     return {layer for name in PEERS for layer in getattr(networks, name)()}
 
 
 def convolutions() -> list[Conv]:
     """Return convolutions near those of the networks; the taps and the stride of a layer stay together.
 
-    A kind of layer (its taps, its stride, the octave of its side, whether it reads an image's channels) is drawn as
-    the root of its layers: half of all are 1x1, three in 84 are 1x1 with stride 2, and two are 3x3 on large images, of
-    which too few would be drawn to learn from. Layers are drawn at even distances, kind by kind, so that every third
-    problem, which is a direction's, has all of them. What computes too much is drawn again near the same layer, and of
-    three shapes the cheapest is taken, so that large layers are many and the suite is not long.
+    A kind of layer (taps, stride, octave of the side, whether it reads an image) is drawn in proportion to the square
+    root of its number of layers: half of the 84 layers are 1x1, but only three are 1x1 with stride 2, and two are 3x3
+    on large images, too few to learn from. Layers are drawn at even distances, kind by kind, so that the problems of a
+    direction, every third one, cover all kinds. A shape with too many operations is drawn again near the same layer,
+    and the cheapest of three shapes is taken, so that the suite has many large layers and still is short.
     """
     rng, layers = random.Random(SEED), sorted(layer for layer in held_out() if isinstance(layer, Conv))
     layers.sort(key=_kind)
@@ -266,7 +266,7 @@ def _flop(layer: Conv) -> int:
 
 
 def products() -> list[tuple[int, int, int]]:
-    """Return products from vectors to 8192, uniform in the logarithms of m, n and k; no fully connected layer."""
+    """Return products with m, n and k up to 8192, uniform in their logarithms, that are no network's layer."""
     rng, layers = random.Random(SEED), {layer for layer in held_out() if isinstance(layer, Dense)}
     sizes = {tuple(sorted((1, layer.inputs, layer.outputs))) for layer in layers}
     found: dict[tuple[int, int, int], None] = {}
@@ -329,7 +329,7 @@ def train_gemm() -> str:
 
 #: Problems of a suite of FFT tiles in each direction, the sides of FFTW's tiles that are compared, and seconds a case.
 TILED, SIDES, TILED_TIME_S = 24, (8, 12, 16, 20, 32, 48, 64, 80, 96, 128), 0.05
-#: Products of direct convolution without the taps, by the logarithm of those: what keeps the suite to ten minutes.
+#: The most work of a convolution: channels x filters x pixels x log2(taps); it limits the suite to ten minutes.
 MOST_WORK = 1.5e8
 
 
@@ -346,7 +346,7 @@ def tiled() -> list[Conv]:
 
 
 def _tiles(title: str, source: str, convs: list[Conv], kernel: str, tiles: Iterable[str]) -> str:
-    """Return a suite in which the tiles of a kernel contend with what it chooses by itself."""
+    """Return a suite in which the tiles of a kernel contend with the tile that it chooses itself."""
     kernels = [kernel, *(f"{kernel}@{tile}" for tile in tiles)]
     fixed = {"dtype": "f32", "n": 1}
     parts = [

@@ -1,4 +1,4 @@
-"""What commands and calls take: seconds, processor time and peak memory of a process; seconds of calls in turn."""
+"""Measure commands and calls: seconds, CPU time and peak memory of a process; seconds of calls in turn."""
 
 import compileall
 import os
@@ -12,12 +12,12 @@ from typing import Any, NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
 COMMAND = (sys.executable, "-m", "kernelmark")
-#: What a measurement yields: the name of a promise, the number that its limit judges, and what else was found.
+#: The results of a measurement: the name of a promise, the number that its limit judges, and a text with details.
 Found = Iterator[tuple[str, float, str]]
 
 
 class Took(NamedTuple):
-    """What a command took; where it took much longer than the processor worked for it, others were at work too."""
+    """The time and memory of a command; if it took much longer than its CPU time, other processes were active."""
 
     wall_s: float
     cpu_s: float
@@ -29,16 +29,16 @@ class Took(NamedTuple):
 
 @cache
 def installed() -> None:
-    """Compile what the command imports, as an installation does: the compiler takes longer than most commands."""
+    """Compile the modules to bytecode, as an installation does, since this takes longer than most commands."""
     for folder in ("bench", "kernels"):
         compileall.compile_dir(ROOT / folder, quiet=1)
 
 
 def took(command: Sequence[str], silent: bool = False) -> Took:
-    """Run a command, and return what it took. Raises CalledProcessError.
+    """Run a command, and return its time and memory. Raises CalledProcessError.
 
-    Its output is thrown away, if `silent` also what it complains of. The peak includes what this process held when it
-    started the command.
+    Its standard output is discarded, and, if `silent`, also its standard error. The peak includes the memory of this
+    process at the start of the command.
     """
     installed()
     start = time.perf_counter()
@@ -63,7 +63,7 @@ def slowest_and_largest(name: str, found: dict[str, Took]) -> Found:
 
 
 def in_turn(rounds: int, *calls: Callable[[], Any]) -> list[list[float]]:
-    """Return the seconds that each call takes, forward and backward by turns, after one that is not counted."""
+    """Return the seconds of each call, in alternating forward and backward order, after an untimed call of each."""
     times: list[list[float]] = [[] for _ in calls]
     for call in calls:
         call()
