@@ -53,7 +53,7 @@ def pack(held, b, at, deep, first, last):
 
 @part
 def turn(to, panel, b, at, column, deep, real, lanes):
-    """Transpose a panel of contiguous columns in square blocks; `real` of its `lanes` are columns."""
+    """Transpose a panel of contiguous columns in square blocks; lanes are columns up to `real`, and zero beyond."""
     steps, columns = deep // SIDE * SIDE, real // SIDE * SIDE
     for t in range(0, steps, SIDE):
         for i in range(0, columns, SIDE):

@@ -1,4 +1,4 @@
-"""What many tests share: the registry, a store, and the console script run as a user runs it."""
+"""Fixtures for many tests: the registry, a store, and the console script run as a user runs it."""
 
 import gc
 import os

@@ -1,4 +1,4 @@
-"""What users rely on: commands, options, ids and columns may be added, and none may be removed or moved."""
+"""The interface that users rely on: commands, options, ids and columns may be added, but not removed or moved."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What only a GPU can show: every CUDA kernel right on the device by both launchers. Skipped, with why, elsewhere."""
+"""Tests that need a GPU: every CUDA kernel is right with both launchers. Elsewhere they are skipped with the reason."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A wheel, installed beside projects that own `bench/`, `kernels/`, `cuda/` and `tests/`, harms neither."""
+"""An installed wheel and projects with packages `bench`, `kernels`, `cuda` and `tests` do not disturb each other."""
 
 import csv
 import json

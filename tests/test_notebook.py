@@ -1,4 +1,4 @@
-"""Results as objects: runs that are loaded, functions that are measured, and the page of docs that shows both."""
+"""Results as objects: loaded runs, measured functions, and the page of docs that shows both."""
 
 import csv
 import io

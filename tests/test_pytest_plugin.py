@@ -1,4 +1,4 @@
-"""pytest-benchmark's side: a case is an item, its time is the device's; and the tables at the end of a session."""
+"""The hooks for pytest-benchmark: a case is an item with the device's time; and the tables at the end of a session."""
 
 import json
 import shutil

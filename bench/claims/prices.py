@@ -56,7 +56,7 @@ class Prices(TomlTable, frozen=True):
 
     def __post_init__(self) -> None:
         if not isinstance(self.date, str | dt.date) or self.date == "":
-            raise ValueError(f"date is {self.date!r}, expected a date, or text that names one")
+            raise ValueError(f"date is {self.date!r}, expected a date, or text that contains one")
 
     def of(self, result: Result) -> DevicePrice | None:
         return self.find(result.device, result.device_name)

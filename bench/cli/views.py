@@ -246,7 +246,7 @@ def export(
     })  # fmt: skip
     if style == "c":
         if len(run_id) > 1:
-            raise UsageError("--format c: takes one run, the race of a tuning; name only that")
+            raise UsageError("--format c: takes one run, expected that of a tuning; name only one RUN")
         _export_constants(next(iter(run_id), None), output, where, selection, db)
         return
     style = "spreadsheet" if spreadsheet else style

@@ -81,7 +81,7 @@ def idle_variables() -> dict[str, str]:
     Raises UsageError for a variable with which Numba cannot be imported.
     """
     if re.fullmatch(r"\s*(-\d+|0+)\s*", threads := os.environ.get("NUMBA_NUM_THREADS", "")):
-        raise UsageError(f"NUMBA_NUM_THREADS: is {threads}, expected a number from 1; unset it")
+        raise UsageError(f"NUMBA_NUM_THREADS: is {threads}, expected at least 1; unset it")
     return {name: os.environ.get(name, value) for name, value in IDLE.items()}
 
 

@@ -187,8 +187,8 @@ def python_code(file: Path, function: str = "", package: Path = PACKAGE) -> tupl
 
     These are the decorated function, or the whole module of the declaration if there is no such function; the modules
     `_*.py` that these use, as a whole; and the statements that they use of other modules in kernels. Imports,
-    docstrings, comments and names of modules are left out, and so is `problem.py`, since digests have the values of
-    problems. package: the folder of `kernelmark`. Raises OSError, SyntaxError.
+    docstrings, comments and names of modules are left out, and so is `problem.py`, since digests contain the values
+    of problems. package: the folder of `kernelmark`. Raises OSError, SyntaxError.
     """
     decorated = any(function in s.binds and s.text.startswith("@kernel(") for s in _module(file, package).statements)
     waiting = [(file, function if decorated else "")]

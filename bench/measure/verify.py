@@ -46,7 +46,7 @@ class Checksums:
     """Checks of whole outputs of timed calls, for kernels of one order, valid until the next draw.
 
     They use the problem's checksums or, without these, a reference that does not take long. took_s: the time to prepare
-    the checks, which few of them exceed. possible: whether there is any check.
+    the checks, an estimate of the time of a check. possible: whether there is any check.
     """
 
     def __init__(self, problem: Problem, draw: Draw, order: str, called: Called, reference_s: float = math.inf) -> None:

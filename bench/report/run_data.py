@@ -118,7 +118,7 @@ class RunData:
 
     @cached_property
     def race(self) -> "RunData | None":
-        """Return the race of a tuning: the run itself, or the latest race of this search, if there is one."""
+        """Return the run with a tuning's race: this run itself, or the latest race of this search, if there is one."""
         if self.tunes is None or self.tunes.search:
             return self if self.tunes else None
         plans = {run["run_id"]: run["plan"].get("tunes") or {} for run in self._store.runs()}

@@ -262,7 +262,7 @@ def sentence(found: Raced) -> str:
 
 
 def over_suite(found: Sequence[Raced], style: str = "simple") -> str:
-    """Return the best tile of each problem, and the cost on each of the tile that is best over the suite."""
+    """Return a table with each problem's best tile, and how the tile that is best over the suite compares there."""
     return table(SUITE, [_cells(each) for each in found], style)
 
 

@@ -1,8 +1,8 @@
 """Many runs of one product, planned, measured and stored as `kernelmark run` does; four checks share them.
 
-The processes of a run lie more than a minute apart, as in any run. So that this takes minutes and not hours,
-the runs of a series are under way at once: the first process of each, then the second of each. One series is compared
-with another that begins when the first is over.
+The processes of a run start more than a minute apart, as in any run. So that this takes minutes and not hours, the
+runs of a series are interleaved: the first process of each, then the second of each, and so on. One series is compared
+with another that begins when the first has ended.
 """
 
 import itertools

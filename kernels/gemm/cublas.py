@@ -109,7 +109,7 @@ def fits_ints(problem: GemmProblem) -> str | None:
 def unpadded(problem: GemmProblem) -> str | None:
     """Return why a column-major reading cannot take `problem`, or None."""
     if problem.lda_pad or problem.ldb_pad or problem.ldc_pad:
-        return "reads the buffers as column-major without padding; take lda, ldb and ldc without it"
+        return "reads the buffers column by column, which have no padding that way; take lda, ldb and ldc without it"
     return fits_ints(problem)
 
 

@@ -55,7 +55,7 @@ def _as_int_mm(problem: GemmProblem) -> str | None:
         return f"ldc is padded by {problem.ldc_pad}, expected 0: C must be contiguous"
     turned = [name for name, op in (("m", problem.op_a), ("n", problem.op_b)) if op == "T"]
     if single := next((name for name in (*turned, "k") if turned and getattr(problem, name) == 1), None):
-        return f"{single} is 1, expected more for a transposed operand: PyTorch 2.13 left C unwritten"
+        return f"{single} is 1, expected more of a transposed operand: PyTorch 2.13 left C unwritten"
     return None
 
 

@@ -67,6 +67,6 @@ def imatcopy(address: int, m: int, n: int, dtype: str) -> Launch:
     libc = ctypes.CDLL(None)
     libc.malloc.restype = ctypes.c_void_p
     if (found := libc.malloc(ctypes.c_size_t(nbytes))) is None and nbytes:
-        raise MemoryError(f"imatcopy allocates {nbytes / 1e9:.3g} GB of scratch, which the system does not give")
+        raise MemoryError(f"imatcopy allocates {nbytes / 1e9:.3g} GB by itself, which the system does not give")
     libc.free(ctypes.c_void_p(found))
     return lambda: function(ROW_MAJOR, TRANS, m, n, 1.0, address, n, m)

@@ -1,4 +1,4 @@
-"""Rows of a store and what the claims make of them."""
+"""Rows of a store, and the verdicts of claims on them."""
 
 import msgspec
 import pytest

@@ -1,4 +1,4 @@
-"""How the command ends where something goes wrong, as a shell sees it: one line, and the exit status that fits."""
+"""How the command ends if something goes wrong, as a shell sees it: one line and the right exit status."""
 
 import fcntl
 import os
@@ -293,7 +293,7 @@ AROUND = {
     "no-files": (f"ulimit -n 8; {RUN}py.copyto 2>&1 >/dev/null | tail -1 >&2", 2, "kernelmark: "),
     "shadows-early": ("echo > signal.py; PYTHONPATH=.:$PYTHONPATH $KM list", 2, "kernelmark: /"),
     "shadows": ("echo 1/0 > statistics.py; PYTHONPATH=.:$PYTHONPATH $KM run s", 2, "kernelmark: /"),
-    "numba": (f"NUMBA_NUM_THREADS=0 {RUN}py.copyto", 2, "kernelmark: NUMBA_NUM_THREADS: is 0, expected a number from "),
+    "numba": (f"NUMBA_NUM_THREADS=0 {RUN}py.copyto", 2, "kernelmark: NUMBA_NUM_THREADS: is 0, expected at least 1; "),
     "no-proc": (f"unshare -m bash -c 'mount --bind . /proc; {RUN}py.copyto' | grep ^1.row", 0, "1 row: 1 ok"),
     "changed": (
         "mkdir d; echo 'import os; os.chdir(os.path.dirname(__file__))' > d/m.py; echo > n.py;"

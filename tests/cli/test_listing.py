@@ -1,4 +1,4 @@
-"""What needs no run: lists, the doctor, the version, completion, defaults from files, and schemas of JSON."""
+"""Commands that need no run: lists, the doctor, the version, completion, defaults from files, and schemas of JSON."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""What no command takes: exit status 2 and one line with what was found and what was expected; no store changes."""
+"""Input that no command accepts: exit status 2 and one line with the found and the expected; no store changes."""
 
 import os
 import shlex

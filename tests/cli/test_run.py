@@ -1,4 +1,4 @@
-"""The commands that measure: what they print, write and exit with, what they print meanwhile, and shards."""
+"""The commands that measure: their output, files, exit status and progress, and shards."""
 
 import csv
 import io

@@ -1,4 +1,4 @@
-"""What is shown of runs: the list, selected rows, networks, crossovers, comparisons, and rows with tiles."""
+"""Commands that show runs: the list, selected rows, networks, crossovers, comparisons, and rows with tiles."""
 
 import csv
 import io

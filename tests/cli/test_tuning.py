@@ -1,4 +1,4 @@
-"""The commands select, profile and scaling: what they print and keep."""
+"""The commands select, profile and scaling: their output and files."""
 
 import json
 import sqlite3

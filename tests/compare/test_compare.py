@@ -1,4 +1,4 @@
-"""Comparing two runs: cases that are paired, variants, statistics, and what is shown."""
+"""Comparing two runs: paired cases, variants, statistics, and the tables."""
 
 import io
 import json

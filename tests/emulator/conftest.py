@@ -1,4 +1,4 @@
-"""Nothing here runs without a compiler: then each test is skipped with the reason, and fails where CI is set."""
+"""All tests here need a compiler: without one they are skipped with the reason, or fail if CI is set."""
 
 import pytest
 

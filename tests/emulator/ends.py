@@ -1,4 +1,4 @@
-"""Problems of more than 2^32 elements, of which the blocks at the end run alone, and only what these touch exists."""
+"""Problems of more than 2^32 elements: only the last blocks run, and only the memory that these touch exists."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace

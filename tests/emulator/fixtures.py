@@ -1,4 +1,4 @@
-"""Running one kernel of a test's own .cu: arrays in, arrays out."""
+"""Run one kernel from a .cu file of a test: arrays in, arrays out."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""The proof of the checker: every planted bug is found for what it is, and no correct kernel is accused."""
+"""The proof of the checker: every planted bug is reported by its kind, and no correct kernel is accused."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping

@@ -1,4 +1,4 @@
-"""Every registered CUDA kernel, run on the CPU: no reports, and right under every order of threads, in corners too."""
+"""Every registered CUDA kernel, run on the CPU: no reports, right under every order of threads, also in corners."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace

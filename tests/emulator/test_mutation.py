@@ -1,4 +1,4 @@
-"""The mutants and the short run, and the part of them that every test run repeats: no barrier can be taken away."""
+"""The mutants and the short run, and the part that every test run repeats: the removal of any barrier is detected."""
 
 import re
 import subprocess

@@ -1,4 +1,4 @@
-"""Reports, their waivers and crashes, and what the device would refuse of TMA copies, mbarriers and wgmmas."""
+"""Reports, waivers and crashes, and the TMA copies, mbarriers and wgmmas that the device would refuse."""
 
 import os
 import re

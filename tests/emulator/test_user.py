@@ -1,4 +1,4 @@
-"""Kernels with what files of users contain: each computes what NumPy does, or is refused in one line."""
+"""Kernels written like users' files: each computes the same as NumPy, or is refused in one line."""
 
 import math
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Loops of a kernel beside the trips that the sweep owes them."""
+"""The loops of kernels, and the numbers of trips that the sweep has to cover."""
 
 import json
 import re

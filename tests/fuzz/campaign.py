@@ -1,4 +1,4 @@
-"""The campaign: batches of drawn inputs, each batch from a seed of its own, and what is wrong with how they end.
+"""The campaign: batches of drawn inputs, each batch from its own seed, and complaints about how they end.
 
 A process of the pool calls these functions.
 """

@@ -1,4 +1,4 @@
-"""Command lines, drawn from the click group itself, so that a command or an option that is new is covered."""
+"""Command lines, drawn from the click group itself, so that new commands and options are covered."""
 
 import re
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""What files hold: suites, prices and defaults in TOML, results in JSON and CSV, damaged stores, and plug-ins."""
+"""Contents of files: suites, prices and defaults in TOML, results in JSON and CSV, damaged stores, and plug-ins."""
 
 import copy
 import csv

@@ -1,4 +1,4 @@
-"""An input of the campaign, which JSON holds whole: files, sound or damaged, and the commands called among them."""
+"""An input of the campaign, stored as JSON: files, sound or damaged, and the commands called on them."""
 
 import hashlib
 import json

@@ -1,7 +1,7 @@
-"""Performing an input, each step in a fork of this process, and what is wrong with how it ended.
+"""Perform an input, each step in a fork of this process, and complain about how it ended.
 
-A fork costs less than a start, and has what an invocation in this process has not: an exit status, streams and signals
-of its own, and an end that is found where a plug-in patches, closes or ends what is not its own.
+A fork costs less than a new process, and, unlike a call in this process, has its own exit status, streams and signals,
+and ends in a way that can be observed even if a plug-in patches, closes or ends something of the command.
 """
 
 import atexit

@@ -1,4 +1,4 @@
-"""What the campaign draws: inputs of several kinds, on any streams, in any locale and among any variables."""
+"""The campaign's draws: inputs of several kinds, on any streams, in any locale and with any environment variables."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""Every input that once broke the command, a few that are new, and the judge's own rules."""
+"""Every input that once broke the command, a few new ones, and the rules that judge the endings."""
 
 from argparse import Namespace
 from collections import Counter

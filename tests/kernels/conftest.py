@@ -1,4 +1,4 @@
-"""Threads are tested on small problems, where they would not pay."""
+"""Test threads on small problems, on which kernels would use only one."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Aggregation: strategies are right on ragged sizes and in any order of streams, and what is wrong is seen."""
+"""Aggregation: strategies are right on ragged sizes and in any order of streams, and wrong results are found."""
 
 import ctypes
 import random

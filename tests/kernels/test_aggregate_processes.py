@@ -1,4 +1,4 @@
-"""Aggregation by processes: right on ragged sizes; one that is killed costs its call alone; nothing is left of it."""
+"""Aggregation by processes: right on ragged sizes; a killed process only fails its call, and leaves nothing behind."""
 
 import gc
 import os

@@ -1,4 +1,4 @@
-"""What a child compiles is in the cache afterwards, and none outlives its parent's set-up, whatever becomes of it."""
+"""Children that compile ahead fill the cache, and none outlives its parent's set-up, however that ends."""
 
 import os
 import select

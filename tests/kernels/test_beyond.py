@@ -1,4 +1,4 @@
-"""Problems that the emulator's sweep is too small for, each for what it shows of a kernel."""
+"""Problems that are too large for the emulator's sweep; each covers a property of one kernel."""
 
 from collections.abc import Callable, Iterator
 from functools import cache, partial

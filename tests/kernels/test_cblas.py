@@ -1,4 +1,4 @@
-"""Libraries with CBLAS by the paths of their files: those that NumPy and SciPy bring, and tiny ones compiled here."""
+"""CBLAS libraries given by path: those in NumPy and SciPy, and tiny ones that are compiled here."""
 
 import shutil
 import subprocess

@@ -1,4 +1,4 @@
-"""Checks of whole outputs of timed calls: of every operation that has one, on right outputs and on wrong ones."""
+"""Checks of whole outputs of timed calls: for every operation that has one, on right and wrong outputs."""
 
 from contextlib import nullcontext
 

@@ -1,4 +1,4 @@
-"""Convolution's ids, reference, tolerance and checks: equal problems have one id, and what is wrong does not pass."""
+"""Convolution's ids, reference, tolerance and checks: equal problems have one id, and wrong results do not pass."""
 
 import itertools
 

@@ -1,4 +1,4 @@
-"""Direct, depthwise, im2col and implicit convolutions: plans cover the output, and drawn parameters come out right."""
+"""Direct, depthwise, im2col and implicit convolutions: plans cover the output, drawn parameters give right results."""
 
 import itertools
 import math

@@ -1,4 +1,4 @@
-"""cuDNN's calls and graphs mean the problem: stand-ins compute or note what is documented."""
+"""cuDNN's calls and graphs describe the problem: stand-ins compute or record them as documented."""
 
 import ctypes
 import subprocess

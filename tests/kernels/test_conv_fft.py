@@ -1,4 +1,4 @@
-"""Convolution by FFT: right across tiles, blocks and threads; tiles cover the output; cuFFT means the problem."""
+"""Convolution by FFT: right across tiles, blocks and threads; tiles cover the output; cuFFT's calls are right."""
 
 import ctypes
 import json

@@ -1,4 +1,4 @@
-"""Winograd's kernels: what they refuse, how plans cover the output, and what threads leave alone."""
+"""Winograd's kernels: their refusals, the plans that cover the output, and the memory that threads do not touch."""
 
 import math
 from itertools import product

@@ -1,4 +1,4 @@
-"""Every CUDA kernel: plans are pure and hand over what it takes, it compiles without spills, tunables do something."""
+"""Every CUDA kernel: its plan is pure and passes its parameters, it compiles without spills, tunables matter."""
 
 import hashlib
 import subprocess

@@ -1,4 +1,4 @@
-"""GEMM's reference, tolerance, scales and epilogues: what is right passes, what is wrong does not."""
+"""GEMM's reference, tolerance, scales and epilogues: right results pass, wrong ones do not."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""NaN and infinities in operands come out of every kernel where the reference has them, and nowhere else.
+"""With NaN and infinities in operands, every kernel's output has them where the reference does, and nowhere else.
 
 A product with NaN, of 0 too, and a sum with it are NaN. max(0, NaN) is NaN, as in PyTorch and cuDNN. What is moved
 keeps its bits.

@@ -1,4 +1,4 @@
-"""Ids of problems: bad ones are refused in one line, others come back as they were; what problems count as work."""
+"""Ids of problems: bad ones are refused in one line, others are printed as they were read; the work of problems."""
 
 from itertools import product
 

@@ -1,4 +1,4 @@
-"""Every reason with which a kernel refuses a problem, and the nearest problem that it takes."""
+"""Every reason for which a kernel refuses a problem, and the nearest problem that it supports."""
 
 from itertools import product
 

@@ -1,4 +1,4 @@
-"""Tiles and plans: what is taken by default, that tiles are right, and that launches keep to every device's limits."""
+"""Tiles and plans: the defaults, right results with every tile, and launches within every device's limits."""
 
 import itertools
 import json

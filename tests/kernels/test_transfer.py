@@ -1,4 +1,4 @@
-"""Transfers: every byte arrives by every way at any length, and no process or memory is left of a way between two."""
+"""Transfers: every byte arrives by every way at any length; ways between two processes leave no process or memory."""
 
 import gc
 import os

@@ -1,4 +1,4 @@
-"""Launching without a GPU: arguments as C types, tensor maps, what is refused, and what cuda.core is handed."""
+"""Launching without a GPU: arguments as C types, tensor maps, refusals, and the calls of cuda.core."""
 
 import ctypes
 import struct

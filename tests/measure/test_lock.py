@@ -1,4 +1,4 @@
-"""What processes share: locks on a GPU and on a run, and the board that names the call in hand."""
+"""State that processes share: locks on a GPU and on a run, and the board that names the current call."""
 
 import fcntl
 import os

@@ -1,4 +1,4 @@
-"""What disturbs a machine and a GPU between two samples, and the GPU's link, read from files and fakes."""
+"""Disturbances of a machine and a GPU between two samples, and the GPU's link, read from files and fakes."""
 
 import os
 import subprocess

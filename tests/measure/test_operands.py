@@ -1,4 +1,4 @@
-"""Operands: how they are drawn, laid out and guarded, and parts of an array that lies on several GPUs."""
+"""Operands: how they are drawn, laid out and guarded, and the parts of an array on several GPUs."""
 
 import ctypes
 import gc

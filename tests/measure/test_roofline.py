@@ -1,4 +1,4 @@
-"""What bounds a kernel: the ceilings that a row needs and stands under, and the blocks that fit a multiprocessor."""
+"""The bounds of a kernel: the ceilings of its row, and the blocks that fit on a multiprocessor."""
 
 import ctypes
 import itertools

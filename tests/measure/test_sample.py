@@ -1,4 +1,4 @@
-"""Samples of contenders in turn, with clocks that say what the test wants; audits of the work, and other metrics."""
+"""Samples of contenders in turn, with clocks that tests control; audits of the work, and other metrics."""
 
 import mmap
 import os

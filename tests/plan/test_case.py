@@ -1,4 +1,4 @@
-"""What a run is asked for: kernels that contend on a problem, modes, options, and the statuses of rows."""
+"""The plan of a run: kernels that contend on a problem, modes, options, and the statuses of rows."""
 
 import ast
 

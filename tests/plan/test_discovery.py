@@ -1,4 +1,4 @@
-"""What comes from others: plug-ins and entry points, paths that may be no files, and texts on a terminal."""
+"""Input from others: plug-ins and entry points, paths that may not be files, and texts on a terminal."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Foreign code in the process that plans, and that no other process watches: it is ended in one line, and exit 2."""
+"""Foreign code in the planning process, which no other process watches: it ends with one line and exit status 2."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""The suites that scripts make hold what their sources state: products, layers, gradients, and shapes to train on."""
+"""Generated suites contain what their sources state: products, layers, gradients, and shapes to train on."""
 
 from collections import Counter, defaultdict
 from itertools import pairwise

@@ -1,4 +1,4 @@
-"""What the tests of the store and of imports share."""
+"""Fixtures for tests of the store and of imports."""
 
 import io
 import json

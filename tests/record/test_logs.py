@@ -1,4 +1,4 @@
-"""Suites from logs: the problems of each library's lines, and what is named since it was not understood."""
+"""Suites from logs: the problems of each library's lines, and the lines that are reported as not understood."""
 
 import math
 import os

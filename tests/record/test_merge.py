@@ -1,4 +1,4 @@
-"""Shards on a fake device become the run that was never divided; what does not belong together is refused."""
+"""Merged shards equal the undivided run, on a fake device; shards that do not belong together are refused."""
 
 import itertools
 import sqlite3

@@ -1,4 +1,4 @@
-"""What is read of a store: runs, rows in groups, totals and cases; and rows in columns, whose number costs little."""
+"""Reading a store: runs, rows in groups, totals and cases; and rows as columns, many of which cost little."""
 
 import csv
 import io

@@ -1,4 +1,4 @@
-"""The store: what it keeps, what it refuses, stores of older schemas; and rows as they are made for it."""
+"""The store: what it keeps and refuses, stores of older schemas, and how rows are made for it."""
 
 import csv
 import math

@@ -1,4 +1,4 @@
-"""Who wins where, what an overlapped transfer hides, and what noise does to both."""
+"""Crossovers between kernels, transfers hidden by overlap, and the effect of noise on both."""
 
 import csv
 import io

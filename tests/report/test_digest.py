@@ -1,4 +1,4 @@
-"""What `run` prints at its end: a line per problem or per operation, notes once, the verdict last."""
+"""The output at the end of `run`: a line per problem or per operation, each note once, the verdict last."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Figures: which a run has the data for, what they show, and that they are the same bytes for the same data."""
+"""Figures: those for which a run has the data, their contents, and equal bytes for equal data."""
 
 import re
 from itertools import pairwise

@@ -1,4 +1,4 @@
-"""LaTeX, pivots and Markdown: the structure of tables, and texts that stay what they are."""
+"""LaTeX, pivots and Markdown: the structure of tables, and texts that are escaped."""
 
 import io
 import re

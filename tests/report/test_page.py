@@ -1,4 +1,4 @@
-"""The report of a run: what stands on the page and in the folder, and the rows that the page carries."""
+"""The report of a run: the contents of the page and the folder, and the rows embedded in the page."""
 
 import base64
 import hashlib

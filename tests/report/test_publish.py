@@ -1,4 +1,4 @@
-"""Published reports: what lies in their folder, whom they name, the index over all, and runs on several hosts."""
+"""Published reports: the files in their folder, names that are hidden, the index, and runs on several hosts."""
 
 import csv
 import io

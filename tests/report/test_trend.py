@@ -1,4 +1,4 @@
-"""A case over runs: which steps are found, what they are laid to, and the figure of them."""
+"""A case over runs: the steps that are found, their causes, and the figure."""
 
 import io
 

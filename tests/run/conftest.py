@@ -1,4 +1,4 @@
-"""What the tests of runs share."""
+"""Fixtures for tests of runs."""
 
 import subprocess
 import sys

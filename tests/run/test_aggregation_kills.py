@@ -1,6 +1,6 @@
-"""SIGKILL in the midst of an aggregation by processes: it costs one row at the most, and leaves nothing anywhere.
+"""SIGKILL during an aggregation by processes: at most one row is lost, and no process, memory or file is left.
 
-Gradients lie in files without names, which are gone with the last process that has them open.
+Gradients are in files without names, which vanish with the last process that has them open.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""A child that hangs or dies costs the answer that it was at; what it prints is shown in part, as plain text."""
+"""A child that hangs or dies loses only its current answer; part of its output is shown, as plain text."""
 
 import io
 import os

@@ -1,4 +1,4 @@
-"""Runs whose jobs stations measure: on two GPUs of one machine, which here are fakes."""
+"""Runs whose jobs are measured by stations, on two fake GPUs of one machine."""
 
 import msgspec
 import pytest

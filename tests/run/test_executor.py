@@ -1,4 +1,4 @@
-"""Runs by Parsl's executors: what is refused, and what its processes do to a run."""
+"""Runs by Parsl's executors: refusals, and the effect of its processes on a run."""
 
 import re
 from unittest.mock import MagicMock

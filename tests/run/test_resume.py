@@ -1,4 +1,4 @@
-"""Runs that are interrupted, or that a full disk ends, and taken up again, in real processes or in this one."""
+"""Runs that are interrupted or ended by a full disk, and then resumed, in real processes or in this one."""
 
 import os
 import pty

@@ -193,7 +193,7 @@ def test_a_commit_file_holds_the_commit_of_the_checkout(tmp_path, monkeypatch, c
         done = subprocess.run(["git", *who, *words], cwd=tmp_path, check=True, capture_output=True, text=True)
         return done.stdout.strip()
 
-    assert complaint(lambda: write_commit_file(tmp_path)).startswith(f"{tmp_path}: git names no commit of it")
+    assert complaint(lambda: write_commit_file(tmp_path)).startswith(f"{tmp_path}: git finds no commit here")
     git("init")
     (tmp_path / COMMIT_FILE).mkdir(parents=True)
     (tmp_path / "reports").mkdir()

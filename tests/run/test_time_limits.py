@@ -1,4 +1,4 @@
-"""Foreign code outside of a kernel's calls that hangs, in real processes: `--timeout` holds there too."""
+"""Foreign code that hangs outside of a kernel's calls, in real processes: `--timeout` applies there, too."""
 
 import re
 from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""Groups of variants: taken in turn, judged one by one, and measured separately where they do not fit in memory."""
+"""Groups of variants: measured in turn, checked one by one, and measured separately if they do not fit in memory."""
 
 from itertools import count, groupby, pairwise
 

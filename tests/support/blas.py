@@ -1,4 +1,4 @@
-"""Stand-ins for cuBLAS and cuBLASLt on host memory: what the libraries' references define, by NumPy."""
+"""Stand-ins for cuBLAS and cuBLASLt on host memory, which compute by NumPy what the libraries' references define."""
 
 import ctypes
 import enum

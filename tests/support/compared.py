@@ -1,4 +1,4 @@
-"""Runs of made-up medians in a store, and what comparing two of them gives."""
+"""Runs of made-up medians in a store, and the result of comparing two of them."""
 
 import csv
 

@@ -1,4 +1,4 @@
-"""Stands for a GPU: cupy, cuda.core and the driver replaced by a record of what they were asked."""
+"""A stand-in for a GPU: cupy, cuda.core and the driver are replaced by a record of their calls."""
 
 import ctypes
 from types import ModuleType, SimpleNamespace

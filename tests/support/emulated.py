@@ -1,4 +1,4 @@
-"""The emulator, asked about cases that the sweep does not have, with the sweep's programs where they serve."""
+"""Run the emulator on cases that are not in the sweep, with the sweep's programs where possible."""
 
 from collections.abc import Iterable, Sequence
 from functools import cache

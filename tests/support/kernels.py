@@ -1,4 +1,4 @@
-"""Kernels by their ids, under their tiles and on operands of their own: what tests of kernels share."""
+"""Helpers for tests of kernels: run a kernel given its id, with any of its tiles, on fresh operands."""
 
 import re
 import tracemalloc

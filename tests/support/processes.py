@@ -1,4 +1,4 @@
-"""Processes as the system shows them, what they leave on standard error, and waiting without an event."""
+"""Helpers for processes: as the system lists them, their standard error, and waiting without an event."""
 
 import time
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""What tests of tuning share: a user's kernel, adopted tiles, rows of `inspect`, runs with known winners."""
+"""Helpers for tests of tuning: a user's kernel, adopted tiles, rows of `inspect`, runs with known winners."""
 
 import random
 from collections.abc import Callable, Iterable

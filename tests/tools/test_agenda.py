@@ -1,4 +1,4 @@
-"""The agenda of a device: what is open, in which order, and three slots that answer all of it."""
+"""The agenda of a device: open tasks and their order, and three slots that answer all of them."""
 
 import json
 import os

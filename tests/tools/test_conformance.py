@@ -1,4 +1,4 @@
-"""What bench and kernels call of the packages of a GPU fits the signatures that `make conformance` has recorded."""
+"""Calls of bench and kernels into GPU packages fit the signatures that `make conformance` has recorded."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Tables of our convolutions against oneDNN: what is compared, what stands under it, and what has no ratio."""
+"""Tables of our convolutions against oneDNN: the pairs that are compared, the notes, and layers without a ratio."""
 
 import csv
 

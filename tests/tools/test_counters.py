@@ -1,4 +1,4 @@
-"""Counters and checks, from output in the form of Nsight Compute 2025.3 and compute-sanitizer, by tools in their place.
+"""Counters and checks, from stand-ins that print in the format of Nsight Compute 2025.3 and compute-sanitizer.
 
 The figures of tests/data/ncu_*.txt and sanitizer_*.txt are made up.
 """

@@ -1,4 +1,4 @@
-"""`make publish`: what is measured again, what is refused, which experiments go on, and what stands in the end."""
+"""`make publish`: cases that are measured again, refusals, experiments that are resumed, and the files it leaves."""
 
 import json
 import re

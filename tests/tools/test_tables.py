@@ -1,4 +1,4 @@
-"""Pages and judgements that tools make: right results that none calls wrong, the ladder, and what cuDNN runs."""
+"""Pages and checks by tools: right results are never called wrong, the ladder, and the table of cuDNN's algorithms."""
 
 from collections import Counter
 

@@ -1,4 +1,4 @@
-"""Gates without a GPU: pins of what was compiled and counted."""
+"""Gates without a GPU: pins of compiled and counted figures."""
 
 import json
 

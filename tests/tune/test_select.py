@@ -1,4 +1,4 @@
-"""Selectors: planted borders and costs are found again, shares are those of held-out rows, a choice is a contender."""
+"""Selectors: planted borders and costs are recovered, shares are those of held-out rows, a choice is a contender."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""Selectors as code and as figures: exports choose as the model does, and what is tinted is what it answers."""
+"""Selectors as code and as figures: exports choose the same kernel as the model, and tints show its answers."""
 
 import random
 import re

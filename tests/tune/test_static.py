@@ -1,4 +1,4 @@
-"""What kernels take of a multiprocessor, and tiles ranked by it without a GPU."""
+"""Kernels' use of a multiprocessor's resources, and tiles ranked by it without a GPU."""
 
 import math
 import re

@@ -1,4 +1,4 @@
-"""The file of tuned tiles, runs and headers that take them, and which tiles a search evaluates."""
+"""The file of tuned tiles, runs and headers that use them, and the tiles that a search evaluates."""
 
 import json
 import random

@@ -1,4 +1,4 @@
-"""Tuning: what is measured, adopted, kept and taken up again, what a report shows of it, and the command."""
+"""Tuning: measuring, adopting, storing and resuming; its report, and the command."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Watching a file: what a save is compared with, how the command ends, and what the log keeps."""
+"""Watching a file: the version that a save is compared with, how the command ends, and the log."""
 
 import os
 import signal

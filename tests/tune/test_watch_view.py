@@ -1,4 +1,4 @@
-"""What watch reads of a source, what it judges, and what it shows."""
+"""How `watch` reads a source, judges it, and shows the result."""
 
 import os
 import threading

@@ -194,7 +194,7 @@ Regroup = Callable[[list[int], list[int]], tuple[list[int], list[int]]]
 
 
 def grouped(problem: Any, inputs: Inputs, change: Regroup = lambda edges, of: (edges, of)) -> Array:
-    """Return in float64 the rows between each two edges times the group's matrix."""
+    """Return in float64 the rows between consecutive edges times their group's matrix."""
     a, b = float64(inputs, "a", "b")
     b = b.transpose(0, 2, 1) if problem.op_b == "T" else b
     edges, matrices = change(list(problem.group_rows), list(range(problem.groups)))

@@ -25,7 +25,7 @@ TRANSFER = "transfer/n153900/f32/h2h"
 
 
 def reference(problem: Problem, inputs: Inputs) -> Array:
-    """Return the operation's own reference, which is the whole result; for a transfer, its one output's."""
+    """Return all elements of the operation's reference; for a transfer, those of its single output."""
     found = problem.reference(inputs, np.random.default_rng(0))
     return np.asarray(found["b"] if isinstance(found, dict) else getattr(found, "values", found), np.float64)
 

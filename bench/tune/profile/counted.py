@@ -230,7 +230,7 @@ class Counts(msgspec.Struct, frozen=True):
     traffic beyond an L1 cache that keeps all of a block's sectors. bytes_read_once, bytes_written_once: each sector
     once, the traffic beyond an L2 cache that keeps everything; None unless all blocks ran. waves: bytes from and to
     memory by the model of the L2 cache, in the smallest waves and the largest; empty if it does not apply.
-    traffic_bytes: the operation's least. missing: what could not be counted, and why.
+    traffic_bytes: the operation's compulsory traffic. missing: counts that are not available, and why.
     """
 
     kernel: str

@@ -1,4 +1,4 @@
-"""What is read from machine code: loops, kinds and widths of instructions, control words, shares of multiply-adds."""
+"""Reading machine code: loops, kinds and widths of instructions, control words, shares of multiply-adds."""
 
 from collections.abc import Callable
 
