@@ -30,7 +30,7 @@ def main() -> None:
 
 def shadowed() -> str | None:
     """Return a complaint about a file that is imported in place of one of Python's own modules, or None."""
-    library = os.path.dirname(os.__file__)  # noqa: PTH120 # pathlib may be what such a file breaks
+    library = os.path.dirname(os.__file__)  # noqa: PTH120 # such a file may break pathlib
     folders = sys.path[: sys.path.index(library)] if library in sys.path else []
     for folder in filter(os.path.isdir, folders):
         for file in os.listdir(folder):  # noqa: PTH208

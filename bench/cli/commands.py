@@ -18,8 +18,7 @@ from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.signals import give, stop
 from kernelmark.bench.run.family import adopt, end_rest, known
 
-#: Where each command's function is, and the first sentence of its help, so that listing the commands imports none of
-# them.
+#: The module of each command, and the first sentence of its help, so that listing the commands imports no module.
 COMMANDS = {
     "list": ("listing.list_command", "List the kernels that can run here, or the suites."),
     "doctor": ("doctor.doctor", "Report what is usable here, and how to fix what is not."),

@@ -25,7 +25,7 @@ _OF_OUTPUT = (errno.ENOSPC, errno.EIO, errno.EBADF)
 #: Errors of calls to which the system refuses more files, processes or memory.
 _OF_MACHINE = (errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM)
 _LIMITS = "`ulimit -a` shows the limits"
-#: What the loader reports of a library where a process may have no more addresses.
+#: The loader's message if a process may not map more memory.
 _NO_ROOM = "failed to map segment"
 
 

@@ -28,7 +28,7 @@ _RUNTIME_FLAGS = ("-std=c++20", "-O3", "-fno-pie", "-Wall", "-Wextra")
 # distribution would turn the kernel's loops into memset, and the scalar replacement of aggregates a load of a __half2
 # into two, which hides its misalignment. Dominator optimisation takes a quarter of the compiler's time and removes no
 # access. A struct that a call takes from memory or returns to it is instrumented only where a function copies it.
-# DWARF 4 is what every addr2line reads, and lines alone are enough for it.
+# Every addr2line reads DWARF 4, and line tables are enough.
 _KERNEL_FLAGS = (
     *("-std=c++20", "-O1", "-gdwarf-4", "-g1", "-fno-pie", "-ffp-contract=off", "-ftls-model=local-exec"),
     *("-fsanitize=thread", "--param", "tsan-instrument-func-entry-exit=0", "-fno-tree-loop-distribute-patterns"),

@@ -24,11 +24,11 @@ from kernelmark.bench.plan.kernel import Scratch
 from kernelmark.bench.plan.operation import Operand
 
 Array = np.ndarray[Any, Any]
-#: Clusters of a launch that are run, all of them, before a sample stands for the rest; counter.cpp has it too.
+#: Launches of up to this many clusters are run whole; of larger ones, a sample is run. counter.cpp has the same number.
 WHOLE = 27
-#: Accesses, registers included, up to which a launch is run whole all the same: it takes a second.
+#: Launches with up to this many accesses, including those to registers, are run whole, too: that takes a second.
 CHEAP = 50_000_000
-#: Clusters of a sample between the first and the last one of a grid along x alone, whose edges no index shows.
+#: Clusters of a sample between the first and the last one if the grid extends only along x, so edges are unknown.
 BETWEEN = 7
 #: Seconds of processor time for one worker.
 LIMIT_S = 300

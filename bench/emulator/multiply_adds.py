@@ -7,15 +7,15 @@ import platform
 import re
 from pathlib import Path
 
-#: g++ fuses what nvcc does, products that are added or subtracted, into the scalar instructions of FMA3; the code that
-#: counts takes a part of the stack, of which nothing may then lie below the pointer. From version 13 on, g++ by itself
-#: leaves sums over a loop unfused, which processors add faster.
+#: Make g++ fuse the products that nvcc fuses, those that are added or subtracted, into scalar FMA3 instructions. The
+#: counting code uses the stack, so nothing may be stored below the pointer. By default, g++ 13 and later do not fuse
+#: sums over a loop, which is faster on CPUs.
 FLAGS = (
     *("-mfma", "-ffp-contract=fast", "-fexpensive-optimizations", "-mno-red-zone"),
     "--param=avoid-fma-max-bits=0",
 )
 _MULTIPLY_ADD = re.compile(r"^\tvfn?m(?:add|sub)\d{3}s[sd]\t", re.MULTILINE)
-#: No instruction here changes the flags, which the code around it may be about to test.
+#: No instruction here changes the flags, which the surrounding code may test next.
 _COUNTED = """.Lemu_multiply_add_{number}:
 	pushq	%rax
 	pushq	%rcx

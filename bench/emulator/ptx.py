@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from kernelmark.bench.emulator.instructions import Translator, UnknownInstructionError, split
 
-#: What a text holds that has to be rewritten.
+#: Matches code that has to be rewritten.
 FOREIGN = re.compile(rb"\basm\b|\b__asm__\b|\bextern\s+__shared__|__shared__\s+alignas")
 #: An array of dynamic shared memory, once macros are expanded.
 _DYNAMIC = re.compile(
@@ -51,7 +51,7 @@ def _with_pointers(text: str) -> str:
         lines = "\n" * match[0].count("\n")
         if _in_function(text, match.start()):
             return f"{type_} *const {name} = {value};{lines}"
-        # A template's type of it stays a name until it is used.
+        # If its type is a template's parameter, the name is replaced when the template is used.
         file, line = _place(text, match.end())
         return f'\n#define {name} ({value})\n# {line} "{file}"\n'
 

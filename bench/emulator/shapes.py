@@ -16,7 +16,7 @@ from kernelmark.bench.plan.operation import Problem
 
 #: Sizes, and options where they belong together.
 Values = Mapping[str, Any]
-#: The fewest sizes that a kernel is swept through in each variant of its axes that it takes.
+#: The fewest sizes in a kernel's sweep, for each variant of its axes that it supports.
 LEAST_SIZES = 8
 #: Sizes along the first, second, third ... dimension, repeated as often as needed: one element; less than any tile;
 #: just past a warp in each dimension in turn; whole tiles, for kernels without guards; and their ragged neighbour;
@@ -25,20 +25,20 @@ _SIZES = (
     *((1,), (5, 3, 7), (33, 31, 17), (17, 34, 1), (64, 128, 32), (67, 37, 33), (33, 33, 33)),
     *((40, 24, 56), (9, 264, 8)),
 )
-#: A last dimension that is long enough to be cut, in the first variant and the last: it takes a second. It is longer
-#: where a ring of stages would not go round twice. The others are less than a tile, and more than a warp.
+#: Sizes whose last one is long enough to be cut, only for the first and the last variant, since this takes a second. It
+#: is made longer if a ring of stages would not wrap twice. The others are less than a tile, and more than a warp.
 _LONG = (5, 37, 613)
-#: Bytes of a row of a stage, where no tunable has the elements.
+#: The assumed bytes of a stage's row if no tunable gives its elements.
 _STAGE_ROW = 128
-#: Taken until there are LEAST_SIZES: kernels that take squares, or rows of whole vectors and nothing else; batches of
+#: Used until there are LEAST_SIZES: for kernels that support only squares, or only rows of whole vectors; batches of
 #: powers of two, in one dimension or two.
 _MORE = (
     *((8,), (40,), (7,), (65,), (32,), (16, 24, 8), (72, 16, 24), (24, 72, 40), (2,), (96,)),
     *((3, 1, 1024), (5, 1, 256), (7, 1, 8), (33, 1, 16), (5, 16, 16), (35, 1, 32), (7, 8, 8), (9, 32, 32)),
 )
-#: Taken where the kernel has taken none of the whole tiles above: it wants a square, or larger tiles.
+#: Used if the kernel supports none of the whole tiles above: it needs squares, or larger tiles.
 _LARGE = ((64, 64, 64), (128, 128, 32), (128, 256, 64), (256, 256, 64))
-#: Elements of which every storage type but FP8 fills whole units of 16 bytes.
+#: The number of elements that fill whole units of 16 bytes in every storage type except FP8.
 _UNIT = 8
 
 

@@ -26,7 +26,7 @@ from kernelmark.bench.plan.operation import Operand, Problem
 from kernelmark.bench.plan.registry import Registry
 
 Array = np.ndarray[Any, Any]
-#: A larger operand has only its rows in memory. No problem of the sweep comes near.
+#: Of a larger operand, only the rows are in memory. No problem of the sweep is nearly as large.
 HELD_BYTES = 2**30
 
 
@@ -68,7 +68,7 @@ def cases(registry: Registry, kernel: CudaKernel, device: DeviceLimits = H100) -
     return cases_ + list(_in_rounds(kernel, taken, device))
 
 
-#: Rounds of a block that persists, operations and bytes of the problem that has them, and its products: an odd number.
+#: The rounds of a persistent block, the most operations and bytes of the problem for them, and its odd batch.
 ROUNDS, ROUNDS_WORK, BATCH = 3, 12_000_000, 7
 
 

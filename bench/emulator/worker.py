@@ -16,9 +16,9 @@ Array = np.ndarray[Any, Any]
 Role = Literal["in", "out", "inout", "scratch"]
 
 ORDERS = ("forward", "reverse", "random")
-#: Seconds of processor time that one worker may take. Launches of the tests take milliseconds; this is for the hung.
+#: CPU seconds that one worker may take. Launches of the tests take milliseconds; only hung ones reach the limit.
 LIMIT_S = 10
-#: The worker ends itself; should it be unable to, it is killed after this many times its limit by the wall clock.
+#: A worker ends itself at its limit; if it cannot, it is killed after this many times the limit in wall-clock time.
 PATIENCE = 20
 
 

@@ -23,7 +23,7 @@ from kernelmark.bench.plan.kernel import Kernel
 from kernelmark.bench.plan.operation import Problem
 from kernelmark.bench.plan.text import as_utf8
 
-#: OpenBLAS's idle threads spin for 2^26 ticks of the time-stamp counter before they sleep. Contenders that stand on two
+#: OpenBLAS's idle threads spin for 2^26 ticks of the time-stamp counter before they sleep. Contenders that use two
 # OpenBLAS builds (NumPy's and SciPy's) and are measured in turn would then run against each other's spinning threads: a
 # 256^3 SGEMM was seen 22x slower. 2^20 ticks keep a pool awake within a batch and let it sleep between contenders. The
 # threads of libgomp, on which pyFFTW's and PyTorch's wheels stand, spin up to 10 ms, longer than contenders are

@@ -18,8 +18,8 @@ from kernelmark.bench.plan.status import Status
 
 #: The factor by which a rate may exceed a ceiling before either is doubted.
 SLACK = 1.02
-#: How far beyond the highest ceiling ever measured it is the figure that is wrong, whatever else is in doubt. Load that
-#: shares the units of a core, or slows its clock, takes no more from a ceiling.
+#: A rate that exceeds the highest ceiling ever measured by this factor is wrong, even if ceilings are in doubt: load
+#: that shares the units of a core, or slows its clock, takes no more from a ceiling.
 FAR = 2.0
 #: The share of samples, the fastest ones, that a ceiling is read from, since load only makes samples slower.
 FASTEST = 0.1

@@ -47,8 +47,8 @@ PAUSED, SHORTEST_PAUSE_S, LONGEST_PAUSE_S = 4, 1e-6, 0.2e-3
 FRESHENED = 16
 #: The calls of a batch that is timed call by call.
 APART = 32
-#: The share of the time of samples that whole outputs are checked for. The first check, which shows what the others
-#: take, waits for that only where it is expected to take long.
+#: The share of the samples' time that checks of whole outputs may take. The first check, which shows how long the
+#: others take, waits for it only if it is expected to take long.
 SUMMED_SHARE, LONG_SUM_S = 0.05, 0.1
 #: Samples are spread over at least this time if the limit allows, since a shorter span may lie in one burst of load.
 SPREAD_S = 1.0

@@ -22,13 +22,12 @@ NBYTES = 128  # of a descriptor, and the alignment of its address: CUtensorMap o
 _SIZES, _STEPS, _CORNERS = POINTER(c_uint64), POINTER(c_uint32), POINTER(c_int32)
 #: Arguments of cuTensorMapEncodeTiled: descriptor, type, dimensions, address, sizes, pitches, box, steps, four enums.
 SIGNATURE = (c_void_p, c_int, c_uint32, c_void_p, _SIZES, _SIZES, _STEPS, _STEPS, c_int, c_int, c_int, c_int)
-#: Those of cuTensorMapEncodeIm2col, which has two corners and the channels and pixels of a copy instead of a box.
+#: Arguments of cuTensorMapEncodeIm2col, with two corners and the channels and pixels of a copy instead of a box.
 IM2COL_SIGNATURE = (
     *(c_void_p, c_int, c_uint32, c_void_p, _SIZES, _SIZES, _CORNERS, _CORNERS, c_uint32, c_uint32, _STEPS),
     *(c_int, c_int, c_int, c_int),
 )
-#: By the device's own dtype: bfloat16 stands in arrays of 16-bit integers, and FP8, which has no type of its own, in
-#: bytes.
+#: Element types by the dtype of the device's arrays: bfloat16 is stored as 16-bit integers, FP8 as bytes.
 _ELEMENTS = {
     "u1": "UINT8",
     "i1": "UINT8",

@@ -58,7 +58,7 @@ class Numerics(NamedTuple):
 _TENSOR_CORE = 4
 #: Hopper adds products of FP8 with 14 bits, which NVIDIA does not document: DeepSeek-AI, "DeepSeek-V3 Technical
 #: Report", arXiv:2412.19437, 3.5.2, and Zhang et al., "SageAttention2", arXiv:2411.10958, who found 13 bits after the
-#: point. Sums are promoted after as many products as in the former.
+#: point. Sums are promoted after as many products as in DeepSeek-V3.
 _PROMOTED = 128
 # Tensor cores take TF32 operands truncated to 10 bits of mantissa, hence 2^-10 and not 2^-11.
 NUMERICS = {

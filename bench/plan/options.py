@@ -174,8 +174,8 @@ OPTIONS = (
         times=True,
     ),
 )
-#: How the tiles of a kernel are searched: all, some drawn, or some chosen by a strategy of Kernel Tuner, the default
-#: first (docs/tuning.md has what each finds).
+#: How the tiles of a kernel are searched: all of them, random ones, or those chosen by a strategy of Kernel Tuner, the
+#: default first (docs/tuning.md compares them).
 EXHAUSTIVE, RANDOM = "exhaustive", "random"
 GUIDED = ("genetic_algorithm", "hybrid_vndx", "greedy_ils", "simulated_annealing")
 STRATEGIES = (EXHAUSTIVE, RANDOM, *GUIDED)

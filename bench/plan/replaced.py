@@ -26,9 +26,9 @@ class Originals:
         self._kept: dict[str, tuple[object, dict[str, object]]] = {}
         self._methods: dict[type, dict[str, FunctionType]] = {}
         self._codes: dict[FunctionType, tuple[str, CodeType]] = {}
-        #: Of each namespace, by its identity, the package and the code of the functions that have it as their globals.
+        #: For each namespace, by its id(), the package and the code of the functions that have it as globals.
         self._own: dict[int, list[tuple[str, CodeType]]] = {}
-        #: Where the modules of a package are found, and in "" packages.
+        #: The folders in which the modules of a package are found; for "", those of packages.
         self._paths = {"": list(sys.path)}
         for name in list(sys.modules):
             if _package(name) in self._packages:

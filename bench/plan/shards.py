@@ -17,8 +17,8 @@ from kernelmark.bench.plan.case import Plan, PlannedJob, Shard, case_count
 from kernelmark.bench.plan.registry import Registry
 
 MOST_SHARDS = 100_000
-#: What weighs the groups against each other, and is no figure of any machine: a case calls its kernel CALLS times
-#: besides the time limit of its samples, at these rates.
+#: The assumed cost of a case, to balance groups on any machine: CALLS calls of its kernel at these rates, in addition
+#: to the time limit of its samples.
 CALLS, FLOP_PER_S, BYTES_PER_S = 20, 20e9, 10e9
 
 

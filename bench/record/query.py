@@ -14,11 +14,11 @@ from kernelmark.bench.record.selection import Selection
 Read = Callable[[tuple[Any, ...]], Any]
 #: The exceptions of decoding a damaged value.
 _DAMAGE = (sqlite3.Error, msgspec.MsgspecError, ValueError, TypeError, LookupError, OverflowError, RecursionError)
-#: The rows of one run stand together, unless another run wrote at the same time: so they are read in the order of the
-#: file. The plus keeps SQLite from going by the index, which would look up every row and sort them all.
+#: The rows of a run are contiguous in the file unless another run wrote at the same time, so they are read in file
+#: order. The plus keeps SQLite from using the index, which would look up every row and sort them all.
 OF_RUN = "result_id BETWEEN :first AND :last AND +run_id = :run_id"
-#: A store of others may hold anything: the largest value that is read; and after how many steps of SQLite a query is
-#: looked at, and how often. A query of a million rows takes half of these steps.
+#: Limits for stores from others: the largest value that is read, the steps of SQLite between two checks of a query, and
+#: the most checks. A query of a million rows takes half of these steps.
 MOST_BYTES = 32 * 2**20
 STEPS, MOST_LOOKS = 10**6, 300
 

@@ -349,7 +349,7 @@ class Reader(Queries):
         query = 'SELECT found FROM evidence JOIN result USING (result_id) WHERE run_id = :run_id AND "case" = :case'
         return next(self._rows(query, _json(Evidence), run_id=run_id, case=case), None)
 
-    # What else belongs to a run, and the versions of kernels.
+    # Other data of a run, and the versions of kernels.
 
     def ceilings(self, run_id: str) -> list[tuple[Ceiling, str]]:
         """Return the ceilings of a run, in the order of measurement, each with its doubt or ""."""

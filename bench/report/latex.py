@@ -378,7 +378,7 @@ def _number(cell: Cell | None) -> str:
         return ""
     text = escape(cell.text) if cell.text[:1].isdigit() or cell.text == "--" else rf"{{\tiny {escape(cell.text)}}}"
     if cell.number:
-        bold = "[text-series-to-math]" * cell.best  # by itself siunitx takes no weight from \textbf
+        bold = "[text-series-to-math]" * cell.best  # by default siunitx ignores the weight of \textbf
         text = rf"\num{bold}{{{cell.text}}}"
     return MARKED * cell.noisy + (rf"\textbf{{{text}}}" if cell.best else text)
 

@@ -49,7 +49,7 @@ STRATEGIES = {
     "bf16": _stripes(2.0),
     "int8": _stripes(EIGHT_BITS),
     "onebit": _stripes(ONE_BIT),
-    # Strategies whose measured time includes the link: gradients lie on a GPU, and cross its link to the host and back.
+    # Strategies whose measured time includes the link: gradients are on a GPU, and cross its link to the host and back.
     "cuda.host_serial": Strategy(lambda _: 0.0, lambda _: 1.0),
     "cuda.host_parallel": Strategy(lambda _: 0.0, lambda _: 1.0),
 }

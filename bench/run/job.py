@@ -365,7 +365,7 @@ def _standing(job: Job, stock: Stock, judged_s: float) -> int:
     """Return the number of outputs to judge for each contender, given the seconds that one takes."""
     affordable = (
         int(STANDING_SHARE * job.budget.max_time_s / judged_s) if judged_s else MOST_STANDING
-    )  # a clock that stands
+    )  # a stopped clock
     return max(1, min(max(STANDING, affordable), MOST_STANDING, KEPT_BYTES // _output_bytes(stock.problem)))
 
 

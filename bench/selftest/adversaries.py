@@ -27,7 +27,7 @@ class Cheat(NamedTuple):
     plugin: str = "cheats"
 
 
-#: Of each operation a problem and an honest kernel, beside which each habit is tried, cold and hot.
+#: For each operation, a problem and an honest kernel, against which each cheat is tried, cold and hot.
 OPERATIONS = {
     "gemm": ("gemm/m128n128k128/f32/NN", "gemm/numpy.matmul"),
     "transpose": ("transpose/m256n256/f32/out", "transpose/numpy.out"),
@@ -72,7 +72,7 @@ _HABITS = (
     *("computes_once", "computes_in_set_up", "computes_when_changed", "skips_soon", "skips_every_other"),
     *("leaves_a_thread", "skips_when_timed", "spoils_its_input", "writes_beyond", "drops_bits", "copies_when_soon"),
 )
-#: In cold mode no call follows another so soon.
+#: In cold mode, calls never follow each other so soon.
 _SOON = ("skips_soon", "copies_when_soon")
 HABITS = {
     f"{habit} {op} {mode}": Cheat(CAUGHT, problem, honest, mode=mode, plugin="habits")

@@ -32,7 +32,7 @@ GROUPS = (
     Group(("coverage", "spread", "aa", "planted"), repeats.jobs, repeats.check, quick=False),
 )
 NAMES = tuple(name for group in GROUPS for name in group.names)
-#: What `--adversaries` stands for.
+#: The checks that `--adversaries` selects.
 ADVERSARIES = tuple(name for group in GROUPS if group.seeded for name in group.names)
 
 

@@ -20,12 +20,12 @@ from kernelmark.bench.run.child import Lost, answers
 from kernelmark.bench.selftest.finding import Finding, Tick
 from kernelmark.bench.selftest.known import WAY_S, plugin
 
-#: How far event span, wall clock and known length may differ.
+#: The accepted difference between event span, wall clock and known length.
 BOUND = 0.02
-#: The wall clock holds the cost of a launch and of a wait: small beside this.
+#: The least length; the wall clock includes a launch and a wait, whose cost is small compared with it.
 LEAST_S = 20e-3
 GOES, MOST_GOES = 6, 24
-#: What a way may take, and which part of the time for all: one that hangs leaves some to the others.
+#: The most seconds for a way, and the most of the total time: a way that hangs leaves time for the others.
 SILENCE_S, SHARE = 60.0, 0.3
 SPIN, PROBLEM = "copy/cuda.way", "copy/m4n8/f32"
 

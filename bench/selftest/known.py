@@ -5,13 +5,13 @@ import mmap
 from pathlib import Path
 from typing import Any
 
-#: Durations that compiled kernels spin for. 0 shows what a call costs that has nothing to wait for.
+#: Durations for which compiled kernels spin. 0 shows the cost of a call that does not wait.
 DURATIONS_US = (0, 20, 50, 100, 200, 500, 2000, 20000)
-#: What a kernel lasts that shows a way of launching it to be timed right.
+#: The duration of the kernel that shows whether a way of launching is timed right.
 WAY_S = 2e-3
-#: What the slowed product takes of the plain one's time.
+#: The time of the slowed product relative to the plain one.
 SLOWED = 1.05
-#: Not among the names of mmap.
+#: MAP_FIXED, which the module mmap does not define.
 _MAP_FIXED = 0x10
 
 

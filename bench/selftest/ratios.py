@@ -13,11 +13,11 @@ PROCESSES = 20
 LARGEST_SPREAD = 0.015
 LAYOUTS = ("selftest_pair/selftest.nn", "selftest_pair/selftest.nt")
 
-#: Forward and backward, so that a drift of the machine falls on both alike.
+#: Forward and backward, so that a drift of the machine affects both equally.
 ORDER = (Mode.COLD, Mode.HOT, Mode.HOT, Mode.COLD)
 LEAST_SLOWDOWN = 2.0
 COPY = "copy/m512n512/f32"
-#: On a GPU: a copy that asks that its input stays in L2, held to one that does not.
+#: On a GPU: a plain copy, and one that asks to keep its input in L2, which are compared.
 PERSISTING, LEAST = ("copy/cuda.vectorised", "copy/selftest.persists"), 0.95
 
 

@@ -30,10 +30,10 @@ from kernelmark.bench.selftest.finding import Finding, Tick
 from kernelmark.bench.selftest.known import SLOWED, plugin
 
 SERIES, RUNS = 2, 60
-#: With five, a difference of 5 % is found in four tries of ten only, on a machine that drifts by 2 to 3 %.
+#: With five processes, a difference of 5 % is found in only four of ten tries, on a machine that drifts by 2 to 3 %.
 PROCESSES = 10
 PROBLEM, PLAIN, PLANTED = "gemm/m256n256k256/f32/NN", "gemm/numpy.matmul", "gemm/selftest.slowed"
-#: One thread: with more, how the system places them is most of what differs from process to process.
+#: One thread: with more, processes differ mostly by how the system places their threads.
 PLAN = Plan(
     devices=("cpu",),
     kernels=(PLAIN, PLANTED),
@@ -47,7 +47,7 @@ PLAN = Plan(
 )
 LEAST_COVERAGE, LARGEST_SPREAD = 0.9, 0.01
 MOST_ALARMS, LEAST_FOUND = 0.1, 0.8
-#: For each run, what its processes found, in seconds.
+#: For each run, the times of its processes, in seconds.
 Runs = Sequence[Sequence[float]]
 
 

@@ -304,7 +304,7 @@ class Tuning:
             self.screens.append(screen)
             screen.costs([subject.tiles.default])
             search(subject.tiles.field, screen.costs, choice, plan.seed)
-        if len(self.screens) > 1:  # what is best of one problem is tried on all, so that one may be best over the suite
+        if len(self.screens) > 1:  # try each problem's best tiles on all, to find the best over the suite
             best = dict.fromkeys(config for screen in self.screens for config in candidates(screen))
             for screen in self.screens:
                 screen.costs([config for config in best if screen.subject.takes(config)])

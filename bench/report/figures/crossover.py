@@ -69,7 +69,7 @@ def _suites(data: RunData, registry: Registry | None) -> Iterator[Suite]:
             own = tuple(sweep for sweep in suite.sweeps if sweep.problem_class.op == "conv")
             yield listed(msgspec.structs.replace(suite, sweeps=own))
         except UsageError:
-            continue  # a suite's file that is no longer there: the sizes themselves say what differs
+            continue  # without the suite's file, the sizes themselves show what differs
 
 
 def _map(data: RunData, contests: list[Contest], suites: Sequence[Suite]) -> CrossoverMap:

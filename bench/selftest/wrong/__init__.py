@@ -10,7 +10,7 @@ from kernelmark.bench.selftest.wrong.gemm import ARITHMETIC, EPILOGUES, GEMM, GR
 from kernelmark.bench.selftest.wrong.moves import MOVES
 
 FAMILIES = (GEMM, EPILOGUES, GROUPS, SCALES, ARITHMETIC, CONV, MOVES, SUMS, *COMPRESSED)
-#: How many draws each wrong result is judged on.
+#: The number of draws on which each wrong result is judged.
 SEEDS = 20
 
 

@@ -13,7 +13,7 @@ from kernelmark.bench.plan.operation import Problem
 from kernelmark.bench.selftest.wrong.library import Family, Inputs, Spoil, Wrong, flip_bit, float64, nearest, put
 
 PLAIN, FED_BACK = "aggregate/w4n5000/f32", "aggregate/w4n5000/f32/ef"
-#: More elements than values are judged of.
+#: More elements than those whose values are judged.
 LARGE = "aggregate/w2n1100000/f32/ef"
 #: Elements of a block of each format.
 BLOCKS = {"onebit": 512, "int8": 256}
@@ -83,7 +83,7 @@ CHEATS: dict[str, dict[str, Any]] = {
     "sends zeros": {"send": lambda _, x: np.zeros_like(x)},
     "drops the residual": {"keep": lambda x, _sent: np.zeros_like(x)},
     "one block late": {"deliver": lambda name, message: np.roll(message, BLOCKS[name])},
-    # Rounds down, or takes small positive numbers for negative ones; the residual makes up for it.
+    # Rounds down, or treats small positive numbers as negative; the residual compensates.
     "biased rounding": {"send": lambda name, x: quantised(name, x, 0.25)},
     "forgets one worker": {"add": lambda sent, kept: _add(sent[:-1], kept)},
     "counts one worker twice": {"add": lambda sent, kept: _add([sent[0], *sent], kept)},

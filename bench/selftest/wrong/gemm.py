@@ -25,7 +25,7 @@ from kernelmark.bench.selftest.wrong.library import (
     truncated,
 )
 
-#: Large enough to be sampled and not computed as a whole.
+#: Large enough that the reference is sampled, not computed whole.
 F32, BF16, F16 = (f"gemm/m1025n1024k1024/{dtype}/NN" for dtype in ("f32", "bf16", "f16"))
 UPDATE = "gemm/m700n900k1000/f32/NN/alpha2/beta0.5"
 BATCH = "gemm/m300n310k500/f32/NN/batch16"
@@ -120,7 +120,7 @@ GEMM = Family(
                 ("last column without its last product", miss(ALL, -1)),
                 ("a row without its first product", miss(None, ALL, 0)),
                 ("two columns exchanged", swap(1)),
-                # As sums of pairs of products do in some instructions of a CPU.
+                # As in some CPU instructions that add pairs of products.
                 ("sums saturated at 16 bits", lambda c, _x, _rng: np.clip(c, -(2**15), 2**15 - 1)),
                 ("B read as unsigned", lambda c, x, _: c + x["a"].astype(np.float64) @ (256.0 * (x["b"] < 0))),
             )
@@ -173,7 +173,7 @@ EPILOGUES = Family(
         Wrong("an element NaN", SIGMOID, put(np.nan, None, None)),
         Wrong("C takes the step before", MOMENTUM, _late_by_a_step),
         Wrong("V not stored", MOMENTUM, lambda values, x, _: np.stack([values[0], x["v"]])),
-        # C takes the share of the step that it would have lost.
+        # C keeps the part that the decay would have removed.
         Wrong("no weight decay", MOMENTUM, lambda values, x, _: values + 2.0**-17 * x["c"].astype(np.float64)),
         Wrong("a step uphill", MOMENTUM, lambda values, x, _: values + 2.0**-5 * exact(None, x)),
         Wrong("an element of V NaN", MOMENTUM, put(np.nan, 1, None, None)),
@@ -183,13 +183,13 @@ EPILOGUES = Family(
     ),
 )
 
-#: Small ones, and ones that are sampled. The last groups of the first have a row or none.
+#: Small problems, and problems that are sampled. The last groups of the first problem have one row or none.
 GROUPED = (
     ("gemm/m40n70k90/f32/NT/groups12-skewed", "fp32"),
     ("gemm/m301n90k80/bf16.f32/NN/groups7-equal", "bf16"),
     ("gemm/m2100n1100k700/f32/NT/groups3-skewed", "fp32"),
 )
-#: Given the edges of groups and the matrix of each, returns others.
+#: Returns changed edges and matrices, given the edges of groups and the matrix of each.
 Regroup = Callable[[list[int], list[int]], tuple[list[int], list[int]]]
 
 
@@ -237,9 +237,9 @@ GROUPS = Family(
 )
 
 BLOCK = 128
-#: Square, so that the scales of either operand fit the other one; the second is large enough to be sampled.
+#: Square problems, so that the scales of either operand fit the other; the second is large enough to be sampled.
 SCALED = tuple(f"gemm/{sizes}/e4m3.f32/NT/scale-blocks" for sizes in ("m300n300k700", "m900n900k800"))
-#: Changes copies of the scales of A and of B in place, or returns others.
+#: Changes copies of the scales of A and B in place, or returns new ones.
 Rescale = Callable[[Array, Array, "np.random.Generator"], tuple[Array, Array] | None]
 
 
@@ -281,7 +281,7 @@ _RESCALED: dict[str, Rescale] = {
     "scales of A of the row before": lambda a, b, _: (np.roll(a, 1, axis=1), b),
     "scales of B of the block before": lambda a, b, _: (a, np.roll(b, 1, axis=1)),
     "scales of B of the columns before": lambda a, b, _: (a, np.roll(b, 1, axis=0)),
-    # A has the scales of B, and B those of the first of each 128 rows of A.
+    # A gets the scales of B, and B those of the first of each 128 rows of A.
     "scales of A and B exchanged": lambda a, b, _: (np.repeat(b.T, BLOCK, axis=1)[:, : a.shape[1]], a[:, ::BLOCK].T),
     "scales rounded to BF16": lambda a, b, _: (nearest(8)(a), nearest(8)(b)),
     "a scale of one row stale": _scale_stale,
@@ -298,7 +298,7 @@ SCALES = Family(
     ),
 )
 
-#: Lengths of reductions at which products are computed in a worse arithmetic than the declared one.
+#: Lengths of reductions for which products are computed in worse arithmetic than declared.
 LENGTHS = (16, 256, 1024, 4096, 26752)
 
 

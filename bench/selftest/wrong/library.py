@@ -19,7 +19,7 @@ Exact = Callable[[Any, Inputs], Array]
 #: Changes an exact result in place, before it is stored; may return another one.
 Spoil = Callable[[Array, Inputs, np.random.Generator], Array | None]
 
-#: Words of a reason, and the check that it comes from.
+#: The checks, by words of their reasons.
 CHECKS = {
     "rms error": "rms",
     "no product reaches it": "zeros",

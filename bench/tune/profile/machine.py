@@ -75,7 +75,7 @@ def bounds(work: Work, sass: Sass, device: Published) -> TimeBound:
     waves = tail = None
     if device.multiprocessors and device.clock_hz:
         waves = main.blocks / (device.multiprocessors * main.blocks_per_sm) if main.blocks_per_sm else None
-        # the most blocks of a multiprocessor over the average of all
+        # the most blocks on a multiprocessor over the average
         tail = math.ceil(main.blocks / device.multiprocessors) * device.multiprocessors / main.blocks
         each = device.multiprocessors * device.clock_hz
         times = {limit: count / each * tail for limit, count in clocks.items() if count}
@@ -125,7 +125,7 @@ def render(bound: TimeBound, style: str = "simple") -> str:
     return table(columns, rows, style, titled=True)
 
 
-#: Trips of a warp below which what it does outside of the loop hides a difference inside.
+#: With fewer trips per warp, the work outside of the loop hides differences inside.
 LEAST_TRIPS = 16
 _WARP = 32
 #: The names of the emulator's counts by opcode: whether loads, stores or copies, and the word before the bytes.

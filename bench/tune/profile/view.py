@@ -188,7 +188,7 @@ def _source(line: LineCounts) -> str:
     return texts[line.line - 1].strip() if 0 < line.line <= len(texts) else ""
 
 
-#: The columns of LINES that stand between the number of a line and its text.
+#: The columns of LINES between the number of a line and its text.
 _COUNTS = slice(1, -1)
 
 

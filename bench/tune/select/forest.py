@@ -77,7 +77,7 @@ def _settled(node: TreeNode, rows: Array, features: Array) -> TreeNode:
     return node._replace(rows=rows, below=below, above=above)
 
 
-#: By name; a training takes the one that loses least on held-out families.
+#: The methods by name; training takes the one that loses least on held-out families.
 GROWERS: dict[str, Callable[[FeatureSpace, Array, Array], TreeNode | Formula]] = {
     "alone": alone,
     "taught": taught,

@@ -11,8 +11,8 @@ from kernelmark.bench.plan.dtypes import Array
 from kernelmark.bench.tune.select.training import FeatureSpace, evaluated
 from kernelmark.bench.tune.select.tree import MISSING
 
-#: Costs beyond this are out of the question, and count no more. RIDGE: the penalty of a coefficient for each problem,
-#: times the square of its degree; OWN: how many times that degree counts where the coefficient is a word's own.
+#: CAP: larger costs count as this, since such kernels are never chosen. RIDGE: the penalty of a coefficient for each
+#: problem, times the square of its degree; OWN: the factor on that degree for the coefficients of a word.
 CAP, RIDGE, OWN = float(np.log(3)), 3e-3, 2.0
 
 

@@ -36,7 +36,7 @@ _FORMAT = 2
 AUTO = "auto"
 #: The largest file that is read; one of 10,000 problems has a tenth of this.
 _MOST_BYTES = 16e6
-#: Texts that stand in exported code, and hold nothing that ends a string or a comment.
+#: Texts that are written into exported code, and contain nothing that ends a string or a comment.
 KernelId = Annotated[str, Meta(pattern=rf"\A{NAME}/{NAME}\.{NAME}\Z", max_length=200)]
 
 

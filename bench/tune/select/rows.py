@@ -14,7 +14,7 @@ from kernelmark.bench.record.reader import Reader
 from kernelmark.bench.record.result import Result
 from kernelmark.bench.report.contest import comparable, is_timed, order
 
-#: The end of the id of the kernel that a selector stands for, from which none is made.
+#: The end of the id of a selector's kernel; no selector is made from its rows.
 SELECTED = "kernelmark.selected"
 
 
@@ -32,7 +32,7 @@ class ModelSetting(NamedTuple):
     precision: str
 
 
-#: What a value of each field is called where there are two of it, and what chooses one.
+#: The word for a value of each field if rows have several values, and the option that chooses one.
 _WORDS = {
     "op": ("operations", "--op chooses one"),
     "device": ("devices", "--kernels chooses those of one"),
@@ -107,7 +107,7 @@ def _setting(where: str, conditions: Collection[tuple[str, ModelSetting]]) -> Mo
     settings = {setting for _, setting in conditions}
     threads = {setting.threads for setting in settings}
     if len({(kernel, setting.threads) for kernel, setting in conditions}) == len({kernel for kernel, _ in conditions}):
-        most = max(threads)  # kernels that use one thread stand beside those that use all
+        most = max(threads)  # kernels on one thread are compared with those on all
         settings = {setting._replace(threads=most) if setting.threads == 1 else setting for setting in settings}
     for name, values in zip(ModelSetting._fields, zip(*sorted(settings), strict=True), strict=True):
         distinct = sorted(set(values))

@@ -72,7 +72,7 @@ def evaluated(names: Sequence[str], known: Sequence[str], rows: Array) -> Array:
     return np.column_stack([np.asarray(eval(text, scope), dtype=np.float64) for text in known])
 
 
-#: With fewer problems or families than these, no share of a held-out family means much.
+#: With fewer problems or families than these, shares on held-out families mean little.
 LEAST_PROBLEMS, LEAST_FAMILIES = 60, 20
 
 

@@ -13,11 +13,11 @@ import numpy as np
 
 from kernelmark.bench.plan.dtypes import Array
 
-#: Splits of at most this depth, and problems in each leaf at least.
+#: The most splits above a leaf, and the fewest problems in it.
 DEPTH, LEAST = 8, 5
-#: In the search for splits all that costs more counts as this: kernels that are out of the question guide no split.
+#: In the search for splits, larger costs count as this, so that hopeless kernels influence no split.
 CLIP = math.log(2)
-#: What a kernel costs on a problem that it has no time for, when the kernels of a leaf are put in order.
+#: The cost of a kernel on a problem for which it has no time, when the kernels of a leaf are ordered.
 MISSING = math.log(100)
 
 

@@ -84,7 +84,7 @@ def counterparts(
     return matched
 
 
-#: A module that makes the versions kernels of their own, in a worker that has only what it can import.
+#: A module that registers the versions as separate kernels, in a worker that can only use imported code.
 PLUGIN = '''"""Versions of one source, each a kernel."""
 
 from dataclasses import replace

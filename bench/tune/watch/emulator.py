@@ -71,9 +71,10 @@ def emulate(registry: Registry, kernel: CudaKernel, problem: Problem, device: De
     return Emulated(tile, tested, found, tuple(untested), left=tuple(chosen[len(tested) :]), own=own, once=_once(trips))
 
 
-#: Operations and bytes that are emulated in seconds, and bytes of operands, whose records take eight times as many.
+#: The most operations and bytes, which take seconds to emulate, and bytes of operands; their records take eight times
+#: as many.
 SECONDS_WORTH, HELD_BYTES = 30_000_000, 2**28
-#: Clusters of a sample at most, the first and the last among them, and seconds of processor time.
+#: The most clusters of a sample, including the first and the last, and CPU seconds.
 SAMPLED, OWN_S = 9, 60
 
 
@@ -143,7 +144,7 @@ def _add(trips: dict[Loop, int], more: Mapping[Loop, int]) -> None:
     trips |= {loop: max(most, trips.get(loop, 0)) for loop, most in more.items()}
 
 
-#: A size that is not the same for all problems: a name with a small letter, other than those of the block.
+#: Matches a size that may differ between problems: a name with a small letter, except those of the block.
 _SIZE = re.compile(r"\b(?!blockDim\b|warpSize\b|sizeof\b|unsigned\b|int\b)(?<![.\w])[a-z]\w*\b(?!:)")
 
 
@@ -158,11 +159,11 @@ def _bound(loop: Loop) -> str:
     return re.sub(r"^\s*\w+", "", parts[1] if len(parts) == 3 else loop.head)
 
 
-#: More reports would fill the screen without being of use.
+#: The most reports shown; more would only fill the screen.
 SHOWN = 8
-#: Problems that a report names, and other sights of the same bug.
+#: The most problems that a report names, and the most further places of the same bug.
 NAMED = 3
-#: Kinds of report that one bug shows as: a missing barrier, a wrong index. Others stand for themselves.
+#: Kinds of report that one bug can cause together: a missing barrier, a wrong index. Other kinds are separate bugs.
 FAMILIES = {"race": "order", "uninitialised-read": "order"} | dict.fromkeys(
     ("out-of-bounds", "write-to-padding", "write-to-input"), "index"
 )

@@ -8,7 +8,7 @@ import msgspec
 
 from kernelmark.bench.plan.files import require_file
 
-#: How often the files are looked at.
+#: Seconds between two checks of the files.
 POLL_S = 0.2
 #: Contents by name: the watched file and the headers in its folder, which it may include.
 Files = Mapping[str, bytes]
