@@ -44,7 +44,7 @@ def _fetch(_context: Any, source: Any, at: Any) -> Any:
     return types.void(source, at), generate
 
 
-#: `fetch_line(source, at)`: let the line of that element be on its way into the nearest cache.
+#: `fetch_line(source, at)`: prefetch the line of that element into the nearest cache.
 fetch_line = cast(Any, intrinsic(_fetch))
 
 
@@ -65,8 +65,8 @@ def _padded(_context: Any, to: Any, at: Any, source: Any, begin: Any, count: Any
     return types.void(to, at, source, begin, count, lanes), generate
 
 
-#: `padded(to, at, source, begin, count, lanes)`: to[at + i] = source[begin + i] for i < count, and 0 up to `lanes`, a
-#: number of whole vectors of which the last has an element.
+#: `padded(to, at, source, begin, count, lanes)`: to[at + i] = source[begin + i] for i < count, and 0 up to `lanes`:
+#: `count` rounded up to whole vectors.
 padded = cast(Any, intrinsic(_padded))
 
 
@@ -90,6 +90,5 @@ def _put(_context: Any, to: Any, at: Any, source: Any, begin: Any, count: Any, k
     return types.void(to, at, source, begin, count, keep), generate
 
 
-#: `put_line(to, at, source, begin, count, keep)`: source[begin + i] for i < count to to[at + i], added to what is there
-#: where `keep` is set.
+#: `put_line(to, at, source, begin, count, keep)`: to[at + i] = source[begin + i] for i < count, or += if `keep` is set.
 put_line = cast(Any, intrinsic(_put))

@@ -7,16 +7,16 @@ from kernelmark.kernels._numba import inlined, part
 from kernelmark.kernels._packing import ROWS, WIDTH
 from kernelmark.kernels._tile import LANES
 
-#: Steps of a sum at a time, and panels of b, with one for the rest: 480 KiB together with 512-bit registers.
+#: Steps of a sum at a time, and panels of b, plus one for the remainder: 480 KiB in all with 512-bit registers.
 DEPTH, PANELS = 512, 4
-#: Steps at a time where nothing is copied: rows of a and of b are at most FAR apart, and c has at most SMALL elements.
+#: Steps at a time if nothing is copied, since rows of a and b are at most FAR apart and c has at most SMALL elements.
 SHALLOW, FAR, SMALL = 128, 512, 2**16
-#: Columns beyond whole vectors that are multiplied one by one rather than as a vector that is mostly zeros. Rows of a
-#: are read again for them; where there are no other columns they are not, and the limit is ALONE.
+#: The most columns beyond whole vectors that are multiplied one by one, rather than as a vector that is mostly zeros.
+#: Rows of a are read again for them; if there are no other columns, they are not, and the limit is ALONE.
 FEW = 2
 
-#: Cycles that it takes to store an element of c, or copy one of b or a, where they do not lie side by side in lanes;
-#: and to copy one of b where they do, but rows are too far apart to be read in place.
+#: Cycles to store an element of c, or to copy one of b or a, if neighbouring lanes are not contiguous; and to copy one
+#: of b if they are, but rows are too far apart to be read in place.
 STORE, TURN, COPY, PACK = 4, 0.85, 0.7, 0.5
 
 is_near = part(is_read_in_place)

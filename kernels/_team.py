@@ -20,11 +20,11 @@ from kernelmark.kernels._host import Compiled
 if TYPE_CHECKING:
     from kernelmark.kernels._calls import Table
 
-#: How often a thread looks for work before it sleeps: 0.3 ms on an AMD EPYC, elsewhere by what a pause costs the CPU.
-#: That has to be less than what contenders are apart, as for the threads of OpenBLAS and libgomp (bench/__init__.py).
+#: How often a thread looks for work before it sleeps: 0.3 ms on an AMD EPYC; elsewhere the CPU's pause determines it.
+#: It has to be shorter than the gap between contenders, as for OpenBLAS's and libgomp's threads (bench/__init__.py).
 ROUNDS = 10_000
 RAISED = "a compiled function of another thread or of this one raised"
-#: With the GIL kept, which takes less time than to let go of it.
+#: Calls keep the GIL, which takes less time than releasing it.
 _LIBC = ctypes.PyDLL(None)
 
 

@@ -191,7 +191,7 @@ def _next_lines(_context: Any, a: Any, b: Any, line: Any, of_b: Any, of_a: Any) 
     return types.UniTuple(types.int64, 2)(a, b, line, of_b, of_a), generate
 
 
-#: `next_lines(a, b, line, (count, at, apart, step), (count, at, apart, step))`: the address from which on a tile
-#: fetches lines, and how far apart. Tiles are numbered by `line`. As many as the first count fetch those from
-#: b[at + line apart] on, as many as the second those of a, where line is from 0 on again, and others its first line.
+#: `next_lines(a, b, line, (count, at, apart, step), (count, at, apart, step))`: the address from which tile `line`
+#: prefetches lines, and their distance. The first tiles, as many as the first count, prefetch from b[at + line apart];
+#: the next, as many as the second count, likewise from a, with `line` from 0 again; all others only a's first line.
 next_lines = cast(Any, intrinsic(_next_lines))

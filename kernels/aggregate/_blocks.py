@@ -20,8 +20,8 @@ from kernelmark.kernels.aggregate._messages import LANES, add_line, largest, les
 from kernelmark.kernels.aggregate._numba import total_past
 
 BIT_BLOCK, BYTE_BLOCK = FORMATS["onebit"].block, FORMATS["int8"].block
-#: Elements that are read of a message before they are stored past the caches: blocks of either format. A lock of memory
-#: waits for such stores, once for each piece.
+#: Elements of a message that are read before they are stored past the caches; blocks of both formats divide it. A fence
+#: waits for these stores once per piece.
 PIECE = 4096
 inlined = register_jitable(inline="always")
 

@@ -14,11 +14,11 @@ import numpy as np
 from kernelmark import DTYPES, Array, Arrays, Verdict
 from kernelmark.kernels.aggregate._formats import FORMATS
 
-#: Elements that are judged at a time, whose temporary arrays stay in a cache; every block divides them.
+#: Elements that are checked at a time, so that temporary arrays stay in a cache; a multiple of every block.
 PART = 2**13
-#: Parts whose values are judged at the most: a million elements of each row.
+#: The most parts whose values are checked: a million elements of each row.
 PARTS = 128
-#: How much more than the format's own rounding leaves may be left: a bias of 2 % of a step leaves more.
+#: The accepted residual beyond that of the format's rounding; a bias of 2 % of a step leaves more.
 _SLACK = 1e-3
 #: Roundings of a number that a worker offers, quantises and keeps, in units of its size.
 _WORKER = 4

@@ -37,8 +37,8 @@ def _of_rows(streaming: bool) -> Any:
     return intrinsic(typed)
 
 
-#: `sum_line(target, to, rows, index)`: the line of target from element `to` on is the sum of those of the tuple from
-#: element `index` on.
+#: `sum_line(target, to, rows, index)`: the line of target from element `to` on becomes the sum of the lines of all rows
+#: from element `index` on.
 sum_line = cast(Any, _of_rows(streaming=False))
-#: The same, stored past the caches; the line of target is one of the cache's.
+#: The same, stored past the caches; the line of target is aligned to a cache line.
 sum_line_past = cast(Any, _of_rows(streaming=True))

@@ -17,7 +17,7 @@ from kernelmark.kernels._numba import everywhere
 from kernelmark.kernels.aggregate._formats import FORMATS
 from kernelmark.kernels.aggregate._lines import address
 
-#: FP32 numbers of a line.
+#: FP32 numbers in a line.
 LANES = LINE_BYTES // 4
 #: Lines of a block of bytes and of one of bits.
 COMPARED, SIGNED = FORMATS["int8"].block // LANES, FORMATS["onebit"].block // LANES
@@ -102,10 +102,10 @@ def _combining(combine: str) -> Any:
     return intrinsic(typed)
 
 
-#: `add_line(target, to, x, index, sent, scales, line, block)`: a line of target is that of x plus that line of each of
-#: the messages.
+#: `add_line(target, to, x, index, sent, scales, line, block)`: a line of target becomes that of x plus the same line of
+#: each message.
 add_line = cast(Any, _combining("fadd"))
-#: The same, less that line of each.
+#: The same, minus the line of each message.
 less_line = cast(Any, _combining("fsub"))
 
 
@@ -136,8 +136,8 @@ def _to_bytes(_context: Any, sent: Any, x: Any, first: Any, index: Any, times: A
     return types.void(sent, x, types.int64, types.int64, types.float32), generate
 
 
-#: `to_bytes(sent, x, first, index, times)`: the line of x from element `index` on, times a number, rounded, lies in the
-#: message as many elements after `first`.
+#: `to_bytes(sent, x, first, index, times)`: write the line of x from element `index` on, times a number and rounded, to
+#: the message at `first` + `index`.
 to_bytes = cast(Any, intrinsic(_to_bytes))
 
 
@@ -161,6 +161,6 @@ def _signs(_context: Any, sent: Any, x: Any, line: Any, sums: Any) -> Any:
     return types.int64(sent, x, types.int64, sums), generate
 
 
-#: `signs(sent, x, line, sums)`: the words of a message from that line on have a bit for each number of the 32 lines of
-#: x, 1 where it is at least 0; those add up to the first of sums, the others to the second. Returns how many are 1.
+#: `signs(sent, x, line, sums)`: write the signs of the numbers in 32 lines of x as bits, 1 for at least 0, to the words
+#: of a message from `line` on. sums: of the numbers of at least 0, and of the others. Returns the number of ones.
 signs = cast(Any, intrinsic(_signs))

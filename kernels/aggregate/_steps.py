@@ -9,7 +9,7 @@ from kernelmark.kernels.aggregate.problem import AggregateProblem
 #: Elements of a bucket, which passes through all phases before the next: 25 MiB of FP32, as in PyTorch's
 #: DistributedDataParallel (Li and others, PyTorch Distributed, VLDB 2020). Every block divides it.
 BUCKET = 25 * 2**20 // 4
-#: Elements that stripes are multiples of, where no format has blocks: a cache line.
+#: Stripes are multiples of so many elements, a cache line, if the format has no blocks.
 LINE = 16
 
 

@@ -18,11 +18,11 @@ from functools import lru_cache
 from itertools import count
 from typing import Any, NamedTuple
 
-#: What precedes each message: the number of a plan, which phase of it, or DROP or TAKE, and how many bytes follow.
+#: The header of each message: the number of a plan, its phase, or DROP or TAKE, and the number of bytes that follow.
 HEADER = struct.Struct("<qqq")
 TAKE, DROP = -1, -2
 DONE = b"."
-#: Descriptors that a message may bring.
+#: The most descriptors in a message.
 DESCRIPTORS = 64
 _START = (
     "import sys; sys.path[:] = sys.argv[2:]; "

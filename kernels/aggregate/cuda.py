@@ -12,7 +12,7 @@ from kernelmark.kernels.aggregate._formats import FORMATS, Format
 from kernelmark.kernels.aggregate.problem import AggregateProblem
 
 VECTOR_BYTES, WARP = 16, 32
-#: Blocks at most: as many as some of which a multiprocessor holds, or one, whose threads have many packs each.
+#: The most blocks: some on each multiprocessor, or a single one, whose threads have many packs each.
 BLOCKS = (*map(blocks_on_each, (8, 16, 1, 2, 4, 32)), 1)
 THREADS = (256, 128, 64, 512, 1024)
 _PACKS: dict[str, Any] = {"V": (4, 2, 1), "THREADS": THREADS, "BLOCKS": BLOCKS}

@@ -107,7 +107,7 @@ class AggregateProblem(Problem, frozen=True, kw_only=True):
 
     def operands(self) -> tuple[Operand, ...]:
         gpus = tuple(range(self.w))
-        # What a block loses by compression depends on how far apart its values are.
+        # A block's loss by compression depends on the range of its values.
         specials = 1.0 if self.feedback == "ef" else SPECIALS
         found = [Operand("g", (self.w, self.n), self.dtype, "in", gpus=gpus, specials=specials)]
         if self.step == "sum":
@@ -168,7 +168,7 @@ class AggregateProblem(Problem, frozen=True, kw_only=True):
             kept = sum(row.astype(np.float64) - before for row, before in zip(outputs["e"], now["e"], strict=True))
             scale = 1.0 if self.step == "sum" else -LR
             got = got + scale * kept
-            # Nothing that is drawn is above 1, and what is kept hardly.
+            # No drawn value is above 1, and residuals hardly are.
             bound = Bound(4 * abs(scale) * (self.w + 1) * rounded(self.w, self.dtype), 0.0, self.dtype)
         elif self.feedback == "ef" and not np.array_equal(outputs["e"], now["e"]):
             return False

@@ -14,9 +14,9 @@ from kernelmark.kernels.conv._convolve import convolve
 from kernelmark.kernels.conv._reference import bounding, channel_sums, least_units, narrowed
 from kernelmark.kernels.conv._sizes import ConvSizes
 
-#: Of an operand the index of its changed elements, their values now and before, in float64.
+#: The index of an operand's changed elements, and their values now and before, in float64.
 Changed = tuple[tuple[Array, ...], Array, Array]
-#: Of the two operands that are read, the one whose channels are summed, and the one that is left whole.
+#: The two operands that are read: first the one whose channels are summed, then the one that is left whole.
 _READ = {"fprop": ("w", "x"), "dgrad": ("w", "y"), "wgrad": ("y", "x")}
 ALL = slice(None)
 

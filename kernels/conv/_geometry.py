@@ -15,7 +15,7 @@ DIVISORS = (
     *("by_pq", "by_q", "by_hw", "by_w", "by_rs", "by_s"),
     *("by_depth", "by_filters", "by_stride_h", "by_stride_w"),
 )
-#: `Divisor` and `Geometry`, field by field, in the layout of C.
+#: `Divisor` and `Geometry`, field by field, in C's memory layout.
 DIVISOR = np.dtype([("divisor", "u4"), ("packed", "u8")], align=True)
 GEOMETRY = np.dtype([(name, "u4") for name in SIZES] + [(name, DIVISOR) for name in DIVISORS], align=True)
 

@@ -10,7 +10,7 @@ from kernelmark.kernels.conv._winograd import F2, F4, Transforms, growth, uneven
 _ROUNDINGS = 16
 #: Their rms, in units of u sqrt(products): each transform rounds a value a few times, to 0.4 u / sqrt(3) of its size.
 _RMS_ROUNDINGS = 1.0
-#: The same of three FFTs, for each of their log2(size) steps: right kernels of ours stay below a fifth of it.
+#: The same for three FFTs, for each of their log2(size) steps: our kernels stay below a fifth of it.
 _RMS_STEPS = 0.5
 WINOGRAD = {"winograd": F2, "winograd4": F4}
 #: Numerics in which an output that no product reaches is not exactly 0.

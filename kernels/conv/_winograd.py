@@ -39,7 +39,7 @@ F4 = Transforms(
     ),
 )
 
-#: By m.
+#: The transforms of F(m x m, 3 x 3), by m.
 BY_TILE = {2: F2, 4: F4}
 
 

@@ -25,8 +25,8 @@ from kernelmark.kernels.conv._reference import SPECIALS, Reference, reference
 from kernelmark.kernels.conv._sizes import ConvSizes, as_nchw, canonical
 from kernelmark.kernels.conv._tolerance import tolerance
 
-#: The largest special values of every third draw: algorithms in other coordinates spread the errors of a value over its
-#: neighbours, so only these are as large as those of other operations, and of FP16 as its sums allow.
+#: The largest special values of every third draw, as large as those of other operations, or as FP16 sums allow. Others
+#: are smaller, since algorithms in other coordinates spread the errors of a value over its neighbours.
 LARGE, F16_LARGE = 1e3, 16.0
 
 

@@ -31,8 +31,8 @@ def _lines(streaming: bool) -> Any:
     return intrinsic(typed)
 
 
-#: `stream_lines(b, a, start, lines)`: as many lines of bytes as the tuple is long, loaded before any is stored past the
-#: caches; in b they begin at a line's start.
+#: `stream_lines(b, a, start, lines)`: copy as many lines of bytes as the tuple is long; all are loaded before any is
+#: stored past the caches. In b they are aligned to cache lines.
 stream_lines = cast(Any, _lines(streaming=True))
 #: The same with stores into the caches, wherever the lines begin.
 copy_lines = cast(Any, _lines(streaming=False))
@@ -47,7 +47,7 @@ def _touch(_context: Any, source: Any, start: Any) -> Any:
     return types.void(source, types.int64), generate
 
 
-#: `touch(a, start)`: the line that byte is in is wanted soon, if there is one.
+#: `touch(a, start)`: prefetch the line of that byte, if it exists.
 touch = cast(Any, intrinsic(_touch))
 
 

@@ -22,9 +22,9 @@ def threaded(problem: CopyProblem, x: CopyOperands) -> Launch:
     return in_bands(problem.m, x.threads, lambda i, j: lambda: np.copyto(x.b[i:j], x.a[i:j]))
 
 
-#: LINES: of a cache, loaded before any of them is stored; WAYS: places of a band that are copied in turn; AHEAD: bytes
-#: to what is fetched before it is copied; STREAM: stored past the caches. Of operands beyond the caches, a copy
-#: from four places in turn was faster than one from a single place.
+#: LINES: cache lines that are loaded before any is stored; WAYS: places of a band that are copied in turn; AHEAD: bytes
+#: by which data are prefetched; STREAM: store past the caches. For operands larger than the caches, a copy from four
+#: places in turn was faster than one from a single place.
 @kernel(
     "copy",
     provider="numba",

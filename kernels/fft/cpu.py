@@ -11,7 +11,7 @@ from kernelmark.kernels._fftw import plan as fftw_plan
 from kernelmark.kernels._launches import in_turn
 from kernelmark.kernels.fft.problem import FftOperands, FftProblem
 
-#: `forward` names the side that divides, so that the inverse is left as it is.
+#: `forward` names the direction that divides by N, so that the inverse does not.
 _INVERSE = partial(np.fft.ifft, norm="forward")
 
 

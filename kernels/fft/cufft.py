@@ -8,7 +8,7 @@ from kernelmark.kernels._cuda import INT_LIMIT
 from kernelmark.kernels.fft._cufft import SIGNS, TYPES, described
 from kernelmark.kernels.fft.problem import FftOperands, FftProblem
 
-#: i runs over the half spectra y, `columns` wide, of transforms with h rows of w.
+#: i runs over the half spectra y, `columns` wide, of transforms with h rows of w elements.
 _HERMITIAN = """
     long long column = i % columns, row = i / columns % h;
     T value = x[i];

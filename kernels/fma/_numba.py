@@ -21,7 +21,7 @@ def _multiply_add(_context: Any, d: Any, x: Any, start: Any, a: Any, b: Any, ste
     return types.void(d, x, types.int64, d.dtype, d.dtype, types.int64), generate
 
 
-#: `multiply_add(d, x, start, a, b, steps)`: a group of d is that of x, coarsened, plus a * b `steps` times over.
+#: `multiply_add(d, x, start, a, b, steps)`: a group of d becomes that of x, coarsened, plus `steps` times a * b.
 multiply_add = cast(Any, intrinsic(_multiply_add))
 
 

@@ -23,7 +23,7 @@ class Tile(NamedTuple):
     depth: int
 
 
-#: A scalar unit's tile is one accumulator; a matrix unit's that of mma.m16n8k16, which larger instructions repeat.
+#: A scalar unit's tile is one accumulator; a matrix unit's is that of mma.m16n8k16, which larger instructions repeat.
 TILES = {"fma": Tile(1, 1, 1), "fed": Tile(1, 1, 1), "mma": Tile(16, 8, 16)}
 
 

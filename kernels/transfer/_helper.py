@@ -12,7 +12,7 @@ import socket
 import struct
 import sys
 
-#: A request: what is to be done, and three numbers. The answer to each is one byte, to a mapping its address.
+#: A request: the action and three numbers. The answer is one byte; to a request for a mapping it is the address.
 REQUEST, ADDRESS = struct.Struct("<cqqq"), struct.Struct("<q")
 MAP, UNMAP, RING, PIPE = b"m", b"u", b"r", b"p"
 #: A transfer with two copies goes through slots of shared memory, which are filled and emptied in turn.

@@ -11,7 +11,8 @@ from typing import Any
 from kernelmark import Launch, Unsupported
 
 NODES = Path("/sys/devices/system/node")
-#: The numbers of mbind(2), which the C library has no function for, and its policy and flag (linux/mempolicy.h).
+#: The system call numbers of mbind(2), for which the C library has no function, and its policy and flag
+#: (linux/mempolicy.h).
 MBIND = {"x86_64": 237, "aarch64": 235}
 _BIND, _MOVE = 2, 2
 _MASK_BITS = 1024

@@ -20,7 +20,7 @@ from kernelmark.kernels.transfer._helper import ADDRESS, DONE, MAP, PIPE, REQUES
 
 HELPER = Path(__file__).with_name("_helper.py")
 RING_HANDLE = 0
-#: What a pipe may hold where the system lets it: as much as any user may ask for.
+#: The requested capacity of a pipe, the most that any user may request.
 PIPE_BYTES = 2**20
 _libc = ctypes.CDLL(None, use_errno=True)
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from kernelmark import Launch
 
-#: Pieces of a transfer that overlaps with something: enough of them that the first and the last count for little.
+#: Pieces of an overlapped transfer, so many that the first and the last matter little.
 #: Each takes four entries of a stream, of which a held one has about a thousand.
 PIECES = 32
 LEAST_BYTES = 2**18

@@ -20,7 +20,7 @@ def _affine(_context: Any, b: Any, a: Any, start: Any, scale: Any, shift: Any, s
     return types.void(b, a, types.int64, a.dtype, a.dtype, types.int64), generate
 
 
-#: `affine(b, a, start, scale, shift, steps)`: a group of b is that of a after all steps of scale y + shift.
+#: `affine(b, a, start, scale, shift, steps)`: a group of b becomes that of a after `steps` steps y <- scale y + shift.
 affine = cast(Any, intrinsic(_affine))
 
 
@@ -54,10 +54,10 @@ def _count(_context: Any, counts: Any, at: Any, value: Any) -> Any:
     return types.void(counts, types.int64, counts.dtype), generate
 
 
-#: `counted(counts, at)` and `count(counts, at, value)`: what another thread has counted, and all that it stored before.
+#: `counted(counts, at)` and `count(counts, at, value)`: load and store a count, with acquire and release semantics.
 counted, count = (cast(Any, intrinsic(each)) for each in (_counted, _count))
 _give_way = cast(Any, types).ExternalFunction("sched_yield", types.int32())
-#: Looks at a count before the processor is given to others: some microseconds, longer than a piece is late by.
+#: Checks of a count before the thread yields its CPU: some microseconds, longer than a piece is usually late.
 LOOKS = 10_000
 
 

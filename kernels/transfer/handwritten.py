@@ -9,7 +9,7 @@ from kernelmark.kernels._cuda import beyond_block, blocks_on_each, ceil_div
 from kernelmark.kernels.transfer.problem import MOST_WORK, SCALE, SHIFT, TransferProblem
 
 VECTOR_BYTES = 16
-#: Blocks at most: as many as some of which a multiprocessor holds, or one, which has several rounds.
+#: The most blocks: some on each multiprocessor, or a single one with several rounds.
 BLOCKS: tuple[Any, ...] = (*map(blocks_on_each, (8, 16, 4, 2, 1)), 1)
 TUNABLES: dict[str, Any] = {"THREADS": (256, 128, 64, 512, 1024), "LOADS": (4, 8, 2, 1), "BLOCKS": BLOCKS}
 PREFER = Prefer(tuple({"THREADS": 256, "LOADS": 4, "BLOCKS": blocks} for blocks in (BLOCKS[0], 1)))

@@ -11,7 +11,7 @@ from kernelmark.kernels.transfer.host import H2H
 from kernelmark.kernels.transfer.problem import TransferOperands, TransferProblem
 
 PROCESS: dict[str, Any] = {**H2H, "provider": "process", "host_memory": "shared"}
-#: What moves the bytes from one place of `a`, as a helper process has it, to another of `b`.
+#: Moves bytes from a place in `a`, which a helper process maps, to a place in `b`.
 Move = Callable[[Peer, Shared, int, Any], None]
 
 

@@ -15,7 +15,7 @@ from kernelmark.kernels._launches import in_bands, in_turn
 from kernelmark.kernels.transfer._pages import bind_to_node
 from kernelmark.kernels.transfer.problem import MOST_WORK, SCALE, SHIFT, TransferOperands, TransferProblem
 
-#: A piece is on its way while those before are worked on: so many of them lie in a cache that both threads reach.
+#: Bytes of a piece, and pieces by which the copy may be ahead of the work: so many fit into a cache of both threads.
 PIECE_BYTES, AHEAD = 2**18, 32
 WORKED: dict[str, Any] = {
     "provider": "numba",

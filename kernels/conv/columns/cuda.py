@@ -16,9 +16,9 @@ from kernelmark.kernels.gemm.ladder import NARROW, SMALL, stages_bytes
 
 WARP, WARPS, PIXELS = 32, 8, 4  # of im2col.cu
 BLOCKS_PER_SM = 3  # that fill a multiprocessor
-#: SLICE: of wgrad's sum, at the least. KIB: of columns in a pass, unless a single image has more. LOW wastes less where
-#: a product has few rows. Blocks of 256 threads would leave a thread 128 registers, which 64 sums and the strides of
-#: groups and images do not fit into.
+#: SLICE: the least length of a slice of wgrad's sum. KIB: the most KiB of columns in a pass, unless a single image has
+#: more. LOW wastes less if a product has few rows. With blocks of 256 threads, a thread would have 128 registers, which
+#: are too few for 64 sums and the strides of groups and images.
 LOW = NARROW | {"BM": 64, "BN": 128, "WM": 32, "WN": 64}
 LARGE = {"SLICE": 256, "KIB": 2**19}
 TILES = (NARROW | LARGE, LOW | LARGE, SMALL | {"SLICE": 8, "KIB": 1})

@@ -113,7 +113,7 @@ def lines_met(plan: Plan, images: int, start: int, stop: int) -> Array:
     length, found = plan.border.strides[2], np.zeros(plan.border.lines(images), bool)
     shared = [i for i, name in enumerate(Item._fields) if name not in ("v", "out", "lanes", "next_v")]
     for r0, r1, t0, t1, b, count, next_b in np.unique(plan.items[start:stop, shared], axis=0).tolist():
-        # No sum of two places' columns reaches the next line.
+        # The sum of two column indices never reaches the next line.
         rows, steps = (np.unique(places // length) for places in (plan.rows[r0:r1], plan.steps[t0:t1]))
         found[b // length + grid(rows, steps, line(count, next_b // length))] = True
     return np.flatnonzero(found)

@@ -26,7 +26,7 @@ from kernelmark.kernels.conv.direct._phases import phases
 
 VECTORS = 7  # of channels that are read at a time, at most
 EXPANDED = (1, 2, 4, 8, 16)  # channels of a group whose vectors `_vectors.py` expands
-#: Pixels of a plane that is turned, at most: of the smaller and of the larger of the source's and the target's.
+#: The most pixels of a plane that is transposed: in the smaller and in the larger of source and target.
 TURNED = 200, 1000
 
 
@@ -88,7 +88,7 @@ class _Axis(NamedTuple):
     met: list[tuple[int, int, int]]
 
 
-#: The target's phases along an axis, how many the source has, and the zeros before it.
+#: The target's phases along an axis, the number of the source's phases, and the zeros before the source.
 _Sides = tuple[list[_Axis], int, int]
 
 

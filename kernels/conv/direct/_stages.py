@@ -19,13 +19,13 @@ from kernelmark.kernels.conv.problem import ConvOperands, ConvProblem
 
 MOST_COPIES = 2  # of a line, on the average, where threads surround for themselves what they meet
 
-#: The plan of each direction, and which operand is b, v and the output.
+#: The plan of each direction, and the operands that are b, v and the output.
 _PLANS = {
     "fprop": (forward, ("x", "w", "y")),
     "dgrad": (image_gradient, ("y", "w", "x")),
     "wgrad": (filter_gradient, ("x", "y", "w")),
 }
-#: Those of a product of matrices whose lanes are pixels.
+#: The same for a product of matrices whose lanes are pixels.
 _OF_PIXELS = {"fprop": (_pixels.forward, ("w", "x", "y")), "dgrad": (_pixels.image_gradient, ("w", "y", "x"))}
 
 

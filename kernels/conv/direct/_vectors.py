@@ -60,8 +60,8 @@ def _weight(builder: Any, factors: Any, tap: Any, alike: bool) -> Any:
     return weight
 
 
-#: `f(held, weights, b, offsets, (at, first, last, apart))`: vectors of held from `at` on, so far apart, are the sums
-#: over the taps first:last of their weights, which begin with those of `first`, times b from at + offsets[tap] on.
+#: `f(held, weights, b, offsets, (at, first, last, apart))`: set vectors of held, `apart` elements apart from `at` on,
+#: to sums over the taps first:last of weight times b from at + offsets[tap] on; weights begin with those of `first`.
 many_sums, some_sums, one_sum = (_weighted(count, False) for count in (MANY, SOME, 1))
 many_alike, some_alike, one_alike = (_weighted(count, True) for count in (MANY, SOME, 1))
 
@@ -112,8 +112,8 @@ def _added(count: int) -> Any:
     return cast(Any, intrinsic(typed))
 
 
-#: `f(sums, d, b, offsets, (first, start, stop, apart))`: for as many taps from `first` on, add the products of d's
-#: vectors, so far apart, and of those of b from offsets[tap] on to a vector of sums.
+#: `f(sums, d, b, offsets, (first, start, stop, apart))`: for some taps from `first` on, add the products of d's
+#: vectors, `apart` elements apart, and those of b from offsets[tap] on to a vector of sums.
 add_taps, add_few_taps, add_tap = (_added(count) for count in (TAPS, FEW, 1))
 
 
@@ -128,7 +128,7 @@ def _sum(_context: Any, sums: Any, at: Any) -> Any:
 
 
 total_of = cast(Any, intrinsic(_sum))
-#: `f(to, at, source, begin)`: a vector from one place to another.
+#: `f(to, at, source, begin)`: copy a vector.
 move, move_8, move_4 = (moved(lanes) for lanes in (LANES, 8, 4))
 
 
@@ -172,6 +172,6 @@ def _expanded(group: int) -> Any:
     return cast(Any, intrinsic(typed))
 
 
-#: `f(to, at, size, source, begin)`: for each member of the groups of 2, 4, ... lanes, a vector in which it stands for
-#: its group; they lie `size` apart.
+#: `f(to, at, size, source, begin)`: for each member of groups of 2, 4, ... lanes, write a vector in which the member is
+#: repeated over its group; these vectors are `size` elements apart.
 expand_2, expand_4, expand_8, expand_16 = (_expanded(group) for group in (2, 4, 8, 16))

@@ -24,8 +24,8 @@ def _rows(p: ConvProblem, t: Tile, _: DeviceLimits) -> str | None:
     return None if vars(t) == default else f"for this problem {default['AT_ONCE']} rows at a time are the default"
 
 
-#: STEPS: of a sum at a time, a panel of 16 KiB at most, so that a first-level cache of 32 KiB has room for what they
-#: meet, often a line per step; AT_ONCE: rows of sums that are held.
+#: STEPS: steps of a sum at a time, a panel of at most 16 KiB, so that a first-level cache of 32 KiB has room for the
+#: other operand, often a line per step; AT_ONCE: rows whose sums are kept.
 @kernel(
     "conv",
     provider="numba",
@@ -56,7 +56,7 @@ def _not_grouped(p: ConvProblem) -> str | None:
     return None if _not_depthwise(p) else "a filter for each channel is what conv/numba.depthwise is for"
 
 
-#: HELD: elements of a strip of rows, which stays in a cache together with its sums.
+#: HELD: the elements of a strip of rows that stays in a cache together with its sums.
 _PLANES: dict[str, Any] = {
     "provider": "numba",
     "device": "cpu",

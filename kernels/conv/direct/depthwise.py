@@ -14,8 +14,8 @@ THREADS = 256  # of a block of depthwise_wgrad.cuh, and at most of the others
 PLANES = 32  # channels side by side in nhwc
 TAPS = 9  # of depthwise_wgrad.cuh
 BLOCKS_PER_SM = 8  # that fill a multiprocessor
-#: OUT: rows of the output a thread. THREADS, KIB: of a block and of its shared memory, at most. PIXELS: of a slice of
-#: wgrad at the least, times the planes of a block.
+#: OUT: rows of the output per thread. THREADS, KIB: the most threads of a block, and KiB of its shared memory. PIXELS:
+#: the fewest pixels of a slice of wgrad, times the planes of a block.
 TILES = tuple({"OUT": out, "THREADS": 256, "KIB": 48, "PIXELS": pixels} for out, pixels in ((4, 8192), (1, 64)))
 SPACE = {
     "OUT": (1, 2, 4, 8, 16),

@@ -21,7 +21,7 @@ from kernelmark.kernels._tile import INTEGER, LANES, VECTOR, number
 from kernelmark.kernels.conv.fft._dft import Vectors, half_spectrum, signal, spectrum
 from kernelmark.kernels.transpose._blocks import transposed, width
 
-#: Tiles at a time: a cache line of each, which is one vector or several.
+#: Tiles at a time: the elements of a cache line, which is one vector or several.
 UNIT = width(4)
 _POINTER = VECTOR.as_pointer()
 
@@ -102,7 +102,7 @@ def _generate_row_back(builder: Any, n: int, lane: Any, values: Any) -> None:
 
 _column, _row, _row_back = _codelet(_generate_column, 7), _codelet(_generate_row, 2), _codelet(_generate_row_back, 2)
 _column_past = _codelet(partial(_generate_column, past=True), 7)
-#: Whether stores can go past the caches, which takes a vector that fills a line.
+#: Whether stores can bypass the caches, which needs vectors as long as a cache line.
 CAN_PASS = LANES == UNIT
 
 

@@ -110,7 +110,7 @@ def _combined(v: Vectors, parts: list[Number], k: int, n: int) -> list[Number]:
     (a, b), (c, d) = parts
     cos, sin = math.cos(2 * math.pi * k / n), math.sin(2 * math.pi * k / n)
     first = v.times(cos, c, v.times(sin, d, a)), v.times(cos, d, v.times(-sin, c, b))
-    # The second is 2 (a, b) - first: six operations in place of eight.
+    # The second is 2 (a, b) - first: six operations instead of eight.
     return [first, (v.times(2, a, v.minus(first[0])), v.sub(v.times(2, b), first[1]))]
 
 

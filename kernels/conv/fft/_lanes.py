@@ -13,7 +13,7 @@ from kernelmark.kernels.conv.fft._codelets import UNIT, call, turned
 from kernelmark.kernels.conv.fft._planes import met, place
 
 FLOAT = 4  # bytes of a number
-#: Numbers of a tile of which there is none, or whose row lies beyond the image.
+#: The number of a tile that does not exist, or whose row is outside of the image.
 _NOWHERE = -1
 
 

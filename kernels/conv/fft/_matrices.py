@@ -11,7 +11,7 @@ from kernelmark.kernels.conv.problem import ConvProblem
 
 THREADS = 128  # of a block that transforms: each has a column of two tiles
 SIDES = (32, 16)
-#: A side or a tile is refused where it costs this many times what the cheapest costs.
+#: A side or a tile is refused if it costs this many times as much as the cheapest one.
 WASTE = 1.5
 
 

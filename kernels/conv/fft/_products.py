@@ -23,7 +23,7 @@ WIDTH = 2 * LANES
 #: Rows of a tile two vectors wide, and of one: with AVX2 there are 16 registers, otherwise 32.
 ROWS = 2 if registers().nbytes == 32 else registers().accumulators // 4
 TALL = registers().accumulators // 2
-#: Elements of scratch that `products` needs: a panel of B, and a tile of C that is not whole.
+#: Elements of scratch that `products` needs: a panel of B, and a partial tile of C.
 SCRATCH = 2 * DEPTH * WIDTH + 2 * TALL * LANES
 
 

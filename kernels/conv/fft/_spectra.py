@@ -24,7 +24,7 @@ from kernelmark.kernels.conv.fft._tiling import Cut, Cuts
 from kernelmark.kernels.conv.fft._transforms import transform
 from kernelmark.kernels.conv.problem import ConvOperands, ConvProblem
 
-#: Axes of a problem's matrices: its filters and channels, both of a group, and tiles.
+#: Axes of a problem's matrices: filters k and channels c, both of a group, and tiles t.
 AXES = {"x": "ct", "w": "kc", "y": "kt"}
 
 

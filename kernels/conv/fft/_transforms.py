@@ -12,7 +12,7 @@ import numpy as np
 
 from kernelmark.kernels._fftw import plan
 
-#: FFTW's flags. It has to be asked with those that pyFFTW planned with, or it would know nothing of it.
+#: FFTW's flags. FFTW finds a plan only if it is asked with the flags that pyFFTW planned with.
 _FLAGS = {"FFTW_MEASURE": 0, "FFTW_ESTIMATE": 1 << 6}
 _DESTROY_INPUT = 1
 

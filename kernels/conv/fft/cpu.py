@@ -11,19 +11,19 @@ from kernelmark.kernels._worth import threads_that_pay
 from kernelmark.kernels.conv.fft._tiling import Cuts, Sides, cheapest, cuts, executed, spans, whole
 from kernelmark.kernels.conv.problem import ConvOperands, ConvProblem
 
-#: Sides that FFTW is quick at (24 and 40 were 1.5 times slower a point).
+#: Sides at which FFTW is fast (24 and 40 took 1.5 times as long per point).
 SIDES = (8, 12, 16, 20, 32, 48, 64, 80, 96, 128, 192, 256)
-#: Sides of our own transforms, whose code is without loops and grows with the side.
+#: Sides of our own transforms; their code has no loops and grows with the side.
 STRAIGHT = (8, 12, 16, 20, 24, 32, 40, 48, 64, 80, 96)
-#: KiB of a batch of tiles, which with its spectra stays in a second-level cache, and MiB that the spectra of a block of
-#: tiles may take together: more tiles at a time read the filters' less often.
+#: KiB of a batch of tiles, which stays in a second-level cache with its spectra, and the most MiB of the spectra of a
+#: block of tiles: with more tiles at a time, the filters' spectra are read less often.
 BATCH, BLOCK = 128, 64
 _MEMORY = {"BATCH": (32, 64, 128, 256, 512), "BLOCK": (16, 64, 256)}
-#: MiB of an operand's spectra from which on they are written past the caches: more than second-level caches hold.
+#: From this many MiB on, an operand's spectra are written past the caches: more than second-level caches hold.
 STREAM = 4
 #: The model's seconds for each part of `work`, on one thread: only their ratios count.
 SECONDS = (1 / 25e9, 1 / 100e9, 1 / 12e9, 0.3e-6)
-#: The same for our own transforms: the non-negative least squares of relative errors in rows of train-numba-fft-tiles.
+#: The same for our own transforms: fitted by non-negative least squares of relative errors to train-numba-fft-tiles.
 STRAIGHT_SECONDS = (2.5e-12, 9.5e-12, 79e-12, 0.23e-6)
 _ANY: dict[str, Any] = {"device": "cpu", "dtypes": ("f32",), "numerics": "fft", "threaded": True}
 _FFTW: dict[str, Any] = {"provider": "pyfftw", "modules": ("numpy", "numba", "pyfftw"), **_ANY}

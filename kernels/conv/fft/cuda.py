@@ -20,7 +20,7 @@ from kernelmark.kernels.conv.fft._tiling import cuts, executed
 from kernelmark.kernels.conv.problem import ConvProblem
 from kernelmark.kernels.gemm._tiles import unlike_fragments, unshared, warps
 
-#: Tiles of the product, by their height BM, and the space that they are of.
+#: Tiles of the product, by their height BM, with their tuning spaces.
 PRODUCTS = tuple(
     dict(zip(("BM", "BN", "BK", "WM", "WN", "TM", "TN", "STAGES"), values, strict=True))
     for values in ((64, 64, 8, 32, 32, 8, 4, 3), (32, 64, 8, 32, 32, 8, 4, 3), (16, 32, 8, 16, 32, 4, 4, 3))

@@ -22,14 +22,14 @@ from kernelmark.kernels.gemm import tensorcore
 from kernelmark.kernels.gemm._tiles import PAD, PIPELINE, SLICES, unlike_fragments, unshared, warps
 from kernelmark.kernels.gemm.ladder import MIDDLE, SMALL, WIDE
 
-#: Tiles of the FP32 kernel. Each fills SMS multiprocessors with BLOCKS_PER_SM blocks, in slices of the reduction of at
-#: least DEPTH where it has too few tiles. LOW and NARROW are for 64 channels, as rows or as columns.
+#: Tiles of the FP32 kernel. Each fills SMS multiprocessors with BLOCKS_PER_SM blocks; if there are too few tiles, the
+#: reduction is cut into slices of at least DEPTH. LOW and NARROW are for 64 channels, as rows or as columns.
 LEAST: dict[str, Tunable] = {**SMALL, "SMS": multiprocessors, "BLOCKS_PER_SM": 4, "DEPTH": 64}
 NARROW: dict[str, Tunable] = {**MIDDLE, "BN": 64, "SMS": multiprocessors, "BLOCKS_PER_SM": 3, "DEPTH": 256}
 LOW: dict[str, Tunable] = {**NARROW, "BM": 64, "BN": 128}
 SQUARE: dict[str, Tunable] = {**MIDDLE, "SMS": multiprocessors, "BLOCKS_PER_SM": 2, "DEPTH": 256}
 BROAD: dict[str, Tunable] = {**WIDE, "SMS": multiprocessors, "BLOCKS_PER_SM": 1, "DEPTH": 256}
-#: SQUARE and BROAD, cut into slices for several waves too, and how they compare (kernels/_waves.py).
+#: SQUARE and BROAD, also cut into slices for several waves, with their relative rates (kernels/_waves.py).
 FILLING = tuple(
     Choice({**tile, "BLOCKS_PER_SM": waves * resident}, rate, resident)
     for tile, rate, resident in ((SQUARE, 0.93, 2), (BROAD, 1.0, 1))
@@ -47,7 +47,7 @@ SQUARE_16: dict[str, Tunable] = {
 }
 WIDE_16: dict[str, Tunable] = {**tensorcore.WIDE, "SMS": multiprocessors, "BLOCKS_PER_SM": 1, "DEPTH": 512}
 SMALL_32, SQUARE_32, WIDE_32 = (tile | {"BK": 16} for tile in (SMALL_16, SQUARE_16, WIDE_16))
-#: Spaces. No tile is narrower than 32: more blocks would not fit along a grid's y.
+#: Tuning spaces. No tile is narrower than 32, since more blocks would not fit along a grid's y.
 SPACE: dict[str, tuple[Tunable, ...]] = {**PIPELINE, "BN": (32, 64, 128, 256), "SMS": (multiprocessors,), **SLICES}
 SPACE_16: dict[str, tuple[Tunable, ...]] = {**tensorcore.SPACE, "BK": (32,), "SMS": (multiprocessors,), **SLICES}
 SPACE_32: dict[str, tuple[Tunable, ...]] = SPACE_16 | {"BK": (16, 32)}

@@ -92,7 +92,7 @@ class Cudnn:
         text = f"{function.__name__} returned {self.status(number)}"
         if number in _NO_MEMORY:
             raise MemoryError(text)
-        # A size is asked for before anything else, so that a wrong argument there is an algorithm that is not built in.
+        # The workspace size is requested first, so an error there means that the algorithm is not built in.
         asked = function.__name__.endswith("WorkspaceSize")
         if number // 1000 == _NOT_SUPPORTED or (asked and number // 1000 == _CALLER_WRONG):
             raise Refused(text)

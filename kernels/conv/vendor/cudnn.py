@@ -130,8 +130,8 @@ def _winograd(numerics: str, m: int) -> dict[str, Any]:
 #: In 16 bits atomic additions round every partial sum: on an H200, elements of cuDNN 9.19's results were off by 15 %.
 _ATOMIC: dict[str, Any] = {"dtypes": ("f32",), "numerics": "fp32", "supports": _symmetric}
 
-#: Each algorithm under the name that it has here, with its values in cudnnConvolutionFwdAlgo_t, ...BwdDataAlgo_t and
-#: ...BwdFilterAlgo_t, what it declares, and what its label adds.
+#: Each algorithm: kernelmark's name for it, its values in cudnnConvolutionFwdAlgo_t, ...BwdDataAlgo_t and
+#: ...BwdFilterAlgo_t, its declaration, and the addition to its label.
 _ALGORITHMS: tuple[tuple[str, dict[str, int], dict[str, Any], str], ...] = (
     ("implicit_gemm", {"fprop": 0}, _PLAIN, ""),
     ("implicit_precomp_gemm", {"fprop": 1}, _PLAIN, ", with indices computed beforehand"),

@@ -32,7 +32,7 @@ class _Product(NamedTuple):
     op_b: str
 
 
-# A correlation takes the conjugate of what is shifted over the other.
+# A correlation uses the conjugate of the operand that is shifted over the other.
 _PRODUCTS = {
     "fprop": _Product("x", "w", "y", "N", "C"),
     "dgrad": _Product("y", "w", "x", "N", "N"),

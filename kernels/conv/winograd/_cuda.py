@@ -10,7 +10,7 @@ from kernelmark.kernels.conv.problem import ConvProblem
 
 TILES, CHANNELS = 32, 8  # of a block where patches are fetched
 TAPS = 3  # of a filter along either axis
-#: Operations that cuda/conv/winograd.cuh takes to transform a filter, a patch of the input and a tile of products.
+#: Operations of cuda/conv/winograd.cuh to transform a filter, a patch of the input and a tile of products.
 _TRANSFORMS = {2: (35, 32, 24), 4: (126, 228, 130)}
 DOMAIN: dict[str, Any] = {
     "dtypes": ("f32",),

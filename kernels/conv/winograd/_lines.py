@@ -119,10 +119,10 @@ def _transform_both(name: str, transposed: bool = False) -> Any:
 
 
 inputs, outputs = (_transform(name) for name in ("bt", "at"))
-#: From the gradient of outputs to that of products.
+#: Transforms the gradient of outputs to that of products.
 outputs_back = _transform("at", transposed=True)
 filters = _transform_both("g")
-#: From the gradient of transformed filters to that of filters.
+#: Transforms the gradient of transformed filters to that of filters.
 filters_back = _transform_both("g", transposed=True)
 
 
@@ -140,7 +140,7 @@ def _divide(_context: Any, tile: Any, to: Any, at: Any, length: Any, line: Any) 
     return types.void(tile, to, at, length, line), generate
 
 
-#: `divide(tile, to, at, length, line)`: every m-th of a line's elements side by side, in m parts of whole vectors.
+#: `divide(tile, to, at, length, line)`: gather every m-th element of a line, in m parts of whole vectors.
 divide = cast(Any, intrinsic(_divide))
 
 
@@ -160,8 +160,8 @@ def _join(_context: Any, tile: Any, to: Any, at: Any, off: Any, place: Any, coun
     return types.void(tile, to, at, off, place, count), generate
 
 
-#: `join(tile, to, at, off, (begin, step), count)`: the elements of m lines of `count`, the first of each, then the
-#: second, and so on. Line i begins at off[begin + i step]. Vectors are read and written whole.
+#: `join(tile, to, at, off, (begin, step), count)`: interleave m lines of `count` elements: the first of each, then the
+#: second, and so on. Line i begins at off[begin + i step]. Whole vectors are read and written.
 join = cast(Any, intrinsic(_join))
 
 

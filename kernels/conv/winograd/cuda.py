@@ -19,11 +19,11 @@ from kernelmark.kernels.conv.winograd._cuda import (
 from kernelmark.kernels.gemm._tiles import PACK, PIPELINE, pipelined, warps
 from kernelmark.kernels.gemm.ladder import MIDDLE, SMALL, stages_bytes
 
-#: F(2x2,3x3) cuts channels into slices of at least DEPTH where tiles and filters fill no device of SMS multiprocessors.
+#: F(2x2,3x3) cuts channels into slices of at least DEPTH if tiles and filters do not fill SMS multiprocessors.
 _CUT: dict[str, Tunable] = {"SMS": multiprocessors, "DEPTH": 32}
 #: For products of at most 64 filters.
 LOW = MIDDLE | {"BM": 64, "WM": 32, "WN": 64}
-#: KIB: of the transformed input and the products, as large as they may be at a time; 32 MiB stay in a large L2.
+#: KIB: the most KiB of transformed input and products at a time; 32 MiB stay in a large L2.
 _CHUNKED = (MIDDLE | {"KIB": 2**20}, MIDDLE | {"KIB": 2**15}, LOW | {"KIB": 2**20}, SMALL | {"KIB": 64})
 
 
