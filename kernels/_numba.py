@@ -50,7 +50,7 @@ def c_function(signature: Any) -> Callable[[Callable[..., None]], Any]:
 
 
 def _cached(decorator: Callable[..., Any], function: Callable[..., Any]) -> Any:
-    """Let Numba keep what it compiles, or compile without a cache where nothing can be written. Raises Unsupported."""
+    """Let Numba cache compiled code, or compile without a cache if none can be written. Raises Unsupported."""
     config = cast(Any, numba).config
     if config.DISABLE_JIT:
         raise Unsupported("NUMBA_DISABLE_JIT is set, so that Numba compiles nothing; unset it")
@@ -74,7 +74,7 @@ def _cached(decorator: Callable[..., Any], function: Callable[..., Any]) -> Any:
 
 @lru_cache
 def _compiled() -> Path:
-    """The folder for what is compiled from these sources; those of sources that are a month gone are removed."""
+    """Return the cache folder for code of these sources; folders unused for a month are removed."""
     digest, here = hashlib.sha256(), Path(__file__).parent
     for source in sorted(here.rglob("*.py")):
         digest.update(f"{source.relative_to(here)}\0".encode() + source.read_bytes())
@@ -110,7 +110,7 @@ def bind(function: Callable[..., object], *args: Any) -> Launch:
 
 
 def data(context: Any, builder: Any, kind: Any, array: Any) -> Any:
-    """The address of an array's first element."""
+    """Return the address of an array's first element."""
     return context.make_array(kind)(context, builder, array).data
 
 

@@ -30,23 +30,23 @@ def _rows_of(m):
 
 @part
 def _few(m, n, a_copied):
-    """How many columns are multiplied one by one."""
+    """Return the number of columns that are multiplied one by one."""
     few = n % LANES
     return few if few <= (ALONE if n == few else FEW) and m >= ROWS and not a_copied else 0
 
 
 @part
 def _is_lying(m, n, a_step, b):
-    """Whether rows of a, whose elements lie side by side along m, and rows of b are read as they lie."""
+    """Return whether rows of a, whose elements are contiguous along m, and rows of b are read in place."""
     near = 1 < a_step <= FAR and b[1] == 1 and b[0] <= FAR
     return near and m >= ROWS and m * n <= SMALL
 
 
 @inlined
 def _found(m, n, k, a_step, b, c_column):
-    """About how long the product takes with rows of tiles along m and lanes along n, at two vectors a cycle; and how.
+    """Return the approximate cycles of the product with tiles' rows along m and lanes along n, two vectors per cycle.
 
-    It is in one function with what depends on it, since each function and each part takes long to compile.
+    One function does this and what depends on it, since each function and each part takes long to compile.
     """
     a_copied = a_step != 1
     rows, few, lying = _rows_of(m), _few(m, n, a_copied), _is_lying(m, n, a_step, b)

@@ -115,7 +115,7 @@ def multiply(product, held, m, n, k, a, b, keep, c):
 
 @part
 def _first_copied(in_place, first, last):
-    """The first of the columns that are copied: panels before it are read as they lie, one with fewer lanes is not."""
+    """Return the first column that is copied: panels before it are read in place, a panel with fewer lanes is not."""
     while in_place and first < last:
         real, lanes = widths(first, last)
         if real < lanes:

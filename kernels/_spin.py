@@ -21,7 +21,7 @@ _X86 = binding.get_default_triple().startswith("x86_64")
 
 
 def _look(_context: Any, count: Any) -> Any:
-    """The first element as it is in memory, after a pause that leaves the core to its other thread."""
+    """Return the first element from memory, after a pause that leaves the core to its other thread."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         if _X86:
@@ -37,7 +37,7 @@ _now = cast(Any, intrinsic(_look))
 
 
 def _store(_context: Any, count: Any, value: Any) -> Any:
-    """The first element, after all that was written before."""
+    """Store the first element after all earlier writes."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         builder.store_atomic(args[1], data(context, builder, signature.args[0], args[0]), "release", 8)
@@ -50,7 +50,7 @@ raise_to = cast(Any, intrinsic(_store))
 
 
 def _call(_context: Any, address: Any) -> Any:
-    """The status of a call, 0 unless it raised."""
+    """Return the status of a call, 0 unless it raised."""
 
     def generate(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
         word = ir.IntType(64)
@@ -66,7 +66,7 @@ _called = cast(Any, intrinsic(_call))
 
 
 def _come(_context: Any, count: Any) -> Any:
-    """Add 1 to the first element, after all that was written before, and return what it was."""
+    """Add 1 to the first element after all earlier writes, and return its old value."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         place = data(context, builder, signature.args[0], args[0])

@@ -70,7 +70,7 @@ class _Member:
             self._semaphore.release()
 
     def end(self) -> BaseException | None:
-        """Wait until all tasks are done, and return what the last one raised."""
+        """Wait until all tasks are done, and return the last exception that one raised."""
         if self._held is None:
             return None
         while not self._spin.rises(self._done, self._asked - 1, ROUNDS):
@@ -137,13 +137,13 @@ class _Team:
                     raise error
 
     def settle(self) -> None:
-        """Wait for what is left of a launch that was interrupted."""
+        """Wait for the remaining tasks of an interrupted launch."""
         with self._lock:
             for member in self._members:
                 member.end()
 
     def _spread(self) -> None:
-        """Keep the others to CPUs of their own, beside that of the calling thread, if there are enough."""
+        """Restrict each other thread to its own CPU, not the calling thread's, if there are enough."""
         if (cpu := here()) == self._cpu:
             return
         self._cpu = cpu

@@ -114,7 +114,7 @@ def products(heights: Sequence[int], widest: int) -> Any:
 
 
 def _multiply(builder: Any, tile: tuple[int, int], starts: Any, strides: Any, keep: Any, count: Any) -> None:
-    """The code of `products` for one tile of rows and vectors."""
+    """Generate the code of `products` for one tile of rows and vectors."""
     (rows, vectors), (c, a, b, fetched), (c_row, a_row, a_step, b_step, line_step) = tile, starts, strides
     lines = (after(builder, c, builder.mul(c_row, number(row))) for row in range(rows))
     places = [place for line in lines for place in vectors_at(builder, line, vectors)]

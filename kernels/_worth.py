@@ -70,7 +70,7 @@ def threads_that_pay(compiled: bool = True) -> Callable[[SetUp[P, X, Rest]], Set
 
 @cache
 def _compile() -> None:
-    """Compile what `pays` measures, and what threads need."""
+    """Compile the code that `pays` measures, and the code that threads need."""
     from kernelmark.kernels._spin import compiled
 
     _multiply_adds()

@@ -67,7 +67,7 @@ def _send(gradient, left, sent, scales, start, stop, missing):
 
 @jit
 def _own(left, sent, scales, ahead, message, message_scales, start, stop, missing):
-    """Do the same with the sum of what was sent, whose elements stand `ahead` of those of `left`."""
+    """Do the same with the sum of the messages, whose elements are at indices `ahead` of those of `left`."""
     block = _length(message)
     x, sums = np.empty(block, np.float32), np.empty(2, np.float32)
     own_message = (message,), (message_scales,)
@@ -128,7 +128,7 @@ def _from(sent, scales, first):
 
 @inlined
 def _read(x, zeros, message, first, length):
-    """X = what was sent of that many elements, which begin with a block."""
+    """Write the message's values of some elements, which begin with a block, to x."""
     sent, scales = message
     block = _length(sent[0])
     for begin in range(0, length, block):

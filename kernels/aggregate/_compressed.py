@@ -134,7 +134,7 @@ def _blocks(x: Array, block: int) -> Iterator[tuple[Array, int]]:
 
 
 def _least_of_onebit(x: Array) -> Array:
-    """Squared norms of what two means a block leave, of the elements from 0 on and of the others."""
+    """Return the squared norms of the least residuals if each block has two means, for elements >= 0 and for others."""
     squares, total, size = np.einsum("ij,ij->i", x, x), x.sum(1), np.abs(x).sum(1)
     high = (x >= 0).sum(1)
     low = x.shape[1] - high
@@ -144,7 +144,7 @@ def _least_of_onebit(x: Array) -> Array:
 
 
 def _least_of_int8(x: Array) -> Array:
-    """Squared norms of what rounding to the nearest multiple of the largest magnitude over 127 leaves."""
+    """Return the squared norms of the residuals of rounding to multiples of the largest magnitude over 127."""
     rest, step = _off_grid(x)
     found: Array = np.einsum("ij,ij->i", rest, rest) * step**2
     return found

@@ -36,7 +36,7 @@ class _Code(NamedTuple):
     args: Any
 
     def at(self, number: int, index: Any, kind: Any = _FLOATS) -> Any:
-        """Return the address of what begins at an element of an argument."""
+        """Return the address of an element of an argument."""
         return address(self.context, self.builder, self.signature.args[number], self.args[number], index, kind)
 
     def lines(self, number: int, index: Any, count: int, kind: Any = _FLOATS) -> list[Any]:

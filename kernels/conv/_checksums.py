@@ -76,7 +76,7 @@ class ChannelSums:
     def _correct(
         self, sums: Array, changed: dict[str, tuple[tuple[Array, ...], Array]], whole: Array, few: Array
     ) -> None:
-        """Add what changes of either operand add, by the elements of the other that they meet."""
+        """Add the effect of changes of either operand, by the elements of the other that they are multiplied with."""
         for name, other, array in ((self._whole, self._few, few), (self._few, self._whole, whole)):
             index, changes = changed[name]
             for place, change in zip(np.stack(index, 1).tolist(), changes.tolist(), strict=True):
@@ -84,7 +84,7 @@ class ChannelSums:
                 sums[met[self._problem.output]] += change * array[met[other]].astype(np.float64)
 
     def _met_by(self, name: str, first: int, second: int, row: int, column: int) -> dict[str, tuple[int | slice, ...]]:
-        """Return the elements of the other two that one of x, w or y meets, those of one in the order of the other."""
+        """Return the elements of the other two operands that belong to elements of x, w or y, in the same order."""
         inputs, outputs = self._problem.c // self._problem.groups, self._problem.k // self._problem.groups
         channels: dict[str, tuple[int | slice, int | slice]]
         if name == "w":

@@ -71,7 +71,7 @@ class Reference(NamedTuple):
         return groups * independent_roundings(rows // groups, columns, self.problem.reduction)
 
     def _spread(self, unit: Array, least: Array) -> Array:
-        """The largest unit of each plane, or of the sample; at least `least`, and that of uniform operands."""
+        """Return the largest unit of each plane, or of the sample; at least `least` and that of uniform operands."""
         if self.places is not None:
             unit, least = unit.max(initial=1.0, keepdims=True), least.max()
         else:
@@ -80,7 +80,7 @@ class Reference(NamedTuple):
         return found
 
     def _check_elements(self, name: str, output: Array, bound: Bound) -> Verdict:
-        """Where products reach: elsewhere errors are 0, and among many of these the others would seem small."""
+        """Check only the elements with products: others have no errors, and many would hide a large rms error."""
         dtype = self.problem.dtype
         if self.places is not None:
             return compare(f"sampled {name}", output[self.places], self.values, bound, dtype)
@@ -190,7 +190,7 @@ def _sums_of_channels(array: Array, weights: Array, squared: bool = False) -> Ar
 
 
 def _sampled(problem: ConvSizes, reached: tuple[Array, Array], rng: "np.random.Generator") -> tuple[Array, ...]:
-    """The index of elements of the output that products reach, the first and the last of them among these."""
+    """Return the index of sampled output elements with products, including the first and the last of these."""
     shape = problem.shapes()[problem.output]
     axes = [*map(np.arange, shape[:2]), *map(np.flatnonzero, reached)]
     if not all(map(len, axes)):  # padding or strides keep every product from the output
@@ -236,18 +236,18 @@ def _filter_element(problem: ConvSizes, arrays: Arrays, k: int, c: int, a: int, 
 
 
 def _channels(problem: ConvSizes, channel: int, channels: int, others: int) -> tuple[int, int]:
-    """How many of the `others` are in the group of this channel, and the first of them."""
+    """Return the number of `others` in the group of this channel, and the first of them."""
     count = others // problem.groups
     return count, channel // (channels // problem.groups) * count
 
 
 def _quotients(values: Array, divisor: int) -> Array:
-    """-1, which is nowhere, in the place of what does not divide."""
+    """Return the quotients, with -1, which is no index, if the division leaves a remainder."""
     return np.where(values % divisor == 0, values // divisor, -1)
 
 
 def _patch(image: Array, rows: Array, columns: Array) -> Array:
-    """The channels of an image at these rows and columns, zero outside."""
+    """Return the channels of an image at these rows and columns, zero outside."""
     height, width = image.shape[-2:]
     inside = ((rows >= 0) & (rows < height))[:, None] & ((columns >= 0) & (columns < width))
     found = image[:, rows.clip(0, height - 1)][:, :, columns.clip(0, width - 1)]

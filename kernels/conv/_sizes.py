@@ -152,7 +152,7 @@ class ConvSizes(Problem, frozen=True, kw_only=True):
 
 
 def _met(outputs: int, taps: int, size: int, stride: int, dilation: int, pad: int) -> int:
-    """Count the pairs of an output and a tap, along one axis, that meet no padding."""
+    """Return the number of pairs of an output and a tap, along one axis, that are not in the padding."""
     found = 0
     for first in range(-pad, taps * dilation - pad, dilation):  # the place that the tap has for the first output
         found += max(0, min(outputs, (size - 1 - first) // stride + 1) - max(0, -(first // stride)))

@@ -48,10 +48,10 @@ def _winograd(problem: ConvSizes, f: Transforms) -> tuple[float, float]:
 
 
 def _transforms(problem: ConvSizes) -> tuple[float, float]:
-    """Three FFTs: each adds, in the norm, u log2(size) of it, evenly over all elements.
+    """Return the bound for three FFTs: each adds an error of u log2(size) times the norm, evenly over all elements.
 
-    Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., section 24.1; by Parseval the error of an element
-    is then that share of the norm of what it is the sum of, sqrt(products) / 3.
+    Source: Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., section 24.1. By Parseval, the error of an
+    element is that share of the norm of its summands, sqrt(products) / 3.
     """
     size = (2 * (problem.h + sum(problem.pad_h))) * (2 * (problem.w + sum(problem.pad_w)))
     rounding = DTYPES["f32"].roundoff * math.log2(size) * math.sqrt(problem.reduction)

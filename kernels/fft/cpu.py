@@ -40,7 +40,7 @@ def plan(problem: FftProblem, x: FftOperands) -> Launch:
 
 
 def _pocketfft_bytes(problem: FftProblem) -> int:
-    """Bytes that SciPy allocates in a call: its result, and what two-dimensional c2r has transformed over h."""
+    """Return the bytes that SciPy allocates in a call: its result, and a two-dimensional c2r's transform over h."""
     x, y = problem.operands()
     return y.nbytes + (x.nbytes if problem.kind == "c2r" and problem.h > 1 else 0)
 

@@ -74,10 +74,10 @@ class Slot:
         self._bytes = np.frombuffer(self._memory, np.uint8, self.NBYTES)
 
     def between(self, kind: str, device: Any, host: Any) -> tuple[Launch, Launch]:
-        """Return what begins to move a piece, and what ends it: the slot's last piece has ended before it begins.
+        """Return functions that begin and end moving a piece; the slot's previous piece has to end before it begins.
 
         h2d: the piece is copied into the buffer, and the driver's copy is queued; its end needs no host. d2h: the
-        driver's copy is queued; its end is waited for, and the piece copied out of the buffer.
+        driver's copy is queued; ending waits for it, and copies the piece out of the buffer.
         """
         buffer = self._bytes[: host.nbytes].view(host.dtype)
         ends = (device.data.ptr, self._memory.ptr) if kind == "h2d" else (self._memory.ptr, device.data.ptr)

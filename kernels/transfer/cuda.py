@@ -30,7 +30,7 @@ def _from_host(problem: TransferProblem) -> str | None:
 
 
 def _driver_copies(problem: TransferProblem, x: TransferOperands) -> Launch:
-    """A launch of the driver's copy on the timed stream; of the way back on another at the same time."""
+    """Return the launch of the driver's copy on the timed stream, and of the way back on another at the same time."""
     if problem.direction != "bidir":
         return copied(problem.direction, x.b, x.a, x.stream)
     side = Side(x.stream)
@@ -120,7 +120,7 @@ def overlapped(problem: TransferProblem, x: TransferOperands) -> Launch:
 
 
 def _arrived(problem: TransferProblem, x: TransferOperands, piece: slice) -> Launch:
-    """A launch of the work on a piece that lies on the device."""
+    """Return the launch of the work on a piece that is on the device."""
     own = x.b[piece]
     return x.launch(
         "transfer/cuda.arrived", f"transfer/n{own.size}/{problem.dtype}/d2d/work{problem.work}", a=own, b=own

@@ -16,7 +16,7 @@ Move = Callable[[Peer, Shared, int, Any], None]
 
 
 def _by(move: Move, problem: TransferProblem, x: TransferOperands, lanes: int) -> Launch:
-    """A launch that moves bands of bytes, each with a helper process of its own."""
+    """Return a launch that moves bands of bytes, each with its own helper process."""
     bind_to_node(x.a, problem.node)
     a, b = x.a.view("u1"), x.b.view("u1")
     numbers = iter(range(lanes))
@@ -30,7 +30,7 @@ def _by(move: Move, problem: TransferProblem, x: TransferOperands, lanes: int) -
 
 
 def _pairs(threads: int) -> int:
-    """The lanes of which each keeps two threads at work, one in each process."""
+    """Return the number of lanes; each occupies two threads, one in each process."""
     return max(1, threads // 2)
 
 

@@ -29,7 +29,7 @@ WORKED: dict[str, Any] = {
 
 
 def _work(problem: TransferProblem, target: Any, source: Any) -> Launch:
-    """A launch of the multiply-adds: target = source after all of them."""
+    """Return a launch of the multiply-adds: target = source after all of them."""
     from kernelmark.kernels._numba import bind
     from kernelmark.kernels.transfer import _work as loops
 
@@ -37,7 +37,7 @@ def _work(problem: TransferProblem, target: Any, source: Any) -> Launch:
 
 
 def _constants(problem: TransferProblem, source: Any) -> tuple[Any, ...]:
-    """Return what both loops take besides arrays: the multiply-add, its steps, and elements in registers."""
+    """Return the arguments of both loops after the arrays: the multiply-add, its steps, and elements in registers."""
     return source.dtype.type(SCALE), source.dtype.type(SHIFT), problem.work, registers().group(source.itemsize)
 
 
@@ -68,7 +68,7 @@ def arrived(problem: TransferProblem, x: TransferOperands) -> Launch:
 
 @lru_cache
 def _stager(lane: int) -> Any:
-    """The thread of a lane that copies, one for the whole process."""
+    """Return the thread of a lane that copies, one for the whole process."""
     from concurrent.futures import ThreadPoolExecutor
 
     return ThreadPoolExecutor(1, thread_name_prefix=f"kernelmark-stage{lane}")
@@ -83,7 +83,7 @@ def staged(problem: TransferProblem, x: TransferOperands) -> Launch:
 
 
 def _staged(problem: TransferProblem, target: Any, source: Any, lane: int) -> Launch:
-    """A launch of two threads that share a count of pieces: neither asks Python for the next."""
+    """Return a launch of two threads that share a count of pieces: neither asks Python for the next."""
     from kernelmark.kernels._numba import bind
     from kernelmark.kernels.transfer import _work as loops
 

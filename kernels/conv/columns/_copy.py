@@ -48,7 +48,7 @@ def by_tap(columns, x, g, at, block, first, last, back):
 
 @part
 def _row(columns, row, x, begin, stride, count, back):
-    """Elements of x, `stride` apart, to the columns or from them; slices spare a test of each index's sign."""
+    """Copy elements of x, `stride` apart, to or from the columns; slices avoid a test of each index's sign."""
     if stride == 1:
         _run(columns, row, x, begin, count, back)
     else:

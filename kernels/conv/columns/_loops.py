@@ -16,7 +16,7 @@ from kernelmark.kernels.transpose._blocks import square
 
 @part
 def _filters(w, g, group, f0, block):
-    """The filters from f0 on, at a block of channels and taps, as a matrix (filters x block)."""
+    """Return the filters from f0 on, at a block of channels and taps, as a matrix (filters x block)."""
     depth = g.c * g.r * g.s
     return w, (group * g.k + f0) * depth + block[0] * g.w_c + block[2] * g.w_tap, depth, 1
 
@@ -28,26 +28,26 @@ def _image(x, g, image, group):
 
 @part
 def _pixels(y, g, image, group, f0, first):
-    """The outputs of the filters from f0 on, at the pixels from `first` on, as a matrix (filters x pixels)."""
+    """Return the outputs of the filters from f0 on, at the pixels from `first` on, as a matrix (filters x pixels)."""
     return y, image * g.y_n + (group * g.k + f0) * g.y_k + first * g.y_pixel, g.y_k, g.y_pixel
 
 
 @part
 def _formed(columns, g, block, count):
-    """The matrix (block x pixels) in which columns lie."""
+    """Return the matrix of columns (block x pixels)."""
     depth = (block[1] - block[0]) * (block[3] - block[2])
     return (columns, 0, 1, depth) if g.channels_last else (columns, 0, count, 1)
 
 
 @part
 def _as_stored(x, g, at, block, first):
-    """The image itself as that matrix, where each pixel meets one element, in order."""
+    """Return the image itself as that matrix, if each pixel needs one element, in order."""
     return x, at + block[0] * g.x_c + first * g.x_w, g.x_c, g.x_w
 
 
 @part
 def _share(first, last, share):
-    """The part of a range that is the first of `share` of its numbers."""
+    """Return the first `share` of the numbers of a range."""
     length = last - first
     return first + length * share[0] // share[1], first + length * (share[0] + 1) // share[1]
 

@@ -42,7 +42,7 @@ def depth(blocks: Array) -> int:
 
 
 def _flat(g: Shape) -> Shape:
-    """The images as one where channels are last, since their pixels lie end to end."""
+    """Return the images as a single one if channels are last, since their pixels are contiguous."""
     return g._replace(n=1, p=g.n * g.p) if g.channels_last else g
 
 

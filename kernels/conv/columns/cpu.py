@@ -12,7 +12,7 @@ DEFAULT = {"DEPTH": 384, "AREA": 2**17}
 
 
 def _formed(p: ConvProblem, t: Tile, _: DeviceLimits) -> str | None:
-    """Why a tile does nothing for a problem whose images are multiplied as they are, or None."""
+    """Return why a tile has no effect on a problem whose images are multiplied in place, or None."""
     return "a 1 x 1 filter has no columns, whose blocks could be other" if p.pointwise and vars(t) != DEFAULT else None
 
 

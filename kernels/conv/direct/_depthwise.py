@@ -73,7 +73,7 @@ def images(
 
 @part
 def _sums(held, factors, b, offsets, many, t0, t1, length, line):
-    """The sums of a plane's pixels, or of those of as many planes as `row_sums` takes."""
+    """Compute the sums of a plane's pixels, or of as many planes as `row_sums` handles."""
     if many > 1:
         for v in range(0, length, ACROSS * LANES):
             row_sums(held, factors, b, offsets, (v, t0, t1, line))
@@ -101,7 +101,7 @@ def pack(packed, w, members, strides, weights, start, stop):
 
 @part
 def _weigh(held, factors, b, offsets, at, t0, t1, length, apart, alike):
-    """The sums of a plane's vectors, so far apart; alike: whether a tap has one weight for all lanes."""
+    """Compute the sums of a plane's vectors, at this distance. alike: a tap has one weight for all lanes."""
     while at + (MANY - 1) * apart < length:
         if alike:
             many_alike(held, factors, b, offsets, (at, t0, t1, LANES))
@@ -156,7 +156,7 @@ def filters(w, x, y, b, d, sums, turned, side, of_y, cut, like, offsets, weights
 
 @part
 def _end(w, sums, group, plane, members, lanes, unit, weights, strides):
-    """A filter's gradient where it belongs: the sum of a vector of pixels, or one for each channel."""
+    """Store a filter's gradient: the sum of a vector of pixels, or one sum for each channel."""
     taps = len(weights)
     for t in range(taps):
         if unit == 1:

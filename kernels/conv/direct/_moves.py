@@ -24,7 +24,7 @@ from kernelmark.kernels.transpose._blocks import square
 
 @inlined
 def _copy(to, at, source, begin, count):
-    """Elements side by side, the last vector reaching back."""
+    """Copy contiguous elements; the last vector overlaps the one before."""
     if count >= LANES:
         for i in range(0, count - LANES, LANES):
             move(to, at + i, source, begin + i)
@@ -42,7 +42,7 @@ def _copy(to, at, source, begin, count):
 
 @inlined
 def _pick(to, at, source, begin, step, count):
-    """Elements `step` apart."""
+    """Copy elements that are `step` apart."""
     if step == 1:
         _copy(to, at, source, begin, count)
     elif step == 2 and count >= LANES:
@@ -98,7 +98,7 @@ def load_group(b, size, planes, x, side, cut, image, group, lanes, first):
 
 @part
 def _expand(b, at, size, members, x, begin, lanes):
-    """A plane for each member of a group."""
+    """Write a plane for each member of a group."""
     for v in range(0, lanes, LANES):
         if members == 2:
             expand_2(b, at + v, size, x, begin + v)

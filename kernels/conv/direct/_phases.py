@@ -61,13 +61,13 @@ def image_gradient(g: Shape, width: int, threads: int, most: int) -> Plan:
 
 
 def _zeros(axis: list[Phase], size: int) -> tuple[int, int]:
-    """How far the phases of an axis reach beyond y, before and after."""
+    """Return how far the phases of an axis reach beyond y, before and after."""
     reached = [int(value) for phase in axis for at in phase.outputs for value in (at, at + phase.length - 1)]
     return max(0, -min(reached, default=0)), max(0, max(reached, default=0) - size + 1)
 
 
 def _tables(g: Shape, border: Border, a: Phase, b: Phase) -> _Tables:
-    """The tables of the phase that is `a` down and `b` across."""
+    """Return the tables of phase `a` along the rows' axis and `b` along the columns' axis."""
     image, channel, row, column = border.strides
     filters = line(g.k, channel), line(g.k, g.c * g.r * g.s)
     met = (a.outputs + border.top) * row, (b.outputs + border.left) * column

@@ -102,7 +102,7 @@ def together(places: Array, side: int) -> Array:
 
 
 def _met(g: Shape, border: Border) -> Array:
-    """Where the first output meets each channel and tap, in the order in which w has them."""
+    """Return where the first output reads each channel and tap, in the order of w."""
     _, channel, row, column = border.strides
     axes = line(g.c, channel), line(g.r, g.dilation_h * row), line(g.s, g.dilation_w * column)
     return grid(*axes[1:], axes[0]) if g.channels_last else grid(*axes)
@@ -137,7 +137,7 @@ def row_parts(
 
 
 def _around_x(g: Shape) -> Border:
-    """The zeros that taps meet."""
+    """Return the zeros around x that taps read."""
     down = (g.p - 1) * g.stride_h + (g.r - 1) * g.dilation_h + 1 - g.top - g.h
     right = (g.q - 1) * g.stride_w + (g.s - 1) * g.dilation_w + 1 - g.left - g.w
     return Border(g.c * g.groups, g.h, g.w, g.top, max(0, down), g.left, max(0, right), g.channels_last)

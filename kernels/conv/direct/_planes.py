@@ -157,7 +157,7 @@ def _apart(distance: int, stride: int) -> tuple[int, int]:
 
 
 def _back(size: int, taps: int, pad: int, stride: int, dilation: int) -> tuple[list[_Axis], int]:
-    """The phases of an axis of x, and the zeros before y that they meet."""
+    """Return the phases of an axis of x, and the zeros before y that they read."""
     found = phases(size, taps, pad, stride, dilation)
     zeros = max(0, -min((int(at) for phase in found for at in phase.outputs), default=0))
     return [

@@ -46,8 +46,8 @@ def stages(problem: ConvProblem, x: ConvOperands) -> Launch:
 def _images(b: Array, plan: Plan, n: int, x: ConvOperands) -> tuple[list[Array], Launch | None]:
     """The surrounded images that each band of items reads, and the launch that surrounds them.
 
-    Each thread surrounds the lines that it meets for itself where they stay in its cache and that is little work: lines
-    that another thread has written come slowly out of its cache, in the midst of the sums.
+    Each thread surrounds the lines that it reads itself, if they stay in its cache and that is little work: lines that
+    another thread has written are slow to read from that thread's cache, in the middle of the sums.
     """
     bands, border = parts(len(plan.items), x.threads), plan.border
     if border.empty:
@@ -97,6 +97,6 @@ def _sums(out: Array, images: list[Array], v: Array, plan: Plan, x: ConvOperands
 
 
 def _even(rows: Array) -> int:
-    """How many rows are evenly apart before the first that is not."""
+    """Return the number of evenly spaced rows before the first that is not."""
     apart = np.diff(rows)
     return int(np.argmax(np.append(apart != apart[:1], True))) + 1

@@ -24,7 +24,7 @@ SLACK = LANES * MANY  # elements that may be read beyond a buffer
 
 
 def _addresses(context: Any, builder: Any, signature: Any, args: Any) -> list[Any]:
-    """Where the first four arguments begin, which are arrays."""
+    """Return the addresses of the first four arguments, which are arrays."""
     return [data(context, builder, kind, array) for kind, array in zip(signature.args[:4], args[:4], strict=True)]
 
 
@@ -53,7 +53,7 @@ def _weighted(count: int, alike: bool) -> Any:
 
 
 def _weight(builder: Any, factors: Any, tap: Any, alike: bool) -> Any:
-    """A tap's weights, a vector of them or one for all lanes."""
+    """Return a tap's weights, as a vector or as one weight for all lanes."""
     if alike:
         return everywhere(builder, builder.load(after(builder, factors, tap)), VECTOR)
     (weight,) = loaded(builder, vectors_at(builder, after(builder, factors, builder.mul(tap, number(LANES))), 1))
@@ -118,7 +118,7 @@ add_taps, add_few_taps, add_tap = (_added(count) for count in (TAPS, FEW, 1))
 
 
 def _sum(_context: Any, sums: Any, at: Any) -> Any:
-    """The sum of a vector."""
+    """Return the sum of a vector's elements."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         place = after(builder, data(context, builder, signature.args[0], args[0]), args[1])

@@ -13,9 +13,9 @@ FEW = {"STEPS": 128, "AT_ONCE": 256}
 
 
 def _rows(p: ConvProblem, t: Tile, _: DeviceLimits) -> str | None:
-    """Why a tile is not the default: what rows of sums meet has to stay in a cache, since each panel reads it again.
+    """Return why a tile is not the default: the input of its rows has to stay in a cache, as each panel reads it again.
 
-    Larger filters in nchw meet the same lines with several taps in turn, which leaves time to fetch others.
+    Larger filters in nchw read the same lines with several taps in turn, which leaves time to fetch others.
     """
     g = shape(p)
     met = MANY["AT_ONCE"] * (g.c * g.stride_h * g.stride_w if p.direction == "fprop" else g.k)

@@ -75,7 +75,7 @@ def _blocks(p: ConvProblem, out: int, threads: int) -> Iterator[Block]:
 
 
 def _halves(most: int) -> Iterator[int]:
-    """A power of 2 and those below."""
+    """Return a power of 2 and all smaller ones."""
     while most:
         yield most
         most //= 2

@@ -104,7 +104,7 @@ def _conjugate(v: Vectors, number: Number) -> Number:
 
 
 def _combined(v: Vectors, parts: list[Number], k: int, n: int) -> list[Number]:
-    """The numbers k, k + n / p and so on of n, from number k of the transform of every p-th, for each of these."""
+    """Return results k, k + n / p and so on of n, from result k of the transforms of every p-th number."""
     if len(parts) > 2 or 4 * k % n == 0:
         return _small(v, [_turned(v, number, i * k, n) for i, number in enumerate(parts)])
     (a, b), (c, d) = parts
@@ -125,7 +125,7 @@ def _turned(v: Vectors, number: Number, k: int, n: int) -> Number:
 
 
 def _small(v: Vectors, numbers: list[Number]) -> list[Number]:
-    """The transform of a prime count of numbers, those at both ends taken together."""
+    """Return the transform of a prime count of numbers, which combines numbers at both ends."""
     p, first = len(numbers), numbers[0]
     if p == 2:
         pairs = list(zip(*numbers, strict=True))
@@ -147,6 +147,6 @@ def _small(v: Vectors, numbers: list[Number]) -> list[Number]:
 
 
 def _turned_back(v: Vectors, numbers: list[Number]) -> list[Number]:
-    """The inverse of `_small`, times the count: the transform with all but the first in reverse order."""
+    """Return the inverse of `_small`, times the count: the transform with all results but the first reversed."""
     found = _small(v, numbers)
     return [found[0], *found[:0:-1]]

@@ -51,7 +51,7 @@ def forward(codelets, flat, cut, order, held, spectra, start, stop):
 def inverse(codelets, flat, cut, order, held, spectra, start, stop):
     """Transform batches start:stop of spectra back to tiles, and store their outputs, in rows from the lead on.
 
-    The inverse is the transform with real and imaginary parts exchanged, of what goes in and what comes out.
+    The inverse is the transform with real and imaginary parts exchanged, both in its input and in its output.
     """
     half, line, buffer = held
     units, across = half.shape[0], half.shape[2]
@@ -87,9 +87,9 @@ def _units(order):
 
 @part
 def _find(places, cut, order, plane):
-    """Tiles of UNIT planes: where the image begins, row and column of the corner, and the columns that it meets.
+    """Find the image, the corner's row and column, and the image's columns for tiles of UNIT planes.
 
-    Returns whether they have one corner and lie side by side in memory, as neighbouring channels of a tile do.
+    Return whether they have one corner and are contiguous in memory, as neighbouring channels of a tile are.
     """
     same = not order.tiles_first and cut.strides[1] == 1
     for lane in range(UNIT):
@@ -104,7 +104,7 @@ def _find(places, cut, order, plane):
 
 @part
 def _row(cut, places, lane, i):
-    """Where row i of a tile begins in memory, without its columns; its first column, and the columns that it meets."""
+    """Return where row i of a tile begins in memory, without its columns; its first column, and the image's columns."""
     height, at = cut.height, places[1, lane] + i
     exists = places[0, lane] != _NOWHERE and i < height.extent and 0 <= at < height.size * height.spacing
     if height.spacing > 1:

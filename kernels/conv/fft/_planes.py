@@ -87,7 +87,7 @@ def _copy(source: Array, target: Array, scale: np.float32) -> None:
 
 @jit
 def _fetch(flat: Array, cut: Cut, offset: int, top: int, left: int, target: Array) -> None:
-    """A tile's elements, into zeros."""
+    """Copy a tile's elements into zeros."""
     height, width, by_row, by_column = cut.height, cut.width, cut.strides[3], cut.strides[4]
     top, left = top + height.first, left + width.first
     row_0, row_1 = met(height, top)
@@ -106,7 +106,7 @@ def _fetch(flat: Array, cut: Cut, offset: int, top: int, left: int, target: Arra
 
 @jit
 def _store(flat: Array, cut: Cut, offset: int, top: int, left: int, source: Array, scale: np.float32) -> None:
-    """The outputs of a tile, as far as they are the image's."""
+    """Store the outputs of a tile that are in the image."""
     height, width, by_row, by_column = cut.height, cut.width, cut.strides[3], cut.strides[4]
     row_0, row_1 = met(height, top)
     column_0, column_1 = met(width, left)

@@ -28,7 +28,7 @@ SCRATCH = 2 * DEPTH * WIDTH + 2 * TALL * LANES
 
 
 def _complex_products(rows: int, vectors: int) -> Any:
-    """Return what multiplies `rows` rows of A with a panel of B; a place is an offset and strides, the last of parts.
+    """Return a function that multiplies `rows` rows of A with a panel of B; a place is an offset and strides.
 
     Called as f(c, (c_at, c_row, c_part), keep, a, (a_at, a_row, a_step, a_part), b, count).
     """
@@ -72,7 +72,7 @@ def _complex_products(rows: int, vectors: int) -> Any:
 
 
 def _packed(vectors: int) -> Any:
-    """Return what copies a panel: f(to, b, (b_at, b_step, b_part), count), whole vectors, parts side by side."""
+    """Return f(to, b, (b_at, b_step, b_part), count), which copies a panel in whole vectors, its parts side by side."""
 
     def typed(_context: Any, to: Any, b: Any, off: Any, count: Any) -> Any:
         return types.void(to, b, off, count), generate
@@ -146,7 +146,7 @@ def _panel(held, rows, wide, deep, keep, a, a_place, c, c_place):
 
 @part
 def _tile(count, two, c, c_place, keep, a, a_place, b, deep):
-    """One of the tiles that registers hold."""
+    """Compute one of the tiles that registers hold."""
     if two:
         if count == ROWS:
             _wide(c, c_place, keep, a, a_place, b, deep)

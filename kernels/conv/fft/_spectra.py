@@ -138,14 +138,14 @@ def _complex(x: ConvOperands, shape: tuple[int, ...]) -> Array:
 
 
 def _batch(count: int, threads: int, limit: int, least: int) -> int:
-    """A power of two, so that there are few plans: the largest that gives no thread an eighth more than its share."""
+    """Return the largest power of two that gives no thread an eighth more than its share; powers need few plans."""
     sizes = [1 << i for i in range(max(least, limit).bit_length())]
     share = count / threads
     return min(sizes, key=lambda size: (max(math.ceil(share / size) * size, 1.125 * share), -size))
 
 
 def _transformed(planes: Planes, start: int, threads: int) -> Launch:
-    """The planes of the block of tiles that begins at `start`, or of all filters, by all threads."""
+    """Return the launch that transforms planes of the tiles from `start` on, or of all filters, on all threads."""
     way, order, held = planes.way, planes.order._replace(first=start), iter(planes.way.held)
     spectra = planes.spectra[:-WIDTH].reshape(-1, 2, planes.width)
 
@@ -156,7 +156,7 @@ def _transformed(planes: Planes, start: int, threads: int) -> Launch:
 
 
 def _multiplied(planes: dict[str, Planes], held: list[Array], output: str, along: Any, keep: bool) -> Launch:
-    """A product for each frequency and group, by a thread for each scratch, added to what is there if `keep`."""
+    """Return the launch of a product per frequency and group, with a thread per scratch; it accumulates if `keep`."""
     rows, lanes, steps = along
     a, b = ("".join(name for name in "xwy" if set(AXES[name]) == {axis, steps}) for axis in (rows, lanes))
     of = {name: _strides(planes[name], name) for name in "xwy"}

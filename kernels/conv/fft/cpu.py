@@ -61,7 +61,7 @@ def _valid(p: ConvProblem, t: Tile, _: DeviceLimits) -> str | None:
 
 
 def _too_long(p: ConvProblem) -> str | None:
-    """Why no tile of our own transforms holds a filter, or None."""
+    """Return why no tile of our own transforms is large enough for a filter, or None."""
     for name, span in zip("rs", spans(p), strict=True):
         if span > STRAIGHT[-1]:
             return f"{name} reaches over {span} elements, expected at most {STRAIGHT[-1]}, the side of the largest tile"

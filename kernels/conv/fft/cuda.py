@@ -168,10 +168,10 @@ def fft_fused(p: ConvProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]
 
 
 def _side(operand: Spectra) -> tuple[object, ...]:
-    """The arguments of fft_fused that describe its input, or its output."""
+    """Return the arguments of fft_fused that describe its input, or its output."""
     return (operand.cut.channels, *operand.sizes, *operand.first, *operand.strides)
 
 
 def _shared_bytes(side: int, inputs: int) -> int:
-    """A tile for each input channel and for each team, padded as in fft/tile.cuh."""
+    """Return the bytes of a tile for each input channel and for each team, padded as in fft/tile.cuh."""
     return 8 * (inputs + THREADS // side) * (ceil_div(side * (side + 1), 16) * 16 + side // 8)

@@ -52,7 +52,7 @@ def _descriptors(problem: ConvProblem, math: int) -> _Descriptors:
 
 
 def _workspace(problem: ConvProblem, described: _Descriptors, algorithm: int) -> int:
-    """Bytes that the algorithm asks for. Raises Refused where cuDNN has it not."""
+    """Return the bytes that the algorithm requests. Raises Refused if cuDNN does not have it."""
     function, (first, second, output) = _PASSES[problem.direction]
     needed = c_size_t()
     getattr(cudnn(), f"cudnnGetConvolution{function}WorkspaceSize")(
@@ -154,7 +154,7 @@ _ALGORITHMS: tuple[tuple[str, dict[str, int], dict[str, Any], str], ...] = (
 
 
 def _math(dtype: str, numerics: Any) -> int:
-    """FP32 by FMA alone, but what is declared TF32: the default lets cuDNN round to it, TENSOR_OP converts nothing."""
+    """Return the math type: only FMA for FP32, unless TF32 is declared; the default allows TF32, TENSOR_OP does not."""
     if numerics == "tf32":
         return _cudnn.DEFAULT_MATH
     return _cudnn.FMA_MATH if dtype == "f32" else _cudnn.TENSOR_OP_MATH

@@ -21,13 +21,13 @@ _MODES = ("A", "B", "FALLBACK")
 
 
 def _frontend() -> Any:
-    """NVIDIA's package, not the module beside this one."""
+    """Return NVIDIA's package, not this module of the same name."""
     return import_module("cudnn")
 
 
 @lru_cache
 def _handle() -> Any:
-    """The process's handle, on the device that is current when it is first asked for."""
+    """Return the process's handle, on the device that was current at the first call."""
     return _frontend().create_handle()
 
 
@@ -39,7 +39,7 @@ def _layout(problem: ConvProblem, name: str) -> dict[str, list[int]]:
 
 
 def _graph(problem: ConvProblem) -> tuple[Any, dict[str, Any]]:
-    """The convolution as cuDNN's graph of one node, and its tensors by operand."""
+    """Return the convolution as a cuDNN graph with one node, and its tensors by operand."""
     cudnn = _frontend()
     stored, single = getattr(cudnn.data_type, _DATA_TYPE[problem.dtype]), cudnn.data_type.FLOAT
     kinds = {"io_data_type": stored, "intermediate_data_type": single, "compute_data_type": single}

@@ -47,13 +47,13 @@ def chosen(p: ConvProblem) -> Sides:
 
 
 def _seconds(c: Cuts) -> float:
-    """A tile is written and read, and so is its spectrum, which is as large."""
+    """Return the model's seconds: a tile is written and read, and so is its spectrum, which is as large."""
     return 16 * c.points * c.planes / _BYTES_PER_S + _MULTIPLY_ADD * c.products / _FLOP_PER_S
 
 
 @lru_cache(maxsize=1)  # whose work areas are held as long
 def _plans(problem: ConvProblem, sides: Sides) -> dict[str, Any]:
-    """The plan of each tensor, good for all operands of the problem, on the stream that is current."""
+    """Return the plan of each tensor, for all operands of the problem, on the current stream."""
     product, c = _PRODUCTS[problem.direction], cuts(problem, sides)._asdict()
     kinds = {product.a: "r2c", product.b: "r2c", product.c: "c2r"}
     return {name: _plan(c[name], kind) for name, kind in kinds.items()}
@@ -124,7 +124,7 @@ def _product(problem: ConvProblem, x: ConvOperands, c: Cuts, spectra: dict[str, 
 
 
 def _fits_ints(problem: ConvProblem, sides: Sides) -> str | None:
-    """Why a count does not fit the C ints of cuFFT, of cuBLAS or of a grid's blocks, or None."""
+    """Return why a count does not fit the C ints of cuFFT, of cuBLAS or of a grid's blocks, or None."""
     c = cuts(problem, sides)
     counts = {"transforms": max(cut.planes for cut in c), "products": c.frequencies * problem.groups}
     counts["blocks"] = max(blocks(max(cut.elements, cut.planes * cut.points)) for cut in c)

@@ -20,7 +20,7 @@ def _output_bytes(problem: ConvProblem) -> int:
 
 @lru_cache
 def _implementations() -> dict[ConvProblem, str]:
-    """The implementations that oneDNN chose for the problems that were set up in this process."""
+    """Return the implementations that oneDNN chose for the problems that were set up in this process."""
     return {}
 
 

@@ -26,7 +26,7 @@ _VECTOR = ir.VectorType(ir.FloatType(), LANES)
 
 
 def _transform(name: str, transposed: bool = False) -> Any:
-    """An intrinsic that takes lines through a matrix of F(m x m, 3 x 3), A^T, G or B^T, or one of them transposed.
+    """Return an intrinsic that multiplies lines by a matrix of F(m x m, 3 x 3): A^T, G or B^T, or its transpose.
 
     Called as f(tile, to, off, (to_at, step, off_at, near, far), count), m being the length of the tuple `tile`, so that
     nothing is compiled for another one: to[a] = sum over i of matrix[a, i] off[i], `count` elements each. Line a of the
@@ -70,7 +70,7 @@ def _transform(name: str, transposed: bool = False) -> Any:
 
 
 def _sum(builder: Any, row: Array, inputs: list[Any]) -> Any:
-    """The terms of a row that are not 0, those that need no multiplication first."""
+    """Return the sum of a row's nonzero terms; those without a multiplication come first."""
     terms = [(factor, x) for factor, x in zip(row, inputs, strict=True) if factor]
     total = None
     for factor, x in sorted(terms, key=lambda term: (term[0] != 1, abs(term[0]) != 1)):
@@ -88,7 +88,7 @@ def _constant(value: float) -> Any:
 
 
 def _transform_both(name: str, transposed: bool = False) -> Any:
-    """An intrinsic that takes lines through such a matrix along both axes of a tile, in registers.
+    """Return an intrinsic that multiplies lines by such a matrix along both axes of a tile, in registers.
 
     Called as f(tile, to, off, (to_at, step, off_at, near), count): to[a, b] = sum over i and k of
     matrix[a, i] matrix[b, k] off[i, k]. Lines are numbered row by row, `step` and `near` apart.
@@ -187,7 +187,7 @@ def _divided(builder: Any, vectors: list[Any]) -> list[Any]:
 
 
 def _joined(builder: Any, lines: list[Any]) -> list[Any]:
-    """The inverse: the first elements of n vectors, then the second, and so on."""
+    """Invert the division: return the first elements of n vectors, then the second, and so on."""
     n = len(lines)
     by = _factor(n)
     if by == n:
@@ -198,12 +198,12 @@ def _joined(builder: Any, lines: list[Any]) -> list[Any]:
 
 
 def _factor(n: int) -> int:
-    """The least factor of n that is more than 1."""
+    """Return the least factor of n above 1."""
     return next(i for i in range(2, n + 1) if n % i == 0)
 
 
 def _picked(builder: Any, vectors: list[Any], places: Iterable[int]) -> Any:
-    """A vector of the elements at these places of vectors that lie side by side, merged from one after the other."""
+    """Return a vector of the elements at these places of consecutive vectors, merged one after the other."""
     found, wanted = vectors[0], [divmod(place, LANES) for place in places]
     for number, vector in enumerate(vectors[1:], 1):
         kept = (at if number == 1 and of == 0 else i for i, (of, at) in enumerate(wanted))

@@ -93,7 +93,7 @@ def _transformed(g, to, off, place, count):
 
 @part
 def _outputs(held, products, g, plane, at, count):
-    """The m x m lines that one line of all planes becomes, the first at held[0]; how long they are."""
+    """Compute the m x m output lines of one line of all planes, the first at held[0]; return their length."""
     side, m, line = g.m + 2, g.m, (count + LANES - 1) // LANES * LANES
     between = m * m * line
     for b in range(side):
@@ -106,7 +106,7 @@ def _outputs(held, products, g, plane, at, count):
 
 @part
 def _put(y, held, line, g, image_at, s0, s1):
-    """One channel of the output, from lines over tiles."""
+    """Store one channel of the output, from lines over tiles."""
     between = g.m * g.m * line
     for strip in range(s0, s1):
         image, down = strip // g.down, strip % g.down
@@ -118,7 +118,7 @@ def _put(y, held, line, g, image_at, s0, s1):
 
 @part
 def _put_last(y, held, line, g, tile, f0, f1):
-    """One tile of the output, from lines over channels."""
+    """Store one tile of the output, from lines over channels."""
     strip, across = tile // g.across, tile % g.across
     image, down = strip // g.down, strip % g.down
     for a in range(min(g.m, g.out_height - g.m * down)):

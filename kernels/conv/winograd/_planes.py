@@ -13,7 +13,7 @@ from kernelmark.kernels.conv.winograd._tiling import Tiling
 
 
 def _between_zeros(problem: ConvProblem, x: ConvOperands, g: Tiling, source: Array) -> tuple[Array, Launch]:
-    """Return the scratch for all rows, and what fills it."""
+    """Return the scratch for all rows, and the launch that fills it."""
     lines = problem.n * (1 if g.channels_last else g.inputs) * g.rows
     image = x.scratch((lines * g.phases * g.columns + LANES,), "f32")
 

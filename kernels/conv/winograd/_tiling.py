@@ -91,7 +91,7 @@ def output_gradient(problem: ConvProblem, m: int, lanes: int) -> Tiling:
 
 
 def _columns(count: int, lanes: int) -> int:
-    """Elements of a part: small images would otherwise be mostly zeros."""
+    """Return the elements of a part, few enough that small images are not mostly zeros."""
     return count if count <= lanes else -(-count // lanes) * lanes
 
 

@@ -57,7 +57,7 @@ def _launch(problem: ConvProblem, x: ConvOperands, m: int) -> Launch:
 
 
 def _parts(p: ConvProblem, t: Tile, m: int) -> str | None:
-    """Why a tile does nothing that a smaller one does not, or None."""
+    """Return why a tile is equivalent to a smaller one, or None."""
     if p.direction == "wgrad" and t.OUTPUTS and not _is_whole(p, t, m):
         return "tiles are added up in several blocks, for all channels of the output, so OUTPUTS is 0"
     outputs = p.c if p.direction == "dgrad" else p.k
@@ -65,17 +65,17 @@ def _parts(p: ConvProblem, t: Tile, m: int) -> str | None:
 
 
 def _is_whole(p: ConvProblem, t: Tile, m: int) -> bool:
-    """Whether one thread transforms all tiles of the problem in a single block."""
+    """Return whether one thread transforms all tiles of the problem in a single block."""
     g = tiling(p, m)
     return gradient_step(g, p.n, 1, t) == p.n * g.down if p.direction == "wgrad" else cut(g, p.n, 1, t).is_whole
 
 
 def _suits(p: ConvProblem, t: Tile, m: int) -> str | None:
-    """Why a tile is not the default: more filters than a cache holds are to be in it until they are multiplied.
+    """Return why a tile is not the default, or None: its filters should stay in a cache until they are multiplied.
 
-    What they are multiplied with is packed again for each OUTPUTS of them, which takes less time where it is less: of
-    wgrad all of it by each thread, of which others would have packed a share. Where the cache has no room for SOME
-    either, it is done less often, unless tiles are so few that products do not pack them.
+    The other operand is packed again for each OUTPUTS filters, which costs little if it is small; in wgrad, each thread
+    packs all of it rather than a share. If the cache has no room for SOME filters either, it is packed less often,
+    unless tiles are so few that products do not pack them.
     """
     g, cache, default = tiling(p, m), second_level_bytes(), ALL
     row, tiles = filter_bytes(g), p.n * g.down * g.across

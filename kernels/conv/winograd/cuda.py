@@ -37,7 +37,7 @@ def round_up(a: int, unit: int) -> int:
 
 
 def _wide_enough(p: ConvProblem, width: int) -> str | None:
-    """Why a tile of `width` filters, for which there is one of half as many, is not for `p`, or None."""
+    """Return why a tile of `width` filters is not used for `p` and one of half as many is, or None."""
     k = view(p).k
     return None if 2 * k > width else f"{k} filters a group fill at most half of a tile of {width}"
 
@@ -109,7 +109,7 @@ def chunk(t: Tile, floats: int, unit: int) -> int:
 
 
 def _input(v: View, made: Scratch, first: int, ldt: int) -> KernelCall:
-    """The input's transform for ldt tiles from `first` on."""
+    """Return the launch of the input's transform for ldt tiles from `first` on."""
     channels = v.c * v.groups
     return KernelCall(
         (ceil_div(ldt, TILES), ceil_div(channels, CHANNELS)),
@@ -120,7 +120,7 @@ def _input(v: View, made: Scratch, first: int, ldt: int) -> KernelCall:
 
 
 def _of_chunk(v: View, t: Tile, ldk: int, first: int, count: int, most: int) -> list[KernelCall]:
-    """The three passes over `count` tiles from `first` on. Scratch is for `most`."""
+    """Return the three passes over `count` tiles from `first` on. Scratch is for `most` tiles."""
     ldt, outputs = round_up(count, PACK), v.k * v.groups
     plane = 4 * frequencies(4) * v.groups * round_up(most, PACK)
     made, products = Scratch("input", plane * v.c), Scratch("products", plane * ldk)
