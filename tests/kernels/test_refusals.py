@@ -168,7 +168,7 @@ REFUSED = [
             ("n1c2h9w9k2r1s3/f32/nchw/fprop", "filter is 1x3, expected 3x3"),
             ("n1c2h9w9k2r5s5/f32/nchw/dgrad", "filter is 5x5, expected 3x3"),
             ("n1c524281h3w3k1r3s3/f32/nchw/fprop", "channels are 524281, expected at most 524280"),
-            ("n1c1h65536w65536k1r3s3/f32/nchw/fprop", "the padded input has 4294967296 places"),
+            ("n1c1h65536w65536k1r3s3/f32/nchw/fprop", "the padded input has 4294967296 elements"),
         )
     ],
     (CONV + "winograd4", "conv/n1c1821h3w3k1821r3s3/f32/nchw/fprop/g1821", "groups are 1821, expected at most 1820"),
