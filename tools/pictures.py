@@ -60,7 +60,8 @@ def as_svg(text: str) -> str:
     """Return a terminal's lines, with bold and colours, as SVG."""
     console = Console(record=True, width=COLUMNS, file=StringIO())
     console.print(Text.from_ansi(text))
-    return console.export_svg(title="kernelmark watch")
+    drawn = console.export_svg(title="kernelmark watch")
+    return drawn.replace("<svg ", '<svg xml:space="preserve" ', 1)  # librsvg drops spaces that a line begins with
 
 
 def main() -> None:
