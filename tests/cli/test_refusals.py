@@ -47,6 +47,10 @@ REFUSED = [
     ("run gemm/m0n8k8/f32/NT", "m is 0"),
     (f"run {NT} --kernels no/such", "no kernel matches --kernels 'no/such' on cpu; `kernelmark list --all` "),
     (f"run {NT} --kernels gemm/nump.matmul", "; did you mean gemm/numpy.matmul?"),
+    (
+        f"run {NT} --kernels gemm/numpy.* --kernels gemm/scipi.dgemm",
+        "--kernels 'gemm/scipi.dgemm': matches no kernel; ",
+    ),
     ("run transfer/n8/f32/p2p", "no kernel matches on cpu; on cuda, transfer/cuda.peer would; "),
     (f"run {NT} --dry-run --json", "--json: prints the rows of a run, and --list and --dry-run measure none"),
     ("run --resume r --list", "--resume: continues a run, but --list and --dry-run measure nothing"),
