@@ -56,9 +56,9 @@ INTRODUCTION = """# The ladder
 
 Each kernel is one idea in a file of `cuda/`, whose head names tile owners, preconditions and the
 limit. Resources are those of `kernelmark inspect` for the launch with the most registers, on sm_80 / sm_90a where they
-differ: threads and shared bytes per block, registers per thread, occupancy. The tile is that of
-problems of 4096 in each dimension. Rates are in GPU reports
-([H200](../reports/nvidia-h200/tables.md))."""
+differ: threads and shared bytes per block, registers per thread, occupancy. Tiles are those for
+problems of size 4096. Rates:
+[H200 report](../reports/nvidia-h200/tables.md)."""
 LARGE = 4096
 
 
