@@ -51,7 +51,7 @@ def test_what_is_missing_is_measured_once_into_a_run_of_its_own(store, registry,
     said = []
     first = experiments.measure_missing(store, [tiny], registry, said.append)
     assert (len(first.run_ids), first.finished, first.against) == (1, True, 0)
-    assert said[0].startswith(f"run {first.run_ids[0]} measures what is missing")
+    assert said[0].startswith(f"run {first.run_ids[0]} measures missing rows")
     assert said[1] == f"beta: {experiment(tiny).title}; 2 problems"
     assert said[2].startswith("  4 ok in ")
     rows = [r for r, _ in store.results(first.run_ids[0])]

@@ -183,7 +183,7 @@ def test_products_of_integers_are_right(torch, layout: str, words: str) -> None:
 @pytest.mark.parametrize(
     ("problem", "reason"),
     [
-        ("m3n4k5/s8.s32/NT/batch2", "has no batched path; take batch 1"),
+        ("m3n4k5/s8.s32/NT/batch2", "has no batched path; use batch 1"),
         ("m3n4k5/s8.s32/NT/ldc+1", "ldc is padded by 1, expected 0: C must be contiguous"),
         ("m1n4k5/s8.s32/TN", "m is 1, expected more of a transposed operand: PyTorch 2.13 left C unwritten"),
         ("m4n1k5/s8.s32/NT", "n is 1, expected more of a transposed operand: PyTorch 2.13 left C unwritten"),

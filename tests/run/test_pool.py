@@ -358,7 +358,7 @@ def test_a_kernel_that_leaks_64_mb_a_call_is_oom_before_nothing_is_left(
     monkeypatch.setattr(memory, "whole_bytes", lambda: whole)
     bad, good = measure("leaks", "honest")
     assert (bad.status, good.status) == ("oom", "ok")
-    assert "verification: the process took 1." in bad.reason
+    assert "verification: the process used 1." in bad.reason
     assert min(least) > 0
 
 

@@ -109,7 +109,7 @@ def test_where_nothing_is_published_of_an_architecture_occupancy_ranks(subject, 
 @pytest.mark.parametrize(
     ("kernel", "problem", "words"),
     [
-        ("copy/numba.streaming", "copy/m64n1024/f32", "--static: copy/numba.streaming is not a CUDA kernel; leave "),
+        ("copy/numba.streaming", "copy/m64n1024/f32", "--static: copy/numba.streaming is not a CUDA kernel; omit "),
         ("gemm/cuda.wgmma", "gemm/m128n128k128/f16.f32/NT", "--static: gemm/cuda.wgmma does not run on sm_80; it is"),
     ],
 )
