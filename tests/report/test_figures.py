@@ -403,8 +403,8 @@ def gains(store):
     return {gain.row.problem: gain for gain in figure.draw.args[0]}
 
 
-def pair(store, n: int, one: float, two: float, flop: float = 1e6, nbytes: float = 1e3):
-    problem = f"gemm/m{n}n{n}k{n}/f32/NN"
+def pair(store, n: int, one: float, two: float, flop: float = 0, nbytes: float = 1e3, layout: str = "NN"):
+    problem, flop = f"gemm/m{n}n{n}k{n}/f32/{layout}", flop or 2 * n**3
     for threads, seconds in ((1, one), (2, two)):
         rates = {"gflop_per_s": flop * 1e-9 / seconds, "gbyte_per_s": nbytes * 1e-9 / seconds}
         put(store, problem, "gemm/some.base", taken=[seconds] * 12, threads=threads, **rates)
@@ -430,8 +430,9 @@ def test_ceilings_allow_the_ratio_of_the_times_that_they_leave_where_both_are_kn
     assert allowed == pytest.approx({computes: 2, moves: 1.25})
 
 
-def test_one_problem_or_one_thread_count_makes_no_figure_and_says_why(begun):
+def test_one_size_or_one_thread_count_makes_no_figure_and_says_why(begun):
     pair(begun, 8, 1e-5, 2e-5)
+    pair(begun, 8, 1e-5, 3e-5, layout="NT")
     put(begun, "gemm/m9n9k9/f32/NN", "gemm/some.base", threads=2)
     assert gained(begun).figures == []
     assert "--threads 1,2" in gained(begun).omitted

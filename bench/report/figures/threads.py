@@ -99,17 +99,17 @@ class Gain(NamedTuple):
 
 
 def gains_over_size(data: RunData, looks: dict[str, style.Look]) -> style.Kind:
-    """Return a figure for each operation with at least two problems whose kernels ran on one thread and on more."""
+    """Return a figure for each operation with at least two sizes whose kernels ran on one thread and on more."""
     found: dict[tuple[str, str, str], list[Gain]] = defaultdict(list)
     for gain in gains(data):
         found[gain.row.op, gain.row.mode, gain.row.isa].append(gain)
     figures = [
         _size_figure(op, mode, isa, own, looks)
         for (op, mode, isa), own in found.items()
-        if len({gain.row.problem for gain in own}) > 1
+        if len({f"{work(gain.row):.3g}" for gain in own}) > 1
     ]
     return style.kind(
-        TITLE, figures, "no operation has two problems on one thread and on several; `--threads 1,2` does", MOST
+        TITLE, figures, "no operation has two sizes on one thread and on several; `--threads 1,2` does", MOST
     )
 
 
