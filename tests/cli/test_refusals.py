@@ -68,6 +68,7 @@ REFUSED = [
     (f"run {NT} --mode warm", "'warm'"),
     (f"run {NT} --device cuda", "cuda"),
     (f"run {NT} --plugin absent.py", "there is no such file"),
+    (f"run {NT} --plugin {'n' * 300}", "there is no such file"),
     (f"run {NT} --plugin broken.py", "broken.py, line 1: "),
     (f"run {NT} --db file/results.db", "file/results.db: cannot be used as a store"),
     (f"run {NT} --db file", "file: cannot be used as a store"),
