@@ -15,7 +15,6 @@ from kernelmark.bench.plan.case import Entrant, Plan, PlannedJob, Shard, case_co
 from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.errors import UsageError, meant
 from kernelmark.bench.plan.files import kept_plugin
-from kernelmark.bench.plan.globs import matches
 from kernelmark.bench.plan.modes import Mode
 from kernelmark.bench.plan.registry import Registry
 from kernelmark.bench.plan.shards import group_of, sharded
@@ -136,7 +135,7 @@ def expanded_plan(
     if not expanded:
         raise UsageError(_why_none(plan, chosen, registry))
     for glob in plan.kernels:
-        if not any(matches(name, [glob.partition("@")[0]]) for name in registry.kernels) and glob[:1] != "!":
+        if not set(glob) & set("!*?[") and glob.partition("@")[0] not in registry.kernels:
             near = meant(glob, registry.kernels)
             raise UsageError(f"--kernels {glob!r}: matches no kernel; `kernelmark list --all` lists them{near}")
     if shard:
