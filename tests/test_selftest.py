@@ -133,19 +133,6 @@ def test_a_cheat_is_caught_by_its_status_without_a_time_beside_an_honest_product
     assert finding.found.startswith(f"{status}: why")
 
 
-@pytest.mark.parametrize(("seeds", "holds"), [(1, True), (2, False)])
-def test_a_cheat_that_was_disturbed_is_tried_again_unless_a_rate_is_measured(seeds, holds, monkeypatch):
-    rows = [
-        Measurement(kernel="k", samples=[1.0], disturbed="by others"),
-        *[Measurement(kernel="k", status="wrong")] * 2,
-    ]
-    honest, tries = Measurement(kernel="h"), iter(rows)
-    monkeypatch.setattr(adversaries, "measured", lambda *words, **options: (honest, next(tries)))
-    monkeypatch.setattr(adversaries, "EXPECTED", {"in_set_up": adversaries.EXPECTED["in_set_up"]})
-    (finding,) = adversaries.check(_nothing, seeds)
-    assert finding.holds is holds
-
-
 @pytest.mark.parametrize(("values", "holds"), [((1.0, 1.02, 1.0, 1.02), True), ((1.0, 1.04, 1.0, 1.04), False)])
 def test_the_spread_of_a_ratio_is_its_standard_deviation_over_processes(values, holds):
     finding = ratios.spread_of([BaselineRatio(value, 0, 0, "abba-quads", 1.0) for value in values])

@@ -72,9 +72,6 @@ _HABITS = (
     *("computes_once", "computes_in_set_up", "computes_when_changed", "skips_soon", "skips_every_other"),
     *("leaves_a_thread", "skips_when_timed", "spoils_its_input", "writes_beyond", "drops_bits", "copies_when_soon"),
 )
-#: How often a cheat is tried while it is `ok` but disturbed: where a busy machine makes batches of one call, a kernel
-#: that skips calls in quick succession skips none.
-TRIES = 3
 #: In cold mode, calls never follow each other so soon.
 _SOON = ("skips_soon", "copies_when_soon")
 HABITS = {
@@ -103,7 +100,7 @@ def check_habits(tick: Tick, seeds: int = 1) -> Iterator[Finding]:
 
 def _check(check: str, cheats: dict[str, Cheat], tick: Tick, seeds: int) -> Iterator[Finding]:
     for name, cheat in cheats.items():
-        found = [_tried(f"{check}: {name}", cheat, seed, tick, TRIES if seeds == 1 else 1) for seed in range(seeds)]
+        found = [_tried(f"{check}: {name}", cheat, seed, tick) for seed in range(seeds)]
         missed = [finding for finding in found if not finding.holds]
         last = (missed or found)[-1]
         if seeds > 1:
@@ -121,21 +118,18 @@ def habit_jobs(seeds: int = 1) -> int:
     return seeds * len(HABITS)
 
 
-def _tried(check: str, cheat: Cheat, seed: int, tick: Tick, tries: int) -> Finding:
+def _tried(check: str, cheat: Cheat, seed: int, tick: Tick) -> Finding:
     kernel = check.split()[1]
-    for _ in range(tries):
-        honest, found = measured(
-            cheat.problem,
-            (cheat.honest, f"{cheat.problem.partition('/')[0]}/selftest.{kernel}"),
-            cheat.plugin,
-            mode=cheat.mode,
-            budget=Budget(max_time_s=0.3),
-            device=cheat.device,
-            seed=seed,
-            baseline=cheat.honest,
-        )
-        if not (found.status == Status.OK and found.disturbed):
-            break
+    honest, found = measured(
+        cheat.problem,
+        (cheat.honest, f"{cheat.problem.partition('/')[0]}/selftest.{kernel}"),
+        cheat.plugin,
+        mode=cheat.mode,
+        budget=Budget(max_time_s=0.3),
+        device=cheat.device,
+        seed=seed,
+        baseline=cheat.honest,
+    )
     tick()
     return caught(check, honest, found, cheat.statuses)
 
