@@ -61,10 +61,10 @@ def suite(registry, tmp_path):
 def measured(store, tmp_path):
     store.begin(Run("r1", {}, "2026-01-01", (str(tmp_path / "mine.toml"),), "kernelmark run", {}, "c", {}))
 
-    def put(kernel, r, samples, last="", **values):
-        dims = {"n": 1, "c": 8, "h": 16, "w": 16, "k": 8, "r": r, "s": r, "direction": "fprop"}
+    def put(kernel, r, samples, last="", w=16, **values):
+        dims = {"n": 1, "c": 8, "h": 16, "w": w, "k": 8, "r": r, "s": r, "direction": "fprop"}
         dims["distribution"] = last or "uniform"
-        problem = f"conv/n1c8h16w16k8r{r}s{r}/f32/nchw/fprop" + f"/{last}" * bool(last)
+        problem = f"conv/n1c8h16w{w}k8r{r}s{r}/f32/nchw/fprop" + f"/{last}" * bool(last)
         numerics = "fft" if "fft" in kernel else "fp32"
         own = {"suite": "mine", "op": "conv", "problem": problem, "kernel": kernel, "device_name": "d", "threads": 2}
         own |= {"numerics": numerics, "layout": "nchw", "time_s_median": sorted(samples)[len(samples) // 2]}
@@ -173,6 +173,22 @@ def test_distributions_of_operands_are_figures_of_their_own(store, registry, mea
         measured(kernel, r, [1.0, 1.01] * 20, last)
     figures = crossover_maps(RunData(store, "r1"), registry).figures
     assert ["zeros" in figure.name for figure in figures] == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "labels"),
+    [
+        ([(1, 16), (3, 16), (5, 16)], ["1x1", "3x3", "5x5"]),
+        ([(1, 16), (3, 16), (3, 24)], ["r1 s1 w16", "r3 s3 w16", "r3 s3 w24"]),
+    ],
+)
+def test_problems_that_share_the_size_of_the_axis_are_labelled_by_all_that_differs(
+    store, registry, measured, sizes, labels
+):
+    for (r, w), kernel in product(sizes, ("conv/a.direct", "conv/a.fft")):
+        measured(kernel, r, [1.0, 1.01] * 20, w=w)
+    (figure,) = crossover_maps(RunData(store, "r1"), registry).figures
+    assert [label.get_text() for label in figure.draw().axes[0].get_xticklabels()] == labels
 
 
 def test_samples_in_turn_decide_which_of_two_kernels_leads_and_no_lead_is_below_one(suite, store, measured):

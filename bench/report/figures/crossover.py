@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from functools import partial
 from statistics import geometric_mean
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
@@ -79,7 +79,7 @@ def _map(data: RunData, contests: list[Contest], suites: Sequence[Suite]) -> Cro
     axis = next((a for a in (*along, *differing) if a in differing), "")
     every = sorted(contests, key=lambda c: (dims[c.problem].get(axis, 0), work(c.fastest), c.problem))
     ordered = every[:MOST_PROBLEMS]
-    names = [_name(dims[c.problem], axis) for c in ordered]
+    names = _names([dims[c.problem] for c in ordered], axis, differing)
     relative = slowdowns(ordered)
     wins = {kernel: sum(c.fastest.kernel == kernel for c in ordered) for kernel in relative}
     kernels = sorted(relative, key=lambda k: (-wins[k], geometric_mean(relative[k])))[:MOST_KERNELS]
@@ -87,10 +87,12 @@ def _map(data: RunData, contests: list[Contest], suites: Sequence[Suite]) -> Cro
     return CrossoverMap(ordered, axis, names, kernels, turns if axis in along else None, len(every) - len(ordered))
 
 
-def _name(dims: dict[str, object], axis: str) -> str:
-    if axis in ("r", "s"):
-        return f"{dims['r']}x{dims['s']}"
-    return str(dims.get(axis, ""))
+def _names(every: Sequence[dict[str, Any]], axis: str, differing: Sequence[str]) -> list[str]:
+    """Return the value of the axis of each problem, or of all axes that differ if problems share a value."""
+    names = [f"{dims['r']}x{dims['s']}" if axis in ("r", "s") else str(dims.get(axis, "")) for dims in every]
+    if len(set(names)) < len(names):
+        return [" ".join(f"{name}{dims[name]}" for name in differing if name in dims) for dims in every]
+    return names
 
 
 def _axis_name(m: CrossoverMap) -> str:
@@ -140,7 +142,7 @@ def _draw(m: CrossoverMap) -> "Drawing":
     axes.set_yticks(range(len(m.kernels)), [short(kernel) for kernel in m.kernels])
     axes.tick_params(length=0)
     axes.spines[:].set_visible(False)
-    axes.set_xlabel(_axis_name(m))
+    axes.set_xlabel("problem" if " " in m.names[0] else _axis_name(m))
     bar = figure.colorbar(image, ax=axes, pad=0.02, fraction=0.08, ticks=[1, 2, 4, 8, 16])
     bar.ax.set_yticklabels(["1x", "2x", "4x", "8x", "16x+"])
     bar.ax.minorticks_off()
