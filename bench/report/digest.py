@@ -70,7 +70,8 @@ def run_digest(store: Store, run_id: str, style: str = "simple") -> Iterator[str
         yield f"{title}\n{_operations((r.problem, r.kernel, r.status, 1) for r in rows)}"
     variants = map(_text, variants_beside(data))
     notes = [*variants, *_refused(data, many), *_remarks(data, [] if one else lines)]
-    yield "\n".join([*notes, *[_tallied(tally)] * _is_timed(data)])
+    last = status_line(tally) if one and len(data.rows) <= MOST_LINES else _tallied(tally)
+    yield "\n".join([*notes, *[last] * _is_timed(data)])
     yield verdict_line(data, variants=False)
 
 

@@ -69,9 +69,16 @@ def test_the_product_of_the_founding_text_stands_first(begun, printed):
 def test_a_run_of_one_problem_prints_its_fastest_kernels(begun, printed):
     for i in range(digest.MOST_LINES + 5):
         put(begun, NT, f"gemm/some.k{i}", 1e-3 + 1e-5 * i)
-    table, *_ = printed()
+    table, notes, _ = printed()
     assert table.splitlines()[-1] == "  5 slower kernels are left out"
     assert sum("some.k" in line for line in table.splitlines()) == digest.MOST_LINES
+    assert notes.splitlines()[-1].endswith(" ok; `kernelmark show` prints a table per problem")
+
+
+def test_a_run_whose_only_table_is_printed_does_not_point_to_another(begun, printed):
+    put(begun, NT, BASE)
+    _, notes, _ = printed()
+    assert notes.splitlines()[-1] == "1 row: 1 ok"
 
 
 def test_a_suite_of_many_problems_has_a_line_an_operation(begun, printed):
