@@ -157,8 +157,6 @@ def profile(
     limits = devices.usual(arch) if device_name is None else devices.published(device_name, arch)
     kernel, problem = counted.counted_kernel(registry.named(kernel_id)), registry.problem(problem_id)
     device = typical(arch)
-    if problem.op != kernel.op:
-        raise UsageError(f"{problem.id}: {kernel.id} is a kernel of {kernel.op}; give a problem of {kernel.op}")
     if not kernel.runs_on(arch):
         wanted = ", ".join(kernel.archs) or f"sm_{kernel.min_arch} and later"
         raise UsageError(f"--arch {arch}: {kernel.id} is for {wanted}")

@@ -107,6 +107,8 @@ class Kernel:
 
     def outside(self, problem: Problem) -> str | None:
         """Return why `problem` is outside the kernel's declared domain, or None."""
+        if problem.op != self.op:
+            return f"{self.id} is a kernel of {self.op}, and {problem.id} is a problem of {problem.op}"
         for axis, values in self.domain.items():
             value = getattr(problem, axis)
             if value not in values:

@@ -154,6 +154,7 @@ BY_NAME: dict[str, Strategy[Word]] = {
     "plugins": _words("plugin.py", "none.py|folder|rows.db|fifo|full|"),
     "files": _words("rows.csv|nvbench.json|pytest_benchmark.json", "none|folder|fifo|", "rows.db|runs.db|hurt.db"),
     "op": _words("copy|gemm|conv"),
+    "operation": _words("copy|gemm|conv"),
     "only": _words("transpose-first", "nothing"),
     "name": _words("mine|a.b-c", f"1|a b|{'x' * 61}|-|\n"),
     "network": _words(NETWORK, f"nothing||{'r' * 60_000}", "alexnet|copy/m4n4/f32"),
