@@ -32,6 +32,7 @@ REFUSED = [
     ("list --op gem", "--op: 'gem' is not an operation; expected one of "),
     ("run", "no SUITE was named"),
     ("run smokey", "suite 'smokey': is not a suite"),
+    ("list gemm --suites", "--suites: lists all suites; leave it out, or OP, --op and --device"),
     ("run smok", "`kernelmark list --suites` lists all suites; did you mean smoke?"),
     ("run gemm/m8n8k8/fp32/NT", "dtype is 'fp32', expected one of f64, f32, "),
     ("run gemm/m8n8k8/fp32/NT", "; did you mean f32?"),
