@@ -130,6 +130,8 @@ def _checked(defaults: Defaults, table: str, option: click.Option, command: clic
             option.callback(context, option, cast)
     except click.BadParameter as error:
         raise defaults.refusal(table, key, error.message) from None
+    except ValueError as error:  # a name with NUL is no path
+        raise defaults.refusal(table, key, f"is {value!r}: {error}") from None
     return given
 
 

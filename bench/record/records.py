@@ -25,6 +25,8 @@ Struct = TypeVar("Struct", bound=msgspec.Struct)
 RunId = Annotated[str, msgspec.Meta(pattern=r"\A[A-Za-z0-9_][A-Za-z0-9_.+-]{0,99}\Z")]
 _DIMS = msgspec.json.Decoder(Dims)
 _DOUBLE_BYTES = 8
+#: The times of a call in seconds that a store can hold: any two have a finite ratio. The longest is 30 years.
+SHORTEST_S, LONGEST_S = 1e-18, 1e9
 
 
 class Layer(msgspec.Struct, frozen=True):
@@ -242,7 +244,7 @@ def doubles(blob: bytes) -> "array.array[float]":
 def samples_of(blob: bytes) -> "array.array[float]":
     """Return the stored samples, in seconds per call. Raises ValueError for an invalid time."""
     values = doubles(blob)
-    if values and not (math.isfinite(sum(values)) and min(values) >= 0):
+    if values and not (math.isfinite(sum(values)) and min(values) >= SHORTEST_S and max(values) <= LONGEST_S):
         raise ValueError("a sample is not a number of seconds")
     return values
 
@@ -252,7 +254,7 @@ def check_samples(blobs: Sequence[bytes]) -> None:
     if any(len(blob) % _DOUBLE_BYTES for blob in blobs):
         raise ValueError("samples end within a number")
     samples = np.frombuffer(b"".join(blobs))
-    if not ((samples >= 0) & (samples < math.inf)).all():
+    if not ((samples >= SHORTEST_S) & (samples <= LONGEST_S)).all():
         raise ValueError("a sample is not a number of seconds")
 
 

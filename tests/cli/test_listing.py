@@ -205,6 +205,7 @@ def test_the_nearest_file_counts_alone_and_a_project_without_our_table_is_none(t
         ("[runs]\ndelete = 'base'", "kernelmark.toml: [runs] delete: is no option of `runs` that can have a default"),
         ("[rum]\nseed = 1", "kernelmark.toml: [rum]: is no command; expected one of claims, "),
         ("[run]\nmax-time = 'x'", "kernelmark.toml: [run] max-time: is 'x', expected a number above 0"),
+        ('[run]\ndb = "a\\u0000b"', r"kernelmark.toml: [run] db: is 'a\x00b': embedded null byte"),
         ("[run]\nceilings = 'no'", "kernelmark.toml: [run] ceilings: is 'no', expected true or false"),
         ("[run]\nseed = true", "kernelmark.toml: [run] seed: is True, expected a string, a number or a list of them"),
         ("[run]\nmode = 'warm'", "kernelmark.toml: [run] mode: 'warm' is not one of"),

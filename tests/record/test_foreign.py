@@ -200,7 +200,8 @@ def test_a_value_that_cannot_be_is_told_with_its_place(edited, tmp_path, refused
 #: Of one benchmark among others: a place, a value that no time can have, and the complaint.
 IMPOSSIBLE = [
     (FOREIGN, "benchmarks.1.stats.data.3", math.nan, "benchmarks[1].stats.data[3] is nan, expected a finite number"),
-    (FOREIGN, "benchmarks.1.stats.data.3", 1e200, "benchmarks[1].stats.data[3] is 1e+200, expected at most 1e+09 sec"),
+    (FOREIGN, "benchmarks.1.stats.data.3", 1e200, "benchmarks[1].stats.data[3] is 1e+200, expected 1e-18 to 1e+09 s"),
+    (FOREIGN, "benchmarks.1.stats.data.3", 5e-324, "data[3] is 5e-324, expected 1e-18 to 1e+09 seconds"),
     (FOREIGN, "benchmarks.1.stats", {"rounds": 5, "median": 0}, "stats.median is 0, expected a finite number above 0"),
     (FOREIGN, "benchmarks.1.stats", {**TIMES, "mean": math.inf}, "stats.mean is inf, expected a finite"),
     (FOREIGN, "benchmarks.1.stats", {**TIMES, "mean": -1.0}, "stats.mean is -1.0, expected a finite number above 0"),

@@ -258,12 +258,18 @@ def test_the_samples_of_all_rows_stand_in_the_order_of_the_table(store):
 
 
 @pytest.mark.parametrize(
-    "blob", ["x'00'", "x'000000000000f07f'", "x'000000000000f8ff'", "x'000000000000f0bf'", "'text'"]
+    "blob",
+    [
+        *("x'00'", "x'000000000000f07f'", "x'000000000000f8ff'", "x'000000000000f0bf'", "'text'"),
+        *("x'0000000000000000'", "x'0100000000000000'", "x'ffffffffffffef7f'"),  # 0, the least and the most
+    ],
 )
 def test_samples_that_are_no_seconds_are_one_line(store, complaint, blob):
     varied(store)
-    store._db.execute(f"UPDATE result SET sample_blob = {blob} WHERE result_id = 3")
-    assert complaint(lambda: list(store.sample_blobs("r1"))).startswith(f"{store.path}: cannot be read: ")
+    store._db.execute(f"UPDATE result SET sample_blob = {blob} WHERE result_id = 1")
+    case = next(iter(store.table("r1").rows)).case
+    for read in (lambda: list(store.sample_blobs("r1")), lambda: store.samples("r1", case)):
+        assert complaint(read).startswith(f"{store.path}: cannot be read: ")
 
 
 def test_rows_on_some_problems_are_those_and_no_others(store):

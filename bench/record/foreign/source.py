@@ -14,6 +14,7 @@ from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.numbers import finite
 from kernelmark.bench.plan.operation import Problem
 from kernelmark.bench.plan.status import Status
+from kernelmark.bench.record.records import LONGEST_S, SHORTEST_S
 from kernelmark.bench.record.result import COLUMNS, KINDS, NOT_NEGATIVE, REQUIRED, SCHEMA, Result
 
 #: The factor by which rounding may make a mean exceed the largest of its numbers.
@@ -29,8 +30,6 @@ _ORDERED = (
     ("speedup_ci95_low", "speedup_ci95_high"),
 )
 _STATUSES = frozenset(Status)
-#: More than 30 years.
-_MOST_S = 1e9
 #: Rows by column, and the first invalid value: the row's index, the column and the expected value.
 Columns = Mapping[str, Sequence[Any]]
 Wrong = tuple[int, str, str]
@@ -102,9 +101,9 @@ class JsonNode:
         return number
 
     def seconds(self) -> float:
-        """Return the value as a time in seconds, above 0 and with a finite square."""
-        if (seconds := self.number(above=0)) > _MOST_S:
-            self.refuse(f"at most {_MOST_S:g} seconds", RowRefused)
+        """Return the value as a time in seconds that a store can hold."""
+        if not SHORTEST_S <= (seconds := self.number(above=0)) <= LONGEST_S:
+            self.refuse(f"{SHORTEST_S:g} to {LONGEST_S:g} seconds", RowRefused)
         return seconds
 
     def refuse_above(self, most: "JsonNode | None") -> None:
