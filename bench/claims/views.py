@@ -11,7 +11,7 @@ from typing import IO, Any
 import msgspec
 
 from kernelmark.bench.claims.answer import VERDICTS, Answer, JudgedRatio
-from kernelmark.bench.plan.text import as_json
+from kernelmark.bench.plan.text import indented
 from kernelmark.bench.report.export import write_text
 from kernelmark.bench.report.format import count, yes_or_no
 from kernelmark.bench.report.layout import TableColumn, paragraph, table
@@ -62,7 +62,7 @@ def tally(answers: Sequence[Answer]) -> str:
 
 def write_json(answers: Sequence[Answer], out: IO[str]) -> None:
     """Write a list with an object for each claim, with its findings."""
-    out.write(msgspec.json.format(as_json(list(answers)), indent=1) + "\n")
+    out.write(indented(list(answers), 1) + "\n")
 
 
 def write_csv(answers: Sequence[Answer], out: IO[str]) -> None:

@@ -11,7 +11,6 @@ import msgspec
 
 from kernelmark.bench.cli.listing import remedied
 from kernelmark.bench.cli.options import db_option
-from kernelmark.bench.cli.output import indented
 from kernelmark.bench.measure.cpu import cpu_count, cpu_name, last_level_cache_bytes
 from kernelmark.bench.measure.devices import devices_present
 from kernelmark.bench.measure.machine import environment
@@ -20,6 +19,7 @@ from kernelmark.bench.measure.roofline import in_force
 from kernelmark.bench.measure.timing import resolution
 from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.errors import UsageError
+from kernelmark.bench.plan.text import indented
 from kernelmark.bench.record.store import Store, default_store
 from kernelmark.bench.report.format import count
 from kernelmark.bench.report.layout import TableColumn, paragraph, table

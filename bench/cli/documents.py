@@ -9,7 +9,7 @@ from kernelmark.bench.cli.doctor import ExaminedPart
 from kernelmark.bench.cli.listing import ListedKernel, ListedSuite
 from kernelmark.bench.compare.runs import CompareDocument
 from kernelmark.bench.measure.measurement import Ceiling
-from kernelmark.bench.plan.text import as_json
+from kernelmark.bench.plan.text import indented
 from kernelmark.bench.record.records import RunFacts
 from kernelmark.bench.record.result import Result
 from kernelmark.bench.report.crossover import CrossoverDocument
@@ -72,4 +72,4 @@ def schema(name: str) -> str:
     """Return a document's JSON Schema as the text of a file."""
     commands, kind = DOCUMENTS[name]
     head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": f"kernelmark {commands}"}
-    return msgspec.json.format(as_json(head | msgspec.json.schema(kind)), indent=2) + "\n"
+    return indented(head | msgspec.json.schema(kind)) + "\n"

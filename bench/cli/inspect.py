@@ -1,11 +1,13 @@
 """The commands that examine CUDA kernels without a GPU: `inspect` and `profile`."""
 
+import json
 import shlex
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
+import msgspec
 
 from kernelmark.bench.cli.options import AGAINST, OK, Choice, complete_kernels, file_option, plugin_option
 from kernelmark.bench.measure.compile import ARCHS
@@ -168,7 +170,7 @@ def profile(
     if html is not None:
         view.write_page(counts, html)
     if baseline is None or as_json:
-        click.echo(view.as_json(counts) if as_json else "\n\n".join(view.sections(counts)))
+        click.echo(json.dumps(msgspec.to_builtins(counts), indent=2) if as_json else "\n\n".join(view.sections(counts)))
     if baseline is not None:
         command = _words(plugins, "profile", kernel_id, problem_id, "--every-block" * every_block, arch=arch)
         _end(pins.gate(baseline, command, pins.of_profile(counts), update, counts.no_machine), as_json)

@@ -7,11 +7,11 @@ import click
 import msgspec
 
 from kernelmark.bench.cli.options import Choice, plugin_option
-from kernelmark.bench.cli.output import indented
 from kernelmark.bench.measure.present import unavailable
 from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.registry import Registry
+from kernelmark.bench.plan.text import indented
 from kernelmark.bench.report.format import count
 from kernelmark.bench.report.layout import TableColumn, paragraph, table
 

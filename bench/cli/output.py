@@ -4,9 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import click
-import msgspec
 
-from kernelmark.bench.plan.text import as_json
 from kernelmark.bench.record.selection import Selection
 from kernelmark.bench.record.store import Store, default_store
 from kernelmark.bench.report.export import write_text, writing
@@ -19,11 +17,6 @@ def reading(db: Path | None, selection: Selection | None = None) -> Store:
     if selection is not None and any(selection):
         store.select(selection)
     return store
-
-
-def indented(document: object) -> str:
-    """Return a document as indented JSON, without a newline at its end."""
-    return msgspec.json.format(as_json(document), indent=2)
 
 
 def print_or_write(text: str, output: Path | None) -> None:

@@ -5,9 +5,9 @@ from itertools import count
 import click
 
 from kernelmark.bench.cli.options import AGAINST, OK
-from kernelmark.bench.cli.output import indented
 from kernelmark.bench.cli.progress import show_line
 from kernelmark.bench.plan.errors import UsageError
+from kernelmark.bench.plan.text import indented
 from kernelmark.bench.report.layout import paragraph
 from kernelmark.bench.selftest import checks
 from kernelmark.bench.selftest.finding import Checks, Finding, table

@@ -11,7 +11,7 @@ import click
 import msgspec
 
 from kernelmark.bench.cli.options import AGAINST, OK, complete_runs, db_option, file_option, json_option, plugin_option
-from kernelmark.bench.cli.output import indented, print_or_write, reading
+from kernelmark.bench.cli.output import print_or_write, reading
 from kernelmark.bench.measure.lock import held_run
 from kernelmark.bench.plan.case import Plan
 from kernelmark.bench.plan.declared import is_foreign, require_figures
@@ -21,7 +21,7 @@ from kernelmark.bench.plan.files import require_file
 from kernelmark.bench.plan.operation import Problem
 from kernelmark.bench.plan.registry import Registry
 from kernelmark.bench.plan.shards import group_of, owners
-from kernelmark.bench.plan.text import escaped, one_line
+from kernelmark.bench.plan.text import escaped, indented, one_line
 from kernelmark.bench.record.foreign.importing import import_files
 from kernelmark.bench.record.foreign.logs import read_log, suite_toml
 from kernelmark.bench.record.merge import merge_files

@@ -24,7 +24,7 @@ from kernelmark.bench.cli.options import (
     run_argument,
     select_options,
 )
-from kernelmark.bench.cli.output import indented, print_or_write, reading
+from kernelmark.bench.cli.output import print_or_write, reading
 from kernelmark.bench.cli.progress import print_run
 from kernelmark.bench.compare.runs import Gate, compare_runs
 from kernelmark.bench.measure.devices import devices_present
@@ -32,6 +32,7 @@ from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.options import per_cent
 from kernelmark.bench.plan.suites import find_suite
+from kernelmark.bench.plan.text import indented
 from kernelmark.bench.record.selection import Selection
 from kernelmark.bench.record.store import Store
 from kernelmark.bench.report.crossover import find_run, listed, render, standings, write_csv, write_json

@@ -45,3 +45,8 @@ def as_json(value: object) -> str:
     r"""Return a value as JSON on one line, which a terminal may show: `\u202e`."""
     text = msgspec.json.encode(value).decode()
     return text if text.isascii() else _HIDDEN.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def indented(value: object, indent: int = 2) -> str:
+    """Return a value as indented JSON, without a newline at its end."""
+    return msgspec.json.format(as_json(value), indent=indent)

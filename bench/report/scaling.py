@@ -14,7 +14,7 @@ import msgspec
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.registry import Registry
 from kernelmark.bench.plan.suites import suite_names
-from kernelmark.bench.plan.text import as_json
+from kernelmark.bench.plan.text import indented
 from kernelmark.bench.record.records import Layer
 from kernelmark.bench.record.result import Result
 from kernelmark.bench.record.selection import Selection
@@ -373,7 +373,7 @@ def write_json(found: Scaling, out: IO[str]) -> None:
         exchanged=found.exchanged,
         model_parallel=[_point_row(section, point) for section in found.sections for point in section.divided],
     )
-    out.write(msgspec.json.format(as_json(document)) + "\n")
+    out.write(indented(document) + "\n")
 
 
 def _point_row(section: ScalingSection, point: Point) -> ScalingPoint:

@@ -13,7 +13,7 @@ from kernelmark.bench.record.store import Store
 from kernelmark.bench.tune.select import contender, rows
 from kernelmark.bench.tune.select.answer import answer, placed
 from kernelmark.bench.tune.select.formula import CAP, fitted
-from kernelmark.bench.tune.select.model import as_json, file_of, read, space_in, write
+from kernelmark.bench.tune.select.model import file_of, file_text, read, space_in, write
 from kernelmark.bench.tune.select.regret import FOLDS, LIBRARY, NEAREST, SELECTOR, SINGLE, TIMED, folds
 from kernelmark.bench.tune.select.rows import SELECTED
 from kernelmark.bench.tune.select.train import train
@@ -292,7 +292,7 @@ def test_an_answer_states_what_the_same_choice_has_cost(store, registry):
 )
 def test_a_damaged_formula_is_refused(store, registry, tmp_path, damage, complaint):
     plant(store, sloped())
-    document = json.loads(as_json(train(store, registry, ["planted"], ()).model))
+    document = json.loads(file_text(train(store, registry, ["planted"], ()).model))
     damage(document["formula"])
     (tmp_path / "own.json").write_text(json.dumps(document))
     with pytest.raises(UsageError) as refused:

@@ -1,6 +1,5 @@
 """The output of `kernelmark profile`, and its page: totals, and the counts of each source line."""
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -78,11 +77,6 @@ def sections(found: Profile) -> Iterator[str]:
         yield from of_machine(found.machine)
     if found.no_machine:
         yield paragraph(f"No machine code: {found.no_machine}")
-
-
-def as_json(found: Profile) -> str:
-    """Return the profile as JSON."""
-    return json.dumps(msgspec.to_builtins(found), indent=2)
 
 
 def head(counts: Counts) -> Iterator[str]:

@@ -10,7 +10,7 @@ from kernelmark.bench.plan.dtypes import Array
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.operation import Problem
 from kernelmark.bench.plan.registry import Registry
-from kernelmark.bench.plan.text import as_json
+from kernelmark.bench.plan.text import indented
 from kernelmark.bench.tune.select.forest import orders
 from kernelmark.bench.tune.select.model import Model, Split, chosen, space_in
 from kernelmark.bench.tune.select.regret import Regret, Share
@@ -73,7 +73,7 @@ def document(model: Model, found: KernelChoice | None) -> str:
         choices=dict(chosen(model)),
         answer=found,
     )
-    return msgspec.json.format(as_json(made)) + "\n"
+    return indented(made) + "\n"
 
 
 def answer(model: Model, problem: Problem, registry: Registry) -> KernelChoice:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from kernelmark.bench.plan.text import one_line
 from kernelmark.bench.report.format import factor
 from kernelmark.bench.tune.select.formula import Formula
-from kernelmark.bench.tune.select.model import Model, Split, as_json
+from kernelmark.bench.tune.select.model import Model, Split, file_text
 
 _WORD = re.compile(r"(\w+) == (\d+)")
 
@@ -150,7 +150,7 @@ def _variables(formula: Formula) -> Iterator[str]:
         yield f"(log2({axis.expression}) - {axis.centre!r}) * {axis.scale!r}"
 
 
-FORMATS: dict[str, Callable[[Model], str]] = {"c": as_c, "python": as_python, "json": as_json}
+FORMATS: dict[str, Callable[[Model], str]] = {"c": as_c, "python": as_python, "json": file_text}
 
 
 def _about(model: Model) -> list[str]:

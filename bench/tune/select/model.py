@@ -17,6 +17,7 @@ from kernelmark.bench.plan.files import replacing, require_file
 from kernelmark.bench.plan.modes import Mode
 from kernelmark.bench.plan.operation import Problem
 from kernelmark.bench.plan.registry import Registry
+from kernelmark.bench.plan.text import indented
 from kernelmark.bench.record.store import default_store
 from kernelmark.bench.report.figures.style import file_name
 from kernelmark.bench.tune.select.formula import Formula
@@ -116,12 +117,12 @@ def file_of(op: str, device: str, where: str = AUTO) -> Path:
 def write(path: Path, model: Model) -> None:
     """Write a selector atomically. Raises UsageError."""
     with replacing(path, "--model FILE names another") as beside:
-        beside.write_text(as_json(model), encoding="utf-8")
+        beside.write_text(file_text(model), encoding="utf-8")
 
 
-def as_json(model: Model) -> str:
+def file_text(model: Model) -> str:
     """Return the selector as a file holds it."""
-    return msgspec.json.format(msgspec.json.encode(model).decode()) + "\n"
+    return indented(model) + "\n"
 
 
 def read(path: Path, registry: Registry) -> Model:
