@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from kernelmark.bench.emulator import loops, multiply_adds, ptx
+from kernelmark.bench.emulator import counters, ptx
 from kernelmark.bench.measure.compile import cuda_sources, with_includes
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.files import cache_folder
@@ -109,11 +109,8 @@ def program(
     flags = [*_kernel_flags(counts), f"-D__CUDA_ARCH__={arch}", *(f"-D{define}" for define in defines)]
     files = with_includes(source, include)
     foreign = any(ptx.FOREIGN.search(text) for path, text in files.items() if include not in path.parents)
-    changes = [module for module, used in ((multiply_adds, counts), (ptx, foreign), (loops, trips)) if used]
-    texts = [*files.values(), *(module.own_text() for module in changes)]
-    key = _digest(
-        [_toolchain(), *_variant(counts), str(trips), _PLACE, str(source), str(include), *flags, *entries], texts
-    )
+    words = [_toolchain(), *_variant(counts), str(trips), _PLACE, str(source), str(include), *flags, *entries]
+    key = _digest(words, files.values())
     target, compiled = programs() / f"{source.stem}-{key}", [*flags, f"-I{source.parent}", f"-I{include}"]
     _once(target, lambda built: _compile(source, _unit(source, entries), compiled, built, counts, foreign, trips))
     target.touch()  # still wanted
@@ -182,7 +179,7 @@ def _rewritten(command: list[str], unit: str, refused: str, foreign: bool, trips
     unit = f'#include "{HERE}/include/emu/asm.h"\n{unit}' if foreign else unit
     text = _run([*command, "-x", "c++", "-E", "-fpch-preprocess", "-"], refused, unit)
     text = re.sub(r"^#pragma GCC pch_preprocess.*$", "", text, flags=re.MULTILINE)
-    text = loops.counted(text) if trips else text
+    text = counters.with_trips(text) if trips else text
     if not foreign:
         return text
     try:
@@ -199,7 +196,7 @@ def _compile(source: Path, unit: str, flags: list[str], built: Path, counts: boo
         unit = _rewritten([compiler(), *flags, *overlay], unit, refused, foreign, trips)
     _run([compiler(), *flags, *overlay, "-x", "c++", "-S", "-", "-o", str(assembly)], refused, unit)
     text = SHARED_VARIABLE.sub(rf"\g<0>\n\t.zero\t{RED_ZONE}", assembly.read_text())
-    assembly.write_text(multiply_adds.counted(text) if counts else text)
+    assembly.write_text(counters.with_multiply_adds(text) if counts else text)
     renames = [f"--redefine-sym={name}=emu_{name}" for name in _MEMORY_FUNCTIONS]
     for command in (
         [compiler(), "-c", str(assembly), "-o", str(kernel)],
@@ -247,7 +244,7 @@ def _variant(counts: bool) -> tuple[str, ...]:
 
 
 def _extra_flags(counts: bool) -> tuple[str, ...]:
-    return multiply_adds.FLAGS if counts and multiply_adds.cannot_count() is None else ()
+    return counters.FLAGS if counts and counters.cannot_count() is None else ()
 
 
 def _kernel_flags(counts: bool) -> tuple[str, ...]:
@@ -296,6 +293,7 @@ def _toolchain() -> str:
     """Return a digest of the compiler's version and the emulator's own text: a change of either rebuilds everything."""
     version = subprocess.run([compiler(), "--version"], capture_output=True, text=True, check=True).stdout
     files = [*filter(Path.is_file, (HERE / "include").rglob("*")), *(HERE / "runtime").glob("*.[ch]pp")]
+    files += [HERE / name for name in ("counters.py", "instructions.py", "ptx.py")]
     return _digest(
         [version, *_RUNTIME_FLAGS, *_KERNEL_FLAGS, *_LINK_FLAGS],
         [path.read_bytes() for path in sorted(files)],

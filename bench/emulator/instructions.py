@@ -275,15 +275,24 @@ def _shuffled(t: Translator, match: re.Match[str], args: Sequence[str]) -> str:
 
 
 def _call(code: str) -> _Make:
-    """Return what makes a statement of arguments: V0 a value, U0 one of 32 bits, A0 an address of shared memory."""
+    """Return what makes a statement of arguments: V0 a value, U0 one of 32 bits, A0 an address of shared memory.
+
+    OP is the first group of the opcode.
+    """
 
     def make(t: Translator, match: re.Match[str], args: Sequence[str]) -> str:
         words: dict[str, Callable[[str], str]] = {"V": t.value, "U": lambda a: _as(t, "unsigned", a)}
         words |= {"F": lambda a: _as(t, "float", a), "A": lambda a: f"unsigned({t.address(a)})"}
-        code_ = re.sub(r"\b([VUFA])(\d)\b", lambda m: words[m[1]](args[int(m[2])]), code)
+        named = code.replace("OP", match[1]) if "OP" in code else code
+        code_ = re.sub(r"\b([VUFA])(\d)\b", lambda m: words[m[1]](args[int(m[2])]), named)
         return code_.replace("SITE", "emu::Site::current()")
 
     return make
+
+
+def _synchronised(t: Translator, match: re.Match[str], args: Sequence[str]) -> str:
+    is_of_block = len(args) == 1 and args[0] == "0"
+    return _call("emu::block_barrier(SITE);" if is_of_block else "emu::named_barrier(U0, U1, SITE);")(t, match, args)
 
 
 _ARITHMETIC = r"(?:\.lo|\.wide|\.rn|\.rz|\.ftz|\.sat|\.approx|\.full)*"
@@ -365,22 +374,11 @@ _TABLE: tuple[tuple[str, _Make], ...] = (
     (r"mma\.sync\.aligned\.(m\d+n\d+k\d+)\.row\.col\.(\w+\.\w+\.\w+\.\w+)", _multiplied),
     (r"shfl\.sync\.(idx|bfly|down|up)\.b32", _shuffled),
     (r"vote\.sync\.ballot\.b32", _call("emu::ptx::put(V0, __ballot_sync(U2, int(V1), SITE));")),
-    (
-        r"redux\.sync\.(add|min|max)\.s32",
-        lambda t, m, a: _call(f"emu::ptx::put(V0, __reduce_{m[1]}_sync(U2, int(U1), SITE));")(t, m, a),
-    ),
-    (
-        r"redux\.sync\.(add|min|max|and|or|xor)\.[ub]32",
-        lambda t, m, a: _call(f"emu::ptx::put(V0, __reduce_{m[1]}_sync(U2, U1, SITE));")(t, m, a),
-    ),
+    (r"redux\.sync\.(add|min|max)\.s32", _call("emu::ptx::put(V0, __reduce_OP_sync(U2, int(U1), SITE));")),
+    (r"redux\.sync\.(add|min|max|and|or|xor)\.[ub]32", _call("emu::ptx::put(V0, __reduce_OP_sync(U2, U1, SITE));")),
     (r"activemask\.b32", _call("emu::ptx::put(V0, __activemask(SITE));")),
     (r"bar\.warp\.sync", _call("__syncwarp(unsigned(V0), SITE);")),
-    (
-        r"(?:bar|barrier)(?:\.cta)?\.sync(?:\.aligned)?",
-        lambda t, m, a: _call(
-            "emu::block_barrier(SITE);" if len(a) == 1 and a[0] == "0" else "emu::named_barrier(U0, U1, SITE);"
-        )(t, m, a),
-    ),
+    (r"(?:bar|barrier)(?:\.cta)?\.sync(?:\.aligned)?", _synchronised),
     (r"barrier\.cluster\.arrive[.\w]*", _call("")),
     (r"barrier\.cluster\.wait[.\w]*", _call("emu::cluster_barrier(SITE);")),
     (r"mbarrier\.init(?:\.shared(?:::cta)?)?\.b64", _call("emu::mbarrier_init(A0, U1, SITE);")),

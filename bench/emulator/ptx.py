@@ -5,7 +5,6 @@ It works on preprocessed text, so that macros are expanded and lines keep their 
 
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import NamedTuple
 
 from kernelmark.bench.emulator.instructions import Translator, UnknownInstructionError, split
@@ -30,11 +29,6 @@ class _Operand(NamedTuple):
     constraint: str
     name: str
     expression: str
-
-
-def own_text() -> bytes:
-    """Return the text of this module and of the instructions, which programs with either depend on."""
-    return b"".join(Path(__file__).with_name(name).read_bytes() for name in ("ptx.py", "instructions.py"))
 
 
 def rewritten(text: str) -> str:

@@ -47,39 +47,23 @@ class Diagnostic:
         return f"{where}: {self.kind}: {self.message}; {self.who}{against}, {self.count} times"
 
 
-@dataclass(frozen=True)
-class RawReport:
-    """A report of the worker, with addresses of instructions instead of lines."""
-
-    report: Diagnostic
-    pc: str
-    other_pc: str
-
-
-def parse(line: str) -> RawReport:
-    """Parse the worker's line for one report."""
-    _, kind, message, pc, other_pc, file, number, count, who, other = line.split("\t")
-    report = Diagnostic(kind, message, file, int(number), _thread(who), int(count), _thread(other) if other else None)
-    return RawReport(report, pc, other_pc)
-
-
 def _thread(text: str) -> Thread:
     a, b, c, x, y, z = map(int, text.split())
     return Thread((a, b, c), (x, y, z))
 
 
-def locate(program: Path, raw: Sequence[RawReport]) -> list[Diagnostic]:
-    """Replace addresses by lines, and merge reports that become equal."""
-    if not raw:
-        return []
-    wanted = {pc for r in raw for pc in (r.pc, r.other_pc) if pc != "0"}
-    lines = lines_of(program, sorted(wanted))
+def located(program: Path, lines: Sequence[str]) -> list[Diagnostic]:
+    """Return the reports in lines of the worker, by source line instead of address; equal ones are merged."""
+    raw = [line.split("\t")[1:] for line in lines]
+    places = lines_of(program, sorted({pc for _, _, *pcs in (words[:4] for words in raw) for pc in pcs if pc != "0"}))
     merged: dict[tuple[str, str, int], Diagnostic] = {}
-    for r in raw:
-        file, line = lines.get(r.pc, (r.report.file, r.report.line))
-        report = replace(r.report, file=file, line=line, other_line=lines.get(r.other_pc, ("", 0))[1])
-        same = merged.get((report.kind, file, line))
-        merged[report.kind, file, line] = replace(same, count=same.count + report.count) if same else report
+    for kind, message, pc, other_pc, named, number, count, who, other in raw:
+        file, line = places.get(pc, (named, int(number)))
+        threads = _thread(who), _thread(other) if other else None
+        other_line = places.get(other_pc, ("", 0))[1]
+        report = Diagnostic(kind, message, file, line, threads[0], int(count), threads[1], other_line)
+        same = merged.get((kind, file, line))
+        merged[kind, file, line] = replace(same, count=same.count + report.count) if same else report
     return list(merged.values())
 
 

@@ -8,8 +8,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from kernelmark.bench.emulator.loops import Loop
-from kernelmark.bench.emulator.report import Diagnostic, RawReport, locate, parse
+from kernelmark.bench.emulator.counters import Loop
+from kernelmark.bench.emulator.report import Diagnostic, located
 from kernelmark.bench.measure.tensormap import extents
 
 Array = np.ndarray[Any, Any]
@@ -107,7 +107,7 @@ class Outcome:
 
 @dataclass
 class _Reply:
-    raw: list[RawReport] = field(default_factory=list)
+    reports: list[str] = field(default_factory=list)
     counts: list[tuple[str, ...]] = field(default_factory=list)
     trips: dict[Loop, int] = field(default_factory=dict)
     outputs: dict[str, bytes] = field(default_factory=dict)
@@ -204,7 +204,7 @@ def _outcomes(stdout: bytes, program: Path, buffers: Mapping[str, Buffer], order
         line, at = stdout[at:end].decode(errors="replace"), end + 1
         verb, *words = line.split("\t")
         if verb == "report":
-            reply.raw.append(parse(line))
+            reply.reports.append(line)
         elif verb in ("count", "traffic", "footprint"):
             reply.counts.append((verb, *words))
         elif verb == "trips":
@@ -216,7 +216,7 @@ def _outcomes(stdout: bytes, program: Path, buffers: Mapping[str, Buffer], order
         else:
             outputs = {n: np.frombuffer(b, buffers[n].data.dtype) for n, b in reply.outputs.items()}
             switches, accesses, time_s, peak = int(words[0]), int(words[1]), float(words[2]), int(words[3]) * 1024
-            reports = locate(program, reply.raw)
+            reports = located(program, reply.reports)
             yield Outcome(
                 next(left), outputs, reports, switches, accesses, time_s, peak, tuple(reply.counts), reply.trips
             )

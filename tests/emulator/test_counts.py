@@ -12,8 +12,8 @@ import pytest
 
 from emulator.fixtures import read, written
 from kernelmark.bench.emulator.build import CUDA, compiler, program, source_folder
+from kernelmark.bench.emulator.counters import FLAGS, cannot_count, with_multiply_adds
 from kernelmark.bench.emulator.counts import Tallies, Widths, sample, tallies_of
-from kernelmark.bench.emulator.multiply_adds import FLAGS, cannot_count, counted
 from kernelmark.bench.emulator.worker import EmulatedTensorMap, Launch
 from kernelmark.bench.measure.compile import compile_cubin
 from kernelmark.bench.tune.profile import sass
@@ -387,7 +387,7 @@ def test_sums_over_a_loop_are_fused_whatever_the_compiler_takes_to_be_fast(tunin
     )
     command = [compiler(), "-O1", f"-mtune={tuning}", *FLAGS, "-x", "c++", "-S", "-", "-o", "-"]
     assembly = subprocess.run(command, input=sum_over, capture_output=True, text=True, check=True).stdout
-    assert ".Lemu_multiply_add_0:" in counted(assembly)
+    assert ".Lemu_multiply_add_0:" in with_multiply_adds(assembly)
 
 
 def test_warps_are_counted_one_by_one(worker: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from emulator.mutation import blank_comments
-from kernelmark.bench.emulator import loops
+from kernelmark.bench.emulator import counters
 from kernelmark.bench.emulator.build import CUDA
 from kernelmark.bench.emulator.sweep import ROUNDS, EmulatedCase, entries, looks
 from kernelmark.bench.plan.kernel import Tile
@@ -72,7 +72,7 @@ def trips(cases: Sequence[EmulatedCase]) -> dict[Loop, Trips]:
     return found
 
 
-def _loop(place: loops.Loop) -> Loop | None:
+def _loop(place: counters.Loop) -> Loop | None:
     parts = place.head.split(";")
     file = str(Path(place.file).relative_to(CUDA))
     return Loop(file, place.line, parts[1].strip(), parts[2].strip()) if len(parts) == 3 else None
@@ -80,8 +80,8 @@ def _loop(place: loops.Loop) -> Loop | None:
 
 def _written(source: str) -> Iterator[Loop]:
     """Yield the loops of a .cu."""
-    text = loops.counted(f'# 1 "{CUDA / source}"\n{blank_comments((CUDA / source).read_text())}')
+    text = counters.with_trips(f'# 1 "{CUDA / source}"\n{blank_comments((CUDA / source).read_text())}')
     for counter in _COUNTER.finditer(text):
-        place = loops.Loop(str(CUDA / source), text.count("\n", 0, counter.start()), json.loads(counter[1]))
+        place = counters.Loop(str(CUDA / source), text.count("\n", 0, counter.start()), json.loads(counter[1]))
         if loop := _loop(place):
             yield loop

@@ -7,7 +7,7 @@ import pytest
 
 from kernelmark.bench.emulator import counts as emulated
 from kernelmark.bench.emulator.build import CUDA, missing_tool
-from kernelmark.bench.emulator.multiply_adds import cannot_count
+from kernelmark.bench.emulator.counters import cannot_count
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.limits import H100
 from kernelmark.bench.tune.profile import view

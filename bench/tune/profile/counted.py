@@ -15,6 +15,7 @@ import msgspec
 import numpy as np
 
 from kernelmark.bench.emulator.build import CUDA, missing_tool
+from kernelmark.bench.emulator.counters import cannot_count
 from kernelmark.bench.emulator.counts import (
     SECTOR,
     Footprint,
@@ -26,7 +27,6 @@ from kernelmark.bench.emulator.counts import (
     described,
     tallies,
 )
-from kernelmark.bench.emulator.multiply_adds import cannot_count
 from kernelmark.bench.emulator.sweep import EmulatedCase
 from kernelmark.bench.emulator.worker import WorkerError
 from kernelmark.bench.measure.compile import with_includes

@@ -11,7 +11,7 @@ from types import MappingProxyType
 import msgspec
 
 from kernelmark.bench.emulator.build import HostCompileError, missing_tool
-from kernelmark.bench.emulator.loops import Loop
+from kernelmark.bench.emulator.counters import Loop
 from kernelmark.bench.emulator.sweep import Defect, EmulatedCase, cases, entries, looks
 from kernelmark.bench.emulator.worker import LIMIT_S, ORDERS, WorkerError
 from kernelmark.bench.measure.cpu import cpu_count
