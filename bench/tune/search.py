@@ -79,14 +79,14 @@ def search(field: SearchDomain, evaluate: Evaluate, choice: SearchWay, seed: int
             _guided(field, evaluate, choice)
 
 
-def _descend(field: SearchDomain, runner: "_Runner", options: Any) -> None:
+def _descend(field: SearchDomain, runner: "_Runner") -> None:
     """Walk from the default to the fastest nearby, until none there is faster or half of the budget is spent."""
     here = field.default if field.default in field.configs else None
     while here is not None:
         around = [here, *field.near(here)]
-        runner.run(around, options)
+        runner.run(around)
         best = min((config for config in around if config in runner.costs), key=lambda config: runner.costs[config])
-        here = best if best != here and options.budget.get_fraction_consumed() < 0.5 else None
+        here = best if best != here and runner.get_fraction_consumed() < 0.5 else None
 
 
 def _guided(field: SearchDomain, evaluate: Evaluate, choice: SearchWay) -> None:
@@ -95,46 +95,58 @@ def _guided(field: SearchDomain, evaluate: Evaluate, choice: SearchWay) -> None:
     from kernel_tuner.searchspace import Searchspace
     from kernel_tuner.util import StopCriterionReached
 
-    names = field.names
-    params = {name: field.values(i) for i, name in enumerate(names)}
-    cache = {str(i): dict(zip(names, config, strict=True)) for i, config in enumerate(field.configs)}
+    params = {name: field.values(i) for i, name in enumerate(field.names)}
+    cache = {str(i): dict(zip(field.names, config, strict=True)) for i, config in enumerate(field.configs)}
     space = Searchspace(None, None, None, from_cache={"tune_params": params, "cache": cache})
-    runner = _Runner(names, evaluate)
+    runner = _Runner(field.names, evaluate, choice.budget)
     options = Options(
         objective=["cost"],
         objective_higher_is_better=[False],
         strategy_options=Options(max_fevals=choice.budget),
-        budget=_Budget(runner.costs, choice.budget, StopCriterionReached),
+        budget=runner,
         verbose=False,
     )
     module = import_module(f"kernel_tuner.strategies.{_MODULES.get(choice.strategy, choice.strategy)}")
-    budget: _Budget = options.budget
-    _descend(field, runner, options)
-    while not budget.is_done():  # some end by themselves, before the budget is spent
-        visits = budget.visits
+    _descend(field, runner)
+    while not runner.is_done():  # some end by themselves, before the budget is spent
+        visits = runner.visits
         with suppress(StopCriterionReached):
             module.tune(space, runner, options)
-        if budget.visits == visits:
+        if runner.visits == visits:
             break
 
 
 class _Runner:
-    """What evaluates for a strategy, each configuration once."""
+    """Evaluates for a strategy, each configuration once, and is its budget, which repeated requests spend, too."""
 
-    def __init__(self, names: Sequence[str], evaluate: Evaluate) -> None:
+    def __init__(self, names: Sequence[str], evaluate: Evaluate, evaluations: int) -> None:
         self.costs: dict[Config, float] = {}
-        self._names, self._evaluate = names, evaluate
+        self.visits = 0
+        self._names, self._evaluate, self._evaluations = names, evaluate, evaluations
 
     def add_strategy_time(self, _seconds: float) -> None:
         """Ignore how long the strategy took to think."""
 
-    def run(self, configs: Sequence[Sequence[int]], options: Any) -> list[dict[str, Any] | None]:
+    def is_done(self) -> bool:
+        return len(self.costs) >= self._evaluations or self.visits >= VISITS * self._evaluations
+
+    def raise_exception_if_done(self) -> None:
+        from kernel_tuner.util import StopCriterionReached
+
+        if self.is_done():
+            raise StopCriterionReached("the budget is spent")
+
+    def get_fraction_consumed(self) -> float:
+        return len(self.costs) / self._evaluations
+
+    def run(self, configs: Sequence[Sequence[int]], _options: Any = None) -> list[dict[str, Any] | None]:
         """Return a result for each configuration, None for those beyond the budget."""
         wanted = [tuple(config) for config in configs]
-        new = list(dict.fromkeys(config for config in wanted if config not in self.costs))[: options.budget.left]
+        left = self._evaluations - len(self.costs)
+        new = list(dict.fromkeys(config for config in wanted if config not in self.costs))[:left]
         if new:
             self.costs.update(zip(new, self._evaluate(new), strict=True))
-        options.budget.visits += len(wanted)
+        self.visits += len(wanted)
         return [self._result(config) for config in wanted]
 
     def _result(self, config: Config) -> dict[str, Any] | None:
@@ -145,27 +157,6 @@ class _Runner:
         cost = self.costs[config]
         result = {"cost": cost} if np.isfinite(cost) else {"__error__": RuntimeFailedConfig()}
         return {**dict(zip(self._names, config, strict=True)), **result}
-
-
-class _Budget:
-    """What is left to evaluate, as Kernel Tuner's strategies ask for it; visits to what is known are counted too."""
-
-    def __init__(self, costs: dict[Config, float], evaluations: int, stop: type[Exception]) -> None:
-        self._costs, self._evaluations, self._stop, self.visits = costs, evaluations, stop, 0
-
-    @property
-    def left(self) -> int:
-        return self._evaluations - len(self._costs)
-
-    def is_done(self) -> bool:
-        return self.left <= 0 or self.visits >= VISITS * self._evaluations
-
-    def raise_exception_if_done(self) -> None:
-        if self.is_done():
-            raise self._stop("the budget is spent")
-
-    def get_fraction_consumed(self) -> float:
-        return len(self._costs) / self._evaluations
 
 
 @contextmanager

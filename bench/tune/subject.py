@@ -1,6 +1,6 @@
 """A kernel to be tuned on a problem, with its valid tiles: all, or a sample of a huge space."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from kernelmark.bench.measure.cuda import present_limits
@@ -21,61 +21,22 @@ from kernelmark.bench.tune.search import Config, SearchDomain
 SAMPLE = 2_000
 
 
-class Listing(NamedTuple):
-    """The valid tiles of a kernel on a problem, as values in the order of the names, and its default tile.
-
-    counted: the numbers of valid and invalid tiles.
-    """
-
-    names: tuple[str, ...]
-    configs: list[Config]
-    default: Config
-    counted: Count
-
-    @property
-    def field(self) -> SearchDomain:
-        return SearchDomain(self.names, self.configs, self.default)
-
-
 def limits_here(kernel: Kernel) -> DeviceLimits:
     """Return the limits of the device to plan the kernel's tiles for; without a GPU, those of an H100."""
     return present_limits() if kernel.device == "cuda" and cuda_missing() is None else H100
 
 
-def listing(kernel: Kernel, problem: Problem, seed: int) -> Listing:
-    """Return the tiles of a kernel on a problem. Raises UsageError if there are fewer than two."""
-    device = limits_here(kernel)
-    plain = kernel.with_tile({})
-    if reason := plain.refuses(problem, device):
-        raise UsageError(f"{problem.id}: {reason}; choose another problem")
-    space, default = Space(kernel, problem, device), plain.tile_for(problem, device)
-    counted = space.count()
-    drawn = space.valid() if counted.exact else space.sample(SAMPLE, seed)
-    assert default is not None
-    names = tuple(space.values)
-    tiles = Listing(names, [_config(tile, names) for tile in drawn], _config(default, names), counted)
-    if not tiles.configs:
-        why = next(iter(counted.refused), "none was found")
-        raise UsageError(f"{kernel.id} on {problem.id}: none of {counted.size} tiles is valid: {why}")
-    if tiles.configs == [tiles.default]:
-        raise UsageError(f"{kernel.id} on {problem.id}: the default is its only valid tile; there is nothing to tune")
-    return tiles
-
-
-def _config(tile: Tile, names: Iterable[str]) -> Config:
-    return tuple(getattr(tile, name) for name in names)
-
-
 class Subject(NamedTuple):
-    """A kernel to be tuned on a problem, and its possible tiles there."""
+    """A kernel to be tuned on a problem, its possible tiles there, and the numbers of valid and invalid tiles."""
 
     kernel: Kernel
     problem: Problem
-    tiles: Listing
+    tiles: SearchDomain
+    counted: Count
 
     @property
     def space(self) -> SearchSpace:
-        size, valid, _, exact = self.tiles.counted
+        size, valid, _, exact = self.counted
         default = self.text(self.tiles.default)
         return SearchSpace(self.problem.id, size, valid, exact, len(self.tiles.configs), default)
 
@@ -132,17 +93,34 @@ def subjects_of(registry: Registry, kernel_id: str, suite: Suite, seed: int, sta
         raise UsageError(
             f"{suite.name}: has no problem of {kernel.base_id}; choose another suite, or give a problem's id"
         )
-    return [Subject(kernel, problem, listing(kernel, problem, seed)) for problem in able]
+    return [_subject(kernel, problem, seed) for problem in able]
+
+
+def _subject(kernel: Kernel, problem: Problem, seed: int) -> Subject:
+    """Raise UsageError if the kernel has fewer than two tiles on the problem."""
+    device = limits_here(kernel)
+    plain = kernel.with_tile({})
+    if reason := plain.refuses(problem, device):
+        raise UsageError(f"{problem.id}: {reason}; choose another problem")
+    space, default = Space(kernel, problem, device), plain.tile_for(problem, device)
+    counted = space.count()
+    drawn = space.valid() if counted.exact else space.sample(SAMPLE, seed)
+    assert default is not None
+    names = tuple(space.values)
+    configs = [tuple(getattr(tile, name) for name in names) for tile in [default, *drawn]]
+    tiles = SearchDomain(names, configs[1:], configs[0])
+    if not tiles.configs:
+        why = next(iter(counted.refused), "none was found")
+        raise UsageError(f"{kernel.id} on {problem.id}: none of {counted.size} tiles is valid: {why}")
+    if tiles.configs == [tiles.default]:
+        raise UsageError(f"{kernel.id} on {problem.id}: the default is its only valid tile; there is nothing to tune")
+    return Subject(kernel, problem, tiles, counted)
 
 
 def _kernel(registry: Registry, kernel_id: str) -> Kernel:
     kernel = registry.named(kernel_id)
     if not kernel.tunables:
         others = [other.id for other in registry.kernels.values() if other.tunables and other.op == kernel.op]
-        known = (
-            f"those of {kernel.op} that have some are {', '.join(others)}"
-            if others
-            else f"no kernel of {kernel.op} has"
-        )
-        raise UsageError(f"{kernel.id}: has no tunables; {known}")
+        some = f"those of {kernel.op} that have some are {', '.join(others)}"
+        raise UsageError(f"{kernel.id}: has no tunables; {some if others else f'no kernel of {kernel.op} has'}")
     return kernel

@@ -303,7 +303,7 @@ class Tuning:
             screen = Screen(subject, choice, self.session, plan, self._rig)
             self.screens.append(screen)
             screen.costs([subject.tiles.default])
-            search(subject.tiles.field, screen.costs, choice, plan.seed)
+            search(subject.tiles, screen.costs, choice, plan.seed)
         if len(self.screens) > 1:  # try each problem's best tiles on all, to find the best over the suite
             best = dict.fromkeys(config for screen in self.screens for config in candidates(screen))
             for screen in self.screens:

@@ -233,10 +233,9 @@ def test_what_cannot_be_tuned_is_refused_in_one_line(tuned, complaint, kernel, w
 
 def test_a_space_of_a_billion_tiles_is_drawn_from_and_never_listed(tuned):
     tuning = tuned.begin("vast", strategy="random", budget=2)
-    tiles = tuning.subjects[0].tiles
-    assert (tiles.counted.size, len(tiles.configs)) == (10**9, 2000)
-    words = "1000000000 tiles, about 1000000000 valid, 2000 of them drawn"
-    assert size_words(tuning.subjects[0].space) == words
+    (subject,) = tuning.subjects
+    assert (subject.counted.size, len(subject.tiles.configs)) == (10**9, 2000)
+    assert size_words(subject.space) == "1000000000 tiles, about 1000000000 valid, 2000 of them drawn"
 
 
 def test_a_suite_without_a_problem_of_the_kernel_is_refused(tuned, complaint):
