@@ -217,14 +217,9 @@ class Defect:
 
 
 def complaints(case: EmulatedCase, names: tuple[str, ...], cuda: Path = CUDA, limit_s: int = LIMIT_S) -> Iterator[str]:
-    """Yield the results of `findings` as text, each with its case and order. Raises as `looks`."""
-    return map(str, findings(case, names, cuda, limit_s))
-
-
-def findings(case: EmulatedCase, names: tuple[str, ...], cuda: Path = CUDA, limit_s: int = LIMIT_S) -> Iterator[Defect]:
-    """Yield the kernel's faults in this case: reports and wrong results, by order. Raises as `looks`."""
+    """Yield the kernel's faults in this case as text: reports and wrong results, by order. Raises as `looks`."""
     for _, defects in looks(case, names, cuda, limit_s):
-        yield from defects
+        yield from map(str, defects)
 
 
 def looks(

@@ -13,10 +13,11 @@ from typing import Literal
 
 import msgspec
 
-from kernelmark.bench.measure.compile import ARCHS, Cubin, compile_cubin, in_parallel
+from kernelmark.bench.measure.compile import ARCHS, compile_cubin, in_parallel
 from kernelmark.bench.measure.occupancy import Limiter, occupancy, typical
+from kernelmark.bench.measure.tensormap import extents
 from kernelmark.bench.plan.errors import UsageError
-from kernelmark.bench.plan.kernel import CudaKernel, Kernel, KernelCall, Tile, tiled
+from kernelmark.bench.plan.kernel import CudaKernel, Kernel, Tile, tiled
 from kernelmark.bench.plan.limits import DeviceLimits
 from kernelmark.bench.plan.operation import Problem
 from kernelmark.bench.plan.registry import Registry
@@ -146,34 +147,28 @@ def _rows_of(
     rows = []
     for (problem, tile), calls in zip(launched, plans, strict=True):
         for entry, call in calls.items():
-            rows.append(_row(kernel, problem, tile, arch, entry, call, cubin))
+            used, threads = cubin.resources[entry], math.prod(extents(call.block))
+            shared = used.static_shared_bytes + call.shared_bytes
+            fits = occupancy(typical(arch), threads, used.registers, shared)
+            row = InspectRow(
+                kernel=kernel.id,
+                tunables=as_json(vars(tile)) if vars(tile) else "",
+                arch=arch,
+                registers=used.registers,
+                static_shared_bytes=used.static_shared_bytes,
+                dynamic_shared_bytes=call.shared_bytes,
+                spill_bytes=used.spill_bytes,
+                stack_bytes=used.stack_bytes,
+                threads=threads,
+                blocks_per_sm=fits.blocks_per_sm,
+                occupancy=fits.occupancy,
+                limiter=fits.limiter,
+                entry=entry,
+                problem=problem.id,
+                compiler=cubin.compiler,
+            )
+            rows.append(row)
     return rows
-
-
-def _row(
-    kernel: CudaKernel, problem: Problem, tile: Tile, arch: str, entry: str, call: KernelCall, cubin: Cubin
-) -> InspectRow:
-    used = cubin.resources[entry]
-    threads = math.prod(call.block if isinstance(call.block, tuple) else (call.block,))
-    shared = used.static_shared_bytes + call.shared_bytes
-    fits = occupancy(typical(arch), threads, used.registers, shared)
-    return InspectRow(
-        kernel=kernel.id,
-        tunables=as_json(vars(tile)) if vars(tile) else "",
-        arch=arch,
-        registers=used.registers,
-        static_shared_bytes=used.static_shared_bytes,
-        dynamic_shared_bytes=call.shared_bytes,
-        spill_bytes=used.spill_bytes,
-        stack_bytes=used.stack_bytes,
-        threads=threads,
-        blocks_per_sm=fits.blocks_per_sm,
-        occupancy=fits.occupancy,
-        limiter=fits.limiter,
-        entry=entry,
-        problem=problem.id,
-        compiler=cubin.compiler,
-    )
 
 
 def render(rows: Sequence[InspectRow], style: str) -> str:
@@ -245,7 +240,7 @@ def _cells(row: InspectRow, launches: int) -> Sequence[str]:
     """Return the cells of a row; the kernel is followed by the function where it launches several."""
     sizes = (row.registers, row.static_shared_bytes, row.dynamic_shared_bytes, row.spill_bytes, row.stack_bytes)
     numbers = map(str, (*sizes, row.threads, row.blocks_per_sm))
-    tile = ",".join(f"{name}={value}" for name, value in json.loads(row.tunables or "{}").items())
+    tile = tile_text(json.loads(row.tunables or "{}"))
     kernel = f"{row.kernel}@{tile}" if tile else row.kernel
     function = f": {row.entry.partition('<')[0]}" if launches > 1 else ""
     return kernel + function, row.arch, *numbers, f"{row.occupancy:.0%}", row.limiter

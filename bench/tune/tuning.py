@@ -49,18 +49,6 @@ class DefaultFailed(Exception):
     """The kernel is wrong or fails with its default tile, so it cannot be tuned."""
 
 
-class Trial(NamedTuple):
-    """The result of a tile. cost: its time over the default's, sampled in turn; infinite if it failed."""
-
-    config: Config
-    status: str
-    cost: float
-
-    @property
-    def speed(self) -> float:
-        return 1 / self.cost
-
-
 class Rig(NamedTuple):
     """The objects that a tuning needs; `tell` is called after each job of the search."""
 
@@ -72,10 +60,13 @@ class Rig(NamedTuple):
 
 
 class Screen:
-    """The tiles of a kernel that were tried on a problem; rows that the run has are not measured again."""
+    """The tiles of a kernel that were tried on a problem; rows that the run has are not measured again.
+
+    trials: the time of each tile over the default's, sampled in turn; infinite if it failed.
+    """
 
     def __init__(self, subject: Subject, choice: SearchWay, session: Session, plan: Plan, rig: Rig) -> None:
-        self.subject, self.choice, self.trials = subject, choice, dict[Config, Trial]()
+        self.subject, self.choice, self.trials = subject, choice, dict[Config, float]()
         self._session, self._plan, self._rig = session, plan, rig
 
     @property
@@ -85,10 +76,11 @@ class Screen:
         return row
 
     @property
-    def ranked(self) -> list[Trial]:
+    def ranked(self) -> list[Config]:
         """Return the timed tiles, the fastest first."""
-        timed = (trial for trial in self.trials.values() if math.isfinite(trial.cost))
-        return sorted(timed, key=lambda trial: trial.cost)
+        return sorted(
+            (config for config, cost in self.trials.items() if math.isfinite(cost)), key=self.trials.__getitem__
+        )
 
     def costs(self, configs: Sequence[Config]) -> list[float]:
         """Return the cost of each tile; unknown ones are measured.
@@ -102,7 +94,7 @@ class Screen:
         for i in range(0, len(new), AT_ONCE):
             self._measure(new[i : i + AT_ONCE])
             self._rig.tell(self)
-        return [self.trials[config].cost for config in configs]
+        return [self.trials[config] for config in configs]
 
     def _stored(self, config: Config) -> Result | None:
         case, run_id, store = self.subject.case(config, self._plan), self._session.run_id, self._rig.store
@@ -122,20 +114,19 @@ class Screen:
             self._keep(config, row)
 
     def _keep(self, config: Config, row: Result) -> None:
-        cost = 1 / row.speedup if row.speedup else math.inf
+        self.trials[config] = 1 / row.speedup if row.speedup else math.inf
         if config == self.subject.tiles.default:
             require(row)
-            cost = 1.0
-        self.trials[config] = Trial(config, row.status, cost)
+            self.trials[config] = 1.0
 
 
 def progress(screen: Screen) -> str:
     """Return the state of a search: `12 of 100 tiles, best so far RUN=512: 1.08x the default (3.21 GB/s)`."""
     done = f"{len(screen.trials)} of {screen.choice.budget} tiles"
     best, default = screen.ranked[0], f"the default ({rate(screen.default)})"
-    if best.config == screen.subject.tiles.default:
+    if best == screen.subject.tiles.default:
         return f"{done}, best so far {default}"
-    return f"{done}, best so far {screen.subject.text(best.config)}: {factor(best.speed)} {default}"
+    return f"{done}, best so far {screen.subject.text(best)}: {factor(1 / screen.trials[best])} {default}"
 
 
 def require(default: Result) -> None:
@@ -200,7 +191,7 @@ class RaceOutcome(NamedTuple):
 def candidates(screen: Screen) -> list[Config]:
     """Return the tiles to race on a problem: the fastest ones without the default."""
     default = screen.subject.tiles.default
-    return [trial.config for trial in screen.ranked if trial.config != default][:CANDIDATES]
+    return [config for config in screen.ranked if config != default][:CANDIDATES]
 
 
 def judge(store: Store, run_id: str, subjects: Sequence[Subject], plan: Plan) -> list[RaceOutcome]:
@@ -313,9 +304,9 @@ class Tuning:
     def overall(self) -> Config | None:
         if len(self.screens) < 2:
             return None
-        timed = [{trial.config: trial.speed for trial in screen.ranked} for screen in self.screens]
-        common = [config for config in timed[0] if all(config in speeds for speeds in timed)]
-        return max(common, key=lambda config: fmean(math.log(speeds[config]) for speeds in timed))
+        timed = [screen.ranked for screen in self.screens]
+        common = [config for config in timed[0] if all(config in configs for configs in timed)]
+        return min(common, key=lambda config: fmean(math.log(screen.trials[config]) for screen in self.screens))
 
     def race(self, watch: Watch) -> list[RaceOutcome]:
         """Race the best tiles of each problem against the default. Raises Interrupted."""

@@ -361,20 +361,21 @@ def _writes(site: Site) -> bool:
 
 
 def _by_width(those: Iterable[tuple[Site, InstructionCount]], kinds: tuple[str, ...]) -> dict[str, int]:
-    """Return warp instructions by what they do: `shared 16`, `matrix 16`, `box load`, `barrier`."""
-    return _sums(_widths(those, kinds))
+    # ldmatrix is among the collectives as an instruction, and here by its requests
+    return _sums(
+        (_name(site), tally.requests if site.does == "matrix" else tally.instructions)
+        for site, tally in those
+        if site.does in kinds
+    )
 
 
-def _widths(those: Iterable[tuple[Site, InstructionCount]], kinds: tuple[str, ...]) -> Iterator[tuple[str, int]]:
-    for site, tally in those:
-        if site.does not in kinds:
-            continue
-        plain = site.does in ("load", "store")
-        words = [site.space if plain else site.does, str(site.bytes) if site.bytes or plain else ""]
-        if site.does == "box":
-            words[1] = "store" if site.bytes else "load"
-        # ldmatrix is among the collectives as an instruction, and here by its requests
-        yield " ".join(filter(None, words)), tally.requests if site.does == "matrix" else tally.instructions
+def _name(site: Site) -> str:
+    """Return what an instruction does: `shared 16`, `matrix 16`, `box load`, `barrier`."""
+    if site.does == "box":
+        return "box store" if site.bytes else "box load"
+    if site.does in ("load", "store"):
+        return f"{site.space} {site.bytes}".lstrip()
+    return f"{site.does} {site.bytes}" if site.bytes else site.does
 
 
 def _sums(numbers: Iterable[tuple[str, int]]) -> dict[str, int]:

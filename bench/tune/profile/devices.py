@@ -41,17 +41,18 @@ def _sixteen_bits(flop_per_s: float, **others: float) -> dict[str, float]:
 _HOPPER = "NVIDIA H100 Tensor Core GPU Architecture, white paper v1.04, tables 2 and 3"
 _ADA = "NVIDIA Ada GPU Architecture, white paper v2.1, table 2"
 
+_SXM = Published(
+    name="H100 SXM5",
+    capability=90,
+    multiprocessors=132,
+    clock_hz=1.98e9,
+    multiply_adds=128,
+    tensor=_sixteen_bits(989.4e12, tf32=494.7e12, fp8=1978.9e12, s8=1978.9e12, f64=66.9e12),
+    dram_bytes_per_s=3.352e12,
+    source=f"{_HOPPER}; tensor rates at 1830 MHz",
+)
 DEVICES = {
-    "h100-sxm": Published(
-        name="H100 SXM5",
-        capability=90,
-        multiprocessors=132,
-        clock_hz=1.98e9,
-        multiply_adds=128,
-        tensor=_sixteen_bits(989.4e12, tf32=494.7e12, fp8=1978.9e12, s8=1978.9e12, f64=66.9e12),
-        dram_bytes_per_s=3.352e12,
-        source=f"{_HOPPER}; tensor rates at 1830 MHz",
-    ),
+    "h100-sxm": _SXM,
     "h100-pcie": Published(
         name="H100 PCIe",
         capability=90,
@@ -62,13 +63,9 @@ DEVICES = {
         dram_bytes_per_s=2.039e12,
         source=f"{_HOPPER}; tensor rates at 1620 MHz",
     ),
-    "h200": Published(
+    "h200": msgspec.structs.replace(
+        _SXM,
         name="H200 SXM",
-        capability=90,
-        multiprocessors=132,
-        clock_hz=1.98e9,
-        multiply_adds=128,
-        tensor=_sixteen_bits(989.4e12, tf32=494.7e12, fp8=1978.9e12, s8=1978.9e12, f64=66.9e12),
         dram_bytes_per_s=4.8e12,
         source=f"NVIDIA H200 Tensor Core GPU, datasheet; the processor is that of {_HOPPER}",
     ),
@@ -89,14 +86,7 @@ DEVICES = {
         multiprocessors=128,
         clock_hz=2.52e9,
         multiply_adds=128,
-        tensor={
-            "f16.f32": 165.2e12,
-            "f16.f16": 330.3e12,
-            "bf16.f32": 165.2e12,
-            "tf32.f32": 82.6e12,
-            "fp8.f32": 330.3e12,
-            "s8.s32": 660.6e12,
-        },
+        tensor=_sixteen_bits(165.2e12, tf32=82.6e12, fp8=330.3e12, s8=660.6e12) | {"f16.f16": 330.3e12},
         dram_bytes_per_s=1.008e12,
         source=_ADA,
     ),

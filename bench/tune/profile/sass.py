@@ -21,6 +21,7 @@ import msgspec
 from kernelmark.bench.measure.compile import INSTALL, compile_cubin, find_nvcc, header_folders
 from kernelmark.bench.measure.cubin import elf_sections
 from kernelmark.bench.measure.occupancy import occupancy, typical
+from kernelmark.bench.measure.tensormap import extents
 from kernelmark.bench.plan.errors import Unsupported, UsageError
 from kernelmark.bench.plan.kernel import CudaKernel, Tile
 from kernelmark.bench.plan.limits import DeviceLimits
@@ -243,7 +244,7 @@ def analyse(kernel: CudaKernel, problem: Problem, tile: Tile, arch: str, device:
     cubin = compile_cubin(kernel.source, tuple(calls), arch, kernel.id)
     functions = []
     for entry, call in calls.items():
-        used, (threads, blocks) = cubin.resources[entry], (_product(call.block), _product(call.grid))
+        used, threads = cubin.resources[entry], math.prod(extents(call.block))
         shared = used.static_shared_bytes + call.shared_bytes
         fits = occupancy(planned, threads, used.registers, shared)
         listed = instructions(cubin.code, cubin.symbols[entry])
@@ -251,7 +252,7 @@ def analyse(kernel: CudaKernel, problem: Problem, tile: Tile, arch: str, device:
         functions.append(
             LaunchCode(
                 entry=entry,
-                blocks=blocks,
+                blocks=math.prod(extents(call.grid)),
                 threads=threads,
                 shared_bytes=shared,
                 registers=used.registers,
@@ -266,10 +267,6 @@ def analyse(kernel: CudaKernel, problem: Problem, tile: Tile, arch: str, device:
             )
         )
     return Sass(kernel.id, problem.id, tile_text(vars(tile)), arch, cubin.compiler, named, tuple(functions))
-
-
-def _product(extent: int | tuple[int, ...]) -> int:
-    return math.prod(extent) if isinstance(extent, tuple) else extent
 
 
 def kind(instruction: Instruction) -> Kind:

@@ -177,9 +177,13 @@ def _kinds(line: LineCounts) -> Iterator[str]:
 
 
 def _source(line: LineCounts) -> str:
-    path = Path(CUDA, line.file)
-    texts = path.read_text().splitlines() if path.is_file() else []
+    texts = _texts(line.file)
     return texts[line.line - 1].strip() if 0 < line.line <= len(texts) else ""
+
+
+def _texts(file: str) -> list[str]:
+    path = Path(CUDA, file)
+    return path.read_text().splitlines() if path.is_file() else []
 
 
 #: The columns of LINES between the number of a line and its text.
@@ -238,8 +242,7 @@ def sources(lines: Sequence[LineCounts]) -> list[AnnotatedSource]:
 
 
 def _annotated(file: str, counted: dict[int, LineCounts], most: int) -> Iterator[SourceLine]:
-    path = Path(CUDA, file)
-    texts = path.read_text().splitlines() if path.is_file() else []
+    texts = _texts(file)
     numbers = range(1, len(texts) + 1) if texts else sorted(counted)
     for number in numbers:
         text, line = texts[number - 1] if texts else "", counted.get(number)
