@@ -10,15 +10,13 @@ import pytest
 from kernelmark.bench.measure.cpu import cpu_name
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.record.store import Store
-from kernelmark.bench.tune.select import contender, rows
+from kernelmark.bench.tune.select import contender
 from kernelmark.bench.tune.select.answer import answer, placed
-from kernelmark.bench.tune.select.formula import CAP, fitted
+from kernelmark.bench.tune.select.growers import CAP, fitted
 from kernelmark.bench.tune.select.model import file_of, file_text, read, space_in, write
 from kernelmark.bench.tune.select.regret import FOLDS, LIBRARY, NEAREST, SELECTOR, SINGLE, TIMED, folds
-from kernelmark.bench.tune.select.rows import SELECTED
 from kernelmark.bench.tune.select.train import train
-from kernelmark.bench.tune.select.training import data_of, families_of, space_of
-from kernelmark.bench.tune.select.tree import MISSING
+from kernelmark.bench.tune.select.training import MISSING, SELECTED, data_of, families_of, read_times, space_of
 from support.tuning import FIRST, SECOND, SIZES, at, bordered, convolutions, plant, shapes
 
 
@@ -215,7 +213,7 @@ def sloped():
 @pytest.fixture
 def data(store, registry):
     convolutions(store)
-    times = rows.read(store, registry, ["conv"])
+    times = read_times(store, registry, ["conv"])
     return data_of(times, space_of(times.problems))
 
 

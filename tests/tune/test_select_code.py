@@ -12,16 +12,14 @@ import numpy as np
 import pytest
 
 from kernelmark.bench.report.figures import draw
-from kernelmark.bench.tune.select import rows
 from kernelmark.bench.tune.select.answer import answer, placed
 from kernelmark.bench.tune.select.export import as_c, as_python
 from kernelmark.bench.tune.select.figure import choice_figures
-from kernelmark.bench.tune.select.forest import GROWERS, taught
+from kernelmark.bench.tune.select.growers import CLIP, DEPTH, GROWERS, LEAST, descend, grow, taught
 from kernelmark.bench.tune.select.model import space_in
 from kernelmark.bench.tune.select.regret import held_out, losses
 from kernelmark.bench.tune.select.train import train
-from kernelmark.bench.tune.select.training import data_of, space_of
-from kernelmark.bench.tune.select.tree import CLIP, DEPTH, LEAST, descend, grow
+from kernelmark.bench.tune.select.training import data_of, read_times, space_of
 from support.tuning import DIRECT, FIRST, IM2COL, SECOND, at, convolutions, plant
 
 
@@ -78,7 +76,7 @@ def test_the_python_and_the_c_export_choose_as_the_model_does_on_10_000_shapes(c
 def test_a_tree_agrees_with_that_of_scikit_learn_where_it_is_installed(store, registry):
     trees = pytest.importorskip("sklearn.tree", reason="scikit-learn is not installed; pip install scikit-learn")
     convolutions(store)
-    times = rows.read(store, registry, ["conv"])
+    times = read_times(store, registry, ["conv"])
     data = data_of(times, space_of(times.problems))
     costs = np.minimum(data.costs, CLIP)
     theirs = trees.DecisionTreeRegressor(max_depth=DEPTH, min_samples_leaf=LEAST, random_state=0)
@@ -91,7 +89,7 @@ def test_a_tree_agrees_with_that_of_scikit_learn_where_it_is_installed(store, re
 def noisy(store, registry):
     """Convolutions whose times are a fifth off by what no size explains."""
     convolutions(store, 160, 0.2)
-    times = rows.read(store, registry, ["conv"])
+    times = read_times(store, registry, ["conv"])
     return data_of(times, space_of(times.problems))
 
 

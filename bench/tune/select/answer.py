@@ -11,7 +11,7 @@ from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.operation import Problem
 from kernelmark.bench.plan.registry import Registry
 from kernelmark.bench.plan.text import indented
-from kernelmark.bench.tune.select.forest import orders
+from kernelmark.bench.tune.select.growers import orders
 from kernelmark.bench.tune.select.model import Model, Split, chosen, space_in
 from kernelmark.bench.tune.select.regret import Regret, Share
 from kernelmark.bench.tune.select.training import FeatureSpace

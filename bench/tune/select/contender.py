@@ -22,7 +22,7 @@ from kernelmark.bench.plan.text import as_json
 from kernelmark.bench.report.export import writing
 from kernelmark.bench.tune.select.answer import choice
 from kernelmark.bench.tune.select.model import AUTO, Model, file_of, read, require_here
-from kernelmark.bench.tune.select.rows import SELECTED
+from kernelmark.bench.tune.select.training import SELECTED
 from kernelmark.bench.tune.tuned import device_name
 
 

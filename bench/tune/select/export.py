@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from kernelmark.bench.plan.text import one_line
 from kernelmark.bench.report.format import factor
-from kernelmark.bench.tune.select.formula import Formula
+from kernelmark.bench.tune.select.growers import Formula
 from kernelmark.bench.tune.select.model import Model, Split, file_text
 
 _WORD = re.compile(r"(\w+) == (\d+)")

@@ -20,17 +20,9 @@ from kernelmark.bench.plan.registry import Registry
 from kernelmark.bench.plan.text import indented
 from kernelmark.bench.record.store import default_store
 from kernelmark.bench.report.figures.style import file_name
-from kernelmark.bench.tune.select.formula import Formula
+from kernelmark.bench.tune.select.growers import DEPTH, Formula
 from kernelmark.bench.tune.select.regret import Regret, Share
-from kernelmark.bench.tune.select.training import (
-    FeatureSpace,
-    expressions,
-    inputs_of,
-    others_of,
-    slopes_of,
-    words_of,
-)
-from kernelmark.bench.tune.select.tree import DEPTH
+from kernelmark.bench.tune.select.training import FeatureSpace, feature_space, inputs_of, others_of, words_of
 from kernelmark.bench.tune.tuned import device_name
 
 _FORMAT = 2
@@ -205,8 +197,7 @@ def _is_tree(model: Model) -> bool:
 
 def space_in(model: Model, registry: Registry) -> FeatureSpace:
     """Return the feature space of a selector."""
-    kind = registry.operations[model.op]
-    return FeatureSpace(inputs_of(kind), model.words, model.fixed, expressions(kind, model.words), slopes_of(kind))
+    return feature_space(registry.operations[model.op], model.words, model.fixed)
 
 
 def kept(problem: Problem, where: str, registry: Registry) -> Model:

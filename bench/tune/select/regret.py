@@ -15,9 +15,8 @@ from kernelmark.bench.plan.dtypes import Array
 from kernelmark.bench.record.reader import Reader
 from kernelmark.bench.report.contest import faster, time_of
 from kernelmark.bench.report.noise import noise_of
-from kernelmark.bench.tune.select.forest import GROWERS, orders
-from kernelmark.bench.tune.select.rows import SELECTED, Times
-from kernelmark.bench.tune.select.training import Data, single
+from kernelmark.bench.tune.select.growers import GROWERS, orders
+from kernelmark.bench.tune.select.training import SELECTED, Data, Times, single
 
 DRAWS, SEED = 1000, 0
 

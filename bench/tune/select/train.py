@@ -11,9 +11,7 @@ from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.registry import Registry
 from kernelmark.bench.plan.shards import group_of
 from kernelmark.bench.record.reader import Reader
-from kernelmark.bench.tune.select import rows
-from kernelmark.bench.tune.select.forest import GROWERS, orders
-from kernelmark.bench.tune.select.formula import Formula
+from kernelmark.bench.tune.select.growers import GROWERS, Formula, TreeNode, leaf, orders
 from kernelmark.bench.tune.select.model import Model, Split, TrainingProblem
 from kernelmark.bench.tune.select.regret import (
     FOLDS,
@@ -26,9 +24,17 @@ from kernelmark.bench.tune.select.regret import (
     rules,
     share,
 )
-from kernelmark.bench.tune.select.rows import SELECTED, Times
-from kernelmark.bench.tune.select.training import Data, FeatureSpace, data_of, require_enough, single, space_of
-from kernelmark.bench.tune.select.tree import TreeNode, leaf
+from kernelmark.bench.tune.select.training import (
+    SELECTED,
+    Data,
+    FeatureSpace,
+    Times,
+    data_of,
+    read_times,
+    require_enough,
+    single,
+    space_of,
+)
 
 
 def made(runs: Sequence[str], data: Data, lost: PolicyLosses, found: Regret, grown: str) -> Model:
@@ -102,7 +108,7 @@ class Trained(NamedTuple):
 
 def train(store: Reader, registry: Registry, runs: Sequence[str], tests: Sequence[str]) -> Trained:
     """Train a selector on runs, and measure its regret on held-out families or on `tests`. Raises UsageError."""
-    times = rows.read(store, registry, runs)
+    times = read_times(store, registry, runs)
     held = _held_out(store, registry, times, tests) if tests else None
     if held is not None:
         times = _without(times, held)
@@ -122,7 +128,7 @@ def train(store: Reader, registry: Registry, runs: Sequence[str], tests: Sequenc
 
 def _held_out(store: Reader, registry: Registry, times: Times, tests: Sequence[str]) -> Times:
     """Return the times of the test's problems, by the kernels that are trained. Raises UsageError."""
-    found = rows.read(store, registry, tests, selected=True)
+    found = read_times(store, registry, tests, selected=True)
     if found.setting != times.setting:
         pairs = zip(found.setting._fields, found.setting, times.setting, strict=True)
         name, own, trained = next((name, own, other) for name, own, other in pairs if own != other)

@@ -1,4 +1,4 @@
-"""Training data of a selector: features, families, and the cost of each kernel.
+"""Training data of a selector: times from a store, features of the problems, families, and the cost of each kernel.
 
 A selector uses the inputs of a problem, and expressions of them in the common syntax of Python and C. A tree compares
 each expression with a threshold, so a logarithm would change no choice, and neither would a division by the size of a
@@ -8,7 +8,8 @@ logarithms of a few expressions.
 
 import math
 import typing
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,9 +17,136 @@ import numpy as np
 from kernelmark.bench.plan.dtypes import Array
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.operation import Problem
+from kernelmark.bench.plan.registry import Registry
 from kernelmark.bench.plan.suites import suite_names
-from kernelmark.bench.tune.select.rows import Times
-from kernelmark.bench.tune.select.tree import costs_of
+from kernelmark.bench.record.reader import Reader
+from kernelmark.bench.record.result import Result
+from kernelmark.bench.report.contest import comparable, is_timed, order
+
+#: The end of the id of a selector's kernel; no selector is made from its rows.
+SELECTED = "kernelmark.selected"
+
+
+class ModelSetting(NamedTuple):
+    """The setting that all rows of a model share."""
+
+    op: str
+    device: str
+    device_name: str
+    host: str
+    threads: int
+    mode: str
+    isa: str
+    dtype: str
+    precision: str
+
+
+#: The word for a value of each field if rows have several values, and the option that chooses one.
+_WORDS = {
+    "op": ("operations", "--op chooses one"),
+    "device": ("devices", "--kernels chooses those of one"),
+    "device_name": ("devices", "train on the runs of one"),
+    "host": ("hosts", "train on the runs of one"),
+    "threads": ("numbers of threads", "measure with one: `kernelmark run --threads N`"),
+    "mode": ("modes", "train on the runs of one"),
+    "isa": ("instruction sets", "train on the runs of one"),
+    "dtype": ("storage types", "--problem '*/f32/*' chooses one"),
+    "precision": ("precisions", "--kernels chooses the kernels of one"),
+}
+
+
+class Times(NamedTuple):
+    """The time of each kernel on each problem.
+
+    logs: (2 x problems x kernels) logarithms of seconds from two halves of the processes, NaN without a time; both
+    halves are equal if a row has one process. rows: the latest row of each problem and kernel. processes: the fewest of
+    any row.
+    """
+
+    setting: ModelSetting
+    problems: list[Problem]
+    kernels: list[str]
+    logs: Array
+    rows: Mapping[tuple[str, str], Result]
+    processes: int
+
+    @property
+    def means(self) -> Array:
+        """Return the mean of both halves' logarithms (problems x kernels)."""
+        means: Array = self.logs.mean(axis=0)
+        return means
+
+    def only(self, chosen: Sequence[int], kernels: Sequence[str]) -> "Times":
+        """Return the times of some problems, with these kernels in this order; NaN for a kernel without times."""
+        none = np.full((2, len(chosen), 1), np.nan)
+        columns = [
+            self.logs[:, chosen, self.kernels.index(name)][:, :, None] if name in self.kernels else none
+            for name in kernels
+        ]
+        problems = [self.problems[i] for i in chosen]
+        return self._replace(problems=problems, kernels=list(kernels), logs=np.concatenate(columns, axis=2))
+
+
+def read_times(store: Reader, registry: Registry, run_ids: Sequence[str], selected: bool = False) -> Times:
+    """Return the times of runs. selected: include the selector's rows. Raises UsageError unless there is one setting.
+
+    Kernels that read the buffers as column-major matrices compute another product, and are left out.
+    """
+    medians: dict[tuple[str, str], list[float]] = defaultdict(list)
+    rows: dict[tuple[str, str], Result] = {}
+    conditions: set[tuple[str, ModelSetting]] = set()
+    for run_id in run_ids:
+        by_case = {case.case: case.medians for case in store.cases(run_id)}
+        for r, _ in store.results(run_id):
+            if is_timed(r) and not order(r) and (selected or not r.kernel.endswith(SELECTED)):
+                problem = registry.problem(r.problem)
+                key = problem.id, r.kernel
+                rows[key] = r
+                place = r.device, r.device_name, r.host
+                setting = ModelSetting(problem.op, *place, r.threads, r.mode, r.isa, r.dtype, comparable(r))
+                conditions.add((r.kernel, setting))
+                medians[key] += by_case.get(r.case) or [r.time_s_median or 0.0]
+    where = f"run {' and '.join(run_ids)}"
+    if not rows:
+        raise UsageError(f"{where}: has no row with a time; `kernelmark run train-conv` measures some")
+    return _tabled(_setting(where, conditions), registry, rows, medians)
+
+
+def _setting(where: str, conditions: Collection[tuple[str, ModelSetting]]) -> ModelSetting:
+    settings = {setting for _, setting in conditions}
+    threads = {setting.threads for setting in settings}
+    if len({(kernel, setting.threads) for kernel, setting in conditions}) == len({kernel for kernel, _ in conditions}):
+        most = max(threads)  # kernels on one thread are compared with those on all
+        settings = {setting._replace(threads=most) if setting.threads == 1 else setting for setting in settings}
+    for name, values in zip(ModelSetting._fields, zip(*sorted(settings), strict=True), strict=True):
+        distinct = sorted(set(values))
+        if len(distinct) > 1:
+            what, remedy = _WORDS[name]
+            listed = ", ".join(str(value) or "none" for value in distinct)
+            raise UsageError(f"{where}: has rows of {len(distinct)} {what} ({listed}), expected one; {remedy}")
+    return settings.pop()
+
+
+def _tabled(
+    setting: ModelSetting,
+    registry: Registry,
+    rows: Mapping[tuple[str, str], Result],
+    medians: Mapping[tuple[str, str], Sequence[float]],
+) -> Times:
+    problems = list(dict.fromkeys(problem for problem, _ in rows))
+    kernels = sorted({kernel for _, kernel in rows})
+    logs = np.full((2, len(problems), len(kernels)), np.nan)
+    places = {name: i for i, name in enumerate(problems)}, {name: i for i, name in enumerate(kernels)}
+    for (problem, kernel), taken in medians.items():
+        for half, chosen in enumerate(_halves(taken)):
+            logs[half, places[0][problem], places[1][kernel]] = np.log(chosen).mean()
+    processes = min(map(len, medians.values()))
+    return Times(setting, [registry.problem(name) for name in problems], kernels, logs, rows, processes)
+
+
+def _halves(taken: Sequence[float]) -> tuple[Sequence[float], Sequence[float]]:
+    """Return every second process, and the others; the same twice where there is one."""
+    return (taken[::2], taken[1::2]) if len(taken) > 1 else (taken, taken)
 
 
 def inputs_of(kind: type[Problem]) -> tuple[str, ...]:
@@ -41,26 +169,6 @@ def others_of(kind: type[Problem]) -> tuple[str, ...]:
     """Return the axes that no expression contains, whose values all problems of a model must share."""
     contained = {*inputs_of(kind), *kind.sizes, *words_of(kind), *kind.features.held}
     return tuple(name for name in kind.axes() if name not in contained)
-
-
-def expressions(kind: type[Problem], words: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
-    """Return the expressions of an operation; in `direction == 2`, 2 is the index of the direction in `words`."""
-    known = kind.features.expressions or inputs_of(kind)
-    return (*known, *(f"{name} == {i}" for name, values in words.items() for i in range(len(values))))
-
-
-def slopes_of(kind: type[Problem]) -> tuple[str, ...]:
-    """Return the expressions whose logarithms a formula uses for an operation."""
-    return kind.features.slopes or inputs_of(kind)
-
-
-def numbers(problem: Problem, words: Mapping[str, Sequence[str]]) -> list[float]:
-    """Return the inputs of a problem, and the index of each of its words, or -1 for an unlisted word."""
-    found = [float(getattr(problem, name)) for name in inputs_of(type(problem))]
-    for name, values in words.items():
-        value = getattr(problem, name)
-        found.append(float(values.index(value)) if value in values else -1.0)
-    return found
 
 
 def evaluated(names: Sequence[str], known: Sequence[str], rows: Array) -> Array:
@@ -91,7 +199,13 @@ class FeatureSpace(NamedTuple):
 
     def numbers(self, problems: Sequence[Problem]) -> Array:
         """Return an array (problems x columns): the inputs, then the index of the word on each axis."""
-        return np.array([numbers(problem, self.words) for problem in problems])
+        return np.array([self._numbers(problem) for problem in problems])
+
+    def _numbers(self, problem: Problem) -> list[float]:
+        """Return the inputs of a problem, and the index of each of its words, or -1 for an unlisted word."""
+        words = ((values, getattr(problem, name)) for name, values in self.words.items())
+        places = [float(values.index(value)) if value in values else -1.0 for values, value in words]
+        return [*(float(getattr(problem, name)) for name in self.inputs), *places]
 
     def features(self, known: Array) -> Array:
         return evaluated((*self.inputs, *self.words), self.texts, known)
@@ -102,8 +216,14 @@ class FeatureSpace(NamedTuple):
         octaves = np.log2(others[:, :count]) - np.log2(one[:count])
         is_like = (others[:, count:] == one[count:]).all(axis=1)
         distances: Array = np.where(is_like, np.hypot.reduce(octaves, axis=1), np.inf)
-
         return distances
+
+
+def feature_space(kind: type[Problem], words: dict[str, list[str]], fixed: dict[str, Any]) -> FeatureSpace:
+    """Return the features of an operation; in the text `direction == 2`, 2 is the index of the direction in `words`."""
+    inputs, features = inputs_of(kind), kind.features
+    is_word = (f"{name} == {i}" for name, values in words.items() for i in range(len(values)))
+    return FeatureSpace(inputs, words, fixed, (*(features.expressions or inputs), *is_word), features.slopes or inputs)
 
 
 def space_of(problems: Sequence[Problem]) -> FeatureSpace:
@@ -120,7 +240,11 @@ def space_of(problems: Sequence[Problem]) -> FeatureSpace:
     words = {name: sorted({getattr(p, name) for p in problems}) for name in words_of(kind)}
     fixed |= {name: values[0] for name, values in words.items() if len(values) == 1}
     words = {name: values for name, values in words.items() if len(values) > 1}
-    return FeatureSpace(inputs_of(kind), words, fixed, expressions(kind, words), slopes_of(kind))
+    return feature_space(kind, words, fixed)
+
+
+#: The cost of a kernel on a problem for which it has no time, when the kernels of a leaf are ordered.
+MISSING = math.log(100)
 
 
 class Data(NamedTuple):
@@ -143,6 +267,12 @@ def data_of(times: Times, space: FeatureSpace) -> Data:
     known = space.numbers(times.problems)
     families = families_of(times.problems)
     return Data(times, space, known, space.features(known), costs_of(times.means), families)
+
+
+def costs_of(times: Array) -> Array:
+    """Return the cost of each kernel on each problem, from logarithms of times; NaN becomes `MISSING`."""
+    costs = times - np.nanmin(times, axis=1, keepdims=True)
+    return np.where(np.isnan(costs), MISSING, costs)
 
 
 def families_of(problems: Sequence[Problem]) -> Array:

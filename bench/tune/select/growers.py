@@ -1,0 +1,281 @@
+"""The ways to make a selector: a tree over shapes, a tree taught by many others, and a formula for each kernel's cost.
+
+A node of a tree splits at the threshold for which the costs of all kernels together vary least on both sides (CART,
+Breiman et al., 1984, with a number of outputs); each leaf has an order of kernels. It is a few lines of NumPy here
+instead of scikit-learn, which would be a dependency of 40 MB and compares in single precision, so that exported code
+could not agree with it at a threshold.
+
+A tree from a few hundred noisy problems depends on which of them it saw. Trees grown on resampled problems vary, and
+the mean of their predictions varies less (bagging, Breiman, 1996). That mean labels shapes around the measured ones,
+and a single tree is grown on these (Breiman and Shang, "Born again trees", 1996).
+
+If the best kernel changes along slopes, as between algorithms whose work grows by different powers, a tree needs many
+steps, each from few problems; a quadratic polynomial of the logarithms of a shape's sizes needs a few coefficients.
+"""
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+
+from kernelmark.bench.plan.dtypes import Array
+from kernelmark.bench.tune.select.training import MISSING, FeatureSpace, evaluated
+
+#: The most splits above a leaf, and the fewest problems in it.
+DEPTH, LEAST = 8, 5
+#: In the search for splits, larger costs count as this, so that hopeless kernels influence no split.
+CLIP = math.log(2)
+
+
+class TreeNode(NamedTuple):
+    """A node of a tree, with its training problems; a node with `below` and `above` has a split.
+
+    feature: the column that is compared; below: the node for values up to the threshold.
+    """
+
+    rows: Array
+    order: Array
+    feature: int = -1
+    threshold: float = 0.0
+    below: "TreeNode | None" = None
+    above: "TreeNode | None" = None
+
+
+def grow(features: Array, costs: Array, least: int = LEAST) -> TreeNode:
+    """Grow a tree on the features of problems (rows) and the cost of each kernel.
+
+    least: the fewest problems in a leaf.
+    """
+    return _grown(np.arange(len(features)), features, costs, DEPTH, least)
+
+
+def order_of(costs: Array) -> Array:
+    """Return the kernels sorted by their cost over some problems, the cheapest first."""
+    return np.argsort(costs.mean(axis=0), kind="stable")
+
+
+def leaf(costs: Array) -> TreeNode:
+    """Return a tree without splits."""
+    return TreeNode(np.arange(len(costs)), order_of(costs))
+
+
+def _grown(rows: Array, features: Array, costs: Array, depth: int, least: int) -> TreeNode:
+    node = TreeNode(rows, order_of(costs[rows]))
+    is_large = depth > 0 and len(rows) >= 2 * least
+    split = _split(features[rows], np.minimum(costs[rows], CLIP), least) if is_large else None
+    if split is None:
+        return node
+    feature, threshold = split
+    is_below = features[rows, feature] <= threshold
+    below, above = (_grown(rows[side], features, costs, depth - 1, least) for side in (is_below, ~is_below))
+    if below.feature == above.feature == -1 and below.order[0] == above.order[0]:
+        return node  # a split that changes no choice
+    return node._replace(feature=feature, threshold=threshold, below=below, above=above)
+
+
+def _split(features: Array, costs: Array, least: int) -> tuple[int, float] | None:
+    """Return the feature and the threshold that leave the least variance, or None where no split leaves less."""
+    count = len(features)
+    order = np.argsort(features, axis=0, kind="stable")
+    values = np.take_along_axis(features, order, axis=0)
+    sums = np.cumsum(costs[order], axis=0)[:-1]  # splits x features x kernels
+    left = np.arange(1, count)[:, None]
+    total = costs.sum(axis=0)
+    explained = (sums**2).sum(axis=2) / left + ((total - sums) ** 2).sum(axis=2) / (count - left)
+    open_to = (values[1:] > values[:-1]) & (left >= least) & (count - left >= least)
+    explained = np.where(open_to, explained, -np.inf)
+    at, feature = np.unravel_index(int(np.argmax(explained)), explained.shape)
+    if explained[at, feature] <= (total**2).sum() / count + 1e-9:
+        return None
+    return int(feature), _between(float(values[at, feature]), float(values[at + 1, feature]))
+
+
+def _between(low: float, high: float) -> float:
+    """Return a threshold from low to below high: their geometric mean, since sizes are drawn by their logarithms."""
+    middle = math.sqrt(low) * math.sqrt(high)
+    return middle if low <= middle < high else low
+
+
+def descend(node: TreeNode, values: Array) -> TreeNode:
+    """Return the leaf of one problem's features."""
+    while node.below is not None and node.above is not None:
+        node = node.below if values[node.feature] <= node.threshold else node.above
+    return node
+
+
+#: CAP: larger costs count as this, since such kernels are never chosen. RIDGE: the penalty of a coefficient for each
+#: problem, times the square of its degree; OWN: the factor on that degree for the coefficients of a word.
+CAP, RIDGE, OWN = float(np.log(3)), 3e-3, 2.0
+
+
+class Axis(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A variable of the polynomial: (log2(expression) - centre) * scale."""
+
+    expression: str
+    centre: float
+    scale: float
+
+
+class Formula(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A coefficient matrix (terms x kernels) for each combination of words, the last word changing fastest.
+
+    The terms are 1, each variable, and each product of two, in the order of `terms`.
+    """
+
+    axes: list[Axis]
+    weights: list[list[list[float]]]
+
+    def costs(self, space: FeatureSpace, known: Array) -> Array:
+        """Return an array (problems x kernels) of the formula's logarithm of the time over the fastest kernel's."""
+        values = np.log2(evaluated((*space.inputs, *space.words), [axis.expression for axis in self.axes], known))
+        scaled = (values - [axis.centre for axis in self.axes]) * [axis.scale for axis in self.axes]
+        costs: Array = np.einsum("pt,ptk->pk", terms(scaled), np.array(self.weights)[combination(space, known)])
+        return costs
+
+    def complaint(self, space: FeatureSpace, kernels: int) -> str:
+        """Return why the formula does not belong to a feature space, or ""."""
+        if unknown := [axis.expression for axis in self.axes if axis.expression not in space.slopes]:
+            return f"has a formula of {unknown[0]!r}, which is not one of its expressions"
+        if len({axis.expression for axis in self.axes}) < len(self.axes):
+            return "has a formula that contains an expression twice"
+        shape = len(_places(space)), len(terms(np.zeros((1, len(self.axes))))[0]), kernels
+        shapes = {(len(self.weights), len(table), len(row)) for table in self.weights for row in table}
+        return "" if shapes == {shape} else f"has a formula whose coefficients are not {' x '.join(map(str, shape))}"
+
+
+def terms(scaled: Array) -> Array:
+    """Return an array (problems x terms): 1, the variables, and their pairwise products, in order."""
+    first, second = np.triu_indices(scaled.shape[1])
+    return np.column_stack([np.ones(len(scaled)), scaled, scaled[:, first] * scaled[:, second]])
+
+
+def combination(space: FeatureSpace, known: Array) -> Array:
+    """Return the index of each problem's combination of words; an unknown word counts as the first."""
+    numbers = np.zeros(len(known), dtype=np.intp)
+    for column, values in enumerate(space.words.values(), start=len(space.inputs)):
+        numbers = numbers * len(values) + np.maximum(known[:, column], 0).astype(np.intp)
+    return numbers
+
+
+def fitted(space: FeatureSpace, known: Array, costs: Array) -> Formula:
+    """Return the formula fitted by least squares, with shared coefficients and coefficients for each word."""
+    values = np.log2(evaluated((*space.inputs, *space.words), space.slopes, known))
+    varies = np.ptp(values, axis=0) > 0
+    axes = [
+        Axis(text, float(column.mean()), float(1 / column.std()))
+        for text, column in zip(np.array(space.slopes)[varies].tolist(), values[:, varies].T, strict=True)
+    ]
+    shared = terms((values[:, varies] - [axis.centre for axis in axes]) * [axis.scale for axis in axes])
+    per_word = [
+        shared * (known[:, column] == number)[:, None]
+        for column, words in enumerate(space.words.values(), start=len(space.inputs))
+        for number in range(len(words))
+    ]
+    degrees = np.array([0.1, *[1.0] * len(axes), *[2.0] * (shared.shape[1] - 1 - len(axes))])
+    penalty = np.square(np.concatenate([degrees, *[OWN * degrees] * len(per_word)]))
+    design = np.hstack([shared, *per_word])
+    fits = np.column_stack([_ridge(design, costs[:, column], penalty) for column in range(costs.shape[1])])
+    parts = fits.reshape(1 + len(per_word), len(degrees), -1)
+    return Formula(axes, [(parts[0] + parts[1:][chosen].sum(axis=0)).tolist() for chosen in _places(space)])
+
+
+def _ridge(design: Array, costs: Array, penalty: Array) -> Array:
+    """Return the coefficients of one kernel, from the problems that it has a time for; `CAP` where it has none."""
+    has = costs != MISSING
+    if not has.any():
+        none: Array = np.eye(len(penalty))[0] * CAP
+        return none
+    rows = design[has]
+    normal = rows.T @ rows + np.diag(RIDGE * len(design) * penalty)
+    coefficients: Array = np.linalg.solve(normal, rows.T @ np.minimum(costs[has], CAP))
+    return coefficients
+
+
+def _places(space: FeatureSpace) -> list[list[int]]:
+    """Return for each combination of words their places among all words."""
+    places: list[list[int]] = [[]]
+    before = 0
+    for words in space.words.values():
+        places = [[*chosen, before + number] for chosen in places for number in range(len(words))]
+        before += len(words)
+    return places
+
+
+#: Trees grown on resampled problems; shapes drawn around each measured one, and within how many octaves.
+TREES, AROUND, OCTAVES, SEED = 20, 12, 0.25, 0
+#: An input with fewer values than these is kept as it is: taps, strides, groups.
+FEWEST_VALUES = 10
+#: Least problems in each leaf of such a tree, which may err more than a single tree.
+LEAST_TAUGHT = 3
+
+
+def taught(space: FeatureSpace, known: Array, costs: Array) -> TreeNode:
+    """Return a tree fitted to trees that were grown on resampled problems; each leaf has some of the problems."""
+    rng = np.random.default_rng(SEED)
+    features = space.features(known)
+    shapes = space.features(_around(rng, known, len(space.inputs)))
+    expected = np.zeros((len(shapes), costs.shape[1]))
+    for _ in range(TREES):
+        drawn = rng.integers(0, len(known), len(known))
+        teacher = grow(features[drawn], costs[drawn], LEAST_TAUGHT)
+        expected += _means(teacher, shapes, costs[drawn])
+    pupil = grow(shapes, expected / TREES, LEAST_TAUGHT * AROUND)
+    return _settled(pupil, np.arange(len(known)), features)
+
+
+def alone(space: FeatureSpace, known: Array, costs: Array) -> TreeNode:
+    """Return the tree grown directly on the problems."""
+    return grow(space.features(known), costs)
+
+
+def _around(rng: "np.random.Generator", known: Array, inputs: int) -> Array:
+    """Return shapes around the known ones, which come first in each group of them."""
+    shapes = np.repeat(known, AROUND, axis=0)
+    is_many = [i < inputs and len(np.unique(column)) >= FEWEST_VALUES for i, column in enumerate(known.T)]
+    factors = np.where(is_many, 2.0 ** rng.uniform(-OCTAVES, OCTAVES, shapes.shape), 1.0)
+    factors[::AROUND] = 1.0
+    around: Array = shapes * factors
+    return around
+
+
+def _means(node: TreeNode, features: Array, costs: Array) -> Array:
+    """Return what each kernel costs in the leaf of each shape, from the costs that the tree was grown on."""
+    if node.below is None or node.above is None:
+        return np.broadcast_to(costs[node.rows].mean(axis=0), (len(features), costs.shape[1]))
+    is_below = features[:, node.feature] <= node.threshold
+    means = np.empty((len(features), costs.shape[1]))
+    for side, mask in ((node.below, is_below), (node.above, ~is_below)):
+        means[mask] = _means(side, features[mask], costs)
+    return means
+
+
+def _settled(node: TreeNode, rows: Array, features: Array) -> TreeNode:
+    """Return the tree with the measured problems at its leaves, without splits that separate none of these."""
+    if node.below is None or node.above is None:
+        return node._replace(rows=rows)
+    is_below = features[rows, node.feature] <= node.threshold
+    if is_below.all() or not is_below.any():
+        return _settled(node.below if is_below.any() else node.above, rows, features)
+    below, above = (
+        _settled(side, rows[mask], features) for side, mask in ((node.below, is_below), (node.above, ~is_below))
+    )
+    if below.below is None and above.below is None and below.order[0] == above.order[0]:
+        return node._replace(rows=rows, feature=-1, threshold=0.0, below=None, above=None)
+    return node._replace(rows=rows, below=below, above=above)
+
+
+#: The methods by name; training takes the one that loses least on held-out families.
+GROWERS: dict[str, Callable[[FeatureSpace, Array, Array], TreeNode | Formula]] = {
+    "alone": alone,
+    "taught": taught,
+    "formula": fitted,
+}
+
+
+def orders(grown: TreeNode | Formula, space: FeatureSpace, known: Array) -> Array:
+    """Return an array (problems x kernels) with the kernels for each problem in the order to call."""
+    if isinstance(grown, Formula):
+        return np.argsort(grown.costs(space, known), axis=1, kind="stable")
+    return np.array([descend(grown, values).order for values in space.features(known)])
