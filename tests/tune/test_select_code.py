@@ -80,9 +80,10 @@ def test_a_tree_agrees_with_that_of_scikit_learn_where_it_is_installed(store, re
     data = data_of(times, space_of(times.problems))
     costs = np.minimum(data.costs, CLIP)
     theirs = trees.DecisionTreeRegressor(max_depth=DEPTH, min_samples_leaf=LEAST, random_state=0)
-    chosen = theirs.fit(data.features, costs).predict(data.features).argmin(axis=1)
-    own = grow(data.features, data.costs)
-    same = [int(descend(own, row).order[0]) == place for row, place in zip(data.features, chosen, strict=True)]
+    features = data.space.features(data.known)
+    chosen = theirs.fit(features, costs).predict(features).argmin(axis=1)
+    own = grow(features, data.costs)
+    same = [int(descend(own, row).order[0]) == place for row, place in zip(features, chosen, strict=True)]
     assert sum(same) / len(same) > 0.97
 
 
@@ -104,11 +105,11 @@ def test_of_all_ways_to_make_a_selector_the_one_is_kept_that_loses_least_on_held
 
 def test_each_measured_problem_is_at_the_leaf_that_its_features_lead_to(store, registry):
     data = noisy(store, registry)
-    root = taught(data.space, data.known, data.costs)
-    found = {id(node): node for node in (descend(root, values) for values in data.features)}
+    root, features = taught(data.space, data.known, data.costs), data.space.features(data.known)
+    found = {id(node): node for node in (descend(root, values) for values in features)}
     assert sorted(np.concatenate([node.rows for node in found.values()]).tolist()) == list(range(160))
     for node in found.values():
-        assert {id(descend(root, data.features[row])) for row in node.rows} == {id(node)}
+        assert {id(descend(root, features[row])) for row in node.rows} == {id(node)}
 
 
 @pytest.fixture

@@ -26,6 +26,7 @@ def as_c(model: Model) -> str:
     """Return a C header with a function that returns the index of the kernel to call, or of the next ones by rank."""
     op, prefix = _name(model.op), f"KERNELMARK_{_name(model.op).upper()}"
     parameters = [f"double {name}" for name in model.inputs] + [f"int {name}" for name in model.words]
+    words = [(name, i, word) for name, values in model.words.items() for i, word in enumerate(values)]
     lines = [
         *(f"/* {_comment(line)} */" for line in _about(model)),
         f"#ifndef {prefix}_SELECT_H",
@@ -33,7 +34,7 @@ def as_c(model: Model) -> str:
         *["", "#include <math.h>"] * bool(model.formula),
         "",
         f"#define {prefix}_KERNELS {len(model.kernels)}",
-        *(f"#define {_macro(prefix, name, word)} {i}" for name, i, word in _words(model)),
+        *(f"#define {_macro(prefix, name, word)} {i}" for name, i, word in words),
         "",
         f"static const char *const kernelmark_{op}_kernels[{prefix}_KERNELS] = {{",
         *(f'    "{kernel}",' for kernel in model.kernels),
@@ -57,7 +58,7 @@ def _c_tree(model: Model, prefix: str) -> Iterator[str]:
     yield "    };"
     yield "    int leaf;"
     language = _Language("if ({}) {{", "} else {", "}", "leaf = {};", lambda name, word: _macro(prefix, name, word))
-    yield from _branches(model, language, "    ")
+    yield from _branches(model, language)
     yield "    return order[leaf][rank];"
 
 
@@ -111,7 +112,7 @@ def _python_tree(model: Model) -> Iterator[str]:
     yield ")"
     yield from _python_head(model)
     language = _Language("if {}:", "else:", "", "return ORDERS[{}]", lambda name, word: repr(word))
-    yield from _branches(model, language, "    ")
+    yield from _branches(model, language)
 
 
 def _python_formula(model: Model, formula: Formula) -> Iterator[str]:
@@ -163,20 +164,15 @@ def _about(model: Model) -> list[str]:
     return lines + [f"One kernel does: {single}."] * bool(single)
 
 
-def _branches(model: Model, language: _Language, indent: str) -> Iterator[str]:
-    leaves = [at for at, node in enumerate(model.tree) if not node.expression]
-    yield from _branch(model, 0, language, indent, {at: i for i, at in enumerate(leaves)})
-
-
-def _branch(model: Model, at: int, language: _Language, indent: str, leaves: dict[int, int]) -> Iterator[str]:
+def _branches(model: Model, language: _Language, at: int = 0, indent: str = "    ") -> Iterator[str]:
     node = model.tree[at]
     if not node.expression:
-        yield indent + language.leaf.format(leaves[at])
+        yield indent + language.leaf.format(sum(not before.expression for before in model.tree[:at]))
         return
     yield indent + language.branch.format(_condition(model, node, language))
-    yield from _branch(model, node.below, language, indent + "    ", leaves)
+    yield from _branches(model, language, node.below, indent + "    ")
     yield indent + language.otherwise
-    yield from _branch(model, node.above, language, indent + "    ", leaves)
+    yield from _branches(model, language, node.above, indent + "    ")
     if language.end:
         yield indent + language.end
 
@@ -186,12 +182,6 @@ def _condition(model: Model, node: Split, language: _Language) -> str:
     if found := _WORD.fullmatch(node.expression):
         return f"{found[1]} != {language.word(found[1], model.words[found[1]][int(found[2])])}"
     return f"{node.expression} <= {node.threshold!r}"
-
-
-def _words(model: Model) -> Iterator[tuple[str, int, str]]:
-    for name, values in model.words.items():
-        for i, word in enumerate(values):
-            yield name, i, word
 
 
 def _name(text: str) -> str:

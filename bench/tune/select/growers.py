@@ -15,6 +15,7 @@ steps, each from few problems; a quadratic polynomial of the logarithms of a sha
 
 import math
 from collections.abc import Callable
+from itertools import accumulate, product
 from typing import NamedTuple
 
 import msgspec
@@ -51,18 +52,8 @@ def grow(features: Array, costs: Array, least: int = LEAST) -> TreeNode:
     return _grown(np.arange(len(features)), features, costs, DEPTH, least)
 
 
-def order_of(costs: Array) -> Array:
-    """Return the kernels sorted by their cost over some problems, the cheapest first."""
-    return np.argsort(costs.mean(axis=0), kind="stable")
-
-
-def leaf(costs: Array) -> TreeNode:
-    """Return a tree without splits."""
-    return TreeNode(np.arange(len(costs)), order_of(costs))
-
-
 def _grown(rows: Array, features: Array, costs: Array, depth: int, least: int) -> TreeNode:
-    node = TreeNode(rows, order_of(costs[rows]))
+    node = TreeNode(rows, np.argsort(costs[rows].mean(axis=0), kind="stable"))
     is_large = depth > 0 and len(rows) >= 2 * least
     split = _split(features[rows], np.minimum(costs[rows], CLIP), least) if is_large else None
     if split is None:
@@ -195,12 +186,9 @@ def _ridge(design: Array, costs: Array, penalty: Array) -> Array:
 
 def _places(space: FeatureSpace) -> list[list[int]]:
     """Return for each combination of words their places among all words."""
-    places: list[list[int]] = [[]]
-    before = 0
-    for words in space.words.values():
-        places = [[*chosen, before + number] for chosen in places for number in range(len(words))]
-        before += len(words)
-    return places
+    counts = [len(words) for words in space.words.values()]
+    ranges = (range(end - count, end) for end, count in zip(accumulate(counts), counts, strict=True))
+    return [list(chosen) for chosen in product(*ranges)]
 
 
 #: Trees grown on resampled problems; shapes drawn around each measured one, and within how many octaves.

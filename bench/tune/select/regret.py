@@ -4,8 +4,7 @@ The oracle chooses the fastest kernel of each problem from one half of the proce
 vice versa, so that it gains nothing by luck. All other choices are timed on both halves, and learned from other shapes.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -70,8 +69,6 @@ FOLDS = 5
 #: The oracle's least gain over the best single kernel for which a selector is worth its code.
 WORTH = 1.05
 SELECTOR, SINGLE, NEAREST, LIBRARY, TIMED = "selected", "best single", "nearest neighbour", "library's own", "as it ran"
-#: Returns, from training data and held-out data, an order of kernels for each held-out problem.
-Rule = Callable[[Data, Data], Array]
 
 
 class PolicyScore(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -137,42 +134,33 @@ def folds(families: Array) -> list[Array]:
     return [np.flatnonzero(np.isin(families, part)) for part in parts]
 
 
-def by_selector(known: Data, asked: Data, grown: str) -> Array:
-    """Choose by a selector that is trained on the known problems by one of `GROWERS`."""
-    return orders(GROWERS[grown](known.space, known.known, known.costs), known.space, asked.known)
+def orders_by_way(known: Data, asked: Data, grown: str) -> dict[str, Array]:
+    """Return the orders of kernels for the asked problems by each way to choose that learns from the known ones.
 
-
-def by_single(known: Data, asked: Data) -> Array:
-    """Choose the best single kernel for all problems."""
-    return np.tile(single(known.times.means, known.costs), (len(asked.known), 1))
-
-
-def by_nearest(known: Data, asked: Data) -> Array:
-    """Choose the fastest kernel of the nearest known problem, the first of equally near ones."""
+    grown: the name of the selector's grower. Of equally near problems, the first is the nearest.
+    """
     nearest = [int(np.argmin(known.space.apart(one, known.known))) for one in asked.known]
-    return np.argsort(known.costs[nearest], axis=1, kind="stable")
-
-
-def rules(grown: str) -> dict[str, Rule]:
-    """Return the ways to choose that learn from data, with a selector of this kind."""
-    return {SELECTOR: partial(by_selector, grown=grown), SINGLE: by_single, NEAREST: by_nearest}
+    return {
+        SELECTOR: orders(GROWERS[grown](known.space, known.known, known.costs), known.space, asked.known),
+        SINGLE: np.tile(single(known.times.means, known.costs), (len(asked.known), 1)),
+        NEAREST: np.argsort(known.costs[nearest], axis=1, kind="stable"),
+    }
 
 
 def part(data: Data, rows: Array) -> Data:
     """Return the data of some problems, with all kernels."""
     times = data.times.only(rows.tolist(), data.times.kernels)
-    return Data(times, data.space, data.known[rows], data.features[rows], data.costs[rows], data.families[rows])
+    return Data(times, data.space, data.known[rows], data.costs[rows], data.families[rows])
 
 
 def held_out(data: Data, grown: str) -> dict[str, Array]:
-    """Return each rule's orders of kernels for problems whose family it was not trained on."""
-    orders = {way: np.empty(data.costs.shape, dtype=np.intp) for way in rules(grown)}
-    for fold in folds(data.families):
+    """Return each way's orders of kernels for problems whose family it was not trained on."""
+    held: dict[str, Array] = {}
+    for fold in filter(len, folds(data.families)):
         rest = np.setdiff1d(np.arange(len(data.known)), fold)
-        if len(fold):
-            for way, rule in rules(grown).items():
-                orders[way][fold] = rule(part(data, rest), part(data, fold))
-    return orders
+        for way, found in orders_by_way(part(data, rest), part(data, fold), grown).items():
+            held.setdefault(way, np.empty(data.costs.shape, dtype=np.intp))[fold] = found
+    return held
 
 
 def losses(times: Times, chosen: dict[str, Array]) -> list[PolicyLosses]:

@@ -11,7 +11,7 @@ from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.registry import Registry
 from kernelmark.bench.plan.shards import group_of
 from kernelmark.bench.record.reader import Reader
-from kernelmark.bench.tune.select.growers import GROWERS, Formula, TreeNode, leaf, orders
+from kernelmark.bench.tune.select.growers import GROWERS, Formula, TreeNode, orders
 from kernelmark.bench.tune.select.model import Model, Split, TrainingProblem
 from kernelmark.bench.tune.select.regret import (
     FOLDS,
@@ -20,8 +20,8 @@ from kernelmark.bench.tune.select.regret import (
     drawn,
     held_out,
     losses,
+    orders_by_way,
     regret,
-    rules,
     share,
 )
 from kernelmark.bench.tune.select.training import (
@@ -44,8 +44,8 @@ def made(runs: Sequence[str], data: Data, lost: PolicyLosses, found: Regret, gro
     """
     setting, space, kernels = data.times.setting, data.space, data.times.kernels
     best = single(data.times.means, data.costs)
-    single_leaf = leaf(data.costs)._replace(order=best)
-    root = GROWERS[grown](space, data.known, data.costs) if found.is_worth_it else single_leaf
+    unsplit = TreeNode(np.arange(len(data.costs)), best)
+    root = GROWERS[grown](space, data.known, data.costs) if found.is_worth_it else unsplit
     formula = root if isinstance(root, Formula) else None
     nodes = _listed(root, space) if isinstance(root, TreeNode) else _by_choice(orders(root, space, data.known))
     ranges = zip(space.inputs, data.known.min(axis=0).tolist(), data.known.max(axis=0).tolist(), strict=False)
@@ -150,6 +150,5 @@ def _tested(
     store: Reader, data: Data, held: Times, tests: Sequence[str], grown: str
 ) -> tuple[list[PolicyLosses], Regret]:
     asked = data_of(held.only(range(len(held.problems)), data.times.kernels), data.space)
-    orders = {way: rule(data, asked) for way, rule in rules(grown).items()}
-    lost = losses(held, orders)
+    lost = losses(held, orders_by_way(data, asked, grown))
     return lost, regret(store, held, asked.families, lost, f"the rows of {' and '.join(tests)}")

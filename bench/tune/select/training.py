@@ -250,29 +250,22 @@ MISSING = math.log(100)
 class Data(NamedTuple):
     """Times with the features of their problems.
 
-    known: (problems x inputs); features: (problems x expressions); costs: (problems x kernels); families: of each
-    problem.
+    known: (problems x inputs); costs: (problems x kernels), the logarithm of the time over the fastest one's; families:
+    of each problem.
     """
 
     times: Times
     space: FeatureSpace
     known: Array
-    features: Array
     costs: Array
     families: Array
 
 
 def data_of(times: Times, space: FeatureSpace) -> Data:
     """Return the data of a table of times, in a feature space that contains all its problems."""
-    known = space.numbers(times.problems)
-    families = families_of(times.problems)
-    return Data(times, space, known, space.features(known), costs_of(times.means), families)
-
-
-def costs_of(times: Array) -> Array:
-    """Return the cost of each kernel on each problem, from logarithms of times; NaN becomes `MISSING`."""
-    costs = times - np.nanmin(times, axis=1, keepdims=True)
-    return np.where(np.isnan(costs), MISSING, costs)
+    costs = times.means - np.nanmin(times.means, axis=1, keepdims=True)
+    costs = np.where(np.isnan(costs), MISSING, costs)
+    return Data(times, space, space.numbers(times.problems), costs, families_of(times.problems))
 
 
 def families_of(problems: Sequence[Problem]) -> Array:
