@@ -14,7 +14,7 @@ ALL = Code(200, {"FFMA": 80, "LDS": 8, "LDGSTS": 6}, {"LDS 128": 8, "LDGSTS 32":
 FUNCTION = LaunchCode("k", 1, 32 * WARPS, 0, 32, 0, 1, ALL, COUNTED_LOOP, (0, 16))
 
 
-def counted_sass(*functions: LaunchCode) -> Sass:
+def sass_of(*functions: LaunchCode) -> Sass:
     return Sass("gemm/cuda.k", "p", "", "sm_90a", "compiler", "nvdisasm", functions)
 
 
@@ -25,14 +25,14 @@ def counts(trips: int = TRIPS, **others: object) -> Counts:
 
 
 def test_counts_of_the_loop_times_its_trips_agree() -> None:
-    found = agreement(counts(), counted_sass(FUNCTION))
+    found = agreement(counts(), sass_of(FUNCTION))
     assert (found.trips, found.differing, found.reason) == (TRIPS * WARPS, (), "")
 
 
 @pytest.mark.parametrize("number", [-8, 12])
 def test_what_a_warp_does_outside_of_the_loop_is_no_difference(number: int) -> None:
     loads = {"shared 16": (4 * TRIPS + number) * WARPS}
-    assert agreement(counts(loads=loads), counted_sass(FUNCTION)).differing == ()
+    assert agreement(counts(loads=loads), sass_of(FUNCTION)).differing == ()
 
 
 @pytest.mark.parametrize(
@@ -57,19 +57,17 @@ def test_what_a_warp_does_outside_of_the_loop_is_no_difference(number: int) -> N
 def test_another_number_or_width_in_the_loop_is_source_level(
     counted: dict[str, object], named: str, unbounded: list[str]
 ) -> None:
-    found = agreement(counts(**counted), counted_sass(FUNCTION))
+    found = agreement(counts(**counted), sass_of(FUNCTION))
     assert named in found.differing
     assert found.words.startswith("Source level: in the main loop")
-    assert list(unlike(counts(**counted), counted_sass(FUNCTION), found)) == unbounded
+    assert list(unlike(counts(**counted), sass_of(FUNCTION), found)) == unbounded
 
 
 def test_few_trips_two_functions_and_loops_without_ffma_are_not_compared() -> None:
-    assert "a warp makes 15.0 trips" in agreement(counts(15), counted_sass(FUNCTION)).reason
-    assert "2 functions are launched" in agreement(counts(), counted_sass(FUNCTION, FUNCTION)).reason
-    assert (
-        "no main loop of FFMA" in agreement(counts(), counted_sass(msgspec.structs.replace(FUNCTION, loop=None))).reason
-    )
-    assert "no main loop of FFMA" in agreement(counts(fma=None), counted_sass(FUNCTION)).reason
+    assert "a warp makes 15.0 trips" in agreement(counts(15), sass_of(FUNCTION)).reason
+    assert "2 functions are launched" in agreement(counts(), sass_of(FUNCTION, FUNCTION)).reason
+    assert "no main loop of FFMA" in agreement(counts(), sass_of(msgspec.structs.replace(FUNCTION, loop=None))).reason
+    assert "no main loop of FFMA" in agreement(counts(fma=None), sass_of(FUNCTION)).reason
 
 
 DEVICE = Published("two", 90, 2, 1e9, 128, {"bf16.f32": 1e12}, 1e9, "a test", l2_bytes=64)
@@ -77,8 +75,7 @@ LOOP = Code(100, {"FFMA": 80, "LDS": 20}, {"LDS 128": 20}, {"FFMA": 80}, 100, 3)
 
 
 def sass(loop: Code | None = LOOP, blocks: int = 4, held: int = 1) -> Sass:
-    function = LaunchCode("k", blocks, 256, 0, 32, 0, held, loop or LOOP, loop, (0, 16) if loop else None)
-    return Sass("gemm/cuda.k", "p", "", "sm_90a", "compiler", "nvdisasm", (function,))
+    return sass_of(LaunchCode("k", blocks, 256, 0, 32, 0, held, loop or LOOP, loop, (0, 16) if loop else None))
 
 
 def test_each_limit_is_formed_as_if_the_others_were_infinite() -> None:
@@ -158,16 +155,12 @@ def test_the_type_of_tensor_cores_is_read_from_the_opcode(opcode: str, expected:
 
 def test_published_peaks_of_fp32_follow_from_multiprocessors_and_clock() -> None:
     peaks = {"h100-sxm": 66.9, "h100-pcie": 51.2, "h200": 66.9, "a100": 19.5, "rtx4090": 82.6, "l40s": 91.6}
-    for name, peak in peaks.items():
-        device = DEVICES[name]
-        assert device.multiprocessors
-        assert device.clock_hz
-        found = 2 * device.multiply_adds * device.multiprocessors * device.clock_hz / 1e12
-        assert found == pytest.approx(peak, abs=0.06)
-
-
-def test_every_device_has_a_source() -> None:
-    assert all(device.source for device in DEVICES.values())
+    for name, device in DEVICES.items():
+        assert device.source
+        assert (device.multiprocessors is None) == (device.clock_hz is None) == (name not in peaks)
+        if device.multiprocessors and device.clock_hz:
+            found = 2 * device.multiply_adds * device.multiprocessors * device.clock_hz / 1e12
+            assert found == pytest.approx(peaks[name], abs=0.06)
 
 
 def test_an_unknown_device_is_one_line_with_those_that_are_known(complaint) -> None:

@@ -211,21 +211,28 @@ def test_a_loop_of_known_work_has_it_on_every_architecture(tmp_path, arch: str) 
     assert loop.waits > 0  # for shared memory
 
 
+#: The least share of multiply-adds in the main loop on Hopper, and whether only the long run tests it.
+SHARES = [
+    ("gemm/cuda.async", "gemm/m4096n4096k4096/f32/NN", 0.895, False),
+    ("gemm/cuda.async", "gemm/m4096n4096k4096/f32/NT", 0.87, False),
+    ("conv/cuda.implicit", f"{CONV}/nchw/fprop", 0.87, False),
+    ("conv/cuda.implicit@BM=128,BN=128", f"{CONV}/nchw/fprop", 0.82, False),
+    ("conv/cuda.fft_tiled", f"{CONV}/nchw/fprop", 0.86, False),
+    ("conv/cuda.implicit", f"{CONV}/nchw/dgrad", 0.87, True),
+    ("conv/cuda.implicit", f"{CONV}/nchw/wgrad", 0.865, True),
+    ("conv/cuda.im2col", f"{CONV}/nchw/fprop", 0.82, True),
+    ("conv/cuda.winograd4", f"{CONV}/nchw/fprop", 0.865, True),
+    ("conv/cuda.winograd4_fused", f"{CONV}/nchw/fprop", 0.88, False),
+]
+for _name in ("gemm/cuda.streamk", "gemm/cuda.splitk"):
+    SHARES += [(f"{_name}@BN=256", f"{FOUNDING}/NT", 0.87, False), (f"{_name}@BN=128", f"{FOUNDING}/NT", 0.805, False)]
+    SHARES += [(f"{_name}@BN=256", f"{FOUNDING}/NN", 0.895, True), (f"{_name}@BN=128", f"{FOUNDING}/NN", 0.83, True)]
+
+
 @pytest.mark.usefixtures("disassembler")
 @pytest.mark.parametrize(
     ("name", "problem", "least"),
-    [
-        ("gemm/cuda.async", "gemm/m4096n4096k4096/f32/NN", 0.895),
-        ("gemm/cuda.async", "gemm/m4096n4096k4096/f32/NT", 0.87),
-        ("conv/cuda.implicit", f"{CONV}/nchw/fprop", 0.87),
-        ("conv/cuda.implicit@BM=128,BN=128", f"{CONV}/nchw/fprop", 0.82),
-        ("conv/cuda.fft_tiled", f"{CONV}/nchw/fprop", 0.86),
-        pytest.param("conv/cuda.implicit", f"{CONV}/nchw/dgrad", 0.87, marks=pytest.mark.long),
-        pytest.param("conv/cuda.implicit", f"{CONV}/nchw/wgrad", 0.865, marks=pytest.mark.long),
-        pytest.param("conv/cuda.im2col", f"{CONV}/nchw/fprop", 0.82, marks=pytest.mark.long),
-        pytest.param("conv/cuda.winograd4", f"{CONV}/nchw/fprop", 0.865, marks=pytest.mark.long),
-        ("conv/cuda.winograd4_fused", f"{CONV}/nchw/fprop", 0.88),
-    ],
+    [pytest.param(*words, marks=pytest.mark.long if is_long else ()) for *words, is_long in SHARES],
 )
 def test_the_main_loop_on_hopper_keeps_its_share_of_multiply_adds(name: str, problem: str, least: float) -> None:
     main = of(name, problem).main
@@ -255,22 +262,6 @@ def test_factors_and_sums_of_convolutions_lie_in_different_banks(name: str, vari
 
 @pytest.mark.usefixtures("disassembler")
 @pytest.mark.parametrize(
-    ("tile", "layout", "least"),
-    [
-        ("BN=256", "NT", 0.87),
-        ("BN=128", "NT", 0.805),
-        pytest.param("BN=256", "NN", 0.895, marks=pytest.mark.long),
-        pytest.param("BN=128", "NN", 0.83, marks=pytest.mark.long),
-    ],
-)
-@pytest.mark.parametrize("name", ["gemm/cuda.streamk", "gemm/cuda.splitk"])
-def test_both_tiles_of_divided_products_keep_their_shares(name: str, tile: str, layout: str, least: float) -> None:
-    loop = of(f"{name}@{tile}", f"{FOUNDING}/{layout}").main.loop
-    assert loop.useful_share >= least
-
-
-@pytest.mark.usefixtures("disassembler")
-@pytest.mark.parametrize(
     ("name", "layout", "clumped", "cover"),
     [
         ("gemm/cuda.async", "NN", (1.0, 1.0), None),
@@ -295,46 +286,24 @@ def test_the_widest_tile_of_a_divided_product_has_a_multiprocessor_to_itself() -
 
 
 @pytest.mark.usefixtures("disassembler")
-def test_tensor_cores_are_the_useful_work_of_their_kernels() -> None:
-    loop = of("gemm/cuda.mma", "gemm/m4096n4096k4096/bf16/NT").main.loop
-    assert loop.products == {"HMMA.16816.F32.BF16": loop.useful}
-    loop = of("gemm/cuda.mma_int8", "gemm/m4096n4096k4096/s8.s32/NT").main.loop
-    assert loop.products == {"IMMA.16832.S8.S8": loop.useful}
-
-
-@pytest.mark.usefixtures("disassembler")
 @pytest.mark.parametrize(
-    ("arch", "opcode", "step", "layout"),
+    ("name", "variant", "opcode", "arch"),
     [
-        *(("sm_80", "DMMA.884", 128, layout) for layout in ("NN", "TT")),
-        *(("sm_90a", "DMMA.16x8x4", 64, layout) for layout in ("NT", "TN")),
-    ],
-)
-def test_fp64_is_multiplied_by_tensor_cores_alone(arch: str, opcode: str, step: int, layout: str) -> None:
-    loop = of("gemm/cuda.mma_f64", f"gemm/m4096n4096k4096/f64/{layout}", arch).main.loop
-    assert loop.products == {opcode: step}
-
-
-@pytest.mark.usefixtures("disassembler")
-@pytest.mark.parametrize(
-    ("name", "problem", "opcode"),
-    [
-        ("gemm/cuda.wgmma_fp8", "gemm/m4096n4096k4096/e4m3.bf16/NT", "QGMMA.64x128x32.F32.E4M3.E4M3"),
-        (
-            "gemm/cuda.wgmma_fp8_blocks",
-            "gemm/m4096n4096k4096/e4m3.bf16/NT/scale-blocks",
-            "QGMMA.64x128x32.F32.E4M3.E4M3",
-        ),
-        ("gemm/cuda.wgmma_int8", "gemm/m4096n4096k4096/s8.s32/NT", "IGMMA.64x256x32.S8.S8"),
+        ("mma", "bf16/NT", "HMMA.16816.F32.BF16", "sm_90a"),
+        ("mma_int8", "s8.s32/NT", "IMMA.16832.S8.S8", "sm_90a"),
+        *(("mma_f64", f"f64/{layout}", "DMMA.884", "sm_80") for layout in ("NN", "TT")),
+        *(("mma_f64", f"f64/{layout}", "DMMA.16x8x4", "sm_90a") for layout in ("NT", "TN")),
+        ("wgmma_fp8", "e4m3.bf16/NT", "QGMMA.64x128x32.F32.E4M3.E4M3", "sm_90a"),
+        ("wgmma_fp8_blocks", "e4m3.bf16/NT/scale-blocks", "QGMMA.64x128x32.F32.E4M3.E4M3", "sm_90a"),
+        ("wgmma_int8", "s8.s32/NT", "IGMMA.64x256x32.S8.S8", "sm_90a"),
         pytest.param(
-            *("gemm/cuda.wgmma_persistent", "gemm/m4096n4096k4096/bf16/NT", "HGMMA.64x256x16.F32.BF16"),
-            marks=pytest.mark.long,
-        ),
+            *("wgmma_persistent", "bf16/NT", "HGMMA.64x256x16.F32.BF16", "sm_90a"), marks=pytest.mark.long
+        ),  # whose loop over tiles has more FFMA
     ],
 )
-def test_a_loop_of_wgmma_is_the_main_one_though_that_over_tiles_has_more_ffma(name, problem, opcode) -> None:
-    loop = of(name, problem).main.loop
-    assert set(loop.products) == {opcode}
+def test_tensor_cores_are_the_useful_work_of_the_main_loop_of_their_kernels(name, variant, opcode, arch) -> None:
+    loop = of(f"gemm/cuda.{name}", f"gemm/m4096n4096k4096/{variant}", arch).main.loop
+    assert loop.products == {opcode: {"DMMA.884": 128, "DMMA.16x8x4": 64}.get(opcode, loop.useful)}
     assert loop.multiply_adds == loop.useful * lanes(opcode)
 
 
