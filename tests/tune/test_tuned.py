@@ -68,14 +68,19 @@ def plan_with(where, registry, **others):
     return with_tuned(Plan(devices=("cpu",), suites=(PROBLEM,), **others), where, registry)
 
 
-def test_the_file_of_a_device_lies_with_the_results_and_has_its_name(file, tmp_path):
+def test_the_file_of_a_device_lies_with_the_results_and_is_json_that_people_can_read(file, kernel, tmp_path):
     assert file.path.parent == tmp_path / "data" / "kernelmark" / "tuned"
     assert file.path.suffix == ".json"
     assert tiles_in(file) == ()
+    keep(file, entry(kernel).key, entry(kernel))
+    found = json.loads(file.path.read_text())
+    assert (found["device"], found["tiles"][0]["tile"]) == (file.device, "WORK=1")
 
 
 def test_an_entry_is_kept_replaced_and_removed_by_kernel_problem_and_threads(file, kernel):
     one, other = entry(kernel), entry(kernel, threads=2)
+    keep(file, one.key, None)
+    assert not file.path.exists(), "where the default stays, no file is made"
     keep(file, one.key, one)
     keep(file, other.key, other)
     assert tiles_in(file) == (one, other)
@@ -85,11 +90,6 @@ def test_an_entry_is_kept_replaced_and_removed_by_kernel_problem_and_threads(fil
     keep(file, one.key, None)
     assert tiles_in(file) == (other,)
     assert [path.name for path in file.path.parent.iterdir()] == [file.path.name]
-
-
-def test_where_the_default_stays_no_file_is_made(file, kernel):
-    keep(file, entry(kernel).key, None)
-    assert not file.path.exists()
 
 
 @pytest.mark.parametrize(
@@ -224,14 +224,6 @@ def test_the_digest_of_a_kernel_of_ours_covers_what_it_imports_from_beside_it(re
     assert source_digest(blocked) == source_digest(blocked.with_tile({"RUN": 64}))
 
 
-def test_the_file_is_json_that_people_can_read(file, kernel):
-    keep(file, entry(kernel).key, entry(kernel))
-    found = json.loads(file.path.read_text())
-    assert found["device"] == file.device
-    assert found["tiles"][0]["tile"] == "WORK=1"
-    assert TileFile(file.path, file.device) == file
-
-
 CC = shutil.which("cc")
 KERNEL = "transpose/numba.blocked"
 OUT_OF_PLACE = "transpose/m2048n26752/f32/out"
@@ -239,14 +231,8 @@ EVERYTHING = Selection()
 
 
 def raced_entry(**others):
-    fields = {
-        "kernel": KERNEL,
-        "problem": OUT_OF_PLACE,
-        "threads": 2,
-        "tile": "RUN=512,DOWN=64",
-        "default": "RUN=256,DOWN=0",
-    }
-    return tuned_entry(**{**fields, "ratio": 1.25, "low": 1.2, "high": 1.3, **others})
+    fields = {"kernel": KERNEL, "problem": OUT_OF_PLACE, "threads": 2, "ratio": 1.25, "low": 1.2, "high": 1.3}
+    return tuned_entry(**{**fields, "tile": "RUN=512,DOWN=64", "default": "RUN=256,DOWN=0", **others})
 
 
 @pytest.fixture
@@ -296,33 +282,25 @@ def test_a_compiler_takes_the_header_twice_whatever_texts_the_file_has(file_with
 
 
 def test_tiles_are_chosen_by_kernel_problem_and_the_race_that_adopted_them(file_with):
-    held = file_with(
-        raced_entry(), raced_entry(threads=1, run="race-2"), raced_entry(kernel="copy/a.b", problem="copy/m1n1/f32")
-    )
+    others = raced_entry(threads=1, run="race-2"), raced_entry(kernel="copy/a.b", problem="copy/m1n1/f32")
+    held = file_with(raced_entry(), *others)
     assert len(adopted([held], False, EVERYTHING)) == 3
     assert [tile.entry.threads for tile in adopted([held], False, EVERYTHING, "race-2")] == [1]
     assert [tile.entry.kernel for tile in adopted([held], False, Selection(op=("copy",)))] == ["copy/a.b"]
     assert len(adopted([held], False, Selection(kernels=("transpose/*",), problem=("*/f32/out",)))) == 2
 
 
-def test_a_file_that_is_named_may_be_of_another_device(file_with):
-    held = file_with(raced_entry(), device="H100")
-    assert [tile.device for tile in adopted([held], True, EVERYTHING)] == ["H100"]
-
-
 @pytest.mark.parametrize(
     ("options", "words"),
     [
         ({"named": False}, "is of H100, here is Xeon; name another file, or tune here"),
-        (
-            {"named": True, "run_id": "race-9"},
-            "has no tile of run race-9; `kernelmark tune KERNEL PROBLEM` finds tiles",
-        ),
+        ({"named": True, "run_id": "race-9"}, "has no tile of run race-9; `kernelmark tune KERNEL PROBLEM` finds "),
         ({"named": True, "selection": Selection(op=("gemm",))}, "has no tile that was asked for; `kernelmark tune"),
     ],
 )
 def test_where_there_is_no_tile_one_line_names_the_file_and_the_remedy(file_with, complaint, options, words):
-    held = file_with(raced_entry(), device="H100")
+    held = file_with(raced_entry(), device="H100")  # which is another device
+    assert [tile.device for tile in adopted([held], True, EVERYTHING)] == ["H100"]
     assert complaint(lambda: text(held, **options)).startswith(f"{held.path}: {words}")
 
 
@@ -356,7 +334,7 @@ def missing(monkeypatch):
     monkeypatch.setattr(searching, "module_missing", lambda module: reason)
 
 
-def asked(choice, seed=0, cost=cost):
+def asked(strategy, budget, seed=0, cost=cost):
     """The configurations that a search evaluates, in order, in the lists that it asks for."""
     calls = []
 
@@ -364,46 +342,40 @@ def asked(choice, seed=0, cost=cost):
         calls.append(list(configs))
         return [cost(config) for config in configs]
 
-    search(FIELD, evaluate, choice, seed)
+    search(FIELD, evaluate, SearchWay(strategy, budget), seed)
     return calls
 
 
-def test_up_to_200_tiles_all_are_measured_and_of_more_a_hundred(missing):
+def test_all_tiles_are_measured_up_to_200_or_the_budget_and_of_more_a_hundred(missing):
     assert choose(ALL, None, None) == SearchWay("exhaustive", ALL)
     assert choose(ALL + 1, "random", None) == SearchWay("random", BUDGET)
-
-
-def test_a_budget_that_reaches_for_all_tiles_measures_all(missing):
     assert choose(500, None, 500) == choose(500, "random", 900) == SearchWay("exhaustive", 500)
     assert choose(150, "random", 40) == SearchWay("random", 40)
 
 
 def test_without_kernel_tuner_the_command_and_two_other_ways_are_named(missing, complaint):
+    assert present.EXTRAS["kernel_tuner"] == "tune"
     assert complaint(lambda: choose(201, None, None)) == (
         "--strategy genetic_algorithm: kernel_tuner is not installed; pip install 'kernelmark[tune]', or take "
         "--strategy exhaustive (all 201 tiles) or --strategy random"
     )
 
 
-def test_the_extra_that_brings_kernel_tuner_is_known():
-    assert present.EXTRAS["kernel_tuner"] == "tune"
-
-
 def test_an_exhaustive_search_evaluates_every_tile_once():
-    assert asked(SearchWay("exhaustive", len(CONFIGS))) == [CONFIGS]
+    assert asked("exhaustive", len(CONFIGS)) == [CONFIGS]
 
 
 def test_a_random_search_evaluates_different_tiles_as_many_as_the_budget_has():
-    (drawn,) = asked(SearchWay("random", 37))
+    (drawn,) = asked("random", 37)
     assert len(drawn) == len(set(drawn)) == 37
-    assert asked(SearchWay("random", 37)) == [drawn]
-    assert asked(SearchWay("random", 37), seed=1) != [drawn]
+    assert asked("random", 37) == [drawn]
+    assert asked("random", 37, seed=1) != [drawn]
 
 
 @pytest.mark.usefixtures("kernel_tuner")
 @pytest.mark.parametrize("strategy", GUIDED)
 def test_a_strategy_evaluates_no_tile_twice_and_keeps_to_the_budget(strategy, capsys):
-    tiles = [config for configs in asked(SearchWay(strategy, 60)) for config in configs]
+    tiles = [config for configs in asked(strategy, 60) for config in configs]
     assert len(tiles) == len(set(tiles)) <= 60
     assert len(tiles) > 40
     assert set(tiles) <= set(CONFIGS)
@@ -413,28 +385,26 @@ def test_a_strategy_evaluates_no_tile_twice_and_keeps_to_the_budget(strategy, ca
 @pytest.mark.usefixtures("kernel_tuner")
 def test_a_strategy_asks_for_the_same_tiles_again_and_leaves_shared_generators_alone():
     random.seed(5), np.random.seed(5)
-    first = asked(SearchWay(GUIDED[0], 30), seed=3)
+    first = asked(GUIDED[0], 30, seed=3)
     left = random.random(), np.random.random()
     random.seed(5), np.random.seed(5)
     assert left == (random.random(), np.random.random())
-    assert asked(SearchWay(GUIDED[0], 30), seed=3) == first
+    assert asked(GUIDED[0], 30, seed=3) == first
 
 
 @pytest.mark.usefixtures("kernel_tuner")
 @pytest.mark.parametrize("strategy", GUIDED)
 def test_a_strategy_gets_past_tiles_that_fail_and_ends_where_all_do(strategy):
-    tiles = [
-        c for configs in asked(SearchWay(strategy, 60), cost=lambda c: np.inf if c[0] < 4 else cost(c)) for c in configs
-    ]
+    tiles = [c for configs in asked(strategy, 60, cost=lambda c: np.inf if c[0] < 4 else cost(c)) for c in configs]
     assert min(map(cost, tiles)) < 1.3
-    assert 0 < len(asked(SearchWay(strategy, 20), cost=lambda config: np.inf)) <= 20
+    assert 0 < len(asked(strategy, 20, cost=lambda config: np.inf)) <= 20
 
 
 @pytest.mark.usefixtures("kernel_tuner")
 @pytest.mark.long
 def test_fifteen_percent_of_the_evaluations_find_97_percent_of_the_best_and_more_than_random_ones_do():
     def found(strategy, seed):
-        return 1 / min(cost(c) for configs in asked(SearchWay(strategy, 60), seed) for c in configs)
+        return 1 / min(cost(c) for configs in asked(strategy, 60, seed) for c in configs)
 
     guided, drawn = ([found(strategy, seed) for seed in range(20)] for strategy in (GUIDED[0], "random"))
     assert median(guided) >= 0.97
