@@ -22,8 +22,8 @@ from kernelmark.bench.report.format import count
 from kernelmark.bench.report.method import software
 from kernelmark.bench.report.noise import noise_of
 from kernelmark.bench.report.run_data import RunData
-from kernelmark.bench.tune.select.figure import choice_figures, regret_figure
 from kernelmark.bench.tune.select.train import train
+from kernelmark.bench.tune.select.view import choice_figures, regret_figure
 from took import COMMAND
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"

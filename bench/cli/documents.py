@@ -21,8 +21,7 @@ from kernelmark.bench.selftest.finding import Checks
 from kernelmark.bench.tune.inspect import InspectRow
 from kernelmark.bench.tune.pins import Pins
 from kernelmark.bench.tune.profile.view import Profile
-from kernelmark.bench.tune.select.answer import SelectDocument
-from kernelmark.bench.tune.select.model import Model
+from kernelmark.bench.tune.select.model import Model, SelectDocument
 
 
 class ExportedCeiling(Ceiling, frozen=True, kw_only=True):

@@ -20,12 +20,10 @@ from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.registry import Registry
 from kernelmark.bench.record.selection import Selection
-from kernelmark.bench.tune.select.answer import answer, document
 from kernelmark.bench.tune.select.export import FORMATS
-from kernelmark.bench.tune.select.figure import choice_figures, regret_figure
-from kernelmark.bench.tune.select.model import file_of, kept, write
+from kernelmark.bench.tune.select.model import answer, document, file_of, kept, write
 from kernelmark.bench.tune.select.train import Trained, train
-from kernelmark.bench.tune.select.view import answered, trained
+from kernelmark.bench.tune.select.view import answered, choice_figures, regret_figure, trained
 
 
 @click.command()

@@ -24,9 +24,16 @@ from kernelmark.bench.plan.options import above_zero
 from kernelmark.bench.plan.tiles import parse_tile
 from kernelmark.bench.record.store import Store, default_store
 from kernelmark.bench.report.layout import is_wanted
-from kernelmark.bench.tune.watch.contenders import VersionTiming, counterparts, watched_kernel, with_tile
 from kernelmark.bench.tune.watch.session import Log, WatchSession
-from kernelmark.bench.tune.watch.source import contents, keep, saves
+from kernelmark.bench.tune.watch.versions import (
+    VersionTiming,
+    contents,
+    counterparts,
+    keep,
+    saves,
+    watched_kernel,
+    with_tile,
+)
 
 #: The architecture to compile for without a GPU, if the kernel supports it.
 DEFAULT_ARCH = "sm_90a"

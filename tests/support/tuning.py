@@ -8,7 +8,7 @@ from kernelmark.bench.measure.measurement import ProcessPart
 from kernelmark.bench.record.store import Store
 from kernelmark.bench.tune.inspect import InspectRow
 from kernelmark.bench.tune.tuned import TileRecord
-from kernelmark.bench.tune.watch.source import keep
+from kernelmark.bench.tune.watch.versions import keep
 from support.rows import begin, put
 
 #: The kernel of a product and the seconds that it takes, by (m, n, k); None where it refuses.

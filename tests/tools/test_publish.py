@@ -18,8 +18,8 @@ from kernelmark.bench.report.figures.trends import TITLE as OVER_RUNS
 from kernelmark.bench.report.noise import Noise
 from kernelmark.bench.report.publish import FILES, Report
 from kernelmark.bench.report.run_data import RunData
-from kernelmark.bench.tune.select.figure import CHOSEN_TITLE
-from kernelmark.bench.tune.select.figure import TITLE as REGRET
+from kernelmark.bench.tune.select.view import CHOSEN_TITLE
+from kernelmark.bench.tune.select.view import TITLE as REGRET
 from support.pages import DOCS, ROOT
 from support.rows import begin, put
 from support.tools import script

@@ -16,8 +16,8 @@ from kernelmark.bench.plan.suites import find_suite
 from kernelmark.bench.run.progress import Progress
 from kernelmark.bench.tune.subject import subjects_of
 from kernelmark.bench.tune.tuning import Rig, SearchOptions, Tuning
-from kernelmark.bench.tune.watch.contenders import with_tile
 from kernelmark.bench.tune.watch.session import WatchSession
+from kernelmark.bench.tune.watch.versions import with_tile
 from support.plugins import COUNTED
 from support.tuning import PLUGIN, PROBLEM, SOURCE, version
 

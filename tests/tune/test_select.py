@@ -11,11 +11,9 @@ from kernelmark.bench.measure.cpu import cpu_name
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.record.store import Store
 from kernelmark.bench.tune.select import contender
-from kernelmark.bench.tune.select.answer import answer, placed
 from kernelmark.bench.tune.select.growers import CAP, fitted
-from kernelmark.bench.tune.select.model import file_of, file_text, read, space_in, write
-from kernelmark.bench.tune.select.regret import FOLDS, LIBRARY, NEAREST, SELECTOR, SINGLE, TIMED, folds
-from kernelmark.bench.tune.select.train import train
+from kernelmark.bench.tune.select.model import answer, file_of, file_text, placed, read, space_in, write
+from kernelmark.bench.tune.select.train import FOLDS, LIBRARY, NEAREST, SELECTOR, SINGLE, TIMED, folds, train
 from kernelmark.bench.tune.select.training import MISSING, SELECTED, data_of, families_of, read_times, space_of
 from support.tuning import FIRST, SECOND, SIZES, at, bordered, convolutions, plant, shapes
 

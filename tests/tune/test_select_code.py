@@ -12,14 +12,12 @@ import numpy as np
 import pytest
 
 from kernelmark.bench.report.figures import draw
-from kernelmark.bench.tune.select.answer import answer, placed
 from kernelmark.bench.tune.select.export import as_c, as_python
-from kernelmark.bench.tune.select.figure import choice_figures
 from kernelmark.bench.tune.select.growers import CLIP, DEPTH, GROWERS, LEAST, descend, grow, taught
-from kernelmark.bench.tune.select.model import space_in
-from kernelmark.bench.tune.select.regret import held_out, losses
-from kernelmark.bench.tune.select.train import train
+from kernelmark.bench.tune.select.model import answer, placed, space_in
+from kernelmark.bench.tune.select.train import held_out, losses, train
 from kernelmark.bench.tune.select.training import data_of, read_times, space_of
+from kernelmark.bench.tune.select.view import choice_figures
 from support.tuning import DIRECT, FIRST, IM2COL, SECOND, at, convolutions, plant
 
 

@@ -20,9 +20,8 @@ from kernelmark.bench.report.history import history_document, history_page
 from kernelmark.bench.run.pool import Workers
 from kernelmark.bench.tune.tuned import sources_of
 from kernelmark.bench.tune.watch import session as watched
-from kernelmark.bench.tune.watch.contenders import VersionTiming, counterparts, job_of
 from kernelmark.bench.tune.watch.session import Log
-from kernelmark.bench.tune.watch.source import keep
+from kernelmark.bench.tune.watch.versions import VersionTiming, counterparts, job_of, keep
 from support.tuning import BROKEN, PROBLEM, RACING, SOURCE, STAGED, UNGUARDED, version
 
 pytestmark = pytest.mark.usefixtures("cuda_compiler")

@@ -15,7 +15,7 @@ from kernelmark.bench.measure.measurement import Measurement
 from kernelmark.bench.measure.stats import median_interval
 from kernelmark.bench.tune.watch.emulator import Emulated, bugs, verdict
 from kernelmark.bench.tune.watch.session import resource_table, time_table
-from kernelmark.bench.tune.watch.source import contents, saves
+from kernelmark.bench.tune.watch.versions import contents, saves
 from support.tuning import row
 
 

@@ -20,8 +20,7 @@ from kernelmark.bench.plan.operation import Problem
 from kernelmark.bench.plan.registry import REGISTRY, Registry
 from kernelmark.bench.plan.text import as_json
 from kernelmark.bench.report.export import writing
-from kernelmark.bench.tune.select.answer import choice
-from kernelmark.bench.tune.select.model import AUTO, Model, file_of, read, require_here
+from kernelmark.bench.tune.select.model import AUTO, Model, choice, file_of, read, require_here
 from kernelmark.bench.tune.select.training import SELECTED
 from kernelmark.bench.tune.tuned import device_name
 

@@ -1,4 +1,4 @@
-"""A selector, a tree or formula over the shapes of an operation in a setting, and its file."""
+"""A selector, a tree or formula over the shapes of an operation in a setting: its file, and its answer to a problem."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -7,11 +7,13 @@ from pathlib import Path
 from typing import Annotated
 
 import msgspec
+import numpy as np
 from msgspec import Meta
 
 from kernelmark.bench.measure.devices import devices_present
+from kernelmark.bench.measure.present import unavailable
 from kernelmark.bench.plan.declared import DEVICES, NAME
-from kernelmark.bench.plan.dtypes import DTYPES
+from kernelmark.bench.plan.dtypes import DTYPES, Array
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.files import replacing, require_file
 from kernelmark.bench.plan.modes import Mode
@@ -20,17 +22,66 @@ from kernelmark.bench.plan.registry import Registry
 from kernelmark.bench.plan.text import indented
 from kernelmark.bench.record.store import default_store
 from kernelmark.bench.report.figures.style import file_name
-from kernelmark.bench.tune.select.growers import DEPTH, Formula
-from kernelmark.bench.tune.select.regret import Regret, Share
+from kernelmark.bench.tune.select.growers import DEPTH, Formula, orders
 from kernelmark.bench.tune.select.training import FeatureSpace, feature_space, inputs_of, others_of, words_of
 from kernelmark.bench.tune.tuned import device_name
 
 _FORMAT = 2
 AUTO = "auto"
+#: The oracle's least gain over the best single kernel for which a selector is worth its code.
+WORTH = 1.05
 #: The largest file that is read; one of 10,000 problems has a tenth of this.
 _MOST_BYTES = 16e6
 #: Texts that are written into exported code, and contain nothing that ends a string or a comment.
 KernelId = Annotated[str, Meta(pattern=rf"\A{NAME}/{NAME}\.{NAME}\Z", max_length=200)]
+
+
+class Share(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A share of the oracle's speed, the geometric mean over problems. low, high: null if there is only one family."""
+
+    mean: float
+    low: float | None
+    high: float | None
+
+
+class PolicyScore(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The score of one way to choose.
+
+    problems: the number with a time; right: the share of choices that are not certainly slower than the fastest.
+    kernel: the only kernel that it chooses, or "".
+    """
+
+    way: str
+    kernel: str
+    problems: int
+    share: Share
+    worst: float
+    worst_problem: str
+    right: float
+
+
+class Regret(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The cost of a selector on held-out problems. gap: the oracle's speed over the best single kernel's.
+
+    recovered: the selector's share of the logarithm of the gap. over_single: its speed over the best single kernel's.
+    processes: the fewest that a time comes from; with one, the oracle is timed by the process that chose it. noise: how
+    many of the rows were disturbed, in a sentence, or "".
+    """
+
+    held_out: str
+    problems: int
+    families: int
+    processes: int
+    lines: list[PolicyScore]
+    gap: Share
+    over_single: Share
+    recovered: Share | None
+    noise: str = ""
+
+    @property
+    def is_worth_it(self) -> bool:
+        """Return whether the selector is certainly better than one kernel, and the oracle's gain is large enough."""
+        return self.gap.mean >= WORTH and self.over_single.low is not None and self.over_single.low > 1
 
 
 class Split(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -229,3 +280,147 @@ def chosen(model: Model) -> Counter[str]:
     for node in model.leaves:
         counts[model.kernels[node.order[0]]] += node.problems
     return Counter(dict(counts.most_common()))
+
+
+class KernelChoice(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A choice for a problem. refused: preferred kernels that cannot be called, with reasons.
+
+    share, worst: mean and least share of the oracle's speed on the leaf's held-out problems. problems: their number.
+    nearest, fastest: the nearest measured problem and its fastest kernel; octaves: its distance. outside: in which ways
+    the problem is outside the measured range.
+    """
+
+    problem: str
+    kernel: str
+    refused: list[str]
+    share: Share
+    worst: float
+    problems: int
+    nearest: str
+    fastest: str
+    octaves: float | None
+    outside: list[str]
+
+
+class SelectDocument(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The document of `select --json`. single: the kernel to use everywhere, or "" if a selector is worth it.
+
+    problems: the number trained on; leaves: those of the tree, or the kernels that a formula chooses; choices: the
+    number of problems for which each kernel is chosen; answer: null for a training.
+    """
+
+    op: str
+    device: str
+    device_name: str
+    threads: int
+    mode: str
+    dtype: str
+    precision: str
+    isa: str
+    runs: list[str]
+    single: str
+    problems: int
+    leaves: int
+    choices: dict[str, int]
+    regret: Regret
+    answer: KernelChoice | None
+
+
+_SAME = ("op", "device", "device_name", "threads", "mode", "dtype", "precision", "isa", "runs", "single", "regret")
+
+
+def document(model: Model, found: KernelChoice | None) -> str:
+    """Return the JSON text of a `SelectDocument` with the selector and, if there is one, its choice."""
+    made = SelectDocument(
+        **{name: getattr(model, name) for name in _SAME},
+        problems=len(model.measured),
+        leaves=len(model.leaves),
+        choices=dict(chosen(model)),
+        answer=found,
+    )
+    return indented(made) + "\n"
+
+
+def answer(model: Model, problem: Problem, registry: Registry) -> KernelChoice:
+    """Return the choice for a problem. Raises UsageError if no kernel of the model can be called."""
+    node, name, refused = choice(model, problem, registry)
+    share, worst = node.share, node.worst
+    assert share, "a leaf has a share"
+    assert worst, "a leaf has a worst"
+    space = space_in(model, registry)
+    nearest, octaves = _nearest(model, space, space.numbers([problem])[0], registry)
+    return KernelChoice(
+        problem=problem.id,
+        kernel=name,
+        refused=refused,
+        share=share,
+        worst=worst,
+        problems=node.problems,
+        nearest=model.measured[nearest].problem,
+        fastest=model.measured[nearest].fastest,
+        octaves=octaves if np.isfinite(octaves) else None,
+        outside=list(_outside(model, problem)),
+    )
+
+
+def choice(model: Model, problem: Problem, registry: Registry) -> tuple[Split, str, list[str]]:
+    """Return a problem's leaf, its first kernel that can be called, and why preferred ones cannot.
+
+    Raises UsageError if none can.
+    """
+    space = space_in(model, registry)
+    node, names = placed(model, space, space.numbers([problem]))
+    refused: list[str] = []
+    for name in names:
+        reason = _refusal(name, problem, registry)
+        if not reason:
+            return node, name, refused
+        refused.append(reason)
+    raise UsageError(f"{problem.id}: no kernel of the selector takes it: {refused[0]}; train on others")
+
+
+def placed(model: Model, space: FeatureSpace, known: Array) -> tuple[Split, list[str]]:
+    """Return the leaf of a problem, given by its inputs, and its kernels by name, in the order to call.
+
+    If a formula chooses these kernels for no training problem, the leaf is that of all held-out problems.
+    """
+    if model.formula:
+        order = orders(model.formula, space, known)[0].tolist()
+        node = next((leaf for leaf in model.tree if leaf.order[0] == order[0]), None)
+        if node is None:
+            way = model.regret.lines[0]
+            node = Split(order=order, problems=way.problems, share=way.share, worst=way.worst)
+    else:
+        values = dict(zip(space.texts, space.features(known)[0].tolist(), strict=True))
+        node = model.tree[0]
+        while node.expression:
+            node = model.tree[node.below if values[node.expression] <= node.threshold else node.above]
+        order = node.order
+    return node, [model.kernels[place] for place in order]
+
+
+def _refusal(name: str, problem: Problem, registry: Registry) -> str | None:
+    try:
+        kernel = registry.kernels[name]
+    except KeyError:
+        return f"{name} is unknown here; --plugin names the file that declares it"
+    return unavailable(kernel) or kernel.refuses(problem)
+
+
+def _nearest(model: Model, space: FeatureSpace, known: Array, registry: Registry) -> tuple[int, float]:
+    others = space.numbers([registry.problem(one.problem) for one in model.measured])
+    apart = space.apart(known, others)
+    at = int(np.argmin(apart))
+    return at, float(apart[at])
+
+
+def _outside(model: Model, problem: Problem) -> Iterator[str]:
+    for name, (low, high) in model.ranges.items():
+        if not low <= (value := getattr(problem, name)) <= high:
+            yield f"{name} is {value}, measured {low:g}" + f" to {high:g}" * (low < high)
+    for name, values in model.words.items():
+        if (word := getattr(problem, name)) not in values:
+            yield f"{name} is {word}, measured {', '.join(values)}"
+    for name, fixed in model.fixed.items():
+        if (value := getattr(problem, name)) != fixed:
+            yield f"{name} is {value}, measured {fixed}"

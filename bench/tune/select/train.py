@@ -1,6 +1,10 @@
-"""Train a selector on runs, and measure its regret on held-out families or on other runs."""
+"""Train a selector on runs, and measure its regret, the cost of its choices on held-out families or on other runs.
 
-from collections.abc import Sequence
+The oracle chooses the fastest kernel of each problem from one half of the processes and is timed on the other half, and
+vice versa, so that it gains nothing by luck. All other choices are timed on both halves, and learned from other shapes.
+"""
+
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -11,19 +15,10 @@ from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.registry import Registry
 from kernelmark.bench.plan.shards import group_of
 from kernelmark.bench.record.reader import Reader
+from kernelmark.bench.report.contest import faster, time_of
+from kernelmark.bench.report.noise import noise_of
 from kernelmark.bench.tune.select.growers import GROWERS, Formula, TreeNode, orders
-from kernelmark.bench.tune.select.model import Model, Split, TrainingProblem
-from kernelmark.bench.tune.select.regret import (
-    FOLDS,
-    PolicyLosses,
-    Regret,
-    drawn,
-    held_out,
-    losses,
-    orders_by_way,
-    regret,
-    share,
-)
+from kernelmark.bench.tune.select.model import Model, PolicyScore, Regret, Share, Split, TrainingProblem
 from kernelmark.bench.tune.select.training import (
     SELECTED,
     Data,
@@ -35,6 +30,191 @@ from kernelmark.bench.tune.select.training import (
     single,
     space_of,
 )
+
+DRAWS, SEED = 1000, 0
+
+
+class Draws(NamedTuple):
+    """Bootstrap draws of families. places: the problems of each; chosen: (draws x families) counts."""
+
+    places: list[Array]
+    chosen: Array
+
+
+def drawn(families: Array) -> Draws:
+    """Return reproducible draws of a bootstrap over families."""
+    places = [np.flatnonzero(families == name) for name in np.unique(families)]
+    rng = np.random.default_rng(SEED)
+    picks = rng.integers(0, len(places), (DRAWS, len(places)))
+    return Draws(places, np.array([np.bincount(row, minlength=len(places)) for row in picks]))
+
+
+def share(logs: Array, draws: Draws) -> Share:
+    """Return the geometric mean, with interval, of numbers given by logarithms; NaN are left out."""
+    ratios = _ratios(logs, np.ones_like(logs), draws)
+    ends = None if len(draws.places) < 2 else np.exp(np.nanpercentile(ratios, (2.5, 97.5)))
+    mean = float(np.exp(np.nanmean(logs)))
+    return Share(mean, None, None) if ends is None else Share(mean, float(ends[0]), float(ends[1]))
+
+
+def quotient(above: Array, below: Array, draws: Draws) -> Share:
+    """Return the quotient of two sums with its interval."""
+    low, high = np.nanpercentile(_ratios(above, below, draws), (2.5, 97.5))
+    return Share(float(np.nansum(above) / np.nansum(below)), float(low), float(high))
+
+
+def _ratios(above: Array, below: Array, draws: Draws) -> Array:
+    below = np.where(np.isnan(above), np.nan, below)
+    sums = np.array([[np.nansum(values[places]) for places in draws.places] for values in (above, below)])
+    drawn_above, drawn_below = draws.chosen @ sums[0], draws.chosen @ sums[1]
+    ratios: Array = np.where(drawn_below == 0, np.nan, drawn_above / np.where(drawn_below == 0, 1, drawn_below))
+    return ratios
+
+
+FOLDS = 5
+SELECTOR, SINGLE, NEAREST, LIBRARY, TIMED = "selected", "best single", "nearest neighbour", "library's own", "as it ran"
+
+
+class PolicyLosses(NamedTuple):
+    """The logarithms of the time of a way to choose over the oracle's, by problem; NaN without a time.
+
+    chosen: the index of the kernel, -1 for none.
+    """
+
+    way: str
+    chosen: Array
+    logs: Array
+
+
+def folds(families: Array) -> list[Array]:
+    """Return the problems of each fold; families stay whole, and the largest goes to the smallest fold so far."""
+    names, counts = np.unique(families, return_counts=True)
+    parts: list[list[int]] = [[] for _ in range(FOLDS)]
+    sizes = [0] * FOLDS
+    for i in np.argsort(-counts, kind="stable"):
+        fold = sizes.index(min(sizes))
+        parts[fold].append(int(names[i]))
+        sizes[fold] += int(counts[i])
+    return [np.flatnonzero(np.isin(families, part)) for part in parts]
+
+
+def orders_by_way(known: Data, asked: Data, grown: str) -> dict[str, Array]:
+    """Return the orders of kernels for the asked problems by each way to choose that learns from the known ones.
+
+    grown: the name of the selector's grower. Of equally near problems, the first is the nearest.
+    """
+    nearest = [int(np.argmin(known.space.apart(one, known.known))) for one in asked.known]
+    return {
+        SELECTOR: orders(GROWERS[grown](known.space, known.known, known.costs), known.space, asked.known),
+        SINGLE: np.tile(single(known.times.means, known.costs), (len(asked.known), 1)),
+        NEAREST: np.argsort(known.costs[nearest], axis=1, kind="stable"),
+    }
+
+
+def part(data: Data, rows: Array) -> Data:
+    """Return the data of some problems, with all kernels."""
+    times = data.times.only(rows.tolist(), data.times.kernels)
+    return Data(times, data.space, data.known[rows], data.costs[rows], data.families[rows])
+
+
+def held_out(data: Data, grown: str) -> dict[str, Array]:
+    """Return each way's orders of kernels for problems whose family it was not trained on."""
+    held: dict[str, Array] = {}
+    for fold in filter(len, folds(data.families)):
+        rest = np.setdiff1d(np.arange(len(data.known)), fold)
+        for way, found in orders_by_way(part(data, rest), part(data, fold), grown).items():
+            held.setdefault(way, np.empty(data.costs.shape, dtype=np.intp))[fold] = found
+    return held
+
+
+def losses(times: Times, chosen: dict[str, Array]) -> list[PolicyLosses]:
+    """Return each way's losses relative to the oracle; if a kernel has no time, the next in the order is used.
+
+    chosen: the orders of the first kernels of the table; the selector's own rows may be a column after those.
+    """
+    count = candidates(times)
+    oracle = _oracle(times.logs[:, :, :count])
+    policies = [PolicyLosses(way, _first(order, times.means[:, :count]), oracle) for way, order in chosen.items()]
+    library = next((name for name in times.problems[0].features.libraries if name in times.kernels), "")
+    for way, kernel in ((LIBRARY, library), (TIMED, f"{times.setting.op}/{SELECTED}")):
+        if kernel in times.kernels:
+            column = times.kernels.index(kernel)
+            policies.append(PolicyLosses(way, np.where(np.isnan(times.means[:, column]), -1, column), oracle))
+    return [lost._replace(logs=_taken(times.means, lost.chosen) - oracle) for lost in policies]
+
+
+def candidates(times: Times) -> int:
+    """Return the number of kernels that can be chosen: all except the selector itself, which is the last."""
+    return len(times.kernels) - times.kernels[-1].endswith(SELECTED)
+
+
+def _oracle(logs: Array) -> Array:
+    """Return the logarithm of the oracle's time on each problem: the mean of one half's choices timed by the other."""
+    chosen = np.nanargmin(logs, axis=2)
+    rows = np.arange(logs.shape[1])
+    oracle: Array = (logs[1, rows, chosen[0]] + logs[0, rows, chosen[1]]) / 2
+    return oracle
+
+
+def _first(order: Array, means: Array) -> Array:
+    has = np.take_along_axis(~np.isnan(means), order, axis=1)
+    first: Array = order[np.arange(len(order)), np.argmax(has, axis=1)]
+    return first
+
+
+def _taken(means: Array, chosen: Array) -> Array:
+    taken: Array = np.where(chosen < 0, np.nan, means[np.arange(len(means)), chosen])
+    return taken
+
+
+def regret(store: Reader, times: Times, families: Array, lost: Sequence[PolicyLosses], what: str) -> Regret:
+    """Return the regret, with the score of each way to choose and bootstrap intervals over families."""
+    draws, ids = drawn(families), {problem.id for problem in times.problems}
+    by_way = {each.way: each.logs for each in lost}
+    tree, one = by_way[SELECTOR], by_way[SINGLE]
+    gap = share(one, draws)
+    return Regret(
+        held_out=what,
+        problems=len(families),
+        families=len(draws.places),
+        processes=times.processes,
+        lines=list(_lines(store, times, lost, draws)),
+        gap=gap,
+        over_single=share(one - tree, draws),
+        recovered=quotient(one - tree, one, draws) if gap.mean > 1 else None,
+        noise=noise_of(row for (name, _), row in times.rows.items() if name in ids).sentence,
+    )
+
+
+def _lines(store: Reader, times: Times, lost: Sequence[PolicyLosses], draws: Draws) -> Iterator[PolicyScore]:
+    for way, chosen, logs in lost:
+        has = ~np.isnan(logs)
+        if not has.any():
+            continue
+        worst = int(np.nanargmax(logs))
+        same = {int(kernel) for kernel in chosen[has]}
+        right = [_is_right(store, times, int(i), int(chosen[i])) for i in np.flatnonzero(has)]
+        yield PolicyScore(
+            way=way,
+            kernel=times.kernels[same.pop()] if len(same) == 1 else "",
+            problems=int(has.sum()),
+            share=share(-logs, draws),
+            worst=float(np.exp(-logs[worst])),
+            worst_problem=times.problems[worst].id,
+            right=sum(right) / len(right),
+        )
+
+
+def _is_right(store: Reader, times: Times, problem: int, kernel: int) -> bool:
+    best = int(np.nanargmin(times.means[problem, : candidates(times)]))
+    if best == kernel:
+        return True
+    name = times.problems[problem].id
+    own, fastest = (times.rows[name, times.kernels[column]] for column in (kernel, best))
+    ends = time_of(own).low, time_of(fastest).high
+    if own.job != fastest.job and None not in ends and ends[0] > ends[1]:  # type: ignore[operator]  # neither is None
+        return False  # intervals of two jobs that do not meet
+    return not faster(store, fastest, own).certain
 
 
 def made(runs: Sequence[str], data: Data, lost: PolicyLosses, found: Regret, grown: str) -> Model:

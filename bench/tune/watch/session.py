@@ -23,9 +23,8 @@ from kernelmark.bench.report.layout import TableColumn, paragraph, table
 from kernelmark.bench.tune.inspect import InspectRow, launch_rows
 from kernelmark.bench.tune.profile.counted import Counts, counted_kernel
 from kernelmark.bench.tune.profile.counted import count as count_of
-from kernelmark.bench.tune.watch.contenders import VersionTiming, compare
 from kernelmark.bench.tune.watch.emulator import bugs, emulate, verdict
-from kernelmark.bench.tune.watch.source import Files, Version
+from kernelmark.bench.tune.watch.versions import Files, Version, VersionTiming, compare
 
 
 def change_table(now: Counts, before: Counts | None) -> str:
