@@ -17,8 +17,8 @@ from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.registry import Registry
 from kernelmark.bench.tune import pins
 from kernelmark.bench.tune.inspect import InspectRow, inspect_rows, render, space_text, summary, tile_rows
-from kernelmark.bench.tune.profile import counted, devices, view
-from kernelmark.bench.tune.subject import limits_here
+from kernelmark.bench.tune.profile import counted, machine, view
+from kernelmark.bench.tune.search import limits_here
 
 
 def _pin_options(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -156,7 +156,7 @@ def profile(
     """
     _require_baseline(baseline, update)
     registry = discover(plugins)
-    limits = devices.usual(arch) if device_name is None else devices.published(device_name, arch)
+    limits = machine.usual(arch) if device_name is None else machine.published(device_name, arch)
     kernel, problem = counted.counted_kernel(registry.named(kernel_id)), registry.problem(problem_id)
     device = typical(arch)
     if not kernel.runs_on(arch):

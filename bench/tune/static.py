@@ -21,12 +21,10 @@ from kernelmark.bench.report.layout import TableColumn, paragraph, table
 from kernelmark.bench.report.tuning import size_words
 from kernelmark.bench.tune.inspect import COLUMNS, InspectRow, cells, launch_rows
 from kernelmark.bench.tune.profile.counted import counted_kernel
-from kernelmark.bench.tune.profile.devices import Published, usual
-from kernelmark.bench.tune.profile.machine import Work, bounds
+from kernelmark.bench.tune.profile.machine import Published, Work, bounds, usual
 from kernelmark.bench.tune.profile.sass import analyse
 from kernelmark.bench.tune.profile.view import profiled
-from kernelmark.bench.tune.search import Config
-from kernelmark.bench.tune.subject import Subject, limits_here
+from kernelmark.bench.tune.search import Config, Subject, limits_here
 
 #: The most tiles that are printed, and the most tiles with equal bounds that are counted.
 SHOWN = 10

@@ -29,7 +29,7 @@ from kernelmark.bench.record.selection import Selection
 from kernelmark.bench.record.store import default_store
 from kernelmark.bench.report.contest import Ratio
 from kernelmark.bench.report.format import count
-from kernelmark.bench.tune.subject import limits_here
+from kernelmark.bench.tune.search import limits_here
 
 #: The word for the file of this machine's device.
 AUTO = "auto"

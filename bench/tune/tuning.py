@@ -32,9 +32,8 @@ from kernelmark.bench.report.tuning import Raced, races
 from kernelmark.bench.run.pool import Execute
 from kernelmark.bench.run.progress import Progress
 from kernelmark.bench.run.session import Session, run_passes
-from kernelmark.bench.tune.search import Config, SearchWay, choose, search
+from kernelmark.bench.tune.search import Config, SearchWay, Subject, choose, search
 from kernelmark.bench.tune.static import arch_here, resources
-from kernelmark.bench.tune.subject import Subject
 from kernelmark.bench.tune.tuned import AUTO, TileRecord, source_digest, sources_of, versions
 
 #: Tiles per job, in addition to the default; a job draws its operands and computes its references only once.

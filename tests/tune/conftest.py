@@ -14,7 +14,7 @@ from kernelmark.bench.plan.limits import H100
 from kernelmark.bench.plan.modes import Mode
 from kernelmark.bench.plan.suites import find_suite
 from kernelmark.bench.run.progress import Progress
-from kernelmark.bench.tune.subject import subjects_of
+from kernelmark.bench.tune.search import subjects_of
 from kernelmark.bench.tune.tuning import Rig, SearchOptions, Tuning
 from kernelmark.bench.tune.watch.session import WatchSession
 from kernelmark.bench.tune.watch.versions import with_tile

@@ -8,8 +8,8 @@ import pytest
 from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.suites import find_suite
 from kernelmark.bench.tune.inspect import render
+from kernelmark.bench.tune.search import subjects_of
 from kernelmark.bench.tune.static import CompiledTile, rank, words
-from kernelmark.bench.tune.subject import subjects_of
 from support.tuning import row
 
 #: Holds H values over a barrier in 32 registers, and does not compile for three.

@@ -308,12 +308,12 @@ def test_the_founding_question_is_not_answered_by_a_tuning(store):
 
 @pytest.mark.usefixtures("cuda_compiler")
 def test_what_the_compiler_reports_of_tiles_is_kept_and_counted(tuned, folder, monkeypatch):
-    from kernelmark.bench.tune import subject
+    from kernelmark.bench.tune import search
 
     discover((str(folder / "turned.py"),))
-    monkeypatch.setattr(subject, "cuda_missing", lambda: None)
-    monkeypatch.setattr(subject, "unavailable", lambda kernel: None)
-    monkeypatch.setattr(subject, "present_limits", lambda: H100)
+    monkeypatch.setattr(search, "cuda_missing", lambda: None)
+    monkeypatch.setattr(search, "unavailable", lambda kernel: None)
+    monkeypatch.setattr(search, "present_limits", lambda: H100)
     tuning, (verdict,) = tuned.all("turned", "transpose/m61n47/f32/out", op="transpose/cuda")
     (found,) = searches(RunData(tuned.store, tuning.session.run_id))
     assert compiled_words(found) == "2 compiled, 0 of them spilling"

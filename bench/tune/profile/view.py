@@ -18,8 +18,7 @@ from kernelmark.bench.report.format import digits, size
 from kernelmark.bench.report.layout import TableColumn, paragraph, table
 from kernelmark.bench.report.page import TEMPLATES
 from kernelmark.bench.tune.profile.counted import Counts, LaunchCounts, LineCounts, count
-from kernelmark.bench.tune.profile.devices import Published
-from kernelmark.bench.tune.profile.machine import MIX, MachineCode, described, machine, mix, render
+from kernelmark.bench.tune.profile.machine import MIX, MachineCode, Published, described, machine, mix, render
 from kernelmark.bench.tune.profile.machine import sections as of_machine
 from kernelmark.bench.tune.profile.sass import analyse
 

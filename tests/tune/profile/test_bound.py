@@ -4,8 +4,18 @@ import msgspec
 import pytest
 
 from kernelmark.bench.tune.profile.counted import Counts, LineCounts
-from kernelmark.bench.tune.profile.devices import DEVICES, Published, published
-from kernelmark.bench.tune.profile.machine import TimeBound, Work, agreement, bounds, render, tensor_type, unlike
+from kernelmark.bench.tune.profile.machine import (
+    DEVICES,
+    Published,
+    TimeBound,
+    Work,
+    agreement,
+    bounds,
+    published,
+    render,
+    tensor_type,
+    unlike,
+)
 from kernelmark.bench.tune.profile.sass import Code, LaunchCode, Sass, lanes
 
 WARPS, TRIPS = 8, 100
