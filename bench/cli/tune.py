@@ -152,13 +152,13 @@ def _carry_out(tuning: Tuning, file: TileFile) -> None:
     with tuning.held(run_id):
         tuning.search()
         show_line("")
-        print_search(tuning.store, run_id)
-        verdicts = tuning.race(lambda jobs, processes: Display(jobs, processes, tuning.registry))
+        print_search(tuning.rig.store, run_id)
+        verdicts = tuning.race(lambda jobs, processes: Display(jobs, processes, tuning.rig.registry))
         for verdict in verdicts:
             keep(file, verdict.key, verdict.entry)
-            log_adopted(tuning.store, verdict)
+            log_adopted(tuning.rig.store, verdict)
         tuning.finish()
-    print_race(tuning.store, verdicts[0].default.run_id)
+    print_race(tuning.rig.store, verdicts[0].default.run_id)
     raise SystemExit(OK)
 
 

@@ -129,23 +129,10 @@ def keep(file: TileFile, key: tuple[str, str, int], entry: TileRecord | None) ->
     before = tiles_in(file)
     others = [one for one in before if one.key != key]
     if entry is not None or len(others) < len(before):
-        tiles = sorted([*others, *([entry] if entry else [])], key=lambda one: one.key)
-        _write(file.path, Tuned(device=file.device, tiles=tuple(tiles)))
-
-
-def _write(path: Path, found: Tuned) -> None:
-    with replacing(path, _ANOTHER) as beside:
-        beside.write_bytes(msgspec.json.format(msgspec.json.encode(found), indent=2) + b"\n")
-
-
-class Stale(NamedTuple):
-    """An entry that is not used, and the reason."""
-
-    entry: TileRecord
-    reason: str
-
-    def __str__(self) -> str:
-        return f"{self.entry.kernel}@{self.entry.tile} on {self.entry.problem}: {self.reason}"
+        tiles = tuple(sorted([*others, *([entry] if entry else [])], key=lambda one: one.key))
+        with replacing(file.path, _ANOTHER) as beside:
+            found = msgspec.json.encode(Tuned(device=file.device, tiles=tiles))
+            beside.write_bytes(msgspec.json.format(found, indent=2) + b"\n")
 
 
 def with_tuned(plan: Plan, where: str, registry: Registry) -> tuple[Plan, list[str]]:
@@ -177,12 +164,12 @@ def _files(plan: Plan, where: str) -> list[TileFile]:
     return [next((file for file in files if file.device == device), files[0])]
 
 
-def usable(entries: Sequence[TileRecord], registry: Registry) -> tuple[list[TunedTile], list[Stale]]:
-    """Return the tiles that are valid for the present kernels, and the stale entries."""
+def usable(entries: Sequence[TileRecord], registry: Registry) -> tuple[list[TunedTile], list[str]]:
+    """Return the tiles that are valid for the present kernels, and the stale entries with reasons, in words."""
     good, stale = [], []
     for entry in entries:
         if reason := _staleness(entry, registry):
-            stale.append(Stale(entry, reason))
+            stale.append(f"{entry.kernel}@{entry.tile} on {entry.problem}: {reason}")
         else:
             good.append(TunedTile(entry.kernel, entry.problem, entry.threads, entry.tile, entry.run))
     return good, stale
@@ -246,10 +233,6 @@ def versions(kernel: Kernel) -> str:
     return "; ".join(listed)
 
 
-GUARD = "KERNELMARK_TUNED_H"
-_REMEDY = "`kernelmark tune KERNEL PROBLEM` finds tiles"
-
-
 class Adopted(NamedTuple):
     """An adopted tile of a kernel on a problem, and its device."""
 
@@ -274,7 +257,9 @@ def adopted(files: Sequence[TileFile], named: bool, selection: Selection, run_id
     if not found:
         where = " and ".join(str(file.path) for file in files)
         wanted = f"of run {run_id}" * (run_id is not None) or "that was asked for" * any(selection)
-        raise UsageError(f"{where}: {' '.join(filter(None, ('has no tile', wanted)))}; {_REMEDY}")
+        raise UsageError(
+            f"{where}: {' '.join(filter(None, ('has no tile', wanted)))}; `kernelmark tune KERNEL PROBLEM` finds tiles"
+        )
     return found
 
 
@@ -287,20 +272,13 @@ def _held(file: TileFile, named: bool) -> tuple[str, Sequence[TileRecord]]:
 
 def header(tiles: Sequence[Adopted]) -> str:
     """Return a header that defines a constant for each tunable of each tile. Raises UsageError for an invalid tile."""
-    parts = [f"#ifndef {GUARD}\n#define {GUARD}", *_definitions(tiles), f"#endif /* {GUARD} */"]
-    return "\n\n".join(parts) + "\n"
-
-
-def _definitions(tiles: Sequence[Adopted]) -> list[str]:
-    """Return what is defined of each tile; ids that differ in punctuation alone are numbered."""
-    used: Counter[str] = Counter()
-    parts = []
+    used, parts = Counter[str](), ["#ifndef KERNELMARK_TUNED_H\n#define KERNELMARK_TUNED_H"]
     for device, entry in tiles:
         words = entry.kernel, entry.problem.partition("/")[2], f"t{entry.threads}"
         name = "KERNELMARK_" + "_".join(map(_macro, words))
-        used[name] += 1
+        used[name] += 1  # ids that differ in punctuation alone are numbered
         parts.append(_defined(device, entry, name if used[name] == 1 else f"{name}_{used[name]}"))
-    return parts
+    return "\n\n".join([*parts, "#endif /* KERNELMARK_TUNED_H */"]) + "\n"
 
 
 def _defined(device: str, entry: TileRecord, name: str) -> str:
@@ -317,7 +295,6 @@ def _defined(device: str, entry: TileRecord, name: str) -> str:
 
 
 def _macro(text: str) -> str:
-    """Return a text as a part of a macro's name."""
     return re.sub(r"[^A-Z0-9]+", "_", text.upper())
 
 

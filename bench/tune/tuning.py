@@ -254,16 +254,8 @@ class Tuning:
         """plan: that of the search, except for its processes, which are the race's. Raises UsageError."""
         self.subjects, self.screens = subjects, list[Screen]()
         self.choices = [choose(len(s.tiles.configs), wanted.strategy, wanted.budget) for s in subjects]
-        self._suite, self._plan, self._rig, self._where = suite, plan, rig, wanted.where
+        self._suite, self._plan, self.rig, self._where = suite, plan, rig, wanted.where
         self.session = self._begun(self._searching(), "tune", unfinished=True)
-
-    @property
-    def store(self) -> Store:
-        return self._rig.store
-
-    @property
-    def registry(self) -> Registry:
-        return self._rig.registry
 
     def _searching(self) -> Plan:
         kernel = self.subjects[0].kernel
@@ -282,7 +274,7 @@ class Tuning:
 
     def held(self, run_id: str) -> AbstractContextManager[None]:
         """Lock one of the runs against other processes while the context lasts. Raises UsageError."""
-        return held_run(self._rig.store.path, run_id, "take another --seed")
+        return held_run(self.rig.store.path, run_id, "take another --seed")
 
     def finish(self) -> None:
         """Record that the tuning is complete, so that the same command starts a new one."""
@@ -290,7 +282,7 @@ class Tuning:
 
     def _search(self, plan: Plan) -> None:
         for subject, choice in zip(self.subjects, self.choices, strict=True):
-            screen = Screen(subject, choice, self.session, plan, self._rig)
+            screen = Screen(subject, choice, self.session, plan, self.rig)
             self.screens.append(screen)
             screen.costs([subject.tiles.default])
             search(subject.tiles, screen.costs, choice, plan.seed)
@@ -318,7 +310,7 @@ class Tuning:
         plan = msgspec.structs.replace(self._plan, max_time_s=time_s, tunes=tunes)
         jobs = [s.job(configs, plan) for s, configs in zip(self.subjects, raced, strict=True)]
         session = self._begun(plan, "race", unfinished=False)
-        rig = self._rig
+        rig = self.rig
         with self.held(session.run_id), watch(jobs, plan.processes) as progress:
             run_passes(session, lambda: jobs, progress=progress, interrupted=rig.interrupted)
         if rig.interrupted():
@@ -333,7 +325,7 @@ class Tuning:
 
     def _begun(self, plan: Plan, stage: str, unfinished: bool) -> Session:
         """Return the session of the run that has this very plan, or of a new one."""
-        store, execute, suites = self._rig.store, self._rig.execute, [self._suite]
+        store, execute, suites = self.rig.store, self.rig.execute, [self._suite]
         wanted = msgspec.json.decode(msgspec.json.encode(plan))
         for run in reversed(store.runs()):
             fields = {name: value for name, value in run["plan"].items() if name != "suite_digests"}
@@ -348,7 +340,7 @@ class Tuning:
         """Return `tune-numba.blocked-2`, which no run has yet."""
         name = re.sub(r"[^\w.+-]+", "-", short(self.subjects[0].kernel.base_id))
         head = f"{stage}-{name}"[:50]
-        taken = {run["name"] for run in self._rig.store.runs()}
+        taken = {run["name"] for run in self.rig.store.runs()}
         number = 1
         while f"{head}-{number}" in taken:
             number += 1

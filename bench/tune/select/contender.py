@@ -20,9 +20,9 @@ from kernelmark.bench.plan.operation import Problem
 from kernelmark.bench.plan.registry import REGISTRY, Registry
 from kernelmark.bench.plan.text import as_json
 from kernelmark.bench.report.export import writing
-from kernelmark.bench.tune.select.model import AUTO, Model, choice, file_of, read, require_here
+from kernelmark.bench.tune.select.model import Model, choice, file_of, read, require_here
 from kernelmark.bench.tune.select.training import SELECTED
-from kernelmark.bench.tune.tuned import device_name
+from kernelmark.bench.tune.tuned import AUTO, device_name
 
 
 @dataclass(frozen=True, kw_only=True)

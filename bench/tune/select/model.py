@@ -24,10 +24,9 @@ from kernelmark.bench.record.store import default_store
 from kernelmark.bench.report.figures.style import file_name
 from kernelmark.bench.tune.select.growers import DEPTH, Formula, orders
 from kernelmark.bench.tune.select.training import FeatureSpace, feature_space, inputs_of, others_of, words_of
-from kernelmark.bench.tune.tuned import device_name
+from kernelmark.bench.tune.tuned import AUTO, device_name
 
 _FORMAT = 2
-AUTO = "auto"
 #: The oracle's least gain over the best single kernel for which a selector is worth its code.
 WORTH = 1.05
 #: The largest file that is read; one of 10,000 problems has a tenth of this.
