@@ -136,6 +136,7 @@ REFUSED = [
     (f"profile gemm/cuda.none {PRODUCT}", "kernel 'gemm/cuda.none' is unknown"),
     (f"profile gemm/cuda.async {PRODUCT} --arch sm_1", "arch 'sm_1': its limits are not known"),
     (f"profile gemm/cuda.async {PRODUCT} --on h300", "device 'h300' is unknown"),
+    (f"profile gemm/cuda.async {PRODUCT} --on h100-smx", "did you mean h100-sxm?"),
     (f"profile gemm/cuda.async {PRODUCT} --on a100", "device a100: is sm_80, not sm_90a; set --arch to the device's"),
     (f"profile gemm/cuda.wgmma {PRODUCT} --arch sm_80", "--arch sm_80: gemm/cuda.wgmma is for sm_90a"),
     ("profile gemm/cuda.async gemm/m256n512k64/f16/NN", "gemm/cuda.async has no f16 path"),

@@ -20,7 +20,7 @@ import msgspec
 
 from kernelmark.bench.measure.compile import INSTALL, compile_cubin, find_nvcc, header_folders
 from kernelmark.bench.measure.cubin import elf_sections
-from kernelmark.bench.measure.occupancy import occupancy, typical
+from kernelmark.bench.measure.occupancy import occupancy
 from kernelmark.bench.measure.tensormap import extents
 from kernelmark.bench.plan.errors import Unsupported, UsageError
 from kernelmark.bench.plan.kernel import CudaKernel, Tile
@@ -89,10 +89,8 @@ def instructions(code: bytes, symbol: str) -> list[Instruction]:
     section = elf_sections(code)[f".text.{symbol}"]
     words = code[section.offset : section.offset + section.size]
     listed = next(function for function in _functions(code) if function["function-name"] == symbol)
-    found = [
-        _instruction(start, entry, int.from_bytes(words[start : start + WIDTH], "little"))
-        for start, entry in zip(range(0, len(words), WIDTH), listed["sass-instructions"], strict=True)
-    ]
+    starts = zip(range(0, len(words), WIDTH), listed["sass-instructions"], strict=True)
+    found = [_instruction(at, entry, int.from_bytes(words[at : at + WIDTH], "little")) for at, entry in starts]
     while found and (found[-1].name == "NOP" or found[-1].target == found[-1].address):
         del found[-1]
     return found
@@ -230,23 +228,18 @@ def access_widths(codes: Iterable[Code]) -> dict[tuple[str, str], frozenset[int]
     return {kind: frozenset(widths) for kind, widths in result.items()}
 
 
-def analyse(kernel: CudaKernel, problem: Problem, tile: Tile, arch: str, device: DeviceLimits | None = None) -> Sass:
+def analyse(kernel: CudaKernel, problem: Problem, tile: Tile, arch: str, device: DeviceLimits) -> Sass:
     """Return the analysed machine code of a tile's launches; repeated launches are one function.
 
-    device: the launches are planned for it; by default a typical one of the architecture. Raises UsageError if the
-    kernel does not run on `arch`, CompileError, Unsupported without compiler or nvdisasm.
+    device: the launches are planned for it. Raises CompileError, Unsupported without compiler or nvdisasm.
     """
-    if not kernel.runs_on(arch):
-        wanted = ", ".join(kernel.archs) or f"sm_{kernel.min_arch} and later"
-        raise UsageError(f"{kernel.id} does not run on {arch}; it is for {wanted}")
-    named, planned = disassembler(), device or typical(arch)
-    calls = dict(kernel.calls(problem, tile, planned))
+    named, calls = disassembler(), dict(kernel.calls(problem, tile, device))
     cubin = compile_cubin(kernel.source, tuple(calls), arch, kernel.id)
     functions = []
     for entry, call in calls.items():
         used, threads = cubin.resources[entry], math.prod(extents(call.block))
         shared = used.static_shared_bytes + call.shared_bytes
-        fits = occupancy(planned, threads, used.registers, shared)
+        fits = occupancy(device, threads, used.registers, shared)
         listed = instructions(cubin.code, cubin.symbols[entry])
         loop = main_loop(listed)
         functions.append(

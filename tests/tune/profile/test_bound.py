@@ -173,10 +173,6 @@ def test_published_peaks_of_fp32_follow_from_multiprocessors_and_clock() -> None
             assert found == pytest.approx(peaks[name], abs=0.06)
 
 
-def test_an_unknown_device_is_one_line_with_those_that_are_known(complaint) -> None:
-    assert "did you mean h100-sxm?" in complaint(lambda: published("h100-smx", "sm_90a"))
-
-
 def test_the_table_begins_with_the_limiting_one() -> None:
     shown = render(TimeBound("H100 SXM5", {"FFMA": 1e-3, "DRAM": 2e-3}, 1.0, 1.0)).splitlines()
     assert "least time on H100 SXM5" in shown[0]
