@@ -31,7 +31,7 @@ def folder(tmp_path):
 
 
 @pytest.fixture
-def opened(folder, registry):
+def opened(folder, registry, cuda_compiler):
     """Return a function that opens a session on that kernel, as without a GPU."""
     discover((str(folder / "turned.py"),))
     kernel, problem = registry.kernels["transpose/cuda.turned"], registry.problem(PROBLEM)

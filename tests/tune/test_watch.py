@@ -1,14 +1,20 @@
-"""Watching a file: the version that a save is compared with, how the command ends, and the log."""
+"""Watching a file: what is compared and shown, reports that are one bug, how the command ends, and the log."""
 
 import os
 import signal
 import subprocess
 import sys
+import threading
 from contextlib import closing, contextmanager
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from kernelmark.bench.cli import watch
+from kernelmark.bench.emulator.report import Diagnostic, Thread
+from kernelmark.bench.emulator.sweep import Defect, EmulatedCase
 from kernelmark.bench.measure.measurement import Measurement
 from kernelmark.bench.measure.stats import median_interval
 from kernelmark.bench.plan.case import Budget, WorkerKey
@@ -20,11 +26,175 @@ from kernelmark.bench.report.history import history_document, history_page
 from kernelmark.bench.run.pool import Workers
 from kernelmark.bench.tune.tuned import sources_of
 from kernelmark.bench.tune.watch import session as watched
-from kernelmark.bench.tune.watch.session import Log
-from kernelmark.bench.tune.watch.versions import VersionTiming, counterparts, job_of, keep
-from support.tuning import BROKEN, PROBLEM, RACING, SOURCE, STAGED, UNGUARDED, version
+from kernelmark.bench.tune.watch.emulator import Emulated, bugs, verdict
+from kernelmark.bench.tune.watch.session import Log, resource_table, time_table
+from kernelmark.bench.tune.watch.versions import VersionTiming, contents, counterparts, job_of, keep, saves
+from support.pages import ROOT
+from support.tuning import BROKEN, PROBLEM, RACING, SOURCE, STAGED, UNGUARDED, row, version
 
-pytestmark = pytest.mark.usefixtures("cuda_compiler")
+
+def test_a_save_without_a_change_is_none_and_a_header_beside_the_file_is_watched_too(tmp_path):
+    for name in ("a.cu", "b.cuh", "c.cu"):
+        (tmp_path / name).write_text("one")
+    found = saves(tmp_path / "a.cu")
+    assert next(found) == {"a.cu": b"one", "b.cuh": b"one"}
+    for delay_s, name, text in ((0.1, "a.cu", "one"), (0.7, "b.cuh", "two")):
+        threading.Timer(delay_s, (tmp_path / name).write_text, [text]).start()
+    assert next(found) == {"a.cu": b"one", "b.cuh": b"two"}
+
+
+def test_a_file_that_an_editor_replaces_is_waited_for(tmp_path):
+    file = tmp_path / "a.cu"
+    file.write_text("one")
+    found = saves(file)
+    next(found)
+    file.unlink()
+    threading.Timer(0.3, file.write_text, ["two"]).start()
+    assert next(found) == {"a.cu": b"two"}
+
+
+def test_a_named_pipe_is_refused_and_one_among_the_headers_is_left_out(tmp_path: Path, complaint: Any) -> None:
+    (tmp_path / "a.cu").write_text("one")
+    os.mkfifo(tmp_path / "b.cuh")
+    assert contents(tmp_path / "a.cu") == {"a.cu": b"one"}
+    os.mkfifo(tmp_path / "c.cu")
+    found = f"{tmp_path}/c.cu: is a named pipe, expected a file"
+    assert complaint(lambda: contents(tmp_path / "c.cu")) == found
+    assert complaint(lambda: next(saves(tmp_path / "c.cu"))) == found
+
+
+WHO = Thread((0, 0, 0), (1, 0, 0))
+BIG, SMALL = SimpleNamespace(T=32), SimpleNamespace(T=16)
+
+
+@pytest.fixture
+def case(registry):
+    kernel = registry.kernels["gemm/cuda.tiled"]
+    return lambda size, tile=BIG: EmulatedCase(kernel, registry.problem(f"gemm/m{size}n5k7/f32/NT"), tile)
+
+
+def report(kind, line, other_line=0):
+    return Diagnostic(kind, f"{kind} on smem", "a.cu", line, WHO, 3, WHO if other_line else None, other_line)
+
+
+def test_the_same_report_in_several_tiles_problems_and_schedules_is_one_bug(case):
+    at = [(case(5), "forward"), (case(5), "reverse"), (case(9), "random"), (case(9, SMALL), "forward")]
+    found = tuple(Defect(one, order, report("out-of-bounds", 7)) for one, order in at)
+    text = verdict(Emulated(BIG, (case(3), case(5), case(9), case(9, SMALL)), found)).splitlines()
+    assert text == [
+        "FAIL: 1 report (3 problems x 3 schedules, 2 tiles)",
+        "a.cu:7: out-of-bounds: out-of-bounds on smem; block (0, 0, 0) thread (1, 0, 0), 3 times",
+        "  seen in 2 of 3 problems: gemm/m5n5k7/f32/NT gemm/m9n5k7/f32/NT",
+        "  with T=32; T=16, in all schedules",
+        "  FAIL  T=32  3 problems, the tile of this problem",
+        "  FAIL  T=16  1 problem",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("reports", "number"),
+    [
+        ([("race", 7, 9), ("race", 9, 7)], 1),
+        ([("race", 7, 9), ("race", 8, 9), ("uninitialised-read", 9)], 1),
+        ([("race", 7, 9), ("race", 17, 19)], 2),
+        ([("race", 7, 9), ("race", 17, 19), ("race", 9, 17)], 1),
+        ([("out-of-bounds", 7), ("write-to-padding", 7)], 1),
+        ([("out-of-bounds", 7), ("out-of-bounds", 8)], 2),
+        ([("out-of-bounds", 7), ("race", 7, 7)], 2),
+        ([("deadlock", 7), ("early-exit", 7)], 2),
+    ],
+)
+def test_reports_that_a_barrier_or_an_index_connects_are_one_bug(case, reports, number):
+    assert len(bugs([Defect(case(5), "forward", report(*words)) for words in reports])) == number
+
+
+def test_a_race_is_named_before_what_it_leaves_unwritten(case):
+    (bug,) = bugs([Defect(case(5), "forward", report(*one)) for one in (("uninitialised-read", 9), ("race", 7, 9))])
+    first, second = str(bug).splitlines()
+    assert first.startswith("a.cu:7: race")
+    assert second.startswith("  also a.cu:9: uninitialised-read")
+
+
+def test_a_wrong_result_is_a_bug_of_its_own_only_where_no_report_explains_it(case):
+    race, result = Defect(case(5), "forward", report("race", 7, 9)), Defect(case(5), "random", None, "c[0, 0] is 1")
+    assert [str(bug) for bug in bugs([race, result])] == [str(race.report)]
+    elsewhere = Defect(case(9), "random", None, "c[0, 0] is 2")
+    assert [str(bug) for bug in bugs([race, result, elsewhere])][1:] == ["wrong result: c[0, 0] is 2"]
+
+
+def test_a_tile_that_was_not_tested_is_named(case):
+    untested = (SimpleNamespace(T=64),)
+    lines = verdict(Emulated(BIG, (case(5),), untested=untested, left=(case(5, SMALL),))).splitlines()
+    assert "1 case left out after the timeout" in lines[0]
+    assert lines[-2:] == [
+        "  not tested: T=16, left out after the timeout",
+        "  not tested: T=64; it takes none of the small problems",
+    ]
+
+
+@pytest.mark.parametrize("wanted", [True, False])
+def test_verdicts_are_coloured_on_a_terminal_alone(monkeypatch, capsys, wanted):
+    monkeypatch.setattr("kernelmark.bench.cli.watch.is_wanted", lambda stream, environ: wanted)
+    watch._print("FAIL: 1 report\n  PASS  T=32")
+    coloured = "\033[31m\033[1mFAIL\033[0m: 1 report\n  \033[32m\033[1mPASS\033[0m  T=32\n"
+    assert capsys.readouterr().out == (coloured if wanted else "FAIL: 1 report\n  PASS  T=32\n")
+
+
+def lines(table):
+    return {line.split("  ")[0].strip(): line.split("  ")[-1].strip() for line in table.splitlines()}
+
+
+def test_what_differs_from_the_version_before_says_what_it_was():
+    found = lines(resource_table([row(registers=40, occupancy=0.75, limiter="registers")], [row()]))
+    assert found["registers"] == "40 (was 32)"
+    assert found["occupancy"] == "75% (was 100%)"
+    assert found["limited by"] == "registers (was warps)"
+    assert found["spill"] == "0"
+    assert "was" not in resource_table([row(entry="g", registers=40)], [row()]), "of a new launch nothing is known"
+
+
+def measured(kernel, *times, **values):
+    samples = list(times) * 10
+    return Measurement(kernel=kernel, samples=samples, interval=median_interval(samples), **values)
+
+
+def test_the_present_version_is_set_against_each_other_one_with_an_interval(registry):
+    problem = registry.problem("gemm/m100n100k100/f32/NT")
+    rows = [measured("a", 1e-3), measured("b", 2e-3), measured("c", 5e-4), measured("d", 1e-3)]
+    refused = Measurement(kernel="e", status="unsupported", reason="no such thing")
+    table = time_table([*rows, refused], {"a": "version 2"}, problem).splitlines()
+    assert table[2].split() == ["version", "2", "1.00", "ms", "+0.0", "+0.0", "%", "2.00"]
+    assert table[3].endswith(" 2x [2, 2] faster")
+    assert table[4].endswith(" 0.5x [0.5, 0.5] slower")
+    assert table[5].endswith(" 1.00x [1, 1] tie")
+    assert table[-1] == "unsupported: e: no such thing"
+
+
+def test_a_version_of_another_job_has_no_ratio_to_the_present_one(registry):
+    rows = [measured("a", 1e-3), measured("b", 2e-3)]
+    rows[1].job = "another"
+    table = time_table(rows, {}, registry.problem("gemm/m100n100k100/f32/NT")).splitlines()
+    assert table[3].endswith("not measured in turn")
+
+
+def test_a_present_version_that_is_wrong_has_no_ratio(registry):
+    wrong = Measurement(kernel="a", status="wrong", reason="c[0] is 0")
+    table = time_table([wrong, measured("b", 2e-3)], {}, registry.problem("copy/m64n64/f32")).splitlines()
+    assert table[2].split() == ["b", "2.00", "ms", "+0.0", "+0.0", "%", "0.0164"]
+    assert table[-1] == "wrong: a: c[0] is 0"
+
+
+def test_both_tables_fit_the_terminal(registry, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "60")
+    names = ("gemm/cuda.warptile", "gemm/cublas.gemmex_tf32_colmajor")
+    rows = [
+        *(measured(name, 1e-3) for name in names),
+        Measurement(kernel=names[1], status="unsupported", reason="x " * 9),
+    ]
+    launches = [row(entry=f"conv_{name}<8,N,T>", limiter="shared memory") for name in ("columns", "product", "sums")]
+    problem = registry.problem("gemm/m100n100k100/f32/NT")
+    shown = time_table(rows, {}, problem) + "\n" + resource_table(launches, [])
+    assert max(map(len, shown.splitlines())) <= 60
 
 
 def test_what_changed_is_told_against_the_last_version_that_was_right(look, session):
@@ -46,6 +216,7 @@ def test_a_bug_in_a_tile_that_no_run_takes_is_one_report_that_names_the_tile(loo
 
 def test_only_the_tiles_asked_for_are_tested(opened, folder):
     session = opened({"H": 8})
+    assert session.summary() == "no version was tried"
     said = "\n".join(session.look(version(folder, 1, RACING)))
     assert session.good
     assert "problems x 3 schedules, 1 tile)\n  PASS  H=8" in said
@@ -92,10 +263,6 @@ def test_another_source_that_does_not_compile_is_named(opened, folder):
     other = keep({"other.cu": BROKEN.encode()}, folder / "other.cu", folder, 0)
     with pytest.raises(UsageError, match=r"/other\.cu does not compile for sm_90a"):
         opened(vs=other)
-
-
-def test_a_session_without_a_version_has_a_summary(session):
-    assert session.summary() == "no version was tried"
 
 
 def test_a_version_that_does_not_compile_is_told_by_the_users_file(look, session, folder):
@@ -156,9 +323,7 @@ def test_a_version_shows_what_it_counts_beside_the_one_before(look):
     assert "(was" not in next(line for line in second.splitlines() if line.startswith("sectors"))
 
 
-ROOT = Path(__file__).resolve().parents[2]
-TILED = str(ROOT / "cuda/gemm/tiled.cu")
-WGMMA = str(ROOT / "cuda/gemm/wgmma.cu")
+TILED, WGMMA = (str(ROOT / f"cuda/gemm/{name}.cu") for name in ("tiled", "wgmma"))
 SQUARE = "gemm/m64n64k64/f32/NT"
 #: The driver then finds none, and the emulator judges.
 NO_GPU = {"CUDA_VISIBLE_DEVICES": ""}
@@ -185,8 +350,9 @@ def until(process, end):
     raise AssertionError("".join(lines))
 
 
+@pytest.mark.usefixtures("cuda_compiler")
 def test_a_kernel_of_the_tree_is_compiled_and_emulated_once(kernelmark):
-    done = kernelmark("watch", str(ROOT / "cuda/gemm/tiled.cu"), "gemm/m512n512k512/f32/NT", "--once", **NO_GPU)
+    done = kernelmark("watch", TILED, "gemm/m512n512k512/f32/NT", "--once", **NO_GPU)
     assert (done.returncode, done.stderr) == (0, "")
     assert "sgemm_tiled<32, Op::N, Op::T>" in done.stdout
     assert "PASS: no races or memory errors (11 problems x 3 schedules, 2 tiles)\n  PASS  T=32  11 prob" in done.stdout
@@ -194,6 +360,7 @@ def test_a_kernel_of_the_tree_is_compiled_and_emulated_once(kernelmark):
     assert "\033" not in done.stdout
 
 
+@pytest.mark.usefixtures("cuda_compiler")
 def test_each_save_is_compiled_and_ctrl_c_ends_with_130(folder):
     with watching(folder, "turned.cu", PROBLEM, "--plugin", "turned.py") as process:
         assert "PASS: no races or memory errors" in until(process, "waiting")
@@ -218,6 +385,7 @@ def test_each_save_is_compiled_and_ctrl_c_ends_with_130(folder):
     assert "common.cuh" in found[0].sources
 
 
+@pytest.mark.usefixtures("cuda_compiler")
 def test_a_version_that_is_wrong_makes_the_exit_status_1(folder, kernelmark):
     (folder / "turned.cu").write_text(UNGUARDED)
     done = kernelmark("watch", "turned.cu", PROBLEM, "--plugin", "turned.py", "--once", **NO_GPU)
@@ -270,8 +438,6 @@ def saved(folder, store):
 @pytest.fixture
 def emulator_passes(monkeypatch):
     """The emulator's part is left out: it is slow, and other tests have it."""
-    from kernelmark.bench.tune.watch.emulator import Emulated
-
     monkeypatch.setattr(watched, "emulate", lambda *words: Emulated(words[1].tile_for(words[2], words[3]), skipped="x"))
 
 
@@ -306,7 +472,8 @@ def test_on_a_gpu_rates_of_one_job_have_their_interval_and_others_are_marked_as_
     def compared(comparison, current, previous):
         ids = (comparison.ids[0], *([comparison.ids[1]] if previous else []), "transpose/cublas.geam")
         medians = [next(times[name]) for name in ("current", *(["previous"] if previous else []), "gemm")]
-        return [_measured(kernel, median) for kernel, median in zip(ids, medians, strict=True)]
+        own = {"problem": PROBLEM, "job": "j", "device_name": "Some GPU", "interval_scope": "within-process"}
+        return [measured(name, 0.99 * s, s, 1.01 * s, **own) for name, s in zip(ids, medians, strict=True)]
 
     monkeypatch.setattr(watched, "compare", compared)
     session = opened()
@@ -325,12 +492,3 @@ def test_on_a_gpu_rates_of_one_job_have_their_interval_and_others_are_marked_as_
         [("", 1), ("transpose/cublas.geam", None)],
         [("", 2), ("transpose/cublas.geam", None)],
     ]
-
-
-def _measured(kernel, median):
-    """What a worker reports of a contender whose samples scatter by a hundredth."""
-    samples = [median * (1 + 0.01 * (i % 3 - 1)) for i in range(15)]
-    return Measurement(
-        kernel=kernel, problem=PROBLEM, job="j", samples=samples, interval=median_interval(samples), status="ok",
-        device_name="Some GPU", interval_scope="within-process",
-    )  # fmt: skip
