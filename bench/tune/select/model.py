@@ -177,21 +177,18 @@ def read(path: Path, registry: Registry) -> Model:
         raise UsageError(f"{path}: cannot be read: {error.strerror}; {train}") from None
     except msgspec.MsgspecError as error:
         raise UsageError(f"{path}: is not a selector, or one of another schema: {error}; {train}") from None
-    if complaint := _complaint(model, registry):
+    if complaint := next(_complaints(model, registry), None):
         raise UsageError(f"{path}: {complaint}; {train}")
     return model
 
 
-def _complaint(model: Model, registry: Registry) -> str | None:
-    """Return why a selector cannot be used, or None. Its expressions and names must be ones that kernelmark writes."""
-    if model.format != _FORMAT:
-        return f"has format {model.format}, expected {_FORMAT}"
-    if model.op not in registry.operations:
-        return f"is of {model.op!r}, which is no operation"
-    return next(_complaints(model, registry), None)
-
-
 def _complaints(model: Model, registry: Registry) -> Iterator[str]:
+    """Yield why a selector cannot be used. Its expressions and names must be ones that kernelmark writes."""
+    if model.format != _FORMAT:
+        yield f"has format {model.format}, expected {_FORMAT}"
+    if model.op not in registry.operations:
+        yield f"is of {model.op!r}, which is no operation"
+        return
     kind, kernels = registry.operations[model.op], set(model.kernels)
     for what, names in (("inputs", model.inputs), ("ranges", list(model.ranges))):
         if names != list(inputs_of(kind)):
@@ -347,7 +344,9 @@ def answer(model: Model, problem: Problem, registry: Registry) -> KernelChoice:
     assert share, "a leaf has a share"
     assert worst, "a leaf has a worst"
     space = space_in(model, registry)
-    nearest, octaves = _nearest(model, space, space.numbers([problem])[0], registry)
+    measured = space.numbers([registry.problem(one.problem) for one in model.measured])
+    distances = space.apart(space.numbers([problem])[0], measured)
+    at = int(np.argmin(distances))
     return KernelChoice(
         problem=problem.id,
         kernel=name,
@@ -355,9 +354,9 @@ def answer(model: Model, problem: Problem, registry: Registry) -> KernelChoice:
         share=share,
         worst=worst,
         problems=node.problems,
-        nearest=model.measured[nearest].problem,
-        fastest=model.measured[nearest].fastest,
-        octaves=octaves if np.isfinite(octaves) else None,
+        nearest=model.measured[at].problem,
+        fastest=model.measured[at].fastest,
+        octaves=float(distances[at]) if np.isfinite(distances[at]) else None,
         outside=list(_outside(model, problem)),
     )
 
@@ -404,13 +403,6 @@ def _refusal(name: str, problem: Problem, registry: Registry) -> str | None:
     except KeyError:
         return f"{name} is unknown here; --plugin names the file that declares it"
     return unavailable(kernel) or kernel.refuses(problem)
-
-
-def _nearest(model: Model, space: FeatureSpace, known: Array, registry: Registry) -> tuple[int, float]:
-    others = space.numbers([registry.problem(one.problem) for one in model.measured])
-    apart = space.apart(known, others)
-    at = int(np.argmin(apart))
-    return at, float(apart[at])
 
 
 def _outside(model: Model, problem: Problem) -> Iterator[str]:
