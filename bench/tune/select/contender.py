@@ -41,8 +41,7 @@ def register(text: str) -> None:
     """Register the kernel of a selector, given as JSON; called by the selector's plug-in."""
     model = msgspec.json.decode(text, type=Model)
     name = f"{model.op}/{SELECTED}"
-    known = [kernel for kernel in model.kernels if kernel.partition("@")[0] in REGISTRY.kernels]
-    kernels = [REGISTRY.kernels[kernel] for kernel in known]
+    kernels = [REGISTRY.kernels[kernel] for kernel in model.kernels if kernel.partition("@")[0] in REGISTRY.kernels]
     provider, _, short = SELECTED.partition(".")
     REGISTRY.add(
         Selected(
@@ -89,6 +88,14 @@ def _launch(name: str, problem: Problem, x: Any) -> Launch:
     return launch
 
 
+_PLUGIN = '''"""Made by `kernelmark run --select`: the selector of {op}."""
+
+from kernelmark.bench.tune.select.contender import register
+
+register({text!r})
+'''
+
+
 def plugins_of(where: str, threads: Sequence[int], mode: str, registry: Registry) -> list[str]:
     """Return the plug-ins of a selector's file, or of all selectors of this device (`auto`); write missing ones.
 
@@ -116,14 +123,7 @@ def _plugin(model: Model) -> Path:
     text = as_json(model)
     name = f"{model.op}-{hashlib.sha256(text.encode()).hexdigest()[:16]}.py"
     path = file_of(model.op, model.device_name).with_name(name)
-    lines = (
-        f'"""Made by `kernelmark run --select`: the selector of {model.op}."""',
-        "",
-        "from kernelmark.bench.tune.select.contender import register",
-        "",
-        f"register({text!r})",
-    )
     with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        path.write_text(_PLUGIN.format(op=model.op, text=text), encoding="utf-8")
     return path

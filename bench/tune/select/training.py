@@ -138,15 +138,10 @@ def _tabled(
     logs = np.full((2, len(problems), len(kernels)), np.nan)
     places = {name: i for i, name in enumerate(problems)}, {name: i for i, name in enumerate(kernels)}
     for (problem, kernel), taken in medians.items():
-        for half, chosen in enumerate(_halves(taken)):
-            logs[half, places[0][problem], places[1][kernel]] = np.log(chosen).mean()
+        for half in (0, 1):  # every second process, and the others; the same twice where there is one
+            logs[half, places[0][problem], places[1][kernel]] = np.log(taken[half::2] or taken).mean()
     processes = min(map(len, medians.values()))
     return Times(setting, [registry.problem(name) for name in problems], kernels, logs, rows, processes)
-
-
-def _halves(taken: Sequence[float]) -> tuple[Sequence[float], Sequence[float]]:
-    """Return every second process, and the others; the same twice where there is one."""
-    return (taken[::2], taken[1::2]) if len(taken) > 1 else (taken, taken)
 
 
 def inputs_of(kind: type[Problem]) -> tuple[str, ...]:

@@ -20,7 +20,7 @@ from kernelmark.bench.record.versions import WATCH, KernelVersion, VersionRatio
 from kernelmark.bench.report.contest import APART, paired
 from kernelmark.bench.report.format import count, digits, seconds, size, spread
 from kernelmark.bench.report.layout import TableColumn, paragraph, table
-from kernelmark.bench.tune.inspect import InspectRow, launch_rows
+from kernelmark.bench.tune.inspect import COLUMNS, InspectRow, cells, launch_rows
 from kernelmark.bench.tune.profile.counted import Counts, counted_kernel
 from kernelmark.bench.tune.profile.counted import count as count_of
 from kernelmark.bench.tune.watch.emulator import bugs, emulate, verdict
@@ -30,11 +30,11 @@ from kernelmark.bench.tune.watch.versions import Files, Version, VersionTiming, 
 def change_table(now: Counts, before: Counts | None) -> str:
     """Return a table of a version's totals, with the old value beside each changed one."""
     old = dict(_figures(before or now))
-    cells = [(name, new if new == old[name] else f"{new} (was {old[name]})") for name, new in _figures(now)]
+    lines = [(name, _changed(new, old[name])) for name, new in _figures(now)]
     ran = sum(launch.run_blocks for launch in now.launches)
     blocks = sum(launch.blocks for launch in now.launches)
     of = f"all of {blocks:,} blocks" if ran == blocks else f"{ran:,} of {blocks:,} blocks, which stand for all"
-    return table((TableColumn("counted"), TableColumn(of)), cells)
+    return table((TableColumn("counted"), TableColumn(of)), lines)
 
 
 def _figures(counts: Counts) -> Iterator[tuple[str, str]]:
@@ -51,34 +51,20 @@ def _of_least(found: int, least: int) -> str:
     return f"{found:,}, {found / least:.2f}x ideal" if least else "0"
 
 
-_SHOWN = {
-    "registers": "registers",
-    "static": "static_shared_bytes",
-    "dynamic": "dynamic_shared_bytes",
-    "spill": "spill_bytes",
-    "stack": "stack_bytes",
-    "threads": "threads",
-    "blocks/SM": "blocks_per_sm",
-    "occupancy": "occupancy",
-    "limited by": "limiter",
-}
-
-
 def resource_table(rows: Sequence[InspectRow], before: Sequence[InspectRow]) -> str:
     """Return a table with a column for each launch, and old values beside changed ones. Sizes are in bytes."""
-    known = {row.entry: row for row in before}
-    cells = [[name, *(_beside(row, known.get(row.entry), field) for row in rows)] for name, field in _SHOWN.items()]
-    return table([TableColumn("launch"), *(TableColumn(row.entry, wraps=12) for row in rows)], cells)
+    now, known = cells(rows), dict(zip((row.entry for row in before), cells(before), strict=True))
+    pairs = [(new, known.get(row.entry, new)) for row, new in zip(rows, now, strict=True)]
+    lines = [
+        [column.header, *(_changed(new[place], old[place]) for new, old in pairs)]
+        for place, column in enumerate(COLUMNS)
+        if column.header not in ("kernel and tile", "arch")
+    ]
+    return table([TableColumn("launch"), *(TableColumn(row.entry, wraps=12) for row in rows)], lines)
 
 
-def _beside(row: InspectRow, before: InspectRow | None, field: str) -> str:
-    new = _shown(getattr(row, field))
-    old = _shown(getattr(before, field)) if before else new
+def _changed(new: str, old: str) -> str:
     return new if new == old else f"{new} (was {old})"
-
-
-def _shown(value: object) -> str:
-    return f"{value:.0%}" if isinstance(value, float) else str(value)
 
 
 def time_table(rows: Sequence[Measurement], names: Mapping[str, str], problem: Problem) -> str:
@@ -93,7 +79,7 @@ def time_table(rows: Sequence[Measurement], names: Mapping[str, str], problem: P
         TableColumn("GFLOP/s" if problem.flop else "GB/s", "right", spare=1),
         TableColumn("this version against it", wraps=24),
     )
-    cells = [
+    lines = [
         (
             names.get(row.kernel, row.kernel),
             seconds(row.interval.median),
@@ -104,7 +90,7 @@ def time_table(rows: Sequence[Measurement], names: Mapping[str, str], problem: P
         for row in rows
         if row.status == Status.OK and row.interval
     ]
-    parts = [table(columns, cells)] if cells else []
+    parts = [table(columns, lines)] if lines else []
     parts += [
         paragraph(f"{row.status}: {names.get(row.kernel, row.kernel)}: {row.reason}")
         for row in rows
