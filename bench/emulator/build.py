@@ -118,7 +118,7 @@ def program(
     return target
 
 
-def _once(target: Path, build: Callable[[Path], None]) -> None:
+def _once(target: Path, build: Callable[[Path], object]) -> None:
     """Build a file or folder of the cache unless it exists; other processes that need it wait.
 
     It is built in a temporary folder, and moved into place when it is complete.
@@ -213,9 +213,7 @@ def _precompiled(counts: bool) -> Path:
     def fill(folder: Path) -> None:
         folder.mkdir()
         header = HERE / "include" / "emulator.h"
-        (folder / header.name).write_text(
-            f'#include "{header}"\n'
-        )  # for a compiler that rejects the precompiled header
+        (folder / header.name).write_text(f'#include "{header}"\n')  # for compilers that reject the precompiled one
         target = folder / f"{header.name}.gch"
         command = [compiler(), *_kernel_flags(counts), "-x", "c++-header", str(header), "-o", str(target)]
         _run(command, f"{header.name} does not compile")
@@ -254,13 +252,8 @@ def _kernel_flags(counts: bool) -> tuple[str, ...]:
 def _object(sources: Sequence[Path], flags: Sequence[str]) -> Path:
     target = programs() / f"runtime-{_digest([_toolchain(), *flags, *(source.name for source in sources)], [])}.o"
     unit = "".join(f'#include "{source}"\n' for source in sources)
-
     command = [compiler(), *_RUNTIME_FLAGS, *flags, "-x", "c++", "-c", "-", "-o"]
-
-    def build(built: Path) -> None:
-        _run([*command, str(built)], "the emulator's runtime does not compile", unit)
-
-    _once(target, build)
+    _once(target, lambda built: _run([*command, str(built)], "the emulator's runtime does not compile", unit))
     return target
 
 

@@ -108,7 +108,7 @@ class Tallies:
     footprints: Mapping[tuple[int, int], Footprint]
 
 
-def tallies(case: EmulatedCase, every_block: bool = False, cuda: Path = CUDA, widths: Widths | None = None) -> Tallies:
+def tallies(case: EmulatedCase, every_block: bool = False, widths: Widths | None = None) -> Tallies:
     """Return the counts of a case. every_block: run all blocks, even if that takes long.
 
     widths: accesses of other widths are split and joined to these. Raises CompileError, and WorkerError if the launch
@@ -117,7 +117,7 @@ def tallies(case: EmulatedCase, every_block: bool = False, cuda: Path = CUDA, wi
     buffers = {operand.name: _empty(operand) for operand in case.problem.operands()}
     planned = list(launches(case, buffers, _empty_scratch))
     arch = case.device.capability * 10
-    worker = program(cuda / case.kernel.source, entries([case]), include=cuda, counts=True, arch=arch)
+    worker = program(CUDA / case.kernel.source, entries([case]), counts=True, arch=arch)
     sampled = tuple(Sampled(launch, {} if every_block else sample(launch)) for launch in planned)
     outcomes = _outcomes(worker, buffers, sampled)
     footprints = _footprints(outcomes, sampled)

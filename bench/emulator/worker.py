@@ -97,7 +97,6 @@ class Outcome:
     order: str
     outputs: dict[str, Array]
     reports: list[Diagnostic]
-    switches: int = 0
     accesses: int = 0
     time_s: float = 0.0
     peak_bytes: int = 0
@@ -215,9 +214,7 @@ def _outcomes(stdout: bytes, program: Path, buffers: Mapping[str, Buffer], order
             reply.outputs[words[0]], at = stdout[at : at + size], at + size
         else:
             outputs = {n: np.frombuffer(b, buffers[n].data.dtype) for n, b in reply.outputs.items()}
-            switches, accesses, time_s, peak = int(words[0]), int(words[1]), float(words[2]), int(words[3]) * 1024
-            reports = located(program, reply.reports)
-            yield Outcome(
-                next(left), outputs, reports, switches, accesses, time_s, peak, tuple(reply.counts), reply.trips
-            )
+            _, accesses, time_s, peak_kb = words  # the first is the number of switches between threads
+            reports, figures = located(program, reply.reports), (int(accesses), float(time_s), int(peak_kb) * 1024)
+            yield Outcome(next(left), outputs, reports, *figures, tuple(reply.counts), reply.trips)
             reply = _Reply()

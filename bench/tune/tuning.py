@@ -203,20 +203,19 @@ def judge(store: Store, run_id: str, subjects: Sequence[Subject], plan: Plan) ->
 
 def log_adopted(store: Store, verdict: RaceOutcome) -> None:
     """Add a race's adopted tile, if any, to the history of its kernel on the problem."""
-    row, tile = verdict.adopted, verdict.raced.decision.best
-    if row is None or tile is None:
+    row, entry, kernel = verdict.adopted, verdict.entry, verdict.subject.kernel
+    if row is None or entry is None:
         return
-    kernel, ratio = verdict.subject.kernel, verdict.raced.decision.ratios[tile]
     used = store.resources(verdict.raced.tunes.search).get(row.case)
     time_s, low, high = row_time(row)
     version = KernelVersion(
-        kernel=kernel.base_id,
-        problem=row.problem,
-        saved_at=row.started_at,
+        kernel=entry.kernel,
+        problem=entry.problem,
+        saved_at=entry.tuned_at,
         by=TUNE,
         verdict="PASS, adopted",
         right=True,
-        tile=tile,
+        tile=entry.tile,
         device=row.device_name,
         mode=row.mode,
         threads=row.threads,
@@ -228,7 +227,7 @@ def log_adopted(store: Store, verdict: RaceOutcome) -> None:
         high=high,
         processes=row.processes,
         run=row.run_id,
-        compared=(VersionRatio(ratio.median, ratio.low, ratio.high, kernel.base_id),),
+        compared=(VersionRatio(entry.ratio, entry.low, entry.high, entry.kernel),),
     )
     store.add_version(version, sources_of(kernel))
 

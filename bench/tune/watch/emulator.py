@@ -104,14 +104,8 @@ def _of_itself(case: EmulatedCase, trips: dict[Loop, int]) -> tuple[str, list[De
 
 
 def _of_kind(every: list[EmulatedCase], problem: Problem) -> list[EmulatedCase]:
-    kind = list(_kind(problem))
-    return [case for case in every if list(_kind(case.problem)) == kind] or every
-
-
-def _kind(problem: Problem) -> Iterator[str]:
-    for axis in ("dtype", "layout", "place", "direction", "kind", "unit"):
-        if hasattr(problem, axis):
-            yield str(getattr(problem, axis))
+    axes = ("dtype", "layout", "place", "direction", "kind", "unit")
+    return [c for c in every if all(getattr(c.problem, a, "") == getattr(problem, a, "") for a in axes)] or every
 
 
 def _looked_at(chosen: list[EmulatedCase], trips: dict[Loop, int]) -> Iterator[tuple[EmulatedCase, list[Defect]]]:
@@ -180,10 +174,8 @@ class Bug:
     def __str__(self) -> str:
         sights: dict[object, str] = {}
         for finding in sorted(self.seen, key=lambda finding: "race" not in _kind_of(finding)):
-            sights.setdefault(
-                (_kind_of(finding), frozenset(_lines(finding))),
-                str(finding.report or f"wrong result: {finding.reason}"),
-            )
+            text = str(finding.report or f"wrong result: {finding.reason}")
+            sights.setdefault((_kind_of(finding), frozenset(_lines(finding))), text)
         first, *others = sights.values()
         return "\n".join([first, *(f"  also {text}" for text in others[:NAMED])])
 
@@ -243,10 +235,8 @@ def _problems(found: Emulated) -> list[str]:
     """Return which problems have passed, and how much of the one asked for; nothing where some have not."""
     if found.findings or found.left or not found.tested:
         return []
-    once = [
-        f"  not tested: a second round of the loop in {Path(loop.file).name}:{loop.line}, `{loop.head}`"
-        for loop in found.once
-    ]
+    places = ((f"{Path(loop.file).name}:{loop.line}", loop.head) for loop in found.once)
+    once = [f"  not tested: a second round of the loop in {place}, `{head}`" for place, head in places]
     ordered = sorted({case.problem for case in found.tested}, key=lambda problem: problem.footprint_bytes)
     return [f"small problems: {ordered[0].id} to {ordered[-1].id}", *filter(None, [found.own]), *once]
 
@@ -259,10 +249,8 @@ def _where(bug: Bug, tested: Sequence[EmulatedCase]) -> str:
     every = len({case.problem.id for case in tested})
     with_tiles = f"with {'; '.join(tiles)}, " if tiles else ""
     schedules = "all schedules" if len(orders) == len(ORDERS) else f"schedule {' and '.join(orders)}"
-    return (
-        f"  seen in {len(problems)} of {every} problems: {' '.join(problems[:NAMED])}{more}\n"
-        f"  {with_tiles}in {schedules}"
-    )
+    seen = f"  seen in {len(problems)} of {every} problems: {' '.join(problems[:NAMED])}{more}"
+    return f"{seen}\n  {with_tiles}in {schedules}"
 
 
 def _tiles(found: Emulated) -> list[str]:
