@@ -71,11 +71,16 @@ def test_the_python_and_the_c_export_choose_as_the_model_does_on_10_000_shapes(c
     assert done.stdout.split() == [kernel for order in expected for kernel in order]
 
 
+def scattered(store, registry, noise=0.2):
+    """Convolutions whose times are a fifth off by what no size explains."""
+    convolutions(store, 160, noise)
+    times = read_times(store, registry, ["conv"])
+    return data_of(times, space_of(times.problems))
+
+
 def test_a_tree_agrees_with_that_of_scikit_learn_where_it_is_installed(store, registry):
     trees = pytest.importorskip("sklearn.tree", reason="scikit-learn is not installed; pip install scikit-learn")
-    convolutions(store)
-    times = read_times(store, registry, ["conv"])
-    data = data_of(times, space_of(times.problems))
+    data = scattered(store, registry, 0.0)
     costs = np.minimum(data.costs, CLIP)
     theirs = trees.DecisionTreeRegressor(max_depth=DEPTH, min_samples_leaf=LEAST, random_state=0)
     features = data.space.features(data.known)
@@ -85,15 +90,8 @@ def test_a_tree_agrees_with_that_of_scikit_learn_where_it_is_installed(store, re
     assert sum(same) / len(same) > 0.97
 
 
-def noisy(store, registry):
-    """Convolutions whose times are a fifth off by what no size explains."""
-    convolutions(store, 160, 0.2)
-    times = read_times(store, registry, ["conv"])
-    return data_of(times, space_of(times.problems))
-
-
 def test_of_all_ways_to_make_a_selector_the_one_is_kept_that_loses_least_on_held_out_families(store, registry):
-    data = noisy(store, registry)
+    data = scattered(store, registry)
     lost = {grown: losses(data.times, held_out(data, grown))[0].logs.mean() for grown in GROWERS}
     model = train(store, registry, ["conv"], ()).model
     assert len(set(lost.values())) == len(lost) == 3
@@ -102,7 +100,7 @@ def test_of_all_ways_to_make_a_selector_the_one_is_kept_that_loses_least_on_held
 
 
 def test_each_measured_problem_is_at_the_leaf_that_its_features_lead_to(store, registry):
-    data = noisy(store, registry)
+    data = scattered(store, registry)
     root, features = taught(data.space, data.known, data.costs), data.space.features(data.known)
     found = {id(node): node for node in (descend(root, values) for values in features)}
     assert sorted(np.concatenate([node.rows for node in found.values()]).tolist()) == list(range(160))
@@ -153,9 +151,7 @@ def test_a_selector_of_products_has_no_map(store, registry):
     assert (found.figures, found.omitted[:13]) == ([], "fewer than 8 ")
 
 
-def test_a_kernel_that_stands_in_for_one_that_refuses_has_a_look(store, registry):
-    convolutions(store)
-    model = train(store, registry, ["conv"], []).model
+def test_a_kernel_that_stands_in_for_one_that_refuses_has_a_look(model, registry):
     leaf = msgspec.structs.replace(model.leaves[0], order=[model.kernels.index(name) for name in (IM2COL, DIRECT)])
     measured = [msgspec.structs.replace(one, fastest=IM2COL) for one in model.measured]
     alone = msgspec.structs.replace(model, tree=[leaf], measured=measured)
