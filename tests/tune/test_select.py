@@ -1,9 +1,15 @@
-"""Selectors: planted borders and costs are recovered, shares are those of held-out rows, a choice is a contender."""
+"""Selectors: planted borders are recovered, shares are those of held-out rows, exports and figures choose alike."""
 
 import json
 import math
 import random
+import re
+import shutil
+import subprocess
+from dataclasses import replace
+from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -11,12 +17,14 @@ from kernelmark.bench.measure.cpu import cpu_name
 from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.record.store import Store
-from kernelmark.bench.tune.select import contender
-from kernelmark.bench.tune.select.growers import CAP, fitted
+from kernelmark.bench.report.figures import draw
+from kernelmark.bench.tune.select import contender, train
+from kernelmark.bench.tune.select.export import as_c, as_python
+from kernelmark.bench.tune.select.growers import CAP, CLIP, DEPTH, GROWERS, LEAST, descend, fitted, grow, taught
 from kernelmark.bench.tune.select.model import answer, file_of, file_text, placed, read, space_in, write
-from kernelmark.bench.tune.select.train import FOLDS, LIBRARY, NEAREST, SELECTOR, SINGLE, TIMED, folds, train
 from kernelmark.bench.tune.select.training import MISSING, SELECTED, data_of, families_of, read_times, space_of
-from support.tuning import FIRST, SECOND, SIZES, at, bordered, convolutions, plant, shapes
+from kernelmark.bench.tune.select.view import choice_figures
+from support.tuning import DIRECT, FIRST, IM2COL, SECOND, SIZES, at, bordered, convolutions, plant, shapes
 
 
 @pytest.fixture
@@ -24,7 +32,7 @@ def trained(store, registry):
 
     def of(kernels, tests=(), **values):
         plant(store, kernels, **values)
-        return train(store, registry, ["planted"], tests)
+        return train.train(store, registry, ["planted"], tests)
 
     return of
 
@@ -46,7 +54,7 @@ def test_a_planted_border_is_recovered_within_one_measured_step(trained, border)
 
 def test_a_border_along_the_work_is_recovered_though_no_size_has_one(trained):
     model = trained({FIRST: at(), SECOND: lambda m, n, k: at(2 if m * n * k < 2**24 else 0.5)(m, n, k)}).model
-    assert lines(model)[SELECTOR].share.mean > 0.97
+    assert lines(model)[train.SELECTOR].share.mean > 0.97
     assert {node.expression for node in model.tree} & {"m * n * k", "m * n", "batch * m * n * k"}
 
 
@@ -75,7 +83,7 @@ def test_a_gap_that_nothing_explains_is_not_worth_a_choice(trained):
 def test_nothing_is_learned_from_names_of_layouts_that_differ_in_no_time(store, registry):
     plant(store, bordered(256), run_id="nt")
     plant(store, bordered(256), run_id="nn", layout="NN")
-    model = train(store, registry, ["nt", "nn"], ()).model
+    model = train.train(store, registry, ["nt", "nn"], ()).model
     assert model.words == {"layout": ["NN", "NT"]}
     assert [node.expression for node in model.tree if node.expression] == ["m"]
     assert model.regret.families == 36, "both layouts of a shape are of one family"
@@ -86,17 +94,17 @@ def test_a_kernel_is_chosen_by_the_name_of_a_layout_where_that_decides(store, re
     for layout, (one, other) in by_layout.items():
         kernels = {FIRST: lambda m, n, k, x=one: x * 1e-9 * m, SECOND: lambda m, n, k, x=other: x * 1e-9 * m}
         plant(store, kernels, run_id=layout, layout=layout)
-    model = train(store, registry, ["NT", "NN"], ()).model
+    model = train.train(store, registry, ["NT", "NN"], ()).model
     assert [node.expression for node in model.tree if node.expression] == ["layout == 0"]
 
 
 def test_no_family_is_in_two_folds_and_folds_are_of_like_size():
     families = np.array([i // 7 for i in range(70)] + [10] * 30)
-    found = folds(families)
+    found = train.folds(families)
     assert sorted(np.concatenate(found).tolist()) == list(range(100))
     owners = [set(families[fold].tolist()) for fold in found]
     assert sum(map(len, owners)) == len(set(families.tolist()))
-    assert max(map(len, found)) - min(map(len, found)) <= 30 - 100 // FOLDS + 7
+    assert max(map(len, found)) - min(map(len, found)) <= 30 - 100 // train.FOLDS + 7
 
 
 def test_sizes_that_round_to_the_same_powers_of_two_are_one_family(registry):
@@ -109,8 +117,8 @@ def test_a_family_that_was_held_out_was_not_learned_from(store, registry, traine
     """Beside the held-out families nothing has the odd kernel ahead, so none of them is chosen by it."""
     odd = 192
     model = trained({FIRST: at(), SECOND: lambda m, n, k: at(0.2 if m == n == odd else 1.1)(m, n, k)}).model
-    assert lines(model)[NEAREST].worst == pytest.approx(0.2, rel=0.05)
-    assert lines(model)[NEAREST].worst_problem == f"gemm/m{odd}n{odd}k256/f32/NT"
+    assert lines(model)[train.NEAREST].worst == pytest.approx(0.2, rel=0.05)
+    assert lines(model)[train.NEAREST].worst_problem == f"gemm/m{odd}n{odd}k256/f32/NT"
 
 
 @pytest.mark.parametrize("processes", [1, 2])
@@ -124,17 +132,17 @@ def test_the_oracle_is_timed_by_other_processes_than_chose_it_and_flattered_by_o
 
 def test_kernels_that_cannot_be_distinguished_both_count_as_right(trained):
     model = trained({FIRST: at(), SECOND: at(1.001)}, noise=0.05)
-    assert lines(model.model)[SINGLE].right > 0.9, "0.95 of intervals of 95 % hold 1"
+    assert lines(model.model)[train.SINGLE].right > 0.9, "0.95 of intervals of 95 % hold 1"
 
 
 def test_five_sevenths_of_the_gap_are_recovered_where_two_of_seven_choices_are_wrong(store, registry):
     """The test has the border at another place than the training, so that the selector is wrong on a part of it."""
     plant(store, bordered(128), run_id="train")
     plant(store, bordered(384), [(m + 1, n + 1, 256) for m, n, _ in shapes()], run_id="test")
-    model = train(store, registry, ["train"], ["test"]).model
+    model = train.train(store, registry, ["train"], ["test"]).model
     # The second kernel is the best single one of the training; of 11 values of m it is wrong for 7, the selector for 2.
     gain, single_wrong, wrong = math.log(1.5), 7 / 11, 2 / 11
-    (single,) = (line for line in model.regret.lines if line.way == SINGLE)
+    (single,) = (line for line in model.regret.lines if line.way == train.SINGLE)
     assert math.log(single.share.mean) == pytest.approx(-single_wrong * gain, rel=0.02)
     assert model.regret.recovered.mean == pytest.approx(1 - wrong / single_wrong, rel=0.02)
     assert model.regret.recovered.low <= model.regret.recovered.mean <= model.regret.recovered.high
@@ -144,7 +152,7 @@ def test_shapes_of_the_test_are_left_out_of_the_training_whatever_their_layout(s
     plant(store, bordered(128), run_id="train")
     held = [(m, n, 256) for m, n, _ in shapes() if n == 512]
     plant(store, bordered(128), held, run_id="test", layout="NN")
-    model = train(store, registry, ["train"], ["test"]).model
+    model = train.train(store, registry, ["train"], ["test"]).model
     assert len(model.measured) == len(shapes()) - len(held)
     assert [one.problem for one in model.measured if "n512k" in one.problem] == []
     assert model.regret.held_out == "the rows of test"
@@ -154,22 +162,22 @@ def test_what_a_library_chooses_and_what_a_selector_was_timed_at_stand_beside_it
     kernels = {**bordered(128), f"gemm/{SELECTED}": at(0.9)}
     plant(store, kernels, run_id="train")
     plant(store, kernels, [(m + 1, n + 1, 256) for m, n, _ in shapes()], run_id="test")
-    model = train(store, registry, ["train"], ["test"]).model
+    model = train.train(store, registry, ["train"], ["test"]).model
     assert f"gemm/{SELECTED}" not in model.kernels
     found = lines(model)
-    assert found[LIBRARY].kernel == FIRST
-    assert found[TIMED].kernel == f"gemm/{SELECTED}"
-    assert found[TIMED].share.mean < found[SELECTOR].share.mean
+    assert found[train.LIBRARY].kernel == FIRST
+    assert found[train.TIMED].kernel == f"gemm/{SELECTED}"
+    assert found[train.TIMED].share.mean < found[train.SELECTOR].share.mean
 
 
 def test_a_kernel_that_refuses_gives_way_to_the_next(trained, registry):
     kernels = bordered(128)
     kernels[SECOND] = lambda m, n, k: None if n > 512 else bordered(128, 3)[SECOND](m, n, k)
     model = trained(kernels).model
-    assert lines(model)[SELECTOR].problems == len(shapes())
+    assert lines(model)[train.SELECTOR].problems == len(shapes())
     refused = [one for one in model.measured if "n768k" in one.problem or "n1024k" in one.problem]
     assert {one.fastest for one in refused} == {FIRST}
-    assert lines(model)[SELECTOR].share.mean > 0.9
+    assert lines(model)[train.SELECTOR].share.mean > 0.9
 
 
 def test_answers_name_the_nearest_shape_and_what_lies_outside(trained, registry):
@@ -178,11 +186,10 @@ def test_answers_name_the_nearest_shape_and_what_lies_outside(trained, registry)
     assert (inside.kernel, inside.outside, inside.nearest) == (SECOND, [], "gemm/m512n64k256/f32/NT")
     assert 0 < inside.octaves < 0.2
     beyond = answer(model, registry.problem("gemm/m5000n70k256/f64/NN"), registry)
-    assert beyond.outside == [
-        "m is 5000, measured 32 to 1024",
-        "dtype is f64, measured f32",
-        "layout is NN, measured NT",
-    ]
+    assert (
+        "; ".join(beyond.outside)
+        == "m is 5000, measured 32 to 1024; dtype is f64, measured f32; layout is NN, measured NT"
+    )
 
 
 def test_an_answer_passes_over_what_refuses_the_problem(trained, registry):
@@ -245,9 +252,8 @@ def test_problems_without_a_time_say_nothing_of_a_kernel(data):
     assert found[:, 2] == pytest.approx(np.full(len(found), CAP))
 
 
-def test_a_border_that_is_a_slope_makes_a_formula(store, registry):
-    plant(store, sloped(), noise=0.02)
-    model = train(store, registry, ["planted"], ()).model
+def test_a_border_that_is_a_slope_makes_a_formula(trained, registry):
+    model = trained(sloped(), noise=0.02).model
     assert model.grown == "formula"
     assert model.regret.lines[0].share.mean > 0.995
     space = space_in(model, registry)
@@ -258,9 +264,8 @@ def test_a_border_that_is_a_slope_makes_a_formula(store, registry):
             assert names[0] == (SECOND if gain(m, n) > 1 else FIRST), (m, n)
 
 
-def test_an_answer_states_what_the_same_choice_has_cost(store, registry):
-    plant(store, sloped())
-    model = train(store, registry, ["planted"], ()).model
+def test_an_answer_states_what_the_same_choice_has_cost(trained, registry):
+    model = trained(sloped()).model
     found = answer(model, registry.problem("gemm/m900n900k256/f32/NT"), registry)
     assert found.kernel == SECOND
     (leaf,) = (leaf for leaf in model.leaves if model.kernels[leaf.order[0]] == SECOND)
@@ -268,9 +273,8 @@ def test_an_answer_states_what_the_same_choice_has_cost(store, registry):
     assert sum(leaf.problems for leaf in model.leaves) == len(shapes())
 
 
-def test_a_damaged_formula_is_refused(store, registry, tmp_path, complaint):
-    plant(store, sloped())
-    text = file_text(train(store, registry, ["planted"], ()).model)
+def test_a_damaged_formula_is_refused(trained, registry, tmp_path, complaint):
+    text = file_text(trained(sloped()).model)
     evil, shape = "__import__('os')", "has a formula whose coefficients are not 1 x 6 x 2"
     for damage, words in (
         (lambda formula: formula["axes"][0].update(expression=evil), f"has a formula of {evil!r}"),
@@ -296,7 +300,7 @@ def kept(store, registry, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     kernels = {FIRST: bordered(256)[FIRST], TNN: bordered(256)["gemm/scipy.sgemm"]}
     plant(store, kernels, threads=1, device_name=cpu_name())
-    made = train(store, registry, ["planted"], ()).model
+    made = train.train(store, registry, ["planted"], ()).model
     write(file_of(made.op, made.device_name), made)
     return made
 
@@ -341,3 +345,151 @@ def test_what_no_kernel_of_the_selector_takes_is_unsupported_with_the_reason(kep
     assert kernel.refuses(registry.problem("gemm/m400n31k33/f16/NT")) == f"{CHOSEN} has no f16 path; it has f32"
     with pytest.raises(UsageError, match="registered twice"):
         contender.register(json.dumps(json.loads(file_of("gemm", kept.device_name).read_text())))
+
+
+@pytest.fixture(params=["alone", "formula"])
+def convolution(request, store, registry, monkeypatch):
+    """A selector of such a run, with 10,000 problems within it and beyond, and its orders of kernels for them."""
+    convolutions(store)
+    monkeypatch.setattr("kernelmark.bench.tune.select.train.GROWERS", {request.param: GROWERS[request.param]})
+    model = train.train(store, registry, ["conv"], ()).model
+    assert not model.single
+    assert (model.formula is not None) == (request.param == "formula")
+    rng, drawn = random.Random(1), []
+    while len(drawn) < 10_000:
+        numbers = [float(rng.randint(1, 2 ** rng.randint(1, 11))) for _ in model.inputs]
+        drawn.append([*numbers, float(rng.randrange(3))])
+    splits = [node for node in model.tree if node.expression and "==" not in node.expression]
+    for i, row in enumerate(drawn[::2] if splits else ()):  # half of them at a threshold, where less and equal differ
+        node = splits[i % len(splits)]
+        first, *others = re.findall(r"[a-z]\w*", node.expression)
+        row[model.inputs.index(first)] = node.threshold
+        for name in {*others} - {first}:
+            row[model.inputs.index(name)] = 1.0
+    space = space_in(model, registry)
+    return model, drawn, [placed(model, space, np.array([row]))[1] for row in drawn]
+
+
+def test_the_python_and_the_c_export_choose_as_the_model_does_on_10_000_shapes(convolution, tmp_path):
+    model, drawn, expected = convolution
+    scope = {}
+    exec(as_python(model), scope)
+    found = [scope["select"](*row[:-1], model.words["direction"][int(row[-1])]) for row in drawn]
+    assert [list(order) for order in found] == expected
+    assert len({order[0] for order in found}) == 2
+    if (compiler := shutil.which("cc")) is None:
+        pytest.skip("there is no C compiler; apt-get install gcc")
+    count = len(model.inputs)
+    (tmp_path / "select.h").write_text(as_c(model))
+    (tmp_path / "main.c").write_text(
+        '#include <stdio.h>\n#include "select.h"\nint main(void) {\n'
+        f"    double v[{count}]; int word;\n    for (;;) {{\n"
+        f'        for (int i = 0; i < {count}; i++) if (scanf("%lf", &v[i]) != 1) return 0;\n'
+        '        if (scanf("%d", &word) != 1) return 1;\n'
+        f"        for (int rank = 0; rank < KERNELMARK_CONV_KERNELS; rank++)\n"
+        f"            puts(kernelmark_conv_kernels[kernelmark_conv_select("
+        f"{', '.join(f'v[{i}]' for i in range(count))}, word, rank)]);\n    }}\n}}\n"
+    )
+    words = [compiler, "-std=c99", "-Wall", "-Wextra", "-Werror", "-O2", "main.c", "-o", "main", "-lm"]
+    subprocess.run(words, cwd=tmp_path, check=True)
+    text = "\n".join(" ".join([*map(repr, row[:-1]), str(int(row[-1]))]) for row in drawn)
+    done = subprocess.run([tmp_path / "main"], input=text, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == [kernel for order in expected for kernel in order]
+
+
+def scattered(store, registry, noise=0.2):
+    """Convolutions whose times are a fifth off by what no size explains."""
+    convolutions(store, 160, noise)
+    times = read_times(store, registry, ["conv"])
+    return data_of(times, space_of(times.problems))
+
+
+def test_a_tree_agrees_with_that_of_scikit_learn_where_it_is_installed(store, registry):
+    trees = pytest.importorskip("sklearn.tree", reason="scikit-learn is not installed; pip install scikit-learn")
+    data = scattered(store, registry, 0.0)
+    costs = np.minimum(data.costs, CLIP)
+    theirs = trees.DecisionTreeRegressor(max_depth=DEPTH, min_samples_leaf=LEAST, random_state=0)
+    features = data.space.features(data.known)
+    chosen = theirs.fit(features, costs).predict(features).argmin(axis=1)
+    own = grow(features, data.costs)
+    same = [int(descend(own, row).order[0]) == place for row, place in zip(features, chosen, strict=True)]
+    assert sum(same) / len(same) > 0.97
+
+
+def test_of_all_ways_to_make_a_selector_the_one_is_kept_that_loses_least_on_held_out_families(store, registry):
+    data = scattered(store, registry)
+    lost = {grown: train.losses(data.times, train.held_out(data, grown))[0].logs.mean() for grown in GROWERS}
+    model = train.train(store, registry, ["conv"], ()).model
+    assert len(set(lost.values())) == len(lost) == 3
+    assert model.grown == min(lost, key=lost.get)
+    assert model.regret.lines[0].share.mean == pytest.approx(np.exp(-min(lost.values())))
+
+
+def test_each_measured_problem_is_at_the_leaf_that_its_features_lead_to(store, registry):
+    data = scattered(store, registry)
+    root, features = taught(data.space, data.known, data.costs), data.space.features(data.known)
+    found = {id(node): node for node in (descend(root, values) for values in features)}
+    assert sorted(np.concatenate([node.rows for node in found.values()]).tolist()) == list(range(160))
+    for node in found.values():
+        assert {id(descend(root, features[row])) for row in node.rows} == {id(node)}
+
+
+@pytest.fixture
+def model(store, registry):
+    """A selector of convolutions of every direction, with four filters."""
+    convolutions(store)
+    return train.train(store, registry, ["conv"], []).model
+
+
+def panels_of(figure):
+    return {panel.title.partition(" ")[0]: panel for panel in figure.draw.args[0]}
+
+
+def test_each_direction_is_a_figure_with_a_panel_for_each_filter(model, registry):
+    found = choice_figures(model, registry)
+    assert {figure.title.rpartition("/")[2] for figure in found.figures} == {"fprop", "dgrad", "wgrad"}
+    assert [list(panels_of(figure)) for figure in found.figures] == [["1x1", "3x3", "5x5", "7x7"]] * 3
+    spots = [spot for figure in found.figures for panel in panels_of(figure).values() for spot in panel.spots]
+    assert sorted(spot.kernel for spot in spots) == sorted(one.fastest for one in model.measured)
+    assert "Tint: the kernel that the selector chooses" in found.figures[0].caption
+
+
+def test_what_is_tinted_is_what_the_selector_answers(model, registry):
+    (figure,) = [one for one in choice_figures(model, registry).figures if one.title.endswith("fprop")]
+    panel = panels_of(figure)["3x3"]
+    k = int(panel.title.rpartition("= ")[2].rstrip(")"))
+    places = [(c, side) for c in (2, 60, 250) for side in (9, 29, 31, 70)]
+    ids = [f"conv/n1c{c}h{side}w{side}k{k}r3s3pad1/f32/nchw/fprop" for c, side in places]
+    expected = [answer(model, registry.problem(one), registry).kernel for one in ids]
+    channels, sides = np.array(places, dtype=float).T
+    assert panel.chosen(channels, sides) == expected
+    assert set(expected) == {DIRECT, IM2COL}
+
+
+def test_a_place_without_a_problem_has_no_tint(model, registry):
+    panel = panels_of(choice_figures(model, registry).figures[0])["7x7"]
+    assert [bool(kernel) for kernel in panel.chosen(np.array([8.0, 8.0]), np.array([0.0, 1.0]))] == [False, True]
+
+
+def test_a_selector_of_products_has_no_map(trained, registry):
+    found = choice_figures(trained({FIRST: at(), SECOND: at(2)}).model, registry)
+    assert (found.figures, found.omitted[:13]) == ([], "fewer than 8 ")
+
+
+def test_a_kernel_that_stands_in_for_one_that_refuses_has_a_look(model, registry):
+    leaf = msgspec.structs.replace(model.leaves[0], order=[model.kernels.index(name) for name in (IM2COL, DIRECT)])
+    measured = [msgspec.structs.replace(one, fastest=IM2COL) for one in model.measured]
+    alone = msgspec.structs.replace(model, tree=[leaf], measured=measured)
+    registry.kernels[IM2COL] = replace(registry.kernels[IM2COL], supports=lambda problem: "refused")
+    figure = choice_figures(alone, registry).figures[0]
+    _, looks = figure.draw.args
+    assert set(panels_of(figure)["3x3"].chosen(np.array([8.0]), np.array([9.0]))) == {DIRECT} <= looks.keys()
+
+
+@pytest.mark.long
+def test_regions_are_tinted_and_a_border_is_drawn_between_two(model, registry, tmp_path: Path):
+    kind = choice_figures(model, registry)
+    (figure,) = [one for one in kind.figures if one.title.endswith("fprop")]
+    tinted = [len(axes.collections) for axes in figure.draw().axes]
+    assert max(tinted) >= 4  # two regions, each with its line
+    assert all(path.exists() for path in (tmp_path / f"{one.name}.svg" for one in draw([kind], tmp_path, pdf=False)))
