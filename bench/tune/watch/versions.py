@@ -47,37 +47,23 @@ class Version(msgspec.Struct, frozen=True):
 def saves(file: Path) -> Iterator[Files]:
     """Yield the contents of the files now, and after each change."""
     known: Files | None = None
-    looked_at: object = None
     while True:
-        stamps = _stamps(file)
+        files = contents(file)
         time.sleep(POLL_S)
-        if stamps is None or stamps == looked_at or stamps != _stamps(file):
-            continue  # gone, known, or still being written
-        looked_at, files = stamps, contents(file)
-        if files is not None and files != known:
+        if files is not None and files != known and files == contents(file):  # not still being written
             known = files
             yield files
 
 
-def _watched(file: Path) -> list[Path]:
-    """Return the file and the headers in its folder. Raises UsageError for a file that is none, such as a pipe."""
-    require_file(file)
-    return [file, *sorted(header for header in file.parent.glob("*.cuh") if header.is_file())]
-
-
-def _stamps(file: Path) -> list[tuple[str, int, int, int]] | None:
-    """Return the stamps that change when a file is saved; None while an editor has one out of the way."""
-    try:
-        stats = [(path.name, path.stat()) for path in _watched(file)]
-    except FileNotFoundError:
-        return None
-    return [(name, stat.st_mtime_ns, stat.st_size, stat.st_ino) for name, stat in stats]
-
-
 def contents(file: Path) -> Files | None:
-    """Return the file and the headers in its folder by name, or None if one is missing."""
+    """Return the file and the headers in its folder by name; None while an editor has one out of the way.
+
+    Raises UsageError for a file that is none, such as a pipe.
+    """
+    require_file(file)
     try:
-        return {path.name: path.read_bytes() for path in _watched(file)}
+        headers = sorted(header for header in file.parent.glob("*.cuh") if header.is_file())
+        return {path.name: path.read_bytes() for path in (file, *headers)}
     except FileNotFoundError:
         return None
 
