@@ -25,21 +25,8 @@ from kernelmark.bench.record.selection import Selection
 from kernelmark.bench.run.job import run_job
 from kernelmark.bench.run.session import Session, run_jobs
 from kernelmark.bench.tune import search as searching
+from kernelmark.bench.tune import tuned as files
 from kernelmark.bench.tune.search import SearchDomain, SearchWay, choose, search
-from kernelmark.bench.tune.tuned import (
-    TileFile,
-    Tuned,
-    adopted,
-    file_of,
-    header,
-    keep,
-    opened,
-    source_digest,
-    tiles_in,
-    usable,
-    versions,
-    with_tuned,
-)
 from support.tools import needed
 from support.tuning import entry as tuned_entry
 
@@ -49,7 +36,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def entry(kernel, **others):
     fields = {"kernel": kernel.id, "problem": PROBLEM, "tile": "WORK=1", "run": "20260101-race"}
-    fields |= {"digest": source_digest(kernel), "versions": versions(kernel), "default": "WORK=4"}
+    fields |= {"digest": files.source_digest(kernel), "versions": files.versions(kernel), "default": "WORK=4"}
     return tuned_entry(**{**fields, "ratio": 4.0, "low": 3.9, "high": 4.1, **others})
 
 
@@ -61,34 +48,34 @@ def kernel(tuned):
 @pytest.fixture
 def file(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
-    return file_of("auto", "cpu")
+    return files.file_of("auto", "cpu")
 
 
 def plan_with(where, registry, **others):
-    return with_tuned(Plan(devices=("cpu",), suites=(PROBLEM,), **others), where, registry)
+    return files.with_tuned(Plan(devices=("cpu",), suites=(PROBLEM,), **others), where, registry)
 
 
 def test_the_file_of_a_device_lies_with_the_results_and_is_json_that_people_can_read(file, kernel, tmp_path):
     assert file.path.parent == tmp_path / "data" / "kernelmark" / "tuned"
     assert file.path.suffix == ".json"
-    assert tiles_in(file) == ()
-    keep(file, entry(kernel).key, entry(kernel))
+    assert files.tiles_in(file) == ()
+    files.keep(file, entry(kernel).key, entry(kernel))
     found = json.loads(file.path.read_text())
     assert (found["device"], found["tiles"][0]["tile"]) == (file.device, "WORK=1")
 
 
 def test_an_entry_is_kept_replaced_and_removed_by_kernel_problem_and_threads(file, kernel):
     one, other = entry(kernel), entry(kernel, threads=2)
-    keep(file, one.key, None)
+    files.keep(file, one.key, None)
     assert not file.path.exists(), "where the default stays, no file is made"
-    keep(file, one.key, one)
-    keep(file, other.key, other)
-    assert tiles_in(file) == (one, other)
+    files.keep(file, one.key, one)
+    files.keep(file, other.key, other)
+    assert files.tiles_in(file) == (one, other)
     better = msgspec.structs.replace(one, tile="WORK=2")
-    keep(file, one.key, better)
-    assert tiles_in(file) == (better, other)
-    keep(file, one.key, None)
-    assert tiles_in(file) == (other,)
+    files.keep(file, one.key, better)
+    assert files.tiles_in(file) == (better, other)
+    files.keep(file, one.key, None)
+    assert files.tiles_in(file) == (other,)
     assert [path.name for path in file.path.parent.iterdir()] == [file.path.name]
 
 
@@ -107,7 +94,7 @@ def test_a_file_that_is_corrupt_or_of_another_device_is_refused_in_one_line(
 ):
     path = tmp_path / "t.json"
     path.write_text(text)
-    for call in (lambda: opened(str(path), "cpu"), lambda: plan_with(str(path), tuned.registry)):
+    for call in (lambda: files.opened(str(path), "cpu"), lambda: plan_with(str(path), tuned.registry)):
         assert complaint(call).startswith(f"{path}: {words}")
 
 
@@ -116,19 +103,19 @@ def test_a_file_that_is_not_there_is_refused_by_run_and_made_by_tune(tmp_path, t
     assert complaint(lambda: plan_with(str(missing), tuned.registry)) == (
         f"{missing}: cannot be read: No such file or directory; `kernelmark tune` writes one"
     )
-    assert opened(str(missing), "cpu").path == missing
+    assert files.opened(str(missing), "cpu").path == missing
     assert list(tmp_path.glob(".t.json*")) == []
 
 
 def test_a_file_that_cannot_be_replaced_is_refused_before_anything_is_measured(tmp_path, complaint, kernel):
     path = tmp_path / "t.json"
-    file = file_of(str(path), "cpu")
-    keep(file, entry(kernel).key, entry(kernel))
+    file = files.file_of(str(path), "cpu")
+    files.keep(file, entry(kernel).key, entry(kernel))
     path.chmod(0o444)
-    assert complaint(lambda: opened(str(path), "cpu")) == (
+    assert complaint(lambda: files.opened(str(path), "cpu")) == (
         f"{path}: is read-only; make it writable, or --tuned FILE names another"
     )
-    assert complaint(lambda: opened("/proc/t.json", "cpu")).startswith("/proc/t.json: cannot be written: ")
+    assert complaint(lambda: files.opened("/proc/t.json", "cpu")).startswith("/proc/t.json: cannot be written: ")
 
 
 def test_a_tile_is_stale_once_source_versions_kernel_or_values_are_others(kernel, tuned):
@@ -140,14 +127,14 @@ def test_a_tile_is_stale_once_source_versions_kernel_or_values_are_others(kernel
         "problem": ("copy/m64", "copy/m64"),
     }
     for name, (value, reason) in stale.items():
-        good, (found,) = usable([msgspec.structs.replace(entry(kernel), **{name: value})], tuned.registry)
+        good, (found,) = files.usable([msgspec.structs.replace(entry(kernel), **{name: value})], tuned.registry)
         assert good == []
         assert f" on {value if name == 'problem' else PROBLEM}: {reason}" in found
-    assert [tile.tile for tile in usable([entry(kernel)], tuned.registry)[0]] == ["WORK=1"]
+    assert [tile.tile for tile in files.usable([entry(kernel)], tuned.registry)[0]] == ["WORK=1"]
 
 
 def test_a_tile_that_is_stale_is_left_out_with_a_word(file, kernel, tuned):
-    keep(file, entry(kernel).key, entry(kernel, digest="0"))
+    files.keep(file, entry(kernel).key, entry(kernel, digest="0"))
     plan, remarks = plan_with("auto", tuned.registry)
     assert plan.tiles == ()
     assert remarks[0].startswith(
@@ -156,9 +143,9 @@ def test_a_tile_that_is_stale_is_left_out_with_a_word(file, kernel, tuned):
 
 
 def test_doctor_lists_the_tiles_that_hold_and_each_that_is_stale(file, kernel, tuned):
-    keep(file, entry(kernel).key, entry(kernel))
+    files.keep(file, entry(kernel).key, entry(kernel))
     old = entry(kernel, threads=2, digest="0")
-    keep(file, old.key, old)
+    files.keep(file, old.key, old)
     found = [(finding.usable, finding.found) for finding in doctor._tuned()]
     assert found[0] == (True, f"1 tile in {file.path}")
     assert found[1:] == [
@@ -183,7 +170,7 @@ def measured(tuned, plan):
 
 
 def test_a_run_takes_the_tile_and_its_rows_name_the_run_that_found_it(file, kernel, tuned):
-    keep(file, entry(kernel).key, entry(kernel))
+    files.keep(file, entry(kernel).key, entry(kernel))
     kernels = ("copy/mine.counted", "copy/numpy.copyto")
     asked = {"kernels": kernels, "max_time_s": 0.004, "ceilings": False}
     rows = measured(tuned, plan_with("auto", tuned.registry, **asked)[0])
@@ -199,7 +186,7 @@ def planned(tuned, plan, baseline="copy/numpy.copyto"):
 
 
 def test_a_baseline_another_problem_and_another_number_of_threads_take_no_tile(file, kernel, tuned):
-    keep(file, entry(kernel).key, entry(kernel))
+    files.keep(file, entry(kernel).key, entry(kernel))
     plan, _ = plan_with("auto", tuned.registry)
     assert planned(tuned, plan) == [kernel.id]
     assert planned(tuned, plan, baseline=kernel.id) == []
@@ -208,11 +195,11 @@ def test_a_baseline_another_problem_and_another_number_of_threads_take_no_tile(f
 
 
 def test_a_file_that_has_changed_since_stops_a_run_from_going_on(file, kernel, tuned, complaint):
-    keep(file, entry(kernel).key, entry(kernel))
+    files.keep(file, entry(kernel).key, entry(kernel))
     plan, _ = plan_with("auto", tuned.registry)
     suites = [find_suite(PROBLEM, tuned.registry)]
     run_id = Session(tuned.store, suites, plan, lambda job, key: []).run_id
-    keep(file, entry(kernel).key, entry(kernel, tile="WORK=2"))
+    files.keep(file, entry(kernel).key, entry(kernel, tile="WORK=2"))
     changed, _ = plan_with(plan.tuned, tuned.registry)
     refusal = complaint(lambda: Session(tuned.store, suites, changed, lambda job, key: [], run_id))
     assert refusal.startswith(f"--resume {run_id}: plan.tiles was ")
@@ -220,8 +207,8 @@ def test_a_file_that_has_changed_since_stops_a_run_from_going_on(file, kernel, t
 
 def test_the_digest_of_a_kernel_of_ours_covers_what_it_imports_from_beside_it(registry):
     blocked, streaming = (registry.kernels[name] for name in ("transpose/numba.blocked", "copy/numba.streaming"))
-    assert source_digest(blocked) != source_digest(streaming)
-    assert source_digest(blocked) == source_digest(blocked.with_tile({"RUN": 64}))
+    assert files.source_digest(blocked) != files.source_digest(streaming)
+    assert files.source_digest(blocked) == files.source_digest(blocked.with_tile({"RUN": 64}))
 
 
 CC = shutil.which("cc")
@@ -240,14 +227,14 @@ def file_with(tmp_path):
 
     def of(*entries, device="Xeon"):
         path = tmp_path / "tuned.json"
-        path.write_bytes(msgspec.json.encode(Tuned(device=device, tiles=entries)))
-        return TileFile(path, "Xeon")
+        path.write_bytes(msgspec.json.encode(files.Tuned(device=device, tiles=entries)))
+        return files.TileFile(path, "Xeon")
 
     return of
 
 
 def text(file_with, named=False, selection=EVERYTHING, run_id=None):
-    return header(adopted([file_with], named, selection, run_id))
+    return files.header(files.adopted([file_with], named, selection, run_id))
 
 
 def test_each_tunable_is_a_constant_below_its_provenance(file_with):
@@ -284,10 +271,10 @@ def test_a_compiler_takes_the_header_twice_whatever_texts_the_file_has(file_with
 def test_tiles_are_chosen_by_kernel_problem_and_the_race_that_adopted_them(file_with):
     others = raced_entry(threads=1, run="race-2"), raced_entry(kernel="copy/a.b", problem="copy/m1n1/f32")
     held = file_with(raced_entry(), *others)
-    assert len(adopted([held], False, EVERYTHING)) == 3
-    assert [tile.entry.threads for tile in adopted([held], False, EVERYTHING, "race-2")] == [1]
-    assert [tile.entry.kernel for tile in adopted([held], False, Selection(op=("copy",)))] == ["copy/a.b"]
-    assert len(adopted([held], False, Selection(kernels=("transpose/*",), problem=("*/f32/out",)))) == 2
+    assert len(files.adopted([held], False, EVERYTHING)) == 3
+    assert [tile.entry.threads for tile in files.adopted([held], False, EVERYTHING, "race-2")] == [1]
+    assert [tile.entry.kernel for tile in files.adopted([held], False, Selection(op=("copy",)))] == ["copy/a.b"]
+    assert len(files.adopted([held], False, Selection(kernels=("transpose/*",), problem=("*/f32/out",)))) == 2
 
 
 @pytest.mark.parametrize(
@@ -300,7 +287,7 @@ def test_tiles_are_chosen_by_kernel_problem_and_the_race_that_adopted_them(file_
 )
 def test_where_there_is_no_tile_one_line_names_the_file_and_the_remedy(file_with, complaint, options, words):
     held = file_with(raced_entry(), device="H100")  # which is another device
-    assert [tile.device for tile in adopted([held], True, EVERYTHING)] == ["H100"]
+    assert [tile.device for tile in files.adopted([held], True, EVERYTHING)] == ["H100"]
     assert complaint(lambda: text(held, **options)).startswith(f"{held.path}: {words}")
 
 

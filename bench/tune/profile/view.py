@@ -100,21 +100,17 @@ def totals(counts: Counts) -> Iterator[Sequence[str]]:
         yield "active lanes per warp instruction", digits(total.active_lanes / total.warp_instructions), "32", ""
     if total.fma:
         yield _row("  multiply-adds", total.fma)
-    yield from (_row(f"  loads: {name}", number) for name, number in total.loads.items())
-    yield from (_row(f"  stores: {name}", number) for name, number in total.stores.items())
-    yield from (_row(f"  copies: {name}", number) for name, number in total.copies.items())
+    for kind, numbers in (("loads", total.loads), ("stores", total.stores), ("copies", total.copies)):
+        yield from (_row(f"  {kind}: {name}", number) for name, number in numbers.items())
     yield from (_row(f"  {name}s", number) for name, number in total.others.items())
     yield _row("global memory: sectors", total.sectors, total.least_sectors, "uncoalesced accesses")
     if total.global_requests:
         yield "  sectors a request", digits(total.sectors / total.global_requests), "", ""
     yield _row("shared memory: wavefronts", total.wavefronts, total.least_wavefronts, "bank conflicts; pad the tile")
     if total.serial_lanes:
-        yield _row("atomics: lanes in turn on one word", total.serial_lanes, sum(_atomics(total)))
+        atomics = sum(number for name, number in total.stores.items() if name.startswith("atomic"))
+        yield _row("atomics: lanes in turn on one word", total.serial_lanes, atomics)
     yield from _bytes(counts)
-
-
-def _atomics(total: LineCounts) -> Iterator[int]:
-    return (number for name, number in total.stores.items() if name.startswith("atomic"))
 
 
 def _bytes(counts: Counts) -> Iterator[Sequence[str]]:
