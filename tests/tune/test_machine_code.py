@@ -9,38 +9,8 @@ from kernelmark.bench.measure.compile import compile_cubin
 from kernelmark.bench.measure.occupancy import typical
 from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.errors import Unsupported
-from kernelmark.bench.tune.profile import sass
+from kernelmark.bench.tune.profile import machine, sass
 from kernelmark.bench.tune.profile.counted import Counts, LineCounts
-from kernelmark.bench.tune.profile.machine import (
-    DEVICES,
-    Published,
-    TimeBound,
-    Work,
-    agreement,
-    bounds,
-    mix,
-    published,
-    render,
-    tensor_type,
-    unlike,
-)
-from kernelmark.bench.tune.profile.sass import (
-    Code,
-    Instruction,
-    LaunchCode,
-    Sass,
-    analyse,
-    clumped,
-    counted,
-    cover,
-    instructions,
-    kind,
-    lanes,
-    main_loop,
-    nvdisasm,
-    one_bank,
-    width,
-)
 from support.tools import needed
 
 REGISTRY = discover()
@@ -52,28 +22,28 @@ FOUNDING = "gemm/m1024n2048k26752/f32"
 def disassembler(cuda_compiler: str) -> None:
     """Skip where there is no nvdisasm, with the install command; in CI that is an error."""
     try:
-        nvdisasm()
+        sass.nvdisasm()
     except Unsupported as error:
         needed(str(error))
 
 
-def listing(*lines: str) -> list[Instruction]:
+def listing(*lines: str) -> list[sass.Instruction]:
     """Instructions from opcodes and operands, each with a predicate if it begins with one."""
     made = []
     for place, line in enumerate(lines):
         predicate, opcode = line.split(" ", 1) if line.startswith("@") else ("", line)
         name, _, operands = opcode.partition(" ")
-        made.append(Instruction(16 * place, name, operands, predicate, 1, 0))
+        made.append(sass.Instruction(16 * place, name, operands, predicate, 1, 0))
     return made
 
 
-def opcodes(loop: list[Instruction]) -> list[str]:
+def opcodes(loop: list[sass.Instruction]) -> list[str]:
     return [instruction.opcode for instruction in loop]
 
 
-def of(name: str, problem: str, arch: str = "sm_90a") -> Sass:
+def of(name: str, problem: str, arch: str = "sm_90a") -> sass.Sass:
     kernel, parsed, device = REGISTRY.named(name), REGISTRY.problem(problem), typical(arch)
-    return analyse(kernel, parsed, kernel.tile_for(parsed, device), arch, device)
+    return sass.analyse(kernel, parsed, kernel.tile_for(parsed, device), arch, device)
 
 
 FFMA = "FFMA R0,R1,R2,R0"
@@ -94,12 +64,12 @@ MAIN_LOOPS = {
 
 @pytest.mark.parametrize(("code", "expected"), MAIN_LOOPS.values(), ids=MAIN_LOOPS)
 def test_the_main_loop(code: list[str], expected: str) -> None:
-    assert opcodes(main_loop(listing(*code, "EXIT"))) == expected.split()
+    assert opcodes(sass.main_loop(listing(*code, "EXIT"))) == expected.split()
 
 
 def test_code_after_the_end_that_jumps_into_a_loop_belongs_to_it() -> None:
     lines = (FFMA, "@P2 BRA 0x50", "NOP", "@P0 BRA 0x0", "EXIT", "YIELD", "BRA 0x20")
-    assert [i.address for i in main_loop(listing(*lines))] == [0, 0x10, 0x20, 0x30, 0x50, 0x60]
+    assert [i.address for i in sass.main_loop(listing(*lines))] == [0, 0x10, 0x20, 0x30, 0x50, 0x60]
 
 
 @pytest.mark.parametrize(
@@ -119,11 +89,11 @@ def test_code_after_the_end_that_jumps_into_a_loop_belongs_to_it() -> None:
 )
 def test_moves_have_a_kind_and_a_width(opcode: str, expected: str, bits: int) -> None:
     (found,) = listing(f"{opcode} R0,[R2]")
-    assert (kind(found), width(found)) == (expected, bits)
+    assert (sass.kind(found), sass.width(found)) == (expected, bits)
 
 
 def test_a_share_is_of_all_instructions() -> None:
-    code = counted(listing("FFMA R0,R1,R2,R0", "FFMA R0,R1,R2,R0", "LDS.128 R4,[R2]", "BAR.SYNC 0x0"))
+    code = sass.counted(listing("FFMA R0,R1,R2,R0", "FFMA R0,R1,R2,R0", "LDS.128 R4,[R2]", "BAR.SYNC 0x0"))
     assert (code.instructions, code.useful, code.useful_share) == (4, 2, 0.5)
     assert code.mix == {"FFMA": 2, "LDS": 1, "other": 1}
     assert code.widths == {"LDS 128": 1}
@@ -145,7 +115,7 @@ COPY = "LDGSTS.E [R3],desc[UR8][R72.64],P6"
     ],
 )
 def test_copies_are_clumped_by_what_one_quarter_of_the_loop_holds(loop: list[str], expected: float | None) -> None:
-    assert clumped(listing(*loop)) == expected
+    assert sass.clumped(listing(*loop)) == expected
 
 
 LOAD = "LDG.E.128.CONSTANT R40,desc[UR12][R88.64]"
@@ -169,12 +139,12 @@ LOAD = "LDG.E.128.CONSTANT R40,desc[UR12][R88.64]"
     ],
 )
 def test_cover_is_what_issues_from_a_load_to_its_first_use(loop: list[str], expected: int | None) -> None:
-    assert cover(listing(*loop), resident_warps=4) == expected
+    assert sass.cover(listing(*loop), resident_warps=4) == expected
 
 
 @pytest.mark.parametrize(("warps", "expected"), [(1, 2), (4, 2), (9, 4), (16, 8)])
 def test_cover_is_of_all_warps_of_a_scheduler(warps: int, expected: int) -> None:
-    assert cover(listing(LOAD, FFMA, FFMA, "STS.128 [R79],R40"), warps) == expected
+    assert sass.cover(listing(LOAD, FFMA, FFMA, "STS.128 [R79],R40"), warps) == expected
 
 
 @pytest.mark.parametrize(
@@ -193,7 +163,7 @@ def test_cover_is_of_all_warps_of_a_scheduler(warps: int, expected: int) -> None
     ],
 )
 def test_three_registers_of_one_bank_are_counted_but_for_those_that_are_kept(lines, expected) -> None:
-    assert one_bank(listing(*lines)) == expected
+    assert sass.one_bank(listing(*lines)) == expected
 
 
 SOURCE = """
@@ -217,9 +187,9 @@ def test_a_loop_of_known_work_has_it_on_every_architecture(tmp_path, arch: str) 
     file = tmp_path / "known.cu"
     file.write_text(SOURCE)
     cubin = compile_cubin(str(file), ("known",), arch)
-    listed = instructions(cubin.code, cubin.symbols["known"])
+    listed = sass.instructions(cubin.code, cubin.symbols["known"])
     assert listed[-1].name != "NOP"
-    loop = counted(main_loop(listed))
+    loop = sass.counted(sass.main_loop(listed))
     assert loop.useful == 8
     assert sum(count for name, count in loop.widths.items() if name.startswith("LDS")) >= 8
     assert all(0 <= instruction.stall <= 15 for instruction in listed)
@@ -288,7 +258,7 @@ def test_factors_and_sums_of_convolutions_lie_in_different_banks(name: str, vari
 )
 def test_copies_and_loads_of_hopper_are_as_far_apart_as_known(name, layout, clumped, cover) -> None:
     main = of(name, f"gemm/m4096n4096k4096/f32/{layout}").main
-    shown = [name for name, *_ in mix(main)]
+    shown = [name for name, *_ in machine.mix(main)]
     for name, found, expected in (("copies clumped", main.clumped, clumped), ("cover", main.cover, cover)):
         assert (found is not None) == (expected is not None) == (name in shown)
         assert found is None or expected[0] <= found <= expected[1]
@@ -320,13 +290,13 @@ def test_the_widest_tile_of_a_divided_product_has_a_multiprocessor_to_itself() -
 def test_tensor_cores_are_the_useful_work_of_the_main_loop_of_their_kernels(name, variant, opcode, arch) -> None:
     loop = of(f"gemm/cuda.{name}", f"gemm/m4096n4096k4096/{variant}", arch).main.loop
     assert loop.products == {opcode: {"DMMA.884": 128, "DMMA.16x8x4": 64}.get(opcode, loop.useful)}
-    assert loop.multiply_adds == loop.useful * lanes(opcode)
+    assert loop.multiply_adds == loop.useful * sass.lanes(opcode)
 
 
 def test_a_missing_nvdisasm_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sass.shutil, "which", lambda *_, **__: None)
     with pytest.raises(Unsupported, match=r"\A.*pip install.*\Z"):
-        nvdisasm.__wrapped__()
+        sass.nvdisasm.__wrapped__()
 
 
 @pytest.mark.usefixtures("disassembler")
@@ -335,13 +305,13 @@ def test_a_file_that_is_no_cubin_is_one_line(complaint: Callable[..., str]) -> N
 
 
 WARPS, TRIPS = 8, 100
-COUNTED_LOOP = Code(100, {"FFMA": 80, "LDS": 4, "LDGSTS": 2}, {"LDS 128": 4, "LDGSTS 32": 2}, {"FFMA": 80}, 100, 3)
-ALL = Code(200, {"FFMA": 80, "LDS": 8, "LDGSTS": 6}, {"LDS 128": 8, "LDGSTS 32": 6}, {"FFMA": 80}, 200, 5)
-FUNCTION = LaunchCode("k", 1, 32 * WARPS, 0, 32, 0, 1, ALL, COUNTED_LOOP, (0, 16))
+COUNTED_LOOP = sass.Code(100, {"FFMA": 80, "LDS": 4, "LDGSTS": 2}, {"LDS 128": 4, "LDGSTS 32": 2}, {"FFMA": 80}, 100, 3)
+ALL = sass.Code(200, {"FFMA": 80, "LDS": 8, "LDGSTS": 6}, {"LDS 128": 8, "LDGSTS 32": 6}, {"FFMA": 80}, 200, 5)
+FUNCTION = sass.LaunchCode("k", 1, 32 * WARPS, 0, 32, 0, 1, ALL, COUNTED_LOOP, (0, 16))
 
 
-def sass_of(*functions: LaunchCode) -> Sass:
-    return Sass("gemm/cuda.k", "p", "", "sm_90a", "compiler", "nvdisasm", functions)
+def sass_of(*functions: sass.LaunchCode) -> sass.Sass:
+    return sass.Sass("gemm/cuda.k", "p", "", "sm_90a", "compiler", "nvdisasm", functions)
 
 
 def counts(trips: int = TRIPS, **others: object) -> Counts:
@@ -351,14 +321,14 @@ def counts(trips: int = TRIPS, **others: object) -> Counts:
 
 
 def test_counts_of_the_loop_times_its_trips_agree() -> None:
-    found = agreement(counts(), sass_of(FUNCTION))
+    found = machine.agreement(counts(), sass_of(FUNCTION))
     assert (found.trips, found.differing, found.reason) == (TRIPS * WARPS, (), "")
 
 
 @pytest.mark.parametrize("number", [-8, 12])
 def test_what_a_warp_does_outside_of_the_loop_is_no_difference(number: int) -> None:
     loads = {"shared 16": (4 * TRIPS + number) * WARPS}
-    assert agreement(counts(loads=loads), sass_of(FUNCTION)).differing == ()
+    assert machine.agreement(counts(loads=loads), sass_of(FUNCTION)).differing == ()
 
 
 @pytest.mark.parametrize(
@@ -378,31 +348,35 @@ def test_what_a_warp_does_outside_of_the_loop_is_no_difference(number: int) -> N
     ],
 )
 def test_another_number_or_width_in_the_loop_is_source_level(counted, named, unbounded) -> None:
-    found = agreement(counts(**counted), sass_of(FUNCTION))
+    found = machine.agreement(counts(**counted), sass_of(FUNCTION))
     assert named in found.differing
     assert found.words.startswith("Source level: in the main loop")
     in_excess = [named] if "LDS" in named else []
-    assert list(unlike(counts(**counted), sass_of(FUNCTION), found)) == in_excess + unbounded
+    assert list(machine.unlike(counts(**counted), sass_of(FUNCTION), found)) == in_excess + unbounded
 
 
 def test_few_trips_two_functions_and_loops_without_ffma_are_not_compared() -> None:
-    assert "a warp makes 15.0 trips" in agreement(counts(15), sass_of(FUNCTION)).reason
-    assert "2 functions are launched" in agreement(counts(), sass_of(FUNCTION, FUNCTION)).reason
-    assert "no main loop of FFMA" in agreement(counts(), sass_of(msgspec.structs.replace(FUNCTION, loop=None))).reason
-    assert "no main loop of FFMA" in agreement(counts(fma=None), sass_of(FUNCTION)).reason
+    without = msgspec.structs.replace(FUNCTION, loop=None)
+    for found, functions, words in (
+        (counts(15), [FUNCTION], "a warp makes 15.0 trips"),
+        (counts(), [FUNCTION, FUNCTION], "2 functions are launched"),
+        (counts(), [without], "no main loop of FFMA"),
+        (counts(fma=None), [FUNCTION], "no main loop of FFMA"),
+    ):
+        assert words in machine.agreement(found, sass_of(*functions)).reason
 
 
-DEVICE = Published("two", 90, 2, 1e9, 128, {"bf16.f32": 1e12}, 1e9, "a test", l2_bytes=64)
-LOOP = Code(100, {"FFMA": 80, "LDS": 20}, {"LDS 128": 20}, {"FFMA": 80}, 100, 3)
+DEVICE = machine.Published("two", 90, 2, 1e9, 128, {"bf16.f32": 1e12}, 1e9, "a test", l2_bytes=64)
+LOOP = sass.Code(100, {"FFMA": 80, "LDS": 20}, {"LDS 128": 20}, {"FFMA": 80}, 100, 3)
 
 
-def planned(loop: Code | None = LOOP, blocks: int = 4, held: int = 1) -> Sass:
-    return sass_of(LaunchCode("k", blocks, 256, 0, 32, 0, held, loop or LOOP, loop, (0, 16) if loop else None))
+def planned(loop: sass.Code | None = LOOP, blocks: int = 4, held: int = 1) -> sass.Sass:
+    return sass_of(sass.LaunchCode("k", blocks, 256, 0, 32, 0, held, loop or LOOP, loop, (0, 16) if loop else None))
 
 
 def test_each_limit_is_formed_as_if_the_others_were_infinite() -> None:
-    work = Work(multiply_adds=2_560_000, wavefronts=4_000, l2_bytes=6_400_000, dram_bytes=3_000_000)
-    found = bounds(work, planned(), DEVICE)
+    work = machine.Work(multiply_adds=2_560_000, wavefronts=4_000, l2_bytes=6_400_000, dram_bytes=3_000_000)
+    found = machine.bounds(work, planned(), DEVICE)
     assert found.times == pytest.approx(
         {
             "issue slots": 2_560_000 / 32 / 0.8 / 4 / 2 / 1e9,
@@ -416,29 +390,31 @@ def test_each_limit_is_formed_as_if_the_others_were_infinite() -> None:
 
 
 def test_blocks_that_do_not_fill_the_last_wave_lengthen_what_a_multiprocessor_does() -> None:
-    even, odd = (bounds(Work(2_560_000, dram_bytes=1), planned(blocks=blocks), DEVICE) for blocks in (4, 3))
+    work = machine.Work(2_560_000, dram_bytes=1)
+    even, odd = (machine.bounds(work, planned(blocks=blocks), DEVICE) for blocks in (4, 3))
     assert (even.waves, even.tail, odd.waves, odd.tail) == (2.0, 1.0, 1.5, pytest.approx(4 / 3))
     assert odd.times["FFMA"] == pytest.approx(even.times["FFMA"] * 4 / 3)
     assert odd.times["DRAM"] == even.times["DRAM"]
 
 
 def test_fewer_blocks_than_multiprocessors_leave_the_others_idle() -> None:
-    assert bounds(Work(2_560_000), planned(blocks=1), DEVICE).tail == 2.0
+    assert machine.bounds(machine.Work(2_560_000), planned(blocks=1), DEVICE).tail == 2.0
 
 
 def test_tensor_cores_bind_by_the_type_of_the_loop() -> None:
-    loop = Code(10, {"HMMA": 5}, {}, {"HMMA.16816.F32.BF16": 5}, 10, 0)
-    found = bounds(Work(1_000_000), planned(loop), DEVICE)
+    loop = sass.Code(10, {"HMMA": 5}, {}, {"HMMA.16816.F32.BF16": 5}, 10, 0)
+    found = machine.bounds(machine.Work(1_000_000), planned(loop), DEVICE)
     assert found.times["tensor cores"] == pytest.approx(2e-6)
     assert "FFMA" not in found.times
 
 
 def test_what_is_not_published_or_not_counted_bounds_nothing() -> None:
-    b200 = published("b200", "sm_100")
-    assert bounds(Work(1_000_000), planned(), b200).times == {}
-    assert bounds(Work(1_000_000, dram_bytes=8), planned(), b200).times == pytest.approx({"DRAM": 1e-12})
-    assert bounds(Work(0), planned(None), DEVICE) == TimeBound("two", {}, 2.0, 1.0)
-    assert TimeBound("two", {}, None, None).limiting is None
+    b200 = machine.published("b200", "sm_100")
+    assert machine.bounds(machine.Work(1_000_000), planned(), b200).times == {}
+    in_memory = machine.Work(1_000_000, dram_bytes=8)
+    assert machine.bounds(in_memory, planned(), b200).times == pytest.approx({"DRAM": 1e-12})
+    assert machine.bounds(machine.Work(0), planned(None), DEVICE) == machine.TimeBound("two", {}, 2.0, 1.0)
+    assert machine.TimeBound("two", {}, None, None).limiting is None
 
 
 @pytest.mark.parametrize(
@@ -454,7 +430,7 @@ def test_what_is_not_published_or_not_counted_bounds_nothing() -> None:
     ],
 )
 def test_lanes_are_the_multiply_adds_of_one_warp_instruction(opcode: str, expected: int) -> None:
-    assert lanes(opcode) == expected
+    assert sass.lanes(opcode) == expected
 
 
 @pytest.mark.parametrize(
@@ -472,12 +448,12 @@ def test_lanes_are_the_multiply_adds_of_one_warp_instruction(opcode: str, expect
     ],
 )
 def test_the_type_of_tensor_cores_is_read_from_the_opcode(opcode: str, expected: str | None) -> None:
-    assert tensor_type(Code(1, {}, {}, {opcode: 1}, 1, 0)) == expected
+    assert machine.tensor_type(sass.Code(1, {}, {}, {opcode: 1}, 1, 0)) == expected
 
 
 def test_published_peaks_of_fp32_follow_from_multiprocessors_and_clock() -> None:
     peaks = {"h100-sxm": 66.9, "h100-pcie": 51.2, "h200": 66.9, "a100": 19.5, "rtx4090": 82.6, "l40s": 91.6}
-    for name, device in DEVICES.items():
+    for name, device in machine.DEVICES.items():
         assert device.source
         assert (device.multiprocessors is None) == (device.clock_hz is None) == (name not in peaks)
         if device.multiprocessors and device.clock_hz:
@@ -486,7 +462,7 @@ def test_published_peaks_of_fp32_follow_from_multiprocessors_and_clock() -> None
 
 
 def test_the_table_begins_with_the_limiting_one() -> None:
-    shown = render(TimeBound("H100 SXM5", {"FFMA": 1e-3, "DRAM": 2e-3}, 1.0, 1.0)).splitlines()
+    shown = machine.render(machine.TimeBound("H100 SXM5", {"FFMA": 1e-3, "DRAM": 2e-3}, 1.0, 1.0)).splitlines()
     assert "least time on H100 SXM5" in shown[0]
     assert [line.split()[0] for line in shown[2:]] == ["DRAM", "FFMA"]
     assert shown[2].rstrip().endswith("limiting")
