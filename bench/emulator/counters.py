@@ -72,10 +72,7 @@ def _condition(text: str, loop: re.Match[str]) -> tuple[int, int, str] | None:
 #: Make g++ fuse the products that nvcc fuses, those that are added or subtracted, into scalar FMA3 instructions. The
 #: counting code uses the stack, so nothing may be stored below the pointer. By default, g++ 13 and later do not fuse
 #: sums over a loop, which is faster on CPUs.
-FLAGS = (
-    *("-mfma", "-ffp-contract=fast", "-fexpensive-optimizations", "-mno-red-zone"),
-    "--param=avoid-fma-max-bits=0",
-)
+FLAGS = ("-mfma", "-ffp-contract=fast", "-fexpensive-optimizations", "-mno-red-zone", "--param=avoid-fma-max-bits=0")
 _MULTIPLY_ADD = re.compile(r"^\tvfn?m(?:add|sub)\d{3}s[sd]\t", re.MULTILINE)
 #: No instruction here changes the flags, which the surrounding code may test next.
 _COUNTED = """.Lemu_multiply_add_{number}:

@@ -184,10 +184,8 @@ def _moved(t: Translator, match: re.Match[str], args: Sequence[str]) -> str:
         return f"{{ {array} {t.put(to, type_, f'emu::ptx::joined<{type_}>(emu_parts)')} }}"
     if to.startswith("{"):
         parts = t.several(to)
-        whole = _as(t, type_, source)
-        return "".join(
-            f"emu::ptx::put({part}, emu::ptx::piece<{len(parts)}, {i}>({whole}));" for i, part in enumerate(parts)
-        )
+        pieces = [f"emu::ptx::piece<{len(parts)}, {i}>({_as(t, type_, source)})" for i in range(len(parts))]
+        return "".join(f"emu::ptx::put({part}, {piece});" for part, piece in zip(parts, pieces, strict=True))
     return t.put(to, type_, _as(t, type_, source))
 
 

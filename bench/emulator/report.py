@@ -106,9 +106,8 @@ def _is_waived(report: Diagnostic) -> bool:
     candidates = [line, above if above.lstrip().startswith("//") else ""]
     for match in filter(None, map(WAIVER.search, candidates)):
         if not match[2].strip():
-            raise ValueError(
-                f"{path.name}:{report.line}: the waiver gives no reason; write it after `allow {match[1]}:`"
-            )
+            remedy = f"write it after `allow {match[1]}:`"
+            raise ValueError(f"{path.name}:{report.line}: the waiver gives no reason; {remedy}")
         if match[1] == report.kind:
             return True
     return False

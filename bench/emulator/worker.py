@@ -189,9 +189,8 @@ def _argument(arg: Any, names: list[str]) -> bytes:
     elif isinstance(arg, float):
         value = np.float32(arg).tobytes()
     else:
-        raise WorkerError(
-            f"argument {arg!r}: the emulator takes buffers, scalars and tensor maps, not {type(arg).__name__}"
-        )
+        expected = "the emulator takes buffers, scalars and tensor maps"
+        raise WorkerError(f"argument {arg!r}: {expected}, not {type(arg).__name__}")
     return _line("argument", "value", len(value)) + value
 
 

@@ -65,9 +65,8 @@ def inspect_rows(registry: Registry, glob: str = "*", archs: Sequence[str] = ARC
     handwritten = (kernel for kernel in registry.kernels.values() if isinstance(kernel, CudaKernel))
     kernels = [chosen for kernel in handwritten for chosen in tiled(kernel, (glob,))]
     if not kernels:
-        raise UsageError(
-            f"kernels {glob!r}: matches no hand-written kernel; `kernelmark list --device cuda` lists them"
-        )
+        lists = "`kernelmark list --device cuda` lists them"
+        raise UsageError(f"kernels {glob!r}: matches no hand-written kernel; {lists}")
     wanted = []
     for kernel in sorted(kernels, key=lambda k: k.id):
         problems = _samples(kernel, registry.problem_class(kernel.op, kernel.id))

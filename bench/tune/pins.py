@@ -64,16 +64,14 @@ def of_rows(rows: Sequence[InspectRow]) -> PinnedCommand:
 
 def of_profile(found: Profile) -> PinnedCommand:
     """Return the pins of a profile; without its machine code, only the counts."""
-    total = found.counts.total
-    pins: dict[str, dict[str, Number]] = {
-        found.counts.kernel: {"sectors": total.sectors, "wavefronts": total.wavefronts}
-    }
+    kernel, total = found.counts.kernel, found.counts.total
+    pins: dict[str, dict[str, Number]] = {kernel: {"sectors": total.sectors, "wavefronts": total.wavefronts}}
     if found.machine is None:
         return PinnedCommand("", pins)
     sass = found.machine.sass
     for function in sass.functions:
         share = {_MORE_IS_BETTER: round(100 * function.loop.useful_share, 1)} if function.loop else {}
-        pins[f"{found.counts.kernel} {function.entry}"] = _resources(function.registers, function.spill_bytes) | share
+        pins[f"{kernel} {function.entry}"] = _resources(function.registers, function.spill_bytes) | share
     return PinnedCommand(sass.compiler, pins)
 
 
@@ -99,9 +97,8 @@ def gate(path: Path, command: str, found: PinnedCommand, update: bool, why_unkno
         raise UsageError(f"{path}: has no pins of `{command}`, but of {', '.join(commands)}; {again} adds them")
     pinned = commands[command]
     changes = [*_changes(pinned.pins, found.pins, why_unknown)]
-    worse, others = (
-        [f"{escaped(line)}; {again} accepts it" for line, is_worse in changes if is_worse == kind] for kind in (1, 0)
-    )
+    texts = [(f"{escaped(line)}; {again} accepts it", is_worse) for line, is_worse in changes]
+    worse, others = ([text for text, is_worse in texts if is_worse == kind] for kind in (True, False))
     head = f"{count(len(pinned.pins), 'pin')}: {len(worse)} worse or gone, {len(others)} better or new"
     if pinned.compiler != found.compiler and worse + others:
         head += f"; pinned with {pinned.compiler or 'no compiler'}, now {found.compiler or 'no compiler'}"

@@ -265,9 +265,8 @@ def subjects_of(registry: Registry, kernel_id: str, suite: Suite, seed: int, sta
     problems = list({e.problem.id: e.problem for e in suite.entries() if e.problem.op == kernel.op}.values())
     able = [problem for problem in problems if kernel.outside(problem) is None] if len(problems) > 1 else problems
     if not able:
-        raise UsageError(
-            f"{suite.name}: has no problem of {kernel.base_id}; choose another suite, or give a problem's id"
-        )
+        remedy = "choose another suite, or give a problem's id"
+        raise UsageError(f"{suite.name}: has no problem of {kernel.base_id}; {remedy}")
     return [_subject(kernel, problem, seed) for problem in able]
 
 

@@ -150,9 +150,8 @@ def with_tuned(plan: Plan, where: str, registry: Registry) -> tuple[Plan, list[s
             what = f"{count(len(stale), 'tile')} of {file.path} not used: {stale[0]}"
             remarks.append(f"tuned: {what}; `kernelmark doctor` lists all")
     if not good:
-        remarks.append(
-            f"tuned: no tile for {' and '.join(file.device for file in files)}; `kernelmark tune` finds some"
-        )
+        names = " and ".join(file.device for file in files)
+        remarks.append(f"tuned: no tile for {names}; `kernelmark tune` finds some")
     return msgspec.structs.replace(plan, tuned=where, tiles=tuple(good)), remarks
 
 
@@ -256,10 +255,8 @@ def adopted(files: Sequence[TileFile], named: bool, selection: Selection, run_id
     ]
     if not found:
         where = " and ".join(str(file.path) for file in files)
-        wanted = f"of run {run_id}" * (run_id is not None) or "that was asked for" * any(selection)
-        raise UsageError(
-            f"{where}: {' '.join(filter(None, ('has no tile', wanted)))}; `kernelmark tune KERNEL PROBLEM` finds tiles"
-        )
+        wanted = f" of run {run_id}" * (run_id is not None) or " that was asked for" * any(selection)
+        raise UsageError(f"{where}: has no tile{wanted}; `kernelmark tune KERNEL PROBLEM` finds tiles")
     return found
 
 

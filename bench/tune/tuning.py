@@ -77,9 +77,8 @@ class Screen:
     @property
     def ranked(self) -> list[Config]:
         """Return the timed tiles, the fastest first."""
-        return sorted(
-            (config for config, cost in self.trials.items() if math.isfinite(cost)), key=self.trials.__getitem__
-        )
+        timed = (config for config, cost in self.trials.items() if math.isfinite(cost))
+        return sorted(timed, key=self.trials.__getitem__)
 
     def costs(self, configs: Sequence[Config]) -> list[float]:
         """Return the cost of each tile; unknown ones are measured.

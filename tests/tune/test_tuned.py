@@ -137,9 +137,8 @@ def test_a_tile_that_is_stale_is_left_out_with_a_word(file, kernel, tuned):
     files.keep(file, entry(kernel).key, entry(kernel, digest="0"))
     plan, remarks = plan_with("auto", tuned.registry)
     assert plan.tiles == ()
-    assert remarks[0].startswith(
-        f"tuned: 1 tile of {file.path} not used: copy/mine.counted@WORK=1 on {PROBLEM}: its source"
-    )
+    stale = f"copy/mine.counted@WORK=1 on {PROBLEM}: its source"
+    assert remarks[0].startswith(f"tuned: 1 tile of {file.path} not used: {stale}")
 
 
 def test_doctor_lists_the_tiles_that_hold_and_each_that_is_stale(file, kernel, tuned):
@@ -148,9 +147,8 @@ def test_doctor_lists_the_tiles_that_hold_and_each_that_is_stale(file, kernel, t
     files.keep(file, old.key, old)
     found = [(finding.usable, finding.found) for finding in doctor._tuned()]
     assert found[0] == (True, f"1 tile in {file.path}")
-    assert found[1:] == [
-        (False, f"copy/mine.counted@WORK=1 on {PROBLEM}: its source has changed since it was tuned; tune again")
-    ]
+    why = "its source has changed since it was tuned; tune again"
+    assert found[1:] == [(False, f"copy/mine.counted@WORK=1 on {PROBLEM}: {why}")]
 
 
 def test_nothing_but_a_run_that_is_asked_to_takes_tuned_tiles():

@@ -69,9 +69,8 @@ def test_the_race_takes_fresh_samples_for_ten_times_as_long_in_one_job_a_process
     tuned.jobs.clear()
     (verdict,) = tuned.race(tuning)
     assert len(tuned.jobs) == 3
-    assert {job.kernels for job in tuned.jobs} == {
-        ("copy/mine.counted", *(row.kernel for row in verdict.raced.rows.values()))
-    }
+    raced = ("copy/mine.counted", *(row.kernel for row in verdict.raced.rows.values()))
+    assert {job.kernels for job in tuned.jobs} == {raced}
     assert {job.budget.max_time_s for job in tuned.jobs} == {0.04}
     assert len(verdict.raced.rows) == CANDIDATES
 
@@ -207,9 +206,8 @@ def test_a_plan_holds_what_is_tuned_and_how(tuned):
     tuning, _ = tuned.all("counted")
     search, race = (run["plan"]["tunes"] for run in tuned.store.runs())
     assert (search["kernel"], search["how"], search["search"]) == ("copy/mine.counted", "exhaustive", "")
-    assert search["spaces"] == [
-        {"problem": "copy/m64n1024/f32", "size": 8, "valid": 8, "exact": True, "listed": 8, "default": "WORK=4"}
-    ]
+    space = {"problem": "copy/m64n1024/f32", "size": 8, "valid": 8, "exact": True, "listed": 8, "default": "WORK=4"}
+    assert search["spaces"] == [space]
     assert (race["search"], race["raced"]) == (tuning.session.run_id, ["WORK=1", "WORK=2", "WORK=3"])
 
 

@@ -275,9 +275,8 @@ def test_a_version_that_does_not_compile_is_told_by_the_users_file(look, session
 @pytest.mark.parametrize("place", ["", "{folder}/"])
 def test_headers_beside_the_source_belong_to_its_version(look, folder, place):
     include = place.format(folder=folder.name)
-    text = SOURCE.replace('"common.cuh"', f'"common.cuh"\n#include "{include}width.cuh"').replace(
-        "* H", "* (H - 8 + width)"
-    )
+    text = SOURCE.replace("* H", "* (H - 8 + width)")
+    text = text.replace('"common.cuh"', f'"common.cuh"\n#include "{include}width.cuh"')
     assert "PASS: no races or memory errors" in look(text, width="constexpr int width = 8;\n")
     assert "FAIL: " in look(text, width="constexpr int width = 7;\n")
 

@@ -255,12 +255,8 @@ def render(bound: TimeBound, style: str = "simple") -> str:
 LEAST_TRIPS = 16
 _WARP = 32
 #: The names of the emulator's counts by opcode: whether loads, stores or copies, and the word before the bytes.
-_NAMES = {
-    "LDS": ("loads", "shared"),
-    "LDG": ("loads", "global"),
-    "STS": ("stores", "shared"),
-    "LDGSTS": ("copies", "copy"),
-}
+_NAMES = {"LDS": ("loads", "shared"), "LDG": ("loads", "global"), "STS": ("stores", "shared")}
+_NAMES |= {"LDGSTS": ("copies", "copy")}
 
 
 class Agreement(NamedTuple):
@@ -291,9 +287,8 @@ def agreement(counts: Counts, sass: Sass) -> Agreement:
     of that many instructions is ignored.
     """
     if len(sass.functions) != 1:
-        return Agreement(
-            reason=f"{len(sass.functions)} functions are launched, but the counts are the sum over all of them"
-        )
+        launched = f"{len(sass.functions)} functions are launched"
+        return Agreement(reason=f"{launched}, but the counts are the sum over all of them")
     (function,) = sass.functions
     loop, found = function.loop, counts.total
     if loop is None or not loop.mix.get("FFMA") or not found.fma:
@@ -301,9 +296,8 @@ def agreement(counts: Counts, sass: Sass) -> Agreement:
     warps = function.blocks * -(-function.threads // _WARP)
     trips = found.fma / loop.mix["FFMA"]
     if trips < LEAST_TRIPS * warps:
-        return Agreement(
-            reason=f"a warp makes {trips / warps:.1f} trips on this problem, expected at least {LEAST_TRIPS}"
-        )
+        made = f"a warp makes {trips / warps:.1f} trips on this problem"
+        return Agreement(reason=f"{made}, expected at least {LEAST_TRIPS}")
     differing = dict(_differing(counts, function, trips, warps))
     in_excess = (text for text, is_excess in differing.items() if is_excess)
     return Agreement(trips, tuple(differing), in_excess=tuple(in_excess))

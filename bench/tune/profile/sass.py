@@ -106,17 +106,15 @@ def _functions(code: bytes) -> list[dict[str, Any]]:
         listed: list[dict[str, Any]] = json.loads(done.stdout)[1]
     except (ValueError, LookupError):
         reason = (done.stderr or done.stdout).strip().split("\n")[0]
-        raise UsageError(
-            f"{disassembler()}: cannot read the cubin ({reason}); expected 13.2 or newer; {INSTALL}"
-        ) from None
+        what = f"cannot read the cubin ({reason})"
+        raise UsageError(f"{disassembler()}: {what}; expected 13.2 or newer; {INSTALL}") from None
     return listed
 
 
 def _instruction(address: int, entry: dict[str, Any], word: int) -> Instruction:
     stall, waited = word >> 105 & 0xF, word >> 116 & 0x3F
-    return Instruction(
-        address, entry["opcode"], entry.get("operands", ""), entry.get("predicate", ""), stall, waited.bit_count()
-    )
+    operands, predicate = entry.get("operands", ""), entry.get("predicate", "")
+    return Instruction(address, entry["opcode"], operands, predicate, stall, waited.bit_count())
 
 
 Kind = Literal["FFMA", "HMMA", "wgmma", "LDS", "LDG", "LDGSTS", "STS", "STG", "integer", "branch", "other"]

@@ -124,9 +124,8 @@ def _bytes(counts: Counts) -> Iterator[Sequence[str]]:
         yield _traffic("to and from memory, L2 keeps everything", once, least)
     for waves in counts.waves:
         blocks = " and ".join(f"{number:,}" for number in dict.fromkeys(waves.blocks))
-        yield _traffic(
-            f"to and from memory, in waves of {blocks} blocks", waves.bytes_read + waves.bytes_written, least
-        )
+        moved = waves.bytes_read + waves.bytes_written
+        yield _traffic(f"to and from memory, in waves of {blocks} blocks", moved, least)
 
 
 def _traffic(name: str, found: int, least: int) -> Sequence[str]:
@@ -227,12 +226,10 @@ def sources(lines: Sequence[LineCounts]) -> list[AnnotatedSource]:
     by_file: dict[str, dict[int, LineCounts]] = {}
     for line in lines:
         by_file.setdefault(line.file, {})[line.line] = line
-    found = (
-        AnnotatedSource(
-            file, sum(line.warp_instructions for line in those.values()), list(_annotated(file, those, most))
-        )
-        for file, those in by_file.items()
-    )
+    found = []
+    for file, those in by_file.items():
+        executed = sum(line.warp_instructions for line in those.values())
+        found.append(AnnotatedSource(file, executed, list(_annotated(file, those, most))))
     return sorted(found, key=lambda source: -source.warp_instructions)
 
 
@@ -253,9 +250,8 @@ def _page(found: Profile) -> str:
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
     from markupsafe import Markup
 
-    jinja = Environment(
-        loader=FileSystemLoader(Path(__file__).parent), autoescape=True, undefined=StrictUndefined, trim_blocks=True
-    )
+    loader = FileSystemLoader(Path(__file__).parent)
+    jinja = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
     counts, machine = found.counts, found.machine
     page: str = jinja.get_template("annotated.html").render(
         title=f"{counts.kernel} on {counts.problem}",
