@@ -10,15 +10,19 @@ import pytest
 
 from kernelmark.bench.cli.commands import cli
 from kernelmark.bench.cli.options import Read
+from support.pages import ROOT
 from support.rows import begin, fail
 
 NT = "gemm/m8n8k8/f32/NT"
 OUT = "transpose/m96n70/f32/out"
 PRODUCT = "gemm/m256n512k64/f32/NN"
+STREAMING = "copy/numba.streaming"
+TILED, WGMMA = (ROOT / f"cuda/gemm/{name}.cu" for name in ("tiled", "wgmma"))
 SWEEP = "[[sweep]]\nop = 'copy'\ndtype = 'f32'\nn = 5\nm = [3, 4, 6]\n"
 FILES = {
     "file": "no database, but many bytes of something else\n" * 40,
     "hollow": "",
+    "own.cu": "",
     "broken.py": "def (:\n",
     "s.toml": SWEEP,
     "bad.toml": SWEEP.replace("[3, 4, 6]", "[3, 0]"),
@@ -121,7 +125,28 @@ REFUSED = [
     ("history copy/a.c@A=1 copy/m3n5/f32 --db results.db", "copy/a.c@A=1: a history covers all tiles of a kernel"),
     ("selftest --adversaries --quick", "--adversaries --quick: each chooses the checks; leave one out"),
     ("selftest --adversaries --only ratio", "--adversaries --only ratio: each chooses the checks; leave one out"),
+    (f"run {NT} --select auto --threads 1", "--select auto: there is none; expected 1 thread, cold; `kernelmark "),
     ("tune", "Missing argument 'KERNEL'; `kernelmark tune --help` lists its options and arguments"),
+    (f"tune {STREAMING}@X=1 copy/m64n1024/f32", f"{STREAMING}@X=1: X is unknown, expected one of "),
+    (f"tune {STREAMING} copy/m3", "copy/m3: "),
+    (f"tune {STREAMING} copy/m64n1024/f32 --threads 1,2", "--threads 1,2: expected one number; a tuning has only one"),
+    (f"tune {STREAMING} copy/m64n1024/f32 --processes 1", "value for '--processes': is '1', expected an integer "),
+    (f"tune {STREAMING} copy/m64n1024/f32 --budget 0", "Invalid value for '--budget': 0 is not in the range x>=1."),
+    (f"tune {STREAMING} copy/m64n1024/f32 --strategy luck", "Invalid value for '--strategy': 'luck' is not one of "),
+    (f"tune {STREAMING} copy/m64n1024/f32 --tuned /proc/t.json", "/proc/t.json: cannot be written: "),
+    ("export --format c", "has no tile; `kernelmark tune KERNEL PROBLEM` finds tiles"),
+    ("export --format c --tuned no.json", "no.json: cannot be read: No such file or directory; `kernelmark tune"),
+    ("export --tuned auto", "--tuned: applies to --format c, not to csv; leave one of the two out"),
+    ("export no-run --format c", "there is no store; "),
+    (f"watch --once absent.cu {NT}", "File 'absent.cu' does not exist"),
+    (f"watch --once own.cu {OUT}", "own.cu: no registered kernel uses this file; --plugin names the file"),
+    (f"watch --once {TILED} gemm/m5n5k5/f16/NT", "gemm/cuda.tiled has no f16 path; it has f32"),
+    (f"watch --once {TILED} {OUT}", "is not a problem of gemm, which gemm/cuda.tiled computes"),
+    (f"watch --once {TILED} gemm/m5", "gemm/m5: sizes are 'm5', expected"),
+    (f"watch --once --kernel gemm/cuda.naive {TILED} {NT}", "expected one of gemm/cuda.tiled"),
+    (f"watch --once --against none {TILED} {NT}", "--against 'none': matches no GPU kernel"),
+    (f"watch --once --arch sm_1 {TILED} {NT}", "arch 'sm_1': its limits are not known"),
+    (f"watch --once --arch sm_80 {WGMMA} gemm/m64n64k64/f16/NT", "--arch sm_80: gemm/cuda.wgmma is for sm_90a"),
     ("inspect --arch sm_1", "arch 'sm_1': its limits are not known"),
     (f"inspect gemm/cuda.async {PRODUCT} --arch foo", "arch 'foo': its limits are not known"),
     (f"profile gemm/cuda.async {PRODUCT} --arch sm_{'9' * 5000}", ", sm_100, sm_120"),

@@ -305,8 +305,9 @@ def kept(store, registry, tmp_path, monkeypatch):
     return made
 
 
-def test_the_choice_is_run_and_its_row_names_the_kernel(kept, kernelmark, tmp_path):
+def test_the_choice_is_run_and_its_row_names_the_kernel(kept, registry, kernelmark, tmp_path):
     globs = ("--kernels", CHOSEN, "--kernels", FIRST)
+    assert CHOSEN not in registry.kernels
     done = kernelmark("run", SMALL, LARGE, *LIMITS, *globs)
     assert done.returncode == 0, done.stderr
     store = Store(tmp_path / "run.db")
@@ -330,12 +331,6 @@ def test_a_selector_of_other_threads_or_another_mode_or_device_is_refused(kept, 
     other = tmp_path / "other.json"
     other.write_text(file_of("gemm", kept.device_name).read_text().replace(cpu_name(), "Other"))
     assert "is of Other, here is" in complaint(lambda: contender.plugins_of(str(other), (1,), "cold", registry))
-
-
-def test_where_no_kernel_is_kept_the_option_is_one_line_and_without_it_there_is_no_contender(called, registry):
-    assert CHOSEN not in registry.kernels
-    line = called("run", SMALL, "--select", "auto", "--threads", "1").refusal
-    assert line.startswith("kernelmark: --select auto: there is none; expected 1 thread, cold; `kernelmark select")
 
 
 def test_what_no_kernel_of_the_selector_takes_is_unsupported_with_the_reason(kept, registry):

@@ -339,26 +339,9 @@ def test_a_default_that_stays_is_no_version(tuned):
 
 
 pytestmark = pytest.mark.usefixtures("registry")  # which forgets what the plug-in registers
-KERNEL, PROBLEM = "copy/numba.streaming", "copy/m64n1024/f32"
+PROBLEM = "copy/m64n1024/f32"
 QUICK = ("--mode", "hot", "--max-time", "0.01", "--no-ceilings", "--threads", "1", "--plugin", COUNTED)
 RACE = ("--processes", "3", "--spread", "0")
-
-
-@pytest.mark.parametrize(
-    ("words", "refusal"),
-    [
-        ((f"{KERNEL}@X=1", PROBLEM), f"{KERNEL}@X=1: X is unknown, expected one of "),
-        ((KERNEL, "copy/m3"), "copy/m3: "),
-        ((KERNEL, PROBLEM, "--threads", "1,2"), "--threads 1,2: expected one number; a tuning has only one"),
-        ((KERNEL, PROBLEM, "--processes", "1"), "Invalid value for '--processes': is '1', expected an integer "),
-        ((KERNEL, PROBLEM, "--budget", "0"), "Invalid value for '--budget': 0 is not in the range x>=1."),
-        ((KERNEL, PROBLEM, "--strategy", "luck"), "Invalid value for '--strategy': 'luck' is not one of "),
-        ((KERNEL, PROBLEM, "--tuned", "/proc/t.json"), "/proc/t.json: cannot be written: "),
-    ],
-)
-def test_bad_input_is_one_line_and_exit_status_2(called, words, refusal):
-    line = called("tune", *words).refusal
-    assert line.startswith(f"kernelmark: {refusal}")
 
 
 def test_without_a_gpu_a_cuda_kernel_is_offered_static_ranking(called):
@@ -394,19 +377,6 @@ def test_a_session_tunes_is_interrupted_goes_on_and_run_uses_the_tile(tmp_path, 
     assert (exported.returncode, exported.stdout) == (0, "")
     name = "KERNELMARK_COPY_MINE_INTERRUPTING_M64N1024_F32_T1_WORK"
     assert f"#define {name} 1\n" in (tmp_path / "tuned.h").read_text()
-
-
-@pytest.mark.parametrize(
-    ("words", "refusal"),
-    [
-        (("--format", "c"), "has no tile; `kernelmark tune KERNEL PROBLEM` finds tiles"),
-        (("--format", "c", "--tuned", "no.json"), "no.json: cannot be read: No such file or directory; `kernelmark t"),
-        (("--tuned", "auto"), "--tuned: applies to --format c, not to csv; leave one of the two out"),
-        (("no-run", "--format", "c"), "there is no store; "),
-    ],
-)
-def test_an_export_without_adopted_tiles_is_one_line(called, words, refusal):
-    assert refusal in called("export", *words).refusal
 
 
 @pytest.mark.long

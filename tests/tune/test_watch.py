@@ -322,8 +322,7 @@ def test_a_version_shows_what_it_counts_beside_the_one_before(look):
     assert "(was" not in next(line for line in second.splitlines() if line.startswith("sectors"))
 
 
-TILED, WGMMA = (str(ROOT / f"cuda/gemm/{name}.cu") for name in ("tiled", "wgmma"))
-SQUARE = "gemm/m64n64k64/f32/NT"
+TILED = str(ROOT / "cuda/gemm/tiled.cu")
 #: The driver then finds none, and the emulator judges.
 NO_GPU = {"CUDA_VISIBLE_DEVICES": ""}
 
@@ -390,24 +389,6 @@ def test_a_version_that_is_wrong_makes_the_exit_status_1(folder, kernelmark):
     done = kernelmark("watch", "turned.cu", PROBLEM, "--plugin", "turned.py", "--once", **NO_GPU)
     assert (done.returncode, done.stderr) == (1, "")
     assert "turned.cu:5: out-of-bounds" in done.stdout
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (("absent.cu", SQUARE), "File 'absent.cu' does not exist"),
-        (("turned.cu", PROBLEM), "turned.cu: no registered kernel uses this file; --plugin names the file"),
-        ((TILED, "gemm/m5n5k5/f16/NT"), "gemm/cuda.tiled has no f16 path; it has f32"),
-        ((TILED, PROBLEM), "is not a problem of gemm, which gemm/cuda.tiled computes"),
-        ((TILED, "gemm/m5"), "gemm/m5: sizes are 'm5', expected"),
-        ((TILED, SQUARE, "--kernel", "gemm/cuda.naive"), "expected one of gemm/cuda.tiled"),
-        ((TILED, SQUARE, "--against", "none"), "--against 'none': matches no GPU kernel"),
-        ((TILED, SQUARE, "--arch", "sm_1"), "arch 'sm_1': its limits are not known"),
-        ((WGMMA, "gemm/m64n64k64/f16/NT", "--arch", "sm_80"), "--arch sm_80: gemm/cuda.wgmma is for sm_90a"),
-    ],
-)
-def test_bad_input_is_one_line(folder, called, words, said):
-    assert said in called("watch", *words, "--once").refusal
 
 
 @pytest.mark.gpu
