@@ -252,20 +252,17 @@ class Tuning:
         """plan: that of the search, except for its processes, which are the race's. Raises UsageError."""
         self.subjects, self.screens = subjects, list[Screen]()
         self.choices = [choose(len(s.tiles.configs), wanted.strategy, wanted.budget) for s in subjects]
-        self._suite, self._plan, self.rig, self._where = suite, plan, rig, wanted.where
-        self.session = self._begun(self._searching(), "tune", unfinished=True)
-
-    def _searching(self) -> Plan:
-        kernel = self.subjects[0].kernel
-        choices = ", ".join(dict.fromkeys(map(str, self.choices)))
-        spaces = tuple(subject.space for subject in self.subjects)
-        tunes = Tunes(kernel.base_id, choices, source_digest(kernel), self._where, spaces)
-        return msgspec.structs.replace(self._plan, processes=1, spread_s=0.0, ceilings=False, tunes=tunes)
+        kernel, choices = subjects[0].kernel, ", ".join(dict.fromkeys(map(str, self.choices)))
+        spaces = tuple(subject.space for subject in subjects)
+        self._tunes = Tunes(kernel.base_id, choices, source_digest(kernel), wanted.where, spaces)
+        self._suite, self._plan, self.rig = suite, plan, rig
+        self._searching = msgspec.structs.replace(plan, processes=1, spread_s=0.0, ceilings=False, tunes=self._tunes)
+        self.session = self._begun(self._searching, "tune", unfinished=True)
 
     def search(self) -> None:
         """Measure tiles on every problem. Raises Interrupted, or DefaultFailed, which ends the run."""
         try:
-            self._search(self._searching())
+            self._search()
         except DefaultFailed:
             self.finish()
             raise
@@ -278,12 +275,12 @@ class Tuning:
         """Record that the tuning is complete, so that the same command starts a new one."""
         self.session.finish()
 
-    def _search(self, plan: Plan) -> None:
+    def _search(self) -> None:
         for subject, choice in zip(self.subjects, self.choices, strict=True):
-            screen = Screen(subject, choice, self.session, plan, self.rig)
+            screen = Screen(subject, choice, self.session, self._searching, self.rig)
             self.screens.append(screen)
             screen.costs([subject.tiles.default])
-            search(subject.tiles, screen.costs, choice, plan.seed)
+            search(subject.tiles, screen.costs, choice, self._plan.seed)
         if len(self.screens) > 1:  # try each problem's best tiles on all, to find the best over the suite
             best = dict.fromkeys(config for screen in self.screens for config in candidates(screen))
             for screen in self.screens:
@@ -302,10 +299,8 @@ class Tuning:
         raced = [self._raced(screen) for screen in self.screens]
         overall = self.subjects[0].text(self.overall) if self.overall is not None else ""
         names = tuple(dict.fromkeys(s.text(c) for s, own in zip(self.subjects, raced, strict=True) for c in own))
-        time_s, searching = LONGER * (self._plan.max_time_s or 0.0), self._searching().tunes
-        assert searching is not None
-        tunes = msgspec.structs.replace(searching, search=self.session.run_id, raced=names, overall=overall)
-        plan = msgspec.structs.replace(self._plan, max_time_s=time_s, tunes=tunes)
+        tunes = msgspec.structs.replace(self._tunes, search=self.session.run_id, raced=names, overall=overall)
+        plan = msgspec.structs.replace(self._plan, max_time_s=LONGER * (self._plan.max_time_s or 0.0), tunes=tunes)
         jobs = [s.job(configs, plan) for s, configs in zip(self.subjects, raced, strict=True)]
         session = self._begun(plan, "race", unfinished=False)
         rig = self.rig

@@ -457,7 +457,7 @@ def test_on_a_gpu_rates_of_one_job_have_their_interval_and_others_are_marked_as_
 
     monkeypatch.setattr(watched, "compare", compared)
     session = opened()
-    session._comparison = VersionTiming(KERNEL, PROBLEM, (), (), Budget(0.01))
+    session.comparison = VersionTiming(KERNEL, PROBLEM, (), (), Budget(0.01))
     found = saved(session, SOURCE, STAGED, SOURCE)
     document = history_document(KERNEL, PROBLEM, found)
     _, second, third = (each.against_first for each in document.versions)

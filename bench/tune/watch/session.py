@@ -153,7 +153,7 @@ class WatchSession:
         vs: Version | None = None,
     ) -> None:
         self._registry, self.kernel, self.problem = registry, kernel, problem
-        self.arch, self._comparison, self._device = arch, comparison, device
+        self.arch, self.comparison, self._device = arch, comparison, device
         self.beside = self._vs = vs
         self.tried: list[Tried] = []
         self._known_counts: dict[Version, Counts] = {}
@@ -181,8 +181,8 @@ class WatchSession:
             yield f"FAIL: {error}"
             return
         yield resource_table(tried.launches, self._resources(self.beside) if self.beside else [])
-        if self._comparison:
-            yield from self._timed(tried, self._comparison)
+        if self.comparison:
+            yield from self._timed(tried, self.comparison)
         judgement = self._emulated(tried)
         if tried.judged and not tried.against:  # one that hangs is not run again
             yield self._counted(tried.version)
@@ -199,10 +199,6 @@ class WatchSession:
         tile = self.kernel.tile_for(self.problem, self._device)
         assert tile is not None, "a kernel that takes the problem has a tile for it"
         return tile
-
-    @property
-    def previous_id(self) -> str:
-        return self._comparison.ids[1] if self._comparison else ""
 
     def _of(self, version: Version) -> CudaKernel:
         return replace(self.kernel, source=str(version.source))
@@ -226,7 +222,7 @@ class WatchSession:
     def _emulated(self, tried: Tried) -> str:
         found = emulate(self._registry, self._of(tried.version), self.problem, self._device)
         if found.skipped:
-            return f"not {'emulated:' if self._comparison else 'verified: no GPU is here, and'} {found.skipped}"
+            return f"not {'emulated:' if self.comparison else 'verified: no GPU is here, and'} {found.skipped}"
         tried.judged = True
         if found.refused:
             tried.against.append("refused by the emulator")
@@ -306,7 +302,8 @@ class Log:
             return None
         if (ratio := paired([other.samples], [present.samples])) is None:
             return None
-        if (before := tried.beside) is None or other.kernel != self._session.previous_id:
+        comparison = self._session.comparison
+        if (before := tried.beside) is None or comparison is None or other.kernel != comparison.ids[1]:
             return VersionRatio(ratio.median, ratio.low, ratio.high, other.kernel)
         number = self._numbers.get(before.number)
         return VersionRatio(ratio.median, ratio.low, ratio.high, "" if number else before.name, number)
