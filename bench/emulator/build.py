@@ -287,10 +287,8 @@ def _toolchain() -> str:
     version = subprocess.run([compiler(), "--version"], capture_output=True, text=True, check=True).stdout
     files = [*filter(Path.is_file, (HERE / "include").rglob("*")), *(HERE / "runtime").glob("*.[ch]pp")]
     files += [HERE / name for name in ("counters.py", "instructions.py", "ptx.py")]
-    return _digest(
-        [version, *_RUNTIME_FLAGS, *_KERNEL_FLAGS, *_LINK_FLAGS],
-        [path.read_bytes() for path in sorted(files)],
-    )
+    words = [version, *_RUNTIME_FLAGS, *_KERNEL_FLAGS, *_LINK_FLAGS]
+    return _digest(words, [path.read_bytes() for path in sorted(files)])
 
 
 def _digest(words: Iterable[str], contents: Iterable[bytes]) -> str:

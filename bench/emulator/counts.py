@@ -261,18 +261,13 @@ def _merged(
     counted = [words for verb, *words in lines if verb == "count"]
     places = lines_of(worker, sorted({pc for pc, *_ in counted if pc != "0"}))
     sites: Counter[tuple[Site, int]] = Counter()
-    for pc, file, line, does, space, width, *figures in counted:
+    for pc, file, line, does, space, width, *numbers in counted:
         file, number = places.get(pc, (file, int(line)))
-        for i, figure in enumerate(figures):
+        for i, figure in enumerate(numbers):
             sites[Site(file, number, does, space, int(width)), i] += int(figure)
-    merged = dict.fromkeys(site for site, _ in sites)
+    figures = {site: InstructionCount(*(sites[site, i] for i in range(6))) for site, _ in sites}
     traffic = zip(*(map(int, words) for verb, *words in lines if verb == "traffic"), strict=True)
-    return Tallies(
-        {site: InstructionCount(*(sites[site, i] for i in range(6))) for site in merged},
-        Traffic(*(SECTOR * sum(figures) for figures in traffic)),
-        sampled,
-        footprints,
-    )
+    return Tallies(figures, Traffic(*(SECTOR * sum(column) for column in traffic)), sampled, footprints)
 
 
 def described(sampled: Sampled) -> Iterator[str]:

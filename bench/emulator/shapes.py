@@ -79,21 +79,18 @@ def _depth(kernel: CudaKernel) -> int:
     return max(count * depth + 5 for count, depth in steps)
 
 
-def _long(kernel: CudaKernel) -> tuple[int, ...]:
-    return (*_LONG[:-1], max(_LONG[-1], _depth(kernel)))
-
-
 def _long_problems(kernel: CudaKernel, problem_class: type[Problem], variants: list[dict[str, Any]]) -> list[Problem]:
     """Return the long problems; of whole vectors in each row where the kernel takes no others."""
-    for sizes in (_long(kernel), tuple(-(-size // 16) * 16 for size in _long(kernel))):
+    long = (*_LONG[:-1], max(_LONG[-1], _depth(kernel)))
+    for sizes in (long, tuple(-(-size // 16) * 16 for size in long)):
         if taken := list(_all_taken(kernel, problem_class, _patterns(problem_class, (sizes,)), variants)):
             return taken
     return []
 
 
 def _patterns(problem_class: type[Problem], patterns: Sequence[tuple[int, ...]]) -> list[Values]:
-    sizes = dict.fromkeys(_repeat(pattern, len(problem_class.sizes)) for pattern in patterns)
-    return [dict(zip(problem_class.sizes, size, strict=True)) for size in sizes]
+    sizes = (zip(problem_class.sizes, itertools.cycle(pattern), strict=False) for pattern in patterns)
+    return [dict(size) for size in dict.fromkeys(map(tuple, sizes))]
 
 
 def sizes_by_variant(kernel: CudaKernel, problem_class: type[Problem]) -> dict[str, set[tuple[int, ...]]]:
@@ -126,10 +123,6 @@ def _until_enough(
         fresh = [values for values in more if tuple(values[name] for name in problem_class.sizes) not in known]
         taken = _all_taken(kernel, problem_class, fresh, [variant])
         yield from itertools.islice(taken, max(0, LEAST_SIZES - len(known)))
-
-
-def _repeat(pattern: tuple[int, ...], count: int) -> tuple[int, ...]:
-    return tuple(itertools.islice(itertools.cycle(pattern), count))
 
 
 def is_long(problem: Problem) -> bool:
@@ -205,18 +198,14 @@ def _with_options(kernel: CudaKernel, problem_class: type[Problem], taken: list[
                 yield changed
 
 
-def _unusual(value: Any) -> tuple[Any, ...]:
-    """Return other values of an option, in the order in which they are tried; none where it is no number."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return ()
-    return (value + 0.5,) if isinstance(value, float) else (value + 1, value + _UNIT)
-
-
 def _changed(kernel: CudaKernel, problem: Problem, name: str) -> Problem:
-    """Return the problem with that option away from what it is, if it is one and the kernel takes it."""
-    for value in _unusual(getattr(problem, name)):
+    """Return the problem with that option away from what it is, if it is a number and the kernel takes another."""
+    value = getattr(problem, name)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return problem
+    for other in (value + 0.5,) if isinstance(value, float) else (value + 1, value + _UNIT):
         try:
-            changed = msgspec.structs.replace(problem, **{name: value})
+            changed = msgspec.structs.replace(problem, **{name: other})
         except ValueError:
             continue
         if not kernel.refuses(changed):

@@ -130,17 +130,10 @@ def names(*rows):
 
 
 def test_the_launches_of_a_kernel_are_distinguished_by_their_functions():
-    assert names(resources("filters<2>"), resources("product<64, 4>")) == [
-        "conv/cuda.k: filters",
-        "conv/cuda.k: product",
-    ]
-
-
-def test_a_kernel_of_one_launch_is_named_with_its_tile_alone():
-    assert names(resources("k<2>", '{"T":2}'), resources("k<4>", '{"T":4,"S":1}')) == [
-        "conv/cuda.k@T=2",
-        "conv/cuda.k@T=4,S=1",
-    ]
+    several = names(resources("filters<2>"), resources("product<64, 4>"))
+    assert several == ["conv/cuda.k: filters", "conv/cuda.k: product"]
+    one_each = names(resources("k<2>", '{"T":2}'), resources("k<4>", '{"T":4,"S":1}'))
+    assert one_each == ["conv/cuda.k@T=2", "conv/cuda.k@T=4,S=1"], "a kernel of one launch has its tile alone"
 
 
 def test_a_narrow_terminal_shows_the_name_above_the_resources(monkeypatch):
@@ -205,10 +198,8 @@ def test_what_could_not_be_counted_fails_with_the_reason(against):
 
 @pytest.mark.usefixtures("cuda_compiler")
 def test_a_kernel_that_takes_more_than_its_pins_exits_with_1(called, tmp_path):
-    words, path = (
-        ("inspect", "--kernels", "gemm/cuda.tiled@T=32", "--arch", "sm_90a", "--baseline"),
-        tmp_path / "p.json",
-    )
+    path = tmp_path / "p.json"
+    words = ("inspect", "--kernels", "gemm/cuda.tiled@T=32", "--arch", "sm_90a", "--baseline")
     assert "there is no such file; `kernelmark inspect" in called(*words, str(path)).refusal
     assert "1 pin of " in called(*words, str(path), "--update").printed
     assert called(*words, str(path)).printed == "1 pin: 0 worse or gone, 0 better or new\n"

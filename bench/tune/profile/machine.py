@@ -58,6 +58,7 @@ def _sixteen_bits(flop_per_s: float, **others: float) -> dict[str, float]:
 
 
 _HOPPER = "NVIDIA H100 Tensor Core GPU Architecture, white paper v1.04, tables 2 and 3"
+_H200 = f"NVIDIA H200 Tensor Core GPU, datasheet; the processor is that of {_HOPPER}"
 _ADA = "NVIDIA Ada GPU Architecture, white paper v2.1, table 2"
 
 _SXM = Published(
@@ -82,12 +83,7 @@ DEVICES = {
         dram_bytes_per_s=2.039e12,
         source=f"{_HOPPER}; tensor rates at 1620 MHz",
     ),
-    "h200": msgspec.structs.replace(
-        _SXM,
-        name="H200 SXM",
-        dram_bytes_per_s=4.8e12,
-        source=f"NVIDIA H200 Tensor Core GPU, datasheet; the processor is that of {_HOPPER}",
-    ),
+    "h200": msgspec.structs.replace(_SXM, name="H200 SXM", dram_bytes_per_s=4.8e12, source=_H200),
     "a100": Published(
         name="A100 SXM4 80 GB",
         capability=80,
