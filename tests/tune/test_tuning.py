@@ -9,20 +9,11 @@ from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.limits import H100
 from kernelmark.bench.plan.registry import Registry
 from kernelmark.bench.report import findings, founding
+from kernelmark.bench.report import tuning as report
 from kernelmark.bench.report.figures import tunables
 from kernelmark.bench.report.page import write_report
 from kernelmark.bench.report.run_data import RunData
 from kernelmark.bench.report.runs import summaries
-from kernelmark.bench.report.tuning import (
-    compiled_words,
-    over_suite,
-    overall_words,
-    searched_words,
-    searches,
-    sentence,
-    size_words,
-    space_words,
-)
 from kernelmark.bench.tune.static import arch_here
 from kernelmark.bench.tune.tuning import AT_ONCE, CANDIDATES, DefaultFailed, Interrupted, log_adopted, progress
 from support.plugins import COUNTED
@@ -37,7 +28,7 @@ def rows(tuned, run_id):
 
 
 def learned_of(tuned, tuning):
-    (found,) = searches(RunData(tuned.store, tuning.session.run_id))
+    (found,) = report.searches(RunData(tuned.store, tuning.session.run_id))
     return found
 
 
@@ -88,7 +79,7 @@ def test_a_tile_that_fails_is_a_row_and_is_not_raced(tuned):
     assert {found[f"copy/mine.failing@WORK={work}"].status for work in (2, 3)} == {"failed"}
     assert set(verdict.raced.rows).isdisjoint({"WORK=2", "WORK=3"})
     assert verdict.raced.decision.best == "WORK=1"
-    assert "6 ok, 2 failed" in space_words(learned_of(tuned, tuning))
+    assert "6 ok, 2 failed" in report.space_words(learned_of(tuned, tuning))
 
 
 def test_a_default_that_is_wrong_ends_the_tuning_before_any_tile_and_is_not_taken_up_again(tuned):
@@ -162,12 +153,12 @@ def test_a_run_of_a_tuning_is_not_resumed_as_one_of_suites(tuned, complaint):
 
 def test_words_name_the_tile_its_factor_and_the_command_that_uses_it(tuned):
     tuning, (verdict,) = tuned.all("counted")
-    text = sentence(verdict.raced)
+    text = report.sentence(verdict.raced)
     assert text.startswith("copy/mine.counted on copy/m64n1024/f32: WORK=1 is ")
     assert " as fast as the default (WORK=4) over 3 processes" in text
     assert text.endswith("; `kernelmark run copy/m64n1024/f32 --tuned auto` uses it")
     undecided = verdict.raced.decision._replace(best=None, tied=["WORK=2"])
-    kept = sentence(verdict.raced._replace(decision=undecided))
+    kept = report.sentence(verdict.raced._replace(decision=undecided))
     assert "the default (WORK=4) stays: of 3 tiles none is certainly faster over 3 processes" in kept
     assert kept.endswith("; it cannot be distinguished from WORK=2")
     assert progress(tuning.screens[0]).startswith("8 of 8 tiles, best so far WORK=1: ")
@@ -177,8 +168,8 @@ def test_what_was_learned_counts_the_tiles_and_ranks_the_values_of_each_tunable(
     tuning = tuned.begin("counted")
     tuning.search()
     found = learned_of(tuned, tuning)
-    assert space_words(found) == "8 tiles, 8 valid; 8 tiles measured: 8 ok; 1 of 8 within 5 % of the best"
-    lines = searched_words(found).splitlines()
+    assert report.space_words(found) == "8 tiles, 8 valid; 8 tiles measured: 8 ok; 1 of 8 within 5 % of the best"
+    lines = report.searched_words(found).splitlines()
     assert [line.split()[1] for line in lines if line.startswith("WORK")] == list("12345678")
 
 
@@ -190,9 +181,9 @@ def test_over_a_suite_each_problem_has_a_verdict_and_one_tile_is_best_for_all(tu
     assert tuning.overall == (1,)
     raced = [verdict.raced for verdict in verdicts]
     assert all("WORK=1" in each.rows for each in raced)
-    assert overall_words(raced).startswith("one tile for all: WORK=1, ")
-    assert "slower than the best of a problem" in overall_words(raced)
-    assert [line.split()[0] for line in over_suite(raced).splitlines()[2:]] == problems
+    assert report.overall_words(raced).startswith("one tile for all: WORK=1, ")
+    assert "slower than the best of a problem" in report.overall_words(raced)
+    assert [line.split()[0] for line in report.over_suite(raced).splitlines()[2:]] == problems
     data = RunData(tuned.store, verdicts[0].default.run_id)
     assert findings.verdict(data) == (
         "copy/mine.counted: a tile is certainly faster than the default on 2 of 2 problems; "
@@ -232,7 +223,7 @@ def test_a_space_of_a_billion_tiles_is_drawn_from_and_never_listed(tuned):
     tuning = tuned.begin("vast", strategy="random", budget=2)
     (subject,) = tuning.subjects
     assert (subject.counted.size, len(subject.tiles.configs)) == (10**9, 2000)
-    assert size_words(subject.space) == "1000000000 tiles, about 1000000000 valid, 2000 of them drawn"
+    assert report.size_words(subject.space) == "1000000000 tiles, about 1000000000 valid, 2000 of them drawn"
 
 
 @pytest.fixture
@@ -313,8 +304,8 @@ def test_what_the_compiler_reports_of_tiles_is_kept_and_counted(tuned, folder, m
     monkeypatch.setattr(search, "unavailable", lambda kernel: None)
     monkeypatch.setattr(search, "present_limits", lambda: H100)
     tuning, (verdict,) = tuned.all("turned", "transpose/m61n47/f32/out", op="transpose/cuda")
-    (found,) = searches(RunData(tuned.store, tuning.session.run_id))
-    assert compiled_words(found) == "2 compiled, 0 of them spilling"
+    (found,) = report.searches(RunData(tuned.store, tuning.session.run_id))
+    assert report.compiled_words(found) == "2 compiled, 0 of them spilling"
     assert all(used.registers > 0 for used in found.resources.values())
     assert arch_here(tuned.registry.kernels["transpose/cuda.turned"]).startswith("sm_")
     assert verdict.adopted is None
