@@ -212,8 +212,7 @@ def sloped():
 @pytest.fixture
 def data(store, registry):
     convolutions(store)
-    times = read_times(store, registry, ["conv"])
-    return data_of(times, space_of(times.problems))
+    return data_of(read_times(store, registry, ["conv"]))
 
 
 def planted_costs(data):
@@ -395,8 +394,7 @@ def test_the_python_and_the_c_export_choose_as_the_model_does_on_10_000_shapes(c
 def scattered(store, registry, noise=0.2):
     """Convolutions whose times are a fifth off by what no size explains."""
     convolutions(store, 160, noise)
-    times = read_times(store, registry, ["conv"])
-    return data_of(times, space_of(times.problems))
+    return data_of(read_times(store, registry, ["conv"]))
 
 
 def test_a_tree_agrees_with_that_of_scikit_learn_where_it_is_installed(store, registry):

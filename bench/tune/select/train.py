@@ -19,17 +19,7 @@ from kernelmark.bench.report.contest import faster, time_of
 from kernelmark.bench.report.noise import noise_of
 from kernelmark.bench.tune.select.growers import GROWERS, Formula, TreeNode, orders
 from kernelmark.bench.tune.select.model import Model, PolicyScore, Regret, Share, Split, TrainingProblem
-from kernelmark.bench.tune.select.training import (
-    SELECTED,
-    Data,
-    FeatureSpace,
-    Times,
-    data_of,
-    read_times,
-    require_enough,
-    single,
-    space_of,
-)
+from kernelmark.bench.tune.select.training import SELECTED, Data, Times, data_of, read_times, require_enough, single
 
 DRAWS, SEED = 1000, 0
 
@@ -227,7 +217,7 @@ def made(runs: Sequence[str], data: Data, lost: PolicyLosses, found: Regret, gro
     unsplit = TreeNode(np.arange(len(data.costs)), best)
     root = GROWERS[grown](space, data.known, data.costs) if found.is_worth_it else unsplit
     formula = root if isinstance(root, Formula) else None
-    nodes = _listed(root, space) if isinstance(root, TreeNode) else _by_choice(orders(root, space, data.known))
+    nodes = _listed(root, space.texts) if isinstance(root, TreeNode) else _by_choice(orders(root, space, data.known))
     ranges = zip(space.inputs, data.known.min(axis=0).tolist(), data.known.max(axis=0).tolist(), strict=False)
     fastest = np.argmin(data.costs, axis=1)
     return Model(
@@ -250,7 +240,7 @@ def made(runs: Sequence[str], data: Data, lost: PolicyLosses, found: Regret, gro
     )
 
 
-def _listed(root: TreeNode, space: FeatureSpace) -> list[tuple[Split, Array]]:
+def _listed(root: TreeNode, texts: Sequence[str]) -> list[tuple[Split, Array]]:
     """Return the nodes of a tree, each after the one above it, and the problems of each leaf."""
     nodes: list[TreeNode] = [root]
     splits = []
@@ -260,8 +250,7 @@ def _listed(root: TreeNode, space: FeatureSpace) -> list[tuple[Split, Array]]:
         else:
             below = len(nodes)
             nodes += [node.below, node.above]
-            text = space.texts[node.feature]
-            split = Split(expression=text, threshold=node.threshold, below=below, above=below + 1)
+            split = Split(expression=texts[node.feature], threshold=node.threshold, below=below, above=below + 1)
             splits.append((split, node.rows[:0]))
     return splits
 
@@ -292,7 +281,7 @@ def train(store: Reader, registry: Registry, runs: Sequence[str], tests: Sequenc
     held = _held_out(store, registry, times, tests) if tests else None
     if held is not None:
         times = _without(times, held)
-    data = data_of(times, space_of(times.problems)) if times.problems else None
+    data = data_of(times) if times.problems else None
     where = f"run {' and '.join(runs)}"
     if data is None:
         raise UsageError(f"{where}: has only the shapes of --test; train on others, such as those of train-conv")

@@ -256,8 +256,9 @@ class Data(NamedTuple):
     families: Array
 
 
-def data_of(times: Times, space: FeatureSpace) -> Data:
-    """Return the data of a table of times, in a feature space that contains all its problems."""
+def data_of(times: Times, space: FeatureSpace | None = None) -> Data:
+    """Return the data of a table of times, in a feature space of all its problems. Raises UsageError as `space_of`."""
+    space = space or space_of(times.problems)
     costs = times.means - np.nanmin(times.means, axis=1, keepdims=True)
     costs = np.where(np.isnan(costs), MISSING, costs)
     return Data(times, space, space.numbers(times.problems), costs, families_of(times.problems))
