@@ -245,11 +245,11 @@ def adopted(files: Sequence[TileFile], named: bool, selection: Selection, run_id
     named: whether the user named the file, which may then be for another device. Raises UsageError, also without a
     file.
     """
+    contents = [read(f.path) if named else Tuned(device=f.device, tiles=tiles_in(f)) for f in files]
     found = [
-        Adopted(device, entry)
-        for file in files
-        for device, entries in [_held(file, named)]
-        for entry in entries
+        Adopted(held.device, entry)
+        for held in contents
+        for entry in held.tiles
         if run_id in (None, entry.run)
         and selection.takes(entry.kernel, entry.kernel.partition("/")[0], entry.problem, "ok")
     ]
@@ -258,13 +258,6 @@ def adopted(files: Sequence[TileFile], named: bool, selection: Selection, run_id
         wanted = f" of run {run_id}" * (run_id is not None) or " that was asked for" * any(selection)
         raise UsageError(f"{where}: has no tile{wanted}; `kernelmark tune KERNEL PROBLEM` finds tiles")
     return found
-
-
-def _held(file: TileFile, named: bool) -> tuple[str, Sequence[TileRecord]]:
-    if not named:
-        return file.device, tiles_in(file)
-    contents = read(file.path)
-    return contents.device, contents.tiles
 
 
 def header(tiles: Sequence[Adopted]) -> str:
