@@ -285,7 +285,6 @@ def count(
     except NoModelError as error:
         missing.append(f"bytes from and to memory by waves: {error}")
     is_whole = not any(sampled.clusters for sampled in found.sampled)
-    lines = _lines(found)
     return Counts(
         kernel=kernel.base_id,
         problem=problem.id,
@@ -295,8 +294,8 @@ def count(
             LaunchCounts(sampled.launch.entry, sampled.blocks, sampled.run_blocks, tuple(described(sampled)))
             for sampled in found.sampled
         ),
-        lines=lines,
-        total=_total(lines),
+        lines=_lines(found),
+        total=_total(found),
         block_bytes_read=found.traffic.block_read,
         block_bytes_written=found.traffic.block_written,
         bytes_read_once=found.traffic.read_once if is_whole else None,
@@ -387,16 +386,7 @@ def _sums(numbers: Iterable[tuple[str, int]]) -> dict[str, int]:
     return sums
 
 
-def _total(lines: Iterable[LineCounts]) -> LineCounts:
-    values = [msgspec.structs.asdict(line) for line in lines]
-    sums: dict[str, object] = {"file": "", "line": 0}
-    for name, default in msgspec.structs.asdict(LineCounts("", 0)).items():
-        if name in sums:
-            continue
-        if isinstance(default, dict):
-            keys = sorted({key for value in values for key in value[name]})
-            sums[name] = {key: sum(value[name].get(key, 0) for value in values) for key in keys}
-        else:
-            parts = [value[name] for value in values]
-            sums[name] = None if None in parts else sum(parts)
-    return msgspec.convert(sums, LineCounts)
+def _total(found: Tallies) -> LineCounts:
+    total = _line("", 0, list(found.sites.items()))
+    by_kind = {k: dict(sorted(v.items())) for k, v in msgspec.structs.asdict(total).items() if isinstance(v, dict)}
+    return msgspec.structs.replace(total, **by_kind)
