@@ -139,26 +139,24 @@ class Tried:
         return f"FAIL, {' and '.join(self.against)}" if self.against else "PASS" if self.judged else "not verified"
 
 
+@dataclass
 class WatchSession:
     """Versions of a kernel on a problem. comparison: None without a GPU. vs: compare each version with this one."""
 
-    def __init__(
-        self,
-        registry: Registry,
-        kernel: CudaKernel,
-        problem: Problem,
-        arch: str,
-        comparison: VersionTiming | None,
-        device: DeviceLimits = H100,
-        vs: Version | None = None,
-    ) -> None:
-        self._registry, self.kernel, self.problem = registry, kernel, problem
-        self.arch, self.comparison, self._device = arch, comparison, device
-        self.beside = self._vs = vs
-        self.tried: list[Tried] = []
-        self._known_counts: dict[Version, Counts] = {}
-        if vs:
-            self._resources(vs)  # raises where it does not compile
+    registry: Registry
+    kernel: CudaKernel
+    problem: Problem
+    arch: str
+    comparison: VersionTiming | None
+    device: DeviceLimits = H100
+    vs: Version | None = None
+    tried: list[Tried] = field(default_factory=list)
+    counts: dict[Version, Counts] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.beside = self.vs
+        if self.vs:
+            self._resources(self.vs)  # raises where it does not compile
 
     @property
     def good(self) -> bool:
@@ -170,7 +168,7 @@ class WatchSession:
         self.tried.append(tried)
         yield from map(version.told, self._looked_at(tried))
         tried.done = True
-        if tried.good and self._vs is None:
+        if tried.good and self.vs is None:
             self.beside = version
 
     def _looked_at(self, tried: Tried) -> Iterator[str]:
@@ -190,13 +188,13 @@ class WatchSession:
 
     def _resources(self, version: Version) -> list[InspectRow]:
         try:
-            return launch_rows(self._of(version), self.problem, self.tile, self.arch, self._device)
+            return launch_rows(self._of(version), self.problem, self.tile, self.arch, self.device)
         except UsageError as error:
             raise UsageError(version.told(str(error))) from None
 
     @property
     def tile(self) -> Tile:
-        tile = self.kernel.tile_for(self.problem, self._device)
+        tile = self.kernel.tile_for(self.problem, self.device)
         assert tile is not None, "a kernel that takes the problem has a tile for it"
         return tile
 
@@ -220,7 +218,7 @@ class WatchSession:
             yield f"FAIL: {rows[0].status} on {self.problem.id}"
 
     def _emulated(self, tried: Tried) -> str:
-        found = emulate(self._registry, self._of(tried.version), self.problem, self._device)
+        found = emulate(self.registry, self._of(tried.version), self.problem, self.device)
         if found.skipped:
             return f"not {'emulated:' if self.comparison else 'verified: no GPU is here, and'} {found.skipped}"
         tried.judged = True
@@ -238,10 +236,10 @@ class WatchSession:
             return f"not counted: {error}"
 
     def _counts(self, version: Version) -> Counts:
-        if version not in self._known_counts:
+        if version not in self.counts:
             kernel = counted_kernel(self._of(version))
-            self._known_counts[version] = count_of(kernel, self.problem, self.tile, self._device)
-        return self._known_counts[version]
+            self.counts[version] = count_of(kernel, self.problem, self.tile, self.device)
+        return self.counts[version]
 
     def summary(self) -> str:
         """Return a summary: the number of versions, the best version that passed, and the verdict on the last."""
