@@ -117,20 +117,20 @@ def held_out(data: Data, grown: str) -> dict[str, Array]:
     return held
 
 
-def losses(times: Times, chosen: dict[str, Array]) -> list[PolicyLosses]:
+def losses(times: Times, orders: dict[str, Array]) -> list[PolicyLosses]:
     """Return each way's losses relative to the oracle; if a kernel has no time, the next in the order is used.
 
-    chosen: the orders of the first kernels of the table; the selector's own rows may be a column after those.
+    orders: those of the first kernels of the table; the selector's own rows may be a column after those.
     """
-    count = candidates(times)
-    oracle = _oracle(times.logs[:, :, :count])
-    policies = [PolicyLosses(way, _first(order, times.means[:, :count]), oracle) for way, order in chosen.items()]
+    means, count = times.means, candidates(times)
+    oracle, rows = _oracle(times.logs[:, :, :count]), np.arange(len(means))
+    chosen = {way: _first(order, means[:, :count]) for way, order in orders.items()}
     library = next((name for name in times.problems[0].features.libraries if name in times.kernels), "")
     for way, kernel in ((LIBRARY, library), (TIMED, f"{times.setting.op}/{SELECTED}")):
         if kernel in times.kernels:
             column = times.kernels.index(kernel)
-            policies.append(PolicyLosses(way, np.where(np.isnan(times.means[:, column]), -1, column), oracle))
-    return [lost._replace(logs=_taken(times.means, lost.chosen) - oracle) for lost in policies]
+            chosen[way] = np.where(np.isnan(means[:, column]), -1, column)
+    return [PolicyLosses(w, c, np.where(c < 0, np.nan, means[rows, c]) - oracle) for w, c in chosen.items()]
 
 
 def candidates(times: Times) -> int:
@@ -150,11 +150,6 @@ def _first(order: Array, means: Array) -> Array:
     has = np.take_along_axis(~np.isnan(means), order, axis=1)
     first: Array = order[np.arange(len(order)), np.argmax(has, axis=1)]
     return first
-
-
-def _taken(means: Array, chosen: Array) -> Array:
-    taken: Array = np.where(chosen < 0, np.nan, means[np.arange(len(means)), chosen])
-    return taken
 
 
 def regret(store: Reader, times: Times, families: Array, lost: Sequence[PolicyLosses], what: str) -> Regret:
@@ -289,9 +284,12 @@ def train(store: Reader, registry: Registry, runs: Sequence[str], tests: Sequenc
     trials = {grown: losses(times, held_out(data, grown)) for grown in GROWERS}
     grown = min(trials, key=lambda name: trials[name][0].logs.mean())
     own = trials[grown]
-    lost, found = own, regret(store, times, data.families, own, f"families of shapes in {FOLDS} folds")
-    if held is not None:
-        lost, found = _tested(store, data, held, tests, grown)
+    if held is None:
+        lost, found = own, regret(store, times, data.families, own, f"families of shapes in {FOLDS} folds")
+    else:
+        asked = data_of(held.only(range(len(held.problems)), times.kernels), data.space)
+        lost = losses(held, orders_by_way(data, asked, grown))
+        found = regret(store, held, asked.families, lost, f"the rows of {' and '.join(tests)}")
     return Trained(made(runs, data, own[0], found, grown), lost)
 
 
@@ -313,11 +311,3 @@ def _without(times: Times, held: Times) -> Times:
     groups = {group_of(problem.id) for problem in held.problems}
     remaining = [i for i, problem in enumerate(times.problems) if group_of(problem.id) not in groups]
     return times.only(remaining, times.kernels)
-
-
-def _tested(
-    store: Reader, data: Data, held: Times, tests: Sequence[str], grown: str
-) -> tuple[list[PolicyLosses], Regret]:
-    asked = data_of(held.only(range(len(held.problems)), data.times.kernels), data.space)
-    lost = losses(held, orders_by_way(data, asked, grown))
-    return lost, regret(store, held, asked.families, lost, f"the rows of {' and '.join(tests)}")

@@ -267,7 +267,10 @@ class Log:
     def add(self, files: Files) -> None:
         """Add the version that the session tried last. files: the saved contents. Raises UsageError."""
         tried = self._session.tried[-1]
-        sources = _sources(tried.version, files)
+        folder = tried.version.source.parent
+        included = with_includes(tried.version.source, cuda_sources()).items()
+        # copies have the contents from before their includes were renamed
+        sources = {path.name: files.get(path.name, text) if path.parent == folder else text for path, text in included}
         self._numbers[tried.version.number] = self._store.add_version(self._version(tried), sources)
 
     def _version(self, tried: Tried) -> KernelVersion:
@@ -305,10 +308,3 @@ class Log:
             return VersionRatio(ratio.median, ratio.low, ratio.high, other.kernel)
         number = self._numbers.get(before.number)
         return VersionRatio(ratio.median, ratio.low, ratio.high, "" if number else before.name, number)
-
-
-def _sources(version: Version, files: Files) -> dict[str, bytes]:
-    """Return the file and its includes, copies with the contents from before their includes were renamed."""
-    folder = version.source.parent
-    included = with_includes(version.source, cuda_sources()).items()
-    return {path.name: files.get(path.name, text) if path.parent == folder else text for path, text in included}
