@@ -418,37 +418,25 @@ def test_what_is_not_published_or_not_counted_bounds_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("opcode", "expected"),
+    ("opcode", "lanes", "types"),
     [
-        ("FFMA", 32),
-        ("FFMA2", 64),
-        ("HMMA.16816.F32.BF16", 2048),
-        ("HMMA.1688.F32.TF32", 1024),
-        ("HGMMA.64x256x16.F32.BF16", 65536),
-        ("DMMA.884", 256),
-        ("DMMA.16x8x4", 512),
+        ("FFMA", 32, None),
+        ("FFMA2", 64, None),
+        ("HMMA.16816.F32", 2048, "f16.f32"),
+        ("HMMA.16816.F16", 2048, "f16.f16"),
+        ("HMMA.16816.F32.BF16", 2048, "bf16.f32"),
+        ("HMMA.1688.F32.TF32", 1024, "tf32.f32"),
+        ("HGMMA.64x256x16.F32.BF16", 65536, "bf16.f32"),
+        ("QGMMA.64x256x32.F32.E4M3.E5M2", 131072, "fp8.f32"),
+        ("IGMMA.64x256x32.S8.S8", 131072, "s8.s32"),
+        ("IMMA.16832.S8.S8", 4096, "s8.s32"),
+        ("DMMA.884", 256, "f64.f64"),
+        ("DMMA.16x8x4", 512, "f64.f64"),
     ],
 )
-def test_lanes_are_the_multiply_adds_of_one_warp_instruction(opcode: str, expected: int) -> None:
-    assert sass.lanes(opcode) == expected
-
-
-@pytest.mark.parametrize(
-    ("opcode", "expected"),
-    [
-        ("HMMA.16816.F32", "f16.f32"),
-        ("HMMA.16816.F16", "f16.f16"),
-        ("HMMA.16816.F32.BF16", "bf16.f32"),
-        ("HMMA.1688.F32.TF32", "tf32.f32"),
-        ("QGMMA.64x256x32.F32.E4M3.E5M2", "fp8.f32"),
-        ("IGMMA.64x256x32.S8.S8", "s8.s32"),
-        ("IMMA.16832.S8.S8", "s8.s32"),
-        ("DMMA.16x8x4", "f64.f64"),
-        ("FFMA", None),
-    ],
-)
-def test_the_type_of_tensor_cores_is_read_from_the_opcode(opcode: str, expected: str | None) -> None:
-    assert machine.tensor_type(sass.Code(1, {}, {}, {opcode: 1}, 1, 0)) == expected
+def test_an_opcode_has_the_multiply_adds_of_a_warp_and_the_types_of_tensor_cores(opcode, lanes, types) -> None:
+    assert sass.lanes(opcode) == lanes
+    assert machine.tensor_type(sass.Code(1, {}, {}, {opcode: 1}, 1, 0)) == types
 
 
 def test_published_peaks_of_fp32_follow_from_multiprocessors_and_clock() -> None:
