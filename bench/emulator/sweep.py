@@ -15,8 +15,7 @@ import numpy as np
 from kernelmark.bench.emulator.build import CUDA, HostCompileError, program
 from kernelmark.bench.emulator.report import Diagnostic, unwaived
 from kernelmark.bench.emulator.shapes import has_whole_rows, is_long, is_whole, problems
-from kernelmark.bench.emulator.worker import LIMIT_S, ORDERS, Buffer, Im2col, Launch, Outcome, run
-from kernelmark.bench.emulator.worker import EmulatedTensorMap as EmulatedMap
+from kernelmark.bench.emulator.worker import LIMIT_S, ORDERS, Buffer, EmulatedTensorMap, Im2col, Launch, Outcome, run
 from kernelmark.bench.measure.draw import drawn
 from kernelmark.bench.measure.tensormap import extents, spanned
 from kernelmark.bench.plan.dtypes import DTYPES, bits_dtype, numpy_dtype
@@ -59,13 +58,9 @@ def cases(registry: Registry, kernel: CudaKernel, device: DeviceLimits = H100) -
     """Return all problems with the tile that a run uses, and a few problems with each other tile."""
     taken = problems(kernel, registry.operations[kernel.op])
     default = [EmulatedCase(kernel, p, tile, device) for p in taken if (tile := kernel.tile_for(p, device))]
-    more = (
-        EmulatedCase(kernel, p, tile, device)
-        for tile in kernel.tiles(device)
-        for p in _few(kernel, taken, tile, device)
-    )
-    cases_ = default + [case for case in more if case not in default]
-    return cases_ + list(_in_rounds(kernel, taken, device))
+    few = ((p, tile) for tile in kernel.tiles(device) for p in _few(kernel, taken, tile, device))
+    more = (EmulatedCase(kernel, p, tile, device) for p, tile in few)
+    return [*default, *(case for case in more if case not in default), *_in_rounds(kernel, taken, device)]
 
 
 #: The rounds of a persistent block, the most operations and bytes of the problem for them, and its odd batch.
@@ -305,7 +300,7 @@ def _argument(arg: Any, operands: dict[str, Operand]) -> Any:
     return arg
 
 
-def _tensor_map(wanted: TensorMap | Im2colMap, operand: Operand) -> EmulatedMap:
+def _tensor_map(wanted: TensorMap | Im2colMap, operand: Operand) -> EmulatedTensorMap:
     itemsize = DTYPES[operand.dtype].itemsize
     lengths = (*operand.shape[1:-1], operand.ld)
     strides = [itemsize * math.prod(lengths[axis:]) for axis in range(len(lengths))]
@@ -314,6 +309,6 @@ def _tensor_map(wanted: TensorMap | Im2colMap, operand: Operand) -> EmulatedMap:
     if isinstance(wanted, Im2colMap):
         corners = (wanted.lower[::-1], wanted.upper[::-1], wanted.stride[::-1])
         images = (operand.shape[::-1], tuple(strides[::-1]), box, itemsize, swizzle)
-        return EmulatedMap(operand.name, *images, im2col=Im2col(*corners))
+        return EmulatedTensorMap(operand.name, *images, im2col=Im2col(*corners))
     sizes, pitches = spanned(wanted.rows, operand.shape, [*strides, itemsize])
-    return EmulatedMap(operand.name, tuple(sizes), tuple(pitches), box, itemsize, swizzle, wanted.tf32)
+    return EmulatedTensorMap(operand.name, tuple(sizes), tuple(pitches), box, itemsize, swizzle, wanted.tf32)
