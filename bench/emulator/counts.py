@@ -125,7 +125,7 @@ def tallies(case: EmulatedCase, every_block: bool = False, widths: Widths | None
     if scale > 1 and scale * sum(outcome.accesses for outcome in outcomes) <= CHEAP:
         sampled = tuple(Sampled(launch, {}) for launch in planned)
         outcomes = _outcomes(worker, buffers, sampled)
-    return _merged(worker, sampled, _at_widths(worker, buffers, sampled, outcomes, widths), footprints)
+    return _merged(worker, buffers, sampled, outcomes, footprints, widths)
 
 
 def tallies_of(worker: Path, buffers: Mapping[str, Buffer], launch: Launch, widths: Widths | None = None) -> Tallies:
@@ -133,19 +133,7 @@ def tallies_of(worker: Path, buffers: Mapping[str, Buffer], launch: Launch, widt
     sampled = (Sampled(launch, {}),)
     outcomes = _outcomes(worker, buffers, sampled)
     footprints = _footprints(outcomes, sampled)
-    return _merged(worker, sampled, _at_widths(worker, buffers, sampled, outcomes, widths), footprints)
-
-
-def _at_widths(
-    worker: Path,
-    buffers: Mapping[str, Buffer],
-    sampled: Sequence[Sampled],
-    outcomes: list[Outcome],
-    widths: Widths | None,
-) -> list[Outcome]:
-    """Run again with accesses at these widths where the outcomes have others."""
-    asked = _asked(worker, outcomes, widths) if widths else []
-    return _outcomes(worker, buffers, sampled, asked) if asked else outcomes
+    return _merged(worker, buffers, sampled, outcomes, footprints, widths)
 
 
 def _asked(worker: Path, outcomes: Sequence[Outcome], widths: Widths) -> list[tuple[str, int, int]]:
@@ -253,10 +241,15 @@ def _footprints(outcomes: Sequence[Outcome], sampled: Sequence[Sampled]) -> dict
 
 def _merged(
     worker: Path,
+    buffers: Mapping[str, Buffer],
     sampled: tuple[Sampled, ...],
     outcomes: Sequence[Outcome],
     footprints: Mapping[tuple[int, int], Footprint],
+    widths: Widths | None,
 ) -> Tallies:
+    """Return the counts of all outcomes, run again with accesses at these widths where they have others."""
+    if widths and (asked := _asked(worker, outcomes, widths)):
+        outcomes = _outcomes(worker, buffers, sampled, asked)
     lines = [line for outcome in outcomes for line in outcome.counts]
     counted = [words for verb, *words in lines if verb == "count"]
     places = lines_of(worker, sorted({pc for pc, *_ in counted if pc != "0"}))

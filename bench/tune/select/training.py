@@ -109,7 +109,16 @@ def read_times(store: Reader, registry: Registry, run_ids: Sequence[str], select
     where = f"run {' and '.join(run_ids)}"
     if not rows:
         raise UsageError(f"{where}: has no row with a time; `kernelmark run train-conv` measures some")
-    return _tabled(_setting(where, conditions), registry, rows, medians)
+    setting = _setting(where, conditions)
+    problems = list(dict.fromkeys(problem for problem, _ in rows))
+    kernels = sorted({kernel for _, kernel in rows})
+    logs = np.full((2, len(problems), len(kernels)), np.nan)
+    places = {name: i for i, name in enumerate(problems)}, {name: i for i, name in enumerate(kernels)}
+    for (problem_id, kernel), taken in medians.items():
+        for half in (0, 1):  # every second process, and the others; the same twice where there is one
+            logs[half, places[0][problem_id], places[1][kernel]] = np.log(taken[half::2] or taken).mean()
+    processes = min(map(len, medians.values()))
+    return Times(setting, [registry.problem(name) for name in problems], kernels, logs, rows, processes)
 
 
 def _setting(where: str, conditions: Collection[tuple[str, ModelSetting]]) -> ModelSetting:
@@ -125,23 +134,6 @@ def _setting(where: str, conditions: Collection[tuple[str, ModelSetting]]) -> Mo
             listed = ", ".join(str(value) or "none" for value in distinct)
             raise UsageError(f"{where}: has rows of {len(distinct)} {what} ({listed}), expected one; {remedy}")
     return settings.pop()
-
-
-def _tabled(
-    setting: ModelSetting,
-    registry: Registry,
-    rows: Mapping[tuple[str, str], Result],
-    medians: Mapping[tuple[str, str], Sequence[float]],
-) -> Times:
-    problems = list(dict.fromkeys(problem for problem, _ in rows))
-    kernels = sorted({kernel for _, kernel in rows})
-    logs = np.full((2, len(problems), len(kernels)), np.nan)
-    places = {name: i for i, name in enumerate(problems)}, {name: i for i, name in enumerate(kernels)}
-    for (problem, kernel), taken in medians.items():
-        for half in (0, 1):  # every second process, and the others; the same twice where there is one
-            logs[half, places[0][problem], places[1][kernel]] = np.log(taken[half::2] or taken).mean()
-    processes = min(map(len, medians.values()))
-    return Times(setting, [registry.problem(name) for name in problems], kernels, logs, rows, processes)
 
 
 def inputs_of(kind: type[Problem]) -> tuple[str, ...]:
