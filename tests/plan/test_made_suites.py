@@ -1,19 +1,17 @@
-"""Generated suites contain what their sources state: products, layers, gradients, and shapes to train on."""
+"""Suites contain what their sources state: products, layers, gradients, and shapes to train on."""
 
 from collections import Counter, defaultdict
 from itertools import pairwise
 
-import numpy as np
 import pytest
 from msgspec.structs import replace
 
 from kernelmark.bench.plan.case import Plan, jobs
 from kernelmark.bench.plan.modes import Mode
 from kernelmark.bench.plan.shards import group_of
-from kernelmark.bench.plan.suites import FOLDER, find_suite
-from support.tools import script
+from kernelmark.bench.plan.suites import find_suite
+from kernelmark.kernels.conv.fft.cpu import STRAIGHT
 
-MADE = script("suites")
 NAMES = ["alexnet", "deepbench-gemm", "deepbench-rnn", "experts", "fasttext", "llm", "lstm", "mlp", "square-sweep"]
 WITH_CONVOLUTIONS = [
     *("vgg16", "googlenet", "inception3", "resnet50", "resnext50", "mobilenet2", "cifar10", "convnet-benchmarks"),
@@ -21,6 +19,8 @@ WITH_CONVOLUTIONS = [
 ]
 FCN5 = (784, 2048, 4096, 1024, 10)
 BATCHES = (342, 512, 1024, 4096)
+#: The networks of conv-peers, on whose layers selectors are tested.
+HELD_OUT = ("resnet50", "vgg16", "googlenet", "alexnet")
 
 
 @pytest.fixture
@@ -44,11 +44,6 @@ def test_every_problem_is_found_again_by_its_id_and_stands_once(registry, name):
     assert len({p.id for p in problems}) == len(problems) > 0
     dtypes = {"llm": {"bf16", "f32", "e4m3.bf16", "s8.s32"}, "experts": {"bf16", "f32"}}
     assert {p.dtype for p in problems if p.op == "gemm"} <= dtypes.get(name, {"f32"})
-
-
-@pytest.mark.parametrize("name", MADE.SUITES)
-def test_a_made_suite_is_what_its_script_makes(name):
-    assert (FOLDER / name).read_text(encoding="utf-8") == MADE.SUITES[name](), "run python tools/suites.py"
 
 
 def test_deepbench_gemm_counts_all_248_rows_and_merges_the_five_that_stand_twice(gemms):
@@ -75,29 +70,11 @@ def test_deepbench_gemm_by_hand(gemms):
     assert products(found, "NN")[1, 3072, 1024] == 2
 
 
-@pytest.mark.parametrize("a_t", ["N", "T"])
-@pytest.mark.parametrize("b_t", ["N", "T"])
-def test_the_row_major_case_is_deepbenchs_column_major_call_on_the_same_buffers(a_t, b_t):
-    m, n, k = 2, 3, 5
-    a_stored, b_stored = ((k, m) if a_t == "T" else (m, k)), ((n, k) if b_t == "T" else (k, n))
-    a_buffer, b_buffer = np.arange(1, 1 + m * k), np.arange(7, 7 + k * n)
-    a, b = a_buffer.reshape(a_stored, order="F"), b_buffer.reshape(b_stored, order="F")
-    c_buffer = ((a.T if a_t == "T" else a) @ (b.T if b_t == "T" else b)).ravel(order="F")
-    row = {"m": str(m), "n": str(n), "k": str(k), "a_t": a_t, "b_t": b_t}
-    (op_a, op_b), (rows, cols, depth) = MADE.deepbench_gemm_case(row)
-    first = b_buffer.reshape((depth, rows) if op_a == "T" else (rows, depth))
-    second = a_buffer.reshape((cols, depth) if op_b == "T" else (depth, cols))
-    c = (first.T if op_a == "T" else first) @ (second.T if op_b == "T" else second)
-    assert c.ravel().tolist() == c_buffer.tolist()
-
-
 def test_deepbench_rnn_counts_the_time_steps_of_every_row(gemms):
-    rows = MADE.read("deepbench_rnn.csv")
-    steps = {kind: sum(int(r["timesteps"]) for r in rows if r["set"] == kind) for kind in {r["set"] for r in rows}}
+    # The list holds 125 rows: 55839 time steps, 15849 of them of training.
     found = gemms("deepbench-rnn")
-    assert len(rows) == 125
-    assert sum(products(found, "NT").values()) == sum(steps.values())
-    assert sum(products(found, "NN").values()) == steps["training"]
+    assert sum(products(found, "NT").values()) == 55839
+    assert sum(products(found, "NN").values()) == 15849
 
 
 def test_deepbench_rnn_by_hand(gemms):
@@ -178,8 +155,6 @@ def test_seed_sets_the_fused_update_against_two_steps_on_every_weight_gradient(g
     assert all({"gemm/scipy.sgemm", "gemm/*.two_step"} <= set(entry.kernels) for entry in updates)
 
 
-NETWORKS = script("networks")
-
 NETWORK_SUITES = ["alexnet", "vgg16", "googlenet", "inception3", "resnet50", "resnext50", "mobilenet2", "cifar10"]
 
 
@@ -212,31 +187,19 @@ def test_backward_is_twice_forward_but_for_the_gradient_of_the_image(entries, na
         assert kinds[network, "NT"] == kinds[network, "TN"] == kinds[network, "NN"]
 
 
-@pytest.mark.parametrize("name", [n for n in dir(NETWORKS) if n.startswith(("vgg", "cifar10_vgg", "alexnet"))])
-def test_images_shrink_from_layer_to_layer_as_the_convolutions_and_pools_between_them_say(name):
-    convs = [layer for layer in getattr(NETWORKS, name)() if isinstance(layer, NETWORKS.Conv)]
+@pytest.mark.parametrize("name", ["vgg16", "cifar10", "alexnet"])
+def test_images_shrink_from_layer_to_layer_as_the_convolutions_and_pools_between_them_say(entries, name):
+    convs = [e.problem for e in entries(name) if e.network in ("", "vgg") and e.problem.id.endswith("/fprop")]
     for before, after in pairwise(convs):
-        side = (before.side + 2 * before.pad - before.r) // before.stride + 1
         assert after.c == before.k
-        assert after.side in (side, side // 2)
+        assert after.h in (before.p, before.p // 2)
 
 
 def test_every_row_of_deepbench_is_counted(entries):
-    rows = MADE.read("deepbench_conv.csv")
-    assert len(rows) == 217
     found = Counter()
     for e in entries("deepbench-conv"):
         found[e.problem.direction] += e.count
-    training = sum(row["set"] == "training" for row in rows)
-    assert found == {"fprop": 217, "dgrad": training, "wgrad": training}
-
-
-def test_rows_of_deepbench_keep_height_and_width_apart(registry, entries):
-    row = {"n": "16", "c": "3", "h": "112", "w": "480", "k": "4", "r": "5", "s": "20", "pad_h": "0", "pad_w": "3",
-           "stride_h": "2", "stride_w": "2"}  # fmt: skip
-    values = dict(zip(("n", *MADE.AXES), MADE.deepbench_conv_case(row), strict=True))
-    problem = registry.operations["conv"].make({**values, "dtype": "f32"}, "row")
-    assert problem.id == "conv/n16c3h112w480k4r5s20pad0x3stride2/f32/nchw/fprop"
+    assert found == {"fprop": 217, "dgrad": 94, "wgrad": 94}  # 94 of the rows are of training
 
 
 def test_filters_grow_at_the_same_work_and_the_image_keeps_its_size(entries):
@@ -269,7 +232,7 @@ def test_groups_of_mobilenet2_and_resnext50_stand_in_the_ids(entries):
     assert all(name.endswith("/g32") for name in grouped)
 
 
-@pytest.mark.parametrize("name", MADE.PEERS)
+@pytest.mark.parametrize("name", HELD_OUT)
 def test_conv_peers_has_each_layer_of_a_network_once_in_both_layouts_for_1_and_8_images(entries, name):
     layers = {e.problem for e in entries(name) if e.problem.op == "conv"}
     own = [e for e in entries("conv-peers") if e.network == name]
@@ -287,10 +250,8 @@ LIMIT_BYTES, WORKER_BYTES, LLC_BYTES = 12e9, 0.4e9, 32 * 2**20
 
 
 def weights(layers):
-    return sum(
-        layer.c * layer.k * layer.r * layer.s if isinstance(layer, NETWORKS.Conv) else layer.inputs * layer.outputs
-        for layer in layers
-    )
+    sizes = ((e, e.problem) for e in layers if e.part == "forward")
+    return sum(e.count * (p.c * p.k * p.r * p.s if p.op == "conv" else p.n * p.k) for e, p in sizes)
 
 
 def dense(*widths):
@@ -300,10 +261,10 @@ def dense(*widths):
 def test_gradients_are_as_large_as_the_layers(entries):
     hidden = 2048
     expected = {
-        "AlexNet": weights(NETWORKS.alexnet()),
-        "GoogLeNet": weights(NETWORKS.googlenet()),
-        "ResNet-50": weights(NETWORKS.resnet50()),
-        "VGG-16": weights(NETWORKS.vgg16()),
+        "AlexNet": weights(entries("alexnet")),
+        "GoogLeNet": weights(entries("googlenet")),
+        "ResNet-50": weights(entries("resnet50")),
+        "VGG-16": weights(entries("vgg16")),
         "FCN-5": dense(26752, *[hidden] * 3, 26752),
         "FCN-8": dense(26752, *[hidden] * 6, 26752),
         "FCN-R": dense(784, 2048, 4096, 1024, 10),
@@ -333,7 +294,8 @@ def test_what_a_problem_takes_in_all_is_less_than_the_limit(entries):
 
 
 TRAINING = ["train-conv", "train-gemm"]
-HELD_OUT = ("resnet50", "vgg16", "googlenet", "alexnet")
+#: The calls of a case besides its samples, and the rate of slow kernels, as the files state them.
+CALLS, FLOP_PER_S = 20, 10e9
 
 
 @pytest.mark.parametrize("name", TRAINING)
@@ -376,7 +338,7 @@ def test_two_processes_take_less_than_an_hour_by_the_sum_that_the_file_states(re
         for entrant in planned.job.entrants:
             problem = registry.problem(entrant.problem)
             if registry.kernels[entrant.kernel].refuses(problem) is None:
-                calls_s = MADE.CALLS * problem.flop / MADE.FLOP_PER_S
+                calls_s = CALLS * problem.flop / FLOP_PER_S
                 seconds += planned.job.budget.max_time_s + calls_s
     assert 600 < seconds < 1800
 
@@ -394,3 +356,14 @@ def test_the_suite_of_implicit_gemm_has_the_tiles_that_it_chooses_from(registry)
     preferred = {(tile["BM"], tile["BN"]) for tile in implicit.prefer.tiles}
     pinned = [registry.named(name).tile for name in kernels - {implicit.id}]
     assert {(tile["BM"], tile["BN"]) for tile in pinned} == preferred
+    assert problems(registry, "train-implicit-tiles") == problems(registry, "train-conv")
+
+
+def test_the_suite_of_numbas_ffts_has_the_tiles_that_have_straight_code(registry):
+    kernels = {name for entry in find_suite("train-numba-fft-tiles", registry).entries() for name in entry.kernels}
+    pinned = {f"conv/numba.fft_tiled@HEIGHT={side},WIDTH={side}" for side in STRAIGHT}
+    assert kernels == {"conv/numba.fft_tiled", *pinned}
+
+
+def problems(registry, name):
+    return {entry.problem.id for entry in find_suite(name, registry).entries()}
