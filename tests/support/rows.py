@@ -1,9 +1,6 @@
 """Rows and runs in a real store, made up for tests of what reads them, and for the bars of the report."""
 
-import json
 import random
-import sqlite3
-from array import array
 from collections.abc import Sequence
 from typing import Any
 
@@ -29,14 +26,6 @@ PLAN = {"suites": [], "seed": 3, "rel_ci": 0.01, "max_time_s": 0.5, "processes":
 #: What stands in a row during most of whose sampling others were at work.
 DISTURBED = "other processes used 0.98 CPUs during 60 % of the sampling"
 SHARED = {"provider": "some", "device": "cpu", "device_name": "Some CPU", "mode": "cold", "threads": 2, "reason": ""}
-
-
-#: What a row has where everything could be read.
-_MEASURED = (
-    "max_error", "error_bound", "setup_s", "steal_pct", "roofline_pct", "roofline_pct_cycles", "call_overhead_s",
-    "clock_mhz", "temperature_c", "power_w", "energy_j", "speedup_of_minima", "ceiling_gflop_per_s",
-    "ceiling_gbyte_per_s",
-)  # fmt: skip
 
 
 def begin(store: Store, run_id: str = "r1", **facts: Any) -> None:
@@ -141,44 +130,13 @@ def varied(store: Store) -> None:
     fail(store, "gemm/m7n7k7/f32/NN", "gemm/some.bad")
 
 
-def many(store: Store, count: int, kernels: int = 10) -> None:
-    """Add `count` rows in one transaction; few resemble each other."""
+def many(store: Store, count: int) -> None:
+    """A run with `count` rows, of which ten kernels share a product."""
     begin(store)
-    rng = random.Random(0)
-    proto = put(store, "gemm/m1n1k1/f32/NN", "gemm/some.k0", 1e-3, {"m": 1, "n": 1, "k": 1})
-    db = sqlite3.connect(store.path)
-    names = [name for _, name, *_ in db.execute("PRAGMA table_info(result)") if name != "result_id"]
-    marks, listed = ", ".join("?" * len(names)), ", ".join(f'"{name}"' for name in names)
-    ((*template,),) = db.execute(f"SELECT {listed} FROM result")
-    known = dict(zip(names, template, strict=True))
-    assert proto.case == known["case"]
-    with db:
-        db.execute("DELETE FROM result")
-        db.executemany(
-            f"INSERT INTO result ({listed}) VALUES ({marks})",
-            (tuple(row.values()) for row in (_like(known, i, kernels, rng) for i in range(count))),
-        )
-    db.close()
-
-
-def _like(known: dict[str, Any], i: int, kernels: int, rng: random.Random) -> dict[str, Any]:
-    size, layout = 16 + i // kernels, ("NN", "NT", "TN", "TT")[i // kernels % 4]
-    problem, kernel = f"gemm/m{size}n{size}k{size}/f32/{layout}", f"gemm/some.k{i % kernels}"
-    floats = {name: value * rng.uniform(0.5, 2) for name, value in known.items() if isinstance(value, float)}
-    own: dict[str, Any] = {
-        "problem": problem,
-        "kernel": kernel,
-        "layout": layout,
-        "case": f"{kernel} {problem} cold t2",
-    }
-    own |= {"dims": json.dumps({"m": size, "n": size, "k": size})}
-    own |= {"baseline": "gemm/some.k0", "started_at": f"2026-01-01T{i // 3600 % 24:02}:{i // 60 % 60:02}:{i % 60:02}.5"}
-    if i % kernels:
-        ratio = rng.uniform(0.3, 3)
-        own |= {"speedup": ratio, "speedup_ci95_low": 0.95 * ratio, "speedup_ci95_high": 1.05 * ratio}
-    more = {name: rng.uniform(1e-9, 1) for name in _MEASURED}
-    more |= {"scratch_bytes": size * size * 4, "executed_flop": 2 * size**3 + i, "outliers": i % 5, "threads_used": 2}
-    scale = rng.uniform(0.5, 2)
-    floats |= {name: value * scale for name, value in known.items() if name.startswith("time_s_")}
-    blob = array("d", [scale * sample for sample in array("d", known["sample_blob"])]).tobytes()
-    return {**known, **floats, **more, **own, "sample_blob": blob}
+    for i in range(count):
+        size, layout = 16 + i // 10, ("NN", "NT", "TN", "TT")[i // 10 % 4]
+        own: dict[str, Any] = {"baseline": "gemm/some.k0", "scratch_bytes": 4 * size**2}
+        if ratio := i % 10:
+            own |= {"speedup": ratio, "speedup_ci95_low": 0.95 * ratio, "speedup_ci95_high": 1.05 * ratio}
+        problem, dims = f"gemm/m{size}n{size}k{size}/f32/{layout}", {"m": size, "n": size, "k": size}
+        put(store, problem, f"gemm/some.k{ratio}", 1e-6 * (i + 1), dims, **own)
