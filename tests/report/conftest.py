@@ -6,12 +6,13 @@ import subprocess
 
 import pytest
 
+from browser import browser_missing, chromium
 from kernelmark.bench.record.result import Result
 from kernelmark.bench.record.store import Run
 from kernelmark.bench.report.latex import write_latex
 from support.pages import DOCUMENT, EVERY, IDENTITY, KIND
 from support.rows import begin
-from support.tools import needed, script
+from support.tools import needed
 
 SIUNITX, BEGIN = r"\usepackage{siunitx}", r"\begin{document}"
 
@@ -66,7 +67,6 @@ def compiled(tmp_path):
 @pytest.fixture(scope="module")
 def browser():
     """A headless Chromium. Without one the test is skipped, in CI it fails."""
-    tool = script("browser")
-    needed(tool.browser_missing())
-    with tool.chromium() as driver:
+    needed(browser_missing())
+    with chromium() as driver:
         yield driver

@@ -8,6 +8,8 @@ from typing import Any
 import cuda.core as core
 import pytest
 
+import agreement
+import counters
 from kernelmark.bench.measure import cuda, timing
 from kernelmark.bench.measure.compile import compile_cubin
 from kernelmark.bench.measure.devices import get_device
@@ -25,7 +27,6 @@ from kernelmark.kernels.transfer import _streams
 from stub import control
 from stub.emulated import Emulator
 from stub.programs import launch, nothing
-from support.tools import script
 
 
 def verified(kernel: str, problem: str, launcher: str = "cuda-core") -> dict[str, Any]:
@@ -53,7 +54,7 @@ def timed_once(kernel: str, problem: str) -> float:
 
 def agreed(kernel: str) -> list[str]:
     """Compare the emulator's verdict on a kernel's smallest case with the device's, as `make gpu` does."""
-    agreement, emulator = script("agreement"), Emulator()
+    emulator = Emulator()
     case = agreement.smallest(discover(), kernel)
     emulator.know(case.kernel, case.problem)
     return list(agreement.replies([kernel]))
@@ -63,7 +64,7 @@ def launched_alone(kernel: str, problem: str) -> str:
     """Launch a kernel once, as it is under a tool that looks into the process; return what it prints."""
     control.run_launches_with(lambda launch: 0)
     with redirect_stdout(StringIO()) as printed:
-        script("counters").launch_alone(kernel, problem)
+        counters.launch_alone(kernel, problem)
     return printed.getvalue()
 
 

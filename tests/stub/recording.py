@@ -13,8 +13,6 @@ from typing import Any
 
 from tabulate import tabulate
 
-from support.tools import script
-
 ROOT = Path(__file__).resolve().parents[2]
 #: Environment variable that names the file to write.
 RECORDED = "KM_STUB_CALLS"
@@ -81,9 +79,11 @@ def unexecuted(folder: Path, packages: Sequence[str]) -> list[str]:
     A package of which nothing is called is missing too, and so is a function of a package that is neither on the stub
     nor among those whose signatures are all that can be checked. Prints each function and whether it was executed.
     """
+    import conformance
+
     places = {tuple(place) for place in json.loads((folder / "calls.json").read_text())}
     executed: dict[str, bool] = {}
-    for use in script("conformance").all_uses():
+    for use in conformance.all_uses():
         if use.arguments is not None:
             executed[use.name] = executed.get(use.name, False) or (use.file, *use.end) in places
     others = tuple(set(ON_STUB) - set(packages))

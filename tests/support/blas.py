@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
+import conformance
 from kernelmark.bench.measure.draw import drawn, logical, poison
 from kernelmark.bench.plan.dtypes import numpy_dtype
-from support.tools import script
 
 STORED = {0: "f32", 1: "f64", 2: "f16", 14: "bf16", 28: "e4m3", 3: "s8", 10: "s32"}
 
@@ -141,7 +141,7 @@ def blas_stand_in(stand_in: Any) -> Any:
     return lambda: _cublas._CuBlas(stand_in, 7, array(workspace))
 
 
-_NAMES = json.loads(script("conformance").RECORD.read_text())["names"]
+_NAMES = json.loads(conformance.RECORD.read_text())["names"]
 _LT = "nvmath.bindings.cublasLt."
 #: CUBLAS_OP_T, and the types of scalars by the values of cublasComputeType_t: of products in FP32, TF32 and integers.
 _T, _SCALES = 1, {68: "f32", 77: "f32", 72: "s32"}

@@ -1,23 +1,11 @@
-"""Scripts of `tools/` as modules, and tools that a machine may lack."""
+"""The scripts' folder, and tools that a machine may lack."""
 
-import importlib
 import os
-import sys
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
 TOOLS = Path(__file__).resolve().parents[2] / "tools"
-
-
-def script(name: str) -> ModuleType:
-    """A script by its name, with those beside it within its reach."""
-    sys.path.insert(0, str(TOOLS))
-    try:
-        return importlib.import_module(name)
-    finally:
-        sys.path.remove(str(TOOLS))
 
 
 def needed(missing: str | None) -> None:

@@ -12,63 +12,63 @@ from typing import Any
 
 import pytest
 
+import agenda
+import gpu
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.record.store import Store
 from support.processes import at_work_in, wait_for
-from support.tools import script
 
-AGENDA = script("agenda")
 TESTS = Path(__file__).resolve().parents[1]
 DEADLINE_S = 120
 
 
 def task(name: str, value: float = 1.0, seconds: float = 1.0, digest: str = "d", **more: Any) -> Any:
-    return AGENDA.Task(**{"name": name, "kind": "time", "value": value, "seconds": seconds, "digest": digest, **more})
+    return agenda.Task(**{"name": name, "kind": "time", "value": value, "seconds": seconds, "digest": digest, **more})
 
 
 def test_a_slot_takes_what_is_worth_most_a_second_and_fits() -> None:
     tasks = [task("slow", 9, 10), task("quick", 2, 1), task("dull", 1, 4), task("long", 90, 99)]
-    found = AGENDA.slot(tasks, AGENDA.Agenda(), 12.0)
+    found = agenda.slot(tasks, agenda.Agenda(), 12.0)
     assert [one.name for one in found.chosen] == ["quick", "slow"]
     assert [one.name for one in found.left] == ["long", "dull"]
     assert found.seconds <= 12
 
 
 def test_an_answer_closes_a_task_at_its_digest_alone() -> None:
-    found = AGENDA.Agenda()
-    AGENDA.answer(found, task("a"), AGENDA.Answer(digest="d"))
-    assert not AGENDA.is_open(task("a"), found)
-    assert AGENDA.is_open(task("a", digest="other"), found)
+    found = agenda.Agenda()
+    agenda.answer(found, task("a"), agenda.Answer(digest="d"))
+    assert not agenda.is_open(task("a"), found)
+    assert agenda.is_open(task("a", digest="other"), found)
 
 
 def test_a_task_that_fails_twice_at_one_digest_is_closed() -> None:
-    found, one = AGENDA.Agenda(), task("a")
+    found, one = agenda.Agenda(), task("a")
     for expected in (True, False):
-        AGENDA.answer(found, one, AGENDA.Answer(digest="d", state="failed", text="no luck"))
-        assert AGENDA.is_open(one, found) is expected
+        agenda.answer(found, one, agenda.Answer(digest="d", state="failed", text="no luck"))
+        assert agenda.is_open(one, found) is expected
 
 
 def test_a_task_that_was_answered_by_an_unknown_tree_is_open_and_comes_later() -> None:
-    found = AGENDA.Agenda()
-    AGENDA.answer(found, task("a"), AGENDA.Answer(digest=""))
-    assert [one.name for one in AGENDA.ordered([task("a"), task("b")], found)] == ["b", "a"]
+    found = agenda.Agenda()
+    agenda.answer(found, task("a"), agenda.Answer(digest=""))
+    assert [one.name for one in agenda.ordered([task("a"), task("b")], found)] == ["b", "a"]
 
 
 def test_a_task_is_expected_to_take_as_long_as_it_took() -> None:
-    found = AGENDA.Agenda()
-    AGENDA.answer(found, task("a", seconds=5.0), AGENDA.Answer(digest="before", seconds=2.5))
-    first, other = AGENDA.timed([task("a", seconds=5.0), task("b", seconds=5.0)], found)
+    found = agenda.Agenda()
+    agenda.answer(found, task("a", seconds=5.0), agenda.Answer(digest="before", seconds=2.5))
+    first, other = agenda.timed([task("a", seconds=5.0), task("b", seconds=5.0)], found)
     assert (first.seconds, first.assumed) == (2.5, False)
     assert (other.seconds, other.assumed) == (5.0, True)
 
 
 def test_a_kernel_is_left_out_until_the_task_that_lost_it_has_another_digest() -> None:
-    found, one, other = AGENDA.Agenda(), task("a"), task("b")
-    AGENDA.leave_out(found, [one], {"gemm/cuda.x": "crashed: no luck"})
-    AGENDA.leave_out(found, [other], {"gemm/cuda.x": "crashed: again"})
-    assert AGENDA.left_out([one, other], found) == {"gemm/cuda.x": "crashed: no luck"}
-    assert AGENDA.left_out([other], found)  # a slot of other tasks forgets nothing
-    assert AGENDA.left_out([task("a", digest="new"), other], found) == {}
+    found, one, other = agenda.Agenda(), task("a"), task("b")
+    agenda.leave_out(found, [one], {"gemm/cuda.x": "crashed: no luck"})
+    agenda.leave_out(found, [other], {"gemm/cuda.x": "crashed: again"})
+    assert agenda.left_out([one, other], found) == {"gemm/cuda.x": "crashed: no luck"}
+    assert agenda.left_out([other], found)  # a slot of other tasks forgets nothing
+    assert agenda.left_out([task("a", digest="new"), other], found) == {}
     assert found.left_out == {}
 
 
@@ -82,9 +82,9 @@ def test_a_kernel_is_left_out_until_the_task_that_lost_it_has_another_digest() -
     ],
 )
 def test_an_agenda_that_is_none_is_refused_in_one_line(tmp_path: Path, text: str, said: str) -> None:
-    (tmp_path / AGENDA.FILE).write_text(text)
+    (tmp_path / agenda.FILE).write_text(text)
     with pytest.raises(UsageError, match=r"agenda\.json") as raised:
-        AGENDA.read(tmp_path, "NVIDIA H200")
+        agenda.read(tmp_path, "NVIDIA H200")
     assert said in str(raised.value)
     assert "\n" not in str(raised.value)
 
@@ -92,11 +92,10 @@ def test_an_agenda_that_is_none_is_refused_in_one_line(tmp_path: Path, text: str
 def test_a_folder_that_cannot_be_written_is_refused_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(UsageError, match="--out names a folder"):
-        AGENDA.save(tmp_path / "file", AGENDA.Agenda())
+        agenda.save(tmp_path / "file", agenda.Agenda())
 
 
 def test_tasks_that_share_a_run_come_together_up_to_a_number_of_seconds() -> None:
-    gpu = script("gpu")
     layers = [task(f"layer {i}", 9.0 - i, seconds=gpu.MOST_S / 2.5, kind="time") for i in range(4)]
     claim = task("claim", 7.5, seconds=1.0, kind="claim")
     slow = task("slow", 5.5, seconds=500.0, kind="time", processes=3)
@@ -113,7 +112,6 @@ def test_tasks_that_share_a_run_come_together_up_to_a_number_of_seconds() -> Non
 def test_what_a_task_took_beside_one_that_was_cut_off_is_not_known(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cut: bool, took: list[float]
 ) -> None:
-    gpu = script("gpu")
     monkeypatch.setattr(gpu.signal, "signal", lambda *_: None)
     measuring, found = gpu.Measuring(gpu._options(["--out", str(tmp_path)])), gpu.Agenda()
     asked = gpu.Question(gpu.Settings(""), 0.0, (task("a", seconds=1.0), task("b")))
@@ -125,7 +123,6 @@ def test_what_a_task_took_beside_one_that_was_cut_off_is_not_known(
 def test_a_plan_of_an_h200_fits_its_slot_and_begins_with_what_is_worth_most(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    gpu = script("gpu")
     monkeypatch.setattr(gpu, "_prepared", lambda tasks, limits: f"{sum(task.seconds for task in tasks):.1f}")
     monkeypatch.setattr(gpu, "MADE", tmp_path / "build" / "tasks.json")
     assert gpu.main(["--plan", "--out", str(tmp_path), "--deadline", "540"]) == 0
@@ -143,7 +140,6 @@ def test_a_plan_of_an_h200_fits_its_slot_and_begins_with_what_is_worth_most(
 def test_a_dirty_tree_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    gpu = script("gpu")
     monkeypatch.setattr(gpu, "git_commit", lambda: "abc-dirty")
     assert gpu.main(["--out", str(tmp_path)]) == 2
     assert capsys.readouterr().err.splitlines() == [

@@ -8,26 +8,29 @@ from subprocess import CalledProcessError
 
 import pytest
 
+import bars
+import bars_kernels
+import bars_runs
+import bars_stores
+import bars_tuning
+import took
 from kernelmark.bench.measure.present import module_missing
 from kernelmark.bench.plan.limits import H100
 from kernelmark.bench.plan.space import Space
-from support.tools import TOOLS, needed, script
+from support.tools import TOOLS, needed
 
-BARS, KERNELS, STORES, RUNS, TUNING = map(
-    script, ("bars", *(f"bars_{n}" for n in ("kernels", "stores", "runs", "tuning")))
-)
 LAYER = "conv/n1c8h8w8k8r3s3pad1/f32/nchw/fprop"
-TRUTHS = {truth.kernel: truth for truth in TUNING.truths()}
+TRUTHS = {truth.kernel: truth for truth in bars_tuning.truths()}
 
 
 def names(group):
-    return [promise.name for promise in BARS.PROMISES if promise.group == group]
+    return [promise.name for promise in bars.PROMISES if promise.group == group]
 
 
 def test_each_promise_is_stated_once_and_has_a_measurement_and_a_page_that_exists():
-    assert len({promise.name for promise in BARS.PROMISES}) == len(BARS.PROMISES)
-    assert {promise.group for promise in BARS.PROMISES} == set(BARS.MEASURED)
-    pages = {promise.page for promise in BARS.PROMISES if promise.page}
+    assert len({promise.name for promise in bars.PROMISES}) == len(bars.PROMISES)
+    assert {promise.group for promise in bars.PROMISES} == set(bars.MEASURED)
+    pages = {promise.page for promise in bars.PROMISES if promise.page}
     assert [page for page in pages if not (TOOLS.parent / "docs" / page).is_file()] == []
 
 
@@ -35,19 +38,19 @@ def test_each_promise_is_stated_once_and_has_a_measurement_and_a_page_that_exist
     ("value", "word", "status"), [(0.3, "holds ", 0), (0.31, "MISSED", 1), (math.nan, "MISSED", 1)]
 )
 def test_a_promise_that_is_missed_is_one_line_and_exit_status_1(monkeypatch, capsys, value, word, status):
-    monkeypatch.setitem(BARS.MEASURED, "list", lambda: iter([("list.seconds", value, "of 9")]))
-    assert BARS.main(["list"]) == status
+    monkeypatch.setitem(bars.MEASURED, "list", lambda: iter([("list.seconds", value, "of 9")]))
+    assert bars.main(["list"]) == status
     assert capsys.readouterr().out == f"{word} list.seconds: kernelmark list <= 0.3 s: {value:.4g} (of 9)\n"
 
 
 def test_a_promise_that_nothing_measured_is_missed(monkeypatch, capsys):
-    monkeypatch.setitem(BARS.MEASURED, "list", lambda: iter(()))
-    assert BARS.main(["list"]) == 1
+    monkeypatch.setitem(bars.MEASURED, "list", lambda: iter(()))
+    assert bars.main(["list"]) == 1
     assert capsys.readouterr().out == "MISSED list.seconds: kernelmark list <= 0.3 s: not measured\n"
 
 
 def test_promises_are_listed_without_measuring(capsys):
-    assert BARS.main(["list", "durations", "--list"]) == 0
+    assert bars.main(["list", "durations", "--list"]) == 0
     assert capsys.readouterr().out.splitlines() == [
         "list.seconds: kernelmark list <= 0.3 s",
         "durations.missed: known durations, 2.000 ms among them, off by 0.5 % <= 0 (docs/measurement.md)",
@@ -56,12 +59,12 @@ def test_promises_are_listed_without_measuring(capsys):
 
 def test_a_command_that_fails_is_no_figure(tmp_path):
     with pytest.raises(CalledProcessError):
-        script("took").kernelmark("show", "base", "--db", str(tmp_path / "absent.db"))
+        took.kernelmark("show", "base", "--db", str(tmp_path / "absent.db"))
 
 
 def test_calls_are_timed_forward_and_backward_by_turns_after_one_that_is_not_counted():
     called = []
-    times = script("took").in_turn(2, lambda: called.append("a"), lambda: called.append("b"))
+    times = took.in_turn(2, lambda: called.append("a"), lambda: called.append("b"))
     assert ("".join(called), [len(each) for each in times]) == ("ababba", [2, 2])
 
 
@@ -69,17 +72,17 @@ def test_calls_are_timed_forward_and_backward_by_turns_after_one_that_is_not_cou
 @pytest.mark.parametrize(
     ("tool", "group", "numbers"),
     [
-        (STORES, "scale", {"FEW": 20, "LARGE": 60}),
-        (STORES, "many", {"ROWS": 40}),
-        (STORES, "merge", {"CASES": 12, "TIMES": 2, "SHARDS": 2}),
-        (RUNS, "no_ops", {"NO_OPS": 3}),
-        (RUNS, "fake", {"FAKE_CASES": 300, "SETTLED": 100}),
+        (bars_stores, "scale", {"FEW": 20, "LARGE": 60}),
+        (bars_stores, "many", {"ROWS": 40}),
+        (bars_stores, "merge", {"CASES": 12, "TIMES": 2, "SHARDS": 2}),
+        (bars_runs, "no_ops", {"NO_OPS": 3}),
+        (bars_runs, "fake", {"FAKE_CASES": 300, "SETTLED": 100}),
     ],
 )
 def test_a_measurement_finds_the_number_of_each_of_its_promises(monkeypatch, tool, group, numbers):
     for name, number in numbers.items():
         monkeypatch.setattr(tool, name, number)
-    found = {name: value for name, value, _ in BARS.MEASURED[group]()}
+    found = {name: value for name, value, _ in bars.MEASURED[group]()}
     assert sorted(found) == sorted(names(group))
     assert all(math.isfinite(value) for value in found.values())
     assert found.get("merge.differ", 0) == 0
@@ -88,12 +91,12 @@ def test_a_measurement_finds_the_number_of_each_of_its_promises(monkeypatch, too
 
 def test_the_gain_of_a_second_thread_is_measured_beside_that_of_the_ceiling(monkeypatch):
     for name, value in {"SUITE": LAYER, "ROUNDS_OF_THREADS": 2, "LEAST_S": 1e-4, "LEAST_FLOP": 0}.items():
-        monkeypatch.setattr(KERNELS, name, value)
-    found = {each.kernel: each for each in KERNELS.scalings()}
+        monkeypatch.setattr(bars_kernels, name, value)
+    found = {each.kernel: each for each in bars_kernels.scalings()}
     assert {"conv/numba.direct", "conv/cpu.im2col"} < set(found)
     assert all(len(each.rounds) == 2 for each in found.values())
-    monkeypatch.setattr(KERNELS, "scalings", lambda: iter(found.values()))
-    rows = list(KERNELS.threads())
+    monkeypatch.setattr(bars_kernels, "scalings", lambda: iter(found.values()))
+    rows = list(bars_kernels.threads())
     assert [name for name, *_ in rows] == names("threads")
     assert all(LAYER in text for *_, text in rows)
 
@@ -101,34 +104,34 @@ def test_the_gain_of_a_second_thread_is_measured_beside_that_of_the_ceiling(monk
 def test_what_kernels_use_is_held_while_their_threads_are_compared(monkeypatch):
     held = []
 
-    class Noted(KERNELS.ScratchBuffers):
+    class Noted(bars_kernels.ScratchBuffers):
         def __init__(self, *args):
             super().__init__(*args)
             held.append(weakref.ref(self))
 
-    monkeypatch.setattr(KERNELS, "ScratchBuffers", Noted)
-    registry = KERNELS.discover()
-    pair = KERNELS.Pair(registry.kernels["conv/cpu.im2col"], registry.problem(LAYER))
+    monkeypatch.setattr(bars_kernels, "ScratchBuffers", Noted)
+    registry = bars_kernels.discover()
+    pair = bars_kernels.Pair(registry.kernels["conv/cpu.im2col"], registry.problem(LAYER))
     gc.collect()
     assert [one() is not None for one in held] == [True, True]
     pair.launches[1]()
 
 
 def test_rounds_in_which_the_ceiling_gained_less_than_it_can_do_not_count(monkeypatch):
-    rounds = [KERNELS.Round(*numbers) for numbers in ((1.9, 2.0, 2.0), (1.1, 1.2, 2.0), (1.0, 2.0, 1.2))]
-    assert KERNELS.quiet(rounds, [1.2, *[2.0] * 9]) == rounds  # too few were quiet
-    monkeypatch.setattr(KERNELS, "LEAST_QUIET", 1)
-    assert KERNELS.quiet(rounds, [1.2, *[2.0] * 9]) == rounds[:1]
-    assert KERNELS.quiet(rounds, [1.2] * 20 + [2.0]) == rounds  # one that gained more by chance
+    rounds = [bars_kernels.Round(*numbers) for numbers in ((1.9, 2.0, 2.0), (1.1, 1.2, 2.0), (1.0, 2.0, 1.2))]
+    assert bars_kernels.quiet(rounds, [1.2, *[2.0] * 9]) == rounds  # too few were quiet
+    monkeypatch.setattr(bars_kernels, "LEAST_QUIET", 1)
+    assert bars_kernels.quiet(rounds, [1.2, *[2.0] * 9]) == rounds[:1]
+    assert bars_kernels.quiet(rounds, [1.2] * 20 + [2.0]) == rounds  # one that gained more by chance
 
 
 def test_a_gain_is_judged_by_its_median_and_a_share_round_by_round(monkeypatch):
-    rounds = tuple(KERNELS.Round(*numbers) for numbers in ((0.9, 0.8, 1.0), (1.2, 2.0, 2.0), (1.8, 2.0, 2.0)))
-    scaling, calls = KERNELS.Scaling("conv/numba.direct", None, rounds), []
+    rounds = tuple(bars_kernels.Round(*numbers) for numbers in ((0.9, 0.8, 1.0), (1.2, 2.0, 2.0), (1.8, 2.0, 2.0)))
+    scaling, calls = bars_kernels.Scaling("conv/numba.direct", None, rounds), []
     assert (scaling.gain.median, scaling.share.median) == (1.2, 0.9)
-    monkeypatch.setattr(KERNELS, "LEAST_S", 0)
-    KERNELS.typical_s(lambda: calls.append(1))
-    assert len(calls) == 1 + KERNELS.LEAST_CALLS  # one that fills the caches
+    monkeypatch.setattr(bars_kernels, "LEAST_S", 0)
+    bars_kernels.typical_s(lambda: calls.append(1))
+    assert len(calls) == 1 + bars_kernels.LEAST_CALLS  # one that fills the caches
 
 
 @pytest.mark.parametrize("truth", TRUTHS.values(), ids=TRUTHS)
@@ -148,4 +151,4 @@ def test_a_recorded_space_is_all_that_the_kernel_has_large_and_its_median_is_far
 def test_the_default_strategy_finds_what_is_promised_on_three_spaces_with_15_percent_of_the_evaluations(capsys):
     needed(module_missing("kernel_tuner"))
     assert len(TRUTHS) == 3
-    assert BARS.main(["replay"]) == 0, capsys.readouterr().out
+    assert bars.main(["replay"]) == 0, capsys.readouterr().out

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
+import conformance
 from kernelmark.kernels.gemm import _cublas
 from support.cuda import REGISTRY, device_arrays
-from support.tools import TOOLS, script
+from support.tools import TOOLS
 
-CONFORMANCE = script("conformance")
-RECORD = json.loads(CONFORMANCE.RECORD.read_text())
+RECORD = json.loads(conformance.RECORD.read_text())
 NAMES = RECORD["names"]
 CUDNN = "kernels/conv/vendor/cudnn_frontend.py"
 #: A change of a module, and what is then complained of.
@@ -81,30 +81,30 @@ PLANTED = {
 
 
 def test_every_use_fits_its_recorded_signature() -> None:
-    uses = CONFORMANCE.all_uses()
-    assert list(CONFORMANCE.complaints(uses, NAMES)) == []
-    assert NAMES.keys() == {use.name for use in uses} | CONFORMANCE.declared().keys()
+    uses = conformance.all_uses()
+    assert list(conformance.complaints(uses, NAMES)) == []
+    assert NAMES.keys() == {use.name for use in uses} | conformance.declared().keys()
 
 
 @pytest.mark.parametrize("planted", PLANTED)
 def test_a_planted_mistake_is_found(planted: str) -> None:
     file, old, new, expected = PLANTED[planted]
-    text = (CONFORMANCE.ROOT / file).read_text()
+    text = (conformance.ROOT / file).read_text()
     assert old in text
-    found = list(CONFORMANCE.complaints(CONFORMANCE.uses_of(file, text.replace(old, new, 1)), NAMES))
+    found = list(conformance.complaints(conformance.uses_of(file, text.replace(old, new, 1)), NAMES))
     assert any(expected in line for line in found) if expected else not found
 
 
 def test_every_owner_is_of_something_that_is_called() -> None:
-    called = {use.name for use in CONFORMANCE.all_uses() if use.arguments}
-    owners = {owner.removesuffix("()") for owner in CONFORMANCE.OWNERS}
+    called = {use.name for use in conformance.all_uses() if use.arguments}
+    owners = {owner.removesuffix("()") for owner in conformance.OWNERS}
     assert {owner for owner in owners if not any(name.startswith(owner) for name in called)} == set()
 
 
 def test_what_ctypes_declares_has_the_sizes_of_the_header() -> None:
-    assert list(CONFORMANCE.differences(NAMES)) == []
+    assert list(conformance.differences(NAMES)) == []
     sgemm = "libcublas.cublasSgemm_v2"
-    (found,) = CONFORMANCE.differences({**NAMES, sgemm: NAMES[sgemm].replace("_5: 4", "_5: 8")})
+    (found,) = conformance.differences({**NAMES, sgemm: NAMES[sgemm].replace("_5: 4", "_5: 8")})
     assert found.startswith(f"{sgemm}: parameters have [8, 4, 4, 4, 4, 4, ")
 
 
@@ -141,5 +141,5 @@ def test_cublas_gets_as_many_arguments_as_its_bindings_take(
         pytest.skip(f"{name} takes no {problem.id}")
     monkeypatch.setattr(_cublas, "handle_of", lambda x: _cublas._CuBlas(Api(), 1, None))
     launch: Any = kernel.setup(problem, device_arrays(problem))
-    given = CONFORMANCE.Arguments(len(launch.args), (), False)
-    assert CONFORMANCE.misfit(NAMES[f"nvmath.bindings.cublas.{launch.func.name}"], given) == ""
+    given = conformance.Arguments(len(launch.args), (), False)
+    assert conformance.misfit(NAMES[f"nvmath.bindings.cublas.{launch.func.name}"], given) == ""

@@ -8,13 +8,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
+import counters
 from kernelmark.bench.measure.timing import now
 from kernelmark.bench.plan.kernel import CudaKernel
 from kernelmark.bench.plan.limits import H100
 from support.emulated import host_compiler
-from support.tools import TOOLS, script
+from support.tools import TOOLS
 
-TOOL = script("counters")
 DATA = Path(__file__).parents[1] / "data"
 TILED = ("gemm/cuda.tiled", "gemm/m512n512k512/f32/NN")
 WINOGRAD = ("conv/cuda.winograd", "conv/n4c64h28w28k64r3s3pad1/f32/nchw/fprop")
@@ -36,7 +36,6 @@ def text(name):
 @pytest.fixture
 def stand_in(monkeypatch, tmp_path):
     """Put a shell script in the place of a command, its text given."""
-    monkeypatch.syspath_prepend(str(TOOLS))
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
 
     def make(command, script):
@@ -52,19 +51,19 @@ def cat(*names, status=0):
 
 
 def test_chosen_kernels_are_fifteen_of_six_operations_that_take_their_problems(registry):
-    assert len(set(TOOL.CHOSEN)) == 15
-    for name, problem in TOOL.CHOSEN:
+    assert len(set(counters.CHOSEN)) == 15
+    for name, problem in counters.CHOSEN:
         kernel, parsed = registry.named(name), registry.problem(problem)
         assert isinstance(kernel, CudaKernel)
         assert kernel.op == parsed.op
         assert kernel.refuses(parsed, H100) is None
-    assert {name.partition("/")[0] for name, _ in TOOL.CHOSEN} == {
+    assert {name.partition("/")[0] for name, _ in counters.CHOSEN} == {
         *("gemm", "transpose", "copy", "conv", "fft", "aggregate")
     }
 
 
 def test_the_command_profiles_what_lies_between_start_and_stop_at_free_clocks():
-    words = TOOL.ncu_command(TILED, ["a.sum", "b.sum"])
+    words = counters.ncu_command(TILED, ["a.sum", "b.sum"])
     assert words[0] == "ncu"
     assert words[words.index("--clock-control") + 1] == "none"
     assert words[words.index("--profile-from-start") + 1] == "off"
@@ -73,19 +72,19 @@ def test_the_command_profiles_what_lies_between_start_and_stop_at_free_clocks():
 
 
 def test_numbers_lose_their_separators_and_an_absent_metric_is_none():
-    (launch,) = TOOL.parsed(text("ncu_tiled"))
+    (launch,) = counters.parsed(text("ncu_tiled"))
     assert launch.function.startswith("void sgemm_tiled<(int)32, (Op)0, (Op)0>(")
     assert (launch.values[FFMA], launch.values[TMA]) == (134_217_728, None)
-    assert set(launch.values) == {*TOOL.METRICS, "device__attribute_warp_size"}
+    assert set(launch.values) == {*counters.METRICS, "device__attribute_warp_size"}
 
 
 def test_a_unit_with_a_prefix_is_scaled():
     lines = '"Kernel Name","a__b.sum"\n"","Ksector"\n"f","1.5"\n'
-    assert TOOL.parsed(lines) == [TOOL.Counted("f", {"a__b.sum": 1500})]
+    assert counters.parsed(lines) == [counters.Counted("f", {"a__b.sum": 1500})]
 
 
 def test_nothing_is_parsed_from_a_refusal():
-    assert TOOL.parsed(text("ncu_refused")) == []
+    assert counters.parsed(text("ncu_refused")) == []
 
 
 @pytest.mark.parametrize(
@@ -101,66 +100,66 @@ def test_nothing_is_parsed_from_a_refusal():
     ],
 )
 def test_a_refusal_is_one_line(printed, reason):
-    assert TOOL.refusal(printed) == reason
+    assert counters.refusal(printed) == reason
 
 
 def test_launches_of_one_call_are_summed(stand_in, tmp_path):
     stand_in("ncu", cat("ncu_winograd"))
-    (row,) = TOOL.counters(now() + 60, tmp_path, [WINOGRAD])
+    (row,) = counters.counters(now() + 60, tmp_path, [WINOGRAD])
     assert (row.reason, len(row.functions)) == ("", 2)
     assert row.values["smsp__inst_executed.sum"] == 201_824 + 2_604_800
     assert (row.device.name, row.device.limits) == ("NVIDIA H200", H100)
-    assert set(row.values) == set(TOOL.METRICS), "attributes of the device are not kept"
-    assert msgspec.json.decode((tmp_path / "counters.json").read_bytes(), type=list[TOOL.Row]) == [row]
+    assert set(row.values) == set(counters.METRICS), "attributes of the device are not kept"
+    assert msgspec.json.decode((tmp_path / "counters.json").read_bytes(), type=list[counters.Row]) == [row]
 
 
 def test_a_refused_profiler_is_asked_once_and_each_pair_has_a_line(stand_in, tmp_path):
     asked = stand_in("ncu", cat("ncu_refused", status=1))
-    rows = TOOL.counters(now() + 60, tmp_path)
+    rows = counters.counters(now() + 60, tmp_path)
     assert {row.reason for row in rows} == {DENIED}
     assert len(asked.read_text().splitlines()) == 1
-    assert f"- gemm/cuda.naive on gemm/m256n256k256/f32/NN: not measured: {DENIED}\n" in TOOL.table(rows)
+    assert f"- gemm/cuda.naive on gemm/m256n256k256/f32/NN: not measured: {DENIED}\n" in counters.table(rows)
 
 
 def test_a_kernel_that_fails_costs_its_row_alone(stand_in, tmp_path):
     stand_in("ncu", f"case $* in *cuda.tiled*) {cat('ncu_tiled')};; esac\necho gone; exit 1")
-    rows = TOOL.counters(now() + 60, tmp_path, [WINOGRAD, TILED])
+    rows = counters.counters(now() + 60, tmp_path, [WINOGRAD, TILED])
     assert [row.reason for row in rows] == ["gone", ""]
 
 
 def test_a_metric_that_ncu_does_not_know_is_left_out_from_then_on(stand_in, tmp_path):
     unknown = f"case $* in *{TMA}*) echo '==ERROR== Failed to find metric {TMA}'; exit 1;; esac\n"
     asked = stand_in("ncu", unknown + cat("ncu_tiled"))
-    rows = TOOL.counters(now() + 60, tmp_path, [TILED, TILED])
+    rows = counters.counters(now() + 60, tmp_path, [TILED, TILED])
     assert [row.reason for row in rows] == ["", ""]
     assert [TMA in line for line in asked.read_text().splitlines()] == [True, False, False]
 
 
 def test_without_ncu_and_after_the_deadline_there_are_reasons(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert [row.reason for row in TOOL.counters(now() + 60, tmp_path, [TILED])] == ["ncu is not on the PATH"]
+    assert [row.reason for row in counters.counters(now() + 60, tmp_path, [TILED])] == ["ncu is not on the PATH"]
     (tmp_path / "ncu").touch(0o755)
-    assert [row.reason for row in TOOL.counters(now(), tmp_path, [TILED])] == ["the deadline came first"]
+    assert [row.reason for row in counters.counters(now(), tmp_path, [TILED])] == ["the deadline came first"]
 
 
 def test_a_profiler_that_hangs_is_ended_at_the_deadline(stand_in, tmp_path):
     stand_in("ncu", "sleep 100")
-    (row,) = TOOL.counters(now() + 2, tmp_path, [TILED])
+    (row,) = counters.counters(now() + 2, tmp_path, [TILED])
     assert row.reason.startswith("ended after ")
 
 
 def test_a_figure_adds_metrics_and_takes_the_first_of_several_names_that_is_not_0():
-    gmma, hmma = TOOL.FIGURES["tensor instructions"].metrics[0]
-    (loaded,), (boxes,) = TOOL.FIGURES["sectors read"].metrics
-    row = TOOL.Row(*TILED, "", values={gmma: 0, hmma: 5, loaded: 1, boxes: 3, FFMA: None})
+    gmma, hmma = counters.FIGURES["tensor instructions"].metrics[0]
+    (loaded,), (boxes,) = counters.FIGURES["sectors read"].metrics
+    row = counters.Row(*TILED, "", values={gmma: 0, hmma: 5, loaded: 1, boxes: 3, FFMA: None})
     figures = ("tensor instructions", "sectors read", "FFMA, lanes")
-    assert [row.measured(TOOL.FIGURES[name]) for name in figures] == [5, 4, None]
+    assert [row.measured(counters.FIGURES[name]) for name in figures] == [5, 4, None]
 
 
 def test_the_table_holds_the_counters_against_the_profile(stand_in, tmp_path):
     host_compiler()
     stand_in("ncu", cat("ncu_tiled"))
-    page = TOOL.table(TOOL.counters(now() + 60, tmp_path, [TILED]), "run 7")
+    page = counters.table(counters.counters(now() + 60, tmp_path, [TILED]), "run 7")
     lines = [
         [cell.strip() for cell in line.strip("|").split("|")] for line in page.splitlines() if "cuda.tiled" in line
     ]
@@ -175,10 +174,10 @@ def test_the_table_holds_the_counters_against_the_profile(stand_in, tmp_path):
 
 
 def test_instructions_on_the_tensor_pipe_of_a_kernel_that_has_none_are_left_out():
-    (gmma, hmma), figures = TOOL.FIGURES["tensor instructions"].metrics[0], []
+    (gmma, hmma), figures = counters.FIGURES["tensor instructions"].metrics[0], []
     for counted in (0, 65_536):
-        row = TOOL.Row(*TILED, "", values={gmma: 0, hmma: 4096})
-        figures.append([figure for _, _, figure, *_ in TOOL._cells(row, {"tensor instructions": counted})])
+        row = counters.Row(*TILED, "", values={gmma: 0, hmma: 4096})
+        figures.append([figure for _, _, figure, *_ in counters._cells(row, {"tensor instructions": counted})])
     assert figures == [[], ["tensor instructions"]]
 
 
@@ -194,16 +193,16 @@ ON_AN_H200 = (
 @pytest.mark.parametrize(("kernel", "figures"), ON_AN_H200)
 def test_the_profile_counts_what_was_counted_on_a_gpu(kernel, figures):
     host_compiler()
-    problem = dict(TOOL.CHOSEN)[kernel.partition("@")[0]]
-    counted = TOOL.profiled(TOOL.Row(kernel, problem, ""))
+    problem = dict(counters.CHOSEN)[kernel.partition("@")[0]]
+    counted = counters.profiled(counters.Row(kernel, problem, ""))
     assert {name: counted[name] for name in figures} == figures
 
 
 @pytest.mark.parametrize(("kernel", "instructions"), [("gemm/cuda.mma", 65_536), ("gemm/cuda.wgmma", 4096)])
 def test_tensor_instructions_are_those_that_the_tile_of_a_product_needs(kernel, instructions):
     host_compiler()
-    (pair,) = (pair for pair in TOOL.CHOSEN if pair[0] == kernel)
-    assert TOOL.profiled(TOOL.Row(*pair, ""))["tensor instructions"] == instructions
+    (pair,) = (pair for pair in counters.CHOSEN if pair[0] == kernel)
+    assert counters.profiled(counters.Row(*pair, ""))["tensor instructions"] == instructions
 
 
 @pytest.mark.parametrize(
@@ -223,13 +222,13 @@ def test_tensor_instructions_are_those_that_the_tile_of_a_product_needs(kernel, 
     ],
 )
 def test_a_summary_is_read_and_what_was_not_checked_has_a_reason(printed, status, errors, reason):
-    found = TOOL.checked(TILED, "memcheck", TOOL.Ran(status, printed))
+    found = counters.checked(TILED, "memcheck", counters.Ran(status, printed))
     assert (found.errors, found.reason) == (errors, reason)
 
 
 def test_both_checks_are_made_of_each_kernel_on_its_smallest_and_its_largest_ragged_problem(stand_in):
     asked = stand_in("compute-sanitizer", "echo '========= RACECHECK SUMMARY: 0 hazards displayed (0 errors)'")
-    checks = TOOL.sanitizer(["gemm/cuda.tiled", "copy/cuda.vectorised"], now() + 60)
+    checks = counters.sanitizer(["gemm/cuda.tiled", "copy/cuda.vectorised"], now() + 60)
     assert [check.line.partition(" on ")[0] for check in checks] == [
         *("memcheck of gemm/cuda.tiled", "racecheck of gemm/cuda.tiled"),
         *("memcheck of copy/cuda.vectorised", "racecheck of copy/cuda.vectorised"),
@@ -241,20 +240,20 @@ def test_both_checks_are_made_of_each_kernel_on_its_smallest_and_its_largest_rag
 
 def test_a_sanitizer_that_refuses_the_device_is_asked_once(stand_in):
     asked = stand_in("compute-sanitizer", cat("sanitizer_refused", status=1))
-    lines = [check.line for check in TOOL.sanitizer(["gemm/cuda.tiled"], now() + 60)]
+    lines = [check.line for check in counters.sanitizer(["gemm/cuda.tiled"], now() + 60)]
     assert lines[1].endswith(f": not checked: {UNSUPPORTED}")
     assert len(asked.read_text().splitlines()) == 1
 
 
 def test_the_script_exits_1_where_a_check_found_something(stand_in, capsys, tmp_path):
     stand_in("compute-sanitizer", cat("sanitizer_memcheck"))
-    assert TOOL.main(["--sanitizer", "gemm/cuda.tiled"]) == 1
+    assert counters.main(["--sanitizer", "gemm/cuda.tiled"]) == 1
     assert ": 2 errors: Invalid __global__ write of size 4 bytes\n" in capsys.readouterr().out
     stand_in("ncu", cat("ncu_refused", status=1))
-    assert TOOL.main(["--out", str(tmp_path)]) == 0
+    assert counters.main(["--out", str(tmp_path)]) == 0
     kept = (tmp_path / "counters.md").read_text()
     (tmp_path / "counters.md").unlink()
-    assert TOOL.main(["--table", str(tmp_path)]) == 0
+    assert counters.main(["--table", str(tmp_path)]) == 0
     assert (tmp_path / "counters.md").read_text() == kept
 
 
@@ -266,6 +265,6 @@ def test_the_script_exits_1_where_a_check_found_something(stand_in, capsys, tmp_
     ],
 )
 def test_a_kernel_that_cannot_be_checked_is_refused_in_a_line(capsys, kernel, reason):
-    assert TOOL.main(["--sanitizer", kernel]) == 2
+    assert counters.main(["--sanitizer", kernel]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith(f"counters.py: {reason}")

@@ -9,6 +9,11 @@ from typing import Any, get_args, get_type_hints
 import msgspec
 import pytest
 
+import agenda
+import gpu_bars
+import gpu_report
+import gpu_slot
+import gpu_tasks
 from kernelmark.bench.measure.timing import now
 from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.kernel import Kernel
@@ -20,9 +25,7 @@ from kernelmark.bench.report.export import write_csv
 from kernelmark.bench.run.pool import Workers
 from kernelmark.bench.run.session import Session, run_passes
 from support.rows import begin, put
-from support.tools import script
 
-BARS = script("gpu_bars")
 OURS, RIVAL = ("gemm/cuda.a", "gemm/cuda.b"), ("gemm/cublas.x", "gemm/cublas.y")
 PROBLEM = "gemm/m32n32k32/f32/NT"
 #: Bars on CPU kernels: of one problem with two rivals, and of a transposition against copies of as many bytes.
@@ -38,12 +41,12 @@ MEASURED = (
 
 
 def sides(bar: Any, registry: Registry) -> tuple[list[Kernel], list[Kernel]]:
-    own, rivals = ([registry.kernels[name] for name in names] for names in BARS.contenders(bar, registry))
+    own, rivals = ([registry.kernels[name] for name in names] for names in gpu_bars.contenders(bar, registry))
     return own, rivals
 
 
 def test_no_bar_compares_unlike_numerics(registry: Registry) -> None:
-    for bar in BARS.bars():
+    for bar in gpu_bars.bars():
         own, rivals = sides(bar, registry)
         problem, other = registry.problem(bar.problem), registry.problem(bar.on or bar.problem)
         found = {k.numerics_for(problem) for k in own} | {k.numerics_for(other) for k in rivals}
@@ -54,7 +57,7 @@ def test_no_bar_compares_unlike_numerics(registry: Registry) -> None:
 
 
 def test_every_bar_has_kernels_on_both_sides(registry: Registry) -> None:
-    bars = [*BARS.bars(), *BARS.lines()]
+    bars = [*gpu_bars.bars(), *gpu_bars.lines()]
     assert len(set(bars)) == len(bars)
     has_lt = any(name.startswith("gemm/cublaslt.") for name in registry.kernels)
     for bar in bars:
@@ -69,11 +72,11 @@ def test_every_bar_has_kernels_on_both_sides(registry: Registry) -> None:
 
 
 def test_a_variant_is_named_by_what_makes_it_one(registry: Registry) -> None:
-    for kernel, wanted in BARS.VARIANTS.items():
+    for kernel, wanted in gpu_bars.VARIANTS.items():
         problem = "gemm/m4096n4096k4096/f32/NT" if "gemm" in kernel else "transpose/m2048n26752/f32/in"
         problem = problem.replace("/in", "/out") if kernel.endswith("vectorised") else problem
         problem = "transpose/m8192n8192/f32/in" if kernel.endswith("_inplace") else problem
-        own, *others = BARS.variants([kernel], problem, registry, H100)
+        own, *others = gpu_bars.variants([kernel], problem, registry, H100)
         default = vars(registry.named(own).tile_for(registry.problem(problem), H100))
         tiles = [vars(registry.named(name).tile_for(registry.problem(problem), H100)) for name in others]
         assert tiles == [{**default, **values} for values in wanted], kernel
@@ -81,13 +84,13 @@ def test_a_variant_is_named_by_what_makes_it_one(registry: Registry) -> None:
 
 
 def test_a_bar_in_place_has_the_kernels_that_work_in_place(registry: Registry) -> None:
-    (bar,) = (bar for bar in BARS.bars() if bar.problem == "transpose/m8192n8192/f32/in")
-    own, _ = BARS.contenders(bar, registry)
+    (bar,) = (bar for bar in gpu_bars.bars() if bar.problem == "transpose/m8192n8192/f32/in")
+    own, _ = gpu_bars.contenders(bar, registry)
     assert {"transpose/cuda.tiled_inplace", "transpose/cuda.vectorised_inplace"} <= set(own)
 
 
 def test_lines_alone_compare_across_classes() -> None:
-    assert not any(bar.is_fair for bar in BARS.lines())
+    assert not any(bar.is_fair for bar in gpu_bars.lines())
 
 
 @pytest.fixture(scope="module")
@@ -96,13 +99,11 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Result], li
     folder, registry, tasks = tmp_path_factory.mktemp("bars"), discover(), []
     for (problem, *_), own, more in (MEASURED[0], MEASURED[2]):
         rivals, problems = more["rivals"], tuple(filter(None, (problem, more.get("on"))))
-        how = {"processes": BARS.PROCESSES, "max_time_s": 0.05, "baseline": rivals[0], "digest": "", "seconds": 1.0}
+        how = {"processes": gpu_bars.PROCESSES, "max_time_s": 0.05, "baseline": rivals[0], "digest": "", "seconds": 1.0}
         tasks.append(
-            script("agenda").Task(
-                name=problem, kind="time", value=1.0, problems=problems, kernels=(*rivals, *own), **how
-            )
+            agenda.Task(name=problem, kind="time", value=1.0, problems=problems, kernels=(*rivals, *own), **how)
         )
-    plan, jobs = script("gpu_tasks").jobs_of(tasks, registry, (), "cpu")
+    plan, jobs = gpu_tasks.jobs_of(tasks, registry, (), "cpu")
     plan = msgspec.structs.replace(plan, ceilings=False)
     with closing(Store(folder / "results.db")) as store, Workers() as workers:
         session = Session(store, [], plan, workers.run)
@@ -130,8 +131,8 @@ def read_again(path: Path) -> list[Result]:
 def test_a_verdict_follows_from_the_columns_of_results_csv(
     exported: tuple[list[Result], list[Result]], words: Any, own: Any, more: Any
 ) -> None:
-    bar = BARS.Bar(*words, **more)
-    stored, read = (BARS.judge(bar, own, bar.rivals, rows) for rows in exported)
+    bar = gpu_bars.Bar(*words, **more)
+    stored, read = (gpu_bars.judge(bar, own, bar.rivals, rows) for rows in exported)
     assert (stored.state, stored.text, stored.ratio) == (read.state, read.text, read.ratio)
     assert read.state in ("holds", "missed", "open")
     assert read.ratio.median == pytest.approx(read.other.time_s_median / read.one.time_s_median, rel=0.5)
@@ -193,24 +194,24 @@ JUDGED: dict[str, tuple[list[Result], str, str]] = {
 @pytest.mark.parametrize("case", JUDGED)
 def test_a_bar_is_judged_by_its_interval_its_processes_and_its_error(case: str) -> None:
     rows, state, text = JUDGED[case]
-    found = BARS.judge(BARS.Bar(PROBLEM, "fp32", 1.0, errors=2.0), OURS, RIVAL, rows)
+    found = gpu_bars.judge(gpu_bars.Bar(PROBLEM, "fp32", 1.0, errors=2.0), OURS, RIVAL, rows)
     assert (found.state, found.text[: len(text)]) == (state, text)
     assert (found.ratio is None) is (state == "absent")
 
 
 def test_a_bar_without_a_rival_says_so() -> None:
-    assert BARS.judge(BARS.Bar(PROBLEM, "fp32", 1.0), OURS, (), [row(OURS[0])]).text == "no rival"
+    assert gpu_bars.judge(gpu_bars.Bar(PROBLEM, "fp32", 1.0), OURS, (), [row(OURS[0])]).text == "no rival"
 
 
 def test_of_two_problems_the_work_counts() -> None:
-    bar = BARS.Bar(PROBLEM, "exact", 1.0, on="copy/m32n32/f32", rivals=RIVAL)
+    bar = gpu_bars.Bar(PROBLEM, "exact", 1.0, on="copy/m32n32/f32", rivals=RIVAL)
     rows = [row(OURS[0], 1.0), row(RIVAL[0], 1.5, problem=bar.on)]
-    found = {work: BARS.judge(bar, OURS, RIVAL, rows, work).ratio.median for work in (1.0, 2.0)}
+    found = {work: gpu_bars.judge(bar, OURS, RIVAL, rows, work).ratio.median for work in (1.0, 2.0)}
     assert found == {1.0: pytest.approx(1.5), 2.0: pytest.approx(3.0)}
 
 
 def test_the_kernels_that_are_metered_on_a_network_are_there(registry: Registry) -> None:
-    assert {*script("gpu_tasks").METERED} <= set(registry.kernels)
+    assert {*gpu_tasks.METERED} <= set(registry.kernels)
 
 
 FPROP = "conv/n32c8h6w6k8r3s3pad1/f32/nchw/fprop", "conv/n32c8h8w8k8r3s3pad1/f32/nchw/fprop"
@@ -220,7 +221,6 @@ GPU = {"device": "cuda", "device_name": "NVIDIA H200", "host": "somewhere", "mod
 @pytest.fixture
 def page(store: Store) -> Callable[..., str]:
     """Make the page of tasks (name, problem, run, detail) answered at a digest; an open one has no run."""
-    agenda, report = script("agenda"), script("gpu_report")
 
     def of(*tasks: tuple[str, str, str, str], digest: str = "d") -> str:
         made, found = [], agenda.Agenda(device="NVIDIA H200", notes=["Read this first."])
@@ -230,7 +230,7 @@ def page(store: Store) -> Callable[..., str]:
             made.append(one)
             if run:
                 agenda.answer(found, one, agenda.Answer(digest=digest, run=run))
-        return str(report._page(found, made, None, store, Path("nowhere")))
+        return str(gpu_report._page(found, made, None, store, Path("nowhere")))
 
     return of
 
@@ -303,7 +303,6 @@ def test_bars_have_their_numerics_and_a_verdict_of_other_kernels_says_so(
 
 
 def test_the_answer_to_the_founding_question_names_the_kernels_that_were_launched(store: Store) -> None:
-    agenda, report = script("agenda"), script("gpu_report")
     begin(store, "r1")
     for layout, name in (("NT", "sgemm_tn<<<8,16,2 x 128,1,1>>>"), ("NN", "sgemm_nn<<<4,16,6 x 256,1,1>>>")):
         how = {**GPU, "layout": "", "run_id": "r1", "provider": "cublas", "launched": name}
@@ -311,32 +310,31 @@ def test_the_answer_to_the_founding_question_names_the_kernels_that_were_launche
     one = agenda.Task(name="founding", kind="time", value=1.0, digest="d", seconds=30.0)
     found = agenda.Agenda(device="NVIDIA H200")
     agenda.answer(found, one, agenda.Answer(digest="d", run="r1"))
-    page = report._page(found, [one], None, store, Path("nowhere"))
+    page = gpu_report._page(found, [one], None, store, Path("nowhere"))
     assert "- NT: `sgemm_tn<<<8,16,2 x 128,1,1>>>`\n- NN: `sgemm_nn<<<4,16,6 x 256,1,1>>>`" in page
 
 
-SLOT = script("gpu_slot")
 LOST = "not finished: ended after 2 s without an answer"
 
 
 @pytest.fixture
 def slot(tmp_path):
-    return SLOT.Slot(SLOT.Settings(str(tmp_path)))
+    return gpu_slot.Slot(gpu_slot.Settings(str(tmp_path)))
 
 
 def asked(left_s, kind="emulator", limit_s=120.0):
     """Return a question of two tasks so long before the end of the slot."""
     tasks = [
-        SLOT.Task(name=f"{kind} {kernel}", kind=kind, value=1.0, digest="d", seconds=0.6, kernels=(kernel,))
+        gpu_slot.Task(name=f"{kind} {kernel}", kind=kind, value=1.0, digest="d", seconds=0.6, kernels=(kernel,))
         for kernel in ("a", "b")
     ]
-    return SLOT.Question(SLOT.Settings(""), now() + left_s, tuple(tasks), limit_s)
+    return gpu_slot.Question(gpu_slot.Settings(""), now() + left_s, tuple(tasks), limit_s)
 
 
 @pytest.mark.parametrize(("left_s", "failed"), [(30.0, {}), (1000.0, {"emulator a": LOST})])
 def test_a_comparison_that_took_too_long_is_no_answer(slot, monkeypatch, tmp_path, left_s, failed):
     """A task is open where the end of the slot left it little time, and has failed where there was enough."""
-    monkeypatch.setattr(SLOT, "compare", lambda kernels, until_s: [f"a: {LOST}", "b: agree on x"])
+    monkeypatch.setattr(gpu_slot, "compare", lambda kernels, until_s: [f"a: {LOST}", "b: agree on x"])
     reply = slot.compared(asked(left_s))
     assert (reply.done, reply.failed, reply.cut) == ({"emulator b": "agree on x"}, failed, not failed)
     assert (tmp_path / "emulator.md").read_text() == "# Emulator and device\n\n- b: agree on x\n"
@@ -346,6 +344,6 @@ def test_a_comparison_that_took_too_long_is_no_answer(slot, monkeypatch, tmp_pat
     ("left_s", "kind", "begun"), [(10.0, "emulator", 0), (15.9, "emulator", 1), (10.0, "verify", 2)]
 )
 def test_comparisons_are_begun_only_where_the_emulator_can_be_compiled_too(slot, monkeypatch, left_s, kind, begun):
-    monkeypatch.setattr(slot, "carry_out", lambda asked: SLOT.Reply({task.name: "" for task in asked.tasks}))
-    reply = SLOT._reply(slot, asked(left_s, kind))
+    monkeypatch.setattr(slot, "carry_out", lambda asked: gpu_slot.Reply({task.name: "" for task in asked.tasks}))
+    reply = gpu_slot._reply(slot, asked(left_s, kind))
     assert (len(reply.done), reply.passed) == (begun, not begun)

@@ -6,7 +6,9 @@ from unittest.mock import MagicMock
 
 import pytest
 
+import figures
 import kernelmark
+import publish
 from kernelmark.bench.claims import answer, catalog
 from kernelmark.bench.claims.prices import load_prices
 from kernelmark.bench.claims.views import write_files
@@ -22,7 +24,6 @@ from kernelmark.bench.tune.select.view import CHOSEN_TITLE
 from kernelmark.bench.tune.select.view import TITLE as REGRET
 from support.pages import DOCS, ROOT
 from support.rows import begin, put
-from support.tools import script
 
 PROBLEMS = ("copy/m31n35/f32", "copy/m35n31/f32")
 KERNELS = ("copy/numpy.threaded", "copy/numpy.copyto")
@@ -49,25 +50,24 @@ def use_small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 DISTURBED = "other processes used 0.98 CPUs during 60 % of the sampling"
 TINY = ("--suites", "copy/m31n33/f32,copy/m33n31/f32", "--processes", "1", "--max-time", "0.01")
-TOOL = script("publish")
 
 
 @pytest.fixture
 def asked(tmp_path):
-    return lambda *words: TOOL._options(["--out", str(tmp_path / "reports"), *words])
+    return lambda *words: publish._options(["--out", str(tmp_path / "reports"), *words])
 
 
 @pytest.fixture(autouse=True)
 def commit(monkeypatch):
     """The commit of runs that tests put into the store is the present one."""
-    monkeypatch.setattr(TOOL, "git_commit", lambda: "c0ffee1234567")
+    monkeypatch.setattr(publish, "git_commit", lambda: "c0ffee1234567")
 
 
 @pytest.mark.parametrize(("planned", "goes_on"), [(2, "r1"), (1, None)])
 def test_a_run_that_was_cut_off_goes_on_and_one_that_is_done_is_not_measured_again(store, planned, goes_on):
     begin(store, planned=planned)
     put(store, "copy/m8n8/f32", "copy/a.b")
-    assert TOOL._unfinished(store.path) == goes_on
+    assert publish._unfinished(store.path) == goes_on
 
 
 @pytest.mark.parametrize(
@@ -78,20 +78,20 @@ def test_a_run_of_another_commit_neither_goes_on_nor_answers_for_kernels_that_ma
 ):
     begin(store, planned=planned)
     put(store, "copy/m8n8/f32", "copy/a.b")
-    monkeypatch.setattr(TOOL, "git_commit", lambda: "another")
-    assert TOOL._unfinished(store.path, current=current) == goes_on
+    monkeypatch.setattr(publish, "git_commit", lambda: "another")
+    assert publish._unfinished(store.path, current=current) == goes_on
 
 
 @pytest.mark.parametrize(("anyway", "goes_on"), [(False, "r1"), (True, None)])
 def test_a_noisy_run_is_measured_again_unless_it_is_to_be_published(store, anyway, goes_on):
     begin(store, planned=1)
     put(store, "copy/m8n8/f32", "copy/a.b", disturbed=DISTURBED)
-    assert TOOL._unfinished(store.path, anyway) == goes_on
+    assert publish._unfinished(store.path, anyway) == goes_on
 
 
 def test_without_a_run_all_is_measured(store, tmp_path):
-    assert TOOL._unfinished(store.path) == ""
-    assert TOOL._unfinished(tmp_path / "none.db") == ""
+    assert publish._unfinished(store.path) == ""
+    assert publish._unfinished(tmp_path / "none.db") == ""
 
 
 @pytest.fixture
@@ -99,7 +99,7 @@ def called(tmp_path, monkeypatch):
     """A call of `make publish` for a store that is named `results.db`, without figures."""
     monkeypatch.setattr(Report, "draw", lambda *_: [])
     place = ("--out", str(tmp_path / "reports"), "--db", str(tmp_path / "results.db"), "--minutes", "1")
-    return lambda *words: TOOL.main([*place, *TINY, *words])
+    return lambda *words: publish.main([*place, *TINY, *words])
 
 
 def noisy(store):
@@ -108,7 +108,7 @@ def noisy(store):
 
 
 def test_a_noisy_run_is_refused_before_anything_is_written(store, called, tmp_path, monkeypatch):
-    monkeypatch.setattr(TOOL, "measure", lambda *_, **__: 0)
+    monkeypatch.setattr(publish, "measure", lambda *_, **__: 0)
     noisy(store)
     with pytest.raises(UsageError, match="publish: NOISY: 1 of 1 case"):
         called()
@@ -133,9 +133,9 @@ def test_suites_are_measured_again_when_their_kernels_have_changed(store, asked,
     put(store, "copy/m8n8/f32", "copy/a.b")
     begun = MagicMock()
     begun.return_value.__enter__.return_value.wait.return_value = 0
-    monkeypatch.setattr(TOOL.subprocess, "Popen", begun)
+    monkeypatch.setattr(publish.subprocess, "Popen", begun)
     for current in (True, False):
-        TOOL.measure(store.path, asked(*TINY), 0.0, current)
+        publish.measure(store.path, asked(*TINY), 0.0, current)
     ((command,), _) = begun.call_args
     assert begun.call_count == 1
     assert "copy/m31n33/f32" in command
@@ -168,7 +168,7 @@ def test_docs_promise_the_files_that_a_report_has():
 
 
 def test_figures_on_the_page_are_those_in_its_folder_and_small():
-    most = script("figures").MOST_BYTES
+    most = figures.MOST_BYTES
     shown = set(re.findall(r"\(figures/([^)]+)\)", (DOCS / "figures.md").read_text()))
     assert shown == {path.name for path in (DOCS / "figures").iterdir()}
     assert [path.name for path in (DOCS / "figures").iterdir() if path.stat().st_size > most] == []
@@ -184,7 +184,7 @@ def test_a_slim_figure_keeps_its_references():
     glyph = '<path id="DejaVuSans-6f" d="M 1.23456 2 "/>'
     svg = f'<g id="axes_1">\n  <g id="used">\n   {glyph}\n <use href="#DejaVuSans-6f"/>#used'
     slim = '<g>\n<g id="used">\n<path id="n6f" d="M 1.234 2 "/>\n<use href="#n6f"/>#used'
-    assert script("figures").slim(svg) == slim
+    assert figures.slim(svg) == slim
 
 
 def test_the_citation_names_this_version():
@@ -200,8 +200,8 @@ def made(store, registry, tmp_path, monkeypatch):
     """Experiments that take a second or two, `dull` longest; `made()` is what a call of `make publish` has."""
     use_small(monkeypatch)
     begin(store)
-    found = TOOL.Agenda()
-    return lambda store=store, found=found, anyway=True: TOOL.Experiments(
+    found = publish.Agenda()
+    return lambda store=store, found=found, anyway=True: publish.Experiments(
         store, found, tmp_path, registry, "r1", anyway
     )
 
@@ -222,15 +222,15 @@ def test_experiments_are_measured_by_their_worth_and_once(made, store):
 
 
 def test_an_experiment_that_was_stopped_goes_on_and_what_is_left_is_named_with_its_command(made, store, monkeypatch):
-    stopped, clock = made(), TOOL.now
+    stopped, clock = made(), publish.now
     own = [run for run in store.run_ids() if run != "r1"]
-    monkeypatch.setattr(TOOL, "now", lambda: 200.0 * any(store.statuses(run) for run in store.run_ids()))
+    monkeypatch.setattr(publish, "now", lambda: 200.0 * any(store.statuses(run) for run in store.run_ids()))
     stopped.measure(100.0)
     assert (own, measured(store), stopped.runs) == ([], ["twice"], {})
     lines = stopped.left().splitlines()
     assert [line.split(NO_TIME)[0] for line in lines] == ["- dull: ", "- single: ", "- twice: "]
     assert all(line.endswith("`make publish` continues it") for line in lines)
-    monkeypatch.setattr(TOOL, "now", clock)
+    monkeypatch.setattr(publish, "now", clock)
     begun = store.run_ids()[-1]
     made().measure(clock() + 3.0)  # no time for `dull`, by what it is expected to take
     assert (made().runs["claim twice"], store.statuses(begun)) == (begun, {"ok": 4})
@@ -238,7 +238,7 @@ def test_an_experiment_that_was_stopped_goes_on_and_what_is_left_is_named_with_i
 
 
 def test_a_noisy_experiment_is_measured_twice_and_published_if_asked_for(made, store, monkeypatch):
-    monkeypatch.setattr(TOOL, "noise", lambda store, runs: Noise(1, 4, "others"))
+    monkeypatch.setattr(publish, "noise", lambda store, runs: Noise(1, 4, "others"))
     tried = made(anyway=False)
     tried.tasks = tried.tasks[-1:]
     for command in ("`make publish` continues it", "`make publish PUBLISH_ARGS=--noisy-anyway` publishes it"):
@@ -261,7 +261,7 @@ def answered(store, made, name="single"):
             for kernel, median in zip(KERNELS, seconds, strict=True):
                 put(store, problem, kernel, median, run_id=run, threads=cpu_count() if kernel in KERNELS[:1] else 1)
     digest = next(task.digest for task in made().tasks if task.detail == name)
-    return TOOL.Agenda(answers={f"claim {name}": TOOL.agenda.Answer(digest=digest, run="r2")})
+    return publish.Agenda(answers={f"claim {name}": publish.agenda.Answer(digest=digest, run="r2")})
 
 
 def verdicts(experiments):
