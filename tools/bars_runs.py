@@ -22,27 +22,11 @@ from kernelmark.bench.measure.present import module_missing
 from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.kernel import CudaKernel
 from kernelmark.bench.run.family import below
-from took import COMMAND, ROOT, Found, kernelmark
+from took import COMMAND, ROOT, Found, copies, kernelmark
 
 #: A plug-in with kernels that do almost nothing.
 PLUGIN = ROOT / "tools" / "data" / "tuning_kernels.py"
-SUITE = """
-max_time = 0.001
-[[sweep]]
-op = "copy"
-kernels = ["{kernel}"]
-m = {{linear = [1, {rows}, 1]}}
-n = {{linear = [1, {columns}, 1]}}
-dtype = ["f64"]
-"""
 OPTIONS = ("--mode", "hot", "--threads", "1", "--no-ceilings")
-
-
-def suite(folder: Path, kernel: str, rows: int, columns: int = 1) -> str:
-    """Write a suite with this many copies by a kernel, each of a different size; return its path."""
-    path = folder / "copies.toml"
-    path.write_text(SUITE.format(kernel=kernel, rows=rows, columns=columns))
-    return str(path)
 
 
 def durations() -> Found:
@@ -58,7 +42,7 @@ NO_OPS = 3000
 def no_ops() -> Found:
     """Measure and verify tiny copies by commands, and time these from start to end."""
     with tempfile.TemporaryDirectory() as name:
-        words = (suite(Path(name), "copy/mine.noop", NO_OPS), "--plugin", PLUGIN, "--device", "cpu")
+        words = (copies(Path(name), "copy/mine.noop", NO_OPS), "--plugin", PLUGIN, "--device", "cpu")
         db = ("--db", Path(name, "noops.db"))
         run, verify = (kernelmark(*line, *words, *db, silent=True) for line in (("run", *OPTIONS), ("verify",)))
     yield "no_ops.run", NO_OPS / run.wall_s, str(run)
@@ -90,10 +74,10 @@ with Workers() as workers:
 def fake() -> Found:
     """Measure a no-op on a device where no time passes: rows per second, and the growth of memory."""
     with tempfile.TemporaryDirectory() as name:
-        db, copies = Path(name, "r.db"), suite(Path(name), "copy/fake.noop", FAKE_CASES // 100, 100)
+        db, suite = Path(name, "r.db"), copies(Path(name), "copy/fake.noop", FAKE_CASES // 100, 100)
         start, settled = time.perf_counter(), dict[str, float]()
         end = dict[str, float]()
-        with subprocess.Popen([sys.executable, "-c", FAKE_RUN, copies, str(db), str(FAKE)]) as process:
+        with subprocess.Popen([sys.executable, "-c", FAKE_RUN, suite, str(db), str(FAKE)]) as process:
             while process.poll() is None:
                 time.sleep(0.1)
                 with suppress(OSError):
@@ -126,8 +110,13 @@ def _is(pid: int, word: str) -> bool:
 
 def recorded(db: Path) -> list[str]:
     """Return the cases that are in a store so far."""
+    return read(db, 'SELECT "case" FROM result')
+
+
+def read(db: Path, query: str) -> list[str]:
+    """Return the values of a query; none while there is no store."""
     with suppress(sqlite3.OperationalError), closing(sqlite3.connect(f"file:{db}?mode=ro", uri=True)) as opened:
-        return [case for (case,) in opened.execute('SELECT "case" FROM result')]
+        return [value for (value,) in opened.execute(query)]
     return []
 
 
@@ -197,18 +186,13 @@ class Run:
         self.db, config = folder / "r.db", folder / "executor.py"
         config.write_text(EXECUTOR.format(workers=workers, run_dir=str(folder / "runinfo")))
         (folder / "sleeps.py").write_text(SLEEPS)
-        self.words = [sys.executable, "-c", DISPATCH, suite(folder, kernel, jobs), str(self.db), str(config)]
+        self.words = [sys.executable, "-c", DISPATCH, copies(folder, kernel, jobs), str(self.db), str(config)]
         self.plugins = [str(FAKE), str(folder / "sleeps.py")]
 
     def started(self) -> "subprocess.Popen[bytes]":
         """Start the run, or resume it."""
-        runs = []
-        with (
-            suppress(sqlite3.OperationalError),
-            closing(sqlite3.connect(f"file:{self.db}?mode=ro", uri=True)) as opened,
-        ):
-            runs = [run_id for (run_id,) in opened.execute("SELECT run_id FROM run")]
-        words = [*self.words, runs[-1] if runs else "", *self.plugins]
+        begun = read(self.db, "SELECT run_id FROM run")[-1:] or [""]
+        words = [*self.words, *begun, *self.plugins]
         return subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
     def times(self) -> list[float]:

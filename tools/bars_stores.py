@@ -14,6 +14,7 @@ import time
 from array import array
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
+from itertools import zip_longest
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
@@ -24,7 +25,7 @@ from kernelmark.bench.record.store import Store
 from kernelmark.bench.tune.select.export import as_c
 from kernelmark.bench.tune.select.model import Model
 from kernelmark.bench.tune.select.train import train
-from took import Found, kernelmark, slowest_and_largest, took
+from took import Found, copies, kernelmark, slowest_and_largest, took
 
 SAMPLES, SCATTER = 40, 0.02
 #: Columns that vary from row to row on a machine that reports everything.
@@ -109,19 +110,11 @@ from kernelmark.bench.plan.suites import load_suite
 from pathlib import Path
 registry = discover()
 start = time.perf_counter()
-suite = load_suite(Path("million.toml"), registry)
+suite = load_suite(Path("copies.toml"), registry)
 cases = (entrant for job in jobs([suite], registry, Plan(devices=("cpu",))) for entrant in job.job.entrants)
 next(cases)
 first = time.perf_counter() - start
 print(first, 1 + sum(1 for _ in cases), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
-"""
-MILLION_SUITE = """
-[[sweep]]
-op = "copy"
-dtype = ["f32"]
-kernels = ["copy/numpy.copyto"]
-m = {linear = [1, 1000, 1]}
-n = {linear = [1, 1000, 1]}
 """
 
 
@@ -134,7 +127,7 @@ def listing() -> Found:
 def million() -> Found:
     """Plan a million cases: seconds from loading the suite to the first case, and peak memory over all."""
     with tempfile.TemporaryDirectory() as folder:
-        Path(folder, "million.toml").write_text(MILLION_SUITE)
+        copies(Path(folder), "copy/numpy.copyto", 1000, 1000)
         out = subprocess.run([sys.executable, "-c", MILLION], cwd=folder, check=True, capture_output=True, text=True)
     first, count, peak = (float(word) for word in out.stdout.split())
     yield "million.cases", count, "of a sweep of 1000 x 1000"
@@ -226,27 +219,13 @@ def filtering(page: Path) -> tuple[float, str]:
 
 
 CASES, TIMES, SHARDS = 1200, 84, 8
-COPIES = (
-    '[[sweep]]\nop = "copy"\nn = [1]\ndtype = ["f64"]\nkernels = ["copy/numpy.copyto"]\nm = {{linear = [1, {}, 1]}}\n'
-)
 
 
 def merge() -> Found:
     """Measure shards in sequence, multiply their rows, and merge them twice; compare the result with a whole run."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        (folder / "copies.toml").write_text(COPIES.format(CASES))
-        run = (
-            "run",
-            folder / "copies.toml",
-            "--device",
-            "cpu",
-            "--mode",
-            "hot",
-            "--max-time",
-            "0.001",
-            "--no-ceilings",
-        )
+        run = ("run", copies(folder, "copy/numpy.copyto", CASES), "--device", "cpu", "--mode", "hot", "--no-ceilings")
         shards = [folder / f"{index}.db" for index in range(1, SHARDS + 1)]
         for index, db in enumerate([folder / "whole.db", *shards]):
             kernelmark(*run, "--db", db, *(["--shard", f"{index}/{SHARDS}"] if index else []), silent=True)
@@ -257,9 +236,7 @@ def merge() -> Found:
         slowest = max(each.wall_s for each in found.values())
         yield "merge.rate", len(merged) / slowest, f"{len(merged)} rows: {'; '.join(map(str, found.values()))}"
         yield "merge.memory", max(each.peak_mb for each in found.values()), f"{len(merged)} rows"
-        differ = sum(ours != theirs for ours, theirs in zip(merged, whole, strict=False)) + abs(
-            len(whole) - len(merged)
-        )
+        differ = sum(ours != theirs for ours, theirs in zip_longest(merged, whole))
         yield "merge.differ", differ, f"{len(merged)} rows of {SHARDS} shards"
 
 

@@ -122,8 +122,7 @@ FIGURES: Mapping[str, Figure] = {
         lambda counts: sum(counts.total.wavefronts_by.get(does, 0) for does in _ACCESSES),
     ),
     "shared wavefronts, copies included": Figure(  # not read on a GPU yet
-        ((f"{_WAVEFRONTS}.sum",),),
-        lambda counts: counts.total.wavefronts - counts.total.wavefronts_by.get("box", 0),
+        ((f"{_WAVEFRONTS}.sum",),), lambda counts: counts.total.wavefronts - counts.total.wavefronts_by.get("box", 0)
     ),
     "bank conflicts": Figure(
         tuple((f"{_CONFLICTS}_{op}.sum",) for op in ("ld", "st")),

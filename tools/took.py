@@ -12,6 +12,16 @@ from typing import Any, NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
 COMMAND = (sys.executable, "-m", "kernelmark")
+#: A sweep of copies of different sizes by one kernel.
+COPIES = """
+max_time = 0.001
+[[sweep]]
+op = "copy"
+kernels = ["{kernel}"]
+m = {{linear = [1, {rows}, 1]}}
+n = {{linear = [1, {columns}, 1]}}
+dtype = ["f64"]
+"""
 #: The results of a measurement: the name of a promise, the number that its limit judges, and a text with details.
 Found = Iterator[tuple[str, float, str]]
 
@@ -53,6 +63,13 @@ def took(command: Sequence[str], silent: bool = False) -> Took:
 def kernelmark(*words: str | Path, silent: bool = False) -> Took:
     """Run `kernelmark WORDS` of this checkout as `took` runs a command."""
     return took([*COMMAND, *map(str, words)], silent)
+
+
+def copies(folder: Path, kernel: str, rows: int, columns: int = 1) -> str:
+    """Write a suite with this many copies by a kernel, each of a different size; return its path."""
+    path = folder / "copies.toml"
+    path.write_text(COPIES.format(kernel=kernel, rows=rows, columns=columns))
+    return str(path)
 
 
 def slowest_and_largest(name: str, found: dict[str, Took]) -> Found:
