@@ -36,22 +36,13 @@ points = [[1, 3, 9, 9, 4, 3, 3], [1, 3, 9, 9, 4, 1, 1]]
 along = "r"
 """
 #: A kernel or two of each operation, so that no page waits for all of them.
-FEW = "".join(
-    f" --kernels '*/{name}'"
+FEW = " ".join(
+    f"--kernels '*/{name}'"
     for name in (
-        "numpy.matmul",
-        "numpy.widened",
-        "numpy.grouped",
-        "numpy.copyto",
-        "numba.serial",
-        "mine.*",
-        "scipy.pocketfft",
-        "numpy.out",
-        "openblas.imatcopy",
-        "cpu.host_serial",
-        "cpu.im2col",
+        *("numpy.matmul", "numpy.widened", "numpy.grouped", "numpy.copyto", "numpy.out", "numba.serial", "mine.*"),
+        *("scipy.pocketfft", "openblas.imatcopy", "cpu.host_serial", "cpu.im2col"),
     )
-).strip()
+)
 #: What is run in place of a command that would take minutes, or that promises what noise can break.
 REPLACED = {
     "python -m pytest tests/emulator --all": "python -m pytest tests/emulator/test_intrinsics.py -k block",

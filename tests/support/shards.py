@@ -35,8 +35,8 @@ part = "forward"
 """
 
 
-def suite_file(folder: Path, sizes: Sequence[int] = range(1, 13), name: str = "s") -> Path:
-    path = folder / f"{name}.toml"
+def suite_file(folder: Path, sizes: Sequence[int] = range(1, 13)) -> Path:
+    path = folder / "s.toml"
     path.write_text(SUITE.format(sizes=list(sizes)))
     return path
 

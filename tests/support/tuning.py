@@ -31,10 +31,7 @@ def shapes() -> list[tuple[int, int, int]]:
 
 def bordered(border: int, gain: float = 1.5) -> dict[str, Took]:
     """Return two kernels of which the second is this much faster for m above the border, and slower elsewhere."""
-    return {
-        FIRST: at(),
-        SECOND: lambda m, n, k: 1e-9 * m * n * k * (1 / gain if m > border else gain),
-    }
+    return {FIRST: at(), SECOND: lambda m, n, k: 1e-9 * m * n * k * (1 / gain if m > border else gain)}
 
 
 def plant(
