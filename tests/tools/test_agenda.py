@@ -34,11 +34,13 @@ def test_a_slot_takes_what_is_worth_most_a_second_and_fits() -> None:
     assert found.seconds <= 12
 
 
-def test_an_answer_closes_a_task_at_its_digest_alone() -> None:
+def test_an_answer_closes_a_task_at_its_digest_alone_and_one_of_an_unknown_tree_makes_it_come_later() -> None:
     found = agenda.Agenda()
     agenda.answer(found, task("a"), agenda.Answer(digest="d"))
     assert not agenda.is_open(task("a"), found)
     assert agenda.is_open(task("a", digest="other"), found)
+    agenda.answer(found, task("a"), agenda.Answer(digest=""))
+    assert [one.name for one in agenda.ordered([task("a"), task("b")], found)] == ["b", "a"]
 
 
 def test_a_task_that_fails_twice_at_one_digest_is_closed() -> None:
@@ -46,12 +48,6 @@ def test_a_task_that_fails_twice_at_one_digest_is_closed() -> None:
     for expected in (True, False):
         agenda.answer(found, one, agenda.Answer(digest="d", state="failed", text="no luck"))
         assert agenda.is_open(one, found) is expected
-
-
-def test_a_task_that_was_answered_by_an_unknown_tree_is_open_and_comes_later() -> None:
-    found = agenda.Agenda()
-    agenda.answer(found, task("a"), agenda.Answer(digest=""))
-    assert [one.name for one in agenda.ordered([task("a"), task("b")], found)] == ["b", "a"]
 
 
 def test_a_task_is_expected_to_take_as_long_as_it_took() -> None:
@@ -81,18 +77,16 @@ def test_a_kernel_is_left_out_until_the_task_that_lost_it_has_another_digest() -
         ('{"schema": 1, "answers": 3}', "expected an agenda as `make gpu` writes it"),
     ],
 )
-def test_an_agenda_that_is_none_is_refused_in_one_line(tmp_path: Path, text: str, said: str) -> None:
+def test_an_agenda_that_is_none_or_cannot_be_written_is_refused_in_one_line(
+    tmp_path: Path, text: str, said: str
+) -> None:
     (tmp_path / agenda.FILE).write_text(text)
     with pytest.raises(UsageError, match=r"agenda\.json") as raised:
         agenda.read(tmp_path, "NVIDIA H200")
     assert said in str(raised.value)
     assert "\n" not in str(raised.value)
-
-
-def test_a_folder_that_cannot_be_written_is_refused_in_one_line(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
     with pytest.raises(UsageError, match="--out names a folder"):
-        agenda.save(tmp_path / "file", agenda.Agenda())
+        agenda.save(tmp_path / agenda.FILE, agenda.Agenda())
 
 
 def test_tasks_that_share_a_run_come_together_up_to_a_number_of_seconds() -> None:

@@ -54,11 +54,13 @@ def test_no_bar_compares_unlike_numerics(registry: Registry) -> None:
         assert bar.is_fair
         if bar.on:  # whatever is moved is moved exactly
             assert (problem.op, other.op, bar.numerics) == ("transpose", "copy", "exact")
+    assert not any(bar.is_fair for bar in gpu_bars.lines())
 
 
-def test_every_bar_has_kernels_on_both_sides(registry: Registry) -> None:
+def test_every_bar_has_kernels_on_both_sides_and_those_that_are_metered_are_there(registry: Registry) -> None:
     bars = [*gpu_bars.bars(), *gpu_bars.lines()]
     assert len(set(bars)) == len(bars)
+    assert {*gpu_tasks.METERED} <= set(registry.kernels)
     has_lt = any(name.startswith("gemm/cublaslt.") for name in registry.kernels)
     for bar in bars:
         own, rivals = sides(bar, registry)
@@ -87,10 +89,6 @@ def test_a_bar_in_place_has_the_kernels_that_work_in_place(registry: Registry) -
     (bar,) = (bar for bar in gpu_bars.bars() if bar.problem == "transpose/m8192n8192/f32/in")
     own, _ = gpu_bars.contenders(bar, registry)
     assert {"transpose/cuda.tiled_inplace", "transpose/cuda.vectorised_inplace"} <= set(own)
-
-
-def test_lines_alone_compare_across_classes() -> None:
-    assert not any(bar.is_fair for bar in gpu_bars.lines())
 
 
 @pytest.fixture(scope="module")
@@ -159,8 +157,8 @@ def row(kernel: str, time_s: float | None = 1.0, **more: Any) -> Result:
     return Result(kernel=kernel, **{**own, "time_s_median": time_s, **more})
 
 
-def failed(kernel: str, status: str = "oom", reason: str = "too large") -> Result:
-    return row(kernel, None, status=status, reason=reason)
+def failed(kernel: str) -> Result:
+    return row(kernel, None, status="oom", reason="too large")
 
 
 #: Rows of ours and of rivals, with the verdict on a bar of 1.0 that bounds the error to twice the rival's.
@@ -199,19 +197,12 @@ def test_a_bar_is_judged_by_its_interval_its_processes_and_its_error(case: str) 
     assert (found.ratio is None) is (state == "absent")
 
 
-def test_a_bar_without_a_rival_says_so() -> None:
-    assert gpu_bars.judge(gpu_bars.Bar(PROBLEM, "fp32", 1.0), OURS, (), [row(OURS[0])]).text == "no rival"
-
-
-def test_of_two_problems_the_work_counts() -> None:
+def test_of_two_problems_the_work_counts_and_a_bar_may_have_no_rival() -> None:
     bar = gpu_bars.Bar(PROBLEM, "exact", 1.0, on="copy/m32n32/f32", rivals=RIVAL)
     rows = [row(OURS[0], 1.0), row(RIVAL[0], 1.5, problem=bar.on)]
     found = {work: gpu_bars.judge(bar, OURS, RIVAL, rows, work).ratio.median for work in (1.0, 2.0)}
     assert found == {1.0: pytest.approx(1.5), 2.0: pytest.approx(3.0)}
-
-
-def test_the_kernels_that_are_metered_on_a_network_are_there(registry: Registry) -> None:
-    assert {*gpu_tasks.METERED} <= set(registry.kernels)
+    assert gpu_bars.judge(bar, OURS, (), rows[:1]).text == "no rival"
 
 
 FPROP = "conv/n32c8h6w6k8r3s3pad1/f32/nchw/fprop", "conv/n32c8h8w8k8r3s3pad1/f32/nchw/fprop"
@@ -243,13 +234,15 @@ def layer(store: Store, run: str, problem: str, ours: float, theirs: float, begu
         put(store, problem, f"conv/{provider}.{name}", taken=[median] * 20, **how)
 
 
-def test_a_network_is_summed_once_every_layer_is_answered(store: Store, page: Callable[..., str]) -> None:
+def test_a_network_is_summed_once_every_layer_is_answered_on_one_host(store: Store, page: Callable[..., str]) -> None:
     layer(store, "r1", FPROP[0], 2e-3, 1e-3)
     layer(store, "r2", FPROP[1], 3e-3, 4e-3)
     text = page(("a", FPROP[0], "r1", "2"), ("b", FPROP[1], "r2", "1"))
     line = next(line for line in text.splitlines() if line.startswith("| fprop"))
     assert [cell.strip() for cell in line.split("|")[1:-1]] == ["fprop", "f32", "5.00 ms", "7.00 ms", "6.00 ms", "2"]
     assert "Seconds a batch" not in page(("a", FPROP[0], "r1", "2"), ("b", FPROP[1], "", "1"))
+    layer(store, "r3", FPROP[1], 3e-3, 4e-3, host="elsewhere")
+    assert "Seconds a batch" not in page(("a", FPROP[0], "r1", "2"), ("b", FPROP[1], "r3", "1"))
 
 
 def test_a_run_that_answers_several_tasks_gives_each_its_own_rows(store: Store, page: Callable[..., str]) -> None:
@@ -258,12 +251,6 @@ def test_a_run_that_answers_several_tasks_gives_each_its_own_rows(store: Store, 
     text = page(("a", FPROP[0], "r1", "2"), ("b", FPROP[1], "r1", "1"))
     assert [text.count(f"| {problem} ") for problem in FPROP] == [1, 1]
     assert "| 5.00 ms" in next(line for line in text.splitlines() if line.startswith("| fprop"))
-
-
-def test_layers_of_two_hosts_are_not_summed(store: Store, page: Callable[..., str]) -> None:
-    layer(store, "r1", FPROP[0], 2e-3, 1e-3)
-    layer(store, "r2", FPROP[1], 3e-3, 4e-3, host="elsewhere")
-    assert "Seconds a batch" not in page(("a", FPROP[0], "r1", "2"), ("b", FPROP[1], "r2", "1"))
 
 
 def test_the_page_begins_with_notes_and_names_what_is_open(store: Store, page: Callable[..., str]) -> None:

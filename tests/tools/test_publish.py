@@ -49,6 +49,8 @@ def use_small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 DISTURBED = "other processes used 0.98 CPUs during 60 % of the sampling"
+#: The commit of runs that tests put into the store.
+COMMIT = "c0ffee1234567"
 TINY = ("--suites", "copy/m31n33/f32,copy/m33n31/f32", "--processes", "1", "--max-time", "0.01")
 
 
@@ -60,33 +62,32 @@ def asked(tmp_path):
 @pytest.fixture(autouse=True)
 def commit(monkeypatch):
     """The commit of runs that tests put into the store is the present one."""
-    monkeypatch.setattr(publish, "git_commit", lambda: "c0ffee1234567")
+    monkeypatch.setattr(publish, "git_commit", lambda: COMMIT)
 
 
-@pytest.mark.parametrize(("planned", "goes_on"), [(2, "r1"), (1, None)])
-def test_a_run_that_was_cut_off_goes_on_and_one_that_is_done_is_not_measured_again(store, planned, goes_on):
-    begin(store, planned=planned)
-    put(store, "copy/m8n8/f32", "copy/a.b")
-    assert publish._unfinished(store.path) == goes_on
+ANOTHER = "another"
 
 
 @pytest.mark.parametrize(
-    ("planned", "current", "goes_on"), [(2, True, ""), (1, None, ""), (1, False, ""), (1, True, None)]
+    ("planned", "disturbed", "commit", "given", "goes_on"),
+    [
+        (2, "", COMMIT, {}, "r1"),
+        (1, "", COMMIT, {}, None),
+        (1, DISTURBED, COMMIT, {}, "r1"),
+        (1, DISTURBED, COMMIT, {"noisy_anyway": True}, None),
+        (2, "", ANOTHER, {"current": True}, ""),
+        (1, "", ANOTHER, {"current": None}, ""),
+        (1, "", ANOTHER, {"current": False}, ""),
+        (1, "", ANOTHER, {"current": True}, None),
+    ],
 )
-def test_a_run_of_another_commit_neither_goes_on_nor_answers_for_kernels_that_may_have_changed(
-    store, monkeypatch, planned, current, goes_on
+def test_a_run_goes_on_where_it_was_cut_off_or_is_noisy_and_answers_for_its_commit_or_the_same_kernels(
+    store, monkeypatch, planned, disturbed, commit, given, goes_on
 ):
     begin(store, planned=planned)
-    put(store, "copy/m8n8/f32", "copy/a.b")
-    monkeypatch.setattr(publish, "git_commit", lambda: "another")
-    assert publish._unfinished(store.path, current=current) == goes_on
-
-
-@pytest.mark.parametrize(("anyway", "goes_on"), [(False, "r1"), (True, None)])
-def test_a_noisy_run_is_measured_again_unless_it_is_to_be_published(store, anyway, goes_on):
-    begin(store, planned=1)
-    put(store, "copy/m8n8/f32", "copy/a.b", disturbed=DISTURBED)
-    assert publish._unfinished(store.path, anyway) == goes_on
+    put(store, "copy/m8n8/f32", "copy/a.b", disturbed=disturbed)
+    monkeypatch.setattr(publish, "git_commit", lambda: commit)
+    assert publish._unfinished(store.path, **given) == goes_on
 
 
 def test_without_a_run_all_is_measured(store, tmp_path):
@@ -168,10 +169,9 @@ def test_docs_promise_the_files_that_a_report_has():
 
 
 def test_figures_on_the_page_are_those_in_its_folder_and_small():
-    most = figures.MOST_BYTES
     shown = set(re.findall(r"\(figures/([^)]+)\)", (DOCS / "figures.md").read_text()))
     assert shown == {path.name for path in (DOCS / "figures").iterdir()}
-    assert [path.name for path in (DOCS / "figures").iterdir() if path.stat().st_size > most] == []
+    assert [path.name for path in (DOCS / "figures").iterdir() if path.stat().st_size > figures.MOST_BYTES] == []
 
 
 def test_the_page_of_figures_has_every_kind(store):
@@ -252,7 +252,7 @@ def test_a_noisy_experiment_is_measured_twice_and_published_if_asked_for(made, s
     assert (list(anyway.runs), measured(store)) == (["claim twice"], ["twice"])
 
 
-def answered(store, made, name="single"):
+def answered(store, made):
     """Rows of an experiment in which the first kernel is fast, as a run that answers it; in the suites it is slow."""
     for run, seconds in (("r1", (2e-3, 1e-3)), ("r2", (1e-3, 2e-3))):
         if run != "r1":
@@ -260,8 +260,8 @@ def answered(store, made, name="single"):
         for problem in PROBLEMS:
             for kernel, median in zip(KERNELS, seconds, strict=True):
                 put(store, problem, kernel, median, run_id=run, threads=cpu_count() if kernel in KERNELS[:1] else 1)
-    digest = next(task.digest for task in made().tasks if task.detail == name)
-    return publish.Agenda(answers={f"claim {name}": publish.agenda.Answer(digest=digest, run="r2")})
+    digest = next(task.digest for task in made().tasks if task.detail == "single")
+    return publish.Agenda(answers={"claim single": publish.agenda.Answer(digest=digest, run="r2")})
 
 
 def verdicts(experiments):
