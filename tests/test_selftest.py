@@ -90,16 +90,6 @@ def test_a_neighbour_is_on_the_same_core_and_the_affinity_is_given_back():
     assert 0 <= neighbour.share <= 1
 
 
-@pytest.mark.parametrize(
-    "cheat",
-    [cheat if cheat == "cached" else pytest.param(cheat, marks=pytest.mark.long) for cheat in adversaries.EXPECTED],
-)
-def test_a_cheat_is_caught_and_the_honest_product_beside_it_is_not_harmed(cheat, monkeypatch):
-    monkeypatch.setattr(adversaries, "EXPECTED", {cheat: adversaries.EXPECTED[cheat]})
-    (finding,) = (f for f in adversaries.check(_nothing) if "stream" not in f.check)
-    assert finding.holds, finding
-
-
 #: The modes of each habit on each operation; those that are cheats above are left out.
 MODES = {
     name: [habit for habit in adversaries.HABITS if habit.startswith(f"{name} ")]
@@ -108,11 +98,14 @@ MODES = {
 }
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("habit", [modes[i % len(modes)] for i, modes in enumerate(MODES.values())])
-def test_a_habit_is_caught_on_each_operation(habit, monkeypatch):
-    monkeypatch.setattr(adversaries, "HABITS", {habit: adversaries.HABITS[habit]})
-    (finding,) = adversaries.check_habits(_nothing)
+CHEATS = [(("adversaries", cheat), [pytest.mark.long] * (cheat != "cached")) for cheat in adversaries.EXPECTED]
+CHEATS += [(("habits", modes[i % len(modes)]), [pytest.mark.long]) for i, modes in enumerate(MODES.values())]
+
+
+@pytest.mark.parametrize(("check", "cheat"), [pytest.param(*cheat, marks=marks) for cheat, marks in CHEATS])
+def test_a_cheat_is_caught_and_the_honest_product_beside_it_is_not_harmed(check, cheat, monkeypatch):
+    monkeypatch.setattr(adversaries, "cheats", lambda check, cheats=adversaries.cheats: {cheat: cheats(check)[cheat]})
+    (finding,) = adversaries.run(check, _nothing)
     assert finding.holds, finding
 
 
@@ -238,15 +231,12 @@ def test_only_one_of_the_checks_that_share_runs_is_shown(fake):
 
 
 @pytest.mark.parametrize("only", ["speed", "ratio,speed", ""])
-def test_a_check_that_does_not_exist_is_refused_in_one_line(only, complaint):
+def test_a_check_that_does_not_exist_or_is_chosen_twice_is_refused_in_one_line(only, complaint):
     wrong = only.rpartition(",")[2]
     expected = f"--only {only}: {wrong!r} is not a check; expected some of durations, clocks, adversaries, "
     assert complaint(lambda: checks.chosen(only, quick=False)).startswith(expected)
-
-
-def test_the_quick_look_and_a_choice_of_checks_exclude_each_other(complaint):
-    said = complaint(lambda: checks.chosen("ratio", quick=True))
-    assert said == "--quick --only ratio: each chooses the checks; omit one of them"
+    said = complaint(lambda: checks.chosen(only, quick=True))
+    assert said == f"--quick --only {only}: each chooses the checks; omit one of them"
 
 
 def test_the_table_has_a_row_a_finding_wraps_its_reason_and_marks_what_misses_its_bound(monkeypatch):

@@ -83,39 +83,27 @@ HABITS = {
 }
 
 
-def expected() -> dict[str, Cheat]:
-    """Return the cheats that can be tried here."""
+def cheats(check: str) -> dict[str, Cheat]:
+    """Return the cheats of the check `adversaries` or `habits` that can be tried here."""
+    if check == "habits":
+        return HABITS
     return EXPECTED | (ON_GPU if "cuda" in devices_present() else {})
 
 
-def check(tick: Tick, seeds: int = 1) -> Iterator[Finding]:
+def jobs(check: str, seeds: int = 1) -> int:
+    """Return the number of jobs of a check."""
+    return seeds * len(cheats(check))
+
+
+def run(check: str, tick: Tick, seeds: int = 1) -> Iterator[Finding]:
     """Run each cheat in fresh processes, in turn with an honest kernel, on `seeds` draws."""
-    return _check("adversaries", expected(), tick, seeds)
-
-
-def check_habits(tick: Tick, seeds: int = 1) -> Iterator[Finding]:
-    """Run each habit of each operation, cold and hot, as `check` does."""
-    return _check("habits", HABITS, tick, seeds)
-
-
-def _check(check: str, cheats: dict[str, Cheat], tick: Tick, seeds: int) -> Iterator[Finding]:
-    for name, cheat in cheats.items():
+    for name, cheat in cheats(check).items():
         found = [_tried(f"{check}: {name}", cheat, seed, tick) for seed in range(seeds)]
         missed = [finding for finding in found if not finding.holds]
         last = (missed or found)[-1]
         if seeds > 1:
             last = replace(last, found=f"{seeds - len(missed)} of {seeds}; {last.found}")
         yield replace(last, holds=len(missed) <= seeds // 100)
-
-
-def jobs(seeds: int = 1) -> int:
-    """Return the number of jobs of `check`."""
-    return seeds * len(expected())
-
-
-def habit_jobs(seeds: int = 1) -> int:
-    """Return the number of jobs of `check_habits`."""
-    return seeds * len(HABITS)
 
 
 def _tried(check: str, cheat: Cheat, seed: int, tick: Tick) -> Finding:

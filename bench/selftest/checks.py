@@ -1,6 +1,7 @@
 """The checks of the self-test: their names, their numbers of jobs, and which belong to `--quick`."""
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from kernelmark.bench.plan.errors import UsageError
@@ -24,8 +25,10 @@ class Group(NamedTuple):
 GROUPS = (
     Group(("durations",), durations.jobs, durations.check, quick=True),
     Group(("clocks",), clocks.jobs, clocks.check, quick=True),
-    Group(("adversaries",), adversaries.jobs, adversaries.check, quick=True, seeded=True),
-    Group(("habits",), adversaries.habit_jobs, adversaries.check_habits, quick=False, seeded=True),
+    *(
+        Group((name,), partial(adversaries.jobs, name), partial(adversaries.run, name), quick, seeded=True)
+        for name, quick in (("adversaries", True), ("habits", False))
+    ),
     Group(("wrong",), wrong.jobs, wrong.check, quick=False, seeded=True),
     Group(("ratio",), lambda: ratios.PROCESSES, ratios.check_layouts, quick=True),
     Group(("cold",), ratios.cold_jobs, ratios.check_cold, quick=False),
