@@ -109,7 +109,7 @@ def run(check: str, tick: Tick, seeds: int = 1) -> Iterator[Finding]:
 def _tried(check: str, cheat: Cheat, seed: int, tick: Tick) -> Finding:
     kernel = check.split()[1]
     honest, found = measured(
-        cheat.problem,
+        (cheat.problem,),
         (cheat.honest, f"{cheat.problem.partition('/')[0]}/selftest.{kernel}"),
         cheat.plugin,
         mode=cheat.mode,

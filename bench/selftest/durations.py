@@ -59,7 +59,7 @@ def _on_cpu(tick: Tick) -> Iterator[Finding]:
 def _measure(device: str) -> list[Measurement]:
     provider = "cuda" if device == "cuda" else "selftest"
     kernels = [f"copy/{provider}.{spin_name(duration)}" for duration in DURATIONS_US]
-    return measured("copy/m4n8/f32", kernels, "timed", budget=BUDGET, device=device)
+    return measured(("copy/m4n8/f32",), kernels, "timed", budget=BUDGET, device=device)
 
 
 def bare_call_s() -> float:

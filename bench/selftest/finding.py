@@ -56,7 +56,7 @@ def table(findings: Sequence[Finding]) -> str:
 
 
 def measured(
-    problem: str,
+    problems: Sequence[str],
     kernels: Sequence[str],
     plugins: str = "",
     *,
@@ -69,7 +69,7 @@ def measured(
     """Measure kernels in turn on one thread of a fresh process, with a plug-in of this folder."""
     paths = (plugin(plugins),) if plugins else ()
     with Workers() as workers:
-        job = Job((problem,), tuple(kernels), mode, paths, seed, budget, 1, baseline)
+        job = Job(tuple(problems), tuple(kernels), mode, paths, seed, budget, 1, baseline)
         return workers.run(job, WorkerKey(device, 1))
 
 
