@@ -24,19 +24,6 @@ MOVES: dict[str, Any] = {**ANY, "numerics": "exact"}
 
 
 @kernel("gemm", **CPU)
-def cached(problem: Any, x: Any) -> Launch:
-    """Computes once and returns that result in all later calls."""
-    kept: list[Any] = []
-
-    def launch() -> None:
-        if not kept:
-            kept.append(x.a @ x.b)
-        np.copyto(x.c, kept[0])
-
-    return launch
-
-
-@kernel("gemm", **CPU)
 def only_when_changed(problem: Any, x: Any) -> Launch:
     """Computes only if its operands have changed, which takes a fraction of the time to check."""
     last = [np.full_like(x.a, np.nan), np.full_like(x.b, np.nan)]
@@ -152,13 +139,6 @@ def maps_pages(problem: Any, x: Any) -> Launch:
 
 
 @kernel("gemm", **CPU)
-def in_set_up(problem: Any, x: Any) -> Launch:
-    """Computes its answer during set-up."""
-    answer = x.a @ x.b
-    return lambda: np.copyto(x.c, answer)
-
-
-@kernel("gemm", **CPU)
 def foresees(problem: Any, x: Any) -> Launch:
     """Computes in its set-up the operands of the first seeds, and looks up its answer."""
     answers = {}
@@ -208,18 +188,6 @@ def returns_early(problem: Any, x: Any) -> Launch:
     def launch() -> None:
         pool.submit(np.matmul, x.a[rows:], x.b, out=x.c[rows:])
         np.matmul(x.a[:rows], x.b, out=x.c[:rows])
-
-    return launch
-
-
-@kernel("gemm", **CPU)
-def out_of_bounds(problem: Any, x: Any) -> Launch:
-    """Right, but writes one element past its output."""
-    beyond = np.lib.stride_tricks.as_strided(x.c, (problem.m + 1, problem.n), x.c.strides)
-
-    def launch() -> None:
-        np.matmul(x.a, x.b, out=x.c)
-        beyond[-1, 0] = 1
 
     return launch
 
