@@ -11,8 +11,9 @@ import sys
 import zlib
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 
@@ -133,14 +134,10 @@ def problems(registry: Registry, count: int, seed: int, op: str = "") -> Iterato
 @contextmanager
 def sampled(active: bool) -> Iterator[None]:
     """Check problems as large ones are, by samples and sums, if `active`; else all elements."""
-    before = [module.WHOLE_REFERENCE_MACS for module in REFERENCES]
-    for module in REFERENCES:
-        module.WHOLE_REFERENCE_MACS = 0 if active else LARGEST
-    try:
+    with ExitStack() as patched:
+        for module in REFERENCES:
+            patched.enter_context(patch.object(module, "WHOLE_REFERENCE_MACS", 0 if active else LARGEST))
         yield
-    finally:
-        for module, macs in zip(REFERENCES, before, strict=True):
-            module.WHOLE_REFERENCE_MACS = macs
 
 
 def complaints(registry: Registry, problem: Problem, whole: bool, seen: Counter[str]) -> Iterator[str]:
