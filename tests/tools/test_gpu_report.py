@@ -1,12 +1,9 @@
 """The report of a GPU: bars that compare like with like, its page, and the process that carries tasks out."""
 
-import csv
 from collections.abc import Callable
-from contextlib import closing
 from pathlib import Path
-from typing import Any, get_args, get_type_hints
+from typing import Any
 
-import msgspec
 import pytest
 
 import agenda
@@ -15,29 +12,15 @@ import gpu_report
 import gpu_slot
 import gpu_tasks
 from kernelmark.bench.measure.timing import now
-from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.kernel import Kernel
 from kernelmark.bench.plan.limits import H100
 from kernelmark.bench.plan.registry import Registry
-from kernelmark.bench.record.result import COLUMNS, Result
+from kernelmark.bench.record.result import Result
 from kernelmark.bench.record.store import Store
-from kernelmark.bench.report.export import write_csv
-from kernelmark.bench.run.pool import Workers
-from kernelmark.bench.run.session import Session, run_passes
 from support.rows import begin, put
 
 OURS, RIVAL = ("gemm/cuda.a", "gemm/cuda.b"), ("gemm/cublas.x", "gemm/cublas.y")
 PROBLEM = "gemm/m32n32k32/f32/NT"
-#: Bars on CPU kernels: of one problem with two rivals, and of a transposition against copies of as many bytes.
-MEASURED = (
-    ((PROBLEM, "fp32", 1.0), ("gemm/scipy.sgemm",), {"rivals": ("gemm/numpy.matmul", "gemm/openblas.tnn")}),
-    ((PROBLEM, "fp32", 1e-3), ("gemm/scipy.sgemm",), {"rivals": ("gemm/numpy.matmul",)}),
-    (
-        ("transpose/m64n64/f32/out", "exact", 0.9),
-        ("transpose/numpy.out",),
-        {"on": "copy/m64n64/f32", "rivals": ("copy/numpy.copyto",)},
-    ),
-)
 
 
 def sides(bar: Any, registry: Registry) -> tuple[list[Kernel], list[Kernel]]:
@@ -89,55 +72,6 @@ def test_a_bar_in_place_has_the_kernels_that_work_in_place(registry: Registry) -
     (bar,) = (bar for bar in gpu_bars.bars() if bar.problem == "transpose/m8192n8192/f32/in")
     own, _ = gpu_bars.contenders(bar, registry)
     assert {"transpose/cuda.tiled_inplace", "transpose/cuda.vectorised_inplace"} <= set(own)
-
-
-@pytest.fixture(scope="module")
-def exported(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Result], list[Result]]:
-    """Measure the bars in three processes; return the rows of the store, and those that results.csv gives again."""
-    folder, registry, tasks = tmp_path_factory.mktemp("bars"), discover(), []
-    for (problem, *_), own, more in (MEASURED[0], MEASURED[2]):
-        rivals, problems = more["rivals"], tuple(filter(None, (problem, more.get("on"))))
-        how = {"processes": gpu_bars.PROCESSES, "max_time_s": 0.05, "baseline": rivals[0], "digest": "", "seconds": 1.0}
-        tasks.append(
-            agenda.Task(name=problem, kind="time", value=1.0, problems=problems, kernels=(*rivals, *own), **how)
-        )
-    plan, jobs = gpu_tasks.jobs_of(tasks, registry, (), "cpu")
-    plan = msgspec.structs.replace(plan, ceilings=False)
-    with closing(Store(folder / "results.db")) as store, Workers() as workers:
-        session = Session(store, [], plan, workers.run)
-        assert run_passes(session, lambda: jobs)
-        rows = [row for row, _ in store.results(session.run_id)]
-        with (folder / "results.csv").open("w") as file:
-            write_csv(store, [session.run_id], file)
-    return rows, read_again(folder / "results.csv")
-
-
-def read_again(path: Path) -> list[Result]:
-    """Return the rows of a CSV, read with no more than its columns and their types."""
-    kinds = {name: set(get_args(hint) or (hint,)) for name, hint in get_type_hints(Result).items()}
-
-    def value(name: str, text: str) -> Any:
-        if str in kinds[name]:
-            return text
-        return None if text == "" else int(text) if int in kinds[name] else float(text)
-
-    with path.open() as file:
-        return [Result(**{name: value(name, row[name]) for name in COLUMNS}) for row in csv.DictReader(file)]
-
-
-@pytest.mark.parametrize(("words", "own", "more"), MEASURED, ids=["two rivals", "one rival", "transposition"])
-def test_a_verdict_follows_from_the_columns_of_results_csv(
-    exported: tuple[list[Result], list[Result]], words: Any, own: Any, more: Any
-) -> None:
-    bar = gpu_bars.Bar(*words, **more)
-    stored, read = (gpu_bars.judge(bar, own, bar.rivals, rows) for rows in exported)
-    assert (stored.state, stored.text, stored.ratio) == (read.state, read.text, read.ratio)
-    assert read.state in ("holds", "missed", "open")
-    assert read.ratio.median == pytest.approx(read.other.time_s_median / read.one.time_s_median, rel=0.5)
-    rivals = [row for row in exported[1] if row.kernel in bar.rivals and row.time_s_median]
-    assert read.other.kernel == min(rivals, key=lambda row: row.time_s_median or 0.0).kernel
-    if bar.least < 0.01:
-        assert read.state == "holds"
 
 
 def row(kernel: str, time_s: float | None = 1.0, **more: Any) -> Result:
