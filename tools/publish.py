@@ -221,7 +221,8 @@ def main(words: Sequence[str] = ()) -> int:
     if status := measure(db, asked, until_s, current):
         return status
     with closing(Store(db, create=False)) as store:
-        run = suites_run(store, asked.noisy_anyway)
+        run = _latest(store)
+        refuse_noise(noise(store, {"": run}), asked.noisy_anyway)
         found.answers[OF_SUITES] = agenda.Answer(digest=present, run=run)
         agenda.save(folder, found)
         experiments = Experiments(store, found, folder, registry, run, asked.noisy_anyway)
@@ -301,13 +302,6 @@ def _unfinished(db: Path, noisy_anyway: bool = False, current: bool | None = Tru
 
 def _latest(store: Store) -> str:
     return next((run for run in reversed(store.run_ids()) if store.run(run).suites), "")
-
-
-def suites_run(store: Store, noisy_anyway: bool) -> str:
-    """Return the run of the suites. Raises UsageError if it is noisy, unless `noisy_anyway`."""
-    run = _latest(store)
-    refuse_noise(noise(store, {"": run}), noisy_anyway)
-    return run
 
 
 def publish(
