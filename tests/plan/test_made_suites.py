@@ -1,5 +1,6 @@
 """Suites contain what their sources state: products, layers, gradients, and shapes to train on."""
 
+import hashlib
 from collections import Counter, defaultdict
 from itertools import pairwise
 
@@ -44,6 +45,23 @@ def test_every_problem_is_found_again_by_its_id_and_stands_once(registry, name):
     assert len({p.id for p in problems}) == len(problems) > 0
     dtypes = {"llm": {"bf16", "f32", "e4m3.bf16", "s8.s32"}, "experts": {"bf16", "f32"}}
     assert {p.dtype for p in problems if p.op == "gemm"} <= dtypes.get(name, {"f32"})
+
+
+#: Lists as they were published or drawn: a digest of the problems, counts and kernels of each.
+LISTS = {
+    "alexnet": "6518b7109969", "cifar10": "953b7d70c527", "conv-peers": "2a38b2474363",
+    "deepbench-conv": "dc32efb3d0e3", "deepbench-gemm": "73d419a651db", "deepbench-rnn": "4aabbbb0e405",
+    "googlenet": "b9c64e809dbc", "inception3": "8c813a2924f9", "mobilenet2": "6b21dd635f17", "resnet50": "aa54451dc214",
+    "resnext50": "d8a74877d87f", "train-conv": "8a6aa4737665", "train-fft-tiles": "15cefcdaea23",
+    "train-gemm": "56a5816dc54f", "train-implicit-tiles": "9abfb4289af6", "train-numba-fft-tiles": "92ec6e8d666d",
+    "vgg16": "06555ad092de",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LISTS)
+def test_a_list_is_as_it_was_published_or_drawn(entries, name):
+    rows = [(e.network, e.part, e.problem.id, e.count, e.kernels) for e in entries(name)]
+    assert hashlib.sha256(repr(rows).encode()).hexdigest()[:12] == LISTS[name]
 
 
 def test_deepbench_gemm_counts_all_248_rows_and_merges_the_five_that_stand_twice(gemms):
