@@ -273,7 +273,10 @@ def test_an_answer_states_what_the_same_choice_has_cost(trained, registry):
 
 
 def test_a_damaged_formula_is_refused(trained, registry, tmp_path, complaint):
-    text = file_text(trained(sloped()).model)
+    model = trained(sloped()).model
+    write(tmp_path / "own.json", model)
+    assert read(tmp_path / "own.json", registry) == model
+    text = file_text(model)
     evil, shape = "__import__('os')", "has a formula whose coefficients are not 1 x 6 x 2"
     for damage, words in (
         (lambda formula: formula["axes"][0].update(expression=evil), f"has a formula of {evil!r}"),

@@ -227,7 +227,7 @@ def _complaints(model: Model, registry: Registry) -> Iterator[str]:
 
 def _is_tree(model: Model) -> bool:
     """Return whether each node is reached once, from one before it, and each leaf has its order and its shares."""
-    depths = {0: 0}
+    depths = dict.fromkeys(range(len(model.tree)), 0) if model.formula else {0: 0}  # a formula has leaves alone
     for at, node in enumerate(model.tree):
         if at not in depths:
             return False
@@ -239,7 +239,7 @@ def _is_tree(model: Model) -> bool:
             if to <= at or to in depths or model.formula:
                 return False
             depths[to] = depths[at] + 1
-    return len(depths) == len(model.tree) and max(depths.values()) <= DEPTH
+    return len(depths) == len(model.tree) > 0 and max(depths.values()) <= DEPTH
 
 
 def space_in(model: Model, registry: Registry) -> FeatureSpace:
