@@ -16,21 +16,6 @@ if reason := module_missing("parsl"):
 
 QUICK = ("--mode", "hot", "--max-time", "0.02", "--no-ceilings", "--threads", "1")
 SMALL = "copy/m3n5/f32"
-#: A kernel that fails where another of its kind is running on this host.
-ALONE = """
-import os, time
-import numpy as np
-from kernelmark import kernel
-
-@kernel("copy", provider="alone", device="cpu", dtypes=("f32", "f64"))
-def exclusive(problem, x):
-    def launch():
-        os.close(os.open({path!r}, os.O_CREAT | os.O_EXCL))
-        np.copyto(x.b, x.a)
-        time.sleep(0.002)
-        os.unlink({path!r})
-    return launch
-"""
 
 
 def test_rows_of_an_executor_are_those_of_one_process(tmp_path):
@@ -54,14 +39,6 @@ def test_rows_of_an_executor_are_those_of_one_process(tmp_path):
 def test_a_file_without_a_configuration_is_refused_in_one_line(tmp_path, complaint, text, line):
     path = config_file(tmp_path, text)
     assert complaint(lambda: load_config(path)).startswith(f"--executor {path}: {line}")
-
-
-@pytest.mark.long
-def test_a_run_by_the_command_names_its_plan_and_its_rows(kernelmark, tmp_path):
-    config = config_file(tmp_path)
-    done = kernelmark("run", SMALL, *QUICK, "--kernels", "copy/numpy.*", "--executor", config, "--db", "r.db")
-    assert done.returncode == 0, done.stderr
-    assert re.search(r"^1 row: 1 ok;|^\d+ rows: \d+ ok;", done.stdout, re.MULTILINE)
 
 
 @pytest.mark.long
@@ -96,16 +73,3 @@ def test_the_local_configuration_of_the_docs_measures(kernelmark, tmp_path):
     done = kernelmark("run", "layers.toml", *QUICK, *own)
     assert done.returncode == 0, done.stderr
     assert "6 rows: 6 ok" in done.stdout
-
-
-@pytest.mark.long
-def test_two_jobs_on_the_processors_of_one_host_never_run_at_once(tmp_path):
-    plugin = tmp_path / "alone.py"
-    plugin.write_text(ALONE.format(path=str(tmp_path / "busy")))
-    suite = suite_file(tmp_path, range(1, 4))
-    suite.write_text(suite.read_text().replace('baseline = {copy = "copy/fake.base"}\n', ""))
-    config = config_file(tmp_path, LOCAL, workers=2, rest="")
-    own = {"devices": ("cpu",), "plugins": (str(plugin),), "kernels": ("copy/alone.exclusive",), "max_time_s": 0.1}
-    dispatch(tmp_path / "r.db", asked(suite, **own), config=config)
-    found = rows(tmp_path / "r.db")
-    assert [(row["status"], row["reason"]) for row in found] == [("ok", "")] * 6
