@@ -1,4 +1,4 @@
-"""A run: jobs to the worker, rows to the store."""
+"""A run: jobs to the worker, rows to the store; with several processes each is a pass, and a kernel has one row."""
 
 import os
 import shutil
@@ -6,68 +6,33 @@ import signal
 import subprocess
 import time
 from datetime import UTC, datetime
+from functools import partial
+from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 
+import msgspec
 import pytest
 
 import kernelmark
+from kernelmark.bench.measure.disturbance import was_noisy
+from kernelmark.bench.measure.measurement import Measurement, ProcessPart
+from kernelmark.bench.measure.stats import median_interval
+from kernelmark.bench.plan.case import Plan, jobs
+from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.modes import Mode
 from kernelmark.bench.plan.signals import interruptible
-from kernelmark.bench.record.store import Store, default_store
+from kernelmark.bench.plan.suites import find_suite
+from kernelmark.bench.record.store import default_store
+from kernelmark.bench.run import session as sessions
 from kernelmark.bench.run.commit import COMMIT_FILE, git_commit, write_commit_file
-from kernelmark.bench.run.session import new_run_id
-from support.runs import SMALL, copy, declare, nothing, out_of_memory, raises, refuses
-
-
-@pytest.mark.parametrize(
-    ("set_up", "status", "reason", "against"),
-    [
-        (nothing, "wrong", "was not written", 1),
-        (raises, "failed", "ValueError: no luck", 1),
-        (refuses, "unsupported", "takes even m", 0),
-        (out_of_memory, "oom", "too large", 0),
-    ],
-)
-def test_a_kernel_that_does_not_succeed_is_a_row_and_harms_no_other(measured, set_up, status, reason, against):
-    declare("bad", set_up)
-    declare("good", copy)
-    rows, session, done = measured(SMALL, "copy/m4n5/f32", kernels=("copy/mine.*",))
-    bad, good = rows[::2], rows[1::2]
-    assert [(r.kernel, r.status) for r in bad] == [("copy/mine.bad", status)] * 2
-    assert [(r.kernel, r.status) for r in good] == [("copy/mine.good", "ok")] * 2
-    assert all(reason in r.reason and "\n" not in r.reason and r.time_s_median is None for r in bad)
-    assert all(r.time_s_median > 0 and r.gbyte_per_s > 0 and r.samples >= 6 for r in good)
-    assert (done, session.against) == (True, 2 * against)
-
-
-def test_a_case_that_two_suites_share_is_measured_once(measured):
-    calls = []
-
-    def counted(problem, x):
-        calls.append(problem.id)
-        return copy(problem, x)
-
-    declare("counted", counted)
-    rows, session, _ = measured(SMALL, SMALL, "copy/m4n5/f32", kernels=("copy/mine.*",), mode=Mode.HOT)
-    assert [r.problem for r in rows] == [SMALL, "copy/m4n5/f32"]
-    assert session.tally == {"ok": 2}
-    assert calls.count(SMALL) == calls.count("copy/m4n5/f32")
-
-
-def test_the_same_case_in_another_run_is_measured_again(measured, store):
-    first, *_ = measured(SMALL, kernels=("copy/numpy.copyto",))
-    second, *_ = measured(SMALL, kernels=("copy/numpy.copyto",))
-    assert len(first) == len(second) == 1
-    assert first[0].run_id != second[0].run_id
-    assert store.find_run(None)["run_id"] == second[0].run_id
-
-
-def test_samples_are_kept_and_the_row_is_made_of_them(measured, store):
-    (r,), *_ = measured(SMALL, kernels=("copy/numpy.copyto",))
-    samples = store.samples(r.run_id, r.case)
-    assert len(samples) == r.samples >= 6
-    assert min(samples) == r.time_s_min <= r.time_s_median <= max(samples)
-    assert r.time_s_ci95_low <= r.time_s_median <= r.time_s_ci95_high
+from kernelmark.bench.run.job import run_job
+from kernelmark.bench.run.passes import counted, is_settled, merge
+from kernelmark.bench.run.pool import Workers
+from kernelmark.bench.run.progress import Progress
+from kernelmark.bench.run.session import Session, new_run_id, run_passes
+from support.plugins import FAULTS
+from support.runs import SMALL, copy, declare, nothing
 
 
 def test_runs_that_begin_in_the_same_second_have_different_ids_that_sort_by_their_time():
@@ -100,34 +65,6 @@ def test_a_run_tells_what_was_asked_for_on_which_machine_and_when_it_ended(measu
     assert run["started_at"] <= run["finished_at"]
 
 
-def test_sigint_finishes_the_job_in_hand_and_starts_no_other(measured, store):
-    before = signal.getsignal(signal.SIGINT)
-    rows, _, done = measured(
-        SMALL,
-        "copy/m4n5/f32",
-        kernels=("copy/numpy.*",),
-        notify=lambda result: signal.raise_signal(signal.SIGINT) if result.kernel == "copy/numpy.copyto" else None,
-    )
-    assert not done
-    assert {r.problem for r in rows} == {SMALL}
-    assert {r.kernel for r in rows} == {"copy/numpy.copyto", "copy/numpy.threaded"}
-    assert signal.getsignal(signal.SIGINT) is before
-    assert store.find_run(None)["finished_at"] is None
-
-
-def test_a_second_sigint_stops_at_once_and_keeps_what_was_committed(measured, store):
-    def interrupted(problem, x):
-        if problem.m == 4:
-            signal.raise_signal(signal.SIGINT)
-            signal.raise_signal(signal.SIGINT)
-        return copy(problem, x)
-
-    declare("interrupted", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        measured(SMALL, "copy/m4n5/f32", kernels=("copy/mine.*",))
-    assert [r.problem for r, _ in store.results(store.find_run(None)["run_id"])] == [SMALL]
-
-
 def test_what_takes_too_long_after_a_signal_is_given_up():
     def interrupted(takes_s):
         with interruptible(0.05):
@@ -151,71 +88,277 @@ def test_results_are_kept_in_the_users_data_folder(monkeypatch, set_to):
     assert default_store() == expected / "kernelmark" / "results.db"
 
 
-def test_rows_are_readable_by_another_while_the_run_goes_on(measured, store):
-    seen = []
-
-    def look(result):
-        other = Store(store.path, create=False)
-        seen.append(len(list(other.results(result.run_id))))
-        other.close()
-
-    measured(SMALL, "copy/m4n5/f32", kernels=("copy/numpy.copyto",), notify=look)
-    assert seen == [1, 2]
-
-
-def test_a_tree_without_git_has_the_commit_that_it_is_given(tmp_path, monkeypatch):
+@pytest.fixture
+def tree(tmp_path, monkeypatch):
+    """A tree that kernelmark runs from, without git, and a folder for the file with its commit."""
     monkeypatch.setattr(kernelmark, "__file__", str(tmp_path / "kernelmark" / "__init__.py"))
     monkeypatch.delenv("KERNELMARK_COMMIT", raising=False)
-    assert git_commit.__wrapped__() == f"kernelmark {kernelmark.__version__}"
     (tmp_path / "build").mkdir()
-    (tmp_path / COMMIT_FILE).write_text("beef-dirty\n")
-    assert git_commit.__wrapped__() == "beef-dirty"
+    return tmp_path
+
+
+def test_a_tree_without_git_has_the_commit_that_it_is_given(tree, monkeypatch):
+    version = f"kernelmark {kernelmark.__version__}"
+    assert git_commit.__wrapped__() == version
+    for content, commit in ((b"", version), (b" \n", version), (b"\xff\xfe", version), (b"beef-dirty\n", "beef-dirty")):
+        (tree / COMMIT_FILE).write_bytes(content)
+        assert git_commit.__wrapped__() == commit
     monkeypatch.setenv("KERNELMARK_COMMIT", "c0ffee")
     assert git_commit.__wrapped__() == "c0ffee"
-    (tmp_path / ".git").mkdir()  # which is no repository
+    (tree / ".git").mkdir()  # which is no repository
     assert git_commit.__wrapped__() == "c0ffee"
     monkeypatch.delenv("KERNELMARK_COMMIT")
-    assert git_commit.__wrapped__() == f"kernelmark {kernelmark.__version__} (git names no commit)"
+    assert git_commit.__wrapped__() == f"{version} (git names no commit)"
 
 
-@pytest.mark.parametrize("content", [b"", b" \n", b"\xff\xfe"])
-def test_a_commit_file_without_a_commit_counts_for_nothing(tmp_path, monkeypatch, content):
-    monkeypatch.setattr(kernelmark, "__file__", str(tmp_path / "kernelmark" / "__init__.py"))
-    monkeypatch.delenv("KERNELMARK_COMMIT", raising=False)
-    (tmp_path / "build").mkdir()
-    (tmp_path / COMMIT_FILE).write_bytes(content)
-    assert git_commit.__wrapped__() == f"kernelmark {kernelmark.__version__}"
-
-
-def test_a_commit_file_holds_the_commit_of_the_checkout(tmp_path, monkeypatch, complaint):
+def test_a_commit_file_holds_the_commit_of_the_checkout(tree, monkeypatch, complaint):
     def git(*words):
         who = ("-c", "user.name=Ada", "-c", "user.email=ada@localhost")
-        done = subprocess.run(["git", *who, *words], cwd=tmp_path, check=True, capture_output=True, text=True)
+        done = subprocess.run(["git", *who, *words], cwd=tree, check=True, capture_output=True, text=True)
         return done.stdout.strip()
 
-    assert complaint(lambda: write_commit_file(tmp_path)).startswith(f"{tmp_path}: git finds no commit here")
+    assert complaint(lambda: write_commit_file(tree)).startswith(f"{tree}: git finds no commit here")
     git("init")
-    (tmp_path / COMMIT_FILE).mkdir(parents=True)
-    (tmp_path / "reports").mkdir()
-    for file in (tmp_path / "file", tmp_path / "reports" / "file"):
+    (tree / COMMIT_FILE).mkdir()
+    (tree / "reports").mkdir()
+    for file in (tree / "file", tree / "reports" / "file"):
         file.write_text("as committed")
     git("add", "file", "reports")
     git("commit", "-m", "Begin")
     commit = git("rev-parse", "HEAD")
-    assert (
-        complaint(lambda: write_commit_file(tmp_path)) == f"{tmp_path}/build/commit: cannot be written: Is a directory"
-    )
-    (tmp_path / COMMIT_FILE).rmdir()
+    assert complaint(lambda: write_commit_file(tree)) == f"{tree}/build/commit: cannot be written: Is a directory"
+    (tree / COMMIT_FILE).rmdir()
     monkeypatch.setenv("GIT_DIR", "/nowhere")  # as a hook of another repository has it
     if not os.geteuid():
-        os.chown(tmp_path, 54321, 54321)  # a container may run another user's checkout
-    assert write_commit_file(tmp_path) == commit
-    assert write_commit_file(tmp_path) == commit  # the file itself makes nothing dirty
-    (tmp_path / "reports" / "file").write_text("published since")
-    assert write_commit_file(tmp_path) == commit, "a run goes on after what it measured was published"
-    (tmp_path / "file").write_text("changed")
-    assert write_commit_file(tmp_path) == f"{commit}-dirty"
-    shutil.rmtree(tmp_path / ".git")
-    monkeypatch.setattr(kernelmark, "__file__", str(tmp_path / "kernelmark" / "__init__.py"))
-    monkeypatch.delenv("KERNELMARK_COMMIT", raising=False)
+        os.chown(tree, 54321, 54321)  # a container may run another user's checkout
+    assert write_commit_file(tree) == commit
+    assert write_commit_file(tree) == commit  # the file itself makes nothing dirty
+    (tree / "reports" / "file").write_text("published since")
+    assert write_commit_file(tree) == commit, "a run goes on after what it measured was published"
+    (tree / "file").write_text("changed")
+    assert write_commit_file(tree) == f"{commit}-dirty"
+    shutil.rmtree(tree / ".git")
     assert git_commit.__wrapped__() == f"{commit}-dirty"
+
+
+class Heard(Progress):
+    """Writes down which jobs begin in which process, and how long is waited between."""
+
+    def __init__(self, said):
+        self._said = said
+
+    def begins(self, planned, process):
+        self._said.append(f"process {process}: {planned.job.problems[0]}")
+
+    def waits(self, left_s):
+        self._said.append(f"wait {left_s:.1f} s")
+
+
+DISTURBED = "other processes used 0.9 CPUs during 50 % of the sampling"
+
+
+@pytest.fixture
+def passes(registry, store):
+    """A run of three passes over two problems, in real processes or here: its rows, what it said, and its session."""
+
+    def of(*names, real=False, interrupted=lambda: False, session=None, disturbed=(), asked=(SMALL, "copy/m4n5/f32")):
+        kernels = tuple(f"copy/{name}" for name in names)
+        plan = Plan(("cpu",), kernels, Mode.HOT, plugins=(FAULTS,), max_time_s=0.02, ceilings=False, processes=3)
+        plan = msgspec.structs.replace(plan, spread_s=0.0, suites=asked)
+        known = discover(plan.plugins)
+        suites = [find_suite(name, known) for name in plan.suites]
+        said = []
+        with Workers() as workers:
+
+            def execute(job, key):
+                found = workers.run(job, key) if real else run_job(job)
+                for measured in found:  # whatever else the machine does
+                    measured.disturbed = DISTURBED if key.process in disturbed and job.problems == (SMALL,) else ""
+                return found
+
+            session = Session(store, suites, plan, execute, session and session.run_id)
+            planned = partial(jobs, suites, known, plan)
+            run_passes(session, planned, progress=Heard(said), interrupted=interrupted)
+        return [row for row, _ in store.results(session.run_id)], said, session
+
+    return of
+
+
+def test_each_process_is_a_pass_over_the_suites_and_rows_come_with_the_last(passes, store):
+    rows, said, session = passes("numpy.copyto", "bad.honest", real=True)
+    assert said == [f"process {n}: {problem}" for n in (1, 2, 3) for problem in (SMALL, "copy/m4n5/f32")]
+    assert [(r.status, r.processes, r.interval) for r in rows] == [("ok", 3, "between-processes")] * 4
+    assert all(len(store.parts(r.run_id, r.case)) == 3 and r.spread_s > 0 for r in rows)
+    assert rows[1].speedup_ci95_low < rows[1].speedup < rows[1].speedup_ci95_high
+    assert store.pending(session.run_id, 0) == store.pending(session.run_id, 1) == []
+
+
+def test_a_problem_of_two_suites_is_measured_once_in_each_process(passes, store):
+    rows, said, session = passes("numpy.copyto", "bad.honest", asked=(SMALL, SMALL))
+    assert said == [f"process {n}: {SMALL}" for n in (1, 2, 3)]
+    assert [(r.status, r.processes) for r in rows] == [("ok", 3)] * 2
+    assert store.pending(session.run_id, 0) == store.pending(session.run_id, 1) == []
+
+
+def test_a_kernel_that_crashes_in_one_process_is_not_asked_in_the_next(passes):
+    rows, *_ = passes("numpy.copyto", "bad.segv", real=True, asked=(SMALL,))
+    assert [(r.status, r.processes) for r in rows] == [("ok", 3), ("crashed", 1)]
+    assert "SIGSEGV" in rows[1].reason
+
+
+def test_a_run_that_is_left_between_passes_goes_on_with_what_its_processes_have_found(passes, store):
+    looks = count()
+    rows, said, session = passes("numpy.copyto", interrupted=lambda: next(looks) == 3)
+    assert (rows, len(said)) == ([], 3)
+    assert [len(store.pending(session.run_id, number)) for number in (0, 1)] == [2, 1]
+    rows, said, _ = passes("numpy.copyto", session=session)
+    assert [(r.status, r.processes) for r in rows] == [("ok", 3)] * 2
+    assert [len(store.parts(r.run_id, r.case)) for r in rows] == [3, 3]
+
+
+def test_a_disturbed_process_is_replaced_by_a_further_one(passes, store):
+    rows, said, session = passes("numpy.copyto", "bad.honest", disturbed=(2,))
+    assert said[6:] == [f"process 4: {SMALL}"]
+    assert [(r.status, r.processes, r.disturbed) for r in rows] == [("ok", 3, "")] * 4
+    assert all(len(store.parts(r.run_id, r.case)) == 3 for r in rows)
+    assert store.pending(session.run_id, 0) == []
+
+
+def test_a_machine_that_stays_disturbed_leaves_its_mark_after_half_as_many_processes_again(passes):
+    rows, said, _ = passes("numpy.copyto", "bad.honest", disturbed=(2, 3, 4))
+    assert said[6:] == [f"process 4: {SMALL}"]
+    marks = {r.problem: (r.processes, was_noisy(r.disturbed)) for r in rows}
+    assert marks == {SMALL: (3, True), "copy/m4n5/f32": (3, False)}
+
+
+def test_a_job_whose_contenders_have_all_failed_has_no_further_process(registry):
+    (planned,) = jobs([find_suite(SMALL, registry)], registry, Plan(("cpu",), ("copy/numpy.copyto",)))
+    noisy, failed = (
+        [Measurement(kernel="copy/numpy.copyto", problem=SMALL, **fields)]
+        for fields in ({"disturbed": DISTURBED}, {"status": "crashed"})
+    )
+    assert is_settled(planned, [noisy, failed], 2)
+    assert not is_settled(planned, [noisy, noisy], 2)
+    assert is_settled(planned, [noisy] * 3, 2)
+
+
+def test_a_process_in_which_a_kernel_failed_is_not_replaced():
+    fine, noisy = ([Measurement(kernel="copy/k", disturbed=text)] for text in ("", DISTURBED))
+    failed = [*noisy, Measurement(kernel="copy/bad", status="wrong")]
+    assert counted([failed, noisy, fine, fine], 3) == [failed, fine, fine]
+
+
+def test_passes_start_as_far_apart_as_is_asked_for(monkeypatch):
+    clock = iter([10.0, 10.5, 11.5, 12.2, 12.2])
+    slept, said = [], []
+    monkeypatch.setattr(sessions, "now", clock.__next__)
+    monkeypatch.setattr(sessions, "pause", slept.append)
+    plan = Plan(("cpu",), processes=2, spread_s=2.2)
+    run_passes(SimpleNamespace(plan=plan), list, progress=Heard(said))
+    assert slept == [1.0, pytest.approx(0.7)]
+    assert said == ["wait 1.7 s", "wait 0.7 s"]
+
+
+#: The baseline by problem, of which the rows here have none.
+NO_BASELINE, BASELINE = {}.get, {"": "base"}.get
+
+
+ROUNDS = [0.98, 1.01, 1.0, 0.99, 1.02, 1.0]
+
+
+def found(kernel: str, scale: float = 1.0, **other: object) -> Measurement:
+    """Return one process's measurement of a kernel that takes about `scale` seconds."""
+    samples = [scale * round_ for round_ in ROUNDS]
+    interval = median_interval(samples)
+    row = Measurement(kernel=kernel, samples=samples, interval=interval, interval_scope="within-process")
+    row.parts, row.started_at = [ProcessPart(len(samples), interval.median)], "2026-01-01T00:00:00.000+00:00"
+    return msgspec.structs.replace(row, **other)
+
+
+def test_one_process_stays_as_it_is() -> None:
+    row = found("a")
+    assert merge([[row]], NO_BASELINE) == [row]
+
+
+def test_samples_are_kept_by_process_and_the_interval_says_what_it_holds_for() -> None:
+    (row,) = merge([[found("a", scale)] for scale in (1.0, 1.1, 1.2)], NO_BASELINE)
+    assert [part.samples for part in row.parts] == [6, 6, 6]
+    assert [part.median_s for part in row.parts] == pytest.approx([1.0, 1.1, 1.2])
+    assert row.samples[6:12] == [1.1 * round_ for round_ in ROUNDS]
+    assert row.interval_scope == "between-processes"
+    assert row.interval is not None
+    # Student's t for two degrees of freedom is 4.303 (any table): wider than what the processes themselves spread over.
+    assert row.interval.low < 1.0
+    assert row.interval.high > 1.2
+    assert row.interval.median == pytest.approx(1.1)
+
+
+def test_ratios_are_formed_within_each_process() -> None:
+    """Both slow down from process to process; the ratio does not."""
+    base, own = merge([[found("base", 2 * scale), found("own", scale)] for scale in (1.0, 1.5, 3.0)], BASELINE)
+    assert base.over_baseline is None
+    assert own.over_baseline is not None
+    assert (own.over_baseline.low, own.over_baseline.median, own.over_baseline.high) == pytest.approx((2, 2, 2))
+
+
+def test_kernels_share_a_job_over_processes_only_if_they_shared_it_in_each() -> None:
+    runs = [[found(kernel, job=f"{n}") for kernel in ("base", "own", "alone")] for n in range(3)]
+    runs[1][2].job = "another"
+    base, own, alone = merge(runs, BASELINE)
+    assert base.job == own.job != alone.job
+    assert base.job not in ("0", "1", "2", "")
+    assert own.over_baseline is not None
+    assert alone.over_baseline is None
+    assert alone.interval is not None
+
+
+@pytest.mark.parametrize(
+    ("number", "reason"),
+    [(0, "sampling: SIGSEGV"), (1, "in process 2 of 3: sampling: SIGSEGV")],
+    ids=["at once", "later"],
+)
+def test_a_kernel_that_fails_in_any_process_has_failed_and_says_in_which_later_one(number: int, reason: str) -> None:
+    runs = [[found("a"), found("b")], [found("a"), found("b")], [found("a")]]
+    runs[number][1] = Measurement(kernel="b", status="crashed", reason="sampling: SIGSEGV", attempt=2)
+    good, failed = merge(runs, {"": "a"}.get)
+    assert good.status == "ok"
+    assert (failed.status, failed.reason) == ("crashed", reason)
+    assert (failed.samples, failed.parts, failed.interval, failed.over_baseline) == ([], [], None, None)
+
+
+def test_a_baseline_that_failed_gives_nobody_a_ratio() -> None:
+    bad = Measurement(kernel="base", status="wrong", reason="b[0, 0] is 1")
+    _, own = merge([[found("base"), found("own")], [bad, found("own")]], BASELINE)
+    assert (own.status, own.over_baseline) == ("ok", None)
+
+
+@pytest.mark.parametrize(
+    ("column", "values", "expected"),
+    [
+        ("max_error", (1e-3, 2e-3, None), 2e-3),
+        ("scratch_bytes", (8, 4, None), 8),
+        ("attempt", (1, 3, 1), 3),
+        ("repeated", (2, 1, None), 3),
+        ("disturbed", ("throttled", "throttled", "stolen"), "throttled; stolen"),
+        ("stopped_by", ("interval", "time", "interval"), "time"),
+        ("stopped_by", ("interval", "interval"), "interval"),
+        ("state", ({"clock_mhz": 1000.0}, {"clock_mhz": 2000.0}), {"clock_mhz": 1500.0}),
+        ("setup_s", (2.0, 1.0, 3.0), 2.0),
+        ("tunables", ("2", "1", "3"), "2"),
+        ("launched", ("k2", "k1", "k3"), "k2"),
+    ],
+)
+def test_the_values_of_several_processes_become_one(column: str, values: tuple[object, ...], expected: object) -> None:
+    (row,) = merge([[found("a", **{column: value})] for value in values], NO_BASELINE)
+    assert getattr(row, column) == expected
+
+
+def test_processes_that_differ_in_what_a_case_is_are_refused() -> None:
+    with pytest.raises(ValueError, match="differ in what must be equal"):
+        merge([[found("a", numerics="fp32")], [found("a", numerics="tf32")]], NO_BASELINE)
+
+
+def test_it_is_known_how_far_apart_the_processes_were() -> None:
+    times = ("2026-01-01T00:00:00.000+00:00", "2026-01-01T00:01:00.500+00:00", "2026-01-01T00:02:01.000+00:00")
+    (row,) = merge([[found("a", started_at=time)] for time in times], NO_BASELINE)
+    assert row.spread_s == 121.0
