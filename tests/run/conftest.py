@@ -109,15 +109,8 @@ def start(folder: Path) -> Iterator[Start]:
 
 
 @pytest.fixture
-def hanging(tmp_path: Path, told: Path) -> Iterator[tuple[subprocess.Popen[str], int]]:
+def hanging(start: Start, told: Path) -> tuple[subprocess.Popen[str], int]:
     """A run in the midst of a call that does not end, and its worker's number."""
-    script = str(Path(sys.executable).with_name("kernelmark"))
-    words = ("run", SMALL, *QUICK, "--kernels", "copy/bad.hangs_and_tells", "--db", str(tmp_path / "r.db"))
-    with subprocess.Popen(
-        [sys.executable, script, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as run:
-        try:
-            wait_for(told.exists)
-            yield run, int(told.read_text())
-        finally:
-            run.kill()
+    run = start("run", SMALL, *QUICK, "--kernels", "copy/bad.hangs_and_tells", "--db", "r.db")
+    wait_for(told.exists)
+    return run, int(told.read_text())

@@ -13,12 +13,9 @@ from pathlib import Path
 import pytest
 
 from kernelmark.bench.measure.lock import held_run
-from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.modes import Mode
-from kernelmark.bench.plan.suites import find_suite
 from kernelmark.bench.record.store import Store
 from kernelmark.bench.run import session as sessions
-from kernelmark.bench.run.job import run_job
 from kernelmark.bench.run.session import plan_of
 from support.processes import complaints, wait_for
 from support.runs import (
@@ -100,26 +97,6 @@ def test_what_was_disturbed_is_measured_again_with_all_that_it_was_measured_with
     assert query(store, "SELECT result_id FROM ratio WHERE result_id NOT IN (SELECT result_id FROM result)") == []
 
 
-@pytest.mark.parametrize(
-    ("words", "variables", "found"),
-    [
-        (("--seed", "3"), {}, "plan.seed was 0 and is 3"),
-        ((), {"OPENBLAS_NUM_THREADS": "1"}, "environment.variables.OPENBLAS_NUM_THREADS was None and is 1"),
-        (("copy/m7n7/f32",), {}, "suites was ['s'] and is ['s', 'copy/m7n7/f32']"),
-    ],
-)
-def test_a_run_goes_on_only_as_it_began(finished, kernelmark_in, words, variables, found) -> None:
-    folder, run_id, _ = finished
-    before = visible(folder / "r.db")
-    done = kernelmark_in(folder, *WORDS, "--resume", run_id, *words, **variables)
-    assert (done.returncode, done.stdout) == (2, "")
-    (line,) = done.stderr.splitlines()
-    assert line.startswith(f"kernelmark: --resume {run_id}: ")
-    assert found in line
-    assert "start a new one" in line
-    assert visible(folder / "r.db") == before
-
-
 def test_a_suite_file_that_has_changed_is_another_suite(finished, kernelmark_in) -> None:
     folder, run_id, _ = finished
     (folder / "s.toml").write_text(SUITE.format(3))
@@ -127,23 +104,9 @@ def test_a_suite_file_that_has_changed_is_another_suite(finished, kernelmark_in)
         done = kernelmark_in(folder, "run", "--resume", run_id, "--db", "r.db")
     finally:
         (folder / "s.toml").write_text(SUITE.format(2))
-    assert done.returncode == 2
-    assert "plan.suite_digests was " in done.stderr
-
-
-def test_another_machine_is_named_by_what_differs(finished, registry, monkeypatch, complaint) -> None:
-    folder, run_id, _ = finished
-    monkeypatch.chdir(folder)
-    store = Store(folder / "r.db", create=False)
-    plan = plan_of(store, run_id)
-    suites = [find_suite(name, registry) for name in plan.suites]
-    elsewhere = {**store.run(run_id).machine, "cpus": 1234, "gpu": "another"}
-    monkeypatch.setattr(sessions, "machine", lambda: elsewhere)
-    found = complaint(lambda: sessions.Session(store, suites, plan, None, run_id))
-    store.close()
-    assert "machine.cpus was " in found
-    assert " and is 1234" in found
-    assert "machine.gpu was None and is another" in found
+    assert (done.returncode, done.stdout) == (2, "")
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(f"kernelmark: --resume {run_id}: plan.suite_digests was ")
 
 
 @pytest.mark.long
@@ -157,66 +120,41 @@ def test_no_other_process_goes_on_with_a_run_meanwhile_whatever_its_tmpdir(
     assert f"run-{run_id}: is being measured by process {run.pid}" in line
 
 
-@pytest.fixture
-def taken_up(measured):
-    """The jobs that a session asks for which goes on with a run, and the session."""
-
-    def of(run_id, *problems, **plan):
-        asked = []
-
-        def execute(job, key):
-            asked.append(job.kernels)
-            return run_job(job)
-
-        _, session, _ = measured(*problems, execute=execute, resume=run_id, **plan)
-        return asked, session
-
-    return of
-
-
-def test_a_run_that_was_left_between_two_rows_of_a_job_measures_the_rest_beside_the_baseline(
-    measured, taken_up, store, full_after, monkeypatch
-):
-    for name in ("first", "second"):
-        declare(name, copy)
-    kernels = ("copy/mine.first", "copy/mine.second", "copy/numpy.copyto")
-    full_after(2)
-    with pytest.raises(UsageError, match="full"):
-        measured(SMALL, kernels=kernels)
-    monkeypatch.undo()
-    run_id = store.find_run(None)["run_id"]
-    before = {row.kernel: row for row, _ in store.results(run_id)}
-    assert list(before) == ["copy/numpy.copyto", "copy/mine.first"]
-    asked, session = taken_up(run_id, SMALL, kernels=kernels)
-    assert asked == [("copy/numpy.copyto", "copy/mine.second")]
-    after = {row.kernel: row for row, _ in store.results(run_id)}
-    assert {name: after.pop(name) for name in before} == before
-    assert after["copy/mine.second"].speedup is not None
-    assert session.tally == {"ok": 3}
-
-
-def test_a_run_that_is_taken_up_counts_the_verdicts_that_it_had(measured, taken_up):
+def test_a_run_that_is_taken_up_counts_the_verdicts_that_it_had_and_measures_nothing_again(measured):
     declare("bad", nothing)
     declare("good", copy)
     _, before, _ = measured(SMALL, kernels=("copy/mine.*",))
-    asked, session = taken_up(before.run_id, SMALL, kernels=("copy/mine.*",))
-    assert asked == []
+    _, session, _ = measured(SMALL, kernels=("copy/mine.*",), resume=before.run_id, execute=None)
     assert session.run_id == before.run_id
     assert (session.tally, session.against) == ({"wrong": 1, "ok": 1}, 1)
 
 
 @pytest.mark.parametrize(
-    ("plan", "found"),
+    ("problems", "plan", "found"),
     [
-        ({"seed": 1}, "plan.seed was 0 and is 1"),
-        ({"max_time_s": 0.006}, "plan.max_time_s was 0.005 and is 0.006"),
-        ({"threads": (1, 2)}, "plan.threads was [1] and is [1, 2]"),
-        ({"seed": 1, "rel_ci": 0.1, "mode": Mode.HOT, "processes": 3}, "; and 1 more; only an unchanged run"),
+        ((), {"seed": 1}, "plan.seed was 0 and is 1"),
+        ((), {"max_time_s": 0.006}, "plan.max_time_s was 0.005 and is 0.006"),
+        ((), {"threads": (1, 2)}, "plan.threads was [1] and is [1, 2]"),
+        ((), {"seed": 1, "rel_ci": 0.1, "mode": Mode.HOT, "processes": 3}, "; and 1 more; only an unchanged run"),
+        (("copy/m7n7/f32",), {}, f"suites was ['{SMALL}'] and is ['{SMALL}', 'copy/m7n7/f32']"),
     ],
 )
-def test_a_run_that_would_go_on_otherwise_is_refused(measured, taken_up, complaint, plan, found):
+def test_a_run_that_would_go_on_otherwise_is_refused(measured, complaint, problems, plan, found):
+    kernels = ("copy/numpy.copyto",)
+    _, before, _ = measured(SMALL, kernels=kernels)
+    assert found in complaint(lambda: measured(SMALL, *problems, kernels=kernels, resume=before.run_id, **plan))
+
+
+def test_another_machine_and_environment_are_named_by_what_differs(measured, complaint, monkeypatch):
     _, before, _ = measured(SMALL, kernels=("copy/numpy.copyto",))
-    assert found in complaint(lambda: taken_up(before.run_id, SMALL, kernels=("copy/numpy.copyto",), **plan))
+    elsewhere = {**sessions.machine(), "cpus": 1234, "gpu": "another"}
+    monkeypatch.setattr(sessions, "machine", lambda: elsewhere)
+    monkeypatch.setenv("OPENBLAS_NUM_THREADS", "1")
+    found = complaint(lambda: measured(SMALL, kernels=("copy/numpy.copyto",), resume=before.run_id))
+    assert "machine.cpus was " in found
+    assert " and is 1234; machine.gpu was None and is another" in found
+    assert "environment.variables.OPENBLAS_NUM_THREADS was None and is 1" in found
+    assert "start a new one" in found
 
 
 def test_a_run_that_does_not_say_its_suites_cannot_be_taken_up_by_its_id_alone(measured, store, complaint):

@@ -8,7 +8,7 @@ import pytest
 from kernelmark.bench.measure import memory
 from kernelmark.bench.measure.measurement import Measurement, ProcessPart
 from kernelmark.bench.measure.stats import Interval
-from kernelmark.bench.plan.case import Budget, Entrant, Job, WorkerKey
+from kernelmark.bench.plan.case import Budget, Job, WorkerKey
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.modes import Mode
 from kernelmark.bench.report.contest import faster
@@ -86,14 +86,6 @@ def test_a_kernel_that_is_wrong_on_one_problem_stands_on_the_other(registry):
     declare("half", lambda problem, x: (copy if problem.dtype == "f32" else nothing)(problem, x))
     rows = group(BASE, "copy/mine.half")
     assert [row.status for row in rows[F32] + rows[F64]] == ["ok", "ok", "ok", "wrong"]
-
-
-def test_a_pair_that_is_left_out_has_no_row(registry):
-    rows = group(BASE, OTHER, without=(Entrant(F32, OTHER),))
-    assert {name: [row.kernel for row in own] for name, own in rows.items()} == {
-        F32: [BASE],
-        F64: [BASE, OTHER],
-    }
 
 
 def test_variants_that_do_not_fit_together_are_measured_apart_and_say_so(registry, monkeypatch):
@@ -232,20 +224,3 @@ def test_a_run_that_was_left_within_a_group_measures_the_cases_left_beside_their
     assert after[3].speedup is not None
     assert after[3].job not in {row.job for row in before}
     assert not faster(store, after[1], after[3]).in_turn
-
-
-def test_processes_of_variants_are_paired_and_what_failed_in_one_is_not_called_in_the_next(session, store, monkeypatch):
-    monkeypatch.setattr(
-        "kernelmark.bench.run.passes.was_noisy", lambda disturbed: False
-    )  # whatever else the machine does
-    declare("half", lambda problem, x: (copy if problem.dtype == "f32" else nothing)(problem, x))
-    asked, rows = session(BASE, "copy/mine.half", processes=2, spread_s=0.0)
-    entrants = ((F32, "copy/mine.half"), (F32, BASE), (F64, "copy/mine.half"), (F64, BASE))
-    assert [set(job.entrants) for job in asked] == [set(entrants), set(entrants) - {(F64, "copy/mine.half")}]
-    assert {(r.problem, r.kernel): (r.status, r.processes) for r in rows} == dict(
-        zip(entrants, [("ok", 2), ("ok", 2), ("wrong", 1), ("ok", 2)], strict=True)
-    )
-    base, variant = (row for row in rows if row.kernel == BASE)
-    ratio = faster(store, base, variant)
-    assert ratio.in_turn
-    assert ratio.low is not None

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
-from kernelmark import Unsupported, kernel
+from kernelmark import kernel
 from kernelmark.bench.measure.measurement import Measurement
 from kernelmark.bench.record.store import Store
 from support.plugins import FAULTS
@@ -62,18 +62,6 @@ def copy(problem, x):
 
 def nothing(problem, x):
     return lambda: None
-
-
-def raises(problem, x):
-    raise ValueError("no luck\nat all")
-
-
-def refuses(problem, x):
-    raise Unsupported("takes even m")
-
-
-def out_of_memory(problem, x):
-    raise MemoryError("too large")
 
 
 NT = "gemm/m8n8k8/f32/NT"
