@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
@@ -13,8 +13,6 @@ import msgspec
 import pytest
 
 from kernelmark.bench.measure.timing import now
-from kernelmark.bench.plan.text import MOST as LINE
-from kernelmark.bench.record.store import Store
 from kernelmark.bench.run import child
 from kernelmark.bench.run.child import MOST, Channel, Lost, answers, last_words, relay, trim
 
@@ -47,22 +45,6 @@ def replies(names):
         ACTS.get(name, lambda: None)()
         yield {"name": name, "process": os.getpid()}
 """
-LOUD = r'''
-import sys
-from kernelmark import kernel
-
-@kernel("copy", provider="loud", device="cpu", numerics="exact")
-def prints(problem, x):
-    """Copy, and print."""
-    def launch():
-        x.b[:] = x.a
-        print("\x1b[31mred\x1b[0m\x07" + "x" * 100_000 + "\x1b]0;title\x07")
-    return launch
-
-@kernel("copy", provider="loud", device="cpu", numerics="exact", supports=lambda problem: "\x1b[31m" + "y" * 10_000_000)
-def refuses(problem, x):
-    """Refuse at length."""
-'''
 
 
 @pytest.fixture
@@ -174,25 +156,6 @@ def test_the_last_words_are_one_plain_line_of_bounded_length(log: IO[bytes]) -> 
     assert last_words(log) == ""
     os.write(log.fileno(), b"x" * (2 * MOST) + b"\n\x1b[31m" + b"cannot go on " * 1000 + b"\n \n")
     assert last_words(log) == ("cannot go on " * 1000)[:200]
-
-
-@pytest.mark.long
-def test_what_a_kernel_prints_and_why_it_refuses_are_bounded(tmp_path: Path, kernelmark: Callable[..., object]) -> None:
-    (tmp_path / "loud.py").write_text(LOUD)
-    quick = ("--mode", "hot", "--max-time", "0.02", "--no-ceilings", "--threads", "1", "--plugin", "loud.py")
-    done = kernelmark("run", "copy/m8n8/f32", "--kernels", "copy/loud.*", *quick, "--db", "r.db")
-    assert done.returncode == 0
-    assert 60_000 < len(done.stderr) < 2 * MOST
-    assert "red" in done.stderr
-    assert "\x1b" not in done.stdout + done.stderr
-    assert "\x07" not in done.stderr
-    store = Store(tmp_path / "r.db", create=False)
-    reasons = {row.kernel: row.reason for row, _ in store.results(store.run_ids()[0])}
-    store.close()
-    assert reasons["copy/loud.prints"] == ""
-    assert reasons["copy/loud.refuses"].startswith(r"\x1b[31myyy")
-    assert len(reasons["copy/loud.refuses"]) <= LINE
-    assert len(done.stdout) < 10_000
 
 
 def test_a_message_comes_with_its_number_and_its_process_once_it_is_whole() -> None:
