@@ -15,7 +15,6 @@ from kernelmark.bench.measure.measurement import Measurement
 from kernelmark.bench.plan.case import Budget, Job, WorkerKey
 from kernelmark.bench.plan.modes import Mode
 from kernelmark.bench.run import pool
-from kernelmark.bench.run.family import below
 from kernelmark.bench.run.pool import Wary, Workers
 from support.plugins import FAULTS
 from support.processes import complaints, gone, wait_for
@@ -48,13 +47,6 @@ def test_kernels_that_end_their_process_cost_a_row_each_and_the_others_are_measu
         assert (len(row.samples) >= 6) == (row.interval is not None) == (row.status == "ok")
         assert ALONE not in row.disturbed
     assert rows[-1].over_baseline is not None  # it had the baseline beside it in the end
-
-
-def test_the_next_job_is_unharmed(measure: Measure) -> None:
-    (row,) = measure("segv")
-    assert (row.status, row.attempt) == ("crashed", 1)
-    (row,) = measure("honest")
-    assert (row.status, row.attempt) == ("ok", 1)
 
 
 REPLACES = """
@@ -337,29 +329,6 @@ def test_a_kernel_that_takes_the_last_of_the_memory_is_oom(measure: Measure, mon
     bad, good = measure("fills_memory", "honest")
     assert (bad.status, good.status) == ("oom", "ok")
     assert re.fullmatch(r"verification: the process used 0\.[234]\d* GB, 0\.2 GB are left", bad.reason)
-
-
-@pytest.mark.long
-def test_a_kernel_that_leaks_64_mb_a_call_is_oom_before_nothing_is_left(
-    measure: Measure, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The machine has 1.2 GB beyond what stood before, and 134 MB must stay free; the pages are real."""
-
-    def resident() -> int:
-        return sum(member.resident_bytes for member in below(os.getpid()))
-
-    before, whole, least = resident(), 1_200_000_000, []
-
-    def available() -> int:
-        least.append(whole + before - resident())
-        return least[-1]
-
-    monkeypatch.setattr(memory, "available_bytes", available)
-    monkeypatch.setattr(memory, "whole_bytes", lambda: whole)
-    bad, good = measure("leaks", "honest")
-    assert (bad.status, good.status) == ("oom", "ok")
-    assert "verification: the process used 1." in bad.reason
-    assert min(least) > 0
 
 
 def test_a_worker_is_looked_at_sooner_where_memory_is_short() -> None:

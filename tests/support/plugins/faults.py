@@ -151,15 +151,6 @@ def shares_memory() -> None:
     os._exit(3)
 
 
-LEAKED: list[Any] = []
-
-
-def leaks() -> None:
-    """64 MB a call are kept, and touched."""
-    while True:
-        LEAKED.append(np.ones(64 * 2**20, np.uint8))
-
-
 def closes_all_files() -> None:
     os.closerange(3, 1000)
     hangs()
@@ -235,7 +226,6 @@ ACTS: tuple[Act, ...] = (
     starts_80,
     starts_80_and_hangs,
     shares_memory,
-    leaks,
     closes_all_files,
     writes_into_the_pipe,
     begins_a_reply,
