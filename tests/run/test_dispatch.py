@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from kernelmark.bench.measure.host import Host, unlike
+from kernelmark.bench.measure.host import Host
 from kernelmark.bench.plan.case import Budget, Job
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.modes import Mode
@@ -138,10 +138,6 @@ def test_a_job_has_its_host_to_itself_if_it_needs_it(suite, registry, monkeypatc
     own._turn(Job((problem,), (kernel,), Mode.HOT, (), 0, Budget(), 1))
     own.close()
     assert asked_for == [alone]
-
-
-def test_what_is_not_expected_is_alike():
-    assert [*unlike(Host("a", "b", "c", "d", {"numpy": "1"}), Host("", "", ""))] == []
 
 
 def test_a_run_ends_in_one_line_where_its_broker_ends(tmp_path, suite):
