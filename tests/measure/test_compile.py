@@ -2,7 +2,7 @@
 
 import shutil
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -18,12 +18,11 @@ from kernelmark.bench.measure.compile import (
     Program,
     compile_ahead,
     compile_cubin,
-    cuda_sources,
     find_nvcc,
     header_folders,
     with_nvcc,
 )
-from kernelmark.bench.measure.cubin import elf_attributes, elf_sections, resources_of
+from kernelmark.bench.measure.cubin import _attributes, _string, elf_sections, resources_of
 from kernelmark.bench.plan.errors import UsageError
 from support.kernels import losses
 
@@ -72,17 +71,12 @@ def source(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def builds(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+def builds(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The architectures for which NVRTC or nvcc really ran."""
     ran: list[str] = []
     for name in ("with_nvrtc", "with_nvcc"):
         real = getattr(compiling, name)
-
-        def counted(*args: object, real: object = real) -> object:
-            ran.append(str(args[3]))
-            return real(*args)  # type: ignore[operator]
-
-        monkeypatch.setattr(compiling, name, counted)
+        monkeypatch.setattr(compiling, name, lambda *words, real=real: ran.append(words[3]) or real(*words))
     return ran
 
 
@@ -118,24 +112,11 @@ def test_the_log_and_the_elf_tell_the_same_resources(source: Path, arch: str) ->
 
 def _by_symbol(cubin: Cubin, symbol: str, eiattr: int) -> int:
     """An attribute of `.nv.info`, which holds one for each symbol by its index."""
-    sections = elf_sections(cubin.code)
-    table, strings, info = sections[".symtab"], sections[".strtab"], sections[".nv.info"]
-    names = [struct.unpack_from("<I", cubin.code, table.offset + i)[0] for i in range(0, table.size, 24)]
-    position = info.offset
-    while position < info.offset + info.size:
-        form, attribute, size = struct.unpack_from("<BBH", cubin.code, position)
-        if form == 4 and attribute == eiattr:
-            index, value = struct.unpack_from("<II", cubin.code, position + 4)
-            start = strings.offset + names[index]
-            if cubin.code[start : start + len(symbol) + 1] == symbol.encode() + b"\0":
-                return int(value)
-        position += 4 + (size if form == 4 else 0)
-    raise AssertionError(f"{symbol} has no attribute {eiattr:#x}")
-
-
-def test_launch_bounds_stand_in_the_elf(source: Path) -> None:
-    code = compile_cubin(str(source), ENTRIES, "sm_80").code
-    assert struct.unpack("<III", elf_attributes(code, ".nv.info._Z5stageILi32EEvPfi")[0x05]) == (128, 1, 1)
+    table, strings = (elf_sections(cubin.code)[name] for name in (".symtab", ".strtab"))
+    values = (struct.unpack("<II", value) for name, value in _attributes(cubin.code, ".nv.info") if name == eiattr)
+    starts = ((struct.unpack_from("<I", cubin.code, table.offset + 24 * index)[0], value) for index, value in values)
+    (found,) = (value for start, value in starts if _string(cubin.code, strings.offset + start) == symbol)
+    return int(found)
 
 
 def test_nvcc_finds_the_same_symbols(source: Path) -> None:
@@ -146,30 +127,6 @@ def test_nvcc_finds_the_same_symbols(source: Path) -> None:
         code, symbols, log = with_nvcc(source, source.name, ENTRIES, arch)
         assert symbols == expected.symbols
         assert resources_of(code, "_Z5stageILi32EEvPfi", log).static_shared_bytes == 128
-
-
-def test_a_second_compilation_reads_the_cache(source: Path, builds: list[str]) -> None:
-    first = compile_cubin(str(source), ENTRIES, "sm_80")
-    assert compile_cubin(str(source), ENTRIES, "sm_80") == first
-    assert builds == ["sm_80"]
-
-
-def test_a_changed_header_compiles_anew(source: Path, builds: list[str]) -> None:
-    first = compile_cubin(str(source), ENTRIES, "sm_80")
-    (source.parent / "width.cuh").write_text("#define WIDTH 2\n")
-    second = compile_cubin(str(source), ENTRIES, "sm_80")
-    assert (first.resources["stage<32>"].static_shared_bytes, second.resources["stage<32>"].static_shared_bytes) == (
-        128,
-        256,
-    )
-    assert builds == ["sm_80", "sm_80"]
-
-
-def test_another_architecture_or_entry_compiles_anew(source: Path, builds: list[str]) -> None:
-    compile_cubin(str(source), ENTRIES, "sm_80")
-    compile_cubin(str(source), ENTRIES, "sm_86")
-    compile_cubin(str(source), ("stage<64>",), "sm_86")
-    assert builds == ["sm_80", "sm_86", "sm_86"]
 
 
 @pytest.mark.parametrize(
@@ -191,12 +148,20 @@ def test_a_damaged_cache_file_compiles_anew(
     assert len(builds) == 2
 
 
-def test_the_same_source_in_another_checkout_reads_the_cache(source: Path, builds: list[str], tmp_path: Path) -> None:
-    first = compile_cubin(str(source), ENTRIES, "sm_80")
-    shutil.copytree(source.parent, tmp_path / "copy")
-    (tmp_path / "copy" / source.name).rename(tmp_path / "copy" / "renamed.cu")
-    assert compile_cubin(str(tmp_path / "copy" / "renamed.cu"), ENTRIES, "sm_80") == first
-    assert builds == ["sm_80"]
+def test_the_same_source_reads_the_cache_and_another_header_entry_or_architecture_does_not(
+    source: Path, builds: list[str], tmp_path: Path
+) -> None:
+    def shared_bytes(file: Path, arch: str = "sm_80", entry: str = "stage<32>") -> int:
+        return compile_cubin(str(file), (entry,), arch).resources[entry].static_shared_bytes
+
+    assert shared_bytes(source) == shared_bytes(source) == 128
+    shutil.copytree(source.parent, tmp_path / "copy")  # another checkout
+    renamed = (tmp_path / "copy" / source.name).rename(tmp_path / "copy" / "renamed.cu")
+    assert (shared_bytes(renamed), builds) == (128, ["sm_80"])
+    (source.parent / "width.cuh").write_text("#define WIDTH 2\n")
+    assert (shared_bytes(source), builds) == (256, ["sm_80"] * 2)
+    assert (shared_bytes(source, "sm_86"), shared_bytes(source, "sm_86", "stage<64>")) == (256, 512)
+    assert builds == ["sm_80", "sm_80", "sm_86", "sm_86"]
 
 
 def test_headers_of_cuda_count_by_their_version_wherever_they_lie(
@@ -213,11 +178,8 @@ def test_headers_of_cuda_count_by_their_version_wherever_they_lie(
         headers(folder, version)
         compile_cubin(str(source), ("plain",), "sm_80")
         assert len(builds) == compiled, folder
-
-
-def test_without_headers_there_is_no_version_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compiling, "header_folders", tuple)
-    assert compiling.header_version.__wrapped__() == ""
+    assert version_of() == ""
 
 
 def test_what_was_compiled_ahead_is_found_in_a_copy_of_the_checkout(
@@ -252,33 +214,26 @@ def test_a_cache_that_cannot_be_written_only_costs_time(source: Path, tmp_path: 
     assert compile_cubin(str(source), ("indexed",), "sm_80").symbols == {"indexed": "indexed"}
 
 
-def test_a_broken_source_gives_the_log_under_one_line(source: Path) -> None:
-    source.write_text('#include "width.cuh"\n__global__ void k(float *a) { a[0] = undeclared; }\n')
-    with pytest.raises(CompileError) as caught:
-        compile_cubin(str(source), ("k",), "sm_90a", "gemm/cuda.broken")
+@pytest.mark.parametrize(
+    ("name", "entry", "arch", "line", "logged"),
+    [
+        ("broken.cu", "k", "sm_90a", "{file} does not compile for sm_90a (", 'identifier "undeclared" is undefined'),
+        ("k.cu", "absent<3>", "sm_90a", "{file} does not compile for sm_90a (", "absent"),
+        ("nowhere.cu", "plain", "sm_90a", "there is no file {file}", ""),
+        *(("k.cu", "plain", bad, f"arch {bad!r}: expected sm_", "") for bad in ("90", "compute_90", "sm_9", "hopper")),
+    ],
+)
+def test_what_cannot_be_compiled_is_refused_in_a_line_above_the_log(
+    source: Path, name: str, entry: str, arch: str, line: str, logged: str
+) -> None:
+    source.with_name("broken.cu").write_text("__global__ void k(float *a) { a[0] = undeclared; }\n")
+    file = source.with_name(name)
+    with pytest.raises(UsageError) as caught:
+        compile_cubin(str(file), (entry,), arch, "gemm/cuda.k")
     first, *log = str(caught.value).splitlines()
-    assert first.startswith(f"gemm/cuda.broken: {source} does not compile for sm_90a (")
-    assert any('identifier "undeclared" is undefined' in line for line in log)
-
-
-def test_an_entry_that_the_file_lacks_is_told_by_name(source: Path) -> None:
-    with pytest.raises(CompileError, match="absent"):
-        compile_cubin(str(source), ("absent<3>",), "sm_90a")
-
-
-def test_a_file_that_is_not_there_is_named() -> None:
-    with pytest.raises(UsageError, match=r"^gemm/cuda.x: there is no file .*nowhere\.cu"):
-        compile_cubin("gemm/nowhere.cu", ("k",), "sm_90a", "gemm/cuda.x")
-
-
-@pytest.mark.parametrize("arch", ["90", "compute_90", "sm_9", "hopper"])
-def test_an_architecture_that_is_none_is_refused(source: Path, arch: str) -> None:
-    with pytest.raises(UsageError, match="expected sm_"):
-        compile_cubin(str(source), ("indexed",), arch)
-
-
-def test_sources_stand_beside_bench() -> None:
-    assert (cuda_sources() / "gemm" / "tiled.cu").is_file()
+    assert first.removeprefix("gemm/cuda.k: ").startswith(line.format(file=file))
+    assert isinstance(caught.value, CompileError) == bool(log)
+    assert logged in "\n".join(log)
 
 
 def test_a_header_that_the_first_root_lacks_comes_from_the_next(
@@ -333,35 +288,23 @@ extern "C" __global__ void BOUND f(float *c) {
   c[threadIdx.x] = 1.0f;
 }
 """
-SPILLED = """
-extern "C" __global__ void __launch_bounds__(1024) f(float *a, int n) {
-  float held[COUNT];
-#pragma unroll
-  for (int i = 0; i < COUNT; ++i) held[i] = a[i * n + threadIdx.x];
-  __syncthreads();
-#pragma unroll
-  for (int i = 0; i < COUNT; ++i) a[threadIdx.x * n + i] = held[i] * held[COUNT - 1 - i];
-}
-"""
 
 
 @pytest.mark.parametrize(
-    ("source", "word", "faulty", "sound", "said"),
+    ("text", "word", "faulty", "sound", "said"),
     [
         (SERIALISED, "CHANGE", "d[i % 2 ? 3 : 5] += 1.0f;", "", "wgmma.mma_async instructions are serialized"),
         (REGISTERS, "BOUND", "", "__launch_bounds__(384, 1)", "'setmaxnreg' ignored"),
-        (SPILLED, "COUNT", "140", "20", "bytes spill stores"),
+        (SOURCE, "__launch_bounds__(1024)", "__launch_bounds__(1024)", "", "bytes spill stores"),
     ],
     ids=["wgmma-serialised", "setmaxnreg-ignored", "spills"],
 )
-@pytest.mark.usefixtures("cuda_compiler")
 def test_loss_is_reported_for_the_faulty_source_alone(
-    source: str, word: str, faulty: str, sound: str, said: str, tmp_path: Path
+    source: Path, text: str, word: str, faulty: str, sound: str, said: str
 ) -> None:
     found = []
-    for number, text in enumerate((faulty, sound)):
-        file = tmp_path / f"planted{number}.cu"
-        file.write_text(source.replace(word, text))
-        found.append(losses(compile_cubin(str(file), ["f"], "sm_90a").log))
+    for change in (faulty, sound):
+        source.write_text(text.replace(word, change))
+        found.append(losses(compile_cubin(str(source), ["spills" if text is SOURCE else "f"], "sm_90a").log))
     assert any(said in line for line in found[0])
     assert found[1] == []
