@@ -1,7 +1,6 @@
 """Launching without a GPU: arguments as C types, tensor maps, refusals, and the calls of cuda.core."""
 
 import ctypes
-import struct
 import sys
 from dataclasses import replace
 from types import ModuleType, SimpleNamespace
@@ -10,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kernelmark.bench.measure import launch, launch_pycuda
+from kernelmark.bench.measure import launch, launch_pycuda, tensormap
 from kernelmark.bench.measure.compile import Cubin, compile_cubin
 from kernelmark.bench.measure.cubin import Resources
 from kernelmark.bench.measure.cuda import present_limits
@@ -21,7 +20,29 @@ from kernelmark.bench.plan.kernel import CudaKernel, Im2colMap, KernelCall, Tens
 from kernelmark.bench.plan.limits import H100, TYPICAL
 from support.cuda import CLUSTERED, HALVES, PADDED, REGISTRY, TILED, Gpu, device_arrays, operands
 
-SYMBOL = "_Z11sgemm_tiledILi32EL2Op0ELS0_1EEvPKfS2_Pfjjjffjjjxxx"
+
+@pytest.fixture
+def hopper(monkeypatch: pytest.MonkeyPatch, cuda_compiler: str) -> Gpu:
+    """A device of compute capability 9.0; what the tests launch is compiled before cuda.core is replaced."""
+    from cuda.bindings import driver
+
+    import cuda
+
+    for kernel, problem in ((TILED, PADDED), (CLUSTERED, HALVES)):
+        tile = kernel.tile_for(problem)
+        assert tile is not None
+        compile_cubin(kernel.source, [kernel.calls(problem, tile)[0][0]], "sm_90a")
+    gpu = Gpu(H100)
+    for name, module in gpu.modules.items():
+        monkeypatch.setitem(sys.modules, name, module)
+    monkeypatch.setattr(cuda, "core", gpu.modules["cuda.core"], raising=False)
+    monkeypatch.setattr(tensormap, "encode_tiled", lambda: gpu.encode)
+    monkeypatch.setattr(tensormap, "encode_im2col", lambda: gpu.encode)
+    monkeypatch.setattr(driver, "cuLaunchKernelEx", gpu.drive)
+    monkeypatch.setattr(driver, "cuKernelSetAttribute", gpu.set_attribute)
+    monkeypatch.setattr(driver, "cuDeviceGetAttribute", gpu.attribute)
+    launch._cuda_core_kernel.cache_clear()
+    return gpu
 
 
 def test_scalars_have_their_c_types() -> None:
@@ -32,18 +53,6 @@ def test_scalars_have_their_c_types() -> None:
 def test_a_scalar_that_fits_no_c_type_is_refused(value: Any) -> None:
     with pytest.raises(UsageError, match=r"^k: argument"):
         c_scalar(value, "k")
-
-
-def test_the_closure_launches_what_the_plan_says(hopper: Gpu) -> None:
-    run = cuda_launch(TILED, PADDED, operands(a=1024, b=2048, c=3072))
-    assert hopper.launched == []
-    run()
-    run()
-    stream, config, kernel, *arguments = hopper.launched[0]
-    assert (stream, kernel.symbol) == (99, SYMBOL)
-    assert config == {"grid": (2, 2, 1), "block": (32, 32, 1), "shmem_size": 0}
-    assert arguments == [1024, 2048, 3072, 40, 50, 60, 1.0, 0.0, 60, 64, 50, 2400, 3200, 2000]
-    assert hopper.launched[1] == hopper.launched[0]
 
 
 def test_programs_to_compile_ahead_are_those_that_a_launch_compiles(
@@ -91,20 +100,12 @@ def test_an_operand_off_16_bytes_is_unsupported_before_anything_is_launched(hopp
     assert hopper.launched == []
 
 
-@pytest.mark.parametrize(
-    ("kernel", "what"),
-    [(replace(TILED, cooperative=True), "cooperative kernels"), (CLUSTERED, "clusters")],
-)
-def test_pycuda_refuses_what_it_cannot_launch(hopper: Gpu, kernel: CudaKernel, what: str) -> None:
-    problem, x = (HALVES, device_arrays(HALVES)) if kernel is CLUSTERED else (PADDED, operands(a=16, b=32, c=48))
-    with pytest.raises(Unsupported, match=f"PyCUDA launches no {what}"):
-        cuda_launch(kernel, problem, x, "pycuda")
-
-
-def test_pycuda_refuses_tensor_maps() -> None:
-    call = KernelCall(1, 1, (TensorMap("a", (8, 8)),))
-    assert launch_pycuda.beyond_pycuda(TILED, call) == "tensor maps"
-    assert launch_pycuda.beyond_pycuda(TILED, KernelCall(1, 1, ("a", 3))) is None
+def test_pycuda_refuses_what_it_cannot_launch(hopper: Gpu) -> None:
+    plain, mapped = (KernelCall(1, 1, args) for args in (("a", 3), (TensorMap("a", (8, 8)),)))
+    found = [launch_pycuda.beyond_pycuda(TILED, call) for call in (plain, mapped, replace(plain, cluster=2))]
+    assert found == [None, "tensor maps", "clusters"]
+    with pytest.raises(Unsupported, match="PyCUDA launches no cooperative kernels"):
+        cuda_launch(replace(TILED, cooperative=True), PADDED, operands(a=16, b=32, c=48), "pycuda")
 
 
 def planned(**changed: Any) -> CudaKernel:
@@ -124,20 +125,6 @@ def test_a_struct_is_handed_to_the_driver_by_value(hopper: Gpu) -> None:
     addresses = (ctypes.c_void_p * 4).from_address(hopper.driven[0][2])
     assert np.frombuffer(ctypes.string_at(addresses[2], 16), STRUCT.dtype)[0] == STRUCT
     assert hopper.launched == []
-
-
-def test_pycuda_packs_a_struct_where_its_alignment_puts_it(hopper: Gpu, monkeypatch: pytest.MonkeyPatch) -> None:
-    formats: list[str] = []
-    handed: list[bytes] = []
-
-    def run(grid: Any, block: Any, stream: Any, *arguments: Any, shared_size: int) -> None:
-        handed.append(struct.pack(formats[0], *arguments))
-
-    function = SimpleNamespace(prepare=formats.append, prepared_async_call=run)
-    monkeypatch.setattr(launch_pycuda, "pycuda_stream", lambda device: SimpleNamespace(handle=99))
-    monkeypatch.setattr(launch_pycuda, "_pycuda_function", lambda code, symbol: function)
-    cuda_launch(TAKING_A_STRUCT, PADDED, operands(a=16), "pycuda")()
-    assert struct.unpack("=Qi4xI4xQi", handed[0]) == (16, 5, 7, 2**40, 6)
 
 
 def test_pycuda_launches_on_its_own_stream_alone(hopper: Gpu, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -263,20 +250,6 @@ def test_a_tensor_map_has_columns_rows_and_products_from_the_array_as_it_lies(ho
     assert (c[2], numbers(c[5])) == (4096 + 2 * 2**20, [64, 64, 1])
 
 
-def test_a_matrix_without_a_batch_is_one_layer(hopper: Gpu) -> None:
-    problem = REGISTRY.problem("gemm/m24n16k40/bf16/NN")
-    encode(TensorMap("a", (8, 8)), device_arrays(problem).a, "k")
-    ((_, _, _, sizes, pitches, _, _, _, swizzle, _, _),) = hopper.encoded
-    assert (numbers(sizes), numbers(pitches)) == ([40, 24, 1], [80, 24 * 80])
-    assert swizzle.name == "CU_TENSOR_MAP_SWIZZLE_NONE"
-
-
-def test_the_products_of_a_batch_lie_as_far_apart_as_the_array_says(hopper: Gpu) -> None:
-    array = np.zeros((3, 50, 32), np.float16)[:, :40, :24]
-    encode(TensorMap("a", (8, 8)), shown(array), "k")
-    assert (numbers(hopper.encoded[0][3]), numbers(hopper.encoded[0][4])) == ([24, 40, 3], [64, 50 * 64])
-
-
 def test_rows_may_be_any_axes_and_what_is_left_is_the_third_dimension(hopper: Gpu) -> None:
     array = np.zeros((5, 3, 2, 8), np.float16)
     for rows in ((0,), (0, 1, 2)):
@@ -352,30 +325,6 @@ def test_what_the_driver_does_not_encode_is_told_with_its_status(hopper: Gpu) ->
     hopper.refuses = True
     with pytest.raises(UsageError, match=r"refuses to encode TensorMap\(operand='a'.*CUDA_ERROR_INVALID_VALUE"):
         cuda_launch(CLUSTERED, HALVES, device_arrays(HALVES))
-
-
-def test_a_launch_with_tensor_maps_hands_each_parameter_by_value(hopper: Gpu) -> None:
-    run = cuda_launch(CLUSTERED, HALVES, device_arrays(HALVES))
-    run()
-    run()
-    (config, function, parameters), again = hopper.driven
-    assert again[2] == parameters
-    assert int(function) == 4711
-    assert (config.gridDimX, config.gridDimY, config.gridDimZ) == (108, 1, 1)
-    assert (config.blockDimX, config.blockDimY, config.blockDimZ) == (384, 1, 1)
-    assert (config.sharedMemBytes, int(config.hStream), config.numAttrs) == (214016, 99, 1)
-    (attribute,) = config.attrs
-    assert attribute.id.name == "CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION"
-    assert (attribute.value.clusterDim.x, attribute.value.clusterDim.y, attribute.value.clusterDim.z) == (2, 1, 1)
-    sizes = [128] * 3 + [8] + [4] * 7 + [8]
-    addresses = (ctypes.c_void_p * len(sizes)).from_address(parameters)
-    held = [ctypes.string_at(address, size) for address, size in zip(addresses, sizes, strict=True)]
-    assert [set(descriptor) for descriptor in held[:3]] == [{0}, {1}, {2}]
-    assert np.frombuffer(held[3], np.uint64) == 4096 + 2 * 2**20
-    assert [int(np.frombuffer(value, np.int32)[0]) for value in held[4:8]] == [520, 264, 72, 9]
-    assert [float(np.frombuffer(value, np.float32)[0]) for value in held[8:10]] == [2.0, 0.0]
-    assert np.frombuffer(held[10], np.int32) == 264
-    assert np.frombuffer(held[11], np.int64) == 520 * 264
 
 
 def test_a_launch_that_the_driver_refuses_is_an_error(hopper: Gpu) -> None:

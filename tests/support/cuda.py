@@ -60,26 +60,27 @@ class Gpu:
         part = {"MAJOR": value // 10, "MINOR": value % 10}
         return driver.CUresult.CUDA_SUCCESS, part.get(kind.name.rpartition("_")[2], value)
 
-    def set_attribute(self, kind: Any, value: int, kernel: Any, device: Any) -> tuple[Any]:
-        """Keep a record of an attribute that a kernel was given."""
+    @property
+    def status(self) -> Any:
+        """What the driver returns."""
         from cuda.bindings import driver
 
-        self.set.append((kind.name.removeprefix("CU_FUNC_ATTRIBUTE_"), value))
-        return (driver.CUresult.CUDA_ERROR_INVALID_VALUE if self.refuses else driver.CUresult.CUDA_SUCCESS,)
-
-    def encode(self, descriptor: int, *arguments: Any) -> int:
-        """Fill a descriptor with bytes that all tell how many there were before."""
-        from cuda.bindings import driver
-
-        ctypes.memset(descriptor, len(self.encoded), 128)
-        self.encoded.append(arguments)
         return driver.CUresult.CUDA_ERROR_INVALID_VALUE if self.refuses else driver.CUresult.CUDA_SUCCESS
 
-    def drive(self, *arguments: Any) -> tuple[Any]:
-        from cuda.bindings import driver
+    def set_attribute(self, kind: Any, value: int, kernel: Any, device: Any) -> tuple[Any]:
+        """Keep a record of an attribute that a kernel was given."""
+        self.set.append((kind.name.removeprefix("CU_FUNC_ATTRIBUTE_"), value))
+        return (self.status,)
 
+    def encode(self, descriptor: int, *arguments: Any) -> Any:
+        """Fill a descriptor with bytes that all tell how many there were before."""
+        ctypes.memset(descriptor, len(self.encoded), 128)
+        self.encoded.append(arguments)
+        return self.status
+
+    def drive(self, *arguments: Any) -> tuple[Any]:
         self.driven.append(arguments[:3])
-        return (driver.CUresult.CUDA_ERROR_INVALID_VALUE if self.refuses else driver.CUresult.CUDA_SUCCESS,)
+        return (self.status,)
 
 
 def operands(**pointers: int) -> Any:

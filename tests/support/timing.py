@@ -1,6 +1,6 @@
 """A series on a clock that only launches and tests move, and a monitor that follows a script."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -60,14 +60,6 @@ class Rig:
         def call() -> None:
             self.log.append(f"{name}{which}")
             self.fake.now += seconds
-
-        return call
-
-    def lasting(self, durations: Iterator[float]) -> Callable[[], None]:
-        """A launch that takes these seconds in turn."""
-
-        def call() -> None:
-            self.fake.now += next(durations)
 
         return call
 
