@@ -5,24 +5,32 @@ import os
 import platform
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
 from kernelmark.bench.measure import affinity, isa, memory
 from kernelmark.bench.measure.affinity import cpus_beyond, cpus_in, listed, spread, thread_times, working_threads
-from kernelmark.bench.measure.cpu import Cpu, cpu_count, default_threads, last_level_cache_bytes
+from kernelmark.bench.measure.cpu import Cpu, cpu_count, cpu_name, default_threads, last_level_cache_bytes
 from kernelmark.bench.measure.isa import ISAS, choose_isas, environment
 from kernelmark.bench.measure.machine import machine
-from kernelmark.bench.measure.timing import CpuClock, call_overhead
+from kernelmark.bench.measure.timing import CpuClock
 from kernelmark.bench.plan.case import Budget, Job, Plan, WorkerKey, jobs
-from kernelmark.bench.plan.errors import Unsupported, UsageError
+from kernelmark.bench.plan.errors import Unsupported
 from kernelmark.bench.plan.modes import Mode
 from kernelmark.bench.plan.suites import find_suite
 from kernelmark.bench.run.pool import Workers
+from support.runs import ONLY
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="pinning and /proc/self/task are Linux's")
+
+
+def write(folder: Path, files: Mapping[str, object]) -> None:
+    """Write files as the system shows them."""
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(f"{text}\n")
 
 
 @pytest.fixture
@@ -30,13 +38,8 @@ def topology(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     """A machine by its cores and its nodes, as the kernel lists them."""
 
     def build(cores: list[str], nodes: list[str]) -> None:
-        for core in cores:
-            for cpu in cpus_in(core):
-                (tmp_path / f"cpu{cpu}/topology").mkdir(parents=True)
-                (tmp_path / f"cpu{cpu}/topology/core_cpus_list").write_text(f"{core}\n")
-        for number, node in enumerate(nodes):
-            (tmp_path / f"node{number}").mkdir()
-            (tmp_path / f"node{number}/cpulist").write_text(f"{node}\n")
+        write(tmp_path, {f"cpu{cpu}/topology/core_cpus_list": core for core in cores for cpu in cpus_in(core)})
+        write(tmp_path, {f"node{number}/cpulist": node for number, node in enumerate(nodes)})
         monkeypatch.setattr(affinity, "CPUS", tmp_path)
         monkeypatch.setattr(affinity, "NODES", tmp_path)
 
@@ -47,26 +50,17 @@ TWO_NODES = (["0,4", "1,5", "2,6", "3,7"], ["0-1,4-5", "2-3,6-7"])
 
 
 @pytest.mark.parametrize(
-    ("count", "cpus"), [(1, [0]), (2, [0, 1]), (3, [0, 1, 2]), (4, [0, 1, 2, 3]), (5, [0, 1, 2, 3, 4]), (8, range(8))]
+    ("machine", "usable", "cpus"),
+    [
+        *((TWO_NODES, range(8), [*range(count)]) for count in (1, 2, 3, 4, 5, 8)),
+        (TWO_NODES, {0, 2, 3, 6}, [2, 3]),  # the node with most room comes first
+        (TWO_NODES, {4, 5, 6}, [4, 5]),
+        (([], []), {3, 1, 2}, [1, 2]),
+    ],
 )
-def test_cores_come_before_second_threads_and_a_nodes_cores_before_the_next_nodes(topology, count, cpus):
-    topology(*TWO_NODES)
-    assert spread(range(8), count) == list(cpus)
-
-
-def test_the_node_with_most_room_comes_first(topology):
-    topology(*TWO_NODES)
-    assert spread({0, 2, 3, 6}, 2) == [2, 3]
-
-
-def test_what_may_not_be_used_is_not_chosen(topology):
-    topology(*TWO_NODES)
-    assert spread({4, 5, 6}, 2) == [4, 5]
-
-
-def test_a_machine_that_tells_nothing_of_itself_is_taken_in_order(topology):
-    topology([], [])
-    assert spread({3, 1, 2}, 2) == [1, 2]
+def test_cores_come_before_second_threads_and_a_nodes_cores_before_the_next_nodes(topology, machine, usable, cpus):
+    topology(*machine)
+    assert spread(usable, len(cpus)) == cpus
 
 
 @pytest.mark.parametrize(("cpus", "text"), [({0, 1, 2, 3, 8}, "0-3,8"), ({5}, "5"), ({1, 3, 4}, "1,3-4"), (set(), "")])
@@ -89,15 +83,14 @@ def test_only_threads_that_worked_count(monkeypatch):
     assert working_threads(before) is None
 
 
-def _measure(problem: str, kernel: str, threads: int, max_time_s: float = 0.02):
-    job = Job((problem,), (kernel,), Mode.HOT, (), 0, Budget(max_time_s), threads)
+def _measure(problem: str, threads: int, max_time_s: float = 0.02):
+    job = Job((problem,), ("gemm/numpy.matmul",), Mode.HOT, (), 0, Budget(max_time_s), threads)
     with Workers() as workers:
         (row,) = workers.run(job, WorkerKey("cpu", threads))
     assert row.status == "ok", row.reason
     return row
 
 
-@linux
 @linux
 @pytest.mark.parametrize(("ns", "is_beyond"), [(9, True), (1, False)])
 def test_threads_of_many_operand_sets_that_work_on_other_cpus_are_seen_together(ns, is_beyond, monkeypatch):
@@ -110,11 +103,11 @@ def test_threads_of_many_operand_sets_that_work_on_other_cpus_are_seen_together(
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two CPUs to leave one out")
 def test_a_worker_keeps_to_as_many_cpus_as_it_has_threads_and_its_row_says_which():
     usable = os.sched_getaffinity(0)
-    one = _measure("gemm/m256n256k256/f32/NN", "gemm/numpy.matmul", 1)
+    one = _measure("gemm/m256n256k256/f32/NN", 1)
     assert one.affinity == listed(spread(usable, 1))
     assert one.threads_used == 1
     # On a busy machine the second thread may get no CPU in a few milliseconds of warming up.
-    more = [_measure("gemm/m512n512k512/f32/NN", "gemm/numpy.matmul", len(usable), 0.4) for _ in range(3)]
+    more = [_measure("gemm/m512n512k512/f32/NN", len(usable), 0.4) for _ in range(3)]
     assert {row.affinity for row in more} == {listed(usable)}
     assert 1 < max(row.threads_used for row in more) <= len(usable)
 
@@ -141,13 +134,11 @@ def _asked_anew() -> Iterator[None]:
     last_level_cache_bytes.cache_clear()
 
 
-def test_the_variable_gives_the_size(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_variable_gives_the_size_and_without_it_a_cache_does(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KERNELMARK_LLC_BYTES", "12345")
     assert Cpu().llc_bytes == 12345
-
-
-def test_without_it_the_size_is_that_of_a_cache(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("KERNELMARK_LLC_BYTES")
+    last_level_cache_bytes.cache_clear()
     assert last_level_cache_bytes() >= 2**16
 
 
@@ -156,14 +147,26 @@ def test_the_last_level_caches_of_all_cpus_that_may_be_used_count_once_each(tmp_
     for number in range(6):
         complex_of = f"{number // 2 * 2}-{number // 2 * 2 + 1}"
         for index, level, size, shared in ((0, 1, "48K", number), (2, 2, "64M", number), (3, 3, "32M", complex_of)):
-            folder = tmp_path / f"cpu{number}/cache/index{index}"
-            folder.mkdir(parents=True)
-            for name, text in (("level", level), ("size", size), ("shared_cpu_list", shared)):
-                (folder / name).write_text(f"{text}\n")
+            cache = {"level": level, "size": size, "shared_cpu_list": shared}
+            write(tmp_path / f"cpu{number}/cache/index{index}", cache)
     monkeypatch.delenv("KERNELMARK_LLC_BYTES")
     monkeypatch.setattr("kernelmark.bench.measure.cpu.CPUS", tmp_path)
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1, 2, 3})
     assert last_level_cache_bytes() == 2 * 32 * 2**20
+
+
+@pytest.fixture
+def control_groups(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., None]:
+    """Control groups with these files, and the groups that this process is in."""
+    for module in ("cpu", "memory"):
+        monkeypatch.setattr(f"kernelmark.bench.measure.{module}.CGROUP", tmp_path / "groups")
+    monkeypatch.setattr(memory, "OWN_GROUPS", tmp_path / "own")
+
+    def written(files: Mapping[str, object], own: str = "0::/\n") -> None:
+        (tmp_path / "own").write_text(own)
+        write(tmp_path / "groups", files)
+
+    return written
 
 
 @pytest.mark.parametrize(
@@ -175,13 +178,8 @@ def test_the_last_level_caches_of_all_cpus_that_may_be_used_count_once_each(tmp_
         ({"cpu/cpu.cfs_quota_us": "-1", "cpu/cpu.cfs_period_us": "100000"}, 8),
     ],
 )
-def test_a_quota_of_the_control_groups_limits_the_default_threads(files, threads, tmp_path, monkeypatch):
-    for name, text in files.items():
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text(f"{text}\n")
-    (tmp_path / "own").write_text("4:cpu,cpuacct:/group/sub\n0::/group/sub\n")
-    monkeypatch.setattr("kernelmark.bench.measure.cpu.CGROUP", tmp_path)
-    monkeypatch.setattr(memory, "OWN_GROUPS", tmp_path / "own")
+def test_a_quota_of_the_control_groups_limits_the_default_threads(files, threads, control_groups, monkeypatch):
+    control_groups(files, "4:cpu,cpuacct:/group/sub\n0::/group/sub\n")
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(8)))
     assert default_threads() == threads
 
@@ -201,42 +199,22 @@ def test_every_cpu_empties_its_own_caches() -> None:
     assert working_threads(before) == cpu_count()
 
 
-@pytest.fixture
-def control_groups(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """The folder of control groups, of which this process is in the root."""
-    groups = tmp_path / "groups"
-    groups.mkdir()
-    (tmp_path / "own").write_text("0::/\n")
-    monkeypatch.setattr(memory, "CGROUP", groups)
-    monkeypatch.setattr(memory, "OWN_GROUPS", tmp_path / "own")
-    return groups
-
-
-def test_memory_is_limited_by_the_control_group(control_groups: Path) -> None:
-    (control_groups / "memory.max").write_text("1000000\n")
-    (control_groups / "memory.current").write_text("400000\n")
+def test_memory_is_limited_by_the_control_group_whose_inactive_files_can_be_had(control_groups) -> None:
+    control_groups({"memory.max": 1_000_000, "memory.current": 400_000, "memory.stat": "anon 300000"})
     assert memory.available_bytes() == 600_000
-    (control_groups / "memory.max").write_text("max\n")
+    control_groups({"memory.current": 900_000, "memory.stat": "anon 300000\ninactive_file 500000"})
+    assert memory.available_bytes() == 600_000
+    control_groups({"memory.max": "max"})
     free = memory.available_bytes()
     assert free is None or free > 600_000
 
 
-def test_what_a_control_group_holds_of_inactive_files_can_be_had(control_groups: Path) -> None:
-    (control_groups / "memory.max").write_text("1000000\n")
-    (control_groups / "memory.current").write_text("900000\n")
-    (control_groups / "memory.stat").write_text("anon 300000\ninactive_file 500000\n")
-    assert memory.available_bytes() == 600_000
-
-
-def test_the_narrowest_limit_of_nested_control_groups_of_either_version_counts(control_groups: Path) -> None:
-    memory.OWN_GROUPS.write_text("4:cpu,memory:/outer/inner\n0::/\n")
+def test_the_narrowest_limit_of_nested_control_groups_of_either_version_counts(control_groups) -> None:
     for folder, limit in (("memory", 10**9), ("memory/outer", 800_000), ("memory/outer/inner", 900_000)):
-        (control_groups / folder).mkdir()
-        (control_groups / folder / "memory.limit_in_bytes").write_text(f"{limit}\n")
-        (control_groups / folder / "memory.usage_in_bytes").write_text("300000\n")
-        (control_groups / folder / "memory.oom_control").write_text("under_oom 0\noom_kill 2\n")
+        files = {"memory.limit_in_bytes": limit, "memory.usage_in_bytes": 300_000, "memory.oom_control": "oom_kill 2"}
+        control_groups({f"{folder}/{name}": text for name, text in files.items()}, "4:cpu,memory:/outer/inner\n0::/\n")
     kills = memory.kills_by_system()
-    (control_groups / "memory/outer/memory.oom_control").write_text("under_oom 0\noom_kill 3\n")
+    control_groups({"memory/outer/memory.oom_control": "under_oom 0\noom_kill 3"}, "4:cpu,memory:/outer/inner\n0::/\n")
     assert (memory.available_bytes(), memory.whole_bytes()) == (500_000, 800_000)
     assert memory.kills_by_system() == kills + 1
 
@@ -244,16 +222,10 @@ def test_the_narrowest_limit_of_nested_control_groups_of_either_version_counts(c
 x86 = pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="instruction sets are x86's")
 
 
-def here(name: str) -> bool:
-    try:
-        return choose_isas(name) == (name,)
-    except UsageError:
-        return False
-
-
 @pytest.fixture
 def cpu(monkeypatch, tmp_path):
     """A CPU with these flags."""
+    cpu_name()  # which is kept, and stays that of this CPU
 
     def build(flags: str, machine: str = "x86_64") -> None:
         (tmp_path / "cpuinfo").write_text(f"processor\t: 0\nflags\t\t: fpu {flags} ht\n")
@@ -311,10 +283,9 @@ def test_what_the_user_has_disabled_in_numpy_stays_disabled(monkeypatch):
 CORES = {"sse": "Nehalem", "avx": "Sandybridge", "avx2": "Haswell", "avx512": "SkylakeX"}
 
 
-@x86
 @pytest.mark.parametrize("name", CORES)
 def test_a_workers_libraries_keep_to_the_set_whatever_the_environment_says(name, monkeypatch, tmp_path):
-    if not here(name):
+    if name not in isa.isas_here():
         pytest.skip(f"this CPU has no {name}")
     monkeypatch.setenv("OPENBLAS_CORETYPE", "Prescott")
     plugin = tmp_path / "asks.py"
@@ -344,19 +315,8 @@ def test_each_set_is_a_job_in_a_worker_of_its_own_and_gpus_have_none(registry):
 
 @x86
 def test_under_pytest_each_set_and_thread_count_is_an_item(python_in, tmp_path):
-    words = (
-        "-m",
-        "pytest",
-        "--pyargs",
-        "kernelmark.bench",
-        "-p",
-        "no:cacheprovider",
-        "--collect-only",
-        "-q",
-        "--benchmark-only",
-    )
-    chosen = ("--km-suite", "gemm/m8n8k8/f32/NN", "--km-kernels", "gemm/numpy.matmul", "--km-db", "r.db")
-    done = python_in(tmp_path, *words, *chosen, "--km-isa", "sse", "--km-threads", "1,2")
+    chosen = ("--km-suite", "gemm/m8n8k8/f32/NN", "--km-kernels", "gemm/numpy.matmul")
+    done = python_in(tmp_path, *ONLY, "--collect-only", *chosen, "--km-isa", "sse", "--km-threads", "1,2")
     items = [line.partition("[")[2] for line in done.stdout.splitlines() if "[" in line]
     assert items == [f"gemm/numpy.matmul|m8n8k8/f32/NN|t{threads}|sse]" for threads in (1, 2)]
 
@@ -373,10 +333,6 @@ def asks(problem, x):
     x.chose(has=" ".join(found) + "|" + cpu_target.target_context.codegen().magic_tuple()[1])
     return lambda: np.matmul(x.a, x.b, out=x.c)
 """
-
-
-def test_the_overhead_of_an_empty_call_is_positive_and_small() -> None:
-    assert 0 < call_overhead(CpuClock()) < 1e-5
 
 
 def test_garbage_collection_is_given_back_after_a_sample_that_raises() -> None:
