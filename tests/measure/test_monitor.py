@@ -3,7 +3,7 @@
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from textwrap import dedent
 from types import SimpleNamespace
@@ -38,24 +38,20 @@ class Machine:
         monkeypatch.setattr(monitor, "_usage", lambda who: SimpleNamespace(ru_utime=spent[who](), ru_stime=0))
         monkeypatch.setattr(os, "sched_getaffinity", lambda pid: ours)
         monitor._counts_cycles.cache_clear()
-        self.write()
+        self.passes(0.0, 0.0, (0.0, 0.0))
 
-    def write(self) -> None:
-        """Ticks of both CPUs; what is neither idle nor stolen was spent by users."""
+    def passes(self, seconds: float, own: float, idle: tuple[float, float], steal: float = 0.0) -> None:
+        """Let time pass; `idle` of each CPU, `steal` from CPU 0. What is neither idle nor stolen was spent by users."""
+        self.now_s += seconds
+        self.own_s += own
+        self.idle = [ticks + round(more * 100) for ticks, more in zip(self.idle, idle, strict=True)]
+        self.steal[0] += round(steal * 100)
         whole = round(self.now_s * 100)
         lines = [[whole - i - s, 0, 0, i, 0, 0, 0, s] for i, s in zip(self.idle, self.steal, strict=True)]
         both = [sum(column) for column in zip(*lines, strict=True)]
         named = zip(("cpu ", "cpu0", "cpu1"), (both, *lines), strict=True)
         text = "".join(f"{name} {' '.join(map(str, line))}\n" for name, line in named)
         (self._folder / "stat").write_text(text + "intr 5\n")
-
-    def passes(self, seconds: float, own: float, idle: tuple[float, float], steal: float = 0.0) -> None:
-        """Let time pass; `idle` of each CPU, `steal` from CPU 0."""
-        self.now_s += seconds
-        self.own_s += own
-        self.idle = [ticks + round(more * 100) for ticks, more in zip(self.idle, idle, strict=True)]
-        self.steal[0] += round(steal * 100)
-        self.write()
 
     def has_below(self, pid: int, of: str, seconds: float) -> None:
         """Let a process below another have had that much of any CPU, in user and system time alike."""
@@ -119,64 +115,38 @@ def test_what_was_before_the_first_look_is_no_load(both: Machine) -> None:
     assert window.causes == {}
 
 
-def test_what_we_take_ourselves_is_no_load(both: Machine) -> None:
-    watch = watching()
-    both.passes(1.0, own=1.5, idle=(0.0, 0.5))
-    window = watch.look()
-    assert window.seconds == 1.0
-    assert window.state == {"load": 0.0, "steal_pct": 0.0}
-    assert window.causes == {}
+OTHERS = "other processes used {} CPUs during 100 % of the sampling"
+STOLEN = "the hypervisor took 5 % of the time during 100 % of the sampling"
 
 
-def test_what_others_take_is_load_and_disturbs_beyond_a_tenth_of_a_cpu(both: Machine) -> None:
-    watch = watching()
-    both.passes(1.0, own=1.0, idle=(0.0, 0.65))
-    window = watch.look()
-    assert window.state["load"] == pytest.approx(0.35)
-    assert disturbance([window]) == "other processes used 0.35 CPUs during 100 % of the sampling"
-    both.passes(1.0, own=1.0, idle=(0.0, 0.91))
-    assert watch.look().causes == {}
-
-
-def test_one_step_of_the_counters_in_a_short_window_disturbs_nothing(both: Machine) -> None:
-    watch = watching()
-    both.passes(0.05, own=0.05, idle=(0.0, 0.04))
-    window = watch.look()
-    assert window.state["load"] == pytest.approx(0.2)
-    assert window.causes == {}
-    both.passes(0.05, own=0.05, idle=(0.0, 0.03))
-    assert monitor.OTHERS in watch.look().causes
-
-
-def test_who_keeps_to_a_cpu_that_is_not_ours_is_load_and_does_not_disturb(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+@pytest.mark.parametrize(
+    ("ours", "passes", "load", "disturbed"),
+    [
+        ({0, 1}, {"seconds": 1.0, "own": 1.5, "idle": (0.0, 0.5)}, 0.0, ""),
+        ({0, 1}, {"seconds": 1.0, "own": 1.0, "idle": (0.0, 0.65)}, 0.35, OTHERS.format(0.35)),
+        ({0, 1}, {"seconds": 1.0, "own": 1.0, "idle": (0.0, 0.91)}, 0.09, ""),
+        # In a short window one step of the counters disturbs nothing.
+        ({0, 1}, {"seconds": 0.05, "own": 0.05, "idle": (0.0, 0.04)}, 0.2, ""),
+        ({0, 1}, {"seconds": 0.05, "own": 0.05, "idle": (0.0, 0.03)}, 0.4, OTHERS.format("0.40")),
+        ({0, 1}, {"seconds": 1.0, "own": 1.0, "idle": (0.0, 0.9), "steal": 0.1}, 0.0, STOLEN),
+        # Who keeps to a CPU that is not ours is load, and disturbs only on another hardware thread of our core.
+        ({0}, {"seconds": 1.0, "own": 1.0, "idle": (0.0, 0.0)}, 1.0, ""),
+        ({0}, {"seconds": 1.0, "own": 0.5, "idle": (0.0, 1.0)}, 0.5, OTHERS.format("0.50")),
+        ("0-1", {"seconds": 1.0, "own": 1.0, "idle": (0.0, 0.0)}, 1.0, OTHERS.format("1.0")),
+    ],
+)
+def test_what_others_take_is_load_and_disturbs_beyond_a_tenth_of_our_cpus(
+    ours: Any, passes: Any, load: float, disturbed: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    machine = Machine(monkeypatch, tmp_path, {0})
+    if ours == "0-1":  # a core with both CPUs, of which we may use the first
+        (tmp_path / "cpu0/topology").mkdir(parents=True)
+        (tmp_path / "cpu0/topology/core_cpus_list").write_text(ours)
+    machine = Machine(monkeypatch, tmp_path, {0} if ours == "0-1" else ours)
     watch = watching()
-    machine.passes(1.0, own=1.0, idle=(0.0, 0.0))
+    machine.passes(**passes)
     window = watch.look()
-    assert (window.state["load"], window.causes) == (pytest.approx(1.0), {})
-    machine.passes(1.0, own=0.5, idle=(0.0, 1.0))
-    assert watch.look().causes == {monitor.OTHERS: pytest.approx(0.5)}
-
-
-def test_who_keeps_to_the_other_hardware_thread_of_our_core_disturbs(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    (tmp_path / "cpu0/topology").mkdir(parents=True)
-    (tmp_path / "cpu0/topology/core_cpus_list").write_text("0-1\n")
-    machine = Machine(monkeypatch, tmp_path, {0})
-    watch = watching()
-    machine.passes(1.0, own=1.0, idle=(0.0, 0.0))
-    assert watch.look().causes == {monitor.OTHERS: pytest.approx(1.0)}
-
-
-def test_time_stolen_by_the_hypervisor_disturbs_and_is_no_load(both: Machine) -> None:
-    watch = watching()
-    both.passes(1.0, own=1.0, idle=(0.0, 0.9), steal=0.1)
-    window = watch.look()
-    assert window.state == {"load": 0.0, "steal_pct": pytest.approx(5.0)}
-    assert disturbance([window]) == "the hypervisor took 5 % of the time during 100 % of the sampling"
+    assert (window.seconds, disturbance([window])) == (passes["seconds"], disturbed)
+    assert window.state == pytest.approx({"load": load, "steal_pct": 50 * passes.get("steal", 0.0)}, abs=1e-9)
 
 
 @pytest.mark.parametrize(
@@ -260,57 +230,63 @@ BUS = "0000:01:00.0"
 
 
 class FakeNvml:
-    """NVML with one GPU; a function that a test deletes is one that the GPU does not support."""
+    """NVML with one GPU and a reading for each of its functions: None if it does not support one."""
 
-    NVML_TEMPERATURE_GPU = 0
-    NVML_CLOCK_SM = 1
+    NVML_TEMPERATURE_GPU, NVML_CLOCK_SM = 0, 1
 
     class NVMLError(Exception):
         pass
 
     def __init__(self) -> None:
-        self.mhz, self.milliwatts, self.degrees, self.reasons, self.millijoules = 1980, 350_500, 51, 0, 7_250
         self.started = 0
+        self.readings: dict[str, Any] = {
+            "HandleByPciBusId": BUS,
+            "ClockInfo": 1980,
+            "Temperature": 51,
+            "PowerUsage": 350_500,
+            "TotalEnergyConsumption": 7_250,
+            "CurrentClocksThrottleReasons": 0,
+        }
 
     def nvmlInit(self) -> None:
         self.started += 1
 
-    def nvmlDeviceGetHandleByPciBusId(self, bus_id: str) -> str:
-        return bus_id
+    def __getattr__(self, function: str) -> Any:
+        if (name := function.removeprefix("nvmlDeviceGet")) not in self.readings:
+            raise AttributeError(function)
 
-    def nvmlDeviceGetClockInfo(self, handle: str, kind: int) -> int:
-        assert (handle, kind) == ("0000:01:00.0", self.NVML_CLOCK_SM)
-        return self.mhz
+        def read(handle: str, *kind: int) -> Any:
+            assert (handle, kind) == (BUS, {"ClockInfo": (1,), "Temperature": (0,)}.get(name, ()))
+            if (value := self.readings[name]) is None:
+                raise self.NVMLError("Not Supported")
+            return value() if callable(value) else value
 
-    def nvmlDeviceGetTemperature(self, handle: str, kind: int) -> int:
-        return self.degrees
-
-    def nvmlDeviceGetPowerUsage(self, handle: str) -> int:
-        return self.milliwatts
-
-    def nvmlDeviceGetTotalEnergyConsumption(self, handle: str) -> int:
-        if self.millijoules < 0:
-            raise self.NVMLError("Not Supported")
-        return self.millijoules
-
-    def nvmlDeviceGetCurrentClocksThrottleReasons(self, handle: str) -> int:
-        return self.reasons
+        return read
 
 
 @pytest.fixture
-def gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeNvml]:
-    fake = FakeNvml()
-    monkeypatch.setitem(sys.modules, "pynvml", fake)
+def installed(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Any], Any]]:
+    """Let this be NVML's bindings, or none be installed."""
+
+    def install(bindings: Any) -> Any:
+        monkeypatch.setitem(sys.modules, "pynvml", bindings)
+        nvml._library.cache_clear()
+        return bindings
+
+    yield install
     nvml._library.cache_clear()
-    yield fake
-    nvml._library.cache_clear()
+
+
+@pytest.fixture
+def gpu(installed: Callable[[Any], Any]) -> FakeNvml:
+    return installed(FakeNvml())
 
 
 def test_a_gpu_tells_clock_temperature_power_and_energy(gpu: FakeNvml) -> None:
     watch = nvml.GpuMonitor(BUS)
     assert watch.look().state == {"clock_mhz": 1980.0, "temperature_c": 51.0, "power_w": 350.5}
     assert watch.energy_j() == 7.25
-    gpu.millijoules = -1
+    gpu.readings["TotalEnergyConsumption"] = None
     assert watch.energy_j() is None
 
 
@@ -322,9 +298,9 @@ def test_the_library_is_started_once_a_process(gpu: FakeNvml) -> None:
 
 def test_throttling_disturbs_and_idleness_or_a_chosen_clock_does_not(gpu: FakeNvml) -> None:
     watch = nvml.GpuMonitor(BUS)
-    gpu.reasons = 0x1 | 0x2 | 0x100
+    gpu.readings["CurrentClocksThrottleReasons"] = 0x1 | 0x2 | 0x100
     assert watch.look().causes == {}
-    gpu.reasons = 0x4 | 0x40
+    gpu.readings["CurrentClocksThrottleReasons"] = 0x4 | 0x40
     found = watch.look()
     assert disturbance([found]).startswith("the GPU was throttled (power cap) during 100 % of the sampling; ")
     assert "(hardware thermal slowdown)" in disturbance([found])
@@ -333,18 +309,16 @@ def test_throttling_disturbs_and_idleness_or_a_chosen_clock_does_not(gpu: FakeNv
 def test_a_gpus_clock_that_falls_by_more_than_three_per_cent_disturbs(gpu: FakeNvml) -> None:
     watch = nvml.GpuMonitor(BUS)
     assert watch.clock_mhz() == 1980.0  # while it was warming up
-    gpu.mhz = 1930
+    gpu.readings["ClockInfo"] = 1930
     assert watch.look().causes == {}
-    gpu.mhz = 1782
+    gpu.readings["ClockInfo"] = 1782
     assert disturbance([watch.look()]) == "the GPU's clock was 10 % below its highest during 100 % of the sampling"
 
 
-def test_without_the_librarys_bindings_a_gpu_tells_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "pynvml", None)
-    nvml._library.cache_clear()
+def test_without_the_librarys_bindings_a_gpu_tells_nothing(installed: Callable[[Any], Any]) -> None:
+    installed(None)
     watch = nvml.GpuMonitor(BUS)
     assert (watch.look().state, watch.clock_mhz(), watch.energy_j()) == ({}, None, None)
-    nvml._library.cache_clear()
 
 
 class Bus(FakeNvml):
@@ -353,15 +327,15 @@ class Bus(FakeNvml):
     def __init__(self) -> None:
         super().__init__()
         self.under_way = 0
+        link = {"CurrPcieLinkGeneration": lambda: 5 if self.under_way else 1, "CurrPcieLinkWidth": None}
+        self.readings |= link
         pointer = SimpleNamespace(ptr=4096)
-        stream = SimpleNamespace(ptr=16, synchronize=self._synchronize)
-        runtime = SimpleNamespace(memcpyAsync=self._copy, memcpyHostToDevice=1)
         self.cupy = SimpleNamespace(empty=lambda *_: SimpleNamespace(data=pointer), uint8=None)
         self.cupy.cuda = SimpleNamespace(
             Device=lambda number: SimpleNamespace(pci_bus_id=BUS),
-            Stream=lambda non_blocking: stream,
+            Stream=lambda non_blocking: SimpleNamespace(ptr=16, synchronize=self._synchronize),
             alloc_pinned_memory=lambda nbytes: pointer,
-            runtime=runtime,
+            runtime=SimpleNamespace(memcpyAsync=self._copy, memcpyHostToDevice=1),
         )
 
     def _copy(self, *_: Any) -> None:
@@ -370,23 +344,14 @@ class Bus(FakeNvml):
     def _synchronize(self) -> None:
         self.under_way = 0
 
-    def nvmlDeviceGetCurrPcieLinkGeneration(self, handle: str) -> int:
-        return 5 if self.under_way else 1
-
-    def nvmlDeviceGetCurrPcieLinkWidth(self, handle: str) -> int:
-        raise self.NVMLError("Not Supported")
-
 
 @pytest.fixture
-def bus(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
-    found = Bus()
-    monkeypatch.setitem(sys.modules, "pynvml", found)
+def bus(installed: Callable[[Any], Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Bus:
+    found = installed(Bus())
     monkeypatch.setitem(sys.modules, "cupy", found.cupy)
     monkeypatch.setattr(machine, "LOAD_S", 0.01)
     monkeypatch.setattr(machine, "DEVICES", tmp_path)
-    nvml._library.cache_clear()
-    yield found
-    nvml._library.cache_clear()
+    return found
 
 
 def test_the_generation_is_that_of_a_link_under_load_and_what_nvml_lacks_is_left_out(bus: Bus) -> None:
@@ -401,9 +366,9 @@ def test_the_node_of_a_gpu_is_the_systems(bus: Bus, tmp_path: Path, text: str, f
     assert machine.gpu_link() == {**found, "pcie_generation": 5}
 
 
-def test_without_nvml_nothing_crosses_the_link(bus: Bus, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "pynvml", None)
-    monkeypatch.setattr(bus, "_copy", None)
+def test_without_nvml_nothing_crosses_the_link(bus: Bus, installed: Callable[[Any], Any]) -> None:
+    installed(None)
+    bus.cupy.cuda.runtime.memcpyAsync = None
     assert machine.gpu_link() == {}
 
 
