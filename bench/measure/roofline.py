@@ -66,13 +66,6 @@ class Judge(NamedTuple):
         return f"{'twice ' * (self.times >= FAR)}{self.ceiling}"
 
 
-class Bounds(NamedTuple):
-    """The known ceilings of a row."""
-
-    compute: Ceiling | None
-    memory: Ceiling | None
-
-
 def needs(problem: Problem, device: str, threads: int, numerics: str, mode: Mode, llc_bytes: int) -> Iterator[Need]:
     """Yield the ceilings that bound a kernel: that of its arithmetic, if any, and that of its memory or link."""
     kind = UNITS.get(numerics, numerics)
@@ -196,18 +189,21 @@ def certainty(one: tuple[Ceiling, str]) -> tuple[bool, bool, float]:
     return not one[1], one[1].startswith(BESIDE), one[0].rate
 
 
-def place(measured: Measurement, problem: Problem, bounds: Bounds) -> Roofline | None:
-    """Return a row's roofline columns, or None if no ceiling is known."""
-    if measured.interval is None or not (bounds.compute or bounds.memory):
+def place(measured: Measurement, problem: Problem, compute: Ceiling | None, memory: Ceiling | None) -> Roofline | None:
+    """Return a row's roofline columns, given the known ceilings, or None if there are none."""
+    if measured.interval is None or not (compute or memory):
         return None
-    shares = {name: share / measured.interval.median for name, share in _least_s(measured, problem, bounds).items()}
+    least_s: dict[str, float] = {"compute": _executed(measured, problem) / compute.rate} if compute else {}
+    if memory:
+        least_s[memory.kind] = problem.traffic_bytes / memory.rate
+    shares = {name: seconds / measured.interval.median for name, seconds in least_s.items()}
     bound_by = max(shares, key=lambda name: shares[name])
     return Roofline(
         roofline_pct=100 * shares[bound_by],
         bound_by=bound_by,
-        ceiling_gflop_per_s=bounds.compute.rate * 1e-9 if bounds.compute else None,
-        ceiling_gbyte_per_s=bounds.memory.rate * 1e-9 if bounds.memory else None,
-        roofline_pct_cycles=_pct_cycles(measured, bounds.compute, shares["compute"]) if bound_by == "compute" else None,
+        ceiling_gflop_per_s=compute.rate * 1e-9 if compute else None,
+        ceiling_gbyte_per_s=memory.rate * 1e-9 if memory else None,
+        roofline_pct_cycles=_pct_cycles(measured, compute, shares["compute"]) if bound_by == "compute" else None,
     )
 
 
@@ -218,15 +214,6 @@ def _pct_cycles(measured: Measurement, limit: Ceiling | None, share: float) -> f
     """
     mhz = measured.state.get("clock_mhz")
     return 100 * share * limit.clock_mhz / mhz if limit and limit.clock_mhz and mhz else None
-
-
-def _least_s(measured: Measurement, problem: Problem, bounds: Bounds) -> dict[str, float]:
-    least = {}
-    if bounds.compute:
-        least["compute"] = _executed(measured, problem) / bounds.compute.rate
-    if bounds.memory:
-        least[bounds.memory.kind] = problem.traffic_bytes / bounds.memory.rate
-    return least
 
 
 def _executed(measured: Measurement, problem: Problem) -> int:

@@ -16,7 +16,6 @@ from kernelmark.bench.measure.roofline import (
     LINKS,
     SLACK,
     SLICE_S,
-    Bounds,
     Judge,
     ceiling,
     certainty,
@@ -124,8 +123,7 @@ class Ceilings:
 
     def _place(self, row: Measurement, job: Job, problem: Problem) -> None:
         known = {need.moves: self._known[need] for need in self._needs(job, problem, row)}
-        bounds = Bounds(*(known[moves].found if moves in known else None for moves in (False, True)))
-        placed = place(row, problem, bounds)
+        placed = place(row, problem, *(known[moves].found if moves in known else None for moves in (False, True)))
         row.roofline = placed if placed and placed.roofline_pct <= 100 * SLACK else None
         for at, doubt in [(standing.found, standing.doubt) for standing in known.values()]:
             if row.roofline and at and doubt and at.need.bounds == row.roofline.bound_by:
@@ -227,14 +225,12 @@ class Ceilings:
         self._known[need] = Standing(found, stale_at_s, doubt)
 
     def _add(self, measured: Ceiling, doubt: str) -> None:
-        """Record a ceiling of this run."""
         self._own.add(measured.need)
         self._keep(measured)
         if doubt:
             self._doubt(measured, doubt)
 
     def _see(self, measured: Ceiling, doubt: str) -> None:
-        """Update the highest ceiling of a kind."""
         before = self._ever.get(measured.need)
         self._ever[measured.need] = highest(filter(None, (before, (measured, doubt))))
 

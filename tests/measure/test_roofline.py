@@ -18,7 +18,6 @@ from kernelmark.bench.measure.roofline import (
     FAR,
     FED,
     SLACK,
-    Bounds,
     Judge,
     ceiling,
     exceeded,
@@ -128,18 +127,18 @@ def test_load_on_most_samples_leaves_a_ceiling_what_it_is(registry):
 
 def test_a_time_is_placed_under_the_nearer_ceiling(registry):
     problem = registry.problem(GEMM)  # at least 20 us by arithmetic, 12 us by memory
-    found = place(row(39e-6, 40e-6, 41e-6), problem, Bounds(COMPUTE_LIMIT, MEMORY_LIMIT))
+    found = place(row(39e-6, 40e-6, 41e-6), problem, COMPUTE_LIMIT, MEMORY_LIMIT)
     assert (found.roofline_pct, found.bound_by) == (pytest.approx(50), "compute")
     assert (found.ceiling_gflop_per_s, found.ceiling_gbyte_per_s) == (100, 10)
-    found = place(row(39e-6, 40e-6, 41e-6), problem, Bounds(None, MEMORY_LIMIT))
+    found = place(row(39e-6, 40e-6, 41e-6), problem, None, MEMORY_LIMIT)
     assert (found.roofline_pct, found.bound_by) == (pytest.approx(30), "memory")
-    assert place(row(39e-6, 40e-6, 41e-6), problem, Bounds(None, None)) is None
+    assert place(row(39e-6, 40e-6, 41e-6), problem, None, None) is None
 
 
 def test_a_row_is_set_against_what_its_algorithm_executes(registry):
     problem = registry.problem(GEMM)
-    once = place(row(1e-4, 1e-4, 1e-4), problem, Bounds(COMPUTE_LIMIT, None))
-    thrice = place(row(1e-4, 1e-4, 1e-4, executed_flop=3 * problem.flop), problem, Bounds(COMPUTE_LIMIT, None))
+    once = place(row(1e-4, 1e-4, 1e-4), problem, COMPUTE_LIMIT, None)
+    thrice = place(row(1e-4, 1e-4, 1e-4, executed_flop=3 * problem.flop), problem, COMPUTE_LIMIT, None)
     assert thrice.roofline_pct == pytest.approx(3 * once.roofline_pct)
 
 
@@ -173,7 +172,7 @@ def test_what_the_clock_gained_since_the_ceiling_is_out_of_the_share_in_cycles(r
     problem = registry.problem(GEMM)
     at_2_ghz = structs.replace(COMPUTE_LIMIT, clock_mhz=2000.0)
     measured = row(39e-6, 40e-6, 41e-6, state={"clock_mhz": 2500.0})
-    found = place(measured, problem, Bounds(at_2_ghz, MEMORY_LIMIT))
+    found = place(measured, problem, at_2_ghz, MEMORY_LIMIT)
     assert (found.roofline_pct, found.roofline_pct_cycles) == (pytest.approx(50), pytest.approx(40))
 
 
@@ -181,14 +180,14 @@ def test_what_the_clock_gained_since_the_ceiling_is_out_of_the_share_in_cycles(r
 def test_without_both_clocks_there_is_no_share_in_cycles(registry, ceiling_mhz, row_mhz):
     limit = structs.replace(COMPUTE_LIMIT, clock_mhz=ceiling_mhz)
     state = {} if row_mhz is None else {"clock_mhz": row_mhz}
-    found = place(row(39e-6, 40e-6, 41e-6, state=state), registry.problem(GEMM), Bounds(limit, MEMORY_LIMIT))
+    found = place(row(39e-6, 40e-6, 41e-6, state=state), registry.problem(GEMM), limit, MEMORY_LIMIT)
     assert found.roofline_pct_cycles is None
 
 
 def test_what_memory_bounds_has_no_share_in_cycles(registry):
     problem = registry.problem("copy/m1000n1000/f32")
     limit = structs.replace(MEMORY_LIMIT, clock_mhz=2000.0)
-    found = place(row(0.9e-3, 1e-3, 1.1e-3, state={"clock_mhz": 2000.0}), problem, Bounds(None, limit))
+    found = place(row(0.9e-3, 1e-3, 1.1e-3, state={"clock_mhz": 2000.0}), problem, None, limit)
     assert (found.bound_by, found.roofline_pct_cycles) == ("memory", None)
 
 
