@@ -19,25 +19,6 @@ BASELINE_TIMES = 4
 OnError = Callable[[str, BaseException], None]
 
 
-def interleave(
-    series: dict[str, Series],
-    budget: Budget,
-    baselines: Collection[str],
-    pause: bool,
-    on_error: OnError,
-    monitors: Mapping[str, Monitor] | None = None,
-    look: Callable[[], None] = lambda: None,
-) -> None:
-    """Take samples in turn, in alternating order (ABBA), until every contender has enough.
-
-    Baselines continue as long as any contender, so that each sample has a counterpart in the same round, until one
-    baseline has used four times the time limit; then every contender with enough samples for an interval stops. pause:
-    let the threads of the last contender fall asleep, untimed. monitors: by device; they decide whether the samples
-    since their last reading are kept. look: called between windows.
-    """
-    Turns(series, budget, baselines, pause, on_error, monitors or {}).run(look)
-
-
 class Repeats:
     """Limits repeats of disturbed windows: together they may take as long as the kept windows, or `least_s`."""
 
@@ -57,7 +38,13 @@ class Repeats:
 
 
 class Turns:
-    """The contenders that still take samples."""
+    """Takes samples of contenders in turn, in alternating order (ABBA), until each has enough.
+
+    Baselines continue as long as any contender, so that each sample has a counterpart in the same round, until one
+    baseline has used four times the time limit; then every contender with enough samples for an interval stops. pause:
+    let the threads of the last contender fall asleep, untimed. monitors: by device; they decide whether the samples
+    since their last reading are kept.
+    """
 
     def __init__(
         self,
@@ -73,7 +60,7 @@ class Turns:
         self._active = list(series)
         self._repeats = Repeats(len(series) * min(SPREAD_S, budget.max_time_s))
 
-    def run(self, look: Callable[[], None]) -> None:
+    def run(self, look: Callable[[], None] = lambda: None) -> None:
         """Take turns until no contender is left, and call `look` after each window."""
         for monitor in self._monitors.values():
             monitor.look()  # discard the readings from before sampling

@@ -27,7 +27,7 @@ from kernelmark.bench.measure.present import unavailable
 from kernelmark.bench.measure.sample import Called
 from kernelmark.bench.measure.stats import speedup
 from kernelmark.bench.measure.timing import now, settle
-from kernelmark.bench.measure.turns import interleave
+from kernelmark.bench.measure.turns import Turns
 from kernelmark.bench.measure.verify import Checksums, References
 from kernelmark.bench.plan.case import Entrant, Job
 from kernelmark.bench.plan.discovery import discover
@@ -298,7 +298,7 @@ def _time(job: Job, stocks: list[Stock], show: Show) -> None:
     series = {name: c.series for name, c in running.items() if c.series is not None}
     baselines = {name for name, c in running.items() if c.kernel.id == job.baseline_of(c.problem.id)}
     looks = _Looks(running, show)
-    interleave(series, job.budget, baselines, threaded > 1, looks.fail, monitors, looks.look)
+    Turns(series, job.budget, baselines, threaded > 1, looks.fail, monitors).run(looks.look)
     for contender in running.values():
         contender.observe()
 

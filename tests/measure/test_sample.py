@@ -20,7 +20,7 @@ from kernelmark.bench.measure.observers import METERED_S, Energy
 from kernelmark.bench.measure.operands import OperandSet
 from kernelmark.bench.measure.sample import Series
 from kernelmark.bench.measure.timing import CpuClock
-from kernelmark.bench.measure.turns import interleave
+from kernelmark.bench.measure.turns import Turns
 from kernelmark.bench.measure.verify import Checksums
 from kernelmark.bench.plan.case import Budget
 from kernelmark.bench.selftest.known import map_at
@@ -224,19 +224,19 @@ def _unexpected(name: str, error: Exception) -> None:
 
 def _sampled(rig: Rig, names: str, seconds: float, budget: Budget, monitor: Script) -> list[Series]:
     series = {name: rig.warmed(name, seconds) for name in names}
-    interleave(series, budget, (), False, _unexpected, {"cpu": monitor})
+    Turns(series, budget, (), False, _unexpected, {"cpu": monitor}).run()
     return list(series.values())
 
 
 def test_contenders_take_turns_forward_and_backward(rig: Rig) -> None:
     series = {name: rig.warmed(name, seconds=20e-3) for name in "abc"}
-    interleave(series, Budget(max_time_s=0.01, rel_ci=0), (), False, _unexpected)
+    Turns(series, Budget(max_time_s=0.01, rel_ci=0), (), False, _unexpected, {}).run()
     assert "".join(entry[0] for entry in rig.log)[:12] == "abccbaabccba"
 
 
 def test_a_baseline_takes_at_most_four_times_the_limit_for_the_sake_of_others(rig: Rig) -> None:
     series = {"base": rig.warmed("b", seconds=0.5), "fast": rig.warmed("f", seconds=5e-3)}
-    interleave(series, Budget(max_time_s=2, rel_ci=-1), {"base"}, False, _unexpected)
+    Turns(series, Budget(max_time_s=2, rel_ci=-1), {"base"}, False, _unexpected, {}).run()
     assert 8 <= series["base"].spent_s < 10
     assert len(series["base"].samples) == len(series["fast"].samples)
     assert [one.stopped_by for one in series.values()] == ["time", "time"]
@@ -253,7 +253,9 @@ def test_a_contender_that_raises_leaves_the_others_alone(rig: Rig) -> None:
     series = {"bad": rig.warmed(launches=[explode]), "good": rig.warmed("g", seconds=1e-3)}
     broken.append(True)
     errors: list[str] = []
-    interleave(series, Budget(max_time_s=0.05), {"bad"}, False, lambda name, error: errors.append(f"{name}: {error}"))
+    Turns(
+        series, Budget(max_time_s=0.05), {"bad"}, False, lambda name, error: errors.append(f"{name}: {error}"), {}
+    ).run()
     assert errors == ["bad: late"]
     assert series["good"].stopped_by is not None
 
