@@ -1,7 +1,7 @@
 """Choose the CPUs of a worker, and count which of its threads have worked."""
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
@@ -9,6 +9,7 @@ from pathlib import Path
 CPUS = Path("/sys/devices/system/cpu")
 NODES = Path("/sys/devices/system/node")
 PROC = Path("/proc")
+CPUINFO = PROC / "cpuinfo"
 TASKS = PROC / "self/task"
 #: A thread that ran for less than this share of the busiest thread's time counts as waiting, not working.
 WORKING_SHARE = 0.1
@@ -90,6 +91,16 @@ def listed(cpus: Iterable[int]) -> str:
     return ",".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs)
 
 
+def cpu_facts() -> dict[str, str]:
+    """Return the facts about the first CPU in /proc/cpuinfo by their names; none if the system has no such file."""
+    facts: dict[str, str] = {}
+    with suppress(OSError):
+        for line in CPUINFO.read_text().splitlines():
+            name, _, value = line.partition(":")
+            facts.setdefault(name.strip(), value.strip())
+    return facts
+
+
 def working_threads(before: Mapping[str, int]) -> int | None:
     """Return the number of threads of this process that have worked since `before`, or None if it is unknown."""
     grown = [ns - before.get(task, 0) for task, ns in thread_times().items()]
@@ -108,14 +119,21 @@ def thread_times() -> dict[str, int]:
 
 def family_times() -> dict[str, int]:
     """Return the nanoseconds for which each thread of this process and of its descendants has run on a CPU."""
-    times, processes = {}, ["self"]
-    for process in processes:
+    times = {}
+    for process in process_tree("self"):
         tasks = f"{PROC}/{process}/task"
         for task in names(tasks):
             with suppress(OSError, ValueError, IndexError):  # it has ended meanwhile, or no list is kept
                 times[task] = int(contents(f"{tasks}/{task}/schedstat").split()[0])
-        processes += children_of(process)
     return times
+
+
+def process_tree(pid: str) -> Iterator[str]:
+    """Yield the id of a process and those of its descendants; only the first if the system does not list children."""
+    processes = [pid]
+    for process in processes:
+        yield process
+        processes += children_of(process)
 
 
 def children_of(pid: str) -> list[str]:

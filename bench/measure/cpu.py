@@ -14,9 +14,10 @@ from typing import Any
 
 import numpy as np
 
+from kernelmark.bench.measure.affinity import CPUS, cpu_facts
 from kernelmark.bench.measure.device import Clock, Memory, Monitor
 from kernelmark.bench.measure.draw import Draw
-from kernelmark.bench.measure.memory import CGROUP, group_folders, refuse_what_does_not_fit
+from kernelmark.bench.measure.memory import CGROUP, control_groups, refuse_what_does_not_fit
 from kernelmark.bench.measure.monitor import CpuMonitor
 from kernelmark.bench.measure.timing import CpuClock
 from kernelmark.bench.plan.dtypes import Array, numpy_dtype
@@ -24,7 +25,6 @@ from kernelmark.bench.plan.errors import Unsupported, UsageError
 
 #: Assumed if the system does not report its last-level cache: enough for desktop and server CPUs of 2026.
 LLC_IF_UNKNOWN = 64 * 2**20
-CPUS = Path("/sys/devices/system/cpu")
 ALIGNMENT = 4096
 HUGE_BYTES = 2 * 2**20
 TRANSPARENT = Path("/sys/kernel/mm/transparent_hugepage/enabled")
@@ -214,16 +214,12 @@ def default_threads() -> int:
 
 
 def _quotas() -> Iterator[float]:
-    """Yield the CPU quota of each control group (version 2 and 1) of this process, in CPUs."""
-    two = [folder for base in (CGROUP, CGROUP / "unified") for folder in group_folders(base, "")]
-    files = [[folder / "cpu.max"] for folder in two]
-    version_1 = group_folders(CGROUP / "cpu", "cpu")
-    files += [[folder / "cpu.cfs_quota_us", folder / "cpu.cfs_period_us"] for folder in version_1]
+    """Yield the CPU quota of each control group of this process, in CPUs."""
     yield math.inf
-    for texts_in in files:
+    for version, folder in control_groups(CGROUP, "cpu"):
+        names = ("cpu.max",) if version == 2 else ("cpu.cfs_quota_us", "cpu.cfs_period_us")
         with suppress(OSError, ValueError):  # no quota reads `max` or -1
-            texts = [file.read_text() for file in texts_in]
-            limit, length = map(int, " ".join(texts).split())
+            limit, length = map(int, " ".join((folder / name).read_text() for name in names).split())
             if limit > 0:
                 yield limit / length
 
@@ -231,12 +227,9 @@ def _quotas() -> Iterator[float]:
 @lru_cache
 def cpu_name() -> str:
     """Return the processor's name as the system reports it."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return platform.processor() or platform.machine()
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.machine()
+    if facts := cpu_facts():
+        return facts.get("model name") or platform.machine()
+    return platform.processor() or platform.machine()
 
 
 @lru_cache

@@ -2,14 +2,12 @@
 
 import os
 import platform
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
+from kernelmark.bench.measure.affinity import CPUINFO, cpu_facts
 from kernelmark.bench.plan.errors import UsageError
-
-CPUINFO = Path("/proc/cpuinfo")
 
 
 class Isa(NamedTuple):
@@ -73,11 +71,9 @@ def _cpu_flags(option: str) -> frozenset[str]:
     """Return the flags of this CPU. Raises UsageError if it is not an x86 CPU."""
     if platform.machine() not in ("x86_64", "AMD64"):
         raise UsageError(f"{option} is for x86 CPUs, this one is {platform.machine()}; leave it out")
-    try:
-        lines = CPUINFO.read_text().splitlines()
-    except OSError:
-        raise UsageError(f"{option}: {CPUINFO} does not report what this CPU has; leave it out") from None
-    return frozenset(next((line.partition(":")[2] for line in lines if line.startswith("flags")), "").split())
+    if not (facts := cpu_facts()):
+        raise UsageError(f"{option}: {CPUINFO} does not report what this CPU has; leave it out")
+    return frozenset(facts.get("flags", "").split())
 
 
 def environment(isa: str) -> dict[str, str]:

@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from kernelmark import __version__
+from kernelmark.bench.measure.affinity import cpu_facts
 from kernelmark.bench.measure.cpu import cpu_count, cpu_name, last_level_cache_bytes
 from kernelmark.bench.measure.isa import isas_here
-from kernelmark.bench.measure.memory import physical_bytes
+from kernelmark.bench.measure.memory import number_in, physical_bytes
 from kernelmark.bench.measure.nvml import GpuMonitor
 from kernelmark.bench.measure.present import cuda_missing, module_missing, module_version
 from kernelmark.bench.measure.timing import now
@@ -96,7 +97,7 @@ def machine() -> dict[str, Any]:
         "memory_bytes": physical_bytes(),
         "system": platform.platform(),
         "python": sys.version.split()[0],
-        "virtual": _hypervisor(),
+        "virtual": "hypervisor" in cpu.get("flags", "").split() if (cpu := cpu_facts()) else None,
     }
     if cuda_missing() is None and module_missing("cupy") is None:
         facts |= _gpu()
@@ -115,13 +116,6 @@ def environment() -> dict[str, Any]:
         "link": link_facts(),
         "variables": {as_utf8(k): as_utf8(v) for k, v in sorted(variables.items()) if k.startswith(prefixes)},
     }
-
-
-def _hypervisor() -> bool | None:
-    try:
-        return " hypervisor" in Path("/proc/cpuinfo").read_text()
-    except OSError:
-        return None
 
 
 def _gpu() -> dict[str, Any]:
@@ -187,11 +181,8 @@ def _under_load(monitor: GpuMonitor) -> dict[str, int]:
 
 def _node_of(bus: str) -> int | None:
     """Return the NUMA node of a device on the bus, or None; the system writes -1 if there is only one node."""
-    try:
-        node = int((DEVICES / bus.lower()).joinpath("numa_node").read_text())
-    except (OSError, ValueError):
-        return None
-    return node if node >= 0 else None
+    node = number_in(DEVICES / bus.lower() / "numa_node")
+    return None if node == -1 else node
 
 
 if __name__ == "__main__":

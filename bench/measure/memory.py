@@ -41,7 +41,7 @@ def available_bytes() -> int | None:
 
 def whole_bytes() -> int | None:
     """Return the total host memory, within the limits of control groups."""
-    limits = [physical_bytes(), *(_limit_of(group) for group in _groups(CGROUP))]
+    limits = [physical_bytes(), *(number_in(group.limit) for group in _groups(CGROUP))]
     return min((limit for limit in limits if limit is not None), default=None)
 
 
@@ -64,54 +64,50 @@ class _ControlGroup(NamedTuple):
 
 @lru_cache
 def _groups(root: Path) -> tuple[_ControlGroup, ...]:
-    """Return the control groups (version 2 and 1) of this process, from the innermost to the root."""
-    two, one = (
-        ("memory.max", "memory.current", "inactive_file"),
-        ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
-    )
-    folders = [(folder, two) for base in (root, root / "unified") for folder in group_folders(base, "")]
-    folders += [(folder, one) for folder in group_folders(root / "memory", "memory")]
+    names = {
+        2: ("memory.max", "memory.current", "inactive_file"),
+        1: ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+    }
+    groups = ((folder, *names[version]) for version, folder in control_groups(root, "memory"))
     return tuple(
         _ControlGroup(folder / limit, folder / held, folder / "memory.stat", reclaimable)
-        for folder, (limit, held, reclaimable) in folders
+        for folder, limit, held, reclaimable in groups
         if (folder / limit).exists()
     )
 
 
-def group_folders(base: Path, controller: str) -> Iterator[Path]:
-    """Yield the folder of this process's control group and its parents; in a container perhaps only the root.
+def control_groups(root: Path, controller: str) -> Iterator[tuple[int, Path]]:
+    """Yield the version, 2 or 1, and the folder of each control group of this process, the innermost first.
 
-    controller: `memory` or `cpu` in version 1, "" in version 2.
+    root: the folder of all control groups. controller: `memory` or `cpu`. In a container perhaps only the root exists.
     """
     try:
         lines = [line.split(":", 2) for line in OWN_GROUPS.read_text().splitlines()]
     except OSError:
         lines = []
-    folder_of_process = next((path for _, controllers, path in lines if controller in controllers.split(",")), "/")
-    folder = base / folder_of_process.lstrip("/")
-    yield folder
-    while folder != base:
-        folder = folder.parent
-        yield folder
-
-
-def _limit_of(group: _ControlGroup) -> int | None:
-    try:
-        return int(group.limit.read_text())
-    except (OSError, ValueError):  # without a limit the file holds `max`
-        return None
+    for version, base, name in ((2, root, ""), (2, root / "unified", ""), (1, root / controller, controller)):
+        path = next((path for _, controllers, path in lines if name in controllers.split(",")), "/")
+        folder = base / path.lstrip("/")
+        yield version, folder
+        while folder != base:
+            folder = folder.parent
+            yield version, folder
 
 
 def _free_of(group: _ControlGroup) -> int | None:
     """Return the bytes that a group may still use. Inactive file pages count as free, since they can be reclaimed."""
-    limit = _limit_of(group)
-    if limit is None:
-        return None
-    try:
-        used = int(group.held.read_text())
-    except (OSError, ValueError):
+    limit, used = number_in(group.limit), number_in(group.held)
+    if limit is None or used is None:
         return None
     return limit - used + min(used, _counter(group.counters, group.reclaimable) or 0)
+
+
+def number_in(path: Path) -> int | None:
+    """Return the integer that a file of the system holds, or None without one; no limit reads `max`."""
+    try:
+        return int(path.read_text())
+    except (OSError, ValueError):
+        return None
 
 
 def _counter(path: Path, name: str) -> int | None:

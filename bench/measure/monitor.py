@@ -6,18 +6,16 @@ import resource
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import lru_cache
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-from kernelmark.bench.measure.affinity import children_of, contents, core_of
+from kernelmark.bench.measure.affinity import CPUINFO, CPUS, PROC, contents, core_of, cpu_facts, process_tree
 from kernelmark.bench.measure.device import Window
-from kernelmark.bench.measure.memory import CGROUP, group_folders
+from kernelmark.bench.measure.memory import CGROUP, control_groups, number_in
 from kernelmark.bench.measure.timing import now
 
-PROC = Path("/proc")
 STAT = PROC / "stat"
-CPUINFO = Path("/proc/cpuinfo")
-CPUS = Path("/sys/devices/system/cpu")
 POWERCAP = Path("/sys/class/powercap")
 #: A window is disturbed if other processes use more than this of our CPUs, in CPUs, or the hypervisor takes more, in
 # per cent.
@@ -130,13 +128,14 @@ class CpuMonitor:
         if len(ours) == len(counters):  # the total is rounded once, a sum of rounded counters several times
             ours = [every]
         used = [seconds for usage in map(_usage, (_SELF, _REAPED)) for seconds in (usage.ru_utime, usage.ru_stime)]
-        below_s = _below_s("self") if has_children() else 0.0
+        below_s = _below_s() if has_children() else 0.0
         usage = ours[0] if len(ours) == 1 else _Cpus(*(math.fsum(column) for column in zip(*ours, strict=True)))
         return _Reading(now(), math.fsum(used) + below_s, _denied_s(), every, usage, len(counters))
 
     def clock_mhz(self) -> float | None:
         """Return the mean clock of the CPUs that we may use, in MHz, if the system measures it."""
-        known = [mhz for path in self._scaling if (mhz := _scaling_mhz(path)) is not None] or _counted_mhz(self._cpus)
+        scaling = [khz / 1000 for path in self._scaling if (khz := number_in(path)) is not None]
+        known = scaling or _counted_mhz(self._cpus)
         return math.fsum(known) / len(known) if known else None
 
     def energy_j(self) -> float | None:
@@ -147,13 +146,13 @@ class CpuMonitor:
             return None
 
 
-def _below_s(pid: str) -> float:
-    """Return the CPU seconds of a process's living descendants; 0 if the system does not list children."""
+def _below_s() -> float:
+    """Return the CPU seconds of this process's living descendants; 0 if the system does not list children."""
     spent = 0.0
-    for child in children_of(pid):
+    for child in islice(process_tree("self"), 1, None):
         with suppress(OSError, ValueError, IndexError):  # it has ended meanwhile
             words = contents(f"{PROC}/{child}/stat").rpartition(b")")[2].split()
-            spent += math.fsum(int(word) for word in words[11:15]) * TICK_S + _below_s(child)
+            spent += math.fsum(int(word) for word in words[11:15]) * TICK_S
     return spent
 
 
@@ -180,10 +179,9 @@ def _denied_s() -> float:
 @lru_cache
 def _throttled(root: Path) -> tuple[tuple[str, bytes, float], ...]:
     """Return the files that count denied time (control groups of version 2 and 1), with the counter and its unit."""
-    two = [folder for base in (root, root / "unified") for folder in group_folders(base, "")]
-    counters = [(folder / "cpu.stat", b"throttled_usec ", 1e-6) for folder in two]
-    counters += [(folder / "cpu.stat", b"throttled_time ", 1e-9) for folder in group_folders(root / "cpu", "cpu")]
-    return tuple((str(file), name, unit_s) for file, name, unit_s in counters if file.exists())
+    counters = {2: (b"throttled_usec ", 1e-6), 1: (b"throttled_time ", 1e-9)}
+    files = ((folder / "cpu.stat", *counters[version]) for version, folder in control_groups(root, "cpu"))
+    return tuple((str(file), name, unit_s) for file, name, unit_s in files if file.exists())
 
 
 def _counters(words: list[bytes]) -> _Cpus:
@@ -217,13 +215,6 @@ def _scaling_files(root: Path, cpus: tuple[int, ...]) -> tuple[Path, ...]:
     return tuple(file for file in files if file.exists())
 
 
-def _scaling_mhz(path: Path) -> float | None:
-    try:
-        return int(path.read_text()) / 1000
-    except (OSError, ValueError):
-        return None
-
-
 def _counted_mhz(cpus: Sequence[int]) -> list[float]:
     """Return the clocks in /proc/cpuinfo if it counts cycles (flag `aperfmperf`); otherwise they are constants."""
     if not _counts_cycles():
@@ -236,10 +227,7 @@ def _counted_mhz(cpus: Sequence[int]) -> list[float]:
 
 @lru_cache
 def _counts_cycles() -> bool:
-    try:
-        return " aperfmperf" in CPUINFO.read_text()
-    except OSError:
-        return False
+    return "aperfmperf" in cpu_facts().get("flags", "").split()
 
 
 @lru_cache

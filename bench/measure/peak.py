@@ -6,12 +6,11 @@ Optimization Guides.
 """
 
 from functools import lru_cache
-from pathlib import Path
 
-from kernelmark.bench.measure.cpu import CPUS, cpu_name
+from kernelmark.bench.measure.affinity import CPUS, cpu_facts
+from kernelmark.bench.measure.cpu import cpu_name
 from kernelmark.bench.measure.measurement import Ceiling, Need
 
-CPUINFO = Path("/proc/cpuinfo")
 #: Units for multiply-adds of a core and the FP32 lanes of each: by vendor (`vendor_id`, or `CPU implementer`), family
 #: (or `CPU part`) and the first model that has them. Of models that differ, those of the one with most.
 UNITS = {
@@ -44,14 +43,11 @@ def nominal_peak(need: Need) -> Ceiling | None:
 @lru_cache
 def _units() -> tuple[int, int] | None:
     """Return the FMA units of a core and the FP32 lanes of each, or None if unknown."""
-    facts: dict[str, str] = {}
+    facts = cpu_facts()
     try:
-        for line in CPUINFO.read_text().splitlines():
-            name, _, value = line.partition(":")
-            facts.setdefault(name.strip(), value.strip())
         vendor = facts.get("vendor_id") or facts["CPU implementer"]
         family, model = int(facts.get("cpu family") or facts["CPU part"], 0), int(facts.get("model") or 0)
-    except (OSError, KeyError, ValueError):
+    except (KeyError, ValueError):
         return None
     known = [units for units in UNITS if units[:2] == (vendor, family) and units[2] <= model]
     return UNITS[max(known)] if known else None

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import msgspec
 
 from kernelmark.bench.measure import memory
-from kernelmark.bench.measure.affinity import children_of
+from kernelmark.bench.measure.affinity import process_tree
 from kernelmark.bench.measure.board import IMPORT, OF_OPERATION, Board, Call
 from kernelmark.bench.measure.isa import environment
 from kernelmark.bench.measure.machine import idle_variables
@@ -172,10 +172,8 @@ class Worker:
 
     def _crowded(self, job: Job, call: Call | None) -> Death | None:
         """Return the death of a worker with too many descendants, or None."""
-        members, limit = [str(self._child.pid)], MOST_PROCESSES + job.threads
-        for pid in members:  # which grows meanwhile
-            members += children_of(pid)
-        started = len(members) - 2  # without the keeper and the worker
+        limit = MOST_PROCESSES + job.threads
+        started = len([*process_tree(str(self._child.pid))]) - 2  # without the keeper and the worker
         if started <= limit:
             return None
         reason = f"{_stage(call)}: it has started {started} processes, expected at most {limit}"
@@ -390,15 +388,9 @@ def _is_suspect(job: Job, killed: tuple[Death, ...]) -> bool:
 
 
 def _row(entrant: Entrant, death: Death, attempt: int) -> Measurement:
-    """Return the row of a contender that ended its worker."""
     problem, kernel = entrant
     return Measurement(
-        kernel=kernel,
-        problem=problem,
-        status=death.status,
-        reason=death.reason,
-        attempt=attempt,
-        entropy=death.entropy,
+        kernel=kernel, problem=problem, status=death.status, reason=death.reason, attempt=attempt, entropy=death.entropy
     )
 
 

@@ -229,7 +229,7 @@ def cpu(monkeypatch, tmp_path):
 
     def build(flags: str, machine: str = "x86_64") -> None:
         (tmp_path / "cpuinfo").write_text(f"processor\t: 0\nflags\t\t: fpu {flags} ht\n")
-        monkeypatch.setattr(isa, "CPUINFO", tmp_path / "cpuinfo")
+        monkeypatch.setattr(affinity, "CPUINFO", tmp_path / "cpuinfo")
         monkeypatch.setattr(platform, "machine", lambda: machine)
 
     return build

@@ -29,9 +29,9 @@ class Machine:
         for module in (monitor, affinity):
             monkeypatch.setattr(module, "CPUS", folder)
             monkeypatch.setattr(module, "PROC", folder / "proc")
+            monkeypatch.setattr(module, "CPUINFO", folder / "cpuinfo")
         monkeypatch.setattr(monitor, "STAT", folder / "stat")
         monkeypatch.setattr(monitor, "CGROUP", folder)
-        monkeypatch.setattr(monitor, "CPUINFO", folder / "cpuinfo")
         monkeypatch.setattr(monitor, "now", lambda: self.now_s)
         monkeypatch.setattr(monitor, "has_children", lambda: True)
         spent = {monitor._SELF: lambda: self.own_s, monitor._REAPED: lambda: self.reaped_s}

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
-from kernelmark.bench.measure import peak
+from kernelmark.bench.measure import affinity, peak
 from kernelmark.bench.measure.compile import INSTALL, header_folders
 from kernelmark.bench.measure.cpu import cpu_name
 from kernelmark.bench.measure.measurement import Ceiling, Measurement, Need
@@ -213,7 +213,7 @@ def peak_of(tmp_path, monkeypatch):
         return ceiling and ceiling.rate * 1e-9
 
     cpu_name()  # which is kept, and stays that of this CPU
-    monkeypatch.setattr(peak, "CPUINFO", tmp_path / "cpuinfo")
+    monkeypatch.setattr(affinity, "CPUINFO", tmp_path / "cpuinfo")
     monkeypatch.setattr(peak, "CPUS", tmp_path)
     yield of
     peak._units.cache_clear()
