@@ -22,7 +22,6 @@ from typing import NamedTuple, TypeVar
 import msgspec
 
 import kernelmark
-from kernelmark.bench.measure import host_headers
 from kernelmark.bench.measure.cubin import Resources, pointees, resources_of
 from kernelmark.bench.measure.present import module_version
 from kernelmark.bench.plan.errors import Unsupported, UsageError
@@ -38,6 +37,32 @@ Made = TypeVar("Made")
 INSTALL = "pip install 'kernelmark[compile]'"
 #: The folder of the headers of CUDA's C++ library.
 _CCCL = ("cub/", "cuda/", "nv/", "thrust/")
+_INCLUDE = re.compile(rb'^\s*#\s*include\s*["<]([^">]+)[">]', re.MULTILINE)
+_INTEGERS = "".join(
+    f"typedef {'unsigned ' if sign else 'signed '}{kind} {sign}int{bits}_t;\n"
+    for bits, kind in ((8, "char"), (16, "short"), (32, "int"), (64, "long long"))
+    for sign in ("", "u")
+)
+#: Substitutes for host headers that kernels include but NVRTC lacks, with the part that device code uses. NVRTC has
+#: size_t, printf, assert and the functions of math.h built in.
+_HOST_HEADERS = {
+    "stdint": f"{_INTEGERS}typedef unsigned long long uintptr_t;\ntypedef long long intptr_t;\n"
+    "#define UINT32_MAX 0xffffffffu\n#define INT32_MAX 0x7fffffff\n#define INT32_MIN (-INT32_MAX - 1)\n",
+    "limits": "#define CHAR_BIT 8\n#define INT_MAX 0x7fffffff\n#define INT_MIN (-INT_MAX - 1)\n"
+    "#define UINT_MAX 0xffffffffu\n#define LLONG_MAX 0x7fffffffffffffffll\n#define LLONG_MIN (-LLONG_MAX - 1)\n",
+    "float": "#define FLT_MAX 3.402823466e+38f\n#define FLT_MIN 1.175494351e-38f\n"
+    "#define FLT_EPSILON 1.192092896e-07f\n#define DBL_MAX 1.7976931348623158e+308\n"
+    "#define DBL_MIN 2.2250738585072014e-308\n"
+    "#define DBL_EPSILON 2.2204460492503131e-16\n",
+    "math": "#ifndef INFINITY\n#define INFINITY __int_as_float(0x7f800000)\n#endif\n"
+    "#ifndef NAN\n#define NAN __int_as_float(0x7fffffff)\n#endif\n"
+    "#ifndef M_PI\n#define M_PI 3.14159265358979323846\n#endif\n",
+    **dict.fromkeys(("assert", "stddef", "stdio", "stdlib", "string"), ""),
+}
+#: CUDA's C++ library has the part of these headers that device code may use.
+_CUDA_STD = ("array", "limits", "tuple", "type_traits", "utility")
+#: Included before a user's file, since nvcc defines INFINITY and uint32_t without a header.
+_FIRST = "nvcc_knows.h"
 
 
 class CompilerOutput(NamedTuple):
@@ -124,8 +149,19 @@ def with_nvrtc(path: Path, name: str, entries: Sequence[str], arch: str) -> Comp
     if cuda_sources() in path.resolve().parents:  # kernelmark's files need no host headers
         return _with_nvrtc(path, name, entries, arch, include, None)
     with tempfile.TemporaryDirectory(prefix="kernelmark-", ignore_cleanup_errors=True) as folder:
-        host_headers.write(Path(folder), with_includes(path, cuda_sources()).values())
-        return _with_nvrtc(path, name, entries, arch, [*include, folder], host_headers.FIRST)
+        _write_host_headers(Path(folder), with_includes(path, cuda_sources()).values())
+        return _with_nvrtc(path, name, entries, arch, [*include, folder], _FIRST)
+
+
+def _write_host_headers(folder: Path, texts: Iterable[bytes]) -> None:
+    """Write the substitutes for all headers that these texts include, and the header that is included first."""
+    std = "#include <cuda/std/{0}>\nnamespace std {{ using namespace cuda::std; }}\n"
+    headers = {name: text for stem, text in _HOST_HEADERS.items() for name in (f"{stem}.h", f"c{stem}")}
+    headers |= {name: std.format(name) for name in _CUDA_STD} | {"algorithm": "", "iostream": ""}
+    (folder / _FIRST).write_text("#include <math.h>\n#include <stdint.h>\n")
+    wanted = {"math.h", "stdint.h"} | {name.decode() for text in texts for name in _INCLUDE.findall(text)}
+    for name in wanted & headers.keys():
+        (folder / name).write_text(f"#pragma once\n{headers[name]}")
 
 
 def _with_nvrtc(
@@ -289,7 +325,7 @@ def with_includes(path: Path, include: Path) -> dict[Path, bytes]:
     while waiting:
         file = waiting.pop()
         texts[file] = file.read_bytes()
-        for name in re.findall(rb'^\s*#\s*include\s*["<]([^">]+)[">]', texts[file], re.MULTILINE):
+        for name in _INCLUDE.findall(texts[file]):
             place = included(name.decode(), file, path, include)
             waiting += [place] if place and place not in texts else []
     return texts
