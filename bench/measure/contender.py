@@ -153,20 +153,12 @@ class Contender:
         self, which: int, sets: list[OperandSet], draw: Draw, references: References, moved: OperandSet | None = None
     ) -> None:
         """Verify the launch of one operand set, or of the moved set."""
-        launch, operands, device = self.launches[which], sets[which], self.device
+        launch, operands = self.launches[which], sets[which]
         if moved and self._moved:
             launch, operands = self._moved, moved
         with self._blamed():
             verdict, self._fresh_s = verify(
-                self.kernel,
-                self.problem,
-                launch,
-                operands,
-                draw,
-                references,
-                self.scratch,
-                device,
-                self.called,
+                self.kernel, self.problem, launch, operands, draw, references, self.scratch, self.device, self.called
             )
             self._refuse_strayed()
             self._take(verdict)
@@ -291,7 +283,6 @@ class Contender:
             self.report.mistrust(reason)
 
     def _keep_samples(self, series: Series) -> None:
-        """Copy the results of the series to the report."""
         self.report.samples, self.report.stopped_by = series.samples, series.stopped_by or "time"
         self.report.interval = median_interval(series.samples, series.alpha)
         self.report.interval_scope = WITHIN

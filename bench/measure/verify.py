@@ -107,21 +107,13 @@ def verify(
         device.synchronize()
         took_s = now() - began
         early = [~spot.written() for spot in spots]
-    verdict = judge(kernel, problem, operands, draw, references, called)
+    verdict = check(kernel, problem, operands.outputs(kernel.order), references, called)
+    if damage := operands.repaired(draw):
+        verdict = msgspec.structs.replace(verdict, reason=verdict.reason or damage)
     late = (spot.operand for spot, missing in zip(spots, early, strict=True) if (missing & spot.written()).any())
     if not verdict.reason and (operand := next(late, None)):
         verdict = msgspec.structs.replace(verdict, reason=f"returned before {operand} was written")
     return Verified(verdict, took_s)
-
-
-def judge(
-    kernel: Kernel, problem: Problem, operands: OperandSet, draw: Draw, references: References, called: Called
-) -> Verdict:
-    """Compare the outputs of a set with the reference of its inputs, and check for forbidden writes."""
-    verdict = check(kernel, problem, operands.outputs(kernel.order), references, called)
-    if damage := operands.repaired(draw):
-        verdict = msgspec.structs.replace(verdict, reason=verdict.reason or damage)
-    return verdict
 
 
 def check(
