@@ -69,10 +69,6 @@ class GpuPool:
         finally:
             self._free.put(gpu)
 
-    def answer(self, error: BaseException) -> TaskReply:
-        """Return the reply for a task's error."""
-        return failed(error)
-
     def state(self) -> TaskReply:
         """Return how many GPUs there are."""
         return TaskReply(workers=self._count)
@@ -121,12 +117,6 @@ class ParslPool:
         future: Future[bytes] = self._measure(data)
         return future
 
-    def answer(self, error: BaseException) -> TaskReply:
-        """Return the reply for a task's error."""
-        if type(error).__name__ in LOST:
-            return TaskReply(lost=" ".join(message(error).split()))
-        return failed(error)
-
     def state(self) -> TaskReply:
         """Return the number of workers and the states of the blocks."""
         states = "; ".join(f"{executor.label}: {_state(executor)}" for executor in self._executors)
@@ -156,8 +146,9 @@ def _state(executor: Any) -> str:
 
 
 def failed(error: BaseException) -> TaskReply:
-    """Return the reply that ends the run, with its reason in one line."""
-    return TaskReply(ended=one_line(f"{type(error).__name__}: {' '.join(message(error).split())}"))
+    """Return the reply for an error: the task's worker was lost, or the run must end, for a reason in one line."""
+    name, text = type(error).__name__, " ".join(message(error).split())
+    return TaskReply(lost=text) if name in LOST else TaskReply(ended=one_line(f"{name}: {text}"))
 
 
 def main(parent: Channel, config: str, gpus: list[str]) -> None:
@@ -187,16 +178,14 @@ def _serve(pool: GpuPool | ParslPool, parent: Channel, answer: Callable[[int, Ta
             due_s = now() + TICK_S
         if task := parent.receive(max(0.0, due_s - now())):
             try:
-                pool.submit(bytes(task.body)).add_done_callback(partial(_done, pool, task.number, answer))
+                pool.submit(bytes(task.body)).add_done_callback(partial(_done, task.number, answer))
             except Exception as error:
-                answer(task.number, pool.answer(error))
+                answer(task.number, failed(error))
 
 
-def _done(
-    pool: GpuPool | ParslPool, number: int, answer: Callable[[int, TaskReply], None], future: "Future[bytes]"
-) -> None:
+def _done(number: int, answer: Callable[[int, TaskReply], None], future: "Future[bytes]") -> None:
     error = future.exception()
-    answer(number, pool.answer(error) if error else TaskReply(future.result()))
+    answer(number, failed(error) if error else TaskReply(future.result()))
 
 
 if __name__ == "__main__":
