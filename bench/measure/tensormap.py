@@ -166,22 +166,16 @@ def _enumerations(swizzle: str) -> tuple[Any, Any, Any, Any]:
 
 def is_struct(argument: Any) -> bool:
     """Return whether a resolved argument is a struct passed by value, which cuda-core's `launch` does not accept."""
-    return is_descriptor(argument) or isinstance(argument, np.void)
-
-
-def is_descriptor(argument: Any) -> bool:
-    """Return whether a resolved argument is a descriptor from `encode`."""
-    return isinstance(argument, np.ndarray)
+    return isinstance(argument, np.ndarray | np.void)
 
 
 def packed(arguments: list[Any]) -> list["np.ndarray[Any, Any]"]:
     """Return each argument's bytes as the kernel's parameter: descriptors, addresses (int), NumPy scalars."""
-    return [argument if is_descriptor(argument) else _bytes(argument) for argument in arguments]
-
-
-def _bytes(argument: Any) -> "np.ndarray[Any, Any]":
-    scalar = np.uint64(argument) if isinstance(argument, int) else argument
-    return np.frombuffer(bytearray(scalar.tobytes()), np.uint8)
+    scalars = [np.uint64(argument) if isinstance(argument, int) else argument for argument in arguments]
+    return [
+        scalar if isinstance(scalar, np.ndarray) else np.frombuffer(bytearray(scalar.tobytes()), np.uint8)
+        for scalar in scalars
+    ]
 
 
 def extents(size: int | tuple[int, ...]) -> tuple[int, ...]:
