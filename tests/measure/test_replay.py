@@ -1,36 +1,26 @@
 """Recorded traces replayed on a device where no time passes: equal traces give equal rows, to the last bit."""
 
 import json
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
 from kernelmark.bench.measure.measurement import Measurement
-from kernelmark.bench.plan.case import Budget, Job, Plan, jobs
-from kernelmark.bench.plan.discovery import discover
+from kernelmark.bench.plan.case import Budget, Job
 from kernelmark.bench.plan.modes import Mode
-from kernelmark.bench.plan.suites import find_suite
-from kernelmark.bench.record.result import Result
-from kernelmark.bench.record.store import Store
 from kernelmark.bench.run.job import run_job
-from kernelmark.bench.run.pool import Workers
-from kernelmark.bench.run.session import Session, run_jobs
 from support.plugins import FAKE
+from support.shards import measure, rows, suite_file
 
 #: The samples of `gemm/numpy.matmul` (`base`) and `gemm/scipy.sgemm` on gemm/m256n256k256/f32/NT, taken in turn on a
 #: virtual machine with two CPUs, one thread, in seconds.
 RECORDED = Path(__file__).with_name("sgemm_256.json")
 SMALL = "copy/m3n5/f32"
 BASE, OTHER = "copy/fake.base", "copy/fake.other"
-#: What may differ between two runs of one trace.
-VOLATILE = {"run_id", "entropy", "git_commit", "started_at", "setup_s", "versions", "job"}
 GOLDEN = """\
 status = 'ok'
-samples = 718
 time_s_median = 0.000296094
 time_s_min = 0.000284356
 time_s_mean = 0.000934720299442897
@@ -78,36 +68,14 @@ def replay(set_trace: Callable[..., None]) -> Replay:
     return of
 
 
-@pytest.fixture
-def row_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., list[Result]]]:
-    """The stored rows of a run of the recorded trace, in workers of its own."""
+def test_a_recorded_trace_gives_the_same_row_to_the_last_bit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FAKE_TRACE", str(RECORDED))
-    store = Store(tmp_path / "r.db")
-
-    def of(**options: Any) -> list[Result]:
-        registry = discover((FAKE,))
-        suites = [find_suite(SMALL, registry)]
-        baseline = msgspec.structs.replace(suites[0], baseline={"copy": BASE})
-        plan = Plan(devices=("fake",), kernels=(BASE, OTHER), plugins=(FAKE,), mode=Mode.HOT, ceilings=False, **options)
-        with Workers() as workers:
-            session = Session(store, [baseline], plan, workers.run)
-            run_jobs(session, partial(jobs, [baseline], registry, plan))
-        return [row for row, _ in store.results(session.run_id)]
-
-    yield of
-    store.close()
-
-
-def text(row: Result, *columns: str) -> str:
-    """A line of `column = value` for each, without a bit lost; all that repeat where none is named."""
-    names = columns or [name for name in msgspec.structs.asdict(row) if name not in VOLATILE]
-    return "".join(f"{name} = {getattr(row, name)!r}\n" for name in names)
-
-
-def test_a_recorded_trace_gives_the_same_row_to_the_last_bit(row_of: Callable[..., list[Result]]) -> None:
-    first, second = row_of(), row_of()
-    assert [text(row) for row in first] == [text(row) for row in second]
-    assert text(first[1], *(line.split()[0] for line in GOLDEN.splitlines())) == GOLDEN
+    db, suite = tmp_path / "r.db", suite_file(tmp_path, [3])
+    first, second = (rows(db, measure(db, suite, kernels=(BASE, OTHER), max_time_s=2.0)) for _ in range(2))
+    assert first == second
+    (row,) = (row for row in first if (row["kernel"], row["dtype"]) == (OTHER, "f32"))
+    assert "".join(f"{line.split()[0]} = {row[line.split()[0]]!r}\n" for line in GOLDEN.splitlines()) == GOLDEN
+    assert len(row["samples"]) == 718
 
 
 def test_the_samples_are_those_of_the_trace_in_their_order_after_the_warm_up(replay: Replay) -> None:
