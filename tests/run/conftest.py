@@ -10,7 +10,6 @@ import pytest
 
 from kernelmark.bench.measure.measurement import Measurement
 from kernelmark.bench.plan.case import Budget, Job, Plan, WorkerKey, jobs
-from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.modes import Mode
 from kernelmark.bench.plan.suites import find_suite
 from kernelmark.bench.run.job import run_job
@@ -21,41 +20,19 @@ from support.processes import wait_for
 from support.runs import PROBLEMS, QUICK, SMALL, SUITE, Measure, Start
 
 
-def in_process(job, key):
-    """Kernels that a test declares are known in its own process alone."""
-    return run_job(job)
-
-
-@pytest.fixture
-def full_after(store, monkeypatch):
-    """Call it with a number: the store takes that number of rows and is then full, until `monkeypatch.undo()`."""
-
-    def of(rows):
-        add, left = store.add, [rows]
-
-        def full(*args):
-            if not left[0]:
-                raise UsageError("the disk is full")
-            left[0] -= 1
-            add(*args)
-
-        monkeypatch.setattr(store, "add", full)
-
-    return of
-
-
 @pytest.fixture
 def measured(registry, store):
     """The rows of a run of these kernels on these problems, its session, and whether it went to its end.
 
-    execute: what measures a job. resume: the id of the run to go on with, if any.
+    execute: what measures a job; kernels that a test declares are known in its own process alone. resume: the id of the
+    run to go on with, if any.
     """
 
-    def of(*problems, kernels=(), notify=lambda result: None, execute=in_process, resume=None, **plan):
+    def of(*problems, kernels=(), execute=lambda job, key: run_job(job), resume=None, progress=None, **plan):
         plan = Plan(**{"devices": ("cpu",), "kernels": kernels, "max_time_s": 0.005, "ceilings": False, **plan})
         suites = [find_suite(problem, registry) for problem in problems]
         session = Session(store, suites, plan, execute, resume)
-        done = run_jobs(session, partial(jobs, suites, registry, plan), notify)
+        done = run_jobs(session, partial(jobs, suites, registry, plan), progress=progress)
         return [row for row, _ in store.results(session.run_id)], session, done
 
     return of

@@ -6,7 +6,6 @@ import signal
 import subprocess
 import time
 from datetime import UTC, datetime
-from functools import partial
 from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,7 +18,6 @@ from kernelmark.bench.measure.disturbance import was_noisy
 from kernelmark.bench.measure.measurement import Measurement, ProcessPart
 from kernelmark.bench.measure.stats import median_interval
 from kernelmark.bench.plan.case import Plan, jobs
-from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.modes import Mode
 from kernelmark.bench.plan.signals import interruptible
 from kernelmark.bench.plan.suites import find_suite
@@ -30,7 +28,7 @@ from kernelmark.bench.run.job import run_job
 from kernelmark.bench.run.passes import counted, is_settled, merge
 from kernelmark.bench.run.pool import Workers
 from kernelmark.bench.run.progress import Progress
-from kernelmark.bench.run.session import Session, new_run_id, run_passes
+from kernelmark.bench.run.session import new_run_id, run_passes
 from support.plugins import FAULTS
 from support.runs import SMALL, copy, declare, nothing
 
@@ -158,28 +156,28 @@ DISTURBED = "other processes used 0.9 CPUs during 50 % of the sampling"
 
 
 @pytest.fixture
-def passes(registry, store):
-    """A run of three passes over two problems, in real processes or here: its rows, what it said, and its session."""
+def passes(measured):
+    """A run of three passes over two problems, in real processes or here: its rows, what it said, and its session.
 
-    def of(*names, real=False, interrupted=lambda: False, session=None, disturbed=(), asked=(SMALL, "copy/m4n5/f32")):
-        kernels = tuple(f"copy/{name}" for name in names)
-        plan = Plan(("cpu",), kernels, Mode.HOT, plugins=(FAULTS,), max_time_s=0.02, ceilings=False, processes=3)
-        plan = msgspec.structs.replace(plan, spread_s=0.0, suites=asked)
-        known = discover(plan.plugins)
-        suites = [find_suite(name, known) for name in plan.suites]
-        said = []
+    interrupted: the number of the measurement after which the run is interrupted. session: the run to go on with.
+    """
+
+    def of(*names, real=False, interrupted=0, session=None, disturbed=(), asked=(SMALL, "copy/m4n5/f32")):
+        said, numbers = [], count(1)
         with Workers() as workers:
 
             def execute(job, key):
                 found = workers.run(job, key) if real else run_job(job)
-                for measured in found:  # whatever else the machine does
-                    measured.disturbed = DISTURBED if key.process in disturbed and job.problems == (SMALL,) else ""
+                if next(numbers) == interrupted:  # later, since the time limit that it starts would accuse the kernel
+                    signal.raise_signal(signal.SIGINT)
+                for row in found:  # whatever else the machine does
+                    row.disturbed = DISTURBED if key.process in disturbed and job.problems == (SMALL,) else ""
                 return found
 
-            session = Session(store, suites, plan, execute, session and session.run_id)
-            planned = partial(jobs, suites, known, plan)
-            run_passes(session, planned, progress=Heard(said), interrupted=interrupted)
-        return [row for row, _ in store.results(session.run_id)], said, session
+            plan = {"mode": Mode.HOT, "plugins": (FAULTS,), "max_time_s": 0.02, "processes": 3, "spread_s": 0.0}
+            plan |= {"kernels": tuple(f"copy/{name}" for name in names), "resume": session and session.run_id}
+            rows, session, _ = measured(*asked, execute=execute, progress=Heard(said), **plan)
+        return rows, said, session
 
     return of
 
@@ -207,8 +205,7 @@ def test_a_kernel_that_crashes_in_one_process_is_not_asked_in_the_next(passes):
 
 
 def test_a_run_that_is_left_between_passes_goes_on_with_what_its_processes_have_found(passes, store):
-    looks = count()
-    rows, said, session = passes("numpy.copyto", interrupted=lambda: next(looks) == 3)
+    rows, said, session = passes("numpy.copyto", interrupted=3)
     assert (rows, len(said)) == ([], 3)
     assert [len(store.pending(session.run_id, number)) for number in (0, 1)] == [2, 1]
     rows, said, _ = passes("numpy.copyto", session=session)

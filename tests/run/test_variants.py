@@ -209,10 +209,15 @@ def test_an_fft_is_held_against_the_fastest_kernel_that_is_none(registry):
     assert (rows[1].over_variant.against, rows[1].over_variant.ratio.median) == (f"{problem} by {direct}", 1.5)
 
 
-def test_a_run_that_was_left_within_a_group_measures_the_cases_left_beside_their_baseline(
-    session, store, full_after, monkeypatch
-):
-    full_after(3)
+def test_a_run_that_was_left_within_a_group_measures_the_cases_left_beside_their_baseline(session, store, monkeypatch):
+    add, room = store.add, iter(range(3))
+
+    def full(*row):
+        if next(room, None) is None:
+            raise UsageError("the disk is full")
+        add(*row)
+
+    monkeypatch.setattr(store, "add", full)
     with pytest.raises(UsageError, match="full"):
         session(BASE, OTHER)
     monkeypatch.undo()
