@@ -2,8 +2,6 @@
 
 import mmap
 import os
-from collections.abc import Callable
-from functools import partial
 from itertools import pairwise
 from types import SimpleNamespace
 from unittest.mock import Mock
@@ -21,10 +19,9 @@ from kernelmark.bench.measure.operands import OperandSet
 from kernelmark.bench.measure.sample import Series
 from kernelmark.bench.measure.timing import CpuClock
 from kernelmark.bench.measure.turns import Turns
-from kernelmark.bench.measure.verify import Checksums
 from kernelmark.bench.plan.case import Budget
 from kernelmark.bench.selftest.known import map_at
-from support.timing import FakeTime, Rig, Script, called
+from support.timing import FakeTime, Rig, Script
 
 
 @pytest.fixture
@@ -79,7 +76,7 @@ def test_pauses_come_before_some_stretches_and_differ(fake_time: FakeTime, monke
     monkeypatch.setattr(sample, "LONGEST_PAUSE_S", 1.0)
     rig = Rig(fake_time, "copy/m3n4/f32", 1)
     began = []
-    series = _series_of(rig, lambda operands: began.append(fake_time.now))
+    series = rig.warmed(act=lambda operands: began.append(fake_time.now))
     fake_time.step = 1e-7
     began.clear()
     for _ in range(60):
@@ -91,36 +88,12 @@ def test_pauses_come_before_some_stretches_and_differ(fake_time: FakeTime, monke
 def test_a_pair_of_an_audit_differs_in_its_values_alone(fake_time: FakeTime) -> None:
     rig = Rig(fake_time, "copy/m30n40/f32", 4)
     met = []
-    series = _series_of(rig, lambda operands: met.append(operands.flat["a"].copy()), cold=True)
+    series = rig.warmed(act=lambda operands: met.append(operands.flat["a"].copy()), cold=True)
     met.clear()
     series.take_pair()
     series.take_pair()
     assert [bool((a == b).all()) for a, b in pairwise(met)] == [True, False, True]
     assert series.new_s == series.known_s == [pytest.approx(1e-3)] * 2
-
-
-def _series_of(
-    rig: Rig,
-    call: Callable[[OperandSet], None],
-    shared: int = 0,
-    cold: bool = False,
-    seconds: float = 1e-3,
-    sums: bool = False,
-) -> Series:
-    """A series of calls of one length, and so many changes that it is judged on. sums: every output is checked."""
-
-    def launch(operands: OperandSet) -> Callable[[], None]:
-        def timed() -> None:
-            call(operands)
-            rig.fake.now += seconds
-
-        return timed
-
-    launches, changes = [launch(operands) for operands in rig.sets], [rig.draw.change() for _ in range(shared)]
-    summed = partial(Checksums(rig.problem, rig.draw, "C", called).wrong, numerics="exact") if sums else None
-    series = Series(launches, rig.sets, rig.draw, rig.device, CpuClock(), cold, False, called, changes, summed)
-    series.warm_up(0.0)
-    return series
 
 
 @pytest.mark.parametrize("sets", [1, 2])
@@ -132,7 +105,7 @@ def test_inouts_are_restored_before_each_call_and_cold_evicts_afterwards(fake_ti
         seen.append(float((operands.flat["c"] != rig.draw.flat["c"]).mean()))
         operands.flat["c"] += 1
 
-    series = _series_of(rig, accumulate, cold=True)
+    series = rig.warmed(act=accumulate, cold=True)
     seen.clear()
     for _ in range(5):
         series.sample()
@@ -143,7 +116,7 @@ def test_inouts_are_restored_before_each_call_and_cold_evicts_afterwards(fake_ti
 def test_every_stretch_meets_new_values_in_a_few_elements(fake_time: FakeTime) -> None:
     rig = Rig(fake_time, "copy/m30n40/f32", 1)
     met = []
-    series = _series_of(rig, lambda operands: met.append(operands.flat["a"].copy()))
+    series = rig.warmed(act=lambda operands: met.append(operands.flat["a"].copy()))
     met.clear()
     for _ in range(10):
         series.sample()
@@ -160,7 +133,7 @@ def test_outputs_that_are_judged_are_of_stretches_drawn_from_all(fake_time: Fake
         np.copyto(operands.flat["b"], operands.flat["a"])
         operands.flat["b"][0] = next(calls)
 
-    series = _series_of(rig, copy, shared=4)
+    series = rig.warmed(act=copy, shared=4)
     for _ in range(200):
         series.sample()
     assert sorted(series.snapshots) == [0, 1, 2, 3]
@@ -183,7 +156,7 @@ def test_outputs_of_timed_calls_are_summed_as_they_were_left(
         if next(calls) >= 2300:
             operands.flat["b"][7] = 5
 
-    series = _series_of(rig, copy, cold=cold, seconds=10e-6, sums=True)
+    series = rig.warmed(act=copy, cold=cold, seconds=10e-6, sums=True)
     series._summed = summed = Mock(wraps=series._summed)
     while not series.wrong and len(series.samples) < 1000:
         series.sample()
@@ -193,7 +166,7 @@ def test_outputs_of_timed_calls_are_summed_as_they_were_left(
 
 
 def test_a_timed_call_that_leaves_its_output_unwritten_is_seen(rig: Rig) -> None:
-    series = _series_of(rig, lambda operands: None)
+    series = rig.warmed(act=lambda operands: None)
     for _ in range(20):
         series.sample()
     assert complaint_of(series) == "returned before b was written"
@@ -355,7 +328,7 @@ def test_a_batch_whose_calls_are_apart_meets_changed_values_and_poison_in_each(f
         np.copyto(operands.flat["b"], operands.flat["a"])
 
     skipping = [False]
-    series = _series_of(rig, copy, seconds=10e-6)
+    series = rig.warmed(act=copy, seconds=10e-6)
     fake_time.step = 1e-6  # pauses end
     met.clear()
     series.take_apart()
@@ -370,7 +343,7 @@ def test_a_batch_whose_calls_are_apart_meets_changed_values_and_poison_in_each(f
 def test_calls_on_renewed_operands_and_on_changed_ones_follow_as_many_writes(fake_time: FakeTime) -> None:
     rig = Rig(fake_time, "copy/m30n40/f32", 1)
     met = []
-    series = _series_of(rig, lambda operands: met.append(operands.flat["a"].copy()))
+    series = rig.warmed(act=lambda operands: met.append(operands.flat["a"].copy()))
     met.clear()
     assert series.take_renewed() == (pytest.approx(1e-3), pytest.approx(1e-3))
     assert [int((a != b).sum()) for a, b in pairwise(met)] == [1200, 0, 16]
@@ -438,7 +411,7 @@ def mapping_series(rig: Rig, flags: int) -> Series:
     os.ftruncate(file, rig.sets[0].flat["a"].nbytes)
     map_at(rig.sets[0].flat["a"], mmap.MAP_SHARED, file)
     rig.sets[0].load(rig.draw)
-    return _series_of(rig, lambda operands: map_at(operands.flat["b"], flags, file))
+    return rig.warmed(act=lambda operands: map_at(operands.flat["b"], flags, file))
 
 
 def test_calls_apart_are_timed_without_their_pauses(fake_time: FakeTime) -> None:

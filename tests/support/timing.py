@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from typing import Any
 
 from kernelmark.bench.measure.cpu import Cpu
@@ -10,7 +11,10 @@ from kernelmark.bench.measure.draw import Draw
 from kernelmark.bench.measure.operands import OperandSet
 from kernelmark.bench.measure.sample import Series
 from kernelmark.bench.measure.timing import CpuClock
+from kernelmark.bench.measure.verify import Checksums
 from kernelmark.bench.plan.discovery import discover
+
+Act = Callable[[OperandSet], object]
 
 
 class FakeTime:
@@ -56,9 +60,11 @@ class Rig:
         self.fake = fake
         self.log: list[str] = []
 
-    def launch(self, which: int, name: str, seconds: float) -> Callable[[], None]:
+    def launch(self, which: int, name: str, seconds: float, act: Act | None) -> Callable[[], None]:
         def call() -> None:
             self.log.append(f"{name}{which}")
+            if act:
+                act(self.sets[which])
             self.fake.now += seconds
 
         return call
@@ -70,10 +76,18 @@ class Rig:
         cold: bool = False,
         evict: bool = False,
         launches: list[Callable[[], None]] | None = None,
+        act: Act | None = None,
+        shared: int = 0,
+        sums: bool = False,
     ) -> Series:
-        """A series of launches of one length, or of these."""
-        launches = launches or [self.launch(i, name, seconds) for i in range(len(self.sets))]
-        return Series(launches, self.sets, self.draw, self.device, CpuClock(), cold, evict, called)
+        """A series of launches of one length, which act on their operands, or of these.
+
+        shared: the number of changes that it is judged on. sums: whether every output is checked.
+        """
+        launches = launches or [self.launch(i, name, seconds, act) for i in range(len(self.sets))]
+        changes = [self.draw.change() for _ in range(shared)]
+        summed = partial(Checksums(self.problem, self.draw, "C", called).wrong, numerics="exact") if sums else None
+        return Series(launches, self.sets, self.draw, self.device, CpuClock(), cold, evict, called, changes, summed)
 
     def warmed(self, *words: Any, **options: Any) -> Series:
         """A series that has been warmed up, which the log does not show."""
