@@ -56,6 +56,7 @@ class Stock:
     def __init__(self, job: Job, problem: Problem, contenders: Sequence[Contender]) -> None:
         self.problem, self._contenders = problem, contenders
         self.reference_s = 0.0
+        #: The changes of the operands on which every contender is judged.
         self.shared: list[Change] = []
         self._checksums: dict[str, Checksums] = {}
         devices = {c.place: c.device for c in contenders}
@@ -108,10 +109,6 @@ class Stock:
             operands.load(self.draw)
             operands.poison()
 
-    def share(self, count: int) -> None:
-        """Draw the changes of the operands on which every contender is judged."""
-        self.shared = [self.draw.change() for _ in range(count)]
-
     def one_of_each(self) -> dict[Place, int]:
         """Return the index of one set of each place, drawn at random."""
         return {place: int(self.draw.rng.integers(len(sets))) for place, sets in self.sets.items()}
@@ -156,15 +153,10 @@ def _in_turn(
     del contenders  # and so their launches and operands, since a device releases only memory without references
     for device in devices.values():
         device.release()
-    return _stamped(rows), crowded
-
-
-def _stamped(rows: list[Measurement]) -> list[Measurement]:
-    """Give the rows a new id in the column `job`, which marks rows that were measured in turn."""
-    job = secrets.token_hex(6)
+    in_turn = secrets.token_hex(6)  # marks rows that were measured in turn
     for row in rows:
-        row.job, row.reason = job, one_line(row.reason)
-    return rows
+        row.job, row.reason = in_turn, one_line(row.reason)
+    return rows, crowded
 
 
 def _host_modules(registry: Registry, name: str) -> tuple[str, ...]:
@@ -245,7 +237,8 @@ def _measure(job: Job, contenders: list[Contender], board: Board, show: Show) ->
         for contender in stock.live:
             contender.note_launched()
         if stock.live:
-            stock.share(_standing(job, stock, (now() - began_s) / len(stock.live)))
+            count = _standing(job, stock, (now() - began_s) / len(stock.live))
+            stock.shared = [stock.draw.change() for _ in range(count)]
     if crowded := _crowded(job, contenders):
         return crowded
     if job.mode.does.times:
