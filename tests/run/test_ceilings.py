@@ -201,17 +201,6 @@ def test_rows_without_a_time_cost_no_ceiling(lab):
     assert lab.jobs == []
 
 
-def test_a_real_run_keeps_its_ceilings_and_places_its_rows(measured, workers, store):
-    plan = {"kernels": ("gemm/numpy.matmul",), "mode": Mode.HOT, "max_time_s": 0.05, "ceilings": True}
-    (result,), session, _ = measured("gemm/m96n96k96/f32/NT", execute=workers.run, **plan)
-    assert {found.kind for found, _ in store.ceilings(session.run_id)} == {"fp32", "memory"}
-    if result.roofline_pct is not None:  # empty where another program slowed the ceilings down
-        assert 0 < result.roofline_pct <= 102
-        rate = {"compute": "gflop_per_s", "memory": "gbyte_per_s"}[result.bound_by]
-        share = getattr(result, rate) / getattr(result, f"ceiling_{rate}")
-        assert result.roofline_pct == pytest.approx(100 * share)
-
-
 def test_without_ceilings_nothing_else_is_measured(measured, workers, store):
     (result,), session, _ = measured("copy/m9n9/f32", kernels=("copy/numpy.copyto",), execute=workers.run)
     assert (result.status, result.roofline_pct, store.ceilings(session.run_id)) == ("ok", None, [])
