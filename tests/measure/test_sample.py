@@ -344,27 +344,19 @@ def test_calls_on_renewed_operands_and_on_changed_ones_follow_as_many_writes(fak
     assert [int((a != b).sum()) for a, b in pairwise(met)] == [1200, 0, 16]
 
 
-class Known:
+def known(new_s=(), known_s=(), apart_s=1e-6, late="", **other):
     """A series with these seconds of calls on new and on known values; a sample gives no more of them."""
 
-    unwritten, late, cuts, meets_known, samples, woken = "", "", True, True, (), ()
-    made = ()
-
-    def __init__(self, new_s, known_s, apart_s=1e-6):
-        self.new_s, self.known_s, self.apart_s = new_s, known_s, apart_s
-
-    def mark(self):
-        return None
-
-    def forget(self, mark):
-        pass
-
-    clock = SimpleNamespace(left_signals=False, time_apart=lambda calls: 0.1e-6)
-
-    def take_apart(self, is_checked):
+    def take_apart(is_checked):
         if is_checked:  # once, which is the last time
-            self.unwritten = self.late
-        return 1e-6, self.apart_s
+            series.unwritten = late
+        return 1e-6, apart_s
+
+    fields = {"unwritten": "", "made": (), "samples": (), "woken": (), "cuts": True, "meets_known": True, **other}
+    clock = SimpleNamespace(left_signals=False, time_apart=lambda calls: 0.1e-6)
+    does = {"mark": lambda: None, "forget": lambda mark: None, "take_apart": take_apart, "clock": clock}
+    series = SimpleNamespace(new_s=new_s, known_s=known_s, **does, **fields)
+    return series
 
 
 @pytest.mark.parametrize(
@@ -376,19 +368,17 @@ class Known:
     ],
 )
 def test_a_call_on_new_values_that_takes_twice_as_long_as_one_on_known_ones_spares_work(new_s, spared):
-    assert ("skips work" in (complaint_of(Known(new_s, [1e-6] * 14)) or "")) == spared
+    assert ("skips work" in (complaint_of(known(new_s, [1e-6] * 14)) or "")) == spared
 
 
 def test_a_call_after_a_pause_that_takes_twice_as_long_as_in_a_batch_spares_work():
     for apart_s, spared in ((2.05e-6, False), (2.2e-6, True)):
-        found = complaint_of(Known([1e-6] * 14, [1e-6] * 14, apart_s)) or ""
+        found = complaint_of(known([1e-6] * 14, [1e-6] * 14, apart_s)) or ""
         assert ("s per call after a pause" in found) == spared
 
 
 def test_an_output_that_calls_apart_leave_unwritten_is_named():
-    series = Known([1e-6] * 14, [1e-6] * 14)
-    series.late = "b"
-    assert complaint_of(series) == "returned before b was written"
+    assert complaint_of(known([1e-6] * 14, [1e-6] * 14, late="b")) == "returned before b was written"
 
 
 @pytest.mark.parametrize(("flags", "reason"), [("MAP_PRIVATE", "100% of the pages"), ("MAP_SHARED", "b was written")])
@@ -416,9 +406,7 @@ def test_calls_apart_are_timed_without_their_pauses(fake_time: FakeTime) -> None
 
 
 def test_samples_that_one_more_call_before_makes_slower_are_worked_ahead():
-    series = Known([], [])
-    series.meets_known = series.cuts = False
-    series.woken = [1, 2] * 10
     for factor, ahead in ((0.5, False), (1.2, False), (2.0, True)):
-        series.samples = [1e-3, factor * 1e-3] * 10
+        samples = [1e-3, factor * 1e-3] * 10
+        series = known(samples=samples, woken=[1, 2] * 10, cuts=False, meets_known=False)
         assert (complaint_of(series) or "").startswith("works ahead") == ahead
