@@ -10,7 +10,6 @@ CPUS = Path("/sys/devices/system/cpu")
 NODES = Path("/sys/devices/system/node")
 PROC = Path("/proc")
 CPUINFO = PROC / "cpuinfo"
-TASKS = PROC / "self/task"
 #: A thread that ran for less than this share of the busiest thread's time counts as waiting, not working.
 WORKING_SHARE = 0.1
 _PIECE_BYTES = 2**16
@@ -27,7 +26,7 @@ def pin(threads: int) -> None:
         return
     chosen = spread(usable, threads)
     # Threads that libraries started at import keep their CPUs; 0 is the calling thread.
-    for task in names(TASKS) or ["0"]:
+    for task in names(PROC / "self/task") or ["0"]:
         with suppress(ProcessLookupError):  # it has ended meanwhile
             os.sched_setaffinity(int(task), chosen)
 
@@ -110,17 +109,17 @@ def working_threads(before: Mapping[str, int]) -> int | None:
 
 def thread_times() -> dict[str, int]:
     """Return the nanoseconds for which each thread of this process has run on a CPU."""
-    times = {}
-    with suppress(OSError, ValueError, IndexError):  # a thread may end between listing and reading it
-        for task in names(TASKS):
-            times[task] = int(contents(f"{TASKS}/{task}/schedstat").split()[0])
-    return times
+    return _times(["self"])
 
 
 def family_times() -> dict[str, int]:
     """Return the nanoseconds for which each thread of this process and of its descendants has run on a CPU."""
+    return _times(process_tree("self"))
+
+
+def _times(processes: Iterable[str]) -> dict[str, int]:
     times = {}
-    for process in process_tree("self"):
+    for process in processes:
         tasks = f"{PROC}/{process}/task"
         for task in names(tasks):
             with suppress(OSError, ValueError, IndexError):  # it has ended meanwhile, or no list is kept

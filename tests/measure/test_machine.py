@@ -79,7 +79,7 @@ def test_only_threads_that_worked_count(monkeypatch):
     stop.set()
     waiting.join()
     assert working_threads(before) == 1
-    monkeypatch.setattr(affinity, "TASKS", Path("/nowhere"))
+    monkeypatch.setattr(affinity, "PROC", Path("/nowhere"))
     assert working_threads(before) is None
 
 
