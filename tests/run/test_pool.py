@@ -6,6 +6,7 @@ import signal
 from collections.abc import Callable
 from itertools import count
 from pathlib import Path
+from unittest.mock import Mock
 
 import msgspec
 import pytest
@@ -77,6 +78,7 @@ def multiplied(problem, x):
 SHADOWS = """
 import scipy
 from pathlib import Path
+from unittest.mock import Mock
 
 Path(__file__).with_name("cluster.py").touch()
 scipy.__path__.insert(0, str(Path(__file__).parent))
@@ -259,20 +261,15 @@ def test_a_run_with_crashes_exits_1_and_prints_of_kernels_keep_out_of_its_tables
 
 
 KEY = WorkerKey("cuda", 1)
-Answer = Callable[[str], Measurement]
 
 
-class Pool:
-    """Stands for the workers: answers by the test's own rule, and records which kernels were called."""
+def pool_of(answer: Callable[[str], Measurement]) -> Mock:
+    """Stands for the workers: answers by the test's own rule, and records its calls."""
 
-    def __init__(self, answer: Answer) -> None:
-        self._answer = answer
-        self.called: list[tuple[str, ...]] = []
+    def rows(job: Job, key: WorkerKey) -> list[Measurement]:
+        return [msgspec.structs.replace(answer(kernel), problem=job.problems[0]) for kernel in job.kernels]
 
-    def __call__(self, job: Job, key: WorkerKey) -> list[Measurement]:
-        self.called.append(job.kernels)
-        rows = [self._answer(kernel) for kernel in job.kernels]
-        return [msgspec.structs.replace(row, problem=job.problems[0]) for row in rows]
+    return Mock(side_effect=rows)
 
 
 def job(problem: str, *kernels: str) -> Job:
@@ -286,40 +283,40 @@ def hangs(kernel: str) -> Measurement:
 
 
 def test_a_kernel_that_hangs_on_two_problems_is_left_out_of_the_third() -> None:
-    pool = Pool(hangs)
+    pool = pool_of(hangs)
     wary = Wary(pool)
     for problem in ("p", "q"):
         wary(job(problem, "a", "b", "c"), KEY)
     assert [row.status for row in wary(job("r", "a", "b", "c"), KEY)] == ["ok", "timeout", "ok"]
-    assert pool.called[-1] == ("a", "c")
+    assert pool.call_args.args[0].kernels == ("a", "c")
     (row,) = wary(job("s", "b"), KEY)
     assert row.reason == "left out after 2 lost workers: timeout on q: sampling took more than 5 s"
-    assert len(pool.called) == 3
+    assert pool.call_count == 3
     assert wary.left_out == {"b": "timeout on q: sampling took more than 5 s"}
 
 
 @pytest.mark.parametrize(("attempt", "calls"), [(1, 2), (2, 1)])
 def test_a_crash_that_was_tried_again_has_cost_two_workers(attempt: int, calls: int) -> None:
-    pool = Pool(lambda kernel: Measurement(kernel=kernel, status="crashed", reason="SIGSEGV", attempt=attempt))
+    pool = pool_of(lambda kernel: Measurement(kernel=kernel, status="crashed", reason="SIGSEGV", attempt=attempt))
     wary = Wary(pool)
     for problem in "pqr":
         wary(job(problem, "a"), KEY)
-    assert len(pool.called) == calls
+    assert pool.call_count == calls
 
 
 def test_a_kernel_that_is_wrong_or_raises_is_called_again() -> None:
-    pool = Pool(lambda kernel: Measurement(kernel=kernel, status={"a": "wrong", "b": "failed"}[kernel], reason="off"))
+    pool = pool_of(lambda kernel: Measurement(kernel=kernel, status={"a": "wrong", "b": "failed"}[kernel]))
     wary = Wary(pool)
     for problem in "pqr":
         wary(job(problem, "a", "b"), KEY)
-    assert len(pool.called) == 3
+    assert pool.call_count == 3
     assert wary.left_out == {}
 
 
 def test_a_kernel_that_an_earlier_run_left_out_is_not_called() -> None:
-    pool = Pool(hangs)
+    pool = pool_of(hangs)
     (row,) = Wary(pool, {"a": "crashed on p: SIGSEGV"})(job("q", "a"), KEY)
-    assert pool.called == []
+    assert not pool.called
     assert (row.status, row.reason) == ("crashed", "left out after 2 lost workers: crashed on p: SIGSEGV")
 
 
