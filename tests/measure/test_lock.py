@@ -58,16 +58,13 @@ def hold(lock: AbstractContextManager[None]) -> None:
         pass
 
 
-def test_a_run_that_another_process_holds_is_refused_with_its_number(
+def test_a_run_that_another_process_holds_is_refused_with_its_number_until_that_is_killed(
     holder: subprocess.Popen[str], complaint: Complaint, take: Callable[..., None]
 ) -> None:
     expected = f"run-20260101-c0ffee: is being measured by process {holder.pid}; wait until that ends, or leave"
     assert complaint(take) == expected
     assert complaint(take) == expected
     take("20260102-c0ffee")
-
-
-def test_a_holder_that_is_killed_holds_nothing(holder: subprocess.Popen[str], take: Callable[..., None]) -> None:
     holder.kill()
     holder.wait()
     take()
