@@ -82,10 +82,18 @@ def test_each_row_is_set_against_the_baseline_on_its_own_problem(registry):
     assert [row.over_baseline is None for row in rows[F64]] == [False, True]
 
 
-def test_a_kernel_that_is_wrong_on_one_problem_stands_on_the_other(registry):
-    declare("half", lambda problem, x: (copy if problem.dtype == "f32" else nothing)(problem, x))
+def greedy(problem, x):
+    raise MemoryError("too large")
+
+
+@pytest.mark.parametrize(
+    ("on_f32", "on_f64", "expected"),
+    [(copy, nothing, ["ok", "ok", "ok", "wrong"]), (greedy, greedy, ["ok", "oom", "ok", "oom"])],
+)
+def test_a_kernel_fails_on_a_problem_alone_and_the_others_stand(registry, on_f32, on_f64, expected):
+    declare("half", lambda problem, x: (on_f32 if problem.dtype == "f32" else on_f64)(problem, x))
     rows = group(BASE, "copy/mine.half")
-    assert [row.status for row in rows[F32] + rows[F64]] == ["ok", "ok", "ok", "wrong"]
+    assert [row.status for row in rows[F32] + rows[F64]] == expected
 
 
 def test_variants_that_do_not_fit_together_are_measured_apart_and_say_so(registry, monkeypatch):
@@ -117,15 +125,6 @@ def test_what_has_no_memory_left_beside_its_variants_gets_it_alone(registry):
     assert {row.status for own in rows.values() for row in own} == {"ok"}
     assert f"{APART}, since with them: copy/mine.crowded: no room" in rows[F64][0].disturbed
     assert len({own[0].job for own in rows.values()}) == 2
-
-
-def test_what_has_no_memory_even_alone_is_oom_and_the_others_stand(registry):
-    def greedy(problem, x):
-        raise MemoryError("too large")
-
-    declare("greedy", greedy)
-    rows = group(BASE, "copy/mine.greedy")
-    assert [row.status for row in rows[F32] + rows[F64]] == ["ok", "oom", "ok", "oom"]
 
 
 def test_a_crash_on_one_variant_costs_that_row_and_the_others_are_measured_in_turn_again():
