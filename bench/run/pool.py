@@ -124,7 +124,7 @@ class Worker:
                 reply = msgspec.msgpack.decode(message.body, type=Reply)
                 if message.number != number:
                     return self._died(job)
-                if not reply.unfinished:
+                if not reply.glimpses:
                     break
                 progress.glimpses(reply.glimpses)
         except (EOFError, msgspec.DecodeError):

@@ -28,15 +28,14 @@ FORKED_S, _PAUSE_S = 0.25, 2e-3
 class Reply(msgspec.Struct):
     """A job's rows, or why it was refused, or which contender made the device unusable and how.
 
-    unfinished: another reply follows, and this one has only provisional times, `glimpses`. replaced: names in libraries
-    that plug-ins have replaced; then there are no rows, and the contenders `ours` must be measured without plug-ins.
+    glimpses: provisional times, which another reply follows. replaced: names in libraries that plug-ins have replaced;
+    then there are no rows, and the contenders `ours` must be measured without plug-ins.
     """
 
     rows: list[Measurement] = []
     refused: str = ""
     lost: tuple[Entrant, str] | None = None
     glimpses: list[Glimpse] = []
-    unfinished: bool = False
     replaced: str = ""
     ours: list[Entrant] = []
 
@@ -67,7 +66,7 @@ def _let_return(board: Board, known: set[str]) -> set[str]:
 
 
 def _show(parent: Channel, number: int, glimpses: list[Glimpse]) -> None:
-    parent.send(number, Reply(glimpses=glimpses, unfinished=True))
+    parent.send(number, Reply(glimpses=glimpses))
 
 
 def _answer(job: Job, board: Board, show: Show) -> Reply:
