@@ -24,12 +24,6 @@ KILLS = int(os.environ.get("KERNELMARK_KILLS", "8"))
 MEASURED = max(PROBLEMS, 2 * KILLS)
 
 
-def wait_for_rows(path: Path, count: int, run: subprocess.Popen[str]) -> dict[str, sqlite3.Row]:
-    """Return the visible rows once there are `count` of them, or once the run is over."""
-    wait_for(lambda: len(visible(path)) >= count or run.poll() is not None, 60.0)
-    return visible(path)
-
-
 def kill_below(pid: int, dice: random.Random) -> None:
     """Kill a keeper or a worker, if there is one."""
     if found := below(pid):
@@ -44,7 +38,9 @@ def test_kills_at_random_cost_no_row_and_leave_no_process(folder: Path, start: S
     (folder / "s.toml").write_text(SUITE.format(MEASURED))
     run = start(*WORDS)
     for kill in range(KILLS):
-        kept |= wait_for_rows(path, len(kept) + dice.randint(kill == 0, max(1, 100 // KILLS)), run)
+        wanted = len(kept) + dice.randint(kill == 0, max(1, 100 // KILLS))
+        wait_for(lambda wanted=wanted, run=run: len(visible(path)) >= wanted or run.poll() is not None, 60.0)
+        kept |= visible(path)
         time.sleep(dice.uniform(0, 0.05))
         assert run.poll() is None, f"was over before kill {kill}: {run.communicate()}"
         if dice.random() < 0.5:
