@@ -168,27 +168,22 @@ def test_bandwidth_accuses_operands_that_no_cache_can_hold_and_others_at_twice_t
     assert not judge or judge[1] == SLACK or [*judges(registry.problem(problem), "cuda", 1, "exact", mode, LLC)] == []
 
 
-def test_what_the_clock_gained_since_the_ceiling_is_out_of_the_share_in_cycles(registry):
-    problem = registry.problem(GEMM)
-    at_2_ghz = structs.replace(COMPUTE_LIMIT, clock_mhz=2000.0)
-    measured = row(39e-6, 40e-6, 41e-6, state={"clock_mhz": 2500.0})
-    found = place(measured, problem, at_2_ghz, MEMORY_LIMIT)
-    assert (found.roofline_pct, found.roofline_pct_cycles) == (pytest.approx(50), pytest.approx(40))
-
-
-@pytest.mark.parametrize(("ceiling_mhz", "row_mhz"), [(None, 2000.0), (2000.0, None)])
-def test_without_both_clocks_there_is_no_share_in_cycles(registry, ceiling_mhz, row_mhz):
-    limit = structs.replace(COMPUTE_LIMIT, clock_mhz=ceiling_mhz)
+@pytest.mark.parametrize(
+    ("problem", "ceiling_mhz", "row_mhz", "pct"),
+    [
+        (GEMM, 2000.0, 2500.0, pytest.approx(40)),
+        (GEMM, None, 2000.0, None),
+        (GEMM, 2000.0, None, None),
+        ("copy/m1000n1000/f32", 2000.0, 2000.0, None),  # which memory bounds
+    ],
+)
+def test_what_the_clock_gained_is_out_of_the_share_in_cycles_if_both_clocks_are_known(
+    registry, problem, ceiling_mhz, row_mhz, pct
+):
+    limits = [structs.replace(limit, clock_mhz=ceiling_mhz) for limit in (COMPUTE_LIMIT, MEMORY_LIMIT)]
     state = {} if row_mhz is None else {"clock_mhz": row_mhz}
-    found = place(row(39e-6, 40e-6, 41e-6, state=state), registry.problem(GEMM), limit, MEMORY_LIMIT)
-    assert found.roofline_pct_cycles is None
-
-
-def test_what_memory_bounds_has_no_share_in_cycles(registry):
-    problem = registry.problem("copy/m1000n1000/f32")
-    limit = structs.replace(MEMORY_LIMIT, clock_mhz=2000.0)
-    found = place(row(0.9e-3, 1e-3, 1.1e-3, state={"clock_mhz": 2000.0}), problem, None, limit)
-    assert (found.bound_by, found.roofline_pct_cycles) == ("memory", None)
+    found = place(row(39e-6, 40e-6, 41e-6, state=state), registry.problem(problem), *limits)
+    assert (found.bound_by, found.roofline_pct_cycles) == ("compute" if problem == GEMM else "memory", pct)
 
 
 NEED = Need("cpu", 2, "fp32", "fma/n196608k512/f32")
