@@ -17,7 +17,7 @@ from kernelmark.bench.measure.launch import c_scalar, cuda_launch, programs, sha
 from kernelmark.bench.measure.tensormap import encode, packed
 from kernelmark.bench.plan.errors import Unsupported, UsageError
 from kernelmark.bench.plan.kernel import CudaKernel, Im2colMap, KernelCall, TensorMap, Tile
-from kernelmark.bench.plan.limits import H100, TYPICAL
+from kernelmark.bench.plan.limits import H100, TYPICAL, DeviceLimits
 from support.cuda import CLUSTERED, HALVES, PADDED, REGISTRY, TILED, Gpu, device_arrays, operands
 
 
@@ -80,17 +80,6 @@ def test_the_operand_sets_of_a_case_share_one_loaded_kernel(hopper: Gpu) -> None
     assert len(hopper.loaded) == 1
 
 
-def test_a_device_below_the_kernels_architecture_is_unsupported(hopper: Gpu) -> None:
-    with pytest.raises(Unsupported, match=r"needs compute capability 10\.0, this is 9\.0"):
-        cuda_launch(replace(TILED, min_arch=100), PADDED, operands(a=16, b=32, c=48))
-
-
-def test_a_later_device_that_lacks_the_kernels_instructions_is_unsupported(hopper: Gpu) -> None:
-    hopper.limits = TYPICAL[100]
-    with pytest.raises(Unsupported, match=r"wgmma_persistent.* uses instructions that only sm_90a has, this is sm_100"):
-        cuda_launch(CLUSTERED, HALVES, device_arrays(HALVES))
-
-
 @pytest.mark.parametrize("name", ["a", "b", "c"])
 def test_an_operand_off_16_bytes_is_unsupported_before_anything_is_launched(hopper: Gpu, name: str) -> None:
     pointers = {"a": 1024, "b": 2048, "c": 3072} | {name: 5004}
@@ -119,6 +108,34 @@ TAKING_A_STRUCT = planned(args=("a", 5, STRUCT, 6))
 TAKING_99_KIB = planned(shared_bytes=99 * 1024)  # of dynamic shared memory, besides its static one
 
 
+#: 2 x 2 blocks of 1024 threads, two of which a multiprocessor holds.
+COOPERATIVE = replace(TILED, cooperative=True)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "limits", "error", "reason"),
+    [
+        (replace(TILED, min_arch=100), H100, Unsupported, r"needs compute capability 10\.0, this is 9\.0"),
+        (CLUSTERED, TYPICAL[100], Unsupported, "wgmma_persistent.* instructions that only sm_90a has, this is sm_100"),
+        (COOPERATIVE, replace(H100, multiprocessors=1), Unsupported, "4 blocks, of which .* 1 multiprocessors hold 2$"),
+        (TAKING_99_KIB, replace(H100, block_shared_bytes=101376), Unsupported, r"needs 109\d{3} bytes .* has 101376$"),
+        (planned(grid=(7, 5), cluster=2), H100, UsageError, r"a grid of \(7, 5\) blocks cannot be .* clusters of 2"),
+    ],
+)
+def test_a_launch_that_the_device_does_not_take_is_refused(
+    hopper: Gpu, kernel: CudaKernel, limits: DeviceLimits, error: type[Exception], reason: str
+) -> None:
+    hopper.limits = limits
+    problem, x = (HALVES, device_arrays(HALVES)) if kernel is CLUSTERED else (PADDED, operands(a=16, b=32, c=48))
+    with pytest.raises(error, match=reason):
+        cuda_launch(kernel, problem, x)
+
+
+def test_a_cooperative_grid_that_is_resident_as_a_whole_is_launched(hopper: Gpu) -> None:
+    hopper.limits = replace(H100, multiprocessors=2)
+    cuda_launch(COOPERATIVE, PADDED, operands(a=16, b=32, c=48))
+
+
 def test_a_struct_is_handed_to_the_driver_by_value(hopper: Gpu) -> None:
     run = cuda_launch(TAKING_A_STRUCT, PADDED, operands(a=16))
     run()
@@ -144,15 +161,6 @@ def test_cuda_core_counts_a_grid_in_clusters(hopper: Gpu) -> None:
     assert (config["grid"], config["cluster"]) == ((2, 5, 4), (3, 1, 1))
 
 
-def test_a_cooperative_grid_that_is_not_resident_as_a_whole_is_unsupported(hopper: Gpu) -> None:
-    together = replace(TILED, cooperative=True)  # 2 x 2 blocks of 1024 threads, two of which a multiprocessor holds
-    hopper.limits = replace(H100, multiprocessors=1)
-    with pytest.raises(Unsupported, match=r"synchronises 4 blocks, of which the device's 1 multiprocessors hold 2$"):
-        cuda_launch(together, PADDED, operands(a=16, b=32, c=48))
-    hopper.limits = replace(H100, multiprocessors=2)
-    cuda_launch(together, PADDED, operands(a=16, b=32, c=48))
-
-
 def asked_for(dynamic: int, static: int = 0, threads: int = 256) -> dict[str, int]:
     """Return what the shared memory of a launch asks of an H100's driver."""
     used = Resources(32, static, 0, 0, 0, 1024)
@@ -168,12 +176,6 @@ def test_blocks_that_share_a_multiprocessor_ask_for_the_whole_carve_out() -> Non
     assert asked_for(34 * 1024) == {"PREFERRED_SHARED_MEMORY_CARVEOUT": 100}  # six of them
     assert asked_for(34 * 1024, threads=1024) == {"PREFERRED_SHARED_MEMORY_CARVEOUT": 100}  # two
     assert asked_for(24 * 1024, threads=1024) == asked_for(0) == {}  # two, within the 48 KiB of the default
-
-
-def test_static_and_dynamic_shared_memory_beyond_the_device_is_unsupported(hopper: Gpu) -> None:
-    hopper.limits = replace(H100, block_shared_bytes=99 * 1024)
-    with pytest.raises(Unsupported, match=r"needs 109\d{3} bytes of shared memory per block, the device has 101376$"):
-        cuda_launch(TAKING_99_KIB, PADDED, operands(a=16, b=32, c=48))
 
 
 def test_the_driver_is_told_what_shared_memory_a_launch_asks_for(hopper: Gpu) -> None:
@@ -218,11 +220,6 @@ def test_a_plan_sees_the_present_device(hopper: Gpu) -> None:
     hopper.limits = replace(H100, multiprocessors=114)
     cuda_launch(replace(TILED, plan=plan, tunables=tunables), PADDED, operands(a=16, b=32, c=48))
     assert set(seen) == {(114, hopper.limits)}
-
-
-def test_a_grid_of_broken_clusters_is_refused(hopper: Gpu) -> None:
-    with pytest.raises(UsageError, match=r"a grid of \(7, 5\) blocks cannot be divided into clusters of 2"):
-        cuda_launch(planned(grid=(7, 5), cluster=2), PADDED, operands(a=16, b=32, c=48))
 
 
 def shown(array: Any) -> Any:
@@ -289,11 +286,6 @@ def test_a_map_of_images_beyond_the_tma_is_refused_in_one_line(hopper: Gpu, chan
     assert hopper.encoded == []
 
 
-def test_images_whose_pixels_are_not_aligned_are_unsupported(hopper: Gpu) -> None:
-    with pytest.raises(Unsupported, match="every 14 bytes, expected multiples of 16 for a tensor map"):
-        encode(IMAGES, shown(np.zeros((5, 4, 3, 7), np.float16)), "k")
-
-
 @pytest.mark.parametrize(
     ("dtype", "tf32", "element"),
     [
@@ -318,6 +310,8 @@ def test_a_tensor_that_the_tma_cannot_address_is_unsupported(hopper: Gpu) -> Non
     odd = device_arrays(REGISTRY.problem("gemm/m8n8k7/bf16/NN"))
     with pytest.raises(Unsupported, match="every 14 bytes"):
         encode(TensorMap("a", (8, 8)), odd.a, "k")
+    with pytest.raises(Unsupported, match="every 14 bytes"):
+        encode(IMAGES, shown(np.zeros((5, 4, 3, 7), np.float16)), "k")
     assert hopper.encoded == []
 
 
