@@ -237,23 +237,20 @@ class OperandSet:
     def damage(self, draw: Draw) -> str | None:
         """Return a complaint if a call has changed an input, an output's padding or bytes outside a buffer."""
         with draw.holding(self.change):
-            return self._damage(draw)
-
-    def _damage(self, draw: Draw) -> str | None:
-        for name, operand in self.specs.items():
-            home = self._memory[name]
-            if operand.role == "in":
-                if not home.holds(self.flat[name], name, draw):
-                    return f"changed its input {name}"
-            elif operand.pad:
-                rows = home.download(self.flat[name]).view(bits_dtype(operand.dtype)).reshape(-1, operand.ld)
-                gap = rows[:, operand.shape[-1] :]
-                if (gap != DTYPES[operand.dtype].poison).any():
-                    return f"wrote into the padding between the rows of {name}"
-            for guard, where in zip(self._guards(name), ("before", "beyond"), strict=True):
-                if not np.array_equal(home.download(guard), _GUARD[: guard.nbytes]):
-                    home.upload(guard, _GUARD[: guard.nbytes])
-                    return f"wrote {where} the bounds of {name}"
+            for name, operand in self.specs.items():
+                home = self._memory[name]
+                if operand.role == "in":
+                    if not home.holds(self.flat[name], name, draw):
+                        return f"changed its input {name}"
+                elif operand.pad:
+                    rows = home.download(self.flat[name]).view(bits_dtype(operand.dtype)).reshape(-1, operand.ld)
+                    gap = rows[:, operand.shape[-1] :]
+                    if (gap != DTYPES[operand.dtype].poison).any():
+                        return f"wrote into the padding between the rows of {name}"
+                for guard, where in zip(self._guards(name), ("before", "beyond"), strict=True):
+                    if not np.array_equal(home.download(guard), _GUARD[: guard.nbytes]):
+                        home.upload(guard, _GUARD[: guard.nbytes])
+                        return f"wrote {where} the bounds of {name}"
         return None
 
 

@@ -8,7 +8,7 @@ measured by observers (`observers.py`); attempts to deceive this file are caught
 import math
 import random
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from itertools import cycle, islice
@@ -331,7 +331,8 @@ class Series:
             operands.freshen(self.draw, change)
             if stretch.shared is not None:
                 operands.spoil(self.draw)
-        self._restore(stretch.sets)
+        for which in dict.fromkeys(stretch.sets) if self._restores else ():
+            self.sets[which].restore(self.draw)
         stretch.spots = operands.spots(self.draw) if self._random.random() < 0.5 else []
         for spot in stretch.spots:
             spot.poison()
@@ -361,10 +362,6 @@ class Series:
     def _look_for_unwritten(self, spots: list[Spots]) -> None:
         late = next((spot.operand for spot in spots if not spot.written().all()), "")
         self.unwritten = self.unwritten or late
-
-    def _restore(self, timed: Iterable[int]) -> None:
-        for which in dict.fromkeys(timed) if self._restores else ():
-            self.sets[which].restore(self.draw)
 
     @property
     def is_long(self) -> bool:

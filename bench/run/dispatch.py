@@ -123,7 +123,10 @@ class Dispatch:
                 while at_work or (waiting and not interrupted()):
                     while waiting and not interrupted() and len(at_work) <= 2 * self._broker.workers:
                         group = waiting.popleft()
-                        at_work[self._hand_in(group, expected, progress)] = group
+                        left = self._groups[group].left
+                        for planned in left:
+                            progress.begins(planned, 1)
+                        at_work[self._broker.ask(Task(expected, self._session.plan, left))] = group
                     if answered := self._broker.answer(TICK_S):
                         group = at_work.pop(answered[0])
                         if not self._take(group, answered[1], notify, progress):
@@ -145,11 +148,6 @@ class Dispatch:
             group.whole.append(planned)
             group.left.append(left)
         self._groups = list(groups.values())
-
-    def _hand_in(self, group: int, expected: Host, progress: Progress) -> int:
-        for left in self._groups[group].left:
-            progress.begins(left, 1)
-        return self._broker.ask(Task(expected, self._session.plan, self._groups[group].left))
 
     def _take(self, group: int, answer: TaskReply, notify: Notify, progress: Progress) -> bool:
         """Record the rows of a group; return False if its worker was lost and the group must be measured again."""

@@ -224,7 +224,10 @@ def _measure(job: Job, contenders: list[Contender], board: Board, show: Show) ->
             contender.fail(error)
         return ""
     for stock in stocks:
-        _set_up(stock)
+        if stock.live:
+            stock.redraw()
+        for contender in stock.live:
+            contender.set_up(stock.of(contender), stock.moved.get(contender.place))
     entropy = job.entropy or f"{secrets.randbits(128):032x}"  # unknown to every set-up
     board.entropy = entropy
     for stock in stocks:
@@ -250,17 +253,12 @@ def _measure(job: Job, contenders: list[Contender], board: Board, show: Show) ->
     for stock in stocks:
         if stock.moved and not job.mode.does.times:
             _judge(stock)  # the first call of launches that have not been called yet
-        _judge_last(stock)
+        _judge(stock)
+        for contender in stock.live:
+            contender.audit_renewed()  # last, since it draws new values
     if job.mode.does.times:
         _conclude(job, live)
     return ""
-
-
-def _set_up(stock: Stock) -> None:
-    if stock.live:
-        stock.redraw()
-    for contender in stock.live:
-        contender.set_up(stock.of(contender), stock.moved.get(contender.place))
 
 
 def _crowded(job: Job, contenders: list[Contender]) -> str:
@@ -345,13 +343,6 @@ def _judge(stock: Stock, moved: bool = False) -> float:
     if moved:
         stock.lay_out(moved=False)
     return references.took_s
-
-
-def _judge_last(stock: Stock) -> None:
-    """Verify each contender again; then audit those that took long, which draws new values."""
-    _judge(stock)
-    for contender in stock.live:
-        contender.audit_renewed()
 
 
 def _standing(job: Job, stock: Stock, judged_s: float) -> int:
