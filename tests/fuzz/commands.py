@@ -134,7 +134,8 @@ BY_NAME: dict[str, Strategy[Word]] = {
     **dict.fromkeys(("run_id", "base", "new", "resume", "delete", "aggregation", "tests"), RUN_WORDS),
     "names": st.one_of(PROBLEM_WORDS, RUN_WORDS),
     **dict.fromkeys(("suites", "suite_name"), SUITE_WORDS),
-    **dict.fromkeys(("problem", "problem_id"), PROBLEM_WORDS),
+    "problem_id": PROBLEM_WORDS,
+    "problem": _any_of([*PROBLEMS, *NO_PROBLEMS, "copy/*", "["]),  # a glob, which may match nothing
     **dict.fromkeys(("kernels", "against"), GLOBS),
     **dict.fromkeys(("kernel", "kernel_id"), KERNEL_WORDS),
     **dict.fromkeys(("max_time_s", "timeout_s", "rel_ci", "spread_s", "max_time", "start_timeout_s"), SECONDS),
