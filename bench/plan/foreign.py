@@ -5,6 +5,7 @@ imports plug-ins and asks their problems for sizes and figures. Python cannot st
 the process.
 """
 
+import builtins
 import faulthandler
 import os
 import sys
@@ -19,6 +20,7 @@ T = TypeVar("T")
 LEAST_S = 10.0
 #: Seconds after which faulthandler ends the process if C code keeps the thread from running.
 GRACE_S = 1.0
+_BUILTINS = dict(vars(builtins))
 
 
 @contextmanager
@@ -38,6 +40,7 @@ def overseen(subject: str, timeout_s: float) -> Iterator[None]:
     try:
         yield
     finally:
+        vars(builtins).update(_BUILTINS)  # a plug-in may have replaced some, without which no error can be reported
         watch.cancel()
         faulthandler.cancel_dump_traceback_later()
 

@@ -272,7 +272,8 @@ def faults(given: Input, found: Found) -> list[str]:
     of_steps = [fault for step, outcome in pairs for fault in _step(given, step, outcome)]
     if given.wild or any(outcome.hung for outcome in found.outcomes):
         return of_steps
-    words = [text for step in given.steps for word in step.words for text in (word, word.partition("=")[2] or word)]
+    given_words = [word for s in given.steps for word in (*s.words, *s.variables.get("COMP_WORDS", "").split())]
+    words = [text for word in given_words for text in (word, word.partition("=")[2] or word)]
     named = {os.path.normpath(word) for word in (*words, *given.asked, "kernelmark-report")}  # report's default
     of_steps += [f"file left or changed: {name}" for name in found.changed if not _is_asked_for(name, named)]
     return of_steps + [f"temporary file left: {name}" for name in found.temporary if "-defect-" not in name]

@@ -33,6 +33,6 @@ def test_the_process_that_plans_is_ended_where_code_in_c_holds_the_interpreter()
     assert (done.returncode, done.stdout, done.stderr[:8]) == (1, "", "Timeout ")
 
 
-def test_what_ends_in_time_goes_on() -> None:
-    done = ran(OVERSEEN.format("pass"))
+def test_what_ends_in_time_goes_on_with_the_built_in_functions_that_it_has_replaced() -> None:
+    done = ran(OVERSEEN.format("import builtins; builtins.print = None"))
     assert (done.returncode, done.stdout, done.stderr) == (0, "went on\n", "")
