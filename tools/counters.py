@@ -21,6 +21,7 @@ import msgspec
 
 from kernelmark.bench.emulator.build import CUDA
 from kernelmark.bench.emulator.shapes import is_whole, problems
+from kernelmark.bench.emulator.sweep import EmulatedCase
 from kernelmark.bench.measure.compile import in_parallel
 from kernelmark.bench.measure.cuda import present_limits
 from kernelmark.bench.measure.devices import get_device
@@ -38,7 +39,7 @@ from kernelmark.bench.plan.registry import Registry
 from kernelmark.bench.report.layout import TableColumn
 from kernelmark.bench.report.layout import table as in_columns
 from kernelmark.bench.run.child import Lost, answers
-from kernelmark.bench.tune.profile.counted import Counts, count, counted_kernel
+from kernelmark.bench.tune.profile.counted import Counts, counted_kernel, counts_of
 
 Pair = tuple[str, str]
 _SQUARE, _PLANE = "m512n512k512", "transpose/m512n1024/f32/out"
@@ -332,7 +333,7 @@ def profiled(row: Row) -> dict[str, int | None]:
         kernel, problem = counted_kernel(registry.named(row.kernel)), registry.problem(row.problem)
         tile = kernel.tile_for(problem, limits)
         assert tile is not None, "a kernel that was launched has a tile"
-        counts = count(kernel, problem, tile, limits, every_block=True)
+        counts = counts_of(EmulatedCase(kernel, problem, tile, limits), every_block=True)
     except UsageError:
         return {}
     return {name: figure.counted(counts) for name, figure in FIGURES.items()}

@@ -12,7 +12,7 @@ from kernelmark.bench.emulator.sweep import EmulatedCase, launches
 from kernelmark.bench.emulator.worker import Buffer, run
 from kernelmark.bench.plan.kernel import CudaKernel, KernelCall, TensorMap, Tile
 from kernelmark.bench.plan.limits import H100, TYPICAL
-from kernelmark.bench.tune.profile.counted import count
+from kernelmark.bench.tune.profile.counted import counts_of
 from support.emulated import host_compiler, wrong_in_emulator
 from support.kernels import CUDA, LAYOUTS, REGISTRY, lean
 from support.kernels import cases as cases_of
@@ -129,7 +129,7 @@ def test_panels_of_fp64_are_read_and_written_without_bank_conflicts(layout: str)
     host_compiler()
     problem = REGISTRY.problem(f"gemm/m256n256k64/f64/{layout}")
     for case in cases("mma_f64", problem.id):
-        total = count(case.kernel, problem, case.tile, H100).total
+        total = counts_of(case).total
         assert total.wavefronts == total.least_wavefronts > 0
 
 
@@ -341,7 +341,7 @@ def test_rows_and_columns_meet_all_banks_as_they_are_turned() -> None:
     host_compiler()
     problem = REGISTRY.problem("gemm/m256n128k64/f32/TN")
     for tile in known_tiles(TURNED):
-        total = count(kernel(TURNED), problem, tile, H100).total
+        total = counts_of(EmulatedCase(kernel(TURNED), problem, tile)).total
         assert total.wavefronts == total.least_wavefronts > 0
 
 

@@ -9,10 +9,11 @@ import pytest
 from kernelmark.bench.emulator import counts as emulated
 from kernelmark.bench.emulator.build import CUDA, missing_tool
 from kernelmark.bench.emulator.counters import cannot_count
+from kernelmark.bench.emulator.sweep import EmulatedCase
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.limits import H100
 from kernelmark.bench.tune.profile import view
-from kernelmark.bench.tune.profile.counted import Counts, LineCounts, count
+from kernelmark.bench.tune.profile.counted import Counts, LineCounts, counts_of
 from kernelmark.bench.tune.profile.view import Profile, sections, sources, write_page
 
 pytestmark = pytest.mark.skipif(missing_tool() is not None, reason=str(missing_tool()))
@@ -24,7 +25,7 @@ def counted(registry):
 
     def of(kernel_id, problem_id, device=H100, **options):
         kernel, problem = registry.kernels[kernel_id], registry.problem(problem_id)
-        return count(kernel, problem, kernel.tile_for(problem, H100), device, **options)
+        return counts_of(EmulatedCase(kernel, problem, kernel.tile_for(problem, H100), device), **options)
 
     return of
 

@@ -32,9 +32,8 @@ from kernelmark.bench.emulator.worker import WorkerError
 from kernelmark.bench.measure.compile import with_includes
 from kernelmark.bench.measure.tensormap import extents
 from kernelmark.bench.plan.errors import UsageError
-from kernelmark.bench.plan.kernel import CudaKernel, Kernel, Tile
+from kernelmark.bench.plan.kernel import CudaKernel, Kernel
 from kernelmark.bench.plan.limits import DeviceLimits
-from kernelmark.bench.plan.operation import Problem
 from kernelmark.bench.plan.tiles import tile_text
 
 Array = np.ndarray[Any, Any]
@@ -260,36 +259,28 @@ def counted_kernel(kernel: Kernel) -> CudaKernel:
     return kernel
 
 
-def count(
-    kernel: CudaKernel,
-    problem: Problem,
-    tile: Tile,
-    device: DeviceLimits,
-    every_block: bool = False,
-    widths: Widths | None = None,
-) -> Counts:
+def counts_of(case: EmulatedCase, every_block: bool = False, widths: Widths | None = None) -> Counts:
     """Return the counts of a kernel on a problem. every_block: run all blocks, not a sample.
 
     widths: bytes of a lane that the machine code loads and stores; accesses are split and joined to these. Raises
     UsageError if the kernel fails in the emulator, and CompileError if it does not compile there.
     """
-    case = EmulatedCase(kernel, problem, tile, device)
     try:
-        found = tallies(case, every_block, widths=widths)
+        found = tallies(case, every_block, widths)
     except WorkerError as error:
-        raise UsageError(f"{kernel.id} on {problem.id}: cannot be counted: {error}") from None
+        raise UsageError(f"{case.kernel.id} on {case.problem.id}: cannot be counted: {error}") from None
     waves: tuple[Waves, ...] = ()
     missing = [*_missing(case, found)]
     try:
-        waves = tuple(modelled(found, device))
+        waves = tuple(modelled(found, case.device))
     except NoModelError as error:
         missing.append(f"bytes from and to memory by waves: {error}")
     is_whole = not any(sampled.clusters for sampled in found.sampled)
     return Counts(
-        kernel=kernel.base_id,
-        problem=problem.id,
-        tile=tile_text(vars(tile)),
-        arch=device.arch,
+        kernel=case.kernel.base_id,
+        problem=case.problem.id,
+        tile=tile_text(vars(case.tile)),
+        arch=case.device.arch,
         launches=tuple(
             LaunchCounts(sampled.launch.entry, sampled.blocks, sampled.run_blocks, tuple(described(sampled)))
             for sampled in found.sampled
@@ -301,7 +292,7 @@ def count(
         bytes_read_once=found.traffic.read_once if is_whole else None,
         bytes_written_once=found.traffic.written_once if is_whole else None,
         waves=waves,
-        traffic_bytes=problem.traffic_bytes,
+        traffic_bytes=case.problem.traffic_bytes,
         missing=tuple(missing),
     )
 

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import msgspec
 
 from kernelmark.bench.emulator.build import CUDA
+from kernelmark.bench.emulator.sweep import EmulatedCase
 from kernelmark.bench.measure.occupancy import typical
 from kernelmark.bench.plan.errors import Unsupported, UsageError
 from kernelmark.bench.plan.files import require_file
@@ -17,7 +18,7 @@ from kernelmark.bench.report.export import write_text
 from kernelmark.bench.report.format import digits, size
 from kernelmark.bench.report.layout import TableColumn, paragraph, table
 from kernelmark.bench.report.page import TEMPLATES
-from kernelmark.bench.tune.profile.counted import Counts, LaunchCounts, LineCounts, count
+from kernelmark.bench.tune.profile.counted import Counts, LaunchCounts, LineCounts, counts_of
 from kernelmark.bench.tune.profile.machine import MIX, MachineCode, Published, described, machine, mix, render
 from kernelmark.bench.tune.profile.machine import sections as of_machine
 from kernelmark.bench.tune.profile.sass import analyse
@@ -57,11 +58,12 @@ def profiled(kernel: CudaKernel, problem: Problem, arch: str, limits: Published 
     device = typical(arch)
     tile = kernel.tile_for(problem, device)
     assert tile is not None, "a kernel that takes the problem has a tile for it"
+    case = EmulatedCase(kernel, problem, tile, device)
     try:
         sass = analyse(kernel, problem, tile, arch, device)
     except Unsupported as missing:
-        return Profile(count(kernel, problem, tile, device, every_block), no_machine=str(missing))
-    counts = count(kernel, problem, tile, device, every_block, sass.widths)
+        return Profile(counts_of(case, every_block), no_machine=str(missing))
+    counts = counts_of(case, every_block, sass.widths)
     return Profile(counts, machine(counts, sass, kernel, problem, device, limits))
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from kernelmark.bench.emulator.build import HostCompileError
+from kernelmark.bench.emulator.sweep import EmulatedCase
 from kernelmark.bench.measure.compile import cuda_sources, with_includes
 from kernelmark.bench.measure.measurement import Measurement
 from kernelmark.bench.plan.errors import UsageError
@@ -21,8 +22,7 @@ from kernelmark.bench.report.contest import APART, paired
 from kernelmark.bench.report.format import count, digits, seconds, size, spread
 from kernelmark.bench.report.layout import TableColumn, paragraph, table
 from kernelmark.bench.tune.inspect import COLUMNS, InspectRow, cells, launch_rows
-from kernelmark.bench.tune.profile.counted import Counts, counted_kernel
-from kernelmark.bench.tune.profile.counted import count as count_of
+from kernelmark.bench.tune.profile.counted import Counts, counted_kernel, counts_of
 from kernelmark.bench.tune.watch.emulator import bugs, emulate, verdict
 from kernelmark.bench.tune.watch.versions import Files, Version, VersionTiming, compare
 
@@ -237,8 +237,8 @@ class WatchSession:
 
     def _counts(self, version: Version) -> Counts:
         if version not in self.counts:
-            kernel = counted_kernel(self._of(version))
-            self.counts[version] = count_of(kernel, self.problem, self.tile, self.device)
+            case = EmulatedCase(counted_kernel(self._of(version)), self.problem, self.tile, self.device)
+            self.counts[version] = counts_of(case)
         return self.counts[version]
 
     def summary(self) -> str:
