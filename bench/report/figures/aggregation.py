@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from kernelmark.bench.plan.registry import Registry
 from kernelmark.bench.plan.suites import find_suite
@@ -14,9 +14,6 @@ from kernelmark.bench.report.format import count, short
 from kernelmark.bench.report.noise import is_noisy
 from kernelmark.bench.report.run_data import RunData
 from kernelmark.bench.report.strategies import strategy_name
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure as Drawing
 
 TITLE = "Aggregation of gradients"
 SUITE, OP, BASELINE, MOST = "aggregation", "aggregate", "host_serial", 3
@@ -88,7 +85,7 @@ def _winner(lane: NetworkLane) -> str:
     return f"{short(r.kernel)} {ratio}" if ratio.median > 1 else f"{BASELINE}, before {short(r.kernel)} {ratio}"
 
 
-def _draw(lanes: Sequence[NetworkLane]) -> "Drawing":
+def _draw(lanes: Sequence[NetworkLane]) -> style.Drawing:
     kernels = sorted({r.kernel for lane in lanes for r, _ in lane.found})
     marked = sum(LANE_MM + MARK_MM * len(lane.found) for lane in lanes)
     figure, axes = style.panel(14 + marked + 1.9 * len(kernels))

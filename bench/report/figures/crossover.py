@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from functools import partial
 from statistics import geometric_mean
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -13,22 +13,18 @@ from kernelmark.bench.plan.registry import Registry
 from kernelmark.bench.plan.suites import Suite, find_suite
 from kernelmark.bench.report.contest import Contest, slowdowns
 from kernelmark.bench.report.crossover import Change, changes, listed
+from kernelmark.bench.report.figures import style
 from kernelmark.bench.report.figures.heat import SlowdownMap
-from kernelmark.bench.report.figures.style import Figure, Kind, Look, file_name, kind, mark_points, of_setting, panel
 from kernelmark.bench.report.format import count, short
 from kernelmark.bench.report.noise import is_noisy
 from kernelmark.bench.report.run_data import RunData, work
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure as Drawing
 
 LEAST_PROBLEMS, MOST_PROBLEMS, MOST_KERNELS, MOST, MOST_CHANGES = 3, 24, 14, 3, 4
 SLOWEST = 16.0
 #: Axes that may label a column if they differ in a sweep, those of the filter first.
 AXES = ("r", "s", "n", "c", "k", "h", "w")
 #: The marks of certain winners and of ties; red is legible in every cell.
-MARKS = {"wins": Look("#B00020", "*", ""), "ties": Look("#B00020", "o", "")}
+MARKS = {"wins": style.Look("#B00020", "*", ""), "ties": style.Look("#B00020", "o", "")}
 
 
 class CrossoverMap(NamedTuple):
@@ -46,7 +42,7 @@ class CrossoverMap(NamedTuple):
     left_out: int
 
 
-def crossover_maps(data: RunData, registry: Registry | None) -> Kind:
+def crossover_maps(data: RunData, registry: Registry | None) -> style.Kind:
     """Return a figure for each line of convolutions that differ only in one size."""
     found: dict[tuple[object, ...], list[Contest]] = defaultdict(list)
     for c in data.contests:
@@ -58,7 +54,7 @@ def crossover_maps(data: RunData, registry: Registry | None) -> Kind:
     maps = [_map(data, contests, suites) for contests in several]
     maps.sort(key=lambda m: -len(m.contests))
     lacking = f"fewer than {LEAST_PROBLEMS} convolutions of a kind have times of two algorithms"
-    return kind("Crossover of convolution algorithms", [_figure(m) for m in maps], lacking, MOST)
+    return style.kind("Crossover of convolution algorithms", [_figure(m) for m in maps], lacking, MOST)
 
 
 def _suites(data: RunData, registry: Registry | None) -> Iterator[Suite]:
@@ -99,12 +95,12 @@ def _axis_name(m: CrossoverMap) -> str:
     return {"r": "filter r x s", "s": "filter r x s", "": "problem"}.get(m.axis, m.axis)
 
 
-def _figure(m: CrossoverMap) -> Figure:
+def _figure(m: CrossoverMap) -> style.Figure:
     first = m.contests[0]
     storage = "/".join(first.problem.split("/")[2:])
     cut = f" The first {len(m.contests)} of {len(m.contests) + m.left_out} problems." if m.left_out else ""
-    return Figure(
-        file_name("crossover", storage, *of_setting(first.setting)),
+    return style.Figure(
+        style.file_name("crossover", storage, *style.of_setting(first.setting)),
         f"Crossover: convolution over {_axis_name(m)}, {storage}",
         f"{first.setting.title}. {_turns(m)} Lines: takeovers, two around ties. Stars: certainly the fastest; dots: "
         "ties for the first place; hollow: measured under noise. Times over that of the fastest; darker is slower, and "
@@ -125,11 +121,11 @@ def _turns(m: CrossoverMap) -> str:
     return f"Certain takeovers along {m.axis}: {'; '.join(found)}."
 
 
-def _draw(m: CrossoverMap) -> "Drawing":
+def _draw(m: CrossoverMap) -> style.Drawing:
     import numpy as np
     from matplotlib.colors import LogNorm
 
-    figure, axes = panel(24 + 4.2 * len(m.kernels))
+    figure, axes = style.panel(24 + 4.2 * len(m.kernels))
     values = np.full((len(m.kernels), len(m.contests)), np.nan)
     for j, c in enumerate(m.contests):
         for r in c.ranked:
@@ -150,7 +146,7 @@ def _draw(m: CrossoverMap) -> "Drawing":
     return figure
 
 
-def _mark(axes: "Axes", m: CrossoverMap) -> None:
+def _mark(axes: style.Axes, m: CrossoverMap) -> None:
     """Mark winners and ties, and draw a line at each side of a takeover where the columns are one line of sizes."""
     cells = SlowdownMap("conv", m.contests[0].setting, m.contests, m.kernels, "")
     for outline, look in MARKS.items():
@@ -162,7 +158,7 @@ def _mark(axes: "Axes", m: CrossoverMap) -> None:
         ]
         if places:
             xs, ys, noisy = zip(*places, strict=True)
-            mark_points(axes, xs, ys, look, noisy, size=5)
+            style.mark_points(axes, xs, ys, look, noisy, size=5)
     at = {c.problem: place for place, c in enumerate(m.contests)} if len(set(m.names)) == len(m.names) else {}
     for turn in m.turns or ():
         if turn.before.problem in at and turn.after.problem in at:

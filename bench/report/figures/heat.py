@@ -3,18 +3,15 @@
 from collections import defaultdict
 from functools import partial
 from statistics import geometric_mean
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from kernelmark.bench.record.result import Result
 from kernelmark.bench.report.contest import Contest, Setting, slowdowns
-from kernelmark.bench.report.figures.style import FULL_WIDTH, INK, Figure, Kind, file_name, kind, of_setting, panel
+from kernelmark.bench.report.figures import style
 from kernelmark.bench.report.format import digits, figure_names, seconds
 from kernelmark.bench.report.noise import marked
 from kernelmark.bench.report.pivot import labelled
 from kernelmark.bench.report.run_data import RunData
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure as Drawing
 
 TITLE = "Problems x kernels"
 MOST, MOST_PROBLEMS, MOST_KERNELS, LEAST_PROBLEMS = 8, 24, 10, 2
@@ -78,10 +75,10 @@ def _map(op: str, setting: Setting, contests: list[Contest]) -> SlowdownMap:
     return SlowdownMap(op, setting, shown, kernels[:MOST_KERNELS], " ".join(notes))
 
 
-def heat_maps(data: RunData) -> Kind:
+def heat_maps(data: RunData) -> style.Kind:
     """Return a figure for each map."""
     lacking = f"no two kernels have times for {LEAST_PROBLEMS} problems of an operation"
-    return kind(TITLE, [_figure(m) for m in maps(data)], lacking, MOST)
+    return style.kind(TITLE, [_figure(m) for m in maps(data)], lacking, MOST)
 
 
 def caption(m: SlowdownMap) -> str:
@@ -96,17 +93,17 @@ def caption(m: SlowdownMap) -> str:
     )
 
 
-def _figure(m: SlowdownMap) -> Figure:
-    name = file_name("problems", m.op, *of_setting(m.setting))
-    return Figure(name, f"Problems x kernels: {m.op}", caption(m), partial(_draw, m), m)
+def _figure(m: SlowdownMap) -> style.Figure:
+    name = style.file_name("problems", m.op, *style.of_setting(m.setting))
+    return style.Figure(name, f"Problems x kernels: {m.op}", caption(m), partial(_draw, m), m)
 
 
-def _draw(m: SlowdownMap) -> "Drawing":
+def _draw(m: SlowdownMap) -> style.Drawing:
     import numpy as np
     from matplotlib.colors import LogNorm
     from matplotlib.patches import Rectangle
 
-    figure, axes = panel(14 + 4.4 * len(m.contests), FULL_WIDTH)
+    figure, axes = style.panel(14 + 4.4 * len(m.contests), style.FULL_WIDTH)
     cells = [[m.cell(c, kernel) for kernel in m.kernels] for c in m.contests]
     values = np.array([[min(cell.slowdown, SLOWEST) if cell else np.nan for cell in row] for row in cells])
     axes.imshow(values, cmap="Oranges", aspect="auto", norm=LogNorm(1, 2 * SLOWEST))
@@ -121,6 +118,6 @@ def _draw(m: SlowdownMap) -> "Drawing":
     axes.set_xticks(range(len(m.kernels)), [name.replace("@", "@\n").replace(",", ",\n") for name in names])
     axes.xaxis.tick_top()
     axes.set_yticks(range(len(m.contests)), m.labels[1])
-    axes.tick_params(length=0, colors=INK, labelsize=6.5)
+    axes.tick_params(length=0, colors=style.INK, labelsize=6.5)
     axes.spines[:].set_visible(False)
     return figure

@@ -3,16 +3,13 @@
 from collections import defaultdict
 from functools import partial
 from statistics import geometric_mean
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from kernelmark.bench.report.contest import Contest
-from kernelmark.bench.report.figures.style import INK, Figure, Kind, file_name, kind, panel
+from kernelmark.bench.report.figures import style
 from kernelmark.bench.report.format import digits, figure_names, flop_unit
 from kernelmark.bench.report.noise import MARK, is_noisy
 from kernelmark.bench.report.run_data import RunData, sizes, work
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure as Drawing
 
 MOST, MOST_KERNELS = 2, 16
 
@@ -31,7 +28,7 @@ class LayoutMap(NamedTuple):
         return flop_unit(self.rates.values())
 
 
-def layout_maps(data: RunData) -> Kind:
+def layout_maps(data: RunData) -> style.Kind:
     """Return a figure for each product size with at least two layouts, those with the most rates first."""
     found: dict[tuple[object, ...], list[Contest]] = defaultdict(list)
     for c in data.contests:
@@ -40,7 +37,7 @@ def layout_maps(data: RunData) -> Kind:
             found[rest, c.setting].append(c)
     maps = [_map(contests) for contests in found.values() if len({c.fastest.layout for c in contests}) > 1]
     maps.sort(key=lambda m: (-len(m.rates), -work(m.contests[0].fastest)))
-    return kind("Layouts x kernels", [_figure(m) for m in maps], "no product was measured in two layouts", MOST)
+    return style.kind("Layouts x kernels", [_figure(m) for m in maps], "no product was measured in two layouts", MOST)
 
 
 def _map(contests: list[Contest]) -> LayoutMap:
@@ -53,13 +50,13 @@ def _map(contests: list[Contest]) -> LayoutMap:
     return LayoutMap(contests, sorted({layout for _, layout in rates}), kernels, rates, noisy)
 
 
-def _figure(m: LayoutMap) -> Figure:
+def _figure(m: LayoutMap) -> style.Figure:
     first = m.contests[0]
     total = len({kernel for kernel, _ in m.rates})
     shown = f" The {len(m.kernels)} fastest of {total} kernels." * (len(m.kernels) < total)
     size = sizes(first.problem)
-    return Figure(
-        file_name("layouts", first.problem.replace(f"/{first.fastest.layout}", "", 1), first.setting.device,
+    return style.Figure(
+        style.file_name("layouts", first.problem.replace(f"/{first.fastest.layout}", "", 1), first.setting.device,
                   f"t{first.setting.threads}", first.setting.mode, first.setting.isa),
         f"Layouts x kernels: gemm {size}",
         f"{first.setting.title}. {m.unit[0]}; op_A(A) op_B(B), row-major. A dash: no time in this layout. ~: measured "
@@ -68,17 +65,17 @@ def _figure(m: LayoutMap) -> Figure:
     )  # fmt: skip
 
 
-def _draw(m: LayoutMap) -> "Drawing":
+def _draw(m: LayoutMap) -> style.Drawing:
     import numpy as np
 
-    figure, axes = panel(16 + 4.6 * len(m.kernels))
+    figure, axes = style.panel(16 + 4.6 * len(m.kernels))
     name, unit = m.unit
     values = np.array([[m.rates.get((kernel, layout), np.nan) for layout in m.layouts] for kernel in m.kernels]) / unit
     image = axes.imshow(values, cmap="cividis", aspect="auto", vmin=0)
     middle = np.nanmax(values) / 2
     for (i, j), value in np.ndenumerate(values):
         known = bool(np.isfinite(value))
-        colour = "white" if known and value < middle else "black" if known else INK
+        colour = "white" if known and value < middle else "black" if known else style.INK
         mark = MARK * ((m.kernels[i], m.layouts[j]) in m.noisy)
         axes.text(j, i, f"{mark}{digits(value)}" if known else "-", ha="center", va="center", color=colour)
     axes.set_xticks(range(len(m.layouts)), m.layouts)

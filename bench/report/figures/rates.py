@@ -5,7 +5,7 @@ from functools import partial
 from itertools import pairwise
 from operator import le
 from statistics import geometric_mean
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from kernelmark.bench.record.result import Result
 from kernelmark.bench.report.contest import Contest, Ratio, slowdowns, time_of
@@ -13,9 +13,6 @@ from kernelmark.bench.report.figures import style
 from kernelmark.bench.report.format import digits, figure_names, flop_unit, other_flop
 from kernelmark.bench.report.noise import is_noisy
 from kernelmark.bench.report.run_data import RunData, numbers, sizes, variant, work
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure as Drawing
 
 MOST, MOST_KERNELS, LEAST_SIZES, MOST_SIZES = 4, 8, 3, 48
 #: The least ratio of the largest to the smallest size; over less, rates hardly depend on the size.
@@ -86,7 +83,7 @@ def _figure(lines: Lines, looks: dict[str, style.Look]) -> style.Figure:
     )
 
 
-def _draw(lines: Lines, looks: dict[str, style.Look]) -> "Drawing":
+def _draw(lines: Lines, looks: dict[str, style.Look]) -> style.Drawing:
     figure, axes = style.panel(58)
     labels = []
     name, unit = lines.unit
@@ -111,14 +108,14 @@ def _rate(r: Result) -> Ratio:
     return Ratio(work, work, work).over(time_of(r))
 
 
-def _ceiling(axes: object, lines: Lines) -> None:
+def _ceiling(axes: style.Axes, lines: Lines) -> None:
     """Draw the ceiling if all rows shown execute the nominal operations under the same ceiling."""
     shown = [r for c in lines.contests for r in c.ranked if r.kernel in lines.kernels]
     rates = {r.ceiling_gflop_per_s for r in shown}
     if len(rates) == 1 and None not in rates and not lines.moves and not any(map(other_flop, shown)):
         rate = (rates.pop() or 0.0) / lines.unit[1]
-        axes.axhline(rate, color=style.GREY, linestyle="--", linewidth=0.8)  # type: ignore[attr-defined]
-        axes.annotate(  # type: ignore[attr-defined]
+        axes.axhline(rate, color=style.GREY, linestyle="--", linewidth=0.8)
+        axes.annotate(
             f"ceiling {digits(rate)}", (0.02, rate), xycoords=("axes fraction", "data"), va="bottom", color=style.GREY
         )
 
@@ -139,7 +136,7 @@ def _size_name(lines: Lines) -> str:
     return "bytes moved" if lines.moves else "nominal FLOP of the problem"
 
 
-def _sizes_as_ticks(axes: object, lines: Lines) -> None:
+def _sizes_as_ticks(axes: style.Axes, lines: Lines) -> None:
     if _square(lines):
         values = sorted({_size(lines, c) for c in lines.contests})
-        style.ticks(axes.xaxis, values[:: 1 + len(values) // 9])  # type: ignore[attr-defined]
+        style.ticks(axes.xaxis, values[:: 1 + len(values) // 9])

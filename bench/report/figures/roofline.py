@@ -6,7 +6,7 @@ Williams, Waterman, Patterson, "Roofline: an insightful visual performance model
 from collections import defaultdict
 from collections.abc import Iterator
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from kernelmark.bench.measure.measurement import Ceiling
 from kernelmark.bench.measure.roofline import UNITS, certainty, microbenchmark
@@ -15,10 +15,6 @@ from kernelmark.bench.report.figures import style
 from kernelmark.bench.report.format import count, digits, figure_names, flop_rate, flop_unit, short
 from kernelmark.bench.report.noise import is_noisy
 from kernelmark.bench.report.run_data import RunData, flop_and_bytes, numbers
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure as Drawing
 
 TITLE = "Roofline"
 MOST, MOST_LABELS, MOST_POINTS = 8, 12, 1500
@@ -93,7 +89,7 @@ def highest(data: RunData, device: str, threads: int, wanted: str, by: str | Non
     return max(held, key=lambda c: certainty((c, "")), default=None)
 
 
-def _draw(roof: Roof, looks: dict[str, style.Look]) -> "Drawing":
+def _draw(roof: Roof, looks: dict[str, style.Look]) -> style.Drawing:
     figure, axes = style.panel(66)
     xs, ys = [x for x, _, _ in roof.points], [y for _, y, _ in roof.points]
     name, unit = roof.unit
@@ -109,7 +105,7 @@ def _draw(roof: Roof, looks: dict[str, style.Look]) -> "Drawing":
     return figure
 
 
-def _draw_ceilings(axes: "Axes", roof: Roof, low: float, ridge: float, high: float) -> None:
+def _draw_ceilings(axes: style.Axes, roof: Roof, low: float, ridge: float, high: float) -> None:
     top, slope = roof.compute.rate / roof.unit[1], roof.memory.rate / roof.unit[1]
     axes.plot([low, ridge, high], [low * slope, top, top], color=style.INK)
     texts = (
@@ -120,7 +116,7 @@ def _draw_ceilings(axes: "Axes", roof: Roof, low: float, ridge: float, high: flo
         axes.annotate(text, (x, y), xytext=(-3, 2), textcoords="offset points", ha="right", va="bottom")
 
 
-def _place(axes: "Axes", roof: Roof, looks: dict[str, style.Look]) -> None:
+def _place(axes: style.Axes, roof: Roof, looks: dict[str, style.Look]) -> None:
     by_kernel: dict[str, list[tuple[float, float, Result]]] = defaultdict(list)
     for point in roof.points:
         by_kernel[point[2].kernel].append(point)

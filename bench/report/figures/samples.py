@@ -1,16 +1,12 @@
 """All samples of a problem's kernels, relative to the kernel's median."""
 
 from functools import partial
-from typing import TYPE_CHECKING
 
 from kernelmark.bench.report.contest import Contest
 from kernelmark.bench.report.figures import style
 from kernelmark.bench.report.format import figure_names, seconds
 from kernelmark.bench.report.noise import marked
 from kernelmark.bench.report.run_data import RunData, work
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure as Drawing
 
 MOST, MOST_KERNELS, LEAST = 6, 12, 6
 
@@ -42,7 +38,7 @@ def _figure(data: RunData, c: Contest, looks: dict[str, style.Look]) -> style.Fi
     )
 
 
-def _draw(data: RunData, c: Contest, looks: dict[str, style.Look]) -> "Drawing":
+def _draw(data: RunData, c: Contest, looks: dict[str, style.Look]) -> style.Drawing:
     import numpy as np
 
     rows = c.ranked[:MOST_KERNELS]

@@ -2,7 +2,6 @@
 
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING
 
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.registry import Registry
@@ -12,9 +11,6 @@ from kernelmark.bench.report.format import short, size
 from kernelmark.bench.report.noise import is_noisy
 from kernelmark.bench.report.run_data import RunData
 from kernelmark.bench.report.scaling import Point, Scaling, ScalingQuestion, ScalingSection, compared, computed
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure as Drawing
 
 MOST, TITLE = 4, "Data parallelism"
 #: Workers and link of a report's figures: PCIe 3.0 of a K80, as Shi and others state it.
@@ -59,7 +55,7 @@ def _figure(found: Scaling, section: ScalingSection, marks: dict[str, style.Look
     )
 
 
-def _draw(section: ScalingSection, marks: dict[str, style.Look]) -> "Drawing":
+def _draw(section: ScalingSection, marks: dict[str, style.Look]) -> style.Drawing:
     figure, axes = style.panel(62)
     axes.set(xlabel="workers", ylabel="speedup, % of linear", xscale="log")
     labels = []

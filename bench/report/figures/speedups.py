@@ -4,7 +4,7 @@ import math
 from collections import Counter, defaultdict
 from functools import partial
 from statistics import geometric_mean
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from kernelmark.bench.record.result import Result
 from kernelmark.bench.report.contest import Ratio, Setting, speedup_of
@@ -12,10 +12,6 @@ from kernelmark.bench.report.figures import style
 from kernelmark.bench.report.format import factor, figure_names, short
 from kernelmark.bench.report.noise import MARK, is_noisy
 from kernelmark.bench.report.run_data import RunData
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure as Drawing
 
 TITLE = "Speedup"
 MOST, MOST_LANES, MOST_KERNELS, MOST_DOTS = 8, 14, 12, 48
@@ -171,7 +167,7 @@ def _figure(plot: Plot) -> style.Figure:
     )
 
 
-def _draw(plot: Plot) -> "Drawing":
+def _draw(plot: Plot) -> style.Drawing:
     lines: list[Lane | str] = []
     for lane in plot.lanes:
         if lane.head and lane.head not in lines:
@@ -202,7 +198,7 @@ def _draw(plot: Plot) -> "Drawing":
     return figure
 
 
-def _draw_number(axes: "Axes", y: int, lane: Lane) -> None:
+def _draw_number(axes: style.Axes, y: int, lane: Lane) -> None:
     noisy = lane.mean is None and lane.dots[0].noisy
     text, place = f"{MARK * noisy}{factor(lane.middle)}", axes.get_yaxis_transform()
     axes.annotate(text, (1.01, y), xycoords=place, va="center", annotation_clip=False)
@@ -210,7 +206,7 @@ def _draw_number(axes: "Axes", y: int, lane: Lane) -> None:
         axes.plot([lane.mean] * 2, [y - 0.4, y + 0.4], color=style.INK, linewidth=1.2)
 
 
-def _draw_dots(axes: "Axes", lanes: list[tuple[int, Lane]]) -> None:
+def _draw_dots(axes: style.Axes, lanes: list[tuple[int, Lane]]) -> None:
     """Draw the dots of all lanes, grouped by appearance: a plot call for each would take seconds."""
     alike: dict[tuple[str, bool, bool], list[tuple[float, Dot]]] = defaultdict(list)
     for y, lane in lanes:

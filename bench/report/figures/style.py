@@ -5,13 +5,17 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure as Drawing
+    import matplotlib.axes
+    import matplotlib.figure
 
     from kernelmark.bench.report.contest import Ratio, Setting
+
+#: Named without an import of Matplotlib, which only drawing needs.
+Axes: TypeAlias = "matplotlib.axes.Axes"
+Drawing: TypeAlias = "matplotlib.figure.Figure"
 
 
 class Figure(NamedTuple):
@@ -23,7 +27,7 @@ class Figure(NamedTuple):
     name: str
     title: str
     caption: str
-    draw: "Callable[[], Drawing]"
+    draw: Callable[[], Drawing]
     data: Any = None
 
 
@@ -112,12 +116,17 @@ def looks(kernels: Iterable[str]) -> dict[str, Look]:
     return {kernel: look(i) for i, kernel in enumerate(sorted(set(kernels)))}
 
 
-def panel(height_mm: float, width: float = WIDTH) -> "tuple[Drawing, Axes]":
+def panel(height_mm: float, width: float = WIDTH) -> tuple[Drawing, Axes]:
     """Return an empty figure with one plot, one column wide or of another width in inches."""
-    from matplotlib.figure import Figure as Drawing
-
-    figure = Drawing(figsize=(width, height_mm * MM))
+    figure = canvas(height_mm, width)
     return figure, figure.subplots()
+
+
+def canvas(height_mm: float, width: float = WIDTH) -> Drawing:
+    """Return a figure without plots, one column wide or of another width in inches."""
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(width, height_mm * MM))
 
 
 class Label(NamedTuple):
@@ -129,7 +138,7 @@ class Label(NamedTuple):
     look: Look
 
 
-def label_right(axes: "Axes", labels: Sequence[Label]) -> None:
+def label_right(axes: Axes, labels: Sequence[Label]) -> None:
     """Write labels with markers in the right margin, without overlap, each with a thin line to its point."""
     axes.figure.draw_without_rendering()  # type: ignore[union-attr]  # lays the figure out, so that heights can be compared with those of letters
     box, apart = axes.get_window_extent(), 9.4 * axes.figure.dpi / 72
@@ -140,7 +149,7 @@ def label_right(axes: "Axes", labels: Sequence[Label]) -> None:
         _label(axes, label, (y - float(box.y0)) / float(box.height))
 
 
-def _label(axes: "Axes", label: Label, height: float) -> None:
+def _label(axes: Axes, label: Label, height: float) -> None:
     line = {"arrowstyle": "-", "color": label.look.colour, "linewidth": 0.5, "shrinkA": 0, "shrinkB": 2}
     axes.annotate("", (label.x, label.y), (1.03, height), textcoords=axes.transAxes, arrowprops=line,
                   annotation_clip=False)  # fmt: skip
@@ -149,7 +158,7 @@ def _label(axes: "Axes", label: Label, height: float) -> None:
 
 
 def mark_points(
-    axes: "Axes", xs: Sequence[float], ys: Sequence[float], look: Look, noisy: Sequence[bool], size: float = 3.5
+    axes: Axes, xs: Sequence[float], ys: Sequence[float], look: Look, noisy: Sequence[bool], size: float = 3.5
 ) -> None:
     """Draw the markers of a line; markers of disturbed rows are hollow."""
     for hollow in (False, True):
@@ -165,7 +174,7 @@ def ends(middle: float, low: float | None, high: float | None) -> tuple[float, f
 
 
 def whiskers(
-    axes: "Axes", xs: Sequence[float], ratios: Sequence["Ratio"], look: Look, noisy: Sequence[bool], line: str = "-"
+    axes: Axes, xs: Sequence[float], ratios: Sequence["Ratio"], look: Look, noisy: Sequence[bool], line: str = "-"
 ) -> None:
     """Draw ratios with their intervals, joined by a line of this style; ratios measured under noise are hollow."""
     ys, bars = [ratio.median for ratio in ratios], [ends(*ratio[:3]) for ratio in ratios]
@@ -207,7 +216,7 @@ def _number(value: float) -> str:
     return f"{times}10{str(exponent).translate(_SUPERSCRIPT)}"
 
 
-def log_ticks(axes: "Axes") -> None:
+def log_ticks(axes: Axes) -> None:
     """Label both logarithmic axes with round numbers within their limits."""
     ticks(axes.xaxis, round_ticks(*axes.get_xlim()))
     ticks(axes.yaxis, round_ticks(*axes.get_ylim()))
@@ -233,7 +242,7 @@ def round_ticks(low: float, high: float) -> list[float]:
     return inside
 
 
-def save(figure: "Drawing", stem: Path, pdf: bool) -> str:
+def save(figure: Drawing, stem: Path, pdf: bool) -> str:
     """Write `STEM.svg`, which follows the reader's colour scheme, and `STEM.pdf` if wanted; return the SVG.
 
     A PDF takes several times as long, since it embeds the glyphs that it uses. The PDF of an earlier figure is removed.

@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterator
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from kernelmark.bench.measure.roofline import UNITS
 from kernelmark.bench.record.result import Result
@@ -13,10 +13,6 @@ from kernelmark.bench.report.figures.roofline import highest
 from kernelmark.bench.report.format import count, short
 from kernelmark.bench.report.noise import is_noisy
 from kernelmark.bench.report.run_data import RunData, flop_and_bytes, work
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure as Drawing
 
 MOST, MOST_KERNELS = 3, 10
 Scaling = dict[str, list[Result]]
@@ -68,7 +64,7 @@ def _figure(op: str, problem: str, mode: str, isa: str, scaling: Scaling, looks:
     )
 
 
-def _draw(scaling: Scaling, looks: dict[str, style.Look]) -> "Drawing":
+def _draw(scaling: Scaling, looks: dict[str, style.Look]) -> style.Drawing:
     figure, axes = style.panel(52)
     labels = []
     for kernel, rows in scaling.items():
@@ -154,7 +150,7 @@ def _size_figure(op: str, mode: str, isa: str, gains: list[Gain], looks: dict[st
     )
 
 
-def _draw_sizes(gains: list[Gain], threads: int, looks: dict[str, style.Look]) -> "Drawing":
+def _draw_sizes(gains: list[Gain], threads: int, looks: dict[str, style.Look]) -> style.Drawing:
     figure, axes = style.panel(66)
     unit = "FLOP" if gains[0].row.gflop_per_s else "bytes"
     axes.set(
@@ -177,7 +173,7 @@ def _draw_sizes(gains: list[Gain], threads: int, looks: dict[str, style.Look]) -
     return figure
 
 
-def _points(axes: "Axes", kernel: str, gains: list[Gain], look: style.Look) -> style.Label:
+def _points(axes: style.Axes, kernel: str, gains: list[Gain], look: style.Look) -> style.Label:
     gains = sorted(gains, key=lambda gain: work(gain.row))
     xs, ratios = [work(gain.row) for gain in gains], [gain.ratio for gain in gains]
     style.whiskers(axes, xs, ratios, look, [is_noisy(gain.row) for gain in gains], "none")

@@ -1,7 +1,6 @@
 """The time of each kernel on a problem over the runs of the store, with its interval and steps."""
 
 from functools import partial
-from typing import TYPE_CHECKING
 
 from kernelmark.bench.measure.disturbance import was_noisy
 from kernelmark.bench.report.contest import Ratio
@@ -9,9 +8,6 @@ from kernelmark.bench.report.figures import style
 from kernelmark.bench.report.format import short, unit
 from kernelmark.bench.report.run_data import RunData
 from kernelmark.bench.report.trend import TrendCase
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure as Drawing
 
 TITLE = "Over runs"
 MOST, MOST_KERNELS, LEAST_RUNS = 4, 6, 3
@@ -42,7 +38,7 @@ def _figure(problem: str, cases: list[TrendCase], looks: dict[str, style.Look]) 
     )
 
 
-def _draw(cases: list[TrendCase], looks: dict[str, style.Look]) -> "Drawing":
+def _draw(cases: list[TrendCase], looks: dict[str, style.Look]) -> style.Drawing:
     figure, axes = style.panel(52)
     begun = sorted({(point.started_at, point.run_id) for case in cases for point in case.points})
     places = {run_id: at for at, (_, run_id) in enumerate(begun)}

@@ -2,17 +2,12 @@
 
 from functools import partial
 from statistics import median
-from typing import TYPE_CHECKING
 
 from kernelmark.bench.report.figures import style
 from kernelmark.bench.report.format import count, rate, short
 from kernelmark.bench.report.noise import is_noisy, noise_of
 from kernelmark.bench.report.run_data import RunData
 from kernelmark.bench.report.tuning import Searched, TimedTile, searches
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure as Drawing
 
 TITLE = "Speed by tunable"
 MOST, MOST_PANELS, ABREAST = 6, 12, 2
@@ -48,13 +43,11 @@ def _figure(found: Searched) -> style.Figure:
     )
 
 
-def _draw(found: Searched) -> "Drawing":
-    from matplotlib.figure import Figure as Canvas
-
+def _draw(found: Searched) -> style.Drawing:
     names = list(found.varied)[:MOST_PANELS]
     abreast = min(ABREAST, len(names))
     rows = -(-len(names) // abreast)
-    figure = Canvas(figsize=(style.WIDTH, (6 + 46 * rows) * style.MM))
+    figure = style.canvas(6 + 46 * rows)
     panels = figure.subplots(rows, abreast, sharey=True, squeeze=False)
     speeds = [trial.ratio.median for trial in found.trials]
     low, high = min(1.0, *speeds) / MARGIN, max(1.0, *speeds) * MARGIN
@@ -70,7 +63,7 @@ def _draw(found: Searched) -> "Drawing":
     return figure
 
 
-def _panel(axes: "Axes", found: Searched, name: str) -> None:
+def _panel(axes: style.Axes, found: Searched, name: str) -> None:
     values = found.varied[name]
     axes.axhline(1, color=style.GREY, linewidth=0.6, linestyle="--")
     axes.grid(axis="y")
@@ -88,7 +81,7 @@ def _panel(axes: "Axes", found: Searched, name: str) -> None:
     axes.set(xlim=(-0.6, len(values) - 0.4), xlabel=name)
 
 
-def _dots(axes: "Axes", x: float, own: list[TimedTile]) -> None:
+def _dots(axes: style.Axes, x: float, own: list[TimedTile]) -> None:
     """Draw the tiles of a value side by side, sorted by speed; disturbed ones are hollow."""
     step = 2 * ASIDE / max(1, len(own) - 1)
     for i, trial in enumerate(own):

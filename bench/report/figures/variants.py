@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from functools import partial
 from statistics import fmean
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from kernelmark.bench.report.contest import Setting, by_setting, why_unranked
 from kernelmark.bench.report.figures import style
@@ -12,9 +12,6 @@ from kernelmark.bench.report.format import figure_names
 from kernelmark.bench.report.noise import is_noisy
 from kernelmark.bench.report.run_data import Dims, RunData, variant, work
 from kernelmark.bench.report.variants import VariantPair, variant_pairs
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure as Drawing
 
 MOST, MOST_KERNELS, LEAST_SIZES = 4, 8, 2
 TITLE = "Ratios of variants"
@@ -94,7 +91,7 @@ def _figure(lines: RatioLines, looks: dict[str, style.Look]) -> style.Figure:
     )
 
 
-def _draw(lines: RatioLines, looks: dict[str, style.Look]) -> "Drawing":
+def _draw(lines: RatioLines, looks: dict[str, style.Look]) -> style.Drawing:
     figure, axes = style.panel(58)
     labels, spans = [], [1.0]
     names = figure_names(lines.kernels)

@@ -4,7 +4,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from math import sqrt
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from kernelmark.bench.plan.dtypes import Array
 from kernelmark.bench.report.contest import Setting
@@ -12,10 +12,6 @@ from kernelmark.bench.report.figures import style
 from kernelmark.bench.report.format import count, short
 from kernelmark.bench.report.noise import is_noisy
 from kernelmark.bench.report.run_data import RunData
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure as Drawing
 
 TITLE = "Which algorithm where"
 #: The fewest different pairs of channels and side for a map.
@@ -96,14 +92,13 @@ def _figure(storage: str, setting: Setting, panels: list[Panel], looks: dict[str
     )
 
 
-def draw(panels: Sequence[Panel], looks: dict[str, style.Look]) -> "Drawing":
+def draw(panels: Sequence[Panel], looks: dict[str, style.Look]) -> style.Drawing:
     """Draw the panels, two per row, above a legend of their kernels."""
-    from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
 
     across = min(2, len(panels))
     rows = -(-len(panels) // across)
-    figure = Figure(figsize=(style.WIDTH, (14 + 42 * rows) * style.MM))
+    figure = style.canvas(14 + 42 * rows)
     every = figure.subplots(rows, across, squeeze=False, sharex=True, sharey=True).ravel()
     shown: list[str] = []
     for i, (axes, panel) in enumerate(zip(every, panels, strict=False)):
@@ -126,7 +121,7 @@ def draw(panels: Sequence[Panel], looks: dict[str, style.Look]) -> "Drawing":
     return figure
 
 
-def _scale(axes: "Axes", panels: Sequence[Panel]) -> None:
+def _scale(axes: style.Axes, panels: Sequence[Panel]) -> None:
     channels = [spot.channels for panel in panels for spot in panel.spots]
     sides = [spot.side for panel in panels for spot in panel.spots]
     axes.set(xscale="log", yscale="log", xlim=_around(channels), ylim=_around(sides))
@@ -143,7 +138,7 @@ def _powers(low: float, high: float) -> list[float]:
     return inside[:: 1 + len(inside) // 6]
 
 
-def _spots(axes: "Axes", panel: Panel, looks: dict[str, style.Look]) -> list[str]:
+def _spots(axes: style.Axes, panel: Panel, looks: dict[str, style.Look]) -> list[str]:
     """Draw the problems, those of one place side by side, and return their kernels."""
     marks: dict[tuple[str, bool], list[tuple[float, float, bool]]] = defaultdict(list)
     together: dict[tuple[float, float], list[Spot]] = defaultdict(list)
@@ -160,7 +155,7 @@ def _spots(axes: "Axes", panel: Panel, looks: dict[str, style.Look]) -> list[str
     return [kernel for kernel, _ in marks]
 
 
-def _borders(axes: "Axes", panel: Panel, looks: dict[str, style.Look]) -> list[str]:
+def _borders(axes: style.Axes, panel: Panel, looks: dict[str, style.Look]) -> list[str]:
     """Tint the regions of a selector's choice with a line around each, and return the kernels that it chooses."""
     import numpy as np
 
