@@ -19,6 +19,7 @@ from kernelmark.bench.plan.files import require_file
 from kernelmark.bench.plan.registry import Registry
 from kernelmark.bench.record.store import Store
 from kernelmark.bench.report import findings, founding, method, tuning
+from kernelmark.bench.report.contest import Ratio
 from kernelmark.bench.report.export import write_file, write_table, write_text, writing
 from kernelmark.bench.report.figures import (
     Drawn,
@@ -31,112 +32,12 @@ from kernelmark.bench.report.figures import (
     tunables,
     variants,
 )
-from kernelmark.bench.report.figures.heat import SLOWEST, SlowdownMap, caption
-from kernelmark.bench.report.figures.speedups import Dot, Lane, Plot
 from kernelmark.bench.report.figures.style import Kind, ratio_ticks
 from kernelmark.bench.report.format import short
 from kernelmark.bench.report.noise import noise_of
 from kernelmark.bench.report.page_data import page_columns, page_data
 from kernelmark.bench.report.run_data import RunData
 from kernelmark.bench.report.tables import ceiling_table
-
-
-class DotMark(NamedTuple):
-    """A dot with its whisker: positions in per cent of the lane's width (from the left) and height (from the top)."""
-
-    at: float
-    low: float
-    high: float
-    top: float
-    side: str
-    noisy: bool
-    words: str
-
-
-class DotRow(NamedTuple):
-    """A lane of a dot plot, below a heading if the problem is new."""
-
-    head: str
-    name: str
-    text: str
-    side: str
-    marks: list[DotMark]
-    mean: float | None
-    height: int
-
-
-class DotPlot(NamedTuple):
-    """A dot plot of the page. ticks: positions and texts."""
-
-    title: str
-    caption: str
-    rows: list[DotRow]
-    ticks: list[tuple[float, str]]
-    one: float
-
-
-class HeatRow(NamedTuple):
-    """A problem of a heat map; cells: (text, darkness in per cent, `wins`, `ties` or empty), or None."""
-
-    problem: str
-    cells: list[tuple[str, int, str] | None]
-
-
-class HeatMap(NamedTuple):
-    """A heat map of the page; kernels: their providers and their names."""
-
-    title: str
-    caption: str
-    kernels: list[tuple[str, str]]
-    rows: list[HeatRow]
-
-
-def dot_plot(plot: Plot) -> DotPlot:
-    """Lay out a dot plot on an axis of speedups, which is logarithmic."""
-    low, high = plot.range
-
-    def place(value: float) -> float:
-        return round(100 * min(1.0, max(0.0, math.log(value / low) / math.log(high / low))), 2)
-
-    heads = [lane.head for lane in plot.lanes]
-    rows = [_row(lane, place, lane.head if lane.head not in heads[:i] else "") for i, lane in enumerate(plot.lanes)]
-    ticks = [(place(value), f"{value:g}x") for value in ratio_ticks(low, high)]
-    return DotPlot(f"{plot.op}: speed over {short(plot.baseline)}", plot.caption, rows, ticks, place(1.0))
-
-
-def _row(lane: Lane, place: Callable[[float], float], head: str) -> DotRow:
-    alone, count = lane.mean is None, len(lane.dots)
-    marks = [_mark(dot, place, 50.0 if alone else round(100 * (i + 0.5) / count, 1)) for i, dot in enumerate(lane.dots)]
-    side = marks[0].side if alone else ""
-    mean = None if lane.mean is None else place(lane.mean)
-    return DotRow(head, lane.name, lane.text, side, marks, mean, 22 if alone else min(60, max(26, 3 * count)))
-
-
-def _mark(dot: Dot, place: Callable[[float], float], top: float) -> DotMark:
-    low, high = dot.span
-    words = f"{dot.problem}: {dot.ratio.words}"
-    return DotMark(place(dot.ratio.median), place(low), place(high), top, _side(dot.ratio.side), dot.noisy, words)
-
-
-def _side(side: str) -> str:
-    """Return the CSS class of a dot; a dot without an interval is grey, as a tie is."""
-    return side if side in ("faster", "slower") else "tie"
-
-
-def heat_map(m: SlowdownMap) -> HeatMap:
-    """Lay out a heat map; a cell is as dark as the logarithm of its slowdown."""
-    rows = []
-    for c, label in zip(m.contests, m.labels[1], strict=True):
-        found = [m.cell(c, kernel) for kernel in m.kernels]
-        rows.append(HeatRow(label, [cell and (cell.text, _dark(cell.slowdown), cell.outline) for cell in found]))
-    names = [short(kernel).partition(".") for kernel in m.kernels]
-    kernels = [(provider + dot, name) for provider, dot, name in names]
-    return HeatMap(f"{m.op}: problems x kernels", caption(m), kernels, rows)
-
-
-def _dark(slowdown: float) -> int:
-    return round(100 * math.log(min(max(slowdown, 1.0), SLOWEST)) / math.log(SLOWEST))
-
 
 TEMPLATES = Path(__file__).parent / "templates"
 #: The figures and their captions, by file name.
@@ -267,10 +168,10 @@ def _figures(planned: Sequence[Kind], drawn: Sequence[Drawn]) -> dict[str, Any]:
     files = iter(drawn)
     by_kind = {kind.title: list(islice(files, len(kind.figures))) for kind in planned}
     shown = {kind.title: [figure.data for figure in kind.figures] for kind in planned}
-    plots = zip(map(dot_plot, shown[speedups.TITLE]), by_kind.pop(speedups.TITLE), strict=True)
-    maps = zip(map(heat_map, shown.get(heat.TITLE, [])), by_kind.pop(heat.TITLE, []), strict=True)
-    first_plots, more_plots = _first(plots, lambda pair: pair[0].title)
-    first_maps, more_maps = _first(maps, lambda pair: pair[0].title)
+    plots = zip(shown[speedups.TITLE], by_kind.pop(speedups.TITLE), strict=True)
+    maps = zip(shown.get(heat.TITLE, []), by_kind.pop(heat.TITLE, []), strict=True)
+    first_plots, more_plots = _first(plots, lambda pair: (pair[0].op, short(pair[0].baseline)))
+    first_maps, more_maps = _first(maps, lambda pair: pair[0].op)
     rooflines, others = _first(by_kind.pop(roofline.TITLE), lambda each: each.title.partition(",")[0])
     ratios, more_ratios = _first(by_kind.pop(variants.TITLE), lambda each: each.title.partition(":")[0])
     return {
@@ -287,8 +188,8 @@ def _figures(planned: Sequence[Kind], drawn: Sequence[Drawn]) -> dict[str, Any]:
     }
 
 
-def _first(figures: Iterable[_Figure], title: Callable[[_Figure], str]) -> tuple[list[_Figure], list[_Figure]]:
-    first: dict[str, _Figure] = {}
+def _first(figures: Iterable[_Figure], title: Callable[[_Figure], object]) -> tuple[list[_Figure], list[_Figure]]:
+    first: dict[object, _Figure] = {}
     more = []
     for figure in figures:
         if title(figure) in first:
@@ -308,7 +209,8 @@ def _page(data: RunData, registry: Registry | None, parts: dict[str, Any]) -> st
     jinja = Environment(
         loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
-    jinja.filters |= {"breakable": _breakable, "inline": _inline}
+    jinja.filters |= {"breakable": _breakable, "inline": _inline, "place": _place, "side": _side}
+    jinja.filters |= {"ratio_ticks": ratio_ticks, "short": short}
     fastest, problems = findings.fastest(data)
     script = Markup('"use strict"; (() => {{\n{}}})();').format(Markup().join(raw(name) for name in SCRIPTS))
     page: str = jinja.get_template("page.html").render(
@@ -359,3 +261,13 @@ def _breakable(text: str) -> str:
 
 def _inline(svg: str) -> str:
     return "data:image/svg+xml;base64," + base64.b64encode(svg.encode()).decode()
+
+
+def _place(ratio: float, low: float, high: float) -> float:
+    """Return the position of a ratio on a logarithmic axis, in per cent."""
+    return round(100 * min(1.0, max(0.0, math.log(ratio / low) / math.log(high / low))), 2)
+
+
+def _side(ratio: Ratio) -> str:
+    """Return the CSS class of a dot; a dot without an interval is grey, as a tie is."""
+    return ratio.side if ratio.certain else "tie"

@@ -1,5 +1,6 @@
 """Heat map of an operation: problems x kernels, each time divided by the fastest kernel's."""
 
+import math
 from collections import defaultdict
 from functools import partial
 from statistics import geometric_mean
@@ -30,6 +31,18 @@ class SlowdownMap(NamedTuple):
     note: str
 
     @property
+    def caption(self) -> str:
+        """Return the caption, which explains the cells and gives the setting."""
+        note = f" {self.note}" if self.note else ""
+        shared, _ = self.labels
+        alike = f"{self.op}, {shared}; " if shared else ""
+        return (
+            f"{alike}{self.setting.title}. "
+            "Outlined: the fastest, with its time. Dashed: kernels in a tie for the fastest. "
+            f"Others: their time over the fastest one, darker is slower. ~: measured under noise. Empty: no time.{note}"
+        )
+
+    @property
     def labels(self) -> tuple[str, list[str]]:
         """Return the common part of the problems' ids, and the rest of each."""
         return labelled([c.problem for c in self.contests])
@@ -46,6 +59,11 @@ class HeatCell(NamedTuple):
     slowdown: float
     text: str
     outline: str
+
+    @property
+    def darkness(self) -> int:
+        """Return the darkness of the cell on the page in per cent, which follows the logarithm of the slowdown."""
+        return round(100 * math.log(min(max(self.slowdown, 1.0), SLOWEST)) / math.log(SLOWEST))
 
 
 def _cell(c: Contest, r: Result) -> HeatCell:
@@ -81,21 +99,9 @@ def heat_maps(data: RunData) -> style.Kind:
     return style.kind(TITLE, [_figure(m) for m in maps(data)], lacking, MOST)
 
 
-def caption(m: SlowdownMap) -> str:
-    """Return the caption, which explains the cells and gives the setting."""
-    note = f" {m.note}" if m.note else ""
-    shared, _ = m.labels
-    alike = f"{m.op}, {shared}; " if shared else ""
-    return (
-        f"{alike}{m.setting.title}. "
-        "Outlined: the fastest, with its time. Dashed: kernels in a tie for the fastest. "
-        f"Others: their time over the fastest one, darker is slower. ~: measured under noise. Empty: no time.{note}"
-    )
-
-
 def _figure(m: SlowdownMap) -> style.Figure:
     name = style.file_name("problems", m.op, *style.of_setting(m.setting))
-    return style.Figure(name, f"Problems x kernels: {m.op}", caption(m), partial(_draw, m), m)
+    return style.Figure(name, f"Problems x kernels: {m.op}", m.caption, partial(_draw, m), m)
 
 
 def _draw(m: SlowdownMap) -> style.Drawing:
