@@ -31,7 +31,7 @@ from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.status import Status
 from kernelmark.bench.plan.text import as_json
 from kernelmark.bench.record.store import Store
-from kernelmark.bench.report.export import check_writable, write_text
+from kernelmark.bench.report.export import check_writable, opened
 from kernelmark.bench.report.format import count, interval, percent, seconds
 from kernelmark.bench.report.layout import TableColumn, paragraph, table
 from kernelmark.bench.report.noise import MARK
@@ -155,19 +155,20 @@ def judged(gate: Gate, comparison: Comparison, findings: Findings) -> tuple[list
     return [*blind, *lines], bool(lines)
 
 
-def gather(comparison: Comparison, gate: Gate | None, write: Callable[[CasePair], object]) -> Findings:
-    """Iterate over all cases once, and call `write` with each."""
+def gather(comparison: Comparison, gate: Gate | None, writers: Sequence[Callable[[CasePair], object]]) -> Findings:
+    """Iterate over all cases once, and call each writer with each."""
     findings = Findings(Counter(), [], [], [], Counter(), Counter())
     bound = 1 + gate.slower if gate else math.inf
-    findings.worst.extend(nlargest(LISTED, _timed(comparison.compared(), findings, bound, write), key=_badness))
+    findings.worst.extend(nlargest(LISTED, _timed(comparison.compared(), findings, bound, writers), key=_badness))
     return findings
 
 
 def _timed(
-    cases: Iterator[CasePair], findings: Findings, bound: float, write: Callable[[CasePair], object]
+    cases: Iterator[CasePair], findings: Findings, bound: float, writers: Sequence[Callable[[CasePair], object]]
 ) -> Iterator[CasePair]:
     for case in cases:
-        write(case)
+        for write in writers:
+            write(case)
         findings.verdicts[case.verdict] += 1
         findings.counts["lost"] += case.base.status == Status.OK != case.new.status
         if case.verdict in _RANK:
@@ -267,17 +268,8 @@ def as_row(case: CasePair) -> ComparedCase:
     base, new = case.base, case.new
     statuses = (base.status, new.status, len(base.medians), len(new.medians))
     numbers = [x if math.isfinite(x) else None for x in (case.ratio, case.low, case.high, case.p, case.p_holm)]
-    times = (base.time_s_median, new.time_s_median)
-    values: list[Any] = [
-        *base[:6],
-        *statuses,
-        *times,
-        *numbers,
-        case.verdict,
-        case.reason,
-        base.disturbed,
-        new.disturbed,
-    ]
+    words = (case.verdict, case.reason, base.disturbed, new.disturbed)
+    values: list[Any] = [*base[:6], *statuses, base.time_s_median, new.time_s_median, *numbers, *words]
     return ComparedCase(*values)
 
 
@@ -312,8 +304,13 @@ def compare_runs(
         machines += [f"device: {a} -> {b}" for a, b in sorted(comparison.devices)]
         differs = [*_differences(_settings(old), _settings(now)), *updated]
         cases: list[ComparedCase] = []
-        keep = (lambda case: None) if json_to is None else (lambda case: cases.append(as_row(case)))
-        findings = _gathered(comparison, gate, machines, csv_path, keep)
+        writers: list[Callable[[CasePair], object]] = []
+        if json_to is not None:
+            writers.append(lambda case: cases.append(as_row(case)))
+        with ExitStack() as files:
+            if csv_path is not None:
+                writers.append(csv_writer(comparison, machines, files.enter_context(opened(csv_path))))
+            findings = gather(comparison, gate, writers)
         lines, fails = judged(gate, comparison, findings) if gate else ([], False)
         if json_to is not None:
             one, other = (summary_of(side.store, side.run_id) for side in (comparison.base, comparison.new))
@@ -324,25 +321,6 @@ def compare_runs(
             json_to.write(as_json(document) + "\n")
         parts = [_lines(lines), _header(old, now, machines, differs, margin), render(comparison, findings)]
         return "\n\n".join(filter(None, parts)), fails
-
-
-def _gathered(
-    comparison: Comparison,
-    gate: Gate | None,
-    machines: Sequence[str],
-    csv_path: Path | None,
-    keep: Callable[[CasePair], object],
-) -> Findings:
-    if csv_path is None:
-        return gather(comparison, gate, keep)
-    gathered: list[Findings] = []
-
-    def write(out: IO[str]) -> None:
-        row = csv_writer(comparison, machines, out)
-        gathered.append(gather(comparison, gate, lambda case: (row(case), keep(case))))
-
-    write_text(csv_path, write)
-    return gathered[0]
 
 
 def _machines(base: Mapping[str, Any], new: Mapping[str, Any], anyway: bool) -> tuple[list[str], list[str]]:

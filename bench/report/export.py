@@ -60,7 +60,7 @@ def _columns(store: Store, run_ids: Sequence[str], options: Options) -> Iterator
     for columns, dims in (chunk for run_id in run_ids for chunk in store.columns(run_id)):
         own = dict(zip(COLUMNS, columns, strict=True))
         if not store.identifies:
-            own |= {name: _hidden(name, own[name]) for name in NAMES}
+            own |= {name: [hidden(name, value) for value in own[name]] for name in NAMES}
         yield [own[name] if name in own else [known.get(name) for known in dims] for name in names]
 
 
@@ -91,10 +91,6 @@ def _is_known(value: Any) -> bool:
     return value not in (None, "")
 
 
-def _hidden(name: str, values: Sequence[Any]) -> Sequence[Any]:
-    return [hidden(name, value) for value in values] if name in NAMES else values
-
-
 def _lines(columns: Iterable[Sequence[Any]]) -> str:
     return "\n".join(map(",".join, zip(*map(cells, columns), strict=True))) + "\n"
 
@@ -110,12 +106,11 @@ def write_table(table: Table, out: IO[str]) -> None:
     known = (cells([dims.get(name) for dims in table.dims.values]) for name in others)
     own = [map(texts.__getitem__, table.dims.codes) for texts in known]
     out.write(_lines([name] for name in (*COLUMNS, *others)))
-    columns = (_nameless(name, found.texts()) for name, found in table.columns.items())
+    columns = (
+        map(partial(hidden, name), found.texts()) if name in NAMES else found.texts()
+        for name, found in table.columns.items()
+    )
     out.writelines(f"{line}\n" for line in map(",".join, zip(*columns, *own, strict=True)))
-
-
-def _nameless(name: str, texts: Iterable[str]) -> Iterable[str]:
-    return map(partial(hidden, name), texts) if name in NAMES else texts
 
 
 def write_json(store: Store, run_ids: Sequence[str], out: IO[str], options: Options = ALL) -> None:
@@ -173,16 +168,12 @@ def _write_tables(store: Store, run_id: str, out: IO[str], options: Options) -> 
     out.write("\n")
 
 
-def _write_latex(store: Store, run_ids: Sequence[str], out: IO[str], options: Options = ALL) -> None:
-    write_latex(store, run_ids, out, options.style)
-
-
 WRITERS: dict[str, Writer] = {
     "csv": write_csv,
     "spreadsheet": write_spreadsheet,
     "json": write_json,
     "markdown": write_markdown,
-    "latex": _write_latex,
+    "latex": lambda store, run_ids, out, options: write_latex(store, run_ids, out, options.style),
     "github": lambda store, run_ids, out, _: write_github(store, run_ids, out),
     "bencher": lambda store, run_ids, out, _: write_bencher(store, run_ids, out),
     "asv": lambda store, run_ids, out, _: write_asv(store, run_ids, out),
@@ -210,10 +201,17 @@ def write_runs(store: Store, run_ids: Sequence[str], style: str, path: Path, opt
     write_text(path, lambda out: WRITERS[style](store, run_ids, out, options))
 
 
-def write_text(path: Path, write: Callable[[IO[str]], None]) -> None:
+def write_text(path: Path, write: Callable[[IO[str]], object]) -> None:
     """Write a file with the contents that `write` writes. Raises UsageError."""
-    with replacing(path) as beside, beside.open("w", newline="", encoding="utf-8") as out:
+    with opened(path) as out:
         write(out)
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[IO[str]]:
+    """Open a file that takes the place of `path` at the end of the context. Raises UsageError."""
+    with replacing(path) as beside, beside.open("w", newline="", encoding="utf-8") as out:
+        yield out
 
 
 @contextmanager

@@ -283,7 +283,7 @@ def test_a_heat_map_shows_the_time_of_the_winner_and_multiples_of_it(begun):
     cells = [found.cell(c, kernel) for c in found.contests for kernel in found.kernels]
     assert [(cell.text, cell.outline) for cell in cells] == [("1.00 ms", "wins"), ("2.00x", "")] * 2
     assert found.labels == ("n8 f32", ["m1", "m2"])
-    assert heat.caption(found).startswith("copy, n8 f32; Some CPU")
+    assert found.caption.startswith("copy, n8 f32; Some CPU")
 
 
 def test_a_heat_map_marks_all_that_tie_with_the_fastest(begun):
