@@ -13,7 +13,7 @@ from kernelmark.bench.record.result import Result
 from kernelmark.bench.record.store import Store
 from kernelmark.bench.report.contest import TIE, Contest, speedup_of
 from kernelmark.bench.report.findings import refusals, variants_beside, verdict
-from kernelmark.bench.report.format import count, operation, seconds, short
+from kernelmark.bench.report.format import count, operation, seconds, short, some
 from kernelmark.bench.report.founding import OUT_OF_PLACE, is_founding
 from kernelmark.bench.report.layout import GAP, TableColumn, natural_width, table, width, wrapped
 from kernelmark.bench.report.noise import MARK, marked, noise_of, share
@@ -180,10 +180,8 @@ def _refused(data: RunData, many: Collection[str]) -> Iterator[str]:
         outcomes[r.kernel].add(r.reason)
     refused = (r for r in data.rows if r.status == Status.UNSUPPORTED)
     for one in refusals([r for r in refused if r.suite not in many or len(outcomes[r.kernel]) == 1]):
-        more = len(one.kernels) - _MOST_KERNELS
-        names = ", ".join(one.kernels[:_MOST_KERNELS]) + (f" and {more} more" if more > 0 else "")
         rows = f" ({one.rows} rows)" if one.rows > 1 else ""
-        found.append(f"{one.status}: {names}{rows}: {_cut(one.reason)}")
+        found.append(f"{one.status}: {some(one.kernels, _MOST_KERNELS)}{rows}: {_cut(one.reason)}")
     yield from _first(found, data.run_id)
 
 

@@ -1,7 +1,7 @@
 """Format numbers and names: digits, times, sizes, spreads, ratios, counts, short names."""
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # `kernelmark list` formats no row
@@ -117,6 +117,11 @@ def rate(r: "Result") -> str:
 def count(number: int, noun: str) -> str:
     """Format a count: `1 thread`, `2 threads`."""
     return f"{number} {noun}{'s' * (number != 1)}"
+
+
+def some(names: Sequence[str], most: int) -> str:
+    """List the first names and count the others: `a, b and 3 more`."""
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 def yes_or_no(value: bool) -> str:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import cached_property
 from html import escape
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -25,10 +25,10 @@ from kernelmark.bench.record.result import COLUMNS, Result
 from kernelmark.bench.record.store import Store
 from kernelmark.bench.report import findings, method
 from kernelmark.bench.report.anonymity import Mask, hidden, mask
-from kernelmark.bench.report.contest import Contest, Ratio, Setting, contests, over_vendors
+from kernelmark.bench.report.contest import Contest, Setting, contests, over_vendors
 from kernelmark.bench.report.export import writing
 from kernelmark.bench.report.figures import Drawn, draw, first, kinds
-from kernelmark.bench.report.format import count, row_time, seconds, short, spread
+from kernelmark.bench.report.format import count, row_time, seconds, short, some, spread
 from kernelmark.bench.report.founding import QUESTION, answers
 from kernelmark.bench.report.layout import github_table
 from kernelmark.bench.report.networks import network_table
@@ -100,13 +100,11 @@ class Report:
         #: The rows of all published runs, not only of the main one.
         self._results = rows = [r for run in about.runs.values() for r, _ in store.results(run)]
         self._mask: Mask = str if about.identify else mask({r.host for r in rows if r.host})
-        timed = [run for run in about.runs.values() if any(r.run_id == run and r.time_s_median for r in rows)]
-        counts = {run: sum(r.run_id == run and r.time_s_median is not None for r in rows) for run in timed}
-        self._shown = answering = [run for run in shown if run in counts]
+        counts = Counter(r.run_id for r in rows if r.time_s_median)
         main = about.main if about.main in counts else max(counts, key=lambda run: counts[run], default="")
         #: The data of the first lines and figures: the shown runs, or else one of them.
         self.main: RunData | None = RunData(store, main) if main else None
-        if answering:
+        if answering := [run for run in shown if run in counts]:
             self.main = SeveralRuns(store, answering)
 
     def texts(self) -> Mapping[str, Callable[[], str]]:
@@ -182,7 +180,9 @@ class Report:
         else:
             yield "Nothing: no case was disturbed during a tenth of its sampling or more."
         if refused := findings.refusals(self.main.rows):
-            told = [(count(one.rows, f"{one.status} case"), one.reason, _kernels(one.kernels)) for one in refused]
+            told = [
+                (count(one.rows, f"{one.status} case"), one.reason, some(one.kernels, MOST_KERNELS)) for one in refused
+            ]
             lines = [f"- {cases}: {reason} ({kernels})" for cases, reason, kernels in told]
             yield "## What has no result\n\n" + "\n".join(lines)
 
@@ -301,11 +301,6 @@ def _width(svg: str) -> int:
     return min(WIDEST, round(COLUMN * float(found[1]) / COLUMN_PT)) if found else COLUMN
 
 
-def _kernels(names: Sequence[str]) -> str:
-    more = f" and {len(names) - MOST_KERNELS} more" if len(names) > MOST_KERNELS else ""
-    return ", ".join(names[:MOST_KERNELS]) + more
-
-
 def _first(text: str) -> str:
     found = [" ".join(one.split()) for one in text.split("; ")]
     more = f"; {len(found) - MOST_FOUND} more in [claims.csv](claims.csv)" if len(found) > MOST_FOUND else ""
@@ -331,15 +326,6 @@ def refuse_noise(found: Noise, anyway: bool) -> None:
         )
 
 
-class EarlierRun(NamedTuple):
-    """A run of an earlier report: its id, start, number of rows, and commit."""
-
-    run: str
-    began: str
-    rows: int
-    commit: str
-
-
 def _earlier_rows(results: Path, runs: Collection[str]) -> list[Row]:
     """Return the rows of a report's results.csv that belong to none of these runs. Raises UsageError."""
     try:
@@ -353,14 +339,13 @@ def _earlier_rows(results: Path, runs: Collection[str]) -> list[Row]:
     return found
 
 
-def _earlier_runs(found: Collection[Row]) -> list[EarlierRun]:
-    """Return the runs of rows, the earliest first."""
+def _earlier_runs(found: Collection[Row]) -> list[tuple[str, str, int, str]]:
+    """Return id, start, number of rows and commit of the runs of rows, the earliest first."""
     kept: dict[str, list[Row]] = {}
     for row in found:
         kept.setdefault(row["run_id"], []).append(row)
-    began = {run: min(row["started_at"] for row in own) for run, own in kept.items()}
-    known = (EarlierRun(run, began[run], len(own), own[0]["git_commit"]) for run, own in kept.items())
-    return sorted(known, key=lambda one: one.began)
+    known = [(run, min(row["started_at"] for row in own), len(own), own[0]["git_commit"]) for run, own in kept.items()]
+    return sorted(known, key=lambda run: run[1])
 
 
 def _earlier_facts(environment: Path, runs: Collection[str]) -> list[dict[str, Any]]:
@@ -415,14 +400,3 @@ class SeveralRuns(RunData):
                     found[key], most[key] = c, have
         decided = [c for c in found.values() if len(c.ranked) > 1]
         return over_vendors(decided or list(found.values()))
-
-    @cached_property
-    def leads(self) -> list[tuple[Contest, Ratio]]:
-        """Return the contests of at least two kernels, each with the lead of the fastest over the next."""
-        return [(c, lead) for c in self.contests if (lead := c.lead)]
-
-    def samples(self, r: Result) -> list[float]:
-        return self._store.samples(r.run_id, r.case)
-
-    def by_process(self, r: Result) -> list[Sequence[float]]:
-        return self._store.by_process(r.run_id, r.case)

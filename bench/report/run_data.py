@@ -88,7 +88,7 @@ class RunData:
 
     def samples(self, r: Result) -> list[float]:
         """Return the samples of a row in seconds per call, in the order in which they were taken."""
-        return self._store.samples(self.run_id, r.case)
+        return self._store.samples(r.run_id, r.case)
 
     def sample_blobs(self) -> Iterator[bytes]:
         """Yield the samples of every row, as doubles; b"" for a row without a time."""
@@ -96,7 +96,7 @@ class RunData:
 
     def by_process(self, r: Result) -> list[Sequence[float]]:
         """Return the samples of a row by process."""
-        return self._store.by_process(self.run_id, r.case)
+        return self._store.by_process(r.run_id, r.case)
 
     @cached_property
     def resources(self) -> Mapping[str, LaunchResources]:

@@ -17,7 +17,7 @@ from kernelmark.bench.record.result import Result
 from kernelmark.bench.record.result import row as row_of
 from kernelmark.bench.record.store import resuming
 from kernelmark.bench.report.anonymity import NAMES, hidden
-from kernelmark.bench.report.format import count
+from kernelmark.bench.report.format import count, some
 from kernelmark.bench.report.layout import TableColumn, paragraph, table
 from kernelmark.bench.report.places import apart
 
@@ -121,7 +121,7 @@ def runs_table(runs: Iterable[RunSummary]) -> str:
 
 def _few(suites: Sequence[str]) -> str:
     """Return `smoke, seed and 3 more`, since a run's line must fit the screen."""
-    return ", ".join(suites) if len(suites) < 4 else f"{', '.join(suites[:2])} and {len(suites) - 2} more"
+    return some(suites, 3 if len(suites) < 4 else 2)
 
 
 def removed_line(runs: Sequence[RunSummary]) -> str:
@@ -216,5 +216,4 @@ def _missing(campaign: Campaign, problems: Problems) -> Iterator[str]:
         yield paragraph(f"their problems are not known here: {error}")
         return
     for index, names in found.items():
-        more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-        yield paragraph(f"{index}/{campaign.shard.count}: {', '.join(names[:_NAMED]) or 'no problem'}{more}", "  ")
+        yield paragraph(f"{index}/{campaign.shard.count}: {some(names, _NAMED) or 'no problem'}", "  ")
