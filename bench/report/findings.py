@@ -18,7 +18,7 @@ from kernelmark.bench.report.format import count, factor, interval, pace, rate, 
 from kernelmark.bench.report.founding import FoundingProduct, answers
 from kernelmark.bench.report.noise import marked, share
 from kernelmark.bench.report.run_data import RunData
-from kernelmark.bench.report.tables import summary
+from kernelmark.bench.report.tables import status_line
 from kernelmark.bench.report.tuning import Number
 from kernelmark.bench.report.variants import variant_lines
 
@@ -243,7 +243,7 @@ def tally(rows: Sequence[Result]) -> str:
     """Return `199 rows: 190 ok, 9 unsupported`, or that there are none."""
     if not rows:
         return "This run has no rows."
-    text = summary(rows)
+    text = status_line(Counter(r.status for r in rows))
     if not any(r.time_s_median for r in rows):
         text += ". None has a time, so there is nothing to compare or to draw"
     return text + "."

@@ -36,7 +36,9 @@ def places(store: Reader, run_id: str, style: str = "simple", identify: bool = T
     cells = [
         (
             str(numbers[m.host, m.device_uuid]),
-            *((m.host, m.device, m.device_uuid) if identify else _hidden(m.host, m.device, m.device_uuid)),
+            m.host if identify else hidden("host", m.host),
+            m.device,
+            m.device_uuid if identify else hidden("device_uuid", m.device_uuid),
             str(m.rows),
         )
         for m in found
@@ -86,10 +88,6 @@ def _ceilings(what: str) -> tuple[TableColumn, ...]:
         TableColumn(f"of {what}", "right", spare=1),
         TableColumn("highest over lowest", wraps=24),
     )
-
-
-def _hidden(host: str, device: str, uuid: str) -> tuple[str, str, str]:
-    return hidden("host", host), device, hidden("device_uuid", uuid)
 
 
 def _number(ceiling: Ceiling) -> Ratio:

@@ -259,11 +259,6 @@ def totals_table(totals: Iterable[KernelTotal]) -> str:
     return table(TOTAL_COLUMNS, cells)
 
 
-def summary(results: Iterable[Result]) -> str:
-    """Return the rows by status: `91 rows: 89 ok, 2 unsupported`."""
-    return status_line(Counter(r.status for r in results))
-
-
 def status_line(statuses: Counter[str]) -> str:
     """Return `91 rows: 89 ok, 2 unsupported` from the counts, or `no rows`."""
     if not statuses:

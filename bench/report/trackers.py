@@ -28,7 +28,7 @@ _ASV = (
 def write_github(store: Store, run_ids: Sequence[str], out: IO[str]) -> None:
     """Write `customSmallerIsBetter`: medians in microseconds, with the 95 % interval as range."""
     with store.snapshot():
-        _write_joined(out, "[]", (_json(entry) for run_id in run_ids for entry in _entries(store, run_id)))
+        _write_joined(out, "[]", (as_json(entry) for run_id in run_ids for entry in _entries(store, run_id)))
 
 
 def _entries(store: Store, run_id: str) -> Iterator[dict[str, Any]]:
@@ -45,7 +45,7 @@ def write_bencher(store: Store, run_ids: Sequence[str], out: IO[str]) -> None:
     run_id = _only(run_ids, "bencher")
     with store.snapshot():
         timed = (r for r, _ in store.results(run_id) if is_timed(r))
-        _write_joined(out, "{}", (f"{_json(r.case)}:{_json({'latency': _metric(row_time(r))})}" for r in timed))
+        _write_joined(out, "{}", (f"{as_json(r.case)}:{as_json({'latency': _metric(row_time(r))})}" for r in timed))
 
 
 def _metric(found: Sequence[float | None]) -> dict[str, float]:
@@ -74,7 +74,7 @@ def write_asv(store: Store, run_ids: Sequence[str], out: IO[str]) -> None:
             "result_columns": _ASV,
             "durations": {},
         }
-        out.write(_json(head)[:-1] + ',"results":')
+        out.write(as_json(head)[:-1] + ',"results":')
         _write_joined(out, "{}", _benchmarks(store, run_id))
         out.write("}\n")
 
@@ -86,7 +86,7 @@ def _benchmarks(store: Store, run_id: str) -> Iterator[str]:
             low, high = (quantile(sorted(samples), share) if samples else None for share in (0.25, 0.75))
             began = _milliseconds(r.started_at)
             stats = [[None], [None], [low], [high], [1], [len(samples)], [samples]]
-            yield f"{_json(r.case)}:{_json([[r.time_s_median], [], None, began, None, *stats])}"
+            yield f"{as_json(r.case)}:{as_json([[r.time_s_median], [], None, began, None, *stats])}"
 
 
 def _fact(value: Any) -> str:
@@ -105,10 +105,6 @@ def _only(run_ids: Sequence[str], style: str) -> str:
     if len(run_ids) > 1:
         raise UsageError(f"--format {style}: takes one run, found {len(run_ids)}; name one")
     return run_ids[0]
-
-
-def _json(found: Any) -> str:
-    return as_json(found)
 
 
 def _write_joined(out: IO[str], brackets: str, texts: Iterable[str]) -> None:
