@@ -178,6 +178,10 @@ class Setting(NamedTuple):
         """Return the device, and the instruction set if one was chosen."""
         return ", ".join(filter(None, (self.device_name, self.isa)))
 
+    def includes(self, r: Result) -> bool:
+        """Return whether a row was measured on this device, in this mode and with this instruction set."""
+        return (r.device, r.device_name, r.mode, r.isa) == (self.device, self.device_name, self.mode, self.isa)
+
     @property
     def title(self) -> str:
         threads = fmt.count(self.threads, "thread") if self.device == "cpu" else ""

@@ -35,6 +35,7 @@ COLUMNS = (
     TableColumn("layers", spare=2),
 )
 FASTEST = "the fastest of each layer"
+NO_NETWORK = "no network: no suite of the run declares its problems as parts of a network"
 #: The passes of a batch, with the parts of a network in each.
 PASSES = {"forward": ("forward",), "forward + backward": ("forward", "backward")}
 
@@ -58,7 +59,7 @@ def _weighted(values: Sequence[tuple[int, float | None]]) -> float | None:
 def network_table(layers: Sequence[Layer], results: Iterable[Result], style: str = "simple") -> str:
     """Return a table of the networks' times: by each kernel for an operation's layers, and by each layer's fastest."""
     if not layers:
-        return "no network: no suite of the run declares its problems as parts of a network"
+        return NO_NETWORK
     rows = list(results)
     titles: dict[str, list[Sequence[str]]] = defaultdict(list)
     for network, own in by_network(layers).items():
@@ -68,9 +69,8 @@ def network_table(layers: Sequence[Layer], results: Iterable[Result], style: str
         f"{paragraph(title, style=style)}\n{table(COLUMNS, cells, style, titled=True)}"
         for title, cells in titles.items()
     )
-    noise = noise_of(rows).sentence
-    parts = [*tables, *([paragraph(noise, style=style)] if noise and titles else [])]
-    return "\n\n".join(parts) or "no times: none of the networks' layers has one"
+    noise = paragraph(noise_of(rows).sentence, style=style) if titles else ""
+    return "\n\n".join(filter(None, (*tables, noise))) or "no times: none of the networks' layers has one"
 
 
 def by_network(layers: Sequence[Layer]) -> dict[str, list[Layer]]:
@@ -116,9 +116,9 @@ def batches(layers: Sequence[Layer], results: Iterable[Result]) -> dict[Setting,
     """Return the batch of a network in each setting with times of all layers, forward and backward."""
     found = {}
     for setting, times in times_of(layers, results).items():
-        chosen = [(layer.count, fastest_of(times.get(layer.problem, {}))) for layer in layers]
-        if {layer.part for layer in layers} == {"forward", "backward"} and (seconds := total(chosen)):
-            found[setting] = Batch(seconds, [r for _, r in chosen if r])
+        rows = chosen(layers, times)
+        if {layer.part for layer in layers} == {"forward", "backward"} and (seconds := total(rows)):
+            found[setting] = Batch(seconds, [r for _, r in rows if r])
     return found
 
 
@@ -148,15 +148,18 @@ def _lines(layers: Sequence[Layer], times: Times) -> Iterator[Sequence[str]]:
 
 def _sums(layers: Sequence[Layer], times: Times, kernel: str | None) -> tuple[str, str]:
     """Return the time of forward, and of forward and backward; "" if a layer has no time."""
-    chosen = [(layer.part, layer.count, fastest_of(times.get(layer.problem, {}), kernel)) for layer in layers]
-    forward = total((count, r) for part, count, r in chosen if part == "forward")
-    has_backward = any(part == "backward" for part, *_ in chosen)
-    both = total((count, r) for _, count, r in chosen) if has_backward else None
+    forward = total(chosen([layer for layer in layers if layer.part == "forward"], times, kernel))
+    has_backward = any(layer.part == "backward" for layer in layers)
+    both = total(chosen(layers, times, kernel)) if has_backward else None
     return time(*forward[:3]) if forward else "", time(*both[:3]) if both else ""
 
 
-def fastest_of(by_kernel: dict[str, Result], kernel: str | None = None) -> Result | None:
-    """Return a layer's row by this kernel if the layer has its operation, otherwise by the fastest kernel."""
+def chosen(layers: Iterable[Layer], times: Times, kernel: str | None = None) -> list[tuple[int, Result | None]]:
+    """Return the count and the row of each layer: by this kernel if it has its operation, otherwise by the fastest."""
+    return [(layer.count, _row(times.get(layer.problem, {}), kernel)) for layer in layers]
+
+
+def _row(by_kernel: dict[str, Result], kernel: str | None) -> Result | None:
     if kernel is not None and any(operation(name) == operation(kernel) for name in by_kernel):
         return by_kernel.get(kernel)
     return min(by_kernel.values(), key=lambda r: r.time_s_median or 0.0, default=None)
@@ -237,18 +240,16 @@ def _share(store: Reader, *rows: Result) -> Ratio | None:
     return Ratio(found.median, found.low, found.high)
 
 
-def overlap_table(store: Reader, results: Iterable[Found], style: str = "simple") -> str:
+def overlap_table(store: Reader, results: Iterable[Found]) -> str:
     """Return the table of overlaps, or a line with the command that measures them."""
     found = list(overlaps(store, results))
     if not found:
         return paragraph(
             "no overlap: the run has no transfer with work that was measured in turn with `serial` and `arrived`, at "
-            "least six times; `kernelmark run transfer` measures some",
-            style=style,
+            "least six times; `kernelmark run transfer` measures some"
         )
-    noise = noise_of([r for each in found for r in each[:3]]).sentence
-    parts = [table(OVERLAPS, [_cells(each) for each in found], style, titled=True)]
-    return "\n\n".join([*parts, *([paragraph(noise, style=style)] if noise else [])])
+    noise = paragraph(noise_of([r for each in found for r in each[:3]]).sentence)
+    return "\n\n".join(filter(None, (table(OVERLAPS, [_cells(each) for each in found], titled=True), noise)))
 
 
 def _cells(found: Overlap) -> Sequence[str]:
@@ -324,13 +325,7 @@ def _moved(store: Store, run_ids: Iterable[str], setting: Setting) -> list[Found
 
     def alike(r: Result, dims: dict[str, Any]) -> bool:
         threads = setting.device != "cpu" or r.threads == setting.threads
-        same = (r.device, r.device_name, r.mode, r.isa) == (
-            setting.device,
-            setting.device_name,
-            setting.mode,
-            setting.isa,
-        )
-        return same and threads and not dims["work"] and dims["direction"] in WAYS
+        return setting.includes(r) and threads and not dims["work"] and dims["direction"] in WAYS
 
     for run_id in run_ids:
         rows = ((r, dims) for r, dims in store.results(run_id) if r.op == "transfer" and r.dtype == "f32")
@@ -351,19 +346,16 @@ def _shares(network: str, size: int, moved: Sequence[Found], batch: Batch) -> It
         yield TransferShare(network, size, r, scaled, transfer, batch, transfer.over(batch.seconds))
 
 
-def step_table(store: Store, registry: Registry, run_id: str, style: str = "simple") -> str:
+def step_table(store: Store, registry: Registry, run_id: str) -> str:
     """Return a table for each setting and the founding text's figures, or a line on what is missing."""
     found = shares(store, registry, run_id)
     parts = []
     for setting, own in found.items():
-        parts.append(
-            f"{paragraph(setting.title, style=style)}\n{table(SHARES, [*map(_share_cells, own)], style, titled=True)}"
-        )
         noise = noise_of([*{r.case: r for each in own for r in (each.row, *each.batch.rows)}.values()]).sentence
-        parts += [paragraph(noise, style=style)] if noise else []
-    if not parts:
-        parts = [paragraph(_missing(store.layers(run_id)), style=style)]
-    return "\n\n".join([*parts, paragraph(_stated(store, registry, run_id), style=style)])
+        drawn = table(SHARES, [*map(_share_cells, own)], titled=True)
+        parts += [f"{paragraph(setting.title)}\n{drawn}", paragraph(noise)]
+    parts = parts or [paragraph(_missing(store.layers(run_id)))]
+    return "\n\n".join(filter(None, (*parts, paragraph(_stated(store, registry, run_id)))))
 
 
 def _share_cells(found: TransferShare) -> Sequence[str]:
@@ -383,7 +375,7 @@ def _share_cells(found: TransferShare) -> Sequence[str]:
 
 def _missing(layers: Sequence[Layer]) -> str:
     if not layers:
-        return "no network: no suite of the run declares its problems as parts of a network"
+        return NO_NETWORK
     return (
         "no share: it needs times of all layers of a network, forward and backward, and of a transfer, on the same "
         "device, threads and mode; `kernelmark run transfer` measures transfers"

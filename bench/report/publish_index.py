@@ -14,7 +14,7 @@ from kernelmark.bench.report.findings import verdict
 from kernelmark.bench.report.format import digits, time
 from kernelmark.bench.report.founding import QUESTION, answers
 from kernelmark.bench.report.layout import github_table
-from kernelmark.bench.report.networks import PASSES, by_network, fastest_of, times_of, total
+from kernelmark.bench.report.networks import PASSES, by_network, chosen, times_of, total
 from kernelmark.bench.report.noise import MARK, is_noisy, noise_of
 from kernelmark.bench.report.run_data import RunData
 
@@ -88,14 +88,10 @@ def networks(layers: Sequence[Layer], rows: Sequence[Result]) -> Iterator[Networ
         parts = {layer.part for layer in members}
         for setting, times in times_of(members, rows).items():
             for title, passes in PASSES.items():
-                chosen = [
-                    (member.count, fastest_of(times.get(member.problem, {})))
-                    for member in members
-                    if member.part in passes
-                ]
-                if parts.issuperset(passes) and (seconds := total(chosen)):
-                    noisy = any(is_noisy(r) for _, r in chosen if r)
-                    yield Network(network, title, setting.title, *seconds[:3], _joules(chosen), noisy)
+                found = chosen([member for member in members if member.part in passes], times)
+                if parts.issuperset(passes) and (seconds := total(found)):
+                    noisy = any(is_noisy(r) for _, r in found if r)
+                    yield Network(network, title, setting.title, *seconds[:3], _joules(found), noisy)
 
 
 def _joules(layers: Sequence[tuple[int, Result | None]]) -> float | None:
