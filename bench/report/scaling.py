@@ -22,7 +22,7 @@ from kernelmark.bench.record.store import Store
 from kernelmark.bench.report import format as fmt
 from kernelmark.bench.report.contest import Ratio, Setting, is_timed, parallel, time_of
 from kernelmark.bench.report.layout import TableColumn, paragraph, table
-from kernelmark.bench.report.networks import Batch, batches, exchanged, parameters
+from kernelmark.bench.report.networks import Batch, Found, batches, exchanged, parameters
 from kernelmark.bench.report.noise import noise_of
 from kernelmark.bench.report.strategies import BY_STRIPES, STATED, STRATEGIES, StatedSpeedup, strategy_name
 
@@ -84,9 +84,6 @@ class Scaling(NamedTuple):
         return self.parameters * FLOAT_BYTES
 
 
-Found = tuple[Result, dict[str, Any]]
-
-
 def computed(
     store: Store, registry: Registry, asked: ScalingQuestion, run_id: str | None, other: str | None
 ) -> Scaling:
@@ -108,7 +105,8 @@ def computed(
         for setting, batch in found.items():
             beside = _beside(setting, rows)
             if points := list(_points(asked, size, batch, beside)):
-                sections.append(ScalingSection(setting, batch, points, list(_divided(asked, moved, batch, beside))))
+                divided = list(_points(asked, moved, batch, beside, divided=True))
+                sections.append(ScalingSection(setting, batch, points, divided))
         if sections:
             return Scaling(asked, size, compute_run, known, sections, moved)
     raise UsageError(_unmeasured(store, asked, size, found, other))
@@ -143,7 +141,7 @@ def _beside(setting: Setting, rows: Iterable[Found]) -> dict[str, list[Found]]:
     """Return the rows of each kernel in a setting; one-thread kernels count at every thread count."""
     own: dict[str, list[Found]] = {}
     for r, dims in rows:
-        if (r.device, r.device_name, r.mode, r.isa) == (setting.device, setting.device_name, setting.mode, setting.isa):
+        if setting.includes(r):
             own.setdefault(r.kernel, []).append((r, dims))
     found = {}
     for kernel, every in own.items():
@@ -153,29 +151,21 @@ def _beside(setting: Setting, rows: Iterable[Found]) -> dict[str, list[Found]]:
 
 
 def _points(
-    asked: ScalingQuestion, parameters: int, batch: Batch, by_kernel: dict[str, list[Found]]
+    asked: ScalingQuestion, elements: int, batch: Batch, by_kernel: dict[str, list[Found]], divided: bool = False
 ) -> Iterator[Point]:
-    for kernel, rows in by_kernel.items():
-        for workers in asked.workers if rows else ():
-            yield _point(asked, kernel, workers, parameters, batch.seconds, rows)
+    """Yield the points of data parallelism, where each worker computes a batch and exchanges these elements.
 
-
-def _divided(asked: ScalingQuestion, elements: int, batch: Batch, by_kernel: dict[str, list[Found]]) -> Iterator[Point]:
-    """Yield the points of model parallelism, where each worker computes a part of every layer of one batch."""
+    divided: yield those of model parallelism, where each worker computes a part of every layer of one batch.
+    """
     for kernel, rows in by_kernel.items():
-        for workers in asked.workers if rows and strategy_name(kernel) in BY_STRIPES else ():
-            part = batch.seconds.scaled(1 / workers)
-            yield _point(asked, kernel, workers, elements, part, rows, update=False)
+        modelled = not divided or strategy_name(kernel) in BY_STRIPES
+        for workers in asked.workers if rows and modelled else ():
+            compute = batch.seconds.scaled(1 / workers) if divided else batch.seconds
+            yield _point(asked, kernel, workers, elements, compute, rows, not divided)
 
 
 def _point(
-    asked: ScalingQuestion,
-    kernel: str,
-    workers: int,
-    n: int,
-    compute: Ratio,
-    rows: Sequence[Found],
-    update: bool = True,
+    asked: ScalingQuestion, kernel: str, workers: int, n: int, compute: Ratio, rows: Sequence[Found], update: bool
 ) -> Point:
     """Return the point of a strategy: `workers` workers that each compute for `compute` and exchange n elements."""
     strategy = STRATEGIES[strategy_name(kernel)]
