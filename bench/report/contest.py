@@ -9,11 +9,11 @@ may be NumPy, or the first of cuDNN's algorithms; readers want a comparison with
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from math import inf, log
 from statistics import mean
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from kernelmark.bench.measure.disturbance import ran_beyond
 from kernelmark.bench.measure.stats import ALPHA, speedup
@@ -28,6 +28,8 @@ from kernelmark.bench.report import format as fmt
 TIE, APART, ELSEWHERE = "tie", "not measured in turn", "not measured on one machine"
 #: The suffix of names of kernels that read the buffers as column-major, and the word for it.
 _COLMAJOR, _COLUMN_MAJOR = "_colmajor", "column-major"
+Item = TypeVar("Item")
+Key = TypeVar("Key")
 
 
 class Ratio(NamedTuple):
@@ -210,14 +212,20 @@ def why_unranked(r: Result) -> str:
     return "reads column-major operands, so computes a different product" if order(r) else ""
 
 
+def grouped(items: Iterable[Item], key: Callable[[Item], Key]) -> dict[Key, list[Item]]:
+    """Return lists of the items with the same key, in the order of the first item of each."""
+    found: dict[Key, list[Item]] = defaultdict(list)
+    for item in items:
+        found[key(item)].append(item)
+    return dict(found)
+
+
 def by_setting(rows: Iterable[Result]) -> dict[Setting, list[Result]]:
     """Return rows by setting, thread counts ascending.
 
     A kernel with only one-thread rows is listed at each thread count of the others, too, since it cannot use more.
     """
-    alike: dict[tuple[str, ...], list[Result]] = {}
-    for r in rows:
-        alike.setdefault((r.device, r.device_name, r.mode, comparable(r), r.isa, order(r)), []).append(r)
+    alike = grouped(rows, lambda r: (r.device, r.device_name, r.mode, comparable(r), r.isa, order(r)))
     found = {}
     for (device, name, *others), own in alike.items():
         threaded = {r.kernel for r in own if r.threads > 1}
@@ -288,9 +296,7 @@ def is_timed(r: Result) -> bool:
 
 def contests(rows: Iterable[Result], store: Reader) -> list[Contest]:
     """Return a contest for each problem and setting, in row order, without kernels that used CPUs beyond their own."""
-    problems: dict[str, list[Result]] = {}
-    for r in (r for r in rows if is_timed(r) and not ran_beyond(r.disturbed)):
-        problems.setdefault(r.problem, []).append(r)
+    problems = grouped((r for r in rows if is_timed(r) and not ran_beyond(r.disturbed)), lambda r: r.problem)
     return [
         Contest(problem, setting, sorted(found, key=lambda r: r.time_s_median or 0.0), store, {})
         for problem, own in problems.items()
@@ -328,10 +334,7 @@ def over_vendors(found: Sequence[Contest]) -> list[Contest]:
     A setting of an operation has one baseline: the vendors' kernel with the most problems, and of several with equally
     many the fastest. A contest without it uses the next one; a contest without any keeps its baseline.
     """
-    alike: dict[tuple[str, Setting], list[Contest]] = defaultdict(list)
-    for c in found:
-        if c.setting.device == "cuda":
-            alike[c.op, c.setting].append(c)
+    alike = grouped((c for c in found if c.setting.device == "cuda"), lambda c: (c.op, c.setting))
     ranked = {key: _vendors(own) for key, own in alike.items()}
     return [_with_baseline(c, ranked.get((c.op, c.setting), ())) for c in found]
 

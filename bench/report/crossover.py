@@ -15,7 +15,7 @@ from kernelmark.bench.plan.text import as_json
 from kernelmark.bench.record.reader import Reader
 from kernelmark.bench.record.result import Result
 from kernelmark.bench.record.store import Store
-from kernelmark.bench.report.contest import APART, TIE, Contest, Ratio, Setting, contests, is_timed, know_leads
+from kernelmark.bench.report.contest import APART, TIE, Contest, Ratio, Setting, contests, grouped, is_timed, know_leads
 from kernelmark.bench.report.format import count, interval, row_time, seconds, short, spread, yes_or_no
 from kernelmark.bench.report.layout import TableColumn, paragraph, table
 from kernelmark.bench.report.noise import MARK, marked, noise_of
@@ -105,9 +105,7 @@ def fft_speedup(c: Contest) -> Ratio | None:
 
 def changes(suite: Suite, found: Sequence[Contest]) -> list[Change]:
     """Return where a kernel certainly takes over from another along the axes that the suite sweeps."""
-    by_problem: dict[str, list[Contest]] = defaultdict(list)
-    for contest in found:
-        by_problem[contest.problem].append(contest)
+    by_problem = grouped(found, lambda c: c.problem)
     return [
         change
         for sweep in suite.sweeps
@@ -257,12 +255,9 @@ def render(suite: Suite, found: Sequence[Contest]) -> str:
     """Return a table for each setting, the takeovers along the axes of the suite, and the ratios of variants."""
     if not found:
         return f"{suite.name}: this run has no time for any of its problems"
-    settings: dict[Setting, list[Contest]] = defaultdict(list)
-    for contest in found:
-        settings[contest.setting].append(contest)
     turned = changes(suite, found)
     kin = kin_of(suite, found)
-    parts = [_section(suite, rows, turned, kin) for rows in settings.values()]
+    parts = [_section(suite, rows, turned, kin) for rows in grouped(found, lambda c: c.setting).values()]
     measured = len({contest.problem for contest in found})
     total = len({entry.problem for entry in suite.entries()})
     return "\n\n".join([*parts, f"{suite.name}: {measured} of {count(total, 'problem')} timed"])

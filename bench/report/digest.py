@@ -11,7 +11,7 @@ from kernelmark.bench.plan.status import AGAINST, Status
 from kernelmark.bench.record.reader import Reader
 from kernelmark.bench.record.result import Result
 from kernelmark.bench.record.store import Store
-from kernelmark.bench.report.contest import TIE, Contest, speedup_of
+from kernelmark.bench.report.contest import TIE, Contest, grouped, speedup_of
 from kernelmark.bench.report.findings import refusals, variants_beside, verdict
 from kernelmark.bench.report.format import count, operation, seconds, short, some
 from kernelmark.bench.report.founding import OUT_OF_PLACE, is_founding
@@ -54,9 +54,7 @@ def run_digest(store: Store, run_id: str, style: str = "simple") -> Iterator[str
         yield from _of_many(store, run_id, tally)
         return
     data = RunData(store, run_id)
-    suites: dict[str, list[Result]] = defaultdict(list)
-    for r in data.rows:
-        suites[r.suite].append(r)
+    suites = grouped(data.rows, lambda r: r.suite)
     one = len({(r.problem, r.mode, r.isa) for r in data.rows}) == 1
     many = {} if one else {suite: rows for suite, rows in suites.items() if _is_long(rows)}
     lines = [c for c in data.contests if c.fastest.suite not in many]
@@ -105,9 +103,7 @@ def _is_long(rows: Sequence[Result]) -> bool:
 
 def _lines(found: Sequence[Contest], data: RunData) -> str:
     """Return a line for each problem, founding ones first, below a heading with the setting and the baseline."""
-    groups: dict[str, list[Contest]] = defaultdict(list)
-    for c in sorted(found, key=lambda c: not is_founding(data, c)):
-        groups[_setting(c)].append(c)
+    groups = grouped(sorted(found, key=lambda c: not is_founding(data, c)), _setting)
     ordered = [(title, c) for title, own in groups.items() for c in own]
     cells = [_cells(c) for _, c in ordered]
     if len(GAP) + natural_width(_LINES, cells) > width():

@@ -1,6 +1,6 @@
 """The head of a report and its main findings: title, date, three numbers, the verdict, the fastest kernels."""
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 from itertools import groupby
@@ -13,7 +13,7 @@ from kernelmark.bench.plan.status import AGAINST, Status
 from kernelmark.bench.plan.suites import find_suite
 from kernelmark.bench.record.result import Result
 from kernelmark.bench.report import tuning
-from kernelmark.bench.report.contest import TIE, Contest, Ratio, speedup_of, why_unranked
+from kernelmark.bench.report.contest import TIE, Contest, Ratio, grouped, speedup_of, why_unranked
 from kernelmark.bench.report.format import count, factor, interval, pace, rate, row_time, seconds, short, time
 from kernelmark.bench.report.founding import FoundingProduct, answers
 from kernelmark.bench.report.noise import marked, share
@@ -87,18 +87,15 @@ def variants_beside(data: RunData) -> list[str]:
 
 def unranked(data: RunData, rows: Sequence[Result]) -> Iterator[str]:
     """Yield a sentence on kernels that head a table of these rows but are not ranked, for each reason."""
-    tables: dict[tuple[str, str, str], list[Result]] = defaultdict(list)
-    for r in rows:
-        tables[r.problem, r.mode, r.isa].append(r)
-    several = [own for own in tables.values() if len(own) > 1]
+    several = [own for own in grouped(rows, lambda r: (r.problem, r.mode, r.isa)).values() if len(own) > 1]
     ranked = {r.case for c, _ in data.leads for r in c.ranked[:2]}
-    found: dict[str, list[str]] = defaultdict(list)
-    for first in (min(own, key=lambda r: r.time_s_median or 0.0) for own in several):
-        if first.case not in ranked:
-            found[why_unranked(first) or "has no rival of its device, threads and precision"].append(first.kernel)
-    for why, kernels in found.items():
-        where = f"{len(kernels)} of {count(len(several), 'table')}" if len(several) > 1 else "the table"
-        yield f"First in {where}, but not ranked: {', '.join(map(short, dict.fromkeys(kernels)))}, which {why}."
+    heads = [min(own, key=lambda r: r.time_s_median or 0.0) for own in several]
+    rivals = "has no rival of its device, threads and precision"
+    found = grouped((r for r in heads if r.case not in ranked), lambda r: why_unranked(r) or rivals)
+    for why, first in found.items():
+        where = f"{len(first)} of {count(len(several), 'table')}" if len(several) > 1 else "the table"
+        kernels = ", ".join(map(short, dict.fromkeys(r.kernel for r in first)))
+        yield f"First in {where}, but not ranked: {kernels}, which {why}."
 
 
 def _who_is_fastest(data: RunData) -> str:
@@ -115,9 +112,7 @@ def _who_is_fastest(data: RunData) -> str:
 
 def winners(data: RunData) -> list[Winner]:
     """Return the winner of each operation that has contenders, those with the most contests first."""
-    by_op: dict[str, list[tuple[Contest, Ratio]]] = defaultdict(list)
-    for c, lead in data.leads:
-        by_op[c.op].append((c, lead))
+    by_op = grouped(data.leads, lambda pair: pair[0].op)
     return sorted((_winner(op, found) for op, found in by_op.items()), key=lambda winner: -len(winner.contests))
 
 
@@ -158,9 +153,7 @@ def of_contests(contests: Sequence[Contest]) -> str:
 
 def sentences(data: RunData) -> list[str]:
     """Return for each operation the winning kernels with their numbers of wins, and the certain speedups."""
-    by_op: dict[str, list[Contest]] = defaultdict(list)
-    for c in data.contests:
-        by_op[c.op].append(c)
+    by_op = grouped(data.contests, lambda c: c.op)
     return [f"{op}: {' '.join(_of_operation(contests))}" for op, contests in by_op.items()]
 
 
@@ -228,13 +221,12 @@ class Refusal(NamedTuple):
 
 def refusals(rows: Sequence[Result]) -> list[Refusal]:
     """Return the rows without a result, by reason: failed checks first, then the most frequent reasons."""
-    kernels: dict[tuple[str, str], list[str]] = defaultdict(list)
-    for r in rows:
-        if r.status != Status.OK:
-            kernels[r.status, r.reason or "no reason was recorded"].append(r.kernel)
+    refused = grouped(
+        (r for r in rows if r.status != Status.OK), lambda r: (r.status, r.reason or "no reason was recorded")
+    )
     found = [
-        Refusal(status, reason, len(own), sorted(set(own)), status in AGAINST)
-        for (status, reason), own in kernels.items()
+        Refusal(status, reason, len(own), sorted({r.kernel for r in own}), status in AGAINST)
+        for (status, reason), own in refused.items()
     ]
     return sorted(found, key=lambda each: (not each.against, -each.rows))
 

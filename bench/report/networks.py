@@ -22,7 +22,7 @@ from kernelmark.bench.record.records import Layer
 from kernelmark.bench.record.result import Result
 from kernelmark.bench.record.store import Store
 from kernelmark.bench.report import format as fmt
-from kernelmark.bench.report.contest import Ratio, Setting, by_setting, is_timed, order, time_of
+from kernelmark.bench.report.contest import Ratio, Setting, by_setting, grouped, is_timed, order, time_of
 from kernelmark.bench.report.format import operation, row_time, time
 from kernelmark.bench.report.layout import TableColumn, paragraph, table
 from kernelmark.bench.report.noise import noise_of
@@ -75,8 +75,7 @@ def network_table(layers: Sequence[Layer], results: Iterable[Result], style: str
 
 def by_network(layers: Sequence[Layer]) -> dict[str, list[Layer]]:
     """Return the layers of each network."""
-    names = dict.fromkeys(layer.network for layer in layers)
-    return {network: [layer for layer in layers if layer.network == network] for network in names}
+    return grouped(layers, lambda layer: layer.network)
 
 
 def weights(forward: Iterable[tuple[int, Problem]]) -> int:
@@ -336,10 +335,7 @@ def _moved(store: Store, run_ids: Iterable[str], setting: Setting) -> list[Found
 
 def _shares(network: str, size: int, moved: Sequence[Found], batch: Batch) -> Iterator[TransferShare]:
     """Yield the share of each kernel and direction, from the row with the nearest size."""
-    by_kernel: dict[tuple[str, str], list[Found]] = {}
-    for r, dims in moved:
-        by_kernel.setdefault((r.kernel, dims["direction"]), []).append((r, dims))
-    for own in by_kernel.values():
+    for own in grouped(moved, lambda found: (found[0].kernel, found[1]["direction"])).values():
         r, dims = min(own, key=lambda found: abs(math.log(size / found[1]["n"])))
         scaled = size / dims["n"]
         transfer = time_of(r).scaled(scaled)

@@ -2,7 +2,6 @@
 
 import base64
 import math
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any
@@ -13,6 +12,7 @@ from kernelmark.bench.measure.disturbance import low_ceilings
 from kernelmark.bench.plan.dtypes import Array
 from kernelmark.bench.plan.numbers import finite
 from kernelmark.bench.record.table import Coded, Floats
+from kernelmark.bench.report.contest import grouped
 from kernelmark.bench.report.noise import is_noisy
 from kernelmark.bench.report.run_data import RunData
 
@@ -66,11 +66,8 @@ def _quantiles(blobs: Iterable[bytes]) -> tuple[list[int], Array]:
 
 def _levels(blobs: Sequence[bytes]) -> Array:
     """Return the quantiles of each row; NaN where it has no samples."""
-    by_size: dict[int, list[int]] = defaultdict(list)
-    for at, blob in enumerate(blobs):
-        by_size[len(blob)].append(at)
     found: Array = np.full((len(blobs), len(LEVELS)), math.nan)
-    for size, own in by_size.items():
+    for size, own in grouped(range(len(blobs)), lambda at: len(blobs[at])).items():
         if size:
             samples = np.frombuffer(b"".join(blobs[at] for at in own)).reshape(len(own), -1)
             found[own] = np.quantile(samples, LEVELS, axis=1).T

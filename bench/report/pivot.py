@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, groupby
 from statistics import geometric_mean
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from kernelmark.bench.plan.status import Status
 from kernelmark.bench.record.reader import Reader
@@ -16,6 +16,7 @@ from kernelmark.bench.report.contest import (
     Setting,
     comparable,
     contests,
+    grouped,
     is_timed,
     order,
     slowdowns,
@@ -129,10 +130,9 @@ def pivots(suite: str, op: str, groups: list[list[Result]], store: Reader, wante
     by_setting: dict[Setting, dict[str, Contest]] = defaultdict(dict)
     for contest in contests(rows, store):
         by_setting[contest.setting][contest.problem] = contest
-    places, failed = {id(r): i for i, r in enumerate(rows)}, defaultdict[tuple[Any, ...], list[Result]](list)
-    for r in rows:
-        if not is_timed(r):
-            failed[r.device, r.mode, r.isa, comparable(r), order(r), r.threads].append(r)
+    places = {id(r): i for i, r in enumerate(rows)}
+    untimed = (r for r in rows if not is_timed(r))
+    failed = grouped(untimed, lambda r: (r.device, r.mode, r.isa, comparable(r), order(r), r.threads))
 
     def belong(setting: Setting, found: dict[str, Contest]) -> list[Result]:
         """Return the rows of a setting, in their order; untimed rows of one thread belong to any thread count."""

@@ -25,7 +25,7 @@ from kernelmark.bench.record.result import COLUMNS, Result
 from kernelmark.bench.record.store import Store
 from kernelmark.bench.report import findings, method
 from kernelmark.bench.report.anonymity import Mask, hidden, mask
-from kernelmark.bench.report.contest import Contest, Setting, contests, over_vendors
+from kernelmark.bench.report.contest import Contest, Setting, contests, grouped, over_vendors
 from kernelmark.bench.report.export import writing
 from kernelmark.bench.report.figures import Drawn, draw, first, kinds
 from kernelmark.bench.report.format import count, row_time, seconds, short, some, spread
@@ -341,9 +341,7 @@ def _earlier_rows(results: Path, runs: Collection[str]) -> list[Row]:
 
 def _earlier_runs(found: Collection[Row]) -> list[tuple[str, str, int, str]]:
     """Return id, start, number of rows and commit of the runs of rows, the earliest first."""
-    kept: dict[str, list[Row]] = {}
-    for row in found:
-        kept.setdefault(row["run_id"], []).append(row)
+    kept = grouped(found, lambda row: row["run_id"])
     known = [(run, min(row["started_at"] for row in own), len(own), own[0]["git_commit"]) for run, own in kept.items()]
     return sorted(known, key=lambda run: run[1])
 

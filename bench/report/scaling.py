@@ -20,7 +20,7 @@ from kernelmark.bench.record.result import Result
 from kernelmark.bench.record.selection import Selection
 from kernelmark.bench.record.store import Store
 from kernelmark.bench.report import format as fmt
-from kernelmark.bench.report.contest import Ratio, Setting, is_timed, parallel, time_of
+from kernelmark.bench.report.contest import Ratio, Setting, grouped, is_timed, parallel, time_of
 from kernelmark.bench.report.layout import TableColumn, paragraph, table
 from kernelmark.bench.report.networks import Batch, Found, batches, exchanged, parameters
 from kernelmark.bench.report.noise import noise_of
@@ -139,12 +139,8 @@ def _layers_of(store: Store, network: str, run_id: str | None) -> tuple[str, lis
 
 def _beside(setting: Setting, rows: Iterable[Found]) -> dict[str, list[Found]]:
     """Return the rows of each kernel in a setting; one-thread kernels count at every thread count."""
-    own: dict[str, list[Found]] = {}
-    for r, dims in rows:
-        if setting.includes(r):
-            own.setdefault(r.kernel, []).append((r, dims))
     found = {}
-    for kernel, every in own.items():
+    for kernel, every in grouped((row for row in rows if setting.includes(row[0])), lambda row: row[0].kernel).items():
         threads = setting.threads if any(r.threads > 1 for r, _ in every) else every[0][0].threads
         found[kernel] = [(r, dims) for r, dims in every if r.threads == threads]
     return found

@@ -15,7 +15,7 @@ from kernelmark.bench.plan.text import escaped
 from kernelmark.bench.record.reader import Reader
 from kernelmark.bench.record.records import KernelTotal
 from kernelmark.bench.record.result import Result, row
-from kernelmark.bench.report.contest import speedup_of, why_unranked
+from kernelmark.bench.report.contest import grouped, speedup_of, why_unranked
 from kernelmark.bench.report.format import (
     count,
     digits,
@@ -79,9 +79,7 @@ NOTE = "one process cannot show run-to-run variation; --processes 5 does"
 
 def run_table(results: Iterable[Result], style: str = "simple") -> str:
     """Return a table for each problem, mode and isa: kernels, fastest first, then rows without a time and reasons."""
-    groups: dict[tuple[str, str, str], list[Result]] = {}
-    for result in results:
-        groups.setdefault((result.problem, result.mode, result.isa), []).append(result)
+    groups = grouped(results, lambda r: (r.problem, r.mode, r.isa))
     return "\n\n".join(group_table(rows, style) for rows in groups.values())
 
 

@@ -17,7 +17,7 @@ from kernelmark.bench.plan.tiles import tile_text
 from kernelmark.bench.plan.tuned import SearchSpace, Tunes
 from kernelmark.bench.record.result import Result
 from kernelmark.bench.record.versions import LaunchResources
-from kernelmark.bench.report.contest import Ratio, is_timed, paired, speedup_of
+from kernelmark.bench.report.contest import Ratio, grouped, is_timed, paired, speedup_of
 from kernelmark.bench.report.format import count, factor, interval, percent, rate, short, yes_or_no
 from kernelmark.bench.report.layout import TableColumn, paragraph, table
 from kernelmark.bench.report.noise import marked
@@ -80,10 +80,8 @@ def searches(data: RunData | None) -> list[Searched]:
     """Return the search on each problem whose default has a time, in the order of the spaces."""
     if data is None or data.tunes is None:
         return []
-    kernel, by_problem = data.tunes.kernel, dict[str, list[Result]]()
-    for row in data.rows:
-        if row.kernel.partition("@")[0] == kernel:
-            by_problem.setdefault(row.problem, []).append(row)
+    kernel = data.tunes.kernel
+    by_problem = grouped((r for r in data.rows if r.kernel.partition("@")[0] == kernel), lambda r: r.problem)
     searched = []
     for space in data.tunes.spaces:
         rows = by_problem.get(space.problem, [])

@@ -1,6 +1,5 @@
 """The speedup of each way to sum gradients over one host thread, for each network."""
 
-from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import NamedTuple
@@ -8,7 +7,7 @@ from typing import NamedTuple
 from kernelmark.bench.plan.registry import Registry
 from kernelmark.bench.plan.suites import find_suite
 from kernelmark.bench.record.result import Result
-from kernelmark.bench.report.contest import Ratio
+from kernelmark.bench.report.contest import Ratio, grouped
 from kernelmark.bench.report.figures import style
 from kernelmark.bench.report.format import count, short
 from kernelmark.bench.report.noise import is_noisy
@@ -34,13 +33,11 @@ class NetworkLane(NamedTuple):
 def aggregations(data: RunData, registry: Registry | None) -> style.Kind:
     """Return a figure for each device, mode and number of workers with at least two summed gradients."""
     names = _names(registry)
-    groups: dict[tuple[str, str, str, int], dict[str, list[Result]]] = defaultdict(lambda: defaultdict(list))
-    for r in data.timed:
-        if r.op == OP:
-            groups[r.device_name, r.mode, r.isa, data.dims_of[r.problem]["w"]][r.problem].append(r)
+    summed = (r for r in data.timed if r.op == OP)
+    groups = grouped(summed, lambda r: (r.device_name, r.mode, r.isa, data.dims_of[r.problem]["w"]))
     figures = []
-    for (device, mode, isa, workers), problems in groups.items():
-        lanes = list(_lanes(data, problems, names))
+    for (device, mode, isa, workers), rows in groups.items():
+        lanes = list(_lanes(data, grouped(rows, lambda r: r.problem), names))
         if len(lanes) > 1:
             figures.append(_figure(", ".join(filter(None, (device, isa, mode))), workers, lanes))
     lacking = f"fewer than two gradients were summed in several ways; `kernelmark run {SUITE}` does"

@@ -1,6 +1,5 @@
 """Crossover map of convolution algorithms: problems in the order of a suite's axis x kernels."""
 
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from functools import partial
 from statistics import geometric_mean
@@ -11,7 +10,7 @@ import msgspec
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.registry import Registry
 from kernelmark.bench.plan.suites import Suite, find_suite
-from kernelmark.bench.report.contest import Contest, slowdowns
+from kernelmark.bench.report.contest import Contest, grouped, slowdowns
 from kernelmark.bench.report.crossover import Change, changes, listed
 from kernelmark.bench.report.figures import style
 from kernelmark.bench.report.figures.heat import SlowdownMap
@@ -44,11 +43,11 @@ class CrossoverMap(NamedTuple):
 
 def crossover_maps(data: RunData, registry: Registry | None) -> style.Kind:
     """Return a figure for each line of convolutions that differ only in one size."""
-    found: dict[tuple[object, ...], list[Contest]] = defaultdict(list)
-    for c in data.contests:
-        if c.op == "conv" and len(c.ranked) > 1:
-            dims = data.dims_of[c.problem]
-            found[dims.get("direction"), dims.get("distribution"), c.fastest.layout, c.setting].append(c)
+    dims = data.dims_of
+    found = grouped(
+        (c for c in data.contests if c.op == "conv" and len(c.ranked) > 1),
+        lambda c: (*map(dims[c.problem].get, ("direction", "distribution")), c.fastest.layout, c.setting),
+    )
     several = [contests for contests in found.values() if len(contests) >= LEAST_PROBLEMS]
     suites = list(_suites(data, registry)) if several else []
     maps = [_map(data, contests, suites) for contests in several]

@@ -1,13 +1,12 @@
 """Heat map of an operation: problems x kernels, each time divided by the fastest kernel's."""
 
 import math
-from collections import defaultdict
 from functools import partial
 from statistics import geometric_mean
 from typing import NamedTuple
 
 from kernelmark.bench.record.result import Result
-from kernelmark.bench.report.contest import Contest, Setting, slowdowns
+from kernelmark.bench.report.contest import Contest, Setting, grouped, slowdowns
 from kernelmark.bench.report.figures import style
 from kernelmark.bench.report.format import digits, figure_names, seconds
 from kernelmark.bench.report.noise import marked
@@ -76,9 +75,7 @@ def _cell(c: Contest, r: Result) -> HeatCell:
 
 def maps(data: RunData) -> list[SlowdownMap]:
     """Return a map for each operation, setting and baseline with two problems or more, the largest first."""
-    found: dict[tuple[str, Setting, str], list[Contest]] = defaultdict(list)
-    for c in data.contests:
-        found[c.op, c.setting, max(r.baseline for r in c.ranked)].append(c)
+    found = grouped(data.contests, lambda c: (c.op, c.setting, max(r.baseline for r in c.ranked)))
     several = [_map(op, setting, own) for (op, setting, _), own in found.items() if len(own) >= LEAST_PROBLEMS]
     return sorted((m for m in several if len(m.kernels) > 1), key=lambda m: -len(m.contests))
 

@@ -1,11 +1,10 @@
 """Heat map of a product: storage layouts x kernels."""
 
-from collections import defaultdict
 from functools import partial
 from statistics import geometric_mean
 from typing import NamedTuple
 
-from kernelmark.bench.report.contest import Contest
+from kernelmark.bench.report.contest import Contest, grouped
 from kernelmark.bench.report.figures import style
 from kernelmark.bench.report.format import digits, figure_names, flop_unit
 from kernelmark.bench.report.noise import MARK, is_noisy
@@ -30,22 +29,21 @@ class LayoutMap(NamedTuple):
 
 def layout_maps(data: RunData) -> style.Kind:
     """Return a figure for each product size with at least two layouts, those with the most rates first."""
-    found: dict[tuple[object, ...], list[Contest]] = defaultdict(list)
-    for c in data.contests:
-        if c.op == "gemm":
-            rest = c.problem.replace(f"/{c.fastest.layout}", "", 1)
-            found[rest, c.setting].append(c)
+    products = (c for c in data.contests if c.op == "gemm")
+    found = grouped(products, lambda c: (_without_layout(c), c.setting))
     maps = [_map(contests) for contests in found.values() if len({c.fastest.layout for c in contests}) > 1]
     maps.sort(key=lambda m: (-len(m.rates), -work(m.contests[0].fastest)))
     return style.kind("Layouts x kernels", [_figure(m) for m in maps], "no product was measured in two layouts", MOST)
 
 
+def _without_layout(c: Contest) -> str:
+    return c.problem.replace(f"/{c.fastest.layout}", "", 1)
+
+
 def _map(contests: list[Contest]) -> LayoutMap:
     rates = {(r.kernel, r.layout): r.gflop_per_s or 0.0 for c in contests for r in c.ranked}
-    by_kernel: dict[str, list[float]] = defaultdict(list)
-    for (kernel, _), rate in rates.items():
-        by_kernel[kernel].append(rate)
-    kernels = sorted(by_kernel, key=lambda k: -geometric_mean(by_kernel[k]))[:MOST_KERNELS]
+    by_kernel = grouped(rates.items(), lambda item: item[0][0])
+    kernels = sorted(by_kernel, key=lambda k: -geometric_mean(rate for _, rate in by_kernel[k]))[:MOST_KERNELS]
     noisy = {(r.kernel, r.layout) for c in contests for r in c.ranked if is_noisy(r)}
     return LayoutMap(contests, sorted({layout for _, layout in rates}), kernels, rates, noisy)
 
@@ -55,14 +53,14 @@ def _figure(m: LayoutMap) -> style.Figure:
     total = len({kernel for kernel, _ in m.rates})
     shown = f" The {len(m.kernels)} fastest of {total} kernels." * (len(m.kernels) < total)
     size = sizes(first.problem)
+    device, _, threads, mode, _, isa, _ = first.setting
     return style.Figure(
-        style.file_name("layouts", first.problem.replace(f"/{first.fastest.layout}", "", 1), first.setting.device,
-                  f"t{first.setting.threads}", first.setting.mode, first.setting.isa),
+        style.file_name("layouts", _without_layout(first), device, f"t{threads}", mode, isa),
         f"Layouts x kernels: gemm {size}",
         f"{first.setting.title}. {m.unit[0]}; op_A(A) op_B(B), row-major. A dash: no time in this layout. ~: measured "
         f"under noise.{shown}",
         partial(_draw, m),
-    )  # fmt: skip
+    )
 
 
 def _draw(m: LayoutMap) -> style.Drawing:

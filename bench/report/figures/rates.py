@@ -1,6 +1,5 @@
 """GFLOP/s over size: a line for each kernel, for problems that differ only in their sizes."""
 
-from collections import defaultdict
 from functools import partial
 from itertools import pairwise
 from operator import le
@@ -8,7 +7,7 @@ from statistics import geometric_mean
 from typing import NamedTuple
 
 from kernelmark.bench.record.result import Result
-from kernelmark.bench.report.contest import Contest, Ratio, slowdowns, time_of
+from kernelmark.bench.report.contest import Contest, Ratio, grouped, slowdowns, time_of
 from kernelmark.bench.report.figures import style
 from kernelmark.bench.report.format import digits, figure_names, flop_unit, other_flop
 from kernelmark.bench.report.noise import is_noisy
@@ -44,9 +43,7 @@ class Lines(NamedTuple):
 
 def rates(data: RunData, looks: dict[str, style.Look]) -> style.Kind:
     """Return a figure for each kind of problem with at least three sizes, those with the most sizes first."""
-    found: dict[tuple[object, ...], list[Contest]] = defaultdict(list)
-    for contest in data.contests:
-        found[contest.op, variant(contest.problem), contest.setting].append(contest)
+    found = grouped(data.contests, lambda c: (c.op, variant(c.problem), c.setting))
     lines = [_lines(contests) for contests in found.values() if _ranges(contests)]
     lines = sorted((each for each in lines if each.kernels), key=lambda each: -each.sizes)
     lacking = f"no kernel has {LEAST_SIZES} sizes of a problem over a range of {LEAST_RANGE:g}x and more"

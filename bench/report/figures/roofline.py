@@ -3,7 +3,6 @@
 Williams, Waterman, Patterson, "Roofline: an insightful visual performance model", CACM 52(4), 2009.
 """
 
-from collections import defaultdict
 from collections.abc import Iterator
 from functools import partial
 from typing import NamedTuple
@@ -11,6 +10,7 @@ from typing import NamedTuple
 from kernelmark.bench.measure.measurement import Ceiling
 from kernelmark.bench.measure.roofline import UNITS, certainty, microbenchmark
 from kernelmark.bench.record.result import Result
+from kernelmark.bench.report.contest import grouped
 from kernelmark.bench.report.figures import style
 from kernelmark.bench.report.format import count, digits, figure_names, flop_rate, flop_unit, short
 from kernelmark.bench.report.noise import is_noisy
@@ -58,9 +58,7 @@ def _where(roof: Roof) -> str:
 
 
 def _roofs(data: RunData) -> list[Roof]:
-    rows: dict[tuple[str, str, int, str], list[Result]] = defaultdict(list)
-    for r in data.timed:
-        rows[r.op, r.device, r.threads, UNITS.get(r.numerics, r.numerics)].append(r)
+    rows = grouped(data.timed, lambda r: (r.op, r.device, r.threads, UNITS.get(r.numerics, r.numerics)))
     roofs = []
     for (op, device, threads, numerics), own in rows.items():
         compute = highest(data, device, threads, numerics, microbenchmark(op, device, numerics, threads))
@@ -117,9 +115,7 @@ def _draw_ceilings(axes: style.Axes, roof: Roof, low: float, ridge: float, high:
 
 
 def _place(axes: style.Axes, roof: Roof, looks: dict[str, style.Look]) -> None:
-    by_kernel: dict[str, list[tuple[float, float, Result]]] = defaultdict(list)
-    for point in roof.points:
-        by_kernel[point[2].kernel].append(point)
+    by_kernel = grouped(roof.points, lambda point: point[2].kernel)
     unit = roof.unit[1]
     best = {kernel: max(points, key=lambda p: p[1]) for kernel, points in by_kernel.items()}
     for kernel, points in by_kernel.items():

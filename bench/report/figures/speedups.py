@@ -7,7 +7,7 @@ from statistics import geometric_mean
 from typing import NamedTuple
 
 from kernelmark.bench.record.result import Result
-from kernelmark.bench.report.contest import Ratio, Setting, speedup_of
+from kernelmark.bench.report.contest import Ratio, Setting, grouped, speedup_of
 from kernelmark.bench.report.figures import style
 from kernelmark.bench.report.format import factor, figure_names, short
 from kernelmark.bench.report.noise import MARK, is_noisy
@@ -92,10 +92,7 @@ def plots(data: RunData) -> list[Plot]:
     for c in data.contests:
         op = c.op
         longest_s[op] = max(longest_s[op], c.fastest.time_s_median or 0.0)
-        own: dict[str, list[Result]] = defaultdict(list)
-        for r in c.ranked:
-            if 0 < (r.speedup or 0.0) < math.inf:
-                own[r.baseline].append(r)
+        own = grouped((r for r in c.ranked if 0 < (r.speedup or 0.0) < math.inf), lambda r: r.baseline)
         for baseline, rows in own.items():  # a setting takes long to look up
             found[op, c.setting, baseline] += rows
     rank: Counter[str] = Counter()
@@ -107,9 +104,7 @@ def plots(data: RunData) -> list[Plot]:
 
 
 def _lanes(rows: list[Result]) -> tuple[list[Lane], str]:
-    problems: dict[str, list[Result]] = defaultdict(list)
-    for r in rows:
-        problems[r.problem].append(r)
+    problems = grouped(rows, lambda r: r.problem)
     if len(rows) + len(problems) <= MOST_LANES:
         names = figure_names(r.kernel for r in rows)
         return [
@@ -125,9 +120,7 @@ def _dot(r: Result) -> Dot:
 
 
 def _by_kernel(rows: list[Result], problems: int) -> tuple[list[Lane], str]:
-    kernels: dict[str, list[Result]] = defaultdict(list)
-    for r in rows:
-        kernels[r.kernel].append(r)
+    kernels = grouped(rows, lambda r: r.kernel)
     names = figure_names(kernels)
     lanes = [
         Lane(

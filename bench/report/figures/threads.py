@@ -1,13 +1,13 @@
 """Thread scaling: speedup over the fewest threads on the largest problem, and over one thread at each size."""
 
-from collections import defaultdict
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import NamedTuple
 
 from kernelmark.bench.measure.roofline import UNITS
 from kernelmark.bench.record.result import Result
-from kernelmark.bench.report.contest import Ratio, time_of
+from kernelmark.bench.report.contest import Ratio, grouped, time_of
 from kernelmark.bench.report.figures import style
 from kernelmark.bench.report.figures.roofline import highest
 from kernelmark.bench.report.format import count, short
@@ -20,18 +20,10 @@ Scaling = dict[str, list[Result]]
 
 def thread_scaling(data: RunData, looks: dict[str, style.Look]) -> style.Kind:
     """Return a figure for each operation, on the largest of its problems with the most thread counts."""
-    counts: dict[tuple[str, ...], set[int]] = defaultdict(set)
-    for r in data.timed:
-        if r.device == "cpu":
-            counts[r.op, r.mode, r.isa].add(r.threads)
-    several = {key for key, own in counts.items() if len(own) > 1}
-    found: dict[tuple[str, ...], dict[str, Scaling]] = defaultdict(lambda: defaultdict(lambda: defaultdict(list)))
-    for r in data.timed if several else ():
-        if r.device == "cpu" and (r.op, r.mode, r.isa) in several:
-            found[r.op, r.mode, r.isa][r.problem][r.kernel].append(r)
+    found = grouped((r for r in data.timed if r.device == "cpu"), lambda r: (r.op, r.mode, r.isa))
     figures = []
-    for (op, mode, isa), problems in found.items():
-        scalings = {problem: _scaling(rows) for problem, rows in problems.items()}
+    for (op, mode, isa), own in found.items():
+        scalings = {problem: _scaling(rows) for problem, rows in grouped(own, lambda r: r.problem).items()}
         problem = max(scalings, key=lambda p: _rank(scalings[p]))
         if scalings[problem]:
             figures.append(_figure(op, problem, mode, isa, scalings[problem], looks))
@@ -40,10 +32,11 @@ def thread_scaling(data: RunData, looks: dict[str, style.Look]) -> style.Kind:
     )
 
 
-def _scaling(rows: Scaling) -> Scaling:
-    return {
-        k: sorted(found, key=lambda r: r.threads) for k, found in rows.items() if len({r.threads for r in found}) > 1
-    }
+def _scaling(rows: Sequence[Result]) -> Scaling:
+    """Return the rows of each kernel with several thread counts, the fewest threads first."""
+    by_kernel = grouped(rows, lambda r: r.kernel)
+    several = {kernel: own for kernel, own in by_kernel.items() if len({r.threads for r in own}) > 1}
+    return {kernel: sorted(own, key=lambda r: r.threads) for kernel, own in several.items()}
 
 
 def _rank(scaling: Scaling) -> tuple[int, float, int]:
@@ -96,9 +89,7 @@ class Gain(NamedTuple):
 
 def gains_over_size(data: RunData, looks: dict[str, style.Look]) -> style.Kind:
     """Return a figure for each operation with at least two sizes whose kernels ran on one thread and on more."""
-    found: dict[tuple[str, str, str], list[Gain]] = defaultdict(list)
-    for gain in gains(data):
-        found[gain.row.op, gain.row.mode, gain.row.isa].append(gain)
+    found = grouped(gains(data), lambda gain: (gain.row.op, gain.row.mode, gain.row.isa))
     figures = [
         _size_figure(op, mode, isa, own, looks)
         for (op, mode, isa), own in found.items()
@@ -111,11 +102,8 @@ def gains_over_size(data: RunData, looks: dict[str, style.Look]) -> style.Kind:
 
 def gains(data: RunData) -> Iterator[Gain]:
     """Yield the gain of each kernel and problem of a CPU that ran on one thread and on more."""
-    rows: dict[tuple[str, ...], list[Result]] = defaultdict(list)
-    for r in data.timed:
-        if r.device == "cpu" and work(r):
-            rows[r.op, r.mode, r.isa, r.problem, r.kernel].append(r)
-    for own in rows.values():
+    rows = (r for r in data.timed if r.device == "cpu" and work(r))
+    for own in grouped(rows, lambda r: (r.op, r.mode, r.isa, r.problem, r.kernel)).values():
         one, most = (pick(own, key=lambda r: r.threads) for pick in (min, max))
         if one.threads == 1 < most.threads:
             times = [_least_s(data, row) for row in (one, most)]
@@ -134,9 +122,7 @@ def _least_s(data: RunData, r: Result) -> float:
 
 def _size_figure(op: str, mode: str, isa: str, gains: list[Gain], looks: dict[str, style.Look]) -> style.Figure:
     threads, first = max(gain.row.threads for gain in gains), gains[0].row
-    most: dict[str, int] = defaultdict(int)
-    for gain in gains:
-        most[gain.row.kernel] += 1
+    most = Counter(gain.row.kernel for gain in gains)
     kernels = sorted(most, key=lambda kernel: -most[kernel])[:MOST_KERNELS]
     shown = f" {len(kernels)} of {len(most)} kernels." * (len(kernels) < len(most))
     return style.Figure(
@@ -159,9 +145,7 @@ def _draw_sizes(gains: list[Gain], threads: int, looks: dict[str, style.Look]) -
         xscale="log",
         yscale="log",
     )
-    by_kernel: dict[str, list[Gain]] = defaultdict(list)
-    for gain in gains:
-        by_kernel[gain.row.kernel].append(gain)
+    by_kernel = grouped(gains, lambda gain: gain.row.kernel)
     labels = [_points(axes, kernel, own, looks[kernel]) for kernel, own in by_kernel.items()]
     allowed = {(work(gain.row), gain.allowed) for gain in gains if gain.allowed}
     axes.plot([x for x, _ in allowed], [y for _, y in allowed], "_", color=style.INK, markersize=7, zorder=3)

@@ -3,7 +3,7 @@
 from functools import partial
 
 from kernelmark.bench.measure.disturbance import was_noisy
-from kernelmark.bench.report.contest import Ratio
+from kernelmark.bench.report.contest import Ratio, grouped
 from kernelmark.bench.report.figures import style
 from kernelmark.bench.report.format import short, unit
 from kernelmark.bench.report.run_data import RunData
@@ -17,10 +17,8 @@ WIDE = 4
 
 def trends(data: RunData, looks: dict[str, style.Look]) -> style.Kind:
     """Return a figure for each problem that at least three runs have on this machine, those with steps first."""
-    problems: dict[str, list[TrendCase]] = {}
-    for case in data.trends:
-        if len(case.points) >= LEAST_RUNS and case.points[-1].run_id == data.run_id:
-            problems.setdefault(case.problem, []).append(case)
+    enough = (case for case in data.trends if len(case.points) >= LEAST_RUNS and case.points[-1].run_id == data.run_id)
+    problems = grouped(enough, lambda case: case.problem)
     ordered = sorted(problems.items(), key=lambda pair: -max(len(case.steps) for case in pair[1]))
     figures = [_figure(problem, own, looks) for problem, own in ordered]
     return style.kind(TITLE, figures, "the store has fewer than three runs of any case up to this run", MOST)

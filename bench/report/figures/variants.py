@@ -6,7 +6,7 @@ from functools import partial
 from statistics import fmean
 from typing import NamedTuple
 
-from kernelmark.bench.report.contest import Setting, by_setting, why_unranked
+from kernelmark.bench.report.contest import Setting, by_setting, grouped, why_unranked
 from kernelmark.bench.report.figures import style
 from kernelmark.bench.report.format import figure_names
 from kernelmark.bench.report.noise import is_noisy
@@ -50,9 +50,8 @@ def ratio_places(data: RunData, setting: Setting, pairs: Sequence[VariantPair]) 
     """Return the ratios of kernels with at least two sizes; ratios between two kernels only if there are no others."""
     axis = _axis([data.dims_of[pair.row.problem] for pair in pairs])
     own = [pair for pair in pairs if not pair.by] or pairs
-    by_kernel: dict[str, list[tuple[float, VariantPair]]] = defaultdict(list)
-    for pair in own:
-        by_kernel[pair.row.kernel].append((_place(data.dims_of[pair.row.problem], axis, pair), pair))
+    placed = ((_place(data.dims_of[pair.row.problem], axis, pair), pair) for pair in own)
+    by_kernel = grouped(placed, lambda each: each[1].row.kernel)
     several = {k: sorted(v, key=lambda each: each[0]) for k, v in by_kernel.items() if len(v) >= LEAST_SIZES}
     ranked = sorted(several, key=lambda k: (-len(several[k]), fmean(p.row.time_s_median or 0.0 for _, p in several[k])))
     return RatioLines(setting, axis, {kernel: several[kernel] for kernel in ranked[:MOST_KERNELS]}, len(several))

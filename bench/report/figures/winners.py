@@ -7,7 +7,7 @@ from math import sqrt
 from typing import NamedTuple
 
 from kernelmark.bench.plan.dtypes import Array
-from kernelmark.bench.report.contest import Setting
+from kernelmark.bench.report.contest import Setting, grouped
 from kernelmark.bench.report.figures import style
 from kernelmark.bench.report.format import count, short
 from kernelmark.bench.report.noise import is_noisy
@@ -141,10 +141,7 @@ def _powers(low: float, high: float) -> list[float]:
 def _spots(axes: style.Axes, panel: Panel, looks: dict[str, style.Look]) -> list[str]:
     """Draw the problems, those of one place side by side, and return their kernels."""
     marks: dict[tuple[str, bool], list[tuple[float, float, bool]]] = defaultdict(list)
-    together: dict[tuple[float, float], list[Spot]] = defaultdict(list)
-    for spot in panel.spots:
-        together[spot.channels, spot.side].append(spot)
-    for own in together.values():
+    for own in grouped(panel.spots, lambda spot: (spot.channels, spot.side)).values():
         for i, spot in enumerate(own):
             x = spot.channels * APART ** (i - (len(own) - 1) / 2)
             marks[spot.kernel, spot.certain].append((x, spot.side, spot.noisy))
