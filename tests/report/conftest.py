@@ -7,11 +7,10 @@ import subprocess
 import pytest
 
 from browser import browser_missing, chromium
-from kernelmark.bench.record.result import Result
 from kernelmark.bench.record.store import Run
 from kernelmark.bench.report.latex import write_latex
-from support.pages import DOCUMENT, EVERY, IDENTITY, KIND
-from support.rows import begin
+from support.pages import DOCUMENT, EVERY
+from support.rows import begin, result
 from support.tools import needed
 
 SIUNITX, BEGIN = r"\usepackage{siunitx}", r"\begin{document}"
@@ -32,9 +31,8 @@ def latex(store):
 
     def of(*found):
         for i, values in enumerate(found):
-            known = {"suite": "s", "mode": "cold", "threads": 2, "status": "ok", "reason": ""}
-            known |= {"problem": "gemm/m8n9k7/f32/NT", "kernel": f"gemm/a.k{i}"}
-            store.add(Result(**{**IDENTITY, **KIND, **known, **values}), {}, [], None)
+            known = {"run_id": "r", "suite": "s", "device_name": "d", "threads": 2, "problem": "gemm/m8n9k7/f32/NT"}
+            store.add(result(**{**known, "kernel": f"gemm/a.k{i}", **values}), {}, [], None)
         out = io.StringIO()
         write_latex(store, ["r"], out)
         return out.getvalue()

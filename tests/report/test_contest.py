@@ -170,23 +170,12 @@ def test_too_few_rounds_of_one_job_have_no_interval_and_were_measured_in_turn(be
 
 def test_processes_are_paired_one_by_one(begun):
     # The second process is slow as a whole, and took fewer rounds with one kernel than with the other.
-    fast = add(
-        begun,
-        "gemm/some.k0",
-        "a",
-        1.0,
-        rounds=[1.0] * 12 + [10.0] * 16,
-        parts=[ProcessPart(12, 1e-3), ProcessPart(16, 1e-2)],
-    )
-    slow = add(
-        begun,
-        "gemm/some.k1",
-        "a",
-        2.0,
-        rounds=[1.0] * 12 + [10.0] * 12,
-        parts=[ProcessPart(12, 2e-3), ProcessPart(12, 2e-2)],
-    )
-    assert faster(begun, fast, slow)[:3] == pytest.approx((2.0, 2.0, 2.0))
+    rows = []
+    for factor, last in ((1, 16), (2, 12)):
+        parts = [ProcessPart(12, factor * 1e-3), ProcessPart(last, factor * 1e-2)]
+        rounds = [1.0] * 12 + [10.0] * last
+        rows.append(add(begun, f"gemm/some.k{factor}", "a", factor, rounds=rounds, parts=parts))
+    assert faster(begun, *rows)[:3] == pytest.approx((2.0, 2.0, 2.0))
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,6 @@ from kernelmark.bench.report.crossover import (
 from kernelmark.bench.report.figures.crossover import MARKS, crossover_maps
 from kernelmark.bench.report.networks import overlap_table, overlaps
 from kernelmark.bench.report.noise import is_noisy, marked, noise_of
-from kernelmark.bench.report.pages import run_page
 from kernelmark.bench.report.run_data import RunData
 from support.rows import DISTURBED, put, result
 
@@ -122,12 +121,6 @@ def test_the_tables_say_it(suite, store, crossing):
     assert text.endswith("mine: 3 of 3 problems timed")
 
 
-def test_a_lead_whose_interval_includes_one_is_a_tie(suite, store, measured):
-    measured("conv/a.direct", 1, [1.0, 1.3, 0.9, 1.2] * 5)
-    measured("conv/a.other", 1, [1.1, 1.0, 1.2, 0.9] * 5)
-    assert "  tie [1, 1.1]" in render(suite, standings(suite, store, "r1"))
-
-
 #: Samples that neither 1.0 nor 2.0 is certainly faster than, round by round.
 NOISE = [0.7, 1.4, 0.9, 1.3, 0.8, 1.2] * 6
 
@@ -208,14 +201,6 @@ def test_a_noisy_winner_is_marked_and_counted_below_the_table(suite, store, meas
     assert "\n  ~ NOISY: 1 of 2 cases was disturbed (other processes used 0.98 CPUs)\n" in text
 
 
-def test_too_few_rounds_give_a_ratio_without_an_interval(suite, store, measured):
-    measured("conv/a.direct", 1, [1.0] * 3)
-    measured("conv/a.fft", 1, [2.0] * 3)
-    (contest,) = standings(suite, store, "r1")
-    assert (contest.lead.median, contest.lead.low) == (2.0, None)
-    assert not contest.lead.certain
-
-
 def test_precisions_and_devices_are_settings_of_their_own(suite, store, measured):
     measured("conv/a.direct", 1, [1.0] * 8)
     measured("conv/a.tf32", 1, [0.5] * 8, numerics="tf32")
@@ -226,13 +211,6 @@ def test_precisions_and_devices_are_settings_of_their_own(suite, store, measured
         ("cpu", "tf32"),
         ("cuda", "fp32"),
     ]
-
-
-def test_a_kernel_of_one_thread_stands_beside_the_threaded_ones(suite, store, measured):
-    measured("conv/a.direct", 1, [1.0] * 8, threads=1)
-    measured("conv/a.fft", 1, [2.0] * 8)
-    (contest,) = standings(suite, store, "r1")
-    assert [r.kernel for r in contest.ranked] == ["conv/a.direct", "conv/a.fft"]
 
 
 def test_rows_that_failed_and_rows_of_other_suites_stand_nowhere(suite, store, measured):
@@ -439,28 +417,9 @@ def test_the_sentence_counts_noisy_cases_and_names_the_longest_cause(begun) -> N
     assert (noise_of(rows[2:]).badge, noise_of(rows[2:]).sentence) == ("clean", "")
 
 
-def test_a_table_marks_noisy_times_and_explains_the_mark(begun) -> None:
-    row(begun, "quiet", median=2e-3)
-    row(begun, "noisy", median=1e-3, disturbed=DISTURBED)
-    table = next(run_page(begun, "r1"))
-    marks = {line.split()[0]: "~" in line for line in table.splitlines() if line.startswith(("a.quiet", "a.noisy"))}
-    assert marks == {"a.quiet": False, "a.noisy": True}
-    assert "  ~ NOISY: 1 of 2 cases was disturbed (other processes used 0.98 CPUs)" in table
-
-
 WORDS = (
-    "run",
-    "gemm/m256n256k256/f32/NT",
-    "--kernels",
-    "gemm/numpy.matmul",
-    "--kernels",
-    "gemm/numpy.tnn",
-    "--mode",
-    "hot",
-    "--max-time",
-    "0.1",
-    "--no-ceilings",
-    "--fail-noisy",
+    *("run", "gemm/m256n256k256/f32/NT", "--kernels", "gemm/numpy.matmul", "--kernels", "gemm/numpy.tnn"),
+    *("--mode", "hot", "--max-time", "0.1", "--no-ceilings", "--fail-noisy"),
 )
 SPIN = "while True: pass"
 

@@ -358,12 +358,6 @@ def test_storage_types_are_maps_of_their_own_and_few_places_are_none(begun):
     assert figure.title == f"{TITLE}: convolution, f32/nchw/fprop"
 
 
-def test_a_run_of_one_shape_has_no_map(begun):
-    in_turn(begun, "conv/n1c8h7w7k64r3s3/f32/nchw/fprop", {"c": 8, "h": 7, "w": 7, "r": 3, "s": 3}, direct=1, fft=2)
-    found = the_map(begun)
-    assert (found.figures, found.omitted[:13]) == ([], "fewer than 8 ")
-
-
 def test_winners_that_were_disturbed_are_marked_so(begun):
     convolve(begun, 3, direct=1e-3, fft=2e-3)
     put(begun, "conv/n1c9h7w7k64r3s3/f32/nchw/fprop", "conv/some.fft", 1.0,

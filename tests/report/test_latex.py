@@ -322,11 +322,6 @@ def test_problems_of_which_one_would_have_no_name_are_named_whole():
     )
 
 
-def test_one_problem_is_no_pivot(store, pivots_of):
-    put(store, "gemm/m8n8k8/f32/NN", "gemm/a.b")
-    assert pivots_of() == []
-
-
 def test_problems_without_a_kernel_in_common_are_pivots_of_their_own(store, pivots_of):
     for m in (8, 16):
         put(store, f"transpose/m{m}n8/f32/out", "transpose/a.out")

@@ -159,8 +159,6 @@ def valid(text: str, name: str) -> Any:
     return strict(text)
 
 
-IDENTITY = {"run_id": "r", "provider": "a", "device": "cpu", "device_name": "d", "numerics": "fp32"}
-KIND = {"op": "gemm", "dtype": "f32", "layout": "NT"}
 EVERY = "_ % & # { } ~ ^ \\ $ < > | [ ] * \" ' ` -- 中é\n\u2028end"
 TIME = {"time_s_median": 12.34e-6, "time_s_ci95_low": 12.1e-6, "time_s_ci95_high": 12.96e-6, "gflop_per_s": 43.21}
 DOCUMENT = r"""\documentclass[10pt]{article}
