@@ -112,16 +112,18 @@ def test_pdfs_embed_truetype_and_svgs_need_no_font(drawn):
         assert "<dc:date>" not in figure.svg
 
 
-@pytest.fixture(scope="module")
-def laid_out(every):
+def rendered(figure):
     from matplotlib import rc_context
 
-    found = {}
     with rc_context(style.RC):
-        for figure in (figure for kind in kinds(RunData(every, "r1")) for figure in kind.figures):
-            found[figure.name] = figure.draw()
-            found[figure.name].draw_without_rendering()
-    return found
+        drawing = figure.draw()
+        drawing.draw_without_rendering()
+    return drawing
+
+
+@pytest.fixture(scope="module")
+def laid_out(every):
+    return {figure.name: rendered(figure) for kind in kinds(RunData(every, "r1")) for figure in kind.figures}
 
 
 def test_text_of_a_column_is_legible_on_a_phone(laid_out):
@@ -143,22 +145,18 @@ def test_nothing_sticks_out_of_a_figure(laid_out):
 
 
 def test_labels_in_the_margin_do_not_overlap(begun):
-    from matplotlib import rc_context
-
     ceilings(begun)
     for n in (16, 64, 256):
         for i in range(8):
             median = n**3 * 1e-10 * (1 + i / 1000)
             put(begun, f"gemm/m{n}n{n}k{n}/f32/NN", f"gemm/some.k{i}", median, gflop_per_s=n**3 * 2e-9 / median)
     found = planned(begun)
-    with rc_context(style.RC):
-        for figure in (*found["Rate over size"].figures, *found["Roofline"].figures):
-            drawing = figure.draw()
-            drawing.draw_without_rendering()
-            texts = [text for text in drawing.axes[0].texts if text.get_text().startswith("some.k")]
-            heights = sorted(text.get_window_extent().y0 * 72 / drawing.dpi for text in texts)
-            assert len(heights) == 8
-            assert min(above - below for below, above in pairwise(heights)) > 9, figure.name
+    for figure in (*found["Rate over size"].figures, *found["Roofline"].figures):
+        drawing = rendered(figure)
+        texts = [text for text in drawing.axes[0].texts if text.get_text().startswith("some.k")]
+        heights = sorted(text.get_window_extent().y0 * 72 / drawing.dpi for text in texts)
+        assert len(heights) == 8
+        assert min(above - below for below, above in pairwise(heights)) > 9, figure.name
 
 
 def test_a_kernel_looks_the_same_whatever_else_was_measured_first():
@@ -304,20 +302,15 @@ def test_heat_maps_of_two_baselines_are_two(begun):
 
 
 def test_values_in_a_heat_map_stay_in_their_cells(begun):
-    from matplotlib import rc_context
-
     for n in (1, 2):
         for i in range(heat.MOST_KERNELS):
             problem = f"conv/n2c4h17w15k6r5s3stride{n}/f32/nchw/wgrad/g2"
             put(begun, problem, f"conv/provider.kernel{i}", 1e-3 * (1 + 10 * i), disturbed=DISTURBED)
     (figure,) = heat.heat_maps(RunData(begun, "r1")).figures
-    with rc_context(style.RC):
-        drawing = figure.draw()
-        drawing.draw_without_rendering()
-        (axes,) = drawing.axes
-        width = axes.get_window_extent().width / heat.MOST_KERNELS
-        names = [*axes.get_xticklabels(), *axes.texts]
-        assert max(text.get_window_extent().width for text in names) < width
+    (axes,) = rendered(figure).axes
+    width = axes.get_window_extent().width / heat.MOST_KERNELS
+    names = [*axes.get_xticklabels(), *axes.texts]
+    assert max(text.get_window_extent().width for text in names) < width
 
 
 CHANNELS, SIDES = (8, 32, 128), (7, 14, 28)

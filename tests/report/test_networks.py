@@ -92,21 +92,30 @@ def test_what_is_missing_is_said(layers, said):
     assert network_table(layers, [row("conv/a.x", CONV, None)]).startswith(said)
 
 
-#: Of a stepped that has the layer twice.
+FORWARD, TN, NN = "gemm/m1n2000k500/f32/NT", "gemm/m2000n500k1/f32/TN", "gemm/m1n500k2000/f32/NN"
+#: Weights of the network below, in which the layer occurs twice.
 WEIGHTS = 2_000_000
+GRADIENT = 4 * WEIGHTS
+
+
+def exactly(low, median, high):
+    return {"time_s_median": median, "time_s_ci95_low": low, "time_s_ci95_high": high}
+
+
+def network(store, run_id="r1", name="net", without=(), **values):
+    """A batch of 0.1 s [0.09 s, 0.12 s]: a layer that the network has twice, forward and backward."""
+    begin(store, run_id)
+    for problem, part, third in ((FORWARD, "forward", 0.4), (TN, "backward", 0.3), (NN, "backward", 0.3)):
+        store.add_layer(run_id, Layer(name, problem, part, 2))
+        if problem not in without:
+            half = third / 2 * 0.1
+            put(store, problem, "gemm/a.b", run_id=run_id, **exactly(0.9 * half, half, 1.2 * half), **values)
 
 
 @pytest.fixture
-def stepped(store):
-    """Begins a run with a step of 0.1 s [0.099 s, 0.101 s]."""
-
-    def of(run_id="r1", name="net", **values):
-        begin(store, run_id)
-        for problem, part in ((FORWARD, "forward"), (TN, "backward")):
-            store.add_layer(run_id, Layer(name, problem, part, 2))
-            put(store, problem, "gemm/a.b", taken=[0.025] * 8, run_id=run_id, **values)
-
-    return of
+def known(store):
+    network(store)
+    return store
 
 
 def moved(store, kernel, n, seconds, way="h2h", work=0, run_id="r1", **values):
@@ -129,50 +138,47 @@ def test_parameters_are_weights_as_often_as_the_network_has_the_layer(registry):
     assert parameters([*layers, convolution], registry) == WEIGHTS + 40 * 80 * 3 * 3
 
 
-def test_the_share_is_the_transfer_over_forward_and_backward(store, registry, stepped):
-    stepped()
-    moved(store, "numpy.copyto", WEIGHTS, 0.02)
-    share = found_shares(store, registry)["numpy.copyto", "h2h"]
+def test_the_share_is_the_transfer_over_forward_and_backward(known, registry):
+    moved(known, "numpy.copyto", WEIGHTS, 0.02)
+    share = found_shares(known, registry)["numpy.copyto", "h2h"]
     assert (share.parameters, share.scaled, share.share.median) == (WEIGHTS, 1.0, pytest.approx(0.2))
 
 
-def test_the_transfer_that_is_nearest_in_size_stands_for_the_parameters(store, registry, stepped):
-    stepped()
-    moved(store, "numpy.copyto", WEIGHTS // 2, 0.02)
-    moved(store, "numpy.copyto", 100, 1.0)
-    share = found_shares(store, registry)["numpy.copyto", "h2h"]
+def test_the_transfer_that_is_nearest_in_size_stands_for_the_parameters(known, registry):
+    moved(known, "numpy.copyto", WEIGHTS // 2, 0.02)
+    moved(known, "numpy.copyto", 100, 1.0)
+    share = found_shares(known, registry)["numpy.copyto", "h2h"]
     assert (share.scaled, share.share.median) == (2.0, pytest.approx(0.4))
 
 
-def test_transfers_with_work_or_measured_otherwise_are_none_of_it(store, registry, stepped):
-    stepped()
-    moved(store, "numba.staged", WEIGHTS, 0.02, work=64)
-    moved(store, "numpy.copyto", WEIGHTS, 0.02, threads=1)
-    moved(store, "numba.streaming", WEIGHTS, 0.02, mode="hot")
-    moved(store, "cuda.pinned", WEIGHTS, 0.02, way="h2d", device="cuda", device_name="A GPU")
-    assert found_shares(store, registry) == {}
-    assert step_table(store, registry, "r1").startswith("no share: ")
+def test_transfers_with_work_or_measured_otherwise_are_none_of_it(known, registry):
+    moved(known, "numba.staged", WEIGHTS, 0.02, work=64)
+    moved(known, "numpy.copyto", WEIGHTS, 0.02, threads=1)
+    moved(known, "numba.streaming", WEIGHTS, 0.02, mode="hot")
+    moved(known, "cuda.pinned", WEIGHTS, 0.02, way="h2d", device="cuda", device_name="A GPU")
+    assert found_shares(known, registry) == {}
+    assert step_table(known, registry, "r1").startswith("no share: ")
 
 
-def test_a_run_without_transfers_takes_those_of_the_latest_that_has_some(store, registry, stepped):
+def test_a_run_without_transfers_takes_those_of_the_latest_that_has_some(store, registry):
     for run_id, seconds in (("r0", 0.03), ("r2", 0.02)):
         begin(store, run_id)
         moved(store, "numpy.copyto", WEIGHTS, seconds, run_id=run_id)
-    stepped()
+    network(store)
     assert found_shares(store, registry)["numpy.copyto", "h2h"].share.median == pytest.approx(0.2)
 
 
-def test_on_a_gpu_each_direction_has_its_share(store, registry, stepped):
+def test_on_a_gpu_each_direction_has_its_share(store, registry):
     gpu = {"device": "cuda", "device_name": "A GPU", "threads": 1}
-    stepped(**gpu)
+    network(store, **gpu)
     for way, seconds in (("h2d", 0.02), ("d2h", 0.01), ("bidir", 0.03)):
         moved(store, "cuda.pinned", WEIGHTS, seconds, way=way, **gpu)
     medians = {way: share.share.median for (_, way), share in found_shares(store, registry).items()}
     assert medians == {"h2d": pytest.approx(0.2), "d2h": pytest.approx(0.1)}
 
 
-def test_the_texts_figure_and_the_layers_both_stand(store, registry, stepped):
-    stepped(name="FCN-R")
+def test_the_texts_figure_and_the_layers_both_stand(store, registry):
+    network(store, name="FCN-R")
     moved(store, "numpy.copyto", WEIGHTS, 0.02)
     text = " ".join(step_table(store, registry, "r1").split())
     assert "20 % [" in text
@@ -183,9 +189,9 @@ def test_the_texts_figure_and_the_layers_both_stand(store, registry, stepped):
 
 
 @pytest.mark.parametrize("columns", ["80", "100", "200"])
-def test_no_line_is_wider_than_the_terminal(store, registry, stepped, monkeypatch, columns):
+def test_no_line_is_wider_than_the_terminal(store, registry, monkeypatch, columns):
     monkeypatch.setenv("COLUMNS", columns)
-    stepped(name="a-network-with-a-long-name", disturbed=DISTURBED)
+    network(store, name="a-network-with-a-long-name", disturbed=DISTURBED)
     none = step_table(store, registry, "r1")
     moved(store, "numpy.copyto", WEIGHTS, 0.02)
     some = step_table(store, registry, "r1")
@@ -200,31 +206,6 @@ def test_the_suite_has_both_sizes_and_all_layers(registry):
     assert {layer.network for layer in layers} == {STATED.network}
     assert parameters(layers, registry) == 14_198_784
     assert sizes >= {STATED.parameters, 14_198_784}
-
-
-FORWARD, TN, NN = "gemm/m1n2000k500/f32/NT", "gemm/m2000n500k1/f32/TN", "gemm/m1n500k2000/f32/NN"
-#: Weights of the network below, in which the layer occurs twice.
-GRADIENT = 4 * WEIGHTS
-
-
-def exactly(low, median, high):
-    return {"time_s_median": median, "time_s_ci95_low": low, "time_s_ci95_high": high}
-
-
-def network(store, run_id="r1", name="net", without=()):
-    """A batch of 0.1 s [0.09 s, 0.12 s]: a layer that the network has twice, forward and backward."""
-    begin(store, run_id)
-    for problem, part, third in ((FORWARD, "forward", 0.4), (TN, "backward", 0.3), (NN, "backward", 0.3)):
-        store.add_layer(run_id, Layer(name, problem, part, 2))
-        if problem not in without:
-            half = third / 2 * 0.1
-            put(store, problem, "gemm/a.b", run_id=run_id, **exactly(0.9 * half, half, 1.2 * half))
-
-
-@pytest.fixture
-def known(store):
-    network(store)
-    return store
 
 
 def addition(store, kernel, w, median, n=WEIGHTS, run_id="r1", words="", **values):
@@ -300,12 +281,9 @@ def test_the_factor_stands_beside_the_row(known, registry, monkeypatch):
 
 
 def test_sums_on_the_host_of_gradients_on_a_gpu_need_no_stated_link(store, registry):
-    begin(store, "r1")
     gpu = {"device": "cuda", "device_name": "Some GPU", "threads": 1}
-    for problem, part in ((FORWARD, "forward"), (TN, "backward")):
-        store.add_layer("r1", Layer("net", problem, part, 1))
-        put(store, problem, "gemm/cublas.sgemm", **exactly(0.05, 0.05, 0.05), **gpu)
-    addition(store, "cuda.host_serial", 4, 0.03, n=WEIGHTS // 2, **gpu)
+    network(store, **gpu)
+    addition(store, "cuda.host_serial", 4, 0.03, **gpu)
     (point,) = points(store, registry).values()
     assert (point.link_s, point.aggregation.median) == (0.0, 0.03)
 

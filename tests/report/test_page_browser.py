@@ -77,19 +77,12 @@ def founding(store):
             ratio = {"speedup": 1 / (1 + i), "speedup_ci95_low": 0.9 / (1 + i), "speedup_ci95_high": 1.1 / (1 + i)}
             values = {"baseline": "gemm/numpy.matmul", "disturbed": DISTURBED} | (ratio if i else {})
             put(store, f"gemm/m1024n2048k26752/f32/{layout}", f"gemm/{name}", 0.5 * (1 + 2 * i), dims, **values)
-    for place, names in (
-        ("out", ("numpy.out", "openblas.omatcopy_threaded")),
-        ("in", ("openblas.imatcopy", "numba.t")),
-    ):
+    moves = {"out": ("numpy.out", "openblas.omatcopy_threaded"), "in": ("openblas.imatcopy", "numba.t")}
+    for place, names in moves.items():
         for i, name in enumerate(names):
             ratio = {"speedup": 1.01, "speedup_ci95_low": 0.9, "speedup_ci95_high": 1.1} if i else {}
-            put(
-                store,
-                f"transpose/m2048n26752/f32/{place}",
-                f"transpose/{name}",
-                baseline=f"transpose/{names[0]}",
-                **ratio,
-            )
+            values = {"baseline": f"transpose/{names[0]}", **ratio}
+            put(store, f"transpose/m2048n26752/f32/{place}", f"transpose/{name}", **values)
     fail(store, "copy/m2048n26752/f32", "copy/some.kernel", "unsupported")
     fail(store, "copy/m2048n26752/f32", "copy/some.other")
 
