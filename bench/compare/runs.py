@@ -28,6 +28,7 @@ from kernelmark.bench.compare.ratios import ComparedRatio, compared_pairs, pairs
 from kernelmark.bench.compare.ratios import as_row as ratio_row
 from kernelmark.bench.measure.disturbance import was_noisy
 from kernelmark.bench.plan.errors import UsageError
+from kernelmark.bench.plan.numbers import finite
 from kernelmark.bench.plan.status import Status
 from kernelmark.bench.plan.text import as_json
 from kernelmark.bench.record.store import Store
@@ -159,7 +160,8 @@ def gather(comparison: Comparison, gate: Gate | None, writers: Sequence[Callable
     """Iterate over all cases once, and call each writer with each."""
     findings = Findings(Counter(), [], [], [], Counter(), Counter())
     bound = 1 + gate.slower if gate else math.inf
-    findings.worst.extend(nlargest(LISTED, _timed(comparison.compared(), findings, bound, writers), key=_badness))
+    timed = _timed(comparison.compared(), findings, bound, writers)
+    findings.worst.extend(nlargest(LISTED, timed, key=lambda case: (_RANK[case.verdict], finite(case.ratio) or 0.0)))
     return findings
 
 
@@ -185,10 +187,6 @@ def _timed(
 def _keep(cases: list[CasePair], case: CasePair) -> None:
     if len(cases) < LISTED:
         cases.append(case)
-
-
-def _badness(case: CasePair) -> tuple[int, float]:
-    return _RANK[case.verdict], case.ratio if math.isfinite(case.ratio) else 0.0
 
 
 def render(comparison: Comparison, findings: Findings) -> str:
@@ -267,7 +265,7 @@ def as_row(case: CasePair) -> ComparedCase:
     """Return a case in the form for CSV and JSON, with None for unknown values."""
     base, new = case.base, case.new
     statuses = (base.status, new.status, len(base.medians), len(new.medians))
-    numbers = [x if math.isfinite(x) else None for x in (case.ratio, case.low, case.high, case.p, case.p_holm)]
+    numbers = map(finite, (case.ratio, case.low, case.high, case.p, case.p_holm))
     words = (case.verdict, case.reason, base.disturbed, new.disturbed)
     values: list[Any] = [*base[:6], *statuses, base.time_s_median, new.time_s_median, *numbers, *words]
     return ComparedCase(*values)

@@ -271,13 +271,11 @@ def _section(suite: Suite, rows: Sequence[Contest], turned: Sequence[Change], ki
     own = [_sentence(change) for change in turned if change.after.setting == setting]
     if axes := ", ".join(dict.fromkeys(axis for sweep in suite.sweeps for axis in sweep.along)):
         parts += ["", *(paragraph(text, "  ") for text in own or [f"no takeover along {axes} is certain"])]
-    if found := [_kin_cells(one) for one in kin if one.setting == setting]:
-        parts += ["", table(KIN, found, titled=True)]
+    variants = (each for each in kin if each.setting == setting)
+    cells = [(short(k.one.kernel), k.one.problem, k.other.problem, _words(k.ratio)) for k in variants]
+    if cells:
+        parts += ["", table(KIN, cells, titled=True)]
     return "\n".join(parts)
-
-
-def _kin_cells(kin: Kin) -> Sequence[str]:
-    return short(kin.one.kernel), kin.one.problem, kin.other.problem, _words(kin.ratio)
 
 
 def _cells(c: Contest) -> Sequence[str]:

@@ -298,7 +298,8 @@ def _of_founding(answer: FoundingProduct) -> list[Number]:
     if best:
         label = f"speed with B transposed {best.place} first, over OP_T"
         found.append(Number(factor(best.speed.median), label, f"{_sure(best.speed)}; {short(best.row.kernel)}"))
-    return [*found, Number(_rate(op_t), f"OP_T by {short(op_t.kernel)}", _time_and_share(op_t))]
+    taken = ", ".join(filter(None, (seconds(op_t.time_s_median), _share(op_t))))
+    return [*found, Number(_rate(op_t), f"OP_T by {short(op_t.kernel)}", taken)]
 
 
 def _of_many(data: RunData, found: Sequence[Winner]) -> list[Number]:
@@ -318,13 +319,7 @@ def _roofline(data: RunData) -> list[Number]:
     best = max((r for r in data.timed if r.roofline_pct), key=lambda r: r.roofline_pct or 0.0, default=None)
     if best is None:
         return []
-    return [
-        Number(
-            f"{share(best)} %",
-            "of the roofline at best",
-            f"{best.kernel} on {best.problem}",
-        )
-    ]
+    return [Number(f"{share(best)} %", "of the roofline at best", f"{best.kernel} on {best.problem}")]
 
 
 def _sure(ratio: Ratio) -> str:
@@ -345,7 +340,3 @@ def _rate(r: Result) -> str:
 
 def _share(r: Result) -> str:
     return f"{share(r)} % of the roofline" if r.roofline_pct else ""
-
-
-def _time_and_share(r: Result) -> str:
-    return ", ".join(filter(None, (seconds(r.time_s_median), _share(r))))

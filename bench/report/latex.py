@@ -310,11 +310,13 @@ def _panels(pivot: Pivot, source: str, used: dict[str, int], style: Style) -> It
     words = f"{pivot.words}, {_BOLD}"
     beside = "".join(f" & {name}" for name in pivot.sizes)
     title = f"{escape(pivot.title)}, suite {escape(pivot.suite)}"
+    scope = f"in {pivot.processes} processes each" if pivot.processes > 1 else "in one process"
+    setting = f"{escape(pivot.setting.title)}, {scope}."
     for part in parts:
         lines = [line._replace(cells=[line.cells[i] for i in part]) for line in pivot.lines]
         shown = [line for line in lines if any(line.cells)]
         which = f", kernels {part[0] + 1} to {part[-1] + 1} of {len(pivot.kernels)}" * (len(parts) > 1)
-        about = [rf"As in Table~\ref{{tab:{first}}}."] if first else [words, *_notes(shown), _setting(pivot), source]
+        about = [rf"As in Table~\ref{{tab:{first}}}."] if first else [words, *_notes(shown), setting, source]
         key = unused(name, used)
         first = first or key
         heads = " & ".join(rf"\rotatebox{{90}}{{{escape(short(pivot.kernels[i]))}}}" for i in part)
@@ -322,11 +324,6 @@ def _panels(pivot: Pivot, source: str, used: dict[str, int], style: Style) -> It
         caption = " ".join([f"{title}{which}.", *about, *(_notes(shown) if key != first else ())])
         layout = "l" + "r" * len(pivot.sizes) + "l" + "r" * len(part)
         yield table(layout, rf"problem{beside} & & {heads} \\", body, caption, key, FLOAT_LINES)
-
-
-def _setting(pivot: Pivot) -> str:
-    scope = f"in {pivot.processes} processes each" if pivot.processes > 1 else "in one process"
-    return f"{escape(pivot.setting.title)}, {scope}."
 
 
 def _notes(lines: Sequence[PivotLine]) -> Iterator[str]:

@@ -209,8 +209,8 @@ def _page(data: RunData, registry: Registry | None, parts: dict[str, Any]) -> st
     jinja = Environment(
         loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
-    jinja.filters |= {"breakable": _breakable, "inline": _inline, "place": _place, "side": _side}
-    jinja.filters |= {"ratio_ticks": ratio_ticks, "short": short}
+    jinja.filters |= {"breakable": _breakable, "place": _place, "side": _side}
+    jinja.filters |= {"base64": _base64, "ratio_ticks": ratio_ticks, "short": short}
     fastest, problems = findings.fastest(data)
     script = Markup('"use strict"; (() => {{\n{}}})();').format(Markup().join(raw(name) for name in SCRIPTS))
     page: str = jinja.get_template("page.html").render(
@@ -232,7 +232,7 @@ def _page(data: RunData, registry: Registry | None, parts: dict[str, Any]) -> st
         ceilings=Markup("".join([ceiling_table(data.all_ceilings, "html"), *data.places]) if data.all_ceilings else ""),
         css=raw("page.css"),
         script=script,
-        script_hash=f"sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}",
+        script_hash=f"sha256-{_base64(hashlib.sha256(script.encode()).digest())}",
         **parts,
     )
     return page
@@ -251,16 +251,16 @@ def script_json(found: Any) -> str:
     return json.dumps(found, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c").replace("&", "\\u0026")
 
 
+def _base64(found: bytes) -> str:
+    return base64.b64encode(found).decode()
+
+
 def _breakable(text: str) -> str:
     """Allow a line break within an id, but not between a number and its per cent sign."""
     from markupsafe import Markup
 
     broken: str = Markup("<wbr>").join(_PIECES.split(text.replace(" %", "\N{NO-BREAK SPACE}%")))
     return broken
-
-
-def _inline(svg: str) -> str:
-    return "data:image/svg+xml;base64," + base64.b64encode(svg.encode()).decode()
 
 
 def _place(ratio: float, low: float, high: float) -> float:

@@ -314,7 +314,11 @@ def _section(found: Scaling, section: ScalingSection) -> Iterator[str]:
     if sentence := noise_of([*batch.rows, *used.values()]).sentence:
         yield paragraph(sentence)
     if rows := list(compared(section.points)):
-        yield table(TEXTS, [_stated_cells(stated, point) for stated, point in rows], titled=True)
+        cells = [
+            (s.what, str(s.workers), s.words, str(point.speedup), fmt.short(point.kernel), s.source)
+            for s, point in rows
+        ]
+        yield table(TEXTS, cells, titled=True)
 
 
 def _cells(point: Point) -> Sequence[str]:
@@ -339,11 +343,6 @@ def compared(points: Sequence[Point]) -> Iterator[tuple[StatedSpeedup, Point]]:
             if matching:
                 yield stated, max(matching, key=lambda point: point.speedup.median)
                 break
-
-
-def _stated_cells(stated: StatedSpeedup, point: Point) -> Sequence[str]:
-    here: Ratio = point.speedup
-    return stated.what, str(stated.workers), stated.words, str(here), fmt.short(point.kernel), stated.source
 
 
 def write_json(found: Scaling, out: IO[str]) -> None:

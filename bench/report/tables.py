@@ -96,7 +96,8 @@ def kernel_table(rows: Sequence[Result], style: str = "simple", most: int = sys.
     timed = sorted((r for r in rows if r.time_s_median), key=lambda r: r.time_s_median or 0.0)
     parts = [_title(rows, style)]
     if timed:
-        shown = _shown(timed)
+        threads, numerics = {r.threads for r in timed if r.device == "cpu"}, {r.numerics for r in timed}
+        shown = _Shown(len(threads) > 1, len(numerics) > 1, *flop_unit(r.gflop_per_s for r in timed))
         lines = [(r.time_s_median or 0.0, _cells(r, shown)) for r in timed[:most]] + list(_bounds(timed, shown))
         cells = [cells for _, cells in sorted(lines, key=lambda line: line[0])]
         ranked = min(timed, key=lambda r: (why_unranked(r) != "", r.time_s_median))
@@ -114,11 +115,6 @@ class _Shown(NamedTuple):
     numerics: bool
     unit: str
     gflop: float
-
-
-def _shown(timed: Sequence[Result]) -> _Shown:
-    threads, numerics = {r.threads for r in timed if r.device == "cpu"}, {r.numerics for r in timed}
-    return _Shown(len(threads) > 1, len(numerics) > 1, *flop_unit(r.gflop_per_s for r in timed))
 
 
 def _below(rows: Sequence[Result], timed: Sequence[Result]) -> Iterator[str]:

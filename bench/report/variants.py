@@ -89,16 +89,13 @@ def variant_lines(rows: Iterable[Result]) -> list[str]:
     for setting, alike in by_setting(pair.row for pair in pairs.values()).items():
         for pair in (pairs[id(r)] for r in alike):
             best = found[pair.row.op, pair.title, setting].setdefault(pair.problem, pair)
-            found[pair.row.op, pair.title, setting][pair.problem] = min(best, pair, key=_rank)
+            least = min(best, pair, key=lambda each: (each.by != "", each.row.time_s_median or 0.0))
+            found[pair.row.op, pair.title, setting][pair.problem] = least
     times = Counter((op, title) for op, title, _ in found)
     return [
         _line(title, list(best.values())) + f"; {setting.title}" * (times[op, title] > 1)
         for (op, title, setting), best in found.items()
     ]
-
-
-def _rank(pair: VariantPair) -> tuple[bool, float]:
-    return pair.by != "", pair.row.time_s_median or 0.0
 
 
 def _line(title: str, pairs: Sequence[VariantPair]) -> str:

@@ -94,7 +94,9 @@ def _draw(lines: Lines, looks: dict[str, style.Look]) -> style.Drawing:
     axes.set(xscale="log", yscale="log", xlabel=_size_name(lines), ylabel=name)
     _ceiling(axes, lines)
     style.log_ticks(axes)
-    _sizes_as_ticks(axes, lines)
+    if _square(lines):
+        values = sorted({_size(lines, c) for c in lines.contests})
+        style.ticks(axes.xaxis, values[:: 1 + len(values) // 9])
     axes.grid(which="major")
     style.label_right(axes, labels)
     return figure
@@ -131,9 +133,3 @@ def _size_name(lines: Lines) -> str:
     if _square(lines):
         return "m = n = k"
     return "bytes moved" if lines.moves else "nominal FLOP of the problem"
-
-
-def _sizes_as_ticks(axes: style.Axes, lines: Lines) -> None:
-    if _square(lines):
-        values = sorted({_size(lines, c) for c in lines.contests})
-        style.ticks(axes.xaxis, values[:: 1 + len(values) // 9])

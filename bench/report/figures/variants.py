@@ -50,7 +50,8 @@ def ratio_places(data: RunData, setting: Setting, pairs: Sequence[VariantPair]) 
     """Return the ratios of kernels with at least two sizes; ratios between two kernels only if there are no others."""
     axis = _axis([data.dims_of[pair.row.problem] for pair in pairs])
     own = [pair for pair in pairs if not pair.by] or pairs
-    placed = ((_place(data.dims_of[pair.row.problem], axis, pair), pair) for pair in own)
+    size, dims_of = axis.partition(" ")[0], data.dims_of
+    placed = ((float(dims_of[pair.row.problem][size]) if axis else work(pair.row), pair) for pair in own)
     by_kernel = grouped(placed, lambda each: each[1].row.kernel)
     several = {k: sorted(v, key=lambda each: each[0]) for k, v in by_kernel.items() if len(v) >= LEAST_SIZES}
     ranked = sorted(several, key=lambda k: (-len(several[k]), fmean(p.row.time_s_median or 0.0 for _, p in several[k])))
@@ -64,10 +65,6 @@ def _axis(dims: Sequence[Dims]) -> str:
         return several[0]
     square = len(several) > 1 and all(len({found.get(axis) for axis in several}) == 1 for found in dims)
     return " = ".join(sorted(several, key="mnk".find)) if square else ""
-
-
-def _place(dims: Dims, axis: str, pair: VariantPair) -> float:
-    return float(dims[axis.partition(" ")[0]]) if axis else work(pair.row)
 
 
 def _figure(lines: RatioLines, looks: dict[str, style.Look]) -> style.Figure:
