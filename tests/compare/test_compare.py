@@ -18,6 +18,23 @@ from support.compared import LOOSE, STEADY, add, begin, compared, times, verdict
 from support.rows import DISTURBED, result
 
 
+@pytest.fixture
+def runs(store):
+    """A function that fills runs `base` and `new` with medians (or a status) by problem."""
+
+    def fill(base, new, **values):
+        for run_id, rows in (("base", base), ("new", new)):
+            begin(store, run_id, **(values if run_id == "new" else {}))
+            for problem, found in rows.items():
+                if isinstance(found, dict):
+                    add(store, run_id, problem, **found)
+                else:
+                    add(store, run_id, problem, found)
+        return store
+
+    return fill
+
+
 def test_each_verdict_has_its_case(runs, tmp_path):
     base = {"m1": STEADY, "m2": STEADY, "m3": STEADY, "m4": LOOSE}
     new = {"m1": times(1.001), "m2": times(1.05), "m3": times(0.9), "m4": times(1.03, LOOSE)}

@@ -2,10 +2,13 @@
 
 import io
 import re
+import shutil
+import subprocess
 from itertools import product
 
 import pytest
 
+from kernelmark.bench.record.store import Run
 from kernelmark.bench.report.export import ALL, WRITERS
 from kernelmark.bench.report.latex import (
     COLUMN_MM,
@@ -21,8 +24,50 @@ from kernelmark.bench.report.latex import (
 )
 from kernelmark.bench.report.layout import TableColumn, in_markdown, paragraph, table
 from kernelmark.bench.report.pivot import METRICS, MOST_PROBLEMS, Wanted, all_pivots, labelled, markdown
-from support.pages import EVERY, TIME, lines, sound
-from support.rows import DISTURBED, fail, put
+from support.pages import DOCUMENT, EVERY, TIME, lines, sound
+from support.rows import DISTURBED, fail, put, result
+from support.tools import needed
+
+SIUNITX, BEGIN = r"\usepackage{siunitx}", r"\begin{document}"
+
+
+@pytest.fixture
+def latex(store):
+    """Adds rows, one a keyword set, and gives the LaTeX of the run."""
+    environment = {"kernelmark": "0.1.0"}
+    store.begin(Run("r", {"cpu": f"Some {EVERY}"}, "2026", ("s",), "", environment, "c0ffee1234567", {}))
+
+    def of(*found):
+        for i, values in enumerate(found):
+            known = {"run_id": "r", "suite": "s", "device_name": "d", "threads": 2, "problem": "gemm/m8n9k7/f32/NT"}
+            store.add(result(**{**known, "kernel": f"gemm/a.k{i}", **values}), {}, [], None)
+        out = io.StringIO()
+        write_latex(store, ["r"], out)
+        return out.getvalue()
+
+    return of
+
+
+@pytest.fixture
+def compiled(tmp_path):
+    """The log of a compiled page with the table on it. Without LaTeX the call skips the test, in CI it fails it."""
+
+    def of(table):
+        missing = "pdflatex is not there; apt-get install texlive-latex-base texlive-latex-recommended"
+        needed(None if shutil.which("pdflatex") else missing)
+        wanted = SIUNITX * table.partition("\n")[0].endswith(SIUNITX)
+        if wanted:
+            found = subprocess.run(["kpsewhich", "siunitx.sty"], capture_output=True).returncode == 0
+            needed(None if found else "siunitx is not there; apt-get install texlive-science")
+        (tmp_path / "table.tex").write_text(table)
+        (tmp_path / "page.tex").write_text(DOCUMENT.replace(BEGIN, wanted + BEGIN))
+        words = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "page.tex"]
+        done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, errors="replace", timeout=60)
+        assert done.returncode == 0, done.stdout[-2000:]
+        assert (tmp_path / "page.pdf").is_file()
+        return done.stdout
+
+    return of
 
 
 def test_every_character_that_latex_reads_is_printed(latex, compiled):

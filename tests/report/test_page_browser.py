@@ -2,6 +2,7 @@
 
 import pytest
 
+from browser import browser_missing, chromium
 from kernelmark.bench.measure.present import module_missing
 from kernelmark.bench.record.store import Store
 from kernelmark.bench.report import page_data
@@ -85,6 +86,14 @@ def founding(store):
             put(store, f"transpose/m2048n26752/f32/{place}", f"transpose/{name}", **values)
     fail(store, "copy/m2048n26752/f32", "copy/some.kernel", "unsupported")
     fail(store, "copy/m2048n26752/f32", "copy/some.other")
+
+
+@pytest.fixture(scope="module")
+def browser():
+    """A headless Chromium. Without one the test is skipped, in CI it fails."""
+    needed(browser_missing())
+    with chromium() as driver:
+        yield driver
 
 
 @pytest.fixture(scope="module")
