@@ -85,12 +85,11 @@ def _draw(lines: Lines, looks: dict[str, style.Look]) -> style.Drawing:
     labels = []
     name, unit = lines.unit
     names = figure_names(lines.kernels)
+    joined = "-" if lines.one_dimensional else ""
     for kernel in lines.kernels:
         found = [(_size(lines, c), r) for c in lines.contests for r in c.ranked if r.kernel == kernel]
-        xs, values = [x for x, _ in found], [_rate(r).scaled(1 / unit) for _, r in found]
-        line = "-" if lines.one_dimensional else ""
-        style.whiskers(axes, xs, values, looks[kernel], [is_noisy(r) for _, r in found], line)
-        labels.append(style.Label(xs[-1], values[-1].median, names[kernel], looks[kernel]))
+        points = [(x, _rate(r).scaled(1 / unit), is_noisy(r)) for x, r in found]
+        labels.append(style.line(axes, points, names[kernel], looks[kernel], joined))
     axes.set(xscale="log", yscale="log", xlabel=_size_name(lines), ylabel=name)
     _ceiling(axes, lines)
     style.log_ticks(axes)

@@ -61,10 +61,8 @@ def _draw(section: ScalingSection, marks: dict[str, style.Look]) -> style.Drawin
     labels = []
     for kernel in dict.fromkeys(point.kernel for point in section.points):
         own = sorted((p for p in section.points if p.kernel == kernel), key=lambda point: point.workers)
-        shares = [point.speedup.scaled(100 / point.workers) for point in own]
-        noisy = [_noisy(section, point) for point in own]
-        style.whiskers(axes, [point.workers for point in own], shares, marks[kernel], noisy)
-        labels.append(style.Label(own[-1].workers, shares[-1].median, short(kernel), marks[kernel]))
+        points = [(point.workers, point.speedup.scaled(100 / point.workers), _noisy(section, point)) for point in own]
+        labels.append(style.line(axes, points, short(kernel), marks[kernel]))
     axes.axhline(100, color=style.GREY, linestyle="--", linewidth=0.8, zorder=0)
     for stated, _ in compared(section.points):
         if stated.low is not None and stated.high is not None:

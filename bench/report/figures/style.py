@@ -173,14 +173,17 @@ def ends(middle: float, low: float | None, high: float | None) -> tuple[float, f
     return min(middle, low if low and low > 0 else middle), max(middle, high if high and high < math.inf else middle)
 
 
-def whiskers(
-    axes: Axes, xs: Sequence[float], ratios: Sequence["Ratio"], look: Look, noisy: Sequence[bool], line: str = "-"
-) -> None:
-    """Draw ratios with their intervals, joined by a line of this style; ratios measured under noise are hollow."""
+def line(axes: Axes, points: Sequence[tuple[float, "Ratio", bool]], text: str, look: Look, joined: str = "-") -> Label:
+    """Draw ratios with their intervals, joined by a line of this style, and return the label of the line.
+
+    points: each ratio with its place on the axis, and whether it was measured under noise, which makes it hollow.
+    """
+    xs, ratios, noisy = zip(*points, strict=True)
     ys, bars = [ratio.median for ratio in ratios], [ends(*ratio[:3]) for ratio in ratios]
     errors = [[abs(y - bar[side]) for y, bar in zip(ys, bars, strict=True)] for side in range(2)]
-    axes.errorbar(xs, ys, yerr=errors, color=look.colour, elinewidth=0.6, linestyle=line)
+    axes.errorbar(xs, ys, yerr=errors, color=look.colour, elinewidth=0.6, linestyle=joined)
     mark_points(axes, xs, ys, look, noisy)
+    return Label(xs[-1], ys[-1], text, look)
 
 
 def spread_apart(wanted: Sequence[float], least: float, low: float, high: float) -> list[float]:

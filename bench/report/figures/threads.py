@@ -62,8 +62,8 @@ def _draw(scaling: Scaling, looks: dict[str, style.Look]) -> style.Drawing:
     labels = []
     for kernel, rows in scaling.items():
         gains = [Ratio(1.0), *(time_of(rows[0]).over(time_of(r)) for r in rows[1:])]
-        style.whiskers(axes, [r.threads for r in rows], gains, looks[kernel], [is_noisy(r) for r in rows])
-        labels.append(style.Label(rows[-1].threads, gains[-1].median, short(kernel), looks[kernel]))
+        points = [(r.threads, gain, is_noisy(r)) for r, gain in zip(rows, gains, strict=True)]
+        labels.append(style.line(axes, points, short(kernel), looks[kernel]))
     counts = sorted({r.threads for rows in scaling.values() for r in rows})
     axes.plot(
         counts, [count / counts[0] for count in counts], color=style.GREY, linestyle="--", linewidth=0.8, zorder=0
@@ -145,8 +145,11 @@ def _draw_sizes(gains: list[Gain], threads: int, looks: dict[str, style.Look]) -
         xscale="log",
         yscale="log",
     )
-    by_kernel = grouped(gains, lambda gain: gain.row.kernel)
-    labels = [_points(axes, kernel, own, looks[kernel]) for kernel, own in by_kernel.items()]
+    labels = []
+    for kernel, own in grouped(gains, lambda gain: gain.row.kernel).items():
+        ordered = sorted(own, key=lambda gain: work(gain.row))
+        points = [(work(gain.row), gain.ratio, is_noisy(gain.row)) for gain in ordered]
+        labels.append(style.line(axes, points, short(kernel), looks[kernel], "none"))
     allowed = {(work(gain.row), gain.allowed) for gain in gains if gain.allowed}
     axes.plot([x for x, _ in allowed], [y for _, y in allowed], "_", color=style.INK, markersize=7, zorder=3)
     axes.axhline(1, color=style.GREY, linewidth=0.8, zorder=0)
@@ -155,10 +158,3 @@ def _draw_sizes(gains: list[Gain], threads: int, looks: dict[str, style.Look]) -
     axes.grid(axis="y")
     style.label_right(axes, labels)
     return figure
-
-
-def _points(axes: style.Axes, kernel: str, gains: list[Gain], look: style.Look) -> style.Label:
-    gains = sorted(gains, key=lambda gain: work(gain.row))
-    xs, ratios = [work(gain.row) for gain in gains], [gain.ratio for gain in gains]
-    style.whiskers(axes, xs, ratios, look, [is_noisy(gain.row) for gain in gains], "none")
-    return style.Label(xs[-1], ratios[-1].median, short(kernel), look)

@@ -43,11 +43,10 @@ def _draw(cases: list[TrendCase], looks: dict[str, style.Look]) -> style.Drawing
     name, second = unit(max(point.time_s_median for case in cases for point in case.points))
     labels = []
     for case in cases:
-        look, points = looks[case.kernel], case.points
-        times = [Ratio(p.time_s_median, p.time_s_ci95_low, p.time_s_ci95_high).scaled(1 / second) for p in points]
-        xs = [places[point.run_id] for point in points]
-        style.whiskers(axes, xs, times, look, [was_noisy(point.disturbed) for point in points])
-        labels.append(style.Label(xs[-1], times[-1].median, short(case.kernel), look))
+        look = looks[case.kernel]
+        times = [Ratio(p.time_s_median, p.time_s_ci95_low, p.time_s_ci95_high).scaled(1 / second) for p in case.points]
+        points = [(places[p.run_id], time, was_noisy(p.disturbed)) for p, time in zip(case.points, times, strict=True)]
+        labels.append(style.line(axes, points, short(case.kernel), look))
         for step in case.steps:
             axes.axvline(places[step.to] - 0.5, color=look.colour, linestyle=":", linewidth=0.8, zorder=0)
     every = max(1, len(begun) // 6)

@@ -92,10 +92,9 @@ def _draw(lines: RatioLines, looks: dict[str, style.Look]) -> style.Drawing:
     labels, spans = [], [1.0]
     names = figure_names(lines.kernels)
     for kernel, found in lines.kernels.items():
-        xs, ratios = [x for x, _ in found], [pair.ratio for _, pair in found]
-        style.whiskers(axes, xs, ratios, looks[kernel], [is_noisy(pair.row) for _, pair in found])
-        labels.append(style.Label(xs[-1], ratios[-1].median, names[kernel], looks[kernel]))
-        spans += [end for ratio in ratios for end in style.ends(*ratio[:3])]
+        points = [(x, pair.ratio, is_noisy(pair.row)) for x, pair in found]
+        labels.append(style.line(axes, points, names[kernel], looks[kernel]))
+        spans += [end for _, ratio, _ in points for end in style.ends(*ratio[:3])]
     low, high = 0.97 * min(spans), 1.03 * max(spans)
     axes.set(xscale="linear" if lines.axis == "r" else "log", yscale="log", ylim=(low, high))
     axes.set(xlabel=_axis_name(lines), ylabel=f"{lines.first.names[0]} over {lines.first.names[1]}")
