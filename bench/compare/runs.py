@@ -145,10 +145,8 @@ def judged(gate: Gate, comparison: Comparison, findings: Findings) -> tuple[list
     lines = [f"FAILS: {count(broken, 'case')} broke"] * (broken > 0)
     if missing and not gate.allow_missing:
         lost = [case.base.case for case in findings.changed if case.base.status == Status.OK]
-        which = (
-            f"{count(missing, 'case')} of BASE gone or no longer `ok`: {', '.join(comparison.vanished[:LISTED] + lost)}"
-        )
-        lines.append(f"FAILS: {which}; --allow-missing passes")
+        which = f"{count(missing, 'case')} of BASE gone or no longer `ok`"
+        lines.append(f"FAILS: {which}: {', '.join(comparison.vanished[:LISTED] + lost)}; --allow-missing passes")
     if findings.most > 1 + gate.slower:
         lines.append(f"FAILS: a case is slower by {percent(findings.most - 1)}, more than {percent(gate.slower)}")
     if blind and gate.unclear:
@@ -331,10 +329,8 @@ def _machines(base: Mapping[str, Any], new: Mapping[str, Any], anyway: bool) -> 
     for line in _differences(old, now):
         differences[line.partition(":")[0] in names].append(line)
     if names and not anyway:
-        which = f"runs {base['run_id']} and {new['run_id']}"
-        raise UsageError(
-            f"{which} were measured on different machines: {'; '.join(differences[True])}; --anyway compares them"
-        )
+        which = f"runs {base['run_id']} and {new['run_id']} were measured on different machines"
+        raise UsageError(f"{which}: {'; '.join(differences[True])}; --anyway compares them")
     return differences[True], differences[False]
 
 
@@ -348,9 +344,8 @@ def _coarse(machine: Mapping[str, Any], other: Mapping[str, Any] | None = None) 
     """Return facts of a machine without patch releases, and with the other's memory if they differ by less than 1 %."""
     facts_of = {name: _PATCH.sub(r"\1\2", fact) if isinstance(fact, str) else fact for name, fact in machine.items()}
     base_bytes, theirs = (facts.get("memory_bytes", 0) for facts in (machine, other or machine))
-    return (
-        {**facts_of, "memory_bytes": theirs} if base_bytes and abs(base_bytes - theirs) <= _LIKE * theirs else facts_of
-    )
+    alike = base_bytes and abs(base_bytes - theirs) <= _LIKE * theirs
+    return {**facts_of, "memory_bytes": theirs} if alike else facts_of
 
 
 def _check_tiles(base: Mapping[str, Any], new: Mapping[str, Any], anyway: bool) -> None:

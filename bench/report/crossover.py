@@ -304,10 +304,8 @@ def _words(ratio: Ratio | None) -> str:
 
 def _sentence(change: Change) -> str:
     """Return `r 3 to 5: cpu.im2col, ahead 1.4x [1.3, 1.5], gives way to pyfftw.tiled, ahead 1.8x [1.7, 1.9] (ID)`."""
-    old, new = (
-        f"{short(change.old)}, ahead {change.gain_before.words}",
-        f"{short(change.new)}, ahead {change.gain.words}",
-    )
+    old = f"{short(change.old)}, ahead {change.gain_before.words}"
+    new = f"{short(change.new)}, ahead {change.gain.words}"
     return f"{change.along} {change.here} to {change.there}: {old}, gives way to {new} ({change.after.problem})"
 
 

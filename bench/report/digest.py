@@ -87,11 +87,9 @@ def _is_timed(data: RunData) -> bool:
 
 def _of_many(store: Reader, run_id: str, tally: Counter[str]) -> Iterator[str]:
     """Yield the paragraphs of a run with too many rows to be read at once."""
-    totals = store.kernel_totals(run_id)
-    yield _operations((t.kernel, t.kernel, status, n) for t in totals for status, n in t.statuses.items())
-    failed = [
-        f"{status}: {t.kernel}: {count(n, 'row')}" for t in totals for status, n in t.statuses.items() if status != "ok"
-    ]
+    rows = [(t.kernel, status, n) for t in store.kernel_totals(run_id) for status, n in t.statuses.items()]
+    yield _operations((kernel, kernel, status, n) for kernel, status, n in rows)
+    failed = [f"{status}: {kernel}: {count(n, 'row')}" for kernel, status, n in rows if status != Status.OK]
     yield "\n".join([*_first(failed, run_id), _tallied(tally)])
     yield _text(f"{tally.total()} rows have no verdict here; `kernelmark report {run_id} --out DIR` writes one")
 

@@ -70,9 +70,8 @@ def _wanted(store: Store, run_ids: Sequence[str], options: Options) -> Sequence[
     names = [*COLUMNS, *dims]
     for name in options.columns:
         if name not in names:
-            raise UsageError(
-                f"--columns {name}: is no column of these rows{meant(name, names)}; docs/columns.md lists all"
-            )
+            found = f"--columns {name}: is no column of these rows{meant(name, names)}"
+            raise UsageError(f"{found}; docs/columns.md lists all")
     if not options.filled:
         return options.columns or names
     full = set(dims).union(*(_filled(store, run_id) for run_id in run_ids))

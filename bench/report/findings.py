@@ -124,10 +124,8 @@ def _winner(op: str, found: list[tuple[Contest, Ratio]]) -> Winner:
 def _of_one(w: Winner) -> str:
     if len(w.contests) > 1:
         where = f"{w.wins} of {of_contests(w.contests)}"
-        first = (
-            f"Fastest: {w.who}, on {where}" if w.leads_most else f"No overall winner: none leads on more than {where}"
-        )
-        return f"{first}. {_how_sure([w])}"
+        who = f"Fastest: {w.who}, on" if w.leads_most else "No overall winner: none leads on more than"
+        return f"{who} {where}. {_how_sure([w])}"
     (c,), (lead,) = w.contests, w.leads
     after = short(c.ranked[1].kernel)
     if lead.side == TIE:
@@ -221,9 +219,8 @@ class Refusal(NamedTuple):
 
 def refusals(rows: Sequence[Result]) -> list[Refusal]:
     """Return the rows without a result, by reason: failed checks first, then the most frequent reasons."""
-    refused = grouped(
-        (r for r in rows if r.status != Status.OK), lambda r: (r.status, r.reason or "no reason was recorded")
-    )
+    failed = (r for r in rows if r.status != Status.OK)
+    refused = grouped(failed, lambda r: (r.status, r.reason or "no reason was recorded"))
     found = [
         Refusal(status, reason, len(own), sorted({r.kernel for r in own}), status in AGAINST)
         for (status, reason), own in refused.items()
@@ -291,10 +288,8 @@ def numbers(data: RunData) -> list[Number]:
 
 
 def _of_founding(answer: FoundingProduct) -> list[Number]:
-    op_t, best = answer.op_t, answer.best
-    found = (
-        [Number(factor(answer.speed.median), "speed of OP_T over OP_N", _sure(answer.speed))] if answer.speed else []
-    )
+    op_t, speed, best = answer.op_t, answer.speed, answer.best
+    found = [Number(factor(speed.median), "speed of OP_T over OP_N", _sure(speed))] if speed else []
     if best:
         label = f"speed with B transposed {best.place} first, over OP_T"
         found.append(Number(factor(best.speed.median), label, f"{_sure(best.speed)}; {short(best.row.kernel)}"))
@@ -329,9 +324,8 @@ def _sure(ratio: Ratio) -> str:
 
 
 def _fastest_time(r: Result) -> Number:
-    return Number(
-        marked(seconds(r.time_s_median), r), f"fastest: {short(r.kernel)}", interval(*row_time(r)[1:], seconds)
-    )
+    taken, around = marked(seconds(r.time_s_median), r), interval(*row_time(r)[1:], seconds)
+    return Number(taken, f"fastest: {short(r.kernel)}", around)
 
 
 def _rate(r: Result) -> str:

@@ -104,18 +104,10 @@ def _summary(run: RunFacts, rows: Sequence[RowCount]) -> RunSummary:
 
 def runs_table(runs: Iterable[RunSummary]) -> str:
     """Return a line for each run, or a line that there is none."""
-    cells = [
-        (
-            run.run_id,
-            run.name,
-            _few(run.suites),
-            run.started_at[:16].replace("T", " "),
-            run.cases,
-            f"{run.noisy} of {run.timed}" if run.noisy else "",
-            run.machine,
-        )
-        for run in runs
-    ]
+    cells = []
+    for run in runs:
+        begun, noisy = run.started_at[:16].replace("T", " "), f"{run.noisy} of {run.timed}" if run.noisy else ""
+        cells.append((run.run_id, run.name, _few(run.suites), begun, run.cases, noisy, run.machine))
     return table(COLUMNS, cells, titled=True) if cells else "no runs"
 
 

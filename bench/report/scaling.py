@@ -131,10 +131,8 @@ def _layers_of(store: Store, network: str, run_id: str | None) -> tuple[str, lis
     if network not in names and suite not in suite_names():
         has, others = "has no" if run_id else "has", f", only of {', '.join(names)}" if names else ""
         raise UsageError(f"{network}: {where} {has} layers of it{others}; `kernelmark run alexnet` measures some")
-    lacks = "lacks times" if run_id else "has times"
-    raise UsageError(
-        f"{network}: {where} {lacks} of all its layers, forward and backward; `kernelmark run {suite}` measures them"
-    )
+    lacks = f"{'lacks' if run_id else 'has'} times of all its layers, forward and backward"
+    raise UsageError(f"{network}: {where} {lacks}; `kernelmark run {suite}` measures them")
 
 
 def _beside(setting: Setting, rows: Iterable[Found]) -> dict[str, list[Found]]:
@@ -382,15 +380,8 @@ def _with_ends(name: str, number: Ratio) -> dict[str, Any]:
 
 
 def _stated(section: ScalingSection) -> list[StatedPoint]:
+    names = ("what", "workers", "low", "high", "source")
     return [
-        StatedPoint(
-            what=stated.what,
-            workers=stated.workers,
-            low=stated.low,
-            high=stated.high,
-            source=stated.source,
-            kernel=point.kernel,
-            **_with_ends("speedup", point.speedup),
-        )
-        for stated, point in compared(section.points)
+        StatedPoint(kernel=p.kernel, **{n: getattr(s, n) for n in names}, **_with_ends("speedup", p.speedup))
+        for s, p in compared(section.points)
     ]

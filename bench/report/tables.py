@@ -121,9 +121,8 @@ def _below(rows: Sequence[Result], timed: Sequence[Result]) -> Iterator[str]:
     """Yield what stands below the table: noise, scratch, rows without a median, rows that are not ok and why."""
     if sentence := noise_of(timed).sentence:
         yield f"{MARK} {sentence}"
-    yield from (
-        f"{MARK} roof %: {low}" for low in dict.fromkeys(low for r in timed for low in low_ceilings(r.disturbed))
-    )
+    low = dict.fromkeys(ceiling for r in timed for ceiling in low_ceilings(r.disturbed))
+    yield from (f"{MARK} roof %: {ceiling}" for ceiling in low)
     first = min(timed, key=lambda r: r.time_s_median or 0.0, default=None)
     if first and (why := why_unranked(first)) and not all(map(why_unranked, timed)):
         yield f"not ranked: {short(first.kernel)} {why}"

@@ -154,14 +154,8 @@ def _pairs(cases: Iterable[TrendCase]) -> Iterator[tuple[int, int, int, bool]]:
 
 def _changed(since: TrendPoint, to: TrendPoint) -> list[str]:
     """Return the differences between the runs of two points, other than the time."""
-    found = [
-        (name, getattr(since, field)[:most], getattr(to, field)[:most])
-        for name, field, most in (
-            ("commit", "git_commit", 8),
-            ("kernelmark", "kernelmark", 99),
-            ("tile", "tunables", 999),
-        )
-    ]
+    fields = (("commit", "git_commit", 8), ("kernelmark", "kernelmark", 99), ("tile", "tunables", 999))
+    found = [(name, getattr(since, field)[:most], getattr(to, field)[:most]) for name, field, most in fields]
     was, now = (dict.fromkeys(point.versions.split(", ")) for point in (since, to))
     gone, new = (", ".join(a for a in one if a not in other) for one, other in ((was, now), (now, was)))
     return [f"{name}: {a or 'none'} -> {b or 'none'}" for name, a, b in (*found, ("versions", gone, new)) if a != b]
@@ -220,9 +214,8 @@ def page(found: TrendDocument) -> Iterator[str]:
         one = f"{count(len(cases) - several, 'case')} without two runs of several processes, which alone show steps"
         yield paragraph(f"{one}; `kernelmark run --processes 5` makes them", rest="")
     if several and not stepped:
-        yield paragraph(
-            f"no certain step of more than {percent(found.margin)} in {count(found.tests, 'test')}", rest=""
-        )
+        most = percent(found.margin)
+        yield paragraph(f"no certain step of more than {most} in {count(found.tests, 'test')}", rest="")
 
 
 def _run_cells(case: TrendCase) -> Iterator[tuple[str, ...]]:

@@ -351,9 +351,8 @@ def _gain(raced: Sequence[Raced]) -> list[Number]:
 
 def _flatness(searched: Sequence[Searched]) -> Number:
     near, timed = sum(found.near for found in searched), sum(len(found.trials) for found in searched)
-    return Number(
-        f"{near} of {timed}", f"tiles within {percent(1 - NEAR)} of the best of their problem", "in the search"
-    )
+    label = f"tiles within {percent(1 - NEAR)} of the best of their problem"
+    return Number(f"{near} of {timed}", label, "in the search")
 
 
 def _extent(searched: Sequence[Searched]) -> Number:

@@ -40,12 +40,8 @@ def test_each_verdict_has_its_case(runs, tmp_path):
     new = {"m1": times(1.001), "m2": times(1.05), "m3": times(0.9), "m4": times(1.03, LOOSE)}
     store = runs(base, new)
     found = verdicts(store, tmp_path)
-    assert {name: row["verdict"] for name, row in found.items()} == {
-        "m1": "same",
-        "m2": "slower",
-        "m3": "faster",
-        "m4": "unclear",
-    }
+    expected = {"m1": "same", "m2": "slower", "m3": "faster", "m4": "unclear"}
+    assert {name: row["verdict"] for name, row in found.items()} == expected
     assert compared(store)[0].splitlines()[-1] == "4 cases: 1 slower, 1 faster, 1 same, 1 unclear"
 
 

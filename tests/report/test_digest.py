@@ -149,13 +149,8 @@ def test_marks_are_explained_once(begun, printed):
             put(begun, problem, kernel, taken=[1e-3, 1.1e-3, 0.9e-3] * 4, disturbed=f"{DISTURBED}; {low}", **about)
     lines, notes, _ = printed()
     assert lines.count("~1.00 ms") == lines.count("~50.0") == lines.count(" = ") == 2
-    assert [line[:9] for line in notes.splitlines()] == [
-        "~ NOISY: ",
-        "~ roof %:",
-        "= fastest",
-        "one proce",
-        "4 rows: 4",
-    ]
+    beginnings = ["~ NOISY: ", "~ roof %:", "= fastest", "one proce", "4 rows: 4"]
+    assert [line[:9] for line in notes.splitlines()] == beginnings
 
 
 def test_a_run_with_too_many_rows_for_a_verdict_counts_them_and_names_the_kernels_that_failed(

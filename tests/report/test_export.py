@@ -107,13 +107,8 @@ def test_markdown_holds_the_table_and_the_failures(written):
     lines = written("markdown").splitlines()
     assert lines[1] == ""
     assert [cell.strip() for cell in lines[2].strip("|").split("|")] == ["kernel", "time", "95 %", "GFLOP/s", "by"]
-    assert [cell.strip() for cell in lines[4].strip("|").split("|")] == [
-        "a.fast_one",
-        "333 us",
-        "-10.0 +20.0 %",
-        "12.5",
-        "ci, 2",
-    ]
+    cells = ["a.fast_one", "333 us", "-10.0 +20.0 %", "12.5", "ci, 2"]
+    assert [cell.strip() for cell in lines[4].strip("|").split("|")] == cells
     assert (lines[-2], lines[-1].strip()) == ("", f"wrong: transpose/a.bad: {REASON}")
 
 

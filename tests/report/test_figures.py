@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from kernelmark.bench.record.store import Store
 from kernelmark.bench.report.figures import draw, first, heat, kinds, speedups, style
 from kernelmark.bench.report.figures.style import Figure, Kind, file_name, kind
 from kernelmark.bench.report.figures.threads import gains_over_size
@@ -64,8 +65,6 @@ def test_one_row_is_enough_for_its_samples(begun):
 
 @pytest.fixture(scope="module")
 def every(tmp_path_factory):
-    from kernelmark.bench.record.store import Store
-
     store = Store(tmp_path_factory.mktemp("store") / "results.db")
     varied(store)
     yield store

@@ -45,9 +45,8 @@ def test_kernels_without_a_rank_are_named_once_for_all_tables_that_they_head(beg
         in_turn(begun, f"gemm/m{n}n6k8/f32/NT", base=1e-3, slow=2e-3, a_colmajor=0.25e-3 * n, b_colmajor=0.6e-3)
     put(begun, "gemm/m9n9k9/f32/NT", "gemm/some.alone")
     in_turn(begun, "gemm/m4n6k8/f32/NT", best=0.1e-3)
-    assert verdict(begun).endswith(
-        f". First in 2 of 3 tables, but not ranked: some.a_colmajor, some.b_colmajor, {COLUMNS}"
-    )
+    names = "some.a_colmajor, some.b_colmajor"
+    assert verdict(begun).endswith(f". First in 2 of 3 tables, but not ranked: {names}, {COLUMNS}")
 
 
 def test_the_founding_question_is_answered_beside_what_heads_its_table(begun):
@@ -65,9 +64,8 @@ def test_kernels_on_column_major_operands_contend_where_no_others_were_measured(
 def test_rounds_in_turn_decide_where_medians_have_another_order(begun):
     put(begun, SMALL, "gemm/some.a", taken=[1.0] * 40, time_s_median=0.9, job="one")
     put(begun, SMALL, "gemm/some.b", taken=[0.5] * 40, time_s_median=1.0, job="one")
-    assert verdict(begun) == (
-        "Fastest: some.b, 2x [2, 2] as fast as some.a (round by round, although its median is longer)."
-    )
+    why = "round by round, although its median is longer"
+    assert verdict(begun) == f"Fastest: some.b, 2x [2, 2] as fast as some.a ({why})."
     assert [row.kernel for row in findings.fastest(RunData(begun, "r1"))[0]] == ["some.b"]
 
 
@@ -90,9 +88,8 @@ def test_the_verdict_on_several_operations_names_the_fastest_of_each(begun):
     in_turn(begun, "copy/m1n8/f32", a=1e-3, b=2e-3)
     for n, times in ((1, (1e-3, 2e-3)), (2, (2e-3, 1e-3))):
         in_turn(begun, f"transpose/m{n}n8/f32/out", a=times[0], b=times[1])
-    assert verdict(begun).startswith(
-        "Fastest: some.a for copy (1 of 1), no overall winner for transpose (at most 1 of 2). "
-    )
+    words = "Fastest: some.a for copy (1 of 1), no overall winner for transpose (at most 1 of 2). "
+    assert verdict(begun).startswith(words)
 
 
 def test_operations_beyond_the_first_four_are_counted(begun):

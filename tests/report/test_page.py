@@ -14,7 +14,7 @@ from kernelmark.bench.report.method import paragraph
 from kernelmark.bench.report.page import script_json, write_report
 from kernelmark.bench.report.page_data import LEVELS, column, page_columns, page_data
 from kernelmark.bench.report.run_data import RunData
-from support.rows import begin, fail, many, put, varied
+from support.rows import DISTURBED, begin, fail, many, put, varied
 
 
 def report(store, folder, **options):
@@ -171,8 +171,7 @@ def test_the_head_names_the_suite_the_machine_the_date_and_whether_it_was_quiet(
 
 
 def test_a_noisy_run_has_its_badge_and_what_it_means_above_the_verdict(begun, tmp_path):
-    disturbed = "other processes used 0.98 CPUs during 100 % of the sampling"
-    put(begun, "copy/m8n8/f32", "copy/some.base", disturbed=disturbed)
+    put(begun, "copy/m8n8/f32", "copy/some.base", disturbed=DISTURBED)
     head = report(begun, tmp_path).partition('class="verdict"')[0]
     assert '<span class="badge noisy">noisy</span>' in head
     assert "NOISY: 1 of 1 case was disturbed (other processes used 0.98 CPUs). Rows marked ~ may be slower" in head
@@ -264,10 +263,8 @@ def test_samples_are_carried_as_floats(begun):
 
 
 def test_above_the_limit_rows_carry_quantiles(store, monkeypatch):
-    from kernelmark.bench.report import page_data as module
-
     many(store, 20)
-    monkeypatch.setattr(module, "MOST_ROWS", 19)
+    monkeypatch.setattr("kernelmark.bench.report.page_data.MOST_ROWS", 19)
     found = page_data(RunData(store, "r1"))
     assert found["levels"] == LEVELS
     assert len(decoded(found["samples"], "f")) == 20 * len(LEVELS)
@@ -281,19 +278,13 @@ def test_options_of_the_plan_are_part_of_the_command_and_imported_rows_have_none
 
 
 def test_quantiles_of_many_rows_at_once_are_those_of_each_row(begun, monkeypatch):
-    from kernelmark.bench.report import page_data as module
-
     for i, count in enumerate((40, 7, 40, 1)):
-        put(
-            begun,
-            f"gemm/m{i}n8k8/f32/NN",
-            "gemm/some.base",
-            taken=[1e-3 * (1 + (j * 7 % 11) / 50) for j in range(count)],
-        )
+        taken = [1e-3 * (1 + (j * 7 % 11) / 50) for j in range(count)]
+        put(begun, f"gemm/m{i}n8k8/f32/NN", "gemm/some.base", taken=taken)
     fail(begun, "gemm/m9n9k9/f32/NN", "gemm/some.bad")
     put(begun, "gemm/m10n8k8/f32/NN", "gemm/some.base")
-    monkeypatch.setattr(module, "MOST_ROWS", 1)
-    monkeypatch.setattr(module, "_AT_ONCE", 4)
+    monkeypatch.setattr("kernelmark.bench.report.page_data.MOST_ROWS", 1)
+    monkeypatch.setattr("kernelmark.bench.report.page_data._AT_ONCE", 4)
     data = RunData(begun, "r1")
     found = page_data(data)
     lengths = found["lengths"]
@@ -303,9 +294,7 @@ def test_quantiles_of_many_rows_at_once_are_those_of_each_row(begun, monkeypatch
 
 
 def test_the_data_of_a_page_take_as_many_statements_for_few_rows_as_for_many(store, monkeypatch):
-    from kernelmark.bench.report import page_data as module
-
-    monkeypatch.setattr(module, "MOST_ROWS", 10)
+    monkeypatch.setattr("kernelmark.bench.report.page_data.MOST_ROWS", 10)
     many(store, 500)
     data, made = RunData(store, "r1"), []
     store._db.set_trace_callback(made.append)
@@ -369,14 +358,8 @@ def test_changes_that_were_not_committed_are_admitted(store):
 
 
 def test_disturbed_and_repeated_samples_are_counted(begun):
-    put(
-        begun,
-        "gemm/m8n8k8/f32/NN",
-        "gemm/some.base",
-        disturbed="other processes used 0.3 CPUs during 40 % of the sampling",
-        repeated=4,
-    )
-    assert "NOISY: 1 of 1 case was disturbed (other processes used 0.3 CPUs)." in said(begun)
+    put(begun, "gemm/m8n8k8/f32/NN", "gemm/some.base", disturbed=DISTURBED, repeated=4)
+    assert "NOISY: 1 of 1 case was disturbed (other processes used 0.98 CPUs)." in said(begun)
     assert "4 samples taken under such load were taken again" in said(begun)
 
 

@@ -8,13 +8,10 @@ from kernelmark.bench.record.store import Store
 from kernelmark.bench.report import page_data
 from kernelmark.bench.report.page import write_report
 from support.pages import ROOT, Page
-from support.rows import begin, ceilings, fail, many, put, varied
+from support.rows import DISTURBED, begin, ceilings, fail, many, put, varied
 from support.tools import needed
 
 EVIL = "<img src=x onerror=\"document.title='broken'\"></script>"
-
-
-DISTURBED = "other processes used 0.98 CPUs during 100 % of the sampling"
 TITLE = "The founding question: C = A x B^T, A 1024x26752, B 2048x26752, and the transposition it turns on"
 KERNELS = ("numpy.matmul", "scipy.sgemm", "scipy.sgemm_colmajor", "numpy.tnn", "openblas.tnn", "openblas.inplace")
 

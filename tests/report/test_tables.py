@@ -50,15 +50,8 @@ def test_a_column_that_one_kernel_fills_stays():
 
 
 def test_a_row_holds_time_interval_rate_speedup_and_why_it_stopped():
-    r = timed(
-        "gemm/a.b",
-        time_s_ci95_low=0.99e-3,
-        time_s_ci95_high=1.02e-3,
-        gbyte_per_s=5.0,
-        speedup=1.234,
-        speedup_ci95_low=1.2,
-        speedup_ci95_high=1.3,
-    )
+    speedup = {"speedup": 1.234, "speedup_ci95_low": 1.2, "speedup_ci95_high": 1.3}
+    r = timed("gemm/a.b", time_s_ci95_low=0.99e-3, time_s_ci95_high=1.02e-3, gbyte_per_s=5.0, **speedup)
     (cells,) = lines(r)[3:]
     assert cells.split("  ")[0] == "a.b"
     for cell in ("1.00 ms", "-1.0 +2.0 %", "12.3", "5.00", "1.23x [1.2, 1.3]", "ci, 7"):

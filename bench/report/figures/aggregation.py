@@ -56,10 +56,8 @@ def _lanes(data: RunData, problems: dict[str, list[Result]], names: dict[str, st
         base = next((r for r in rows if strategy_name(r.kernel) in (BASELINE, f"cuda.{BASELINE}")), None)
         others = [r for r in rows if r is not base]
         if base and others:
-            n = data.dims_of[problem]["n"]
-            yield NetworkLane(
-                names.get(problem) or problem.partition("/")[2], n, [(r, data.faster(r, base)) for r in others]
-            )
+            name, n = names.get(problem) or problem.partition("/")[2], data.dims_of[problem]["n"]
+            yield NetworkLane(name, n, [(r, data.faster(r, base)) for r in others])
 
 
 def _figure(where: str, workers: int, lanes: Sequence[NetworkLane]) -> style.Figure:

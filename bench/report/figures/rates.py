@@ -113,9 +113,8 @@ def _ceiling(axes: style.Axes, lines: Lines) -> None:
     if len(rates) == 1 and None not in rates and not lines.moves and not any(map(other_flop, shown)):
         rate = (rates.pop() or 0.0) / lines.unit[1]
         axes.axhline(rate, color=style.GREY, linestyle="--", linewidth=0.8)
-        axes.annotate(
-            f"ceiling {digits(rate)}", (0.02, rate), xycoords=("axes fraction", "data"), va="bottom", color=style.GREY
-        )
+        text, place = f"ceiling {digits(rate)}", ("axes fraction", "data")
+        axes.annotate(text, (0.02, rate), xycoords=place, va="bottom", color=style.GREY)
 
 
 def _square(lines: Lines) -> bool:

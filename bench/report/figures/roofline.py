@@ -121,16 +121,8 @@ def _place(axes: style.Axes, roof: Roof, looks: dict[str, style.Look]) -> None:
     for kernel, points in by_kernel.items():
         look = looks[kernel]
         rest = [p for p in points if p is not best[kernel]]
-        axes.plot(
-            [x for x, _, _ in rest],
-            [y / unit for _, y, _ in rest],
-            look.marker,
-            color=look.colour,
-            markersize=1.8,
-            alpha=0.45,
-            markeredgewidth=0,
-            rasterized=len(roof.points) > MOST_POINTS,
-        )
+        at, many = ([x for x, _, _ in rest], [y / unit for _, y, _ in rest]), len(roof.points) > MOST_POINTS
+        axes.plot(*at, look.marker, color=look.colour, markersize=1.8, alpha=0.45, markeredgewidth=0, rasterized=many)
         x, y, row = best[kernel]
         fill = "none" if is_noisy(row) else look.colour
         axes.plot([x], [y / unit], look.marker, color=look.colour, markersize=4.5, markerfacecolor=fill)

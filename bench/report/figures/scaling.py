@@ -42,9 +42,7 @@ def _figures(found: Scaling) -> list[style.Figure]:
 def _figure(found: Scaling, section: ScalingSection, marks: dict[str, style.Look]) -> style.Figure:
     setting: Setting = section.setting
     runs = " and ".join(dict.fromkeys((found.compute_run, found.aggregation_run)))
-    noise = (
-        " Hollow: from rows measured under noise." if any(_noisy(section, point) for point in section.points) else ""
-    )
+    noise = " Hollow: from rows measured under noise." * any(_noisy(section, point) for point in section.points)
     return style.Figure(
         style.file_name("scaling", found.asked.network, *style.of_setting(setting)),
         f"Data parallelism, computed: {found.asked.network}",

@@ -77,9 +77,8 @@ class Plot(NamedTuple):
         """Return the caption: the setting, the legend, and the number of rows that are not shown."""
         low, high = self.range
         cut = any(dot.span[0] < low or dot.span[1] > high for dot in self.dots)
-        return " ".join(
-            filter(None, (f"{self.setting.title}.", WHISKERS, "Long ones are cut at the edge." * cut, self.note))
-        )
+        parts = (f"{self.setting.title}.", WHISKERS, "Long ones are cut at the edge." * cut, self.note)
+        return " ".join(filter(None, parts))
 
 
 def plots(data: RunData) -> list[Plot]:
@@ -122,15 +121,10 @@ def _dot(r: Result) -> Dot:
 def _by_kernel(rows: list[Result], problems: int) -> tuple[list[Lane], str]:
     kernels = grouped(rows, lambda r: r.kernel)
     names = figure_names(kernels)
-    lanes = [
-        Lane(
-            "",
-            f"{names[kernel]} ({len(own)})",
-            [*map(_dot, _thinned(own))],
-            geometric_mean(r.speedup or 0.0 for r in own),
-        )
-        for kernel, own in kernels.items()
-    ]
+    lanes = []
+    for kernel, own in kernels.items():
+        mean = geometric_mean(r.speedup or 0.0 for r in own)
+        lanes.append(Lane("", f"{names[kernel]} ({len(own)})", [*map(_dot, _thinned(own))], mean))
     lanes = sorted(lanes, key=lambda lane: -lane.middle)[:MOST_KERNELS]
     notes = [f"A dot for each of {problems} problems; the vertical stroke is their geometric mean."]
     notes += [f"The {MOST_KERNELS} fastest of {len(kernels)} kernels."] * (len(kernels) > MOST_KERNELS)

@@ -27,9 +27,8 @@ def thread_scaling(data: RunData, looks: dict[str, style.Look]) -> style.Kind:
         problem = max(scalings, key=lambda p: _rank(scalings[p]))
         if scalings[problem]:
             figures.append(_figure(op, problem, mode, isa, scalings[problem], looks))
-    return style.kind(
-        "Thread scaling", figures, "no kernel was measured at two thread counts; `--threads 1,2` does", MOST
-    )
+    lacking = "no kernel was measured at two thread counts; `--threads 1,2` does"
+    return style.kind("Thread scaling", figures, lacking, MOST)
 
 
 def _scaling(rows: Sequence[Result]) -> Scaling:
@@ -65,9 +64,8 @@ def _draw(scaling: Scaling, looks: dict[str, style.Look]) -> style.Drawing:
         points = [(r.threads, gain, is_noisy(r)) for r, gain in zip(rows, gains, strict=True)]
         labels.append(style.line(axes, points, short(kernel), looks[kernel]))
     counts = sorted({r.threads for rows in scaling.values() for r in rows})
-    axes.plot(
-        counts, [count / counts[0] for count in counts], color=style.GREY, linestyle="--", linewidth=0.8, zorder=0
-    )
+    linear = [threads / counts[0] for threads in counts]
+    axes.plot(counts, linear, color=style.GREY, linestyle="--", linewidth=0.8, zorder=0)
     axes.set(xlabel="threads", ylabel=f"speedup over {count(counts[0], 'thread')}", xscale="log")
     style.ticks(axes.xaxis, counts)
     axes.set_ylim(bottom=0)
@@ -95,9 +93,8 @@ def gains_over_size(data: RunData, looks: dict[str, style.Look]) -> style.Kind:
         for (op, mode, isa), own in found.items()
         if len({f"{work(gain.row):.3g}" for gain in own}) > 1
     ]
-    return style.kind(
-        TITLE, figures, "no operation has two sizes on one thread and on several; `--threads 1,2` does", MOST
-    )
+    lacking = "no operation has two sizes on one thread and on several; `--threads 1,2` does"
+    return style.kind(TITLE, figures, lacking, MOST)
 
 
 def gains(data: RunData) -> Iterator[Gain]:
@@ -139,12 +136,8 @@ def _size_figure(op: str, mode: str, isa: str, gains: list[Gain], looks: dict[st
 def _draw_sizes(gains: list[Gain], threads: int, looks: dict[str, style.Look]) -> style.Drawing:
     figure, axes = style.panel(66)
     unit = "FLOP" if gains[0].row.gflop_per_s else "bytes"
-    axes.set(
-        xlabel=f"{unit} of the problem",
-        ylabel=f"speedup of {count(threads, 'thread')} over 1",
-        xscale="log",
-        yscale="log",
-    )
+    axes.set(xlabel=f"{unit} of the problem", ylabel=f"speedup of {count(threads, 'thread')} over 1")
+    axes.set(xscale="log", yscale="log")
     labels = []
     for kernel, own in grouped(gains, lambda gain: gain.row.kernel).items():
         ordered = sorted(own, key=lambda gain: work(gain.row))

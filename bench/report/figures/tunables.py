@@ -23,10 +23,8 @@ LEGEND = (
 
 def tunables(data: RunData) -> style.Kind:
     """Return a figure for each problem of a tuning, in the order of its suite."""
-    found = [searched for searched in searches(data.search) if searched.varied]
-    return style.kind(
-        TITLE, [_figure(searched) for searched in found], "no tunable has two values that were timed", MOST
-    )
+    figures = [_figure(searched) for searched in searches(data.search) if searched.varied]
+    return style.kind(TITLE, figures, "no tunable has two values that were timed", MOST)
 
 
 def _figure(found: Searched) -> style.Figure:

@@ -72,14 +72,9 @@ def _figure(lines: RatioLines, looks: dict[str, style.Look]) -> style.Figure:
     one, other = first.names
     by = " by the fastest kernel there" if first.by else " by the same kernel"
     shown = f" {len(lines.kernels)} of {lines.total} kernels." * (len(lines.kernels) < lines.total)
+    about = (first.row.op, f"{one}-over-{other}", variant(first.row.problem))
     return style.Figure(
-        style.file_name(
-            "ratio",
-            first.row.op,
-            f"{one}-over-{other}",
-            variant(first.row.problem),
-            *style.of_setting(lines.setting),
-        ),
+        style.file_name("ratio", *about, *style.of_setting(lines.setting)),
         f"{one} over {other}: {first.row.op} {variant(first.row.problem)}",
         f"{lines.setting.title}. Speed on {one} over that on {other}{by}, from samples taken in turn; below 1 {one} is "
         f"slower. Whiskers: the 95 % interval. Hollow: measured under noise.{shown}",
