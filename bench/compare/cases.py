@@ -104,7 +104,8 @@ class Comparison:
         if not is_timed(pair):
             return CasePair(*pair, *_status_change(*pair))
         if math.isnan(p):
-            return CasePair(*pair, UNCLEAR, _untested(pair), _ratio_of_medians(pair))
+            base, new = (row.time_s_median or math.nan for row in pair)
+            return CasePair(*pair, UNCLEAR, _untested(pair), new / base)
         verdict, reason = self._verdict(ratio, low, high, p, p_holm)
         return CasePair(*pair, verdict, reason, ratio, low, high, p, p_holm)
 
@@ -159,11 +160,6 @@ def _untested(pair: Pair) -> str:
         return "the medians of its processes are not all positive numbers"
     base, new = (len(row.medians) for row in pair)
     return f"processes: {base} in BASE, {new} in NEW; a test needs two on each side"
-
-
-def _ratio_of_medians(pair: Pair) -> float:
-    base, new = (row.time_s_median or math.nan for row in pair)
-    return new / base
 
 
 def _status_change(base: CaseRow, new: CaseRow) -> tuple[str, str]:

@@ -36,15 +36,10 @@ def _where(data: RunData) -> Iterator[str]:
 def software(run: Run) -> str:
     """Return version and commit for a caption: `kernelmark 0.1.0 (commit c0ffee123456)`."""
     version = f"kernelmark {run.environment.get('kernelmark', '')}".strip()
-    return version + _commit(run.git_commit)
-
-
-def _commit(found: str) -> str:
-    """Return a shortened hash; "" if kernelmark did not run from a checkout."""
-    commit, _, dirty = found.partition("-")
-    if not commit or " " in commit:
-        return ""
-    return f" (commit {commit[:12]}{', with changes that are not committed' if dirty else ''})"
+    commit, _, dirty = run.git_commit.partition("-")
+    if not commit or " " in commit:  # kernelmark did not run from a checkout
+        return version
+    return f"{version} (commit {commit[:12]}{', with changes that are not committed' if dirty else ''})"
 
 
 def _machine(machine: dict[str, Any]) -> str:
@@ -91,11 +86,13 @@ def _how(data: RunData) -> Iterator[str]:
     if not timed or not plan:
         return
     width, limit = plan.get("rel_ci"), plan.get("max_time_s")
+    stops = Counter(r.stopped_by or "an unrecorded reason" for r in timed).most_common()
+    stopped = ", ".join(f"{number} stopped by {reason}" for reason, number in stops)
     spent = f"{limit:g} s a case" if limit else "the suite's time limit a case (2 s where it sets none)"
     yield (
         "The kernels of a problem were sampled in turn, forward and backward (ABBA), after an untimed warm-up, until "
         f"the 95 % interval of the median was narrower than {100 * (width or 0):g} % of it or {spent} was spent, and "
-        f"never with fewer than six samples: {_stopped(timed)}."
+        f"never with fewer than six samples: {stopped}."
     )
     counts = [r.samples for r in timed]
     yield f"A case has {min(counts)} to {max(counts)} samples (median {median(counts):g})."
@@ -106,11 +103,6 @@ def _how(data: RunData) -> Iterator[str]:
     )
     if data.all_ceilings:
         yield "Ceilings are what microbenchmarks of arithmetic and of copying reached on this machine in this run."
-
-
-def _stopped(timed: list[Result]) -> str:
-    found = Counter(r.stopped_by or "an unrecorded reason" for r in timed)
-    return ", ".join(f"{number} stopped by {reason}" for reason, number in found.most_common())
 
 
 def _intervals(timed: list[Result]) -> Iterator[str]:

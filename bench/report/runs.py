@@ -107,13 +107,9 @@ def runs_table(runs: Iterable[RunSummary]) -> str:
     cells = []
     for run in runs:
         begun, noisy = run.started_at[:16].replace("T", " "), f"{run.noisy} of {run.timed}" if run.noisy else ""
-        cells.append((run.run_id, run.name, _few(run.suites), begun, run.cases, noisy, run.machine))
+        suites = some(run.suites, 3 if len(run.suites) < 4 else 2)  # a run's line must fit the screen
+        cells.append((run.run_id, run.name, suites, begun, run.cases, noisy, run.machine))
     return table(COLUMNS, cells, titled=True) if cells else "no runs"
-
-
-def _few(suites: Sequence[str]) -> str:
-    """Return `smoke, seed and 3 more`, since a run's line must fit the screen."""
-    return some(suites, 3 if len(suites) < 4 else 2)
 
 
 def removed_line(runs: Sequence[RunSummary]) -> str:

@@ -5,7 +5,6 @@ from functools import partial
 from statistics import geometric_mean
 from typing import NamedTuple
 
-from kernelmark.bench.record.result import Result
 from kernelmark.bench.report.contest import Contest, Setting, grouped, slowdowns
 from kernelmark.bench.report.figures import style
 from kernelmark.bench.report.format import digits, figure_names, seconds
@@ -48,8 +47,13 @@ class SlowdownMap(NamedTuple):
 
     def cell(self, c: Contest, kernel: str) -> "HeatCell | None":
         """Return the cell of a problem and a kernel, or None without a time."""
-        r = c.of(kernel)
-        return None if r is None else _cell(c, r)
+        if (r := c.of(kernel)) is None:
+            return None
+        first, slowdown = r is c.fastest, c.slowdown(r)
+        ratio = c.lead if first else c.faster(c.fastest, r)
+        certain = ratio is None or ratio.side == "faster"
+        outline = ("wins" if certain else "ties") if first or not certain else ""
+        return HeatCell(slowdown, marked(seconds(r.time_s_median) if first else f"{digits(slowdown)}x", r), outline)
 
 
 class HeatCell(NamedTuple):
@@ -63,14 +67,6 @@ class HeatCell(NamedTuple):
     def darkness(self) -> int:
         """Return the darkness of the cell on the page in per cent, which follows the logarithm of the slowdown."""
         return round(100 * math.log(min(max(self.slowdown, 1.0), SLOWEST)) / math.log(SLOWEST))
-
-
-def _cell(c: Contest, r: Result) -> HeatCell:
-    first, slowdown = r is c.fastest, c.slowdown(r)
-    ratio = c.lead if first else c.faster(c.fastest, r)
-    certain = ratio is None or ratio.side == "faster"
-    outline = ("wins" if certain else "ties") if first or not certain else ""
-    return HeatCell(slowdown, marked(seconds(r.time_s_median) if first else f"{digits(slowdown)}x", r), outline)
 
 
 def maps(data: RunData) -> list[SlowdownMap]:

@@ -145,16 +145,13 @@ def label_right(axes: Axes, labels: Sequence[Label]) -> None:
     ordered = sorted(labels, key=lambda label: label.y)
     wanted = [float(axes.transData.transform((label.x, label.y))[1]) for label in ordered]
     placed = spread_apart(wanted, apart, float(box.y0), max(float(box.y1), float(box.y0) + apart * len(labels)))
-    for label, y in zip(ordered, placed, strict=True):
-        _label(axes, label, (y - float(box.y0)) / float(box.height))
-
-
-def _label(axes: Axes, label: Label, height: float) -> None:
-    line = {"arrowstyle": "-", "color": label.look.colour, "linewidth": 0.5, "shrinkA": 0, "shrinkB": 2}
-    axes.annotate("", (label.x, label.y), (1.03, height), textcoords=axes.transAxes, arrowprops=line,
-                  annotation_clip=False)  # fmt: skip
-    axes.plot([1.05], [height], label.look.marker, color=label.look.colour, transform=axes.transAxes, clip_on=False)
-    axes.annotate(label.text, (1.075, height), xycoords=axes.transAxes, va="center", annotation_clip=False)
+    whole, free = axes.transAxes, dict[str, Any](annotation_clip=False)
+    for (x, y, text, look), at in zip(ordered, placed, strict=True):
+        height = (at - float(box.y0)) / float(box.height)
+        arrow = {"arrowstyle": "-", "color": look.colour, "linewidth": 0.5, "shrinkA": 0, "shrinkB": 2}
+        axes.annotate("", (x, y), (1.03, height), textcoords=whole, arrowprops=arrow, **free)
+        axes.plot([1.05], [height], look.marker, color=look.colour, transform=whole, clip_on=False)
+        axes.annotate(text, (1.075, height), xycoords=whole, va="center", **free)
 
 
 def mark_points(
