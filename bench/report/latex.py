@@ -45,16 +45,8 @@ def table(layout: str, head: str, body: Sequence[str], caption: str, key: str, m
     words = f"\\caption{{{caption}}}\\label{{tab:{key}}}"
     form = f"{{@{{}}{layout}@{{}}}}"
     if len(body) <= most_lines:
-        top = [
-            r"\begin{table}",
-            r"\centering",
-            words,
-            _SIZE,
-            rf"\begin{{tabular}}{form}",
-            r"\toprule",
-            head,
-            r"\midrule",
-        ]
+        top = [r"\begin{table}", r"\centering", words, _SIZE, rf"\begin{{tabular}}{form}", r"\toprule", head]
+        top += [r"\midrule"]
         end = [r"\bottomrule", r"\end{tabular}", r"\end{table}"]
     else:
         top = [rf"{{{_SIZE}\setlength{{\LTcapwidth}}{{\linewidth}}", rf"\begin{{longtable}}{form}", words + r"\\"]
@@ -238,13 +230,6 @@ class Style(NamedTuple):
 PLAIN = Style()
 
 
-class LatexTable(NamedTuple):
-    """A table of an operation as LaTeX."""
-
-    op: str
-    text: str
-
-
 def write_latex(store: Store, run_ids: Sequence[str], out: IO[str], style: Style = PLAIN) -> None:
     """Write all tables of some runs."""
     used: dict[str, int] = {}
@@ -252,8 +237,8 @@ def write_latex(store: Store, run_ids: Sequence[str], out: IO[str], style: Style
         for run_id in run_ids:
             out.write(_head(store, run_id, style))
             gap = ""
-            for found in _tables(store, run_id, style, used):
-                out.write(gap + found.text)
+            for _, text in _tables(store, run_id, style, used):
+                out.write(gap + text)
                 gap = "\n"
             out.write("" if gap else "% no rows\n")
 
@@ -272,11 +257,11 @@ def write_latex_files(store: Store, run_ids: Sequence[str], path: Path, style: S
             return opened
 
         whole = file(path)
-        for found in (found for run_id in run_ids for found in _tables(store, run_id, style, used)):
-            if found.op not in files:
-                files[found.op] = file(path.with_name(f"{path.stem}-{label(found.op)}{path.suffix}"))
-            for out in (whole, files[found.op]):
-                out.write(found.text + "\n")
+        for op, text in chain.from_iterable(_tables(store, run_id, style, used) for run_id in run_ids):
+            if op not in files:
+                files[op] = file(path.with_name(f"{path.stem}-{label(op)}{path.suffix}"))
+            for out in (whole, files[op]):
+                out.write(text + "\n")
         whole.write("" if files else "% no rows\n")
 
 
@@ -293,7 +278,8 @@ def _head(store: Store, run_id: str, style: Style) -> str:
     return "".join(f"% {line}\n" for line in lines)
 
 
-def _tables(store: Store, run_id: str, style: Style, used: dict[str, int]) -> Iterator[LatexTable]:
+def _tables(store: Store, run_id: str, style: Style, used: dict[str, int]) -> Iterator[tuple[str, str]]:
+    """Yield the operation and the LaTeX of each table."""
     run = store.run(run_id)
     source = escape(f"{software(run)}, run {run.run_id}.")
     for suite, op, groups in chunks(store.groups(run_id)):
@@ -301,7 +287,7 @@ def _tables(store: Store, run_id: str, style: Style, used: dict[str, int]) -> It
         panels = (_panels(pivot, source, used, style) for pivot in found if pivot.lines)
         texts = chain.from_iterable(panels) if found else None
         for text in texts if texts is not None else listed(suite, op, groups, source, used):
-            yield LatexTable(op, text if style.siunitx else _plain(text))
+            yield op, text if style.siunitx else _plain(text)
 
 
 def _panels(pivot: Pivot, source: str, used: dict[str, int], style: Style) -> Iterator[str]:
