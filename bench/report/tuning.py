@@ -292,19 +292,6 @@ class Number(NamedTuple):
     note: str
 
 
-class Learned(NamedTuple):
-    """A tuning on the page: each problem's space in words, the outcome of the race, the one tile for all problems.
-
-    outcome: an HTML table, or "" without a race.
-    """
-
-    spaces: list[tuple[str, str]]
-    more: int
-    outcome: str
-    overall: str
-    runs: str
-
-
 def verdict(data: RunData) -> str:
     """Return a sentence on the tile to use, or on the number of problems with a certainly faster tile."""
     raced, searched = races(data.race), searches(data.search)
@@ -364,17 +351,17 @@ def _extent(searched: Sequence[Searched]) -> Number:
     return Number(f"{measured} of {about}{valid}", "valid tiles were measured", note)
 
 
-def learned(data: RunData) -> Learned:
-    """Return the part of the page below the numbers."""
+def learned(data: RunData) -> dict[str, object]:
+    """Return the part of the page below the numbers; outcome: an HTML table of the race, or "" without a race."""
     searched, raced = searches(data.search), races(data.race)
     stages = (("search", data.search), ("race", data.race))
-    return Learned(
-        [(found.space.problem, space_words(found)) for found in searched[:MOST_DESCRIBED]],
-        max(0, len(searched) - MOST_DESCRIBED),
-        over_suite(raced, "html"),
-        overall_words(raced) if raced and raced[0].tunes.overall else "",
-        ", ".join(f"{stage}: run {each.run_id}" for stage, each in stages if each),
-    )
+    return {
+        "spaces": [(found.space.problem, space_words(found)) for found in searched[:MOST_DESCRIBED]],
+        "more": max(0, len(searched) - MOST_DESCRIBED),
+        "outcome": over_suite(raced, "html"),
+        "overall": overall_words(raced) if raced and raced[0].tunes.overall else "",
+        "runs": ", ".join(f"{stage}: run {each.run_id}" for stage, each in stages if each),
+    }
 
 
 def title(data: RunData) -> str:
