@@ -337,14 +337,11 @@ def rows(suite: Suite, run_id: str, found: Sequence[Contest]) -> Iterator[Crosso
 
 
 def _row(c: Contest) -> dict[str, Any]:
-    lead, fft, setting = c.lead, fastest_fft(c), c.setting
+    lead, fft = c.lead, fastest_fft(c)
     return {
         "problem": c.problem,
-        "device": setting.device,
-        "device_name": setting.machine,
-        "threads": setting.threads,
-        "mode": setting.mode,
-        "precision": setting.precision,
+        **{name: getattr(c.setting, name) for name in ("device", "threads", "mode", "precision")},
+        "device_name": c.setting.machine,
         "fastest": c.fastest.kernel,
         "numerics": c.fastest.numerics,
         **{name: getattr(c.fastest, name) for name in COLUMNS if name.startswith("time_s_")},
