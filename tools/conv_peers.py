@@ -1,0 +1,243 @@
+"""Prints how our convolutions compare with oneDNN's as Markdown: the table of docs/convolution.md.
+
+`python tools/conv_peers.py [--db FILE] [--run RUN] [--network NAME] [--layers FILE.csv]` reads a run of the suite
+conv-peers, and writes each layer as a row. A ratio is how many times as fast the fastest of our own kernels is as
+oneDNN (`conv/torch.conv2d`); bench/report/contest.py computes it from samples taken in turn. Our own kernels are all
+that come with kernelmark except oneDNN, whatever library they call for products or transforms.
+
+The interval of a geometric mean runs from the geometric mean of its layers' lower ends to that of their upper ends, as
+for the sums of `show --by network`. It is valid even if all layers share their errors, and wider than necessary if
+errors are independent. It covers measurement errors, not the choice of layers.
+"""
+
+import argparse
+import csv
+import statistics
+import sys
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
+from math import inf
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from kernelmark.bench.plan.discovery import discover
+from kernelmark.bench.plan.errors import UsageError
+from kernelmark.bench.plan.operation import Problem
+from kernelmark.bench.plan.status import Status
+from kernelmark.bench.plan.suites import Suite, find_suite
+from kernelmark.bench.record.result import Result
+from kernelmark.bench.record.store import Store, default_store
+from kernelmark.bench.report import format as fmt
+from kernelmark.bench.report.contest import Ratio, Setting, contests, is_timed
+from kernelmark.bench.report.crossover import find_run
+from kernelmark.bench.report.layout import github_table, in_markdown
+from kernelmark.bench.report.noise import MARK, is_noisy, noise_of
+
+ONEDNN = "conv/torch.conv2d"
+DIRECTIONS = ("fprop", "dgrad", "wgrad")
+GROUP = ("network", "n", "layout", "direction")
+SUMMARY = (*GROUP, "layers", "geometric mean", "worst layer", "its ratio")
+#: Columns of a layer; ratio, low and high: how many times as fast our kernel is, and the 95 % interval.
+LAYERS = (*GROUP, "layer", "kernel", "ratio", "low", "high", "onednn_gflop_per_s", "noisy")
+FLATTERS = """A ratio is the rate of the own kernel with the least median over that of oneDNN, with its 95 % interval;
+above 1x the own kernel is faster. The choice among several kernels is made on the samples that the ratio is formed
+from, which flatters it: of kernels that are about equal, the luckiest is taken. `~` marks ratios with a row that other
+load disturbed, `tie` intervals that include 1. A geometric mean lies between the geometric means of its layers' lower
+and of their upper ends."""
+
+
+class Layer(NamedTuple):
+    """A layer of a network in one direction, layout and batch."""
+
+    network: str
+    problem: Problem
+
+    @property
+    def name(self) -> str:
+        """Return the sizes as in an id, without the batch."""
+        _, sizes, _, _, _, *words = self.problem.id.split("/")
+        return " ".join([sizes.removeprefix(f"n{self._of('n')}"), *words])
+
+    @property
+    def group(self) -> tuple[str, int, str, str]:
+        """Return network, n, layout and direction: the key of a row of the summary."""
+        return self.network, self._of("n"), self._of("layout"), self._of("direction")
+
+    def _of(self, axis: str) -> Any:
+        return getattr(self.problem, axis)
+
+
+class Pair(NamedTuple):
+    """The fastest own kernel on a layer, oneDNN, and the ratio of their rates."""
+
+    own: Result
+    peer: Result
+    ratio: Ratio
+
+    @property
+    def shown(self) -> str:
+        """Return the ratio with its remarks, marked if either row is noisy."""
+        return f"{MARK * any(map(is_noisy, (self.own, self.peer)))}{self.ratio.words}"
+
+
+#: Each layer with its pair, or with the reason why it has none.
+Found = dict[Layer, Pair | str]
+
+
+def layers(suite: Suite, networks: Sequence[str]) -> list[Layer]:
+    """Return the convolutions of a suite, group by group. Raises UsageError."""
+    found = [Layer(e.network or suite.name, e.problem) for e in suite.entries() if e.problem.op == "conv"]
+    known = list(dict.fromkeys(layer.network for layer in found))
+    if not known:
+        raise UsageError(f"{suite.name}: has no convolution, expected some; conv-peers has those of four networks")
+    for name in networks:
+        if name not in known:
+            raise UsageError(f"--network {name}: is no network of {suite.name}; expected one of {', '.join(known)}")
+
+    def place(layer: Layer) -> tuple[int, int, str, int]:
+        network, n, layout, direction = layer.group
+        return known.index(network), n, layout, DIRECTIONS.index(direction)
+
+    return sorted((layer for layer in found if layer.network in (networks or known)), key=place)
+
+
+def pairs(wanted: Sequence[Layer], rows: Sequence[Result], store: Store, own: set[str]) -> dict[Setting, Found]:
+    """Return the layers' pairs in each setting in which a run timed oneDNN. own: ids of our kernels.
+
+    Raises UsageError if the run has no time of oneDNN.
+    """
+    found = contests(rows, store)
+    settings = dict.fromkeys(c.setting for c in found if c.of(ONEDNN))
+    if not settings:
+        reason = next((f"{r.status}: {r.reason}" for r in rows if r.kernel == ONEDNN), "it has no row")
+        raise UsageError(
+            f"run {rows[0].run_id}: {ONEDNN} has no time ({reason}), expected one on some layer; "
+            "pip install 'kernelmark[torch]', and run the suite again"
+        )
+    at = {(c.problem, c.setting): c for c in found}
+    failed = {(r.problem, r.mode, r.threads, r.isa): r for r in rows if r.kernel == ONEDNN and not is_timed(r)}
+
+    def pair(layer: Layer, setting: Setting) -> Pair | str:
+        contest = at.get((layer.problem.id, setting))
+        peer = contest.of(ONEDNN) if contest else None
+        best = next((r for r in contest.ranked if r.kernel in own), None) if contest else None
+        if contest and best and peer:
+            return Pair(best, peer, contest.faster(best, peer))
+        without = failed.get((layer.problem.id, setting.mode, setting.threads, setting.isa))
+        if without:
+            return f"{ONEDNN} {without.status}: {without.reason}"
+        return "no own kernel has a time" if peer else f"{ONEDNN} has no row" if best else "no row has a time"
+
+    return {setting: {layer: pair(layer, setting) for layer in wanted} for setting in settings}
+
+
+def geometric_mean(ratios: Sequence[Ratio]) -> Ratio:
+    """Return the geometric mean of ratios, with an interval from the geometric means of their ends (see above)."""
+
+    def mean(ends: Iterable[float | None]) -> float | None:
+        known = [end for end in ends if end is not None and 0 < end < inf]
+        return statistics.geometric_mean(known) if len(known) == len(ratios) else None
+
+    median = statistics.geometric_mean(ratio.median for ratio in ratios)
+    low, high = mean(ratio.low for ratio in ratios), mean(ratio.high for ratio in ratios)
+    return Ratio(median, low, high, all(r.in_turn for r in ratios), any(r.elsewhere for r in ratios))
+
+
+def summary(found: Found) -> Iterator[tuple[str, ...]]:
+    """Yield a row for each network, n, layout and direction, with how many of its layers have a ratio."""
+    for group in dict.fromkeys(layer.group for layer in found):
+        own = {layer: pair for layer, pair in found.items() if layer.group == group}
+        known = {layer: pair for layer, pair in own.items() if isinstance(pair, Pair)}
+        count = str(len(own)) if len(known) == len(own) else f"{len(known)} of {len(own)}"
+        cells: tuple[str, ...] = ("", "", "")
+        if known:
+            worst = min(known, key=lambda layer: known[layer].ratio.median)
+            mean = geometric_mean([pair.ratio for pair in known.values()])
+            cells = (mean.words, worst.name, known[worst].shown)
+        yield *map(str, group), count, *cells
+
+
+def by_layer(found: Found) -> Iterator[tuple[str | int, ...]]:
+    """Yield a row for each layer that has a ratio."""
+    for layer, pair in found.items():
+        if isinstance(pair, Pair):
+            numbers = (pair.ratio.median, pair.ratio.low, pair.ratio.high, pair.peer.gflop_per_s)
+            noisy = "yes" if any(map(is_noisy, (pair.own, pair.peer))) else "no"
+            yield *layer.group, layer.name, fmt.short(pair.own.kernel), *map(fmt.digits, numbers), noisy
+
+
+def without_ratio(found: Found) -> Iterator[str]:
+    """Yield a line for each reason why layers of a group have no ratio, listing these layers."""
+    names: dict[tuple[str, int, str, str, str], list[str]] = defaultdict(list)
+    for layer, pair in found.items():
+        if isinstance(pair, str):
+            names[*layer.group, pair].append(layer.name)
+    for (network, n, layout, direction, reason), own in names.items():
+        yield f"- {network}, n = {n}, {layout}, {direction}: {', '.join(own)}: {in_markdown(reason)}"
+
+
+def without_time(rows: Iterable[Result]) -> Iterator[str]:
+    """Yield a line for each kernel, status and reason of rows without a time; all refusals of a kernel share a line."""
+    found: dict[tuple[str, str, str], dict[str, str]] = defaultdict(dict)
+    for r in rows:
+        if not is_timed(r):
+            found[r.kernel, r.status, "" if r.status == Status.UNSUPPORTED else r.reason][r.problem] = r.reason
+    for (kernel, status, _), problems in sorted(found.items()):
+        first, reason = next(iter(problems.items()))
+        many = f"{fmt.count(len(problems), 'problem')}, the first `{first}`"
+        yield f"- `{kernel}`, {status} on {many}: {in_markdown(reason)}"
+
+
+def page(suite: Suite, networks: Sequence[str], store: Store, run_id: str, file: Path | None = None) -> Iterator[str]:
+    """Yield the paragraphs and the table of a run, and write its layers to a file. Raises UsageError."""
+    wanted = layers(suite, networks)
+    own = {k.id for k in discover().kernels.values() if k.is_ours} - {ONEDNN}
+    problems = {layer.problem.id for layer in wanted}
+    rows = [r for r, _ in store.results(run_id) if r.problem in problems]
+    if not rows:
+        raise UsageError(f"run {run_id}: has no row of these layers; `kernelmark run {suite.name}` makes them")
+    for setting, found in pairs(wanted, rows, store, own).items():
+        yield f"Run `{run_id}`, {in_markdown(setting.title)}, processes: {rows[0].processes}."
+        if count := sum(isinstance(pair, str) for pair in found.values()):
+            yield f"Partial: {count} of {len(found)} layers have no ratio; they are listed below with the reasons."
+        yield github_table(SUMMARY, summary(found))
+        if file:
+            with file.open("w", encoding="utf-8", newline="") as opened:
+                csv.writer(opened, lineterminator="\n").writerows([LAYERS, *by_layer(found)])
+        yield FLATTERS
+        shown = [row for pair in found.values() if isinstance(pair, Pair) for row in (pair.own, pair.peer)]
+        yield in_markdown(noise_of(shown).sentence)
+        if lines := "\n".join(without_ratio(found)):
+            yield f"Layers without a ratio:\n\n{lines}"
+    if others := sorted({r.kernel for r in rows} - own - {ONEDNN}):
+        yield f"Left out, since they do not come with kernelmark: {', '.join(map(in_markdown, others))}."
+    if lines := "\n".join(without_time(rows)):
+        yield f"Rows without a time:\n\n{lines}"
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Print the page; on an error print one line and return 2."""
+    parser = argparse.ArgumentParser(
+        prog="conv_peers", description="Print how our convolutions compare with oneDNN's, as Markdown."
+    )
+    parser.add_argument("--db", type=Path, help="store that holds the run; kernelmark's own if left out")
+    parser.add_argument("--run", help="id or name of the run; the latest with times of the suite if left out")
+    parser.add_argument("--network", action="append", default=[], help="a network of the suite, instead of all")
+    parser.add_argument("--suite", default="conv-peers", help="a suite of convolutions, as `kernelmark run` takes it")
+    parser.add_argument("--layers", type=Path, metavar="FILE.csv", help="write a row for each layer")
+    asked = parser.parse_args(words)
+    try:
+        suite = find_suite(asked.suite, discover())
+        with closing(Store(asked.db or default_store(), create=False)) as store:
+            run_id = find_run(suite, store, asked.run)
+            parts = list(filter(None, page(suite, asked.network, store, run_id, asked.layers)))
+    except UsageError as error:
+        print(f"conv_peers: {error}", file=sys.stderr)
+        return 2
+    print("\n\n".join(parts))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
