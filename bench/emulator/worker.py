@@ -119,7 +119,6 @@ def run(
     *,
     orders: Sequence[str] = ORDERS,
     constants: Mapping[str, Array] | None = None,
-    seed: int = 0,
     limit_s: int = LIMIT_S,
     widths: Iterable[tuple[str, int, int]] = (),
 ) -> list[Outcome]:
@@ -129,8 +128,8 @@ def run(
     widths: for a counting program, the address of an access, a number for its source line, and the sum of the machine
     code's widths there, in bytes.
     """
-    asked = b"".join(_line("width", *words) for words in widths)
-    job = asked + b"".join(_job(buffers, launches, orders, constants or {}, seed, limit_s))
+    settings = (*(_line("width", *words) for words in widths), _line("limit", limit_s))
+    job = b"".join((*settings, *_job(buffers, launches, orders, constants or {})))
     done = subprocess.run([str(program)], input=job, capture_output=True, timeout=limit_s * PATIENCE)
     outcomes = list(_outcomes(done.stdout, program, buffers, orders))
     if done.returncode or not outcomes:
@@ -140,14 +139,8 @@ def run(
 
 
 def _job(
-    buffers: Mapping[str, Buffer],
-    launches: Sequence[Launch],
-    orders: Sequence[str],
-    constants: Mapping[str, Array],
-    seed: int,
-    limit_s: int,
+    buffers: Mapping[str, Buffer], launches: Sequence[Launch], orders: Sequence[str], constants: Mapping[str, Array]
 ) -> Iterator[bytes]:
-    yield _line("limit", limit_s)
     for name, buffer in buffers.items():
         size = buffer.data.itemsize
         row = buffer.row or (buffer.data.size if buffer.role != "scratch" else 0)
@@ -166,7 +159,7 @@ def _job(
         for cluster, weight in launch.sample.items():
             yield _line("sample", cluster, weight)
     for order in orders:
-        yield _line("run", ORDERS.index(order), seed)
+        yield _line("run", ORDERS.index(order), 0)  # the seed of the random order
 
 
 def _line(*words: object) -> bytes:

@@ -158,9 +158,8 @@ SHOWN = 8
 #: The most problems that a report names, and the most further places of the same bug.
 NAMED = 3
 #: Kinds of report that one bug can cause together: a missing barrier, a wrong index. Other kinds are separate bugs.
-FAMILIES = {"race": "order", "uninitialised-read": "order"} | dict.fromkeys(
-    ("out-of-bounds", "write-to-padding", "write-to-input"), "index"
-)
+FAMILIES = dict.fromkeys(("race", "uninitialised-read"), "order")
+FAMILIES |= dict.fromkeys(("out-of-bounds", "write-to-padding", "write-to-input"), "index")
 
 
 @dataclass
