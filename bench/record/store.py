@@ -3,11 +3,14 @@
 A file is created or migrated if needed, and opened read-only if it cannot be written.
 """
 
+import ctypes
 import hashlib
 import json
 import os
+import secrets
 import shlex
 import sqlite3
+import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
@@ -19,7 +22,7 @@ from kernelmark.bench.measure.disturbance import was_noisy
 from kernelmark.bench.measure.host import Host
 from kernelmark.bench.measure.measurement import Ceiling, Evidence, Measurement, ProcessPart
 from kernelmark.bench.measure.stats import BaselineRatio
-from kernelmark.bench.plan.errors import UsageError
+from kernelmark.bench.plan.errors import StoreGone, UsageError
 from kernelmark.bench.plan.files import data_folder, require_file
 from kernelmark.bench.plan.text import escaped
 from kernelmark.bench.record.query import MOST_BYTES, STEPS
@@ -130,11 +133,9 @@ class Store(Reader):
         if "" in own and (found[""].st_size >= before[""].st_size or self._is_sound()):
             self._opened = found
             return
-        from kernelmark.bench.record.rescue import gone  # rarely needed
-
         if "" in own or ("" not in found and self.path.exists()):
-            raise gone(self._db, self.path, "cut short", [] if "" in own else own)
-        raise gone(self._db, self.path, "replaced" if "" in found else "removed or moved", own)
+            raise _gone(self._db, self.path, "cut short", [] if "" in own else own)
+        raise _gone(self._db, self.path, "replaced" if "" in found else "removed or moved", own)
 
     def _is_sound(self) -> bool:
         """Return whether a file is sound although it is shorter, as where another process has removed runs."""
@@ -272,6 +273,34 @@ class Store(Reader):
             )
 
 
+def _gone(db: sqlite3.Connection, path: Path, what: str, own: Sequence[str]) -> StoreGone:
+    """Write the rows to a file beside the store, and return a complaint that names it.
+
+    what: how the store was lost. own: the suffixes of its files in this place, which are removed.
+    """
+    kept = _rescued(db, path)
+    # A file that has replaced the store must not be combined with the old log, and closing would delete the new file's
+    # log.
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(db))
+    for end in own:
+        Path(f"{path}{end}").unlink(missing_ok=True)
+    rest = f"its rows are in {kept}; `kernelmark show --db` shows them" if kept else "its rows are lost; measure again"
+    return StoreGone(f"{path}: was {what} while rows were written to it; {rest}")
+
+
+def _rescued(db: sqlite3.Connection, path: Path) -> Path | None:
+    """Copy the rows to a file beside the store, or in another writable folder; None if they are damaged."""
+    name = f"{path.stem}-{secrets.token_hex(4)}.db"
+    for copy in (path.with_name(name), Path(name).absolute(), Path(tempfile.gettempdir(), name)):
+        with suppress(sqlite3.Error), closing(sqlite3.connect(copy)) as target:
+            db.backup(target)
+            if target.execute("PRAGMA quick_check(1)").fetchone() == ("ok",):
+                return copy
+        with suppress(OSError):
+            copy.unlink()
+    return None
+
+
 def _open(path: Path, create: bool) -> sqlite3.Connection:
     """Return a connection to a store of this schema, which is created or migrated if needed.
 
@@ -281,7 +310,8 @@ def _open(path: Path, create: bool) -> sqlite3.Connection:
     if not create and not (path.is_file() and (path.stat().st_size or _rows_outside(path))):
         why = "is empty, expected a store" if path.exists() else "there is no store"
         raise UsageError(f"{path}: {why}; `kernelmark run SUITE` makes one; --db names another")
-    writable = _may_be_written(path)
+    # SQLite adds two files beside it.
+    writable = not path.exists() or (os.access(path, os.W_OK) and os.access(path.parent, os.W_OK))
     try:
         if create:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -310,11 +340,6 @@ def _require_sound(db: sqlite3.Connection, path: Path) -> None:
         raise UsageError(f"{path}: is damaged, so nothing is written to it: {found}; {remedy}")
 
 
-def _may_be_written(path: Path) -> bool:
-    """Return whether the file and the two files that SQLite adds beside it can be written or created."""
-    return not path.exists() or (os.access(path, os.W_OK) and os.access(path.parent, os.W_OK))
-
-
 def _connect_to_read(path: Path) -> sqlite3.Connection:
     """Open a store in a folder that cannot be written, without its WAL if there is none."""
     alone = "" if _rows_outside(path) else "&immutable=1"
@@ -323,10 +348,9 @@ def _connect_to_read(path: Path) -> sqlite3.Connection:
 
 def _rows_outside(path: Path) -> bool:
     """Return whether committed rows are still only in the WAL."""
-    try:
+    with suppress(FileNotFoundError):
         return Path(f"{path}-wal").stat().st_size > 0
-    except FileNotFoundError:
-        return False
+    return False
 
 
 def _why(path: Path, writable: bool, error: Exception) -> str:
