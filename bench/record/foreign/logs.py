@@ -7,6 +7,7 @@ pointers are assumed to be 1 and 0; biases and other post-operations are ignored
 """
 
 import csv
+import math
 import re
 import shlex
 from collections import Counter
@@ -133,20 +134,10 @@ class _Product(NamedTuple):
     def row_major(self) -> tuple[str, dict[str, Any]]:
         (m, n, k), (op_a, op_b) = self.sizes, self.ops
         rows = (m if op_a == "N" else k), (k if op_b == "N" else n), m
-        pads = [max(0, lead - least) for lead, least in zip(self.leads or rows, rows, strict=True)]
-        return "gemm", {
-            "m": n,
-            "n": m,
-            "k": k,
-            "dtype": self.dtype,
-            "layout": op_b + op_a,
-            "batch": self.batch,
-            "alpha": self.alpha,
-            "beta": self.beta,
-            "lda_pad": pads[1],
-            "ldb_pad": pads[0],
-            "ldc_pad": pads[2],
-        }
+        ldb_pad, lda_pad, ldc_pad = (max(0, lead - least) for lead, least in zip(self.leads or rows, rows, strict=True))
+        pads = {"lda_pad": lda_pad, "ldb_pad": ldb_pad, "ldc_pad": ldc_pad}
+        how = {"dtype": self.dtype, "layout": op_b + op_a, "alpha": self.alpha, "beta": self.beta}
+        return "gemm", {"m": n, "n": m, "k": k, "batch": self.batch} | pads | how
 
 
 def _op(text: str) -> str:
@@ -199,23 +190,13 @@ def _cudnn(called: str, values: Mapping[str, str]) -> tuple[str, dict[str, Any]]
     dims, strides = _numbers(values[f"{image}.dimA"]), _numbers(values[f"{image}.strideA"])
     if len(dims) != 4:
         raise NotUnderstood(f"convolutions of {len(dims) - 2} dimensions")
-    (n, c, h, w), (k, _, r, s) = dims, _numbers(values[f"{filters}.dimA"])
-    pad, stride, dilation = (_numbers(values[f"convDesc.{name}A"]) for name in ("pad", "stride", "dilation"))
-    dtype = _type(values[f"{image}.dataType"])
+    k, _, r, s = _numbers(values[f"{filters}.dimA"])
     return "conv", {
-        "n": n,
-        "c": c,
-        "h": h,
-        "w": w,
-        "k": k,
-        "r": r,
-        "s": s,
-        "dtype": dtype,
-        "pad": _pair(pad),
-        "stride": _pair(stride),
-        "dilation": _pair(dilation),
+        **dict(zip("nchwkrs", (*dims, k, r, s), strict=True)),
+        "dtype": _type(values[f"{image}.dataType"]),
+        **{name: _pair(_numbers(values[f"convDesc.{name}A"])) for name in ("pad", "stride", "dilation")},
         "groups": int(values.get("convDesc.groupCount", 1)),
-        "layout": "nhwc" if strides[1] == 1 and c > 1 else "nchw",
+        "layout": "nhwc" if strides[1] == 1 and dims[1] > 1 else "nchw",
         "direction": {"BackwardData": "dgrad", "BackwardFilter": "wgrad"}.get(called, "fprop"),
     }
 
@@ -280,19 +261,11 @@ def _cutlass(row: Mapping[str, str]) -> tuple[str, dict[str, Any]]:
     column = [matrix[1] in ("column", "n") for matrix in (a, b, c)]
     ops = ["N" if own == column[2] else "T" for own in column[:2]]
     m, n, k, batch = (int(row[name]) for name in ("m", "n", "k", "batch_count"))
-    scalars = float(row["alpha"]), float(row["beta"])
+    alpha, beta, dtype = float(row["alpha"]), float(row["beta"]), _types(a[0], c[0])
     if column[2]:
-        return _Product((m, n, k), ops, _types(a[0], c[0]), (), batch, *scalars).row_major()
-    return "gemm", {
-        "m": m,
-        "n": n,
-        "k": k,
-        "dtype": _types(a[0], c[0]),
-        "layout": "".join(ops),
-        "batch": batch,
-        "alpha": scalars[0],
-        "beta": scalars[1],
-    }
+        return _Product((m, n, k), ops, dtype, (), batch, alpha, beta).row_major()
+    sizes = {"m": m, "n": n, "k": k, "batch": batch}
+    return "gemm", sizes | {"dtype": dtype, "layout": "".join(ops), "alpha": alpha, "beta": beta}
 
 
 def _onednn(fields: Sequence[str]) -> tuple[str, dict[str, Any]]:
@@ -340,11 +313,8 @@ def _onednn_matmul(problem: str, tensors: Mapping[str, tuple[str, str]]) -> dict
         if (tag := tensors[name][1]) not in (plain, turned):
             raise NotUnderstood(f"oneDNN matmul with format {tag or 'any'}")
         ops.append("N" if tag == plain else "T")
-    batch = 1
-    for size in batches:
-        batch *= size
     dtype = _types(tensors["src"][0], tensors["dst"][0])
-    return {"m": m, "n": n, "k": k, "dtype": dtype, "layout": "".join(ops), "batch": batch}
+    return {"m": m, "n": n, "k": k, "dtype": dtype, "layout": "".join(ops), "batch": math.prod(batches)}
 
 
 def _onednn_conv(problem: str, tensors: Mapping[str, tuple[str, str]], direction: str, turned: bool) -> dict[str, Any]:
