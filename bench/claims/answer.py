@@ -183,11 +183,6 @@ def unpriced(kind: str, results: Sequence[Result]) -> str:
     return f"{price}: the prices file lacks it for one of {names}"
 
 
-def unmetered(names: Sequence[str]) -> str:
-    """Return a text on the devices on which no energy was measured."""
-    return f"energy: no sensor was read on {', '.join(names)}, and the prices file declares no watts"
-
-
 def coverage(contrast: Contrast, evidence: ExperimentRows) -> list[str]:
     """Return how many of a claim's problems have rows, if not all do; a failed problem counts as having one."""
     problems = {
@@ -311,7 +306,8 @@ def _missing(claim: Claim, tested: Experiment, q: Question, hardware: Hardware) 
         if kind != "energy":
             return NOT_MEASURED, unpriced(kind, evidence.rows)
         if names := without_sensor([r for r in evidence.rows if not q.prices.watts(r)]):
-            return NOT_TESTABLE, unmetered(names)
+            what = f"energy: no sensor was read on {', '.join(names)}"
+            return NOT_TESTABLE, f"{what}, and the prices file declares no watts"
     return NOT_MEASURED, no_rows(claim, tested, bool(evidence.rows))
 
 

@@ -173,17 +173,12 @@ def gather(
             company[group_of[r.problem], r.threads, r.isa, r.mode, r.run_id] += r.status == Status.OK
 
     def rank(rows: Sequence[Result]) -> tuple[int, int, int]:
-        first = rows[0]
+        first, ok = rows[0], [r for r in rows if r.status == Status.OK]
         variants = company[group_of[first.problem], first.threads, first.isa, first.mode, first.run_id]
-        return *_own_rank(experiment, rows), variants
+        return len(ok), min([experiment.processes, *(r.processes for r in ok)]), variants
 
     best = (max(reversed(runs.values()), key=rank) for runs in rows_of.values())
     return ExperimentRows(store, experiment, layers, (r for rows in best for r in rows))
-
-
-def _own_rank(experiment: Experiment, results: Sequence[Result]) -> tuple[int, int]:
-    ok = [r for r in results if r.status == Status.OK]
-    return len(ok), min([experiment.processes, *(r.processes for r in ok)])
 
 
 class Known:

@@ -73,7 +73,10 @@ def write_csv(answers: Sequence[Answer], out: IO[str]) -> None:
         fields = {name: getattr(a, name) for name in _FIELDS}
         fields |= {name: "; ".join(getattr(a, name)) for name in _LISTS}
         for finding in a.findings or (None,):
-            writer.writerow(fields | (_found(finding) if finding else {}))
+            if finding:
+                fields |= msgspec.structs.asdict(finding) | {"in_turn": yes_or_no(finding.in_turn)}
+                fields["rows"] = "; ".join(finding.rows)
+            writer.writerow(fields)
 
 
 def read_csv(path: Path) -> list[Answer]:
@@ -82,12 +85,13 @@ def read_csv(path: Path) -> list[Answer]:
         return []
     with path.open(encoding="utf-8", newline="") as file:
         by_claim = [list(rows) for _, rows in groupby(csv.DictReader(file), itemgetter("id"))]
-    return [_read(rows[0], [_read_found(row) for row in rows if row["ratio"]]) for rows in by_claim]
+    return [_read(rows) for rows in by_claim]
 
 
-def _read(row: dict[str, str], ratios: Sequence[JudgedRatio]) -> Answer:
-    lists: dict[str, Any] = {name: _split(row[name]) for name in _LISTS}
-    return Answer(**{name: row[name] for name in _FIELDS} | lists, findings=tuple(ratios))
+def _read(rows: Sequence[dict[str, str]]) -> Answer:
+    fields: dict[str, Any] = {name: rows[0][name] for name in _FIELDS}
+    fields |= {name: _split(rows[0][name]) for name in _LISTS}
+    return Answer(**fields, findings=tuple(_read_found(row) for row in rows if row["ratio"]))
 
 
 def _read_found(row: dict[str, str]) -> JudgedRatio:
@@ -100,11 +104,6 @@ def _read_found(row: dict[str, str]) -> JudgedRatio:
 
 def _split(cell: str) -> tuple[str, ...]:
     return tuple(cell.split("; ")) if cell else ()
-
-
-def _found(ratio: JudgedRatio) -> dict[str, Any]:
-    extra = {"in_turn": yes_or_no(ratio.in_turn), "rows": "; ".join(ratio.rows)}
-    return msgspec.structs.asdict(ratio) | extra
 
 
 def write_markdown(answers: Sequence[Answer], title: str, out: IO[str]) -> None:

@@ -75,7 +75,8 @@ def doctor(everything: bool, prints_json: bool, db: Path | None) -> None:
 
 def examine(store: Path) -> list[Diagnosis]:
     """Return the state of every part: machine, libraries, compilers, GPU, kernels, and ceilings of the latest run."""
-    findings = [_machine(), _clock(), *(_module(name, role) for name, role in _MODULES)]
+    clock = Diagnosis("clock", True, f"smallest step {resolution() * 1e9:.0f} ns")
+    findings = [_machine(), clock, *(_module(name, role) for name, role in _MODULES)]
     findings += [Diagnosis("BLAS", True, build) for build in environment()["blas"]]
     findings += [_tool("nvcc", "install the CUDA toolkit"), _tool("g++", "apt-get install g++")]
     reason = cuda_missing()
@@ -89,10 +90,6 @@ def _machine() -> Diagnosis:
         f"{cpu_name()}, {cpu_count()} usable CPUs, last-level cache {cache:.0f} MiB, Python {sys.version.split()[0]}"
     )
     return Diagnosis("machine", True, facts)
-
-
-def _clock() -> Diagnosis:
-    return Diagnosis("clock", True, f"smallest step {resolution() * 1e9:.0f} ns")
 
 
 def _module(name: str, role: str) -> Diagnosis:

@@ -165,16 +165,11 @@ def _complain(text: str, status: int) -> int:
 
 def _defect(error: BaseException) -> int:
     """Report a defect of kernelmark and save its traceback to a file; an error of a plug-in counts as bad input."""
-    if found := _of_plugin(error) or _of_environment(error):
+    discovery = sys.modules.get("kernelmark.bench.plan.discovery")  # which is loaded if there are plug-ins
+    if found := (discovery.of_plugin(error) if discovery else None) or _of_environment(error):
         return _complain(found, USAGE)
     what = f"{type(error).__name__}: {message(error)}"[: MOST // 3]
     return _complain(f"defect: {what}; a report for the authors is in {_saved(error)}", DEFECT)
-
-
-def _of_plugin(error: BaseException) -> str | None:
-    """Return a complaint about the plug-in that raised an error, or None; with plug-ins, `discovery` is loaded."""
-    discovery = sys.modules.get("kernelmark.bench.plan.discovery")
-    return discovery.of_plugin(error) if discovery else None
 
 
 def _of_environment(error: BaseException) -> str | None:

@@ -14,9 +14,8 @@ from kernelmark.bench.measure.compile import ARCHS
 from kernelmark.bench.measure.occupancy import typical
 from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.errors import UsageError
-from kernelmark.bench.plan.registry import Registry
 from kernelmark.bench.tune import pins
-from kernelmark.bench.tune.inspect import InspectRow, inspect_rows, render, space_text, summary, tile_rows
+from kernelmark.bench.tune.inspect import inspect_rows, render, space_text, summary, tile_rows
 from kernelmark.bench.tune.profile import counted, machine, view
 from kernelmark.bench.tune.search import limits_here
 
@@ -89,29 +88,17 @@ def inspect(
         raise UsageError(f"inspect {kernel}: expected a problem after the kernel, or --kernels GLOB and no problem")
     else:
         rows = tile_rows(registry.named(kernel), registry.problem(problem_id), wanted)
-    if baseline is None or style != "table":
-        _print_rows(registry, rows, kernel, problem_id, kernels, style)
+    if baseline is None and kernel is None and kernels is None and style == "table":
+        click.echo(summary(rows))
+        click.echo("\n`kernelmark inspect --kernels GLOB` shows each tile and architecture")
+    elif style != "table" or (baseline is None and (rows or kernel is None)):
+        click.echo(render(rows, style), nl=style != "csv")
+    if baseline is None and kernel is not None and problem_id is not None and style == "table":
+        chosen = registry.named(kernel)
+        click.echo(space_text(chosen, registry.problem(problem_id), limits_here(chosen)))
     if baseline is not None:
         command = _words(plugins, "inspect", kernel, problem_id, kernels=kernels, arch=archs)
         _end(pins.gate(baseline, command, pins.of_rows(rows), update), style != "table")
-
-
-def _print_rows(
-    registry: Registry,
-    rows: Sequence[InspectRow],
-    kernel: str | None,
-    problem_id: str | None,
-    glob: str | None,
-    style: str,
-) -> None:
-    if kernel is None and glob is None and style == "table":
-        click.echo(summary(rows))
-        click.echo("\n`kernelmark inspect --kernels GLOB` shows each tile and architecture")
-    elif rows or kernel is None or style != "table":
-        click.echo(render(rows, style), nl=style != "csv")
-    if kernel is not None and problem_id is not None and style == "table":
-        chosen = registry.named(kernel)
-        click.echo(space_text(chosen, registry.problem(problem_id), limits_here(chosen)))
 
 
 @click.command()

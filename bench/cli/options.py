@@ -3,7 +3,7 @@
 import re
 import sys
 from collections.abc import Callable
-from contextlib import redirect_stdout
+from contextlib import closing, redirect_stdout, suppress
 from functools import wraps
 from pathlib import Path
 from typing import Any
@@ -38,29 +38,20 @@ def complete_runs(ctx: click.Context, param: click.Parameter, incomplete: str) -
     """Return the names and ids of the runs in the store, newest first, each with its suites."""
     from kernelmark.bench.record.store import Store, default_store
 
-    try:
-        store = Store(ctx.params.get("db") or default_store(), create=False)
-    except UsageError:
-        return []
-    try:
-        recorded = store.runs()
-    except UsageError:
-        return []
-    finally:
-        store.close()
-    known = [(text, ", ".join(run["suites"])) for run in recorded for text in (run["run_id"], run["name"])]
-    return _beginning(known[::-1], incomplete)
+    with suppress(UsageError), closing(Store(ctx.params.get("db") or default_store(), create=False)) as store:
+        known = [(text, ", ".join(run["suites"])) for run in store.runs() for text in (run["run_id"], run["name"])]
+        return _beginning(known[::-1], incomplete)
+    return []
 
 
 def complete_kernels(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Return the ids of kernels, including kernels of plug-ins named earlier on the command line."""
     from kernelmark.bench.plan.discovery import discover
 
-    try:
+    with suppress(UsageError):
         registry = discover(tuple(ctx.params.get("plugins") or ()))
-    except UsageError:
-        return []
-    return _beginning([(kernel.id, kernel.label) for kernel in registry.kernels.values()], incomplete)
+        return _beginning([(kernel.id, kernel.label) for kernel in registry.kernels.values()], incomplete)
+    return []
 
 
 def _beginning(known: list[tuple[str, str]], incomplete: str) -> list[CompletionItem]:

@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from contextlib import closing, nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,7 +25,6 @@ from kernelmark.bench.report.estimate import Estimate, estimate
 from kernelmark.bench.report.format import count, short, size
 from kernelmark.bench.report.layout import TableColumn, paragraph, table
 from kernelmark.bench.run.asked import jobs_asked, plan_asked, suites_asked
-from kernelmark.bench.run.session import Session
 from kernelmark.bench.tune.select.contender import plugins_of
 from kernelmark.bench.tune.tuned import with_tuned
 
@@ -51,21 +51,6 @@ class RunRequest(NamedTuple):
     gpus: tuple[int, ...] | None = None
     known: Plan | None = None
     detail: Detail = Detail.LINES
-
-
-class Begun(NamedTuple):
-    """A run that has begun. planned: the number of cases that it will have when it is complete."""
-
-    session: Session
-    planned: int
-
-
-class Done(NamedTuple):
-    """A run that has ended. finished: whether it is complete."""
-
-    session: Session
-    registry: Registry
-    finished: bool
 
 
 def asked_of(given: dict[str, Any]) -> RunRequest:
@@ -129,7 +114,9 @@ def expanded_plan(
     shard: the part of the plan to return jobs for; it has none if there are fewer comparison groups than shards.
     """
     if tuned:
-        plan = _with_tuned(plan, tuned, registry)
+        plan, remarks = with_tuned(plan, tuned, registry)
+        for remark in remarks:  # on tiles that are not used
+            click.echo(remark, err=True)
     chosen = suites_asked(plan, registry)
     expanded = jobs_asked(chosen, registry, plan)
     if not expanded:
@@ -184,14 +171,6 @@ def _reproduced(
         click.echo(f"--reproduce: {complaint}; their values are drawn anew", err=True)
 
 
-def _with_tuned(plan: Plan, where: str, registry: Registry) -> Plan:
-    """Return the plan with tuned tiles; remarks on tiles that are not used go to standard error."""
-    plan, remarks = with_tuned(plan, where, registry)
-    for remark in remarks:
-        click.echo(remark, err=True)
-    return plan
-
-
 def _name_tiles(plan: Plan, jobs: Sequence[PlannedJob]) -> None:
     taken = dict.fromkeys(tile for planned in jobs for tile in planned.job.tiles)
     for tile in taken:
@@ -223,12 +202,8 @@ def print_list(plan: Plan, jobs: Sequence[PlannedJob], registry: Registry) -> No
 
 def print_estimate(plan: Plan, jobs: Sequence[PlannedJob], registry: Registry, db: Path) -> None:
     """Print the kernels of a run or a shard, the time that it would take and the bytes that it would store."""
-    store = Store(db, create=False) if db.is_file() else None
-    try:
+    with closing(Store(db, create=False)) if db.is_file() else nullcontext() as store:
         expected = estimate(store, jobs, plan, machine())
-    finally:
-        if store is not None:
-            store.close()
     groups = {group_of(planned.job.problems[0]) for planned in jobs}
     click.echo(_total(plan, len(groups), case_count(jobs, registry)))
     kernels = dict.fromkeys(name for planned in jobs for name in planned.job.kernels)

@@ -26,16 +26,7 @@ from kernelmark.bench.cli.options import (
     name_option,
     plan_option,
 )
-from kernelmark.bench.cli.planned import (
-    Begun,
-    Done,
-    RunRequest,
-    asked_of,
-    expanded_plan,
-    plan_only,
-    with_blas,
-    with_selector,
-)
+from kernelmark.bench.cli.planned import RunRequest, asked_of, expanded_plan, plan_only, with_blas, with_selector
 from kernelmark.bench.cli.progress import Detail, Display, print_end
 from kernelmark.bench.measure.cuda import gpu_uuids
 from kernelmark.bench.measure.host import Host, digests
@@ -61,6 +52,8 @@ from kernelmark.bench.run.station import Task
 
 #: The remedy if another process is measuring the run.
 _OWN_RUN = "start a run of your own"
+#: Takes a session as soon as it has begun, and the number of cases that the complete run will have.
+_Begun = list[tuple[Session, int]]
 
 
 def _asks(options: Sequence[Option]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -222,20 +215,21 @@ def _measure(request: RunRequest, wanted: RunOutputs) -> None:
             check_writable(wanted.csv)
         known = request.known
         elsewhere = request.executor or request.gpus is not None or (known and (known.executor or known.gpus))
-        begun: list[Begun] = []
+        begun: _Begun = []
         try:
-            done = (_run_elsewhere if elsewhere else _run_here)(store, request, begun)
-            print_end(store, done.session.run_id, request.detail, request.resume is not None)
-            noisy = _write(store, done.session.run_id, done.registry, wanted, request.detail)
+            registry, finished = (_run_elsewhere if elsewhere else _run_here)(store, request, begun)
+            session, _ = begun[0]
+            print_end(store, session.run_id, request.detail, request.resume is not None)
+            noisy = _write(store, session.run_id, registry, wanted, request.detail)
             store.require_in_place()
-            if not done.finished:
+            if not finished:
                 raise KeyboardInterrupt
         except KeyboardInterrupt:  # at any moment, so that the last line is always printed
             ignore()
             if not begun:
                 raise
             _interrupted(store, *begun[0])
-    raise SystemExit(AGAINST if done.session.against or noisy else OK)
+    raise SystemExit(AGAINST if session.against or noisy else OK)
 
 
 def _announce(session: Session, detail: Detail) -> None:
@@ -259,7 +253,8 @@ def _reproducing(store: Store, request: RunRequest, run_id: str) -> RunRequest:
     return request._replace(known=msgspec.structs.replace(plan, mode=mode, kernels=options["kernels"] or plan.kernels))
 
 
-def _run_here(store: Store, request: RunRequest, begun: list[Begun]) -> Done:
+def _run_here(store: Store, request: RunRequest, begun: _Begun) -> tuple[Registry, bool]:
+    """Measure in workers of this process; return the registry, and whether the run is complete."""
     plan = request.known or plan_asked(request.suites, request.options)
     with Workers() as workers:
         workers.load(plan)
@@ -273,11 +268,11 @@ def _run_here(store: Store, request: RunRequest, begun: list[Begun]) -> Done:
         with exclusive(plan.devices, plan.share_gpu), workers:
             again = request.resume, request.noisy_again
             session = Session(store, chosen, plan, workers.run, *again, name=request.name, planned=planned)
-            begun.append(Begun(session, planned))
+            begun.append((session, planned))
             _announce(session, request.detail)
             with held_run(store.path, session.run_id, _OWN_RUN), display:
                 finished = run_jobs(session, lambda: expanded, display.row, display)
-    return Done(session, registry, finished)
+    return registry, finished
 
 
 def _write(store: Store, run_id: str, registry: Registry, wanted: RunOutputs, detail: Detail) -> bool:
@@ -302,7 +297,7 @@ def _interrupted(store: Store, session: Session, planned: int) -> NoReturn:
     raise SystemExit(INTERRUPTED)
 
 
-def _run_elsewhere(store: Store, request: RunRequest, begun: list[Begun]) -> Done:
+def _run_elsewhere(store: Store, request: RunRequest, begun: _Begun) -> tuple[Registry, bool]:
     config, gpus = _who(request)
     with exclusive(("cuda",) if gpus else (), False, gpus), Broker(config, gpus) as broker:
         plan, host = _planned(request, broker, config, gpus)
@@ -316,12 +311,12 @@ def _run_elsewhere(store: Store, request: RunRequest, begun: list[Begun]) -> Don
         display = Display(expanded, 1, registry, request.detail, request.resume is not None)
         facts = {"name": request.name, "planned": planned, **_recorded(store, request.resume, host)}
         session = Session(store, chosen, plan, None, request.resume, request.noisy_again, **facts)
-        begun.append(Begun(session, planned))
+        begun.append((session, planned))
         _announce(session, request.detail)
         with held_run(store.path, session.run_id, _OWN_RUN), display:
             dispatch = Dispatch(session, store, broker)
             finished = dispatch.run(expanded, host, display.row, display)
-    return Done(session, registry, finished)
+    return registry, finished
 
 
 def _who(request: RunRequest) -> tuple[str, tuple[str, ...]]:

@@ -135,7 +135,6 @@ def _millimetres(text: str) -> float:
 
 
 def _names(text: str) -> tuple[str, ...]:
-    """Return `problem,ratio` as a tuple of names."""
     return tuple(filter(None, map(str.strip, text.split(","))))
 
 

@@ -24,10 +24,7 @@ K = TypeVar("K", bound=Kernel)
 DEVICES = {"cpu", "cuda"}
 ORDERS = ("C", "F")
 #: The kinds of host memory that kernels on each device can declare for their operands.
-HOST_MEMORY = {
-    "cpu": ("", "small", "huge", "shared"),
-    "cuda": ("", "pinned", "write_combined", "mapped", "managed"),
-}
+HOST_MEMORY = {"cpu": ("", "small", "huge", "shared"), "cuda": ("", "pinned", "write_combined", "mapped", "managed")}
 #: Ids are used in globs, in names of files and in cases, which blanks, slashes and stars would break.
 NAME = "[A-Za-z0-9_][A-Za-z0-9_+-]*"
 _NAME = re.compile(NAME)

@@ -60,7 +60,6 @@ def _checked(expected: str, read: Callable[[str], Value], holds: Callable[[Value
 
 
 def _integers(text: str) -> tuple[int, ...]:
-    """Return `1,2,4` as integers without duplicates."""
     return tuple(dict.fromkeys(map(int, text.split(","))))
 
 
@@ -147,14 +146,7 @@ OPTIONS = (
         metavar="R",
         times=True,
     ),
-    Option(
-        "ceilings",
-        "ceilings",
-        "Also measure the ceilings of this machine.",
-        True,
-        unset="yes",
-        times=True,
-    ),
+    Option("ceilings", "ceilings", "Also measure the ceilings of this machine.", True, unset="yes", times=True),
     Option(
         "processes",
         "processes",

@@ -46,7 +46,7 @@ def owners(jobs: Iterable[PlannedJob], count: int, registry: Registry) -> dict[s
         weights[group] = weights.get(group, 0) + weight(planned, registry)
     shards = [(0, index) for index in range(1, count + 1)]  # sorted, which makes it a heap
     shard_of = {}
-    for group in sorted(weights, key=lambda group: (-weights[group], _hash(group), group)):
+    for group in sorted(weights, key=lambda group: (-weights[group], hashlib.sha256(group.encode()).digest(), group)):
         load, index = shards[0]
         heapreplace(shards, (load + weights[group], index))
         shard_of[group] = index
@@ -69,7 +69,3 @@ def sharded(plan: Plan, shard: Shard, jobs: Sequence[PlannedJob], registry: Regi
     members = [planned for planned in jobs if shards[group_of(planned.job.problems[0])] == shard.index]
     whole = msgspec.structs.replace(shard, cases=case_count(jobs, registry))
     return msgspec.structs.replace(plan, shard=whole), members
-
-
-def _hash(group: str) -> bytes:
-    return hashlib.sha256(group.encode()).digest()

@@ -1,5 +1,6 @@
 """Count, draw and enumerate the tiles that a kernel can have for a problem, without storing all of them."""
 
+import math
 import random
 import re
 from collections import Counter
@@ -43,10 +44,7 @@ class Space:
     @property
     def size(self) -> int:
         """Return the number of all combinations."""
-        size = 1
-        for values in self.values.values():
-            size *= len(values)
-        return size
+        return math.prod(map(len, self.values.values()))
 
     def why_not(self, tile: Tile) -> str | None:
         """Return why the tile is invalid, or None."""
@@ -113,15 +111,13 @@ class Space:
 
     def neighbours(self, tile: Tile) -> Iterator[Tile]:
         """Yield the valid tiles that differ in one tunable, or in two if neither can change alone."""
-        alone = {(name, value): self._changed(tile, {name: value}) for name, value in self._others(tile)}
+        others = ((name, value) for name, values in self.values.items() for value in values)
+        changes = ((name, value) for name, value in others if value != getattr(tile, name))
+        alone = {(name, value): self._changed(tile, {name: value}) for name, value in changes}
         yield from (found for found in alone.values() if found)
         for first, second in combinations((change for change, found in alone.items() if not found), 2):
             if first[0] != second[0] and (found := self._changed(tile, dict((first, second)))):
                 yield found
-
-    def _others(self, tile: Tile) -> Iterator[tuple[str, int]]:
-        for name, values in self.values.items():
-            yield from ((name, value) for value in values if value != getattr(tile, name))
 
     def _changed(self, tile: Tile, values: Mapping[str, int]) -> Tile | None:
         """Return the tile with other values, or None if it is invalid."""
