@@ -272,7 +272,7 @@ class Reader(Queries):
         """Yield the rows of a run in the order of their cases."""
         names = _selected((*CaseRow._fields[:-1], "part_blob"))
         query = f'SELECT {names} FROM result WHERE run_id = :run_id ORDER BY "case"'
-        return self._rows(query, _case_row, run_id=run_id)
+        return self._rows(query, partial(_with_medians, CaseRow), run_id=run_id)
 
     def points(self, text: str, problems: Iterable[str]) -> Iterator[PointRow]:
         """Yield the timed rows of all runs, ordered by case, machine and start of the run.
@@ -285,7 +285,7 @@ class Reader(Queries):
             WHERE time_s_median > 0 AND (problem IN (SELECT value FROM json_each(:wanted))
                 OR (:text != '' AND instr("case", :text)))
             ORDER BY "case", machine_id, device_name, run.started_at, run.rowid"""
-        return self._rows(query, _point_row, text=text, wanted=wanted)
+        return self._rows(query, partial(_with_medians, PointRow), text=text, wanted=wanted)
 
     def dimensions(self, run_id: str) -> list[str]:
         """Return the names of all dimensions in a run, in order of first appearance."""
@@ -337,7 +337,7 @@ class Reader(Queries):
         for values in self._in_order(run_id, '"case", sample_blob, part_blob'):
             if values[0] in cases:
                 with self._guarded():
-                    found = _named_groups(values)
+                    found = values[0], groups_of(*values[1:])
                 yield found
 
     def parts(self, run_id: str, case: str) -> list[ProcessPart]:
@@ -410,19 +410,10 @@ def _record(values: tuple[Any, ...]) -> Record:
     return Record(tuple(columns), dims_of(dims), samples_of(samples))
 
 
-def _case_row(values: tuple[Any, ...]) -> CaseRow:
+def _with_medians(kind: Any, values: tuple[Any, ...]) -> Any:
+    """Return a row as this type, with the medians of its processes, whose parts come last."""
     *columns, parts = values
-    return msgspec.convert((*columns, doubles(parts)[1::2].tolist()), CaseRow)
-
-
-def _point_row(values: tuple[Any, ...]) -> PointRow:
-    *columns, parts = values
-    return msgspec.convert((*columns, doubles(parts)[1::2].tolist()), PointRow)
-
-
-def _named_groups(values: tuple[Any, ...]) -> tuple[str, Groups]:
-    case, *blobs = values
-    return case, groups_of(*blobs)
+    return msgspec.convert((*columns, doubles(parts)[1::2].tolist()), kind)
 
 
 def _measured(values: tuple[Any, ...]) -> list[Measurement]:

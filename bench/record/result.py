@@ -6,7 +6,7 @@ from typing import Annotated, Any, get_args, get_type_hints
 
 import msgspec
 
-from kernelmark.bench.measure.measurement import Measured, Measurement, VariantRatio
+from kernelmark.bench.measure.measurement import Measured, Measurement
 from kernelmark.bench.measure.stats import BaselineRatio, Interval, outliers
 from kernelmark.bench.plan.case import PlannedJob, case_key
 from kernelmark.bench.plan.kernel import Kernel
@@ -149,7 +149,7 @@ def _shared(kind: type, one: Any) -> tuple[str, ...]:
 
 def _times(measured: Measurement, problem: Problem, interval: Interval) -> dict[str, Any]:
     """Return the columns that only a timed row has."""
-    times = measured.samples
+    times, speedup, variant = measured.samples, measured.over_baseline, measured.over_variant
     mean = math.fsum(times) / len(times)
     return {
         "samples": len(times),
@@ -167,28 +167,13 @@ def _times(measured: Measurement, problem: Problem, interval: Interval) -> dict[
         "bus_gbyte_per_s": problem.bus_bytes / interval.median * 1e-9 if problem.bus_bytes else None,
         **measured.state,
         **(msgspec.structs.asdict(measured.roofline) if measured.roofline else {}),
-        **(_speedup(measured.over_baseline) if measured.over_baseline else {}),
-        **(_ratio(measured.over_variant) if measured.over_variant else {}),
+        **({**_with_ends("speedup", speedup), "speedup_of_minima": speedup.minima} if speedup else {}),
+        **({**_with_ends("ratio", variant.ratio), "against": variant.against} if variant else {}),
     }
 
 
-def _speedup(ratio: BaselineRatio) -> dict[str, Any]:
-    return {
-        "speedup": ratio.median,
-        "speedup_ci95_low": ratio.low,
-        "speedup_ci95_high": ratio.high,
-        "speedup_of_minima": ratio.minima,
-    }
-
-
-def _ratio(found: VariantRatio) -> dict[str, Any]:
-    ratio = found.ratio
-    return {
-        "against": found.against,
-        "ratio": ratio.median,
-        "ratio_ci95_low": ratio.low,
-        "ratio_ci95_high": ratio.high,
-    }
+def _with_ends(name: str, ratio: BaselineRatio) -> dict[str, float | None]:
+    return {name: ratio.median, f"{name}_ci95_low": ratio.low, f"{name}_ci95_high": ratio.high}
 
 
 def row(result: Result, dims: dict[str, Any]) -> dict[str, Any]:

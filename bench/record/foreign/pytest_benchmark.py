@@ -16,7 +16,6 @@ from kernelmark.bench.record.foreign.source import (
     dimensions,
     first_problem,
     foreign,
-    number_under,
     own_result,
     refuse_unsound,
     refused_alone,
@@ -103,8 +102,8 @@ def _add_statistics(result: Any, stats: JsonNode) -> None:
     result.time_s_min, result.time_s_mean = (
         statistic.seconds() if (statistic := stats.get(name)) else None for name in ("min", "mean")
     )
-    if result.samples > 1:
-        result.time_s_std = number_under(stats, "stddev")
+    if result.samples > 1 and (deviation := stats.get("stddev")) is not None:
+        result.time_s_std = deviation.number()
 
 
 def _machine(root: JsonNode) -> dict[str, Any]:

@@ -119,12 +119,6 @@ class JsonNode:
         return int(number)
 
 
-def number_under(node: JsonNode, *keys: str, above: float = -math.inf) -> float | None:
-    """Return the number under these keys, or None if it is absent or null."""
-    child = node.get(*keys)
-    return None if child is None else child.number(above)
-
-
 def text_under(node: JsonNode, *keys: str) -> str:
     """Return the string under these keys; empty if it is absent or null."""
     child = node.get(*keys)
