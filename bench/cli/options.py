@@ -80,9 +80,8 @@ def folder_option(
 def _name(ctx: click.Context, param: click.Parameter, value: str) -> str:
     """Read the name of a run, which cannot look like a run's id. Raises click.BadParameter."""
     if value and not re.fullmatch(r"[^\W\d_][\w.+-]{0,59}", value):
-        raise click.BadParameter(
-            f"is {value!r}, expected a letter, then letters, digits or . _ + -, at most 60 characters"
-        )
+        expected = "a letter, then letters, digits or . _ + -, at most 60 characters"
+        raise click.BadParameter(f"is {value!r}, expected {expected}")
     return value
 
 

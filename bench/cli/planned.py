@@ -94,9 +94,8 @@ def plan_only(request: RunRequest, only_list: bool, dry_run: bool) -> None:
     if request.resume is not None:
         raise UsageError("--resume: continues a run, but --list and --dry-run measure nothing; omit one of them")
     if not request.suites:
-        raise UsageError(
-            "--reproduce: without SUITE uses the suites of its run, but --list and --dry-run need a SUITE; name one"
-        )
+        complaint = "--reproduce: without SUITE uses the suites of its run, but --list and --dry-run need a SUITE"
+        raise UsageError(f"{complaint}; name one")
     plan = plan_asked(request.suites, request.options)
     registry = discover(plan.plugins, plan.timeout_s)
     plan, _, expanded = expanded_plan(plan, request.tuned or "", request.shard, registry)

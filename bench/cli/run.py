@@ -322,14 +322,12 @@ def _run_elsewhere(store: Store, request: RunRequest, begun: _Begun) -> tuple[Re
 def _who(request: RunRequest) -> tuple[str, tuple[str, ...]]:
     """Return the executor's file, or "", and the UUIDs of the chosen GPUs, or (). Raises UsageError."""
     if request.executor is not None and request.gpus is not None:
-        raise UsageError(
-            "--executor and --devices: each chooses the workers; leave one out (an executor's worker has one GPU)"
-        )
+        remedy = "leave one out (an executor's worker has one GPU)"
+        raise UsageError(f"--executor and --devices: each chooses the workers; {remedy}")
     if request.executor is not None:
         if request.tuned == "auto":
-            raise UsageError(
-                "--tuned auto: means the file of this machine's device, but --executor measures elsewhere; name a file"
-            )
+            complaint = "--tuned auto: means the file of this machine's device, but --executor measures elsewhere"
+            raise UsageError(f"{complaint}; name a file")
         return _file(request.executor), ()
     present = gpu_uuids()
     if request.gpus is not None:

@@ -94,9 +94,8 @@ def _check(
 ) -> None:
     if not train and len(names) != 1:
         subject = f"{len(names)} names" if names else "no PROBLEM"
-        raise UsageError(
-            f"select: has {subject}, expected one problem; to make a selector of runs, name them with --train"
-        )
+        remedy = "to make a selector of runs, name them with --train"
+        raise UsageError(f"select: has {subject}, expected one problem; {remedy}")
     only = {"--test": tests, "--figures": figures, "--kernels, --op, --problem or --status": any(selection)}
     if not train and (given := next((name for name, value in only.items() if value), None)):
         raise UsageError(f"{given}: works only with --train; add --train, or leave it out")

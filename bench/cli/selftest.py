@@ -38,9 +38,8 @@ def selftest(quick: bool, only: str | None, adversaries: bool, seeds: int | None
     exit status is 1 if a bound is missed. Takes about half an hour, during which the machine should be idle otherwise.
     """
     if adversaries and (only or quick):
-        raise UsageError(
-            f"--adversaries {'--quick' if quick else f'--only {only}'}: each chooses the checks; leave one out"
-        )
+        other = "--quick" if quick else f"--only {only}"
+        raise UsageError(f"--adversaries {other}: each chooses the checks; leave one out")
     names = checks.chosen(",".join(checks.ADVERSARIES) if adversaries else only, quick)
     left_out = [name for name in checks.NAMES if name not in names]
     findings = _with_progress(names, seeds)

@@ -172,9 +172,8 @@ def suite(log: Path, output: Path | None, plugins: tuple[str, ...]) -> None:
         logged = read_log(lines, registry)
     if not logged.problems:
         skipped = f" ({count(sum(logged.skipped.values()), 'line')} not understood)" if logged.skipped else ""
-        raise UsageError(
-            f"{log}: has no problem of a known library{skipped}; `kernelmark suite --help` lists the libraries"
-        )
+        remedy = "`kernelmark suite --help` lists the libraries"
+        raise UsageError(f"{log}: has no problem of a known library{skipped}; {remedy}")
     print_or_write(suite_toml(logged, registry, f"From {log.name}"), output)
     calls = sum(logged.problems.values())
     made = f"{count(len(logged.problems), 'problem')} of {count(calls, 'call')}"

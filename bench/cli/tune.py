@@ -105,7 +105,9 @@ def tune(
         workers = stack.enter_context(Workers())
         registry, suite, plan, subjects = _asked(workers, kernel_id, suite_name, static, options)
         if static:
-            _rank(subjects, budget, plan)
+            for subject in subjects:
+                arch = arch_here(subject.kernel)
+                click.echo(words(subject, rank(subject, arch, budget, plan.seed), arch))
             return
         file = opened(where, subjects[0].kernel.device)
         store = stack.enter_context(closing(Store(db or default_store())))
@@ -125,9 +127,8 @@ def _asked(
     workers: Workers, kernel_id: str, suite_name: str, static: bool, options: dict[str, Any]
 ) -> tuple[Registry, Suite, Plan, list[Subject]]:
     if options["threads"] and len(options["threads"]) > 1:
-        raise UsageError(
-            f"--threads {','.join(map(str, options['threads']))}: expected one number; a tuning has only one"
-        )
+        given = ",".join(map(str, options["threads"]))
+        raise UsageError(f"--threads {given}: expected one number; a tuning has only one")
     plan = plan_asked([suite_name], {**options, "devices": "auto", "kernels": (), "isas": None})
     workers.load(plan)
     registry = discover(plan.plugins, plan.timeout_s)
@@ -135,12 +136,6 @@ def _asked(
     subjects = subjects_of(registry, kernel_id, suite, plan.seed, static)
     kernel = subjects[0].kernel
     return registry, suite, msgspec.structs.replace(plan, devices=(kernel.device,), kernels=(kernel.id,)), subjects
-
-
-def _rank(subjects: list[Subject], budget: int | None, plan: Plan) -> None:
-    for subject in subjects:
-        arch = arch_here(subject.kernel)
-        click.echo(words(subject, rank(subject, arch, budget, plan.seed), arch))
 
 
 def _carry_out(tuning: Tuning, file: TileFile) -> None:

@@ -275,9 +275,8 @@ def _check_style(style: str, options: Mapping[str, tuple[bool, Sequence[str]]]) 
     """Raise UsageError for an option that does not apply to the format."""
     for name, (given, styles) in options.items():
         if given and style not in styles:
-            raise UsageError(
-                f"{name}: applies to --format {' and '.join(styles)}, not to {style}; leave one of the two out"
-            )
+            where = " and ".join(styles)
+            raise UsageError(f"{name}: applies to --format {where}, not to {style}; leave one of the two out")
 
 
 def _all_selected(db: Path | None, run_ids: Sequence[str], selection: Selection) -> tuple[Store, list[str]]:

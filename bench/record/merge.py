@@ -352,9 +352,8 @@ class _Copying(Store):
         query = f"SELECT {same} FROM main.run there JOIN shard.run own USING (run_id) WHERE run_id = ?"
         for (is_same,) in self._db.execute(query, (run_id,)).fetchall():
             if not is_same:
-                raise UsageError(
-                    f"{path}: its run {run_id} differs from that in {self.path} in one of {', '.join(_BEGAN)}{_APART}"
-                )
+                differs = f"differs from that in {self.path} in one of {', '.join(_BEGAN)}"
+                raise UsageError(f"{path}: its run {run_id} {differs}{_APART}")
         self._refuse_taken(run["name"], run_id, path)
         self._db.execute("INSERT OR IGNORE INTO main.machine SELECT * FROM shard.machine")
         self._db.execute(

@@ -206,7 +206,6 @@ def _doubles(path: Path, size: int) -> list[float]:
     if sys.byteorder == "big":
         samples.byteswap()
     if len(samples) != size or not all(0 < sample < float("inf") for sample in samples):
-        raise UsageError(
-            f"{path}: holds {len(samples)} samples, expected {size}, each above 0; remove it to skip samples"
-        )
+        expected = f"expected {size}, each above 0; remove it to skip samples"
+        raise UsageError(f"{path}: holds {len(samples)} samples, {expected}")
     return samples.tolist()

@@ -91,9 +91,8 @@ def read(lines: IO[str], file: str) -> list[ForeignRun]:
         while chunk := list(islice(records, CHUNK)):
             builder.add(parse(chunk))
     except csv.Error as error:
-        raise UsageError(
-            f"{file}: cannot be read as CSV: {error}; expected a file that `kernelmark export` wrote"
-        ) from None
+        expected = "expected a file that `kernelmark export` wrote"
+        raise UsageError(f"{file}: cannot be read as CSV: {error}; {expected}") from None
     table = builder.table()
     names = {"cpu": "cpu", "gpu": "cuda"}
     pairs = set(zip(table.columns["device"], table.columns["device_name"], strict=True))
