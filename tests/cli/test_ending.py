@@ -9,14 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from kernelmark.bench.plan.text import MOST, one_line
+from kernelmark.bench.plan.text import MOST
 from support.processes import at_work_in, command
 
 MAIN = "from kernelmark.bench.cli import main; main()"
 #: The command, with a part of it that fails as no part should.
 BROKEN = "from kernelmark.bench.cli import listing, main\ndef fails(*_):\n    raise {}\nlisting.kernels = fails\nmain()"
-NESTED = f"a = {'[' * 3000}{']' * 3000}"
-HUGE = "9" * 5000
 
 
 def called(code: str, *words: str, folder: Path, **options):
@@ -51,28 +49,6 @@ def test_what_the_environment_makes_fail_is_no_defect(tmp_path, monkeypatch, err
     monkeypatch.delenv("MPLBACKEND", raising=False)
     done = called(BROKEN.format(error), "list", folder=tmp_path, stdout=subprocess.PIPE)
     assert (done.returncode, done.stderr.startswith(f"kernelmark: {said}")) == (2, True)
-
-
-@pytest.mark.parametrize(
-    ("words", "found"),
-    [
-        (("run", "nested.toml"), "nested.toml: is not TOML: "),
-        (("run", "huge.toml"), "huge.toml: is not TOML: "),
-        (("show", "r" * 60_000), "kernelmark: run 'rrr"),
-        (("run", "s" * 300 + ".toml"), "cannot be read: File name too long"),
-        (("run", "gemm/m8n8k8/f32/NT", "--seed", HUGE), "--seed"),
-        (("run", "copy/m8n8/f32", "--threads", str(2**64)), "exceeds the CPUs that may be used here"),
-        (("run", "one\ntwo\x1b[31m"), r"one\ntwo\x1b[31m"),
-    ],
-    ids=["nested", "digits", "long", "name", "seed", "threads", "control"],
-)
-def test_bad_input_exits_2_in_one_line_of_at_most_300_characters(tmp_path, called, two_runs, words, found) -> None:
-    (tmp_path / "nested.toml").write_text(NESTED)
-    (tmp_path / "huge.toml").write_text(f"a = {HUGE}")
-    line = called(*words, "--db", two_runs).refusal
-    assert found in line
-    assert len(line) <= MOST
-    assert line.isprintable()
 
 
 @pytest.mark.parametrize(
@@ -141,14 +117,6 @@ def test_an_interrupt_has_its_status_where_nothing_reads_standard_error(tmp_path
     done = subprocess.run([sys.executable, "-c", code, "list"], cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=write)
     os.close(write)
     assert done.returncode == 130
-
-
-def test_the_middle_of_a_long_line_is_left_out_and_its_ends_stay() -> None:
-    line = one_line("a" * 500 + " remedy")
-    assert len(line) <= MOST
-    assert line.startswith("aaa")
-    assert line.endswith(" remedy")
-    assert one_line("short") == "short"
 
 
 @pytest.mark.parametrize(
