@@ -7,7 +7,6 @@ import pytest
 from kernelmark import Dim, KernelCall, Problem, cuda_kernel, kernel, operation
 from kernelmark.bench.plan.declared import shown
 from kernelmark.bench.plan.discovery import load_plugin
-from kernelmark.bench.plan.kernel import CudaKernel
 
 OPTIONS = {"provider": "mine", "device": "cpu"}
 CUDA = {"source": "gemm/x.cu", "entry": "x"}
@@ -110,30 +109,6 @@ class Whole(Problem, frozen=True, kw_only=True):
         return 0
 
 
-class Thawed(Whole, frozen=False, kw_only=True):
-    """An operation whose problems could change."""
-
-
-class Counted(Whole, frozen=True, kw_only=True):
-    """An operation with an axis that suites have a key for."""
-
-    count: int = 1
-
-
-class Modular(Whole, frozen=True, kw_only=True):
-    """An operation with an axis whose plural kernels have an option for."""
-
-    module: int = 1
-
-
-class Axed(Whole, frozen=True, kw_only=True):
-    """An operation that defines its axes anew."""
-
-    @classmethod
-    def axes(cls):
-        return {}
-
-
 class Bare(Problem, frozen=True, kw_only=True):
     """An operation without a method."""
 
@@ -141,21 +116,27 @@ class Bare(Problem, frozen=True, kw_only=True):
     m: Dim
 
 
-def with_sizes(*names, key="sizes"):
-    return type("Sized", (Whole,), {"__module__": __name__, key: names})
+def varied(frozen=True, **namespace):
+    """Return an operation with everything that it needs, but for one thing."""
+    return type(Whole)("Varied", (Whole,), {"__module__": __name__, **namespace}, frozen=frozen, kw_only=True)
 
 
+def with_axis(name):
+    return varied(__annotations__={name: int}, **{name: 1})
+
+
+with_axes_anew = varied(axes=classmethod(dict))
 BAD_OPERATIONS = {
     "a_function": ("mine", twin, "it is <function twin", "kernelmark.Problem as its base"),
     "a_class_of_another_base": ("mine", dict, "it is <class 'dict'>", "kernelmark.Problem as its base"),
     "a_blank_in_the_name": ("my own", Whole, "its name is 'my own'", "letters, digits"),
-    "problems_that_can_change": ("mine", Thawed, "frozen is False", "frozen=True"),
-    "an_unknown_size": ("mine", with_sizes("m", "q"), "sizes is ('m', 'q')", "axes of it: "),
-    "an_unknown_suffix": ("mine", with_sizes("q", key="suffixes"), "suffixes is ('q',)", "axes of it: "),
-    "no_size": ("mine", with_sizes(), "sizes is ()", "one axis or more"),
-    "a_key_of_suites": ("mine", Counted, "an axis is 'count'", "another name"),
-    "an_option_of_kernels": ("mine", Modular, "an axis is 'module'", "another name"),
-    "axes_of_its_own": ("mine", Axed, "a definition of its own is 'axes'", "they follow from the fields"),
+    "problems_that_can_change": ("mine", varied(frozen=False), "frozen is False", "frozen=True"),
+    "an_unknown_size": ("mine", varied(sizes=("m", "q")), "sizes is ('m', 'q')", "axes of it: "),
+    "an_unknown_suffix": ("mine", varied(suffixes=("q",)), "suffixes is ('q',)", "axes of it: "),
+    "no_size": ("mine", varied(sizes=()), "sizes is ()", "one axis or more"),
+    "a_key_of_suites": ("mine", with_axis("count"), "an axis is 'count'", "another name"),
+    "an_option_of_kernels": ("mine", with_axis("module"), "an axis is 'module'", "another name"),
+    "axes_of_its_own": ("mine", with_axes_anew, "a definition of its own is 'axes'", "they follow from the fields"),
     "a_missing_method": ("mine", Bare, "operands is missing", "operands, reference, check, flop"),
 }
 
@@ -172,7 +153,7 @@ def test_what_cannot_be_an_operation_is_refused_with_what_is_expected(registry, 
 
 
 def test_a_whole_operation_is_registered(registry):
-    operation("mine")(with_sizes("m"))
+    operation("mine")(varied())
     assert registry.problem("mine/m3/f32").m == 3
 
 
@@ -242,17 +223,12 @@ def test_a_kernel_has_the_name_and_first_line_of_its_function_unless_others_are_
     assert labels == ["Does nothing.", "Does something."]
 
 
-def test_a_kernel_registered_twice_is_refused_by_name(registry, complaint):
+def test_what_is_registered_twice_is_refused_by_name_and_the_first_stays(registry, complaint):
     declare()
-    first = registry.kernels["gemm/mine.twin"]
+    first, known = registry.kernels["gemm/mine.twin"], registry.operations["gemm"]
     assert complaint(declare) == "kernel gemm/mine.twin is registered twice; rename one of the two"
-    assert registry.kernels["gemm/mine.twin"] is first
-
-
-def test_an_operation_registered_twice_is_refused_by_name(registry, complaint):
-    known = registry.operations["gemm"]
     assert "operation gemm is registered twice" in complaint(lambda: operation("gemm")(type("Gemm", (known,), {})))
-    assert registry.operations["gemm"] is known
+    assert (registry.kernels["gemm/mine.twin"], registry.operations["gemm"]) == (first, known)
 
 
 @pytest.mark.parametrize("problem", ["gemm/m8n8k8/f64/NT", "gemm/m8n8k8/f16.f32/NT"])
@@ -290,8 +266,7 @@ def tile_fits(problem, tile, device):
     return f"{tile.BM} does not divide m" if problem.m % tile.BM else None
 
 
-@pytest.fixture
-def tuned(registry) -> CudaKernel:
+def test_without_a_preference_the_first_valid_tile_of_all_combinations_is_taken(registry):
     @cuda_kernel(
         "gemm", source="gemm/x.cu", entry="x<{BM},{BN}>", tunables={"BM": (64, 16), "BN": (8, 4)}, valid=tile_fits
     )
@@ -299,20 +274,9 @@ def tuned(registry) -> CudaKernel:
         """A plan."""
         return [KernelCall(grid=problem.m // tile.BM, block=tile.BM, args=("a", "b", "c"))]
 
-    return registry.kernels["gemm/cuda.tuned"]
-
-
-def test_tiles_are_every_combination_and_the_defaults_come_first(tuned):
-    assert [(t.BM, t.BN) for t in tuned.tiles()] == [(64, 8), (64, 4), (16, 8), (16, 4)]
-
-
-@pytest.mark.parametrize(("m", "tile"), [(128, (64, 8)), (48, (16, 8))])
-def test_the_first_valid_tile_is_taken(tuned, registry, m, tile):
-    chosen = tuned.tile_for(registry.problem(f"gemm/m{m}n8k8/f32/NN"))
-    assert tile == (chosen.BM, chosen.BN)
-
-
-def test_a_cuda_kernel_without_a_valid_tile_refuses_with_the_reason(tuned, registry):
-    problem = registry.problem("gemm/m31n8k8/f32/NN")
-    assert tuned.tile_for(problem) is None
-    assert tuned.refuses(problem) == "gemm/cuda.tuned: no tile is valid: 64 does not divide m"
+    declared = registry.kernels["gemm/cuda.tuned"]
+    assert [(t.BM, t.BN) for t in declared.tiles()] == [(64, 8), (64, 4), (16, 8), (16, 4)]
+    chosen = [declared.tile_for(registry.problem(f"gemm/m{m}n8k8/f32/NN")) for m in (128, 48, 31)]
+    assert [tile and (tile.BM, tile.BN) for tile in chosen] == [(64, 8), (16, 8), None]
+    refusal = declared.refuses(registry.problem("gemm/m31n8k8/f32/NN"))
+    assert refusal == "gemm/cuda.tuned: no tile is valid: 64 does not divide m"

@@ -16,7 +16,7 @@ from kernelmark.bench.plan.registry import cuda_kernel
 from kernelmark.bench.plan.space import Space
 from kernelmark.bench.plan.suites import Suite
 from kernelmark.bench.plan.sweep import Entry
-from kernelmark.bench.plan.tiles import Refused, parse_tile, walk
+from kernelmark.bench.plan.tiles import Refused, walk
 
 PROBLEM = "gemm/m64n48k8/f32/NN"
 
@@ -50,9 +50,6 @@ def test_the_default_is_the_first_preferred_tile_that_can_be_and_is_not_left_to_
     assert tuned.tile_for(registry.problem(PROBLEM)) == tile(BM=32, WM=8, BK=8)
     assert tuned.tile_for(registry.problem("gemm/m64n48k16/f32/NN")) == tile(BM=64, WM=32, BK=16)
     assert tuned.tile_for(registry.problem("gemm/m128n48k8/f32/NN")) == tile(BM=16, WM=16, BK=4)
-
-
-def test_without_a_preferred_tile_that_can_be_the_problem_is_refused(tuned, registry):
     refused = tuned.refuses(registry.problem("gemm/m64n48k3/f32/NN"))
     assert refused == "gemm/own.tuned: no tile is valid: 16 is deeper than 3"
 
@@ -78,13 +75,10 @@ def test_a_kernel_with_a_tile_is_named_with_its_values_in_the_declared_order(tun
     assert "gemm/own.tuned@BK=4,BM=16" not in registry.kernels
 
 
-def test_a_kernel_executes_what_it_does_with_its_tile(tuned, registry):
+def test_a_kernel_executes_what_it_does_with_its_tile_and_refuses_one_that_cannot_be(tuned, registry):
     problem, pinned = registry.problem(PROBLEM), registry.kernels["gemm/own.tuned@BM=64,WM=64,BK=4"]
     assert (tuned.executed_flop(problem), pinned.executed_flop(problem)) == (8 * problem.flop, 4 * problem.flop)
-
-
-def test_a_tile_that_cannot_be_is_refused_with_its_reason(tuned, registry):
-    refused = registry.kernels["gemm/own.tuned@BM=16,WM=64"].refuses(registry.problem(PROBLEM))
+    refused = registry.kernels["gemm/own.tuned@BM=16,WM=64"].refuses(problem)
     assert refused == f"gemm/own.tuned@BM=16,WM=64: is no tile for {PROBLEM}: WM = 64 does not divide BM = 16"
 
 
@@ -111,7 +105,7 @@ def test_a_kernel_that_is_unknown_is_refused_with_one_that_is_near(tuned, regist
         registry.named(name)
 
 
-def test_a_value_that_follows_from_the_device_may_be_any_number(registry):
+def test_a_value_that_follows_from_the_device_may_be_any_number_and_nothing_else(own, registry):
     @cuda_kernel("gemm", source="x.cu", entry="x", tunables={"SMS": (lambda device: device.multiprocessors, 1)})
     def dealt(p, t, device):
         """Dealt."""
@@ -120,9 +114,6 @@ def test_a_value_that_follows_from_the_device_may_be_any_number(registry):
     found = registry.kernels["gemm/cuda.dealt"]
     assert [t.SMS for t in found.tiles(TYPICAL[75])] == [40, 1]
     assert found.with_tile({"SMS": 17}).tile_for(registry.problem(PROBLEM)) == tile(SMS=17)
-
-
-def test_a_value_that_follows_from_the_device_and_is_no_number_is_refused(own):
     with pytest.raises(UsageError, match="a tunable that follows from the device is of list, expected an int"):
         own("odd", tunables={"A": (lambda device: [],)}).values()
 
@@ -197,10 +188,6 @@ def test_a_rule_that_a_part_of_a_tile_does_not_decide_is_asked_with_the_whole(ru
     assert found == [t for t in every if rule(t) is None]
 
 
-def test_the_tile_of_a_name_is_read_as_it_is_written():
-    assert parse_tile("BM=64,BN=32", "x") == {"BM": 64, "BN": 32}
-
-
 @pytest.mark.parametrize(
     ("name", "glob", "does"),
     [
@@ -235,12 +222,9 @@ def as_tuple(tile):
 EVERY = {(a, 4 - a, c) for a in (1, 2, 3) for c in (5, 6)}
 
 
-def test_a_space_has_the_valid_tiles_of_the_product(space):
+def test_a_space_has_the_valid_tiles_of_the_product_and_counts_the_others_by_reason(space):
     assert space.size == 32
     assert {as_tuple(tile) for tile in space.valid()} == EVERY
-
-
-def test_a_count_has_every_tile_that_is_refused_under_a_reason_of_its_kind(space):
     found = space.count()
     assert (found.size, found.valid, found.exact) == (32, 6, True)
     assert found.refused == {"1 and 1 are not 4": 26}
@@ -276,12 +260,10 @@ def test_neighbours_differ_in_one_value_or_in_two_that_only_go_together(space):
     assert found == {(2, 2, 6), (1, 3, 5), (3, 1, 5)}
 
 
-def test_a_kernel_with_a_tile_of_its_own_has_only_tiles_of_its_values(registry, space):
+@pytest.mark.usefixtures("space")
+def test_a_kernel_with_a_tile_of_its_own_has_only_tiles_of_its_values_and_one_without_tunables_has_one(registry):
     pinned = Space(registry.kernels["gemm/own.coupled@A=1"], registry.problem(SMALL))
     assert {as_tuple(tile) for tile in pinned.valid()} == {(1, 3, 5), (1, 3, 6)}
-
-
-def test_a_kernel_without_tunables_has_one_tile(registry):
     one = Space(registry.kernels["gemm/numpy.matmul"], registry.problem(SMALL))
     assert (one.size, one.count().valid, list(one.valid())) == (1, 1, [SimpleNamespace()])
 
