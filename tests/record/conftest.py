@@ -1,15 +1,14 @@
 """Fixtures for tests of the store and of imports."""
 
-import io
 import json
 from contextlib import closing
+from functools import partial
 
 import pytest
 
-from kernelmark.bench.plan.errors import UsageError
+from kernelmark.bench.cli.stores import _problem
 from kernelmark.bench.record.foreign.importing import import_files
 from kernelmark.bench.record.store import Store
-from kernelmark.bench.report.export import write_csv
 from kernelmark.bench.run.session import new_run_id
 from support.rows import RUN
 
@@ -35,14 +34,7 @@ def imported(tmp_path, find):
 @pytest.fixture
 def find(registry):
     """The problem that a text is the id of, or None."""
-
-    def of(text):
-        try:
-            return registry.problem(text)
-        except UsageError:
-            return None
-
-    return of
+    return partial(_problem, registry)
 
 
 @pytest.fixture
@@ -70,18 +62,5 @@ def edited(tmp_path):
         node[last] = value
         (tmp_path / "edited.json").write_text(json.dumps(root))
         return tmp_path / "edited.json"
-
-    return of
-
-
-@pytest.fixture(scope="session")
-def csv_of():
-    """The CSV of a run."""
-
-    def of(db, run_id):
-        out = io.StringIO()
-        with closing(Store(db, create=False)) as store:
-            write_csv(store, [run_id], out)
-        return out.getvalue()
 
     return of

@@ -14,9 +14,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
-from kernelmark.bench.cli.stores import import_command
 from kernelmark.bench.measure.stats import median_interval
 from kernelmark.bench.plan.text import one_line
 from kernelmark.bench.record.foreign.importing import import_files
@@ -31,9 +29,12 @@ from support.runs import ONLY
 
 DATA = Path(__file__).parents[1] / "data"
 FOREIGN, NVBENCH = DATA / "pytest_benchmark.json", DATA / "nvbench.json"
+#: The cases of two benchmarks in these files.
+SORTED = "sort/pytest.test_sorting.test_sorted sort/100  t1"
+AXPY = "axpy/nvbench.axpy axpy/T=F32/N=1048576 cold t1"
 
 
-def test_a_benchmark_of_anybody_stands_under_its_name_and_parameters(imported):
+def test_a_benchmark_stands_under_its_name_and_parameters_or_the_problem_of_ours_that_one_is(imported):
     ((run, rows),) = imported(FOREIGN)
     r, dims = rows["sort/pytest.test_sorting.test_numpy sort/1000  t1"]
     assert (r.suite, r.op, r.problem, r.provider) == ("imported:pytest_benchmark.json", "sort", "sort/1000", "pytest")
@@ -41,19 +42,16 @@ def test_a_benchmark_of_anybody_stands_under_its_name_and_parameters(imported):
     assert (dims, r.status, r.gflop_per_s, r.max_error) == ({"n": 1000}, "ok", None, None)
     assert r.git_commit == "0123456789abcdef0123456789abcdef01234567-dirty"
     assert run.machine == {"cpu": "AMD EPYC", "cpus": 2, "system": "Linux-6.1.0-x86_64", "python": "3.11.7"}
-
-
-def test_a_parameter_that_is_a_problem_of_ours_puts_the_row_beside_our_kernels(imported):
-    ((_, rows),) = imported(FOREIGN)
     r, dims = rows["gemm/pytest.test_sorting.TestProduct.test_dot gemm/m33n31k17/f32/NN  t1"]
     assert (r.op, r.problem, r.dtype, r.layout, dims["k"]) == ("gemm", "gemm/m33n31k17/f32/NN", "f32", "NN", 17)
     assert r.gflop_per_s == pytest.approx(2 * 33 * 31 * 17 / r.time_s_median * 1e-9)
+    assert run_table(r for r, _ in rows.values())
 
 
 def test_the_interval_of_a_benchmark_comes_from_its_samples(imported, tmp_path):
     ((run, rows),) = imported(FOREIGN)
     data = json.loads(FOREIGN.read_text())["benchmarks"][0]["stats"]["data"]
-    r, _ = rows["sort/pytest.test_sorting.test_sorted sort/100  t1"]
+    r, _ = rows[SORTED]
     want = median_interval(data)
     assert (r.time_s_median, r.time_s_ci95_low, r.time_s_ci95_high) == (want.median, want.low, want.high)
     assert (r.samples, r.interval) == (20, "within-process")
@@ -66,12 +64,12 @@ def test_without_samples_there_is_a_median_and_no_interval(imported, edited):
     stats = json.loads(FOREIGN.read_text())["benchmarks"][0]["stats"]
     del stats["data"]
     ((_, rows),) = imported(edited(FOREIGN, "benchmarks.0.stats", stats))
-    r, _ = rows["sort/pytest.test_sorting.test_sorted sort/100  t1"]
+    r, _ = rows[SORTED]
     assert (r.samples, r.time_s_median, r.time_s_mean) == (20, stats["median"], stats["mean"])
     assert (r.time_s_ci95_low, r.interval, r.outliers) == (None, "", None)
 
 
-def test_what_our_own_pytest_run_writes_comes_back_as_its_rows(tmp_path, python_in, imported, csv_of):
+def test_what_our_own_pytest_run_writes_comes_back_as_its_rows(tmp_path, python_in, imported, called):
     asked = ("--km-suite", "gemm/m33n31k17/f32/NT", "--km-kernels", "gemm/numpy.matmul", "--km-no-ceilings")
     files = (f"--km-csv={tmp_path / 'own.csv'}", f"--benchmark-json={tmp_path / 'own.json'}")
     done = python_in(tmp_path, *ONLY, *asked, *files)
@@ -80,42 +78,26 @@ def test_what_our_own_pytest_run_writes_comes_back_as_its_rows(tmp_path, python_
     ((r, dims),) = rows.values()
     text = (tmp_path / "own.csv").read_text()
     old = text.splitlines()[1].split(",")[1]
-    assert csv_of(tmp_path / "results.db", run.run_id) == text.replace(old, run.run_id)
+    assert called("export", run.run_id, "--db", "results.db").out == text.replace(old, run.run_id)
     assert (r.kernel, dims["k"]) == ("gemm/numpy.matmul", 17)
     with closing(Store(tmp_path / "results.db")) as store:
         assert len(store.samples(run.run_id, r.case)) == r.samples
 
 
-def test_rows_from_elsewhere_stand_in_the_tables(imported):
-    for _, rows in imported(FOREIGN, NVBENCH):
-        assert run_table(r for r, _ in rows.values())
-
-
-def test_an_imported_run_has_the_id_that_it_was_given(tmp_path, find):
+def test_an_imported_run_has_the_id_that_it_was_given_unless_that_is_taken(tmp_path, complaint, find):
     ids = iter(("first", "second", "third"))
     found = import_files(tmp_path / "r.db", [FOREIGN, NVBENCH], find, lambda started: next(ids))
     assert [run.run_id for run in found] == ["first", "second", "third"]  # one a device: nvbench measured on two
+    taken = iter(("fourth", "first"))
+    said = complaint(lambda: import_files(tmp_path / "r.db", [NVBENCH], find, lambda started: next(taken)))
+    assert "nothing was imported" in said
     with closing(Store(tmp_path / "r.db")) as store:
         assert store.run_ids() == ["first", "second", "third"]
         assert {row.run_id for row, _ in store.results("second")} == {"second"}
 
 
-def test_an_id_that_is_taken_is_one_line_and_imports_nothing(tmp_path, complaint, find):
-    db = tmp_path / "r.db"
-    assert "nothing was imported" in complaint(
-        lambda: import_files(db, [FOREIGN, NVBENCH], find, lambda started: "same")
-    )
-    with closing(Store(db)) as store:
-        assert store.run_ids() == []
-
-
-def test_a_second_import_is_a_run_of_its_own_and_says_so(tmp_path):
-    def run():
-        return CliRunner().invoke(
-            import_command, [str(FOREIGN), "--db", str(tmp_path / "r.db")], catch_exceptions=False
-        )
-
-    first, second = run().output, run().output
+def test_a_second_import_is_a_run_of_its_own_and_says_so(called, tmp_path):
+    first, second = (called("import", str(FOREIGN), "--db", "r.db").printed for _ in range(2))
     run_id = first.split()[1].removesuffix(":")
     assert first == f"run {run_id}: 5 rows from {FOREIGN}\n"
     assert second.endswith(f": 5 rows from {FOREIGN} (imported before, as run {run_id})\n")
@@ -151,35 +133,21 @@ def test_bytes_that_are_no_text_and_files_that_are_not_there_are_refused(tmp_pat
 
 
 TIMES = {"rounds": 5, "min": 1.0, "median": 1.25, "mean": 1.5, "max": 2.0, "stddev": 0.5}
+STATS, STATE = "benchmarks.1.stats", "benchmarks.0.states.0"
 BROKEN = [
     (FOREIGN, "benchmarks.1.stats.data.3", "fast", "benchmarks[1].stats.data[3] is 'fast', expected a number"),
-    (FOREIGN, "benchmarks.1.stats", {"rounds": 5}, "benchmarks[1].stats.median is missing"),
-    (
-        FOREIGN,
-        "benchmarks.1.stats",
-        {"rounds": 5.5, "median": 1},
-        "benchmarks[1].stats.rounds is 5.5, expected an integer",
-    ),
-    (FOREIGN, "benchmarks.1.stats", 7, "benchmarks[1].stats is 7, expected an object"),
-    (FOREIGN, "benchmarks.1.stats", {**TIMES, "min": 3.0}, "benchmarks[1].stats.min is 3.0, expected at most the larg"),
-    (
-        FOREIGN,
-        "benchmarks.1.stats",
-        {**TIMES, "min": 1.5},
-        "[1].time_s_min is 1.5, expected at most time_s_median, 1.25",
-    ),
-    (FOREIGN, "benchmarks.1.stats", {**TIMES, "stddev": -1.0}, "benchmarks[1].time_s_std is -1.0, expected 0 or more"),
+    (FOREIGN, STATS, {"rounds": 5}, "benchmarks[1].stats.median is missing"),
+    (FOREIGN, STATS, {"rounds": 5.5, "median": 1}, "benchmarks[1].stats.rounds is 5.5, expected an integer"),
+    (FOREIGN, STATS, 7, "benchmarks[1].stats is 7, expected an object"),
+    (FOREIGN, STATS, {**TIMES, "min": 3.0}, "benchmarks[1].stats.min is 3.0, expected at most the larg"),
+    (FOREIGN, STATS, {**TIMES, "min": 1.5}, "[1].time_s_min is 1.5, expected at most time_s_median, 1.25"),
+    (FOREIGN, STATS, {**TIMES, "stddev": -1.0}, "benchmarks[1].time_s_std is -1.0, expected 0 or more"),
     (FOREIGN, "benchmarks.0.fullname", None, "benchmarks[0].fullname is missing"),
     (FOREIGN, "benchmarks", {}, "benchmarks is {}, expected a list"),
     (FOREIGN, "machine_info", "x", "machine_info is 'x', expected an object"),
     (FOREIGN, "benchmarks.2.fullname", "test_sorting.py::test_sorted[100]", "occurs twice"),
-    (
-        NVBENCH,
-        "benchmarks.0.states.0.device",
-        7,
-        "states[0].device is 7, expected one of the devices of the file (0, 1)",
-    ),
-    (NVBENCH, "benchmarks.0.states.0.summaries.0.data.0.value", "1.5", "value is '1.5', expected an integer"),
+    (NVBENCH, f"{STATE}.device", 7, "states[0].device is 7, expected one of the devices of the file (0, 1)"),
+    (NVBENCH, f"{STATE}.summaries.0.data.0.value", "1.5", "value is '1.5', expected an integer"),
     (NVBENCH, "benchmarks.0.name", None, "benchmarks[0].name is missing"),
 ]
 
@@ -202,10 +170,10 @@ IMPOSSIBLE = [
     (FOREIGN, "benchmarks.1.stats.data.3", math.nan, "benchmarks[1].stats.data[3] is nan, expected a finite number"),
     (FOREIGN, "benchmarks.1.stats.data.3", 1e200, "benchmarks[1].stats.data[3] is 1e+200, expected 1e-18 to 1e+09 s"),
     (FOREIGN, "benchmarks.1.stats.data.3", 5e-324, "data[3] is 5e-324, expected 1e-18 to 1e+09 seconds"),
-    (FOREIGN, "benchmarks.1.stats", {"rounds": 5, "median": 0}, "stats.median is 0, expected a finite number above 0"),
-    (FOREIGN, "benchmarks.1.stats", {**TIMES, "mean": math.inf}, "stats.mean is inf, expected a finite"),
-    (FOREIGN, "benchmarks.1.stats", {**TIMES, "mean": -1.0}, "stats.mean is -1.0, expected a finite number above 0"),
-    (NVBENCH, "benchmarks.0.states.0.summaries.3.data.0.value", "0", "value is '0', expected a finite number above 0"),
+    (FOREIGN, STATS, {"rounds": 5, "median": 0}, "stats.median is 0, expected a finite number above 0"),
+    (FOREIGN, STATS, {**TIMES, "mean": math.inf}, "stats.mean is inf, expected a finite"),
+    (FOREIGN, STATS, {**TIMES, "mean": -1.0}, "stats.mean is -1.0, expected a finite number above 0"),
+    (NVBENCH, f"{STATE}.summaries.3.data.0.value", "0", "value is '0', expected a finite number above 0"),
 ]
 
 
@@ -227,58 +195,45 @@ def test_a_write_that_fails_half_way_leaves_the_store_as_it_was(store, complaint
 
 def test_a_column_of_ours_is_not_overwritten_by_a_parameter_of_its_name(imported, edited):
     ((_, rows),) = imported(edited(FOREIGN, "benchmarks.0.params", {"threads": 8, "a,b": 1, "x": [1]}))
-    r, dims = rows["sort/pytest.test_sorting.test_sorted sort/100  t1"]
+    r, dims = rows[SORTED]
     assert (r.threads, dims) == (1, {"param_threads": 8, "a b": 1})
 
 
-def test_nvbench_gives_a_run_a_device(imported):
+def test_nvbench_gives_a_run_a_device_whose_isolated_times_are_cold_and_batches_hot(imported):
     one, other = imported(NVBENCH)
+    assert run_table(r for r, _ in one[1].values())
     assert [run.machine["gpu"] for run, _ in (one, other)] == ["GPU A", "GPU B"]
     assert one[0].machine["compute_capability"] == "9.0"
     assert {r.device_name for r, _ in other[1].values()} == {"GPU B"}
-
-
-def test_nvbench_isolated_times_are_cold_and_its_batches_hot(imported):
-    (_, rows), _ = imported(NVBENCH)
-    cold, dims = rows["axpy/nvbench.axpy axpy/T=F32/N=1048576 cold t1"]
-    hot, _ = rows["axpy/nvbench.axpy axpy/T=F32/N=1048576 hot t1"]
+    cold, dims = one[1][AXPY]
+    hot, _ = one[1][AXPY.replace("cold", "hot")]
     assert (cold.time_s_mean, hot.time_s_mean, cold.samples, hot.samples) == (1.25e-5, 1.1e-5, 812, 2048)
     assert (cold.time_s_std, cold.gbyte_per_s, cold.clock_mhz) == pytest.approx((1.25e-5 * 0.0125, 1500.0, 1755.0))
     assert (cold.device, cold.versions, hot.gbyte_per_s) == ("cuda", "nvbench 0.1.0", None)
     assert dims == {"T": "F32", "N": 1048576}
 
 
-def test_nvbench_median_is_empty_where_only_the_mean_is_known(imported):
-    (_, rows), _ = imported(NVBENCH)
-    cold, _ = rows["axpy/nvbench.axpy axpy/T=F32/N=1048576 cold t1"]
+def test_nvbench_median_and_noise_are_empty_where_they_are_unknown(imported, edited):
+    (_, rows), (_, others) = imported(NVBENCH)
+    cold, _ = rows[AXPY]
     ours, _ = rows["gemm/nvbench.my_gemm gemm/m64n64k64/f32/NN cold t1"]
     assert (cold.time_s_median, cold.time_s_ci95_low) == (None, None)
     assert ours.time_s_median == 4.9e-6
     assert ours.gflop_per_s == pytest.approx(2 * 64**3 / 4.9e-6 * 1e-9)
+    (_, texts), _ = imported(edited(NVBENCH, f"{STATE}.summaries.4.data.0.value", "inf"))
+    assert [r.time_s_std for r, _ in (*others.values(), texts[AXPY])] == [None, None]
 
 
-def test_nvbench_noise_that_is_not_finite_is_unknown(imported, edited):
-    _, (_, rows) = imported(NVBENCH)
-    (_, texts), _ = imported(edited(NVBENCH, "benchmarks.0.states.0.summaries.4.data.0.value", "inf"))
-    assert [r.time_s_std for r, _ in (*rows.values(), texts["axpy/nvbench.axpy axpy/T=F32/N=1048576 cold t1"])] == [
-        None,
-        None,
-    ]
-
-
-def test_nvbench_states_that_were_skipped_keep_their_reason(imported):
+def test_nvbench_states_without_a_time_are_skipped_or_have_failed_with_their_reason(imported, edited):
     (_, rows), _ = imported(NVBENCH)
+    (_, timeless), _ = imported(edited(NVBENCH, f"{STATE}.summaries", None))
     skipped, _ = rows["axpy/nvbench.axpy axpy/T=F64/N=1048576 cold t1"]
     failed, _ = rows["axpy/nvbench.axpy axpy/T=F32/N=64 cold t1"]
+    unknown, _ = timeless[AXPY]
     assert (skipped.status, skipped.reason) == ("unsupported", "Skipping: not for F64.")
     assert (failed.status, failed.reason) == ("failed", "Unexpected error: too small")
+    assert (unknown.status, unknown.reason) == ("failed", "the file has no time for it")
     assert skipped.time_s_mean is None
-
-
-def test_an_nvbench_state_without_a_time_has_failed(imported, edited):
-    (_, rows), _ = imported(edited(NVBENCH, "benchmarks.0.states.0.summaries", None))
-    r, _ = rows["axpy/nvbench.axpy axpy/T=F32/N=1048576 cold t1"]
-    assert (r.status, r.reason) == ("failed", "the file has no time for it")
 
 
 def test_nvbench_samples_beside_the_file_give_a_median_and_an_interval(tmp_path, imported):
@@ -291,7 +246,7 @@ def test_nvbench_samples_beside_the_file_give_a_median_and_an_interval(tmp_path,
     samples = array.array("f", [1e-5 + i * 1e-7 for i in range(9)])
     (tmp_path / "out.json-bin" / "0.bin").write_bytes(samples.tobytes())
     (_, rows), _ = imported(tmp_path / "out.json")
-    cold, _ = rows["axpy/nvbench.axpy axpy/T=F32/N=1048576 cold t1"]
+    cold, _ = rows[AXPY]
     assert (cold.samples, cold.time_s_median, cold.interval) == (9, samples[4], "within-process")
 
 
@@ -323,26 +278,18 @@ def measured(tmp_path_factory, kernelmark_in):
     return folder / "run.csv"
 
 
-def test_csv_gives_the_same_bytes_again_but_for_the_id_of_the_run(measured, imported, tmp_path, csv_of):
+def test_csv_gives_the_same_bytes_typed_dimensions_and_the_machine_of_its_rows(measured, imported, called):
     ((run, rows),) = imported(measured)
     before = measured.read_bytes().decode()
     old = before.splitlines()[1].split(",")[1]
     assert {r.status for r, _ in rows.values()} == {"ok", "wrong", "unsupported"}
-    assert csv_of(tmp_path / "results.db", run.run_id) == before.replace(old, run.run_id)
+    assert called("export", run.run_id, "--db", "results.db").out == before.replace(old, run.run_id)
     assert run.run_id != old
-
-
-def test_csv_gives_dimensions_with_their_types(measured, imported):
-    ((_, rows),) = imported(measured)
     dims = {r.op: d for r, d in rows.values()}
     assert (dims["gemm"]["m"], dims["gemm"]["beta"]) == (33, 1.0)
     assert isinstance(dims["gemm"]["m"], int)
     assert dims["transpose"] == {"batch": 1, "distribution": "uniform", "m": 33, "n": 31, "place": "in"}
     assert "place" not in dims["conv"]
-
-
-def test_csv_keeps_the_machine_that_its_rows_tell(measured, imported):
-    ((run, rows),) = imported(measured)
     assert run.machine == {"cpu": next(iter(rows.values()))[0].device_name}
     assert run.suites == ("imported:run.csv",)
     assert run.command == f"kernelmark import {measured}"
@@ -398,14 +345,11 @@ def test_a_csv_that_cannot_be_ours_is_refused_with_its_line(tmp_path, refused, c
     ("tail", "found"),
     [("a,b\n", "line 3: 2 values, expected"), ('"open', "cannot be read as CSV: unexpected end of data")],
 )
-def test_a_csv_that_was_cut_short_is_refused(tmp_path, refused, tail, found):
-    text = ",".join(OWN) + "\n" + ",".join(OWN.values()) + "\n" + tail
-    (tmp_path / "own.csv").write_text(text)
+def test_a_csv_that_was_cut_short_is_refused_and_a_blank_line_is_no_row(tmp_path, imported, refused, tail, found):
+    text = ",".join(OWN) + "\n" + ",".join(OWN.values()) + "\n"
+    (tmp_path / "own.csv").write_text(text + tail)
     assert found in refused(tmp_path / "own.csv")
-
-
-def test_a_blank_line_at_the_end_of_a_csv_is_no_row(tmp_path, imported):
-    (tmp_path / "own.csv").write_text(",".join(OWN) + "\n" + ",".join(OWN.values()) + "\n\n")
+    (tmp_path / "own.csv").write_text(f"{text}\n")
     ((_, rows),) = imported(tmp_path / "own.csv")
     assert len(rows) == 1
 
@@ -439,7 +383,6 @@ def test_lines_with_and_without_quotes_are_read_as_csv_reader_reads_them(tmp_pat
 
 
 def test_a_wrong_number_far_down_is_named_with_its_line(tmp_path, refused):
-    lines = [",".join(OWN), *(",".join({**OWN, "problem": f"p{i}"}.values()) for i in range(5))]
-    lines.append(",".join({**OWN, "time_s_median": "1-2"}.values()))
-    (tmp_path / "own.csv").write_text("\n".join(lines) + "\n")
+    rows = [*({**OWN, "problem": f"p{i}"} for i in range(5)), {**OWN, "time_s_median": "1-2"}]
+    (tmp_path / "own.csv").write_text("".join(",".join(line) + "\n" for line in (OWN, *(row.values() for row in rows))))
     assert refused(tmp_path / "own.csv").endswith("line 7: time_s_median is '1-2', expected a finite number or nothing")

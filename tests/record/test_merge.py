@@ -53,6 +53,9 @@ def test_merged_shards_are_the_whole_run_row_by_row(shards, tmp_path):
         assert any(speedups)
     ratios = [[row[1:] for row in content(db)["ratio"]] for db in (tmp_path / "all.db", shards / "whole.db")]
     assert sorted(ratios[0]) == sorted(ratios[1]) != []
+    merge_files(tmp_path / "a.db", paths(shards, 1, 3))
+    merge_files(tmp_path / "again.db", [tmp_path / "a.db", shards / "2.db"])  # of which one was merged before
+    assert rows(tmp_path / "again.db") == rows(shards / "whole.db")
 
 
 def test_the_order_of_files_and_the_number_of_merges_are_of_no_account(shards, tmp_path):
@@ -66,12 +69,6 @@ def test_the_order_of_files_and_the_number_of_merges_are_of_no_account(shards, t
             merge_files(one_by_one, paths(shards, index))
         contents += [content(at_once), content(one_by_one)]
     assert all(found == contents[0] for found in contents)
-
-
-def test_what_was_merged_can_be_merged_again(shards, tmp_path):
-    merge_files(tmp_path / "a.db", paths(shards, 1, 3))
-    merge_files(tmp_path / "all.db", [tmp_path / "a.db", shards / "2.db"])
-    assert rows(tmp_path / "all.db") == rows(shards / "whole.db")
 
 
 def test_missing_shards_have_numbers(shards, tmp_path):

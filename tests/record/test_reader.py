@@ -11,6 +11,7 @@ import pytest
 
 from kernelmark.bench.measure.measurement import ProcessPart
 from kernelmark.bench.record.result import COLUMNS
+from kernelmark.bench.record.selection import Selection
 from kernelmark.bench.record.store import Layer, Store
 from kernelmark.bench.record.table import Builder, Floats, cells
 from kernelmark.bench.report.export import write_csv, write_table
@@ -43,8 +44,7 @@ def begin_named(store):
 
 
 @pytest.mark.parametrize(
-    ("asked", "found"),
-    [(None, "c"), ("20260103", "c"), ("20260102-b", "b"), ("base", "b"), ("base2", "a"), ("r", "1")],
+    ("asked", "found"), [(None, "c"), ("20260103", "c"), ("20260102-b", "b"), ("base", "b"), ("base2", "a"), ("r", "1")]
 )
 def test_a_run_is_found_by_its_name_its_id_or_what_a_single_one_begins_with_and_the_latest_without(begun, asked, found):
     begin_named(begun)
@@ -72,9 +72,8 @@ def test_two_runs_of_one_name_are_refused_and_the_second_leaves_nothing(begun, c
 def test_an_unknown_run_is_one_line_with_the_latest_ids(begun, complaint, asked, found):
     begin_named(begun)
     latest = "20260103-c, 20260102-b, 20260101-a"
-    assert (
-        complaint(lambda: begun.find_run(asked)) == f"run {asked!r}: {found} of {begun.path}; the latest are {latest}"
-    )
+    said = complaint(lambda: begun.find_run(asked))
+    assert said == f"run {asked!r}: {found} of {begun.path}; the latest are {latest}"
 
 
 def test_a_store_without_a_run_says_how_to_make_one(store, complaint):
@@ -96,16 +95,12 @@ def grouped(store, **options):
     return [[int(row.kernel.partition(".k")[2]) for row in rows] for rows in store.groups("r1", **options)]
 
 
-def test_groups_gather_what_stands_apart_in_the_order_of_appearance(begun):
+def test_groups_gather_what_stands_apart_in_the_order_of_appearance_by_the_page(begun):
     fill(begun, *APART)
     assert grouped(begun) == [[0, 3], [1, 5], [2], [4]]
     assert begun.group_count("r1") == 4
-
-
-@pytest.mark.parametrize(("offset", "found"), [(0, [[0, 3], [1, 5]]), (2, [[2], [4]]), (3, [[4]]), (4, [])])
-def test_groups_can_be_asked_for_by_the_page(begun, offset, found):
-    fill(begun, *APART)
-    assert grouped(begun, limit=2, offset=offset) == found
+    pages = [grouped(begun, limit=2, offset=offset) for offset in (0, 2, 3, 4)]
+    assert pages == [[[0, 3], [1, 5]], [[2], [4]], [[4]], []]
 
 
 def test_groups_of_more_rows_than_are_fetched_at_a_time_are_whole(begun):
@@ -145,10 +140,11 @@ def test_cases_come_in_their_order_with_the_medians_of_their_processes(begun):
     assert begun.parts("r1", result(kernel="gemm/a.c").case) == [ProcessPart(1, 1.0), ProcessPart(2, 2.5)]
 
 
-def test_layer_results_are_the_rows_of_the_layers_alone(begun):
+def test_layer_results_and_rows_on_some_problems_are_those_alone(begun):
     fill(begun, *APART)
     begun.add_layer("r1", Layer("net", "copy/m2n1/f32", "forward", 3))
     assert [row.kernel for row in begun.layer_results("r1")] == ["copy/a.k1", "copy/a.k5"]
+    assert [row.kernel for row in begun.results_on("r1", {"copy/m2n1/f32", "gemm/m1"})] == ["copy/a.k1", "copy/a.k5"]
 
 
 def test_a_snapshot_does_not_see_what_others_write_meanwhile(begun):
@@ -177,13 +173,17 @@ def values_of(rows):
     return [tuple(getattr(r, name) for name in COLUMNS) for r in rows]
 
 
-def test_a_table_has_the_values_of_every_row_and_its_dimensions(store):
+def test_a_table_has_the_values_of_every_row_its_dimensions_and_its_csv(store):
     varied(store)
     table, found = store.table("r1"), list(store.results("r1"))
     assert values_of(table.rows) == values_of(r for r, _ in found)
     assert list(table.records()) == values_of(r for r, _ in found)
     assert list(table.dims) == [dims for _, dims in found]
     assert [r.case for r in table.rows] == [r.case for r, _ in found]
+    from_store, from_table = io.StringIO(), io.StringIO()
+    write_csv(store, ["r1"], from_store)
+    write_table(table, from_table)
+    assert from_table.getvalue() == from_store.getvalue()
 
 
 def test_rows_of_more_than_one_chunk_are_in_their_order(store, monkeypatch):
@@ -211,15 +211,10 @@ def test_codes_take_the_bytes_that_their_values_need(values, kind):
     assert list(column) == [str(i) for i in range(values)]
 
 
-def test_a_run_without_rows_is_an_empty_table(store):
-    begin(store)
-    table = store.table("r1")
+def test_a_run_without_rows_is_an_empty_table_and_a_selection_holds_for_tables_too(store):
+    begin(store, "empty")
+    table = store.table("empty")
     assert (list(table.rows), list(table.records()), list(table.dims)) == ([], [], [])
-
-
-def test_a_selection_holds_for_tables_too(store):
-    from kernelmark.bench.record.selection import Selection
-
     varied(store)
     store.select(Selection(op=("conv",)))
     assert {r.op for r in store.table("r1").rows} == {"conv"}
@@ -245,16 +240,12 @@ def test_a_number_that_is_not_finite_is_empty_and_the_rows_around_it_are_whole(s
     ]  # fmt: skip
 
 
-def test_a_table_of_some_columns_has_these_alone(store):
+def test_a_table_of_some_columns_has_these_alone_and_the_samples_of_its_rows_their_order(store):
     varied(store)
     whole, narrow = store.table("r1"), store.table("r1", ("kernel", "time_s_median"))
     assert list(narrow.records()) == [(r.kernel, r.time_s_median) for r in whole.rows]
-
-
-def test_the_samples_of_all_rows_stand_in_the_order_of_the_table(store):
-    varied(store)
     found = [array("d", blob).tolist() for blob in store.sample_blobs("r1")]
-    assert found == [store.samples("r1", r.case) if r.time_s_median else [] for r in store.table("r1").rows]
+    assert found == [store.samples("r1", r.case) if r.time_s_median else [] for r in whole.rows]
 
 
 @pytest.mark.parametrize(
@@ -272,41 +263,12 @@ def test_samples_that_are_no_seconds_are_one_line(store, complaint, blob):
         assert complaint(read).startswith(f"{store.path}: cannot be read: ")
 
 
-def test_rows_on_some_problems_are_those_and_no_others(store):
-    varied(store)
-    problems = {"gemm/m16n16k16/f32/NN", "gemm/m64n64k64/f32/NT"}
-    wanted = [r for r, _ in store.results("r1") if r.problem in problems]
-    assert list(store.results_on("r1", problems)) == wanted
-    assert len(wanted) == 6
-
-
-def test_the_csv_of_a_table_has_the_bytes_of_the_csv_of_its_run(store):
-    varied(store)
-    from_store, from_table = io.StringIO(), io.StringIO()
-    write_csv(store, ["r1"], from_store)
-    write_table(store.table("r1"), from_table)
-    assert from_table.getvalue() == from_store.getvalue()
-
-
-@pytest.fixture
-def statements(store):
-    """How many statements a call makes of the store."""
-
-    def of(call):
-        made = []
-        store._db.set_trace_callback(made.append)
-        try:
-            call()
-        finally:
-            store._db.set_trace_callback(None)
-        return len(made)
-
-    return of
-
-
-def test_a_table_takes_as_many_statements_for_few_rows_as_for_many(store, statements):
+def test_a_table_takes_as_many_statements_for_few_rows_as_for_many(store):
     many(store, 2000)
-    assert statements(lambda: store.table("r1")) == 6
+    made = []
+    store._db.set_trace_callback(made.append)
+    store.table("r1")
+    assert len(made) == 6
 
 
 def by_writer(values):

@@ -33,16 +33,11 @@ def test_a_row_comes_back_as_it_went_in(begun):
     assert list(begun.results("r1")) == [(row, dims)]
 
 
-def test_samples_come_back_bit_for_bit_in_their_order(begun):
-    samples = [3e-9, 1 / 3, 1e-18, 1e9, 0.1]
+def test_samples_come_back_bit_for_bit_in_their_order_and_a_case_without_any_has_none(begun):
+    samples, wrong = [3e-9, 1 / 3, 1e-18, 1e9, 0.1], result(kernel="gemm/a.bad", status="wrong")
     begun.add(result(), {}, samples, None)
-    assert begun.samples("r1", result().case) == samples
-
-
-def test_a_case_without_samples_has_none(begun):
-    begun.add(result(status="wrong"), {}, [], None)
-    assert begun.samples("r1", result().case) == []
-    assert begun.samples("r1", "no such case") == []
+    begun.add(wrong, {}, [], None)
+    assert [begun.samples("r1", case) for case in (result().case, wrong.case, "no such case")] == [samples, [], []]
 
 
 def test_a_ratio_is_kept_beside_its_result(begun):
@@ -65,17 +60,12 @@ def test_what_accuses_a_row_is_kept_beside_it(begun):
     assert begun.samples("r1", result().case) == []
 
 
-def test_a_case_stands_once_in_a_run_and_the_first_row_stays(begun):
+def test_a_case_stands_once_in_its_own_run_alone_and_the_first_row_stays(begun):
     begun.add(result(), {}, [], None)
     with pytest.raises(UsageError, match="UNIQUE"):
         begun.add(result(status="wrong"), {}, [], None)
     assert [row.status for row, _ in begun.results("r1")] == ["ok"]
-
-
-def test_has_knows_the_cases_of_its_own_run_alone(begun):
-    begun.add(result(), {}, [], None)
-    assert begun.has("r1", result().case)
-    assert not begun.has("r2", result().case)
+    assert (begun.has("r1", result().case), begun.has("r2", result().case)) == (True, False)
     assert (begun.recorded("r1"), begun.recorded("r2")) == ({result().case}, set())
 
 
@@ -85,31 +75,14 @@ def test_runs_on_one_machine_share_its_row(begun):
         assert db.execute("SELECT count(*) FROM machine").fetchone() == (1,)
 
 
-def test_a_store_that_must_exist_is_not_made(tmp_path, complaint):
-    path = tmp_path / "absent.db"
-    assert str(path) in complaint(lambda: Store(path, create=False))
-    assert not path.exists()
-
-
-def foreign_text(path):
-    path.write_text("these are no pages of a database\n" * 40)
-
-
-def foreign_database(path):
-    with sqlite3.connect(path) as db:
-        db.execute("CREATE TABLE customers (name)")
-
-
-def foreign_database_of_the_same_version(path):
-    foreign_database(path)
-    with sqlite3.connect(path) as db:
-        db.execute("PRAGMA user_version = 1")
-
-
-@pytest.mark.parametrize("make", [foreign_text, foreign_database, foreign_database_of_the_same_version])
-def test_a_foreign_file_is_refused_by_name_and_left_alone(tmp_path, complaint, make):
+@pytest.mark.parametrize("sql", ["", "CREATE TABLE mine (name)", "CREATE TABLE mine (name); PRAGMA user_version = 1"])
+def test_a_foreign_file_is_refused_by_name_and_left_alone(tmp_path, complaint, sql):
     path = tmp_path / "foreign.db"
-    make(path)
+    if sql:
+        with sqlite3.connect(path) as db:
+            db.executescript(sql)
+    else:
+        path.write_text("these are no pages of a database\n" * 40)
     before = path.read_bytes()
     line = complaint(lambda: Store(path))
     assert line.startswith(f"{path}: ")
@@ -155,12 +128,6 @@ def test_of_damaged_files_beside_a_store_whole_rows_are_read_or_none(begun, tmp_
         rows = [row.kernel for row, _ in found.results("r1")]
     assert rows == [f"gemm/a.k{number}" for number in range(len(rows))]
     assert len(rows) in counts
-
-
-@pytest.mark.parametrize("below", ["file/results.db", "file/deep/results.db"])
-def test_a_place_where_no_file_can_be_made_is_named(tmp_path, complaint, below):
-    (tmp_path / "file").write_text("")
-    assert complaint(lambda: Store(tmp_path / below)).startswith(f"{tmp_path / below}: cannot be used as a store")
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write in a folder that is read-only")
@@ -338,19 +305,13 @@ def test_versions_come_back_in_their_order_with_their_sources(store):
     assert store.versions("copy/a.b", "copy/m3n5/f64") == []
 
 
-def test_sources_are_kept_once_and_compressed_however_often_they_are_tried(store):
-    for _ in range(3):
-        store.add_version(KNOWN, {"a.cu": b"  b[i] = a[i];\n" * 1000})
+def test_sources_are_kept_once_and_compressed_by_the_digest_of_their_names_and_contents(store):
+    for sources in (*[{"a.cu": b"  b[i] = a[i];\n" * 1000}] * 3, {"a.cu": b"one"}, {"b.cu": b"one"}, {"a.cu": b"two"}):
+        store.add_version(KNOWN, sources)
     with closing(sqlite3.connect(store.path)) as db:
         ((count, size),) = db.execute("SELECT count(*), sum(length(files)) FROM source")
-    assert count == 1
+    assert count == 4
     assert size < 1000
-    assert len({kept.digest for kept in store.versions("copy/a.b", "copy/m3n5/f32")}) == 1
-
-
-def test_the_digest_follows_from_names_and_contents(store):
-    for sources in ({"a.cu": b"one"}, {"b.cu": b"one"}, {"a.cu": b"two"}, {"a.cu": b"", "b.cu": b""}):
-        store.add_version(KNOWN, sources)
     assert len({kept.digest for kept in store.versions("copy/a.b", "copy/m3n5/f32")}) == 4
 
 
@@ -380,18 +341,16 @@ def made(registry):
     return of
 
 
-def test_times_are_those_of_the_samples_in_seconds(made):
-    r = made()
+def test_times_are_those_of_the_samples_in_seconds_and_rates_nominal_work_over_the_median(made):
+    r = made(over_baseline=BaselineRatio(2.0, 1.5, 2.5, "paired"))
     assert (r.samples, r.time_s_median, r.time_s_min) == (3, 2e-6, 1e-6)
     assert r.time_s_mean == pytest.approx(3e-6)
     assert r.time_s_std == pytest.approx(math.sqrt(7) * 1e-6)  # (1 + 4 + 9) / (3 - 1) = 7
+    assert made(samples=[2e-6]).time_s_std is None
     assert (r.time_s_ci95_low, r.time_s_ci95_high) == (1e-6, 6e-6)
-
-
-def test_rates_are_nominal_flop_and_compulsory_bytes_over_the_median(made):
-    r = made()
     assert r.gflop_per_s == pytest.approx(2 * 10 * 20 * 30 / 2e-6 / 1e9)
     assert r.gbyte_per_s == pytest.approx(4 * (10 * 30 + 20 * 30 + 10 * 20) / 2e-6 / 1e9)
+    assert (r.speedup, r.speedup_ci95_low, r.speedup_ci95_high, r.baseline) == (2.0, 1.5, 2.5, "gemm/x.base")
 
 
 @pytest.mark.parametrize("problem", ["copy/m10n20/f32", "transpose/m10n20/f32/in", "transpose/m10n20/f32/out"])
@@ -399,11 +358,6 @@ def test_what_only_moves_data_has_bytes_and_no_flop(made, problem):
     r = made(problem)
     assert r.gflop_per_s is None
     assert r.gbyte_per_s == pytest.approx(2 * 4 * 10 * 20 / 2e-6 / 1e9)
-
-
-def test_a_speedup_comes_with_its_interval(made):
-    r = made(over_baseline=BaselineRatio(2.0, 1.5, 2.5, "paired"))
-    assert (r.speedup, r.speedup_ci95_low, r.speedup_ci95_high, r.baseline) == (2.0, 1.5, 2.5, "gemm/x.base")
 
 
 @pytest.mark.parametrize("status", ["unsupported", "wrong", "oom", "timeout", "crashed", "failed", "mistrusted"])
@@ -432,34 +386,25 @@ def test_what_is_not_a_number_is_empty(made, unknown):
     assert (r.time_s_median, r.speedup) == (2e-6, 2.0)
 
 
-def test_one_sample_has_no_standard_deviation(made):
-    assert made(samples=[2e-6]).time_s_std is None
-
-
 def test_what_nobody_measured_is_empty_and_never_zero(made):
     r = made()
     unknown = ["roofline_pct", "clock_mhz", "temperature_c", "power_w", "energy_j", "scratch_bytes", "call_overhead_s"]
     assert [getattr(r, name) for name in unknown] == [None] * len(unknown)
 
 
-def test_a_row_tells_its_suite_seed_count_and_device_state(made):
-    r = made(state={"clock_mhz": 3000.0}, scratch_bytes=0, device_name="cpu x", threads=2)
-    assert (r.suite, r.seed, r.count, r.clock_mhz, r.scratch_bytes) == ("suite", 5, 7, 3000.0, 0)
-    assert (r.dtype, r.layout, r.threads, r.run_id, r.git_commit) == ("f32", "NT", 2, "r", "c")
-
-
-def test_a_field_with_the_name_of_a_column_is_that_column(made):
+def test_a_row_has_the_values_of_its_job_its_state_its_roofline_and_fields_of_the_names_of_columns(made):
     class Extended(Measurement):
         wire_bytes: int | None = None
 
-    r = made(kind=Extended, wire_bytes=12, job="j", threads_used=3, tunables="{}")
-    assert (r.wire_bytes, r.job, r.threads_used, r.tunables) == (12, "j", 3, "{}")
-
-
-def test_the_roofline_reaches_the_row_by_the_names_of_the_columns(made):
-    r = made(roofline=Roofline(50.0, "memory", None, 12.0))
+    state, roofline = {"clock_mhz": 3000.0}, Roofline(50.0, "memory", None, 12.0)
+    r = made(kind=Extended, wire_bytes=12, job="j", threads=2, scratch_bytes=0, state=state, roofline=roofline)
+    assert (r.suite, r.seed, r.count, r.clock_mhz, r.scratch_bytes) == ("suite", 5, 7, 3000.0, 0)
+    assert (r.dtype, r.layout, r.threads, r.run_id, r.git_commit) == ("f32", "NT", 2, "r", "c")
+    assert (r.wire_bytes, r.job) == (12, "j")
     assert (r.roofline_pct, r.bound_by, r.ceiling_gbyte_per_s) == (50.0, "memory", 12.0)
     assert (r.ceiling_gflop_per_s, r.roofline_pct_cycles) == (None, None)
+    assert r.case == f"{r.kernel} {r.problem} cold t2"
+    assert Result(**{**row(r, {}), "isa": "avx2"}).case.endswith(" avx2")
 
 
 @pytest.mark.parametrize("mode", [Mode.COLD, Mode.VERIFY])
@@ -472,9 +417,3 @@ def test_every_column_has_the_type_that_it_declares(made, mode, problem):
 
 def test_dimensions_follow_the_columns(made):
     assert list(row(made(), {"m": 10, "place": "in"})) == [*COLUMNS, "m", "place"]
-
-
-def test_the_case_of_a_row_is_that_of_the_plan(made):
-    r = made(threads=2)
-    assert r.case == f"{r.kernel} {r.problem} cold t2"
-    assert Result(**{**row(r, {}), "isa": "avx2"}).case.endswith(" avx2")
