@@ -46,10 +46,12 @@ def verdict(store, registry):
 
 @pytest.fixture
 def fill(put, registry):
-    """Records a row of every problem of a claim's experiment: `fill(claim, time, kernel of each operation, ...)`."""
+    """Records a row of each problem of a claim's experiment: `fill(claim, time, kernel of each operation, ...)`."""
 
     def of(claim, time_s, kernels, **values):
-        for layer in entries(experiment(*claims([claim])), registry):
-            put(kernels[layer.base.op], layer.entry.problem.id, time_s, **values)
+        problems = {layer.entry.problem.id: layer.base.op for layer in entries(experiment(*claims([claim])), registry)}
+        for problem, op in problems.items():
+            if op in kernels:
+                put(kernels[op], problem, time_s, **values)
 
     return of

@@ -85,9 +85,11 @@ def test_kernels_of_one_job_are_compared_round_by_round(put, verdict):
     put("gemm/numpy.matmul", NT, 2.0, spread=0.5)
     put("gemm/openblas.tnn", NT, 1.0, spread=0.5)
     put("gemm/numpy.tnn", NT, 9.0, spread=0.5)
-    (found,) = verdict("transpose-first").findings
+    answer = verdict("transpose-first")
+    (found,) = answer.findings
     assert found.ci95_low == pytest.approx(2.0), "the common spread cancels"
-    assert found.by == "openblas.tnn against numpy.matmul"
+    assert (found.by, found.in_turn) == ("openblas.tnn against numpy.matmul", True)
+    assert not any("turn" in note for note in answer.notes)
 
 
 def test_problems_are_never_paired_and_it_says_so(put, verdict):
@@ -97,14 +99,6 @@ def test_problems_are_never_paired_and_it_says_so(put, verdict):
     found = verdict("op-t-slower")
     assert [(number.in_turn, number.answer) for number in found.findings] == [(False, "tie")]
     assert found.notes[-1].startswith("not measured in turn: 1 of 1 numbers, ")
-
-
-def test_numbers_of_rows_measured_in_turn_have_no_such_note(put, verdict):
-    put("gemm/numpy.matmul", NT, 2.0)
-    put("gemm/openblas.tnn", NT, 1.0)
-    found = verdict("transpose-first")
-    assert [number.in_turn for number in found.findings] == [True]
-    assert not any("turn" in note for note in found.notes)
 
 
 def test_samples_of_different_runs_are_no_pairs(put, verdict):
@@ -144,13 +138,17 @@ def test_rows_from_the_processes_that_are_asked_for_go_before_later_ones(put, ve
     assert (found.run_ids, found.verdict) == (("r1",), "confirmed")
 
 
-def test_failures_are_what_is_missing(put, verdict):
+def test_failures_are_what_is_missing_and_are_named_in_the_csv(put, verdict):
     oom = {"status": "oom", "reason": "needs 3 GB", "time_s_median": None}
     put("gemm/scipy.two_step", "gemm/m2048n2048k1024/f32/TN/alpha-0.01/beta1", 1.0, **oom)
     found = verdict("beta")
     assert found.verdict == "not measured"
     assert found.rows == ("r1 gemm/scipy.two_step gemm/m2048n2048k1024/f32/TN/alpha-0.01/beta1 cold t2",)
     assert "scipy.two_step on gemm/m2048n2048k1024/f32/TN/alpha-0.01/beta1: oom: needs 3 GB" in found.said[0]
+    out = io.StringIO()
+    views.write_csv([found], out)
+    (row,) = csv.DictReader(io.StringIO(out.getvalue()))
+    assert (row["verdict"], row["run_ids"], row["rows"]) == ("not measured", "r1", found.rows[0])
 
 
 def test_a_run_without_rows_says_which_would_be_needed(store, put, verdict):
@@ -207,15 +205,20 @@ def test_variants_are_missing_together_unless_one_run_has_them_all(store, regist
 RIGHT = {"numerics": "fft", "max_error": 1e-6, "error_bound": 1e-4}
 
 
-def test_a_product_that_is_verified_confirms(fill, verdict):
-    fill("fft-inner-product", 1.0, {"conv": "conv/pyfftw.full"}, **RIGHT)
-    assert verdict("fft-inner-product").verdict == "confirmed"
+WRONG = {"status": "wrong", "reason": "off", "time_s_median": None, "max_error": None}
 
 
-def test_a_product_that_is_wrong_refutes(fill, verdict):
-    wrong = {"status": "wrong", "reason": "off", "time_s_median": None, "max_error": None}
-    fill("fft-inner-product", 1.0, {"conv": "conv/pyfftw.full"}, **RIGHT | wrong)
-    assert verdict("fft-inner-product").verdict == "refuted"
+@pytest.mark.parametrize(
+    ("claim", "kernel", "row", "found"),
+    [
+        ("fft-inner-product", "pyfftw.full", RIGHT, "confirmed"),
+        ("fft-inner-product", "pyfftw.full", RIGHT | WRONG, "refuted"),
+        ("cudnn-parameters", "cudnn.gemm", {}, "not measured"),  # without the column of GPU kernels
+    ],
+)
+def test_a_row_that_is_verified_confirms_one_that_is_wrong_refutes(fill, verdict, claim, kernel, row, found):
+    fill(claim, 1.0, {"conv": f"conv/{kernel}"}, **row)
+    assert verdict(claim).verdict == found
 
 
 def test_threads_are_compared_with_those_there_are(put, verdict):
@@ -291,23 +294,18 @@ A, B = "a<float, 128><<<{},1,1 x 32,1,1>>>", "b<<<2,1,1 x 32,1,1>>>"
 OTHER_A = "a<float, 64><<<9,1,1 x 32,1,1>>>"
 
 
-def test_calls_that_launch_other_gpu_kernels_are_told_apart_by_their_names(store, registry):
-    (found,) = launched_by(store, registry, f"{A.format(1)}; {B}", f"{B}; {A.format(9)}", f"{OTHER_A}; {B}")
-    assert (found.ratio.median, found.by) == (2.0, "cudnn.implicit_gemm, cudnn.gemm, cudnn.fft")
-
-
-def test_launches_that_the_column_only_counts_are_no_kernel(store, registry):
-    (found,) = launched_by(store, registry, f"{B}; and 2 more", B, B)
-    assert found.ratio.median == 1.0
-
-
-def test_rows_that_name_no_gpu_kernels_say_nothing_of_them(store, registry):
-    assert launched_by(store, registry, B, "", "") == []
-
-
-def test_without_the_column_of_gpu_kernels_a_claim_is_not_measured(fill, verdict):
-    fill("cudnn-parameters", 1.0, {"conv": "conv/cudnn.gemm"})
-    assert verdict("cudnn-parameters").verdict == "not measured"
+@pytest.mark.parametrize(
+    ("columns", "number"),
+    [
+        ((f"{A.format(1)}; {B}", f"{B}; {A.format(9)}", f"{OTHER_A}; {B}"), [2.0]),  # told apart by names, not grids
+        ((f"{B}; and 2 more", B, B), [1.0]),  # launches that the column only counts are no kernel
+        ((B, "", ""), []),
+    ],
+)
+def test_calls_that_launch_other_gpu_kernels_are_counted_where_the_rows_name_them(store, registry, columns, number):
+    found = launched_by(store, registry, *columns)
+    assert [each.ratio.median for each in found] == number
+    assert {each.by for each in found} <= {"cudnn.implicit_gemm, cudnn.gemm, cudnn.fft"}
 
 
 def devices_at(put, *times):
@@ -360,9 +358,8 @@ def test_layers_are_distinguished_and_networks_summed(put, verdict, registry):
     assert "CPU: forward + backward 121 s [120 s, 122 s] at batch 8" in found.notes
 
 
-def test_a_layer_counts_as_often_as_the_network_has_it(put, verdict, registry):
-    for layer in entries(experiment(*claims(["layers-resnet50"])), registry):
-        put("conv/cpu.im2col" if layer.base.op == "conv" else "gemm/scipy.sgemm", layer.entry.problem.id, 1.0)
+def test_a_layer_counts_as_often_as_the_network_has_it(fill, verdict):
+    fill("layers-resnet50", 1.0, BOTH)
     assert verdict("layers-resnet50").notes[0].startswith("CPU: forward 54.0 s ["), "53 convolutions and a product"
 
 
@@ -382,7 +379,8 @@ def test_problems_without_rows_leave_a_verdict_open(put, verdict):
 
 
 def test_transfers_count_as_the_gpus_time(put, verdict):
-    devices_at(put, (16, 4.0, 1.0), (32, 4.0, 1.0))
+    devices_at(put, (16, 4.0, 1.0), (32, 4.0, 1.0), (128, 4.0, 1.0))
+    put("transfer/cuda.pinned", f"transfer/n{2 * 128 * 128}/f32/h2d", 1.0)  # and none back
     for m, time_s in ((16, 1.0), (32, 2.0)):
         put("transfer/cuda.pinned", f"transfer/n{2 * m * m}/f32/h2d", time_s)
         put("transfer/cuda.pageable", f"transfer/n{2 * m * m}/f32/h2d", 10 * time_s)
@@ -390,12 +388,6 @@ def test_transfers_count_as_the_gpus_time(put, verdict):
     found = verdict("gpu-small-transfers")
     assert [(f.where, f.ratio) for f in found.findings] == [("16", pytest.approx(4 / 3)), ("32", pytest.approx(4 / 5))]
     assert (found.findings[0].ci95_low, found.findings[0].in_turn) == (pytest.approx(3.96 / 3.03), False)
-
-
-def test_a_size_that_lacks_a_transfer_has_no_number(put, verdict):
-    devices_at(put, (16, 4.0, 1.0))
-    put("transfer/cuda.pinned", "transfer/n512/f32/h2d", 1.0)
-    assert verdict("gpu-small-transfers").findings == ()
 
 
 def test_gradients_are_a_share_of_all_layers_forward_and_backward(put, verdict, registry):
@@ -413,7 +405,7 @@ def test_gradients_are_a_share_of_all_layers_forward_and_backward(put, verdict, 
     assert "Shi" in found.source
 
 
-def test_verdicts_go_out_as_text_json_csv_and_markdown(store, registry, put, tmp_path):
+def test_verdicts_go_out_as_text_json_csv_markdown_and_on_the_page(store, registry, put, tmp_path):
     for layout, time_s in (("NT", 2.0), ("NN", 1.0)):
         put("gemm/scipy.sgemm", f"gemm/m1024n2048k26752/f32/{layout}", time_s)
     answers = claims_rows(store, ["r1"], registry)
@@ -433,20 +425,5 @@ def test_verdicts_go_out_as_text_json_csv_and_markdown(store, registry, put, tmp
     lines = (tmp_path / "claims.md").read_text().splitlines()
     assert lines[0] == "# Claims: a machine"
     assert sum(line.startswith("| ") for line in lines) == len(answers) + 1
-
-
-def test_the_page_says_how_many_rows_a_verdict_is_formed_from(store, registry, put):
-    for layout, time_s in (("NT", 2.0), ("NN", 1.0)):
-        put("gemm/scipy.sgemm", f"gemm/m1024n2048k26752/f32/{layout}", time_s)
-    shown = views.statements(claims_rows(store, ["r1"], registry)).shown
+    shown = views.statements(answers).shown
     assert {statement.lines[-1] for statement in shown} == {"2 rows of r1, named in claims.csv"}
-
-
-def test_a_claim_without_a_number_names_the_rows_that_failed(store, registry, put):
-    failed = {"status": "oom", "reason": "needs 3 GB", "time_s_median": None}
-    put("gemm/scipy.two_step", "gemm/m2048n2048k1024/f32/TN/alpha-0.01/beta1", 1.0, **failed)
-    out = io.StringIO()
-    views.write_csv(claims_rows(store, ["r1"], registry, only=("beta",)), out)
-    (row,) = csv.DictReader(io.StringIO(out.getvalue()))
-    assert (row["verdict"], row["run_ids"]) == ("not measured", "r1")
-    assert row["rows"] == "r1 gemm/scipy.two_step gemm/m2048n2048k1024/f32/TN/alpha-0.01/beta1 cold t2"
