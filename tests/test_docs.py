@@ -80,14 +80,11 @@ def test_the_site_builds_without_a_warning(tmp_path, python_in):
     assert (tmp_path / "site" / "columns" / "index.html").is_file()
 
 
-def test_every_column_is_described_in_its_place():
+def test_every_column_is_described_in_its_place_with_the_unit_of_its_name():
     rows = table("columns.md", "column", "unit", "meaning", "empty")
     assert [row[0] for row in rows] == list(COLUMNS)
     assert all(meaning and empty for _, _, meaning, empty in rows)
-
-
-def test_the_unit_of_a_column_is_that_of_its_name():
-    units = {row[0]: row[1] for row in table("columns.md", "column", "unit")}
+    units = {row[0]: row[1] for row in rows}
     ends = {"_bytes": "bytes", "_mhz": "MHz", "_w": "W", "_j": "J", "_flop": "flop", "gflop_per_s": "GFLOP/s"}
     for end, unit in {**ends, "gbyte_per_s": "GB/s"}.items():
         assert {units[name] for name in COLUMNS if name.endswith(end)} == {unit}
@@ -95,19 +92,13 @@ def test_the_unit_of_a_column_is_that_of_its_name():
     assert {units[name] for name in COLUMNS if "_pct" in name} == {"%"}
 
 
-def test_the_dimensions_of_every_operation_are_named():
+def test_the_dimensions_and_storage_types_of_every_operation_are_named():
     found = {op: names.split() for op, names in table("columns.md", "operation", "dimensions")}
-    wanted = {
-        op: [axis for axis in problem.axes() if axis not in ("dtype", "layout")]
-        for op, problem in discover().operations.items()
-    }
-    assert found == wanted
-
-
-def test_the_storage_types_of_an_operation_are_those_it_takes():
+    axes = {op: problem.axes() for op, problem in discover().operations.items()}
+    assert found == {op: [name for name in own if name not in ("dtype", "layout")] for op, own in axes.items()}
     for op, part, values, _ in table("problems.md", "operation", "part"):
         if part == "storage type":
-            assert tuple(values.split()) == typing.get_args(discover().operations[op].axes()["dtype"]), op
+            assert tuple(values.split()) == typing.get_args(axes[op]["dtype"]), op
 
 
 def test_every_suite_is_named_once():
@@ -115,10 +106,12 @@ def test_every_suite_is_named_once():
     assert sorted(named) == [row.suite for row in listing.suites()]
 
 
-def test_every_status_is_described_in_its_own_words():
+def test_every_status_is_described_in_its_own_words_and_every_exit_code():
     rows = table("statuses.md", "status", "what happened", "goes against the kernel")
     assert [(name, meaning) for name, meaning, _ in rows] == [(status, status.meaning) for status in Status]
     assert {name for name, _, against in rows if against == "yes"} == AGAINST
+    codes = (options.OK, options.AGAINST, options.USAGE, options.DEFECT, options.INTERRUPTED)
+    assert [int(row[0].partition(",")[0]) for row in table("statuses.md", "code", "meaning")] == list(codes)
 
 
 def test_every_mode_is_explained_and_one_that_a_row_can_have():
@@ -126,11 +119,6 @@ def test_every_mode_is_explained_and_one_that_a_row_can_have():
     assert set(re.findall(r"\w+", modes)) >= set(Mode)
     for page in (DOCS / "measurement.md", DOCS / "glossary.md"):
         assert [mode for mode in TIMED if f"`{mode}`" not in page.read_text()] == [], page
-
-
-def test_every_exit_code_is_explained():
-    codes = (options.OK, options.AGAINST, options.USAGE, options.DEFECT, options.INTERRUPTED)
-    assert [int(row[0].partition(",")[0]) for row in table("statuses.md", "code", "meaning")] == list(codes)
 
 
 def test_every_variable_that_is_read_is_named():
@@ -147,13 +135,10 @@ def test_every_extra_is_described():
     assert named - {"(none)", "docs"} == set(project["optional-dependencies"]) - {"docs"}
 
 
-def test_every_file_and_folder_that_contributing_names_exists():
+def test_every_file_and_folder_that_contributing_names_exists_and_it_has_every_command_of_make():
     named = re.findall(r"`((?:bench|kernels|cuda|tests|tools|docs)/[^`\s]*)`", (ROOT / "CONTRIBUTING.md").read_text())
     assert len(named) > 40
     assert [path for path in named if not any(ROOT.glob(path.rstrip("/")))] == []
-
-
-def test_every_command_of_make_has_a_row_in_contributing():
     (phony,) = re.findall(r"^\.PHONY: (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
     named = {row[0] for row in table("../CONTRIBUTING.md", "command", "what it does")}
     assert {f"make {name}" for name in phony.split()} - named == {"make clean"}

@@ -67,10 +67,7 @@ def test_the_short_run_leaves_out_what_is_marked_long_and_prints_each_reason_onc
     lines = output(*processes)
     assert "make test-all runs 1 more tests" in lines
     assert lines[-1].startswith("1 passed, 4 skipped")
-    assert [line for line in lines if "skipped: " in line] == [
-        "3 skipped: no such thing here",
-        "1 skipped: nor that",
-    ]
+    assert [line for line in lines if "skipped: " in line] == ["3 skipped: no such thing here", "1 skipped: nor that"]
 
 
 @pytest.mark.parametrize(

@@ -66,19 +66,13 @@ def test_a_wrong_kernel_makes_the_exit_status_1_and_leaves_the_rest_unharmed(ran
     assert all(r["status"] == "ok" and float(r["gflop_per_s"]) > 0 for r in found.values())
 
 
-def test_the_runs_id_is_printed_first_and_the_tally_last(ran):
+def test_the_runs_id_is_printed_first_failures_below_the_table_and_the_tally_last(ran):
     lines = ran[1].stdout.splitlines()
     assert lines[0].startswith("run 2")
-    assert lines[-1] == "9 rows: 6 ok, 2 wrong, 1 failed"
-
-
-def test_failures_are_named_below_the_table(ran):
     assert re.search(r"  failed: gemm/test\.raises: ValueError: no luck \(\w+\.py, line \d+\)\n", ran[1].stdout)
     assert "  wrong: gemm/test.zeros: c[0, 0] is 0, expected " in ran[1].stdout
-
-
-def test_a_pipe_gets_a_line_of_progress_a_job(ran):
-    assert ran[1].stderr == f"[0/9, about 5 s left] {NT}\n"
+    assert lines[-1] == "9 rows: 6 ok, 2 wrong, 1 failed"
+    assert ran[1].stderr == f"[0/9, about 5 s left] {NT}\n"  # a line for a job, since it is a pipe
     assert "\r" not in ran[1].stdout
 
 
@@ -88,18 +82,15 @@ def test_show_repeats_the_table_of_the_run(ran, again):
         assert again("show", *words).printed == ran[1].stdout
 
 
-def test_csv_holds_what_export_writes(ran, again):
+def test_csv_holds_what_export_writes_and_papers_get_their_tables(ran, again):
     written = (ran[0] / "out" / "rows.csv").read_text()
     assert again("export").out == written
     assert again("export", "-o", "deep/again.csv").out == ""
     assert (ran[0] / "deep" / "again.csv").read_text() == written
-
-
-@pytest.mark.parametrize(("style", "found"), [("markdown", "\n\n| kernel "), ("latex", "\\begin{tabular}")])
-def test_papers_get_their_tables(again, style, found):
-    printed = again("export", "--format", style).printed
-    assert found in printed
-    assert "numpy.matmul" in printed
+    for style, found in (("markdown", "\n\n| kernel "), ("latex", "\\begin{tabular}")):
+        printed = again("export", "--format", style).printed
+        assert found in printed
+        assert "numpy.matmul" in printed
 
 
 def test_json_is_strict_even_where_a_kernel_wrote_infinity(again):
@@ -116,7 +107,7 @@ def test_what_a_kernel_cannot_take_is_an_answer_and_no_failure(called):
     assert "unsupported: gemm/scipy.dgemm: gemm/scipy.dgemm has no f32 path; it has f64" in done.out
 
 
-def test_verify_times_nothing(called):
+def test_verify_times_nothing_and_exits_with_1_for_a_wrong_kernel(called):
     done = called("verify", NT, "transpose/m3n5/f64/in", "--kernels", "gemm/numpy.*", "--kernels", "*/openblas.*")
     assert done.status == 0
     listed = [line.split() for line in done.out.splitlines()]
@@ -127,6 +118,7 @@ def test_verify_times_nothing(called):
     alone = called("verify", "transpose/m3n5/f64/in", "--kernels", "*imatcopy")
     assert "correct: transpose/openblas.imatcopy (largest error 0, bound 0)" in alone.out
     assert "speedup" not in alone.out
+    assert called("verify", NT, "--plugin", ADVERSARIES, "--kernels", "gemm/test.zeros").status == 1
 
 
 def test_a_run_is_reproduced_with_its_seed_on_the_values_that_each_of_its_processes_drew(called, tmp_path):
@@ -148,11 +140,6 @@ def test_a_run_is_reproduced_with_its_seed_on_the_values_that_each_of_its_proces
     assert timed == timed[:1] * (2 + 2 + 3)
     assert verified == timed[0].split()[0]
     assert drawn_anew not in timed[0].split()
-
-
-def test_verify_exits_with_1_for_a_wrong_kernel(kernelmark):
-    done = kernelmark("verify", NT, "--plugin", ADVERSARIES, "--kernels", "gemm/test.zeros")
-    assert (done.returncode, complaints(done.stderr)) == (1, [])
 
 
 def test_a_suite_file_runs_all_of_its_problems(called, tmp_path):
@@ -222,19 +209,17 @@ def tables(out):
     return [line.split()[0] for line in out.splitlines() if line.startswith("gemm/")]
 
 
-def test_each_table_is_printed_as_soon_as_its_problem_is_done(measured):
-    outs, _ = measured(planned(NT), planned(NN))
-    assert list(map(tables, outs)) == [[NT], [NN]]
-
-
-def test_variants_are_printed_together(measured):
-    outs, _ = measured(planned(NT, NN))
-    assert list(map(tables, outs)) == [[NT, NN]]
-
-
-def test_the_thread_counts_of_a_problem_share_one_table(measured):
-    outs, _ = measured(planned(NT, threads=1), planned(NT, threads=2), planned(NN))
-    assert list(map(tables, outs)) == [[], [NT], [NN]]
+@pytest.mark.parametrize(
+    ("jobs", "found"),
+    [
+        ((planned(NT), planned(NN)), [[NT], [NN]]),
+        ((planned(NT, NN),), [[NT, NN]]),
+        ((planned(NT, threads=1), planned(NT, threads=2), planned(NN)), [[], [NT], [NN]]),
+    ],
+)
+def test_each_table_is_printed_as_soon_as_its_problem_is_done_at_all_thread_counts(measured, jobs, found):
+    outs, _ = measured(*jobs)
+    assert list(map(tables, outs)) == found
 
 
 def test_tables_of_several_processes_come_with_the_last(measured):
@@ -304,17 +289,7 @@ def _read(fd: int) -> bytes:
         return b""
 
 
-ONE_KERNEL = (
-    "--mode",
-    "hot",
-    "--max-time",
-    "0.01",
-    "--no-ceilings",
-    "--threads",
-    "1",
-    "--kernels",
-    "copy/numpy.copyto",
-)
+ONE_KERNEL = (*HOT, "--max-time", "0.01", "--threads", "1", "--kernels", "copy/numpy.copyto")
 TWO_TYPES = "[[sweep]]\nop = 'copy'\ndtype = ['f32', 'f64']\nn = 5\nm = [1, 2, 3, 4, 5]\n"
 
 
