@@ -32,16 +32,6 @@ class Defaults(NamedTuple):
         return UsageError(f"{self.path}: {where}: {reason}")
 
 
-def find_defaults(folder: Path) -> Defaults | None:
-    """Return the defaults of the nearest file, or None without one. Raises UsageError for a file with errors."""
-    for place in (folder, *folder.parents):
-        for name, tables in FILES:
-            defaults = _read(place / name, tables)
-            if defaults is not None:
-                return Defaults(place / name, ".".join(tables), defaults)
-    return None
-
-
 def _read(path: Path, tables: tuple[str, ...]) -> Mapping[str, Any] | None:
     try:
         text = path.read_text(encoding="utf-8-sig") if path.is_file() else None
@@ -86,9 +76,12 @@ class Values(Mapping[str, Mapping[str, Any]]):
 
 
 def default_map(commands: Commands, folder: Path) -> Mapping[str, Mapping[str, Any]]:
-    """Return the defaults of the nearest file. Raises UsageError."""
-    defaults = find_defaults(folder)
-    return Values(defaults, commands) if defaults else {}
+    """Return the defaults of the nearest file; none without one. Raises UsageError for a file with errors."""
+    for place in (folder, *folder.parents):
+        for name, tables in FILES:
+            if (values := _read(place / name, tables)) is not None:
+                return Values(Defaults(place / name, ".".join(tables), values), commands)
+    return {}
 
 
 def _entries(defaults: Defaults, commands: Commands) -> Iterator[tuple[str, str, Any]]:

@@ -84,7 +84,10 @@ def show(
     db: Path | None,
 ) -> None:
     """Print the tables of a run; by default the latest."""
-    _check_view(by, page, row, json_to)
+    if row is not None and (by, page) != ("problem", 1):
+        raise UsageError("--row: shows one row, not the tables of --by and --page; leave out --row or the others")
+    if json_to is not None and (by, page, row) != ("problem", 1, None):
+        raise UsageError("--json: prints all rows; leave out --by, --page and --row, and choose rows by --problem")
     if step and by != "network":
         raise UsageError("--step: needs --by network, whose layers make a step; add it")
     store, run = _selected(db, run_id, selection)
@@ -102,13 +105,6 @@ def show(
         click.echo("\n" + summed(store, run, by, step))
     if partial := summary.partial(store.path):
         click.echo("\n" + paragraph(partial, rest=""))
-
-
-def _check_view(by: str, page: int, row: str | None, json_to: IO[str] | None) -> None:
-    if row is not None and (by, page) != ("problem", 1):
-        raise UsageError("--row: shows one row, not the tables of --by and --page; leave out --row or the others")
-    if json_to is not None and (by, page, row) != ("problem", 1, None):
-        raise UsageError("--json: prints all rows; leave out --by, --page and --row, and choose rows by --problem")
 
 
 def _selected(db: Path | None, run_id: str | None, selection: Selection) -> tuple[Store, str]:
@@ -250,7 +246,8 @@ def export(
         _export_constants(next(iter(run_id), None), output, where, selection, db)
         return
     style = "spreadsheet" if spreadsheet else style
-    store, runs = _all_selected(db, run_id, selection)
+    store, first = _selected(db, next(iter(run_id), None), selection)
+    runs = list(dict.fromkeys([first, *(store.find_run(text)["run_id"] for text in run_id[1:])]))
     store.identifies = identify
     options = Options(columns, no_empty, Style(Wanted(metric, sizes), width, siunitx))
     partial = "\n".join(filter(None, (summary_of(store, run).partial(store.path) for run in runs)))
@@ -277,12 +274,6 @@ def _check_style(style: str, options: Mapping[str, tuple[bool, Sequence[str]]]) 
         if given and style not in styles:
             where = " and ".join(styles)
             raise UsageError(f"{name}: applies to --format {where}, not to {style}; leave one of the two out")
-
-
-def _all_selected(db: Path | None, run_ids: Sequence[str], selection: Selection) -> tuple[Store, list[str]]:
-    """Return the store, with only the selected rows visible, and the ids of several runs without duplicates."""
-    store, first = _selected(db, next(iter(run_ids), None), selection)
-    return store, list(dict.fromkeys([first, *(store.find_run(run_id)["run_id"] for run_id in run_ids[1:])]))
 
 
 def _export_constants(

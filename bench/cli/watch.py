@@ -18,7 +18,6 @@ from kernelmark.bench.measure.present import cuda_missing
 from kernelmark.bench.plan.case import Budget
 from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.errors import UsageError
-from kernelmark.bench.plan.kernel import CudaKernel
 from kernelmark.bench.plan.limits import H100
 from kernelmark.bench.plan.options import above_zero
 from kernelmark.bench.plan.tiles import parse_tile
@@ -123,13 +122,9 @@ def _session(
     if not cuda_missing():
         absolute = tuple(str(Path(plugin).absolute()) for plugin in plugins)
         comparison = VersionTiming(chosen.id, problem.id, others, absolute, Budget(max_time))
-    arch = _arch(chosen, arch or (DEFAULT_ARCH if cuda_missing() else device.arch))
+    arch = arch or (DEFAULT_ARCH if cuda_missing() else device.arch)
+    typical(arch)  # which refuses an architecture that is unknown
+    if not chosen.runs_on(arch):
+        wanted = ", ".join(chosen.archs) or f"sm_{chosen.min_arch} and later"
+        raise UsageError(f"--arch {arch}: {chosen.id} is for {wanted}")
     return WatchSession(registry, chosen, problem, arch, comparison, device, other)
-
-
-def _arch(kernel: CudaKernel, arch: str) -> str:
-    typical(arch)
-    if not kernel.runs_on(arch):
-        wanted = ", ".join(kernel.archs) or f"sm_{kernel.min_arch} and later"
-        raise UsageError(f"--arch {arch}: {kernel.id} is for {wanted}")
-    return arch

@@ -72,9 +72,6 @@ class Floats:
         except TypeError:  # nothing was added
             self.numbers.fromlist([nan if value is None else value for value in values])
 
-    def close(self) -> None:
-        """Do nothing, since adding needs no additional structures."""
-
     def __iter__(self) -> Iterator[Any]:
         return (None if number != number else number for number in self.numbers)
 
@@ -126,7 +123,8 @@ class Builder:
         for name, value in self._constants.items():
             self._columns[name].extend([value] * self._count)
         for column in (*self._columns.values(), self._dims):
-            column.close()
+            if isinstance(column, Coded):
+                column.close()
         self._dims.values = [dims_of(text) for text in self._dims.values]
         return Table(self._columns, self._dims, self._count)
 
