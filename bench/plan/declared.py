@@ -9,16 +9,14 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from inspect import getattr_static
 from types import NoneType, UnionType
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 
 from kernelmark.bench.plan.dtypes import DTYPES, NUMERICS
 from kernelmark.bench.plan.errors import UsageError
-from kernelmark.bench.plan.kernel import Kernel
+from kernelmark.bench.plan.kernel import K, Kernel
 from kernelmark.bench.plan.operation import SWEEP_KEYS, Problem
-
-K = TypeVar("K", bound=Kernel)
 
 #: The devices that a kernel can declare; tests add a fake one.
 DEVICES = {"cpu", "cuda"}

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from kernelmark.bench.plan.declared import check_op, check_operation, checked, name_of, shown, subject_of
 from kernelmark.bench.plan.errors import UsageError, meant, unknown
-from kernelmark.bench.plan.kernel import CudaKernel, Kernel
+from kernelmark.bench.plan.kernel import CudaKernel, K, Kernel
 from kernelmark.bench.plan.operation import Problem
 from kernelmark.bench.plan.tiles import parse_tile
 
@@ -20,7 +20,6 @@ P = TypeVar("P", bound=Problem)
 #: The flag of a function with `*args`, copied from `inspect`, which is slow to import.
 CO_VARARGS = 4
 F = TypeVar("F", bound=Callable[..., Any])
-K = TypeVar("K", bound=Kernel)
 
 
 class Kernels(dict[str, Kernel]):

@@ -2,14 +2,11 @@
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import TypeVar
 
 import msgspec
 
-from kernelmark.bench.plan.kernel import Kernel
+from kernelmark.bench.plan.kernel import K
 from kernelmark.bench.plan.tiles import Prefer, parse_tile
-
-K = TypeVar("K", bound=Kernel)
 
 
 class TunedTile(msgspec.Struct, frozen=True):
