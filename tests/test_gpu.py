@@ -1,5 +1,8 @@
 """Tests that need a GPU: every CUDA kernel is right with both launchers. Elsewhere they are skipped with the reason."""
 
+from collections.abc import Iterable
+from itertools import product
+
 import pytest
 
 from kernelmark.bench.measure.present import module_missing
@@ -18,47 +21,38 @@ TRANSPOSITIONS = tuple(
     for place in ("out", "in")
 )
 LAYOUTS = ("NN", "NT", "TN", "TT")
-GEMMS = tuple(
-    f"gemm/m{m}n{n}k{k}/{{dtype}}/{layout}{options}"
-    for m, n, k in ((1, 1, 1), (31, 33, 17), (128, 64, 96))
-    for layout in LAYOUTS
-    for options in ("", "/beta1", "/alpha-0.5/beta2", "/batch3", "/lda+3/ldb+1/ldc+2")
-)
+
+
+def _gemms(
+    sizes: Iterable[tuple[int, int, int]], words: Iterable[str], layouts: Iterable[str] = LAYOUTS
+) -> tuple[str, ...]:
+    problems = product(sizes, layouts, words)
+    return tuple(f"gemm/m{m}n{n}k{k}/{{dtype}}/{layout}{text}" for (m, n, k), layout, text in problems)
+
+
+RAGGED = ((1, 1, 1), (31, 33, 17))
+GEMMS = _gemms((*RAGGED, (128, 64, 96)), ("", "/beta1", "/alpha-0.5/beta2", "/batch3", "/lda+3/ldb+1/ldc+2"))
 #: Ragged for every tile, and with rows that TMA and 16-byte accesses can take; more tiles than a wave has.
-ALIGNED_GEMMS = tuple(
-    f"gemm/m{m}n{n}k{k}/{{dtype}}/{layout}{options}"
-    for m, n, k in ((264, 136, 200), (1928, 2184, 328))
-    for layout in LAYOUTS
-    for options in ("", "/alpha-0.5/beta2", "/batch3", "/lda+8/ldb+16/ldc+24")
-)
+ALIGNED = ((264, 136, 200), (1928, 2184, 328))
+ALIGNED_GEMMS = _gemms(ALIGNED, ("", "/alpha-0.5/beta2", "/batch3", "/lda+8/ldb+16/ldc+24"))
 #: The same for FP8, whose rows are half as long.
-FP8_GEMMS = tuple(
-    f"gemm/m{m}n{n}k{k}/{{dtype}}/NT{options}"
-    for m, n, k in ((264, 136, 208), (1928, 2184, 336))
-    for options in ("", "/alpha-0.5/beta2", "/batch3", "/lda+16/ldb+32/ldc+24")
-)
+HALF = ((264, 136, 208), (1928, 2184, 336))
+FP8_GEMMS = _gemms(HALF, ("", "/alpha-0.5/beta2", "/batch3", "/lda+16/ldb+32/ldc+24"), ("NT",))
 #: And for 8-bit integers, which are not scaled, beside some of which no row begins at 16 bytes.
-INT8_GEMMS = tuple(
-    f"gemm/m{m}n{n}k{k}/{{dtype}}/NT{options}"
-    for m, n, k in ((1, 1, 1), (31, 33, 17), (264, 136, 208), (1928, 2184, 336))
-    for options in ("", "/batch3", "/lda+16/ldb+32/ldc+24")
-)
+INT8_GEMMS = _gemms((*RAGGED, *HALF), ("", "/batch3", "/lda+16/ldb+32/ldc+24"), ("NT",))
 #: The same with scales, whose blocks end early.
 SCALED_GEMMS = tuple(f"{problem}/scale-blocks" for problem in FP8_GEMMS)
-GROUPED_GEMMS = tuple(
-    f"gemm/m{m}n{n}k{k}/{{dtype}}/{words}"
-    for m, n, k in ((1, 8, 8), (31, 40, 24), (1928, 2184, 328))
-    for words in ("NT/groups1-equal", "NN/alpha-0.5/beta2/groups7-skewed", "NT/lda+8/ldb+16/ldc+24/groups40-equal")
-)
-EPILOGUES = tuple(
-    f"gemm/m{m}n{n}k{k}/{{dtype}}/{words}"
-    for m, n, k in ((1, 1, 1), (31, 33, 17), (264, 136, 200), (1928, 2184, 328))
-    for words in (
+GROUPS = ("NT/groups1-equal", "NN/alpha-0.5/beta2/groups7-skewed", "NT/lda+8/ldb+16/ldc+24/groups40-equal")
+GROUPED_GEMMS = _gemms(((1, 8, 8), (31, 40, 24), ALIGNED[1]), GROUPS, ("",))
+EPILOGUES = _gemms(
+    (*RAGGED, *ALIGNED),
+    (
         "NT/epi-bias-relu",
         "NN/alpha-0.5/beta2/batch3/ldc+3/epi-bias-relu",
         "NT/alpha0.0625/epi-sigmoid",
         "TN/alpha2/batch2/lda+8/ldb+16/ldc+24/epi-update",
-    )
+    ),
+    ("",),
 )
 FMAS = ("fma/n1k1/{dtype}", "fma/n100003k1001/{dtype}", "fma/n8192k33/{dtype}/mma", "fma/n100003k1001/{dtype}/mma")
 FFTS = tuple(
