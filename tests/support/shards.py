@@ -98,13 +98,13 @@ from parsl import Config
 from parsl.executors import ThreadPoolExecutor
 config = Config(executors=[ThreadPoolExecutor(max_threads=2)], run_dir={run_dir!r}, initialize_logging=False)
 """
-#: Parsl's executor with two workers on this host.
+#: Parsl's executor with a worker on this host.
 LOCAL = """
 from parsl import Config
 from parsl.executors import HighThroughputExecutor
 from parsl.providers import LocalProvider
 provider = LocalProvider(init_blocks=1, max_blocks=1{rest})
-executor = HighThroughputExecutor(label="here", address="127.0.0.1", max_workers_per_node={workers}, provider=provider)
+executor = HighThroughputExecutor(label="here", address="127.0.0.1", max_workers_per_node=1, provider=provider)
 config = Config(executors=[executor], run_dir={run_dir!r}, strategy_period=1, initialize_logging=False)
 """
 
