@@ -1,7 +1,5 @@
 """A job, from ids to measurements, with honest kernels, wrong ones, cheats, and the samples that accuse a cheat."""
 
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import groupby
@@ -17,7 +15,7 @@ from kernelmark.bench.measure.draw import SCATTERED
 from kernelmark.bench.measure.measurement import Measurement
 from kernelmark.bench.measure.monitor import CpuMonitor
 from kernelmark.bench.measure.operands import ScratchBuffers
-from kernelmark.bench.plan.case import Budget, Job
+from kernelmark.bench.plan.case import Budget, Job, WorkerKey
 from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.modes import Mode
 from kernelmark.bench.plan.registry import kernel
@@ -25,6 +23,7 @@ from kernelmark.bench.plan.text import MOST
 from kernelmark.bench.record.store import Store
 from kernelmark.bench.run import job as jobs
 from kernelmark.bench.run.job import run_job
+from kernelmark.bench.run.pool import Workers
 from kernelmark.bench.selftest.adversaries import EXPECTED
 from kernelmark.bench.selftest.known import plugin
 from support.plugins import ADVERSARIES
@@ -247,18 +246,13 @@ def threads(p, x):
 """
 
 
-def test_a_library_that_only_a_kernel_loads_obeys_the_thread_count(tmp_path: Path) -> None:
-    plugin = tmp_path / "spy.py"
-    plugin.write_text(SPY)
-    # A fresh process, since an earlier test may have loaded SciPy's BLAS here.
-    code = (
-        "from kernelmark.bench.plan.case import Budget, Job; from kernelmark.bench.plan.modes import Mode;"
-        "from kernelmark.bench.run.job import run_job;"
-        f"job = Job(('gemm/m8n8k8/f32/NN',), ('gemm/spy.threads',), Mode.HOT, ({str(plugin)!r},), 0, Budget(), 1);"
-        "print(run_job(job)[0].reason)"
-    )
-    out = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-    assert out.stdout == "RuntimeError: 1 1 (spy.py, line 9)\n"
+def test_a_library_that_only_a_kernel_loads_obeys_the_thread_count(tmp_path: Path, workers: Workers) -> None:
+    (tmp_path / "spy.py").write_text(SPY)
+    # In a fresh process, since an earlier test may have loaded SciPy's BLAS here.
+    plugins = (str(tmp_path / "spy.py"),)
+    job = Job(("gemm/m8n8k8/f32/NT",), ("gemm/spy.threads",), Mode.HOT, plugins, 0, Budget(), 1)
+    (row,) = workers.run(job, WorkerKey("cpu", 1))
+    assert row.reason == "RuntimeError: 1 1 (spy.py, line 9)"
 
 
 @pytest.mark.parametrize("disturbed", [0, 1], ids=["quiet", "disturbed at first"])
