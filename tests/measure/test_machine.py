@@ -21,16 +21,10 @@ from kernelmark.bench.plan.errors import Unsupported
 from kernelmark.bench.plan.modes import Mode
 from kernelmark.bench.plan.suites import find_suite
 from kernelmark.bench.run.pool import Workers
+from support.processes import write_files
 from support.runs import ONLY
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="pinning and /proc/self/task are Linux's")
-
-
-def write(folder: Path, files: Mapping[str, object]) -> None:
-    """Write files as the system shows them."""
-    for name, text in files.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(f"{text}\n")
 
 
 @pytest.fixture
@@ -38,8 +32,8 @@ def topology(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     """A machine by its cores and its nodes, as the kernel lists them."""
 
     def build(cores: list[str], nodes: list[str]) -> None:
-        write(tmp_path, {f"cpu{cpu}/topology/core_cpus_list": core for core in cores for cpu in cpus_in(core)})
-        write(tmp_path, {f"node{number}/cpulist": node for number, node in enumerate(nodes)})
+        write_files(tmp_path, {f"cpu{cpu}/topology/core_cpus_list": core for core in cores for cpu in cpus_in(core)})
+        write_files(tmp_path, {f"node{number}/cpulist": node for number, node in enumerate(nodes)})
         monkeypatch.setattr(affinity, "CPUS", tmp_path)
         monkeypatch.setattr(affinity, "NODES", tmp_path)
 
@@ -148,7 +142,7 @@ def test_the_last_level_caches_of_all_cpus_that_may_be_used_count_once_each(tmp_
         complex_of = f"{number // 2 * 2}-{number // 2 * 2 + 1}"
         for index, level, size, shared in ((0, 1, "48K", number), (2, 2, "64M", number), (3, 3, "32M", complex_of)):
             cache = {"level": level, "size": size, "shared_cpu_list": shared}
-            write(tmp_path / f"cpu{number}/cache/index{index}", cache)
+            write_files(tmp_path / f"cpu{number}/cache/index{index}", cache)
     monkeypatch.delenv("KERNELMARK_LLC_BYTES")
     monkeypatch.setattr("kernelmark.bench.measure.cpu.CPUS", tmp_path)
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1, 2, 3})
@@ -164,7 +158,7 @@ def control_groups(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[
 
     def written(files: Mapping[str, object], own: str = "0::/\n") -> None:
         (tmp_path / "own").write_text(own)
-        write(tmp_path / "groups", files)
+        write_files(tmp_path / "groups", files)
 
     return written
 

@@ -16,6 +16,7 @@ from kernelmark.bench.measure.device import Window
 from kernelmark.bench.measure.disturbance import disturbance
 from kernelmark.bench.measure.monitor import CpuMonitor, means
 from kernelmark.bench.measure.nvml import GpuMonitor
+from support.processes import write_files
 
 
 class Machine:
@@ -56,12 +57,8 @@ class Machine:
     def has_below(self, pid: int, of: str, seconds: float) -> None:
         """Let a process below another have had that much of any CPU, in user and system time alike."""
         ticks = round(seconds * 100)
-        own = self._folder / "proc" / str(pid)
-        own.mkdir(parents=True, exist_ok=True)
-        (own / "stat").write_text(f"{pid} (a name) with (blanks)) S {' '.join(['0'] * 10)} {ticks} 0 0 0 20")
-        task = self._folder / "proc" / of / "task" / "1"
-        task.mkdir(parents=True, exist_ok=True)
-        (task / "children").write_text(f"{pid} ")
+        stat = f"{pid} (a name) with (blanks)) S {' '.join(['0'] * 10)} {ticks} 0 0 0 20"
+        write_files(self._folder / "proc", {f"{pid}/stat": stat, f"{of}/task/1/children": f"{pid} "})
 
 
 @pytest.fixture
@@ -139,8 +136,7 @@ def test_what_others_take_is_load_and_disturbs_beyond_a_tenth_of_our_cpus(
     ours: Any, passes: Any, load: float, disturbed: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     if ours == "0-1":  # a core with both CPUs, of which we may use the first
-        (tmp_path / "cpu0/topology").mkdir(parents=True)
-        (tmp_path / "cpu0/topology/core_cpus_list").write_text(ours)
+        write_files(tmp_path, {"cpu0/topology/core_cpus_list": ours})
     machine = Machine(monkeypatch, tmp_path, {0} if ours == "0-1" else ours)
     watch = watching()
     machine.passes(**passes)
@@ -158,11 +154,9 @@ def test_a_quota_that_holds_threads_back_disturbs_though_the_cpus_are_idle(
 ) -> None:
     (tmp_path / "groups").write_text("3:cpu:/own\n0::/own\n")
     monkeypatch.setattr(memory, "OWN_GROUPS", tmp_path / "groups")
-    counters = tmp_path / group / "cpu.stat"
-    counters.parent.mkdir(parents=True, exist_ok=True)
-    counters.write_text(f"usage_usec 5\nnr_throttled 0\n{counter.format(1000)}\n")
+    write_files(tmp_path / group, {"cpu.stat": f"usage_usec 5\nnr_throttled 0\n{counter.format(1000)}"})
     watch = watching()
-    counters.write_text(f"usage_usec 5\nnr_throttled 4\n{counter.format(1600)}\n")
+    write_files(tmp_path / group, {"cpu.stat": f"usage_usec 5\nnr_throttled 4\n{counter.format(1600)}"})
     both.passes(1.0, own=1.0, idle=(0.5, 0.5))
     assert watch.look().causes == {monitor.QUOTA: pytest.approx(0.6)}
 
@@ -178,8 +172,7 @@ def test_counters_that_stand_still_or_are_missing_tell_nothing(both: Machine, tm
 
 def test_the_clock_is_the_mean_of_the_cpus_that_we_may_use(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for cpu, khz in enumerate((3_000_000, 4_000_000, 9_000_000)):
-        (tmp_path / f"cpu{cpu}/cpufreq").mkdir(parents=True)
-        (tmp_path / f"cpu{cpu}/cpufreq/scaling_cur_freq").write_text(f"{khz}\n")
+        write_files(tmp_path, {f"cpu{cpu}/cpufreq/scaling_cur_freq": khz})
     Machine(monkeypatch, tmp_path, {0, 1})
     assert CpuMonitor().clock_mhz() == 3500.0
 
@@ -195,9 +188,7 @@ def test_energy_is_that_of_whole_packages(both: Machine, monkeypatch: pytest.Mon
     monkeypatch.setattr(monitor, "POWERCAP", tmp_path / "powercap")
     monitor._package_counters.cache_clear()
     for zone, name, microjoules in [("a", "package-0", 5_000_000), ("b", "core", 7), ("c", "package-1", 1_000_000)]:
-        (tmp_path / "powercap" / zone).mkdir(parents=True)
-        (tmp_path / "powercap" / zone / "name").write_text(f"{name}\n")
-        (tmp_path / "powercap" / zone / "energy_uj").write_text(f"{microjoules}\n")
+        write_files(tmp_path / "powercap" / zone, {"name": name, "energy_uj": microjoules})
     assert CpuMonitor().energy_j() == 6.0
     (tmp_path / "powercap/c/energy_uj").unlink()  # as one that only the administrator may read
     assert CpuMonitor().energy_j() is None
@@ -361,8 +352,7 @@ def test_the_generation_is_that_of_a_link_under_load_and_what_nvml_lacks_is_left
 
 @pytest.mark.parametrize(("text", "found"), [("1\n", {"gpu_numa_node": 1}), ("-1\n", {}), ("", {})])
 def test_the_node_of_a_gpu_is_the_systems(bus: Bus, tmp_path: Path, text: str, found: dict[str, int]) -> None:
-    (tmp_path / BUS).mkdir()
-    (tmp_path / BUS / "numa_node").write_text(text)
+    write_files(tmp_path, {f"{BUS}/numa_node": text})
     assert machine.gpu_link() == {**found, "pcie_generation": 5}
 
 

@@ -32,6 +32,7 @@ from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.limits import TYPICAL
 from kernelmark.bench.plan.modes import Mode
 from support.emulated import host_compiler
+from support.processes import write_files
 from support.tools import needed
 
 MIB = 2**20
@@ -198,10 +199,7 @@ def peak_of(tmp_path, monkeypatch):
 
     def of(cpuinfo, need=NEED, mhz=2000, driver="intel_pstate"):
         (tmp_path / "cpuinfo").write_text(cpuinfo)
-        folder = tmp_path / "cpu0" / "cpufreq"
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / "scaling_driver").write_text(f"{driver}\n")
-        (folder / "cpuinfo_max_freq").write_text(f"{1000 * mhz}\n")
+        write_files(tmp_path / "cpu0/cpufreq", {"scaling_driver": driver, "cpuinfo_max_freq": 1000 * mhz})
         peak._units.cache_clear()
         peak._highest_hertz.cache_clear()
         ceiling = peak.nominal_peak(need)

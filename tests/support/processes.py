@@ -1,7 +1,7 @@
-"""Helpers for processes: as the system lists them, their standard error, and waiting without an event."""
+"""Helpers for processes and files as the system shows them, their standard error, and waiting without an event."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from subprocess import CompletedProcess
@@ -43,3 +43,10 @@ def refusal(done: CompletedProcess[str]) -> str:
     assert done.returncode == 2, done.stderr
     (line,) = done.stderr.splitlines()
     return line
+
+
+def write_files(folder: Path, files: Mapping[str, object]) -> None:
+    """Write files as the system shows them."""
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(f"{text}\n")
