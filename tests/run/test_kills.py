@@ -24,13 +24,6 @@ KILLS = int(os.environ.get("KERNELMARK_KILLS", "8"))
 MEASURED = max(PROBLEMS, 2 * KILLS)
 
 
-def kill_below(pid: int, dice: random.Random) -> None:
-    """Kill a keeper or a worker, if there is one."""
-    if found := below(pid):
-        with suppress(ProcessLookupError):
-            os.kill(dice.choice(found).pid, signal.SIGKILL)
-
-
 @pytest.mark.long
 def test_kills_at_random_cost_no_row_and_leave_no_process(folder: Path, start: Start) -> None:
     path, dice = folder / "r.db", random.Random(6)
@@ -44,7 +37,9 @@ def test_kills_at_random_cost_no_row_and_leave_no_process(folder: Path, start: S
         time.sleep(dice.uniform(0, 0.05))
         assert run.poll() is None, f"was over before kill {kill}: {run.communicate()}"
         if dice.random() < 0.5:
-            kill_below(run.pid, dice)
+            if found := below(run.pid):  # a keeper or a worker
+                with suppress(ProcessLookupError):
+                    os.kill(dice.choice(found).pid, signal.SIGKILL)
             continue
         run.send_signal(dice.choice((signal.SIGKILL, signal.SIGKILL, signal.SIGINT, signal.SIGTERM, signal.SIGHUP)))
         run.communicate()

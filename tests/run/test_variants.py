@@ -13,7 +13,6 @@ from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.modes import Mode
 from kernelmark.bench.report.contest import faster
 from kernelmark.bench.run.job import run_job
-from kernelmark.bench.run.pool import Workers
 from kernelmark.bench.run.variants import plainer_variants, set_against_variants
 from support.plugins import FAULTS
 from support.runs import copy, declare, nothing
@@ -31,11 +30,10 @@ def group(*kernels, **values):
     return {name: list(own) for name, own in groupby(rows, lambda row: row.problem)}
 
 
-def in_worker(*kernels):
+def in_worker(workers, *kernels):
     """The rows of kernels that may end their process, on two variants, in real workers."""
-    with Workers() as workers:
-        job = Job((F32, F64), kernels, Mode.HOT, (FAULTS,), 0, Budget(0.02), 1, kernels[0])
-        return workers.run(job, WorkerKey("cpu", 1))
+    job = Job((F32, F64), kernels, Mode.HOT, (FAULTS,), 0, Budget(0.02), 1, kernels[0])
+    return workers.run(job, WorkerKey("cpu", 1))
 
 
 @pytest.fixture
@@ -127,8 +125,8 @@ def test_what_has_no_memory_left_beside_its_variants_gets_it_alone(registry):
     assert len({own[0].job for own in rows.values()}) == 2
 
 
-def test_a_crash_on_one_variant_costs_that_row_and_the_others_are_measured_in_turn_again():
-    rows = in_worker("copy/bad.honest", "copy/bad.segv_on_f64")
+def test_a_crash_on_one_variant_costs_that_row_and_the_others_are_measured_in_turn_again(workers):
+    rows = in_worker(workers, "copy/bad.honest", "copy/bad.segv_on_f64")
     cases = [(row.problem, row.status, row.attempt) for row in rows]
     assert cases == [(F32, "ok", 2), (F32, "ok", 2), (F64, "ok", 2), (F64, "crashed", 2)]
     assert rows[3].reason == "verification: SIGSEGV"
@@ -137,9 +135,9 @@ def test_a_crash_on_one_variant_costs_that_row_and_the_others_are_measured_in_tu
 
 
 @pytest.mark.long
-def test_variants_that_the_system_kills_for_memory_are_measured_apart(monkeypatch):
+def test_variants_that_the_system_kills_for_memory_are_measured_apart(workers, monkeypatch):
     monkeypatch.setattr(memory, "kills_by_system", count().__next__)
-    rows = in_worker("copy/bad.killed_beside_variants")
+    rows = in_worker(workers, "copy/bad.killed_beside_variants")
     assert [(row.problem, row.status, row.attempt) for row in rows] == [(F32, "ok", 2), (F64, "ok", 3)]
     assert rows[0].job != rows[1].job
     why = "with them the worker was lost (verification: killed by the system for lack of memory)"
