@@ -5,12 +5,13 @@ import sys
 from dataclasses import replace
 from types import ModuleType, SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
 
 from kernelmark.bench.measure import launch, launch_pycuda, tensormap
-from kernelmark.bench.measure.compile import Cubin, compile_cubin
+from kernelmark.bench.measure.compile import compile_cubin
 from kernelmark.bench.measure.cubin import Resources
 from kernelmark.bench.measure.cuda import present_limits
 from kernelmark.bench.measure.launch import c_scalar, cuda_launch, programs, shared_settings
@@ -58,14 +59,10 @@ def test_a_scalar_that_fits_no_c_type_is_refused(value: Any) -> None:
 def test_programs_to_compile_ahead_are_those_that_a_launch_compiles(
     hopper: Gpu, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    compiled = []
-
-    def noted(*words: Any) -> Cubin:
-        compiled.append((words[0], words[1], words[3]))
-        return compile_cubin(*words)
-
+    noted = Mock(wraps=compile_cubin)
     monkeypatch.setattr(launch, "compile_cubin", noted)
     cuda_launch(TILED, PADDED, operands(a=1024, b=2048, c=3072))
+    compiled = [(call.args[0], call.args[1], call.args[3]) for call in noted.call_args_list]
     assert programs([(TILED, [PADDED, PADDED]), (TILED, [PADDED])], H100) == compiled
 
 

@@ -317,23 +317,16 @@ class Bus(FakeNvml):
 
     def __init__(self) -> None:
         super().__init__()
-        self.under_way = 0
-        link = {"CurrPcieLinkGeneration": lambda: 5 if self.under_way else 1, "CurrPcieLinkWidth": None}
-        self.readings |= link
+        under_way: list[Any] = []
+        self.readings |= {"CurrPcieLinkGeneration": lambda: 5 if under_way else 1, "CurrPcieLinkWidth": None}
         pointer = SimpleNamespace(ptr=4096)
         self.cupy = SimpleNamespace(empty=lambda *_: SimpleNamespace(data=pointer), uint8=None)
         self.cupy.cuda = SimpleNamespace(
             Device=lambda number: SimpleNamespace(pci_bus_id=BUS),
-            Stream=lambda non_blocking: SimpleNamespace(ptr=16, synchronize=self._synchronize),
+            Stream=lambda non_blocking: SimpleNamespace(ptr=16, synchronize=under_way.clear),
             alloc_pinned_memory=lambda nbytes: pointer,
-            runtime=SimpleNamespace(memcpyAsync=self._copy, memcpyHostToDevice=1),
+            runtime=SimpleNamespace(memcpyAsync=lambda *copy: under_way.append(copy), memcpyHostToDevice=1),
         )
-
-    def _copy(self, *_: Any) -> None:
-        self.under_way += 1
-
-    def _synchronize(self) -> None:
-        self.under_way = 0
 
 
 @pytest.fixture
