@@ -230,16 +230,13 @@ def _span(values: Sequence[int]) -> str:
 
 
 def cells(rows: Sequence[InspectRow]) -> list[Sequence[str]]:
-    """Return the cells of a table of all columns."""
-    launches = Counter((row.kernel, row.tunables, row.arch) for row in rows)
-    return [_cells(row, launches[row.kernel, row.tunables, row.arch]) for row in rows]
-
-
-def _cells(row: InspectRow, launches: int) -> Sequence[str]:
-    """Return the cells of a row; the kernel is followed by the function where it launches several."""
-    sizes = (row.registers, row.static_shared_bytes, row.dynamic_shared_bytes, row.spill_bytes, row.stack_bytes)
-    numbers = map(str, (*sizes, row.threads, row.blocks_per_sm))
-    tile = tile_text(json.loads(row.tunables or "{}"))
-    kernel = f"{row.kernel}@{tile}" if tile else row.kernel
-    function = f": {row.entry.partition('<')[0]}" if launches > 1 else ""
-    return kernel + function, row.arch, *numbers, f"{row.occupancy:.0%}", row.limiter
+    """Return the cells of a table of all columns; a kernel is followed by the function where it launches several."""
+    launches, found = Counter((row.kernel, row.tunables, row.arch) for row in rows), list[Sequence[str]]()
+    for row in rows:
+        sizes = (row.registers, row.static_shared_bytes, row.dynamic_shared_bytes, row.spill_bytes, row.stack_bytes)
+        numbers = map(str, (*sizes, row.threads, row.blocks_per_sm))
+        tile = tile_text(json.loads(row.tunables or "{}"))
+        kernel = f"{row.kernel}@{tile}" if tile else row.kernel
+        function = f": {row.entry.partition('<')[0]}" if launches[row.kernel, row.tunables, row.arch] > 1 else ""
+        found.append((kernel + function, row.arch, *numbers, f"{row.occupancy:.0%}", row.limiter))
+    return found

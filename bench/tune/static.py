@@ -85,16 +85,11 @@ def rank(subject: Subject, arch: str, budget: int | None, seed: int) -> Ranked:
     compiled = in_parallel(lambda config: _built(subject, kernel, config, arch, gpu), chosen)
     built = [tile for tile in compiled if tile]
     good = sorted((tile for tile in built if not tile.spills), key=lambda tile: tile.order)
-    equal = _equal(good)
+    tied = Counter(tile.bound_s for tile in good)
+    equal = [tile for tile in good[: 2 * SHOWN] if tile.bound_s and tied[tile.bound_s] > 1][:SHOWN]
     counted = in_parallel(lambda tile: _counted(subject, kernel, tile, arch, gpu), equal) if gpu else []
     good = sorted([*counted, *(tile for tile in good if tile not in equal)] if counted else good, key=lambda t: t.order)
     return Ranked(good, gpu, len(chosen), len(built) - len(good), len(chosen) - len(built), len(counted))
-
-
-def _equal(tiles: list[CompiledTile]) -> list[CompiledTile]:
-    """Return tiles among the first whose bounds another one shares."""
-    bounds = Counter(tile.bound_s for tile in tiles)
-    return [tile for tile in tiles[: 2 * SHOWN] if tile.bound_s and bounds[tile.bound_s] > 1][:SHOWN]
 
 
 def _counted(

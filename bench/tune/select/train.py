@@ -274,8 +274,10 @@ def train(store: Reader, registry: Registry, runs: Sequence[str], tests: Sequenc
     """Train a selector on runs, and measure its regret on held-out families or on `tests`. Raises UsageError."""
     times = read_times(store, registry, runs)
     held = _held_out(store, registry, times, tests) if tests else None
-    if held is not None:
-        times = _without(times, held)
+    if held is not None:  # train without the sizes of the test, in any layout, direction or place
+        groups = {group_of(problem.id) for problem in held.problems}
+        kept = [i for i, problem in enumerate(times.problems) if group_of(problem.id) not in groups]
+        times = times.only(kept, times.kernels)
     data = data_of(times) if times.problems else None
     where = f"run {' and '.join(runs)}"
     if data is None:
@@ -304,10 +306,3 @@ def _held_out(store: Reader, registry: Registry, times: Times, tests: Sequence[s
     kernels = [*times.kernels, *([selected] if selected in found.kernels else [])]
     timed = ~np.isnan(found.only(range(len(found.problems)), times.kernels).means).all(axis=1)
     return found.only(np.flatnonzero(timed).tolist(), kernels)
-
-
-def _without(times: Times, held: Times) -> Times:
-    """Return the times without the sizes of the test, in any layout, direction or place."""
-    groups = {group_of(problem.id) for problem in held.problems}
-    remaining = [i for i, problem in enumerate(times.problems) if group_of(problem.id) not in groups]
-    return times.only(remaining, times.kernels)

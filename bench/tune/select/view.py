@@ -74,14 +74,10 @@ def verdict(model: Model) -> str:
     part = found.recovered
     low, high = (percent(end) if end is not None else "" for end in (part.low, part.high))
     share = f"{percent(part.mean)} [{low}, {high}]"
-    return f"Select: {gap}, and the selector, {made_of(model)}, recovers {share} of that."
-
-
-def made_of(model: Model) -> str:
-    """Return `a tree of 12 leaves`, or `a quadratic formula of 4 logarithms`."""
+    made = f"a tree of {len(model.leaves)} leaves"
     if model.formula:
-        return f"a quadratic formula of {count(len(model.formula.axes), 'logarithm')}"
-    return f"a tree of {len(model.leaves)} leaves"
+        made = f"a quadratic formula of {count(len(model.formula.axes), 'logarithm')}"
+    return f"Select: {gap}, and the selector, {made}, recovers {share} of that."
 
 
 def words(share: Share) -> str:
