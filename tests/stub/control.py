@@ -37,9 +37,9 @@ def run_launches_with(run: Callable[[Launch], int]) -> None:
     _LIBRARY.km_stub_on_launch(_kept[0])
 
 
-def launches_take(nanoseconds: int, symbol: str | None = None) -> None:
-    """Set the length of all launches, or of one kernel's."""
-    _LIBRARY.km_stub_length(symbol and symbol.encode(), ctypes.c_longlong(nanoseconds))
+def launches_take(nanoseconds: int) -> None:
+    """Set the length of all launches."""
+    _LIBRARY.km_stub_length(ctypes.c_longlong(nanoseconds))
 
 
 def host_takes(nanoseconds: int) -> None:

@@ -50,26 +50,6 @@ def properties() -> list[Any]:
     return [count, *names, found.properties.multiprocessor_count, found.properties.cluster_launch]
 
 
-def export_table() -> str:
-    device()
-    status, _ = driver.cuGetExportTable(driver.CUuuid())
-    return str(status.name)
-
-
-def copies() -> list[int]:
-    """Return bytes after a way over pinned and device memory and back."""
-    stream = new_stream()
-    there, pinned = device().memory_resource.allocate(64, stream=stream), core.LegacyPinnedMemoryResource().allocate(64)
-    back = bytearray(64)
-    driver.cuMemcpyHtoD(int(there.handle), bytes(range(64)), 64)
-    there.copy_to(pinned, stream=stream)
-    stream.sync()
-    driver.cuMemcpyDtoH(back, int(pinned.handle), 64)
-    for buffer in (there, pinned):
-        buffer.close()
-    return list(back)
-
-
 def span(stream: Any, *calls: Callable[[], object]) -> float:
     """Return the milliseconds between two events of a stream, between which the calls are made."""
     start = record(stream)
@@ -82,15 +62,10 @@ def span(stream: Any, *calls: Callable[[], object]) -> float:
 
 def spans() -> list[float]:
     """Return the spans of launches of known lengths."""
-    stream, kernel = new_stream(), nothing()
-    return known_spans(stream, lambda: launch(stream, kernel))
-
-
-def known_spans(stream: Any, launched: Callable[[], object]) -> list[float]:
-    found = []
+    stream, kernel, found = new_stream(), nothing(), []
     for count, nanoseconds in ((0, 1), (1, 1), (3, 333_333), (5, 123_456_789)):
         control.launches_take(nanoseconds)
-        found.append(span(stream, *[launched] * count))
+        found.append(span(stream, *[lambda: launch(stream, kernel)] * count))
     return found
 
 
@@ -130,29 +105,6 @@ class Word:
 
     def let_go(self) -> None:
         self._value.value = 1
-
-
-def lengths_by_kernel() -> list[float]:
-    """Return the span of a kernel whose length is its own."""
-    stream, kernel = new_stream(), nothing("slow")
-    control.launches_take(2_000_000, "slow")
-    return [span(stream, lambda: launch(stream, kernel))]
-
-
-def cuda_core_graph() -> dict[str, Any]:
-    """Capture three launches by cuda-core's own builder; return what ran before, and the span of two replays."""
-    stream, kernel, ran = new_stream(), nothing("in_graph"), []
-    control.launches_take(1_500_000, "in_graph")
-    control.run_launches_with(lambda launched: ran.append(launched.parameters()[1]) or 0)
-    builder = stream.create_graph_builder()
-    builder.begin_building()
-    for _ in range(3):
-        launch(builder, kernel)
-    graph = builder.end_building().complete()
-    before = len(ran)
-    found = span(stream, *[lambda: graph.launch(stream)] * 2)
-    control.run_launches_with(lambda launched: 0)
-    return {"before": before, "ran": [value.hex() for value in ran], "span": found}
 
 
 def launches_read() -> dict[str, Any]:

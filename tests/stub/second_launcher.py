@@ -15,7 +15,7 @@ from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.kernel import CudaKernel, KernelCall
 from stub import control
 from stub.breaches import holding
-from stub.programs import NOTHING, code, known_spans, new_stream, span
+from stub.programs import NOTHING, code, new_stream, span
 
 MANY = """struct S {{ unsigned small; unsigned long long large; }};
 extern "C" __global__ void {name}(int *, int, S, float, long long) {{}}"""
@@ -48,12 +48,6 @@ def parameters() -> list[str]:
     return [raw.hex() for raw in got]
 
 
-def spans() -> list[float]:
-    """Return the spans of launches of known lengths."""
-    stream = own_stream()
-    return known_spans(stream, prepared())
-
-
 def refused_stream() -> str:
     """Set up a launch where the device's stream is not PyCUDA's; return why that is refused."""
     device = get_device("cuda")
@@ -78,13 +72,6 @@ def launch_elsewhere() -> float:
     return span(new_stream(), prepared())
 
 
-def _while_held(call: Callable[[], Any]) -> str:
-    """Make a call while PyCUDA's stream is held; return the error that it raises, or an empty text."""
-    found: list[Any] = []  # what the call returns is released when the stream runs again
-    with holding(own_stream()):
-        return _error(lambda: found.append(call()))
-
-
 def _error(call: Callable[[], Any]) -> str:
     try:
         call()
@@ -93,23 +80,12 @@ def _error(call: Callable[[], Any]) -> str:
     return ""
 
 
-def synchronise_while_held() -> str:
-    own_stream()
-    return _while_held(pycuda_stream(0).synchronize)
-
-
-def allocate_while_held() -> str:
-    import pycuda.driver as driver
-
-    return _while_held(lambda: driver.mem_alloc(16))
-
-
 def load_while_held() -> str:
     import pycuda.driver as driver
 
-    own_stream()
-    loaded = code("loaded_late")
-    return _while_held(lambda: driver.module_from_buffer(loaded))
+    loaded, found = code("loaded_late"), []
+    with holding(own_stream()):  # what is loaded is released when the stream runs again
+        return _error(lambda: found.append(driver.module_from_buffer(loaded)))
 
 
 def too_few_parameters() -> str:

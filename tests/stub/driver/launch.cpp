@@ -89,8 +89,7 @@ static CUresult launch(const char *call, const void *kernel, const Shape &s, CUs
         if (value.size() == sizeof address) memcpy(&address, value.data(), sizeof address);
         if (!within_reach(f.name.c_str(), device_of(stream), address)) return CUDA_ERROR_ILLEGAL_ADDRESS;
     }
-    auto length = state().lengths.find(f.name);
-    const Nanoseconds known = length == state().lengths.end() ? state().length : length->second;
+    const Nanoseconds known = state().length;
     auto later = [=] { return run(f, s, values); };
     CUDA_KERNEL_NODE_PARAMS shape{.func = nullptr,
                                   .gridDimX = s.grid[0], .gridDimY = s.grid[1], .gridDimZ = s.grid[2],

@@ -104,13 +104,8 @@ extern "C" {
 
 void km_stub_on_launch(km_run run) { state().run = run; }
 
-// Every launch takes this long; with an entry's name, the launches of that entry.
-void km_stub_length(const char *entry, long long nanoseconds) {
-    if (entry)
-        state().lengths[entry] = nanoseconds;
-    else
-        state().length = nanoseconds;
-}
+// Every launch takes this long.
+void km_stub_length(long long nanoseconds) { state().length = nanoseconds; }
 
 // What the host spends on each call that submits work.
 void km_stub_host_cost(long long nanoseconds) { state().host_cost = nanoseconds; }

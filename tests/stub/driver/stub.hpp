@@ -116,7 +116,6 @@ struct State {
     std::map<std::pair<std::string, const void *>, std::string> handles;  // kind and address, with what made it
     std::map<uintptr_t, Allocation> memory;
     std::deque<Work> work;
-    std::map<std::string, Nanoseconds> lengths;
     Nanoseconds now = 0, length = setting("KM_STUB_LENGTH_NS", 1000), host_cost = 0, emulating = 0;
     CUresult broken = CUDA_SUCCESS;
     km_run run = nullptr;
