@@ -21,7 +21,6 @@ from emulator.mutation import mutants
 from emulator.proof import (
     SURVIVORS,
     Fate,
-    all_cases,
     corners,
     fates,
     headers_by_name,
@@ -29,6 +28,7 @@ from emulator.proof import (
     kernels_by_source,
     mention,
     plan,
+    sweep,
 )
 from emulator.trips import trips
 from kernelmark.bench.emulator.build import CUDA, missing_tool
@@ -55,10 +55,10 @@ def main() -> int:
 def count_trips(files: list[str]) -> int:
     """Print the trips of the loops of the kernels of these sources; return 1 where one has fewer than it must have."""
     enough = True
-    for kernel, every in all_cases().items():
+    for kernel, every in sweep().items():
         if every[0].kernel.source in files:
             print(kernel)
-            for loop, most in sorted(trips([case for case in every if is_kept(case)]).items()):
+            for loop, most in sorted(trips(list(filter(is_kept, every))).items()):
                 print(
                     f"  {most.trips:4} of {most.least}  {loop.file}:{loop.line}: {loop.condition}  {most.case.id}",
                     flush=True,

@@ -112,10 +112,13 @@ class End:
     def id(self) -> str:
         return f"{self.kernel} {self.part}"
 
+    @property
+    def case(self) -> EmulatedCase:
+        return case_of(self.kernel, msgspec.structs.replace(discover().problem(self.part), **self.whole), self.tile)
+
     def faults(self, cuda: Path = CUDA) -> list[str]:
         """Return the reports, and what is wrong with the outputs."""
-        part = discover().problem(self.part)
-        case = case_of(self.kernel, msgspec.structs.replace(part, **self.whole), self.tile)
+        part, case = discover().problem(self.part), self.case
         assert max(operand.elements for operand in case.problem.operands()) > 2**32
         values = drawn(part)
         buffers = {o.name: _at_the_end(o, values[o.name]) for o in case.problem.operands()}

@@ -1,13 +1,15 @@
 """Run kernels' cases against a changed source or header; a mutant about which no case complains survives."""
 
+import heapq
 import math
 import time
 import typing
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cache
+from itertools import combinations
 from pathlib import Path
 from subprocess import TimeoutExpired
 
@@ -21,6 +23,7 @@ from kernelmark.bench.measure.compile import with_includes
 from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.kernel import CudaKernel
 from kernelmark.bench.plan.limits import H100
+from kernelmark.bench.plan.operation import Problem
 from kernelmark.bench.plan.registry import Registry
 from kernelmark.bench.plan.tiles import Tile
 
@@ -102,10 +105,16 @@ def plan(registry: Registry, file: str) -> list[list[EmulatedCase]]:
 
 
 @cache
-def all_cases() -> dict[str, list[EmulatedCase]]:
-    """The cases of each emulated kernel by the kernel's id."""
+def sweep() -> dict[str, list[EmulatedCase]]:
+    """The cases of each emulated kernel by the kernel's id: the product of its axes, sizes, options and tiles."""
     kernels = (kernel for group in kernels_by_source(discover()).values() for kernel in group)
     return {kernel.id: cases(discover(), kernel) for kernel in kernels}
+
+
+@cache
+def all_cases() -> dict[str, list[EmulatedCase]]:
+    """The cases of the long run by the kernel's id, first those of the short run."""
+    return {kernel: [*filter(is_kept, every), *paired_cases(kernel)] for kernel, every in sweep().items()}
 
 
 def _by_variant(cases_: list[EmulatedCase]) -> list[list[EmulatedCase]]:
@@ -186,15 +195,37 @@ ALSO = {
 }
 
 
+Traits = Callable[[EmulatedCase], Iterator[tuple[object, ...]]]
+
+
 def short_cases(every: Sequence[EmulatedCase]) -> list[EmulatedCase]:
-    """Choose cases of a kernel until each trait is seen, each time the case with the most traits that are new."""
-    traits = [(case, set(_traits(case))) for case in sorted(every, key=_rank)]
-    left = set().union(*(own for _, own in traits))
+    """Choose cases of a kernel until each trait is seen."""
+    return _covering(every, _traits)
+
+
+@cache
+def paired_cases(kernel: str) -> list[EmulatedCase]:
+    """Choose cases of a kernel for the long run until each pair of values that the short run lacks is seen."""
+    return _covering(sweep()[kernel], pairs, list(filter(is_kept, sweep()[kernel])))
+
+
+def _covering(every: Sequence[EmulatedCase], traits: Traits, known: Sequence[EmulatedCase] = ()) -> list[EmulatedCase]:
+    """Choose cases until each trait that the known ones lack is seen: each time the one with the most new traits."""
+    ranked = sorted(every, key=_rank)
+    seen = {trait for case in known for trait in traits(case)}
+    own = [set(traits(case)) - seen for case in ranked]
+    # What a case adds only becomes less as others are chosen, so that the first that adds what it did is the best.
+    best = [(-len(new), place) for place, new in enumerate(own)]
+    heapq.heapify(best)
     chosen = []
-    while left:
-        case, own = max(traits, key=lambda item: len(item[1] & left))
-        chosen.append(case)
-        left -= own
+    while best:
+        count, place = heapq.heappop(best)
+        new = own[place] - seen
+        if len(new) < -count:
+            heapq.heappush(best, (-len(new), place))
+        elif new:
+            chosen.append(ranked[place])
+            seen |= new
     return chosen
 
 
@@ -205,31 +236,46 @@ def _rank(case: EmulatedCase) -> tuple[int, bool, float]:
     return is_whole(problem) + 2 * is_long(problem), work > LITTLE, work if work > LITTLE else -work
 
 
+Values = list[tuple[str, object]]
+
+
+def _features(problem: Problem) -> tuple[Values, Values]:
+    """Return the words of a problem's variant (storage type, layout, place), and its options off their default."""
+    fields = [(f, getattr(problem, f.name)) for f in msgspec.structs.fields(problem)]
+    words = [(f.name, value) for f, value in fields if typing.get_origin(f.type) is typing.Literal]
+    options = [(f.name, value) for f, value in fields if not f.required and value != f.default]
+    return words, [option for option in options if option not in words]
+
+
 def _traits(case: EmulatedCase) -> Iterator[tuple[object, ...]]:
-    """Yield the variant (storage type, layout, direction, place), the tile, the last size, and options with a word.
+    """Yield the variant, the tile, the last size, and options with a word.
 
     Each option away from its default counts once for each word of the variant, since each has offsets of its own.
     """
     problem = case.problem
-    fields = msgspec.structs.fields(problem)
-    words = [(f.name, getattr(problem, f.name)) for f in fields if typing.get_origin(f.type) is typing.Literal]
+    words, options = _features(problem)
     yield tuple(words)
     yield "tile", str(case.tile)
     if case.device != H100 and (getattr(case.tile, "CLUSTER", 1) == 1 or "f16" in problem.dtype or is_long(problem)):
         yield "rounds", case.id  # of clusters that go round with short sums, those of the fastest product
     yield "last size", "long" if is_long(problem) else getattr(problem, problem.sizes[-1])
-    for f in fields:
-        value = getattr(problem, f.name)
-        if not f.required and value != f.default and (f.name, value) not in words:
-            yield from ((f.name, word) for word in words)
+    yield from ((name, word) for name, _ in options for word in words)
+
+
+def pairs(case: EmulatedCase) -> Iterator[tuple[object, ...]]:
+    """Yield each two of these: a word of the variant, the sizes, the tile, the device, an option off its default."""
+    words, options = _features(case.problem)
+    sizes = tuple(getattr(case.problem, name) for name in case.problem.sizes)
+    others = [("sizes", sizes), ("tile", str(case.tile)), ("device", case.device.multiprocessors)]
+    yield from combinations([*words, *options, *others], 2)
 
 
 @cache
 def kept() -> set[tuple[str, str]]:
     """Return kernel and id of each case that the short run keeps."""
-    found = {(kernel, case.id) for kernel, every in all_cases().items() for case in short_cases(every)}
+    found = {(kernel, case.id) for kernel, every in sweep().items() for case in short_cases(every)}
     for kernel, problems in ALSO.items():
-        found |= {(kernel, case.id) for case in all_cases()[kernel] if case.problem.id in problems}
+        found |= {(kernel, case.id) for case in sweep()[kernel] if case.problem.id in problems}
     return found
 
 

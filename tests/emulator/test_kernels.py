@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 from _pytest.mark import ParameterSet
 
 from emulator.ends import case_of, drawn, faults
-from emulator.proof import CORNERS, Overflow, all_cases, is_kept
+from emulator.proof import CORNERS, Overflow, is_kept, paired_cases, sweep
 from emulator.trips import trips
 from kernelmark.bench.emulator.build import HostCompileError, source_folder
 from kernelmark.bench.emulator.shapes import LEAST_SIZES, sizes_by_variant
@@ -23,25 +24,20 @@ from support.emulated import wrong_in_emulator
 KERNELS = [kernel for kernel in discover().kernels.values() if isinstance(kernel, CudaKernel)]
 
 
-#: Cases of one test of the long run, since each test costs 7 ms beside its cases.
-TOGETHER = 20
-
-
 def _items(kernels: Iterable[CudaKernel]) -> Iterator[ParameterSet]:
     for kernel in kernels:
+        source = Path(kernel.source).name
         if kernel.emulated:
             mark = pytest.mark.skip(reason=f"{kernel.id} is not emulated: {kernel.emulated}")
-            yield pytest.param((), id=f"{Path(kernel.source).name}/not-emulated", marks=mark)
+            yield pytest.param((), id=f"{source}/not-emulated", marks=mark)
             continue
-        yield from (pytest.param([case], id=case.id) for case in all_cases()[kernel.id] if is_kept(case))
-        others = [case for case in all_cases()[kernel.id] if not is_kept(case)]
-        for every in (others[i : i + TOGETHER] for i in range(0, len(others), TOGETHER)):
-            yield pytest.param(every, id=f"{len(every)} from {every[0].id}", marks=pytest.mark.long)
+        yield from (pytest.param([case], id=case.id) for case in filter(is_kept, sweep()[kernel.id]))
+        yield pytest.param(partial(paired_cases, kernel.id), id=f"{source}/{kernel.id}/pairs", marks=pytest.mark.long)
 
 
 @pytest.mark.parametrize("every", list(_items(KERNELS)))
-def test_emulated_kernel_is_right_and_without_reports(every: list[EmulatedCase]) -> None:
-    assert not wrong_in_emulator(every)
+def test_emulated_kernel_is_right_and_without_reports(every: list[EmulatedCase] | partial[list[EmulatedCase]]) -> None:
+    assert not wrong_in_emulator(every() if callable(every) else every)
 
 
 def test_kernel_that_cannot_be_emulated_is_reported_with_its_reason() -> None:
@@ -74,7 +70,7 @@ def test_sweep_takes_every_kernel_through_enough_sizes_in_each_variant(kernel: C
 @pytest.mark.long
 @pytest.mark.parametrize("kernel", EMULATED, ids=lambda k: f"{Path(k.source).name}/{k.id}")
 def test_loops_go_round_twice_or_more_in_the_short_run(kernel: CudaKernel) -> None:
-    found = trips([case for case in all_cases()[kernel.id] if is_kept(case)])
+    found = trips(list(filter(is_kept, sweep()[kernel.id])))
     few = [f"{loop}: {most.trips} of {most.least} trips" for loop, most in found.items() if most.trips < most.least]
     assert not few, f"{kernel.id}: no case of the short run has them; see Cases of the sweep in emulator-internals.md"
 
@@ -106,10 +102,10 @@ def _corners() -> Iterator[ParameterSet]:
         yield pytest.param(corner, id=f"{corner.kernel.id}-{corner.problem.id}", marks=marks)
 
 
-@pytest.mark.parametrize("corner", list(_corners()))
-def test_kernel_is_right_beyond_the_shapes_of_the_sweep(corner: EmulatedCase) -> None:
-    assert not corner.kernel.refuses(corner.problem)
-    assert not wrong_in_emulator([corner])
+@pytest.mark.parametrize("case", list(_corners()))
+def test_kernel_is_right_beyond_the_shapes_of_the_sweep(case: EmulatedCase) -> None:
+    assert not case.kernel.refuses(case.problem)
+    assert not wrong_in_emulator([case])
 
 
 @pytest.mark.long

@@ -23,8 +23,10 @@ from emulator.proof import (
     is_explained,
     is_kept,
     kernels_by_source,
+    pairs,
     plan,
     short_cases,
+    sweep,
 )
 from kernelmark.bench.emulator.build import CUDA
 from kernelmark.bench.emulator.sweep import EmulatedCase
@@ -63,6 +65,8 @@ def _each(files: Iterable[str], kinds: Container[str]) -> Iterator[ParameterSet]
 
 
 SOURCES, HEADERS = kernels_by_source(discover()), headers_by_name(discover())
+TILED = sweep()["gemm/cuda.tiled"]
+SHORT = short_cases(TILED)
 
 
 def _plans(file: str) -> list[list[EmulatedCase]]:
@@ -164,7 +168,7 @@ def test_header_is_met_by_every_kernel_that_includes_it_if_only_through_another(
 
 
 def test_case_that_is_over_time_may_take_as_long_as_the_slow_machine_makes_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    case, limits = all_cases()["gemm/cuda.tiled"][0], []
+    case, limits = TILED[0], []
 
     def complaints(case: EmulatedCase, names: tuple[str, ...], folder: Path = CUDA, limit_s: int = 0) -> Iterator[str]:
         if folder == CUDA:
@@ -188,12 +192,8 @@ def test_mistake_in_a_header_is_found_by_a_kernel_that_includes_it() -> None:
     assert re.search(r": \w+\.cuh?:\d+: copy-in-flight: ", fate(header, wait, _plans(header)).complaint or "")
 
 
-TILED = all_cases()["gemm/cuda.tiled"]
-SHORT = short_cases(TILED)
-
-
 def test_each_storage_type_layout_direction_tile_and_last_size_is_kept() -> None:
-    for every in all_cases().values():
+    for every in sweep().values():
         for trait in ("dtype", "layout", "direction", "place"):
             values = [{getattr(case.problem, trait, "") for case in cases} for cases in (every, short_cases(every))]
             assert values[0] == values[1]
@@ -216,12 +216,20 @@ def test_case_is_kept_where_no_other_shows_its_traits() -> None:
     assert [is_kept(case) for case in TILED].count(True) == len(SHORT)
 
 
+@pytest.mark.long
+def test_long_run_has_the_short_one_and_each_pair_of_features_of_the_sweep() -> None:
+    for kernel, every in sweep().items():
+        taken = all_cases()[kernel]
+        assert {case.id for case in taken} >= {case.id for case in every if is_kept(case)}
+        assert {pair for case in taken for pair in pairs(case)} == {pair for case in every for pair in pairs(case)}
+
+
 def test_problem_that_mutants_need_besides_is_one_of_the_sweep() -> None:
     for kernel, problems in ALSO.items():
-        kept = {case.problem.id for case in all_cases()[kernel] if is_kept(case)}
+        kept = {case.problem.id for case in sweep()[kernel] if is_kept(case)}
         assert kept.issuperset(problems)
 
 
 def test_short_run_keeps_less_than_a_seventh_of_the_sweep() -> None:
-    counts = [sum(map(len, cases)) for cases in (all_cases().values(), map(short_cases, all_cases().values()))]
+    counts = [sum(map(len, cases)) for cases in (sweep().values(), map(short_cases, sweep().values()))]
     assert counts[1] * 7 < counts[0]

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from emulator.fixtures import first_short, outcomes_of
-from emulator.proof import Overflow, all_cases, kernels_by_source
+from emulator.proof import Overflow, kernels_by_source, sweep
 from kernelmark.bench.emulator.build import CUDA, HERE, source_folder
 from kernelmark.bench.emulator.shapes import is_long, is_whole
 from kernelmark.bench.emulator.sweep import EmulatedCase, complaints, entries
@@ -96,7 +96,7 @@ def cases_apart(kernel: CudaKernel) -> list[EmulatedCase]:
 
     Taken are the sweep's problems with the most options, first in the largest ragged sizes, all with enlarged pads.
     """
-    found = list(dict.fromkeys(case.problem for case in all_cases()[kernel.id] if not is_long(case.problem)))
+    found = list(dict.fromkeys(case.problem for case in sweep()[kernel.id] if not is_long(case.problem)))
     if not found or not any(name.endswith("_pad") for name in found[0].axes()):
         return []
     sizes = sorted((p for p in found if not is_whole(p)), key=lambda p: -_work(p))
@@ -242,7 +242,7 @@ RIGHT = (
 
 @cache
 def _names_of(source: str) -> tuple[str, ...]:
-    return instances(case for kernel in kernels_by_source(discover())[source] for case in all_cases()[kernel.id])
+    return instances(case for kernel in kernels_by_source(discover())[source] for case in sweep()[kernel.id])
 
 
 @pytest.mark.parametrize("source", first_short(sorted(kernels_by_source(discover()))))
@@ -299,9 +299,9 @@ GROUPS = [
 ]
 
 
-@pytest.mark.parametrize("cases", first_short(GROUPS, lambda group: group[0].kernel.id))
-def test_kernel_is_right_where_rows_lie_far_apart(cases: list[EmulatedCase]) -> None:
-    assert not wrong_in_emulator(cases)
+@pytest.mark.parametrize("every", first_short(GROUPS, lambda group: group[0].kernel.id))
+def test_kernel_is_right_where_rows_lie_far_apart(every: list[EmulatedCase]) -> None:
+    assert not wrong_in_emulator(every)
 
 
 @pytest.mark.parametrize("planted", first_short(APART, lambda planted: planted.id))

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from _pytest.mark import ParameterSet
 
-from emulator.proof import Overflow, _rank, all_cases, is_kept
+from emulator.proof import Overflow, _rank, is_kept, sweep
 from kernelmark.bench.emulator.build import CUDA, program
 from kernelmark.bench.emulator.report import unwaived
 from kernelmark.bench.emulator.sweep import EmulatedCase, _buffer, _view, entries, launches
@@ -152,7 +152,7 @@ def _cases() -> Iterator[ParameterSet]:
 
     Those of `fma` are left out, which coarsen their operands.
     """
-    for every in all_cases().values():
+    for every in sweep().values():
         seen: set[tuple[str, ...]] = set()
         for case in sorted(filter(is_kept, every), key=_rank):
             words = tuple(getattr(case.problem, word, "") for word in WORDS)

@@ -10,7 +10,7 @@ from kernelmark.bench.emulator.build import compiler, missing_tool
 from kernelmark.bench.emulator.sweep import EmulatedCase, complaints, entries
 from support.tools import needed
 
-#: The cases that tests of this session are parametrised with, as `case`, `every` or what returns every, by kernel.
+#: The cases that tests of this session are parametrised with, as `case`, that of `end`, `every` or what returns every.
 _selected: dict[str, list[EmulatedCase]] = {}
 
 
@@ -21,7 +21,8 @@ def select(items: Iterable[pytest.Item]) -> None:
     for item in items:
         params = item.callspec.params if hasattr(item, "callspec") else {}
         every = params.get("every", ())
-        for case in (params.get("case"), *(every() if callable(every) else every)):
+        own = params.get("case"), getattr(params.get("end"), "case", None)
+        for case in (*own, *(every() if callable(every) else every)):
             if isinstance(case, EmulatedCase):
                 _selected.setdefault(case.kernel.id, []).append(case)
 
