@@ -1,6 +1,7 @@
 """Every CUDA kernel: its plan is pure and passes its parameters, it compiles without spills, tunables matter."""
 
 import hashlib
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,7 +15,7 @@ import numpy as np
 import pytest
 
 from kernelmark.bench.emulator.sweep import entries
-from kernelmark.bench.measure.compile import ARCHS, Cubin, compile_cubin
+from kernelmark.bench.measure.compile import ARCHS, Cubin, compile_cubin, cuda_sources
 from kernelmark.bench.measure.cpu import cpu_count
 from kernelmark.bench.measure.cubin import elf_parameters, elf_sections
 from kernelmark.bench.measure.launch import c_scalar
@@ -95,8 +96,8 @@ def test_every_kernel_compiles_without_spills_or_a_loss_and_takes_what_its_plan_
     kernel = KERNELS[name]
     cubins: list[Cubin] = []
 
-    def noted(*args: Any) -> Cubin:
-        cubins.append(compile_cubin(*args))
+    def noted(source: str, entries: tuple[str, ...], for_: str, name: str) -> Cubin:
+        cubins.append(compile_cubin(source, entries, "sm_86" if for_ == "sm_89" else for_, name))
         return cubins[-1]
 
     monkeypatch.setattr(inspect, "compile_cubin", noted)
@@ -128,6 +129,19 @@ def test_first_kernels_compile_in_every_layout_and_storage_type(name: str, probl
     wanted = entries(cases(name, *problems))
     assert len(wanted) >= len(problems)
     assert set(compile_cubin(KERNELS[name].source, wanted, ARCH).symbols) == set(wanted)
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("cuda_compiler")
+def test_machine_code_for_sm_89_is_that_for_sm_86() -> None:
+    texts = (path.read_text() for path in cuda_sources().rglob("*.cu*"))
+    limits = {int(number) for text in texts for number in re.findall(r"__CUDA_ARCH__ \S+ (\d+)", text)}
+    assert limits
+    assert not limits & set(range(861, 891))
+    for name in COMPILED:
+        if KERNELS[name].runs_on("sm_89"):
+            wanted = tuple(dict(plan(KERNELS[name])))
+            assert code(KERNELS[name], wanted, "sm_89") == code(KERNELS[name], wanted, "sm_86")
 
 
 KINDS = {"int": "i4", "unsigned int": "i4", "float": "f4", "double": "f8"}
@@ -279,9 +293,8 @@ def entry_names(calls: list[tuple[str, KernelCall]]) -> list[str]:
     return [entry for entry, _ in calls]
 
 
-def code(kernel: CudaKernel, wanted: tuple[str, ...]) -> dict[str, str]:
+def code(kernel: CudaKernel, wanted: tuple[str, ...], arch: str) -> dict[str, str]:
     """The digest of the machine code of each entry, compiled together, which takes less than one by one."""
-    arch = next(arch for arch in ("sm_80", "sm_90a") if kernel.runs_on(arch))
     cubin = compile_cubin(kernel.source, wanted, arch, kernel.id)
     parts = elf_sections(cubin.code)
     found = {entry: parts[f".text.{symbol}"] for entry, symbol in cubin.symbols.items()}
@@ -311,7 +324,10 @@ def test_every_tunable_that_a_kernel_is_compiled_for_changes_its_machine_code() 
     }
     assert all(wanted.values())
     with ThreadPoolExecutor(cpu_count()) as pool:
-        compiled = pool.map(lambda name: code(TUNABLE_CUDA[name], tuple(dict.fromkeys(wanted[name]))), COMPILED)
+        archs = [next(arch for arch in ("sm_80", "sm_90a") if KERNELS[name].runs_on(arch)) for name in COMPILED]
+        compiled = pool.map(
+            lambda name, arch: code(KERNELS[name], tuple(dict.fromkeys(wanted[name])), arch), COMPILED, archs
+        )
         codes = dict(zip(COMPILED, compiled, strict=True))
     for (name, tunable), sides in named.items():
         before, after = ({codes[name][entry] for entry in side} for side in sides)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from kernelmark.bench.emulator.sweep import EmulatedCase, entries
-from kernelmark.bench.measure.compile import ARCHS, compile_cubin
+from kernelmark.bench.measure.compile import compile_cubin
 from kernelmark.bench.measure.occupancy import occupancy, typical
 from kernelmark.bench.plan.kernel import CudaKernel, KernelCall, Scratch, TensorMap, Tile
 from kernelmark.bench.plan.limits import H100, TYPICAL
@@ -17,7 +17,7 @@ from kernelmark.kernels._numba import bind
 from kernelmark.kernels.transpose import _numba, _strips, _tiles
 from kernelmark.kernels.transpose._blocks import width
 from support.emulated import wrong_in_emulator
-from support.kernels import CUDA, REGISTRY, cases, chosen, compiled_by, lean, set_up, verified
+from support.kernels import CUDA, DISTINCT, REGISTRY, cases, chosen, compiled_by, lean, set_up, verified
 
 AWKWARD = [(1, 1), (1, 97), (97, 1), (2, 3), (3, 2), (13, 7), (31, 33), (97, 101), (101, 97), (509, 64), (64, 509)]
 COMMON = [(48, 36), (36, 48), (96, 160), (160, 96), (257, 129), (250, 1000), (1000, 250), (17, 3001), (3001, 17)]
@@ -164,7 +164,7 @@ def test_blocks_cover_every_matrix_with_vectors_where_rows_are_aligned(sizes: st
     assert (wide_a, wide_b) == tuple(1 if size % 4 else 4 for size in (problem.n, problem.m))
 
 
-@pytest.mark.parametrize("arch", [pytest.param(a, marks=pytest.mark.long) if a != "sm_90a" else a for a in ARCHS])
+@pytest.mark.parametrize("arch", [pytest.param(a, marks=pytest.mark.long) if a != "sm_90a" else a for a in DISTINCT])
 @pytest.mark.usefixtures("cuda_compiler")
 def test_no_variant_spills(arch: str) -> None:
     ids = [f"transpose/b2m{m}n{n}/{d}/out" for m in (64, 49) for n in (136, 35) for d in ("f64", "f32", "f16")]
@@ -375,11 +375,6 @@ def waves() -> Iterator[EmulatedCase]:
         yield EmulatedCase(FUSED, REGISTRY.problem(f"transpose/{sizes}/f32/in"), tile)
 
 
-@pytest.mark.parametrize("case", [*further_cases(), *waves()], ids=lambda case: case.id)
-def test_emulated_rectangles_are_right_without_reports(case: EmulatedCase) -> None:
-    assert not wrong_in_emulator([case])
-
-
 TMA = CUDA["transpose/cuda.tma"]
 KIB = 1024
 SHARED_LIMIT = 99 * KIB  # a block, on the smallest device with a TMA
@@ -421,6 +416,6 @@ def long_cases() -> Iterator[EmulatedCase]:
     yield EmulatedCase(TMA, REGISTRY.problem("transpose/m264n392/f32/out"), Tile(**_LARGEST))
 
 
-@pytest.mark.parametrize("case", list(long_cases()), ids=lambda case: case.id)
-def test_emulated_rings_are_right_without_reports(case: EmulatedCase) -> None:
+@pytest.mark.parametrize("case", [*further_cases(), *waves(), *long_cases()], ids=lambda case: case.id)
+def test_emulated_rectangles_waves_and_rings_are_right_without_reports(case: EmulatedCase) -> None:
     assert not wrong_in_emulator([case])

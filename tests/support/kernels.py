@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from kernelmark.bench.emulator.sweep import EmulatedCase
-from kernelmark.bench.measure.compile import Cubin, compile_cubin
+from kernelmark.bench.measure.compile import ARCHS, Cubin, compile_cubin
 from kernelmark.bench.measure.cpu import Cpu
 from kernelmark.bench.measure.draw import Draw
 from kernelmark.bench.measure.measurement import Measurement
@@ -23,6 +23,8 @@ from kernelmark.bench.run.job import run_job
 REGISTRY = discover()
 CUDA = {kernel.id: kernel for kernel in REGISTRY.kernels.values() if isinstance(kernel, CudaKernel)}
 LAYOUTS = ("NN", "NT", "TN", "TT")
+#: The architectures that have machine code of their own: sm_89 has that of sm_86 (kernels/test_declarations.py).
+DISTINCT = tuple(arch for arch in ARCHS if arch != "sm_89")
 DIRECTIONS = ("fprop", "dgrad", "wgrad")
 #: Convolutions with more than one block, panel, strip or item of everything that a CPU's kernels cut into them; none
 #: divides evenly.
