@@ -1,10 +1,11 @@
-"""Test threads on small problems, on which kernels would use only one."""
+"""Test threads on small problems, on which kernels would use only one, and plans of FFTW that need not be fast."""
 
 import pytest
 
 
 @pytest.fixture(autouse=True)
 def _threads_on_every_problem(monkeypatch: pytest.MonkeyPatch) -> None:
-    from kernelmark.kernels import _worth
+    from kernelmark.kernels import _fftw, _worth
 
     monkeypatch.setattr(_worth, "pays", lambda problem, threads, compiled: True)
+    monkeypatch.setattr(_fftw, "PLANNING_S", 1e-3)

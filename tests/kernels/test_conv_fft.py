@@ -14,7 +14,7 @@ import pytest
 
 from kernelmark.bench.emulator.sweep import EmulatedCase, entries
 from kernelmark.bench.plan.discovery import discover
-from kernelmark.bench.plan.kernel import CudaKernel, Scratch
+from kernelmark.bench.plan.kernel import Scratch
 from kernelmark.bench.plan.limits import H100
 from kernelmark.kernels.conv.fft import _codelets, _lanes, _planes, _products, _spectra, _transforms, cpu
 from kernelmark.kernels.conv.fft._tiling import Cuts, cheapest, cuts, executed, good_size, spans, whole
@@ -86,7 +86,8 @@ def tiles_of(problem: str) -> int:
     return cuts(parsed, cpu.chosen(parsed)).x.places
 
 
-def test_rows_tell_the_tile_and_how_fftw_planned_it() -> None:
+def test_rows_tell_the_tile_and_how_fftw_planned_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kernelmark.kernels._fftw.PLANNING_S", 5.0)
     problem = "conv/n1c4h100w100k4r5s5pad2/f32/nchw/fprop"
     (measured,) = verified(problem, "conv/pyfftw.tiled")
     noted = json.loads(measured.tunables)
@@ -250,23 +251,16 @@ def test_filters_are_transformed_once_whatever_the_blocks(tile, monkeypatch: pyt
         assert names.count("w") == 1 < names.count("x") == names.count("y")
 
 
-#: One tile and several, in the image and out of it, padding on one side, one group and more; then what each tile takes:
-#: few channels and images, which leave most of a product's tile empty, and enough of both to fill it.
-TILED = (
-    *("n2c3h14w11k5r3s2pad1", "n1c4h33w25k6r5s7pad0-2x3-1/g2", "n3c2h7w1k3r7s1pad0x1-0", "n1c3h29w9k2r11s9pad6x8"),
-    *("n5c35h5w14k67r3s3pad1", "n1c9h40w31k20r4s15pad3x7"),
-    *("n33c1h3w4k49r3s3", "n33c49h3w4k1r3s3", "n1c49h3w4k33r3s3"),
-)
-FUSED = (
-    *("n2c3h14w11k5r3s2pad1", "n1c4h33w25k6r5s7pad0-2x3-1/g2", "n3c2h7w1k3r7s1pad0x1-0", "n1c3h29w9k2r11s9pad6x8"),
-    *("n3c8h13w27k19r3s3", "n2c4h40w31k3r17s5pad16x2", "n1c6h9w50k6r3s3pad1/g6", "n1c1h1w1k1r1s1"),
-    "n9c2h3w4k17r2s2pad1",
-)
+#: One tile and several, in the image and out of it, padding on one side, one group and more.
+ANY = ("n2c3h14w11k5r3s2pad1", "n1c4h33w25k6r5s7pad0-2x3-1/g2", "n3c2h7w1k3r7s1pad0x1-0", "n1c3h29w9k2r11s9pad6x8")
+#: And enough channels and images for several tiles of a product, the last ones partly empty.
+TILED = (*ANY, "n3c19h5w14k35r3s3pad1", "n1c9h40w31k5r4s15pad3x7")
+#: In each direction enough channels and images to fill a product's largest tile.
+FILLING = {"fprop": "n33c1h3w4k49r3s3", "dgrad": "n33c49h3w4k1r3s3", "wgrad": "n1c49h3w4k33r3s3"}
+EVERY = (*TILED, *FILLING.values())
+FUSED = (*ANY, "n3c8h13w27k19r3s3", "n2c4h40w31k3r17s5pad16x2", "n1c6h9w50k6r3s3pad1/g6", "n1c1h1w1k1r1s1")
+FUSED += ("n9c2h3w4k17r2s2pad1",)
 L1, L2, L3 = "n128c3h128w128k96r11s11", "n128c64h64w64k128r9s9", "n128c128h32w32k128r9s9"
-
-
-def kernel(name: str) -> CudaKernel:
-    return CUDA[f"conv/cuda.{name}"]
 
 
 def problem(sizes: str, direction: str):
@@ -280,7 +274,9 @@ def cases(name: str, sizes: tuple[str, ...], direction: str) -> list[EmulatedCas
 
 
 @pytest.mark.long  # the sweep has the tiles on smaller problems
-@pytest.mark.parametrize("every", [cases("fft_tiled", TILED, direction) for direction in DIRECTIONS], ids=DIRECTIONS)
+@pytest.mark.parametrize(
+    "every", [cases("fft_tiled", (*TILED, sizes), direction) for direction, sizes in FILLING.items()], ids=DIRECTIONS
+)
 def test_every_tile_is_right_in_every_direction(every: list[EmulatedCase]) -> None:
     assert {case.tile.T for case in every} == {16, 32}
     assert {case.tile.BM for case in every} == {64, 32, 16}
@@ -297,7 +293,7 @@ def test_the_fused_kernel_is_right_with_as_many_channels_as_a_block_has_tiles_an
 
 
 @pytest.mark.parametrize("direction", DIRECTIONS)
-@pytest.mark.parametrize("sizes", [*TILED, L1, L2, L3])
+@pytest.mark.parametrize("sizes", [*EVERY, L1, L2, L3])
 def test_tiles_cover_the_output_and_none_is_beyond_it(sizes: str, direction: str) -> None:
     parsed = problem(sizes, direction)
     for side in (16, 32):
@@ -308,10 +304,10 @@ def test_tiles_cover_the_output_and_none_is_beyond_it(sizes: str, direction: str
 
 
 @pytest.mark.parametrize("direction", DIRECTIONS)
-@pytest.mark.parametrize("sizes", TILED)
+@pytest.mark.parametrize("sizes", EVERY)
 def test_a_spectrum_that_is_multiplied_is_as_large_as_was_written(sizes: str, direction: str) -> None:
     parsed = problem(sizes, direction)
-    found = kernel("fft_tiled")
+    found = CUDA["conv/cuda.fft_tiled"]
     for tile in found.tiles():
         if max(parsed.r, parsed.s) >= tile.T:
             continue
@@ -328,19 +324,19 @@ def test_a_spectrum_that_is_multiplied_is_as_large_as_was_written(sizes: str, di
 
 @pytest.mark.parametrize(("sizes", "side"), [(L1, 32), (L2, 32), (L3, 32), ("n8c512h14w14k512r3s3pad1", 16)])
 def test_the_side_is_the_one_with_fewest_frequencies(sizes: str, side: int) -> None:
-    tile = kernel("fft_tiled").tile_for(problem(sizes, "fprop"))
+    tile = CUDA["conv/cuda.fft_tiled"].tile_for(problem(sizes, "fprop"))
     assert side == tile.T
 
 
 @pytest.mark.parametrize("sizes", [L1, L2, L3])
 def test_large_filters_take_a_tenth_of_direct_convolution_at_the_most(sizes: str) -> None:
     parsed = problem(sizes, "fprop")
-    count = kernel("fft_fused" if sizes == L1 else "fft_tiled").executed_flop(parsed)
+    count = CUDA["conv/cuda.fft_fused" if sizes == L1 else "conv/cuda.fft_tiled"].executed_flop(parsed)
     assert 0 < count < parsed.flop / (4 if sizes == L1 else 10)
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("name", "sizes"), [("fft_tiled", (L2, *TILED)), ("fft_fused", (L1, *FUSED))])
+@pytest.mark.parametrize(("name", "sizes"), [("fft_tiled", (L2, *EVERY)), ("fft_fused", (L1, *FUSED))])
 @pytest.mark.usefixtures("cuda_compiler")
 def test_no_entry_spills_registers_or_uses_stack(name: str, sizes: tuple[str, ...]) -> None:
     every = [case for direction in DIRECTIONS for case in cases(name, sizes, direction)]
