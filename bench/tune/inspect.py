@@ -236,7 +236,7 @@ def cells(rows: Sequence[InspectRow]) -> list[Sequence[str]]:
         sizes = (row.registers, row.static_shared_bytes, row.dynamic_shared_bytes, row.spill_bytes, row.stack_bytes)
         numbers = map(str, (*sizes, row.threads, row.blocks_per_sm))
         tile = tile_text(json.loads(row.tunables or "{}"))
-        kernel = f"{row.kernel}@{tile}" if tile else row.kernel
+        kernel = f"{row.kernel.partition('@')[0]}@{tile}" if tile else row.kernel
         function = f": {row.entry.partition('<')[0]}" if launches[row.kernel, row.tunables, row.arch] > 1 else ""
         found.append((kernel + function, row.arch, *numbers, f"{row.occupancy:.0%}", row.limiter))
     return found

@@ -134,6 +134,7 @@ def test_the_launches_of_a_kernel_are_distinguished_by_their_functions():
     assert several == ["conv/cuda.k: filters", "conv/cuda.k: product"]
     one_each = names(resources("k<2>", '{"T":2}'), resources("k<4>", '{"T":4,"S":1}'))
     assert one_each == ["conv/cuda.k@T=2", "conv/cuda.k@T=4,S=1"], "a kernel of one launch has its tile alone"
+    assert names(row(kernel="conv/cuda.k@T=2", tunables='{"T":2}')) == ["conv/cuda.k@T=2"], "a tile is named once"
 
 
 def test_a_narrow_terminal_shows_the_name_above_the_resources(monkeypatch):
