@@ -33,6 +33,7 @@ def overseen(subject: str, timeout_s: float) -> Iterator[None]:
     if limit_s > threading.TIMEOUT_MAX:
         yield
         return
+    streams = sys.stdout, sys.stderr
     watch = threading.Timer(limit_s, _end, (subject, limit_s, threading.get_ident()))
     watch.daemon = True
     watch.start()
@@ -40,7 +41,9 @@ def overseen(subject: str, timeout_s: float) -> Iterator[None]:
     try:
         yield
     finally:
-        vars(builtins).update(_BUILTINS)  # a plug-in may have replaced some, without which no error can be reported
+        # A plug-in may have replaced what errors are reported with.
+        vars(builtins).update(_BUILTINS)
+        sys.stdout, sys.stderr = streams
         watch.cancel()
         faulthandler.cancel_dump_traceback_later()
 
