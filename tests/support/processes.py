@@ -23,13 +23,20 @@ def wait_for(condition: Callable[[], bool], seconds: float = 30.0) -> None:
         time.sleep(0.01)
 
 
+def command(pid: int) -> str:
+    """Return the command line of a process; nothing where it has ended."""
+    with suppress(FileNotFoundError, ProcessLookupError):
+        return Path(f"/proc/{pid}/cmdline").read_bytes().decode()
+    return ""
+
+
 def at_work_in(folder: Path) -> list[str]:
     """Return the command lines of the processes whose working folder this is."""
     found = []
     for entry in Path("/proc").iterdir():
         with suppress(OSError):
             if entry.name.isdigit() and (entry / "cwd").readlink() == folder:
-                found.append((entry / "cmdline").read_bytes().decode())
+                found.append(command(int(entry.name)))
     return found
 
 
