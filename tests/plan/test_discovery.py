@@ -289,6 +289,6 @@ def test_a_process_that_plans_is_ended_in_one_line_where_it_hangs_in_a_plugin(tm
     assert line.endswith("; --timeout allows more")
     in_c = python_in(tmp_path, "-c", OVERSEEN.format(0.1, "import ctypes; ctypes.PyDLL(None).sleep(30)"))
     assert (in_c.returncode, in_c.stdout, in_c.stderr[:8]) == (1, "", "Timeout ")
-    replaced = "import builtins; builtins.print = None"  # what ends in time goes on with the function that it replaced
+    replaced = "import builtins, sys; builtins.print = sys.stdout = None"  # what ends in time goes on with both
     in_time = python_in(tmp_path, "-c", OVERSEEN.format(1.0, replaced))
     assert (in_time.returncode, in_time.stdout, in_time.stderr) == (0, "went on\n", "")
