@@ -1,4 +1,4 @@
-"""Choose the CPUs of a worker, and count which of its threads have worked."""
+"""Choose the CPUs of a worker, and count the threads that have worked."""
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
@@ -32,10 +32,10 @@ def pin(threads: int) -> None:
 
 
 def spread(usable: Iterable[int], count: int) -> list[int]:
-    """Choose `count` CPUs: each core's first CPU before any second one, the cores of one NUMA node before the next."""
+    """Choose `count` CPUs: first CPUs of cores before second ones, one NUMA node's cores before the next node's."""
     left = set(usable)
     nodes = [sorted(node & left) for node in _nodes()] or [sorted(left)]
-    nodes.sort(key=lambda node: -len(_first_of_each_core(node)))  # the one with most room first
+    nodes.sort(key=lambda node: -len(_first_of_each_core(node)))  # the node with the most usable cores first
     firsts = [cpu for node in nodes for cpu in _first_of_each_core(node)]
     seconds = [cpu for node in nodes for cpu in node if cpu not in firsts]
     return sorted((firsts + seconds)[:count])
@@ -145,10 +145,10 @@ def children_of(pid: str) -> list[str]:
 
 
 def cpus_beyond(before: Mapping[str, int]) -> set[int]:
-    """Return the CPUs outside this process's affinity that threads which have worked since `before` may run on."""
+    """Return the CPUs outside this process's affinity on which threads that have worked since `before` may run."""
     grown = {task: ns - before.get(task, 0) for task, ns in family_times().items()}
     beyond: set[int] = set()
-    spent_ns = 0  # by all together, since each operand set may have a thread of its own
+    spent_ns = 0  # of all threads, since each operand set may have a separate one
     for task, ns in grown.items():
         with suppress(ProcessLookupError):
             if ns > 0 and (others := os.sched_getaffinity(int(task)) - os.sched_getaffinity(0)):

@@ -8,11 +8,11 @@ from statistics import median
 from kernelmark.bench.measure.sample import APART, Series
 from kernelmark.bench.measure.stats import MIN_SAMPLES, median_interval
 
-#: The accepted ratio of the time on new values to that on known values; the calls of each kind; the samples to take.
+#: The accepted ratio of the time on new values to that on known values; the fewest calls of each; the most samples.
 SPARED_RATIO, LEAST_ALONE, MOST_SAMPLES = 2.0, 12, 64
-#: The accepted share of an output's pages that a call has left unmapped, in the median of at least so many calls.
+#: The accepted share of an output's pages that a call has left unmapped, in the median of at least LEAST_MADE calls.
 MADE_SHARE, LEAST_MADE = 0.5, 3
-#: The accepted ratio of a sample's time after two waking calls to that after one; two wake threads better than one.
+#: The accepted ratio of a sample's time after two waking calls to that after one; two calls wake threads better.
 AHEAD_RATIO = 1.5
 
 
@@ -86,7 +86,7 @@ def _worked_ahead(series: Series) -> str | None:
 def spared_when_renewed(series: Series) -> str | None:
     """Compare calls after all operands have changed with calls after a few elements have changed, as in samples.
 
-    Both kinds follow one other call and equally many writes, so that starting up costs both the same.
+    Calls of both kinds follow one other call and equally many writes, so that starting up costs them the same.
     """
     pairs: list[tuple[float, float]] = []
     while len(pairs) < LEAST_ALONE:

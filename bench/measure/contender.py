@@ -119,7 +119,7 @@ class Contender:
         return launch
 
     def _refuse_strayed(self) -> None:
-        """Raise RuntimeError if this contender has left another stream current, before the next contender is blamed."""
+        """Raise RuntimeError if this contender has left another stream current, before another is blamed for it."""
         if reason := self.device.strayed():
             raise RuntimeError(reason)
 

@@ -218,7 +218,7 @@ def _quotas() -> Iterator[float]:
     yield math.inf
     for version, folder in control_groups(CGROUP, "cpu"):
         names = ("cpu.max",) if version == 2 else ("cpu.cfs_quota_us", "cpu.cfs_period_us")
-        with suppress(OSError, ValueError):  # no quota reads `max` or -1
+        with suppress(OSError, ValueError):  # without a quota the file contains `max` or -1
             limit, length = map(int, " ".join((folder / name).read_text() for name in names).split())
             if limit > 0:
                 yield limit / length
@@ -248,7 +248,7 @@ def last_level_cache_bytes() -> int:
 
 
 def _last_level_cache(cpu: int) -> list[tuple[str, int]]:
-    """Return the CPUs that share a CPU's last-level cache, as a text, with its bytes; [] if unknown."""
+    """Return the list of CPUs that share a CPU's last-level cache, and the cache's bytes; [] if unknown."""
     caches = []
     for folder in (CPUS / f"cpu{cpu}/cache").glob("index*"):
         with suppress(OSError, ValueError):

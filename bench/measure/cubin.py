@@ -40,7 +40,7 @@ def elf_attributes(code: bytes, section: str) -> dict[int, bytes]:
 def elf_parameters(code: bytes, symbol: str) -> list[int]:
     """Return the sizes of a kernel's parameters in bytes, in order."""
     values = (value for name, value in _attributes(code, f".nv.info.{symbol}") if name == EIATTR_KPARAM_INFO)
-    infos = (struct.unpack("<4xHHI", value) for value in values)  # which one, its offset, and flags below its size
+    infos = (struct.unpack("<4xHHI", value) for value in values)  # index, offset, and flags below the size
     return [info >> 18 for _, _, info in sorted(infos)]
 
 

@@ -56,7 +56,7 @@ class Cuda:
         self.synchronize()
         self.stream.__exit__(None, None, None)
         self.stream = stream
-        # Entered and never left: a `with` returns to what CuPy's stack holds, and `use()` is not on the stack.
+        # Entered and never left: the end of a `with` returns to the stream on CuPy's stack, where `use()` puts none.
         self.stream.__enter__()
 
     def strayed(self) -> str | None:

@@ -8,13 +8,13 @@ from typing import NamedTuple
 
 from kernelmark.bench.measure.device import Window
 
-#: A row is noisy if its machine was disturbed during this share of its sampling, in per cent: less hardly moves a
-#: median, and is recorded in the column `disturbed` all the same.
+#: A row is noisy if its machine was disturbed during at least this share of its sampling, in per cent. A shorter
+#: disturbance hardly moves a median, and is recorded in the column `disturbed` all the same.
 LEAST_PCT = 10
 _DURING = "{} during {:.0f} % of the sampling"
 _CAUSE = re.compile(r"(?P<cause>.+) during (?P<share>[0-9]{1,9}) % of the sampling")
 _CEILING = "the {} ceiling was disturbed: {}"
-#: The present words and those in older stores.
+#: Matches the present words and the words in older stores.
 _LOW = re.compile(r"the \S+ ceiling (?:was|beside it is) disturbed")
 #: The note for a row whose kernel also worked on CPUs outside its affinity.
 _BEYOND = "ran on CPUs beyond its own"
@@ -68,5 +68,5 @@ def beyond(cpus: str) -> str:
 
 
 def ran_beyond(disturbed: str) -> bool:
-    """Return whether a kernel used more CPUs than its threads, so that no ratio can be formed at their count."""
+    """Return whether a kernel used more CPUs than it has threads, so that ratios at this thread count are invalid."""
     return _BEYOND in disturbed

@@ -12,16 +12,16 @@ from kernelmark.bench.plan.dtypes import DTYPES, Array, bits_dtype, numpy_dtype
 from kernelmark.bench.plan.operation import UNIFORM, Operand, Problem
 from kernelmark.bench.plan.verdict import equal
 
-#: Elements of each input that change before every stretch of calls; each brings a line into the cache, or costs a GPU
-# copy.
+#: Elements of each input that change before every stretch of calls; each change brings a line into the cache, or costs
+# a GPU copy.
 SCATTERED = 8
 #: The number of such changes that are drawn at once.
 AHEAD = 64
-#: One element in so many is special, where the operand has such: a zero of either sign or a small integer a quarter of
-#: the time each, else of a magnitude between these.
+#: One element in SPECIAL is special, if the operand has special values: a zero of either sign or an integer up to
+#: INTEGERS, with probability 1/4 each, otherwise a magnitude from SMALLEST to the operand's largest.
 SPECIAL, SMALLEST, INTEGERS = 256, 1e-3, 16
 CHUNK = 2**18
-#: One draw in THIRD has special values of another range: the last draw of a run, and the second that `verify` judges.
+#: One draw in THIRD has special values of another range: the last that a run judges, and the second in mode `verify`.
 THIRD = 3
 #: The largest integer of the distribution `ints`, whose values every storage type represents exactly.
 LARGEST_INT = 4
@@ -101,7 +101,7 @@ class Draw:
         """Draw new values for a few elements of each input or inout, for one set of operands.
 
         The values are uniform whatever the distribution: if all were zero, a result kept from an earlier call would
-        stay right.
+        still be right.
         """
         return {operand.name: self.scattered(operand) for operand in self._specs}
 

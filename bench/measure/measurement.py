@@ -80,7 +80,7 @@ class Ceiling(msgspec.Struct, frozen=True):
 
 
 class Excess(msgspec.Struct, frozen=True):
-    """A row's rate, from its declared flop or bytes, and the ceiling that it exceeds more than `times` fold."""
+    """A row's rate, from its declared flop or bytes, which exceeds `times` the best sample of the ceiling."""
 
     ceiling: Ceiling
     declared: int

@@ -7,7 +7,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
-#: The share of available memory that a job's buffers may use; beyond that a system kills rather than refuses.
+#: The share of available memory that a job's buffers may use; beyond it, a system kills a process instead of refusing.
 MEMORY_SHARE = 0.8
 #: For smaller buffers the system is not asked, since that takes time.
 SMALL_BYTES = 64 * 2**20
@@ -103,7 +103,7 @@ def _free_of(group: _ControlGroup) -> int | None:
 
 
 def number_in(path: Path) -> int | None:
-    """Return the integer that a file of the system holds, or None without one; no limit reads `max`."""
+    """Return the integer in a file of the system, or None if there is none: `max` stands for no limit."""
     try:
         return int(path.read_text())
     except (OSError, ValueError):

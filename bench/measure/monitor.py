@@ -17,8 +17,8 @@ from kernelmark.bench.measure.timing import now
 
 STAT = PROC / "stat"
 POWERCAP = Path("/sys/class/powercap")
-#: A window is disturbed if other processes use more than this of our CPUs, in CPUs, or the hypervisor takes more, in
-# per cent.
+#: A window is disturbed if other processes use more than OTHERS_CPUS of our CPUs, or the hypervisor takes more than
+# STEAL_PCT per cent of their time.
 OTHERS_CPUS = 0.1
 STEAL_PCT = 2.0
 #: The step of the counters in /proc/stat; load that rounding to a step could produce is attributed to no process.

@@ -19,7 +19,7 @@ from kernelmark.bench.plan.kernel import CudaKernel, Kernel, Launch, Tile
 from kernelmark.bench.plan.operation import Problem
 from kernelmark.bench.plan.registry import REGISTRY
 
-#: Bytes of the guard on each side of an operand: as many as a kernel that overruns by a tile would touch.
+#: Bytes of the guard on each side of an operand: large enough to detect a kernel that overruns by a tile.
 GUARD_BYTES = 2**16
 #: Operands begin at a page; moved operands begin off a cache line, at a multiple of every allocation's alignment.
 _PAGE_BYTES, _ALIGNED_BYTES, _LINE_BYTES = 4096, 16, 64
@@ -330,8 +330,8 @@ class Operands:
     def launch(self, kernel: str, problem: str, stream: Any = None, **arrays: Any) -> Launch:
         """Return a function that launches another registered kernel on these arrays, named after its operands.
 
-        Strategies use it. stream: a stream of the current GPU, by default the timed one. That kernel's scratch counts
-        as this one's. Raises Unsupported if that kernel cannot take the problem.
+        Strategies use it. stream: a stream of the current GPU, by default the timed one. The other kernel's scratch
+        counts as this kernel's. Raises Unsupported if the other kernel cannot take the problem.
         """
         chosen, parsed = REGISTRY.kernels[kernel], REGISTRY.problem(problem)
         part = SimpleNamespace(

@@ -12,10 +12,10 @@ from kernelmark.bench.measure.cpu import cpu_name
 from kernelmark.bench.measure.measurement import Ceiling, Need
 
 #: Units for multiply-adds of a core and the FP32 lanes of each: by vendor (`vendor_id`, or `CPU implementer`), family
-#: (or `CPU part`) and the first model that has them. Of models that differ, those of the one with most.
+#: (or `CPU part`) and the first model that has them. If models differ, those of the model with the most lanes.
 UNITS = {
     ("GenuineIntel", 6, 0x3C): (2, 8),  # Haswell and later
-    ("GenuineIntel", 6, 0x55): (2, 16),  # Skylake-SP and later, clients with half of it among them
+    ("GenuineIntel", 6, 0x55): (2, 16),  # Skylake-SP and later, including client models, which have half
     ("AuthenticAMD", 0x17, 0x00): (2, 4),  # Zen
     ("AuthenticAMD", 0x17, 0x30): (2, 8),  # Zen 2
     ("AuthenticAMD", 0x19, 0x00): (2, 8),  # Zen 3 and 4, whose units take two cycles for 512 bits

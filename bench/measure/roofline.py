@@ -2,7 +2,7 @@
 
 Roofline model: Williams, Waterman, Patterson, "Roofline: an insightful visual performance model", CACM 52(4), 2009. A
 ceiling is the best rate that kernelmark's microbenchmarks reach on this machine (operations `fma`, `copy` and, over a
-link, `transfer`). Only if none can be used to check a row, the nominal peak is (`peak.py`).
+link, `transfer`). If no ceiling can be used to check a row, the nominal peak is used (`peak.py`).
 """
 
 import math
@@ -16,10 +16,10 @@ from kernelmark.bench.plan.modes import Mode
 from kernelmark.bench.plan.operation import Problem
 from kernelmark.bench.plan.status import Status
 
-#: The factor by which a rate may exceed a ceiling before either is doubted.
+#: The factor by which a rate may exceed a ceiling before the rate or the ceiling is doubted.
 SLACK = 1.02
 #: A rate that exceeds the highest ceiling ever measured by this factor is wrong, even if ceilings are in doubt: load
-#: that shares the units of a core, or slows its clock, takes no more from a ceiling.
+#: that shares the units of a core, or slows its clock, lowers a ceiling by no more than this factor.
 FAR = 2.0
 #: The share of samples, the fastest ones, that a ceiling is read from, since load only makes samples slower.
 FASTEST = 0.1
@@ -37,11 +37,11 @@ COMPUTE = {
         "bf16": "fma/n34603008k65536/bf16/mma",
     },
 }
-#: The microbenchmark for products, whose factors are loaded from shared memory, which takes issue slots.
+#: The microbenchmark for PRODUCTS, which load factors from shared memory; these loads take issue slots.
 FED = {("cuda", "fp32"): "fma/n8650752k32768/f32/fed"}
 PRODUCTS = ("gemm", "conv")
-#: The transfers that a link's ceiling is measured with. Within the host they are copies at the same threads, so the
-#: ceiling is what memory allows, counted once: a row of `transfer` cannot be held against reads and writes together.
+#: The transfers that a link's ceiling is measured with. Within the host they are copies on the row's threads, and the
+#: ceiling counts each byte once, as rows of `transfer` do; the memory ceiling counts reads and writes.
 LINKS = frozenset(
     {"transfer/numpy.copyto", "transfer/numba.streaming"}
     | {f"transfer/cuda.{name}" for name in ("pinned", "device", "peer")}
@@ -165,7 +165,7 @@ BESIDE = "measured while "
 
 
 def highest(found: Iterable[tuple[Ceiling, str]]) -> tuple[Ceiling, str] | None:
-    """Return the highest of the least doubtful ceilings of a kind, with the best sample of all, and its doubt.
+    """Return the highest of the least doubtful ceilings of a kind, with the best sample of all, and the doubt about it.
 
     Valid ceilings are the least doubtful; ceilings measured during other load come next.
     """
@@ -185,7 +185,7 @@ def in_force(found: Iterable[tuple[Ceiling, str]]) -> list[tuple[Ceiling, str]]:
 
 
 def certainty(one: tuple[Ceiling, str]) -> tuple[bool, bool, float]:
-    """Return the sort key of a kind's ceilings, of which rows, tables and figures use the last."""
+    """Return the key that sorts the ceilings of one kind; rows, tables and figures use the last."""
     return not one[1], one[1].startswith(BESIDE), one[0].rate
 
 

@@ -33,22 +33,22 @@ MAX_RESTORED = 32
 MIN_STEPS = 20
 #: Longer calls are not preceded by waking calls, since waking threads and caches is a small part of their time.
 LONG_CALL_S = 10e-3
-#: Warming up repeats blocks of this length until neither the fastest call nor the clock rises by more than SETTLED.
+#: Warming up repeats blocks of this length until neither the fastest call nor the clock changes by SETTLED.
 BLOCK_S = 10e-3
 SETTLED = 0.02
 #: The share of a contender's time limit that warming up may use.
 WARM_UP_SHARE = 0.25
-#: The number of waking calls before a sample is drawn from these; it varies so that no call can tell whether it counts.
+#: The number of waking calls before a sample is drawn from these; random, so that kernels cannot predict timed calls.
 WAKING = (1, 1, 1, 2, 2, 2, 3)
-#: A pause before one stretch in so many, of a length between these, any order of magnitude as likely. No thread that
-#: waits for work goes to sleep so soon; long calls need none, since preparing takes more and less by as much.
+#: One stretch in PAUSED follows a pause of random length, log-uniform between these, too short for waiting threads to
+#: go to sleep. Long calls need no pause, since the time to prepare them varies by as much.
 PAUSED, SHORTEST_PAUSE_S, LONGEST_PAUSE_S = 4, 1e-6, 0.2e-3
-#: The number of a stretch's operand sets, the last ones, that get new values.
+#: At most this many of a stretch's operand sets, the last ones, get new values.
 FRESHENED = 16
-#: The calls of a batch that is timed call by call.
+#: The most calls of a batch that is timed call by call.
 APART = 32
 #: The share of the samples' time that checks of whole outputs may take. The first check, which shows how long the
-#: others take, waits for it only if it is expected to take long.
+#: others take, is made at once unless it is expected to take longer than LONG_SUM_S.
 SUMMED_SHARE, LONG_SUM_S = 0.05, 0.1
 #: Samples are spread over at least this time if the limit allows, since a shorter span may lie in one burst of load.
 SPREAD_S = 1.0
@@ -181,7 +181,7 @@ class Series:
             pass
 
     def _sum_up(self, group: list[_Stretch], took_s: float) -> bool:
-        """Check an output of a kept stretch if that stays within SUMMED_SHARE of the timed seconds; return whether."""
+        """Check an output of a kept stretch if SUMMED_SHARE of the timed seconds allows it; return whether it did."""
         kept = [stretch for stretch in group if stretch.kept]
         if not self._summed or not kept:
             return False

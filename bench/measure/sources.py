@@ -24,7 +24,7 @@ from kernelmark.bench.plan.operation import Problem
 
 PACKAGE = Path(kernelmark.__file__).parent
 #: The version of the measuring. Raise it by hand when a change to the harness may change a measured time or a verdict:
-#: clock, eviction, preparation, launching, verification, statistics. Then every recorded answer is open again.
+#: clock, eviction, preparation, launching, verification, statistics. All recorded tasks must then be measured again.
 MEASURING = 2
 #: The fields of a declaration that change a kernel's launch or its operands.
 _DECLARED = {"alignment", "cooperative", "order", "synchronises", "host_memory", "spread", "threaded"}
@@ -41,7 +41,7 @@ _INCLUDE = re.compile(r'#\s*include\s*["<]([^">]+)[">]')
 
 
 def code_of(kernel: Kernel) -> tuple[str, ...]:
-    """Return what a kernel's digest holds of its code, read anew from the files. Raises OSError, SyntaxError."""
+    """Return the kernel's code that its digest covers, read anew from the files. Raises OSError, SyntaxError."""
     if isinstance(kernel, CudaKernel):
         return (flattened(cuda_sources() / kernel.source, cuda_sources()),)
     file = sys.modules[kernel.module].__file__ or ""
@@ -176,7 +176,7 @@ class _Statement(NamedTuple):
 
 
 class _Module(NamedTuple):
-    """The statements of a module, and its imports: the module and the name there of each imported name."""
+    """The statements of a module, and for each imported name, its module and its name in that module."""
 
     statements: tuple[_Statement, ...]
     imported: Mapping[str, tuple[str, str]]
@@ -186,7 +186,7 @@ def python_code(file: Path, function: str = "", package: Path = PACKAGE) -> tupl
     """Return the texts of the statements of a kernel's set-up, sorted.
 
     These are the decorated function, or the whole module of the declaration if there is no such function; the modules
-    `_*.py` that these use, as a whole; and the statements that they use of other modules in kernels. Imports,
+    `_*.py` that these use, as a whole; and the statements that they use from other modules in kernels. Imports,
     docstrings, comments and names of modules are left out, and so is `problem.py`, since digests contain the values
     of problems. package: the folder of `kernelmark`. Raises OSError, SyntaxError.
     """

@@ -20,7 +20,7 @@ from kernelmark.bench.measure.device import Clock
 from kernelmark.bench.plan.errors import Unsupported
 from kernelmark.bench.plan.kernel import Launch
 
-#: Seconds for another contender's idle threads to stop spinning (IDLE in machine.py), or for 2^28 ticks without IDLE.
+#: Seconds until another contender's idle threads stop spinning, which without IDLE (machine.py) takes 2^28 ticks.
 SETTLE_S = 0.002 if "OPENBLAS_THREAD_TIMEOUT" in os.environ else 0.15
 #: Python's clock, bound before a plug-in could replace it.
 time: Any = SimpleNamespace(perf_counter=_time.perf_counter, sleep=_time.sleep)
@@ -145,7 +145,7 @@ class CudaClock:
     #: The resolution of the time between two events in the CUDA runtime's reference.
     resolution_s = 0.5e-6
     RELEASE_S = 2.0
-    #: The factor by which an event time may exceed the host's time around it.
+    #: The seconds by which an event time may exceed the host's time around it.
     JUMP_S = 0.1
 
     def __init__(self, device: Streamed, hold: bool) -> None:

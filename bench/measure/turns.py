@@ -12,8 +12,8 @@ WINDOW_S = 0.1
 #: Windows with a sample longer than this are repeated at most MAX_LONG_REPEATS times in a job.
 LONG_SAMPLE_S = 0.5
 MAX_LONG_REPEATS = 2
-#: The number of time limits that a baseline may take for the sake of others: one that is twenty times as slow as a
-#: contender would else be sampled twenty times as long.
+#: The number of time limits that a baseline may take while others continue; otherwise a baseline that is twenty times
+#: as slow as a contender would be sampled twenty times as long.
 BASELINE_TIMES = 4
 
 OnError = Callable[[str, BaseException], None]
