@@ -1,8 +1,8 @@
 """The broker, a separate process that passes tasks to an executor and returns their results.
 
 Its arguments are the file that configures Parsl's executors, or "" and the GPUs that get a thread each. Its keeper ends
-every process that it has started, so that nothing on this host outlives the run, and an interrupt from the terminal
-does not reach an executor.
+every process that the broker has started, so that nothing on this host outlives the run, and an interrupt from the
+terminal does not reach an executor.
 """
 
 import os
@@ -37,8 +37,8 @@ WORKERS = 16
 class TaskReply(msgspec.Struct):
     """The result of a task, or the state of the executors.
 
-    lost: why its worker gave no answer; another worker may. ended: why no further task can be measured. workers: the
-    number of workers that wait for tasks or measure. state: a description of workers that have not started.
+    lost: why its worker gave no answer; another worker may give one. ended: why no further task can be measured.
+    workers: the number of workers that wait for tasks or measure. state: describes the workers that have not started.
     """
 
     data: bytes = b""

@@ -35,8 +35,8 @@ from kernelmark.bench.plan.registry import Registry
 from kernelmark.bench.plan.status import Status
 from kernelmark.bench.run.pool import Execute
 
-#: Clocks and neighbours drift: an older ceiling is measured again, unless that would take more than a twentieth of
-#: the time: where caches are large, so are the copies that show the bandwidth of memory.
+#: An older ceiling is measured again, since clocks and neighbours drift, unless that would take more than a twentieth
+#: of the time: if caches are large, the copies that measure the bandwidth of memory are large, too.
 MAX_AGE_S, MAX_AGE_COSTS = 60.0, 20
 #: Seconds for each microbenchmark, and the factor for a second try, since intervals of bandwidth are wide.
 BUDGET_S, AGAIN = 0.3, 4

@@ -180,7 +180,7 @@ class Child(AbstractContextManager["Child", None]):
         return f": {words}" if words else ""
 
     def close(self, patience_s: float = 0.0) -> None:
-        """Give the process `patience_s` to end by itself; then end it and all below it, and wait for that."""
+        """Give the process `patience_s` to end by itself; then end it and its descendants, and wait for that."""
         self._channel.close()
         if self.ended(patience_s) is None:
             self._process.terminate()
@@ -284,7 +284,7 @@ def _answer(child: Child, questions: Sequence[object], until_s: float, stop: Cal
 
 
 def main() -> None:
-    """Answer questions with the function `replies` of the named module, which gets all questions with the first one."""
+    """Answer questions with the function `replies` of the named module; the first message holds all questions."""
     parent, found = to_parent(), iter(list[Any]())
     while message := parent.receive():
         if message.number == 1:

@@ -28,7 +28,7 @@ _PASSES, _PAUSE_S = 1000, 5e-3
 #: The searches during which a resource tracker may still remove shared objects: four seconds, as it may only be
 # starting.
 _GRACE_PASSES = 800
-#: Milliseconds that a process may have no name before it counts as hiding it.
+#: Milliseconds for which a process may have no name; after that it is taken to hide its name.
 _LOADING_PASSES = 200
 
 #: The text that a keeper, and no other process, prints before the reason if it cannot start a child.

@@ -44,9 +44,9 @@ from kernelmark.bench.run.progress import Glimpse
 Show = Callable[[list[Glimpse]], None]
 #: Seconds of sampling after which a job shows its samples, only once, since that wakes the parent during timing.
 SHOW_S = 5.0
-#: At least so many outputs of timed calls are judged, and more within this share of the time limit.
+#: The fewest outputs of timed calls to judge, the share of the time limit for judging more, and the most to judge.
 STANDING, STANDING_SHARE, MOST_STANDING = 2, 0.05, 16
-#: Only one is judged if the saved outputs would take more bytes than this.
+#: The most bytes of a contender's saved outputs, which limits their number, but not below one.
 KEPT_BYTES = 64 * 2**20
 
 
@@ -150,7 +150,7 @@ def _in_turn(
     contenders = [_contender(registry, entrant, job, called[entrant]) for entrant in job.entrants]
     crowded = _measure(job, contenders, board, show)
     devices, rows = {c.device.name: c.device for c in contenders}, [contender.report for contender in contenders]
-    del contenders  # and so their launches and operands, since a device releases only memory without references
+    del contenders  # and with them launches and operands, since a device releases only memory without references
     for device in devices.values():
         device.release()
     in_turn = secrets.token_hex(6)  # marks rows that were measured in turn
@@ -208,7 +208,7 @@ def _absent(kernel: Kernel) -> str:
 
 
 def _from_here(path: str | Path) -> str:
-    """Return a path as a command in the folder of the run takes it; a folder above it may have the user's name."""
+    """Return a path relative to the current folder, for a command; an absolute one may contain the user's name."""
     return shlex.quote(os.path.relpath(path))
 
 
@@ -349,7 +349,7 @@ def _standing(job: Job, stock: Stock, judged_s: float) -> int:
     """Return the number of outputs to judge for each contender, given the seconds that one takes."""
     affordable = (
         int(STANDING_SHARE * job.budget.max_time_s / judged_s) if judged_s else MOST_STANDING
-    )  # a stopped clock
+    )  # 0 if the clock has stopped
     return max(1, min(max(STANDING, affordable), MOST_STANDING, KEPT_BYTES // _output_bytes(stock.problem)))
 
 
@@ -369,7 +369,7 @@ def _judge_standing(stock: Stock) -> None:
 
 
 def _stocks(job: Job, contenders: Sequence[Contender]) -> list[Stock]:
-    """Return the stock of each problem, in their order.
+    """Return the stock of each problem, in the order of the contenders.
 
     Raises MemoryError if drawn values and sets on the host need too much memory, before the system kills the process.
     """

@@ -34,23 +34,23 @@ from kernelmark.bench.run.worker import Reply
 MAX_WAITING = 4
 
 #: A signal from another process may have nothing to do with a kernel: the contenders that were being called are
-#: blamed once this many workers were killed.
+#: blamed only after this many workers were killed.
 KILLS = 3
 #: A kernel that has crashed this many workers is skipped.
 LEFT_OUT_AFTER = 2
 
-#: Compiling, planning and an operation's code may take this many times the limit of a call;
+#: A kernel's set-up and an operation's code may take this many times the limit of a call.
 SLOW_FACTOR = 10
-#: the code and imports have at least this long, since their time does not depend on the kernel.
+#: The least limits for an operation's code and for imports, whose time does not depend on the kernel.
 LEAST_S, LEAST_IMPORT_S = 10.0, 10.0
 #: A whole job may take this many calls and this many budgets for each contender, and at least this long.
 CALLS, BUDGETS, LEAST_JOB_S = 100, 10, 60.0
 #: This share of the memory, at least this many bytes, must stay free; with less the system would choose a process to
 # kill.
 FLOOR_SHARE, LEAST_FLOOR_BYTES = 0.03, 128 * 2**20
-#: Seconds between two checks of a busy worker, rare enough not to disturb it; more often if memory is short,
+#: Seconds between two checks of a busy worker, long enough not to disturb it, and the least if memory is short.
 POLL_S, SOONEST_S = 0.25, 5e-3
-#: since a process can fill it at this rate.
+#: The rate at which a process is assumed to fill memory.
 FILL_BYTES_PER_S = 20e9
 #: The age up to which a count of the system's kills is used for a new job, since reading it takes as long as a short
 # job.
@@ -58,7 +58,7 @@ KILLS_AGE_S = 1.0
 #: Signals that come from other processes; a fault of the worker itself raises different signals.
 FROM_OUTSIDE = frozenset((signal.SIGKILL, signal.SIGTERM, signal.SIGHUP))
 
-#: The processes that a kernel may start in addition to one per thread.
+#: The number of processes that a kernel may start in addition to one per thread.
 MOST_PROCESSES = 64
 #: The reason for a kernel that forks its worker.
 FORKED = "the call also returned in a process that it forked, expected os._exit there"
@@ -333,7 +333,7 @@ class Workers(AbstractContextManager["Workers", None]):
             return self._apart(job, reply, key, attempt + 1)
         if not reply.blamed:  # it ended between two calls, so each contender is tried alone
             return [self._alone(job, entrant, reply, key, attempt + 1, killed) for entrant in job.entrants]
-        # First, so that no other contender has run in the next worker.
+        # Blamed contenders run first, so that no other contender has run in the next worker.
         rows = [self._blamed(job, entrant, reply, key, attempt, killed) for entrant in reply.blamed]
         if others := [entrant for entrant in job.entrants if entrant not in reply.blamed]:
             rows += self._survive(job.only(others), key, attempt + 1)

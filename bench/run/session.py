@@ -117,7 +117,7 @@ class Session:
                 self._store.set_aside(self.run_id, number, process, found[-1])
             return []
         measured = merge(counted(found, processes), planned.job.baseline_of)
-        if self._ceilings is not None:  # those of now
+        if self._ceilings is not None:  # the current ceilings
             self._ceilings.apply(planned.job, measured)
         rows = self.record(planned, measured)
         if before:
@@ -281,7 +281,7 @@ def taken_up(store: Store, run_id: str, now: Run, noisy_again: bool = False) -> 
         what = "; ".join(differences[:3]) + (f"; and {len(differences) - 3} more" if len(differences) > 3 else "")
         raise UsageError(f"--resume {before.run_id}: {what}; only an unchanged run can be resumed; start a new one")
     if noisy_again:
-        with held_run(store.path, before.run_id, "start a run of your own"):  # whoever measures it would lose rows
+        with held_run(store.path, before.run_id, "start a run of your own"):  # or another process loses rows
             store.remove_noisy(before.run_id)
     return before
 
