@@ -285,7 +285,7 @@ def _by_threads(kernels: list[Kernel], plan: Plan, baseline: str | None) -> Iter
 
 
 def _baseline(entry: Entry, kernels: list[Kernel], own: Mapping[str, str]) -> str | None:
-    """Return the id of the baseline, or None if none of them contends."""
+    """Return the id of the baseline, or None if no baseline contends."""
     problem, contending = entry.problem, {kernel.id for kernel in kernels}
     names = [own[problem.op]] if problem.op in own else problem.baselines
     return next((name for name in names if name in contending), None)

@@ -106,7 +106,7 @@ def _check_domain(kernel: Kernel, problem_class: type[Problem], subject: str) ->
 
 
 def check_operation(name: object, cls: object, options: set[str]) -> None:
-    """Raise UsageError if a class is no valid operation. options: keywords that no axis's plural may equal."""
+    """Raise UsageError if a class is not a valid operation. options: keywords that no axis's plural may equal."""
     subject = f"operation {name if isinstance(name, str) else shown(name)}"
     _require(isinstance(name, str) and bool(_NAME.fullmatch(name)), subject, "its name", name, _EXPECTED_NAME)
     right = isinstance(cls, type) and issubclass(cls, Problem)
@@ -133,7 +133,7 @@ def check_operation(name: object, cls: object, options: set[str]) -> None:
 
 
 def _axes(problem_class: type[Problem], subject: str) -> list[str]:
-    """Return the names of the axes. Raises UsageError for an axis whose type values cannot be checked against."""
+    """Return the names of the axes. Raises UsageError for an axis of a type that msgspec cannot check."""
     try:
         axes = problem_class.axes()
     except (NameError, TypeError) as error:

@@ -107,7 +107,7 @@ def load_plugin(plugin: str | Path, timeout_s: float = TIMEOUT_S) -> None:
     path = _resolved(Path(plugin).absolute())
     if path in _loaded:
         return
-    if not os.path.isfile(path):  # noqa: PTH113 # which is False where a name is too long
+    if not os.path.isfile(path):  # noqa: PTH113 # it returns False for a name that is too long
         raise UsageError(f"plugin {path}: there is no such file")
     name = f"{PLUGIN_MODULE}{len(_loaded)}_{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path)

@@ -53,8 +53,8 @@ class Numerics(NamedTuple):
     promoted: int = 0
 
 
-#: The fewest products that a tensor core adds at a time (Fasi, Higham, Mikaitis, Pranesh, "Numerical behavior of
-#: NVIDIA tensor cores", PeerJ Computer Science 7:e330, 2021): they truncate.
+#: The fewest products that a tensor core adds before it truncates the sum (Fasi, Higham, Mikaitis, Pranesh, "Numerical
+#: behavior of NVIDIA tensor cores", PeerJ Computer Science 7:e330, 2021).
 _TENSOR_CORE = 4
 #: Hopper adds products of FP8 with 14 bits, which NVIDIA does not document: DeepSeek-AI, "DeepSeek-V3 Technical
 #: Report", arXiv:2412.19437, 3.5.2, and Zhang et al., "SageAttention2", arXiv:2411.10958, who found 13 bits after the

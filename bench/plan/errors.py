@@ -42,7 +42,7 @@ def message(error: BaseException) -> str:
 
 
 def place(error: BaseException, file: str | None = None) -> str:
-    """Return ` (mine.py, line 4)`, the last line of a file, or of any, that an error passed through; or nothing.
+    """Return ` (mine.py, line 4)`, the last line, in `file` if given, that an error passed through; "" if none.
 
     A plug-in may have replaced functions that Python's own module for tracebacks calls.
     """
@@ -50,7 +50,7 @@ def place(error: BaseException, file: str | None = None) -> str:
     while at is not None:
         name = at.tb_frame.f_code.co_filename
         if file in (None, name):
-            found = f" ({os.path.basename(name)}, line {at.tb_lineno})"  # noqa: PTH119 # calls nothing of a plug-in
+            found = f" ({os.path.basename(name)}, line {at.tb_lineno})"  # noqa: PTH119 # plug-ins may replace pathlib
         at = at.tb_next
     return found
 

@@ -25,9 +25,9 @@ _BUILTINS = dict(vars(builtins))
 
 @contextmanager
 def overseen(subject: str, timeout_s: float) -> Iterator[None]:
-    """End the process with status 2 if the context takes longer than `timeout_s` and ten seconds.
+    """End the process with status 2 if the context takes longer than `timeout_s`, or ten seconds if that is more.
 
-    If `timeout_s` is infinite nothing is limited here, since another process does it.
+    If `timeout_s` is infinite, nothing is limited here, since another process limits the time.
     """
     limit_s = max(LEAST_S, timeout_s)
     if limit_s > threading.TIMEOUT_MAX:
@@ -41,7 +41,7 @@ def overseen(subject: str, timeout_s: float) -> Iterator[None]:
     try:
         yield
     finally:
-        # A plug-in may have replaced what errors are reported with.
+        # A plug-in may have replaced functions and streams that report errors.
         vars(builtins).update(_BUILTINS)
         sys.stdout, sys.stderr = streams
         watch.cancel()

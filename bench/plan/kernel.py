@@ -30,7 +30,7 @@ __all__ = ["Prefer", "Tile"]
 Launch = Callable[[], object]
 Predicate = Callable[[Any], str | None]
 
-#: The providers of vendors' kernels; of equally fast ones, the first is the baseline.
+#: The providers of vendors' kernels; of equally fast kernels, the first provider's is the baseline.
 VENDORS = ("cublas", "cublaslt", "cudnn", "cudnn_frontend", "cufft")
 
 

@@ -201,7 +201,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
         kind = axes[axis]
         try:
             msgspec.convert(value, kind)
-        except (msgspec.ValidationError, UnicodeEncodeError) as error:  # of bytes that are no UTF-8
+        except (msgspec.ValidationError, UnicodeEncodeError) as error:  # the latter for bytes that are not UTF-8
             choices = typing.get_args(kind) if typing.get_origin(kind) is Literal else ()
             named = ", ".join(choices) + meant(str(value), choices)
             expected = f"one of {named}" if choices else str(error).removeprefix("Expected ")

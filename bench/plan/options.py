@@ -9,8 +9,8 @@ from kernelmark.bench.plan.modes import DOES, TIMED, Mode
 Value = TypeVar("Value")
 #: Seconds that one call of a kernel may take before its worker is ended.
 TIMEOUT_S = 60.0
-#: A machine drifts for about a minute (docs/measurement.md): processes closer than that agree with each other, and not
-#: with what the next run will find.
+#: A machine drifts for about a minute (docs/measurement.md): processes closer in time than that agree with each
+#: other, but not with the next run.
 SPREAD_S = 60.0
 #: Seconds per case, and the full width of the 95 % interval over the median, at which sampling stops.
 MAX_TIME_S, REL_CI = 2.0, 0.01
@@ -21,7 +21,7 @@ class Option(NamedTuple):
     """One option: `--name` of the command and `--km-name` in pytest, for a field of the plan.
 
     default: a boolean makes the option a flag that sets the opposite. unset: words for a default that depends on the
-    machine or the suite. parse: returns the value of a text; raises ValueError, which says what was found and expected.
+    machine or the suite. parse: returns the value of a text; raises ValueError with the found and the expected text.
     choices: the accepted words. many: may be given several times. times: has no effect if nothing is timed.
     """
 
@@ -171,7 +171,7 @@ OPTIONS = (
 EXHAUSTIVE, RANDOM = "exhaustive", "random"
 GUIDED = ("genetic_algorithm", "hybrid_vndx", "greedy_ils", "simulated_annealing")
 STRATEGIES = (EXHAUSTIVE, RANDOM, *GUIDED)
-#: Up to ALL tiles are all measured; of more, BUDGET tiles.
+#: If there are at most ALL tiles, all are measured; otherwise BUDGET of them.
 ALL, BUDGET = 200, 100
 _TAKEN = ("threads", "seed", "timeout", "share-gpu", "launcher", "plugin", "mode", "rel-ci", "ceilings", "spread")
 _DIFFERENT: dict[str, dict[str, Any]] = {

@@ -143,7 +143,7 @@ def _beside(function: Callable[..., Any], source: str) -> str:
     code = getattr(function, "__code__", None)
     if not source or code is None or str(function.__module__).startswith("kernelmark."):
         return source
-    path = Path(code.co_filename).parent / str(source)  # a value that is no string is refused later, with its name
+    path = Path(code.co_filename).parent / str(source)  # a later check refuses a value that is not a string
     return str(path) if path.is_file() else source
 
 

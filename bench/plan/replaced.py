@@ -28,7 +28,7 @@ class Originals:
         self._codes: dict[FunctionType, tuple[str, CodeType]] = {}
         #: For each namespace, by its id(), the package and the code of the functions that have it as globals.
         self._own: dict[int, list[tuple[str, CodeType]]] = {}
-        #: The folders in which the modules of a package are found; for "", those of packages.
+        #: The folders in which the modules of a package are found; under "", those of top-level packages.
         self._paths = {"": list(sys.path)}
         for name in list(sys.modules):
             if _package(name) in self._packages:

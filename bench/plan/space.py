@@ -126,7 +126,7 @@ class Space:
 
 
 def _grouped(reasons: Mapping[str, int]) -> dict[str, int]:
-    """Return the number of refused tiles by reason, largest first; reasons that differ only in numbers are one."""
+    """Return the number of refused tiles by reason, largest first; those that differ only in numbers are merged."""
     examples: dict[str, str] = {}
     total: Counter[str] = Counter()
     for reason, count in reasons.items():

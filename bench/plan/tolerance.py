@@ -15,13 +15,13 @@ _CHAIN = 0.12
 _PRODUCTS = 0.25
 #: Rms error of chains that are truncated after every `step` products, in units of u k^1.5 / step.
 _TRUNCATED = 0.18
-#: Rms error of a product whose two operands are truncated, in units of u, which is then the spacing of numbers near 1:
-#: each is off by u / sqrt(21), always towards zero, and by more where few large products make up a sum. Of operands
-#: rounded to nearest it is sqrt(2 / 63) = 0.18 of theirs.
+#: Rms error of a product of two truncated operands, in units of u, which is then the spacing of numbers near 1: each
+#: product is off by u / sqrt(21), always towards zero, and by more if few large products make up a sum. For operands
+#: rounded to nearest the error is sqrt(2 / 63) = 0.18 of their u.
 _OPERANDS = 0.27
-#: The mean error of a sum of n products with 14 bits, in units of u n^1.5, and how far it spreads: u is 2^-13, to which
-#: products are cut relative to the largest of them and to the sum so far, which grows like sqrt(n). The mean is 0 where
-#: they are cut towards zero; the sources leave open whether it is towards minus infinity, which these two bound.
+#: The mean error of a sum of n products with 14 bits, and its spread, in units of u n^1.5 with u = 2^-13: products are
+#: truncated to u relative to the largest of them and to the sum so far, which grows like sqrt(n). The mean is 0 if they
+#: are truncated towards zero; the two values also bound truncation towards minus infinity, which sources leave open.
 _LIMITED, _LIMITED_MEAN, _LIMITED_SPREAD = 2.0**-13, 0.0042, 0.0055
 #: The most independent roundings of a sum, which a few large products may dominate.
 _INDEPENDENT = 64

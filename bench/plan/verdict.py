@@ -11,8 +11,8 @@ from kernelmark.bench.plan.dtypes import DTYPES, Array, bits_dtype
 
 #: The one-sided normal quantile for the accepted rate of false alarms of rms checks: one in ten million.
 _RMS_QUANTILE = 5.2
-#: The share of right results that all weighted sums of a verdict together may reject; of outputs of timed calls, the
-#: sums of as many as are ever checked.
+#: The share of right results that all weighted sums of a verdict together may reject; for outputs
+#: of timed calls, the sums of all _VERDICTS outputs that are ever checked.
 _FALSE_ALARMS, _VERDICTS = 1e-6, 2**20
 #: The factor by which the rms error of a row may exceed that of the sample, beyond an algorithm's known unevenness.
 _UNEVEN = 4.0
