@@ -32,8 +32,8 @@ _OWN = ("shard", "shards", "suites", "plugins", "suite_digests")
 #: The columns of a row without its id and its run's id.
 _ROW = ("case", *OWN, "dims", "place", "part_blob", "sample_blob")
 _NAMES = ", ".join(f'"{name}"' for name in _ROW)
-#: Rows of a job in a merged run have ids so far from those of the job before: those of a shard that is still missing
-#: find theirs free.
+#: The distance between the ids of consecutive jobs' rows in a merged run, so that the ids of a missing shard's rows are
+#: still free when it is merged.
 _ROOM = 2**20
 _BEGAN = ("machine_id", "started_at", "suites", "command", "environment", "git_commit", "plan")
 _RUN = ", ".join(("run_id", *_BEGAN, "finished_at", "name", "planned"))

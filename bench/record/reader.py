@@ -315,7 +315,7 @@ class Reader(Queries):
     def variant_cases(self, run_id: str, limit: int) -> list[tuple[str, str]]:
         """Return the first pairs of a kernel's cases on two problems, timed in one job, in the order of their rows.
 
-        Only the first of n^2 / 2 pairs of n variants are formed, since these are the first of all pairs, too.
+        Of the n^2 / 2 pairs of n variants only the first `limit` are formed, since no later pair can be returned.
         """
         own = "job, kernel, mode, threads, isa"
         query = f"""SELECT {own}, result_id, "case" FROM result
@@ -345,7 +345,7 @@ class Reader(Queries):
         return list(self._of_case("part_blob", lambda values: parts_of(*values), run_id, case))
 
     def evidence(self, run_id: str, case: str) -> Evidence | None:
-        """Return the evidence against a mistrusted case; None for other cases, and in stores from before evidence."""
+        """Return the evidence against a mistrusted case; None for other cases, and in stores too old to have it."""
         query = 'SELECT found FROM evidence JOIN result USING (result_id) WHERE run_id = :run_id AND "case" = :case'
         return next(self._rows(query, _json(Evidence), run_id=run_id, case=case), None)
 

@@ -17,7 +17,7 @@ from kernelmark.bench.plan.text import one_line
 
 SCHEMA = 1
 _SHORT = msgspec.Meta(max_length=10**6)
-#: A text of a store, which anybody may have made.
+#: A text in a store, which may come from another user.
 ShortText = Annotated[str, _SHORT]
 
 

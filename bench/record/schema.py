@@ -25,7 +25,7 @@ def _declared(name: str) -> str:
     return f'"{name}" {_TYPES[KINDS[name]]}' + ("" if default is None else f" DEFAULT {default!r}")
 
 
-#: The tables. What an older store lacks of them is added to it, so each column that is new needs a default or is NULL.
+#: The tables. Tables and columns that an older store lacks are added, so a new column has a default or may be NULL.
 CREATE = f"""
 CREATE TABLE machine (machine_id TEXT PRIMARY KEY, facts TEXT NOT NULL);
 CREATE TABLE run (

@@ -58,7 +58,7 @@ def resuming(run_id: str, path: Path) -> str:
 
 
 def files_of(path: Path) -> dict[str, os.stat_result]:
-    """Return what the system has of each of a store's files that is not empty, by its SQLite suffix."""
+    """Return the `os.stat` of each of a store's files that is not empty, by its SQLite suffix."""
     found = {}
     for end in ("", "-wal", "-shm"):
         with suppress(OSError):
@@ -101,8 +101,8 @@ class Store(Reader):
         _require_sound(self._db, self.path)
 
     def _require_still_sound(self) -> None:
-        """Do the same on the file as others see it: what is open here would answer from memory."""
-        if self._db.in_transaction:  # as an import's, of which others see nothing yet
+        """Raise UsageError if a new connection finds damage; the open one would answer from memory."""
+        if self._db.in_transaction:  # as during an import, which other connections cannot see yet
             self.require_sound()
             return
         with closing(sqlite3.connect(self.path, timeout=30)) as fresh:
@@ -121,7 +121,7 @@ class Store(Reader):
                 yield
         except sqlite3.Error as error:
             self.require_in_place()
-            if not isinstance(error, sqlite3.OperationalError):  # a disk that is full, or read-only
+            if not isinstance(error, sqlite3.OperationalError):  # a full or read-only disk is not damage
                 self._require_still_sound()
             raise UsageError(f"{self.path}: cannot be written: {error}; rows recorded so far are safe") from None
         self.require_in_place()
@@ -138,7 +138,7 @@ class Store(Reader):
         raise _gone(self._db, self.path, "replaced" if "" in found else "removed or moved", own)
 
     def _is_sound(self) -> bool:
-        """Return whether a file is sound although it is shorter, as where another process has removed runs."""
+        """Return whether a file is sound although it is shorter, as after another process has removed runs."""
         with suppress(UsageError):
             self._require_still_sound()
             return True
@@ -331,7 +331,7 @@ def _require_sound(db: sqlite3.Connection, path: Path) -> None:
     """Raise UsageError if the file's structure is damaged, since writing to it could lose old and new rows."""
     try:
         found = str(next(db.execute("PRAGMA quick_check(1)"))[0])
-    except sqlite3.OperationalError as error:  # of the system, which may have no descriptor left
+    except sqlite3.OperationalError as error:  # the system may have no descriptor left
         raise UsageError(f"{path}: cannot be read: {error}; {_REMEDY}") from None
     except (sqlite3.Error, ValueError) as error:
         found = str(error)

@@ -72,7 +72,7 @@ class Rows(Sequence[ForeignRow]):
     def stored(self, run_id: str) -> Iterator[tuple[Any, ...]]:
         """Yield the values of `INSERT` for each row of a run, without creating rows, which would take twice as long."""
         columns = (self._table.columns[name] for name in OWN)
-        own = (found.numbers if isinstance(found, Floats) else found for found in columns)  # SQLite has NaN as NULL
+        own = (found.numbers if isinstance(found, Floats) else found for found in columns)  # SQLite stores NaN as NULL
         texts = list(map(json.dumps, self._table.dims.values))
         dims = map(texts.__getitem__, self._table.dims.codes)
         return zip(repeat(run_id), self.cases(), *own, dims, repeat(b""), repeat(b""), repeat(0), strict=False)
