@@ -52,7 +52,7 @@ def ticks_per_s() -> float:
 
 
 def _pair() -> tuple[float, int]:
-    """Both clocks at one time: the reading during which the least time passed."""
+    """Return the readings of both clocks at one time, from the attempt that took the least time."""
     readings = []
     for _ in range(100):
         before, count = time.clock_gettime(time.CLOCK_MONOTONIC), _counter()
@@ -64,8 +64,8 @@ def _pair() -> tuple[float, int]:
 def spinner(target: int, source: int, nbytes: int, duration_s: float) -> Launch:
     """Return a launch that copies bytes to an address and ends once the counter shows that `duration_s` has passed.
 
-    Addresses and duration are constants of the compiled code, so that a call hands over no argument, which costs most
-    of what a call costs.
+    Addresses and duration are constants of the compiled code, so that a call passes no arguments, which would
+    take most of its time.
     """
     duration = round(duration_s * ticks_per_s())
 

@@ -12,7 +12,7 @@ from kernelmark.bench.plan.modes import Mode
 from kernelmark.bench.plan.status import Status
 from kernelmark.bench.selftest.finding import Finding, Tick, measured
 
-#: Statuses that catch a cheat; where only the time gives it away, `wrong` cannot be asked for.
+#: Statuses that catch a cheat; one whose results are right can only be `mistrusted`.
 CAUGHT = (Status.WRONG, Status.MISTRUSTED)
 
 

@@ -89,7 +89,7 @@ def _spans(way: LaunchWay) -> tuple[float, float]:
         launch = cuda_launch(kernel, problem, x, way.launcher)
     else:
         launch = kernel.launch(problem, x)
-    draw = Draw(problem, 0)  # of up to 128 million numbers, which a library that is missing does not need
+    draw = Draw(problem, 0)  # up to 128 million numbers, not needed if a library is missing
     draw.redraw()
     operands.load(draw)
     launch()
@@ -100,10 +100,10 @@ def _spans(way: LaunchWay) -> tuple[float, float]:
 
 
 def _timed(device: Any, launch: Launch, hold: bool) -> tuple[float, float]:
-    """Seconds a call by the device's clock and by the host's, around as many calls, of the go that was shortest there.
+    """Return seconds per call by the device's clock and by the host's, from the attempt with the shortest host time.
 
-    A busy host wakes up late, which only lengthens what it sees: where the clocks disagree it gets more goes. The first
-    go warms up.
+    A busy host wakes up late, which only lengthens its time, so there are more attempts while the clocks disagree. The
+    first attempt warms up.
     """
     clock = device.clock(hold)
     calls = [launch] * max(1, min(round(LEAST_S / max(clock.time([launch]), 1e-9)), clock.max_batch))

@@ -12,12 +12,12 @@ from kernelmark.bench.selftest.finding import Finding, Tick, measured
 from kernelmark.bench.selftest.known import DURATIONS_US, counter_missing, spin_name
 from kernelmark.bench.selftest.neighbour import SHARE, Neighbour, pinned
 
-#: The accepted relative error of a time; the cost of a call is accepted if it is more.
+#: The accepted relative error of a time; an error up to the cost of a call is accepted, too.
 RELATIVE = 0.005
 BUDGET = Budget()
 BARE_CALLS = 2000
 WORK_S = 20e-6
-#: The neighbour has to have used nearly its share of the CPU, or the check shows nothing.
+#: The least CPU share that the neighbour must have used; with less, the check shows nothing.
 LEAST_SHARE = 0.8 * SHARE
 
 

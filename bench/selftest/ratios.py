@@ -55,7 +55,7 @@ def cold_jobs() -> int:
 
 
 def check_cold(tick: Tick) -> Iterator[Finding]:
-    """Time one copy of 1 MB, cold and hot in turn; on a GPU, one that asks to stay in its cache."""
+    """Time one copy of 1 MB, cold and hot in turn; on a GPU, a copy that asks to keep its input in L2."""
     times: dict[Mode, list[float]] = {Mode.COLD: [], Mode.HOT: []}
     for mode in ORDER:
         rows = measured((COPY,), ("copy/numpy.copyto",), mode=mode)

@@ -13,7 +13,7 @@ from kernelmark.bench.plan.operation import Problem
 from kernelmark.bench.selftest.wrong.library import Family, Inputs, Spoil, Wrong, flip_bit, float64, nearest, put
 
 PLAIN, FED_BACK = "aggregate/w4n5000/f32", "aggregate/w4n5000/f32/ef"
-#: More elements than those whose values are judged.
+#: So many elements that the values of only some of them are judged.
 LARGE = "aggregate/w2n1100000/f32/ef"
 #: Elements of a block of each format.
 BLOCKS = {"onebit": 512, "int8": 256}

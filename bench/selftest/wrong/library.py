@@ -71,7 +71,7 @@ def count(families: tuple[Family, ...], seeds: int) -> int:
 
 
 def _judged(family: Family, members: list[Wrong], seed: int) -> Iterator[tuple[Wrong, str]]:
-    """By which check each member is caught, if any. Raises RuntimeError where a right result is called wrong."""
+    """Yield each member and the check that catches it, or "". Raises RuntimeError if a right result is judged wrong."""
     problem = discover().problem(members[0].problem)
     draw = Draw(problem, seed)
     draw.redraw()
@@ -90,16 +90,16 @@ def _judged(family: Family, members: list[Wrong], seed: int) -> Iterator[tuple[W
 
 
 def _native(problem: Problem) -> str:
-    """The numerics in which a kernel computes that declares none."""
+    """Return the numerics of a kernel that declares none."""
     if problem.flop == 0 or problem.op == "fma":
         return "exact"
     return NATIVE[split_dtype(problem.dtype)[0]]
 
 
 def _stored(problem: Problem, values: Array) -> dict[str, Array]:
-    """The outputs, whose values stand one after the other, rounded to their storage types.
+    """Return the outputs, rounded to their storage types, from the values of all outputs in order.
 
-    NaN becomes what an unwritten element holds.
+    NaN becomes the value of an unwritten element.
     """
     found, left = {}, values.reshape(-1)
     for out in (operand for operand in problem.operands() if operand.role != "in"):
