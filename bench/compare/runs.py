@@ -320,7 +320,7 @@ def compare_runs(
 
 
 def _machines(base: Mapping[str, Any], new: Mapping[str, Any], anyway: bool) -> tuple[list[str], list[str]]:
-    """Return the differences of two machines, and those possible on one machine. Raises UsageError if they are two."""
+    """Return the differences between two machines, and those possible on one. Raises UsageError for two machines."""
     if base["run_id"] == new["run_id"]:
         raise UsageError(f"BASE and NEW are both run {base['run_id']}; expected two runs")
     old, now = base["machine"], new["machine"]
@@ -334,14 +334,14 @@ def _machines(base: Mapping[str, Any], new: Mapping[str, Any], anyway: bool) -> 
     return differences[True], differences[False]
 
 
-#: Matches the patch release: in a Linux release between the second number and the machine type, elsewhere the rest.
+#: Matches a version's patch release: all after the second number, in a Linux release up to the machine type.
 _PATCH = re.compile(r"(?<=^Linux-)(\d+\.\d+)\S*(?=-\w+-with-)|(\d+\.\d+)(?:\.\d+)+")
 #: The memory that Linux leaves to programs differs between its versions.
 _LIKE = 0.01
 
 
 def _coarse(machine: Mapping[str, Any], other: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Return facts of a machine without patch releases, and with the other's memory if they differ by less than 1 %."""
+    """Return facts of a machine without patch releases, and with the other's memory size if the two are within 1 %."""
     facts_of = {name: _PATCH.sub(r"\1\2", fact) if isinstance(fact, str) else fact for name, fact in machine.items()}
     base_bytes, theirs = (facts.get("memory_bytes", 0) for facts in (machine, other or machine))
     alike = base_bytes and abs(base_bytes - theirs) <= _LIKE * theirs
@@ -401,7 +401,7 @@ def _differences(base: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
 
 
 def _told(value: Any) -> str:
-    """Return `a, b` for a list, and `none` for what a run has nothing of."""
+    """Return `a, b` for a list, and `none` for a missing value."""
     if value in (None, []):
         return "none"
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
