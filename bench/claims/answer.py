@@ -69,7 +69,7 @@ def named(rows: Iterable[Result]) -> tuple[str, ...]:
 
 
 def side(ratio: Ratio, confirm: Confirm) -> str:
-    """Return `yes` or `no` if the whole interval is on that side of the number, otherwise `tie`."""
+    """Return `yes` or `no` if the whole interval confirms or refutes the claim, otherwise `tie`."""
     low, high = confirm.limits
     if ratio.low is None or ratio.high is None:
         return OPEN

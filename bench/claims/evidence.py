@@ -136,7 +136,7 @@ def plan(experiment: Experiment, devices: tuple[str, ...]) -> Plan:
 
 
 class ExperimentRows:
-    """The rows of an experiment. rows: with a time; failed: with a reason instead; problems: by id."""
+    """The rows of an experiment. rows: those with a time; failed: those with a reason instead; problems: by id."""
 
     def __init__(
         self, store: Store, experiment: Experiment, layers: Sequence[Layered], results: Iterable[Result]

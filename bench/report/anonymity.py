@@ -19,7 +19,7 @@ Mask = Callable[[str], str]
 _UUID = re.compile(r"\b[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\b")
 #: User names occur in paths of home folders and before the host of an address.
 _HOME = re.compile(r"(/home/|/Users/)([^/\\\s\"',;:]+)")
-#: A host name of so few letters is more likely an ordinary word.
+#: The fewest letters of a host name to hide; a shorter one is more likely an ordinary word.
 _SHORTEST = 4
 #: Columns that identify a machine, each with the prefix of its hash.
 NAMES = {"host": "host", "device_uuid": "uuid"}

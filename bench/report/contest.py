@@ -281,7 +281,7 @@ class Contest(NamedTuple):
 
 
 def slowdowns(found: Iterable[Contest]) -> dict[str, list[float]]:
-    """Return for each kernel its times divided by the fastest kernel's, contest by contest."""
+    """Return each kernel's times divided by the fastest kernel's, contest by contest."""
     by_kernel: dict[str, list[float]] = defaultdict(list)
     for c in found:
         for r in c.ranked:
@@ -295,7 +295,7 @@ def is_timed(r: Result) -> bool:
 
 
 def contests(rows: Iterable[Result], store: Reader) -> list[Contest]:
-    """Return a contest for each problem and setting, in row order, without kernels that used CPUs beyond their own."""
+    """Return a contest for each problem and setting, in row order, without kernels that used more CPUs than threads."""
     problems = grouped((r for r in rows if is_timed(r) and not ran_beyond(r.disturbed)), lambda r: r.problem)
     return [
         Contest(problem, setting, sorted(found, key=lambda r: r.time_s_median or 0.0), store, {})
@@ -325,14 +325,14 @@ def know_leads(found: Iterable[Contest], store: Reader, run_id: str) -> None:
 _COPY = "copy/cuda.memcpy"
 #: Parts of the names of kernels that make several calls; a baseline makes a single call.
 _SEVERAL = (".tnn", ".inplace", ".two_step")
-_LIKE = 0.01  # of the time: vendors' kernels that differ by less count as equally fast
+_LIKE = 0.01  # vendors' kernels whose times differ by a smaller fraction count as equally fast
 
 
 def over_vendors(found: Sequence[Contest]) -> list[Contest]:
     """Return the contests, with speedups on a GPU relative to a vendor's kernel of the same job.
 
-    A setting of an operation has one baseline: the vendors' kernel with the most problems, and of several with equally
-    many the fastest. A contest without it uses the next one; a contest without any keeps its baseline.
+    A setting of an operation has one baseline: the vendors' kernel with the most problems, or the fastest of several
+    with equally many. A contest without it uses the next one; a contest without any keeps its baseline.
     """
     alike = grouped((c for c in found if c.setting.device == "cuda"), lambda c: (c.op, c.setting))
     ranked = {key: _vendors(own) for key, own in alike.items()}

@@ -135,7 +135,7 @@ def _takeover(axis: str, line: Line, i: int, k: int) -> Change | None:
 
 
 def _nearest_certain(line: Iterable[tuple[Any, Contest]], one: str, other: str) -> tuple[Any, Contest, Ratio] | None:
-    """Return the first point where one kernel is certainly faster than the other; None if the other is there."""
+    """Return the first point where `one` is certainly faster than `other`; None if the opposite is certain earlier."""
     for at, contest in line:
         ours, theirs = contest.of(one), contest.of(other)
         ratio = contest.faster(ours, theirs) if ours and theirs else None

@@ -21,7 +21,7 @@ from kernelmark.bench.report.run_data import RunData
 from kernelmark.bench.report.tables import by_name_only, correct, kernel_table, scope_note, status_line
 from kernelmark.bench.report.variants import variant_pairs
 
-#: The most rows for a verdict at the end of a run; for more, a report has it.
+#: The most rows of a run that ends with a verdict; only the report has the verdict on a larger run.
 MOST_JUDGED = 5000
 #: The most problems of a suite with a line each, and the most kernels listed for a single problem.
 MOST_LINES = 20
@@ -143,7 +143,7 @@ def _is_tie(c: Contest) -> bool:
 
 
 def _operations(rows: Iterable[tuple[str, str, str, int]]) -> str:
-    """Return a line for each operation: problems or kernels, kernels, statuses and how many rows have them."""
+    """Return a line for each operation: the numbers of problems and kernels, and of rows with each status."""
     problems, kernels = defaultdict[str, set[str]](set), defaultdict[str, set[str]](set)
     tallies = defaultdict[str, Counter[str]](Counter)
     for problem, kernel, status, rows_ in rows:
@@ -162,7 +162,7 @@ def _operations(rows: Iterable[tuple[str, str, str, int]]) -> str:
 def _refused(data: RunData, many: Collection[str]) -> Iterator[str]:
     """Yield a line for each row without a result, failed checks first, and one for each reason of `unsupported`.
 
-    Suites of `many` problems count what is unsupported, except for kernels that cannot run here for one reason.
+    In the suites `many`, unsupported rows are listed only for kernels whose rows all have the same reason.
     """
     several = len({r.problem for r in data.rows}) > 1
     failed = [r for r in data.rows if r.status not in (Status.OK, Status.UNSUPPORTED)]
@@ -195,7 +195,7 @@ def _first(lines: Sequence[str], run_id: str) -> Iterator[str]:
 
 
 def _remarks(data: RunData, lines: Sequence[Contest]) -> Iterator[str]:
-    """Yield what holds for several lines: the marks and their meanings, and what one process cannot show."""
+    """Yield the remarks below the lines: the meaning of each mark, and the limits of a single process."""
     noise, fastest = noise_of(data.rows).sentence, [c.fastest for c in lines]
     if noise:
         yield _text(f"{MARK} {noise}")

@@ -14,7 +14,7 @@ from kernelmark.bench.record.records import RunFacts
 
 #: The options that must be equal for cases of two runs to take the same time.
 _ALIKE = ("mode", "max_time_s", "rel_ci", "ceilings", "timeout_s")
-#: A problem of a suite under an instruction set.
+#: Suite, problem and instruction set.
 _Key = tuple[str, str, str]
 
 

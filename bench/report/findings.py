@@ -63,9 +63,9 @@ class Winner(NamedTuple):
 def verdict(data: RunData, variants: bool = True) -> str:
     """Return a run's answer in a few sentences: the tile to use, whether to transpose first, or the fastest kernel.
 
-    Ratios of variants that were measured in turn follow, unless they are printed elsewhere, and kernels that head a
-    table but are not ranked; without rivals the ratios are the verdict. The page begins with this text, and `run` ends
-    with it.
+    Ratios of variants that were measured in turn follow, unless they are printed elsewhere; then kernels that head a
+    table but are not ranked. If no kernel has a rival, the ratios are the verdict. The page begins with this text, and
+    `run` ends with it.
     """
     if data.tunes:
         return tuning.verdict(data)
@@ -78,7 +78,7 @@ def verdict(data: RunData, variants: bool = True) -> str:
 
 
 def variants_beside(data: RunData) -> list[str]:
-    """Return a line for each kind of ratio of variants that the verdict does not contain; it has the founding one."""
+    """Return a line for each kind of ratio of variants that the verdict omits; the verdict has the founding one."""
     founding = answers(data)
     told = {r.case for answer in founding[:1] for r in answer.contest.ranked}
     lines = variant_lines(r for r in data.timed if r.case not in told)
@@ -261,7 +261,7 @@ def _title_of(text: str, registry: Registry | None) -> str:
 
 
 def date(data: RunData) -> str:
-    """Return `22 November 2026, 15:35 UTC`, or the recorded text if it is no time."""
+    """Return `22 November 2026, 15:35 UTC`, or the recorded text if it is not a time."""
     try:
         began = datetime.fromisoformat(data.run.started_at)
     except ValueError:

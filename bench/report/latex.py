@@ -34,7 +34,7 @@ _SPECIAL = {
     "<": r"\textless{}",
     ">": r"\textgreater{}",
     "|": r"\textbar{}",
-    # After a line end LaTeX would read these characters as its options.
+    # After a line break, LaTeX would read these characters as options of the break.
     "[": "{[}",
     "*": "{*}",
 } | {char: f"\\{char}" for char in "#$%&_{}"}
@@ -170,7 +170,7 @@ def _facts(rows: list[Result]) -> str:
 
 
 def _known_time(r: Result) -> float | None:
-    """Return the median or, for imported results that have only that, the mean."""
+    """Return the median, or the mean of an imported result that has no median."""
     return r.time_s_median or r.time_s_mean
 
 

@@ -77,7 +77,7 @@ def bold(line: str) -> str:
 #: The gap between columns, and the indent of rows if the first column has separate lines.
 GAP = "  "
 _COMMAND = re.compile(r"`[^`]*`|\bpip install \S+")
-_KEPT_SPACE = "\x1f"  # in commands, while a paragraph is wrapped
+_KEPT_SPACE = "\x1f"  # replaces spaces in commands while a paragraph is wrapped
 
 Rows = Sequence[Sequence[str]]
 
@@ -193,7 +193,7 @@ def _fitted(columns: Sequence[TableColumn], rows: Rows, room: int, titled: bool,
 def _plan(columns: Sequence[TableColumn], widths: _Widths, room: int, titled: bool) -> _Layout | None:
     """Return the first layout that fits: all columns; fewer; narrower texts; then these with the first column on top.
 
-    None where none does.
+    None if no layout fits.
     """
     everything, above = list(range(len(columns))), len(columns) > 1
     if _total(widths.least) <= room:

@@ -39,12 +39,12 @@ def is_noisy(r: Result) -> bool:
 
 
 def marked(time: str, r: Result) -> str:
-    """Return the text of a row's time, after the mark if the row is noisy."""
+    """Return the text of a row's time, preceded by the mark if the row is noisy."""
     return f"{MARK}{time}" if is_noisy(r) else time
 
 
 def share(r: Result) -> str:
-    """Return a row's percentage of the roofline, after a mark if the ceiling was disturbed."""
+    """Return a row's percentage of the roofline, preceded by a mark if the ceiling was disturbed."""
     mark = MARK * (r.roofline_pct is not None and bool(low_ceilings(r.disturbed)))
     return mark + digits(r.roofline_pct)
 

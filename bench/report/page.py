@@ -150,7 +150,7 @@ def _forget(folder: Path, drawn: Sequence[Drawn]) -> None:
     """Remove figures of an earlier report that this one does not draw, since they would look like this run's."""
     captions, known = folder / CAPTIONS, dict[str, str]()
     require_file(captions)
-    with suppress(FileNotFoundError, msgspec.MsgspecError):  # a file of another origin lists no figures of ours
+    with suppress(FileNotFoundError, msgspec.MsgspecError):  # a foreign file lists none of our figures
         known = msgspec.json.decode(captions.read_bytes(), type=dict[str, str])
     for name in filter(_NAME.fullmatch, known.keys() - {figure.name for figure in drawn}):
         for kind in ("svg", "pdf"):

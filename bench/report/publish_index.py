@@ -116,7 +116,7 @@ def entries(reports: Path) -> Iterator[IndexEntry]:
         try:
             facts = msgspec.json.decode(path.read_bytes(), type=Facts)
         except msgspec.DecodeError:
-            continue  # of another program, or of a version whose summary was another
+            continue  # written by another program, or by a version with another summary
         if facts.report:
             entries.append(IndexEntry(path.parent.name, facts.report))
     yield from sorted(entries, key=lambda entry: entry.summary.date, reverse=True)

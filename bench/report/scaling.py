@@ -67,7 +67,7 @@ class ScalingSection(NamedTuple):
 
 
 class Scaling(NamedTuple):
-    """The computed scaling of a network. parameters: weights without biases; runs: those of batch and additions.
+    """The computed scaling of a network. parameters: weights without biases; runs: those with batch and additions.
 
     exchanged: elements of an aggregation that moves as much data as a step of model parallelism.
     """

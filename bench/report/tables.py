@@ -109,7 +109,7 @@ def kernel_table(rows: Sequence[Result], style: str = "simple", most: int = sys.
 
 
 class _Shown(NamedTuple):
-    """What cells show: threads and numerics where there are several. unit: of rates; gflop: that unit in GFLOP/s."""
+    """Whether cells contain threads and numerics. unit: of rates; gflop: that unit in GFLOP/s."""
 
     threads: bool
     numerics: bool
@@ -118,7 +118,7 @@ class _Shown(NamedTuple):
 
 
 def _below(rows: Sequence[Result], timed: Sequence[Result]) -> Iterator[str]:
-    """Yield what stands below the table: noise, scratch, rows without a median, rows that are not ok and why."""
+    """Yield the lines below the table: noise, scratch, rows without a median, and reasons of rows that are not ok."""
     if sentence := noise_of(timed).sentence:
         yield f"{MARK} {sentence}"
     low = dict.fromkeys(ceiling for r in timed for ceiling in low_ceilings(r.disturbed))
@@ -142,7 +142,7 @@ def correct(r: Result) -> str:
 
 
 def scope_note(results: Iterable[Result]) -> str:
-    """Return a note on what intervals within one process cannot show, if any row has one; else nothing."""
+    """Return the note that one process cannot show run-to-run variation if any row has only one, else ""."""
     return NOTE if any(r.interval == WITHIN for r in results) else ""
 
 
@@ -223,7 +223,7 @@ def _bounds(timed: list[Result], shown: _Shown) -> Iterator[tuple[float, Sequenc
 
 
 def ceiling_table(ceilings: Iterable[tuple[Ceiling, str]], style: str = "simple") -> str:
-    """Return a table of the ceilings of a run's rows, with the kernel that reached each, and its doubt if any."""
+    """Return a table of the ceilings of a run's rows, with the kernel that reached each, and any reason to doubt it."""
     cells = []
     for c, doubt in in_force(ceilings):
         rate = flop_rate(c.rate * 1e-9) if "FLOP" in c.rate_unit else f"{digits(c.rate * 1e-9)} {c.rate_unit}"
@@ -237,7 +237,7 @@ def _small(value: float | None) -> str:
 
 
 def totals_table(totals: Iterable[KernelTotal]) -> str:
-    """Return a line for each kernel: rows by status, geometric mean and range of the speedups, the best roofline."""
+    """Return a line for each kernel: rows by status, mean and range of the speedups, best share of the roofline."""
     cells = [
         (
             t.kernel,

@@ -90,14 +90,14 @@ def _benchmarks(store: Store, run_id: str) -> Iterator[str]:
 
 
 def _fact(value: Any) -> str:
-    """Return a fact of a machine as asv keeps it, a text."""
+    """Return a fact of a machine as a text, which asv expects."""
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 def _milliseconds(moment: str) -> int | None:
     try:
         return round(datetime.fromisoformat(moment).timestamp() * 1e3)
-    except ValueError:  # of an imported run
+    except ValueError:  # an imported run's date may have any form
         return None
 
 

@@ -101,7 +101,7 @@ def trend(store: Store, subject: str, text: str, problems: Iterable[str] = (), m
 
 
 def _point(row: PointRow, run: RunFacts) -> TrendPoint:
-    # Texts of which there are few are kept once, not a copy for each of hundreds of thousands of points.
+    # Each of the few different texts is kept once, not as a copy for each of hundreds of thousands of points.
     return TrendPoint(
         run_id=run["run_id"],
         started_at=run["started_at"],

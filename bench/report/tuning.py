@@ -192,7 +192,7 @@ class Raced(NamedTuple):
 
     @property
     def regret(self) -> float:
-        """Return how much slower the best tile over the suite is than the fastest here."""
+        """Return how much slower the best tile over the suite is than the fastest tile on this problem."""
         return self.fastest / self.overall - 1
 
     @property

@@ -1,7 +1,7 @@
 """Test whether two runs differ: Welch's test on the logarithms of their processes' medians, for many cases at once.
 
 Processes, not samples, are the independent observations: placement in memory, other load and the time of day make
-processes differ by more than the samples within one show.
+processes differ by more than the samples of one process do.
 """
 
 from collections.abc import Sequence
@@ -49,7 +49,7 @@ def welch(base: Groups, new: Groups, alpha: float = ALPHA) -> Welch:
         freedom = np.where(variance > 0, variance**2 / spread, base_count + new_count - 2.0)
         difference, error = new_mean - base_mean, np.sqrt(variance)
         difference = np.where(np.abs(difference) < _ROUNDING, 0, difference)
-        # 0 / 0: equal to the last digit, on both sides and throughout, is no difference.
+        # 0 / 0: if all medians of both sides are equal to the last digit, there is no difference.
         t = np.where((difference == 0) & (variance == 0), 0, np.abs(difference) / error)
     half = two_sided(freedom, alpha) * error
     low, high = np.exp(difference - half), np.exp(difference + half)

@@ -76,6 +76,6 @@ def draw(kinds: Sequence[Kind], folder: Path, pdf: bool = True) -> Iterator[Draw
         names[figure.name] += 1
         name = figure.name + (f"-{names[figure.name]}" if names[figure.name] > 1 else "")
         with rc_context(style.RC), catch_warnings():
-            filterwarnings("ignore", r"Glyph (\d\d?|1[2-5]\d) ")  # of control characters in names of others
+            filterwarnings("ignore", r"Glyph (\d\d?|1[2-5]\d) ")  # control characters in foreign names
             svg = style.save(figure.draw(), folder / name, pdf)
         yield Drawn(name, figure.title, figure.caption, svg, pdf)

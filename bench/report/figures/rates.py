@@ -14,7 +14,7 @@ from kernelmark.bench.report.noise import is_noisy
 from kernelmark.bench.report.run_data import RunData, numbers, sizes, variant, work
 
 MOST, MOST_KERNELS, LEAST_SIZES, MOST_SIZES = 4, 8, 3, 48
-#: The least ratio of the largest to the smallest size; over less, rates hardly depend on the size.
+#: The least ratio of the largest to the smallest size; over a narrower range, rates hardly depend on the size.
 LEAST_RANGE = 10.0
 
 

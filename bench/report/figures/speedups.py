@@ -92,7 +92,7 @@ def plots(data: RunData) -> list[Plot]:
         op = c.op
         longest_s[op] = max(longest_s[op], c.fastest.time_s_median or 0.0)
         own = grouped((r for r in c.ranked if 0 < (r.speedup or 0.0) < math.inf), lambda r: r.baseline)
-        for baseline, rows in own.items():  # a setting takes long to look up
+        for baseline, rows in own.items():  # by baseline first, since look-ups by setting are slow
             found[op, c.setting, baseline] += rows
     rank: Counter[str] = Counter()
     keyed = []

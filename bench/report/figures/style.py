@@ -60,7 +60,7 @@ def file_name(*words: object) -> str:
 MM = 1 / 25.4
 #: One column of a journal, and both.
 WIDTH, FULL_WIDTH = 85 * MM, 178 * MM
-#: Okabe and Ito, "Color universal design", 2008, without its yellow, which print on white loses.
+#: Okabe and Ito, "Color universal design", 2008, without its yellow, which is illegible on white paper.
 INK, GREY, GRID = "#1a1a1a", "#6e6e6e", "#d8d8d8"
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", INK)
 #: Colours of certain differences; ties are grey.
@@ -84,7 +84,7 @@ RC: dict[Any, Any] = {
     "grid.linewidth": 0.4,
     "grid.color": GRID,
     **dict.fromkeys(("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color"), INK),
-    "text.parse_math": False,  # a name with two dollar signs is no formula
+    "text.parse_math": False,  # a name with two dollar signs is not a formula
     "axes.axisbelow": True,
     "figure.constrained_layout.use": True,
     "figure.constrained_layout.h_pad": 0.02,
@@ -173,7 +173,7 @@ def ends(middle: float, low: float | None, high: float | None) -> tuple[float, f
 def line(axes: Axes, points: Sequence[tuple[float, "Ratio", bool]], text: str, look: Look, joined: str = "-") -> Label:
     """Draw ratios with their intervals, joined by a line of this style, and return the label of the line.
 
-    points: each ratio with its place on the axis, and whether it was measured under noise, which makes it hollow.
+    points: each ratio with its place on the axis, and whether it was measured under noise (drawn hollow).
     """
     xs, ratios, noisy = zip(*points, strict=True)
     ys, bars = [ratio.median for ratio in ratios], [ends(*ratio[:3]) for ratio in ratios]
@@ -251,7 +251,7 @@ def save(figure: Drawing, stem: Path, pdf: bool) -> str:
     figure.savefig(file, metadata={"Date": None})
     other.unlink(missing_ok=True)
     if pdf:
-        figure.set_layout_engine("none")  # which has been computed
+        figure.set_layout_engine("none")  # the layout has been computed
         figure.savefig(other, metadata={"CreationDate": None})
     head, tag, body = file.read_text(encoding="utf-8").partition("<defs>")
     svg = f"{head}<style>{_dark_rules()}</style>\n {tag}{body}"

@@ -96,7 +96,7 @@ def _draw(lines: RatioLines, looks: dict[str, style.Look]) -> style.Drawing:
     axes.axhline(1.0, color=style.GREY, linestyle="--", linewidth=0.8)
     style.ticks(axes.yaxis, style.ratio_ticks(low, high))
     places = sorted({x for found in lines.kernels.values() for x, _ in found})
-    if not lines.axis:  # powers of ten, which take more room
+    if not lines.axis:  # round numbers of work, whose labels need more room
         places = style.round_ticks(*axes.get_xlim())
     style.ticks(axes.xaxis, places[:: 1 + len(places) // (9 if lines.axis else 4)])
     axes.grid(which="major")
