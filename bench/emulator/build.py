@@ -42,7 +42,7 @@ RED_ZONE = 4096
 _SHARED_ALIGNED = re.compile(r"\b((?:static\s+)?constinit thread_local)\s+(alignas\s*(\((?:[^()]|\([^()]*\))*\)))")
 # Gold takes a third of ld's time, and linking with ld is half of the time that a small program takes to build.
 _LINK_FLAGS = ("-no-pie", "-rdynamic", *(["-fuse-ld=gold"] if shutil.which("ld.gold") else []))
-#: Part of each program's key: its debug information names the headers by their place, and checkouts share the cache.
+#: Part of each program's key: its debug information names the headers by their path, and checkouts share the cache.
 _PLACE = str(HERE)
 _MEMORY_FUNCTIONS = ("memcpy", "memmove", "memset")
 
@@ -104,7 +104,7 @@ def program(
     """Return the worker program for `source` with these name expressions. Raises HostCompileError.
 
     include: the folder of `#include "common.cuh"`, even if that lies beside the source. counts: the program counts the
-    kernel's work instead of checking it. trips: it counts how often loops go round.
+    kernel's work instead of checking it. trips: it counts the iterations of loops.
     """
     flags = [*_kernel_flags(counts), f"-D__CUDA_ARCH__={arch}", *(f"-D{define}" for define in defines)]
     files = with_includes(source, include)
@@ -113,7 +113,7 @@ def program(
     key = _digest(words, files.values())
     target, compiled = programs() / f"{source.stem}-{key}", [*flags, f"-I{source.parent}", f"-I{include}"]
     _once(target, lambda built: _compile(source, _unit(source, entries), compiled, built, counts, foreign, trips))
-    target.touch()  # still wanted
+    target.touch()  # marks the program as in use
     _forget_old(target.parent)
     return target
 
@@ -143,7 +143,7 @@ def _forget_old(folder: Path) -> None:
 
 
 def source_folder(texts: Mapping[str, str]) -> Path:
-    """Return the folder in the cache with these files, which is always the same, so that programs are cached, too."""
+    """Return the folder in the cache with these files, the same for equal files, so that programs are cached, too."""
 
     def write(folder: Path) -> None:
         folder.mkdir()
@@ -224,10 +224,10 @@ def _precompiled(counts: bool) -> Path:
 
 
 def runtime(counts: bool = False) -> tuple[Path, ...]:
-    """Return the runtime's object files, compiled once. `EMULATOR_UCONTEXT=1` selects the portable switch of fibers.
+    """Return the runtime's object files, compiled once. `EMULATOR_UCONTEXT=1` selects portable switching of fibers.
 
     Most of it is one translation unit, since separate ones would spend their time on the same headers; product.cpp is
-    separate because it sees CUDA as kernels see it.
+    separate because it includes a header of kernels that would break the others.
     """
     sources = sorted((HERE / "runtime").glob("*.cpp"))
     product = HERE / "runtime" / "product.cpp"

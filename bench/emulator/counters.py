@@ -1,4 +1,4 @@
-"""Counters in a kernel's text, which count how often loops go round, and in its assembly, for the fused multiply-adds.
+"""Insert counters into a kernel's text, for iterations of loops, and into its assembly, for fused multiply-adds.
 
 Accesses to memory call the runtime, which counts them; loops and multiply-adds make no such call.
 """
@@ -48,7 +48,7 @@ def with_trips(text: str) -> str:
 
 
 def _condition(text: str, loop: re.Match[str]) -> tuple[int, int, str] | None:
-    """Return where the condition of a loop that is counted begins and ends, and the text of its head."""
+    """Return start and end of a loop's condition and the text of the loop's head, or None if it is not counted."""
     depth, semicolons, close = 1, list[int](), 0
     for token in _TOKEN.finditer(text, loop.end()):
         depth += (token[0][-1] in "([{") - (token[0] in (")", "]", "}"))
@@ -60,7 +60,7 @@ def _condition(text: str, loop: re.Match[str]) -> tuple[int, int, str] | None:
     begin, until = loop.end(), close
     if loop["kind"] == "for":
         if len(semicolons) != 2:
-            return None  # over all of an array
+            return None  # a range-based loop
         begin, until = semicolons[0] + 1, semicolons[1]
     elif re.match(r"\s*;", text[close + 1 :]) or not _COMPARES.match(text[begin:until]):
         return None  # the end of a `do`, or a wait
@@ -70,7 +70,7 @@ def _condition(text: str, loop: re.Match[str]) -> tuple[int, int, str] | None:
 
 
 #: Make g++ fuse the products that nvcc fuses, those that are added or subtracted, into scalar FMA3 instructions. The
-#: counting code uses the stack, so nothing may be stored below the pointer. By default, g++ 13 and later do not fuse
+#: counting code uses the stack, so nothing may be stored below its pointer. By default, g++ 13 and later do not fuse
 #: sums over a loop, which is faster on CPUs.
 FLAGS = ("-mfma", "-ffp-contract=fast", "-fexpensive-optimizations", "-mno-red-zone", "--param=avoid-fma-max-bits=0")
 _MULTIPLY_ADD = re.compile(r"^\tvfn?m(?:add|sub)\d{3}s[sd]\t", re.MULTILINE)

@@ -75,7 +75,7 @@ class Traffic(NamedTuple):
     written_once: int
 
 
-#: The sectors that a block touches, ascending, numbered from the begin of the buffer; by buffer and whether it writes.
+#: The sectors that a block touches, ascending, numbered from the buffer's start; by buffer and whether it writes.
 Footprint = dict[tuple[str, bool], Array]
 
 
@@ -137,9 +137,9 @@ def tallies_of(worker: Path, buffers: Mapping[str, Buffer], launch: Launch, widt
 
 
 def _asked(worker: Path, outcomes: Sequence[Outcome], widths: Widths) -> list[tuple[str, int, int]]:
-    """Return for each access whose widths are not the machine code's its address, its line's number and the latter.
+    """Return address, line number and the machine code's widths of each access, for kinds whose widths differ.
 
-    Narrower ones count too where the machine code has a wider one, which may be several of them.
+    Widths also differ if the machine code has an access wider than any counted one, since it may replace several.
     """
     counted = [words for outcome in outcomes for verb, *words in outcome.counts if verb == "count"]
     per_access: dict[tuple[str, str], dict[str, int]] = {}
@@ -176,7 +176,7 @@ def _outcomes(
 
 
 def _share(sampled: Sampled, number: int, processes: int) -> Launch | None:
-    """Return what one of the processes runs of a launch; a launch without a sample is run whole, by the first."""
+    """Return a process's part of a launch, if any; a launch without a sample is run whole by the first process."""
     if not sampled.clusters:
         return sampled.launch if number == 0 else None
     own = dict(list(sampled.clusters.items())[number::processes])
@@ -209,7 +209,7 @@ def _ends_and_middle(size: int) -> dict[int, int]:
 
 
 def _spread(count: int) -> dict[int, int]:
-    """Return clusters 1 to `count`, at steps of the golden ratio so that no period of the grid is met."""
+    """Return clusters 1 to `count`, at steps of the golden ratio, so that they follow no period of the grid."""
     golden = (math.sqrt(5) - 1) / 2
     chosen = [1 + int(count * (golden * (i + 1) % 1)) for i in range(BETWEEN)]
     return {cluster: count // BETWEEN + (i < count % BETWEEN) for i, cluster in enumerate(chosen)}
@@ -226,7 +226,7 @@ def _empty_scratch(wanted: Scratch) -> Buffer:
 
 
 def _footprints(outcomes: Sequence[Outcome], sampled: Sequence[Sampled]) -> dict[tuple[int, int], Footprint]:
-    """Return the footprints by launch and block. A process numbers the launches that it has a share of."""
+    """Return the footprints by launch and block. A process numbers only the launches that it takes part in."""
     footprints: dict[tuple[int, int], Footprint] = {}
     for process, outcome in enumerate(outcomes):
         shared = [i for i, s in enumerate(sampled) if _share(s, process, len(outcomes)) is not None]
@@ -247,7 +247,7 @@ def _merged(
     footprints: Mapping[tuple[int, int], Footprint],
     widths: Widths | None,
 ) -> Tallies:
-    """Return the counts of all outcomes, run again with accesses at these widths where they have others."""
+    """Return the counts of all outcomes; if accesses have other widths than these, repeat all launches with these."""
     if widths and (asked := _asked(worker, outcomes, widths)):
         outcomes = _outcomes(worker, buffers, sampled, asked)
     lines = [line for outcome in outcomes for line in outcome.counts]

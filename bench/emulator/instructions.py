@@ -28,7 +28,7 @@ for _name, _value in (("tid", "threadIdx"), ("ntid", "blockDim"), ("ctaid", "blo
 
 
 class UnknownInstructionError(Exception):
-    """An instruction."""
+    """An instruction that the table lacks; the message is its text."""
 
 
 def split(text: str, separator: str) -> list[str]:
@@ -127,7 +127,7 @@ class Translator:
         return f"emu::ptx::{where}<{type_}>({self.address(text)}, emu::Site::current())"
 
     def several(self, text: str) -> list[str]:
-        """Return the registers of `{a, b}`, or the one that stands alone."""
+        """Return the registers of `{a, b}`, or a single register without braces."""
         text = text.strip()
         return [self.value(word) for word in (text[1:-1].split(",") if text.startswith("{") else [text])]
 
@@ -152,7 +152,7 @@ def _as(t: Translator, type_: str, text: str) -> str:
 
 
 def _formula(formula: str, widens: bool = False) -> _Make:
-    """Return what makes `d = formula` of typed operands a, b, c; the last group of the opcode is their type.
+    """Return a function that writes `d = formula` for operands a, b, c of the type in the last group of the opcode.
 
     widens: d and c are twice as wide as a and b.
     """
@@ -168,7 +168,7 @@ def _formula(formula: str, widens: bool = False) -> _Make:
 
 
 def _with_carry(name: str, function: str, operands: str) -> Iterator[tuple[str, _Make]]:
-    """Yield the four forms of an instruction that leaves a carry, takes one, or both."""
+    """Yield the three forms of an instruction, which sets a carry, uses one, or does both."""
     for taken, given in (("", "false"), ("c", "emu_carry")):
         for left, to in ((r"\.cc", "emu_carry"), ("", "emu_no_carry")):
             if taken or left:
@@ -273,7 +273,7 @@ def _shuffled(t: Translator, match: re.Match[str], args: Sequence[str]) -> str:
 
 
 def _call(code: str) -> _Make:
-    """Return what makes a statement of arguments: V0 a value, U0 one of 32 bits, A0 an address of shared memory.
+    """Return a function that writes a statement: V0 is a value, U0 one of 32 bits, F0 a float, A0 a shared address.
 
     OP is the first group of the opcode.
     """

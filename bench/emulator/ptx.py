@@ -37,7 +37,7 @@ def rewritten(text: str) -> str:
 
 
 def _with_pointers(text: str) -> str:
-    """Make arrays of dynamic shared memory pointers: in a function a variable, outside of functions a macro."""
+    """Replace arrays of dynamic shared memory by pointers: variables inside functions, macros outside of functions."""
 
     def pointer(match: re.Match[str]) -> str:
         type_, name = _ATTRIBUTE.sub("", match[2]).strip(), match[4]
@@ -65,7 +65,7 @@ def _is_of_the_system(text: str, at: int) -> bool:
 
 
 def _in_function(text: str, at: int) -> bool:
-    """Whether the position is inside braces other than those of namespaces."""
+    """Return whether the position is inside braces other than those of namespaces."""
     depth = []
     for brace in re.finditer(r'"(?:[^"\\\n]|\\.)*"|\'(?:[^\'\\\n]|\\.)+\'|[{}]', text[:at]):
         if brace[0] == "{":
@@ -79,7 +79,7 @@ def _in_function(text: str, at: int) -> bool:
 def _without_asm(text: str) -> str:
     parts, at = [], 0
     while match := _ASM.search(text, at):
-        if _is_of_the_system(text, match.start()):  # the name of a function of the C library
+        if _is_of_the_system(text, match.start()):  # the symbol of a function of the C library
             parts.append(text[at : match.end()])
             at = match.end()
             continue

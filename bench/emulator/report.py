@@ -18,7 +18,7 @@ _COPY = re.compile(r"(?:aS|C\d)E(?:RK|O)S\w*_$")
 
 @dataclass(frozen=True)
 class Thread:
-    """A thread of a launch, by the indices of its block and its own."""
+    """A thread of a launch, by its block's indices and its own."""
 
     block: Index
     thread: Index
@@ -70,7 +70,7 @@ def located(program: Path, lines: Sequence[str]) -> list[Diagnostic]:
 def lines_of(program: Path, addresses: list[str]) -> dict[str, tuple[str, int]]:
     """Return file and line of each address: the innermost inlined call that is not one of the emulator's headers.
 
-    A struct is copied where the copy is asked for, and not where the struct is declared.
+    A copy of a struct belongs to the line that requests the copy, not to the struct's declaration.
     """
     if not addresses:
         return {}

@@ -14,7 +14,7 @@ from kernelmark.bench.plan.kernel import CudaKernel
 from kernelmark.bench.plan.limits import H100
 from kernelmark.bench.plan.operation import Problem
 
-#: Sizes, and options where they belong together.
+#: Sizes, with the options that belong to them.
 Values = Mapping[str, Any]
 #: The fewest sizes in a kernel's sweep, for each variant of its axes that it supports.
 LEAST_SIZES = 8
@@ -25,8 +25,8 @@ _SIZES = (
     *((1,), (5, 3, 7), (33, 31, 17), (17, 34, 1), (64, 128, 32), (67, 37, 33), (33, 33, 33)),
     *((40, 24, 56), (9, 264, 8)),
 )
-#: Sizes whose last one is long enough to be cut, only for the first and the last variant, since this takes a second. It
-#: is made longer if a ring of stages would not wrap twice. The others are less than a tile, and more than a warp.
+#: Sizes of which the last is long enough to be split, only for the first and the last variant, since this takes a
+#: second; it grows until a ring of stages wraps twice. The others are less than a tile, and more than a warp.
 _LONG = (5, 37, 613)
 #: The assumed bytes of a stage's row if no tunable gives its elements.
 _STAGE_ROW = 128
@@ -60,7 +60,7 @@ def problems(kernel: CudaKernel, problem_class: type[Problem]) -> list[Problem]:
 def _deep(
     kernel: CudaKernel, problem_class: type[Problem], sizes: Mapping[str, str], taken: list[Problem]
 ) -> Problem | None:
-    """Return the problem of least work with sums so long that rings go round, or None where the kernel takes none."""
+    """Return the problem of least work whose sums make rings of stages wrap, or None if the kernel takes none."""
     for problem in sorted(taken, key=lambda problem: problem.flop):
         name = sizes.get(getattr(problem, "direction", ""), "")
         if name and getattr(problem, "groups", 1) == 1:
@@ -80,7 +80,7 @@ def _depth(kernel: CudaKernel) -> int:
 
 
 def _long_problems(kernel: CudaKernel, problem_class: type[Problem], variants: list[dict[str, Any]]) -> list[Problem]:
-    """Return the long problems; of whole vectors in each row where the kernel takes no others."""
+    """Return the long problems; if the kernel takes none, those with whole vectors in each row."""
     long = (*_LONG[:-1], max(_LONG[-1], _depth(kernel)))
     for sizes in (long, tuple(-(-size // 16) * 16 for size in long)):
         if taken := list(_all_taken(kernel, problem_class, _patterns(problem_class, (sizes,)), variants)):
@@ -126,7 +126,7 @@ def _until_enough(
 
 
 def is_long(problem: Problem) -> bool:
-    """Return whether one size is so much larger than a tile that it may be cut."""
+    """Return whether one size is so much larger than a tile that it may be split."""
     return any(getattr(problem, name) > problem.emulated_sizes().long_from for name in problem.sizes)
 
 
@@ -147,7 +147,7 @@ def _variants(kernel: CudaKernel, problem_class: type[Problem]) -> Iterator[dict
     """
     choices: dict[str, Sequence[Any]] = {}
     for field in msgspec.structs.fields(problem_class):
-        if field.name == "distribution":  # of timed calls: an emulated one is drawn as usual
+        if field.name == "distribution":  # only for timed calls: emulated operands are drawn as usual
             continue
         if typing.get_origin(field.type) is typing.Literal:
             choices[field.name] = kernel.domain.get(field.name, typing.get_args(field.type))
@@ -199,7 +199,7 @@ def _with_options(kernel: CudaKernel, problem_class: type[Problem], taken: list[
 
 
 def _changed(kernel: CudaKernel, problem: Problem, name: str) -> Problem:
-    """Return the problem with that option away from what it is, if it is a number and the kernel takes another."""
+    """Return the problem with another value of this option if it is a number and the kernel takes another."""
     value = getattr(problem, name)
     if isinstance(value, bool) or not isinstance(value, int | float):
         return problem

@@ -25,7 +25,7 @@ from kernelmark.bench.plan.operation import Operand, Problem
 from kernelmark.bench.plan.registry import Registry
 
 Array = np.ndarray[Any, Any]
-#: Of a larger operand, only the rows are in memory. No problem of the sweep is nearly as large.
+#: Of a larger operand, the padding is not held in memory. No problem of the sweep is nearly as large.
 HELD_BYTES = 2**30
 
 
@@ -63,15 +63,15 @@ def cases(registry: Registry, kernel: CudaKernel, device: DeviceLimits = H100) -
     return [*default, *(case for case in more if case not in default), *_in_rounds(kernel, taken, device)]
 
 
-#: The rounds of a persistent block, the most operations and bytes of the problem for them, and its odd batch.
+#: The rounds of a persistent block, the most operations plus bytes of a problem for them, and an odd batch size.
 ROUNDS, ROUNDS_WORK, BATCH = 3, 12_000_000, 7
 
 
 def _in_rounds(kernel: CudaKernel, taken: list[Problem], device: DeviceLimits) -> Iterator[EmulatedCase]:
-    """Yield cases whose blocks go round, on one multiprocessor or on two, which a cluster wants.
+    """Yield cases whose blocks take several rounds, on one multiprocessor or on two, which a cluster needs.
 
-    First one for each function, in which blocks go round three times; one with clusters; one in which a block's ring of
-    tiles goes round twice; sums that many multiprocessors would cut into short ones; and one in which blocks share
+    First one for each function, in which blocks take three rounds; one with clusters; one in which a block's ring of
+    tiles wraps twice; sums that many multiprocessors would split into short ones; and one in which blocks share
     products, and the last block has fewer.
     """
     one, two = (replace(device, multiprocessors=count) for count in (1, 2))
@@ -79,7 +79,7 @@ def _in_rounds(kernel: CudaKernel, taken: list[Problem], device: DeviceLimits) -
     long = [p for p in taken if is_long(p)]
     rings = [tile for tile in kernel.tiles(one) if getattr(tile, "STAGES", 1) > 1 and not long]
     if list(kernel.tiles(one)) == list(kernel.tiles(device)) and "BLOCKS" not in kernel.tunables and not rings:
-        return  # as many blocks on any device
+        return  # the same number of blocks on any device
     yield from _by_function(kernel, long[:1], ragged, (one, two))
     clusters = sorted((t for t in kernel.tiles(two) if getattr(t, "CLUSTER", 1) > 1), key=lambda t: getattr(t, "BN", 0))
     yield from _first_round(kernel, clusters, ragged[:1], two, ROUNDS)
@@ -95,7 +95,7 @@ def _in_rounds(kernel: CudaKernel, taken: list[Problem], device: DeviceLimits) -
 def _by_function(
     kernel: CudaKernel, long: list[Problem], ragged: list[Problem], devices: tuple[DeviceLimits, ...]
 ) -> Iterator[EmulatedCase]:
-    """Yield the least case whose blocks go round for each function, from the largest problem that launches it."""
+    """Yield each function's least case whose blocks take several rounds, from the largest problem that launches it."""
     seen: set[str] = set()
     for largest in reversed(ragged):
         functions = {name.partition("<")[0] for name in _launched(kernel, largest, devices[0])[1]}
@@ -109,7 +109,7 @@ def _by_function(
 def _first_round(
     kernel: CudaKernel, tiles: list[Tile], ragged: list[Problem], device: DeviceLimits, rounds: int, every: bool = False
 ) -> Iterator[EmulatedCase]:
-    """Yield the least case under one of the tiles whose blocks go round so many times, if there is one."""
+    """Yield the least case under one of the tiles whose blocks take this many rounds, if there is one."""
     larger = _larger(kernel, [], ragged) if tiles else ()
     found = (EmulatedCase(kernel, problem, tile, device) for problem, tile in itertools.product(larger, tiles))
     fit = (case for case in found if kernel.unfit(case.problem, case.tile, device) is None)
@@ -117,7 +117,7 @@ def _first_round(
 
 
 def _fewest(kernel: CudaKernel, problem: Problem, device: DeviceLimits) -> EmulatedCase | None:
-    """Return the problem under the tile that a run takes, or the one that differs in having fewer blocks, if any."""
+    """Return the problem with a run's tile, at the fewest blocks that its tunables allow, or None without a tile."""
     if (tile := kernel.tile_for(problem, device)) is None:
         return None
     alike = (other for other in kernel.tiles(device) if {**vars(other), **_blocks(tile)} == vars(tile))
@@ -126,12 +126,12 @@ def _fewest(kernel: CudaKernel, problem: Problem, device: DeviceLimits) -> Emula
 
 
 def _blocks(tile: Tile, most: int | None = None) -> dict[str, int]:
-    """Return the values of a tile that limit its blocks, or as many in their place."""
+    """Return the tunables of a tile that limit its blocks, each with its value or with `most` instead."""
     return {name: most or value for name, value in vars(tile).items() if name in ("SMS", "BLOCKS")}
 
 
 def _goes_round(case: EmulatedCase, rounds: int = ROUNDS, every: bool = False) -> bool:
-    """Whether the largest launch, or every one, would have so many times the blocks if nothing limited them."""
+    """Return whether the largest launch, or every one, would have `rounds` times the blocks if nothing limited them."""
     most = 2**14
     wide, many = Tile(**vars(case.tile) | _blocks(case.tile, most)), replace(case.device, multiprocessors=most)
     count, names = _launched(case.kernel, case.problem, case.device, case.tile)
@@ -145,7 +145,7 @@ def _goes_round(case: EmulatedCase, rounds: int = ROUNDS, every: bool = False) -
 def _launched(
     kernel: CudaKernel, problem: Problem, device: DeviceLimits, tile: Tile | None = None
 ) -> tuple[list[int], list[str]]:
-    """Return the blocks and the entry of each launch, none where no tile takes the problem."""
+    """Return the number of blocks and the entry of each launch; none if no tile takes the problem."""
     tile = tile or kernel.tile_for(problem, device)
     calls = kernel.calls(problem, tile, device) if tile else []
     return [math.prod(extents(call.grid)) for _, call in calls], [name for name, _ in calls]
@@ -154,7 +154,7 @@ def _launched(
 def _larger(kernel: CudaKernel, long: list[Problem], ragged: list[Problem]) -> Iterator[Problem]:
     """Yield the problems in batches, then with one size or all doubled again and again, by their work.
 
-    Those that the kernel refuses are left out.
+    Problems that the kernel refuses are left out.
     """
     batches = [(p, {"batch": ROUNDS}) for p in long] + [(p, {"batch": BATCH}) for p in ragged]
     yield from _changed(kernel, [(p, values) for p, values in batches if "batch" in p.axes()])
@@ -176,7 +176,7 @@ def _changed(kernel: CudaKernel, wanted: list[tuple[Problem, dict[str, int]]]) -
 def _few(kernel: CudaKernel, taken: list[Problem], tile: Tile, device: DeviceLimits) -> Iterator[Problem]:
     """Yield the largest ragged problem and the largest of whole vectors for each storage type, layout and direction.
 
-    Where no ragged problem fits the tile, the largest of any kind stands in. Long problems take seconds, so there is
+    If no ragged problem fits the tile, the largest of any kind is used. Long problems take seconds, so there is
     one for the whole tile, enough for its ring of stages to wrap around, and not one for each variant.
     """
     groups: dict[tuple[Any, ...], list[Problem]] = {}
@@ -255,9 +255,9 @@ def _verdict(case: EmulatedCase, outcome: Outcome, operands: tuple[Operand, ...]
 
 
 def _buffer(operand: Operand, rng: "np.random.Generator") -> Buffer:
-    """Return inputs spread as those of a measurement, poison in the padding after each row and in what is not written.
+    """Return inputs drawn as for a measurement, with poison in the padding after each row and in outputs.
 
-    Where rows lie too far apart to be held with their padding, only they exist.
+    The padding of an operand larger than `HELD_BYTES` is left out.
     """
     rows, size = math.prod(operand.shape[:-1]), DTYPES[operand.dtype].itemsize
     apart = operand.nbytes > HELD_BYTES

@@ -43,7 +43,7 @@ class Buffer:
 
 @dataclass(frozen=True)
 class Im2col:
-    """The part of a map of images beside its box: columns and rows of the corners, and the steps between pixels."""
+    """The fields that only a map of images has: columns and rows of the corners, and the steps between pixels."""
 
     lower: tuple[int, int]
     upper: tuple[int, int]
@@ -73,7 +73,7 @@ class Launch:
     """A launch. An argument is the name of a buffer, an int, a float (C `float`), a NumPy scalar or a tensor map.
 
     cluster: blocks along the grid's x that form a cluster. sample: run only these clusters; in a counting program, each
-    stands for as many as its value.
+    represents as many clusters as its value.
     """
 
     entry: str
@@ -90,8 +90,8 @@ class Launch:
 class Outcome:
     """The outcome of the launches under one order of threads and blocks.
 
-    peak_bytes: of the worker's memory so far. counts: lines of a counting program. trips: the most of each loop
-    that was reached, in a program that counts them.
+    peak_bytes: of the worker's memory so far. counts: lines of a counting program. trips: the most iterations of
+    each loop that was reached, in a program that counts them.
     """
 
     order: str
