@@ -61,7 +61,7 @@ def inspect_rows(registry: Registry, glob: str = "*", archs: Sequence[str] = ARC
     not compile, Unsupported without a compiler.
     """
     for arch in archs:
-        typical(arch)  # raises where it is unknown
+        typical(arch)  # raises UsageError if it is unknown
     handwritten = (kernel for kernel in registry.kernels.values() if isinstance(kernel, CudaKernel))
     kernels = [chosen for kernel in handwritten for chosen in tiled(kernel, (glob,))]
     if not kernels:

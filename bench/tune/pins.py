@@ -114,7 +114,7 @@ def _read(path: Path) -> Pins:
 
 
 def _changes(pinned: Found, found: Found, why_unknown: str) -> Iterator[tuple[str, bool]]:
-    """Yield a line for each number that is another than its pin, and whether that is worse."""
+    """Yield a line for each number that differs from its pin, and whether it is worse."""
     for name in dict.fromkeys((*pinned, *found)):
         before, now = pinned.get(name, {}), found.get(name, {})
         if name not in pinned:

@@ -121,7 +121,7 @@ def _guided(field: SearchDomain, evaluate: Evaluate, choice: SearchWay) -> None:
     )
     module = import_module(f"kernel_tuner.strategies.{_MODULES.get(choice.strategy, choice.strategy)}")
     _descend(field, runner)
-    while not runner.is_done():  # some end by themselves, before the budget is spent
+    while not runner.is_done():  # some strategies end before the budget is spent
         visits = runner.visits
         with suppress(StopCriterionReached):
             module.tune(space, runner, options)
@@ -130,7 +130,7 @@ def _guided(field: SearchDomain, evaluate: Evaluate, choice: SearchWay) -> None:
 
 
 class _Runner:
-    """Evaluates for a strategy, each configuration once, and is its budget, which repeated requests spend, too."""
+    """Evaluates each configuration once for a strategy, and is its budget, which repeated requests spend, too."""
 
     def __init__(self, names: Sequence[str], evaluate: Evaluate, evaluations: int) -> None:
         self.costs: dict[Config, float] = {}
@@ -138,7 +138,7 @@ class _Runner:
         self._names, self._evaluate, self._evaluations = names, evaluate, evaluations
 
     def add_strategy_time(self, _seconds: float) -> None:
-        """Ignore how long the strategy took to think."""
+        """Ignore the time that the strategy took."""
 
     def is_done(self) -> bool:
         return len(self.costs) >= self._evaluations or self.visits >= VISITS * self._evaluations
@@ -174,7 +174,7 @@ class _Runner:
 
 @contextmanager
 def _seeded(seed: int) -> Iterator[None]:
-    """Seed the generators that all share, which strategies draw from, and leave them as they were."""
+    """Seed the global generators, from which strategies draw, and restore their states at the end."""
     before = random.getstate(), np.random.get_state()
     random.seed(seed)
     np.random.seed(seed % 2**32)

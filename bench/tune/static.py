@@ -95,7 +95,7 @@ def rank(subject: Subject, arch: str, budget: int | None, seed: int) -> Ranked:
 def _counted(
     subject: Subject, kernel: CudaKernel, tile: CompiledTile, arch: str, gpu: Published | None
 ) -> CompiledTile:
-    """Return the tile with its counts, if they can be had."""
+    """Return the tile with its counts, or unchanged if it cannot be counted."""
     try:
         counted_kernel(kernel)
         profile = profiled(kernel.with_tile(subject.tile(tile.config)), subject.problem, arch, gpu, every_block=False)

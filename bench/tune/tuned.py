@@ -207,7 +207,7 @@ def source_digest(kernel: Kernel) -> str:
 def sources_of(kernel: Kernel) -> dict[str, bytes]:
     """Return the files of a kernel's code by name: the .cu file with its headers, or Python modules."""
     files = _parts(kernel) if isinstance(kernel, CudaKernel) else [_module(kernel), *_parts(kernel)]
-    return {file.name: file.read_bytes() for file in reversed(files)}  # of two with one name, the nearer one
+    return {file.name: file.read_bytes() for file in reversed(files)}  # of two files with one name, the nearer one
 
 
 def _module(kernel: Kernel) -> Path:

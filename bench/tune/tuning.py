@@ -325,7 +325,7 @@ class Tuning:
             if fields == wanted and not (unfinished and run["finished_at"]):
                 try:
                     return Session(store, suites, plan, execute, run["run_id"])
-                except UsageError:  # another machine, commit or library: its rows are of something else
+                except UsageError:  # another machine, commit or library: its rows do not apply
                     continue
         return Session(store, suites, plan, execute, name=self._free_name(stage))
 

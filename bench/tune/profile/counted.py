@@ -137,7 +137,7 @@ class _Cache:
     def __init__(self, nbytes: int) -> None:
         self.read = self.written = 0  # sectors
         self._holds = nbytes
-        self._bytes = [0]  # touched by all waves up to each
+        self._bytes = [0]  # touched by all waves up to and including each
         self._touched: dict[str, Array] = {}  # by buffer, the last wave that touched each sector
         self._changed: dict[str, Array] = {}
 
@@ -351,7 +351,7 @@ def _writes(site: Site) -> bool:
 
 
 def _by_width(those: Iterable[tuple[Site, InstructionCount]], kinds: tuple[str, ...]) -> dict[str, int]:
-    # ldmatrix is among the collectives as an instruction, and here by its requests
+    # Requests of ldmatrix, whose instructions are counted among the collectives.
     return _sums(
         (_name(site), tally.requests if site.does == "matrix" else tally.instructions)
         for site, tally in those
@@ -360,7 +360,7 @@ def _by_width(those: Iterable[tuple[Site, InstructionCount]], kinds: tuple[str, 
 
 
 def _name(site: Site) -> str:
-    """Return what an instruction does: `shared 16`, `matrix 16`, `box load`, `barrier`."""
+    """Return the action of an instruction: `shared 16`, `matrix 16`, `box load`, `barrier`."""
     if site.does == "box":
         return "box store" if site.bytes else "box load"
     if site.does in ("load", "store"):

@@ -29,7 +29,7 @@ from kernelmark.bench.report.layout import TableColumn, paragraph, table
 from kernelmark.bench.tune.profile.counted import Counts
 from kernelmark.bench.tune.profile.sass import USEFUL, Code, LaunchCode, Sass
 
-SCHEDULERS = 4  # of a multiprocessor, each of which issues one warp instruction a clock
+SCHEDULERS = 4  # per multiprocessor; each issues one warp instruction a clock
 
 
 class Published(msgspec.Struct, frozen=True):
@@ -300,7 +300,7 @@ def agreement(counts: Counts, sass: Sass) -> Agreement:
 
 
 def _differing(counts: Counts, function: LaunchCode, trips: float, warps: int) -> Iterator[tuple[str, bool]]:
-    """Yield what differs in words, and whether it is an access to shared memory that is counted too often."""
+    """Yield each difference in words, and whether it is an access to shared memory that is counted too often."""
     assert function.loop is not None
     inside, everywhere = function.loop.widths, function.code.widths
     for name, (kind, word) in _NAMES.items():

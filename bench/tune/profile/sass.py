@@ -177,7 +177,7 @@ class LaunchCode(msgspec.Struct, frozen=True):
     blocks_per_sm: on the device that the launches are planned for, computed. loop_at: first and last address of the
     loop. clumped: the largest share of the loop's copies within a quarter of it. cover: the fewest issue cycles in
     which a load of the loop has to arrive, by estimate. one_bank: FFMA of the loop that read three registers of one
-    bank. They are None in a loop without copies, without loads or without FFMA.
+    bank. These three are None in a loop without copies, loads or FFMA.
     """
 
     entry: str

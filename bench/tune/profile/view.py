@@ -116,7 +116,7 @@ def totals(counts: Counts) -> Iterator[Sequence[str]]:
 
 
 def _bytes(counts: Counts) -> Iterator[Sequence[str]]:
-    """Yield bytes between the caches, under each assumption, against what the operation reads and writes at least."""
+    """Yield the bytes moved under each assumption on the caches, compared with the operation's compulsory bytes."""
     total, least = counts.total, counts.traffic_bytes
     yield _traffic("to and from L2, L1 keeps nothing", total.bytes_read + total.bytes_written, least)
     with_l1 = counts.block_bytes_read + counts.block_bytes_written
@@ -135,7 +135,7 @@ def _traffic(name: str, found: int, least: int) -> Sequence[str]:
 
 
 def _row(name: str, found: int, least: int | None = None, cause: str = "") -> Sequence[str]:
-    """Return a row of TOTALS; cause: of what is more than a twentieth over the ideal."""
+    """Return a row of TOTALS; cause: the reason for an excess over the ideal of more than a twentieth."""
     if least is None:
         return name, f"{found:,}", "", ""
     why = f" ({cause})" if cause and found > 1.05 * least else ""

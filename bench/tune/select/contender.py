@@ -81,7 +81,7 @@ def _refusal(name: str, problem: Problem) -> str | None:
 
 
 def _launch(name: str, problem: Problem, x: Any) -> Launch:
-    """Launch what is chosen; the row's `tunables` has its id. The choice follows from sizes alone, so it is set-up."""
+    """Launch the chosen kernel; the row's `tunables` has its id. The choice depends only on sizes, so it is set-up."""
     chosen = _chosen(name, problem).id
     x.chose(kernel=chosen)
     launch: Launch = x.launch(chosen, problem.id, **{each.name: getattr(x, each.name) for each in problem.operands()})

@@ -63,9 +63,9 @@ def _c_tree(model: Model, prefix: str) -> Iterator[str]:
 
 
 def _c_formula(model: Model, formula: Formula, prefix: str) -> Iterator[str]:
-    """Costs of all kernels at once, so that a compiler adds several with an instruction; then the least one.
+    """Yield code for the costs of all kernels at once, which a compiler can vectorise, and for the least of them.
 
-    Names end in _, which no input's does.
+    Names end in _, unlike those of inputs.
     """
     axes, terms = len(formula.axes), len(formula.weights[0])
     yield f"    static const double weights_[{len(formula.weights)}][{terms}][{prefix}_KERNELS] = {{"
@@ -178,7 +178,7 @@ def _branches(model: Model, language: _Language, at: int = 0, indent: str = "   
 
 
 def _condition(model: Model, node: Split, language: _Language) -> str:
-    """Return what is true on the side below; thresholds have all their digits, so that they read back as they are."""
+    """Return the condition for the side below; thresholds have all their digits, so that they are read back exactly."""
     if found := _WORD.fullmatch(node.expression):
         return f"{found[1]} != {language.word(found[1], model.words[found[1]][int(found[2])])}"
     return f"{node.expression} <= {node.threshold!r}"
@@ -193,5 +193,5 @@ def _macro(prefix: str, name: str, word: str) -> str:
 
 
 def _comment(text: str) -> str:
-    """Return a text without what could end a comment in C or a string in Python, or begin anything in one."""
+    """Return a text with `?` for characters that could end or change a comment in C or a string in Python."""
     return one_line(re.sub(r"[^\w .,:;()\[\]@%/+-]|[^\x20-\x7e]", "?", text))

@@ -67,7 +67,7 @@ def _grown(rows: Array, features: Array, costs: Array, depth: int, least: int) -
 
 
 def _split(features: Array, costs: Array, least: int) -> tuple[int, float] | None:
-    """Return the feature and the threshold that leave the least variance, or None where no split leaves less."""
+    """Return the feature and the threshold that leave the least variance, or None if no split reduces it."""
     count = len(features)
     order = np.argsort(features, axis=0, kind="stable")
     values = np.take_along_axis(features, order, axis=0)
@@ -185,7 +185,7 @@ def _ridge(design: Array, costs: Array, penalty: Array) -> Array:
 
 
 def _places(space: FeatureSpace) -> list[list[int]]:
-    """Return for each combination of words their places among all words."""
+    """Return the places of each combination's words among all words."""
     counts = [len(words) for words in space.words.values()]
     ranges = (range(end - count, end) for end, count in zip(accumulate(counts), counts, strict=True))
     return [list(chosen) for chosen in product(*ranges)]
@@ -200,7 +200,7 @@ LEAST_TAUGHT = 3
 
 
 def taught(space: FeatureSpace, known: Array, costs: Array) -> TreeNode:
-    """Return a tree fitted to trees that were grown on resampled problems; each leaf has some of the problems."""
+    """Return a tree fitted to trees that were grown on resampled problems; each leaf has a problem or more."""
     rng = np.random.default_rng(SEED)
     features = space.features(known)
     shapes = space.features(_around(rng, known, len(space.inputs)))
@@ -219,7 +219,7 @@ def alone(space: FeatureSpace, known: Array, costs: Array) -> TreeNode:
 
 
 def _around(rng: "np.random.Generator", known: Array, inputs: int) -> Array:
-    """Return shapes around the known ones, which come first in each group of them."""
+    """Return a group of shapes around each known one, which is the first of its group."""
     shapes = np.repeat(known, AROUND, axis=0)
     is_many = [i < inputs and len(np.unique(column)) >= FEWEST_VALUES for i, column in enumerate(known.T)]
     factors = np.where(is_many, 2.0 ** rng.uniform(-OCTAVES, OCTAVES, shapes.shape), 1.0)
@@ -229,7 +229,7 @@ def _around(rng: "np.random.Generator", known: Array, inputs: int) -> Array:
 
 
 def _means(node: TreeNode, features: Array, costs: Array) -> Array:
-    """Return what each kernel costs in the leaf of each shape, from the costs that the tree was grown on."""
+    """Return the cost of each kernel in the leaf of each shape, from the costs that the tree was grown on."""
     if node.below is None or node.above is None:
         return np.broadcast_to(costs[node.rows].mean(axis=0), (len(features), costs.shape[1]))
     is_below = features[:, node.feature] <= node.threshold

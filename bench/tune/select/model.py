@@ -227,7 +227,7 @@ def _complaints(model: Model, registry: Registry) -> Iterator[str]:
 
 def _is_tree(model: Model) -> bool:
     """Return whether each node is reached once, from one before it, and each leaf has its order and its shares."""
-    depths = dict.fromkeys(range(len(model.tree)), 0) if model.formula else {0: 0}  # a formula has leaves alone
+    depths = dict.fromkeys(range(len(model.tree)), 0) if model.formula else {0: 0}  # a formula has only leaves
     for at, node in enumerate(model.tree):
         if at not in depths:
             return False

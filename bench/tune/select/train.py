@@ -198,12 +198,12 @@ def _is_right(store: Reader, times: Times, problem: int, kernel: int) -> bool:
     own, fastest = (times.rows[name, times.kernels[column]] for column in (kernel, best))
     ends = time_of(own).low, time_of(fastest).high
     if own.job != fastest.job and None not in ends and ends[0] > ends[1]:  # type: ignore[operator]  # neither is None
-        return False  # intervals of two jobs that do not meet
+        return False  # intervals of two jobs that do not overlap
     return not faster(store, fastest, own).certain
 
 
 def made(runs: Sequence[str], data: Data, lost: PolicyLosses, found: Regret, grown: str) -> Model:
-    """Return the selector trained on the data; it always chooses the same kernel if more is not worth it.
+    """Return the selector trained on the data; it always chooses one kernel if a choice is not worth its code.
 
     lost: the losses of selectors that were trained without the problems' families.
     """
@@ -251,7 +251,7 @@ def _listed(root: TreeNode, texts: Sequence[str]) -> list[tuple[Split, Array]]:
 
 
 def _by_choice(chosen: Array) -> list[tuple[Split, Array]]:
-    """Return a leaf for each kernel that is a first choice, and the problems that it is that for."""
+    """Return a leaf for each kernel that is a first choice, and the problems for which it is the first choice."""
     places = np.argsort(chosen, axis=1)
     groups = [np.flatnonzero(chosen[:, 0] == first) for first in np.unique(chosen[:, 0])]
     return [(Split(order=np.argsort(places[rows].mean(axis=0), kind="stable").tolist()), rows) for rows in groups]

@@ -115,7 +115,7 @@ def read_times(store: Reader, registry: Registry, run_ids: Sequence[str], select
     logs = np.full((2, len(problems), len(kernels)), np.nan)
     places = {name: i for i, name in enumerate(problems)}, {name: i for i, name in enumerate(kernels)}
     for (problem_id, kernel), taken in medians.items():
-        for half in (0, 1):  # every second process, and the others; the same twice where there is one
+        for half in (0, 1):  # every second process, and the others; a single process twice
             logs[half, places[0][problem_id], places[1][kernel]] = np.log(taken[half::2] or taken).mean()
     processes = min(map(len, medians.values()))
     return Times(setting, [registry.problem(name) for name in problems], kernels, logs, rows, processes)

@@ -172,13 +172,13 @@ def _panel(model: Model, registry: Registry, measured: Sequence[tuple[Any, str]]
 
 
 def _chosen(model: Model, registry: Registry, like: Any, channels: Array, sides: Array) -> list[str]:
-    """Return the choice for each pair of channels and side; "" where there is no such problem, or none takes it."""
+    """Return the choice for each pair of channels and side; "" if there is no such problem or no kernel takes it."""
     names = []
     for c, side in zip(channels.astype(int).tolist(), sides.astype(int).tolist(), strict=True):
         try:
             problem = msgspec.structs.replace(like, c=c, h=side, w=side)
             names.append(choice(model, problem, registry)[1])
-        except (ValueError, UsageError):  # the filter is larger than the image, for one
+        except (ValueError, UsageError):  # for instance, the filter is larger than the image
             names.append("")
     return names
 

@@ -30,7 +30,7 @@ class Emulated(msgspec.Struct, frozen=True):
 
     untested: tiles that take the problem, but none of the small problems. skipped: why nothing was tested. refused: why
     the emulator refuses the source or its plan, with the compiler's log. left: cases after the first timeout. own: how
-    much of the problem itself was run. once: loops that were reached and never went round twice.
+    much of the problem itself was run. once: loops that were reached and never iterated twice.
     """
 
     chosen: Tile
@@ -71,15 +71,15 @@ def emulate(registry: Registry, kernel: CudaKernel, problem: Problem, device: De
     return Emulated(tile, tested, found, tuple(untested), left=tuple(chosen[len(tested) :]), own=own, once=_once(trips))
 
 
-#: The most operations and bytes, which take seconds to emulate, and bytes of operands; their records take eight times
-#: as many.
+#: The most operations plus bytes of traffic, which take seconds to emulate, and the most bytes of operands, whose
+#: records take eight times as many.
 SECONDS_WORTH, HELD_BYTES = 30_000_000, 2**28
 #: The most clusters of a sample, including the first and the last, and CPU seconds.
 SAMPLED, OWN_S = 9, 60
 
 
 def _of_itself(case: EmulatedCase, trips: dict[Loop, int]) -> tuple[str, list[Defect]]:
-    """Run the problem, or a sample of its blocks; return how much was run, or why not, and what was found."""
+    """Run the problem, or a sample of its blocks; return how much was run, or why not, and the defects."""
     problem, calls = case.problem, case.calls
     work, needed = problem.flop + problem.traffic_bytes, problem.footprint_bytes
     not_run = f"{problem.id} itself was not run: "
@@ -109,9 +109,9 @@ def _of_kind(every: list[EmulatedCase], problem: Problem) -> list[EmulatedCase]:
 
 
 def _looked_at(chosen: list[EmulatedCase], trips: dict[Loop, int]) -> Iterator[tuple[EmulatedCase, list[Defect]]]:
-    """Yield the cases with what was found in each, up to the first timeout: a kernel that hangs would take minutes.
+    """Yield the cases with the defects of each, up to the first timeout: a kernel that hangs would take minutes.
 
-    Adds the trips of the loops that were reached.
+    Adds the iterations of the loops that were reached to `trips`.
     """
     names = entries(chosen)
     with ThreadPoolExecutor(cpu_count()) as pool:
@@ -126,7 +126,7 @@ def _looked_at(chosen: list[EmulatedCase], trips: dict[Loop, int]) -> Iterator[t
 def _look(
     case: EmulatedCase, names: tuple[str, ...], limit_s: int = LIMIT_S, sample: Mapping[int, int] = MappingProxyType({})
 ) -> tuple[list[Defect], dict[Loop, int]]:
-    """Return what was found in a case, and the most trips of each loop that was reached."""
+    """Return the defects of a case, and the most iterations of each loop that was reached."""
     defects, trips = list[Defect](), dict[Loop, int]()
     for outcome, some in looks(case, names, limit_s=limit_s, sample=sample, trips=True):
         defects += some
@@ -138,12 +138,12 @@ def _add(trips: dict[Loop, int], more: Mapping[Loop, int]) -> None:
     trips |= {loop: max(most, trips.get(loop, 0)) for loop, most in more.items()}
 
 
-#: Matches a size that may differ between problems: a name with a small letter, except those of the block.
+#: Matches a size that may differ between problems: a name that begins with a small letter, except sizes of the block.
 _SIZE = re.compile(r"\b(?!blockDim\b|warpSize\b|sizeof\b|unsigned\b|int\b)(?<![.\w])[a-z]\w*\b(?!:)")
 
 
 def _once(trips: Mapping[Loop, int]) -> tuple[Loop, ...]:
-    """Return the loops that never went round twice, without those whose bound is constant."""
+    """Return the loops that never iterated twice, without those whose bound is constant."""
     return tuple(sorted(loop for loop, most in trips.items() if most < 2 and _SIZE.search(_bound(loop))))
 
 
@@ -231,7 +231,7 @@ def _extent(found: Emulated) -> str:
 
 
 def _problems(found: Emulated) -> list[str]:
-    """Return which problems have passed, and how much of the one asked for; nothing where some have not."""
+    """Return lines on the small problems, the user's problem, and loops not iterated twice; [] unless all passed."""
     if found.findings or found.left or not found.tested:
         return []
     places = ((f"{Path(loop.file).name}:{loop.line}", loop.head) for loop in found.once)

@@ -100,7 +100,7 @@ def time_table(rows: Sequence[Measurement], names: Mapping[str, str], problem: P
 
 
 def _against(other: Measurement, present: Measurement) -> str:
-    """Return `1.05x [1.03, 1.07] faster`, or with `tie` where the interval includes 1."""
+    """Return `1.05x [1.03, 1.07] faster`, or with `tie` if the interval includes 1."""
     if other.job != present.job:
         return APART
     ratio = paired([other.samples], [present.samples])
@@ -156,7 +156,7 @@ class WatchSession:
     def __post_init__(self) -> None:
         self.beside = self.vs
         if self.vs:
-            self._resources(self.vs)  # raises where it does not compile
+            self._resources(self.vs)  # raises if it does not compile
 
     @property
     def good(self) -> bool:
@@ -182,7 +182,7 @@ class WatchSession:
         if self.comparison:
             yield from self._timed(tried, self.comparison)
         judgement = self._emulated(tried)
-        if tried.judged and not tried.against:  # one that hangs is not run again
+        if tried.judged and not tried.against:  # a version that hangs is not run again
             yield self._counted(tried.version)
         yield judgement
 
@@ -269,7 +269,7 @@ class Log:
         tried = self._session.tried[-1]
         folder = tried.version.source.parent
         included = with_includes(tried.version.source, cuda_sources()).items()
-        # copies have the contents from before their includes were renamed
+        # as saved, since includes are renamed in the copies
         sources = {path.name: files.get(path.name, text) if path.parent == folder else text for path, text in included}
         self._numbers[tried.version.number] = self._store.add_version(self._version(tried), sources)
 
@@ -297,7 +297,7 @@ class Log:
         )
 
     def _compared(self, tried: Tried, other: Measurement) -> VersionRatio | None:
-        """Return how the version stands to another of its job; None where that was not sampled in turn with it."""
+        """Return the version's ratio to another kernel of its job; None if the two were not sampled in turn."""
         present = tried.rows[0]
         if other.status != Status.OK or other.job != present.job:
             return None

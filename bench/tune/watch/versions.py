@@ -56,9 +56,9 @@ def saves(file: Path) -> Iterator[Files]:
 
 
 def contents(file: Path) -> Files | None:
-    """Return the file and the headers in its folder by name; None while an editor has one out of the way.
+    """Return the file and the headers in its folder by name; None while an editor is replacing one of them.
 
-    Raises UsageError for a file that is none, such as a pipe.
+    Raises UsageError if `file` is not a regular file, for instance a pipe.
     """
     require_file(file)
     try:
@@ -78,7 +78,7 @@ def keep(files: Files, file: Path, folder: Path, number: int) -> Version:
 
 
 def _including_copies(content: bytes, folder: str, files: Files) -> bytes:
-    """Return the content with the copies included; a name with the folder, as in `cuda/`, would find today's files."""
+    """Return the content with the copies included; names with the folder, such as `cuda/`, would find today's files."""
     for name in files:
         content = content.replace(f'"{folder}/{name}"'.encode(), f'"{name}"'.encode())
     return content
@@ -202,5 +202,5 @@ def job_of(comparison: VersionTiming, current: Version, previous: Version | None
         seed=current.number,
         budget=comparison.budget,
         threads=1,
-        baseline=comparison.ids[0],  # sampled for as long as any other, so that each has its counterpart
+        baseline=comparison.ids[0],  # sampled as long as any other kernel, so that each sample has a counterpart
     )
