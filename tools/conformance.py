@@ -206,7 +206,7 @@ class _Module:
         return ""
 
     def _is_constant(self, node: ast.expr) -> bool:
-        """Return whether an expression is no member of an instance, whose members are known only from the instance."""
+        """Return whether an expression names no member of an instance; such members need the instance."""
         return "()" not in self._owner(node) and (not isinstance(node, ast.Attribute) or self._is_constant(node.value))
 
     def _member(self, node: ast.expr, name: str) -> str:

@@ -393,8 +393,8 @@ def _cells(row: Row, counts: Mapping[str, int | None]) -> Iterator[Sequence[str]
 def sanitizer(kernels: Sequence[str], until_s: float) -> list[Check]:
     """Check kernels with memcheck and racecheck until the deadline (monotonic clock).
 
-    Each is launched on the smallest problem that the emulator sweeps it through and on the largest ragged one, whose
-    threads are many enough to race. The caller holds the GPU. Checks that were not made are listed with the reason.
+    Each is launched on the smallest problem that the emulator sweeps it through and on the largest ragged one, which
+    has enough threads for races. The caller holds the GPU. Checks that were not made are listed with the reason.
     """
     checks: list[Check] = []
     registry, refused = discover(), ""

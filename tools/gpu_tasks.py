@@ -218,7 +218,7 @@ class Tasks:
         for name in experiment_names():
             plan, jobs = planned(name, self._registry, ("cpu", self._device))
             cases = [entrant for job in jobs for entrant in job.job.entrants]
-            if not cases:  # of several GPUs
+            if not cases:  # the experiment needs several GPUs
                 continue
             on_gpu = any(self._registry.named(kernel).device == self._device for _, kernel in cases)
             case_s = max((job.job.budget.max_time_s for job in jobs), default=0.0) + CASE_S

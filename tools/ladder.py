@@ -63,7 +63,7 @@ def _line(cells: Iterable[str]) -> str:
 
 
 def rungs(registry: Registry) -> dict[str, list[CudaKernel]]:
-    """Yield the ladders with the kernels that exist, then the kernels that are in no ladder."""
+    """Return the ladders with the kernels that exist, then the kernels that are in no ladder."""
     left = {k.id: k for k in registry.kernels.values() if isinstance(k, CudaKernel) and k.is_ours}
     found = {}
     for title, words in LADDERS.items():
@@ -76,7 +76,7 @@ def rungs(registry: Registry) -> dict[str, list[CudaKernel]]:
 def rung(registry: Registry, kernel: CudaKernel) -> tuple[str, ...]:
     """Return the cells of a kernel: its label, and the resources of its default tile."""
     chosen = tile_rows(kernel, _large(registry, kernel), ARCHS)
-    heaviest = max(chosen, key=lambda row: row.registers).entry  # of several launches
+    heaviest = max(chosen, key=lambda row: row.registers).entry  # the launch with the most registers
     default = list({row.arch: row for row in chosen if row.entry == heaviest}.values())
     name = f"[{kernel.id}](../cuda/{kernel.source})"
     return name, kernel.label, *(_shared(cells) for cells in zip(*map(_resources, default), strict=True))

@@ -73,7 +73,7 @@ def copies(folder: Path, kernel: str, rows: int, columns: int = 1) -> str:
 
 
 def slowest_and_largest(name: str, found: dict[str, Took]) -> Found:
-    """Yield the longest time and the largest memory of several commands, with what each took."""
+    """Yield the longest time and the largest memory of several commands, with the time and memory of each."""
     text = "; ".join(f"{words} {each}" for words, each in found.items())
     yield f"{name}.seconds", max(each.wall_s for each in found.values()), text
     yield f"{name}.memory", max(each.peak_mb for each in found.values()), text

@@ -63,7 +63,7 @@ def _ended(work: Callable[[], object]) -> int:
     except click.Abort:
         _flush()
         return INTERRUPTED
-    except KeyboardInterrupt:  # before click takes interrupts, or after
+    except KeyboardInterrupt:  # before or after click handles interrupts
         return _complain("interrupted", INTERRUPTED)
     except (ReaderGone, BrokenPipeError) as error:
         _discard(1, 2)  # either may have lost its reader
@@ -77,7 +77,7 @@ def _ended(work: Callable[[], object]) -> int:
         _discard(1)
         return _complain(f"{error.filename or 'standard output'}: {error.strerror}", USAGE)
     except MemoryError:
-        os._exit(_complain(NO_MEMORY, USAGE))  # Python's own end needs more
+        os._exit(_complain(NO_MEMORY, USAGE))  # Python's normal exit needs more memory
     except BaseException as error:
         return _defect(error)
 
@@ -141,7 +141,7 @@ def _done(work: Callable[[], object]) -> int:
         sys.stdout, sys.stderr = streams  # a plug-in may have closed or replaced them
         _stand_in_for_closed()
     sys.stdout.flush()  # a full disk makes this fail
-    if isinstance(status, str):  # a plug-in's words
+    if isinstance(status, str):  # a plug-in's SystemExit
         raise UsageError(status)
     return status or OK
 
@@ -165,7 +165,7 @@ def _complain(text: str, status: int) -> int:
 
 def _defect(error: BaseException) -> int:
     """Report a defect of kernelmark and save its traceback to a file; an error of a plug-in counts as bad input."""
-    discovery = sys.modules.get("kernelmark.bench.plan.discovery")  # which is loaded if there are plug-ins
+    discovery = sys.modules.get("kernelmark.bench.plan.discovery")  # loaded only if there are plug-ins
     if found := (discovery.of_plugin(error) if discovery else None) or _of_environment(error):
         return _complain(found, USAGE)
     what = f"{type(error).__name__}: {message(error)}"[: MOST // 3]
@@ -173,10 +173,10 @@ def _defect(error: BaseException) -> int:
 
 
 def _of_environment(error: BaseException) -> str | None:
-    """Return a complaint about what makes imports fail, a variable or a limit, or about the clock, or None."""
+    """Return a complaint about the variable or limit that makes imports fail, or about the clock, or None."""
     if isinstance(error, ImportError) and _NO_ROOM in message(error):
         return f"{NO_MEMORY} ({message(error)})"
-    if message(error).startswith("Key backend:"):  # Matplotlib's words
+    if message(error).startswith("Key backend:"):  # Matplotlib's message
         return f"MPLBACKEND: is {os.environ.get('MPLBACKEND')!r}, expected a backend of Matplotlib; unset it"
     if isinstance(error, OverflowError) and "timestamp" in message(error):
         return "the clock of this machine: is set past the range of Python's times, expected a date up to 2262; set it"

@@ -103,7 +103,7 @@ def kernels(registry: Registry, op: str | None = None, device: str | None = None
 
 
 def _values(axis: str, values: Sequence[Any]) -> str:
-    """Return the values of an axis in words, such as `f32|f64`; before numbers stands the axis: `work 1..64`."""
+    """Return the values of an axis in words, such as `f32|f64`; numbers follow the name of the axis: `work 1..64`."""
     if values == (None,):
         return f"no {axis}"
     if not all(isinstance(value, int | float) for value in values):

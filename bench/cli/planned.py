@@ -110,11 +110,11 @@ def expanded_plan(
 ) -> tuple[Plan, list[Suite], list[PlannedJob]]:
     """Return the plan with its tuned tiles, the suites and the jobs. Raises UsageError if there are no jobs.
 
-    shard: the part of the plan to return jobs for; it has none if there are fewer comparison groups than shards.
+    shard: the part of the plan to return jobs for; a shard has no jobs if there are more shards than comparison groups.
     """
     if tuned:
         plan, remarks = with_tuned(plan, tuned, registry)
-        for remark in remarks:  # on tiles that are not used
+        for remark in remarks:  # remarks on tiles that are not used
             click.echo(remark, err=True)
     chosen = suites_asked(plan, registry)
     expanded = jobs_asked(chosen, registry, plan)

@@ -357,7 +357,7 @@ def _planned(request: RunRequest, broker: Broker, config: str, gpus: tuple[str, 
     if plan is None:
         options = msgspec.to_builtins({**request.options, "plugins": plugins})
         made = first_answer(broker, Task(here, asked=options), request.start_timeout_s).plan
-        assert made is not None  # it was asked for
+        assert made is not None  # the plan was requested
         plan = msgspec.structs.replace(made, suites=tuple(map(full_name, request.suites)))
     plan = msgspec.structs.replace(plan, executor=config, gpus=gpus)
     return plan, first_answer(broker, Task(here, plan), request.start_timeout_s).host

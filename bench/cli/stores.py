@@ -79,7 +79,7 @@ def runs(delete: tuple[str, ...], prune: str | None, json_to: IO[str] | None, db
         if delete or prune:
             named = {store.find_run(text)["run_id"] for text in delete}
             listed = [run for run in listed if run.run_id in named or run.started_at < (prune or "")]
-            with ExitStack() as locks:  # all or none
+            with ExitStack() as locks:  # remove all runs or none
                 for run in listed:
                     locks.enter_context(held_run(store.path, run.run_id, "end it with Ctrl-C"))
                 store.remove([run.run_id for run in listed])

@@ -257,7 +257,7 @@ def export(
         write_parquet_file(store, runs, output)
     elif output is None:
         WRITERS[style](store, runs, sys.stdout, options)
-        sys.stdout.flush()  # a disk that is full shows here
+        sys.stdout.flush()  # a full disk makes this fail
     else:
         check_writable(output)
         write_runs(store, runs, style, output, options)

@@ -123,7 +123,7 @@ def _session(
         absolute = tuple(str(Path(plugin).absolute()) for plugin in plugins)
         comparison = VersionTiming(chosen.id, problem.id, others, absolute, Budget(max_time))
     arch = arch or (DEFAULT_ARCH if cuda_missing() else device.arch)
-    typical(arch)  # which refuses an architecture that is unknown
+    typical(arch)  # raises UsageError if it is unknown
     if not chosen.runs_on(arch):
         wanted = ", ".join(chosen.archs) or f"sm_{chosen.min_arch} and later"
         raise UsageError(f"--arch {arch}: {chosen.id} is for {wanted}")
