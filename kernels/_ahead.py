@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
-LIMIT_S = 60  # of a child, which hangs if another thread held a lock that it needs when it was forked
+LIMIT_S = 60  # for a child, which hangs if another thread held a lock that it needs at the fork
 _PR_SET_PDEATHSIG = 1
 
 
@@ -32,13 +32,13 @@ def ahead(*wanted: tuple[Callable[..., Any], Callable[[], object]]) -> Iterator[
         get_ready()  # once, and not in each child
     children: list[int] = []
     try:
-        with suppress(OSError):  # where memory or the number of processes does not allow one more
+        with suppress(OSError):  # if the system refuses another process
             children.extend(map(_begun, missing))
         yield
         while children:
             _wait(children[-1])
             children.pop()
-    finally:  # after an interrupt
+    finally:  # children are left after an interrupt
         for child in children:
             with suppress(ProcessLookupError):
                 os.kill(child, signal.SIGKILL)
@@ -50,9 +50,9 @@ def _may_fork() -> bool:
 
 
 def _begun(compiles: Callable[[], object]) -> int:
-    """Start a child that ends with its parent, and that holds none of its pipes open."""
+    """Start a child that ends with its parent and holds none of the parent's pipes open."""
     parent = os.getpid()
-    with warnings.catch_warnings():  # of Python 3.12, that other threads may hold a lock
+    with warnings.catch_warnings():  # Python 3.12 warns that other threads may hold a lock
         warnings.simplefilter("ignore", DeprecationWarning)
         child = os.fork()
     if child:
@@ -65,7 +65,7 @@ def _begun(compiles: Callable[[], object]) -> int:
         for stream in range(3):
             os.dup2(null, stream)
         os.closerange(3, os.sysconf("SC_OPEN_MAX"))
-        gc.disable()  # it would free what its parent holds: files, memory of a GPU
+        gc.disable()  # a collection could release the parent's files and GPU memory
         if os.getppid() == parent:
             compiles()
     finally:

@@ -71,7 +71,7 @@ def _passes(kinds: Any) -> tuple[int, Any]:
     function = ir.Function(module, ir.FunctionType(ir.IntType(32), (WORD, WORD)), name)
     builder = ir.IRBuilder(function.append_basic_block())
     words = builder.inttoptr(function.args[1], WORD.as_pointer())
-    values = [builder.alloca(pointer.pointee) for pointer in kind.args[:2]]  # of what is returned or raised
+    values = [builder.alloca(pointer.pointee) for pointer in kind.args[:2]]  # for the returned value and the exception
     for i, wanted in enumerate(kind.args[2:]):
         place = builder.gep(words, [WORD(i)])
         values.append(builder.load(builder.bitcast(place, wanted.as_pointer())))

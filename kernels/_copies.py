@@ -1,6 +1,6 @@
 """Copy contiguous elements by vectors, for Numba functions.
 
-LLVM would generate several loops for each, which take long to compile, so its code is written here.
+LLVM would generate several loops for each copy, which take long to compile, so the IR is written here.
 """
 
 # mypy: allow-untyped-calls
@@ -44,7 +44,7 @@ def _fetch(_context: Any, source: Any, at: Any) -> Any:
     return types.void(source, at), generate
 
 
-#: `fetch_line(source, at)`: prefetch the line of that element into the nearest cache.
+#: `fetch_line(source, at)`: prefetch the line of element `at` into the nearest cache.
 fetch_line = cast(Any, intrinsic(_fetch))
 
 

@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 from kernelmark import Launch, Unsupported
 
 LINE_BYTES = 64  # of a cache line
-EXTENT, NEAR = 2**18, 256  # floats, of `is_read_in_place`
-NARROW = 32  # a thread's share of pixels or channels, below which they are not what threads share
-ANEW = 0.1  # of the time: what twice as many items cost, each of which reads and packs operands anew
-ALONE = 4  # columns of a product up to which they are multiplied one by one, without panels, where there are no others
+EXTENT, NEAR = 2**18, 256  # limits of `is_read_in_place`, in floats
+NARROW = 32  # the fewest pixels or channels per thread for threads to share this axis
+ANEW = 0.1  # share of the time that twice as many items add, since each reads and packs operands again
+ALONE = 4  # a product of at most this many columns is computed column by column, without panels
 
 
 def powers(first: int, last: int) -> tuple[int, ...]:
@@ -34,7 +34,7 @@ def second_level_bytes() -> int:
 class Registers(NamedTuple):
     """The bytes of a CPU's vector register, and the number of registers used as accumulators.
 
-    Two multiply-adds a cycle that last five cycles need ten; four that last four (Neoverse V1) need sixteen.
+    Two multiply-adds per cycle that take five cycles need ten; four that take four cycles (Neoverse V1) need sixteen.
     """
 
     nbytes: int

@@ -15,7 +15,7 @@ class Shared:
     """A launch of bands on parallel threads, the last band on the calling thread.
 
     meetings: the arrival counts of the barriers between bands. An interrupt can keep the calling thread from arriving,
-    so it opens all barriers until the other threads are done.
+    so all barriers are then open until the other threads are done.
     """
 
     def __init__(self, bands: Sequence[Launch], meetings: Sequence[Array] = ()) -> None:

@@ -89,7 +89,7 @@ def _compiled() -> Path:
 
 
 def claim(function: Callable[..., Any]) -> bool:
-    """Claim to compile a function; False if it has been compiled since the cache exists, or if none can be."""
+    """Claim the compilation of a function; False if it was claimed since the cache exists, or if there is no cache."""
     try:
         (_compiled() / f"{function.__module__}.{function.__qualname__}").touch(exist_ok=False)
     except OSError:
@@ -115,13 +115,13 @@ def data(context: Any, builder: Any, kind: Any, array: Any) -> Any:
 
 
 def everywhere(builder: Any, scalar: Any, vector: Any) -> Any:
-    """Return a vector of that type, each of whose elements is `scalar`."""
+    """Return a vector of the type `vector`, each of whose elements is `scalar`."""
     first = builder.insert_element(ir.Constant(vector, ir.Undefined), scalar, ir.IntType(32)(0))
     return builder.shuffle_vector(first, first, ir.Constant(ir.VectorType(ir.IntType(32), vector.count), None))
 
 
 def llvm(builder: Any, name: str, *vectors: Any) -> Any:
-    """Return one of LLVM's functions on numbers (`fma`), for vectors of them."""
+    """Return the call of LLVM's intrinsic `name`, such as `fma`, on vectors."""
     kind = vectors[0].type
     full_name = f"llvm.{name}.v{kind.count}{kind.element.intrinsic_name}"
     declare = cast(Any, cgutils).get_or_insert_function
@@ -129,9 +129,9 @@ def llvm(builder: Any, name: str, *vectors: Any) -> Any:
 
 
 def prefetch(builder: Any, place: Any, write: bool = True) -> None:
-    """Fetch the line at an address into the nearest cache, to be written or only read; there need be none.
+    """Prefetch the line at an address, which need not exist, into the nearest cache, for writing or only for reading.
 
-    It is not marked as read once, since the data may be read again.
+    The line is not marked as read only once, since it may be read again.
     """
     address, flag = ir.IntType(8).as_pointer(), ir.IntType(32)
     kind = ir.FunctionType(ir.VoidType(), [address, flag, flag, flag])
@@ -142,11 +142,11 @@ def prefetch(builder: Any, place: Any, write: bool = True) -> None:
 def in_registers(
     code: tuple[Any, Any, Any, Any], first: Callable[[Any], Any], step: Callable[..., Any], ahead: bool = False
 ) -> Any:
-    """Compute a group of the target from `first` of the source's, after all steps in registers; for intrinsics.
+    """Generate an intrinsic's code that applies `first` and then all steps to a group of the source, in registers.
 
-    LLVM would vectorise such a loop over a handful of accumulators or not at all, so its code is given here. code:
-    Numba calls its `generate`, for (target, source, start, a, b, steps). step: of the accumulators and the vectors of a
-    and b. ahead: the next group of both is fetched meanwhile.
+    LLVM would vectorise such a loop over a handful of accumulators or not at all, so the IR is written here. code: the
+    arguments of Numba's `generate`, the last of which is (target, source, start, a, b, steps). step: a function of an
+    accumulator and the vectors of a and b. ahead: the next groups of source and target are prefetched meanwhile.
     """
     context, builder, signature, (target, source, begin, a, b, count) = code
     nbytes, accumulators = registers()
@@ -160,10 +160,10 @@ def in_registers(
         return [builder.bitcast(builder.gep(address, [at]), vector.as_pointer()) for at in starts]
 
     factors = [everywhere(builder, factor, vector) for factor in (a, b)]
-    values = [_alloca(builder, vector) for _ in range(accumulators)]  # which LLVM makes registers
+    values = [_alloca(builder, vector) for _ in range(accumulators)]  # LLVM keeps these in registers
     for held, place in zip(values, places(1), strict=True):
         builder.store(first(builder.load(place, align=itemsize)), held)
-    if ahead:  # the steps of a group last longer than its loads, but are too many for the processor to see the next
+    if ahead:  # a group's steps last longer than the next one's loads, but are too many for the CPU to look past
         for place in (*places(1, 1), *places(0, 1)):
             prefetch(builder, place)
     with cgutils.for_range(builder, count):

@@ -12,7 +12,7 @@ DEPTH, PANELS = 512, 4
 #: Steps at a time if nothing is copied, since rows of a and b are at most FAR apart and c has at most SMALL elements.
 SHALLOW, FAR, SMALL = 128, 512, 2**16
 #: The most columns beyond whole vectors that are multiplied one by one, rather than as a vector that is mostly zeros.
-#: Rows of a are read again for them; if there are no other columns, they are not, and the limit is ALONE.
+#: For these, rows of a are read again; if there are no other columns, rows are read once, and the limit is ALONE.
 FEW = 2
 
 #: Cycles to store an element of c, or to copy one of b or a, if neighbouring lanes are not contiguous; and to copy one
@@ -24,7 +24,7 @@ is_near = part(is_read_in_place)
 
 @part
 def _rows_of(m):
-    """Rows of a tile, such that the last of the tiles wastes least."""
+    """Return the rows of a tile for which the last of the tiles wastes the fewest rows."""
     return ROWS if -(-m // ROWS) * ROWS <= -(-m // (ROWS - 1)) * (ROWS - 1) else ROWS - 1
 
 
@@ -46,7 +46,7 @@ def _is_lying(m, n, a_step, b):
 def _found(m, n, k, a_step, b, c_column):
     """Return the approximate cycles of the product with tiles' rows along m and lanes along n, two vectors per cycle.
 
-    One function does this and what depends on it, since each function and each part takes long to compile.
+    It also returns how to compute the product, as in `order`, since each further function takes long to compile.
     """
     a_copied = a_step != 1
     rows, few, lying = _rows_of(m), _few(m, n, a_copied), _is_lying(m, n, a_step, b)

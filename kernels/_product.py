@@ -53,7 +53,7 @@ def _multiply(held, m, n, k, keep, a, a_size, a_row, a_step, b, b_size, b_step, 
     stop = 0
     while stop < n - few:
         start, stop = stop, stop + PANELS * WIDTH
-        if lying or stop + WIDTH > n - few:  # what is left is less than a panel, and would need all of a once more
+        if lying or stop + WIDTH > n - few:  # the rest is less than a panel, and would read all of a again
             stop = n - few
         for begin in range(0, k, most):
             deep = min(k - begin, most)
@@ -126,9 +126,9 @@ def _first_copied(in_place, first, last):
 
 @part
 def _tiles(held, rows, m, begin, deep, a, b, first, last, how, c):
-    """Add up the panels for all rows of a; the last tile begins earlier, where it would reach beyond c.
+    """Add up the panels for all rows of a; the last tile begins earlier if it would reach beyond c.
 
-    b: as stored, where the first row of the panels begins there, and the first column that is in `held`. how: whether
+    b: the matrix as stored, the offset of the panels' first row, and the first column that is in `held`. how: whether
     rows of a are read as they lie, whether the next steps' lines are fetched meanwhile, and whether sums are kept.
     """
     lying, more, keep = how
@@ -154,7 +154,7 @@ def _tiles(held, rows, m, begin, deep, a, b, first, last, how, c):
 
 @part
 def _across(held, rows, skipped, count, a, a_place, b, deep, first, last, keep, c, later, line):
-    """Add to a row of tiles of c; of the first `skipped` rows, and those from `count` on, nothing is stored.
+    """Add to a row of tiles of c, storing only the rows skipped:count.
 
     later, line: of `next_lines`. Returns `line` for the next tile.
     """

@@ -12,11 +12,11 @@ from kernelmark import Array
 from kernelmark.kernels._numba import bind, data, jit
 
 WORDS = 3  # of a call (`_calls.py`)
-CALLS, COUNT = 1, 2  # of a box, whose first element counts what was asked for: where the calls lie, how many they are
-OTHER = -1  # that many calls stand for a task of the interpreter's
-OPEN = 1 << 62  # the count of a meeting at which no thread waits any more
-PATIENCE = 1000  # looks at a meeting before another thread may have the CPU
-FAILED = 1  # after the count of what is done
+CALLS, COUNT = 1, 2  # indices in a box of the calls' address and number; its first element counts requests
+OTHER = -1  # the number of calls that stands for a task of the interpreter
+OPEN = 1 << 62  # the count of an open barrier, at which no thread waits
+PATIENCE = 1000  # reads of a barrier's count before a thread yields its CPU
+FAILED = 1  # index of the number of failed calls; the first element counts finished tasks
 _X86 = binding.get_default_triple().startswith("x86_64")
 
 

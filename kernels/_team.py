@@ -20,7 +20,7 @@ from kernelmark.kernels._host import Compiled
 if TYPE_CHECKING:
     from kernelmark.kernels._calls import Table
 
-#: How often a thread looks for work before it sleeps: 0.3 ms on an AMD EPYC; elsewhere the CPU's pause determines it.
+#: How often a thread looks for work before it sleeps, which takes 0.3 ms on an AMD EPYC; the CPU's pause determines it.
 #: It has to be shorter than the gap between contenders, as for OpenBLAS's and libgomp's threads (bench/__init__.py).
 ROUNDS = 10_000
 RAISED = "a compiled function of another thread or of this one raised"
@@ -49,7 +49,7 @@ class _Member:
 
         self._spin = _spin
         lines = np.zeros(64, np.int64)
-        self._box, self._done = lines[:16], lines[32:]  # in lines of their own, for each is written by one thread
+        self._box, self._done = lines[:16], lines[32:]  # in separate cache lines, since each is written by one thread
         self._asked, self._asleep, self._semaphore = 0, False, Semaphore(0)
         self._task: Launch | None = None
         self._held: Band | None = None
@@ -98,7 +98,7 @@ class _Member:
 
     def _sleep(self, done: int) -> None:
         self._asleep = True
-        if self._box[0] > done:  # it was asked before it could be known that it sleeps
+        if self._box[0] > done:  # a request may have come before `_asleep` was set
             self._asleep = False
         else:
             self._semaphore.acquire()
@@ -125,7 +125,7 @@ class _Team:
         with self._lock:
             self._spread()
             for member, band in zip(self._members, bands[:-1], strict=True):
-                member.end()  # of a launch that was interrupted
+                member.end()  # waits for tasks of an interrupted launch
                 member.begin(band)
             launch, own = bands[-1]
             if own is None:

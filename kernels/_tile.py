@@ -1,6 +1,6 @@
 """Tiles of sums that stay in vector registers while products are added, for Numba functions.
 
-LLVM would not keep the sums in registers by itself, so its code is written here.
+LLVM would not keep the sums in registers by itself, so the IR is written here.
 """
 
 # mypy: allow-untyped-calls
@@ -22,7 +22,7 @@ LANES, LINE = registers().nbytes // 4, LINE_BYTES // 4
 _alloca = cast(Any, cgutils).alloca_once
 _REAL, INTEGER = ir.FloatType(), ir.IntType(64)
 VECTOR = ir.VectorType(_REAL, LANES)
-AHEAD = 8  # rows from one that is read to one that is fetched into the nearest cache
+AHEAD = 8  # prefetch distance in rows, into the nearest cache
 
 
 def number(value: int) -> Any:
@@ -59,7 +59,7 @@ class Sums:
 
     def __init__(self, builder: Any, rows: int, vectors: int) -> None:
         self._builder, self._rows, self._vectors = builder, rows, vectors
-        self._held = [_alloca(builder, VECTOR) for _ in range(rows * vectors)]  # which LLVM makes registers
+        self._held = [_alloca(builder, VECTOR) for _ in range(rows * vectors)]  # LLVM keeps these in registers
 
     def begin(self, values: list[Any]) -> None:
         for register, value in zip(self._held, values, strict=True):

@@ -15,8 +15,8 @@ from kernelmark import Launch
 from kernelmark.kernels._ahead import ahead
 from kernelmark.kernels._host import registers
 
-LAUNCHES = 2  # that a kernel is taken to consist of
-MOST_S = 100e-6  # of a launch, whatever was measured on a machine that was busy
+LAUNCHES = 2  # the number that a kernel is assumed to consist of
+MOST_S = 100e-6  # upper limit of the measured cost of a launch, since the machine may have been busy
 STEPS, COPIED = 4096, 1 << 24  # of multiply-adds, and bytes
 
 
@@ -42,8 +42,8 @@ SetUp = Callable[Concatenate[P, X, Rest], Launch]
 def threads_that_pay(compiled: bool = True) -> Callable[[SetUp[P, X, Rest]], SetUp[P, X, Rest]]:
     """Return a decorator that sets a kernel up for one thread if several threads would save less than they cost.
 
-    If nothing of the kernel is compiled yet, a child compiles it for one thread, while this process compiles what
-    measures threads.
+    If nothing of the kernel is compiled yet, a child compiles it for one thread, while this process compiles
+    the code that measures threads.
 
     compiled: whether its bands are only calls of compiled functions, so that no thread waits for the GIL.
     """

@@ -1,6 +1,6 @@
-"""What one party does with compressed blocks: bits in 16-bit words and two means a block, or bytes and a scale.
+"""The steps of one party on compressed blocks: bits in 16-bit words and two means a block, or bytes and a scale.
 
-Which of the two follows from the type of `sent`. Elements start:stop are done, and `start` begins a block. Messages
+The type of `sent` determines the format. Elements start:stop are done, and `start` begins a block. Messages
 have room for whole blocks; a short one is filled up with zeros. Gradients and residuals pass through memory once, and a
 block of them stays in the first-level cache meanwhile.
 
@@ -67,7 +67,7 @@ def _send(gradient, left, sent, scales, start, stop, missing):
 
 @jit
 def _own(left, sent, scales, ahead, message, message_scales, start, stop, missing):
-    """Do the same with the sum of the messages, whose elements are at indices `ahead` of those of `left`."""
+    """Send whole blocks of `left` plus the sum of the messages, whose indices are greater by `ahead`."""
     block = _length(message)
     x, sums = np.empty(block, np.float32), np.empty(2, np.float32)
     own_message = (message,), (message_scales,)

@@ -100,9 +100,9 @@ class Compressed:
         return float(error[at]), float(errors[at])
 
     def _judge_row(self, x: Array, kept: Array, errors: Array, row: int, start: int, closely: bool) -> None:
-        """Judge the blocks of a party that had x to send and has kept this of it.
+        """Judge the blocks of a party that had x to send and kept `kept` of it.
 
-        errors: those of each element; any of a block may be as large as the largest, since its values have one scale.
+        errors: bounds of elements; any element of a block may have the largest error, since the block has one scale.
         """
         blocks = (_blocks(values, self._block) for values in (x, kept, errors))
         for (whole, at), (rest, _), (error, _) in zip(*blocks, strict=True):
@@ -151,7 +151,7 @@ def _least_of_int8(x: Array) -> Array:
 
 
 def _off_grid(x: Array) -> tuple[Array, Array]:
-    """Return how far numbers lie from multiples of each block's largest over 127, in units of that, and the units."""
+    """Return the distances of numbers from multiples of their block's step (largest / 127), in steps, and the steps."""
     step = np.maximum(np.abs(x).max(1) / 127, _TINY)
     rest = x / step[:, None]
     rest -= np.rint(rest)
@@ -159,14 +159,14 @@ def _off_grid(x: Array) -> tuple[Array, Array]:
 
 
 def _strays_of_onebit(sent: Array) -> Array:
-    """Return how far the value that is furthest from both the lowest and the highest lies from the nearer."""
+    """Return, for each block, the largest distance of a value from the nearer of the lowest and the highest."""
     low, high = sent.min(1, keepdims=True), sent.max(1, keepdims=True)
     found: Array = np.minimum(sent - low, high - sent).max(1)
     return found
 
 
 def _strays_of_int8(sent: Array) -> Array:
-    """Return how far the value that is furthest from a multiple of the scale lies from it."""
+    """Return, for each block, the largest distance of a value from the nearest multiple of the scale."""
     rest, step = _off_grid(sent)
     found: Array = np.abs(rest).max(1) * step
     return found

@@ -28,7 +28,7 @@ _NUMBERS = types.Array(types.float32, 1, "C")
 
 
 class _Code(NamedTuple):
-    """What an intrinsic is generated with."""
+    """The arguments that Numba passes to an intrinsic's code generator."""
 
     context: Any
     builder: Any

@@ -44,7 +44,7 @@ def _received(link: socket.socket, length: int) -> bytes:
 
 
 def _compiled(order: Order, files: Sequence[int]) -> list[Launch | None]:
-    """Return what does this process' step of each phase; the files stay mapped as long as it is kept."""
+    """Return the call of this process's step of each phase, or None; the calls keep the files mapped."""
     maps = []
     for descriptor in files:
         maps.append(mmap.mmap(descriptor, os.fstat(descriptor).st_size))

@@ -26,7 +26,7 @@ def _ragged(p: AggregateProblem, t: Tile) -> str | None:
 
 
 def _packs(p: AggregateProblem, t: Tile, _: DeviceLimits) -> str | None:
-    """Return why a tile cannot be, where each thread keeps ROWS packs in registers, or None."""
+    """Return why a tile is invalid for threads that keep ROWS packs in registers each, or None."""
     return _ragged(p, t) or beyond_block(t.THREADS, t.V * (getattr(t, "ROWS", 1) + 1) * DTYPES[p.dtype].itemsize // 4)
 
 
@@ -101,7 +101,7 @@ def _down(p: AggregateProblem, t: Tile) -> Iterator[KernelCall]:
 
 
 def _spilt(name: str, t: Tile, limits: DeviceLimits) -> str | None:
-    """Return why a tile is left out that the compiler gives too few registers to (NVRTC 13.0), or None."""
+    """Return why a tile is left out, or None: the compiler (NVRTC 13.0) gives some too few registers."""
     if name != "int8" or limits.capability != 120 or t.V != 2 or t.THREADS >= 256:
         return None
     return f"the compiler spills packs of V = 2 with THREADS = {t.THREADS} on sm_120, expected 256 or more"

@@ -14,7 +14,7 @@ from kernelmark.kernels.aggregate.problem import AggregateOperands, AggregatePro
 def _library() -> Any:
     """Return CuPy's binding. Raises Unsupported where it finds no NCCL."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # CuPy's, for which there is one line below
+        warnings.simplefilter("ignore")  # CuPy's warning; the error below says it in one line
         from cupy.cuda import nccl
     if not nccl.available:
         raise Unsupported("CuPy finds no NCCL (libnccl.so.2); pip install 'kernelmark[nccl]'")
@@ -22,7 +22,7 @@ def _library() -> Any:
 
 
 def _version(_: AggregateProblem) -> str:
-    """Return NCCL's version, of which the number is 10000 times the first part and 100 times the second."""
+    """Return NCCL's version from its number: 10000 times the first part, 100 times the second, plus the third."""
     major, rest = divmod(int(_library().get_version()), 10_000)
     return f"nccl {major}.{rest // 100}.{rest % 100}"
 
@@ -99,7 +99,7 @@ def reduce(problem: AggregateProblem, x: AggregateOperands) -> Launch:
 
 
 def _delivered(problem: AggregateProblem, x: AggregateOperands, ranks: _Ranks, s: Any) -> list[Launch]:
-    """Return what steps the weights on the first GPU by the sum `s` there, and broadcasts them to all replicas."""
+    """Return launches that step the weights on the first GPU by its sum `s`, and broadcast them to all replicas."""
     n, weights, step, lr = problem.n, x.weights, _stepped(), problem.lr
     sources = [weights, *x.replicas[1:]]  # only the first GPU's is read
 

@@ -42,7 +42,7 @@ class _Adding:
         return [step, self.gpus.copy(gpu, self._x.replicas[gpu][part], gpu, copies[0], on=gpu)]
 
     def pass_on(self, to: int, at: int, part: slice, on: int) -> list[Launch]:
-        """Return the copy of a part of one GPU's replica into another's, on the stream of a GPU, if there are any."""
+        """Return the copy of a part of a GPU's replica into another's, on a GPU's stream; none without replicas."""
         if self._problem.step == "sum":
             return []
         source, target = self._x.replicas[at][part], self._x.replicas[to][part]
@@ -119,7 +119,7 @@ def ring(problem: AggregateProblem, x: AggregateOperands) -> Launch:
     adding, w = _Adding(problem, x), problem.w
     parts = [slice(*edges) for edges in whole(problem).stripes()]
     most = max(part.stop - part.start for part in parts)
-    rooms = [adding.room(i, 2, 2 * most) for i in range(w)]  # what goes on is read while the next is added
+    rooms = [adding.room(i, 2, 2 * most) for i in range(w)]  # a part is passed on while the next one is added
 
     def pair(i: int, hop: int, part: slice) -> Any:
         length = part.stop - part.start

@@ -128,7 +128,7 @@ class AggregateProblem(Problem, frozen=True, kw_only=True):
         return {**inputs, "want": want, "size": size, "parts": drawn_parts(self.n, rng)}
 
     def _result(self, inputs: Arrays) -> tuple[Array, Array]:
-        """Return the exact result and the size of operands, of all elements or of some that stand in `inputs`."""
+        """Return the exact result and the size of operands, for the elements in `inputs`: all or some of them."""
         want = np.add.reduce(inputs["g"], axis=0, dtype=np.float64)
         size = np.zeros(want.shape, np.float32)
         for row in inputs["g"]:
@@ -202,8 +202,8 @@ class AggregateProblem(Problem, frozen=True, kw_only=True):
     def tolerance(self, numerics: str) -> Bound:
         """Return the bound of sums of w numbers added in any order, in units of the root of the sum of their squares.
 
-        w - 1 partial sums are each rounded by u of themselves at most, and are at most sqrt(w) large; their squares are
-        about j / w where j numbers are in them. The variance of a rounding is u^2 / 6 of the number's square, a little
+        w - 1 partial sums are each rounded by u of themselves at most, and are at most sqrt(w) large; the square of
+        a sum of j numbers is about j / w. The variance of a rounding is u^2 / 6 of the number's square, a little
         less than is allowed. Numbers that are rounded before they are sent are rounded again when their sum is sent
         back, and again where a step multiplies the sum.
         """

@@ -54,7 +54,7 @@ class ChannelSums:
 
         if complaint(self._squares) is None:
             return None
-        squares = self._squares.copy()  # beside the old ones, which the corrected sums were rounded with
+        squares = self._squares.copy()  # added to the old ones, with which the corrected sums were rounded
         news = {name: (at, new**2) for name, (at, new, _) in changed.items()}
         self._correct(squares, news, np.square(whole.astype(np.float32)), self._squared)
         return complaint(squares)

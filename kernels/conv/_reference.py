@@ -206,7 +206,7 @@ def _elements(problem: ConvSizes, arrays: Arrays, index: tuple[Array, ...]) -> A
 
 
 def _places(axis: Array, rng: "np.random.Generator") -> Array:
-    """Both ends at once, then the ends and borders of tiles of 8 a quarter of the time each, and any others."""
+    """Return places on an axis: both ends, then random ones, a quarter of them ends, a quarter borders of tiles."""
     ends, borders = axis[[0, -1]], axis[rng.integers(len(axis), size=SAMPLED - 2) // 8 * 8]
     drawn = np.stack([rng.choice(ends, SAMPLED - 2), borders, *rng.choice(axis, (2, SAMPLED - 2))])
     return np.concatenate([ends, drawn[rng.integers(4, size=SAMPLED - 2), np.arange(SAMPLED - 2)]])

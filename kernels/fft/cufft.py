@@ -25,9 +25,9 @@ def _fits_ints(problem: FftProblem) -> str | None:
     return None if largest <= INT_LIMIT else f"{largest} does not fit cuFFT's int, expected at most {INT_LIMIT}"
 
 
-@lru_cache(maxsize=1)  # whose work area is held as long
+@lru_cache(maxsize=1)  # a cached plan keeps its work area
 def _plan(problem: FftProblem) -> Any:
-    """Good for all operands of the problem, on the stream that is current."""
+    """Return a plan for all operands of the problem, on the current stream."""
     from cupy.cuda import cufft
 
     shape, nothing = (problem.h, problem.w)[-len(problem.axes_transformed) :], None

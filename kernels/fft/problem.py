@@ -26,7 +26,7 @@ from kernelmark import (
     summed,
 )
 
-#: The largest error, in units of u log2(2 N) of the result's rms. Right transforms stayed below 6.3 over 10^6 outputs,
+#: The largest error, in units of u log2(2 N) of the result's rms. Correct ones stayed below 6.3 over 10^6 outputs,
 #: N up to 2^20: sums of up to 512 terms one by one, as by the definition; FFTs proper below 2.5.
 _LARGEST = 8.0
 #: The rms error, in units of u sqrt(log2(2 N)). FFTW and pocketfft stayed below 1.3, Bluestein's algorithm with twiddle
@@ -159,7 +159,7 @@ class FftProblem(Problem, frozen=True, kw_only=True):
             (which, *index), before = changes["x"]
             want, squares, new = known.copy(), known_squares.copy(), now["x"][which, *index].astype(np.float64)
             np.add.at(want, which, (new - before) * back[np.ravel_multi_index(tuple(index), x)])
-            np.add.at(squares, which, 2 * new**2)  # beside the old ones, which `known` was rounded with
+            np.add.at(squares, which, 2 * new**2)  # added to the old ones, with which `known` was rounded
             units, weights = squares * (over @ over), float(over @ over)
             own = DTYPES["f64"].roundoff * (len(back) + len(over)) * np.sqrt(units)
             got, stored = _each_times(outputs["y"], over), partial(_each_times, outputs["y"], over**2, squared=True)
@@ -169,10 +169,10 @@ class FftProblem(Problem, frozen=True, kw_only=True):
         return wrong
 
     def _adjoint(self, y: Array) -> Array:
-        """Return the x, of one transform, that any x' has the product with that y has with the transform of x'."""
+        """Return the adjoint of one transform at y: its product with any x is that of y with x's transform."""
         if self.kind == "c2r":
             columns = np.full(self.half, 2.0)
-            columns[[0, -1] if self.w % 2 == 0 else [0]] = 1  # of a half spectrum, all others stand for two
+            columns[[0, -1] if self.w % 2 == 0 else [0]] = 1  # each other column of a half spectrum stands for two
             return _parts(np.fft.rfft2(y) * columns)
         spectrum = y.view(np.complex128)[..., 0]
         if self.kind == "r2c":
@@ -199,7 +199,7 @@ class FftProblem(Problem, frozen=True, kw_only=True):
         return round(self.b * (5 if self.kind == "c2c" else 2.5) * points * math.log2(points))
 
     def least_flop(self, numerics: str) -> int:
-        """Return a quarter of the nominal operations; real transforms of 4 points take 6, which is 0.3 of theirs."""
+        """Return a quarter of the nominal operations; real transforms of 4 points take 6, 0.3 times theirs."""
         return self.flop // 4
 
 

@@ -1,6 +1,6 @@
 """Grouped products: the rows of A and C are consecutive groups, and each group is multiplied by its own B.
 
-So are the layers of a mixture of experts: each token (a row of A) goes to one expert, whose tokens are stored together.
+In a mixture of experts, each token (a row of A) goes to one expert, whose tokens are stored together.
 """
 
 from fractions import Fraction

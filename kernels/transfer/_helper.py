@@ -1,7 +1,7 @@
 """The helper process of a transfer between two processes, which maps memory files and sends their data on request.
 
-Run as a script with two descriptors, a socket of requests and the writing end of a pipe; imports nothing but Python's
-own library, so that it is there within a moment. It ends when the socket does, which a worker that is killed closes.
+Run as a script with two descriptors, a socket of requests and the writing end of a pipe; it imports only the
+standard library, so that it starts quickly. It ends when the socket closes, as it does if the worker is killed.
 """
 
 import ctypes
@@ -68,7 +68,7 @@ def _answer(
 
 
 def _through_the_ring(source: Mapped, ring: Mapped, start: int, nbytes: int, requests: socket.socket) -> None:
-    """Fill slot after slot; one that is still full is waited for."""
+    """Fill slot after slot, waiting for each that is still full."""
     for number, first in enumerate(range(0, nbytes, SLOT_BYTES)):
         if number >= SLOTS and not requests.recv(1):
             raise BrokenPipeError

@@ -104,7 +104,7 @@ class Peer:
             address, target, nbytes = address + count, target + count, nbytes - count
 
     def _complain(self) -> None:
-        """Raise Unsupported where the system forbids to read another process' memory."""
+        """Raise Unsupported if the system forbids reading another process's memory, or else the error."""
         if not self.alive:
             raise RuntimeError(self._ended)
         number = ctypes.get_errno()
@@ -124,7 +124,7 @@ class Peer:
 
     @contextmanager
     def _asking(self) -> Iterator[None]:
-        """Turn the silence of a helper process that has ended into an error that names it."""
+        """Raise an error that names the helper process if it has ended and does not answer."""
         try:
             yield
         except (BrokenPipeError, ConnectionResetError):

@@ -7,7 +7,7 @@ import numpy as np
 from kernelmark import Launch
 
 #: Pieces of an overlapped transfer, so many that the first and the last matter little.
-#: Each takes four entries of a stream, of which a held one has about a thousand.
+#: Each takes four entries of a stream, and a held stream has room for about a thousand.
 PIECES = 32
 LEAST_BYTES = 2**18
 

@@ -1,7 +1,7 @@
 """Transfers within the memory of the host, with multiply-adds on each element when it has arrived.
 
-Lanes take bands of the elements. `serial` does one after the other, `arrived` leaves the transfer out, `staged` has two
-threads a lane, so that it can hide the shorter of both: the hidden share is their overlap.
+Lanes take bands of the elements. `serial` copies and then works, `arrived` leaves the copy out, and `staged` has
+two threads a lane, so that it can hide the shorter of copy and work: the hidden share is their overlap.
 """
 
 from functools import lru_cache, partial
@@ -15,7 +15,7 @@ from kernelmark.kernels._launches import in_bands, in_turn
 from kernelmark.kernels.transfer._pages import bind_to_node
 from kernelmark.kernels.transfer.problem import MOST_WORK, SCALE, SHIFT, TransferOperands, TransferProblem
 
-#: Bytes of a piece, and pieces by which the copy may be ahead of the work: so many fit into a cache of both threads.
+#: Bytes of a piece, and pieces by which the copy may be ahead of the work: these fit a cache that both threads share.
 PIECE_BYTES, AHEAD = 2**18, 32
 WORKED: dict[str, Any] = {
     "provider": "numba",
@@ -83,7 +83,7 @@ def staged(problem: TransferProblem, x: TransferOperands) -> Launch:
 
 
 def _staged(problem: TransferProblem, target: Any, source: Any, lane: int) -> Launch:
-    """Return a launch of two threads that share a count of pieces: neither asks Python for the next."""
+    """Return a launch of two threads that share a count of pieces: neither needs the interpreter for the next."""
     from kernelmark.kernels._numba import bind
     from kernelmark.kernels.transfer import _work as loops
 

@@ -10,11 +10,11 @@ from kernelmark.kernels._host import LINE_BYTES, NARROW, is_read_in_place, split
 from kernelmark.kernels.conv._shape import Shape
 
 LINE = LINE_BYTES // 4  # elements
-FEW = 8  # channels for each thread, below which one more is noticed
-MANY = 256  # pixels, up to which threads share columns rather than pixels
-TALL = 128  # rows for each thread, of whose products packing is a small part
-CACHED = 1024  # pixels, whose channels lie side by side, to be multiplied while they are in a second-level cache
-LONG, SMALL = 512, 2**17  # pixels for each thread, and elements of a gradient, from and up to which its parts are added
+FEW = 8  # channels per thread below which an uneven division costs time
+MANY = 256  # the fewest pixels that threads share, if there are enough rows to share instead
+TALL = 128  # rows per thread from which on packing is a small part of the time
+CACHED = 1024  # pixels, with contiguous channels, that a second-level cache holds while they are multiplied
+LONG, SMALL = 512, 2**17  # least pixels per thread, and most elements of a gradient, for threads to add parts of it
 
 
 class Plan(NamedTuple):
@@ -106,7 +106,7 @@ def filter_gradient(g: Shape, plain: bool, threads: int, t: Tile) -> Plan:
 
 
 def _even_filter_gradient(g: Shape, threads: int, t: Tile) -> Plan:
-    """Items of threads that share a few channels evenly: of some of them each has a part of the taps."""
+    """Return the plan that divides the taps of a few channels evenly among threads, which may share a channel."""
     taps, blocks, items = g.r * g.s, list[tuple[int, int, int, int]](), []
     edges = [g.c * taps * i // threads for i in range(threads + 1)]
     for start, stop in pairwise(edges):
@@ -119,10 +119,10 @@ def _even_filter_gradient(g: Shape, threads: int, t: Tile) -> Plan:
 
 
 def _enough(g: Shape, plain: bool, high: int, least: int, threads: int) -> int:
-    """Pixels from which on threads share them: at least `least`, and all of `high` rows where these are enough.
+    """Return the fewest pixels, at least `least`, for which threads share the pixels and not the `high` rows.
 
-    Threads that write parts of the same rows of an image fetch lines of it that another has written. Those that share
-    rows each pack all pixels that are not read in place, and fetch what others have formed of columns.
+    Threads that share pixels write parts of the same rows of an image, and fetch lines that another has written.
+    Threads that share rows each pack all pixels that are not read in place, and fetch columns that others have formed.
     """
     if g.channels_last or high < NARROW * threads:
         return least
@@ -133,10 +133,10 @@ def _enough(g: Shape, plain: bool, high: int, least: int, threads: int) -> int:
 def _products(
     g: Shape, high: int, most: int, enough: int, threads: int
 ) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
-    """Rows and pixels of the products of `high` rows: threads share the pixels if there are `enough`, else the rows.
+    """Return the ranges of rows and of pixels of the products: threads share pixels if there are `enough`, else rows.
 
-    Threads that share the rows each pack all of the pixels, and the reverse. Those that share pixels write into lines
-    of the cache of their own where the rows of an image are whole lines.
+    Threads that share the rows each pack all pixels; threads that share the pixels each pack all rows, and write to
+    separate cache lines if the rows of an image are whole lines.
     """
     pixels, images, unit = g.p * g.q, g.n * g.groups, 1 if g.channels_last else LINE
     count, longest = -(-pixels // unit), max(1, (most if most < pixels else pixels + unit - 1) // unit)
@@ -146,7 +146,7 @@ def _products(
 
 
 def _blocks(g: Shape, plain: bool, others: int, threads: int, deep: int) -> Array:
-    """All channels and taps in ranges of the filter: whole channels, or with channels last whole taps."""
+    """Return the blocks of channels and taps: whole channels, or with channels last whole taps."""
     taps = g.r * g.s
     if g.channels_last and not plain:
         return np.array([(0, g.c, *t) for t in split(taps, max(1, deep // g.c), others, threads)])
@@ -155,7 +155,7 @@ def _blocks(g: Shape, plain: bool, others: int, threads: int, deep: int) -> Arra
 
 
 def _step(g: Shape, blocks: Array, plain: bool, area: int) -> int:
-    """Pixels at a time, in equal parts."""
+    """Return the number of pixels at a time, in equal parts."""
     pixels = g.p * g.q
     if plain:
         most = min(pixels, CACHED) if g.channels_last else pixels

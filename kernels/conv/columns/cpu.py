@@ -57,7 +57,7 @@ def _launch(problem: ConvProblem, x: ConvOperands, product: Array) -> Launch:
     if problem.direction == "dgrad":
         repeated = not g.channels_last and g.n * g.p * g.q > x.threads * PANELS * WIDTH
         steps += (not repeated,)
-        if repeated:  # products would each copy rows of filters, which lie across them
+        if repeated:  # else each product would gather the filters' rows again
             stored, w = w, x.scratch(w.shape, "f32")
             count = g.groups * -(-g.k // SIDE)
             launches.append(in_bands(count, x.threads, lambda i, j: bind(_loops.turned, w, stored, g, i, j)))

@@ -23,7 +23,7 @@ from kernelmark.kernels.conv.direct._vectors import move as vector
 from kernelmark.kernels.transpose._blocks import row, square, square_side
 
 SIDE = square_side(4)
-WORTH = SIDE // 4 + 1  # steps from which on transposing a square takes less time than to gather their elements
+WORTH = SIDE // 4 + 1  # steps from which on transposing a square is faster than gathering elements
 
 
 @jit
@@ -84,14 +84,14 @@ def sums(out, b, v, held, panel, turned, rows, steps, places, ends, targets, lan
 
 @jit
 def _copy(panel, v, base, count, places):
-    """Lanes of v that lie side by side, step by step."""
+    """Copy lanes of v that are contiguous, step by step."""
     for t in range(len(places)):
         _lanes(panel, t * WIDTH, v, base + places[t], count)
 
 
 @inlined
 def _lanes(to, at, source, begin, count):
-    """Copy elements side by side."""
+    """Copy contiguous elements."""
     if count == WIDTH:
         for i in range(0, WIDTH, LANES):
             vector(to, at + i, source, begin + i)
@@ -102,7 +102,7 @@ def _lanes(to, at, source, begin, count):
 
 @jit
 def _turn(panel, v, base, count, lane, places, ends, first, last, turned):
-    """Lanes of v that lie apart, transposed block by block with the steps whose elements lie within its side."""
+    """Copy lanes of v that lie apart: transpose blocks of SIDE lanes and the steps whose elements lie within SIDE."""
     t = first
     while t < last:
         end = min(ends[t], last)
@@ -126,7 +126,7 @@ def _turn(panel, v, base, count, lane, places, ends, first, last, turned):
 
 @jit
 def _store(out, held, panel, targets, at, lanes, lane, deep):
-    """Rows of sums where they belong, in the order in which addresses rise."""
+    """Store rows of sums in the output, in the order of ascending addresses."""
     if lane == 1:
         for row in range(len(targets)):
             _lanes(out, at + targets[row], held, row * WIDTH, lanes)
@@ -151,7 +151,7 @@ def _store(out, held, panel, targets, at, lanes, lane, deep):
 
 @jit
 def _stand(panel, held, first, count, deep):
-    """Rows of sums transposed, to lines of `deep` elements."""
+    """Transpose rows of sums to lines of `deep` elements."""
     if WIDTH % SIDE == 0:
         for row in range(0, count, SIDE):
             for i in range(0, WIDTH, SIDE):

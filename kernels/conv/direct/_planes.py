@@ -9,7 +9,7 @@ offset on.
 | | source | target |
 | --- | --- | --- |
 | fprop | x, in stride_h x stride_w phases | y, in one phase |
-| dgrad | y, in one phase | x, in phases that meet the same taps |
+| dgrad | y, in one phase | x, in phases that use the same taps |
 | wgrad | x as of fprop; y lies in places like the sums of fprop | w |
 """
 

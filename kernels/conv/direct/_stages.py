@@ -17,7 +17,7 @@ from kernelmark.kernels.conv.direct._plan import Border, Item, Plan, filter_grad
 from kernelmark.kernels.conv.direct._tile import ROWS, WIDTH, tile_rows
 from kernelmark.kernels.conv.problem import ConvOperands, ConvProblem
 
-MOST_COPIES = 2  # of a line, on the average, where threads surround for themselves what they meet
+MOST_COPIES = 2  # of a line, on average, if each thread is to surround the lines that it reads
 
 #: The plan of each direction, and the operands that are b, v and the output.
 _PLANS = {
@@ -44,7 +44,7 @@ def stages(problem: ConvProblem, x: ConvOperands) -> Launch:
 
 
 def _images(b: Array, plan: Plan, n: int, x: ConvOperands) -> tuple[list[Array], Launch | None]:
-    """The surrounded images that each band of items reads, and the launch that surrounds them.
+    """Return the surrounded images that each band of items reads, and the launch that surrounds them with zeros.
 
     Each thread surrounds the lines that it reads itself, if they stay in its cache and that is little work: lines that
     another thread has written are slow to read from that thread's cache, in the middle of the sums.

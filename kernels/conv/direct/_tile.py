@@ -94,7 +94,7 @@ add_narrow_products, add_fewer_narrow_products = (_products(2 * rows, 1) for row
 
 
 def tile_rows(length: int, even: int | None) -> int:
-    """Return the rows of a tile for which tiles exceed a length the least; of equals, the one that runs divide evenly.
+    """Return ROWS or ROWS - 1, whichever exceeds a length by fewer rows; if equal, the one that divides a run evenly.
 
     even: the number of evenly spaced rows in a run, or None for tiles that are not high, for which it does not matter.
     """

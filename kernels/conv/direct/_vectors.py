@@ -1,6 +1,6 @@
 """Vectors of grouped convolution's sums in registers, and moves of vectors, for Numba functions.
 
-LLVM would not keep the sums in registers by itself, so its code is written here.
+LLVM would not keep the sums in registers by itself, so the IR is written here.
 """
 
 # mypy: allow-untyped-calls
@@ -36,7 +36,7 @@ def _weighted(count: int, alike: bool) -> Any:
         to, factors, source, offsets = _addresses(context, builder, signature, args)
         at, first, last, apart = cgutils.unpack_tuple(builder, args[4], 4)
         skipped = [builder.mul(apart, number(i)) for i in range(count)]
-        totals = [cast(Any, cgutils).alloca_once(builder, VECTOR) for _ in range(count)]  # which LLVM makes registers
+        totals = [cast(Any, cgutils).alloca_once(builder, VECTOR) for _ in range(count)]  # kept in registers by LLVM
         for held in totals:
             builder.store(VECTOR(None), held)
         with cgutils.for_range_slice(builder, first, last, number(1), INTEGER) as (t, _):

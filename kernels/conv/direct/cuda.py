@@ -10,7 +10,7 @@ from kernelmark.kernels.conv.problem import ConvProblem
 WARP, WARPS = 32, 8  # a block of direct.cu
 PLACES, FILTERS = 256, 32  # pixels and channels of a block of direct_tiled.cu
 ROW = FILTERS + 4  # of its weights in shared memory
-SHARED_BYTES = 96 * 1024  # of which an sm_80 holds one and an sm_90 two, and an sm_75 none
+SHARED_BYTES = 96 * 1024  # of a block: an sm_80 has room for one such block, an sm_90 for two, an sm_75 for none
 
 
 def places(p: ConvProblem) -> tuple[int, int]:

@@ -1,7 +1,7 @@
 """Numba functions between images and spectra, UNIT tiles at a time, one in each lane of vectors; serial.
 
-A row of UNIT tiles is transposed, so that an element of all of them is a vector, and transformed; of the tile's half
-spectra the columns follow, which are written where products read them. They release the GIL.
+A row of UNIT tiles is transposed, so that an element of all of them is a vector, and transformed. Then the columns of
+the half spectra are transformed, and written where products read them. The functions release the GIL.
 """
 
 # mypy: allow-untyped-defs, allow-untyped-calls
@@ -76,7 +76,7 @@ def inverse(codelets, flat, cut, order, held, spectra, start, stop):
 
 @part
 def _rows(height):
-    """Rows of a tile that are taken from an image or put there."""
+    """Return the number of rows of a tile that are read from an image or stored there."""
     return min(height.extent, (height.size - 1) * height.spacing + 1 - height.first)
 
 
@@ -104,7 +104,7 @@ def _find(places, cut, order, plane):
 
 @part
 def _row(cut, places, lane, i):
-    """Return where row i of a tile begins in memory, without its columns; its first column, and the image's columns."""
+    """Return the offset of column 0 in row i of a tile, the tile's first column, and the range of image columns."""
     height, at = cut.height, places[1, lane] + i
     exists = places[0, lane] != _NOWHERE and i < height.extent and 0 <= at < height.size * height.spacing
     if height.spacing > 1:
@@ -116,7 +116,7 @@ def _row(cut, places, lane, i):
 
 @part
 def _fetch(line, buffer, flat, cut, places, addresses, together, i):
-    """Row i of UNIT tiles, in lanes."""
+    """Load row i of UNIT tiles, one tile per lane."""
     width, by_column = cut.width, cut.strides[4]
     side = width.side
     if together:
@@ -150,7 +150,7 @@ def _fetch(line, buffer, flat, cut, places, addresses, together, i):
 
 @part
 def _store(line, buffer, flat, cut, places, addresses, together, i, scale):
-    """Row i of the outputs of UNIT tiles."""
+    """Store row i of the outputs of UNIT tiles."""
     width, by_column = cut.width, cut.strides[4]
     if together:
         begin, left, first, last = _row(cut, places, 0, i)

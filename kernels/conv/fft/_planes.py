@@ -80,7 +80,7 @@ def met(axis: Axis, begin: int) -> tuple[int, int]:
 
 @jit
 def _copy(source: Array, target: Array, scale: np.float32) -> None:
-    """From 0 on, so that no index looks as if it might count from the end, and LLVM makes vectors of it."""
+    """Copy scaled elements by indices that LLVM knows not to be negative, so that it vectorises the loop."""
     for i in range(len(source)):
         target[i] = source[i] * scale
 

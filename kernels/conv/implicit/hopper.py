@@ -22,7 +22,7 @@ from kernelmark.kernels.gemm.hopper import (
 )
 
 FARTHEST = 255  # pixels from a filter's first tap along an axis: the TMA has 8 bits for them
-CHUNK = 8  # elements of 16 bits, of which pixels are multiples for the TMA
+CHUNK = 8  # 16-bit elements; the TMA needs a multiple of them in each pixel
 PAST = 4 * BM  # rows past the last pixel for which blocks of a cluster compute where they load from
 ENTRY = "conv_implicit_wgmma<{ctype}, Direction::{direction}, {BN}, {STAGES}, {CLUSTER}>"
 

@@ -21,7 +21,7 @@ _PASSES = {
     "dgrad": ("BackwardData", ("w", "y", "x")),
     "wgrad": ("BackwardFilter", ("x", "y", "w")),
 }
-_TILE = 32  # of FFT_TILING, the larger of its sides at the most
+_TILE = 32  # the largest side of FFT_TILING's tiles
 
 
 class _Descriptors(NamedTuple):

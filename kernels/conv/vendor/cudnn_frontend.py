@@ -32,7 +32,7 @@ def _handle() -> Any:
 
 
 def _layout(problem: ConvProblem, name: str) -> dict[str, list[int]]:
-    """Sizes in the order n, c, h, w whatever the layout, and how far apart in memory."""
+    """Return sizes and strides in the order n, c, h, w, whatever the layout."""
     n, c, h, w = problem.shapes()[name]
     stride = [1, w * c, c] if problem.layout == "nhwc" else [h * w, w, 1]
     return {"dim": [n, c, h, w], "stride": [c * h * w, *stride]}

@@ -23,7 +23,7 @@ _MULTIPLY_ADD = 6  # operations, of a complex one by three real products
 
 
 class _Product(NamedTuple):
-    """C = op(A) op(B) in columns, of spectra that lie in rows: m, n, k by row and column, and the operations."""
+    """C = op(A) op(B) as cuBLAS computes it, column-major, on spectra in rows: the operands and the operations."""
 
     a: str
     b: str
@@ -51,7 +51,7 @@ def _seconds(c: Cuts) -> float:
     return 16 * c.points * c.planes / _BYTES_PER_S + _MULTIPLY_ADD * c.products / _FLOP_PER_S
 
 
-@lru_cache(maxsize=1)  # whose work areas are held as long
+@lru_cache(maxsize=1)  # cached plans keep their work areas
 def _plans(problem: ConvProblem, sides: Sides) -> dict[str, Any]:
     """Return the plan of each tensor, for all operands of the problem, on the current stream."""
     product, c = _PRODUCTS[problem.direction], cuts(problem, sides)._asdict()
@@ -60,7 +60,7 @@ def _plans(problem: ConvProblem, sides: Sides) -> dict[str, Any]:
 
 
 def _plan(cut: Cut, kind: str) -> Any:
-    """Tiles one after the other, their spectra interleaved: equal frequencies of all tiles are neighbours."""
+    """Return a plan for consecutive tiles with interleaved spectra: equal frequencies of all tiles are neighbours."""
     from cupy.cuda import cufft
 
     height, width = cut.height.side, cut.width.side
@@ -111,7 +111,7 @@ def _mover(module: Any, name: str, count: int) -> Any:
 
 
 def _product(problem: ConvProblem, x: ConvOperands, c: Cuts, spectra: dict[str, Any]) -> Launch:
-    """At each frequency and group. cuFFT does not divide by the number of points, so the product does."""
+    """Return the products of all frequencies and groups, divided by the number of points, which cuFFT does not do."""
     product = _PRODUCTS[problem.direction]
     a, _, result = (getattr(c, name) for name in product[:3])
     size = (result.places, result.channels, a.channels if product.op_a == "N" else a.places)

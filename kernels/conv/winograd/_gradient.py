@@ -20,9 +20,9 @@ from kernelmark.kernels.conv.winograd._tiling import gradient_step, output_gradi
 
 @jit
 def _products(product, p, d, v, packed, strides, c, tiles, keep, rows, start, stop):
-    """Planes start:stop of sums over tiles, of some rows k and all c.
+    """Compute planes start:stop of the sums over tiles, for some rows k and all c.
 
-    strides: of d and of v, those of planes, and in one of channels and tiles.
+    strides: those of planes, channels and tiles, of d and of v.
     """
     (d_plane, d_channel, d_tile), (v_plane, v_channel, v_tile) = strides
     count = rows[1] - rows[0]
@@ -34,7 +34,7 @@ def _products(product, p, d, v, packed, strides, c, tiles, keep, rows, start, st
 
 @jit
 def _filters(w, p, held, g, line, plane, first, start, stop):
-    """Filters start:stop out of their planes, which begin with those of the row `first`."""
+    """Compute filters start:stop from their planes, which begin with the row `first`."""
     for k in range(start, stop):
         filters_back(g.tile, held, p, (0, line, (k - first) * g.c, plane), g.c)
         if g.channels_last:
@@ -46,7 +46,7 @@ def _filters(w, p, held, g, line, plane, first, start, stop):
 
 
 class _Gradient:
-    """What both ways of the launches share: the planes of both operands, and scratch for each thread.
+    """Data that all launches share: the planes of both operands, and scratch for each thread.
 
     `rows` are those of the sums: k, from the first to the last.
     """

@@ -1,6 +1,6 @@
 """Winograd's transforms along one axis, on lines of numbers: code for each matrix, its zeros and ones left out.
 
-LLVM does not vectorise loops over lines that it cannot prove not to overlap, so their code is given here.
+LLVM does not vectorise loops over lines that it cannot prove not to overlap, so the IR is written here.
 """
 
 # mypy: allow-untyped-defs, allow-untyped-calls

@@ -12,7 +12,7 @@ from kernelmark.kernels._numba import jit, move, part
 from kernelmark.kernels._product import multiply
 from kernelmark.kernels.conv.winograd._lines import LANES, divide, inputs, join, outputs, outputs_back
 
-STRIPS = 8  # whose columns are transformed before their rows: what was just stored is slow to load from elsewhere
+STRIPS = 8  # whose columns are transformed before their rows, since data just stored are slow to load at another offset
 
 
 @jit
@@ -23,7 +23,7 @@ def padded(to, source, held, g, start, stop):
     scratch for a row and for its parts, a half each.
     """
     row, skipped, left = g.phases * g.columns, max(0, -g.left), max(0, g.left)
-    count = min(g.width - skipped, row - left)  # what no tile meets is left out
+    count = min(g.width - skipped, row - left)  # elements that no tile reads are left out
     half, reach = len(held) // 2, row - g.columns + (g.columns + LANES - 1) // LANES * LANES
     held[:half] = np.float32(0)
     for line in range(start, stop):

@@ -35,7 +35,7 @@ def executed(problem: ConvProblem, f: Transforms) -> int:
 
 
 def _executed_back(problem: ConvProblem, f: Transforms, g: Tiling) -> int:
-    """Return those of a filter's gradient, whose transforms are the transposed ones."""
+    """Return the operations of a filter's gradient, whose transforms are the transposed ones."""
     m, side = f.at.shape
     tiles = problem.n * g.down * g.across
     images = tiles * (2 * side * _operations(f.bt) * problem.c + (m + side) * _operations(f.at.T) * problem.k)
