@@ -6,7 +6,7 @@
 // After each pass the block exchanges the products through shared memory and transforms them down the columns. The
 // first two passes keep the result, 16 floats a filter and tile, in `kept`; the last one transforms along the rows,
 // too, and stores the outputs. A thread reads what it has kept itself.
-// Preconditions: compute capability 9.0, for which it is compiled without spills, and 153600 bytes of shared memory a
+// Preconditions: compute capability 9.0, for which it is compiled without spills, and up to 168 KiB of shared memory a
 // block; 3 x 3 filters, stride and dilation 1; ldk is a multiple of 64, ldt of 48.
 // Limit: FFMA issue: a step of 8 channels has 768 FFMA and 40 reads of 16 bytes a thread. A block has a multiprocessor
 // to itself, so nothing hides the first steps of a pass and its exchange: for few channels or few blocks,
