@@ -30,7 +30,7 @@ class _Adding:
         return self._x.scratch(shape, self._problem.dtype, gpu=gpu)
 
     def sum(self, gpu: int, rows: Any, to: Any) -> Launch:
-        """Return a launch that adds an array's rows on its GPU; `to` may be the first of two, and lie elsewhere."""
+        """Return a launch that adds an array's rows on its GPU; `to` may be the first of two rows, or elsewhere."""
         return self._launch(gpu, "tree" if len(rows) == 2 else "device", rows, s=to)
 
     def deliver(self, gpu: int, rows: Any, part: slice) -> list[Launch]:

@@ -199,7 +199,7 @@ def _sampled(problem: ConvSizes, reached: tuple[Array, Array], rng: "np.random.G
 
 
 def _elements(problem: ConvSizes, arrays: Arrays, index: tuple[Array, ...]) -> Array:
-    """These elements of the output, by plain sums."""
+    """Return the elements of the output at `index`, as plain sums."""
     element = {"fprop": _output_element, "dgrad": _input_element, "wgrad": _filter_element}[problem.direction]
     places = zip(*(axis.tolist() for axis in index), strict=True)
     return np.array([element(problem, arrays, *place) for place in places])

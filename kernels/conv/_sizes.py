@@ -166,7 +166,7 @@ def as_nchw(array: Array, layout: str) -> Array:
 
 @lru_cache(1024)  # plans of kernels ask for these over and over
 def _ends(value: Spatial) -> tuple[tuple[int, int], ...]:
-    """(before, after) of height and of width."""
+    """Return the numbers before and after, for height and for width."""
     dims = [tuple(int(end) for end in part.split("-")) for part in str(value).split("x")]
     return tuple((dim[0], dim[-1]) for dim in (dims * 2)[:2])
 

@@ -6,11 +6,11 @@ from kernelmark import DTYPES, Bound, accumulation_error, accumulation_rms, sum_
 from kernelmark.kernels.conv._sizes import ConvSizes
 from kernelmark.kernels.conv._winograd import F2, F4, Transforms, growth, unevenness
 
-#: Roundings of an algorithm in transformed coordinates are those of its input, of its filter and of their product.
+#: The largest error of transforming the input, the filter and their product, in units of u sqrt(products).
 _ROUNDINGS = 16
-#: Their rms, in units of u sqrt(products): each transform rounds a value a few times, to 0.4 u / sqrt(3) of its size.
+#: The rms of this error, in the same units: each transform rounds a value a few times, to 0.4 u / sqrt(3) of its size.
 _RMS_ROUNDINGS = 1.0
-#: The same for three FFTs, for each of their log2(size) steps: our kernels stay below a fifth of it.
+#: The rms error of three FFTs, for each of their log2(size) steps: our kernels stay below a fifth of it.
 _RMS_STEPS = 0.5
 WINOGRAD = {"winograd": F2, "winograd4": F4}
 #: Numerics in which an output that no product reaches is not exactly 0.
@@ -31,11 +31,11 @@ def tolerance(problem: ConvSizes, numerics: str) -> Bound:
 
 
 def _winograd(problem: ConvSizes, f: Transforms) -> tuple[float, float]:
-    """Sums over channels are made of transformed operands, which are larger, and so are their errors.
+    """Return the largest and the rms error: transformed operands are larger than the operands, and so are their errors.
 
     `growth` is the ratio of an error's size after the inverse transform to that which a sum of as many plain products
     would have (rms, independent roundings): Barabasz, Anderson, Soodhalter, Gregg, "Error Analysis and Improving the
-    Accuracy of Winograd Convolution for Deep Neural Networks", ACM TOMS 46(4), 2020, with norms of rows in the place of
+    Accuracy of Winograd Convolution for Deep Neural Networks", ACM TOMS 46(4), 2020, with norms of rows instead of
     worst cases. The transforms round each product a few times, the sum over channels then adds independent errors. A
     filter's gradient is summed over tiles instead.
     """

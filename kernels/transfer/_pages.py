@@ -48,7 +48,7 @@ def bind_to_node(array: Any, node: int | None) -> None:
 
 
 def require_node(node: int | None) -> None:
-    """Raise Unsupported if pages that a driver has placed may not lie on a NUMA node: they stay there."""
+    """Raise Unsupported if pages that the driver has placed, which cannot be moved, may lie on another NUMA node."""
     if node is not None and len(_nodes_with(node)) > 1:
         raise Unsupported(
             "the driver has placed these pages, which cannot be moved; transfer/cuda.pageable moves its own"
@@ -56,7 +56,7 @@ def require_node(node: int | None) -> None:
 
 
 def _nodes_with(node: int) -> list[int]:
-    """Return the NUMA nodes of this machine. Raises Unsupported where this one is not among them."""
+    """Return the NUMA nodes of this machine. Raises Unsupported if `node` is not among them."""
     nodes = sorted(int(path.name.removeprefix("node")) for path in NODES.glob("node[0-9]*"))
     if node not in nodes:
         found = ", ".join(map(str, nodes)) or "none that the system names"

@@ -23,7 +23,7 @@ BETWEEN = ("h2d", "d2h", "bidir")
 
 
 def _from_host(problem: TransferProblem) -> str | None:
-    """Return why the node that a problem names does not exist for it, or None."""
+    """Return why a problem's source cannot lie on the NUMA node that the problem names, or None."""
     if problem.node is None or problem.direction != "d2h":
         return None
     return "a NUMA node is the source's, which lies on the GPU"

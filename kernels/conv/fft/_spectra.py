@@ -1,6 +1,6 @@
 """Convolution by the FFT of tiles: transforms, a complex matrix product per frequency, inverse transforms.
 
-Overlap-save in every direction, all of them circular convolutions or correlations of planes whose window is kept:
+Overlap-save: each direction is a circular convolution or correlation of planes, and a window of the result is kept:
 fprop correlates x with the filter, dgrad convolves y with it, wgrad correlates x with y, summed over tiles. Spectra lie
 as (frequency, part, plane), the parts being real and imaginary, so that products find their matrices there.
 """
