@@ -112,7 +112,7 @@ def _defined_by_source(fn: FunctionType, folders: dict[str, None], seen: set[str
     if free := fn.__code__.co_freevars:
         found = f"measure: {fn.__name__} is a closure over {', '.join(free)}"
         expected = "expected a function without free variables"
-        raise UsageError(f"{found}, {expected}; set {free[0]} in it, or at the top level of the program")
+        raise UsageError(f"{found}; {expected}; define {free[0]} in {fn.__name__}, or at the top level of the program")
     try:
         text = textwrap.dedent(inspect.getsource(fn))
     except (OSError, TypeError):

@@ -98,9 +98,10 @@ def alone(launch: Launch) -> Launch:
 
 
 def is_read_in_place(rows: int, step: int) -> bool:
-    """Return whether products should read rows of floats with this stride in place, as they lie in few pages.
+    """Return whether products should read rows of floats with this stride in place.
 
-    Rows at multiples of NEAR compete for the same cache sets, except at NEAR itself.
+    They should if the rows span few pages and do not compete for the same cache sets. Rows at multiples of NEAR do,
+    except at NEAR itself.
     """
     return rows * step <= EXTENT and (step <= NEAR or step % NEAR != 0)
 

@@ -53,7 +53,10 @@ def pack(held, b, at, deep, first, last):
 
 @part
 def turn(to, panel, b, at, column, deep, real, lanes):
-    """Transpose a panel of contiguous columns in square blocks; lanes are columns up to `real`, and zero beyond."""
+    """Transpose a panel, in square blocks, whose columns are each contiguous.
+
+    A step of the output has `lanes` elements: the first `real` come from columns, the others are zero.
+    """
     steps, columns = deep // SIDE * SIDE, real // SIDE * SIDE
     for t in range(0, steps, SIDE):
         for i in range(0, columns, SIDE):

@@ -175,7 +175,7 @@ def _name_tiles(plan: Plan, jobs: Sequence[PlannedJob]) -> None:
     for tile in taken:
         click.echo(f"tuned: {tile.kernel} takes {tile.tile} on {tile.problem}, as run {tile.run} found", err=True)
     if plan.tiles and not taken:
-        click.echo("tuned: no tile is for both a kernel and a problem of this run", err=True)
+        click.echo("tuned: none of the tuned tiles matches a kernel and a problem of this run", err=True)
 
 
 def print_list(plan: Plan, jobs: Sequence[PlannedJob], registry: Registry) -> None:

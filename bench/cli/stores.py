@@ -173,7 +173,7 @@ def suite(log: Path, output: Path | None, plugins: tuple[str, ...]) -> None:
     if not logged.problems:
         skipped = f" ({count(sum(logged.skipped.values()), 'line')} not understood)" if logged.skipped else ""
         remedy = "`kernelmark suite --help` lists the libraries"
-        raise UsageError(f"{log}: has no problem of a known library{skipped}; {remedy}")
+        raise UsageError(f"{log}: contains no call of a known library{skipped}; {remedy}")
     print_or_write(suite_toml(logged, registry, f"From {log.name}"), output)
     calls = sum(logged.problems.values())
     made = f"{count(len(logged.problems), 'problem')} of {count(calls, 'call')}"

@@ -145,7 +145,7 @@ def children_of(pid: str) -> list[str]:
 
 
 def cpus_beyond(before: Mapping[str, int]) -> set[int]:
-    """Return the CPUs outside this process's affinity on which threads that have worked since `before` may run."""
+    """Return the CPUs that this process may not use, but threads of its family that have worked since `before` may."""
     grown = {task: ns - before.get(task, 0) for task, ns in family_times().items()}
     beyond: set[int] = set()
     spent_ns = 0  # of all threads, since each operand set may have a separate one

@@ -22,7 +22,7 @@ def complaint(series: Series) -> str | None:
     if series.unwritten:  # by a sample, or by a call of these comparisons
         return f"returned before {series.unwritten} was written"
     if series.clock.left_signals:
-        return "returned before its work was done: it left a signal to be handled"
+        return "returned before its work was done: a signal that it had sent was still pending"
     return reason or _moved_nothing(series)
 
 

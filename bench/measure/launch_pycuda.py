@@ -1,7 +1,7 @@
 """Launch by PyCUDA in the device's primary context, on a stream that PyCUDA creates and CuPy then uses.
 
-PyCUDA cannot use a stream of another library. If events joined its stream to another, each launch would be timed with
-the events.
+PyCUDA cannot use a stream of another library. Events that synchronise its stream with another one would add their cost
+to each timed launch.
 """
 
 import atexit

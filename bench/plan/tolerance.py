@@ -95,7 +95,10 @@ def sum_bound(
 
 
 def independent_roundings(rows: int, columns: int, length: int) -> int:
-    """Return the least number of independent roundings of a matrix product's elements, which share rows and columns."""
+    """Return a lower bound on the number of independent roundings in a matrix product.
+
+    Elements in one row or column share operands, so not all of their roundings are independent.
+    """
     return min(rows, columns) * min(length, _INDEPENDENT)
 
 

@@ -188,8 +188,8 @@ def _unmeasured(
     where = f"run {run_id}" if run_id else f"no run in {store.path}"
     verb = "lacks" if run_id else "has"
     return (
-        f"{asked.network}: {where} {verb} a time of an aggregation as its layers were measured ({setting.title}); "
-        f"`kernelmark run {problems}` measures them"
+        f"{asked.network}: {where} {verb} an aggregation that was timed as the layers were ({setting.title}); "
+        f"`kernelmark run {problems}` measures it"
     )
 
 

@@ -265,7 +265,10 @@ _NAMED = 5
 
 
 def row_page(store: Reader, run_id: str, text: str) -> Iterator[str]:
-    """Yield the paragraphs that `show --row` prints of the only case that contains a text. Raises UsageError."""
+    """Yield the paragraphs that `show --row` prints for the case whose name contains `text`.
+
+    Raises UsageError if there is none, or several.
+    """
     with store.snapshot():
         case = _find(store, run_id, text)
         result, dims = store.result(run_id, case)

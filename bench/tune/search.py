@@ -295,6 +295,6 @@ def _kernel(registry: Registry, kernel_id: str) -> Kernel:
     kernel = registry.named(kernel_id)
     if not kernel.tunables:
         others = [other.id for other in registry.kernels.values() if other.tunables and other.op == kernel.op]
-        some = f"those of {kernel.op} that have some are {', '.join(others)}"
-        raise UsageError(f"{kernel.id}: has no tunables; {some if others else f'no kernel of {kernel.op} has'}")
+        some = f"the kernels of {kernel.op} that have tunables are {', '.join(others)}"
+        raise UsageError(f"{kernel.id}: has no tunables; {some if others else f'no kernel of {kernel.op} has any'}")
     return kernel

@@ -44,7 +44,7 @@ class _Wrong(Exception):
 
 
 class Compressed:
-    """The judge of the residuals `e` and the sum `s`, or the `weights` after a step of `lr`, given the drawn values."""
+    """Judges the residuals `e`, and either the sum `s` or the `weights` after a step of `lr`, by the drawn values."""
 
     def __init__(self, name: str, dtype: str, lr: float, drawn: Arrays, outputs: Arrays) -> None:
         self._name, self._block = name, FORMATS[name].block

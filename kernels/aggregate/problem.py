@@ -91,9 +91,9 @@ class AggregateProblem(Problem, frozen=True, kw_only=True):
 
     @classmethod
     def emulated_sizes(cls) -> EmulatedSizes:
-        """Return sizes below a block of a compressed gradient, of one block, and of blocks followed by a short one.
+        """Return sizes of less than a compression block, of exactly one, and of several with a partial last one.
 
-        They are multiples of one, two and four elements.
+        Some are odd, some only even, and some divisible by four.
         """
         sizes = (
             *((2, 1), (5, 3), (8, 31), (8, 264), (32, 512), (2, 513), (3, 613), (2, 1030), (5, 1028), (3, 514)),

@@ -24,14 +24,15 @@ SPECIALS = 4.0
 
 
 class Reference(NamedTuple):
-    """The `values` of the whole output, or of its elements at `places`, with `sums`, which are weighted sums of it.
+    """The `values` of the whole output; or those at `places`, and `sums`, weighted sums over the whole output.
 
-    unit: for each value, the norm of its products over the norm of as many products of uniform operands. least: the
-    least unit of each plane, by numerics, for algorithms that spread a large product's error. squares: sums of the
+    unit: for each value, the norm of the products that are summed in it, relative to that of as many products of
+    uniform operands. least: by numerics, a floor for the units of each plane, for algorithms in which one large
+    product's error spreads to other elements. squares: sums of the
     units' squares, weighted with the weights' squares. reached: the rows and the columns of the output (of a filter) to
-    which any product contributes; all others are 0. weights: (SUMS or 1, groups, L). As in Freivalds' check, a sum runs
-    over the output's channels (for w, its filters) of one group, and equals the output of a convolution with a single
-    channel, which is far cheaper.
+    which any product contributes; all others are 0. weights: (SUMS or 1, groups, channels of a group). As in Freivalds'
+    check, a sum runs over the output's channels (for w, its filters) of one group, and equals the output of a
+    convolution with a single channel, which is far cheaper.
     """
 
     problem: ConvSizes

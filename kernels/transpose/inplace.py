@@ -69,12 +69,12 @@ class Stages(NamedTuple):
 
     @property
     def row_blocks(self) -> int:
-        """Return how many blocks get a row each in scratch of a tenth of the matrix, 0 if it holds no row."""
+        """Return how many blocks can have a row each in scratch of a tenth of the matrix; 0 if no row fits."""
         return min(self.most_blocks, self.view.rows // SCRATCH_SHARE)
 
     @property
     def stripe_blocks(self) -> int:
-        """Return how many blocks get a stripe each in scratch of a tenth of the matrix, 0 if it holds no stripe."""
+        """Return how many blocks can have a stripe each in scratch of a tenth of the matrix; 0 if no stripe fits."""
         return min(self.most_blocks, self.view.cols // SCRATCH_SHARE // int(self.tile.W))
 
     @property

@@ -163,9 +163,9 @@ def chain(length):
 @pytest.mark.parametrize(
     ("changes", "found"),
     [
-        ({"device_name": "Other CPU"}, "is of Other CPU, here is "),
+        ({"device_name": "Other CPU"}, "is for Other CPU, but this machine has "),
         ({"format": 0}, "has format 0, expected 2; `kernelmark select --train` makes one"),
-        ({"column": 1}, "is not a selector, or one of another schema: Object contains unknown field `column`"),
+        ({"column": 1}, "is not a selector, or has another schema: Object contains unknown field `column`"),
         ({"op": "sort"}, "is of 'sort', which is no operation"),
         ({"op": "transpose"}, "has the inputs m, n, k, batch, expected m, n;"),
         ({"tree": []}, "has a tree with a node that leads nowhere"),

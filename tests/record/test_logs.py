@@ -96,7 +96,7 @@ def test_the_suite_of_a_log_has_its_problems_with_their_counts(called, registry,
     assert {entry.part for entry in entries if "grad" in entry.problem.id} == {"backward"}
     (tmp_path / "none.log").write_text("hello\n")
     none = called("suite", "--from", str(tmp_path / "none.log")).refusal
-    assert "has no problem of a known library (1 line not understood); `" in none
+    assert "contains no call of a known library (1 line not understood); `" in none
 
 
 CALLS = """

@@ -205,7 +205,7 @@ def test_a_plan_holds_what_is_tuned_and_how(tuned):
 @pytest.mark.parametrize(
     ("asked", "words"),
     [
-        (["none"], "copy/mine.none: has no tunables; those of copy that have some are copy/"),
+        (["none"], "copy/mine.none: has no tunables; the kernels of copy that have tunables are copy/"),
         (["odd"], "copy/m64n1024/f32: copy/mine.odd: no tile is valid: 1 is odd; choose another problem"),
         (["one"], "copy/mine.one on copy/m64n1024/f32: the default is its only valid tile; there is nothing to tune"),
         (["counted@X=1"], "copy/mine.counted@X=1: X is unknown, expected one of WORK"),

@@ -90,8 +90,10 @@ def _in_waves(found: Tallies, device: DeviceLimits, sizes: tuple[int, ...]) -> W
 def _blocks(sampled: Sampled, own: Mapping[int, Footprint]) -> Iterator[Touched]:
     if sampled.blocks == len(own):
         return ([(key, sectors, 0) for key, sectors in own[block].items()] for block in range(sampled.blocks))
-    if not own or sampled.blocks > MOST_BLOCKS:
-        raise NoModelError(f"its {sampled.blocks:,} blocks ran all at once, or are too many")
+    if not own:
+        raise NoModelError(f"its {sampled.blocks:,} blocks ran all at once, so no block's own accesses are known")
+    if sampled.blocks > MOST_BLOCKS:
+        raise NoModelError(f"it has {sampled.blocks:,} blocks, and the model of the cache at most {MOST_BLOCKS:,}")
     return _shifted(sampled, own)
 
 

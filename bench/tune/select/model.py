@@ -176,7 +176,7 @@ def read(path: Path, registry: Registry) -> Model:
     except OSError as error:
         raise UsageError(f"{path}: cannot be read: {error.strerror}; {train}") from None
     except msgspec.MsgspecError as error:
-        raise UsageError(f"{path}: is not a selector, or one of another schema: {error}; {train}") from None
+        raise UsageError(f"{path}: is not a selector, or has another schema: {error}; {train}") from None
     if complaint := next(_complaints(model, registry), None):
         raise UsageError(f"{path}: {complaint}; {train}")
     return model
@@ -266,8 +266,8 @@ def require_here(path: Path, model: Model) -> None:
     """Raise UsageError for a selector of another device."""
     here = [device_name(device) for device in devices_present()]
     if model.device_name not in here:
-        complaint = f"is of {model.device_name}, here is {' and '.join(here)}"
-        raise UsageError(f"{path}: {complaint}; `kernelmark select --train RUN` makes one of a run on this device")
+        complaint = f"is for {model.device_name}, but this machine has {' and '.join(here)}"
+        raise UsageError(f"{path}: {complaint}; `kernelmark select --train RUN` makes one from a run on this device")
 
 
 def chosen(model: Model) -> Counter[str]:
@@ -374,7 +374,9 @@ def choice(model: Model, problem: Problem, registry: Registry) -> tuple[Split, s
         if not reason:
             return node, name, refused
         refused.append(reason)
-    raise UsageError(f"{problem.id}: no kernel of the selector takes it: {refused[0]}; train on others")
+    raise UsageError(
+        f"{problem.id}: the selector has no kernel that can run it: {refused[0]}; train it on a run with other kernels"
+    )
 
 
 def placed(model: Model, space: FeatureSpace, known: Array) -> tuple[Split, list[str]]:
