@@ -31,7 +31,7 @@ LOCALES = (
 VARIABLES = (
     *({"COLUMNS": text} for text in ("1", "0", "-7", "x", "9" * 30)),
     *({"XDG_DATA_HOME": text} for text in ("", "/dev/null", "data\n", "x" * 300)),
-    *({"TERM": "dumb"}, {"TMPDIR": "/nowhere"}, {"HOME": "/nowhere"}, {"PATH": ""}, {"NO_COLOR": "1"}),
+    *({"TERM": "dumb"}, {"TMPDIR": "/proc/none"}, {"HOME": "/proc/none"}, {"PATH": ""}, {"NO_COLOR": "1"}),
     *({"LANG": "xx_YY"}, {"TZ": "nowhere"}, {"OMP_NUM_THREADS": "x"}, {"MPLBACKEND": "x"}),
     {"_KERNELMARK_COMPLETE": "bash_complete", "COMP_WORDS": "kernelmark run --kernels ", "COMP_CWORD": "3"},
     {"_KERNELMARK_COMPLETE": "bash_complete", "COMP_WORDS": "kernelmark show --db hurt.db ", "COMP_CWORD": "4"},

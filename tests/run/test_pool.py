@@ -254,7 +254,7 @@ def test_a_run_with_crashes_exits_1_and_prints_of_kernels_keep_out_of_its_tables
     kernels = ("--kernels", "copy/bad.segv", "--kernels", "copy/bad.prints", "--kernels", "copy/bad.aborts")
     done = kernelmark("run", SMALL, *QUICK, *kernels)
     assert done.returncode == 1
-    assert "\n3 rows: 2 crashed, 1 ok; " in done.stdout
+    assert "\n3 rows: 2 crashed, 1 ok\n" in done.stdout
     assert "\ncrashed: copy/bad.segv: verification: SIGSEGV\n" in done.stdout
     assert "what a kernel prints" not in done.stdout
     assert set(complaints(done.stderr)) == {"what a kernel prints", "cannot go on"}
