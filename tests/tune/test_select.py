@@ -332,7 +332,7 @@ def test_a_selector_of_other_threads_or_another_mode_or_device_is_refused(kept, 
     assert contender.plugins_of("auto", (1,), "cold", registry) == contender.plugins_of(path, (1,), "cold", registry)
     other = tmp_path / "other.json"
     other.write_text(file_of("gemm", kept.device_name).read_text().replace(cpu_name(), "Other"))
-    assert "is of Other, here is" in complaint(lambda: contender.plugins_of(str(other), (1,), "cold", registry))
+    assert "is for Other, but this" in complaint(lambda: contender.plugins_of(str(other), (1,), "cold", registry))
 
 
 def test_what_no_kernel_of_the_selector_takes_is_unsupported_with_the_reason(kept, registry):
