@@ -124,7 +124,7 @@ def _draw(m: CrossoverMap) -> style.Drawing:
     import numpy as np
     from matplotlib.colors import LogNorm
 
-    figure, axes = style.panel(24 + 4.2 * len(m.kernels))
+    figure, axes = style.panel(20 + 4.2 * len(m.kernels) + 1.6 * max(map(len, m.names)))  # labels are vertical
     values = np.full((len(m.kernels), len(m.contests)), np.nan)
     for j, c in enumerate(m.contests):
         for r in c.ranked:
