@@ -12,7 +12,7 @@ from support.emulated import wrong_in_emulator
 from support.kernels import CUDA, DIRECTIONS, LAYOUTS, REGISTRY, cases, chosen
 
 RAGGED = "alpha2/beta0.5/batch2/lda+8/ldb+16/ldc+8"
-PAIRS = Tile(BN=128, STAGES=3, CLUSTER=2, SMS=4)  # two clusters for several tiles each; the sweep has batches
+PAIRS = Tile(BN=128, STAGES=3, CLUSTER=2, SMS=4)  # two clusters for several tiles each
 ALONE = Tile(BN=64, STAGES=2, CLUSTER=1, SMS=3)
 BOTH = list(product(("nchw", "nhwc"), ("fprop", "dgrad")))
 #: Filters with near and far taps.
@@ -54,7 +54,9 @@ def gemm() -> Iterator[tuple[str, str, list[str], list[Tile]]]:
     yield "the last of several bands of tiles", persistent, ["gemm/m1160n72k8/bf16/NT"], [ALONE]
     yield "the widest tile", persistent, ["gemm/m264n264k328/bf16/NT"], tiles(persistent)[:1]
     # An odd and an even number of steps, of which products are promoted in turn.
-    edges = [f"gemm/m264n132{depth}/ldc+4" for depth in ("k132/f32/NT/alpha2/beta0.5/lda+4", "k100/f32/NT/beta0.5")]
+    edges = [
+        f"gemm/m264n132{depth}/ldc+4" for depth in ("k132/f32/NT/alpha2/beta0.5/batch2/lda+4", "k100/f32/NT/beta0.5")
+    ]
     in_registers = [Tile(**vars(PAIRS) | {"STAGES": stages}, REGISTERS=1) for stages in (2, 3)]
     for name, taken in (
         ("tf32", [PAIRS, ALONE]),
@@ -64,18 +66,18 @@ def gemm() -> Iterator[tuple[str, str, list[str], list[Tile]]]:
         yield "edges of tiles of tf32", f"gemm/cuda.wgmma_{name}", edges, taken
     for layout in ("NN", "TT"):
         # An odd and an even number of steps, of which rows lie in other registers each time.
-        depths = (f"k132/f32/{layout}/alpha2/beta0.5/lda+4/ldb+4", f"k100/f32/{layout}")
+        depths = (f"k132/f32/{layout}/alpha2/beta0.5/batch2/lda+4/ldb+4", f"k100/f32/{layout}")
         yield "rows from registers", registers, [f"gemm/m264n132{depth}/ldc+4" for depth in depths], [PAIRS, ALONE]
         yield "the widest tile", registers, [f"gemm/m264n264k72/f32/{layout}"], tiles(registers)[:1]
     # Less than a step too, and rows that the second half of a warpgroup lacks.
-    depths = ("k132/f32/TN/alpha2/beta0.5/lda+4/ldb+4", "k3/f32/TN")
+    depths = ("k132/f32/TN/alpha2/beta0.5/batch2/lda+4/ldb+4", "k3/f32/TN")
     yield "turned columns", turned, [f"gemm/m552n132{depth}/ldc+4" for depth in depths], [PAIRS, ALONE]
     for dtype, tile in (("e4m3.bf16", PAIRS), ("e5m2.f32", ALONE)):
-        ends = f"{dtype}/NT/alpha2/beta0.5/lda+16/ldc+8"
+        ends = f"{dtype}/NT/alpha2/beta0.5/batch2/lda+16/ldc+8"
         yield "edges of tiles of fp8", "gemm/cuda.wgmma_fp8", [f"gemm/m264n136k{k}/{ends}" for k in (272, 400)], [tile]
     for dtype, tile in (("e4m3.bf16", PAIRS), ("e4m3.f32", ALONE)):
         # Three and five steps, whose scales end in padding, as those of the rows do.
-        ends = f"{dtype}/NT/alpha2/beta0.5/ldc+8/scale-blocks"
+        ends = f"{dtype}/NT/alpha2/beta0.5/batch2/ldc+8/scale-blocks"
         scaled = [f"gemm/m262n264k{k}/{ends}" for k in (272, 528)]
         yield "scales of rows, columns and steps", "gemm/cuda.wgmma_fp8_blocks", scaled, [tile]
     integers = [Tile(BN=256, STAGES=3, CLUSTER=2, SMS=4), PAIRS, ALONE]
