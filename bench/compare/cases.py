@@ -1,4 +1,4 @@
-"""Compare two runs case by case: same, faster, slower or unclear."""
+"""Compare two runs case by case, and give each case a verdict: same, faster, slower, unclear, regressed or untimed."""
 
 import math
 from array import array
@@ -14,8 +14,8 @@ from kernelmark.bench.record.store import Store
 from kernelmark.bench.report.welch import ALPHA, Welch, detectable, holm, welch
 
 SAME, FASTER, SLOWER, UNCLEAR, REGRESSED, UNTIMED = "same", "faster", "slower", "unclear", "regressed", "untimed"
-#: The remedy if there is only one process.
-REMEDY = "`kernelmark run --processes 5` measures in several"
+#: The remedy in messages about cases with fewer than two processes.
+REMEDY = "`kernelmark run --processes 5` measures in several processes"
 CHUNK = 2000
 Pair = tuple[CaseRow, CaseRow]
 
@@ -31,7 +31,7 @@ class Side(NamedTuple):
 
 
 class CasePair(NamedTuple):
-    """A case that both runs have. ratio: NEW's time over BASE's, each the geometric mean of its processes' medians."""
+    """A case that both runs have. ratio: NEW's time over BASE's; a time is the geometric mean of processes' medians."""
 
     base: CaseRow
     new: CaseRow
@@ -45,10 +45,11 @@ class CasePair(NamedTuple):
 
 
 class Comparison:
-    """Two runs, whose rows are read twice: once for the p-values, which are corrected jointly, once for the verdicts.
+    """A comparison of two runs. It reads the rows twice: for p-values, which are corrected jointly, and for verdicts.
 
-    base_only, new_only: cases in only one run; vanished: cases only in BASE that were `ok`; timed: cases with a time on
-    both sides; alone: timed cases with a single process on one side; devices: pairs of names that differ.
+    base_only, new_only: the numbers of cases that only one run has; vanished: the `ok` cases of BASE that NEW lacks;
+    timed: the number of cases with a time in both runs; alone: the number of these that have a single process in BASE
+    or NEW; devices: pairs of device names that differ.
     """
 
     def __init__(self, base: Side, new: Side, margin: float) -> None:
@@ -71,7 +72,7 @@ class Comparison:
                 yield base, new
 
     def _tested(self, pairs: Iterator[Pair]) -> Iterator[tuple[list[Pair], Welch]]:
-        """Yield the pairs in lists that are tested in one call, since a call of NumPy for each pair would be slow."""
+        """Yield lists of pairs with their tests; one call tests a whole list, since a call for each pair is slow."""
         while chunk := list(islice(pairs, CHUNK)):
             base, new = ([pair[side].medians if is_timed(pair) else () for pair in chunk] for side in (0, 1))
             yield chunk, welch(base, new)
@@ -91,7 +92,7 @@ class Comparison:
         return len(self._error)
 
     def compared(self) -> Iterator[CasePair]:
-        """Yield the cases that both runs have, in the order of their names."""
+        """Yield the cases that both runs have, with their verdicts, in the order of their names."""
         both = ((a, b) for a, b in joined(self.base.cases(), self.new.cases()) if a is not None and b is not None)
         start = 0
         for pairs, tested in self._tested(both):
@@ -115,11 +116,11 @@ class Comparison:
         if 1 / (1 + self.margin) <= low and high <= 1 + self.margin:
             return SAME, ""
         if p < ALPHA:
-            return UNCLEAR, f"p {p:.2g} by itself, not among {self.tested}"
-        return UNCLEAR, f"inconclusive: the interval includes both 0 and more than {100 * self.margin:g} %"
+            return UNCLEAR, f"significant alone (p {p:.2g}), not among {self.tested} cases"
+        return UNCLEAR, f"inconclusive: the difference may be 0 or more than {100 * self.margin:g} %"
 
     def detectable(self) -> tuple[float, float] | None:
-        """Return the smallest detectable difference of the median case: tested alone, and among all cases (Holm)."""
+        """Return the smallest difference detectable in the median case: tested alone, and among all cases (Holm)."""
         if not self.tested:
             return None
         error, freedom = np.asarray(self._error), np.asarray(self._freedom)
@@ -130,7 +131,7 @@ class Comparison:
 
 
 def joined(base: Iterable[CaseRow], new: Iterable[CaseRow]) -> Iterator[tuple[CaseRow | None, CaseRow | None]]:
-    """Yield the rows of both runs by case, with None for a missing row; both inputs are sorted by case."""
+    """Yield the two rows of each case, with None if a run lacks the case; both inputs must be sorted by case."""
     left, right = iter(base), iter(new)
     a, b = next(left, None), next(right, None)
     while a is not None or b is not None:
@@ -146,12 +147,12 @@ def joined(base: Iterable[CaseRow], new: Iterable[CaseRow]) -> Iterator[tuple[Ca
 
 
 def is_timed(pair: Pair) -> bool:
-    """Return whether both sides have a time."""
+    """Return whether both rows have a time."""
     return all(row.status == Status.OK and row.time_s_median is not None for row in pair)
 
 
 def processes(pair: Pair) -> int:
-    """Return the smaller number of processes of the two sides."""
+    """Return the smaller of the two rows' numbers of processes."""
     return min(len(row.medians) for row in pair)
 
 
@@ -159,7 +160,7 @@ def _untested(pair: Pair) -> str:
     if processes(pair) > 1:
         return "the medians of its processes are not all positive numbers"
     base, new = (len(row.medians) for row in pair)
-    return f"processes: {base} in BASE, {new} in NEW; a test needs two on each side"
+    return f"processes: {base} in BASE, {new} in NEW; a test needs two in each"
 
 
 def _status_change(base: CaseRow, new: CaseRow) -> tuple[str, str]:

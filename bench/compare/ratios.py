@@ -1,4 +1,4 @@
-"""The changes of ratios of variants between two runs; a slowdown common to both variants of a run cancels."""
+"""Compare the ratios of variants, such as NT over NN, between two runs; a slowdown of both variants cancels out."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -13,12 +13,12 @@ from kernelmark.bench.report.format import short
 from kernelmark.bench.report.layout import TableColumn, table
 from kernelmark.bench.report.variants import held_first, variant_names
 
-#: The most pairs of variants, the first of NEW, that are read, since each costs eight queries.
+#: The most pairs of variants that are read, from the first in NEW; each pair costs eight queries.
 MOST_PAIRS = 200
 
 
 class ComparedPair(NamedTuple):
-    """A kernel on two problems of one job: how many times faster it is on `one` than on `other`, in each run."""
+    """A kernel on two variants of a problem. base, new: how many times faster it is on `one` than on `other`."""
 
     one: Result
     other: Result
@@ -27,12 +27,12 @@ class ComparedPair(NamedTuple):
 
     @property
     def change(self) -> Ratio:
-        """Return the ratio in NEW over the one in BASE, in which a slowdown common to both variants cancels."""
+        """Return NEW's ratio over BASE's; a slowdown of both variants in a run cancels out."""
         return self.new.over(self.base)
 
 
 def compared_pairs(base: Side, new: Side) -> Iterator[ComparedPair]:
-    """Yield the pairs that each run has measured in turn in one job, in the order of NEW."""
+    """Yield the pairs of variants that both runs measured in turn in one job, in the order of NEW."""
     for pair in new.store.variant_cases(new.run_id, MOST_PAIRS):
         if all(base.store.has(base.run_id, case) for case in pair):
             before, now = ([side.store.result(side.run_id, case)[0] for case in pair] for side in (base, new))
@@ -56,7 +56,7 @@ PAIRS = (
 
 
 class ComparedRatio(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A kernel's speed on a problem over its speed on a variant, in each run; ratio: NEW's value over BASE's."""
+    """A kernel's speed on `problem` over its speed on the variant `against`, in each run; ratio: NEW's over BASE's."""
 
     kernel: str
     problem: str
@@ -73,7 +73,7 @@ class ComparedRatio(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def as_row(pair: ComparedPair) -> ComparedRatio:
-    """Return a pair in the form of `compare --json`."""
+    """Return a pair as a row of `compare --json`."""
     numbers = (number for ratio in (pair.base, pair.new, pair.change) for number in ratio[:3])
     return ComparedRatio(pair.one.kernel, pair.one.problem, pair.other.problem, *numbers)  # type: ignore[arg-type]
 
@@ -84,7 +84,7 @@ def pairs_table(pairs: Sequence[ComparedPair]) -> str:
     cells = [(_title(pair), str(pair.base), str(pair.new), str(pair.change), pair.change.side) for pair in shown]
     if not cells:
         return ""
-    more = f"\nand {len(pairs) - LISTED} more, of the first {MOST_PAIRS} of NEW" if len(pairs) > LISTED else ""
+    more = f"\nand {len(pairs) - LISTED} more of the first {MOST_PAIRS} pairs of NEW" if len(pairs) > LISTED else ""
     return table(PAIRS, cells, titled=True) + more
 
 

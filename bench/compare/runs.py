@@ -54,7 +54,7 @@ _RANK = {SLOWER: 2, UNCLEAR: 1, FASTER: 0}
 
 
 class ComparedCase(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A case that both runs have. ratio: NEW's time over BASE's; p: for this case; p_holm: corrected for all cases."""
+    """A case that both runs have. ratio: NEW's time over BASE's; p: of one test; p_holm: corrected for all tests."""
 
     case: str
     kernel: str
@@ -80,9 +80,10 @@ class ComparedCase(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class CompareDocument(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The document of `compare --json`. machines, differs: `what: base -> new`; base_only, new_only: unmatched cases.
+    """The document of `compare --json`. machines, differs: differences of the runs as `name: base -> new`.
 
-    gate: what --fail-slower cannot detect, and why it fails. ratios: those of variants that both runs measured in turn.
+    base_only, new_only: the numbers of cases that only one run has. gate: the messages of --fail-slower. ratios: the
+    ratios of variants that both runs measured in turn.
     """
 
     base: RunSummary
@@ -102,9 +103,10 @@ COLUMNS = ("base_run", "new_run", "machines", *ComparedCase.__struct_fields__)
 
 
 class Gate(NamedTuple):
-    """The conditions under which `compare` exits with 1: a case is slower by more than a fraction, or lost its time.
+    """The conditions under which `compare` exits with 1: a case is too slow, or has lost its time.
 
-    unclear: also if that fraction could not be detected. allow_missing: ignore cases that NEW lacks or cannot time.
+    slower: the largest slowdown that passes, as a fraction. unclear: also exit with 1 if a larger slowdown could not be
+    detected. allow_missing: ignore cases that NEW lacks or did not time, unless a check of theirs failed.
     """
 
     slower: float
@@ -115,7 +117,8 @@ class Gate(NamedTuple):
 class Findings(NamedTuple):
     """The number of cases with each verdict, the cases that differ most, and changes of status.
 
-    counts: `open` cases may be slower by more than the gate allows; `lost` cases were `ok` in BASE but are not in NEW.
+    counts: `open` counts cases that may be slower by more than the gate allows; `lost` counts cases of both runs that
+    are `ok` only in BASE.
     """
 
     verdicts: Counter[str]
@@ -132,10 +135,10 @@ class Findings(NamedTuple):
 
 
 def judged(gate: Gate, comparison: Comparison, findings: Findings) -> tuple[list[str], bool]:
-    """Return the gate's messages, first on what it cannot detect, and whether a case fails."""
+    """Return the gate's messages, of which the first say what it cannot detect, and whether it fails."""
     _, least = comparison.detectable() or (0.0, 0.0)
     blind = [
-        f"cannot detect {percent(gate.slower)} here; smallest detectable {percent(least)} (median of "
+        f"cannot detect {percent(gate.slower)} here; the smallest detectable slowdown is {percent(least)} (median of "
         f"{count(comparison.tested, 'case')}); more processes detect smaller ones"
     ] * (least > gate.slower)
     if still := findings.counts["open"]:
@@ -145,8 +148,8 @@ def judged(gate: Gate, comparison: Comparison, findings: Findings) -> tuple[list
     lines = [f"FAILS: {count(broken, 'case')} broke"] * (broken > 0)
     if missing and not gate.allow_missing:
         lost = [case.base.case for case in findings.changed if case.base.status == Status.OK]
-        which = f"{count(missing, 'case')} of BASE gone or no longer `ok`"
-        lines.append(f"FAILS: {which}: {', '.join(comparison.vanished[:LISTED] + lost)}; --allow-missing passes")
+        which = f"missing or no longer `ok` in NEW: {count(missing, 'case')}"
+        lines.append(f"FAILS: {which}: {', '.join(comparison.vanished[:LISTED] + lost)}; --allow-missing allows this")
     if findings.most > 1 + gate.slower:
         lines.append(f"FAILS: a case is slower by {percent(findings.most - 1)}, more than {percent(gate.slower)}")
     if blind and gate.unclear:
@@ -155,7 +158,7 @@ def judged(gate: Gate, comparison: Comparison, findings: Findings) -> tuple[list
 
 
 def gather(comparison: Comparison, gate: Gate | None, writers: Sequence[Callable[[CasePair], object]]) -> Findings:
-    """Iterate over all cases once, and call each writer with each."""
+    """Return the findings of one pass over all cases; call every writer with each case."""
     findings = Findings(Counter(), [], [], [], Counter(), Counter())
     bound = 1 + gate.slower if gate else math.inf
     timed = _timed(comparison.compared(), findings, bound, writers)
@@ -188,7 +191,7 @@ def _keep(cases: list[CasePair], case: CasePair) -> None:
 
 
 def render(comparison: Comparison, findings: Findings) -> str:
-    """Return the table, pairs of variants, changed statuses, unmatched cases, and the tally."""
+    """Return a comparison as text: cases, ratios of variants, changes of status, detectable differences, the tally."""
     pairs = list(compared_pairs(comparison.base, comparison.new))
     untested = f"{count(comparison.alone, 'case')} cannot be tested; {REMEDY}" if comparison.alone else ""
     notes = _statuses(findings), [_smallest(comparison), untested]
@@ -238,7 +241,7 @@ def _smallest(comparison: Comparison) -> str:
     alone, among = map(percent, smallest)
     among = f", {among} among {comparison.tested} (Holm)" if comparison.tested > 1 else ""
     found_in = f"{100 * POWER:.0f} % of comparisons like this one"
-    return f"smallest difference detected in {found_in}, for the median case: {alone} alone{among}"
+    return f"smallest difference detected in {found_in}: {alone} in the median case tested alone{among}"
 
 
 def _tally(comparison: Comparison, verdicts: Counter[str]) -> str:
@@ -260,7 +263,7 @@ def csv_writer(comparison: Comparison, machines: Sequence[str], out: IO[str]) ->
 
 
 def as_row(case: CasePair) -> ComparedCase:
-    """Return a case in the form for CSV and JSON, with None for unknown values."""
+    """Return a case as a row of the CSV and the JSON, with None for unknown values."""
     base, new = case.base, case.new
     statuses = (base.status, new.status, len(base.medians), len(new.medians))
     numbers = map(finite, (case.ratio, case.low, case.high, case.p, case.p_holm))
@@ -281,9 +284,10 @@ def compare_runs(
     csv_path: Path | None,
     json_to: IO[str] | None = None,
 ) -> tuple[str, bool]:
-    """Return the comparison as text, and whether a case fails. Raises UsageError for runs that cannot be compared.
+    """Return the comparison as text, and whether the gate fails. Raises UsageError for runs that cannot be compared.
 
-    base, new: a store and the run's name. margin: a fraction.
+    base, new: a store and the name of a run in it. margin: the fraction up to which times count as the same. anyway:
+    compare runs of different machines, devices or tiles, too.
     """
     if csv_path is not None:
         check_writable(csv_path)
@@ -320,7 +324,10 @@ def compare_runs(
 
 
 def _machines(base: Mapping[str, Any], new: Mapping[str, Any], anyway: bool) -> tuple[list[str], list[str]]:
-    """Return the differences between two machines, and those possible on one. Raises UsageError for two machines."""
+    """Return the facts that differ between two machines, and those that an update of one machine may change.
+
+    Raises UsageError for a run compared with itself and, unless `anyway`, for different machines.
+    """
     if base["run_id"] == new["run_id"]:
         raise UsageError(f"BASE and NEW are both run {base['run_id']}; expected two runs")
     old, now = base["machine"], new["machine"]
@@ -334,14 +341,14 @@ def _machines(base: Mapping[str, Any], new: Mapping[str, Any], anyway: bool) -> 
     return differences[True], differences[False]
 
 
-#: Matches a version's patch release: all after the second number, in a Linux release up to the machine type.
+#: Matches a version with a patch release: all after the second number or, in a Linux release, up to the machine type.
 _PATCH = re.compile(r"(?<=^Linux-)(\d+\.\d+)\S*(?=-\w+-with-)|(\d+\.\d+)(?:\.\d+)+")
-#: The memory that Linux leaves to programs differs between its versions.
+#: Memory sizes within this fraction count as equal, since versions of Linux leave different amounts to programs.
 _LIKE = 0.01
 
 
 def _coarse(machine: Mapping[str, Any], other: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Return facts of a machine without patch releases, and with the other's memory size if the two are within 1 %."""
+    """Return a machine's facts without patch releases, with the memory size of `other` if both are within 1 %."""
     facts_of = {name: _PATCH.sub(r"\1\2", fact) if isinstance(fact, str) else fact for name, fact in machine.items()}
     base_bytes, theirs = (facts.get("memory_bytes", 0) for facts in (machine, other or machine))
     alike = base_bytes and abs(base_bytes - theirs) <= _LIKE * theirs
@@ -349,7 +356,7 @@ def _coarse(machine: Mapping[str, Any], other: Mapping[str, Any] | None = None) 
 
 
 def _check_tiles(base: Mapping[str, Any], new: Mapping[str, Any], anyway: bool) -> None:
-    """Raise UsageError for runs whose kernels had different tiles, since these are different code."""
+    """Raise UsageError for runs with different tuned tiles, since a kernel with another tile is other code."""
     tiles = [{_tile(tile) for tile in run["plan"].get("tiles", ())} for run in (base, new)]
     if tiles[0] != tiles[1] and not anyway:
         only = min(tiles[0] ^ tiles[1])
@@ -371,7 +378,7 @@ def _check_cases(comparison: Comparison, anyway: bool) -> None:
 
 
 def _check_decidable(comparison: Comparison) -> None:
-    """Raise UsageError for a comparison that cannot detect a slower case, which must not look like a passed gate."""
+    """Raise UsageError if cases cannot be found slower for lack of times or processes: the gate must not pass then."""
     if not comparison.timed:
         raise UsageError("--fail-slower: no case has a time in both runs, so none can be found slower")
     if comparison.alone:
@@ -386,8 +393,8 @@ def _header(
     lines += [f"DIFFERENT MACHINES: {line}" for line in machines]
     lines += [f"differs: {line}" for line in differs]
     lines.append(
-        "NEW/BASE: geometric means of the processes' medians, 95 % interval of each case by itself (Welch); "
-        "slower, faster: with at most 5 % error over all cases (Holm); "
+        "NEW/BASE: ratio of the geometric means of the processes' medians, with the 95 % interval of a case tested "
+        "alone (Welch); slower, faster: certain, with at most 5 % error over all cases (Holm); "
         f"same: the interval lies within {100 * margin:g} % of 1"
     )
     return "\n".join(map(paragraph, lines))
