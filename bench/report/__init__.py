@@ -1,1 +1,1 @@
-"""Show results: tables and exports, read from the store."""
+"""Write results from the store: tables, exports, figures and pages."""

@@ -1,8 +1,9 @@
 """Ratios between rows: which rows are compared, and how many times faster one row is than the other.
 
 Kernels are ranked within a contest: one problem in one setting. Rows of one job, even of different variants, were
-sampled in turn: a slower machine slowed both, and their ratio has an interval from samples of the same rounds. Rows of
-two jobs were not; their ratio has the quotient of both intervals, and is marked as not measured in turn.
+sampled in turn: if the machine slowed down, it slowed both, and the interval of their ratio comes from samples of the
+same rounds. Rows of two jobs were not sampled in turn: the interval of their ratio is the quotient of both intervals,
+and the ratio is marked as not measured in turn.
 
 On a GPU, reported speedups are over the vendor's kernels: cuBLAS, cuDNN, cuFFT, the driver's copy. The run's baseline
 may be NumPy, or the first of cuDNN's algorithms; readers want a comparison with the best of the GPU's libraries.
@@ -24,9 +25,9 @@ from kernelmark.bench.record.records import Groups
 from kernelmark.bench.record.result import COLUMNS, Result
 from kernelmark.bench.report import format as fmt
 
-#: Remarks on a ratio whose interval includes 1, and on ratios between two jobs, on one machine or on two.
+#: Remarks on a ratio: its interval includes 1; its rows come from two jobs; its rows come from two machines.
 TIE, APART, ELSEWHERE = "tie", "not measured in turn", "not measured on one machine"
-#: The suffix of names of kernels that read the buffers as column-major, and the word for it.
+#: The suffix of kernels that read the buffers as column-major matrices, and the word for this order.
 _COLMAJOR, _COLUMN_MAJOR = "_colmajor", "column-major"
 Item = TypeVar("Item")
 Key = TypeVar("Key")
@@ -51,7 +52,7 @@ class Ratio(NamedTuple):
 
     @property
     def side(self) -> str:
-        """Return `faster`, `slower`, or the remark of a tie."""
+        """Return `faster`, `slower`, `tie`, or `without an interval`."""
         if self.low is None:
             return "without an interval"
         return TIE if not self.certain else "faster" if self.median > 1 else "slower"
@@ -92,13 +93,13 @@ class Ratio(NamedTuple):
 
 
 def time_of(r: Result) -> Ratio:
-    """Return the time of a row in seconds, with its interval, as a divisor of other times."""
+    """Return the time of a row in seconds, with its interval, as a `Ratio`, which can be divided by other times."""
     assert r.time_s_median is not None
     return Ratio(*fmt.row_time(r))  # type: ignore[arg-type]  # the median is there
 
 
 def paired(base: Groups, own: Groups, alpha: float = ALPHA) -> Ratio | None:
-    """Return the time of `base` over the time of `own`, from samples taken in turn; None if they are too few.
+    """Return the time of `base` over the time of `own`, from samples taken in turn; None if there are too few samples.
 
     The i-th samples of both were taken in the i-th round. alpha: the error level of the interval.
     """
@@ -118,7 +119,7 @@ def faster(store: Reader, one: Result, other: Result, pair: tuple[Groups, Groups
 
 
 def _is_elsewhere(one: Result, other: Result) -> bool:
-    """Return whether rows of two jobs come from two hosts, or from two devices of one kind."""
+    """Return whether two rows were measured on different hosts, or on different devices of the same kind."""
     pairs = [(one.host, other.host)]
     if one.device == other.device:
         pairs += [(one.device_name, other.device_name), (one.device_uuid, other.device_uuid)]
@@ -128,8 +129,8 @@ def _is_elsewhere(one: Result, other: Result) -> bool:
 def by_columns(one: Result, other: Result) -> Ratio:
     """Return how many times faster `one` is than `other`, using only columns, as a reader of the CSV would.
 
-    If both have a speedup, measured in turn, over the same baseline, or one is the baseline, divide the speedups;
-    otherwise divide the times.
+    If the rows have the same job, problem and baseline, divide their speedups, which are 1 for the baseline itself;
+    otherwise divide their times.
     """
     in_turn = one.job != "" and (one.run_id, one.job) == (other.run_id, other.job)
     if in_turn and one.problem == other.problem:
@@ -147,10 +148,10 @@ def speedup_of(r: Result) -> Ratio:
 
 
 def parallel(workers: int, compute: Ratio, added: Ratio, hidden: bool = False) -> Ratio:
-    """Return how many batches `workers` workers finish in the time in which one worker computes one batch.
+    """Return how many batches `workers` workers finish while one worker would compute one batch.
 
-    compute: the seconds of a batch on one worker. added: additional seconds per batch with several workers; hidden:
-    whether these overlap with the computation.
+    compute: the seconds of a batch on one worker. added: additional seconds per batch with several workers. hidden:
+    whether the additional work overlaps with the computation.
     """
 
     def gain(share: float) -> float:
@@ -191,7 +192,7 @@ class Setting(NamedTuple):
 
 
 def comparable(r: Result) -> str:
-    """Return the class of precision in which a row is compared; an unknown storage type is a class of its own."""
+    """Return the precision of a row, within which kernels are compared; for an unknown storage type, the type."""
     return _comparable(r.dtype, r.numerics)
 
 
@@ -213,7 +214,7 @@ def why_unranked(r: Result) -> str:
 
 
 def grouped(items: Iterable[Item], key: Callable[[Item], Key]) -> dict[Key, list[Item]]:
-    """Return lists of the items with the same key, in the order of the first item of each."""
+    """Return the items of each key as a list; keys and items keep the order in which they occur."""
     found: dict[Key, list[Item]] = defaultdict(list)
     for item in items:
         found[key(item)].append(item)
@@ -221,9 +222,10 @@ def grouped(items: Iterable[Item], key: Callable[[Item], Key]) -> dict[Key, list
 
 
 def by_setting(rows: Iterable[Result]) -> dict[Setting, list[Result]]:
-    """Return rows by setting, thread counts ascending.
+    """Return the rows of each setting, with ascending thread counts.
 
-    A kernel with only one-thread rows is listed at each thread count of the others, too, since it cannot use more.
+    A kernel that has only rows of one thread is also listed at every thread count of the other kernels, since it cannot
+    use more threads.
     """
     alike = grouped(rows, lambda r: (r.device, r.device_name, r.mode, comparable(r), r.isa, order(r)))
     found = {}
@@ -236,7 +238,7 @@ def by_setting(rows: Iterable[Result]) -> dict[Setting, list[Result]]:
 
 
 class Contest(NamedTuple):
-    """The timed kernels of one problem in one setting, fastest first. known: ratios that are already computed."""
+    """The timed kernels of one problem in one setting, fastest first. known: ratios computed before, by two cases."""
 
     problem: str
     setting: Setting
@@ -257,9 +259,9 @@ class Contest(NamedTuple):
         return self.faster(self.ranked[0], self.ranked[1]) if len(self.ranked) > 1 else None
 
     def by_lead(self) -> "Contest":
-        """Return the contest with its first two kernels ordered by the samples that they took in turn.
+        """Return the contest with its first two kernels ordered by the ratio of their samples taken in turn.
 
-        Their medians may have the opposite order if only one of them was slow for a while.
+        The order of their medians may be the opposite if only one of the two was slow for a while.
         """
         if self.lead is None or self.lead.side != "slower":
             return self
@@ -281,7 +283,7 @@ class Contest(NamedTuple):
 
 
 def slowdowns(found: Iterable[Contest]) -> dict[str, list[float]]:
-    """Return each kernel's times divided by the fastest kernel's, contest by contest."""
+    """Return, for each kernel, a list with its time over the fastest kernel's time in each contest."""
     by_kernel: dict[str, list[float]] = defaultdict(list)
     for c in found:
         for r in c.ranked:
@@ -305,7 +307,7 @@ def contests(rows: Iterable[Result], store: Reader) -> list[Contest]:
 
 
 def know_leads(found: Iterable[Contest], store: Reader, run_id: str) -> None:
-    """Compute the leads of a run's contests in one pass over its rows, since a query for each would be far slower."""
+    """Compute the lead of each contest and keep it in `known`; one pass over the run's rows is faster than queries."""
     waiting: dict[str, list[Contest]] = defaultdict(list)
     for c in found:
         for r in c.ranked[:2] if len(c.ranked) > 1 else ():
@@ -331,8 +333,8 @@ _LIKE = 0.01  # vendors' kernels whose times differ by a smaller fraction count 
 def over_vendors(found: Sequence[Contest]) -> list[Contest]:
     """Return the contests, with speedups on a GPU relative to a vendor's kernel of the same job.
 
-    A setting of an operation has one baseline: the vendors' kernel with the most problems, or the fastest of several
-    with equally many. A contest without it uses the next one; a contest without any keeps its baseline.
+    Vendors' kernels are ordered, for each operation and setting, by the number of problems with a time, then by speed.
+    The baseline of a contest is the first of them that has a time in it; without one, the contest keeps its baseline.
     """
     alike = grouped((c for c in found if c.setting.device == "cuda"), lambda c: (c.op, c.setting))
     ranked = {key: _vendors(own) for key, own in alike.items()}

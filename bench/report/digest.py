@@ -1,4 +1,4 @@
-"""Print a run: a line for each problem, or for each operation of a large suite; each note once; the verdict."""
+"""Print a run: a line for each problem, or for each operation of a large suite, then the notes and the verdict."""
 
 import textwrap
 from collections import Counter, defaultdict
@@ -74,7 +74,7 @@ def run_digest(store: Store, run_id: str, style: str = "simple") -> Iterator[str
 
 
 def verdict_line(data: RunData, variants: bool = True) -> str:
-    """Return the line that `--quiet` prints: the verdict, or the number of right kernels if none was timed."""
+    """Return the line that `--quiet` prints: the verdict or, if the run has no times, its rows counted by status."""
     if not _is_timed(data):
         return status_line(Counter(r.status for r in data.rows))
     text = verdict(data, variants)
@@ -91,7 +91,7 @@ def _of_many(store: Reader, run_id: str, tally: Counter[str]) -> Iterator[str]:
     yield _operations((kernel, kernel, status, n) for kernel, status, n in rows)
     failed = [f"{status}: {kernel}: {count(n, 'row')}" for kernel, status, n in rows if status != Status.OK]
     yield "\n".join([*_first(failed, run_id), _tallied(tally)])
-    yield _text(f"{tally.total()} rows have no verdict here; `kernelmark report {run_id} --out DIR` writes one")
+    yield _text(f"no verdict is printed for {tally.total()} rows; `kernelmark report {run_id} --out DIR` writes one")
 
 
 def _is_long(rows: Sequence[Result]) -> bool:
@@ -100,7 +100,7 @@ def _is_long(rows: Sequence[Result]) -> bool:
 
 
 def _lines(found: Sequence[Contest], data: RunData) -> str:
-    """Return a line for each problem, founding ones first, below a heading with the setting and the baseline."""
+    """Return a line for each problem, founding products first, below headings with the setting and the baseline."""
     groups = grouped(sorted(found, key=lambda c: not is_founding(data, c)), _setting)
     ordered = [(title, c) for title, own in groups.items() for c in own]
     cells = [_cells(c) for _, c in ordered]
@@ -117,7 +117,7 @@ def _lines(found: Sequence[Contest], data: RunData) -> str:
 
 
 def _setting(c: Contest) -> str:
-    """Return `gemm: 2 threads, cold, fp32; speedup against numpy.matmul`; a GPU has its name."""
+    """Return `gemm: 2 threads, cold, fp32; speedup against numpy.matmul`; for a GPU, with the name of the device."""
     setting = c.setting._replace(device_name=c.setting.device_name * (c.setting.device != "cpu"))
     return f"{c.op}: {setting.title}{_against(c)}"
 
@@ -160,9 +160,9 @@ def _operations(rows: Iterable[tuple[str, str, str, int]]) -> str:
 
 
 def _refused(data: RunData, many: Collection[str]) -> Iterator[str]:
-    """Yield a line for each row without a result, failed checks first, and one for each reason of `unsupported`.
+    """Yield a line for each failed row, failed checks first, then a line for each reason of `unsupported`.
 
-    In the suites `many`, unsupported rows are listed only for kernels whose rows all have the same reason.
+    In the long suites `many`, unsupported rows are listed only for kernels whose rows all have the same reason.
     """
     several = len({r.problem for r in data.rows}) > 1
     failed = [r for r in data.rows if r.status not in (Status.OK, Status.UNSUPPORTED)]

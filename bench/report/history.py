@@ -1,6 +1,7 @@
-"""The history of a kernel on a problem: each version that was tried, its rates, and its changes.
+"""The history of a kernel on a problem: each version that was tried, its speed, and the changes of its sources.
 
-Only versions that shared a job were sampled in turn; other ratios have the quotient of two intervals, and are marked.
+Only versions that shared a job were sampled in turn. The interval of any other ratio is the quotient of two intervals,
+and the ratio is marked.
 """
 
 import difflib
@@ -45,7 +46,7 @@ class Rate(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Against(msgspec.Struct, forbid_unknown_fields=True):
-    """The rival of a version in a job. kernel: an id, or ""; version: the number of an earlier version."""
+    """A rival that shared a job with a version. kernel: its id, or ""; version: its number if it is a version."""
 
     kernel: str
     version: int | None
@@ -53,7 +54,7 @@ class Against(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class HistoryVersion(msgspec.Struct, forbid_unknown_fields=True):
-    """A version of a kernel. digest: a hash of its sources. right: null if unjudged. diff: to the previous version."""
+    """A version of a kernel. digest: a hash of its sources. diff: from the sources of the previous version to these."""
 
     number: int
     digest: str
@@ -103,7 +104,7 @@ def _diff(number: int, before: StoredVersion, now: StoredVersion) -> Iterator[st
 
 
 def history_page(document: HistoryDocument, diff: bool) -> Iterator[str]:
-    """Yield the paragraphs of a history."""
+    """Yield the paragraphs of a history. diff: whether to show the changes of the sources."""
     subject, versions = f"{document.kernel} on {document.problem}", document.versions
     if not versions:
         yield paragraph(f"{subject}: no version is stored; `kernelmark watch` and `kernelmark tune` store them")
@@ -112,7 +113,7 @@ def history_page(document: HistoryDocument, diff: bool) -> Iterator[str]:
     yield paragraph(f"{subject}: {count(len(versions), 'version')}, {right} right", rest="")
     yield table(COLUMNS, [_cells(each) for each in versions])
     if any(each.against_first and not each.against_first.in_turn for each in versions):
-        yield paragraph("not in turn: the quotient of two medians, which include the drift of the machine", rest="")
+        yield paragraph("not in turn: the quotient of two medians, which drift of the machine may change", rest="")
     for before, now in pairwise(versions) if diff else ():
         lines = now.diff.split("\n") if now.diff else ()
         yield "\n".join([paragraph(_changed(before, now), rest=""), *map(escaped, lines)])

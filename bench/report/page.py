@@ -43,12 +43,12 @@ TEMPLATES = Path(__file__).parent / "templates"
 #: The figures and their captions, by file name.
 CAPTIONS = "captions.json"
 _NAME = re.compile("[a-z0-9-]+")
-#: The scripts of the page, which share a scope, in this order.
+#: The scripts of the page, joined in this order; they share one scope.
 SCRIPTS = ("columns.js", "detail.js", "table.js")
-#: Characters of an id after which a line may break.
+#: Matches the places in an id where a line may break.
 _PIECES = re.compile(r"(?<=[/@=])(?=\w)|(?<=[a-z]\.)(?=\w{12})")
 TABLES = {"csv": "results.csv", "markdown": "results.md", "latex": "results.tex"}
-#: The most rows of a report with tables for people and papers.
+#: The most rows for which a report has tables in Markdown and LaTeX, too.
 MOST_TABLED = 10_000
 #: The columns that figures are drawn from, and a bound that no real value exceeds.
 _DRAWN, _MOST = ("time_s_median", "gflop_per_s", "gbyte_per_s", "speedup", "roofline_pct"), 1e30
@@ -84,7 +84,7 @@ def write_report(
 ) -> Path:
     """Write the report to `folder`, with figures as SVG and optionally PDF, and return the page's path.
 
-    The same data give the same bytes. Raises UsageError.
+    The same data give the same bytes. Raises UsageError if a package is missing or a file cannot be written.
     """
     for module in ("jinja2", "matplotlib"):
         if find_spec(module) is None:
@@ -109,7 +109,7 @@ def _measurable(data: RunData) -> Iterator[None]:
         for r, name in product(data.rows, _DRAWN):
             if (value := getattr(r, name)) and not 1 / _MOST < value < _MOST:
                 found = f"{r.case}: {name} is {value:g}, expected from {1 / _MOST:g} to {_MOST:g}"
-                raise UsageError(f"run {data.run_id}: {found}; `kernelmark show` leaves figures out") from None
+                raise UsageError(f"run {data.run_id}: {found}; `kernelmark show` prints tables") from None
         raise
 
 
@@ -160,10 +160,10 @@ def _forget(folder: Path, drawn: Sequence[Drawn]) -> None:
 
 
 def _figures(planned: Sequence[Kind], drawn: Sequence[Drawn]) -> dict[str, Any]:
-    """Return the figures of the page: those that it lays out itself, rooflines, the rest, and those not drawn.
+    """Return the figures of each section of the page, and the reasons for figures that were left out.
 
-    The first dot plot, heat map, roofline and ratios of variants of each operation are visible, and so are the ways to
-    aggregate; other figures are folded.
+    The page shows the first dot plot, heat map, roofline and figure of variants of each operation, and every figure of
+    tunables or aggregation. It folds the others.
     """
     files = iter(drawn)
     by_kind = {kind.title: list(islice(files, len(kind.figures))) for kind in planned}
@@ -239,7 +239,7 @@ def _page(data: RunData, registry: Registry | None, parts: dict[str, Any]) -> st
 
 
 def _json_pieces(found: dict[str, Any], columns: Iterable[tuple[str, dict[str, Any]]]) -> Iterator[str]:
-    """Yield the data of the page by column, since a single text would be in memory several times."""
+    """Yield the page's data as JSON, column by column, since a single text would be in memory several times."""
     yield f'{script_json(found)[:-1]},"columns":{{'
     for i, (name, values) in enumerate(columns):
         yield f"{',' * (i > 0)}{script_json(name)}:{script_json(values)}"

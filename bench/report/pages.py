@@ -1,4 +1,4 @@
-"""A run for `show`: all of its tables if there are few, otherwise totals by kernel and one page of tables."""
+"""Print a run for `show`: all of its tables if one page holds them, otherwise a page of them and totals by kernel."""
 
 from collections.abc import Iterator
 from math import ceil
@@ -13,7 +13,7 @@ from kernelmark.bench.report.places import places
 from kernelmark.bench.report.run_data import RunData
 from kernelmark.bench.report.tables import ceiling_table, group_table, scope_note, status_line, totals_table
 
-#: Tables on one page.
+#: The most tables on a page.
 PAGE = 100
 
 
@@ -44,7 +44,7 @@ def run_end(store: Store, run_id: str, page: int = 1) -> Iterator[str]:
     yield ceiling_table(store.ceilings(run_id))
     yield from places(store, run_id)
     if data is None:
-        text = f"{tally.total()} rows have no verdict here; `kernelmark report {run_id} --out DIR` writes one"
+        text = f"no verdict is printed for {tally.total()} rows; `kernelmark report {run_id} --out DIR` writes one"
         yield paragraph(text, rest="")
     else:
         yield paragraph(noise_of(data.rows).sentence, rest="")

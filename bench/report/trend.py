@@ -1,7 +1,7 @@
-"""The times of a case over runs, commits and library versions, and their steps, judged by the runs' processes.
+"""The times of a case over runs, commits and library versions, and the steps between runs.
 
 Consecutive runs are compared as `compare` does: by Welch's test on their processes' medians, with Holm's correction for
-all tests of a command. A run of one process is a point without a test.
+all tests of a command. A run of one process is shown but not tested.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -27,7 +27,7 @@ CHUNK, LISTED, IN_FULL = 2000, 50, 3
 
 
 class TrendPoint(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False):
-    """A row of the case, with commit and versions. processes: their number; a step needs several."""
+    """A case's row in one run, with commit and versions. processes: their number; a step needs runs of several."""
 
     run_id: str
     started_at: str
@@ -43,7 +43,7 @@ class TrendPoint(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=Fal
 
 
 class TrendStep(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A change between two runs. ratio: the time in `to` over that in `since`; changed: what else differs."""
+    """A change between two runs. ratio: the time in `to` over that in `since`; changed: other differences."""
 
     since: str
     to: str
@@ -57,7 +57,7 @@ class TrendStep(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def words(self) -> str:
         side = "slower" if self.ratio > 1 else "faster"
         how = factor(self.ratio, self.ratio_ci95_low, self.ratio_ci95_high)
-        why = "; ".join(self.changed) or "nothing that is recorded changed"
+        why = "; ".join(self.changed) or "no recorded fact changed"
         return f"{side} in run {self.to}, {how} the time of run {self.since}: {why}"
 
 
@@ -75,7 +75,7 @@ class TrendCase(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class TrendDocument(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The document that `trend --json` prints. single: cases in only one run. tests: the number of tested pairs."""
+    """The document that `trend --json` prints. single: the number of cases in only one run; tests: of tested pairs."""
 
     subject: str
     margin: float
@@ -85,7 +85,10 @@ class TrendDocument(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def trend(store: Store, subject: str, text: str, problems: Iterable[str] = (), margin: float = MARGIN) -> TrendDocument:
-    """Return the trends of the cases of some problems, or of cases whose names contain a text."""
+    """Return the trends of the cases whose names contain `text`, or of the cases of these problems.
+
+    margin: steps up to this fraction are left out.
+    """
     with store.snapshot():
         runs = {run["run_id"]: run for run in store.runs()}
         cases, medians, single = [], [], 0
@@ -118,7 +121,7 @@ def _point(row: PointRow, run: RunFacts) -> TrendPoint:
 
 
 def _find_steps(cases: list[TrendCase], medians: Sequence[Sequence[Any]], margin: float) -> int:
-    """Add certain steps above the margin to the cases; return the number of tested pairs."""
+    """Add to each case its steps that are certain and exceed the margin; return the number of tested pairs."""
     pairs = list(_pairs(cases))
     found: list[tuple[float, ...]] = []
     for start in range(0, len(pairs), CHUNK):
@@ -144,7 +147,10 @@ def _several(points: Sequence[TrendPoint]) -> list[int]:
 
 
 def _pairs(cases: Iterable[TrendCase]) -> Iterator[tuple[int, int, int, bool]]:
-    """Yield each case's number with pairs of its points: consecutive ones, then the first and the last."""
+    """Yield pairs of points of several processes: consecutive points of each case, then its first and last (True).
+
+    A pair is the index of the case and the indices of both points.
+    """
     for at, case in enumerate(cases):
         found = _several(case.points)
         yield from ((at, *pair, False) for pair in pairwise(found))
@@ -192,7 +198,7 @@ SUMMARY = (
 
 
 def page(found: TrendDocument) -> Iterator[str]:
-    """Yield the paragraphs of a trend: a few cases run by run, many in a line each, cases with steps first."""
+    """Yield the paragraphs of a trend: a few cases run by run, or a line for each of many; cases with steps first."""
     cases = sorted(found.cases, key=lambda case: not (case.steps or case.drift))
     several = sum(len(_several(case.points)) > 1 for case in cases)
     stepped = sum(bool(case.steps or case.drift) for case in cases)
@@ -211,8 +217,8 @@ def page(found: TrendDocument) -> Iterator[str]:
     if lines:
         yield "\n".join(lines)
     if several < len(cases):
-        one = f"{count(len(cases) - several, 'case')} without two runs of several processes, which alone show steps"
-        yield paragraph(f"{one}; `kernelmark run --processes 5` makes them", rest="")
+        one = f"no step can be found in {count(len(cases) - several, 'case')} without two runs of several processes"
+        yield paragraph(f"{one}; `kernelmark run --processes 5` makes such a run", rest="")
     if several and not stepped:
         most = percent(found.margin)
         yield paragraph(f"no certain step of more than {most} in {count(found.tests, 'test')}", rest="")

@@ -162,7 +162,7 @@ def test_a_run_with_too_many_rows_for_a_verdict_counts_them_and_names_the_kernel
     operations, notes, end = printed()
     assert operations.splitlines()[-1].split() == ["gemm", "3", "4", "3", "1", "wrong"]
     assert notes.splitlines()[0] == "wrong: gemm/a.bad: 1 row"
-    assert end.startswith("4 rows have no verdict here; ")
+    assert end.startswith("no verdict is printed for 4 rows; ")
 
 
 def test_variants_that_were_measured_in_turn_have_a_line(begun, printed):

@@ -339,4 +339,4 @@ def test_a_run_with_too_many_rows_for_a_verdict_keeps_its_ceilings(filled, monke
     store.add_ceiling("r", CEILING)
     text = "\n".join(run_end(store, "r"))
     assert "fma/a.b" in text
-    assert "2 rows have no verdict here; `kernelmark report r --out DIR` writes one" in text
+    assert "no verdict is printed for 2 rows; `kernelmark report r --out DIR` writes one" in text

@@ -410,7 +410,7 @@ def test_a_number_that_no_machine_can_have_is_one_line_that_names_the_row(called
     begun.close()
     done = called("report", "--db", str(begun.path), "--out", "out")
     found = "gemm/some.fast gemm/m8n8k8/f32/NN cold t2: speedup is 1.7e+308, expected from 1e-30 to 1e+30"
-    assert (done.status, done.err) == (2, f"kernelmark: run r1: {found}; `kernelmark show` leaves figures out\n")
+    assert (done.status, done.err) == (2, f"kernelmark: run r1: {found}; `kernelmark show` prints tables\n")
 
 
 def test_bad_input_is_one_line(begun, tmp_path, command):

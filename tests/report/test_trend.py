@@ -53,7 +53,7 @@ def test_a_step_names_what_else_changed(found, store):
     text = "\n".join(page(found))
     assert "a.step copy/m3n5/f32 cold t1: slower in run r5" in text
     assert "a.back copy/m3n5/f32 cold t1: faster in run r4" in text
-    assert "nothing that is recorded changed" in text
+    assert "no recorded fact changed" in text
     assert "1 case without two runs of several processes" in text
     out = io.StringIO()
     write_json(found, out)
