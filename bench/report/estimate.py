@@ -19,10 +19,10 @@ _Key = tuple[str, str, str]
 
 
 class Estimate(NamedTuple):
-    """The seconds of the cases in earlier runs: the median, the shortest and the longest.
+    """The time of a run, as the sum over its cases of the median, the shortest and the longest time in earlier runs.
 
-    runs: the earlier runs. unknown: the number of cases that none of them measured. limit_s: the sum of these cases'
-    time limits. row_bytes: bytes of a row in this store, if it has any.
+    runs: the earlier runs. unknown: the number of cases that none of them measured, which the sums leave out. limit_s:
+    the sum of the time limits of the unknown cases. row_bytes: bytes of a row in the store, or None without rows.
     """
 
     cases: int
@@ -67,14 +67,14 @@ def estimate(store: Reader | None, jobs: Sequence[PlannedJob], plan: Plan, machi
 
 
 def _is_alike(run: RunFacts, plan: Plan) -> bool:
-    """Return whether a run is complete, was measured on one machine, and had the same options for each case."""
+    """Return whether a run is complete, not merged and no tuning, and had the plan's options that affect the time."""
     own = run["plan"]
     alike = all(own.get(name) == getattr(plan, name) for name in _ALIKE)
     return alike and run["finished_at"] is not None and run["command"] != MERGED and not own.get("tunes")
 
 
 def _case_seconds(store: Reader, run: RunFacts) -> list[tuple[_Key, float]]:
-    """Return the seconds per case in each job of a run: the time until the next job starts, over the cases."""
+    """Return the seconds per case in each job of a run: the time until the next job started, divided by its cases."""
     began = store.jobs_begun(run["run_id"])
     if run["plan"].get("processes", 1) == 1 and began and run["finished_at"]:
         began = [*began, began[-1]._replace(started_at=run["finished_at"])]

@@ -1,4 +1,4 @@
-"""Write rows as CSV, JSON, Markdown or LaTeX, as they are read from the store."""
+"""Write rows as CSV, JSON, Markdown or LaTeX while they are read from the store."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -41,7 +41,7 @@ _NUMBER = re.compile(DECIMAL)
 
 
 def write_csv(store: Store, run_ids: Sequence[str], out: IO[str], options: Options = ALL) -> None:
-    """Write the columns of rows, then every dimension in the runs; cells of unknown values are empty."""
+    """Write rows as CSV: their columns, then every dimension in the runs; cells of unknown values are empty."""
     with store.snapshot():
         out.writelines(map(_lines, _columns(store, run_ids, options)))
 
@@ -54,7 +54,7 @@ def write_spreadsheet(store: Store, run_ids: Sequence[str], out: IO[str], option
 
 
 def _columns(store: Store, run_ids: Sequence[str], options: Options) -> Iterator[list[Sequence[Any]]]:
-    """Yield the names of the columns, then chunks of rows as columns."""
+    """Yield the names of the columns, then the rows in chunks; each chunk is a list of columns."""
     names = _wanted(store, run_ids, options)
     yield [[name] for name in names]
     for columns, dims in (chunk for run_id in run_ids for chunk in store.columns(run_id)):
@@ -132,17 +132,17 @@ def _write_run(store: Store, run_id: str, out: IO[str], names: set[str] | None) 
         found = {**dict(zip(COLUMNS, values, strict=True)), **dims, "samples_s": samples.tolist()}
         if names is not None:
             found = {name: value for name, value in found.items() if name in names}
-        # Several times as fast as json.dumps, for which a run's samples are most of the work.
+        # as_json is several times as fast as json.dumps on the samples, which are most of the work.
         out.write(("" if i == 0 else ",") + "\n" + as_json(found))
     ceilings = [{**nameless(store, found), "doubt": doubt} for found, doubt in store.ceilings(run_id)]
     out.write(f'\n],\n"ceilings": {as_json(ceilings)}}}\n')
 
 
 def write_markdown(store: Store, run_ids: Sequence[str], out: IO[str], options: Options = ALL) -> None:
-    """Write problems x kernels of each operation, then the ceilings and a table for each problem, as `show` does.
+    """Write a pivot (problems x kernels) for each operation, a table for each problem, and the ceilings.
 
-    A run with more problems than a pivot may have gets only the tables. Several runs follow each other, with their
-    names as headings.
+    A run with more problems than a pivot may have gets no pivots. Several runs follow each other, with their ids as
+    headings.
     """
     with store.snapshot():
         for number, run_id in enumerate(run_ids):
@@ -208,14 +208,14 @@ def write_text(path: Path, write: Callable[[IO[str]], object]) -> None:
 
 @contextmanager
 def opened(path: Path) -> Iterator[IO[str]]:
-    """Open a file that takes the place of `path` at the end of the context. Raises UsageError."""
+    """Open a new file, which replaces `path` at the end of the context. Raises UsageError."""
     with replacing(path) as beside, beside.open("w", newline="", encoding="utf-8") as out:
         yield out
 
 
 @contextmanager
 def writing(path: Path, remedy: str = "") -> Iterator[None]:
-    """Raise UsageError, which names the path, if the system refuses a write in the context."""
+    """Raise a UsageError that names the path if a write in the context fails. remedy: the end of its message."""
     try:
         yield
     except OSError as error:

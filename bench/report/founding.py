@@ -27,7 +27,7 @@ class TransposeFirst(NamedTuple):
 
 
 class FoundingProduct(NamedTuple):
-    """The contest on a founding product: op_T, op_N if it was measured, and the ways that avoid op_T."""
+    """The answer for a founding product: the rows of op_T and op_N, op_T's speed over op_N, ways to transpose first."""
 
     contest: Contest
     op_t: Result
@@ -103,7 +103,7 @@ def _apart(ratio: Ratio) -> str:
 def answers(data: RunData) -> list[FoundingProduct]:
     """Return an answer for each founding product that was also computed by transposing B first; [] for a tuning.
 
-    Products with op_N come first, then those on a GPU, in cold mode, in fp32, and with the most threads.
+    Sort products with op_N first; among these and the others, GPUs first, then cold mode, fp32, and the most threads.
     """
     products = [c for c in data.contests if is_founding(data, c)] if data.tunes is None else []
     products.sort(key=lambda c: (
@@ -126,7 +126,7 @@ def _with(c: Contest, *marks: str) -> list[Result]:
 
 
 def _handing_on(c: Contest) -> Result | None:
-    """Return the row that passes op_T to the library: the baseline, or else the fastest such row."""
+    """Return the row of a kernel that does not transpose B first: of the baseline, or else of the fastest one."""
     handing = [r for r in c.ranked if r not in _with(c, OUT_OF_PLACE, IN_PLACE)]
     return min(handing, key=lambda r: (r.kernel != r.baseline, r.time_s_median), default=None)
 

@@ -41,7 +41,7 @@ _SPECIAL = {
 
 
 def table(layout: str, head: str, body: Sequence[str], caption: str, key: str, most_lines: int) -> str:
-    """Return a float, or a `longtable` for a table with too many lines."""
+    """Return a table as a float, or as a `longtable` if its body has more than `most_lines` lines."""
     words = f"\\caption{{{caption}}}\\label{{tab:{key}}}"
     form = f"{{@{{}}{layout}@{{}}}}"
     if len(body) <= most_lines:
@@ -57,7 +57,7 @@ def table(layout: str, head: str, body: Sequence[str], caption: str, key: str, m
 
 
 def unused(name: str, used: dict[str, int]) -> str:
-    """Return a label that no table has, and record it. used: the labels, each with its last suffix number."""
+    """Return a label that no table has yet, and record it in `used`: the labels, each with its last suffix number."""
     found = base = label(name)
     while found in used:
         used[base] += 1
@@ -87,7 +87,7 @@ PAGE_LINES = 45
 
 
 class LatexColumn(NamedTuple):
-    """A column: header or unit, alignment, and cells with a number, or a number and the text after it."""
+    """A column: its header or unit, its alignment, and a function that returns a number, or a number and text."""
 
     header: str
     align: str
@@ -231,7 +231,7 @@ PLAIN = Style()
 
 
 def write_latex(store: Store, run_ids: Sequence[str], out: IO[str], style: Style = PLAIN) -> None:
-    """Write all tables of some runs."""
+    """Write all tables of these runs, those of each run below comments on its measurement."""
     used: dict[str, int] = {}
     with store.snapshot():
         for run_id in run_ids:
@@ -244,7 +244,7 @@ def write_latex(store: Store, run_ids: Sequence[str], out: IO[str], style: Style
 
 
 def write_latex_files(store: Store, run_ids: Sequence[str], path: Path, style: Style = PLAIN) -> None:
-    """Write all tables of runs to `NAME.tex`, each operation's tables to `NAME-OPERATION.tex`. Raises UsageError."""
+    """Write all tables of runs to `NAME.tex`, and each operation's to `NAME-OPERATION.tex`. Raises UsageError."""
     with store.snapshot(), ExitStack() as stack:
         head = "".join(_head(store, run_id, style) for run_id in run_ids)
         files: dict[str, IO[str]] = {}
@@ -266,7 +266,7 @@ def write_latex_files(store: Store, run_ids: Sequence[str], path: Path, style: S
 
 
 def _head(store: Store, run_id: str, style: Style) -> str:
-    """Return comments on needed packages and the measurement, and a line of BibTeX to cite the run."""
+    """Return LaTeX comments: the run, the packages that its tables need, the machine, and BibTeX to cite the run."""
     run = store.run(run_id)
     machine = ", ".join(str(run.machine[name]) for name in ("cpu", "gpu") if name in run.machine)
     cite = (
@@ -291,7 +291,7 @@ def _tables(store: Store, run_id: str, style: Style, used: dict[str, int]) -> It
 
 
 def _panels(pivot: Pivot, source: str, used: dict[str, int], style: Style) -> Iterator[str]:
-    """Yield tables with as many kernels each as fit into the width; tables after the first refer to it."""
+    """Yield a pivot as tables, each with as many kernels as fit the width; captions after the first refer to it."""
     name, parts, first = f"{pivot.suite}-{pivot.op}", _parted(pivot, style.width), ""
     words = f"{pivot.words}, {_BOLD}"
     beside = "".join(f" & {name}" for name in pivot.sizes)
@@ -371,7 +371,7 @@ def _interval(cell: Cell | None) -> str:
 
 
 def _parted(pivot: Pivot, width_mm: float) -> list[range]:
-    """Return ranges of kernels that fit into a width beside the names and sizes of the problems."""
+    """Return ranges of kernels whose columns fit a width together with those of the problems' names and sizes."""
     units = max(len(line.unit) for line in pivot.lines)
     names = max(_wide(line.label) for line in pivot.lines)
     columns = zip(pivot.sizes, *(line.sizes for line in pivot.lines), strict=True)

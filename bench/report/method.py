@@ -1,4 +1,4 @@
-"""Describe from the recorded facts how a run was measured, as for a paper."""
+"""Describe how a run was measured, from its recorded facts and in the style of a paper."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ from kernelmark.bench.report.run_data import RunData
 
 
 def paragraph(data: RunData) -> str:
-    """Return the paragraph on the method of a run."""
+    """Return a paragraph on how a run was measured."""
     if not data.rows:
         return " ".join([*_where(data), "The run recorded no case."])
     parts = [*_where(data), *_what(data), *_how(data), *_result(data)]
@@ -88,7 +88,7 @@ def _how(data: RunData) -> Iterator[str]:
     width, limit = plan.get("rel_ci"), plan.get("max_time_s")
     stops = Counter(r.stopped_by or "an unrecorded reason" for r in timed).most_common()
     stopped = ", ".join(f"{number} stopped by {reason}" for reason, number in stops)
-    spent = f"{limit:g} s a case" if limit else "the suite's time limit a case (2 s where it sets none)"
+    spent = f"{limit:g} s a case" if limit else "the suite's time limit a case (2 s if it sets none)"
     yield (
         "The kernels of a problem were sampled in turn, forward and backward (ABBA), after an untimed warm-up, until "
         f"the 95 % interval of the median was narrower than {100 * (width or 0):g} % of it or {spent} was spent, and "
@@ -102,7 +102,7 @@ def _how(data: RunData) -> Iterator[str]:
         "counts the nominal operations, GB/s (1e9 bytes) the compulsory traffic."
     )
     if data.all_ceilings:
-        yield "Ceilings are what microbenchmarks of arithmetic and of copying reached on this machine in this run."
+        yield "Ceilings are the rates that microbenchmarks of arithmetic and of copying reached here in this run."
 
 
 def _intervals(timed: list[Result]) -> Iterator[str]:
@@ -114,7 +114,7 @@ def _intervals(timed: list[Result]) -> Iterator[str]:
         )
     else:
         yield (
-            f"Each case was measured in {_listed(processes, '')} fresh processes; where there are several, intervals "
+            f"Each case was measured in {_listed(processes, '')} fresh processes; if there are several, intervals "
             "are Student's over the logarithms of the processes' medians and hold for the next process too."
         )
 

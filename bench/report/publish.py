@@ -52,19 +52,20 @@ FILES = {
     "agenda.json": "what is answered, by which run, at which digest",
     FIGURES: "the figures as SVG",
 }
-#: Figures of a report; `kernelmark report` draws all of them from its rows.
+#: The most figures of a published report; `kernelmark report` draws all.
 MOST_FIGURES = 3
-#: Pixels of a figure of one column and of the widest, and points of that column.
+#: The widths of a figure of one column and of the widest figure, in pixels, and of one column in points.
 COLUMN, WIDEST, COLUMN_PT = 560, 960, 85 / 25.4 * 72
 MOST_NOISY, MOST_FOUND, MOST_KERNELS = 20, 3, 4
 Row = dict[str, str]
 
 
 class Publication(msgspec.Struct, frozen=True, kw_only=True):
-    """A publication: the machine, the runs (each one's purpose and id), and whether names are published.
+    """The contents of a published report. title: the machine; runs: the id of each run, by its purpose.
 
     main: the run that the first lines are about; if "", the run with the most times. command: the command that made the
-    report. sections: further headings and texts of the README. anyway: publish even if it is noisy.
+    report. sections: further headings and texts of the README. identify: whether to publish names of hosts and users.
+    anyway: whether to publish even noisy runs.
     """
 
     title: str
@@ -89,9 +90,9 @@ def noise(store: Store, runs: Mapping[str, str]) -> Noise:
 
 
 class Report:
-    """The files of a report, from the runs in a store and from its folder, which may have rows of earlier runs.
+    """The files of a report, made from runs in a store and from rows of earlier runs in the report's folder.
 
-    shown: the runs with answers on a GPU, the earliest first; figures and first lines are about these.
+    shown: the runs with answers on a GPU, the earliest first; the figures and the first lines are about these runs.
     """
 
     def __init__(self, store: Store, about: Publication, folder: Path, shown: Sequence[str] = ()) -> None:
@@ -102,13 +103,13 @@ class Report:
         self._mask: Mask = str if about.identify else mask({r.host for r in rows if r.host})
         counts = Counter(r.run_id for r in rows if r.time_s_median)
         main = about.main if about.main in counts else max(counts, key=lambda run: counts[run], default="")
-        #: The data of the first lines and figures: the shown runs, or else one of them.
+        #: The data of the first lines and figures: the shown runs if there are any, otherwise the main run.
         self.main: RunData | None = RunData(store, main) if main else None
         if answering := [run for run in shown if run in counts]:
             self.main = SeveralRuns(store, answering)
 
     def texts(self) -> Mapping[str, Callable[[], str]]:
-        """Return a function for each file except the README, which is made last from the folder's contents."""
+        """Return a function that makes each file's text, except that of the README, which is made last."""
         files = {RESULTS: self._rows, ENVIRONMENT: self._environment, TABLES: self._tables}
         return {name: lambda make=make: self._mask(make()) for name, make in files.items()}  # type: ignore[misc]
 
@@ -235,7 +236,7 @@ class Report:
     def _tables(self) -> str:
         parts = [f"# {self._about.title}, {self._about.date}"]
         parts.append(
-            "Verified against float64 before and after timing. An interval holds for one process where the title of "
+            "Verified against float64 before and after timing. An interval holds for one process if the title of "
             "its table names no number of processes."
         )
         for what, run in self._about.runs.items():
@@ -245,7 +246,7 @@ class Report:
         return "\n\n".join(filter(None, parts)) + "\n"
 
     def _origin(self, run: str, rows: Sequence[Result]) -> str:
-        """Return the run, date, host and driver that the tables of a run have in common."""
+        """Return a sentence on a run for all of its tables: its id, start, hosts and driver."""
         found = self._store.run(run)
         hosts = " and ".join(sorted({str(self._named("host", r.host)) for r in rows if r.host}))
         driver = found.machine.get("cuda_driver")
@@ -253,7 +254,7 @@ class Report:
         return f"{', '.join(filter(None, told))}."
 
     def _paragraphs(self, run: str, rows: list[Result]) -> Iterator[str]:
-        """Yield the tables of timed rows and their ceilings; of rows that were only verified, those that failed."""
+        """Yield the tables of timed rows and of their ceilings or, if rows were only verified, a list of failures."""
         if rows and rows[0].mode in TIMED:
             yield from map(markdown, all_pivots(self._store, run))
             yield run_table(rows, "github")
@@ -263,7 +264,7 @@ class Report:
 
 
 def _outcome(statuses: Counter[str], rows: Sequence[Result]) -> str:
-    """Return a sentence on how the cases of a run ended, or that it has none or timed none."""
+    """Return a sentence on how the cases of a run ended; it also says if the run has no rows or no times."""
     if not rows:
         return "Not finished: no row was recorded."
     verified = all(r.mode not in TIMED for r in rows)
@@ -271,7 +272,7 @@ def _outcome(statuses: Counter[str], rows: Sequence[Result]) -> str:
 
 
 def within_device(rows: list[Result]) -> list[Result]:
-    """Return the rows without speedups over a baseline on another device, so that no GPU is compared with NumPy."""
+    """Return the rows, without speedups for problems whose baseline ran on another device, such as NumPy for a GPU."""
     device = {r.kernel: r.device for r in rows}
     across = {r.problem for r in rows if device.get(r.baseline, r.device) != r.device}
     none = {"baseline": "", "speedup": None, "speedup_ci95_low": None, "speedup_ci95_high": None}
@@ -308,7 +309,7 @@ def _first(text: str) -> str:
 
 
 def write(folder: Path, report: Report, registry: Registry) -> None:
-    """Write all files except the claims, which must exist already. Raises UsageError."""
+    """Write all files except the claims, which the README includes if they exist already. Raises UsageError."""
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
         for name, make in report.texts().items():
@@ -340,7 +341,7 @@ def _earlier_rows(results: Path, runs: Collection[str]) -> list[Row]:
 
 
 def _earlier_runs(found: Collection[Row]) -> list[tuple[str, str, int, str]]:
-    """Return id, start, number of rows and commit of the runs of rows, the earliest first."""
+    """Return the id, start, number of rows and commit of each run that the rows are of, the earliest first."""
     kept = grouped(found, lambda row: row["run_id"])
     known = [(run, min(row["started_at"] for row in own), len(own), own[0]["git_commit"]) for run, own in kept.items()]
     return sorted(known, key=lambda run: run[1])
@@ -360,9 +361,9 @@ def _earlier_facts(environment: Path, runs: Collection[str]) -> list[dict[str, A
 class SeveralRuns(RunData):
     """The GPU rows of several runs, the earliest first; facts are those of the last run.
 
-    Each contest comes from one run: the run with the most kernels (tiles not counted), then the run that measured the
-    most problems in turn with it, then the newest. Ratios are not formed between runs, and a single kernel is no
-    contest.
+    Each contest comes from one run: from the run with the most kernels in it (tiles not counted); among several, from
+    the run that measured the most problems in turn with it; among these, from the latest. No ratio is formed between
+    runs. Contests of a single kernel are left out if there are others.
     """
 
     def __init__(self, store: Store, run_ids: Sequence[str]) -> None:

@@ -32,7 +32,7 @@ class Price(msgspec.Struct, frozen=True):
 
 
 class Network(msgspec.Struct, frozen=True):
-    """A network's seconds per batch with the fastest kernel of each layer, the interval, and joules.
+    """A network's batch with the fastest kernel of each layer: its seconds, their interval, and its joules.
 
     noisy: whether any layer's row is noisy.
     """
@@ -48,7 +48,7 @@ class Network(msgspec.Struct, frozen=True):
 
 
 class Summary(msgspec.Struct, frozen=True):
-    """A report as a line of the index; founding: whether its answer is to the founding question."""
+    """A report as a line of the index; founding: whether `answer` is an answer to the founding question."""
 
     title: str
     date: str
@@ -83,7 +83,7 @@ def summary(store: Store, title: str, date: str, price: Price | None, data: RunD
 
 
 def networks(layers: Sequence[Layer], rows: Sequence[Result]) -> Iterator[Network]:
-    """Yield the passes of each network in each setting where every layer has a time."""
+    """Yield each pass of each network, in each setting in which all layers of the pass have a time."""
     for network, members in by_network(layers).items():
         parts = {layer.part for layer in members}
         for setting, times in times_of(members, rows).items():
@@ -142,7 +142,7 @@ def _text(found: Sequence[IndexEntry]) -> str:
         if prices:
             parts += ["Prices, which are declared and not measured:", "\n".join(sorted(prices))]
         parts.append(
-            "Energy is that of the device's own counter, where it has one; a dash: unknown. "
+            "Energy is read from the device's counter, if it has one; a dash: unknown. "
             f"{MARK}: a layer was measured while the machine was disturbed."
         )
     return "\n\n".join(parts) + "\n"

@@ -49,8 +49,8 @@ class RunData:
     def contests(self) -> list[Contest]:
         """Return a contest for each problem in each setting, in the order of the rows.
 
-        Kernels on column-major buffers compute another product: they are in the tables, but cannot win here if others
-        were measured. On a GPU, speedups are relative to the vendors' kernels.
+        Kernels that read buffers as column-major compute another product, so there are contests of these only if the
+        run has no others. On a GPU, speedups are relative to the vendors' kernels.
         """
         found = contests(self.timed, self._store)
         found = over_vendors([c for c in found if not c.setting.order] or found)
@@ -64,7 +64,7 @@ class RunData:
 
     @cached_property
     def trends(self) -> list[TrendCase]:
-        """Return the trends of the run's cases over all runs of the store; none for many rows, or for a single run."""
+        """Return the trends of the run's cases over all runs of the store; [] for too many rows or a single run."""
         if len(self.rows) > MOST_TRENDS or len(self._store.run_ids()) < 2:
             return []
         return trend(self._store, self.run_id, "", {r.problem for r in self.timed}).cases
@@ -75,7 +75,7 @@ class RunData:
 
     @property
     def places(self) -> list[str]:
-        """Return the tables of the run's hosts and GPUs as HTML, if there are several; their names are hashes."""
+        """Return tables of several hosts or GPUs as HTML; their names are hashed unless the store `identifies`."""
         return list(places(self._store, self.run_id, "html", identify=self._store.identifies))
 
     def opened(self) -> AbstractContextManager[Store]:
@@ -91,7 +91,7 @@ class RunData:
         return self._store.samples(r.run_id, r.case)
 
     def sample_blobs(self) -> Iterator[bytes]:
-        """Yield the samples of every row, as doubles; b"" for a row without a time."""
+        """Yield the samples of every row as the bytes of doubles; b"" for a row without a time."""
         return self._store.sample_blobs(self.run_id)
 
     def by_process(self, r: Result) -> list[Sequence[float]]:
@@ -110,7 +110,7 @@ class RunData:
 
     @cached_property
     def search(self) -> "RunData | None":
-        """Return the search of a tuning: the run itself, or the search of this race, if the store has it."""
+        """Return the search of a tuning: this run, or the run whose tiles this race compares; None without one."""
         if self.tunes is None or not self.tunes.search:
             return self if self.tunes else None
         known = self.tunes.search in self._store.run_ids()
@@ -118,7 +118,7 @@ class RunData:
 
     @cached_property
     def race(self) -> "RunData | None":
-        """Return the run with a tuning's race: this run itself, or the latest race of this search, if there is one."""
+        """Return the race of a tuning: this run, or the latest race between tiles of this search; None without one."""
         if self.tunes is None or self.tunes.search:
             return self if self.tunes else None
         plans = {run["run_id"]: run["plan"].get("tunes") or {} for run in self._store.runs()}
@@ -148,7 +148,7 @@ def variant(problem: str) -> str:
 
 
 def flop_and_bytes(r: Result) -> tuple[float, float]:
-    """Return the executed operations and compulsory traffic of a timed row; 0 if it has none."""
+    """Return the executed operations (flop) and the compulsory traffic (bytes) of a timed row; 0 if it has none."""
     median = r.time_s_median or 0.0
     nominal = (r.gflop_per_s or 0.0) * 1e9 * median
     return (nominal if r.executed_flop is None else r.executed_flop), (r.gbyte_per_s or 0.0) * 1e9 * median

@@ -1,4 +1,4 @@
-"""Tables of the rows of a store, and one row in full, for a terminal."""
+"""Tables of rows, ceilings and totals, and a single row with all of its columns."""
 
 import sys
 from collections import Counter
@@ -78,7 +78,7 @@ NOTE = "one process cannot show run-to-run variation; --processes 5 does"
 
 
 def run_table(results: Iterable[Result], style: str = "simple") -> str:
-    """Return a table for each problem, mode and isa: kernels, fastest first, then rows without a time and reasons."""
+    """Return a table for each problem, mode and isa: rows with a time, fastest first, then the others with reasons."""
     groups = grouped(results, lambda r: (r.problem, r.mode, r.isa))
     return "\n\n".join(group_table(rows, style) for rows in groups.values())
 
@@ -109,7 +109,7 @@ def kernel_table(rows: Sequence[Result], style: str = "simple", most: int = sys.
 
 
 class _Shown(NamedTuple):
-    """Whether cells contain threads and numerics. unit: of rates; gflop: that unit in GFLOP/s."""
+    """Whether a table's cells show threads and numerics. unit: the unit of its rates; gflop: this unit in GFLOP/s."""
 
     threads: bool
     numerics: bool
@@ -133,7 +133,7 @@ def _below(rows: Sequence[Result], timed: Sequence[Result]) -> Iterator[str]:
 
 
 def correct(r: Result) -> str:
-    """Return `correct: a.b (largest error 1e-7, bound 2e-6)` for a row without a median; nothing for any other."""
+    """Return `correct: a.b (largest error 1e-7, bound 2e-6)` or the mean for an ok row without a median, else ""."""
     if r.status != Status.OK or r.time_s_median:
         return ""
     if r.time_s_mean:
@@ -203,9 +203,10 @@ _BOUND = "bound: "
 
 
 def _bounds(timed: list[Result], shown: _Shown) -> Iterator[tuple[float, Sequence[str]]]:
-    """Yield the roofline bounds of these rows, without duplicates, as lines among the kernels that they bound.
+    """Yield the roofline bounds of these rows, without duplicates, as times and lines of the table of kernels.
 
-    A bound of arithmetic holds for an algorithm's operations, and has the name of a kernel if these are not nominal.
+    A bound of arithmetic holds for the operations that an algorithm executes. If these are not the nominal operations,
+    the line names the kernel.
     """
     seen = set()
     for r in timed:
@@ -260,7 +261,7 @@ def status_line(statuses: Counter[str]) -> str:
     return f"{count(statuses.total(), 'row')}: {counts}"
 
 
-#: The most cases that a complaint lists.
+#: The most cases that an error message lists.
 _NAMED = 5
 
 
@@ -276,7 +277,7 @@ def row_page(store: Reader, run_id: str, text: str) -> Iterator[str]:
     yield "\n".join(wrapped(case, width(), "", "    "))
     yield _aligned((name, value) for name, value in row(result, dims).items() if value not in (None, ""))
     if evidence:
-        yield "The evidence against it, samples that are not part of the row:\n" + _aligned(_accusation(evidence))
+        yield "The evidence against it, from samples that are not in the row:\n" + _aligned(_accusation(evidence))
 
 
 def _find(store: Reader, run_id: str, text: str) -> str:

@@ -15,7 +15,7 @@ from kernelmark.bench.plan.dtypes import Array
 ALPHA = 0.05
 #: The power of the test at the difference that `detectable` returns.
 POWER = 0.8
-#: The rounding error of sums of logarithms of equal times.
+#: Smaller differences between means of logarithms are rounding errors and count as 0.
 _ROUNDING = 1e-12
 Groups = Sequence[Sequence[float]]
 
@@ -24,7 +24,7 @@ class Welch(NamedTuple):
     """NEW's time over BASE's for each case, with its 95 % interval, and the two-sided p-value of a ratio of 1.
 
     error: standard error of the ratio's logarithm; freedom: Welch and Satterthwaite's degrees of freedom. Values are
-    NaN if a side has fewer than two processes (the ratio needs only one) or a median that is no positive number.
+    NaN if a run has fewer than two processes (the ratio needs only one) or a median that is not a positive number.
     """
 
     ratio: Array
@@ -36,9 +36,10 @@ class Welch(NamedTuple):
 
 
 def welch(base: Groups, new: Groups, alpha: float = ALPHA) -> Welch:
-    """Apply Welch's test (Biometrika 34, 1947) to each case; the i-th groups hold its processes' medians in seconds.
+    """Apply Welch's test (Biometrika 34, 1947) to many cases at once.
 
-    If the medians of both sides do not scatter at all, any difference is certain.
+    base, new: for each case, the medians of its processes in seconds. If a case has no variance in either run, any
+    difference is certain.
     """
     from scipy.special import stdtr
 
@@ -49,7 +50,7 @@ def welch(base: Groups, new: Groups, alpha: float = ALPHA) -> Welch:
         freedom = np.where(variance > 0, variance**2 / spread, base_count + new_count - 2.0)
         difference, error = new_mean - base_mean, np.sqrt(variance)
         difference = np.where(np.abs(difference) < _ROUNDING, 0, difference)
-        # 0 / 0: if all medians of both sides are equal to the last digit, there is no difference.
+        # 0 / 0: if all medians of both runs are equal to the last digit, there is no difference.
         t = np.where((difference == 0) & (variance == 0), 0, np.abs(difference) / error)
     half = two_sided(freedom, alpha) * error
     low, high = np.exp(difference - half), np.exp(difference + half)
@@ -74,9 +75,9 @@ def two_sided(freedom: Array, alpha: float) -> Array:
 
 
 def holm(p: Array) -> Array:
-    """Adjust the p-values of many tests (Holm, Scandinavian Journal of Statistics 6, 1979); NaN, no test, stays NaN.
+    """Adjust the p-values of many tests (Holm, Scandinavian Journal of Statistics 6, 1979); NaN stays NaN.
 
-    The probability that the values below alpha include a false alarm is at most alpha.
+    The probability of any false alarm among the adjusted values below alpha is at most alpha.
     """
     adjusted = np.full(len(p), np.nan)
     order = np.argsort(p)[: np.count_nonzero(~np.isnan(p))]

@@ -349,7 +349,7 @@ def test_several_processes_are_told_with_what_their_intervals_hold_for(begun):
 def test_a_suite_with_its_own_limit_is_not_said_to_have_another(store):
     begin(store, plan={"max_time_s": None, "rel_ci": 0.02})
     put(store, "gemm/m8n8k8/f32/NN", "gemm/some.base")
-    assert "narrower than 2 % of it or the suite's time limit a case (2 s where it sets none)" in said(store)
+    assert "narrower than 2 % of it or the suite's time limit a case (2 s if it sets none)" in said(store)
 
 
 def test_changes_that_were_not_committed_are_admitted(store):
