@@ -455,7 +455,7 @@ def test_one_network_or_no_baseline_makes_no_figure(begun, registry):
     summed(begun, LSTM)
     summed(begun, RESNET, {"cpu.tree": 1.0, "cpu.ring": 1.0})
     found = aggregations(RunData(begun, "r1"), registry)
-    assert (found.figures, found.omitted[:31]) == ([], "fewer than two gradients were s")
+    assert (found.figures, found.omitted[:31]) == ([], "fewer than two sets of gradient")
 
 
 def test_a_run_of_layers_and_gradients_shows_what_parallelism_gains_and_keeps_all_its_rows(begun, registry):

@@ -39,7 +39,7 @@ class Drawn(NamedTuple):
 
 
 def kinds(data: RunData, registry: Registry | None = None) -> list[Kind]:
-    """Return every kind of figure, with the figures left out and why. The registry resolves the run's suites."""
+    """Return the kinds of figures, each with a note on figures left out. registry: where to find the run's suites."""
     looks = style.looks(r.kernel for r in data.timed)
     tiles = tunables.tunables(data) if data.tunes else heat.heat_maps(data)  # one column per tile would fit no page
     return [
@@ -68,7 +68,7 @@ def first(kinds: Sequence[Kind], most: int) -> list[Kind]:
 
 
 def draw(kinds: Sequence[Kind], folder: Path, pdf: bool = True) -> Iterator[Drawn]:
-    """Write each figure as `NAME.svg` and, if wanted, `NAME.pdf`; the same bytes for the same data."""
+    """Write each figure as `NAME.svg` and, if wanted, `NAME.pdf`; the same data give the same bytes."""
     from matplotlib import rc_context
 
     names: Counter[str] = Counter()

@@ -16,7 +16,7 @@ from kernelmark.bench.report.strategies import strategy_name
 
 TITLE = "Aggregation of gradients"
 SUITE, OP, BASELINE, MOST = "aggregation", "aggregate", "host_serial", 3
-#: Millimetres of a lane, and of each mark in it.
+#: The heights of a lane and of each mark in it, in millimetres.
 LANE_MM, MARK_MM = 3.0, 1.3
 #: The share of a lane over which the marks of its kernels are spread, so that whiskers do not overlap.
 SPREAD = 0.7
@@ -31,7 +31,7 @@ class NetworkLane(NamedTuple):
 
 
 def aggregations(data: RunData, registry: Registry | None) -> style.Kind:
-    """Return a figure for each device, mode and number of workers with at least two summed gradients."""
+    """Return a figure for each device, mode and number of workers with at least two sets of summed gradients."""
     names = _names(registry)
     summed = (r for r in data.timed if r.op == OP)
     groups = grouped(summed, lambda r: (r.device_name, r.mode, r.isa, data.dims_of[r.problem]["w"]))
@@ -40,7 +40,7 @@ def aggregations(data: RunData, registry: Registry | None) -> style.Kind:
         lanes = list(_lanes(data, grouped(rows, lambda r: r.problem), names))
         if len(lanes) > 1:
             figures.append(_figure(", ".join(filter(None, (device, isa, mode))), workers, lanes))
-    lacking = f"fewer than two gradients were summed in several ways; `kernelmark run {SUITE}` does"
+    lacking = f"fewer than two sets of gradients were summed in several ways; `kernelmark run {SUITE}` measures more"
     return style.kind(TITLE, figures, lacking, MOST)
 
 

@@ -1,4 +1,4 @@
-"""Crossover map of convolution algorithms: problems in the order of a suite's axis x kernels."""
+"""Crossover map of convolution algorithms: a row for each kernel, a column for each problem along a suite's axis."""
 
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -20,17 +20,17 @@ from kernelmark.bench.report.run_data import RunData, work
 
 LEAST_PROBLEMS, MOST_PROBLEMS, MOST_KERNELS, MOST, MOST_CHANGES = 3, 24, 14, 3, 4
 SLOWEST = 16.0
-#: Axes that may label a column if they differ in a sweep, those of the filter first.
+#: Axes that may label the columns if their values differ, the filter's first.
 AXES = ("r", "s", "n", "c", "k", "h", "w")
 #: The marks of certain winners and of ties; red is legible in every cell.
 MARKS = {"wins": style.Look("#B00020", "*", ""), "ties": style.Look("#B00020", "o", "")}
 
 
 class CrossoverMap(NamedTuple):
-    """Contests from left to right, their labels, and the kernels from top to bottom.
+    """The contests from left to right, their labels, and the kernels from top to bottom.
 
-    turns: the takeovers along the axis, as in the command `crossover`; None if no suite sweeps it. left_out: the number
-    of problems that are not shown.
+    turns: the takeovers along the axis, as `kernelmark crossover` finds them; None if no suite sweeps the axis.
+    left_out: the number of problems that are not shown.
     """
 
     contests: list[Contest]
@@ -42,7 +42,7 @@ class CrossoverMap(NamedTuple):
 
 
 def crossover_maps(data: RunData, registry: Registry | None) -> style.Kind:
-    """Return a figure for each line of convolutions that differ only in one size."""
+    """Return a figure for each setting and kind of convolution (direction, distribution, layout)."""
     dims = data.dims_of
     found = grouped(
         (c for c in data.contests if c.op == "conv" and len(c.ranked) > 1),
@@ -57,7 +57,7 @@ def crossover_maps(data: RunData, registry: Registry | None) -> style.Kind:
 
 
 def _suites(data: RunData, registry: Registry | None) -> Iterator[Suite]:
-    """Yield the sweeps of convolutions of each suite of the run."""
+    """Yield the suites of the run, each with only its sweeps of convolutions."""
     for text in data.run.plan.get("suites") or data.run.suites if registry else ():
         try:
             suite = find_suite(text, registry)  # type: ignore[arg-type]
@@ -83,7 +83,7 @@ def _map(data: RunData, contests: list[Contest], suites: Sequence[Suite]) -> Cro
 
 
 def _names(every: Sequence[dict[str, Any]], axis: str, differing: Sequence[str]) -> list[str]:
-    """Return the value of the axis of each problem, or of all axes that differ if problems share a value."""
+    """Return each problem's value of the axis or, if two values are equal, its values of all axes that differ."""
     names = [f"{dims['r']}x{dims['s']}" if axis in ("r", "s") else str(dims.get(axis, "")) for dims in every]
     if len(set(names)) < len(names):
         return [" ".join(f"{name}{dims[name]}" for name in differing if name in dims) for dims in every]
@@ -101,15 +101,15 @@ def _figure(m: CrossoverMap) -> style.Figure:
     return style.Figure(
         style.file_name("crossover", storage, *style.of_setting(first.setting)),
         f"Crossover: convolution over {_axis_name(m)}, {storage}",
-        f"{first.setting.title}. {_turns(m)} Lines: takeovers, two around ties. Stars: certainly the fastest; dots: "
-        "ties for the first place; hollow: measured under noise. Times over that of the fastest; darker is slower, and "
-        f"empty cells have no time.{cut}",
+        f"{first.setting.title}. {_turns(m)} Lines: takeovers, two lines if ties lie between. Stars: certainly the "
+        "fastest; dots: ties for the first place; hollow: measured under noise. Times over that of the fastest; darker "
+        f"is slower, and empty cells have no time.{cut}",
         partial(_draw, m),
     )
 
 
 def _turns(m: CrossoverMap) -> str:
-    """Return the takeovers in the words of the command."""
+    """Return a sentence on the takeovers, in the words of `kernelmark crossover`."""
     if m.turns is None:
         return "No suite of the run sweeps these problems, so takeovers are not determined."
     if not m.turns:
@@ -146,7 +146,7 @@ def _draw(m: CrossoverMap) -> style.Drawing:
 
 
 def _mark(axes: style.Axes, m: CrossoverMap) -> None:
-    """Mark winners and ties, and draw a line at each side of a takeover where the columns are one line of sizes."""
+    """Mark winners and ties and, if each column has another label, draw a line at each side of a takeover."""
     cells = SlowdownMap("conv", m.contests[0].setting, m.contests, m.kernels, "")
     for outline, look in MARKS.items():
         places = [

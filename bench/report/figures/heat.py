@@ -57,7 +57,7 @@ class SlowdownMap(NamedTuple):
 
 
 class HeatCell(NamedTuple):
-    """A time relative to the fastest one; only the fastest is shown as a time. outline: `wins`, `ties`, or empty."""
+    """A time over the fastest one. text: this ratio, or the fastest time itself. outline: `wins`, `ties`, or ""."""
 
     slowdown: float
     text: str
@@ -65,7 +65,7 @@ class HeatCell(NamedTuple):
 
     @property
     def darkness(self) -> int:
-        """Return the darkness of the cell on the page in per cent, which follows the logarithm of the slowdown."""
+        """Return the darkness of the cell on the page in per cent, proportional to the logarithm of the slowdown."""
         return round(100 * math.log(min(max(self.slowdown, 1.0), SLOWEST)) / math.log(SLOWEST))
 
 

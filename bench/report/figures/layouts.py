@@ -1,4 +1,4 @@
-"""Heat map of a product: storage layouts x kernels."""
+"""Heat map of a matrix product: storage layouts x kernels."""
 
 from functools import partial
 from statistics import geometric_mean
@@ -14,7 +14,7 @@ MOST, MOST_KERNELS = 2, 16
 
 
 class LayoutMap(NamedTuple):
-    """GFLOP/s of one size by (kernel, layout)."""
+    """The rates of a product of one size in GFLOP/s, by (kernel, layout)."""
 
     contests: list[Contest]
     layouts: list[str]

@@ -19,7 +19,7 @@ LEAST_RANGE = 10.0
 
 
 class Lines(NamedTuple):
-    """The contests along one line of sizes, smallest first, and the kernels to show."""
+    """The contests along one line of sizes, smallest first, the kernels to show, and the number of all sizes."""
 
     contests: list[Contest]
     kernels: list[str]
@@ -36,7 +36,7 @@ class Lines(NamedTuple):
 
     @property
     def one_dimensional(self) -> bool:
-        """Return whether every size grows along the line, so that points are joined."""
+        """Return whether no size shrinks along the line; only then are the points joined."""
         found = [numbers(sizes(c.problem)) for c in self.contests]
         return all(all(map(le, small, large)) for small, large in pairwise(found))
 

@@ -12,7 +12,7 @@ MOST, MOST_KERNELS, LEAST = 6, 12, 6
 
 
 def distributions(data: RunData, looks: dict[str, style.Look]) -> style.Kind:
-    """Return a figure for each operation, of its largest problem."""
+    """Return a figure for each operation, of its largest problem with enough samples."""
     largest: dict[str, Contest] = {}
     for c in data.contests:
         known = largest.get(c.op)

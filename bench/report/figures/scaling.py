@@ -18,7 +18,7 @@ WORKERS, LINK_BYTES_PER_S = (1, 2, 4, 8, 16, 96), 8e9
 
 
 def scaling_of_run(data: RunData, registry: Registry | None) -> style.Kind:
-    """Return a figure for each network of which the run has layers and aggregations."""
+    """Return the figures of each network for which the run has times of layers and aggregations."""
     figures: list[style.Figure] = []
     for network in data.networks if registry else ():
         with data.opened() as store, suppress(UsageError):  # layers or aggregations have no times
@@ -48,7 +48,7 @@ def _figure(found: Scaling, section: ScalingSection, marks: dict[str, style.Look
         f"Data parallelism, computed: {found.asked.network}",
         f"{setting.title}. Computed from the rows of {runs} and a link "
         f"of {size(round(found.asked.link_bytes_per_s))}/s, not measured. Whiskers: from the ends of the rows' "
-        f"intervals. Dashed: linear. Black bars: what the texts state.{noise}",
+        f"intervals. Dashed: linear. Black bars: speedups stated in texts.{noise}",
         partial(_draw, section, marks),
     )
 

@@ -1,4 +1,4 @@
-"""Speedups over a baseline as dots with intervals, in a lane per row or, if there are too many, per kernel."""
+"""Speedups over a baseline as dots with intervals: a lane for each row or, if there are too many, for each kernel."""
 
 import math
 from collections import Counter, defaultdict
@@ -33,7 +33,7 @@ class Dot(NamedTuple):
 
 
 class Lane(NamedTuple):
-    """The dots on one line: a row's dot, below the heading of its problem, or all dots of a kernel, with their mean."""
+    """One line of a plot: the dot of one row, below the heading of its problem, or a kernel's dots with their mean."""
 
     head: str
     name: str
@@ -84,7 +84,8 @@ class Plot(NamedTuple):
 def plots(data: RunData) -> list[Plot]:
     """Return a plot for each operation, setting and baseline: the first of each operation, then the second of each.
 
-    The longest problems come first, since in a run of many small problems and a large one the large one matters.
+    Operations with the longest problems come first: if a run has many small problems and a large one, the large one
+    matters most.
     """
     longest_s: dict[str, float] = defaultdict(float)
     found: dict[tuple[str, Setting, str], list[Result]] = defaultdict(list)
@@ -194,7 +195,7 @@ def _draw_number(axes: style.Axes, y: int, lane: Lane) -> None:
 
 
 def _draw_dots(axes: style.Axes, lanes: list[tuple[int, Lane]]) -> None:
-    """Draw the dots of all lanes, grouped by appearance: a plot call for each would take seconds."""
+    """Draw the dots of all lanes, with one plot call for dots of the same look: a call for each dot takes seconds."""
     alike: dict[tuple[str, bool, bool], list[tuple[float, Dot]]] = defaultdict(list)
     for y, lane in lanes:
         alone, count = lane.mean is None, len(lane.dots)

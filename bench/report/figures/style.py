@@ -1,4 +1,4 @@
-"""The style of figures: one column of a paper wide, colours for the colour-blind, reproducible bytes."""
+"""The style of figures: the width of a paper's column, colours for the colour-blind, reproducible bytes."""
 
 import math
 import re
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from kernelmark.bench.report.contest import Ratio, Setting
 
-#: Named without an import of Matplotlib, which only drawing needs.
+#: Types of Matplotlib, as strings, since only drawing needs to import it.
 Axes: TypeAlias = "matplotlib.axes.Axes"
 Drawing: TypeAlias = "matplotlib.figure.Figure"
 
@@ -32,7 +32,7 @@ class Figure(NamedTuple):
 
 
 class Kind(NamedTuple):
-    """The figures of one kind, and a line on figures that were left out and why, or ""."""
+    """The figures of one kind. omitted: why figures were left out, or ""."""
 
     title: str
     figures: list[Figure]
@@ -65,12 +65,12 @@ INK, GREY, GRID = "#1a1a1a", "#6e6e6e", "#d8d8d8"
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", INK)
 #: Colours of certain differences; ties are grey.
 SIDES = {"faster": COLOURS[0], "slower": COLOURS[1]}
-#: The replacements of these colours in a dark colour scheme; the others are legible in both.
+#: The replacements of colours in a dark colour scheme; the other colours are legible in both schemes.
 DARK = {INK: "#e8e8e8", GREY: "#a9b0b6", GRID: "#3a4046", "#0072b2": "#3fa2e6", "#d55e00": "#ff8242"}
 MARKERS = ("o", "s", "^", "D", "v", "P", "<", "X", ">")
 HATCHES = ("", "////", "\\\\\\\\", "xxxx", "----", "||||", "++++")
 RC: dict[Any, Any] = {
-    "font.size": 8,  # 11 pixels or more where a phone shows a column 343 pixels wide
+    "font.size": 8,  # 11 pixels or more on a phone that shows a column 343 pixels wide
     "font.family": "DejaVu Sans",
     "axes.titlesize": "medium",
     "axes.linewidth": 0.6,
@@ -130,7 +130,7 @@ def canvas(height_mm: float, width: float = WIDTH) -> Drawing:
 
 
 class Label(NamedTuple):
-    """A text to write beside a point, and the marker of that point."""
+    """A text to write to the right of a point, and the look of this point's marker."""
 
     x: float
     y: float
@@ -166,14 +166,14 @@ def mark_points(
 
 
 def ends(middle: float, low: float | None, high: float | None) -> tuple[float, float]:
-    """Return an interval relative to its middle, for error bars; a missing end equals the middle."""
+    """Return the ends of an interval for error bars; a missing end, or one at infinity, equals the middle."""
     return min(middle, low if low and low > 0 else middle), max(middle, high if high and high < math.inf else middle)
 
 
 def line(axes: Axes, points: Sequence[tuple[float, "Ratio", bool]], text: str, look: Look, joined: str = "-") -> Label:
-    """Draw ratios with their intervals, joined by a line of this style, and return the label of the line.
+    """Draw ratios with their intervals, and return the label of the line that joins them.
 
-    points: each ratio with its place on the axis, and whether it was measured under noise (drawn hollow).
+    points: each ratio's x, the ratio, and whether it was measured under noise (drawn hollow). joined: the line's style.
     """
     xs, ratios, noisy = zip(*points, strict=True)
     ys, bars = [ratio.median for ratio in ratios], [ends(*ratio[:3]) for ratio in ratios]
@@ -223,7 +223,7 @@ def log_ticks(axes: Axes) -> None:
 
 
 def ratio_ticks(low: float, high: float) -> list[float]:
-    """Return as many ticks for ratios about 1 as fit: round differences in a narrow range, else round factors."""
+    """Return as many ticks for ratios around 1 as fit: round differences in a narrow range, else round factors."""
     if high / low < 3:
         step = next(s for s in (0.01, 0.02, 0.05, 0.1, 0.2, 0.5) if (high - low) / s <= 6)
         return [round(1 + i * step, 4) for i in range(-int((1 - low) / step), int((high - 1) / step) + 1)]
@@ -231,7 +231,7 @@ def ratio_ticks(low: float, high: float) -> list[float]:
 
 
 def round_ticks(low: float, high: float) -> list[float]:
-    """Return as many round numbers on a logarithmic axis as fit."""
+    """Return round numbers for ticks of a logarithmic axis, as many as fit."""
     exponents = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     room = (high / low) ** 0.15
     inside: list[float] = []

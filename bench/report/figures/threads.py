@@ -1,4 +1,4 @@
-"""Thread scaling: speedup over the fewest threads on the largest problem, and over one thread at each size."""
+"""Figures of thread scaling: speedup over the fewest threads on the largest problem, over one thread at each size."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -27,7 +27,7 @@ def thread_scaling(data: RunData, looks: dict[str, style.Look]) -> style.Kind:
         problem = max(scalings, key=lambda p: _rank(scalings[p]))
         if scalings[problem]:
             figures.append(_figure(op, problem, mode, isa, scalings[problem], looks))
-    lacking = "no kernel was measured at two thread counts; `--threads 1,2` does"
+    lacking = "no kernel was measured at two thread counts; `--threads 1,2` measures two"
     return style.kind("Thread scaling", figures, lacking, MOST)
 
 
@@ -49,9 +49,9 @@ def _figure(op: str, problem: str, mode: str, isa: str, scaling: Scaling, looks:
     return style.Figure(
         style.file_name("threads", op, mode, isa),
         f"Thread scaling: {problem}",
-        f"{scaling[best[0]][0].device_name}, {mode}. Time on the fewest threads over time. Whiskers: the 95 % "
-        "interval, formed from both times, since thread counts are not measured in turn. Dashed: as many times faster "
-        f"as there are threads. Hollow: measured under noise.{shown}",
+        f"{scaling[best[0]][0].device_name}, {mode}. Speedup over the fewest threads. Whiskers: the 95 % interval, "
+        "the quotient of those of both times, since thread counts are not measured in turn. Dashed: linear speedup. "
+        f"Hollow: measured under noise.{shown}",
         partial(_draw, {k: scaling[k] for k in best}, looks),
     )
 
@@ -78,7 +78,7 @@ TITLE = "Thread scaling over size"
 
 
 class Gain(NamedTuple):
-    """A kernel's gain on a problem: its row on the most threads, its ratio to one thread, and the ceilings' gain."""
+    """A kernel's gain on a problem: its row on the most threads, its speedup over one thread, and the ceilings'."""
 
     row: Result
     ratio: Ratio
@@ -93,12 +93,12 @@ def gains_over_size(data: RunData, looks: dict[str, style.Look]) -> style.Kind:
         for (op, mode, isa), own in found.items()
         if len({f"{work(gain.row):.3g}" for gain in own}) > 1
     ]
-    lacking = "no operation has two sizes on one thread and on several; `--threads 1,2` does"
+    lacking = "no operation has two sizes on one thread and on several; `--threads 1,2` measures both"
     return style.kind(TITLE, figures, lacking, MOST)
 
 
 def gains(data: RunData) -> Iterator[Gain]:
-    """Yield the gain of each kernel and problem of a CPU that ran on one thread and on more."""
+    """Yield the gain of each CPU kernel on each problem that it ran on one thread and on more."""
     rows = (r for r in data.timed if r.device == "cpu" and work(r))
     for own in grouped(rows, lambda r: (r.op, r.mode, r.isa, r.problem, r.kernel)).values():
         one, most = (pick(own, key=lambda r: r.threads) for pick in (min, max))
@@ -125,10 +125,10 @@ def _size_figure(op: str, mode: str, isa: str, gains: list[Gain], looks: dict[st
     return style.Figure(
         style.file_name("threads-over-size", op, mode, isa),
         f"{TITLE}: {op}, {count(threads, 'thread')} against one",
-        f"{first.device_name}, {mode}. Time on one thread over that on {threads}, over the operations of a problem "
-        "(bytes where it has none). Whiskers: the 95 % interval, the quotient of both, since thread counts are not "
-        "measured in turn. Dashes: what the ceilings of arithmetic and memory, at one thread and at "
-        f"{threads}, allow, where both are known. Hollow: measured under noise.{shown}",
+        f"{first.device_name}, {mode}. Speedup of {threads} threads over one, by the operations of a problem (bytes if "
+        "it has none). Whiskers: the 95 % interval, the quotient of those of both times, since thread counts are not "
+        "measured in turn. Dashes: the speedup that the ceilings of arithmetic and memory allow, if both are known. "
+        f"Hollow: measured under noise.{shown}",
         partial(_draw_sizes, [gain for gain in gains if gain.row.kernel in kernels], threads, looks),
     )
 

@@ -21,7 +21,7 @@ def trends(data: RunData, looks: dict[str, style.Look]) -> style.Kind:
     problems = grouped(enough, lambda case: case.problem)
     ordered = sorted(problems.items(), key=lambda pair: -max(len(case.steps) for case in pair[1]))
     figures = [_figure(problem, own, looks) for problem, own in ordered]
-    return style.kind(TITLE, figures, "the store has fewer than three runs of any case up to this run", MOST)
+    return style.kind(TITLE, figures, "no case has three runs in the store up to this run", MOST)
 
 
 def _figure(problem: str, cases: list[TrendCase], looks: dict[str, style.Look]) -> style.Figure:

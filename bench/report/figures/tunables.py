@@ -1,4 +1,4 @@
-"""The speed of tiles in a search by the values of each tunable, in a panel per tunable."""
+"""The speed of the tiles of a search over the values of each tunable, with a panel for each tunable."""
 
 from functools import partial
 from statistics import median
@@ -13,7 +13,7 @@ TITLE = "Speed by tunable"
 MOST, MOST_PANELS, ABREAST = 6, 12, 2
 #: The margin of the axis of speeds beyond the slowest and the fastest tile, as a factor.
 MARGIN = 1.15
-#: The spread of dots around their value, and the length of strokes, where values are 1 apart.
+#: How far dots and strokes reach to each side of their value; neighbouring values are 1 apart.
 ASIDE, STROKE = 0.3, 0.36
 LEGEND = (
     "A dot is a tile's speed over that of the default (in turn); strokes: the best (blue) and the median (black) "
@@ -80,7 +80,7 @@ def _panel(axes: style.Axes, found: Searched, name: str) -> None:
 
 
 def _dots(axes: style.Axes, x: float, own: list[TimedTile]) -> None:
-    """Draw the tiles of a value side by side, sorted by speed; disturbed ones are hollow."""
+    """Draw the tiles of a value as dots side by side, sorted by speed; dots of disturbed rows are hollow."""
     step = 2 * ASIDE / max(1, len(own) - 1)
     for i, trial in enumerate(own):
         fill = "none" if is_noisy(trial.row) else style.GREY

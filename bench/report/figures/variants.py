@@ -15,12 +15,12 @@ from kernelmark.bench.report.variants import VariantPair, variant_pairs
 
 MOST, MOST_KERNELS, LEAST_SIZES = 4, 8, 2
 TITLE = "Ratios of variants"
-#: The sizes that may label the axis, those of a filter first; a problem's other sizes are tied to it.
+#: The sizes that may label the axis, the filter's first; the other sizes of a problem depend on the one that does.
 _SWEPT = ("r", "n", "m", "k", "c", "h", "w", "b", "batch")
 
 
 class RatioLines(NamedTuple):
-    """The ratios of kernels, each with its position on the axis."""
+    """The ratios of kernels, each with its position on the axis. total: the number of kernels, shown or not."""
 
     setting: Setting
     axis: str
@@ -59,7 +59,7 @@ def ratio_places(data: RunData, setting: Setting, pairs: Sequence[VariantPair]) 
 
 
 def _axis(dims: Sequence[Dims]) -> str:
-    """Return the size that differs, or that determines the others; "" if problems are ordered only by their work."""
+    """Return the name of the size that differs or determines the others; "" if only the work orders the problems."""
     several = [axis for axis in _SWEPT if len({str(found.get(axis)) for found in dims}) > 1]
     if len(several) == 1 or several[:1] == ["r"]:
         return several[0]

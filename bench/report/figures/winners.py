@@ -17,10 +17,10 @@ TITLE = "Which algorithm where"
 #: The fewest different pairs of channels and side for a map.
 LEAST_PLACES, MOST_PANELS, MOST = 8, 4, 3
 AXES = ("c", "h", "w", "r", "s")
-#: Larger than any real size; only a damaged store has larger ones.
+#: Larger than any real size; only a damaged store has larger sizes.
 MOST_SIZE = 2**31
-LACKING = f"fewer than {LEAST_PLACES} pairs of channels and image side have times of two convolutions"
-#: Steps of a selector's choice along each axis of a panel, and how far apart problems of one place are drawn.
+LACKING = f"fewer than {LEAST_PLACES} pairs of channels and image side have times of two kernels"
+#: The points along each axis at which a selector chooses; the factor between marks with the same channels and side.
 STEPS, APART = 32, 1.13
 
 
@@ -139,7 +139,7 @@ def _powers(low: float, high: float) -> list[float]:
 
 
 def _spots(axes: style.Axes, panel: Panel, looks: dict[str, style.Look]) -> list[str]:
-    """Draw the problems, those of one place side by side, and return their kernels."""
+    """Draw a mark for each problem, side by side if channels and side are the same, and return their kernels."""
     marks: dict[tuple[str, bool], list[tuple[float, float, bool]]] = defaultdict(list)
     for own in grouped(panel.spots, lambda spot: (spot.channels, spot.side)).values():
         for i, spot in enumerate(own):
@@ -153,10 +153,10 @@ def _spots(axes: style.Axes, panel: Panel, looks: dict[str, style.Look]) -> list
 
 
 def _borders(axes: style.Axes, panel: Panel, looks: dict[str, style.Look]) -> list[str]:
-    """Tint the regions of a selector's choice with a line around each, and return the kernels that it chooses."""
+    """Tint the region of each kernel that a selector chooses, with a line around it, and return these kernels."""
     import numpy as np
 
-    assert panel.chosen is not None, "asked for a selector's choice where there is one"
+    assert panel.chosen is not None, "only a panel with a selector has borders"
     low, high = _around([spot.channels for spot in panel.spots])
     channels = np.unique(np.geomspace(max(low, 1), high, STEPS).round())
     sides = np.unique(np.geomspace(*_around([spot.side for spot in panel.spots]), STEPS).round())
