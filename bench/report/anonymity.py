@@ -17,7 +17,7 @@ from kernelmark.bench.record.result import COLUMNS
 
 Mask = Callable[[str], str]
 _UUID = re.compile(r"\b[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\b")
-#: User names occur in paths of home folders and before the host of an address.
+#: Matches paths of home folders, which contain user names.
 _HOME = re.compile(r"(/home/|/Users/)([^/\\\s\"',;:]+)")
 #: The fewest letters of a host name to hide; a shorter one is more likely an ordinary word.
 _SHORTEST = 4
@@ -28,12 +28,12 @@ _PLACES = [(COLUMNS.index(column), column) for column in NAMES]
 
 @lru_cache
 def hashed(kind: str, text: str) -> str:
-    """Return the same short name for the same text: `host-3f2a9c1b`."""
+    """Return a short name for a text, made from its hash: `host-3f2a9c1b`; the same text has the same name."""
     return f"{kind}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
 
 
 def hidden(column: str, value: Any) -> Any:
-    """Return the value of a column with host and device names hashed; a hash stays as it is."""
+    """Return the value of a column, hashed if it names a host or a device; a hash stays as it is."""
     kind = NAMES.get(column)
     if not kind or not value or re.fullmatch(rf"{kind}-[0-9a-f]{{8}}", value):
         return value
@@ -53,7 +53,7 @@ def nameless(store: Reader, ceiling: Ceiling) -> dict[str, Any]:
 
 
 def facts(store: Reader, run_id: str) -> dict[str, Any]:
-    """Return the facts of a run, with its GPUs hashed, unless the store `identifies`."""
+    """Return the facts of a run, with the UUIDs of its GPUs hashed, unless the store `identifies`."""
     found: dict[str, Any] = {**store.find_run(run_id)}
     gpus = found["plan"].get("gpus")
     if store.identifies or not isinstance(gpus, list):
@@ -72,7 +72,10 @@ def _nameless(record: Record) -> Record:
 
 
 def mask(hosts: Iterable[str] = ()) -> Mask:
-    """Return a function that hashes UUIDs, user names, this host's name and the given names in a text."""
+    """Return a function that hashes UUIDs, user names and host names in a text.
+
+    It finds user names in paths of home folders, this user's also before an `@`. hosts: names in addition to this host.
+    """
     own = socket.gethostname()
     names = {name for name in (own, own.partition(".")[0], *hosts) if len(name) >= _SHORTEST and name != "localhost"}
     host = _words(names)

@@ -29,7 +29,7 @@ NEEDED = (
     "run_id", "problem", "kernel", "device", "device_name", "mode", "dtype", "numerics", "threads", "time_s_median",
     "time_s_ci95_low", "time_s_ci95_high", "disturbed", "isa", "job", "host", "device_uuid", "against",
 )  # fmt: skip
-#: The most problems of a suite, which take six seconds.
+#: The most problems of a suite; listing as many takes six seconds.
 MOST_LISTED = 200_000
 
 
@@ -201,10 +201,10 @@ KIN = (
 
 
 class CrossoverRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename={"before": "from"}):
-    """A problem in a setting. The first columns are those of its fastest kernel; "" or null if there is none.
+    """A problem in a setting, with the time of its fastest kernel. An unknown value is "" or null.
 
-    ratio: how many times faster it is than the runner-up. from: the neighbouring problem that another kernel wins;
-    previous: that kernel.
+    ratio: how many times faster the fastest kernel is than the runner-up. At a takeover, from: the problem before it;
+    previous: the kernel that wins there; gain: the speed of the new winner over `previous` after the takeover.
     """
 
     suite: str
@@ -240,7 +240,7 @@ class CrossoverRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class CrossoverDocument(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What `crossover --json` prints. problems: the number of problems of the suite, with a time or without."""
+    """The document of `crossover --json`. problems: the number of problems of the suite, with a time or without."""
 
     run: RunSummary
     suite: str
@@ -310,10 +310,10 @@ def _sentence(change: Change) -> str:
 
 
 def write_csv(suite: Suite, run_id: str, found: Sequence[Contest], out: IO[str]) -> None:
-    """Write a row for each problem and setting.
+    """Write a row for each problem and setting, with the columns of `CrossoverRow`.
 
-    `from` is the neighbouring problem that another kernel wins, and `previous` that kernel. `ratio_in_turn` and similar
-    columns: whether the two kernels shared a job, so that the interval comes from paired samples.
+    `ratio_in_turn` and similar columns: whether the two kernels shared a job, so that the interval comes from paired
+    samples.
     """
     writer = csv.DictWriter(out, COLUMNS, lineterminator="\n")
     writer.writeheader()

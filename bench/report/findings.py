@@ -63,9 +63,9 @@ class Winner(NamedTuple):
 def verdict(data: RunData, variants: bool = True) -> str:
     """Return a run's answer in a few sentences: the tile to use, whether to transpose first, or the fastest kernel.
 
-    Ratios of variants that were measured in turn follow, unless they are printed elsewhere; then kernels that head a
-    table but are not ranked. If no kernel has a rival, the ratios are the verdict. The page begins with this text, and
-    `run` ends with it.
+    variants: whether ratios of variants that were measured in turn follow. The last sentences are on kernels that head
+    a table but are not ranked. If no kernel has a rival, the ratios are the verdict. The page begins with this text,
+    and `run` ends with it.
     """
     if data.tunes:
         return tuning.verdict(data)
@@ -78,7 +78,7 @@ def verdict(data: RunData, variants: bool = True) -> str:
 
 
 def variants_beside(data: RunData) -> list[str]:
-    """Return a line for each kind of ratio of variants that the verdict omits; the verdict has the founding one."""
+    """Return lines on the ratios of variants that `verdict(data, variants=False)` does not contain."""
     founding = answers(data)
     told = {r.case for answer in founding[:1] for r in answer.contest.ranked}
     lines = variant_lines(r for r in data.timed if r.case not in told)
@@ -86,7 +86,7 @@ def variants_beside(data: RunData) -> list[str]:
 
 
 def unranked(data: RunData, rows: Sequence[Result]) -> Iterator[str]:
-    """Yield a sentence on kernels that head a table of these rows but are not ranked, for each reason."""
+    """Yield a sentence for each reason for which kernels are not ranked although they head a table of these rows."""
     several = [own for own in grouped(rows, lambda r: (r.problem, r.mode, r.isa)).values() if len(own) > 1]
     ranked = {r.case for c, _ in data.leads for r in c.ranked[:2]}
     heads = [min(own, key=lambda r: r.time_s_median or 0.0) for own in several]
@@ -144,13 +144,13 @@ def _how_sure(found: Sequence[Winner]) -> str:
 
 
 def of_contests(contests: Sequence[Contest]) -> str:
-    """Return `14 problems`, or `28 contests` where a problem has several settings."""
+    """Return `14 problems`, or `28 contests` if a problem has several settings."""
     several = len({c.problem for c in contests}) < len(contests)
     return count(len(contests), "contest" if several else "problem")
 
 
 def sentences(data: RunData) -> list[str]:
-    """Return for each operation the winning kernels with their numbers of wins, and the certain speedups."""
+    """Return a text for each operation: the winning kernels with their numbers of wins, and the certain speedups."""
     by_op = grouped(data.contests, lambda c: c.op)
     return [f"{op}: {' '.join(_of_operation(contests))}" for op, contests in by_op.items()]
 
@@ -178,7 +178,7 @@ def _of_operation(contests: list[Contest]) -> Iterator[str]:
 
 
 def _decided(contests: Sequence[Contest]) -> Sequence[Contest]:
-    """Return the contests of two kernels or more; all contests if none has two."""
+    """Return the contests with at least two kernels or, if there are none, all contests."""
     return [c for c in contests if len(c.ranked) > 1] or contests
 
 
@@ -193,7 +193,7 @@ def _named(ratio: Ratio, r: Result) -> str:
 
 
 def fastest(data: RunData) -> tuple[list[Fastest], int]:
-    """Return the fastest kernel of the longest problems, in the order of the run, and the number of problems."""
+    """Return the fastest kernels of the problems that take longest, in the run's order, and the number of problems."""
     decided = _decided(data.contests)
     long = sorted(decided, key=lambda c: -(c.fastest.time_s_median or 0.0) * c.fastest.count)[:MOST_FASTEST]
     chosen = [c for c in decided if any(c is one for one in long)]
@@ -208,7 +208,7 @@ def _fastest(c: Contest) -> Fastest:
 
 
 class Refusal(NamedTuple):
-    """Rows without a result for one reason, and their kernels; against: whether a check failed."""
+    """The rows that lack a result for the same reason: their number and kernels. against: whether a check failed."""
 
     status: str
     reason: str
@@ -242,7 +242,7 @@ MOST_TITLES = 2
 
 
 def title(data: RunData, registry: Registry | None) -> str:
-    """Return the titles of the run's suites, or the name of a suite that is not available here."""
+    """Return the titles of the run's suites; a suite that is not available here is represented by its name."""
     asked = data.run.plan.get("suites") or data.run.suites
     titles = [_title_of(text, registry) for text in asked]
     rest = len(titles) - MOST_TITLES
@@ -270,7 +270,7 @@ def date(data: RunData) -> str:
 
 
 def numbers(data: RunData) -> list[Number]:
-    """Return up to three numbers, on a tuning, the founding question, the only contest, or all contests."""
+    """Return the numbers of a report's head, at most three, on the same subject as the verdict."""
     if data.tunes:
         return tuning.numbers(data)
     if founding := answers(data):
@@ -318,7 +318,7 @@ def _roofline(data: RunData) -> list[Number]:
 
 
 def _sure(ratio: Ratio) -> str:
-    """Return `[0.97, 1.03], tie`."""
+    """Return the interval of a ratio and its remarks: `[0.97, 1.03], tie`."""
     ends = interval(ratio.low, ratio.high, "{:.3g}".format)
     return ", ".join(filter(None, (ends, ratio.side, *ratio.remarks[:1] * (not ratio.in_turn))))
 

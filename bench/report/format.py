@@ -139,7 +139,7 @@ LONG_NAME = 40
 
 
 def figure_names(kernels: Iterable[str]) -> dict[str, str]:
-    """Return names for a figure, in which long tiles are shortened to the values that differ."""
+    """Return the kernels' names for a figure; in long names, the tile has only the values that differ."""
     found = {kernel: short(kernel) for kernel in kernels}
     tiles: dict[str, list[set[str]]] = {}
     for name in found.values():
@@ -168,7 +168,7 @@ def percent(share: float) -> str:
 def pace(speed: float) -> str:
     """Express a ratio of speeds in words: `1.4 % slower than`, `2.3x as fast as`.
 
-    With `slower`, the percentage is additional time.
+    The percentage before `slower` is the additional time.
     """
     if speed < 1:
         return f"{percent(1 / speed - 1 if speed else math.inf)} slower than"

@@ -12,8 +12,8 @@ from typing import NamedTuple, TextIO
 
 from kernelmark.bench.plan.text import escaped
 
-#: A bar would end a cell, and a backslash undo the escape that follows it; an entity would be replaced; `](` and `][`
-#: end the text of a link; and GitHub makes links of addresses by themselves.
+#: Matches what GitHub would interpret: a bar ends a cell, a backslash undoes the escape after it, an entity is replaced
+#: by its character, `](` and `][` end the text of a link, and an address becomes a link.
 _MARKUP = re.compile(r"[\\|<>]|&(?=#?\w+;)|\](?=[(\[])|:(?=//)|(?<=www)\.", re.IGNORECASE)
 _SHOWN = {"\\": r"\\", "|": r"\|", "<": "&lt;", ">": "&gt;", "&": "&amp;", "]": r"\]", ":": "&#58;", ".": "&#46;"}
 
@@ -25,7 +25,7 @@ def in_markdown(text: str) -> str:
 
 def github_table(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     """Return a table in GitHub's Markdown, or "" without rows."""
-    from tabulate import tabulate  # which takes a fifth of `kernelmark list`
+    from tabulate import tabulate  # not at the top: the import takes a fifth of the time of `kernelmark list`
 
     cells = [[str(cell).replace("|", "\\|") for cell in row] for row in rows]
     return str(tabulate(cells, heads, tablefmt="github", disable_numparse=True)) if cells else ""
@@ -43,7 +43,7 @@ _BOLD, _RESET = "\033[1m", "\033[0m"
 
 
 def is_wanted(stream: TextIO, environ: Mapping[str, str]) -> bool:
-    """Return whether the stream is a terminal with bold text and blocks, and NO_COLOR is not set (no-color.org)."""
+    """Return whether to print bold text and bars: to a terminal in UTF-8, without NO_COLOR (no-color.org)."""
     plain = environ.get("NO_COLOR") or environ.get("TERM") == "dumb"
     return stream.isatty() and not plain and (stream.encoding or "").lower().replace("-", "") == "utf8"
 
@@ -96,7 +96,7 @@ class TableColumn(NamedTuple):
 
 
 class _Layout(NamedTuple):
-    """The shown columns, their widths, and whether the first one is above its rows (titled)."""
+    """The shown columns and their widths. titled: whether the first column is above its rows, as their title."""
 
     shown: list[int]
     widths: list[int]
@@ -119,7 +119,7 @@ def table(
     if style == "github":
         return "\n".join(_markdown(columns, rows))
     if style == "html":
-        from tabulate import tabulate  # which takes a fifth of `kernelmark list`
+        from tabulate import tabulate  # not at the top: the import takes a fifth of the time of `kernelmark list`
 
         html: str = tabulate(rows, [c.header for c in columns], tablefmt="html", disable_numparse=True)
         return html
@@ -161,7 +161,7 @@ def _total(widths: Sequence[int]) -> int:
 
 
 class _Widths(NamedTuple):
-    """The widths of all columns: unwrapped; with texts wrapped to a readable width; with the longest words."""
+    """The widths of all columns. natural: unwrapped; least: wrapped to a readable width; tight: of the longest word."""
 
     natural: list[int]
     least: list[int]
@@ -191,9 +191,9 @@ def _fitted(columns: Sequence[TableColumn], rows: Rows, room: int, titled: bool,
 
 
 def _plan(columns: Sequence[TableColumn], widths: _Widths, room: int, titled: bool) -> _Layout | None:
-    """Return the first layout that fits: all columns; fewer; narrower texts; then these with the first column on top.
+    """Return the first layout that fits, or None: all columns; without spare columns; then also with narrower texts.
 
-    None if no layout fits.
+    The last two layouts are tried again with the first column above its rows, or only in this form if `titled`.
     """
     everything, above = list(range(len(columns))), len(columns) > 1
     if _total(widths.least) <= room:
@@ -221,7 +221,7 @@ def _fewer(columns: Sequence[TableColumn], least: Sequence[int], shown: Sequence
 
 
 def _widened(widths: list[int], natural: Sequence[int], room: int) -> list[int]:
-    """Return the widths after giving the remaining room to the columns that lack the most."""
+    """Return the widths after giving the remaining room, one by one, to the column that lacks most of its width."""
     for _ in range(min(room - _total(widths), sum(natural) - sum(widths))):
         widths[max(range(len(widths)), key=lambda i: natural[i] - widths[i])] += 1
     return widths

@@ -1,8 +1,8 @@
 """Sum a run's rows for `show`: seconds per batch of networks, shares of a training step, overlaps of transfers.
 
-A batch is the sum of a network's layers, each times its count. The share of a step is the time of transferring the
-parameters over that of the batch. Both are measured: the transfer is a row of `transfer`, scaled from the row's
-elements to the network's. The share from the founding text's figures is printed, too.
+The time of a batch is the sum of a network's layers, each times its count. The share of a step is the time to transfer
+the parameters over that of a batch. Both are measured: the transfer is a row of `transfer`, scaled from the row's
+elements to the network's parameters. The share that the founding text states is printed, too.
 """
 
 import math
@@ -43,7 +43,7 @@ PASSES = {"forward": ("forward",), "forward + backward": ("forward", "backward")
 def total(layers: Iterable[tuple[int, Result | None]]) -> Ratio | None:
     """Return the total seconds of layers, each times its count; None if one has no time.
 
-    The ends of the interval are the sums of the layers' ends, which is valid even if all errors agree.
+    The ends of the interval are the sums of the layers' ends, so it is valid even if all errors have the same sign.
     """
     found = list(layers)
     times = [row_time(r) if r else (None, None, None) for _, r in found]
@@ -57,7 +57,10 @@ def _weighted(values: Sequence[tuple[int, float | None]]) -> float | None:
 
 
 def network_table(layers: Sequence[Layer], results: Iterable[Result], style: str = "simple") -> str:
-    """Return a table of the networks' times: by each kernel for an operation's layers, and by each layer's fastest."""
+    """Return a table of the times of networks: by the fastest kernel of each layer, and by each kernel.
+
+    For a kernel, the layers of other operations are by the fastest kernel of each.
+    """
     if not layers:
         return NO_NETWORK
     rows = list(results)
@@ -97,11 +100,11 @@ def exchanged(forward: Iterable[tuple[int, Problem]]) -> int:
 
 
 def parameters(layers: Iterable[Layer], registry: Registry) -> int:
-    """Return the weights of a network's layers."""
+    """Return the number of weights of a network's layers, without biases."""
     return weights((layer.count, registry.problem(layer.problem)) for layer in layers if layer.part == "forward")
 
 
-Times = dict[str, dict[str, Result]]  # by problem, by kernel
+Times = dict[str, dict[str, Result]]  # rows by problem, then by kernel
 
 
 class Batch(NamedTuple):
@@ -146,7 +149,7 @@ def _lines(layers: Sequence[Layer], times: Times) -> Iterator[Sequence[str]]:
 
 
 def _sums(layers: Sequence[Layer], times: Times, kernel: str | None) -> tuple[str, str]:
-    """Return the time of forward, and of forward and backward; "" if a layer has no time."""
+    """Return the time of the forward pass, and of both passes, as text; "" if a layer has no time."""
     forward = total(chosen([layer for layer in layers if layer.part == "forward"], times, kernel))
     has_backward = any(layer.part == "backward" for layer in layers)
     both = total(chosen(layers, times, kernel)) if has_backward else None
@@ -154,7 +157,7 @@ def _sums(layers: Sequence[Layer], times: Times, kernel: str | None) -> tuple[st
 
 
 def chosen(layers: Iterable[Layer], times: Times, kernel: str | None = None) -> list[tuple[int, Result | None]]:
-    """Return the count and the row of each layer: by this kernel if it has its operation, otherwise by the fastest."""
+    """Return each layer's count and its row: of `kernel` if the layer has its operation, otherwise of the fastest."""
     return [(layer.count, _row(times.get(layer.problem, {}), kernel)) for layer in layers]
 
 
@@ -165,7 +168,7 @@ def _row(by_kernel: dict[str, Result], kernel: str | None) -> Result | None:
 
 
 def summed(store: Store, run_id: str, by: str, step: bool) -> str:
-    """Return the tables of a run by `network`, by `overlap`, or as shares of the networks' step."""
+    """Return the tables of `show --by network` or `show --by overlap`. step: return those of `--step` for networks."""
     if by == "overlap":
         return overlap_table(store, store.results(run_id))
     if step:
@@ -173,7 +176,7 @@ def summed(store: Store, run_id: str, by: str, step: bool) -> str:
     return network_table(store.layers(run_id), list(store.layer_results(run_id)))
 
 
-#: Suffixes of names: copying and working one after the other; working on data that has arrived.
+#: Suffixes of kernels that copy, then work, without overlap, and of kernels that only work, on data copied before.
 SERIAL, ARRIVED = "serial", "arrived"
 OVERLAPS = (
     TableColumn("problem"),
@@ -187,7 +190,7 @@ Found = tuple[Result, dict[str, Any]]
 
 
 class Overlap(NamedTuple):
-    """An overlapped transfer: its row, the rows of `serial` and `arrived`, and the share that it hides."""
+    """A transfer that overlaps with work: its row, the rows of `serial` and `arrived`, and the share that is hidden."""
 
     row: Result
     serial: Result
@@ -196,9 +199,9 @@ class Overlap(NamedTuple):
 
 
 def overlaps(store: Reader, results: Iterable[Found]) -> Iterator[Overlap]:
-    """Yield the overlap of each transfer and work that were measured in turn with `serial` and `arrived`.
+    """Yield the overlap of each transfer with work that was measured in turn with `serial` and `arrived`.
 
-    (t_copy + t_work - t) / min(t_copy, t_work), where `serial` takes t_copy + t_work and `arrived` takes t_work.
+    Its share is (t_copy + t_work - t) / min(t_copy, t_work); `serial` takes t_copy + t_work, and `arrived` t_work.
     """
     rows = [(r, dims) for r, dims in results if r.op == "transfer" and dims.get("work") and is_timed(r) and r.job]
     for _, group in groupby(sorted(rows, key=_key), key=_key):
@@ -222,8 +225,8 @@ def _ending(r: Result) -> str:
 def _share(store: Reader, *rows: Result) -> Ratio | None:
     """Return the median overlap of the rounds with its interval; None for too few rounds.
 
-    Neighbouring rounds have opposite order, so pairs of them are free of linear drift; pairs are used if there are
-    enough.
+    Neighbouring rounds have opposite order, so a pair of rounds is free of linear drift; with enough rounds, each share
+    is that of a pair.
     """
     shares = []
     for groups in zip(*(store.by_process(r.run_id, r.case) for r in rows), strict=False):
@@ -305,7 +308,10 @@ class TransferShare(NamedTuple):
 
 
 def shares(store: Store, registry: Registry, run_id: str) -> dict[Setting, list[TransferShare]]:
-    """Return the shares of a run's networks by setting; transfers come from that run, or the latest that has any."""
+    """Return, by setting, the shares of a step that a run's networks spend on transfers.
+
+    The times of transfers come from this run or, if it has none, from the latest run that has some.
+    """
     layers, results = store.layers(run_id), list(store.layer_results(run_id))
     every = [run_id, *(other for other in store.run_ids()[::-1] if other != run_id)]
     found: dict[Setting, list[TransferShare]] = {}

@@ -16,7 +16,7 @@ from kernelmark.bench.report.contest import grouped
 from kernelmark.bench.report.noise import is_noisy
 from kernelmark.bench.report.run_data import RunData
 
-#: The most samples that the page contains; beyond it, it has quantiles of the samples.
+#: The most rows and samples of a page with all samples; the page of a larger run has quantiles of them instead.
 MOST_ROWS, MOST_SAMPLES = 10_000, 1_500_000
 LEVELS = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
 #: Columns that are equal in all rows of a page, or can be computed from its samples.
@@ -65,7 +65,7 @@ def _quantiles(blobs: Iterable[bytes]) -> tuple[list[int], Array]:
 
 
 def _levels(blobs: Sequence[bytes]) -> Array:
-    """Return the quantiles of each row; NaN where it has no samples."""
+    """Return the quantiles of each row; NaN for a row without samples."""
     found: Array = np.full((len(blobs), len(LEVELS)), math.nan)
     for size, own in grouped(range(len(blobs)), lambda at: len(blobs[at])).items():
         if size:
@@ -75,7 +75,7 @@ def _levels(blobs: Sequence[bytes]) -> Array:
 
 
 def _stored(name: str, found: Coded | Floats) -> dict[str, Any]:
-    """Return a column of the table, without iterating over rows if values need no conversion."""
+    """Return a column of the table, encoded without iterating over its rows if values need no conversion."""
     if isinstance(found, Coded):
         codes = np.asarray(found.codes)
         return _minutes(found.values, codes) if name == "started_at" else _coded(found.values, codes)
@@ -118,7 +118,7 @@ def _text(values: Array) -> str:
 
 
 def _options(plan: dict[str, Any]) -> str:
-    """Return options of the plan that affect results but are not in rows, as options of `run`."""
+    """Return options of `run` as a text: those of the plan that affect results but are in no column of the rows."""
     import shlex
 
     words: list[str] = []

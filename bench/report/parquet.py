@@ -18,7 +18,7 @@ from kernelmark.bench.report.anonymity import records
 #: Rows that are in memory at a time.
 ROW_GROUP = 2000
 SAMPLES = "samples_s"
-#: Units of columns by prefix or suffix of the name; other columns are names or plain numbers.
+#: Units of columns by the end of their names; other columns hold names or plain numbers, or times (`time_s_`).
 _UNITS = {
     "gflop_per_s": "GFLOP/s",
     "gbyte_per_s": "GB/s",
@@ -62,7 +62,7 @@ def write_parquet(store: Store, run_ids: Sequence[str], out: IO[bytes]) -> None:
 
 
 def write_parquet_file(store: Store, run_ids: Sequence[str], path: Path) -> None:
-    """Call `write_parquet` on a file, which stays unchanged if pyarrow is missing. Raises UsageError."""
+    """Write a Parquet file by `write_parquet`; it stays unchanged if pyarrow is missing. Raises UsageError."""
     _pyarrow()
     with replacing(path) as beside, beside.open("wb") as out:
         write_parquet(store, run_ids, out)

@@ -1,4 +1,4 @@
-"""Tables of problems x kernels with a metric of an operation, for papers and Markdown; each line has one unit."""
+"""Pivots, for papers and Markdown: tables of problems x kernels of an operation, whose cells show one metric."""
 
 import re
 from collections import defaultdict
@@ -28,7 +28,7 @@ from kernelmark.bench.report.layout import in_markdown
 from kernelmark.bench.report.noise import MARK, is_noisy
 from kernelmark.bench.report.variants import ratio_of, variant_pairs
 
-#: The most problems of a pivot; a longer suite has several, so that a run of any length is written as it is read.
+#: The most problems of a pivot; a longer suite gets several pivots, which are written one by one while it is read.
 MOST_PROBLEMS = 200
 #: The words of cells without a time.
 _STATUS = {Status.UNSUPPORTED.value: "--", Status.OK.value: "right"}
@@ -45,9 +45,9 @@ class Cell(NamedTuple):
 
 
 class PivotLine(NamedTuple):
-    """A problem, the unit of its cells, and a cell for each kernel, None if the kernel has no row.
+    """A problem, the unit of its cells, and a cell for each kernel, or None for a kernel without a row.
 
-    sizes: the problem's sizes, if these have columns.
+    sizes: the problem's sizes, if sizes have columns.
     """
 
     label: str
@@ -57,7 +57,7 @@ class PivotLine(NamedTuple):
 
 
 class Wanted(NamedTuple):
-    """The contents of a pivot: one of `METRICS`; sizes: whether each size of a problem has a column."""
+    """The contents of a pivot. metric: one of `METRICS`; sizes: whether each size of a problem has a column."""
 
     metric: str = "time"
     sizes: bool = False
@@ -70,7 +70,7 @@ METRICS = {
     "rate": "Rates in the unit of the line",
     "speedup": "Speedups over the baseline",
     "roofline": "Shares of the roofline in per cent",
-    "ratio": "Speeds over those on a variant of the problem (of the kernel, or else the fastest of its provider)",
+    "ratio": "Speeds relative to a variant of the problem (by the same kernel, or else its provider's fastest)",
 }
 
 
@@ -120,9 +120,9 @@ def all_pivots(store: Reader, run_id: str, wanted: Wanted = TIMES) -> Iterator[P
 
 
 def pivots(suite: str, op: str, groups: list[list[Result]], store: Reader, wanted: Wanted = TIMES) -> list[Pivot]:
-    """Return a pivot for each setting of the rows of one operation; none without a time.
+    """Return pivots of the rows of one operation: one for each setting and each group of problems that share kernels.
 
-    A single problem has no pivot of times, either, since a list of its kernels has more columns.
+    There are none without a time, and no pivot of times of a single problem: a list of its kernels has more columns.
     """
     rows = [r for group in groups for r in group]
     if len({r.problem for r in rows}) < 2 and wanted == TIMES:
@@ -135,7 +135,7 @@ def pivots(suite: str, op: str, groups: list[list[Result]], store: Reader, wante
     failed = grouped(untimed, lambda r: (r.device, r.mode, r.isa, comparable(r), order(r), r.threads))
 
     def belong(setting: Setting, found: dict[str, Contest]) -> list[Result]:
-        """Return the rows of a setting, in their order; untimed rows of one thread belong to any thread count."""
+        """Return the rows of a setting, in their order; untimed rows of one thread belong to every thread count."""
         own = (setting.device, setting.mode, setting.isa, setting.precision, setting.order)
         others = (failed.get((*own, threads), []) for threads in {setting.threads, 1})
         return sorted(chain(*others, *(c.ranked for c in found.values())), key=lambda r: places[id(r)])
@@ -196,7 +196,7 @@ def _named(problems: Sequence[str], wanted: Wanted) -> tuple[str, list[str], lis
 
 def _size(text: str) -> tuple[str, str]:
     name = re.match("[a-z]+", text)
-    assert name is not None  # it is a token of sizes
+    assert name is not None  # a token of sizes begins with a letter
     return name[0].upper(), text[name.end() :]
 
 
@@ -224,7 +224,7 @@ def _line(
 
 
 def _unit(c: Contest, metric: str) -> tuple[str, float]:
-    """Return the unit of a line, and its size in the unit of the metric."""
+    """Return the unit of a line, and this unit in seconds, GFLOP/s or GB/s (1 for other metrics)."""
     if metric == "time":
         return unit(time_of(c.fastest).median)
     if metric == "rate":
@@ -275,12 +275,12 @@ def labelled(problems: Sequence[str]) -> tuple[str, list[str]]:
     return _joined(shared), labels
 
 
-#: A size of an id as (0, `m64`), any other part as (its place, `NT`).
+#: A part of a problem's id: a size as (0, `m64`), any other part as (its place, `NT`).
 Token = tuple[int, str]
 
 
 def _shared(parts: Sequence[list[Token]]) -> tuple[list[Token], list[list[Token]]]:
-    """Return the tokens that all parts have, in the order of the first, and the rest of each, in linear time."""
+    """Return the tokens that all lists share, in the order of the first list, and the rest of each list."""
     common = set(parts[0]).intersection(*parts)
     return [token for token in parts[0] if token in common], [[t for t in own if t not in common] for own in parts]
 

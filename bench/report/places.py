@@ -1,6 +1,6 @@
 """The hosts and devices of a run in a table, and the differences of their ceilings.
 
-Every host and GPU of a run measures the same ceilings, which show how much two machines, or two devices with the same
+Every host and GPU of a run measures the same ceilings. They show how much two machines, or two devices with the same
 name, differ.
 """
 
@@ -58,9 +58,9 @@ def best_ceilings(store: Reader, run_id: str) -> dict[tuple[str, str], dict[Need
 
 
 def apart(best: Mapping[int, Mapping[Need, Ceiling]], what: str, style: str = "simple") -> Iterator[str]:
-    """Yield a table of the ceilings that several shards or places have measured, and the number that agree.
+    """Yield a table of the ceilings that several shards or places have measured, then how many of these are alike.
 
-    best: the best ceilings, by the number of the shard or place. what: the table's word for these, `shard` or `place`.
+    best: the best ceilings of each shard or place, by its number. what: the word in the table, `shard` or `place`.
     """
     cells, unlike = [], list[str]()
     for need in dict.fromkeys(need for own in best.values() for need in own):

@@ -1,4 +1,4 @@
-"""A line for each run of a store, a run as JSON, and the result of a merge of shards."""
+"""Print the runs of a store with a line for each, a run as JSON, and the result of merging shards."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -69,13 +69,13 @@ class RunSummary(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 def summaries(store: Reader) -> list[RunSummary]:
-    """Return every run of a store, the newest first."""
+    """Return the summaries of all runs of a store, the latest first."""
     tallies = store.tallies()
     return [_summary(run, tallies.get(run["run_id"], [])) for run in reversed(store.runs())]
 
 
 def summary_of(store: Reader, run_id: str) -> RunSummary:
-    """Return the run with this id."""
+    """Return the summary of the run with this id."""
     (run,) = store.runs(run_id)
     return _summary(run, store.tallies(run_id).get(run_id, []))
 
@@ -119,7 +119,7 @@ def removed_line(runs: Sequence[RunSummary]) -> str:
 
 
 class RunDocument(msgspec.Struct, frozen=True):
-    """The document that `--json` prints of a run. results: the columns of each row, then its problem's dimensions."""
+    """The document that `--json` prints for a run. results: the columns of each row, then its problem's dimensions."""
 
     run: RunSummary
     results: list[Result]
@@ -141,7 +141,7 @@ def _row(store: Reader, result: Result, dims: Dims) -> dict[str, Any]:
     return found | {name: hidden(name, found[name]) for name in own}
 
 
-#: Returns the problems of a plan's shards by number; raises UsageError if the jobs cannot be planned again.
+#: A function that returns the problems of a plan's shards by their numbers. Raises UsageError if planning fails here.
 Problems = Callable[[dict[str, Any], list[int]], Mapping[int, Sequence[str]]]
 #: The most problems of a missing shard, and the most missing shards, that are listed.
 _NAMED, _LISTED = 3, 20

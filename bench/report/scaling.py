@@ -1,8 +1,8 @@
 """Computed data and model parallelism: how many batches w workers finish while one worker computes one batch.
 
-Nothing here is measured or written to a store. The batch is the sum of the network's layers, the additions are a row of
-`aggregate`, and the link's rate is given by the user; docs/scaling.md has the formula and its assumptions. Tables and
-JSON show the figures stated in texts beside the computed ones.
+Nothing here is measured or written to a store. The time of a batch is the sum over the network's layers, the time of
+the additions is that of a row of `aggregate`, and the user gives the link's rate; docs/scaling.md has the formula and
+its assumptions. Tables and JSON show the speedups stated in texts next to the computed ones.
 """
 
 import math
@@ -55,9 +55,10 @@ class Point(NamedTuple):
 
 
 class ScalingSection(NamedTuple):
-    """The points of one setting, in which batch and additions were measured.
+    """The points of one setting, in which both the batch and the additions were measured.
 
-    points: of data parallelism. divided: of model parallelism, in which each worker computes a part of every layer.
+    points: those of data parallelism. divided: those of model parallelism, in which each worker computes a part of
+    every layer.
     """
 
     setting: Setting
@@ -67,9 +68,10 @@ class ScalingSection(NamedTuple):
 
 
 class Scaling(NamedTuple):
-    """The computed scaling of a network. parameters: weights without biases; runs: those with batch and additions.
+    """The computed scaling of a network, from the layers of `compute_run` and the additions of `aggregation_run`.
 
-    exchanged: elements of an aggregation that moves as much data as a step of model parallelism.
+    parameters: the number of weights without biases. exchanged: the elements of an aggregation that moves as much data
+    as a step of model parallelism.
     """
 
     asked: ScalingQuestion
@@ -87,9 +89,10 @@ class Scaling(NamedTuple):
 def computed(
     store: Store, registry: Registry, asked: ScalingQuestion, run_id: str | None, other: str | None
 ) -> Scaling:
-    """Compute the model from the rows of a run, and of another run for aggregations; by default the latest ones.
+    """Compute the model from the layers of the run `run_id` and the aggregations of the run `other`.
 
-    Afterwards the store returns only rows of aggregations. Raises UsageError if rows are missing.
+    If a run is None, take the latest one with such rows. Afterwards the store returns only rows of aggregations. Raises
+    UsageError if rows are missing.
     """
     compute_run, layers, found = _layers_of(store, asked.network, run_id)
     size = parameters(layers, registry)
@@ -136,7 +139,7 @@ def _layers_of(store: Store, network: str, run_id: str | None) -> tuple[str, lis
 
 
 def _beside(setting: Setting, rows: Iterable[Found]) -> dict[str, list[Found]]:
-    """Return the rows of each kernel in a setting; one-thread kernels count at every thread count."""
+    """Return the rows of each kernel in a setting; kernels with only one thread belong to every thread count."""
     found = {}
     for kernel, every in grouped((row for row in rows if setting.includes(row[0])), lambda row: row[0].kernel).items():
         threads = setting.threads if any(r.threads > 1 for r, _ in every) else every[0][0].threads
@@ -173,7 +176,7 @@ def _point(
 
 
 def _distance(found: Found, workers: int, n: int, update: bool) -> tuple[float, float, bool]:
-    """Return the distance of a row from the question: in workers, in elements, and in the update of weights."""
+    """Return how far a row is from a point: in workers, in elements, and whether only one of them updates weights."""
     dims = found[1]
     apart = abs(math.log(workers / dims["w"])), abs(math.log(n / dims["n"]))
     return *apart, (dims.get("step") == "update") != update
@@ -214,7 +217,7 @@ TEXTS = (
 
 
 class ScalingPoint(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A computed strategy at a number of workers. Seconds are per batch; null is an unknown end.
+    """The computed values of a strategy at a number of workers. Seconds are per batch; an unknown end is null.
 
     aggregation_s: `scaled` times the time of the row of `aggregation_problem`. hidden: the speedup if additions and
     link overlapped completely with the computation.

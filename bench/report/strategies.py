@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable
 from typing import NamedTuple
 
-#: Bytes of a block of gradients in FP32 over its bytes on the wire: 512 bits with two FP32 values, 256 bytes with one.
+#: Compression ratios, bytes of a block in FP32 over bytes on the wire: 512 bits + two FP32 values; 256 bytes + one.
 ONE_BIT, EIGHT_BITS = 2048 / 72, 1024 / 260
 
 
@@ -53,7 +53,7 @@ STRATEGIES = {
     "cuda.host_serial": Strategy(lambda _: 0.0, lambda _: 1.0),
     "cuda.host_parallel": Strategy(lambda _: 0.0, lambda _: 1.0),
 }
-#: Strategies for exchanging activations and their gradients in model parallelism: each worker has a stripe of both.
+#: The strategies that model parallelism can use, since each worker has a stripe of the activations and gradients.
 BY_STRIPES = ("device", "ring", "bf16", "int8")
 
 
@@ -69,7 +69,7 @@ def strategy_name(kernel: str) -> str:
 
 
 class StatedSpeedup(NamedTuple):
-    """A speedup stated in a text. low, high: None if it gives no number. strategies: in order of preference."""
+    """A speedup stated in a text. low, high: None if it gives no number. strategies: to compare, best match first."""
 
     what: str
     workers: int

@@ -48,7 +48,7 @@ class TimedTile(NamedTuple):
 
 
 class Searched(NamedTuple):
-    """The measurements on a problem. trials: the tiles that have a time, the fastest first."""
+    """The measurements of a search on a problem. trials: the tiles that have a time, the fastest first."""
 
     tunes: Tunes
     space: SearchSpace
@@ -100,7 +100,7 @@ def _trials(rows: Sequence[Result], kernel: str) -> list[TimedTile]:
 
 
 def searched_words(found: Searched) -> str:
-    """Return the text on a problem's search for a terminal."""
+    """Return the text for a terminal on the search on one problem: the space, then the table of tunables."""
     return "\n\n".join(filter(None, (paragraph(space_words(found), rest=""), tunables_table(found))))
 
 
@@ -111,7 +111,7 @@ def size_words(space: SearchSpace) -> str:
 
 
 def space_words(found: Searched) -> str:
-    """Return a text on the size of the space, the outcome of its measured tiles, and how many are near the best."""
+    """Return a text on a search: the size of its space, the statuses of the tiles, and how many are near the best."""
     statuses = Counter(row.status for row in found.rows)
     how = "" if found.tunes.how == EXHAUSTIVE else f" by {found.tunes.how.partition(',')[0]}"
     each = ", ".join(f"{number} {status}" for status, number in statuses.items())
@@ -121,7 +121,7 @@ def space_words(found: Searched) -> str:
 
 
 def compiled_words(found: Searched) -> str:
-    """Return `38 compiled, 3 of them spilling` for a CUDA kernel, or "" if nothing was compiled."""
+    """Return `38 compiled, 3 of them spilling` for the tiles of a CUDA kernel, or "" if none was compiled."""
     known = [found.resources[row.case] for row in found.rows if row.case in found.resources]
     if not known:
         return ""
@@ -260,12 +260,12 @@ def sentence(found: Raced) -> str:
 
 
 def over_suite(found: Sequence[Raced], style: str = "simple") -> str:
-    """Return a table with each problem's best tile, and how the tile that is best over the suite compares there."""
+    """Return a table with the best tile of each problem, and the speed there of the best tile over the suite."""
     return table(SUITE, [_cells(each) for each in found], style)
 
 
 def overall_words(found: Sequence[Raced]) -> str:
-    """Return the tile that is best over the suite, its mean speed, and where it costs most."""
+    """Return a text: the tile that is best over the suite, its mean speed, and the problem where it loses most."""
     mean = math.exp(fmean(math.log(each.overall) for each in found))
     worst = max(found, key=lambda each: each.regret)
     most = f"at most {percent(worst.regret)} slower than the best of a problem ({worst.space.problem})"

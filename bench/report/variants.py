@@ -32,7 +32,7 @@ class VariantPair(NamedTuple):
 
 
 def ratio_of(r: Result) -> Ratio | None:
-    """Return a row's ratio to its variant, which was computed at the end of the job, or None."""
+    """Return the ratio of a row to its variant, as computed at the end of the job; None without one."""
     return None if r.ratio is None else Ratio(r.ratio, r.ratio_ci95_low, r.ratio_ci95_high)
 
 
@@ -61,7 +61,7 @@ def variant_names(problem: str, other: str) -> tuple[tuple[str, str], str]:
 
 
 def held_first(first: Result, second: Result) -> tuple[Result, Result]:
-    """Return two variants, the compared one first; the second one first if neither is compared."""
+    """Return (first, second) if the row `first` was compared with the variant of `second`, else (second, first)."""
     is_compared = first.against.partition(" by ")[0] == second.problem
     return (first, second) if is_compared else (second, first)
 
@@ -77,12 +77,11 @@ def no_difference(ratio: Ratio) -> str:
 
 
 def variant_lines(rows: Iterable[Result]) -> list[str]:
-    """Return a line for each kind of variant in a setting, for the fastest kernel with times on both variants.
+    """Return a line for each kind of variant in a setting: `NT vs NN: slower, 0.81x [0.79, 0.83], numpy.matmul on ...`.
 
-    Without such a kernel, the fastest kernels of both are compared.
-
-    `NT vs NN: no measurable difference (1.01x [0.93, 1.12]), numpy.matmul`; over several problems, the number of those
-    with a certain difference, and the geometric mean of the ratios.
+    The ratio is that of the fastest kernel with times on both variants; without such a kernel, the fastest kernels of
+    both are compared. For several problems, the line has the numbers of slower and faster problems, and the geometric
+    mean of the ratios.
     """
     found: dict[tuple[str, str, Setting], dict[str, VariantPair]] = defaultdict(dict)
     pairs = {id(pair.row): pair for pair in variant_pairs(r for r in rows if not why_unranked(r))}
