@@ -13,7 +13,7 @@ from kernelmark.bench.report.format import short
 from kernelmark.bench.report.layout import TableColumn, table
 from kernelmark.bench.report.variants import held_first, variant_names
 
-#: The most pairs of variants that are read, from the first in NEW; each pair costs eight queries.
+#: The most pairs of variants that are read, in the order of NEW; each pair costs eight queries.
 MOST_PAIRS = 200
 
 

@@ -106,7 +106,7 @@ class Gate(NamedTuple):
     """The conditions under which `compare` exits with 1: a case is too slow, or has lost its time.
 
     slower: the largest slowdown that passes, as a fraction. unclear: also exit with 1 if a larger slowdown could not be
-    detected. allow_missing: ignore cases that NEW lacks or did not time, unless a check of theirs failed.
+    detected. allow_missing: ignore cases that NEW lacks or did not time, unless they failed a check.
     """
 
     slower: float
@@ -135,7 +135,7 @@ class Findings(NamedTuple):
 
 
 def judged(gate: Gate, comparison: Comparison, findings: Findings) -> tuple[list[str], bool]:
-    """Return the gate's messages, of which the first say what it cannot detect, and whether it fails."""
+    """Return the gate's messages and whether it fails; the first messages say what it cannot detect."""
     _, least = comparison.detectable() or (0.0, 0.0)
     blind = [
         f"cannot detect {percent(gate.slower)} here; the smallest detectable slowdown is {percent(least)} (median of "
@@ -341,7 +341,7 @@ def _machines(base: Mapping[str, Any], new: Mapping[str, Any], anyway: bool) -> 
     return differences[True], differences[False]
 
 
-#: Matches a version with a patch release: all after the second number or, in a Linux release, up to the machine type.
+#: Matches a version's first two numbers and the rest of it; in a Linux release, the rest ends before the machine type.
 _PATCH = re.compile(r"(?<=^Linux-)(\d+\.\d+)\S*(?=-\w+-with-)|(\d+\.\d+)(?:\.\d+)+")
 #: Memory sizes within this fraction count as equal, since versions of Linux leave different amounts to programs.
 _LIKE = 0.01

@@ -72,10 +72,7 @@ def _nameless(record: Record) -> Record:
 
 
 def mask(hosts: Iterable[str] = ()) -> Mask:
-    """Return a function that hashes UUIDs, user names and host names in a text.
-
-    It finds user names in paths of home folders, this user's also before an `@`. hosts: names in addition to this host.
-    """
+    """Return a function that hashes UUIDs, user names and host names (this host's and the given ones) in a text."""
     own = socket.gethostname()
     names = {name for name in (own, own.partition(".")[0], *hosts) if len(name) >= _SHORTEST and name != "localhost"}
     host = _words(names)

@@ -192,7 +192,7 @@ class Setting(NamedTuple):
 
 
 def comparable(r: Result) -> str:
-    """Return the precision of a row, within which kernels are compared; for an unknown storage type, the type."""
+    """Return the precision of a row, or its storage type if unknown; rows are compared if these are equal."""
     return _comparable(r.dtype, r.numerics)
 
 
@@ -238,7 +238,7 @@ def by_setting(rows: Iterable[Result]) -> dict[Setting, list[Result]]:
 
 
 class Contest(NamedTuple):
-    """The timed kernels of one problem in one setting, fastest first. known: ratios computed before, by two cases."""
+    """The timed kernels of one problem in one setting, fastest first. known: ratios computed so far, by cases."""
 
     problem: str
     setting: Setting

@@ -22,7 +22,7 @@ from kernelmark.bench.report.noise import MARK, marked, noise_of
 from kernelmark.bench.report.runs import RunSummary, summary_of
 from kernelmark.bench.report.variants import held_first
 
-#: The number of neighbours within which the winner must be certain before and after a takeover.
+#: The most points that are searched for a certain winner on each side of a takeover.
 REACH = 8
 #: The columns that a contest and its table use.
 NEEDED = (
@@ -36,8 +36,8 @@ MOST_LISTED = 200_000
 class Change(NamedTuple):
     """A takeover along an axis: before it, `old` is certainly faster; after it, `new` is.
 
-    here, there: the values of the axis before and after. gain_before: the speed of old over new before; gain: that of
-    new over old after.
+    here, there: the values of the axis before and after. gain_before: the speed of `old` over `new` before the
+    takeover; gain: the speed of `new` over `old` after it.
     """
 
     along: str

@@ -86,7 +86,7 @@ def variants_beside(data: RunData) -> list[str]:
 
 
 def unranked(data: RunData, rows: Sequence[Result]) -> Iterator[str]:
-    """Yield a sentence for each reason for which kernels are not ranked although they head a table of these rows."""
+    """Yield a sentence for each reason why kernels that head a table of these rows are not ranked."""
     several = [own for own in grouped(rows, lambda r: (r.problem, r.mode, r.isa)).values() if len(own) > 1]
     ranked = {r.case for c, _ in data.leads for r in c.ranked[:2]}
     heads = [min(own, key=lambda r: r.time_s_median or 0.0) for own in several]

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:  # `kernelmark list` formats no row
+if TYPE_CHECKING:  # not imported at run time: `kernelmark list` formats no row
     from kernelmark.bench.record.result import Result
 
 

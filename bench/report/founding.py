@@ -80,7 +80,7 @@ class FoundingProduct(NamedTuple):
         lines = [f"op_T by {short(self.op_t.kernel)}: {time(*row_time(self.op_t))}."]
         if self.op_n is None:
             same = self.contest.problem.replace("/NT", "/NN", 1)
-            lines.append(f"op_N on these sizes was not measured; `kernelmark run {same}` does.")
+            lines.append(f"op_N on these sizes was not measured; `kernelmark run {same}` measures it.")
         else:
             lines.append(f"op_N on the same sizes ({short(self.op_n.kernel)}): {time(*row_time(self.op_n))}.")
         return lines + [

@@ -46,7 +46,7 @@ class Rate(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Against(msgspec.Struct, forbid_unknown_fields=True):
-    """A rival that shared a job with a version. kernel: its id, or ""; version: its number if it is a version."""
+    """A rival that shared a job with a version. kernel: an id, or ""; version: the number of an earlier version."""
 
     kernel: str
     version: int | None
@@ -54,7 +54,7 @@ class Against(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class HistoryVersion(msgspec.Struct, forbid_unknown_fields=True):
-    """A version of a kernel. digest: a hash of its sources. diff: from the sources of the previous version to these."""
+    """A version of a kernel. digest: a hash of its sources; diff: their changes since the previous version."""
 
     number: int
     digest: str

@@ -87,7 +87,7 @@ PAGE_LINES = 45
 
 
 class LatexColumn(NamedTuple):
-    """A column: its header or unit, its alignment, and a function that returns a number, or a number and text."""
+    """A column: header or unit, alignment, and a function that returns a row's number, or its number and a text."""
 
     header: str
     align: str
@@ -210,7 +210,7 @@ PREAMBLE = r"\usepackage{booktabs,graphicx,longtable}"
 COLUMN_MM = 85.0
 #: The most lines of a float; a longer table is broken across pages.
 FLOAT_LINES = 40
-#: Widths in millimetres: of a letter or digit in \scriptsize and in \tiny, of punctuation in \tiny, between columns.
+#: Widths in millimetres: a letter and a wide letter in \scriptsize; a letter and a point in \tiny; a gap; a header.
 LETTER_MM, WIDE_MM, TINY_MM, POINT_MM, GAP_MM, HEAD_MM = 1.45, 2.25, 1.22, 0.8, 2.12, 3.2
 _BOLD = "in bold where certain; below them their 95\\,\\% intervals."
 

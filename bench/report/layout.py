@@ -86,7 +86,7 @@ class TableColumn(NamedTuple):
     """A column of a table.
 
     spare: 0 if the column is always shown; otherwise columns with the highest number are left out first. wraps: 0 if
-    cells are never wrapped; otherwise the least number of characters to wrap cells to.
+    cells are never wrapped; otherwise the least width to which they are wrapped, in characters.
     """
 
     header: str
@@ -191,9 +191,9 @@ def _fitted(columns: Sequence[TableColumn], rows: Rows, room: int, titled: bool,
 
 
 def _plan(columns: Sequence[TableColumn], widths: _Widths, room: int, titled: bool) -> _Layout | None:
-    """Return the first layout that fits, or None: all columns; without spare columns; then also with narrower texts.
+    """Return the first of these layouts that fits: all columns; without spare columns; the same with narrower texts.
 
-    The last two layouts are tried again with the first column above its rows, or only in this form if `titled`.
+    Then the last two are tried with the first column above its rows; if `titled`, only so. None if no layout fits.
     """
     everything, above = list(range(len(columns))), len(columns) > 1
     if _total(widths.least) <= room:
@@ -242,7 +242,7 @@ def _drawn(columns: Sequence[TableColumn], rows: Rows, plan: _Layout, room: int,
 
 
 def _listed(columns: Sequence[TableColumn], rows: Rows, room: int) -> Iterator[str]:
-    """Yield a line for each cell, below the first column's; a word that is too long gets a separate line."""
+    """Yield a line for each cell, indented except for a row's first; a word that is too long gets a separate line."""
     for title, *texts in rows:
         yield from wrapped(title, room, "", 2 * GAP)
         for column, text in zip(columns[1:], texts, strict=True):

@@ -59,7 +59,7 @@ def _weighted(values: Sequence[tuple[int, float | None]]) -> float | None:
 def network_table(layers: Sequence[Layer], results: Iterable[Result], style: str = "simple") -> str:
     """Return a table of the times of networks: by the fastest kernel of each layer, and by each kernel.
 
-    For a kernel, the layers of other operations are by the fastest kernel of each.
+    The fastest kernels compute the layers that are not of the kernel's operation.
     """
     if not layers:
         return NO_NETWORK
@@ -168,7 +168,7 @@ def _row(by_kernel: dict[str, Result], kernel: str | None) -> Result | None:
 
 
 def summed(store: Store, run_id: str, by: str, step: bool) -> str:
-    """Return the tables of `show --by network` or `show --by overlap`. step: return those of `--step` for networks."""
+    """Return the tables of `show --by overlap`, `show --by network` or (step) `show --by network --step`."""
     if by == "overlap":
         return overlap_table(store, store.results(run_id))
     if step:
@@ -176,7 +176,7 @@ def summed(store: Store, run_id: str, by: str, step: bool) -> str:
     return network_table(store.layers(run_id), list(store.layer_results(run_id)))
 
 
-#: Suffixes of kernels that copy, then work, without overlap, and of kernels that only work, on data copied before.
+#: Suffixes of kernels without overlap: `serial` copies, then works; `arrived` only works, on data copied before.
 SERIAL, ARRIVED = "serial", "arrived"
 OVERLAPS = (
     TableColumn("problem"),
@@ -296,7 +296,7 @@ STATED = StatedTransfer(
 
 
 class TransferShare(NamedTuple):
-    """The time to transfer a network's parameters: `scaled` times the time of a row of `transfer`."""
+    """The time to transfer a network's parameters, `scaled` times the time of a row. share: of the time of a batch."""
 
     network: str
     parameters: int

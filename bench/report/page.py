@@ -162,8 +162,8 @@ def _forget(folder: Path, drawn: Sequence[Drawn]) -> None:
 def _figures(planned: Sequence[Kind], drawn: Sequence[Drawn]) -> dict[str, Any]:
     """Return the figures of each section of the page, and the reasons for figures that were left out.
 
-    The first dot plot, heat map, roofline and figure of variants of each operation are visible, and so are all figures
-    of aggregation; other figures are folded.
+    The first dot plot, heat map, roofline and figure of variants of each operation are visible, and so are the first
+    figure of tunables and all figures of aggregation; other figures are folded.
     """
     files = iter(drawn)
     by_kind = {kind.title: list(islice(files, len(kind.figures))) for kind in planned}

@@ -62,7 +62,7 @@ def write_parquet(store: Store, run_ids: Sequence[str], out: IO[bytes]) -> None:
 
 
 def write_parquet_file(store: Store, run_ids: Sequence[str], path: Path) -> None:
-    """Write a Parquet file by `write_parquet`; it stays unchanged if pyarrow is missing. Raises UsageError."""
+    """Write a file as `write_parquet` does; it stays unchanged if pyarrow is missing. Raises UsageError."""
     _pyarrow()
     with replacing(path) as beside, beside.open("wb") as out:
         write_parquet(store, run_ids, out)

@@ -122,7 +122,7 @@ def all_pivots(store: Reader, run_id: str, wanted: Wanted = TIMES) -> Iterator[P
 def pivots(suite: str, op: str, groups: list[list[Result]], store: Reader, wanted: Wanted = TIMES) -> list[Pivot]:
     """Return pivots of the rows of one operation: one for each setting and each group of problems that share kernels.
 
-    There are none without a time, and no pivot of times of a single problem: a list of its kernels has more columns.
+    A setting without times has no pivot, and a single problem no pivot of times: a list of kernels has more columns.
     """
     rows = [r for group in groups for r in group]
     if len({r.problem for r in rows}) < 2 and wanted == TIMES:

@@ -109,7 +109,7 @@ class Report:
             self.main = SeveralRuns(store, answering)
 
     def texts(self) -> Mapping[str, Callable[[], str]]:
-        """Return a function that makes each file's text, except that of the README, which is made last."""
+        """Return, for each file except the README, a function that makes its text; the README is made last."""
         files = {RESULTS: self._rows, ENVIRONMENT: self._environment, TABLES: self._tables}
         return {name: lambda make=make: self._mask(make()) for name, make in files.items()}  # type: ignore[misc]
 
@@ -341,7 +341,7 @@ def _earlier_rows(results: Path, runs: Collection[str]) -> list[Row]:
 
 
 def _earlier_runs(found: Collection[Row]) -> list[tuple[str, str, int, str]]:
-    """Return the id, start, number of rows and commit of each run that the rows are of, the earliest first."""
+    """Return the id, start, number of rows and commit of each run in these rows, the earliest first."""
     kept = grouped(found, lambda row: row["run_id"])
     known = [(run, min(row["started_at"] for row in own), len(own), own[0]["git_commit"]) for run, own in kept.items()]
     return sorted(known, key=lambda run: run[1])

@@ -49,8 +49,8 @@ class RunData:
     def contests(self) -> list[Contest]:
         """Return a contest for each problem in each setting, in the order of the rows.
 
-        Kernels that read buffers as column-major compute another product, so there are contests of these only if the
-        run has no others. On a GPU, speedups are relative to the vendors' kernels.
+        Kernels that read buffers as column-major compute another product, so they have contests only if no others were
+        timed. On a GPU, speedups are relative to the vendors' kernels.
         """
         found = contests(self.timed, self._store)
         found = over_vendors([c for c in found if not c.setting.order] or found)

@@ -103,7 +103,7 @@ def _summary(run: RunFacts, rows: Sequence[RowCount]) -> RunSummary:
 
 
 def runs_table(runs: Iterable[RunSummary]) -> str:
-    """Return a line for each run, or a line that there is none."""
+    """Return a table with a line for each run, or `no runs`."""
     cells = []
     for run in runs:
         begun, noisy = run.started_at[:16].replace("T", " "), f"{run.noisy} of {run.timed}" if run.noisy else ""

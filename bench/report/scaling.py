@@ -57,8 +57,7 @@ class Point(NamedTuple):
 class ScalingSection(NamedTuple):
     """The points of one setting, in which both the batch and the additions were measured.
 
-    points: those of data parallelism. divided: those of model parallelism, in which each worker computes a part of
-    every layer.
+    points: for data parallelism. divided: for model parallelism, in which each worker computes a part of every layer.
     """
 
     setting: Setting
@@ -150,7 +149,7 @@ def _beside(setting: Setting, rows: Iterable[Found]) -> dict[str, list[Found]]:
 def _points(
     asked: ScalingQuestion, elements: int, batch: Batch, by_kernel: dict[str, list[Found]], divided: bool = False
 ) -> Iterator[Point]:
-    """Yield the points of data parallelism, where each worker computes a batch and exchanges these elements.
+    """Yield the points of data parallelism, where each worker computes a batch and exchanges `elements` elements.
 
     divided: yield those of model parallelism, where each worker computes a part of every layer of one batch.
     """

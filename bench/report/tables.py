@@ -203,7 +203,7 @@ _BOUND = "bound: "
 
 
 def _bounds(timed: list[Result], shown: _Shown) -> Iterator[tuple[float, Sequence[str]]]:
-    """Yield the roofline bounds of these rows, without duplicates, as times and lines of the table of kernels.
+    """Yield the roofline bounds of these rows, without duplicates: the time and the line in the table of kernels.
 
     A bound of arithmetic holds for the operations that an algorithm executes. If these are not the nominal operations,
     the line names the kernel.

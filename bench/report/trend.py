@@ -43,7 +43,7 @@ class TrendPoint(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=Fal
 
 
 class TrendStep(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A change between two runs. ratio: the time in `to` over that in `since`; changed: other differences."""
+    """A change between two runs. ratio: the time in `to` over that in `since`; changed: recorded facts that differ."""
 
     since: str
     to: str
@@ -147,10 +147,7 @@ def _several(points: Sequence[TrendPoint]) -> list[int]:
 
 
 def _pairs(cases: Iterable[TrendCase]) -> Iterator[tuple[int, int, int, bool]]:
-    """Yield pairs of points of several processes: consecutive points of each case, then its first and last (True).
-
-    A pair is the index of the case and the indices of both points.
-    """
+    """Yield (case, point, point, False) for consecutive tested points, then (case, first, last, True), as indices."""
     for at, case in enumerate(cases):
         found = _several(case.points)
         yield from ((at, *pair, False) for pair in pairwise(found))

@@ -183,7 +183,7 @@ class Raced(NamedTuple):
 
     @property
     def overall(self) -> float:
-        """Return the speed of the best tile over the suite, relative to the default."""
+        """Return the speed on this problem, relative to the default, of the tile that is best over the suite."""
         return self._speeds.get(self.tunes.overall, 1.0)
 
     @property
@@ -192,7 +192,7 @@ class Raced(NamedTuple):
 
     @property
     def regret(self) -> float:
-        """Return how much slower the best tile over the suite is than the fastest tile on this problem."""
+        """Return the fraction by which the tile that is best over the suite is slower than the fastest tile here."""
         return self.fastest / self.overall - 1
 
     @property
@@ -260,7 +260,7 @@ def sentence(found: Raced) -> str:
 
 
 def over_suite(found: Sequence[Raced], style: str = "simple") -> str:
-    """Return a table with the best tile of each problem, and the speed there of the best tile over the suite."""
+    """Return a table with the best tile of each problem, and with the tile that is best over the suite."""
     return table(SUITE, [_cells(each) for each in found], style)
 
 

@@ -172,7 +172,7 @@ def test_no_certain_gain_is_no_reason_to_transpose(begun):
 
 def test_evidence_names_the_command_that_measures_a_missing_op_n(begun):
     product(begun, matmul=2e-3, tnn=2e-3)
-    assert answer(begun).evidence[1] == f"op_N on these sizes was not measured; `kernelmark run {NN}` does."
+    assert answer(begun).evidence[1] == f"op_N on these sizes was not measured; `kernelmark run {NN}` measures it."
 
 
 def test_a_column_major_kernel_does_not_stand_for_op_t(begun):

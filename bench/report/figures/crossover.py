@@ -146,7 +146,7 @@ def _draw(m: CrossoverMap) -> style.Drawing:
 
 
 def _mark(axes: style.Axes, m: CrossoverMap) -> None:
-    """Mark winners and ties and, if each column has another label, draw a line at each side of a takeover."""
+    """Mark winners and ties and, if no two columns have the same label, draw a line at each side of a takeover."""
     cells = SlowdownMap("conv", m.contests[0].setting, m.contests, m.kernels, "")
     for outline, look in MARKS.items():
         places = [

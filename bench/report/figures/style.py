@@ -60,7 +60,7 @@ def file_name(*words: object) -> str:
 MM = 1 / 25.4
 #: One column of a journal, and both.
 WIDTH, FULL_WIDTH = 85 * MM, 178 * MM
-#: Okabe and Ito, "Color universal design", 2008, without its yellow, which is illegible on white paper.
+#: The palette of Okabe and Ito, "Color universal design", 2008, without yellow, which is illegible on white paper.
 INK, GREY, GRID = "#1a1a1a", "#6e6e6e", "#d8d8d8"
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", INK)
 #: Colours of certain differences; ties are grey.

@@ -78,7 +78,7 @@ TITLE = "Thread scaling over size"
 
 
 class Gain(NamedTuple):
-    """A kernel's gain on a problem: its row on the most threads, its speedup over one thread, and the ceilings'."""
+    """A kernel's speedup over one thread on a problem. row: on the most threads; allowed: the ceilings' speedup."""
 
     row: Result
     ratio: Ratio
@@ -108,7 +108,7 @@ def gains(data: RunData) -> Iterator[Gain]:
 
 
 def _least_s(data: RunData, r: Result) -> float:
-    """Return the least seconds that the ceilings allow for a row's operations and traffic; 0 if one is unknown."""
+    """Return the least seconds that ceilings allow for a row's operations and traffic; 0 if a ceiling is unknown."""
     flop, traffic = flop_and_bytes(r)
     compute = highest(data, r.device, r.threads, UNITS.get(r.numerics, r.numerics))
     memory = highest(data, r.device, r.threads, "link" if r.op == "transfer" else "memory")

@@ -15,7 +15,7 @@ from kernelmark.bench.report.variants import VariantPair, variant_pairs
 
 MOST, MOST_KERNELS, LEAST_SIZES = 4, 8, 2
 TITLE = "Ratios of variants"
-#: The sizes that may label the axis, the filter's first; the other sizes of a problem depend on the one that does.
+#: The sizes that may label the axis, in order of preference.
 _SWEPT = ("r", "n", "m", "k", "c", "h", "w", "b", "batch")
 
 
