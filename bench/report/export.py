@@ -70,7 +70,7 @@ def _wanted(store: Store, run_ids: Sequence[str], options: Options) -> Sequence[
     names = [*COLUMNS, *dims]
     for name in options.columns:
         if name not in names:
-            found = f"--columns {name}: is no column of these rows{meant(name, names)}"
+            found = f"--columns {name}: these rows have no such column{meant(name, names)}"
             raise UsageError(f"{found}; docs/columns.md lists all")
     if not options.filled:
         return options.columns or names

@@ -69,7 +69,7 @@ def _what(data: RunData) -> Iterator[str]:
         yield f"Operands were drawn from seed {seeds}, with random bits of each process."
         yield (
             "Each kernel's result was checked against a float64 reference before timing and, on operands drawn anew, "
-            "after it, within a tolerance that follows from length of reduction, storage type and arithmetic; a wrong "
+            "after it, within a tolerance for its length of reduction, storage type and arithmetic; a wrong "
             "result is not timed."
         )
         yield from (mode.does.sentence for mode in sorted(Mode) if any(r.mode == mode for r in rows))

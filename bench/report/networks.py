@@ -247,8 +247,8 @@ def overlap_table(store: Reader, results: Iterable[Found]) -> str:
     found = list(overlaps(store, results))
     if not found:
         return paragraph(
-            "no overlap: the run has no transfer with work that was measured in turn with `serial` and `arrived`, at "
-            "least six times; `kernelmark run transfer` measures some"
+            "no overlap: the run has no transfer with work that has six samples or more in turn with `serial` and "
+            "`arrived`; `kernelmark run transfer` measures some"
         )
     noise = paragraph(noise_of([r for each in found for r in each[:3]]).sentence)
     return "\n\n".join(filter(None, (table(OVERLAPS, [_cells(each) for each in found], titled=True), noise)))

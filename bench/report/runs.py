@@ -161,7 +161,7 @@ def merged_lines(store: Reader, found: Merged, problems: Problems) -> Iterator[s
         yield from _campaign(store, campaign, found.places, problems)
     if found.copied:
         copied, are = count(len(found.copied), "run"), "is" if len(found.copied) == 1 else "are"
-        yield paragraph(f"{copied} that {are} no shard: {', '.join(found.copied)}")
+        yield paragraph(f"copied {copied} that {are} not part of any shard: {', '.join(found.copied)}")
     yield paragraph(f"{count(found.rows, 'new row')} in {store.path}")
 
 
@@ -182,7 +182,7 @@ def _campaign(store: Reader, campaign: Campaign, places: Mapping[str, ShardPlace
         yield part_of + "\n"
     for name, values in differing(list(parts.values())):
         shown = ", ".join(f"{value} ({index})" for index, value in zip(parts, values, strict=True))
-        yield paragraph(f"not alike on all shards: {name} is {shown}")
+        yield paragraph(f"differs between shards: {name} is {shown}")
     yield from _missing(campaign, problems)
 
 

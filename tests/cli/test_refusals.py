@@ -114,7 +114,7 @@ REFUSED = [
         (f"export --format {style} --spreadsheet", f"--spreadsheet: applies to --format csv, not to {style}")
         for style in ("json", "markdown", "latex", "parquet")
     ),
-    ("export --columns tme --db results.db", "--columns tme: is no column of these rows"),
+    ("export --columns tme --db results.db", "--columns tme: these rows have no such column"),
     ("export --kernels none --status ok --db results.db", "--kernels none --status ok: selects no row of run 2026"),
     *(
         (f"{command} --db results.db", "/results.db; the latest are 20260201-new, 20260101-old")

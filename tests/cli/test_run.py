@@ -321,7 +321,7 @@ def test_a_merge_names_hosts_what_differs_and_what_is_missing(called, shards):
     assert [line.split()[0] for line in lines if re.match(r"\d/3 \d", line)] == ["1/3", "2/3"]
     assert [line.split()[2] for line in lines if re.match(r"\d/3 \d", line)] == ["one", "two"]
     assert any(line.startswith("cpu memory x2 copy/m9n9/f32 1.00 GB/s 1 2.00 GB/s 2 2x [1.64, 2.44]") for line in lines)
-    assert "not alike on all shards: environment.versions.numpy is one (1), two (2)" in lines
+    assert "differs between shards: environment.versions.numpy is one (1), two (2)" in lines
     assert "shard 3 of 3 is missing; merge what has been measured since" in lines
     assert any(re.match(r"3/3: copy/m\dn1/f", line) for line in lines)
     partial = called("show", "--db", "all.db").out
@@ -339,7 +339,7 @@ def test_what_a_merge_prints_is_no_wider_than_the_terminal(called, shards, monke
             db.execute("UPDATE run SET environment = json_set(environment, '$.versions.torch', hex(randomblob(60)))")
     monkeypatch.setenv("COLUMNS", columns)
     lines = called("merge", *shards, "--db", "all.db").out.splitlines()
-    assert any("not alike on all shards" in line for line in lines)
+    assert any("differs between shards" in line for line in lines)
     assert [line for line in lines if len(line) > int(columns) and len(line.split()) > 1] == []
 
 

@@ -176,7 +176,7 @@ def test_columns_are_chosen_by_name_in_the_order_given(two):
     assert of_two(two, "csv", columns=("k", "problem")).splitlines()[:2] == ["k,problem", "7,gemm/m8n9k7/f32/NT"]
     first, _ = strict(of_two(two, "json", columns=("problem", "k")))
     assert first["results"] == [{"problem": "gemm/m8n9k7/f32/NT", "k": 7}, {"problem": "transpose/m8n9/f32/in"}]
-    with pytest.raises(UsageError, match="--columns problm: is no column of these rows; did you mean problem"):
+    with pytest.raises(UsageError, match="--columns problm: these rows have no such column; did you mean problem"):
         of_two(two, "csv", columns=("problm",))
 
 

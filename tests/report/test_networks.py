@@ -379,7 +379,7 @@ def test_missing_aggregations_are_one_line_with_the_command_that_measures_them(k
     with pytest.raises(UsageError) as refused:
         found(known, registry, (1, 4, 96))
     assert str(refused.value) == (
-        f"net: no run in {known.path} has an aggregation that was timed as the layers were "
+        f"net: no run in {known.path} has an aggregation in the setting of the layers "
         f"(Some CPU, 2 threads, cold, fp32); `kernelmark run aggregate/w2n{WEIGHTS}/f32/update "
         f"aggregate/w4n{WEIGHTS}/f32/update aggregate/w8n{WEIGHTS}/f32/update` measures it"
     )

@@ -69,7 +69,7 @@ def _figure(where: str, workers: int, lanes: Sequence[NetworkLane]) -> style.Fig
         style.file_name("aggregation", where, f"w{workers}"),
         f"Aggregation: the gradients of {workers} workers",
         f"{where}, {count(threads, 'thread')}. Speedup over one thread that adds all gradients in one pass "
-        f"({BASELINE}); {what}. Compressed ways also keep a residual. Fastest: {won}. "
+        f"({BASELINE}); {what}. Kernels that compress also keep a residual. Fastest: {won}. "
         "Whiskers: the 95 % interval. Hollow: measured under noise.",
         partial(_draw, lanes),
     )

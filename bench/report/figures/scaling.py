@@ -24,7 +24,7 @@ def scaling_of_run(data: RunData, registry: Registry | None) -> style.Kind:
         with data.opened() as store, suppress(UsageError):  # layers or aggregations have no times
             asked = ScalingQuestion(network, WORKERS, LINK_BYTES_PER_S)
             figures += _figures(computed(store, registry, asked, data.run_id, data.run_id))  # type: ignore[arg-type]
-    lacking = "the run has no network's layers, forward and backward, and aggregations; `kernelmark scaling` joins runs"
+    lacking = "the run lacks times of all layers of a network, or of aggregations; `kernelmark scaling` joins two runs"
     return style.kind(TITLE, figures, lacking, MOST)
 
 
