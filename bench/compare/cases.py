@@ -72,7 +72,7 @@ class Comparison:
                 yield base, new
 
     def _tested(self, pairs: Iterator[Pair]) -> Iterator[tuple[list[Pair], Welch]]:
-        """Yield lists of pairs with their tests; one call tests a whole list, since a call for each pair is slow."""
+        """Yield lists of pairs with their test results; one call tests a list, since a call for each pair is slow."""
         while chunk := list(islice(pairs, CHUNK)):
             base, new = ([pair[side].medians if is_timed(pair) else () for pair in chunk] for side in (0, 1))
             yield chunk, welch(base, new)

@@ -238,7 +238,7 @@ def by_setting(rows: Iterable[Result]) -> dict[Setting, list[Result]]:
 
 
 class Contest(NamedTuple):
-    """The timed kernels of one problem in one setting, fastest first. known: ratios computed so far, by cases."""
+    """The timed kernels of one problem in one setting, fastest first. known: ratios so far, by pair of cases."""
 
     problem: str
     setting: Setting

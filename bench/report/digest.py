@@ -27,7 +27,7 @@ MOST_JUDGED = 5000
 MOST_LINES = 20
 #: The most rows without a result that are listed, and the most kernels listed for one reason.
 _MOST_NAMED, _MOST_KERNELS = 5, 3
-#: The most characters of a note's line, however wide the terminal, and of a reason.
+#: The most characters of a line of notes, on a terminal of any width, and of a reason.
 _TEXT, _REASON = 80, 280
 _EQUAL = "="
 _LINES = (

@@ -42,7 +42,7 @@ class FoundingProduct(NamedTuple):
 
     @property
     def best(self) -> TransposeFirst | None:
-        """Return the way to transpose first that is certainly faster than op_T, or else the fastest way."""
+        """Return the fastest way to transpose first, of those certainly faster than op_T or else of all."""
         certain = [way for way in self.ways if way.speed.side == "faster"]
         return max(certain or self.ways, key=lambda way: way.speed.median, default=None)
 

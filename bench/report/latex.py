@@ -23,7 +23,7 @@ from kernelmark.bench.report.pivot import TIMES, Cell, Pivot, PivotLine, Wanted,
 from kernelmark.bench.report.variants import variant_pairs
 
 MICRO = r"$\mu$"
-#: The mark before the time of a noisy row, as `~` elsewhere, and its explanation in captions.
+#: The mark before the time of a noisy row (`~` in other formats), and its explanation in captions.
 MARKED = r"$\sim$"
 NOISE = r"$\sim$: the machine was disturbed during a tenth of the sampling or more."
 _SIZE = r"\scriptsize\setlength{\tabcolsep}{3pt}"
@@ -371,7 +371,7 @@ def _interval(cell: Cell | None) -> str:
 
 
 def _parted(pivot: Pivot, width_mm: float) -> list[range]:
-    """Return ranges of kernels whose columns fit a width together with those of the problems' names and sizes."""
+    """Return ranges of kernels; the columns of each fit the width, next to the names and sizes of the problems."""
     units = max(len(line.unit) for line in pivot.lines)
     names = max(_wide(line.label) for line in pivot.lines)
     columns = zip(pivot.sizes, *(line.sizes for line in pivot.lines), strict=True)

@@ -74,7 +74,7 @@ def bold(line: str) -> str:
     return f"{_BOLD}{line}{_RESET}"
 
 
-#: The gap between columns, and the indent of rows if the first column has separate lines.
+#: The gap between columns, and the indent of rows if the first column is above them.
 GAP = "  "
 _COMMAND = re.compile(r"`[^`]*`|\bpip install \S+")
 _KEPT_SPACE = "\x1f"  # replaces spaces in commands while a paragraph is wrapped

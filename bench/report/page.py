@@ -40,7 +40,7 @@ from kernelmark.bench.report.run_data import RunData
 from kernelmark.bench.report.tables import ceiling_table
 
 TEMPLATES = Path(__file__).parent / "templates"
-#: The figures and their captions, by file name.
+#: The file with the captions of the figures, by file name.
 CAPTIONS = "captions.json"
 _NAME = re.compile("[a-z0-9-]+")
 #: The scripts of the page, joined in this order; they share one scope.
@@ -150,7 +150,7 @@ def _forget(folder: Path, drawn: Sequence[Drawn]) -> None:
     """Remove figures of an earlier report that this one does not draw, since they would look like this run's."""
     captions, known = folder / CAPTIONS, dict[str, str]()
     require_file(captions)
-    with suppress(FileNotFoundError, msgspec.MsgspecError):  # a foreign file lists none of our figures
+    with suppress(FileNotFoundError, msgspec.MsgspecError):  # the file is missing, or of another program
         known = msgspec.json.decode(captions.read_bytes(), type=dict[str, str])
     for name in filter(_NAME.fullmatch, known.keys() - {figure.name for figure in drawn}):
         for kind in ("svg", "pdf"):

@@ -28,7 +28,7 @@ from kernelmark.bench.report.layout import in_markdown
 from kernelmark.bench.report.noise import MARK, is_noisy
 from kernelmark.bench.report.variants import ratio_of, variant_pairs
 
-#: The most problems of a pivot; a longer suite gets several pivots, which are written one by one while it is read.
+#: The most problems of a pivot; a longer suite gets several pivots, so that the whole suite need not be in memory.
 MOST_PROBLEMS = 200
 #: The words of cells without a time.
 _STATUS = {Status.UNSUPPORTED.value: "--", Status.OK.value: "right"}

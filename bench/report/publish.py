@@ -246,7 +246,7 @@ class Report:
         return "\n\n".join(filter(None, parts)) + "\n"
 
     def _origin(self, run: str, rows: Sequence[Result]) -> str:
-        """Return a sentence on a run for all of its tables: its id, start, hosts and driver."""
+        """Return the sentence above the tables of a run: its id, start, hosts and driver."""
         found = self._store.run(run)
         hosts = " and ".join(sorted({str(self._named("host", r.host)) for r in rows if r.host}))
         driver = found.machine.get("cuda_driver")

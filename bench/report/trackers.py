@@ -26,7 +26,7 @@ _ASV = (
 
 
 def write_github(store: Store, run_ids: Sequence[str], out: IO[str]) -> None:
-    """Write `customSmallerIsBetter`: medians in microseconds, with the 95 % interval as range."""
+    """Write the format `customSmallerIsBetter`: medians in microseconds, with the 95 % interval as range."""
     with store.snapshot():
         _write_joined(out, "[]", (as_json(entry) for run_id in run_ids for entry in _entries(store, run_id)))
 
@@ -41,7 +41,7 @@ def _entries(store: Store, run_id: str) -> Iterator[dict[str, Any]]:
 
 
 def write_bencher(store: Store, run_ids: Sequence[str], out: IO[str]) -> None:
-    """Write Bencher Metric Format: the measure `latency`, medians in nanoseconds with the ends of their intervals."""
+    """Write the Bencher Metric Format: medians in nanoseconds as `latency`, with the ends of their intervals."""
     run_id = _only(run_ids, "bencher")
     with store.snapshot():
         timed = (r for r, _ in store.results(run_id) if is_timed(r))

@@ -245,7 +245,7 @@ def _raced(data: RunData, space: SearchSpace, rows: dict[str, Result]) -> Raced:
 
 
 def sentence(found: Raced) -> str:
-    """Return a sentence on the tile to use and how, or that none is certainly faster."""
+    """Return a sentence: which tile to use and how, or that no tile is certainly faster than the default."""
     ratios, best, tied = found.decision
     subject = f"{found.tunes.kernel} on {found.space.problem}"
     default = f"{DEFAULT} ({found.space.default})"

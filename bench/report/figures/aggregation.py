@@ -1,4 +1,4 @@
-"""The speedup of each way to sum gradients over one host thread, for each network."""
+"""The speedup of each way to sum the gradients of a network, relative to one host thread."""
 
 from collections.abc import Iterable, Sequence
 from functools import partial

@@ -87,7 +87,7 @@ def _map(op: str, setting: Setting, contests: list[Contest]) -> SlowdownMap:
 
 
 def heat_maps(data: RunData) -> style.Kind:
-    """Return a figure for each map."""
+    """Return a figure for each map of `maps`."""
     lacking = f"no two kernels have times for {LEAST_PROBLEMS} problems of an operation"
     return style.kind(TITLE, [_figure(m) for m in maps(data)], lacking, MOST)
 

@@ -1,4 +1,4 @@
-"""Computed data parallelism: the share of a linear speedup over the number of workers, by aggregation strategy."""
+"""Computed data parallelism: per cent of a linear speedup over the number of workers, with a line per strategy."""
 
 from contextlib import suppress
 from functools import partial

@@ -66,7 +66,7 @@ class Plot(NamedTuple):
 
     @property
     def range(self) -> tuple[float, float]:
-        """Return the ends of the axis, which include 1; whiskers that extend twice as far as any dot are cut."""
+        """Return the ends of the axis, which include 1; whiskers end at half the lowest and twice the highest ratio."""
         medians, spans = [1.0, *(dot.ratio.median for dot in self.dots)], [dot.span for dot in self.dots]
         low = max(min(low for low, _ in spans), min(medians) / 2)
         high = min(max(high for _, high in spans), max(medians) * 2)
@@ -140,7 +140,7 @@ def _thinned(rows: list[Result]) -> list[Result]:
 
 
 def speedups(data: RunData) -> style.Kind:
-    """Return a figure for each plot."""
+    """Return a figure for each plot of `plots`."""
     figures = [_figure(plot) for plot in plots(data)]
     return style.kind(TITLE, figures, "no row has a speedup: no kernel was measured in turn with a baseline", MOST)
 

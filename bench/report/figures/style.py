@@ -58,7 +58,7 @@ def file_name(*words: object) -> str:
 
 
 MM = 1 / 25.4
-#: One column of a journal, and both.
+#: The widths of one column and of both columns of a journal, in inches.
 WIDTH, FULL_WIDTH = 85 * MM, 178 * MM
 #: The palette of Okabe and Ito, "Color universal design", 2008, without yellow, which is illegible on white paper.
 INK, GREY, GRID = "#1a1a1a", "#6e6e6e", "#d8d8d8"

@@ -11,7 +11,7 @@ from kernelmark.bench.report.tuning import Searched, TimedTile, searches
 
 TITLE = "Speed by tunable"
 MOST, MOST_PANELS, ABREAST = 6, 12, 2
-#: The margin of the axis of speeds beyond the slowest and the fastest tile, as a factor.
+#: The axis of speeds extends by this factor beyond the slowest and the fastest tile.
 MARGIN = 1.15
 #: How far dots and strokes reach to each side of their value; neighbouring values are 1 apart.
 ASIDE, STROKE = 0.3, 0.36
