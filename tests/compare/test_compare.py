@@ -71,7 +71,7 @@ def test_holm_makes_unclear_of_what_one_of_many_shows_by_chance(runs, tmp_path):
     row = verdicts(store, tmp_path)["m1"]
     assert float(row["p"]) < 0.05 < float(row["p_holm"])
     assert (row["verdict"], row["reason"].partition("(")[0]) == ("unclear", "significant alone ")
-    assert row["reason"].endswith("not among 39")
+    assert row["reason"].endswith("not among 39 cases")
 
 
 def test_a_wider_margin_calls_more_the_same(runs, tmp_path):
