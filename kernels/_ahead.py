@@ -1,4 +1,4 @@
-"""Compile in child processes, since Numba compiles one function at a time in a process.
+"""Compile Numba functions in child processes, since Numba compiles one function at a time in a process.
 
 A child writes compiled functions to Numba's cache, from which its parent loads them.
 """
@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
-LIMIT_S = 60  # for a child, which hangs if another thread held a lock that it needs at the fork
+LIMIT_S = 60  # time limit of a child, which hangs if another thread held a lock at the fork that the child needs
 _PR_SET_PDEATHSIG = 1
 
 
@@ -21,24 +21,24 @@ _PR_SET_PDEATHSIG = 1
 def ahead(*wanted: tuple[Callable[..., Any], Callable[[], object]]) -> Iterator[None]:
     """Compile functions in child processes while the context runs; leaving it waits for them.
 
-    wanted: functions, each with a function that compiles it. A function gets a child only once while the cache exists.
-    Functions that are missing in the cache afterwards, and all functions on a single CPU, are compiled by the calling
-    process.
+    wanted: functions, each with a function that compiles it. While the cache exists, only the first process that needs
+    a function starts a child for it. The calling process compiles the functions that the cache still lacks afterwards;
+    on a single CPU these are all functions.
     """
     from kernelmark.kernels._numba import claim, get_ready
 
     missing = [compiles for function, compiles in wanted if _may_fork() and claim(function)]
     if missing:
-        get_ready()  # once, and not in each child
+        get_ready()  # once here, instead of in each child
     children: list[int] = []
     try:
-        with suppress(OSError):  # if the system refuses another process
+        with suppress(OSError):  # the system may refuse to start another process
             children.extend(map(_begun, missing))
         yield
         while children:
             _wait(children[-1])
             children.pop()
-    finally:  # children are left after an interrupt
+    finally:  # after an interrupt, children may still be running
         for child in children:
             with suppress(ProcessLookupError):
                 os.kill(child, signal.SIGKILL)
@@ -50,7 +50,10 @@ def _may_fork() -> bool:
 
 
 def _begun(compiles: Callable[[], object]) -> int:
-    """Start a child that ends with its parent and holds none of the parent's pipes open."""
+    """Start a child that compiles a function, and return its process id.
+
+    It ends with its parent, and closes the files that it inherits.
+    """
     parent = os.getpid()
     with warnings.catch_warnings():  # Python 3.12 warns that other threads may hold a lock
         warnings.simplefilter("ignore", DeprecationWarning)
@@ -73,5 +76,5 @@ def _begun(compiles: Callable[[], object]) -> int:
 
 
 def _wait(child: int) -> None:
-    with suppress(ChildProcessError):  # where SIGCHLD is ignored, the system has reaped it
+    with suppress(ChildProcessError):  # if SIGCHLD is ignored, the system has already reaped the child
         os.waitpid(child, 0)

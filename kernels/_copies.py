@@ -1,6 +1,6 @@
-"""Copy contiguous elements by vectors, for Numba functions.
+"""Copy contiguous elements in whole vectors, for Numba functions.
 
-LLVM would generate several loops for each copy, which take long to compile, so the IR is written here.
+The IR is written here, since LLVM would generate several loops for each copy, and these take long to compile.
 """
 
 # mypy: allow-untyped-calls
@@ -65,8 +65,8 @@ def _padded(_context: Any, to: Any, at: Any, source: Any, begin: Any, count: Any
     return types.void(to, at, source, begin, count, lanes), generate
 
 
-#: `padded(to, at, source, begin, count, lanes)`: to[at + i] = source[begin + i] for i < count, and 0 up to `lanes`:
-#: `count` rounded up to whole vectors.
+#: `padded(to, at, source, begin, count, lanes)`: to[at + i] = source[begin + i] for i < count, and 0 for the other
+#: i < lanes. `lanes` is `count` rounded up to whole vectors.
 padded = cast(Any, intrinsic(_padded))
 
 
@@ -90,5 +90,5 @@ def _put(_context: Any, to: Any, at: Any, source: Any, begin: Any, count: Any, k
     return types.void(to, at, source, begin, count, keep), generate
 
 
-#: `put_line(to, at, source, begin, count, keep)`: to[at + i] = source[begin + i] for i < count, or += if `keep` is set.
+#: `put_line(to, at, source, begin, count, keep)`: to[at + i] = source[begin + i] for i < count; += if `keep` is set.
 put_line = cast(Any, intrinsic(_put))

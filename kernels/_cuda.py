@@ -1,4 +1,4 @@
-"""Limits of all devices, and requirements of the TMA, for plans of CUDA launches."""
+"""Limits that hold on every CUDA device, and requirements of the TMA, for planning launches."""
 
 from collections.abc import Callable
 from functools import cache
@@ -9,7 +9,7 @@ GRID_LIMIT = 65535  # blocks along y and z, on every compute capability
 INT_LIMIT = 2**31 - 1  # sizes and leading dimensions are C ints
 STATIC_BYTES = 48 * 1024  # of statically declared shared memory, on every compute capability
 BLOCK_THREADS, SM_REGISTERS, THREAD_REGISTERS = 1024, 2**16, 255  # on every compute capability
-OTHER_REGISTERS = 24  # at least, of a thread, in addition to its sums
+OTHER_REGISTERS = 24  # the fewest that a thread needs in addition to those of its sums
 
 
 def ceil_div(a: int, b: int) -> int:
@@ -24,7 +24,7 @@ def multiprocessors(device: DeviceLimits) -> int:
 
 @cache
 def blocks_on_each(count: int) -> Callable[[DeviceLimits], int]:
-    """Return a function for the value of a tunable: `count` blocks for each multiprocessor of a device."""
+    """Return a function that computes a tunable's value: `count` blocks for each multiprocessor of a device."""
     return lambda device: count * device.multiprocessors
 
 

@@ -19,10 +19,10 @@ PLANNING_S = 5.0
 
 
 class Plan(NamedTuple):
-    """A transform between two arrays, and how it was planned, which `x.chose` records.
+    """A transform between two arrays, and the facts about its planning that `x.chose` records.
 
     rigour: FFTW_MEASURE, or FFTW_ESTIMATE if planning reached its time limit. wisdom: `found` if an earlier process
-    planned it, `new` if this process did, `none` if there is nothing to store.
+    planned the transform, `new` if this process did, `none` if planning reached its time limit.
     """
 
     execute: Launch
@@ -40,10 +40,10 @@ def plan(
 ) -> Plan:
     """Plan a transform of `source` to `target` over `axes`, without normalisation; planning overwrites both arrays.
 
-    The types determine the kind: real to complex is forward, complex to real is inverse, and the last axis is halved;
-    `inverse` is for complex to complex. destroy: execution may overwrite `source`, as complex to real over several axes
-    always does. Execution on one thread holds the GIL, so use `threads`, not several plans, to run in parallel. Raises
-    pyFFTW's exceptions.
+    The arrays' types determine the kind of transform. Real to complex is forward and complex to real is inverse, and
+    the complex array's last axis is halved. `inverse` matters only for complex to complex. destroy: execution may
+    overwrite `source`; complex to real over several axes always does. Execution on one thread holds the GIL, so use
+    `threads`, not several plans, to run in parallel. Raises pyFFTW's exceptions.
     """
     backward = inverse or np.isrealobj(target)
     options: dict[str, Any] = {
@@ -60,7 +60,7 @@ def plan(
 
 
 def _layout(array: Array) -> tuple[Any, ...]:
-    """Return the key under which FFTW stores wisdom for an array; of its address, only the alignment matters."""
+    """Return the properties of an array that its plans depend on: shape, strides, type and alignment."""
     return array.shape, array.strides, array.dtype.str, array.ctypes.data % 64
 
 
@@ -85,12 +85,12 @@ class Wisdom:
             _pyfftw().import_wisdom(tuple(text.encode() for text in json.loads(self._file.read_text("ascii"))))
 
     def learn(self, source: Array, target: Array, options: dict[str, Any], extra: tuple[str, ...]) -> dict[str, str]:
-        """Plan unless the plan is known, and return the fields `rigour` and `wisdom`."""
+        """Plan a transform unless its plan is known, and return the fields `rigour` and `wisdom`."""
         measured = ("FFTW_MEASURE", *extra)
         if self._has(source, target, measured, options):
             return {"rigour": "FFTW_MEASURE", "wisdom": "found"}
         _pyfftw().FFTW(source, target, flags=measured, planning_timelimit=PLANNING_S, **options)
-        # FFTW does not report that it reached its time limit, but then it has no more plans than before.
+        # FFTW does not report that it reached its time limit, but then it has not stored the plan.
         if not self._has(source, target, measured, options):
             return {"rigour": "FFTW_ESTIMATE", "wisdom": "none"}
         self.write()
@@ -106,7 +106,7 @@ class Wisdom:
     def write(self) -> None:
         """Write the plans, merged with those that other processes wrote meanwhile; the file is renamed into place.
 
-        If the folder cannot be written, plans are made again in the next process.
+        If the folder cannot be written, the next process plans again.
         """
         import tempfile
 

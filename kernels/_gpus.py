@@ -6,7 +6,7 @@ from kernelmark import Launch
 
 
 class Gpus:
-    """A stream on each GPU; the first GPU's stream is timed, and the others begin after it and end before it."""
+    """A stream on each GPU. The first GPU's stream is timed; the others begin after it and end before it."""
 
     def __init__(self, count: int, timed: Any) -> None:
         import cupy
@@ -30,7 +30,7 @@ class Gpus:
         return wait
 
     def around(self, steps: list[Launch]) -> list[Launch]:
-        """Return the steps, preceded by a fork of the streams from the timed one and followed by their join."""
+        """Return the steps between a fork of all streams from the timed stream and their join."""
         others = range(1, len(self.streams))
         return [self.after(0, *others), *steps, *(self.after(gpu, 0) for gpu in others)]
 
@@ -40,7 +40,7 @@ class Gpus:
 
 
 def between(to: int, target: Any, at: int, source: Any, stream: Any) -> Launch:
-    """Return a launch of the driver's copy of an array on GPU `at` to an array on GPU `to`, on a stream."""
+    """Return a launch in which the driver copies an array on GPU `at` to an array on GPU `to`, on a stream."""
     import cupy
 
     runtime, nbytes, on = cupy.cuda.runtime, source.nbytes, stream.ptr

@@ -11,8 +11,8 @@ from kernelmark import Launch, Unsupported
 
 LINE_BYTES = 64  # of a cache line
 EXTENT, NEAR = 2**18, 256  # limits of `is_read_in_place`, in floats
-NARROW = 32  # the fewest pixels or channels per thread for threads to share this axis
-ANEW = 0.1  # share of the time that twice as many items add, since each reads and packs operands again
+NARROW = 32  # threads share an axis only if each gets at least this many of its pixels or channels
+ANEW = 0.1  # relative time that cutting into twice as many items adds, since each reads and packs operands again
 ALONE = 4  # a product of at most this many columns is computed column by column, without panels
 
 
@@ -34,14 +34,15 @@ def second_level_bytes() -> int:
 class Registers(NamedTuple):
     """The bytes of a CPU's vector register, and the number of registers used as accumulators.
 
-    Two multiply-adds per cycle that take five cycles need ten; four that take four cycles (Neoverse V1) need sixteen.
+    Two multiply-adds per cycle with a latency of five cycles need ten accumulators; four per cycle with a latency of
+    four (Neoverse V1) need sixteen.
     """
 
     nbytes: int
     accumulators: int
 
     def group(self, itemsize: int) -> int:
-        """Return the number of elements in all accumulators."""
+        """Return the number of elements, of `itemsize` bytes each, that all accumulators hold."""
         return self.accumulators * self.nbytes // itemsize
 
 
@@ -81,7 +82,7 @@ def _libraries() -> list[Any]:
 
 
 def alone(launch: Launch) -> Launch:
-    """Return the launch with BLAS set to one thread, for calls from kernelmark's threads; the setting is restored."""
+    """Return a launch that runs `launch`, whose threads call BLAS, with BLAS set to one thread meanwhile."""
     libraries = _libraries()
 
     def run() -> None:
@@ -98,18 +99,19 @@ def alone(launch: Launch) -> Launch:
 
 
 def is_read_in_place(rows: int, step: int) -> bool:
-    """Return whether products should read rows of floats with this stride in place.
+    """Return whether a product should read rows in place that are `step` floats apart, instead of copying them.
 
-    They should if the rows span few pages and do not compete for the same cache sets. Rows at multiples of NEAR do,
-    except at NEAR itself.
+    It should if the rows span few pages and do not compete for the same cache sets. They compete if `step` is a
+    multiple of NEAR, except at NEAR itself.
     """
     return rows * step <= EXTENT and (step <= NEAR or step % NEAR != 0)
 
 
 def split(length: int, most: int, others: int, threads: int) -> list[tuple[int, int]]:
-    """Cut a length into parts of at most `most`, smaller if threads then share the parts times `others` more evenly.
+    """Return a length cut into parts of at most `most`, smaller if threads then share the work more evenly.
 
-    The model: the thread with the most items determines the time, and twice as many parts cost ANEW more.
+    The work is parts x `others` items. In the model, the thread with the most items determines the time, and twice as
+    many parts cost ANEW more.
     """
     least = -(-length // most)
 

@@ -12,10 +12,10 @@ from kernelmark.kernels._team import Band, team
 
 
 class Shared:
-    """A launch of bands on parallel threads, the last band on the calling thread.
+    """A launch that runs bands on parallel threads, the last band on the calling thread.
 
-    meetings: the arrival counts of the barriers between bands. An interrupt can keep the calling thread from arriving,
-    so all barriers are then open until the other threads are done.
+    meetings: arrays that count the arrivals at the barriers in the bands. An interrupt can keep the calling thread from
+    arriving; all barriers are then open until the other threads are done.
     """
 
     def __init__(self, bands: Sequence[Launch], meetings: Sequence[Array] = ()) -> None:
@@ -42,24 +42,27 @@ class Shared:
 
 
 def parts(length: int, threads: int) -> list[tuple[int, int]]:
-    """Return the bands of a length, one per thread, without empty bands."""
+    """Return the range (start, stop) of each thread's band of a length, without empty bands."""
     edges = [length * i // threads for i in range(threads + 1)]
     return [(start, stop) for start, stop in pairwise(edges) if start < stop]
 
 
 def in_bands(length: int, threads: int, run: Callable[[int, int], Launch]) -> Launch:
-    """Return a launch of `run(start, stop)` for each thread's band of `length`, the last on the calling thread."""
+    """Return a launch that performs `run(start, stop)` on each thread's band of `length`, in parallel.
+
+    The last band runs on the calling thread.
+    """
     return in_numbered_bands(length, threads, lambda _, *ends: run(*ends))
 
 
 def in_numbered_bands(length: int, threads: int, run: Callable[..., Launch]) -> Launch:
-    """Return a launch as `in_bands` does, but of `run(i, start, stop)`, where i is the thread's number."""
+    """Return a launch as `in_bands` does, but call `run(i, start, stop)` with the number i of the thread."""
     bands = [run(i, *ends) for i, ends in enumerate(parts(length, threads))]
     return bands[0] if len(bands) == 1 else Shared(bands)
 
 
 def in_turn(*launches: Launch) -> Launch:
-    """Return one launch that performs these in order.
+    """Return one launch that performs the launches in order.
 
     Consecutive compiled launches become one launch with barriers between them, which is faster than separate launches.
     """
@@ -78,7 +81,7 @@ def in_turn(*launches: Launch) -> Launch:
 
 
 def beside(*launches: Launch) -> Launch:
-    """Return one launch of independent compiled launches, without barriers between them."""
+    """Return one launch that performs independent compiled launches, without barriers between them."""
     return _joined(launches, meets=False)
 
 
@@ -91,9 +94,9 @@ def _is_compiled(launch: Launch) -> bool:
 
 
 def _joined(launches: Sequence[Launch], meets: bool = True) -> Launch:
-    """Return one launch of compiled launches; the last band of each belongs to the calling thread.
+    """Return one launch that performs compiled launches, the last band of each on the calling thread.
 
-    meets: whether there are barriers between them.
+    meets: whether all threads wait at a barrier between two launches.
     """
     if len(launches) == 1:
         return launches[0]
@@ -114,7 +117,7 @@ def _joined(launches: Sequence[Launch], meets: bool = True) -> Launch:
 
 
 def _meeting(count: Array, threads: int) -> Any:
-    """Return the call of a barrier: each thread waits until all others have arrived as often."""
+    """Return the call of a barrier, at which each thread waits until all threads have arrived."""
     from kernelmark.kernels._numba import bind
     from kernelmark.kernels._spin import meet
 

@@ -25,32 +25,32 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def jit(function: F) -> F:
-    """Compile a function, cached on disk; it releases the GIL, so that `in_bands` can run it on several threads.
+    """Compile a function that releases the GIL, so that `in_bands` can run it on several threads; cache it on disk.
 
     Numba considers a cached function valid while its file is unchanged, although functions of other files are compiled
-    into it. So the key of the cache contains all of kernelmark's source.
+    into it. So the cache's folder is named by a hash of all sources in kernels/.
     """
     return cast(F, _cached(partial(cast(Any, numba).njit, nogil=True, no_cfunc_wrapper=True), function))
 
 
 def part(function: F) -> F:
-    """Mark a function that Numba inlines into its callers; otherwise LLVM would also compile it separately."""
+    """Let Numba inline a function into its callers, so that LLVM does not also compile it separately."""
     return cast(F, cast(Any, numba).njit(inline="always")(function))
 
 
 def inlined(function: F) -> F:
-    """Compile the function into its callers, since a call would pass an array as seven words."""
+    """Let LLVM inline a function into its callers, since a call would pass each array as seven words."""
     options = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True, "forceinline": True}
     return cast(F, cast(Any, numba).njit(**options)(function))
 
 
 def c_function(signature: Any) -> Callable[[Callable[..., None]], Any]:
-    """Return a compiler of a function of C types, cached as by `jit`; the result's `address` is its address."""
+    """Return a decorator that compiles a function of C types, cached as by `jit`; the result has an `address`."""
     return lambda function: _cached(partial(cast(Any, numba).cfunc, signature, nopython=True), function)
 
 
 def _cached(decorator: Callable[..., Any], function: Callable[..., Any]) -> Any:
-    """Let Numba cache compiled code, or compile without a cache if none can be written. Raises Unsupported."""
+    """Compile a function with a cache on disk, or without one if none can be written. Raises Unsupported."""
     config = cast(Any, numba).config
     if config.DISABLE_JIT:
         raise Unsupported("NUMBA_DISABLE_JIT is set, so that Numba compiles nothing; unset it")
@@ -58,7 +58,7 @@ def _cached(decorator: Callable[..., Any], function: Callable[..., Any]) -> Any:
     config.CACHE_DIR = str(_compiled())
     try:
         compiled = decorator(cache=True)(function)
-    except (OSError, RuntimeError):  # the latter where Numba finds no folder at all
+    except (OSError, RuntimeError):  # RuntimeError if Numba finds no folder for a cache
         return decorator(cache=False)(function)
     finally:
         config.CACHE_DIR = before
@@ -74,12 +74,12 @@ def _cached(decorator: Callable[..., Any], function: Callable[..., Any]) -> Any:
 
 @lru_cache
 def _compiled() -> Path:
-    """Return the cache folder for code of these sources; folders unused for a month are removed."""
+    """Return the folder of Numba's cache for these sources, and remove folders unused for a month."""
     digest, here = hashlib.sha256(), Path(__file__).parent
     for source in sorted(here.rglob("*.py")):
         digest.update(f"{source.relative_to(here)}\0".encode() + source.read_bytes())
     folder = cache_folder() / "numba" / digest.hexdigest()[:20]
-    with suppress(OSError):  # where nothing can be written, Numba looks for another place by itself
+    with suppress(OSError):  # if nothing can be written here, Numba looks for another folder by itself
         folder.mkdir(parents=True, exist_ok=True)
         folder.touch()
         for other in folder.parent.iterdir():
@@ -89,7 +89,7 @@ def _compiled() -> Path:
 
 
 def claim(function: Callable[..., Any]) -> bool:
-    """Claim the compilation of a function; False if it was claimed since the cache exists, or if there is no cache."""
+    """Claim the compilation of a function, once per cache folder; False if it is claimed or there is no cache."""
     try:
         (_compiled() / f"{function.__module__}.{function.__qualname__}").touch(exist_ok=False)
     except OSError:
@@ -98,7 +98,7 @@ def claim(function: Callable[..., Any]) -> bool:
 
 
 def get_ready() -> None:
-    """Let Numba load its compiler, as it would for the first function."""
+    """Let Numba load its compiler now, which it would otherwise do for the first function."""
     cpu_target.typing_context.refresh()
     cpu_target.target_context.refresh()
 
@@ -115,13 +115,13 @@ def data(context: Any, builder: Any, kind: Any, array: Any) -> Any:
 
 
 def everywhere(builder: Any, scalar: Any, vector: Any) -> Any:
-    """Return a vector of the type `vector`, each of whose elements is `scalar`."""
+    """Return a vector of type `vector` with `scalar` in all elements."""
     first = builder.insert_element(ir.Constant(vector, ir.Undefined), scalar, ir.IntType(32)(0))
     return builder.shuffle_vector(first, first, ir.Constant(ir.VectorType(ir.IntType(32), vector.count), None))
 
 
 def llvm(builder: Any, name: str, *vectors: Any) -> Any:
-    """Return the call of LLVM's intrinsic `name`, such as `fma`, on vectors."""
+    """Generate a call of LLVM's intrinsic `name`, such as `fma`, on vectors, and return its result."""
     kind = vectors[0].type
     full_name = f"llvm.{name}.v{kind.count}{kind.element.intrinsic_name}"
     declare = cast(Any, cgutils).get_or_insert_function
@@ -129,9 +129,9 @@ def llvm(builder: Any, name: str, *vectors: Any) -> Any:
 
 
 def prefetch(builder: Any, place: Any, write: bool = True) -> None:
-    """Prefetch the line at an address, which need not exist, into the nearest cache, for writing or only for reading.
+    """Prefetch the line at an address, which may be invalid, into the nearest cache, for writing or only for reading.
 
-    The line is not marked as read only once, since it may be read again.
+    The prefetch is temporal (locality 3), since the line may be read more than once.
     """
     address, flag = ir.IntType(8).as_pointer(), ir.IntType(32)
     kind = ir.FunctionType(ir.VoidType(), [address, flag, flag, flag])
@@ -142,11 +142,11 @@ def prefetch(builder: Any, place: Any, write: bool = True) -> None:
 def in_registers(
     code: tuple[Any, Any, Any, Any], first: Callable[[Any], Any], step: Callable[..., Any], ahead: bool = False
 ) -> Any:
-    """Generate an intrinsic's code that applies `first` and then all steps to a group of the source, in registers.
+    """Generate code that loads a group of `source` into registers, applies `first`, then all steps, and stores it.
 
-    LLVM would vectorise such a loop over a handful of accumulators or not at all, so the IR is written here. code: the
-    arguments of Numba's `generate`, the last of which is (target, source, start, a, b, steps). step: a function of an
-    accumulator and the vectors of a and b. ahead: the next groups of source and target are prefetched meanwhile.
+    The IR is written here, since LLVM would vectorise such a loop with only a few accumulators or not at all. code: the
+    arguments of Numba's `generate`; the last of them is (target, source, start, a, b, steps). step: a function of an
+    accumulator and of vectors filled with a and b. ahead: whether to prefetch the next group of source and target.
     """
     context, builder, signature, (target, source, begin, a, b, count) = code
     nbytes, accumulators = registers()
@@ -163,7 +163,7 @@ def in_registers(
     values = [_alloca(builder, vector) for _ in range(accumulators)]  # LLVM keeps these in registers
     for held, place in zip(values, places(1), strict=True):
         builder.store(first(builder.load(place, align=itemsize)), held)
-    if ahead:  # a group's steps last longer than the next one's loads, but are too many for the CPU to look past
+    if ahead:  # steps take longer than the next group's loads, but out-of-order execution does not reach these
         for place in (*places(1, 1), *places(0, 1)):
             prefetch(builder, place)
     with cgutils.for_range(builder, count):
@@ -205,7 +205,7 @@ def _clear(_context: Any, to: Any, at: Any, count: Any) -> Any:
     return types.void(to, at, count), generate
 
 
-#: `clear(to, at, count)`: to[at + i] = 0 for i < count, which must not be negative.
+#: `clear(to, at, count)`: to[at + i] = 0 for i < count; `count` must not be negative.
 clear = cast(Any, intrinsic(_clear))
 
 

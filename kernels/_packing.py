@@ -10,18 +10,18 @@ from kernelmark.kernels._numba import part
 from kernelmark.kernels._tile import AHEAD, LANES, LINE
 from kernelmark.kernels.transpose._blocks import square, square_side
 
-#: A tile has ROWS rows of a panel, which is WIDTH lanes wide.
+#: A tile of sums has ROWS rows and is as wide as a panel of b: WIDTH lanes.
 VECTORS = 3
 WIDTH = VECTORS * LANES
 ROWS = registers().accumulators // VECTORS
 SIDE = square_side(4)
 _move_rows = moved(ROWS)
-GAP = LINE  # between tiles of rows, which would otherwise compete for the same places of a cache
+GAP = LINE  # elements between packed tiles of rows, which would otherwise compete for the same cache sets
 
 
 @part
 def widths(first, last):
-    """Return the number of columns of the panel that begins at `first`, and of the lanes that they occupy.
+    """Return the number of columns of the panel that begins at `first`, and the number of lanes that they occupy.
 
     Four vectors become two panels of two, since a tile one vector wide would wait for loads.
     """
@@ -32,7 +32,7 @@ def widths(first, last):
 
 @part
 def pack(held, b, at, deep, first, last):
-    """Copy columns first:last of rows from b[at], panel by panel; zeros fill the last panel to a whole vector."""
+    """Copy columns first:last of `deep` rows, the first at b[at], panel by panel; zeros fill the last vector."""
     if b[3] == 1:  # row by row, so that as much as possible is read from each page
         for t in range(deep):
             ahead = at + min(t + AHEAD, deep - 1) * b[2]
@@ -53,7 +53,7 @@ def pack(held, b, at, deep, first, last):
 
 @part
 def turn(to, panel, b, at, column, deep, real, lanes):
-    """Transpose a panel, in square blocks, whose columns are each contiguous.
+    """Transpose a panel whose columns are each contiguous, in square blocks.
 
     A step of the output has `lanes` elements: the first `real` come from columns, the others are zero.
     """
@@ -70,10 +70,10 @@ def turn(to, panel, b, at, column, deep, real, lanes):
 
 @part
 def gather(to, a, place, tiles, deep):
-    """Copy tiles of ROWS rows of a, step by step for all tiles, so that each page is read as completely as possible.
+    """Copy tiles of ROWS rows of a, each step for all tiles at once, so that each page is read as fully as possible.
 
-    tiles: the first row, the end of the tiles, the distance between tiles, and the rows of a, after which the last row
-    is repeated.
+    tiles: the first row, the end row, the distance in rows between tiles, and the number of rows of a. Beyond these,
+    the last row is repeated.
     """
     at, row, step = place
     first, end, rows, m = tiles
@@ -94,7 +94,7 @@ def gather(to, a, place, tiles, deep):
 
 @part
 def put(sums, lanes, real, skipped, count, c, at, row, step, keep):
-    """Store rows skipped:count of a tile, in the order of ascending addresses."""
+    """Store rows skipped:count of a tile in c, in the order of ascending addresses."""
     if step == 1:
         for r in range(skipped, count):
             put_line(c, at + r * row, sums, r * lanes, real, keep)

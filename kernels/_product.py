@@ -1,8 +1,8 @@
 """Matrix products on one thread, for Numba functions that create an operand and multiply it while it is cached.
 
-Panels of b, a few vectors wide, are packed, as many at a time as fit the L2 cache, or read in place if its rows are
-near each other. Tiles of c stay in registers: rows of a, read in place or packed, are multiplied with one panel after
-the other.
+Panels of b are a few vectors wide. As many as fit the L2 cache are packed at a time; if rows of b are near each other,
+its panels are read in place instead. Tiles of c stay in registers while rows of a, read in place or packed, are
+multiplied with one panel after the other.
 """
 
 # mypy: allow-untyped-defs, allow-untyped-calls
@@ -26,10 +26,10 @@ from kernelmark.kernels._order import DEPTH, PANELS, SHALLOW, order
 from kernelmark.kernels._packing import GAP, ROWS, VECTORS, WIDTH, gather, pack, put, widths
 from kernelmark.kernels._tile import LANES, LINE, dots, next_lines, products
 
-#: Tiles of a whose rows are copied at a time.
+#: The number of tiles of rows of a that are copied at a time.
 TILES = 8
 
-#: Where the parts of the scratch begin: panels of b, columns of b, rows of a, a tile of c.
+#: Offsets in the scratch, which holds panels of b (at 0), columns of b, rows of a, and a tile of c.
 _COLUMNS = (PANELS + 1) * WIDTH * DEPTH
 _A = _COLUMNS + ALONE * DEPTH
 _TILE = _A + TILES * (ROWS * DEPTH + GAP)
@@ -53,7 +53,7 @@ def _multiply(held, m, n, k, keep, a, a_size, a_row, a_step, b, b_size, b_step, 
     stop = 0
     while stop < n - few:
         start, stop = stop, stop + PANELS * WIDTH
-        if lying or stop + WIDTH > n - few:  # the rest is less than a panel, and would read all of a again
+        if lying or stop + WIDTH > n - few:  # a remainder of less than a panel would read all of a again
             stop = n - few
         for begin in range(0, k, most):
             deep = min(k - begin, most)
@@ -77,7 +77,10 @@ def _address() -> int:
 
 
 def multiplying(setup: Callable[[Array], Launch]) -> Launch:
-    """Return `setup(product)`, whose functions pass `product` to `multiply`; the product is compiled meanwhile."""
+    """Return the launch `setup(product)`, whose functions pass `product` to `multiply`.
+
+    A child process compiles the product meanwhile.
+    """
     product = np.zeros(1, np.int64)
     with ahead((_multiply, _address)):
         launch = setup(product)
@@ -107,15 +110,15 @@ _called = cast(Any, intrinsic(_call))
 def multiply(product, held, m, n, k, a, b, keep, c):
     """Compute C = A B, or with `keep` C += A B, for A (m x k), B (k x n) and C.
 
-    Each matrix is given as (flat array, offset, row stride, column stride), with one of the strides 1. product: from
-    `multiplying`. held: scratch of SCRATCH elements.
+    Each matrix is given as (flat array, offset, row stride, column stride); one of the strides is 1. product: the
+    argument that `multiplying` passes. held: scratch of SCRATCH elements.
     """
     _called(product[0], held, (m, n, k), keep, a, b, c)
 
 
 @part
 def _first_copied(in_place, first, last):
-    """Return the first column that is copied: panels before it are read in place, a panel with fewer lanes is not."""
+    """Return the first column that is copied: whole panels before it are read in place, a partial panel never is."""
     while in_place and first < last:
         real, lanes = widths(first, last)
         if real < lanes:
@@ -126,10 +129,10 @@ def _first_copied(in_place, first, last):
 
 @part
 def _tiles(held, rows, m, begin, deep, a, b, first, last, how, c):
-    """Add up the panels for all rows of a; the last tile begins earlier if it would reach beyond c.
+    """Multiply all rows of a with the panels. The last tile begins earlier if it would reach beyond c.
 
-    b: the matrix as stored, the offset of the panels' first row, and the first column that is in `held`. how: whether
-    rows of a are read as they lie, whether the next steps' lines are fetched meanwhile, and whether sums are kept.
+    b: the matrix as stored, the offset of the panels' first row, and the first column that is in `held`. how: whether a
+    and b are read in place, whether lines of the next steps are prefetched, and whether sums are added to c.
     """
     lying, more, keep = how
     of_a = more * -(-m // LINE), a[1] + (begin + deep) * a[3], LINE, a[3]
@@ -146,7 +149,7 @@ def _tiles(held, rows, m, begin, deep, a, b, first, last, how, c):
                 gather(held[_A:_TILE], source, (a[1] + begin * a[3], a[2], a[3]), some, deep)
             source, place = held, (_A + tile * (ROWS * deep + GAP), 1, ROWS)
         to = c[0], c[1] + r * c[2], c[2], c[3]
-        if a[3] == 1 and a[2] == deep:  # rows lie end to end, and each panel's tile fetches a share of the next ones
+        if a[3] == 1 and a[2] == deep:  # rows follow without gaps, and each panel's tile prefetches part of the next
             of_a, line = (panels, a[1] + (r + rows) * deep + begin, share * deep, share), 0
         later = a[0], of_b, of_a
         line = _across(held, rows, i - r, count, source, place, b, deep, first, last, keep, to, later, line)
@@ -154,9 +157,9 @@ def _tiles(held, rows, m, begin, deep, a, b, first, last, how, c):
 
 @part
 def _across(held, rows, skipped, count, a, a_place, b, deep, first, last, keep, c, later, line):
-    """Add to a row of tiles of c, storing only the rows skipped:count.
+    """Compute a row of tiles of c, and store only its rows skipped:count.
 
-    later, line: of `next_lines`. Returns `line` for the next tile.
+    later, line: arguments of `next_lines`. Returns `line` for the next tile.
     """
     panel, j = 0, first
     while j < last:
@@ -175,7 +178,7 @@ def _across(held, rows, skipped, count, a, a_place, b, deep, first, last, keep, 
 
 @part
 def _dots(held, m, begin, deep, a, b, first, last, keep, c):
-    """Columns first:last of c one by one; the elements beyond whole vectors are added one by one as well."""
+    """Compute columns first:last of c one by one; products beyond whole vectors are also added one by one."""
     whole = deep // LANES * LANES
     for j in range(first, last):
         to, at = _COLUMNS + (j - first) * DEPTH, b[1] + begin * b[2] + j * b[3]

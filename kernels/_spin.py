@@ -1,4 +1,4 @@
-"""Spin without the GIL until another thread writes a request, and perform it."""
+"""Spin without the GIL until another thread writes a request, and perform the request."""
 
 from typing import Any, cast
 
@@ -12,16 +12,16 @@ from kernelmark import Array
 from kernelmark.kernels._numba import bind, data, jit
 
 WORDS = 3  # of a call (`_calls.py`)
-CALLS, COUNT = 1, 2  # indices in a box of the calls' address and number; its first element counts requests
-OTHER = -1  # the number of calls that stands for a task of the interpreter
+CALLS, COUNT = 1, 2  # a thread's box: [number of requests so far, address of the requested calls, number of calls]
+OTHER = -1  # the number of calls that marks a task for the interpreter
 OPEN = 1 << 62  # the count of an open barrier, at which no thread waits
 PATIENCE = 1000  # reads of a barrier's count before a thread yields its CPU
-FAILED = 1  # index of the number of failed calls; the first element counts finished tasks
+FAILED = 1  # a thread's `done`: [number of finished tasks, number of failed calls]
 _X86 = binding.get_default_triple().startswith("x86_64")
 
 
 def _look(_context: Any, count: Any) -> Any:
-    """Return the first element from memory, after a pause that leaves the core to its other thread."""
+    """Return the first element as it is in memory, after a pause that leaves the core to its other hardware thread."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         if _X86:
@@ -37,7 +37,7 @@ _now = cast(Any, intrinsic(_look))
 
 
 def _store(_context: Any, count: Any, value: Any) -> Any:
-    """Store the first element after all earlier writes."""
+    """Store a value in the first element, after all earlier writes."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         builder.store_atomic(args[1], data(context, builder, signature.args[0], args[0]), "release", 8)
@@ -50,7 +50,7 @@ raise_to = cast(Any, intrinsic(_store))
 
 
 def _call(_context: Any, address: Any) -> Any:
-    """Return the status of a call, 0 unless it raised."""
+    """Perform the call whose words are at an address, and return its status: 0 unless it raised."""
 
     def generate(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
         word = ir.IntType(64)
@@ -66,7 +66,7 @@ _called = cast(Any, intrinsic(_call))
 
 
 def _come(_context: Any, count: Any) -> Any:
-    """Add 1 to the first element after all earlier writes, and return its old value."""
+    """Add 1 atomically to the first element, after all earlier writes, and return its old value."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         place = data(context, builder, signature.args[0], args[0])
@@ -94,7 +94,7 @@ _give_way = cast(Any, intrinsic(_yield))
 
 @jit
 def rises(count: Array, beyond: int, rounds: int) -> bool:
-    """Return whether an element exceeds `beyond` within this many reads."""
+    """Return whether the first element of `count` exceeds `beyond` within `rounds` reads."""
     left = rounds
     while left and _now(count) <= beyond:
         left -= 1
@@ -103,7 +103,7 @@ def rises(count: Array, beyond: int, rounds: int) -> bool:
 
 @jit
 def meet(count: Array, threads: int) -> None:
-    """Wait at a barrier until `threads` threads have arrived as often; the first element counts arrivals."""
+    """Wait at a barrier until all `threads` threads have arrived; the first element counts arrivals since set-up."""
     before = _came(count)
     last = (before // threads + 1) * threads
     while before < OPEN and not rises(count, last - 1, PATIENCE):
@@ -112,7 +112,7 @@ def meet(count: Array, threads: int) -> None:
 
 @jit
 def perform(address: int, count: int) -> int:
-    """Perform calls one after the other, and return the number that raised."""
+    """Perform `count` calls whose words begin at an address, and return the number of calls that raised."""
     failed = 0
     for i in range(count):
         failed += _called(address + i * 8 * WORDS) != 0
@@ -121,22 +121,22 @@ def perform(address: int, count: int) -> int:
 
 @jit
 def ask(box: Array, address: int, count: int, number: int) -> None:
-    """Request calls from the thread of a box, or a task of the interpreter if `count` is OTHER."""
+    """Request calls from the thread of a box, or a task for the interpreter if `count` is OTHER."""
     box[CALLS], box[COUNT] = address, count
     raise_to(box, number)
 
 
 @jit
 def end(done: Array, number: int) -> None:
-    """Mark a task of the interpreter as done."""
+    """Mark the task with this number, a task for the interpreter, as done."""
     raise_to(done, number)
 
 
 @jit
 def serve(box: Array, done: Array, number: int, rounds: int) -> int:
-    """Perform requested calls until a task is the interpreter's or none comes; return the number of finished tasks.
+    """Perform requested calls until a task is for the interpreter, or no request comes within `rounds` reads.
 
-    number: the number of tasks finished before.
+    number: the number of tasks finished before. Returns the number of tasks finished since set-up.
     """
     while rises(box, number, rounds) and box[COUNT] != OTHER:
         done[FAILED] += perform(box[CALLS], box[COUNT])
@@ -147,7 +147,7 @@ def serve(box: Array, done: Array, number: int, rounds: int) -> int:
 
 @jit
 def nothing(_: int) -> None:
-    """Do nothing: measures the cost of a launch itself."""
+    """Do nothing, so that only the cost of the launch itself is measured."""
 
 
 def compiled() -> None:

@@ -1,7 +1,7 @@
 """Threads that run bands of a launch together with the calling thread, each on its own CPU, awake between launches.
 
-A sleeping thread starts 50 us late, and the scheduler often wakes it on the CPU of its caller, where the two share time
-for milliseconds. On two CPUs this made a product of 0.5 ms take 1 ms.
+A sleeping thread starts 50 us late, and the scheduler often wakes it on the CPU of the calling thread, which it then
+competes with for milliseconds. On two CPUs this made a product of 0.5 ms take 1 ms.
 """
 
 import ctypes
@@ -20,11 +20,12 @@ from kernelmark.kernels._host import Compiled
 if TYPE_CHECKING:
     from kernelmark.kernels._calls import Table
 
-#: How often a thread looks for work before it sleeps, which takes 0.3 ms on an AMD EPYC; the CPU's pause determines it.
-#: It has to be shorter than the gap between contenders, as for OpenBLAS's and libgomp's threads (bench/__init__.py).
+#: The number of times that a thread looks for work before it sleeps. They take 0.3 ms on an AMD EPYC, depending on the
+#: CPU's pause instruction. This must be shorter than the gap between contenders, as it must for the threads of OpenBLAS
+#: and libgomp (bench/__init__.py).
 ROUNDS = 10_000
 RAISED = "a compiled function of another thread or of this one raised"
-#: Calls keep the GIL, which takes less time than releasing it.
+#: A PyDLL keeps the GIL during calls, which takes less time than releasing it.
 _LIBC = ctypes.PyDLL(None)
 
 
@@ -59,7 +60,7 @@ class _Member:
 
     def begin(self, band: Band) -> None:
         self._asked += 1
-        self._held = band  # a launch that is interrupted must not free what its calls read
+        self._held = band  # keeps the arguments of calls that still run after an interrupt
         if band.table is None:
             self._task = band.launch
             self._spin.ask(self._box, 0, self._spin.OTHER, self._asked)
@@ -70,7 +71,7 @@ class _Member:
             self._semaphore.release()
 
     def end(self) -> BaseException | None:
-        """Wait until all tasks are done, and return the last exception that one raised."""
+        """Wait until all tasks are done, and return the last exception that a task raised, or None."""
         if self._held is None:
             return None
         while not self._spin.rises(self._done, self._asked - 1, ROUNDS):
@@ -112,7 +113,7 @@ class _Member:
 
 
 class _Team:
-    """The calling thread, and one for each further band."""
+    """Runs bands in parallel, on the calling thread and one more thread for each further band."""
 
     def __init__(self, others: int) -> None:
         from kernelmark.kernels._spin import perform
@@ -143,7 +144,7 @@ class _Team:
                 member.end()
 
     def _spread(self) -> None:
-        """Restrict each other thread to its own CPU, not the calling thread's, if there are enough."""
+        """Restrict each other thread to separate CPUs, without the calling thread's, if there are enough CPUs."""
         if (cpu := here()) == self._cpu:
             return
         self._cpu = cpu
@@ -157,7 +158,7 @@ def here() -> int:
 
 
 def beside(cpu: int, threads: int) -> list[list[int]]:
-    """Return CPUs for a number of threads other than the caller's; none if there are too few CPUs."""
+    """Return a list of CPUs for each of `threads` threads, without `cpu`; no lists if there are too few CPUs."""
     others = sorted(os.sched_getaffinity(0) - {cpu}) if sys.platform == "linux" else []
     return [others[i::threads] for i in range(threads)] if len(others) >= threads else []
 

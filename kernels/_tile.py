@@ -66,7 +66,7 @@ class Sums:
             self._builder.store(value, register)
 
     def add(self, elements: Callable[[int], Any], factors: list[Any]) -> None:
-        """Add to each row the products of its element with the vectors that all rows share."""
+        """Add to each row the products of its element with the vectors `factors`, which all rows share."""
         for row in range(self._rows):
             self.add_to(row, everywhere(self._builder, elements(row), VECTOR), factors)
 
@@ -82,13 +82,13 @@ class Sums:
 
 
 def products(heights: Sequence[int], widest: int) -> Any:
-    """Return a function that multiplies rows of a with up to `widest` vectors per step of b, with code for each size.
+    """Return a function f that multiplies rows of a with up to `widest` vectors of b per step.
 
-    LLVM code branches on the size, because Numba would take long to compile a branch and a call for each. Called as
     f((rows, lanes), c, (c_at, c_row), keep, a, (a_at, a_row, a_step), b, (b_at, b_step), count, later), with rows one
     of `heights`: for each row r and lane i, c[c_at + r c_row + i] is the sum over t < count of a[a_at + r a_row + t
-    a_step] b[b_at + t b_step + i], plus the old value if `keep` is set. Meanwhile rows of b are prefetched into the
-    nearest cache, and at each step t one of the `next_lines` that are needed `later`.
+    a_step] b[b_at + t b_step + i], plus the old value if `keep` is set. Each step t also prefetches a row of b and one
+    of the lines `later`, which `next_lines` returns, into the nearest cache. f has code for each size and branches
+    in LLVM code, because Numba would take long to compile a branch and a call for each size.
     """
 
     def typed(
@@ -129,7 +129,7 @@ def _multiply(builder: Any, tile: tuple[int, int], starts: Any, strides: Any, ke
         step, line = builder.mul(t, a_step), after(builder, b, builder.mul(t, b_step))
         factors = loaded(builder, vectors_at(builder, line, vectors))
         sums.add(lambda row: builder.load(after(builder, begins[row], step)), factors)
-        if vectors > 1:  # a tile of one waits for its loads
+        if vectors > 1:  # a tile one vector wide waits for its loads anyway
             later = after(builder, line, builder.mul(b_step, number(AHEAD)))
             for first in range(0, vectors * LANES, LINE):
                 prefetch(builder, after(builder, later, number(first)), write=False)
@@ -138,10 +138,10 @@ def _multiply(builder: Any, tile: tuple[int, int], starts: Any, strides: Any, ke
 
 
 def dots(rows: int) -> Any:
-    """Return a function that multiplies `rows` rows of a with one column of b, both contiguous along the sum.
+    """Return a function f that multiplies `rows` rows of a with one column of b, both contiguous along the sum.
 
-    Called as f(c, a, a_at, a_row, b, b_at, count): c[r] is the sum over t < count of a[a_at + r a_row + t] b[b_at + t];
-    count is a multiple of LANES.
+    f(c, a, a_at, a_row, b, b_at, count): c[r] is the sum over t < count of a[a_at + r a_row + t] b[b_at + t]; count is
+    a multiple of LANES.
     """
 
     def typed(_: Any, c: Any, a: Any, a_at: Any, a_row: Any, b: Any, b_at: Any, count: Any) -> Any:
@@ -167,7 +167,7 @@ def dots(rows: int) -> Any:
 
 
 def total(builder: Any, vector: Any) -> Any:
-    """Return the sum of a vector's elements, by adding halves."""
+    """Return the sum of a vector's elements; its halves are added until one element is left."""
     side = LANES
     while side > 1:
         side //= 2
@@ -191,7 +191,7 @@ def _next_lines(_context: Any, a: Any, b: Any, line: Any, of_b: Any, of_a: Any) 
     return types.UniTuple(types.int64, 2)(a, b, line, of_b, of_a), generate
 
 
-#: `next_lines(a, b, line, (count, at, apart, step), (count, at, apart, step))`: the address from which tile `line`
-#: prefetches lines, and their distance. The first tiles, as many as the first count, prefetch from b[at + line apart];
-#: the next, as many as the second count, likewise from a, with `line` from 0 again; all others only a's first line.
+#: `next_lines(a, b, line, of_b, of_a)`: the address from which tile `line` prefetches lines, and the lines' distance in
+#: elements. of_b, of_a: (count, at, apart, step). The first count tiles of b prefetch from b[at + line apart], `step`
+#: elements apart; the next tiles, with `line` from 0 again, likewise from a; all others only a's first line.
 next_lines = cast(Any, intrinsic(_next_lines))

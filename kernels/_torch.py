@@ -1,4 +1,4 @@
-"""Run PyTorch's operations on kernelmark's operands, and read which implementation ran; imported at set-up."""
+"""Run PyTorch's operations on kernelmark's operands, and report which implementation ran; imported at set-up."""
 
 import ctypes
 import os
@@ -18,7 +18,7 @@ from kernelmark.kernels._team import beside, here
 
 TASKS = Path("/proc/self/task")
 
-#: `onednn_verbose,v1,primitive,exec,cpu,convolution,brg_conv_fwd:avx512_core,...`, with versions that have `v1` or not.
+#: `onednn_verbose,v1,primitive,exec,cpu,convolution,brg_conv_fwd:avx512_core,...`; some versions leave out `v1`.
 _LINE = r"^(?:onednn|dnnl)_verbose,.*\bexec,cpu,{},([^,]+),"
 
 
@@ -45,8 +45,8 @@ def on_threads(run: Launch, threads: int) -> Launch:
 class _Pool:
     """PyTorch's threads other than the calling one, each pinned to its own CPU as in kernelmark's kernels.
 
-    They sleep while other contenders are sampled, and the scheduler then wakes them on the CPU of the calling thread,
-    where the two share time: on two CPUs, every second call of 0.4 ms took 2.6 ms.
+    They sleep while other contenders are sampled. Without the pinning, the scheduler then wakes them on the CPU of the
+    calling thread, which they compete with: on two CPUs, every second call of 0.4 ms took 2.6 ms.
     """
 
     def __init__(self) -> None:

@@ -12,9 +12,9 @@ BUSY_WARPS = 8
 
 
 class Choice(NamedTuple):
-    """A tile that may be the default. rate: that of a device full of such blocks, relative to other tiles.
+    """A tile that may be the default.
 
-    resident: resident blocks per multiprocessor.
+    rate: the rate of a device full of such blocks, relative to other tiles. resident: blocks per multiprocessor.
     """
 
     values: Mapping[str, Tunable]
@@ -23,7 +23,7 @@ class Choice(NamedTuple):
 
 
 def filled(blocks: int, resident: int, warps: int, multiprocessors: int) -> float:
-    """Return the share of a device's rate that equal blocks reach, with `resident` blocks per multiprocessor.
+    """Return the share of a device's rate that a grid of equal blocks reaches, with `resident` per multiprocessor.
 
     The last wave is spread evenly over multiprocessors, which are slower if they have few warps.
     """
@@ -49,9 +49,9 @@ def by_waves(
         if valid(p, tile, device):
             return 0.0
         full = filled(blocks(p, tile), choice.resident, warps(tile) // 32, device.multiprocessors)
-        return round(choice.rate * full * useful(p, tile), 9)  # equal ones differ by rounding otherwise
+        return round(choice.rate * full * useful(p, tile), 9)  # otherwise equal scores would differ by rounding errors
 
-    @lru_cache(maxsize=1)  # each tile is asked about in turn
+    @lru_cache(maxsize=1)  # `unless` is called for each tile of a problem in turn
     def scored(p: Any, device: DeviceLimits) -> tuple[list[Tile], list[float]]:
         tiles = [tile_on(device, choice.values) for choice in choices]
         return tiles, [score(p, tile, choice, device) for tile, choice in zip(tiles, choices, strict=True)]

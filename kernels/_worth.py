@@ -1,7 +1,7 @@
 """Decide whether a problem is large enough for several threads, given the measured cost of a launch on them.
 
-A problem's time on one thread is estimated from its flop and bytes, at rates that are measured once per process, as the
-cost is. So the decision depends only on sizes.
+A problem's time on one thread is estimated from its flop and bytes. The rates and the cost of a launch are measured
+once per process, so within a process the decision depends only on sizes.
 """
 
 import time
@@ -15,9 +15,9 @@ from kernelmark import Launch
 from kernelmark.kernels._ahead import ahead
 from kernelmark.kernels._host import registers
 
-LAUNCHES = 2  # the number that a kernel is assumed to consist of
+LAUNCHES = 2  # launches that a kernel is assumed to consist of
 MOST_S = 100e-6  # upper limit of the measured cost of a launch, since the machine may have been busy
-STEPS, COPIED = 4096, 1 << 24  # of multiply-adds, and bytes
+STEPS, COPIED = 4096, 1 << 24  # steps of multiply-adds and copied bytes, for measuring the rates
 
 
 class Sized(Protocol):
@@ -42,10 +42,9 @@ SetUp = Callable[Concatenate[P, X, Rest], Launch]
 def threads_that_pay(compiled: bool = True) -> Callable[[SetUp[P, X, Rest]], SetUp[P, X, Rest]]:
     """Return a decorator that sets a kernel up for one thread if several threads would save less than they cost.
 
-    If nothing of the kernel is compiled yet, a child compiles it for one thread, while this process compiles
-    the code that measures threads.
-
-    compiled: whether its bands are only calls of compiled functions, so that no thread waits for the GIL.
+    Before the kernel is compiled for the first time, a child compiles it for one thread, while this process compiles
+    the code that measures threads. compiled: whether the kernel's bands consist only of calls of compiled functions, so
+    that no thread waits for the GIL.
     """
 
     def decorate(setup: SetUp[P, X, Rest]) -> SetUp[P, X, Rest]:
@@ -86,7 +85,7 @@ def pays(problem: Sized, threads: int, compiled: bool) -> bool:
 
 @cache
 def launch_s(threads: int, compiled: bool) -> float:
-    """Return the seconds of a launch with empty bands."""
+    """Return the seconds that a launch of empty bands takes."""
     from kernelmark.kernels._launches import in_bands
     from kernelmark.kernels._numba import bind
     from kernelmark.kernels._spin import nothing
@@ -118,7 +117,7 @@ def _multiply_adds() -> Launch:
 
 
 def _typical_s(launch: Launch, count: int) -> float:
-    """Return the median time of that many launches after a first one."""
+    """Return the median time in seconds of `count` launches, after one launch that is not timed."""
     launch()
     return sorted(_time_s(launch) for _ in range(count))[count // 2]
 

@@ -1,11 +1,11 @@
-"""The steps of one party on compressed blocks: bits in 16-bit words and two means a block, or bytes and a scale.
+"""The steps of a worker or owner on compressed blocks: 16-bit words of bits with two means, or bytes with a scale.
 
-The type of `sent` determines the format. Elements start:stop are done, and `start` begins a block. Messages
-have room for whole blocks; a short one is filled up with zeros. Gradients and residuals pass through memory once, and a
+The type of `sent` determines the format. A step processes the elements start:stop; a block begins at `start`. Messages
+have room for whole blocks; a short block is padded with zeros. Gradients and residuals pass through memory once, and a
 block of them stays in the first-level cache meanwhile.
 
-Loops over whole blocks have no slices, no tuples of their own and no calls: for each of these Numba counts references,
-by instructions that lock memory, which took three times as long as the work on a block.
+Loops over whole blocks create no slices or tuples and make no calls: for each of these Numba counts references by
+locked instructions, which took three times as long as the work on a block.
 """
 
 # mypy: allow-untyped-defs, allow-untyped-calls
@@ -20,8 +20,8 @@ from kernelmark.kernels.aggregate._messages import LANES, add_line, largest, les
 from kernelmark.kernels.aggregate._numba import total_past
 
 BIT_BLOCK, BYTE_BLOCK = FORMATS["onebit"].block, FORMATS["int8"].block
-#: Elements of a message that are read before they are stored past the caches; blocks of both formats divide it. A fence
-#: waits for these stores once per piece.
+#: The number of elements that are decoded before they are stored past the caches, a multiple of both formats' blocks. A
+#: fence waits for these stores once per piece.
 PIECE = 4096
 inlined = register_jitable(inline="always")
 
@@ -54,7 +54,7 @@ def own(left, sent, scales, message, message_scales, start, stop):
 
 @jit
 def _send(gradient, left, sent, scales, start, stop, missing):
-    """Send whole blocks; the last one is padded with `missing` zeros."""
+    """Encode whole blocks of gradient + left; the last one is padded with `missing` zeros."""
     block = _length(sent)
     x, sums = np.empty(block, np.float32), np.empty(2, np.float32)
     rows, message = (gradient, left), ((sent,), (scales,))
@@ -67,7 +67,7 @@ def _send(gradient, left, sent, scales, start, stop, missing):
 
 @jit
 def _own(left, sent, scales, ahead, message, message_scales, start, stop, missing):
-    """Send whole blocks of `left` plus the sum of the messages, whose indices are greater by `ahead`."""
+    """Encode whole blocks of `left` plus the sum of the messages, whose indices are greater by `ahead`."""
     block = _length(message)
     x, sums = np.empty(block, np.float32), np.empty(2, np.float32)
     own_message = (message,), (message_scales,)
@@ -112,7 +112,7 @@ def _length(sent):
 
 @jit
 def _filled(row, start, stop, length):
-    """Return a copy of elements with zeros after them, up to a length."""
+    """Return a copy of the elements start:stop, padded with zeros to `length`."""
     found = np.zeros(length, np.float32)
     found[: stop - start] = row[start:stop]
     return found
@@ -120,7 +120,7 @@ def _filled(row, start, stop, length):
 
 @jit
 def _from(sent, scales, first):
-    """Return the part of a message from the block on that begins at element `first`, with its scales."""
+    """Return the part of a message and of its scales that begins with the block at element `first`."""
     if sent.itemsize == 2:
         return sent[first // LANES :], scales[2 * (first // BIT_BLOCK) :]
     return sent[first:], scales[first // BYTE_BLOCK :]
@@ -128,7 +128,7 @@ def _from(sent, scales, first):
 
 @inlined
 def _read(x, zeros, message, first, length):
-    """Write the message's values of some elements, which begin with a block, to x."""
+    """Decode `length` elements of a message to x, from element `first`, where a block begins."""
     sent, scales = message
     block = _length(sent[0])
     for begin in range(0, length, block):
@@ -139,7 +139,7 @@ def _read(x, zeros, message, first, length):
 
 @inlined
 def _keep(left, x, message, first):
-    """Keep the part of block x that was not sent."""
+    """Store the part of block x that was not sent in `left`."""
     sent, scales = message
     line, number = first // LANES, first // len(x)
     for i in range(len(x) // LANES):
@@ -148,7 +148,7 @@ def _keep(left, x, message, first):
 
 @inlined
 def _quantise(x, sent, scales, sums, first, missing):
-    """Send the block x, which begins at element `first`; sums: room for two."""
+    """Encode the block x, which begins at element `first`; sums: scratch for two sums."""
     if sent.itemsize == 2:
         _to_bits(x, sent, scales, sums, first, missing)
     else:
@@ -157,15 +157,15 @@ def _quantise(x, sent, scales, sums, first, missing):
 
 @inlined
 def _to_bits(x, sent, means, sums, first, missing):
-    """Send a block as bits and two means."""
+    """Encode a block as bits and two means."""
     ones, number = signs(sent, x, first // LANES, sums), 2 * (first // BIT_BLOCK)
-    means[number] = sums[0] / np.float32(max(ones - missing, 1))  # the zeros at the end have a bit each
+    means[number] = sums[0] / np.float32(max(ones - missing, 1))  # `ones` includes the zeros of the padding
     means[number + 1] = sums[1] / np.float32(max(BIT_BLOCK - ones, 1))
 
 
 @inlined
 def _to_bytes(x, sent, scales, first):
-    """Send a block as multiples of a scale."""
+    """Encode a block as multiples of a scale."""
     scale = largest(x) / np.float32(127)
     scales[first // BYTE_BLOCK] = scale
     times = np.float32(1) / scale if scale > 0 else np.float32(0)

@@ -1,9 +1,9 @@
 """Check three properties of compressed aggregation with error feedback, which hold for any order of sums and any ties.
 
 Conservation: nothing is lost, so the delivered sum plus the new residuals equals the gradients plus the old residuals.
-Contraction: the residual of each block is no larger than the format's rounding leaves. Compression: the values sent for
-each block are values of the format. Sending nothing would conserve everything, but would not contract. The first two
-are checked on all elements, the third on every block of randomly drawn parts.
+Contraction: the residual of each block is no larger than the error of the format's rounding. Compression: the values
+sent for each block are values of the format. Sending nothing would conserve everything, but would not contract. The
+first two are checked on all elements, the third on every block of randomly drawn parts.
 """
 
 import math
@@ -18,15 +18,16 @@ from kernelmark.kernels.aggregate._formats import FORMATS
 PART = 2**13
 #: The most parts whose values are checked: a million elements of each row.
 PARTS = 128
-#: The accepted residual beyond that of the format's rounding; a bias of 2 % of a step leaves more.
+#: The relative amount by which a residual may exceed the error of the format's rounding; a bias of 2 % of a step adds
+#: more.
 _SLACK = 1e-3
-#: Roundings of a number that a worker offers, quantises and keeps, in units of its size.
+#: The roundings of a number that a worker adds to its residual, quantises and keeps.
 _WORKER = 4
 _TINY = math.ulp(0.0)
 
 
 def drawn_parts(n: int, rng: "np.random.Generator") -> Array:
-    """Return the beginnings of the parts to judge: all parts, or enough random ones."""
+    """Return the first elements of the parts whose sent values are checked: all parts, or PARTS random ones."""
     starts = np.arange(0, n, PART)
     return starts if len(starts) <= PARTS else rng.choice(starts, PARTS, replace=False)
 
@@ -44,7 +45,7 @@ class _Wrong(Exception):
 
 
 class Compressed:
-    """Judges the residuals `e`, and either the sum `s` or the `weights` after a step of `lr`, by the drawn values."""
+    """Checks the residuals `e`, and either the sum `s` or the `weights` after a step of `lr`, for the drawn values."""
 
     def __init__(self, name: str, dtype: str, lr: float, drawn: Arrays, outputs: Arrays) -> None:
         self._name, self._block = name, FORMATS[name].block
@@ -64,7 +65,7 @@ class Compressed:
         return Verdict(worst, limit, compression_error=self._kept / max(self._offered, _TINY))
 
     def _judge_part(self, start: int, closely: bool) -> tuple[float, float]:
-        """Judge what each worker and the owner keep, then the sum that is delivered; closely: the values sent, too."""
+        """Check the residuals of each worker and the owner, then the delivered sum; closely: also the sent values."""
         part, drawn, left = slice(start, start + PART), self._drawn, self._outputs["e"]
         received = drawn["e"][self._w, part].astype(np.float64)
         size = np.abs(received)
@@ -95,12 +96,12 @@ class Compressed:
         if not right.all():
             at = int(right.argmin())
             found = f"{name}[{start + at}] is {float(self._outputs[name][part][at]):.9g}, expected {want[at]:.9g}"
-            raise _Wrong(f"{found} within {errors[at]:.3g}: what was drawn less what the residuals keep")
+            raise _Wrong(f"{found} within {errors[at]:.3g}: the drawn values minus the residuals")
         at = int(np.argmax(error / np.maximum(errors, _TINY)))
         return float(error[at]), float(errors[at])
 
     def _judge_row(self, x: Array, kept: Array, errors: Array, row: int, start: int, closely: bool) -> None:
-        """Judge the blocks of a party that had x to send and kept `kept` of it.
+        """Check the blocks of a worker or owner that had to send x and kept the residual `kept`.
 
         errors: bounds of elements; any element of a block may have the largest error, since the block has one scale.
         """
@@ -117,11 +118,11 @@ class Compressed:
             first = start + at + i * self._block
             block = f"e[{row}, {first}:{first + whole.shape[1]}]"
             if much[i] <= allowed[i]:
-                found = f"what was sent is off by {strays[i]:.3g} from {_VALUES[self._name]}"
+                found = f"a sent value differs by {strays[i]:.3g} from {_VALUES[self._name]}"
                 raise _Wrong(f"{block}: {found}, expected at most {2 * tolerance[i]:.3g}")
             size = max(float(np.vdot(whole[i], whole[i])), _TINY)
             expected = f"expected at most {allowed[i] / size:.3g} in {self._name}"
-            raise _Wrong(f"{block} keeps {much[i] / size:.3g} of what was to be sent (squared norms), {expected}")
+            raise _Wrong(f"{block} keeps {much[i] / size:.3g} of the values to be sent (squared norms), {expected}")
 
 
 def _blocks(x: Array, block: int) -> Iterator[tuple[Array, int]]:
@@ -159,7 +160,7 @@ def _off_grid(x: Array) -> tuple[Array, Array]:
 
 
 def _strays_of_onebit(sent: Array) -> Array:
-    """Return, for each block, the largest distance of a value from the nearer of the lowest and the highest."""
+    """Return, for each block, the largest distance of a value from the nearer of the block's minimum and maximum."""
     low, high = sent.min(1, keepdims=True), sent.max(1, keepdims=True)
     found: Array = np.minimum(sent - low, high - sent).max(1)
     return found

@@ -1,4 +1,4 @@
-"""Sum rows by cache lines, for Numba functions. LLVM splits vectors to the CPU's width."""
+"""Sum rows in vectors of a cache line, for Numba functions. LLVM splits the vectors to the CPU's width."""
 
 from typing import Any, cast
 
@@ -40,5 +40,5 @@ def _of_rows(streaming: bool) -> Any:
 #: `sum_line(target, to, rows, index)`: the line of target from element `to` on becomes the sum of the lines of all rows
 #: from element `index` on.
 sum_line = cast(Any, _of_rows(streaming=False))
-#: The same, stored past the caches; the line of target is aligned to a cache line.
+#: The same, stored past the caches; the line of target must be aligned to a cache line.
 sum_line_past = cast(Any, _of_rows(streaming=True))

@@ -1,7 +1,7 @@
 """Encode and decode lines of compressed blocks, for Numba functions.
 
-A line is 16 FP32 numbers; in a message it is a word of 16 bits, or 16 bytes: the type of the message decides. Loops in
-which LLVM is left to find vectors took two to four times as long.
+A line is 16 FP32 numbers. In a message it is a word of 16 bits, or 16 bytes, depending on the message's type. Loops
+that LLVM vectorises by itself took two to four times as long.
 """
 
 from collections.abc import Callable
@@ -19,7 +19,7 @@ from kernelmark.kernels.aggregate._lines import address
 
 #: FP32 numbers in a line.
 LANES = LINE_BYTES // 4
-#: Lines of a block of bytes and of one of bits.
+#: The number of lines in a block of bytes, and in a block of bits.
 COMPARED, SIGNED = FORMATS["int8"].block // LANES, FORMATS["onebit"].block // LANES
 _I8, _I16, _I32, _I64 = (ir.IntType(bits) for bits in (8, 16, 32, 64))
 _FLOATS, _INTS = ir.VectorType(ir.FloatType(), LANES), ir.VectorType(_I32, LANES)
@@ -40,12 +40,12 @@ class _Code(NamedTuple):
         return address(self.context, self.builder, self.signature.args[number], self.args[number], index, kind)
 
     def lines(self, number: int, index: Any, count: int, kind: Any = _FLOATS) -> list[Any]:
-        """Return lines of an argument from an element on."""
+        """Load `count` lines of an argument, from element `index` on."""
         starts = (self.builder.add(index, _I64(LANES * i)) for i in range(count))
         return [self.builder.load(self.at(number, start, kind), align=1) for start in starts]
 
     def received(self, kind: Any, sent: Any, scales: Any) -> Any:
-        """Return the numbers of a line of a message; the last two arguments are the line's and its block's number."""
+        """Decode a line of a message; the last two of `args` are the numbers of the line and of its block."""
         builder, (line, block) = self.builder, self.args[-2:]
 
         def loaded(kind: Any, array: Any, index: Any, vector: Any) -> Any:
@@ -77,7 +77,7 @@ class _Code(NamedTuple):
         return self.call(ir.FloatType(), f"vector.reduce.fadd.v{LANES}f32", start, line, fastmath=("reassoc",))
 
     def tree(self, combine: Callable[[Any, Any], Any], found: list[Any]) -> Any:
-        """Combine pairs, then pairs of pairs; their number is a power of two."""
+        """Combine pairs of values, then pairs of pairs; the number of values is a power of two."""
         while len(found) > 1:
             found = [combine(a, b) for a, b in zip(found[::2], found[1::2], strict=True)]
         return found[0]
@@ -102,8 +102,8 @@ def _combining(combine: str) -> Any:
     return intrinsic(typed)
 
 
-#: `add_line(target, to, x, index, sent, scales, line, block)`: a line of target becomes that of x plus the same line of
-#: each message.
+#: `add_line(target, to, x, index, sent, scales, line, block)`: store in target, from element `to` on, the line of x
+#: from element `index` on plus line `line` of each message, which is in block `block`.
 add_line = cast(Any, _combining("fadd"))
 #: The same, minus the line of each message.
 less_line = cast(Any, _combining("fsub"))
@@ -136,8 +136,8 @@ def _to_bytes(_context: Any, sent: Any, x: Any, first: Any, index: Any, times: A
     return types.void(sent, x, types.int64, types.int64, types.float32), generate
 
 
-#: `to_bytes(sent, x, first, index, times)`: write the line of x from element `index` on, times a number and rounded, to
-#: the message at `first` + `index`.
+#: `to_bytes(sent, x, first, index, times)`: multiply the line of x from element `index` on by `times`, round it, and
+#: write it to the message at `first` + `index`.
 to_bytes = cast(Any, intrinsic(_to_bytes))
 
 
@@ -162,5 +162,6 @@ def _signs(_context: Any, sent: Any, x: Any, line: Any, sums: Any) -> Any:
 
 
 #: `signs(sent, x, line, sums)`: write the signs of the numbers in 32 lines of x as bits, 1 for at least 0, to the words
-#: of a message from `line` on. sums: of the numbers of at least 0, and of the others. Returns the number of ones.
+#: of a message from `line` on. sums: receives the sum of the numbers >= 0 and that of the others. Returns the number of
+#: ones.
 signs = cast(Any, intrinsic(_signs))

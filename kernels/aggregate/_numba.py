@@ -11,7 +11,7 @@ from kernelmark.kernels._host import LINE_BYTES
 from kernelmark.kernels._numba import fence, jit
 from kernelmark.kernels.aggregate._lines import sum_line, sum_line_past
 
-PIECE = 2048  # elements at a time through a buffer in the first-level cache
+PIECE = 2048  # elements of a buffer, which stays in the first-level cache
 
 
 @jit
@@ -26,7 +26,7 @@ def few(target, rows, start, stop):
 
 @jit
 def total(target, rows, start, stop):
-    """Store the sum of rows in target, by stores that leave it in the cache."""
+    """Store the sum of rows in target by ordinary stores, which leave it in the cache."""
     line = LINE_BYTES // target.itemsize
     last = start + (stop - start) // line * line
     for j in range(start, last, line):
@@ -72,7 +72,7 @@ def to_bf16(sent, row, start, stop):
     to, bits = sent[start:stop], row[start:stop].view(np.uint32)
     for j in range(len(to)):
         rounded = bits[j] + np.uint32(0x7FFF) + ((bits[j] >> np.uint32(16)) & np.uint32(1))
-        is_nan = bits[j] & np.uint32(0x7FFFFFFF) > np.uint32(0x7F800000)  # it might be rounded to a number
+        is_nan = bits[j] & np.uint32(0x7FFFFFFF) > np.uint32(0x7F800000)  # rounding could turn a NaN into a number
         to[j] = (np.uint32(0x7FC00000) if is_nan else rounded) >> np.uint32(16)
 
 

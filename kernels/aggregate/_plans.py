@@ -1,4 +1,4 @@
-"""The strategies as plans, which threads or processes execute."""
+"""The strategies of aggregation as plans, which threads or processes execute."""
 
 from kernelmark import numpy_dtype
 from kernelmark.kernels.aggregate._formats import FORMATS
@@ -25,7 +25,7 @@ def local(problem: AggregateProblem) -> Plan:
 
 
 def tree(problem: AggregateProblem) -> Plan:
-    """Return a plan that sums pairs, then pairs of pairs; the first worker steps, and weights go down the tree."""
+    """Return a plan that sums pairs, then pairs of pairs; the first worker's new weights go down the tree."""
     phases: list[list[Step]] = []
     for bucket in buckets(problem):
         phases += _up(bucket) + (_down(bucket) if problem.step == "update" else [])
@@ -56,7 +56,7 @@ def _down(bucket: Bucket) -> list[list[Step]]:
 
 
 def ring(problem: AggregateProblem) -> Plan:
-    """Return a plan that passes each stripe around a ring, where each worker adds its own, and then the weights.
+    """Return a plan that passes stripes around a ring, where each worker adds its gradient, and then the weights.
 
     Baidu's ring of 2017 (Patarasuk and Yuan, Bandwidth optimal all-reduce algorithms, JPDC 69(2), 2009).
     """
@@ -131,5 +131,5 @@ def compressed(problem: AggregateProblem, name: str) -> Plan:
 
 
 def _most(problem: AggregateProblem) -> int:
-    """Return the elements of the largest bucket."""
+    """Return the number of elements of the largest bucket."""
     return min(BUCKET, problem.n)

@@ -15,7 +15,7 @@ def in_processes(problem: AggregateProblem, x: AggregateOperands, plan: Plan) ->
 
 
 class _Carried:
-    """A plan and its arrays, known to a team until this is dropped."""
+    """A launch of a plan; a team of processes keeps the plan and its arrays while this object lives."""
 
     def __init__(self, team: Team, arrays: Arrays, plan: Plan, w: int) -> None:
         self._team = team
@@ -51,7 +51,7 @@ def _step_of(phase: list[Step], i: int) -> Step | None:
 
 
 def _mapped(arrays: Arrays) -> tuple[list[int], dict[str, Mapped]]:
-    """Return the descriptors of the files that arrays lie in, and where each array lies."""
+    """Return the descriptors of the files that contain the arrays, and each array's location."""
     files: list[int] = []
     found = {}
     for name, array in arrays.items():

@@ -6,10 +6,10 @@ from typing import Any, NamedTuple
 from kernelmark import numpy_dtype
 from kernelmark.kernels.aggregate.problem import AggregateProblem
 
-#: Elements of a bucket, which passes through all phases before the next: 25 MiB of FP32, as in PyTorch's
-#: DistributedDataParallel (Li and others, PyTorch Distributed, VLDB 2020). Every block divides it.
+#: Elements of a bucket: 25 MiB of FP32, as in PyTorch's DistributedDataParallel (Li and others, PyTorch Distributed,
+#: VLDB 2020). A bucket passes through all phases before the next one begins. It is a multiple of every format's block.
 BUCKET = 25 * 2**20 // 4
-#: Stripes are multiples of so many elements, a cache line, if the format has no blocks.
+#: If the format has no blocks, stripes are multiples of this many elements, a cache line.
 LINE = 16
 
 
@@ -67,7 +67,7 @@ class Bucket(NamedTuple):
         return Part(name, row, self.first, self.last)
 
     def room(self, name: str, row: int) -> Part:
-        """Return the bucket's part of a room's row, where it begins at 0."""
+        """Return the bucket's part of a scratch array's row, which begins at element 0."""
         return Part(name, row, 0, self.length)
 
     def of_all(self, name: str) -> tuple[Part, ...]:
@@ -75,7 +75,7 @@ class Bucket(NamedTuple):
         return tuple(self.of(name, i) for i in range(self.problem.w))
 
     def stripes(self, grain: int = LINE) -> list[tuple[int, int]]:
-        """Return the begin and end of each owner's stripe, in whole grains."""
+        """Return the first and the end element of each owner's stripe, in multiples of `grain`."""
         w, grains = self.problem.w, -(-self.length // grain)
         edges = [min(self.length, grains * i // w * grain) for i in range(w + 1)]
         return [(edges[i], edges[i + 1]) for i in range(w)]

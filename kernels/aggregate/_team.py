@@ -1,8 +1,8 @@
 """Worker processes, each of which maps the arrays of a plan and performs its step of each phase.
 
-A process is started for each worker except the first, which is the calling process, when a plan first needs it; it
-stays in this process group and ends when its socket closes. Between calls it waits in a read. If a process has ended,
-the next call fails, and the call after that starts a new team, which maps the arrays again.
+The calling process is the first worker. A process is started for each other worker when a plan first needs it; it stays
+in this process group and ends when its socket closes. Between calls it waits in a read. If a process has ended, the
+next call fails, and the call after that starts a new team, which maps the arrays again.
 """
 
 import atexit
@@ -18,7 +18,7 @@ from functools import lru_cache
 from itertools import count
 from typing import Any, NamedTuple
 
-#: The header of each message: the number of a plan, its phase, or DROP or TAKE, and the number of bytes that follow.
+#: The header of each message: the number of a plan; a phase, DROP or TAKE; and the number of bytes that follow.
 HEADER = struct.Struct("<qqq")
 TAKE, DROP = -1, -2
 DONE = b"."
@@ -40,14 +40,14 @@ class Mapped(NamedTuple):
 
 
 class Order(NamedTuple):
-    """The work of a process: arrays by name, and its step of each phase, or None."""
+    """The work of a process: arrays by name, and its step (or None) of each phase."""
 
     arrays: Mapping[str, Mapped]
     steps: Sequence[Any]
 
 
 class Team:
-    """The worker processes of a team of one size. generation: the number of teams started so far."""
+    """The worker processes of a plan. generation: the number of times that all of them were started."""
 
     def __init__(self, helpers: int) -> None:
         self._helpers = helpers
@@ -64,7 +64,7 @@ class Team:
         number = next(self._numbers)
         for (_, link), order in zip(self._members, orders, strict=True):
             content = pickle.dumps(order)
-            with suppress(OSError):  # one that has ended is found below
+            with suppress(OSError):  # `wait` finds a process that has ended
                 socket.send_fds(link, [HEADER.pack(number, TAKE, len(content))], files)
                 link.sendall(content)
         self.wait(range(self._helpers))
@@ -82,7 +82,7 @@ class Team:
                 self._members[i][1].sendall(HEADER.pack(number, phase, 0))
 
     def wait(self, who: Sequence[int]) -> None:
-        """Wait until these processes are done. Raises RuntimeError if one has ended, and ends the others."""
+        """Wait until these processes are done. If one has ended, end the others and raise RuntimeError."""
         for i in who:
             if self._answer(i) != DONE:
                 status = self._members[i][0].wait()
@@ -97,7 +97,7 @@ class Team:
             return b""
 
     def close(self) -> None:
-        """End all processes, whatever they are doing."""
+        """Kill all processes, even those that are busy."""
         members, self._members = self._members, []
         for process, link in members:
             link.close()

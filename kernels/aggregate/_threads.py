@@ -1,4 +1,4 @@
-"""Execute a plan on threads: each step is cut into bands, one per thread, and phases follow one another."""
+"""Execute a plan on threads, phase after phase; each step is cut into bands, one per thread."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -70,7 +70,7 @@ def _bands(phase: list[Step], arrays: Arrays, i: int, threads: int) -> list[Laun
 
 
 def ends(step: Step, i: int, parts: int) -> tuple[int, int]:
-    """Return the begin and end of band i of a step, in whole grains."""
+    """Return the first and the end element of band i of a step, in multiples of the step's grain."""
     grains = -(-(step.stop - step.start) // step.grain)
     first, last = (min(step.stop, step.start + grains * k // parts * step.grain) for k in (i, i + 1))
     return first, last

@@ -1,6 +1,6 @@
-"""The bytes that strategies send, including the sum to every worker, as if each worker had its own memory.
+"""The bytes that strategies send if each worker has its own memory, and the declarations of compressing strategies.
 
-The common declarations of compressing strategies are here, too.
+The bytes include those of the sum, which is sent to every worker.
 """
 
 from collections.abc import Callable
@@ -28,7 +28,7 @@ def in_bf16(problem: AggregateProblem) -> int:
 
 
 def in_format(name: str) -> Callable[[AggregateProblem], int]:
-    """Return a function for the bytes of w - 1 gradients and w - 1 sums in a compressed format."""
+    """Return a function that computes the bytes of w - 1 gradients and w - 1 sums in a compressed format."""
     return lambda problem: 2 * (problem.w - 1) * FORMATS[name].nbytes(problem.n)
 
 
@@ -42,7 +42,7 @@ def compressing(name: str) -> dict[str, Any]:
     """Return the declarations of a strategy with a compressed format.
 
     It requires /ef: otherwise unsent parts would be lost, the sum would be wrong by about the resolution of 1 or 8
-    bits, and no sharp bound could be checked.
+    bits, and only a loose bound could be checked.
     """
     return {
         "numerics": name,

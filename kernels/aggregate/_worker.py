@@ -16,7 +16,7 @@ from kernelmark.kernels.aggregate._threads import call_of
 
 def main(descriptor: int) -> None:
     """Serve requests on the socket until it closes."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that has started this one decides
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent process decides what an interrupt does
     plans: dict[int, list[Launch | None]] = {}
     with socket.socket(fileno=descriptor) as link:
         while True:
@@ -44,7 +44,7 @@ def _received(link: socket.socket, length: int) -> bytes:
 
 
 def _compiled(order: Order, files: Sequence[int]) -> list[Launch | None]:
-    """Return the call of this process's step of each phase, or None; the calls keep the files mapped."""
+    """Return, for each phase, the call of this process's step, or None; the calls keep the files mapped."""
     maps = []
     for descriptor in files:
         maps.append(mmap.mmap(descriptor, os.fstat(descriptor).st_size))

@@ -10,11 +10,11 @@ from kernelmark.kernels.aggregate._steps import Plan
 from kernelmark.kernels.aggregate._threads import on_threads
 from kernelmark.kernels.aggregate.problem import AggregateOperands, AggregateProblem
 
-#: Operands are in shared memory also for threads, so that threads and processes have pages of the same kind.
+#: Operands are in shared memory for threads, too, so that threads and processes have pages of the same kind.
 SHARED: dict[str, Any] = {"device": "cpu", "modules": ("numba",), "host_memory": "shared"}
 CPU: dict[str, Any] = {**SHARED, "provider": "cpu"}
 THREADED: dict[str, Any] = {**CPU, "threaded": True}
-#: The domain of a strategy that sends BF16: gradients in FP32, without keeping the rounding errors.
+#: The domain of a strategy that sends BF16: gradients are FP32, and rounding errors are not kept as residuals.
 BF16: dict[str, Any] = {"numerics": "bf16", "dtypes": ("f32",), "steps": ("sum",), "feedbacks": ("plain",)}
 
 

@@ -1,4 +1,4 @@
-"""The aggregations in `cuda/aggregate`, where the gradients of w workers are w buffers of one GPU."""
+"""Plans of launches of the aggregations in `cuda/aggregate`; the gradients of w workers are w buffers of one GPU."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -26,17 +26,17 @@ def _ragged(p: AggregateProblem, t: Tile) -> str | None:
 
 
 def _packs(p: AggregateProblem, t: Tile, _: DeviceLimits) -> str | None:
-    """Return why a tile is invalid for threads that keep ROWS packs in registers each, or None."""
+    """Return why a tile is invalid for kernels whose threads keep ROWS packs in registers each, or None."""
     return _ragged(p, t) or beyond_block(t.THREADS, t.V * (getattr(t, "ROWS", 1) + 1) * DTYPES[p.dtype].itemsize // 4)
 
 
 def _blocks(t: Tile, packs: int) -> int:
-    """Return the blocks along x for that many packs."""
+    """Return the number of blocks along x for this many packs."""
     return min(int(t.BLOCKS), ceil_div(packs, t.THREADS))
 
 
 def _preferred(threads: int = 256, **more: int) -> Prefer:
-    """Return the widest packs that the rows allow, in 2048 threads on each multiprocessor, and in one block."""
+    """Prefer the widest packs that the rows allow, first with 2048 threads per multiprocessor, then with one block."""
     counts = (blocks_on_each(2048 // threads), 1)
     every = ({"V": v, "THREADS": threads, "BLOCKS": blocks, **more} for blocks in counts for v in _PACKS["V"])
     return Prefer(tuple(every))
@@ -75,7 +75,7 @@ def tree(p: AggregateProblem, t: Tile, limits: DeviceLimits) -> list[KernelCall]
 
 
 def _up(p: AggregateProblem, t: Tile) -> Iterator[KernelCall]:
-    """Yield the passes of a tree, whose last has two rows."""
+    """Yield the launches that add gradients up the tree; the last one adds two rows."""
     partial = Scratch("partial", ceil_div(p.w, 2) * p.n * DTYPES[p.dtype].itemsize)
     blocks, n, rows = _blocks(t, p.n // t.V), np.int64(p.n), p.w
     source: str | Scratch = "g"
@@ -91,7 +91,7 @@ def _up(p: AggregateProblem, t: Tile) -> Iterator[KernelCall]:
 
 
 def _down(p: AggregateProblem, t: Tile) -> Iterator[KernelCall]:
-    """Yield the passes that spread the first replica."""
+    """Yield the launches that copy the first replica to all others."""
     blocks, n, have = _blocks(t, p.n // t.V), np.int64(p.n), 1
     while have < p.w:
         rows = min(have, p.w - have)
@@ -101,14 +101,14 @@ def _down(p: AggregateProblem, t: Tile) -> Iterator[KernelCall]:
 
 
 def _spilt(name: str, t: Tile, limits: DeviceLimits) -> str | None:
-    """Return why a tile is left out, or None: the compiler (NVRTC 13.0) gives some too few registers."""
+    """Return why a tile is left out, or None: the compiler (NVRTC 13.0) gives some tiles too few registers."""
     if name != "int8" or limits.capability != 120 or t.V != 2 or t.THREADS >= 256:
         return None
     return f"the compiler spills packs of V = 2 with THREADS = {t.THREADS} on sm_120, expected 256 or more"
 
 
 def _quantised(name: str, code: str) -> dict[str, Any]:
-    """Return the declaration of a compressed strategy. name: of its format and its source. code: its C++ class."""
+    """Return the declaration of a strategy. name: that of its format and source. code: the format's C++ class."""
     kept = 2 * FORMATS[name].block // WARP
     return {
         **_wire.compressing(name),
@@ -138,7 +138,7 @@ def _exchange(p: AggregateProblem, t: Tile, name: str, code: str) -> list[Kernel
 
 
 def _codes(form: Format, rows: int, count: int, whose: str) -> tuple[Scratch, Scratch]:
-    """Return the words and the scales of `count` blocks in each row."""
+    """Return the scratch buffers for the words and the scales of `count` blocks in each row."""
     words = Scratch(f"words_of_{whose}", rows * count * form.block * form.bits // 8)
     return words, Scratch(f"scales_of_{whose}", rows * count * 4 * form.scales)
 

@@ -15,7 +15,7 @@ from kernelmark.kernels.aggregate import _plans, _wire
 from kernelmark.kernels.aggregate._threads import on_threads
 from kernelmark.kernels.aggregate.problem import AggregateOperands, AggregateProblem
 
-#: Waits for the copies, so that no stream can be held back.
+#: These kernels wait for their copies (`synchronises`), so the stream cannot be held back.
 GPU: dict[str, Any] = {
     "device": "cuda",
     "provider": "cuda",

@@ -12,9 +12,9 @@ from kernelmark.kernels.aggregate.problem import AggregateOperands, AggregatePro
 
 
 def _library() -> Any:
-    """Return CuPy's binding. Raises Unsupported where it finds no NCCL."""
+    """Return CuPy's binding of NCCL. Raises Unsupported if CuPy finds no NCCL."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # CuPy's warning; the error below says it in one line
+        warnings.simplefilter("ignore")  # CuPy warns if NCCL is missing; the error below says so in one line
         from cupy.cuda import nccl
     if not nccl.available:
         raise Unsupported("CuPy finds no NCCL (libnccl.so.2); pip install 'kernelmark[nccl]'")
@@ -39,13 +39,13 @@ NCCL: dict[str, Any] = {
 
 @lru_cache
 def _communicators(count: int) -> list[Any]:
-    """Return a communicator for each of the first GPUs, one set a process."""
+    """Return a communicator for each of the first `count` GPUs; each process creates one set."""
     return list(_library().NcclCommunicator.initAll(count))
 
 
 @lru_cache
 def _stepped() -> Any:
-    """Return CuPy's kernel that steps weights by a sum, on the stream that is current."""
+    """Return a kernel that subtracts lr times a sum from the weights, on CuPy's current stream."""
     import cupy
 
     return cupy.ElementwiseKernel("T s, T lr", "T weights", "weights -= lr * s", "aggregate_step")
@@ -99,9 +99,9 @@ def reduce(problem: AggregateProblem, x: AggregateOperands) -> Launch:
 
 
 def _delivered(problem: AggregateProblem, x: AggregateOperands, ranks: _Ranks, s: Any) -> list[Launch]:
-    """Return launches that step the weights on the first GPU by its sum `s`, and broadcast them to all replicas."""
+    """Return launches that update the weights on the first GPU by its sum `s`, and broadcast them to all replicas."""
     n, weights, step, lr = problem.n, x.weights, _stepped(), problem.lr
-    sources = [weights, *x.replicas[1:]]  # only the first GPU's is read
+    sources = [weights, *x.replicas[1:]]  # NCCL reads only the first GPU's source
 
     def call(rank: Any, stream: int, source: int, copy: int) -> Launch:
         return lambda: rank.broadcast(source, copy, n, ranks.kind, 0, stream)

@@ -19,22 +19,22 @@ P2P: dict[str, Any] = {
 
 
 class _Adding:
-    """The GPUs of a set-up, and the sums on them, by the kernels that add rows of one array on one GPU."""
+    """Adds gradients on the GPUs of a set-up, by kernels that add the rows of an array on one GPU."""
 
     def __init__(self, problem: AggregateProblem, x: AggregateOperands) -> None:
         x.chose(devices=problem.w)
         self._problem, self._x, self.gpus = problem, x, Gpus(problem.w, x.stream)
 
     def room(self, gpu: int, *shape: int) -> Any:
-        """Return an array on a GPU besides the operands."""
+        """Return a scratch array on a GPU."""
         return self._x.scratch(shape, self._problem.dtype, gpu=gpu)
 
     def sum(self, gpu: int, rows: Any, to: Any) -> Launch:
-        """Return a launch that adds an array's rows on its GPU; `to` may be the first of two rows, or elsewhere."""
+        """Return a launch that adds an array's rows on its GPU; `to` may be the first of two rows or another array."""
         return self._launch(gpu, "tree" if len(rows) == 2 else "device", rows, s=to)
 
     def deliver(self, gpu: int, rows: Any, part: slice) -> list[Launch]:
-        """Return launches that store the sum of rows in a part of s, or step weights and this GPU's replica by it."""
+        """Return launches that store the sum of rows in a part of s, or update weights and this GPU's replica by it."""
         if self._problem.step == "sum":
             return [self.sum(gpu, rows, self._x.s[part])]
         copies = self.room(gpu, *rows.shape)
@@ -42,7 +42,7 @@ class _Adding:
         return [step, self.gpus.copy(gpu, self._x.replicas[gpu][part], gpu, copies[0], on=gpu)]
 
     def pass_on(self, to: int, at: int, part: slice, on: int) -> list[Launch]:
-        """Return the copy of a part of a GPU's replica into another's, on a GPU's stream; none without replicas."""
+        """Return the copy of a part of GPU `at`'s replica to GPU `to`, on GPU `on`'s stream; none without replicas."""
         if self._problem.step == "sum":
             return []
         source, target = self._x.replicas[at][part], self._x.replicas[to][part]
@@ -71,7 +71,7 @@ def device(problem: AggregateProblem, x: AggregateOperands) -> Launch:
 
 @kernel("aggregate", **P2P)
 def stripes(problem: AggregateProblem, x: AggregateOperands) -> Launch:
-    """Each GPU owns a stripe: the others copy their part of it there; the owner adds them and sends the weights."""
+    """Each GPU owns a stripe: the others copy their gradients there; the owner adds them and sends the weights."""
     adding, w = _Adding(problem, x), problem.w
     owned = {i: slice(*edges) for i, edges in enumerate(whole(problem).stripes()) if edges[0] < edges[1]}
     rooms = {i: adding.room(i, w, part.stop - part.start) for i, part in owned.items()}
@@ -115,7 +115,7 @@ def tree(problem: AggregateProblem, x: AggregateOperands) -> Launch:
 
 @kernel("aggregate", **P2P)
 def ring(problem: AggregateProblem, x: AggregateOperands) -> Launch:
-    """A ring of GPUs: stripes go around it and each GPU adds its own; then the weights go around it."""
+    """A ring of GPUs: stripes go around it and each GPU adds its gradient; then the weights go around it."""
     adding, w = _Adding(problem, x), problem.w
     parts = [slice(*edges) for edges in whole(problem).stripes()]
     most = max(part.stop - part.start for part in parts)

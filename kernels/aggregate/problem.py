@@ -1,4 +1,4 @@
-"""Aggregation: s = the sum of w gradients of n elements, or a step of the weights by it."""
+"""Aggregation: s = the sum of w gradients of n elements, or an update of the weights by this sum."""
 
 import math
 from collections.abc import Iterator
@@ -91,7 +91,7 @@ class AggregateProblem(Problem, frozen=True, kw_only=True):
 
     @classmethod
     def emulated_sizes(cls) -> EmulatedSizes:
-        """Return sizes of less than a compression block, of exactly one, and of several with a partial last one.
+        """Return sizes below one compression block, of exactly one block, and of several with a partial last block.
 
         Some are odd, some only even, and some divisible by four.
         """
@@ -120,7 +120,7 @@ class AggregateProblem(Problem, frozen=True, kw_only=True):
         return tuple(found)
 
     def reference(self, inputs: Arrays, rng: "np.random.Generator") -> Arrays:
-        """Return the drawn values, `want` (the float64 result), `size` (of operands) and `parts` (the judged blocks).
+        """Return the drawn values, and `want` (the float64 result), `size` and `parts` (from `drawn_parts`).
 
         size: the root of the sum of squares of each element over the gradients, in FP32 to save memory.
         """
@@ -128,7 +128,7 @@ class AggregateProblem(Problem, frozen=True, kw_only=True):
         return {**inputs, "want": want, "size": size, "parts": drawn_parts(self.n, rng)}
 
     def _result(self, inputs: Arrays) -> tuple[Array, Array]:
-        """Return the exact result and the size of operands, for the elements in `inputs`: all or some of them."""
+        """Return the exact result and `size` (as in `reference`) for the elements in `inputs`: all or some of them."""
         want = np.add.reduce(inputs["g"], axis=0, dtype=np.float64)
         size = np.zeros(want.shape, np.float32)
         for row in inputs["g"]:
@@ -142,10 +142,10 @@ class AggregateProblem(Problem, frozen=True, kw_only=True):
         return want, size
 
     def checksums(self, inputs: Arrays, rng: "np.random.Generator") -> Checksums:
-        """Return a check of each element of the result, of copies and of residuals; if compressed, only of their sum.
+        """Return a check of each element of the result, of the copies and of the residuals.
 
-        The sent and the kept part must add up to the whole. Only a result that violates the bounds of that sum is
-        judged by all tests of `check`.
+        If the strategy compresses, only the sum of the result and the change of residuals is checked. Outputs that seem
+        wrong are checked again by all tests of `check`.
         """
         want, size = self._result(inputs)
 
@@ -168,14 +168,14 @@ class AggregateProblem(Problem, frozen=True, kw_only=True):
             kept = sum(row.astype(np.float64) - before for row, before in zip(outputs["e"], now["e"], strict=True))
             scale = 1.0 if self.step == "sum" else -LR
             got = got + scale * kept
-            # No drawn value is above 1, and residuals hardly are.
+            # No drawn value exceeds 1, and residuals hardly do.
             bound = Bound(4 * abs(scale) * (self.w + 1) * rounded(self.w, self.dtype), 0.0, self.dtype)
         elif self.feedback == "ef" and not np.array_equal(outputs["e"], now["e"]):
             return False
         return bool(within(got, want, bound).all()) and self._copied(outputs)
 
     def _copied(self, outputs: Arrays) -> bool:
-        """Return whether each replica, if there are any, has the new weights."""
+        """Return whether each replica is equal to the new weights; True without replicas."""
         return self.step == "sum" or bool((outputs["replicas"] == outputs["weights"]).all())
 
     @property
@@ -184,7 +184,7 @@ class AggregateProblem(Problem, frozen=True, kw_only=True):
         return "s" if self.step == "sum" else "weights"
 
     def check(self, outputs: Arrays, reference: Arrays, numerics: str) -> Verdict:
-        """Compare the result, or check the rules for the residuals if it is compressed."""
+        """Compare the result with the reference, or check the rules of `Compressed` if the strategy compresses."""
         target = self.target
         if self.feedback == "ef" and numerics in FORMATS:
             verdict = Compressed(numerics, self.dtype, LR, reference, outputs).verdict()
@@ -192,20 +192,20 @@ class AggregateProblem(Problem, frozen=True, kw_only=True):
             bound = self.tolerance(numerics)._replace(unit=reference["size"])
             verdict = compare(target, outputs[target], reference["want"], bound, self.dtype)
             if self.feedback == "ef" and not np.array_equal(outputs["e"], reference["e"]):
-                kept = "e is changed, expected as before: an exact sum leaves nothing to be sent later"
+                kept = "e has changed, expected no change: an exact sum leaves nothing to be sent later"
                 verdict = msgspec.structs.replace(verdict, reason=verdict.reason or kept)
         if not self._copied(outputs):
-            late = "replicas differ from weights, expected a copy of them in each row"
+            late = "replicas differ from weights, expected a copy of the weights in each row"
             verdict = msgspec.structs.replace(verdict, reason=verdict.reason or late)
         return verdict
 
     def tolerance(self, numerics: str) -> Bound:
         """Return the bound of sums of w numbers added in any order, in units of the root of the sum of their squares.
 
-        w - 1 partial sums are each rounded by u of themselves at most, and are at most sqrt(w) large; the square of
-        a sum of j numbers is about j / w. The variance of a rounding is u^2 / 6 of the number's square, a little
-        less than is allowed. Numbers that are rounded before they are sent are rounded again when their sum is sent
-        back, and again where a step multiplies the sum.
+        Each of the w - 1 partial sums is rounded by at most u times itself, and is at most sqrt(w); the square of a
+        sum of j numbers is about j / w. The variance of a rounding is u^2 / 6 of the number's square; u^2 / 5 is
+        allowed. Numbers that are rounded before they are sent are rounded again when their sum is sent back, and again
+        if an update multiplies the sum.
         """
         arithmetic, stored = NUMERICS[numerics], DTYPES[self.dtype]
         u = max(arithmetic.accumulate, stored.roundoff) * (2 if self.dtype == "f64" else 1)  # the reference errs too
@@ -222,7 +222,7 @@ class AggregateProblem(Problem, frozen=True, kw_only=True):
 
     @property
     def traffic_bytes(self) -> int:
-        """Return the bytes that every strategy has to move, without residuals, which only compressed ones use."""
+        """Return the bytes that every strategy has to move; residuals, which only some strategies use, are left out."""
         moved = self.w + 1 if self.step == "sum" else 2 * self.w + 2
         return moved * self.n * DTYPES[self.dtype].itemsize
 

@@ -19,7 +19,7 @@ def beyond_cpus(problem: AggregateProblem) -> str | None:
 
 
 def in_processes(problem: AggregateProblem, x: AggregateOperands, plan: Plan) -> Launch:
-    """Return a launch that performs a plan in w processes, this one included."""
+    """Return a launch that performs a plan in w processes, including this one."""
     from kernelmark.kernels.aggregate import _processes
 
     return _processes.in_processes(problem, x, plan)

@@ -1,8 +1,8 @@
-"""Checksums of a convolution: weighted sums over the channels of each pixel, for the outputs of many calls.
+"""Checksums of a convolution: weighted sums over the channels of each pixel, which check the outputs of many calls.
 
-They equal the output of a convolution with one channel per group, which is cheaper by the number of channels. If a few
-elements of its operands change, the sums are corrected, not recomputed. Channels are the second axis, as in the
-reference.
+They equal the output of a convolution with one channel per group, which takes the time of one channel instead of all.
+If a few elements of the operands change, the sums are corrected, not recomputed. Channels are the second axis, as in
+the reference.
 """
 
 from functools import partial
@@ -54,13 +54,13 @@ class ChannelSums:
 
         if complaint(self._squares) is None:
             return None
-        squares = self._squares.copy()  # added to the old ones, with which the corrected sums were rounded
+        squares = self._squares.copy()  # squares of old values stay: the sums were rounded with them
         news = {name: (at, new**2) for name, (at, new, _) in changed.items()}
         self._correct(squares, news, np.square(whole.astype(np.float32)), self._squared)
         return complaint(squares)
 
     def _narrowed(self, index: tuple[Array, ...], new: Array, old: Array) -> Changed:
-        """Return changes of the operand whose channels are summed as those of the sums."""
+        """Convert changes of the operand whose channels are summed to changes of the sums."""
         problem = self._problem
         first, second, *rest = index
         if problem.direction == "dgrad":  # the channels of each filter
@@ -76,7 +76,7 @@ class ChannelSums:
     def _correct(
         self, sums: Array, changed: dict[str, tuple[tuple[Array, ...], Array]], whole: Array, few: Array
     ) -> None:
-        """Add the effect of changes of either operand, by the elements of the other that they are multiplied with."""
+        """Add to the sums the products of either operand's changes with the elements of the other operand."""
         for name, other, array in ((self._whole, self._few, few), (self._few, self._whole, whole)):
             index, changes = changed[name]
             for place, change in zip(np.stack(index, 1).tolist(), changes.tolist(), strict=True):
@@ -84,7 +84,7 @@ class ChannelSums:
                 sums[met[self._problem.output]] += change * array[met[other]].astype(np.float64)
 
     def _met_by(self, name: str, first: int, second: int, row: int, column: int) -> dict[str, tuple[int | slice, ...]]:
-        """Return the elements of the other two operands that belong to elements of x, w or y, in the same order."""
+        """Return, for an element of x, w or y, the elements of the other two that are in its products, in order."""
         inputs, outputs = self._problem.c // self._problem.groups, self._problem.k // self._problem.groups
         channels: dict[str, tuple[int | slice, int | slice]]
         if name == "w":
@@ -111,7 +111,7 @@ class _Axis:
         self._known: dict[tuple[str, int], dict[str, slice]] = {}
 
     def met_by(self, name: str, at: int) -> dict[str, slice]:
-        """Return the indices in x, w and y of the products with index `at` of one of them, as slices."""
+        """Return, as slices, the indices in x, w and y of the products that have index `at` in operand `name`."""
         if (name, at) not in self._known:
             met = self._triples[name] == at
             self._known[name, at] = {other: _sliced(values[met].tolist()) for other, values in self._triples.items()}
@@ -119,7 +119,7 @@ class _Axis:
 
 
 def _sliced(numbers: list[int]) -> slice:
-    """Return the slice of numbers that are equally far apart."""
+    """Return the slice that yields these evenly spaced numbers."""
     if not numbers:
         return slice(0, 0)
     step = numbers[1] - numbers[0] if len(numbers) > 1 else 1

@@ -74,7 +74,7 @@ def _filters_at_once(problem: ConvSizes, places: int) -> int:
 
 
 def _taps(problem: ConvSizes) -> list[tuple[int, int, slice, slice]]:
-    """Yield each tap of the filter, with the rows and columns of the padded image that it is multiplied with."""
+    """Return each tap of the filter, with the rows and columns of the padded image that it is multiplied with."""
 
     def met(tap: int, dilation: int, stride: int, count: int) -> slice:
         return slice(tap * dilation, tap * dilation + (count - 1) * stride + 1, stride)

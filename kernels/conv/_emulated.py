@@ -24,7 +24,8 @@ RAGGED = (
     "n2c5h8w8k5r3s3pad1/g5",
     "n1c3h21w26k5r4s3pad1x0",
 )
-#: Used until a kernel has enough: 3 x 3 filters at unit stride; channels and filters of whole vectors; depthwise.
+#: For kernels that support too few of the above: 3 x 3 filters at unit stride; channels and filters of whole vectors;
+#: depthwise.
 MORE = (
     *("n1c9h5w14k66r3s3", "n2c17h9w8k33r3s3pad1x2", "n1c66h5w7k9r3s3pad0-1x1-0", "n3c2h6w11k5r3s3", "n1c1h3w3k1r3s3"),
     *("n1c2h4w4k3r3s3", "n1c8h16w16k16r3s3pad2", "n1c32h5w5k8r3s3pad1", "n2c4h4w13k3r3s3"),

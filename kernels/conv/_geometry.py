@@ -23,14 +23,15 @@ GEOMETRY = np.dtype([(name, "u4") for name in SIZES] + [(name, DIVISOR) for name
 def divisor(d: int) -> np.uint64:
     """Return the packed constants for division by d in `Divisor`: multiplier in the low word, shift in the high word.
 
-    For dividends below 2^31: Granlund, Montgomery, "Division by Invariant Integers using Multiplication", PLDI 1994.
+    They hold for dividends below 2^31 (Granlund, Montgomery, "Division by Invariant Integers using Multiplication",
+    PLDI 1994).
     """
     shift = 31 + (d - 1).bit_length()
     return np.uint64(ceil_div(1 << shift, d) | shift << 32)
 
 
 def geometry(p: ConvProblem) -> np.void:
-    """Return the argument, which a kernel takes by value."""
+    """Return a problem's `Geometry`, an argument that kernels take by value."""
     pads = {"pad_h": p.pad_h.before, "pad_w": p.pad_w.before}
     divided = {
         "by_pq": p.p * p.q,

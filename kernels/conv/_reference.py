@@ -17,22 +17,22 @@ from kernelmark.kernels.conv._tolerance import WINOGRAD
 #: Problems of at most this many multiply-adds are computed in whole (about 20 ms of DGEMM).
 WHOLE_REFERENCE_MACS = 2**29
 SAMPLED = 128
-#: Independent weights of each sum.
+#: The number of independent sets of weights for the sums.
 SUMS = 2
-#: The largest special value of a usual draw. Bounds of transformed tiles hold for products of two of them.
+#: The largest special value of a usual draw. Bounds of transformed tiles hold for products of two such values.
 SPECIALS = 4.0
 
 
 class Reference(NamedTuple):
-    """The `values` of the whole output; or those at `places`, and `sums`, weighted sums over the whole output.
+    """The float64 `values` of the whole output, or of its elements at `places` with weighted `sums` of the output.
 
-    unit: for each value, the norm of the products that are summed in it, relative to that of as many products of
-    uniform operands. least: by numerics, a floor for the units of each plane, for algorithms in which one large
-    product's error spreads to other elements. squares: sums of the
-    units' squares, weighted with the weights' squares. reached: the rows and the columns of the output (of a filter) to
-    which any product contributes; all others are 0. weights: (SUMS or 1, groups, channels of a group). As in Freivalds'
-    check, a sum runs over the output's channels (for w, its filters) of one group, and equals the output of a
-    convolution with a single channel, which is far cheaper.
+    unit: for each value, the norm of the products that are summed in it, divided by that of the same number of products
+    of uniform operands. least: by numerics, a floor for the units of each plane, for algorithms in which one large
+    product's error spreads to other elements. squares: sums of the units' squares, weighted with the weights' squares.
+    reached: the rows and the columns of the output (of a filter) to which any product contributes; all others are 0.
+    weights: (SUMS or 1, groups, channels of a group). As in Freivalds' check, a sum runs over the output's channels
+    (for w, its filters) of one group, and equals the output of a convolution with a single channel, which is far
+    cheaper.
     """
 
     problem: ConvSizes
@@ -72,7 +72,7 @@ class Reference(NamedTuple):
         return groups * independent_roundings(rows // groups, columns, self.problem.reduction)
 
     def _spread(self, unit: Array, least: Array) -> Array:
-        """Return the largest unit of each plane, or of the sample; at least `least` and that of uniform operands."""
+        """Return the largest unit of each plane, or of the sample: at least `least`, and at least 1 (uniform draws)."""
         if self.places is not None:
             unit, least = unit.max(initial=1.0, keepdims=True), least.max()
         else:
@@ -81,7 +81,7 @@ class Reference(NamedTuple):
         return found
 
     def _check_elements(self, name: str, output: Array, bound: Bound) -> Verdict:
-        """Check only the elements with products: others have no errors, and many would hide a large rms error."""
+        """Check only the elements with products: the others are exact, and many of them would hide a large rms."""
         dtype = self.problem.dtype
         if self.places is not None:
             return compare(f"sampled {name}", output[self.places], self.values, bound, dtype)
@@ -106,7 +106,7 @@ class Reference(NamedTuple):
 
 
 def reference(problem: ConvSizes, inputs: Arrays, rng: "np.random.Generator") -> Reference:
-    """Return the reference of an output for the inputs as stored."""
+    """Return the reference of the output for inputs in the problem's layout."""
     arrays = {name: as_nchw(array, problem.layout) for name, array in inputs.items()}
     squares = {name: np.square(array.astype(np.float32)) for name, array in arrays.items()}
     reached, each, least = problem.reached(), 9 / problem.reduction, least_units(problem, squares)
@@ -126,7 +126,7 @@ def reference(problem: ConvSizes, inputs: Arrays, rng: "np.random.Generator") ->
 
 
 def narrowed(problem: ConvSizes, arrays: Arrays, weights: Array) -> tuple[ConvSizes, dict[str, Array]]:
-    """Return a convolution, with operands summed with weights, whose output is the weighted sum of the original's."""
+    """Return a convolution with fewer channels, and its operands; its output is weighted sums of the original's."""
     count, groups, _ = weights.shape
     if problem.direction == "dgrad":
         w = arrays["w"].reshape(groups, -1, *arrays["w"].shape[1:])
@@ -137,17 +137,17 @@ def narrowed(problem: ConvSizes, arrays: Arrays, weights: Array) -> tuple[ConvSi
 
 
 def channel_sums(problem: ConvSizes, output: Array, weights: Array, squared: bool = False) -> Array:
-    """Return weighted sums of an output (squared: of its squares); over the filters if it is the filters' gradient."""
+    """Return weighted sums of an output (squared: of its squares) over channels; of wgrad's output over filters."""
     return (_sum_of_filters if problem.direction == "wgrad" else _sums_of_channels)(output, weights, squared)
 
 
 def least_units(problem: ConvSizes, squares: Arrays) -> dict[str, Array]:
-    """Return each plane's least unit, by numerics, for algorithms that combine values without a common product.
+    """Return each plane's least unit, by numerics, for algorithms that also multiply values unneeded by the output.
 
-    With strides, with padding and at the ends of a tile such values cancel in the output, but their errors do not. FFTs
-    spread the errors over the whole plane; the unit is the rms of its units, from the operands' norms by Parseval's
-    theorem. Winograd's algorithm spreads them only over a tile; the unit is that of the largest values, as if they were
-    in one tile.
+    With strides, with padding and at the ends of a tile such products cancel in the output, but their errors do not.
+    FFTs spread the errors over the whole plane; the least unit is the rms of the plane's units, from the operands'
+    norms by Parseval's theorem. Winograd's algorithm spreads them only over a tile; the least unit is that of the
+    largest values, as if they were in one tile.
     """
     point = msgspec.structs.replace(problem, h=1, w=1, r=1, s=1, pad=0, stride=1, dilation=1)
 
@@ -162,10 +162,10 @@ def least_units(problem: ConvSizes, squares: Arrays) -> dict[str, Array]:
 
 
 def bounding(problem: ConvSizes, weights: Array, squares: Array, least: Array | None) -> tuple[Array, Array, Array]:
-    """Return the squares of sums, the error of computing them in float64, and the weights' squares, for their bounds.
+    """Return what bounds of sums need: their squares, their errors in float64, and the sums of squared weights.
 
-    least: the least units, for an algorithm that spreads a large product's error; then every square of a plane is
-    replaced by the largest, and is at least that of uniform operands.
+    least: the least units, for an algorithm that spreads a large product's error. With them, every square of a plane is
+    replaced by the largest, which is at least that of uniform operands.
     """
     uniform = (weights**2).sum(axis=-1).T.reshape(-1, *[1] * (3 if problem.direction == "wgrad" else 2))
     if least is not None:
@@ -176,7 +176,7 @@ def bounding(problem: ConvSizes, weights: Array, squares: Array, least: Array | 
 
 
 def _sum_of_filters(array: Array, weights: Array, squared: bool = False) -> Array:
-    """Sums (of squares) over the first axis, for each group and weight: (groups L, ...) to (groups SUMS, ...)."""
+    """Return sums (of squares) over the first axis, by group and weight: (groups L, ...) to (groups SUMS, ...)."""
     values = array.astype(np.float64)
     if squared:
         np.square(values, out=values)
@@ -186,7 +186,7 @@ def _sum_of_filters(array: Array, weights: Array, squared: bool = False) -> Arra
 
 
 def _sums_of_channels(array: Array, weights: Array, squared: bool = False) -> Array:
-    """Sums (of squares) over the second axis, likewise."""
+    """Return sums (of squares) over the second axis, by group and weight."""
     return np.stack([_sum_of_filters(image, weights, squared) for image in array])
 
 
@@ -207,7 +207,7 @@ def _elements(problem: ConvSizes, arrays: Arrays, index: tuple[Array, ...]) -> A
 
 
 def _places(axis: Array, rng: "np.random.Generator") -> Array:
-    """Return places on an axis: both ends, then random ones, a quarter of them ends, a quarter borders of tiles."""
+    """Return places on an axis: both ends, then random places (a quarter are ends, a quarter borders of tiles)."""
     ends, borders = axis[[0, -1]], axis[rng.integers(len(axis), size=SAMPLED - 2) // 8 * 8]
     drawn = np.stack([rng.choice(ends, SAMPLED - 2), borders, *rng.choice(axis, (2, SAMPLED - 2))])
     return np.concatenate([ends, drawn[rng.integers(4, size=SAMPLED - 2), np.arange(SAMPLED - 2)]])
@@ -237,13 +237,13 @@ def _filter_element(problem: ConvSizes, arrays: Arrays, k: int, c: int, a: int, 
 
 
 def _channels(problem: ConvSizes, channel: int, channels: int, others: int) -> tuple[int, int]:
-    """Return the number of `others` in the group of this channel, and the first of them."""
+    """Return how many of the other operand's channels are in this channel's group, and the first of them."""
     count = others // problem.groups
     return count, channel // (channels // problem.groups) * count
 
 
 def _quotients(values: Array, divisor: int) -> Array:
-    """Return the quotients, with -1, which is no index, if the division leaves a remainder."""
+    """Return the quotients, or -1 (not a valid index) if the division leaves a remainder."""
     return np.where(values % divisor == 0, values // divisor, -1)
 
 

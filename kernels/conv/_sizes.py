@@ -9,7 +9,7 @@ import numpy as np
 
 from kernelmark import WHOLE, Array, Dim, Distribution, Problem
 
-#: An axis with one number, or with different numbers for height and width: `1x2`, `0-1x0-1`.
+#: One number for height and width, or text with different numbers: `1x2`, or `0-1x0-1` with both ends of each axis.
 Spatial = int | str
 _NUMBER = re.compile(WHOLE)
 
@@ -99,7 +99,7 @@ class ConvSizes(Problem, frozen=True, kw_only=True):
         return lengths.get(self.direction, self.n * self.p * self.q)
 
     def reached(self) -> tuple[Array, Array]:
-        """Return the rows and the columns of the output (for w, of taps) that have a product; all others are 0."""
+        """Return which rows and columns of the output (for w, of taps) have a product; all others are 0."""
         return (
             self._reached(self.p, self.r, self.h, self.stride_h, self.dilation_h, self.pad_h.before),
             self._reached(self.q, self.s, self.w, self.stride_w, self.dilation_w, self.pad_w.before),
@@ -154,7 +154,7 @@ class ConvSizes(Problem, frozen=True, kw_only=True):
 def _met(outputs: int, taps: int, size: int, stride: int, dilation: int, pad: int) -> int:
     """Return the number of pairs of an output and a tap, along one axis, that are not in the padding."""
     found = 0
-    for first in range(-pad, taps * dilation - pad, dilation):  # the place that the tap has for the first output
+    for first in range(-pad, taps * dilation - pad, dilation):  # the element at the tap of the first output
         found += max(0, min(outputs, (size - 1 - first) // stride + 1) - max(0, -(first // stride)))
     return found
 
@@ -164,7 +164,7 @@ def as_nchw(array: Array, layout: str) -> Array:
     return array.transpose(0, 3, 1, 2) if layout == "nhwc" else array
 
 
-@lru_cache(1024)  # plans of kernels ask for these over and over
+@lru_cache(1024)  # plans of kernels call this over and over
 def _ends(value: Spatial) -> tuple[tuple[int, int], ...]:
     """Return the numbers before and after, for height and for width."""
     dims = [tuple(int(end) for end in part.split("-")) for part in str(value).split("x")]

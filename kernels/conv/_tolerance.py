@@ -8,9 +8,9 @@ from kernelmark.kernels.conv._winograd import F2, F4, Transforms, growth, uneven
 
 #: The largest error of transforming the input, the filter and their product, in units of u sqrt(products).
 _ROUNDINGS = 16
-#: The rms of this error, in the same units: each transform rounds a value a few times, to 0.4 u / sqrt(3) of its size.
+#: The rms of this error, in the same units: each transform rounds a value a few times, by 0.4 u / sqrt(3) of its size.
 _RMS_ROUNDINGS = 1.0
-#: The rms error of three FFTs, for each of their log2(size) steps: our kernels stay below a fifth of it.
+#: The rms error of three FFTs, for each of their log2(size) steps: kernelmark's kernels stay below a fifth of it.
 _RMS_STEPS = 0.5
 WINOGRAD = {"winograd": F2, "winograd4": F4}
 #: Numerics in which an output that no product reaches is not exactly 0.
@@ -33,11 +33,11 @@ def tolerance(problem: ConvSizes, numerics: str) -> Bound:
 def _winograd(problem: ConvSizes, f: Transforms) -> tuple[float, float]:
     """Return the largest and the rms error: transformed operands are larger than the operands, and so are their errors.
 
-    `growth` is the ratio of an error's size after the inverse transform to that which a sum of as many plain products
-    would have (rms, independent roundings): Barabasz, Anderson, Soodhalter, Gregg, "Error Analysis and Improving the
-    Accuracy of Winograd Convolution for Deep Neural Networks", ACM TOMS 46(4), 2020, with norms of rows instead of
-    worst cases. The transforms round each product a few times, the sum over channels then adds independent errors. A
-    filter's gradient is summed over tiles instead.
+    `growth` is the rms error after the inverse transform divided by that of a sum of the same number of plain products,
+    for independent roundings: Barabasz, Anderson, Soodhalter, Gregg, "Error Analysis and Improving the Accuracy of
+    Winograd Convolution for Deep Neural Networks", ACM TOMS 46(4), 2020, with norms of rows instead of worst cases. The
+    transforms round each product a few times; the sum over channels then adds independent errors. A filter's gradient
+    is summed over tiles instead.
     """
     side = len(f.at)
     length = math.ceil(problem.reduction / (side * side if problem.direction == "wgrad" else problem.r * problem.s))
@@ -50,8 +50,8 @@ def _winograd(problem: ConvSizes, f: Transforms) -> tuple[float, float]:
 def _transforms(problem: ConvSizes) -> tuple[float, float]:
     """Return the bound for three FFTs: each adds an error of u log2(size) times the norm, evenly over all elements.
 
-    Source: Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., section 24.1. By Parseval, the error of an
-    element is that share of the norm of its summands, sqrt(products) / 3.
+    Source: Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., section 24.1. By Parseval's theorem, the
+    error of an element is this share of the norm of its summands, sqrt(products) / 3.
     """
     size = (2 * (problem.h + sum(problem.pad_h))) * (2 * (problem.w + sum(problem.pad_w)))
     rounding = DTYPES["f32"].roundoff * math.log2(size) * math.sqrt(problem.reduction)

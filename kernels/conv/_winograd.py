@@ -44,7 +44,7 @@ BY_TILE = {2: F2, 4: F4}
 
 
 def growth(f: Transforms) -> float:
-    """Return the ratio of the rms error after the inverse transform to that of a sum of as many products.
+    """Return the rms error after the inverse transform divided by that of a sum of the same number of products.
 
     The error is that of a tile's least exact outputs.
     """

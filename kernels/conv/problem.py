@@ -25,8 +25,8 @@ from kernelmark.kernels.conv._reference import SPECIALS, Reference, reference
 from kernelmark.kernels.conv._sizes import ConvSizes, as_nchw, canonical
 from kernelmark.kernels.conv._tolerance import tolerance
 
-#: The largest special values of every third draw, as large as those of other operations, or as FP16 sums allow. Others
-#: are smaller, since algorithms in other coordinates spread the errors of a value over its neighbours.
+#: The largest special values of every third draw: as in other operations, or as large as FP16 sums allow. Those of
+#: other draws are smaller, since algorithms that transform operands spread the errors of a value over its neighbours.
 LARGE, F16_LARGE = 1e3, 16.0
 
 
@@ -118,7 +118,7 @@ class ConvProblem(ConvSizes, frozen=True, kw_only=True):
 
     @classmethod
     def typical(cls) -> Iterator[dict[str, Any]]:
-        """Yield layers of VGG and ResNet, with few and many channels, images and taps, depthwise and strided ones."""
+        """Yield layers of VGG and ResNet with few and many channels, images and taps; some are depthwise or strided."""
         for n, c, side, k, taps, stride, groups in (
             (32, 256, 56, 256, 3, 1, 1),
             (32, 128, 28, 128, 3, 1, 1),

@@ -13,7 +13,7 @@ from kernelmark.kernels._numba import data, fence, jit, past_the_caches, prefetc
 def _lines(streaming: bool) -> Any:
     def typed(_context: Any, target: Any, source: Any, start: Any, lines: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            vector = ir.VectorType(ir.IntType(64), LINE_BYTES // 8)  # LLVM cuts it to what the CPU has
+            vector = ir.VectorType(ir.IntType(64), LINE_BYTES // 8)  # LLVM splits it into the CPU's vectors
 
             def place(i: int, line: int) -> Any:
                 first = builder.gep(data(context, builder, signature.args[i], args[i]), [args[2]])
@@ -31,10 +31,10 @@ def _lines(streaming: bool) -> Any:
     return intrinsic(typed)
 
 
-#: `stream_lines(b, a, start, lines)`: copy as many lines of bytes as the tuple is long; all are loaded before any is
-#: stored past the caches. In b they are aligned to cache lines.
+#: `stream_lines(b, a, start, lines)`: copy cache lines from byte `start` on, as many as the tuple `lines` is long. All
+#: are loaded before any is stored past the caches. In b they must be aligned to cache lines.
 stream_lines = cast(Any, _lines(streaming=True))
-#: The same with stores into the caches, wherever the lines begin.
+#: The same with stores into the caches; lines may begin anywhere.
 copy_lines = cast(Any, _lines(streaming=False))
 
 
@@ -47,7 +47,7 @@ def _touch(_context: Any, source: Any, start: Any) -> Any:
     return types.void(source, types.int64), generate
 
 
-#: `touch(a, start)`: prefetch the line of that byte, if it exists.
+#: `touch(a, start)`: prefetch the cache line of byte `start`, if it exists.
 touch = cast(Any, intrinsic(_touch))
 
 

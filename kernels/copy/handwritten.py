@@ -7,7 +7,7 @@ from kernelmark.kernels._cuda import beyond_block, blocks_on_each, ceil_div
 from kernelmark.kernels.copy.problem import CopyProblem
 
 VECTOR_BYTES = 16
-#: The most blocks: one for each round of vectors, or a few on each multiprocessor with many rounds each.
+#: The most blocks: one for each round of vectors, or a few on each multiprocessor, with many rounds per block.
 ALL = 2**20
 BLOCKS = (ALL, *map(blocks_on_each, (1, 2, 4, 8, 16)), 3)
 

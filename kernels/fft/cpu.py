@@ -1,4 +1,4 @@
-"""Fourier transforms on the CPU: FFTW, the baseline, and two of pocketfft's."""
+"""Fourier transforms on the CPU: FFTW (the baseline), and pocketfft in SciPy and in NumPy."""
 
 from functools import partial
 from typing import Any
@@ -11,12 +11,12 @@ from kernelmark.kernels._fftw import plan as fftw_plan
 from kernelmark.kernels._launches import in_turn
 from kernelmark.kernels.fft.problem import FftOperands, FftProblem
 
-#: `forward` names the direction that divides by N, so that the inverse does not.
+#: With norm `forward`, only the forward transform divides by N, so this inverse does not.
 _INVERSE = partial(np.fft.ifft, norm="forward")
 
 
 def _arrays(problem: FftProblem, x: FftOperands) -> tuple[Array, Array]:
-    """Return source and target, as complex arrays where they hold complex numbers."""
+    """Return source and target; an array that holds complex numbers is viewed as complex."""
     source = x.x if problem.kind == "r2c" else as_complex(x.x)
     return source, x.y if problem.kind == "c2r" else as_complex(x.y)
 
@@ -40,7 +40,7 @@ def plan(problem: FftProblem, x: FftOperands) -> Launch:
 
 
 def _pocketfft_bytes(problem: FftProblem) -> int:
-    """Return the bytes that SciPy allocates in a call: its result, and a two-dimensional c2r's transform over h."""
+    """Return the bytes that SciPy allocates in a call: its result, and for two-dimensional c2r the transform over h."""
     x, y = problem.operands()
     return y.nbytes + (x.nbytes if problem.kind == "c2r" and problem.h > 1 else 0)
 

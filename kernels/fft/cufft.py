@@ -8,7 +8,7 @@ from kernelmark.kernels._cuda import INT_LIMIT
 from kernelmark.kernels.fft._cufft import SIGNS, TYPES, described
 from kernelmark.kernels.fft.problem import FftOperands, FftProblem
 
-#: i runs over the half spectra y, `columns` wide, of transforms with h rows of w elements.
+#: i counts the elements of y: half spectra, `columns` wide, of transforms with h rows of w elements.
 _HERMITIAN = """
     long long column = i % columns, row = i / columns % h;
     T value = x[i];
@@ -56,7 +56,7 @@ def _hermitian_part() -> Any:
     library_version=described,
 )
 def plan(problem: FftProblem, x: FftOperands) -> Launch:
-    """cuFFT; c2r works on a copy of its input, made Hermitian as cuFFT assumes, since cuFFT may overwrite it."""
+    """cuFFT; c2r works on a copy of its input, since cuFFT may overwrite it and assumes a Hermitian spectrum."""
     planned, sign = _plan(problem), SIGNS[problem.direction]
     source, target = x.x, x.y
     if problem.kind != "c2r":

@@ -26,11 +26,11 @@ from kernelmark import (
     summed,
 )
 
-#: The largest error, in units of u log2(2 N) of the result's rms. Correct ones stayed below 6.3 over 10^6 outputs,
-#: N up to 2^20: sums of up to 512 terms one by one, as by the definition; FFTs proper below 2.5.
+#: The largest error, in units of u log2(2 N) of the result's rms. Over 10^6 outputs and N up to 2^20, correct sums of
+#: up to 512 terms by the definition stayed below 6.3, and FFTs below 2.5.
 _LARGEST = 8.0
 #: The rms error, in units of u sqrt(log2(2 N)). FFTW and pocketfft stayed below 1.3, Bluestein's algorithm with twiddle
-#: factors of angles in FP32 below 2.1, sums of 512 terms one by one at 2.2. Operands of 19 bits are at 12 u.
+#: factors of angles in FP32 below 2.1, sums of 512 terms by the definition at 2.2. Operands of 19 bits give 12 u.
 _RMS = 2.5
 _BLOCK_ELEMENTS = 2**16
 _ONE_WAY = {"r2c": "forward", "c2r": "inverse"}
@@ -39,7 +39,7 @@ _ONE_WAY = {"r2c": "forward", "c2r": "inverse"}
 class FftOperands(Protocol):
     """The operands of a set-up: `x` (in) and `y` (out), thread count, stream and scratch.
 
-    A complex array is a real one with a last axis of 2, real and imaginary part.
+    A complex array is a real array whose last axis has the real and the imaginary part.
     """
 
     x: Any
@@ -52,7 +52,7 @@ class FftOperands(Protocol):
 
 
 class Transformed(NamedTuple):
-    """The float64 result, and the rms of a real or imaginary part of each transform, from the input's norm."""
+    """The float64 result, and for each transform the rms of its real or imaginary parts, from the input's norm."""
 
     values: Array
     size: Array
@@ -60,15 +60,15 @@ class Transformed(NamedTuple):
 
 @operation("fft")
 class FftProblem(Problem, frozen=True, kw_only=True):
-    """b transforms over h and w, one-dimensional where h is 1: y[p,q] = sum of x[i,j] exp(-+2 pi i (ip/h + jq/w)).
+    """b transforms over h and w, one-dimensional if h is 1: y[p,q] = sum of x[i,j] exp(-+2 pi i (ip/h + jq/w)).
 
     r2c: x (b, h, w) real, y (b, h, w//2+1, 2) its half spectrum. c2c: x and y (b, h, w, 2), `forward` or `inverse`
     (the sign in the exponent). c2r: x (b, h, w//2+1, 2), y (b, h, w) real. Nothing is divided by h w, as with FFTW and
     cuFFT.
 
-    The drawn half spectrum is not that of a real array: in columns 0 and (for even w) w/2, rows p and h - p are not
-    conjugate. c2r takes it as NumPy, FFTW and pocketfft do: columns are transformed over h, then rows over w as if the
-    imaginary parts in those two columns were 0, which is the transform of the Hermitian part of these columns.
+    The half spectra that are drawn for c2r are not those of real arrays: in columns 0 and (for even w) w/2, rows p and
+    h - p are not conjugate. c2r is defined as in NumPy, FFTW and pocketfft: columns are transformed over h, then rows
+    over w as if the imaginary parts in these two columns were 0. This transforms the columns' Hermitian part.
     """
 
     sizes: ClassVar[tuple[str, ...]] = ("b", "h", "w")
@@ -104,7 +104,7 @@ class FftProblem(Problem, frozen=True, kw_only=True):
 
     @property
     def half(self) -> int:
-        """Return the columns of a half spectrum."""
+        """Return the number of columns of a half spectrum."""
         return self.w // 2 + 1
 
     @classmethod
@@ -130,7 +130,7 @@ class FftProblem(Problem, frozen=True, kw_only=True):
     def _squares(self, x: Array) -> Array:
         """Return the square of the rms of a real or imaginary part of each transform's result.
 
-        By Parseval the norm of the input is the rms of the result, and 1/sqrt(2) of it that of either part.
+        By Parseval's theorem the norm of the input is the rms of the result; each part has 1/sqrt(2) of this rms.
         """
         norms = _each_times(x, np.ones(x[0].size), squared=True)
         return (2.0 if self.kind == "c2r" else 0.5) * norms
@@ -159,7 +159,7 @@ class FftProblem(Problem, frozen=True, kw_only=True):
             (which, *index), before = changes["x"]
             want, squares, new = known.copy(), known_squares.copy(), now["x"][which, *index].astype(np.float64)
             np.add.at(want, which, (new - before) * back[np.ravel_multi_index(tuple(index), x)])
-            np.add.at(squares, which, 2 * new**2)  # added to the old ones, with which `known` was rounded
+            np.add.at(squares, which, 2 * new**2)  # squares of old values stay: `known` was rounded with them
             units, weights = squares * (over @ over), float(over @ over)
             own = DTYPES["f64"].roundoff * (len(back) + len(over)) * np.sqrt(units)
             got, stored = _each_times(outputs["y"], over), partial(_each_times, outputs["y"], over**2, squared=True)
@@ -169,7 +169,7 @@ class FftProblem(Problem, frozen=True, kw_only=True):
         return wrong
 
     def _adjoint(self, y: Array) -> Array:
-        """Return the adjoint of one transform at y: its product with any x is that of y with x's transform."""
+        """Return the adjoint of one transform at y: its inner product with any x is that of y with x's transform."""
         if self.kind == "c2r":
             columns = np.full(self.half, 2.0)
             columns[[0, -1] if self.w % 2 == 0 else [0]] = 1  # each other column of a half spectrum stands for two
@@ -185,8 +185,8 @@ class FftProblem(Problem, frozen=True, kw_only=True):
 
         An FFT errs in the norm by at most a multiple of u log2(N) of its result (Higham, Accuracy and Stability of
         Numerical Algorithms, 2nd ed., section 24.1), spread evenly over the elements; with independent roundings, by a
-        multiple of u sqrt(log2(N)). The multiple is largest where N is prime: libraries then follow the definition, or
-        convolve by transforms of twice the length (Rader, Bluestein). FP64 references err, too.
+        multiple of u sqrt(log2(N)). The multiple is largest if N is prime: libraries then follow the definition, or
+        convolve by transforms of twice the length (Rader, Bluestein). In FP64, the reference has errors, too.
         """
         u = max(DTYPES[self.dtype].roundoff, NUMERICS[numerics].operand, NUMERICS[numerics].accumulate)
         depth, both = math.log2(2 * self.h * self.w), 2 if self.dtype == "f64" else 1
@@ -199,12 +199,12 @@ class FftProblem(Problem, frozen=True, kw_only=True):
         return round(self.b * (5 if self.kind == "c2c" else 2.5) * points * math.log2(points))
 
     def least_flop(self, numerics: str) -> int:
-        """Return a quarter of the nominal operations; real transforms of 4 points take 6, 0.3 times theirs."""
+        """Return a quarter of the nominal operations; real transforms of 4 points take 6 of 20 nominal operations."""
         return self.flop // 4
 
 
 def _each_times(arrays: Array, weights: Array, squared: bool = False) -> Array:
-    """Sum the elements of each array (their squares, if asked for) with weights, in float64, a few arrays at a time."""
+    """Return the weighted sum of each array's elements, or of their squares, in float64, a few arrays at a time."""
     step, found = max(1, _BLOCK_ELEMENTS // weights.size), np.empty(len(arrays))
     for first in range(0, len(arrays), step):
         block = arrays[first : first + step].reshape(-1, weights.size).astype(np.float64)
@@ -213,5 +213,5 @@ def _each_times(arrays: Array, weights: Array, squared: bool = False) -> Array:
 
 
 def _parts(values: Array) -> Array:
-    """Complex numbers as a last axis of 2."""
+    """Return complex numbers as an array whose last axis has the real and the imaginary part."""
     return np.ascontiguousarray(values).view(np.float64).reshape(*values.shape, 2)

@@ -21,19 +21,19 @@ def _multiply_add(_context: Any, d: Any, x: Any, start: Any, a: Any, b: Any, ste
     return types.void(d, x, types.int64, d.dtype, d.dtype, types.int64), generate
 
 
-#: `multiply_add(d, x, start, a, b, steps)`: a group of d becomes that of x, coarsened, plus `steps` times a * b.
+#: `multiply_add(d, x, start, a, b, steps)`: for the group of elements from `start` on, d = coarse(x) + steps * a * b.
 multiply_add = cast(Any, intrinsic(_multiply_add))
 
 
 def _coarse(builder: Any, vector: Any) -> Any:
-    """`coarse` of problem.py, element by element."""
+    """Apply `coarse` of problem.py to each element of a vector."""
     half, quarter = (ir.Constant(vector.type, [value] * vector.type.count) for value in (0.5, 0.25))
     return llvm(builder, "fma", llvm(builder, "floor", builder.fadd(vector, vector)), half, quarter)
 
 
 @jit
 def coarse(value: Any) -> Any:
-    """Return the multiple of 1/4 for a value, as `coarse` in problem.py; exact in every type."""
+    """Return the multiple of 1/4 that replaces a value, as `coarse` in problem.py does; exact in every type."""
     return np.floor(value + value) / 2 + 0.25
 
 
@@ -47,7 +47,7 @@ def groups(d, x, a, b, steps, size, start, stop):  # type: ignore[no-untyped-def
 
 @jit
 def few(d, x, a, b, steps):  # type: ignore[no-untyped-def]
-    """Compute less than a group. Products and sums are exact, so fusing them makes no difference."""
+    """Compute arrays smaller than a group. Products and sums are exact, so fusing them makes no difference."""
     product = coarse(a[0]) * coarse(b[0])
     for i in range(d.size):
         d[i] = coarse(x[i])

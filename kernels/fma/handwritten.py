@@ -7,8 +7,8 @@ from kernelmark.kernels._cuda import INT_LIMIT, ceil_div
 from kernelmark.kernels.fma.problem import FmaProblem
 
 THREADS = 256
-CHAINS, FED_SUMS = 8, 128  # accumulators a thread of ffma.cu and of ffma_fed.cu
-MMA_TILES, WGMMA_TILES = 8, 32  # of 16 x 8 accumulators, a warp of mma.cu and of wgmma.cu
+CHAINS, FED_SUMS = 8, 128  # accumulators per thread of ffma.cu and of ffma_fed.cu
+MMA_TILES, WGMMA_TILES = 8, 32  # tiles of 16 x 8 accumulators per warp of mma.cu and of wgmma.cu
 
 
 def _c_int(p: FmaProblem) -> str | None:
@@ -24,7 +24,7 @@ TENSOR_CORES: dict[str, Any] = {
 
 
 def _call(p: FmaProblem, each: int) -> list[KernelCall]:
-    """Blocks of THREADS threads with `each` accumulators each."""
+    """Return the launch of blocks of THREADS threads, with `each` accumulators per thread."""
     return [KernelCall(ceil_div(p.n, THREADS * each), THREADS, ("x", "a", "b", "d", p.n, p.k))]
 
 
@@ -38,7 +38,7 @@ def ffma(p: FmaProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
 
 @cuda_kernel("fma", source="roofline/ffma_fed.cu", entry="ffma_fed", dtypes=("f32",), units=("fed",), supports=_c_int)
 def ffma_fed(p: FmaProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
-    """Fused multiply-adds with factors from shared memory, 6 reads of 16 bytes per 128."""
+    """Fused multiply-adds with factors from shared memory, 6 reads of 16 bytes per 128 multiply-adds."""
     return _call(p, FED_SUMS)
 
 

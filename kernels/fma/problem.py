@@ -23,7 +23,7 @@ class Tile(NamedTuple):
     depth: int
 
 
-#: A scalar unit's tile is one accumulator; a matrix unit's is that of mma.m16n8k16, which larger instructions repeat.
+#: A scalar unit's tile is one accumulator; a matrix unit's is the tile of mma.m16n8k16. Larger instructions repeat it.
 TILES = {"fma": Tile(1, 1, 1), "fed": Tile(1, 1, 1), "mma": Tile(16, 8, 16)}
 
 
@@ -42,10 +42,10 @@ class FmaOperands(Protocol):
 class FmaProblem(Problem, frozen=True, kw_only=True):
     """The addition of k products to each of n accumulators, d = x + A B, with operands in registers.
 
-    With unit `fma` every accumulator has the same a and b, in registers; with unit `fed` they are read from shared
-    memory, as often as the largest tile of a matrix product reads them. With unit `mma` accumulator i lies in row
-    i / 8 % 16 and column i % 8 of a tile, and step s adds a[row, s % 16] b[s % 16, column]. x and d are of the
-    accumulators' type, which is f32 where dtype, the type of a and b, has 16 bits.
+    With unit `fma` every accumulator has the same a and b, in registers. With unit `fed` they are read from shared
+    memory, with as many reads per multiply-add as in the largest tile of a matrix product. With unit `mma` accumulator
+    i lies in row i / 8 % 16 and column i % 8 of a tile, and step s adds a[row, s % 16] b[s % 16, column]. dtype is the
+    type of a and b. x and d have the accumulators' type, which is f32 if dtype has 16 bits.
     """
 
     sizes: ClassVar[tuple[str, ...]] = ("n", "k")
@@ -103,6 +103,6 @@ class FmaProblem(Problem, frozen=True, kw_only=True):
 
 
 def coarse(values: Array) -> Array:
-    """Return the multiples of 1/4 that kernels compute with: -3/4, -1/4, 1/4, 3/4 (and 5/4 from 1), never 0."""
+    """Return the multiples of 1/4 that kernels compute with: -3/4, -1/4, 1/4, 3/4 (and 5/4 for 1), never 0."""
     halves: Array = np.floor(2 * values.astype(np.float64))
     return halves / 2 + 0.25

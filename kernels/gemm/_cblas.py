@@ -1,4 +1,4 @@
-"""Any CBLAS library as a contender, given the path of its file, as `--blas` declares it."""
+"""Make a contender of any CBLAS library, given the path of its file, for the option `--blas`."""
 
 import ctypes
 import hashlib
@@ -23,7 +23,7 @@ _VERSIONS = ("openblas_get_config", "bli_info_get_version_str", "armplversion_st
 
 
 def declare(path: str) -> None:
-    """Register `gemm/blas.NAME` for the library in a file; it is loaded when the kernel is set up."""
+    """Register the kernel `gemm/blas.NAME` for the library in a file, which is loaded when the kernel is set up."""
     file = Path(path)
     name = re.sub(r"\W", "_", re.sub(r"\.(so|dylib|dll)\b.*$", "", file.name))
 
@@ -68,7 +68,7 @@ def _version(path: str) -> str:
 
 @lru_cache
 def _limit(path: str, threads: int) -> object:
-    """Limit the library's threads if it allows that; the row records threads used beyond the limit."""
+    """Limit the library's threads if it supports that; otherwise the row records how many it used."""
     if function := _symbol(path, "openblas_set_num_threads"):
         function(threads)
     loaded = threadpoolctl.ThreadpoolController().select(filepath=str(Path(path).resolve()))

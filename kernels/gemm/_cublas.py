@@ -1,6 +1,6 @@
 """The cuBLAS library: its bindings, its handle, its workspace and the stream of its launches.
 
-It is called through nvmath's bindings or, where these are absent, by ctypes in the library that CuPy uses. CuPy's own
+It is called through nvmath's bindings or, without these, through ctypes, in the library that CuPy uses. CuPy's own
 wrappers set the stream at every call, which drops the workspace and prevents graph capture.
 """
 
@@ -14,7 +14,7 @@ import numpy as np
 from kernelmark import Launch, Unsupported
 from kernelmark.kernels.gemm.problem import GemmOperands
 
-WORKSPACE_BYTES = 32 * 2**20  # what cuBLAS advises for Hopper
+WORKSPACE_BYTES = 32 * 2**20  # as cuBLAS recommends for Hopper
 # Values of cublas_api.h and library_types.h.
 OP = {"N": 0, "T": 1, "C": 2}
 CUDA_R = {"f32": 0, "f64": 1, "f16": 2, "bf16": 14, "e4m3": 28, "s8": 3, "s32": 10}
@@ -92,7 +92,7 @@ class _CuBlas(NamedTuple):
 
 @lru_cache
 def _nvmath() -> Any | None:
-    """Return nvmath's bindings of cuBLAS, or None where they are absent or refuse the other packages' versions."""
+    """Return nvmath's bindings of cuBLAS, or None if they are absent or refuse the other packages' versions."""
     try:
         return importlib.import_module("nvmath.bindings.cublas")
     except Exception:  # a package of an incompatible version may raise anything
@@ -123,7 +123,7 @@ def _cublas() -> _CuBlas:
 
 
 def handle_of(x: GemmOperands) -> _CuBlas:
-    """Return the handle on the stream of `x`; cuBLAS forgets the workspace when the stream is set."""
+    """Return the handle with the stream of `x` and the workspace, which cuBLAS drops whenever the stream is set."""
     blas = _cublas()
     blas.api.set_stream(blas.handle, x.stream.ptr)
     blas.api.set_workspace(blas.handle, blas.workspace.data.ptr, WORKSPACE_BYTES)
@@ -143,7 +143,7 @@ def host_array(values: tuple[float, ...], dtype: str) -> Any:
 
 
 def geam(x: GemmOperands, dtype: str, m: int, n: int, alpha: float, a: Any, op_a: str, beta: float, c: Any) -> Launch:
-    """Compute row-major C (m x n) = alpha op(A) + beta C, both without padding; in place if beta is not 0."""
+    """Return a launch that computes row-major C (m x n) = alpha op(A) + beta C, where A and C have no padding."""
     blas, scalar = handle_of(x), {"f32": "f4", "f64": "f8"}[dtype]
     factors = [host_scalar(value, scalar).ctypes.data for value in (alpha, beta)]
     pointer, ld = int(c.data.ptr), n if op_a == "N" else m
@@ -162,7 +162,7 @@ class Spectrum(NamedTuple):
 
 
 def cgemm3m(x: Any, size: tuple[int, int, int], batch: int, alpha: float, *matrices: Spectrum) -> Launch:
-    """Compute C (m x n) = alpha op(A) op(B) for each product of a batch, with three real products per complex one."""
+    """Return a launch of C (m x n) = alpha op(A) op(B) for a batch, with three real products per complex product."""
     blas, (a, b, c) = handle_of(x), matrices
     factors = [host_scalar(value, "c8").ctypes.data for value in (alpha, 0.0)]
     inputs = (a.pointer, a.ld, a.stride, b.pointer, b.ld, b.stride)

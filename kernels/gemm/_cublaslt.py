@@ -1,4 +1,4 @@
-"""cuBLASLt: its descriptors of a problem, the algorithms that its heuristic lists, and the settings of each.
+"""cuBLASLt: its descriptors of a problem, the algorithms that its heuristic lists, and their settings.
 
 It is called through nvmath's bindings. Descriptors and lists live as long as the process, since launches hold their
 addresses.
@@ -73,7 +73,7 @@ def version(problem: object) -> str:
 
 @cache
 def described(problem: GemmProblem, compute: int, scales: tuple[int, ...] = ()) -> Described:
-    """Describe a product whose sums have the type `compute`, and whose alpha and beta have the same 32-bit type.
+    """Describe a product whose sums have the type `compute`; alpha and beta have 32 bits of the same kind.
 
     scales: the addresses of scale_a and scale_b if the problem has scales. Raises Unsupported if the library does not
     support them.
@@ -113,9 +113,9 @@ def _layout(problem: GemmProblem, operand: Any) -> int:
 
 @cache
 def listed(problem: GemmProblem, compute: int, most: int, scales: tuple[int, ...] = ()) -> tuple[Algorithm, ...]:
-    """Return at most `most` algorithms that the heuristic lists for a product, the one it expects to be fastest first.
+    """Return at most `most` algorithms that the heuristic lists for a product, the fastest expected one first.
 
-    Their workspaces are at most WORKSPACE_BYTES, and none sums slices of k in fewer bits than FP32. scales: as in
+    Their workspaces are at most WORKSPACE_BYTES, and none adds slices of k in fewer bits than FP32. scales: as in
     `described`.
     """
     lt, product = api(), described(problem, compute, scales)
@@ -135,7 +135,7 @@ def listed(problem: GemmProblem, compute: int, most: int, scales: tuple[int, ...
 
 @cache
 def _preference(result: str) -> int:
-    """Return the limits on the heuristic's choice if C has this storage type."""
+    """Return the preference that limits the heuristic's choice for this storage type of C."""
     lt = api()
     preference: int = lt.matmul_preference_create()
     for attribute, value in (
@@ -147,7 +147,7 @@ def _preference(result: str) -> int:
 
 
 def settings(algorithm: Algorithm) -> dict[str, Any]:
-    """Return an algorithm's number, tile, stages, slices of k, how they are summed, and the waves of its blocks."""
+    """Return an algorithm's settings, such as its number, tile, stages, slices of k and waves of blocks."""
     lt = api()
     attributes = lt.MatmulAlgoConfigAttribute
     return {

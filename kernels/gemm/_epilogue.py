@@ -18,7 +18,7 @@ EPILOGUES: tuple[Epilogue, ...] = ("bias-relu", "sigmoid", "update")
 #: The step of `update`: learning rate, momentum and weight decay (5e-4 in AlexNet), which every storage type holds.
 RATE, MOMENTUM, DECAY = 2.0**-6, 0.875, 2.0**-11
 #: The largest and the rms error of computing 1 / (1 + exp(-x)), in units of the result's roundoff: exp is within 2.5
-#: units in the last place, as in NumPy, and an addition and a division follow. The float64 reference errs as much.
+#: units in the last place, as in NumPy, and an addition and a division follow. In FP64, the reference errs as much.
 _SIGMOID, _SIGMOID_RMS = 8.0, 2.0
 ALL = slice(None)
 #: The steepest slope of the sigmoid.
@@ -49,14 +49,14 @@ class Activation(NamedTuple):
             added = self.bias[:, None].astype(np.float64)
             unit = np.hypot(found.unit, added * (3 / math.sqrt(self.product.a.shape[2])))
             return found._replace(values=np.maximum(found.values + added, 0.0), unit=unit)
-        with np.errstate(over="ignore"):  # where exp is infinite, its inverse is 0
+        with np.errstate(over="ignore"):  # if exp is infinite, its inverse is 0
             # The error of the sigmoid itself does not shrink with x.
             return found._replace(values=1 / (1 + np.exp(-found.values)), unit=np.maximum(found.unit, 1.0))
 
     def all_right(self, c: Array, known: Reference, rows: Array, columns: Array, bound: Bound) -> bool:
         """Return whether all of C, (batch, m, n), is within its bound.
 
-        known: the reference before operands changed. rows, columns: those that changed, as batch numbers and indices.
+        known: the reference before operands changed. rows, columns: the changed ones, as batch numbers and indices.
         """
         right, rng = within(c, known.values, bound._replace(unit=known.unit)), np.random.default_rng(0)
         for i in np.unique(np.concatenate([rows[0], columns[0]])).tolist():
@@ -84,14 +84,14 @@ def step_changes(output: str, changed: Mapping[str, Changed]) -> dict[str, Chang
 
 
 def updated(product: Product, weights: Array, velocity: Array, rng: "np.random.Generator") -> Reference:
-    """Return the reference of C, with that of V in its `beside`; both outputs are linear in the product."""
+    """Return the reference of C, whose `beside` has the reference of V; both outputs are linear in the product."""
     found = steps(product, weights, velocity)
     v = reference(found["v"], rng)._replace(name="v")
     return reference(found["c"], rng)._replace(beside=(v,))
 
 
 def bound(epilogue: Epilogue, numerics: str, storage: str, k: int, stored: str, is_plain: bool) -> Bound:
-    """Bound the errors of C or V: the errors of x times the epilogue's steepest slope, plus its own steps' errors.
+    """Return the error bound of C or V: errors of x times the epilogue's steepest slope, plus errors of its steps.
 
     It is in the reference's units, which include the added operand. is_plain: alpha is 1, and nothing is added.
     """

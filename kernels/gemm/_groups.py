@@ -43,7 +43,7 @@ class GroupedReference(NamedTuple):
         return np.concatenate([part.values for *_, part in self.parts], axis=1)
 
     def check(self, c: Array, bound: Bound, mixed: bool = False) -> Verdict:
-        """Compare C (1, m, n) group by group; return the verdict on the first wrong group, else on the worst one."""
+        """Compare C (1, m, n) group by group; return the verdict on the first wrong group, or on the least exact."""
         found = []
         for group, first, end, part in self.parts:
             verdict = part.check(c[:, first:end], bound, mixed)
@@ -55,7 +55,7 @@ class GroupedReference(NamedTuple):
 
 
 def grouped(product: Product, at: tuple[int, ...], rng: "np.random.Generator") -> GroupedReference:
-    """Return the reference of a product whose A and C are (1, m, .), and whose B has a matrix for each group."""
+    """Return the reference of a product in which A and C are (1, m, .) and B has a matrix for each group."""
 
     def part(group: int, rows: slice) -> Reference:
         c = None if product.c is None else product.c[:, rows]

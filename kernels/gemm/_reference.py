@@ -1,6 +1,6 @@
 """The float64 reference of a product: all of it, or a grid of elements and weighted sums of rows and columns.
 
-It is exact for operands of 8-bit integers, since float64 holds every sum of their products.
+It is exact for operands of 8-bit integers, since float64 represents every sum of their products exactly.
 """
 
 import math
@@ -13,8 +13,9 @@ from kernelmark import DTYPES, Array, Bound, Verdict, compare, error_variance, i
 
 #: Problems of at most this many multiply-adds are compared with the whole float64 product (about 20 ms of DGEMM).
 WHOLE_REFERENCE_MACS = 2**29
-#: Larger ones are sampled: the rows and columns on both sides of BORDERS tile borders for each size in TILES, and
-#: SAMPLED random ones. At most SUSPECTS zero elements are checked. Rows and columns are summed with SUMS weights each.
+#: Larger problems are sampled: the rows and columns on both sides of BORDERS tile borders for each size in TILES, and
+#: SAMPLED random rows and columns. At most SUSPECTS elements that are 0 are checked. All rows and columns are summed
+#: with SUMS sets of weights.
 TILES, BORDERS, SAMPLED, SUSPECTS, SUMS = (8, 16, 32, 64, 128, 256), 4, 32, 16, 2
 BLOCK_ELEMENTS = 2**19
 EDGES = [0, -1]
@@ -47,7 +48,7 @@ class Product(NamedTuple):
         return self.alpha * product + self.beta * self.c[batch][:, rows][:, :, cols].astype(np.float64)
 
     def unit(self, rows: Array, cols: Array, batch: slice = slice(None)) -> Array:
-        """Return the norm of each element's summands over the norm of k products of uniform operands."""
+        """Return the norm of each element's summands divided by the norm of k products of uniform operands."""
         a, b = (np.square(x.astype(np.float32)) for x in (self.a[batch, rows], self.b[batch][:, :, cols]))
         norm = abs(self.alpha) * np.sqrt(a @ b, dtype=np.float64)
         added, beta = (self.c, self.beta) if self.added is None else (self.added, 1.0)
@@ -65,7 +66,7 @@ class Product(NamedTuple):
         return found * (3 / math.sqrt(self.a.shape[2]))
 
     def weighted_squares(self, i: int, over_row: Array, over_column: Array) -> tuple[Array, Array]:
-        """Return the sums of `weighted`, but of the squares of `unit`, with the squares of the weights."""
+        """Return the sums that `weighted` returns, but of the squares of `unit` and with squared weights."""
         weights = over_row**2, over_column**2
         rows, columns = (self.alpha**2 * found for found in _weighted(self.a[i], self.b[i], *weights, squared=True))
         added, beta = (self.c, self.beta) if self.added is None else (self.added, 1.0)
@@ -98,9 +99,10 @@ class Sums(NamedTuple):
 
 
 class Reference(NamedTuple):
-    """`values` of all elements, or of those where `rows` and `cols` cross, with sums over each whole row and column.
+    """The float64 `values` of all elements, or of a sample, with sums over each whole row and column.
 
-    name: the output's name. beside: references of the problem's other outputs. unit: of the error bounds of `values`.
+    rows, cols: the sample has the elements where these cross. name: the output's name. beside: references of the
+    problem's other outputs. unit: the unit of error bounds of `values`.
     """
 
     product: Product
@@ -113,7 +115,7 @@ class Reference(NamedTuple):
     unit: Array | float = 1.0
 
     def check(self, c: Array, bound: Bound, mixed: bool = False) -> Verdict:
-        """Compare an output, (batch, m, n). mixed: the algorithm adds rows and columns before it multiplies."""
+        """Compare an output (batch, m, n). mixed: whether the algorithm adds rows and columns before it multiplies."""
         if mixed:
             unit = self.product.largest_unit()
             sums = tuple(
@@ -178,7 +180,7 @@ class Reference(NamedTuple):
 
 
 def reference(product: Product, rng: "np.random.Generator", whole: bool = False) -> Reference:
-    """Return the reference of a product; a large one is sampled with `rng`, unless `whole` is given."""
+    """Return the reference of a product; a large product is sampled with `rng` unless `whole` is True."""
     batch, m, k = product.a.shape
     n = product.b.shape[2]
     if whole or batch * m * n * k <= WHOLE_REFERENCE_MACS:
@@ -194,7 +196,7 @@ def reference(product: Product, rng: "np.random.Generator", whole: bool = False)
 
 
 def _squares(weights: Array) -> Array:
-    """Return the sum of the squares of each set of weights, and of the weights that pick the edges."""
+    """Return the sum of the squares of each set of weights, then 1 for each set that picks an edge."""
     return np.concatenate([(weights**2).sum(axis=0), np.ones(len(EDGES))])
 
 
@@ -207,7 +209,7 @@ def _weights(length: int, rng: "np.random.Generator") -> Array:
 
 
 def sampled(size: int, rng: "np.random.Generator") -> Array:
-    """Return places along an axis: its ends, both sides of borders of tiles of every size, and random ones."""
+    """Return indices along an axis: its ends, both sides of borders of tiles of every size, and random indices."""
     borders = [
         np.concatenate([places, places - 1])
         for tile in TILES
@@ -219,7 +221,7 @@ def sampled(size: int, rng: "np.random.Generator") -> Array:
 
 
 def _weighted(a: Array, b: Array, over_row: Array, over_column: Array, squared: bool = False) -> tuple[Array, Array]:
-    """Return A B `over_row` and (A B)^T `over_column`; the smaller of A and B is read twice, the other once.
+    """Return (A B) `over_row` and (A B)^T `over_column`; the smaller of A and B is read twice, the other once.
 
     squared: square the elements of A and B first.
     """
@@ -237,7 +239,7 @@ def both_ways(
     matrix: Array, x: Array, y: Array, squared: bool = False, kind: type[np.floating[Any]] = np.float64
 ) -> tuple[Array, Array]:
     """Return `matrix @ x` and `matrix.T @ y`, a block at a time in `kind`. squared: square the elements first."""
-    if matrix.strides[0] < matrix.strides[1]:  # go along rows as stored
+    if matrix.strides[0] < matrix.strides[1]:  # read along the contiguous axis
         return both_ways(matrix.T, y, x, squared, kind)[::-1]
     rows = max(1, BLOCK_ELEMENTS // matrix.shape[1])
     x, y = x.astype(kind, copy=False), y.astype(kind, copy=False)

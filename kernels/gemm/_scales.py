@@ -1,7 +1,7 @@
 """Scales of FP8 operands: one for each 128 elements of a row of op(A), one for each 128 x 128 block of op(B).
 
-They are those of DeepSeek-V3 (DeepSeek-AI, "DeepSeek-V3 Technical Report", arXiv:2412.19437, 3.3.2), in cuBLASLt's
-layouts CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F and CUBLASLT_MATMUL_MATRIX_SCALE_BLK128x128_32F.
+DeepSeek-V3 uses these scales (DeepSeek-AI, "DeepSeek-V3 Technical Report", arXiv:2412.19437, 3.3.2). They have
+cuBLASLt's layouts CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F and CUBLASLT_MATMUL_MATRIX_SCALE_BLK128x128_32F.
 """
 
 from typing import Literal
@@ -16,7 +16,7 @@ BLOCK = 128
 
 
 def beside(m: int, n: int, k: int, batch: tuple[int, ...]) -> tuple[Operand, Operand]:
-    """Return scale_a (ceil(k / 128) x m) and scale_b (ceil(n / 128) x ceil(k / 128)).
+    """Return the operands scale_a (ceil(k / 128) x m) and scale_b (ceil(n / 128) x ceil(k / 128)).
 
     Rows are padded to 16 bytes.
     """

@@ -1,4 +1,4 @@
-"""The steps of an epilogue in NumPy, each over all rows passed to it."""
+"""The steps of an epilogue as NumPy operations, each on all rows that it is given."""
 
 from typing import NamedTuple
 
@@ -10,9 +10,9 @@ from kernelmark.kernels.gemm._epilogue import DECAY, MOMENTUM, RATE, Epilogue
 
 
 class Rows(NamedTuple):
-    """Rows of an epilogue's operands: x (already scaled), C, the bias (for all rows) or V, and scratch for an update.
+    """Rows of an epilogue's operands: x (already scaled), C, and the bias (for all rows) or V.
 
-    x is C itself, except in an update, which overwrites x.
+    x is C itself, except in an update, which overwrites x and also needs the scratch `room`.
     """
 
     x: Array
@@ -23,7 +23,7 @@ class Rows(NamedTuple):
 
 
 def finish(epilogue: Epilogue, rows: Rows) -> Launch:
-    """Return the launch of an epilogue's steps."""
+    """Return a launch that performs an epilogue's steps."""
     x, c, bias, v, room = rows
     if epilogue == "bias-relu":
         assert bias is not None
@@ -47,7 +47,7 @@ def finish(epilogue: Epilogue, rows: Rows) -> Launch:
 
 def _sigmoid(x: Array, c: Array) -> None:
     np.negative(x, out=c)
-    with np.errstate(over="ignore"):  # where exp is infinite, C is 0
+    with np.errstate(over="ignore"):  # if exp is infinite, C is 0
         np.exp(c, out=c)
     np.add(c, 1, out=c)
     np.reciprocal(c, out=c)

@@ -1,4 +1,4 @@
-"""Weighted sums of the rows of a product, as in Freivalds' check, for outputs of many calls.
+"""Weighted sums of the rows of a product, as in Freivalds' check, which check the outputs of many calls.
 
 C x is compared with A (B x). If a few elements of A and B change, A (B x) is corrected, not recomputed.
 """

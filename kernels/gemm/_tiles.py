@@ -1,4 +1,4 @@
-"""Tiles of products with panels in shared memory: their tuning spaces, and the rules of blocks, warps and threads."""
+"""Tiles of products with panels in shared memory: tuning spaces, and rules for blocks, warps and threads."""
 
 from collections.abc import Callable
 
@@ -7,7 +7,7 @@ from kernelmark.kernels._cuda import GRID_LIMIT, beyond_block, beyond_static, ce
 from kernelmark.kernels.gemm.problem import GemmProblem
 
 PAD = 4  # floats after each row of a panel, as in panel.cuh
-PACK = 4  # floats of the widest access
+PACK = 4  # floats in the widest access
 #: Tuning spaces of products by FP32 fragments (fragment.cuh); in PIPELINE, panels are copied STAGES - 1 steps ahead.
 FRAGMENTS = {
     "BM": (32, 64, 128, 256),
@@ -19,7 +19,8 @@ FRAGMENTS = {
     "TN": (4, 8, 16),
 }
 PIPELINE = {**FRAGMENTS, "STAGES": (2, 3, 4, 5, 6)}
-#: Tuning space of a reduction in slices that fill a device; DEPTH is the least number of elements along k in a slice.
+#: Tuning space of sums that are cut along k into slices, so that blocks fill a device. DEPTH: the fewest elements along
+#: k in a slice.
 SLICES = {"BLOCKS_PER_SM": (1, 2, 3, 4, 6, 8), "DEPTH": (8, 64, 128, 256, 512, 1024)}
 
 Rule = Callable[[GemmProblem, Tile, DeviceLimits], str | None]
@@ -32,12 +33,12 @@ def pack(p: GemmProblem) -> int:
 
 
 def blocks_per_sm(t: Tile) -> int:
-    """Return how many blocks a multiprocessor has registers for, as told to the compiler in panel.cuh."""
+    """Return how many blocks must find registers on a multiprocessor, as panel.cuh tells the compiler."""
     return 2 if t.TM * t.TN <= 64 else 1
 
 
 def divides(t: Tile, *pairs: tuple[str, str]) -> str | None:
-    """Return why the first tunable of a pair does not divide the second, or None."""
+    """Return why the first tunable of one of the pairs does not divide the second, or None."""
     for part, whole in pairs:
         if getattr(t, whole) % getattr(t, part):
             return f"{part} = {getattr(t, part)} does not divide {whole} = {getattr(t, whole)}"
@@ -45,7 +46,7 @@ def divides(t: Tile, *pairs: tuple[str, str]) -> str | None:
 
 
 def unlike_fragments(t: Tile) -> str | None:
-    """Return why a block's tile does not divide into tiles of warps, or a warp's tile into 32 lanes, or None."""
+    """Return why warps' tiles do not divide the block's tile, or 32 lanes' tiles the warp's tile, or None."""
     if reason := divides(t, ("WM", "BM"), ("WN", "BN"), ("TM", "WM"), ("TN", "WN")):
         return reason
     lanes = (t.WM // t.TM) * (t.WN // t.TN)
@@ -55,7 +56,7 @@ def unlike_fragments(t: Tile) -> str | None:
 def unshared(threads: int, rows: int, across: int, even: bool = False) -> str | None:
     """Return why threads cannot share a panel of `rows` rows and `across` packs, or None (panel_share.cuh).
 
-    even: all threads have the same number of packs, since each holds its own in registers.
+    even: whether all threads must have the same number of packs, since each thread holds its packs in registers.
     """
     if across < 1 or threads % across:
         return f"{threads} threads do not form whole rows of {across} packs"
@@ -74,7 +75,7 @@ def staged(p: GemmProblem, t: Tile, threads: int, w: int) -> str | None:
 
 
 def copied(threads: int, t: Tile, along_k: tuple[bool, bool], w: int) -> str | None:
-    """Return why threads cannot copy panels of both operands, W words at a time where rows are not along k, or None."""
+    """Return why threads cannot copy panels of both operands, or None; rows not along k are copied by W words."""
     for width, along in zip((t.BM, t.BN), along_k, strict=True):
         if reason := unshared(threads, 0, t.BK if along else width // w):
             return reason
@@ -97,7 +98,7 @@ def columns(p: GemmProblem, t: Tile, _: DeviceLimits) -> str | None:
 
 
 def patches(words: Callable[[GemmProblem], int]) -> Rule:
-    """Return the rule for kernels whose threads have TM x TN elements and stage `words` words at a time."""
+    """Return the rule for kernels whose threads compute TM x TN elements each and stage `words` words at a time."""
 
     def valid(p: GemmProblem, t: Tile, _: DeviceLimits) -> str | None:
         if reason := divides(t, ("TM", "BM"), ("TN", "BN")) or beyond_grid(p, t):
@@ -112,24 +113,24 @@ def patches(words: Callable[[GemmProblem], int]) -> Rule:
 
 
 def warps(t: Tile) -> int:
-    """Return the number of threads of a block whose tile is divided into the tiles of its warps."""
+    """Return the number of threads of a block that has a warp for each WM x WN part of its tile."""
     return int(32 * (t.BM // t.WM) * (t.BN // t.WN))
 
 
 def double_buffered(p: GemmProblem, t: Tile, _: DeviceLimits) -> str | None:
-    """Return why a tile is invalid for warps that multiply two staged panels in turn, or None."""
+    """Return why a tile is invalid for kernels whose warps multiply two staged panels in turn, or None."""
     if reason := unlike_fragments(t) or beyond_block(warps(t), t.TM * t.TN) or beyond_grid(p, t):
         return reason
     return beyond_static(8 * t.BK * (t.BM + t.BN + 2 * PAD)) or staged(p, t, warps(t), pack(p))
 
 
 def pipelined(t: Tile, along_k: tuple[bool, bool], w: int) -> str | None:
-    """Return why a tile is invalid for warps that multiply panels that are copied ahead, or None."""
+    """Return why a tile is invalid for kernels whose warps multiply panels that were copied ahead, or None."""
     if reason := unlike_fragments(t) or beyond_block(warps(t), t.TM * t.TN, blocks_per_sm(t)):
         return reason
     return copied(warps(t), t, along_k, w)
 
 
 def pipeline(p: GemmProblem, t: Tile, _: DeviceLimits) -> str | None:
-    """Return why a tile whose panels are copied ahead cannot take a product, or None."""
+    """Return why a tile with panels that are copied ahead is invalid for a product, or None."""
     return pipelined(t, (p.op_a == "N", p.op_b == "T"), pack(p)) or beyond_grid(p, t)

@@ -1,4 +1,4 @@
-"""Small products, single or in batches, which are bounded by launches and by memory rather than by arithmetic."""
+"""Small products, single or in batches; launches and memory bound their time rather than arithmetic."""
 
 from typing import Any
 
@@ -38,13 +38,13 @@ def shared_limit(device: DeviceLimits) -> int:
 
 
 def side(p: GemmProblem, t: Tile, device: DeviceLimits) -> int:
-    """Return the tile's side: SIDE, or else the widest that is not half empty, fits and fills the device."""
+    """Return the tile's side: SIDE, or if it is 0, the widest that is not half empty, fits and fills the device."""
     fitting = (s for s in PARTS if s < 2 * min(p.m, p.n) and panels_bytes(p, s) <= shared_limit(device))
     return int(t.SIDE) or next((s for s in fitting if blocks(p, s) >= t.SMS), min(PARTS))
 
 
 def together(p: GemmProblem, t: Tile, wide: int, threads: int) -> int:
-    """Return how many products share a block: as many as leave a block for each multiprocessor."""
+    """Return how many products share a block: as many as fit while each multiprocessor still has a block."""
     held = 1024 * t.KIB // panels_bytes(p, wide)
     return int(max(1, min(t.THREADS // threads, held, p.batch, blocks(p, wide) // t.SMS)))
 
@@ -54,8 +54,8 @@ def _unfit(p: GemmProblem, t: Tile, device: DeviceLimits) -> str | None:
     return None if needed <= limit else f"panels take {needed} bytes of shared memory, expected at most {limit}"
 
 
-#: THREADS, KIB: the most threads of a block that several products share, and the most KiB of its panels. SIDE 0 means
-#: the side that suits the problem; if SMS is 1, that is wide, and even small batches share blocks.
+#: THREADS, KIB: the most threads of a block that several products share, and the most KiB of its panels. SIDE 0 chooses
+#: a side by the problem. If SMS is 1, this side is wide, and even small batches share blocks.
 _SHARED = {"THREADS": 256, "KIB": 48}
 _DEALT: tuple[tuple[Tunable, int], ...] = (
     (multiprocessors, 0),

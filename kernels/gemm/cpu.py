@@ -28,7 +28,10 @@ def plain(problem: GemmProblem) -> str | None:
 
 
 def multiply(a: Any, b: Any, problem: GemmProblem, x: GemmOperands, c: Any) -> Launch:
-    """Compute C = alpha a b + beta C for a (m x k) and b (k x n); NumPy cannot accumulate, so beta needs scratch."""
+    """Return a launch of C = alpha a b + beta C, for a (m x k) and b (k x n).
+
+    NumPy cannot accumulate, so beta needs scratch.
+    """
     alpha, beta = problem.alpha, problem.beta
     if alpha == 1 and beta == 0:
         return lambda: np.matmul(a, b, out=c)
@@ -48,7 +51,7 @@ def multiply(a: Any, b: Any, problem: GemmProblem, x: GemmOperands, c: Any) -> L
 
 @kernel("gemm", provider="numpy", dtypes=_REAL, epilogues=("plain", *EPILOGUES), **_CPU)
 def matmul(problem: GemmProblem, x: GemmOperands) -> Launch:
-    """NumPy matmul into C, on the BLAS it was built with; with beta or an epilogue, NumPy's steps after it."""
+    """NumPy matmul into C, on the BLAS it was built with; then NumPy operations for beta or an epilogue."""
     a = np.swapaxes(x.a, -1, -2) if problem.op_a == "T" else x.a
     b = np.swapaxes(x.b, -1, -2) if problem.op_b == "T" else x.b
     if problem.epilogue == "plain":
@@ -63,7 +66,7 @@ def matmul(problem: GemmProblem, x: GemmOperands) -> Launch:
 
 @kernel("gemm", provider="numpy", dtypes=_REAL, groupings=GROUPED, **_CPU)
 def grouped(problem: GemmProblem, x: GemmOperands) -> Launch:
-    """NumPy matmul for one group after another, on the BLAS it was built with; with beta, NumPy's steps after each."""
+    """NumPy matmul for one group after another, on the BLAS it was built with; then NumPy operations for beta."""
     b = np.swapaxes(x.b, -1, -2) if problem.op_b == "T" else x.b
     groups = enumerate(pairwise(problem.group_rows))
     return in_turn(*(multiply(x.a[i:j], b[g], problem, x, x.c[i:j]) for g, (i, j) in groups if j > i))
@@ -71,7 +74,7 @@ def grouped(problem: GemmProblem, x: GemmOperands) -> Launch:
 
 @kernel("gemm", provider="numpy", dtypes=("s8.s32",), **_CPU)
 def widened(problem: GemmProblem, x: GemmOperands) -> Launch:
-    """8-bit integers widened to FP32, or to FP64 if a sum may exceed 2^24; NumPy matmul on its BLAS; C narrowed."""
+    """8-bit integers converted to FP32, or to FP64 if a sum may exceed 2^24; NumPy matmul; C converted back."""
     kind = "f32" if problem.k <= 2**24 // 2**14 else "f64"
     a, b, c = (x.scratch(array.shape, kind) for array in (x.a, x.b, x.c))
     product = multiply(
@@ -121,7 +124,7 @@ def inplace(problem: GemmProblem, x: GemmOperands) -> Launch:
 
 
 def _blas(routine: Any, problem: GemmProblem, x: GemmOperands, order: str) -> Launch:
-    """Row-major C = op(A) op(B) as column-major C^T = op(B)^T op(A)^T: transposed views are Fortran-contiguous."""
+    """Return the call; row-major C = op(A) op(B) is column-major C^T = op(B)^T op(A)^T on transposed views."""
     alpha, beta, trans_a, trans_b = problem.alpha, problem.beta, problem.op_a == "T", problem.op_b == "T"
     a, b, c = x.a, x.b, x.c
     if order == "C":

@@ -1,9 +1,9 @@
-"""cuBLASLt, row-major like cuBLAS (NT is (OP_T, OP_N)): the algorithm that its heuristic chooses, and each it lists.
+"""cuBLASLt: kernels for the first algorithm of its heuristic's list, and for each algorithm of the list.
 
-The algorithms depend on the problem, the GPU and the version; a row's `tunables` holds the settings of its algorithm,
-and `launched` its kernels. FP8 products are summed in FP32 (CUBLASLT_MATMUL_DESC_FAST_ACCUM is off), products of 8-bit
-integers in 32 bits (CUBLAS_COMPUTE_32I); both are supported only in NT. FP8 may have block scales where the library
-has an algorithm for them, as on Hopper.
+As with cuBLAS, products are row-major (NT is (OP_T, OP_N)). The algorithms depend on the problem, the GPU and the
+version; a row's `tunables` holds the settings of its algorithm, and `launched` its kernels. FP8 products are summed in
+FP32 (CUBLASLT_MATMUL_DESC_FAST_ACCUM is off), products of 8-bit integers in 32 bits (CUBLAS_COMPUTE_32I); both are
+supported only in NT. Block scales of FP8 need an algorithm of the library for them, as on Hopper.
 """
 
 from functools import partial
@@ -15,7 +15,7 @@ from kernelmark.kernels.gemm.cublas import fits_ints
 from kernelmark.kernels.gemm.handwritten import F32, HALF, LAYOUTS
 from kernelmark.kernels.gemm.problem import GemmOperands, GemmProblem
 
-#: Algorithms requested from the heuristic; each is a kernel.
+#: The number of algorithms requested from the heuristic; each is a kernel.
 MOST = 20
 #: Names of the storage types that cuBLASLt multiplies only in NT.
 _ALONG_K = {"e4m3": "FP8", "s8": "INT8"}

@@ -1,4 +1,4 @@
-"""CuPy's matmul, as a program calls it: CuPy's checks and copies, then cuBLAS with CuPy's own handle."""
+"""CuPy's matmul as programs call it: CuPy checks and copies operands, then calls cuBLAS with its own handle."""
 
 import math
 from functools import partial
@@ -17,7 +17,7 @@ def _supports(problem: GemmProblem) -> str | None:
 
 
 def _copied_bytes(problem: GemmProblem) -> int:
-    """Return the bytes that CuPy allocates in a call: copies of padded operands, and of transposed ones in a batch."""
+    """Return the bytes that CuPy allocates in a call for copies of padded and, in a batch, of transposed operands."""
     copied = 0
     for operand, op in zip(problem.operands(), (*problem.layout, "N"), strict=True):
         *_, rows, columns = operand.shape
@@ -44,7 +44,7 @@ def matmul(problem: GemmProblem, x: GemmOperands) -> Launch:
     import cupy
 
     def typed(matrix: Any, op: str) -> Any:
-        matrix = matrix.view(numpy_dtype(problem.dtype))  # CuPy has bfloat16; elsewhere its bits are kept in integers
+        matrix = matrix.view(numpy_dtype(problem.dtype))  # CuPy has bfloat16; kernelmark passes its bits as integers
         return matrix.swapaxes(-1, -2) if op == "T" else matrix
 
     return partial(cupy.matmul, typed(x.a, problem.op_a), typed(x.b, problem.op_b), out=typed(x.c, "N"))

@@ -1,4 +1,4 @@
-"""Epilogues on the CPU by our own threads: over all of C after the product, or over a few rows while cached."""
+"""Epilogues on the CPU, on kernelmark's threads: over all of C after the product, or over a few rows while cached."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -12,7 +12,7 @@ from kernelmark.kernels.gemm._steps import Rows, finish
 from kernelmark.kernels.gemm.cpu import multiply, plain
 from kernelmark.kernels.gemm.problem import GemmOperands, GemmProblem
 
-#: Rows of C multiplied in one call before their epilogue; BLAS packs B once per call.
+#: The number of rows of C that one call computes before their epilogue; BLAS packs B once per call.
 ROWS = 128
 _NUMPY: dict[str, Any] = {
     "provider": "numpy",
@@ -27,13 +27,13 @@ _NUMPY: dict[str, Any] = {
 
 
 def _multiplied(problem: GemmProblem, x: GemmOperands, rows: slice, product: Any) -> Launch:
-    """Return the launch that writes these rows of the scaled product into `product`."""
+    """Return a launch that writes these rows of the scaled product to `product`."""
     a, b = x.a.T if problem.op_a == "T" else x.a, x.b.T if problem.op_b == "T" else x.b
     return multiply(a[rows], b, problem, x, product)
 
 
 def _rows(problem: GemmProblem, x: GemmOperands, rows: slice, scratch: Any) -> Rows:
-    """Return the operands' rows. scratch: x and `room` of an update, which cannot keep them in C."""
+    """Return these rows of the operands. scratch: memory for x and `room` of an update, which C cannot hold."""
     c = x.c[rows]
     if problem.epilogue == "update":
         return Rows(scratch[0], c, v=x.v[rows], room=scratch[1])

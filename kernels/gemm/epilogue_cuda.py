@@ -1,4 +1,4 @@
-"""Epilogues on a GPU, in strict FP32: by the blocks that multiply, or by a second launch."""
+"""Epilogues on a GPU, in strict FP32, applied by the blocks that multiply or by a second launch."""
 
 from collections.abc import Callable
 from typing import Any
@@ -14,7 +14,7 @@ from kernelmark.kernels.gemm.handwritten import F32, arguments, within_grid
 from kernelmark.kernels.gemm.ladder import ASYNC, ASYNC_TILES, grid, piped, stages_bytes
 from kernelmark.kernels.gemm.problem import GemmProblem
 
-ROWS, COLUMNS = 8, 32  # threads of a block of the second launch
+ROWS, COLUMNS = 8, 32  # threads along y and x in a block of the second launch
 #: The types of cuda/gemm/epilogue.cuh, and the operand that each reads in addition to C, or C itself if there is none.
 TYPES = {"bias-relu": ("BiasRelu", "bias"), "sigmoid": ("Sigmoid", "c"), "update": ("Update", "v")}
 #: Layouts of a layer's forward pass, with weights stored as in Caffe or in TensorFlow, and of the weights' gradient.
@@ -47,7 +47,7 @@ def in_layers(along_y: int) -> Callable[[GemmProblem], str | None]:
 
 
 def numbers(p: GemmProblem) -> np.void:
-    """Return an epilogue's argument of the C++ type Numbers."""
+    """Return alpha, beta and the numbers of an update, as an argument of the C++ type Numbers."""
     return np.void((p.alpha, p.beta, p.rate, p.momentum, p.decay), NUMBERS)
 
 
@@ -64,7 +64,7 @@ def named(epilogue: str, p: GemmProblem, t: Tile) -> str:
 
 @cuda_kernel("gemm", supports=in_layers(64), **_ASYNC)
 def async_fused(p: GemmProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
-    """The product of async, whose blocks do the epilogue before they store their tiles."""
+    """The product of cuda.async, whose blocks apply the epilogue before they store their tiles."""
     epilogue, beside = TYPES[p.epilogue]
     (_, _, _, m, n, k, _, _, *rest) = arguments(p)
     args = ("a", "b", "c", beside, m, n, k, numbers(p), *rest, stride_beside(p))
@@ -73,7 +73,7 @@ def async_fused(p: GemmProblem, t: Tile, device: DeviceLimits) -> list[KernelCal
 
 @cuda_kernel("gemm", supports=in_layers(ROWS), **_ASYNC)
 def async_two_step(p: GemmProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
-    """The product of async into scratch, the epilogue by a second launch."""
+    """The product of cuda.async, stored in scratch; a second launch applies the epilogue."""
     epilogue, beside = TYPES[p.epilogue]
     (_, _, c, m, n, k, _, _, lda, ldb, ldc, stride_a, stride_b, stride_c) = arguments(p)
     sums, w = Scratch("sums", 4 * p.batch * m * n), pack(p)

@@ -1,4 +1,4 @@
-"""Our own SGEMMs in `cuda/gemm`: pure plans of launches, from the plainest mapping upwards."""
+"""Plans of launches of the simplest SGEMMs in `cuda/gemm`, and declarations that other kernels share."""
 
 from collections.abc import Callable
 from typing import Any
@@ -11,7 +11,7 @@ from kernelmark.kernels.gemm.problem import GemmProblem
 
 LAYOUTS = ("NN", "NT", "TN", "TT")
 F32: dict[str, Any] = {"dtypes": ("f32",), "layouts": LAYOUTS, "numerics": "fp32"}
-#: Operands of 16 bits, whose products tensor cores sum in FP32.
+#: 16-bit operands, whose products tensor cores sum in FP32.
 HALF: dict[str, Any] = {
     "dtypes": ("f16", "bf16", "f16.f32", "bf16.f32"),
     "layouts": LAYOUTS,

@@ -1,4 +1,4 @@
-"""Our own GEMMs on Hopper's tensor cores, by wgmma from tiles that the TMA copies: `cuda/gemm/wgmma*.cu`."""
+"""GEMMs on Hopper's tensor cores: wgmma multiplies tiles that the TMA copies (`cuda/gemm/wgmma*.cu`)."""
 
 import itertools
 from collections.abc import Callable, Mapping
@@ -33,18 +33,18 @@ FP8: dict[str, Any] = TF32 | {
     "dtypes": ("e4m3.f32", "e4m3.bf16", "e5m2.f32"),
     "numerics": {"e4m3": "e4m3", "e5m2": "e5m2"},
 }
-#: And for integers.
+#: The same holds for integers.
 INT8: dict[str, Any] = TF32 | {"dtypes": ("s8.s32",), "numerics": "exact"}
-#: FP8 with block scales, for the types that cuBLASLt supports, too.
+#: FP8 with block scales, for the types that cuBLASLt also supports.
 FP8_BLOCKS: dict[str, Any] = FP8 | {"dtypes": ("e4m3.f32", "e4m3.bf16"), "scales": ("blocks",)}
 
 BM = 128  # rows of C per block
 ROW_BYTES = 128  # bytes of a swizzled row, which a tile has along k
 BOX = 64  # rows and columns of a copy from an operand that is not stored along k
-ATOM_BYTES = 1024  # alignment of tiles in shared memory, and the most bytes that it may cost
+ATOM_BYTES = 1024  # alignment of tiles in shared memory, and the most bytes that alignment may cost
 BUFFERS = 4  # most buffers of 64 rows of ROW_BYTES through which a warpgroup stores parts of its tile
 WARPGROUP = 128
-TALL = 2 * BM  # rows of C per block that transposes columns
+TALL = 2 * BM  # rows of C per block of the kernel that transposes B in shared memory
 
 #: Rows and columns of C of a block that adds slices of k; each thread adds two columns.
 SUM_ROWS, SUM_COLUMNS = 8, 64
@@ -56,7 +56,8 @@ SMALL: dict[str, Tunable] = {"BN": 64, "STAGES": 6, "CLUSTER": 1, "SMS": multipr
 ALL = (Choice(WIDE, 1.0, 1), Choice(NARROW, 0.95, 1), Choice(SMALL, 0.75, 1))
 #: Tiles of TALL rows, with rates that follow from the bytes they move through shared memory per multiply-add.
 TURNING = (Choice(NARROW | {"STAGES": 3}, 1.0, 1), Choice(SMALL | {"STAGES": 4}, 0.75, 1))
-#: Their tuning space. With fewer blocks than multiprocessors, each gets more power, or other kernels have room.
+#: The tuning space of persistent kernels. With fewer blocks than multiprocessors, each block gets more power, or other
+#: kernels have room.
 PERSISTENT: dict[str, tuple[Tunable, ...]] = {
     "BN": (64, 128, 256),
     "STAGES": (2, 3, 4, 5, 6, 7, 8),
@@ -66,7 +67,7 @@ PERSISTENT: dict[str, tuple[Tunable, ...]] = {
 
 
 def maps(p: GemmProblem, columns: int, tf32: bool = False) -> tuple[TensorMap, TensorMap]:
-    """Return the maps of A and B, for tiles of BM rows and copies of `columns` columns of op(B); tf32: copies round."""
+    """Return the maps of A, for tiles of BM rows, and of B, for copies of `columns` columns; tf32: copies round."""
     depth = ROW_BYTES // DTYPES[split_dtype(p.dtype)[0]].itemsize
     a = (BM, depth) if p.op_a == "N" else (depth, BOX)
     b = (columns, depth) if p.op_b == "T" else (depth, BOX)
@@ -84,13 +85,13 @@ def stages_bytes(t: Tile, rows: int = BM) -> int:
 
 
 def store_bytes(p: GemmProblem, t: Tile) -> int:
-    """Return the bytes of shared memory of the results: buffers for parts of both warpgroups' tiles."""
+    """Return the bytes of shared memory for results: buffers for parts of both warpgroups' tiles."""
     parts = t.BN * DTYPES[p.operands()[2].dtype].itemsize // ROW_BYTES
     return int(BM * ROW_BYTES * min(parts, BUFFERS))
 
 
 def stride_c(p: GemmProblem) -> np.int64:
-    """Return the stride, in elements, from one product of a batch to the next."""
+    """Return the stride of C, in elements, from one product of a batch to the next."""
     c = p.operands()[2]
     return np.int64(c.shape[-2] * c.ld)
 
@@ -119,12 +120,12 @@ def wgmma(p: GemmProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
 
 
 def cluster_tiles(p: GemmProblem, t: Tile) -> int:
-    """Return the number of tiles of all products, where a cluster of blocks computes one tile at a time."""
+    """Return the number of tiles in all products if a cluster of blocks computes one tile at a time."""
     return ceil_div(p.m, BM * t.CLUSTER) * ceil_div(p.n, t.BN) * p.batch
 
 
 def block_tiles(p: GemmProblem, t: Tile) -> int:
-    """Return the number of tiles of all products, where a block computes one tile at a time."""
+    """Return the number of tiles in all products if a block computes one tile at a time."""
     return cluster_tiles(p, t) * int(t.CLUSTER)
 
 
@@ -148,7 +149,7 @@ def whole_boxes(_p: GemmProblem, t: Tile, _: DeviceLimits) -> str | None:
 
 
 def in_order(blocks: Callable[[Any, Tile], int], *wanted: Mapping[str, Tunable]) -> Prefer:
-    """Prefer each tile to the next, unless its blocks fill at most half of the device and the next one's fill more."""
+    """Prefer each tile to the next, unless its blocks fill at most half of the device and the next tile's fill more."""
 
     def unless(p: Any, t: Tile, device: DeviceLimits) -> str | None:
         following = itertools.pairwise(tile_on(device, values) for values in wanted)
@@ -207,11 +208,11 @@ for _name, _domain, _choices, _label in (
     )(persistent)
 
 
-#: Groups that a launch can have, and the table that describes them (`Groups` in gemm/wgmma_grouped.cu).
+#: The most groups that a launch can have, and the table that describes them (`Groups` in gemm/wgmma_grouped.cu).
 MOST_GROUPS = 256
 GROUPS = np.dtype([("count", "u4"), ("rows", "u4", MOST_GROUPS), ("tiles", "u4", MOST_GROUPS)])
 #: A cluster works on one group, so clusters of one block waste less if groups are small. Such a block reads all of its
-#: columns of op(B) itself, half as much again per multiply-add, hence its rate.
+#: columns of op(B) itself, which is half as much again per multiply-add, so its rate is lower.
 GROUPED_TILES = (
     *ALL[:2],
     *(Choice({**values, "CLUSTER": 1}, 0.9 * rate, resident) for values, rate, resident in ALL[:2]),
@@ -225,7 +226,7 @@ def group_tiles(p: GemmProblem, t: Tile) -> list[int]:
 
 
 def grouped_blocks(p: GemmProblem, t: Tile) -> int:
-    """Return the number of tiles of all groups; a block computes one at a time."""
+    """Return the number of tiles in all groups; a block computes one tile at a time."""
     return sum(group_tiles(p, t)) * ceil_div(p.n, t.BN) * int(t.CLUSTER)
 
 
@@ -248,7 +249,7 @@ def supports_grouped(p: GemmProblem) -> str | None:
     **HOPPER | HALF | {"layouts": ("NN", "NT")},
 )
 def wgmma_grouped(p: GemmProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
-    """Warp-specialised wgmma in a persistent grid of clusters over groups of rows, each with a B of its own."""
+    """Warp-specialised wgmma in a persistent grid of clusters over groups of rows, each with its own B."""
     c, tiles = p.operands()[2], np.cumsum(group_tiles(p, t))
     groups = np.zeros((), GROUPS)
     groups["count"] = p.groups
@@ -267,7 +268,7 @@ def rows_and_columns(p: GemmProblem) -> tuple[int, int]:
 
 
 def turned_tiles(p: GemmProblem, t: Tile) -> int:
-    """Return the number of tiles of all products, for blocks that keep one operand in registers."""
+    """Return the number of tiles in all products, for blocks that keep one operand in registers."""
     rows, columns = rows_and_columns(p)
     return ceil_div(rows, BM * t.CLUSTER) * ceil_div(columns, t.BN) * p.batch * int(t.CLUSTER)
 
@@ -283,7 +284,7 @@ def turned_tiles(p: GemmProblem, t: Tile) -> int:
     **TF32 | {"layouts": ("NN", "TT")},
 )
 def wgmma_tf32_registers(p: GemmProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
-    """TF32 wgmma in a persistent grid of clusters, the operand that is not stored along k in registers."""
+    """TF32 wgmma in a persistent grid of clusters; registers hold the operand that is not stored along k."""
     c, depth = p.operands()[2], ROW_BYTES // DTYPES["f32"].itemsize
     rows, columns = ("a", "b") if p.op_a == "T" else ("b", "a")
     arguments = (
@@ -298,7 +299,7 @@ def wgmma_tf32_registers(p: GemmProblem, t: Tile, device: DeviceLimits) -> list[
 
 
 def tall_tiles(p: GemmProblem, t: Tile) -> int:
-    """Return the number of tiles of all products, for blocks that transpose their columns."""
+    """Return the number of tiles in all products, for blocks that transpose B in shared memory."""
     return ceil_div(p.m, TALL * t.CLUSTER) * ceil_div(p.n, t.BN) * p.batch * int(t.CLUSTER)
 
 
@@ -313,7 +314,7 @@ def tall_tiles(p: GemmProblem, t: Tile) -> int:
     **TF32 | {"layouts": ("TN",)},
 )
 def wgmma_tf32_turned(p: GemmProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
-    """TF32 wgmma in a persistent grid of clusters, A in registers, B turned in shared memory."""
+    """TF32 wgmma in a persistent grid of clusters, A in registers, B transposed in shared memory."""
     c, depth = p.operands()[2], ROW_BYTES // DTYPES["f32"].itemsize
     arguments = (
         *(TensorMap("a", (depth, depth), "128B", True), TensorMap("b", (depth, depth), "128B", True)),
@@ -369,7 +370,7 @@ def wgmma_splitk(p: GemmProblem, t: Tile, device: DeviceLimits) -> list[KernelCa
 
 
 def fits_3xtf32(p: GemmProblem, t: Tile, device: DeviceLimits) -> str | None:
-    """Return why a tile is invalid for 3xTF32, or None. REGISTERS: A is split in registers."""
+    """Return why a tile is invalid for 3xTF32, or None. REGISTERS: whether A is split in registers."""
     if t.REGISTERS and t.BN < 2 * BOX:
         return f"half of BN = {t.BN} is multiplied at a time, expected at least {BOX} columns"
     return whole_boxes(p, t, device)
@@ -391,7 +392,7 @@ def fits_3xtf32(p: GemmProblem, t: Tile, device: DeviceLimits) -> str | None:
     **TF32 | {"numerics": "3xtf32", "executed": lambda p, t: 3 * p.flop},
 )
 def wgmma_3xtf32(p: GemmProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
-    """FP32 operands as sums of two TF32 each, three products by wgmma, their sums added in FP32."""
+    """FP32 operands as sums of two TF32 numbers each, three products by wgmma, their sums added in FP32."""
     c = p.operands()[2]
     arguments = (*maps(p, t.BN // t.CLUSTER), "c", p.m, p.n, p.k, p.batch, p.alpha, p.beta, c.ld, stride_c(p))
     grid = min(t.SMS // t.CLUSTER, cluster_tiles(p, t)) * t.CLUSTER

@@ -1,4 +1,4 @@
-"""The FP32 ladder in `cuda/gemm`, from tiles of a block to pipelines that fill a device."""
+"""Plans of launches of the FP32 ladder in `cuda/gemm`, from block tiles to pipelines that fill a device."""
 
 from typing import NamedTuple
 
@@ -14,13 +14,13 @@ from kernelmark.kernels.gemm.problem import GemmProblem
 
 #: Tiles of the pipelined kernels. WIDE reads least from shared memory per multiply-add, and is for products with many
 #: tiles; two blocks of MIDDLE or three of NARROW fit on a multiprocessor; SMALL is for small products; TINY is for one
-#: warp. Blocks of 128 threads with fragments as large as WIDE's were slower on an H200: 0.99 in NN, 0.96 in NT.
+#: warp. Blocks of 128 threads with WIDE's fragments reached 0.99 of its rate in NN and 0.96 in NT on an H200.
 WIDE = {"BM": 128, "BN": 256, "BK": 8, "WM": 64, "WN": 64, "TM": 8, "TN": 16, "STAGES": 4}
 MIDDLE = {"BM": 128, "BN": 128, "BK": 8, "WM": 64, "WN": 32, "TM": 8, "TN": 8, "STAGES": 4}
 NARROW = MIDDLE | {"BN": 64}
 SMALL = {"BM": 64, "BN": 32, "BK": 8, "WM": 32, "WN": 16, "TM": 4, "TN": 4, "STAGES": 3}
 TINY = SMALL | {"BM": 32, "BN": 16}
-#: The tuning space of the kernels that wait for their panels.
+#: The tuning space of kernels that do not copy panels ahead, but wait for them.
 PATCHES = {"BM": (32, 64, 128, 256), "BN": (32, 64, 128, 256), "BK": (4, 8, 16, 32)}
 SUM_ROWS = 8  # rows of C per block of the launch that adds the slices
 
@@ -37,10 +37,10 @@ def packed(entry: str, p: GemmProblem) -> str:
 
 
 def piped(entry: str, p: GemmProblem, t: Tile) -> str:
-    """Return the entry of a pipeline with W, and with WHOLE if tiles and steps divide the product and op(B) is T.
+    """Return the entry of a pipelined kernel with W and WHOLE.
 
-    WHOLE starts copies in thirds. If op(B) is stored along k, most copies are single words, and thirds gained 15 % on
-    an H200; in NN they lost 2 to 5 %.
+    WHOLE is true if tiles and steps divide the product and op(B) is T. It starts copies in thirds. If op(B) is stored
+    along k, most copies are single words, and thirds gained 15 % on an H200; in NN they lost 2 to 5 %.
     """
     whole = p.op_b == "T" and not (p.m % t.BM or p.n % t.BN or p.k % t.BK)
     return packed(entry, p).replace("{WHOLE}", str(whole).lower())
@@ -52,7 +52,7 @@ def grid(p: GemmProblem, t: Tile, layers: int = 1) -> tuple[int, int, int]:
 
 
 def stages_bytes(t: Tile) -> int:
-    """Return the bytes of shared memory of a pipeline that holds STAGES panels of A and of B."""
+    """Return the bytes of shared memory that hold STAGES panels of A and of B."""
     return int(4 * t.STAGES * t.BK * (t.BM + t.BN + 2 * PAD))
 
 
@@ -169,7 +169,7 @@ def async_(p: GemmProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
 
 
 def half_empty(p: GemmProblem, t: Tile, device: DeviceLimits) -> str | None:
-    """Return why a tile as wide as WIDE is skipped, or None: at most two span n, and the last is half empty."""
+    """Return why a tile at least as wide as WIDE is skipped, or None: one or two span n, the last half empty."""
     empty = -p.n % t.BN
     if WIDE["BN"] <= t.BN and empty >= t.BN // 2 and p.n <= 2 * t.BN:
         return f"{empty} columns of the last tile are empty"
@@ -177,14 +177,14 @@ def half_empty(p: GemmProblem, t: Tile, device: DeviceLimits) -> str | None:
 
 
 def slices(p: GemmProblem, t: Tile) -> tuple[int, int]:
-    """Return the depth and number of the slices of k that fill the device; at least DEPTH deep if k allows."""
+    """Return the depth and number of the slices of k that fill the device; DEPTH is the least depth if k allows."""
     wanted = max(1, min(t.SMS * t.BLOCKS_PER_SM // tiles(p, t), p.k // t.DEPTH))
     depth = ceil_div(ceil_div(p.k, wanted), t.BK) * t.BK
     return depth, ceil_div(p.k, depth)
 
 
 def _sliced(choice: Choice) -> dict[str, Tunable]:
-    """Return the tunables of slices for a tile: at most three blocks per multiprocessor, deep unless it is small."""
+    """Return a tile's tunables of slices: at most three blocks per multiprocessor, slices deep unless it is small."""
     return {
         "SMS": multiprocessors,
         "BLOCKS_PER_SM": min(choice.resident, 3),
@@ -224,7 +224,7 @@ def splitk(p: GemmProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
 
 
 class Dealt(NamedTuple):
-    """The schedule of stream-K: `whole` tiles are not divided, and blocks share the steps of the others equally."""
+    """The schedule of stream-K: `whole` tiles are not divided, and blocks share the steps of other tiles equally."""
 
     tiles: int
     whole: int
@@ -239,7 +239,7 @@ class Dealt(NamedTuple):
 
 
 def dealt(p: GemmProblem, t: Tile) -> Dealt:
-    """Return a schedule: shares are one to two tiles if there are enough, else at least DEPTH along k, or one tile."""
+    """Return a schedule: a share is one to two tiles if there are enough, else at least DEPTH along k or one tile."""
     count, steps, fill = tiles(p, t), ceil_div(p.k, t.BK), t.SMS * t.BLOCKS_PER_SM
     whole = max(count // fill - 1, 0) * fill
     rest = (count - whole) * steps

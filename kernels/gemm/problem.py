@@ -1,4 +1,4 @@
-"""GEMM: C = alpha op(A) op(B) + beta C, or an epilogue of it, row-major unless a kernel declares otherwise."""
+"""GEMM: C = alpha op(A) op(B) + beta C, optionally with an epilogue; row-major unless a kernel declares otherwise."""
 
 import math
 import re
@@ -31,12 +31,13 @@ from kernelmark.kernels.gemm._reference import Product, Reference, reference
 from kernelmark.kernels.gemm._sums import Changed, RowSums
 
 Pad = Any
-#: The largest special values: for FP16, which holds their sums; for FP8, whose sums lose products that are too small.
+#: The largest special values of operands: in FP16, so that it can hold sums of their products; in FP8, because sums of
+#: FP8 products lose products that are too small.
 F16_SPECIALS, FP8_SPECIALS = 16.0, 2.0
 #: The most products of two 8-bit integers, each at most 2^14, whose sum is always less than 2^31.
 MOST_S8 = 2**17 - 1
 #: Strassen's algorithm halves sizes down to _LEAF. Each halving multiplies errors by up to 1.4, in Winograd's variant
-#: by up to _GROWTH; the rms error of the least exact quarter of C is up to _UNEVEN times the rms of all of C.
+#: by up to _GROWTH, and the rms error of the least exact quarter of C, relative to all of C, by up to _UNEVEN.
 _LEAF, _GROWTH, _UNEVEN = 32, 2.0, 1.25
 STRASSEN = ("strassen", "strassen64")
 
@@ -66,7 +67,7 @@ class GemmOperands(Protocol):
 class GemmProblem(Problem, frozen=True, kw_only=True):
     """C (m x n) = alpha op_A(A) op_B(B) + beta C; `NT` means op_N(A) (m x k) times op_T(B), B stored n x k.
 
-    lda_pad, ldb_pad, ldc_pad: elements by which the leading dimensions exceed the rows. batch: strided products.
+    lda_pad, ldb_pad, ldc_pad: elements by which leading dimensions exceed the lengths of rows. batch: strided products.
     epilogue: the operation on x = alpha op_A(A) op_B(B) + beta C before it is stored:
     bias-relu: C = max(0, x + bias), with a bias per column (n). sigmoid: C = 1 / (1 + exp(-x)).
     update: the step of weights C by their gradient x, with momentum and weight decay; beta is 0. A velocity V
@@ -157,7 +158,7 @@ class GemmProblem(Problem, frozen=True, kw_only=True):
                 raise ValueError(f"{name} is {value}, expected {' or '.join(expected)} with {word}")
 
     def _check_integers(self) -> None:
-        """Raise ValueError unless each result is a plain sum that fits 32 bits, whatever the operands are."""
+        """Raise ValueError unless each result is a plain sum that fits 32 bits for all operands."""
         for name, expected in (("alpha", 1), ("beta", 0), ("epilogue", "plain")):
             if (value := getattr(self, name)) != expected:
                 raise ValueError(f"{name} is {value}, expected {expected} with s8.s32")
@@ -166,7 +167,7 @@ class GemmProblem(Problem, frozen=True, kw_only=True):
 
     @classmethod
     def typical(cls) -> Iterator[dict[str, Any]]:
-        """Yield equal or slightly different sizes, and a decoder layer with sixteen tokens, the most rows first."""
+        """Yield equal or slightly different sizes, and a decoder layer with sixteen tokens, in order of falling m."""
         decoder = {"m": 16, "n": 4096, "k": 4096}
         yield from sorted([*super().typical(), decoder], key=lambda sizes: -sizes["m"])
 
@@ -287,7 +288,7 @@ class GemmProblem(Problem, frozen=True, kw_only=True):
         return wrong
 
     def _all_elements(self, inputs: Arrays, rng: "np.random.Generator") -> Checksums | None:
-        """Return a check of all elements that recomputes rows and columns with changed operands; None if too large."""
+        """Return a check of all elements that recomputes rows and columns of changed operands; None for large sizes."""
         if self.flop // 2 > _reference.WHOLE_REFERENCE_MACS:
             return None
         known = self._activation(inputs).reference(rng)
@@ -311,14 +312,14 @@ class GemmProblem(Problem, frozen=True, kw_only=True):
         return _epilogue.Activation(self.epilogue, self._product(inputs), bias)
 
     def _products(self, inputs: Arrays) -> dict[str, Product]:
-        """Return each output as a product to which something may be added."""
+        """Return, by the name of each output, the product and the added term that it is the sum of."""
         product = self._product(inputs)
         if self.epilogue != "update":
             return {"c": product}
         return _epilogue.steps(product, self._as_batch(inputs["c"]), self._as_batch(inputs["v"]))
 
     def _product(self, inputs: Arrays) -> Product:
-        """Return op_A(A) op_B(B), with the batch as leading axis; B's is the group if there are groups."""
+        """Return op_A(A) op_B(B), with the batch as the leading axis; with groups, B's leading axis is the group."""
         stored_b = inputs["b"] if self.grouping != "none" else self._as_batch(inputs["b"])
         a, b = (
             matrix.transpose(0, 2, 1) if op == "T" else matrix
@@ -327,7 +328,7 @@ class GemmProblem(Problem, frozen=True, kw_only=True):
         return Product(a, b, self._as_batch(inputs["c"]) if self.beta else None, self.alpha, self.beta)
 
     def _in_product(self, name: str, now: Array, index: tuple[Array, ...], before: Array) -> Changed:
-        """Return a change of a stored operand as a change of the product's matrix."""
+        """Convert a change of a stored operand to a change of the product's matrix, which may be its transpose."""
         *batch, row, column = index
         which = batch[0] if batch else np.zeros_like(row)
         if {"a": self.op_a, "b": self.op_b}.get(name) == "T":
@@ -335,7 +336,7 @@ class GemmProblem(Problem, frozen=True, kw_only=True):
         return which, row, column, now[index].astype(np.float64), before.astype(np.float64)
 
     def tolerance(self, numerics: str) -> Bound:
-        """Return the error bound: of the sum, of alpha and beta, of the epilogue, and of rounding to store.
+        """Return the bound of the errors of the sum, alpha and beta, the epilogue, and rounding to the stored type.
 
         It is in the reference's units, and 0 for integers, whatever a kernel declares.
         """
@@ -350,7 +351,7 @@ class GemmProblem(Problem, frozen=True, kw_only=True):
 
     @property
     def halvings(self) -> int:
-        """Return the most halvings of Strassen's algorithm."""
+        """Return the largest number of halvings in Strassen's algorithm."""
         return max(1, (min(self.m, self.n, self.k) // _LEAF).bit_length() - 1)
 
     @property
@@ -364,7 +365,7 @@ class GemmProblem(Problem, frozen=True, kw_only=True):
         return 2 * self.batch * self.m * self.n * self.k if self.alpha else 0
 
     def least_flop(self, numerics: str) -> int:
-        """Return the least operations; each halving of Strassen's algorithm has seven products instead of eight."""
+        """Return the fewest operations; each halving of Strassen's algorithm has seven products instead of eight."""
         return self.flop * 7**self.halvings // 8**self.halvings if numerics in STRASSEN else self.flop
 
     @property
@@ -386,7 +387,7 @@ def _shortest(value: float) -> str:
 
 def _whole(word: str, text: str) -> int:
     if not re.fullmatch(WHOLE, text):
-        raise ValueError(f"{word!r} holds no whole number without leading zeros")
+        raise ValueError(f"{word!r} needs a whole number without leading zeros")
     return int(text)
 
 
@@ -399,12 +400,12 @@ def _require_scale(name: str, value: float, dtype: str) -> None:
 
 def _decimal(word: str, text: str) -> float:
     if not re.fullmatch(DECIMAL, text):
-        raise ValueError(f"{word!r} holds no finite number")
+        raise ValueError(f"{word!r} needs a finite number")
     return float(text)
 
 
 def _unbatched(name: str, verdict: Verdict, batch: int) -> Verdict:
-    """Drop the leading index that `_as_batch` added to the output of a single product."""
+    """Drop the leading index, which `_as_batch` added for a single product, from the verdict's reason."""
     if batch > 1 or verdict.reason is None:
         return verdict
     return msgspec.structs.replace(verdict, reason=verdict.reason.replace(f"{name}[0, ", f"{name}[", 1))

@@ -1,4 +1,4 @@
-"""Products with few rows of A, as for one or a few tokens, whose time is determined by reading B."""
+"""Products with few rows of A, as for one or a few tokens; reading B determines their time."""
 
 from kernelmark import DTYPES, DeviceLimits, KernelCall, Prefer, Scratch, Tile, Tunable, cuda_kernel, split_dtype
 from kernelmark.kernels._cuda import GRID_LIMIT, beyond_block, ceil_div, multiprocessors
@@ -35,7 +35,7 @@ def step(p: GemmProblem) -> int:
 
 
 def least_columns(p: GemmProblem) -> int:
-    """Return the least columns of C that a warp covers: one for each group, or a vector for each if B lies along n."""
+    """Return the fewest columns of C that a warp covers: one per group, or one vector per group if B lies along n."""
     return GROUPS if p.op_b == "T" else GROUPS * VECTOR // itemsize(p)
 
 
@@ -47,7 +47,7 @@ def width(p: GemmProblem) -> int:
 
 
 def shared_bytes(p: GemmProblem, t: Tile) -> int:
-    """Return the bytes of a block's shared memory: each warp's sums; from mma.sync, in padded rows as in skinny.cuh."""
+    """Return the bytes of a block's shared memory for all warps' sums; rows from mma.sync are padded (skinny.cuh)."""
     padded = t.COLS if itemsize(p) == 4 else t.COLS | GROUPS if p.op_b == "T" else t.COLS + 5 * GROUPS
     return int(4 * t.WARPS * rows(p) * padded)
 
@@ -72,7 +72,7 @@ def _unless(p: GemmProblem, t: Tile, device: DeviceLimits) -> str | None:
 
 
 def slices(p: GemmProblem, t: Tile) -> tuple[int, int]:
-    """Return the depth and number of the slices of k to fill the device; at least DEPTH deep if k allows."""
+    """Return the depth and number of the slices of k that fill the device; DEPTH is the least depth if k allows."""
     blocks = ceil_div(p.n, t.COLS) * p.batch
     wanted = max(1, min(t.SMS * t.BLOCKS_PER_SM // blocks, p.k // t.DEPTH, GRID_LIMIT))
     stride = t.UNROLL * step(p)

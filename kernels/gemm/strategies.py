@@ -1,6 +1,7 @@
-"""Strategies on a GPU, each a single kernel: C = A x B^T by transposing B first, and an update in two steps.
+"""Strategies on a GPU, each declared as one kernel: transpose B first for C = A x B^T, or update in two steps.
 
-The other side of each comparison is `gemm/cublas.sgemm` itself: with OP_T, and with alpha = -lr and beta = 1.
+They are compared with `gemm/cublas.sgemm` itself, which computes the product with OP_T, and the update with alpha = -lr
+and beta = 1.
 """
 
 from types import SimpleNamespace
@@ -64,6 +65,6 @@ def two_step(problem: GemmProblem, x: GemmOperands) -> Launch:
 
 
 def _multiply(problem: GemmProblem, x: GemmOperands, turned: Any) -> Launch:
-    """Return the launch of the product as NN, with `turned` (k x n) in place of B."""
+    """Return a launch of the product as NN, with `turned` (k x n) instead of B."""
     plain_product = msgspec.structs.replace(problem, layout="NN")
     return cublas.gemm(plain_product, SimpleNamespace(a=x.a, b=turned, c=x.c, stream=x.stream))

@@ -16,8 +16,8 @@ SIXTEEN: dict[str, Any] = HALF | {"min_arch": 80}
 INT8: dict[str, Any] = {"dtypes": ("s8.s32",), "layouts": ("NT",), "numerics": "exact", "min_arch": 80}
 TF32: dict[str, Any] = F32 | {"min_arch": 80, "numerics": "tf32"}
 F64: dict[str, Any] = F32 | {"dtypes": ("f64",), "min_arch": 80, "numerics": "fp64"}
-#: WIDE is for products whose tiles fill a device, with one block per multiprocessor; MIDDLE for those with half as many
-#: tiles, such as the founding one; SMALL for the others.
+#: WIDE is for products whose tiles fill a device, with one block per multiprocessor; MIDDLE is for products with half
+#: as many tiles, such as the founding problem; SMALL is for all others.
 WIDE = {"BM": 128, "BN": 256, "BK": 32, "WM": 64, "WN": 64, "STAGES": 4}
 MIDDLE = WIDE | {"BN": 128, "WN": 32}
 SMALL = {"BM": 64, "BN": 64, "BK": 32, "WM": 32, "WN": 32, "STAGES": 4}
@@ -27,7 +27,7 @@ WIDE_F32, MIDDLE_F32, SMALL_F32 = (tile | {"BK": 16} for tile in (WIDE, MIDDLE, 
 WIDE_INT8, MIDDLE_INT8, SMALL_INT8 = (tile | {"BK": 64} for tile in (WIDE, MIDDLE, SMALL))
 #: The same for FP64, whose sums take twice as many registers.
 WIDE_F64, SMALL_F64 = MIDDLE_F32, SMALL_F32
-ROW_BYTES = 128  # least bytes of a row of a panel that is not along k: the swizzle's key needs eight places
+ROW_BYTES = 128  # the fewest bytes in a panel's row that is not along k: the swizzle permutes eight 16-byte chunks
 #: Tuning spaces of the kernels by mma.sync, first for 16-bit elements.
 SPACE = {
     "BM": (32, 64, 128, 256),
@@ -46,7 +46,7 @@ MMA = "gemm_mma<ARITHMETIC, {TC}, {BM}, {BN}, {BK}, {WM}, {WN}, {STAGES}, {W}, O
 
 
 def by_size(*tiles: dict[str, int]) -> Prefer:
-    """Prefer the largest of `tiles`, given largest first, whose blocks occupy half of a device, or else the last."""
+    """Prefer the largest of `tiles` whose blocks occupy half of a device, or the last; the largest is given first."""
 
     def unless(p: GemmProblem, t: Tile, device: DeviceLimits) -> str | None:
         half, wanted = device.multiprocessors // 2, vars(t)
@@ -59,7 +59,7 @@ def by_size(*tiles: dict[str, int]) -> Prefer:
 
 
 def fits_mma(p: GemmProblem, t: Tile, _: DeviceLimits) -> str | None:
-    """Return why a tile is invalid for warps that multiply by mma.sync, or None."""
+    """Return why a tile is invalid for kernels that multiply by mma.sync, or None."""
     storage = DTYPES[split_dtype(p.dtype)[0]].itemsize
     along_k = (p.op_a == "N", p.op_b == "T")
     return unlike_mma(t, storage, along_k) or unshared_by(t, storage, along_k) or _tiles.beyond_grid(p, t)
@@ -74,7 +74,7 @@ def unlike_mma(t: Tile, itemsize: int, along_k: tuple[bool, bool]) -> str | None
             return f"{name} = {width} has rows of {width * itemsize} bytes, expected at least {ROW_BYTES}"
     if reason := _tiles.divides(t, ("WM", "BM"), ("WN", "BN")):
         return reason
-    sum_words = t.WM * t.WN // 32 * max(itemsize // 4, 1)  # of a thread
+    sum_words = t.WM * t.WN // 32 * max(itemsize // 4, 1)  # per thread
     return beyond_block(warps(t), sum_words, 3 if sum_words <= 32 else 1) or _beyond_stripes(t, itemsize)
 
 
@@ -99,7 +99,7 @@ def fits_wmma(_p: GemmProblem, t: Tile, _: DeviceLimits) -> str | None:
 
 
 def copied(p: GemmProblem) -> int:
-    """Return the elements of A and B that a copy may move, given their alignment: 16 bytes, 4 bytes or one element."""
+    """Return how many elements of A and B one copy may move, given their alignment: 16 bytes, 4 bytes or an element."""
     a, b, _ = p.operands()
     size = DTYPES[a.dtype].itemsize
     for nbytes in (16, 4):
@@ -147,7 +147,7 @@ _MMA: dict[str, Any] = {"entry": MMA, "supports": within_grid("m", 64), "valid":
     **_MMA | SIXTEEN,
 )
 def mma(p: GemmProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
-    """16-bit operands by mma.sync, panels copied several steps ahead, fragments one ahead."""
+    """16-bit operands by mma.sync, panels copied several steps ahead, fragments loaded one step ahead."""
     return mma_call(p, t, "Sixteen<{ctype}>")
 
 

@@ -119,7 +119,7 @@ def _product(problem: GemmProblem, a: Any, b: Any, c: Any) -> Launch:
 
 
 def _blas() -> str:
-    """`PyTorch's BLAS, mkl 2024.2`."""
+    """Return the name and version of the BLAS in PyTorch: `PyTorch's BLAS, mkl 2024.2`."""
     built = import_module("torch").__config__.show()
     name = re.search(r"BLAS_INFO=(\w+)", built)
     version = re.search(r"Math Kernel Library Version ([\d.]+)", built)

@@ -9,7 +9,7 @@ from kernelmark.kernels.gemm.cpu import plain
 from kernelmark.kernels.gemm.problem import GemmOperands, GemmProblem
 
 
-# Only TN: in row-major order, that is the layout of a weight gradient.
+# In row-major order, TN is the layout of a weight gradient.
 @kernel(
     "gemm",
     provider="scipy",

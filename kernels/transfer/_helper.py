@@ -1,7 +1,7 @@
 """The helper process of a transfer between two processes, which maps memory files and sends their data on request.
 
-Run as a script with two descriptors, a socket of requests and the writing end of a pipe; it imports only the
-standard library, so that it starts quickly. It ends when the socket closes, as it does if the worker is killed.
+This file is run as a script with two descriptors: a socket for requests and the writing end of a pipe. It imports only
+the standard library, so that it starts quickly. It ends when the socket closes, which happens if the worker is killed.
 """
 
 import ctypes
@@ -12,7 +12,7 @@ import socket
 import struct
 import sys
 
-#: A request: the action and three numbers. The answer is one byte; to a request for a mapping it is the address.
+#: A request: the action and three numbers. MAP is answered by an address, RING by DONE for each slot.
 REQUEST, ADDRESS = struct.Struct("<cqqq"), struct.Struct("<q")
 MAP, UNMAP, RING, PIPE = b"m", b"u", b"r", b"p"
 #: A transfer with two copies goes through slots of shared memory, which are filled and emptied in turn.
@@ -21,7 +21,7 @@ DONE = b"."
 
 
 class Mapped:
-    """A file that is mapped as a whole, every page of it in the tables of this process."""
+    """A file that is mapped as a whole; all of its pages are in this process's page tables."""
 
     def __init__(self, fd: int, nbytes: int) -> None:
         flags = mmap.MAP_SHARED | getattr(mmap, "MAP_POPULATE", 0)
@@ -68,7 +68,7 @@ def _answer(
 
 
 def _through_the_ring(source: Mapped, ring: Mapped, start: int, nbytes: int, requests: socket.socket) -> None:
-    """Fill slot after slot, waiting for each that is still full."""
+    """Copy bytes of a file into slot after slot, and wait for each slot that is still full."""
     for number, first in enumerate(range(0, nbytes, SLOT_BYTES)):
         if number >= SLOTS and not requests.recv(1):
             raise BrokenPipeError

@@ -1,4 +1,4 @@
-"""Pages of host memory: given back to the system, and bound to a NUMA node."""
+"""Give pages of host memory back to the system, and bind pages to a NUMA node."""
 
 import ctypes
 import mmap
@@ -20,14 +20,14 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def whole_pages(array: Any) -> tuple[int, int]:
-    """Return the beginning and the bytes of the pages that lie wholly within an array."""
+    """Return the address and the size in bytes of the pages that lie wholly within an array."""
     first = -(-array.ctypes.data // mmap.PAGESIZE) * mmap.PAGESIZE
     last = (array.ctypes.data + array.nbytes) // mmap.PAGESIZE * mmap.PAGESIZE
     return first, max(0, last - first)
 
 
 def give_back(array: Any) -> Launch:
-    """Return a launch that gives the whole pages of an array back to the system; the next stores get new ones."""
+    """Return a launch that gives the whole pages of an array back to the system; the next stores get new pages."""
     start, nbytes = whole_pages(array)
     return partial(_madvise, ctypes.c_void_p(start), ctypes.c_size_t(nbytes), mmap.MADV_DONTNEED)
 
@@ -38,7 +38,7 @@ def _madvise(*arguments: Any) -> None:
 
 
 def bind_to_node(array: Any, node: int | None) -> None:
-    """Move the pages of an array to a NUMA node. Raises Unsupported if the node does not exist or refuses."""
+    """Move the pages of an array to a NUMA node. Raises Unsupported if the node does not exist or cannot hold them."""
     if node is None:
         return
     _nodes_with(node)

@@ -20,19 +20,19 @@ from kernelmark.kernels.transfer._helper import ADDRESS, DONE, MAP, PIPE, REQUES
 
 HELPER = Path(__file__).with_name("_helper.py")
 RING_HANDLE = 0
-#: The requested capacity of a pipe, the most that any user may request.
+#: The requested capacity of a pipe, the most that unprivileged users may request.
 PIPE_BYTES = 2**20
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class Vector(ctypes.Structure):
-    """A piece of memory of a process, as process_vm_readv takes it (struct iovec)."""
+    """A range of a process's memory, as process_vm_readv expects it (struct iovec)."""
 
     _fields_ = (("base", ctypes.c_void_p), ("nbytes", ctypes.c_size_t))
 
 
 class Peer:
-    """A helper process in the worker's group. It has no files but those that it is given."""
+    """A helper process in the worker's process group. It has only the files that it is given."""
 
     def __init__(self) -> None:
         self._requests, theirs = socket.socketpair()
@@ -62,19 +62,19 @@ class Peer:
         return self._process.poll() is None
 
     def share(self, fd: int, nbytes: int) -> tuple[int, int]:
-        """Let the helper map a file; return the file's number there, and the address. Raises RuntimeError."""
+        """Let the helper map a file; return the file's number and its address in the helper. Raises RuntimeError."""
         handle = next(self._handles)
         with self._asking():
             socket.send_fds(self._requests, [REQUEST.pack(MAP, handle, 0, nbytes)], [fd])
             return handle, ADDRESS.unpack(self._receive(ADDRESS.size))[0]
 
     def forget(self, handle: int) -> None:
-        """Let the helper unmap a file, if it still exists."""
+        """Let the helper unmap a file, if the helper still exists."""
         with suppress(OSError):
             self._requests.sendall(REQUEST.pack(UNMAP, handle, 0, 0))
 
     def ring(self, handle: int, start: int, nbytes: int, target: int) -> None:
-        """Copy bytes of a file to an address: the helper copies them into slots, from which they are copied here."""
+        """Copy bytes of a file to an address: the helper fills slots with them, and this process empties the slots."""
         with self._asking():
             self._requests.sendall(REQUEST.pack(RING, handle, start, nbytes))
             for number, first in enumerate(range(0, nbytes, SLOT_BYTES)):
@@ -85,7 +85,7 @@ class Peer:
                     self._requests.sendall(DONE)
 
     def pipe(self, handle: int, start: int, target: memoryview) -> None:
-        """Read bytes of a file from the pipe that the helper writes them into."""
+        """Read bytes of a file from a pipe, into which the helper writes them."""
         with self._asking():
             self._requests.sendall(REQUEST.pack(PIPE, handle, start, target.nbytes))
             while target:
@@ -95,7 +95,7 @@ class Peer:
                 target = target[count:]
 
     def read(self, address: int, target: int, nbytes: int) -> None:
-        """Copy from the helper's memory to this process, by one system call per 2 GB at most."""
+        """Copy from the helper's memory to this process, in system calls of at most 2 GB each."""
         while nbytes:
             own, there = Vector(target, nbytes), Vector(address, nbytes)
             count = _libc.process_vm_readv(self.pid, ctypes.byref(own), 1, ctypes.byref(there), 1, 0)
@@ -104,7 +104,7 @@ class Peer:
             address, target, nbytes = address + count, target + count, nbytes - count
 
     def _complain(self) -> None:
-        """Raise Unsupported if the system forbids reading another process's memory, or else the error."""
+        """Raise Unsupported if the system forbids reading another process's memory, otherwise the system's error."""
         if not self.alive:
             raise RuntimeError(self._ended)
         number = ctypes.get_errno()
@@ -137,14 +137,14 @@ def _spawned(lane: int, generation: int) -> Peer:
 
 
 def peer(lane: int) -> Peer:
-    """Return the helper process of a lane, or a new one if that has ended. Raises Unsupported."""
+    """Return the helper process of a lane; a new one is started if the last one has ended. Raises Unsupported."""
     if not (hasattr(os, "memfd_create") and hasattr(_libc, "process_vm_readv")):
         raise Unsupported("memory shared with another process by its descriptor takes Linux")
     return next(found for found in (_spawned(lane, number) for number in itertools.count()) if found.alive)
 
 
 class Shared:
-    """An operand's file in a helper process, for as long as this object lives. address: of the operand over there."""
+    """An operand's file, mapped in a helper process while this object lives. address: the operand's address there."""
 
     def __init__(self, peer: Peer, array: Any) -> None:
         self.start = array.ctypes.data - array.file.base

@@ -6,8 +6,8 @@ import numpy as np
 
 from kernelmark import Launch
 
-#: Pieces of an overlapped transfer, so many that the first and the last matter little.
-#: Each takes four entries of a stream, and a held stream has room for about a thousand.
+#: The number of pieces of an overlapped transfer, large enough that the first and the last piece matter little.
+#: Each piece takes four entries of a stream's queue, and a held stream has room for about a thousand.
 PIECES = 32
 LEAST_BYTES = 2**18
 
@@ -74,10 +74,10 @@ class Slot:
         self._bytes = np.frombuffer(self._memory, np.uint8, self.NBYTES)
 
     def between(self, kind: str, device: Any, host: Any) -> tuple[Launch, Launch]:
-        """Return functions that begin and end moving a piece; the slot's previous piece has to end before it begins.
+        """Return two functions: one begins to move a piece, once the slot's previous piece has ended; one ends it.
 
-        h2d: the piece is copied into the buffer, and the driver's copy is queued; its end needs no host. d2h: the
-        driver's copy is queued; ending waits for it, and copies the piece out of the buffer.
+        h2d: the first copies the piece into the buffer and queues the driver's copy; the second does nothing. d2h: the
+        first queues the driver's copy; the second waits for it and copies the piece out of the buffer.
         """
         buffer = self._bytes[: host.nbytes].view(host.dtype)
         ends = (device.data.ptr, self._memory.ptr) if kind == "h2d" else (self._memory.ptr, device.data.ptr)
@@ -100,7 +100,7 @@ class Slot:
 
 
 def through(slots: list[Slot], kind: str, device: Any, host: Any) -> Launch:
-    """Return a launch that moves pieces between an array on the device and pageable memory through slots in turn."""
+    """Return a launch that moves pieces between device and pageable memory, through the slots in turn."""
     count, every = len(slots), pieces(host.size, host.itemsize, Slot.NBYTES)
     moves = [slots[number % count].between(kind, device[piece], host[piece]) for number, piece in enumerate(every)]
     begun = [begin for begin, _ in moves] + [lambda: None] * count

@@ -20,13 +20,14 @@ def _affine(_context: Any, b: Any, a: Any, start: Any, scale: Any, shift: Any, s
     return types.void(b, a, types.int64, a.dtype, a.dtype, types.int64), generate
 
 
-#: `affine(b, a, start, scale, shift, steps)`: a group of b becomes that of a after `steps` steps y <- scale y + shift.
+#: `affine(b, a, start, scale, shift, steps)`: store the group of a from `start` on in b, after `steps` steps
+#: y <- scale y + shift.
 affine = cast(Any, intrinsic(_affine))
 
 
 @jit
 def work(b, a, scale, shift, steps, size):  # type: ignore[no-untyped-def]
-    """Store a after all steps in b, in groups of `size`, and the remaining elements one by one; b may be a."""
+    """Store in b the elements of a after all steps, in groups of `size` and the rest one by one; b may be a."""
     whole = a.size // size * size
     for start in range(0, whole, size):
         affine(b, a, start, scale, shift, steps)
@@ -57,7 +58,8 @@ def _count(_context: Any, counts: Any, at: Any, value: Any) -> Any:
 #: `counted(counts, at)` and `count(counts, at, value)`: load and store a count, with acquire and release semantics.
 counted, count = (cast(Any, intrinsic(each)) for each in (_counted, _count))
 _give_way = cast(Any, types).ExternalFunction("sched_yield", types.int32())
-#: Checks of a count before the thread yields its CPU: some microseconds, longer than a piece is usually late.
+#: The number of checks of a count before the thread yields its CPU. They take some microseconds, and a piece is usually
+#: less late.
 LOOKS = 10_000
 
 
@@ -73,7 +75,7 @@ def wait(counts, at, value):  # type: ignore[no-untyped-def]
 
 @jit
 def stage(b, a, step, counts, ahead):  # type: ignore[no-untyped-def]
-    """Copy a to b in pieces of `step`, counted in counts[0], at most `ahead` pieces before counts[8]."""
+    """Copy a to b in pieces of `step` elements, and count them in counts[0], at most `ahead` more than in counts[8]."""
     for piece in range((a.size + step - 1) // step):
         wait(counts, 8, piece - ahead + 1)  # type: ignore[no-untyped-call]
         start = piece * step
@@ -83,7 +85,7 @@ def stage(b, a, step, counts, ahead):  # type: ignore[no-untyped-def]
 
 @jit
 def work_on_arrival(b, scale, shift, steps, size, step, counts):  # type: ignore[no-untyped-def]
-    """Process each piece of b once it is counted in counts[0], and count it in counts[8]."""
+    """Work on each piece of b once it is counted in counts[0], and then count it in counts[8]."""
     for piece in range((b.size + step - 1) // step):
         wait(counts, 0, piece + 1)  # type: ignore[no-untyped-call]
         own = b[piece * step : (piece + 1) * step]

@@ -1,4 +1,4 @@
-"""Transfers between host and GPU by the driver's copies, from host memory of each kind; within a GPU; between two."""
+"""Transfers by the driver's copies: between a GPU and each kind of host memory, within a GPU, between two GPUs."""
 
 from typing import Any
 
@@ -30,7 +30,7 @@ def _from_host(problem: TransferProblem) -> str | None:
 
 
 def _driver_copies(problem: TransferProblem, x: TransferOperands) -> Launch:
-    """Return the launch of the driver's copy on the timed stream, and of the way back on another at the same time."""
+    """Return the launch of the driver's copy on the timed stream; `bidir` copies back on another stream meanwhile."""
     if problem.direction != "bidir":
         return copied(problem.direction, x.b, x.a, x.stream)
     side = Side(x.stream)
@@ -53,7 +53,7 @@ def pinned(problem: TransferProblem, x: TransferOperands) -> Launch:
 
 @kernel("transfer", directions=("h2d",), host_memory="write_combined", **COPY)
 def write_combined(problem: TransferProblem, x: TransferOperands) -> Launch:
-    """The driver's copy from pinned memory that the host writes past its caches and is slow to read."""
+    """The driver's copy from pinned memory that the host writes past its caches and reads slowly."""
     require_node(problem.node)
     return _driver_copies(problem, x)
 
@@ -110,7 +110,7 @@ def serial(problem: TransferProblem, x: TransferOperands) -> Launch:
 
 @kernel("transfer", **WORKED)
 def overlapped(problem: TransferProblem, x: TransferOperands) -> Launch:
-    """Copies pieces from pinned memory on a second stream, and works on those that have arrived."""
+    """Copies pieces from pinned memory on a second stream, and works on pieces that have arrived."""
     require_node(problem.node)
     side = Side(x.stream)
     steps: list[Launch] = [side.fork]
@@ -120,7 +120,7 @@ def overlapped(problem: TransferProblem, x: TransferOperands) -> Launch:
 
 
 def _arrived(problem: TransferProblem, x: TransferOperands, piece: slice) -> Launch:
-    """Return the launch of the work on a piece that is on the device."""
+    """Return the launch of the work on a piece that has arrived on the device."""
     own = x.b[piece]
     return x.launch(
         "transfer/cuda.arrived", f"transfer/n{own.size}/{problem.dtype}/d2d/work{problem.work}", a=own, b=own

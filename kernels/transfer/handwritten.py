@@ -1,4 +1,4 @@
-"""Our own transfers in `cuda`: by reading and writing the host's memory from the GPU, and the work on arrival."""
+"""Plans of launches in `cuda`: a kernel that reads or writes the host's memory, and the work on arrival."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ PREFER = Prefer(tuple({"THREADS": 256, "LOADS": 4, "BLOCKS": blocks} for blocks 
 
 
 def _blocks(p: TransferProblem, t: Tile) -> int:
-    """Return the blocks of a launch."""
+    """Return the number of blocks of a launch."""
     vectors = ceil_div(p.n * DTYPES[p.dtype].itemsize, VECTOR_BYTES)
     return min(int(t.BLOCKS), ceil_div(vectors, t.THREADS * t.LOADS))
 

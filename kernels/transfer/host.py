@@ -1,4 +1,4 @@
-"""Transfers within the memory of the host, by one process: by NumPy on pages of each kind, and by streaming stores."""
+"""Transfers within the host's memory by one process: NumPy's copy on pages of each kind, and streaming stores."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ H2H: dict[str, Any] = {"device": "cpu", "numerics": "exact", "directions": ("h2h
 
 
 def copied(x: TransferOperands, node: int | None) -> Launch:
-    """Return a launch that copies in bands, one per thread, from pages of the node."""
+    """Return a launch that copies in bands, one per thread, from pages on the NUMA node."""
     bind_to_node(x.a, node)
     return in_bands(x.a.size, x.threads, lambda i, j: lambda: np.copyto(x.b[i:j], x.a[i:j]))
 

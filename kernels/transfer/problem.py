@@ -32,7 +32,7 @@ from kernelmark import (
 Direction = Literal["h2d", "d2h", "bidir", "d2d", "p2p", "h2h"]
 #: The multiply-add of `work`: y <- SCALE y + SHIFT, whose fixed point is 1/2; values stay in [-1, 1].
 SCALE, SHIFT = 1 - 2.0**-10, 2.0**-11
-#: Beyond this many steps all elements come so close to the fixed point that results tell too little of them.
+#: The most steps: after more, all elements are so close to the fixed point that wrong results hardly differ.
 MOST_WORK = 4096
 _BASELINES = {
     "d2d": "transfer/cuda.device",
@@ -145,7 +145,7 @@ class TransferProblem(Problem, frozen=True, kw_only=True):
     def tolerance(self, numerics: str) -> float:
         """Return the bound: each step of work rounds the product and the sum, by at most u each.
 
-        An error of one step shrinks by SCALE in each that follows; SCALE^work is exact to far below that.
+        An error of one step shrinks by SCALE in each later step. The error of SCALE^work itself is far smaller.
         """
         return 2 * DTYPES[self.dtype].roundoff * (1 - SCALE**self.work) / (1 - SCALE)
 
@@ -159,6 +159,6 @@ class TransferProblem(Problem, frozen=True, kw_only=True):
         return self.n * DTYPES[self.dtype].itemsize * (2 if self.direction == "bidir" else 1)
 
     def link(self, footprint_bytes: int) -> str:
-        """Return the transfer in this direction, with operands of this size, whose rate is the ceiling."""
+        """Return the id of the transfer whose rate is the ceiling: in this direction, with operands of this size."""
         operands = 4 if self.direction == "bidir" else 2
         return f"transfer/n{max(1, footprint_bytes // (4 * operands))}/f32/{self.direction}"

@@ -1,4 +1,4 @@
-"""Transfers within the memory of the host from one process to another; the operands lie in memory that both can map."""
+"""Transfers within the host's memory from one process to another; the operands lie in memory that both can map."""
 
 from collections.abc import Callable
 from typing import Any
@@ -16,7 +16,7 @@ Move = Callable[[Peer, Shared, int, Any], None]
 
 
 def _by(move: Move, problem: TransferProblem, x: TransferOperands, lanes: int) -> Launch:
-    """Return a launch that moves bands of bytes, each with its own helper process."""
+    """Return a launch that moves bands of bytes, each band from its own helper process."""
     bind_to_node(x.a, problem.node)
     a, b = x.a.view("u1"), x.b.view("u1")
     numbers = iter(range(lanes))

@@ -1,7 +1,7 @@
-"""Transfers within the memory of the host, with multiply-adds on each element when it has arrived.
+"""Transfers within the host's memory, with multiply-adds on each element after it has arrived.
 
-Lanes take bands of the elements. `serial` copies and then works, `arrived` leaves the copy out, and `staged` has
-two threads a lane, so that it can hide the shorter of copy and work: the hidden share is their overlap.
+Each lane moves a band of the elements. `serial` copies and then works, `arrived` leaves the copy out, and `staged` has
+two threads per lane, so that copy and work can overlap: their overlap is the hidden share of the shorter one.
 """
 
 from functools import lru_cache, partial
@@ -37,12 +37,12 @@ def _work(problem: TransferProblem, target: Any, source: Any) -> Launch:
 
 
 def _constants(problem: TransferProblem, source: Any) -> tuple[Any, ...]:
-    """Return the arguments of both loops after the arrays: the multiply-add, its steps, and elements in registers."""
+    """Return the loops' arguments after the arrays: scale, shift, steps, and the number of elements in registers."""
     return source.dtype.type(SCALE), source.dtype.type(SHIFT), problem.work, registers().group(source.itemsize)
 
 
 def _lanes(threads: int) -> int:
-    """Lanes of two threads each, as many as `staged` has."""
+    """Return the number of lanes, which have two threads each in `staged`."""
     return max(1, threads // 2)
 
 
@@ -68,7 +68,7 @@ def arrived(problem: TransferProblem, x: TransferOperands) -> Launch:
 
 @lru_cache
 def _stager(lane: int) -> Any:
-    """Return the thread of a lane that copies, one for the whole process."""
+    """Return the executor of a lane's copying thread, which lasts as long as the process."""
     from concurrent.futures import ThreadPoolExecutor
 
     return ThreadPoolExecutor(1, thread_name_prefix=f"kernelmark-stage{lane}")
@@ -76,14 +76,14 @@ def _stager(lane: int) -> Any:
 
 @kernel("transfer", **WORKED)
 def staged(problem: TransferProblem, x: TransferOperands) -> Launch:
-    """A staging thread copies piece after piece while another works on those that have arrived."""
+    """A staging thread copies piece after piece while another works on pieces that have arrived."""
     bind_to_node(x.a, problem.node)
     lanes = iter(range(_lanes(x.threads)))
     return in_bands(problem.n, _lanes(x.threads), lambda i, j: _staged(problem, x.b[i:j], x.a[i:j], next(lanes)))
 
 
 def _staged(problem: TransferProblem, target: Any, source: Any, lane: int) -> Launch:
-    """Return a launch of two threads that share a count of pieces: neither needs the interpreter for the next."""
+    """Return a launch on two threads that share counts of pieces, so that neither needs the interpreter per piece."""
     from kernelmark.kernels._numba import bind
     from kernelmark.kernels.transfer import _work as loops
 

@@ -10,17 +10,17 @@ from numba.extending import intrinsic
 from kernelmark.kernels._host import LINE_BYTES, registers
 from kernelmark.kernels._numba import data, past_the_caches, prefetch
 
-#: Bytes of a row that are prefetched together, while as many before them are transposed and stored past the caches.
+#: Bytes of a row that are prefetched together, while the same number before them are transposed and stored.
 AHEAD = 4 * LINE_BYTES
 
 
 def width(itemsize: int) -> int:
-    """Return the side of a block in elements: a cache line, at most 16, since each row takes a register."""
+    """Return the side of a block in elements: a cache line's, but at most 16, since each row takes a register."""
     return min(16, LINE_BYTES // itemsize)
 
 
 def square_side(itemsize: int) -> int:
-    """Return the side, at most V elements, of a square that registers hold as a whole."""
+    """Return the side of a square whose rows each fit in one register, at most V elements."""
     return min(width(itemsize), registers().nbytes // itemsize)
 
 
@@ -44,7 +44,7 @@ def _interleave(builder: Any, rows: list[Any]) -> list[Any]:
 
 
 def _joined(builder: Any, parts: list[Any]) -> Any:
-    """Return the vectors joined to one, in order."""
+    """Return one vector that joins the vectors in order."""
     while len(parts) > 1:
         mask = ir.Constant(ir.VectorType(ir.IntType(32), 2 * parts[0].type.count), [*range(2 * parts[0].type.count)])
         parts = [builder.shuffle_vector(*pair, mask) for pair in zip(parts[::2], parts[1::2], strict=True)]
@@ -66,7 +66,7 @@ def _block(sized: Callable[[int], int] = width, streamed: int = 0) -> Any:
             at = builder.add(builder.add(start, ir.IntType(64)(j)), builder.mul(stride, ir.IntType(64)(i)))
             return builder.bitcast(builder.gep(data(context, builder, kind, array), [at]), vector.as_pointer())
 
-        for column in range(0, side, lanes):  # of rows that are longer than a register
+        for column in range(0, side, lanes):  # more than one pass if rows are longer than a register
             squares, begin = [], builder.add(s, s.type(column))
             for first in range(0, streamed * line or side, lanes):
                 places = [pointer(signature.args[3], source, begin, lds, first + i) for i in range(lanes)]
@@ -87,8 +87,8 @@ def _block(sized: Callable[[int], int] = width, streamed: int = 0) -> Any:
 block = cast(Any, _block())
 #: The same for i, j < `square_side`.
 square = cast(Any, _block(square_side))
-#: `block` for i below the elements of one or two cache lines. Each line of the target is stored past the caches as a
-#: whole, two neighbours at once, and has to be aligned to a cache line.
+#: As `block`, but i runs over the elements of one or two cache lines. Whole lines of the target are stored past the
+#: caches, two neighbours at once, so the target must be aligned to a cache line.
 block_streaming, blocks_streaming = (cast(Any, _block(streamed=lines)) for lines in (1, 2))
 
 
@@ -108,8 +108,8 @@ def _fetch(_context: Any, source: Any, s: Any, lds: Any) -> Any:
     return signature, generate
 
 
-#: `fetch(source, s, lds)`: prefetch AHEAD bytes of each of some rows from source[s] on. The neighbouring blocks within
-#: AHEAD bytes share all rows, and each call fetches one block's share of them.
+#: `fetch(source, s, lds)`: prefetch AHEAD bytes of each row in a group of rows, the first at source[s]. Neighbouring
+#: blocks within AHEAD bytes need the same rows; each block's call prefetches a part of these.
 fetch = cast(Any, intrinsic(_fetch))
 
 

@@ -1,6 +1,6 @@
 """Numba functions that move the elements of flat arrays of unsigned integers; each is serial and releases the GIL.
 
-`side` is the width of the block that is transposed in registers (`_blocks.width`), `start:stop` a thread's share.
+`side` is the width of the block that is transposed in registers (`_blocks.width`); `start:stop` is a thread's share.
 """
 
 import numpy as np
@@ -16,9 +16,9 @@ PIECE = 2048  # elements moved at a time through a buffer in the first-level cac
 def transpose(b, a, m, n, side, skip, streaming, run, down, start, stop):  # type: ignore[no-untyped-def]
     """Write rows start:stop of b (n x m) = a^T for a (m x n); the first `skip` elements of each row one by one.
 
-    Blocks are taken in parts of `down` rows of a with `run` elements each. If streaming, lines of b are written past
-    the caches in pairs, which is faster than one by one. Then a is prefetched several lines of a row at a time, a few
-    rows with each block, which is faster than one line of each row.
+    Blocks are transposed part by part; a part has `down` rows of a with `run` elements each. If streaming, lines of b
+    are written past the caches in pairs, which is faster than one by one, and a is prefetched: each block prefetches
+    several lines of a few rows, which is faster than one line of each row.
     """
     ahead = AHEAD // a.itemsize
     tall = LINE_BYTES // a.itemsize if streaming else side
@@ -50,7 +50,7 @@ def transpose(b, a, m, n, side, skip, streaming, run, down, start, stop):  # typ
 
 @jit
 def transpose_each(b, a, m, n, side, skip, streaming, run, down, start, stop):  # type: ignore[no-untyped-def]
-    """Transpose matrices of a into rows start:stop of all matrices of b (each n x m) in turn; as in `transpose`."""
+    """Write rows start:stop of all matrices in b (each n x m), one matrix after another, as `transpose` does."""
     for g in range(start // n, -(-stop // n)):
         first, last, o = max(start - g * n, 0), min(stop - g * n, n), g * m * n
         transpose(b[o : o + m * n], a[o : o + m * n], m, n, side, skip, streaming, run, down, first, last)  # type: ignore[no-untyped-call]
@@ -58,7 +58,7 @@ def transpose_each(b, a, m, n, side, skip, streaming, run, down, start, stop):  
 
 @jit
 def swap(x, s, n, side, first, step):  # type: ignore[no-untyped-def]
-    """Transpose rows of blocks first, first + step, ... of the n x n matrix x in place: swap across the diagonal."""
+    """Transpose the n x n matrix x in place by swaps across the diagonal, for block rows first, first + step, ..."""
     whole = n // side * side
     for i in range(first * side, whole, step * side):
         for j in range(i, whole, side):
@@ -87,7 +87,7 @@ def bands(x, s, m, n, side, start, stop):  # type: ignore[no-untyped-def]
 
     A matrix is copied into s and transposed from there, since a copy reads memory faster than blocks do. If blocks
     divide all quarters, the lower right quarter is copied only after the left half is written, so that s stays smaller:
-    a matrix and a whole copy of it fill the second-level cache.
+    a matrix and a whole copy of it would fill the second-level cache.
     """
     h, w = m // 2, n // 2
     for o in range(start * m * n, stop * m * n, m * n):
@@ -108,9 +108,10 @@ def bands(x, s, m, n, side, start, stop):  # type: ignore[no-untyped-def]
 def cycles(rows, columns, longest):  # type: ignore[no-untyped-def]
     """Return the permutation that transposes a grid of chunks, as segments of its cycles, at most `longest` moves each.
 
-    Place q of the result receives the chunk at place q % rows * columns + q // rows. A segment starts at `starts`,
-    makes `moves` moves, and ends with the chunk saved under `ends`; if that is -1, the segment is a whole cycle, and
-    ends with the chunk that it began with. `saved` are the chunks to be saved before any segment starts.
+    Place q of the result receives the chunk at place q % rows * columns + q // rows. The arrays are starts, moves, ends
+    and saved. A segment begins at place starts[e], makes moves[e] moves, and ends with saved chunk number ends[e]; if
+    that is -1, the segment is a whole cycle and ends with its first chunk. saved: the places of the chunks that must be
+    saved before any segment begins.
     """
     seen = np.zeros(rows * columns, np.bool_)
     starts, moves, ends, saved = [0][:0], [0][:0], [0][:0], [0][:0]

@@ -54,14 +54,14 @@ def omatcopy(a: Any, b: Any, dtype: str, threads: int = 1) -> Launch:
 
 
 def imatcopy_scratch(m: int, n: int, dtype: str) -> int:
-    """Return the bytes that imatcopy allocates for m x n, 0 if it is square; it touches only m n elements of these."""
+    """Return the bytes that imatcopy allocates for an m x n matrix, 0 for a square; it touches only m n elements."""
     return 0 if m == n else m * max(m, n) * DTYPES[dtype].itemsize
 
 
 def imatcopy(address: int, m: int, n: int, dtype: str) -> Launch:
     """Return a launch that transposes the m x n matrix at `address` in place, though with internal scratch.
 
-    Raises MemoryError if the system cannot give the memory that imatcopy allocates: its failure would end the process.
+    Raises MemoryError if the system cannot provide the memory that imatcopy allocates, which would end the process.
     """
     function, nbytes = _function("imatcopy", dtype), imatcopy_scratch(m, n, dtype)
     libc = ctypes.CDLL(None)

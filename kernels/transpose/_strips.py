@@ -2,11 +2,11 @@
 
 from typing import NamedTuple
 
-SHARE = 0.08  # of the matrix, for strips and the remainder; chunks saved from long cycles take less than 2 % more
+SHARE = 0.08  # limit of scratch for strips and the remainder, relative to the matrix; chunks of cycles add under 2 %
 
 
 class Strips(NamedTuple):
-    """T (`size`), the number of threads that have a strip in scratch, and the longer dimension modulo T (`rest`)."""
+    """size: T, the width of strips. workers: threads with a strip in scratch. rest: the longer dimension modulo T."""
 
     size: int
     workers: int
@@ -14,11 +14,11 @@ class Strips(NamedTuple):
 
 
 def strips(longer: int, line_bytes: int, threads: int, cache_bytes: int, wanted: int = 0) -> Strips:
-    """Return the largest T with a strip for every thread within SHARE, and strips that fit the cache if T is above 32.
+    """Return the largest T for which SHARE has room for a strip per thread; above 32, strips must fit the cache.
 
     If T is above 64, a strip takes at most half of the cache, so that its copy fits, too. For T of 16 or less, long
     chunks matter more than threads, and one strip is enough. cache_bytes: size of the second-level cache. wanted: use
-    this T, with fewer threads if SHARE has no room for all.
+    this T, with fewer threads if SHARE has no room for all of them.
     """
     for size in (128, 64, 32, 16, 8, 4, 2) if not wanted else ():
         if size > 32 and size * line_bytes * (2 if size > 64 else 1) > cache_bytes:

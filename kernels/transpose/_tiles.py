@@ -2,10 +2,10 @@
 
 The longer dimension is cut into strips of T. With m <= n the matrix is an m x n/T grid of chunks of T elements. The
 grid is transposed by following its cycles, which leaves n/T strips (m x T, contiguous) that are transposed one by one
-in cache. With m > n the same is done backwards. If T does not divide the longer dimension, the remainder waits in
-scratch, and rows are moved together (or apart) for it. The stages are those of Sung, Gomez-Luna et al., "In-place
-transposition of rectangular matrices on accelerators", PPoPP 2014; chunks instead of tiles make the third stage
-unnecessary. Cycles are cut into segments, so that threads share even a grid that is a single cycle.
+in cache. With m > n the same is done backwards. If T does not divide the longer dimension, scratch holds the remainder
+meanwhile, and rows are moved together (or apart) to close (or open) its gaps. The stages are those of Sung, Gomez-Luna
+et al., "In-place transposition of rectangular matrices on accelerators", PPoPP 2014; chunks instead of tiles make the
+third stage unnecessary. Cycles are cut into segments, so that threads share even a grid that is a single cycle.
 """
 
 from collections.abc import Callable
@@ -25,7 +25,7 @@ RUN_BYTES = 256  # bytes of the remainder that are moved at a time
 
 
 def on_workers(length: int, workers: int, run: Callable[[int, int, int], Launch]) -> list[Launch]:
-    """Return a launch of `run(worker, start, stop)` in bands, or nothing if there is nothing to do."""
+    """Return a list with a launch of `run(worker, start, stop)` in bands, or an empty list if length is 0."""
     worker = count()
     return [in_bands(length, workers, lambda start, stop: run(next(worker), start, stop))] if length else []
 
@@ -42,7 +42,7 @@ def square(flat: Any, problem: TransposeProblem, x: TransposeOperands) -> list[L
 
 
 def rectangle(flat: Any, problem: TransposeProblem, x: TransposeOperands) -> list[Launch]:
-    """Return the launches of the stages; all use every thread, except that rows are moved serially."""
+    """Return the launches of the stages; threads share all of them, except that one thread moves whole rows."""
     m, n, shorter, kind = problem.m, problem.n, min(problem.m, problem.n), flat.dtype
     line_bytes, cache_bytes = shorter * flat.itemsize, second_level_bytes()
     size, workers, rest = strips(max(m, n), line_bytes, x.threads, cache_bytes, x.tile.STRIP)
@@ -81,7 +81,7 @@ def _append(flat: Any, border: Any) -> list[Launch]:
 
 
 def _stash(flat: Any, border: Any, m: int, n: int, rest: int, side: int) -> list[Launch]:
-    """Return the launch that transposes the last `rest` rows into `border`: they become the last columns."""
+    """Return the launch that transposes the last `rest` rows into `border`; these become the last columns."""
     tail = flat[(m - rest) * n :]
     run = RUN_BYTES // flat.itemsize
     return [bind(moves.transpose, border, tail, rest, n, side, 0, False, run, rest, 0, n)] if rest else []

@@ -1,11 +1,11 @@
-"""Our own transposition of many matrices, such as images between NCHW and NHWC: a pure plan of launches."""
+"""Plan of a launch that transposes many matrices, such as images between NCHW and NHWC."""
 
 from kernelmark import DTYPES, DeviceLimits, KernelCall, Prefer, Tile, cuda_kernel
 from kernelmark.kernels._cuda import INT_LIMIT, beyond_static, ceil_div
 from kernelmark.kernels.transpose.handwritten import BITS
 from kernelmark.kernels.transpose.problem import TransposeProblem
 
-VECTOR, LINE, WORD = 16, 128, 4  # bytes that a lane moves at once, of all banks, of one bank
+VECTOR, LINE, WORD = 16, 128, 4  # bytes that a lane moves at once, bytes across all banks, bytes of one bank
 
 
 def tiles(p: TransposeProblem, t: Tile) -> int:
@@ -14,7 +14,7 @@ def tiles(p: TransposeProblem, t: Tile) -> int:
 
 
 def widths(p: TransposeProblem) -> tuple[int, int]:
-    """Return the elements that are moved at once in A and in B: a vector's if all rows begin at a vector boundary."""
+    """Return how many elements of A and of B are moved at once: a vector if all rows begin at vector boundaries."""
     vector = VECTOR // DTYPES[p.dtype].itemsize
     a, b = (vector if length % vector == 0 else 1 for length in (p.n, p.m))
     return a, b

@@ -9,9 +9,9 @@ from kernelmark.kernels._worth import threads_that_pay
 from kernelmark.kernels.transpose._strips import SHARE
 from kernelmark.kernels.transpose.problem import TransposeOperands, TransposeProblem
 
-RUN = 256  # the longest run in bytes that is allowed however short rows are
-WHOLE_ROWS = {"RUN": 0, "DOWN": 0, "STREAM": 1}  # the default tile where rows of B are whole cache lines
-ALONG = {"RUN": LINE_BYTES, "DOWN": 0, "STREAM": 1}  # the default tile where rows of B begin within a cache line
+RUN = 256  # runs of up to this many bytes are allowed however short rows are
+WHOLE_ROWS = {"RUN": 0, "DOWN": 0, "STREAM": 1}  # the default tile if rows of B are whole cache lines
+ALONG = {"RUN": LINE_BYTES, "DOWN": 0, "STREAM": 1}  # the default tile if rows of B begin within a cache line
 WHOLE = {"STRIP": 0, "SEGMENT": 256}  # the default tile of transpositions in place
 _NUMBA: dict[str, Any] = {
     "provider": "numba",
@@ -45,7 +45,7 @@ def _suits(p: TransposeProblem, t: Tile, _: DeviceLimits) -> str | None:
 
 
 def _strips(p: TransposeProblem, t: Tile, _: DeviceLimits) -> str | None:
-    """Return why a rectangle cannot be cut into such strips, or None. Squares and vectors are not cut."""
+    """Return why a rectangle cannot be cut into strips of STRIP, or None. Squares and vectors are not cut."""
     shorter, longer = sorted((p.m, p.n))
     if shorter in (1, longer):
         return f"{p.m} x {p.n} is not cut into strips" if vars(t) != WHOLE else None
@@ -54,9 +54,9 @@ def _strips(p: TransposeProblem, t: Tile, _: DeviceLimits) -> str | None:
     return None
 
 
-#: RUN: bytes read from a row of the source before going on to the next row, or 0 for the thread's whole part of it;
-#: DOWN: rows read before going on along them, or 0 for all; STREAM: write past the caches. ALONG was the fastest of 25
-#: tiles for 3000 x 3000, 2039 x 4099 and 1021 x 26751.
+#: RUN: bytes of a row of the source that are read before the next row, or 0 for the thread's whole part of the row;
+#: DOWN: rows whose runs are read before their next runs, or 0 for all rows; STREAM: write past the caches. ALONG was
+#: the fastest of 25 tiles for 3000 x 3000, 2039 x 4099 and 1021 x 26751.
 @kernel(
     "transpose",
     places=("out",),
@@ -90,8 +90,8 @@ def blocked(problem: TransposeProblem, x: TransposeOperands) -> Launch:
     return in_bands(problem.batch * n, x.threads, band)
 
 
-#: STRIP: elements of the longer side in a chunk, or 0 for as many as fit the cache and the scratch; SEGMENT: moves of a
-#: cycle that one thread makes in turn.
+#: STRIP: elements of the longer side in a chunk, or 0 for as many as fit the cache and the scratch; SEGMENT: the most
+#: moves of a cycle that one thread makes one after another.
 @kernel(
     "transpose",
     places=("in",),
@@ -106,7 +106,7 @@ def blocked(problem: TransposeProblem, x: TransposeOperands) -> Launch:
 )
 @threads_that_pay()
 def tiles(problem: TransposeProblem, x: TransposeOperands) -> Launch:
-    """In place: chunks move along the cycles of their grid, then strips in cache; squares swap blocks."""
+    """In place: chunks follow the cycles of their grid, then strips are transposed in cache; squares swap blocks."""
     from kernelmark.kernels.transpose._tiles import rectangle, square
 
     if 1 in (problem.m, problem.n):

@@ -1,4 +1,4 @@
-"""Our own transposition of rectangles in place in two passes: a pure plan of cooperative launches."""
+"""Plan of cooperative launches that transpose a rectangle in place in two passes."""
 
 from kernelmark import DeviceLimits, KernelCall, Prefer, Scratch, Tile, cuda_kernel
 from kernelmark.kernels._cuda import ceil_div, multiprocessors
@@ -41,7 +41,7 @@ def _fits(p: TransposeProblem, t: Tile, device: DeviceLimits) -> str | None:
 
 
 def _wide(p: TransposeProblem, t: Tile, _: DeviceLimits) -> str | None:
-    """Return why a narrower stripe is preferred, or None: wide ones are coalesced better, but several should fit."""
+    """Return why a narrower stripe is preferred, or None: wide stripes are coalesced better, but several should fit."""
     stripe = view(p).stripe_bytes(t.W)
     if t.W == NARROWEST or stripe <= SHARED_EVERYWHERE:
         return None
@@ -80,14 +80,17 @@ def c2r_fused(p: TransposeProblem, t: Tile, device: DeviceLimits) -> list[Kernel
 def _call(
     p: TransposeProblem, name: str, parts: int, threads: int, sizes: tuple[int, ...], most: int, shared: int
 ) -> KernelCall:
-    """Return the launch of at most `most` blocks for `parts` parts. name: the entry without its last argument."""
+    """Return the launch of a block per part, but at most `most` blocks. name: the entry without its last argument."""
     v = view(p)
     args = ("a", Scratch("stash", ceil_div(v.rows, 4) * 16 + stash_bytes(v)), v.rows, v.cols, *sizes)
     return KernelCall(min(parts, most), threads, args, shared, f"{name}, {flag(v.back)}>")
 
 
 def _resident(t: Tile, device: DeviceLimits, threads: int, shared: int, registers: int = 2) -> int:
-    """Return the most blocks that are resident at once, as all have to be. registers: the most that registers allow."""
+    """Return the most blocks of a cooperative launch, all of which must be resident at once.
+
+    registers: the most blocks per multiprocessor that registers allow.
+    """
     on_each = min(registers, device.sm_threads // threads, device.blocks_by_shared(shared))
     return int(t.SMS * max(1, on_each))
 

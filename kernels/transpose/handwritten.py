@@ -1,4 +1,4 @@
-"""Our own transpositions in `cuda/transpose`: pure plans of launches. They move bits, so they take any storage type."""
+"""Plans of launches of transpositions in `cuda/transpose`, which move bits and so take any storage type."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""Our own transpositions of rectangles in place: pure plans of launches with bounded scratch."""
+"""Plans of launches that transpose rectangles in place with bounded scratch."""
 
 import math
 from typing import NamedTuple
@@ -9,8 +9,8 @@ from kernelmark.kernels.transpose.handwritten import BITS
 from kernelmark.kernels.transpose.problem import TransposeProblem
 
 SHARED_EVERYWHERE = 64 * 1024  # bytes, on every compute capability; three such blocks share a multiprocessor of Hopper
-SCRATCH_SHARE = 10  # scratch is at most this part of the matrix
-BLOCKS_PER_SM = 2  # most blocks per multiprocessor that have a part of the scratch
+SCRATCH_SHARE = 10  # scratch is at most a tenth of the matrix
+BLOCKS_PER_SM = 2  # the most blocks per multiprocessor that have a part of the scratch
 NARROWEST = 8  # least columns of a stripe: in f32, a sector of 32 bytes
 LONG_RUN = 128  # columns, half of the part of a run that a warp moves at once
 CP_ASYNC_BYTES, CP_ASYNC_CAPABILITY = 4, 80  # the fewest bytes that cp.async moves, and the capability that it needs
@@ -46,7 +46,7 @@ class View(NamedTuple):
         return self.rows * width * self.itemsize * stages
 
     def stripe_threads(self, width: int, stages: int) -> int:
-        """Return the threads of a block that moves stripes; one with a ring often has a multiprocessor to itself."""
+        """Return the threads of a block that moves stripes; more with a ring, which often fills a multiprocessor."""
         return threads_for(self.rows * width, _THREADS if stages == 1 else BLOCK_THREADS)
 
 
@@ -56,7 +56,7 @@ def view(p: TransposeProblem) -> View:
 
 
 class Stages(NamedTuple):
-    """Where a device stages rows and stripes of a view: in shared memory, or in scratch."""
+    """Decides where a device stages rows and stripes of a view: in shared memory or in scratch."""
 
     view: View
     tile: Tile
@@ -64,17 +64,17 @@ class Stages(NamedTuple):
 
     @property
     def most_blocks(self) -> int:
-        """Return the most blocks that have a part of the scratch each."""
+        """Return the most blocks among which the scratch is divided."""
         return BLOCKS_PER_SM * self.device.multiprocessors
 
     @property
     def row_blocks(self) -> int:
-        """Return how many blocks can have a row each in scratch of a tenth of the matrix; 0 if no row fits."""
+        """Return for how many blocks a tenth of the matrix, as scratch, has room for a row each; 0 if no row fits."""
         return min(self.most_blocks, self.view.rows // SCRATCH_SHARE)
 
     @property
     def stripe_blocks(self) -> int:
-        """Return how many blocks can have a stripe each in scratch of a tenth of the matrix; 0 if no stripe fits."""
+        """Return for how many blocks a tenth of the matrix, as scratch, has room for a stripe each; 0 if none fits."""
         return min(self.most_blocks, self.view.cols // SCRATCH_SHARE // int(self.tile.W))
 
     @property
@@ -139,7 +139,7 @@ def _stripe_fits(stages: Stages) -> str | None:
 
 
 def _wide(p: TransposeProblem, t: Tile, device: DeviceLimits) -> str | None:
-    """Return why a narrower stripe is preferred, or None: wide ones are coalesced better, but leave fewer blocks."""
+    """Return why a narrower stripe is preferred, or None: wide stripes are coalesced better but leave fewer blocks."""
     stages, v = Stages(view(p), t, device), view(p)
     if stages.stripe_is_shared:
         enough = v.stripe_bytes(t.W) <= SHARED_EVERYWHERE
@@ -165,11 +165,11 @@ def _wide(p: TransposeProblem, t: Tile, device: DeviceLimits) -> str | None:
     **BITS,
 )
 def c2r(p: TransposeProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
-    """Rectangles in place: rotate columns, permute rows, permute columns (C2R, backwards where m > n)."""
+    """Rectangles in place: rotate columns, permute rows, permute columns (C2R, backwards if m > n)."""
     stages = Stages(view(p), t, device)
     v = stages.view
     passes = [_columns(p, stages, "PERMUTE")]
-    if v.rows > 1:  # else it is a vector, and nothing moves
+    if v.rows > 1:  # otherwise it is a vector, and nothing moves
         passes.insert(0, _rows(p, stages))
     if v.common > 1 and v.rows > 1:
         passes.insert(0, _columns(p, stages, "ROTATE"))

@@ -1,15 +1,15 @@
-"""Our own transposition by Hopper's tensor memory accelerator: a pure plan of launches over tensor maps."""
+"""Plan of a launch that transposes by Hopper's tensor memory accelerator (TMA), with tensor maps."""
 
 from kernelmark import DTYPES, DeviceLimits, KernelCall, Prefer, TensorMap, Tile, cuda_kernel
 from kernelmark.kernels._cuda import blocks_on_each, ceil_div, rows_of_16_bytes
 from kernelmark.kernels.transpose.handwritten import BANDS, BITS
 from kernelmark.kernels.transpose.problem import TransposeProblem
 
-SPAN = 1024  # alignment of tiles in bytes, and the most bytes that it may cost
+SPAN = 1024  # alignment of tiles in bytes, and the most bytes that alignment may cost
 BOX_BYTES = 128  # bytes of a tile's row that one copy moves, swizzled by the TMA
-BLOCKS_PER_SM = 2  # that fit into an H100's shared memory
+BLOCKS_PER_SM = 2  # blocks that fit into an H100's shared memory
 BOX_ROWS = 256  # most rows that one copy moves
-VECTOR = 16  # bytes; the TMA needs rows that begin at multiples of them
+VECTOR = 16  # bytes; the TMA needs rows that begin at multiples of 16 bytes
 
 
 def tile_width(p: TransposeProblem, squares: int) -> int:
@@ -36,7 +36,7 @@ def _valid(p: TransposeProblem, t: Tile, _: DeviceLimits) -> str | None:
     places=("out",),
     min_arch=90,
     tunables={
-        "SQUARES": (32, 8, 16, 24),  # the widest is first, with other rings: the default ring has no room for two
+        "SQUARES": (32, 8, 16, 24),  # 32 needs a larger ring than the default, which has no room for two such tiles
         "RING": (16, 48, 64, 96, 128, 192),
         "BLOCKS": (*map(blocks_on_each, (BLOCKS_PER_SM, 1, 4)), 1),
         "GROUP": BANDS,

@@ -71,7 +71,7 @@ REFUSED = {
         ("m3n5k7/f32/NT/epi-sigmoid/groups2-skewed", "the epilogue is sigmoid, expected plain with groups2-skewed"),
         ("m3n5k7/f32/NT/groups2-none", "groups is 2, expected 1 without a grouping"),
         ("m3n5k7/f32/NT/groups2", "grouping is '', expected one of none, equal, skewed"),
-        ("m3n5k7/f32/NT/groups02-equal", "'groups02-equal' holds no whole number without leading zeros"),
+        ("m3n5k7/f32/NT/groups02-equal", "'groups02-equal' needs a whole number without leading zeros"),
         ("m3n5k7/f32/NT/epi-gelu", "epilogue is 'gelu', expected one of plain, bias-relu, sigmoid, update"),
         ("m3n5k7/f32/NT/epi", "'epi' is not a part of a gemm id; expected alphaX"),
         ("m3n5k7/f32/TN/beta1/epi-update", "beta is 1, expected 0 with epi-update, which reads C itself"),

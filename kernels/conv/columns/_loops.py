@@ -1,8 +1,8 @@
 """Convolution as products with columns: blocks of columns are created, multiplied and discarded while in cache.
 
 Each function processes the items `start:stop` of a plan (`_plan.py`) on one thread, with `columns` and `held` as
-scratch. Without columns (None) images are multiplied as stored; channels are last if `pixelwise` is not None. Both are
-part of the types, so unused branches are not compiled, which would take half a second.
+scratch. Without columns (None) images are multiplied as stored; channels are last if `pixelwise` is not None. Numba
+compiles both cases separately by type and leaves out unused branches, which saves half a second.
 """
 
 # mypy: allow-untyped-defs, allow-untyped-calls
@@ -41,20 +41,20 @@ def _formed(columns, g, block, count):
 
 @part
 def _as_stored(x, g, at, block, first):
-    """Return the image itself as that matrix, if each pixel needs one element, in order."""
+    """Return the image itself as the matrix of columns (block x pixels), for 1x1 filters, which need no columns."""
     return x, at + block[0] * g.x_c + first * g.x_w, g.x_c, g.x_w
 
 
 @part
 def _share(first, last, share):
-    """Return the first `share` of the numbers of a range."""
+    """Return part number share[0] of the range first:last, which is cut into share[1] parts."""
     length = last - first
     return first + length * share[0] // share[1], first + length * (share[0] + 1) // share[1]
 
 
 @part
 def _form(columns, x, pixelwise, g, at, block, p0, p1, share):
-    """Copy a share of the columns of a block: of its channels, or of the pixels where channels are last."""
+    """Copy a share of a block's columns: a share of its channels, or of the pixels if channels are last."""
     if pixelwise is None:
         c0, c1 = _share(block[0], block[1], share)
         row = (c0 - block[0]) * (block[3] - block[2]) * (p1 - p0)
@@ -107,7 +107,7 @@ def turned(to, w, g, start, stop):
 def image_gradient(product, held, x, w, y, columns, pixelwise, g, items, blocks, step, lying, start, stop):
     """Compute the gradient x. Items: image, group, blocks e0:e1 of the same channels, pixels p0:p1, `step` at a time.
 
-    lying: whether w is as stored, or transposed by `turned`.
+    lying: whether w is as stored; otherwise it was transposed by `turned`.
     """
     for item in range(start, stop):
         image, group, e0, e1, p0, p1 = items[item]

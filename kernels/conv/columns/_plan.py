@@ -60,12 +60,12 @@ def forward(g: Shape, plain: bool, threads: int, t: Tile) -> Plan:
 def image_gradient(g: Shape, plain: bool, threads: int, t: Tile) -> Plan:
     """Return the plan of the gradient x. Items: image, group, blocks e0:e1 of the same channels, pixels.
 
-    With channels last, and if nothing is added, the pixels are those of all images.
+    With channels last and images that are multiplied in place, the pixels are those of all images.
     """
     g = _flat(g) if plain else g
     images, whole = g.n * g.groups, [(0, g.p * g.q)]
     if plain:
-        enough = _enough(g, plain, g.c, g.c, threads)  # rows, each of which is copied, too
+        enough = _enough(g, plain, g.c, g.c, threads)  # `least` is the number of rows, since each row is copied, too
         parts, whole = _products(g, g.c, g.p * g.q, enough, threads)
         rows, each = [(*c, 0, 1) for c in parts], 1
     elif g.channels_last:
@@ -96,7 +96,7 @@ def filter_gradient(g: Shape, plain: bool, threads: int, t: Tile) -> Plan:
         found = np.array([(0, 0, g.k, 0, 1, *part) for part in parts])
         return Plan(found, blocks, _step(g, blocks, plain, t.AREA), parts=len(parts))
     uneven = g.groups == 1 and not g.channels_last and g.c % threads != 0 and g.c < FEW * threads
-    if uneven and g.r * g.s >= LINE:  # parts of fewer taps would be less than a vector
+    if uneven and g.r * g.s >= LINE:  # with fewer taps, parts would be smaller than a vector
         return _even_filter_gradient(g, threads, t)
     blocks = _blocks(g, plain, g.groups, 1 if plain and g.c < g.k else threads, t.DEPTH)
     filters = split(g.k, g.k, g.groups * len(blocks), threads)
@@ -121,8 +121,8 @@ def _even_filter_gradient(g: Shape, threads: int, t: Tile) -> Plan:
 def _enough(g: Shape, plain: bool, high: int, least: int, threads: int) -> int:
     """Return the fewest pixels, at least `least`, for which threads share the pixels and not the `high` rows.
 
-    Threads that share pixels write parts of the same rows of an image, and fetch lines that another has written.
-    Threads that share rows each pack all pixels that are not read in place, and fetch columns that others have formed.
+    Threads that share pixels write parts of the same rows of an image, and fetch lines that another thread has written.
+    Threads that share rows each pack all pixels that are not read in place, and fetch columns that others have created.
     """
     if g.channels_last or high < NARROW * threads:
         return least
@@ -155,7 +155,7 @@ def _blocks(g: Shape, plain: bool, others: int, threads: int, deep: int) -> Arra
 
 
 def _step(g: Shape, blocks: Array, plain: bool, area: int) -> int:
-    """Return the number of pixels at a time, in equal parts."""
+    """Return the number of pixels to process at a time, so that parts are equal."""
     pixels = g.p * g.q
     if plain:
         most = min(pixels, CACHED) if g.channels_last else pixels

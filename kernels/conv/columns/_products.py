@@ -33,7 +33,7 @@ class Pass(NamedTuple):
 
 
 class Product(NamedTuple):
-    """The products op(a) op(b) (m x n, over k), `products` per group, or their sum. op: as in a GEMM's layout."""
+    """The products op(a) op(b) (m x n, over k), `products` per group, or their sum. op: the layout, as in GEMM."""
 
     op: str
     a: Matrix
@@ -52,7 +52,7 @@ class Product(NamedTuple):
 
     @property
     def loads_packs(self) -> bool:
-        """Return whether rows that are not along k begin and end at whole vectors."""
+        """Return whether operands' rows that are not along k begin and end at whole vectors."""
         return (self.op[0] == "N" or self.a.packed(self.m)) and (self.op[1] == "T" or self.b.packed(self.loaded_n))
 
     def entry(self, what: str, tile: Tile) -> str:

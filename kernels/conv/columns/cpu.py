@@ -57,7 +57,7 @@ def _launch(problem: ConvProblem, x: ConvOperands, product: Array) -> Launch:
     if problem.direction == "dgrad":
         repeated = not g.channels_last and g.n * g.p * g.q > x.threads * PANELS * WIDTH
         steps += (not repeated,)
-        if repeated:  # else each product would gather the filters' rows again
+        if repeated:  # otherwise each product would gather the filters' rows again
             stored, w = w, x.scratch(w.shape, "f32")
             count = g.groups * -(-g.k // SIDE)
             launches.append(in_bands(count, x.threads, lambda i, j: bind(_loops.turned, w, stored, g, i, j)))
@@ -78,9 +78,10 @@ def _launch(problem: ConvProblem, x: ConvOperands, product: Array) -> Launch:
 
 
 def _shared(x: ConvOperands, plan: Plan, product: Array, arrays: tuple[Array, ...], kind: tuple[Any, ...]) -> Launch:
-    """Forward by threads that share the filters: each forms a part of a block of columns, which all of them multiply.
+    """Return the forward launch of threads that share the filters: each creates a part of a block of columns.
 
-    While others still multiply a block, a thread forms its part of the next one in the other half of the scratch.
+    All threads multiply the whole block. While some still multiply it, others create their parts of the next block in
+    the other half of the scratch.
     """
     from kernelmark.kernels._numba import bind
     from kernelmark.kernels._product import SCRATCH

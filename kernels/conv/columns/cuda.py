@@ -14,8 +14,8 @@ from kernelmark.kernels.conv.problem import ConvProblem
 from kernelmark.kernels.gemm._tiles import PACK, PIPELINE, pipelined, warps
 from kernelmark.kernels.gemm.ladder import NARROW, SMALL, stages_bytes
 
-WARP, WARPS, PIXELS = 32, 8, 4  # of im2col.cu
-BLOCKS_PER_SM = 3  # that fill a multiprocessor
+WARP, WARPS, PIXELS = 32, 8, 4  # as in im2col.cu
+BLOCKS_PER_SM = 3  # blocks that fill a multiprocessor
 #: SLICE: the least length of a slice of wgrad's sum. KIB: the most KiB of columns in a pass, unless a single image has
 #: more. LOW wastes less if a product has few rows. With blocks of 256 threads, a thread would have 128 registers, which
 #: are too few for 64 sums and the strides of groups and images.
@@ -105,7 +105,7 @@ class Sum(NamedTuple):
 
 
 def sums(p: ConvProblem, t: Tile, device: DeviceLimits) -> list[Sum]:
-    """Return slices that fill the device, none shorter than SLICE."""
+    """Return the sum of each pass, in slices that fill the device; none is shorter than SLICE."""
 
     def sliced(now: Pass) -> Sum:
         d = product(p, now)

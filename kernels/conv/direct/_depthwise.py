@@ -3,7 +3,7 @@
 A vector has pixels or, with channels last and small groups, channels, whose weights differ. Small planes of nchw are
 transposed, a vector of planes at a time, and then treated as channels last. `_planes.py` describes the arguments that
 all functions share. turned: None, or scratch for such planes of the source (wgrad: x) and of the target (y), and the
-sides of both as stored; it is part of the types, so unused branches are not compiled.
+sides of both as stored. Numba compiles both cases separately by type and leaves out unused branches.
 """
 
 # mypy: allow-untyped-defs, allow-untyped-calls
@@ -101,7 +101,7 @@ def pack(packed, w, members, strides, weights, start, stop):
 
 @part
 def _weigh(held, factors, b, offsets, at, t0, t1, length, apart, alike):
-    """Compute the sums of a plane's vectors, at this distance. alike: a tap has one weight for all lanes."""
+    """Compute the sums of a plane's vectors, `apart` elements apart. alike: a tap has one weight for all lanes."""
     while at + (MANY - 1) * apart < length:
         if alike:
             many_alike(held, factors, b, offsets, (at, t0, t1, LANES))
@@ -130,7 +130,7 @@ def filters(w, x, y, b, d, sums, turned, side, of_y, cut, like, offsets, weights
         len(offsets),
         sizes,
     )
-    b[:], d[:] = np.float32(0), np.float32(0)  # the rest of b, which zeros of d are multiplied with, too
+    b[:], d[:] = np.float32(0), np.float32(0)  # all of b, since zeros of d are multiplied with its unused parts, too
     for group in range(start, stop):
         lanes = min(cut.unit, channels - group * cut.unit)
         sums[:] = np.float32(0)

@@ -23,7 +23,7 @@ from kernelmark.kernels.conv.direct._vectors import move as vector
 from kernelmark.kernels.transpose._blocks import row, square, square_side
 
 SIDE = square_side(4)
-WORTH = SIDE // 4 + 1  # steps from which on transposing a square is faster than gathering elements
+WORTH = SIDE // 4 + 1  # the fewest steps for which transposing a square is faster than gathering elements
 
 
 @jit
@@ -31,7 +31,7 @@ def surround(b, source, counts, strides, inner, which):
     """Copy lines of `inner` elements of the source to b, with zeros around them.
 
     counts: lines of an outer block of the source and of b, and the first line of b that is not all zeros. strides:
-    those of lines in the source and in b, and the offset of elements in a line of b.
+    those of lines in the source and in b, and the offset of elements in a line of b. which: the lines of b to write.
     """
     lines, padded, top = counts
     short, long, left = strides
@@ -52,9 +52,9 @@ def surround(b, source, counts, strides, inner, which):
 def sums(out, b, v, held, panel, turned, rows, steps, places, ends, targets, lanes, items, high, deep, start, stop):
     """Compute the items start:stop of a plan (`_plan.py`), `deep` steps at a time.
 
-    ends: for each step, the last step whose elements of v lie within a block's side. lanes: the stride between lanes in
-    v and in the output. high: rows of a tile. held, panel, turned: scratch for the sums of an item, for v at those
-    steps, and for a block.
+    ends: for each step, the end of the steps whose elements of v lie within a block's side. lanes: the stride between
+    lanes in v and in the output. high: rows of a tile. held, panel, turned: scratch for the sums of an item, for v at
+    `deep` steps, and for a block.
     """
     for item in range(start, stop):
         r0, r1, t0, t1, at_b, at_v, at_out, count, images, next_b, next_v = items[item]

@@ -62,7 +62,7 @@ def _pick(to, at, source, begin, step, count):
 
 @part
 def load(b, size, members, x, side, cut, at, lanes, first):
-    """Copy the source's rows for the target's rows from `first` on to a buffer that was filled with zeros.
+    """Copy the source's rows that the target's rows from `first` on need to a buffer that was filled with zeros.
 
     size, members: the size and number of planes in the buffer, one for each channel of a pixel.
     """
@@ -142,7 +142,7 @@ def turn_back(out, held, side, image, group, lanes):
 
 @part
 def _transpose(to, target, source, origin, pixels, lanes):
-    """Copy planes. target, origin: where the first pixel lies, and strides of pixels and of planes, one of them 1."""
+    """Copy planes. target, origin: offset of the first pixel, strides of pixels and of planes; one stride is 1."""
     (d, d_pixel, d_plane), (s, s_pixel, s_plane) = target, origin
     whole = pixels if lanes == LANES and pixels >= LANES else 0
     for i in range(0, whole, LANES):

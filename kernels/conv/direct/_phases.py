@@ -82,7 +82,10 @@ def _tables(g: Shape, border: Border, a: Phase, b: Phase) -> _Tables:
 
 
 def _items(g: Shape, border: Border, parts: list[_Tables], width: int, cut: tuple[int, int]) -> list[Item]:
-    """All phases of a panel in turn, which read the same filters; cut: threads, and rows of an item at most."""
+    """Return the items; all phases of a panel follow one another, since they read the same filters.
+
+    cut: the number of threads, and the most rows of an item.
+    """
     _, channel, _, _ = border.strides
     lanes, most = panels(g.c, width), max(len(part.rows) for part in parts)
     count = len(row_parts(most, lanes, g.groups, width, cut))

@@ -21,7 +21,7 @@ MOST_PANELS = 4
 
 
 class _Images(NamedTuple):
-    """The channels of a group of one side, and its strides along images, channels and pixels."""
+    """The channels per group of x or y, and its strides along images, channels and pixels."""
 
     channels: int
     image: int
@@ -38,8 +38,8 @@ def is_better(g: Shape, width: int) -> bool:
     """Return whether lanes of pixels are faster than lanes of channels, which are packed in each call.
 
     On two CPUs with AVX-512, when all of w was packed before it was multiplied, packing an element took as long as
-    multiplying it with a panel of pixels, and with more than four panels both ways were equally fast, or lanes of
-    channels were faster.
+    multiplying it with a panel of pixels. With more than four panels both ways were equally fast, or lanes of channels
+    were faster.
     """
     products = g.n * len(panels(g.p * g.q, width))
     return is_product(g) and products <= MOST_PANELS and products * width < g.n * g.p * g.q + width
@@ -66,7 +66,10 @@ def _y(g: Shape) -> _Images:
 def _plan(
     g: Shape, source: _Images, target: _Images, filters: tuple[int, int], width: int, cut: tuple[int, int]
 ) -> Plan:
-    """filters: strides of w along the target's channels and the source's; cut: threads, and rows of an item at most."""
+    """Return the plan. filters: strides of w along the target's channels and the source's.
+
+    cut: the number of threads, and the most rows of an item.
+    """
     (threads, most), lanes = cut, panels(g.p * g.q, width)
     rows = split(target.channels, most, g.n * g.groups * len(lanes), threads)
     items: list[Item] = []

@@ -44,7 +44,7 @@ class Border(NamedTuple):
         return not (self.top or self.bottom or self.left or self.right)
 
     def lines(self, images: int) -> int:
-        """Return the number of lines of images with borders: of each channel, or with channels last of all together."""
+        """Return the number of lines of images with borders; with channels last, all channels share a line."""
         return images * self.strides[0] // self.strides[2]
 
 
@@ -89,7 +89,7 @@ def line(count: int, stride: int) -> Array:
 
 
 def together(places: Array, side: int) -> Array:
-    """Return for each step the last step up to which offsets rise by less than `side`."""
+    """Return, for each step, the end of the steps from there on whose offsets rise by less than `side`."""
     ends = np.append(np.flatnonzero(np.diff(places) <= 0) + 1, len(places))
     found = np.empty(len(places), np.int64)
     first = 0
@@ -102,14 +102,14 @@ def together(places: Array, side: int) -> Array:
 
 
 def _met(g: Shape, border: Border) -> Array:
-    """Return where the first output reads each channel and tap, in the order of w."""
+    """Return the offsets at which the first output reads each channel and tap, in the order of w."""
     _, channel, row, column = border.strides
     axes = line(g.c, channel), line(g.r, g.dilation_h * row), line(g.s, g.dilation_w * column)
     return grid(*axes[1:], axes[0]) if g.channels_last else grid(*axes)
 
 
 def lines_met(plan: Plan, images: int, start: int, stop: int) -> Array:
-    """Return the lines of the images with borders that items start:stop read, in order."""
+    """Return, in order, the numbers of the lines of images with borders that items start:stop read."""
     length, found = plan.border.strides[2], np.zeros(plan.border.lines(images), bool)
     shared = [i for i, name in enumerate(Item._fields) if name not in ("v", "out", "lanes", "next_v")]
     for r0, r1, t0, t1, b, count, next_b in np.unique(plan.items[start:stop, shared], axis=0).tolist():

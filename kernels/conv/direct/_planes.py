@@ -10,7 +10,7 @@ offset on.
 | --- | --- | --- |
 | fprop | x, in stride_h x stride_w phases | y, in one phase |
 | dgrad | y, in one phase | x, in phases that use the same taps |
-| wgrad | x as of fprop; y lies in places like the sums of fprop | w |
+| wgrad | x, as in fprop; y, at the places of the sums of fprop | w |
 """
 
 from itertools import product
@@ -24,7 +24,7 @@ from kernelmark.kernels._host import split
 from kernelmark.kernels.conv._shape import Shape
 from kernelmark.kernels.conv.direct._phases import phases
 
-VECTORS = 7  # of channels that are read at a time, at most
+VECTORS = 7  # the most vectors of channels that are read at a time
 EXPANDED = (1, 2, 4, 8, 16)  # channels of a group whose vectors `_vectors.py` expands
 #: The most pixels of a plane that is transposed: in the smaller and in the larger of source and target.
 TURNED = 200, 1000
@@ -64,10 +64,10 @@ class Cut(NamedTuple):
 class Plan(NamedTuple):
     """The arguments of the loops.
 
-    parts: for each part of the target, the first, the step and the number of rows and of columns, and the range of its
-    taps, for all planes of a group, in `offsets` (the buffer's element for the first output) and in `weights` (the
-    index in w). strip: rows of a part at a time. planes: the numbers of planes of a group in the source and in the
-    target. strides: in w, between planes of the target and between groups.
+    parts: for each part of the target, the first, the step and the number of rows and of columns, and its range in
+    `offsets` and `weights`. These have a number for each tap of each plane of a group: the buffer's element for the
+    first output, and the index in w. strip: rows of a part at a time. planes: the numbers of planes of a group in the
+    source and in the target. strides: in w, between planes of the target and between groups.
     """
 
     cut: Cut
@@ -116,7 +116,7 @@ def turns(g: Shape, lanes: int, threads: int) -> bool:
 
 
 def channels(g: Shape, unit: int) -> int:
-    """Return the number that positions divide: all channels, or groups if a position has one element."""
+    """Return the number of channels, or of groups if a position has one element."""
     return g.groups * (g.c if unit > 1 else 1)
 
 
@@ -179,7 +179,7 @@ def _plan(
     planes: tuple[int, int],
     strides: tuple[int, int],
 ) -> Plan:
-    """planes, strides: of the source and of the target, their number in a group and the stride between them in w."""
+    """Return the plan. planes, strides: in source and target, the planes of a group and their distance in w."""
     (down, apart_h, top), (across, apart_w, left) = sides
     pitch, reach = max(a.length + _reach(a) for a in across), max(_reach(a) for a in down)
     length = max(a.length for a in down)

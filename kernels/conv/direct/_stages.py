@@ -17,7 +17,7 @@ from kernelmark.kernels.conv.direct._plan import Border, Item, Plan, filter_grad
 from kernelmark.kernels.conv.direct._tile import ROWS, WIDTH, tile_rows
 from kernelmark.kernels.conv.problem import ConvOperands, ConvProblem
 
-MOST_COPIES = 2  # of a line, on average, if each thread is to surround the lines that it reads
+MOST_COPIES = 2  # the most copies of a line, on average, for each thread to surround the lines that it reads itself
 
 #: The plan of each direction, and the operands that are b, v and the output.
 _PLANS = {
@@ -25,12 +25,12 @@ _PLANS = {
     "dgrad": (image_gradient, ("y", "w", "x")),
     "wgrad": (filter_gradient, ("x", "y", "w")),
 }
-#: The same for a product of matrices whose lanes are pixels.
+#: The same for matrix products with pixels as lanes.
 _OF_PIXELS = {"fprop": (_pixels.forward, ("w", "x", "y")), "dgrad": (_pixels.image_gradient, ("w", "y", "x"))}
 
 
 def stages(problem: ConvProblem, x: ConvOperands) -> Launch:
-    """Return the launches as one, each on all threads."""
+    """Return one launch that surrounds images with zeros and computes the sums, on all threads."""
     g = shape(problem)
     plans = _OF_PIXELS if problem.direction in _OF_PIXELS and _pixels.is_better(g, WIDTH) else _PLANS
     tables, roles = plans[problem.direction]
@@ -46,8 +46,8 @@ def stages(problem: ConvProblem, x: ConvOperands) -> Launch:
 def _images(b: Array, plan: Plan, n: int, x: ConvOperands) -> tuple[list[Array], Launch | None]:
     """Return the surrounded images that each band of items reads, and the launch that surrounds them with zeros.
 
-    Each thread surrounds the lines that it reads itself, if they stay in its cache and that is little work: lines that
-    another thread has written are slow to read from that thread's cache, in the middle of the sums.
+    Each thread surrounds the lines that it reads by itself, if they stay in its cache and this is little work. Lines
+    that another thread has written would be read from that thread's cache in the middle of the sums, which is slow.
     """
     bands, border = parts(len(plan.items), x.threads), plan.border
     if border.empty:
@@ -72,7 +72,7 @@ def _surround(b: Array, source: Array, border: Border, which: Array) -> Launch:
 
 
 def _sums(out: Array, images: list[Array], v: Array, plan: Plan, x: ConvOperands) -> Launch:
-    rows: Any = np.append(plan.rows, np.zeros(2 * ROWS, np.int64))  # the last tile reads beyond
+    rows: Any = np.append(plan.rows, np.zeros(2 * ROWS, np.int64))  # the last tile reads beyond the last row
     most = int((plan.items[:, 1] - plan.items[:, 0]).max())
     is_narrow = plan.items[:, Item._fields.index("lanes")].max() <= LANES
     high = tile_rows(most, _even(plan.rows) if is_narrow else None)
@@ -97,6 +97,6 @@ def _sums(out: Array, images: list[Array], v: Array, plan: Plan, x: ConvOperands
 
 
 def _even(rows: Array) -> int:
-    """Return the number of evenly spaced rows before the first that is not."""
+    """Return how many rows at the beginning are evenly spaced."""
     apart = np.diff(rows)
     return int(np.argmax(np.append(apart != apart[:1], True))) + 1

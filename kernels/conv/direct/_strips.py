@@ -24,7 +24,7 @@ from kernelmark.kernels.conv.problem import ConvOperands, ConvProblem
 
 
 def strips(problem: ConvProblem, x: ConvOperands) -> Launch:
-    """Return the launch of all planes on all threads."""
+    """Return a launch that computes all planes on all threads."""
     if problem.direction == "wgrad":
         return _filters(problem, x)
     g = shape(problem)
@@ -72,5 +72,5 @@ def _filters(problem: ConvProblem, x: ConvOperands) -> Launch:
 
 
 def _turned(x: ConvOperands, stored: tuple[Side, ...]) -> tuple[Array | Side, ...]:
-    """Scratch for a vector of planes of the source and of the target, and how both are stored."""
+    """Return scratch for a vector of planes of the source and of the target, and the sides of both as stored."""
     return *(x.scratch((side.height * side.width * LANES,), "f32") for side in stored), *stored

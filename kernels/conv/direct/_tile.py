@@ -2,7 +2,7 @@
 
 A tile has rows x WIDTH sums: each step multiplies an element of each row, located by tables of offsets, with WIDTH
 contiguous elements. If a panel has no more lanes than a vector, a tile is half as wide and twice as high, with separate
-code for evenly spaced rows, as those of neighbouring pixels are.
+code for evenly spaced rows, such as those of neighbouring pixels.
 """
 
 # mypy: allow-untyped-calls
@@ -64,9 +64,9 @@ def _products(count: int, wide: int) -> Any:
 
 
 def _evenly(builder: Any, begin: Any, apart: Any, count: int) -> Callable[[Any], list[Any]]:
-    """Return a function of a step: where the elements of rows lie that are evenly apart, from two addresses.
+    """Return a function that computes the addresses of a step's elements in evenly spaced rows from two addresses.
 
-    The addresses of all rows of a high tile are more than a processor has registers for.
+    A CPU has too few registers for the addresses of all rows of a high tile.
     """
     half = -(-count // 2)
     distances = [builder.mul(apart, number(r)) for r in range(half)]
@@ -94,7 +94,7 @@ add_narrow_products, add_fewer_narrow_products = (_products(2 * rows, 1) for row
 
 
 def tile_rows(length: int, even: int | None) -> int:
-    """Return ROWS or ROWS - 1, whichever exceeds a length by fewer rows; if equal, the one that divides a run evenly.
+    """Return ROWS or ROWS - 1: the height of tiles that exceed a length by fewer rows, or that divide a run evenly.
 
     even: the number of evenly spaced rows in a run, or None for tiles that are not high, for which it does not matter.
     """

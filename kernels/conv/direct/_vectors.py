@@ -61,13 +61,13 @@ def _weight(builder: Any, factors: Any, tap: Any, alike: bool) -> Any:
 
 
 #: `f(held, weights, b, offsets, (at, first, last, apart))`: set vectors of held, `apart` elements apart from `at` on,
-#: to sums over the taps first:last of weight times b from at + offsets[tap] on; weights begin with those of `first`.
+#: to the sum over taps first:last of weight times b from at + offsets[tap] on. `weights` begins at tap `first`.
 many_sums, some_sums, one_sum = (_weighted(count, False) for count in (MANY, SOME, 1))
 many_alike, some_alike, one_alike = (_weighted(count, True) for count in (MANY, SOME, 1))
 
 
 def _block(_context: Any, held: Any, weights: Any, b: Any, offsets: Any, place: Any) -> Any:
-    """ROWS x ACROSS vectors of sums; the weights of a tap are a number for each row, and rows lie `line` apart."""
+    """Compute ROWS x ACROSS vectors of sums; a tap has a weight for each row, and rows are `line` elements apart."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         to, factors, source, offsets = _addresses(context, builder, signature, args)
@@ -112,8 +112,8 @@ def _added(count: int) -> Any:
     return cast(Any, intrinsic(typed))
 
 
-#: `f(sums, d, b, offsets, (first, start, stop, apart))`: for some taps from `first` on, add the products of d's
-#: vectors, `apart` elements apart, and those of b from offsets[tap] on to a vector of sums.
+#: `f(sums, d, b, offsets, (first, start, stop, apart))`: for each of some taps from `first` on, add to its vector of
+#: sums the products of d's vectors, `apart` elements apart, with b's vectors from offsets[tap] on.
 add_taps, add_few_taps, add_tap = (_added(count) for count in (TAPS, FEW, 1))
 
 
@@ -150,7 +150,7 @@ def _halved(lanes: int) -> Any:
     return cast(Any, intrinsic(typed))
 
 
-#: The same with every second element; nothing is read beyond the last of them.
+#: `f(to, at, source, begin)`: copy every second element, as a vector; nothing is read beyond the last of them.
 halve, halve_8, halve_4 = (_halved(lanes) for lanes in (LANES, 8, 4))
 
 

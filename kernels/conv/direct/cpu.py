@@ -15,7 +15,7 @@ FEW = {"STEPS": 128, "AT_ONCE": 256}
 def _rows(p: ConvProblem, t: Tile, _: DeviceLimits) -> str | None:
     """Return why a tile is not the default: the input of its rows has to stay in a cache, as each panel reads it again.
 
-    Larger filters in nchw read the same lines with several taps in turn, which leaves time to fetch others.
+    In nchw, several taps of larger filters read the same lines in turn, which leaves time to fetch other lines.
     """
     g = shape(p)
     met = MANY["AT_ONCE"] * (g.c * g.stride_h * g.stride_w if p.direction == "fprop" else g.k)
@@ -24,8 +24,8 @@ def _rows(p: ConvProblem, t: Tile, _: DeviceLimits) -> str | None:
     return None if vars(t) == default else f"for this problem {default['AT_ONCE']} rows at a time are the default"
 
 
-#: STEPS: steps of a sum at a time, a panel of at most 16 KiB, so that a first-level cache of 32 KiB has room for the
-#: other operand, often a line per step; AT_ONCE: rows whose sums are kept.
+#: STEPS: steps of a sum at a time; 128 make a panel of at most 16 KiB, so that a first-level cache of 32 KiB has room
+#: for the other operand, often a line per step. AT_ONCE: rows whose sums are computed at a time.
 @kernel(
     "conv",
     provider="numba",
@@ -38,7 +38,7 @@ def _rows(p: ConvProblem, t: Tile, _: DeviceLimits) -> str | None:
 )
 @threads_that_pay()
 def direct(problem: ConvProblem, x: ConvOperands) -> Launch:
-    """Direct: tiles of sums in vector registers, with steps located by tables of offsets; no columns."""
+    """Direct convolution without columns: tiles of sums in vector registers; tables of offsets locate operands."""
     from kernelmark.kernels.conv.direct._stages import stages
 
     return stages(problem, x)

@@ -7,14 +7,14 @@ from kernelmark.kernels._cuda import GRID_LIMIT, ceil_div
 from kernelmark.kernels.conv._geometry import divisor, fits_ints, geometry
 from kernelmark.kernels.conv.problem import ConvProblem
 
-WARP, WARPS = 32, 8  # a block of direct.cu
+WARP, WARPS = 32, 8  # the threads of a block of direct.cu
 PLACES, FILTERS = 256, 32  # pixels and channels of a block of direct_tiled.cu
-ROW = FILTERS + 4  # of its weights in shared memory
+ROW = FILTERS + 4  # floats in a row of its weights in shared memory
 SHARED_BYTES = 96 * 1024  # of a block: an sm_80 has room for one such block, an sm_90 for two, an sm_75 for none
 
 
 def places(p: ConvProblem) -> tuple[int, int]:
-    """Return the pixels and channels of the output; for w, the elements of a filter and the filters."""
+    """Return the numbers of pixels and channels of the output; for w, of a filter's elements and of filters."""
     if p.direction == "wgrad":
         return p.c // p.groups * p.r * p.s, p.k
     return (p.n * p.p * p.q, p.k) if p.direction == "fprop" else (p.n * p.h * p.w, p.c)
@@ -51,7 +51,7 @@ class Staged(NamedTuple):
 
 
 def staged(p: ConvProblem) -> Staged:
-    """Return the widest tile of 32, 16 or 8 columns that is more than half full, or else the tile of 8."""
+    """Return the widest tile of 32, 16 or 8 columns that is more than half full, or otherwise the tile of 8."""
     log_cols = min(5, max(3, (_out(p)[1] - 1).bit_length()))
     across = 1 << log_cols
     rows = (PLACES // across - 1) * p.stride_h + (p.r - 1) * p.dilation_h + 1

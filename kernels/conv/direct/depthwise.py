@@ -10,10 +10,10 @@ from kernelmark.kernels.conv._geometry import fits_ints, geometry
 from kernelmark.kernels.conv._sums import added, partials
 from kernelmark.kernels.conv.problem import ConvProblem
 
-THREADS = 256  # of a block of depthwise_wgrad.cuh, and at most of the others
+THREADS = 256  # threads of a block of depthwise_wgrad.cuh, and the most threads of other blocks
 PLANES = 32  # channels side by side in nhwc
-TAPS = 9  # of depthwise_wgrad.cuh
-BLOCKS_PER_SM = 8  # that fill a multiprocessor
+TAPS = 9  # as in depthwise_wgrad.cuh
+BLOCKS_PER_SM = 8  # blocks that fill a multiprocessor
 #: OUT: rows of the output per thread. THREADS, KIB: the most threads of a block, and KiB of its shared memory. PIXELS:
 #: the fewest pixels of a slice of wgrad, times the planes of a block.
 TILES = tuple({"OUT": out, "THREADS": 256, "KIB": 48, "PIXELS": pixels} for out, pixels in ((4, 8192), (1, 64)))
@@ -61,7 +61,7 @@ def block(p: ConvProblem, t: Tile) -> Block | None:
 
 
 def _blocks(p: ConvProblem, out: int, threads: int) -> Iterator[Block]:
-    """From the largest down, along threadIdx.x first: nchw columns, rows, planes; nhwc planes, columns, rows."""
+    """Yield blocks by falling size along x, then y, then z: nchw columns, rows, planes; nhwc planes, columns, rows."""
     planes, height, width = output(p)
     last = p.layout == "nhwc"
     sizes = (planes, width, ceil_div(height, out)) if last else (width, ceil_div(height, out), planes)
@@ -75,7 +75,7 @@ def _blocks(p: ConvProblem, out: int, threads: int) -> Iterator[Block]:
 
 
 def _halves(most: int) -> Iterator[int]:
-    """Return a power of 2 and all smaller ones."""
+    """Yield a power of 2, then all smaller powers."""
     while most:
         yield most
         most //= 2
@@ -86,7 +86,7 @@ def _power_of_2(least: int) -> int:
 
 
 def _staged(p: ConvProblem, rows: int, cols: int) -> tuple[int, int]:
-    """Rows and columns that a tile of the output reads (dgrad: of the output that a tile of the input reads)."""
+    """Return the rows and columns that a tile of the output reads (dgrad: a tile of the input, of the output)."""
     high, wide = (p.r - 1) * p.dilation_h, (p.s - 1) * p.dilation_w
     if p.direction == "fprop":
         return (rows - 1) * p.stride_h + high + 1, (cols - 1) * p.stride_w + wide + 1
@@ -116,7 +116,7 @@ def depthwise(p: ConvProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]
     if p.direction == "wgrad":
         return _wgrad(p, t.PIXELS, device.multiprocessors * BLOCKS_PER_SM)
     b, (planes, height, width) = block(p, t), output(p)
-    assert b is not None  # or no tile were valid
+    assert b is not None  # otherwise no tile is valid
     across = ceil_div(width, b.cols)
     grid = (ceil_div(height, b.rows * t.OUT) * across, ceil_div(planes, b.planes), p.n)
     args = ("x", "w", "y", b.tile_rows, b.tile_cols, across, geometry(p))
@@ -124,7 +124,10 @@ def depthwise(p: ConvProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]
 
 
 def _wgrad(p: ConvProblem, least: int, blocks: int) -> list[KernelCall]:
-    """Slices of the pixels, until there are `blocks` or a slice gives each thread little; then their sum."""
+    """Return the launches of slices of the pixels and of their sum.
+
+    There are as many slices as make `blocks` blocks, unless a slice would have too few pixels by `least`.
+    """
     planes, groups = (PLANES if p.layout == "nhwc" else 1), ceil_div(p.r * p.s, TAPS)
     over_filters, pixels = (ceil_div(p.k, planes), groups), p.n * p.p * p.q
     most = max(1, blocks // math.prod(over_filters))

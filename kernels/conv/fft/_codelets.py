@@ -27,7 +27,7 @@ _POINTER = VECTOR.as_pointer()
 
 
 class _Place:
-    """Numbers at an address, strides being bytes from one to the next, and from a real to its imaginary part."""
+    """Numbers at an address. stride: bytes from one number to the next. part: bytes from real to imaginary part."""
 
     def __init__(self, builder: Any, begin: Any, stride: Any, part: Any) -> None:
         self._builder, self._begin, self._stride, self._part = builder, begin, stride, part
@@ -49,7 +49,7 @@ class _Place:
 
 
 def _codelet(generated: Callable[..., None], count: int) -> Any:
-    """An intrinsic of a length, known when it is compiled, and a tuple of `count` numbers, for each vector of UNIT."""
+    """Return an intrinsic of a constant length and `count` numbers; it runs the code for each vector of UNIT tiles."""
 
     def typed(_context: Any, n: Any, numbers: Any) -> Any:
         if not isinstance(n, types.IntegerLiteral):
@@ -156,7 +156,7 @@ def _call(_context: Any, address: Any, numbers: Any) -> Any:
     return types.void(types.int64, types.UniTuple(types.int64, len(numbers))), generate
 
 
-#: `call(address, numbers)`: one of these functions.
+#: `call(address, numbers)`: call the compiled function at an address.
 call = cast(Any, intrinsic(_call))
 
 

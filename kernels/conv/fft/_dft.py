@@ -115,7 +115,7 @@ def _combined(v: Vectors, parts: list[Number], k: int, n: int) -> list[Number]:
 
 
 def _turned(v: Vectors, number: Number, k: int, n: int) -> Number:
-    """exp(-2 pi i k / n) times the number."""
+    """Return exp(-2 pi i k / n) times the number."""
     a, b = number
     quarters, rest = divmod(4 * k, n)
     if rest == 0:

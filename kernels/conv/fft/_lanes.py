@@ -1,7 +1,7 @@
-"""Numba functions between images and spectra, UNIT tiles at a time, one in each lane of vectors; serial.
+"""Numba functions that transform images to spectra and back, UNIT tiles at a time, one in each vector lane.
 
 A row of UNIT tiles is transposed, so that an element of all of them is a vector, and transformed. Then the columns of
-the half spectra are transformed, and written where products read them. The functions release the GIL.
+the half spectra are transformed, and written where products read them. The functions are serial and release the GIL.
 """
 
 # mypy: allow-untyped-defs, allow-untyped-calls
@@ -49,7 +49,7 @@ def forward(codelets, flat, cut, order, held, spectra, start, stop):
 
 @jit
 def inverse(codelets, flat, cut, order, held, spectra, start, stop):
-    """Transform batches start:stop of spectra back to tiles, and store their outputs, in rows from the lead on.
+    """Transform batches start:stop of spectra back to tiles, and store their outputs, which begin at row `lead`.
 
     The inverse is the transform with real and imaginary parts exchanged, both in its input and in its output.
     """
@@ -89,7 +89,7 @@ def _units(order):
 def _find(places, cut, order, plane):
     """Find the image, the corner's row and column, and the image's columns for tiles of UNIT planes.
 
-    Return whether they have one corner and are contiguous in memory, as neighbouring channels of a tile are.
+    Return whether all have the same corner and are contiguous in memory, like neighbouring channels of a tile.
     """
     same = not order.tiles_first and cut.strides[1] == 1
     for lane in range(UNIT):

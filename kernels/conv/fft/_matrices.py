@@ -9,7 +9,7 @@ from kernelmark.kernels._cuda import GRID_LIMIT, INT_LIMIT, ceil_div
 from kernelmark.kernels.conv.fft._tiling import Cut, cuts
 from kernelmark.kernels.conv.problem import ConvProblem
 
-THREADS = 128  # of a block that transforms: each has a column of two tiles
+THREADS = 128  # threads of a block that transforms; each thread has a column of two tiles
 SIDES = (32, 16)
 #: A side or a tile is refused if it costs this many times as much as the cheapest one.
 WASTE = 1.5
@@ -104,7 +104,7 @@ def not_held(side: int, among: list[int]) -> str | None:
 
 
 def wasteful(p: ConvProblem, side: int, among: list[int]) -> str | None:
-    """Return why a side is wasteful, or None, since memory and products grow with the frequencies of all tiles."""
+    """Return why a side is wasteful, or None: memory and products grow with the frequencies of all tiles."""
     cut = {each: cuts(p, (each, each)).x for each in among}
     found = {each: x.frequencies * x.places // p.n for each, x in cut.items()}
     if found[side] <= WASTE * min(found.values()):

@@ -1,8 +1,8 @@
 """Numba functions that cut planes from images, transform them to spectra batch by batch, and store the results.
 
-A batch of planes and its spectra are small enough for a cache of a thread's own; FFTW's passes over a large array with
-wide strides would be many times slower. From there a row of the batch goes to each frequency's matrix. Serial; they
-release the GIL.
+A batch of planes and its spectra fit in a cache that a thread has alone; FFTW's passes over a large array with wide
+strides would be many times slower. From this cache, a row of the batch is copied to each frequency's matrix. The
+functions are serial and release the GIL.
 """
 
 from typing import Any, NamedTuple, cast
@@ -30,7 +30,7 @@ def _call(_context: Any, function: Any, plan: Any, source: Any, target: Any) -> 
     return types.void(types.intp, types.intp, types.intp, types.intp), generate
 
 
-#: `_execute(function, plan, source, target)`, all of them addresses: FFTW's execution of a plan on other arrays.
+#: `_execute(function, plan, source, target)`: let FFTW's function execute a plan on other arrays; all are addresses.
 _execute = cast(Any, intrinsic(_call))
 
 

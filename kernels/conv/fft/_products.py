@@ -20,7 +20,7 @@ from kernelmark.kernels._tile import INTEGER, LANES, VECTOR, Sums, after, loaded
 #: Steps of a sum at a time: a panel takes 32 KiB with 512-bit registers, and less with narrower ones.
 DEPTH = 128
 WIDTH = 2 * LANES
-#: Rows of a tile two vectors wide, and of one: with AVX2 there are 16 registers, otherwise 32.
+#: Rows of a tile that is two vectors wide (ROWS) or one (TALL): with AVX2 there are 16 registers, otherwise 32.
 ROWS = 2 if registers().nbytes == 32 else registers().accumulators // 4
 TALL = registers().accumulators // 2
 #: Elements of scratch that `products` needs: a panel of B, and a partial tile of C.
@@ -28,9 +28,9 @@ SCRATCH = 2 * DEPTH * WIDTH + 2 * TALL * LANES
 
 
 def _complex_products(rows: int, vectors: int) -> Any:
-    """Return a function that multiplies `rows` rows of A with a panel of B; a place is an offset and strides.
+    """Return a function that multiplies `rows` rows of A with a panel of B.
 
-    Called as f(c, (c_at, c_row, c_part), keep, a, (a_at, a_row, a_step, a_part), b, count).
+    f(c, (c_at, c_row, c_part), keep, a, (a_at, a_row, a_step, a_part), b, count): the tuples are an offset and strides.
     """
 
     def typed(_context: Any, c: Any, to: Any, keep: Any, a: Any, off: Any, b: Any, count: Any) -> Any:
@@ -122,7 +122,7 @@ def products(held, sizes, a, a_place, b, b_place, keep, c, c_place, start, stop)
 
 @part
 def _panel(held, rows, wide, deep, keep, a, a_place, c, c_place):
-    """All rows of A with a panel of B that is `wide` lanes wide."""
+    """Multiply all rows of A with a panel of B that is `wide` lanes wide."""
     two = wide > LANES
     whole = wide == (WIDTH if two else LANES)
     r = 0
@@ -146,7 +146,7 @@ def _panel(held, rows, wide, deep, keep, a, a_place, c, c_place):
 
 @part
 def _tile(count, two, c, c_place, keep, a, a_place, b, deep):
-    """Compute one of the tiles that registers hold."""
+    """Compute a tile by the function for its size."""
     if two:
         if count == ROWS:
             _wide(c, c_place, keep, a, a_place, b, deep)

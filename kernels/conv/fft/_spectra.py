@@ -1,8 +1,8 @@
 """Convolution by the FFT of tiles: transforms, a complex matrix product per frequency, inverse transforms.
 
 Overlap-save: each direction is a circular convolution or correlation of planes, and a window of the result is kept:
-fprop correlates x with the filter, dgrad convolves y with it, wgrad correlates x with y, summed over tiles. Spectra lie
-as (frequency, part, plane), the parts being real and imaginary, so that products find their matrices there.
+fprop correlates x with the filter, dgrad convolves y with it, wgrad correlates x with y, summed over tiles. Spectra are
+stored as (frequency, part, plane), where parts are real and imaginary, so that products find a matrix per frequency.
 """
 
 import math
@@ -31,7 +31,7 @@ AXES = {"x": "ct", "w": "kc", "y": "kt"}
 class Way(NamedTuple):
     """A way to transform planes, `batch` at a time: a Numba function, and the addresses that it calls.
 
-    held: scratch of each thread for a batch. facts: the plan's, for `x.chose`.
+    held: each thread's scratch for a batch. facts: facts about the plan, for `x.chose`.
     """
 
     run: Callable[..., None]
@@ -128,7 +128,7 @@ def in_lanes(x: ConvOperands, cut: Cut, count: int, output: bool) -> Way:
 
 
 def _fitting(x: ConvOperands, cut: Cut) -> int:
-    """Planes that fit a batch."""
+    """Return the number of planes that fit a batch."""
     return int(x.tile.BATCH << 10) // (4 * cut.points)
 
 
@@ -138,7 +138,7 @@ def _complex(x: ConvOperands, shape: tuple[int, ...]) -> Array:
 
 
 def _batch(count: int, threads: int, limit: int, least: int) -> int:
-    """Return the largest power of two that gives no thread an eighth more than its share; powers need few plans."""
+    """Return the largest power of two with which no thread has an eighth more than its share; powers need few plans."""
     sizes = [1 << i for i in range(max(least, limit).bit_length())]
     share = count / threads
     return min(sizes, key=lambda size: (max(math.ceil(share / size) * size, 1.125 * share), -size))
@@ -177,7 +177,7 @@ def _multiplied(planes: dict[str, Planes], held: list[Array], output: str, along
 
 
 def _strides(planes: Planes, name: str) -> dict[str, int]:
-    """Strides of an operand's axes, groups (`g`), frequencies (`f`) and parts (`p`) in its spectra."""
+    """Return the strides of an operand's axes, groups (`g`), frequencies (`f`) and parts (`p`) in its spectra."""
     order, cut = planes.order, planes.cut
     channel, tile = (order.tiles, 1) if order.tiles_first else (1, order.channels)
     axes = {"x": {"c": channel, "t": tile}, "y": {"k": channel, "t": tile}, "w": {"c": channel, "k": tile}}[name]

@@ -1,7 +1,7 @@
 """Overlap-save: cut the tensors of a convolution into tiles, and choose the cheapest sides of a tile.
 
 A tile of side L yields L - taps + 1 outputs of a filter that spans `taps`. Strided outputs and dilated filters are
-taken as dense ones with zeros between. Every FFT convolution here, on the CPU and on a GPU, has its tiles from `cuts`.
+treated as dense, with zeros between. Every FFT convolution here, on the CPU and on a GPU, gets its tiles from `cuts`.
 """
 
 import math
@@ -127,7 +127,7 @@ def cuts(p: ConvSizes, sides: Sides) -> Cuts:
 
 
 def _axes(p: ConvSizes, side: int, sizes: tuple[int, int, int], steps: tuple[int, int, int]) -> tuple[Axis, Axis, Axis]:
-    """Axes of x, w and y: tiles of the output, or of y in wgrad, follow each other; the input's overlap."""
+    """Return the axes of x, w and y. Tiles of the output (in wgrad: of y) do not overlap; tiles of the input do."""
     (image, taps, outputs), (stride, dilation, pad) = sizes, steps
     last = (taps - 1) * dilation
     step = side - last
@@ -154,7 +154,7 @@ def whole(p: ConvSizes) -> Sides:
 
 
 def cheapest(p: ConvSizes, sides: Iterable[int], cost: Callable[[Cuts], float]) -> Sides:
-    """Return the cheapest of these sides by a device's model; they must exceed a filter, and not the image."""
+    """Return the cheapest of these sides by a device's model, limited to a whole image and at least a filter's span."""
     limits, least = whole(p), spans(p)
     fitting = (tuple(min(side, limit) for limit in limits) for side in sides)
     held = [(height, width) for height, width in fitting if height >= least[0] and width >= least[1]]

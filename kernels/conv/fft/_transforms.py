@@ -12,7 +12,7 @@ import numpy as np
 
 from kernelmark.kernels._fftw import plan
 
-#: FFTW's flags. FFTW finds a plan only if it is asked with the flags that pyFFTW planned with.
+#: FFTW's flags. FFTW finds pyFFTW's plan only if it is called with the flags that pyFFTW used.
 _FLAGS = {"FFTW_MEASURE": 0, "FFTW_ESTIMATE": 1 << 6}
 _DESTROY_INPUT = 1
 

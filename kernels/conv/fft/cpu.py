@@ -1,4 +1,4 @@
-"""Convolution on the CPU by FFTs: of whole images and of tiles by FFTW, and of tiles by our own transforms."""
+"""Convolution on the CPU by FFTs: of whole images and of tiles by FFTW, and of tiles by kernelmark's transforms."""
 
 import math
 from collections.abc import Callable
@@ -13,17 +13,18 @@ from kernelmark.kernels.conv.problem import ConvOperands, ConvProblem
 
 #: Sides at which FFTW is fast (24 and 40 took 1.5 times as long per point).
 SIDES = (8, 12, 16, 20, 32, 48, 64, 80, 96, 128, 192, 256)
-#: Sides of our own transforms; their code has no loops and grows with the side.
+#: Sides of kernelmark's transforms; their code has no loops and grows with the side.
 STRAIGHT = (8, 12, 16, 20, 24, 32, 40, 48, 64, 80, 96)
-#: KiB of a batch of tiles, which stays in a second-level cache with its spectra, and the most MiB of the spectra of a
-#: block of tiles: with more tiles at a time, the filters' spectra are read less often.
+#: BATCH: KiB of a batch of tiles, which stays in a second-level cache with its spectra. BLOCK: the most MiB of the
+#: spectra of a block of tiles; with more tiles at a time, the filters' spectra are read less often.
 BATCH, BLOCK = 128, 64
 _MEMORY = {"BATCH": (32, 64, 128, 256, 512), "BLOCK": (16, 64, 256)}
 #: From this many MiB on, an operand's spectra are written past the caches: more than second-level caches hold.
 STREAM = 4
 #: The model's seconds for each part of `work`, on one thread: only their ratios count.
 SECONDS = (1 / 25e9, 1 / 100e9, 1 / 12e9, 0.3e-6)
-#: The same for our own transforms: fitted by non-negative least squares of relative errors to train-numba-fft-tiles.
+#: The same for kernelmark's transforms: fitted to runs of train-numba-fft-tiles by non-negative least squares of
+#: relative errors.
 STRAIGHT_SECONDS = (2.5e-12, 9.5e-12, 79e-12, 0.23e-6)
 _ANY: dict[str, Any] = {"device": "cpu", "dtypes": ("f32",), "numerics": "fft", "threaded": True}
 _FFTW: dict[str, Any] = {"provider": "pyfftw", "modules": ("numpy", "numba", "pyfftw"), **_ANY}
@@ -48,7 +49,7 @@ def at_once(c: Cuts, mib: float) -> int:
 
 
 def sides(p: ConvProblem, t: Tile, by_model: Callable[[ConvProblem], Sides]) -> Sides:
-    """Return the sides of the tile, or those of the model if the tile's are 0."""
+    """Return the sides of the tile; the model chooses sides that are 0 in the tile."""
     height, width = by_model(p)
     return t.HEIGHT or height, t.WIDTH or width
 
@@ -61,7 +62,7 @@ def _valid(p: ConvProblem, t: Tile, _: DeviceLimits) -> str | None:
 
 
 def _too_long(p: ConvProblem) -> str | None:
-    """Return why no tile of our own transforms is large enough for a filter, or None."""
+    """Return why no tile of kernelmark's transforms is large enough for a filter, or None."""
     for name, span in zip("rs", spans(p), strict=True):
         if span > STRAIGHT[-1]:
             return f"{name} reaches over {span} elements, expected at most {STRAIGHT[-1]}, the side of the largest tile"
@@ -69,7 +70,7 @@ def _too_long(p: ConvProblem) -> str | None:
 
 
 def _spectra_bytes(c: Cuts, tiles: int) -> int:
-    """Spectra of as many tiles of both images, without the filters'."""
+    """Return the bytes of the spectra of this many tiles of both images, without the filters' spectra."""
     return 8 * c.frequencies * tiles * c.x.groups * (c.x.channels + c.y.channels)
 
 

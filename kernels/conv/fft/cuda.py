@@ -36,7 +36,7 @@ SPACE = {
     "TN": (2, 4, 8),
     "STAGES": (2, 3, 4),
 }
-BLOCKS_PER_SM = 3  # of fft_fused, that fill a multiprocessor
+BLOCKS_PER_SM = 3  # blocks of fft_fused that fill a multiprocessor
 
 
 def padded(p: ConvProblem, values: Mapping[str, int]) -> int:
@@ -103,12 +103,12 @@ def _word(value: bool) -> str:
 
 
 def _inputs(p: ConvProblem) -> int:
-    """Input channels of a group."""
+    """Return the number of input channels of a group."""
     return (p.k if p.direction == "dgrad" else p.c) // p.groups
 
 
 def _held(p: ConvProblem) -> list[int]:
-    """Sides of tiles of which a block of fft_fused holds one for each input channel."""
+    """Return the sides with which a block of fft_fused has room for a tile of each input channel."""
     return [side for side in fitting(p) if _inputs(p) <= THREADS // side]
 
 
@@ -122,10 +122,10 @@ def _few(p: ConvProblem) -> str | None:
 
 
 def _executed_fused(p: ConvProblem, side: int) -> int:
-    """Transforms of filters, inputs and outputs, and 8 for each complex multiply-add of two tiles with a filter."""
+    """Return the operations of all transforms, and 8 for each complex multiply-add of two tiles with a filter."""
     _, b, c = (operand.cut for operand in spectra(p, side))
     both, inputs, outputs = b.places / 2, b.channels, c.channels
-    of_two = 5 * side**2 * int(math.log2(side**2))  # real tiles, which are one complex one
+    of_two = 5 * side**2 * int(math.log2(side**2))  # two real tiles are transformed as one complex tile
     transforms = int((inputs * outputs / 2 + both * (inputs + outputs)) * of_two)
     return p.groups * (transforms + int(8 * side**2 * both * inputs * outputs))
 

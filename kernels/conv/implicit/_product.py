@@ -16,7 +16,7 @@ WIDEST = 256  # rows or columns of a tile
 DEEPEST = 32  # elements of the reduction in a step
 NARROWEST = 32  # rows or columns of a tile
 MASK_BITS = 32
-FARTHEST = 15  # pixels from a filter's first tap along an axis: as cuda/conv/implicit_feed.cuh holds a gradient's taps
+FARTHEST = 15  # pixels from a filter's first tap along an axis: limit of wgrad in cuda/conv/implicit_feed.cuh
 
 
 class Product(NamedTuple):
@@ -34,7 +34,7 @@ class Product(NamedTuple):
 
 
 def product(p: ConvProblem) -> Product:
-    """Return the largest product of all phases; the others have the same pixels and taps, or one row or column less."""
+    """Return the largest product of all phases; others have the same pixels and taps, or one row or column less."""
     filters, channels = p.k // p.groups, p.c // p.groups
     if p.direction == "wgrad":
         return Product("y", "x", filters, channels * p.r * p.s, p.n * p.p * p.q, p.groups)
@@ -53,7 +53,7 @@ def taps(p: ConvProblem) -> int:
 
 
 def masked(p: ConvProblem) -> bool:
-    """Return whether a mask of taps inside the image has a bit for each tap (in wgrad for each row and column)."""
+    """Return whether a mask of the taps inside the image has enough bits: one per tap (wgrad: per row and column)."""
     if p.direction != "wgrad":
         return taps(p) <= MASK_BITS
     high = near(p.h, p.p, p.r, p.stride_h, p.dilation_h, p.pad_h.before)
@@ -71,14 +71,14 @@ def gathered_rows(p: ConvProblem) -> bool:
 
 
 def blocks(p: ConvProblem, t: Tile) -> tuple[int, int, int]:
-    """Return the number of tiles of the gathered operand, of tiles of the plain one, and of parts."""
+    """Return the numbers of tiles of the gathered operand, of tiles of the plain operand, and of parts."""
     gathered, plain = (t.BM, t.BN) if gathered_rows(p) else (t.BN, t.BM)
     m = product(p)
     return ceil_div(m.gathered_size, gathered), ceil_div(m.plain_size, plain), m.parts
 
 
 def slices(p: ConvProblem, t: Tile) -> tuple[int, int]:
-    """Return the depth and number of the reduction's slices to fill the device; none is shorter than DEPTH."""
+    """Return the depth and number of the reduction's slices that fill the device; none is shorter than DEPTH."""
     depth = product(p).depth
     wanted = max(1, min(t.SMS * t.BLOCKS_PER_SM // math.prod(blocks(p, t)), depth // t.DEPTH))
     deep = ceil_div(ceil_div(depth, wanted), t.BK) * t.BK
@@ -86,7 +86,7 @@ def slices(p: ConvProblem, t: Tile) -> tuple[int, int]:
 
 
 def most_blocks(p: ConvProblem, t: Tile) -> int:
-    """Return the blocks of a launch with the most allowed slices."""
+    """Return the number of blocks of a launch with the most slices that are allowed."""
     return math.prod(blocks(p, t)) * max(1, product(p).depth // int(t.DEPTH))
 
 

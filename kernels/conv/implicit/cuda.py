@@ -51,8 +51,8 @@ SMALL_32, SQUARE_32, WIDE_32 = (tile | {"BK": 16} for tile in (SMALL_16, SQUARE_
 SPACE: dict[str, tuple[Tunable, ...]] = {**PIPELINE, "BN": (32, 64, 128, 256), "SMS": (multiprocessors,), **SLICES}
 SPACE_16: dict[str, tuple[Tunable, ...]] = {**tensorcore.SPACE, "BK": (32,), "SMS": (multiprocessors,), **SLICES}
 SPACE_32: dict[str, tuple[Tunable, ...]] = SPACE_16 | {"BK": (16, 32)}
-WAVES = 4  # of blocks on all multiprocessors, after which it matters little that the last one is not full
-BALANCE = 16  # FP32 operations that a GPU with fast memory does in the time of a byte
+WAVES = 4  # with this many waves of blocks, it matters little that the last wave is not full
+BALANCE = 16  # FP32 operations that a GPU with fast memory performs in the time in which it moves a byte
 
 FFMA = (
     "conv_implicit<Direction::{direction}, Layout::{layout}, {BM}, {BN}, {BK}, {WM}, {WN}, {TM}, {TN}, {STAGES}, "
@@ -83,12 +83,12 @@ def waves(p: ConvProblem, t: Tile) -> bool:
 
 
 def launched(p: ConvProblem, t: Tile) -> int:
-    """Return the blocks of the product's launch, including slices."""
+    """Return the number of blocks of the product's launch, including slices."""
     return math.prod(blocks(p, t)) * slices(p, t)[1]
 
 
 def useful(p: ConvProblem, t: Tile) -> float:
-    """Return the share of the time spent on real elements, not on padding or on partial sums, which move twice."""
+    """Return the share of the time for elements of the product, without padding and moves of partial sums."""
     gathered, plain = (t.BM, t.BN) if gathered_rows(p) else (t.BN, t.BM)
     m, (_, count) = product(p), slices(p, t)
     across, down, _ = blocks(p, t)
@@ -103,7 +103,7 @@ def fill_half(p: ConvProblem, t: Tile, device: DeviceLimits) -> str | None:
 
 
 def valid(p: ConvProblem, t: Tile, _: DeviceLimits) -> str | None:
-    """Return why a tile of the FP32 kernel is invalid, or None; each thread keeps its index along the reduction."""
+    """Return why a tile of the FP32 kernel is invalid, or None; a thread has a fixed place along each step's depth."""
     if reason := unlike_fragments(t):
         return reason
     threads, sums = warps(t), t.TM * t.TN
@@ -142,7 +142,7 @@ def line(p: ConvProblem) -> int:
 
 
 def packed(p: ConvProblem) -> tuple[int, int]:
-    """Return W and V, the floats copied and stored at a time; W is 1 in rows of pixels, where more would spill."""
+    """Return W and V, the floats copied and stored at a time; W is 1 in rows of pixels, where 4 would spill."""
     filters, channels, last = p.k // p.groups, p.c // p.groups, p.layout == "nhwc"
     copied = last and p.direction != "fprop" and channels % 4 == 0 and (p.direction == "dgrad" or filters % 4 == 0)
     stored = 1 if last and p.direction == "fprop" else line(p)
@@ -150,7 +150,7 @@ def packed(p: ConvProblem) -> tuple[int, int]:
 
 
 def stages_bytes(t: Tile, w: int) -> int:
-    """Return the shared memory of the FP32 kernel: STAGES panels, padded as in cuda/conv/implicit.cu, or more."""
+    """Return the bytes of shared memory of the FP32 kernel: STAGES panels, with rows padded for its bank conflicts."""
     threads_a_row = warps(t) // t.BK
     pad = threads_a_row if w == 1 and PAD < threads_a_row < 32 else PAD
     return int(4 * t.STAGES * t.BK * (t.BM + t.BN + 2 * pad))
@@ -175,7 +175,7 @@ def implicit(p: ConvProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
 
 
 def whole_chunks(p: ConvProblem) -> str | None:
-    """Return why channels cannot be copied in units of 16 bytes, or else why implicit GEMM cannot take the problem."""
+    """Return why channels cannot be copied in units of 16 bytes, or why implicit GEMM cannot take `p`, or None."""
     if p.layout == "nchw":  # copied word by word
         return supports(p)
     chunk = 16 // DTYPES[p.dtype].itemsize
@@ -194,7 +194,7 @@ def valid_mma(p: ConvProblem, t: Tile, _: DeviceLimits) -> str | None:
 
 
 def in_order(small: Mapping[str, Tunable], square: Mapping[str, Tunable], *wide: Mapping[str, Tunable]) -> Prefer:
-    """Return a preference for these tiles by how they fill the device; the widest is not used for nchw and dgrad."""
+    """Return a preference for these tiles by how they fill the device; the widest is not used for nchw or dgrad."""
 
     def unless(p: ConvProblem, t: Tile, device: DeviceLimits) -> str | None:
         least, middle, *widest = (tile_on(device, tile) for tile in (small, square, *wide))

@@ -1,4 +1,4 @@
-"""Implicit GEMM on Hopper's tensor cores, by wgmma on tiles that the TMA gathers: `cuda/conv/implicit_wgmma.cu`."""
+"""Implicit GEMM on Hopper's tensor cores: wgmma multiplies tiles that the TMA gathers (cuda/conv/implicit_wgmma.cu)."""
 
 import numpy as np
 
@@ -23,7 +23,7 @@ from kernelmark.kernels.gemm.hopper import (
 
 FARTHEST = 255  # pixels from a filter's first tap along an axis: the TMA has 8 bits for them
 CHUNK = 8  # 16-bit elements; the TMA needs a multiple of them in each pixel
-PAST = 4 * BM  # rows past the last pixel for which blocks of a cluster compute where they load from
+PAST = 4 * BM  # rows past the last pixel for which blocks of a cluster still compute addresses
 ENTRY = "conv_implicit_wgmma<{ctype}, Direction::{direction}, {BN}, {STAGES}, {CLUSTER}>"
 
 
@@ -53,7 +53,7 @@ def cluster_tiles(p: ConvProblem, t: Tile) -> int:
 
 
 def slices(p: ConvProblem, t: Tile) -> tuple[int, int]:
-    """Return the steps of pixels per slice of a filter's gradient, and the number of slices, to fill the device.
+    """Return the steps of pixels per slice of a filter's gradient, and the number of slices that fill the device.
 
     A slice has at least DEPTH pixels, unless the problem has fewer. Other products have one slice.
     """
@@ -94,7 +94,7 @@ _ORDER = hopper.in_order(blocks, WIDE | {"DEPTH": 256}, NARROW | {"DEPTH": 256},
 
 
 def unless(p: ConvProblem, t: Tile, device: DeviceLimits) -> str | None:
-    """Return why a narrower tile is used (half of the last tile is empty, or it fills the device better), or None."""
+    """Return why a narrower tile is used, or None: half of the last tile is empty, or it fills the device better."""
     columns = product(p)[1]
     if t.BN > BOX and columns <= 2 * t.BN and 0 < columns % t.BN <= t.BN // 2:
         return f"half of a tile of {t.BN} columns is empty"

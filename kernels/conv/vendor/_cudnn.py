@@ -14,7 +14,7 @@ from typing import Any
 from kernelmark import Unsupported
 
 _LIBRARY = "libcudnn.so.9"
-# Hundreds in cudnnStatus_t tell the kind of status, thousands its category.
+# Categories of statuses: the thousands of a cudnnStatus_t.
 _CALLER_WRONG, _NOT_SUPPORTED = 2, 3
 _NO_MEMORY = (4003, 4004)  # CUDNN_STATUS_INTERNAL_ERROR_{HOST,DEVICE}_ALLOCATION_FAILED
 
@@ -29,13 +29,13 @@ _SIGNATURES: dict[str, tuple[Any, ...]] = {
     "cudnnCreateConvolutionDescriptor": (_OUT,),
     # descriptor, format, data type, n, c, h, w
     "cudnnSetTensor4dDescriptor": (_P, _I, _I, _I, _I, _I, _I),
-    # descriptor, data type, format, k, c, h, w: the format comes second here
+    # descriptor, data type, format, k, c, h, w: here the format follows the data type
     "cudnnSetFilter4dDescriptor": (_P, _I, _I, _I, _I, _I, _I),
     # descriptor, padding, stride and dilation each of height and width, mode, type of the accumulator
     "cudnnSetConvolution2dDescriptor": (_P, _I, _I, _I, _I, _I, _I, _I, _I),
     "cudnnSetConvolutionGroupCount": (_P, _I),
     "cudnnSetConvolutionMathType": (_P, _I),
-    # handle, first input, second input, convolution, output, algorithm, bytes; in wgrad the output is the filter's
+    # handle, first input, second input, convolution, output, algorithm, bytes; the output of wgrad is the filter
     "cudnnGetConvolutionForwardWorkspaceSize": (_P, _P, _P, _P, _P, _I, _SIZE),
     "cudnnGetConvolutionBackwardDataWorkspaceSize": (_P, _P, _P, _P, _P, _I, _SIZE),
     "cudnnGetConvolutionBackwardFilterWorkspaceSize": (_P, _P, _P, _P, _P, _I, _SIZE),
@@ -81,7 +81,7 @@ class Cudnn:
         return text.decode()
 
     def new(self, what: str) -> c_void_p:
-        """Create an opaque object: `` (a handle) or one of the three kinds of descriptor."""
+        """Create an opaque object. what: empty for a handle, or the name of a kind of descriptor."""
         made = c_void_p()
         getattr(self, f"cudnnCreate{what}")(byref(made))
         return made
@@ -101,7 +101,7 @@ class Cudnn:
 
 @lru_cache
 def cudnn() -> Cudnn:
-    """Return NVIDIA's wheel of the library, or else the one that the loader finds. Raises Unsupported."""
+    """Return the library from NVIDIA's wheel, or otherwise the one that the loader finds. Raises Unsupported."""
     try:
         return Cudnn(library_path())
     except OSError:

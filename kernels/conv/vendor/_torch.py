@@ -12,7 +12,8 @@ from kernelmark.kernels.conv.problem import ConvOperands, ConvProblem
 def convolution(problem: ConvProblem, x: ConvOperands) -> Launch:
     """Return a launch on `x.threads` threads, even if other kernels change PyTorch's setting.
 
-    Raises Unsupported for gradients that PyTorch's own loops, which keep partial sums in bfloat16, would get wrong.
+    Raises Unsupported for gradients in bfloat16 without oneDNN: PyTorch's own loops keep partial sums in bfloat16, and
+    their results are wrong.
     """
     torch: Any = import_module("torch")
     if problem.dtype == "bf16" and problem.direction != "fprop" and not torch.ops.mkldnn._is_mkldnn_bf16_supported():

@@ -1,9 +1,9 @@
 """cuDNN's convolution, with a kernel for each algorithm.
 
-FP32 operands are multiplied by FMA alone, in `_tf32` kernels by tensor cores, 16-bit ones by tensor cores with sums in
-FP32. Only a call shows whether a GPU and a version still have an algorithm: its refusal is an `unsupported` row.
-Winograd and FFT are here only for FP32 by FMA, since cuDNN does not report the precision of its transforms for tensor
-cores.
+FP32 operands are multiplied by FMA alone, but by tensor cores in `_tf32` kernels. 16-bit operands are multiplied by
+tensor cores, with sums in FP32. Only a call shows whether a GPU and a version still have an algorithm: if cuDNN refuses
+it, the row is `unsupported`. Winograd and FFT are here only for FP32 by FMA, since cuDNN does not report the precision
+of its transforms for tensor cores.
 """
 
 from ctypes import addressof, byref, c_size_t, c_void_p
@@ -25,7 +25,7 @@ _TILE = 32  # the largest side of FFT_TILING's tiles
 
 
 class _Descriptors(NamedTuple):
-    """A problem as cuDNN has it: its three operands and the convolution."""
+    """cuDNN's descriptors of a problem: of its three operands and of the convolution."""
 
     x: c_void_p
     w: c_void_p
@@ -52,7 +52,7 @@ def _descriptors(problem: ConvProblem, math: int) -> _Descriptors:
 
 
 def _workspace(problem: ConvProblem, described: _Descriptors, algorithm: int) -> int:
-    """Return the bytes that the algorithm requests. Raises Refused if cuDNN does not have it."""
+    """Return the bytes of workspace that the algorithm requests. Raises Refused if cuDNN does not have it."""
     function, (first, second, output) = _PASSES[problem.direction]
     needed = c_size_t()
     getattr(cudnn(), f"cudnnGetConvolution{function}WorkspaceSize")(
@@ -106,7 +106,7 @@ def _described(problem: ConvProblem) -> str:
 
 
 def products(m: int) -> Any:
-    """Return a function for the products of F(m x m, 3 x 3): (m + 2)^2 instead of 9 m^2; the rest is undocumented."""
+    """Return a function that counts F(m x m, 3 x 3)'s products: (m + 2)^2, not 9 m^2; the rest is undocumented."""
     return lambda p: p.flop * (m + 2) ** 2 // (9 * m * m)
 
 
@@ -154,7 +154,7 @@ _ALGORITHMS: tuple[tuple[str, dict[str, int], dict[str, Any], str], ...] = (
 
 
 def _math(dtype: str, numerics: Any) -> int:
-    """Return the math type: only FMA for FP32, unless TF32 is declared; the default allows TF32, TENSOR_OP does not."""
+    """Return the math type: DEFAULT_MATH, which allows TF32, for `tf32`; else FMA_MATH for FP32, or TENSOR_OP_MATH."""
     if numerics == "tf32":
         return _cudnn.DEFAULT_MATH
     return _cudnn.FMA_MATH if dtype == "f32" else _cudnn.TENSOR_OP_MATH

@@ -63,7 +63,7 @@ def _geometry(p: ConvProblem) -> dict[str, list[int]]:
 
 
 def _first_plan(graph: Any, wanted: tuple[str, ...], barred: tuple[str, ...]) -> str:
-    """Build the first plan with these notes and return its name. Raises Unsupported where there is none."""
+    """Build the first plan with these notes and return its name. Raises Unsupported if there is none."""
     cudnn = _frontend()
     graph.create_execution_plans([getattr(cudnn.heur_mode, mode) for mode in _MODES])
     graph.deselect_numeric_notes([getattr(cudnn.numerical_note, name) for name in barred])
@@ -87,7 +87,7 @@ class _Planned(NamedTuple):
     plan: str
 
 
-@lru_cache(maxsize=1)  # good for all operands of a problem
+@lru_cache(maxsize=1)  # a plan serves all operands of a problem
 def _planned(problem: ConvProblem, wanted: tuple[str, ...], barred: tuple[str, ...]) -> _Planned:
     graph, tensors = _graph(problem)
     try:
@@ -124,7 +124,7 @@ _FP32: dict[str, Any] = {**_FRONTEND, "dtypes": ("f32",)}
 
 @kernel("conv", **_FP32)
 def fma(problem: ConvProblem, x: ConvOperands) -> Launch:
-    """First engine of cuDNN's heuristics without tensor cores, Winograd and FFT."""
+    """First engine of cuDNN's heuristics without tensor cores, Winograd or FFT."""
     return _launch(problem, x, (), (*_COARSE, *_OTHER_COORDINATES))
 
 

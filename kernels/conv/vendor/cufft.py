@@ -19,7 +19,7 @@ from kernelmark.kernels.gemm import _cublas
 _SIDES = (16, 24, 32, 48, 64, 96, 128)
 #: Rates of the model that chooses a side: only their ratio counts.
 _BYTES_PER_S, _FLOP_PER_S = 2.5e12, 40e12
-_MULTIPLY_ADD = 6  # operations, of a complex one by three real products
+_MULTIPLY_ADD = 6  # operations of a complex multiply-add that uses three real products
 
 
 class _Product(NamedTuple):
@@ -47,7 +47,7 @@ def chosen(p: ConvProblem) -> Sides:
 
 
 def _seconds(c: Cuts) -> float:
-    """Return the model's seconds: a tile is written and read, and so is its spectrum, which is as large."""
+    """Return the model's seconds: tiles are written and read, and so are their spectra, which are as large."""
     return 16 * c.points * c.planes / _BYTES_PER_S + _MULTIPLY_ADD * c.products / _FLOP_PER_S
 
 
@@ -82,7 +82,7 @@ def _movers(source: str) -> Any:
 
 
 def _convolve(problem: ConvProblem, x: ConvOperands, sides: Sides) -> Launch:
-    """Cut and transform both inputs, multiply, transform back, paste; one buffer holds the tiles of each in turn."""
+    """Return a launch: cut and transform both inputs, multiply, transform back, paste; tensors share a tile buffer."""
     x.chose(tile="x".join(map(str, sides)))
     c, product, plans = cuts(problem, sides), _PRODUCTS[problem.direction], _plans(problem, sides)
     tiles = x.scratch((max(cut.planes for cut in c) * c.points,), "f32")
@@ -111,7 +111,7 @@ def _mover(module: Any, name: str, count: int) -> Any:
 
 
 def _product(problem: ConvProblem, x: ConvOperands, c: Cuts, spectra: dict[str, Any]) -> Launch:
-    """Return the products of all frequencies and groups, divided by the number of points, which cuFFT does not do."""
+    """Return a launch of all products; it divides them by the number of points, since cuFFT does not."""
     product = _PRODUCTS[problem.direction]
     a, _, result = (getattr(c, name) for name in product[:3])
     size = (result.places, result.channels, a.channels if product.op_a == "N" else a.places)

@@ -14,7 +14,7 @@ def _symmetric(problem: ConvProblem) -> str | None:
 
 
 def _output_bytes(problem: ConvProblem) -> int:
-    """PyTorch's own result, which is then copied. oneDNN's reordered operands come on top; it does not report them."""
+    """Return the bytes of PyTorch's result, which is then copied; oneDNN does not report its reordered operands."""
     return math.prod(problem.shapes()[problem.output]) * DTYPES[problem.dtype].itemsize
 
 

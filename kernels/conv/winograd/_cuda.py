@@ -8,8 +8,8 @@ from kernelmark.kernels._cuda import GRID_LIMIT, ceil_div
 from kernelmark.kernels.conv._geometry import fits_ints
 from kernelmark.kernels.conv.problem import ConvProblem
 
-TILES, CHANNELS = 32, 8  # of a block where patches are fetched
-TAPS = 3  # of a filter along either axis
+TILES, CHANNELS = 32, 8  # tiles and channels of a block that fetches patches
+TAPS = 3  # taps of a filter along either axis
 #: Operations of cuda/conv/winograd.cuh to transform a filter, a patch of the input and a tile of products.
 _TRANSFORMS = {2: (35, 32, 24), 4: (126, 228, 130)}
 DOMAIN: dict[str, Any] = {
@@ -45,7 +45,7 @@ class View(NamedTuple):
 
 
 def view(p: ConvProblem) -> View:
-    """Return the convolution to compute; the input's gradient convolves y with filters rotated by half a turn."""
+    """Return the convolution to compute; for the input's gradient, that of y with filters rotated by 180 degrees."""
     c, k, top, left = p.c // p.groups, p.k // p.groups, p.pad_h.before, p.pad_w.before
     if p.direction == "fprop":
         return View("x", "y", p.n, c, p.h, p.w, k, p.p, p.q, top, left, p.groups)
@@ -53,7 +53,7 @@ def view(p: ConvProblem) -> View:
 
 
 def supports(most_groups: int) -> Callable[[ConvProblem], str | None]:
-    """Return a `supports` for kernels whose grid has room for this many groups."""
+    """Return the predicate for kernels whose grid has room for this many groups."""
 
     def refusal(p: ConvProblem) -> str | None:
         shape = (("filter", f"{p.r}x{p.s}", "3x3"), ("stride", p.stride, 1), ("dilation", p.dilation, 1))
@@ -70,9 +70,9 @@ def supports(most_groups: int) -> Callable[[ConvProblem], str | None]:
 
 
 def executed(side: int) -> Callable[[ConvProblem, Tile], int]:
-    """Return a function for the operations: (side + 2)^2 multiply-adds per tile, channel and filter, and transforms.
+    """Return a function that counts the transforms, and (side + 2)^2 multiply-adds per tile, channel and filter.
 
-    Each is counted once, though F(2x2,3x3) transforms the input for each block of filters.
+    Each transform is counted once, although F(2x2,3x3) transforms the input for each block of filters.
     """
 
     def flop(p: ConvProblem, _: Tile) -> int:
@@ -95,7 +95,7 @@ def transformed(v: View, side: int, ldk: int) -> Scratch:
 
 
 def filters(p: ConvProblem, side: int, ldk: int) -> KernelCall:
-    """Return the filters' transform, which is timed with the rest."""
+    """Return the launch that transforms the filters, which is timed with the others."""
     v = view(p)
     turned = "true" if p.direction == "dgrad" else "false"
     return KernelCall(

@@ -1,7 +1,7 @@
-"""The filters' gradient by Winograd's transforms, which are those of the forward pass, transposed.
+"""The filters' gradient by Winograd's algorithm, with the transposes of the forward pass's transforms.
 
 dw = G^T ((A dy A^T) * (B^T x B), summed over tiles) G: `side` x `side` planes of the input and of the output's gradient
-are multiplied with one another, plane by plane, and each filter is transformed back once.
+are multiplied with each other, plane by plane, and each filter is transformed back once.
 """
 
 # mypy: allow-untyped-defs, allow-untyped-calls
@@ -48,7 +48,7 @@ def _filters(w, p, held, g, line, plane, first, start, stop):
 class _Gradient:
     """Data that all launches share: the planes of both operands, and scratch for each thread.
 
-    `rows` are those of the sums: k, from the first to the last.
+    In the methods, `rows` is the range (first, last) of the filters k whose sums are computed.
     """
 
     def __init__(self, problem: ConvProblem, x: ConvOperands, m: int, product: Array) -> None:
@@ -81,8 +81,8 @@ class _Gradient:
 def launch(problem: ConvProblem, x: ConvOperands, m: int, product: Array) -> Launch:
     """Return one launch: pad rows with zeros, transform and multiply planes block by block, transform filters back.
 
-    If there is one block, each thread multiplies a few rows at a time, as the tile sets, and computes the filters'
-    gradient from them while they are in its cache.
+    If there is one block, each thread multiplies OUTPUTS rows at a time, and computes the filters' gradient from them
+    while they are in its cache.
     """
     of = _Gradient(problem, x, m, product)
     return (_by_rows if of.step == of.strips and x.tile.OUTPUTS else _by_blocks)(of)

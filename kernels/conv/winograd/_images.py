@@ -15,7 +15,7 @@ from kernelmark.kernels.conv.winograd._tiling import cut, tiling
 
 
 class _Image:
-    """Data that the launches share: how the image is cut, planes, filters, and scratch for each thread."""
+    """Data that the launches share: the cut of the image, planes, filters, and scratch for each thread."""
 
     def __init__(self, problem: ConvProblem, x: ConvOperands, m: int, product: Array) -> None:
         g, places = tiling(problem, m, LANES), (m + 2) ** 2

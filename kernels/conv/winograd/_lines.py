@@ -1,6 +1,6 @@
-"""Winograd's transforms along one axis, on lines of numbers: code for each matrix, its zeros and ones left out.
+"""Winograd's transforms along one axis, on lines of numbers; the code for a matrix leaves out its zeros and ones.
 
-LLVM does not vectorise loops over lines that it cannot prove not to overlap, so the IR is written here.
+The IR is written here, since LLVM does not vectorise loops over lines that may overlap.
 """
 
 # mypy: allow-untyped-defs, allow-untyped-calls
@@ -28,10 +28,10 @@ _VECTOR = ir.VectorType(ir.FloatType(), LANES)
 def _transform(name: str, transposed: bool = False) -> Any:
     """Return an intrinsic that multiplies lines by a matrix of F(m x m, 3 x 3): A^T, G or B^T, or its transpose.
 
-    Called as f(tile, to, off, (to_at, step, off_at, near, far), count), m being the length of the tuple `tile`, so that
-    nothing is compiled for another one: to[a] = sum over i of matrix[a, i] off[i], `count` elements each. Line a of the
-    results begins at `to_at + a step`, line i of the inputs at `off_at + i % m near + i // m far`. Whole vectors are
-    written, up to LANES - 1 elements beyond `count`.
+    f(tile, to, off, (to_at, step, off_at, near, far), count): to[a] = sum over i of matrix[a, i] off[i], `count`
+    elements each. m is the length of the tuple `tile`; since its type contains the length, only this m is compiled.
+    Line a of the results begins at `to_at + a step`, line i of the inputs at `off_at + i % m near + i // m far`. Whole
+    vectors are written, up to LANES - 1 elements beyond `count`.
     """
 
     def lines(_context: Any, tile: Any, to: Any, off: Any, place: Any, count: Any) -> Any:
@@ -88,10 +88,10 @@ def _constant(value: float) -> Any:
 
 
 def _transform_both(name: str, transposed: bool = False) -> Any:
-    """Return an intrinsic that multiplies lines by such a matrix along both axes of a tile, in registers.
+    """Return an intrinsic that multiplies lines by a matrix (as in `_transform`) along both axes of a tile.
 
-    Called as f(tile, to, off, (to_at, step, off_at, near), count): to[a, b] = sum over i and k of
-    matrix[a, i] matrix[b, k] off[i, k]. Lines are numbered row by row, `step` and `near` apart.
+    f(tile, to, off, (to_at, step, off_at, near), count): to[a, b] = sum over i and k of matrix[a, i] matrix[b, k]
+    off[i, k]. Lines are numbered row by row; they are `step` and `near` elements apart in `to` and `off`.
     """
 
     def lines(_context: Any, tile: Any, to: Any, off: Any, place: Any, count: Any) -> Any:
@@ -119,10 +119,10 @@ def _transform_both(name: str, transposed: bool = False) -> Any:
 
 
 inputs, outputs = (_transform(name) for name in ("bt", "at"))
-#: Transforms the gradient of outputs to that of products.
+#: Transforms the gradient of outputs to the gradient of products.
 outputs_back = _transform("at", transposed=True)
 filters = _transform_both("g")
-#: Transforms the gradient of transformed filters to that of filters.
+#: Transforms the gradient of transformed filters to the gradient of filters.
 filters_back = _transform_both("g", transposed=True)
 
 
@@ -176,7 +176,10 @@ def _loaded(builder: Any, first: Any, places: list[Any]) -> list[Any]:
 
 
 def _divided(builder: Any, vectors: list[Any]) -> list[Any]:
-    """Every n-th element of n vectors side by side, n times: in steps of n's factors, which take fewer instructions."""
+    """Return n vectors: number i has every n-th element of the n given vectors, from element i on.
+
+    The elements are divided by one factor of n after another, which takes fewer instructions.
+    """
     n = len(vectors)
     by = _factor(n)
     if by == n:

@@ -12,7 +12,7 @@ from kernelmark.kernels._numba import jit, move, part
 from kernelmark.kernels._product import multiply
 from kernelmark.kernels.conv.winograd._lines import LANES, divide, inputs, join, outputs, outputs_back
 
-STRIPS = 8  # whose columns are transformed before their rows, since data just stored are slow to load at another offset
+STRIPS = 8  # strips whose columns are transformed before all rows: data just stored are slow to load at another offset
 
 
 @jit
@@ -131,10 +131,9 @@ def _put_last(y, held, line, g, tile, f0, f1):
 
 @part
 def _multiplied(product, u, v, products, packed, g, tiles, item, strides, result_strides):
-    """Return how far apart planes of products are, for an item's channels of the output.
+    """Compute all planes of products for an item's output channels, and return the distance between planes.
 
-    strides: of v, from a plane to the next, a channel to the next and a tile to the next. result_strides: of the
-    products, those of channels and tiles.
+    strides: those of planes, channels and tiles in v. result_strides: those of channels and tiles in the products.
     """
     count, row = item[3] - item[2], item[4]
     out_plane = count * tiles + LANES

@@ -13,7 +13,7 @@ from kernelmark.kernels.conv.winograd._tiling import Tiling
 
 
 def _between_zeros(problem: ConvProblem, x: ConvOperands, g: Tiling, source: Array) -> tuple[Array, Launch]:
-    """Return the scratch for all rows, and the launch that fills it."""
+    """Return scratch for all rows, padded with zeros, and the launch that fills it."""
     lines = problem.n * (1 if g.channels_last else g.inputs) * g.rows
     image = x.scratch((lines * g.phases * g.columns + LANES,), "f32")
 
@@ -28,8 +28,8 @@ def _between_zeros(problem: ConvProblem, x: ConvOperands, g: Tiling, source: Arr
 def channels(v, x, held, g, strides, s0, s1, start, stop):
     """Transform channels start:stop. Whole vectors of tiles are written; the next line overwrites the excess.
 
-    Lines whose vectors would extend beyond the last line are copied, since the memory after it may be another thread's,
-    and so are all lines whose tiles are not contiguous.
+    A line is written to scratch and copied from there if its tiles are not contiguous, or if its vectors would extend
+    beyond the last line, since the memory after that may belong to another thread.
     """
     side, tiles, (plane, channel, tile) = g.m + 2, (s1 - s0) * g.across, strides
     far = tiles + LANES
@@ -53,8 +53,8 @@ def strides(g: Tiling, count: int) -> tuple[int, int, int]:
     """Return the stride of planes of `count` strips, and the strides of channels and tiles within a plane.
 
     Tiles are contiguous, unless channels are last or the tiles are so few that products go along channels. A vector
-    between planes keeps them from competing for the same cache sets. Whole vectors for a line over channels keep
-    threads, which write whole vectors, from writing into each other's.
+    between planes keeps them from competing for the same cache sets. A line over channels takes whole vectors, so that
+    threads, which write whole vectors, do not overwrite each other's lines.
     """
     tiles, line = count * g.across, -(-g.inputs // LANES) * LANES
     if g.channels_last or tiles <= ALONE:
@@ -71,8 +71,8 @@ def each_thread(x: ConvOperands, elements: int, is_shared: bool = False) -> list
 class Planes:
     """The input or the output's gradient: its rows padded by zeros, and its transform in planes of `step` strips.
 
-    v: scratch for the planes, one that all threads share or one per thread. strides: the distance between planes, and
-    those between channels and between tiles within a plane.
+    v: for each thread, scratch for the planes, which threads may share. strides: the distances between planes, between
+    channels and between tiles.
     """
 
     def __init__(

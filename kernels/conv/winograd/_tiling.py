@@ -10,11 +10,11 @@ from kernelmark.kernels.conv.problem import ConvProblem
 class Tiling(NamedTuple):
     """The tiling of a convolution from `inputs` to `outputs` channels: `down` strips of `across` tiles of m x m.
 
-    tile: m numbers, whose count is part of the type, by which transforms are chosen where code is compiled.
-    k, c: the filters as stored; their transforms are planes of `filter_plane` elements, in rows of
-    `filter_line`. rotated: for dgrad. back: tiles are of the output's gradient, m x m, for wgrad.
-    height, width, top, left, rows, columns, phases: of the padded copy, whose parts are whole vectors
-    of `lanes` if they are longer than one. With channels last, widths count elements.
+    tile: m numbers; their count is part of the type, so that Numba compiles the transforms for this m alone. k, c: the
+    filters as stored; their transforms are planes of `filter_plane` elements, in rows of `filter_line`. rotated: for
+    dgrad, filters are rotated. back: for wgrad, tiles are of the output's gradient, m x m. height, width, top, left,
+    rows, columns, phases: those of the padded copy; if its parts are longer than a vector, they are whole vectors. With
+    channels last, widths count elements.
     """
 
     m: int
@@ -91,7 +91,7 @@ def output_gradient(problem: ConvProblem, m: int, lanes: int) -> Tiling:
 
 
 def _columns(count: int, lanes: int) -> int:
-    """Return the elements of a part, few enough that small images are not mostly zeros."""
+    """Return the elements of a part: whole vectors, unless it is smaller than one, so that it is not mostly zeros."""
     return count if count <= lanes else -(-count // lanes) * lanes
 
 
@@ -99,7 +99,7 @@ class Cut(NamedTuple):
     """The division of an image among threads: items of strips s0:s1 of tiles and output channels f0:f1.
 
     strips: the most strips of an item. channels: output channels multiplied at a time. is_whole: whether every item has
-    all strips, so that it is the only one to use its filters.
+    all strips, so that no other item uses its filters.
     """
 
     items: list[tuple[int, int, int, int]]

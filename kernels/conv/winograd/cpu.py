@@ -13,7 +13,7 @@ ALL, FEW, SOME, MANY = ({"HELD": 2**21, "OUTPUTS": some} for some in (0, 16, 32,
 
 
 def refused(problem: ConvProblem) -> str | None:
-    """Return why the problem cannot be taken, or None: only 3 x 3 filters without stride or dilation can."""
+    """Return why the kernels cannot take a problem, or None: they support 3 x 3 filters without stride or dilation."""
     found = {"r": problem.r, "s": problem.s, "stride": problem.stride, "dilation": problem.dilation}
     found["groups"] = problem.groups
     for what, expected in (("r", 3), ("s", 3), ("stride", 1), ("dilation", 1), ("groups", 1)):
@@ -35,7 +35,7 @@ def executed(problem: ConvProblem, f: Transforms) -> int:
 
 
 def _executed_back(problem: ConvProblem, f: Transforms, g: Tiling) -> int:
-    """Return the operations of a filter's gradient, whose transforms are the transposed ones."""
+    """Return the operations of a filter's gradient, which uses the transposed matrices."""
     m, side = f.at.shape
     tiles = problem.n * g.down * g.across
     images = tiles * (2 * side * _operations(f.bt) * problem.c + (m + side) * _operations(f.at.T) * problem.k)
@@ -44,7 +44,7 @@ def _executed_back(problem: ConvProblem, f: Transforms, g: Tiling) -> int:
 
 
 def _operations(matrix: Any) -> int:
-    """Additions, and multiplications by other than 1 and -1, of one vector."""
+    """Return the additions, and the multiplications by factors other than 1 and -1, for one vector."""
     return int((matrix != 0).sum() - len(matrix) + ((matrix != 0) & (abs(matrix) != 1)).sum())
 
 
@@ -74,8 +74,8 @@ def _suits(p: ConvProblem, t: Tile, m: int) -> str | None:
     """Return why a tile is not the default, or None: its filters should stay in a cache until they are multiplied.
 
     The other operand is packed again for each OUTPUTS filters, which costs little if it is small; in wgrad, each thread
-    packs all of it rather than a share. If the cache has no room for SOME filters either, it is packed less often,
-    unless tiles are so few that products do not pack them.
+    packs all of it rather than a share. If the cache has no room even for SOME filters, MANY are used, so that the
+    other operand is packed less often, or FEW if tiles are so few that products do not pack it.
     """
     g, cache, default = tiling(p, m), second_level_bytes(), ALL
     row, tiles = filter_bytes(g), p.n * g.down * g.across
@@ -92,9 +92,10 @@ def _suits(p: ConvProblem, t: Tile, m: int) -> str | None:
 
 
 def _tiles(m: int) -> dict[str, Any]:
-    """HELD: elements of transformed operands, the input's and the output's, for each thread at a time.
+    """Return the declarations of tiles.
 
-    OUTPUTS: channels of the output, or 0 for all, whose filters are transformed, and multiplied or summed, at a time.
+    HELD: elements of the transformed input and output that each thread has at a time. OUTPUTS: channels of the output,
+    or 0 for all, whose filters are transformed, and multiplied or summed, at a time.
     """
     return {
         "tunables": {"HELD": powers(12, 24), "OUTPUTS": (0, *powers(2, 8))},

@@ -37,18 +37,18 @@ def round_up(a: int, unit: int) -> int:
 
 
 def _wide_enough(p: ConvProblem, width: int) -> str | None:
-    """Return why a tile of `width` filters is not used for `p` and one of half as many is, or None."""
+    """Return why a tile of `width` filters is not used for `p`, or None: half as many filters may be enough."""
     k = view(p).k
     return None if 2 * k > width else f"{k} filters a group fill at most half of a tile of {width}"
 
 
 def _blocks(v: View, t: Tile) -> int:
-    """Blocks of F(2x2,3x3) for a slice of a group's channels."""
+    """Return the number of blocks of F(2x2,3x3) for a slice of a group's channels."""
     return ceil_div(v.tiles(2), TILES) * ceil_div(v.k, t.BK)
 
 
 def slices(p: ConvProblem, t: Tile) -> tuple[int, int]:
-    """Return the depth and number of slices of the channels to fill the device; none is shorter than DEPTH."""
+    """Return the depth and number of slices of the channels that fill the device; none is shorter than DEPTH."""
     v, resident = view(p), t.SMS * (64 // t.BK)
     wanted = max(1, min(resident // (_blocks(v, t) * v.groups), v.c // t.DEPTH))
     depth = round_up(ceil_div(v.c, wanted), CHANNELS)
