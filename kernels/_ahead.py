@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
-LIMIT_S = 60  # time limit of a child, which hangs if another thread held a lock at the fork that the child needs
+LIMIT_S = 60  # time limit of a child; it hangs if it needs a lock that another thread held at the fork
 _PR_SET_PDEATHSIG = 1
 
 

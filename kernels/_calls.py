@@ -1,8 +1,8 @@
 """Call compiled functions without the interpreter, so that threads need not wait for the GIL.
 
 Threads that wait for the GIL at the beginning of a launch fall asleep, and waking each takes 50 us on a virtual
-machine. A call is stored as the addresses of three things: a function that loads the arguments and passes them on, the
-compiled function, and the arguments, flattened as by Numba to eight bytes each.
+machine. A call is stored as three addresses: of a function that loads the arguments and passes them on, of the compiled
+function, and of the arguments, which take eight bytes each and are flattened as Numba does it.
 """
 
 import struct
@@ -62,7 +62,7 @@ def _flat(kinds: Any, values: Any) -> Iterator[bytes]:
 
 @lru_cache
 def _passes(kinds: Any) -> tuple[int, Any]:
-    """Return the address of a function that calls functions with arguments of these types, and its library."""
+    """Return the address of an adapter that calls functions with arguments of these types, and its library."""
     context = cpu_target.target_context
     kind = context.call_conv.get_function_type(types.none, kinds)
     library = context.codegen().create_library("kernelmark")

@@ -7,9 +7,9 @@ from kernelmark import DTYPES, DeviceLimits, Operand, Problem
 
 GRID_LIMIT = 65535  # blocks along y and z, on every compute capability
 INT_LIMIT = 2**31 - 1  # sizes and leading dimensions are C ints
-STATIC_BYTES = 48 * 1024  # of statically declared shared memory, on every compute capability
+STATIC_BYTES = 48 * 1024  # limit of statically declared shared memory, on every compute capability
 BLOCK_THREADS, SM_REGISTERS, THREAD_REGISTERS = 1024, 2**16, 255  # on every compute capability
-OTHER_REGISTERS = 24  # the fewest that a thread needs in addition to those of its sums
+OTHER_REGISTERS = 24  # the fewest registers that a thread needs in addition to its sums
 
 
 def ceil_div(a: int, b: int) -> int:

@@ -108,7 +108,7 @@ def is_read_in_place(rows: int, step: int) -> bool:
 
 
 def split(length: int, most: int, others: int, threads: int) -> list[tuple[int, int]]:
-    """Return a length cut into parts of at most `most`, smaller if threads then share the work more evenly.
+    """Cut a length into parts of at most `most`, smaller if threads then share the work more evenly.
 
     The work is parts x `others` items. In the model, the thread with the most items determines the time, and twice as
     many parts cost ANEW more.

@@ -46,7 +46,9 @@ def _is_lying(m, n, a_step, b):
 
 @inlined
 def _found(m, n, k, a_step, b, c_column):
-    """Return the approximate cycles of the product with tiles' rows along m and lanes along n, two vectors per cycle.
+    """Return the approximate cycles of a product if tiles have rows along m and lanes along n.
+
+    Two vectors are multiplied per cycle.
 
     The second value is how to compute the product, as in `order`; a separate function would take long to compile.
     """

@@ -103,7 +103,7 @@ def rises(count: Array, beyond: int, rounds: int) -> bool:
 
 @jit
 def meet(count: Array, threads: int) -> None:
-    """Wait at a barrier until all `threads` threads have arrived; the first element counts arrivals since set-up."""
+    """Wait at a barrier until all `threads` threads have arrived; the first element counts all arrivals so far."""
     before = _came(count)
     last = (before // threads + 1) * threads
     while before < OPEN and not rises(count, last - 1, PATIENCE):

@@ -144,7 +144,7 @@ class _Team:
                 member.end()
 
     def _spread(self) -> None:
-        """Restrict each other thread to separate CPUs, without the calling thread's, if there are enough CPUs."""
+        """Restrict the other threads to separate CPUs, none of them the calling thread's, if there are enough."""
         if (cpu := here()) == self._cpu:
             return
         self._cpu = cpu
@@ -158,7 +158,7 @@ def here() -> int:
 
 
 def beside(cpu: int, threads: int) -> list[list[int]]:
-    """Return a list of CPUs for each of `threads` threads, without `cpu`; no lists if there are too few CPUs."""
+    """Return a list of CPUs, without `cpu`, for each of `threads` threads; an empty list if there are too few."""
     others = sorted(os.sched_getaffinity(0) - {cpu}) if sys.platform == "linux" else []
     return [others[i::threads] for i in range(threads)] if len(others) >= threads else []
 

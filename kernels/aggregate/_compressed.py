@@ -18,8 +18,8 @@ from kernelmark.kernels.aggregate._formats import FORMATS
 PART = 2**13
 #: The most parts whose values are checked: a million elements of each row.
 PARTS = 128
-#: The relative amount by which a residual may exceed the error of the format's rounding; a bias of 2 % of a step adds
-#: more.
+#: The relative amount by which a residual's squared norm may exceed that of the format's rounding; a bias of 2 % of a
+#: step adds more.
 _SLACK = 1e-3
 #: The roundings of a number that a worker adds to its residual, quantises and keeps.
 _WORKER = 4
@@ -41,7 +41,7 @@ def rounded(w: int, dtype: str) -> float:
 
 
 class _Wrong(Exception):
-    """Why the result is wrong."""
+    """Raised with the reason if a result is wrong."""
 
 
 class Compressed:
@@ -126,7 +126,7 @@ class Compressed:
 
 
 def _blocks(x: Array, block: int) -> Iterator[tuple[Array, int]]:
-    """Yield the whole blocks as rows, then the short one at the end, with where they begin."""
+    """Yield the whole blocks as rows, then a short block at the end, each with the index of the first element."""
     whole = x.size // block * block
     if whole:
         yield x[:whole].reshape(-1, block), 0
@@ -135,7 +135,7 @@ def _blocks(x: Array, block: int) -> Iterator[tuple[Array, int]]:
 
 
 def _least_of_onebit(x: Array) -> Array:
-    """Return the squared norms of the least residuals if each block has two means, for elements >= 0 and for others."""
+    """Return the squared norms of the least residuals if each block has two means, of elements >= 0 and of others."""
     squares, total, size = np.einsum("ij,ij->i", x, x), x.sum(1), np.abs(x).sum(1)
     high = (x >= 0).sum(1)
     low = x.shape[1] - high

@@ -47,7 +47,7 @@ class Order(NamedTuple):
 
 
 class Team:
-    """The worker processes of a plan. generation: the number of times that all of them were started."""
+    """The worker processes for one number of workers. generation: the number of times that all were started."""
 
     def __init__(self, helpers: int) -> None:
         self._helpers = helpers

@@ -72,7 +72,7 @@ class Reference(NamedTuple):
         return groups * independent_roundings(rows // groups, columns, self.problem.reduction)
 
     def _spread(self, unit: Array, least: Array) -> Array:
-        """Return the largest unit of each plane, or of the sample: at least `least`, and at least 1 (uniform draws)."""
+        """Return the largest unit of each plane or of the sample, but at least `least` and 1, as of uniform operands."""
         if self.places is not None:
             unit, least = unit.max(initial=1.0, keepdims=True), least.max()
         else:
@@ -142,7 +142,7 @@ def channel_sums(problem: ConvSizes, output: Array, weights: Array, squared: boo
 
 
 def least_units(problem: ConvSizes, squares: Arrays) -> dict[str, Array]:
-    """Return each plane's least unit, by numerics, for algorithms that also multiply values unneeded by the output.
+    """Return each plane's least unit, by numerics, for algorithms with products that the output does not need.
 
     With strides, with padding and at the ends of a tile such products cancel in the output, but their errors do not.
     FFTs spread the errors over the whole plane; the least unit is the rms of the plane's units, from the operands'
@@ -162,7 +162,7 @@ def least_units(problem: ConvSizes, squares: Arrays) -> dict[str, Array]:
 
 
 def bounding(problem: ConvSizes, weights: Array, squares: Array, least: Array | None) -> tuple[Array, Array, Array]:
-    """Return what bounds of sums need: their squares, their errors in float64, and the sums of squared weights.
+    """Return, for bounds of sums, their units' squares, their errors in float64, and the sums of squared weights.
 
     least: the least units, for an algorithm that spreads a large product's error. With them, every square of a plane is
     replaced by the largest, which is at least that of uniform operands.
@@ -191,7 +191,7 @@ def _sums_of_channels(array: Array, weights: Array, squared: bool = False) -> Ar
 
 
 def _sampled(problem: ConvSizes, reached: tuple[Array, Array], rng: "np.random.Generator") -> tuple[Array, ...]:
-    """Return the index of sampled output elements with products, including the first and the last of these."""
+    """Return the index of a sample of the output elements with products, including the first and the last one."""
     shape = problem.shapes()[problem.output]
     axes = [*map(np.arange, shape[:2]), *map(np.flatnonzero, reached)]
     if not all(map(len, axes)):  # padding or strides keep every product from the output

@@ -56,7 +56,7 @@ def _hermitian_part() -> Any:
     library_version=described,
 )
 def plan(problem: FftProblem, x: FftOperands) -> Launch:
-    """cuFFT; c2r works on a copy of its input, since cuFFT may overwrite it and assumes a Hermitian spectrum."""
+    """cuFFT; c2r works on a Hermitian copy of its input: cuFFT assumes a Hermitian spectrum and may overwrite it."""
     planned, sign = _plan(problem), SIGNS[problem.direction]
     source, target = x.x, x.y
     if problem.kind != "c2r":

@@ -73,7 +73,7 @@ def version(problem: object) -> str:
 
 @cache
 def described(problem: GemmProblem, compute: int, scales: tuple[int, ...] = ()) -> Described:
-    """Describe a product whose sums have the type `compute`; alpha and beta have 32 bits of the same kind.
+    """Describe a product with sums of the type `compute`; alpha and beta are floats, or 32-bit integers like the sums.
 
     scales: the addresses of scale_a and scale_b if the problem has scales. Raises Unsupported if the library does not
     support them.
@@ -113,7 +113,7 @@ def _layout(problem: GemmProblem, operand: Any) -> int:
 
 @cache
 def listed(problem: GemmProblem, compute: int, most: int, scales: tuple[int, ...] = ()) -> tuple[Algorithm, ...]:
-    """Return at most `most` algorithms that the heuristic lists for a product, the fastest expected one first.
+    """Return at most `most` algorithms that the heuristic lists for a product, by falling expected speed.
 
     Their workspaces are at most WORKSPACE_BYTES, and none adds slices of k in fewer bits than FP32. scales: as in
     `described`.

@@ -58,7 +58,7 @@ class Product(NamedTuple):
         return found
 
     def largest_unit(self) -> float:
-        """Return a unit for sums of products of any row of A and any column of B, with elements paired in any order."""
+        """Return a unit that holds for any row of A and any column of B, with their elements paired in any order."""
         a, b = (np.square(x.astype(np.float32)).sum(axis=axis).max() for x, axis in ((self.a, 2), (self.b, 1)))
         found = abs(self.alpha) * math.sqrt(float(a) * float(b) / self.a.shape[2])
         if self.c is not None:

@@ -33,7 +33,7 @@ def pack(p: GemmProblem) -> int:
 
 
 def blocks_per_sm(t: Tile) -> int:
-    """Return how many blocks must find registers on a multiprocessor, as panel.cuh tells the compiler."""
+    """Return the number of blocks per multiprocessor that the compiler leaves registers for (panel.cuh)."""
     return 2 if t.TM * t.TN <= 64 else 1
 
 
@@ -46,7 +46,7 @@ def divides(t: Tile, *pairs: tuple[str, str]) -> str | None:
 
 
 def unlike_fragments(t: Tile) -> str | None:
-    """Return why warps' tiles do not divide the block's tile, or 32 lanes' tiles the warp's tile, or None."""
+    """Return why warps' tiles do not divide the block's tile, or why 32 lanes do not fill a warp's tile, or None."""
     if reason := divides(t, ("WM", "BM"), ("WN", "BN"), ("TM", "WM"), ("TN", "WN")):
         return reason
     lanes = (t.WM // t.TM) * (t.WN // t.TN)

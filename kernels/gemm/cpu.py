@@ -74,7 +74,7 @@ def grouped(problem: GemmProblem, x: GemmOperands) -> Launch:
 
 @kernel("gemm", provider="numpy", dtypes=("s8.s32",), **_CPU)
 def widened(problem: GemmProblem, x: GemmOperands) -> Launch:
-    """8-bit integers converted to FP32, or to FP64 if a sum may exceed 2^24; NumPy matmul; C converted back."""
+    """8-bit integers converted to FP32 (FP64 if a sum may exceed 2^24); NumPy matmul; C converted back to integers."""
     kind = "f32" if problem.k <= 2**24 // 2**14 else "f64"
     a, b, c = (x.scratch(array.shape, kind) for array in (x.a, x.b, x.c))
     product = multiply(
@@ -124,7 +124,7 @@ def inplace(problem: GemmProblem, x: GemmOperands) -> Launch:
 
 
 def _blas(routine: Any, problem: GemmProblem, x: GemmOperands, order: str) -> Launch:
-    """Return the call; row-major C = op(A) op(B) is column-major C^T = op(B)^T op(A)^T on transposed views."""
+    """Return a launch of the routine; row-major C = op(A) op(B) is C^T = op(B)^T op(A)^T on transposed views."""
     alpha, beta, trans_a, trans_b = problem.alpha, problem.beta, problem.op_a == "T", problem.op_b == "T"
     a, b, c = x.a, x.b, x.c
     if order == "C":

@@ -39,14 +39,14 @@ INT8: dict[str, Any] = TF32 | {"dtypes": ("s8.s32",), "numerics": "exact"}
 FP8_BLOCKS: dict[str, Any] = FP8 | {"dtypes": ("e4m3.f32", "e4m3.bf16"), "scales": ("blocks",)}
 
 BM = 128  # rows of C per block
-ROW_BYTES = 128  # bytes of a swizzled row, which a tile has along k
+ROW_BYTES = 128  # bytes of a swizzled row of a tile, along k
 BOX = 64  # rows and columns of a copy from an operand that is not stored along k
 ATOM_BYTES = 1024  # alignment of tiles in shared memory, and the most bytes that alignment may cost
-BUFFERS = 4  # most buffers of 64 rows of ROW_BYTES through which a warpgroup stores parts of its tile
+BUFFERS = 4  # the most buffers, of 64 rows of ROW_BYTES, through which a warpgroup stores parts of its tile
 WARPGROUP = 128
 TALL = 2 * BM  # rows of C per block of the kernel that transposes B in shared memory
 
-#: Rows and columns of C of a block that adds slices of k; each thread adds two columns.
+#: Rows and columns of C per block of the launch that adds slices of k; each thread adds two columns.
 SUM_ROWS, SUM_COLUMNS = 8, 64
 #: Tiles of persistent kernels: WIDE reads least per multiply-add, NARROW and SMALL are for products with few tiles.
 WIDE: dict[str, Tunable] = {"BN": 256, "STAGES": 3, "CLUSTER": 2, "SMS": multiprocessors}
@@ -67,7 +67,7 @@ PERSISTENT: dict[str, tuple[Tunable, ...]] = {
 
 
 def maps(p: GemmProblem, columns: int, tf32: bool = False) -> tuple[TensorMap, TensorMap]:
-    """Return the maps of A, for tiles of BM rows, and of B, for copies of `columns` columns; tf32: copies round."""
+    """Return the maps of A (copies of BM rows) and of B (copies of `columns` columns); tf32: copies round to TF32."""
     depth = ROW_BYTES // DTYPES[split_dtype(p.dtype)[0]].itemsize
     a = (BM, depth) if p.op_a == "N" else (depth, BOX)
     b = (columns, depth) if p.op_b == "T" else (depth, BOX)

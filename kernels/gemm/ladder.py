@@ -169,7 +169,7 @@ def async_(p: GemmProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
 
 
 def half_empty(p: GemmProblem, t: Tile, device: DeviceLimits) -> str | None:
-    """Return why a tile at least as wide as WIDE is skipped, or None: one or two span n, the last half empty."""
+    """Return why a tile at least as wide as WIDE is skipped, or None: one or two span n, and half of one is empty."""
     empty = -p.n % t.BN
     if WIDE["BN"] <= t.BN and empty >= t.BN // 2 and p.n <= 2 * t.BN:
         return f"{empty} columns of the last tile are empty"
@@ -184,7 +184,7 @@ def slices(p: GemmProblem, t: Tile) -> tuple[int, int]:
 
 
 def _sliced(choice: Choice) -> dict[str, Tunable]:
-    """Return a tile's tunables of slices: at most three blocks per multiprocessor, slices deep unless it is small."""
+    """Return a tile's tunables of slices: at most three blocks per multiprocessor, and deep slices for large tiles."""
     return {
         "SMS": multiprocessors,
         "BLOCKS_PER_SM": min(choice.resident, 3),

@@ -312,7 +312,7 @@ class GemmProblem(Problem, frozen=True, kw_only=True):
         return _epilogue.Activation(self.epilogue, self._product(inputs), bias)
 
     def _products(self, inputs: Arrays) -> dict[str, Product]:
-        """Return, by the name of each output, the product and the added term that it is the sum of."""
+        """Return each output, by its name, as a product plus an added term."""
         product = self._product(inputs)
         if self.epilogue != "update":
             return {"c": product}

@@ -58,7 +58,7 @@ def _valid(p: GemmProblem, t: Tile, _: DeviceLimits) -> str | None:
     single, columns = itemsize(p) == 4, t.COLS // GROUPS
     loaded = 4 * t.UNROLL * (columns if p.op_b == "T" else t.COLS * itemsize(p) // (GROUPS * MEMBERS))
     pointers = 2 * (columns if p.op_b == "T" else 1) + 2 * (rows(p) if single else rows(p) // 8)
-    warps = 8 if (rows(p) * t.COLS // 4 if single else t.COLS) > 32 else 16  # of a multiprocessor, as in skinny.cu
+    warps = 8 if (rows(p) * t.COLS // 4 if single else t.COLS) > 32 else 16  # per multiprocessor, as in skinny.cu
     sums = (rows(p) if single else 4) * columns
     return beyond_block(32 * t.WARPS, sums + loaded + pointers, ceil_div(warps, t.WARPS))
 

@@ -58,8 +58,8 @@ def _count(_context: Any, counts: Any, at: Any, value: Any) -> Any:
 #: `counted(counts, at)` and `count(counts, at, value)`: load and store a count, with acquire and release semantics.
 counted, count = (cast(Any, intrinsic(each)) for each in (_counted, _count))
 _give_way = cast(Any, types).ExternalFunction("sched_yield", types.int32())
-#: The number of checks of a count before the thread yields its CPU. They take some microseconds, and a piece is usually
-#: less late.
+#: The number of checks of a count before the thread yields its CPU. They take some microseconds, longer than the usual
+#: wait for a piece.
 LOOKS = 10_000
 
 

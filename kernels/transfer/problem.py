@@ -32,7 +32,7 @@ from kernelmark import (
 Direction = Literal["h2d", "d2h", "bidir", "d2d", "p2p", "h2h"]
 #: The multiply-add of `work`: y <- SCALE y + SHIFT, whose fixed point is 1/2; values stay in [-1, 1].
 SCALE, SHIFT = 1 - 2.0**-10, 2.0**-11
-#: The most steps: after more, all elements are so close to the fixed point that wrong results hardly differ.
+#: The most steps: after more, all elements are so close to the fixed point that few errors would show.
 MOST_WORK = 4096
 _BASELINES = {
     "d2d": "transfer/cuda.device",
@@ -159,6 +159,6 @@ class TransferProblem(Problem, frozen=True, kw_only=True):
         return self.n * DTYPES[self.dtype].itemsize * (2 if self.direction == "bidir" else 1)
 
     def link(self, footprint_bytes: int) -> str:
-        """Return the id of the transfer whose rate is the ceiling: in this direction, with operands of this size."""
+        """Return the id of the transfer whose rate is the ceiling: in this direction, with this many bytes in all."""
         operands = 4 if self.direction == "bidir" else 2
         return f"transfer/n{max(1, footprint_bytes // (4 * operands))}/f32/{self.direction}"

@@ -20,7 +20,7 @@ def width(itemsize: int) -> int:
 
 
 def square_side(itemsize: int) -> int:
-    """Return the side of a square whose rows each fit in one register, at most V elements."""
+    """Return the side of a square, at most V elements, such that each row fits in one register."""
     return min(width(itemsize), registers().nbytes // itemsize)
 
 

@@ -61,7 +61,7 @@ def imatcopy_scratch(m: int, n: int, dtype: str) -> int:
 def imatcopy(address: int, m: int, n: int, dtype: str) -> Launch:
     """Return a launch that transposes the m x n matrix at `address` in place, though with internal scratch.
 
-    Raises MemoryError if the system cannot provide the memory that imatcopy allocates, which would end the process.
+    Raises MemoryError if the system cannot provide the memory that imatcopy allocates; imatcopy would end the process.
     """
     function, nbytes = _function("imatcopy", dtype), imatcopy_scratch(m, n, dtype)
     libc = ctypes.CDLL(None)

@@ -1,4 +1,4 @@
-"""Our own transpositions on the CPU, compiled by Numba: out of place, and in place with little scratch."""
+"""Transpositions on the CPU that Numba compiles: out of place, and in place with little scratch."""
 
 from typing import Any
 

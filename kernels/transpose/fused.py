@@ -18,7 +18,7 @@ from kernelmark.kernels.transpose.problem import TransposeProblem
 
 
 def stash_bytes(v: View) -> int:
-    """Return the bytes of scratch for stashed rows, which are half as many as the sides' greatest common divisor."""
+    """Return the bytes of scratch for stashed rows; their number is half of the sides' greatest common divisor."""
     return v.common // 2 * v.cols * v.itemsize
 
 

@@ -11,8 +11,8 @@ from kernelmark.kernels.transpose.problem import TransposeProblem
 SHARED_EVERYWHERE = 64 * 1024  # bytes, on every compute capability; three such blocks share a multiprocessor of Hopper
 SCRATCH_SHARE = 10  # scratch is at most a tenth of the matrix
 BLOCKS_PER_SM = 2  # the most blocks per multiprocessor that have a part of the scratch
-NARROWEST = 8  # least columns of a stripe: in f32, a sector of 32 bytes
-LONG_RUN = 128  # columns, half of the part of a run that a warp moves at once
+NARROWEST = 8  # the fewest columns of a stripe: in f32, a sector of 32 bytes
+LONG_RUN = 128  # columns: half of the part of a run that a warp moves at once
 CP_ASYNC_BYTES, CP_ASYNC_CAPABILITY = 4, 80  # the fewest bytes that cp.async moves, and the capability that it needs
 _THREADS, _WARP = 512, 32
 _EACH = 16  # elements a thread moves before a block gets more threads
@@ -46,7 +46,7 @@ class View(NamedTuple):
         return self.rows * width * self.itemsize * stages
 
     def stripe_threads(self, width: int, stages: int) -> int:
-        """Return the threads of a block that moves stripes; more with a ring, which often fills a multiprocessor."""
+        """Return the threads of a block that moves stripes; with a ring it has more, as often no other block fits."""
         return threads_for(self.rows * width, _THREADS if stages == 1 else BLOCK_THREADS)
 
 
@@ -69,12 +69,12 @@ class Stages(NamedTuple):
 
     @property
     def row_blocks(self) -> int:
-        """Return for how many blocks a tenth of the matrix, as scratch, has room for a row each; 0 if no row fits."""
+        """Return how many blocks can each stage a row in scratch of a tenth of the matrix; 0 if no row fits."""
         return min(self.most_blocks, self.view.rows // SCRATCH_SHARE)
 
     @property
     def stripe_blocks(self) -> int:
-        """Return for how many blocks a tenth of the matrix, as scratch, has room for a stripe each; 0 if none fits."""
+        """Return how many blocks can each stage a stripe in scratch of a tenth of the matrix; 0 if no stripe fits."""
         return min(self.most_blocks, self.view.cols // SCRATCH_SHARE // int(self.tile.W))
 
     @property

@@ -87,7 +87,7 @@ class TransposeProblem(Problem, frozen=True, kw_only=True):
 
     @classmethod
     def emulated_sizes(cls) -> EmulatedSizes:
-        """Return sizes for the emulator: in place, vectors and sides with and without common divisors.
+        """Return sizes for the emulator: in place, vectors, and matrices whose sides have a common divisor or none.
 
         In the last two, a warp moves a run of columns in two parts (transpose/c2r_runs.cuh).
         """
@@ -112,7 +112,7 @@ class TransposeProblem(Problem, frozen=True, kw_only=True):
         return moved(name, outputs[name].reshape(reference.shape), reference, self.dtype)
 
     def checksums(self, inputs: Arrays, rng: "np.random.Generator") -> Checksums:
-        """Return the full check with a stored reference, of which each call transposes only the changed elements."""
+        """Return the full check; it keeps the reference, in which each call transposes only the changed elements."""
         reference = self.reference(inputs, rng)
         turned = reference.swapaxes(-1, -2)
 

@@ -14,7 +14,7 @@ FEW = 8  # channels per thread below which an uneven division costs time
 MANY = 256  # the fewest pixels that threads share, if there are enough rows to share instead
 TALL = 128  # rows per thread from which on packing is a small part of the time
 CACHED = 1024  # pixels, with contiguous channels, that a second-level cache holds while they are multiplied
-LONG, SMALL = 512, 2**17  # least pixels per thread, and most elements of a gradient, for threads to add parts of it
+LONG, SMALL = 512, 2**17  # threads sum parts of the pixels if each has LONG and the gradient has at most SMALL elements
 
 
 class Plan(NamedTuple):
@@ -42,7 +42,7 @@ def depth(blocks: Array) -> int:
 
 
 def _flat(g: Shape) -> Shape:
-    """Return the images as a single one if channels are last, since their pixels are contiguous."""
+    """Return the shape with all images as a single image if channels are last, since pixels are contiguous then."""
     return g._replace(n=1, p=g.n * g.p) if g.channels_last else g
 
 

@@ -81,7 +81,7 @@ def _image_floats(p: ConvProblem) -> int:
 
 
 def passes(p: ConvProblem, t: Tile) -> list[Pass]:
-    """Return passes with the most images that fit the scratch and the grid."""
+    """Return the passes, each with as many images as fit the scratch and the grid."""
     limit = p.n if p.pointwise else max(1, t.KIB * 1024 // (4 * _image_floats(p)))
     step = min(p.n, limit, GRID_LIMIT // p.groups)
     return [Pass(first, min(step, p.n - first), step) for first in range(0, p.n, step)]

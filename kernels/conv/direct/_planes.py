@@ -9,7 +9,7 @@ offset on.
 | | source | target |
 | --- | --- | --- |
 | fprop | x, in stride_h x stride_w phases | y, in one phase |
-| dgrad | y, in one phase | x, in phases that use the same taps |
+| dgrad | y, in one phase | x, in phases whose pixels use the same taps |
 | wgrad | x, as in fprop; y, at the places of the sums of fprop | w |
 """
 
@@ -179,7 +179,7 @@ def _plan(
     planes: tuple[int, int],
     strides: tuple[int, int],
 ) -> Plan:
-    """Return the plan. planes, strides: in source and target, the planes of a group and their distance in w."""
+    """Return the plan. planes, strides: for source and target, the planes per group and their distance in w."""
     (down, apart_h, top), (across, apart_w, left) = sides
     pitch, reach = max(a.length + _reach(a) for a in across), max(_reach(a) for a in down)
     length = max(a.length for a in down)

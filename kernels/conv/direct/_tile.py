@@ -94,7 +94,7 @@ add_narrow_products, add_fewer_narrow_products = (_products(2 * rows, 1) for row
 
 
 def tile_rows(length: int, even: int | None) -> int:
-    """Return ROWS or ROWS - 1: the height of tiles that exceed a length by fewer rows, or that divide a run evenly.
+    """Return ROWS or ROWS - 1: the one whose tiles exceed a length by fewer rows; if equal, the one that divides a run.
 
     even: the number of evenly spaced rows in a run, or None for tiles that are not high, for which it does not matter.
     """

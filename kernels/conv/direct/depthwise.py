@@ -86,7 +86,7 @@ def _power_of_2(least: int) -> int:
 
 
 def _staged(p: ConvProblem, rows: int, cols: int) -> tuple[int, int]:
-    """Return the rows and columns that a tile of the output reads (dgrad: a tile of the input, of the output)."""
+    """Return the rows and columns of the input (dgrad: of the output) that a tile of the other one needs."""
     high, wide = (p.r - 1) * p.dilation_h, (p.s - 1) * p.dilation_w
     if p.direction == "fprop":
         return (rows - 1) * p.stride_h + high + 1, (cols - 1) * p.stride_w + wide + 1
@@ -126,7 +126,7 @@ def depthwise(p: ConvProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]
 def _wgrad(p: ConvProblem, least: int, blocks: int) -> list[KernelCall]:
     """Return the launches of slices of the pixels and of their sum.
 
-    There are as many slices as make `blocks` blocks, unless a slice would have too few pixels by `least`.
+    There are enough slices for `blocks` blocks, but each has at least `least` pixels divided by a block's planes.
     """
     planes, groups = (PLANES if p.layout == "nhwc" else 1), ceil_div(p.r * p.s, TAPS)
     over_filters, pixels = (ceil_div(p.k, planes), groups), p.n * p.p * p.q

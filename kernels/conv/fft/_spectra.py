@@ -138,7 +138,7 @@ def _complex(x: ConvOperands, shape: tuple[int, ...]) -> Array:
 
 
 def _batch(count: int, threads: int, limit: int, least: int) -> int:
-    """Return the largest power of two with which no thread has an eighth more than its share; powers need few plans."""
+    """Return the largest power of two with which no thread has an eighth more than its share; few sizes, few plans."""
     sizes = [1 << i for i in range(max(least, limit).bit_length())]
     share = count / threads
     return min(sizes, key=lambda size: (max(math.ceil(share / size) * size, 1.125 * share), -size))

@@ -75,7 +75,7 @@ def _spectra_bytes(c: Cuts, tiles: int) -> int:
 
 
 def work(c: Cuts) -> tuple[float, ...]:
-    """Return the work of a convolution by tiles: flop of transforms, flop of products, bytes of spectra, products."""
+    """Return the work of a convolution: flop of transforms, flop of products, bytes of spectra, number of products."""
     block = at_once(c, BLOCK)
     blocks = math.ceil(c.x.places / block)
     moved = 2 * _spectra_bytes(c, block) * blocks + 8 * c.frequencies * c.w.planes * (1 + blocks)

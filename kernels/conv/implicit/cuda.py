@@ -88,7 +88,7 @@ def launched(p: ConvProblem, t: Tile) -> int:
 
 
 def useful(p: ConvProblem, t: Tile) -> float:
-    """Return the share of the time for elements of the product, without padding and moves of partial sums."""
+    """Return the share of the time that goes into elements of the product, not into padding and partial sums."""
     gathered, plain = (t.BM, t.BN) if gathered_rows(p) else (t.BN, t.BM)
     m, (_, count) = product(p), slices(p, t)
     across, down, _ = blocks(p, t)
@@ -150,7 +150,7 @@ def packed(p: ConvProblem) -> tuple[int, int]:
 
 
 def stages_bytes(t: Tile, w: int) -> int:
-    """Return the bytes of shared memory of the FP32 kernel: STAGES panels, with rows padded for its bank conflicts."""
+    """Return the bytes of shared memory of the FP32 kernel: STAGES panels, whose rows are padded against conflicts."""
     threads_a_row = warps(t) // t.BK
     pad = threads_a_row if w == 1 and PAD < threads_a_row < 32 else PAD
     return int(4 * t.STAGES * t.BK * (t.BM + t.BN + 2 * pad))

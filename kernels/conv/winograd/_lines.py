@@ -21,7 +21,7 @@ from kernelmark.kernels._numba import data, llvm
 from kernelmark.kernels.conv._winograd import BY_TILE
 
 LANES = registers().nbytes // 4
-TAPS = (0,) * 9  # of a filter, for `divide` and `join`
+TAPS = (0,) * 9  # stands for the taps of a filter in `divide` and `join`
 _VECTOR = ir.VectorType(ir.FloatType(), LANES)
 
 

@@ -12,7 +12,7 @@ from kernelmark.kernels._numba import jit, move, part
 from kernelmark.kernels._product import multiply
 from kernelmark.kernels.conv.winograd._lines import LANES, divide, inputs, join, outputs, outputs_back
 
-STRIPS = 8  # strips whose columns are transformed before all rows: data just stored are slow to load at another offset
+STRIPS = 8  # strips whose columns are transformed before any row: data just stored are slow to load at another offset
 
 
 @jit
@@ -69,7 +69,7 @@ def planes(v, x, held, g, plane, length, c0, c1, s0, s1):
 
 @part
 def planes_last(v, x, held, g, plane, length, s0, s1, tile):
-    """Transform strips s0:s1 to planes from a tile on, in lines over channels, `length` between tiles."""
+    """Transform strips s0:s1 to planes, from number `tile` on, in lines over channels, `length` between tiles."""
     side, m = g.m + 2, g.m
     row, line = g.columns, (g.m + 2) * g.inputs + LANES
     for strip in range(s0, s1):
@@ -93,7 +93,7 @@ def _transformed(g, to, off, place, count):
 
 @part
 def _outputs(held, products, g, plane, at, count):
-    """Compute the m x m output lines of one line of all planes, the first at held[0]; return their length."""
+    """Compute m x m lines of outputs from one line of each plane, the first at held[0], and return their length."""
     side, m, line = g.m + 2, g.m, (count + LANES - 1) // LANES * LANES
     between = m * m * line
     for b in range(side):
