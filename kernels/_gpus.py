@@ -30,7 +30,7 @@ class Gpus:
         return wait
 
     def around(self, steps: list[Launch]) -> list[Launch]:
-        """Return the steps, after launches that fork all streams from the timed one and before those that join them."""
+        """Return the steps between launches that fork all streams from the timed one and launches that join them."""
         others = range(1, len(self.streams))
         return [self.after(0, *others), *steps, *(self.after(gpu, 0) for gpu in others)]
 

@@ -72,7 +72,7 @@ class Reference(NamedTuple):
         return groups * independent_roundings(rows // groups, columns, self.problem.reduction)
 
     def _spread(self, unit: Array, least: Array) -> Array:
-        """Return the largest unit of each plane or of the sample, but at least `least` and 1, as of uniform operands."""
+        """Return the largest unit of each plane or of the sample, but at least `least` and 1 (uniform operands)."""
         if self.places is not None:
             unit, least = unit.max(initial=1.0, keepdims=True), least.max()
         else:
