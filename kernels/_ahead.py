@@ -23,7 +23,7 @@ def ahead(*wanted: tuple[Callable[..., Any], Callable[[], object]]) -> Iterator[
 
     wanted: functions, each with a function that compiles it. While the cache exists, only the first process that needs
     a function starts a child for it. The calling process compiles the functions that the cache still lacks afterwards;
-    on a single CPU these are all functions.
+    on a single CPU, it compiles all functions.
     """
     from kernelmark.kernels._numba import claim, get_ready
 

@@ -93,7 +93,7 @@ def receive(target, sent, scales, start, stop):
 
 @jit
 def receive_step(weights, replicas, sent, scales, lr, start, stop):
-    """Subtract lr times a message from the weights, and copy them to each replica."""
+    """Subtract lr times a message from the weights, and copy the new weights to each replica."""
     x, zeros, message = np.empty(PIECE, np.float32), np.zeros(LANES, np.float32), ((sent,), (scales,))
     for first in range(start, stop, PIECE):
         length = min(PIECE, stop - first)

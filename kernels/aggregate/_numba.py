@@ -50,7 +50,7 @@ def total_past(target, rows, start, stop):
 
 @jit
 def step(weights, replicas, rows, lr, start, stop):
-    """Subtract lr times the sum of rows from the weights, and copy them to each replica."""
+    """Subtract lr times the sum of rows from the weights, and copy the new weights to each replica."""
     piece = np.empty(PIECE, weights.dtype)
     for first in range(start, stop, PIECE):
         last = min(stop, first + PIECE)

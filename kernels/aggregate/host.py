@@ -39,7 +39,7 @@ def host_parallel(problem: AggregateProblem, x: AggregateOperands) -> Launch:
 
 
 def _across(problem: AggregateProblem, x: AggregateOperands, threads: int) -> Launch:
-    """Return a launch that copies gradients to pinned memory, sums them on `threads` threads, and copies back."""
+    """Return a launch that copies gradients to pinned memory, sums them on `threads` threads, and copies sums back."""
     x.chose(devices=1, threads=threads)
     plain = msgspec.structs.replace(problem, feedback="plain")  # an exact sum leaves residuals as they are
     host = {operand.name: np.asarray(x.host_scratch(operand.shape, plain.dtype)) for operand in plain.operands()}

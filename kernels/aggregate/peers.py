@@ -75,7 +75,7 @@ def stripes(problem: AggregateProblem, x: AggregateOperands) -> Launch:
     adding, w = _Adding(problem, x), problem.w
     owned = {i: slice(*edges) for i, edges in enumerate(whole(problem).stripes()) if edges[0] < edges[1]}
     rooms = {i: adding.room(i, w, part.stop - part.start) for i, part in owned.items()}
-    turns = [(i, (i + hop) % w) for hop in range(w) for i in range(w)]  # no two GPUs copy to the same one at a time
+    turns = [(i, (i + hop) % w) for hop in range(w) for i in range(w)]  # no two GPUs copy to the same GPU at a time
     steps = [
         adding.gpus.copy(to, rooms[to][i], i, x.g[i][part], on=i)
         for i, to in turns

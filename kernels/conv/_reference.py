@@ -81,7 +81,7 @@ class Reference(NamedTuple):
         return found
 
     def _check_elements(self, name: str, output: Array, bound: Bound) -> Verdict:
-        """Check only the elements with products: the others are exact, and many of them would hide a large rms."""
+        """Check only elements with products: the others are exact, and many of them would hide a large rms error."""
         dtype = self.problem.dtype
         if self.places is not None:
             return compare(f"sampled {name}", output[self.places], self.values, bound, dtype)

@@ -1,6 +1,6 @@
 """The cuBLAS library: its bindings, its handle, its workspace and the stream of its launches.
 
-It is called through nvmath's bindings or, without these, through ctypes, in the library that CuPy uses. CuPy's own
+It is called through nvmath's bindings or, if these are absent, through ctypes in the library that CuPy uses. CuPy's own
 wrappers set the stream at every call, which drops the workspace and prevents graph capture.
 """
 

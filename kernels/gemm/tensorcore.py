@@ -46,7 +46,7 @@ MMA = "gemm_mma<ARITHMETIC, {TC}, {BM}, {BN}, {BK}, {WM}, {WN}, {STAGES}, {W}, O
 
 
 def by_size(*tiles: dict[str, int]) -> Prefer:
-    """Prefer the largest of `tiles` whose blocks occupy half of a device, or the last; the largest is given first."""
+    """Prefer the first of `tiles`, from large to small, whose blocks occupy half of a device, or otherwise the last."""
 
     def unless(p: GemmProblem, t: Tile, device: DeviceLimits) -> str | None:
         half, wanted = device.multiprocessors // 2, vars(t)

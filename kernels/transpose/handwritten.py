@@ -9,8 +9,8 @@ from kernelmark.kernels.transpose.problem import TransposeProblem
 
 BITS: dict[str, Any] = {"dtypes": ("f64", "f32", "f16", "bf16"), "numerics": "exact", "batchs": (1,)}
 _TILE = {"TILE": (32,), "ROWS": (8, 4, 16)}
-BANDS = (4, 1, 2, 8, 16)  # columns of tiles in a band of bands.cuh
-_GROUPS = (1, 4, 2, 8)  # tiles along the side of a group of pairs.cuh
+BANDS = (4, 1, 2, 8, 16)  # columns of tiles in a band (bands.cuh)
+_GROUPS = (1, 4, 2, 8)  # tiles along the side of a group (pairs.cuh)
 
 
 def _rows_within_grid(width: int) -> Callable[[TransposeProblem], str | None]:

@@ -51,7 +51,7 @@ class View(NamedTuple):
 
 
 def view(p: TransposeProblem) -> View:
-    """Return the view of a problem's buffer."""
+    """Return a problem's buffer as c2r.cu sees it."""
     return View(min(p.m, p.n), max(p.m, p.n), DTYPES[p.dtype].itemsize, p.m > p.n)
 
 

@@ -43,8 +43,8 @@ def transform(fft: tuple[int, int], source: Array, target: Array) -> None:
 class Order(NamedTuple):
     """The planes to transform and their order: `tiles` tiles of each image from `first` on, or all filters.
 
-    images, channels: those of all groups. tiles_first: whether neighbours are tiles of a channel, or channels of a
-    tile.
+    images, channels: those of all groups. tiles_first: whether neighbouring planes are tiles of one channel; otherwise
+    they are channels of one tile.
     """
 
     first: int

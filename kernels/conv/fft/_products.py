@@ -17,7 +17,7 @@ from kernelmark.kernels._host import registers
 from kernelmark.kernels._numba import data, everywhere, jit, part
 from kernelmark.kernels._tile import INTEGER, LANES, VECTOR, Sums, after, loaded, number, stored, vectors_at
 
-#: Steps of a sum at a time: a panel takes 32 KiB with 512-bit registers, and less with narrower ones.
+#: Steps of a sum at a time: a panel takes 32 KiB with 512-bit registers, and less with narrower registers.
 DEPTH = 128
 WIDTH = 2 * LANES
 #: Rows of a tile that is two vectors wide (ROWS) or one (TALL): with AVX2 there are 16 registers, otherwise 32.
