@@ -15,7 +15,7 @@ from kernelmark.kernels.gemm._sums import Changed
 
 Epilogue = Literal["plain", "bias-relu", "sigmoid", "update"]
 EPILOGUES: tuple[Epilogue, ...] = ("bias-relu", "sigmoid", "update")
-#: The step of `update`: learning rate, momentum and weight decay (5e-4 in AlexNet), which every storage type holds.
+#: The numbers of `update`, exact in every storage type: learning rate, momentum and weight decay (5e-4 in AlexNet).
 RATE, MOMENTUM, DECAY = 2.0**-6, 0.875, 2.0**-11
 #: The largest and the rms error of computing 1 / (1 + exp(-x)), in units of the result's roundoff: exp is within 2.5
 #: units in the last place, as in NumPy, and an addition and a division follow. In FP64, the reference errs as much.

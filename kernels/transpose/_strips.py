@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-SHARE = 0.08  # limit of scratch for strips and the remainder, relative to the matrix; chunks of cycles add under 2 %
+SHARE = 0.08  # limit of scratch for strips and the remainder, relative to the matrix; saved chunks add less than 2 %
 
 
 class Strips(NamedTuple):

@@ -52,9 +52,9 @@ def surround(b, source, counts, strides, inner, which):
 def sums(out, b, v, held, panel, turned, rows, steps, places, ends, targets, lanes, items, high, deep, start, stop):
     """Compute the items start:stop of a plan (`_plan.py`), `deep` steps at a time.
 
-    ends: for each step, the end of the steps whose elements of v lie within a block's side. lanes: the stride between
-    lanes in v and in the output. high: rows of a tile. held, panel, turned: scratch for the sums of an item, for v at
-    `deep` steps, and for a block.
+    ends: for each step, the end of its group of steps, whose elements of v lie within a block's side. lanes: the stride
+    between lanes in v and in the output. high: rows of a tile. held, panel, turned: scratch for the sums of an item,
+    for v at `deep` steps, and for a block.
     """
     for item in range(start, stop):
         r0, r1, t0, t1, at_b, at_v, at_out, count, images, next_b, next_v = items[item]

@@ -89,7 +89,7 @@ def line(count: int, stride: int) -> Array:
 
 
 def together(places: Array, side: int) -> Array:
-    """Return, for each step, the end of the steps from there on whose offsets rise by less than `side`."""
+    """Cut steps into groups whose offsets rise by less than `side`; return the end of each step's group."""
     ends = np.append(np.flatnonzero(np.diff(places) <= 0) + 1, len(places))
     found = np.empty(len(places), np.int64)
     first = 0

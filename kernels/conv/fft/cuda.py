@@ -108,7 +108,7 @@ def _inputs(p: ConvProblem) -> int:
 
 
 def _held(p: ConvProblem) -> list[int]:
-    """Return the sides with which a block of fft_fused has room for a tile of each input channel."""
+    """Return the sides of tiles for which a block of fft_fused has room for one tile per input channel."""
     return [side for side in fitting(p) if _inputs(p) <= THREADS // side]
 
 

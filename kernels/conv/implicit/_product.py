@@ -12,9 +12,9 @@ from kernelmark.kernels.conv._sums import added, partials
 from kernelmark.kernels.conv.problem import ConvProblem
 from kernelmark.kernels.gemm._tiles import warps
 
-WIDEST = 256  # rows or columns of a tile
+WIDEST = 256  # the most rows or columns of a tile
 DEEPEST = 32  # elements of the reduction in a step
-NARROWEST = 32  # rows or columns of a tile
+NARROWEST = 32  # the fewest rows or columns of a tile
 MASK_BITS = 32
 FARTHEST = 15  # pixels from a filter's first tap along an axis: limit of wgrad in cuda/conv/implicit_feed.cuh
 
