@@ -130,7 +130,7 @@ class FftProblem(Problem, frozen=True, kw_only=True):
     def _squares(self, x: Array) -> Array:
         """Return the square of the rms of a real or imaginary part of each transform's result.
 
-        By Parseval's theorem the norm of the input is the rms of the result; each part has 1/sqrt(2) of this rms.
+        By Parseval's theorem the norm of the input is the rms of the result. The rms of either part is 1/sqrt(2) of it.
         """
         norms = _each_times(x, np.ones(x[0].size), squared=True)
         return (2.0 if self.kind == "c2r" else 0.5) * norms

@@ -33,7 +33,7 @@ class View(NamedTuple):
 
     @property
     def row_bytes(self) -> int:
-        """Return the bytes of a row in shared memory: whole groups of 32, with elements spread over the banks."""
+        """Return the bytes of a row in shared memory: whole groups of 32 elements, which are spread over the banks."""
         return ceil_div(self.cols, 32) * 32 * self.itemsize
 
     @property

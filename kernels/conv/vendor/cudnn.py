@@ -52,7 +52,7 @@ def _descriptors(problem: ConvProblem, math: int) -> _Descriptors:
 
 
 def _workspace(problem: ConvProblem, described: _Descriptors, algorithm: int) -> int:
-    """Return the bytes of workspace that the algorithm requests. Raises Refused if cuDNN does not have it."""
+    """Return the bytes of workspace that an algorithm requests. Raises Refused if cuDNN lacks the algorithm."""
     function, (first, second, output) = _PASSES[problem.direction]
     needed = c_size_t()
     getattr(cudnn(), f"cudnnGetConvolution{function}WorkspaceSize")(
