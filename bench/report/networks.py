@@ -157,7 +157,7 @@ def _sums(layers: Sequence[Layer], times: Times, kernel: str | None) -> tuple[st
 
 
 def chosen(layers: Iterable[Layer], times: Times, kernel: str | None = None) -> list[tuple[int, Result | None]]:
-    """Return each layer's count and row: the kernel's row if it has the layer's operation, otherwise the fastest."""
+    """Return each layer's count and row: the kernel's row if it computes the layer's operation, or else the fastest."""
     return [(layer.count, _row(times.get(layer.problem, {}), kernel)) for layer in layers]
 
 

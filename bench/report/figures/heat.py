@@ -57,7 +57,7 @@ class SlowdownMap(NamedTuple):
 
 
 class HeatCell(NamedTuple):
-    """A time over the fastest one. text: this ratio, or the fastest time itself. outline: `wins`, `ties`, or ""."""
+    """A kernel's time over the fastest kernel's. text: the ratio or fastest time; outline: `wins`, `ties`, or ""."""
 
     slowdown: float
     text: str
