@@ -34,7 +34,7 @@ def _moved_nothing(series: Series) -> str | None:
     series.forget(mark)
     if len(series.made) < LEAST_MADE or (made := median(series.made)) <= MADE_SHARE:
         return None
-    return f"moves no bytes: {made:.0%} of the pages of its output did not exist until they were written after a call"
+    return f"moves no bytes: {made:.0%} of its output's pages were created only when they were written after a call"
 
 
 def _spared_work(series: Series) -> str | None:

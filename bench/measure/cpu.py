@@ -181,7 +181,7 @@ class Cpu(HostMemory):
         try:
             self._eviction.run()
         except RuntimeError as error:
-            hint = "`ulimit -u`, or the pids of a container, allow too few"
+            hint = "`ulimit -u`, or the limit of pids in a container, is too low"
             raise Unsupported(f"emptying the caches of all CPUs: {error}; {hint}") from None
 
     def synchronize(self) -> None:

@@ -66,7 +66,7 @@ class Cuda:
             return None
         self.stream.use()
         complaint = f"CuPy's current stream is {current.ptr:#x}, expected {self.stream.ptr:#x}, which has the events"
-        return f"{complaint}; a kernel changes it by `with stream:` alone"
+        return f"{complaint}; a kernel may change it only by `with stream:`"
 
     def forget_persisting(self) -> None:
         """Reset L2 lines that a kernel made persistent; older devices have none, and their error is ignored."""

@@ -49,7 +49,9 @@ def choose_isas(text: str | None, option: str = "--isa") -> tuple[str, ...]:
     words = tuple(dict.fromkeys(word.strip() for word in text.split(",")))
     for word in words:
         if word not in ISAS:
-            raise UsageError(f"{option} {word or repr(text)}: unknown; expected some of {', '.join(ISAS)}, with commas")
+            raise UsageError(
+                f"{option} {word or repr(text)}: unknown; expected some of {', '.join(ISAS)}, separated by commas"
+            )
     flags = _cpu_flags(option)
     for word in words:
         if missing := [flag for flag in ISAS[word].flags if flag not in flags]:

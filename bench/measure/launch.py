@@ -111,7 +111,7 @@ def _check(kernel: CudaKernel, call: KernelCall, used: Resources, device: Device
     resident = sms * resident_blocks(call, used, device)
     if kernel.cooperative and blocks > resident:
         raise Unsupported(
-            f"{kernel.id} synchronises {blocks} blocks, of which the device's {sms} multiprocessors hold {resident}"
+            f"{kernel.id} synchronises {blocks} blocks, but the device's {sms} multiprocessors hold only {resident}"
         )
 
 
@@ -207,7 +207,7 @@ def _set_attribute(function: Any, name: str, value: int) -> None:
     attribute = getattr(driver.CUfunction_attribute, f"CU_FUNC_ATTRIBUTE_{name}")
     (status,) = driver.cuKernelSetAttribute(attribute, value, function.handle, driver.CUdevice(device_id()))
     if status != driver.CUresult.CUDA_SUCCESS:
-        raise Unsupported(f"the driver sets no {name} of {value}: {status.name}")
+        raise Unsupported(f"the driver cannot set {name} to {value}: {status.name}")
 
 
 _Launcher = Callable[[CudaKernel, CubinFunction, KernelCall, list[Any], Any], Launch]

@@ -35,7 +35,7 @@ def with_pycuda(
     Raises RuntimeError if `stream` is not PyCUDA's stream, which `take_stream` makes the device's stream.
     """
     if what := beyond_pycuda(kernel, call):
-        raise Unsupported(f"PyCUDA launches no {what}; use --launcher cuda-core")
+        raise Unsupported(f"PyCUDA cannot launch {what}; use --launcher cuda-core")
     ours = pycuda_stream(device_id())
     if stream.ptr != ours.handle:
         raise RuntimeError(

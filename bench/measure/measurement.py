@@ -143,7 +143,7 @@ def _first(values: Sequence[Any]) -> Any:
 def _alike(values: Sequence[Any]) -> Any:
     """Return the value that all processes have in common. Raises ValueError if they differ."""
     if any(value != values[0] for value in values):
-        raise ValueError(f"processes of one case differ in what must be equal: {values}")
+        raise ValueError(f"processes of one case differ in a value that must be equal: {values}")
     return values[0]
 
 

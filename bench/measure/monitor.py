@@ -25,7 +25,7 @@ STEAL_PCT = 2.0
 TICK_S = 0.01
 OTHERS = "other processes used {:#.2g} CPUs"
 STEAL = "the hypervisor took {:.2g} % of the time"
-QUOTA = "the control group's CPU quota held threads back for {:.2g} CPUs"
+QUOTA = "the control group's CPU quota withheld {:.2g} CPUs"
 _IDLE, _IOWAIT, _STEAL = 3, 4, 7
 #: Bound at import, before a plug-in could replace them.
 _usage, _SELF, _REAPED = resource.getrusage, resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN

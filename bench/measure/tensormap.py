@@ -206,6 +206,6 @@ def launch_with_structs(function: int, call: KernelCall, arguments: list[Any], s
     def launch() -> None:
         (status,) = driver.cuLaunchKernelEx(config, kernel, int(addresses.ctypes.data), 0)
         if status != driver.CUresult.CUDA_SUCCESS:
-            raise RuntimeError(f"cuLaunchKernelEx: {status.name}, of {len(values)} arguments")
+            raise RuntimeError(f"cuLaunchKernelEx: {status.name}, with {len(values)} arguments")
 
     return launch

@@ -99,7 +99,7 @@ def _check_numerics(kernel: Kernel, subject: str) -> None:
 
 def _check_domain(kernel: Kernel, problem_class: type[Problem], subject: str) -> None:
     for axis, values in kernel.domain.items():
-        _require(bool(values), subject, f"{axis}s", values, "at least one value; without the option there are all")
+        _require(bool(values), subject, f"{axis}s", values, "at least one value; leave the option out for all")
         for value in values:
             if (complaint := problem_class.complaint(axis, value)) is not None:
                 raise UsageError(f"{subject}: {complaint}")
@@ -116,14 +116,14 @@ def check_operation(name: object, cls: object, options: set[str]) -> None:
     _require(config.frozen, subject, "frozen", config.frozen, "True: class Mine(Problem, frozen=True, kw_only=True)")
     overridden = [name for name in _DERIVED if getattr_static(problem_class, name) is not getattr_static(Problem, name)]
     _require(
-        not overridden, subject, "a definition of its own", ", ".join(overridden), "none: they follow from the fields"
+        not overridden, subject, "an overridden method", ", ".join(overridden), "none: they follow from the fields"
     )
     axes = _axes(problem_class, subject)
     for key in ("sizes", "suffixes"):
         named = getattr(problem_class, key)
         _require(_fits(named, tuple[str, ...]), subject, key, named, "a tuple of axes")
         for axis in named:
-            _require(axis in axes, subject, key, named, f"axes of it: {', '.join(axes)}")
+            _require(axis in axes, subject, key, named, f"some of its axes: {', '.join(axes)}")
     _require(bool(problem_class.sizes), subject, "sizes", problem_class.sizes, "a tuple with one axis or more")
     taken = [axis for axis in axes if axis in SWEEP_KEYS or f"{axis}s" in options]
     _require(not taken, subject, "an axis", ", ".join(taken), "another name: suites or kernels have this one already")

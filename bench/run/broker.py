@@ -142,7 +142,7 @@ def _state(executor: Any) -> str:
     for name, status in getattr(executor, "status_facade", {}).items():
         lines = (status.message or status.stderr_summary or "").strip().splitlines()
         words.append(f"block {name} is {status.state.name}" + (f" ({lines[-1].strip()})" if lines else ""))
-    return ", ".join(words) or "no block has been asked for"
+    return ", ".join(words) or "no block has been requested"
 
 
 def failed(error: BaseException) -> TaskReply:

@@ -38,7 +38,7 @@ MOST = 64 * 1024
 #: The size at which the file of output is truncated, which is large so that this is rare.
 _GROWN = 16 * MOST
 #: The remedy if the system refuses a process or a descriptor for a child.
-_MORE = "`ulimit -a` shows the limits, a container has one of its own (pids)"
+_MORE = "`ulimit -a` shows the limits; a container may also limit pids"
 #: The most characters of a child's last line that are shown.
 _WORDS = 200
 

@@ -285,7 +285,7 @@ class Workers(AbstractContextManager["Workers", None]):
         (again,) = self._survive(alone, key, row.attempt + 1)
         if again.status != Status.OK:
             return row
-        again.note(f"measured alone, since beside other kernels it was {row.status}: {row.reason}")
+        again.note(f"measured alone, since with other kernels it was {row.status}: {row.reason}")
         return again
 
     def _ask(self, job: Job, key: WorkerKey) -> Reply | Death:
@@ -365,7 +365,7 @@ class Workers(AbstractContextManager["Workers", None]):
     ) -> Measurement:
         (row,) = self._survive(job.only([entrant]), key, attempt, killed)
         if row.interval:
-            row.note(f"measured alone, since beside other kernels the worker was lost ({death.reason})")
+            row.note(f"measured alone, since with other kernels the worker was lost ({death.reason})")
         return row
 
     def _apart(self, job: Job, death: Death, key: WorkerKey, attempt: int) -> list[Measurement]:

@@ -90,7 +90,7 @@ def test_pycuda_refuses_what_it_cannot_launch(hopper: Gpu) -> None:
     plain, mapped = (KernelCall(1, 1, args) for args in (("a", 3), (TensorMap("a", (8, 8)),)))
     found = [launch_pycuda.beyond_pycuda(TILED, call) for call in (plain, mapped, replace(plain, cluster=2))]
     assert found == [None, "tensor maps", "clusters"]
-    with pytest.raises(Unsupported, match="PyCUDA launches no cooperative kernels"):
+    with pytest.raises(Unsupported, match="PyCUDA cannot launch cooperative kernels"):
         cuda_launch(replace(TILED, cooperative=True), PADDED, operands(a=16, b=32, c=48), "pycuda")
 
 
@@ -114,7 +114,7 @@ COOPERATIVE = replace(TILED, cooperative=True)
     [
         (replace(TILED, min_arch=100), H100, Unsupported, r"needs compute capability 10\.0, this is 9\.0"),
         (CLUSTERED, TYPICAL[100], Unsupported, "wgmma_persistent.* instructions that only sm_90a has, this is sm_100"),
-        (COOPERATIVE, replace(H100, multiprocessors=1), Unsupported, "4 blocks, of which .* 1 multiprocessors hold 2$"),
+        (COOPERATIVE, replace(H100, multiprocessors=1), Unsupported, "4 blocks, but .* 1 multiprocessors hold only 2$"),
         (TAKING_99_KIB, replace(H100, block_shared_bytes=101376), Unsupported, r"needs 109\d{3} bytes .* has 101376$"),
         (planned(grid=(7, 5), cluster=2), H100, UsageError, r"a grid of \(7, 5\) blocks cannot be .* clusters of 2"),
     ],
@@ -183,7 +183,9 @@ def test_the_driver_is_told_what_shared_memory_a_launch_asks_for(hopper: Gpu) ->
         "PREFERRED_SHARED_MEMORY_CARVEOUT": 100,
     }
     hopper.refuses = True
-    with pytest.raises(Unsupported, match="the driver sets no MAX_DYNAMIC_SHARED_SIZE_BYTES of 101376: CUDA_ERROR_INV"):
+    with pytest.raises(
+        Unsupported, match="the driver cannot set MAX_DYNAMIC_SHARED_SIZE_BYTES to 101376: CUDA_ERROR_INV"
+    ):
         cuda_launch(TAKING_99_KIB, PADDED, operands(a=16, b=32, c=48))
 
 

@@ -131,12 +131,12 @@ BAD_OPERATIONS = {
     "a_class_of_another_base": ("mine", dict, "it is <class 'dict'>", "kernelmark.Problem as its base"),
     "a_blank_in_the_name": ("my own", Whole, "its name is 'my own'", "letters, digits"),
     "problems_that_can_change": ("mine", varied(frozen=False), "frozen is False", "frozen=True"),
-    "an_unknown_size": ("mine", varied(sizes=("m", "q")), "sizes is ('m', 'q')", "axes of it: "),
-    "an_unknown_suffix": ("mine", varied(suffixes=("q",)), "suffixes is ('q',)", "axes of it: "),
+    "an_unknown_size": ("mine", varied(sizes=("m", "q")), "sizes is ('m', 'q')", "some of its axes: "),
+    "an_unknown_suffix": ("mine", varied(suffixes=("q",)), "suffixes is ('q',)", "some of its axes: "),
     "no_size": ("mine", varied(sizes=()), "sizes is ()", "one axis or more"),
     "a_key_of_suites": ("mine", with_axis("count"), "an axis is 'count'", "another name"),
     "an_option_of_kernels": ("mine", with_axis("module"), "an axis is 'module'", "another name"),
-    "axes_of_its_own": ("mine", with_axes_anew, "a definition of its own is 'axes'", "they follow from the fields"),
+    "axes_of_its_own": ("mine", with_axes_anew, "an overridden method is 'axes'", "they follow from the fields"),
     "a_missing_method": ("mine", Bare, "operands is missing", "operands, reference, check, flop"),
 }
 

@@ -391,7 +391,7 @@ def row(store: Store, name: str = "b", **values: Any) -> Result:
         (DISTURBED, True),
         ("other processes used 0.98 CPUs during 9 % of the sampling", False),
         ("other processes used 0.2 CPUs during 3 % of the sampling; quota during 10 % of the sampling", True),
-        ("measured alone, since beside other kernels the worker was lost (signal 9)", False),
+        ("measured alone, since with other kernels the worker was lost (signal 9)", False),
         ("", False),
     ],
 )

@@ -175,13 +175,13 @@ def test_one_of_our_kernels_that_hangs_beside_a_plug_in_s_is_measured_alone(work
     job = Job((SMALL,), kernels, Mode.HOT, (FAULTS,), 0, Budget(0.02), 1, kernels[0], timeout_s=TIMEOUT_S)
     ours, culprit = workers.run(job, WorkerKey("cpu", 1))
     assert (ours.status, ours.attempt, culprit.status) == ("ok", 2, "ok")
-    assert f"{ALONE}, since beside other kernels the worker was lost (verification took more than" in ours.disturbed
+    assert f"{ALONE}, since with other kernels the worker was lost (verification took more than" in ours.disturbed
 
 
 def test_the_victim_of_a_corrupted_process_is_measured_alone_and_says_so(measure: Measure) -> None:
     culprit, victim = measure("corrupts", "reads")
     assert (culprit.status, victim.status, victim.reason) == ("ok", "ok", "")
-    assert f"{ALONE}, since beside other kernels the worker was lost (verification: SIGSEGV)" in victim.disturbed
+    assert f"{ALONE}, since with other kernels the worker was lost (verification: SIGSEGV)" in victim.disturbed
     assert (victim.over_baseline, victim.attempt) == (None, 2)
 
 
@@ -191,7 +191,7 @@ def test_the_victim_of_another_kernel_is_judged_again_alone_before_it_is_blamed(
 ) -> None:
     spoils, suffers, honest = measure("spoils", victim, "honest")
     assert (spoils.status, suffers.status, honest.status) == ("ok", "ok", "ok")
-    assert f"measured alone, since beside other kernels it was {status}: " in suffers.disturbed
+    assert f"measured alone, since with other kernels it was {status}: " in suffers.disturbed
     assert ALONE not in spoils.disturbed + honest.disturbed
 
 

@@ -351,7 +351,7 @@ def test_the_values_of_several_processes_become_one(column: str, values: tuple[o
 
 
 def test_processes_that_differ_in_what_a_case_is_are_refused() -> None:
-    with pytest.raises(ValueError, match="differ in what must be equal"):
+    with pytest.raises(ValueError, match="differ in a value that must be equal"):
         merge([[found("a", numerics="fp32")], [found("a", numerics="tf32")]], NO_BASELINE)
 
 

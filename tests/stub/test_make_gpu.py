@@ -116,7 +116,7 @@ def strikes(found: Slot, task: str, fault: str) -> None:
     bad = [row for row in rows if row["status"] not in ("ok", "mistrusted")]
     if fault == "oom":  # it may not strike again where the kernel is alone in a fresh process
         assert all(reason in row["reason"] for row in bad)
-        assert bad or any("beside other kernels it was oom: " in row["disturbed"] for row in rows)
+        assert bad or any("with other kernels it was oom: " in row["disturbed"] for row in rows)
         return
     assert {row["status"] for row in bad} == {status}
     assert [row for row in bad if reason not in row["reason"]] == []

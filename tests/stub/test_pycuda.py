@@ -74,7 +74,7 @@ def test_a_kernel_verifies(runs: dict[str, Run], name: str) -> None:
 def test_what_pycuda_cannot_launch_is_refused_in_one_line(runs: dict[str, Run], what: str) -> None:
     found = runs[what].value
     assert (found["status"], found["ran"]) == ("unsupported", 0)
-    assert found["reason"] == f"PyCUDA launches no {what}; use --launcher cuda-core"
+    assert found["reason"] == f"PyCUDA cannot launch {what}; use --launcher cuda-core"
 
 
 def test_parameters_arrive_where_the_kernel_has_them(runs: dict[str, Run]) -> None:
