@@ -74,7 +74,7 @@ _HALF_PRECISION = (
     ("two columns exchanged", swap(1)),
     ("last column without its last product", miss(ALL, -1)),
     ("last row without its last product", miss(-1, ALL)),
-    ("an inner element 0", put(0.0, None, None)),
+    ("an inner element set to 0", put(0.0, None, None)),
 )
 GEMM = Family(
     exact,
@@ -91,7 +91,7 @@ GEMM = Family(
         Wrong("a row without its first product", F32, miss(None, ALL, 0)),
         Wrong("a product added twice everywhere", F32, miss(ALL, ALL, 3, 1.0)),
         Wrong("a 64x64 tile without its last product", F32, _tile_without_last_product),
-        Wrong("an inner element 0", F32, put(0.0, None, None)),
+        Wrong("an inner element set to 0", F32, put(0.0, None, None)),
         Wrong("an inner element not written", F32, put(np.nan, None, None)),
         Wrong("an inner element infinite", F32, put(np.inf, None, None)),
         Wrong("last 8 rows not written", F32, put(np.nan, slice(-8, None))),
@@ -169,15 +169,15 @@ EPILOGUES = Family(
         Wrong("an element NaN", BIAS, put(np.nan, None, None)),
         Wrong("an element too large", BIAS, put(1e4, 170, 130)),
         Wrong("the sigmoid of -x", SIGMOID, of_product(lambda x, _: sigmoid(-x))),
-        Wrong("tanh for the sigmoid", SIGMOID, of_product(lambda x, _: np.tanh(x))),
+        Wrong("tanh instead of the sigmoid", SIGMOID, of_product(lambda x, _: np.tanh(x))),
         Wrong("an element NaN", SIGMOID, put(np.nan, None, None)),
-        Wrong("C takes the step before", MOMENTUM, _late_by_a_step),
+        Wrong("C updated by the previous step", MOMENTUM, _late_by_a_step),
         Wrong("V not stored", MOMENTUM, lambda values, x, _: np.stack([values[0], x["v"]])),
         # C keeps the part that the decay would have removed.
         Wrong("no weight decay", MOMENTUM, lambda values, x, _: values + 2.0**-17 * x["c"].astype(np.float64)),
-        Wrong("a step uphill", MOMENTUM, lambda values, x, _: values + 2.0**-5 * exact(None, x)),
+        Wrong("a step in the wrong direction", MOMENTUM, lambda values, x, _: values + 2.0**-5 * exact(None, x)),
         Wrong("an element of V NaN", MOMENTUM, put(np.nan, 1, None, None)),
-        Wrong("C takes the step before", SAMPLED_MOMENTUM, _late_by_a_step),
+        Wrong("C updated by the previous step", SAMPLED_MOMENTUM, _late_by_a_step),
         Wrong("an inner element of V NaN", SAMPLED_MOMENTUM, put(np.nan, 1, 700, 301)),
         Wrong("a row of V zero", SAMPLED_MOMENTUM, put(0.0, 1, None)),
     ),
@@ -217,11 +217,11 @@ def row_unwritten(problem: str) -> Spoil:
 
 
 _REGROUPED: dict[str, Regroup] = {
-    "B of the group before": lambda edges, of: (edges, [*of[-1:], *of[:-1]]),
+    "each group by the previous group's B": lambda edges, of: (edges, [*of[-1:], *of[:-1]]),
     "one B for all groups": lambda edges, of: (edges, [0] * len(of)),
     "a group that ends a row late": lambda edges, of: ([0, edges[1] + 1, *edges[2:]], of),
     "a group that ends a row early": lambda edges, of: ([0, edges[1] - 1, *edges[2:]], of),
-    "the last group's rows by the B before": lambda edges, of: (edges, [*of[:-1], of[-2]]),
+    "the last group by the previous group's B": lambda edges, of: (edges, [*of[:-1], of[-2]]),
 }
 GROUPS = Family(
     grouped,
@@ -277,10 +277,10 @@ _RESCALED: dict[str, Rescale] = {
     "no scales of A": lambda a, b, _: (np.ones_like(a), b),
     "no scales of B": lambda a, b, _: (a, np.ones_like(b)),
     "a block of k without its scales": _block_unscaled,
-    "scales of A of the block before": lambda a, b, _: (np.roll(a, 1, axis=0), b),
-    "scales of A of the row before": lambda a, b, _: (np.roll(a, 1, axis=1), b),
-    "scales of B of the block before": lambda a, b, _: (a, np.roll(b, 1, axis=1)),
-    "scales of B of the columns before": lambda a, b, _: (a, np.roll(b, 1, axis=0)),
+    "scales of A from the previous block": lambda a, b, _: (np.roll(a, 1, axis=0), b),
+    "scales of A from the previous row": lambda a, b, _: (np.roll(a, 1, axis=1), b),
+    "scales of B from the previous block": lambda a, b, _: (a, np.roll(b, 1, axis=1)),
+    "scales of B from the previous columns": lambda a, b, _: (a, np.roll(b, 1, axis=0)),
     # A gets the scales of B, and B those of the first of each 128 rows of A.
     "scales of A and B exchanged": lambda a, b, _: (np.repeat(b.T, BLOCK, axis=1)[:, : a.shape[1]], a[:, ::BLOCK].T),
     "scales rounded to BF16": lambda a, b, _: (nearest(8)(a), nearest(8)(b)),
