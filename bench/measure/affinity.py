@@ -13,26 +13,26 @@ CPUINFO = PROC / "cpuinfo"
 #: A thread that ran for less than this share of the busiest thread's time counts as waiting, not working.
 WORKING_SHARE = 0.1
 _PIECE_BYTES = 2**16
-#: Bound at import, before a plug-in could replace them.
+#: Functions of `os`, bound before a plug-in could replace them.
 _open, _read, _close, _list = os.open, os.read, os.close, os.listdir
 
 
 def pin(threads: int) -> None:
-    """Pin this process to as many CPUs as it has threads, or to all of its CPUs if these are fewer."""
+    """Pin this process to `threads` of its CPUs; do nothing if it has no more CPUs than that."""
     if not hasattr(os, "sched_setaffinity"):
         return
     usable = os.sched_getaffinity(0)
     if threads >= len(usable):
         return
     chosen = spread(usable, threads)
-    # Threads that libraries started at import keep their CPUs; 0 is the calling thread.
+    # Threads that libraries started at import would keep their CPUs, so each is pinned; 0 is the calling thread.
     for task in names(PROC / "self/task") or ["0"]:
-        with suppress(ProcessLookupError):  # it has ended meanwhile
+        with suppress(ProcessLookupError):  # the thread has ended meanwhile
             os.sched_setaffinity(int(task), chosen)
 
 
 def spread(usable: Iterable[int], count: int) -> list[int]:
-    """Choose `count` CPUs: first CPUs of cores before second ones, one NUMA node's cores before the next node's."""
+    """Choose `count` CPUs: the first hardware thread of each core, NUMA node by NUMA node, then the other threads."""
     left = set(usable)
     nodes = [sorted(node & left) for node in _nodes()] or [sorted(left)]
     nodes.sort(key=lambda node: -len(_first_of_each_core(node)))  # the node with the most usable cores first
@@ -101,19 +101,19 @@ def cpu_facts() -> dict[str, str]:
 
 
 def working_threads(before: Mapping[str, int]) -> int | None:
-    """Return the number of threads of this process that have worked since `before`, or None if it is unknown."""
+    """Return how many threads of this process have worked since `before` (`thread_times`), or None if unknown."""
     grown = [ns - before.get(task, 0) for task, ns in thread_times().items()]
     busiest = max(grown, default=0)
     return sum(ns > WORKING_SHARE * busiest for ns in grown) if busiest > 0 else None
 
 
 def thread_times() -> dict[str, int]:
-    """Return the nanoseconds for which each thread of this process has run on a CPU."""
+    """Return the nanoseconds for which each thread of this process has run on a CPU, by thread id."""
     return _times(["self"])
 
 
 def family_times() -> dict[str, int]:
-    """Return the nanoseconds for which each thread of this process and of its descendants has run on a CPU."""
+    """Return the same as `thread_times` for all threads of this process and of its descendants."""
     return _times(process_tree("self"))
 
 
@@ -122,13 +122,13 @@ def _times(processes: Iterable[str]) -> dict[str, int]:
     for process in processes:
         tasks = f"{PROC}/{process}/task"
         for task in names(tasks):
-            with suppress(OSError, ValueError, IndexError):  # it has ended meanwhile, or no list is kept
+            with suppress(OSError, ValueError, IndexError):  # the thread has ended, or the system keeps no times
                 times[task] = int(contents(f"{tasks}/{task}/schedstat").split()[0])
     return times
 
 
 def process_tree(pid: str) -> Iterator[str]:
-    """Yield the id of a process and those of its descendants; only the first if the system does not list children."""
+    """Yield the ids of a process and its descendants; only the process's own if the system does not list children."""
     processes = [pid]
     for process in processes:
         yield process
@@ -145,10 +145,13 @@ def children_of(pid: str) -> list[str]:
 
 
 def cpus_beyond(before: Mapping[str, int]) -> set[int]:
-    """Return the CPUs that this process may not use, but threads of its family that have worked since `before` may."""
+    """Return the CPUs outside this process's affinity on which its other threads or descendants may have worked.
+
+    before: earlier `family_times`. The set is empty if such threads have hardly run since.
+    """
     grown = {task: ns - before.get(task, 0) for task, ns in family_times().items()}
     beyond: set[int] = set()
-    spent_ns = 0  # of all threads, since each operand set may have a separate one
+    spent_ns = 0  # summed, since each operand set may have a separate thread
     for task, ns in grown.items():
         with suppress(ProcessLookupError):
             if ns > 0 and (others := os.sched_getaffinity(int(task)) - os.sched_getaffinity(0)):
@@ -169,7 +172,7 @@ def contents(path: Path | str) -> bytes:
 
 
 def names(folder: Path | str) -> list[str]:
-    """Return the names in a folder, without the Path objects of Path.iterdir; none if the folder does not exist."""
+    """Return the names of a folder's entries, faster than Path.iterdir; none if the folder does not exist."""
     try:
         return _list(folder)
     except OSError:

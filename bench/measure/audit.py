@@ -1,4 +1,4 @@
-"""Audit the samples of a correct kernel, which may reuse earlier results or write its output late.
+"""Audit the samples of a kernel with right results, which may still reuse old results or write its output late.
 
 Each audit returns the reason to mistrust a kernel, or None.
 """
@@ -8,18 +8,20 @@ from statistics import median
 from kernelmark.bench.measure.sample import APART, Series
 from kernelmark.bench.measure.stats import MIN_SAMPLES, median_interval
 
-#: The accepted ratio of the time on new values to that on known values; the fewest calls of each; the most samples.
+#: The accepted ratio of a call's time on new values to its time on values that it has seen; the fewest calls of each
+#: kind; the most samples taken to get them.
 SPARED_RATIO, LEAST_ALONE, MOST_SAMPLES = 2.0, 12, 64
 #: The accepted share of an output's pages that a call has left unmapped, in the median of at least LEAST_MADE calls.
 MADE_SHARE, LEAST_MADE = 0.5, 3
-#: The accepted ratio of a sample's time after two waking calls to that after one; two calls wake threads better.
+#: The accepted ratio of a sample's time after two waking calls to its time after one. An honest kernel is no slower
+#: after two, which wake its threads better.
 AHEAD_RATIO = 1.5
 
 
 def complaint(series: Series) -> str | None:
     """Return why the samples of a series cannot be trusted, or None."""
     reason = _spared_work(series) or _skipped(series) or _worked_ahead(series)
-    if series.unwritten:  # by a sample, or by a call of these comparisons
+    if series.unwritten:  # found in a sample, or in one of these comparisons
         return f"returned before {series.unwritten} was written"
     if series.clock.left_signals:
         return "returned before its work was done: a signal that it had sent was still pending"
@@ -27,7 +29,7 @@ def complaint(series: Series) -> str | None:
 
 
 def _moved_nothing(series: Series) -> str | None:
-    """Look for outputs whose pages the kernel has mapped from elsewhere instead of writing them."""
+    """Return a complaint if the kernel maps the pages of its output from elsewhere instead of writing them, or None."""
     mark = series.mark()
     while 0 < len(series.made) < LEAST_MADE:
         series.sample()
@@ -38,7 +40,7 @@ def _moved_nothing(series: Series) -> str | None:
 
 
 def _spared_work(series: Series) -> str | None:
-    """Compare single calls on new values with single calls on the values of the previous call."""
+    """Return a complaint if single calls are far slower on new values than on those of the previous call, or None."""
     if not series.meets_known:
         return None
     mark = series.mark()
@@ -60,7 +62,7 @@ def _spared_work(series: Series) -> str | None:
 
 
 def _skipped(series: Series) -> str | None:
-    """Compare plain batches with batches whose calls are microseconds apart, to catch calls skipped in a batch."""
+    """Compare plain batches with batches that have pauses between calls, to catch calls skipped in a batch."""
     if not series.cuts:
         return None
     batches = [series.take_apart(is_checked=number % 3 == 2) for number in range(LEAST_ALONE)]
@@ -84,9 +86,9 @@ def _worked_ahead(series: Series) -> str | None:
 
 
 def spared_when_renewed(series: Series) -> str | None:
-    """Compare calls after all operands have changed with calls after a few elements have changed, as in samples.
+    """Compare calls after a change of all operands with calls after a change of a few elements, as before samples.
 
-    Calls of both kinds follow one other call and equally many writes, so that starting up costs them the same.
+    Each call follows one other call and the same number of writes, so both kinds have the same start-up cost.
     """
     pairs: list[tuple[float, float]] = []
     while len(pairs) < LEAST_ALONE:

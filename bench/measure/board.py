@@ -1,7 +1,8 @@
-"""Record which foreign code is being called, and since when, in shared bytes that a worker's parent can read.
+"""Record the call in progress, and its start, in memory that a worker shares with its parent.
 
-A process forked by foreign code must not return to the harness, where it would answer in place of its worker. If it
-does return, it records the call here and ends.
+Only calls of foreign code are recorded: plug-ins, libraries, problem classes and kernels. If such code forks, the new
+process must not return to the harness, where it would answer instead of the worker. If it does return, it records the
+call and ends.
 """
 
 import mmap
@@ -12,12 +13,13 @@ from typing import NamedTuple
 
 from kernelmark.bench.measure.timing import now
 
-#: The stages in which foreign code is called: plug-ins and libraries, the class of a problem, a kernel.
+#: The stages in which foreign code is called: importing plug-ins and libraries, methods of the problem's class, set-up
+#: and calls of a kernel.
 IMPORT = "import"
 OF_OPERATION = ("operands", "reference", "check")
 STAGES = (IMPORT, *OF_OPERATION, "set-up", "verification", "warm-up", "sampling")
 _NUMBER_OF = {stage: number for number, stage in enumerate(STAGES)}
-#: In native byte order, so that each field is stored atomically: start, stage, contender counted from 1, or 0.
+#: Start, stage, and the contender's number from 1, or 0 for no call. Native byte order makes each store atomic.
 _LAYOUT = struct.Struct("dqq")
 _NUMBER = struct.Struct("q")
 _NUMBER_AT = _LAYOUT.size - _NUMBER.size
@@ -27,7 +29,8 @@ _ENTROPY = slice(2 * _LAYOUT.size, 2 * _LAYOUT.size + 16)
 class Call(NamedTuple):
     """The call in progress: the index of its contender in the job, its stage, and its start (monotonic clock).
 
-    Calls of the problem's class are counted for the first contender that needs them, imports for the job's first one.
+    A call of the problem's class is recorded for the first contender that needs it, an import for the job's first
+    contender.
     """
 
     contender: int
@@ -39,15 +42,15 @@ class Board:
     """Memory that holds the call in progress, and outlives the process that wrote it."""
 
     def __init__(self, fd: int | None = None) -> None:
-        """Map a file that another process also maps, or without `fd` memory that is private to this process."""
+        """Map the file `fd`, which another process also maps; without `fd`, use memory private to this process."""
         if fd is None:
             fd = -1
         else:
-            os.pwrite(fd, bytes(_ENTROPY.stop), 0)  # a sparse file would kill the process if the disk is full
+            os.pwrite(fd, bytes(_ENTROPY.stop), 0)  # with a sparse file, a full disk would kill the process
         self._memory, self._pid = mmap.mmap(fd, _ENTROPY.stop), os.getpid()
 
     def calling(self, contender: int, stage: str) -> "_Calling":
-        """Record the code being called, which is blamed for whatever happens to the process. Calls do not nest."""
+        """Return a context that records a call, which is blamed if the process ends in it. Contexts do not nest."""
         return _Calling(self._memory, _NUMBER_OF[stage], contender + 1, self._pid)
 
     def clear(self) -> None:
@@ -81,7 +84,7 @@ class Board:
 
 
 class _Calling:
-    """A context that records one call; written as a class because a generator takes longer than the shortest calls."""
+    """A context that records one call. It is a class, since a generator takes longer than the shortest calls."""
 
     __slots__ = ("_memory", "_number", "_pid", "_since_s", "_stage")
 
@@ -89,8 +92,7 @@ class _Calling:
         self._memory, self._stage, self._number, self._pid = memory, stage, number, pid
 
     def __enter__(self) -> None:
-        # The contender is stored last, so that a reader in between does not take an earlier call's start for this
-        # one's.
+        # The contender is stored last, so that the parent never reads it together with an earlier call's start.
         self._since_s = now()
         _LAYOUT.pack_into(self._memory, 0, self._since_s, self._stage, self._number)
 

@@ -1,7 +1,7 @@
 """Compile .cu files to cubins, without a GPU or a driver, and read the resources that the compiler reports.
 
-Cubins are cached on disk by content, whatever the paths of the sources and of the compiler's headers: in
-`$XDG_CACHE_HOME`, and in `build/cubins` of the checkout, which is copied with the checkout.
+Cubins are cached on disk by the contents of their sources, not by paths: in `$XDG_CACHE_HOME`, and in `build/cubins` of
+the checkout, for machines that the checkout is copied to.
 """
 
 import hashlib
@@ -27,15 +27,15 @@ from kernelmark.bench.measure.present import module_version
 from kernelmark.bench.plan.errors import Unsupported, UsageError
 from kernelmark.bench.plan.files import cache_folder
 
-#: The architectures that every kernel is compiled for, as far as it supports them.
+#: The architectures for which each kernel is compiled, if it supports them.
 ARCHS = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90a", "sm_100", "sm_120")
-_FORMAT = 2  # version of the cached file
+_FORMAT = 2  # version of the format of cached files
 #: Cubins compiled in advance for a machine that the checkout is copied to.
 AHEAD = Path(kernelmark.__file__).parents[1] / "build" / "cubins"
 Wanted = TypeVar("Wanted")
 Made = TypeVar("Made")
 INSTALL = "pip install 'kernelmark[compile]'"
-#: The folder of the headers of CUDA's C++ library.
+#: The folders of the headers in CUDA's C++ library.
 _CCCL = ("cub/", "cuda/", "nv/", "thrust/")
 _INCLUDE = re.compile(rb'^\s*#\s*include\s*["<]([^">]+)[">]', re.MULTILINE)
 _INTEGERS = "".join(
@@ -59,14 +59,14 @@ _HOST_HEADERS = {
     "#ifndef M_PI\n#define M_PI 3.14159265358979323846\n#endif\n",
     **dict.fromkeys(("assert", "stddef", "stdio", "stdlib", "string"), ""),
 }
-#: CUDA's C++ library has the part of these headers that device code may use.
+#: Standard headers for which CUDA's C++ library has a version for device code.
 _CUDA_STD = ("array", "limits", "tuple", "type_traits", "utility")
 #: Included before a user's file, since nvcc defines INFINITY and uint32_t without a header.
 _FIRST = "nvcc_knows.h"
 
 
 class CompilerOutput(NamedTuple):
-    """Output of a compiler: machine code, lowered symbols by name expression, and its log."""
+    """A compiler's output: machine code, lowered symbols by name expression, and the log."""
 
     code: bytes
     symbols: dict[str, str]
@@ -117,7 +117,7 @@ def _nvcc_version(nvcc: str) -> str:
 def header_folders() -> tuple[str, ...]:
     """Return the folders of the CUDA headers: NVIDIA's wheels before toolkits; none if neither exists.
 
-    A folder may lack some headers: `crt/mma.h` comes in a separate wheel, and a toolkit has it, too.
+    A folder may lack some headers: `crt/mma.h` comes in a separate wheel, or with a toolkit.
     """
     spec = importlib.util.find_spec("nvidia")
     wheels = [Path(folder) / "cu13" for folder in (spec.submodule_search_locations or () if spec else ())]
@@ -154,7 +154,7 @@ def with_nvrtc(path: Path, name: str, entries: Sequence[str], arch: str) -> Comp
 
 
 def _write_host_headers(folder: Path, texts: Iterable[bytes]) -> None:
-    """Write the substitutes for all headers that these texts include, and the header that is included first."""
+    """Write substitutes for the host headers that the sources include, and the header `_FIRST`."""
     std = "#include <cuda/std/{0}>\nnamespace std {{ using namespace cuda::std; }}\n"
     headers = {name: text for stem, text in _HOST_HEADERS.items() for name in (f"{stem}.h", f"c{stem}")}
     headers |= {name: std.format(name) for name in _CUDA_STD} | {"algorithm": "", "iostream": ""}
@@ -194,7 +194,7 @@ def _with_nvrtc(
 
 
 def _missing_header(log: str) -> str | None:
-    """Return a line about a header that was not found and how to install it, or None if none is missing."""
+    """Return one line that names the header that was not found and the remedy, or None if no header is missing."""
     if not (
         match := re.search(r'^(.*?)\(?(\d+)\)?: catastrophic error: cannot open source file "(.+?)"', log, re.MULTILINE)
     ):
@@ -207,7 +207,8 @@ def _missing_header(log: str) -> str | None:
 def with_nvcc(path: Path, name: str, entries: Sequence[str], arch: str) -> CompilerOutput:
     """Compile the entries of a file for one architecture. Raises BuildFailed.
 
-    Nvcc has no name expressions, so pointers to the kernels instantiate them, and relocations give their symbols.
+    Nvcc has no name expressions. Variables that point to the kernels instantiate them instead, and the relocations of
+    these variables give the symbols.
     """
     number = arch.removeprefix("sm_")
     pointers = [f"__device__ const void *km_entry_{i} = (const void *){entry};" for i, entry in enumerate(entries)]
@@ -226,7 +227,7 @@ def with_nvcc(path: Path, name: str, entries: Sequence[str], arch: str) -> Compi
 
 
 class CompileError(UsageError):
-    """A .cu file does not compile: kernel, file and architecture in the first line, then the compiler's log."""
+    """A .cu file does not compile. The message is a line with kernel, file and architecture, and the compiler's log."""
 
 
 class Cubin(msgspec.Struct, frozen=True):
@@ -298,9 +299,9 @@ def compile_ahead(programs: Iterable[Program], arch: str, folder: Path = AHEAD) 
 
 
 def in_parallel(compiled: Callable[[Wanted], Made], wanted: Sequence[Wanted]) -> list[Made]:
-    """Compile on all processors, and return the results in order.
+    """Return the result of `compiled` for each item, in order, computed on all processors.
 
-    The first is compiled before the others start, since threads that import the compiler at the same time fail.
+    The first item is compiled before the others, since threads that import the compiler at the same time fail.
     """
     results = [compiled(words) for words in wanted[:1]]
     with ThreadPoolExecutor(os.cpu_count()) as pool:
@@ -308,7 +309,7 @@ def in_parallel(compiled: Callable[[Wanted], Made], wanted: Sequence[Wanted]) ->
 
 
 def _key(path: Path, entries: Sequence[str], arch: str, compiler_: str) -> str:
-    """Return a hash of everything that determines the cubin; it does not depend on the folder of the sources."""
+    """Return a hash of everything that determines the cubin; the folder of the sources has no effect on it."""
     digest = hashlib.sha256(repr((_FORMAT, tuple(entries), arch, compiler_, header_version())).encode())
     for text in with_includes(path, cuda_sources()).values():
         digest.update(hashlib.sha256(text).digest())

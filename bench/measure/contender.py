@@ -87,14 +87,14 @@ class Contender:
 
     @contextmanager
     def _blamed(self) -> Iterator[None]:
-        """Attribute any exception to the kernel; it may raise anything, and must not harm the other contenders."""
+        """Turn any exception in the context into the kernel's status, so that the other contenders continue."""
         try:
             yield
         except (Exception, SystemExit) as error:
             self.fail(error)
 
     def set_up(self, sets: list[OperandSet], moved: OperandSet | None = None) -> None:
-        """Make a launch for each set of operands, with shared scratch; moved: another set, which is not timed."""
+        """Set up a launch on each operand set, with shared scratch; moved: one more set, which is never timed."""
         with self._blamed(), self.called("set-up"):
             if reason := self._refusal():
                 raise Unsupported(reason)
@@ -119,7 +119,7 @@ class Contender:
         return launch
 
     def _refuse_strayed(self) -> None:
-        """Raise RuntimeError if this contender has left another stream current, before another is blamed for it."""
+        """Raise RuntimeError if this contender has changed the current stream, so that no later contender is blamed."""
         if reason := self.device.strayed():
             raise RuntimeError(reason)
 
@@ -164,7 +164,7 @@ class Contender:
             self._take(verdict)
 
     def audit_renewed(self) -> None:
-        """Mistrust a kernel that recomputes only what depends on changed elements, once all outputs are judged."""
+        """Mistrust a kernel that recomputes only what changed elements affect; called when all outputs are judged."""
         with self._blamed():
             if not (self.live and self.series) or self._fresh_s < SPARED_RATIO * median(self.series.samples):
                 return
@@ -180,7 +180,7 @@ class Contender:
             self._refuse_strayed()
 
     def _take(self, verdict: Verdict, of: str = "") -> None:
-        """Keep the error that is closest to its bound; a wrong kernel gets no samples."""
+        """Add a verdict to the report: the reason for a wrong result, and the error if none was closer to its bound."""
         if verdict.reason:
             self.report.status, self.report.reason = Status.WRONG, of + verdict.reason
         self.report.compression_error = finite(verdict.compression_error) or self.report.compression_error
@@ -198,7 +198,7 @@ class Contender:
         shared: Sequence[Change],
         checksums: Checksums,
     ) -> None:
-        """Warm up before sampling. shared: the changes of the operands on which the kernel's outputs are judged."""
+        """Create the series and observers, and warm up. shared: the changes of operands on which outputs are judged."""
         does = self._job.mode.does
         with self._blamed():
             if does.replays:  # captured after an ordinary call, so that the graph contains no loading or tuning
@@ -228,7 +228,7 @@ class Contender:
                 observer.after()
 
     def observe(self) -> None:
-        """Collect the observers' columns, once the samples are taken."""
+        """Add the observers' columns to the report; call this after sampling."""
         with self._blamed():
             for observer in self._observers if self.live else ():
                 for column, value in observer.results(self._job.budget.max_time_s).items():
@@ -256,7 +256,7 @@ class Contender:
         self.report.mistrust(reason)
 
     def judge_snapshot(self, number: int, references: References) -> None:
-        """Verify the saved output of a timed call against the reference for the operands that it ran on.
+        """Verify the saved output of a timed call against the reference for the operands of that call.
 
         This detects a kernel that does less work when it is timed, or returns an old result.
         """

@@ -128,7 +128,7 @@ class HostMemory:
 
 
 class _Eviction:
-    """A buffer of twice the last-level cache, with a share for each CPU, since operands lie in all CPUs' caches."""
+    """A buffer twice as large as the last-level cache, with a share for each CPU, since all caches hold operands."""
 
     def __init__(self, nbytes: int) -> None:
         self._shares = np.array_split(np.ones(nbytes // 8, np.uint64), cpu_count())
@@ -137,7 +137,7 @@ class _Eviction:
         self._threads = ThreadPoolExecutor(max(1, len(self._shares) - 1), initializer=keep)
 
     def run(self) -> None:
-        """Read and write all shares, each on its own thread, one of them on the calling thread."""
+        """Read and write each share on a separate thread; the calling thread takes one of them."""
         own, *others = self._shares
         pending = [self._threads.submit(np.add, share, 1, out=share) for share in others]
         np.add(own, 1, out=own)
@@ -236,7 +236,7 @@ def cpu_name() -> str:
 def last_level_cache_bytes() -> int:
     """Return the total bytes of the last-level caches of this process's CPUs, or the value of KERNELMARK_LLC_BYTES.
 
-    Each socket has its own last-level cache, and some processors have one per few cores. Raises UsageError for an
+    Each socket has its own last-level cache, and some processors have one for every few cores. Raises UsageError for an
     invalid size.
     """
     if given := os.environ.get("KERNELMARK_LLC_BYTES"):

@@ -12,7 +12,7 @@ from kernelmark.bench.plan.errors import UsageError
 # Names of the attributes as in cuobjdump -elf (EIATTR_...).
 EIATTR_MAX_THREADS = 0x05
 EIATTR_KPARAM_INFO = 0x17
-_EIFMT_SVAL = 0x04  # attribute with a size and that many bytes; the others carry two bytes
+_EIFMT_SVAL = 0x04  # the form of an attribute with a size and that many bytes; other forms carry two bytes
 _MAX_THREADS = 1024
 
 
@@ -33,14 +33,14 @@ def elf_sections(code: bytes) -> dict[str, ElfSection]:
 
 
 def elf_attributes(code: bytes, section: str) -> dict[int, bytes]:
-    """Return the attributes of an `.nv.info` section by code; the last value of a repeated attribute."""
+    """Return the attributes of an `.nv.info` section by code; if an attribute is repeated, its last value."""
     return dict(_attributes(code, section))
 
 
 def elf_parameters(code: bytes, symbol: str) -> list[int]:
     """Return the sizes of a kernel's parameters in bytes, in order."""
     values = (value for name, value in _attributes(code, f".nv.info.{symbol}") if name == EIATTR_KPARAM_INFO)
-    infos = (struct.unpack("<4xHHI", value) for value in values)  # index, offset, and flags below the size
+    infos = (struct.unpack("<4xHHI", value) for value in values)  # index, offset, size << 18 | flags
     return [info >> 18 for _, _, info in sorted(infos)]
 
 
@@ -62,7 +62,7 @@ def pointees(code: bytes, count: int) -> list[str]:
     entries = [struct.unpack_from("<I4xQ", code, table.offset + i) for i in range(0, table.size, 24)]
     names = [_string(code, strings.offset + name) for name, _ in entries]
     addresses = {name: value for name, (_, value) in zip(names, entries, strict=True)}
-    kind, width = ("rela", 24) if ".rela.nv.global.init" in sections else ("rel", 16)  # from sm_90 on, and before
+    kind, width = ("rela", 24) if ".rela.nv.global.init" in sections else ("rel", 16)  # rela from sm_90 on, rel before
     relocations = sections[f".{kind}.nv.global.init"]
     targets = (struct.unpack_from("<QQ", code, relocations.offset + i) for i in range(0, relocations.size, width))
     pointee = {offset: names[info >> 32] for offset, info in targets}
@@ -74,7 +74,7 @@ def _string(code: bytes, offset: int) -> str:
 
 
 class Resources(msgspec.Struct, frozen=True):
-    """The resources of a thread or block of a kernel. max_threads: the kernel's launch bound, or 1024.
+    """The resources that a thread or a block of a kernel uses. max_threads: the kernel's launch bound, or 1024.
 
     constant_bytes: `__constant__` variables and literals, without the parameters; spill_bytes: stores and loads.
     """

@@ -46,7 +46,7 @@ class Cuda:
         #: The GPUs in use, each with the buffer that evicts its cache.
         self._evictions: dict[int, Any] = {0: None}
         self._driver_memory = DriverMemory()
-        #: A device copy of the values that a draw gave each input.
+        #: For each input, the state of a draw, and a copy on the device of the values that were drawn.
         self._copies: dict[str, tuple[object, Any]] = {}
         self.stream: Any = cupy.cuda.Stream(non_blocking=True)
         self.stream.__enter__()
@@ -56,11 +56,12 @@ class Cuda:
         self.synchronize()
         self.stream.__exit__(None, None, None)
         self.stream = stream
-        # Entered and never left: the end of a `with` returns to the stream on CuPy's stack, where `use()` puts none.
+        # Enter the stream and never leave it: at the end of a kernel's `with`, CuPy returns to the last stream that was
+        # entered, not to one set by `use()`.
         self.stream.__enter__()
 
     def strayed(self) -> str | None:
-        """Return a complaint if a stream without the timing events is current; make the device's stream current."""
+        """Make the device's stream current; return a complaint if another stream, without the events, was current."""
         current = self._cupy.cuda.get_current_stream()
         if current.ptr == self.stream.ptr:
             return None
@@ -69,7 +70,7 @@ class Cuda:
         return f"{complaint}; a kernel may change it only by `with stream:`"
 
     def forget_persisting(self) -> None:
-        """Reset L2 lines that a kernel made persistent; older devices have none, and their error is ignored."""
+        """Reset L2 lines that a kernel made persistent. Older devices have none; the error is ignored."""
         from cuda.bindings import driver
 
         driver.cuCtxSetLimit(driver.CUlimit.CU_LIMIT_PERSISTING_L2_CACHE_SIZE, 0)
@@ -84,7 +85,7 @@ class Cuda:
         return HostMemory(partial(self._driver_memory.allocate, kind))
 
     def peers(self, gpus: tuple[int, ...], edge: int = 0) -> Memory:
-        """Return the memory of these GPUs together. Raises Unsupported if they cannot access each other's memory."""
+        """Return the joint memory of these GPUs. Raises Unsupported if they cannot access each other's memory."""
         join_peers(max(gpus) + 1)
         self._evictions |= dict.fromkeys(set(gpus) - self._evictions.keys())
         return Peers(self, gpus, edge)
@@ -102,19 +103,19 @@ class Cuda:
         self.stream.synchronize()
 
     def scatter(self, target: Any, places: Array, values: Array) -> None:
-        """Write single elements from host to device; complete on return."""
+        """Write single elements from host to device; the writes are complete on return."""
         bits = values.view(target.dtype)
         for i, place in enumerate(places.tolist()):
             target[place : place + 1].set(bits[i : i + 1], stream=self.stream)
         self.stream.synchronize()
 
     def download(self, source: Any) -> Array:
-        """Copy an array from device to host; complete on return."""
+        """Copy an array from device to host; the copy is complete on return."""
         self.synchronize()
         return np.asarray(source.get())
 
     def holds(self, found: Any, name: str, draw: Draw) -> bool:
-        """Compare an input with a copy of the drawn values on the device, which is uploaded once per draw.
+        """Return whether an input has the drawn bits, compared with a device copy that is uploaded once per draw.
 
         The input is downloaded only if the device has little free memory, or if the two differ, since a kernel may have
         written to the copy.
@@ -132,7 +133,7 @@ class Cuda:
         return draw.is_held(self.download(found), name)
 
     def evict(self) -> None:
-        """Reset persistent lines and write twice the L2 cache of each GPU in use; the clock waits for this."""
+        """Reset persistent lines, and write twice the L2 cache's bytes on each GPU in use; the clock waits for this."""
         self.forget_persisting()
         for gpu, buffer in self._evictions.items():
             with self._cupy.cuda.Device(gpu):
@@ -232,7 +233,7 @@ class Addressed(np.ndarray[Any, Any]):
 
 
 class DriverMemory:
-    """Allocates each kind of host memory that GPU kernels may declare, and counts the page-locked part."""
+    """Allocates each kind of host memory that GPU kernels may declare, and counts the page-locked bytes."""
 
     def __init__(self) -> None:
         self._locked_bytes = 0
@@ -240,7 +241,8 @@ class DriverMemory:
     def allocate(self, kind: str, nbytes: int) -> Array:
         """Return bytes of memory of a kind; "" is memory as NumPy allocates it.
 
-        Raises MemoryError, without locking any memory, beyond LOCKED_SHARE, and if the driver has no more memory.
+        Raises MemoryError if more than LOCKED_SHARE of the memory would be page-locked (then nothing is locked), or if
+        the driver has none left.
         """
         if kind == "":
             return PAGES[kind](nbytes).view(Addressed)

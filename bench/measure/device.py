@@ -64,7 +64,7 @@ class Memory(Protocol):
 class Device(Memory, Protocol):
     """A device and its memory. `host_memory` returns memory of one of the kinds in `HOST_MEMORY`.
 
-    `peers` returns the joint memory of several GPUs, whose arrays have `edge` extra bytes at both ends.
+    `peers` returns the joint memory of several GPUs; its arrays have `edge` extra bytes at both ends.
 
     warm_up_s: how long the device's clock rate may take to settle. device_uuid: `GPU-...` for a GPU, which stays the
     same when GPUs are renumbered.

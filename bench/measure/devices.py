@@ -1,4 +1,4 @@
-"""The devices of this machine, one object each per process."""
+"""The devices of this machine; a process has one object for each."""
 
 from collections.abc import Callable
 from functools import lru_cache

@@ -1,4 +1,4 @@
-"""The column `disturbed`, a row's disturbances in words: writing it, and reading it for reports."""
+"""Write and read the column `disturbed`, which describes the disturbances of a row in words."""
 
 import math
 import re
@@ -14,7 +14,7 @@ LEAST_PCT = 10
 _DURING = "{} during {:.0f} % of the sampling"
 _CAUSE = re.compile(r"(?P<cause>.+) during (?P<share>[0-9]{1,9}) % of the sampling")
 _CEILING = "the {} ceiling was disturbed: {}"
-#: Matches the present words and the words in older stores.
+#: Matches the present wording and that of older stores.
 _LOW = re.compile(r"the \S+ ceiling (?:was|beside it is) disturbed")
 #: The note for a row whose kernel also worked on CPUs outside its affinity.
 _BEYOND = "ran on CPUs beyond its own"

@@ -12,16 +12,17 @@ from kernelmark.bench.plan.dtypes import DTYPES, Array, bits_dtype, numpy_dtype
 from kernelmark.bench.plan.operation import UNIFORM, Operand, Problem
 from kernelmark.bench.plan.verdict import equal
 
-#: Elements of each input that change before every stretch of calls; each change brings a line into the cache, or costs
-# a GPU copy.
+#: The number of elements of each input that change before every stretch of calls. It is small, since each change brings
+#: a line into the cache, or costs a copy to the GPU.
 SCATTERED = 8
-#: The number of such changes that are drawn at once.
+#: The number of changes that are drawn at once.
 AHEAD = 64
 #: One element in SPECIAL is special, if the operand has special values: a zero of either sign or an integer up to
 #: INTEGERS, with probability 1/4 each, otherwise a magnitude from SMALLEST to the operand's largest.
 SPECIAL, SMALLEST, INTEGERS = 256, 1e-3, 16
 CHUNK = 2**18
-#: One draw in THIRD has special values of another range: the last that a run judges, and the second in mode `verify`.
+#: Every THIRD-th draw has special values of another range (`Operand.others`): it is the last draw of a run, and the
+#: second draw that mode `verify` judges.
 THIRD = 3
 #: The largest integer of the distribution `ints`, whose values every storage type represents exactly.
 LARGEST_INT = 4
@@ -52,7 +53,7 @@ def poison(flat: Any, dtype: str) -> None:
 
 
 class Draw:
-    """Values of the inputs on the host; every draw has new ones, and padding is poisoned."""
+    """The values of the inputs, on the host. Every draw replaces them; padding is poisoned."""
 
     def __init__(self, problem: Problem, seed: int) -> None:
         self._key: tuple[int, ...] = (seed, zlib.crc32(problem.id.encode()))
@@ -79,7 +80,7 @@ class Draw:
     def redraw(self, distribution: str = UNIFORM) -> None:
         """Draw new values in place. The n-th draw does not depend on how often elements were changed before.
 
-        distribution: that of timed calls, if it is not uniform; such a draw does not count towards n.
+        distribution: the distribution of timed calls, if it is not uniform; a draw from it does not count towards n.
         """
         self.state = object()
         self._redraws += distribution == UNIFORM
@@ -149,7 +150,7 @@ def drawn(
     specials: float | None = None,
     distribution: str = UNIFORM,
 ) -> Array:
-    """Draw uniform values in [-1, 1] that use all bits of their type, some of them special; integers use their range.
+    """Draw uniform values in [-1, 1] that use all bits of their type, and special values; integers use their range.
 
     specials: the largest special value, instead of the operand's. Other distributions have no special values: `normal`
     has variance 1, `zeros` is 0 everywhere, and `ints` has integers from -LARGEST_INT to LARGEST_INT.
@@ -185,7 +186,8 @@ def _special(rng: "np.random.Generator", count: int, largest: float) -> Array:
 def _scattered(rng: "np.random.Generator", operand: Operand) -> Iterator[tuple[Array, Array]]:
     """Yield indices and values, drawn many at a time, since single draws would take longer than the shortest calls.
 
-    It refers to no Draw, whose values would then stay in memory until Python collects reference cycles.
+    The generator holds no reference to a Draw, whose values would otherwise stay in memory until Python collects
+    reference cycles.
     """
     elements = math.prod(operand.shape)
     count = min(SCATTERED, elements)

@@ -1,4 +1,4 @@
-"""A host that measures a part of a run: the properties that all hosts must share, and those that may differ."""
+"""The hosts that measure a run: properties that must be equal on all of them, and properties that may differ."""
 
 import hashlib
 from collections.abc import Iterator, Sequence

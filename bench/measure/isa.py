@@ -25,7 +25,8 @@ class Isa(NamedTuple):
 _SSE = ("SSE", "SSE2", "SSE3", "SSSE3", "SSE41", "POPCNT", "SSE42")
 _AVX = (*_SSE, "AVX", "F16C")
 _AVX2 = (*_AVX, "FMA3", "AVX2", "X86_V3")
-#: Each includes the older ones. With avx512, NumPy keeps all of its features, since it splits AVX-512 into many.
+#: Each set includes the sets above it. With avx512, NumPy may use all of its features, since it splits AVX-512 into
+#: many.
 ISAS = {
     "sse": Isa(("sse4_2",), "Nehalem", "SSE41", "SSE4_2", "default", "nehalem", _SSE),
     "avx": Isa(("avx",), "Sandybridge", "AVX", "AVX", "default", "sandybridge", _AVX),
@@ -43,7 +44,7 @@ ISAS = {
 
 
 def choose_isas(text: str | None, option: str = "--isa") -> tuple[str, ...]:
-    """Return the sets in `sse,avx2`, or none if the libraries choose. Raises UsageError if the CPU lacks one."""
+    """Return the sets named in a text like `sse,avx2`, or `("",)` for None. Raises UsageError if the CPU lacks one."""
     if text is None:
         return ("",)
     words = tuple(dict.fromkeys(word.strip() for word in text.split(",")))
@@ -89,7 +90,7 @@ def environment(isa: str) -> dict[str, str]:
         "MKL_ENABLE_INSTRUCTIONS": chosen.mkl,
         "ATEN_CPU_CAPABILITY": chosen.torch,
         "NUMBA_CPU_NAME": chosen.llvm,
-        # Set explicitly, since Numba would otherwise add this CPU's features; kernelmark's kernels read them, too.
+        # Set, since Numba would otherwise add this CPU's features; kernelmark's kernels read this variable, too.
         "NUMBA_CPU_FEATURES": ",".join(f"+{flag.replace('_', '.')}" for flag in chosen.flags),
     }
     if disabled := _numpy_beyond(chosen):
@@ -98,7 +99,7 @@ def environment(isa: str) -> dict[str, str]:
 
 
 def _numpy_beyond(isa: Isa) -> list[str]:
-    """Return the features beyond the set that NumPy would dispatch to; its baseline, at most SSE4.2, is always on."""
+    """Return the features outside the set that NumPy must not use; NumPy's baseline, at most SSE4.2, is always on."""
     already = os.environ.get("NPY_DISABLE_CPU_FEATURES", "").replace(",", " ").split()
     if not isa.numpy:
         return already

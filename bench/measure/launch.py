@@ -26,7 +26,7 @@ from kernelmark.bench.plan.operation import Problem
 INT_RANGE = range(-(2**31), 2**31)
 FLOAT_MAX = float(np.finfo(np.float32).max)
 WHOLE_CARVE_OUT = 100  # per cent: CU_SHAREDMEM_CARVEOUT_MAX_SHARED
-#: Names are cut to this number of characters; CUTLASS has names of thousands.
+#: Names are cut to this number of characters; CUTLASS has names of thousands of characters.
 NAME = 120
 #: At most this many launches are listed; the rest are counted.
 LAUNCHES = 8
@@ -86,7 +86,7 @@ def _in_turn(launches: tuple[Launch, ...]) -> None:
 
 
 def _beyond(kernel: CudaKernel, device: DeviceLimits) -> str | None:
-    """Return which instructions of the kernel the device lacks, or None."""
+    """Return a complaint if the device lacks instructions that the kernel uses, or None."""
     if device.capability < kernel.min_arch:
         return f"{kernel.id} needs compute capability {kernel.min_arch / 10}, this is {device.capability / 10}"
     if not kernel.runs_on(device.arch):
@@ -95,7 +95,7 @@ def _beyond(kernel: CudaKernel, device: DeviceLimits) -> str | None:
 
 
 def _check(kernel: CudaKernel, call: KernelCall, used: Resources, device: DeviceLimits) -> None:
-    """Raise Unsupported for launches that the driver would refuse with `invalid argument`."""
+    """Raise Unsupported or UsageError for a launch that the driver would refuse with `invalid argument`."""
     if extents(call.grid)[0] % call.cluster:
         raise UsageError(f"{kernel.id}: a grid of {call.grid} blocks cannot be divided into clusters of {call.cluster}")
 
@@ -124,8 +124,8 @@ def resident_blocks(call: KernelCall, used: Resources, device: DeviceLimits) -> 
 def shared_settings(call: KernelCall, used: Resources, device: DeviceLimits) -> dict[str, int]:
     """Return the function attributes for static and dynamic shared memory, by the driver's names.
 
-    If resident blocks together use more shared memory than one block may without opting in, the largest carve-out is
-    preferred to a larger L1 cache, since fewer blocks would be resident otherwise.
+    If the resident blocks together use more shared memory than one block may use without opting in, the largest
+    carve-out is requested, although it shrinks the L1 cache, since fewer blocks would be resident otherwise.
     """
     wanted, settings = used.static_shared_bytes + call.shared_bytes, {}
     if wanted > STATIC_LIMIT:
@@ -185,7 +185,7 @@ def _with_cuda_core(
         return launch_with_structs(int(function.handle), call, arguments, stream.ptr)
     options: dict[str, Any] = {"is_cooperative": True} if kernel.cooperative else {}
     width, *rest = extents(call.grid)
-    if call.cluster > 1:  # with clusters cuda-core expects the grid in clusters
+    if call.cluster > 1:  # in this case cuda-core expects the grid in clusters
         options["cluster"] = (call.cluster, 1, 1)
     config = core.LaunchConfig(
         grid=(width // call.cluster, *rest), block=extents(call.block), shmem_size=call.shared_bytes, **options
@@ -195,7 +195,7 @@ def _with_cuda_core(
 
 @lru_cache(maxsize=256)
 def _cuda_core_kernel(code: bytes, symbol: str) -> Any:
-    """Return the loaded kernel, which the operand sets of a case share."""
+    """Return the loaded kernel; cached, since all operand sets of a case use it."""
     from cuda.core import ObjectCode
 
     return ObjectCode.from_cubin(code).get_kernel(symbol)

@@ -1,4 +1,4 @@
-"""Launch by PyCUDA in the device's primary context, on a stream that PyCUDA creates and CuPy then uses.
+"""Launch kernels by PyCUDA in the device's primary context, on a stream that PyCUDA creates and CuPy also uses.
 
 PyCUDA cannot use a stream of another library. Events that synchronise its stream with another one would add their cost
 to each timed launch.
@@ -20,7 +20,7 @@ NON_BLOCKING = 1  # CU_STREAM_NON_BLOCKING
 
 
 class CubinFunction(NamedTuple):
-    """A kernel in a cubin, and the attributes, by the driver's names, to set before its first launch."""
+    """A kernel in a cubin, and the attributes to set before its first launch, by the driver's names."""
 
     code: bytes
     symbol: str

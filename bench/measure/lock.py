@@ -1,4 +1,4 @@
-"""Lock a GPU, since two runs would disturb each other, and a run, which only one process at a time may continue."""
+"""Lock a GPU against other runs, which would disturb this one, and a run against processes that would continue it."""
 
 import fcntl
 import os
@@ -15,7 +15,7 @@ MACHINE = Path("/tmp")
 
 @contextmanager
 def exclusive(devices: tuple[str, ...], shared: bool, gpus: tuple[str, ...] = ()) -> Iterator[None]:
-    """Lock the GPU, if it is among the devices, while the context lasts. Raises UsageError if another run has it.
+    """Lock the GPU, if it is among the devices, while the context lasts. Raises UsageError if another run holds it.
 
     gpus: the UUIDs of GPUs to lock instead of the current one.
     """
@@ -33,7 +33,7 @@ def exclusive(devices: tuple[str, ...], shared: bool, gpus: tuple[str, ...] = ()
 def held_run(store: Path, run_id: str, remedy: str) -> AbstractContextManager[None]:
     """Lock a run, by a file beside its store, against other processes that would continue it.
 
-    The file is removed afterwards. Raises UsageError if another process holds it.
+    The file is removed afterwards. Raises UsageError if another process has locked it.
     """
     path = store.resolve()
     return held(path.with_name(f"{path.name}-{run_id}.lock"), f"run-{run_id}", remedy, once=True)
@@ -75,7 +75,7 @@ def _locked(path: Path) -> int:
         with suppress(FileNotFoundError):
             if path.stat().st_ino == os.fstat(fd).st_ino:
                 return fd
-        os.close(fd)  # its holder has removed it meanwhile, and another process may lock a new file of this name
+        os.close(fd)  # the holder has removed the file meanwhile, and another process may lock a new one of this name
 
 
 def _opened(path: Path) -> int:

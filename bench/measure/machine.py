@@ -31,7 +31,7 @@ from kernelmark.bench.plan.text import as_utf8
 #: contenders; 30000 rounds take about 1 ms. Libraries read both when they are loaded, so a worker is started with them.
 IDLE = {"OPENBLAS_THREAD_TIMEOUT": "20", "GOMP_SPINCOUNT": "30000"}
 NODES, DEVICES = Path("/sys/devices/system/node"), Path("/sys/bus/pci/devices")
-#: Seconds for which copies load the link, bytes of each copy, and seconds that the process may take.
+#: Seconds for which copies load the link, bytes of each copy, and seconds that the measuring process may take.
 LOAD_S, LOAD_BYTES, TIMEOUT_S = 0.5, 64 * 2**20, 60
 
 
@@ -50,12 +50,12 @@ def versions(kernel: Kernel, problem: Problem, launcher: str | None = None) -> s
 
 @lru_cache
 def _blas_of(module: str) -> tuple[str, ...]:
-    """Return the BLAS builds that an imported module brought; cached, since the search takes milliseconds."""
+    """Return the BLAS builds that an imported module has loaded; cached, since the search takes milliseconds."""
     return tuple(build for owner, build in _blas_builds() if owner == module)
 
 
 def _blas_builds() -> list[tuple[str, str]]:
-    """Return each BLAS library loaded so far: the module that brought it, and its version, build and threading."""
+    """Return each BLAS library in this process: the module that loaded it, and its version, build and threading."""
     import threadpoolctl
 
     builds = []
@@ -77,7 +77,7 @@ def _driver_version() -> str:
 
 
 def idle_variables() -> dict[str, str]:
-    """Return the variables of IDLE for a worker's environment; those that the user has set keep their values.
+    """Return the variables of IDLE for a worker's environment; a variable that the user has set keeps its value.
 
     Raises UsageError for a variable with which Numba cannot be imported.
     """
@@ -105,7 +105,7 @@ def machine() -> dict[str, Any]:
 
 
 def environment() -> dict[str, Any]:
-    """Return what can vary between runs on one machine: versions of kernelmark and libraries, and variables."""
+    """Return facts that can vary between runs on one machine: versions of kernelmark and libraries, and variables."""
     names = ("numpy", "scipy", "pyfftw", "numba", "cupy", "cuda.core", "nvmath.bindings", "pycuda.driver")
     prefixes = ("OPENBLAS_", "OMP_", "GOMP_", "MKL_", "ONEDNN_", "ATEN_", "NPY_", "NUMBA_", "CUDA_")
     variables = idle_variables() | os.environ

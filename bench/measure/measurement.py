@@ -15,7 +15,7 @@ from kernelmark.bench.plan.case import Entrant
 from kernelmark.bench.plan.numbers import Entropy, Finite, NotNegative
 from kernelmark.bench.plan.status import Status
 
-#: What an interval covers: only the measured process, or the next one, too.
+#: The scope of an interval: it covers only the measured process, or the next process as well.
 WITHIN, BETWEEN = "within-process", "between-processes"
 #: The kinds of bandwidth ceilings: memory counts reads and writes; a link counts each byte once.
 MOVES = ("memory", "link")
@@ -41,7 +41,7 @@ class Need(NamedTuple):
 
 
 class Ceiling(msgspec.Struct, frozen=True):
-    """The rate, in flop/s or bytes/s, of the fastest tenth of a machine's samples; its interval; the best sample."""
+    """The rate that the fastest tenth of samples reach, in flop/s or bytes/s, its interval, and the best sample's."""
 
     device: str
     threads: int
@@ -70,7 +70,7 @@ class Ceiling(msgspec.Struct, frozen=True):
 
     @property
     def rate_unit(self) -> str:
-        """Return the unit of 10^9 units of work per second."""
+        """Return the unit in which rates are shown: 10^9 units of work per second."""
         return "GB/s" if self.need.moves else "GFLOP/s"
 
     def __str__(self) -> str:
@@ -80,7 +80,7 @@ class Ceiling(msgspec.Struct, frozen=True):
 
 
 class Excess(msgspec.Struct, frozen=True):
-    """A row's rate, from its declared flop or bytes, which exceeds `times` the best sample of the ceiling."""
+    """A row's rate, from its declared flop or bytes, which exceeds the ceiling's best sample by the factor `times`."""
 
     ceiling: Ceiling
     declared: int
@@ -109,7 +109,7 @@ class Roofline(msgspec.Struct, frozen=True):
 
 
 class ProcessPart(msgspec.Struct, frozen=True):
-    """One process's part of a row's samples: their number, in order, and their median in seconds."""
+    """The samples that one process contributed to a row: their number, and their median in seconds."""
 
     samples: int
     median_s: float
@@ -188,8 +188,8 @@ def _joint_id(jobs: Sequence[str]) -> str:
 class Measured(msgspec.Struct, kw_only=True):
     """The columns that a worker measures: fields shared by `Measurement` and by a row (`record/result.py`).
 
-    The annotation of a field has the rule by which the values of several processes become one; without a rule, the
-    first process's value is taken. docs/columns.md describes the columns.
+    A field's annotation holds the function that merges the values of several processes into one; without it, the first
+    process's value is used. docs/columns.md describes the columns.
     """
 
     call_overhead_s: Finite | None = None
@@ -223,8 +223,8 @@ class Measured(msgspec.Struct, kw_only=True):
 class Measurement(Measured, kw_only=True):
     """A worker's report on one contender. Times are in seconds per call; samples are empty unless status is `ok`.
 
-    parts: the processes that the samples come from. interval_scope: `between-processes`, or `within-process` for a
-    single process, whose interval does not cover the next one. state: readings of the machine during sampling, by
+    parts: the processes that the samples come from, in order. interval_scope: `between-processes`, or `within-process`
+    for a single process, whose interval does not cover the next one. state: readings of the machine during sampling, by
     column (`clock_mhz`, `load`). evidence: the evidence against the kernel if status is `mistrusted`.
     """
 

@@ -1,4 +1,4 @@
-"""Host memory: how much is available, and refusing to use more before the system kills the process."""
+"""Measure the available host memory, and refuse larger buffers before the system kills the process."""
 
 import os
 import resource
@@ -7,9 +7,10 @@ from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
-#: The share of available memory that a job's buffers may use; beyond it, a system kills a process instead of refusing.
+#: The share of available memory that a job's buffers may use. Beyond it, the system may grant the memory and then kill
+#: a process.
 MEMORY_SHARE = 0.8
-#: For smaller buffers the system is not asked, since that takes time.
+#: Smaller buffers are not checked, since that takes time.
 SMALL_BYTES = 64 * 2**20
 CGROUP = Path("/sys/fs/cgroup")
 OWN_GROUPS = Path("/proc/self/cgroup")
@@ -79,7 +80,7 @@ def _groups(root: Path) -> tuple[_ControlGroup, ...]:
 def control_groups(root: Path, controller: str) -> Iterator[tuple[int, Path]]:
     """Yield the version, 2 or 1, and the folder of each control group of this process, the innermost first.
 
-    root: the folder of all control groups. controller: `memory` or `cpu`. In a container perhaps only the root exists.
+    root: the folder of all control groups. controller: `memory` or `cpu`. In a container, the root may be the only one.
     """
     try:
         lines = [line.split(":", 2) for line in OWN_GROUPS.read_text().splitlines()]
@@ -103,7 +104,7 @@ def _free_of(group: _ControlGroup) -> int | None:
 
 
 def number_in(path: Path) -> int | None:
-    """Return the integer in a file of the system, or None if there is none: `max` stands for no limit."""
+    """Return the integer in a file of the system, or None without one, such as in `max` for no limit."""
     try:
         return int(path.read_text())
     except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""The state of the machine between two readings, and why samples in between should not be kept."""
+"""Read the state of the machine, and name reasons not to keep the samples between two readings."""
 
 import math
 import os
@@ -21,13 +21,13 @@ POWERCAP = Path("/sys/class/powercap")
 # STEAL_PCT per cent of their time.
 OTHERS_CPUS = 0.1
 STEAL_PCT = 2.0
-#: The step of the counters in /proc/stat; load that rounding to a step could produce is attributed to no process.
+#: The step of the counters in /proc/stat. Load that rounding to this step could explain is ignored.
 TICK_S = 0.01
 OTHERS = "other processes used {:#.2g} CPUs"
 STEAL = "the hypervisor took {:.2g} % of the time"
 QUOTA = "the control group's CPU quota withheld {:.2g} CPUs"
 _IDLE, _IOWAIT, _STEAL = 3, 4, 7
-#: Bound at import, before a plug-in could replace them.
+#: Functions of `resource` and `os`, bound before a plug-in could replace them.
 _usage, _SELF, _REAPED = resource.getrusage, resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN
 _wait = getattr(os, "waitid", None)
 
@@ -57,7 +57,7 @@ def means(windows: Sequence[Window]) -> dict[str, float]:
 
 
 class _Cpus(NamedTuple):
-    """A set of CPUs' counters in seconds since some zero: in total, idle, and stolen by the hypervisor."""
+    """The counters of a set of CPUs, in seconds from an arbitrary zero: total, idle, and stolen by the hypervisor."""
 
     counted_s: float
     idle_s: float
@@ -65,7 +65,7 @@ class _Cpus(NamedTuple):
 
 
 class _Reading(NamedTuple):
-    """The counters at one moment: of all CPUs, of our CPUs, CPU time that we used, and CPU time denied by quotas.
+    """The counters at one time: of all CPUs, of our CPUs, CPU time that we used, and CPU time denied by quotas.
 
     "We" are this process and its descendants, since a transfer between two processes keeps both at work.
     """
@@ -104,7 +104,7 @@ class CpuMonitor:
         return Window(spent.at_s, state | {"load": load, "steal_pct": steal_pct}, self._causes(spent))
 
     def _causes(self, spent: _Reading) -> dict[str, float]:
-        """Return load above counter rounding; n rounded counters are off by sqrt(n) steps."""
+        """Return disturbances by cause that exceed counter rounding; a sum of n counters is off by sqrt(n) steps."""
         count = len(self._ours)
         step = TICK_S * (1 if count == spent.cpus else math.sqrt(count)) / spent.at_s
         others, steal_pct = _taken(spent, spent.ours, count)
@@ -139,7 +139,7 @@ class CpuMonitor:
         return math.fsum(known) / len(known) if known else None
 
     def energy_j(self) -> float | None:
-        """Return the energy of the processor packages for all processes (RAPL), if it may be read."""
+        """Return the energy counter of the processor packages (RAPL, all processes), or None if it may not be read."""
         try:
             return math.fsum(int(path.read_text()) for path in _package_counters()) * 1e-6 or None
         except (OSError, ValueError):
@@ -150,14 +150,14 @@ def _below_s() -> float:
     """Return the CPU seconds of this process's living descendants; 0 if the system does not list children."""
     spent = 0.0
     for child in islice(process_tree("self"), 1, None):
-        with suppress(OSError, ValueError, IndexError):  # it has ended meanwhile
+        with suppress(OSError, ValueError, IndexError):  # the child has ended meanwhile
             words = contents(f"{PROC}/{child}/stat").rpartition(b")")[2].split()
             spent += math.fsum(int(word) for word in words[11:15]) * TICK_S
     return spent
 
 
 def has_children() -> bool:
-    """Return whether this process has a child, without reading the lists of all its threads."""
+    """Return whether this process has a child, without reading the children of each of its threads."""
     try:
         if _wait:
             _wait(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)  # leaves the child's status for a later wait
@@ -202,7 +202,7 @@ def _difference(early: _Reading, late: _Reading) -> _Reading:
 def _taken(spent: _Reading, cpus: _Cpus, count: int) -> tuple[float, float]:
     """Return other processes' use of `count` CPUs, in CPUs, and the hypervisor's share, in per cent.
 
-    Computed from idle time, which is exact to a step; busy time may be sampled only at timer ticks.
+    The use is computed from idle time, which is exact to a step; busy time may be sampled only at timer ticks.
     """
     others_s = count * spent.at_s - cpus.idle_s - cpus.steal_s - spent.own_s
     return max(0.0, others_s) / spent.at_s, 100 * cpus.steal_s / (count * spent.at_s)
@@ -210,13 +210,13 @@ def _taken(spent: _Reading, cpus: _Cpus, count: int) -> tuple[float, float]:
 
 @lru_cache
 def _scaling_files(root: Path, cpus: tuple[int, ...]) -> tuple[Path, ...]:
-    """Return the files with each CPU's clock; none on most virtual machines, where looking is slow as well."""
+    """Return the files with each CPU's clock; cached, since most virtual machines have none and searching is slow."""
     files = (root / f"cpu{cpu}/cpufreq/scaling_cur_freq" for cpu in cpus)
     return tuple(file for file in files if file.exists())
 
 
 def _counted_mhz(cpus: Sequence[int]) -> list[float]:
-    """Return the clocks in /proc/cpuinfo if it counts cycles (flag `aperfmperf`); otherwise they are constants."""
+    """Return the clocks in /proc/cpuinfo, in MHz; none if they are constants, without the flag `aperfmperf`."""
     if not _counts_cycles():
         return []
     words = [line.partition(":") for line in CPUINFO.read_text().splitlines()]
@@ -232,7 +232,7 @@ def _counts_cycles() -> bool:
 
 @lru_cache
 def _package_counters() -> tuple[Path, ...]:
-    """Return the energy counters of whole packages; their cores and memory would count twice."""
+    """Return the energy counters of whole packages; with those of cores and memory, energy would count twice."""
     try:
         zones = [path.parent for path in POWERCAP.glob("*/name") if path.read_text().startswith("package-")]
     except OSError:

@@ -7,7 +7,7 @@ from typing import Any
 from kernelmark.bench.measure.device import Window
 from kernelmark.bench.measure.timing import now
 
-#: A window is disturbed if the clock is lower than the highest of the sampling by more than this, in per cent.
+#: A window is disturbed if the clock is more than this percentage below its highest value during sampling.
 CLOCK_PCT = 3.0
 #: Bits of the clocks event reasons (nvml.h); idleness and an application clock do not count as throttling.
 REASONS = {
@@ -33,7 +33,7 @@ class GpuMonitor:
         self._before_s = now()
 
     def look(self) -> Window:
-        """Return the current readings, which stand for the time since the last look."""
+        """Return the current readings, which are used for the whole time since the last look."""
         began, self._before_s = self._before_s, now()
         readings = {
             "clock_mhz": self.clock_mhz(),

@@ -1,4 +1,4 @@
-"""Observers, each of which measures one metric of a contender besides its time."""
+"""Observers. Each measures one metric of a contender other than its time."""
 
 from typing import Any
 
@@ -20,12 +20,12 @@ METERED_S = 1.0
 #: Energy counters move in steps up to a tenth of a second apart, so short spans cannot be measured.
 SPAN_S = 0.5
 BURST_S = 10e-3
-#: A counter that does not step for this long is not counting.
+#: A counter that does not step for this long is taken to be stopped.
 STEP_S = 1.0
 
 
 class Observer:
-    """Measures one metric of a contender. A subclass overrides what it needs and is listed in OBSERVERS."""
+    """Measures one metric of a contender. A subclass overrides the methods that it needs; OBSERVERS lists it."""
 
     def __init__(self, series: Series, monitor: Monitor) -> None:
         self.series, self.monitor = series, monitor
@@ -37,7 +37,7 @@ class Observer:
         """Read the state after the contender has warmed up."""
 
     def results(self, max_time_s: float) -> dict[str, Any]:
-        """Return values by column, after sampling, when calls of the kernel no longer disturb samples."""
+        """Return values by column; called after sampling, when calls of the kernel no longer disturb samples."""
         return {}
 
 
@@ -51,7 +51,7 @@ class Threads(Observer):
         self._count = working_threads(self._times)
 
     def results(self, max_time_s: float) -> dict[str, Any]:
-        """Check for work on other CPUs again, since a kernel may start it after its threads were counted."""
+        """Return `threads_used` and `affinity`, after a second look for work on other CPUs, which may start late."""
         if self.series.device.name != "cpu":
             return {}
         before = family_times()
@@ -70,9 +70,9 @@ class Energy(Observer):
     """Joules per call from the device's energy counter, never estimated from power."""
 
     def results(self, max_time_s: float) -> dict[str, Any]:
-        """Measure back-to-back calls between two steps of the counter.
+        """Return the joules per call of back-to-back calls, measured between two steps of the counter.
 
-        Returns no value without a sensor, or if calls are cold only by eviction, since back-to-back calls are not cold.
+        Returns no value without a sensor, or if calls are cold only by eviction, which back-to-back calls leave out.
         """
         if max_time_s < METERED_S or self.series.cold_by_eviction or self.monitor.energy_j() is None:
             return {}

@@ -42,8 +42,8 @@ def typical(arch: str) -> DeviceLimits:
 def occupancy(device: DeviceLimits, threads: int, registers: int, shared_bytes: int) -> Occupancy:
     """Return the occupancy of blocks with these threads, registers per thread and bytes of shared memory.
 
-    shared_bytes: static and dynamic. Of equal limits the first is returned, in the order warps, blocks, registers,
-    shared memory.
+    shared_bytes: static and dynamic. If several limits are equal, the first is returned, in the order warps, blocks,
+    registers, shared memory.
     """
     warps, max_warps = -(-threads // WARP), device.sm_threads // WARP
     a_warp = -(-registers * WARP // REGISTER_GRANULARITY) * REGISTER_GRANULARITY

@@ -21,16 +21,18 @@ from kernelmark.bench.plan.registry import REGISTRY
 
 #: Bytes of the guard on each side of an operand: large enough to detect a kernel that overruns by a tile.
 GUARD_BYTES = 2**16
-#: Operands begin at a page; moved operands begin off a cache line, at a multiple of every allocation's alignment.
+#: Operands begin at a page. Moved operands do not begin at a cache line, but at a multiple of 16 bytes, as every
+#: allocation does.
 _PAGE_BYTES, _ALIGNED_BYTES, _LINE_BYTES = 4096, 16, 64
-#: For smaller outputs copying is faster than mapping pages.
+#: For outputs of fewer pages, copying is faster than mapping.
 LEAST_PAGES = 16
-#: Alternating NaN and, in FP32, FP64 and BF16, the largest number: a read changes the result even if NaN is dropped.
+#: A guard alternates between NaN and the largest number in FP32, FP64 or BF16. A kernel that reads it gets a wrong
+#: result even if it drops NaN.
 _GUARD = np.tile(np.array([0xFF] * 8 + [0xFF, 0xFF, 0x7F, 0x7F] * 2, np.uint8), (GUARD_BYTES + _PAGE_BYTES) // 16)
 
 
 class Spots(NamedTuple):
-    """A few poisoned elements of an output: views of their bits in its buffer, and the bits of an unwritten element."""
+    """A few poisoned elements of an output: its buffer as bits, their places, and the bits of an unwritten element."""
 
     operand: str
     flat: Array
@@ -91,7 +93,7 @@ class OperandSet:
         self.fence()
 
     def moved(self, rng: "np.random.Generator") -> "OperandSet":
-        """Return a set in the same memory, with operands off a cache line; call fence and load before using it."""
+        """Return a set in the same memory whose operands begin off a cache line; call fence and load before its use."""
         moved = copy(self)
         lines, steps = rng.integers(_PAGE_BYTES // _LINE_BYTES), rng.integers(1, _LINE_BYTES // _ALIGNED_BYTES)
         moved._offset, moved.flat, moved.change = int(lines * _LINE_BYTES + steps * _ALIGNED_BYTES), {}, {}
@@ -140,7 +142,7 @@ class OperandSet:
         self.change = change
 
     def stirring(self, draw: Draw, spots: list[Spots]) -> Iterator[None]:
-        """Before each call undo or reapply the change of one input element and poison spots; yields between calls.
+        """Yield before each call, after undoing or reapplying the change of one input element and poisoning the spots.
 
         Inputs on a GPU stay unchanged, since a write would wait on the stream.
         """
@@ -174,7 +176,8 @@ class OperandSet:
     def spots(self, draw: Draw) -> list[Spots]:
         """Return randomly drawn elements of each output in host memory, to be read as soon as a call returns.
 
-        A GPU is synchronised before its outputs are read, but a kernel on the host may leave a thread at work.
+        There are none on a GPU, which is synchronised before its outputs are read; a kernel on the host may leave a
+        thread at work.
         """
         return [
             Spots(
@@ -203,9 +206,9 @@ class OperandSet:
         return self._on_host and bool(sizes) and min(sizes) >= LEAST_PAGES * _PAGE_BYTES
 
     def snapshot(self, into: Mapping[str, Array] | None) -> dict[str, Array]:
-        """Copy the outputs of a run to the host, as they lie in memory; into an earlier snapshot, if there is one.
+        """Copy the outputs to the host, in their memory layout. into: an earlier snapshot, which is overwritten.
 
-        New memory for large outputs takes longer than the copy.
+        Without one, memory is allocated, which takes longer than the copy if outputs are large.
         """
         found = {name: self._memory[name].download(self.flat[name]) for name in self.written}
         if into is None:
@@ -278,7 +281,7 @@ class ScratchBuffers:
         nbytes = int(np.prod(shape)) * DTYPES[dtype].itemsize
         if self._next == len(self._buffers):
             self._buffers.append(home.bytes(nbytes))
-            self._buffers[-1].fill(0xFF)  # touched, as untouched memory still counts as available
+            self._buffers[-1].fill(0xFF)  # written, since unwritten memory still counts as available
         raw = self._buffers[self._next]
         if raw.nbytes != nbytes:
             raise ValueError(f"scratch {self._next} has {nbytes} bytes, but had {raw.nbytes} in an earlier set-up")
@@ -313,9 +316,9 @@ class Operands:
             raise AttributeError(f"{name!r} is not an operand; expected one of {', '.join(self._arrays)}") from None
 
     def scratch(self, shape: tuple[int, ...], dtype: str, gpu: int = 0) -> Any:
-        """Return a scratch array that lives as long as the kernel and counts in `scratch_bytes`; contents are not kept.
+        """Return a scratch array that lives as long as the kernel and counts in `scratch_bytes`.
 
-        gpu: the number of the GPU, for kernels that are `spread`.
+        Its contents are not kept between calls. gpu: the number of the GPU, for kernels that are `spread`.
         """
         return self._scratch.take(shape, dtype, gpu=gpu)
 
@@ -328,10 +331,10 @@ class Operands:
         self.settings |= settings
 
     def launch(self, kernel: str, problem: str, stream: Any = None, **arrays: Any) -> Launch:
-        """Return a function that launches another registered kernel on these arrays, named after its operands.
+        """Return a function that launches another registered kernel on `arrays`, given by the names of its operands.
 
-        Strategies use it. stream: a stream of the current GPU, by default the timed one. The other kernel's scratch
-        counts as this kernel's. Raises Unsupported if the other kernel cannot take the problem.
+        Kernels that combine others use it. stream: a stream of the current GPU, by default the timed one. The other
+        kernel's scratch counts as this kernel's. Raises Unsupported if the other kernel cannot take the problem.
         """
         chosen, parsed = REGISTRY.kernels[kernel], REGISTRY.problem(problem)
         part = SimpleNamespace(

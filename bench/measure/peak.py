@@ -11,8 +11,9 @@ from kernelmark.bench.measure.affinity import CPUS, cpu_facts
 from kernelmark.bench.measure.cpu import cpu_name
 from kernelmark.bench.measure.measurement import Ceiling, Need
 
-#: Units for multiply-adds of a core and the FP32 lanes of each: by vendor (`vendor_id`, or `CPU implementer`), family
-#: (or `CPU part`) and the first model that has them. If models differ, those of the model with the most lanes.
+#: The number of multiply-add units of a core, and the FP32 lanes of each unit, by vendor (`vendor_id`, or `CPU
+#: implementer`), family (or `CPU part`) and first model. If models differ, the entry is that of the model with the most
+#: lanes.
 UNITS = {
     ("GenuineIntel", 6, 0x3C): (2, 8),  # Haswell and later
     ("GenuineIntel", 6, 0x55): (2, 16),  # Skylake-SP and later, including client models, which have half
@@ -55,7 +56,7 @@ def _units() -> tuple[int, int] | None:
 
 @lru_cache
 def _highest_hertz() -> float | None:
-    """Return the highest clock that the system reports; with acpi-cpufreq it excludes the boost."""
+    """Return the highest clock that the system reports, or None for acpi-cpufreq, which leaves out the boost."""
     folder = CPUS / "cpu0" / "cpufreq"
     try:
         if (folder / "scaling_driver").read_text().strip() == "acpi-cpufreq":

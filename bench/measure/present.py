@@ -59,7 +59,7 @@ def module_version(module: str) -> str | None:
 
     try:
         return metadata.version(DISTRIBUTIONS.get(module, module))
-    except (metadata.PackageNotFoundError, ValueError):  # the latter where its metadata are damaged
+    except (metadata.PackageNotFoundError, ValueError):  # ValueError: damaged metadata
         return None
 
 

@@ -21,7 +21,7 @@ SLACK = 1.02
 #: A rate that exceeds the highest ceiling ever measured by this factor is wrong, even if ceilings are in doubt: load
 #: that shares the units of a core, or slows its clock, lowers a ceiling by no more than this factor.
 FAR = 2.0
-#: The share of samples, the fastest ones, that a ceiling is read from, since load only makes samples slower.
+#: A ceiling is the rate reached by this share of the samples, the fastest ones, since load only slows samples down.
 FASTEST = 0.1
 #: The time slice of a process on a shared CPU; a shorter call is often undisturbed.
 SLICE_S = 2e-3
@@ -37,11 +37,12 @@ COMPUTE = {
         "bf16": "fma/n34603008k65536/bf16/mma",
     },
 }
-#: The microbenchmark for PRODUCTS, which load factors from shared memory; these loads take issue slots.
+#: The microbenchmark for the operations in PRODUCTS. Their kernels load factors from shared memory, which takes issue
+#: slots.
 FED = {("cuda", "fp32"): "fma/n8650752k32768/f32/fed"}
 PRODUCTS = ("gemm", "conv")
-#: The transfers that a link's ceiling is measured with. Within the host they are copies on the row's threads, and the
-#: ceiling counts each byte once, as rows of `transfer` do; the memory ceiling counts reads and writes.
+#: The transfers that measure a link's ceiling. Within the host they are copies on the row's threads. This ceiling
+#: counts each byte once, as rows of `transfer` do; the memory ceiling counts reads and writes.
 LINKS = frozenset(
     {"transfer/numpy.copyto", "transfer/numba.streaming"}
     | {f"transfer/cuda.{name}" for name in ("pinned", "device", "peer")}
@@ -67,7 +68,7 @@ class Judge(NamedTuple):
 
 
 def needs(problem: Problem, device: str, threads: int, numerics: str, mode: Mode, llc_bytes: int) -> Iterator[Need]:
-    """Yield the ceilings that bound a kernel: that of its arithmetic, if any, and that of its memory or link."""
+    """Yield the ceilings that bound a kernel: the one of its arithmetic, if any, and the one of its memory or link."""
     kind = UNITS.get(numerics, numerics)
     if problem.flop and (micro := microbenchmark(problem.op, device, numerics, threads)):
         yield Need(device, threads, kind, micro)
@@ -83,7 +84,7 @@ def judges(
 ) -> Iterator[tuple[Need, float]]:
     """Yield the ceilings to check a kernel against, each with the factor by which a rate may exceed it.
 
-    If operands are smaller than four last-level caches, part of the stores stay in the cache. On a CPU they are
+    If operands are smaller than four last-level caches, part of the stores stay in the cache. On a CPU the kernel is
     therefore compared with twice the rate of a copy within a cache: in cold mode a small copy per thread, in other
     modes a copy of the operands' size.
     """
@@ -160,12 +161,12 @@ def fastest_tenth(samples: Sequence[float]) -> Tenth:
     return Tenth(*(ranked[min(max(place, 0), len(ranked) - 1)] for place in places))
 
 
-#: The first words of the doubt about a ceiling of short samples that was measured during other load.
+#: The doubt about a ceiling begins with these words if it was measured during other load, in short samples.
 BESIDE = "measured while "
 
 
 def highest(found: Iterable[tuple[Ceiling, str]]) -> tuple[Ceiling, str] | None:
-    """Return the highest of the least doubtful ceilings of a kind, with the best sample of all, and the doubt about it.
+    """Return the highest of the least doubtful ceilings of a kind, and its doubt; `best` is the best sample of all.
 
     Valid ceilings are the least doubtful; ceilings measured during other load come next.
     """
@@ -185,7 +186,7 @@ def in_force(found: Iterable[tuple[Ceiling, str]]) -> list[tuple[Ceiling, str]]:
 
 
 def certainty(one: tuple[Ceiling, str]) -> tuple[bool, bool, float]:
-    """Return the key that sorts the ceilings of one kind; rows, tables and figures use the last."""
+    """Return the key by which ceilings of one kind are sorted; rows, tables and figures use the last ceiling."""
     return not one[1], one[1].startswith(BESIDE), one[0].rate
 
 
@@ -208,9 +209,9 @@ def place(measured: Measurement, problem: Problem, compute: Ceiling | None, memo
 
 
 def _pct_cycles(measured: Measurement, limit: Ceiling | None, share: float) -> float | None:
-    """Return work per cycle as a percentage of the ceiling's, which cancels clock changes between the two, or None.
+    """Return work per cycle as a percentage of the ceiling's work per cycle, so that clock changes cancel, or None.
 
-    Only for arithmetic, since the memory's clock does not follow the core's.
+    This holds only for arithmetic, since the memory's clock does not follow the core's.
     """
     mhz = measured.state.get("clock_mhz")
     return 100 * share * limit.clock_mhz / mhz if limit and limit.clock_mhz and mhz else None

@@ -2,7 +2,7 @@
 
 `Series.sample` is the measurement. `turns.py` calls it for each contender of a job in turn, reads the machine's state
 between windows of samples, and calls `Series.decide` after a window that is kept. Other metrics of a contender are
-measured by observers (`observers.py`); attempts to deceive this file are caught in `verify.py` and `audit.py`.
+measured by observers (`observers.py`); attempts to deceive the sampling are caught in `verify.py` and `audit.py`.
 """
 
 import math
@@ -38,10 +38,11 @@ BLOCK_S = 10e-3
 SETTLED = 0.02
 #: The share of a contender's time limit that warming up may use.
 WARM_UP_SHARE = 0.25
-#: The number of waking calls before a sample is drawn from these; random, so that kernels cannot predict timed calls.
+#: The number of waking calls before a sample is drawn from these. It is random, so that kernels cannot predict timed
+#: calls.
 WAKING = (1, 1, 1, 2, 2, 2, 3)
-#: One stretch in PAUSED follows a pause of random length, log-uniform between these, too short for waiting threads to
-#: go to sleep. Long calls need no pause, since the time to prepare them varies by as much.
+#: One stretch in PAUSED follows a random pause, log-uniform from SHORTEST_PAUSE_S to LONGEST_PAUSE_S, which is too
+#: short for waiting threads to go to sleep. Long calls need no pause, since the time to prepare them varies by as much.
 PAUSED, SHORTEST_PAUSE_S, LONGEST_PAUSE_S = 4, 1e-6, 0.2e-3
 #: At most this many of a stretch's operand sets, the last ones, get new values.
 FRESHENED = 16
@@ -66,10 +67,10 @@ class Mark(NamedTuple):
 
 @dataclass
 class _Stretch:
-    """Calls that are timed together: the operand set of each, and whether these hold the previous call's values.
+    """Calls that are timed together, with the operand set of each.
 
-    kept: whether the time is kept. shared: the number of the shared change if the output is judged. spots: poisoned
-    elements of the output.
+    known: the set keeps the values of its previous call. kept: whether the time is kept. shared: the number of the
+    shared change if the output is judged. spots: poisoned elements of the output.
     """
 
     sets: list[int]
@@ -83,7 +84,7 @@ class Series:
     """One contender's samples: its launches on the operand sets, their preparation, and the rule to stop.
 
     shared: changes of the operands on which all contenders of the problem are judged, so that they share references.
-    summed: a function that checks the whole outputs of a set, which takes about `summing_s`.
+    summed: a function that checks the whole outputs of a set in about `summing_s` seconds.
     """
 
     def __init__(
@@ -106,8 +107,8 @@ class Series:
         #: The outputs of timed calls, by the number of the shared change in their operands.
         self.snapshots: dict[int, dict[str, Array]] = {}
         self._summed, self._summing_s, self._has_summed = summed, summing_s, summing_s > LONG_SUM_S
-        #: An operand that a timed call had not written when it returned; a text on memory that it wrote and must not
-        # write.
+        #: The name of an output that was not written when a timed call returned, and a complaint about memory that a
+        #: call must not write; "" if there is none.
         self.unwritten = self.damage = ""
         #: For randomly drawn calls, the share of the output's pages that were created by writes after the call.
         self.made: list[float] = []
@@ -151,9 +152,10 @@ class Series:
                 (self.known_s if stretch.known else self.new_s).append(took)
 
     def _take(self, stretches: list[_Stretch]) -> list[float]:
-        """Prepare and time stretches of calls; return the seconds of each. One eviction serves all stretches.
+        """Prepare and time stretches of calls; return the seconds of each.
 
-        Stretches that reuse an operand set are prepared, and evicted, one by one.
+        One eviction serves all stretches, unless they reuse an operand set: then each is prepared and evicted
+        separately.
         """
         used = [which for stretch in stretches for which in stretch.sets]
         together = self._evict and len(set(used)) == len(used)
@@ -181,7 +183,7 @@ class Series:
             pass
 
     def _sum_up(self, group: list[_Stretch], took_s: float) -> bool:
-        """Check an output of a kept stretch if SUMMED_SHARE of the timed seconds allows it; return whether it did."""
+        """Check an output of a kept stretch if SUMMED_SHARE of the timed seconds allows it. Return whether one was."""
         kept = [stretch for stretch in group if stretch.kept]
         if not self._summed or not kept:
             return False
@@ -195,7 +197,7 @@ class Series:
         return True
 
     def _split(self) -> list[int]:
-        """Return the calls in each stretch of a batch: half of the batches are cut, half of these after one call.
+        """Return the number of calls in each stretch of a batch. Half of the batches are cut, half of them at one call.
 
         If an operand is both read and written, each call is a stretch, since the operand is restored before it.
         """
@@ -207,7 +209,7 @@ class Series:
         return self._random.sample([first, self.batch - first], 2)
 
     def take_pair(self) -> None:
-        """Time a call on new values and one on the same values, for the audit of batches with calls on known values."""
+        """Time one call on new values and one on the same values, and add the seconds to `new_s` and `known_s`."""
         stretches = [_Stretch([0]), _Stretch([0], known=True)]
         for seconds, took in zip((self.new_s, self.known_s), self._take(stretches), strict=True):
             seconds.append(took)
@@ -233,7 +235,7 @@ class Series:
         return seconds[0], seconds[1]
 
     def take_apart(self, is_checked: bool = True) -> tuple[float, float]:
-        """Return the seconds per call of a batch, and of a batch with a change and a few microseconds between calls.
+        """Return the seconds per call of a batch, and of a batch with changed inputs and a short pause between calls.
 
         is_checked: whether the whole output of the last call is checked.
         """
@@ -251,7 +253,7 @@ class Series:
         return together_s, apart_s
 
     def _next_stretch(self, calls: int) -> _Stretch:
-        """Draw each call's set from the quarter that has waited longest, so that no kernel can predict it."""
+        """Return a stretch; each call's set is drawn at random from the quarter that has waited longest."""
         among = max(1, min(len(self._waiting) - 1, max(2, len(self._waiting) // 4)))
         stretches = []
         for _ in range(calls):
@@ -261,14 +263,14 @@ class Series:
         return _Stretch(stretches)
 
     def warm_up(self, overhead_s: float, max_time_s: float = math.inf, monitor: Monitor | None = None) -> None:
-        """Run untimed until caches, threads and branch predictors are warm, and choose the batch.
+        """Make calls until caches, threads and branch predictors are warm, and choose the number of calls in a batch.
 
         Raises Unsupported for a call that cannot be distinguished from an empty call, which takes `overhead_s`.
         """
         fastest = self._until_settled(min(self.device.warm_up_s, WARM_UP_SHARE * max_time_s), monitor or Unwatched())
         self._call_s = fastest
         wanted = max(1, round(SAMPLE_S / max(fastest, 1e-9)))
-        # An evicted set serves one call, and waking the threads uses up to two.
+        # An evicted set serves one call; half of the sets are left for waking calls.
         limit = len(self.sets) // 2 if self._evict else self.clock.max_batch
         self.batch = max(1, min(wanted, limit, MAX_RESTORED if self._restores else wanted, self.clock.max_batch))
         self._refuse_what_is_too_short(overhead_s)
@@ -299,7 +301,7 @@ class Series:
         return fastest
 
     def _refuse_what_is_too_short(self, overhead_s: float) -> None:
-        """Raise Unsupported unless a batch lasts MIN_STEPS clock steps and a call longer than an empty one."""
+        """Raise Unsupported unless a batch lasts MIN_STEPS clock steps, and a call longer than an empty call."""
         least = MIN_STEPS * self.clock.resolution_s
         if self.batch * self._call_s < least:
             span = f"{self.batch} calls take {self.batch * self._call_s:.2g} s"
@@ -338,7 +340,7 @@ class Series:
             spot.poison()
 
     def _drawn_to_be_judged(self) -> int | None:
-        """Return the number of the shared change for a stretch, or None, by reservoir sampling of all stretches."""
+        """Return the number of a shared change if this stretch is to be judged (reservoir sampling), or None."""
         self._offered += 1
         number = self._random.randrange(self._offered)
         if self._offered <= len(self.shared):
@@ -369,12 +371,12 @@ class Series:
         return self._call_s >= LONG_CALL_S
 
     def mark(self) -> Mark:
-        """Return the present state, to which `forget` and `set_aside` return."""
+        """Return a mark of the present state, to which `forget` and `set_aside` return."""
         return Mark(len(self.samples), self.spent_s)
 
     @property
     def cuts(self) -> bool:
-        """Return whether batches are cut into stretches, because some of their calls would see known values."""
+        """Return whether batches are cut into stretches, because some of their calls see known values."""
         return self.batch > 1 and not self._restores and not self._cold
 
     @property
@@ -394,7 +396,7 @@ class Series:
         self._started += seconds
 
     def out_of_time(self, budget: Budget, others: bool = False) -> bool:
-        """Return whether the series has MIN_SAMPLES samples and its time is used up, or that of the others is."""
+        """Return whether the series has MIN_SAMPLES samples, and its time is used up or `others` is true."""
         return len(self.samples) >= MIN_SAMPLES and (others or self.spent_s >= budget.max_time_s)
 
     def decide(self, budget: Budget, others: bool = False) -> None:
@@ -414,7 +416,7 @@ class Series:
         return self._looks.alpha
 
     def longest_s(self, mark: Mark) -> float:
-        """Return the time of the longest sample since a mark."""
+        """Return the seconds of the longest batch since a mark."""
         return max(self.samples[mark.samples :], default=0.0) * self.batch
 
     def burst(self, seconds: float) -> int:

@@ -23,8 +23,9 @@ from kernelmark.bench.plan.limits import DeviceLimits
 from kernelmark.bench.plan.operation import Problem
 
 PACKAGE = Path(kernelmark.__file__).parent
-#: The version of the measuring. Raise it by hand when a change to the harness may change a measured time or a verdict:
-#: clock, eviction, preparation, launching, verification, statistics. All recorded tasks must then be measured again.
+#: The version of the measuring method. Raise it by hand when a change to the harness may change a measured time or a
+#: verdict: clock, eviction, preparation, launching, verification, statistics. All recorded tasks must then be measured
+#: again.
 MEASURING = 2
 #: The fields of a declaration that change a kernel's launch or its operands.
 _DECLARED = {"alignment", "cooperative", "order", "synchronises", "host_memory", "spread", "threaded"}
@@ -54,10 +55,10 @@ def task_digest(
     launcher: str = "cuda-core",
     code: Callable[[Kernel], tuple[str, ...]] = code_of,
 ) -> str:
-    """Return the digest of a task that measures kernels on problems, by this version of the measuring.
+    """Return the digest of a task that measures kernels on problems, by this version of the measuring method.
 
-    limits: the device's limits. code: as code_of; reading it takes most of the time. The order of kernels and of
-    problems does not matter. Raises UsageError.
+    limits: the device's limits. code: a function like code_of, such as a cached one, since reading code takes most of
+    the time. The order of kernels and of problems does not matter. Raises UsageError.
     """
     digests = sorted(kernel_digest(kernel, problems, limits, launcher, code) for kernel, problems in kernels)
     return _hash((MEASURING, *digests))
@@ -185,10 +186,10 @@ class _Module(NamedTuple):
 def python_code(file: Path, function: str = "", package: Path = PACKAGE) -> tuple[str, ...]:
     """Return the texts of the statements of a kernel's set-up, sorted.
 
-    These are the decorated function, or the whole module of the declaration if there is no such function; the modules
-    `_*.py` that these use, as a whole; and the statements that they use from other modules in kernels. Imports,
-    docstrings, comments and names of modules are left out, and so is `problem.py`, since digests contain the values
-    of problems. package: the folder of `kernelmark`. Raises OSError, SyntaxError.
+    They are the decorated function, or the whole module of the declaration if there is no such function; the whole
+    modules `_*.py` that it uses; and the statements that it uses from other modules in kernels. Imports, docstrings,
+    comments and names of modules are left out, and so is `problem.py`, since digests contain the values of problems.
+    package: the folder of `kernelmark`. Raises OSError, SyntaxError.
     """
     decorated = any(function in s.binds and s.text.startswith("@kernel(") for s in _module(file, package).statements)
     waiting = [(file, function if decorated else "")]
@@ -220,7 +221,7 @@ def _part(place: Path, name: str) -> str:
 
 
 def _place(module: str, package: Path) -> Path | None:
-    """Return the file of a module in kernels, or None for a `problem.py`."""
+    """Return the file of a module in kernels, or None for a `problem.py` or any other module."""
     top, *parts = module.split(".")
     file = package.joinpath(*parts).with_suffix(".py")
     is_part = top == "kernelmark" and parts[:1] == ["kernels"] and parts[-1] != "problem"

@@ -17,7 +17,7 @@ ALREADY_ENABLED = 704
 
 
 class Spread:
-    """A flat array in consecutive parts, each on another GPU; parts: CuPy arrays of one type."""
+    """A flat array in consecutive parts, each on a different GPU; parts: CuPy arrays of one type."""
 
     def __init__(self, parts: list[Any]) -> None:
         self.parts = parts
@@ -30,7 +30,7 @@ class Spread:
         return Spread([part.view(dtype) for part in self.parts])
 
     def fill(self, value: int) -> None:
-        """Set all bytes to a value; complete on return."""
+        """Set all bytes to a value; this is complete on return."""
         for part in self.parts:
             with part.device:
                 part.fill(value)
@@ -75,14 +75,14 @@ class Peers:
         return Spread(parts)
 
     def upload(self, target: Spread, source: Array) -> None:
-        """Copy an array from the host to the GPUs; complete on return."""
+        """Copy an array from the host to the GPUs; the copy is complete on return."""
         for at, part in target.placed():
             with part.device:
                 part.set(source[at : at + part.size].view(part.dtype))
                 part.device.synchronize()
 
     def scatter(self, target: Spread, places: Array, values: Array) -> None:
-        """Write single elements from the host to the GPUs; complete on return."""
+        """Write single elements from the host to the GPUs; the writes are complete on return."""
         for at, part in target.placed():
             inside = (places >= at) & (places < at + part.size)
             with part.device:
@@ -91,7 +91,7 @@ class Peers:
                 part.device.synchronize()
 
     def download(self, source: Spread) -> Array:
-        """Copy an array from the GPUs to the host; complete on return."""
+        """Copy an array from the GPUs to the host; the copy is complete on return."""
         parts = []
         for part in source.parts:
             with part.device:

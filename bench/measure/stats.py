@@ -14,7 +14,7 @@ from kernelmark.bench.plan.dtypes import Array
 ALPHA = 0.05
 #: The fewest samples whose order statistics form a 95 % interval: 1 - 2 * (1/2)^6 = 96.9 %, with five only 93.8 %.
 MIN_SAMPLES = 6
-#: Up to this even number of lags autocovariances are computed one by one, which is fast for few lags.
+#: Autocovariances are computed one by one up to this even number of lags, which is fast for few lags.
 _LAGS = 16
 #: With fewer samples no correlation can be estimated.
 _CORRELATED = 16
@@ -49,10 +49,9 @@ class BaselineRatio(msgspec.Struct, frozen=True):
 def median_interval(samples: Sequence[float], alpha: float = ALPHA) -> Interval:
     """Return the median and the order statistics between which it lies with probability 1 - alpha.
 
-    The inverted sign test: the number of samples below the true median is distributed like heads in n coin tosses.
+    This inverts the sign test: the number of samples below the true median is distributed like heads in n coin tosses.
     Correlated samples count as fewer tosses, n / tau with tau the integrated autocorrelation time of the signs, so the
-    spread of the count grows by sqrt(tau). If that leaves too few tosses, the interval is the whole range of the
-    samples.
+    spread of the count grows by sqrt(tau). If too few tosses remain, the interval is the whole range of the samples.
     """
     n = len(samples)
     ordered = sorted(samples) if n < _CORRELATED else np.sort(np.asarray(samples, dtype=np.float64))
@@ -147,17 +146,17 @@ class Looks:
 
     @property
     def alpha(self) -> float:
-        """Return the error probability of the present look; all of it if there was no look (stopped by time)."""
+        """Return the error probability of the present look, or ALPHA if time was up before any look."""
         return ALPHA / (self._count * (self._count + 1)) if self._count else ALPHA
 
 
 def pooled_interval(groups: Sequence[Sequence[float]], alpha: float = ALPHA) -> Interval:
     """Return the median of positive values of several processes, with an interval that holds for the next process.
 
-    Processes differ by more than the samples within one show: placement in memory, neighbours, the time of day. So the
-    processes, not the samples, are treated as independent draws: the interval is Student's over the logarithms of their
-    medians (Kalibera and Jones, "Rigorous benchmarking in reasonable time", ISMM 2013), set around the median of all
-    samples, in which each process weighs the same. One group gives `median_interval`.
+    Processes differ by more than the samples of one process show, in memory placement, neighbours and time of day. So
+    the processes, not the samples, are treated as independent draws: the interval is Student's over the logarithms of
+    their medians (Kalibera and Jones, "Rigorous benchmarking in reasonable time", ISMM 2013), set around the median of
+    all samples, in which each process weighs the same. One group gives `median_interval`.
     """
     if len(groups) == 1:
         return median_interval(groups[0], alpha)

@@ -77,7 +77,7 @@ def spanned(rows: Sequence[int], shape: Sequence[int], strides: Sequence[int]) -
 def encode(wanted: TensorMap | Im2colMap, array: Any, subject: str) -> "np.ndarray[Any, Any]":
     """Return the descriptor of a device array, as aligned bytes.
 
-    Raises Unsupported if the address or a pitch is not aligned, UsageError if the driver refuses, as beyond its limits.
+    Raises Unsupported if the address or a pitch is not aligned, UsageError if the driver refuses the map.
     """
     from cuda.bindings import driver
 

@@ -27,7 +27,7 @@ time: Any = SimpleNamespace(perf_counter=_time.perf_counter, sleep=_time.sleep)
 _is_collecting, _collect, _do_not_collect = gc.isenabled, gc.enable, gc.disable
 _block, _pending, _timer = signal.pthread_sigmask, signal.sigpending, signal.getitimer
 _TIMERS = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
-#: Signals that neither stop a process nor report a fault; a kernel could postpone work to a handler of one.
+#: Signals that neither stop a process nor report a fault; a kernel could postpone work to their handlers.
 _HELD = {signal.SIGALRM, signal.SIGVTALRM, signal.SIGPROF, signal.SIGUSR1, signal.SIGUSR2, signal.SIGIO, signal.SIGURG}
 _HELD |= {*range(signal.SIGRTMIN, signal.SIGRTMAX + 1)}
 
@@ -62,7 +62,7 @@ def resolution() -> float:
 
 @contextmanager
 def undisturbed() -> Iterator[None]:
-    """Disable garbage collection and hold back signals in a context, for timed, waking and judged calls."""
+    """Return a context that disables garbage collection and blocks signals, for timed, waking and judged calls."""
     collecting, blocked = _is_collecting(), _block(signal.SIG_BLOCK, _HELD)
     _do_not_collect()
     try:
@@ -104,7 +104,7 @@ class CpuClock:
         return (stop - start) / len(calls)
 
     def time_apart(self, calls: Sequence[Launch], between: Iterator[None] | None = None) -> float:
-        """Return the seconds per call; an untimed pause of 0 to 5 us and an untimed `between` follow each call."""
+        """Return the seconds per call; an untimed step of `between` and a pause of 0 to 5 us precede each call."""
         clock, spent_s = time.perf_counter, 0.0
         pauses, between = [random.uniform(0, 5e-6) for _ in calls], between or repeat(None)
         with undisturbed():
@@ -130,7 +130,7 @@ class Streamed(Protocol):
 
 
 class CudaClock:
-    """A clock of event time of a batch on one stream, which waits until everything is queued.
+    """Times a batch on one stream by events; the stream waits until the whole batch is queued.
 
     The stream waits for a word in pinned memory, so that the time between the events excludes the host's launch cost. A
     call that synchronises the host would then wait for ever, so a watchdog releases the stream after `RELEASE_S`, and
@@ -142,7 +142,7 @@ class CudaClock:
     max_batch = 128
     #: Work on the device does not wait for signals.
     left_signals = False
-    #: The resolution of the time between two events in the CUDA runtime's reference.
+    #: The resolution of the time between two events, according to the CUDA runtime's reference.
     resolution_s = 0.5e-6
     RELEASE_S = 2.0
     #: The seconds by which an event time may exceed the host's time around it.
@@ -165,7 +165,7 @@ class CudaClock:
         return now()
 
     def time(self, calls: Sequence[Launch]) -> float:
-        """Return the seconds per call between two events; later work of the device is added to `unseen_s`.
+        """Return the seconds per call between two events; append the seconds of work after them to `unseen_s`.
 
         Raises RuntimeError if CuPy's current stream is not the clock's, before the calls or after them, and if the
         device's clock has jumped.
@@ -193,7 +193,7 @@ class CudaClock:
         ended = now()
         self._refuse_strayed()
         span = self._elapsed_ms(self._start, self._stop) * 1e-3
-        if held and not self.held:  # the watchdog had to act, so this time includes its two seconds
+        if held and not self.held:  # the watchdog released the stream, so this time includes its two seconds
             return self.time(calls)
         if not 0 <= span <= ended - began + self.JUMP_S:
             raise RuntimeError(
@@ -234,7 +234,7 @@ class CudaClock:
         self._flag[0] = 1
 
     def hidden_work(self, samples: Sequence[float], batch: int) -> str | None:
-        """Return a complaint if, in each sample, the device worked well beyond the last event, or None."""
+        """Return a complaint if, in the median, the device worked far beyond the last event, or None."""
         if not self.unseen_s:
             return None
         unseen, span = median(self.unseen_s), median(samples) * batch

@@ -12,15 +12,15 @@ WINDOW_S = 0.1
 #: Windows with a sample longer than this are repeated at most MAX_LONG_REPEATS times in a job.
 LONG_SAMPLE_S = 0.5
 MAX_LONG_REPEATS = 2
-#: The number of time limits that a baseline may take while others continue; otherwise a baseline that is twenty times
-#: as slow as a contender would be sampled twenty times as long.
+#: A baseline may take this many time limits while others continue. Otherwise a baseline that is twenty times as slow as
+#: a contender would be sampled for twenty times as long.
 BASELINE_TIMES = 4
 
 OnError = Callable[[str, BaseException], None]
 
 
 class Repeats:
-    """Limits repeats of disturbed windows: together they may take as long as the kept windows, or `least_s`."""
+    """Limits repeats of disturbed windows: they may take as long as kept windows, or `least_s` if that is longer."""
 
     def __init__(self, least_s: float) -> None:
         self._least_s = least_s
@@ -40,10 +40,10 @@ class Repeats:
 class Turns:
     """Takes samples of contenders in turn, in alternating order (ABBA), until each has enough.
 
-    Baselines continue as long as any contender, so that each sample has a counterpart in the same round, until one
-    baseline has used four times the time limit; then every contender with enough samples for an interval stops. pause:
-    let the threads of the last contender fall asleep, untimed. monitors: by device; they decide whether the samples
-    since their last reading are kept.
+    Baselines continue as long as any contender, so that each sample has a counterpart in the same round, until a
+    baseline has used four times the time limit. Then every contender with enough samples for an interval stops. pause:
+    before each turn, wait untimed until the threads of the last contender sleep. monitors: by device; they decide
+    whether the samples since their last reading are kept.
     """
 
     def __init__(

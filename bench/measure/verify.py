@@ -45,8 +45,8 @@ class References:
 class Checksums:
     """Checks of whole outputs of timed calls, for kernels of one order, valid until the next draw.
 
-    They use the problem's checksums or, without these, a reference that does not take long. took_s: the time to prepare
-    the checks, an estimate of the time of a check. possible: whether there is any check.
+    They use the problem's checksums, or if it has none, its reference, unless that takes long. took_s: the time to
+    prepare the checks, an estimate of the time of a check. possible: whether there is any check.
     """
 
     def __init__(self, problem: Problem, draw: Draw, order: str, called: Called, reference_s: float = math.inf) -> None:
@@ -94,7 +94,7 @@ def verify(
     device: Device,
     called: Called,
 ) -> Verified:
-    """Run the kernel once and judge its outputs; the operands end as drawn. Raises the kernel's exceptions."""
+    """Run the kernel once, judge its outputs, and restore the drawn operands. Raises the kernel's exceptions."""
     references.get(kernel.order)  # computed first, since it takes long, so that outputs can be read at once
     operands.restore(draw)
     operands.poison()
