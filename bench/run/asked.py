@@ -1,4 +1,4 @@
-"""Make the plan that a user's options describe on this machine, and its jobs."""
+"""Make a plan for this machine from the user's options, and its suites and jobs."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -47,7 +47,7 @@ def suites_asked(plan: Plan, registry: Registry) -> list[Suite]:
 
 
 def jobs_asked(suites: list[Suite], registry: Registry, plan: Plan) -> list[PlannedJob]:
-    """Return the jobs of a plan; this is the first time that sizes and work of a plug-in's problems are computed."""
+    """Return the jobs of a plan, after a check that sizes and work of a plug-in's problems can be computed."""
     patience_s = _patience_s(plan, registry)
     expanded = list(each_overseen(jobs(suites, registry, plan), "planning the next job", patience_s))
     foreign = {op for op, problem_class in registry.operations.items() if is_foreign(problem_class)}
@@ -59,5 +59,5 @@ def jobs_asked(suites: list[Suite], registry: Registry, plan: Plan) -> list[Plan
 
 
 def _patience_s(plan: Plan, registry: Registry) -> float:
-    """Return the time limit, in seconds, of plug-ins' operations in this process; infinite without any."""
+    """Return the time limit for operations of plug-ins in this process, in seconds; infinite if there are none."""
     return plan.timeout_s if any(map(is_foreign, registry.operations.values())) else math.inf

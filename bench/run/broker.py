@@ -1,8 +1,8 @@
 """The broker, a separate process that passes tasks to an executor and returns their results.
 
-Its arguments are the file that configures Parsl's executors, or "" and the GPUs that get a thread each. Its keeper ends
-every process that the broker has started, so that nothing on this host outlives the run, and an interrupt from the
-terminal does not reach an executor.
+Its arguments are the file that configures Parsl's executors, or "" and the UUIDs of the GPUs, each of which gets a
+thread. A keeper (family.py) ends every process that the broker has started, so that nothing on this host outlives the
+run. Interrupts from the terminal do not reach an executor.
 """
 
 import os
@@ -28,7 +28,7 @@ from kernelmark.bench.run.station import measure
 
 #: Seconds between two reports of the state of the executors.
 TICK_S = 0.5
-#: Parsl's names of errors of a task whose worker or node was lost; any other error ends the use of the executor.
+#: Parsl's names of the errors of a task whose worker or node was lost. Any other error ends the run.
 LOST = ("ManagerLost", "WorkerLost")
 #: The assumed number of workers of an executor that does not count them.
 WORKERS = 16
@@ -37,8 +37,8 @@ WORKERS = 16
 class TaskReply(msgspec.Struct):
     """The result of a task, or the state of the executors.
 
-    lost: why its worker gave no answer; another worker may give one. ended: why no further task can be measured.
-    workers: the number of workers that wait for tasks or measure. state: describes the workers that have not started.
+    lost: why the task's worker gave no answer; another worker may give one. ended: why no further task can be measured.
+    workers: the number of workers that have started. state: the states of the executors' blocks.
     """
 
     data: bytes = b""
@@ -99,7 +99,7 @@ class ParslPool:
     """Parsl's executors, each of which can measure any task. Failed tasks are repeated by the run, not by Parsl."""
 
     def __init__(self, path: str) -> None:
-        """Start a file's executors. Raises UsageError if the file cannot be used or the executors do not start."""
+        """Start the executors that a file configures. Raises UsageError if it is invalid or they do not start."""
         config = load_config(str(Path(path)))
         config.retries = 0
         import parsl
@@ -146,13 +146,13 @@ def _state(executor: Any) -> str:
 
 
 def failed(error: BaseException) -> TaskReply:
-    """Return the reply for an error: the task's worker was lost, or the run must end, for a reason in one line."""
+    """Return the reply for an error: the task's worker was lost, or the run must end, with the reason in one line."""
     name, text = type(error).__name__, " ".join(message(error).split())
     return TaskReply(lost=text) if name in LOST else TaskReply(ended=one_line(f"{name}: {text}"))
 
 
 def main(parent: Channel, config: str, gpus: list[str]) -> None:
-    """Take tasks until there are no more."""
+    """Submit the parent's tasks and send it the results, until there are no more."""
     writer = ThreadPoolExecutor(1)  # a full pipe must not keep a task waiting
 
     def answer(number: int, found: TaskReply) -> None:

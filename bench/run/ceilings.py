@@ -1,4 +1,4 @@
-"""The ceilings of a run, which separate jobs measure close in time to the rows that refer to them."""
+"""Measure the ceilings of a run, in separate jobs and close in time to the rows that they bound."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
@@ -35,10 +35,11 @@ from kernelmark.bench.plan.registry import Registry
 from kernelmark.bench.plan.status import Status
 from kernelmark.bench.run.pool import Execute
 
-#: An older ceiling is measured again, since clocks and neighbours drift, unless that would take more than a twentieth
-#: of the time: if caches are large, the copies that measure the bandwidth of memory are large, too.
+#: A ceiling older than this is measured again, since clocks and neighbours drift. The age grows so that ceilings take
+#: at most a twentieth of the time: with large caches, the copies that measure memory bandwidth are large, too.
 MAX_AGE_S, MAX_AGE_COSTS = 60.0, 20
-#: Seconds for each microbenchmark, and the factor for a second try, since intervals of bandwidth are wide.
+#: Seconds for each microbenchmark, and the factor by which a second try is longer, since intervals of bandwidth are
+#: wide.
 BUDGET_S, AGAIN = 0.3, 4
 #: If a ceiling's interval is wider than this share of its rate, other load is suspected, and it is measured again.
 WIDE = 0.1
@@ -46,7 +47,7 @@ WIDE = 0.1
 NO_JUDGE = "no ceiling to judge by"
 
 
-#: The last words of the doubt about a ceiling of long calls, whose samples all include other load.
+#: The doubt about a ceiling ends with these words if its calls were long, so that all samples include other load.
 _LONG = ", and a call took longer than a time slice"
 
 
@@ -62,10 +63,10 @@ Known = dict[Need, Standing]
 
 
 class Ceilings:
-    """The ceilings of a run's rows. `keep` is called with each measured ceiling, `doubt` with an invalid one's reason.
+    """The ceilings of a run's rows. `keep` is called with each measured ceiling, `doubt` with a doubtful one.
 
-    `earlier` returns the ceilings of a kind that this machine has reached before, each with its doubt. known: the
-    ceilings that consecutive runs share.
+    `doubt` also gets the reason. `earlier` returns the ceilings of a kind that this machine has reached before, each
+    with its doubt. known: the ceilings that consecutive runs share.
     """
 
     def __init__(
@@ -87,8 +88,8 @@ class Ceilings:
 
         A ceiling that is stale or seems exceeded is measured again. Rows are compared with the highest ceiling that
         this machine has ever reached, since load only lowers a ceiling. If the baseline or several kernels still exceed
-        it, the ceiling is wrong, not the kernels, and it bounds nothing; but a row at twice an undisturbed ceiling is
-        always mistrusted.
+        it, the ceiling is taken to be wrong, and bounds nothing. A row at twice an undisturbed ceiling is mistrusted in
+        any case.
         """
         for name in job.problems:
             timed = [row for row in rows if row.problem == name and row.status == Status.OK and row.interval]
@@ -132,7 +133,7 @@ class Ceilings:
     def _surpassed(
         self, problem: Problem, rows: list[Measurement], judges: Mapping[Entrant, list[tuple[Need, float]]]
     ) -> dict[Need, list[tuple[Measurement, Excess]]]:
-        """Return the ceilings that rows exceed, each with these rows and their excess."""
+        """Return the ceilings that rows exceed, each with those rows and their excesses."""
         excesses: dict[Need, list[tuple[Measurement, Excess]]] = {}
         for row in rows:
             for need, times in judges[row.entrant]:
@@ -144,11 +145,11 @@ class Ceilings:
     def _judges(self, need: Need, times: float) -> list[Judge]:
         """Return the limit above which a row is mistrusted: the highest undisturbed ceiling, or else the nominal peak.
 
-        Without either it is twice the highest ceiling measured during other load, or there is no limit.
+        If there is neither, the limit is twice the highest ceiling measured during other load, if any.
         """
         known, ever = self._known.get(need), self._ever.get(need)
         if known and known.doubt and not known.found:
-            return []  # correct kernels have surpassed it
+            return []  # refuted: correct kernels have surpassed it
         if steady := self._undisturbed(need) or nominal_peak(need):
             return [Judge(steady, times)]
         return [Judge(ever[0], FAR)] if ever and ever[1].startswith(BESIDE) else []
@@ -162,7 +163,7 @@ class Ceilings:
         return msgspec.structs.replace(own, best=ever[0].best)
 
     def _asked(self, job: Job, problem: Problem, row: Measurement) -> list[tuple[Need, float]]:
-        """Return the needs whose ceilings a row is checked against; none for a microbenchmark.
+        """Return the ceilings that a row is checked against, each with its factor; none for a microbenchmark.
 
         None are returned if operands are zeros, since a correct kernel may then skip the arithmetic.
         """
@@ -200,9 +201,8 @@ class Ceilings:
     def _measure(self, need: Need, job: Job) -> None:
         """Measure a ceiling, twice if it looks disturbed and no valid one is known; the highest valid one bounds rows.
 
-        If a valid one is known there is no second try, which the same load would disturb.
-
-        A ceiling has one value in a run; a later one replaces it only if noise does not explain the difference.
+        If a valid one is known there is no second try, which the same load would disturb. A ceiling has one value in a
+        run; a later one replaces it only if noise does not explain the difference.
         """
         began_s, known = now(), self._known.get(need)
         found, doubt = (known.found, known.doubt) if known else (None, "")
@@ -235,14 +235,14 @@ class Ceilings:
         self._ever[measured.need] = highest(filter(None, (before, (measured, doubt))))
 
     def _refute(self, need: Need, reason: str) -> None:
-        """Let a ceiling bound nothing until it is measured again, since correct kernels surpass it."""
+        """Let a ceiling bound nothing until it is measured again, since correct kernels have surpassed it."""
         known = self._known[need]
         if known.found:
             self._doubt(known.found, reason)
         self._known[need] = known._replace(found=None, doubt=reason)
 
     def _take(self, need: Need, job: Job, times: int = 1) -> tuple[Ceiling, str] | None:
-        """Measure a ceiling; return it and the reason why it may be too low, or None if no microbenchmark was right."""
+        """Measure a ceiling; return it and the doubt about it, or None if no microbenchmark has the status `ok`."""
         problem = self._registry.problem(need.problem)
         rows = self._execute(self._job(need, problem, job, times), WorkerKey(need.device, need.threads))
         row = fastest(rows)

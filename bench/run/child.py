@@ -1,8 +1,8 @@
 """A child process that is started by a keeper, answers questions over pipes, and is ended with its descendants.
 
 `Child` is the parent's side; the module that the child runs gets its side from `to_parent`. Each message carries the
-number of its question and the id of the process that sent it. Output of a child goes to a file, of which the parent
-shows a part; if a child ends, its last line of output is the reason.
+number of its question and the id of the process that sent it. A child's output goes to a file, and the parent shows a
+part of it. If a child ends, the reason is its last line of output.
 """
 
 import importlib
@@ -30,12 +30,12 @@ T = TypeVar("T")
 EXIT_S = 5.0
 #: Seconds that a keeper may take to end all processes below it, before it is killed.
 KEEPER_S = 10.0
-#: Seconds between two checks of a child that `answers` queries, and of a child that is to end.
+#: Seconds between two checks of a child that answers questions, and of a child that is expected to end.
 _POLL_S, _PAUSE_S = 0.1, 2e-3
 _LENGTH_BYTES, _PIECE_BYTES, _MOST_BYTES = 8, 2**20, 2**30
 #: The bytes of output that are shown for each question; the rest is dropped.
 MOST = 64 * 1024
-#: The size at which the file of output is truncated, which is large so that this is rare.
+#: The file of output is truncated at this size, which is large so that this is rare.
 _GROWN = 16 * MOST
 #: The remedy if the system refuses a process or a descriptor for a child.
 _MORE = "`ulimit -a` shows the limits; a container may also limit pids"
@@ -44,7 +44,7 @@ _WORDS = 200
 
 
 class Message(msgspec.Struct, array_like=True):
-    """A question or an answer. number: that of the question; 0 for a message that answers no question."""
+    """A question or an answer. number: the question's number; 0 for a message that answers no question."""
 
     number: int
     pid: int
@@ -104,7 +104,7 @@ class Child(AbstractContextManager["Child", None]):
     def __init__(
         self, module: str, *words: str, variables: Mapping[str, str] = MappingProxyType({}), passed: Sequence[int] = ()
     ) -> None:
-        """variables: added to the environment of this process. passed: descriptors that the child inherits.
+        """variables: added to this process's environment for the child. passed: descriptors that the child inherits.
 
         Raises UsageError if there is no room for its output, or the system refuses the process or a file.
         """
@@ -144,7 +144,7 @@ class Child(AbstractContextManager["Child", None]):
 
         Raises EOFError if the child has ended, msgspec.DecodeError for invalid bytes or an answer of another process.
         """
-        has_ended = self.ended() is not None  # in that case all of its output can be read
+        has_ended = self.ended() is not None  # if so, everything that it sent can be read
         message = self._channel.receive(within_s)
         if message is None and has_ended:
             raise EOFError
@@ -191,13 +191,13 @@ class Child(AbstractContextManager["Child", None]):
 
 
 def to_parent() -> Channel:
-    """Return the channel to the parent process; after that an uncaught exception ends this process with one line."""
+    """Return the channel to the parent; from now on an uncaught exception ends this process with one line."""
     sys.excepthook = _end_in_a_line
     return Channel(int(sys.argv[1]), int(sys.argv[2]))
 
 
 def _end_in_a_line(kind: type[BaseException], error: BaseException, _: TracebackType | None) -> None:
-    """Print an exception as one line and exit without Python's clean-up, where a lost device reports each handle."""
+    """Print an exception as one line and exit without Python's clean-up, which reports each handle of a lost device."""
     sys.stderr.write(f"{kind.__name__}: {' '.join(str(error).split())}{place(error)}\n")
     sys.stderr.flush()
     os._exit(1)
@@ -227,7 +227,7 @@ def relay(log: IO[bytes], out: TextIO) -> None:
     if size > MOST:
         out.write(f"\n(kernels printed {size / 1e6:.3g} MB, of which {MOST // 1024} kB are shown)\n")
     os.ftruncate(fd, 0)
-    os.lseek(fd, 0, os.SEEK_SET)  # moves the child's position, too, which is shared
+    os.lseek(fd, 0, os.SEEK_SET)  # also moves the child's position, since both share it
 
 
 def last_words(log: IO[bytes]) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 import kernelmark
 from kernelmark.bench.plan.errors import UsageError
 
-#: The commit of a copy without `.git`; the file is in no commit and must be copied, too.
+#: The file with the commit of a copy without `.git`. Git does not track the file, so it must be copied as well.
 COMMIT_FILE = "build/commit"
 
 
@@ -17,10 +17,8 @@ COMMIT_FILE = "build/commit"
 def git_commit() -> str:
     """Return the commit of the checkout that kernelmark runs from, with `-dirty` if files have changes.
 
-    Changes in `reports/` are ignored.
-
-    For a copy without `.git` this is the commit in KERNELMARK_COMMIT, or else in the file `build/commit`, or else the
-    version. If there is a `.git` but no git, the file is ignored.
+    Changes in `reports/` are ignored. A copy without `.git` has the commit in KERNELMARK_COMMIT, or else in the file
+    `build/commit`, or else the version. If there is a `.git` but no git, the file is ignored.
     """
     root, version = Path(kernelmark.__file__).resolve().parents[1], f"kernelmark {kernelmark.__version__}"
     if (root / ".git").exists():

@@ -27,7 +27,7 @@ from kernelmark.bench.run.progress import Progress
 from kernelmark.bench.run.session import Notify, Session, ignore
 from kernelmark.bench.run.station import StationRows, Task
 
-#: Seconds after which an interrupt is noticed at the latest, and seconds that an executor may take to shut down.
+#: The most seconds until an interrupt is noticed, and until an executor has shut down.
 TICK_S, CLOSE_S = 0.25, 20.0
 
 

@@ -1,10 +1,9 @@
 """Find and end all descendants of a process on Linux, even if they have left its group or session.
 
-`python -m kernelmark.bench.run.family PARENT MODULE WORD...` is a keeper, which stands between a run and a child of it:
-it runs the module as a child and ends with the child's status. A process that the child has started may leave its group
-and session or lose its parent; the keeper then becomes its parent. When the child or the parent ends, or SIGTERM
-arrives, the keeper kills all of these processes. It imports no plug-in and no large library, since every worker has a
-keeper.
+`python -m kernelmark.bench.run.family PARENT MODULE WORD...` is a keeper, the process between a run and its child. It
+runs the module in a child and ends with the child's status. Processes that the child has started may leave its group
+and session or lose their parent; the keeper then becomes their parent. When the child or the parent ends, or SIGTERM
+arrives, the keeper kills all of them. It imports no plug-in and no large library, since every worker has a keeper.
 """
 
 import ctypes
@@ -25,8 +24,8 @@ _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_CHILD_SUBREAPER = 1, 4, 36
 _TRACKER = b"multiprocessing.resource_tracker"
 #: The number of searches for remaining processes, and the seconds after each: five seconds in total.
 _PASSES, _PAUSE_S = 1000, 5e-3
-#: The searches during which a resource tracker may still remove shared objects: four seconds, as it may only be
-# starting.
+#: The searches during which a resource tracker is left to remove shared objects: four seconds, since it may only be
+#: starting.
 _GRACE_PASSES = 800
 #: Milliseconds for which a process may have no name; after that it is taken to hide its name.
 _LOADING_PASSES = 200
@@ -93,7 +92,7 @@ def _all() -> Iterator[Member]:
     except OSError:
         return
     for folder in folders:
-        with suppress(OSError, ValueError, IndexError):  # it has ended meanwhile
+        with suppress(OSError, ValueError, IndexError):  # the process has ended meanwhile
             words = (folder / "stat").read_bytes().rpartition(b")")[2].split()
             yield Member(int(folder.name), int(words[1]), int(words[21]) * PAGE_BYTES)
 
@@ -110,7 +109,7 @@ def reap() -> dict[int, int] | None:
 
 
 def end_all(child: int) -> None:
-    """Kill every process below this one and reap it; if the system does not list them, kill the child's group.
+    """Kill and reap all descendants of this process; if the system does not list them, kill the child's group.
 
     A process that does not end within five seconds, such as one that waits for a broken device, is left running.
     """
@@ -127,7 +126,7 @@ def end_all(child: int) -> None:
 
 
 def known() -> set[int]:
-    """Return the ids of processes that are already below this one, such as those of a shell that exec'd it."""
+    """Return the ids of this process's present descendants, such as children of a shell that has exec'd it."""
     try:
         os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     except ChildProcessError:
@@ -136,9 +135,9 @@ def known() -> set[int]:
 
 
 def end_rest(spared: set[int]) -> None:
-    """Kill the processes that foreign code has left below this one; a resource tracker ends by itself.
+    """Kill the descendants that foreign code has left, except resource trackers, which end by themselves.
 
-    spared: processes that are not killed; nor are their descendants.
+    spared: ids of processes that are left running, with their descendants.
     """
     for _ in range(_PASSES):
         if reap() is None:
@@ -178,7 +177,7 @@ def _tracks(pid: int) -> bool:
 
 
 def main(parent: int, module: str, words: Sequence[str]) -> None:
-    """Start a child that runs the module and keep it; returns only in the child, after the module has ended."""
+    """Start a child that runs the module, and be its keeper; returns only in the child, after the module has ended."""
     adopt()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the run handles interrupts
     signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
@@ -190,7 +189,7 @@ def main(parent: int, module: str, words: Sequence[str]) -> None:
         sys.exit(f"{NO_PROCESS} {error.strerror}")
     if child:
         _keep(child)
-    os.setsid()  # so that a kernel that signals its process group does not reach the keeper
+    os.setsid()  # so that a kernel cannot signal the keeper by its process group
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
     die_with(keeper)
     volunteer()
@@ -212,7 +211,7 @@ def _end_as(status: int) -> None:
     """End by the same signal, or with the same exit status."""
     if os.WIFSIGNALED(status):
         number = os.WTERMSIG(status)
-        leave_no_dump()  # the child has dumped core already, if at all
+        leave_no_dump()  # if the signal dumps core, the child has done so
         if number != signal.SIGKILL:
             signal.signal(number, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {number})

@@ -44,9 +44,9 @@ from kernelmark.bench.run.progress import Glimpse
 Show = Callable[[list[Glimpse]], None]
 #: Seconds of sampling after which a job shows its samples, only once, since that wakes the parent during timing.
 SHOW_S = 5.0
-#: The fewest outputs of timed calls to judge, the share of the time limit for judging more, and the most to judge.
+#: The fewest outputs of timed calls to judge, the share of the time limit for judging more, and the most outputs.
 STANDING, STANDING_SHARE, MOST_STANDING = 2, 0.05, 16
-#: The most bytes of a contender's saved outputs, which limits their number, but not below one.
+#: A contender saves only as many outputs as fit into these bytes, but at least one.
 KEPT_BYTES = 64 * 2**20
 
 
@@ -65,7 +65,7 @@ class Stock:
             for place, device in devices.items()
         }
         self.sets: dict[Place, list[OperandSet]] = {}
-        #: Sets in the memory of each place's first set, with operands off a cache line; only on the CPU.
+        #: For each place on the CPU, a set in the memory of the first set, whose operands begin off a cache line.
         self.moved: dict[Place, OperandSet] = {}
         self.draw = Draw(problem, job.seed)
         for place, device in devices.items():
@@ -85,7 +85,7 @@ class Stock:
         return [contender for contender in self._contenders if contender.live]
 
     def redraw(self, distribution: str = UNIFORM) -> References:
-        """Draw new values for every set, poison outputs and padding, and renew the references."""
+        """Draw new values for every set, poison outputs and padding, and return new references."""
         self.draw.redraw(distribution)
         self._checksums.clear()
         for sets in self.sets.values():
@@ -128,7 +128,7 @@ def run_job(job: Job, board: Board | None = None, show: Show = lambda found: Non
     """
     board = board or Board()
     with board.calling(0, IMPORT):
-        registry = discover(job.plugins, math.inf, job.ours)  # the parent watches
+        registry = discover(job.plugins, math.inf, job.ours)  # the parent limits the time
         pools = _pools(frozenset(module for name in job.kernels for module in _host_modules(registry, name)))
     if not job.entrants:
         return []
@@ -146,7 +146,7 @@ def run_job(job: Job, board: Board | None = None, show: Show = lambda found: Non
 def _in_turn(
     job: Job, registry: Registry, called: Mapping[Entrant, Called], board: Board, show: Show
 ) -> tuple[list[Measurement], str]:
-    """Measure contenders together; return their rows, or why variants do not fit into memory: then nothing is timed."""
+    """Measure contenders in turn. Return their rows, and why variants do not fit into memory: then none is timed."""
     contenders = [_contender(registry, entrant, job, called[entrant]) for entrant in job.entrants]
     crowded = _measure(job, contenders, board, show)
     devices, rows = {c.device.name: c.device for c in contenders}, [contender.report for contender in contenders]
@@ -213,7 +213,7 @@ def _from_here(path: str | Path) -> str:
 
 
 def _measure(job: Job, contenders: list[Contender], board: Board, show: Show) -> str:
-    """Fill in the reports; or return why variants do not fit into memory together, and time nothing."""
+    """Fill in the reports and return ""; or time nothing and return why variants do not fit into memory together."""
     live = [c for c in contenders if c.live]
     try:
         stocks = _stocks(job, live)
@@ -270,7 +270,7 @@ def _crowded(job: Job, contenders: list[Contender]) -> str:
 def _time(job: Job, stocks: list[Stock], show: Show) -> None:
     """Sample the contenders in turn; a contender that raises is dropped.
 
-    A kernel's variants follow one another, so that little time passes between compared samples.
+    Variants that one kernel runs are sampled one after the other, so that little time passes between compared samples.
     """
     for stock in stocks:
         if stock.live and stock.problem.distribution != UNIFORM:
@@ -329,7 +329,7 @@ def _conclude(job: Job, contenders: list[Contender]) -> None:
 def _judge(stock: Stock, moved: bool = False) -> float:
     """Verify each contender on new values in one of its sets, since some kernels are right only the first time.
 
-    moved: use operands off a cache line, if there are any, since some kernels are right only with aligned operands.
+    moved: use the moved sets, if there are any, since some kernels are right only if operands begin at a cache line.
     Returns the seconds that a reference took.
     """
     if not stock.live:
@@ -349,7 +349,7 @@ def _standing(job: Job, stock: Stock, judged_s: float) -> int:
     """Return the number of outputs to judge for each contender, given the seconds that one takes."""
     affordable = (
         int(STANDING_SHARE * job.budget.max_time_s / judged_s) if judged_s else MOST_STANDING
-    )  # 0 if the clock has stopped
+    )  # judged_s is 0 if a test stops the clock
     return max(1, min(max(STANDING, affordable), MOST_STANDING, KEPT_BYTES // _output_bytes(stock.problem)))
 
 

@@ -1,4 +1,4 @@
-"""Combine the processes of a job: choose those that count, and merge each contender's measurements."""
+"""Combine the processes of a job: choose the processes that count, and merge each contender's measurements."""
 
 from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
@@ -22,8 +22,8 @@ def planned_processes(plan: Plan) -> int:
 def is_settled(planned: PlannedJob, measured: Sequence[Process], processes: int) -> bool:
     """Return whether the job needs no further process: enough were undisturbed, or the limit is reached.
 
-    Up to half as many additional processes may replace disturbed ones. The decision depends on disturbances, not on
-    samples. If all contenders have failed, nothing is left to measure.
+    Disturbed processes may be replaced by at most `processes // 2` additional ones. The decision depends on
+    disturbances, not on samples. If all contenders have failed, nothing is left to measure.
     """
     if still_good(planned, measured) is None or len(measured) >= processes + processes // 2:
         return True
@@ -37,7 +37,7 @@ def counted(measured: Sequence[Process], processes: int) -> Sequence[Process]:
 
 
 def _stands(process: Process) -> bool:
-    """Return whether a process is not replaced: it was undisturbed, or a contender failed in it."""
+    """Return whether a process needs no replacement: it was undisturbed, or a contender failed in it."""
     failed = any(measured.status != Status.OK for measured in process)
     return failed or not any(was_noisy(measured.disturbed) for measured in process)
 

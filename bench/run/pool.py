@@ -30,7 +30,7 @@ from kernelmark.bench.run.family import below
 from kernelmark.bench.run.progress import Progress
 from kernelmark.bench.run.worker import Reply
 
-#: The most idle workers that are kept for a later job of their key; beyond that, the least recently used is ended.
+#: The most idle workers that are kept for later jobs of their keys; if there are more, the least recently used ends.
 MAX_WAITING = 4
 
 #: A signal from another process may have nothing to do with a kernel: the contenders that were being called are
@@ -43,17 +43,16 @@ LEFT_OUT_AFTER = 2
 SLOW_FACTOR = 10
 #: The least limits for an operation's code and for imports, whose time does not depend on the kernel.
 LEAST_S, LEAST_IMPORT_S = 10.0, 10.0
-#: A whole job may take this many calls and this many budgets for each contender, and at least this long.
+#: A whole job may take this many call limits and sampling budgets for each contender, and at least LEAST_JOB_S.
 CALLS, BUDGETS, LEAST_JOB_S = 100, 10, 60.0
 #: This share of the memory, at least this many bytes, must stay free; with less the system would choose a process to
 # kill.
 FLOOR_SHARE, LEAST_FLOOR_BYTES = 0.03, 128 * 2**20
-#: Seconds between two checks of a busy worker, long enough not to disturb it, and the least if memory is short.
+#: Seconds between two checks of a busy worker, which disturb it little; if memory is short, as few as SOONEST_S.
 POLL_S, SOONEST_S = 0.25, 5e-3
 #: The rate at which a process is assumed to fill memory.
 FILL_BYTES_PER_S = 20e9
-#: The age up to which a count of the system's kills is used for a new job, since reading it takes as long as a short
-# job.
+#: A count of the system's kills is used for a new job up to this age, since reading it takes as long as a short job.
 KILLS_AGE_S = 1.0
 #: Signals that come from other processes; a fault of the worker itself raises different signals.
 FROM_OUTSIDE = frozenset((signal.SIGKILL, signal.SIGTERM, signal.SIGHUP))
@@ -86,7 +85,7 @@ class Death(NamedTuple):
 
 
 class Worker:
-    """A process that runs jobs of one key, monitored from its parent."""
+    """A process that runs the jobs of one `WorkerKey`, monitored from its parent."""
 
     def __init__(self, key: WorkerKey) -> None:
         self._shared = scratch_file()
@@ -136,7 +135,7 @@ class Worker:
         return reply
 
     def _look(self, job: Job, until_s: float, progress: Progress) -> Death | None:
-        """Return why the worker must be ended, or None, and report what it is doing."""
+        """Return why the worker must be ended, or None, and report the call in progress."""
         trim(self._child.log)
         spare, call = _spare_bytes(), self._board.read()
         if death := self._overdue(job, call, until_s) or self._greedy(job, call, spare) or self._crowded(job, call):
@@ -147,7 +146,7 @@ class Worker:
         return None
 
     def _overdue(self, job: Job, call: Call | None, until_s: float) -> Death | None:
-        """Return the death of a worker whose call or job takes too long, or None. Raises UsageError for an import."""
+        """Return the `Death` of a worker whose call or job takes too long, or None. Raises UsageError for an import."""
         limit_s = call_limit_s(call.stage, job.timeout_s) if call else 0.0
         if call and now() - call.since_s > limit_s:
             reason = f"{call.stage} took more than {limit_s:g} s; see --timeout"
@@ -161,7 +160,7 @@ class Worker:
         return Death(_blamed(job, call), Status.TIMEOUT, reason)
 
     def _greedy(self, job: Job, call: Call | None, spare: float | None) -> Death | None:
-        """Return the death of a worker that uses up memory, or None, before the system chooses a process to kill."""
+        """Return the `Death` of a worker that uses up memory, before the system kills another process, or None."""
         if spare is None or spare > 0:
             return None
         own, available = sum(member.resident_bytes for member in below(self._child.pid)), memory.available_bytes() or 0
@@ -171,7 +170,7 @@ class Worker:
         return Death(_blamed(job, call), Status.OOM, f"{_stage(call)}: {complaint}")
 
     def _crowded(self, job: Job, call: Call | None) -> Death | None:
-        """Return the death of a worker with too many descendants, or None."""
+        """Return the `Death` of a worker with too many descendants, or None."""
         limit = MOST_PROCESSES + job.threads
         started = len([*process_tree(str(self._child.pid))]) - 2  # without the keeper and the worker
         if started <= limit:
@@ -251,7 +250,7 @@ class Workers(AbstractContextManager["Workers", None]):
         self.close()
 
     def close(self) -> None:
-        """End all workers, at once."""
+        """End all workers, without waiting for their jobs."""
         while self._waiting:  # an interrupt may come here, and no worker is closed twice
             self._waiting.popitem()[1].close()
 
@@ -276,7 +275,7 @@ class Workers(AbstractContextManager["Workers", None]):
         return self._survive(job.of_process(key.process), key)
 
     def _confirmed(self, job: Job, row: Measurement, key: WorkerKey) -> Measurement:
-        """Measure a kernel again, alone on the same values, before blaming it: another may have spoilt its result."""
+        """Measure a kernel again, alone on the same values, if another kernel may have caused its failure."""
         if row.status not in BLAMED:
             return row
         if worker := self._waiting.pop(_own(key, job), None):
@@ -331,7 +330,7 @@ class Workers(AbstractContextManager["Workers", None]):
             return [_row(job.entrants[0], reply, attempt)]
         if reply.status == Status.OOM and len(job.problems) > 1:  # its variants may have taken the memory
             return self._apart(job, reply, key, attempt + 1)
-        if not reply.blamed:  # it ended between two calls, so each contender is tried alone
+        if not reply.blamed:  # the worker ended between two calls, so each contender is tried alone
             return [self._alone(job, entrant, reply, key, attempt + 1, killed) for entrant in job.entrants]
         # Blamed contenders run first, so that no other contender has run in the next worker.
         rows = [self._blamed(job, entrant, reply, key, attempt, killed) for entrant in reply.blamed]
@@ -340,7 +339,7 @@ class Workers(AbstractContextManager["Workers", None]):
         return sorted(rows, key=lambda row: job.entrants.index(row.entrant))
 
     def _without_plugins(self, job: Job, reply: Reply, key: WorkerKey, attempt: int) -> list[Measurement]:
-        """Return a job's rows; our kernels run without the plug-ins, which have replaced functions that they call."""
+        """Return a job's rows; our kernels run without the plug-ins, which have replaced functions of libraries."""
         ours = msgspec.structs.replace(job.only(reply.ours), plugins=(), ours=True)
         theirs = job.only([entrant for entrant in job.entrants if entrant not in reply.ours])
         rows = [row for part in (ours, theirs) if part.entrants for row in self._survive(part, key, attempt)]
@@ -351,7 +350,7 @@ class Workers(AbstractContextManager["Workers", None]):
     def _blamed(
         self, job: Job, entrant: Entrant, death: Death, key: WorkerKey, attempt: int, killed: tuple[Death, ...]
     ) -> Measurement:
-        """Return the row of a contender that was being called; it is tried alone if another may have caused a crash.
+        """Return the row of a contender that was being called; it is tried alone first if another may be the cause.
 
         One of kernelmark's kernels that hung in a job with plug-ins is tried alone, too.
         """

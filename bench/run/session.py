@@ -40,7 +40,7 @@ Notify = Callable[[Result], None]
 
 
 class Session:
-    """A run in a store, which is begun or resumed, and then measures the jobs that it is given."""
+    """A run that a store records: it is begun or resumed, and then measures the jobs that it is given."""
 
     def __init__(
         self,
@@ -53,9 +53,9 @@ class Session:
         known: Known | None = None,
         **own: Any,
     ) -> None:
-        """execute: None if others measure (dispatch.py). noisy_again: repeat disturbed cases. own: fields of the run.
+        """execute: None if an executor measures (dispatch.py). noisy_again: repeat disturbed cases.
 
-        known: ceilings that consecutive runs share until they are stale.
+        known: ceilings that consecutive runs share until they are stale. own: fields of the run's record.
         """
         self.plan, self._store, self._execute = plan, store, execute
         self._registry = discover(plan.plugins, plan.timeout_s)
@@ -117,7 +117,7 @@ class Session:
                 self._store.set_aside(self.run_id, number, process, found[-1])
             return []
         measured = merge(counted(found, processes), planned.job.baseline_of)
-        if self._ceilings is not None:  # the current ceilings
+        if self._ceilings is not None:  # compares with the present ceilings
             self._ceilings.apply(planned.job, measured)
         rows = self.record(planned, measured)
         if before:
@@ -230,7 +230,7 @@ def run_passes(
 
 
 def _wait(until_s: float, progress: Progress, interrupted: Callable[[], bool]) -> None:
-    """Wait, since the next process would otherwise find the machine in the same state as the last one did."""
+    """Wait until `until_s`, since the next process would otherwise find the machine in the same state as the last."""
     while (left_s := until_s - now()) > 0 and not interrupted():
         progress.waits(left_s)
         pause(min(left_s, 1.0))
@@ -271,7 +271,7 @@ def taken_up(store: Store, run_id: str, now: Run, noisy_again: bool = False) -> 
     before = store.run(run_id)
     _refuse_merged(before)
     _refuse_other_host(store, before)
-    runs = [msgspec.json.decode(msgspec.json.encode(run)) for run in (before, now)]  # lists for tuples
+    runs = [msgspec.json.decode(msgspec.json.encode(run)) for run in (before, now)]  # so that tuples become lists
     differences = [
         f"{leaf} was {was} and is {here}"
         for name in ("machine", "environment", "git_commit", "suites", "plan")
@@ -281,7 +281,7 @@ def taken_up(store: Store, run_id: str, now: Run, noisy_again: bool = False) -> 
         what = "; ".join(differences[:3]) + (f"; and {len(differences) - 3} more" if len(differences) > 3 else "")
         raise UsageError(f"--resume {before.run_id}: {what}; only an unchanged run can be resumed; start a new one")
     if noisy_again:
-        with held_run(store.path, before.run_id, "start a run of your own"):  # or another process loses rows
+        with held_run(store.path, before.run_id, "start a run of your own"):  # none may be measuring it
             store.remove_noisy(before.run_id)
     return before
 

@@ -38,7 +38,7 @@ _one_at_a_time = threading.Lock()
 
 
 class Expected(msgspec.Struct):
-    """The part of a task that every version of kernelmark can read: the versions required of its host, None for any."""
+    """The part of a task that every version of kernelmark can read: the host that is expected, or None for any."""
 
     host: Host | None = None
 
@@ -122,7 +122,7 @@ class Station:
         self.plan, self._gpu, self._host = plan, gpu, host
         self._held, self._workers = ExitStack(), Workers()
         self._processes = planned_processes(plan)
-        if not gpu:  # otherwise the run holds it
+        if not gpu:  # otherwise the run has locked it
             self._held.enter_context(exclusive(plan.devices, plan.share_gpu))
         self._workers.load(plan)
         self._registry = discover(plan.plugins, plan.timeout_s)

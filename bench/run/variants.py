@@ -12,10 +12,10 @@ from kernelmark.bench.plan.status import Status
 
 
 def set_against_variants(measurements: Sequence[Measurement], registry: Registry) -> None:
-    """Set each row's ratio to a variant of its problem, if its job has one, from samples taken in turn.
+    """Set the ratio of each row to a variant of its problem in the same job, if any, from samples taken in turn.
 
-    A kernel is compared with its own time on the variant. If it has none, as an in-place kernel has out of place, it is
-    compared with the fastest kernel of its provider, or else of its device.
+    A kernel is compared with its own time on the variant. If it has none (an in-place kernel has no time out of place),
+    it is compared with the fastest kernel of its provider, or else of its device.
     """
     timed = [m for m in measurements if m.status == Status.OK and m.interval and not ran_beyond(m.disturbed)]
     problems = list(dict.fromkeys(m.problem for m in measurements))
@@ -64,7 +64,7 @@ def _place(problem: Problem) -> list[int]:
 def _other(
     measured: Measurement, timed: Sequence[Measurement], variant: str | None, registry: Registry
 ) -> Measurement | None:
-    """Return the row that a row is compared with; for an FFT without a variant, one of another algorithm."""
+    """Return the row to compare a row with; for an FFT without a variant, that of another algorithm on its problem."""
     kernel = registry.kernels[measured.kernel]
     fft = variant is None and measured.numerics == "fft"
     rows = [

@@ -21,15 +21,15 @@ from kernelmark.bench.run.child import Channel, to_parent
 from kernelmark.bench.run.job import Show, run_job
 from kernelmark.bench.run.progress import Glimpse
 
-#: Seconds that a process forked by a call has, before the job is answered, to end or to return from the call.
+#: Before a job is answered, processes that its calls have forked get this many seconds to end or to return.
 FORKED_S, _PAUSE_S = 0.25, 2e-3
 
 
 class Reply(msgspec.Struct):
     """A job's rows, or why it was refused, or which contender made the device unusable and how.
 
-    glimpses: provisional times, which another reply follows. replaced: names in libraries that plug-ins have replaced;
-    then there are no rows, and the contenders `ours` must be measured without plug-ins.
+    glimpses: provisional times; another reply follows. replaced: names in libraries that plug-ins have replaced; then
+    there are no rows, and the contenders `ours` must be measured without plug-ins.
     """
 
     rows: list[Measurement] = []
@@ -55,7 +55,7 @@ def main(parent: Channel, board: Board, key: WorkerKey) -> None:
 
 
 def _let_return(board: Board, known: set[str]) -> set[str]:
-    """Give new child processes time to return from a call, which the board records; return those still running."""
+    """Give new child processes time to return from a call, so that the board records it; return those still running."""
     forked, until_s = set[str](), now() + FORKED_S
     while has_children() and not board.returned_twice():
         forked = set(children_of("self"))
@@ -77,7 +77,7 @@ def _answer(job: Job, board: Board, show: Show) -> Reply:
         if ours and (replacements := replaced()):
             return Reply(replaced=replacements, ours=ours)
         rows = run_job(job, board, show)
-        if ours and (replacements := replaced()):  # by a set-up or a call
+        if ours and (replacements := replaced()):  # a set-up or a call has replaced them
             return Reply(replaced=replacements, ours=ours)
         return Reply(rows)
     except UsageError as error:
