@@ -1,4 +1,4 @@
-"""Check names, types and values of the arguments of declarations before they are used.
+"""Check the arguments of declarations before they are used: names, types and values.
 
 A complaint names the operation or the kernel; discovery adds the file and the line before it.
 """
@@ -23,7 +23,7 @@ DEVICES = {"cpu", "cuda"}
 ORDERS = ("C", "F")
 #: The kinds of host memory that kernels on each device can declare for their operands.
 HOST_MEMORY = {"cpu": ("", "small", "huge", "shared"), "cuda": ("", "pinned", "write_combined", "mapped", "managed")}
-#: Ids are used in globs, in names of files and in cases, which blanks, slashes and stars would break.
+#: The characters of a name. Globs, names of files and cases contain names, so blanks, slashes and stars are excluded.
 NAME = "[A-Za-z0-9_][A-Za-z0-9_+-]*"
 _NAME = re.compile(NAME)
 _EXPECTED_NAME = "letters, digits, _, + and -"

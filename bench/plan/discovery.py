@@ -26,7 +26,8 @@ from kernelmark.bench.plan.registry import REGISTRY, Registry
 from kernelmark.bench.plan.replaced import keep_originals
 
 ENTRY_POINTS = "kernelmark.kernels"
-#: The modules that raise complaints about declarations; a complaint gives the declaration's place instead.
+#: The folder of the modules that raise complaints about declarations. A complaint gives the place of the declaration,
+#: not a line of these modules.
 _OWN = f"{Path(__file__).parents[1]}{os.sep}"
 _loaded: dict[Path, ModuleType] = {}
 
@@ -130,10 +131,9 @@ def load_plugin(plugin: str | Path, timeout_s: float = TIMEOUT_S) -> None:
 
 @contextmanager
 def _put_back(in_command: bool) -> Iterator[None]:
-    """Restore built-in functions, the recursion limit, and modules and folders that a plug-in removes from lists.
+    """Restore built-in functions, the recursion limit, and entries that a plug-in removes from sys.modules or sys.path.
 
-    A command imports modules and calls these functions until it ends. in_command: also restore the current folder,
-    since the command has relative paths.
+    A command needs them until it ends. in_command: also restore the current folder, since a command has relative paths.
     """
     functions, modules, folders = vars(builtins).copy(), dict(sys.modules), list(sys.path)
     here, depth = Path.cwd() if in_command else None, sys.getrecursionlimit()
@@ -150,7 +150,7 @@ def _put_back(in_command: bool) -> Iterator[None]:
 
 
 def of_plugin(error: BaseException) -> str | None:
-    """Return a complaint about the plug-in whose code, after its import, raised an error or its cause, or None."""
+    """Return a complaint if the code of an imported plug-in raised an error or its cause; otherwise None."""
     files = {frame.filename for frame in traceback.extract_tb(error.__traceback__)}
     complaint = next((f"plugin {_where(error, path)}" for path in _loaded if str(path) in files), None)
     return complaint or (of_plugin(error.__cause__) if error.__cause__ else None)

@@ -60,12 +60,12 @@ _TENSOR_CORE = 4
 #: Report", arXiv:2412.19437, 3.5.2, and Zhang et al., "SageAttention2", arXiv:2411.10958, who found 13 bits after the
 #: point. Sums are promoted after as many products as in DeepSeek-V3.
 _PROMOTED = 128
-# Tensor cores take TF32 operands truncated to 10 bits of mantissa, hence 2^-10 and not 2^-11.
+# Tensor cores truncate TF32 operands to 10 bits of mantissa, so their roundoff is 2^-10, not 2^-11.
 NUMERICS = {
     "exact": Numerics(0.0, 0.0),
     "fp64": Numerics(0.0, 2.0**-53),
     "fp32": Numerics(0.0, 2.0**-24),
-    # Three TF32 products of depth 8 from zero, the small ones first, which are then added up in FP32.
+    # Three TF32 products of depth 8 are summed from zero, the small ones first; these sums are added up in FP32.
     "3xtf32": Numerics(2.0**-20, 2.0**-24),
     "tf32": Numerics(2.0**-10, 2.0**-24, _TENSOR_CORE),
     "f16": Numerics(2.0**-11, 2.0**-24, _TENSOR_CORE),
@@ -77,15 +77,15 @@ NUMERICS = {
     "winograd": Numerics(0.0, 2.0**-24),
     "winograd4": Numerics(0.0, 2.0**-24),
     "fft": Numerics(0.0, 2.0**-24),
-    # FP32 and FP64, in products of halves by Strassen's algorithm or Winograd's variant of it.
+    # FP32 and FP64, by Strassen's algorithm or Winograd's variant of it, which multiply halves of the matrices.
     "strassen": Numerics(0.0, 2.0**-24),
     "strassen64": Numerics(0.0, 2.0**-53),
-    # FP32, of which a bit or a byte per element is sent and the rest is kept for the next time.
+    # FP32; only a bit or a byte per element is sent, and the rest is kept and added to the next gradient.
     "onebit": Numerics(0.0, 2.0**-24),
     "int8": Numerics(0.0, 2.0**-24),
 }
 
-#: Ten times the least compute capability of GPUs for each numerics; of these, CPUs have only those in `ON_CPU`.
+#: Ten times the least compute capability of a GPU for each numerics. Of these numerics, CPUs have only `ON_CPU`.
 CAPABILITY = {"f16": 70, "tf32": 80, "3xtf32": 80, "bf16": 80, "e4m3": 89, "e5m2": 89}
 ON_CPU = ("f16", "bf16")
 
@@ -110,9 +110,9 @@ def numerics_missing(numerics: str, device: str, capability: int) -> str | None:
 
 
 def precision(dtype: str, numerics: str) -> str:
-    """Return the class of precision within which kernels are compared: `fp64`, `fp32` (strict), `tf32`, `half`, ...
+    """Return the class of precision within which kernels are compared.
 
-    The others are `fp8`, `int8` and, for data that is only moved, `exact`.
+    The classes are `fp64`, `fp32` (strict), `tf32`, `half`, `fp8`, `int8`, and `exact` for data that is only moved.
     """
     storage = split_dtype(dtype)[0]
     if storage in ("f16", "bf16"):

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Iterable
 
-#: Other programs' words for words of kernelmark.
+#: Words of other programs, each with kernelmark's word for the same thing.
 _ELSEWHERE = {
     "fp64": "f64",
     "float64": "f64",
@@ -42,9 +42,9 @@ def message(error: BaseException) -> str:
 
 
 def place(error: BaseException, file: str | None = None) -> str:
-    """Return ` (mine.py, line 4)`, the last line, in `file` if given, that an error passed through; "" if none.
+    """Return ` (mine.py, line 4)`, the innermost line of an error's traceback, in `file` if given; "" if none.
 
-    A plug-in may have replaced functions that Python's own module for tracebacks calls.
+    Python's module for tracebacks is not used, since a plug-in may have replaced functions that it calls.
     """
     found, at = "", error.__traceback__
     while at is not None:
@@ -62,7 +62,7 @@ def unknown(found: str, known: Iterable[str]) -> str:
 
 
 def meant(found: str, known: Iterable[str]) -> str:
-    """Return `; did you mean f32?` if a known name is similar to `found` or another program's word for it, or ""."""
+    """Return `; did you mean f32?` if `found` resembles a known name, or is another program's word for it; else ""."""
     import difflib
 
     names = list(known)

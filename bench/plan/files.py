@@ -1,4 +1,4 @@
-"""Paths of files, and checks that they are files, since a pipe would wait for another process."""
+"""Find folders, check that a path is a file (reading a pipe would wait for another process), and replace files."""
 
 import hashlib
 import math
@@ -54,7 +54,8 @@ def require_file(path: Path, most_bytes: float = math.inf) -> None:
 def replacing(path: Path, remedy: str = "name another file", only_try: bool = False) -> Iterator[Path]:
     """Yield a temporary file in the same folder that replaces `path` on success, so that no reader sees half of it.
 
-    If the disk is full, the old file stays. Raises UsageError.
+    If the disk is full, the old file stays. only_try: check that `path` can be written, and leave it. Raises
+    UsageError.
     """
     require_file(path)
     target = path.resolve()  # a link stays a link
@@ -65,7 +66,7 @@ def replacing(path: Path, remedy: str = "name another file", only_try: bool = Fa
         if target.exists():
             if not (
                 (mode := target.stat().st_mode) & 0o222 and os.access(target, os.W_OK)
-            ):  # a rename would succeed all the same
+            ):  # a rename would replace even a read-only file
                 raise UsageError(f"{path}: is read-only; make it writable, or {remedy}")
             beside.chmod(mode)
         yield beside

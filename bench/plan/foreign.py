@@ -27,7 +27,7 @@ _BUILTINS = dict(vars(builtins))
 def overseen(subject: str, timeout_s: float) -> Iterator[None]:
     """End the process with status 2 if the context takes longer than `timeout_s`, or ten seconds if that is more.
 
-    If `timeout_s` is infinite, nothing is limited here, since another process limits the time.
+    An infinite `timeout_s` sets no limit here, since another process limits the time.
     """
     limit_s = max(LEAST_S, timeout_s)
     if limit_s > threading.TIMEOUT_MAX:

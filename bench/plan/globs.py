@@ -5,9 +5,9 @@ from fnmatch import fnmatchcase
 
 
 def matches(name: str, globs: Sequence[str]) -> bool:
-    """Return whether a name matches a glob, or there are none; a glob after `!` excludes names that it matches.
+    """Return whether a name matches one of the globs, or there are none; `!GLOB` excludes the names that it matches.
 
-    A glob without @ matches a kernel with any tile, which is the part of its name after an @.
+    A tile is the part of a kernel's name after an @. A glob without @ matches a kernel with any tile.
     """
     wanted, unwanted = [g for g in globs if g[:1] != "!"], [g[1:] for g in globs if g[:1] == "!"]
     if any(_matches(name, glob) for glob in unwanted):

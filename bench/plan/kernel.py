@@ -38,15 +38,15 @@ VENDORS = ("cublas", "cublaslt", "cudnn", "cudnn_frontend", "cufft")
 class Kernel:
     """A contender: its name, the problems that it takes, and how it is set up.
 
-    domain: values of the problem's axes for which it exists (`dtypes=("f32",)` is `{"dtype": ("f32",)}`). supports:
+    domain: the values of the problem's axes that it takes (`dtypes=("f32",)` is `{"dtype": ("f32",)}`). supports:
     returns why it cannot take a problem inside its domain, or None. modules: the modules that must be importable.
     threaded: whether it uses more than one CPU thread. order: `F` for kernels that read the same buffers as
     column-major matrices. library_scratch: bytes that the library allocates internally, as a function of the problem.
     library_version: a text for `versions` in addition to the modules, as a function of the problem, called after
     set-up. executed: floating-point operations of its algorithm, as a function of the problem (and of the tile if it
     has tunables), if they differ from the operation's nominal ones (Winograd, FFT). wire: bytes that it sends between
-    workers, as a function of the problem, if the operation has workers. synchronises: its calls block the host, so that
-    the stream must not wait while they are queued. host_memory: the kind of host memory of its operands, a key of
+    workers, as a function of the problem, if the operation has workers. synchronises: its calls wait for the device, so
+    the stream must not be held while they are queued. host_memory: the kind of host memory of its operands, a key of
     HOST_MEMORY; "" is memory as NumPy allocates it. spread: its operands lie on several GPUs, given by `Operand.gpus`.
     on_request: it contends only if a glob of the suite or of the user selects it. module: the Python module that
     declares it; set by the decorators.
@@ -238,8 +238,8 @@ class TensorMap:
 
     The tensor has three dimensions: x is the column in a row as stored, y the row, z the index in a batch (1 without).
     box: rows and columns, at most 256 each. swizzle: `none`, or `32B`, `64B`, `128B`, which is the longest row of the
-    box. tf32: the copy rounds FP32 elements to TF32. rows: the adjacent axes of the operand that y runs over; all other
-    axes before the last are z.
+    box. tf32: the copy rounds FP32 elements to TF32. rows: the adjacent axes of the operand that form y; all other axes
+    before the last form z.
     """
 
     operand: str
@@ -322,8 +322,8 @@ class CudaKernel(Kernel):
     source: path below `cuda/`, or an absolute path. entry: C++ name expression in which `{BM}` is a tunable and
     `{op_a}` an attribute of the problem. min_arch: the least compute capability times ten; archs: the only
     architectures that have its instructions, if later ones lack them. alignment: of every operand's address, in bytes;
-    16 for the widest access. emulated: None if the tests run it in the emulator; otherwise the reason why they cannot.
-    spills: why it may spill registers or use stack; without a reason the tests forbid that.
+    16 allows the widest access. emulated: None if the tests run it in the emulator; otherwise the reason why they
+    cannot. spills: why it may spill registers or use stack; without a reason the tests forbid that.
     """
 
     source: str

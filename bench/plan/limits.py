@@ -1,4 +1,4 @@
-"""Limits of a present or assumed device, for plans of CUDA launches."""
+"""The limits of a device, present or assumed, for plans of CUDA launches."""
 
 from dataclasses import dataclass
 
@@ -43,7 +43,7 @@ class DeviceLimits:
 
 
 def _limits(capability: int, multiprocessors: int, threads: int, blocks: int, sm_kib: int, l2_mib: int) -> DeviceLimits:
-    """Return the limits of a device; from 8.0 on, the system reserves 1 KiB of shared memory for each block."""
+    """Return a device's limits; from compute capability 8.0 on, 1 KiB of shared memory is reserved for each block."""
     reserved = _KIB if capability >= 80 else 0
     return DeviceLimits(
         capability=capability,

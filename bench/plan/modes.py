@@ -1,4 +1,4 @@
-"""The modes of measuring: each one's effect on a kernel's calls, its availability and its descriptions."""
+"""The modes of measuring: their effects on calls, the kernels that they refuse, and their descriptions."""
 
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
@@ -48,9 +48,11 @@ class Mode(StrEnum):
         return DOES[self]
 
     def rotation(self, footprint_bytes: int, llc_bytes: int) -> Rotation:
-        """Return the rotation for operands of this size: twice the last-level cache between uses, or eviction.
+        """Return how many operand sets to use in turn, so that each has left the cache before it is used again.
 
-        There is one set if operands may stay in a cache, or if a set is so large that almost none of it does.
+        The sets between two uses of one hold at least twice the last-level cache; if that takes more than MAX_SETS, the
+        cache is evicted. There is one set if operands may stay in a cache, or if a set is so large that almost none of
+        it does.
         """
         if not self.does.from_memory or footprint_bytes >= AMPLE * llc_bytes:
             return Rotation(1, False)

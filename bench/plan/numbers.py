@@ -1,4 +1,4 @@
-"""Numbers accepted from outside: patterns of their digits, and types that msgspec checks."""
+"""Numbers in input: patterns of their digits, and types that msgspec checks."""
 
 import math
 import sys

@@ -17,14 +17,14 @@ from kernelmark.bench.plan.errors import UsageError, meant
 from kernelmark.bench.plan.numbers import WHOLE
 from kernelmark.bench.plan.verdict import Verdict
 
-#: Sizes of typical problems, and the difference between sizes for kernels that do not take equal ones.
+#: Sizes of typical problems, and the difference between a problem's sizes for kernels that do not take equal sizes.
 TYPICAL_SIZES, APART = (1024, 512, 64, 7, 3, 1), 24
 #: The keys of a suite's sweep other than axes.
 SWEEP_KEYS = {"op", "axes", "points", "count", "kernels", "network", "part", "along", "together", "max_time"}
 #: The default of the largest special values of operands.
 SPECIALS = 1e3
-#: How the operands of timed calls can be drawn (bench/measure/draw.py); an operation for which it matters has an axis
-#: `distribution` of this type. The first is usual.
+#: How the operands of timed calls can be drawn (bench/measure/draw.py); the first is the default. An operation whose
+#: time depends on it has an axis `distribution` of this type.
 Distribution = Literal["uniform", "normal", "zeros", "ints"]
 UNIFORM, *OTHER_DISTRIBUTIONS = typing.get_args(Distribution)
 Dim = typing.Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)]
@@ -41,8 +41,8 @@ class Operand(msgspec.Struct, frozen=True):
     `in` is read, `out` is poisoned before every run, `inout` is restored before every sample. in_host: it lies in the
     host's memory, wherever the kernel runs. gpus: the numbers of the GPUs that it lies on for kernels that are
     `spread`: one GPU for the whole operand, or one for each row. specials: the largest magnitude of values that are not
-    uniform in [-1, 1] (bench/measure/draw.py), 0 for none. others: the largest magnitude in every third draw, 0 for the
-    same: large values expose kernels that clip, but hide arithmetic that is worse than declared.
+    uniform in [-1, 1] (bench/measure/draw.py), 0 for none. others: the largest magnitude in every third draw, 0 for
+    that of `specials`. Large values expose kernels that clip, but hide arithmetic that is worse than declared.
     """
 
     name: str
@@ -73,10 +73,10 @@ class Operand(msgspec.Struct, frozen=True):
 class EmulatedSizes(NamedTuple):
     """Sizes and options of the emulated problems, if the usual sizes do not suit an operation.
 
-    first: sizes instead of the usual ones, in each variant of the axes. more: further sizes until there are enough; by
-    default the usual ones. last: sizes in addition to those. A size with a word (`place`) is skipped for variants with
-    another word. long_from: the size above which a problem is long. deep: by direction, the size that is summed over,
-    which is long in one problem of each kernel.
+    first: sizes for each variant of the axes, instead of the usual ones. more: sizes to use next if too few of those
+    fit a kernel; by default the usual ones. last: additional sizes. A size may contain an option (`place`), which
+    restricts it to variants with that option. long_from: a problem with a larger size is long. deep: for each
+    direction, the name of the size that is summed over; one problem of each variant has it long.
     """
 
     first: Sequence[Mapping[str, Any]] = ()
@@ -224,7 +224,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def row_lengths(self) -> tuple[int, ...]:
-        """Return the lengths that vectorised kernels need as multiples of their vector; by default the sizes."""
+        """Return the lengths that must be multiples of the vector in vectorised kernels; by default the sizes."""
         return tuple(getattr(self, name) for name in self.sizes)
 
     @classmethod
@@ -278,7 +278,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
     def checksums(self, inputs: Arrays, rng: "np.random.Generator") -> Checksums | None:
         """Prepare a cheap check of whole outputs, about as fast as reading them; None if there is none.
 
-        The check is used for many timed calls, between which a few elements of these inputs change.
+        The check is used for many timed calls; a few elements of these inputs change between them.
         """
         return None
 

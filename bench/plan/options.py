@@ -9,8 +9,8 @@ from kernelmark.bench.plan.modes import DOES, TIMED, Mode
 Value = TypeVar("Value")
 #: Seconds that one call of a kernel may take before its worker is ended.
 TIMEOUT_S = 60.0
-#: A machine drifts for about a minute (docs/measurement.md): processes closer in time than that agree with each
-#: other, but not with the next run.
+#: A machine drifts over about a minute (docs/measurement.md): processes less than a minute apart agree with each other,
+#: but not with the next run.
 SPREAD_S = 60.0
 #: Seconds per case, and the full width of the 95 % interval over the median, at which sampling stops.
 MAX_TIME_S, REL_CI = 2.0, 0.01
@@ -166,8 +166,8 @@ OPTIONS = (
         times=True,
     ),
 )
-#: How the tiles of a kernel are searched: all of them, random ones, or those chosen by a strategy of Kernel Tuner, the
-#: default first (docs/tuning.md compares them).
+#: The ways to search the tiles of a kernel: all tiles, random tiles, or a strategy of Kernel Tuner. The first of GUIDED
+#: is the default strategy (docs/tuning.md compares them).
 EXHAUSTIVE, RANDOM = "exhaustive", "random"
 GUIDED = ("genetic_algorithm", "hybrid_vndx", "greedy_ils", "simulated_annealing")
 STRATEGIES = (EXHAUSTIVE, RANDOM, *GUIDED)

@@ -67,7 +67,7 @@ class Registry:
 
 @lru_cache(maxsize=1024)
 def _parsed(problem_class: type[Problem], rest: str) -> Problem:
-    """Return the problem with this id; cached, since every row needs it several times."""
+    """Return the problem named by an id's part after the operation; cached, since every row needs it several times."""
     return problem_class.parse(rest)
 
 

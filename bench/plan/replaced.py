@@ -14,7 +14,7 @@ _STANDARD = ("builtins", "concurrent", "ctypes", "threading", "time")
 
 
 class Originals:
-    """The original functions, classes and modules, by module, and the set-up functions of our kernels.
+    """The original functions, classes and modules of libraries, and the set-up functions of our kernels.
 
     Modules that are imported later are recorded at their import.
     """
@@ -74,12 +74,12 @@ class Originals:
         return spec
 
     def _own_spec(self, name: str) -> ModuleSpec | None:
-        """Find a module where its package was before plug-ins."""
+        """Find a module in the folders that its package had before plug-ins were loaded."""
         paths = self._paths.get(name.rpartition(".")[0])
         return PathFinder.find_spec(name, paths) if paths else None
 
     def replaced(self) -> Iterator[str]:
-        """Yield the names of objects that differ from their originals, and of modules of other origin in libraries."""
+        """Yield the names of replaced objects, and of a library's modules that were not loaded from its files."""
         for name in sorted(sys.modules.keys() - self._kept.keys()):
             if _package(name) in self._packages and (own := self._own_spec(name)) and own.loader:
                 yield name
@@ -119,7 +119,7 @@ class Originals:
         )
 
     def _by_import(self, found: object, before: object, name: str) -> bool:
-        """Return whether an import explains a change: it sets the module's name in its package, which may remove it."""
+        """Return whether an import explains a change: it sets a submodule as an attribute that a package may delete."""
         kept = name in self._kept and found is self._kept[name][0]
         return kept or (found is None and isinstance(before, ModuleType))
 

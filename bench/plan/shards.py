@@ -1,7 +1,7 @@
 """Divide the jobs of a plan into shards, for machines that do not communicate.
 
-The unit is a comparison group, all jobs of an operation on the same sizes: all layouts, places, directions and storage
-types of a problem stay on one machine, and so do the ratios between them. The division depends only on the suite, the
+The unit is a comparison group: all jobs of an operation on the same sizes. All layouts, places, directions and storage
+types of a problem stay on one machine, so their ratios are measured there. The division depends only on the suite, the
 kernels and the limits, which all shards share. It does not use stored times: if stores differed, one group could be
 measured twice and another not at all.
 """
@@ -17,8 +17,8 @@ from kernelmark.bench.plan.case import Plan, PlannedJob, Shard, case_count
 from kernelmark.bench.plan.registry import Registry
 
 MOST_SHARDS = 100_000
-#: The assumed cost of a case, to balance groups on any machine: CALLS calls of its kernel at these rates, in addition
-#: to the time limit of its samples.
+#: The assumed cost of a case, by which groups are balanced on any machine: the time limit of its samples, and CALLS
+#: calls of its kernel at these rates.
 CALLS, FLOP_PER_S, BYTES_PER_S = 20, 20e9, 10e9
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 #: it, and users do not wait longer.
 FINISH_S = 10.0
 _came: list[int] = []
-#: Bound at import, before a plug-in could replace it, since it is called until the process ends.
+#: Python's function, bound before a plug-in could replace it, since it is called until the process ends.
 _set = signal.signal
 
 
@@ -83,5 +83,5 @@ def _leave_terminal() -> None:
         try:
             os.write(stream, b"")
         except OSError:
-            with open(os.devnull, "wb") as null:  # noqa: PTH123 # as a path would be opened
+            with open(os.devnull, "wb") as null:  # noqa: PTH123 # pathlib is not imported here
                 os.dup2(null.fileno(), stream)

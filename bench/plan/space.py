@@ -13,14 +13,14 @@ from kernelmark.bench.plan.limits import H100, DeviceLimits
 from kernelmark.bench.plan.operation import Problem
 from kernelmark.bench.plan.tiles import Refused, Tile, Values, refused_by, walk
 
-#: The most parts of a space that are walked to count tiles, and the tiles drawn for an estimate.
+#: A count of tiles walks at most this many parts of a space; beyond that it is estimated from this many drawn tiles.
 LOOKS, DRAWN = 20_000, 2_000
 #: Consecutive draws without a new tile after which no other tile is assumed to exist.
 TRIES = 1_000
 
 
 class Count(NamedTuple):
-    """The number of valid tiles, and of refused ones by reason, with an example of each.
+    """The number of valid tiles, and of refused tiles by reason; reasons that differ only in numbers are merged.
 
     exact: all were examined; otherwise the numbers are estimated from drawn tiles.
     """

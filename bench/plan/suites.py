@@ -19,7 +19,7 @@ _SUITE_KEYS = {"title", "source", "max_time", "baseline", "sweep"}
 
 
 class Suite(msgspec.Struct, frozen=True):
-    """A named list of problems with its source. max_time: seconds per case; baseline: a kernel id per operation."""
+    """A named list of problems, and its source. max_time: seconds per case; baseline: a kernel id per operation."""
 
     name: str
     title: str

@@ -17,7 +17,7 @@ CHECKED_AT_ONCE = 1000
 MOST_PROBLEMS = 10_000_000
 #: The largest integer of the store.
 _LARGEST = 2**63 - 1
-#: The parts of a network's layers; the seconds per batch are summed over layers, times their counts.
+#: The parts of a network. The seconds per batch of a part are the sum over its layers of time times count.
 PARTS = ("forward", "backward")
 
 
@@ -37,9 +37,9 @@ class Entry(msgspec.Struct, frozen=True):
 
 
 class Sweep(msgspec.Struct, frozen=True):
-    """A [[sweep]] table: values for every axis, and rows of values for tied axes.
+    """A [[sweep]] table: values for every axis, and rows of values for tied axes, which vary together.
 
-    along: axes along which the winner may change: those with several values, and the tied axis that the suite names.
+    along: axes along which the winner may change: those with several numbers, and the tied axis that the suite names.
     together: axes in which the variants of a comparison group, which are measured in turn, differ. max_time: seconds
     per case, instead of the suite's.
     """

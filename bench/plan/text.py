@@ -1,4 +1,4 @@
-"""Make foreign texts safe for a terminal: one line of bounded length, or lines without cursor movements."""
+"""Make texts from outside safe for a terminal: one line of bounded length, or lines without cursor movements."""
 
 import re
 

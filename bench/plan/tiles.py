@@ -1,4 +1,4 @@
-"""Tiles, which are a value for each of a kernel's tunables: their notation, and walking over all of them."""
+"""Tiles: a tile is a value for each tunable of a kernel. Write and read tiles, and walk over all of them."""
 
 import math
 import re
@@ -114,7 +114,7 @@ def walk(values: Values, rule: Callable[[Any], str | None]) -> Iterator[Tile | R
 
 
 def refused_by(rule: Callable[[Any], str | None], taken: Mapping[str, int]) -> str | None:
-    """Return why every tile that begins with these values is refused; None if the rule needs more values."""
+    """Return why every tile that begins with these values is refused, or None if that is not known yet."""
     if not taken:
         return None
     try:

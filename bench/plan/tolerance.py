@@ -9,34 +9,36 @@ from kernelmark.bench.plan.dtypes import DTYPES, NUMERICS, operand_roundoff
 from kernelmark.bench.plan.verdict import Bound
 
 #: Rms error of one chain of k additions, each rounded to nearest, in units of u k: partial sums grow like a random
-#: walk, and so do their roundings (Higham and Mary, SIAM J. Sci. Comput. 41, 2019, on why it is not k^2).
+#: walk, and so do their roundings (Higham and Mary, SIAM J. Sci. Comput. 41, 2019, explain why the error does not grow
+#: like k^2).
 _CHAIN = 0.12
 #: Additional rms error of the first products, whose roundings are larger relative to their sum, in units of u sqrt(k).
 _PRODUCTS = 0.25
 #: Rms error of chains that are truncated after every `step` products, in units of u k^1.5 / step.
 _TRUNCATED = 0.18
-#: Rms error of a product of two truncated operands, in units of u, which is then the spacing of numbers near 1: each
-#: product is off by u / sqrt(21), always towards zero, and by more if few large products make up a sum. For operands
-#: rounded to nearest the error is sqrt(2 / 63) = 0.18 of their u.
+#: Rms error of a product of two truncated operands, in units of u, here the spacing of numbers near 1: each product is
+#: off by u / sqrt(21), always towards zero, and by more if few large products make up a sum. For operands rounded to
+#: nearest the error is sqrt(2 / 63) = 0.18 of their u.
 _OPERANDS = 0.27
 #: The mean error of a sum of n products with 14 bits, and its spread, in units of u n^1.5 with u = 2^-13: products are
-#: truncated to u relative to the largest of them and to the sum so far, which grows like sqrt(n). The mean is 0 if they
-#: are truncated towards zero; the two values also bound truncation towards minus infinity, which sources leave open.
+#: truncated to u relative to the largest of them and to the sum so far, which grows like sqrt(n). Truncation towards
+#: zero has the mean 0; the values also cover truncation towards minus infinity, since sources do not say which of the
+#: two Hopper uses.
 _LIMITED, _LIMITED_MEAN, _LIMITED_SPREAD = 2.0**-13, 0.0042, 0.0055
-#: The most independent roundings of a sum, which a few large products may dominate.
+#: The most roundings of a sum that count as independent, since a few large products may dominate it.
 _INDEPENDENT = 64
-#: Allowance for the largest of many million elements, in the same units.
+#: Bounds on the largest of many million errors, in the same units.
 _LARGEST_CHAIN, _LARGEST_TRUNCATED, _LARGEST_OPERANDS = 8 / 3, 2.0, 4.0
-#: The same for sums with 14 bits: in units of their mean, and in units of u n.
+#: The same for sums with 14 bits: relative to their mean error, and in units of u n.
 _LARGEST_MEAN, _LARGEST_LIMITED = 2.0, 1.5
 
 
 def accumulation_error(numerics: str, storage: str, length: int) -> float:
     """Return a bound on the error of a sum of `length` products of operands stored as `storage`, before it is stored.
 
-    Accumulation: 8/3 u k covers the largest of many million elements, whose partial sums are all large. Operands
-    rounded to u_in: sqrt(k) independent errors of 0.2 u_in each. Truncated sums lose about u_acc of their size with
-    every addition, always towards zero.
+    An accumulation error of 8/3 u k covers the largest of many million elements, whose partial sums are all large.
+    Operands rounded to u_in have k independent errors of 0.2 u_in, whose sum grows like sqrt(k). Truncated sums lose
+    about u_acc of their size with every addition, always towards zero.
     """
     u_in, u_acc = operand_roundoff(numerics, storage), NUMERICS[numerics].accumulate
     step = NUMERICS[numerics].truncating
@@ -49,7 +51,7 @@ def accumulation_error(numerics: str, storage: str, length: int) -> float:
 
 
 def accumulation_rms(numerics: str, storage: str, length: int) -> float:
-    """Return a bound on the rms error of many such sums, which is sharp enough to distinguish numerics."""
+    """Return a bound on the rms error of many sums of `length` products, sharp enough to distinguish numerics."""
     u_in, u_acc = operand_roundoff(numerics, storage), NUMERICS[numerics].accumulate
     step = NUMERICS[numerics].truncating
     chain = u_acc * math.hypot(_CHAIN * length, _PRODUCTS * math.sqrt(length))
@@ -60,7 +62,7 @@ def accumulation_rms(numerics: str, storage: str, length: int) -> float:
 
 
 def _limited(promoted: int, length: int) -> tuple[float, float, int, float]:
-    """Return the mean error of promoted sums with 14 bits, its spread, the products of each sum, and their number.
+    """Return the mean error of promoted sums with 14 bits, its spread, the products of a sum, and the number of sums.
 
     Means add up, and the spread around them grows like the square root of the number of sums.
     """

@@ -11,8 +11,8 @@ from kernelmark.bench.plan.dtypes import DTYPES, Array, bits_dtype
 
 #: The one-sided normal quantile for the accepted rate of false alarms of rms checks: one in ten million.
 _RMS_QUANTILE = 5.2
-#: The share of right results that all weighted sums of a verdict together may reject; for outputs
-#: of timed calls, the sums of all _VERDICTS outputs that are ever checked.
+#: The share of right results that the weighted sums of one verdict together may reject. For outputs of timed calls it
+#: is the share for all _VERDICTS outputs together.
 _FALSE_ALARMS, _VERDICTS = 1e-6, 2**20
 #: The factor by which the rms error of a row may exceed that of the sample, beyond an algorithm's known unevenness.
 _UNEVEN = 4.0
@@ -75,8 +75,8 @@ class Bound(NamedTuple):
         return float(np.sum(np.divide(error * error, variance, out=np.zeros(error.shape), where=variance > 0)))
 
     def rms_limit(self, count: int) -> float:
-        """Return the factor over `rms` that the rms error of `count` right elements exceeds once in ten million."""
-        dof = max(1.0, min(count, self.roundings) / 4)  # a quarter: variances differ from element to element
+        """Return the multiple of `rms` that the rms error of `count` right elements exceeds with probability 1e-7."""
+        dof = max(1.0, min(count, self.roundings) / 4)  # only a quarter, since variances differ between elements
         spread = 2 / (9 * dof)  # Wilson and Hilferty's approximation of the chi-square distribution
         return math.sqrt((1 - spread + _RMS_QUANTILE * math.sqrt(spread)) ** 3)
 
@@ -113,7 +113,7 @@ class Errors:
 
 
 def compare(name: str, got: Array, want: Array, bound: float | Array | Bound, dtype: str) -> Verdict:
-    """Check that each element is within its bound of `want`, and that the rms error is within that of a Bound.
+    """Check that each element is within its bound of `want`, and for a Bound, that the rms error is within its limit.
 
     The reason names the first wrong element, and distinguishes NaN from an unwritten element.
     """
@@ -197,7 +197,7 @@ def _imprecise(name: str, bound: Bound, found: Errors) -> str | None:
 
 
 def error_variance(got: Array, want: Array, bound: Bound, length: int) -> float:
-    """Return an element's error variance before storing, estimated from a sample, for sums over `length` elements.
+    """Return an element's error variance before it is stored, estimated from sampled sums over `length` elements.
 
     The unit is the square of the bound's. The estimate hardly exceeds what the arithmetic allows, and is never 0, since
     a single element may have a much larger error than most, and a sample may contain only sums of zeros.
