@@ -1,4 +1,4 @@
-"""Compiled functions that last a known time by the processor's time-stamp counter, which the harness never reads."""
+"""Compiled functions that take a known time by the processor's time-stamp counter, which the harness never reads."""
 
 import time
 from functools import lru_cache
@@ -43,7 +43,7 @@ def _counter():  # type: ignore[no-untyped-def]
 
 @lru_cache
 def ticks_per_s() -> float:
-    """Return the counter's rate in this process, against CLOCK_MONOTONIC over a second."""
+    """Return the counter's rate in ticks per second, measured against CLOCK_MONOTONIC over one second."""
     _counter()
     start = _pair()
     time.sleep(CALIBRATION_S)
@@ -52,7 +52,7 @@ def ticks_per_s() -> float:
 
 
 def _pair() -> tuple[float, int]:
-    """Return the readings of both clocks at one time, from the attempt that took the least time."""
+    """Return the readings of both clocks at (nearly) one time, from the shortest of 100 attempts."""
     readings = []
     for _ in range(100):
         before, count = time.clock_gettime(time.CLOCK_MONOTONIC), _counter()
@@ -62,10 +62,10 @@ def _pair() -> tuple[float, int]:
 
 
 def spinner(target: int, source: int, nbytes: int, duration_s: float) -> Launch:
-    """Return a launch that copies bytes to an address and ends once the counter shows that `duration_s` has passed.
+    """Return a launch that copies bytes to an address and returns when `duration_s` has passed by the counter.
 
-    Addresses and duration are constants of the compiled code, so that a call passes no arguments, which would
-    take most of its time.
+    Addresses and duration are constants of the compiled code, so that a call passes no arguments, which would take most
+    of its time.
     """
     duration = round(duration_s * ticks_per_s())
 

@@ -12,14 +12,14 @@ from kernelmark.bench.plan.modes import Mode
 from kernelmark.bench.plan.status import Status
 from kernelmark.bench.selftest.finding import Finding, Tick, measured
 
-#: Statuses that catch a cheat; one whose results are right can only be `mistrusted`.
+#: The statuses of a cheat that is caught; a cheat with right results can only be `mistrusted`.
 CAUGHT = (Status.WRONG, Status.MISTRUSTED)
 
 
 class Cheat(NamedTuple):
     """A cheating kernel: the statuses that it may end with, its problem, and an honest kernel in the same job.
 
-    kernel: its name in the plug-in, if the cheat has another one.
+    kernel: the kernel's name in the plug-in, if it differs from the cheat's name.
     """
 
     statuses: tuple[Status, ...] = (Status.WRONG,)
@@ -31,7 +31,7 @@ class Cheat(NamedTuple):
     kernel: str = ""
 
 
-#: For each operation, a problem and an honest kernel, against which each cheat is tried, cold and hot.
+#: For each operation, the problem on which its cheats are tried, and the honest kernel in the same job.
 OPERATIONS = {
     "gemm": ("gemm/m128n128k128/f32/NN", "gemm/numpy.matmul"),
     "transpose": ("transpose/m256n256/f32/out", "transpose/numpy.out"),
@@ -76,7 +76,7 @@ _HABITS = (
     *("computes_once", "computes_in_set_up", "computes_when_changed", "skips_soon", "skips_every_other"),
     *("leaves_a_thread", "skips_when_timed", "spoils_its_input", "writes_beyond", "drops_bits", "copies_when_soon"),
 )
-#: In cold mode, calls never follow each other so soon.
+#: Habits that are tried only in hot mode, since cold calls never follow each other so soon.
 _SOON = ("skips_soon", "copies_when_soon")
 HABITS = {
     f"{habit} {op} {mode}": Cheat(CAUGHT, problem, honest, mode=mode, plugin="habits")
@@ -127,7 +127,7 @@ def _tried(check: str, cheat: Cheat, seed: int, tick: Tick) -> Finding:
 
 
 def caught(check: str, honest: Measurement, found: Measurement, statuses: tuple[Status, ...]) -> Finding:
-    """Return whether the cheat has one of its statuses, and no time."""
+    """Return the finding, which holds if the cheat has one of its statuses and no time, and the honest kernel is ok."""
     holds = honest.status == Status.OK and found.status in statuses and not found.samples
     said = f"{found.status}: {found.reason}" if found.reason else found.status
     beside = "" if honest.status == Status.OK else f"; honest {honest.status}: {honest.reason}"

@@ -25,7 +25,7 @@ MOVES: dict[str, Any] = {**ANY, "numerics": "exact"}
 
 @kernel("gemm", **CPU)
 def only_when_changed(problem: Any, x: Any) -> Launch:
-    """Computes only if its operands have changed, which takes a fraction of the time to check."""
+    """Computes only if its operands have changed; checking that takes a fraction of the time."""
     last = [np.full_like(x.a, np.nan), np.full_like(x.b, np.nan)]
     kept = np.empty_like(x.c)
 
@@ -41,7 +41,7 @@ def only_when_changed(problem: Any, x: Any) -> Launch:
 
 @kernel("gemm", **CPU)
 def incremental(problem: Any, x: Any) -> Launch:
-    """Recomputes only rows and columns of the product whose operands have changed; right, but too fast."""
+    """Recomputes only the rows and columns of the product whose operands have changed; it is right, but too fast."""
     last = [np.zeros_like(x.a), np.zeros_like(x.b)]
     kept = np.zeros_like(x.c)
 
@@ -58,7 +58,7 @@ def incremental(problem: Any, x: Any) -> Launch:
 
 @kernel("gemm", **CPU)
 def once_a_batch(problem: Any, x: Any) -> Launch:
-    """Does nothing in calls that follow another within 20 us, since nothing changes within a batch."""
+    """Does nothing if the previous call was less than 20 us ago, since nothing changes within a batch."""
     ended = [0.0]
 
     def launch() -> None:
@@ -140,7 +140,7 @@ def maps_pages(problem: Any, x: Any) -> Launch:
 
 @kernel("gemm", **CPU)
 def foresees(problem: Any, x: Any) -> Launch:
-    """Computes in its set-up the operands of the first seeds, and looks up its answer."""
+    """Computes the results for the first ten seeds in its set-up, and looks up the right one in each call."""
     answers = {}
     for seed in range(10):
         draw = Draw(problem, seed)
@@ -165,7 +165,7 @@ def declares_tf32(problem: Any, x: Any) -> Launch:
 
 @kernel("gemm", **CPU)
 def zeroes_input(problem: Any, x: Any) -> Launch:
-    """Right, but zeroes its input, which makes the next product trivial."""
+    """Is right, but zeroes its input, so that the next product is trivial."""
 
     def launch() -> None:
         np.matmul(x.a, x.b, out=x.c)
@@ -201,7 +201,7 @@ def right_on_cache_lines(problem: Any, x: Any) -> Launch:
 
 @kernel("gemm", **{**CPU, "device": "cuda", "modules": ("cupy",)})
 def on_another_stream(problem: Any, x: Any) -> Launch:
-    """Computes on its own stream, which is not waited for."""
+    """Computes on its own stream and does not wait for it."""
     import cupy
 
     stream = cupy.cuda.Stream(non_blocking=True)

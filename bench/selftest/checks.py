@@ -53,7 +53,7 @@ def chosen(only: str | None, quick: bool) -> tuple[str, ...]:
 
 
 def jobs(names: Sequence[str], seeds: int | None = None) -> int:
-    """Return how many jobs these checks take."""
+    """Return the number of jobs of these checks."""
     return sum(group.jobs(*draws) for group, draws in _groups(names, seeds))
 
 
@@ -64,7 +64,7 @@ def run(names: Sequence[str], tick: Tick, seeds: int | None = None) -> Iterator[
     """
     for group, draws in _groups(names, seeds):
         for finding in group.check(tick, *draws):
-            # A finding that replaces figures of shared jobs belongs to all their checks.
+            # A finding that is reported instead of figures has a name of its own, and concerns all checks of the group.
             if finding.name in names or finding.name not in NAMES:
                 yield finding
 

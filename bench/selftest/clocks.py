@@ -1,6 +1,6 @@
-"""Check that a GPU's events time each way of launching, by kernels of known length and by the wall clock.
+"""Check the event times of each way of launching GPU kernels, by kernels of known duration and the wall clock.
 
-A way whose work runs on a stream without events is timed at nearly nothing, although its results are right.
+If a launch puts its work on a stream without the events, its time is nearly zero although its results are right.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,12 +20,12 @@ from kernelmark.bench.run.child import Lost, answers
 from kernelmark.bench.selftest.finding import Finding, Tick
 from kernelmark.bench.selftest.known import WAY_S, plugin
 
-#: The accepted difference between event span, wall clock and known length.
+#: The accepted relative difference between event time, wall clock and known duration.
 BOUND = 0.02
-#: The least length; the wall clock includes a launch and a wait, whose cost is small compared with it.
+#: The least duration of a batch. The wall clock includes a launch and a wait, whose cost is small compared with it.
 LEAST_S = 20e-3
 GOES, MOST_GOES = 6, 24
-#: The most seconds for a way, and the most of the total time: a way that hangs leaves time for the others.
+#: The most seconds for a way, and the most of the total time, so that a way that hangs leaves time for the others.
 SILENCE_S, SHARE = 60.0, 0.3
 SPIN, PROBLEM = "copy/cuda.way", "copy/m4n8/f32"
 
@@ -33,7 +33,7 @@ SPIN, PROBLEM = "copy/cuda.way", "copy/m4n8/f32"
 class LaunchWay(NamedTuple):
     """A kernel on a problem, launched by `launcher`, directly or from a graph.
 
-    length_s: its known length. serves: globs of the kernels that are launched in this way.
+    length_s: its known duration, or None. serves: globs of the kernels that are launched in this way.
     """
 
     kernel: str
@@ -44,7 +44,7 @@ class LaunchWay(NamedTuple):
     serves: tuple[str, ...] = ()
 
 
-#: PyCUDA comes last, since its stream then stays the device's.
+#: PyCUDA comes last, since from then on the device uses PyCUDA's stream.
 WAYS: Mapping[str, LaunchWay] = {
     "cuda-core": LaunchWay(SPIN, serves=("*/cuda.*",)),
     "cuLaunchKernelEx": LaunchWay("copy/selftest.way_launch_ex", serves=("*/cuda.*wgmma*", "*/cuda.tma*")),
@@ -66,7 +66,7 @@ WAYS: Mapping[str, LaunchWay] = {
 
 
 def replies(names: Sequence[str]) -> Iterator[dict[str, Any]]:
-    """Yield for each way its event span and wall clock in seconds per call, or why these are not available."""
+    """Yield for each way its event time and wall-clock time in seconds per call, or why it cannot be launched here."""
     for name in names:
         way = WAYS[name]
         try:
@@ -89,7 +89,7 @@ def _spans(way: LaunchWay) -> tuple[float, float]:
         launch = cuda_launch(kernel, problem, x, way.launcher)
     else:
         launch = kernel.launch(problem, x)
-    draw = Draw(problem, 0)  # up to 128 million numbers, not needed if a library is missing
+    draw = Draw(problem, 0)  # drawn last: up to 128 million numbers, not needed if a library is missing
     draw.redraw()
     operands.load(draw)
     launch()
@@ -100,10 +100,10 @@ def _spans(way: LaunchWay) -> tuple[float, float]:
 
 
 def _timed(device: Any, launch: Launch, hold: bool) -> tuple[float, float]:
-    """Return seconds per call by the device's clock and by the host's, from the attempt with the shortest host time.
+    """Return seconds per call by the device's clock and by the host's, from the attempt with the least host time.
 
-    A busy host wakes up late, which only lengthens its time, so there are more attempts while the clocks disagree. The
-    first attempt warms up.
+    A busy host wakes up late, which only lengthens its time, so attempts are added while the clocks disagree. The first
+    attempt warms up and is not used.
     """
     clock = device.clock(hold)
     calls = [launch] * max(1, min(round(LEAST_S / max(clock.time([launch]), 1e-9)), clock.max_batch))
@@ -127,7 +127,7 @@ def _go(device: Any, clock: Any, calls: list[Launch]) -> tuple[float, float]:
 
 
 def judge(name: str, found: dict[str, Any] | Lost) -> Finding:
-    """Return whether event time, wall clock and known length of a way agree."""
+    """Return the finding, which holds if event time, wall clock and known duration of a way agree."""
     check, bound = f"clocks: {name}", f"{100 * BOUND:g} %"
     if isinstance(found, Lost):
         return Finding(check, found.reason, bound, False)

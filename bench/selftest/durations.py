@@ -1,4 +1,4 @@
-"""Measure kernels of known duration with the harness, on a quiet core and with a neighbour that disturbs it."""
+"""Check that the harness times kernels of known duration right, on a quiet core and on one with a busy process."""
 
 from collections.abc import Iterator
 
@@ -12,7 +12,7 @@ from kernelmark.bench.selftest.finding import Finding, Tick, measured
 from kernelmark.bench.selftest.known import DURATIONS_US, counter_missing, spin_name
 from kernelmark.bench.selftest.neighbour import SHARE, Neighbour, pinned
 
-#: The accepted relative error of a time; an error up to the cost of a call is accepted, too.
+#: The accepted relative error of a time; an error up to the cost of a call is accepted as well.
 RELATIVE = 0.005
 BUDGET = Budget()
 BARE_CALLS = 2000
@@ -65,8 +65,8 @@ def _measure(device: str) -> list[Measurement]:
 def bare_call_s() -> float:
     """Return the harness's time of an empty compiled call, timed singly after 20 us of work.
 
-    Nine of ten such calls cost at most that. In a batch one costs a fraction of it, because caches and branch
-    predictors still hold the previous call's state; after a kernel that ran for 20 us they do not.
+    It is the 90th percentile of such calls. In a batch an empty call takes a fraction of it, because caches and branch
+    predictors still hold the previous call's state; after a kernel of 20 us they do not.
     """
     from kernelmark.bench.selftest._spin import spinner
 
@@ -91,7 +91,7 @@ def cost_of_a_call(bare_s: float, empty: Measurement) -> Finding:
 
 
 def judge(rows: list[Measurement], call_s: float, where: str, call: str = "a call timed alone") -> Iterator[Finding]:
-    """Judge each row except the empty one against its duration; the call itself takes `call_s`."""
+    """Judge each row except the first, of the empty kernel, by its duration; the call itself takes `call_s`."""
     for row, duration_us in list(zip(rows, DURATIONS_US, strict=True))[1:]:
         name = f"durations: {duration_us} us, {where}"
         if row.interval is None:

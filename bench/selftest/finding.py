@@ -18,9 +18,9 @@ Tick = Callable[[], object]
 
 
 class Finding(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A figure of `selftest` with its bound. check: the check's name, and after a colon the part of it.
+    """A figure of `selftest` with its bound. check: the check's name, and after a colon the part that was checked.
 
-    holds: null if nothing is judged, since nothing could be tested, or for information.
+    holds: null if the check could not be run here, or if the figure has no bound.
     """
 
     check: str
@@ -51,7 +51,7 @@ MARKS = {True: "yes", False: "NO", None: "-"}
 
 
 def table(findings: Sequence[Finding]) -> str:
-    """Return the table of findings, a row each."""
+    """Return a table with a row for each finding."""
     return layout.table(COLUMNS, [(f.check, f.found, f.bound, MARKS[f.holds]) for f in findings])
 
 
@@ -74,7 +74,7 @@ def measured(
 
 
 def failures(check: str, rows: Sequence[Measurement]) -> list[Finding]:
-    """Return findings to report instead of figures for kernelmark's kernels without a time."""
+    """Return a finding for each of kernelmark's kernels without a time, to report instead of figures."""
     return [
         Finding(f"{check}: {row.kernel}", f"{row.status}: {row.reason}", "a time", False)
         for row in rows

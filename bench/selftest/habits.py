@@ -1,4 +1,4 @@
-"""A plug-in: ways in which kernels cheat, each named after its trick, on every operation."""
+"""A plug-in of cheating kernels, each named after its trick; every trick is tried on every operation."""
 
 import gc
 import time
@@ -46,7 +46,7 @@ WORKS = {
 
 
 def habit(make: Callable[[CheatedWork, Any], Launch]) -> Callable[[CheatedWork, Any], Launch]:
-    """Register a kernel of each operation that has a habit."""
+    """Register, for each operation, a kernel that cheats as `make` does."""
     for op, work in WORKS.items():
 
         def setup(problem: Any, x: Any, work: CheatedWork = work) -> Launch:
@@ -62,7 +62,7 @@ def _inputs(work: CheatedWork, x: Any) -> list[Any]:
 
 
 def unless_probed(inputs: list[Any], output: Any, compute: Launch) -> Launch:
-    """Compute only if one of 16 probed elements of an input has changed; otherwise return the last result."""
+    """Return a launch that computes if a probed element of an input has changed, or else copies its last result."""
     seen: list[list[float]] = []
     kept = np.empty_like(output)
     places = [np.linspace(0, array.size - 1, PROBES).astype(int) for array in inputs]
@@ -167,7 +167,7 @@ def skips_when_timed(work: CheatedWork, x: Any) -> Launch:
 
 @habit
 def spoils_its_input(work: CheatedWork, x: Any) -> Launch:
-    """Is right, and adds 1 to an element of its input."""
+    """Is right, but adds 1 to an element of its input."""
 
     def launch() -> None:
         work.compute(x)
@@ -178,7 +178,7 @@ def spoils_its_input(work: CheatedWork, x: Any) -> Launch:
 
 @habit
 def writes_beyond(work: CheatedWork, x: Any) -> Launch:
-    """Is right, and writes the element after its output."""
+    """Is right, but also writes the element after its output."""
     output = getattr(x, work.output).reshape(-1)
     beyond = as_strided(output, (output.size + 1,), output.strides)
 
@@ -191,7 +191,7 @@ def writes_beyond(work: CheatedWork, x: Any) -> Launch:
 
 @habit
 def drops_bits(work: CheatedWork, x: Any) -> Launch:
-    """Is right except for the last 14 bits of each element, as if operands had been half as wide."""
+    """Clears the last 14 bits of each element of a right result, as if operands had been half as wide."""
     bits = getattr(x, work.output).view(np.uint32)
 
     def launch() -> None:

@@ -1,15 +1,15 @@
-"""The facts that the self-test plants; its plug-ins and its checks both read them."""
+"""Known facts, such as durations, that the self-test's plug-ins and its checks share."""
 
 import ctypes
 import mmap
 from pathlib import Path
 from typing import Any
 
-#: Durations for which compiled kernels spin. 0 shows the cost of a call that does not wait.
+#: The durations for which compiled kernels spin; 0 shows the cost of a call that does nothing.
 DURATIONS_US = (0, 20, 50, 100, 200, 500, 2000, 20000)
-#: The duration of the kernel that shows whether a way of launching is timed right.
+#: The duration of the kernel by which each way of launching is checked, in seconds.
 WAY_S = 2e-3
-#: The time of the slowed product relative to the plain one.
+#: The time of the artificially slowed product relative to the plain product.
 SLOWED = 1.05
 #: MAP_FIXED, which the module mmap does not define.
 _MAP_FIXED = 0x10
@@ -26,7 +26,7 @@ def spin_name(duration_us: int) -> str:
 
 
 def counter_missing() -> str | None:
-    """Return why no time-stamp counter can be read that ticks at a constant rate, or None."""
+    """Return why there is no readable time-stamp counter with a constant rate, or None."""
     try:
         words = Path("/proc/cpuinfo").read_text().split()
     except OSError:

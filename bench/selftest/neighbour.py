@@ -1,4 +1,4 @@
-"""A neighbour on the same core that is busy for a share of the time, and the affinity that puts it there."""
+"""A neighbour, which is a process that is busy on the same core for a share of the time."""
 
 import os
 import random
@@ -28,7 +28,7 @@ def pinned() -> Iterator[None]:
 
 
 class Neighbour:
-    """A process on this process's CPUs that is busy while the context lasts. share: the CPU share that it had."""
+    """A process on this process's CPUs, partly busy while the context lasts. share: the CPU share that it had."""
 
     share = 0.0
 
@@ -43,7 +43,7 @@ class Neighbour:
 
 
 def disturb(stop_fd: int) -> float:
-    """Compute at a random time in each period until the other end closes; return the share of CPU time."""
+    """Compute at a random time in each period until the pipe closes; return the share of CPU time used."""
     began, used = time.monotonic(), time.process_time()
     period = began
     while True:

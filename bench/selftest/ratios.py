@@ -13,11 +13,11 @@ PROCESSES = 20
 LARGEST_SPREAD = 0.015
 LAYOUTS, PRODUCT = ("gemm/m512n512k512/f32/NN", "gemm/m512n512k512/f32/NT"), "gemm/numpy.matmul"
 
-#: Forward and backward, so that a drift of the machine affects both equally.
+#: Forward and backward, so that a drift of the machine affects both modes equally.
 ORDER = (Mode.COLD, Mode.HOT, Mode.HOT, Mode.COLD)
 LEAST_SLOWDOWN = 2.0
 COPY = "copy/m512n512/f32"
-#: On a GPU: a plain copy, and one that asks to keep its input in L2, which are compared.
+#: On a GPU: a plain copy, a copy that asks to keep its input in L2, and the least ratio of their times when cold.
 PERSISTING, LEAST = ("copy/cuda.vectorised", "copy/selftest.persists"), 0.95
 
 
@@ -31,13 +31,13 @@ def check_layouts(tick: Tick) -> Iterator[Finding]:
             yield from bad
             return
         found = speedup([rows[0].samples], [rows[1].samples])
-        assert found is not None  # both are ok, and have six samples at the least
+        assert found is not None  # both rows are ok, so each has at least six samples
         ratios.append(found)
     yield spread_of(ratios)
 
 
 def spread_of(ratios: Sequence[BaselineRatio]) -> Finding:
-    """Return the standard deviation of the processes' ratios over their mean."""
+    """Return the finding on the standard deviation of the processes' ratios over their mean."""
     medians, minima = [ratio.median for ratio in ratios], [ratio.minima or 0.0 for ratio in ratios]
     spread, of_minima = (stdev(values) / mean(values) for values in (medians, minima))
     found = f"sd {100 * spread:.2f} % over {len(ratios)} processes, of minima {100 * of_minima:.2f} %"
@@ -50,7 +50,7 @@ def spread_of(ratios: Sequence[BaselineRatio]) -> Finding:
 
 
 def cold_jobs() -> int:
-    """Return how many jobs `check_cold` takes here."""
+    """Return the number of jobs of `check_cold` on this machine."""
     return len(ORDER) + ("cuda" in devices_present())
 
 
@@ -72,7 +72,7 @@ def check_cold(tick: Tick) -> Iterator[Finding]:
 
 
 def slower(cold: list[float], hot: list[float]) -> Finding:
-    """Return the ratio of the cold copy's time to the hot one's."""
+    """Return the finding on the ratio of the cold copy's time to the hot copy's time."""
     ratio = mean(cold) / mean(hot)
     found = f"{ratio:.2f} times slower ({1e6 * mean(cold):.3g} us, hot {1e6 * mean(hot):.3g} us)"
     bound = f"at least {LEAST_SLOWDOWN:g}"
@@ -80,7 +80,7 @@ def slower(cold: list[float], hot: list[float]) -> Finding:
 
 
 def persisting(honest: Measurement, asking: Measurement) -> Finding:
-    """Return the time of a cold copy that makes lines persistent in L2 over that of one that does not."""
+    """Return the finding on the time of a cold copy with persistent lines in L2 over that of a plain cold copy."""
     assert honest.interval
     assert asking.interval
     ratio = asking.interval.median / honest.interval.median

@@ -1,8 +1,8 @@
 """Many runs of one product, planned, measured and stored as `kernelmark run` does; four checks share them.
 
-The processes of a run start more than a minute apart, as in any run. So that this takes minutes and not hours, the
-runs of a series are interleaved: the first process of each, then the second of each, and so on. One series is compared
-with another that begins when the first has ended.
+The processes of a run start more than a minute apart, as in any run. To save hours, the runs of a series are
+interleaved: the first process of each run, then the second of each, and so on. The second series begins when the first
+has ended, and is compared with it.
 """
 
 import itertools
@@ -30,7 +30,7 @@ from kernelmark.bench.selftest.finding import Finding, Tick
 from kernelmark.bench.selftest.known import SLOWED, plugin
 
 SERIES, RUNS = 2, 60
-#: With five processes, a difference of 5 % is found in only four of ten tries, on a machine that drifts by 2 to 3 %.
+#: On a machine that drifts by 2 to 3 %, five processes show a difference of 5 % in only four of ten tries.
 PROCESSES = 10
 PROBLEM, PLAIN, PLANTED = "gemm/m256n256k256/f32/NN", "gemm/numpy.matmul", "gemm/selftest.slowed"
 #: One thread: with more, processes differ mostly by how the system places their threads.
@@ -52,7 +52,7 @@ Runs = Sequence[Sequence[float]]
 
 
 class Repeat(NamedTuple):
-    """One run: the row of the product, and the medians of each process for the product and for the slowed one."""
+    """One run: the interval of the plain product's row, and each process's medians of the plain and slowed product."""
 
     row: Interval
     plain: Sequence[float]
@@ -64,7 +64,7 @@ class NoTimeError(Exception):
 
 
 def jobs() -> int:
-    """Return the number of processes."""
+    """Return the number of jobs, each of which runs in its own process."""
     return SERIES * RUNS * PROCESSES
 
 
@@ -98,7 +98,7 @@ def _measure(sessions: Sequence[Session], planned: PlannedJob, tick: Tick) -> No
             break
         for session in left:
             session.measure(0, planned, process, PLAN.processes)
-            if process <= PLAN.processes:  # `jobs` counts no further ones
+            if process <= PLAN.processes:  # `jobs` does not count processes that replace disturbed ones
                 tick()
 
 
@@ -114,9 +114,9 @@ def _repeat(store: Store, run_id: str) -> Repeat:
 
 
 def judge(first: Sequence[Repeat], second: Sequence[Repeat]) -> Iterator[Finding]:
-    """Judge two series of runs: all of them together, and each of one against its counterpart in the other.
+    """Judge two series of runs: all runs together, and each run of the first against its counterpart in the second.
 
-    Each pair of runs is compared separately, so that there is one case and nothing to correct for.
+    Each pair of runs is compared separately, so there is only one case, and no correction for many tests.
     """
     rows = [repeat.row for repeat in (*first, *second)]
     yield coverage(rows)
@@ -127,7 +127,7 @@ def judge(first: Sequence[Repeat], second: Sequence[Repeat]) -> Iterator[Finding
 
 
 def coverage(rows: Sequence[Interval]) -> Finding:
-    """Return the share of runs whose 95 % interval holds the median of all runs' medians."""
+    """Return the finding on the share of runs whose 95 % interval contains the median of all runs' medians."""
     grand = median(row.median for row in rows)
     covering = sum(row.low <= grand <= row.high for row in rows)
     width = median(row.relative_width for row in rows)
@@ -137,7 +137,7 @@ def coverage(rows: Sequence[Interval]) -> Finding:
 
 
 def spread(rows: Sequence[Interval]) -> Finding:
-    """Return the coefficient of variation of the headline, `time_s_median`, over the runs."""
+    """Return the finding on the coefficient of variation of `time_s_median` over the runs."""
     medians = [row.median for row in rows]
     variation = stdev(medians) / mean(medians)
     found = f"CV {100 * variation:.2f} % over {len(rows)} runs"
@@ -146,7 +146,7 @@ def spread(rows: Sequence[Interval]) -> Finding:
 
 
 def false_alarms(base: Runs, new: Runs) -> Finding:
-    """Return the number of pairs of runs of the same product that `compare` reports as different."""
+    """Return the finding on the share of pairs of runs of the same product that `compare` calls different."""
     alarms = welch(base, new).p < ALPHA
     return Finding(
         f"aa: false alarms of compare, {100 * ALPHA:g} % stated",
@@ -157,7 +157,7 @@ def false_alarms(base: Runs, new: Runs) -> Finding:
 
 
 def planted(base: Runs, new: Runs, slowed: Runs) -> Iterator[Finding]:
-    """Yield how often the slowed product is reported as slower, and the smallest detectable difference."""
+    """Yield findings: how often the slowed product is reported as slower, and the smallest detectable difference."""
     test = welch(base, slowed)
     found = (test.p < ALPHA) & (test.ratio > 1)
     yield Finding(

@@ -1,6 +1,6 @@
 """A plug-in of kernels with known durations: copies that spin until a clock reaches a time, and a slowed product.
 
-The clock is not the harness's: on a CPU the processor's time-stamp counter, on a GPU its global timer.
+They do not use the harness's clock, but the processor's time-stamp counter on a CPU, and the global timer on a GPU.
 """
 
 from time import perf_counter
@@ -43,7 +43,7 @@ def _spin(duration_us: int) -> None:
         **COPY,
     )
     def spin(problem: Any, x: Any) -> Launch:
-        """Copies, and returns when the time-stamp counter shows that its time has passed."""
+        """Copies, and returns when the time-stamp counter shows that its duration has passed."""
         from kernelmark.bench.selftest._spin import spinner
 
         return spinner(x.b.ctypes.data, x.a.ctypes.data, x.a.nbytes, duration_us * 1e-6)

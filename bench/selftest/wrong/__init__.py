@@ -1,4 +1,4 @@
-"""Wrong results, and a trial of all: in how many draws each is caught, and by which check of the verdict."""
+"""Wrong results, and a trial that counts in how many draws each is caught, and by which check of the verdict."""
 
 from collections.abc import Iterator
 
@@ -20,5 +20,5 @@ def check(tick: Tick, seeds: int = SEEDS) -> Iterator[Finding]:
 
 
 def jobs(seeds: int = SEEDS) -> int:
-    """Return how often `check` calls `tick`."""
+    """Return the number of times that `check` calls `tick`."""
     return library.count(FAMILIES, seeds)

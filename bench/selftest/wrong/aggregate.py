@@ -1,6 +1,6 @@
 """Wrong aggregations: strategies that save traffic or time by losing or inventing gradients.
 
-A result is the sum, then the residuals of the workers and of the owners, one row each.
+A result has one row each for the sum, the residual of each worker, and the residuals of the owners.
 """
 
 from collections.abc import Callable
@@ -13,15 +13,15 @@ from kernelmark.bench.plan.operation import Problem
 from kernelmark.bench.selftest.wrong.library import Family, Inputs, Spoil, Wrong, flip_bit, float64, nearest, put
 
 PLAIN, FED_BACK = "aggregate/w4n5000/f32", "aggregate/w4n5000/f32/ef"
-#: So many elements that the values of only some of them are judged.
+#: Large, so that only a sample of the values is judged.
 LARGE = "aggregate/w2n1100000/f32/ef"
-#: Elements of a block of each format.
+#: The number of elements of a block in each format.
 BLOCKS = {"onebit": 512, "int8": 256}
 F32 = np.float32
 
 
 def quantised(name: str, x: Array, bias: float = 0.0) -> Array:
-    """Return x rounded to a format; bias: the shift of the rounding threshold, in steps of the format."""
+    """Return x rounded to a compressed format; bias: the shift of the rounding threshold, in steps of the format."""
     found = np.empty_like(x)
     for start in range(0, len(x), BLOCKS[name]):
         block = x[start : start + BLOCKS[name]]
@@ -52,7 +52,7 @@ def aggregated(
     keep_owners: Callable[[Array, Array, Array], Array] = lambda total, message, _before: total - message,
     deliver: Callable[[str, Array], Array] = lambda _, message: message,
 ) -> Array:
-    """Return the sum and the residuals of an aggregation in a format; a cheat replaces one of the steps.
+    """Return the sum and residuals of an aggregation in a compressed format; a cheat replaces one of the steps.
 
     Workers `send` a message and `keep` the rest; owners `add` messages, keep the rest and `deliver` the sum.
     """

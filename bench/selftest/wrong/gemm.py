@@ -25,7 +25,7 @@ from kernelmark.bench.selftest.wrong.library import (
     truncated,
 )
 
-#: Large enough that the reference is sampled, not computed whole.
+#: Large enough that only a sample of the reference is computed.
 F32, BF16, F16 = (f"gemm/m1025n1024k1024/{dtype}/NN" for dtype in ("f32", "bf16", "f16"))
 UPDATE = "gemm/m700n900k1000/f32/NN/alpha2/beta0.5"
 BATCH = "gemm/m300n310k500/f32/NN/batch16"
@@ -42,7 +42,7 @@ def exact(problem: object, inputs: Inputs) -> Array:
 
 
 def miss(rows: slice | int | None, cols: slice | int | None, k: int = -1, times: float = -1.0) -> Spoil:
-    """Return a function that leaves a product out of rows and columns, or adds it again; None: drawn at random."""
+    """Return a function that omits the k-th product in rows and columns, or adds it again; None: a random place."""
 
     def spoil(c: Array, inputs: Inputs, rng: "np.random.Generator") -> None:
         i, j = (int(rng.integers(n)) if at is None else at for at, n in zip((rows, cols), c.shape, strict=True))
@@ -173,7 +173,7 @@ EPILOGUES = Family(
         Wrong("an element NaN", SIGMOID, put(np.nan, None, None)),
         Wrong("C updated by the previous step", MOMENTUM, _late_by_a_step),
         Wrong("V not stored", MOMENTUM, lambda values, x, _: np.stack([values[0], x["v"]])),
-        # C keeps the part that the decay would have removed.
+        # C keeps the part that weight decay should have removed.
         Wrong("no weight decay", MOMENTUM, lambda values, x, _: values + 2.0**-17 * x["c"].astype(np.float64)),
         Wrong("a step in the wrong direction", MOMENTUM, lambda values, x, _: values + 2.0**-5 * exact(None, x)),
         Wrong("an element of V NaN", MOMENTUM, put(np.nan, 1, None, None)),
@@ -189,12 +189,12 @@ GROUPED = (
     ("gemm/m301n90k80/bf16.f32/NN/groups7-equal", "bf16"),
     ("gemm/m2100n1100k700/f32/NT/groups3-skewed", "fp32"),
 )
-#: Returns changed edges and matrices, given the edges of groups and the matrix of each.
+#: Returns changed edges and matrices, given the edges of the groups and the number of each group's matrix.
 Regroup = Callable[[list[int], list[int]], tuple[list[int], list[int]]]
 
 
 def grouped(problem: Any, inputs: Inputs, change: Regroup = lambda edges, of: (edges, of)) -> Array:
-    """Return in float64 the rows between consecutive edges times their group's matrix."""
+    """Return, in float64, the rows of each group times the group's matrix; `change` may change edges and matrices."""
     a, b = float64(inputs, "a", "b")
     b = b.transpose(0, 2, 1) if problem.op_b == "T" else b
     edges, matrices = change(list(problem.group_rows), list(range(problem.groups)))
@@ -237,7 +237,7 @@ GROUPS = Family(
 )
 
 BLOCK = 128
-#: Square problems, so that the scales of either operand fit the other; the second is large enough to be sampled.
+#: Square problems, so that scales of one operand also fit the other; the second problem is large enough to be sampled.
 SCALED = tuple(f"gemm/{sizes}/e4m3.f32/NT/scale-blocks" for sizes in ("m300n300k700", "m900n900k800"))
 #: Changes copies of the scales of A and B in place, or returns new ones.
 Rescale = Callable[[Array, Array, "np.random.Generator"], tuple[Array, Array] | None]
@@ -298,7 +298,7 @@ SCALES = Family(
     ),
 )
 
-#: Lengths of reductions for which products are computed in worse arithmetic than declared.
+#: The lengths of reductions that are tried with worse arithmetic than declared.
 LENGTHS = (16, 256, 1024, 4096, 26752)
 
 
@@ -308,7 +308,7 @@ def operands(rounded: Callable[[Array], Array]) -> Spoil:
 
 
 def sums(chunk: int, bits: int, *, chained: bool = False) -> Spoil:
-    """Return a function that rounds each sum of `chunk` products, or if chained, the running sum after each."""
+    """Return a function that rounds each sum of `chunk` products, or if `chained`, the running sum after each sum."""
     rounded = nearest(bits)
 
     def spoil(c: Array, inputs: Inputs, _rng: "np.random.Generator") -> Array:
@@ -336,7 +336,7 @@ def unpromoted(c: Array, inputs: Inputs, _rng: "np.random.Generator") -> Array:
 
 def _worse_arithmetic(k: int) -> tuple[Wrong, ...]:
     f32, f16, fp8, stored = (f"gemm/m48n48k{k}/{dtype}/NN" for dtype in ("f32", "f16.f32", "e4m3.f32", "f16"))
-    seen = 0.99 if k < 20000 else None  # beyond, right chains of as many roundings err as much
+    seen = 0.99 if k < 20000 else None  # with more, right sums err as much
     return (
         Wrong("operands of 8 bits (BF16)", f32, operands(nearest(8)), "tf32"),
         Wrong("operands of 11 bits (TF32)", f32, operands(nearest(11)), "3xtf32"),
@@ -345,7 +345,7 @@ def _worse_arithmetic(k: int) -> tuple[Wrong, ...]:
         Wrong("operands of 17 bits", f32, operands(nearest(17)), "fp32", seen),
         Wrong("sums of 16 products in FP16", f16, sums(16, 11), "f16", seen),
         *([Wrong("FP8 sums that are not promoted", fp8, unpromoted, "e4m3")] if 16 < k < 20000 else []),
-        # A single sum of 16 products is rounded to FP16 once, as the result of a right one is when it is stored.
+        # A single sum of 16 products is rounded to FP16 once, which is also done when a right result is stored.
         Wrong("sums of 16 products in FP16", stored, sums(16, 11), "f16", seen if k > 16 else None),
         Wrong("one chain in FP16", f16, sums(1, 11, chained=True), "f16"),
     )

@@ -1,4 +1,4 @@
-"""The parts of wrong results, and the trial of all of them."""
+"""Functions that make wrong results from right ones, and the trial that judges them."""
 
 import math
 from collections import Counter
@@ -16,10 +16,10 @@ from kernelmark.bench.selftest.finding import Finding, Tick
 Inputs = dict[str, Array]
 #: Returns the exact result of a problem, in the shape of the output, for its inputs.
 Exact = Callable[[Any, Inputs], Array]
-#: Changes an exact result in place, before it is stored; may return another one.
+#: Changes an exact result in place before it is stored, or returns another result.
 Spoil = Callable[[Array, Inputs, np.random.Generator], Array | None]
 
-#: The checks, by words of their reasons.
+#: The name of each check of a verdict, by words that its reason contains.
 CHECKS = {
     "rms error": "rms",
     "no product reaches it": "zeros",
@@ -31,7 +31,7 @@ ALL = slice(None)
 
 
 class Wrong(NamedTuple):
-    """A kind of wrong result. expected: the share of seeds in which it must be caught, or None if it cannot be."""
+    """A kind of wrong result. expected: the share of seeds on which it must be caught, or None if it cannot be."""
 
     name: str
     problem: str
@@ -41,9 +41,9 @@ class Wrong(NamedTuple):
 
 
 class Family(NamedTuple):
-    """The wrong results of an operation, and the function for its right results.
+    """The wrong results of an operation, and the function that computes its right results.
 
-    numerics: the arithmetic of the right ones, if it is not the one that a kernel has by default.
+    numerics: the arithmetic of the right results, if it differs from a kernel's default.
     """
 
     exact: Exact
@@ -71,7 +71,7 @@ def count(families: tuple[Family, ...], seeds: int) -> int:
 
 
 def _judged(family: Family, members: list[Wrong], seed: int) -> Iterator[tuple[Wrong, str]]:
-    """Yield each member and the check that catches it, or "". Raises RuntimeError if a right result is judged wrong."""
+    """Yield each member and the check that catches it, or "". Raises RuntimeError if the right result is wrong."""
     problem = discover().problem(members[0].problem)
     draw = Draw(problem, seed)
     draw.redraw()
@@ -167,7 +167,7 @@ def swap(axis: int) -> Spoil:
 
 
 def repeat(axis: int) -> Spoil:
-    """Return a function that overwrites a slice along an axis, drawn at random, with the one before it."""
+    """Return a function that overwrites a slice along an axis, drawn at random, with the slice before it."""
 
     def spoil(values: Array, _inputs: Inputs, rng: "np.random.Generator") -> None:
         moved, i = np.moveaxis(values, axis, 0), int(rng.integers(1, values.shape[axis]))
