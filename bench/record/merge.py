@@ -1,7 +1,7 @@
-"""Merge stores: join the shards of a plan to one run, in any order, and copy other runs.
+"""Merge stores: join the shards of a plan into one run, in any order, and copy other runs.
 
-A file is merged completely or not at all, and rows that were merged before are recognised, so that a merge may be
-repeated. Rows are copied in SQL and never become objects.
+A file is merged completely or not at all. Rows that were merged before are skipped, so a merge can be repeated. Rows
+are copied in SQL and never become objects.
 """
 
 import hashlib
@@ -27,20 +27,20 @@ T = TypeVar("T")
 #: The command of a merged run. The commands of its shards are in its plan, under `shards`.
 MERGED = "kernelmark merge"
 _ELSEWHERE = "merge it into another file (--db)"
-#: Fields of a plan that may differ between shards: paths on a host, and the number of the part.
+#: Fields of a plan that may differ between shards: paths on a host, and the number of the shard.
 _OWN = ("shard", "shards", "suites", "plugins", "suite_digests")
 #: The columns of a row without its id and its run's id.
 _ROW = ("case", *OWN, "dims", "place", "part_blob", "sample_blob")
 _NAMES = ", ".join(f'"{name}"' for name in _ROW)
-#: The distance between the ids of consecutive jobs' rows in a merged run, so that the ids of a missing shard's rows are
-#: still free when it is merged.
+#: The number of row ids that each job of a merged run reserves. The rows of a shard that is merged later get the ids
+#: that its jobs have reserved.
 _ROOM = 2**20
 _BEGAN = ("machine_id", "started_at", "suites", "command", "environment", "git_commit", "plan")
 _RUN = ", ".join(("run_id", *_BEGAN, "finished_at", "name", "planned"))
-#: The SQL for a merged run that already exists.
+#: The SQL that updates a merged run that already exists.
 _AS_NOW = "ON CONFLICT DO UPDATE SET " + ", ".join(f"{name} = excluded.{name}" for name in _RUN.split(", ")[1:])
 _APART = "; one of the two was changed: merge it into another file (--db)"
-#: The columns that identify a ceiling; everything else in a run has a key.
+#: All columns of a ceiling together identify it, since its table has no unique key as the other tables have.
 _CEILING = Ceiling.__struct_fields__
 _REST: dict[str, Sequence[str]] = {
     "layer": ("network", "problem", "part", "count", "place"),
@@ -48,7 +48,7 @@ _REST: dict[str, Sequence[str]] = {
     "host": ("host", "facts"),
     "resource": ("case", "registers", "spill_bytes"),
 }
-#: Existing rows keep their ids; a new row gets an id from its job's place, or after all existing ids.
+#: Number the rows that the target lacks. The id depends on the place of the row's job, or comes after all existing ids.
 _MOVED = """
 CREATE TEMP TABLE moved AS
 WITH ranked AS (
@@ -74,7 +74,7 @@ class ShardRun(msgspec.Struct, frozen=True):
 
 
 class Campaign(NamedTuple):
-    """The shards of one plan. known: shards merged before; new: each file's shards, by run id."""
+    """The shards of one plan. known: shards merged before, by number. new: each file's path, run id and shards."""
 
     run_id: str
     first: RunFacts
@@ -83,7 +83,7 @@ class Campaign(NamedTuple):
 
     @property
     def shard(self) -> Shard:
-        """Return the shard of the merged run, with the number of parts and of cases."""
+        """Return a shard of the plan, which holds the numbers of shards and of cases."""
         return _shard_of(self.first)
 
     @property
@@ -105,7 +105,7 @@ class Campaign(NamedTuple):
         return [part for part in self.parts.values() if not part.finished_at]
 
     def until(self, count: int) -> tuple[Run, str | None]:
-        """Return the run that the parts of the first `count` files form, and its end if all parts have ended."""
+        """Return the run merged from the first `count` new files, and its end time if all shards have ended."""
         parts = list(self._replace(new=self.new[:count]).parts.values())
         plan = {**self.first["plan"], "shard": {"index": 0, "count": self.shard.count, "cases": self.shard.cases}}
         ends = [part.finished_at for part in parts if part.finished_at]
@@ -125,7 +125,7 @@ class Campaign(NamedTuple):
 
 
 class ShardPlace(NamedTuple):
-    """The place where a shard was measured: hosts and devices of its rows, and each ceiling's best valid value."""
+    """Where a shard was measured: hosts, devices and number of its rows, and the best valid value of each ceiling."""
 
     hosts: list[str]
     devices: list[str]
@@ -159,7 +159,7 @@ class Merged(NamedTuple):
 
 
 def merge_files(db: Path, paths: Sequence[Path]) -> Merged:
-    """Merge stores into the store `db`, which is created if needed. Raises UsageError for contradicting stores."""
+    """Merge stores into the store `db`, which is created if needed. Raises UsageError if they contradict each other."""
     sources = [_source(path, db) for path in {path.resolve(): path for path in paths}.values()]
     with closing(Store(db)) as store:
         store.require_sound()
@@ -230,7 +230,7 @@ def _shard_of(run: RunFacts) -> Shard:
 
 
 def _parts_of(run: RunFacts) -> list[ShardRun]:
-    """Return the shard that a run is, or the shards that it was merged from."""
+    """Return the shards that a run was merged from, or the run itself as the only shard."""
     if "shards" in run["plan"]:
         return _planned(run, "shards", list[ShardRun], "shards are")
     facts = {name: run[name] for name in ShardRun.__struct_fields__ if name != "index"}  # type: ignore[literal-required]
@@ -238,7 +238,7 @@ def _parts_of(run: RunFacts) -> list[ShardRun]:
 
 
 def _campaigns(runs: Sequence[tuple[Path, RunFacts]], db: Path, there: Iterable[RunFacts]) -> list[Campaign]:
-    """Return the shards of each plan, with those in the store `db`. Raises UsageError if they contradict each other."""
+    """Return a campaign for each plan, with its shards in the store `db`. Raises UsageError for contradictions."""
     shards: dict[tuple[str, ...], list[tuple[Path, RunFacts]]] = {}
     for path, run in runs:
         if _is_part(run):
@@ -248,7 +248,7 @@ def _campaigns(runs: Sequence[tuple[Path, RunFacts]], db: Path, there: Iterable[
 
 
 def _campaign(runs: Sequence[tuple[Path, RunFacts]], db: Path, before: RunFacts | None) -> Campaign:
-    """Return the campaign of runs with one key, in the order of their numbers, not of the files."""
+    """Return the campaign of the runs with one key. Its shards are in the order of their numbers, not of the files."""
     ordered = sorted(runs, key=lambda one: (_shard_of(one[1]).index, one[1]["run_id"], str(one[0])))
     holder, first = (db, before) if before else ordered[0]
     expected = _agreed(first)
@@ -313,13 +313,13 @@ def _key(run: RunFacts) -> tuple[str, ...]:
 
 
 def _run_id(run: RunFacts) -> str:
-    """Return the id of the merged run, which cannot be confused with a name."""
+    """Return the id of the merged run, made from the facts that its shards have in common."""
     facts = json.dumps([_key(run), _agreed(run)], sort_keys=True)
     return f"{_shard_of(run).count}-shards-{hashlib.sha256(facts.encode()).hexdigest()[:8]}"
 
 
 def _common(facts: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Return the facts that are equal in all of them."""
+    """Return the entries that have the same value in all dictionaries."""
     return {name: value for name, value in facts[0].items() if all(others.get(name) == value for others in facts)}
 
 
@@ -365,14 +365,17 @@ class _Copying(Store):
         return self._copy_rows(_AT_THE_END, run_id, run_id, path, last)
 
     def join(self, run: Run, finished_at: str | None, run_id: str, path: Path, first: int) -> int:
-        """Copy a shard's rows, those of `run_id`, into the merged run; return the number of new rows."""
+        """Copy the rows of the shard `run_id` into the merged run; return the number of new rows."""
         with self._writing():
             self._refuse_taken(run.name, run.run_id, path)
             self._record(run, finished_at, _AS_NOW)
             return self._copy_rows(_BY_PLACE, run_id, run.run_id, path, first)
 
     def room(self, run_id: str) -> int:
-        """Return the id after which a merged run's rows are numbered; other runs have no higher ids."""
+        """Return the id after which a merged run's rows are numbered. Rows of other runs have lower ids.
+
+        Existing rows of the merged run get new ids if other runs have higher ones.
+        """
         with self._writing():
             query = """
                 SELECT min(result_id - place * :room) FILTER (WHERE run_id = :run_id) / :room * :room,
@@ -435,7 +438,7 @@ class _Copying(Store):
             )
 
     def _copy_versions(self) -> None:
-        """Copy the versions of kernels that `watch` and `tune` tried, and the versions that they name, each once."""
+        """Copy the versions of kernels that `watch` and `tune` tried, each once, and renumber the rivals they name."""
         self._db.execute("INSERT OR IGNORE INTO main.source SELECT * FROM shard.source")
         numbers: dict[int | None, int | None] = {None: None}
         query = "SELECT version_id, kernel, problem, digest, facts FROM shard.version ORDER BY version_id"

@@ -1,4 +1,4 @@
-"""Query the store: queries of bounded size and time, over all rows or a selection, that yield rows one at a time."""
+"""Run queries on the store, over all rows or a selection. They are limited in size and time, and yield single rows."""
 
 import sqlite3
 from collections.abc import Callable, Iterator
@@ -12,13 +12,13 @@ from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.record.selection import Selection
 
 Read = Callable[[tuple[Any, ...]], Any]
-#: The exceptions of decoding a damaged value.
+#: The exceptions that decoding a damaged value may raise.
 _DAMAGE = (sqlite3.Error, msgspec.MsgspecError, ValueError, TypeError, LookupError, OverflowError, RecursionError)
 #: The rows of a run are contiguous in the file unless another run wrote at the same time, so they are read in file
 #: order. The plus keeps SQLite from using the index, which would look up every row and sort them all.
 OF_RUN = "result_id BETWEEN :first AND :last AND +run_id = :run_id"
-#: Limits for stores from others: the largest value that is read, the steps of SQLite between two checks of a query, and
-#: the most checks. A query of a million rows takes half of these steps.
+#: Limits for stores that other users wrote: the largest value that is read, the steps of SQLite between two checks of a
+#: query, and the most checks of a query. A query of a million rows takes half of the steps allowed.
 MOST_BYTES = 32 * 2**20
 STEPS, MOST_LOOKS = 10**6, 300
 
@@ -35,9 +35,9 @@ class Queries:
         return self._looks > MOST_LOOKS
 
     def _rows(self, query: str, read: Read = lambda values: values, **values: Any) -> Iterator[Any]:
-        """Yield the rows of a query, each converted by `read`, which raises for damaged values.
+        """Yield the rows of a query, each converted by `read`. Raises UsageError for damaged values.
 
-        read: only decodes, since any exception counts as damage.
+        read: must only decode, since every exception that it raises counts as damage.
         """
         with self._guarded():
             self._looks = 0
@@ -58,7 +58,7 @@ class Queries:
             raise UsageError(f"{self.path}: cannot be read: {reason}; --db names another file") from None
 
     def _of_run(self, run_id: str, query: str, read: Read = lambda values: values, **values: Any) -> Iterator[Any]:
-        """Yield the rows of a query in which `OF_RUN` stands for the rows of this run."""
+        """Yield the rows of a query whose condition `OF_RUN` selects the rows of this run."""
         ((first, last),) = self._rows(
             "SELECT min(result_id), max(result_id) FROM main.result WHERE run_id = :run_id", run_id=run_id
         )
@@ -85,7 +85,7 @@ class Queries:
 
     @contextmanager
     def snapshot(self) -> Iterator[None]:
-        """Read everything in the context from one state of the store, that at the start of the outermost context."""
+        """Make all reads in the context see the store as it is at the start of the outermost context."""
         if self._db.in_transaction:
             yield
             return

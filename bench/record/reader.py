@@ -1,4 +1,4 @@
-"""Read the store: queries that check rows and yield them one at a time, so that any number fits into memory."""
+"""Read the store by queries that check rows. Most yield one row at a time, so memory does not limit their number."""
 
 import math
 from collections import Counter
@@ -53,7 +53,7 @@ _Sum = Finite | None
 
 
 def _selected(names: Sequence[str]) -> str:
-    """Return the columns for a SELECT, without quotes, in which SQLite would read a missing column as a text."""
+    """Return the columns for a SELECT in brackets; in quotes, SQLite would read a missing column as a text."""
     return ", ".join(f"[{name}]" for name in names)
 
 
@@ -76,14 +76,14 @@ def _all(kind: Any) -> Read:
 
 
 class Reader(Queries):
-    """The contents of a store, by query.
+    """Queries for the contents of a store.
 
-    identifies: whether exports contain the names of hosts and devices, or hashes of them.
+    identifies: whether exports contain the names of hosts and devices; otherwise they contain hashes of the names.
     """
 
     identifies = False
 
-    # Runs. These queries count all rows, whatever the selection.
+    # Runs. These queries count all rows and ignore the selection.
 
     def run_ids(self) -> list[str]:
         """Return the ids of all runs, the latest last."""
@@ -95,7 +95,7 @@ class Reader(Queries):
         return list(self._rows(query, facts_of, run_id=run_id))
 
     def tallies(self, run_id: str | None = None) -> dict[str, list[RowCount]]:
-        """Return the counts of rows of each run that has any, or only of the run with this id."""
+        """Return the row counts of each run that has rows, or only those of the run with this id."""
         columns = "run_id, status, device_name, disturbed"
         query = f"SELECT {columns}, count(time_s_median), count(*) FROM main.result WHERE {{}} GROUP BY {columns}"
         read = _all(tuple[str, str, str, str, int, int])
@@ -112,21 +112,21 @@ class Reader(Queries):
         return list(self._rows(query, _all(RunMachine), run_id=run_id))
 
     def hosts(self, run_id: str) -> list[Host]:
-        """Return the hosts that a run recorded, in order; none for a run without an executor."""
+        """Return the hosts that a run recorded, in the order recorded; none for a run without an executor."""
         query = "SELECT facts FROM host WHERE run_id = :run_id ORDER BY rowid"
         return list(self._rows(query, _json(Host), run_id=run_id))
 
     def jobs_begun(self, run_id: str) -> list[JobBegun]:
-        """Return the jobs of a run in the order in which they began; rows of lost workers are left out."""
+        """Return the jobs of a run in the order in which they began, without the rows of lost workers."""
         query = """
             SELECT min(started_at), suite, isa, group_concat(DISTINCT problem), count(*)
             FROM main.result WHERE run_id = :run_id AND job != '' GROUP BY job ORDER BY 1"""
         return list(self._rows(query, _all(JobBegun), run_id=run_id))
 
     def find_run(self, run_id: str | None) -> RunFacts:
-        """Return the run with this id or name, or the only one with this prefix; the latest run for None.
+        """Return the run with this id or name, or the only run whose id or name begins with it; for None, the latest.
 
-        Raises UsageError.
+        Raises UsageError if there is no such run, or more than one.
         """
         if run_id is None:
             found: list[RunFacts] = list(self._rows(f"{_RUNS} ORDER BY run.rowid DESC LIMIT 1", facts_of))
@@ -158,7 +158,10 @@ class Reader(Queries):
             return builder.table()
 
     def _constants(self, run_id: str, names: tuple[str, ...]) -> dict[str, Any]:
-        """Return the columns with the same value in all rows, about half of them; comparing is faster than reading."""
+        """Return the columns that have the same value in all rows, with this value.
+
+        These are about half of the columns. Comparing them in SQL is faster than reading them.
+        """
         if not (ends := [*self._in_order(run_id, _selected(names), among="result_id IN (:first, :last)")]):
             return {}
         pairs = zip(names, ends[0], ends[-1], strict=True)
@@ -226,7 +229,7 @@ class Reader(Queries):
             yield [result for _, result in rows]
 
     def _with_results(self, keys: Iterator[tuple[int, int]]) -> Iterator[tuple[int, Result]]:
-        """Yield the row of each (group, result_id); sorting only these keys needs little memory."""
+        """Yield the row of each key (group, result_id). Only the keys were sorted, which needs little memory."""
         while chunk := list(islice(keys, 500)):
             ids = ", ".join(str(result_id) for _, result_id in chunk)
             query = f"SELECT result_id, {_SELECTED} FROM result WHERE result_id IN ({ids})"
@@ -256,7 +259,7 @@ class Reader(Queries):
         return dict(self._of_run(run_id, query, _all(tuple[str, Entropy])))
 
     def kernel_totals(self, run_id: str) -> list[KernelTotal]:
-        """Return the totals of each kernel's rows, in order of appearance; speedup: the geometric mean."""
+        """Return the totals of each kernel's rows, in order of appearance. The speedup is the geometric mean."""
         self._db.create_function("log", 1, math.log, deterministic=True)
         query = f"""
             SELECT kernel, status, count(*), avg(log(speedup)) FILTER (WHERE speedup > 0), min(speedup), max(speedup),
@@ -275,9 +278,9 @@ class Reader(Queries):
         return self._rows(query, partial(_with_medians, CaseRow), run_id=run_id)
 
     def points(self, text: str, problems: Iterable[str]) -> Iterator[PointRow]:
-        """Yield the timed rows of all runs, ordered by case, machine and start of the run.
+        """Yield the timed rows of all runs that are on these problems or whose case contains the text.
 
-        Only rows on these problems, or of cases that contain the text. Rows of one machine and device are consecutive.
+        They are ordered by case, machine, device and start of the run.
         """
         wanted = msgspec.json.encode(list(problems)).decode()
         query = f"""
@@ -313,9 +316,9 @@ class Reader(Queries):
         return bool(self._of_case("1", _only(int), run_id, case))
 
     def variant_cases(self, run_id: str, limit: int) -> list[tuple[str, str]]:
-        """Return the first pairs of a kernel's cases on two problems, timed in one job, in the order of their rows.
+        """Return the first `limit` pairs of cases of one kernel on two problems of one job, in the order of their rows.
 
-        Of the n^2 / 2 pairs of n variants only the first `limit` are formed, since no later pair can be returned.
+        Each group of n cases has n^2 / 2 pairs. Only its first `limit` are formed, since no later pair is returned.
         """
         own = "job, kernel, mode, threads, isa"
         query = f"""SELECT {own}, result_id, "case" FROM result
@@ -329,11 +332,11 @@ class Reader(Queries):
         return list(self._of_case("sample_blob", lambda values: samples_of(*values), run_id, case))
 
     def by_process(self, run_id: str, case: str) -> list[Sequence[float]]:
-        """Return the samples of each of a case's processes."""
+        """Return the samples of a case as one list for each process."""
         return self._of_case("sample_blob, part_blob", lambda values: groups_of(*values), run_id, case) or [[]]
 
     def all_by_process(self, run_id: str, cases: Container[str]) -> Iterator[tuple[str, Groups]]:
-        """Yield each of these cases of a run with the samples of its processes, in one pass."""
+        """Yield each of these cases of a run with the samples of each process. The rows are read once."""
         for values in self._in_order(run_id, '"case", sample_blob, part_blob'):
             if values[0] in cases:
                 with self._guarded():
@@ -352,14 +355,14 @@ class Reader(Queries):
     # Other data of a run, and the versions of kernels.
 
     def ceilings(self, run_id: str) -> list[tuple[Ceiling, str]]:
-        """Return the ceilings of a run, in the order of measurement, each with its doubt or ""."""
+        """Return the ceilings of a run, in the order of measurement, each with the reason to doubt it or ""."""
         query = f"SELECT {_CEILING}, doubt FROM ceiling WHERE run_id = :run_id ORDER BY measured_at, ceiling_id"
         return list(self._rows(query, _doubted, run_id=run_id))
 
     def earlier_ceilings(self, run_id: str, need: Need) -> Iterator[tuple[Ceiling, str]]:
-        """Yield the ceilings of a kind from runs on the run's machine, each with its doubt or "".
+        """Yield the ceilings for `need` from all runs on this run's machine, each with the reason to doubt it or "".
 
-        Other runs with plug-ins are left out, since a plug-in could have affected the measurement.
+        Other runs are left out if they had plug-ins, since a plug-in could have affected the measurement.
         """
         query = f"""
             SELECT {_CEILING}, doubt FROM ceiling JOIN run USING (run_id)
@@ -379,7 +382,7 @@ class Reader(Queries):
         return list(self._rows(query, _measured, run_id=run_id, job=job))
 
     def pending_host(self, run_id: str) -> str:
-        """Return the host of pending measurements, of which there is only one; "" without any."""
+        """Return the host that took the pending measurements, or "" if there are none. All are from one host."""
         query = "SELECT measured FROM pending WHERE run_id = :run_id LIMIT 1"
         rows: list[Measurement] = next(self._rows(query, _measured, run_id=run_id), [])
         return next((measured.host for measured in rows if measured.host), "")
@@ -411,7 +414,7 @@ def _record(values: tuple[Any, ...]) -> Record:
 
 
 def _with_medians(kind: Any, values: tuple[Any, ...]) -> Any:
-    """Return a row as this type, with the medians of its processes, whose parts come last."""
+    """Convert a row to this type. Its last value, the blob of its processes, becomes the list of their medians."""
     *columns, parts = values
     return msgspec.convert((*columns, doubles(parts)[1::2].tolist()), kind)
 
@@ -421,7 +424,7 @@ def _measured(values: tuple[Any, ...]) -> list[Measurement]:
 
 
 def _total(kernel: str, sums: list[tuple[Any, ...]]) -> KernelTotal:
-    """Return the totals of a kernel's rows, of which only `ok` ones have speedups."""
+    """Return the totals of a kernel's rows. Speedup and roofline are those of its `ok` rows."""
     _, _, _, mean, low, high, roofline, _ = next((row for row in sums if row[1] == Status.OK), sums[0])
     statuses = {status: count for _, status, count, *_ in sums}
     return KernelTotal(kernel, statuses, None if mean is None else math.exp(mean), low, high, roofline)

@@ -21,11 +21,11 @@ Dims = dict[str, Any]
 #: The samples of a row, process by process.
 Groups = Sequence[Sequence[float]]
 Struct = TypeVar("Struct", bound=msgspec.Struct)
-#: A run's id is used in names of files and in printed commands.
+#: A run's id. Its characters are limited since it appears in file names and printed commands.
 RunId = Annotated[str, msgspec.Meta(pattern=r"\A[A-Za-z0-9_][A-Za-z0-9_.+-]{0,99}\Z")]
 _DIMS = msgspec.json.Decoder(Dims)
 _DOUBLE_BYTES = 8
-#: The times of a call in seconds that a store can hold: any two have a finite ratio. The longest is 30 years.
+#: The limits of the time of a call that a store can hold, in seconds; the longest is 30 years. All ratios are finite.
 SHORTEST_S, LONGEST_S = 1e-18, 1e9
 
 
@@ -47,7 +47,7 @@ class Record(NamedTuple):
 
 
 class CaseRow(NamedTuple):
-    """The columns of a row that `compare` needs. medians: of each process, in seconds."""
+    """The columns of a row that `compare` needs. medians: one for each process, in seconds."""
 
     case: ShortText
     kernel: ShortText
@@ -64,7 +64,7 @@ class CaseRow(NamedTuple):
 
 
 class PointRow(NamedTuple):
-    """The columns of a timed row that `trend` needs. All names except the last are columns of the row or its run."""
+    """The columns of a timed row and its run that `trend` needs. medians: one for each process, in seconds."""
 
     case: ShortText
     machine_id: ShortText
@@ -174,7 +174,7 @@ _AS_JSON = ("suites", "environment", "plan", "machine")
 
 
 def facts_of(values: tuple[Any, ...]) -> RunFacts:
-    """Return the facts of a run, with None for values that JSON cannot represent. Raises ValueError."""
+    """Return the facts of a run, with None for values that JSON cannot represent. Raises ValueError if damaged."""
     found = dict(zip(RUN_COLUMNS, values, strict=True))
     for name in _AS_JSON:
         found[name] = _decoded(found[name])
@@ -184,13 +184,13 @@ def facts_of(values: tuple[Any, ...]) -> RunFacts:
 
 
 def _decoded(text: str) -> Any:
-    """Decode JSON. NaN and infinities become None, lone surrogates `?`, since neither can be written."""
+    """Decode JSON. NaN and infinities become None and lone surrogates become `?`, since they could not be written."""
     found = json.loads(text, parse_constant=lambda word: None, parse_float=lambda text: finite(float(text)))
     return json.loads(json.dumps(found, ensure_ascii=False).encode(errors="replace")) if "\\ud" in text else found
 
 
 def unlike(name: str, values: Sequence[Any]) -> Iterator[tuple[str, list[Any]]]:
-    """Yield the name of each leaf that differs, such as `machine.cpus`, and its values."""
+    """Yield the name of each nested value that is not the same in all, such as `machine.cpus`, with its values."""
     if all(isinstance(value, dict) for value in values):
         for key in sorted({key for value in values for key in value}):
             yield from unlike(f"{name}.{key}", [value.get(key) for value in values])
@@ -219,7 +219,7 @@ def checked(rows: list[tuple[Any, ...]], names: tuple[str, ...] = COLUMNS) -> li
 
 @lru_cache
 def _kinds(names: tuple[str, ...]) -> tuple[type[msgspec.Struct], type[msgspec.Struct]]:
-    """Return the types of rows with these columns as lists, and as objects, whose errors name the column."""
+    """Return two types of rows with these columns: as lists, and as objects, whose errors name the column."""
     fields = [(name, HINTS[name]) for name in names]
     return msgspec.defstruct("Listed", fields, array_like=True), msgspec.defstruct("Named", fields)
 
@@ -259,7 +259,7 @@ def check_samples(blobs: Sequence[bytes]) -> None:
 
 
 def with_dims(values: tuple[Any, ...]) -> tuple[Result, Dims]:
-    """Return the result of these columns with its dimensions, which come last. Raises ValueError."""
+    """Return the result and the dimensions of a row whose last value is the dimensions. Raises ValueError."""
     *columns, dims = values
     return result_of(columns), dims_of(dims)
 

@@ -1,4 +1,4 @@
-"""A row of results, whose columns are made from a measurement."""
+"""Define a row of results, and make one from a measurement."""
 
 import math
 from collections.abc import Iterator
@@ -17,12 +17,12 @@ from kernelmark.bench.plan.text import one_line
 
 SCHEMA = 1
 _SHORT = msgspec.Meta(max_length=10**6)
-#: A text in a store, which may come from another user.
+#: A text in a store, with a bounded length since the store may come from another user.
 ShortText = Annotated[str, _SHORT]
 
 
 class Result(Measured, kw_only=True):
-    """A case's row in the store and in CSV; the fields are the columns. None is an empty cell."""
+    """A case's row in the store and in CSV. The fields are the columns; None becomes an empty cell."""
 
     schema: int = SCHEMA
     run_id: str
@@ -100,7 +100,7 @@ _ORDER = (
 )  # fmt: skip
 _FIELDS = {field.name: field for field in msgspec.structs.fields(Result)}
 COLUMNS = tuple(dict.fromkeys((*_ORDER, *_FIELDS)))
-#: The columns that every row of kernelmark has; the store adds the run's id.
+#: The columns that every row of kernelmark has in addition to the run's id, which the store sets.
 REQUIRED = ("schema", *(name for name in COLUMNS if _FIELDS[name].required and name != "run_id"))
 DEFAULTS = {name: None if field.required else field.default for name, field in _FIELDS.items()}
 
@@ -124,7 +124,8 @@ def make_result(
 ) -> Result:
     """Return the row for a measurement. A result that is not `ok` gets no times, rate or speedup.
 
-    Columns come from attributes of the same name of kernel, problem, job and measurement; later ones prevail.
+    A column is the attribute of that name of the kernel, the problem, the job or the measurement. If several have it,
+    the later one in this order is used.
     """
     values: dict[str, Any] = {"layout": ""}  # not every operation has one
     for source in (kernel, problem, planned, planned.job, measured):
@@ -141,7 +142,7 @@ _known: dict[type, tuple[str, ...]] = {}
 
 
 def _shared(kind: type, one: Any) -> tuple[str, ...]:
-    """Return the columns that a kind of object has values for; cached, since checking takes longer than storing."""
+    """Return the columns that a class has as attributes. Cached, since finding them takes longer than storing a row."""
     if kind not in _known:
         _known[kind] = tuple(name for name in COLUMNS if hasattr(one, name))
     return _known[kind]
@@ -177,5 +178,5 @@ def _with_ends(name: str, ratio: BaselineRatio) -> dict[str, float | None]:
 
 
 def row(result: Result, dims: dict[str, Any]) -> dict[str, Any]:
-    """Return the columns by name, then the problem's dimensions."""
+    """Return the values of a row by name: first the columns, then the problem's dimensions."""
     return {**{name: getattr(result, name) for name in COLUMNS}, **dims}

@@ -14,18 +14,18 @@ from kernelmark.bench.plan.text import one_line
 from kernelmark.bench.record.result import COLUMNS, DEFAULTS, KINDS, REQUIRED, Result
 
 OWN = tuple(name for name in COLUMNS if name != "run_id")
-#: Raised if older programs cannot read a change; they ignore unknown columns and tables.
+#: Raise it after a change that older programs cannot read. They ignore unknown columns and tables.
 SCHEMA_VERSION = 10
 _TYPES = {int: "INTEGER", float: "REAL", str: "TEXT"}
 
 
 def _declared(name: str) -> str:
-    """Return a column as SQL declares it, with a default for rows that were recorded before there was one."""
+    """Return the SQL declaration of a column, with a default for rows recorded before the column existed."""
     default = "" if KINDS[name] is str else DEFAULTS[name]
     return f'"{name}" {_TYPES[KINDS[name]]}' + ("" if default is None else f" DEFAULT {default!r}")
 
 
-#: The tables. Tables and columns that an older store lacks are added, so a new column has a default or may be NULL.
+#: The tables. Those that an older store lacks are added to it, as are columns, which need a default or may be NULL.
 CREATE = f"""
 CREATE TABLE machine (machine_id TEXT PRIMARY KEY, facts TEXT NOT NULL);
 CREATE TABLE run (
@@ -156,7 +156,7 @@ def _columns(db: sqlite3.Connection, table: str) -> dict[str, str]:
     return dict(db.execute(query, (table,)))
 
 
-#: place: the number of the row's job in the whole plan, which gives the order of merged rows.
+#: The column `place` is the number of the row's job in the whole plan; merged rows are in this order.
 _NAMES = ("run_id", "case", *OWN, "dims", "sample_blob", "part_blob", "place")
 INSERT = f"""INSERT INTO result ({", ".join(f'"{name}"' for name in _NAMES)}) VALUES ({", ".join("?" * len(_NAMES))})"""
 _own_values, _REASON = attrgetter(*OWN), OWN.index("reason")
@@ -170,7 +170,7 @@ def row_values(
     parts: Sequence[ProcessPart],
     place: int = 0,
 ) -> tuple[Any, ...]:
-    """Return the values for `INSERT`."""
+    """Return the values that `INSERT` takes for a row."""
     blobs = (samples, [value for part in parts for value in (part.samples, part.median_s)])
     kept = (array.array("d", values).tobytes() for values in blobs)
     own = list(_own_values(result))

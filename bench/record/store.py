@@ -58,7 +58,7 @@ def resuming(run_id: str, path: Path) -> str:
 
 
 def files_of(path: Path) -> dict[str, os.stat_result]:
-    """Return the `os.stat` of each of a store's files that is not empty, by its SQLite suffix."""
+    """Return the `os.stat` of the store's files that are not empty, by suffix: "", "-wal" and "-shm"."""
     found = {}
     for end in ("", "-wal", "-shm"):
         with suppress(OSError):
@@ -88,7 +88,7 @@ class Run(msgspec.Struct, frozen=True):
 
 
 class Store(Reader):
-    """Rows on disk, where each committed row outlives the process. Raises UsageError for files that it cannot use."""
+    """A store on disk. Committed rows survive the process that added them. Raises UsageError for unusable files."""
 
     def __init__(self, path: Path, create: bool = True) -> None:
         self.path = path.absolute()  # a plug-in may change the folder
@@ -101,8 +101,8 @@ class Store(Reader):
         _require_sound(self._db, self.path)
 
     def _require_still_sound(self) -> None:
-        """Raise UsageError if a new connection finds damage; the open one would answer from memory."""
-        if self._db.in_transaction:  # as during an import, which other connections cannot see yet
+        """Raise UsageError if a new connection finds damage. The open connection would answer from its cache."""
+        if self._db.in_transaction:  # as during an import, whose rows other connections cannot see yet
             self.require_sound()
             return
         with closing(sqlite3.connect(self.path, timeout=30)) as fresh:
@@ -127,7 +127,7 @@ class Store(Reader):
         self.require_in_place()
 
     def require_in_place(self) -> None:
-        """If the opened file was moved, replaced or truncated, save its rows beside it and raise StoreGone."""
+        """Raise StoreGone if the opened file was moved, replaced or truncated, after its rows were saved next to it."""
         found, before = files_of(self.path), self._opened
         own = [end for end in found if end in before and os.path.samestat(found[end], before[end])]
         if "" in own and (found[""].st_size >= before[""].st_size or self._is_sound()):
@@ -138,14 +138,14 @@ class Store(Reader):
         raise _gone(self._db, self.path, "replaced" if "" in found else "removed or moved", own)
 
     def _is_sound(self) -> bool:
-        """Return whether a file is sound although it is shorter, as after another process has removed runs."""
+        """Return whether a file that became shorter is sound, as it is after another process has removed runs."""
         with suppress(UsageError):
             self._require_still_sound()
             return True
         return False
 
     def begin(self, run: Run) -> None:
-        """Record a run before its first result. Raises UsageError for a name that another run has, and for damage."""
+        """Record a run before its first result. Raises UsageError if its name is taken or the file is damaged."""
         self.require_sound()
         with self._writing():
             self._refuse_name(run.name)
@@ -183,7 +183,7 @@ class Store(Reader):
             self._db.execute("VACUUM")
 
     def remove_noisy(self, run_id: str) -> None:
-        """Delete the rows measured in turn with a disturbed case, so that they are measured again."""
+        """Delete the rows of each job that has a disturbed case, so that the job is measured again."""
         noisy = {result.job for result, _ in self.results(run_id) if was_noisy(result.disturbed)}
         with self._writing():
             for statement in REMOVE_JOB:
@@ -212,7 +212,7 @@ class Store(Reader):
         """Commit a result with its samples (seconds per call, in the order taken) and its ratio to the baseline.
 
         parts: the processes that the samples come from. evidence: the evidence against a mistrusted result. place: the
-        number of its job in the whole plan.
+        number of the result's job in the whole plan.
         """
         with self._writing():
             number = self._db.execute(INSERT, row_values(result.run_id, result, dims, samples, parts, place)).lastrowid
@@ -226,7 +226,7 @@ class Store(Reader):
                 )
 
     def set_aside(self, run_id: str, job: int, process: int, measured: Sequence[Measurement]) -> None:
-        """Store a process's measurements of the job with this number in the plan, until its last process ends."""
+        """Store one process's measurements of a job until the job's last process ends. job: its number in the plan."""
         row = {"run_id": run_id, "job": job, "process": process, "measured": msgspec.msgpack.encode(measured)}
         with self._writing():
             self._insert("pending", row)
@@ -253,7 +253,7 @@ class Store(Reader):
             self._insert("layer", {"run_id": run_id, **msgspec.structs.asdict(layer), "place": place}, "IGNORE")
 
     def add_resources(self, run_id: str, case: str, used: LaunchResources) -> None:
-        """Record the resources of a run's tile, replacing earlier ones."""
+        """Record the resources of a case's compiled kernel, replacing earlier ones."""
         with self._writing():
             self._insert("resource", {"run_id": run_id, "case": case, **msgspec.structs.asdict(used)}, "REPLACE")
 
@@ -274,13 +274,13 @@ class Store(Reader):
 
 
 def _gone(db: sqlite3.Connection, path: Path, what: str, own: Sequence[str]) -> StoreGone:
-    """Write the rows to a file beside the store, and return a complaint that names it.
+    """Save the rows in a file next to the store, and return an exception that names this file.
 
-    what: how the store was lost. own: the suffixes of its files in this place, which are removed.
+    what: how the store was lost. own: the suffixes of the store's files that are still there; they are removed.
     """
     kept = _rescued(db, path)
-    # A file that has replaced the store must not be combined with the old log, and closing would delete the new file's
-    # log.
+    # Never close the connection, since this would delete the log of a file that has replaced the store. Remove the old
+    # log, which must not be applied to the new file.
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(db))
     for end in own:
         Path(f"{path}{end}").unlink(missing_ok=True)
@@ -289,7 +289,7 @@ def _gone(db: sqlite3.Connection, path: Path, what: str, own: Sequence[str]) -> 
 
 
 def _rescued(db: sqlite3.Connection, path: Path) -> Path | None:
-    """Copy the rows to a file beside the store, or in another writable folder; None if they are damaged."""
+    """Copy the rows to a file next to the store, or in another writable folder; return None if they are damaged."""
     name = f"{path.stem}-{secrets.token_hex(4)}.db"
     for copy in (path.with_name(name), Path(name).absolute(), Path(tempfile.gettempdir(), name)):
         with suppress(sqlite3.Error), closing(sqlite3.connect(copy)) as target:
@@ -310,7 +310,7 @@ def _open(path: Path, create: bool) -> sqlite3.Connection:
     if not create and not (path.is_file() and (path.stat().st_size or _rows_outside(path))):
         why = "is empty, expected a store" if path.exists() else "there is no store"
         raise UsageError(f"{path}: {why}; `kernelmark run SUITE` makes one; --db names another")
-    # SQLite adds two files beside it.
+    # SQLite creates two more files in the folder of the store.
     writable = not path.exists() or (os.access(path, os.W_OK) and os.access(path.parent, os.W_OK))
     try:
         if create:
@@ -341,7 +341,7 @@ def _require_sound(db: sqlite3.Connection, path: Path) -> None:
 
 
 def _connect_to_read(path: Path) -> sqlite3.Connection:
-    """Open a store in a folder that cannot be written, without its WAL if there is none."""
+    """Open a store that cannot be written, as immutable if it has no rows in a WAL."""
     alone = "" if _rows_outside(path) else "&immutable=1"
     return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro{alone}", uri=True, timeout=30)
 
@@ -376,7 +376,7 @@ def _prepare(db: sqlite3.Connection, path: Path, writable: bool) -> None:
         raise UsageError(f"{path}: is not a kernelmark store; {_REMEDY}")
     if version != SCHEMA_VERSION:
         raise UsageError(f"{path}: has schema {version}, this kernelmark reads {SCHEMA_VERSION}; {_REMEDY}")
-    with suppress(sqlite3.OperationalError):  # locked by another process that sets it, for which SQLite does not wait
+    with suppress(sqlite3.OperationalError):  # another process is setting the mode, and SQLite does not wait for it
         db.execute("PRAGMA journal_mode = WAL")
     db.execute("PRAGMA synchronous = NORMAL")
 

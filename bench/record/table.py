@@ -14,7 +14,7 @@ import msgspec
 from kernelmark.bench.record.records import dims_of
 from kernelmark.bench.record.result import COLUMNS, KINDS, Result
 
-#: The rows that are converted to columns at a time, which fit into the processor's caches.
+#: The number of rows that are converted to columns at a time. They fit into the processor's caches.
 CHUNK = 100
 _FLOATS = frozenset(name for name, kind in KINDS.items() if kind is float)
 #: A text with one of these characters is quoted.
@@ -38,7 +38,7 @@ class Coded:
             self.codes.extend(map(self._index.__getitem__, values))
 
     def close(self) -> None:
-        """Free the structures that are needed only for adding, and shrink the codes to the least width."""
+        """Free the structures that are needed only for adding, and store the codes in the smallest type that fits."""
         self.values = list(self._index)
         self._index.clear()
         kind = "B" if len(self.values) <= 2**8 else "H" if len(self.values) <= 2**16 else "I"
@@ -69,7 +69,7 @@ class Floats:
     def extend(self, values: Sequence[Any]) -> None:
         try:
             self.numbers.fromlist([*values])
-        except TypeError:  # nothing was added
+        except TypeError:  # one is None, and `fromlist` has added nothing
             self.numbers.fromlist([nan if value is None else value for value in values])
 
     def __iter__(self) -> Iterator[Any]:
@@ -92,7 +92,7 @@ class Floats:
 
 
 class Table:
-    """Rows by column. `rows` has an object for each row with the attributes of a Result, which store no values."""
+    """Rows by column. `rows` has an object for each row; its attributes, those of a Result, read from the columns."""
 
     def __init__(self, columns: dict[str, Coded | Floats], dims: Coded, count: int) -> None:
         self.columns, self.dims = columns, dims
@@ -105,7 +105,7 @@ class Table:
 
 
 class Builder:
-    """Collects chunks of rows into columns. constants: the columns with a single value, and this value."""
+    """Collects chunks of rows into columns. constants: the columns that have one value in all rows, with this value."""
 
     def __init__(self, names: Sequence[str] = COLUMNS, constants: Mapping[str, Any] = {}) -> None:
         self._columns = {name: Floats() if name in _FLOATS - constants.keys() else Coded() for name in names}
@@ -113,7 +113,7 @@ class Builder:
         self._added = [*(column for name, column in self._columns.items() if name not in constants), self._dims]
 
     def add(self, columns: Iterable[Sequence[Any]]) -> None:
-        """Add rows as columns, without constants, the dimensions' texts last. Raises TypeError for a wrong type."""
+        """Add rows, given as columns: all that are not constant, then the dimensions as text. Raises TypeError."""
         for column, values in zip(self._added, columns, strict=True):
             column.extend(values)
         self._count += len(values)
@@ -153,17 +153,17 @@ def cells(values: Sequence[Any]) -> Sequence[str]:
 
 
 def number_cells(values: Sequence[float | None]) -> list[str]:
-    """Return numbers as `repr` writes them, by the JSON writer, which takes a quarter of the time; "" for NaN."""
+    """Return numbers as `repr` writes them; "" for None and NaN. The JSON encoder takes a quarter of the time."""
     joined = msgspec.json.encode(values).decode()[1:-1].replace("null", "")
     texts = joined.split(",") if values else []
     if "e" not in joined and "0.0000" not in joined:
         return texts
-    # The two differ in the use and the form of exponents.
+    # JSON and `repr` differ in when they use an exponent and how they write it.
     return [repr(value) if "e" in text or "0.0000" in text else text for value, text in zip(values, texts, strict=True)]
 
 
 def _written(values: Iterable[Any]) -> list[str]:
-    """Return a cell as csv.writer writes it; a second cell keeps it from quoting an empty line."""
+    """Return cells as csv.writer writes them. It would quote an empty cell that is alone in its row, so it gets two."""
     lines: list[str] = []
     # A writer that ends rows with only a line feed leaves carriage returns in a cell unquoted.
     csv.writer(SimpleNamespace(write=lines.append), lineterminator="\r\n").writerows(zip(values, repeat(None)))

@@ -10,7 +10,7 @@ from kernelmark.bench.plan.numbers import NotNegative
 
 #: The most bytes of a version's decompressed sources.
 _MOST_BYTES = 64 * 2**20
-#: Texts by file name.
+#: The contents of source files by name.
 Sources = Mapping[str, bytes]
 WATCH, TUNE = "watch", "tune"
 
@@ -23,10 +23,10 @@ class LaunchResources(msgspec.Struct, frozen=True):
 
 
 class VersionRatio(msgspec.Struct, frozen=True):
-    """A rival that a version was sampled in turn with: the speedup of the version over it, with its interval.
+    """The speedup of a version over a rival that was sampled in turn with it, with its interval.
 
-    kernel: the rival's id; the version's kernel id means its default tile, "" an earlier version. version: the rival's
-    number in the store.
+    kernel: the rival's id, or "" for an earlier version of the same kernel. If both have the same kernel id, the rival
+    is this kernel with its default tile. version: the rival's number in the store.
     """
 
     ratio: NotNegative
@@ -37,11 +37,11 @@ class VersionRatio(msgspec.Struct, frozen=True):
 
 
 class KernelVersion(msgspec.Struct, frozen=True, kw_only=True):
-    """A version of a kernel that was tried on a problem. by: `watch` or `tune`. right: None if it was not judged.
+    """A version of a kernel that was tried on a problem. by: `watch` or `tune`. verdict: in a few words.
 
-    verdict: in a few words. arch: the architecture that the resources are for. time_s, low, high: from its job, None
-    without a time. compared: ratios to the previous version and to the baseline or the vendor's kernels, if they shared
-    its job.
+    right: whether its result is correct, or None if it was not verified. arch: the architecture that the resources are
+    for. time_s, low, high: the median and its interval in seconds, or None if it was not timed. compared: its speedups
+    over the previous version and over the baseline or the vendor's kernels, if they were timed in the same job.
     """
 
     kernel: str
@@ -88,7 +88,7 @@ def packed(sources: Sources) -> bytes:
 
 
 def kept_of(number: int, digest: str, facts: str, files: bytes) -> StoredVersion:
-    """Return a version from the store. Raises ValueError."""
+    """Return a version from its values in the store. Raises ValueError if they are damaged."""
     try:
         unpacked = zlib.decompressobj().decompress(files, _MOST_BYTES)
     except zlib.error as error:

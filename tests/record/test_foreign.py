@@ -315,7 +315,7 @@ OWN |= {"layout": "", "reason": "", "time_s_median": "0.5"}
 @pytest.mark.parametrize(
     ("column", "value", "found"),
     [
-        ("time_s_median", "nan", "line 2: time_s_median is 'nan', expected a finite number or nothing"),
+        ("time_s_median", "nan", "line 2: time_s_median is 'nan', expected a finite number, or no text"),
         ("time_s_median", "1e999", "time_s_median is '1e999', expected a finite number"),
         ("time_s_median", "-1.0", "time_s_median is -1.0, expected seconds above 0"),
         ("time_s_median", "0.0", "time_s_median is 0.0, expected seconds above 0"),
@@ -385,4 +385,6 @@ def test_lines_with_and_without_quotes_are_read_as_csv_reader_reads_them(tmp_pat
 def test_a_wrong_number_far_down_is_named_with_its_line(tmp_path, refused):
     rows = [*({**OWN, "problem": f"p{i}"} for i in range(5)), {**OWN, "time_s_median": "1-2"}]
     (tmp_path / "own.csv").write_text("".join(",".join(line) + "\n" for line in (OWN, *(row.values() for row in rows))))
-    assert refused(tmp_path / "own.csv").endswith("line 7: time_s_median is '1-2', expected a finite number or nothing")
+    assert refused(tmp_path / "own.csv").endswith(
+        "line 7: time_s_median is '1-2', expected a finite number, or no text"
+    )

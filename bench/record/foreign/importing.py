@@ -1,4 +1,4 @@
-"""`kernelmark import`: make each file of another program a run. The format is recognised by the content."""
+"""`kernelmark import`: store each file of another program as a run. The format is recognised by the content."""
 
 import hashlib
 import json
@@ -19,13 +19,13 @@ from kernelmark.bench.record.store import Run, Store
 
 #: A function that returns a new id for a run that began at a time.
 NewRunId = Callable[[datetime], str]
-#: The characters that are read of the first line to recognise the format.
+#: The number of characters of the first line that are read to recognise the format.
 _LONGEST_LINE = 65536
 EXPECTED = f"expected {pytest_benchmark.KIND}, {nvbench.KIND} or {own_csv.KIND}"
 
 
 class Imported(NamedTuple):
-    """A run made from a file, an earlier run of the same bytes (or ""), and notes on benchmarks that were skipped."""
+    """A run made from a file. before: the run of an earlier import of the same bytes, or "". refused: skipped parts."""
 
     run_id: str
     path: Path
@@ -35,7 +35,7 @@ class Imported(NamedTuple):
 
 
 class ImportStore(Store):
-    """A store that saves all added rows at `commit`, and none if it is closed before."""
+    """A store that saves all added rows at `commit`. If it is closed before that, it saves none."""
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
@@ -96,7 +96,7 @@ def read(path: Path, find: FindProblem) -> list[ForeignRun]:
 
 
 def _first_character(file: IO[str]) -> str:
-    """Return the first character that is no space, if any, and seek to the beginning of the file."""
+    """Return the first character that is not white space, or "", and seek to the beginning of the file."""
     character = ""
     while not character and (line := file.readline(_LONGEST_LINE)):
         character = line.strip()[:1]

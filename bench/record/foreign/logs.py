@@ -1,9 +1,9 @@
 """Read the problems that an application has solved from the logs of its libraries.
 
-These are oneDNN, cuBLAS, cuBLASLt, cuDNN, rocBLAS, hipBLASLt, and the CSV of CUTLASS's profiler.
+The libraries are oneDNN, cuBLAS, cuBLASLt, cuDNN, rocBLAS and hipBLASLt; the CSV of CUTLASS's profiler is read as well.
 
-BLAS is column-major: its C = op(A) op(B) becomes the row-major C^T = op(B)^T op(A)^T. Scalars that a log has only as
-pointers are assumed to be 1 and 0; biases and other post-operations are ignored.
+BLAS is column-major: its C = op(A) op(B) becomes the row-major C^T = op(B)^T op(A)^T. If a log shows only pointers to
+alpha and beta, they are assumed to be 1 and 0. Biases and other post-operations are ignored.
 """
 
 import csv
@@ -58,13 +58,13 @@ def read_log(lines: Iterable[str], registry: Registry) -> Logged:
         except (UsageError, NotUnderstood) as error:
             skipped[one_line(str(error)).removeprefix(": ")] += 1
             continue
-        if not number or (number, name) not in seen:  # a profiler tries many kernels on one problem
+        if not number or (number, name) not in seen:  # a profiler lists a problem once for each kernel
             seen.add((number, name))
             problems[name] += 1
     return Logged(dict(problems), dict(skipped))
 
 
-#: An operation with the fields of its problem, or the reason why there is none; the number of a profiler's problem.
+#: An operation, the fields of its problem or the reason why there is none, and a profiler's number of the problem.
 _Record = tuple[str, dict[str, Any] | NotUnderstood, str]
 
 
@@ -293,7 +293,7 @@ def _onednn(fields: Sequence[str]) -> tuple[str, dict[str, Any]]:
 
 
 def _tensors(memory: str) -> Iterator[tuple[str, str, str]]:
-    """Yield name, type and format of `src:f32:a:blocked:abcd::f0 ...`, which older versions begin with `src_f32::`."""
+    """Yield name, type and format of `src:f32:a:blocked:abcd::f0 ...`. Older versions write `src_f32::...`."""
     for text in memory.split():
         head, *rest = text.split(":")
         name, _, kind = head.rpartition("_") if re.search(r"_[a-z]+\d+$", head) else (head, "", rest.pop(0))
@@ -305,7 +305,7 @@ def _onednn_matmul(problem: str, tensors: Mapping[str, tuple[str, str]]) -> dict
     sides = problem.split(":")[:2]
     (*batches, m, k), (*others, _, n) = ([int(size) for size in side.split("x")] for side in sides)
     if batches != others:
-        raise NotUnderstood("oneDNN matmul with one matrix for several")
+        raise NotUnderstood("oneDNN matmul with a broadcast matrix")
     ops = []
     for name in ("src", "wei"):
         plain = "abcdefgh"[: len(batches) + 2]
@@ -321,7 +321,7 @@ def _onednn_conv(problem: str, tensors: Mapping[str, tuple[str, str]], direction
     sizes = {name: int(number) for name, number in re.findall(r"([a-z]+?)(\d+)", problem)}
     if "id" in sizes:
         raise NotUnderstood("convolutions of 3 dimensions")
-    inner, outer = ("o", "i") if turned else ("i", "o")  # a deconvolution is the input's gradient of a convolution
+    inner, outer = ("o", "i") if turned else ("i", "o")  # a deconvolution is the gradient of a convolution's input
     if turned:
         direction = {"fprop": "dgrad", "dgrad": "fprop"}.get(direction, direction)
     pads, steps, gaps = [], [], []

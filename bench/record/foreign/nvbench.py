@@ -1,7 +1,8 @@
 """Read nvbench's JSON (--json, file version 1): each state has rows for its cold, batched and CPU-only times.
 
-nvbench's isolated executions flush the L2 cache, which is mode cold here; its batches do not, which is hot. Values of
-summaries are numbers or strings, depending on its version; a value that is not finite is null, or "inf" and the like.
+nvbench flushes the L2 cache before an isolated execution, so these times get mode cold. It does not flush the cache
+within a batch, so batched times get mode hot. Values of summaries are numbers or strings, depending on nvbench's
+version. A value that is not finite is null or a text such as "inf".
 """
 
 import array
@@ -36,7 +37,7 @@ KIND = "nvbench JSON"
 
 
 class NvbenchTiming(NamedTuple):
-    """One of nvbench's kinds of timing: the tags of its count and times, and kernelmark's name for it."""
+    """One of nvbench's kinds of timing: the tag and the clock in its summaries, and kernelmark's device and mode."""
 
     tag: str
     clock: str
@@ -44,7 +45,7 @@ class NvbenchTiming(NamedTuple):
     mode: str
 
 
-#: The C++ standard library's text for numbers that are not finite.
+#: The C++ standard library's texts for numbers that are not finite.
 _UNKNOWN = ("inf", "-inf", "nan", "-nan")
 WAYS = (
     NvbenchTiming("nv/cold", "gpu", "cuda", Mode.COLD),
@@ -59,7 +60,7 @@ def recognise(root: Any) -> bool:
 
 
 def read(root: JsonNode, path: Path, suite: str, find: FindProblem) -> list[ForeignRun]:
-    """Return one source for each device, since a run has one machine. Raises UsageError."""
+    """Return one run for each device, since a run has one machine. Raises UsageError."""
     devices = {device.need("id").integer(): device for device in root.items("devices")}
     version = text_under(root, "meta", "version", "nvbench", "string")
     rows: dict[int | None, list[ForeignRow]] = defaultdict(list)
@@ -85,7 +86,7 @@ def _device(state: JsonNode, devices: dict[int, JsonNode]) -> int | None:
 
 
 def _machine(device: JsonNode) -> dict[str, Any]:
-    """Return the facts about the machine under the names in kernelmark's runs."""
+    """Return the facts about the machine, by the names that kernelmark's runs use."""
     version = device.get("sm_version")
     facts: dict[str, Any] = {"gpu": text_under(device, "name")}
     numbers = {
@@ -128,7 +129,7 @@ def _rows(
 
 
 def _axis_value(axis: JsonNode) -> Any:
-    """Return an axis's value as a number or a word, as declared, since all may be strings in the file."""
+    """Return the value of an axis in the type that the file declares. The value itself may be a string."""
     value, kind = axis.need("value"), text_under(axis, "type")
     if kind not in ("int64", "float64"):
         return value.value
@@ -136,7 +137,7 @@ def _axis_value(axis: JsonNode) -> Any:
 
 
 def _why(state: JsonNode) -> tuple[str, str]:
-    """Return the status and reason of a state without a time, which its benchmark skipped or which failed."""
+    """Return the status and reason of a state without a time. It failed, or its benchmark skipped it."""
     reason = text_under(state, "skip_reason").strip()
     failed = not reason or reason.startswith("Unexpected error")
     return Status.FAILED if failed else Status.UNSUPPORTED, reason or "the file has no time for it"
@@ -156,7 +157,7 @@ def _summaries(state: JsonNode) -> dict[str, JsonNode]:
 def _add_times(
     result: Result, way: NvbenchTiming, summaries: dict[str, JsonNode], samples: list[float], problem: Problem | None
 ) -> None:
-    """Add the times that the file has; older versions of nvbench write only the mean."""
+    """Add the times that the file has. Older versions of nvbench write only the mean."""
     times = f"{way.tag}/time/{way.clock}"
     if samples:
         add_samples(result, samples)
@@ -184,7 +185,7 @@ def _number(summaries: dict[str, JsonNode], tag: str, above: float = 0.0) -> flo
 
 
 def _samples(state: JsonNode, path: Path) -> list[float]:
-    """Return the samples that --jsonbin wrote to a folder beside the file; none if the folder is missing."""
+    """Return the samples that --jsonbin wrote to a folder next to the file, or none if the folder is missing."""
     for summary in state.items("summaries"):
         if text_under(summary, "tag") == "nv/json/bin:nv/cold/sample_times":
             data = {datum.need("name").text(): datum.need("value") for datum in summary.items("data")}

@@ -1,4 +1,4 @@
-"""Read kernelmark's CSV: the columns of rows, then dimensions. Exporting gives the same rows again."""
+"""Read kernelmark's CSV: the columns of rows, then dimensions. Exporting the imported run gives the same rows."""
 
 import csv
 import json
@@ -24,7 +24,7 @@ from kernelmark.bench.record.table import CHUNK, Builder, Floats, Table
 KIND = "kernelmark CSV"
 _NUMBER = re.compile(DECIMAL)
 _INTEGER, _COUNT = re.compile("-?[0-9]{1,19}"), re.compile("[0-9]{1,19}")
-#: A text of these characters can be parsed as JSON, five times as fast as by `_COUNT` and `_NUMBER`.
+#: A text of only these characters can be parsed as JSON, five times as fast as with `_COUNT` and `_NUMBER`.
 _DIGITS, _PLAIN = re.compile("[0-9]*"), re.compile("[0-9.eE-]*")
 _WHOLE = msgspec.json.Decoder(list[Annotated[int, msgspec.Meta(le=2**63 - 1)] | None])
 _NUMBERS = msgspec.json.Decoder(list[float | None])
@@ -39,7 +39,7 @@ class CsvRecord(NamedTuple):
 
 
 def _records(lines: IO[str]) -> Iterator[CsvRecord]:
-    """Yield the records as csv.reader does, but split lines without quotes, which is faster. Raises csv.Error."""
+    """Yield the records that csv.reader yields. Lines without quotes are split, which is faster. Raises csv.Error."""
     number, longest = 0, csv.field_size_limit()
     for line in lines:
         number += 1
@@ -54,7 +54,7 @@ def _records(lines: IO[str]) -> Iterator[CsvRecord]:
 
 
 class Rows(Sequence[ForeignRow]):
-    """The rows of a file, each created when it is read."""
+    """The rows of a file. Each row object is created when it is read."""
 
     def __init__(self, table: Table) -> None:
         self._table = table
@@ -66,11 +66,11 @@ class Rows(Sequence[ForeignRow]):
         return ForeignRow(self._table.rows[at], self._table.dims.values[self._table.dims.codes[at]])
 
     def cases(self) -> Iterator[str]:
-        """Yield the identity of each row."""
+        """Yield the case of each row."""
         return map(case_key, *(self._table.columns[name] for name in ("kernel", "problem", "mode", "threads", "isa")))
 
     def stored(self, run_id: str) -> Iterator[tuple[Any, ...]]:
-        """Yield the values of `INSERT` for each row of a run, without creating rows, which would take twice as long."""
+        """Yield the values of `INSERT` for each row. Creating the row objects first would take twice as long."""
         columns = (self._table.columns[name] for name in OWN)
         own = (found.numbers if isinstance(found, Floats) else found for found in columns)  # SQLite stores NaN as NULL
         texts = list(map(json.dumps, self._table.dims.values))
@@ -84,7 +84,7 @@ def recognise(header: str) -> bool:
 
 
 def read(lines: IO[str], file: str) -> list[ForeignRun]:
-    """Return one source with a row for each line; the machine is taken from the rows' devices. Raises UsageError."""
+    """Return one run with a row for each line. Its machine has the names of the rows' devices. Raises UsageError."""
     records, builder = _records(lines), Builder()
     try:
         parse = _parser(next(records).fields, file)
@@ -141,7 +141,7 @@ def _values(name: str, texts: tuple[str, ...] | None, where: list[str]) -> Seque
     whole = kind is int
     if (_DIGITS if whole else _PLAIN).fullmatch("".join(texts)):
         known = [text or _EMPTY[default] for text in texts] if "" in texts else texts
-        with suppress(msgspec.DecodeError):  # the wrong value is searched for below
+        with suppress(msgspec.DecodeError):  # the last line finds the wrong value
             return (_WHOLE if whole else _NUMBERS).decode(f"[{','.join(known)}]")
     return [_number(text, name, place) if text else default for text, place in zip(texts, where, strict=True)]
 
@@ -150,14 +150,14 @@ def _number(text: str, column: str, where: str) -> int | float:
     whole = KINDS[column] is int
     valid = (_COUNT if whole else _NUMBER).fullmatch(text) and abs(float(text)) < (2**63 if whole else math.inf)
     if not valid:
-        expected = "an integer from 0 or nothing" if whole else "a finite number or nothing"
+        expected = "an integer from 0, or no text" if whole else "a finite number, or no text"
         raise UsageError(f"{where}: {column} is {text!r}, expected {expected}")
     return int(text) if whole else float(text)
 
 
 @lru_cache(maxsize=4096)
 def _dims(names: tuple[str, ...], texts: tuple[str, ...]) -> str:
-    """Return a row's dimensions as the store's text. Consecutive rows of one problem share it."""
+    """Return a row's dimensions as the JSON that the store holds. Cached: consecutive rows often share the problem."""
     return json.dumps({name: _dimension(text) for name, text in zip(names, texts, strict=True) if text})
 
 

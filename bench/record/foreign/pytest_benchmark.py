@@ -1,7 +1,7 @@
 """Read the JSON of pytest-benchmark, from any project or from kernelmark's `pytest --benchmark-only`.
 
 A benchmark of kernelmark has its whole row in `extra_info`, which is used unchanged. For any other benchmark, the name
-becomes the kernel, and group and parameters the problem; there are samples with --benchmark-save-data.
+becomes the kernel, and its group and parameters become the problem. Only --benchmark-save-data saves samples.
 """
 
 from typing import Any
@@ -32,7 +32,7 @@ def recognise(root: Any) -> bool:
 
 
 def read(root: JsonNode, suite: str, find: FindProblem) -> list[ForeignRun]:
-    """Return one source with a row for each benchmark. Raises UsageError."""
+    """Return one run with a row for each benchmark. Raises UsageError."""
     machine = _machine(root)
     python = machine.get("python", "")
     tool = f"pytest-benchmark {text_under(root, 'version')}".strip()
@@ -107,7 +107,7 @@ def _add_statistics(result: Any, stats: JsonNode) -> None:
 
 
 def _machine(root: JsonNode) -> dict[str, Any]:
-    """Return the facts about the machine under the names in kernelmark's runs; missing ones are left out."""
+    """Return the facts about the machine, by the names that kernelmark's runs use. Missing facts are left out."""
     info = root.need("machine_info")
     system = (text_under(info, name) for name in ("system", "release", "machine"))
     facts: dict[str, Any] = {

@@ -17,12 +17,12 @@ from kernelmark.bench.plan.status import Status
 from kernelmark.bench.record.records import LONGEST_S, SHORTEST_S
 from kernelmark.bench.record.result import COLUMNS, KINDS, NOT_NEGATIVE, REQUIRED, SCHEMA, Result
 
-#: The factor by which rounding may make a mean exceed the largest of its numbers.
+#: The part of a value by which rounding may make a mean exceed the largest of its numbers.
 ROUNDING = 1e-9
 #: Returns the problem with a text as its id, or None.
 FindProblem = Callable[[str], Problem | None]
 _TIMES = ("time_s_median", "time_s_min", "time_s_mean")
-#: Pairs of columns of which the first may not exceed the second, except by rounding.
+#: Pairs of columns. The first column of a pair may exceed the second only by rounding.
 _ORDERED = (
     ("time_s_min", "time_s_median"),
     ("time_s_min", "time_s_mean"),
@@ -30,7 +30,7 @@ _ORDERED = (
     ("speedup_ci95_low", "speedup_ci95_high"),
 )
 _STATUSES = frozenset(Status)
-#: Rows by column, and the first invalid value: the row's index, the column and the expected value.
+#: `Columns` holds rows by column. `Wrong` describes an invalid value: the row's index, the column, what is expected.
 Columns = Mapping[str, Sequence[Any]]
 Wrong = tuple[int, str, str]
 
@@ -134,7 +134,7 @@ class ForeignRow(NamedTuple):
 
     @property
     def parts(self) -> list[ProcessPart]:
-        """Return the samples' single process; none without samples."""
+        """Return the one process that took the samples, or an empty list without samples."""
         return [ProcessPart(len(self.samples), median_interval(self.samples).median)] if self.samples else []
 
 
@@ -162,9 +162,9 @@ def refused_alone(refused: list[str]) -> Iterator[None]:
 
 
 def foreign(op: str, problem: Problem | None, text: str, kernel: str, **columns: Any) -> Result:
-    """Return the row of a foreign kernel, with the columns that a kernelmark problem determines.
+    """Return the row of a kernel of another program, with the columns that follow from a kernelmark problem.
 
-    text: identifies any other problem. threads is 1, as for all kernels without kernelmark's threads.
+    text: the name of the problem if it is None. threads is 1, as for all kernels that do not use kernelmark's threads.
     """
     known: dict[str, Any] = {"op": op, "problem": text, "dtype": "", "layout": ""}
     if problem is not None:
@@ -218,7 +218,7 @@ def first_problem(texts: Iterable[str], find: FindProblem) -> Problem | None:
 
 
 def own_result(node: JsonNode) -> Result:
-    """Return the row under a node; columns that the file is too old to have keep defaults. Raises UsageError."""
+    """Return the row under a node. Columns that an older file lacks keep their defaults. Raises UsageError."""
     values = {name: _value(child, KINDS[name]) for name in COLUMNS if (child := node.get(name)) is not None}
     for name in REQUIRED:
         node.need(name)
@@ -251,9 +251,7 @@ def _alone(values: Mapping[str, Any]) -> Columns:
 
 def _wrong(columns: Columns) -> Iterator[Wrong]:
     """Yield the first wrong row of each column."""
-    yield from _first(
-        columns, "schema", lambda value: value != SCHEMA, f"{SCHEMA}, which is what this kernelmark reads"
-    )
+    yield from _first(columns, "schema", lambda value: value != SCHEMA, f"{SCHEMA}, which this kernelmark reads")
     yield from _first(columns, "status", lambda value: value not in _STATUSES, f"one of {', '.join(Status)}")
     yield from _first(columns, "threads", lambda value: value < 1, "a count from 1")
     yield from _impossible(columns)
