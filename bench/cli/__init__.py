@@ -8,9 +8,9 @@ NO_MEMORY = "memory: none is left for this command; `ulimit -a` shows the limits
 
 
 def main() -> None:
-    """Run the command; each error is one line on standard error, and each kind of error has its own exit status.
+    """Run the command. Each error is one line on standard error, and each kind of error has its own exit status.
 
-    While the commands are imported a signal ends the process at once, because an exception could print a traceback.
+    While the commands are imported, a signal ends the process at once, since an exception could print a traceback.
     """
     gc.set_threshold(100_000)  # imports create no garbage, and collecting it took a tenth of `kernelmark list`
     try:
@@ -29,16 +29,14 @@ def main() -> None:
 
 
 def shadowed() -> str | None:
-    """Return a complaint about a file that is imported in place of one of Python's own modules, or None."""
+    """Return a complaint about a file that is imported instead of one of Python's own modules, or None."""
     library = os.path.dirname(os.__file__)  # noqa: PTH120 # such a file may break pathlib
     folders = sys.path[: sys.path.index(library)] if library in sys.path else []
     for folder in filter(os.path.isdir, folders):
         for file in os.listdir(folder):  # noqa: PTH208
             name, _, end = file.partition(".")
             if end == "py" and name in sys.stdlib_module_names:
-                return (
-                    f"{folder}/{file}: is imported in place of Python's own {name}; take its folder out of PYTHONPATH"
-                )
+                return f"{folder}/{file}: is imported instead of Python's own {name}; remove its folder from PYTHONPATH"
     return None
 
 

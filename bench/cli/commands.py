@@ -18,7 +18,7 @@ from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.signals import give, stop
 from kernelmark.bench.run.family import adopt, end_rest, known
 
-#: The module of each command, and the first sentence of its help, so that listing the commands imports no module.
+#: The module of each command, and the first sentence of its help. With them, the list of commands needs no imports.
 COMMANDS = {
     "list": ("listing.list_command", "List the kernels that can run here, or the suites."),
     "doctor": ("doctor.doctor", "Report what is usable here, and how to fix what is not."),
@@ -28,7 +28,7 @@ COMMANDS = {
     "crossover": ("views.crossover", "Show the fastest kernel of each problem of SUITE."),
     "export": ("views.export", "Write the rows of a run for other programs and papers."),
     "history": ("views.history", "List the versions of KERNEL that watch and tune have tried."),
-    "trend": ("report.trend", "Show times of a case or SUITE over all runs, and their steps."),
+    "trend": ("report.trend", "Show the times of a case or SUITE over all runs, and when they changed."),
     "show": ("views.show", "Print the tables of a run; by default the latest."),
     "suite": ("stores.suite", "Make a suite of the problems in an application's log."),
     "import": ("stores.import_command", "Import results of other programs; each file becomes a run."),
@@ -40,14 +40,14 @@ COMMANDS = {
     "run": ("run.run", "Verify and time the kernels of each SUITE."),
     "verify": ("run.verify", "Verify the kernels of each SUITE without timing them."),
     "tune": ("tune.tune", "Search the tiles of KERNEL for a faster one."),
-    "select": ("select.select", "Choose the kernel to call for PROBLEM, measured or not."),
+    "select": ("select.select", "Choose the kernel to call for PROBLEM, even if it was never measured."),
     "watch": ("watch.watch", "Verify and time FILE.cu each time it is saved."),
-    "selftest": ("selftest.selftest", "Test how far timings of this machine can be trusted."),
+    "selftest": ("selftest.selftest", "Test how far timings on this machine can be trusted."),
 }
 
 
 class _Imported(Mapping[str, click.Command]):
-    """The commands by name; a command's module is imported when the command is first looked up."""
+    """The commands by name. The module of a command is imported when the command is first looked up."""
 
     def __getitem__(self, name: str) -> click.Command:
         module, function = COMMANDS[name][0].split(".")
@@ -106,7 +106,7 @@ def call(taken: Iterable[int]) -> int:
     adopt()
     others = known()
     sys.unraisablehook = leave_if_interrupted
-    atexit.register(give, dict.fromkeys(taken, signal.SIG_DFL))  # at exit nothing is left for an interrupt to end
+    atexit.register(give, dict.fromkeys(taken, signal.SIG_DFL))  # at exit, an interrupt may end the process at once
 
     def work() -> None:
         give(dict.fromkeys(taken, stop))
@@ -119,7 +119,7 @@ def call(taken: Iterable[int]) -> int:
 
 
 def _defaults() -> Mapping[str, Mapping[str, Any]]:
-    """Return the defaults of the nearest file; during shell completion, errors in that file are not reported."""
+    """Return the defaults of the nearest file. During shell completion, errors in this file are not reported."""
     try:
         return default_map(cli.commands, Path.cwd())
     except FileNotFoundError:

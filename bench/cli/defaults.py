@@ -13,13 +13,13 @@ import click
 from kernelmark.bench.plan.errors import UsageError
 
 FILES = (("kernelmark.toml", ()), ("pyproject.toml", ("tool", "kernelmark")))
-#: Options that name, continue or remove a run, or change its tiles, can only be given on the command line.
+#: Options that no file may set. They name, continue or remove a run, choose its tiles or part, or measure nothing.
 NEVER = ("name", "resume", "reproduce", "delete", "prune", "tuned", "shard", "list", "dry-run")
 Commands = Mapping[str, click.Command]
 
 
 class Defaults(NamedTuple):
-    """The tables of a file of defaults. path: the file; table: the name of the outermost table, or ""."""
+    """The tables of a file of defaults. table: the name of the table that holds them all, or ""."""
 
     path: Path
     table: str
@@ -51,7 +51,7 @@ def _read(path: Path, tables: tuple[str, ...]) -> Mapping[str, Any] | None:
 
 
 class Values(Mapping[str, Mapping[str, Any]]):
-    """The values of each command's parameters by name; only the commands that have a table are imported early."""
+    """The values of each command's parameters by name. Only commands that have a table are imported at once."""
 
     def __init__(self, defaults: Defaults, commands: Commands) -> None:
         """Raise UsageError, which names the file and the key, if a table has a value that its command does not take."""
@@ -76,7 +76,7 @@ class Values(Mapping[str, Mapping[str, Any]]):
 
 
 def default_map(commands: Commands, folder: Path) -> Mapping[str, Mapping[str, Any]]:
-    """Return the defaults of the nearest file; none without one. Raises UsageError for a file with errors."""
+    """Return the defaults of the nearest file; empty if there is none. Raises UsageError for a file with errors."""
     for place in (folder, *folder.parents):
         for name, tables in FILES:
             if (values := _read(place / name, tables)) is not None:
@@ -85,7 +85,7 @@ def default_map(commands: Commands, folder: Path) -> Mapping[str, Mapping[str, A
 
 
 def _entries(defaults: Defaults, commands: Commands) -> Iterator[tuple[str, str, Any]]:
-    """Yield the table (or ""), the key and the value of each entry; tables come last, since they override."""
+    """Yield the table (or ""), the key and the value of each entry. Entries of tables come last, to override others."""
     tables = {name: value for name, value in defaults.values.items() if isinstance(value, dict)}
     entries = [("", key, value) for key, value in defaults.values.items() if key not in tables]
     for name, table in tables.items():
@@ -108,7 +108,7 @@ def _option(command: click.Command, key: str) -> click.Option | None:
 
 
 def _checked(defaults: Defaults, table: str, option: click.Option, command: click.Command, value: Any) -> Any:
-    """Return a value as the command line would give it, if the option takes it. Raises UsageError."""
+    """Return a value in the form that the command line gives it. Raises UsageError if the option does not take it."""
     key = option.opts[-1].removeprefix("--")
     scalars = value if isinstance(value, list) else [value]
     if option.is_flag != isinstance(value, bool) or not all(isinstance(one, str | int | float) for one in scalars):
@@ -123,7 +123,7 @@ def _checked(defaults: Defaults, table: str, option: click.Option, command: clic
             option.callback(context, option, cast)
     except click.BadParameter as error:
         raise defaults.refusal(table, key, error.message) from None
-    except ValueError as error:  # a name with NUL is no path
+    except ValueError as error:  # a path cannot contain NUL
         raise defaults.refusal(table, key, f"is {value!r}: {error}") from None
     return given
 

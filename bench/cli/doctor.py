@@ -140,11 +140,11 @@ def _ceilings(path: Path) -> list[Diagnosis]:
         if doubt
     ]
     good = sum(not doubt for _, doubt in measured)
-    return findings + ([Diagnosis("ceilings", True, f"run {runs[-1]}: {good} hold")] if good else [])
+    return findings + ([Diagnosis("ceilings", True, f"run {runs[-1]}: {good} are valid")] if good else [])
 
 
 def render(findings: list[Diagnosis], everything: bool) -> str:
-    """Return the findings as a table that counts the kernels that cannot run; everything: also list their names."""
+    """Return the findings as a table, with the number of kernels that cannot run. everything: also list their names."""
     cells = [("yes" if f.usable else "NO", f.part, _words(f)) for f in findings]
     names = [
         paragraph(f"{count(len(f.kernels), 'kernel')} cannot run here, {f.found}: {', '.join(f.kernels)}")

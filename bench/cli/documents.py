@@ -37,14 +37,14 @@ class ExportedRow(Result, kw_only=True):
 
 
 class Export(msgspec.Struct, forbid_unknown_fields=True):
-    """The output of `export --format json` for a run; for several, a list of them."""
+    """The output of `export --format json` for one run. For several runs it is a list of such objects."""
 
     run: RunFacts
     results: list[ExportedRow]
     ceilings: list[ExportedCeiling]
 
 
-#: The commands that print each document, and its type, by the name of its file in docs/schemas.
+#: By the name of a document's file in docs/schemas: the commands that print the document, and its type.
 DOCUMENTS: dict[str, tuple[str, Any]] = {
     "run": ("run --json, verify --json, show --json", RunDocument),
     "runs": ("runs --json", list[RunSummary]),

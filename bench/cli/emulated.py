@@ -1,4 +1,4 @@
-"""`verify --emulated`: run CUDA kernels on any problem in the emulator, with threads in three orders."""
+"""`verify --emulated`: run CUDA kernels on any problem in the emulator, which executes threads in three orders."""
 
 from collections.abc import Iterator
 from itertools import islice
@@ -62,7 +62,7 @@ def _verified(kernel: CudaKernel, problem: Problem) -> bool:
     case = EmulatedCase(kernel, problem, tile, device)
     try:
         lines = list(_lines(case))
-    except (HostCompileError, WorkerError, ValueError) as error:  # the last: a waiver without a reason
+    except (HostCompileError, WorkerError, ValueError) as error:  # ValueError: a waiver without a reason
         click.echo(f"FAIL: {error}")
         return False
     columns = (

@@ -22,7 +22,7 @@ from kernelmark.bench.plan.text import MOST, one_line
 
 #: Errors of writes to standard output; such an error names no file.
 _OF_OUTPUT = (errno.ENOSPC, errno.EIO, errno.EBADF)
-#: Errors of calls to which the system refuses more files, processes or memory.
+#: Errors of calls that fail since the system allows no more files, processes or memory.
 _OF_MACHINE = (errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM)
 _LIMITS = "`ulimit -a` shows the limits"
 #: The loader's message if a process may not map more memory.
@@ -43,7 +43,7 @@ def status_of(work: Callable[[], object]) -> int:
 
 
 def leave_if_interrupted(found: Any) -> None:
-    """End the process if an interrupt came where nothing can raise it: in a callback or a finaliser."""
+    """End the process if an interrupt came where no exception can be raised: in a callback or a finaliser."""
     if issubclass(found.exc_type, KeyboardInterrupt):
         os._exit(exit_status())
     sys.__unraisablehook__(found)
@@ -67,7 +67,7 @@ def _ended(work: Callable[[], object]) -> int:
         return _complain("interrupted", INTERRUPTED)
     except (ReaderGone, BrokenPipeError) as error:
         _discard(1, 2)  # either may have lost its reader
-        # click writes an empty line where a command is interrupted
+        # click writes an empty line when a command is interrupted
         return INTERRUPTED if isinstance(error.__context__, KeyboardInterrupt) else OK
     except OSError as error:
         if error.errno in _OF_MACHINE:
@@ -93,16 +93,16 @@ def _of_click(error: click.ClickException) -> str:
 
 
 def _stand_in_for_closed() -> None:
-    """Open the null device for each closed stream, since the next file opened would otherwise get its number."""
+    """Open the null device for each closed stream. Otherwise the next file opened would get the stream's number."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(getattr(sys, name), "closed", True):  # None has no such attribute
             setattr(sys, name, Path(os.devnull).open(mode))  # noqa: SIM115 # for as long as the process lives
 
 
 class _Whole(io.FileIO):
-    """An open file whose `write` writes all data, where the system may accept only a part, or nothing for now.
+    """An open file whose `write` writes all data, even if the system accepts only a part at a time, or none for now.
 
-    Python itself drops the rest if it has no buffer, as under PYTHONUNBUFFERED, and fails on a non-blocking pipe.
+    Python's own file would drop the rest without a buffer, as under PYTHONUNBUFFERED, and fail on a non-blocking pipe.
     """
 
     def write(self, data: Any) -> int:
@@ -115,7 +115,7 @@ class _Whole(io.FileIO):
 
 
 def _print_everything() -> None:
-    """Make output complete and UTF-8 in any locale, as in files; bytes of a path that are not UTF-8 are escaped."""
+    """Make all output complete, and UTF-8 in any locale. Bytes of a path that are not UTF-8 are escaped."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         buffer = getattr(stream, "buffer", None)
@@ -164,7 +164,7 @@ def _complain(text: str, status: int) -> int:
 
 
 def _defect(error: BaseException) -> int:
-    """Report a defect of kernelmark and save its traceback to a file; an error of a plug-in counts as bad input."""
+    """Report a defect of kernelmark and save its traceback to a file. An error in a plug-in counts as bad input."""
     discovery = sys.modules.get("kernelmark.bench.plan.discovery")  # loaded only if there are plug-ins
     if found := (discovery.of_plugin(error) if discovery else None) or _of_environment(error):
         return _complain(found, USAGE)
@@ -202,7 +202,7 @@ def _saved(error: BaseException) -> str:
 
 
 def _discard(*outputs: int) -> None:
-    """Discard buffered output, which the interpreter would fail to write at exit, ending with status 120."""
+    """Discard buffered output. The interpreter would fail to write it at exit, and end with status 120."""
     null = os.open(os.devnull, os.O_WRONLY)
     for output in outputs:
         os.dup2(null, output)

@@ -21,15 +21,13 @@ from kernelmark.bench.tune.search import limits_here
 
 
 def _pin_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    update = click.option(
-        "--update", is_flag=True, help="With --baseline: write the current figures to the file of pins."
-    )
-    text = "Exit with 1 if the kernel exceeds the figures in this file of pins."
+    update = click.option("--update", is_flag=True, help="With --baseline: write the current figures to the file.")
+    text = "Exit with 1 if the kernel exceeds the figures (pins) in this file."
     return file_option("--baseline", text=text)(update(function))
 
 
 def _words(plugins: Sequence[str], *words: str | None, **options: str | None) -> str:
-    """Return the command line that selects the same kernels; pins are stored under it."""
+    """Return the command line that selects the same kernels. Pins are stored under this line."""
     given = [*options.items(), *(("plugin", plugin) for plugin in plugins)]
     return shlex.join(
         [*filter(None, words), *(word for name, value in given if value for word in (f"--{name}", value))]
@@ -109,15 +107,15 @@ def inspect(
     default="sm_90a",
     show_default=True,
     metavar="sm_90a",
-    help="Plan for a typical device of this architecture.",
+    help="Assume a typical device of this architecture.",
 )
 @click.option(
     "--on",
     "device_name",
     metavar="DEVICE",
-    help="Bound the time on this GPU: h100-sxm, h200, a100, ... [default: a GPU of the architecture]",
+    help="Compute the least time on this GPU: h100-sxm, h200, a100, ... [default: a GPU of the architecture]",
 )
-@click.option("--every-block", is_flag=True, help="Emulate all blocks, even where a few could represent the rest.")
+@click.option("--every-block", is_flag=True, help="Emulate all blocks, even if a few could represent the rest.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option(
     "--html", type=click.Path(path_type=Path), metavar="FILE", help="Write a page with the annotated sources."

@@ -55,7 +55,7 @@ class ListedSuite(msgspec.Struct, forbid_unknown_fields=True):
 @click.option("--device", type=Choice(["cpu", "cuda"]), help="List only kernels for this device.")
 @click.option("--suites", "only_suites", is_flag=True, help="List suites instead of kernels.")
 @click.option("--all", "everything", is_flag=True, help="Also list kernels that cannot run here, with the reason.")
-@click.option("--json", "prints_json", is_flag=True, help="Print JSON, of all kernels.")
+@click.option("--json", "prints_json", is_flag=True, help="Print JSON, with all kernels.")
 @plugin_option
 def list_command(
     operation: str | None,
@@ -103,7 +103,7 @@ def kernels(registry: Registry, op: str | None = None, device: str | None = None
 
 
 def _values(axis: str, values: Sequence[Any]) -> str:
-    """Return the values of an axis in words, such as `f32|f64`; numbers follow the name of the axis: `work 1..64`."""
+    """Return the values of an axis as text, such as `f32|f64`. Numbers follow the name of the axis: `work 1..64`."""
     if values == (None,):
         return f"no {axis}"
     if not all(isinstance(value, int | float) for value in values):
@@ -125,9 +125,9 @@ def suites() -> list[ListedSuite]:
 
 
 def render(rows: list[ListedKernel], everything: bool) -> str:
-    """Return the kernels that can run here as a table; below it, by reason, the number of kernels that cannot.
+    """Return a table of the kernels that can run here, then each reason why others cannot, with their number.
 
-    everything: also show the kernels that cannot run; they are shown anyway if no kernel can.
+    everything: also list the kernels that cannot run. They are always listed if no kernel can run.
     """
     if not rows:
         return "no kernel matches; `kernelmark list` without --op and --device shows all"
@@ -137,7 +137,7 @@ def render(rows: list[ListedKernel], everything: bool) -> str:
 
 
 def _blocked(rows: list[ListedKernel], named: bool) -> Iterator[str]:
-    """Yield each reason why kernels cannot run and its remedy; named: also a table of these kernels."""
+    """Yield each reason why kernels cannot run, with its remedy. named: add a table of these kernels."""
     for reason in dict.fromkeys(row.reason for row in rows if row.reason):
         blocked = [row for row in rows if row.reason == reason]
         more = "" if named else "; --all lists them"

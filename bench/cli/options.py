@@ -17,7 +17,7 @@ from kernelmark.bench.plan.status import Status
 from kernelmark.bench.record.selection import Selection
 
 OK, AGAINST, USAGE, DEFECT, INTERRUPTED = 0, 1, 2, 3, 130
-#: The message of an interrupted command that continues where it stopped when it is called again.
+#: The message of an interrupted command that, if called again, continues where it stopped.
 KEPT = "interrupted; all rows so far are stored, and the same command continues"
 
 
@@ -59,7 +59,7 @@ def _beginning(known: list[tuple[str, str]], incomplete: str) -> list[Completion
 
 
 def db_option(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`--db FILE`."""
+    """Add the option `--db FILE`."""
     help_text = "The store to read or write. [default: $XDG_DATA_HOME/kernelmark/results.db]"
     return click.option("--db", type=click.Path(path_type=Path, dir_okay=False), help=help_text)(function)
 
@@ -87,18 +87,18 @@ def _name(ctx: click.Context, param: click.Parameter, value: str) -> str:
 
 #: The optional argument RUN.
 run_argument = click.argument("run_id", required=False, metavar="[RUN]", shell_complete=complete_runs)
-#: `--name NAME`, which later commands accept in place of the run's id.
+#: `--name NAME`. Later commands accept the name instead of the run's id.
 name_option = click.option(
     "--name",
     default="",
     metavar="NAME",
     callback=_name,
-    help="Give the run a name, which every argument RUN accepts in place of the id.",
+    help="Give the run a name, which every argument RUN accepts instead of the id.",
 )
 
 
 def json_option(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`--json`: pass the command `json_to`, the stream for its JSON, or None; all other output goes to stderr."""
+    """Add `--json`, which passes the command the stream for its JSON, or None. All other output goes to stderr."""
 
     @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
     @wraps(function)
@@ -113,7 +113,7 @@ def json_option(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def select_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`--kernels`, `--op`, `--problem` and `--status`, each repeatable, passed to the command as one `selection`."""
+    """Add `--kernels`, `--op`, `--problem` and `--status`, each repeatable. The command gets them as a `selection`."""
 
     @click.option(
         "--kernels",
@@ -140,12 +140,12 @@ def select_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class Read(click.ParamType):  # type: ignore[type-arg]  # generic only in newer versions of click
-    """The type of an option whose value is parsed by a function; options that are numbers all have it."""
+    """The type of an option whose value is parsed by a function. All numeric options have this type."""
 
     name = "text"
 
     def __init__(self, parse: Callable[[str], Any]) -> None:
-        """parse: the function; it raises ValueError, whose text has the value that was found and what was expected."""
+        """parse: the function. It raises ValueError, whose text states the value found and the values expected."""
         self._parse = parse
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
@@ -156,7 +156,7 @@ class Read(click.ParamType):  # type: ignore[type-arg]  # generic only in newer 
 
 
 class Choice(click.Choice):  # type: ignore[type-arg] # not generic in earlier releases of click
-    """The type of an option that takes one of several words; the error for any other word suggests a similar one."""
+    """The type of an option that takes one of several words. The error for another word suggests a similar one."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         try:
@@ -166,7 +166,7 @@ class Choice(click.Choice):  # type: ignore[type-arg] # not generic in earlier r
 
 
 def plan_option(option: Option) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Return an option of a plan; its parameter has the name of the plan's field."""
+    """Return an option of a plan. The command's parameter has the name of the plan's field."""
     if isinstance(option.default, bool):
         names = f"--{option.name}/--no-{option.name}" if option.default else f"--{option.name}"
         return click.option(names, option.field, is_flag=True, default=option.default, help=option.text)

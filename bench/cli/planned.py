@@ -1,4 +1,4 @@
-"""Make the plan and the jobs of `run` before anything is measured; `--list` and `--dry-run` print only these."""
+"""Make the plan and the jobs of `run` before anything is measured. `--list` and `--dry-run` stop after that."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -32,8 +32,8 @@ from kernelmark.bench.tune.tuned import with_tuned
 class RunRequest(NamedTuple):
     """The arguments of `run` and `verify`. options: the options that make up the plan.
 
-    executor: the file of an executor whose workers measure instead of this machine; start_timeout_s: the seconds in
-    which its first worker must start. gpus: the numbers of the GPUs to measure on. known: the plan of a run that is
+    executor: the file of an executor whose workers measure, instead of this machine. start_timeout_s: the time limit
+    for the start of its first worker. gpus: the numbers of the GPUs to measure on. known: the plan of a run that is
     resumed or reproduced. detail: how much is printed.
     """
 
@@ -110,7 +110,7 @@ def expanded_plan(
 ) -> tuple[Plan, list[Suite], list[PlannedJob]]:
     """Return the plan with its tuned tiles, the suites and the jobs. Raises UsageError if there are no jobs.
 
-    shard: the part of the plan to return jobs for; a shard has no jobs if there are more shards than comparison groups.
+    shard: the part of the plan to return jobs for. If there are more shards than comparison groups, some have no jobs.
     """
     if tuned:
         plan, remarks = with_tuned(plan, tuned, registry)
@@ -133,7 +133,7 @@ def expanded_plan(
 
 
 def _why_none(plan: Plan, suites: list[Suite], registry: Registry) -> str:
-    """Return one line on why there are no jobs: no kernel is selected, or the selected ones need an unused device."""
+    """Return the reason why there are no jobs: no kernel is selected, or all selected kernels need another device."""
     which = (
         f"no kernel matches{''.join(f' --kernels {glob!r}' for glob in plan.kernels)} on {' and '.join(plan.devices)}"
     )
@@ -141,7 +141,7 @@ def _why_none(plan: Plan, suites: list[Suite], registry: Registry) -> str:
         elsewhere = jobs_asked(suites, registry, msgspec.structs.replace(plan, devices=(device,)))
         if names := list(dict.fromkeys(name for planned in elsewhere for name in planned.job.kernels)):
             listed = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
-            return f"{which}; on {device}, {listed} would; `kernelmark doctor` reports what is missing here"
+            return f"{which}; on {device}, {listed} would match; `kernelmark doctor` reports what is missing here"
     near = "".join(meant(glob, registry.kernels) for glob in plan.kernels if glob not in registry.kernels)
     return f"{which}; `kernelmark list --all` lists them{near}"
 
@@ -149,9 +149,9 @@ def _why_none(plan: Plan, suites: list[Suite], registry: Registry) -> str:
 def _reproduced(
     planned_jobs: Sequence[PlannedJob], registry: Registry, store: Store, run_id: str
 ) -> Iterator[PlannedJob]:
-    """Yield the jobs with the entropy of a run's rows; kernels with different entropy go into different jobs.
+    """Yield the jobs with the entropy of a run's rows. A job whose kernels have different entropy is split.
 
-    Kernels without a row join a job of kernels that have one.
+    Kernels without a row get the entropy of another kernel of the job.
     """
     mode, known = Mode(store.run(run_id).plan.get("mode", Mode.COLD)), store.entropies(run_id)
     missing = total = 0

@@ -56,10 +56,10 @@ _PROVISIONAL = (
 
 
 class Display(Progress):
-    """Show progress on standard error, as one changing line in a terminal or lines in a pipe; print finished tables.
+    """Show progress on standard error and print finished tables. In a terminal, progress is a single changing line.
 
     jobs: the planned jobs in order; they may finish in another order. processes: the number of passes over them. again:
-    the run was resumed, and some of its tables were printed before.
+    the run was resumed, so some of its tables were printed before.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class Display(Progress):
         self._show("")
 
     def row(self, result: Result) -> None:
-        """Hold a row back until its table is complete."""
+        """Keep a row until its table is complete and can be printed."""
         self._rows.append(result)
 
     def begins(self, planned: PlannedJob, process: int) -> None:
@@ -130,14 +130,14 @@ class Display(Progress):
         """Return the state of the run, such as `12/199, about 2 min left`."""
         part = f"{self._done}/{self._total}"
         if self._process > self._processes:
-            part = f"process {self._process}, in place of disturbed ones, {part}"
+            part = f"process {self._process}, to replace disturbed ones, {part}"
         elif self._processes > 1:
             part = f"process {self._process} of {self._processes}, {part}"
         return f"{part}, about {_rounded(self._left_s)} left"
 
     @property
     def _left_s(self) -> float:
-        """Return the limits of the remaining jobs, scaled by the time over the limits of the finished jobs."""
+        """Return the time limits of the remaining jobs, times the ratio of time to time limit of the finished jobs."""
         pace = (now() - self._began_s) / self._done_s if self._done_s else 1.0
         return max(0.0, self._total_s - self._done_s) * pace
 
@@ -191,13 +191,13 @@ def _provisional(glimpses: Sequence[Glimpse], registry: Registry) -> str:
 
 
 def print_run(store: Store, run_id: str, page: int = 1) -> None:
-    """Print the output of `show` for a run, which begins with its id."""
+    """Print a page of a run's tables, as `show` does."""
     for part in filter(None, run_page(store, run_id, page, table_style())):
         click.echo(f"\n{part}")
 
 
 def print_end(store: Store, run_id: str, detail: Detail, again: bool) -> None:
-    """Print the end of the output of `run`. again: the run was resumed, and has printed no table."""
+    """Print the end of the output of `run`. again: the run was resumed, so no tables have been printed."""
     if detail is Detail.QUIET:
         click.echo(verdict_line(RunData(store, run_id)))
     elif detail is Detail.TABLES and again:

@@ -66,7 +66,7 @@ def report(run_id: str | None, out: Path, plugins: tuple[str, ...], db: Path | N
 
 
 def write_folder(store: Store, run_id: str, out: Path, registry: Registry, pdf: bool = True) -> Path:
-    """Write the page of a run with its figures and tables, and return the page's path; pdf: write PDF figures, too."""
+    """Write the page of a run with its figures and tables, and return its path. pdf: also write the figures as PDF."""
     with store.snapshot():
         answers = claims_rows(store, [run_id], registry)
     page = write_report(store, run_id, out, registry, statements(answers), pdf)
@@ -222,11 +222,11 @@ def trend(
     plugins: tuple[str, ...],
     db: Path | None,
 ) -> None:
-    """Show times of a case or SUITE over all runs, and their steps.
+    """Show the times of a case or SUITE over all runs, and when they changed.
 
-    CASE is a part of a row's name: kernel, problem, mode and threads. A step is a statistically certain change between
-    two runs of several processes, corrected for the number of changes tested; beside each step stands what else
-    changed: commit, versions, tile.
+    CASE is a part of a row's name: kernel, problem, mode and threads. A step is a change between two runs of several
+    processes that is statistically certain, corrected for the number of changes tested. Each step is printed with what
+    else changed: commit, versions, tile.
     """
     try:
         problems, text = [entry.problem.id for entry in find_suite(subject, discover(plugins)).entries()], ""

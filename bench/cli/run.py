@@ -1,4 +1,4 @@
-"""The commands `run` and `verify`, which measure here, on the workers of an executor or on several GPUs."""
+"""The commands `run` and `verify`. They measure on this machine, on an executor's workers or on several GPUs."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -52,7 +52,7 @@ from kernelmark.bench.run.station import Task
 
 #: The remedy if another process is measuring the run.
 _OWN_RUN = "start a run of your own"
-#: Takes a session as soon as it has begun, and the number of cases that the complete run will have.
+#: A list that gets a session as soon as it has begun, with the number of cases of the complete run.
 _Begun = list[tuple[Session, int]]
 
 
@@ -79,7 +79,7 @@ def _asks(options: Sequence[Option]) -> Callable[[Callable[..., Any]], Callable[
 
 
 def _detailed(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`--verbose` and `--quiet`, passed to the command as `detail`."""
+    """Add `--verbose` and `--quiet`, which the command gets as `detail`."""
 
     @click.option("--verbose", is_flag=True, help="Print a table for each problem, as `show` does.")
     @click.option("--quiet", is_flag=True, help="Print only the verdict.")
@@ -153,7 +153,7 @@ def _parse_gpus(text: str) -> tuple[int, ...]:
     help="Measure on several GPUs of this machine, with a worker for each; numbers as in nvidia-smi.",
 )
 @click.option("--list", "only_list", is_flag=True, help="Print what would be measured, and measure nothing.")
-@click.option("--dry-run", is_flag=True, help="Print kernels, time and bytes, and measure nothing.")
+@click.option("--dry-run", is_flag=True, help="Print the kernels and the expected time and bytes, and measure nothing.")
 @click.option("--fail-noisy", is_flag=True, help="Exit with 1 if other load disturbed a case.")
 def run(
     csv_path: Path | None,
@@ -238,9 +238,9 @@ def _announce(session: Session, detail: Detail) -> None:
 
 
 def _reproducing(store: Store, request: RunRequest, run_id: str) -> RunRequest:
-    """Return the request with the run to reproduce and its seed; without SUITE, with its plan for the given kernels.
+    """Return the request with the run to reproduce and its seed, or without SUITE, with that run's plan.
 
-    Raises UsageError.
+    The plan has the kernels that `--kernels` selects, if given. Raises UsageError if the run has no entropy.
     """
     run = store.run(run_id)
     if not store.entropies(run.run_id):
@@ -366,7 +366,7 @@ def _planned(request: RunRequest, broker: Broker, config: str, gpus: tuple[str, 
 def _recorded(store: Store, resume: str | None, host: Host) -> dict[str, Any]:
     """Return the machine and the environment to record for the run.
 
-    A resumed run keeps its own, since other hosts with the same versions may take part now.
+    A resumed run keeps those that it began with, since its workers may be other hosts now, with the same versions.
     """
     if resume is None:
         return {"machine": host.machine, "environment": host.environment}

@@ -59,11 +59,11 @@ def select(
     plugins: tuple[str, ...],
     db: Path | None,
 ) -> None:
-    """Choose the kernel to call for PROBLEM, measured or not.
+    """Choose the kernel to call for PROBLEM, even if it was never measured.
 
-    The answer states how much slower its choices were than the fastest kernels on shapes held out of the training. If a
-    single kernel does as well on all of these shapes, the answer is that kernel. --train makes the selector from the
-    rows of each RUN.
+    A selector makes the choice. The answer states how much slower its choices were than the fastest kernels, on shapes
+    left out of its training. If one kernel does as well on all of these shapes, the answer is this kernel. --train
+    makes the selector from the rows of each RUN.
     """
     _check(names, train, tests, style, output, figures, selection, json_to)
     registry = discover(plugins)
@@ -94,7 +94,7 @@ def _check(
 ) -> None:
     if not train and len(names) != 1:
         subject = f"{len(names)} names" if names else "no PROBLEM"
-        remedy = "to make a selector of runs, name them with --train"
+        remedy = "to make a selector from runs, name them with --train"
         raise UsageError(f"select: has {subject}, expected one problem; {remedy}")
     only = {"--test": tests, "--figures": figures, "--kernels, --op, --problem or --status": any(selection)}
     if not train and (given := next((name for name, value in only.items() if value), None)):

@@ -32,10 +32,11 @@ from kernelmark.bench.selftest.finding import Checks, Finding, table
 )
 @click.option("--json", "prints_json", is_flag=True, help="Print JSON.")
 def selftest(quick: bool, only: str | None, adversaries: bool, seeds: int | None, prints_json: bool) -> None:
-    """Test how far timings of this machine can be trusted.
+    """Test how far timings on this machine can be trusted.
 
-    Measures known durations, kernels that cheat, the coverage of intervals and false alarms, each against a bound; the
-    exit status is 1 if a bound is missed. Takes about half an hour, during which the machine should be idle otherwise.
+    Measures known durations, kernels that cheat, the coverage of intervals and false alarms, and compares each result
+    with a bound. The exit status is 1 if a bound is missed. Takes about half an hour, during which the machine should
+    do nothing else.
     """
     if adversaries and (only or quick):
         other = "--quick" if quick else f"--only {only}"

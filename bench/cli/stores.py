@@ -31,7 +31,7 @@ from kernelmark.bench.report.runs import merged_lines, removed_line, runs_table,
 from kernelmark.bench.run.asked import jobs_asked, suites_asked
 from kernelmark.bench.run.session import new_run_id
 
-#: The number of reasons for unread lines that are named.
+#: The number of reasons for skipped lines that are printed by name.
 _NAMED = 3
 _HOURS = {"h": 1, "d": 24, "w": 24 * 7}
 
@@ -136,7 +136,7 @@ def import_command(files: tuple[Path, ...], plugins: tuple[str, ...], db: Path |
     """Import results of other programs; each file becomes a run.
 
     Reads the JSON of pytest-benchmark and nvbench, and the CSV of kernelmark. Either all files are imported or none. If
-    a benchmark's name, group or parameter is the id of a problem, it is listed with the kernels on that problem.
+    a benchmark's name, group or parameter is a problem's id, the benchmark is listed with the kernels on this problem.
     """
     registry = discover(plugins)
     for imported in import_files(db or default_store(), files, lambda text: _problem(registry, text), new_run_id):

@@ -97,7 +97,7 @@ def tune(
 ) -> None:
     """Search the tiles of KERNEL for a faster one.
 
-    The default stays unless another tile is certainly faster. Tiles are measured in short jobs, each in turn with the
+    The default tile is kept unless another is certainly faster. Tiles are measured in short jobs, each in turn with the
     default; then the best three race the default in fresh processes. After an interruption the same command continues.
     KERNEL@A=1 searches only tiles with this value.
     """
@@ -128,7 +128,7 @@ def _asked(
 ) -> tuple[Registry, Suite, Plan, list[Subject]]:
     if options["threads"] and len(options["threads"]) > 1:
         given = ",".join(map(str, options["threads"]))
-        raise UsageError(f"--threads {given}: expected one number; a tuning has only one")
+        raise UsageError(f"--threads {given}: expected one number of threads")
     plan = plan_asked([suite_name], {**options, "devices": "auto", "kernels": (), "isas": None})
     workers.load(plan)
     registry = discover(plan.plugins, plan.timeout_s)

@@ -89,7 +89,7 @@ def show(
     if json_to is not None and (by, page, row) != ("problem", 1, None):
         raise UsageError("--json: prints all rows; leave out --by, --page and --row, and choose rows by --problem")
     if step and by != "network":
-        raise UsageError("--step: needs --by network, whose layers make a step; add it")
+        raise UsageError("--step: needs --by network; add it")
     store, run = _selected(db, run_id, selection)
     if json_to is not None:
         write_run(store, run, json_to)
@@ -119,7 +119,7 @@ def _selected(db: Path | None, run_id: str | None, selection: Selection) -> tupl
     return store, run
 
 
-#: A narrower page has no room for a table.
+#: The least width of a page, in millimetres; a narrower one has no room for a table.
 LEAST_MM = 40
 
 
@@ -242,7 +242,7 @@ def export(
     })  # fmt: skip
     if style == "c":
         if len(run_id) > 1:
-            raise UsageError("--format c: takes one run, expected that of a tuning; name only one RUN")
+            raise UsageError("--format c: takes one run, the race of a tuning; name only one RUN")
         _export_constants(next(iter(run_id), None), output, where, selection, db)
         return
     style = "spreadsheet" if spreadsheet else style
@@ -294,8 +294,8 @@ def _export_constants(
 def history(kernel_id: str, problem_id: str, diff: bool, json_to: IO[str] | None, db: Path | None) -> None:
     """List the versions of KERNEL that watch and tune have tried.
 
-    Each version has its verdict on PROBLEM, its rate, its resources and its changes. A rate without a mark was sampled
-    in turn with the version or kernel that it is compared with.
+    Each version is listed with its verdict on PROBLEM, its rate, its resources and its changes. A rate without a mark
+    was sampled in turn with the version or kernel that it is compared with.
     """
     if "@" in kernel_id:
         raise UsageError(f"{kernel_id}: a history covers all tiles of a kernel; leave out @ and the tile")

@@ -34,7 +34,7 @@ from kernelmark.bench.tune.watch.versions import (
     with_tile,
 )
 
-#: The architecture to compile for without a GPU, if the kernel supports it.
+#: The architecture to compile for if there is no GPU.
 DEFAULT_ARCH = "sm_90a"
 
 
@@ -45,7 +45,7 @@ DEFAULT_ARCH = "sm_90a"
 @click.option(
     "--against",
     metavar="GLOB",
-    help="GPU kernels to time in turn with it. [default: the vendor's kernels with the same numerics]",
+    help="GPU kernels to time in turn with the watched one. [default: the vendor's kernels with the same numerics]",
 )
 @click.option("--tile", metavar="NAME=VALUE,..", help="Test only tiles with these values, such as T=32. [default: all]")
 @click.option(
@@ -80,7 +80,7 @@ def watch(file: Path, problem_id: str, once: bool, db: Path | None, **options: A
         log = Log(stack.enter_context(closing(Store(db or default_store()))), session)
         try:
             for number, files in enumerate(saves(file), 1):
-                beside = f", beside {session.beside.name}" if session.beside else ""
+                beside = f", compared with {session.beside.name}" if session.beside else ""
                 _print(f"version {number}, {datetime.now():%H:%M:%S}{beside}")
                 for part in session.look(keep(files, file, Path(folder), number)):
                     _print(f"\n{part}")
