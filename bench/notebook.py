@@ -36,12 +36,12 @@ def measure(
     declared: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> Result:
-    """Verify and time `fn` and the baseline on a problem in a worker; store the rows and return that of `fn`.
+    """Verify and time `fn` and the baseline on a problem in a worker, store the rows, and return the row of `fn`.
 
     fn: takes the problem and its operands and returns the closure to be timed, as with `@kernel`. A worker must be able
     to import it, or its source must be readable. beside: other kernels to measure in turn with it, by id or glob.
     declared: further arguments of `@kernel`, such as `numerics="tf32"`. options: those of `kernelmark run`, such as
-    `max_time=0.5`, `ceilings=False`; of several thread counts, only the first one's row is returned. Raises UsageError.
+    `max_time=0.5`, `ceilings=False`. With several thread counts, the row of the first is returned. Raises UsageError.
     """
     registry = discover()
     found = registry.problem(problem)
@@ -146,7 +146,7 @@ def _importable(value: Any) -> str:
 
 
 def _folder(module: str) -> dict[str, None]:
-    """Return the folder from which a user's module is imported, as the key of a dict, which is empty without a file."""
+    """Return the folder that a module is imported from, as the key of a dict; empty for a module without a file."""
     file = getattr(sys.modules[module.partition(".")[0]], "__file__", None)
     if not file:
         return {}

@@ -155,7 +155,7 @@ _NOTE = pytest.StashKey[str]()
 
 
 def _leave_histograms_out(config: pytest.Config) -> None:
-    """Draw no histograms if their package is missing: pytest-benchmark would end with a traceback."""
+    """Draw no histograms if their package is missing, since pytest-benchmark would end with a traceback."""
     from kernelmark.bench.measure.present import module_missing
 
     if config.getoption("benchmark_histogram") and (reason := module_missing("pygal")):
@@ -167,7 +167,7 @@ def _leave_histograms_out(config: pytest.Config) -> None:
 
 @pytest.hookimpl(wrapper=True, optionalhook=True)
 def pytest_benchmark_group_stats(config: pytest.Config) -> Any:
-    """Remove kernelmark's cases from pytest-benchmark's table unless an option asks for it: the summary shows them."""
+    """Remove kernelmark's cases from pytest-benchmark's table, unless an option needs them; the summary shows them."""
     groups = yield
     if any(config.getoption(name) != default for name, default in _ASKING.items()):
         return groups

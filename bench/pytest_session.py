@@ -27,7 +27,7 @@ from kernelmark.bench.run.session import Session, run_passes
 DEFAULT_SUITES = ("smoke", "founding")
 #: The most lines of tables at the end of a session, and the columns of a line; `kernelmark show` prints the rest.
 LINES, COLUMNS = 60, 120
-#: Problems, thread count and instruction set: what contenders share.
+#: The problems, thread count and instruction set that the contenders of a job share.
 Group = tuple[tuple[str, ...], int, str]
 
 
@@ -65,7 +65,7 @@ class Opened(NamedTuple):
 
 
 class Bridge:
-    """The run of a pytest session: it is planned at collection; the first item of a group measures the group."""
+    """The run of a pytest session. It is planned at collection, and the first item of a group measures the group."""
 
     def __init__(self, config: pytest.Config) -> None:
         names = config.getoption("km_suite") or DEFAULT_SUITES
@@ -108,9 +108,9 @@ class Bridge:
             self._planned[group] = msgspec.structs.replace(planned, job=planned.job.only(entrants))
 
     def row(self, case: BenchmarkItem) -> tuple[Result, list[float]]:
-        """Return result and samples of a case; its group is measured when the first of its cases is requested.
+        """Return result and samples of a case. A group is measured when the first of its cases is requested.
 
-        With several processes, all groups are measured at the first request, since each process is a pass over all.
+        With several processes, all groups are measured at the first request, since each process makes a pass over all.
         """
         key = case_of(case.planned.job, case.problem, self.registry.kernels[case.kernel])
         store, session = self._open()

@@ -19,7 +19,7 @@ _COLUMNS = tuple(map(TableColumn, ("problem", "kernel", "mode", "threads", "time
 
 
 class RowRatio(NamedTuple):
-    """How many times as fast a row is as another that was measured in turn with it; low, high: its 95 % interval.
+    """How many times as fast a row is as another row that was measured in turn with it. low, high: the 95 % interval.
 
     against: the baseline of its problem, or a variant of the problem (the column `against`).
     """
@@ -61,7 +61,7 @@ class Results:
 
     @property
     def ratios(self) -> list[RowRatio]:
-        """Return each row's speedup over its baseline, and its ratio to a variant of its problem, as of NT over NN."""
+        """Return each row's speedup over its baseline, and its ratio to a variant of its problem, such as NT to NN."""
         columns, found = self._table.columns, []
         for against, ratio in (("baseline", "speedup"), ("against", "ratio")):
             names = ("problem", "kernel", against, ratio, f"{ratio}_ci95_low", f"{ratio}_ci95_high")

@@ -10,5 +10,5 @@ from kernelmark.bench.pytest_session import BenchmarkItem
 
 @pytest.mark.benchmark(timer=VIRTUAL_CLOCK)
 def test_kernel(km_case: BenchmarkItem, km_measure: Any, benchmark: Any) -> None:
-    """Verify, then time: the verdict decides, and pytest-benchmark shows the device's time."""
+    """Verify and time a case. The verdict decides the outcome, and pytest-benchmark shows the device's time."""
     km_measure(km_case, benchmark)

@@ -1,12 +1,12 @@
 """The founding claims and their verdicts, from the rows of a store.
 
-    claims_rows(store, run_ids) -> list[Answer] an answer for each claim, in the order of the catalog experiment_names()
-    -> list[str] the experiments that claims rest on untestable(name, machine) -> str why a machine with these facts can
-    test none of its claims planned(name, registry, devices) how an experiment is measured on devices, and its jobs
+`claims_rows(store, run_ids)` returns an `Answer` for each claim, in the order of the catalog. `experiment_names()`
+returns the experiments that claims use. `untestable(name, machine)` returns why a machine with these facts can test no
+claim of an experiment. `planned(name, registry, devices)` returns an experiment's plan on devices, and its jobs.
 
-An `Answer` holds the claim (`id`, `words`, `source`, `applies`, `experiment`, `expected`), its `verdict` (one of
-`VERDICTS`), in `said` the reason or what is missing, in `findings` each problem's number with its interval, in `notes`
-further remarks. `views.write_files(folder, answers, title)` writes claims.csv and claims.md there.
+An `Answer` has the claim (`id`, `words`, `source`, `applies`, `experiment`, `expected`), its `verdict` (one of
+`VERDICTS`), the reason or what is missing (`said`), each problem's number with its interval (`findings`), and remarks
+(`notes`). `views.write_files(folder, answers, title)` writes claims.csv and claims.md to a folder.
 """
 
 from kernelmark.bench.claims.answer import VERDICTS as VERDICTS

@@ -20,9 +20,9 @@ OP = "aggregate"
 
 
 def linked(q: Question) -> Iterator[ClaimRatio]:
-    """Yield for each network the ratio of the seconds (additions and link) of two ways to aggregate.
+    """Yield for each network the time of the strategies `other` over that of `one`. Times are of additions and link.
 
-    Its interval is computed from both times' intervals, even if they were measured in turn, since the link is not
+    The interval is computed from the intervals of both times, even if they were measured in turn, since the link is not
     measured.
     """
     for problem, rows in by_problem(q.rows).items():
@@ -37,7 +37,7 @@ def linked(q: Question) -> Iterator[ClaimRatio]:
 
 
 def network_scaling(q: Question) -> Iterator[ClaimRatio]:
-    """Yield other networks' speedup by data parallelism over the speedup of network `one`."""
+    """Yield the speedup of each network `other` by data parallelism over the speedup of network `one`."""
     one = _speedup(q, q.asked.one[0])
     for network in q.asked.other:
         if one and (other := _speedup(q, network)):
@@ -65,9 +65,9 @@ def _speedup(q: Question, name: str) -> ClaimRatio | None:
 
 
 def model_parallel(q: Question) -> Iterator[ClaimRatio]:
-    """Yield a network's speedup by model parallelism with some ways of exchange over that with other ways.
+    """Yield each network's speedup by model parallelism with the exchange `one` over that with the exchange `other`.
 
-    Networks are those of the experiment with layers; docs/scaling.md explains what they exchange.
+    The networks are the experiment's networks that have layers. docs/scaling.md explains what they exchange.
     """
     workers = q.asked.workers
     sides = [[r for r in _added(q) if matches(r.kernel, globs)] for globs in (q.asked.one, q.asked.other)]
@@ -87,7 +87,7 @@ def _added(q: Question) -> list[Result]:
 
 
 def _layers(q: Question, name: str) -> tuple[list[tuple[int, Problem]], list[tuple[int, Result | None]]]:
-    """Return a network's forward layers with counts, and each layer with its fastest row on the claim's device."""
+    """Return a network's forward layers with counts, and the fastest row of each layer on the claim's device."""
     entries = [layer.entry for layer in q.evidence.layers if layer.network == name]
     rows = by_problem(r for r in q.evidence.rows if r.op != OP and r.device == q.asked.device)
     forward = [(entry.count, entry.problem) for entry in entries if entry.part == "forward"]
@@ -95,7 +95,7 @@ def _layers(q: Question, name: str) -> tuple[list[tuple[int, Problem]], list[tup
 
 
 def _fastest(q: Question, rows: Sequence[Result], workers: int, n: int) -> tuple[Ratio, Result]:
-    """Return the least seconds of an aggregation of n elements by that many workers, and its row."""
+    """Return the shortest time of an aggregation of n elements by this many workers, and its row."""
     return min(((_seconds(q, r, workers, n), r) for r in rows), key=lambda pair: pair[0].median)
 
 
@@ -106,7 +106,7 @@ def _seconds(q: Question, r: Result, workers: int, n: int) -> Ratio:
 
 
 def _sizes(q: Question, problem: str) -> tuple[int, int]:
-    """Return the workers and the elements of an aggregation."""
+    """Return the numbers of workers and of elements of an aggregation."""
     known: Any = q.evidence.problems[problem]
     return known.w, known.n
 

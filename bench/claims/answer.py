@@ -1,4 +1,4 @@
-"""Judge a claim: check what hardware is missing, on which side of the number each interval lies, and the verdict."""
+"""Judge a claim: find missing hardware, compare each number's interval with the claim, and form the verdict."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
@@ -37,9 +37,10 @@ YES, NO, OPEN = ANSWERS = ("yes", "no", TIE)
 
 
 class JudgedRatio(msgspec.Struct, frozen=True):
-    """A number of a claim: where, by which kernels, whether it confirms the claim (one of ANSWERS), and its interval.
+    """A number of a claim, with its interval. where: the problem. by: the kernels that it compares.
 
-    in_turn: whether the compared rows shared a job. rows: the rows that it is computed from.
+    answer: whether it confirms the claim, one of ANSWERS. in_turn: whether the compared rows shared a job. rows: the
+    rows that it is computed from.
     """
 
     where: str
@@ -58,7 +59,7 @@ class JudgedRatio(msgspec.Struct, frozen=True):
 
 
 def judged(finding: ClaimRatio, confirm: Confirm) -> JudgedRatio:
-    """Return a finding with its answer."""
+    """Return a number of a claim with the answer that it gives."""
     ratio = finding.ratio
     return JudgedRatio(finding.where, finding.by, side(ratio, confirm), *ratio[:4], rows=named(finding.rows))
 
@@ -86,9 +87,9 @@ def judge(answers: Sequence[str], whole: bool) -> str:
 
 
 class Hardware(NamedTuple):
-    """The largest hardware among the machines of some runs; None: not recorded by any.
+    """The largest hardware of the machines of some runs, separately for each field. None: no run recorded it.
 
-    Older runs did not record the number of GPUs, and name one.
+    Older runs recorded the name of one GPU and not the number of GPUs.
     """
 
     names: str = ""
@@ -98,7 +99,7 @@ class Hardware(NamedTuple):
 
     @classmethod
     def of(cls, machines: Iterable[Mapping[str, Any]]) -> Self:
-        """Return the hardware of machines from their facts, which imported runs do not have."""
+        """Return the hardware of machines from their recorded facts. Imported runs have no facts."""
         known = [facts for facts in machines if "cpus_usable" in facts]
         if not known:
             return cls()
@@ -124,7 +125,7 @@ class Hardware(NamedTuple):
 
 
 def untestable(name: str, machine: Mapping[str, Any]) -> str:
-    """Return why a machine with these facts can test no claim of an experiment, or ""."""
+    """Return why a machine with these facts can test no claim of an experiment, or "" if it can test one."""
     hardware, tested = Hardware.of([machine]), experiment_named(name)
     reasons = [claim.lacks or hardware.lacks(claim, tested) for claim in catalog().claim if claim.experiment == name]
     return reasons[0] if all(reasons) else ""
@@ -141,7 +142,7 @@ def _name(facts: Mapping[str, Any]) -> str:
     return " with ".join(filter(None, [facts.get("cpu", "the machine"), facts.get("gpu")]))
 
 
-#: The most numbers that are listed one by one, and the most names of the others.
+#: The most numbers that are listed one by one. Of more numbers, only names are listed, at most this many.
 TOLD, NAMED = 4, 8
 
 
@@ -165,26 +166,26 @@ def _names(numbers: Sequence[JudgedRatio]) -> str:
 
 
 def with_steps(reason: str, steps: Iterable[ClaimRatio]) -> str:
-    """Return a text that there are too few threads, with the gain from the threads that exist."""
+    """Return the reason, which is that threads are missing, with the gains from the threads that exist."""
     shown = ", ".join(f"{finding.where}: {finding.ratio}" for finding in steps)
-    return f"{reason}; over those: {shown}" if shown else reason
+    return f"{reason}; the gains from these: {shown}" if shown else reason
 
 
 def failures(results: Sequence[Result]) -> str:
-    """Return a text on the rows without a time, with reasons."""
+    """Return the statuses and reasons of the rows without a time, as text."""
     shown = "; ".join(f"{r.kernel} on {r.problem}: {r.status}: {r.reason}" for r in results[:2])
     return shown + (f"; and {len(results) - 2} more" if len(results) > 2 else "")
 
 
 def unpriced(kind: str, results: Sequence[Result]) -> str:
-    """Return a text on the devices without a price."""
+    """Return a line that names the missing price and the devices, one of which has none."""
     names = ", ".join(dict.fromkeys(r.device_name for r in results))
     price = "a price on other terms (otherwise_per_hour)" if kind == "other-price" else "a price"
     return f"{price}: the prices file lacks it for one of {names}"
 
 
 def coverage(contrast: Contrast, evidence: ExperimentRows) -> list[str]:
-    """Return how many of a claim's problems have rows, if not all do; a failed problem counts as having one."""
+    """Return how many of a claim's problems have rows, or nothing if all do. Rows without a time count."""
     problems = {
         layer.entry.problem.id for layer in evidence.layers if matches(layer.entry.problem.id, contrast.problems)
     }
@@ -193,10 +194,10 @@ def coverage(contrast: Contrast, evidence: ExperimentRows) -> list[str]:
 
 
 def apart(numbers: Sequence[JudgedRatio]) -> list[str]:
-    """Return how many numbers compare rows between which the machine's state may have changed."""
+    """Return how many numbers compare rows that were not measured in turn, or nothing if all rows were."""
     count = sum(not n.in_turn for n in numbers)
     what = f"{APART}: {count} of {len(numbers)} numbers"
-    return [f"{what}, which have the wider intervals of both rows"] if count else []
+    return [f"{what}, whose intervals combine those of both rows"] if count else []
 
 
 def no_rows(claim: Claim, tested: Experiment, some: bool) -> str:
@@ -213,8 +214,8 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     """A claim with its verdict.
 
     said: a line for each answer with its problems, or what is missing. notes: problems without rows, networks' seconds
-    per batch, the prices that were used. rows: run and case of each row that the verdict is formed from or, if none
-    has a time, of each row without one; run_ids: their runs.
+    per batch, the prices that were used. rows: run and case of each row that the verdict is formed from. If the claim
+    has no number, they are the failed rows. run_ids: the runs of these rows.
     """
 
     id: str
@@ -244,8 +245,8 @@ def claims_rows(
 ) -> list[Answer]:
     """Return the claims (or those with these ids), each with its verdict from the rows of these runs, the latest last.
 
-    The machines of these runs determine which hardware a claim lacks. here: only cold rows count, and without runs this
-    machine is used.
+    The machines of these runs determine which hardware a claim lacks. here: use only cold rows, and if there are no
+    runs, this machine.
     """
     known, paid, chosen = registry or discover(), prices or load_prices(None), claims(only)
     tested = {claim.experiment: experiment(claim) for claim in chosen}

@@ -38,7 +38,7 @@ class TomlTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class Confirm(TomlTable, frozen=True):
-    """The side of a number on which a claim is confirmed; exactly one field is set."""
+    """The range of a number that confirms a claim. Exactly one field is set."""
 
     above: float | None = None
     below: float | None = None
@@ -66,8 +66,8 @@ class Contrast(TomlTable, frozen=True):
     one, other: the two sides, by `kind`: globs of kernels, problems, thread counts, instruction sets or devices.
     problems, kernels: globs that limit those of the experiment. against: the kernel of `one` if it differs from that of
     `other`. limit: the largest thread count. label: format of a problem's label, from its axes. link_gbyte_per_s: the
-    stated rate of a link between workers. workers: their number. device: the device that measures the networks and
-    additions for a computed number. times: a factor on the number. counts: the numbers of threads to use; all if empty.
+    stated rate of a link between workers. workers: the number of workers. device: the device on which networks and
+    additions are measured for a computed number. times: a factor on the number. counts: thread counts; all if empty.
     """
 
     kind: Kind
@@ -176,7 +176,7 @@ def experiment(claim: Claim) -> Experiment:
 
 
 def claims(only: Iterable[str] = ()) -> list[Claim]:
-    """Return the claims with these ids or of these files, or all. Raises UsageError for an unknown name."""
+    """Return the claims that have these ids or are in these files; without names, all. Raises UsageError."""
     known, wanted = {claim.id: claim for claim in catalog().claim}, set(only)
     for name in wanted - known.keys() - files().keys():
         expected = f"some of {', '.join(known)}, or all of {', '.join(files())}"
@@ -186,7 +186,7 @@ def claims(only: Iterable[str] = ()) -> list[Claim]:
 
 
 def read_table(path: Path, kind: type[Any], remedy: str = "") -> Any:
-    """Return a TOML file as `kind`. Raises UsageError, which has the file, the key and the remedy."""
+    """Return the contents of a TOML file as `kind`. Raises UsageError with the file, the key and the remedy."""
     require_file(path)
     try:
         return msgspec.convert(tomllib.loads(path.read_text(encoding="utf-8-sig")), kind)

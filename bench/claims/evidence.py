@@ -32,9 +32,9 @@ class Chosen(Suite, frozen=True):
 
 
 class Layered(msgspec.Struct, frozen=True):
-    """An entry of an experiment, its problem at the suite's batch size, and its batch size.
+    """An entry of an experiment at one of its batch sizes. base: its problem at the suite's batch size.
 
-    network: the suite, and the network if the suite has several.
+    network: the name of the suite, followed by that of the network if the suite has several.
     """
 
     suite: str
@@ -62,7 +62,7 @@ def chosen(variants: Sequence[Layered]) -> Suite:
 
 
 def grouped(layers: Sequence[Layered], together: Sequence[str]) -> list[list[Layered]]:
-    """Return the entries in groups whose problems differ only in these axes; without axes, each is a group."""
+    """Return the entries in groups whose problems differ only in these axes. Without axes, each entry is a group."""
     groups: dict[Any, list[Layered]] = {}
     for number, layer in enumerate(layers):
         problem = layer.entry.problem
@@ -86,7 +86,7 @@ def _at_batches(suite: Suite, entry: Entry, batches: tuple[int, ...]) -> Iterato
 def batch_axis(problem: Problem) -> str:
     """Return the axis of the images: n for a convolution; for a layer's product, the size that contains the images.
 
-    Gradients of weights (TN) sum over them.
+    A gradient of weights (TN) sums over the images, so they are its k.
     """
     if "n" in problem.axes() and problem.op == "conv":
         return "n"
@@ -99,13 +99,13 @@ def batch_of(problem: Problem) -> int:
 
 
 def thread_counts(experiment: Experiment) -> tuple[int, ...]:
-    """Return the experiment's thread counts that this machine has, and the number of all its threads."""
+    """Return the number of this machine's threads, and the experiment's thread counts below it."""
     everything = cpu_count()
     return tuple(sorted({*(count for count in experiment.threads if count < everything), everything}))
 
 
 def planned(name: str, registry: Registry, devices: tuple[str, ...]) -> tuple[Plan, list[PlannedJob]]:
-    """Return the plan of an experiment on these devices, and the jobs that it needs, comparison groups together.
+    """Return the plan of an experiment on these devices, and its jobs, one comparison group after another.
 
     An experiment on the CPU has only contenders on the CPU. The caller may replace `spread_s` of the plan. Raises
     UsageError for an unknown experiment.
@@ -136,7 +136,7 @@ def plan(experiment: Experiment, devices: tuple[str, ...]) -> Plan:
 
 
 class ExperimentRows:
-    """The rows of an experiment. rows: those with a time; failed: those with a reason instead; problems: by id."""
+    """The rows of an experiment. rows: those with a time. failed: those that are not `ok`. problems: problems by id."""
 
     def __init__(
         self, store: Store, experiment: Experiment, layers: Sequence[Layered], results: Iterable[Result]
@@ -158,8 +158,9 @@ def gather(
 ) -> ExperimentRows:
     """Return the experiment's rows. The given rows are sorted by run, the latest last.
 
-    The rows of a problem, thread count and instruction set come from one run: of those with enough processes the run
-    with the most kernels, then the most variants, then the latest. mode: the only mode, if given.
+    The rows of a problem, thread count and instruction set come from one run: the run with the most kernels that are
+    `ok`, then with the most processes (more than the experiment's do not count), then with the most rows of the
+    comparison group, then the latest. mode: use only rows of this mode, if given.
     """
     layers = entries(experiment, registry)
     groups = enumerate(grouped(layers, experiment.together))
@@ -199,5 +200,5 @@ class Known:
 
 
 def _processes(r: Result) -> float:
-    """Return a row's number of processes; infinity for a row without a time, which more processes would not time."""
+    """Return a row's number of processes. A row without a time has infinity: more processes would give no time."""
     return r.processes if r.status == Status.OK else inf

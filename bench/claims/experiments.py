@@ -1,4 +1,4 @@
-"""Measure the rows of claims' experiments that no run of this machine has, into a new run."""
+"""Measure, in a new run, the rows of claims' experiments that no run of this machine has."""
 
 import json
 from collections import Counter
@@ -30,7 +30,7 @@ Say = Callable[[str], None]
 
 
 class ExperimentRuns(NamedTuple):
-    """The runs of this machine, the latest last; whether everything was measured; the number of failed rows."""
+    """The runs of this machine, the latest last. finished: not interrupted. against: the number of failed rows."""
 
     run_ids: list[str]
     finished: bool = True
@@ -40,7 +40,7 @@ class ExperimentRuns(NamedTuple):
 def own_runs(store: Store) -> list[str]:
     """Return the runs of this machine, the latest last.
 
-    Older runs record fewer facts of their machine; the recorded ones must agree.
+    All facts that a run recorded must be those of this machine. Older runs recorded fewer facts.
     """
     here = json.loads(json.dumps(machine()))
     known = {run_id: store.run(run_id).machine for run_id in store.run_ids()}
@@ -97,7 +97,7 @@ def _measure(session: Session, missing: Missing, say: Say, end_s: float) -> bool
     groups = [list(group) for _, group in groupby(missing.jobs, key=lambda planned: planned.job.problems)]
     say(f"{missing.experiment.id}: {missing.experiment.title}; {_problems(groups)}")
     while groups and now() < end_s:
-        # Several processes are passes over all problems, so that the measurements of a problem are further apart in
+        # Several processes make passes over all problems, so that measurements of one problem are further apart in
         # time.
         batch = groups if missing.plan.processes > 1 else groups[:1]
         if not run_jobs(session, partial(chain, *batch), tally, plan=missing.plan):

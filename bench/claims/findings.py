@@ -22,12 +22,12 @@ from kernelmark.bench.report.contest import Ratio, Setting, by_setting, comparab
 from kernelmark.bench.report.format import count, short
 from kernelmark.bench.report.networks import total
 
-#: Words of an id that all problems of the claims share.
+#: Words of ids that labels leave out, since nearly all problems of claims have them.
 UNSAID = ("f32", "nchw")
 
 
 class ClaimRatio(NamedTuple):
-    """A number, where it is valid, the rows that it is computed from, and the kernels that it compares.
+    """A number of a claim, with the rows that it is computed from. where: the problem. by: the kernels compared.
 
     size: the key by which problems are ordered.
     """
@@ -70,7 +70,7 @@ def question(contrast: Contrast, evidence: ExperimentRows, prices: Prices) -> Qu
 
 
 def failures_of(contrast: Contrast, evidence: ExperimentRows) -> list[Result]:
-    """Return the rows without a time of a comparison's problems and kernels."""
+    """Return the failed rows of a comparison's problems and kernels."""
     sides = (*contrast.one, *contrast.other) if contrast.kind in ("kernels", "linked", "verified") else ()
     rows = [r for r in evidence.failed if matches(r.problem, contrast.problems) and matches(r.kernel, contrast.kernels)]
     return [r for r in rows if matches(r.kernel, sides)]
@@ -127,7 +127,7 @@ def problems(q: Question) -> Iterator[ClaimRatio]:
 
 
 def verified(q: Question) -> Iterator[ClaimRatio]:
-    """Yield the error bound over the largest error; it is below one if a row is `wrong`."""
+    """Yield the error bound over the largest error, or 0 for a row that is `wrong`."""
     for r in q.evidence.all:
         if matches(r.kernel, q.asked.one) and r.status in (Status.OK, Status.WRONG) and r.error_bound:
             margin = r.error_bound / max(r.max_error or 0.0, r.error_bound * 1e-6)
@@ -136,7 +136,7 @@ def verified(q: Question) -> Iterator[ClaimRatio]:
 
 
 def launched(q: Question) -> Iterator[ClaimRatio]:
-    """Yield for each problem the number of different sets of GPU kernels that some kernels launch, if recorded."""
+    """Yield for each problem how many different sets of GPU kernels the kernels `one` launch, if recorded."""
     for problem, rows in by_problem(r for r in q.rows if matches(r.kernel, q.asked.one)).items():
         named = [(r, names) for r in rows if (names := _names(r.launched))]
         if len(named) > 1:
@@ -208,7 +208,7 @@ def isa_threads(q: Question) -> Iterator[ClaimRatio]:
 
 
 def batch_steps(q: Question) -> Iterator[ClaimRatio]:
-    """Yield each kernel's images a second at each batch over its images a second at the next smaller one."""
+    """Yield each kernel's images per second at each batch over its images per second at the next smaller batch."""
     batches_of: dict[Any, list[tuple[int, Result]]] = defaultdict(list)
     for setting, rows in by_setting(q.rows).items():
         for r in rows:
@@ -261,7 +261,7 @@ def pairs(q: Question) -> Iterator[Pair]:
 
 
 def devices(q: Question) -> Iterator[ClaimRatio]:
-    """Yield how many times faster one device is than the other."""
+    """Yield how many times faster device `one` is than device `other`."""
     for pair in pairs(q):
         yield _finding(q, pair, q.faster(pair.one, pair.other))
 
@@ -279,7 +279,7 @@ def device_growth(q: Question) -> Iterator[ClaimRatio]:
 
 
 def rates(q: Question) -> Iterator[ClaimRatio]:
-    """Yield one device's rate over the other's for each operation; their problems may differ."""
+    """Yield device `one`'s best rate over device `other`'s for each operation, on possibly different problems."""
     best: dict[tuple[str, str], tuple[Ratio, Result]] = {}
     for r in q.rows:
         problem = q.evidence.problems[r.problem]
@@ -294,7 +294,10 @@ def rates(q: Question) -> Iterator[ClaimRatio]:
 
 
 def price(q: Question) -> Iterator[ClaimRatio]:
-    """Yield how many times more work one device does for the same money; the other's price may be for other terms."""
+    """Yield how many times more work device `one` does for the same money than device `other`.
+
+    For the kind `other-price`, the price of `other` is its price on other terms.
+    """
     for pair in pairs(q):
         one, other = q.prices.of(pair.one), q.prices.of(pair.other)
         paid = other and (other.otherwise_per_hour if q.asked.kind == "other-price" else other.per_hour)
@@ -303,7 +306,7 @@ def price(q: Question) -> Iterator[ClaimRatio]:
 
 
 def energy(q: Question) -> Iterator[ClaimRatio]:
-    """Yield how many times more work one device does for the same energy."""
+    """Yield how many times more work device `one` does for the same energy than device `other`."""
     for pair in pairs(q):
         one, other = (_energy(r, q.prices) for r in (pair.one, pair.other))
         if one and other:
@@ -328,7 +331,7 @@ def _energy(r: Result, prices: Prices) -> Ratio | None:
 
 
 def with_transfers(q: Question) -> Iterator[ClaimRatio]:
-    """Yield one device's time over the other's, which includes transferring its operands and its result."""
+    """Yield the time of device `other` over the time of device `one` plus transfers of its operands and its result."""
     moved = by_problem(r for r in q.rows if r.op == "transfer")
     for pair in pairs(q._replace(rows=[r for r in q.rows if r.op != "transfer"])):
         operands = pair.problem.operands()
@@ -345,7 +348,7 @@ def with_transfers(q: Question) -> Iterator[ClaimRatio]:
 
 
 def step_share(q: Question) -> Iterator[ClaimRatio]:
-    """Yield the fastest transfer of each size over a batch, forward and backward, of the fastest kernels."""
+    """Yield the fastest time of each transfer over that of a batch, forward and backward, by the fastest kernels."""
     layers = [layer.entry for layer in q.evidence.layers if layer.entry.part]
     rows = by_problem(q.rows)
     chosen = [(entry.count, fastest(rows.get(entry.problem.id, ()))) for entry in layers]

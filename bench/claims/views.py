@@ -29,7 +29,7 @@ _IN_FILES = (TableColumn("verdict"), TableColumn("claim"), TableColumn("in words
 def heading(answers: Sequence[Answer], run_ids: Sequence[str], here: bool) -> str:
     """Return a heading with the runs and devices that the rows come from."""
     used = dict.fromkeys(run_id for a in answers for run_id in a.run_ids) or run_ids[-1:]
-    names = ", ".join(dict.fromkeys(name for a in answers for name in a.device_names)) or "none that a claim asks for"
+    names = ", ".join(dict.fromkeys(name for a in answers for name in a.device_names)) or "none that a claim uses"
     runs = f"run{'s' * (len(used) > 1)} {', '.join(used)}" if used else "no run"
     return "\n".join(map(paragraph, (runs, f"{'latest rows of this machine' if here else 'measured on'}: {names}")))
 

@@ -184,7 +184,9 @@ def test_too_few_threads_are_told_with_what_they_gain(judged, put, verdict):
     for threads, time_s in ((1, 4.0), (2, 2.0)):
         put("gemm/scipy.sgemm", "gemm/m1024n1024k1024/f32/NN", time_s, run_id="r2", threads=threads)
     (said,) = verdict("threads-64", ("r1", "r2")).said
-    assert said.startswith("64 threads; Some CPU has 2; over those: gemm m1024n1024k1024/NN, 2 threads against 1: 2x")
+    assert said.startswith(
+        "64 threads; Some CPU has 2; the gains from these: gemm m1024n1024k1024/NN, 2 threads against 1: 2x"
+    )
 
 
 @pytest.mark.parametrize(
