@@ -1,6 +1,6 @@
 """Compare ways to aggregate gradients over a link of a given rate, computed from measured rows.
 
-docs/scaling.md explains the model: the seconds that a link adds to a row, and the share of one worker.
+docs/scaling.md explains the model: the seconds that a link adds to a row, and one worker's share of the additions.
 """
 
 from collections.abc import Iterator, Sequence

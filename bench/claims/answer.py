@@ -142,7 +142,7 @@ def _name(facts: Mapping[str, Any]) -> str:
     return " with ".join(filter(None, [facts.get("cpu", "the machine"), facts.get("gpu")]))
 
 
-#: The most numbers that are listed one by one. Of more numbers, only names are listed, at most this many.
+#: At most TOLD numbers are listed one by one. Of more numbers, only the range and at most NAMED names are listed.
 TOLD, NAMED = 4, 8
 
 
@@ -166,7 +166,7 @@ def _names(numbers: Sequence[JudgedRatio]) -> str:
 
 
 def with_steps(reason: str, steps: Iterable[ClaimRatio]) -> str:
-    """Return the reason, which is that threads are missing, with the gains from the threads that exist."""
+    """Return the reason that threads are missing, followed by the gains from the threads that exist."""
     shown = ", ".join(f"{finding.where}: {finding.ratio}" for finding in steps)
     return f"{reason}; the gains from these: {shown}" if shown else reason
 

@@ -314,7 +314,7 @@ def energy(q: Question) -> Iterator[ClaimRatio]:
 
 
 def thread_price(q: Question) -> Iterator[ClaimRatio]:
-    """Yield how many times more work a number of threads does for the same money, with one virtual CPU per thread."""
+    """Yield how many times more work `one` threads do for the same money than `other`; each thread is a virtual CPU."""
     for one, other in product(q.asked.one, q.asked.other):
         paid = [q.prices.of_vcpus(int(count)) for count in (other, one)]
         for ratio in threads(q._replace(asked=msgspec.structs.replace(q.asked, one=(one,), other=(other,)))):

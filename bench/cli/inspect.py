@@ -35,7 +35,7 @@ def _words(plugins: Sequence[str], *words: str | None, **options: str | None) ->
 
 
 def _end(gated: pins.Gated, after_document: bool) -> None:
-    """Print differences from the pins (on standard error after a document) and exit with the gate's status."""
+    """Print differences from the pins, on standard error if a document was printed, and exit with the gate's status."""
     click.echo(gated.text, err=after_document)
     raise SystemExit(AGAINST if gated.fails else OK)
 

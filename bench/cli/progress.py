@@ -56,7 +56,7 @@ _PROVISIONAL = (
 
 
 class Display(Progress):
-    """Show progress on standard error and print finished tables. In a terminal, progress is a single changing line.
+    """Print finished tables, and progress on standard error: one changing line in a terminal, or lines in a pipe.
 
     jobs: the planned jobs in order; they may finish in another order. processes: the number of passes over them. again:
     the run was resumed, so some of its tables were printed before.
@@ -137,7 +137,7 @@ class Display(Progress):
 
     @property
     def _left_s(self) -> float:
-        """Return the time limits of the remaining jobs, times the ratio of time to time limit of the finished jobs."""
+        """Return the estimated seconds left: the limits of the remaining jobs, times the pace of the finished ones."""
         pace = (now() - self._began_s) / self._done_s if self._done_s else 1.0
         return max(0.0, self._total_s - self._done_s) * pace
 

@@ -1,1 +1,1 @@
-"""Record rows in the store."""
+"""Rows, the store that holds them, and the import of other programs' results."""

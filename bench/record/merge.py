@@ -83,7 +83,7 @@ class Campaign(NamedTuple):
 
     @property
     def shard(self) -> Shard:
-        """Return a shard of the plan, which holds the numbers of shards and of cases."""
+        """Return a shard of the plan. Its `count` and `cases` are those of the whole plan."""
         return _shard_of(self.first)
 
     @property
@@ -398,7 +398,7 @@ class _Copying(Store):
             raise UsageError(f"{path}: run {taken} of {self.path} has its name, {name}; {remedy}")
 
     def _copy_rows(self, number: str, run_id: str, target: str, path: Path, first: int) -> int:
-        """Copy the rows of a run that `target` lacks. Raises UsageError if a row that both have differs."""
+        """Copy the rows of a run that the run `target` lacks. Raises UsageError if a row of both runs differs."""
         values = {"run_id": run_id, "target": target, "first": first, "room": _ROOM}
         self._refuse_other(values, path)
         self._db.execute(_MOVED.format(number=number), values)

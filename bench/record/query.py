@@ -1,4 +1,4 @@
-"""Run queries on the store, over all rows or a selection. They are limited in size and time, and yield single rows."""
+"""Run queries on the store, over all rows or a selection. They are limited in size and time, and yield row by row."""
 
 import sqlite3
 from collections.abc import Callable, Iterator
@@ -15,7 +15,7 @@ Read = Callable[[tuple[Any, ...]], Any]
 #: The exceptions that decoding a damaged value may raise.
 _DAMAGE = (sqlite3.Error, msgspec.MsgspecError, ValueError, TypeError, LookupError, OverflowError, RecursionError)
 #: The rows of a run are contiguous in the file unless another run wrote at the same time, so they are read in file
-#: order. The plus keeps SQLite from using the index, which would look up every row and sort them all.
+#: order. The plus sign keeps SQLite from using the index, which would look up every row and sort them all.
 OF_RUN = "result_id BETWEEN :first AND :last AND +run_id = :run_id"
 #: Limits for stores that other users wrote: the largest value that is read, the steps of SQLite between two checks of a
 #: query, and the most checks of a query. A query of a million rows takes half of the steps allowed.

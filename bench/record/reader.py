@@ -53,7 +53,7 @@ _Sum = Finite | None
 
 
 def _selected(names: Sequence[str]) -> str:
-    """Return the columns for a SELECT in brackets; in quotes, SQLite would read a missing column as a text."""
+    """Return columns for a SELECT, in brackets. In quotes, SQLite would take a missing column's name for a text."""
     return ", ".join(f"[{name}]" for name in names)
 
 

@@ -25,7 +25,8 @@ Struct = TypeVar("Struct", bound=msgspec.Struct)
 RunId = Annotated[str, msgspec.Meta(pattern=r"\A[A-Za-z0-9_][A-Za-z0-9_.+-]{0,99}\Z")]
 _DIMS = msgspec.json.Decoder(Dims)
 _DOUBLE_BYTES = 8
-#: The limits of the time of a call that a store can hold, in seconds; the longest is 30 years. All ratios are finite.
+#: The shortest and the longest time of a call, in seconds, that a store can hold. The longest is 30 years. The ratio of
+#: any two times is finite.
 SHORTEST_S, LONGEST_S = 1e-18, 1e9
 
 
@@ -128,7 +129,7 @@ class RunMachine(NamedTuple):
 
 
 class JobBegun(NamedTuple):
-    """The start of a job of a run, with the number of its rows; problems: their ids, separated by commas."""
+    """The start of a job of a run, with the number of its rows. problems: the ids of its problems, by commas."""
 
     started_at: str
     suite: str

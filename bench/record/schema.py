@@ -25,7 +25,7 @@ def _declared(name: str) -> str:
     return f'"{name}" {_TYPES[KINDS[name]]}' + ("" if default is None else f" DEFAULT {default!r}")
 
 
-#: The tables. Those that an older store lacks are added to it, as are columns, which need a default or may be NULL.
+#: The tables. An older store gets the tables and columns that it lacks, so a new column has a default or may be NULL.
 CREATE = f"""
 CREATE TABLE machine (machine_id TEXT PRIMARY KEY, facts TEXT NOT NULL);
 CREATE TABLE run (

@@ -127,7 +127,7 @@ class Store(Reader):
         self.require_in_place()
 
     def require_in_place(self) -> None:
-        """Raise StoreGone if the opened file was moved, replaced or truncated, after its rows were saved next to it."""
+        """If the opened file was moved, replaced or truncated, save its rows in another file and raise StoreGone."""
         found, before = files_of(self.path), self._opened
         own = [end for end in found if end in before and os.path.samestat(found[end], before[end])]
         if "" in own and (found[""].st_size >= before[""].st_size or self._is_sound()):

@@ -92,7 +92,7 @@ class Floats:
 
 
 class Table:
-    """Rows by column. `rows` has an object for each row; its attributes, those of a Result, read from the columns."""
+    """Rows by column. `rows` has an object for each row, with the attributes of a Result, which read the columns."""
 
     def __init__(self, columns: dict[str, Coded | Floats], dims: Coded, count: int) -> None:
         self.columns, self.dims = columns, dims
@@ -163,7 +163,7 @@ def number_cells(values: Sequence[float | None]) -> list[str]:
 
 
 def _written(values: Iterable[Any]) -> list[str]:
-    """Return cells as csv.writer writes them. It would quote an empty cell that is alone in its row, so it gets two."""
+    """Return cells as csv.writer writes them. Each shares its line with a second cell: alone, "" would be quoted."""
     lines: list[str] = []
     # A writer that ends rows with only a line feed leaves carriage returns in a cell unquoted.
     csv.writer(SimpleNamespace(write=lines.append), lineterminator="\r\n").writerows(zip(values, repeat(None)))

@@ -25,8 +25,8 @@ class LaunchResources(msgspec.Struct, frozen=True):
 class VersionRatio(msgspec.Struct, frozen=True):
     """The speedup of a version over a rival that was sampled in turn with it, with its interval.
 
-    kernel: the rival's id, or "" for an earlier version of the same kernel. If both have the same kernel id, the rival
-    is this kernel with its default tile. version: the rival's number in the store.
+    kernel: the rival's id, or "" for an earlier version of the same kernel. The id of the version's kernel means that
+    kernel with its default tile. version: the rival's number in the store.
     """
 
     ratio: NotNegative

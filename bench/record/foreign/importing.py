@@ -25,7 +25,7 @@ EXPECTED = f"expected {pytest_benchmark.KIND}, {nvbench.KIND} or {own_csv.KIND}"
 
 
 class Imported(NamedTuple):
-    """A run made from a file. before: the run of an earlier import of the same bytes, or "". refused: skipped parts."""
+    """A run made from a file. before: an earlier run of the same bytes, or "". refused: why benchmarks were skipped."""
 
     run_id: str
     path: Path

@@ -17,7 +17,7 @@ from kernelmark.bench.plan.status import Status
 from kernelmark.bench.record.records import LONGEST_S, SHORTEST_S
 from kernelmark.bench.record.result import COLUMNS, KINDS, NOT_NEGATIVE, REQUIRED, SCHEMA, Result
 
-#: The part of a value by which rounding may make a mean exceed the largest of its numbers.
+#: The relative error by which a mean may exceed the largest of its numbers, because of rounding.
 ROUNDING = 1e-9
 #: Returns the problem with a text as its id, or None.
 FindProblem = Callable[[str], Problem | None]
@@ -49,7 +49,7 @@ class JsonNode:
         """Raise an exception with one line about the value."""
         shown = repr(self.value)
         shown = shown if len(shown) <= 60 else f"{shown[:57]}..."
-        raise kind(f"{self._file}: {self._place or 'the whole'} is {shown}, expected {expected}")
+        raise kind(f"{self._file}: {self._place or 'the document'} is {shown}, expected {expected}")
 
     def holding(self, value: Any) -> "JsonNode":
         """Return the same place with another value."""
@@ -134,7 +134,7 @@ class ForeignRow(NamedTuple):
 
     @property
     def parts(self) -> list[ProcessPart]:
-        """Return the one process that took the samples, or an empty list without samples."""
+        """Return a list of the one process that took the samples; empty without samples."""
         return [ProcessPart(len(self.samples), median_interval(self.samples).median)] if self.samples else []
 
 
@@ -164,7 +164,7 @@ def refused_alone(refused: list[str]) -> Iterator[None]:
 def foreign(op: str, problem: Problem | None, text: str, kernel: str, **columns: Any) -> Result:
     """Return the row of a kernel of another program, with the columns that follow from a kernelmark problem.
 
-    text: the name of the problem if it is None. threads is 1, as for all kernels that do not use kernelmark's threads.
+    text: the problem's name if `problem` is None. threads is 1, as for all kernels without kernelmark's threads.
     """
     known: dict[str, Any] = {"op": op, "problem": text, "dtype": "", "layout": ""}
     if problem is not None:
