@@ -181,7 +181,7 @@ def unpriced(kind: str, results: Sequence[Result]) -> str:
     """Return a line that names the missing price and the devices, one of which has none."""
     names = ", ".join(dict.fromkeys(r.device_name for r in results))
     price = "a price on other terms (otherwise_per_hour)" if kind == "other-price" else "a price"
-    return f"{price}: the prices file lacks it for one of {names}"
+    return f"{price}: the prices file has none for one of {names}"
 
 
 def coverage(contrast: Contrast, evidence: ExperimentRows) -> list[str]:

@@ -250,7 +250,7 @@ class Pair(NamedTuple):
 
 
 def pairs(q: Question) -> Iterator[Pair]:
-    """Pair the fastest rows of both devices, on each problem, mode and precision with a time on both."""
+    """Yield the fastest row of each device, on each problem, mode and precision that both devices have timed."""
     rows_of: dict[Any, dict[str, list[Result]]] = defaultdict(lambda: defaultdict(list))
     for r in q.rows:
         rows_of[r.problem, r.mode, r.isa, comparable(r)][r.device].append(r)

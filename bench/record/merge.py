@@ -40,7 +40,7 @@ _RUN = ", ".join(("run_id", *_BEGAN, "finished_at", "name", "planned"))
 #: The SQL that updates a merged run that already exists.
 _AS_NOW = "ON CONFLICT DO UPDATE SET " + ", ".join(f"{name} = excluded.{name}" for name in _RUN.split(", ")[1:])
 _APART = "; one of the two was changed: merge it into another file (--db)"
-#: All columns of a ceiling together identify it, since its table has no unique key as the other tables have.
+#: The columns that identify a ceiling: all of its fields, since its table has no unique key.
 _CEILING = Ceiling.__struct_fields__
 _REST: dict[str, Sequence[str]] = {
     "layer": ("network", "problem", "part", "count", "place"),
@@ -258,7 +258,7 @@ def _campaign(runs: Sequence[tuple[Path, RunFacts]], db: Path, before: RunFacts 
         agreed = _agreed(run)
         for name in {**expected, **agreed}:
             if agreed.get(name) != expected.get(name):
-                what = f"{name} is {_brief(agreed.get(name))}, that of {holder} is {_brief(expected.get(name))}"
+                what = f"{name} is {_brief(agreed.get(name))}, but in {holder} it is {_brief(expected.get(name))}"
                 raise UsageError(f"{path}: {what}; {_ELSEWHERE}")
         for part in _parts_of(run):
             where, other = seen.setdefault(part.index, (path, part))
@@ -395,7 +395,7 @@ class _Copying(Store):
         query = "SELECT run_id FROM main.run WHERE name = ? AND name != '' AND run_id != ?"
         for (taken,) in self._db.execute(query, (name, run_id)).fetchall():
             remedy = f"remove that run: `kernelmark runs --delete {name}`"
-            raise UsageError(f"{path}: run {taken} of {self.path} has its name, {name}; {remedy}")
+            raise UsageError(f"{path}: its run and run {taken} of {self.path} are both named {name}; {remedy}")
 
     def _copy_rows(self, number: str, run_id: str, target: str, path: Path, first: int) -> int:
         """Copy the rows of a run that the run `target` lacks. Raises UsageError if a row of both runs differs."""

@@ -128,10 +128,10 @@ def test_a_run_that_stands_above_a_merged_one_leaves_room_for_its_missing_shards
 @pytest.mark.parametrize(
     ("change", "found"),
     [
-        ({"shard": "2/4"}, "the number of shards is 4, that of {1} is 3"),
-        ({"seed": 7}, "plan.seed is 7, that of {1} is 0"),
+        ({"shard": "2/4"}, "the number of shards is 4, but in {1} it is 3"),
+        ({"seed": 7}, "plan.seed is 7, but in {1} it is 0"),
         ({"sizes": range(1, 14)}, "the digest of the suite is "),
-        ({"commit": "c0ffee"}, "the commit is c0ffee, that of {1} is "),
+        ({"commit": "c0ffee"}, "the commit is c0ffee, but in {1} it is "),
         ({"shard": "1/3"}, "shard 1/3 is run "),
     ],
 )

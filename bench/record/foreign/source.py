@@ -193,7 +193,7 @@ def add_rates(result: Result, problem: Problem | None) -> None:
 
 
 def dimensions(named: Mapping[str, Any]) -> dict[str, Any]:
-    """Return numbers and words by name; a name that is also a column gets the prefix `param_`."""
+    """Return the parameters that are numbers or texts, by name. The name of a column gets the prefix `param_`."""
     result: dict[str, Any] = {}
     for name, value in named.items():
         # The store returns the names of all dimensions as one string, separated by commas.
