@@ -334,7 +334,7 @@ PER_CENT = Read(per_cent)
 )
 @click.option("--anyway", is_flag=True, help="Compare even runs of different machines; the output shows what differs.")
 @file_option("--csv", "csv_path", text="Also write every case to this file.")
-@file_option("--base-db", text="The store that holds BASE. [default: that of NEW]")
+@file_option("--base-db", text="The store that holds BASE. [default: the store of NEW]")
 @select_options
 @json_option
 @db_option
