@@ -30,24 +30,6 @@ def tiny(monkeypatch):
     return claim
 
 
-@pytest.fixture(scope="module")
-def measured(tmp_path_factory, kernelmark_in):
-    """A run that has what the claim `beta` asks for, on one of its problems."""
-    folder = tmp_path_factory.mktemp("claims")
-    problem = "gemm/m2048n2048k1024/f32/TN/alpha-0.01/beta1"
-    kernels = ("--kernels", "gemm/scipy.sgemm", "--kernels", "gemm/scipy.two_step")
-    options = ("--mode", "hot", "--max-time", "0.02", "--no-ceilings", "--db", "claims.db")
-    assert kernelmark_in(folder, "run", problem, *kernels, *options).returncode == 0
-    return folder
-
-
-@pytest.fixture
-def judged(measured, called, monkeypatch):
-    """Call `claims` in the folder of that run."""
-    monkeypatch.chdir(measured)
-    return lambda *words: called("claims", *words)
-
-
 def test_what_is_missing_is_measured_once_into_a_run_of_its_own(store, registry, tiny):
     said = []
     first = experiments.measure_missing(store, [tiny], registry, said.append)
@@ -123,17 +105,20 @@ def test_variants_of_an_experiment_are_measured_in_turn_even_where_the_time_is_s
     assert len({r.job for r in rows}) == 1
 
 
-def test_a_run_is_judged_without_measuring_as_text_csv_and_json(measured, judged):
-    printed = judged("--db", "claims.db", "2", "--only", "beta,op-t-3x", "--csv", "claims.csv").printed
-    assert printed.startswith("run 2")
+def test_a_run_is_judged_without_measuring_as_text_csv_and_json(put, store, called, tmp_path):
+    for kernel, time_s in (("gemm/scipy.sgemm", 1.0), ("gemm/scipy.two_step", 1.5)):
+        put(kernel, experiment(*claims(["beta"])).problems[0], time_s)
+    store.close()
+    words = ("claims", "r1", "--db", str(store.path), "--only")
+    printed = called(*words, "beta,op-t-3x", "--csv", "claims.csv").printed
+    assert printed.startswith("run r1")
     assert "\n\nNOT MEASURED  op-t-3x: " in printed
-    with (measured / "claims.csv").open(newline="") as lines:
+    with (tmp_path / "claims.csv").open(newline="") as lines:
         rows = list(csv.DictReader(lines))
     assert [row["id"] for row in rows] == ["op-t-3x", "beta"]
-    assert float(rows[1]["ratio"]) > 0
-    (found,) = json.loads(judged("2", "--db", "claims.db", "--json", "--only", "beta").printed)
-    assert found["id"] == "beta"
-    assert found["verdict"] in ("confirmed", "refuted", "depends")
+    assert float(rows[1]["ratio"]) == pytest.approx(1.5)
+    (found,) = json.loads(called(*words, "beta", "--json").printed)
+    assert (found["id"], found["verdict"]) == ("beta", "depends")  # on the other problem, without a time
     assert {"where", "by", "answer", "ratio", "ci95_low", "ci95_high", "in_turn", "rows"} == set(found["findings"][0])
 
 
