@@ -294,16 +294,16 @@ def test_spreadsheets_are_csv_that_a_switch_asks_for(exported):
     assert exported("--spreadsheet").out == exported().out
 
 
-def test_what_others_wrote_is_no_formula_and_no_markup_in_what_is_exported(kernelmark, store):
+def test_what_others_wrote_is_no_formula_and_no_markup_in_what_is_exported(called, store):
     begin(store, name="\x1b]0;title\x07")
     fail(store, "copy/m2n2/f32", "copy/some.base", reason="=1+1 | <b>bold</b> [here](x)", mode="\x1b[31m", isa="\x07")
     store.close()
-    shown = kernelmark("show", "--db", str(store.path)).stdout
+    shown = called("show", "--db", str(store.path)).out
     assert shown.startswith(r"run r1 (\x1b]0;title\x07)")
     assert not {"\x1b", "\x07"} & set(shown)
     export = ("export", "--db", str(store.path))
-    assert ",=1+1 | <b>bold</b> [here](x)," in kernelmark(*export).stdout
-    assert ",'=1+1 | <b>bold</b> [here](x)," in kernelmark(*export, "--spreadsheet").stdout
-    shown = kernelmark(*export, "--format", "markdown").stdout
+    assert ",=1+1 | <b>bold</b> [here](x)," in called(*export).out
+    assert ",'=1+1 | <b>bold</b> [here](x)," in called(*export, "--spreadsheet").out
+    shown = called(*export, "--format", "markdown").out
     assert "=1+1" in shown
     assert not any(markup in shown for markup in ("1 | <", "<b>", " [here](x)"))

@@ -146,10 +146,16 @@ def measured(tmp_path_factory, kernelmark_in):
     return folder
 
 
-def test_show_by_network_sums_the_layers_of_the_latest_run(measured, kernelmark_in):
-    done = kernelmark_in(measured, "show", "--by", "network", "--db", "net.db")
-    assert (done.returncode, done.stderr) == (0, "")
-    (line,) = [line for line in done.stdout.splitlines() if "gemm/numpy.matmul" in line]
+@pytest.fixture
+def again(measured, called, monkeypatch):
+    """Call a command in the folder of that run."""
+    monkeypatch.chdir(measured)
+    return called
+
+
+def test_show_by_network_sums_the_layers_of_the_latest_run(again):
+    printed = again("show", "--by", "network", "--db", "net.db").printed
+    (line,) = [line for line in printed.splitlines() if "gemm/numpy.matmul" in line]
     assert line.startswith("net ")
     assert line.endswith("2 of 2")
 
@@ -158,20 +164,15 @@ def test_show_by_network_sums_the_layers_of_the_latest_run(measured, kernelmark_
     ("options", "beginning"),
     [(("--by", "network", "--step"), "no share: it needs times of all layers"), (("--by", "overlap"), "no overlap: ")],
 )
-def test_what_a_run_has_no_rows_for_is_said_with_the_command_that_measures_it(
-    measured, kernelmark_in, options, beginning
-):
-    done = kernelmark_in(measured, "show", *options, "--db", "net.db")
-    assert (done.returncode, done.stderr) == (0, "")
-    text = " ".join(done.stdout.split())
+def test_what_a_run_has_no_rows_for_is_said_with_the_command_that_measures_it(again, options, beginning):
+    text = " ".join(again("show", *options, "--db", "net.db").printed.split())
     assert beginning in text
     assert "`kernelmark run transfer`" in text
 
 
-def test_crossover_prints_a_table_and_writes_it_as_csv(measured, kernelmark_in):
-    done = kernelmark_in(measured, "crossover", "net.toml", "--db", "net.db", "--csv", "who.csv")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "net: 2 of 2 problems timed" in done.stdout
+def test_crossover_prints_a_table_and_writes_it_as_csv(measured, again):
+    printed = again("crossover", "net.toml", "--db", "net.db", "--csv", "who.csv").printed
+    assert "net: 2 of 2 problems timed" in printed
     with (measured / "who.csv").open(newline="") as lines:
         rows = list(csv.DictReader(lines))
     assert [row["problem"] for row in rows] == ["gemm/m4n8k8/f32/NT", "gemm/m9n8k8/f32/NT"]

@@ -259,20 +259,18 @@ def test_a_store_that_is_brought_up_to_date_has_the_tables_and_columns_of_a_new_
         assert set(old.execute(of_all_tables)) == set(new.execute(of_all_tables))
 
 
-def test_a_store_of_schema_4_opens_with_the_new_columns_empty_is_shown_and_exported(tmp_path, kernelmark):
+def test_a_store_of_schema_4_opens_with_the_new_columns_empty_is_shown_and_exported(tmp_path, called):
     with schema_4(tmp_path / "old.db") as db:
         written = db.execute('SELECT "case", time_s_median, sample_blob FROM result').fetchall()
-    shown = kernelmark("show", "--db", "old.db")
-    assert (shown.returncode, shown.stderr) == (0, "")
-    exported = kernelmark("export", "--db", "old.db")
-    rows = list(csv.DictReader(exported.stdout.splitlines()))
+    shown = called("show", "--db", "old.db").printed
+    rows = list(csv.DictReader(called("export", "--db", "old.db").out.splitlines()))
     store = Store(tmp_path / "old.db", create=False)
     kept = [row for row, _ in store.results(store.run_ids()[0])]
     assert [(r.case, r.time_s_median, store.samples(r.run_id, r.case)) for r in kept] == [
         (case, median, doubles(blob).tolist()) for case, median, blob in written
     ]
     store.close()
-    assert all(row["kernel"].rpartition(".")[2] in shown.stdout for row in rows)
+    assert all(row["kernel"].rpartition(".")[2] in shown for row in rows)
     assert [float(row["time_s_median"]) for row in rows] == [median for _, median, _ in written]
     assert {row[name] for row in rows for name in SINCE_4} == {""}
     assert {getattr(r, name) for r in kept for name in SINCE_4} == {"", None}

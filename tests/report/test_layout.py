@@ -29,7 +29,7 @@ from kernelmark.bench.report.layout import (
 )
 from kernelmark.bench.report.pages import run_end, run_page
 from kernelmark.bench.report.tables import run_table
-from support.rows import result
+from support.rows import result, varied
 
 NAMES = [["gemm/openblas.omatcopy", "1.00 ms", "ci, 7"], ["gemm/a.b", "12.3 us", "time, 12"]]
 COLUMNS = (TableColumn("kernel"), TableColumn("time", "right"), TableColumn("by", spare=1))
@@ -239,13 +239,13 @@ def test_the_width_is_that_of_the_terminal_and_without_one_that_of_a_pipe(monkey
 
 
 @pytest.mark.parametrize(("variables", "plain"), [({}, False), ({"NO_COLOR": "1"}, True)])
-def test_show_on_a_terminal_differs_from_a_pipe_unless_no_colour_is_wanted(kernelmark, tmp_path, variables, plain):
-    limits = ("--mode", "hot", "--max-time", "0.01", "--no-ceilings")
-    kernelmark("run", "gemm/m33n31k17/f32/NT", "--kernels", "gemm/numpy.*", *limits)
-    piped = kernelmark("show").stdout
-    env = {**os.environ, "XDG_DATA_HOME": str(tmp_path / "data"), "TERM": "xterm", "PYTHONUTF8": "1", **variables}
-    shown = on_a_terminal([sys.executable, str(Path(sys.executable).with_name("kernelmark")), "show"], env)
-    assert ("\033[1m" in shown, shown == piped) == (not plain, plain)
+def test_show_on_a_terminal_differs_from_a_pipe_unless_no_colour_is_wanted(called, store, variables, plain):
+    varied(store)
+    store.close()
+    words = ("show", "--db", str(store.path))
+    env = {**os.environ, "TERM": "xterm", "PYTHONUTF8": "1", **variables}
+    shown = on_a_terminal([sys.executable, str(Path(sys.executable).with_name("kernelmark")), *words], env)
+    assert ("\033[1m" in shown, shown == called(*words).out) == (not plain, plain)
 
 
 def on_a_terminal(words, env):

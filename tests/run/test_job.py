@@ -1,6 +1,5 @@
 """A job, from ids to measurements, with honest kernels, wrong ones, cheats, and the samples that accuse a cheat."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
@@ -280,11 +279,9 @@ def table(text: str) -> dict[str, str]:
     return {name: value.strip() for name, value in pairs}
 
 
-def test_a_row_above_the_ceiling_has_no_time_and_show_prints_the_samples_and_the_ceiling(
-    tmp_path: Path, kernelmark: Callable[..., object]
-) -> None:
+def test_a_row_above_the_ceiling_has_no_time_and_show_prints_the_samples_and_the_ceiling(tmp_path, called):
     quick = ("--mode", "hot", "--max-time", "0.05", "--threads", "1", "--plugin", ADVERSARIES, "--db", "r.db")
-    assert kernelmark("run", GEMM, "--kernels", "gemm/test.overstated", *quick).returncode == 1
+    assert called("run", GEMM, "--kernels", "gemm/test.overstated", *quick).status == 1
     store = Store(tmp_path / "r.db", create=False)
     ((row, _),) = store.results(store.run_ids()[0])
     evidence = store.evidence(row.run_id, row.case)
@@ -292,9 +289,8 @@ def test_a_row_above_the_ceiling_has_no_time_and_show_prints_the_samples_and_the
     assert store.samples(row.run_id, row.case) == []
     store.close()
 
-    shown = kernelmark("show", "--row", "overstated", "--db", "r.db")
-    assert (shown.returncode, shown.stderr) == (0, "")
-    columns, accusation = shown.stdout.split("The evidence against it")
+    printed = called("show", "--row", "overstated", "--db", "r.db").printed
+    columns, accusation = printed.split("The evidence against it")
     said, found = table(columns), table(accusation)
     assert row.case in columns
     assert (said["status"], said["problem"], said["m"]) == ("mistrusted", GEMM, "96")

@@ -149,12 +149,12 @@ def test_bad_input_gets_one_line(store, refusal):
     assert "founding: has no convolution" in refusal("--suite", "founding", "--run", "r1")
 
 
-def test_a_run_of_a_tiny_layer_is_read(layers, tmp_path, kernelmark):
+def test_a_run_of_a_tiny_layer_is_read(layers, tmp_path, called):
     needed(module_missing("torch"))
     (tmp_path / "peers.toml").write_text(SUITE.format("one", '["fprop"]').replace(", [16, 14, 14, 16, 3, 3, 1]", ""))
     words = ("run", "peers.toml", "--mode", "hot", "--max-time", "0.01", "--no-ceilings", "--db", "r.db")
-    done = kernelmark(*words, "--kernels", ONEDNN, "--kernels", IM2COL)
-    assert done.returncode == 0, done.stderr
+    done = called(*words, "--kernels", ONEDNN, "--kernels", IM2COL)
+    assert done.status == 0, done.err
     (row,) = layers(db=tmp_path / "r.db", of=tmp_path / "peers.toml").values()
     assert row["kernel"] == "cpu.im2col"
     assert float(row["ratio"]) > 0

@@ -307,11 +307,11 @@ def kept(store, registry, tmp_path, monkeypatch):
     return made
 
 
-def test_the_choice_is_run_and_its_row_names_the_kernel(kept, registry, kernelmark, tmp_path):
+def test_the_choice_is_run_and_its_row_names_the_kernel(kept, registry, called, tmp_path):
     globs = ("--kernels", CHOSEN, "--kernels", FIRST)
     assert CHOSEN not in registry.kernels
-    done = kernelmark("run", SMALL, LARGE, *LIMITS, *globs)
-    assert done.returncode == 0, done.stderr
+    done = called("run", SMALL, LARGE, *LIMITS, *globs)
+    assert done.status == 0, done.err
     store = Store(tmp_path / "run.db")
     rows = {(r.problem, r.kernel): r for r, _ in store.results(store.run_ids()[0])}
     store.close()
