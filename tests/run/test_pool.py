@@ -6,6 +6,7 @@ import signal
 from collections.abc import Callable
 from itertools import count
 from pathlib import Path
+from typing import Any
 from unittest.mock import Mock
 
 import msgspec
@@ -86,32 +87,56 @@ import scipy.cluster
 """
 
 
-@pytest.mark.parametrize(
-    ("places", "replaced"),
-    [
-        ({"at_import": "import scipy.fft; scipy.fft.rfft2 = numpy.matmul = nothing"}, "numpy.matmul, scipy.fft.rfft2"),
-        ({"in_set_up": "numpy.matmul = nothing"}, "numpy.matmul"),
-        ({"at_import": "numpy.poly1d.deriv = nothing"}, "numpy.poly1d.deriv"),
-        ({"at_import": "numpy.mine = nothing", "in_set_up": "wave.open = nothing"}, ""),
-        # As torch._dynamo does with torch.manual_seed when it is imported.
-        ({"at_import": "import scipy.linalg; scipy.linalg.norm = wrapped(scipy.linalg.norm)"}, ""),
-        ({"at_import": "import scipy.linalg; scipy.linalg.norm = wrapped(nothing)"}, "scipy.linalg.norm"),
-        ({"at_import": "nothing.__name__ = 'numpy.matmul'; numpy.matmul = nothing"}, "numpy.matmul"),
-        (
-            {"at_import": "numpy.poly1d.deriv = FunctionType(nothing.__code__, vars(numpy.lib._polynomial_impl))"},
-            "numpy.poly1d.deriv",
-        ),
-        ({"at_import": "numpy.rot90.__wrapped__.__code__ = nothing.__code__"}, "numpy.lib._function_base_impl.rot90"),
-        ({"in_set_up": "import builtins; builtins.breakpoint = nothing"}, "builtins.breakpoint"),
-        ({"at_import": "import sys; sys.modules['scipy.fft'] = numpy"}, "scipy.fft"),
-        ({"at_import": SHADOWS}, "scipy.cluster"),
-    ],
-)
+#: What a plug-in does when it is imported and when its kernel is set up, and what it has replaced by then.
+REPLACED = [
+    ("import scipy.fft; scipy.fft.rfft2 = numpy.matmul = nothing", "", "numpy.matmul, scipy.fft.rfft2"),
+    ("", "numpy.matmul = nothing", "numpy.matmul"),
+    ("numpy.mine = nothing", "wave.open = nothing", ""),
+    ("numpy.poly1d.deriv = nothing", "", "numpy.poly1d.deriv"),
+    # As torch._dynamo does with torch.manual_seed when it is imported.
+    ("import scipy.linalg; scipy.linalg.norm = wrapped(scipy.linalg.norm)", "", ""),
+    ("import scipy.linalg; scipy.linalg.norm = wrapped(nothing)", "", "scipy.linalg.norm"),
+    ("nothing.__name__ = 'numpy.matmul'; numpy.matmul = nothing", "", "numpy.matmul"),
+    (
+        "numpy.poly1d.deriv = FunctionType(nothing.__code__, vars(numpy.lib._polynomial_impl))",
+        "",
+        "numpy.poly1d.deriv",
+    ),
+    ("numpy.rot90.__wrapped__.__code__ = nothing.__code__", "", "numpy.lib._function_base_impl.rot90"),
+    ("", "import builtins; builtins.breakpoint = nothing", "builtins.breakpoint"),
+    ("import sys; sys.modules['scipy.fft'] = numpy", "", "scipy.fft"),
+    (SHADOWS, "", "scipy.cluster"),
+]
+#: Prints what each plug-in has replaced, each in a fork, since nothing puts it back.
+FORKS = """
+import math, os, sys
+from kernelmark.bench.plan.discovery import discover
+from kernelmark.bench.plan.replaced import replaced
+
+discover()
+for plugin in sys.argv[1:]:
+    if os.fork() == 0:
+        discover((plugin,), math.inf).kernels["gemm/mine.multiplied"].setup(None, None)
+        os.write(1, f"{replaced()}\\n".encode())
+        os._exit(0)
+    os.wait()
+"""
+
+
+def test_what_a_plug_in_has_replaced_is_named(tmp_path: Path, python_in: Callable[..., Any]) -> None:
+    paths = [tmp_path / f"replaces_{number}.py" for number in range(len(REPLACED))]
+    for path, (at_import, in_set_up, _) in zip(paths, REPLACED, strict=True):
+        path.write_text(REPLACES.format(at_import=at_import, in_set_up=in_set_up))
+    done = python_in(tmp_path, "-c", FORKS, *map(str, paths))
+    assert done.stdout.splitlines() == [replaced for *_, replaced in REPLACED], done.stderr
+
+
+@pytest.mark.parametrize(("at_import", "in_set_up", "replaced"), REPLACED[:3])
 def test_our_kernels_are_measured_without_a_plug_in_that_replaces_what_they_call(
-    workers: Workers, tmp_path: Path, places: dict[str, str], replaced: str
+    workers: Workers, tmp_path: Path, at_import: str, in_set_up: str, replaced: str
 ) -> None:
     plugin = tmp_path / "replaces.py"
-    plugin.write_text(REPLACES.format(**{"at_import": "", "in_set_up": "", **places}))
+    plugin.write_text(REPLACES.format(at_import=at_import, in_set_up=in_set_up))
     kernels = ("gemm/numpy.matmul", "gemm/mine.multiplied")
     job = Job(("gemm/m9n8k7/f32/NN",), kernels, Mode.HOT, (str(plugin),), 0, Budget(0.01), 1, kernels[0])
     rows = workers.run(job, WorkerKey("cpu", 1))
