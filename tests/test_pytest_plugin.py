@@ -106,7 +106,9 @@ def test_a_median_that_is_slower_than_the_compared_one_fails_the_session(session
     assert (done.returncode != 0) == bool(code), text
 
 
-@pytest.mark.parametrize("compare", ["--benchmark-compare=0007", "--benchmark-autosave"])
+@pytest.mark.parametrize(
+    "compare", ["--benchmark-compare=0007", pytest.param("--benchmark-autosave", marks=pytest.mark.long)]
+)
 def test_a_comparison_with_nothing_is_refused_before_anything_is_measured(bench, tmp_path, compare):
     done = bench("--km-suite", NT, compare, "--benchmark-compare-fail=median:5%", "--km-db", "none.db")
     assert done.returncode == pytest.ExitCode.USAGE_ERROR
@@ -139,10 +141,15 @@ def test_plain_pytest_collects_no_benchmark(python_in, tmp_path):
     ("words", "found"),
     [
         (("--km-suite", "smokey"), "suite 'smokey': is not a suite"),
-        (("--km-suite", NT, "--km-db", "file/x.db"), "cannot be used as a store"),
         (("--km-timeout", "0"), "--km-timeout: is '0', expected a number above 0"),
-        (("--km-isa", "sse9"), "kernelmark: --km-isa sse9: unknown"),
-        (("--km-suite", "late.toml"), "late.toml: [[sweep]] 1: lda_pad is -1"),
+        *(
+            pytest.param(*row, marks=pytest.mark.long)
+            for row in (
+                (("--km-suite", NT, "--km-db", "file/x.db"), "cannot be used as a store"),
+                (("--km-isa", "sse9"), "kernelmark: --km-isa sse9: unknown"),
+                (("--km-suite", "late.toml"), "late.toml: [[sweep]] 1: lda_pad is -1"),
+            )
+        ),
     ],
 )
 def test_bad_usage_is_told_in_one_line_without_a_traceback(bench, tmp_path, words, found):

@@ -278,7 +278,13 @@ AROUND = {
 }
 
 
-@pytest.mark.parametrize(("script", "status", "last"), AROUND.values(), ids=AROUND)
+@pytest.mark.parametrize(
+    ("script", "status", "last"),
+    [
+        pytest.param(*row, marks=[pytest.mark.long] * (name in ("no-cache", "no-proc", "changed")), id=name)
+        for name, row in AROUND.items()
+    ],
+)
 def test_what_surrounds_the_command_is_one_line_or_no_fault(tmp_path, script, status, last) -> None:
     if ("$ALONE" in script or "mount" in script) and os.geteuid():
         pytest.skip("takes root, to be a user without a home, or to hide a folder")

@@ -17,6 +17,7 @@ from fuzz.inputs import Damage, File, Input, Step, digest, make_samples, read, w
 from fuzz.perform import Found, Outcome, faults
 
 CORPUS = sorted(Path(__file__).with_name("corpus").glob("*.json"))
+LEFT = [path for path in CORPUS if path not in CORPUS[::5]]
 #: Kinds of input of which hardly one is measured.
 SOON = ("prices", "defaults", "imports", "plugins")
 GOOD = Outcome(0)
@@ -54,11 +55,13 @@ def words(report: Report) -> list[str]:
     return [fault.words for fault in report.faults]
 
 
-def test_no_input_of_the_corpus_breaks_the_command_again(reported) -> None:
-    broken = {path.stem: words(reported(replayed, path)) for path in CORPUS}
+@pytest.mark.parametrize("paths", [CORPUS[::5], pytest.param(LEFT, marks=pytest.mark.long)], ids=["some", "others"])
+def test_no_input_of_the_corpus_breaks_the_command_again(reported, paths: list[Path]) -> None:
+    broken = {path.stem: words(reported(replayed, path)) for path in paths}
     assert {name: found for name, found in broken.items() if found} == {}
 
 
+@pytest.mark.long
 def test_no_input_of_thirty_drawn_ones_breaks_the_command(reported) -> None:
     report = reported(batch, 3, 30)
     assert words(report) == []

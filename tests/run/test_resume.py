@@ -8,6 +8,7 @@ import sqlite3
 import subprocess
 import sys
 import time
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -163,9 +164,16 @@ def test_a_run_that_does_not_say_its_suites_cannot_be_taken_up_by_its_id_alone(m
     assert found == f"--resume {session.run_id}: the run has no record of its suites; name them"
 
 
-@pytest.mark.parametrize("times", [1, 2])
-@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
-def test_a_signal_ends_the_run_with_its_last_line_and_no_lock(folder: Path, start: Start, number, status, times):
+SIGNALS = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 129}
+#: In the short run; test_run.py has a single SIGINT, and a terminal that is closed sends SIGHUP.
+SOON = (signal.SIGINT, 2), (signal.SIGTERM, 1)
+
+
+@pytest.mark.parametrize(
+    ("number", "times"),
+    [*SOON, *(pytest.param(*sent, marks=pytest.mark.long) for sent in product(SIGNALS, (1, 2)) if sent not in SOON)],
+)
+def test_a_signal_ends_the_run_with_its_last_line_and_no_lock(folder: Path, start: Start, number, times):
     run = start(*WORDS)
     wait_for(lambda: bool(visible(folder / "r.db")))
     for _ in range(times):
@@ -174,7 +182,7 @@ def test_a_signal_ends_the_run_with_its_last_line_and_no_lock(folder: Path, star
     out, err = run.communicate()
     done = len(visible(folder / "r.db"))
     (run_id,) = run_ids(folder / "r.db")
-    assert (run.returncode, complaints(err)) == (status, [])
+    assert (run.returncode, complaints(err)) == (SIGNALS[number], [])
     again = f"`kernelmark run --resume {run_id} --db {folder / 'r.db'}`"
     assert out.splitlines()[-1] == f"{done} of {PROBLEMS * len(KERNELS)} cases done; {again}"
     assert not list(folder.glob("*.lock"))
@@ -239,7 +247,10 @@ SPOILT = {
 }
 
 
-@pytest.mark.parametrize(("words", "what"), SPOILT.items())
+@pytest.mark.parametrize(
+    ("words", "what"),
+    [pytest.param(*spoilt, marks=[pytest.mark.long] * (i in (1, 2))) for i, spoilt in enumerate(SPOILT.items())],
+)
 def test_a_store_that_is_gone_ends_the_run_in_one_line_and_its_rows_are_beside(folder: Path, start: Start, words, what):
     Store(folder / "other").close()
     run = start(*WORDS)
