@@ -2,6 +2,7 @@
 
 import gc
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -106,10 +107,18 @@ def known_after_a_module() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="session")
+def empty_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The file of an empty store: a copy takes a tenth of the time that a new one takes."""
+    path = tmp_path_factory.mktemp("store") / "results.db"
+    Store(path).close()
+    return path
+
+
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
+def store(tmp_path: Path, empty_store: Path) -> Iterator[Store]:
     """An empty store."""
-    opened = Store(tmp_path / "results.db")
+    opened = Store(shutil.copy(empty_store, tmp_path / "results.db"))
     yield opened
     opened.close()
 

@@ -2,6 +2,7 @@
 
 import json
 import math
+from pathlib import Path
 
 import pytest
 
@@ -258,12 +259,12 @@ def test_rows_have_all_columns_no_number_is_null_and_a_ratio_of_rows_not_in_turn
     assert (row["fft"], row["fft_speedup"], row["from"]) == ("", None, "")
 
 
-def test_a_comparison_without_a_ratio_has_null_and_one_that_fails_its_json_too(called, two_runs, store):
+def test_a_comparison_without_a_ratio_has_null_and_one_that_fails_its_json_too(called, two_runs):
     found = valid(called("compare", "base", "20260201-new", "--json", "--db", two_runs).out, "compare")
     m9 = next(case for case in found["cases"] if "m9" in case["case"])
     assert (m9["verdict"], m9["ratio"], m9["p_holm"]) == ("regressed", None, None)
     assert found["verdicts"] == {"same": 1, "regressed": 1}
-    reopened = Store(store.path)
+    reopened = Store(Path(two_runs))
     begin(reopened, "slow")
     add(reopened, "slow", "m3n5/f32", times(1.5))
     reopened.close()
