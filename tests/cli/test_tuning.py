@@ -2,6 +2,7 @@
 
 import json
 import sqlite3
+from contextlib import closing
 from dataclasses import replace
 
 import msgspec
@@ -10,10 +11,12 @@ import pytest
 from kernelmark.bench.cli.documents import DOCUMENTS
 from kernelmark.bench.emulator.build import missing_tool
 from kernelmark.bench.measure.cpu import cpu_name
+from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.errors import Unsupported
-from kernelmark.bench.record.store import Layer
+from kernelmark.bench.record.store import Layer, Store
 from kernelmark.bench.tune.profile import sass
-from kernelmark.bench.tune.select.model import Model
+from kernelmark.bench.tune.select import train
+from kernelmark.bench.tune.select.model import Model, file_text
 from support.pages import valid
 from support.rows import begin, put
 from support.tuning import FIRST, SECOND, bordered, plant, shapes
@@ -143,10 +146,13 @@ def test_a_test_that_was_measured_otherwise_is_refused(called, store):
     assert "run a: has only the shapes of --test; train on others" in done.err
 
 
-def damaged(path, **changes):
-    """The file of a selector with other values."""
-    found = json.loads(path.read_text())
-    path.write_text(json.dumps({**found, **changes}))
+@pytest.fixture(scope="module")
+def selector(tmp_path_factory):
+    """The values of a selector of this machine."""
+    with closing(Store(tmp_path_factory.mktemp("selector") / "results.db")) as store:
+        plant(store, bordered(256), device_name=cpu_name())
+        model = train.train(store, discover(), ["planted"], ()).model
+    return json.loads(file_text(model))
 
 
 #: What would end a string in C or in Python, or a comment.
@@ -188,9 +194,8 @@ def chain(length):
     ],
     ids=lambda value: "-".join(value) if isinstance(value, dict) else "",
 )
-def test_a_selector_of_another_device_or_schema_is_refused(trained, called, tmp_path, changes, found):
-    assert trained("--model", "own.json").status == 0
-    damaged(tmp_path / "own.json", **changes)
+def test_a_selector_of_another_device_or_schema_is_refused(selector, called, tmp_path, changes, found):
+    (tmp_path / "own.json").write_text(json.dumps({**selector, **changes}))
     line = called("select", PROBLEM, "--model", "own.json").refusal
     assert line.startswith("kernelmark: own.json: ")
     assert found in line
