@@ -80,8 +80,12 @@ PLANTED = {
 }
 
 
-def test_every_use_fits_its_recorded_signature() -> None:
-    uses = conformance.all_uses()
+@pytest.fixture(scope="module")
+def uses() -> list[Any]:
+    return list(conformance.all_uses())
+
+
+def test_every_use_fits_its_recorded_signature(uses: list[Any]) -> None:
     assert list(conformance.complaints(uses, NAMES)) == []
     assert NAMES.keys() == {use.name for use in uses} | conformance.declared().keys()
 
@@ -95,8 +99,8 @@ def test_a_planted_mistake_is_found(planted: str) -> None:
     assert any(expected in line for line in found) if expected else not found
 
 
-def test_every_owner_is_of_something_that_is_called() -> None:
-    called = {use.name for use in conformance.all_uses() if use.arguments}
+def test_every_owner_is_of_something_that_is_called(uses: list[Any]) -> None:
+    called = {use.name for use in uses if use.arguments}
     owners = {owner.removesuffix("()") for owner in conformance.OWNERS}
     assert {owner for owner in owners if not any(name.startswith(owner) for name in called)} == set()
 
