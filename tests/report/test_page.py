@@ -4,11 +4,13 @@ import base64
 import hashlib
 import json
 import re
+from contextlib import closing
 
 import numpy as np
 import pytest
 
 from kernelmark.bench.plan.status import Status
+from kernelmark.bench.record.store import Store
 from kernelmark.bench.report import findings, founding
 from kernelmark.bench.report.method import paragraph
 from kernelmark.bench.report.page import script_json, write_report
@@ -17,9 +19,15 @@ from kernelmark.bench.report.run_data import RunData
 from support.rows import DISTURBED, begin, fail, many, put, varied
 
 
-def report(store, folder, **options):
-    """Return the page, without the places where lines may break."""
-    return write_report(store, "r1", folder, **options).read_text(encoding="utf-8").replace("<wbr>", "")
+def shown(folder):
+    """Return the page in a folder, without the places where lines may break."""
+    return (folder / "index.html").read_text(encoding="utf-8").replace("<wbr>", "")
+
+
+def report(store, folder, pdf=False, **options):
+    """Report the run, and return the page."""
+    write_report(store, "r1", folder, pdf=pdf, **options)
+    return shown(folder)
 
 
 def files(folder):
@@ -29,19 +37,37 @@ def files(folder):
 def test_a_report_is_the_same_bytes_for_the_same_data(begun, tmp_path):
     put(begun, "gemm/m8n8k8/f32/NN", "gemm/some.base")
     for name in ("one", "other"):
-        report(begun, tmp_path / name)
+        report(begun, tmp_path / name, pdf=True)
     assert files(tmp_path / "one") == files(tmp_path / "other")
 
 
+@pytest.fixture(scope="module")
+def single(tmp_path_factory):
+    """The folder of the report of a run of one row."""
+    folder = tmp_path_factory.mktemp("single")
+    with closing(Store(folder / "results.db")) as store:
+        begin(store)
+        put(store, "gemm/m8n8k8/f32/NN", "gemm/some.base")
+        report(store, folder / "out", pdf=True)
+    return folder / "out"
+
+
 @pytest.fixture
-def page(begun, tmp_path):
-    """The page of a run of one row."""
-    put(begun, "gemm/m8n8k8/f32/NN", "gemm/some.base")
-    return report(begun, tmp_path / "out")
+def page(single):
+    return shown(single)
 
 
-def test_a_report_has_page_figures_tables_method_and_environment(page, tmp_path):
-    assert set(files(tmp_path / "out")) == {
+@pytest.fixture(scope="module")
+def everything(tmp_path_factory):
+    """A run with everything, and the page of its report."""
+    folder = tmp_path_factory.mktemp("everything")
+    with closing(Store(folder / "results.db")) as store:
+        varied(store)
+        yield store, report(store, folder / "out")
+
+
+def test_a_report_has_page_figures_tables_method_and_environment(single):
+    assert set(files(single)) == {
         "index.html",
         "method.txt",
         "environment.json",
@@ -53,14 +79,13 @@ def test_a_report_has_page_figures_tables_method_and_environment(page, tmp_path)
         "tables/results.tex",
         "tables/results-gemm.tex",
     }
-    environment = json.loads((tmp_path / "out" / "environment.json").read_text())
+    environment = json.loads((single / "environment.json").read_text())
     assert environment["machine"]["cpu"] == "Some CPU"
     assert environment["run_id"] == "r1"
 
 
-def test_ratios_of_variants_stand_below_the_verdict_and_their_figure_in_the_open(store, tmp_path):
-    varied(store)
-    shown = report(store, tmp_path, pdf=False).partition('<details id="findings">')[0]
+def test_ratios_of_variants_stand_below_the_verdict_and_their_figure_in_the_open(everything):
+    shown = everything[1].partition('<details id="findings">')[0]
     words = "NT vs NN, 3 problems: no measurable difference on 3; 0.9x in the mean, 0.9x to 0.9x"
     assert f"</p>\n<p>{words}" in shown
     assert 'href="figures/ratio-gemm-nt-over-nn-f32-nt-cpu-t2-cold-fp32.svg"' in shown
@@ -73,9 +98,7 @@ def test_the_page_loads_nothing_from_elsewhere(page):
     assert "default-src 'none'" in page
 
 
-def test_the_page_runs_its_own_script_and_no_other(begun, tmp_path):
-    put(begun, "gemm/m8n8k8/f32/NN", "gemm/some.base")
-    page = write_report(begun, "r1", tmp_path).read_text(encoding="utf-8")
+def test_the_page_runs_its_own_script_and_no_other(page):
     (policy,) = re.findall(r'Content-Security-Policy" content="([^"]*)"', page)
     (script,) = re.findall(r"<script>(.*?)</script>", page, re.DOTALL)
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
@@ -85,7 +108,7 @@ def test_the_page_runs_its_own_script_and_no_other(begun, tmp_path):
 
 def test_figures_of_an_earlier_report_go_and_foreign_files_stay(begun, tmp_path):
     put(begun, "gemm/m8n8k8/f32/NN", "gemm/some.base")
-    report(begun, tmp_path)
+    report(begun, tmp_path, pdf=True)
     (tmp_path / "figures" / "mine.pdf").write_text("mine")
     begin(begun, "r2")
     write_report(begun, "r2", tmp_path)
@@ -209,9 +232,8 @@ def test_a_report_of_more_rows_than_anybody_reads_has_its_table_as_csv_alone(beg
     assert "kernelmark export r1 --format latex" in page
 
 
-def test_the_data_of_a_page_are_written_a_column_at_a_time_and_read_back_whole(store, tmp_path):
-    varied(store)
-    page = report(store, tmp_path, pdf=False)
+def test_the_data_of_a_page_are_written_a_column_at_a_time_and_read_back_whole(everything):
+    store, page = everything
     (text,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)
     data = RunData(store, "r1")
     assert json.loads(text) == json.loads(json.dumps(page_data(data) | {"columns": dict(page_columns(data))}))
