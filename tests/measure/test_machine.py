@@ -101,10 +101,12 @@ def test_a_worker_keeps_to_as_many_cpus_as_it_has_threads_and_its_row_says_which
     one = _measure("gemm/m256n256k256/f32/NN", 1)
     assert one.affinity == listed(spread(usable, 1))
     assert one.threads_used == 1
-    # On a busy machine the second thread may get no CPU in a few milliseconds of warming up.
-    more = [_measure("gemm/m512n512k512/f32/NN", len(usable), 0.4) for _ in range(3)]
-    assert {row.affinity for row in more} == {listed(usable)}
-    assert 1 < max(row.threads_used for row in more) <= len(usable)
+    for _ in range(3):  # on a busy machine the second thread may get no CPU in a few milliseconds of warming up
+        more = _measure("gemm/m512n512k512/f32/NN", len(usable), 0.4)
+        assert more.affinity == listed(usable)
+        if more.threads_used > 1:
+            break
+    assert 1 < more.threads_used <= len(usable)
 
 
 @linux

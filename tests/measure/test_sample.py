@@ -56,7 +56,7 @@ def test_cold_draws_each_set_from_those_that_have_waited_longest(fake_time: Fake
 
 def test_an_evicted_sample_touches_no_set_twice_after_its_one_eviction(fake_time: FakeTime) -> None:
     rig = Rig(fake_time, "copy/m3n4/f32", 16)
-    series = rig.warmed(seconds=1e-6, cold=True, evict=True)
+    series = rig.warmed(seconds=10e-6, cold=True, evict=True)
     series.sample()
     assert len(rig.log) == len(set(rig.log)) == series.batch + series.woken[0]
     assert rig.device.evict.call_count == 1
@@ -77,7 +77,7 @@ def test_pauses_come_before_some_stretches_and_differ(fake_time: FakeTime, monke
     rig = Rig(fake_time, "copy/m3n4/f32", 1)
     began = []
     series = rig.warmed(act=lambda operands: began.append(fake_time.now))
-    fake_time.step = 1e-7
+    fake_time.step = 1e-6
     began.clear()
     for _ in range(60):
         series.sample()

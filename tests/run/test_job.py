@@ -257,7 +257,7 @@ def test_a_library_that_only_a_kernel_loads_obeys_the_thread_count(tmp_path: Pat
 @pytest.mark.parametrize("disturbed", [0, 1], ids=["quiet", "disturbed at first"])
 def test_a_job_that_lasts_shows_once_what_each_contender_has(monkeypatch, disturbed):
     kernels, shown = ("copy/numpy.copyto", "copy/numba.streaming"), []
-    job = Job(("copy/m9n11/f32",), kernels, Mode.HOT, (), 0, Budget(max_time_s=0.5, rel_ci=0.0), 1, kernels[0])
+    job = Job(("copy/m9n11/f32",), kernels, Mode.HOT, (), 0, Budget(max_time_s=0.25, rel_ci=0.0), 1, kernels[0])
     run_job(job, show=shown.append)
     assert shown == []
     monkeypatch.setattr(jobs, "SHOW_S", 0.0)
