@@ -225,6 +225,7 @@ def test_an_author_gets_the_table_the_figure_and_the_csv_of_nt_over_nn(journey: 
         assert list((folder / "page" / "figures").glob(f"ratio-gemm-nt-over-nn-*.{kind}"))
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("cuda_compiler")
 def test_an_engineer_gets_from_the_docs_to_the_profile_of_a_cuda_kernel(journey: Callable[..., Path]) -> None:
     needed(missing_tool())

@@ -341,8 +341,7 @@ def test_every_operation_and_at_least_sixty_ideas_are_there():
     [
         wrong.GEMM,
         wrong.EPILOGUES,
-        wrong.GROUPS,
-        wrong.SCALES,
+        *(pytest.param(family, marks=pytest.mark.long) for family in (wrong.GROUPS, wrong.SCALES)),
         pytest.param(wrong.ARITHMETIC, marks=pytest.mark.long),
         pytest.param(wrong.CONV, marks=pytest.mark.long),
         wrong.MOVES,

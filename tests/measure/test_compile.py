@@ -98,7 +98,9 @@ def test_resources_are_those_of_the_source(source: Path) -> None:
     assert (indexed.spill_bytes, indexed.max_threads) == (0, 1024)
 
 
-@pytest.mark.parametrize("arch", ARCHS)
+@pytest.mark.parametrize(
+    "arch", [pytest.param(arch, marks=[pytest.mark.long] * (arch not in ("sm_80", "sm_90a"))) for arch in ARCHS]
+)
 def test_the_log_and_the_elf_tell_the_same_resources(source: Path, arch: str) -> None:
     cubin = compile_cubin(str(source), ENTRIES, arch)
     for entry, symbol in cubin.symbols.items():

@@ -114,7 +114,7 @@ def test_no_limit_of_time_goes_below_six_samples(replay: Replay) -> None:
 
 def test_short_calls_are_batched_and_a_sample_is_their_mean(replay: Replay) -> None:
     micros = [10, 12, 10, 14]
-    row = replay(*(1e-6 * micro for micro in micros), rel_ci=0.0)
+    row = replay(*(1e-6 * micro for micro in micros), max_time_s=0.2, rel_ci=0.0)
     assert row.samples == pytest.approx([11.5e-6] * len(row.samples))  # 20 calls a batch: five times the trace
 
 
@@ -143,6 +143,7 @@ def test_baselines_go_on_until_the_last_of_all_variants_is_known(set_trace: Call
     assert len({len(row.samples) for row in rows}) == 1
 
 
+@pytest.mark.long
 def test_no_disturbance_that_was_recorded_is_dropped(replay: Replay) -> None:
     recorded = json.loads(RECORDED.read_text())["calls"]["base"]
     samples = replay(*recorded, rel_ci=0.0, max_time_s=20.0).samples

@@ -71,7 +71,7 @@ def test_what_has_left_group_and_session_and_lost_its_parent_ends_too(
     assert gone(int(told.read_text()))
 
 
-@pytest.mark.parametrize("name", ["starts_80", "starts_80_and_hangs"])
+@pytest.mark.parametrize("name", ["starts_80", pytest.param("starts_80_and_hangs", marks=pytest.mark.long)])
 def test_a_kernel_that_starts_too_many_processes_is_named_and_they_end(measure: Measure, told: Path, name: str) -> None:
     bad, good = measure(name, "honest")
     assert (bad.status, good.status) == ("crashed", "ok")

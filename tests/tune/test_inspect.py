@@ -84,6 +84,7 @@ def test_tiles_of_a_product_are_ranked_by_the_bound_of_their_machine_code(subjec
     assert re.search(r"^The default, T=32, ranks [12] of 2, ", text, re.MULTILINE)
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("cuda_compiler")
 def test_the_default_is_ranked_and_each_tile_has_one_line(subject):
     one = subject("gemm/cuda.splitk", "gemm/m128n128k128/f32/NT")

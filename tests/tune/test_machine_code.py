@@ -202,16 +202,17 @@ SHARES = [
     ("gemm/cuda.async", "gemm/m4096n4096k4096/f32/NN", 0.895, False),
     ("gemm/cuda.async", "gemm/m4096n4096k4096/f32/NT", 0.87, False),
     ("conv/cuda.implicit", f"{CONV}/nchw/fprop", 0.87, False),
-    ("conv/cuda.implicit@BM=128,BN=128", f"{CONV}/nchw/fprop", 0.82, False),
-    ("conv/cuda.fft_tiled", f"{CONV}/nchw/fprop", 0.86, False),
+    ("conv/cuda.implicit@BM=128,BN=128", f"{CONV}/nchw/fprop", 0.82, True),
+    ("conv/cuda.fft_tiled", f"{CONV}/nchw/fprop", 0.86, True),
     ("conv/cuda.implicit", f"{CONV}/nchw/dgrad", 0.87, True),
     ("conv/cuda.implicit", f"{CONV}/nchw/wgrad", 0.865, True),
     ("conv/cuda.im2col", f"{CONV}/nchw/fprop", 0.82, True),
     ("conv/cuda.winograd4", f"{CONV}/nchw/fprop", 0.865, True),
-    ("conv/cuda.winograd4_fused", f"{CONV}/nchw/fprop", 0.88, False),
+    ("conv/cuda.winograd4_fused", f"{CONV}/nchw/fprop", 0.88, True),
 ]
 for _name in ("gemm/cuda.streamk", "gemm/cuda.splitk"):
-    SHARES += [(f"{_name}@BN=256", f"{FOUNDING}/NT", 0.87, False), (f"{_name}@BN=128", f"{FOUNDING}/NT", 0.805, False)]
+    SHARES += [(f"{_name}@BN=256", f"{FOUNDING}/NT", 0.87, "splitk" in _name)]
+    SHARES += [(f"{_name}@BN=128", f"{FOUNDING}/NT", 0.805, True)]
     SHARES += [(f"{_name}@BN=256", f"{FOUNDING}/NN", 0.895, True), (f"{_name}@BN=128", f"{FOUNDING}/NN", 0.83, True)]
 
 
@@ -276,15 +277,20 @@ def test_the_widest_tile_of_a_divided_product_has_a_multiprocessor_to_itself() -
     ("name", "variant", "opcode", "arch"),
     [
         ("mma", "bf16/NT", "HMMA.16816.F32.BF16", "sm_90a"),
-        ("mma_int8", "s8.s32/NT", "IMMA.16832.S8.S8", "sm_90a"),
-        *(("mma_f64", f"f64/{layout}", "DMMA.884", "sm_80") for layout in ("NN", "TT")),
-        *(("mma_f64", f"f64/{layout}", "DMMA.16x8x4", "sm_90a") for layout in ("NT", "TN")),
+        ("mma_f64", "f64/NN", "DMMA.884", "sm_80"),
         ("wgmma_fp8", "e4m3.bf16/NT", "QGMMA.64x128x32.F32.E4M3.E4M3", "sm_90a"),
-        ("wgmma_fp8_blocks", "e4m3.bf16/NT/scale-blocks", "QGMMA.64x128x32.F32.E4M3.E4M3", "sm_90a"),
-        ("wgmma_int8", "s8.s32/NT", "IGMMA.64x256x32.S8.S8", "sm_90a"),
-        pytest.param(
-            *("wgmma_persistent", "bf16/NT", "HGMMA.64x256x16.F32.BF16", "sm_90a"), marks=pytest.mark.long
-        ),  # whose loop over tiles has more FFMA
+        *(
+            pytest.param(*row, marks=pytest.mark.long)
+            for row in (
+                ("mma_int8", "s8.s32/NT", "IMMA.16832.S8.S8", "sm_90a"),
+                ("mma_f64", "f64/TT", "DMMA.884", "sm_80"),
+                *(("mma_f64", f"f64/{layout}", "DMMA.16x8x4", "sm_90a") for layout in ("NT", "TN")),
+                ("wgmma_fp8_blocks", "e4m3.bf16/NT/scale-blocks", "QGMMA.64x128x32.F32.E4M3.E4M3", "sm_90a"),
+                ("wgmma_int8", "s8.s32/NT", "IGMMA.64x256x32.S8.S8", "sm_90a"),
+                # Its loop over tiles has more FFMA.
+                ("wgmma_persistent", "bf16/NT", "HGMMA.64x256x16.F32.BF16", "sm_90a"),
+            )
+        ),
     ],
 )
 def test_tensor_cores_are_the_useful_work_of_the_main_loop_of_their_kernels(name, variant, opcode, arch) -> None:
