@@ -152,15 +152,15 @@ def test_a_suite_file_runs_all_of_its_problems(called, tmp_path):
     assert not (tmp_path / "data").exists()
 
 
-def test_sigint_keeps_the_row_in_hand_and_exits_with_130(kernelmark, tmp_path):
+def test_sigint_keeps_the_row_in_hand_and_exits_with_130(kernelmark, called, tmp_path):
     (tmp_path / "mine.toml").write_text(SWEEP)
     words = ("--plugin", FAULTS, "--kernels", "copy/bad.interrupts_at_m4", "--csv", "rows.csv", "--verbose")
     done = kernelmark("run", "mine.toml", *QUICK, *words)
     assert (done.returncode, complaints(done.stderr)) == (130, [])
     found = rows((tmp_path / "rows.csv").read_text())
     assert [(r["problem"], r["status"]) for r in found] == [("copy/m3n5/f32", "ok"), ("copy/m4n5/f32", "ok")]
-    assert json.loads(kernelmark("show", "--json").stdout)["run"]["finished_at"] is None
-    *same, line = kernelmark("show").stdout.splitlines()
+    assert json.loads(called("show", "--json").out)["run"]["finished_at"] is None
+    *same, line = called("show").out.splitlines()
     run_id = same[0].split()[1]
     assert line == f"partial: 2 of 3 cases; `kernelmark run --resume {run_id}` continues it"
     assert done.stdout.splitlines() == [*same, f"2 of 3 cases done; `kernelmark run --resume {run_id}`"]

@@ -62,12 +62,13 @@ def finished(tmp_path_factory, kernelmark_in):
     return folder, done.stdout.split()[1], done.stdout
 
 
-def test_a_finished_run_measures_nothing_and_shows_its_tables(finished, kernelmark_in) -> None:
+def test_a_finished_run_measures_nothing_and_shows_its_tables(finished, called, monkeypatch) -> None:
     folder, run_id, printed = finished
+    monkeypatch.chdir(folder)
     before = visible(folder / "r.db")
     for words in (("run", "--resume", run_id, "--db", "r.db"), (*WORDS, "--resume", run_id)):
-        done = kernelmark_in(folder, *words, "--csv", "rows.csv")
-        assert (done.returncode, done.stdout, complaints(done.stderr)) == (0, printed, [])
+        done = called(*words, "--csv", "rows.csv")
+        assert (done.status, done.out, complaints(done.err)) == (0, printed, [])
         assert visible(folder / "r.db") == before
         assert len((folder / "rows.csv").read_text().splitlines()) == 1 + len(before)
         (folder / "rows.csv").unlink()
@@ -98,15 +99,14 @@ def test_what_was_disturbed_is_measured_again_with_all_that_it_was_measured_with
     assert query(store, "SELECT result_id FROM ratio WHERE result_id NOT IN (SELECT result_id FROM result)") == []
 
 
-def test_a_suite_file_that_has_changed_is_another_suite(finished, kernelmark_in) -> None:
+def test_a_suite_file_that_has_changed_is_another_suite(finished, called, monkeypatch) -> None:
     folder, run_id, _ = finished
+    monkeypatch.chdir(folder)
     (folder / "s.toml").write_text(SUITE.format(3))
     try:
-        done = kernelmark_in(folder, "run", "--resume", run_id, "--db", "r.db")
+        line = called("run", "--resume", run_id, "--db", "r.db").refusal
     finally:
         (folder / "s.toml").write_text(SUITE.format(2))
-    assert (done.returncode, done.stdout) == (2, "")
-    (line,) = done.stderr.splitlines()
     assert line.startswith(f"kernelmark: --resume {run_id}: plan.suite_digests was ")
 
 
