@@ -28,7 +28,7 @@ from support.rows import result
 from support.shards import measure, suite_file
 
 NT = "gemm/m8n8k8/f32/NT"
-QUICK = ("--mode", "hot", "--max-time", "0.02")
+HOT = ("--mode", "hot", "--max-time", "0.02", "--no-ceilings")
 SWEEP = "[[sweep]]\nop = 'copy'\ndtype = 'f32'\nn = 5\nm = [3, 4, 6]\n"
 
 
@@ -41,7 +41,7 @@ def ran(tmp_path_factory, kernelmark_in):
     """One run with right, wrong and raising kernels, and the folder it was run in."""
     folder = tmp_path_factory.mktemp("ran")
     left = [word for name in ("torch.*", "test.picky", "test.overstated") for word in ("--kernels", f"!gemm/{name}")]
-    words = (NT, *QUICK, *left, "--no-ceilings", "--plugin", ADVERSARIES, "--csv", "out/rows.csv", "--verbose")
+    words = (NT, *HOT, *left, "--plugin", ADVERSARIES, "--csv", "out/rows.csv", "--verbose")
     return folder, kernelmark_in(folder, "run", *words)
 
 
@@ -122,7 +122,7 @@ def test_verify_times_nothing_and_exits_with_1_for_a_wrong_kernel(called):
 
 
 def test_a_run_is_reproduced_with_its_seed_on_the_values_that_each_of_its_processes_drew(called, tmp_path):
-    passes = (*QUICK, "--processes", "2", "--spread", "0", "--no-ceilings")
+    passes = (*HOT, "--processes", "2", "--spread", "0")
     both, more = ("--kernels", "gemm/numpy.*"), ("--kernels", "gemm/scipy.sgemm")
     assert called("run", NT, *passes, *both, "--seed", "5", "--name", "first", "--db", "r.db").status == 0
     for words in (
@@ -144,7 +144,7 @@ def test_a_run_is_reproduced_with_its_seed_on_the_values_that_each_of_its_proces
 
 def test_a_suite_file_runs_all_of_its_problems(called, tmp_path):
     (tmp_path / "mine.toml").write_text(SWEEP)
-    done = called("run", "mine.toml", *QUICK, "--kernels", "copy/numpy.copyto", "--csv", "rows.csv", "--db", "my.db")
+    done = called("run", "mine.toml", *HOT, "--kernels", "copy/numpy.copyto", "--csv", "rows.csv", "--db", "my.db")
     assert done.status == 0
     found = rows((tmp_path / "rows.csv").read_text())
     assert [(r["suite"], r["problem"]) for r in found] == [("mine", f"copy/m{m}n5/f32") for m in (3, 4, 6)]
@@ -155,7 +155,7 @@ def test_a_suite_file_runs_all_of_its_problems(called, tmp_path):
 def test_sigint_keeps_the_row_in_hand_and_exits_with_130(kernelmark, called, tmp_path):
     (tmp_path / "mine.toml").write_text(SWEEP)
     words = ("--plugin", FAULTS, "--kernels", "copy/bad.interrupts_at_m4", "--csv", "rows.csv", "--verbose")
-    done = kernelmark("run", "mine.toml", *QUICK, *words)
+    done = kernelmark("run", "mine.toml", *HOT, *words)
     assert (done.returncode, complaints(done.stderr)) == (130, [])
     found = rows((tmp_path / "rows.csv").read_text())
     assert [(r["problem"], r["status"]) for r in found] == [("copy/m3n5/f32", "ok"), ("copy/m4n5/f32", "ok")]
@@ -174,7 +174,6 @@ def test_the_list_of_commands_has_the_first_sentence_of_each(called):
 
 
 NN = "gemm/m8n8k8/f32/NN"
-HOT = ("--mode", "hot", "--max-time", "0.02", "--no-ceilings")
 
 
 def planned(*problems, threads=1):
