@@ -237,9 +237,9 @@ class TensorMap:
     """A TMA descriptor argument: the operand that it describes, and the box that one copy moves.
 
     The tensor has three dimensions: x is the column in a row as stored, y the row, z the index in a batch (1 without).
-    box: rows and columns, at most 256 each. swizzle: `none`, or `32B`, `64B`, `128B`, which is the longest row of the
-    box. tf32: the copy rounds FP32 elements to TF32. rows: the adjacent axes of the operand that form y; all other axes
-    before the last form z.
+    box: rows and columns, at most 256 each. swizzle: `none`, or `32B`, `64B` or `128B`, the most bytes that a row of
+    the box may then have. tf32: the copy rounds FP32 elements to TF32. rows: the adjacent axes of the operand that form
+    y; all other axes before the last form z.
     """
 
     operand: str

@@ -135,7 +135,7 @@ def _held(found: object) -> list[object]:
 
 
 def _layers(it: object) -> Iterator[FunctionType]:
-    """Yield a function, and the functions that it or another callable wraps."""
+    """Yield the functions in a chain of wrappers, from the outermost callable to the innermost function."""
     while it is not None:
         if isinstance(it, FunctionType):
             yield it

@@ -252,7 +252,7 @@ def _measure(job: Job, contenders: list[Contender], board: Board, show: Show) ->
                 contender.audit()
     for stock in stocks:
         if stock.moved and not job.mode.does.times:
-            _judge(stock)  # the first call of launches that have not been called yet
+            _judge(stock)  # also calls the launches that have not been called yet
         _judge(stock)
         for contender in stock.live:
             contender.audit_renewed()  # last, since it draws new values
