@@ -6,16 +6,17 @@ the checkout, for machines that the checkout is copied to.
 
 import hashlib
 import importlib.util
+import json
 import os
 import re
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import lru_cache
-from io import StringIO
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
@@ -34,6 +35,8 @@ _FORMAT = 2  # version of the format of cached files
 AHEAD = Path(kernelmark.__file__).parents[1] / "build" / "cubins"
 Wanted = TypeVar("Wanted")
 Made = TypeVar("Made")
+#: The program that calls NVRTC.
+_NVRTC = Path(__file__).with_name("nvrtc.py")
 INSTALL = "pip install 'kernelmark[compile]'"
 #: The folders of the headers in CUDA's C++ library.
 _CCCL = ("cub/", "cuda/", "nv/", "thrust/")
@@ -89,7 +92,6 @@ def cuda_sources() -> Path:
 def compiler() -> str:
     """Return the compiler in use with its version, such as `NVRTC 13.0.88`. Raises Unsupported if there is none."""
     try:
-        import cuda.core  # noqa: F401
         from cuda.bindings import nvrtc
 
         _, major, minor = nvrtc.nvrtcVersion()
@@ -167,30 +169,26 @@ def _write_host_headers(folder: Path, texts: Iterable[bytes]) -> None:
 def _with_nvrtc(
     path: Path, name: str, entries: Sequence[str], arch: str, include: list[str], first: str | None
 ) -> CompilerOutput:
-    from cuda.core import Program, ProgramOptions
+    from cuda.pathfinder import load_nvidia_dynamic_lib
 
     # If there is a driver, NVRTC may answer from its own cache, without running ptxas, and then has no log.
-    options = ProgramOptions(
-        name=name,
-        arch=arch,
-        std="c++17",
-        lineinfo=True,
-        include_path=include,
-        pre_include=first,
-        ptxas_options=["-v"],
-        no_cache=True,
-    )
-    log = StringIO()
-    try:
-        compiled = Program(path.read_text(), "c++", options).compile("cubin", tuple(entries), logs=log)
-    except Exception as error:  # cuda-core has no public name for its NVRTCError
-        if type(error).__name__ != "NVRTCError":
-            raise
-        failed = str(error).partition("compilation log:")[2].strip("\0 \n") or str(error)
-        raise BuildFailed(_missing_header(failed) or failed) from None
-    code, lowered = compiled.code, compiled.symbol_mapping
-    symbols = {entry: s.decode() if isinstance(s := lowered[entry], bytes) else s for entry in entries}
-    return CompilerOutput(bytes(code), symbols, log.getvalue().rstrip("\0 \n"))
+    options = [f"-arch={arch}", "--std=c++17", "--generate-line-info", "--ptxas-options=-v", "--no-cache"]
+    options += [*(f"--include-path={folder}" for folder in include), *([f"--pre-include={first}"] if first else [])]
+    library = load_nvidia_dynamic_lib("nvrtc").abs_path
+    request = {"library": library, "source": path.read_text(), "name": name, "entries": entries, "options": options}
+    command = [sys.executable, "-I", "-S", str(_NVRTC)]
+    folders = filter(None, (str(Path(library).parent), os.environ.get("LD_LIBRARY_PATH")))  # it loads one more of them
+    environment = {**os.environ, "LD_LIBRARY_PATH": os.pathsep.join(folders)}
+    text = json.dumps(request).encode()
+    done = subprocess.run(command, input=text, capture_output=True, check=False, env=environment)
+    if done.returncode:
+        said = done.stderr.decode(errors="replace").strip().rpartition("\n")[2]
+        raise BuildFailed(f"NVRTC ended with status {done.returncode}{said and f': {said}'}")
+    head, _, code = done.stdout.partition(b"\n")
+    found = json.loads(head)
+    if "error" in found:
+        raise BuildFailed(_missing_header(found["log"]) or found["log"] or found["error"])
+    return CompilerOutput(code, found["symbols"], found["log"])
 
 
 def _missing_header(log: str) -> str | None:

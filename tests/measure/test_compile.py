@@ -1,7 +1,10 @@
 """Compiling .cu files without a GPU: cubins, their resources, the cache, failures, and losses that ptxas reports."""
 
 import shutil
+import signal
 import struct
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -25,6 +28,7 @@ from kernelmark.bench.measure.compile import (
 from kernelmark.bench.measure.cubin import _attributes, _string, elf_sections, resources_of
 from kernelmark.bench.plan.errors import UsageError
 from support.kernels import losses
+from support.processes import at_work_in, wait_for
 
 SOURCE = """
 #include "width.cuh"
@@ -119,6 +123,15 @@ def _by_symbol(cubin: Cubin, symbol: str, eiattr: int) -> int:
     starts = ((struct.unpack_from("<I", cubin.code, table.offset + 24 * index)[0], value) for index, value in values)
     (found,) = (value for start, value in starts if _string(cubin.code, strings.offset + start) == symbol)
     return int(found)
+
+
+def test_an_interrupt_while_nvrtc_compiles_ends_the_command_in_one_line(tmp_path: Path) -> None:
+    words = [sys.executable, "-m", "kernelmark", "inspect", "--kernels", "gemm/cuda.wgmma"]
+    run = subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    wait_for(lambda: any("nvrtc.py" in command for command in at_work_in(tmp_path)))
+    run.send_signal(signal.SIGINT)
+    _, said = run.communicate()
+    assert (run.returncode, said.strip().removeprefix("kernelmark: interrupted")) == (130, "")
 
 
 def test_nvcc_finds_the_same_symbols(source: Path) -> None:

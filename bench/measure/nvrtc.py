@@ -1,0 +1,50 @@
+"""Compile one program with NVRTC in a process of its own: while NVRTC compiles, it handles interrupts of its process.
+
+Its handler ends the process with status 4, or hangs. Read a request from standard input, and write a line of JSON and
+the cubin to standard output. It is run as a file and uses only ctypes, since each compilation starts it.
+"""
+
+import json
+import signal
+import sys
+from ctypes import CDLL, byref, c_char_p, c_size_t, c_void_p, create_string_buffer
+from typing import Any
+
+
+def answer(request: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
+    """Compile `source` with `options` for its `entries`; return the log with the symbols or an error, and the cubin."""
+    nvrtc = CDLL(request["library"])
+    nvrtc.nvrtcGetErrorString.restype = c_char_p
+    program = c_void_p()
+
+    def call(function: str, *words: Any) -> None:
+        if status := getattr(nvrtc, function)(*words):
+            raise RuntimeError(nvrtc.nvrtcGetErrorString(status).decode())
+
+    def filled(function: str) -> bytes:
+        size = c_size_t()
+        call(f"{function}Size", program, byref(size))
+        buffer = create_string_buffer(size.value)
+        call(function, program, buffer)
+        return buffer.raw
+
+    def symbol(entry: str) -> str:
+        lowered = c_char_p()
+        call("nvrtcGetLoweredName", program, entry.encode(), byref(lowered))
+        return (lowered.value or b"").decode()
+
+    call("nvrtcCreateProgram", byref(program), request["source"].encode(), request["name"].encode(), 0, None, None)
+    for entry in request["entries"]:
+        call("nvrtcAddNameExpression", program, entry.encode())
+    options = [option.encode(errors="surrogateescape") for option in request["options"]]
+    failed = nvrtc.nvrtcCompileProgram(program, len(options), (c_char_p * len(options))(*options))
+    head = {"log": filled("nvrtcGetProgramLog").rstrip(b"\0 \n").decode(errors="replace")}
+    if failed:
+        return {**head, "error": nvrtc.nvrtcGetErrorString(failed).decode()}, b""
+    return {**head, "symbols": {entry: symbol(entry) for entry in request["entries"]}}, filled("nvrtcGetCUBIN")
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that waits for this one handles interrupts
+    found, code = answer(json.load(sys.stdin))
+    sys.stdout.buffer.write(json.dumps(found).encode() + b"\n" + code)
