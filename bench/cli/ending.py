@@ -96,7 +96,9 @@ def _stand_in_for_closed() -> None:
     """Open the null device for each closed stream. Otherwise the next file opened would get the stream's number."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(getattr(sys, name), "closed", True):  # None has no such attribute
-            setattr(sys, name, Path(os.devnull).open(mode))  # noqa: SIM115 # for as long as the process lives
+            # No file that the interpreter would have to close at exit, which warns.
+            null = os.open(os.devnull, os.O_RDONLY if mode == "r" else os.O_WRONLY)
+            setattr(sys, name, open(null, mode, closefd=False))  # noqa: SIM115
 
 
 class _Whole(io.FileIO):
@@ -133,6 +135,8 @@ def _done(work: Callable[[], object]) -> int:
         work()
     except SystemExit as ending:
         status = ending.code
+        if found := _of_plugin(ending):
+            raise UsageError(found) from None
     except ValueError:
         if not any(stream.closed for stream in streams):
             raise
@@ -141,7 +145,7 @@ def _done(work: Callable[[], object]) -> int:
         sys.stdout, sys.stderr = streams  # a plug-in may have closed or replaced them
         _stand_in_for_closed()
     sys.stdout.flush()  # a full disk makes this fail
-    if isinstance(status, str):  # a plug-in's SystemExit
+    if isinstance(status, str):  # of a module that a plug-in imports
         raise UsageError(status)
     return status or OK
 
@@ -165,11 +169,16 @@ def _complain(text: str, status: int) -> int:
 
 def _defect(error: BaseException) -> int:
     """Report a defect of kernelmark and save its traceback to a file. An error in a plug-in counts as bad input."""
-    discovery = sys.modules.get("kernelmark.bench.plan.discovery")  # loaded only if there are plug-ins
-    if found := (discovery.of_plugin(error) if discovery else None) or _of_environment(error):
+    if found := _of_plugin(error) or _of_environment(error):
         return _complain(found, USAGE)
     what = f"{type(error).__name__}: {message(error)}"[: MOST // 3]
     return _complain(f"defect: {what}; a report for the authors is in {_saved(error)}", DEFECT)
+
+
+def _of_plugin(error: BaseException) -> str | None:
+    """Return a complaint about the plug-in that raised an error, or None."""
+    discovery = sys.modules.get("kernelmark.bench.plan.discovery")  # loaded only if there are plug-ins
+    return discovery.of_plugin(error) if discovery else None
 
 
 def _of_environment(error: BaseException) -> str | None:

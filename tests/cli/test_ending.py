@@ -128,7 +128,10 @@ def test_an_interrupt_has_its_status_where_nothing_reads_standard_error(tmp_path
         ("sys.modules.clear(); sys.path.clear()", "kernelmark: no kernel matches"),
     ],
 )
-def test_a_plugin_that_closes_or_takes_what_is_not_its_own_costs_no_traceback(tmp_path, text, said) -> None:
+def test_a_plugin_that_closes_or_takes_what_is_not_its_own_costs_no_traceback(
+    tmp_path, monkeypatch, text, said
+) -> None:
+    monkeypatch.setenv("PYTHONWARNINGS", "error")
     (tmp_path / "mine.py").write_text(f"import sys\n{text}\n")
     words = ("list", "--json") if "stdout.close" in text else ("verify", "copy/m4n4/f32", "--kernels", "no/such")
     done = called(MAIN, *words, "--plugin", "mine.py", folder=tmp_path, stdout=subprocess.PIPE)
@@ -145,10 +148,13 @@ NAMED = {
     "import msgspec\ndef fails(*_, **__):\n    return 1 // 0\nmsgspec.json.format = fails": (
         "line 3: ZeroDivisionError: integer division or modulo by zero"
     ),
+    "import msgspec\ndef leaves(*_, **__):\n    raise SystemExit(0)\nmsgspec.json.format = leaves": (
+        "line 3: SystemExit: 0"
+    ),
 }
 
 
-@pytest.mark.parametrize(("text", "said"), NAMED.items(), ids=["mute", "json"])
+@pytest.mark.parametrize(("text", "said"), NAMED.items(), ids=["mute", "json", "exit"])
 def test_a_plugin_whose_code_raises_is_named_in_one_line(tmp_path, text, said) -> None:
     (tmp_path / "mine.py").write_text(text)
     done = called(MAIN, "list", "--json", "--plugin", "mine.py", folder=tmp_path, stdout=subprocess.PIPE)
