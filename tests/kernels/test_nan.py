@@ -5,6 +5,7 @@ keeps its bits.
 """
 
 import gc
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,6 +20,7 @@ from kernelmark.bench.emulator.build import CUDA, program
 from kernelmark.bench.emulator.report import unwaived
 from kernelmark.bench.emulator.sweep import EmulatedCase, _buffer, _view, entries, launches
 from kernelmark.bench.emulator.worker import run
+from kernelmark.bench.measure.present import unavailable
 from kernelmark.bench.plan.dtypes import Array
 from kernelmark.bench.plan.kernel import Kernel
 from kernelmark.bench.plan.operation import Problem
@@ -201,6 +203,8 @@ def test_kernel_of_the_cpu_keeps_nan_and_infinities(kernel: Kernel) -> None:
     problems = [p for p in map(REGISTRY.problem, PROBLEMS) if p.op == kernel.op and kernel.refuses(p) is None]
     if kernel.provider == "process" and not problems:
         pytest.skip("two processes need two CPUs")
+    if (reason := unavailable(kernel)) and not os.environ.get("CI"):
+        pytest.skip(reason)
     assert problems
     for problem in problems:
         launch, operands, draw, _ = set_up(problem.id, kernel.id)
