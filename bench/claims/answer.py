@@ -243,10 +243,10 @@ def claims_rows(
     only: Iterable[str] = (),
     here: bool = False,
 ) -> list[Answer]:
-    """Return the claims (or those with these ids), each with its verdict from the rows of these runs, the latest last.
+    """Return the claims (or those with these ids), each with its verdict from the rows of some runs.
 
-    The machines of these runs determine which hardware a claim lacks. here: use only cold rows, and if there are no
-    runs, this machine.
+    run_ids: the runs, the latest last; their machines determine which hardware a claim lacks. here: use only cold rows,
+    and if there are no runs, this machine.
     """
     known, paid, chosen = registry or discover(), prices or load_prices(None), claims(only)
     tested = {claim.experiment: experiment(claim) for claim in chosen}
