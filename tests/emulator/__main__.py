@@ -24,15 +24,13 @@ from emulator.proof import (
     corners,
     fates,
     headers_by_name,
-    is_kept,
+    kept,
     kernels_by_source,
     mention,
     plan,
-    sweep,
 )
 from emulator.trips import trips
 from kernelmark.bench.emulator.build import CUDA, missing_tool
-from kernelmark.bench.plan.discovery import discover
 
 
 def main() -> int:
@@ -47,7 +45,7 @@ def main() -> int:
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as cache:  # thousands of programs that are used once
         os.environ["XDG_CACHE_HOME"] = cache
-        files = [*sorted(kernels_by_source(discover())), *sorted(headers_by_name(discover()))]
+        files = [*sorted(kernels_by_source()), *sorted(headers_by_name())]
         chosen = [file for file in files if not given.parts or any(part in file for part in given.parts)]
         return count_trips(chosen) if given.trips else prove(chosen, given.short)
 
@@ -55,15 +53,12 @@ def main() -> int:
 def count_trips(files: list[str]) -> int:
     """Print the trips of the loops of the kernels of these sources; return 1 where one has fewer than it must have."""
     enough = True
-    for kernel, every in sweep().items():
-        if every[0].kernel.source in files:
-            print(kernel)
-            for loop, most in sorted(trips(list(filter(is_kept, every))).items()):
-                print(
-                    f"  {most.trips:4} of {most.least}  {loop.file}:{loop.line}: {loop.condition}  {most.case.id}",
-                    flush=True,
-                )
-                enough &= most.trips >= most.least
+    for kernel in (kernel.id for file in files for kernel in kernels_by_source().get(file, ())):
+        print(kernel)
+        for loop, most in sorted(trips(kept(kernel)).items()):
+            line = f"  {most.trips:4} of {most.least}  {loop.file}:{loop.line}: {loop.condition}  {most.case.id}"
+            print(line, flush=True)
+            enough &= most.trips >= most.least
     return 0 if enough else 1
 
 
@@ -84,10 +79,7 @@ def prove(files: list[str], is_short: bool) -> int:
 
 
 def _run(file: str, is_short: bool) -> list[Fate]:
-    plans = plan(discover(), file)
-    if is_short:
-        plans = [left for group in plans if (left := [case for case in group if is_kept(case)])]
-    plans += [[case] for case in corners(file)]
+    plans = [*plan(file, is_short), *([case] for case in corners(file))]
     found = []
     for fate in fates(file, list(mutants((CUDA / file).read_text())), plans, os.cpu_count() or 1):
         found.append(fate)

@@ -24,7 +24,6 @@ from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.kernel import CudaKernel
 from kernelmark.bench.plan.limits import H100
 from kernelmark.bench.plan.operation import Problem
-from kernelmark.bench.plan.registry import Registry
 from kernelmark.bench.plan.tiles import Tile
 
 #: Seconds of processor time that a case may take. Most take milliseconds. One that is over time is run again: it may
@@ -68,13 +67,19 @@ def are_explained(file: str, mutants: Iterable[Mutant]) -> set[Mutant]:
     return {mutant for mutant, name in names.items() if page.count(name) >= count[name]}
 
 
-def kernels_by_source(registry: Registry) -> dict[str, list[CudaKernel]]:
+@cache
+def kernels_by_source() -> dict[str, list[CudaKernel]]:
     """The emulated kernels of each .cu."""
     found: dict[str, list[CudaKernel]] = {}
-    for kernel in registry.kernels.values():
+    for kernel in discover().kernels.values():
         if isinstance(kernel, CudaKernel) and not kernel.emulated:
             found.setdefault(kernel.source, []).append(kernel)
     return found
+
+
+def emulated() -> list[str]:
+    """Return the ids of the emulated kernels."""
+    return [kernel.id for group in kernels_by_source().values() for kernel in group]
 
 
 def included(file: str) -> dict[str, str]:
@@ -83,38 +88,45 @@ def included(file: str) -> dict[str, str]:
     return {str(path.relative_to(CUDA)): text.decode() for path, text in texts.items()}
 
 
-def headers_by_name(registry: Registry) -> dict[str, list[str]]:
+@cache
+def headers_by_name() -> dict[str, list[str]]:
     """Return the sources of emulated kernels that include each header; asm kernels have twins and are left out."""
     found: dict[str, list[str]] = {}
-    for source in sorted(kernels_by_source(registry)):
+    for source in sorted(kernels_by_source()):
         for header in sorted(included(source)):
             if header != source and not header.startswith("ptx"):
                 found.setdefault(header, []).append(source)
     return found
 
 
-def plan(registry: Registry, file: str) -> list[list[EmulatedCase]]:
+def plan(file: str, short: bool = False) -> list[list[EmulatedCase]]:
     """The cases that meet a source or a header, by kernel, storage type and layout, in which order they are compiled.
 
-    The kernels with the fewest cases come first, and of each the ragged cases, which find most.
+    The kernels with the fewest cases come first, and of each the ragged cases, which find most. short: only the cases
+    of the short run.
     """
-    sources = headers_by_name(registry)[file] if file.endswith(".cuh") else [file]
-    kernels = (kernel.id for source in sources for kernel in kernels_by_source(registry)[source])
-    found = all_cases()
-    return [group for cases_ in sorted((found[kernel] for kernel in kernels), key=len) for group in _by_variant(cases_)]
+    sources = headers_by_name()[file] if file.endswith(".cuh") else [file]
+    kernels = [kernel.id for source in sources for kernel in kernels_by_source()[source]]
+    found = map(kept, kernels) if short else ([*kept(kernel), *paired_cases(kernel)] for kernel in kernels)
+    return [group for cases_ in sorted(found, key=len) for group in _by_variant(cases_)]
 
 
 @cache
-def sweep() -> dict[str, list[EmulatedCase]]:
-    """The cases of each emulated kernel by the kernel's id: the product of its axes, sizes, options and tiles."""
-    kernels = (kernel for group in kernels_by_source(discover()).values() for kernel in group)
-    return {kernel.id: cases(discover(), kernel) for kernel in kernels}
+def swept(kernel: str) -> list[EmulatedCase]:
+    """Return the cases of a kernel: the product of its axes, sizes, options and tiles.
+
+    They take a tenth of a second, so that no module asks for those of every kernel as it is imported.
+    """
+    found = discover().kernels[kernel]
+    assert isinstance(found, CudaKernel)
+    return cases(discover(), found)
 
 
 @cache
-def all_cases() -> dict[str, list[EmulatedCase]]:
-    """The cases of the long run by the kernel's id, first those of the short run."""
-    return {kernel: [*filter(is_kept, every), *paired_cases(kernel)] for kernel, every in sweep().items()}
+def kept(kernel: str) -> list[EmulatedCase]:
+    """Return the cases of a kernel that the short run keeps."""
+    chosen = {case.id for case in short_cases(swept(kernel))}
+    return [c for c in swept(kernel) if c.id in chosen or c.problem.id in ALSO.get(kernel, ())]
 
 
 def _by_variant(cases_: list[EmulatedCase]) -> list[list[EmulatedCase]]:
@@ -124,7 +136,7 @@ def _by_variant(cases_: list[EmulatedCase]) -> list[list[EmulatedCase]]:
     return list(groups.values())
 
 
-def fate(file: str, mutant: Mutant, plans: Sequence[Sequence[EmulatedCase]]) -> Fate:
+def fate(file: str, mutant: Mutant, plans: Iterable[Sequence[EmulatedCase]]) -> Fate:
     """Compile the mutant in place of the file and run the cases until one complains; each group is one program."""
     for group in plans:
         source = group[0].kernel.source
@@ -206,7 +218,7 @@ def short_cases(every: Sequence[EmulatedCase]) -> list[EmulatedCase]:
 @cache
 def paired_cases(kernel: str) -> list[EmulatedCase]:
     """Choose cases of a kernel for the long run until each pair of values that the short run lacks is seen."""
-    return _covering(sweep()[kernel], pairs, list(filter(is_kept, sweep()[kernel])))
+    return _covering(swept(kernel), pairs, kept(kernel))
 
 
 def _covering(every: Sequence[EmulatedCase], traits: Traits, known: Sequence[EmulatedCase] = ()) -> list[EmulatedCase]:
@@ -268,20 +280,6 @@ def pairs(case: EmulatedCase) -> Iterator[tuple[object, ...]]:
     sizes = tuple(getattr(case.problem, name) for name in case.problem.sizes)
     others = [("sizes", sizes), ("tile", str(case.tile)), ("device", case.device.multiprocessors)]
     yield from combinations([*words, *options, *others], 2)
-
-
-@cache
-def kept() -> set[tuple[str, str]]:
-    """Return kernel and id of each case that the short run keeps."""
-    found = {(kernel, case.id) for kernel, every in sweep().items() for case in short_cases(every)}
-    for kernel, problems in ALSO.items():
-        found |= {(kernel, case.id) for case in sweep()[kernel] if case.problem.id in problems}
-    return found
-
-
-def is_kept(case: EmulatedCase) -> bool:
-    """Return whether the short run keeps the case."""
-    return (case.kernel.id, case.id) in kept()
 
 
 def corner(

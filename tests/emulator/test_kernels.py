@@ -11,7 +11,7 @@ import pytest
 from _pytest.mark import ParameterSet
 
 from emulator.ends import case_of, drawn, faults
-from emulator.proof import CORNERS, Overflow, is_kept, paired_cases, sweep
+from emulator.proof import CORNERS, Overflow, kept, paired_cases
 from emulator.trips import trips
 from kernelmark.bench.emulator.build import HostCompileError, source_folder
 from kernelmark.bench.emulator.shapes import LEAST_SIZES, sizes_by_variant
@@ -31,13 +31,13 @@ def _items(kernels: Iterable[CudaKernel]) -> Iterator[ParameterSet]:
             mark = pytest.mark.skip(reason=f"{kernel.id} is not emulated: {kernel.emulated}")
             yield pytest.param((), id=f"{source}/not-emulated", marks=mark)
             continue
-        yield from (pytest.param([case], id=case.id) for case in filter(is_kept, sweep()[kernel.id]))
+        yield pytest.param(partial(kept, kernel.id), id=f"{source}/{kernel.id}")
         yield pytest.param(partial(paired_cases, kernel.id), id=f"{source}/{kernel.id}/pairs", marks=pytest.mark.long)
 
 
 @pytest.mark.parametrize("every", list(_items(KERNELS)))
-def test_emulated_kernel_is_right_and_without_reports(every: list[EmulatedCase] | partial[list[EmulatedCase]]) -> None:
-    assert not wrong_in_emulator(every() if callable(every) else every)
+def test_emulated_kernel_is_right_and_without_reports(every: partial[list[EmulatedCase]]) -> None:
+    assert not wrong_in_emulator(every())
 
 
 def test_kernel_that_cannot_be_emulated_is_reported_with_its_reason() -> None:
@@ -70,7 +70,7 @@ def test_sweep_takes_every_kernel_through_enough_sizes_in_each_variant(kernel: C
 @pytest.mark.long
 @pytest.mark.parametrize("kernel", EMULATED, ids=lambda k: f"{Path(k.source).name}/{k.id}")
 def test_loops_go_round_twice_or_more_in_the_short_run(kernel: CudaKernel) -> None:
-    found = trips(list(filter(is_kept, sweep()[kernel.id])))
+    found = trips(kept(kernel.id))
     few = [f"{loop}: {most.trips} of {most.least} trips" for loop, most in found.items() if most.trips < most.least]
     assert not few, f"{kernel.id}: no case of the short run has them; see Cases of the sweep in emulator-internals.md"
 

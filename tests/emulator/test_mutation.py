@@ -2,7 +2,7 @@
 
 import re
 import subprocess
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 
@@ -14,23 +14,23 @@ from emulator.mutation import REMOVED, Mutant, mutants
 from emulator.proof import (
     ALSO,
     SURVIVORS,
-    all_cases,
     are_explained,
     corners,
+    emulated,
     fate,
     headers_by_name,
     included,
     is_explained,
-    is_kept,
+    kept,
     kernels_by_source,
+    paired_cases,
     pairs,
     plan,
     short_cases,
-    sweep,
+    swept,
 )
 from kernelmark.bench.emulator.build import CUDA
 from kernelmark.bench.emulator.sweep import EmulatedCase
-from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.limits import H100
 
 KERNEL = """
@@ -64,19 +64,18 @@ def _each(files: Iterable[str], kinds: Container[str]) -> Iterator[ParameterSet]
                 yield pytest.param(file, mutant, id=name, marks=marks)
 
 
-SOURCES, HEADERS = kernels_by_source(discover()), headers_by_name(discover())
-TILED = sweep()["gemm/cuda.tiled"]
+TILED = swept("gemm/cuda.tiled")
 SHORT = short_cases(TILED)
 
 
-def _plans(file: str) -> list[list[EmulatedCase]]:
-    """The cases of the short run, each a program of its own, then all, and those beyond the sweep's."""
-    every = plan(discover(), file)
-    first = [[case] for group in every for case in group if is_kept(case)]
-    return [*first, *every, *([case] for case in corners(file))]
+def _plans(file: str) -> Iterator[Sequence[EmulatedCase]]:
+    """Yield the cases of the short run, each a program of its own, then all, and those beyond the sweep's."""
+    yield from ([case] for group in plan(file, short=True) for case in group)
+    yield from plan(file)
+    yield from ([case] for case in corners(file))
 
 
-@pytest.mark.parametrize(("source", "mutant"), list(_each(SOURCES, REMOVED)))
+@pytest.mark.parametrize(("source", "mutant"), list(_each(kernels_by_source(), REMOVED)))
 def test_kernel_without_a_barrier_wait_or_fence_is_reported_with_file_and_line(source: str, mutant: Mutant) -> None:
     complaint = fate(source, mutant, _plans(source)).complaint
     if complaint is None:
@@ -138,7 +137,7 @@ RARE = ("unwritten register", "second round", "second product")
 def _one_of_an_operation() -> Iterator[ParameterSet]:
     """Yield one mistake of each kind in each folder of cuda/; `make mutants` tries all."""
     kinds = set()
-    for one in _each((*SOURCES, *HEADERS), RARE):
+    for one in _each((*kernels_by_source(), *headers_by_name()), RARE):
         file, mutant = one.values
         if (kind := (file.rpartition("/")[0], mutant.kind)) not in kinds:
             kinds.add(kind)
@@ -147,7 +146,7 @@ def _one_of_an_operation() -> Iterator[ParameterSet]:
 
 @pytest.mark.parametrize(("file", "mutant"), list(_one_of_an_operation()))
 def test_mistake_of_a_register_or_a_second_round_is_found_by_the_short_run(file: str, mutant: Mutant) -> None:
-    short = [case for group in plan(discover(), file) for case in group if is_kept(case)]
+    short = [case for group in plan(file, short=True) for case in group]
     short.sort(key=lambda case: (case.device == H100, getattr(case.problem, "batch", 1) == 1))
     found = fate(file, mutant, [[case] for case in short])
     assert found.complaint
@@ -162,9 +161,9 @@ def test_mutants_differ_from_the_source_in_one_place() -> None:
 
 def test_header_is_met_by_every_kernel_that_includes_it_if_only_through_another() -> None:
     assert {"gemm/panel.cuh", "gemm/fragment.cuh", "common.cuh"} <= included("gemm/splitk.cu").keys()
-    sources = headers_by_name(discover())["gemm/fragment.cuh"]
+    sources = headers_by_name()["gemm/fragment.cuh"]
     assert {"gemm/warptile.cu", "gemm/splitk.cu"} <= set(sources)
-    assert {group[0].kernel.source for group in plan(discover(), "gemm/fragment.cuh")} == set(sources)
+    assert {group[0].kernel.source for group in plan("gemm/fragment.cuh", short=True)} == set(sources)
 
 
 def test_case_that_is_over_time_may_take_as_long_as_the_slow_machine_makes_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -193,11 +192,11 @@ def test_mistake_in_a_header_is_found_by_a_kernel_that_includes_it() -> None:
 
 
 def test_each_storage_type_layout_direction_tile_and_last_size_is_kept() -> None:
-    for every in sweep().values():
+    for every, short in ((swept(kernel), kept(kernel)) for kernel in emulated()):
         for trait in ("dtype", "layout", "direction", "place"):
-            values = [{getattr(case.problem, trait, "") for case in cases} for cases in (every, short_cases(every))]
+            values = [{getattr(case.problem, trait, "") for case in cases} for cases in (every, short)]
             assert values[0] == values[1]
-        assert {str(case.tile) for case in every} == {str(case.tile) for case in short_cases(every)}
+        assert {str(case.tile) for case in every} == {str(case.tile) for case in short}
     sizes = [{case.problem.k for case in cases if case.problem.k <= 512} for cases in (TILED, SHORT)]
     assert sizes[0] == sizes[1]
 
@@ -213,23 +212,20 @@ def test_one_long_problem_of_a_kernel_is_kept() -> None:
 
 def test_case_is_kept_where_no_other_shows_its_traits() -> None:
     assert short_cases(SHORT[:1] * 3) == SHORT[:1]
-    assert [is_kept(case) for case in TILED].count(True) == len(SHORT)
+    assert len(kept("gemm/cuda.tiled")) == len(SHORT)
 
 
 @pytest.mark.long
-def test_long_run_has_the_short_one_and_each_pair_of_features_of_the_sweep() -> None:
-    for kernel, every in sweep().items():
-        taken = all_cases()[kernel]
-        assert {case.id for case in taken} >= {case.id for case in every if is_kept(case)}
-        assert {pair for case in taken for pair in pairs(case)} == {pair for case in every for pair in pairs(case)}
+def test_long_run_has_each_pair_of_features_of_the_sweep() -> None:
+    for kernel in emulated():
+        taken = [*kept(kernel), *paired_cases(kernel)]
+        assert {pair for case in taken for pair in pairs(case)} == {p for c in swept(kernel) for p in pairs(c)}
 
 
 def test_problem_that_mutants_need_besides_is_one_of_the_sweep() -> None:
     for kernel, problems in ALSO.items():
-        kept = {case.problem.id for case in sweep()[kernel] if is_kept(case)}
-        assert kept.issuperset(problems)
+        assert {case.problem.id for case in kept(kernel)} >= set(problems)
 
 
 def test_short_run_keeps_less_than_a_seventh_of_the_sweep() -> None:
-    counts = [sum(map(len, cases)) for cases in (sweep().values(), map(short_cases, sweep().values()))]
-    assert counts[1] * 7 < counts[0]
+    assert sum(len(kept(kernel)) for kernel in emulated()) * 7 < sum(len(swept(kernel)) for kernel in emulated())

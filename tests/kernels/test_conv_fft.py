@@ -4,6 +4,7 @@ import ctypes
 import json
 import subprocess
 import sys
+from functools import partial
 from itertools import product
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -22,9 +23,9 @@ from kernelmark.kernels.conv.vendor import cufft
 from kernelmark.kernels.gemm import _cublas
 from support.blas import HostOperands, blas_stand_in
 from support.emulated import host_compiler, wrong_in_emulator
-from support.kernels import CUDA, DIRECTIONS, REGISTRY, allocated_by, lean, set_up, verified
-from support.kernels import cases as cases_of
+from support.kernels import CUDA, DIRECTIONS, REGISTRY, allocated_by, cases, lean, set_up, verified
 
+IN_STEPS, FUSED_STEPS = "conv/cuda.fft_tiled", "conv/cuda.fft_fused"
 KERNELS = ("conv/pyfftw.full", "conv/pyfftw.tiled", "conv/numba.fft_tiled")
 LAYOUTS = ("nchw", "nhwc")
 #: Tiles and batches that end within an image, beyond it, and with it; more than one group; zeros between elements.
@@ -268,28 +269,26 @@ def problem(sizes: str, direction: str):
     return REGISTRY.problem(f"conv/{sizes}/f32/nchw/{direction}{slash}{options}")
 
 
-def cases(name: str, sizes: tuple[str, ...], direction: str) -> list[EmulatedCase]:
+def cases_in(kernel: str, sizes: tuple[str, ...], direction: str) -> list[EmulatedCase]:
     """Each problem that the kernel takes, under each tile that takes it."""
-    return cases_of(f"conv/cuda.{name}", *(problem(text, direction) for text in sizes))
+    return cases(kernel, *(problem(text, direction) for text in sizes))
 
 
 @pytest.mark.long  # the sweep has the tiles on smaller problems
 @pytest.mark.parametrize(
-    "every", [cases("fft_tiled", (*TILED, sizes), direction) for direction, sizes in FILLING.items()], ids=DIRECTIONS
+    "every",
+    [
+        *(partial(cases_in, IN_STEPS, (*TILED, sizes), direction) for direction, sizes in FILLING.items()),
+        # As many channels as a block has tiles, and fewer.
+        *(partial(cases_in, FUSED_STEPS, FUSED, direction) for direction in ("fprop", "dgrad")),
+    ],
+    ids=lambda every: f"{every.args[0]}-{every.args[2]}",
 )
-def test_every_tile_is_right_in_every_direction(every: list[EmulatedCase]) -> None:
-    assert {case.tile.T for case in every} == {16, 32}
-    assert {case.tile.BM for case in every} == {64, 32, 16}
-    assert not wrong_in_emulator(every)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize(
-    "every", [cases("fft_fused", FUSED, direction) for direction in ("fprop", "dgrad")], ids=("fprop", "dgrad")
-)
-def test_the_fused_kernel_is_right_with_as_many_channels_as_a_block_has_tiles_and_with_fewer(every) -> None:
-    assert {case.tile.T for case in every} == {16, 32}
-    assert not wrong_in_emulator(every)
+def test_every_tile_is_right_in_every_direction(every: partial[list[EmulatedCase]]) -> None:
+    found = every()
+    assert {case.tile.T for case in found} == {16, 32}
+    assert every.args[0] == FUSED_STEPS or {case.tile.BM for case in found} == {64, 32, 16}
+    assert not wrong_in_emulator(found)
 
 
 @pytest.mark.parametrize("direction", DIRECTIONS)
@@ -307,7 +306,7 @@ def test_tiles_cover_the_output_and_none_is_beyond_it(sizes: str, direction: str
 @pytest.mark.parametrize("sizes", EVERY)
 def test_a_spectrum_that_is_multiplied_is_as_large_as_was_written(sizes: str, direction: str) -> None:
     parsed = problem(sizes, direction)
-    found = CUDA["conv/cuda.fft_tiled"]
+    found = CUDA[IN_STEPS]
     for tile in found.tiles():
         if max(parsed.r, parsed.s) >= tile.T:
             continue
@@ -324,24 +323,24 @@ def test_a_spectrum_that_is_multiplied_is_as_large_as_was_written(sizes: str, di
 
 @pytest.mark.parametrize(("sizes", "side"), [(L1, 32), (L2, 32), (L3, 32), ("n8c512h14w14k512r3s3pad1", 16)])
 def test_the_side_is_the_one_with_fewest_frequencies(sizes: str, side: int) -> None:
-    tile = CUDA["conv/cuda.fft_tiled"].tile_for(problem(sizes, "fprop"))
+    tile = CUDA[IN_STEPS].tile_for(problem(sizes, "fprop"))
     assert side == tile.T
 
 
 @pytest.mark.parametrize("sizes", [L1, L2, L3])
 def test_large_filters_take_a_tenth_of_direct_convolution_at_the_most(sizes: str) -> None:
     parsed = problem(sizes, "fprop")
-    count = CUDA["conv/cuda.fft_fused" if sizes == L1 else "conv/cuda.fft_tiled"].executed_flop(parsed)
+    count = CUDA[FUSED_STEPS if sizes == L1 else IN_STEPS].executed_flop(parsed)
     assert 0 < count < parsed.flop / (4 if sizes == L1 else 10)
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("name", "sizes"), [("fft_tiled", (L2, *EVERY)), ("fft_fused", (L1, *FUSED))])
+@pytest.mark.parametrize(("kernel", "sizes"), [(IN_STEPS, (L2, *EVERY)), (FUSED_STEPS, (L1, *FUSED))])
 @pytest.mark.usefixtures("cuda_compiler")
-def test_no_entry_spills_registers_or_uses_stack(name: str, sizes: tuple[str, ...]) -> None:
-    every = [case for direction in DIRECTIONS for case in cases(name, sizes, direction)]
+def test_no_entry_spills_registers_or_uses_stack(kernel: str, sizes: tuple[str, ...]) -> None:
+    every = [case for direction in DIRECTIONS for case in cases_in(kernel, sizes, direction)]
     for arch in ("sm_80", "sm_90a"):
-        lean(f"conv/cuda.{name}", entries(every), arch)
+        lean(kernel, entries(every), arch)
 
 
 SHAPES = (

@@ -8,6 +8,7 @@ import gc
 import os
 import re
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,7 +16,7 @@ import numpy as np
 import pytest
 from _pytest.mark import ParameterSet
 
-from emulator.proof import Overflow, _rank, is_kept, sweep
+from emulator.proof import Overflow, _rank, emulated, kept
 from kernelmark.bench.emulator.build import CUDA, program
 from kernelmark.bench.emulator.report import unwaived
 from kernelmark.bench.emulator.sweep import EmulatedCase, _buffer, _view, entries, launches
@@ -149,25 +150,32 @@ def complaint(case: EmulatedCase, cuda: Path = CUDA) -> str | None:
 WORDS = ("epilogue", "direction", "step", "feedback", "kind", "place")
 
 
-def _cases() -> Iterator[ParameterSet]:
-    """Yield a case of each kernel for each of its words and storage types; the short run takes those of one type.
-
-    Those of `fma` are left out, which coarsen their operands.
-    """
-    for every in sweep().values():
-        seen: set[tuple[str, ...]] = set()
-        for case in sorted(filter(is_kept, every), key=_rank):
-            words = tuple(getattr(case.problem, word, "") for word in WORDS)
-            variant = (*words, case.problem.dtype)
-            if variant not in seen and case.kernel.op != "fma" and case.problem.dtype != "s8.s32":
-                yield pytest.param([case], id=case.id, marks=pytest.mark.long if words in seen else ())
-                seen |= {words, variant}
+def _cases(kernel: str, others: bool) -> list[EmulatedCase]:
+    """Return a case of a kernel for each of its words, or those of its other storage types."""
+    found: dict[tuple[str, ...], list[EmulatedCase]] = {}
+    for case in sorted(kept(kernel), key=_rank):
+        same = found.setdefault(tuple(getattr(case.problem, word, "") for word in WORDS), [])
+        if case.problem.dtype not in [known.problem.dtype for known in same]:
+            same.append(case)
+    return [case for same in found.values() for case in (same[1:] if others else same[:1])]
 
 
-@pytest.mark.parametrize("every", list(_cases()))
-def test_emulated_kernel_keeps_nan_and_infinities(every: list[EmulatedCase]) -> None:
+def _emulated() -> Iterator[ParameterSet]:
+    """Yield kernels; the short run takes one storage type. Those of `fma` coarsen their operands."""
+    for name in emulated():
+        types = REGISTRY.kernels[name].domain.get("dtype", ())
+        if not name.startswith("fma/") and types != ("s8.s32",):
+            yield pytest.param(partial(_cases, name, False), id=name)
+            if len(types) != 1:
+                yield pytest.param(partial(_cases, name, True), id=f"{name}-others", marks=pytest.mark.long)
+
+
+@pytest.mark.parametrize("every", list(_emulated()))
+def test_emulated_kernel_keeps_nan_and_infinities(every: partial[list[EmulatedCase]]) -> None:
     host_compiler()
-    assert not complaint(*every)
+    assert every()
+    for case in every():
+        assert not complaint(case), case.id
 
 
 #: Problems of CPU kernels; each runs all that it takes.
@@ -221,23 +229,23 @@ def test_kernel_of_the_cpu_keeps_nan_and_infinities(kernel: Kernel) -> None:
 
 _RELU = ("gemm/epilogue.cuh", "if (x[i] < 0.0f) x[i] = 0.0f")
 _X, _SUM = "-scaled(sums[i], held[i], by)", "sum += smem_a[threadIdx.y][i] * smem_b[i][threadIdx.x]"
+_FUSED = "gemm/async_fused.cu"
+_PACK = ("aggregate/packs.cuh", "+= pack.e[v]", "+= isnan(pack.e[v]) ? 0 : pack.e[v]")
+_BYTE = ("aggregate/int8.cuh", "x[k] -=", "x[k] = isnan(x[k]) ? 0 : x[k] -")
 #: Losses of NaN, each with the kernel and a word of the problem that meet it.
-LOST = {
-    Overflow(*_RELU, "x[i] = x[i] > 0.0f ? x[i] : 0.0f", "gemm/async_fused.cu"): ("async_fused", "/epi-bias-relu"),
-    Overflow(*_RELU, "x[i] = fmaxf(x[i], 0.0f)", "gemm/async_fused.cu"): ("async_fused", "/epi-bias-relu"),
-    Overflow("gemm/epilogue.cuh", _X, f"fminf({_X}, 88.0f)", "gemm/async_fused.cu"): ("async_fused", "/epi-sigmoid"),
-    Overflow("gemm/tiled.cu", _SUM, f"if (smem_b[i][threadIdx.x] != 0.0f) {_SUM}"): ("tiled", "/f32"),
-    Overflow("aggregate/packs.cuh", "+= pack.e[v]", "+= isnan(pack.e[v]) ? 0 : pack.e[v]", "aggregate/sum.cu"): (
-        *("device", "/f32"),
-    ),
-    Overflow("aggregate/int8.cuh", "x[k] -=", "x[k] = isnan(x[k]) ? 0 : x[k] -", "aggregate/int8.cu"): ("int8", "/ef"),
-}
+LOST = (
+    (Overflow(*_RELU, "x[i] = x[i] > 0.0f ? x[i] : 0.0f", _FUSED), "gemm/cuda.async_fused", "/epi-bias-relu"),
+    (Overflow(*_RELU, "x[i] = fmaxf(x[i], 0.0f)", _FUSED), "gemm/cuda.async_fused", "/epi-bias-relu"),
+    (Overflow("gemm/epilogue.cuh", _X, f"fminf({_X}, 88.0f)", _FUSED), "gemm/cuda.async_fused", "/epi-sigmoid"),
+    (Overflow("gemm/tiled.cu", _SUM, f"if (smem_b[i][threadIdx.x] != 0.0f) {_SUM}"), "gemm/cuda.tiled", "/f32"),
+    (Overflow(*_PACK, "aggregate/sum.cu"), "aggregate/cuda.device", "/f32"),
+    (Overflow(*_BYTE, "aggregate/int8.cu"), "aggregate/cuda.int8", "/ef"),
+)
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("lost", "meets"), LOST.items(), ids=lambda value: getattr(value, "id", ""))
-def test_nan_that_a_kernel_loses_is_missed(lost: Overflow, meets: tuple[str, str]) -> None:
+@pytest.mark.parametrize(("lost", "kernel", "word"), LOST, ids=lambda value: getattr(value, "id", ""))
+def test_nan_that_a_kernel_loses_is_missed(lost: Overflow, kernel: str, word: str) -> None:
     host_compiler()
-    cases: Iterator[EmulatedCase] = (param.values[0][0] for param in _cases())  # type: ignore[index]
-    case = next(c for c in cases if c.kernel.name == meets[0] and meets[1] in c.problem.id)
+    case = next(case for case in _cases(kernel, False) if word in case.problem.id)
     assert re.search("expected nan|NaN is lost", complaint(case, lost.folder()) or "")

@@ -1,7 +1,7 @@
 """Run the emulator on cases that are not in the sweep, with the sweep's programs where possible."""
 
-from collections.abc import Iterable, Sequence
-from functools import cache
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache, partial
 from itertools import islice
 
 import pytest
@@ -10,21 +10,25 @@ from kernelmark.bench.emulator.build import compiler, missing_tool
 from kernelmark.bench.emulator.sweep import EmulatedCase, complaints, entries
 from support.tools import needed
 
-#: The cases that tests of this session are parametrised with, as `case`, that of `end`, `every` or what returns every.
-_selected: dict[str, list[EmulatedCase]] = {}
+#: By the kernel's id, what returns the cases that tests of this session are parametrised with.
+_selected: dict[str, list[Callable[[], Iterable[EmulatedCase]]]] = {}
 
 
 def select(items: Iterable[pytest.Item]) -> None:
-    """Take the cases of a session's tests."""
+    """Take the cases of a session's tests: a `case`, that of an `end`, and `every` one that a partial returns.
+
+    The first argument of the partial is the kernel's id, so that cases are made when a test of their kernel runs.
+    """
     _selected.clear()
     _shared.cache_clear()
     for item in items:
-        params = item.callspec.params if hasattr(item, "callspec") else {}
-        every = params.get("every", ())
-        own = params.get("case"), getattr(params.get("end"), "case", None)
-        for case in (*own, *(every() if callable(every) else every)):
-            if isinstance(case, EmulatedCase):
-                _selected.setdefault(case.kernel.id, []).append(case)
+        case, end, every = map(getattr(getattr(item, "callspec", None), "params", {}).get, ("case", "end", "every"))
+        if isinstance(case, EmulatedCase):
+            _selected.setdefault(case.kernel.id, []).append(lambda case=case: [case])
+        if end:
+            _selected.setdefault(end.kernel, []).append(lambda end=end: [end.case])
+        if isinstance(every, partial):
+            _selected.setdefault(every.args[0], []).append(every)
 
 
 def program_entries(every: Sequence[EmulatedCase]) -> tuple[str, ...]:
@@ -39,7 +43,7 @@ def program_entries(every: Sequence[EmulatedCase]) -> tuple[str, ...]:
 
 @cache
 def _shared(kernel: str) -> tuple[str, ...]:
-    return entries(_selected.get(kernel, []))
+    return entries([case for cases in _selected.get(kernel, ()) for case in cases()])
 
 
 def host_compiler() -> str:
