@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from itertools import product
 from pathlib import Path
@@ -33,17 +34,31 @@ def written(count: int, dtype: Any = np.float32) -> Buffer:
     return Buffer("out", np.frombuffer(b"\xff" * (count * np.dtype(dtype).itemsize), dtype).copy())
 
 
-#: Instances of templates in intrinsics/ that many tests launch.
+#: Instances of templates in intrinsics/.
 INSTANCES = {
+    "block.cu": ["memories<double, 48>"],
     "hopper.cu": [
-        f"product<{kind}, {a}, {b}, {columns}>"
-        for kind, columns, a, b in product(("F16", "Bf16", "Tf32", "E4m3", "E5m2", "S8"), (32, 64, 128), (0, 1), (0, 1))
-        if kind in ("F16", "Bf16") or (a, b) == (0, 0)
+        *(f"product_of_registers<{columns}>" for columns in (32, 64, 128)),
+        *(
+            f"product<{kind}, {a}, {b}, {columns}>"
+            for kind in ("F16", "Bf16", "Tf32", "E4m3", "E5m2", "S8")
+            for columns, a, b in product((32, 64, 128), (0, 1), (0, 1))
+            if kind in ("F16", "Bf16") or (a, b) == (0, 0)
+        ),
+    ],
+    "narrow.cu": [
+        f"{function}<{kind}{more}>"
+        for kind in ("__half", "__nv_bfloat16")
+        for function, more in (("widen", ""), ("arithmetic", ""), ("round_to", ", float"), ("round_to", ", double"))
     ],
     "tensor.cu": [
-        f"wmma<{kind}, {shape}, nvcuda::wmma::{a}_major, nvcuda::wmma::{b}_major>"
-        for kind, a, b in product(("__half", "__nv_bfloat16"), ("row", "col"), ("row", "col"))
-        for shape in ("16, 16, 16", "32, 8, 16", "8, 32, 16")
+        *("mma_tf32<false>", "mma_tf32<true>"),
+        "wmma<nvcuda::wmma::precision::tf32, 16, 16, 8, nvcuda::wmma::row_major, nvcuda::wmma::col_major>",
+        *(
+            f"wmma<{kind}, {shape}, nvcuda::wmma::{a}_major, nvcuda::wmma::{b}_major>"
+            for kind, a, b in product(("__half", "__nv_bfloat16"), ("row", "col"), ("row", "col"))
+            for shape in ("16, 16, 16", "32, 8, 16", "8, 32, 16")
+        ),
     ],
 }
 
@@ -58,14 +73,27 @@ def _together(source: Path) -> list[str]:
 def intrinsic(file: str, launch: Launch, buffers: Mapping[str, Buffer], **options: Any) -> dict[str, Array]:
     """Outputs of a kernel in intrinsics/, equal under all orders and without a report."""
     source = Path(__file__).parent / "intrinsics" / file
-    together = _together(source)
-    worker = program(source, together if launch.entry in together else [launch.entry])
-    outcomes = run(worker, buffers, [launch], **options)
+    outcomes = run(program(source, _together(source)), buffers, [launch], **options)
     for outcome in outcomes:
         assert not outcome.reports, "\n".join(map(str, outcome.reports))
         for name, value in outcome.outputs.items():
             assert value.tobytes() == outcomes[0].outputs[name].tobytes(), f"{name} differs under {outcome.order}"
     return outcomes[0].outputs
+
+
+def outcomes_among(
+    texts: Mapping[int, str], number: int, launch: Launch, buffers: Mapping[str, Buffer], file: str = "", **options: Any
+) -> list[Outcome]:
+    """The runs of the kernel of one of several texts. They are one program, so that a compiler is started once.
+
+    Each text is a file of this name, in a namespace that is `f` and its number.
+    """
+    files = {f"f{i}/{file or 'kernel.cu'}": text.replace('extern "C" ', "") for i, text in texts.items()}
+    heads = dict.fromkeys(re.findall(r"^#include .*$", "\n".join(files.values()), re.MULTILINE))
+    spaces = [f'namespace f{i} {{\n#include "{name}"\n}}' for i, name in zip(texts, files, strict=True)]
+    source = source_folder(files | {"together.cu": "\n".join([*heads, *spaces, ""])}) / "together.cu"
+    worker = program(source, [f"f{i}::{launch.entry}" for i in texts])
+    return run(worker, buffers, [replace(launch, entry=f"f{number}::{launch.entry}")], **options)
 
 
 def outcomes_of(text: str, launch: Launch, buffers: Mapping[str, Buffer], **options: Any) -> list[Outcome]:

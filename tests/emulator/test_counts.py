@@ -399,7 +399,7 @@ def test_warps_are_counted_one_by_one(worker: Path) -> None:
 
 
 BOX = """#include "ptx_hopper.cuh"
-__global__ void box(const __grid_constant__ TensorMap map, float *out) {
+__global__ void box(const __grid_constant__ TensorMap map, float *out, int column) {
   __shared__ __align__(128) float s[32 * 32];
   __shared__ unsigned long long arrived;
   const unsigned barrier = ptx::smem_address(&arrived);
@@ -407,7 +407,7 @@ __global__ void box(const __grid_constant__ TensorMap map, float *out) {
     ptx::mbarrier_init(barrier, 1);
     ptx::fence_mbarrier_init();
     ptx::mbarrier_arrive_expect_tx(barrier, sizeof s);
-    ptx::tma_load(ptx::smem_address(s), &map, COLUMN, 0, 0, barrier);
+    ptx::tma_load(ptx::smem_address(s), &map, column, 0, 0, barrier);
   }
   __syncthreads();
   ptx::mbarrier_wait(barrier, 0);
@@ -419,11 +419,10 @@ __global__ void box(const __grid_constant__ TensorMap map, float *out) {
 @pytest.mark.parametrize(("column", "sectors"), [(0, 32 * 4), (4, 32 * 5), (48, 32 * 2)])
 def test_box_of_the_tma_takes_the_sectors_of_its_rows(column: int, sectors: int) -> None:
     """A row of 128 bytes, one that begins in the middle of a sector, and one that half lies outside the tensor."""
-    folder = source_folder({"box.cu": BOX})
-    worker = program(folder / "box.cu", ["box"], include=CUDA, defines=[f"COLUMN={column}"], counts=True)
+    worker = program(source_folder({"box.cu": BOX}) / "box.cu", ["box"], counts=True)
     buffers = {"a": read(np.zeros(64 * 32, np.float32)), "out": written(32)}
     maps = EmulatedTensorMap("a", (64, 32, 1), (256, 256 * 32), (32, 32), 4)
-    found = tallies_of(worker, buffers, Launch("box", 1, 32, (maps, "out"))).sites
+    found = tallies_of(worker, buffers, Launch("box", 1, 32, (maps, "out", column))).sites
     boxes = {site.space: tally for site, tally in found.items() if site.does == "box"}
     assert boxes["global"].cost == sectors
     assert boxes["global"].instructions == 1
@@ -431,12 +430,12 @@ def test_box_of_the_tma_takes_the_sectors_of_its_rows(column: int, sectors: int)
 
 
 REMOTE = """#include <cooperative_groups.h>
-__global__ void remote(float *out) {
+__global__ void remote(float *out, int stride) {
   __shared__ float s[32 * 32];
   auto cluster = cooperative_groups::this_cluster();
   s[threadIdx.x] = 1.0f;
   cluster.sync();
-  out[blockIdx.x * 32 + threadIdx.x] = cluster.map_shared_rank(s, cluster.block_rank() ^ 1)[STRIDE * threadIdx.x];
+  out[blockIdx.x * 32 + threadIdx.x] = cluster.map_shared_rank(s, cluster.block_rank() ^ 1)[stride * threadIdx.x];
   cluster.sync();
 }
 """
@@ -444,9 +443,9 @@ __global__ void remote(float *out) {
 
 @pytest.mark.parametrize(("stride", "cost"), [(1, 2), (32, 64)])
 def test_shared_memory_of_another_block_takes_the_wavefronts_that_ones_own_would(stride: int, cost: int) -> None:
-    folder = source_folder({"remote.cu": REMOTE})
-    worker = program(folder / "remote.cu", ["remote"], defines=[f"STRIDE={stride}"], counts=True)
-    found = tallies_of(worker, {"out": written(64)}, Launch("remote", 2, 32, ("out",), cluster=2)).sites.items()
+    worker = program(source_folder({"remote.cu": REMOTE}) / "remote.cu", ["remote"], counts=True)
+    launch = Launch("remote", 2, 32, ("out", stride), cluster=2)
+    found = tallies_of(worker, {"out": written(64)}, launch).sites.items()
     (load,) = [tally for site, tally in found if (site.does, site.space) == ("load", "shared")]
     assert (load.cost, load.least) == (cost, 2)
 

@@ -9,7 +9,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from emulator.fixtures import intrinsic, outcomes_of, read, written
+from emulator.fixtures import intrinsic, outcomes_among, read, written
 from emulator.test_reports import HEAD
 from kernelmark.bench.emulator.worker import Buffer, EmulatedTensorMap, Im2col, Launch, WorkerError
 
@@ -344,29 +344,27 @@ BOXES = EmulatedTensorMap("x", (8, 5, 6), (32, 160), (8, 8), 4)
 PIXELS = images(EMPTY, (8, 8), (-1, -1), (1, 1), (2, 1))
 
 
-@pytest.mark.parametrize(
-    ("tensor", "body", "kind", "said"),
-    [
-        (PIXELS, "ptx::tma_load(to, &map, 0, 0, 0, barrier);", "tma", "a copy of a box by a map of images"),
-        (BOXES, "ptx::tma_load_im2col(to, &map, 0, 0, 0, 0, 0, 0, barrier);", "tma", "pixels by a map of boxes"),
-        (PIXELS, "ptx::tma_load_im2col(to, &map, 0, 0, 0, 0, 0, 0, barrier);", "tma", "does not visit"),
-        (PIXELS, "ptx::tma_load_im2col(to, &map, 0, -1, 7, 0, 0, 0, barrier);", "tma", "does not visit"),
-        (PIXELS, "ptx::tma_load_im2col(to, &map, 0, -1, -2, 0, 0, 0, barrier);", "tma", "does not visit"),
-        (PIXELS, "ptx::tma_load_im2col(to, &map, 0, -1, 0, 0, 256, 0, barrier);", "tma", "more than 255 pixels"),
-        (PIXELS, "ptx::tma_load_im2col(to + 64, &map, 0, -1, 0, 0, 0, 0, barrier);", "misaligned", "multiple of 128"),
-        (
-            PIXELS,
-            "ptx::tma_load_im2col(to, &map, 0, -1, 0, 0, 0, 0, barrier);",
-            "copy-not-waited-for",
-            "the block ended",
-        ),
-        (PIXELS, "smem[9] = 1; ptx::tma_load_im2col(to, &map, 0, -1, 0, 0, 0, 0, barrier);", "async-proxy", "fence"),
-    ],
+_COPY = "ptx::tma_load_im2col(to, &map, 0, -1, 0, 0, 0, 0, barrier);"
+#: A map, what is called with it, and kind and message of the report of it.
+MISUSED = (
+    (PIXELS, "ptx::tma_load(to, &map, 0, 0, 0, barrier);", "tma", "a copy of a box by a map of images"),
+    (BOXES, "ptx::tma_load_im2col(to, &map, 0, 0, 0, 0, 0, 0, barrier);", "tma", "pixels by a map of boxes"),
+    (PIXELS, "ptx::tma_load_im2col(to, &map, 0, 0, 0, 0, 0, 0, barrier);", "tma", "does not visit"),
+    (PIXELS, "ptx::tma_load_im2col(to, &map, 0, -1, 7, 0, 0, 0, barrier);", "tma", "does not visit"),
+    (PIXELS, "ptx::tma_load_im2col(to, &map, 0, -1, -2, 0, 0, 0, barrier);", "tma", "does not visit"),
+    (PIXELS, "ptx::tma_load_im2col(to, &map, 0, -1, 0, 0, 256, 0, barrier);", "tma", "more than 255 pixels"),
+    (PIXELS, "ptx::tma_load_im2col(to + 64, &map, 0, -1, 0, 0, 0, 0, barrier);", "misaligned", "multiple of 128"),
+    (PIXELS, _COPY, "copy-not-waited-for", "the block ended"),
+    (PIXELS, f"smem[9] = 1; {_COPY}", "async-proxy", "fence"),
 )
-def test_misuse_of_a_copy_of_pixels_is_reported(tensor: EmulatedTensorMap, body: str, kind: str, said: str) -> None:
-    text = f"{HEAD}  if (threadIdx.x == 0) {{ {body} }}\n  y[threadIdx.x] = 0.0f;\n}}\n"
-    outcome = outcomes_of(
-        text, Launch("f", 1, 32, (tensor, "y")), {"x": read(EMPTY), "y": written(32)}, orders=("forward",)
-    )
-    reports = [report for report in outcome[0].reports if report.kind != "not-written"]
+
+
+@pytest.mark.parametrize("number", range(len(MISUSED)))
+def test_misuse_of_a_copy_of_pixels_is_reported(number: int) -> None:
+    tail = "\n  y[threadIdx.x] = 0.0f;\n}\n"
+    texts = {i: f"{HEAD}  if (threadIdx.x == 0) {{ {body} }}{tail}" for i, (_, body, *_) in enumerate(MISUSED)}
+    tensor, _, kind, said = MISUSED[number]
+    launch, buffers = Launch("f", 1, 32, (tensor, "y")), {"x": read(EMPTY), "y": written(32)}
+    (outcome,) = outcomes_among(texts, number, launch, buffers, orders=("forward",))
+    reports = [report for report in outcome.reports if report.kind != "not-written"]
     assert (kind, True) in [(report.kind, said in report.message) for report in reports], reports

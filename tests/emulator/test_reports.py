@@ -5,13 +5,14 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from emulator.fixtures import intrinsic, outcomes_of, read, reports_of, written
+from emulator.fixtures import intrinsic, outcomes_among, outcomes_of, read, reports_of, written
 from kernelmark.bench.emulator.build import CUDA, HostCompileError, missing_tool, program, source_folder
 from kernelmark.bench.emulator.report import Diagnostic, Thread, unwaived
 from kernelmark.bench.emulator.worker import Buffer, EmulatedTensorMap, Launch, WorkerError, run
@@ -72,10 +73,13 @@ extern "C" __global__ void other(float *y) {
 }
 
 
-@pytest.mark.parametrize(("body", "launch", "buffers", "kind", "line", "said"), ONE_REPORT.values(), ids=ONE_REPORT)
-def test_a_report_names_kind_line_and_operand(body, launch, buffers, kind, line, said):
-    text = f'extern "C" __global__ void f(const float *x, float *y) {{\n{body}\n}}\n'
-    (report,) = reports_of(text, launch, buffers)
+@pytest.mark.parametrize("number", range(len(ONE_REPORT)), ids=ONE_REPORT)
+def test_a_report_names_kind_line_and_operand(number: int) -> None:
+    head, rows = "__global__ void f(const float *x, float *y) {\n", list(ONE_REPORT.values())
+    texts = {i: f"{head}{body}\n}}\n" for i, (body, *_) in enumerate(rows)}
+    _, launch, buffers, kind, line, said = rows[number]
+    (outcome,) = outcomes_among(texts, number, launch, buffers, orders=("forward",))
+    (report,) = outcome.reports
     assert (report.kind, report.line) == (kind, line)
     assert said in report.message
 
@@ -103,22 +107,25 @@ SWAPPED = """extern "C" __global__ void f(const float *x, double *y) {
 """
 
 
-@pytest.mark.parametrize(
-    ("was", "now", "line"),
-    [
-        ("", "", 0),
-        ("*at,", "*(volatile unsigned long long *)at,", 0),
-        ("    old = atomicCAS(at, assumed,", "    old = atomicCAS(at + threadIdx.x % 2, assumed,", 3),
-        ("    old = atomicCAS(at, assumed,", "    old = atomicCAS(at, assumed + 1,", 3),
-        ("  do {", "  if (old != 0) return;\n  do {", 3),
-        ("  do {", "  __syncwarp();\n  do {", 3),
-        ("  do {", "  while (*(volatile unsigned long long *)at != old) {}\n  do {", 3),
-    ],
+#: What is changed in it, into what, and the line of the race.
+CHANGES = (
+    ("", "", 0),
+    ("*at,", "*(volatile unsigned long long *)at,", 0),
+    ("    old = atomicCAS(at, assumed,", "    old = atomicCAS(at + threadIdx.x % 2, assumed,", 3),
+    ("    old = atomicCAS(at, assumed,", "    old = atomicCAS(at, assumed + 1,", 3),
+    ("  do {", "  if (old != 0) return;\n  do {", 3),
+    ("  do {", "  __syncwarp();\n  do {", 3),
+    ("  do {", "  while (*(volatile unsigned long long *)at != old) {}\n  do {", 3),
 )
-def test_plain_read_before_a_compare_and_swap_is_a_race_unless_it_is_what_is_compared(was, now, line) -> None:
+
+
+@pytest.mark.parametrize("number", range(len(CHANGES)))
+def test_plain_read_before_a_compare_and_swap_is_a_race_unless_it_is_what_is_compared(number: int) -> None:
+    was, now, line = CHANGES[number]
     assert was in SWAPPED
+    texts = {i: SWAPPED.replace(was, now, 1) for i, (was, now, _) in enumerate(CHANGES)}
     buffers = {"x": read(X[:32]), "y": Buffer("inout", np.zeros(2))}
-    for outcome in outcomes_of(SWAPPED.replace(was, now, 1), LAUNCH, buffers):
+    for outcome in outcomes_among(texts, number, LAUNCH, buffers):
         lines = {report.line for report in outcome.reports if report.kind == "race"}
         assert line in lines if line else not outcome.reports, outcome.reports
         if not now:
@@ -135,8 +142,7 @@ def test_write_is_held_against_earlier_readers_in_its_own_warp_and_in_others(rea
   if (threadIdx.x == 0) s = 1.0f;
 }}
 """
-    outcome = outcomes_of(text, Launch("f", 1, 64, ("x", "y")), BUFFERS, orders=("reverse",))[0]
-    (report,) = outcome.reports
+    (report,) = outcomes_of(text, Launch("f", 1, 64, ("x", "y")), BUFFERS, orders=("reverse",))[0].reports
     assert (report.kind, report.line, report.other_line) == ("race", 6, 5)
     assert report.other == Thread((0, 0, 0), (reader, 0, 0))
 
@@ -326,9 +332,8 @@ def test_portable_fibers_give_the_same_results(monkeypatch: pytest.MonkeyPatch) 
 
 def test_missing_compiler_is_named_with_the_command_that_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CXX", "no-such-compiler")
-    assert missing_tool() == (
-        "the emulator needs no-such-compiler, which is not on PATH; install it with: apt-get install g++ binutils"
-    )
+    reason = "the emulator needs no-such-compiler, which is not on PATH; install it with: apt-get install g++ binutils"
+    assert missing_tool() == reason
 
 
 BOX = np.arange(2 * 16 * 32, dtype=np.float32)
@@ -344,11 +349,9 @@ extern "C" __global__ void f(const __grid_constant__ TensorMap map, float *y) {
 LINE = HEAD.count("\n") + 1
 
 
-def _reports(body: str, tensor: EmulatedTensorMap = ROWS, threads: int = 32, cluster: int = 1) -> list[Diagnostic]:
-    launch = Launch("f", cluster, threads, (tensor, "y"), cluster=cluster)
-    return list(
-        reports_of(f"{HEAD}{body}\n  y[threadIdx.x] = 0.0f;\n}}\n", launch, {"x": read(BOX), "y": written(threads)})
-    )
+def _reports(body: str, threads: int = 32) -> Sequence[Diagnostic]:
+    text, launch = f"{HEAD}{body}\n  y[threadIdx.x] = 0.0f;\n}}\n", Launch("f", 1, threads, (ROWS, "y"))
+    return reports_of(text, launch, {"x": read(BOX), "y": written(threads)})
 
 
 @pytest.mark.parametrize(
@@ -375,30 +378,29 @@ def test_grid_that_does_not_divide_into_clusters_is_refused() -> None:
 LOAD = "ptx::mbarrier_arrive_expect_tx(barrier, 1024); ptx::tma_load(to, &map, 0, 0, 0, barrier);"
 
 
-@pytest.mark.parametrize(
-    ("body", "kind", "said"),
-    [
-        (
-            "if (threadIdx.x == 0) ptx::tma_load(to + 16, &map, 0, 0, 0, barrier);",
-            "misaligned",
-            "not a multiple of 128",
-        ),
-        ("ptx::mbarrier_wait(barrier + 4, 0);", "mbarrier", "aligned to 8 bytes"),
-        ("ptx::mbarrier_wait(to, 0);", "mbarrier", "no mbarrier has been initialised"),
-        ("ptx::mbarrier_wait(barrier, 2);", "mbarrier", "a parity is 0 or 1"),
-        ("if (threadIdx.x == 0) ptx::mbarrier_init(barrier, 0);", "mbarrier", "counts 1 to 2^20-1 arrivals"),
-        ("if (threadIdx.x == 0) ptx::mbarrier_arrive_cluster(barrier, 1);", "mbarrier", "has no block of that rank"),
-        (f"if (threadIdx.x == 0) {{ {LOAD} }}", "copy-not-waited-for", "the block ended with a TMA load"),
-        ("if (threadIdx.x == 0) ptx::mbarrier_arrive_expect_tx(barrier, 64);", "mbarrier", "64 bytes announced"),
-        ("ptx::mbarrier_wait(barrier, 0);", "deadlock", f"32 threads wait for each other at line {LINE}"),
-        ("if (threadIdx.x < 9) ptx::named_barrier_sync(3, 32);", "deadlock", "9 threads wait for each other"),
-        ("ptx::named_barrier_sync(0, 32);", "barrier-divergence", "one of 1 to 15"),
-        ("float d[32]; ptx::wgmma_fence(); ptx::wgmma_f16<0, 0>(d, 0, 0, 0);", "wgmma", "no whole warpgroup"),
-    ],
-    ids=lambda value: value if " " not in value else "",
+#: A line, and kind and message of the report of it.
+MISUSED = (
+    ("if (threadIdx.x == 0) ptx::tma_load(to + 16, &map, 0, 0, 0, barrier);", "misaligned", "not a multiple of 128"),
+    ("ptx::mbarrier_wait(barrier + 4, 0);", "mbarrier", "aligned to 8 bytes"),
+    ("ptx::mbarrier_wait(to, 0);", "mbarrier", "no mbarrier has been initialised"),
+    ("ptx::mbarrier_wait(barrier, 2);", "mbarrier", "a parity is 0 or 1"),
+    ("if (threadIdx.x == 0) ptx::mbarrier_init(barrier, 0);", "mbarrier", "counts 1 to 2^20-1 arrivals"),
+    ("if (threadIdx.x == 0) ptx::mbarrier_arrive_cluster(barrier, 1);", "mbarrier", "has no block of that rank"),
+    (f"if (threadIdx.x == 0) {{ {LOAD} }}", "copy-not-waited-for", "the block ended with a TMA load"),
+    ("if (threadIdx.x == 0) ptx::mbarrier_arrive_expect_tx(barrier, 64);", "mbarrier", "64 bytes announced"),
+    ("ptx::mbarrier_wait(barrier, 0);", "deadlock", f"32 threads wait for each other at line {LINE}"),
+    ("if (threadIdx.x < 9) ptx::named_barrier_sync(3, 32);", "deadlock", "9 threads wait for each other"),
+    ("ptx::named_barrier_sync(0, 32);", "barrier-divergence", "one of 1 to 15"),
+    ("float d[32]; ptx::wgmma_fence(); ptx::wgmma_f16<0, 0>(d, 0, 0, 0);", "wgmma", "no whole warpgroup"),
 )
-def test_misuse_is_named_with_its_line(body: str, kind: str, said: str) -> None:
-    (report,) = (r for r in _reports("  " + body) if r.kind != "not-written")
+
+
+@pytest.mark.parametrize("number", range(len(MISUSED)), ids=lambda number: MISUSED[number][1])
+def test_misuse_is_named_with_its_line(number: int) -> None:
+    texts = {i: f"{HEAD}  {body}\n  y[threadIdx.x] = 0.0f;\n}}\n" for i, (body, *_) in enumerate(MISUSED)}
+    launch, buffers = Launch("f", 1, 32, (ROWS, "y")), {"x": read(BOX), "y": written(32)}
+    (outcome,) = outcomes_among(texts, number, launch, buffers, orders=("forward",))
+    (report,), (_, kind, said) = (r for r in outcome.reports if r.kind != "not-written"), MISUSED[number]
     assert (report.kind, report.line) == (kind, LINE)
     assert said in report.message
 
@@ -444,8 +446,7 @@ def test_checkout_elsewhere_that_shares_the_cache_names_the_same_line(tmp_path: 
 
 
 def test_bytes_that_were_not_announced_leave_a_later_wait_hanging() -> None:
-    load = LOAD.replace("1024", "1040")
-    body = f"  if (threadIdx.x == 0) {{ {load} }}\n  ptx::mbarrier_wait(barrier, 0);"
+    body = f"  if (threadIdx.x == 0) {{ {LOAD.replace('1024', '1040')} }}\n  ptx::mbarrier_wait(barrier, 0);"
     (report,) = _reports(body)
     assert (report.kind, report.line) == ("deadlock", LINE + 1)
     assert "16 bytes and 0 arrivals" in report.message
@@ -478,8 +479,7 @@ def test_bytes_that_were_not_announced_are_counted_before_and_after_the_last_arr
 
 def test_load_that_was_not_waited_for_has_not_landed() -> None:
     body = f"  if (threadIdx.x == 0) {{ {LOAD} }}\n  __syncthreads();\n  y[32 + threadIdx.x] = smem[threadIdx.x];"
-    launch = Launch("f", 1, 32, (ROWS, "y"))
-    buffers = {"x": read(BOX), "y": written(64)}
+    launch, buffers = Launch("f", 1, 32, (ROWS, "y")), {"x": read(BOX), "y": written(64)}
     for outcome in outcomes_of(f"{HEAD}{body}\n  y[threadIdx.x] = 0.0f;\n}}\n", launch, buffers):
         assert {r.kind for r in outcome.reports} == {"copy-in-flight", "race", "copy-not-waited-for"}
         assert np.isnan(outcome.outputs["y"][32:]).all()

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from emulator.fixtures import outcomes_of, read, reports_of, written
+from emulator.fixtures import outcomes_among, read, reports_of, written
 from kernelmark.bench.cli.commands import cli
 from kernelmark.bench.emulator.build import HostCompileError, program
 from kernelmark.bench.emulator.report import unwaived
@@ -117,27 +117,26 @@ extern "C" __global__ void f(const float *x, float *y) {
 """
 
 
-@pytest.mark.parametrize(
-    ("was", "now", "kind", "line", "said"),
-    [
-        ("y[", "y[", "", 0, ""),
-        (
-            "= other[threadIdx.x];",
-            "= 0;\n  auto *at = (int *)other;\n"
-            "  for (int was, old = *at; (was = atomicCAS(at, old, 7)) != old;) old = was;",
-            *("", 0, ""),
-        ),
-        ("x];\n  cluster.sync();\n  f", "x];\n  __syncthreads();\n  f", "shared-address", 9, "may not have started"),
-        ("x];\n  cluster.sync();\n}", "x];\n}", "early-exit", 9, "which has exited"),
-        ("other[threadIdx", "other[1 + threadIdx", "out-of-bounds", 9, "s+128, whose size is 128"),
-        ("rank() ^ 1)", "rank() + 1)", "shared-address", 8, "block 2 of a cluster of 2"),
-        ("\n  float *", "\n  s[threadIdx.x] += 1;\n  float *", "race", 10, "read after write on s+"),
-    ],
+_SWAP = "  for (int was, old = *at; (was = atomicCAS(at, old, 7)) != old;) old = was;"
+#: What is changed in it, into what, and kind, line and message of the report of that.
+CHANGES = (
+    ("y[", "y[", "", 0, ""),
+    ("= other[threadIdx.x];", f"= 0;\n  auto *at = (int *)other;\n{_SWAP}", "", 0, ""),
+    ("x];\n  cluster.sync();\n  f", "x];\n  __syncthreads();\n  f", "shared-address", 9, "may not have started"),
+    ("x];\n  cluster.sync();\n}", "x];\n}", "early-exit", 9, "which has exited"),
+    ("other[threadIdx", "other[1 + threadIdx", "out-of-bounds", 9, "s+128, whose size is 128"),
+    ("rank() ^ 1)", "rank() + 1)", "shared-address", 8, "block 2 of a cluster of 2"),
+    ("\n  float *", "\n  s[threadIdx.x] += 1;\n  float *", "race", 10, "read after write on s+"),
 )
-def test_faults_in_the_shared_memory_of_another_block_are_named(was, now, kind, line, said) -> None:
+
+
+@pytest.mark.parametrize("number", range(len(CHANGES)))
+def test_faults_in_the_shared_memory_of_another_block_are_named(number: int) -> None:
+    was, _, kind, line, said = CHANGES[number]
     assert was in CLUSTER
-    buffers = {"x": read(X[:32]), "y": written(64)}
-    outcomes = outcomes_of(CLUSTER.replace(was, now, 1), Launch("f", 2, 32, ("x", "y"), cluster=2), buffers)
+    texts = {i: CLUSTER.replace(was, now, 1) for i, (was, now, *_) in enumerate(CHANGES)}
+    launch, buffers = Launch("f", 2, 32, ("x", "y"), cluster=2), {"x": read(X[:32]), "y": written(64)}
+    outcomes = outcomes_among(texts, number, launch, buffers)
     reports = [report for outcome in outcomes for report in outcome.reports]
     named = [report for report in reports if (report.kind, report.line) == (kind, line) and said in report.message]
     assert named if kind else not reports, reports
