@@ -5,6 +5,7 @@ import os
 import platform
 import subprocess
 import sys
+from itertools import product
 
 import numba
 import numpy as np
@@ -20,24 +21,23 @@ from support.kernels import CUDA, REGISTRY, compiled_by, refusal, set_up, verifi
 VECTORISED = CUDA["copy/cuda.vectorised"]
 
 
-@pytest.mark.parametrize("threads", [1, 2, 3, 7])
 @pytest.mark.parametrize(("m", "n"), [(1, 1), (1, 63), (1, 64), (1, 65), (31, 33), (257, 129), (1000, 1031)])
-@pytest.mark.parametrize("dtype", ["f64", "f32", "f16", "bf16"])
-def test_streaming_copies_every_byte(m: int, n: int, dtype: str, threads: int) -> None:
-    (measured,) = verified(f"copy/m{m}n{n}/{dtype}", "copy/numba.streaming", threads=threads)
-    assert measured.status == "ok", measured.reason
+def test_streaming_copies_every_byte(m: int, n: int) -> None:
+    for dtype, threads in product(("f64", "f32", "f16", "bf16"), (1, 2, 3, 7)):
+        (measured,) = verified(f"copy/m{m}n{n}/{dtype}", "copy/numba.streaming", threads=threads)
+        assert measured.status == "ok", f"{dtype} {threads}: {measured.reason}"
 
 
-@pytest.mark.parametrize("offset", [*range(0, 64, 7), 63])
 @pytest.mark.parametrize("size", [1, 5, 63, 64, 65, 127, 128, 1000])
-def test_lines_are_streamed_wherever_the_bytes_lie(offset: int, size: int) -> None:
+def test_lines_are_streamed_wherever_the_bytes_lie(size: int) -> None:
     a = np.random.default_rng(0).integers(1, 255, size, np.uint8)
-    raw = np.zeros(size + 256, np.uint8)
-    start = -raw.ctypes.data % 64 + 64 + offset
-    moves.stream(raw[start : start + size], a, min(size, -offset % 64), (0,), (0,), 0, True)
-    assert np.array_equal(raw[start : start + size], a)
-    assert not raw[:start].any()
-    assert not raw[start + size :].any()
+    for offset in (*range(0, 64, 7), 63):
+        raw = np.zeros(size + 256, np.uint8)
+        start = -raw.ctypes.data % 64 + 64 + offset
+        moves.stream(raw[start : start + size], a, min(size, -offset % 64), (0,), (0,), 0, True)
+        assert np.array_equal(raw[start : start + size], a), offset
+        assert not raw[:start].any(), offset
+        assert not raw[start + size :].any(), offset
 
 
 def test_streaming_stores_past_the_caches_and_compiles_nothing_after_set_up() -> None:
@@ -48,20 +48,16 @@ def test_streaming_stores_past_the_caches_and_compiles_nothing_after_set_up() ->
     assert any(word in fresh.inspect_asm(types) for word in ("movnt", "stnp"))
 
 
-@pytest.mark.parametrize("dtype", ["f64", "f32", "f16", "bf16"])
 @pytest.mark.parametrize(("m", "n"), [(1, 1), (31, 33), (1024, 4096), (1024, 4097), (26752, 26752)])
-def test_one_round_of_blocks_covers_the_matrix_and_none_is_idle(m: int, n: int, dtype: str) -> None:
-    problem = REGISTRY.problem(f"copy/m{m}n{n}/{dtype}")
-    for tile in VECTORISED.tiles():
+def test_one_round_of_blocks_covers_the_matrix_and_none_is_idle(m: int, n: int) -> None:
+    for dtype, tile in product(("f64", "f32", "f16", "bf16"), VECTORISED.tiles()):
+        problem = REGISTRY.problem(f"copy/m{m}n{n}/{dtype}")
         (call,) = VECTORISED.plan(problem, tile, H100)
         vectors = tile.THREADS * tile.LOADS * call.grid
         assert vectors * 16 >= problem.footprint_bytes // 2 or call.grid == tile.BLOCKS
         assert (vectors - tile.THREADS * tile.LOADS) * 16 < problem.footprint_bytes // 2
         assert call.args[-1] == m * n
         assert isinstance(call.args[-1], np.int64)
-
-
-NAMES = ("ffma", "ffma_fed", "mma", "wgmma")
 
 
 def drawn(problem):
@@ -190,20 +186,17 @@ def test_a_cpu_without_fused_multiply_adds_is_unsupported() -> None:
     assert line == "unsupported nehalem has no fused multiply-add; expected AVX2 with FMA, AVX-512 or NEON"
 
 
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("n", [1, 127, 128, 2048, 2049, 8192, 8193, 32768, 32769, 100_003])
-def test_every_accumulator_has_a_thread_and_no_block_is_idle(name: str, n: int) -> None:
-    # Accumulators of a thread, as in the .cu, and the problem's type and unit.
-    held, dtype = {
-        "ffma": (8, "f32"),
-        "ffma_fed": (8 * 16, "f32/fed"),
-        "mma": (8 * 4, "f32/mma"),
-        "wgmma": (32 * 4, "f32/mma"),
-    }[name]
-    kernel = CUDA[f"fma/cuda.{name}"]
-    (call,) = kernel.plan(REGISTRY.problem(f"fma/n{n}k3/{dtype}"), next(kernel.tiles()), H100)
-    assert call.block == 256
-    assert call.grid == math.ceil(n / (256 * held))
+#: Accumulators of a thread, as in the .cu, and the problem's type and unit.
+HELD = {"ffma": (8, "f32"), "ffma_fed": (8 * 16, "f32/fed"), "mma": (8 * 4, "f32/mma"), "wgmma": (32 * 4, "f32/mma")}
+
+
+@pytest.mark.parametrize("name", HELD)
+def test_every_accumulator_has_a_thread_and_no_block_is_idle(name: str) -> None:
+    kernel, (held, dtype) = CUDA[f"fma/cuda.{name}"], HELD[name]
+    for n in (1, 127, 128, 2048, 2049, 8192, 8193, 32768, 32769, 100_003):
+        (call,) = kernel.plan(REGISTRY.problem(f"fma/n{n}k3/{dtype}"), next(kernel.tiles()), H100)
+        assert call.block == 256
+        assert call.grid == math.ceil(n / (256 * held)), n
 
 
 @pytest.mark.parametrize(

@@ -105,19 +105,18 @@ WIDE, MIDDLE, TINY = STREAMK.tiles()
 SHAPES = [(1, 1, 1), (31, 33, 17), (1024, 2048, 26752), (4096, 4096, 4096), (129, 130, 8193), (5000, 300, 64)]
 
 
-@pytest.mark.parametrize("batch", ["", "/batch3"])
-@pytest.mark.parametrize(("m", "n", "k"), SHAPES)
 @pytest.mark.parametrize("tile", [WIDE, MIDDLE, TINY], ids=["wide", "middle", "tiny"])
-def test_whole_tiles_and_equal_shares_cover_every_step_once(tile: Tile, m: int, n: int, k: int, batch: str) -> None:
-    problem = REGISTRY.problem(f"gemm/m{m}n{n}k{k}/f32/NT{batch}")
-    d = dealt(problem, tile)
-    assert d.tiles == -(-m // tile.BM) * -(-n // tile.BN) * problem.batch
-    assert (d.steps - 1) * tile.BK < k <= d.steps * tile.BK
-    rest = (d.tiles - d.whole) * d.steps
-    assert d.share * (d.blocks - 1) < rest <= d.share * d.blocks or d.whole
-    assert rest <= d.share * d.blocks
-    assert d.whole % d.blocks == 0
-    assert d.blocks <= tile.SMS * tile.BLOCKS_PER_SM
+def test_whole_tiles_and_equal_shares_cover_every_step_once(tile: Tile) -> None:
+    for (m, n, k), batch in product(SHAPES, ("", "/batch3")):
+        problem = REGISTRY.problem(f"gemm/m{m}n{n}k{k}/f32/NT{batch}")
+        d = dealt(problem, tile)
+        assert d.tiles == -(-m // tile.BM) * -(-n // tile.BN) * problem.batch, problem.id
+        assert (d.steps - 1) * tile.BK < k <= d.steps * tile.BK, problem.id
+        rest = (d.tiles - d.whole) * d.steps
+        assert d.share * (d.blocks - 1) < rest <= d.share * d.blocks or d.whole, problem.id
+        assert rest <= d.share * d.blocks, problem.id
+        assert d.whole % d.blocks == 0, problem.id
+        assert d.blocks <= tile.SMS * tile.BLOCKS_PER_SM, problem.id
 
 
 def test_the_founding_shape_keeps_every_multiprocessor_busy_for_the_same_time() -> None:
@@ -148,14 +147,12 @@ SKINNY = CUDA["gemm/cuda.skinny"]
 ALONG_N = ("NT", "NN")
 
 
-@pytest.mark.parametrize("layout", ALONG_N)
-@pytest.mark.parametrize("dtype", ["f32", "f16", "bf16.f32"])
 @pytest.mark.parametrize("sizes", ["m1n576k7168", "m16n129280k7168", "m5n33k1", "m8n2112k7169", "m16n7168k16384"])
-def test_slices_cover_k_once_and_blocks_cover_the_columns(sizes: str, dtype: str, layout: str) -> None:
-    problem = REGISTRY.problem(f"gemm/{sizes}/{dtype}/{layout}/batch2")
-    taken = cases(SKINNY.id, problem)
-    assert taken
-    for tile in (case.tile for case in taken):
+def test_slices_cover_k_once_and_blocks_cover_the_columns(sizes: str) -> None:
+    variants = product(("f32", "f16", "bf16.f32"), ALONG_N)
+    taken = [cases(SKINNY.id, f"gemm/{sizes}/{dtype}/{layout}/batch2") for dtype, layout in variants]
+    assert all(taken)
+    for problem, tile in ((case.problem, case.tile) for every in taken for case in every):
         call, *added = SKINNY.plan(problem, tile, H100)
         depth = call.args[-1]
         assert call.grid == (math.ceil(problem.n / tile.COLS), math.ceil(problem.k / depth), 2)
@@ -165,12 +162,11 @@ def test_slices_cover_k_once_and_blocks_cover_the_columns(sizes: str, dtype: str
             assert call.args[2].nbytes == 4 * math.prod(call.grid[1:]) * problem.m * problem.n
 
 
-@pytest.mark.parametrize(("n", "k"), [(576, 7168), (2112, 7168), (4096, 4096)])
-@pytest.mark.parametrize("m", [1, 8, 16])
-@pytest.mark.parametrize("dtype", ["f32", "bf16"])
-def test_a_layer_of_a_decoder_fills_the_device(n: int, k: int, m: int, dtype: str) -> None:
-    (_, call), *_ = chosen(SKINNY.id, f"gemm/m{m}n{n}k{k}/{dtype}/NT").calls
-    assert math.prod(call.grid) >= 0.9 * H100.multiprocessors
+@pytest.mark.parametrize("sizes", ["n576k7168", "n2112k7168", "n4096k4096"])
+def test_a_layer_of_a_decoder_fills_the_device(sizes: str) -> None:
+    for m, dtype in product((1, 8, 16), ("f32", "bf16")):
+        (_, call), *_ = chosen(SKINNY.id, f"gemm/m{m}{sizes}/{dtype}/NT").calls
+        assert math.prod(call.grid) >= 0.9 * H100.multiprocessors, (m, dtype)
 
 
 @pytest.mark.parametrize(
@@ -209,18 +205,17 @@ DEFAULT = next(BATCHED.tiles())
 SIZES = (1, 3, 8, 17, 32, 33, 64, 100, 128)
 
 
-@pytest.mark.parametrize("dtype", ["f32", "f64"])
-@pytest.mark.parametrize("batch", [1, 2, 1000, 100_000])
 @pytest.mark.parametrize("size", SIZES)
-def test_every_element_of_every_product_has_a_thread_and_panels_fit(size: int, batch: int, dtype: str) -> None:
-    problem = f"gemm/m{size}n{size}k{size}/{dtype}/NT" + (f"/batch{batch}" if batch > 1 else "")
-    ((entry, call),) = chosen(BATCHED.id, problem).calls
-    threads, products = call.block
-    wide = int(entry.split(", ")[1])
-    assert call.grid[0] * products >= batch > (call.grid[0] - 1) * products
-    assert call.grid[1:] == (math.ceil(size / wide),) * 2
-    assert threads * products <= 256
-    assert call.shared_bytes <= 99 * 1024  # what every device from 8.0 on has
+def test_every_element_of_every_product_has_a_thread_and_panels_fit(size: int) -> None:
+    for dtype, batch in product(("f32", "f64"), (1, 2, 1000, 100_000)):
+        problem = f"gemm/m{size}n{size}k{size}/{dtype}/NT" + (f"/batch{batch}" if batch > 1 else "")
+        ((entry, call),) = chosen(BATCHED.id, problem).calls
+        threads, products = call.block
+        wide = int(entry.split(", ")[1])
+        assert call.grid[0] * products >= batch > (call.grid[0] - 1) * products, problem
+        assert call.grid[1:] == (math.ceil(size / wide),) * 2, problem
+        assert threads * products <= 256, problem
+        assert call.shared_bytes <= 99 * 1024, problem  # what every device from 8.0 on has
 
 
 def test_products_share_blocks_only_once_there_is_one_for_each_multiprocessor() -> None:

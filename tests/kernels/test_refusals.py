@@ -235,10 +235,10 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("kernel", "problem", "reason"), REFUSED)
-def test_a_problem_is_refused_with_the_reason_or_taken(kernel: str, problem: str, reason: str) -> None:
-    found = refusal(kernel, problem)
-    assert reason in found if reason else found == ""
+@pytest.mark.parametrize("op", dict.fromkeys(kernel.partition("/")[0] for kernel, *_ in REFUSED))
+def test_a_problem_is_refused_with_the_reason_or_taken(op: str) -> None:
+    found = [(*row, refusal(*row[:2])) for row in REFUSED if row[0].startswith(f"{op}/")]
+    assert [row for row in found if (row[2] not in row[3] if row[2] else row[3])] == []
 
 
 def test_cudnn_takes_no_uneven_padding() -> None:
