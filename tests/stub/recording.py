@@ -20,10 +20,11 @@ FOLDERS = (f"{ROOT}/bench/measure/", f"{ROOT}/bench/run/", f"{ROOT}/bench/selfte
 
 
 class Recorder:
-    """Traces the functions of FOLDERS; every instruction of these that calls is noted."""
+    """Traces the functions of FOLDERS until every instruction of theirs that calls is noted."""
 
     def __init__(self) -> None:
         self._places: set[tuple[str, int, int]] = set()
+        self._left: dict[CodeType, dict[int, tuple[int, int]]] = {}
 
     def start(self) -> None:
         threading.settrace(self._called)
@@ -34,13 +35,16 @@ class Recorder:
         path.write_text(json.dumps(sorted(self._places)))
 
     def _called(self, frame: FrameType, event: str, argument: Any) -> Callable[..., Any] | None:
-        if not _file(frame.f_code.co_filename).startswith(FOLDERS):
+        code = frame.f_code
+        if code not in self._left:
+            self._left[code] = _ends(code) if _file(code.co_filename).startswith(FOLDERS) else {}
+        if not self._left[code]:
             return None
         frame.f_trace_opcodes = True
         return self._instruction
 
     def _instruction(self, frame: FrameType, event: str, argument: Any) -> Callable[..., Any]:
-        if event == "opcode" and (place := _ends(frame.f_code).get(frame.f_lasti)):
+        if event == "opcode" and (place := self._left[frame.f_code].pop(frame.f_lasti, None)):
             self._places.add((str(Path(_file(frame.f_code.co_filename)).relative_to(ROOT)), *place))
         return self._instruction
 
@@ -51,7 +55,6 @@ def _file(name: str) -> str:
     return os.path.realpath(name)
 
 
-@cache
 def _ends(code: CodeType) -> dict[int, tuple[int, int]]:
     """Return where each call of a function ends in the source, last line and column, by the call's offset."""
     found = {}

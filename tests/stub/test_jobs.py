@@ -25,7 +25,7 @@ VERIFIED = {
     "groups of rows": ("gemm/cuda.wgmma_grouped", "gemm/m40n48k64/bf16/NT/groups3-skewed", "shared 164864"),
     "scales of blocks": ("gemm/cuda.wgmma_fp8_blocks", "gemm/m40n48k64/e4m3.bf16/NT/scale-blocks", "shared 164864"),
 }
-#: Those that differ from others in types alone: the short run leaves them out, since their kernels take long to compile.
+#: Those that differ from others in types alone, which the short run leaves out: their kernels take long to compile.
 LONG = ("tensor maps of integers", "tensor maps of bytes", "scales of blocks")
 #: A kernel of two launches, and their functions.
 ALONE = ("conv/cuda.winograd", "conv/n2c8h6w6k8r3s3pad1/f32/nchw/fprop")
