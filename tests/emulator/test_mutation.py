@@ -146,8 +146,15 @@ def _one_of_an_operation() -> Iterator[ParameterSet]:
 
 @pytest.mark.parametrize(("file", "mutant"), list(_one_of_an_operation()))
 def test_mistake_of_a_register_or_a_second_round_is_found_by_the_short_run(file: str, mutant: Mutant) -> None:
-    short = [case for group in plan(file, short=True) for case in group]
-    short.sort(key=lambda case: (case.device == H100, getattr(case.problem, "batch", 1) == 1))
+    before = "\n".join(mutant.text.splitlines()[: mutant.line])
+    (*_, function) = ("", *re.findall(r"(\w+)\([^;{}]*\)\s*\{", before))
+    callers = {source for source in kernels_by_source() if function in (CUDA / source).read_text()}
+
+    def reaches(case: EmulatedCase) -> tuple[bool, bool, bool]:
+        """Order kernels that call the function before others, and then second rounds and products."""
+        return case.kernel.source not in callers, case.device == H100, getattr(case.problem, "batch", 1) == 1
+
+    short = sorted((case for group in plan(file, short=True) for case in group), key=reaches)
     found = fate(file, mutant, [[case] for case in short])
     assert found.complaint
     assert found.compiles
