@@ -301,7 +301,7 @@ def counts_of(worker: Path, name: str, threads: int = 32, widths: Widths | None 
     return tallies_of(worker, buffers, Launch(name, 1, threads, ("a", "out")), widths)
 
 
-@pytest.fixture(scope="module", params=["sm_80", "sm_90a"])
+@pytest.fixture(scope="module", params=["sm_90a", pytest.param("sm_80", marks=pytest.mark.long)])
 def machine_code(request: pytest.FixtureRequest, cuda_compiler: str) -> Callable[[str], list[Instruction]]:
     """Return what gives the machine code of a known kernel."""
     source = source_folder({"known.cu": known_source()}) / "known.cu"

@@ -386,7 +386,8 @@ def test_slices_of_pixels_fill_the_device_and_cover_them() -> None:
     assert call.grid in range(H100.multiprocessors // 2, H100.multiprocessors + 1)
 
 
-@pytest.mark.parametrize("direction", ["dgrad", "wgrad"])  # what inspect shows is fprop
+@pytest.mark.long  # test_declarations.py compiles every tile for fprop
+@pytest.mark.parametrize("direction", ["dgrad", "wgrad"])
 def test_every_tile_compiles_without_spills_and_with_wgmma_in_flight(direction: str, cuda_compiler: str) -> None:
     problem = REGISTRY.problem(f"conv/n8c64h14w14k64r3s3pad1/f16/nhwc/{direction}")
     kernel = chosen(WGMMA, problem.id).kernel

@@ -182,7 +182,8 @@ def test_real_transforms_go_two_by_two_and_rows_fill_tiles(problem: str, blocks:
     assert (call.grid, call.block) == (blocks, threads)
 
 
-@pytest.mark.parametrize("arch", [pytest.param("sm_80", marks=pytest.mark.long), "sm_90a"])
+@pytest.mark.long  # test_declarations.py compiles a shape
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
 @pytest.mark.usefixtures("cuda_compiler")
 def test_no_large_shape_spills_registers_or_uses_stack(arch: str) -> None:
     sides = ("h16w16", "h32w32", "h1w16", "h1w32")

@@ -187,7 +187,8 @@ def test_sixteen_bytes_are_loaded_at_once_only_where_rows_of_a_and_b_are_aligned
     assert f", {width}, Op::" in entry
 
 
-@pytest.mark.parametrize("arch", [pytest.param(a, marks=pytest.mark.long) if a != "sm_90a" else a for a in DISTINCT])
+@pytest.mark.long  # test_declarations.py compiles a variant
+@pytest.mark.parametrize("arch", DISTINCT)
 @pytest.mark.usefixtures("cuda_compiler")
 def test_no_variant_spills(arch: str) -> None:
     if not SKINNY.runs_on(arch):

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from emulator.fixtures import first_short
 from kernelmark.bench.emulator.build import CUDA as SOURCES
 from kernelmark.bench.emulator.build import program
 from kernelmark.bench.emulator.sweep import EmulatedCase, launches
@@ -320,8 +321,8 @@ def variants(name: str) -> list[tuple[str, str]]:
     return list(islice(zip(cycle(dtypes), cycle(layouts), strict=False), max(len(dtypes), len(layouts))))
 
 
-# test_declarations.py compiles every tile for the first variant.
-@pytest.mark.parametrize("name", [name for name in (*KERNELS, *OF_TF32) if len(variants(name)) > 1])
+# test_declarations.py compiles every tile for the first variant; so the short run takes the first kernel alone.
+@pytest.mark.parametrize("name", first_short(name for name in (*KERNELS, *OF_TF32) if len(variants(name)) > 1))
 def test_every_layout_and_type_compiles_without_spills_and_with_wgmma_in_flight(name: str, cuda_compiler: str) -> None:
     problems = [REGISTRY.problem(id_of(name, f"m8n8k16/{dtype}/{layout}")) for dtype, layout in variants(name)]
     plans = [kernel(name).calls(problem, tile, H100) for problem, tile in product(problems, known_tiles(name))]

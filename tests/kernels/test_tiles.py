@@ -256,19 +256,14 @@ def test_the_founding_shape_is_transposed_in_place_on_every_device(device: Devic
     assert (FUSED.refuses(FOUNDING, device) is None) == rows_are_shared
 
 
-#: Compiled for each architecture; rows that the device has shared memory for.
-COOPERATIVE = [
-    ("75", "m300n30001/f16"),
-    ("86", "m1024n20000/f32"),
-    ("80", "m1024n26752/f32"),
-    ("90", "m26752n1024/f32"),
-]
-
-
+@pytest.mark.long
 @pytest.mark.usefixtures("cuda_compiler")
-@pytest.mark.parametrize(("capability", "sizes"), COOPERATIVE)
-def test_all_blocks_of_a_compiled_cooperative_launch_are_resident(capability: str, sizes: str) -> None:
-    device = TYPICAL[int(capability)]
+@pytest.mark.parametrize(
+    ("capability", "sizes"),  # rows that the device has shared memory for; test_transpose.py has those on an H100
+    [(75, "m300n30001/f16"), (86, "m1024n20000/f32"), (80, "m1024n26752/f32")],
+)
+def test_all_blocks_of_a_compiled_cooperative_launch_are_resident(capability: int, sizes: str) -> None:
+    device = TYPICAL[capability]
     problem = REGISTRY.problem(f"transpose/{sizes}/in")
     tile = FUSED.tile_for(problem, device)
     made = FUSED.calls(problem, tile, device)

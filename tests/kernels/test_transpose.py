@@ -162,7 +162,8 @@ def test_blocks_cover_every_matrix_with_vectors_where_rows_are_aligned(sizes: st
     assert (wide_a, wide_b) == tuple(1 if size % 4 else 4 for size in (problem.n, problem.m))
 
 
-@pytest.mark.parametrize("arch", [pytest.param(a, marks=pytest.mark.long) if a != "sm_90a" else a for a in DISTINCT])
+@pytest.mark.long  # test_declarations.py compiles a variant
+@pytest.mark.parametrize("arch", DISTINCT)
 @pytest.mark.usefixtures("cuda_compiler")
 def test_no_variant_spills(arch: str) -> None:
     ids = [f"transpose/b2m{m}n{n}/{d}/out" for m in (64, 49) for n in (136, 35) for d in ("f64", "f32", "f16")]
@@ -307,7 +308,10 @@ def test_c2r_fused_makes_two_passes_and_a_stash_backwards_where_columns_are_long
     assert names[0] == ["c2r_stash", "c2r_fused_rows", "c2r_fused_columns"] == names[1][::-1]
 
 
-@pytest.mark.parametrize(("dtype", "more"), [("f64", {}), ("f32", {}), ("f32", _RING), ("f16", {})])
+@pytest.mark.parametrize(
+    ("dtype", "more"),
+    [("f32", {}), ("f32", _RING), *(pytest.param(dtype, {}, marks=pytest.mark.long) for dtype in ("f64", "f16"))],
+)
 @pytest.mark.parametrize(("m", "n"), SEED_SHAPES)
 @pytest.mark.usefixtures("cuda_compiler")
 def test_all_blocks_of_the_cooperative_launches_are_resident_on_an_h100(m, n, dtype, more) -> None:
