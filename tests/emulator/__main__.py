@@ -18,17 +18,7 @@ import time
 from collections import Counter
 
 from emulator.mutation import mutants
-from emulator.proof import (
-    SURVIVORS,
-    Fate,
-    corners,
-    fates,
-    headers_by_name,
-    kept,
-    kernels_by_source,
-    mention,
-    plan,
-)
+from emulator.proof import SURVIVORS, Fate, corners, fates, headers_by_name, kept, kernels_by_source, mention, plan
 from emulator.trips import trips
 from kernelmark.bench.emulator.build import CUDA, missing_tool
 

@@ -281,7 +281,6 @@ def test_a_default_fills_nine_tenths_of_what_the_best_tile_of_its_class_does(nam
         fit = [tile for tile in alike if not kernel.unfit(problem, tile, device)]
         found = {tile_text(vars(tile)): share(kernel, problem, tile, device) for tile in fit}
         line = f"{problem.id} on {count} multiprocessors: {found[tile_text(vars(default))]:.2f} of {found}"
-        print(line)
         assert found[tile_text(vars(default))] >= 0.9 * max(found.values()), line
 
 

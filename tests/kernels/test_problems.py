@@ -123,11 +123,7 @@ COUNTED = [
     ("transfer/n10/f64/bidir", None, 160),
     ("transfer/n10/f64/bidir/work3", 120, None),
     ("transpose/b8m64n3136/f32/out", None, 2 * 4 * 8 * 64 * 3136),
-    (
-        "gemm/m1024n2048k26752/f32/NT",
-        2 * 1024 * 2048 * 26752,
-        4 * (1024 * 26752 + 2048 * 26752 + 1024 * 2048),
-    ),
+    ("gemm/m1024n2048k26752/f32/NT", 2 * 1024 * 2048 * 26752, 4 * (1024 * 26752 + 2048 * 26752 + 1024 * 2048)),
     ("gemm/m8n8k8/f32/NN", None, 3 * 8 * 8 * 4),
     ("gemm/m8n8k8/f32/NN/beta1", None, 4 * 8 * 8 * 4),
     ("gemm/m8n8k8/f32/NN/alpha0", 0, 8 * 8 * 4),  # BLAS returns before it looks at A and B

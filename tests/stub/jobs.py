@@ -131,12 +131,7 @@ def refused_map() -> str:
 
 
 def timed(
-    kernel: str,
-    problem: str,
-    mode: str,
-    launcher: str = "cuda-core",
-    length_ns: int = 20_000_000,
-    host_ns: int = 3_000,
+    kernel: str, problem: str, mode: str, launcher: str = "cuda-core", length_ns: int = 20_000_000, host_ns: int = 3_000
 ) -> dict[str, Any]:
     """Time a kernel on a problem by the virtual clock; return the samples too.
 
