@@ -82,10 +82,6 @@ def gemm() -> Iterator[tuple[str, str, list[str], list[Tile]]]:
         yield "scales of rows, columns and steps", "gemm/cuda.wgmma_fp8_blocks", scaled, [tile]
     integers = [Tile(BN=256, STAGES=3, CLUSTER=2, SMS=4), PAIRS, ALONE]
     yield "integers", "gemm/cuda.wgmma_int8", ["gemm/m264n264k272/s8.s32/NT/batch2/lda+16/ldc+8"], integers
-    # Groups of 549, 275 and 184 rows.
-    for words, tile in (("f16.f32/NN/beta0.5/ldc+8", PAIRS), ("bf16/NT/alpha2/ldb+8", ALONE)):
-        ends = [f"gemm/m1008n136k72/{words}/groups3-skewed"]
-        yield "groups that end within tiles", "gemm/cuda.wgmma_grouped", ends, [tile]
     # The sweep's ragged problems are aligned nowhere; these are ragged for every tile and aligned everywhere.
     for layout, name in product(LAYOUTS, ("vectorised", "warptile", "async", "splitk")):
         aligned = f"gemm/m140n132k20/f32/{layout}/alpha2/beta0.5/batch2/lda+4/ldb+8/ldc+4"
@@ -120,8 +116,8 @@ def gemm() -> Iterator[tuple[str, str, list[str], list[Tile]]]:
 def conv() -> Iterator[tuple[str, str, list[str], list[Tile]]]:
     """What is shown, a kernel and problems, for each tile that takes them."""
     implicit, mma, tf32 = (f"conv/cuda.implicit{name}" for name in ("", "_mma", "_tf32"))
-    for sizes, (layout, direction) in product(("r4s8pad2", "r3s11pad0x5"), BOTH):
-        yield "filters of 32 taps and of more", implicit, [f"conv/n1c3h9w17k5{sizes}/f32/{layout}/{direction}"], []
+    for layout, direction in BOTH:
+        yield "filters of 32 taps", implicit, [f"conv/n1c3h9w17k5r4s8pad2/f32/{layout}/{direction}"], []
     for layout, (direction, every) in product(("nchw", "nhwc"), (("wgrad", FAR), ("dgrad", EMPTY))):
         yield "far taps and empty phases", implicit, convolutions(every, layout, direction), []
     for layout, direction in product(("nchw", "nhwc"), DIRECTIONS):
@@ -133,8 +129,6 @@ def conv() -> Iterator[tuple[str, str, list[str], list[Tile]]]:
     for direction in DIRECTIONS:
         odd = [f"conv/n2c9h9w10k15r3s2pad0-1x2-0stride2x1/f32/nchw/{direction}/dil1x2/g3"]
         yield "any channels before the pixels", tf32, odd, []
-    for direction in ("fprop", "dgrad"):
-        yield "more taps than a mask has bits", mma, [f"conv/n1c8h7w12k8r3s11pad1x5/f16/nhwc/{direction}"], []
     yield "filters that fill no 16 bytes, from the widest warp", mma, ["conv/n1c8h5w7k37r3s3/f16/nhwc/fprop"], []
     padded = ("n2c17h9w8k70r3s3pad1|", "n1c70h6w7k9r3s3pad1-2x0-3|", "n3c6h17w15k4r3s3pad0-3x2-0|/g2")
     padded += ("n1c3h4w6k3r3s3pad5x4|", "n1c66h3w12k68r3s3pad1|/g2")
