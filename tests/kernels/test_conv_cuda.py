@@ -12,13 +12,12 @@ import pytest
 
 from kernelmark.bench.emulator.shapes import problems
 from kernelmark.bench.emulator.sweep import entries
-from kernelmark.bench.measure.compile import compile_cubin, cuda_sources
-from kernelmark.bench.measure.cubin import elf_parameters
+from kernelmark.bench.measure.compile import cuda_sources
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.kernel import CudaKernel, Im2colMap, KernelCall, Scratch, TensorMap
 from kernelmark.bench.plan.limits import H100
 from kernelmark.bench.plan.operation import Problem
-from kernelmark.kernels.conv._geometry import DIVISOR, DIVISORS, GEOMETRY, SIZES, divisor, fits_ints, geometry
+from kernelmark.kernels.conv._geometry import DIVISOR, DIVISORS, SIZES, divisor, fits_ints, geometry
 from kernelmark.kernels.conv.implicit import hopper
 from kernelmark.kernels.conv.implicit._product import taps
 from kernelmark.kernels.conv.problem import ConvProblem
@@ -66,14 +65,6 @@ def test_geometry_has_the_fields_of_the_headers_structs_in_their_order() -> None
     widths = {"unsigned": "u4", "unsigned long long": "u8"}
     assert np.dtype([(name, widths[kind]) for name, kind in fields("Divisor")], align=True) == DIVISOR
     assert fields("Geometry") == [(name, "unsigned") for name in SIZES] + [(name, "Divisor") for name in DIVISORS]
-
-
-@pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
-def test_geometry_is_as_large_as_the_kernels_parameter(arch: str, cuda_compiler: str) -> None:
-    ((entry, call),) = calls("direct", conv(LAYER, "nchw/fprop"))
-    cubin = compile_cubin("conv/direct.cu", [entry], arch)
-    assert elf_parameters(cubin.code, cubin.symbols[entry]) == [8, 8, 8, GEOMETRY.itemsize]
-    assert call.args[-1].nbytes == GEOMETRY.itemsize
 
 
 def test_geometry_holds_sizes_and_what_divides_by_them() -> None:
