@@ -1,8 +1,10 @@
 """Helpers for tests of kernels: run a kernel given its id, with any of its tiles, on fresh operands."""
 
+import fcntl
 import re
 import tracemalloc
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import pytest
@@ -15,6 +17,7 @@ from kernelmark.bench.measure.measurement import Measurement
 from kernelmark.bench.measure.operands import Operands, OperandSet, ScratchBuffers
 from kernelmark.bench.plan.case import Budget, Job
 from kernelmark.bench.plan.discovery import discover
+from kernelmark.bench.plan.files import cache_folder
 from kernelmark.bench.plan.kernel import CudaKernel, Kernel
 from kernelmark.bench.plan.modes import Mode
 from kernelmark.bench.plan.operation import Problem
@@ -67,9 +70,31 @@ def lean(kernel: str, names: Iterable[str], arch: str) -> Cubin:
     return cubin
 
 
+#: Variants of operations, without the sizes, with what this process has run on them.
+_compiled: set[tuple[object, ...]] = set()
+
+
+@contextmanager
+def compiling(problem: str, *words: object) -> Iterator[None]:
+    """Let one process compile for an operation at a time: parallel tests would compile the same functions at once."""
+    op, _, variant = problem.split("/", 2)
+    if (op, variant, *words) in _compiled:
+        yield
+        return
+    cache_folder().mkdir(parents=True, exist_ok=True)
+    with (cache_folder() / f"{op}.lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        try:
+            yield
+        finally:
+            fcntl.flock(file, fcntl.LOCK_UN)  # a child that was forked meanwhile has the file open
+    _compiled.add((op, variant, *words))
+
+
 def verified(problem: str, *kernels: str, threads: int = 2) -> list[Measurement]:
     """The rows of kernels that are verified on a problem, and not timed."""
-    return run_job(Job((problem,), kernels, Mode.VERIFY, (), 0, Budget(), threads=threads))
+    with compiling(problem, kernels, threads > 1):
+        return run_job(Job((problem,), kernels, Mode.VERIFY, (), 0, Budget(), threads=threads))
 
 
 def drawn(text: str) -> tuple[Any, dict[str, Any]]:
@@ -96,7 +121,8 @@ def set_up(problem: str, kernel: str, threads: int = 2) -> SetUp:
     draw.redraw()
     operands.load(draw)
     scratch = ScratchBuffers(device, found.host_memory)
-    launch = found.launch(parsed, Operands(operands, found.order, device, threads, scratch))
+    with compiling(problem, kernel, threads > 1):
+        launch = found.launch(parsed, Operands(operands, found.order, device, threads, scratch))
     return SetUp(launch, operands, draw, scratch)
 
 
