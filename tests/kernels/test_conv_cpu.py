@@ -333,7 +333,7 @@ def test_there_are_more_parts_where_threads_share_them_more_evenly(length, most,
 
 
 def test_a_thread_surrounds_the_lines_that_its_items_meet_and_no_others() -> None:
-    for (g, _), threads in product(_shapes(), (1, 2, 5)):
+    for (g, _), threads in product(_shapes(), (2, 5)):
         for plan_of in (direct.forward, _phases.image_gradient, direct.filter_gradient):
             plan = plan_of(g, 8, threads, 24)
             for start, stop in parts(len(plan.items), threads):

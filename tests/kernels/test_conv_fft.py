@@ -184,7 +184,7 @@ def aligned(shape, dtype):
     return pyfftw.empty_aligned(shape, dtype)
 
 
-@pytest.mark.parametrize("n", [1, 2, 9, 14, 20, 25, 32, 96])
+@pytest.mark.parametrize("n", [1, 2, 9, 14, 20, 25, 32, pytest.param(96, marks=pytest.mark.long)])
 def test_straight_transforms_are_those_of_numpy(n: int) -> None:
     unit, item = _codelets.UNIT, 4
     rng, half = np.random.default_rng(n), n // 2 + 1
