@@ -273,17 +273,15 @@ def test_what_is_too_large_for_shared_memory_goes_through_scratch(problem: str) 
     assert 0 < 10 * scratch_bytes(made) <= REGISTRY.problem(f"transpose/{problem}").footprint_bytes
 
 
-def stashed(s: int, j: int, b: int, c: int) -> tuple[int, int]:
-    """Row and column of the stash that keep element j of row s, as in c2r_fused.cu."""
-    return (c - 2 - s, j - (s + 1) * b) if s >= c // 2 else (s, j)
-
-
 @pytest.mark.parametrize(("b", "c"), [(1, 2), (3, 2), (1, 3), (5, 3), (3, 4), (2, 7), (5, 8), (209, 128)])
 def test_the_stash_has_a_place_of_its_own_for_all_that_is_needed_again(b: int, c: int) -> None:
-    needed = [(s, j) for s in range(c - 1) for j in range((s + 1) * b, b * c)]
-    places = {stashed(s, j, b, c) for s, j in needed}
-    assert len(places) == len(needed)
-    assert all(0 <= row < c // 2 and 0 <= col < b * c for row, col in places)
+    s, j = np.indices((c - 1, b * c))
+    late, needed = s >= c // 2, j >= (s + 1) * b
+    # Row and column of the stash that keep element j of row s, as in c2r_fused.cu.
+    rows, cols = (np.where(late, *pair)[needed] for pair in ((c - 2 - s, s), (j - (s + 1) * b, j)))
+    assert len(np.unique(rows * b * c + cols)) == needed.sum()
+    assert 0 <= rows.min() <= rows.max() < c // 2
+    assert 0 <= cols.min() <= cols.max() < b * c
 
 
 @pytest.mark.parametrize(("rows", "cols"), [(25, 165), (24, 63), (42, 96), (12, 20), (7, 9), (5, 10)])
