@@ -25,7 +25,7 @@ from kernelmark.bench.plan.registry import kernel
 from kernelmark.bench.run.job import run_job
 from kernelmark.kernels.gemm import _cublas, _cublaslt, cublaslt
 from support.blas import Blas, CublasLt, HostOperands, blas_stand_in, matrix
-from support.kernels import LAYOUTS, REGISTRY
+from support.kernels import LAYOUTS, REGISTRY, verified
 
 EVERY = [kernel for kernel in REGISTRY.kernels.values() if kernel.module == "kernelmark.kernels.gemm.cublas"]
 GROUPED = [kernel for kernel in EVERY if "none" not in kernel.domain["grouping"]]
@@ -423,25 +423,16 @@ def test_what_the_other_kernel_refuses_is_unsupported(monkeypatch: pytest.Monkey
 SCIPY_TWO_STEP = "gemm/scipy.two_step"
 
 
-def _measure(problem: str, mode: Mode = Mode.VERIFY):
-    (measured,) = run_job(Job((problem,), (SCIPY_TWO_STEP,), mode, (), 0, Budget(0.05), threads=2))
-    return measured
-
-
-@pytest.mark.parametrize("sizes", ["m1n1k1", "m31n33k17", "m127n1k3", "m1n64k129"])
-@pytest.mark.parametrize("dtype", ["f32", "f64"])
-@pytest.mark.parametrize("alpha", ["", "/alpha-0.01", "/alpha0"])
-def test_two_steps_of_scipy_are_the_update(sizes: str, dtype: str, alpha: str) -> None:
-    measured = _measure(f"gemm/{sizes}/{dtype}/TN{alpha}/beta1")
-    assert (measured.status, measured.reason) == ("ok", "")
+@pytest.mark.parametrize(("dtype", "size"), [("f32", 4), ("f64", 8)])
+def test_two_steps_of_scipy_are_the_update_and_keep_the_gradient_in_scratch(dtype: str, size: int) -> None:
+    sizes = ((1, 1, 1), (31, 33, 17), (127, 1, 3), (1, 64, 129))
+    for (m, n, k), alpha in itertools.product(sizes, ("", "/alpha-0.01", "/alpha0")):
+        (measured,) = verified(f"gemm/m{m}n{n}k{k}/{dtype}/TN{alpha}/beta1", SCIPY_TWO_STEP)
+        assert (measured.status, measured.reason, measured.scratch_bytes) == ("ok", "", m * n * size), (m, n, k, alpha)
 
 
 @pytest.mark.parametrize("mode", [Mode.COLD, Mode.HOT])
 def test_two_steps_are_right_after_any_number_of_samples(mode: Mode) -> None:
-    measured = _measure("gemm/m33n31k65/f32/TN/alpha-0.01/beta1", mode)
+    problem = "gemm/m33n31k65/f32/TN/alpha-0.01/beta1"
+    (measured,) = run_job(Job((problem,), (SCIPY_TWO_STEP,), mode, (), 0, Budget(0.05), threads=2))
     assert (measured.status, measured.reason) == ("ok", "")
-
-
-@pytest.mark.parametrize(("dtype", "size"), [("f32", 4), ("f64", 8)])
-def test_the_gradient_is_counted_as_scratch(dtype: str, size: int) -> None:
-    assert _measure(f"gemm/m31n33k17/{dtype}/TN/alpha-0.01/beta1").scratch_bytes == 31 * 33 * size
