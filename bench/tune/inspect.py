@@ -26,14 +26,17 @@ from kernelmark.bench.plan.text import as_json
 from kernelmark.bench.plan.tiles import tile_text
 from kernelmark.bench.report.layout import TableColumn, paragraph, table
 
-#: The most tiles of a kernel without `prefer`, whose space may have any size.
+#: The most tiles of one kernel that are compiled. A kernel without `prefer` may have any number of tiles.
 TILES = 64
-#: Tiles that are compiled as one program, since they share headers and often functions.
+#: The number of tiles that are compiled as one program; they share headers and often functions.
 TOGETHER = 8
 
 
 class InspectRow(msgspec.Struct, frozen=True):
-    """A kernel, tile and architecture. spill_bytes: stores plus loads; occupancy: share of the warps, 0 to 1."""
+    """The resources of a kernel's function, by tile and architecture.
+
+    spill_bytes: bytes of spill stores plus spill loads. occupancy: resident warps over the most possible, 0 to 1.
+    """
 
     kernel: str
     tunables: str
@@ -55,7 +58,7 @@ class InspectRow(msgspec.Struct, frozen=True):
 def inspect_rows(registry: Registry, glob: str = "*", archs: Sequence[str] = ARCHS) -> list[InspectRow]:
     """Return a row for each matching hand-written kernel, each architecture that it supports and each tile.
 
-    Plans are made for a typical device of the architecture.
+    Launches are planned for a typical device of the architecture.
 
     Raises UsageError if nothing matches or an architecture is unknown, CompileError (a UsageError) if a .cu file does
     not compile, Unsupported without a compiler.
@@ -82,16 +85,16 @@ def inspect_rows(registry: Registry, glob: str = "*", archs: Sequence[str] = ARC
 
 
 def tile_rows(kernel: Kernel, problem: Problem, archs: Sequence[str]) -> list[InspectRow]:
-    """Return a row for each launch of the tile that a run uses, per architecture; none for a CPU kernel or a library.
+    """Return a row per architecture for each launch of the tile that a run uses; none for a CPU kernel or a library.
 
-    An architecture is left out if its typical device cannot take the problem. Raises UsageError if none can.
+    An architecture is left out if its typical device cannot run the problem. Raises UsageError if no device can.
     """
     devices = {arch: typical(arch) for arch in archs}
     if isinstance(kernel, CudaKernel):
         devices = {arch: device for arch, device in devices.items() if kernel.runs_on(arch)}
     reasons = [kernel.refuses(problem, device) for device in devices.values()]
     if reasons and all(reasons):
-        raise UsageError(f"{reasons[0]}; take another problem")
+        raise UsageError(f"{reasons[0]}; choose another problem")
     if not isinstance(kernel, CudaKernel):
         return []
     tiles = ((arch, kernel.tile_for(problem, device)) for arch, device in devices.items())
@@ -99,7 +102,7 @@ def tile_rows(kernel: Kernel, problem: Problem, archs: Sequence[str]) -> list[In
 
 
 def space_text(kernel: Kernel, problem: Problem, device: DeviceLimits) -> str:
-    """Return the size of the kernel's space, how many of its tiles are valid, and why the others are not."""
+    """Return text on the kernel's space: its size, the number of valid tiles, and why the others are not valid."""
     if not kernel.tunables:
         return f"{kernel.id} has no tunables"
     found, tile = Space(kernel, problem, device).count(), kernel.tile_for(problem, device)
@@ -108,12 +111,15 @@ def space_text(kernel: Kernel, problem: Problem, device: DeviceLimits) -> str:
     if tile is not None:
         head += f"; a run uses {kernel.base_id}@{tile_text(vars(tile))}"
     reasons = [(f"{about}{count:,}", reason) for reason, count in found.refused.items()]
-    columns = (TableColumn("tiles", "right"), TableColumn("why not, for example"))
+    columns = (TableColumn("tiles", "right"), TableColumn("why not valid, for example"))
     return "\n".join([paragraph(head), *([table(columns, reasons, titled=True)] if reasons else [])])
 
 
 def sample_problem(kernel: CudaKernel, problem_class: type[Problem]) -> Problem:
-    """Return a typical problem that the kernel takes, with the first value of each of its axes. Raises UsageError."""
+    """Return a typical problem that the kernel takes, with the first value that the kernel supports on each axis.
+
+    Raises UsageError if it takes none.
+    """
     return _samples(kernel, problem_class)[0]
 
 
@@ -131,7 +137,7 @@ def _samples(kernel: CudaKernel, problem_class: type[Problem]) -> list[Problem]:
 def launch_rows(
     kernel: CudaKernel, problem: Problem, tile: Tile, arch: str, device: DeviceLimits | None = None
 ) -> list[InspectRow]:
-    """Return a row for each launch of the plan, in order, without duplicates. Raises CompileError.
+    """Return a row for each launch of the tile's plan, in order, without duplicates. Raises CompileError.
 
     device: the device to plan launches for; by default a typical one of the architecture.
     """
@@ -230,7 +236,7 @@ def _span(values: Sequence[int]) -> str:
 
 
 def cells(rows: Sequence[InspectRow]) -> list[Sequence[str]]:
-    """Return the cells of a table of all columns; a kernel is followed by the function where it launches several."""
+    """Return the cells of all COLUMNS. If a kernel launches several functions, its cell also names the function."""
     launches, found = Counter((row.kernel, row.tunables, row.arch) for row in rows), list[Sequence[str]]()
     for row in rows:
         sizes = (row.registers, row.static_shared_bytes, row.dynamic_shared_bytes, row.spill_bytes, row.stack_bytes)

@@ -19,9 +19,9 @@ from kernelmark.bench.tune.inspect import InspectRow
 from kernelmark.bench.tune.profile.view import Profile
 
 Number = int | float
-#: The figures of each launch or kernel, by name.
+#: Figures, such as `registers`, by the name of their function or kernel.
 Found = Mapping[str, Mapping[str, Number]]
-#: The format of each figure. Larger is worse, except for the last.
+#: The words that follow each figure in a message. Larger figures are worse, except for the last.
 _WORDS = {
     "registers": "registers",
     "spill_bytes": "bytes of spills",
@@ -34,20 +34,20 @@ _MOST_BYTES = 32 * 2**20
 
 
 class PinnedCommand(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The pinned figures of a command, and the compiler."""
+    """The pinned figures of one command, and the compiler of the pinned code."""
 
     compiler: str
     pins: dict[str, dict[str, Number]]
 
 
 class Pins(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The file of `--baseline`: the pinned figures of each command, by its words that select kernels."""
+    """The contents of the file of `--baseline`. commands: pins by the command line that selects the kernels."""
 
     commands: dict[str, PinnedCommand]
 
 
 class Gated(NamedTuple):
-    """The text to print, and whether a figure is worse or missing."""
+    """The result of a gate: the text to print, and whether a figure is worse or missing."""
 
     text: str
     fails: bool
@@ -63,7 +63,7 @@ def of_rows(rows: Sequence[InspectRow]) -> PinnedCommand:
 
 
 def of_profile(found: Profile) -> PinnedCommand:
-    """Return the pins of a profile; without its machine code, only the counts."""
+    """Return the pins of a profile: its counts and, if it has machine code, the figures of each function."""
     kernel, total = found.counts.kernel, found.counts.total
     pins: dict[str, dict[str, Number]] = {kernel: {"sectors": total.sectors, "wavefronts": total.wavefronts}}
     if found.machine is None:
@@ -80,9 +80,9 @@ def _resources(registers: int, spill_bytes: int) -> dict[str, Number]:
 
 
 def gate(path: Path, command: str, found: PinnedCommand, update: bool, why_unknown: str = "") -> Gated:
-    """Compare a command's figures with its pins, or pin them. why_unknown: why some figures are missing.
+    """Compare a command's figures with its pins; with `update`, write the figures as pins instead.
 
-    Raises UsageError for a file without pins of the command.
+    why_unknown: why some figures are missing. Raises UsageError for a file without pins of the command.
     """
     again = f"`kernelmark {command} --baseline {shlex.quote(str(path))} --update`"
     if update:
@@ -91,7 +91,7 @@ def gate(path: Path, command: str, found: PinnedCommand, update: bool, why_unkno
         write_text(path, lambda out: print(text, file=out))
         return Gated(f"{path}: {count(len(found.pins), 'pin')} of `{command}` written", False)
     if not path.exists():
-        raise UsageError(f"{path}: there is no such file; {again} makes it")
+        raise UsageError(f"{path}: there is no such file; {again} creates it")
     commands = _read(path).commands
     if command not in commands:
         raise UsageError(f"{path}: has no pins of `{command}`, but of {', '.join(commands)}; {again} adds them")
@@ -110,11 +110,11 @@ def _read(path: Path) -> Pins:
     try:
         return msgspec.json.decode(path.read_bytes(), type=Pins)
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path}: is not a file of pins: {error}; --baseline names another") from None
+        raise UsageError(f"{path}: is not a file of pins: {error}; --baseline FILE names another file") from None
 
 
 def _changes(pinned: Found, found: Found, why_unknown: str) -> Iterator[tuple[str, bool]]:
-    """Yield a line for each number that differs from its pin, and whether it is worse."""
+    """Yield a line for each figure that differs from its pin, and whether it is worse than the pin."""
     for name in dict.fromkeys((*pinned, *found)):
         before, now = pinned.get(name, {}), found.get(name, {})
         if name not in pinned:

@@ -1,6 +1,6 @@
-"""A kernel to be tuned on a problem, and which of its tiles are evaluated.
+"""Search the tiles of a kernel on a problem: evaluate all or some of them.
 
-All valid tiles of a small space are evaluated; of a large one, random tiles or those that a strategy chooses.
+In a small space all valid tiles are evaluated; in a large one, random tiles or those that a strategy chooses.
 """
 
 import io
@@ -29,13 +29,13 @@ from kernelmark.bench.plan.tuned import SearchSpace
 
 #: The values of the tunables, in the order of the names.
 Config = tuple[int, ...]
-#: Returns the cost of each configuration, in order: its time over the default's, or infinity if it fails.
+#: A function that returns the cost of each configuration: its time over the default's, or infinity if it fails.
 Evaluate = Callable[[Sequence[Config]], Sequence[float]]
 
 _MODULES = {"hybrid_vndx": "gen_hybrid_vndx"}
-#: The steps within which a value is near; with only one, a single bad value would end the descent.
+#: How many values up or down count as near. With only one, a single bad value would end the descent.
 REACH = 2
-#: The most repeated requests of a strategy, which might otherwise repeat itself for ever.
+#: The most requests of a strategy for each evaluation in the budget: some strategies repeat requests for ever.
 VISITS = 20
 
 
@@ -82,7 +82,7 @@ class SearchDomain(NamedTuple):
 
 
 def search(field: SearchDomain, evaluate: Evaluate, choice: SearchWay, seed: int = 0) -> None:
-    """Evaluate some configurations; the same seed and costs give the same configurations in the same order."""
+    """Evaluate the configurations that `choice` selects. The same seed and costs give the same sequence."""
     if choice.strategy == EXHAUSTIVE:
         evaluate(field.configs)
     elif choice.strategy == RANDOM:
@@ -93,7 +93,7 @@ def search(field: SearchDomain, evaluate: Evaluate, choice: SearchWay, seed: int
 
 
 def _descend(field: SearchDomain, runner: "_Runner") -> None:
-    """Walk from the default to the fastest nearby, until none there is faster or half of the budget is spent."""
+    """Step from the default to the fastest configuration nearby, until none is faster or half the budget is spent."""
     here = field.default if field.default in field.configs else None
     while here is not None:
         around = [here, *field.near(here)]
@@ -103,7 +103,7 @@ def _descend(field: SearchDomain, runner: "_Runner") -> None:
 
 
 def _guided(field: SearchDomain, evaluate: Evaluate, choice: SearchWay) -> None:
-    """Descend from the default, then let a strategy of Kernel Tuner choose; it needs neither compilers nor a GPU."""
+    """Descend from the default, then let a strategy of Kernel Tuner choose, which needs no compiler and no GPU."""
     from kernel_tuner.interface import Options
     from kernel_tuner.searchspace import Searchspace
     from kernel_tuner.util import StopCriterionReached
@@ -130,7 +130,7 @@ def _guided(field: SearchDomain, evaluate: Evaluate, choice: SearchWay) -> None:
 
 
 class _Runner:
-    """Evaluates each configuration once for a strategy, and is its budget, which repeated requests spend, too."""
+    """The runner and the budget of a strategy. It evaluates each configuration once, and counts repeated requests."""
 
     def __init__(self, names: Sequence[str], evaluate: Evaluate, evaluations: int) -> None:
         self.costs: dict[Config, float] = {}
@@ -153,7 +153,7 @@ class _Runner:
         return len(self.costs) / self._evaluations
 
     def run(self, configs: Sequence[Sequence[int]], _options: Any = None) -> list[dict[str, Any] | None]:
-        """Return a result for each configuration, None for those beyond the budget."""
+        """Return a result for each configuration, or None for one beyond the budget."""
         wanted = [tuple(config) for config in configs]
         left = self._evaluations - len(self.costs)
         new = list(dict.fromkeys(config for config in wanted if config not in self.costs))[:left]
@@ -231,7 +231,7 @@ class Subject(NamedTuple):
         return base if config == self.tiles.default else f"{base}@{self.text(config)}"
 
     def job(self, configs: Sequence[Config], plan: Plan) -> PlannedJob:
-        """Return the job of the default and these tiles, measured in turn."""
+        """Return the job that measures the default and these tiles in turn."""
         base = self.kernel.base_id
         job = Job(
             problems=(self.problem.id,),
@@ -253,13 +253,14 @@ class Subject(NamedTuple):
 
 
 def subjects_of(registry: Registry, kernel_id: str, suite: Suite, seed: int, static: bool = False) -> list[Subject]:
-    """Return a subject for each problem of a suite that the kernel takes. Raises UsageError, as for an absent device.
+    """Return a subject for each problem of a suite that the kernel takes.
 
-    kernel_id: with an @, the values after it are fixed. static: nothing will be run.
+    kernel_id: values of tunables after an @ are fixed. static: tiles will only be compiled, so no device is needed.
+    Raises UsageError if there is nothing to tune, or if the device is needed and absent.
     """
     kernel = _kernel(registry, kernel_id)
     if not static and kernel.device == "cuda" and (reason := cuda_missing()):
-        raise UsageError(f"{kernel.id}: {reason}; --static ranks its tiles by what the compiler reports of them")
+        raise UsageError(f"{kernel.id}: {reason}; --static ranks its tiles by their machine code")
     if not static and (reason := unavailable(kernel)):
         raise UsageError(f"{kernel.id}: {reason}")
     problems = list({e.problem.id: e.problem for e in suite.entries() if e.problem.op == kernel.op}.values())
@@ -271,7 +272,7 @@ def subjects_of(registry: Registry, kernel_id: str, suite: Suite, seed: int, sta
 
 
 def _subject(kernel: Kernel, problem: Problem, seed: int) -> Subject:
-    """Raise UsageError if the kernel has fewer than two tiles on the problem."""
+    """Return the subject. Raises UsageError if the kernel has fewer than two valid tiles for the problem."""
     device = limits_here(kernel)
     plain = kernel.with_tile({})
     if reason := plain.refuses(problem, device):

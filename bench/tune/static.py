@@ -1,7 +1,7 @@
 """Rank tiles of a CUDA kernel by their machine code, without a GPU. Nothing is timed.
 
-Tiles are ranked by their least time under a GPU's published limits. Those with equal times are counted in the emulator,
-and ranked by their counted bound, then by warp instructions, then by occupancy.
+Tiles are ranked by their least time under a GPU's published limits. Tiles with equal times are run in the emulator, and
+ranked by the bound from its counts, then by warp instructions, then by occupancy.
 """
 
 import math
@@ -68,7 +68,7 @@ class Ranked(NamedTuple):
 
 
 def rank(subject: Subject, arch: str, budget: int | None, seed: int) -> Ranked:
-    """Compile the default and all other tiles, or as many as the budget allows, in parallel, and rank them.
+    """Compile the default and other tiles (all, or as many as the budget allows) in parallel, and rank them.
 
     Raises UsageError for a CPU kernel.
     """
@@ -111,7 +111,7 @@ def arch_here(kernel: Kernel) -> str:
 
 
 def resources(subject: Subject, config: Config) -> LaunchResources | None:
-    """Return the largest GPU resources of a tile; None for a CPU kernel, and if the tile does not compile."""
+    """Return the most registers and spills of a tile; None for a CPU kernel, or if the tile does not compile."""
     kernel = subject.kernel
     launches = _launches(subject, kernel, config, arch_here(kernel)) if isinstance(kernel, CudaKernel) else []
     if not launches:
@@ -134,7 +134,7 @@ def _built(
 
 
 def _bound_s(subject: Subject, kernel: CudaKernel, config: Config, arch: str, gpu: Published | None) -> float | None:
-    """Return the least time of a tile's code; None where it cannot be disassembled, and on a GPU without limits."""
+    """Return the least time of a tile's code; None if it cannot be disassembled, or the GPU's limits are unknown."""
     problem, tile, planned = subject.problem, subject.tile(config), limits_here(kernel)
     if gpu is None:
         return None
@@ -154,8 +154,8 @@ def words(subject: Subject, ranked: Ranked, arch: str) -> str:
     head = f"{subject.kernel.id} on {subject.problem.id}: {size_words(subject.space)}; {tried}"
     by = "occupancy"
     if ranked.gpu and any(tile.bound_s for tile in shown):
-        equals = f", {ranked.counted} equal ones by what the emulator counts" if ranked.counted else ""
-        by = f"the least time that published limits of the {ranked.gpu.name} leave the code{equals}, then by occupancy"
+        equals = f", then {ranked.counted} equal tiles by counts of the emulator" if ranked.counted else ""
+        by = f"the code's least time under published limits of the {ranked.gpu.name}{equals}, then by occupancy"
     note = f"NOTHING WAS TIMED: ranked by {by}, which alone does not decide how fast a tile is"
     below = (paragraph(text, rest="") for text in (_default(subject, ranked), note))
     return "\n\n".join((paragraph(f"{head}: {dropped}", rest=""), _table(shown), *below))
@@ -173,7 +173,7 @@ def _default(subject: Subject, ranked: Ranked) -> str:
 
 
 def _table(tiles: list[CompiledTile]) -> str:
-    """Return a line for each tile: of several launches, the one with the lowest occupancy."""
+    """Return a table with a line for each tile: its launch with the lowest occupancy."""
     first, *rest = COLUMNS
     bound = [seconds(tile.bound_s) if tile.bound_s else "" for tile in tiles]
     texts = cells([tile.least for tile in tiles])

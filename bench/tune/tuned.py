@@ -40,8 +40,8 @@ _ANOTHER = "--tuned FILE names another"
 class TileRecord(msgspec.Struct, frozen=True, kw_only=True):
     """A tile that was certainly faster than the default of its kernel on a problem.
 
-    digest: that of the kernel's source. versions: those of its compiler and libraries. tile: `BM=64,BN=32`. ratio, low,
-    high: its speed over the default's, with the interval between processes. run: the race that decided it.
+    digest: of the kernel's source. versions: of its compiler and libraries. tile: such as `BM=64,BN=32`. ratio, low,
+    high: the tile's speed over the default's, with the interval between processes. run: that of the race.
     """
 
     kernel: str
@@ -86,14 +86,14 @@ def device_name(device: str) -> str:
 
 
 def file_of(where: str, device: str) -> TileFile:
-    """Return the file of a device: `where`, or for `auto` `$XDG_DATA_HOME/kernelmark/tuned/<device>.json`."""
+    """Return the file of a device: `where`, or if it is `auto`, `$XDG_DATA_HOME/kernelmark/tuned/<device>.json`."""
     name = device_name(device)
     slug = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") or device
     return TileFile(default_store().parent / "tuned" / f"{slug}.json" if where == AUTO else Path(where), name)
 
 
 def opened(where: str, device: str) -> TileFile:
-    """Return the file of a device. Raises UsageError now, not after an hour, if it cannot be read or replaced."""
+    """Return the file of a device. Raises UsageError before tuning, not after, if it cannot be read or replaced."""
     file = file_of(where, device)
     tiles_in(file)
     with replacing(file.path, _ANOTHER, only_try=True):
@@ -101,7 +101,7 @@ def opened(where: str, device: str) -> TileFile:
 
 
 def tiles_in(file: TileFile) -> tuple[TileRecord, ...]:
-    """Return the entries of a file, or () without a file. Raises UsageError, also for a file of another device."""
+    """Return a file's entries, or () without a file. Raises UsageError, for instance for a file of another device."""
     if not file.path.exists():
         return ()
     tuned = read(file.path)
@@ -125,7 +125,7 @@ def read(path: Path) -> Tuned:
 
 
 def keep(file: TileFile, key: tuple[str, str, int], entry: TileRecord | None) -> None:
-    """Replace the entry with this key, or remove it. Raises UsageError."""
+    """Replace the entry with this key, or remove it if `entry` is None. Raises UsageError."""
     before = tiles_in(file)
     others = [one for one in before if one.key != key]
     if entry is not None or len(others) < len(before):
@@ -136,7 +136,7 @@ def keep(file: TileFile, key: tuple[str, str, int], entry: TileRecord | None) ->
 
 
 def with_tuned(plan: Plan, where: str, registry: Registry) -> tuple[Plan, list[str]]:
-    """Return the plan with the tiles in a file, or for `auto` in the files of its devices, and remarks.
+    """Return the plan with the tiles of a file (`auto`: of the files of its devices), and remarks.
 
     Raises UsageError for a file that does not exist, is no file of tiles, or is for another device.
     """
@@ -195,8 +195,8 @@ def source_digest(kernel: Kernel) -> str:
     """Return a hash of the sources that determine a kernel's speed: its module, its .cu file and their headers.
 
     For a CPU kernel, modules `_*.py` in its folder and the folders above are included. Stored tiles and recorded runs
-    hold this hash, so it must not change, although bench/measure/sources.py has a digest that ignores formatting and
-    moved files.
+    hold this hash, so its computation must not change. The digest of bench/measure/sources.py is better, since it
+    ignores formatting and moved files.
     """
     digest = hashlib.sha256()
     for file in (_module(kernel), *_parts(kernel)):
@@ -240,10 +240,10 @@ class Adopted(NamedTuple):
 
 
 def adopted(files: Sequence[TileFile], named: bool, selection: Selection, run_id: str | None = None) -> list[Adopted]:
-    """Return the adopted tiles in files; with a run, only those that it decided.
+    """Return the adopted tiles in files, or, if a run is given, only those of this run.
 
-    named: whether the user named the file, which may then be for another device. Raises UsageError, also without a
-    file.
+    named: whether the user named the file, which may then be for another device. Raises UsageError if there is no such
+    tile, or no file.
     """
     contents = [read(f.path) if named else Tuned(device=f.device, tiles=tiles_in(f)) for f in files]
     found = [
@@ -255,7 +255,7 @@ def adopted(files: Sequence[TileFile], named: bool, selection: Selection, run_id
     ]
     if not found:
         where = " and ".join(str(file.path) for file in files)
-        wanted = f" of run {run_id}" * (run_id is not None) or " that was asked for" * any(selection)
+        wanted = f" of run {run_id}" * (run_id is not None) or " that was selected" * any(selection)
         raise UsageError(f"{where}: has no tile{wanted}; `kernelmark tune KERNEL PROBLEM` finds tiles")
     return found
 
@@ -272,7 +272,7 @@ def header(tiles: Sequence[Adopted]) -> str:
 
 
 def _defined(device: str, entry: TileRecord, name: str) -> str:
-    """Return the constants of a tile below the comments that state where it is from."""
+    """Return comments on the origin of a tile, followed by its constants."""
     found = (
         f"{entry.kernel} on {entry.problem}, {count(entry.threads, 'thread')}, {entry.mode}",
         f"{device}; {entry.versions}; source {entry.digest}",

@@ -1,10 +1,10 @@
 """Tune a kernel: search its tiles on each problem of a suite, and race the best against the default.
 
-The search has short jobs of a few tiles, each with the default, so that drift of the machine affects both. The best of
-many short jobs owes part of its lead to luck, so the race takes new samples of the fastest few in several processes,
-and adopts a tile only if the interval of its ratio to the default, which covers the next process, too, is above 1. The
-intervals cover 99 %, widened by Bonferroni's correction: with three candidates, the default loses to none of its equals
-in 99 % of the races (bench/report/tuning.py).
+The search measures a few tiles in each of its short jobs, always with the default, so that drift of the machine affects
+both. The best of many short jobs owes part of its lead to luck, so the race takes new samples of the fastest few tiles
+in several processes. A tile is adopted only if the interval of its speed over the default's is above 1; the interval
+also covers the next process. Intervals cover 99 %, widened by Bonferroni's correction: if three candidates are only as
+fast as the default, it stays in 99 % of the races (bench/report/tuning.py).
 """
 
 import math
@@ -59,7 +59,7 @@ class Rig(NamedTuple):
 
 
 class Screen:
-    """The tiles of a kernel that were tried on a problem; rows that the run has are not measured again.
+    """The tiles of a kernel that were tried on a problem; tiles that have a row in the run are not measured again.
 
     trials: the time of each tile over the default's, sampled in turn; infinite if it failed.
     """
@@ -233,7 +233,7 @@ def log_adopted(store: Store, verdict: RaceOutcome) -> None:
 
 #: The factor by which the race measures a tile longer than the search.
 LONGER = 10
-#: Returns the display of the race's progress.
+#: A function that returns the display of the race's progress.
 Watch = Callable[[Sequence[PlannedJob], int], AbstractContextManager[Progress]]
 
 
@@ -249,7 +249,7 @@ class Tuning:
     """A tuning, whose two stages are separate runs; rows of unfinished runs of the same tuning are reused."""
 
     def __init__(self, subjects: Sequence[Subject], suite: Suite, plan: Plan, wanted: SearchOptions, rig: Rig) -> None:
-        """plan: that of the search, except for its processes, which are the race's. Raises UsageError."""
+        """Begin or resume a tuning. plan: that of the search, with the processes of the race. Raises UsageError."""
         self.subjects, self.screens = subjects, list[Screen]()
         self.choices = [choose(len(s.tiles.configs), wanted.strategy, wanted.budget) for s in subjects]
         kernel, choices = subjects[0].kernel, ", ".join(dict.fromkeys(map(str, self.choices)))
@@ -317,7 +317,7 @@ class Tuning:
         return list(dict.fromkeys([*own, *([overall] if overall is not None and more else [])]))
 
     def _begun(self, plan: Plan, stage: str, unfinished: bool) -> Session:
-        """Return the session of the run that has this very plan, or of a new one."""
+        """Return a session that resumes the latest run with exactly this plan, or one of a new run."""
         store, execute, suites = self.rig.store, self.rig.execute, [self._suite]
         wanted = msgspec.json.decode(msgspec.json.encode(plan))
         for run in reversed(store.runs()):
@@ -330,7 +330,7 @@ class Tuning:
         return Session(store, suites, plan, execute, name=self._free_name(stage))
 
     def _free_name(self, stage: str) -> str:
-        """Return `tune-numba.blocked-2`, which no run has yet."""
+        """Return a name that no run has yet, such as `tune-numba.blocked-2`."""
         name = re.sub(r"[^\w.+-]+", "-", short(self.subjects[0].kernel.base_id))
         head = f"{stage}-{name}"[:50]
         taken = {run["name"] for run in self.rig.store.runs()}

@@ -175,7 +175,7 @@ def chain(length):
         ({"op": "sort"}, "is of 'sort', which is no operation"),
         ({"op": "transpose"}, "has the inputs m, n, k, batch, expected m, n;"),
         ({"tree": []}, "has a tree with a node that leads nowhere"),
-        ({"tree": chain(40)}, "that two lead to"),
+        ({"tree": chain(40)}, "has two parents"),
         ({"tree": [{"expression": "m", "below": 1, "above": 1}, {"order": [0, 1]}]}, "has a tree with a node"),
         ({"tree": [EVALUATED, LEAF, LEAF]}, "compares '().__class__', which is not an expression of gemm"),
         ({"kernels": [ENDS, FIRST]}, "Expected `str` matching regex"),

@@ -79,7 +79,7 @@ def test_tiles_of_a_product_are_ranked_by_the_bound_of_their_machine_code(subjec
     assert all(0 < bound < math.inf for bound in bounds)
     assert bounds == sorted(bounds)
     text = words(one, ranked, "sm_90a")
-    assert "NOTHING WAS TIMED: ranked by the least time that published limits of the H100 SXM5 leave" in text
+    assert "NOTHING WAS TIMED: ranked by the code's least time under published limits of the H100 SXM5" in text
     assert "bound" in text.splitlines()[2]
     assert re.search(r"^The default, T=32, ranks [12] of 2, ", text, re.MULTILINE)
 

@@ -280,7 +280,7 @@ def test_tiles_are_chosen_by_kernel_problem_and_the_race_that_adopted_them(file_
     [
         ({"named": False}, "is of H100, here is Xeon; name another file, or tune here"),
         ({"named": True, "run_id": "race-9"}, "has no tile of run race-9; `kernelmark tune KERNEL PROBLEM` finds "),
-        ({"named": True, "selection": Selection(op=("gemm",))}, "has no tile that was asked for; `kernelmark tune"),
+        ({"named": True, "selection": Selection(op=("gemm",))}, "has no tile that was selected; `kernelmark tune"),
     ],
 )
 def test_where_there_is_no_tile_one_line_names_the_file_and_the_remedy(file_with, complaint, options, words):

@@ -235,9 +235,9 @@ LOOPS = """  int row = 0;
 
 def test_loops_that_never_go_round_twice_are_named_where_their_bound_is_no_constant(look):
     said = look(SOURCE.replace("  if (i < m && j < n) b[j * m + i] = a[i * n + j];\n", LOOPS)).splitlines()
-    assert [line for line in said if "second round" in line] == [
-        "  not tested: a second round of the loop in turned.cu:7, `row > i`",
-        "  not tested: a second round of the loop in turned.cu:9, `int k = j; k < n; k += 1 << 20`",
+    assert [line for line in said if "second iteration" in line] == [
+        "  not tested: a second iteration of the loop in turned.cu:7, `row > i`",
+        "  not tested: a second iteration of the loop in turned.cu:9, `int k = j; k < n; k += 1 << 20`",
     ]
 
 

@@ -1,9 +1,9 @@
-"""A kernel's counts on a problem from the emulator, by source line and in total, with a model of the L2 cache.
+"""Count in the emulator what a kernel does on a problem, by source line and in total, and model the L2 cache.
 
-The model's assumptions: blocks run in the order of their numbers, in waves; within a wave each sector comes from memory
-once; it stays in the cache until later waves have touched more bytes than the cache holds; a written sector is written
-back once for each such stay. A block that did not run is assumed to touch what a sampled block touches, shifted in
-proportion to the block's index; this is tested on the blocks that ran.
+The model assumes that blocks run in waves, in the order of their numbers. A wave reads each sector from memory at most
+once. A sector stays in the cache until later waves have touched more bytes than the cache holds. A written sector is
+written back once for each such stay. A block that did not run is assumed to touch the sectors of a sampled block,
+shifted in proportion to the block's index; this assumption is tested on the blocks that ran.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -38,16 +38,16 @@ from kernelmark.bench.plan.tiles import tile_text
 
 Array = np.ndarray[Any, Any]
 Key = tuple[str, bool]
-#: A block's cluster along x, its place along y and z, and its rank in the cluster.
+#: Where a block is: the x of its cluster, its y and z, and its rank in the cluster.
 Place = tuple[int, int, int, int]
-#: The sectors that a block touches, by buffer and direction: those of a block that ran, and the offset from them.
+#: The sectors that a block touches, by buffer and direction: the sectors of a block that ran, and an offset to add.
 Touched = list[tuple[Key, Array, int]]
-#: Each block takes some microseconds.
+#: The most blocks that the model takes; each costs some microseconds.
 MOST_BLOCKS = 200_000
 
 
 class Waves(msgspec.Struct, frozen=True):
-    """The bytes read from and written to memory if the waves of each launch have this many blocks."""
+    """The bytes that the model reads from and writes to memory. blocks: the size of each launch's waves."""
 
     blocks: tuple[int, ...]
     bytes_read: int
@@ -59,10 +59,10 @@ class NoModelError(Exception):
 
 
 def modelled(found: Tallies, device: DeviceLimits) -> list[Waves]:
-    """Return the memory traffic of all launches, one after the other, for the smallest and the largest waves.
+    """Return the memory traffic of all launches together, for the smallest and for the largest waves.
 
-    A multiprocessor holds at least one block, and at most as many as its threads and dynamic shared memory allow. In
-    between, the number depends on registers, which the emulator does not have. Raises NoModelError.
+    A multiprocessor holds at least one block, and at most as many as its threads and dynamic shared memory allow. The
+    true number depends on registers, which the emulator does not have. Raises NoModelError.
     """
     smallest = (device.multiprocessors,) * len(found.sampled)
     largest = tuple(device.multiprocessors * _most(sampled, device) for sampled in found.sampled)
@@ -93,7 +93,7 @@ def _blocks(sampled: Sampled, own: Mapping[int, Footprint]) -> Iterator[Touched]
     if not own:
         raise NoModelError(f"its {sampled.blocks:,} blocks ran all at once, so no block's own accesses are known")
     if sampled.blocks > MOST_BLOCKS:
-        raise NoModelError(f"it has {sampled.blocks:,} blocks, and the model of the cache at most {MOST_BLOCKS:,}")
+        raise NoModelError(f"it has {sampled.blocks:,} blocks, but the cache's model takes at most {MOST_BLOCKS:,}")
     return _shifted(sampled, own)
 
 
@@ -117,7 +117,10 @@ def _shifted(sampled: Sampled, own: Mapping[int, Footprint]) -> Iterator[Touched
 
 
 def _rates(known: Mapping[Place, Footprint], axis: int, inner: set[int]) -> dict[Key, int]:
-    """Return by how many sectors a footprint moves from one block to the next along an axis. Raises NoModelError."""
+    """Return the sectors between the footprints of neighbouring blocks along an axis, by buffer and direction.
+
+    Raises NoModelError if this distance is not constant.
+    """
     rates: dict[Key, int] = {}
     for at, footprint in known.items():
         if at[axis] not in inner:
@@ -134,17 +137,17 @@ def _rates(known: Mapping[Place, Footprint], axis: int, inner: set[int]) -> dict
 
 
 class _Cache:
-    """The L2 cache at the granularity of waves, which are counted from 1."""
+    """A model of the L2 cache that simulates whole waves, which are counted from 1."""
 
     def __init__(self, nbytes: int) -> None:
         self.read = self.written = 0  # sectors
         self._holds = nbytes
-        self._bytes = [0]  # touched by all waves up to and including each
+        self._bytes = [0]  # by wave, the bytes touched by it and all earlier ones
         self._touched: dict[str, Array] = {}  # by buffer, the last wave that touched each sector
         self._changed: dict[str, Array] = {}
 
     def run(self, wave: list[Touched]) -> None:
-        """Simulate a wave, whose blocks first read, then write."""
+        """Simulate a wave: all its blocks read, then all of them write."""
         now, oldest, sectors = len(self._bytes), self._oldest(), 0
         parts: dict[Key, list[tuple[Array, int]]] = {}
         for block in wave:
@@ -183,14 +186,14 @@ def _grown(waves: dict[str, Array], buffer: str, size: int) -> Array:
 class LineCounts(msgspec.Struct, frozen=True):
     """The counts of a source line: memory accesses, multiply-adds, collectives and barriers.
 
-    active_lanes: summed over the warp instructions. sectors: of 32 bytes, in global memory. wavefronts: of shared
-    memory. least: the fewest for the same lanes and bytes. serial_lanes: for atomics, the lanes of a warp that change
-    the same word and are serialised, summed over warp instructions. wavefronts_by, conflicts_by: wavefronts, and those
-    above the least, by kind: load, store, atomic, matrix, copy (cp.async), box (TMA). bytes_read, bytes_written: in
-    whole sectors, from and to the L2 cache without hits in the L1 cache. fma: warp instructions; None if they cannot be
-    counted. loads, stores, copies: warp instructions by space and bytes of a lane (`shared 16`); a copy is a cp.async
-    or a box of the TMA, an atomic is a store. others: warp instructions that are collectives, barriers and products of
-    wgmma.
+    active_lanes: the sum over all warp instructions. sectors: 32-byte sectors of global memory. wavefronts: those of
+    shared memory. least_sectors, least_wavefronts: the fewest possible for the same lanes and bytes. serial_lanes: the
+    lanes of a warp whose atomics are serialised since they change the same word, summed over warp instructions.
+    wavefronts_by: wavefronts by kind, which is load, store, atomic, matrix, copy (cp.async) or box (TMA). conflicts_by:
+    wavefronts above the least, by kind. bytes_read, bytes_written: whole sectors from and to the L2 cache, if the L1
+    cache never hits. fma: multiply-adds, as warp instructions; None if they cannot be counted. loads, stores, copies:
+    warp instructions by space and bytes per lane (`shared 16`). Atomics count as stores, cp.async and boxes of the TMA
+    as copies. others: warp instructions by kind: collectives, barriers and products of wgmma.
     """
 
     file: str
@@ -216,7 +219,10 @@ class LineCounts(msgspec.Struct, frozen=True):
 
 
 class LaunchCounts(msgspec.Struct, frozen=True):
-    """A launch: its function, blocks, the number that ran, and the number of clusters per sampled cluster."""
+    """A launch: its function, its blocks, and how many of them ran.
+
+    sample: each cluster that ran and the number that it represents, in words; empty if all blocks ran.
+    """
 
     entry: str
     blocks: int
@@ -227,11 +233,11 @@ class LaunchCounts(msgspec.Struct, frozen=True):
 class Counts(msgspec.Struct, frozen=True):
     """The counts of a kernel's launches on a problem, planned for a device of the architecture.
 
-    total: of all lines. block_bytes_read, block_bytes_written: each sector once for each block that touches it, the
-    traffic beyond an L1 cache that keeps all of a block's sectors. bytes_read_once, bytes_written_once: each sector
-    once, the traffic beyond an L2 cache that keeps everything; None unless all blocks ran. waves: bytes from and to
-    memory by the model of the L2 cache, in the smallest waves and the largest; empty if it does not apply.
-    traffic_bytes: the operation's compulsory traffic. missing: counts that are not available, and why.
+    total: the sum over all lines. block_bytes_read, block_bytes_written: the traffic between L1 and L2 if L1 keeps all
+    of a block's sectors, so that each block moves each sector once. bytes_read_once, bytes_written_once: the traffic
+    with memory if L2 keeps everything, so that each sector moves once; None unless all blocks ran. waves: the traffic
+    with memory in the model of the L2 cache, for the smallest and for the largest waves; empty if the model does not
+    apply. traffic_bytes: the operation's compulsory traffic. missing: counts that are not available, with reasons.
     """
 
     kernel: str
@@ -251,7 +257,7 @@ class Counts(msgspec.Struct, frozen=True):
 
 
 def counted_kernel(kernel: Kernel) -> CudaKernel:
-    """Return the kernel. Raises UsageError if it cannot be counted here, as without a compiler."""
+    """Return the kernel. Raises UsageError if the emulator cannot count it here, for instance without a compiler."""
     if not isinstance(kernel, CudaKernel):
         raise UsageError(f"{kernel.id}: has no .cu file, expected a kernel with one; `kernelmark inspect` lists them")
     if kernel.emulated:
@@ -264,8 +270,8 @@ def counted_kernel(kernel: Kernel) -> CudaKernel:
 def counts_of(case: EmulatedCase, every_block: bool = False, widths: Widths | None = None) -> Counts:
     """Return the counts of a kernel on a problem. every_block: run all blocks, not a sample.
 
-    widths: bytes of a lane that the machine code loads and stores; accesses are split and joined to these. Raises
-    UsageError if the kernel fails in the emulator, and CompileError if it does not compile there.
+    widths: the bytes per lane of the machine code's loads and stores; accesses are split and joined to these widths.
+    Raises UsageError if the kernel fails in the emulator, and CompileError if it does not compile there.
     """
     try:
         found = tallies(case, every_block, widths)
@@ -303,9 +309,9 @@ def _missing(case: EmulatedCase, found: Tallies) -> Iterator[str]:
     if reason := cannot_count():
         yield reason
     if any(site.does == "product" for site in found.sites):
-        yield "what wgmma reads of shared memory"
+        yield "reads of shared memory by wgmma"
     if any(b"<mma.h>" in text for text in with_includes(CUDA / case.kernel.source, CUDA).values()):
-        yield "how wmma moves fragments, which is unspecified: here each lane moves its elements one by one"
+        yield "the true moves of fragments by wmma, which are unspecified: here each lane moves its elements one by one"
 
 
 def _lines(found: Tallies) -> tuple[LineCounts, ...]:
@@ -353,7 +359,7 @@ def _writes(site: Site) -> bool:
 
 
 def _by_width(those: Iterable[tuple[Site, InstructionCount]], kinds: tuple[str, ...]) -> dict[str, int]:
-    # Requests of ldmatrix, whose instructions are counted among the collectives.
+    # ldmatrix is counted by its requests here; its instructions are counted among the collectives.
     return _sums(
         (_name(site), tally.requests if site.does == "matrix" else tally.instructions)
         for site, tally in those
@@ -362,7 +368,7 @@ def _by_width(those: Iterable[tuple[Site, InstructionCount]], kinds: tuple[str, 
 
 
 def _name(site: Site) -> str:
-    """Return the action of an instruction: `shared 16`, `matrix 16`, `box load`, `barrier`."""
+    """Return the name under which an instruction is counted: `shared 16`, `matrix 16`, `box load`, `barrier`."""
     if site.does == "box":
         return "box store" if site.bytes else "box load"
     if site.does in ("load", "store"):
@@ -371,7 +377,7 @@ def _name(site: Site) -> str:
 
 
 def _sums(numbers: Iterable[tuple[str, int]]) -> dict[str, int]:
-    """Return the sums of numbers with one key, except those of 0."""
+    """Return the sum of the numbers of each key; zeros are left out."""
     sums: dict[str, int] = {}
     for key, number in numbers:
         if number:

@@ -1,17 +1,17 @@
-"""A kernel's machine code compared with the emulator's counts, and a lower bound of its time on a GPU.
+"""Compare a kernel's machine code with the emulator's counts, and compute a lower bound of its time on a GPU.
 
-The emulator executes code that g++ compiles, and the device code from ptxas. If they differ, for instance because nvcc
+The emulator executes code from g++, and a GPU executes code from ptxas. If the two differ, for instance because nvcc
 keeps a value in a register that g++ loads again, the counts are those of g++'s code.
 
-The least time is a bound, not a prediction, and enters no row. Each limit is computed as if all others were infinite;
-the limit with the longest time is the limiting one. A kernel cannot be faster than that at the published clocks, and
-may be slower for many reasons.
+The least time is a bound, not a prediction, and is stored in no row. Each limit gives a time, computed as if all other
+limits were infinite. The bound is the longest of these times: no kernel is faster at the published clocks, and it may
+be slower for many reasons.
 
-NVIDIA publishes each figure of a GPU: the number of multiprocessors, the highest boost clock at which it states a peak
-rate, dense peak rates of tensor cores, and the bandwidth of the memory. Rates for each clock and multiprocessor come
+All figures of a GPU are published by NVIDIA: the number of multiprocessors, the highest boost clock for which it states
+a peak rate, dense peak rates of tensor cores, and the bandwidth of the memory. Rates per clock and multiprocessor are
 from the CUDA C++ Programming Guide, "Throughput of Native Arithmetic Instructions" and "Shared Memory": 4 warp
-schedulers, 32 banks of 4 bytes, so that a wavefront takes a clock. A figure that NVIDIA does not publish is None, and
-bounds nothing.
+schedulers, and 32 banks of 4 bytes, which serve one wavefront per clock. A figure that NVIDIA does not publish is None,
+and bounds nothing.
 """
 
 import math
@@ -33,10 +33,10 @@ SCHEDULERS = 4  # per multiprocessor; each issues one warp instruction a clock
 
 
 class Published(msgspec.Struct, frozen=True):
-    """One GPU. capability: compute capability times ten. multiply_adds: of FP32, per clock and multiprocessor.
+    """The published figures of one GPU. capability: compute capability times ten.
 
-    tensor: dense peak by type and width of the sums (`bf16.f32`), in flop a second. l2_bytes: bytes per clock that the
-    L2 cache delivers. source: where the figures are published.
+    multiply_adds: those of FP32 per clock and multiprocessor. tensor: dense peak rates in flop per second, by the types
+    of operands and sums (`bf16.f32`). l2_bytes: bytes per clock that the L2 cache delivers. source: the publication.
     """
 
     name: str
@@ -51,7 +51,7 @@ class Published(msgspec.Struct, frozen=True):
 
 
 def _sixteen_bits(flop_per_s: float, **others: float) -> dict[str, float]:
-    """Return the rates of 16-bit operands, which depend on neither their type nor the sums', and the other rates."""
+    """Return rates by the types of operands and sums: one rate for all 16-bit operands, and the other rates."""
     same = dict.fromkeys(("f16.f32", "f16.f16", "bf16.f32"), flop_per_s)
     sums = {"f64": "f64", "s8": "s32"}
     return same | {f"{name}.{sums.get(name, 'f32')}": rate for name, rate in others.items()}
@@ -149,8 +149,8 @@ def _is_of(device: Published, arch: str) -> bool:
 class Work(msgspec.Struct, frozen=True):
     """The work of all launches of a kernel on a problem; None for work that was not counted.
 
-    multiply_adds: scalar ones, by FFMA or tensor cores. wavefronts: of shared memory, at most 128 bytes each. l2_bytes:
-    between the L2 cache and the multiprocessors. dram_bytes: the least bytes read and written.
+    multiply_adds: scalar multiply-adds, by FFMA or tensor cores. wavefronts: those of shared memory, at most 128 bytes
+    each. l2_bytes: bytes between the L2 cache and the multiprocessors. dram_bytes: the fewest bytes read and written.
     """
 
     multiply_adds: int
@@ -162,9 +162,9 @@ class Work(msgspec.Struct, frozen=True):
 class TimeBound(msgspec.Struct, frozen=True):
     """The least time in seconds by each known limit. limiting: the limit with the longest time.
 
-    waves: the blocks of the main launch over the blocks that the device holds at once. tail: the work of the
-    multiprocessors with the most blocks over the average, assuming blocks of equal work; it multiplies the limits
-    within a multiprocessor.
+    waves: the blocks of the main launch, divided by the blocks that the device holds at once. tail: the most blocks on
+    a multiprocessor, divided by the average; times of limits within a multiprocessor include this factor, as if all
+    blocks had equal work.
     """
 
     device: str
@@ -185,7 +185,7 @@ class TimeBound(msgspec.Struct, frozen=True):
 def bounds(work: Work, sass: Sass, device: Published) -> TimeBound:
     """Return the least times on a device for the kernel's work with this machine code.
 
-    The limit of issue slots assumes that all multiply-adds are in the main loop, with its other instructions.
+    The limit of issue slots assumes that all multiply-adds are in the main loop, and each trip issues the whole loop.
     """
     main = sass.main
     clocks = {
@@ -212,7 +212,7 @@ def bounds(work: Work, sass: Sass, device: Published) -> TimeBound:
 
 
 def _issue_clocks(work: Work, loop: Code | None) -> float | None:
-    """Return the clocks of a multiprocessor that issuing the main loop's instructions takes."""
+    """Return the clocks that one multiprocessor would take to issue all trips of the main loop."""
     if loop is None or not loop.useful:
         return None
     return work.multiply_adds / loop.multiply_adds * loop.instructions / SCHEDULERS
@@ -247,19 +247,19 @@ def render(bound: TimeBound, style: str = "simple") -> str:
     return table(columns, rows, style, titled=True)
 
 
-#: With fewer trips per warp, the work outside of the loop hides differences inside.
+#: The fewest trips per warp for a comparison. With fewer, work outside the loop would hide differences inside it.
 LEAST_TRIPS = 16
 _WARP = 32
-#: The names of the emulator's counts by opcode: whether loads, stores or copies, and the word before the bytes.
+#: By opcode, the field of LineCounts that has the emulator's count, and the first word of the field's keys.
 _NAMES = {"LDS": ("loads", "shared"), "LDG": ("loads", "global"), "STS": ("stores", "shared")}
 _NAMES |= {"LDGSTS": ("copies", "copy")}
 
 
 class Agreement(NamedTuple):
-    """A comparison of counts and code. trips: of the main loop by all warps. differing: the differences.
+    """A comparison of counts with machine code. trips: trips of the main loop by all warps together.
 
-    reason: why nothing was compared, if so. in_excess: accesses to shared memory that were counted more often than the
-    machine code has them.
+    differing: the differences, in words. reason: why nothing was compared, or "". in_excess: the differences in which
+    accesses to shared memory are counted more often than the machine code has them.
     """
 
     trips: float = 0.0
@@ -277,10 +277,10 @@ class Agreement(NamedTuple):
 
 
 def agreement(counts: Counts, sass: Sass) -> Agreement:
-    """Compare counts (multiply-adds; loads, stores and copies by width) with those of the main loop times its trips.
+    """Compare counted loads, stores and copies of each width with those of the main loop, times its trips.
 
-    A warp executes the code outside the loop about once, and skips parts of its first and last trips, so a difference
-    of that many instructions is ignored.
+    The number of trips follows from the counted multiply-adds. A warp executes the code outside the loop about once,
+    and skips parts of its first and last trips, so a difference of that many instructions is ignored.
     """
     if len(sass.functions) != 1:
         launched = f"{len(sass.functions)} functions are launched"
@@ -288,7 +288,7 @@ def agreement(counts: Counts, sass: Sass) -> Agreement:
     (function,) = sass.functions
     loop, found = function.loop, counts.total
     if loop is None or not loop.mix.get("FFMA") or not found.fma:
-        return Agreement(reason="no main loop of FFMA gives the number of trips")
+        return Agreement(reason="there is no main loop of FFMA to give the number of trips")
     warps = function.blocks * -(-function.threads // _WARP)
     trips = found.fma / loop.mix["FFMA"]
     if trips < LEAST_TRIPS * warps:
@@ -354,7 +354,7 @@ def unlike(counts: Counts, sass: Sass, agreed: Agreement) -> Iterator[str]:
 def _work(
     counts: Counts, sass: Sass, kernel: CudaKernel, problem: Problem, planned: DeviceLimits, is_shared_known: bool
 ) -> Work:
-    """Return the work of all launches: multiply-adds as counted, on tensor cores as declared."""
+    """Return the work of all launches. Multiply-adds are counted if the main loop has FFMA, or else declared."""
     loop, fma = sass.main.loop, counts.total.fma
     by_fma = loop is not None and "FFMA" in loop.mix and fma is not None
     multiply_adds = 32 * fma if by_fma and fma is not None else kernel.executed_flop(problem, planned) // 2
@@ -364,7 +364,7 @@ def _work(
 
 
 def sections(found: MachineCode) -> Iterator[str]:
-    """Yield the parts of the page."""
+    """Yield the sections of the output on machine code."""
     yield "\n".join(paragraph(described(function)) for function in found.sass.functions)
     main = found.sass.main
     if main.loop is not None:
@@ -389,7 +389,7 @@ def described(function: LaunchCode) -> str:
 
 
 def mix(main: LaunchCode) -> Iterator[Sequence[str]]:
-    """Yield the rows of the table of instructions, MIX, for a launch that has a main loop."""
+    """Yield the rows of MIX, the table of instructions in the main loop, which the launch must have."""
     assert main.loop is not None
     loop = main.loop
     for kind, number in sorted(loop.mix.items(), key=lambda pair: -pair[1]):

@@ -1,4 +1,4 @@
-"""The machine code of a kernel's launches: the main loop, its instructions, and their useful share.
+"""Analyse the machine code of a kernel's launches: its main loop, the instructions there, and their useful share.
 
 A loop's counts are those of one trip of a warp. Instructions of a branch inside the loop count whether or not it is
 taken.
@@ -36,7 +36,7 @@ class Instruction(msgspec.Struct, frozen=True):
     """One machine instruction. address: bytes from the function's start.
 
     stall: cycles until the warp's next instruction may issue, as ptxas encodes them; waits: how many of the six
-    scoreboards the instruction waits for. NVIDIA does not publish the control word; its place is taken from Jia,
+    scoreboards the instruction waits for. NVIDIA does not publish these fields; their places are taken from Jia,
     Maggioni, Staiger, Scarpazza, "Dissecting the NVIDIA Volta GPU Architecture via Microbenchmarking", 2018, chapter 2.
     """
 
@@ -63,7 +63,7 @@ class Instruction(msgspec.Struct, frozen=True):
 
 @functools.lru_cache
 def nvdisasm() -> str:
-    """Return the path of nvdisasm: in NVIDIA's wheel, on PATH, or beside nvcc. Raises Unsupported if there is none."""
+    """Return the path of nvdisasm: in NVIDIA's wheel, on PATH, or next to nvcc. Raises Unsupported if there is none."""
     beside = [Path(folder).parent / "bin" for folder in header_folders()]
     if nvcc := find_nvcc():
         beside.append(Path(nvcc).resolve().parent)
@@ -76,7 +76,7 @@ def nvdisasm() -> str:
 
 @functools.lru_cache
 def disassembler() -> str:
-    """Return nvdisasm with its version, such as `nvdisasm 13.5.37`. Raises Unsupported without one."""
+    """Return the name and version of nvdisasm, such as `nvdisasm 13.5.37`. Raises Unsupported without one."""
     shown = subprocess.run([nvdisasm(), "--version"], capture_output=True, text=True, check=True).stdout
     return f"nvdisasm {shown.rpartition('V')[2].split()[0]}"
 
@@ -84,7 +84,7 @@ def disassembler() -> str:
 def instructions(code: bytes, symbol: str) -> list[Instruction]:
     """Return the instructions of a cubin's function, without the padding after its end.
 
-    Raises Unsupported without nvdisasm, UsageError if it cannot read the cubin.
+    Raises Unsupported without nvdisasm, UsageError if nvdisasm cannot read the cubin.
     """
     section = elf_sections(code)[f".text.{symbol}"]
     words = code[section.offset : section.offset + section.size]
@@ -136,17 +136,17 @@ _KINDS: dict[Kind, str] = {
     "branch": "BRA BRX BSSY BSYNC BREAK EXIT CALL RET WARPSYNC JMP YIELD NOP",
 }
 _LOADS, _STORES = (tuple((does, space) for space in ("global", "shared")) for does in ("load", "store"))
-#: The kinds and spaces of loads and stores by name; for LD and ST the address determines the space.
+#: The kinds and spaces of loads and stores by name; the space of LD and ST depends on the address.
 _SPACES = {"LDG": _LOADS[:1], "LDS": _LOADS[1:], "LD": _LOADS, "STG": _STORES[:1], "STS": _STORES[1:], "ST": _STORES}
 _KIND_OF = {name: kind for kind, names in _KINDS.items() for name in names.split()}
 _REGISTER = re.compile(r"\bR(\d+)(\.64)?")
 
 
 class Code(msgspec.Struct, frozen=True):
-    """Counts of some instructions. mix: by kind; widths: loads, stores and copies by opcode and bits of a lane.
+    """Counts of some instructions. mix: by kind; widths: loads, stores and copies by opcode and bits per lane.
 
-    products: multiply-adds by opcode. stall_cycles: the sum of the stalls that ptxas encodes, a lower bound for a warp.
-    waits: instructions that wait for a scoreboard, that is for an earlier instruction of variable latency.
+    products: multiply-add instructions by opcode. stall_cycles: the sum of the stalls that ptxas encodes, the fewest
+    cycles that a warp takes. waits: instructions that wait for a scoreboard, that is, for one of variable latency.
     """
 
     instructions: int
@@ -162,7 +162,7 @@ class Code(msgspec.Struct, frozen=True):
 
     @property
     def multiply_adds(self) -> int:
-        """Return the number of a warp's multiply-adds in one pass."""
+        """Return the scalar multiply-adds of a warp that executes each of the instructions once."""
         return sum(count * lanes(opcode) for opcode, count in self.products.items())
 
     @property
@@ -174,10 +174,10 @@ class Code(msgspec.Struct, frozen=True):
 class LaunchCode(msgspec.Struct, frozen=True):
     """A launch: the sizes of grid and block, the compiler's report, all code, and the main loop if there is one.
 
-    blocks_per_sm: on the device that the launches are planned for, computed. loop_at: first and last address of the
-    loop. clumped: the largest share of the loop's copies within a quarter of it. cover: the fewest issue cycles in
-    which a load of the loop has to arrive, by estimate. one_bank: FFMA of the loop that read three registers of one
-    bank. These three are None in a loop without copies, loads or FFMA.
+    blocks_per_sm: computed for the device that the launches are planned for. loop_at: first and last address of the
+    loop. clumped: the largest share of the loop's copies within a quarter of it; None without copies. cover: the
+    estimated issue cycles from a load to its first use, the fewest of all loads in the loop; None without loads.
+    one_bank: FFMA of the loop that read three registers of one bank; None without FFMA.
     """
 
     entry: str
@@ -218,7 +218,7 @@ class Sass(msgspec.Struct, frozen=True):
 
 
 def access_widths(codes: Iterable[Code]) -> dict[tuple[str, str], frozenset[int]]:
-    """Return the bytes per lane of loads and stores in some code, such as `("load", "shared")`: 4 and 16."""
+    """Return the bytes per lane of loads and stores, such as 4 and 16, by kind and space: `("load", "shared")`."""
     result: dict[tuple[str, str], set[int]] = {}
     for name, bits in (key.split() for code in codes for key in code.widths):
         for kind in _SPACES.get(name, ()):
@@ -227,7 +227,7 @@ def access_widths(codes: Iterable[Code]) -> dict[tuple[str, str], frozenset[int]
 
 
 def analyse(kernel: CudaKernel, problem: Problem, tile: Tile, arch: str, device: DeviceLimits) -> Sass:
-    """Return the analysed machine code of a tile's launches; repeated launches are one function.
+    """Return the analysed machine code of a tile's launches, with each function once.
 
     device: the launches are planned for it. Raises CompileError, Unsupported without compiler or nvdisasm.
     """
@@ -293,9 +293,9 @@ def counted(listed: Iterable[Instruction]) -> Code:
 
 
 def lanes(opcode: str) -> int:
-    """Return the multiply-adds of one warp instruction: 32 of FFMA, 64 of FFMA2, m n k of a matrix product.
+    """Return the multiply-adds of one warp instruction: 32 for FFMA, 64 for FFMA2, m * n * k for a matrix product.
 
-    Four warps issue a wgmma together, and a quarter of it counts for each: 65,536 of `HGMMA.64x256x16.F32`.
+    Four warps issue a wgmma together, so each is credited with a quarter: 65,536 for `HGMMA.64x256x16.F32`.
     """
     name, *parts = opcode.split(".")
     if "MMA" not in name:
@@ -323,11 +323,11 @@ def width(instruction: Instruction) -> int:
 def main_loop(listed: Sequence[Instruction]) -> list[Instruction]:
     """Return the innermost loop with the most multiply-adds, or else the most loads and stores; [] without a loop.
 
-    Multiply-adds are weighed as `lanes` does, so that a wgmma outweighs the scaling of its sums.
+    Multiply-adds are counted by `lanes`, so that a wgmma outweighs the FFMA that scale its sums.
 
     Each backward branch closes a loop: all instructions that reach the branch without passing its target (Aho, Lam,
-    Sethi, Ullman, "Compilers", 9.6.6, natural loops). A loop is innermost if no loop inside has a third of its work:
-    the loop over tiles may begin and end with as many products as a trip of the loop along k.
+    Sethi, Ullman, "Compilers", 9.6.6, natural loops). A loop counts as innermost if no loop inside it has a third of
+    its work, since a loop over tiles may begin and end with as many products as a trip of the loop along k inside it.
     """
     backwards = [i for i, last in enumerate(listed) if last.target is not None and last.target < last.address]
     before = _predecessors(listed)
@@ -357,10 +357,10 @@ def clumped(loop: Sequence[Instruction]) -> float | None:
 
 
 def cover(loop: Sequence[Instruction], resident_warps: int) -> int | None:
-    """Return the fewest issue cycles, by estimate, from a load (LDG) to the first use of its registers.
+    """Estimate the fewest issue cycles from a load (LDG) to the first use of its registers. None without LDG.
 
-    These are the FFMA between the two, or all instructions if the loop has no FFMA, times the warps of a scheduler. The
-    use may be in the next trip. resident_warps: those of a multiprocessor, which has four schedulers. None without LDG.
+    They are the FFMA between the two (in a loop without FFMA, all instructions), times the warps per scheduler. The use
+    may be in the next trip. resident_warps: per multiprocessor, which has four schedulers.
     """
     by_ffma = "FFMA" in kinds_of(loop)
     distances = []
@@ -377,7 +377,7 @@ def one_bank(loop: Sequence[Instruction]) -> int | None:
     """Return the number of FFMA that read three registers of one bank, all even or all odd. None without FFMA.
 
     Each takes an additional issue cycle. A register that the previous FFMA kept for the same operand (`.reuse`) is not
-    read. Measured on Volta (Jia and others, as cited above), and assumed for later architectures.
+    read. Jia and others, as cited above, measured this on Volta; it is assumed for later architectures.
     """
     reused: list[str] = []
     conflicts, found = 0, False
@@ -399,7 +399,7 @@ def _bare(operand: str) -> str:
 
 
 def _registers(instruction: Instruction, only_result: bool = False) -> set[int]:
-    """Return the registers that an instruction reads or writes; nvdisasm names the first of several in a row."""
+    """Return the registers that an instruction reads or writes; nvdisasm prints the first of consecutive ones."""
     operands = [text for text in instruction.operands.split(",") if not re.match(r"!?U?P[T\d]", text)]
     spans = zip(operands[: 1 if only_result else None], _spans(instruction), strict=False)
     return {
@@ -411,7 +411,7 @@ def _registers(instruction: Instruction, only_result: bool = False) -> set[int]:
 
 
 def _spans(instruction: Instruction) -> tuple[int, ...]:
-    """Return the number of registers of each operand that is no address; for a matrix product, an upper bound."""
+    """Return the number of registers of each operand, except addresses; for a matrix product, an upper bound."""
     name, modifiers = instruction.name, instruction.opcode.split(".")[1:]
     if "MMA" in name:
         return (4, 4, 2, 4, 1, 1)

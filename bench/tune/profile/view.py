@@ -1,4 +1,4 @@
-"""The output of `kernelmark profile`, and its page: totals, and the counts of each source line."""
+"""Format the output of `kernelmark profile` and its HTML page: totals, and the counts of each source line."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.util import find_spec
@@ -43,7 +43,7 @@ LINES = (
 
 
 class Profile(msgspec.Struct, frozen=True):
-    """The document of `profile --json`. machine: None if there is no machine code; no_machine: the reason."""
+    """The document of `profile --json`. machine: None if there is no machine code, for the reason `no_machine`."""
 
     counts: Counts
     machine: MachineCode | None = None
@@ -51,9 +51,10 @@ class Profile(msgspec.Struct, frozen=True):
 
 
 def profiled(kernel: CudaKernel, problem: Problem, arch: str, limits: Published | None, every_block: bool) -> Profile:
-    """Return the profile of a kernel, with the tile that a run uses, on a problem. limits: the GPU's, for the bound.
+    """Return the profile of a kernel, with the tile that a run uses, on a problem.
 
-    Raises UsageError if the kernel fails in the emulator, and CompileError if it does not compile.
+    limits: published figures of the GPU whose bound is computed. Raises UsageError if the kernel fails in the emulator,
+    and CompileError if it does not compile.
     """
     device = typical(arch)
     tile = kernel.tile_for(problem, device)
@@ -68,7 +69,7 @@ def profiled(kernel: CudaKernel, problem: Problem, arch: str, limits: Published 
 
 
 def sections(found: Profile) -> Iterator[str]:
-    """Yield the parts of the page, one after the other."""
+    """Yield the sections of the printed output."""
     counts = found.counts
     yield "\n".join(head(counts))
     yield table(TOTALS, list(totals(counts)))
@@ -81,7 +82,7 @@ def sections(found: Profile) -> Iterator[str]:
 
 
 def head(counts: Counts) -> Iterator[str]:
-    """Yield lines on the subject of the counts: kernel, tile, problem and launches."""
+    """Yield lines that name what was counted: the kernel with its tile, the problem and the launches."""
     tile = f"@{counts.tile}" if counts.tile else ""
     yield paragraph(f"{counts.kernel}{tile} on {counts.problem} as planned for {counts.arch}: counted, not timed")
     yield from (paragraph(_launch(launch)) for launch in counts.launches)
@@ -95,7 +96,7 @@ def _launch(launch: LaunchCounts) -> str:
 
 
 def totals(counts: Counts) -> Iterator[Sequence[str]]:
-    """Yield the rows of TOTALS."""
+    """Yield the rows of the table TOTALS."""
     total = counts.total
     yield _row("warp instructions counted", total.warp_instructions)
     if total.warp_instructions:
@@ -135,7 +136,7 @@ def _traffic(name: str, found: int, least: int) -> Sequence[str]:
 
 
 def _row(name: str, found: int, least: int | None = None, cause: str = "") -> Sequence[str]:
-    """Return a row of TOTALS; cause: the reason for an excess over the ideal of more than a twentieth."""
+    """Return a row of TOTALS. cause: added if `found` exceeds the ideal by more than a twentieth."""
     if least is None:
         return name, f"{found:,}", "", ""
     why = f" ({cause})" if cause and found > 1.05 * least else ""
@@ -147,7 +148,7 @@ def _ratio(found: int, least: int) -> str:
 
 
 def cells(line: LineCounts) -> Sequence[str]:
-    """Return the row of a line in LINES."""
+    """Return a source line's row of the table LINES."""
     lanes = digits(line.active_lanes / line.warp_instructions) if line.warp_instructions else ""
     return (
         f"{line.file}:{line.line}",
@@ -163,7 +164,7 @@ def cells(line: LineCounts) -> Sequence[str]:
 
 
 def _kinds(line: LineCounts) -> Iterator[str]:
-    """Yield `load shared 16`, `multiply-add`: without numbers, which the totals have."""
+    """Yield the kinds of a line's instructions, such as `load shared 16` and `multiply-add`, without their numbers."""
     named: dict[str, Mapping[str, int]] = {"load ": line.loads, "store ": line.stores, "": line.copies}
     for word, numbers in named.items():
         yield from (f"{word}{name}" for name in numbers)
@@ -189,7 +190,7 @@ _COUNTS = slice(1, -1)
 class SourceLine(NamedTuple):
     """A line of a source. cells: its counts; empty if it has none.
 
-    heat: warp instructions in per cent of those of the busiest line.
+    heat: its warp instructions as a percentage of those of the busiest line.
     """
 
     number: int
@@ -200,7 +201,7 @@ class SourceLine(NamedTuple):
 
 
 class AnnotatedSource(NamedTuple):
-    """A source file in cuda/, or another header, of which only the counted lines are known."""
+    """A source file with the counts of its lines; if its text is not available, with only the counted lines."""
 
     name: str
     warp_instructions: int

@@ -1,7 +1,7 @@
-"""A selector as a contender of a run: `gemm/kernelmark.selected` launches what the selector chooses for each problem.
+"""Make a selector a contender of a run: `gemm/kernelmark.selected` launches the kernel chosen for each problem.
 
-The selector is passed to workers as a plug-in, a file that contains it and is named by its digest, so that a resumed
-run uses the selector that it began with.
+Workers get the selector as a plug-in: a file that contains the selector, and whose name has the selector's digest. A
+resumed run therefore uses the selector that it began with.
 """
 
 import hashlib
@@ -38,7 +38,7 @@ _MODELS: dict[str, Model] = {}
 
 
 def register(text: str) -> None:
-    """Register the kernel of a selector, given as JSON; called by the selector's plug-in."""
+    """Register a kernel for a selector, given as JSON text. The selector's plug-in calls this."""
     model = msgspec.json.decode(text, type=Model)
     name = f"{model.op}/{SELECTED}"
     kernels = [REGISTRY.kernels[kernel] for kernel in model.kernels if kernel.partition("@")[0] in REGISTRY.kernels]
@@ -49,7 +49,7 @@ def register(text: str) -> None:
             name=short,
             provider=provider,
             device=model.device,
-            label=f"What the selector of {model.subject} chooses.",
+            label=f"The kernel that the selector of {model.subject} chooses.",
             setup=lambda problem, x: _launch(name, problem, x),
             domain={"dtype": (model.dtype,)},
             supports=lambda problem: _refusal(name, problem),
@@ -81,7 +81,7 @@ def _refusal(name: str, problem: Problem) -> str | None:
 
 
 def _launch(name: str, problem: Problem, x: Any) -> Launch:
-    """Launch the chosen kernel; the row's `tunables` has its id. The choice depends only on sizes, so it is set-up."""
+    """Set up the chosen kernel, and record its id as `tunables`. The choice depends only on sizes, so it is untimed."""
     chosen = _chosen(name, problem).id
     x.chose(kernel=chosen)
     launch: Launch = x.launch(chosen, problem.id, **{each.name: getattr(x, each.name) for each in problem.operands()})
@@ -97,7 +97,7 @@ register({text!r})
 
 
 def plugins_of(where: str, threads: Sequence[int], mode: str, registry: Registry) -> list[str]:
-    """Return the plug-ins of a selector's file, or of all selectors of this device (`auto`); write missing ones.
+    """Write and return the plug-in of a selector's file, or the plug-ins of all selectors of this device (`auto`).
 
     Raises UsageError if there is none for these numbers of threads and this mode.
     """

@@ -1,4 +1,4 @@
-"""Export selectors as code in C or Python, which makes the same choices as the model, or as JSON."""
+"""Export selectors as JSON, or as code in C or Python that makes the same choices as the model."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -13,7 +13,7 @@ _WORD = re.compile(r"(\w+) == (\d+)")
 
 
 class _Language(NamedTuple):
-    """The syntax of branches and leaves in a language. word: the name of a word's number or text."""
+    """The syntax of branches and leaves in a language. word: returns the code for a word of an axis."""
 
     branch: str
     otherwise: str
@@ -23,7 +23,7 @@ class _Language(NamedTuple):
 
 
 def as_c(model: Model) -> str:
-    """Return a C header with a function that returns the index of the kernel to call, or of the next ones by rank."""
+    """Return a C header with a function that returns the index of the kernel to call, or of the kernel at a rank."""
     op, prefix = _name(model.op), f"KERNELMARK_{_name(model.op).upper()}"
     parameters = [f"double {name}" for name in model.inputs] + [f"int {name}" for name in model.words]
     words = [(name, i, word) for name, values in model.words.items() for i, word in enumerate(values)]
@@ -40,7 +40,7 @@ def as_c(model: Model) -> str:
         *(f'    "{kernel}",' for kernel in model.kernels),
         "};",
         "",
-        f"/* rank: 0 for the kernel to call, 1 for the next if that one refuses, and so on below {prefix}_KERNELS. */",
+        f"/* rank: 0 for the kernel to call, 1 for the next if the first refuses, ..., less than {prefix}_KERNELS. */",
         f"static inline int kernelmark_{op}_select({', '.join(parameters)}, int rank)",
         "{",
         *(f"    (void){name};" for name in (*model.inputs, *model.words)),
@@ -63,9 +63,9 @@ def _c_tree(model: Model, prefix: str) -> Iterator[str]:
 
 
 def _c_formula(model: Model, formula: Formula, prefix: str) -> Iterator[str]:
-    """Yield code for the costs of all kernels at once, which a compiler can vectorise, and for the least of them.
+    """Yield code that computes the costs of all kernels at once, which a compiler can vectorise, and finds the least.
 
-    Names end in _, unlike those of inputs.
+    Its names end in _, so that they differ from the names of inputs.
     """
     axes, terms = len(formula.axes), len(formula.weights[0])
     yield f"    static const double weights_[{len(formula.weights)}][{terms}][{prefix}_KERNELS] = {{"
@@ -99,14 +99,14 @@ def _c_formula(model: Model, formula: Formula, prefix: str) -> Iterator[str]:
 
 
 def as_python(model: Model) -> str:
-    """Return a module with a function that returns the ids of kernels, the one to call first."""
+    """Return a Python module with a function that returns the ids of kernels in the order to call."""
     about = "\n".join(map(_comment, _about(model)))
     lines = [f'"""{about}\n"""', "", *(_python_formula(model, model.formula) if model.formula else _python_tree(model))]
     return "\n".join(lines) + "\n"
 
 
 def _python_tree(model: Model) -> Iterator[str]:
-    yield "#: The kernels of each leaf, the one to call first; where it refuses, the next."
+    yield "#: The kernels of each leaf, in the order to try."
     yield "ORDERS = ("
     yield from (f"    ({', '.join(repr(model.kernels[place]) for place in node.order)},)," for node in model.leaves)
     yield ")"
@@ -120,7 +120,7 @@ def _python_formula(model: Model, formula: Formula) -> Iterator[str]:
     yield "from operator import mul"
     yield ""
     yield f"KERNELS = ({', '.join(map(repr, model.kernels))},)"
-    yield "#: What each kernel costs, by words and terms."
+    yield "#: The weights of each kernel's cost, by words and terms."
     yield "WEIGHTS = ("
     for table in formula.weights:
         yield "    ("
@@ -161,7 +161,7 @@ def _about(model: Model) -> list[str]:
         f"Held out ({model.regret.held_out}): {factor(way.share.mean, way.share.low, way.share.high)} the speed of "
         f"the oracle, at worst {factor(way.worst)}.",
     ]
-    return lines + [f"One kernel does: {single}."] * bool(single)
+    return lines + [f"One kernel is enough: {single}."] * bool(single)
 
 
 def _branches(model: Model, language: _Language, at: int = 0, indent: str = "    ") -> Iterator[str]:
@@ -178,7 +178,7 @@ def _branches(model: Model, language: _Language, at: int = 0, indent: str = "   
 
 
 def _condition(model: Model, node: Split, language: _Language) -> str:
-    """Return the condition for the side below; thresholds have all their digits, so that they are read back exactly."""
+    """Return the condition of the branch `below`; thresholds have all digits, so that they are read back exactly."""
     if found := _WORD.fullmatch(node.expression):
         return f"{found[1]} != {language.word(found[1], model.words[found[1]][int(found[2])])}"
     return f"{node.expression} <= {node.threshold!r}"

@@ -1,16 +1,17 @@
-"""The ways to make a selector: a tree over shapes, a tree taught by many others, and a formula for each kernel's cost.
+"""The ways to make a selector: a tree, a tree that imitates many others, and a formula for each kernel's cost.
 
-A node of a tree splits at the threshold for which the costs of all kernels together vary least on both sides (CART,
-Breiman et al., 1984, with a number of outputs); each leaf has an order of kernels. It is a few lines of NumPy here
-instead of scikit-learn, which would be a dependency of 40 MB and compares in single precision, so that exported code
-could not agree with it at a threshold.
+A node of a tree splits at the threshold that leaves the least variance of all kernels' costs on both sides (CART,
+Breiman et al., 1984, with several outputs). Each leaf has an order of kernels. The trees are a few lines of NumPy:
+scikit-learn would be a dependency of 40 MB, and compares in single precision, so exported code could disagree with it
+at a threshold.
 
-A tree from a few hundred noisy problems depends on which of them it saw. Trees grown on resampled problems vary, and
-the mean of their predictions varies less (bagging, Breiman, 1996). That mean labels shapes around the measured ones,
-and a single tree is grown on these (Breiman and Shang, "Born again trees", 1996).
+A tree grown on a few hundred noisy problems depends on which problems these are. The mean prediction of trees that are
+grown on resampled problems varies less (bagging, Breiman, 1996). This mean gives costs to shapes around the measured
+ones, and a single tree is grown on those shapes (Breiman and Shang, "Born again trees", 1996).
 
-If the best kernel changes along slopes, as between algorithms whose work grows by different powers, a tree needs many
-steps, each from few problems; a quadratic polynomial of the logarithms of a shape's sizes needs a few coefficients.
+Between algorithms whose work grows with different powers of the sizes, the best kernel changes along a slope. A tree
+needs many steps there, each from few problems; a quadratic polynomial of the logarithms of the sizes needs few
+coefficients.
 """
 
 import math
@@ -24,16 +25,17 @@ import numpy as np
 from kernelmark.bench.plan.dtypes import Array
 from kernelmark.bench.tune.select.training import MISSING, FeatureSpace, evaluated
 
-#: The most splits above a leaf, and the fewest problems in it.
+#: The most splits above a leaf, and the fewest problems in a leaf.
 DEPTH, LEAST = 8, 5
 #: In the search for splits, larger costs count as this, so that hopeless kernels influence no split.
 CLIP = math.log(2)
 
 
 class TreeNode(NamedTuple):
-    """A node of a tree, with its training problems; a node with `below` and `above` has a split.
+    """A node of a tree; it is a leaf if it has no `below` and `above`.
 
-    feature: the column that is compared; below: the node for values up to the threshold.
+    rows: the training problems. order: the kernels by their mean cost on these, the lowest first. feature: the column
+    that is compared with the threshold. below: the node for values up to the threshold; above: for larger ones.
     """
 
     rows: Array
@@ -90,14 +92,14 @@ def _between(low: float, high: float) -> float:
 
 
 def descend(node: TreeNode, values: Array) -> TreeNode:
-    """Return the leaf of one problem's features."""
+    """Return the leaf to which a problem's features lead."""
     while node.below is not None and node.above is not None:
         node = node.below if values[node.feature] <= node.threshold else node.above
     return node
 
 
-#: CAP: larger costs count as this, since such kernels are never chosen. RIDGE: the penalty of a coefficient for each
-#: problem, times the square of its degree; OWN: the factor on that degree for the coefficients of a word.
+#: CAP: larger costs count as this, since such kernels are never chosen. RIDGE: a coefficient's penalty per problem,
+#: which is multiplied by the square of its degree. OWN: a factor on the degree for coefficients of a single word.
 CAP, RIDGE, OWN = float(np.log(3)), 3e-3, 2.0
 
 
@@ -119,7 +121,7 @@ class Formula(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     weights: list[list[list[float]]]
 
     def costs(self, space: FeatureSpace, known: Array) -> Array:
-        """Return an array (problems x kernels) of the formula's logarithm of the time over the fastest kernel's."""
+        """Return an array (problems x kernels) of predicted logarithms of the time over the fastest kernel's."""
         values = np.log2(evaluated((*space.inputs, *space.words), [axis.expression for axis in self.axes], known))
         scaled = (values - [axis.centre for axis in self.axes]) * [axis.scale for axis in self.axes]
         costs: Array = np.einsum("pt,ptk->pk", terms(scaled), np.array(self.weights)[combination(space, known)])
@@ -173,7 +175,7 @@ def fitted(space: FeatureSpace, known: Array, costs: Array) -> Formula:
 
 
 def _ridge(design: Array, costs: Array, penalty: Array) -> Array:
-    """Return the coefficients of one kernel, from the problems that it has a time for; `CAP` where it has none."""
+    """Return one kernel's coefficients, from the problems for which it has a time; without any, its cost is CAP."""
     has = costs != MISSING
     if not has.any():
         none: Array = np.eye(len(penalty))[0] * CAP
@@ -185,22 +187,22 @@ def _ridge(design: Array, costs: Array, penalty: Array) -> Array:
 
 
 def _places(space: FeatureSpace) -> list[list[int]]:
-    """Return the places of each combination's words among all words."""
+    """Return, for each combination of words, the index of each word among the words of all axes."""
     counts = [len(words) for words in space.words.values()]
     ranges = (range(end - count, end) for end, count in zip(accumulate(counts), counts, strict=True))
     return [list(chosen) for chosen in product(*ranges)]
 
 
-#: Trees grown on resampled problems; shapes drawn around each measured one, and within how many octaves.
+#: The number of trees, the number of shapes for each measured shape, and the octaves within which these are drawn.
 TREES, AROUND, OCTAVES, SEED = 20, 12, 0.25, 0
-#: An input with fewer values than these is kept as it is: taps, strides, groups.
+#: An input with fewer values than this is not varied, such as taps, strides and groups.
 FEWEST_VALUES = 10
-#: Least problems in each leaf of such a tree, which may err more than a single tree.
+#: The fewest problems in a leaf of an averaged tree, which may err more than a tree that is used alone.
 LEAST_TAUGHT = 3
 
 
 def taught(space: FeatureSpace, known: Array, costs: Array) -> TreeNode:
-    """Return a tree fitted to trees that were grown on resampled problems; each leaf has a problem or more."""
+    """Return a tree fitted to trees that were grown on resampled problems; each leaf has at least one problem."""
     rng = np.random.default_rng(SEED)
     features = space.features(known)
     shapes = space.features(_around(rng, known, len(space.inputs)))
@@ -229,7 +231,7 @@ def _around(rng: "np.random.Generator", known: Array, inputs: int) -> Array:
 
 
 def _means(node: TreeNode, features: Array, costs: Array) -> Array:
-    """Return the cost of each kernel in the leaf of each shape, from the costs that the tree was grown on."""
+    """Return each kernel's mean cost in the leaf of each shape. costs: those that the tree was grown on."""
     if node.below is None or node.above is None:
         return np.broadcast_to(costs[node.rows].mean(axis=0), (len(features), costs.shape[1]))
     is_below = features[:, node.feature] <= node.threshold
@@ -240,7 +242,7 @@ def _means(node: TreeNode, features: Array, costs: Array) -> Array:
 
 
 def _settled(node: TreeNode, rows: Array, features: Array) -> TreeNode:
-    """Return the tree with the measured problems at its leaves, without splits that separate none of these."""
+    """Return the tree with the measured problems, `rows`, at its leaves, without the splits that separate none."""
     if node.below is None or node.above is None:
         return node._replace(rows=rows)
     is_below = features[rows, node.feature] <= node.threshold
@@ -254,7 +256,7 @@ def _settled(node: TreeNode, rows: Array, features: Array) -> TreeNode:
     return node._replace(rows=rows, below=below, above=above)
 
 
-#: The methods by name; training takes the one that loses least on held-out families.
+#: The methods by name; training uses the one that loses least on held-out families.
 GROWERS: dict[str, Callable[[FeatureSpace, Array, Array], TreeNode | Formula]] = {
     "alone": alone,
     "taught": taught,

@@ -1,4 +1,4 @@
-"""A selector, a tree or formula over the shapes of an operation in a setting: its file, and its answer to a problem."""
+"""Read, write and apply a selector, which is a tree or a formula for one operation in one setting."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -27,11 +27,11 @@ from kernelmark.bench.tune.select.training import FeatureSpace, feature_space, i
 from kernelmark.bench.tune.tuned import AUTO, device_name
 
 _FORMAT = 2
-#: The oracle's least gain over the best single kernel for which a selector is worth its code.
+#: The least gain of the oracle over the best single kernel that makes a selector worth its code.
 WORTH = 1.05
-#: The largest file that is read; one of 10,000 problems has a tenth of this.
+#: The largest file that is read; a selector of 10,000 problems has a tenth of this.
 _MOST_BYTES = 16e6
-#: Texts that are written into exported code, and contain nothing that ends a string or a comment.
+#: A kernel's id; since exported code contains it, nothing in it may end a string or a comment.
 KernelId = Annotated[str, Meta(pattern=rf"\A{NAME}/{NAME}\.{NAME}\Z", max_length=200)]
 
 
@@ -46,7 +46,7 @@ class Share(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class PolicyScore(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The score of one way to choose.
 
-    problems: the number with a time; right: the share of choices that are not certainly slower than the fastest.
+    problems: how many have a time; right: the share of choices that are not certainly slower than the fastest.
     kernel: the only kernel that it chooses, or "".
     """
 
@@ -62,9 +62,9 @@ class PolicyScore(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 class Regret(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The cost of a selector on held-out problems. gap: the oracle's speed over the best single kernel's.
 
-    recovered: the selector's share of the logarithm of the gap. over_single: its speed over the best single kernel's.
-    processes: the fewest that a time comes from; with one, the oracle is timed by the process that chose it. noise: how
-    many of the rows were disturbed, in a sentence, or "".
+    recovered: the selector's share of the logarithm of the gap. over_single: the selector's speed over the best single
+    kernel's. processes: the fewest processes of any time; with one, the process that chose the oracle also times it.
+    noise: a sentence with the number of disturbed rows, or "".
     """
 
     held_out: str
@@ -84,11 +84,11 @@ class Regret(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class Split(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A node of the tree. With an expression, `below` is the next node for values up to the threshold.
+    """A node of the tree. One with an expression is followed by node `below` for values up to the threshold.
 
     A leaf has an order of kernels, by index. problems: the number of its training problems. share: the mean share of
-    the oracle's speed on them when held out; worst: the least share. A formula has a leaf for each choice, with the
-    problems for which it is made, and the kernels ordered by their mean on these.
+    the oracle's speed on them when held out; worst: the least share. A formula has a leaf for each kernel that is the
+    first choice on some problems; the leaf's order is that of the kernels' mean ranks on these problems.
     """
 
     expression: str = ""
@@ -111,9 +111,9 @@ class TrainingProblem(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Model(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A stored selector. single: the kernel to call everywhere, or "" if a selector is worth it.
 
-    words: the values of axes with names, which stand for their index in expressions; fixed: the values that all
-    problems share; ranges: the least and the greatest value of each input; grown: `alone`, `taught` or `formula`; tree:
-    the root first; formula: it chooses instead of the tree, which then has leaves only.
+    words: the names on each axis that has names; expressions compare their indices; fixed: the values that all problems
+    share; ranges: the least and the greatest value of each input; grown: `alone`, `taught` or `formula`; tree: the root
+    first; formula: chooses instead of the tree, which then has only leaves.
     """
 
     format: int = _FORMAT
@@ -163,7 +163,7 @@ def write(path: Path, model: Model) -> None:
 
 
 def file_text(model: Model) -> str:
-    """Return the selector as a file holds it."""
+    """Return the text of a selector's file."""
     return indented(model) + "\n"
 
 
@@ -183,7 +183,7 @@ def read(path: Path, registry: Registry) -> Model:
 
 
 def _complaints(model: Model, registry: Registry) -> Iterator[str]:
-    """Yield why a selector cannot be used. Its expressions and names must be ones that kernelmark writes."""
+    """Yield why a selector cannot be used. Only expressions and names that kernelmark writes are valid."""
     if model.format != _FORMAT:
         yield f"has format {model.format}, expected {_FORMAT}"
     if model.op not in registry.operations:
@@ -210,11 +210,11 @@ def _complaints(model: Model, registry: Registry) -> Iterator[str]:
     if not {model.single or model.kernels[0], *(one.fastest for one in model.measured)} <= kernels:
         yield "calls a kernel that is not in its list"
     if not (model.single or model.regret.recovered) or not model.regret.lines:
-        yield "has no share of the gap that it recovers"
+        yield "has no share of the gap that the selector recovers"
     if model.formula and (wrong := model.formula.complaint(space, len(model.kernels))):
         yield wrong
     if not _is_tree(model):
-        yield f"has a tree with a node that leads nowhere, that two lead to, or below more than {DEPTH} others"
+        yield f"has a tree with a node that leads nowhere, has two parents, or is below more than {DEPTH} others"
     for one in model.measured:
         try:
             found = registry.problem(one.problem).op
@@ -226,7 +226,7 @@ def _complaints(model: Model, registry: Registry) -> Iterator[str]:
 
 
 def _is_tree(model: Model) -> bool:
-    """Return whether each node is reached once, from one before it, and each leaf has its order and its shares."""
+    """Return whether each node has one parent, listed before it, and each leaf has an order and shares."""
     depths = dict.fromkeys(range(len(model.tree)), 0) if model.formula else {0: 0}  # a formula has only leaves
     for at, node in enumerate(model.tree):
         if at not in depths:
@@ -282,8 +282,8 @@ class KernelChoice(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """A choice for a problem. refused: preferred kernels that cannot be called, with reasons.
 
     share, worst: mean and least share of the oracle's speed on the leaf's held-out problems. problems: their number.
-    nearest, fastest: the nearest measured problem and its fastest kernel; octaves: its distance. outside: in which ways
-    the problem is outside the measured range.
+    nearest, fastest: the nearest measured problem and its fastest kernel. octaves: the distance to it; null if a word
+    differs. outside: for each value outside the measured range, the value and the range.
     """
 
     problem: str
@@ -301,8 +301,8 @@ class KernelChoice(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 class SelectDocument(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The document of `select --json`. single: the kernel to use everywhere, or "" if a selector is worth it.
 
-    problems: the number trained on; leaves: those of the tree, or the kernels that a formula chooses; choices: the
-    number of problems for which each kernel is chosen; answer: null for a training.
+    problems: the number of training problems; leaves: the number of leaves, or for a formula, of kernels that
+    it chooses; choices: for each kernel, the number of problems for which it is chosen; answer: null after a training.
     """
 
     op: str
@@ -362,7 +362,7 @@ def answer(model: Model, problem: Problem, registry: Registry) -> KernelChoice:
 
 
 def choice(model: Model, problem: Problem, registry: Registry) -> tuple[Split, str, list[str]]:
-    """Return a problem's leaf, its first kernel that can be called, and why preferred ones cannot.
+    """Return a problem's leaf, the first of its kernels that can be called, and why those before it cannot.
 
     Raises UsageError if none can.
     """
@@ -380,9 +380,9 @@ def choice(model: Model, problem: Problem, registry: Registry) -> tuple[Split, s
 
 
 def placed(model: Model, space: FeatureSpace, known: Array) -> tuple[Split, list[str]]:
-    """Return the leaf of a problem, given by its inputs, and its kernels by name, in the order to call.
+    """Return a problem's leaf, and the names of the kernels in the order to call. known: the problem's inputs.
 
-    If a formula chooses these kernels for no training problem, the leaf is that of all held-out problems.
+    If the formula chooses the first kernel for no training problem, the leaf has the figures of all held-out problems.
     """
     if model.formula:
         order = orders(model.formula, space, known)[0].tolist()

@@ -1,7 +1,7 @@
 """Train a selector on runs, and measure its regret, the cost of its choices on held-out families or on other runs.
 
 The oracle chooses the fastest kernel of each problem from one half of the processes and is timed on the other half, and
-vice versa, so that it gains nothing by luck. All other choices are timed on both halves, and learned from other shapes.
+vice versa, so that it gains nothing by luck. All other choices are learned from other shapes, and timed on both halves.
 """
 
 from collections.abc import Iterator, Sequence
@@ -25,7 +25,10 @@ DRAWS, SEED = 1000, 0
 
 
 class Draws(NamedTuple):
-    """Bootstrap draws of families. places: the problems of each; chosen: (draws x families) counts."""
+    """Bootstrap draws of families.
+
+    places: the indices of each family's problems; chosen: how often each draw has each family (draws x families).
+    """
 
     places: list[Array]
     chosen: Array
@@ -40,7 +43,7 @@ def drawn(families: Array) -> Draws:
 
 
 def share(logs: Array, draws: Draws) -> Share:
-    """Return the geometric mean, with interval, of numbers given by logarithms; NaN are left out."""
+    """Return the geometric mean, with interval, of numbers whose logarithms are given; NaN are left out."""
     ratios = _ratios(logs, np.ones_like(logs), draws)
     ends = None if len(draws.places) < 2 else np.exp(np.nanpercentile(ratios, (2.5, 97.5)))
     mean = float(np.exp(np.nanmean(logs)))
@@ -66,9 +69,9 @@ SELECTOR, SINGLE, NEAREST, LIBRARY, TIMED = "selected", "best single", "nearest 
 
 
 class PolicyLosses(NamedTuple):
-    """The logarithms of the time of a way to choose over the oracle's, by problem; NaN without a time.
+    """The losses of one way to choose, by problem.
 
-    chosen: the index of the kernel, -1 for none.
+    chosen: the index of the kernel, -1 for none. logs: the logarithm of its time over the oracle's; NaN without a time.
     """
 
     way: str
@@ -77,7 +80,7 @@ class PolicyLosses(NamedTuple):
 
 
 def folds(families: Array) -> list[Array]:
-    """Return the problems of each fold; families stay whole, and the largest goes to the smallest fold so far."""
+    """Return the problems of each fold. Families stay whole: from the largest on, each goes to the smallest fold."""
     names, counts = np.unique(families, return_counts=True)
     parts: list[list[int]] = [[] for _ in range(FOLDS)]
     sizes = [0] * FOLDS
@@ -89,9 +92,9 @@ def folds(families: Array) -> list[Array]:
 
 
 def orders_by_way(known: Data, asked: Data, grown: str) -> dict[str, Array]:
-    """Return the orders of kernels for the asked problems by each way to choose that learns from the known ones.
+    """Return each way's orders of kernels for the problems of `asked`, learned from the problems of `known`.
 
-    grown: the name of the selector's grower. Of equally near problems, the first is the nearest.
+    grown: the selector's name in GROWERS. Of equally near problems, the first counts as the nearest.
     """
     nearest = [int(np.argmin(known.space.apart(one, known.known))) for one in asked.known]
     return {
@@ -108,7 +111,7 @@ def part(data: Data, rows: Array) -> Data:
 
 
 def held_out(data: Data, grown: str) -> dict[str, Array]:
-    """Return each way's orders of kernels for problems whose family it was not trained on."""
+    """Return each way's order of kernels for each problem, learned from the other families."""
     held: dict[str, Array] = {}
     for fold in filter(len, folds(data.families)):
         rest = np.setdiff1d(np.arange(len(data.known)), fold)
@@ -120,7 +123,7 @@ def held_out(data: Data, grown: str) -> dict[str, Array]:
 def losses(times: Times, orders: dict[str, Array]) -> list[PolicyLosses]:
     """Return each way's losses relative to the oracle; if a kernel has no time, the next in the order is used.
 
-    orders: those of the first kernels of the table; the selector's own rows may be a column after those.
+    orders: they rank the first kernels of the table; its last column may be the selector itself.
     """
     means, count = times.means, candidates(times)
     oracle, rows = _oracle(times.logs[:, :, :count]), np.arange(len(means))
@@ -139,7 +142,7 @@ def candidates(times: Times) -> int:
 
 
 def _oracle(logs: Array) -> Array:
-    """Return the logarithm of the oracle's time on each problem: the mean of one half's choices timed by the other."""
+    """Return the logarithm of the oracle's time on each problem: each half times the other's choice, then the mean."""
     chosen = np.nanargmin(logs, axis=2)
     rows = np.arange(logs.shape[1])
     oracle: Array = (logs[1, rows, chosen[0]] + logs[0, rows, chosen[1]]) / 2
@@ -153,7 +156,7 @@ def _first(order: Array, means: Array) -> Array:
 
 
 def regret(store: Reader, times: Times, families: Array, lost: Sequence[PolicyLosses], what: str) -> Regret:
-    """Return the regret, with the score of each way to choose and bootstrap intervals over families."""
+    """Return the regret, with scores of all ways to choose and intervals over families. what: the held-out problems."""
     draws, ids = drawn(families), {problem.id for problem in times.problems}
     by_way = {each.way: each.logs for each in lost}
     tree, one = by_way[SELECTOR], by_way[SINGLE]
@@ -236,7 +239,7 @@ def made(runs: Sequence[str], data: Data, lost: PolicyLosses, found: Regret, gro
 
 
 def _listed(root: TreeNode, texts: Sequence[str]) -> list[tuple[Split, Array]]:
-    """Return the nodes of a tree, each after the one above it, and the problems of each leaf."""
+    """Return the nodes of a tree, each after its parent, and the problems of each leaf."""
     nodes: list[TreeNode] = [root]
     splits = []
     for node in nodes:
@@ -296,7 +299,7 @@ def train(store: Reader, registry: Registry, runs: Sequence[str], tests: Sequenc
 
 
 def _held_out(store: Reader, registry: Registry, times: Times, tests: Sequence[str]) -> Times:
-    """Return the times of the test's problems, by the kernels that are trained. Raises UsageError."""
+    """Return the times of the test's problems with the kernels of the training. Raises UsageError."""
     found = read_times(store, registry, tests, selected=True)
     if found.setting != times.setting:
         pairs = zip(found.setting._fields, found.setting, times.setting, strict=True)

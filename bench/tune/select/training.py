@@ -1,9 +1,9 @@
 """Training data of a selector: times from a store, features of the problems, families, and the cost of each kernel.
 
 A selector uses the inputs of a problem, and expressions of them in the common syntax of Python and C. A tree compares
-each expression with a threshold, so a logarithm would change no choice, and neither would a division by the size of a
-cache, since a selector is for one device. Without these, expressions are exact in both languages. A formula uses the
-logarithms of a few expressions.
+expressions with thresholds, so a logarithm would change no choice; nor would a division by the size of a cache, since a
+selector is for one device. Without these two, expressions are exact in both languages. A formula uses the logarithms of
+a few expressions.
 """
 
 import math
@@ -23,7 +23,7 @@ from kernelmark.bench.record.reader import Reader
 from kernelmark.bench.record.result import Result
 from kernelmark.bench.report.contest import comparable, is_timed, order
 
-#: The end of the id of a selector's kernel; no selector is made from its rows.
+#: The end of the id of a selector's kernel; no selector is trained on its rows.
 SELECTED = "kernelmark.selected"
 
 
@@ -41,7 +41,7 @@ class ModelSetting(NamedTuple):
     precision: str
 
 
-#: The word for a value of each field if rows have several values, and the option that chooses one.
+#: For each field in which rows differ: the word for its values in the message, and the remedy.
 _WORDS = {
     "op": ("operations", "--op chooses one"),
     "device": ("devices", "--kernels chooses those of one"),
@@ -88,7 +88,7 @@ class Times(NamedTuple):
 
 
 def read_times(store: Reader, registry: Registry, run_ids: Sequence[str], selected: bool = False) -> Times:
-    """Return the times of runs. selected: include the selector's rows. Raises UsageError unless there is one setting.
+    """Return the times of runs. selected: include the selector's rows. Raises UsageError if settings differ.
 
     Kernels that read the buffers as column-major matrices compute another product, and are left out.
     """
@@ -115,7 +115,7 @@ def read_times(store: Reader, registry: Registry, run_ids: Sequence[str], select
     logs = np.full((2, len(problems), len(kernels)), np.nan)
     places = {name: i for i, name in enumerate(problems)}, {name: i for i, name in enumerate(kernels)}
     for (problem_id, kernel), taken in medians.items():
-        for half in (0, 1):  # every second process, and the others; a single process twice
+        for half in (0, 1):  # every second process, and the others; a single process is in both
             logs[half, places[0][problem_id], places[1][kernel]] = np.log(taken[half::2] or taken).mean()
     processes = min(map(len, medians.values()))
     return Times(setting, [registry.problem(name) for name in problems], kernels, logs, rows, processes)
@@ -125,7 +125,7 @@ def _setting(where: str, conditions: Collection[tuple[str, ModelSetting]]) -> Mo
     settings = {setting for _, setting in conditions}
     threads = {setting.threads for setting in settings}
     if len({(kernel, setting.threads) for kernel, setting in conditions}) == len({kernel for kernel, _ in conditions}):
-        most = max(threads)  # kernels on one thread are compared with those on all
+        most = max(threads)  # kernels with one thread are compared with those that use all threads
         settings = {setting._replace(threads=most) if setting.threads == 1 else setting for setting in settings}
     for name, values in zip(ModelSetting._fields, zip(*sorted(settings), strict=True), strict=True):
         distinct = sorted(set(values))
@@ -153,15 +153,15 @@ def words_of(kind: type[Problem]) -> tuple[str, ...]:
 
 
 def others_of(kind: type[Problem]) -> tuple[str, ...]:
-    """Return the axes that no expression contains, whose values all problems of a model must share."""
+    """Return the axes that no expression contains; all problems of a model must have the same values of them."""
     contained = {*inputs_of(kind), *kind.sizes, *words_of(kind), *kind.features.held}
     return tuple(name for name in kind.axes() if name not in contained)
 
 
 def evaluated(names: Sequence[str], known: Sequence[str], rows: Array) -> Array:
-    """Return a column with the values of each expression, for rows of inputs in the order `names`.
+    """Return the values of expressions, one per column, for rows of inputs in the order `names`.
 
-    known: the expressions that operations declare; no other text is evaluated.
+    known: expressions that operations declare; no other text is evaluated.
     """
     scope: dict[str, Any] = {"__builtins__": {}, **dict(zip(names, rows.T, strict=True))}
     return np.column_stack([np.asarray(eval(text, scope), dtype=np.float64) for text in known])
@@ -174,8 +174,8 @@ LEAST_PROBLEMS, LEAST_FAMILIES = 60, 20
 class FeatureSpace(NamedTuple):
     """The features of the problems of one operation.
 
-    inputs: the names of its numbers; words: the values of each axis with at least two names; fixed: the values that all
-    problems share; texts: the expressions that a tree can compare; slopes: a formula's expressions.
+    inputs: the numeric axes; words: the names on each axis that has two or more; fixed: the values that all problems
+    share; texts: the expressions that a tree can compare; slopes: a formula's expressions.
     """
 
     inputs: tuple[str, ...]
@@ -214,7 +214,7 @@ def feature_space(kind: type[Problem], words: dict[str, list[str]], fixed: dict[
 
 
 def space_of(problems: Sequence[Problem]) -> FeatureSpace:
-    """Return the feature space of problems of one operation. Raises UsageError if any other axis differs."""
+    """Return the feature space of problems of one operation. Raises UsageError if an axis of `others_of` varies."""
     kind = type(problems[0])
     fixed = {name: getattr(problems[0], name) for name in others_of(kind)}
     for name, value in fixed.items():
@@ -237,8 +237,8 @@ MISSING = math.log(100)
 class Data(NamedTuple):
     """Times with the features of their problems.
 
-    known: (problems x inputs); costs: (problems x kernels), the logarithm of the time over the fastest one's; families:
-    of each problem.
+    known: (problems x inputs); costs: (problems x kernels), the logarithm of the time over the fastest kernel's;
+    families: the number of each problem's family.
     """
 
     times: Times
@@ -249,7 +249,7 @@ class Data(NamedTuple):
 
 
 def data_of(times: Times, space: FeatureSpace | None = None) -> Data:
-    """Return the data of a table of times, in a feature space of all its problems. Raises UsageError as `space_of`."""
+    """Return the data of a table of times, in a feature space of all its problems. Raises as `space_of` does."""
     space = space or space_of(times.problems)
     costs = times.means - np.nanmin(times.means, axis=1, keepdims=True)
     costs = np.where(np.isnan(costs), MISSING, costs)
@@ -270,7 +270,7 @@ def families_of(problems: Sequence[Problem]) -> Array:
 
 
 def require_enough(where: str, data: Data) -> None:
-    """Raise UsageError for too few problems or families, and if no kernel takes every problem."""
+    """Raise UsageError if there are too few problems, families or kernels, or no kernel takes every problem."""
     problems, families = len(data.families), len(set(data.families.tolist()))
     for what, found, least in (
         ("problems", problems, LEAST_PROBLEMS),
@@ -283,7 +283,7 @@ def require_enough(where: str, data: Data) -> None:
     if not everywhere(data.times.means).any():
         raise UsageError(
             f"{where}: no kernel has a time on each of its {problems} problems, expected one to fall back on; "
-            "--problem chooses problems that one takes"
+            "--problem chooses problems that one kernel takes"
         )
     if len(data.times.kernels) < 2:
         raise UsageError(f"{where}: has times of only {data.times.kernels[0]}; a choice needs two kernels")

@@ -1,4 +1,4 @@
-"""The output of `select`: the regret on held-out shapes, the answer for one problem, and figures of both."""
+"""Format the output of `select`: the regret on held-out shapes, the answer for one problem, and figures of both."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -54,7 +54,7 @@ def remarks(model: Model) -> list[str]:
     parts = [found.noise] if found.noise else []
     if found.processes < 2:
         parts.append(
-            "Some rows are of one process, so the samples that chose the oracle also time it, which flatters it. "
+            "Some rows are of one process, so the samples that chose the oracle also time it, and it looks too fast. "
             "`kernelmark run SUITE --processes 5` makes runs of several."
         )
     if REGISTRY.operations[model.op].features.libraries and not any(line.way == LIBRARY for line in found.lines):
@@ -77,7 +77,7 @@ def verdict(model: Model) -> str:
     made = f"a tree of {len(model.leaves)} leaves"
     if model.formula:
         made = f"a quadratic formula of {count(len(model.formula.axes), 'logarithm')}"
-    return f"Select: {gap}, and the selector, {made}, recovers {share} of that."
+    return f"Select: {gap}, and the selector, {made}, recovers {share} of this gap."
 
 
 def words(share: Share) -> str:
@@ -165,7 +165,7 @@ def choice_figures(model: Model, registry: Registry) -> style.Kind:
 
 
 def _panel(model: Model, registry: Registry, measured: Sequence[tuple[Any, str]]) -> Panel:
-    """Return the panel of one filter; the selector is asked for problems like that with the median of k."""
+    """Return the panel of one filter size. Its choices are for the problem with the median k, at other c, h and w."""
     like = sorted((problem for problem, _ in measured), key=lambda p: (p.k, p.id))[len(measured) // 2]
     spots = [Spot(problem.c, sqrt(problem.h * problem.w), fastest) for problem, fastest in measured]
     return Panel(f"{like.r}x{like.s} (n = {like.n}, k = {like.k})", spots, partial(_chosen, model, registry, like))

@@ -29,8 +29,8 @@ class Emulated(msgspec.Struct, frozen=True):
     """The emulator's reports and their cases. chosen: the tile that a run uses for the problem.
 
     untested: tiles that take the problem, but none of the small problems. skipped: why nothing was tested. refused: why
-    the emulator refuses the source or its plan, with the compiler's log. left: cases after the first timeout. own: how
-    much of the problem itself was run. once: loops that were reached and never iterated twice.
+    the emulator refuses the source or its plan, with the compiler's log. left: cases that were not run after the first
+    timeout. own: how much of the user's problem was run, in words. once: loops that never had a second iteration.
     """
 
     chosen: Tile
@@ -71,10 +71,10 @@ def emulate(registry: Registry, kernel: CudaKernel, problem: Problem, device: De
     return Emulated(tile, tested, found, tuple(untested), left=tuple(chosen[len(tested) :]), own=own, once=_once(trips))
 
 
-#: The most operations plus bytes of traffic, which take seconds to emulate, and the most bytes of operands, whose
-#: records take eight times as many.
+#: The most operations plus bytes of traffic that are run, which takes seconds, and the most bytes of operands; the
+#: emulator's records take eight times as many.
 SECONDS_WORTH, HELD_BYTES = 30_000_000, 2**28
-#: The most clusters of a sample, including the first and the last, and CPU seconds.
+#: The most clusters of a sample, including the first and the last, and the limit in CPU seconds.
 SAMPLED, OWN_S = 9, 60
 
 
@@ -84,7 +84,7 @@ def _of_itself(case: EmulatedCase, trips: dict[Loop, int]) -> tuple[str, list[De
     work, needed = problem.flop + problem.traffic_bytes, problem.footprint_bytes
     not_run = f"{problem.id} itself was not run: "
     if needed > HELD_BYTES:
-        return f"{not_run}its operands have {size(needed)}, and at most {size(HELD_BYTES)} are taken", []
+        return f"{not_run}its operands have {size(needed)}, expected at most {size(HELD_BYTES)}", []
     sample, extent = {}, "all blocks"
     if work > SECONDS_WORTH:
         blocks = math.prod(extents(calls[0][1].grid))
@@ -93,7 +93,7 @@ def _of_itself(case: EmulatedCase, trips: dict[Loop, int]) -> tuple[str, list[De
         clusters = blocks // calls[0][1].cluster
         most = SECONDS_WORTH * clusters // work
         if not most:
-            return f"{not_run}one of its {clusters:,} blocks takes longer than seconds; see verify --emulated", []
+            return f"{not_run}even one of its {clusters:,} blocks takes minutes; see verify --emulated", []
         steps = min(most, SAMPLED) - 1
         sample = {i * (clusters - 1) // steps if steps else clusters - 1: 1 for i in range(steps + 1)}
         extent = f"{len(sample) * calls[0][1].cluster:,} of {blocks:,} blocks, whose results were not compared,"
@@ -109,9 +109,9 @@ def _of_kind(every: list[EmulatedCase], problem: Problem) -> list[EmulatedCase]:
 
 
 def _looked_at(chosen: list[EmulatedCase], trips: dict[Loop, int]) -> Iterator[tuple[EmulatedCase, list[Defect]]]:
-    """Yield the cases with the defects of each, up to the first timeout: a kernel that hangs would take minutes.
+    """Yield each case with its defects, up to the first timeout, since a kernel that hangs would take minutes.
 
-    Adds the iterations of the loops that were reached to `trips`.
+    Adds the iterations of loops to `trips`.
     """
     names = entries(chosen)
     with ThreadPoolExecutor(cpu_count()) as pool:
@@ -143,21 +143,21 @@ _SIZE = re.compile(r"\b(?!blockDim\b|warpSize\b|sizeof\b|unsigned\b|int\b)(?<![.
 
 
 def _once(trips: Mapping[Loop, int]) -> tuple[Loop, ...]:
-    """Return the loops that never iterated twice, without those whose bound is constant."""
+    """Return the loops that never had a second iteration, except those with a constant bound."""
     return tuple(sorted(loop for loop, most in trips.items() if most < 2 and _SIZE.search(_bound(loop))))
 
 
 def _bound(loop: Loop) -> str:
-    """Return the condition of a loop without the variable that it begins with."""
+    """Return the condition of a loop without the variable at its start."""
     parts = loop.head.split(";")
     return re.sub(r"^\s*\w+", "", parts[1] if len(parts) == 3 else loop.head)
 
 
 #: The most reports shown; more would only fill the screen.
 SHOWN = 8
-#: The most problems that a report names, and the most further places of the same bug.
+#: The most problems that a report names, and the most further places that it lists for a bug.
 NAMED = 3
-#: Kinds of report that one bug can cause together: a missing barrier, a wrong index. Other kinds are separate bugs.
+#: Kinds of report that one bug (a missing barrier, a wrong index) can cause. Reports of other kinds are separate bugs.
 FAMILIES = dict.fromkeys(("race", "uninitialised-read"), "order")
 FAMILIES |= dict.fromkeys(("out-of-bounds", "write-to-padding", "write-to-input"), "index")
 
@@ -231,11 +231,11 @@ def _extent(found: Emulated) -> str:
 
 
 def _problems(found: Emulated) -> list[str]:
-    """Return lines on the small problems, the user's problem, and loops not iterated twice; [] unless all passed."""
+    """Return lines on the small problems, the user's problem, and untested iterations; [] after a failure."""
     if found.findings or found.left or not found.tested:
         return []
     places = ((f"{Path(loop.file).name}:{loop.line}", loop.head) for loop in found.once)
-    once = [f"  not tested: a second round of the loop in {place}, `{head}`" for place, head in places]
+    once = [f"  not tested: a second iteration of the loop in {place}, `{head}`" for place, head in places]
     ordered = sorted({case.problem for case in found.tested}, key=lambda problem: problem.footprint_bytes)
     return [f"small problems: {ordered[0].id} to {ordered[-1].id}", *filter(None, [found.own]), *once]
 

@@ -70,7 +70,7 @@ def _changed(new: str, old: str) -> str:
 def time_table(rows: Sequence[Measurement], names: Mapping[str, str], problem: Problem) -> str:
     """Return a table of the current version (first row) against each other kernel, from samples taken in turn.
 
-    names: names of kernels that are versions. Below the table are the kernels without a time, with reasons.
+    names: what to call the kernels that are versions. Below the table are the kernels without a time, with reasons.
     """
     columns = (
         TableColumn("kernel"),
@@ -109,9 +109,9 @@ def _against(other: Measurement, present: Measurement) -> str:
 
 @dataclass
 class Tried:
-    """A version that was tried, and the version to compare it with, `beside`. against: its failures, in a few words.
+    """A version that was tried. beside: the version to compare it with. against: its failures, in a few words.
 
-    judged: whether it ran on a device or in the emulator. rows: all rows of its job, its own first.
+    judged: whether it ran on a device or in the emulator. rows: all rows of its job, the version's row first.
     """
 
     version: Version
@@ -141,7 +141,7 @@ class Tried:
 
 @dataclass
 class WatchSession:
-    """Versions of a kernel on a problem. comparison: None without a GPU. vs: compare each version with this one."""
+    """Versions of a kernel on a problem. comparison: None without a GPU. vs: if given, all are compared with this."""
 
     registry: Registry
     kernel: CudaKernel
@@ -163,7 +163,7 @@ class WatchSession:
         return bool(self.tried) and self.tried[-1].good
 
     def look(self, version: Version) -> Iterator[str]:
-        """Yield the parts of the report on a version. The next version is compared with the last right one."""
+        """Yield the parts of the report on a version. The next version is compared with the last one that passed."""
         tried = Tried(version, beside=self.beside)
         self.tried.append(tried)
         yield from map(version.told, self._looked_at(tried))
@@ -297,7 +297,7 @@ class Log:
         )
 
     def _compared(self, tried: Tried, other: Measurement) -> VersionRatio | None:
-        """Return the version's ratio to another kernel of its job; None if the two were not sampled in turn."""
+        """Return the version's speed over another kernel of its job; None if the two were not sampled in turn."""
         present = tried.rows[0]
         if other.status != Status.OK or other.job != present.job:
             return None

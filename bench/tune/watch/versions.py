@@ -1,4 +1,4 @@
-"""Versions of a source: each saved one is copied, and two are timed in turn, as two kernels of one job."""
+"""Copy each saved version of a source, and time two versions in turn, as two kernels of one job."""
 
 import time
 from collections.abc import Iterable, Iterator, Mapping
@@ -28,7 +28,7 @@ Files = Mapping[str, bytes]
 
 
 class Version(msgspec.Struct, frozen=True):
-    """A saved version of the file: a copy, with copies of the headers in its folder. number: 0 for another file."""
+    """A copy of the saved file and of the headers in its folder. number: from 1; 0 for the file of `--vs`."""
 
     number: int
     source: Path
@@ -40,7 +40,7 @@ class Version(msgspec.Struct, frozen=True):
         return f"version {self.number}" if self.number else self.original.name
 
     def told(self, text: str) -> str:
-        """Return the output of a compiler or checker with the names of the user's files."""
+        """Return the output of a compiler or checker with the user's files instead of their copies."""
         return text.replace(f"{self.source.parent}/", str(self.original).removesuffix(self.original.name))
 
 
@@ -78,7 +78,7 @@ def keep(files: Files, file: Path, folder: Path, number: int) -> Version:
 
 
 def _including_copies(content: bytes, folder: str, files: Files) -> bytes:
-    """Return the content with the copies included; names with the folder, such as `cuda/`, would find today's files."""
+    """Return the content with includes of the copied headers; with a folder (`cuda/`) they would find the originals."""
     for name in files:
         content = content.replace(f'"{folder}/{name}"'.encode(), f'"{name}"'.encode())
     return content
@@ -132,7 +132,7 @@ def _refusal(kernels: list[CudaKernel], problem: Problem, device: DeviceLimits) 
 def counterparts(
     registry: Registry, kernel: CudaKernel, problem: Problem, glob: str | None, device: DeviceLimits = H100
 ) -> tuple[str, ...]:
-    """Return the GPU kernels that take the problem and match `glob`; by default the vendor's with the same numerics.
+    """Return the GPU kernels that take the problem and match `glob`; by default the vendors' with the same numerics.
 
     Raises UsageError if the glob matches none.
     """
@@ -147,7 +147,7 @@ def counterparts(
     return matched
 
 
-#: A module that registers the versions as separate kernels, in a worker that can only use imported code.
+#: A plug-in that registers the versions as separate kernels in the worker.
 PLUGIN = '''"""Versions of one source, each a kernel."""
 
 from dataclasses import replace
@@ -189,7 +189,7 @@ def compare(comparison: VersionTiming, current: Version, previous: Version | Non
 
 
 def job_of(comparison: VersionTiming, current: Version, previous: Version | None) -> Job:
-    """Return a job with the versions as contenders, declared by a plug-in that is written beside the current one."""
+    """Return a job with the versions as contenders, declared by a plug-in that is written next to the current copy."""
     versions = dict(zip(comparison.ids, filter(None, (current, previous)), strict=False))
     sources = {kernel.partition("@")[0].partition(".")[2]: str(version.source) for kernel, version in versions.items()}
     plugin = current.source.with_name("versions.py")
