@@ -24,30 +24,30 @@ INSTALL = "apt-get install g++ binutils"
 KEPT_S = 30 * 24 * 3600
 
 _RUNTIME_FLAGS = ("-std=c++20", "-O3", "-fno-pie", "-Wall", "-Wextra")
-# tsan's instrumentation without its library: each access calls the runtime's hooks. -O1 keeps lines exact; the loop
-# distribution would turn the kernel's loops into memset, and the scalar replacement of aggregates a load of a __half2
-# into two, which hides its misalignment. Dominator optimisation takes a quarter of the compiler's time and removes no
-# access. A struct that a call takes from memory or returns to it is instrumented only where a function copies it.
-# Every addr2line reads DWARF 4, and line tables are enough.
+# tsan's instrumentation without its library: each access calls a hook of the emulator's runtime. -O1 keeps line numbers
+# exact. Loop distribution would turn the kernel's loops into memset. Scalar replacement of aggregates would split the
+# load of a __half2 in two, which hides its misalignment. Dominator optimisation takes a quarter of the compiler's time
+# and removes no access. Structs that are passed or returned in memory are instrumented only if a function copies them,
+# so copies are not elided. Every addr2line reads DWARF 4, and line tables are enough.
 _KERNEL_FLAGS = (
     *("-std=c++20", "-O1", "-gdwarf-4", "-g1", "-fno-pie", "-ffp-contract=off", "-ftls-model=local-exec"),
     *("-fsanitize=thread", "--param", "tsan-instrument-func-entry-exit=0", "-fno-tree-loop-distribute-patterns"),
     *("-fno-tree-sra", "-fno-ipa-sra", "-fno-tree-dominator-opts", "-fno-elide-constructors"),
     *("-fno-extern-tls-init", "-Wall", "-Wno-unknown-pragmas", "-Wno-unused"),
 )
-#: The attributes of a static shared variable for g++. Unused bytes after each catch an index past its end.
+#: The definition of a static shared variable in assembly. Unused bytes after each catch an index past its end.
 SHARED_VARIABLE = re.compile(r"^\t\.size\t(\S+), (\d+)\n\1:\n\t\.zero\t\2$", re.MULTILINE)
 RED_ZONE = 4096
 #: `__shared__ alignas(16)` after macro expansion; C++ requires the alignment first.
 _SHARED_ALIGNED = re.compile(r"\b((?:static\s+)?constinit thread_local)\s+(alignas\s*(\((?:[^()]|\([^()]*\))*\)))")
 # Gold takes a third of ld's time, and linking with ld is half of the time that a small program takes to build.
 _LINK_FLAGS = ("-no-pie", "-rdynamic", *(["-fuse-ld=gold"] if shutil.which("ld.gold") else []))
-#: Part of each program's key: its debug information names the headers by their path, and checkouts share the cache.
+#: Part of each program's key: debug information has the paths of headers, and several checkouts share the cache.
 _PLACE = str(HERE)
 _MEMORY_FUNCTIONS = ("memcpy", "memmove", "memset")
 
 
-#: Patterns of errors in logs about features that the emulator lacks; the last group is the feature's name.
+#: Patterns of errors in a log that are due to a missing feature; the last group is the feature's name.
 _LACKING = (
     re.compile(r"^(.+?:\d+):.*fatal error: (.+?): No such file"),
     re.compile(r"^(.+?:\d+):.*static assertion failed: the emulator has no (.+)$"),
@@ -103,8 +103,8 @@ def program(
 ) -> Path:
     """Return the worker program for `source` with these name expressions. Raises HostCompileError.
 
-    include: the folder of `#include "common.cuh"`, even if that lies beside the source. counts: the program counts the
-    kernel's work instead of checking it. trips: it counts the iterations of loops.
+    include: the folder of headers such as common.cuh; it may be the source's folder. counts: the program counts the
+    kernel's work instead of checking it. trips: the program counts the iterations of loops.
     """
     flags = [*_kernel_flags(counts), f"-D__CUDA_ARCH__={arch}", *(f"-D{define}" for define in defines)]
     files = with_includes(source, include)
@@ -143,7 +143,7 @@ def _forget_old(folder: Path) -> None:
 
 
 def source_folder(texts: Mapping[str, str]) -> Path:
-    """Return the folder in the cache with these files, the same for equal files, so that programs are cached, too."""
+    """Return a cached folder with these files; equal files have one folder, so their programs are cached, too."""
 
     def write(folder: Path) -> None:
         folder.mkdir()
@@ -269,7 +269,7 @@ def _run(command: list[str], refused: str, stdin: str = "") -> str:
 
 
 def _lacking(log: str) -> str | None:
-    """Return a line about a log's first error, if a feature is missing in the emulator, or None."""
+    """Return a line about a log's first error if that is a feature that the emulator lacks, or None."""
     if launch := _LAUNCH.search(log):
         return f"{launch[1]}: `<<<` launches a kernel, but only kernels may be here; remove the host code ({PAGE})"
     for line in log.splitlines():

@@ -16,12 +16,12 @@ _TOKEN = re.compile(
 )
 #: A variable that is declared in a condition.
 _DECLARED = re.compile(r"\s*(?:const\s+)?[\w:]+[\s*&]+\w+\s*=[^=]")
-#: A `while` that compares sizes; others wait for something.
+#: The condition of a `while` that compares sizes; any other `while` waits for something.
 _COMPARES = re.compile(r"^[^()]*[<>][^()]*$")
 
 
 class Loop(NamedTuple):
-    """A loop of the source: `head` is what its parentheses hold, once macros are expanded."""
+    """A loop of the source. head: the text in its parentheses, with macros expanded."""
 
     file: str
     line: int
@@ -31,7 +31,7 @@ class Loop(NamedTuple):
 def with_trips(text: str) -> str:
     """Return the text with a counter in each `for` of three parts, and in each `while` that compares sizes.
 
-    Loops in headers of the host and of the emulator are left as they are.
+    Loops in system headers and in the emulator's headers are not changed.
     """
     parts, end, is_own = list[str](), 0, False
     for token in _TOKEN.finditer(text):
@@ -48,7 +48,7 @@ def with_trips(text: str) -> str:
 
 
 def _condition(text: str, loop: re.Match[str]) -> tuple[int, int, str] | None:
-    """Return start and end of a loop's condition and the text of the loop's head, or None if it is not counted."""
+    """Return start and end of a loop's condition and the text of its head, or None if the loop is not counted."""
     depth, semicolons, close = 1, list[int](), 0
     for token in _TOKEN.finditer(text, loop.end()):
         depth += (token[0][-1] in "([{") - (token[0] in (")", "]", "}"))
@@ -69,12 +69,12 @@ def _condition(text: str, loop: re.Match[str]) -> tuple[int, int, str] | None:
     return begin, until, " ".join(re.sub(_MARKER, "", text[loop.end() : close], flags=re.MULTILINE).split())
 
 
-#: Make g++ fuse the products that nvcc fuses, those that are added or subtracted, into scalar FMA3 instructions. The
-#: counting code uses the stack, so nothing may be stored below its pointer. By default, g++ 13 and later do not fuse
-#: sums over a loop, which is faster on CPUs.
+#: Make g++ fuse products that are added or subtracted into scalar FMA3 instructions, as nvcc does. The counting code
+#: uses the stack, so nothing may be stored below the stack pointer. By default, g++ 13 and later do not fuse sums over
+#: a loop, since that is faster on CPUs.
 FLAGS = ("-mfma", "-ffp-contract=fast", "-fexpensive-optimizations", "-mno-red-zone", "--param=avoid-fma-max-bits=0")
 _MULTIPLY_ADD = re.compile(r"^\tvfn?m(?:add|sub)\d{3}s[sd]\t", re.MULTILINE)
-#: No instruction here changes the flags, which the surrounding code may test next.
+#: No instruction in this text changes the flags, since the code after it may test them.
 _COUNTED = """.Lemu_multiply_add_{number}:
 	pushq	%rax
 	pushq	%rcx

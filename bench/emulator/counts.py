@@ -1,4 +1,4 @@
-"""Run blocks of a kernel in a counting program, and return the counts of each instruction, by source line.
+"""Run blocks of a kernel in a counting program, and return the counts of each instruction by source line.
 
 Operands are zeros, which take no memory, so that problems of any size fit; only bounds and alignment are checked.
 """
@@ -26,9 +26,9 @@ from kernelmark.bench.plan.operation import Operand
 Array = np.ndarray[Any, Any]
 #: Launches of up to this many clusters are run whole; of larger ones, a sample is run. counter.cpp has the same number.
 WHOLE = 27
-#: Launches with up to this many accesses, including those to registers, are run whole, too: that takes a second.
+#: Launches with up to this many accesses, including those to local variables, are run whole, too, which takes a second.
 CHEAP = 50_000_000
-#: Clusters of a sample between the first and the last one if the grid extends only along x, so edges are unknown.
+#: Clusters in a sample besides the first and the last if the grid extends only along x, so that edges are unknown.
 BETWEEN = 7
 #: Seconds of processor time for one worker.
 LIMIT_S = 300
@@ -38,7 +38,7 @@ SECTOR = 32
 class Site(NamedTuple):
     """An instruction of the source. does: its kind, as in counter.cpp; space: `global`, `shared` or "".
 
-    bytes: of one lane; for a box of the TMA 0 if it loads, 1 if it stores.
+    bytes: per lane; for a box of the TMA, 0 for a load and 1 for a store.
     """
 
     file: str
@@ -49,9 +49,9 @@ class Site(NamedTuple):
 
 
 class InstructionCount(NamedTuple):
-    """The counts of an instruction. cost: sectors of global memory or wavefronts of shared; least: its minimum.
+    """The counts of an instruction. cost: sectors of global memory or wavefronts of shared memory; least: the minimum.
 
-    serial: for atomics, how many lanes of a warp change the same word, summed over requests.
+    serial: for atomics, the lanes of a warp that change the same word, summed over requests.
     """
 
     instructions: int
@@ -62,12 +62,12 @@ class InstructionCount(NamedTuple):
     serial: int
 
 
-#: Bytes of a lane that the machine code loads and stores, by kind and space.
+#: The bytes per lane of the machine code's loads and stores, by kind and space.
 Widths = Mapping[tuple[str, str], frozenset[int]]
 
 
 class Traffic(NamedTuple):
-    """Bytes in whole sectors: each sector once for each block that touches it, and once for all blocks that ran."""
+    """Bytes in whole sectors. block_*: each sector counts once per block that touches it; *_once: once in all."""
 
     block_read: int
     block_written: int
@@ -75,7 +75,7 @@ class Traffic(NamedTuple):
     written_once: int
 
 
-#: The sectors that a block touches, ascending, numbered from the buffer's start; by buffer and whether it writes.
+#: The sectors that a block touches, as ascending numbers from the buffer's start; by buffer and whether it writes.
 Footprint = dict[tuple[str, bool], Array]
 
 
@@ -99,7 +99,7 @@ class Sampled:
 class Tallies:
     """The counts of all launches of a case, each launch as if all its blocks had run.
 
-    footprints: by numbers of launch and block, for a sample of the blocks, or for all if they are few.
+    footprints: by the numbers of launch and block, for sampled blocks, or for all if they are few.
     """
 
     sites: Mapping[Site, InstructionCount]
@@ -137,9 +137,10 @@ def tallies_of(worker: Path, buffers: Mapping[str, Buffer], launch: Launch, widt
 
 
 def _asked(worker: Path, outcomes: Sequence[Outcome], widths: Widths) -> list[tuple[str, int, int]]:
-    """Return address, line number and the machine code's widths of each access, for kinds whose widths differ.
+    """Return the accesses whose kind has other widths in the machine code.
 
-    Widths also differ if the machine code has an access wider than any counted one, since it may replace several.
+    Each is its address, a number for its source line, and the sum of the machine code's widths. The widths of a kind
+    also differ if the machine code has an access wider than any counted one, since it may replace several.
     """
     counted = [words for outcome in outcomes for verb, *words in outcome.counts if verb == "count"]
     per_access: dict[tuple[str, str], dict[str, int]] = {}
@@ -161,7 +162,7 @@ def _outcomes(
     sampled: Sequence[Sampled],
     widths: Sequence[tuple[str, int, int]] = (),
 ) -> list[Outcome]:
-    """Run the clusters of each sample in turn on as many processes as there are processors."""
+    """Run the clusters of each sample, dealt out to as many processes as there are processors."""
     processes = cpu_count() if any(s.clusters for s in sampled) else 1
 
     def share(number: int) -> Outcome:
@@ -187,7 +188,7 @@ def sample(launch: Launch) -> dict[int, int]:
     """Return the clusters to run and how many clusters each represents; empty to run all.
 
     They are the first, the middle and the last one along each axis: corners, edges and inside. In a grid with one axis,
-    further clusters between the first and the last are spread evenly. Blocks that wait for each other are all run.
+    further clusters between the first and the last are spread evenly. Cooperative launches are run whole.
     """
     x, y, z = extents(launch.grid)
     sizes = (x // launch.cluster, y, z)
@@ -209,7 +210,7 @@ def _ends_and_middle(size: int) -> dict[int, int]:
 
 
 def _spread(count: int) -> dict[int, int]:
-    """Return clusters 1 to `count`, at steps of the golden ratio, so that they follow no period of the grid."""
+    """Return some of clusters 1 to `count`, at steps of the golden ratio, so that they follow no period of the grid."""
     golden = (math.sqrt(5) - 1) / 2
     chosen = [1 + int(count * (golden * (i + 1) % 1)) for i in range(BETWEEN)]
     return {cluster: count // BETWEEN + (i < count % BETWEEN) for i, cluster in enumerate(chosen)}
@@ -226,7 +227,7 @@ def _empty_scratch(wanted: Scratch) -> Buffer:
 
 
 def _footprints(outcomes: Sequence[Outcome], sampled: Sequence[Sampled]) -> dict[tuple[int, int], Footprint]:
-    """Return the footprints by launch and block. A process numbers only the launches that it takes part in."""
+    """Return the footprints by launch and block. A process numbers only the launches that it runs."""
     footprints: dict[tuple[int, int], Footprint] = {}
     for process, outcome in enumerate(outcomes):
         shared = [i for i, s in enumerate(sampled) if _share(s, process, len(outcomes)) is not None]
@@ -247,7 +248,7 @@ def _merged(
     footprints: Mapping[tuple[int, int], Footprint],
     widths: Widths | None,
 ) -> Tallies:
-    """Return the counts of all outcomes; if accesses have other widths than these, repeat all launches with these."""
+    """Return the counts of all outcomes; if accesses have other widths than `widths`, first repeat all launches."""
     if widths and (asked := _asked(worker, outcomes, widths)):
         outcomes = _outcomes(worker, buffers, sampled, asked)
     lines = [line for outcome in outcomes for line in outcome.counts]

@@ -1,4 +1,4 @@
-"""C++ for the instructions of PTX in one `asm` statement: a table, and the registers that the statement declares."""
+"""Translate the PTX of an `asm` statement to C++: a table of instructions, and the registers that it declares."""
 
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -32,7 +32,7 @@ class UnknownInstructionError(Exception):
 
 
 def split(text: str, separator: str) -> list[str]:
-    """Cut at separators outside of brackets, strings and `::`."""
+    """Split a text at separators outside of brackets, strings and `::`."""
     parts, depth, at = [], 0, 0
     for token in re.finditer(r'"(?:[^"\\]|\\.)*"|[()\[\]{}]|::|' + re.escape(separator), text):
         if token[0] in "([{":
@@ -49,7 +49,7 @@ def split(text: str, separator: str) -> list[str]:
 
 
 class Translator:
-    """Translates the instructions of one inline asm into C++ statements, with the registers that it declares."""
+    """Translates the instructions of one `asm` statement to C++. own: the registers that the statement declares."""
 
     def __init__(self, names: dict[str, str]) -> None:
         self.names = names
@@ -136,7 +136,7 @@ class Translator:
 
 
 def _blocks_opened(template: str) -> str:
-    """Return the template without the braces of blocks; those around registers stay."""
+    """Return the template without the braces of blocks, but with the braces around registers."""
     kept, at = [], 0
     for match in re.finditer(r"\{[^{};]*\}", template):
         kept += [re.sub(r"[{}]", ";", template[at : match.start()]), match[0]]
@@ -152,7 +152,7 @@ def _as(t: Translator, type_: str, text: str) -> str:
 
 
 def _formula(formula: str, widens: bool = False) -> _Make:
-    """Return a function that writes `d = formula` for operands a, b, c of the type in the last group of the opcode.
+    """Return a function that writes `d = formula` for operands a, b, c, whose type is the opcode's last group.
 
     widens: d and c are twice as wide as a and b.
     """
@@ -168,7 +168,7 @@ def _formula(formula: str, widens: bool = False) -> _Make:
 
 
 def _with_carry(name: str, function: str, operands: str) -> Iterator[tuple[str, _Make]]:
-    """Yield the three forms of an instruction, which sets a carry, uses one, or does both."""
+    """Yield the three forms of an instruction: it sets a carry, uses one, or does both."""
     for taken, given in (("", "false"), ("c", "emu_carry")):
         for left, to in ((r"\.cc", "emu_carry"), ("", "emu_no_carry")):
             if taken or left:
@@ -273,9 +273,10 @@ def _shuffled(t: Translator, match: re.Match[str], args: Sequence[str]) -> str:
 
 
 def _call(code: str) -> _Make:
-    """Return a function that writes a statement: V0 is a value, U0 one of 32 bits, F0 a float, A0 a shared address.
+    """Return a function that writes the statement `code` for the arguments of an instruction.
 
-    OP is the first group of the opcode.
+    In `code`, V0 stands for argument 0 as it is, U0 for its 32 bits, F0 for a float, A0 for a shared address, and OP
+    for the first group of the opcode.
     """
 
     def make(t: Translator, match: re.Match[str], args: Sequence[str]) -> str:

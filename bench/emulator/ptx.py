@@ -45,7 +45,7 @@ def _with_pointers(text: str) -> str:
         lines = "\n" * match[0].count("\n")
         if _in_function(text, match.start()):
             return f"{type_} *const {name} = {value};{lines}"
-        # If its type is a template's parameter, the name is replaced when the template is used.
+        # A macro, since the type may be a template's parameter, which is known only where the name is used.
         file, line = _place(text, match.end())
         return f'\n#define {name} ({value})\n# {line} "{file}"\n'
 
@@ -79,7 +79,7 @@ def _in_function(text: str, at: int) -> bool:
 def _without_asm(text: str) -> str:
     parts, at = [], 0
     while match := _ASM.search(text, at):
-        if _is_of_the_system(text, match.start()):  # the symbol of a function of the C library
+        if _is_of_the_system(text, match.start()):  # it names the symbol of a C library's function
             parts.append(text[at : match.end()])
             at = match.end()
             continue

@@ -1,4 +1,4 @@
-"""Reports of the checker, with their lines of the .cu, and the waivers that a .cu may hold."""
+"""Parse the checker's reports, find their lines in the .cu, and apply the waivers of the .cu."""
 
 import re
 import subprocess
@@ -18,7 +18,7 @@ _COPY = re.compile(r"(?:aS|C\d)E(?:RK|O)S\w*_$")
 
 @dataclass(frozen=True)
 class Thread:
-    """A thread of a launch, by its block's indices and its own."""
+    """A thread of a launch: the indices of its block, and its indices in the block."""
 
     block: Index
     thread: Index
@@ -53,7 +53,7 @@ def _thread(text: str) -> Thread:
 
 
 def located(program: Path, lines: Sequence[str]) -> list[Diagnostic]:
-    """Return the reports in lines of the worker, by source line instead of address; equal ones are merged."""
+    """Return the reports in the worker's output by source line, not address; those of one kind and line are merged."""
     raw = [line.split("\t")[1:] for line in lines]
     places = lines_of(program, sorted({pc for _, _, *pcs in (words[:4] for words in raw) for pc in pcs if pc != "0"}))
     merged: dict[tuple[str, str, int], Diagnostic] = {}

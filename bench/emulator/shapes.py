@@ -1,4 +1,4 @@
-"""The problems on which the emulator runs a kernel, derived from its operation's axes."""
+"""Choose the problems on which the emulator runs a kernel, by the axes of its operation."""
 
 import functools
 import itertools
@@ -18,25 +18,25 @@ from kernelmark.bench.plan.operation import Problem
 Values = Mapping[str, Any]
 #: The fewest sizes in a kernel's sweep, for each variant of its axes that it supports.
 LEAST_SIZES = 8
-#: Sizes along the first, second, third ... dimension, repeated as often as needed: one element; less than any tile;
-#: just past a warp in each dimension in turn; whole tiles, for kernels without guards; and their ragged neighbour;
-#: rows of whole vectors in a ragged tile; more than one wide tile.
+#: Sizes along the first, second, third ... dimension; a pattern repeats if there are more dimensions. In order: one
+#: element; less than any tile; just past a warp in each dimension in turn; whole tiles, for kernels without guards;
+#: ragged tiles of about that size; rows of whole vectors in a ragged tile; more than one wide tile.
 _SIZES = (
     *((1,), (5, 3, 7), (33, 31, 17), (17, 34, 1), (64, 128, 32), (67, 37, 33), (33, 33, 33)),
     *((40, 24, 56), (9, 264, 8)),
 )
-#: Sizes of which the last is long enough to be split, only for the first and the last variant, since this takes a
-#: second; it grows until a ring of stages wraps twice. The others are less than a tile, and more than a warp.
+#: Less than a tile, more than a warp, and a length that kernels may split. The last grows until a ring of stages wraps
+#: twice. Only the first and the last variant have these sizes, since they take a second.
 _LONG = (5, 37, 613)
-#: The assumed bytes of a stage's row if no tunable gives its elements.
+#: The assumed bytes in a stage's row if no tunable gives its number of elements.
 _STAGE_ROW = 128
-#: Used until there are LEAST_SIZES: for kernels that support only squares, or only rows of whole vectors; batches of
-#: powers of two, in one dimension or two.
+#: Further sizes, used until there are LEAST_SIZES: squares, rows of whole vectors, and batches of powers of two in one
+#: dimension or two, since some kernels support nothing else.
 _MORE = (
     *((8,), (40,), (7,), (65,), (32,), (16, 24, 8), (72, 16, 24), (24, 72, 40), (2,), (96,)),
     *((3, 1, 1024), (5, 1, 256), (7, 1, 8), (33, 1, 16), (5, 16, 16), (35, 1, 32), (7, 8, 8), (9, 32, 32)),
 )
-#: Used if the kernel supports none of the whole tiles above: it needs squares, or larger tiles.
+#: Whole tiles for kernels that support none of those above, because they need squares or larger tiles.
 _LARGE = ((64, 64, 64), (128, 128, 32), (128, 256, 64), (256, 256, 64))
 #: The number of elements that fill whole units of 16 bytes in every storage type except FP8.
 _UNIT = 8
@@ -73,7 +73,7 @@ def _deep(
 
 
 def _depth(kernel: CudaKernel) -> int:
-    """Return a length that takes two rounds of the largest ring of stages, if there is one, and a ragged step."""
+    """Return a length that goes twice around the largest ring of stages, if there is one, plus a ragged step."""
     itemsize = min((DTYPES[dtype.partition(".")[0]].itemsize for dtype in kernel.domain.get("dtype", ())), default=4)
     steps = ((2 * getattr(t, "STAGES", 0), getattr(t, "BK", _STAGE_ROW // itemsize)) for t in kernel.tiles(H100))
     return max(count * depth + 5 for count, depth in steps)
@@ -136,14 +136,14 @@ def is_whole(problem: Problem) -> bool:
 
 
 def has_whole_rows(problem: Problem) -> bool:
-    """Return whether every row consists of whole vectors, which a kernel may move at a time."""
+    """Return whether every row consists of whole vectors, so that a kernel may move a vector at a time."""
     return all(length % _UNIT == 0 for length in problem.row_lengths)
 
 
 def _variants(kernel: CudaKernel, problem_class: type[Problem]) -> Iterator[dict[str, Any]]:
-    """Yield every combination of the axes that take one of a few words: storage type, layout, place.
+    """Yield every combination of values of the axes that have only a few: storage type, layout, place.
 
-    An option whose default the kernel does not take has the first two values of its domain.
+    An option whose default the kernel refuses is also varied, over the first two values that the kernel declares.
     """
     choices: dict[str, Sequence[Any]] = {}
     for field in msgspec.structs.fields(problem_class):
@@ -168,7 +168,7 @@ def _all_taken(
 
 
 def _taken(kernel: CudaKernel, problem_class: type[Problem], values: Values) -> Problem | None:
-    """Return the problem, with rows padded to whole units where the kernel wants that, or None."""
+    """Return the problem, with rows padded to whole units if the kernel needs that, or None if the kernel refuses."""
     try:
         problem = problem_class.make(values, kernel.id)
     except UsageError:
@@ -184,7 +184,7 @@ def _with_whole_rows(problem: Problem) -> Problem:
 
 
 def _with_options(kernel: CudaKernel, problem_class: type[Problem], taken: list[Problem]) -> Iterator[Problem]:
-    """Yield the second smallest, the largest and the long problems of each variant with all options that it takes."""
+    """Yield the second smallest, the largest and the long problems of each variant, with all options changed."""
     names = [field.name for field in msgspec.structs.fields(problem_class) if field.name not in problem_class.sizes]
     for variant in _variants(kernel, problem_class):
         same = _of(variant, taken)
@@ -199,7 +199,7 @@ def _with_options(kernel: CudaKernel, problem_class: type[Problem], taken: list[
 
 
 def _changed(kernel: CudaKernel, problem: Problem, name: str) -> Problem:
-    """Return the problem with another value of this option if it is a number and the kernel takes another."""
+    """Return the problem with another value of an option, if the option is a number and the kernel takes another."""
     value = getattr(problem, name)
     if isinstance(value, bool) or not isinstance(value, int | float):
         return problem

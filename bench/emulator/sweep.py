@@ -1,4 +1,4 @@
-"""Run a registered CUDA kernel in the emulator, with the plan of a GPU, and check every access."""
+"""Run a registered CUDA kernel in the emulator, planned as for a GPU, and check every access."""
 
 import itertools
 import math
@@ -25,7 +25,7 @@ from kernelmark.bench.plan.operation import Operand, Problem
 from kernelmark.bench.plan.registry import Registry
 
 Array = np.ndarray[Any, Any]
-#: Of a larger operand, the padding is not held in memory. No problem of the sweep is nearly as large.
+#: The padding of an operand larger than this is not held in memory. No problem of the sweep is nearly as large.
 HELD_BYTES = 2**30
 
 
@@ -55,7 +55,7 @@ class EmulatedCase:
 
 
 def cases(registry: Registry, kernel: CudaKernel, device: DeviceLimits = H100) -> list[EmulatedCase]:
-    """Return all problems with the tile that a run uses, and a few problems with each other tile."""
+    """Return all problems with the tile that a run uses, a few with each other tile, and a few with several rounds."""
     taken = problems(kernel, registry.operations[kernel.op])
     default = [EmulatedCase(kernel, p, tile, device) for p in taken if (tile := kernel.tile_for(p, device))]
     few = ((p, tile) for tile in kernel.tiles(device) for p in _few(kernel, taken, tile, device))
@@ -63,15 +63,15 @@ def cases(registry: Registry, kernel: CudaKernel, device: DeviceLimits = H100) -
     return [*default, *(case for case in more if case not in default), *_in_rounds(kernel, taken, device)]
 
 
-#: The rounds of a persistent block, the most operations plus bytes of a problem for them, and an odd batch size.
+#: The rounds that a persistent block takes, the most operations plus bytes of such a problem, and an odd batch size.
 ROUNDS, ROUNDS_WORK, BATCH = 3, 12_000_000, 7
 
 
 def _in_rounds(kernel: CudaKernel, taken: list[Problem], device: DeviceLimits) -> Iterator[EmulatedCase]:
-    """Yield cases whose blocks take several rounds, on one multiprocessor or on two, which a cluster needs.
+    """Yield cases whose blocks take several rounds, on one multiprocessor, or on two for clusters.
 
-    First one for each function, in which blocks take three rounds; one with clusters; one in which a block's ring of
-    tiles wraps twice; sums that many multiprocessors would split into short ones; and one in which blocks share
+    The cases are: for each function, one with three rounds; one with clusters; one in which a block's ring of tiles
+    wraps twice; one whose sums many multiprocessors would split into short ones; and one in which blocks share
     products, and the last block has fewer.
     """
     one, two = (replace(device, multiprocessors=count) for count in (1, 2))
@@ -95,7 +95,7 @@ def _in_rounds(kernel: CudaKernel, taken: list[Problem], device: DeviceLimits) -
 def _by_function(
     kernel: CudaKernel, long: list[Problem], ragged: list[Problem], devices: tuple[DeviceLimits, ...]
 ) -> Iterator[EmulatedCase]:
-    """Yield each function's least case whose blocks take several rounds, from the largest problem that launches it."""
+    """Yield for each function the least case of several rounds, grown from the largest problem that launches it."""
     seen: set[str] = set()
     for largest in reversed(ragged):
         functions = {name.partition("<")[0] for name in _launched(kernel, largest, devices[0])[1]}
@@ -117,7 +117,7 @@ def _first_round(
 
 
 def _fewest(kernel: CudaKernel, problem: Problem, device: DeviceLimits) -> EmulatedCase | None:
-    """Return the problem with a run's tile, at the fewest blocks that its tunables allow, or None without a tile."""
+    """Return the case with a run's tile, changed to the fewest blocks that its tunables allow; None without a tile."""
     if (tile := kernel.tile_for(problem, device)) is None:
         return None
     alike = (other for other in kernel.tiles(device) if {**vars(other), **_blocks(tile)} == vars(tile))
@@ -131,7 +131,7 @@ def _blocks(tile: Tile, most: int | None = None) -> dict[str, int]:
 
 
 def _goes_round(case: EmulatedCase, rounds: int = ROUNDS, every: bool = False) -> bool:
-    """Return whether the largest launch, or every one, would have `rounds` times the blocks if nothing limited them."""
+    """Return whether the largest launch, or `every` launch, would have `rounds` times the blocks without limits."""
     most = 2**14
     wide, many = Tile(**vars(case.tile) | _blocks(case.tile, most)), replace(case.device, multiprocessors=most)
     count, names = _launched(case.kernel, case.problem, case.device, case.tile)
@@ -152,7 +152,7 @@ def _launched(
 
 
 def _larger(kernel: CudaKernel, long: list[Problem], ragged: list[Problem]) -> Iterator[Problem]:
-    """Yield the problems in batches, then with one size or all doubled again and again, by their work.
+    """Yield the problems in batches, then with one size or all sizes doubled repeatedly, the least work first.
 
     Problems that the kernel refuses are left out.
     """
@@ -176,8 +176,8 @@ def _changed(kernel: CudaKernel, wanted: list[tuple[Problem, dict[str, int]]]) -
 def _few(kernel: CudaKernel, taken: list[Problem], tile: Tile, device: DeviceLimits) -> Iterator[Problem]:
     """Yield the largest ragged problem and the largest of whole vectors for each storage type, layout and direction.
 
-    If no ragged problem fits the tile, the largest of any kind is used. Long problems take seconds, so there is
-    one for the whole tile, enough for its ring of stages to wrap around, and not one for each variant.
+    If no ragged problem fits the tile, the largest of any kind is used. Long problems take seconds, so each tile has
+    one, which makes its ring of stages wrap around, and not one for each variant.
     """
     groups: dict[tuple[Any, ...], list[Problem]] = {}
     for problem in taken:
@@ -212,7 +212,7 @@ class Defect:
 
 
 def complaints(case: EmulatedCase, names: tuple[str, ...], cuda: Path = CUDA, limit_s: int = LIMIT_S) -> Iterator[str]:
-    """Yield the kernel's faults in this case as text: reports and wrong results, by order. Raises as `looks`."""
+    """Yield the kernel's faults in this case as text: reports and wrong results, by order. Raises as `looks` does."""
     for _, defects in looks(case, names, cuda, limit_s):
         yield from map(str, defects)
 
@@ -228,8 +228,8 @@ def looks(
     """Run a case under each order, and yield each run with the kernel's faults.
 
     names: all entries to compile the source with. cuda: the folder of the sources. sample: the only clusters that run;
-    their accesses are checked, and results are not. trips: count them. Raises HostCompileError if the source does not
-    compile and WorkerError if the plan does not fit it.
+    their accesses are checked, and results are not. trips: count iterations of loops. Raises HostCompileError if the
+    source does not compile, and WorkerError if the plan does not fit the source.
     """
     rng = np.random.default_rng(zlib.crc32(case.problem.id.encode()))
     operands = case.problem.operands()

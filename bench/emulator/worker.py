@@ -28,10 +28,10 @@ class WorkerError(AssertionError):
 
 @dataclass(frozen=True)
 class Buffer:
-    """Memory for a launch: `data` is its content before the run, `pad` elements follow each row of `row`.
+    """Memory for a launch. data: its content before the run, rows of `row` elements with `pad` elements after each.
 
-    `in` may not be written, every element of `out` has to be; `scratch` starts uninitialised and is not read back.
-    places: where pieces of equal size begin, in bytes, if `data` holds these pieces and not the whole buffer.
+    role: `in` may not be written; every element of `out` must be; `scratch` starts uninitialised and is not read back.
+    places: if `data` holds only pieces of the buffer, all of one size, the byte offset of each piece.
     """
 
     role: Role
@@ -54,8 +54,8 @@ class Im2col:
 class EmulatedTensorMap:
     """A tensor map over a buffer: sizes of x, y, z in elements, pitches of rows and of z in bytes, the box's x and y.
 
-    swizzle: the bytes it spans, 0 for none. tf32: floats are rounded to TF32 as they arrive. im2col: for a map over
-    images; it has four sizes and three pitches, channels first, and its box is of channels and pixels.
+    swizzle: the bytes that it spans, 0 for none. tf32: floats are rounded to TF32 on arrival. im2col: for a map over
+    images, which has four sizes and three pitches, channels first; its box is of channels and pixels.
     """
 
     buffer: str
@@ -90,8 +90,8 @@ class Launch:
 class Outcome:
     """The outcome of the launches under one order of threads and blocks.
 
-    peak_bytes: of the worker's memory so far. counts: lines of a counting program. trips: the most iterations of
-    each loop that was reached, in a program that counts them.
+    peak_bytes: the worker's peak memory so far. counts: lines of a counting program. trips: the most iterations of
+    each loop that was reached, in a program that counts iterations.
     """
 
     order: str
