@@ -391,7 +391,7 @@ MISUSED = (
     ("ptx::mbarrier_wait(barrier, 0);", "deadlock", f"32 threads wait for each other at line {LINE}"),
     ("if (threadIdx.x < 9) ptx::named_barrier_sync(3, 32);", "deadlock", "9 threads wait for each other"),
     ("ptx::named_barrier_sync(0, 32);", "barrier-divergence", "one of 1 to 15"),
-    ("float d[32]; ptx::wgmma_fence(); ptx::wgmma_f16<0, 0>(d, 0, 0, 0);", "wgmma", "no whole warpgroup"),
+    ("float d[32]; ptx::wgmma_fence(); ptx::wgmma_f16<0, 0>(d, 0, 0, 0);", "wgmma", "not a whole warpgroup"),
 )
 
 
@@ -409,7 +409,7 @@ def test_misuse_is_named_with_its_line(number: int) -> None:
     ("before", "after", "found"),
     [
         ("", "", []),
-        ("words[3] = 1;", "", [("wgmma", "no wgmma.fence stands between")]),
+        ("words[3] = 1;", "", [("wgmma", "no wgmma.fence is between")]),
         ("", "words[3] = 1;", [("wgmma-in-flight", "from which a wgmma still reads A")]),
     ],
 )

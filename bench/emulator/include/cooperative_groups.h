@@ -13,7 +13,7 @@ EMU_INLINE unsigned block_size() { return blockDim.x * blockDim.y * blockDim.z; 
 EMU_INLINE unsigned blocks() { return gridDim.x * gridDim.y * gridDim.z; }
 EMU_INLINE unsigned block_number() { return (blockIdx.z * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x; }
 
-// The lane of a warp that has this rank among the lanes of a mask.
+// Returns the lane that has this rank among the lanes of a mask.
 inline unsigned lane_of(unsigned mask, unsigned rank) {
   for (unsigned lane = 0; lane < 32; ++lane)
     if (mask >> lane & 1 && rank-- == 0) return lane;
@@ -83,7 +83,7 @@ template <unsigned Size, class Parent = void> struct thread_block_tile : Lanes {
   EMU_INLINE static constexpr unsigned num_threads() { return Size; }
 };
 
-// A block or lanes of a warp, as older code names both. No lanes: a block.
+// A block or lanes of a warp, in the type of older code. Without lanes it is a block.
 struct thread_group {
   Lanes lanes{0};
 
@@ -140,7 +140,7 @@ EMU_INLINE void __syncgroup(const thread_group &group, EMU_SITE) { group.sync(si
 
 namespace emulated {
 
-// The lanes of the running thread's part of a block, or of a group of lanes, that is cut into parts of `size`.
+// Cuts the block, or a group of lanes, into parts of `size`, and returns the lanes of the running thread's part.
 inline Lanes part(unsigned size) {
   const unsigned first = lane_of(EMU_FULL_WARP, emu::lane() / size * size);
   const unsigned mask = (size == 32 ? EMU_FULL_WARP : (1u << size) - 1) << first;
@@ -196,7 +196,7 @@ template <class T> struct bit_xor {
 
 namespace emulated {
 
-// Running results by rank: a lane's own without and with its value, and the last one.
+// A scan over lanes by rank: the result before a lane, up to and including it, and over all lanes.
 template <class T, class Operation> struct Running {
   T value, before, upto, all;
   Operation *operation;
@@ -240,7 +240,7 @@ void invoke_one(const Group &group, Function function, Args... args) {
 
 namespace emu {
 
-// The running thread's share of a copy, in the widest units that both ends and the length are multiples of.
+// Copies the running thread's share, in the widest units that divide both addresses and the length.
 inline void copy_share(void *to, const void *from, size_t bytes, unsigned rank, unsigned threads, Site site) {
   unsigned width = 16;
   while (width > 1 && (size_t(to) | size_t(from) | bytes) % width) width /= 2;

@@ -1,4 +1,4 @@
-// __nv_bfloat16 and __nv_bfloat162 as NVIDIA's header names them, on emu/narrow.h.
+// __nv_bfloat16 and __nv_bfloat162 under the names of NVIDIA's header, based on emu/narrow.h.
 #pragma once
 #include "emu/narrow.h"
 

@@ -1,4 +1,4 @@
-// __half and __half2 as NVIDIA's header names them, on emu/narrow.h.
+// __half and __half2 under the names of NVIDIA's header, based on emu/narrow.h.
 #pragma once
 #include "emu/math.h"
 #include "emu/narrow.h"

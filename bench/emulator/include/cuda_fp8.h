@@ -1,4 +1,4 @@
-// __nv_fp8_e4m3 and __nv_fp8_e5m2, single, in pairs and in fours, as NVIDIA's header names them.
+// __nv_fp8_e4m3 and __nv_fp8_e5m2, single, in pairs and in fours, under the names of NVIDIA's header.
 #pragma once
 #include "cuda_bf16.h"
 #include "cuda_fp16.h"
@@ -11,7 +11,7 @@ using __nv_fp8x4_storage_t = unsigned;
 
 namespace emu {
 
-// A format of eight bits: `mantissa` of them, and what is the largest number. The codes above it are NaN, or infinite.
+// A format of 8 bits. mantissa: its bits. largest: the code of the largest number; codes above it are infinity or NaN.
 template <int mantissa, int bias, unsigned largest, bool has_infinity> struct Byte {
   EMU_INLINE static unsigned char encode(double value, bool saturates = true) {
     const unsigned sign = std::signbit(value) ? 0x80 : 0;

@@ -1,4 +1,4 @@
-// The primitives of cp.async that NVIDIA's cuda_pipeline.h has.
+// The primitives for cp.async of NVIDIA's cuda_pipeline.h.
 #pragma once
 #include "emulator.h"
 

@@ -1,3 +1,3 @@
-// Part of cuda_pipeline.h here.
+// The emulator has these functions in cuda_pipeline.h.
 #pragma once
 #include "cuda_pipeline.h"

@@ -1,2 +1,2 @@
-// Empty: emulator.h is included before every .cu and provides what this header provides on the device.
+// Empty: emulator.h is included before every .cu and provides the contents of this header.
 #pragma once

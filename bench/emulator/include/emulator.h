@@ -1,4 +1,4 @@
-// Included before every .cu that the emulator compiles: CUDA C++ as g++ sees it.
+// Included before every .cu that the emulator compiles, so that g++ accepts CUDA C++.
 #pragma once
 #define CUDA_EMU 1
 #include <assert.h>
@@ -10,12 +10,12 @@
 #include <utility>
 
 #include "emu/keywords.h"
-// The order matters: what follows uses the keywords.
+// These headers use the keywords, so they come after them.
 #include "emu/atomics.h"
 #include "emu/math.h"
 #include "emu/sync.h"
 
-// What code asks for to know a compiler of CUDA; the C++ library, which is compiled by now, must not see it.
+// Macros by which code detects a CUDA compiler. They come last, since the C++ library must not see them.
 #define __CUDACC__ 1
 #define __CUDACC_VER_MAJOR__ 13
 #define __CUDACC_VER_MINOR__ 0

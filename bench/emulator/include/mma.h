@@ -1,6 +1,6 @@
 // nvcuda::wmma. The programming guide does not define which lane's fragment holds which element of a matrix. The
-// mapping here is unlike any likely guess, so that a kernel fails that relies on one, or that assumes that a load reads
-// what the same lane has written.
+// mapping here is unlike any likely guess: a kernel fails if it relies on a mapping, or assumes that a lane loads what
+// the same lane has stored.
 #pragma once
 #include "emu/tensor.h"
 
@@ -31,7 +31,7 @@ template <class Use, int M, int N, int K, class T, class Layout = void> struct f
 
   element_type x[num_elements];
 
-  // The number of element e of a lane in row-major order, its row and its column.
+  // The row-major index of element e of a lane, its row and its column.
   EMU_INLINE static unsigned number(unsigned lane, int e) {
     return (5 * lane + 7) % 32 + 32 * ((unsigned(e) + lane) % unsigned(num_elements));
   }
@@ -51,7 +51,7 @@ struct Meeting {};
 struct Meet {
   static void run(emu::Lanes<Meeting>) {}
 };
-// All lanes take part, but memory is not ordered.
+// Waits for all lanes of the warp, without ordering memory.
 inline void meet(emu::Site site) {
   Meeting meeting;
   emu::collective<Meet>(EMU_FULL_WARP, meeting, site);

@@ -1,4 +1,5 @@
-// The twins of cuda/ptx_hopper.cuh, after the PTX ISA ("mbarrier", "cp.async.bulk.tensor", "wgmma.mma_async").
+// The emulator's versions (twins) of cuda/ptx_hopper.cuh, by the PTX ISA ("mbarrier", "cp.async.bulk.tensor",
+// "wgmma.mma_async").
 #pragma once
 #include "ptx_twins.h"
 

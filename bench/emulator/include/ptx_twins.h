@@ -1,4 +1,4 @@
-// The twins of cuda/ptx.cuh: what each instruction does, after the figures of the PTX ISA ("Matrix fragments for
+// The emulator's versions (twins) of cuda/ptx.cuh, by the figures of the PTX ISA ("Matrix fragments for
 // mma.m16n8k16", "ldmatrix", "cp.async").
 #pragma once
 #include "emu/tensor.h"
@@ -29,8 +29,8 @@ struct Rows {
   unsigned *registers;
 };
 
-// Matrix m's row i comes from the address of lane 8 m + i; lane t receives the elements (t/4, 2(t%4)) and its right
-// neighbour, or, transposed, (2(t%4), t/4) and its lower neighbour.
+// Row i of matrix m is at the address that lane 8 m + i gives. Lane t receives element (t/4, 2(t%4)) and its right
+// neighbour or, transposed, element (2(t%4), t/4) and its lower neighbour.
 template <int matrices, bool transposed> struct LoadMatrix {
   static void run(emu::Lanes<Rows> warp) {
     for (unsigned m = 0; m < matrices; ++m)
@@ -155,7 +155,7 @@ inline void multiply(typename Accumulator::Register *d, const unsigned *a, const
   emu::collective<Multiply<Operands, Accumulator>>(EMU_FULL_WARP, payload, site);
 }
 
-// m8n8k4 and m16n8k4 in FP64. A lane has an element of A in each eight rows, two neighbours of D in each, one of B.
+// m8n8k4 and m16n8k4 in FP64. A lane has one element of A and two adjacent ones of D per eight rows, and one of B.
 template <unsigned M> struct MultiplyDoubles {
   struct Payload {
     double *d[M / 4];

@@ -17,7 +17,7 @@ void AsyncProxy::fence_sums() {
   touched.clear();
 }
 
-// Loops over arrays extend one range, so that there are few.
+// A loop over an array extends one range, so there are few ranges.
 void AsyncProxy::touch(uintptr_t begin, uintptr_t end) {
   const auto adjoins = [&](const auto &range) { return begin <= range.second && range.first <= end; };
   const auto found = std::find_if(touched.begin(), touched.end(), adjoins);

@@ -1,4 +1,4 @@
-// A thread's operations in flight in the async proxy, and its fences for it.
+// A thread's operations that are in flight in the async proxy, and its fences to that proxy.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -27,7 +27,7 @@ struct LentRange {
   size_t product;  // its number in the warpgroup
 };
 
-// A box that has been issued and not yet read from shared memory.
+// A store of a box that has been issued and has not yet read shared memory.
 struct BulkStore {
   TensorMap map;
   Corner corner;
@@ -53,7 +53,7 @@ struct AsyncProxy {
   };
   std::vector<SumRange> sums;
   std::vector<LentRange> lent;
-  std::vector<std::pair<uintptr_t, uintptr_t>> touched;  // of the stack since the last wgmma.fence: begins and ends
+  std::vector<std::pair<uintptr_t, uintptr_t>> touched;  // ranges of the stack, since the last wgmma.fence
   std::vector<ProductGroup> groups;
   bool has_fenced_sums = false;
   uintptr_t last_product = 0;  // the instruction that issued it
@@ -67,9 +67,9 @@ struct AsyncProxy {
   // Checks an access of the thread to its stack.
   void check_sums(uintptr_t address, size_t bytes, bool is_read, uintptr_t pc);
 
-  // Whether a fence of this thread, which the running thread is ordered after, has shown that write to the async proxy.
+  // Whether a fence of this thread came after the write, and the running thread is ordered after that fence.
   bool shows(const Event &write) const;
-  // Reports stores and products that the thread, which has ended, has not waited for.
+  // Reports stores and products that the thread has not waited for, when it has ended.
   void report_unfinished() const;
 };
 

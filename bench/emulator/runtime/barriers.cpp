@@ -174,7 +174,7 @@ void misuse(const char *kind, const char *message, Site site) { machine.reports.
 
 }  // namespace emu
 
-// What a failing assert of the C library calls.
+// A failing assert of the C library calls this.
 extern "C" [[noreturn]] void __assert_fail(const char *condition, const char *, unsigned, const char *) noexcept {
   emu::machine.reports.add("trap", "assert(" + std::string(condition) + ")", uintptr_t(__builtin_return_address(0)) - 1);
   emu::machine.abort_run();

@@ -74,7 +74,7 @@ void Checker::hold_barrier(uintptr_t address, size_t bytes) {
   for (uintptr_t at = address; at < address + bytes; at += region.granule()) region.cell(at).flag = Cell::new_barrier;
 }
 
-// The region of an access, or nullptr where there is nothing to record.
+// Returns the region of an access, or nullptr if there is nothing to record.
 Region *Checker::find(uintptr_t address, size_t bytes, size_t alignment, Access kind, uintptr_t pc) {
   Region *region = machine.memory.find(address);
   if (!region || address + bytes > region->end) out_of_bounds(region, address, bytes, kind, pc);
@@ -86,15 +86,15 @@ Region *Checker::find(uintptr_t address, size_t bytes, size_t alignment, Access 
   if (region->read_only) {
     if (kind == Access::read) return nullptr;
     machine.reports.add("write-to-input", "write to input " + place(*region, address), pc);
-    machine.abort_run();  // every later thread and order reads this input
+    machine.abort_run();  // since later threads and orders read this input
   }
   if (kind != Access::read && region->reaches_padding(address, bytes))
-    machine.reports.add("write-to-padding", "write behind the end of a row at " + place(*region, address), pc);
+    machine.reports.add("write-to-padding", "write past the end of a row at " + place(*region, address), pc);
   return region;
 }
 
 void Checker::shadow_access(Region &region, uintptr_t address, size_t bytes, Access kind, uint32_t who, uint32_t pc) {
-  EMU_COUNTING(return;)  // bounds and alignment alone: buffers have no shadow
+  EMU_COUNTING(return;)  // only bounds and alignment are checked, since buffers have no shadow
   const uintptr_t granule = region.granule(), end = address + bytes;
   uintptr_t at = address & ~(granule - 1);
   for (Cell *next = &region.cell(at); at < end; at += granule, ++next) {
@@ -104,7 +104,7 @@ void Checker::shadow_access(Region &region, uintptr_t address, size_t bytes, Acc
     if (at + granule > end) mask &= uint8_t((1u << (end - at)) - 1);
     if (cell.flag == Cell::in_flight && kind != Access::copy_done) {
       const std::string what = std::string(verb(kind)) + " of " + place(region, at);
-      machine.reports.add("copy-in-flight", what + ", the destination of a copy that nobody has waited for", pc);
+      machine.reports.add("copy-in-flight", what + ", the destination of a copy that no thread has waited for", pc);
       cell.flag = Cell::plain;
     }
     if (cell.flag >= Cell::new_barrier && kind != Access::atomic) {
@@ -128,13 +128,13 @@ void Checker::shadow_access(Region &region, uintptr_t address, size_t bytes, Acc
 void Checker::check_proxy(const Region &region, const Cell &cell, uint8_t mask, uintptr_t at, uint32_t pc) {
   const uint32_t writer = cell.write.thread - machine.block->first_thread;
   if (region.space != Space::shared || !(cell.written & mask) || writer >= machine.threads_per_block) return;
-  if (!machine.ordered(cell.write)) return;  // a race, and reported as one
+  if (!machine.ordered(cell.write)) return;  // it is reported as a race
   for (const uint32_t thread : {writer, machine.current}) {
     const AsyncProxy *async = machine.block->threads[thread].async.get();
     if (async && async->shows(cell.write)) return;
   }
-  machine.reports.add("async-proxy", place(region, at) + " was written by a thread, and no fence.proxy.async stands "
-                      "between that and its use by the TMA or wgmma", pc);
+  machine.reports.add("async-proxy", place(region, at) + " was written by a thread, and no fence.proxy.async is "
+                      "between the write and its use by the TMA or wgmma", pc);
 }
 
 void Checker::read_cell(Region &region, Cell &cell, uint8_t mask, uintptr_t at, uint32_t who, uint32_t pc) {

@@ -13,19 +13,19 @@ enum class Access : uint8_t { read, write, atomic, copy_issued, copy_done };
 
 class Checker {
  public:
-  // Checks the running thread's access to `bytes` bytes. Does not return where the access would corrupt memory. whole: it
+  // Checks the running thread's access to `bytes` bytes. Does not return if the access would corrupt memory. whole: it
   // is one access on the device too, aligned to its width.
   void access(uintptr_t address, size_t bytes, Access kind, uintptr_t pc, bool whole = true);
-  // Checks an access by an agent that the running thread has started, of any alignment: what the thread may do, the
-  // agent may do too, but the access is recorded under the agent's own number.
+  // Checks an access, of any alignment, by an agent that the running thread has started. The agent may do what the
+  // thread may do, but the access is recorded under the agent's number.
   void bulk(uintptr_t address, size_t bytes, Access kind, uintptr_t pc, uint32_t agent);
-  // The bytes of a copy that was reported by `bulk` have arrived.
+  // Records that the bytes of a copy, which `bulk` has checked, have arrived.
   void land(uintptr_t address, size_t bytes, uint32_t agent, uintptr_t pc);
-  // These bytes are an mbarrier from now on: atomic accesses, which the runtime makes, are its only ones.
+  // Marks bytes as an mbarrier, which only the runtime may access, atomically.
   void hold_barrier(uintptr_t address, size_t bytes);
-  // The running thread compares and swaps: what it has guessed to be there is checked.
+  // Drops the guesses of the running thread whose values it now passes to a compare-and-swap.
   void compare(uintptr_t address, const void *expected, size_t bytes);
-  // Reports the guesses that the running thread has not checked, since another one may run now.
+  // Reports the running thread's remaining guesses as races, since another thread may run now.
   void settle();
   // Reports bytes of outputs that were never written.
   void report_unwritten();
@@ -34,7 +34,7 @@ class Checker {
   void reset() { accesses_ = 0, last_pc_ = 0, away_ = 0, guesses_.clear(); }
 
  private:
-  // A plain read of bytes that other threads change by atomics alone: no race where the value serves a compare and swap.
+  // A plain read of bytes that other threads change only by atomics: no race if a compare-and-swap gets the value.
   struct Guess {
     uintptr_t at;
     unsigned bytes;
@@ -58,7 +58,7 @@ class Checker {
   uintptr_t last_pc_ = 0;
   uint64_t accesses_ = 0;
   std::vector<Guess> guesses_;
-  ptrdiff_t away_ = 0;  // from the place that is checked to the bytes, where those are another block's
+  ptrdiff_t away_ = 0;  // from the checked address to the bytes, if these are another block's
 };
 
 }  // namespace emu

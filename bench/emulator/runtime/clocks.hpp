@@ -1,5 +1,5 @@
-// Vector clocks: which threads are ordered after which events, where neither a barrier of the block nor a warp orders
-// them. mbarriers, named barriers and clusters pass them on; a kernel without those has no clocks.
+// Vector clocks record which threads are ordered after which events by means other than barriers of a block or a warp:
+// by mbarriers, named barriers and clusters, which pass clocks on. A kernel without these has no clocks.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -11,12 +11,12 @@ struct Block;
 struct Event;
 struct Thread;
 
-// An entry for each thread of the cluster, then for each agent: what it did before that time is ordered before.
+// A time for each thread of the cluster, then for each agent. The clock covers what it did before that time.
 using Clock = std::vector<uint32_t>;
 using SharedClock = std::shared_ptr<const Clock>;
 
 // An engine that works asynchronously to the threads: the TMA, as far as one mbarrier counts its bytes; the tensor
-// cores of one warpgroup; a thread's bulk stores. In an Event it takes the place of a thread.
+// cores of one warpgroup; or a thread's bulk stores. An Event may have its number instead of a thread's.
 struct Agent {
   static constexpr uint32_t flag = 1u << 31;
 
@@ -27,7 +27,7 @@ struct Agent {
 uint32_t add_agent();
 
 void join(Clock &into, const Clock &from);
-// All that is ordered before this point of the running thread, its own past included. What it does from now on is not.
+// Returns the clock of the running thread. It covers the thread's own past, but nothing that the thread does later.
 Clock release();
 void learn(Thread &thread, const SharedClock &news);
 void learn(Thread &thread, uint32_t agent, uint32_t time);

@@ -8,13 +8,13 @@ namespace emu {
 
 namespace {
 
-// The lanes that wait with lane `leader`, if no lane in its mask has still to arrive.
+// The lanes of a collective: those that have arrived, and those in the mask that never will.
 struct Group {
   unsigned present = 0, missing = 0;
   void *lanes[32] = {};
 };
 
-// Returns false if a lane that has to arrive has not arrived yet.
+// Fills the group of `leader`. Returns false if a lane has not arrived yet.
 bool gather(Block &block, uint32_t warp, const Thread &leader, Group &group) {
   for (uint32_t lane = 0; lane < 32; ++lane) {
     if (!(leader.mask >> lane & 1)) continue;
@@ -57,7 +57,7 @@ void finish(Block &block, uint32_t warp, uint32_t leader, Group &group) {
                              " lanes that have exited or do not exist";
     machine.reports.add("warp-mask", what, 0, &first.site);
   }
-  machine.running = false;  // what the combination reads are the lanes' payloads, not the kernel's memory
+  machine.running = false;  // the combination reads the lanes' payloads, not the kernel's memory
   EMU_COUNTING(emu_reached = machine.counter.nowhere();)
   first.combine(group.lanes, group.present);
   machine.running = true;
@@ -68,7 +68,7 @@ void finish(Block &block, uint32_t warp, uint32_t leader, Group &group) {
     if (group.present >> lane & 1) block.threads[warp * 32 + lane].state = State::ready;
 }
 
-// Combines the group of a waiting lane if all of it has arrived; the lowest lane does it.
+// Combines the group of a waiting lane if all its lanes have arrived; the lowest lane runs the combination.
 bool release_group(Block &block, uint32_t warp, uint32_t waiting) {
   Group group;
   if (!gather(block, warp, block.threads[waiting], group)) return false;
@@ -105,7 +105,7 @@ void warp_collective(unsigned mask, void *payload, Combine combine, bool orders_
 
 unsigned lane() { return machine.current % 32; }
 
-// The lanes of the warp that call this at one place, gathered when no thread of the block can run.
+// Returns the lanes of the warp that call this at the same place, when no thread of the block can run.
 unsigned converged(Site site) {
   Thread &me = machine.thread();
   me.state = State::converging;
@@ -134,7 +134,7 @@ bool release_converged(Block &block) {
   return released;
 }
 
-// Counts switches between threads, so that time passes; it measures nothing.
+// Returns the number of switches between threads, which grows but measures nothing.
 long long clock() { return (long long)machine.switches; }
 
 unsigned live_lanes() {

@@ -11,7 +11,7 @@ namespace emu {
 
 namespace {
 
-// A thread lets the others run after as many accesses, which bounds what a warp has to remember.
+// A thread lets the others run after this many accesses, which bounds what a warp has to remember.
 constexpr unsigned patience = 4096;
 
 const char *name(Does does) {
@@ -51,11 +51,11 @@ uint32_t Counter::number(const Instruction &instruction) {
 }
 
 void Counter::access(uintptr_t address, size_t bytes, Does does, uintptr_t pc, bool whole) {
-  if (const Remote remote = find_remote(address); remote.host) address = remote.own;  // costs what its own would
+  if (const Remote remote = find_remote(address); remote.host) address = remote.own;  // costs as much as a local access
   const Region *region = machine.memory.find(address);
   if (!region || region->space == Space::program) return;
   if (region->space == Space::global) touch(*region, address, bytes, is_write(does));
-  // nvcc narrows what is aligned to its size where parts of it are not used, and it is not known which.
+  // nvcc narrows accesses to an aligned type if parts of it are not used; which parts are used is not known here.
   if (const auto asked = widths.find(pc); asked != widths.end() && !(whole && bytes > std::bit_floor(asked->second.bytes))) {
     join(address, bytes, does, region->space, pc, asked->second);
   } else {
@@ -64,7 +64,7 @@ void Counter::access(uintptr_t address, size_t bytes, Does does, uintptr_t pc, b
     auto known = fast_.find(fast);
     if (known == fast_.end())
       known = fast_.emplace(fast, number({.pc = pc, .does = does, .space = region->space, .bytes = width})).first;
-    // What is wider than a register's widest access, or no power of two, takes several.
+    // An access of more than 16 bytes, or of a number that is no power of two, takes several instructions.
     for (size_t at = 0; at < bytes; at += width) remember(known->second, address + at, machine.current);
   }
   if (++since_switch_ < patience) return;
@@ -82,7 +82,7 @@ void Counter::reach(Does does, const char *file, unsigned line) {
   remember(number({.file = file, .line = line, .does = does}), 0, machine.current);
 }
 
-// The compiler of the host cuts constants of a vector type into elements, each with an instruction of its own.
+// Joins accesses: the host's compiler splits constants of a vector type into elements, each with an instruction.
 void Counter::join(uintptr_t address, size_t bytes, Does does, Space space, uintptr_t pc, const Widths &asked) {
   WarpTrace &trace = machine.block->traces[machine.current / 32];
   Joined &joined = (does == Does::load ? trace.loads : trace.stores)[machine.current % 32];
@@ -157,7 +157,7 @@ void Counter::fold(uint32_t number, const Instance &instance) {
   Count count;
   if (what.space == Space::global) count = global_request(instance, what.bytes, what.does);
   if (what.space == Space::shared) count = shared_request(instance, what.bytes, what.does);
-  // ldmatrix is counted as the collective that it is, and a cp.async once, where it writes.
+  // ldmatrix is counted as a collective, and a cp.async once, at its write.
   const bool counts = what.does != Does::matrix && !(what.does == Does::copy && what.space == Space::global);
   if (counts) count.instructions = 1, count.lanes = unsigned(std::popcount(instance.present));
   counts_[number].add(count, weight());
@@ -197,7 +197,7 @@ void Counter::touch(const Region &region, uintptr_t address, size_t bytes, bool 
   }
 }
 
-// Of a sample, and of launches that are as small: the footprints of many blocks would be long to read.
+// Records a footprint, for samples and launches as small as those: footprints of many blocks would be long to read.
 void Counter::leave(const Region &region, bool is_write, uint64_t sector_number) {
   constexpr uint32_t few = 27;
   const dim3 &grid = machine.launch.grid;
@@ -216,7 +216,7 @@ void Counter::end_launch() {
   ++launch_;
 }
 
-// Multiply-adds have no addresses: lanes that reach one as often have reached it together.
+// Multiply-adds have no addresses: the k-th time that each lane reaches one is taken as one instruction of the warp.
 void Counter::end_block() {
   meet_all();
   const Block &block = *machine.block;

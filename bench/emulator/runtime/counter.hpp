@@ -1,6 +1,6 @@
 // Counts what a kernel does, in programs that are compiled with EMU_COUNT (docs/profile.md). Lanes run one after another,
-// so each warp remembers who has reached which instruction how often: the k-th time that lanes reach it, counted since
-// they last met at a barrier or a collective, is one instruction of the warp.
+// so each warp remembers how often each lane has reached each instruction: the k-th time that its lanes reach one since
+// they last met at a barrier or a collective is one instruction of the warp.
 #pragma once
 #ifndef EMU_COUNT
 #define EMU_COUNTING(...)
@@ -24,7 +24,7 @@ constexpr unsigned sector = 32;  // bytes
 
 enum class Does : uint8_t { load, store, atomic, copy, matrix, box, multiply_add, collective, barrier, product };
 
-// An instruction of the program: its address, or file and line where the runtime has no address.
+// An instruction of the program: its address, or file and line if the runtime has no address.
 struct Instruction {
   uintptr_t pc = 0;
   const char *file = "";
@@ -37,24 +37,24 @@ struct Instruction {
   bool operator<(const Instruction &other) const { return key() < other.key(); }
 };
 
-// cost: sectors of 32 bytes of global memory, or wavefronts of shared memory; least: what the same bytes take at least.
-// serial: of atomics, the lanes that change one word, which take turns.
+// cost: sectors of 32 bytes of global memory, or wavefronts of shared memory; least: the minimum for the same bytes.
+// serial: for atomics, the lanes that change one word, which take turns.
 struct Count {
   uint64_t instructions = 0, lanes = 0, requests = 0, cost = 0, least = 0, serial = 0;
 
   void add(const Count &other, uint64_t times);
 };
 
-// The addresses of the lanes that have reached an instruction for the same time.
+// One execution of an instruction by a warp: the lanes that have reached it for the k-th time, and their addresses.
 struct Instance {
   uint32_t present = 0;
   std::array<uintptr_t, 32> address{};  // 0 for none
 };
 
 struct Reached {
-  std::deque<Instance> instances;  // that some lanes have still to reach
+  std::deque<Instance> instances;  // which some lanes have not reached yet
   std::array<uint32_t, 32> times{};
-  uint32_t folded = 0;  // instances before these, which all lanes have reached
+  uint32_t folded = 0;  // the number of earlier instances, which all lanes have reached
 };
 
 // Neighbouring accesses of one source line by one lane, up to 16 bytes, which may be one instruction of the device.
@@ -64,14 +64,14 @@ struct Joined {
   Space space = Space::program;
 };
 
-// What the lanes of one warp have reached since they last met; by the instruction's number.
+// The instructions that the lanes of one warp have reached since they last met, by number.
 struct WarpTrace {
   std::vector<Reached> reached;
   std::vector<uint32_t> open;  // instructions that have been reached
   std::array<Joined, 32> loads{}, stores{};
 };
 
-// The machine code's widths at an access: a sum of powers of two, in bytes. line: numbers the source lines.
+// The machine code's widths at an access: a sum of powers of two, in bytes. line: a number for the source line.
 struct Widths {
   unsigned line, bytes;
 };
@@ -86,7 +86,7 @@ struct Traffic {
   uint64_t read = 0, written = 0;              // sectors, each once for all blocks that ran
 };
 
-// The sectors of a buffer that a block reads or writes, each once, as numbers from the begin of the buffer.
+// The sectors of a buffer that a block reads or writes, each once, as numbers from the start of the buffer.
 struct Footprint {
   uint32_t launch, block;
   std::string buffer;
@@ -99,23 +99,23 @@ class Counter {
   // Accesses that are cut and joined to the widths of the machine code, by their address in the program.
   std::unordered_map<uintptr_t, Widths> widths;
 
-  // An access of the running thread to memory that is not its own. whole: of a type that is aligned to its size.
+  // Counts an access of the running thread, except to its stack. whole: the type is aligned to its size.
   void access(uintptr_t address, size_t bytes, Does does, uintptr_t pc, bool whole = true);
-  // A cp.async of the running thread. from: 0 where it reads nothing, so that lanes stay in step all the same.
+  // Counts a cp.async of the running thread. from: 0 if it reads nothing; it is recorded, so that lanes stay in step.
   void copy(uintptr_t to, uintptr_t from, unsigned bytes, uintptr_t pc);
-  // The running thread reaches an instruction without an address.
+  // Counts an instruction without an address that the running thread reaches.
   void reach(Does does, const char *file, unsigned line);
-  // A copy of a box by the TMA: the bytes of each of its rows in global memory.
+  // Counts a copy of a box by the TMA. rows: the address and the bytes of each row in global memory.
   void box(bool is_load, const std::vector<std::pair<uintptr_t, size_t>> &rows, unsigned box_bytes, uintptr_t pc);
-  // Lanes of a warp have met at a collective.
+  // Counts a collective at which lanes of a warp have met.
   void collective(uint32_t warp, unsigned present, const char *file, unsigned line);
-  // All live lanes of the warp have met: what only some have reached is complete.
+  // Called when all live lanes of the warp have met: instructions that only some have reached are complete.
   void meet(uint32_t warp);
   void meet_all();
   void end_block();
   void end_launch();
   void write(FILE *out) const;
-  // Where multiply-adds are counted that are the emulator's and not the kernel's.
+  // Returns counters for the emulator's own multiply-adds, which are ignored.
   uint32_t *nowhere();
 
  private:
@@ -132,7 +132,7 @@ class Counter {
   std::unordered_map<uint64_t, uint32_t> fast_;  // by address, kind, space and width
   std::vector<Instruction> instructions_;
   std::vector<Count> counts_;
-  std::unordered_map<uintptr_t, Touched> touched_;  // by the begin of the buffer
+  std::unordered_map<uintptr_t, Touched> touched_;  // by the start of the buffer
   Traffic traffic_;
   unsigned since_switch_ = 0;
   uint32_t first_block_ = 1;  // of this launch
@@ -141,14 +141,14 @@ class Counter {
   std::vector<Footprint> footprints_;
 };
 
-// wavefronts.cpp: what a request costs, and the least that as many lanes, bytes and distinct addresses can cost.
+// wavefronts.cpp: the cost of a request, and the least cost for as many lanes, bytes and distinct addresses.
 Count global_request(const Instance &instance, unsigned bytes, Does does);
 Count shared_request(const Instance &instance, unsigned bytes, Does does);
 
 }  // namespace emu
 
-// multiply_adds.py adds to the program's assembly: how often the running thread has reached each multiply-add, and where
-// these are.
+// How often the running thread has reached each multiply-add, and the addresses and number of the multiply-adds.
+// Assembly from counters.py increments the former and contains the latter.
 extern "C" {
 extern uint32_t *emu_reached;
 extern const uintptr_t emu_multiply_adds[];

@@ -2,9 +2,9 @@
 
 namespace emu {
 
-// A matrix begins in the first row of a pattern of eight: along k it may begin within that row, and along m or n it is
-// whole patterns deep. PTX ISA, "Matrix descriptor": the base offset is 0 where patterns begin at multiples of their
-// size, else it is bits 7 to 9 of their address.
+// A matrix begins in the first row of a swizzle pattern of eight rows: along k it may begin within that row, and along
+// m or n it has whole patterns. PTX ISA, "Matrix descriptor": the base offset is 0 if patterns begin at multiples of
+// their size, and otherwise bits 7 to 9 of their address.
 std::string Descriptor::fault(bool mn_major) const {
   if (!span) return base_offset ? "a base offset of " + std::to_string(base_offset) + " without a swizzle" : "";
   const unsigned begin = start / span * span, size = 8 * span;

@@ -19,15 +19,15 @@ struct Descriptor {
     span = spans[bits >> 62];
   }
 
-  // Why the hardware would not find the matrix that was meant, or nothing.
+  // Returns why the hardware would read another matrix than intended, or an empty string.
   std::string fault(bool mn_major) const;
 
-  // Stored along k: the address of the `half`th 16 bytes (of two) of row r.
+  // The address of 16 bytes, the first or second half of row r, if the matrix is stored along k.
   unsigned k_major(unsigned r, unsigned half) const {
     if (!span) return start + r % 8 * 16 + r / 8 * stride + half * leading;
     return swizzled(start + r % 8 * span + r / 8 * stride + half * 16, span, base_offset);
   }
-  // Stored along m or n: the address of the `eight`th eight rows of column k.
+  // The address of eight rows, from row 8 * eight on, of column k, if the matrix is stored along m or n.
   unsigned mn_major(unsigned eight, unsigned k) const {
     if (!span) return start + eight * stride + k % 8 * 16 + k / 8 * leading;
     const unsigned across = span / 16;

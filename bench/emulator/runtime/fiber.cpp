@@ -9,7 +9,7 @@
 
 namespace emu {
 
-// Bytes of a stack that are poisoned: the frames of a kernel, whose arrays are those of a thread's 255 registers.
+// The bytes of a stack that are poisoned: a kernel's frames, whose arrays fit a thread's 255 registers on the device.
 constexpr size_t poisoned = 4096;
 
 #ifdef EMU_UCONTEXT
@@ -27,7 +27,7 @@ void switch_context(Context &from, Context &to) { swapcontext(&from.saved, &to.s
 
 #else
 
-// Pushes what a function must preserve, changes stacks, pops it there, and returns to the caller on that stack.
+// Pushes the registers that a function must preserve, switches stacks, pops those of the new stack, and returns there.
 asm(R"(
 .text
 .globl emu_switch_stack

@@ -21,8 +21,8 @@ struct Context {
 #endif
 };
 
-// Makes `context` begin at `entry`, which never returns, on the stack [low, low + size). The part that a kernel's own
-// variables take is filled with `poison`, and so are the registers that it inherits.
+// Makes `context` begin at `entry`, which never returns, on the stack [low, low + size). The part for a kernel's local
+// variables is filled with `poison`, and so are the registers that it inherits.
 void prepare(Context &context, char *low, size_t size, void (*entry)(), unsigned char poison);
 // Saves the present context in `from` and continues at `to`.
 void switch_context(Context &from, Context &to);

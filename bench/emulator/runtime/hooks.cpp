@@ -1,5 +1,5 @@
-// What compiled kernels call for each access. They are built with -fsanitize=thread and linked without libtsan: these
-// are its entry points, and they call the checker.
+// The functions that compiled kernels call at each access. Kernels are built with -fsanitize=thread and linked without
+// libtsan; these functions replace its entry points, and call the checker.
 #include <algorithm>
 #include <cstring>
 
@@ -25,8 +25,8 @@ inline void write(const void *p, size_t bytes, uintptr_t pc, bool whole = true) 
 
 }  // namespace
 
-// Of a type whose alignment is less than its size, such as a struct of two floats, g++ makes one unaligned access, and
-// the device as many as there are members.
+// For a type whose alignment is less than its size, such as a struct of two floats, g++ makes one unaligned access, but
+// the device makes one for each member.
 #define EMU_HOOKS(bytes)                                                            \
   void __tsan_read##bytes(void *p) { read(p, bytes, EMU_CALLER); }                  \
   void __tsan_write##bytes(void *p) { write(p, bytes, EMU_CALLER); }                \
@@ -74,7 +74,7 @@ void *emu_memset(void *to, int value, size_t bytes) {
 
 namespace emu {
 
-// ldmatrix is its only caller.
+// Only ldmatrix calls this.
 void note_read(const void *p, size_t bytes) {
   machine.checker.access(uintptr_t(p), bytes, Access::read, EMU_CALLER);
   EMU_COUNTING(count(p, bytes, Does::matrix, EMU_CALLER);)

@@ -12,8 +12,8 @@ namespace emu {
 
 enum class Role : uint8_t { in, out, inout, scratch };
 
-// An operand or a scratch buffer. `contents` is its value before each run: all of it, or pieces of `piece` bytes that
-// begin at `places` and are all that there is of it. What lies between these takes address space and no memory.
+// An operand or a scratch buffer. contents: its bytes before each run, either of the whole buffer or only of the pieces
+// of `piece` bytes that begin at `places`. The gaps between pieces take address space, but no memory.
 struct Buffer {
   std::string name;
   Role role;

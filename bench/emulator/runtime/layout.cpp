@@ -24,7 +24,7 @@ std::string found_scope(const Entry &entry) {
   return "_ZZ" + std::to_string(function.size()) + function + "E";  // extern "C"
 }
 
-// Those of all entries, in their order; each takes a search through all symbols of the program.
+// The prefixes of all entries, in order. They are kept, since each takes a search through all symbols of the program.
 const std::vector<std::string> &scopes() {
   static const std::vector<std::string> found = [] {
     std::vector<std::string> all;
@@ -44,7 +44,7 @@ bool is_foreign(const SharedVariable &variable, const Entry &entry) {
       scopes(), [&](const std::string &scope) { return !scope.empty() && variable.symbol.starts_with(scope); });
 }
 
-// `smem_a` of `_ZZ5sgemmE6smem_a`.
+// Returns `smem_a` for `_ZZ5sgemmE6smem_a`.
 std::string plain_name(const std::string &symbol) {
   char *demangled = abi::__cxa_demangle(symbol.c_str(), nullptr, nullptr, nullptr);
   std::string name = demangled ? demangled : symbol;
@@ -53,7 +53,7 @@ std::string plain_name(const std::string &symbol) {
   return scope == std::string::npos ? name : name.substr(scope + 2);
 }
 
-// The swizzles of shared memory repeat after this many bytes: pointers and PTX addresses agree modulo this number.
+// The swizzles of shared memory repeat after this many bytes, so pointers and PTX addresses agree modulo this number.
 constexpr size_t pattern = 1024;
 
 size_t up(size_t bytes, size_t multiple) { return (bytes + multiple - 1) / multiple * multiple; }
@@ -115,8 +115,8 @@ void map_shared(const Job &job, const Image &image, const Entry &entry, size_t d
       add_shared(image.shared + variable.offset, variable.size, finest, plain_name(variable.symbol));
       if (variable.symbol.starts_with(own)) own_bytes += unsigned(up(variable.size, 16));
     }
-  // On the device the first KiB is reserved for the system; the static variables follow, then the dynamic memory, which
-  // is aligned no better than that. Here the static ones lie last, each followed by a red zone.
+  // On the device the first KiB is reserved for the system; the static variables follow, then the dynamic memory
+  // without further alignment. Here the static variables lie last, each followed by a red zone.
   constexpr unsigned system_bytes = 1024;
   machine.dynamic_window = system_bytes + own_bytes;
   machine.static_window = unsigned(up(machine.dynamic_window + dynamic_bytes, pattern)) +

@@ -1,4 +1,4 @@
-// Where the memory of a job lies, and the regions of it that the checker gets.
+// Gives the memory of a job its addresses, and the checker its regions.
 #pragma once
 #include "job.hpp"
 

@@ -39,7 +39,7 @@ struct Thread {
   Reduction reduction = Reduction::count;
   int result = 0;
   AsyncCopies copies;
-  SharedClock known;                  // what it is ordered after beyond its block's barriers and its warp; may be null
+  SharedClock known;                  // its order by other means than block barriers and its warp; may be null
   std::unique_ptr<AsyncProxy> async;  // null until it is used
   EMU_COUNTING(std::vector<uint32_t> reached;)
 
@@ -55,12 +55,12 @@ struct SharedImage {
   std::vector<Shadow> shadows;
 };
 
-// Another block of the cluster, and the place in the running block's shared memory that stands for one in its own.
+// Another block of the cluster, and the place with the same offset in the running block's shared memory.
 struct Remote {
   Block *host = nullptr;
   uintptr_t own = 0;
 };
-// Of an address in the image of another block; without a host where it is elsewhere.
+// Returns the block whose image has this address; without a host if no image has it.
 Remote find_remote(uintptr_t address);
 void *in_image(Block &host, const char *own);
 
@@ -109,7 +109,7 @@ struct Launch {
   unsigned cluster = 1;
   Order order = Order::forward;
   uint64_t seed = 0;
-  // The clusters that run, each with the number of those that it stands for; all where it is empty.
+  // The clusters that run, each with the number of clusters that it represents; if it is empty, all run.
   std::map<uint32_t, uint32_t> sample;
 };
 
@@ -132,7 +132,7 @@ struct Machine {
   uint32_t grid_synchronised = 0;  // time of the last barrier of the grid
   uint64_t switches = 0;
   std::vector<Agent> agents;  // of this launch
-  std::map<std::tuple<const char *, unsigned, const char *>, unsigned> trips;  // the most of each loop: file, line, head
+  std::map<std::tuple<const char *, unsigned, const char *>, unsigned> trips;  // the most, by loop
 
   char *static_shared = nullptr, *dynamic_shared = nullptr;
   unsigned static_window = 0, dynamic_window = 0;  // their addresses for PTX
@@ -164,7 +164,7 @@ inline bool Machine::ordered(const Event &earlier) const {
   return block->threads[current].known && knows(earlier);
 }
 
-// While this exists, the checker sees the shadow of another block's shared memory in place of the running block's. The
+// While this exists, the checker sees the shadow of another block's shared memory instead of the running block's. The
 // bytes are not exchanged.
 class VisitShared {
  public:

@@ -34,7 +34,7 @@ void publish_own() {
     if (barrier.initialiser == machine.me) barrier.published = true;
 }
 
-// A count below zero may still be made up for by an announcement, until the phase has all its arrivals.
+// Bytes may land before they are announced, which makes the count negative, but not after the phase's last arrival.
 void check_bytes(const Mbarrier &barrier, uintptr_t pc, const Site *site) {
   if (barrier.bytes >= (barrier.pending ? -int64_t(most) : 0)) return;
   const std::string what = std::to_string(-barrier.bytes) + " bytes more have landed than the phase announced";
@@ -82,7 +82,7 @@ bool land_next(Block &block, Order order, std::mt19937_64 &random) {
 void report_abandoned(Block &block) {
   for (auto &[address, barrier] : block.mbarriers) {
     if (!barrier.landings.empty())
-      machine.reports.add("copy-not-waited-for", "the block ended with a TMA load that nobody had waited for",
+      machine.reports.add("copy-not-waited-for", "the block ended with a TMA load that no thread had waited for",
                           barrier.landings.front().pc);
     else if (barrier.bytes)
       machine.reports.add("mbarrier", "the block ended with " + std::to_string(barrier.bytes) +
@@ -149,7 +149,7 @@ void mbarrier_wait(unsigned address, unsigned parity, Site site) {
   Thread &me = machine.thread();
   address = shared_offset(address, site);
   if (parity > 1) refuse("a parity is 0 or 1; the wait", address, site);
-  // A reference into a map stays valid; after another init it is another barrier.
+  // The reference into the map stays valid; after another init it refers to the new barrier.
   Mbarrier &barrier = find_mbarrier(*machine.block, address, pc, site);
   while (barrier.phase % 2 == parity) {
     me.state = State::at_mbarrier;

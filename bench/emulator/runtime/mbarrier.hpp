@@ -22,7 +22,7 @@ struct Landing {
 
 struct Mbarrier {
   uint32_t arrivals = 0, pending = 0;  // of a phase, and those that are still missing in this one
-  int64_t bytes = 0;                   // announced and not yet landed; below 0 where they landed first
+  int64_t bytes = 0;                   // announced and not yet landed; below 0 if they landed first
   uint32_t phase = 0;
   bool published = false;  // a fence has shown it to the cluster and to the TMA
   uint32_t agent = 0;      // the TMA, as far as this barrier counts its bytes
@@ -35,7 +35,8 @@ struct Mbarrier {
 
 using Mbarriers = std::map<unsigned, Mbarrier>;  // by offset in the block's shared memory
 
-// The barrier at an offset in a block's shared memory, checked as an access of the running thread. Aborts where none is initialised.
+// Returns the barrier at an offset in a block's shared memory, checked as an access of the running thread. Aborts if
+// none is initialised there.
 Mbarrier &find_mbarrier(Block &block, unsigned address, uintptr_t pc, Site site);
 // Lets one box land at a barrier at which a thread waits; returns false if there is none.
 bool land_next(Block &block, Order order, std::mt19937_64 &random);

@@ -15,7 +15,7 @@ struct Event {
 
 // The shadow of `granule` bytes. Masks have a bit for each byte of the cell.
 struct Cell {
-  enum Flag : uint8_t { plain, atomic, in_flight, new_barrier, barrier };  // an mbarrier, initialised only or used
+  enum Flag : uint8_t { plain, atomic, in_flight, new_barrier, barrier };  // the last two: an mbarrier, new or used
 
   // The last write; the last read since, the last one by another thread of the same warp, and by another warp.
   Event write, read, near_read, far_read;
@@ -31,8 +31,8 @@ struct Unmap {
 };
 using Shadow = std::unique_ptr<Cell[], Unmap>;
 
-// A range of bytes. Of each `pitch` bytes the first `row` are elements, and the rest is padding. `piece` bytes from each
-// of the `places` on exist; the shadow of the others takes no memory.
+// A range of bytes. Of each `pitch` bytes the first `row` are elements, and the rest is padding. Only `piece`
+// bytes from each of the `places` on exist; the shadow of the others takes no memory.
 struct Region {
   uintptr_t begin = 0, end = 0;
   Space space = Space::program;
@@ -47,7 +47,7 @@ struct Region {
   bool contains(uintptr_t address) const { return address >= begin && address < end; }
   size_t size() const { return end - begin; }
   uintptr_t granule() const { return uintptr_t(1) << granule_shift; }
-  // Cells are aligned to their size, whatever the region is, since a lone `__shared__ bool` may lie anywhere.
+  // Cells are aligned to their size even if the region is not: a lone `__shared__ bool` may lie anywhere.
   size_t cells() const { return (end >> granule_shift) - (begin >> granule_shift) + 1; }
   Cell &cell(uintptr_t address) const { return shadow[(address >> granule_shift) - (begin >> granule_shift)]; }
   // Whether an access ends past the elements of the row that it begins in.

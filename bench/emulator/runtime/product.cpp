@@ -1,5 +1,5 @@
-// The arithmetic of wgmma: exact products, summed in double, and rounded once per instruction; of FP8 with 14 bits. Sums
-// of integers wrap around in 32 bits.
+// The arithmetic of wgmma: exact products, summed in double, and rounded once per instruction. FP8 is summed with 14
+// bits. Sums of integers wrap around in 32 bits.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -25,7 +25,7 @@ float decode(OperandType type, const char *bytes) {
   const auto byte = uint8_t(*bytes);
   if (type == OperandType::s8) return int8_t(byte);
   if (type == OperandType::e5m2) return Binary16::decode(uint16_t(byte << 8));
-  if (type == OperandType::e4m3)  // of binary16's exponents, but with a bias of 7 and not of 15
+  if (type == OperandType::e4m3)  // as binary16, but with a bias of 7 instead of 15
     return (byte & 0x7f) == 0x7f ? NAN : 256 * Binary16::decode(uint16_t((byte & 0x80) << 8 | (byte & 0x7f) << 7));
   uint16_t half;
   std::memcpy(&half, bytes, 2);
@@ -60,8 +60,8 @@ void read_registers(const Registers &words, double (&a)[64][most_k]) {
 
 // Adds row i of A times B to a row of sums as Hopper adds products of FP8 (DeepSeek-V3 Technical Report,
 // arXiv:2412.19437, 3.5.2): products and sum are shifted right to the largest exponent among them, the highest 14 bits
-// of each are added, and 14 bits of the result are kept. The shift fills with the sign, hence floor (an author of that
-// report, in discussion 50 of deepseek-ai/DeepGEMM).
+// of each are added, and 14 bits of the result are kept. The shift fills with the sign, so it rounds down (an author of
+// that report, in discussion 50 of deepseek-ai/DeepGEMM).
 struct Limited {
   static constexpr int bits = 14, none = -100000;  // none: the exponent of 0
 

@@ -11,7 +11,7 @@ namespace {
 
 constexpr unsigned of_multiprocessor = 65536, most_registers = 256, unit = 8;
 
-// What the compiler leaves each thread of a block that has a multiprocessor to itself.
+// The registers of each thread at the launch, if the block has a multiprocessor to itself.
 unsigned at_launch() { return std::min(most_registers, of_multiprocessor / machine.threads_per_block / unit * unit); }
 
 bool fits(const Block &block, const Warpgroup &group) {
@@ -19,10 +19,10 @@ bool fits(const Block &block, const Warpgroup &group) {
          (group.asked - group.registers) * warpgroup_size <= block.free_registers;
 }
 
-// Lets a warpgroup go on with the number that it has asked for.
+// Lets a warpgroup continue with the number of registers that it has asked for.
 void grant(Block &block, size_t number) {
   Warpgroup &group = *block.warpgroups[number];
-  block.free_registers += (group.registers - group.asked) * warpgroup_size;  // also where that is negative
+  block.free_registers += (group.registers - group.asked) * warpgroup_size;  // which may be negative
   group.registers = group.asked;
   group.asking = 0;
   for (size_t t = 0; t < warpgroup_size; ++t) block.threads[number * warpgroup_size + t].state = State::ready;

@@ -1,4 +1,4 @@
-// setmaxnreg, as a deadlock describes it.
+// The state of setmaxnreg, for reports of deadlocks.
 #pragma once
 #include <cstddef>
 #include <string>
@@ -7,7 +7,7 @@ namespace emu {
 
 struct Block;
 
-// What a thread that waits at a setmaxnreg waits for.
+// Returns text on what a thread waits for at a setmaxnreg.
 std::string registers_missing(const Block &block, size_t thread);
 
 }  // namespace emu

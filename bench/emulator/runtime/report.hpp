@@ -29,7 +29,7 @@ class Reports {
  public:
   static constexpr size_t limit = 64;
 
-  // The report to fill in, or nullptr where it is only counted (or there are too many).
+  // Returns the report to fill in, or nullptr if it is only counted (or there are too many).
   Report *add(const char *kind, std::string message, uintptr_t pc, const Site *site = nullptr);
   void clear() { all_.clear(); }
   const std::vector<Report> &all() const { return all_; }

@@ -120,7 +120,7 @@ bool Scheduler::release_barriers() {
   return true;
 }
 
-// No block can continue: report the first one that should have.
+// No block can continue: reports the first block that should.
 bool Scheduler::end_stuck() {
   const auto stuck = std::find_if(blocks_.begin(), blocks_.end(),
                                   [](const Block &block) { return block.live && block.at_grid < block.live; });
@@ -205,7 +205,7 @@ Stop Scheduler::run(Block &block) {
   }
 }
 
-// Gives one turn to each thread that can run. Returns false if all that any of them did was to yield.
+// Gives one turn to each thread that can run. Returns false if they all only yielded.
 bool Scheduler::run_ready(Block &block) {
   bool progress = false;
   for (uint32_t thread : block.order) {
@@ -223,7 +223,7 @@ void Scheduler::resume(Block &block, uint32_t i) {
   machine.make_current(i);
   ++machine.switches;
   if (!thread.started) {
-    // NaN, and in reverse order a large number: what is compared or made 0 where it is NaN is seen by the other.
+    // NaN or, in reverse order, a large number: it shows if the kernel compares the value or replaces NaN by 0.
     const unsigned char poison = launch_.order == Order::reverse ? 0x4b : 0xff;
     prepare(thread.context, machine.stacks[block.first_stack + i], Stacks::size, thread_main, poison);
     thread.started = true;

@@ -17,11 +17,11 @@ class Scheduler {
   void run();
 
  private:
-  // Runs blocks that are resident together until all have ended; returns false where a report has ended the launch.
+  // Runs blocks that are resident together until all have ended; returns false if a report has ended the launch.
   bool run_together(std::span<const uint32_t> linear);
   void begin(std::span<const uint32_t> linear);
   void begin(Block &block, uint32_t linear, size_t first_stack);
-  // Gives one turn to each block that does not wait for the others. Returns false where a report has ended the launch.
+  // Gives one turn to each block that does not wait for the others. Returns false if a report has ended the launch.
   bool take_turns(bool &progress);
   bool release_barriers();
   Stop run(Block &block);
@@ -52,7 +52,7 @@ bool release_cluster_barrier(Cluster &cluster);
 bool release_warp(Block &block, uint32_t warp);
 // The lanes of the running thread's warp that have not ended.
 unsigned live_lanes();
-// Lets lanes go on that wait to learn who else is where they are.
+// Releases the lanes that wait in `converged`; returns false if there is none.
 bool release_converged(Block &block);
 
 }  // namespace emu

@@ -1,4 +1,4 @@
-// The shared memory of blocks that take turns. Another block's image is what this one sees of its shared memory.
+// The shared memory of blocks that take turns. A block accesses the shared memory of another in that block's image.
 #include <cstring>
 
 #include "scheduler.hpp"
@@ -11,7 +11,7 @@ void copy_shared(char *to, const char *from, size_t bytes) {
   if (bytes) std::memcpy(to, from, bytes);
 }
 
-// Vectors stay aligned, and an index past the end of an image meets no other one.
+// Vectors stay aligned, and an index past the end of an image reaches no other image.
 constexpr size_t vector = 16, red_zone = 4096;
 size_t dynamic_at() { return (machine.static_bytes + vector - 1) / vector * vector; }
 

@@ -1,5 +1,5 @@
 // PTX addresses shared memory by 32 bits: the block's rank in its cluster, and 24 bits of offset. The descriptors of
-// wgmma hold 18 of those.
+// wgmma hold 18 of the offset's bits.
 #include "machine.hpp"
 
 namespace emu {

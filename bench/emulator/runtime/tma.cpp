@@ -15,17 +15,17 @@ constexpr unsigned piece = 16;  // bytes that no swizzle splits
 // Part of a row of a box: where its 16 bytes lie in shared memory, and which of them are in the tensor.
 struct Piece {
   char *shared;
-  char *global;          // of the first byte inside, or nullptr where none is
+  char *global;          // of the first byte inside, or nullptr if none is
   unsigned skip, bytes;  // the `bytes` bytes after the first `skip` are inside
 };
 
-// How many first pixels a map of images has along an axis: 0 columns, 1 rows.
+// The number of pixels that the filter's first tap visits along an axis of the images: 0 columns, 1 rows.
 int64_t visited(const TensorMap &map, unsigned axis) {
   const int64_t last = int64_t(map.size[axis + 1]) - 1 + map.upper[axis];
   return last < map.lower[axis] ? 0 : (last - map.lower[axis]) / map.stride[axis] + 1;
 }
 
-// Where a row of a box lies along the axes after the first: PTX ISA, "im2col mode", of images.
+// The place of a row of a box along the axes after the first; for images, see PTX ISA, "im2col mode".
 std::array<int64_t, 3> place_of(const TensorMap &map, const Corner &corner, unsigned row) {
   if (!map.is_im2col()) return {int64_t(corner.y) + row, corner.z, 0};
   const int64_t across = visited(map, 0), down = visited(map, 1);
@@ -96,7 +96,7 @@ void check_copy(const TensorMap *map, bool is_im2col, unsigned shared, uintptr_t
   machine.abort_run();
 }
 
-// A copy begins at a pixel that the filter's first tap visits; where it does not, no document has what arrives. The
+// A copy must begin at a pixel that the filter's first tap visits; otherwise no document defines the result. The
 // distances of four-dimensional images have 8 bits.
 void check_first(const TensorMap &map, const Corner &first, uintptr_t pc, Site site) {
   const int at[] = {first.y, first.z};
@@ -116,7 +116,7 @@ void issue_load(Block &target, const Landing &load, unsigned address, Site site)
   }
   Mbarrier &barrier = find_mbarrier(target, address, load.pc, site);
   if (!barrier.published)
-    misuse("async-proxy", "a TMA load hears of an mbarrier that no fence has published since its init", site);
+    misuse("async-proxy", "a TMA load uses an mbarrier that no fence has published since its init", site);
   machine.agents[barrier.agent & ~Agent::flag].issuer = machine.me;
   const VisitShared visit(target);
   each_piece(load.map, load.corner, load.destination, [&](const Piece &p) {
@@ -125,7 +125,7 @@ void issue_load(Block &target, const Landing &load, unsigned address, Site site)
   barrier.landings.push_back(load);
 }
 
-// Issues it into the blocks of `mask`, or into the own one.
+// Issues a load into the blocks of `mask`, or into the running block if it is 0.
 void load(unsigned destination, const TensorMap *map, Corner corner, unsigned barrier, unsigned mask, uintptr_t pc,
           Site site) {
   Block &own = *machine.block;
@@ -143,8 +143,8 @@ void load(unsigned destination, const TensorMap *map, Corner corner, unsigned ba
     if (mask >> target->rank & 1) issue_load(*target, {*map, corner, to, pc}, at, site);
 }
 
-// What a store writes of a piece: it ends at the tensor's edge only where that is a multiple of 16 bytes, and at the
-// next one otherwise, as on an H100 and an H200 (triton-lang/triton issue 11583); the PTX ISA leaves it open.
+// The bytes of a piece that a store writes. They end at the tensor's edge if that is a multiple of 16 bytes, and at the
+// next multiple otherwise, as on an H100 and an H200 (triton-lang/triton issue 11583); the PTX ISA leaves this open.
 unsigned written(const Piece &p) {
   const auto end = uintptr_t(p.global) + p.bytes;
   return std::min(p.bytes + unsigned(-end % piece), piece - p.skip);

@@ -1,4 +1,4 @@
-// What a request of a warp costs. Sources of the rules: docs/profile.md.
+// The cost of a warp's memory requests. Sources of the rules: docs/profile.md.
 #include "counter.hpp"
 #ifdef EMU_COUNT
 #include <algorithm>
@@ -10,7 +10,7 @@ namespace {
 
 constexpr unsigned banks = 32, word = 4;
 
-// The different values among those of some lanes.
+// The set of the lanes' values.
 class Distinct {
  public:
   void add(uintptr_t value) {
@@ -48,7 +48,7 @@ unsigned cycles(const Instance &instance, unsigned begin, unsigned end, unsigned
   return *std::max_element(in_bank.begin(), in_bank.end());
 }
 
-// Whether lanes n and n ^ distance, where both take part, have one address.
+// Whether each lane n has the same address as lane n ^ distance, if both take part.
 bool in_pairs(const Instance &instance, unsigned distance) {
   for (unsigned lane = 0; lane < 32; ++lane) {
     const unsigned other = lane ^ distance;
@@ -69,7 +69,7 @@ unsigned in_turn(const Instance &instance) {
   return most;
 }
 
-// The most lanes whose atomics change words of one bank, each lane by itself.
+// The most lanes whose atomics change words of one bank; lanes with the same word count separately.
 unsigned changes_in_a_bank(const Instance &instance) {
   std::array<unsigned, banks> in_bank{};
   each_lane(instance, 0, 32, [&](uintptr_t at) { ++in_bank[at / word % banks]; });
@@ -91,8 +91,8 @@ Count global_request(const Instance &instance, unsigned bytes, Does does) {
           .serial = does == Does::atomic ? in_turn(instance) : 0};
 }
 
-// 8 bytes a lane take the warp by halves and 16 bytes by quarters; a load whose lanes share addresses in pairs takes
-// twice as many lanes at once.
+// Accesses of 8 bytes take half of a warp at a time, and accesses of 16 bytes a quarter. A load whose lanes share
+// addresses in pairs takes twice as many lanes at a time.
 Count shared_request(const Instance &instance, unsigned bytes, Does does) {
   const bool loads = does == Does::load;
   const unsigned lanes = unsigned(std::popcount(instance.present));

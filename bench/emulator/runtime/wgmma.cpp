@@ -78,7 +78,7 @@ Warpgroup &own_warpgroup(Site site) {
   Block &block = *machine.block;
   const uint32_t own = machine.current / warpgroup_size;
   if ((own + 1) * warpgroup_size > machine.threads_per_block) {
-    misuse("wgmma", "the last warps of the block are no whole warpgroup of 128 threads", site);
+    misuse("wgmma", "the last warps of the block are not a whole warpgroup of 128 threads", site);
     machine.abort_run();
   }
   if (block.warpgroups.size() <= own) block.warpgroups.resize(own + 1);
@@ -112,11 +112,11 @@ void wgmma(void *d, const WarpgroupProduct &product, Site site, const uint32_t *
   if (!group.arrived) group.wanted = product;
   if (!same(group.wanted, product)) misuse("wgmma", "the threads of a warpgroup issue different products", site);
   if (!me.async_proxy().is_fenced(uintptr_t(d), product.n * 2))
-    misuse("wgmma", "the sums were touched, and no wgmma.fence stands between that and the product", site);
+    misuse("wgmma", "the sums were accessed, and no wgmma.fence is between the access and the product", site);
   const uint32_t first = machine.current / warpgroup_size * warpgroup_size;
   if (a) {
     if (!me.async_proxy().is_fenced(uintptr_t(a), 4 * sizeof *a))
-      misuse("wgmma", "A's registers were touched, and no wgmma.fence stands between that and the product", site);
+      misuse("wgmma", "A's registers were accessed, and no wgmma.fence is between the access and the product", site);
     std::copy_n(a, 4, &group.a[4 * (machine.current - first)]);
     me.async_proxy().lend(uintptr_t(a), 4 * sizeof *a, group.issued() + 1);
   }

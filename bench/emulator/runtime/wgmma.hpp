@@ -17,7 +17,7 @@ struct Sums {
   unsigned n;
   std::array<uint32_t *, warpgroup_size> of_thread;
   std::array<bool, warpgroup_size> in_flight{};
-  size_t last_product = 0;  // how many products had been issued when the last of these was
+  size_t last_product = 0;  // the number of the last product that adds to these sums
   std::vector<uint32_t> values;
 
   uint32_t &at(unsigned thread, unsigned i);  // the value of element i of a thread's array
@@ -51,7 +51,7 @@ struct Warpgroup {
   void run_until(size_t product);
 };
 
-// The running thread's warpgroup. Aborts where that is not whole.
+// Returns the running thread's warpgroup. Aborts if it is not whole.
 Warpgroup &own_warpgroup(Site site);
 
 inline bool is_fp8(OperandType type) { return type == OperandType::e4m3 || type == OperandType::e5m2; }

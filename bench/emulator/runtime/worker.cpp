@@ -133,7 +133,7 @@ void check_limits(const PlannedLaunch &plan) {
                              " blocks wide into clusters of " + std::to_string(plan.cluster) + "; at most 8");
 }
 
-// What cuTensorMapEncodeTiled and cuTensorMapEncodeIm2col demand of a map.
+// Checks the requirements of cuTensorMapEncodeTiled and cuTensorMapEncodeIm2col.
 void check_map(const std::string &entry, const TensorMap &map) {
   const auto refuse = [&](const std::string &what) { throw std::runtime_error(entry + ": no tensor map has " + what); };
   for (const uint64_t pitch : map.pitch)
@@ -200,7 +200,7 @@ void run_job(Job &job, const Run &run, const Image &image) {
 }
 
 int serve() {
-  // What kernels print must not go into the reply.
+  // The output of kernels must not go into the reply.
   reply = fdopen(dup(STDOUT_FILENO), "wb");
   dup2(STDERR_FILENO, STDOUT_FILENO);
   try {
@@ -224,8 +224,8 @@ int serve() {
 }  // namespace emu
 
 int main() {
-  // Shadows come and go with runs and blocks. What is freed stays with the process: pages that are mapped anew each time
-  // take longer than what is done in them.
+  // Shadows are allocated and freed with runs and blocks. Freed memory stays with the process, since mapping new pages
+  // each time would take longer than the work on them.
   mallopt(M_MMAP_MAX, 0);
   mallopt(M_TRIM_THRESHOLD, -1);
   return emu::serve();

@@ -1,3 +1,3 @@
-// Part of cooperative_groups.h here.
+// The emulator has these functions in cooperative_groups.h.
 #pragma once
 #include "../cooperative_groups.h"

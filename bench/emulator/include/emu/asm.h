@@ -1,4 +1,4 @@
-// What `asm` statements become (bench/emulator/instructions.py): an instruction of PTX as C++, its operands by their bits.
+// Functions for the C++ that replaces `asm` statements (bench/emulator/instructions.py). Operands are passed as bits.
 #pragma once
 #include "../cuda_fp8.h"
 #include "../ptx_twins.h"
@@ -6,7 +6,7 @@
 
 namespace emu::ptx {
 
-// An operand as a type: its bits where the sizes are the same, otherwise converted.
+// Returns an operand as another type: with the same bits if the sizes are equal, otherwise converted.
 template <class T, class F> EMU_INLINE T as(const F &from) {
   if constexpr (std::is_pointer_v<F>)
     return T(uintptr_t(from));
@@ -16,7 +16,7 @@ template <class T, class F> EMU_INLINE T as(const F &from) {
     return T(from);
 }
 template <class To, class T> EMU_INLINE void put(To &to, T value) { to = as<To>(value); }
-// Several registers as one, and one as several: `mov.b64 %0, {%1, %2}`.
+// Joins registers to one, and splits one into several: `mov.b64 %0, {%1, %2}`.
 template <class T, class F, size_t n> EMU_INLINE T joined(const F (&parts)[n]) {
   static_assert(sizeof(T) == sizeof(F) * n, "the emulator has no such mov of registers");
   T whole;
@@ -37,7 +37,7 @@ template <class T> EMU_INLINE T *cluster(unsigned long long address, Site site) 
 }
 template <class T> EMU_INLINE T *generic(unsigned long long address, Site) { return reinterpret_cast<T *>(address); }
 
-// An access to N elements at once.
+// N elements that one access moves.
 template <class T, int N> struct alignas(sizeof(T) * N) Vector {
   T e[N];
 };
@@ -66,7 +66,7 @@ EMU_INLINE unsigned table(unsigned a, unsigned b, unsigned c, unsigned truth) {
     result |= (truth >> ((a >> bit & 1) << 2 | (b >> bit & 1) << 1 | (c >> bit & 1)) & 1) << bit;
   return result;
 }
-// A product twice as wide, its upper half, and sums that pass a carry on.
+// A product twice as wide, its upper half, and sums with carries.
 template <class T> using Twice = std::conditional_t<sizeof(T) == 8, __int128, std::conditional_t<sizeof(T) == 4, long long, int>>;
 template <class T> using Wide = std::conditional_t<std::is_signed_v<T>, Twice<T>, std::make_unsigned_t<Twice<T>>>;
 template <class T> EMU_INLINE Wide<T> wide(T a, T b) { return Wide<T>(a) * Wide<T>(b); }
@@ -86,7 +86,7 @@ template <class T> EMU_INLINE T difference(T a, T b, bool in, bool &out) {
 template <class T> EMU_INLINE unsigned pair(float high, float low) {
   return unsigned(T(high).bits) << 16 | T(low).bits;
 }
-// shfl.sync: `bounds` holds the first lane of a segment and the clamp, as the ISA has them.
+// shfl.sync. bounds: the segment mask and the clamp, encoded as in the PTX ISA.
 template <int mode> EMU_INLINE unsigned shuffled(unsigned x, unsigned by, unsigned bounds, unsigned mask, bool &in, Site site) {
   const unsigned segment = bounds >> 8 & 31, clamp = bounds & 31, own = lane();
   const int most = int((own & segment) | (clamp & ~segment)), least = int(own & segment);

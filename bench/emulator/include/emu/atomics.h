@@ -4,7 +4,7 @@
 
 namespace emu {
 
-// The plain update of an atomic, which the checker does not see.
+// Updates an atomic by plain accesses, which the checker does not see.
 template <class T, class Update> EMU_UNCHECKED T update(T *address, Update change) {
   const T old = value_at<T>(address), now = change(old);
   __builtin_memcpy(address, &now, sizeof(T));

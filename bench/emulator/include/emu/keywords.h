@@ -2,8 +2,8 @@
 #pragma once
 #include "runtime.h"
 
-// All static shared variables of a program, including those in templates, lie in its TLS segment: one range to poison
-// and to shadow. constinit forbids dynamic initialisers, as CUDA does.
+// All static shared variables of a program, including those in templates, lie in its TLS segment, so there is only one
+// range to poison and to shadow. constinit forbids dynamic initialisers, as CUDA does.
 #define __shared__ constinit thread_local
 #define __global__
 #define __device__
@@ -18,12 +18,12 @@
 #define __cluster_dims__(...)
 #define __builtin_assume(condition) ((void)0)
 #define __align__(n) __attribute__((aligned(n)))
-// With restrict, g++ may keep values in registers across a barrier.
+// Ignored, since with restrict g++ may keep values in registers across a barrier.
 #define __restrict__
 
 // Always inlined, so that the line of an access is that of the kernel, not that of the header.
 #define EMU_INLINE inline __attribute__((always_inline))
-// The function's own accesses are the emulator's, not the kernel's. Never inlined into instrumented code.
+// For functions whose accesses are the emulator's, not the kernel's. They are never inlined into instrumented code.
 #define EMU_UNCHECKED __attribute__((no_sanitize("thread"), noinline))
 #define EMU_UNCHECKED_LAMBDA __attribute__((no_sanitize("thread")))
 #define EMU_SITE emu::Site site = emu::Site::current()
@@ -36,7 +36,7 @@ constexpr int warpSize = 32;
 
 namespace emu {
 
-// The value at an address, by an access of the emulator's: a constructor that copies it would be instrumented.
+// Returns the value at an address. Its access is not instrumented, unlike that of a copy constructor.
 template <class T> EMU_UNCHECKED T value_at(const void *from) {
   struct Bytes { char each[sizeof(T)]; };
   if constexpr (std::is_trivially_copyable_v<T>) return __builtin_bit_cast(T, *static_cast<const Bytes *>(from));
@@ -61,7 +61,7 @@ template <class... Args, void (*kernel)(Args...)> struct Call<kernel> {
   }
 };
 
-// The kernel among functions of one name: `select` is one of the host's library, too.
+// Selects the kernel among functions of one name: `select`, for instance, is also in the C library.
 template <class... Args> constexpr auto only_kernel(void (*kernel)(Args...)) { return kernel; }
 
 }  // namespace emu

@@ -1,6 +1,6 @@
 // Cached loads, bit operations and intrinsics of single and double precision.
 #pragma once
-#include <math.h>  // and not <cmath>, whose exp(float) is a double's
+#include <math.h>  // not <cmath>, with which exp(float) computes in double
 
 #include "keywords.h"
 
@@ -83,15 +83,15 @@ EMU_INLINE unsigned __usad(unsigned a, unsigned b, unsigned c) { return c + (a <
 
 namespace emu {
 
-// The sum of the products of bytes, or of words of 16 bits with the bytes `from` and its neighbour; A and B are signed
-// or unsigned alike.
+// Returns c plus the products of elements 0 to count - 1 of a (of type A) with the bytes of b (of type B) from byte
+// `from` on.
 template <class A, class B> EMU_INLINE int dot(int a, int b, int c, int count = 4, int from = 0) {
   unsigned sum = unsigned(c);
   for (int i = 0; i < count; ++i) sum += unsigned(int(A(a >> i * 8 * int(sizeof(A)))) * int(B(b >> (i + from) * 8)));
   return int(sum);
 }
 
-// A conversion on the device: NaN is 0, what is too large is the nearest number.
+// Converts to an integer as the device does: NaN becomes 0 (2^63 in 64 bits), and x out of range its nearest end.
 template <class T, class F> EMU_INLINE T saturated(F x) {
   if (x != x) return sizeof(T) == 8 ? T(1ull << 63) : T(0);
   constexpr F end = F(T(1) << (sizeof(T) * 8 - 2)) * (std::is_signed_v<T> ? 2 : 4);
@@ -176,7 +176,7 @@ EMU_MIN_MAX(unsigned long)
 EMU_MIN_MAX(long long)
 EMU_MIN_MAX(unsigned long long)
 #undef EMU_MIN_MAX
-// Of a NaN and a number, the number.
+// If one operand is a NaN, min and max return the other.
 constexpr EMU_INLINE float min(float a, float b) { return b < a || a != a ? b : a; }
 constexpr EMU_INLINE float max(float a, float b) { return a < b || a != a ? b : a; }
 constexpr EMU_INLINE double min(double a, double b) { return b < a || a != a ? b : a; }

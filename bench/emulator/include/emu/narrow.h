@@ -7,7 +7,7 @@
 
 namespace emu {
 
-// Cuts bits off and rounds to nearest, ties to even.
+// Removes the lowest `cut` bits, and rounds to nearest, ties to even.
 EMU_INLINE uint32_t round_off(uint32_t bits, unsigned cut) {
   const uint32_t half = 1u << (cut - 1), rest = bits & ((1u << cut) - 1), whole = bits >> cut;
   return whole + (rest > half || (rest == half && (whole & 1)));
@@ -42,7 +42,7 @@ struct Bfloat16 {
   EMU_INLINE static float decode(uint16_t bits) { return __builtin_bit_cast(float, uint32_t(bits) << 16); }
 };
 
-// A float rounded to odd, so that a second rounding to fewer bits gives what one rounding would have given.
+// Rounds to odd, so that a second rounding to fewer bits gives the result of a single rounding.
 EMU_INLINE float to_odd(double value) {
   const float nearest = float(value);
   if (double(nearest) == value || !std::isfinite(nearest)) return nearest;
@@ -114,12 +114,12 @@ EMU_BINARY(__hadd, __hadd2, a + b)
 EMU_BINARY(__hsub, __hsub2, a - b)
 EMU_BINARY(__hmul, __hmul2, a *b)
 EMU_BINARY(__hdiv, __h2div, a / b)
-// Returns the number where the other operand is a NaN; std::fmax returns a NaN for a signalling one.
+// If one operand is a NaN, these return the other; std::fmax returns a NaN if the operand is a signalling NaN.
 EMU_BINARY(__hmax, __hmax2, a != a || a < b ? b : a)
 EMU_BINARY(__hmin, __hmin2, a != a || b < a ? b : a)
 #undef EMU_BINARY
 
-// The product of two 16-bit numbers is exact in double; the sum is rounded there, then once more.
+// The product of two 16-bit numbers is exact in double; the sum is rounded to double, then to 16 bits.
 template <class F> EMU_INLINE EmuNarrow<F> __hfma(EmuNarrow<F> a, EmuNarrow<F> b, EmuNarrow<F> c) {
   return EmuNarrow<F>(double(float(a)) * double(float(b)) + double(float(c)));
 }

@@ -1,5 +1,5 @@
-// What compiled kernels call in the runtime (bench/emulator/runtime). It never reaches a GPU: no .cu uses any of it,
-// except for `emu::dyn_smem`, through DYN_SHARED.
+// The functions of the runtime (bench/emulator/runtime) that compiled kernels call. They never reach a GPU: no .cu uses
+// them, except for `emu::dyn_smem`, through DYN_SHARED.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -13,7 +13,7 @@ namespace emu {
 
 using Site = std::source_location;
 
-// Called once per warp collective, by the last lane to arrive: `lanes[i]` is lane i's payload where bit i of `present`
+// Called once per warp collective, by the last lane to arrive: `lanes[i]` is lane i's payload if bit i of `present`
 // is set.
 using Combine = void (*)(void **lanes, unsigned present);
 
@@ -25,7 +25,7 @@ int block_reduce(Reduction reduction, bool predicate, Site site);
 void grid_barrier(Site site);
 void warp_collective(unsigned mask, void *payload, Combine combine, bool orders_memory, Site site);
 
-// Lets the other threads run first: a spinning thread calls it, so that the one it waits for can run.
+// Lets the other threads run first. A spinning thread calls this, so that the thread that it waits for can run.
 void yield();
 
 unsigned lane();
@@ -35,17 +35,17 @@ bool is_shared(const void *pointer);
 [[noreturn]] void trap(Site site);
 void misuse(const char *kind, const char *message, Site site);
 
-// Report accesses that the compiler does not instrument. The report names the return address.
+// Pass accesses that the compiler does not instrument to the checker, with the return address as their place.
 void note_read(const void *address, size_t bytes);
 void note_write(void *address, size_t bytes);
 void note_atomic(void *address, size_t bytes);
-// A compare and swap is about to compare with these bytes.
+// Announces that a compare-and-swap is about to compare with these bytes.
 void note_compared(const void *address, const void *expected, size_t bytes);
 
-// A loop has gone round so many times.
+// Records the number of iterations of a loop.
 void note_trips(const char *head, unsigned trips, Site site);
 
-// Stands around a loop whose trips are counted (bench/emulator/loops.py), also in a function that is constexpr.
+// Surrounds a loop whose iterations are counted (bench/emulator/counters.py), also in a constexpr function.
 struct Trips {
   const char *head;
   Site site;
@@ -59,22 +59,22 @@ struct Trips {
   [[gnu::always_inline]] constexpr bool turn() { return ++trips; }
 };
 
-// The 32-bit window of shared memory that PTX addresses: the block's rank in its cluster << 24, plus the offset in the
-// block. The last two take an address of the running block.
+// PTX addresses shared memory by 32 bits: the block's rank in its cluster << 24, plus the offset in the block.
+// shared_offset and shared_pointer take only addresses in the running block; shared_at takes an offset in it.
 unsigned shared_address(const void *pointer, Site site);
 unsigned shared_offset(unsigned address, Site site);
 void *shared_pointer(unsigned address, Site site);
 void *shared_at(unsigned offset);
-// Where the running block reaches the shared memory of any block of its cluster, until either of them ends.
+// Return a pointer to the shared memory of any block of the cluster, valid until that or the running block ends.
 void *cluster_pointer(unsigned address, Site site);
 void *map_shared(const void *pointer, unsigned rank, Site site);
 
-// cp.async: the bytes move no earlier than the wait that covers them; of `bytes`, those past `source_bytes` are zeros.
+// cp.async. The bytes move at the wait that covers them. Those after the first `source_bytes` are zeros.
 void copy_async(void *destination, const void *source, unsigned bytes, unsigned source_bytes, Site site);
 void commit_copies();
 void wait_copies(unsigned pending, Site site);
 
-// mbarriers, given by their address in the window. `rank` is a block of the cluster, or `own_block`.
+// mbarriers, given by their 32-bit addresses. `rank` is a block of the cluster, or `own_block`.
 constexpr unsigned own_block = ~0u;
 void mbarrier_init(unsigned barrier, unsigned arrivals, Site site);
 void mbarrier_arrive(unsigned barrier, unsigned rank, unsigned expected_bytes, Site site);
@@ -83,9 +83,9 @@ void mbarrier_wait(unsigned barrier, unsigned parity, Site site);
 void fence_mbarrier_init();
 void fence_proxy_async();
 
-// The TMA: bytes land when a thread waits for them and no other thread can run. mask: blocks of the cluster, 0 for own.
-// Of images, a corner is channel, column, row and image of the first pixel, and its distance to the tap's, in columns
-// and rows.
+// The TMA. Bytes land when a thread waits for them and no other thread can run. mask: blocks of the cluster, or 0 for
+// the running block. For images, a corner is the channel, column, row and image of the first pixel; distance: from
+// there to the pixel of the filter's tap, in columns and rows.
 struct Corner {
   int x, y, z, image = 0;
   unsigned distance[2] = {};
@@ -102,7 +102,7 @@ unsigned cluster_size();
 void cluster_barrier(Site site);
 void named_barrier(unsigned id, unsigned threads, Site site);
 
-// wgmma: operands are read, and sums appear in `d`, of floats or ints, at the wait that covers them.
+// wgmma. At the wait that covers a product, its operands are read, and its sums, floats or ints, appear in `d`.
 enum class OperandType { f16, bf16, tf32, e4m3, e5m2, s8 };
 struct WarpgroupProduct {
   OperandType type;
@@ -111,13 +111,13 @@ struct WarpgroupProduct {
   bool mn_major_a, mn_major_b, accumulate;
   bool a_in_registers = false;
 };
-// a: the thread's registers of A, where they hold it.
+// a: the thread's registers that hold A, or nullptr.
 void wgmma(void *d, const WarpgroupProduct &product, Site site, const uint32_t *a = nullptr);
 void wgmma_fence();
 void wgmma_commit();
 void wgmma_wait(unsigned pending);
 
-// Changes the registers of each thread of a warpgroup, out of those of its block.
+// Changes the number of registers of a warpgroup's threads; they are taken from the block, or returned to it.
 void setmaxnreg(unsigned count, bool increases, Site site);
 
 // One kernel of the translation unit: its name expression, and how to call it.

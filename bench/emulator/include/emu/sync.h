@@ -7,14 +7,14 @@ EMU_INLINE int __syncthreads_count(int p, EMU_SITE) { return emu::block_reduce(e
 EMU_INLINE int __syncthreads_and(int p, EMU_SITE) { return emu::block_reduce(emu::Reduction::all, p, site); }
 EMU_INLINE int __syncthreads_or(int p, EMU_SITE) { return emu::block_reduce(emu::Reduction::any, p, site); }
 
-// Fibers are sequentially consistent: a fence has nothing to do, and a missing one cannot be seen.
+// Fibers are sequentially consistent, so a fence does nothing, and a missing fence is not detected.
 EMU_INLINE void __threadfence() {}
 EMU_INLINE void __threadfence_block() {}
 EMU_INLINE void __threadfence_system() {}
 
 EMU_INLINE void __nanosleep(unsigned) { emu::yield(); }
 [[noreturn]] inline void __trap(EMU_SITE) { emu::trap(site); }
-// The lanes that are here when none of the warp can go on elsewhere.
+// Returns the lanes that have arrived here when no thread of the block can continue elsewhere.
 inline unsigned __activemask(EMU_SITE) { return emu::converged(site); }
 EMU_INLINE long long clock64() { return emu::clock(); }
 EMU_INLINE int clock() { return int(emu::clock()); }

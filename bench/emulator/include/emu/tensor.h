@@ -1,4 +1,4 @@
-// What tensor cores compute, shared by wmma and mma.sync: products of rounded operands, summed in double.
+// The arithmetic of tensor cores for wmma and mma.sync: products of rounded operands, summed in double.
 #pragma once
 #include "../cuda_bf16.h"
 #include "../cuda_fp16.h"
@@ -6,7 +6,7 @@
 
 namespace emu {
 
-// A float as a tensor core reads a TF32 operand: the low 13 bits of the mantissa are ignored.
+// Returns a float as a tensor core reads a TF32 operand: the low 13 bits of the mantissa are ignored.
 EMU_INLINE float tf32_truncate(float x) {
   return __builtin_bit_cast(float, __builtin_bit_cast(uint32_t, x) & 0xffffe000u);
 }
@@ -22,7 +22,7 @@ template <int M, int N, int K, class T = float> struct Product {
   T a[M][K], b[K][N];
   double c[M][N];
 
-  // Its accesses are the emulator's, and there are thousands. Without noipa, g++ 12 drops what an 8 x 32 product writes.
+  // Not instrumented, since its accesses are the emulator's. Without noipa, g++ 12 drops writes of an 8 x 32 product.
   __attribute__((no_sanitize("thread"), noipa)) void multiply() {
     for (int i = 0; i < M; ++i)
       for (int k = 0; k < K; ++k)

@@ -1,13 +1,13 @@
-// The tensor map (TMA descriptor) of the emulator: the driver encodes the same in 128 opaque bytes.
+// The tensor map (TMA descriptor) of the emulator. The driver's has the same contents in 128 opaque bytes.
 #pragma once
 #include <cstdint>
 
 namespace emu {
 
-// A tensor of three dimensions, x innermost, and the box that one copy moves; or images (im2col), of channels, columns,
-// rows and images, and the channels and pixels of a copy. Sizes and boxes in elements, pitches in bytes. swizzle: how
-// many bytes a row of the swizzled box spans (32, 64, 128), 0 for none. lower, upper, stride: of images, by columns and
-// rows, as cuTensorMapEncodeIm2col takes them; stride is 0 in other maps.
+// A map of a tensor with three dimensions, x innermost, and the box that one copy moves; or of images (im2col), with
+// channels, columns, rows and images, and the channels and pixels that one copy moves. Sizes and boxes are in elements,
+// pitches in bytes. swizzle: the bytes in a row of a swizzled box (32, 64, 128), 0 for none. lower, upper, stride: for
+// images, by column and row, as cuTensorMapEncodeIm2col takes them; stride is 0 in other maps.
 struct alignas(64) TensorMap {
   char *base;
   uint64_t size[4];
