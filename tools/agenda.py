@@ -1,7 +1,7 @@
 """The agenda of a device: the tasks to be measured, their values, and the answers by digest.
 
 `reports/<device>/agenda.json` holds the answers; the tasks are generated from the sources each time (gpu_tasks.py). A
-task is open while no answer has its digest, so a changed kernel opens only its own tasks.
+task is open while no answer has its digest, so a change to a kernel opens only the tasks of that kernel.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,18 +14,18 @@ from kernelmark.bench.plan.errors import UsageError
 
 SCHEMA = 1
 FILE = "agenda.json"
-#: How often a task may fail at one digest; after that it counts as answered.
+#: How often a task may fail at one digest before it counts as answered.
 TRIES = 2
-#: Share of its value that a task keeps if it was answered once, but at an unknown digest.
+#: The share of its value that a task keeps if it was answered at an unknown digest.
 SEEN = 0.25
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True):
     """A task of the agenda. value: relative worth of its answer; seconds: expected device time.
 
-    kind: selects the code that carries it out. basis: where `seconds` comes from; assumed: from a rule, not an earlier
-    run. problems, kernels, processes, mode and max_time_s: the jobs, if jobs measure it. baseline: the kernel that the
-    others are compared with. group: the heading of its rows in the report. detail: data that only its kind needs.
+    kind: selects the code that carries it out. basis: how `seconds` was found; assumed: whether by a rule instead of an
+    earlier run. problems, kernels, processes, mode and max_time_s: the jobs, if jobs measure it. baseline: the kernel
+    that the others are compared with. group: the heading of its rows in the report. detail: data for its kind.
     """
 
     name: str
@@ -54,7 +54,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
     """The outcome of a task. state: `done`, or `failed` with the reason in `text`; run: the run with its rows, or "".
 
-    digest: the task's digest when it was carried out; if it is unknown, "", which leaves the task open.
+    digest: the task's digest when it was carried out, or "" if it is unknown; then the task stays open.
     """
 
     digest: str
@@ -69,7 +69,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LeftOut(msgspec.Struct, frozen=True):
-    """Why a kernel is not called again: it crashed workers in a task, which had this digest."""
+    """Why a kernel is not called again. task, digest: the task in which it crashed workers, and the task's digest."""
 
     reason: str
     task: str
@@ -79,9 +79,9 @@ class LeftOut(msgspec.Struct, frozen=True):
 class Agenda(msgspec.Struct, kw_only=True):
     """The state of all tasks of a device.
 
-    limits: the device's limits, for digests of tasks planned without the device. left_out: kernels that crashed two
-    workers, with the reason. disagreeing: the ways of launching that are timed wrong, with their kernels. notes:
-    handwritten notes at the top of the report.
+    limits: the device's limits, for the digests of tasks that are planned without the device. left_out: kernels that
+    crashed two workers, with the reason. disagreeing: the ways of launching that are timed wrong, with globs of their
+    kernels. notes: handwritten notes at the top of the report.
     """
 
     schema: int = SCHEMA
@@ -101,7 +101,7 @@ def read(folder: Path, device: str = "") -> Agenda:
     except FileNotFoundError:
         return Agenda(device=device)
     except OSError as error:
-        raise UsageError(f"{path}: {error.strerror}; expected a file that can be read") from None
+        raise UsageError(f"{path}: {error.strerror}; expected a readable file") from None
     try:
         schema = msgspec.json.decode(data, type=dict[str, object]).get("schema")
         if schema != SCHEMA:
@@ -110,17 +110,17 @@ def read(folder: Path, device: str = "") -> Agenda:
     except msgspec.DecodeError as error:
         raise UsageError(f"{path}: {error}; expected an agenda as `make gpu` writes it") from None
     if device and found.device != device:
-        raise UsageError(f"{path}: is of {found.device}, expected {device}; --out names another folder of reports")
+        raise UsageError(f"{path}: is of {found.device}, expected {device}; --out names another folder for reports")
     return found
 
 
 def save(folder: Path, agenda: Agenda) -> None:
-    """Write the agenda, whole or not at all. Raises UsageError."""
+    """Write the agenda atomically. Raises UsageError."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         write(folder / FILE, msgspec.json.format(msgspec.json.encode(agenda).decode(), indent=1) + "\n")
     except OSError as error:
-        raise UsageError(f"{folder / FILE}: {error.strerror}; --out names a folder that can be written") from None
+        raise UsageError(f"{folder / FILE}: {error.strerror}; --out names another folder for reports") from None
 
 
 def write(path: Path, text: str) -> None:
@@ -139,10 +139,10 @@ def is_open(task: Task, agenda: Agenda) -> bool:
 
 
 def timed(tasks: Iterable[Task], agenda: Agenda) -> list[Task]:
-    """Return the tasks, with `seconds` replaced by the time that they took before, if they were measured."""
+    """Return the tasks. The `seconds` of tasks that were measured before are replaced by the time that they took."""
     known = {name: found.seconds for name, found in agenda.answers.items() if found.state == "done" and found.seconds}
     return [
-        msgspec.structs.replace(task, seconds=known[task.name], assumed=False, basis="as long as it took before")
+        msgspec.structs.replace(task, seconds=known[task.name], assumed=False, basis="the time that it took before")
         if task.name in known
         else task
         for task in tasks
@@ -150,7 +150,7 @@ def timed(tasks: Iterable[Task], agenda: Agenda) -> list[Task]:
 
 
 class Slot(NamedTuple):
-    """The open tasks chosen for some seconds on a device, and those that do not fit, both in order of value."""
+    """The open tasks chosen for some seconds on a device, and those that do not fit; both by value per second."""
 
     chosen: list[Task]
     left: list[Task]
@@ -198,7 +198,7 @@ def leave_out(agenda: Agenda, tasks: Sequence[Task], reasons: Mapping[str, str])
 
 
 def left_out(tasks: Iterable[Task], agenda: Agenda) -> dict[str, str]:
-    """Return the kernels that are not called, with the reasons, and forget those whose task has a new digest."""
+    """Forget kernels whose task has a new digest; return the other kernels that are not called, with the reasons."""
     present = {task.name: task.digest for task in tasks}
     for kernel, found in list(agenda.left_out.items()):
         if present.get(found.task, found.digest) != found.digest:

@@ -18,14 +18,14 @@ from kernelmark.bench.plan.kernel import CudaKernel
 from kernelmark.bench.plan.registry import Registry
 from kernelmark.bench.run.child import Lost, answers
 
-#: The most seconds for a kernel, and the most of the total time: a kernel that hangs leaves time for the others. The
-#: first kernel also waits for the emulator's compilations.
+#: The most seconds for a kernel, and its largest share of the total time, so that a kernel that hangs leaves time for
+#: the others. The first kernel also waits for the emulator's compilations.
 SILENCE_S, SHARE = 60.0, 0.5
 NOT_FINISHED = "not finished"
 
 
 def compare(kernels: Sequence[str], until_s: float) -> Iterator[str]:
-    """Yield a line for each kernel that is compared before `until_s` (monotonic clock), from watched processes."""
+    """Yield a line for each kernel that is compared before `until_s` (monotonic clock), in watched processes."""
     silence_s = min(SILENCE_S, SHARE * (until_s - now()))
     for kernel, found in answers("agreement", kernels, silence_s, until_s):
         if isinstance(found, Lost) and now() >= until_s:
@@ -36,7 +36,7 @@ def compare(kernels: Sequence[str], until_s: float) -> Iterator[str]:
 
 
 def replies(kernels: Sequence[str]) -> Iterator[str]:
-    """Yield for each kernel whether emulator and device agree on its smallest case, with both verdicts if not.
+    """Yield for each kernel whether emulator and device agree on its smallest case; if not, with both verdicts.
 
     The process ends at a kernel that corrupts the device, since all later kernels would fail.
     """
@@ -57,7 +57,7 @@ def replies(kernels: Sequence[str]) -> Iterator[str]:
 
 
 def smallest(registry: Registry, name: str) -> EmulatedCase:
-    """Return the case of a kernel that emulator and device run."""
+    """Return the case of a kernel with the smallest operands."""
     kernel = registry.kernels[name]
     assert isinstance(kernel, CudaKernel)
     return min(cases(registry, kernel, present_limits()), key=lambda case: case.problem.footprint_bytes)

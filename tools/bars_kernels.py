@@ -1,4 +1,4 @@
-"""Compare our CPU kernels with others and with ceilings: ratios of samples taken in turn, on two threads."""
+"""Compare our CPU kernels with others and with ceilings, by ratios of samples taken in turn on two threads."""
 
 import json
 import math
@@ -87,7 +87,7 @@ for _ in range(7):
 
 
 def loop() -> Found:
-    """Compare NumPy NT's hot median with bare loops in separate processes just before and after; best of three."""
+    """Compare NumPy NT's hot median with bare loops in processes just before and after; up to three tries, best one."""
 
     def bare() -> list[float]:
         out = subprocess.run([sys.executable, "-c", BARE_LOOP], check=True, capture_output=True, text=True)
@@ -108,8 +108,9 @@ ROUNDS = 15
 def transpose() -> Found:
     """Transpose the founding operands, which exceed most last-level caches, so that hot mode is as good as cold.
 
-    In place, all kernels share a job. Out of place, they are compared with a copy, which is another operation: jobs of
-    one kernel each alternate, since the cache contents left by others slow some, and the ratio is the median of rounds.
+    In place, all kernels share a job. Out of place, a kernel is compared with a copy, which is another operation: their
+    jobs alternate, and the ratio is the median of rounds. Each job has one kernel, since some kernels are slowed by the
+    cache contents that others leave.
     """
     gains, shares, others = {}, {}, {}
     for m in (1024, 2048):
@@ -142,7 +143,7 @@ LAYERS = {
 
 
 def conv() -> Found:
-    """Compare our fastest kernel without extra packages with oneDNN on four layers, and tiled FFTs with whole ones."""
+    """Compare our fastest kernel (FULL is left out) with oneDNN on four layers, and tiled FFTs with FULL."""
     registry, missing = discover(), module_missing("torch")
     for name, problem in LAYERS.items():
         parsed = registry.problem(problem)
@@ -160,7 +161,7 @@ def _with_tile(row: Measurement) -> str:
     return shown(row.over_baseline) + (f" (tile {tile})" if tile else "")
 
 
-#: Small problems: sizes change no code, but 1x1 filters and groups have separate code.
+#: Small problems, since code does not depend on sizes; 1x1 filters and groups have separate code.
 POINTWISE = "n2c32h28w28k32r1s1"
 CONVOLUTIONS = (*(("n2c32h28w28k32r3s3pad1", groups) for groups in ("", "/g8", "/g32")), (POINTWISE, ""))
 COMPILED = (
@@ -188,7 +189,7 @@ def compiled(problem: Problem) -> list[Kernel]:
 
 
 def _calls() -> Iterator[tuple[str, str]]:
-    """Yield each kernel with the problems for which it has separate code; one that takes any groups has one problem."""
+    """Yield each kernel with one problem for each of its separately compiled codes."""
     seen = set()
     for name in COMPILED:
         for kernel in compiled(discover().problem(name)):
@@ -208,14 +209,14 @@ def _setup_s(problem: str, kernel: str) -> float:
 
 SUITE, CEILING = "resnet50", ("fma/n12288k8192/f32", "fma/numba.fma")
 ROUNDS_OF_THREADS, LEAST_QUIET, LEAST_CALLS, LEAST_S = 15, 9, 3, 4e-3
-#: The percentile of the ceiling's gains that counts as its full gain, and the least share of it in a quiet round.
+#: The percentile of the ceiling's gains that counts as its full gain, and the least share of that in a quiet round.
 BEST, QUIET = 90, 0.9
 #: The fewest operations of a layer for which a share is promised.
 LEAST_FLOP = 50e6
 
 
 class Round(NamedTuple):
-    """The speedup from one thread to two: of a kernel, and of the ceiling before and after it."""
+    """Speedups from one thread to two: of a kernel, and of the ceiling before and after it."""
 
     gain: float
     before: float
@@ -228,7 +229,7 @@ class Round(NamedTuple):
 
 
 class Scaling(NamedTuple):
-    """A kernel's gain by a second thread on a layer, round by round."""
+    """A kernel's gain from a second thread on a layer, round by round."""
 
     kernel: str
     problem: Problem
@@ -277,9 +278,9 @@ def scalings() -> Iterator[Scaling]:
 
 
 def quiet(rounds: Sequence[Round], ceilings: Sequence[float]) -> Sequence[Round]:
-    """Return the rounds in which the ceiling, before and after, gained nearly all it can, or all rounds if too few did.
+    """Return the rounds in which the ceiling had nearly its full gain before and after; all rounds if these are few.
 
-    The CPUs of a virtual machine may be separate cores in one second and threads of one core in the next.
+    A virtual machine's CPUs may be separate cores in one second, and threads of one core in the next.
     """
     least = QUIET * np.percentile(ceilings, BEST)
     found = [each for each in rounds if min(each.before, each.after) >= least]
@@ -311,7 +312,7 @@ class Pair:
 def typical_s(launch: Launch) -> float:
     """Return the median time of calls that take LEAST_S together, after one that fills the caches.
 
-    There are at least LEAST_CALLS, so that the median of a long kernel, too, is robust to one disturbed call.
+    There are at least LEAST_CALLS calls, so that one disturbed call does not change the median of a long kernel.
     """
     launch()
     found: list[float] = []
@@ -334,9 +335,9 @@ def judged() -> Found:
 
 
 def sums() -> Found:
-    """Compare sums on the host with the ceiling for as many threads in the same run: the median of several short runs.
+    """Compare sums on the host with the ceiling of the same run for as many threads; take the median of short runs.
 
-    If the memory's bandwidth jumps within a minute, one run may compare a sum with a ceiling of another moment.
+    If the memory's bandwidth changes within a minute, a run may compare a sum with a ceiling of another bandwidth.
     """
     shares: dict[str, list[float]] = defaultdict(list)
     for _ in range(RUNS):
@@ -349,7 +350,7 @@ def sums() -> Found:
 
 
 def overlap() -> Found:
-    """Compare the overlap of work and staging with what the link's ceiling and the time of the work allow."""
+    """Compare the overlap of work and staging with the most that the link's ceiling and the work's time allow."""
     reached: dict[str, float] = {}
     with tempfile.TemporaryDirectory() as folder:
         problems = [f"transfer/n{ELEMENTS}/f32/h2h/work{work}" for work in WORKS]
@@ -377,10 +378,10 @@ ENCODED, WORKERS, THREADS, TURNS = 25_600_000, 2, 2, 40
 
 
 def encode() -> Found:
-    """Encode the gradients of two workers, in turn with NumPy copies of them on the same pages.
+    """Encode the gradients of two workers, in turn with NumPy copies of the gradients on the same pages.
 
-    Each byte that encoding has to move counts once: a worker's gradient and residual are read, the residual and the
-    encoded gradient are written. A copy counts the bytes that it reads and writes.
+    Rates count the compulsory bytes. Encoding reads a worker's gradient and residual, and writes the residual and the
+    encoded gradient. A copy reads and writes the gradient.
     """
     found = {}
     for name in FORMATS:

@@ -1,4 +1,4 @@
-"""Measure whole runs: in one process, by an executor, and after kills; and the emulator."""
+"""Measure whole runs (in one process, by an executor, after kills) and the emulator."""
 
 import math
 import os
@@ -30,7 +30,7 @@ OPTIONS = ("--mode", "hot", "--threads", "1", "--no-ceilings")
 
 
 def durations() -> Found:
-    """Measure known durations as `selftest` does, and yield how many are missed."""
+    """Run `selftest --only durations`, and yield its exit status, which is 0 if every duration was measured right."""
     words = [*COMMAND, "selftest", "--only", "durations"]
     done = subprocess.run(words, check=False, capture_output=True, text=True)
     yield "durations.missed", done.returncode, done.stdout.strip().splitlines()[-1] if done.stdout else done.stderr
@@ -40,7 +40,7 @@ NO_OPS = 3000
 
 
 def no_ops() -> Found:
-    """Measure and verify tiny copies by commands, and time these from start to end."""
+    """Time the commands `run` and `verify` on tiny copies, from start to end."""
     with tempfile.TemporaryDirectory() as name:
         words = (copies(Path(name), "copy/mine.noop", NO_OPS), "--plugin", PLUGIN, "--device", "cpu")
         db = ("--db", Path(name, "noops.db"))
@@ -50,7 +50,7 @@ def no_ops() -> Found:
     yield "no_ops.verify", NO_OPS / verify.wall_s, str(verify)
 
 
-#: No time passes on the tests' device, so that only kernelmark's overhead is left.
+#: The tests' fake device, on which no time passes, so that only kernelmark's overhead is measured.
 FAKE = ROOT / "tests" / "support" / "plugins" / "fake_device.py"
 FAKE_CASES, SETTLED = 100_000, 20_000
 FAKE_RUN = """
@@ -109,19 +109,19 @@ def _is(pid: int, word: str) -> bool:
 
 
 def recorded(db: Path) -> list[str]:
-    """Return the cases that are in a store so far."""
+    """Return the cases that a store has so far."""
     return read(db, 'SELECT "case" FROM result')
 
 
 def read(db: Path, query: str) -> list[str]:
-    """Return the values of a query; none while there is no store."""
+    """Return the values of a query, or [] while there is no store."""
     with suppress(sqlite3.OperationalError), closing(sqlite3.connect(f"file:{db}?mode=ro", uri=True)) as opened:
         return [value for (value,) in opened.execute(query)]
     return []
 
 
 JOBS, SLEEPING_JOBS = 600, 120
-#: The number of kills, the most rows between two of them, and the seconds that a run may take to its next row.
+#: The number of kills, the most rows between two kills, a seed, and the most seconds that a run takes to its next row.
 KILLS, APART, SEED, STALLED_S = 30, 24, 20, 120.0
 EXECUTOR = """
 from parsl import Config
@@ -131,7 +131,7 @@ provider = LocalProvider(init_blocks=1, max_blocks=1)
 executor = HighThroughputExecutor(label="here", address="127.0.0.1", max_workers_per_node={workers}, provider=provider)
 config = Config(executors=[executor], run_dir={run_dir!r}, strategy_period=1, initialize_logging=False)
 """
-#: The run uses the tests' device, since CPU jobs of one host are measured one at a time.
+#: The run uses the tests' fake device, since CPU jobs of one host are measured one at a time.
 DISPATCH = """
 import sys
 from contextlib import closing
@@ -208,7 +208,7 @@ class Run:
 
 
 def executor() -> Found:
-    """Compare two workers with one on jobs that sleep, pass no-op jobs through a parent, and kill a run repeatedly."""
+    """Compare two workers with one on jobs that sleep, measure the rate of no-op jobs, and kill a run repeatedly."""
     if missing := module_missing("parsl"):
         for name in ("gain", "rate", "first", "lost"):
             yield f"executor.{name}", math.nan, missing
@@ -228,7 +228,7 @@ def executor() -> Found:
 def killed(own: Run) -> tuple[int, str]:
     """Kill a worker, Parsl's manager or the parent after random numbers of rows, until the run is complete.
 
-    Return how many rows are lost, doubled or missing, and how many kills.
+    Return the number of rows that are lost, doubled or missing, plus that of kills not made, and a text.
     """
     drawn, seen = random.Random(SEED), set[str]()
     lost = times = stalls = 0
@@ -264,7 +264,7 @@ def _strike(parent: int, drawn: random.Random) -> bool:
 
 SGEMM = "gemm/m128n128k64/f32/NN"
 SWEEP, CORPUS = "tests/emulator/test_kernels.py", "tests/emulator/test_corpus.py"
-#: The sources whose sweep, with the corpus, has a separate limit.
+#: The first sources; their sweep and the corpus together have a separate limit.
 EARLY = (
     *(f"{name}.cu/gemm" for name in ("naive", "coalesced", "tiled")),
     *(f"{name}.cu/transpose" for name in ("naive", "tiled", "square_inplace")),

@@ -1,4 +1,4 @@
-"""Measure commands over stores of made-up rows: reading, merging, reporting, and training on them.
+"""Measure commands on stores of made-up rows: reading, merging, reporting and training.
 
 Commands are timed as whole processes, so every figure includes Python's start.
 """
@@ -59,7 +59,7 @@ def products(count: int, kernels: int) -> Iterator[Row]:
 
 
 def make(db: Path, processes: int = 1, **runs: Iterable[Row]) -> Path:
-    """Make a store with rows that resemble a measured one, but differ in problem, kernel and numbers."""
+    """Make a store whose rows are copies of a measured row with other problems, kernels and numbers."""
     words = ["gemm/m64n64k64/f32/NN", "--kernels", "gemm/numpy.matmul", "--mode", "hot", "--max-time", "0.01"]
     kernelmark("run", *words, "--no-ceilings", "--db", db, silent=True)
     with closing(sqlite3.connect(db)) as opened, opened:
@@ -125,7 +125,7 @@ def listing() -> Found:
 
 
 def million() -> Found:
-    """Plan a million cases: seconds from loading the suite to the first case, and peak memory over all."""
+    """Plan a million cases, and yield their number, the seconds to the first case, and the peak memory."""
     with tempfile.TemporaryDirectory() as folder:
         copies(Path(folder), "copy/numpy.copyto", 1000, 1000)
         out = subprocess.run([sys.executable, "-c", MILLION], cwd=folder, check=True, capture_output=True, text=True)
@@ -141,7 +141,7 @@ READ = (["show", "base"], *(["export", "base", "--format", style] for style in S
 
 
 def scale() -> Found:
-    """Read two runs of five processes: seconds for the smaller store, peak memory for both."""
+    """Read runs of five processes from two stores: yield the seconds for the smaller, the memory for the larger one."""
     with tempfile.TemporaryDirectory() as folder:
         found = {}
         for count in (FEW, LARGE):
@@ -157,7 +157,7 @@ CROSSING = '[[sweep]]\nop = "gemm"\ndtype = ["f32"]\naxes = ["m", "n", "k", "lay
 
 
 def many() -> Found:
-    """Read and write all rows of a large run, or of two for `trend`; `import` reads the output of `export`."""
+    """Run commands that read or write all rows of a large run (`trend`: of two); `import` reads what `export` wrote."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         db = ("--db", make(folder / "many.db", many=products(ROWS, 10)))
@@ -205,7 +205,7 @@ def report() -> Found:
 
 
 def filtering(page: Path) -> tuple[float, str]:
-    """Return the milliseconds of the slowest filter, including the layout of the table, first unsorted, then sorted."""
+    """Return the milliseconds of the slowest filter, including layout, on the table before and after sorting."""
     from browser import browser_missing, chromium
 
     if missing := browser_missing():
@@ -222,7 +222,7 @@ CASES, TIMES, SHARDS = 1200, 84, 8
 
 
 def merge() -> Found:
-    """Measure shards in sequence, multiply their rows, and merge them twice; compare the result with a whole run."""
+    """Measure shards one by one, multiply their rows, merge them twice, and compare the result with a whole run."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         run = ("run", copies(folder, "copy/numpy.copyto", CASES), "--device", "cpu", "--mode", "hot", "--no-ceilings")
@@ -241,7 +241,7 @@ def merge() -> Found:
 
 
 def _multiply(db: Path) -> None:
-    """Add copies of the existing rows under other problems: for `copy/m7`, `copy/m1000007`, and so on."""
+    """Add copies of the existing rows with other problems: for `copy/m7`, `copy/m10000007` and so on."""
     with closing(sqlite3.connect(db)) as opened, opened:
         names = [name for _, name, *_ in opened.execute("PRAGMA table_info(result)") if name != "result_id"]
         own = {name: f'"{name}"' for name in names}
@@ -260,7 +260,7 @@ def _cases(db: Path) -> list[str]:
 
 
 TRAINED, KERNELS, CALLS, SHAPES = 5000, 8, 20_000_000, 4096
-#: The compiler does not know the inputs, and each call depends on the result of the previous one.
+#: Times the exported code. The compiler does not know the inputs, and each call depends on the previous result.
 PROGRAM = """
 #include <stdio.h>
 #include <time.h>
@@ -285,7 +285,7 @@ int main(void) {{
 
 
 def select() -> Found:
-    """Train a selector on kernels of which each is the fastest for some sizes, and call its C code."""
+    """Train a selector on kernels that are each the fastest for some sizes, and call its C code."""
     with tempfile.TemporaryDirectory() as name:
         db = make(Path(name, "planted.db"), processes=4, planted=_planted())
         with closing(Store(db, create=False)) as store:

@@ -1,7 +1,7 @@
 """Measure `kernelmark tune`: the tiles that it finds and adopts, and its cost.
 
-Searches are replayed on spaces of which every tile was timed (tools/data/tuning/). The cost of a tile is its time
-divided by that of the default, measured in turn on one thread, as median of three exhaustive searches.
+Searches are replayed on spaces in which every tile was timed (tools/data/tuning/). The cost of a tile is its time over
+the default's, from samples taken in turn on one thread; it is the median of three exhaustive searches.
 """
 
 import json
@@ -26,7 +26,7 @@ ALONE = ("--mode", "hot", "--threads", "1", "--spread", "0", "--no-ceilings")
 
 
 class Truth(NamedTuple):
-    """A space of which every tile was timed, with the tiles' costs relative to the default."""
+    """A space in which every tile was timed. costs: each tile's time over the default's."""
 
     kernel: str
     problem: str
@@ -39,7 +39,7 @@ class Truth(NamedTuple):
         return int(SHARE * len(self.costs))
 
     def found(self, strategy: str, seed: int) -> float:
-        """Return the speed of the best tile that a search finds, relative to the best of all; the default is given."""
+        """Return the speed of the best tile that a search finds, or of the default, relative to the best of all."""
         seen = [self.costs[self.field.default]]
 
         def evaluate(configs: list[Config]) -> list[float]:
@@ -51,7 +51,7 @@ class Truth(NamedTuple):
         return min(self.costs.values()) / min(seen)
 
     def median_found(self, strategy: str) -> float:
-        """Return the median of the speeds that a strategy finds from several seeds."""
+        """Return the median of the speeds that a strategy finds with several seeds."""
         return median(self.found(strategy, seed) for seed in range(SEEDS))
 
 
@@ -73,7 +73,7 @@ def replay() -> Found:
 
 
 def tune() -> Found:
-    """Tune kernels whose best tile is known repeatedly, and one whose tiles do almost nothing."""
+    """Tune kernels with a known best tile repeatedly, and a kernel that does almost nothing once, to time a tile."""
     for name, kernel, best in (("default", "equal", None), ("planted", "planted", "PLANTED=7")):
         tiles = [tuned(f"copy/mine.{kernel}", "copy/m128n128/f32", "--max-time", "0.02") for _ in range(TUNINGS)]
         yield f"tune.{name}", sum(tile == best for tile in tiles), f"of {TUNINGS}"

@@ -1,8 +1,8 @@
-"""Check the calls of bench and kernels into GPU packages against these packages: `make conformance`, without a GPU.
+"""Check the calls in bench/ and kernels/ to GPU packages against the packages: `make conformance`, without a GPU.
 
-Runs in the environment of tools/data/gpu-packages.txt. Writes each signature to tools/data/gpu-signatures.json, with
-which `make test` checks the calls again, and compiles every kernel. Names are followed from imports through
-assignments; OWNERS lists names whose objects come from elsewhere.
+Runs in the environment of tools/data/gpu-packages.txt, and compiles every kernel. Each signature is written to
+tools/data/gpu-signatures.json, against which `make test` checks the calls again. Names are followed from imports
+through assignments; OWNERS lists names whose objects come from elsewhere.
 """
 
 import ast
@@ -37,8 +37,8 @@ RECORD = ROOT / "tools" / "data" / "gpu-signatures.json"
 PACKAGES = ("cuda", "cudnn", "cupy", "nvmath", "pycuda", "pynvml")
 _DRIVER, _CUDNN = "cuda.bindings.driver", "kernels/conv/vendor/cudnn_frontend.py"
 _SETTING = r'settings\["(\w+)"\]'
-#: Modules, functions, and instances (with `()`), with their names in modules that import a package. `api()` is the
-#: result of a call of `api`; `ways.function` is a name in ways.py, which need not import a package.
+#: Modules, functions, and instances (with `()`) of packages, and the names that they have in modules that import a
+#: package. `api()` is the result of a call of `api`; `ways.function` is a name in ways.py, even without an import.
 OWNERS = {
     "cuda.core.ObjectCode()": "from_cubin()",
     "cudnn": "cudnn_frontend._frontend()",
@@ -67,7 +67,7 @@ OWNERS = {
     "pycuda.driver.Module()": "module_from_buffer()",
     "pynvml": "nvml._nvml",
 }
-#: Names that are passed to getattr as strings: file, pattern of the strings, prefix of each name.
+#: Names that code passes to getattr as strings: the file, a pattern of the strings, and the prefix of each name.
 STRINGS = (
     ("bench/measure/cuda.py", r'limit\("(\w+)"\)', f"{_DRIVER}.CUdevice_attribute.CU_DEVICE_ATTRIBUTE_"),
     ("bench/measure/launch.py", _SETTING, f"{_DRIVER}.CUfunction_attribute.CU_FUNC_ATTRIBUTE_"),
@@ -82,7 +82,7 @@ STRINGS = (
     (_CUDNN, r'(?<!: )"(?!FALLBACK)([A-Z]\w{2,})"', "cudnn.numerical_note."),
 )
 _FUNCTION = ast.FunctionDef | ast.AsyncFunctionDef
-#: Parameters of C functions with 8 bytes: pointers, arrays, handles (which are pointers) and wide integers.
+#: C parameters of 8 bytes: pointers, arrays, handles (which are pointers) and wide integers.
 _WIDE = re.compile(r"[*[]|(Handle|Stream|Descriptor)_t|size_t|long|64_t")
 Names = Mapping[str, str]
 
@@ -141,7 +141,7 @@ class _Module:
         self._owners |= {word.removeprefix(here): owners[word] for word in owners if word.startswith(here)} | imported
 
     def assign(self, target: ast.expr, value: ast.expr) -> None:
-        whole = value.body if isinstance(value, ast.IfExp) else value  # both have the same length
+        whole = value.body if isinstance(value, ast.IfExp) else value  # both branches are tuples of the same length
         if isinstance(target, ast.Name) and isinstance(whole, ast.Tuple):
             self._stars[target.id] = whole.elts
         is_known = not isinstance(value, ast.Attribute) or _word(value) in self._owners or self._is_constant(value)
@@ -149,7 +149,7 @@ class _Module:
             self._owners[_word(target)] = owner
 
     def uses(self, tree: ast.AST) -> Iterator[Use]:
-        """Yield the uses in a function, which has local names, and in the functions defined in it."""
+        """Yield the uses in a function, with its local names, and in the functions defined in it."""
         outer, self._owners = self._owners, dict(self._owners)
         for target, value in _assigned(_outside_functions(tree)):
             self.assign(target, value)
@@ -179,7 +179,7 @@ class _Module:
             yield Use(name, self._file, node.lineno, (node.end_lineno or 0, node.end_col_offset or 0), arguments)
 
     def _flat(self, arguments: Iterable[ast.expr]) -> Iterator[ast.expr]:
-        """Yield the arguments, with the elements of a named tuple in place of `*name`."""
+        """Yield the arguments, with `*name` replaced by the elements of that tuple."""
         for argument in arguments:
             match argument:
                 case ast.Starred(ast.Name(name)) if name in self._stars:
@@ -188,7 +188,7 @@ class _Module:
                     yield argument
 
     def _owner(self, node: ast.expr) -> str:
-        """Return the package's name that an expression refers to, or "" if it refers to none."""
+        """Return the name in a package that an expression refers to, or "" if it refers to none."""
         if own := self._owners.get(_word(node)):
             return own
         match node:
@@ -206,7 +206,7 @@ class _Module:
         return ""
 
     def _is_constant(self, node: ast.expr) -> bool:
-        """Return whether an expression names no member of an instance; such members need the instance."""
+        """Return whether an expression can be looked up, which a member of an instance cannot."""
         return "()" not in self._owner(node) and (not isinstance(node, ast.Attribute) or self._is_constant(node.value))
 
     def _member(self, node: ast.expr, name: str) -> str:
@@ -298,7 +298,7 @@ def declared() -> dict[str, list[int]]:
 
 
 def prototypes(names: Iterable[str]) -> dict[str, str]:
-    """Return the parameters of C functions with their sizes in bytes from the headers: `(_0: 8, _1: 4)`."""
+    """Return the parameters of C functions with their sizes in bytes, read from the headers: `(_0: 8, _1: 4)`."""
     (nvidia,) = importlib.import_module("nvidia").__path__
     headers = (Path(nvidia, "cu13/include", name) for name in ("cuda.h", "cublas_api.h"))
     text = "".join(path.read_text() for path in (*headers, *Path(nvidia, "cudnn/include").glob("*.h")))
@@ -348,7 +348,7 @@ def _inspected(found: Any) -> Iterator[list[str]]:
 
 
 def _documented(name: str, found: Any) -> Iterator[list[str]]:
-    """Yield parameters from docstrings as Cython, nanobind and Boost write them."""
+    """Yield parameters from docstrings in the formats of Cython, nanobind and Boost."""
     for called, doc in ((name, found.__doc__), ("__init__", found.__init__.__doc__)):
         python = (doc or "").partition("C++ signature")[0]
         for line in reversed(re.findall(rf"^[ \w.]*?\b{called}\((.*)\)", python, re.MULTILINE)[:2]):
@@ -387,7 +387,7 @@ def main() -> int:
 
 
 def compile_kernels() -> None:
-    """Compile a call of each kernel. Raises CompileError if the environment lacks something that a kernel needs."""
+    """Compile each kernel for one problem. Raises CompileError if the environment lacks what a kernel needs."""
     registry = discover()
     kernels = [kernel for kernel in registry.kernels.values() if isinstance(kernel, CudaKernel)]
     for kernel in kernels:

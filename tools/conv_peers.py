@@ -1,9 +1,9 @@
-"""Prints how our convolutions compare with oneDNN's as Markdown: the table of docs/convolution.md.
+"""Print how our convolutions compare with oneDNN's, as Markdown: the table of docs/convolution.md.
 
 `python tools/conv_peers.py [--db FILE] [--run RUN] [--network NAME] [--layers FILE.csv]` reads a run of the suite
-conv-peers, and writes each layer as a row. A ratio is how many times as fast the fastest of our own kernels is as
-oneDNN (`conv/torch.conv2d`); bench/report/contest.py computes it from samples taken in turn. Our own kernels are all
-that come with kernelmark except oneDNN, whatever library they call for products or transforms.
+conv-peers; --layers also writes a row for each layer. A ratio is the speed of our fastest kernel over that of oneDNN
+(`conv/torch.conv2d`); bench/report/contest.py computes it from samples taken in turn. Our kernels are all kernels that
+come with kernelmark except oneDNN, whatever library they call for products or transforms.
 
 The interval of a geometric mean runs from the geometric mean of its layers' lower ends to that of their upper ends, as
 for the sums of `show --by network`. It is valid even if all layers share their errors, and wider than necessary if
@@ -38,13 +38,13 @@ ONEDNN = "conv/torch.conv2d"
 DIRECTIONS = ("fprop", "dgrad", "wgrad")
 GROUP = ("network", "n", "layout", "direction")
 SUMMARY = (*GROUP, "layers", "geometric mean", "worst layer", "its ratio")
-#: Columns of a layer; ratio, low and high: how many times as fast our kernel is, and the 95 % interval.
+#: The columns of --layers. ratio, low, high: the speed of our kernel over oneDNN's, with its 95 % interval.
 LAYERS = (*GROUP, "layer", "kernel", "ratio", "low", "high", "onednn_gflop_per_s", "noisy")
-FLATTERS = """A ratio is the rate of the own kernel with the least median over that of oneDNN, with its 95 % interval;
-above 1x the own kernel is faster. The choice among several kernels is made on the samples that the ratio is formed
-from, which flatters it: of kernels that are about equal, the luckiest is taken. `~` marks ratios with a row that other
-load disturbed, `tie` intervals that include 1. A geometric mean lies between the geometric means of its layers' lower
-and of their upper ends."""
+FLATTERS = """A ratio is the rate of our kernel with the least median over the rate of oneDNN, with its 95 % interval;
+above 1x our kernel is faster. Our kernel is chosen by the samples from which the ratio is computed, so the ratio is too
+high: among kernels that are about equal, the luckiest is chosen. `~` marks a ratio with a row that other load
+disturbed, and `tie` an interval that includes 1. The interval of a geometric mean runs from the geometric mean of its
+layers' lower ends to that of their upper ends."""
 
 
 class Layer(NamedTuple):
@@ -69,7 +69,7 @@ class Layer(NamedTuple):
 
 
 class Pair(NamedTuple):
-    """The fastest own kernel on a layer, oneDNN, and the ratio of their rates."""
+    """Our fastest kernel on a layer, oneDNN, and the ratio of their rates."""
 
     own: Result
     peer: Result
@@ -90,7 +90,7 @@ def layers(suite: Suite, networks: Sequence[str]) -> list[Layer]:
     found = [Layer(e.network or suite.name, e.problem) for e in suite.entries() if e.problem.op == "conv"]
     known = list(dict.fromkeys(layer.network for layer in found))
     if not known:
-        raise UsageError(f"{suite.name}: has no convolution, expected some; conv-peers has those of four networks")
+        raise UsageError(f"{suite.name}: has no convolution, expected some; the suite conv-peers has four networks")
     for name in networks:
         if name not in known:
             raise UsageError(f"--network {name}: is no network of {suite.name}; expected one of {', '.join(known)}")
@@ -127,7 +127,7 @@ def pairs(wanted: Sequence[Layer], rows: Sequence[Result], store: Store, own: se
         without = failed.get((layer.problem.id, setting.mode, setting.threads, setting.isa))
         if without:
             return f"{ONEDNN} {without.status}: {without.reason}"
-        return "no own kernel has a time" if peer else f"{ONEDNN} has no row" if best else "no row has a time"
+        return "none of our kernels has a time" if peer else f"{ONEDNN} has no row" if best else "no row has a time"
 
     return {setting: {layer: pair(layer, setting) for layer in wanted} for setting in settings}
 
@@ -145,7 +145,7 @@ def geometric_mean(ratios: Sequence[Ratio]) -> Ratio:
 
 
 def summary(found: Found) -> Iterator[tuple[str, ...]]:
-    """Yield a row for each network, n, layout and direction, with how many of its layers have a ratio."""
+    """Yield a row for each network, n, layout and direction, with the number of layers that have a ratio."""
     for group in dict.fromkeys(layer.group for layer in found):
         own = {layer: pair for layer, pair in found.items() if layer.group == group}
         known = {layer: pair for layer, pair in own.items() if isinstance(pair, Pair)}
@@ -190,13 +190,13 @@ def without_time(rows: Iterable[Result]) -> Iterator[str]:
 
 
 def page(suite: Suite, networks: Sequence[str], store: Store, run_id: str, file: Path | None = None) -> Iterator[str]:
-    """Yield the paragraphs and the table of a run, and write its layers to a file. Raises UsageError."""
+    """Yield the paragraphs and the table of a run, and write its layers to `file`, if given. Raises UsageError."""
     wanted = layers(suite, networks)
     own = {k.id for k in discover().kernels.values() if k.is_ours} - {ONEDNN}
     problems = {layer.problem.id for layer in wanted}
     rows = [r for r, _ in store.results(run_id) if r.problem in problems]
     if not rows:
-        raise UsageError(f"run {run_id}: has no row of these layers; `kernelmark run {suite.name}` makes them")
+        raise UsageError(f"run {run_id}: has no row of these layers; `kernelmark run {suite.name}` measures them")
     for setting, found in pairs(wanted, rows, store, own).items():
         yield f"Run `{run_id}`, {in_markdown(setting.title)}, processes: {rows[0].processes}."
         if count := sum(isinstance(pair, str) for pair in found.values()):

@@ -1,8 +1,8 @@
-"""Compare hardware counters with the counts of `kernelmark profile`, and run compute-sanitizer, a launch per process.
+"""Compare hardware counters with the counts of `kernelmark profile`, and run compute-sanitizer on kernels.
 
 `python tools/counters.py --out FOLDER` reads Nsight Compute's counters of the kernels in CHOSEN and writes
-FOLDER/counters.json and counters.md; `--table FOLDER` writes counters.md again, without a GPU; `--sanitizer KERNEL`
-checks kernels; `--launch KERNEL PROBLEM...` is the process that the two tools inspect.
+FOLDER/counters.json and counters.md. `--table FOLDER` writes counters.md again, without a GPU. `--sanitizer KERNEL...`
+checks kernels. `--launch KERNEL PROBLEM...` is the process that the two tools inspect, one for each kernel.
 """
 
 import argparse
@@ -66,17 +66,17 @@ CHOSEN: tuple[Pair, ...] = (
 LIMIT_S = 60.0
 DEADLINE_S = 300.0
 DATA = "counters.json"
-#: Begins the line in which a launched process describes its device.
+#: The start of the line in which a launched process describes its device.
 _DEVICE = "kernelmark-device "
-#: Errors that every other kernel would get, too.
+#: Parts of errors that every other kernel would get, too.
 REFUSALS = ("ERR_NVGPUCTRPERM", "Failed to initialize the profiler", "not compatible", "ot supported", "on the PATH")
 
 
 class Figure(NamedTuple):
     """A count of the profile and the metrics of ncu that it is compared with.
 
-    metrics: added up; each has several names, of which the first that is not 0 counts. if_counted: compare only kernels
-    in which the profile counts some, since the metric includes other events.
+    metrics: summands; each is the first of several names whose value is not 0. if_counted: compare only if the count is
+    not 0, since the metrics include other events.
     """
 
     metrics: tuple[tuple[str, ...], ...]
@@ -85,7 +85,7 @@ class Figure(NamedTuple):
 
 
 def _tensor(counts: Counts) -> int:
-    """Return the warp instructions of wgmma, and of mma.sync, which is recognised by its function's name in ptx."""
+    """Return the warp instructions of wgmma and of mma.sync, which is recognised by the name of its function in ptx."""
     found = counts.total.others.get("product", 0)
     for line in counts.lines:
         path = CUDA / line.file
@@ -152,7 +152,7 @@ class Device(msgspec.Struct, frozen=True):
 
 
 class Row(msgspec.Struct, frozen=True):
-    """The counters of a kernel on a problem, over all its launches; if it was not measured, none, and the reason."""
+    """The counters of a kernel on a problem, summed over its launches; if it was not measured, only the reason."""
 
     kernel: str
     problem: str
@@ -187,14 +187,14 @@ class Check(msgspec.Struct, frozen=True):
 
 
 class Ran(NamedTuple):
-    """A command's output, and how it ended; the reason if it was stopped."""
+    """A command's exit status and output; if it was stopped, -1 and the reason."""
 
     status: int
     text: str
 
 
 def launch_alone(kernel_id: str, problem_id: str) -> None:
-    """Launch a kernel once on drawn operands, between the profiler's start and stop, and print where."""
+    """Launch a kernel once on drawn operands, between the profiler's start and stop, and print the device."""
     from cuda.bindings import driver
     from cupy.cuda import set_allocator
 
@@ -220,7 +220,7 @@ def launch_alone(kernel_id: str, problem_id: str) -> None:
 def _own(registry: Registry, kernel_id: str) -> CudaKernel:
     kernel = registry.named(kernel_id)
     if not isinstance(kernel, CudaKernel):
-        raise UsageError(f"{kernel_id}: has no .cu file; take a kernel that is written by hand")
+        raise UsageError(f"{kernel_id}: has no .cu file; choose a hand-written kernel")
     return kernel
 
 
@@ -229,7 +229,7 @@ def _launching(kernel: str, *problems: str) -> list[str]:
 
 
 def ncu_command(pair: Pair, metrics: Sequence[str] = METRICS) -> list[str]:
-    """Return the command that reads metrics of a kernel's single call, as CSV in units without prefixes."""
+    """Return the command that reads metrics of one call of a kernel, as CSV in units without prefixes."""
     options = ["--profile-from-start", "off", "--clock-control", "none", "--print-units", "base"]
     return ["ncu", *options, "--csv", "--page", "raw", "--metrics", ",".join(metrics), *_launching(*pair)]
 
@@ -249,7 +249,7 @@ def parsed(text: str) -> list[Counted]:
 
 
 def _number(value: str, unit: str) -> int | None:
-    """Read `4,194,304`, or `1.5` of a unit such as `Ksector`; None for `n/a`."""
+    """Return the number in a cell such as `4,194,304`, or `1.5` with the unit `Ksector`; None for `n/a`."""
     try:
         return round(float(value.replace(",", "")) * {"K": 1e3, "M": 1e6, "G": 1e9}.get(unit[:1], 1))
     except ValueError:
@@ -257,7 +257,7 @@ def _number(value: str, unit: str) -> int | None:
 
 
 def refusal(text: str) -> str:
-    """Return in one line why ncu or the process under it failed: ncu's first error, or the process's last line."""
+    """Return in one line why ncu or its process failed: ncu's first error, or else the process's last line."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     errors = [line.removeprefix("==ERROR==").strip() for line in lines if line.startswith("==ERROR==")]
     own = [line for line in lines if not line.startswith(("==", _DEVICE))]
@@ -275,7 +275,7 @@ def _run(command: Sequence[str], until_s: float) -> Ran:
 
 
 def replies(questions: Sequence[Sequence[str]]) -> Iterator[tuple[int, str]]:
-    """Yield each command's output and how it ended."""
+    """Yield the exit status and the output of each command."""
     for question in questions:
         done = subprocess.run(
             question, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env={**os.environ, "LC_ALL": "C"}
@@ -349,15 +349,15 @@ FFMA, tensor instructions and wavefronts of shared memory are meant to be equal.
 left out. What differs:
 
 - warp instructions: the profile counts no integer arithmetic, addresses and branches.
-- FFMA: lanes that are switched off are counted too. Products that reach their sum by way of an array or a branch, as in
+- FFMA: inactive lanes are counted, too. Products that reach their sum through an array or a branch, as in
   `fft/cuda.small`, are fused by nvcc and not counted.
-- tensor instructions: wgmma (`gmma`), else `hmma`, which also counts some instructions of kernels that have none;
-  they are left out where the profile counts none.
-- sectors read: loads, with those of asynchronous copies, and boxes of the TMA. Lanes that skip an access in a loop,
-  which nvcc unrolls, are matched with the wrong ones of their warp, as at the borders of `conv/cuda.winograd`.
-- shared wavefronts and bank conflicts: of loads and stores alone. What waits for others is measured as a conflict too.
-- bank conflicts of copies (`cp.async`): counted from the addresses in shared memory alone. A device has more of them
-  where 4-byte copies of a warp read several lines of 128 bytes; no rule is known that gives their number.
+- tensor instructions: wgmma (`gmma`), or else `hmma`. The metric `hmma` is above 0 for some kernels without tensor
+  instructions; kernels for which the profile counts none are left out.
+- sectors read: by loads, asynchronous copies, and boxes of the TMA. If lanes skip an access in a loop that nvcc
+  unrolls, the profile matches them with the wrong lanes of their warp, as at the borders of `conv/cuda.winograd`.
+- shared wavefronts and bank conflicts: of loads and stores only. A delay by other accesses is measured as a conflict.
+- bank conflicts of copies (`cp.async`): counted only from the addresses in shared memory. A device has more conflicts
+  if 4-byte copies of a warp read several lines of 128 bytes; no rule that gives their number is known.
 """
 
 
@@ -393,8 +393,8 @@ def _cells(row: Row, counts: Mapping[str, int | None]) -> Iterator[Sequence[str]
 def sanitizer(kernels: Sequence[str], until_s: float) -> list[Check]:
     """Check kernels with memcheck and racecheck until the deadline (monotonic clock).
 
-    Each is launched on the smallest problem that the emulator sweeps it through and on the largest ragged one, which
-    has enough threads for races. The caller holds the GPU. Checks that were not made are listed with the reason.
+    Each kernel is launched on the smallest problem of its emulator sweep, and on the largest ragged one, which has
+    enough threads for races. The caller holds the GPU. Checks that were not made are listed with the reason.
     """
     checks: list[Check] = []
     registry, refused = discover(), ""
@@ -429,7 +429,7 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument("--out", type=Path, metavar="FOLDER", help="read counters; write them to this folder")
     parser.add_argument("--table", type=Path, metavar="FOLDER", help="write the table of a folder again")
     parser.add_argument("--sanitizer", nargs="+", default=[], metavar="KERNEL", help="check these kernels")
-    parser.add_argument("--deadline", type=float, default=DEADLINE_S, metavar="S", help="seconds for all of it")
+    parser.add_argument("--deadline", type=float, default=DEADLINE_S, metavar="S", help="seconds for everything")
     asked = parser.parse_args(words)
     until_s = now() + asked.deadline
     try:

@@ -1,6 +1,6 @@
 """List the cuDNN algorithms that run on a GPU with this version of the library: `make gpu` writes cudnn.md.
 
-A cell holds an algorithm's outcome on one probe: `runs` with its workspace if the result was right, else cuDNN's
+A cell holds an algorithm's outcome on one probe: `runs` and its workspace if the result was right, or else cuDNN's
 status.
 """
 
@@ -48,7 +48,7 @@ def probe(
     forms: Iterable[tuple[str, str, str]] = FORMS,
     over: Callable[[], bool] = lambda: False,
 ) -> list[Answer]:
-    """Return the verified, untimed outcomes of kernels whose ids begin with `pattern`; begin no probe once `over()`."""
+    """Return the verified, untimed outcomes of kernels whose ids begin with `pattern`, until `over()` is true."""
     registry = discover()
     found: list[Answer] = []
     for shape, dtype, layout in forms:
@@ -88,6 +88,9 @@ def table(answers: list[Answer]) -> str:
 def write(folder: Path, execute: Execute, over: Callable[[], bool]) -> str:
     """Write cudnn.md into the folder of a report, and return a summary in one line."""
     found = probe(execute, over=over)
-    text = f"# What cuDNN runs here\n\nA probe's filter, storage type and layout; workspace.\n\n{table(found)}\n"
+    text = (
+        "# cuDNN's algorithms on this device\n\n"
+        f"Columns: a probe's filter, storage type and layout. Cells: the outcome and workspace.\n\n{table(found)}\n"
+    )
     (folder / "cudnn.md").write_text(text, encoding="utf-8")
     return f"{len(found)} answers, {sum(a.text.startswith('runs') for a in found)} run"

@@ -29,11 +29,12 @@ from took import COMMAND
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 FOLDER = "figures"
 MOST_BYTES = 60_000
-#: The runs that together have the data for every kind of figure. The first is the tutorial's, with its file.
+#: The suite of the first run, from the tutorial.
 QUESTION = "question.toml"
 #: The run that a selector is trained on, and its suite.
 SHAPES = "shapes.toml --processes 4 --spread 0 --max-time 0.02 --kernels conv/numba.direct --kernels conv/pyfftw.tiled"
 SHAPES_FILE = Path(__file__).with_name("data") / "shapes.toml"
+#: The runs that together have the data for every kind of figure.
 RUNS = (
     QUESTION,
     "gemm/m256n512k512/f32/NN gemm/m256n512k512/f32/NT gemm/m256n512k512/f32/TN gemm/m256n512k512/f32/TT --threads 1,2",
@@ -65,7 +66,7 @@ the third run of a case on, the report shows its time over runs.
 
 
 class Shown(NamedTuple):
-    """A figure on the page: its kind, file, heading and caption, the run that it shows, and that run's origin."""
+    """A figure on the page: its kind, file, heading and caption, and the words and the origin of its run."""
 
     title: str
     name: str
@@ -78,7 +79,7 @@ class Shown(NamedTuple):
 def main(words: Sequence[str] = ()) -> int:
     """Measure the runs that the store lacks, and draw the page."""
     parser = argparse.ArgumentParser(description="Draw docs/figures.md.")
-    parser.add_argument("--db", type=Path, help="store that keeps what is measured; one of its own if left out")
+    parser.add_argument("--db", type=Path, help="store that keeps the runs; a temporary one if left out")
     parser.add_argument("--max-time", default="0.1", help="seconds a case")
     asked = parser.parse_args(words)
     with tempfile.TemporaryDirectory() as folder:

@@ -1,9 +1,9 @@
 """`make gpu` measures an NVIDIA GPU by its agenda, and `make gpu-plan` prints what it would do, without a GPU.
 
-The report is `${OUT:-reports}/<device>/` and grows: each slot goes on where the last one ended. Tasks run in a process
-that this one watches without touching the device; the agenda is saved after each. At SIGTERM or the deadline, the
-results so far are published. The exit status is 0 if the slot was used to its end and no row went against its kernel,
-1 if not, 2 if there is no GPU or the tree is dirty, 143 after SIGTERM.
+The report is `${OUT:-reports}/<device>/` and grows: each slot continues where the last one ended. Tasks run in a
+separate process, which this one watches without touching the device. The agenda is saved after each task. At SIGTERM or
+the deadline, the results so far are published. The exit status is 0 if the slot was used to its end and no row counts
+against its kernel, 1 if not, 2 if there is no GPU or the tree is dirty, 143 after SIGTERM.
 """
 
 import argparse
@@ -38,18 +38,18 @@ from kernelmark.bench.run.commit import git_commit, write_commit_file
 ROOT = Path(__file__).resolve().parents[1]
 MADE = ROOT / "build" / "tasks.json"
 DEADLINE_S = 540.0
-#: Seconds of the deadline for publishing; a task is ended after SLACK times its expected seconds, plus LEAST_S.
+#: Seconds reserved for publishing. A task is ended after SLACK times its expected seconds plus LEAST_S.
 PUBLISH_S, SLACK, LEAST_S = 20.0, 3.0, 20.0
 DEVICE_S = 60.0
-#: Kinds whose parts are watched by separate processes, and the additional seconds until a part is given up.
+#: Kinds whose parts run in separate watched processes, and the additional seconds until such a task is ended.
 WATCHED, WATCHED_S = ("clocks", "emulator"), 100.0
-#: The most tasks and expected seconds in a question, since a slot that is cut off loses the current one; the most
-#: questions of a slot, since they are arguments of a command.
+#: The most tasks and expected seconds in a question, since a slot that is cut off loses its current question; the most
+#: questions in a slot, since they are arguments of a command.
 MOST, MOST_S, QUESTIONS = 40, 70.0, 300
 
 
 def main(words: Sequence[str] = ()) -> int:
-    """Use a slot, or print the tasks that it would be used for."""
+    """Measure for a slot, or print the tasks that a slot would measure."""
     asked = _options(words)
     try:
         if asked.plan:
@@ -67,18 +67,18 @@ def _options(words: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="make gpu", description="Measure a GPU by its agenda.")
     parser.add_argument("--plan", action="store_true", help="print what a slot would do, and compile for it")
     parser.add_argument("--out", type=Path, default=os.environ.get("OUT") or ROOT / "reports", help="folder of reports")
-    parser.add_argument("--deadline", type=float, default=DEADLINE_S, help="seconds until the report stands")
-    parser.add_argument("--device", default="cuda", help="what is measured")
+    parser.add_argument("--deadline", type=float, default=DEADLINE_S, help="seconds until the report is written")
+    parser.add_argument("--device", default="cuda", help="the device to measure")
     parser.add_argument("--name", default="NVIDIA H200", help="the device whose agenda --plan reads")
-    parser.add_argument("--only", action="append", metavar="WORDS", help="only tasks with these words in their names")
-    parser.add_argument("--plugin", action="append", default=[], metavar="FILE.py", help="more kernels")
+    parser.add_argument("--only", action="append", metavar="WORDS", help="only tasks whose names contain these words")
+    parser.add_argument("--plugin", action="append", default=[], metavar="FILE.py", help="a file with more kernels")
     parser.add_argument("--dirty", action="store_true", help="measure a tree that has changes; the report shows it")
     parser.add_argument("--identify", action="store_true", help="keep host names, user names and UUIDs")
     return parser.parse_args(words)
 
 
 class Made(msgspec.Struct):
-    """Tasks that were made before a slot, for a commit and a device's limits, since this would take seconds of it."""
+    """Tasks that `--plan` has made for a commit and a device's limits, since a slot would spend seconds on it."""
 
     commit: str
     limits: dict[str, int]
@@ -86,7 +86,7 @@ class Made(msgspec.Struct):
 
 
 def tasks_of(asked: argparse.Namespace, limits: DeviceLimits, found: Agenda) -> list[Task]:
-    """Return the tasks of a device, with the seconds that they took before."""
+    """Return the tasks of a device, with the seconds that they took before, if known."""
     commit, made, globs = git_commit(), None, barred(found)
     if not (asked.plan or globs or asked.plugin or commit.endswith("-dirty")) and MADE.is_file():
         made = msgspec.json.decode(MADE.read_bytes(), type=Made)
@@ -101,7 +101,7 @@ def tasks_of(asked: argparse.Namespace, limits: DeviceLimits, found: Agenda) -> 
 
 
 def wanted(tasks: Sequence[Task], asked: argparse.Namespace) -> list[Task]:
-    """Return the tasks that a slot may take."""
+    """Return the tasks that `--only` selects."""
     return [task for task in tasks if any(words in task.name for words in asked.only or [""])]
 
 
@@ -145,8 +145,8 @@ def _prepared(tasks: Sequence[Task], limits: DeviceLimits) -> str:
     """Compile the tasks' kernels into build/cubins, write the commit's file, and return a line on both."""
     found, failed = _compiled(tasks, limits)
     commit = write_commit_file(ROOT)
-    lines = [f"{count(found, 'program')} for {limits.arch} lie in build/cubins."]
-    return "\n".join([*lines, f"Take build/cubins, build/tasks.json and build/commit ({commit[:12]}) along.", *failed])
+    lines = [f"{count(found, 'program')} for {limits.arch} are in build/cubins."]
+    return "\n".join([*lines, f"Copy build/cubins, build/tasks.json and build/commit ({commit[:12]}), too.", *failed])
 
 
 def _compiled(tasks: Sequence[Task], limits: DeviceLimits) -> tuple[int, list[str]]:
@@ -206,9 +206,9 @@ class Measuring:
             self.left += [task.name for task in question.tasks if task.name not in reply.done | reply.failed]
         agenda.leave_out(found, question.tasks, reply.left_out)
         if question.tasks[0].kind == "clocks" and reply.done:
-            found.disagreeing = reply.disagreeing  # ways that agree by now are allowed again
+            found.disagreeing = reply.disagreeing  # ways that agree now are allowed again
         ended = [task for task in question.tasks if task.name in reply.done or task.name in reply.failed]
-        # the time of a task that was cut off is unknown, and therefore also that of the others
+        # the time of a task that was cut off is unknown, and so are the times of the others
         share = 0.0 if reply.cut else seconds / max(sum(task.seconds for task in ended), 1e-3)
         for task in question.tasks:
             text = reply.done.get(task.name, reply.failed.get(task.name))
@@ -244,9 +244,9 @@ def _limit_s(tasks: Sequence[Task]) -> float:
 
 
 def _questions(tasks: Sequence[Task], found: Agenda) -> Iterator[list[Task]]:
-    """Yield the tasks in order, in batches: a task, and as many later ones as fit that may share its run.
+    """Yield the tasks in order, in batches: each has a task and as many later tasks as fit and may share its run.
 
-    A task that failed before is tried alone, since another task may have been the cause.
+    A task that failed before is tried alone, since another task may have caused the failure.
     """
 
     def key(task: Task) -> str:
@@ -282,7 +282,7 @@ def measure(asked: argparse.Namespace) -> int:
     while not is_done:
         every = tasks_of(asked, DeviceLimits(**device.limits), found)
         tasks = wanted(every, asked)
-        if asked.device == "cuda":  # here on all CPUs, rather than one by one while the device waits
+        if asked.device == "cuda":  # compile here on all CPUs, not one by one while the device waits
             _compiled(agenda.slot(tasks, found, asked.deadline).chosen, DeviceLimits(**device.limits))
         own = {"left_out": agenda.left_out(tasks, found), "barred": barred(found)}
         is_done = measuring.use(folder, msgspec.structs.replace(settings, folder=str(folder), **own), found, tasks)

@@ -25,10 +25,11 @@ PROCESSES = 3
 
 
 class Bar(NamedTuple):
-    """Our fastest kernel on `problem`, in one numerics, is at least `least` times as fast as the fastest rival.
+    """A bar: our fastest kernel on `problem` must be at least `least` times as fast as the fastest rival.
 
-    numerics: "" stands for every class (a line across classes). on: the rivals' problem, if it is another one.
-    rival_numerics, rivals: the rivals' numerics, if they differ, or their ids. errors: limit of our error over theirs.
+    numerics: that of our kernels; "" stands for all (a line across classes). on: the rivals' problem, if it differs.
+    rivals: the rivals' ids, if given. rival_numerics: the rivals' numerics, if it differs. errors: the limit of our
+    error over theirs.
     """
 
     problem: str
@@ -105,7 +106,7 @@ def vgg() -> list[str]:
 
 
 def lines() -> list[Bar]:
-    """Return comparisons across classes, which are not bars: the gain of a user who takes the fastest of any class."""
+    """Return comparisons across classes, which are not bars: what a user gains who takes the fastest of any class."""
     problem = "gemm/m4096n4096k4096/f32/NT"
     return [Bar(problem, "3xtf32", 2.4, rival_numerics="fp32", errors=2.0), *(Bar(name, "", 0.9) for name in vgg())]
 
@@ -118,7 +119,7 @@ def contenders(bar: Bar, registry: Registry) -> tuple[tuple[str, ...], tuple[str
     return own, _able(registry, bar.on or bar.problem, VENDORS, bar.rival_numerics or bar.numerics)
 
 
-#: Rungs of the ladder that later ones replaced: they are never the fastest.
+#: Rungs of the ladder that later rungs replaced: they are never the fastest.
 _RUNGS = {
     "gemm": ("naive", "coalesced", "tiled", "blocktile1d", "blocktile2d", "vectorised", "wmma", "mma"),
     "conv": ("im2col", "direct", "direct_tiled"),
@@ -126,8 +127,8 @@ _RUNGS = {
 }
 
 
-#: Tiles that contend in bars in addition to a kernel's default, by the values that differ from it, until measurements
-#: on a device decide on the default.
+#: Tiles that contend in bars in addition to a kernel's default, given by the values that differ from it. They are here
+#: until measurements on a device decide which tile is the default.
 VARIANTS: dict[str, tuple[dict[str, int], ...]] = {
     "gemm/cuda.splitk": ({"BK": 16, "STAGES": 3},),
     "gemm/cuda.streamk": ({"STAGES": 3}, {"BK": 16, "STAGES": 3}),
@@ -152,7 +153,7 @@ def variants(kernels: Iterable[str], problem: str, registry: Registry, limits: D
 
 
 def with_tile(name: str, tile: Tile, problem: Problem, registry: Registry, limits: DeviceLimits) -> str:
-    """Return the id of a kernel with a tile, with the values that differ from the default, and more if necessary."""
+    """Return the id of a kernel with a tile. It has the values that differ from the default, and more if necessary."""
     kernel, values = registry.named(name), vars(tile)
     default = kernel.tile_for(problem, limits)
     if tile == default:
@@ -166,7 +167,7 @@ def with_tile(name: str, tile: Tile, problem: Problem, registry: Registry, limit
 
 
 def is_rival(kernel: Kernel) -> bool:
-    """Return whether a kernel may be the fastest of its side; cuBLASLt's listed algorithms have separate tasks."""
+    """Return whether a kernel may be the fastest on its side. cuBLASLt's listed algorithms have separate tasks."""
     if kernel.provider == "cublaslt":
         return not kernel.name.startswith("algo_")
     return kernel.provider != "cuda" or kernel.name not in _RUNGS.get(kernel.op, ())
@@ -190,7 +191,7 @@ def _strict(dtype: str) -> set[str]:
 
 
 class Verdict(NamedTuple):
-    """A verdict on a bar. state: holds, missed, open or absent; one, other, ratio: compared rows and their ratio."""
+    """A verdict on a bar. state: holds, missed, open or absent; one, other, ratio: our row, the rival's, the ratio."""
 
     state: str
     text: str
@@ -200,7 +201,7 @@ class Verdict(NamedTuple):
 
 
 def judge(bar: Bar, own: Sequence[str], rivals: Sequence[str], rows: Iterable[Result], work: float = 1.0) -> Verdict:
-    """Judge a bar by the columns of one run's rows. work: our work over the rivals', if their problem differs."""
+    """Judge a bar by the rows of one run. work: our work over the rivals', if their problem differs."""
     found = list(rows)
     ours = [r for r in found if r.kernel.partition("@")[0] in own and r.problem == bar.problem]
     theirs = [r for r in found if r.kernel in rivals and r.problem == (bar.on or bar.problem)]

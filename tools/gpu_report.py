@@ -1,4 +1,4 @@
-"""The report of a GPU, `reports/<device>/`, which grows: its README, from the store and the agenda, and other files.
+"""Write the report of a GPU, `reports/<device>/`: its README, from the store and the agenda, and other files.
 
 Each table names the run, date, host and driver of its rows. Ratios are formed only within a run.
 """
@@ -39,14 +39,14 @@ from kernelmark.bench.report.publish_index import write_index
 OWN = {
     STORE: "every sample; `kernelmark show --db results.db` reads it",
     "clocks.md": "work of known length, timed through each way of launching",
-    "emulator.md": "the emulator's verdict beside the device's",
-    "counters.md": "instructions, sectors and conflicts by Nsight Compute beside those that `profile` counts",
+    "emulator.md": "the emulator's verdicts next to the device's",
+    "counters.md": "instructions, sectors and conflicts measured by Nsight Compute, next to the counts of `profile`",
     "sanitizer.md": "compute-sanitizer over our kernels",
     "cudnn.md": "which of cuDNN's algorithms run",
 }
 #: The remark on a verdict whose task is open again.
 OUTDATED = "its kernels have changed since"
-#: The most tasks named of those that did not fit.
+#: The most tasks that are named of those that did not fit.
 NAMED = 12
 
 
@@ -129,7 +129,7 @@ def _slot(slot: SlotFacts | None, found: Agenda) -> Iterator[str]:
     yield github_table(("tasks", "state", "expected", "took"), rows)
     if slot.left:
         more = f", and {len(slot.left) - NAMED} more" if len(slot.left) > NAMED else ""
-        yield f"Not finished, or left out for want of time: {', '.join(slot.left[:NAMED])}{more}."
+        yield f"Not finished, or not begun for lack of time: {', '.join(slot.left[:NAMED])}{more}."
 
 
 def _took(together: Sequence[tuple[str, Answer]]) -> tuple[str, ...]:
@@ -199,12 +199,12 @@ class Page:
     def bars(self) -> Iterator[str]:
         """Yield the table of bars, each within one class of numerics and algorithm."""
         yield "## Bars"
-        yield "The fastest of ours over the fastest of the vendors', of one numerics, from rows of one run."
+        yield "Our fastest kernel over the vendors' fastest of the same numerics, from rows of one run."
         yield from self._verdicts(gpu_bars.bars())
 
     def across(self) -> Iterator[str]:
         """Yield comparisons across classes."""
-        yield "## The best of ours over the best of the vendors', whatever their arithmetic"
+        yield "## Our fastest kernel over the vendors' fastest, in any arithmetic"
         yield from self._verdicts(gpu_bars.lines())
 
     def verdict(self, bar: gpu_bars.Bar) -> gpu_bars.Verdict:
@@ -237,7 +237,7 @@ class Page:
                 open_.setdefault(bar.problem, []).append(bar.numerics)
             else:
                 absent.append(f"- {state}: {bar.problem} ({bar.numerics or 'any'}): {text}")
-        heads = ("verdict", "problem", "numerics", "at least", "found", "ours", "vendor", "held against", "run")
+        heads = ("verdict", "problem", "numerics", "at least", "found", "ours", "vendor", "compared with", "run")
         yield github_table(heads, lines)
         yield "\n".join(absent)
         if open_:
@@ -260,7 +260,7 @@ class Page:
             yield from self._sums(names)
 
     def _sums(self, names: Sequence[str]) -> Iterator[str]:
-        """Yield the times of a batch in those passes of a network whose layers are all answered on one host."""
+        """Yield seconds and joules of a batch, for passes of a network whose layers were all measured on one host."""
         passes: dict[tuple[str, str], list[tuple[int, list[Result]]]] = {}
         for task in (self._tasks[name] for name in names if self._tasks[name].detail):
             _, _, dtype, _, direction = task.problems[0].split("/")[:5]
@@ -282,7 +282,7 @@ class Page:
                     shown = (unit(total) if total < inf else "" for total in totals)
                     lines.append((*key, *shown, str(len(layers))))
             if lines:
-                yield f"{what} a batch: the kernel of each layer that takes the least, times how often it occurs."
+                yield f"{what} a batch: for each layer, the least of any kernel, times how often the layer occurs."
                 yield github_table(("pass", "storage", "any kernel", "ours", "vendors'", "layers"), lines)
 
     def _fastest(self, task: str) -> Iterator[tuple[str, ...]]:
@@ -319,12 +319,12 @@ class Page:
             tally = agenda.tally(own, self._agenda)
             left_s = sum(task.seconds for task in own if agenda.is_open(task, self._agenda))
             lines.append((kind, *map(str, tally.values()), f"{left_s / 60:.1f} min"))
-        yield github_table(("tasks", "answered", "failed", "open", "time that is left"), lines)
+        yield github_table(("tasks", "answered", "failed", "open", "time left"), lines)
         failed = {name: one for name, one in self._agenda.answers.items() if one.state == "failed"}
         yield "\n".join(f"- {name}: failed: {one.text}" for name, one in failed.items())
         yield "\n".join(f"- {kernel} is left out: {found.reason}" for kernel, found in self._agenda.left_out.items())
         ways = self._agenda.disagreeing.items()
-        yield "\n".join(f"- {way}: timed wrong, so that `{globs}` get no rows" for way, globs in ways)
+        yield "\n".join(f"- {way}: timed wrong, so `{globs}` get no rows" for way, globs in ways)
 
     def runs(self) -> Iterator[str]:
         """Yield the runs of the store, each with its purpose, date, host, driver and commit."""
@@ -369,7 +369,7 @@ SIDES = (None, True, False)
 
 
 def _of(rows: Sequence[Result], ours: bool | None) -> Sequence[Result | None]:
-    """Return the rows of one side, or [None] for a layer for which it has no kernel."""
+    """Return the rows of one side, or [None] for a layer for which the side has no kernel."""
     return [r for r in rows if ours is None or (r.provider == "cuda") is ours] or [None]
 
 

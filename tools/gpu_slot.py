@@ -1,7 +1,7 @@
 """The process that carries out tasks on the device: `gpu.py` watches it, and starts another if it is lost.
 
-All tasks share one set of workers, so that only those that need a fresh process start one. A task that may not end
-before its slot is skipped; one that is cut off keeps its rows, and has no answer.
+All tasks share one set of workers, so that only tasks that need a fresh process start one. A task that may not end
+before the slot does is skipped. A task that is cut off keeps its rows, but has no answer.
 """
 
 from collections import Counter
@@ -50,9 +50,9 @@ class Settings(msgspec.Struct, frozen=True):
 
 
 class Question(msgspec.Struct, frozen=True):
-    """Tasks of one kind for one run, and when (monotonic clock) they have to end; no tasks: it asks for the device.
+    """Tasks of one kind for one run, or, without tasks, a question about the device.
 
-    limit_s: seconds without an answer after which the process is ended.
+    until_s: when the tasks have to end (monotonic clock). limit_s: seconds after which a silent process is ended.
     """
 
     settings: Settings
@@ -67,7 +67,7 @@ class Question(msgspec.Struct, frozen=True):
 
 
 class Reply(msgspec.Struct):
-    """The reply to a question. done: a line for each answered task; passed: there was no time to begin."""
+    """The reply to a question. done: a line for each answered task; passed: no time to begin; cut: no time to end."""
 
     done: dict[str, str] = {}
     failed: dict[str, str] = {}
@@ -85,7 +85,7 @@ class _Cut(Exception):
 
 
 class _Deadline(Progress):
-    """End a job at the deadline, by raising while waiting for its worker; the worker and the job's rows are lost."""
+    """Raises _Cut at the deadline while a job waits for its worker; the worker and the job's rows are lost."""
 
     until_s = float("inf")
 
@@ -171,7 +171,7 @@ class Slot:
     def compared(self, asked: Question) -> Reply:
         """Compare the emulator with the device on one case of each kernel.
 
-        A kernel that takes too long has failed, unless it was the end of the slot that left it too little time.
+        A kernel that takes too long has failed, unless the end of the slot left it too little time.
         """
         names, until_s = {task.kernels[0]: task.name for task in asked.tasks}, asked.answer_s
         found = dict(line.split(": ", 1) for line in compare(list(names), until_s))
@@ -183,7 +183,7 @@ class Slot:
         return Reply(done, failed, cut=len(done) + len(failed) < len(names))
 
     def ask_cudnn(self, asked: Question) -> Reply:
-        """Find out which of cuDNN's algorithms run on this device."""
+        """Find which of cuDNN's algorithms run on this device."""
         return self._by(asked, cudnn_table.write(self.folder, self._workers.run, lambda: now() >= asked.until_s))
 
     def counted(self, asked: Question) -> Reply:
@@ -225,7 +225,7 @@ KINDS: dict[str, Callable[[Slot, Question], Reply]] = {
 
 
 def replies(questions: Sequence[object]) -> Iterator[Reply]:
-    """Yield the reply to each question; an exception becomes the reason of its failure, and the others go on."""
+    """Yield the reply to each question; an exception fails its question, with the reason; the other questions go on."""
     slot: Slot | None = None
     for asked in msgspec.convert(questions, list[Question]):
         try:

@@ -1,4 +1,4 @@
-"""The tasks of a GPU's agenda: the measurement, the value of its answer, and the expected time of each.
+"""Make the tasks of a GPU's agenda, each with its measurement, the value of its answer, and the expected time.
 
 Values are relative. They put quick and decisive tasks first: verification of changed kernels, then the founding
 question, bars, claims, networks, and the tiles that a search would try.
@@ -31,15 +31,16 @@ from kernelmark.bench.plan.suites import find_suite
 from kernelmark.bench.plan.tiles import Tile
 from kernelmark.bench.report.format import count
 
-#: Seconds in addition to sampling: a case (set-up, two verifications), a fresh worker, a case verified, one emulated.
+#: Seconds without sampling: for a timed case (set-up, two verifications), a fresh worker, a case that is only verified,
+#: and an emulated case.
 CASE_S, WORKER_S, VERIFIED_S, EMULATED_S = 0.45, 2.5, 0.1, 0.6
-#: Additional seconds for the first task of a kind: the emulator's programs are compiled.
+#: Additional seconds for the first task of a kind, which compiles the emulator's programs.
 FIRST_S = {"emulator": 15.0}
 #: Seconds after which a call counts as hung.
 TIMEOUT_S = 10.0
 NETWORKS = ("alexnet", "vgg16", "googlenet", "resnet50")
 IMAGES = 32
-#: The widest claims and the questions of the founding texts come before a layer, a tile and a counter.
+#: The relative values of answers: the founding question, bars and claims come before tiles, layers and problems.
 VALUE = {
     "verify": 8.0, "pycuda": 1.0, "emulator": 1.0, "clocks": 60.0, "founding": 600.0, "bar": 60.0, "claim": 25.0,
     "claim on the CPU": 1.0, "layer": 4.0, "layer in 16 bits": 2.0, "problem": 3.0, "mode": 12.0, "energy": 8.0,
@@ -47,19 +48,19 @@ VALUE = {
 }  # fmt: skip
 FOUNDING = ("gemm/m1024n2048k26752/f32/NT", "gemm/m1024n2048k26752/f32/NN")
 TURNED = ("transpose/m2048n26752/f32/out", "transpose/m2048n26752/f32/in", "copy/m2048n26752/f32")
-#: The problems that are timed in all three modes, and with the second launcher.
+#: The problems that are timed in all three modes; SMALL is also timed with the second launcher.
 SMALL, LARGE = "gemm/m512n512k512/f32/NT", "gemm/m4096n4096k4096/f32/NT"
 MODES = (SMALL, LARGE, "transpose/m4096n4096/f32/out", "conv/n32c64h56w56k64r3s3pad1/f32/nchw/fprop")
-#: The network whose forward layers' energy is measured, and the kernels: one of ours and of cuDNN's per algorithm.
+#: The network in whose forward layers energy is measured, and the kernels: ours and cuDNN's of each algorithm.
 METERED_NETWORK = "resnet50"
 METERED = ("conv/cuda.winograd4", "conv/cuda.implicit", "conv/cudnn.winograd_nonfused",
            "conv/cudnn.implicit_precomp_gemm")  # fmt: skip
 #: Seconds of sampling in which a device's energy counter is updated often enough.
 METERED_S = 1.2
-#: The tiles of a kernel in one job, and those that are measured again in two processes.
+#: The number of a kernel's tiles in one job, and of the best tiles that are measured again in two processes.
 TILES, AGAIN = 16, 2
 _4096, _FOUNDING = "gemm/m4096n4096k4096", "gemm/m1024n2048k26752"
-#: Kernels, and the problems on which tiles of each are tried.
+#: Kernels, and the problems on which the tiles of each are tried.
 TUNED = (
     (("gemm/cuda.splitk", "gemm/cuda.streamk"), [f"{_FOUNDING}/f32/{layout}" for layout in gpu_bars.LAYOUTS]),
     (("gemm/cuda.async",), [f"{_4096}/f32/{layout}" for layout in gpu_bars.LAYOUTS]),
@@ -101,7 +102,7 @@ class Tasks:
         self.refused: list[str] = []
 
     def all(self) -> list[Task]:
-        """Return every task once, in no order."""
+        """Return every task once, in no particular order."""
         made = (
             self._tools(), self._verified(), self._founding(), self._bars(), self._claims(), self._layers(),
             self._problems(), self._modes(), self._tiles(),
@@ -170,7 +171,7 @@ class Tasks:
 
     def _smallest(self, name: str) -> str | None:
         kernel = self._registry.kernels[name]
-        # The sweep asks a kernel for its domain and what it refuses, which every kernel has.
+        # The sweep only uses a kernel's domain and refusals, which every kernel has.
         taken = swept(cast(CudaKernel, kernel), self._registry.operations[kernel.op])
         by_size = sorted(taken, key=lambda problem: problem.footprint_bytes)
         return next((problem.id for problem in by_size if kernel.refuses(problem, self._limits) is None), None)
@@ -194,7 +195,7 @@ class Tasks:
         more: dict[str, Any] = {"baseline": "gemm/cublas.sgemm", "group": "The founding question"}
         more |= {"processes": gpu_bars.PROCESSES, "max_time_s": 0.3}
         yield from self._task("founding", "time", "founding", asked, list(kernels), **more)
-        # Why one layout beats the other: the algorithms that the heuristic lists, with the kernels that each launches.
+        # They show why one layout beats the other: the heuristic's algorithms, with the kernels that each launches.
         for problem in FOUNDING:
             listed = self._able(problem, lambda kernel: kernel.provider == "cublaslt")
             name, more = f"cuBLASLt's algorithms on {problem}", {"baseline": "gemm/cublaslt.heuristic"}
@@ -302,7 +303,7 @@ class Tasks:
         return [gpu_bars.with_tile(name, tile, wanted, self._registry, self._limits) for tile in found]
 
 
-#: Kinds whose tasks share workers, a run and a question: a fresh process takes seconds, most cases less than one.
+#: Kinds whose tasks share workers, a run and a question, since a fresh process takes seconds, and a case less than one.
 BATCHED = ("verify", "emulator", "time")
 
 

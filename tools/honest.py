@@ -1,8 +1,8 @@
 """Check right results of thousands of drawn problems: none may be called wrong.
 
-Results are those of every CPU kernel that supports the problem, and the float64 reference, rounded once to the storage
-type and checked in every numerics. Half of the problems are checked like large ones, by samples and sums. A second
-call, after a few elements have changed, is checked like outputs of timed calls.
+The results are those of every CPU kernel that supports the problem, and the float64 reference, which is rounded once to
+the storage type and checked in every numerics. Half of the problems are checked like large ones, by samples and sums. A
+second call, after a few elements have changed, is checked like the outputs of timed calls.
 """
 
 import argparse
@@ -65,7 +65,7 @@ def gemm(rng: np.random.Generator) -> str:
 
 
 def conv(rng: np.random.Generator) -> str:
-    """Return the id of a convolution; some have zeros by strides, or padding wider than the filter."""
+    """Return the id of a convolution; some have strides, or padding that is wider than the filter."""
     groups = int(pick(rng, "1", "1", "1", "2", "5"))
     n, c, k = size(rng, 6), groups * size(rng, 48), groups * size(rng, 48)
     h, w, r, s = size(rng, 30), size(rng, 30), size(rng, 7), size(rng, 7)
@@ -98,7 +98,7 @@ def copy(rng: np.random.Generator) -> str:
 
 
 def fma(rng: np.random.Generator) -> str:
-    """Return the id of sums in registers."""
+    """Return the id of multiply-adds in registers."""
     return f"fma/n{size(rng, 4096)}k{size(rng, 1000)}/{pick(rng, 'f32', 'f64')}"
 
 
@@ -108,7 +108,7 @@ def transfer(rng: np.random.Generator) -> str:
 
 
 def aggregate(rng: np.random.Generator) -> str:
-    """Return the id of a sum of a few gradients, by any strategy, of less than one block or of many."""
+    """Return the id of a sum of a few gradients, which have less than one block or many."""
     words = [pick(rng, "", "update"), pick(rng, "", "ef", "ef")]
     sizes = f"w{pick(rng, '2', '2', '3', '4')}n{size(rng, 70_000)}"
     return "/".join(["aggregate", sizes, pick(rng, "f32", "f32", "f64"), *filter(None, words)])
@@ -119,7 +119,7 @@ DRAWS = ((gemm, 8), (conv, 8), (fft, 3), (transpose, 3), (copy, 1), (fma, 1), (t
 
 
 def problems(registry: Registry, count: int, seed: int, op: str = "") -> Iterator[Problem]:
-    """Yield drawn problems, of the operation `op` if given, each small enough to be computed in a moment."""
+    """Yield drawn problems, of the operation `op` if given, each of at most LARGEST multiply-adds."""
     rng = np.random.default_rng(seed)
     draws = [draw for draw, weight in DRAWS for _ in range(weight) if op in ("", draw.__name__)]
     while count:
@@ -133,7 +133,7 @@ def problems(registry: Registry, count: int, seed: int, op: str = "") -> Iterato
 
 @contextmanager
 def sampled(active: bool) -> Iterator[None]:
-    """Check problems as large ones are, by samples and sums, if `active`; else all elements."""
+    """Within the context, check all elements, or, if `active`, samples and sums, as for large problems."""
     with ExitStack() as patched:
         for module in REFERENCES:
             patched.enter_context(patch.object(module, "WHOLE_REFERENCE_MACS", 0 if active else LARGEST))

@@ -18,7 +18,7 @@ from kernelmark.bench.tune.inspect import InspectRow, sample_problem, tile_rows
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "ladder.md"
-#: The operation and its rungs from plain to fast; kernels that are not in the lists are listed as "Others".
+#: By title, the operation and its rungs from plain to fast. Kernels that are in no list are listed as "Others".
 LADDERS = {
     "GEMM in FP32": "gemm naive coalesced tiled blocktile1d blocktile2d vectorised warptile async splitk streamk",
     "GEMM on tensor cores": "gemm wmma mma mma_int8 mma_tf32 mma_3xtf32 mma_f64 wgmma wgmma_persistent wgmma_grouped "

@@ -1,4 +1,4 @@
-"""The pictures of README.md, from real output: the page of a run in Chromium, and `watch` finding a race.
+"""Make the pictures of README.md from real output: the page of a run in Chromium, and `watch` finding a race.
 
 make pictures      takes the latest run of the default store; PICTURES_ARGS="--db FILE" takes another store
 """
@@ -17,7 +17,7 @@ from rich.text import Text
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "docs" / "pictures"
-#: The statement that is removed on purpose, and the problem on which it is watched.
+#: The source, the statement that is removed from it on purpose, and the problem that `watch` is given.
 SOURCE, BARRIER, PROBLEM = "cuda/transpose/tiled.cu", "__syncthreads();", "transpose/m512n512/f32/out"
 COLUMNS = 100
 WIDTH, HEIGHT, COLOURS = 1300, 1000, 64
@@ -42,7 +42,7 @@ def page(which: list[str], target: Path) -> None:
 
 
 def watched() -> str:
-    """Return what `watch` prints on a terminal for a kernel without its barrier."""
+    """Return the output of `watch` on a terminal for a kernel without its barrier."""
     with tempfile.TemporaryDirectory() as folder:
         for name in ("bench", "kernels", "cuda"):
             shutil.copytree(ROOT / name, Path(folder) / name, ignore=shutil.ignore_patterns("__pycache__"))

@@ -1,11 +1,10 @@
 """Publish a report of this machine's CPU: `make publish` writes it to `reports/<machine>/`, which grows.
 
-It first measures the suites, and then experiments of claims while there is time, into a store that is kept. A run that
-was cut off is resumed; of a run that was refused as noisy, only disturbed cases are measured again. A task with an
-answer in `agenda.json` at its present digest is not measured again. A claim is judged by the rows of one run: that of
-its experiment, or else that of the suites. If the store no longer has this run, the verdict of the earlier report is
-kept. The exit status is 0 if the report was written, 1 if a kernel failed a check, 2 if it was refused, 130 after
-Ctrl-C.
+The suites are measured first, then experiments of claims while there is time. The store is kept: a run that was cut off
+is resumed, and in a run that was refused as noisy, only disturbed cases are measured again. A task with an answer in
+`agenda.json` at its present digest is not measured again. A claim is judged by the rows of one run, that of its
+experiment, or else that of the suites; if the store no longer has the run, the earlier report's verdict is kept. The
+exit status is 0 if the report was written, 1 if a kernel failed a check, 2 if the report was refused, 130 after Ctrl-C.
 """
 
 import argparse
@@ -52,14 +51,14 @@ ROOT = Path(__file__).resolve().parents[1]
 SUITES = ("founding", "smoke", "filter-sweep", "alexnet", "transposition")
 PROCESSES, SPREAD_S = 5, 60.0
 # The suites have 544 cases on the CPU, 17 of which are in two: founding 19, smoke 213, filter-sweep 105, alexnet 124,
-# transposition 100. At this limit sampling takes 544 x 0.1 s = 54 s, and about 150 s more where six samples take longer
-# (the founding product: half a second a call). Set-up, references and two verifications take as long again: a process
-# takes seven minutes on two cores, and five processes 35. They follow each other at once: each takes longer than the
-# minute between them.
+# transposition 100. With this limit sampling takes 544 x 0.1 s = 54 s, and about 150 s more for cases in which six
+# samples take longer (the founding product: half a second a call). Set-up, references and two verifications take as
+# long again, so a process takes seven minutes on two cores, and five processes 35. A process takes longer than
+# SPREAD_S, so the next one begins at its end.
 MAX_TIME_S = 0.1
-#: Minutes for everything; measuring always ends a minute earlier, which is left for figures, tables and claims.
+#: Minutes for everything. Measuring ends PUBLISH_S seconds earlier, to leave time for figures, tables and claims.
 MINUTES, PUBLISH_S = 45.0, 60.0
-#: The task of running the suites.
+#: The name of the task that runs the suites.
 OF_SUITES = "suites"
 #: Seconds of a case in addition to its sampling, from the suites: set-up, references, two verifications, slow calls.
 CASE_S = 0.7
@@ -238,23 +237,27 @@ def main(words: Sequence[str] = ()) -> int:
 def _options(words: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="make publish", description="Measure this machine and publish a report.")
     parser.add_argument("--out", type=Path, default=ROOT / "reports", help="folder of reports")
-    parser.add_argument("--db", type=Path, help="store that keeps what is measured; out/publish/ if left out")
-    parser.add_argument("--fresh", action="store_true", help="measure again what the store has")
-    parser.add_argument("--suites", default=",".join(SUITES), help="what is measured")
-    parser.add_argument("--processes", type=int, default=PROCESSES, help="fresh processes a case")
-    parser.add_argument("--spread", type=float, default=SPREAD_S, help="seconds at least between their beginnings")
-    parser.add_argument("--max-time", type=float, default=MAX_TIME_S, help="seconds a case in each process")
+    parser.add_argument("--db", type=Path, help="store that keeps the rows; one in out/publish/ if left out")
+    parser.add_argument("--fresh", action="store_true", help="delete the store, and measure everything again")
+    parser.add_argument("--suites", default=",".join(SUITES), help="suites to measure")
+    parser.add_argument("--processes", type=int, default=PROCESSES, help="fresh processes per case")
+    parser.add_argument("--spread", type=float, default=SPREAD_S, help="least seconds between the starts of processes")
     parser.add_argument(
-        "--minutes", type=float, default=MINUTES, help="for all; experiments of claims have what is left"
+        "--max-time", type=float, default=MAX_TIME_S, help="seconds of sampling for each case, per process"
     )
-    parser.add_argument("--noisy-anyway", action="store_true", help="publish a noisy run, named as noisy at its top")
+    parser.add_argument(
+        "--minutes", type=float, default=MINUTES, help="for everything; experiments of claims get the rest"
+    )
+    parser.add_argument(
+        "--noisy-anyway", action="store_true", help="publish a noisy run; the top of the report calls it noisy"
+    )
     parser.add_argument("--identify", action="store_true", help="keep host names, user names and UUIDs")
-    parser.add_argument("--prices", type=Path, help="what an hour of this machine costs (bench/claims/prices.toml)")
+    parser.add_argument("--prices", type=Path, help="file with the price of this machine, as bench/claims/prices.toml")
     return parser.parse_args(words)
 
 
 def measure(db: Path, asked: argparse.Namespace, until_s: float, current: bool | None) -> int:
-    """Run the suites' cases that the store lacks with the command itself; return its status, or 0 to go on.
+    """Measure the suites' cases that the store lacks by `kernelmark run`; return its exit status, or 0 to continue.
 
     current: whether the kernels are unchanged since the suites were answered; None if the suites never were.
     """
@@ -271,16 +274,16 @@ def measure(db: Path, asked: argparse.Namespace, until_s: float, current: bool |
         try:
             status = process.wait(until_s - now())
         except subprocess.TimeoutExpired:
-            process.send_signal(signal.SIGINT)  # the current case is finished and kept
+            process.send_signal(signal.SIGINT)  # it finishes and keeps the current case
             print(
                 f"publish: not done after {asked.minutes:g} minutes; `make publish` continues from here",
                 file=sys.stderr,
             )
             status = process.wait()
-        except KeyboardInterrupt:  # the process got it too
+        except KeyboardInterrupt:  # the process got the signal, too
             status = process.wait()
     if unfinished and status == 2:  # the machine or its software has changed since
-        print("publish: `make publish PUBLISH_ARGS=--fresh` begins anew", file=sys.stderr)
+        print("publish: `make publish PUBLISH_ARGS=--fresh` measures everything again", file=sys.stderr)
     return 0 if status in (0, 1) else status
 
 

@@ -1,4 +1,4 @@
-"""Measure commands and calls: seconds, CPU time and peak memory of a process; seconds of calls in turn."""
+"""Measure the seconds, CPU time and peak memory of commands, and the seconds of calls that are made in turn."""
 
 import compileall
 import os
@@ -80,7 +80,7 @@ def slowest_and_largest(name: str, found: dict[str, Took]) -> Found:
 
 
 def in_turn(rounds: int, *calls: Callable[[], Any]) -> list[list[float]]:
-    """Return the seconds of each call, in alternating forward and backward order, after an untimed call of each."""
+    """Return the seconds of calls, in alternating forward and backward order, after an untimed call of each."""
     times: list[list[float]] = [[] for _ in calls]
     for call in calls:
         call()

@@ -85,7 +85,7 @@ def test_an_agenda_that_is_none_or_cannot_be_written_is_refused_in_one_line(
         agenda.read(tmp_path, "NVIDIA H200")
     assert said in str(raised.value)
     assert "\n" not in str(raised.value)
-    with pytest.raises(UsageError, match="--out names a folder"):
+    with pytest.raises(UsageError, match="--out names another folder"):
         agenda.save(tmp_path / agenda.FILE, agenda.Agenda())
 
 

@@ -113,7 +113,7 @@ def test_layers_without_a_ratio_and_rows_without_a_time_stand_below_with_the_rea
     assert "Partial: 5 of 6 layers have no ratio" in page
     assert [cells[3:5] for cells in rows(page, "one")] == [["fprop", "0 of 2"], ["dgrad", "1 of 2"]]
     for line in (
-        "- one, n = 1, nchw, fprop: c8h14w14k16r3s3pad1: no own kernel has a time",
+        "- one, n = 1, nchw, fprop: c8h14w14k16r3s3pad1: none of our kernels has a time",
         "- one, n = 1, nchw, fprop: c16h14w14k16r3s3pad1: conv/torch.conv2d failed: RuntimeError: no primitive",
         "- one, n = 1, nchw, dgrad: c8h14w14k16r3s3pad1: no row has a time",
         f"- `{IM2COL}`, unsupported on 1 problem, the first `{LAYER.format(8, 'fprop')}`: r is 3, expected 1 \\| 2",
