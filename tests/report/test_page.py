@@ -25,7 +25,6 @@ def shown(folder):
 
 
 def report(store, folder, pdf=False, **options):
-    """Report the run, and return the page."""
     write_report(store, "r1", folder, pdf=pdf, **options)
     return shown(folder)
 
@@ -91,14 +90,11 @@ def test_ratios_of_variants_stand_below_the_verdict_and_their_figure_in_the_open
     assert 'href="figures/ratio-gemm-nt-over-nn-f32-nt-cpu-t2-cold-fp32.svg"' in shown
 
 
-def test_the_page_loads_nothing_from_elsewhere(page):
+def test_the_page_loads_nothing_from_elsewhere_and_runs_its_own_script_alone(page):
     assert not re.search(r'(?:src|srcset|action)="(?!data:)', page)
     assert not re.search(r"<link(?![^>]*href=\"data:)", page)
     assert not re.search(r"@import|url\(|fetch\(|XMLHttpRequest|import\(", page)
     assert "default-src 'none'" in page
-
-
-def test_the_page_runs_its_own_script_and_no_other(page):
     (policy,) = re.findall(r'Content-Security-Policy" content="([^"]*)"', page)
     (script,) = re.findall(r"<script>(.*?)</script>", page, re.DOTALL)
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
