@@ -117,7 +117,6 @@ def empty_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def store(tmp_path: Path, empty_store: Path) -> Iterator[Store]:
-    """An empty store."""
     opened = Store(shutil.copy(empty_store, tmp_path / "results.db"))
     yield opened
     opened.close()

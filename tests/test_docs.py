@@ -221,7 +221,6 @@ class Copy(NamedTuple):
     run: Callable[..., Any]
 
     def rows(self):
-        """The rows of the latest run."""
         done = self.run("export", "--format", "csv")
         assert done.returncode == 0, done.stderr
         return list(csv.DictReader(io.StringIO(done.stdout)))

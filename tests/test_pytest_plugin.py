@@ -15,7 +15,6 @@ from support.runs import BENCH, NT, ONLY, outcomes, rows_in
 
 @pytest.fixture
 def bench(python_in, tmp_path):
-    """Benchmarks by pytest in this test's folder."""
     return lambda *words: python_in(tmp_path, *ONLY, "--km-mode", "hot", *words)
 
 
@@ -84,7 +83,6 @@ def test_the_terminal_summary_is_the_only_table_and_the_rows_are_in_store_and_cs
 
 
 def doctored(session, factor):
-    """The session's JSON with every time multiplied."""
     folder, *_ = session
     saved = json.loads((folder / "b.json").read_text())
     for benchmark in saved["benchmarks"]:
@@ -142,14 +140,9 @@ def test_plain_pytest_collects_no_benchmark(python_in, tmp_path):
     [
         (("--km-suite", "smokey"), "suite 'smokey': is not a suite"),
         (("--km-timeout", "0"), "--km-timeout: is '0', expected a number above 0"),
-        *(
-            pytest.param(*row, marks=pytest.mark.long)
-            for row in (
-                (("--km-suite", NT, "--km-db", "file/x.db"), "cannot be used as a store"),
-                (("--km-isa", "sse9"), "kernelmark: --km-isa sse9: unknown"),
-                (("--km-suite", "late.toml"), "late.toml: [[sweep]] 1: lda_pad is -1"),
-            )
-        ),
+        pytest.param(("--km-suite", NT, "--km-db", "file/x.db"), "cannot be used as a store", marks=pytest.mark.long),
+        pytest.param(("--km-isa", "sse9"), "kernelmark: --km-isa sse9: unknown", marks=pytest.mark.long),
+        pytest.param(("--km-suite", "late.toml"), "late.toml: [[sweep]] 1: lda_pad is -1", marks=pytest.mark.long),
     ],
 )
 def test_bad_usage_is_told_in_one_line_without_a_traceback(bench, tmp_path, words, found):

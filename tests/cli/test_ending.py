@@ -284,14 +284,13 @@ AROUND = {
 }
 
 
-@pytest.mark.parametrize(
-    ("script", "status", "last"),
-    [
-        pytest.param(*row, marks=[pytest.mark.long] * (name in ("no-cache", "no-proc", "changed")), id=name)
-        for name, row in AROUND.items()
-    ],
-)
-def test_what_surrounds_the_command_is_one_line_or_no_fault(tmp_path, script, status, last) -> None:
+#: Left to the whole run, since they measure.
+LEFT = ("no-cache", "no-proc", "changed")
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.long] * (name in LEFT)) for name in AROUND])
+def test_what_surrounds_the_command_is_one_line_or_no_fault(tmp_path, name) -> None:
+    script, status, last = AROUND[name]
     if ("$ALONE" in script or "mount" in script) and os.geteuid():
         pytest.skip("takes root, to be a user without a home, or to hide a folder")
     user = 54321 + os.getpid() % 1000  # of this worker alone: a limit of processes counts all that a user has

@@ -262,7 +262,6 @@ def no_file(folder: Path, kind: str) -> str:
 
 @pytest.fixture
 def exported(called, two_runs):
-    """Call `export` of a store with a run."""
     return lambda *words: called("export", "base", "--db", two_runs, *words)
 
 

@@ -148,7 +148,6 @@ def test_a_test_that_was_measured_otherwise_is_refused(called, store):
 
 @pytest.fixture(scope="module")
 def selector(tmp_path_factory):
-    """The values of a selector of this machine."""
     with closing(Store(tmp_path_factory.mktemp("selector") / "results.db")) as store:
         plant(store, bordered(256), device_name=cpu_name())
         model = train.train(store, discover(), ["planted"], ()).model

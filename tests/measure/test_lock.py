@@ -53,7 +53,6 @@ def take(tmp_path: Path) -> Callable[..., None]:
 
 
 def hold(lock: AbstractContextManager[None]) -> None:
-    """Take a lock, and leave it."""
     with lock:
         pass
 

@@ -74,7 +74,6 @@ def digest(registry: Registry) -> Callable[..., str]:
 
 
 def edit(file: Path, *changes: tuple[str, str]) -> None:
-    """Replace texts that stand in a file."""
     text = file.read_text()
     for old, new in changes:
         assert old in text

@@ -13,7 +13,6 @@ SMALL = "gemm/m4n6k8/f32/NT"
 
 
 def held(store, problem, against, ratio, low, high, kernel="some.a", **values):
-    """Add a row with its ratio to a variant."""
     ends = {"ratio_ci95_low": low, "ratio_ci95_high": high}
     put(store, problem, f"{problem.partition('/')[0]}/{kernel}", against=against, ratio=ratio, **ends, **values)
 

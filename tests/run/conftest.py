@@ -71,7 +71,6 @@ def told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def start(folder: Path) -> Iterator[Start]:
-    """Begin the command in the folder, not waiting for its end."""
     script, begun = str(Path(sys.executable).with_name("kernelmark")), []
 
     def run(*words: str) -> subprocess.Popen[str]:

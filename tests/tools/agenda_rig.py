@@ -25,7 +25,6 @@ SECONDS = 0.5
 
 
 def faults(what: str) -> Callable[[], object]:
-    """Return what a fault does."""
     return {"hang": lambda: time.sleep(1000), "crash": os.abort, "raise": lambda: 1 / 0, "exit": lambda: os._exit(0)}[
         what
     ]

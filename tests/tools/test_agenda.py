@@ -152,7 +152,6 @@ def begin(out: Path, *words: str, deadline_s: float = DEADLINE_S, **variables: s
 
 
 def use(out: Path, *words: str, **variables: str) -> tuple[int, str]:
-    """Use a slot, and return its exit status and what it printed."""
     with begin(out, *words, **variables) as process:
         printed, _ = process.communicate(timeout=DEADLINE_S + 60)
     return process.returncode, printed
@@ -164,7 +163,6 @@ def answers(out: Path) -> dict[str, dict[str, Any]]:
 
 
 def rows(out: Path) -> dict[str, list[bytes]]:
-    """Return the rows of each run, with all that the store holds of them."""
     store = Store(out / "a-fake" / "results.db", create=False)
     try:
         return {run: [repr(record).encode() for record in store.records(run, samples=True)] for run in store.run_ids()}

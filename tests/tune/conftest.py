@@ -95,7 +95,6 @@ class Tuned:
         return Measurement(**common, samples=samples, interval=interval, interval_scope="within-process", parts=parts)
 
     def begin(self, kernel, suite=SMALL, strategy=None, budget=None, op="copy/mine", **plan):
-        """Return a tuning of `<op>.<kernel>`."""
         self.jobs.clear()
         found = find_suite(suite, self.registry)
         subjects = subjects_of(self.registry, f"{op}.{kernel}", found, 0)
@@ -109,7 +108,6 @@ class Tuned:
         return tuning.race(lambda jobs, processes: nullcontext(Progress()))
 
     def all(self, *words, **plan):
-        """Search and race; return the tuning and the verdicts."""
         tuning = self.begin(*words, **plan)
         tuning.search()
         verdicts = self.race(tuning)

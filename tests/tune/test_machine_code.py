@@ -272,26 +272,24 @@ def test_the_widest_tile_of_a_divided_product_has_a_multiprocessor_to_itself() -
     assert main.registers <= 255
 
 
+#: Kernels with the instruction that is their work, of which the short run has the first three.
+ON_TENSOR_CORES = [
+    ("mma", "bf16/NT", "HMMA.16816.F32.BF16", "sm_90a"),
+    ("mma_f64", "f64/NN", "DMMA.884", "sm_80"),
+    ("wgmma_fp8", "e4m3.bf16/NT", "QGMMA.64x128x32.F32.E4M3.E4M3", "sm_90a"),
+    ("mma_int8", "s8.s32/NT", "IMMA.16832.S8.S8", "sm_90a"),
+    ("mma_f64", "f64/TT", "DMMA.884", "sm_80"),
+    *(("mma_f64", f"f64/{layout}", "DMMA.16x8x4", "sm_90a") for layout in ("NT", "TN")),
+    ("wgmma_fp8_blocks", "e4m3.bf16/NT/scale-blocks", "QGMMA.64x128x32.F32.E4M3.E4M3", "sm_90a"),
+    ("wgmma_int8", "s8.s32/NT", "IGMMA.64x256x32.S8.S8", "sm_90a"),
+    ("wgmma_persistent", "bf16/NT", "HGMMA.64x256x16.F32.BF16", "sm_90a"),  # whose loop over tiles has more FFMA
+]
+
+
 @pytest.mark.usefixtures("disassembler")
 @pytest.mark.parametrize(
     ("name", "variant", "opcode", "arch"),
-    [
-        ("mma", "bf16/NT", "HMMA.16816.F32.BF16", "sm_90a"),
-        ("mma_f64", "f64/NN", "DMMA.884", "sm_80"),
-        ("wgmma_fp8", "e4m3.bf16/NT", "QGMMA.64x128x32.F32.E4M3.E4M3", "sm_90a"),
-        *(
-            pytest.param(*row, marks=pytest.mark.long)
-            for row in (
-                ("mma_int8", "s8.s32/NT", "IMMA.16832.S8.S8", "sm_90a"),
-                ("mma_f64", "f64/TT", "DMMA.884", "sm_80"),
-                *(("mma_f64", f"f64/{layout}", "DMMA.16x8x4", "sm_90a") for layout in ("NT", "TN")),
-                ("wgmma_fp8_blocks", "e4m3.bf16/NT/scale-blocks", "QGMMA.64x128x32.F32.E4M3.E4M3", "sm_90a"),
-                ("wgmma_int8", "s8.s32/NT", "IGMMA.64x256x32.S8.S8", "sm_90a"),
-                # Its loop over tiles has more FFMA.
-                ("wgmma_persistent", "bf16/NT", "HGMMA.64x256x16.F32.BF16", "sm_90a"),
-            )
-        ),
-    ],
+    [pytest.param(*row, marks=pytest.mark.long if i > 2 else ()) for i, row in enumerate(ON_TENSOR_CORES)],
 )
 def test_tensor_cores_are_the_useful_work_of_the_main_loop_of_their_kernels(name, variant, opcode, arch) -> None:
     loop = of(f"gemm/cuda.{name}", f"gemm/m4096n4096k4096/{variant}", arch).main.loop
