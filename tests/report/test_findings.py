@@ -69,13 +69,18 @@ def test_rounds_in_turn_decide_where_medians_have_another_order(begun):
     assert [row.kernel for row in findings.fastest(RunData(begun, "r1"))[0]] == ["some.b"]
 
 
-def test_the_verdict_on_an_operation_counts_wins_and_those_that_are_certain(begun):
-    for n, other in ((1, 2e-3), (2, 2e-3), (3, 1e-3)):
+def test_the_verdict_and_the_numbers_of_an_operation_count_wins_and_those_that_are_certain(begun):
+    for n, other in ((1, 2e-3), (2, 3e-3), (3, 1e-3)):
         in_turn(begun, f"copy/m{n}n8/f32", a=1e-3, b=other)
     assert verdict(begun) == (
         "Fastest: some.a, on 3 of 3 problems. The winner is certain on 2 of 3 problems; the median lead over the next "
         "is 2x."
     )
+    assert numbers(begun) == [
+        ("3 of 3", "problems won by some.a"),
+        ("2 of 3", "winners are certain"),
+        ("2x", "median lead of the winner over the next"),
+    ]
 
 
 def test_a_verdict_on_an_operation_without_a_winner_counts_the_most_that_one_leads_on(begun):
@@ -98,8 +103,9 @@ def test_operations_beyond_the_first_four_are_counted(begun):
     assert "; 2 more operations below. " in verdict(begun)
 
 
-def test_without_contenders_there_is_no_verdict(begun):
+def test_without_contenders_there_is_no_verdict_and_without_times_there_are_no_numbers(begun):
     assert verdict(begun).startswith("There is no verdict")
+    assert numbers(begun) == []
     put(begun, SMALL, "gemm/some.alone")
     fail(begun, SMALL, "gemm/some.bad")
     assert verdict(begun).startswith("There is no verdict")
@@ -134,9 +140,12 @@ def test_a_transposition_that_pays_is_advised_with_its_gain(begun):
     )
 
 
-def test_transpositions_that_cost_are_advised_against_with_their_cost(begun):
+def test_transpositions_that_cost_are_advised_against_with_their_cost_and_a_missing_op_n_is_named(begun):
     product(begun, matmul=1e-3, tnn=1.05e-3, inplace=4e-3)
-    assert answer(begun).words.endswith("Don't transpose first: it costs 5 % out of place and 300 % in place.")
+    found = answer(begun)
+    assert found.subject == "C = A x B^T, A 1024x26752, B 2048x26752, f32; Some CPU, 2 threads, cold, fp32"
+    assert found.words.endswith("Don't transpose first: it costs 5 % out of place and 300 % in place.")
+    assert found.evidence[1] == f"op_N on these sizes was not measured; `kernelmark run {NN}` measures it."
 
 
 @pytest.mark.parametrize(
@@ -170,19 +179,9 @@ def test_no_certain_gain_is_no_reason_to_transpose(begun):
     assert answer(begun).evidence[-1].endswith("a tie (the interval includes 1), not measured in turn.")
 
 
-def test_evidence_names_the_command_that_measures_a_missing_op_n(begun):
-    product(begun, matmul=2e-3, tnn=2e-3)
-    assert answer(begun).evidence[1] == f"op_N on these sizes was not measured; `kernelmark run {NN}` measures it."
-
-
 def test_a_column_major_kernel_does_not_stand_for_op_t(begun):
     product(begun, sgemm_colmajor=1e-3, sgemm=2e-3, tnn=3e-3)
     assert "op_T by some.sgemm:" in answer(begun).evidence[0]
-
-
-def test_the_subject_names_the_product_and_the_setting(begun):
-    product(begun, matmul=1e-3, tnn=2e-3)
-    assert answer(begun).subject == "C = A x B^T, A 1024x26752, B 2048x26752, f32; Some CPU, 2 threads, cold, fp32"
 
 
 def test_the_answer_of_all_threads_is_first(begun):
@@ -237,26 +236,12 @@ def test_one_problem_has_the_fastest_its_lead_and_its_rate(begun):
     ]
 
 
-def test_one_operation_has_its_winner_how_sure_and_by_how_much(begun):
-    for n, other in ((1, 2e-3), (2, 3e-3), (3, 1e-3)):
-        in_turn(begun, f"copy/m{n}n8/f32", a=1e-3, b=other)
-    assert numbers(begun) == [
-        ("3 of 3", "problems won by some.a"),
-        ("2 of 3", "winners are certain"),
-        ("2x", "median lead of the winner over the next"),
-    ]
-
-
 def test_several_operations_have_how_sure_by_how_much_and_the_best_of_the_roofline(begun):
     in_turn(begun, "copy/m1n8/f32", a=1e-3, b=2e-3)
     in_turn(begun, "transpose/m1n8/f32/out", a=1e-3, b=2e-3)
     put(begun, "fft/b1h8w8/f32/r2c", "fft/some.k", roofline_pct=87.0)
     assert numbers(begun)[2] == ("87.0 %", "of the roofline at best")
     assert len(numbers(begun)) == 3
-
-
-def test_a_run_without_times_has_no_numbers(begun):
-    assert numbers(begun) == []
 
 
 @pytest.mark.parametrize(
