@@ -98,24 +98,19 @@ def crossing(measured):
         measured("conv/a.fft", r, [4.0, 4.04] * 20)
 
 
-def test_kernels_are_ranked_and_the_lead_comes_from_samples_of_the_same_rounds(suite, store, crossing):
-    first, last, _ = standings(suite, store, "r1")
+def test_kernels_are_ranked_by_rounds_and_the_winner_changes_between_neighbours_in_size(suite, store, crossing):
+    contests = standings(suite, store, "r1")
+    first, last, _ = contests  # in the order of the file
     assert [r.kernel for r in first.ranked] == ["conv/a.direct", "conv/a.fft"]
     assert first.lead.median == pytest.approx(4.0)
     assert first.lead.low == pytest.approx(4.0)
     assert fft_speedup(last).median == pytest.approx(2.0)
     assert fft_speedup(first).median == pytest.approx(0.25)
-
-
-def test_the_winner_changes_between_neighbours_in_size_not_in_the_order_of_the_file(suite, store, crossing):
-    (change,) = changes(suite, standings(suite, store, "r1"))
+    (change,) = changes(suite, contests)
     assert (change.along, change.here, change.there) == ("r", 3, 5)
     assert change.gain.median == pytest.approx(2.0)
     assert change.gain_before.median == pytest.approx(2.0)
-
-
-def test_the_tables_say_it(suite, store, crossing):
-    text = render(suite, standings(suite, store, "r1"))
+    text = render(suite, contests)
     assert text.startswith("d, 2 threads, cold, fp32\n")
     assert "  r 3 to 5: a.direct, ahead 2x [2, 2], gives way to a.fft, ahead 2x [2, 2] (conv/n1c8" in text
     assert text.endswith("mine: 3 of 3 problems timed")

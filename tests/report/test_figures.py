@@ -48,19 +48,13 @@ def test_a_run_with_everything_has_every_kind_of_figure(store):
     ]
 
 
-def test_what_cannot_be_drawn_says_why_in_one_line(begun):
+def test_what_cannot_be_drawn_says_why_in_one_line_and_one_row_that_has_not_failed_is_enough_for_its_samples(begun):
     for found in planned(begun).values():
         assert found.figures == []
         assert found.omitted
         assert "\n" not in found.omitted
-
-
-def test_failures_are_in_no_figure(begun):
     fail(begun, "gemm/m8n8k8/f32/NN", "gemm/some.bad")
     assert names(begun) == []
-
-
-def test_one_row_is_enough_for_its_samples(begun):
     put(begun, "gemm/m8n8k8/f32/NN", "gemm/some.base")
     assert names(begun) == ["samples-gemm-cpu-t2-cold-fp32"]
 

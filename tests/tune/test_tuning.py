@@ -32,7 +32,7 @@ def learned_of(tuned, tuning):
     return found
 
 
-def test_every_tile_is_a_row_of_a_run_and_every_job_has_the_default(tuned):
+def test_every_tile_is_a_row_of_a_run_every_job_has_the_default_and_values_are_counted_and_ranked(tuned):
     tuning = tuned.begin("counted")
     tuning.search()
     assert set(rows(tuned, tuning.session.run_id)) == {
@@ -41,9 +41,13 @@ def test_every_tile_is_a_row_of_a_run_and_every_job_has_the_default(tuned):
     }
     assert all(job.kernels[0] == job.baseline == "copy/mine.counted" for job in tuned.jobs)
     assert all(len(job.kernels) <= 1 + AT_ONCE for job in tuned.jobs)
+    found = learned_of(tuned, tuning)
+    assert report.space_words(found) == "8 tiles, 8 valid; 8 tiles measured: 8 ok; 1 of 8 within 5 % of the best"
+    lines = report.searched_words(found).splitlines()
+    assert [line.split()[1] for line in lines if line.startswith("WORK")] == list("12345678")
 
 
-def test_the_tile_that_works_least_is_adopted_with_what_the_file_needs(tuned):
+def test_the_tile_that_works_least_is_adopted_with_what_the_file_needs_and_plans_hold_what_is_tuned_and_how(tuned):
     tuning, (verdict,) = tuned.all("counted")
     assert verdict.raced.decision.best == "WORK=1"
     assert set(verdict.raced.rows) == {"WORK=1", "WORK=2", "WORK=3"}
@@ -52,6 +56,11 @@ def test_the_tile_that_works_least_is_adopted_with_what_the_file_needs(tuned):
     assert 1 < entry.low < entry.ratio < entry.high
     assert (entry.processes, entry.threads, entry.mode) == (3, 1, "hot")
     assert entry.run == verdict.default.run_id != tuning.session.run_id
+    search, race = (run["plan"]["tunes"] for run in tuned.store.runs())
+    assert (search["kernel"], search["how"], search["search"]) == ("copy/mine.counted", "exhaustive", "")
+    space = {"problem": "copy/m64n1024/f32", "size": 8, "valid": 8, "exact": True, "listed": 8, "default": "WORK=4"}
+    assert search["spaces"] == [space]
+    assert (race["search"], race["raced"]) == (tuning.session.run_id, ["WORK=1", "WORK=2", "WORK=3"])
 
 
 def test_the_race_takes_fresh_samples_for_ten_times_as_long_in_one_job_a_process(tuned):
@@ -164,15 +173,6 @@ def test_words_name_the_tile_its_factor_and_the_command_that_uses_it(tuned):
     assert progress(tuning.screens[0]).startswith("8 of 8 tiles, best so far WORK=1: ")
 
 
-def test_what_was_learned_counts_the_tiles_and_ranks_the_values_of_each_tunable(tuned):
-    tuning = tuned.begin("counted")
-    tuning.search()
-    found = learned_of(tuned, tuning)
-    assert report.space_words(found) == "8 tiles, 8 valid; 8 tiles measured: 8 ok; 1 of 8 within 5 % of the best"
-    lines = report.searched_words(found).splitlines()
-    assert [line.split()[1] for line in lines if line.startswith("WORK")] == list("12345678")
-
-
 def test_over_a_suite_each_problem_has_a_verdict_and_one_tile_is_best_for_all(tuned, tmp_path):
     (tmp_path / "two.toml").write_text("[[sweep]]\nop = 'copy'\ndtype = 'f32'\nn = 1024\nm = [32, 64]\n")
     tuning, verdicts = tuned.all("counted", str(tmp_path / "two.toml"))
@@ -191,15 +191,6 @@ def test_over_a_suite_each_problem_has_a_verdict_and_one_tile_is_best_for_all(tu
     )
     assert findings.numbers(data)[0].label == "speed of the one tile for all over the default (geometric mean)"
     assert len(tunables.tunables(data).figures) == 2
-
-
-def test_a_plan_holds_what_is_tuned_and_how(tuned):
-    tuning, _ = tuned.all("counted")
-    search, race = (run["plan"]["tunes"] for run in tuned.store.runs())
-    assert (search["kernel"], search["how"], search["search"]) == ("copy/mine.counted", "exhaustive", "")
-    space = {"problem": "copy/m64n1024/f32", "size": 8, "valid": 8, "exact": True, "listed": 8, "default": "WORK=4"}
-    assert search["spaces"] == [space]
-    assert (race["search"], race["raced"]) == (tuning.session.run_id, ["WORK=1", "WORK=2", "WORK=3"])
 
 
 @pytest.mark.parametrize(
