@@ -65,11 +65,11 @@ def _ended(work: Callable[[], object]) -> int:
         return INTERRUPTED
     except KeyboardInterrupt:  # before or after click handles interrupts
         return _complain("interrupted", INTERRUPTED)
-    except (ReaderGone, BrokenPipeError) as error:
-        _discard(1, 2)  # either may have lost its reader
-        # click writes an empty line when a command is interrupted
-        return INTERRUPTED if isinstance(error.__context__, KeyboardInterrupt) else OK
-    except OSError as error:
+    except (ReaderGone, OSError) as error:
+        interrupted = isinstance(error.__context__, KeyboardInterrupt)  # click then writes an empty line
+        if interrupted or isinstance(error, ReaderGone | BrokenPipeError):
+            _discard(1, 2)  # either may have lost its reader
+            return INTERRUPTED if interrupted else OK
         if error.errno in _OF_MACHINE:
             return _complain(f"the system refuses: {error.strerror}; {_LIMITS}", USAGE)
         if error.filename is None and error.errno not in _OF_OUTPUT:

@@ -110,9 +110,12 @@ def test_a_standard_error_that_cannot_be_written_changes_no_exit_status(tmp_path
     assert done.returncode == (0 if words == "list" else 2)
 
 
-def test_an_interrupt_has_its_status_where_nothing_reads_standard_error(tmp_path) -> None:
+@pytest.mark.parametrize("full", [False, True])
+def test_an_interrupt_has_its_status_where_standard_error_cannot_be_written(tmp_path, full) -> None:
     read, write = os.pipe()
     os.close(read)
+    if full:
+        os.dup2(os.open("/dev/full", os.O_WRONLY), write)
     code = BROKEN.format("KeyboardInterrupt")
     done = subprocess.run([sys.executable, "-c", code, "list"], cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=write)
     os.close(write)
