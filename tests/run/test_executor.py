@@ -44,8 +44,8 @@ def test_a_file_without_a_configuration_is_refused_in_one_line(tmp_path, complai
 @pytest.mark.long
 def test_an_executor_that_never_starts_is_a_time_out_with_the_reason(refused, tmp_path):
     config = config_file(tmp_path, LOCAL, rest=', worker_init="sleep 600"')
-    line = refused("run", SMALL, *QUICK, "--executor", config, "--start-timeout", "12")
-    assert re.search(r"no worker of the executor has started within 12 s: here: .*block", line)
+    line = refused("run", SMALL, *QUICK, "--executor", config, "--start-timeout", "8")
+    assert re.search(r"no worker of the executor has started within 8 s: here: .*block", line)
 
 
 @pytest.mark.long

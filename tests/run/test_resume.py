@@ -217,13 +217,14 @@ def test_a_file_that_may_not_grow_ends_the_run_in_one_line_and_keeps_the_rows(fo
 
 @pytest.mark.long
 def test_a_full_disk_ends_the_run_in_one_line_and_keeps_the_rows(folder: Path, small_disk, kernelmark_in) -> None:
+    (folder / "s.toml").write_text(SUITE.format(30))  # twice as many rows as the disk holds
     small_disk("400k")
     words = [word if word != "r.db" else "disk/r.db" for word in WORDS]
     run_id, kept = stopped(folder, kernelmark_in(folder, *words), "disk/r.db")
     small_disk("8m")
     done = kernelmark_in(folder, "run", "--resume", run_id, "--db", "disk/r.db")
     assert (done.returncode, complaints(done.stderr)) == (0, [])
-    assert all_are_there_and_ok(folder / "disk/r.db")
+    assert all_are_there_and_ok(folder / "disk/r.db", 30)
     assert kept.items() <= visible(folder / "disk/r.db").items()
 
 
