@@ -105,7 +105,8 @@ def _defined(name: str, value: Any, fn: str, folders: dict[str, None], seen: set
         yield f"{name} = {value!r}"
     else:
         expected = "modules, functions under the names they were defined with, numbers and strings"
-        raise UsageError(f"measure: {fn} uses {name}, a {type(value).__name__}, expected {expected}; create it in {fn}")
+        found = f"{fn} uses {name}, which is a {type(value).__name__}"
+        raise UsageError(f"measure: {found}; expected {expected}; create {name} in {fn}")
 
 
 def _defined_by_source(fn: FunctionType, folders: dict[str, None], seen: set[str]) -> Iterator[str]:

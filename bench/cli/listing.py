@@ -77,7 +77,7 @@ def list_command(
     if wanted is not None:
         registry.problem_class(wanted, "--op" if operation is None else "list")
     if only_suites and (wanted or device):
-        raise UsageError("--suites: lists all suites; leave it out, or OP, --op and --device")
+        raise UsageError("--suites: lists all suites, so it takes no OP, --op or --device; leave out one or the other")
     if only_suites:
         listed = suites()
         click.echo(indented(listed) if prints_json else _table(SUITE_COLUMNS, listed))

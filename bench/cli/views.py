@@ -55,7 +55,7 @@ from kernelmark.bench.tune.tuned import AUTO, adopted, file_of, header
     type=Choice(["problem", "network", "overlap"]),
     default="problem",
     show_default=True,
-    help="Print a table for each problem, the seconds per batch of networks, or the time that overlap hides.",
+    help="Print a table for each problem, the seconds that a network takes per batch, or the time hidden by overlap.",
 )
 @click.option(
     "--step", is_flag=True, help="With --by network: print the share of a training step spent on moving the parameters."

@@ -127,8 +127,8 @@ def _pairs(signs: Array) -> Iterator[float]:
 class Looks:
     """The schedule of looks at the interval, and the error probability that each look may spend.
 
-    An interval that is checked until it is narrow enough no longer covers 95 %. So looks are spaced geometrically, and
-    the j-th spends alpha / (j (j + 1)), which sums to at most alpha for any number of looks.
+    An interval at which sampling stops because it is narrow covers the median in less than 95 %. So looks are spaced
+    geometrically, and the j-th spends alpha / (j (j + 1)), which sums to at most alpha for any number of looks.
     """
 
     def __init__(self, first: int = 8, growth: float = 1.5) -> None:

@@ -170,7 +170,7 @@ def is_struct(argument: Any) -> bool:
 
 
 def packed(arguments: list[Any]) -> list["np.ndarray[Any, Any]"]:
-    """Return each argument's bytes as the kernel's parameter: descriptors, addresses (int), NumPy scalars."""
+    """Return the bytes that the kernel takes for each argument: a descriptor, an address (int) or a NumPy scalar."""
     scalars = [np.uint64(argument) if isinstance(argument, int) else argument for argument in arguments]
     return [
         scalar if isinstance(scalar, np.ndarray) else np.frombuffer(bytearray(scalar.tobytes()), np.uint8)

@@ -81,7 +81,7 @@ class TileFile(NamedTuple):
 
 
 def device_name(device: str) -> str:
-    """Return the name of this machine's device `cpu` or `cuda`. Raises Unsupported."""
+    """Return the model of this machine's CPU or GPU; `device` is `cpu` or `cuda`. Raises Unsupported."""
     return cpu_name() if device == "cpu" else get_device(device).device_name
 
 

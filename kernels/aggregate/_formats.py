@@ -7,10 +7,10 @@ from typing import NamedTuple
 class Format(NamedTuple):
     """A compressed format: elements per block, bits per element, and FP32 scales per block.
 
-    onebit: an element is 1 if it is at least 0, and the scales are the mean of these elements and the mean of the
-    others (Seide, Fu, Droppo, Li and Yu, 1-Bit Stochastic Gradient Descent, Interspeech 2014). int8: an element is an
-    integer from -127 to 127, rounded to nearest, times the scale, which is the block's largest magnitude over 127. A
-    block of zeros has the scale 0.
+    onebit: the bit of an element is 1 if its value is at least 0. The scales are the mean of the elements with a 1 and
+    the mean of those with a 0 (Seide, Fu, Droppo, Li and Yu, 1-Bit Stochastic Gradient Descent, Interspeech 2014).
+    int8: an element is an integer from -127 to 127, rounded to nearest, times the scale, which is the block's largest
+    magnitude over 127. A block of zeros has the scale 0.
     """
 
     block: int

@@ -75,7 +75,7 @@ def swap(x, s, n, side, first, step):  # type: ignore[no-untyped-def]
 
 @jit
 def quarter(b, d, ldb, a, s, lda, m, n, side):  # type: ignore[no-untyped-def]
-    """Transpose whole blocks of an m x n part of a, from element s on, to the part of b from element d on."""
+    """Transpose the whole blocks of an m x n part of `a`, which starts at element s, into `b` at element d."""
     for j in range(0, n, side):
         for i in range(0, m, side):
             block(b, d + j * ldb + i, ldb, a, s + i * lda + j, lda)

@@ -66,7 +66,7 @@ class Plot(NamedTuple):
 
     @property
     def range(self) -> tuple[float, float]:
-        """Return the ends of the axis, which include 1; whiskers end at half the lowest and twice the highest ratio."""
+        """Return both ends of the axis, 1 between them; whiskers are cut at half the lowest and twice the highest."""
         medians, spans = [1.0, *(dot.ratio.median for dot in self.dots)], [dot.span for dot in self.dots]
         low = max(min(low for low, _ in spans), min(medians) / 2)
         high = min(max(high for _, high in spans), max(medians) * 2)

@@ -1,4 +1,4 @@
-"""Figures of thread scaling: speedup over the fewest threads on the largest problem, over one thread at each size."""
+"""Figures of thread scaling: one on the largest problem, over the fewest threads; one at each size, over one thread."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -86,7 +86,7 @@ class Gain(NamedTuple):
 
 
 def gains_over_size(data: RunData, looks: dict[str, style.Look]) -> style.Kind:
-    """Return a figure for each operation with at least two sizes whose kernels ran on one thread and on more."""
+    """Return a figure for each operation if kernels ran on one thread and on more, at two sizes or more."""
     found = grouped(gains(data), lambda gain: (gain.row.op, gain.row.mode, gain.row.isa))
     figures = [
         _size_figure(op, mode, isa, own, looks)

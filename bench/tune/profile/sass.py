@@ -359,8 +359,8 @@ def clumped(loop: Sequence[Instruction]) -> float | None:
 def cover(loop: Sequence[Instruction], resident_warps: int) -> int | None:
     """Estimate the fewest issue cycles from a load (LDG) to the first use of its registers. None without LDG.
 
-    They are the FFMA between the two (in a loop without FFMA, all instructions), times the warps per scheduler. The use
-    may be in the next trip. resident_warps: per multiprocessor, which has four schedulers.
+    That is the number of FFMA between the load and the use, times the warps per scheduler. In a loop without FFMA all
+    instructions count. The use may be in the next trip. resident_warps: per multiprocessor, which has four schedulers.
     """
     by_ffma = "FFMA" in kinds_of(loop)
     distances = []

@@ -282,8 +282,8 @@ class KernelChoice(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """A choice for a problem. refused: preferred kernels that cannot be called, with reasons.
 
     share, worst: mean and least share of the oracle's speed on the leaf's held-out problems. problems: their number.
-    nearest, fastest: the nearest measured problem and its fastest kernel. octaves: the distance to it; null if a word
-    differs. outside: for each value outside the measured range, the value and the range.
+    nearest: the nearest measured problem; octaves: its distance, null if a name such as the layout differs. fastest:
+    the fastest kernel there. outside: for each value outside the measured range, the value and the range.
     """
 
     problem: str

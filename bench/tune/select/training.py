@@ -221,7 +221,7 @@ def space_of(problems: Sequence[Problem]) -> FeatureSpace:
         if other := next((p for p in problems if getattr(p, name) != value), None):
             found = f"{value} and {getattr(other, name)} ({other.id})"
             raise UsageError(
-                f"{name}: is {found}, expected one value for all problems, since no selector uses it; "
+                f"{name}: is {found}, expected the same in all problems, since selectors ignore it; "
                 "choose problems with --problem"
             )
     words = {name: sorted({getattr(p, name) for p in problems}) for name in words_of(kind)}

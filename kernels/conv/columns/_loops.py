@@ -69,8 +69,8 @@ def _form(columns, x, pixelwise, g, at, block, p0, p1, share):
 def forward(product, held, x, w, y, columns, pixelwise, g, items, blocks, does, share, start, stop):
     """Compute y. Items: image, group, filters f0:f1, pixels p0:p1; the sum runs over all blocks.
 
-    does: blocks e0:e1 of the sum, whether to create their columns, and whether to multiply them. share: the number of
-    the part of the columns to create, and the number of parts.
+    does: blocks e0:e1 of the sum, whether to create their columns, and whether to multiply them. share: (i, n) to
+    create part i of the n parts of the columns.
     """
     for item in range(start, stop):
         image, group, f0, f1, p0, p1 = items[item]
