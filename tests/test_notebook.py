@@ -85,7 +85,7 @@ def uses_array(problem, x):
         (lambda problem, x: None, {}, "fn is a lambda, expected a function with a name"),
         (np.matmul, {}, "fn is a ufunc, expected a function"),
         (closure(1), {}, "inner is a closure over value"),
-        (uses_array, {}, "uses_array uses ARRAY, a ndarray"),
+        (uses_array, {}, "uses_array uses ARRAY, which is a ndarray"),
         (of_cell, {"max_tim": 1}, "max_tim is unknown, expected one of .*; did you mean max_time"),
         (of_cell, {"mode": "warm"}, "'warm' is not one of 'cold', 'hot', 'graph'"),
     ],
