@@ -26,7 +26,6 @@ Choose = Callable[[list[Launch]], list[Launch]]
 
 
 def last(launch: Launch, blocks: int = 1) -> Launch:
-    """Return the launch of its last blocks alone."""
     return numbered(launch, *range(prod(_grid(launch)) - blocks, prod(_grid(launch))))
 
 
@@ -38,7 +37,6 @@ def ends(launch: Launch, rows: int = 1, blocks: int = 1) -> Launch:
 
 
 def numbered(launch: Launch, *blocks: int) -> Launch:
-    """Return the launch of these blocks alone."""
     return replace(launch, sample=dict.fromkeys(blocks, 1))
 
 
@@ -117,7 +115,6 @@ class End:
         return case_of(self.kernel, msgspec.structs.replace(discover().problem(self.part), **self.whole), self.tile)
 
     def faults(self, cuda: Path = CUDA) -> list[str]:
-        """Return the reports, and what is wrong with the outputs."""
         part, case = discover().problem(self.part), self.case
         assert max(operand.elements for operand in case.problem.operands()) > 2**32
         values = drawn(part)

@@ -25,7 +25,6 @@ def first_short(values: Iterable[Any], name: Callable[[Any], str] = str) -> list
 
 
 def read(array: Array) -> Buffer:
-    """An input."""
     return Buffer("in", np.ascontiguousarray(array).ravel())
 
 

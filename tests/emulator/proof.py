@@ -69,7 +69,6 @@ def are_explained(file: str, mutants: Iterable[Mutant]) -> set[Mutant]:
 
 @cache
 def kernels_by_source() -> dict[str, list[CudaKernel]]:
-    """The emulated kernels of each .cu."""
     found: dict[str, list[CudaKernel]] = {}
     for kernel in discover().kernels.values():
         if isinstance(kernel, CudaKernel) and not kernel.emulated:
@@ -78,7 +77,6 @@ def kernels_by_source() -> dict[str, list[CudaKernel]]:
 
 
 def emulated() -> list[str]:
-    """Return the ids of the emulated kernels."""
     return [kernel.id for group in kernels_by_source().values() for kernel in group]
 
 
@@ -124,7 +122,6 @@ def swept(kernel: str) -> list[EmulatedCase]:
 
 @cache
 def kept(kernel: str) -> list[EmulatedCase]:
-    """Return the cases of a kernel that the short run keeps."""
     chosen = {case.id for case in short_cases(swept(kernel))}
     return [c for c in swept(kernel) if c.id in chosen or c.problem.id in ALSO.get(kernel, ())]
 
@@ -177,7 +174,6 @@ def _takes_s(case: EmulatedCase, names: tuple[str, ...]) -> float:
 
 
 def fates(file: str, mutants: list[Mutant], plans: list[list[EmulatedCase]], workers: int) -> Iterator[Fate]:
-    """The fates of many mutants, in their order."""
     with ThreadPoolExecutor(workers) as pool:
         yield from pool.map(lambda mutant: fate(file, mutant, plans), mutants)
 
@@ -387,7 +383,6 @@ CORNERS = (
 
 
 def corners(file: str) -> Iterator[EmulatedCase]:
-    """Yield the cases that meet a source or a header."""
     yield from (case for case in CORNERS if file in included(case.kernel.source))
 
 

@@ -198,7 +198,6 @@ def test_slices_of_depthwise_filters_cover_all_pixels_and_none_is_empty(layout: 
 
 
 def im2col_calls(sizes: str, variant: str, options: str = "") -> list[tuple[str, KernelCall]]:
-    """The launches under the tile that a run takes; variant is `nchw/fprop`."""
     return chosen("conv/cuda.im2col", f"conv/{sizes}/f32/{variant}/{options}".rstrip("/")).calls
 
 

@@ -270,7 +270,6 @@ def problem(sizes: str, direction: str):
 
 
 def cases_in(kernel: str, sizes: tuple[str, ...], direction: str) -> list[EmulatedCase]:
-    """Each problem that the kernel takes, under each tile that takes it."""
     return cases(kernel, *(problem(text, direction) for text in sizes))
 
 

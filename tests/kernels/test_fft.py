@@ -133,7 +133,6 @@ def test_a_transform_summed_term_by_term_is_right_and_one_of_19_bits_is_not(poin
 
 @pytest.fixture
 def plans(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wisdom of this test's own."""
     own = fftw.Wisdom(tmp_path / "wisdom.json")
     monkeypatch.setattr(fftw, "_wisdom", lambda: own)
 

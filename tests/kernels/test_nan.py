@@ -66,7 +66,6 @@ def planted(problem: Problem, views: Arrays) -> Planted:
 
 
 def wrong(problem: Problem, kernel: Kernel, values: Planted, outputs: Arrays) -> str | None:
-    """Return what is wrong with the outputs of planted inputs, or None."""
     numerics, inputs = kernel.numerics_for(problem), values.inputs
     clean, want = (problem.reference(each, np.random.default_rng(1)) for each in values)
     if numerics == "exact":
@@ -96,7 +95,6 @@ def wrong(problem: Problem, kernel: Kernel, values: Planted, outputs: Arrays) ->
 
 
 def _values(problem: Problem, reference: Any) -> Arrays:
-    """Return the values that a reference has for each output."""
     name = next(operand.name for operand in problem.operands() if operand.role != "in")
     if isinstance(reference, dict):
         return {name: reference["want"]} if problem.op == "aggregate" else reference

@@ -23,7 +23,6 @@ class Launch(ctypes.Structure):
     )
 
     def parameters(self) -> list[bytes]:
-        """Return the bytes of each parameter."""
         return [ctypes.string_at(self.args[i], self.sizes[i]) for i in range(self.count)]
 
 
@@ -38,7 +37,6 @@ def run_launches_with(run: Callable[[Launch], int]) -> None:
 
 
 def launches_take(nanoseconds: int) -> None:
-    """Set the length of all launches."""
     _LIBRARY.km_stub_length(ctypes.c_longlong(nanoseconds))
 
 
@@ -48,12 +46,10 @@ def host_takes(nanoseconds: int) -> None:
 
 
 def note(text: str) -> None:
-    """Put a line into the driver's log."""
     _LIBRARY.km_stub_note(text.encode())
 
 
 def now_ns() -> int:
-    """Return the host's virtual time."""
     return int(_LIBRARY.km_stub_now())
 
 

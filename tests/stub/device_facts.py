@@ -33,7 +33,6 @@ def holds(fact: str) -> str:
 
 
 def launching(device: Cuda, name: str = "nothing") -> Any:
-    """Return a call that launches a kernel on the device's stream."""
     kernel, stream = nothing(name), core.Stream.from_handle(device.stream.ptr)
     return lambda: launch(stream, kernel)
 

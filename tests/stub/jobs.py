@@ -117,7 +117,6 @@ def not_run(kernel: str, problem: str) -> dict[str, Any]:
 
 
 def compiled(folder: str) -> str:
-    """Compile a kernel anew; return the compiler."""
     os.environ["XDG_CACHE_HOME"] = folder
     return compile_cubin("transpose/naive.cu", ["transpose_naive<unsigned>"], "sm_90a").compiler
 

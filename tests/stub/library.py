@@ -119,7 +119,6 @@ def pycuda_folder() -> Path:
 
 
 def is_built() -> bool:
-    """Return whether the cache has PyCUDA for this Python."""
     return (build.programs() / _name()).is_dir()
 
 

@@ -61,7 +61,6 @@ def span(stream: Any, *calls: Callable[[], object]) -> float:
 
 
 def spans() -> list[float]:
-    """Return the spans of launches of known lengths."""
     stream, kernel, found = new_stream(), nothing(), []
     for count, nanoseconds in ((0, 1), (1, 1), (3, 333_333), (5, 123_456_789)):
         control.launches_take(nanoseconds)

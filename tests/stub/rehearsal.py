@@ -35,7 +35,6 @@ class FewTasks(gpu_tasks.Tasks):
     """Every kind of task that the stub can carry out, in the order of their worth; the clocks bar kernels, so last."""
 
     def all(self) -> list[Task]:
-        """Return every task once."""
         launched = ("verify", "pycuda") if find_spec("pycuda") else ("verify",)
         compared = ("emulator gemm/cuda.async", "emulator copy/cuda.vectorised")
         made = [task for task in self._verified() if task.name.split()[0] in launched or task.name in compared]

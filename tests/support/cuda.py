@@ -62,13 +62,11 @@ class Gpu:
 
     @property
     def status(self) -> Any:
-        """What the driver returns."""
         from cuda.bindings import driver
 
         return driver.CUresult.CUDA_ERROR_INVALID_VALUE if self.refuses else driver.CUresult.CUDA_SUCCESS
 
     def set_attribute(self, kind: Any, value: int, kernel: Any, device: Any) -> tuple[Any]:
-        """Keep a record of an attribute that a kernel was given."""
         self.set.append((kind.name.removeprefix("CU_FUNC_ATTRIBUTE_"), value))
         return (self.status,)
 

@@ -127,7 +127,6 @@ def set_up(problem: str, kernel: str, threads: int = 2) -> SetUp:
 
 
 def compiled_by(launch: Callable[[], Any]) -> list[Any]:
-    """What Numba compiles during a launch."""
     event = pytest.importorskip("numba.core.event")
     with event.install_recorder("numba:compile") as compiled:
         launch()

@@ -29,7 +29,6 @@ SHARED = {"provider": "some", "device": "cpu", "device_name": "Some CPU", "mode"
 
 
 def begin(store: Store, run_id: str = "r1", **facts: Any) -> None:
-    """A run without rows."""
     known = {"machine": MACHINE, "started_at": "2026-01-01T10:00:00+00:00", "suites": ("mine",)}
     known |= {"command": "kernelmark run mine", "environment": ENVIRONMENT, "git_commit": "c0ffee1234567", "plan": PLAN}
     store.begin(Run(run_id=run_id, **{**known, **facts}))

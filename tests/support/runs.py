@@ -76,7 +76,6 @@ def rows_in(folder):
 
 
 def outcomes(done):
-    """The outcome of each kernel's item."""
     found = {}
     for line in done.stdout.splitlines():
         outcome, _, rest = line.partition(" ")
