@@ -45,7 +45,7 @@ def test_the_cells_of_the_page_run(capsys):
     run_cells((DOCS / "notebook.md").read_text(), names)
     printed = capsys.readouterr().out
     assert names["row"].status == "ok"
-    assert "measure: shifted uses table, a ndarray" in printed
+    assert "measure: shifted uses table, which is a ndarray" in printed
     assert "gemm/mine.transposed over gemm/numpy.matmul" in printed
 
 
