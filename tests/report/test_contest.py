@@ -53,11 +53,8 @@ def test_drift_between_jobs_is_no_lead_and_within_a_job_the_ratio_is_exact(drift
     assert (beside.lead.in_turn, beside.lead.certain) == (False, False)
     assert beside.lead.median == pytest.approx(1.1)
     assert beside.lead.low < 1 < beside.lead.high
-
-
-def test_the_unpaired_interval_is_the_quotient_of_both_intervals(drifted):
-    fast, slow = RunData(drifted, "r1").contests[1].ranked
-    ratio = faster(drifted, fast, slow)
+    fast, slow = beside.ranked
+    ratio = faster(drifted, fast, slow)  # unpaired: the quotient of both intervals
     assert ratio.low == pytest.approx(slow.time_s_ci95_low / fast.time_s_ci95_high)
     assert ratio.high == pytest.approx(slow.time_s_ci95_high / fast.time_s_ci95_low)
 
@@ -89,10 +86,13 @@ def test_crossover_sets_a_kernel_against_itself_on_the_variant(begun, registry, 
     assert table[3] == ""
 
 
-def test_the_page_says_which_lead_was_not_measured_in_turn(drifted):
+def test_the_page_says_which_lead_was_not_measured_in_turn_and_advises_nothing_by_drift(drifted):
     one, two = findings.fastest(RunData(drifted, "r1"))[0]
     assert "turn" not in one.lead
     assert two.lead.endswith("] over numpy.matmul, not measured in turn, tie")
+    answers = founding.answers(RunData(drifted, "r1"))
+    assert all("Don't transpose first: no gain is certain, " in answer.words for answer in answers)
+    assert ["not measured in turn" in answer.evidence[2] for answer in answers] == [True, False]
 
 
 def test_the_fastest_are_those_that_others_were_slower_than(begun):
@@ -103,12 +103,6 @@ def test_the_fastest_are_those_that_others_were_slower_than(begun):
     assert ([one.kernel for one in found], of) == (["openblas.tnn"], 1)
     (sentence,) = findings.sentences(RunData(begun, "r1"))
     assert sentence.startswith("gemm: 1 problem; fastest: openblas.tnn.")
-
-
-def test_the_page_advises_nothing_by_drift(drifted):
-    answers = founding.answers(RunData(drifted, "r1"))
-    assert all("Don't transpose first: no gain is certain, " in answer.words for answer in answers)
-    assert ["not measured in turn" in answer.evidence[2] for answer in answers] == [True, False]
 
 
 def test_what_is_faster_beyond_its_interval_is_advised_with_the_remark(begun):

@@ -343,15 +343,13 @@ def pivots_of(begun):
     return lambda: list(all_pivots(begun, "r1"))
 
 
-def test_problems_are_named_by_what_they_do_not_share():
+def test_problems_are_named_by_what_they_do_not_share_or_whole_where_one_would_have_no_name():
     assert labelled(["gemm/m8n9k7/f32/NT", "gemm/m8n16k7/f32/NN"]) == ("m8k7 f32", ["n9 NT", "n16 NN"])
     assert labelled(["conv/n1c3h9w9k4r3s3pad0-1x2/f32/nchw/fprop", "conv/n1c3h9w9k4r1s1/f32/nchw/fprop"]) == (
         "n1c3h9w9k4 f32 nchw fprop",
         ["r3s3pad0-1x2", "r1s1"],
     )
 
-
-def test_problems_of_which_one_would_have_no_name_are_named_whole():
     assert labelled(["gemm/m8n9k7/f32/NT", "gemm/m8n9k7/f32/NT/beta1"]) == (
         "",
         ["m8n9k7 f32 NT", "m8n9k7 f32 NT beta1"],

@@ -40,13 +40,9 @@ def cells(layers, rows):
     return {by: rest for _, by, *rest in found}
 
 
-def test_layers_are_summed_as_often_as_the_network_has_them():
+def test_layers_are_summed_as_often_as_they_occur_and_a_kernel_is_joined_by_the_fastest_of_other_operations():
     found = cells(LAYERS, ROWS)
     assert found["the fastest of each layer"] == ["12.0 s [10.8 s, 14.4 s]", "24.0 s [21.6 s, 28.8 s]", "3 of 3"]
-
-
-def test_a_kernel_is_joined_by_the_fastest_of_the_other_operations():
-    found = cells(LAYERS, ROWS)
     assert found["conv/a.x, the fastest of each layer for the rest"][:2] == [
         "12.0 s [10.8 s, 14.4 s]",
         "27.0 s [24.3 s, 32.4 s]",

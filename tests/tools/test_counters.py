@@ -170,19 +170,12 @@ def test_the_table_holds_the_counters_against_the_profile(stand_in, tmp_path):
     assert f"ncu gave no number of `{TMA}`." in page
 
 
+MMA = {"sectors read": 262_144, "shared wavefronts": 159_744, "bank conflicts": 8192}
 #: What Nsight Compute has counted on an H200 (reports/nvidia-h200/counters.json), of kernels that are still the same,
 #: with the tiles that they had by default; and the tensor instructions that the tile of a product needs.
 COUNTED = (
     ("gemm/cuda.async@BM=128,BN=256", {"sectors read": 196_608}),  # a warp has left out its last fetch since
-    (
-        "gemm/cuda.mma",
-        {
-            "sectors read": 262_144,
-            "shared wavefronts": 159_744,
-            "bank conflicts": 8192,
-            "tensor instructions": 65_536,
-        },
-    ),
+    ("gemm/cuda.mma", {**MMA, "tensor instructions": 65_536}),
     ("conv/cuda.implicit", {"sectors read": 794_112, "sectors written": 150_528, "shared wavefronts": 911_008}),
     ("gemm/cuda.wgmma", {"tensor instructions": 4096}),
 )

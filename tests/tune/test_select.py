@@ -7,7 +7,6 @@ import re
 import shutil
 import subprocess
 from dataclasses import replace
-from itertools import product
 from pathlib import Path
 
 import msgspec
@@ -345,21 +344,14 @@ def test_what_no_kernel_of_the_selector_takes_is_unsupported_with_the_reason(kep
         contender.register(json.dumps(json.loads(file_of("gemm", kept.device_name).read_text())))
 
 
-@pytest.fixture(
-    params=[
-        pytest.param((way, count), marks=[pytest.mark.long] * (count > 2000))
-        for way, count in product(("alone", "formula"), (2000, 10_000))
-    ],
-    ids=str,
-)
-def convolution(request, store, registry, monkeypatch):
+@pytest.fixture(params=["alone", "formula"])
+def convolution(request, count, store, registry, monkeypatch):
     """A selector of such a run, with problems within it and beyond, and its orders of kernels for them."""
     convolutions(store)
-    way, count = request.param
-    monkeypatch.setattr("kernelmark.bench.tune.select.train.GROWERS", {way: GROWERS[way]})
+    monkeypatch.setattr("kernelmark.bench.tune.select.train.GROWERS", {request.param: GROWERS[request.param]})
     model = train.train(store, registry, ["conv"], ()).model
     assert not model.single
-    assert (model.formula is not None) == (way == "formula")
+    assert (model.formula is not None) == (request.param == "formula")
     rng, drawn = random.Random(1), []
     while len(drawn) < count:
         numbers = [float(rng.randint(1, 2 ** rng.randint(1, 11))) for _ in model.inputs]
@@ -375,6 +367,7 @@ def convolution(request, store, registry, monkeypatch):
     return model, drawn, [placed(model, space, np.array([row]))[1] for row in drawn]
 
 
+@pytest.mark.parametrize("count", [2000, pytest.param(10_000, marks=pytest.mark.long)])
 def test_the_python_and_the_c_export_choose_as_the_model_does_on_thousands_of_shapes(convolution, tmp_path):
     model, drawn, expected = convolution
     scope = {}
