@@ -95,7 +95,6 @@ def program(
     source: Path,
     entries: Sequence[str],
     *,
-    defines: Iterable[str] = (),
     include: Path = CUDA,
     counts: bool = False,
     trips: bool = False,
@@ -106,7 +105,7 @@ def program(
     include: the folder of headers such as common.cuh; it may be the source's folder. counts: the program counts the
     kernel's work instead of checking it. trips: the program counts the iterations of loops.
     """
-    flags = [*_kernel_flags(counts), f"-D__CUDA_ARCH__={arch}", *(f"-D{define}" for define in defines)]
+    flags = [*_kernel_flags(counts), f"-D__CUDA_ARCH__={arch}"]
     files = with_includes(source, include)
     foreign = any(ptx.FOREIGN.search(text) for path, text in files.items() if include not in path.parents)
     words = [_toolchain(), *_variant(counts), str(trips), _PLACE, str(source), str(include), *flags, *entries]
