@@ -119,20 +119,43 @@ def half_fingerprints(problem: Any, x: Any) -> Launch:
     return launch
 
 
-@habit
-def skips_soon(work: CheatedWork, x: Any) -> Launch:
-    """Does nothing if the previous call was less than 0.2 ms ago."""
-    ended = [0.0]
+def unless_soon(compute: Launch, otherwise: Launch) -> Launch:
+    """Compute unless the previous call ended less than 0.2 ms ago, or twice what computing took on a busy machine."""
+    ended_s = took_s = 0.0
 
     def launch() -> None:
-        if time.perf_counter() - ended[0] > 2e-4:
-            work.compute(x)
-        ended[0] = time.perf_counter()
+        nonlocal ended_s, took_s
+        began_s = time.perf_counter()
+        if began_s - ended_s > max(2e-4, 2 * took_s):
+            compute()
+            took_s = time.perf_counter() - began_s
+        else:
+            otherwise()
+        ended_s = time.perf_counter()
 
     return launch
 
 
 @habit
+@habit
+def skips_soon(work: CheatedWork, x: Any) -> Launch:
+    """Does nothing soon after its previous call."""
+    return unless_soon(lambda: work.compute(x), lambda: None)
+
+
+@habit
+def copies_when_soon(work: CheatedWork, x: Any) -> Launch:
+    """Copies its last result soon after its previous call."""
+    output = getattr(x, work.output)
+    kept = np.empty_like(output)
+
+    def compute() -> None:
+        work.compute(x)
+        np.copyto(kept, output)
+
+    return unless_soon(compute, lambda: np.copyto(output, kept))
+
+
 def skips_every_other(work: CheatedWork, x: Any) -> Launch:
     """Does nothing in every other call, from the fourth one on."""
     calls = [0]
@@ -197,22 +220,5 @@ def drops_bits(work: CheatedWork, x: Any) -> Launch:
     def launch() -> None:
         work.compute(x)
         np.bitwise_and(bits, 0xFFFFC000, out=bits)
-
-    return launch
-
-
-@habit
-def copies_when_soon(work: CheatedWork, x: Any) -> Launch:
-    """Copies its last result if the previous call was less than 0.2 ms ago."""
-    ended, output = [0.0], getattr(x, work.output)
-    kept = np.empty_like(output)
-
-    def launch() -> None:
-        if time.perf_counter() - ended[0] > 2e-4:
-            work.compute(x)
-            np.copyto(kept, output)
-        else:
-            np.copyto(output, kept)
-        ended[0] = time.perf_counter()
 
     return launch
