@@ -7,10 +7,14 @@ from statistics import median
 
 from kernelmark.bench.measure.sample import APART, Series
 from kernelmark.bench.measure.stats import MIN_SAMPLES, median_interval
+from kernelmark.bench.measure.timing import settle
+from kernelmark.bench.measure.turns import WINDOW_S
 
 #: The accepted ratio of a call's time on new values to its time on values that it has seen; the fewest calls of each
 #: kind; the most samples taken to get them.
 SPARED_RATIO, LEAST_ALONE, MOST_SAMPLES = 2.0, 12, 64
+#: The accepted ratio of samples under other load to those before, and the longest call that it seldom interrupts.
+LOADED_RATIO, SLICE_S = 4.0, 2e-3
 #: The accepted share of an output's pages that a call has left unmapped, in the median of at least LEAST_MADE calls.
 MADE_SHARE, LEAST_MADE = 0.5, 3
 #: The accepted ratio of a sample's time after two waking calls to its time after one. An honest kernel is no slower
@@ -25,6 +29,8 @@ def complaint(series: Series) -> str | None:
         return f"returned before {series.unwritten} was written"
     if series.clock.left_signals:
         return "returned before its work was done: a signal that it had sent was still pending"
+    if series.clock.traced:
+        return "sets a trace or profile function, which Python also calls between timed calls"
     return reason or _moved_nothing(series)
 
 
@@ -62,11 +68,14 @@ def _spared_work(series: Series) -> str | None:
 
 
 def _skipped(series: Series) -> str | None:
-    """Compare plain batches with batches that have pauses between calls, to catch calls skipped in a batch."""
+    """Compare samples with batches whose calls are microseconds apart, to catch calls skipped in a batch."""
     if not series.cuts:
         return None
-    batches = [series.take_apart(is_checked=number % 3 == 2) for number in range(LEAST_ALONE)]
-    together, apart = map(median_interval, zip(*batches, strict=True))
+    mark = series.mark()
+    while len(series.apart) < LEAST_ALONE:
+        series.sample()
+    series.forget(mark)
+    together, apart = map(median_interval, zip(*series.apart, strict=True))
     empty_s = median(series.clock.time_apart([lambda: None] * APART) for _ in range(LEAST_ALONE))
     if apart.low - empty_s < SPARED_RATIO * together.high:
         return None
@@ -100,3 +109,25 @@ def spared_when_renewed(series: Series) -> str | None:
         return None
     all_s, few_s = f"{renewed.median:.2g} s", f"{changed.median:.2g} s"
     return f"skips work: {all_s} per call when all operands have changed, {few_s} when a few elements have"
+
+
+def stopped_sparing(series: Series) -> str | None:
+    """Compare samples after all checks with those before, since a kernel may spare work until it meets the checks.
+
+    A GPU's clock rate may have dropped while it waited, so nothing is compared there. Other load also makes samples
+    slower, but of a short call not all by LOADED_RATIO.
+    """
+    if series.device.stream is not None:
+        return None
+    settle()
+    before_s, monitor, began_s = median(series.samples), series.device.monitor(), series.clock.now()
+    monitor.look()
+    again: list[float] = []
+    while len(again) < LEAST_ALONE or series.clock.now() < began_s + WINDOW_S:
+        again.append(series.take_again())
+        if again[-1] < SPARED_RATIO * before_s:
+            return None
+    fastest_s = min(again)
+    if monitor.look().causes and not LOADED_RATIO * min(series.samples) < fastest_s < SLICE_S:
+        return None
+    return f"skips work: {before_s:.2g} s per call in samples, at least {fastest_s:.2g} s after all other checks"

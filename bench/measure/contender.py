@@ -10,7 +10,7 @@ from statistics import median
 import msgspec
 
 from kernelmark.bench.measure.affinity import affinity, cpus_in
-from kernelmark.bench.measure.audit import SPARED_RATIO, complaint, spared_when_renewed
+from kernelmark.bench.measure.audit import SPARED_RATIO, complaint, spared_when_renewed, stopped_sparing
 from kernelmark.bench.measure.cuda import present_capability, present_limits
 from kernelmark.bench.measure.device import Device, DeviceLost, Monitor
 from kernelmark.bench.measure.disturbance import beyond, disturbance
@@ -168,7 +168,14 @@ class Contender:
         with self._blamed():
             if not (self.live and self.series) or self._fresh_s < SPARED_RATIO * median(self.series.samples):
                 return
-            if reason := spared_when_renewed(self.series):
+            reason = spared_when_renewed(self.series)
+            draw, operands, order = self.series.draw, self.series.sets[0], self.kernel.order
+            with draw.holding(operands.change):
+                references = References(self.problem, draw, self.called)
+                wrong = check(self.kernel, self.problem, operands.outputs(order), references, self.called).reason
+            if wrong:
+                self._take(Verdict(reason=wrong))
+            elif reason := reason or stopped_sparing(self.series):
                 self.mistrust(reason)
 
     def note_launched(self) -> None:

@@ -40,6 +40,7 @@ class Clock(Protocol):
 
     max_batch: int
     left_signals: bool
+    traced: bool
     resolution_s: float
 
     def time(self, calls: Sequence[Launch]) -> float: ...

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from copy import copy
+from functools import partial
 from itertools import cycle, repeat
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -11,7 +12,7 @@ import numpy as np
 from kernelmark.bench.measure.device import Device, Memory
 from kernelmark.bench.measure.draw import Change, Draw, logical, poison
 from kernelmark.bench.measure.launch import cuda_launch
-from kernelmark.bench.measure.memory import page_faults
+from kernelmark.bench.measure.memory import page_faults, read_by_system
 from kernelmark.bench.measure.spread import parts_of
 from kernelmark.bench.plan.dtypes import DTYPES, Array, bits_dtype, numpy_dtype
 from kernelmark.bench.plan.errors import Unsupported
@@ -32,12 +33,16 @@ _GUARD = np.tile(np.array([0xFF] * 8 + [0xFF, 0xFF, 0x7F, 0x7F] * 2, np.uint8), 
 
 
 class Spots(NamedTuple):
-    """A few poisoned elements of an output: its buffer as bits, their places, and the bits of an unwritten element."""
+    """A few poisoned elements of an output: its buffer as bits, their places, and the bits of an unwritten element.
+
+    early: the bits that `looks` has read, and the number of the first.
+    """
 
     operand: str
     flat: Array
     places: Array
     unwritten: int
+    early: list[tuple[int, Array]]
 
     def poison(self) -> None:
         """Poison the elements again."""
@@ -47,6 +52,26 @@ class Spots(NamedTuple):
         """Return which elements are no longer poisoned."""
         written: Array = self.flat[self.places] != self.unwritten
         return written
+
+    def looks(self) -> list[Launch]:
+        """Return calls that read the elements for `is_late`, one of them first through the system.
+
+        They run no code of a kernel: no trace function, since they call no function in Python, and no handler of faults
+        in memory that the kernel has protected.
+        """
+        flat, found = self.flat, np.empty(len(self.places) + 1, self.flat.dtype)
+        number = int(self.places[0]) % len(self.places)
+        self.early.append((number, found))
+        one = self.places[number : number + 1]
+        address = flat.__array_interface__["data"][0] + flat.itemsize * int(one[0])
+        first = read_by_system(address, found[:1]) or partial(flat.take, one, None, found[:1], "clip")
+        return [first, partial(flat.take, self.places, None, found[1:], "clip")]
+
+    def is_late(self) -> bool:
+        """Return whether an element is poisoned, or has been written since `looks` read it."""
+        bits = self.flat[self.places]
+        changed = any(found[0] != bits[number] or (found[1:] != bits).any() for number, found in self.early)
+        return bool(changed or (bits == self.unwritten).any())
 
 
 class Place(NamedTuple):
@@ -185,6 +210,7 @@ class OperandSet:
                 self.flat[name].view(bits_dtype(operand.dtype)),
                 draw.scattered(operand)[0],
                 DTYPES[operand.dtype].poison,
+                [],
             )
             for name, operand in self.specs.items()
             if operand.role == "out" and self._on_host

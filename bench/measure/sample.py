@@ -46,8 +46,8 @@ WAKING = (1, 1, 1, 2, 2, 2, 3)
 PAUSED, SHORTEST_PAUSE_S, LONGEST_PAUSE_S = 4, 1e-6, 0.2e-3
 #: At most this many of a stretch's operand sets, the last ones, get new values.
 FRESHENED = 16
-#: The most calls of a batch that is timed call by call.
-APART = 32
+#: The most calls of a batch that is timed call by call, and one sample in how many is followed by such a batch.
+APART, APART_EVERY = 32, 4
 #: The share of the samples' time that checks of whole outputs may take. The first check, which shows how long the
 #: others take, is made at once unless it is expected to take longer than LONG_SUM_S.
 SUMMED_SHARE, LONG_SUM_S = 0.05, 0.1
@@ -129,6 +129,8 @@ class Series:
         self.woken: list[int] = []
         self.new_s: list[float] = []
         self.known_s: list[float] = []
+        #: Seconds per call of a sample, and of the batch after it whose calls were apart.
+        self.apart: list[tuple[float, float]] = []
         self.repeated = 0
         self.windows: list[Window] = []
         self.spent_s = 0.0
@@ -150,6 +152,8 @@ class Series:
         for stretch, took in zip(stretches[waking:], seconds, strict=True):
             if self.cuts and len(stretch.sets) == 1:
                 (self.known_s if stretch.known else self.new_s).append(took)
+        if self.cuts and not self._random.randrange(APART_EVERY):  # here, so that no kernel can wait for its audit
+            self.take_apart()
 
     def _take(self, stretches: list[_Stretch]) -> list[float]:
         """Prepare and time stretches of calls; return the seconds of each.
@@ -210,17 +214,17 @@ class Series:
 
     def take_pair(self) -> None:
         """Time one call on new values and one on the same values, and add the seconds to `new_s` and `known_s`."""
-        stretches = [_Stretch([0]), _Stretch([0], known=True)]
+        stretches = [_Stretch([0], kept=True), _Stretch([0], known=True, kept=True)]
         for seconds, took in zip((self.new_s, self.known_s), self._take(stretches), strict=True):
             seconds.append(took)
 
     def take_renewed(self) -> tuple[float, float]:
         """Return the seconds of a call after all operands have changed, and of one after a few elements have changed.
 
-        Afterwards only the first set holds the draw's values.
+        Afterwards only the first set holds the draw's values, and its output is that of the first of these calls.
         """
         launch, operands, seconds = self._launches[0], self.sets[0], []
-        for renews in (True, False):
+        for renews in (False, True):
             before = {name: values.copy() for name, values in self.draw.flat.items()}
             self.draw.redraw()  # in both cases, since a helper process that has waited longer wakes more slowly
             for name, values in before.items() if not renews else ():
@@ -229,28 +233,38 @@ class Series:
                 self._time([launch], "sampling")
             operands.load(self.draw)
             operands.freshen(self.draw, self.draw.change())
+            operands.restore(self.draw)
+            operands.poison()
             if self._evict:
                 self.device.evict()
             seconds.append(self._time([launch], "sampling"))
-        return seconds[0], seconds[1]
+        return seconds[1], seconds[0]
 
-    def take_apart(self, is_checked: bool = True) -> tuple[float, float]:
-        """Return the seconds per call of a batch, and of a batch with changed inputs and a short pause between calls.
+    def take_again(self) -> float:
+        """Take a sample that is not kept, after all outputs have been judged, and return its seconds per call."""
+        self.shared, self._summed = (), None
+        mark = self.mark()
+        self.sample()
+        seconds = self.samples[-1]
+        self.forget(mark)
+        return seconds
 
-        is_checked: whether the whole output of the last call is checked.
+    def take_apart(self) -> None:
+        """Time a batch with a change and a few microseconds between calls, to be compared with the last sample.
+
+        The whole output of the last call is checked in one of three such batches.
         """
         stretch = self._next_stretch(min(self.batch, APART) // 2 * 2)
-        together_s = self._take([stretch])[0] / len(stretch.sets)
         self._prepare(stretch)
         launches, operands = [self._launches[which] for which in stretch.sets], self.sets[stretch.sets[-1]]
         spots = operands.spots(self.draw)
         with self._called("sampling"), undisturbed():
             apart_s = self.clock.time_apart(launches, operands.stirring(self.draw, spots))
             self._look_for_unwritten(spots)
-        if self._summed and is_checked:
+        self.apart.append((self.samples[-1], apart_s))
+        if self._summed and not self._random.randrange(3):
             with self._called("check"):
                 self.wrong = self.wrong or self._summed(operands) or ""
-        return together_s, apart_s
 
     def _next_stretch(self, calls: int) -> _Stretch:
         """Return a stretch; each call's set is drawn at random from the quarter that has waited longest."""
@@ -348,8 +362,13 @@ class Series:
         return number if number < len(self.shared) else None
 
     def _time_stretch(self, stretch: _Stretch) -> float:
-        """Time the calls of a stretch, and read their outputs as soon as they return."""
+        """Time the calls of a stretch, and read their outputs as soon as they return.
+
+        Unless that would lengthen a short time that is kept, elements are also read before the clock is.
+        """
         calls, operands = [self._launches[which] for which in stretch.sets], self.sets[stretch.sets[-1]]
+        for spot in stretch.spots if self.is_long or not stretch.kept else ():
+            calls += spot.looks()
         with undisturbed():
             seconds = self._time(calls, "sampling") * len(calls)
             if stretch.shared is not None:
@@ -362,13 +381,13 @@ class Series:
         return seconds
 
     def _look_for_unwritten(self, spots: list[Spots]) -> None:
-        late = next((spot.operand for spot in spots if not spot.written().all()), "")
+        late = next((spot.operand for spot in spots if spot.is_late()), "")
         self.unwritten = self.unwritten or late
 
     @property
     def is_long(self) -> bool:
-        """Return whether waking threads and caches takes only a small part of a call's time."""
-        return self._call_s >= LONG_CALL_S
+        """Return whether waking threads and caches takes only a small part of a call's time, in samples, too."""
+        return min([self._call_s, *self.samples[-1:]]) >= LONG_CALL_S
 
     def mark(self) -> Mark:
         """Return a mark of the present state, to which `forget` and `set_aside` return."""

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from functools import lru_cache, partial
 from itertools import repeat
 from statistics import median
+from sys import getprofile, gettrace, setprofile, settrace
 from threading import Timer
 from types import SimpleNamespace
 from typing import Any, Protocol
@@ -30,6 +31,8 @@ _TIMERS = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
 #: Signals that neither stop a process nor report a fault; a kernel could postpone work to their handlers.
 _HELD = {signal.SIGALRM, signal.SIGVTALRM, signal.SIGPROF, signal.SIGUSR1, signal.SIGUSR2, signal.SIGIO, signal.SIGURG}
 _HELD |= {*range(signal.SIGRTMIN, signal.SIGRTMAX + 1)}
+#: The functions that trace and profile this thread before a plug-in is loaded.
+_TRACE, _PROFILE = gettrace(), getprofile()
 
 
 def now() -> float:
@@ -68,6 +71,7 @@ def undisturbed() -> Iterator[None]:
     try:
         yield
     finally:
+        unhook()
         if collecting:
             _collect()
         _block(signal.SIG_SETMASK, blocked)
@@ -76,6 +80,17 @@ def undisturbed() -> Iterator[None]:
 def signals_due() -> bool:
     """Return whether a signal is pending, or an interval timer of this process will raise one."""
     return bool(_pending() & _HELD) or any(_timer(which)[0] for which in _TIMERS)
+
+
+def unhook() -> bool:
+    """Remove the trace and profile functions that a plug-in has set; return whether there were any.
+
+    They would be called between timed calls, when they could warm caches.
+    """
+    if is_hooked := (gettrace(), getprofile()) != (_TRACE, _PROFILE):
+        settrace(_TRACE)
+        setprofile(_PROFILE)
+    return is_hooked
 
 
 class CpuClock:
@@ -87,6 +102,8 @@ class CpuClock:
         self.resolution_s = resolution()
         #: Whether a signal was due when calls had returned; its handler could finish their work.
         self.left_signals = False
+        #: Whether a timed call has set a trace or profile function.
+        self.traced = False
 
     def now(self) -> float:
         """Return the seconds on the monotonic clock."""
@@ -101,6 +118,7 @@ class CpuClock:
                 call()
             stop: float = clock()
             self.left_signals |= signals_due()
+            self.traced |= unhook()
         return (stop - start) / len(calls)
 
     def time_apart(self, calls: Sequence[Launch], between: Iterator[None] | None = None) -> float:
@@ -140,8 +158,8 @@ class CudaClock:
 
     #: The driver queues about a thousand launches before it blocks, and a batch of multi-launch kernels must fit.
     max_batch = 128
-    #: Work on the device does not wait for signals.
-    left_signals = False
+    #: Work on the device waits for neither signals nor Python.
+    left_signals = traced = False
     #: The resolution of the time between two events, according to the CUDA runtime's reference.
     resolution_s = 0.5e-6
     RELEASE_S = 2.0

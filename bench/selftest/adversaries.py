@@ -45,7 +45,10 @@ EXPECTED = {
     "cached": Cheat(plugin="habits", kernel="computes_once"),
     "only_when_changed": Cheat((Status.MISTRUSTED,)),
     "incremental": Cheat((Status.MISTRUSTED,), problem="gemm/m512n512k512/f32/NN"),
-    "once_a_batch": Cheat(CAUGHT, problem="gemm/m64n64k64/f32/NN"),
+    "incremental_at_first": Cheat((Status.MISTRUSTED,), problem="gemm/m160n160k160/f32/NN"),
+    **{name: Cheat(CAUGHT, problem="gemm/m64n64k64/f32/NN") for name in ("once_a_batch", "unless_apart")},
+    "when_read": Cheat(CAUGHT),
+    "warms_by_a_trace": Cheat((Status.MISTRUSTED,), "copy/m512n512/f32", "copy/numpy.copyto", mode=Mode.COLD),
     "by_a_signal": Cheat(CAUGHT),
     "wrong_on_a_coin": Cheat(),
     "sends_later": Cheat(CAUGHT, "transfer/n16777216/f32/h2h", "transfer/numpy.copyto"),
@@ -75,6 +78,7 @@ ON_GPU = {"on_another_stream": Cheat(CAUGHT, device="cuda")}
 _HABITS = (
     *("computes_once", "computes_in_set_up", "computes_when_changed", "skips_soon", "skips_every_other"),
     *("leaves_a_thread", "skips_when_timed", "spoils_its_input", "writes_beyond", "drops_bits", "copies_when_soon"),
+    "computes_in_a_trace",
 )
 #: Habits that are tried only in hot mode, since cold calls never follow each other so soon.
 _SOON = ("skips_soon", "copies_when_soon")

@@ -1,11 +1,16 @@
 """A plug-in of kernels that cheat, each named after its trick."""
 
+import ctypes
+import math
 import mmap
 import os
 import random
 import signal
+import sys
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from threading import Thread
 from typing import Any
 
@@ -39,32 +44,88 @@ def only_when_changed(problem: Any, x: Any) -> Launch:
     return launch
 
 
-@kernel("gemm", **CPU)
-def incremental(problem: Any, x: Any) -> Launch:
-    """Recomputes only the rows and columns of the product whose operands have changed; it is right, but too fast."""
+def _incremental(problem: Any, x: Any, most: float, multiply: Callable[..., Any]) -> Launch:
+    """Recompute only rows and columns that have changed, until all rows have changed more than `most` times."""
     last = [np.zeros_like(x.a), np.zeros_like(x.b)]
     kept = np.zeros_like(x.c)
+    renewed = 0
 
     def launch() -> None:
+        nonlocal renewed
         rows = np.flatnonzero((last[0] != x.a).any(axis=1))
         columns = np.flatnonzero((last[1] != x.b).any(axis=0))
         last[0][rows], last[1][:, columns] = x.a[rows], x.b[:, columns]
-        kept[rows] = x.a[rows] @ x.b
-        kept[:, columns] = x.a @ x.b[:, columns]
+        renewed += len(rows) == problem.m
+        if len(rows) == problem.m or renewed > most:
+            multiply(x.a, x.b, out=kept)
+        else:
+            kept[rows] = x.a[rows] @ x.b
+            kept[:, columns] = x.a @ x.b[:, columns]
         np.copyto(x.c, kept)
 
     return launch
 
 
 @kernel("gemm", **CPU)
-def once_a_batch(problem: Any, x: Any) -> Launch:
-    """Does nothing if the previous call was less than 20 us ago, since nothing changes within a batch."""
-    ended = [0.0]
+def incremental(problem: Any, x: Any) -> Launch:
+    """Recomputes only the rows and columns of the product whose operands have changed; it is right, but too fast."""
+    return _incremental(problem, x, math.inf, np.matmul)
+
+
+@kernel("gemm", **CPU)
+def incremental_at_first(problem: Any, x: Any) -> Launch:
+    """Recomputes only what has changed in a slow product, until it is verified once more."""
+    return _incremental(problem, x, 1, partial(np.einsum, "mk,kn->mn"))
+
+
+def _skipping(x: Any, soon_s: float, apart_s: float = 0.0, honest_s: float = 0.0) -> Launch:
+    """Skip calls that follow another within `soon_s`, since nothing changes within a batch.
+
+    For `honest_s` after a gap of `soon_s` to `apart_s`, as between calls that are timed separately, all calls compute.
+    """
+    ended_s = until_s = 0.0
 
     def launch() -> None:
-        if time.monotonic() - ended[0] > 20e-6:
+        nonlocal ended_s, until_s
+        began_s = time.monotonic()
+        gap_s = began_s - ended_s
+        if soon_s < gap_s < apart_s:
+            until_s = began_s + honest_s
+        if gap_s > soon_s or began_s < until_s:
             np.matmul(x.a, x.b, out=x.c)
-        ended[0] = time.monotonic()
+        ended_s = time.monotonic()
+
+    return launch
+
+
+@kernel("gemm", **CPU)
+def once_a_batch(problem: Any, x: Any) -> Launch:
+    """Skips calls that follow another within 20 us."""
+    return _skipping(x, 20e-6)
+
+
+@kernel("gemm", **CPU)
+def unless_apart(problem: Any, x: Any) -> Launch:
+    """Skips calls that follow another within 1 us, but not for 2 ms after calls that are a few microseconds apart."""
+    return _skipping(x, 1e-6, 12e-6, 2e-3)
+
+
+@kernel("gemm", **CPU)
+def when_read(problem: Any, x: Any) -> Launch:
+    """Protects the pages of its output, and computes when they are read."""
+    if x.c.ctypes.data % mmap.PAGESIZE:
+        return lambda: np.matmul(x.a, x.b, out=x.c)
+    libc, pages = ctypes.CDLL(None), (ctypes.c_void_p(x.c.ctypes.data), ctypes.c_size_t(x.c.nbytes))
+
+    def handle(number: int) -> None:
+        libc.mprotect(*pages, mmap.PROT_READ | mmap.PROT_WRITE)
+        np.matmul(x.a, x.b, out=x.c)
+
+    handler = ctypes.CFUNCTYPE(None, ctypes.c_int)(handle)
+
+    def launch() -> None:
+        libc.signal(signal.SIGSEGV, handler)
+        libc.mprotect(*pages, 0)
 
     return launch
 
@@ -123,6 +184,20 @@ def copies_from_its_last_output(problem: Any, x: Any) -> Launch:
     def launch() -> None:
         stale = (x.b[:, 0] != x.a[:, 0]) | (x.b[:, -1] != x.a[:, -1])
         x.b[stale] = x.a[stale]
+
+    return launch
+
+
+@kernel("copy", **MOVES)
+def warms_by_a_trace(problem: Any, x: Any) -> Launch:
+    """Lets a trace function read its input between calls."""
+
+    def trace(*_: Any) -> None:
+        x.a.sum()
+
+    def launch() -> None:
+        np.copyto(x.b, x.a)
+        sys.settrace(trace)
 
     return launch
 

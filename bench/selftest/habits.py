@@ -1,6 +1,7 @@
 """A plug-in of cheating kernels, each named after its trick; every trick is tried on every operation."""
 
 import gc
+import sys
 import time
 from collections.abc import Callable
 from threading import Thread
@@ -137,7 +138,6 @@ def unless_soon(compute: Launch, otherwise: Launch) -> Launch:
 
 
 @habit
-@habit
 def skips_soon(work: CheatedWork, x: Any) -> Launch:
     """Does nothing soon after its previous call."""
     return unless_soon(lambda: work.compute(x), lambda: None)
@@ -156,6 +156,7 @@ def copies_when_soon(work: CheatedWork, x: Any) -> Launch:
     return unless_soon(compute, lambda: np.copyto(output, kept))
 
 
+@habit
 def skips_every_other(work: CheatedWork, x: Any) -> Launch:
     """Does nothing in every other call, from the fourth one on."""
     calls = [0]
@@ -178,6 +179,21 @@ def leaves_a_thread(work: CheatedWork, x: Any) -> Launch:
             thread.join()
         threads[:] = [Thread(target=work.compute, args=(x,))]
         threads[0].start()
+
+    return launch
+
+
+@habit
+def computes_in_a_trace(work: CheatedWork, x: Any) -> Launch:
+    """Lets a trace function compute, which Python calls when the harness next calls a function."""
+
+    def trace(frame: Any, *_: Any) -> None:
+        if frame.f_code is not launch.__code__:
+            sys.settrace(None)
+            work.compute(x)
+
+    def launch() -> None:
+        sys.settrace(trace)
 
     return launch
 

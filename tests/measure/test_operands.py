@@ -181,6 +181,18 @@ def test_an_integer_that_is_not_written_is_seen() -> None:
     assert spots.written().all()
 
 
+@pytest.mark.parametrize("problem", ["copy/m301n33/f32", "copy/m2n3/f16"])
+def test_an_element_that_is_written_after_it_was_read_is_late(problem: str) -> None:
+    _, draw, operands = _loaded(problem)
+    (spots,) = operands.spots(draw)
+    operands.flat["b"][:] = 1
+    for look in spots.looks():
+        look()
+    assert not spots.is_late()
+    operands.flat["b"][:] = 2
+    assert spots.is_late()
+
+
 def _freshened(draw: Draw, operands: OperandSet) -> None:
     """Give a set fresh values twice: it holds what was drawn but for the second change."""
     for change in (draw.change(), draw.change()):

@@ -2,7 +2,8 @@
 
 import mmap
 import os
-from itertools import pairwise
+import sys
+from itertools import chain, cycle, pairwise, repeat
 from types import SimpleNamespace
 from unittest.mock import Mock
 
@@ -11,7 +12,7 @@ import pytest
 
 from kernelmark.bench.measure import sample, timing
 from kernelmark.bench.measure.audit import complaint as complaint_of
-from kernelmark.bench.measure.audit import spared_when_renewed
+from kernelmark.bench.measure.audit import spared_when_renewed, stopped_sparing
 from kernelmark.bench.measure.disturbance import disturbance
 from kernelmark.bench.measure.monitor import means
 from kernelmark.bench.measure.observers import METERED_S, Energy
@@ -30,6 +31,7 @@ def fake_time(monkeypatch: pytest.MonkeyPatch) -> FakeTime:
     monkeypatch.setattr(timing, "time", fake)
     monkeypatch.setattr(timing, "resolution", lambda: 1e-7)
     monkeypatch.setattr(sample, "LONGEST_PAUSE_S", 0.0)  # pauses end by the clock
+    monkeypatch.setattr(timing, "random", SimpleNamespace(uniform=lambda *_: 0.0))
     return fake
 
 
@@ -66,7 +68,7 @@ def test_every_call_of_a_hot_batch_is_timed_in_stretches_of_random_length(rig: R
     series = rig.warmed(seconds=10e-6)
     for _ in range(100):
         series.sample()
-    assert len(rig.log) == sum(series.woken) + 100 * series.batch
+    assert len(rig.log) == sum(series.woken) + (100 + len(series.apart)) * series.batch
     assert {*series.woken} == {1, 2, 3}
     assert min(len(series.new_s), len(series.known_s)) > 5
     assert series.samples == [pytest.approx(10e-6)] * 100
@@ -303,6 +305,82 @@ def test_a_kernel_is_accused_that_is_always_slower_when_all_operands_have_change
     assert found == (text if accused else None)
 
 
+@pytest.mark.parametrize(
+    ("again_s", "causes", "accused"),
+    [
+        ([0.22e-3], (), True),
+        ([0.22e-3], ("noise",), False),
+        ([0.42e-3], ("noise",), True),
+        ([2.2e-3], ("noise",), False),
+        ([0.22e-3] * 11 + [0.19e-3], (), False),
+    ],
+)
+def test_a_kernel_is_accused_that_is_slower_after_all_checks_than_before_unless_there_is_other_load(
+    again_s: list[float], causes: tuple[str, ...], accused: bool
+) -> None:
+    device = SimpleNamespace(stream=None, monitor=lambda: Script(causes))
+    clock = SimpleNamespace(now=iter(range(100)).__next__)
+    series = SimpleNamespace(samples=[1e-4] * 9, device=device, clock=clock, take_again=cycle(again_s).__next__)
+    text = f"skips work: 0.0001 s per call in samples, at least {again_s[0]:.2g} s after all other checks"
+    assert stopped_sparing(series) == (text if accused else None)
+    device.stream = 1  # its clock rate may have dropped
+    assert stopped_sparing(series) is None
+
+
+def test_a_sample_after_all_checks_is_not_kept(rig: Rig) -> None:
+    series = rig.warmed(seconds=1e-3, shared=2, sums=True)
+    series.sample()
+    kept, taken = dict(series.snapshots), len(rig.log)
+    assert series.take_again() == pytest.approx(1e-3)
+    assert (series.samples, len(series.woken), series.snapshots) == ([pytest.approx(1e-3)], 1, kept)
+    assert len(rig.log) > taken
+
+
+def test_a_batch_follows_some_samples_whose_calls_are_apart(rig: Rig) -> None:
+    series = rig.warmed(seconds=10e-6)
+    for _ in range(200):
+        series.sample()
+    assert 20 < len(series.apart) < 80
+    assert {one_s for one_s, _ in series.apart} <= {*series.samples}
+
+
+def test_a_call_is_long_if_its_samples_are(rig: Rig) -> None:
+    durations = chain([20e-3] * 3, repeat(1e-3))
+    series = rig.series(launches=[lambda: rig.fake.sleep(next(durations))])
+    series.warm_up(0.0, 1e-3)
+    assert series.is_long
+    while series.samples[-1:] != [pytest.approx(1e-3)]:
+        series.sample()
+    assert not series.is_long
+
+
+@pytest.mark.parametrize("copies", [False, True])
+def test_an_output_that_a_trace_function_writes_is_seen(rig: Rig, copies: bool) -> None:
+    def act(operands: OperandSet) -> None:
+        def trace(*_: object) -> None:
+            sys.settrace(before)
+            np.copyto(operands.flat["b"], operands.flat["a"])
+
+        if copies:  # a result that is not that of these operands
+            operands.flat["b"][:] = 0
+        sys.settrace(trace)
+
+    before = sys.gettrace()
+    series = rig.warmed(act=act)
+    for _ in range(20):
+        series.sample()
+    assert complaint_of(series) == "returned before b was written"
+
+
+def test_a_trace_function_is_removed_after_a_timed_call_and_named(rig: Rig) -> None:
+    before = sys.gettrace()
+    series = rig.warmed(act=lambda operands: sys.settrace(lambda *_: None), seconds=20e-3)
+    series.sample()
+    assert sys.gettrace() is before
+    series.unwritten = ""
+    assert "sets a trace or profile function" in complaint_of(series)
+
+
 def test_a_batch_whose_calls_are_apart_meets_changed_values_and_poison_in_each(fake_time: FakeTime) -> None:
     rig = Rig(fake_time, "copy/m30n40/f32", 1)
     met = []
@@ -317,6 +395,7 @@ def test_a_batch_whose_calls_are_apart_meets_changed_values_and_poison_in_each(f
     series = rig.warmed(act=copy, seconds=10e-6)
     fake_time.step = 1e-6  # pauses end
     met.clear()
+    series.sample()
     series.take_apart()
     apart = met[-series.batch :]
     assert [int((a != b).sum()) for a, b in pairwise(apart)] == [1] * (series.batch - 1)
@@ -332,21 +411,21 @@ def test_calls_on_renewed_operands_and_on_changed_ones_follow_as_many_writes(fak
     series = rig.warmed(act=lambda operands: met.append(operands.flat["a"].copy()))
     met.clear()
     assert series.take_renewed() == (pytest.approx(1e-3), pytest.approx(1e-3))
-    assert [int((a != b).sum()) for a, b in pairwise(met)] == [1200, 0, 16]
+    assert [int((a != b).sum()) for a, b in pairwise(met)] == [8, 0, 1200]
 
 
 def known(new_s=(), known_s=(), apart_s=1e-6, late="", **other):
     """A series with these seconds of calls on new and on known values; a sample gives no more of them."""
 
-    def take_apart(is_checked):
-        if is_checked:  # once, which is the last time
+    def sample():
+        series.apart.append((1e-6, apart_s))
+        if len(series.apart) == 12:  # the last time
             series.unwritten = late
-        return 1e-6, apart_s
 
     fields = {"unwritten": "", "made": (), "samples": (), "woken": (), "cuts": True, "meets_known": True, **other}
-    clock = SimpleNamespace(left_signals=False, time_apart=lambda calls: 0.1e-6)
-    does = {"mark": lambda: None, "forget": lambda mark: None, "take_apart": take_apart, "clock": clock}
-    series = SimpleNamespace(new_s=new_s, known_s=known_s, **does, **fields)
+    clock = SimpleNamespace(left_signals=False, traced=False, time_apart=lambda calls: 0.1e-6)
+    does = {name: lambda *_: None for name in ("mark", "forget")} | {"sample": sample, "clock": clock}
+    series = SimpleNamespace(new_s=new_s, known_s=known_s, apart=[], **does, **fields)
     return series
 
 

@@ -74,7 +74,7 @@ class FakeClock:
     """Reads the device's time, which passes in timed calls alone."""
 
     max_batch = 100
-    left_signals = False
+    left_signals = traced = False
 
     def __init__(self, device: Fake, found: dict[str, Any]) -> None:
         self._device = device
