@@ -451,7 +451,9 @@ def test_an_output_that_calls_apart_leave_unwritten_is_named():
     assert complaint_of(known([1e-6] * 14, [1e-6] * 14, late="b")) == "returned before b was written"
 
 
-@pytest.mark.parametrize(("flags", "reason"), [("MAP_PRIVATE", "100% of the pages"), ("MAP_SHARED", "b was written")])
+@pytest.mark.parametrize(
+    ("flags", "reason"), [("MAP_PRIVATE", "100% of its output's pages"), ("MAP_SHARED", "b was written")]
+)
 def test_an_output_whose_pages_are_mapped_in_place_of_being_written_is_seen(flags, reason, fake_time) -> None:
     series = mapping_series(Rig(fake_time, "copy/m128n256/f32", 1), getattr(mmap, flags))
     for _ in range(10):
