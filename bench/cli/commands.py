@@ -28,7 +28,7 @@ COMMANDS = {
     "crossover": ("views.crossover", "Show the fastest kernel of each problem of SUITE."),
     "export": ("views.export", "Write the rows of a run for other programs and papers."),
     "history": ("views.history", "List the versions of KERNEL that watch and tune have tried."),
-    "trend": ("report.trend", "Show the times of a case or SUITE over all runs, and when they changed."),
+    "trend": ("report.trend", "Show how the times of a case or SUITE changed over the runs."),
     "show": ("views.show", "Print the tables of a run; by default the latest."),
     "suite": ("stores.suite", "Make a suite of the problems in an application's log."),
     "import": ("stores.import_command", "Import results of other programs; each file becomes a run."),
@@ -40,7 +40,7 @@ COMMANDS = {
     "run": ("run.run", "Verify and time the kernels of each SUITE."),
     "verify": ("run.verify", "Verify the kernels of each SUITE without timing them."),
     "tune": ("tune.tune", "Search the tiles of KERNEL for a faster one."),
-    "select": ("select.select", "Choose the kernel to call for PROBLEM, even if it was never measured."),
+    "select": ("select.select", "Choose the kernel to call for PROBLEM, measured or not."),
     "watch": ("watch.watch", "Verify and time FILE.cu each time it is saved."),
     "selftest": ("selftest.selftest", "Test how far timings on this machine can be trusted."),
 }

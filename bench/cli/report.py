@@ -222,7 +222,7 @@ def trend(
     plugins: tuple[str, ...],
     db: Path | None,
 ) -> None:
-    """Show the times of a case or SUITE over all runs, and when they changed.
+    """Show how the times of a case or SUITE changed over the runs.
 
     CASE is a part of a row's name: kernel, problem, mode and threads. A step is a change between two runs of several
     processes that is statistically certain, corrected for the number of changes tested. Each step is printed with what

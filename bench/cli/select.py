@@ -59,7 +59,7 @@ def select(
     plugins: tuple[str, ...],
     db: Path | None,
 ) -> None:
-    """Choose the kernel to call for PROBLEM, even if it was never measured.
+    """Choose the kernel to call for PROBLEM, measured or not.
 
     A selector makes the choice. The answer states how much slower its choices were than the fastest kernels, on shapes
     left out of its training. If one kernel does as well on all of these shapes, the answer is this kernel. --train
