@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cache
-from itertools import combinations
+from itertools import combinations, product
 from pathlib import Path
 from subprocess import TimeoutExpired
 
@@ -271,11 +271,19 @@ def _traits(case: EmulatedCase) -> Iterator[tuple[object, ...]]:
 
 
 def pairs(case: EmulatedCase) -> Iterator[tuple[object, ...]]:
-    """Yield each two of these: a word of the variant, the sizes, the tile, the device, an option off its default."""
+    """Yield each two of these: a word of the variant, the sizes, the tile, the device, an option off its default.
+
+    Each word also comes with both sizes and tile; and each of these but the sizes with the blocks of each launch along
+    each axis, one, two or more.
+    """
     words, options = _features(case.problem)
     sizes = tuple(getattr(case.problem, name) for name in case.problem.sizes)
-    others = [("sizes", sizes), ("tile", str(case.tile)), ("device", case.device.multiprocessors)]
-    yield from combinations([*words, *options, *others], 2)
+    others = [*words, *options, ("tile", str(case.tile)), ("device", case.device.multiprocessors)]
+    yield from combinations([("sizes", sizes), *others], 2)
+    yield from ((word, sizes, str(case.tile)) for word in words)
+    grids = ((call.grid,) if isinstance(call.grid, int) else call.grid for _, call in case.calls)
+    blocks = [(launch, axis, min(count, 3)) for launch, grid in enumerate(grids) for axis, count in enumerate(grid)]
+    yield from product(blocks, others)
 
 
 def corner(
