@@ -13,8 +13,8 @@ from kernelmark.bench.measure.turns import WINDOW_S
 #: The accepted ratio of a call's time on new values to its time on values that it has seen; the fewest calls of each
 #: kind; the most samples taken to get them.
 SPARED_RATIO, LEAST_ALONE, MOST_SAMPLES = 2.0, 12, 64
-#: The accepted ratio of samples under other load to those before, and the longest call that it seldom interrupts.
-LOADED_RATIO, SLICE_S = 4.0, 2e-3
+#: The windows without other load in which samples must be slower after all checks, of at most so many.
+QUIET_WINDOWS, MOST_WINDOWS = 3, 10
 #: The accepted share of an output's pages that a call has left unmapped, in the median of at least LEAST_MADE calls.
 MADE_SHARE, LEAST_MADE = 0.5, 3
 #: The accepted ratio of a sample's time after two waking calls to its time after one. An honest kernel is no slower
@@ -114,20 +114,23 @@ def spared_when_renewed(series: Series) -> str | None:
 def stopped_sparing(series: Series) -> str | None:
     """Compare samples after all checks with those before, since a kernel may spare work until it meets the checks.
 
-    A GPU's clock rate may have dropped while it waited, so nothing is compared there. Other load also makes samples
-    slower, but of a short call not all by LOADED_RATIO.
+    Other load also makes samples slower, so only windows without it count: QUIET_WINDOWS of them, each of which is
+    slower throughout. A GPU's clock rate may have dropped while it waited, so nothing is compared there.
     """
     if series.device.stream is not None:
         return None
     settle()
-    before_s, monitor, began_s = median(series.samples), series.device.monitor(), series.clock.now()
-    monitor.look()
-    again: list[float] = []
-    while len(again) < LEAST_ALONE or series.clock.now() < began_s + WINDOW_S:
-        again.append(series.take_again())
-        if again[-1] < SPARED_RATIO * before_s:
-            return None
-    fastest_s = min(again)
-    if monitor.look().causes and not LOADED_RATIO * min(series.samples) < fastest_s < SLICE_S:
-        return None
-    return f"skips work: {before_s:.2g} s per call in samples, at least {fastest_s:.2g} s after all other checks"
+    before_s, monitor, quiet, again = median(series.samples), series.device.monitor(), 0, list[float]()
+    for _ in range(MOST_WINDOWS):
+        monitor.look()
+        began_s, taken = series.clock.now(), len(again)
+        while len(again) < taken + LEAST_ALONE // QUIET_WINDOWS or series.clock.now() < began_s + WINDOW_S:
+            again.append(series.take_again())
+            if again[-1] < SPARED_RATIO * before_s:
+                return None
+        quiet += not monitor.look().causes
+        if quiet == QUIET_WINDOWS:
+            return (
+                f"skips work: {before_s:.2g} s per call in samples, at least {min(again):.2g} s after all other checks"
+            )
+    return None
