@@ -177,10 +177,7 @@ def _with_nvrtc(
     library = load_nvidia_dynamic_lib("nvrtc").abs_path
     request = {"library": library, "source": path.read_text(), "name": name, "entries": entries, "options": options}
     command = [sys.executable, "-I", "-S", str(_NVRTC)]
-    folders = filter(None, (str(Path(library).parent), os.environ.get("LD_LIBRARY_PATH")))  # it loads one more of them
-    environment = {**os.environ, "LD_LIBRARY_PATH": os.pathsep.join(folders)}
-    text = json.dumps(request).encode()
-    done = subprocess.run(command, input=text, capture_output=True, check=False, env=environment)
+    done = subprocess.run(command, input=json.dumps(request).encode(), capture_output=True, check=False)
     if done.returncode:
         said = done.stderr.decode(errors="replace").strip().rpartition("\n")[2]
         raise BuildFailed(f"NVRTC ended with status {done.returncode}{said and f': {said}'}")

@@ -8,11 +8,14 @@ import json
 import signal
 import sys
 from ctypes import CDLL, byref, c_char_p, c_size_t, c_void_p, create_string_buffer
+from pathlib import Path
 from typing import Any
 
 
 def answer(request: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
     """Compile `source` with `options` for its `entries`; return the log with the symbols or an error, and the cubin."""
+    for builtins in Path(request["library"]).parent.glob("libnvrtc-builtins.so*"):
+        CDLL(str(builtins))  # NVRTC asks for it by name alone
     nvrtc = CDLL(request["library"])
     nvrtc.nvrtcGetErrorString.restype = c_char_p
     program = c_void_p()
