@@ -18,7 +18,7 @@ from kernelmark.bench.plan.modes import Mode
 from kernelmark.bench.record.store import Store
 from kernelmark.bench.run import session as sessions
 from kernelmark.bench.run.session import plan_of
-from support.processes import complaints, wait_for
+from support.processes import complaints, refusal, wait_for
 from support.runs import (
     KERNELS,
     PROBLEMS,
@@ -62,13 +62,12 @@ def finished(tmp_path_factory, kernelmark_in):
     return folder, done.stdout.split()[1], done.stdout
 
 
-def test_a_finished_run_measures_nothing_and_shows_its_tables(finished, called, monkeypatch) -> None:
+def test_a_finished_run_measures_nothing_and_shows_its_tables(finished, kernelmark_in) -> None:
     folder, run_id, printed = finished
-    monkeypatch.chdir(folder)
     before = visible(folder / "r.db")
     for words in (("run", "--resume", run_id, "--db", "r.db"), (*WORDS, "--resume", run_id)):
-        done = called(*words, "--csv", "rows.csv")
-        assert (done.status, done.out, complaints(done.err)) == (0, printed, [])
+        done = kernelmark_in(folder, *words, "--csv", "rows.csv")
+        assert (done.returncode, done.stdout, complaints(done.stderr)) == (0, printed, [])
         assert visible(folder / "r.db") == before
         assert len((folder / "rows.csv").read_text().splitlines()) == 1 + len(before)
         (folder / "rows.csv").unlink()
@@ -99,14 +98,14 @@ def test_what_was_disturbed_is_measured_again_with_all_that_it_was_measured_with
     assert query(store, "SELECT result_id FROM ratio WHERE result_id NOT IN (SELECT result_id FROM result)") == []
 
 
-def test_a_suite_file_that_has_changed_is_another_suite(finished, called, monkeypatch) -> None:
+def test_a_suite_file_that_has_changed_is_another_suite(finished, kernelmark_in) -> None:
     folder, run_id, _ = finished
-    monkeypatch.chdir(folder)
     (folder / "s.toml").write_text(SUITE.format(3))
     try:
-        line = called("run", "--resume", run_id, "--db", "r.db").refusal
+        done = kernelmark_in(folder, "run", "--resume", run_id, "--db", "r.db")
     finally:
         (folder / "s.toml").write_text(SUITE.format(2))
+    line = refusal(done)
     assert line.startswith(f"kernelmark: --resume {run_id}: plan.suite_digests was ")
 
 
