@@ -34,11 +34,9 @@ ARCHS = ("sm_80", "sm_90a")
 HEADERS = ("kernel", "idea", "threads", "registers", "shared", "occupancy")
 INTRODUCTION = """# The ladder
 
-Each kernel is one idea in a file of `cuda/`, whose head names tile owners, preconditions and the
-limit. Resources are those of `kernelmark inspect` for the launch with the most registers, on sm_80 / sm_90a where they
-differ: threads and shared bytes per block, registers per thread, occupancy. Tiles are those for
-problems of size 4096. Rates:
-[H200 report](../reports/nvidia-h200/tables.md)."""
+Each kernel is one idea in a file of `cuda/`; the comment at its head explains it. `kernelmark inspect` gives the
+resources, for the launch with the most registers and size 4096, on sm_80 / sm_90a if they differ: threads and shared
+bytes per block, registers per thread, occupancy. Rates: [H200 report](../reports/nvidia-h200/tables.md)."""
 LARGE = 4096
 
 
