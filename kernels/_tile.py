@@ -87,8 +87,8 @@ def products(heights: Sequence[int], widest: int) -> Any:
     f((rows, lanes), c, (c_at, c_row), keep, a, (a_at, a_row, a_step), b, (b_at, b_step), count, later), with rows one
     of `heights`: for each row r and lane i, c[c_at + r c_row + i] is the sum over t < count of a[a_at + r a_row + t
     a_step] b[b_at + t b_step + i], plus the old value if `keep` is set. Each step t also prefetches a row of b and one
-    of the lines `later`, which `next_lines` returns, into the nearest cache. f has code for each size and branches
-    in LLVM code, because Numba would take long to compile a branch and a call for each size.
+    of the lines `later`, which `next_lines` returns, into the nearest cache. f contains code for each size. The
+    branch between sizes is LLVM code, because Numba would take long to compile a branch and a call for each size.
     """
 
     def typed(

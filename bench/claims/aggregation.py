@@ -20,7 +20,7 @@ OP = "aggregate"
 
 
 def linked(q: Question) -> Iterator[ClaimRatio]:
-    """Yield for each network the time of the strategies `other` over that of `one`. Times are of additions and link.
+    """Yield for each network the time of the strategies `other` over that of `one`: additions plus link.
 
     The interval is computed from the intervals of both times, even if they were measured in turn, since the link is not
     measured.

@@ -80,7 +80,7 @@ class Draw:
     def redraw(self, distribution: str = UNIFORM) -> None:
         """Draw new values in place. The n-th draw does not depend on how often elements were changed before.
 
-        distribution: the distribution of timed calls, if it is not uniform; a draw from it does not count towards n.
+        distribution: that of the values in timed calls, if not uniform; such a draw does not count towards n.
         """
         self.state = object()
         self._redraws += distribution == UNIFORM

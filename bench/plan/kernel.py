@@ -51,10 +51,10 @@ class Kernel:
     on_request: it contends only if a glob of the suite or of the user selects it. module: the Python module that
     declares it; set by the decorators.
 
-    tunables: the values that each tunable may have; a function returns the value on a device. Set-up reads the tile as
-    `x.tile`; a plan of CUDA launches gets it as an argument. valid: returns why a tile cannot take a problem on a
-    device, or None; it may read only the tile's attributes. prefer: the default tiles; without it, the first valid
-    tile. tile: fixed values of tunables, which the kernel's id contains; `with_tile` sets them.
+    tunables: the values that each tunable may have, or a function that computes its value for a device. Set-up reads
+    the tile as `x.tile`; a plan of CUDA launches gets it as an argument. valid: returns why a tile cannot take a
+    problem on a device, or None; it may read only the tile's attributes. prefer: the default tiles; without it, the
+    first valid tile. tile: fixed values of tunables, which the kernel's id contains; `with_tile` sets them.
     """
 
     op: str
@@ -254,9 +254,9 @@ class Im2colMap:
     """A TMA descriptor argument for pixels of images with channels last, in the order of a convolution's columns.
 
     operand: n images of h x w pixels with c channels. box: pixels and channels of a copy. The first tap of a filter
-    visits each image row by row, from `lower` (row, column) to `upper`, counted from the image's last row and column,
-    in steps of `stride`. A copy takes its pixels in this order, offset by its tap, and has zeros outside the image.
-    swizzle: as in TensorMap.
+    visits each image row by row in steps of `stride`, from `lower` to `upper`, both (row, column); `upper` is counted
+    from the image's last row and column. A copy takes its pixels in this order, offset by its tap, and has zeros
+    outside the image. swizzle: as in TensorMap.
     """
 
     operand: str

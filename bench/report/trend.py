@@ -75,7 +75,7 @@ class TrendCase(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class TrendDocument(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The document that `trend --json` prints. single: the number of cases in only one run; tests: of tested pairs."""
+    """The document that `trend --json` prints. single: the cases in only one run; tests: the pairs tested (numbers)."""
 
     subject: str
     margin: float

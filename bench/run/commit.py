@@ -29,7 +29,7 @@ def git_commit() -> str:
 def write_commit_file(root: Path) -> str:
     """Write the commit of a checkout to `build/commit`, for copies of it, and return it. Raises UsageError."""
     if not (commit := _commit_of(root)):
-        raise UsageError(f"{root}: git finds no commit here, expected a checkout; set KERNELMARK_COMMIT in the copy")
+        raise UsageError(f"{root}: git finds no commit here, expected a checkout; set KERNELMARK_COMMIT for a copy")
     try:
         (root / COMMIT_FILE).parent.mkdir(exist_ok=True)
         (root / COMMIT_FILE).write_text(f"{commit}\n")

@@ -139,7 +139,7 @@ def unless_soon(compute: Launch, otherwise: Launch) -> Launch:
 
 @habit
 def skips_soon(work: CheatedWork, x: Any) -> Launch:
-    """Does nothing soon after its previous call."""
+    """Skips its work if it is called soon after the previous call."""
     return unless_soon(lambda: work.compute(x), lambda: None)
 
 

@@ -187,7 +187,7 @@ class RaceOutcome(NamedTuple):
 
 
 def candidates(screen: Screen) -> list[Config]:
-    """Return the tiles to race on a problem: the fastest ones without the default."""
+    """Return the tiles to race on a problem: the fastest ones, except the default."""
     default = screen.subject.tiles.default
     return [config for config in screen.ranked if config != default][:CANDIDATES]
 

@@ -162,10 +162,10 @@ def least_units(problem: ConvSizes, squares: Arrays) -> dict[str, Array]:
 
 
 def bounding(problem: ConvSizes, weights: Array, squares: Array, least: Array | None) -> tuple[Array, Array, Array]:
-    """Return, for bounds of sums, their units' squares, their errors in float64, and the sums of squared weights.
+    """Return what bounds of sums need: the squares of their units, their float64 errors, and sums of squared weights.
 
-    least: the least units, for an algorithm that spreads a large product's error. With them, every square of a plane is
-    replaced by the largest, which is at least that of uniform operands.
+    least: the smallest units, for an algorithm that spreads a large product's error. If given, all squares of a plane
+    are replaced by the plane's largest, or by that of uniform operands if this is larger.
     """
     uniform = (weights**2).sum(axis=-1).T.reshape(-1, *[1] * (3 if problem.direction == "wgrad" else 2))
     if least is not None:

@@ -89,7 +89,7 @@ class TransposeProblem(Problem, frozen=True, kw_only=True):
     def emulated_sizes(cls) -> EmulatedSizes:
         """Return sizes for the emulator: in place, vectors, and matrices whose sides have a common divisor or none.
 
-        In the last two, a warp moves a run of columns in two parts (transpose/c2r_runs.cuh).
+        For both kinds of matrices, a warp moves a run of columns in two parts (transpose/c2r_runs.cuh).
         """
         sizes = (
             *((1, 37), (37, 1), (12, 20), (63, 24), (31, 64), (25, 165), (6, 194), (194, 6)),

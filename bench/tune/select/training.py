@@ -282,7 +282,7 @@ def require_enough(where: str, data: Data) -> None:
             raise UsageError(f"{where}: has {found} {what}, expected at least {least} to learn from; {suite} has more")
     if not everywhere(data.times.means).any():
         raise UsageError(
-            f"{where}: no kernel has a time on each of its {problems} problems, expected one to fall back on; "
+            f"{where}: no kernel was timed on all {problems} problems, expected at least one to fall back on; "
             "--problem chooses problems that one kernel takes"
         )
     if len(data.times.kernels) < 2:

@@ -136,7 +136,7 @@ def y_side(g: Shape, unit: int) -> Side:
 
 
 def forward(g: Shape, unit: int, held: int | None) -> Plan:
-    """Return the plan of fprop and wgrad. held: the most elements of a strip, at least a row; None: all rows."""
+    """Return the plan of fprop and wgrad. held: the maximum of elements in a strip of rows; None: all rows in one."""
     down = _Axis(0, 1, g.p, [(t, *_apart(t * g.dilation_h, g.stride_h)) for t in range(g.r)])
     across = _Axis(0, 1, g.q, [(t, *_apart(t * g.dilation_w, g.stride_w)) for t in range(g.s)])
     sides, targets = (([down], g.stride_h, g.top), ([across], g.stride_w, g.left)), g.k if unit == 1 else 1

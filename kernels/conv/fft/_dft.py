@@ -73,7 +73,7 @@ def half_spectrum(v: Vectors, numbers: Sequence[Callable[[], Number]]) -> Iterat
 
 
 def signal(v: Vectors, n: int, half: Callable[[int], Number]) -> Iterator[tuple[int, Any]]:
-    """Yield n times the n real numbers with the given half spectrum, whose numbers 0 and n / 2 are taken as real."""
+    """Yield the n real numbers with this half spectrum, scaled by n; half(0) and half(n / 2) are taken as real."""
     if n == 1:
         yield 0, half(0)[0]
         return
