@@ -364,7 +364,8 @@ class Series:
     def _time_stretch(self, stretch: _Stretch) -> float:
         """Time the calls of a stretch, and read their outputs as soon as they return.
 
-        Unless that would lengthen a short time that is kept, elements are also read before the clock is.
+        Unless a short call's time is kept, elements are also read before the clock is, which takes some 3 us: less than
+        0.1 % of LONG_CALL_S.
         """
         calls, operands = [self._launches[which] for which in stretch.sets], self.sets[stretch.sets[-1]]
         for spot in stretch.spots if self.is_long or not stretch.kept else ():
