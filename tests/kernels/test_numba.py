@@ -192,7 +192,7 @@ def together(*bands) -> None:
 
 
 @pytest.mark.parametrize("pause_s", WAYS.values(), ids=WAYS)
-@pytest.mark.parametrize("threads", [2, 5])
+@pytest.mark.parametrize("threads", [2, 3, 5])
 def test_every_launch_does_each_band_once(threads: int, pause_s: float) -> None:
     found: list[tuple[int, int]] = []
     launch = in_bands(16, threads, lambda start, stop: noted(found, start, stop))
@@ -222,7 +222,7 @@ def copy(to, off):
 
 
 @pytest.mark.parametrize("pause_s", WAYS.values(), ids=WAYS)
-@pytest.mark.parametrize("threads", [2, 5])
+@pytest.mark.parametrize("threads", [2, 3, 5])
 def test_compiled_launches_in_turn_are_one_in_which_no_thread_goes_on_before_all_others(threads, pause_s) -> None:
     counts, seen, total = np.zeros((threads, 10_000), np.int64), np.zeros((threads, 10_000), np.int64), np.zeros(1)
     adding = in_bands(threads, threads, lambda i, _: in_turn(*[bind(add_one, counts[i])] * (1 if i else 3)))
