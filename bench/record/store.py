@@ -183,7 +183,7 @@ class Store(Reader):
             self._db.execute("VACUUM")
 
     def remove_noisy(self, run_id: str) -> None:
-        """Delete the rows of each job that has a disturbed case, so that the job is measured again."""
+        """Delete the rows of each job in which any case was measured under noise, so that the job is measured again."""
         noisy = {result.job for result, _ in self.results(run_id) if was_noisy(result.disturbed)}
         with self._writing():
             for statement in REMOVE_JOB:
@@ -211,8 +211,8 @@ class Store(Reader):
     ) -> None:
         """Commit a result with its samples (seconds per call, in the order taken) and its ratio to the baseline.
 
-        parts: the processes that the samples come from. evidence: the evidence against a mistrusted result. place: the
-        number of the result's job in the whole plan.
+        parts: the processes that the samples come from. evidence: what shows that the time of the result cannot be
+        right, if its status is `mistrusted`. place: the number of the result's job in the whole plan.
         """
         with self._writing():
             number = self._db.execute(INSERT, row_values(result.run_id, result, dims, samples, parts, place)).lastrowid
@@ -242,13 +242,13 @@ class Store(Reader):
             self._insert("ceiling", {"run_id": run_id, **msgspec.structs.asdict(ceiling)})
 
     def add_host(self, run_id: str, host: Host) -> None:
-        """Record a host that measures a part of a run; a known host is not changed."""
+        """Record a host that measures a part of a run, unless the run has a record of this host already."""
         row = {"run_id": run_id, "host": host.host, "facts": msgspec.json.encode(host).decode()}
         with self._writing():
             self._insert("host", row, "IGNORE")
 
     def add_layer(self, run_id: str, layer: Layer, place: int = 0) -> None:
-        """Record that a suite of the run has this problem as a layer; a known layer is not changed."""
+        """Record that a problem of the run is a layer of a network, unless that is recorded already."""
         with self._writing():
             self._insert("layer", {"run_id": run_id, **msgspec.structs.asdict(layer), "place": place}, "IGNORE")
 
@@ -355,13 +355,13 @@ def _rows_outside(path: Path) -> bool:
 
 def _why(path: Path, writable: bool, error: Exception) -> str:
     if not writable and isinstance(error, sqlite3.OperationalError) and _rows_outside(path):
-        return f"{path}-wal has rows of the store, but can be read only in a writable folder; copy both files to one"
+        return f"some rows are still in {path}-wal, which SQLite reads only in a writable folder; copy both files there"
     return str(error)
 
 
 def _prepare(db: sqlite3.Connection, path: Path, writable: bool) -> None:
     for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'"):
-        raise UsageError(f"{path}: has the trigger {name!r}, expected none, since it would be executed; {_REMEDY}")
+        raise UsageError(f"{path}: has the trigger {name!r}, which writing would execute; expected none; {_REMEDY}")
     if _tables(db) == set() and _version(db) == 0:
         bring_up_to_date(db)
     version = _version(db)

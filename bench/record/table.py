@@ -53,7 +53,7 @@ class Coded:
         return repeat(texts[0], len(self.codes)) if len(texts) == 1 else map(texts.__getitem__, self.codes)
 
     def attribute(self) -> Any:
-        """Return the attribute for a class of rows: the value if all rows share it, or a property that looks it up."""
+        """Return a class attribute for row objects: the value that all rows share, or a property that looks it up."""
         values, codes = self.values, self.codes
         if len(values) == 1:
             return values[0]
@@ -81,7 +81,7 @@ class Floats:
         return chain.from_iterable(number_cells(self.numbers[start : start + CHUNK].tolist()) for start in starts)
 
     def attribute(self) -> Any:
-        """Return the attribute for a class of rows: a property that looks up the number."""
+        """Return a class attribute for row objects: a property that looks up the row's number."""
         numbers = self.numbers
 
         def get(row: Any) -> float | None:
@@ -92,7 +92,7 @@ class Floats:
 
 
 class Table:
-    """Rows by column. `rows` has an object for each row, with the attributes of a Result, which read the columns."""
+    """Rows, stored by column. rows: an object for each row; it has a Result's attributes, looked up in the columns."""
 
     def __init__(self, columns: dict[str, Coded | Floats], dims: Coded, count: int) -> None:
         self.columns, self.dims = columns, dims
@@ -105,7 +105,7 @@ class Table:
 
 
 class Builder:
-    """Collects chunks of rows into columns. constants: the columns that have one value in all rows, with this value."""
+    """Collects chunks of rows into columns. constants: the value of each column that is the same in all rows."""
 
     def __init__(self, names: Sequence[str] = COLUMNS, constants: Mapping[str, Any] = {}) -> None:
         self._columns = {name: Floats() if name in _FLOATS - constants.keys() else Coded() for name in names}
@@ -113,7 +113,7 @@ class Builder:
         self._added = [*(column for name, column in self._columns.items() if name not in constants), self._dims]
 
     def add(self, columns: Iterable[Sequence[Any]]) -> None:
-        """Add rows, given as columns: all that are not constant, then the dimensions as text. Raises TypeError."""
+        """Add rows, given as columns: all columns but `constants`, then the dimensions as text. Raises TypeError."""
         for column, values in zip(self._added, columns, strict=True):
             column.extend(values)
         self._count += len(values)

@@ -1,4 +1,4 @@
-"""Versions of a kernel that `watch` and `tune` have tried, and the compilers' reports on the tiles of a run."""
+"""Versions of a kernel that `watch` and `tune` have tried, and the registers and spills of compiled CUDA kernels."""
 
 import hashlib
 import zlib
@@ -23,10 +23,10 @@ class LaunchResources(msgspec.Struct, frozen=True):
 
 
 class VersionRatio(msgspec.Struct, frozen=True):
-    """The speedup of a version over a rival that was sampled in turn with it, with its interval.
+    """The speedup of a version, with its interval, over a rival: a kernel or version that was sampled in turn with it.
 
-    kernel: the rival's id, or "" for an earlier version of the same kernel. The id of the version's kernel means that
-    kernel with its default tile. version: the rival's number in the store.
+    kernel: the rival's id, or "" if the rival is an earlier version of the same kernel; the version's own kernel id
+    stands for the kernel with its default tile. version: the rival's number in the store.
     """
 
     ratio: NotNegative
@@ -37,11 +37,11 @@ class VersionRatio(msgspec.Struct, frozen=True):
 
 
 class KernelVersion(msgspec.Struct, frozen=True, kw_only=True):
-    """A version of a kernel that was tried on a problem. by: `watch` or `tune`. verdict: in a few words.
+    """A version of a kernel that was tried on a problem. by: the command, `watch` or `tune`. verdict: a few words.
 
-    right: whether its result is correct, or None if it was not verified. arch: the architecture that the resources are
-    for. time_s, low, high: the median and its interval in seconds, or None if it was not timed. compared: its speedups
-    over the previous version and over the baseline or the vendor's kernels, if they were timed in the same job.
+    right: whether its result is correct, or None if it was not verified. arch: the GPU architecture to which registers
+    and spill_bytes apply. time_s, low, high: the median time and its interval in seconds, or None without timing.
+    compared: its speedups over the previous version and the baseline or vendor's kernels, if the same job timed them.
     """
 
     kernel: str

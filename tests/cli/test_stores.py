@@ -273,7 +273,7 @@ def test_rows_that_have_not_reached_the_file_are_read_where_they_can_be(called, 
 def test_rows_that_have_not_reached_the_file_and_cannot_be_read_are_told(complaint, unfinished, read_only):
     db = read_only(*unfinished[:2]) / "results.db"
     line = complaint(lambda: Store(db, create=False))
-    assert f"{db}-wal has rows of the store, but can be read only in a writable folder; copy both files to one" in line
+    assert f"some rows are still in {db}-wal, which SQLite reads only in a writable folder; copy both files" in line
 
 
 def test_an_older_store_on_a_read_only_disk_is_named_with_its_remedy(complaint, tmp_path, read_only):
