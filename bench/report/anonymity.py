@@ -41,19 +41,19 @@ def hidden(column: str, value: Any) -> Any:
 
 
 def records(store: Reader, run_id: str, samples: bool = False) -> Iterator[Record]:
-    """Yield the rows of a run with host and device names hashed, unless the store `identifies`."""
+    """Yield the rows of a run; names of hosts and devices are hashed unless `store.identifies` is true."""
     found = store.records(run_id, samples)
     return found if store.identifies else map(_nameless, found)
 
 
 def nameless(store: Reader, ceiling: Ceiling) -> dict[str, Any]:
-    """Return a ceiling as plain data, with host and device names hashed, unless the store `identifies`."""
+    """Return a ceiling as plain data; names of host and device are hashed unless `store.identifies` is true."""
     found = msgspec.structs.asdict(ceiling)
     return found | {name: hidden(name, found[name]) for name in (() if store.identifies else NAMES)}
 
 
 def facts(store: Reader, run_id: str) -> dict[str, Any]:
-    """Return the facts of a run, with the UUIDs of its GPUs hashed, unless the store `identifies`."""
+    """Return the facts of a run; the UUIDs of its GPUs are hashed unless `store.identifies` is true."""
     found: dict[str, Any] = {**store.find_run(run_id)}
     gpus = found["plan"].get("gpus")
     if store.identifies or not isinstance(gpus, list):

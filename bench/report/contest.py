@@ -209,7 +209,7 @@ def order(r: Result) -> str:
 def why_unranked(r: Result) -> str:
     """Return why a timed row is not ranked among the others, or "" if it is."""
     if ran_beyond(r.disturbed):
-        return "ran on CPUs beyond its own"
+        return "used more CPUs than it has threads"
     return "reads column-major operands, so computes a different product" if order(r) else ""
 
 
@@ -238,7 +238,7 @@ def by_setting(rows: Iterable[Result]) -> dict[Setting, list[Result]]:
 
 
 class Contest(NamedTuple):
-    """The timed kernels of one problem in one setting, fastest first. known: ratios so far, by pair of cases."""
+    """Timed kernels of one problem in one setting, fastest first. known: ratios computed so far, by pair of cases."""
 
     problem: str
     setting: Setting
@@ -307,7 +307,7 @@ def contests(rows: Iterable[Result], store: Reader) -> list[Contest]:
 
 
 def know_leads(found: Iterable[Contest], store: Reader, run_id: str) -> None:
-    """Compute the lead of each contest and keep it in `known`; one pass over the run's rows is faster than queries."""
+    """Store each contest's lead (first kernel over second) in `known`, in one pass over the rows, to save queries."""
     waiting: dict[str, list[Contest]] = defaultdict(list)
     for c in found:
         for r in c.ranked[:2] if len(c.ranked) > 1 else ():
@@ -331,10 +331,10 @@ _LIKE = 0.01  # vendors' kernels whose times differ by a smaller fraction count 
 
 
 def over_vendors(found: Sequence[Contest]) -> list[Contest]:
-    """Return the contests, with speedups on a GPU relative to a vendor's kernel of the same job.
+    """Return the contests; on a GPU, their speedups are relative to a vendor's kernel of the same job.
 
-    Vendors' kernels are ordered, for each operation and setting, by the number of problems with a time, then by speed.
-    The baseline of a contest is the first of them that has a time in it; without one, the contest keeps its baseline.
+    For each operation and setting, vendors' kernels are ordered by the number of problems with a time, then by speed.
+    The first one with a time in a contest is the contest's baseline; if there is none, the contest keeps its baseline.
     """
     alike = grouped((c for c in found if c.setting.device == "cuda"), lambda c: (c.op, c.setting))
     ranked = {key: _vendors(own) for key, own in alike.items()}

@@ -145,7 +145,7 @@ def _nearest_certain(line: Iterable[tuple[Any, Contest]], one: str, other: str) 
 
 
 def kin_of(suite: Suite, found: Sequence[Contest]) -> list[Kin]:
-    """Return the ratio of each kernel on each variant to the same kernel on the first problem of the group."""
+    """Return the ratios of each kernel's times between the first of a group of variants and each other variant."""
     at = {(contest.problem, contest.setting): contest for contest in found}
     settings = list(dict.fromkeys(contest.setting for contest in found))
     return [
@@ -204,7 +204,7 @@ class CrossoverRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """A problem in a setting, with the time of its fastest kernel. An unknown value is "" or null.
 
     ratio: how many times faster the fastest kernel is than the runner-up. At a takeover, from: the problem before it;
-    previous: the kernel that wins there; gain: the speed of the new winner over `previous` after the takeover.
+    previous: the kernel that was ahead on `from`; gain: its successor's speed over `previous` after the takeover.
     """
 
     suite: str

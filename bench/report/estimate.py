@@ -19,9 +19,9 @@ _Key = tuple[str, str, str]
 
 
 class Estimate(NamedTuple):
-    """The time of a run, as the sum over its cases of the median, the shortest and the longest time in earlier runs.
+    """The time of a run. seconds, low_s, high_s: sums of each case's median, shortest and longest time in earlier runs.
 
-    runs: the earlier runs. unknown: the number of cases that none of them measured, which the sums leave out. limit_s:
+    runs: the earlier runs. unknown: the number of cases that no earlier run measured; the sums leave them out. limit_s:
     the sum of the time limits of the unknown cases. row_bytes: bytes of a row in the store, or None without rows.
     """
 
@@ -36,7 +36,7 @@ class Estimate(NamedTuple):
 
 
 def estimate(store: Reader | None, jobs: Sequence[PlannedJob], plan: Plan, machine: Mapping[str, Any]) -> Estimate:
-    """Return an estimate for jobs on a machine with these facts, from the runs of a store, which may be None."""
+    """Return an estimate for jobs on a machine with these facts, from earlier runs in the store, if there is one."""
     runs = [run for run in store.runs() if run["machine"] == machine] if store else []
     timed = [run for run in runs if _is_alike(run, plan)]
     known: dict[_Key, list[float]] = {}

@@ -188,7 +188,7 @@ def check_writable(path: Path) -> None:
 
 
 def write_file(store: Store, run_id: str, style: str, path: Path) -> None:
-    """Write a run in one of the styles of `WRITERS`; LaTeX also to one file for each operation. Raises UsageError."""
+    """Write a run in a style of `WRITERS`; for LaTeX, also write a file for each operation. Raises UsageError."""
     write_runs(store, [run_id], style, path)
 
 
@@ -201,7 +201,7 @@ def write_runs(store: Store, run_ids: Sequence[str], style: str, path: Path, opt
 
 
 def write_text(path: Path, write: Callable[[IO[str]], object]) -> None:
-    """Write a file with the contents that `write` writes. Raises UsageError."""
+    """Replace a file by what `write` writes to the stream that it is given. Raises UsageError."""
     with opened(path) as out:
         write(out)
 

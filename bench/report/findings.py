@@ -63,9 +63,9 @@ class Winner(NamedTuple):
 def verdict(data: RunData, variants: bool = True) -> str:
     """Return a run's answer in a few sentences: the tile to use, whether to transpose first, or the fastest kernel.
 
-    variants: whether ratios of variants that were measured in turn follow. The last sentences are on kernels that head
-    a table but are not ranked. If no kernel has a rival, the ratios are the verdict. The page begins with this text,
-    and `run` ends with it.
+    variants: whether to add the ratios between variants that were measured in turn. If no problem has two kernels to
+    rank, these ratios take the place of the fastest kernel. The last sentences name kernels that are first in a table
+    but not ranked. The page begins with this text, and `run` ends with it.
     """
     if data.tunes:
         return tuning.verdict(data)
@@ -78,7 +78,7 @@ def verdict(data: RunData, variants: bool = True) -> str:
 
 
 def variants_beside(data: RunData) -> list[str]:
-    """Return lines on the ratios of variants that `verdict(data, variants=False)` does not contain."""
+    """Return the lines on ratios between variants that `verdict(data, variants=False)` omits."""
     founding = answers(data)
     told = {r.case for answer in founding[:1] for r in answer.contest.ranked}
     lines = variant_lines(r for r in data.timed if r.case not in told)
@@ -86,7 +86,7 @@ def variants_beside(data: RunData) -> list[str]:
 
 
 def unranked(data: RunData, rows: Sequence[Result]) -> Iterator[str]:
-    """Yield a sentence for each reason why kernels that head a table of these rows are not ranked."""
+    """Yield a sentence for each reason why kernels that are first in a table of these rows are not ranked."""
     several = [own for own in grouped(rows, lambda r: (r.problem, r.mode, r.isa)).values() if len(own) > 1]
     ranked = {r.case for c, _ in data.leads for r in c.ranked[:2]}
     heads = [min(own, key=lambda r: r.time_s_median or 0.0) for own in several]
@@ -111,7 +111,7 @@ def _who_is_fastest(data: RunData) -> str:
 
 
 def winners(data: RunData) -> list[Winner]:
-    """Return the winner of each operation that has contenders, those with the most contests first."""
+    """Return the winner of each operation with contests between kernels, starting with the most contests."""
     by_op = grouped(data.leads, lambda pair: pair[0].op)
     return sorted((_winner(op, found) for op, found in by_op.items()), key=lambda winner: -len(winner.contests))
 

@@ -53,7 +53,7 @@ def interval(low: float | None, high: float | None, write: Callable[[float], str
 
 
 def rounded(middle: float, low: float | None, high: float | None) -> tuple[str, str]:
-    """Format a number and its interval, rounded to at most two digits of the interval's half-width.
+    """Format a number and its interval, rounded so that the interval's half-width has at most two significant digits.
 
     The interval is "" if an end is unknown; the number then has three significant digits.
     """
@@ -96,7 +96,7 @@ def row_time(r: "Result") -> tuple[float | None, float | None, float | None]:
 
 
 def flop_unit(rates: Iterable[float | None]) -> tuple[str, float]:
-    """Return the common unit of several rates in GFLOP/s, and that unit in GFLOP/s."""
+    """Return a common unit for rates given in GFLOP/s, and its value in GFLOP/s: `("TFLOP/s", 1000.0)`."""
     fastest = max((rate or 0.0 for rate in rates), default=0.0)
     return ("TFLOP/s", 1e3) if fastest >= 1e3 else ("GFLOP/s", 1.0)
 
@@ -125,7 +125,7 @@ def some(names: Sequence[str], most: int) -> str:
 
 
 def yes_or_no(value: bool) -> str:
-    """Format a truth value as in CSV."""
+    """Return `yes` or `no`, as in CSV."""
     return "yes" if value else "no"
 
 
@@ -139,7 +139,7 @@ LONG_NAME = 40
 
 
 def figure_names(kernels: Iterable[str]) -> dict[str, str]:
-    """Return the kernels' names for a figure; in long names, the tile has only the values that differ."""
+    """Return the kernels' names for a figure; a long name keeps only the tile's values that differ between kernels."""
     found = {kernel: short(kernel) for kernel in kernels}
     tiles: dict[str, list[set[str]]] = {}
     for name in found.values():

@@ -1,4 +1,4 @@
-"""The founding question: whether op_T is slow, and whether to transpose B first."""
+"""The founding question of kernelmark: is op_T slow in C = A x B^T, and should B be transposed first?"""
 
 from typing import NamedTuple
 
@@ -27,7 +27,7 @@ class TransposeFirst(NamedTuple):
 
 
 class FoundingProduct(NamedTuple):
-    """The answer for a founding product: the rows of op_T and op_N, op_T's speed over op_N, ways to transpose first."""
+    """The answer to the founding question for one contest. speed: of op_T over op_N; ways: of transposing B first."""
 
     contest: Contest
     op_t: Result
@@ -42,7 +42,7 @@ class FoundingProduct(NamedTuple):
 
     @property
     def best(self) -> TransposeFirst | None:
-        """Return the fastest way to transpose first, of those certainly faster than op_T or else of all."""
+        """Return the fastest way to transpose first: of those certainly faster than op_T or, if none is, of all."""
         certain = [way for way in self.ways if way.speed.side == "faster"]
         return max(certain or self.ways, key=lambda way: way.speed.median, default=None)
 
@@ -73,7 +73,7 @@ class FoundingProduct(NamedTuple):
             costs = [f"{percent(1 / way.speed.median - 1)} {way.place}" for way in self.ways]
             return f"Don't transpose first: it costs {' and '.join(costs)}."
         remarks = ", ".join(best.speed.remarks)
-        return f"Don't transpose first: no gain is certain, {best.speed} {best.place} ({remarks})."
+        return f"Don't transpose first: no gain is certain, {best.speed} by transposing {best.place} ({remarks})."
 
     @property
     def evidence(self) -> list[str]:
@@ -101,9 +101,9 @@ def _apart(ratio: Ratio) -> str:
 
 
 def answers(data: RunData) -> list[FoundingProduct]:
-    """Return an answer for each founding product that was also computed by transposing B first; [] for a tuning.
+    """Return an answer for each contest on C = A x B^T in which B was also transposed first; [] for a tuning run.
 
-    Sort products with op_N first; among these and the others, GPUs first, then cold mode, fp32, and the most threads.
+    Contests with op_N come first; within each group, GPUs come first, then cold mode, fp32, and the most threads.
     """
     products = [c for c in data.contests if is_founding(data, c)] if data.tunes is None else []
     products.sort(key=lambda c: (
@@ -115,7 +115,7 @@ def answers(data: RunData) -> list[FoundingProduct]:
 
 
 def is_founding(data: RunData, c: Contest) -> bool:
-    """Return whether a contest is on the product of the founding text."""
+    """Return whether a contest is on C = A x B^T with `SIZES`, the product of the founding question."""
     dims = data.dims_of[c.problem]
     is_usual = dims.get("distribution", UNIFORM) == UNIFORM
     return c.op == "gemm" and c.fastest.layout == "NT" and is_usual and all(dims.get(k) == SIZES[k] for k in SIZES)

@@ -46,7 +46,7 @@ class Rate(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Against(msgspec.Struct, forbid_unknown_fields=True):
-    """A rival that shared a job with a version. kernel: an id, or ""; version: the number of an earlier version."""
+    """A version's speed over a kernel in the same job or, if `kernel` is "", over the earlier version `version`."""
 
     kernel: str
     version: int | None

@@ -57,7 +57,7 @@ def table(layout: str, head: str, body: Sequence[str], caption: str, key: str, m
 
 
 def unused(name: str, used: dict[str, int]) -> str:
-    """Return a label that no table has yet, and record it in `used`: the labels, each with its last suffix number."""
+    """Return a label that no table has yet, and add it to `used`, which has each label's last suffix number."""
     found = base = label(name)
     while found in used:
         used[base] += 1
@@ -87,7 +87,7 @@ PAGE_LINES = 45
 
 
 class LatexColumn(NamedTuple):
-    """A column: header or unit, alignment, and a function that returns a row's number, or its number and a text."""
+    """A column: its header (or unit), alignment, and a function from a row to a number, or to a number and a text."""
 
     header: str
     align: str
@@ -231,7 +231,7 @@ PLAIN = Style()
 
 
 def write_latex(store: Store, run_ids: Sequence[str], out: IO[str], style: Style = PLAIN) -> None:
-    """Write all tables of these runs, those of each run below comments on its measurement."""
+    """Write all tables of these runs; comments above the tables of a run say how it was measured."""
     used: dict[str, int] = {}
     with store.snapshot():
         for run_id in run_ids:

@@ -49,7 +49,7 @@ def is_wanted(stream: TextIO, environ: Mapping[str, str]) -> bool:
 
 
 def width() -> int:
-    """Return the most characters of a line: `COLUMNS`, or the terminal's width, or `PIPE` without a terminal."""
+    """Return the most characters of a line: `COLUMNS`, or the terminal's width, or 100 if there is no terminal."""
     return max(shutil.get_terminal_size((PIPE, 24)).columns, NARROWEST)
 
 
@@ -106,7 +106,7 @@ class _Layout(NamedTuple):
 def table(
     columns: Sequence[TableColumn], rows: Rows, style: str = "simple", titled: bool = False, best: int = -1
 ) -> str:
-    """Return a table without columns in which all cells are empty; "" if no column is left.
+    """Return a table, without the columns whose cells are all empty; "" if no column is left.
 
     style: `simple` and `terminal` fit the terminal's width, and name omitted columns below the table; `github` and
     `html`, the styles of files, have no width limit. titled: if not everything fits, move the first column above its
@@ -152,7 +152,7 @@ def wrapped(text: str, room: int, first: str = "", rest: str = "") -> list[str]:
 
 
 def paragraph(text: str, first: str = "", rest: str = "    ", style: str = "simple") -> str:
-    """Wrap a text to the terminal's width, with later lines indented; for the style of a file, keep it on one line."""
+    """Wrap a text to the terminal's width, with later lines indented; in style `github`, keep it on one line."""
     return first + in_markdown(text) if style == "github" else "\n".join(wrapped(text, width(), first, rest))
 
 

@@ -1,8 +1,8 @@
 """Sum a run's rows for `show`: seconds per batch of networks, shares of a training step, overlaps of transfers.
 
 The time of a batch is the sum of a network's layers, each times its count. The share of a step is the time to transfer
-the parameters over that of a batch. Both are measured: the transfer is a row of `transfer`, scaled from the row's
-elements to the network's parameters. The share that the founding text states is printed, too.
+the parameters, divided by the time of a batch. Both are measured: the transfer is a row of `transfer`, scaled from the
+row's elements to the network's parameters. A published share (S. Shi et al.) is printed for comparison.
 """
 
 import math
@@ -59,7 +59,7 @@ def _weighted(values: Sequence[tuple[int, float | None]]) -> float | None:
 def network_table(layers: Sequence[Layer], results: Iterable[Result], style: str = "simple") -> str:
     """Return a table of the times of networks: by the fastest kernel of each layer, and by each kernel.
 
-    The fastest kernels compute the layers that are not of the kernel's operation.
+    In a kernel's line, layers of other operations have the time of their fastest kernel.
     """
     if not layers:
         return NO_NETWORK
@@ -168,7 +168,7 @@ def _row(by_kernel: dict[str, Result], kernel: str | None) -> Result | None:
 
 
 def summed(store: Store, run_id: str, by: str, step: bool) -> str:
-    """Return the tables of `show --by overlap`, `show --by network` or (step) `show --by network --step`."""
+    """Return the tables of `show --by overlap` or `show --by network`; step: those of `show --by network --step`."""
     if by == "overlap":
         return overlap_table(store, store.results(run_id))
     if step:
@@ -190,7 +190,7 @@ Found = tuple[Result, dict[str, Any]]
 
 
 class Overlap(NamedTuple):
-    """A transfer that overlaps with work: its row, the rows of `serial` and `arrived`, and the share that is hidden."""
+    """A transfer with work. serial: a row without overlap; arrived: of work alone; share: how much overlaps."""
 
     row: Result
     serial: Result
@@ -199,9 +199,9 @@ class Overlap(NamedTuple):
 
 
 def overlaps(store: Reader, results: Iterable[Found]) -> Iterator[Overlap]:
-    """Yield the overlap of each transfer with work that was measured in turn with `serial` and `arrived`.
+    """Yield the overlap of each transfer with work that was measured in turn with kernels `serial` and `arrived`.
 
-    Its share is (t_copy + t_work - t) / min(t_copy, t_work); `serial` takes t_copy + t_work, and `arrived` t_work.
+    overlap = (t_copy + t_work - t) / min(t_copy, t_work). `serial` takes t_copy + t_work; `arrived` only works, t_work.
     """
     rows = [(r, dims) for r, dims in results if r.op == "transfer" and dims.get("work") and is_timed(r) and r.job]
     for _, group in groupby(sorted(rows, key=_key), key=_key):
@@ -274,7 +274,7 @@ SHARES = (
 
 
 class StatedTransfer(NamedTuple):
-    """A transfer that a text states: its seconds at a rate, and the seconds of a batch."""
+    """Published times in seconds: to transfer a network's parameters at a rate, and to compute a batch."""
 
     network: str
     transfer_s: float
@@ -284,7 +284,7 @@ class StatedTransfer(NamedTuple):
 
     @property
     def parameters(self) -> int:
-        """Return the number of FP32 parameters that the text's time and rate imply."""
+        """Return the number of FP32 parameters that the published time and rate imply."""
         return round(self.transfer_s * self.bytes_per_s / 4)
 
 
@@ -296,7 +296,7 @@ STATED = StatedTransfer(
 
 
 class TransferShare(NamedTuple):
-    """The time to transfer a network's parameters, `scaled` times the time of a row. share: of the time of a batch."""
+    """The time to transfer a network's parameters: `scaled` times that of `row`. share: the time over a batch's."""
 
     network: str
     parameters: int
@@ -349,7 +349,7 @@ def _shares(network: str, size: int, moved: Sequence[Found], batch: Batch) -> It
 
 
 def step_table(store: Store, registry: Registry, run_id: str) -> str:
-    """Return a table for each setting and the founding text's figures, or a line on what is missing."""
+    """Return a table for each setting, or a line on missing measurements, and then the published figures."""
     found = shares(store, registry, run_id)
     parts = []
     for setting, own in found.items():

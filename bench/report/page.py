@@ -59,7 +59,7 @@ _Figure = TypeVar("_Figure")
 
 
 class Statement(NamedTuple):
-    """A claim on the page: verdict, the claim in words, the number that it is about, the measured result."""
+    """A claim on the page: its verdict, its text, the number that it is about, and lines with the measured result."""
 
     verdict: str
     words: str

@@ -1,4 +1,4 @@
-"""Print a run for `show`: all of its tables if one page holds them, otherwise a page of them and totals by kernel."""
+"""Print a run for `show`: all of its tables or, if one page cannot hold them, one page and totals by kernel."""
 
 from collections.abc import Iterator
 from math import ceil

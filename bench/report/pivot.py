@@ -122,7 +122,7 @@ def all_pivots(store: Reader, run_id: str, wanted: Wanted = TIMES) -> Iterator[P
 def pivots(suite: str, op: str, groups: list[list[Result]], store: Reader, wanted: Wanted = TIMES) -> list[Pivot]:
     """Return pivots of the rows of one operation: one for each setting and each group of problems that share kernels.
 
-    A setting without times has no pivot, and a single problem no pivot of times: a list of kernels has more columns.
+    A setting without times has no pivot. A single problem has no pivot of times: a list of kernels shows more columns.
     """
     rows = [r for group in groups for r in group]
     if len({r.problem for r in rows}) < 2 and wanted == TIMES:
@@ -135,7 +135,7 @@ def pivots(suite: str, op: str, groups: list[list[Result]], store: Reader, wante
     failed = grouped(untimed, lambda r: (r.device, r.mode, r.isa, comparable(r), order(r), r.threads))
 
     def belong(setting: Setting, found: dict[str, Contest]) -> list[Result]:
-        """Return the rows of a setting, in their order; untimed rows of one thread belong to every thread count."""
+        """Return the rows of a setting in their order, with untimed rows of one thread at every thread count."""
         own = (setting.device, setting.mode, setting.isa, setting.precision, setting.order)
         others = (failed.get((*own, threads), []) for threads in {setting.threads, 1})
         return sorted(chain(*others, *(c.ranked for c in found.values())), key=lambda r: places[id(r)])

@@ -63,9 +63,9 @@ Row = dict[str, str]
 class Publication(msgspec.Struct, frozen=True, kw_only=True):
     """The contents of a published report. title: the machine; runs: the id of each run, by its purpose.
 
-    main: the run that the first lines are about; if "", the run with the most times. command: the command that made the
-    report. sections: further headings and texts of the README. identify: whether to publish names of hosts and users.
-    anyway: whether to publish even noisy runs.
+    main: the run that the README's first lines are about; if "", the run with the most timed rows. command: the command
+    that made the report. sections: further sections of the README, each as heading and text. identify: whether to
+    publish names of hosts and users. anyway: whether to publish even noisy runs.
     """
 
     title: str
@@ -92,7 +92,7 @@ def noise(store: Store, runs: Mapping[str, str]) -> Noise:
 class Report:
     """The files of a report, made from runs in a store and from rows of earlier runs in the report's folder.
 
-    shown: the runs with answers on a GPU, the earliest first; the figures and the first lines are about these runs.
+    shown: the runs that the figures and first lines are about, the earliest first; if there are none, the main run.
     """
 
     def __init__(self, store: Store, about: Publication, folder: Path, shown: Sequence[str] = ()) -> None:
@@ -193,7 +193,7 @@ class Report:
             yield "Earlier runs", f"Their rows are in [{RESULTS}]({RESULTS}), apart from those above.\n\n{runs}"
 
     def draw(self, folder: Path, registry: Registry | None) -> list[Drawn]:
-        """Draw the first figures of the main run as SVG, and remove the previous ones."""
+        """Draw at most `MOST_FIGURES` figures of the main run as SVG, and remove all other files in their folder."""
         if self.main is None:
             return []
         figures = folder / FIGURES
@@ -361,9 +361,9 @@ def _earlier_facts(environment: Path, runs: Collection[str]) -> list[dict[str, A
 class SeveralRuns(RunData):
     """The GPU rows of several runs, the earliest first; facts are those of the last run.
 
-    Each contest comes from one run: from the run with the most kernels in it (tiles not counted); among several, from
-    the run that measured the most problems in turn with it; among these, from the latest. No ratio is formed between
-    runs. Contests of a single kernel are left out if there are others.
+    Each contest comes from one run: the run with the most kernels in this contest (tiles not counted). Ties go to the
+    run that measured the most problems in the same job, then to the latest. No ratio is formed between runs. Contests
+    of a single kernel are left out if there are others.
     """
 
     def __init__(self, store: Store, run_ids: Sequence[str]) -> None:

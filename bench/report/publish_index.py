@@ -1,4 +1,4 @@
-"""`reports/README.md`: the answer to the founding question on each machine, and a table for choosing hardware."""
+"""`reports/README.md`: whether op_T is slow on each machine (the founding question), and a table to choose hardware."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -24,7 +24,7 @@ EMPTY = """No machine has been published yet. `make publish` measures this one w
 
 
 class Price(msgspec.Struct, frozen=True):
-    """The price of an hour of a device, and its source; a declaration, not a measurement."""
+    """The price of an hour of a device, and its source. The user declares it; it is not measured."""
 
     per_hour: float
     currency: str
@@ -48,7 +48,7 @@ class Network(msgspec.Struct, frozen=True):
 
 
 class Summary(msgspec.Struct, frozen=True):
-    """A report as a line of the index; founding: whether `answer` is an answer to the founding question."""
+    """A report as a line of the index. founding: whether `answer` says if op_T is slow, the founding question."""
 
     title: str
     date: str

@@ -75,7 +75,7 @@ class RunData:
 
     @property
     def places(self) -> list[str]:
-        """Return tables of several hosts or GPUs as HTML; their names are hashed unless the store `identifies`."""
+        """Return tables of several hosts or GPUs as HTML; names are hashed unless the store's `identifies` is true."""
         return list(places(self._store, self.run_id, "html", identify=self._store.identifies))
 
     def opened(self) -> AbstractContextManager[Store]:
@@ -100,17 +100,17 @@ class RunData:
 
     @cached_property
     def resources(self) -> Mapping[str, LaunchResources]:
-        """Return the GPU resources of a tuning's tiles, by case."""
+        """Return the registers and spilled bytes of a tuning run's tiles on a GPU, by case."""
         return self._store.resources(self.run_id)
 
     @cached_property
     def tunes(self) -> Tunes | None:
-        """Return the subject of a tuning run, or None for any other run."""
+        """Return the subject and method of a tuning run, or None for any other run."""
         return msgspec.convert(self.run.plan.get("tunes"), Tunes | None)
 
     @cached_property
     def search(self) -> "RunData | None":
-        """Return the search of a tuning: this run, or the run whose tiles this race compares; None without one."""
+        """Return the run that searched for tiles: this one or, if it is a race of tiles, its search; else None."""
         if self.tunes is None or not self.tunes.search:
             return self if self.tunes else None
         known = self.tunes.search in self._store.run_ids()
@@ -118,7 +118,7 @@ class RunData:
 
     @cached_property
     def race(self) -> "RunData | None":
-        """Return the race of a tuning: this run, or the latest race between tiles of this search; None without one."""
+        """Return the run that raced the best tiles: this one or, if it is a search, its latest race; else None."""
         if self.tunes is None or self.tunes.search:
             return self if self.tunes else None
         plans = {run["run_id"]: run["plan"].get("tunes") or {} for run in self._store.runs()}

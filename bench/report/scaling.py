@@ -1,8 +1,8 @@
 """Computed data and model parallelism: how many batches w workers finish while one worker computes one batch.
 
 Nothing here is measured or written to a store. The time of a batch is the sum over the network's layers, the time of
-the additions is that of a row of `aggregate`, and the user gives the link's rate; docs/scaling.md has the formula and
-its assumptions. Tables and JSON show the speedups stated in texts next to the computed ones.
+the additions is scaled from a row of `aggregate`, and the user gives the link's rate; docs/scaling.md has the formula
+and its assumptions. Tables and JSON show published speedups next to the computed ones.
 """
 
 import math
@@ -40,8 +40,8 @@ class ScalingQuestion(NamedTuple):
 class Point(NamedTuple):
     """One strategy at one number of workers.
 
-    aggregation: seconds of the additions, `scaled` times the time of `row`; link_s: seconds on the link. speedup:
-    without overlap; hidden: with complete overlap with the computation.
+    aggregation: seconds of the additions, computed as `scaled` times the time of `row`. link_s: seconds on the link.
+    speedup, hidden: the speedup without overlap, and with complete overlap of additions and link with the computation.
     """
 
     kernel: str
@@ -88,10 +88,10 @@ class Scaling(NamedTuple):
 def computed(
     store: Store, registry: Registry, asked: ScalingQuestion, run_id: str | None, other: str | None
 ) -> Scaling:
-    """Compute the model from the layers of the run `run_id` and the aggregations of the run `other`.
+    """Compute the scaling of a network from its layers in the run `run_id` and the aggregations in the run `other`.
 
-    If a run is None, take the latest one with such rows. Afterwards the store returns only rows of aggregations. Raises
-    UsageError if rows are missing.
+    If a run is None, take the latest one with such rows. Side effect: from then on, the store returns only rows of
+    aggregations. Raises UsageError if rows are missing.
     """
     compute_run, layers, found = _layers_of(store, asked.network, run_id)
     size = parameters(layers, registry)
@@ -132,7 +132,7 @@ def _layers_of(store: Store, network: str, run_id: str | None) -> tuple[str, lis
     suite = network.partition(" ")[0]
     if network not in names and suite not in suite_names():
         has, others = "has no" if run_id else "has", f", only of {', '.join(names)}" if names else ""
-        raise UsageError(f"{network}: {where} {has} layers of it{others}; `kernelmark run alexnet` measures some")
+        raise UsageError(f"{network}: {where} {has} layers of it{others}; `kernelmark run alexnet` measures AlexNet's")
     lacks = f"{'lacks' if run_id else 'has'} times of all its layers, forward and backward"
     raise UsageError(f"{network}: {where} {lacks}; `kernelmark run {suite}` measures them")
 
@@ -218,8 +218,8 @@ TEXTS = (
 class ScalingPoint(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The computed values of a strategy at a number of workers. Seconds are per batch; an unknown end is null.
 
-    aggregation_s: `scaled` times the time of the row of `aggregation_problem`. hidden: the speedup if additions and
-    link overlapped completely with the computation.
+    aggregation_s: `scaled` times the measured time of `aggregation_problem`. hidden: the speedup if additions and link
+    overlapped completely with the computation.
     """
 
     kernel: str
@@ -336,7 +336,7 @@ def _cells(point: Point) -> Sequence[str]:
 
 
 def compared(points: Sequence[Point]) -> Iterator[tuple[StatedSpeedup, Point]]:
-    """Yield stated figures with the fastest point of the same strategy and number of workers."""
+    """Yield each published speedup with the fastest computed point of the same strategy and number of workers."""
     for stated in STATED:
         for name in stated.strategies:
             matching = [p for p in points if strategy_name(p.kernel) == name and p.workers == stated.workers]

@@ -69,7 +69,7 @@ def strategy_name(kernel: str) -> str:
 
 
 class StatedSpeedup(NamedTuple):
-    """A speedup stated in a text. low, high: None if it gives no number. strategies: to compare, best match first."""
+    """A published speedup. low, high: None if no number is given. strategies: those that match it, best match first."""
 
     what: str
     workers: int

@@ -133,7 +133,7 @@ def _below(rows: Sequence[Result], timed: Sequence[Result]) -> Iterator[str]:
 
 
 def correct(r: Result) -> str:
-    """Return `correct: a.b (largest error 1e-7, bound 2e-6)` or the mean for an ok row without a median, else ""."""
+    """Return, for an ok row without a median, its mean or `correct: a.b (largest error 1e-7, bound 2e-6)`; else ""."""
     if r.status != Status.OK or r.time_s_median:
         return ""
     if r.time_s_mean:
@@ -142,7 +142,7 @@ def correct(r: Result) -> str:
 
 
 def scope_note(results: Iterable[Result]) -> str:
-    """Return the note that one process cannot show run-to-run variation if any row has only one, else ""."""
+    """Return `NOTE` if any row comes from a single process, which cannot show run-to-run variation; else ""."""
     return NOTE if any(r.interval == WITHIN for r in results) else ""
 
 

@@ -27,7 +27,7 @@ CHUNK, LISTED, IN_FULL = 2000, 50, 3
 
 
 class TrendPoint(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False):
-    """A case's row in one run, with commit and versions. processes: their number; a step needs runs of several."""
+    """A case's row in one run, with commit and versions. processes: their number; only runs of several are tested."""
 
     run_id: str
     started_at: str
@@ -75,7 +75,7 @@ class TrendCase(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class TrendDocument(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The document that `trend --json` prints. single: the cases in only one run; tests: the pairs tested (numbers)."""
+    """The document that `trend --json` prints. single: the number of cases in one run only; tests: of tested pairs."""
 
     subject: str
     margin: float

@@ -1,4 +1,4 @@
-"""A tuning in a report: the result of its search and of its race, the verdict and three numbers.
+"""A tuning run in a report: its search for tiles, the race between the best tiles, the verdict and three numbers.
 
 The race's intervals are 99 % intervals with Bonferroni's correction, so that they hold for all tiles jointly.
 """
@@ -77,7 +77,7 @@ class Searched(NamedTuple):
 
 
 def searches(data: RunData | None) -> list[Searched]:
-    """Return the search on each problem whose default has a time, in the order of the spaces."""
+    """Return the search on each problem on which the default tile has a time, in the order of the search spaces."""
     if data is None or data.tunes is None:
         return []
     kernel = data.tunes.kernel
@@ -100,7 +100,7 @@ def _trials(rows: Sequence[Result], kernel: str) -> list[TimedTile]:
 
 
 def searched_words(found: Searched) -> str:
-    """Return the text for a terminal on the search on one problem: the space, then the table of tunables."""
+    """Return a search on one problem as text for a terminal: the search space, then the table of tunables."""
     return "\n\n".join(filter(None, (paragraph(space_words(found), rest=""), tunables_table(found))))
 
 
@@ -134,7 +134,7 @@ def failures(found: Searched) -> int:
 
 
 def tunables_table(found: Searched, style: str = "simple") -> str:
-    """Return a table of the speed by each value of each varied tunable, relative to the default."""
+    """Return a table with the best and median speed over the default for each value of each varied tunable."""
     cells = []
     for name, values in found.varied.items():
         for value in values:
@@ -161,10 +161,10 @@ SUITE = (
 
 
 class Decision(NamedTuple, Generic[Name]):
-    """The decision of a race.
+    """The decision of a race between the default tile and others.
 
     ratios: how many times faster than the default each tile is. best: the tile to adopt, if one is certainly faster.
-    tied: tiles that cannot be distinguished from the best, or from the default if it stays.
+    tied: tiles that cannot be distinguished from `best` or, if that is None, from the default.
     """
 
     ratios: dict[Name, Ratio]
@@ -173,7 +173,7 @@ class Decision(NamedTuple, Generic[Name]):
 
 
 class Raced(NamedTuple):
-    """The outcome of a race on one problem: the rows of the default and of the tiles, by tile, and the decision."""
+    """The outcome of a race of tiles on one problem: the default's row, the other tiles' rows, and the decision."""
 
     tunes: Tunes
     space: SearchSpace
@@ -208,7 +208,7 @@ class Raced(NamedTuple):
 
 
 def decide(default: Groups, tiles: Mapping[Name, Groups], raced: int) -> Decision[Name]:
-    """Decide a race from the samples of the default and of tiles, by process. raced: the number of tiles."""
+    """Decide a race from the samples, by process, of the default and of each tile. raced: the number of tiles."""
     ratios = _ratios(default, tiles, raced)
     faster = [name for name, ratio in ratios.items() if ratio.certain and ratio.median > 1]
     best = max(faster, key=lambda name: ratios[name].median, default=None)
@@ -224,7 +224,7 @@ def _ratios(base: Groups, tiles: Mapping[Name, Groups], raced: int) -> dict[Name
 
 
 def races(data: RunData | None) -> list[Raced]:
-    """Return the outcome on each problem whose default has a result, in the order of the spaces."""
+    """Return the outcome on each problem on which the default is ok, in the order of the search spaces."""
     if data is None or data.tunes is None:
         return []
     by_problem: dict[str, dict[str, Result]] = {}
@@ -260,7 +260,7 @@ def sentence(found: Raced) -> str:
 
 
 def over_suite(found: Sequence[Raced], style: str = "simple") -> str:
-    """Return a table with the best tile of each problem, and with the tile that is best over the suite."""
+    """Return a table of problems, each with its best tile and the speed of the tile that is best over the suite."""
     return table(SUITE, [_cells(each) for each in found], style)
 
 
@@ -311,7 +311,7 @@ def _undecided(searched: Sequence[Searched]) -> str:
     best = found.trials[0]
     more = f" and {count(len(searched) - 1, 'more problem')}" if len(searched) > 1 else ""
     first = f"{found.tunes.kernel} on {found.space.problem}{more}: undecided, not yet compared with the default"
-    return f"{first}; in the search {best.text} was fastest, {best.ratio} the default, an optimistic estimate"
+    return f"{first}; in the search {best.text} was fastest, {best.ratio} the default's speed, an optimistic estimate"
 
 
 def numbers(data: RunData) -> list[Number]:
@@ -352,7 +352,7 @@ def _extent(searched: Sequence[Searched]) -> Number:
 
 
 def learned(data: RunData) -> dict[str, object]:
-    """Return the part of the page below the numbers; outcome: an HTML table of the race, or "" without a race."""
+    """Return the page's texts on search and race, by name. outcome: an HTML table of the race, or "" without a race."""
     searched, raced = searches(data.search), races(data.race)
     stages = (("search", data.search), ("race", data.race))
     return {

@@ -15,9 +15,9 @@ _OPEN = "no measurable difference"
 
 
 class VariantPair(NamedTuple):
-    """A row and its ratio to a variant. names: the words that differ, the row's first: `NT`, `NN`.
+    """A row and its ratio to a variant. names: the parts in which their ids differ, first the row's: `NT`, `NN`.
 
-    problem: the id without these words. by: the kernel on the variant, if it differs from the row's.
+    problem: the id without these parts. by: the kernel that computed the variant, if it is not the row's kernel.
     """
 
     row: Result
@@ -61,7 +61,7 @@ def variant_names(problem: str, other: str) -> tuple[tuple[str, str], str]:
 
 
 def held_first(first: Result, second: Result) -> tuple[Result, Result]:
-    """Return (first, second) if the row `first` was compared with the variant of `second`, else (second, first)."""
+    """Return both rows, `first` first if it was compared with the problem of `second`, otherwise `second` first."""
     is_compared = first.against.partition(" by ")[0] == second.problem
     return (first, second) if is_compared else (second, first)
 
@@ -79,9 +79,9 @@ def no_difference(ratio: Ratio) -> str:
 def variant_lines(rows: Iterable[Result]) -> list[str]:
     """Return a line for each kind of variant in a setting: `NT vs NN: slower, 0.81x [0.79, 0.83], numpy.matmul on ...`.
 
-    The ratio is that of the fastest kernel with times on both variants; without such a kernel, the fastest kernels of
-    both are compared. For several problems, the line has the numbers of slower and faster problems, and the geometric
-    mean of the ratios.
+    The ratio is that of the fastest kernel with times on both variants; if there is no such kernel, it is between the
+    fastest kernel on each variant. For several problems, the line has the numbers of slower and faster problems, and
+    the geometric mean of the ratios.
     """
     found: dict[tuple[str, str, Setting], dict[str, VariantPair]] = defaultdict(dict)
     pairs = {id(pair.row): pair for pair in variant_pairs(r for r in rows if not why_unranked(r))}

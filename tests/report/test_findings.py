@@ -27,7 +27,7 @@ COLUMNS = "which reads column-major operands, so computes a different product."
     ("name", "values", "why"),
     [
         ("first_colmajor", {}, COLUMNS),
-        ("first", {"disturbed": beyond("2, 3")}, "which ran on CPUs beyond its own."),
+        ("first", {"disturbed": beyond("2, 3")}, "which used more CPUs than it has threads."),
         ("first", {"numerics": "tf32"}, "which has no rival of its device, threads and precision."),
     ],
 )

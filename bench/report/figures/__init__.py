@@ -29,7 +29,7 @@ from kernelmark.bench.report.run_data import RunData
 
 
 class Drawn(NamedTuple):
-    """A figure that was written to disk, with its SVG."""
+    """A figure that was written to disk. svg: the text of its SVG file."""
 
     name: str
     title: str

@@ -14,7 +14,7 @@ MOST, MOST_KERNELS = 2, 16
 
 
 class LayoutMap(NamedTuple):
-    """The rates of a product of one size in GFLOP/s, by (kernel, layout)."""
+    """The GFLOP/s of each (kernel, layout) for a matrix product of one size."""
 
     contests: list[Contest]
     layouts: list[str]

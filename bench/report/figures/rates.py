@@ -19,7 +19,7 @@ LEAST_RANGE = 10.0
 
 
 class Lines(NamedTuple):
-    """The contests along one line of sizes, smallest first, the kernels to show, and the number of all sizes."""
+    """Contests that differ only in size, smallest first, and the kernels to show. sizes: how many were measured."""
 
     contests: list[Contest]
     kernels: list[str]
@@ -31,12 +31,12 @@ class Lines(NamedTuple):
 
     @property
     def unit(self) -> tuple[str, float]:
-        """Return the unit of the rates, and that unit in GFLOP/s or GB/s."""
+        """Return the unit of the rates and its value in GFLOP/s (or in GB/s): `("TFLOP/s", 1000.0)`."""
         return ("GB/s", 1.0) if self.moves else flop_unit(r.gflop_per_s for c in self.contests for r in c.ranked)
 
     @property
     def one_dimensional(self) -> bool:
-        """Return whether no size shrinks along the line; only then are the points joined."""
+        """Return whether each size stays or grows from point to point; only then does a line join the points."""
         found = [numbers(sizes(c.problem)) for c in self.contests]
         return all(all(map(le, small, large)) for small, large in pairwise(found))
 

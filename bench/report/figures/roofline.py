@@ -21,7 +21,7 @@ MOST, MOST_LABELS, MOST_POINTS = 8, 12, 1500
 
 
 class Roof(NamedTuple):
-    """Two ceilings and the rows of an operation below them: (flop/byte, flop/s, row)."""
+    """A compute and a memory ceiling, and the rows of an operation below them. points: (flop/byte, flop/s, row)."""
 
     op: str
     compute: Ceiling

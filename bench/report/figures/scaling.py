@@ -1,4 +1,4 @@
-"""Computed data parallelism: per cent of a linear speedup over the number of workers, with a line per strategy."""
+"""The computed speedup of data parallelism, in per cent of linear, over the number of workers: a line per strategy."""
 
 from contextlib import suppress
 from functools import partial

@@ -52,7 +52,7 @@ class Lane(NamedTuple):
 
 
 class Plot(NamedTuple):
-    """Lanes of one operation in one setting against one baseline, the fastest of each problem first."""
+    """The lanes of one operation in one setting with one baseline; the lanes of a problem are sorted, fastest first."""
 
     op: str
     setting: Setting
@@ -66,7 +66,7 @@ class Plot(NamedTuple):
 
     @property
     def range(self) -> tuple[float, float]:
-        """Return both ends of the axis, 1 between them; whiskers are cut at half the lowest and twice the highest."""
+        """Return the ends of an axis with 1 and the whiskers, cut at half the least and twice the largest median."""
         medians, spans = [1.0, *(dot.ratio.median for dot in self.dots)], [dot.span for dot in self.dots]
         low = max(min(low for low, _ in spans), min(medians) / 2)
         high = min(max(high for _, high in spans), max(medians) * 2)
@@ -82,7 +82,7 @@ class Plot(NamedTuple):
 
 
 def plots(data: RunData) -> list[Plot]:
-    """Return a plot for each operation, setting and baseline: the first of each operation, then the second of each.
+    """Return a plot for each operation, setting and baseline: one of each operation, then a second of each, and so on.
 
     Operations with the longest problems come first: if a run has many small problems and a large one, the large one
     matters most.

@@ -21,7 +21,7 @@ Drawing: TypeAlias = "matplotlib.figure.Figure"
 class Figure(NamedTuple):
     """A figure that the run has data for; `draw` is called after Matplotlib is set up.
 
-    data: the contents, if the page lays them out itself.
+    data: the contents of a figure that the page draws itself, otherwise None.
     """
 
     name: str
@@ -40,7 +40,7 @@ class Kind(NamedTuple):
 
 
 def kind(title: str, figures: list[Figure], lacking: str, most: int) -> Kind:
-    """Return the first `most` figures of a kind. lacking: the reason if there is none."""
+    """Return the first `most` figures of a kind. lacking: why there is no figure, if `figures` is empty."""
     if not figures:
         return Kind(title, [], lacking)
     more = len(figures) - most

@@ -1,4 +1,4 @@
-"""The time of each kernel on a problem over the runs of the store, with its interval and steps."""
+"""The time of each kernel on a problem over the runs of the store, with intervals and significant changes (steps)."""
 
 from functools import partial
 
@@ -16,7 +16,7 @@ WIDE = 4
 
 
 def trends(data: RunData, looks: dict[str, style.Look]) -> style.Kind:
-    """Return a figure for each problem that at least three runs have on this machine, those with steps first."""
+    """Return a figure for each problem measured in at least three runs on this machine, the most changed ones first."""
     enough = (case for case in data.trends if len(case.points) >= LEAST_RUNS and case.points[-1].run_id == data.run_id)
     problems = grouped(enough, lambda case: case.problem)
     ordered = sorted(problems.items(), key=lambda pair: -max(len(case.steps) for case in pair[1]))

@@ -1,4 +1,4 @@
-"""The speed of the tiles of a search over the values of each tunable, with a panel for each tunable."""
+"""Speeds of the tiles that a tuning run measured: a panel for each tunable, with the tunable's values on the axis."""
 
 from functools import partial
 from statistics import median
@@ -22,7 +22,7 @@ LEGEND = (
 
 
 def tunables(data: RunData) -> style.Kind:
-    """Return a figure for each problem of a tuning, in the order of its suite."""
+    """Return a figure for each problem that a tuning run searched, in the order of its suite."""
     figures = [_figure(searched) for searched in searches(data.search) if searched.varied]
     return style.kind(TITLE, figures, "no tunable has two values that were timed", MOST)
 

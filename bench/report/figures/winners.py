@@ -35,7 +35,7 @@ class Spot(NamedTuple):
 
 
 class Panel(NamedTuple):
-    """The problems of one filter. chosen: returns a selector's kernels for arrays of channels and sides."""
+    """The problems of one filter size. chosen: returns the kernels that a selector picks for channels and sides."""
 
     title: str
     spots: list[Spot]
@@ -67,7 +67,7 @@ def winner_maps(data: RunData, looks: dict[str, style.Look]) -> style.Kind:
 
 
 def is_map(panels: Iterable[Panel]) -> bool:
-    """Return whether the panels have enough pairs of channels and side to show a border."""
+    """Return whether the panels have enough pairs of channels and side to show where another kernel takes over."""
     return sum(panel.places for panel in panels) >= LEAST_PLACES
 
 
