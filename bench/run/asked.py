@@ -1,4 +1,4 @@
-"""Make a plan for this machine from the user's options, and its suites and jobs."""
+"""Turn the user's options into a plan for this machine, and a plan into its suites and jobs."""
 
 import math
 from collections.abc import Mapping, Sequence

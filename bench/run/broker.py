@@ -1,8 +1,8 @@
 """The broker, a separate process that passes tasks to an executor and returns their results.
 
-Its arguments are the file that configures Parsl's executors, or "" and the UUIDs of the GPUs, each of which gets a
-thread. A keeper (family.py) ends every process that the broker has started, so that nothing on this host outlives the
-run. Interrupts from the terminal do not reach an executor.
+Its first argument is the file that configures Parsl's executors. If this is "", the other arguments are the UUIDs of
+GPUs, and each GPU gets a thread. A keeper (family.py) ends every process that the broker has started, so that nothing
+on this host outlives the run. Interrupts from the terminal do not reach an executor.
 """
 
 import os
@@ -37,7 +37,7 @@ WORKERS = 16
 class TaskReply(msgspec.Struct):
     """The result of a task, or the state of the executors.
 
-    lost: why the task's worker gave no answer; another worker may give one. ended: why no further task can be measured.
+    lost: why the task's worker gave no answer; the task can be repeated. ended: why no further task can be measured.
     workers: the number of workers that have started. state: the states of the executors' blocks.
     """
 
@@ -49,7 +49,7 @@ class TaskReply(msgspec.Struct):
 
 
 class GpuPool:
-    """A thread and a station for each GPU of this machine; a task goes to the next free GPU."""
+    """A thread with a `Station` for each GPU of this machine; a task goes to the next free GPU."""
 
     def __init__(self, gpus: list[str]) -> None:
         """gpus: the UUIDs of the GPUs."""

@@ -52,7 +52,7 @@ _LONG = ", and a call took longer than a time slice"
 
 
 class Standing(NamedTuple):
-    """The ceiling that bounds rows until it is measured again; None if none is valid. doubt: why it may be too low."""
+    """The ceiling that bounds rows until `stale_at_s`, or None if none is valid. doubt: why it may be too low."""
 
     found: Ceiling | None
     stale_at_s: float
@@ -63,10 +63,10 @@ Known = dict[Need, Standing]
 
 
 class Ceilings:
-    """The ceilings of a run's rows. `keep` is called with each measured ceiling, `doubt` with a doubtful one.
+    """The ceilings of a run's rows. keep: called with each measured ceiling. doubt: called with a doubtful one and why.
 
-    `doubt` also gets the reason. `earlier` returns the ceilings of a kind that this machine has reached before, each
-    with its doubt. known: the ceilings that consecutive runs share.
+    earlier: returns the ceilings of a kind that this machine has reached before, each with the reason to doubt it or
+    "". known: the ceilings measured so far, if consecutive runs share them.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class Ceilings:
         self._own: set[Need] = set()
 
     def apply(self, job: Job, rows: list[Measurement]) -> None:
-        """Add the roofline columns to a job's timed rows, just measured, and mistrust a row that exceeds its ceiling.
+        """Add the roofline columns to the timed rows of a job that has just run, and mistrust rows above their ceiling.
 
         A ceiling that is stale or seems exceeded is measured again. Rows are compared with the highest ceiling that
         this machine has ever reached, since load only lowers a ceiling. If the baseline or several kernels still exceed

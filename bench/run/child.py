@@ -1,6 +1,6 @@
 """A child process that is started by a keeper, answers questions over pipes, and is ended with its descendants.
 
-`Child` is the parent's side; the module that the child runs gets its side from `to_parent`. Each message carries the
+The parent uses a `Child`; the module that the child runs gets its channel from `to_parent`. Each message carries the
 number of its question and the id of the process that sent it. A child's output goes to a file, and the parent shows a
 part of it. If a child ends, the reason is its last line of output.
 """

@@ -17,8 +17,8 @@ COMMIT_FILE = "build/commit"
 def git_commit() -> str:
     """Return the commit of the checkout that kernelmark runs from, with `-dirty` if files have changes.
 
-    Changes in `reports/` are ignored. A copy without `.git` has the commit in KERNELMARK_COMMIT, or else in the file
-    `build/commit`, or else the version. If there is a `.git` but no git, the file is ignored.
+    Changes in `reports/` are ignored. For a copy without `.git`, return KERNELMARK_COMMIT, or else the content of
+    `build/commit`, or else the version. `build/commit` is not read if there is a `.git`, even if git is missing.
     """
     root, version = Path(kernelmark.__file__).resolve().parents[1], f"kernelmark {kernelmark.__version__}"
     if (root / ".git").exists():

@@ -1,4 +1,4 @@
-"""Measure a run by an executor: send comparison groups to the broker as tasks, and store their rows.
+"""Measure a run by an executor: send each group of jobs to compare to the broker as a task, and store the rows.
 
 Only this process writes to the store, one job at a time, so that stored rows survive if a worker is killed.
 """

@@ -50,7 +50,7 @@ def _control(option: int, value: int) -> None:
 
 
 def die_with(parent: int, number: int = signal.SIGKILL) -> None:
-    """Have the system send this process a signal when its parent ends or is killed; exit if it has ended already."""
+    """Have the system send this process a signal when its parent ends; exit if the parent has ended already."""
     _control(_PR_SET_PDEATHSIG, number)
     if os.getppid() != parent:
         sys.exit()

@@ -1,4 +1,4 @@
-"""Run a job: set up kernels, draw operands, verify, time in turn, verify again. Takes and returns only data."""
+"""Run a job, given as plain data: set up kernels, draw operands, verify, time in turn, verify again; return rows."""
 
 import importlib
 import math
@@ -51,7 +51,7 @@ KEPT_BYTES = 64 * 2**20
 
 
 class Stock:
-    """The operand sets of one problem, in each place that its contenders need, and their values."""
+    """One problem's operands: several copies (sets) in each memory that a contender needs, and their drawn values."""
 
     def __init__(self, job: Job, problem: Problem, contenders: Sequence[Contender]) -> None:
         self.problem, self._contenders = problem, contenders
@@ -85,7 +85,7 @@ class Stock:
         return [contender for contender in self._contenders if contender.live]
 
     def redraw(self, distribution: str = UNIFORM) -> References:
-        """Draw new values for every set, poison outputs and padding, and return new references."""
+        """Draw new values for every set of operands, poison outputs and padding, and return new references."""
         self.draw.redraw(distribution)
         self._checksums.clear()
         for sets in self.sets.values():
@@ -95,14 +95,14 @@ class Stock:
         return References(self.problem, self.draw, self._contenders[0].called)
 
     def checksums(self, order: str) -> Checksums:
-        """Return the checks of whole outputs for kernels of this order, valid until the next draw."""
+        """Return the checks of whole outputs of kernels that read buffers in this order; valid until the next draw."""
         if order not in self._checksums:
             called = self._contenders[0].called
             self._checksums[order] = Checksums(self.problem, self.draw, order, called, self.reference_s)
         return self._checksums[order]
 
     def lay_out(self, moved: bool) -> None:
-        """Load the drawn values into the moved sets, or back into the first sets, which share their memory."""
+        """Load the drawn values into the `moved` sets (off a cache line), or into the first sets in the same memory."""
         for place, found in self.moved.items():
             operands = found if moved else self.sets[place][0]
             operands.fence()
@@ -110,11 +110,11 @@ class Stock:
             operands.poison()
 
     def one_of_each(self) -> dict[Place, int]:
-        """Return the index of one set of each place, drawn at random."""
+        """Return, for each place, the index of one of its operand sets, drawn at random."""
         return {place: int(self.draw.rng.integers(len(sets))) for place, sets in self.sets.items()}
 
     def of(self, contender: Contender) -> list[OperandSet]:
-        """Return the sets in the contender's place."""
+        """Return the operand sets in the memory that the contender uses."""
         return self.sets[contender.place]
 
 
@@ -139,7 +139,7 @@ def run_job(job: Job, board: Board | None = None, show: Show = lambda found: Non
             rows = [row for part in job.apart() for row in _in_turn(part, registry, called, board, show)[0]]
     for row in rows:
         if crowded and row.interval:
-            row.note(f"measured separately from its variants, since with them: {crowded}")
+            row.note(f"measured separately from its variants, since together they exceed the memory: {crowded}")
     return rows
 
 

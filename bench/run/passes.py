@@ -43,7 +43,7 @@ def _stands(process: Process) -> bool:
 
 
 def merge(runs: Sequence[Process], baseline_of: Callable[[str], str | None]) -> list[Measurement]:
-    """Merge the rows of several processes, with intervals that cover the next one; one process's rows stay as they are.
+    """Merge the rows of several processes, with intervals that hold for a further process. One process stays as it is.
 
     baseline_of: returns the baseline of a problem. A kernel that failed in any process has failed. Ratios are formed
     only between kernels that were measured in turn in every process.

@@ -1,6 +1,6 @@
 """Run jobs in worker processes: a kernel that crashes its worker loses one row, and the others run again.
 
-A worker that hangs or uses up the memory is ended from here.
+The parent ends a worker that hangs or uses up the memory.
 """
 
 import signal
@@ -70,7 +70,7 @@ Execute = Callable[[Job, WorkerKey], list[Measurement]]
 
 
 class Death(NamedTuple):
-    """The end of a worker during a job: the contenders being called, their status and the reason.
+    """The end of a worker during a job. blamed: the contenders that were being called; status, reason: for their rows.
 
     fresh: it had run no earlier job, which could be the cause. killed: a signal from another process ended it, so
     perhaps no contender is the cause. entropy: the random bits of the operands, if they had been drawn.

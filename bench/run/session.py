@@ -86,8 +86,8 @@ class Session:
     def missing(self, planned: PlannedJob) -> PlannedJob | None:
         """Return the part of the job still to be measured, with its baselines, or None if nothing is left.
 
-        Suites, and sweeps in a suite, may overlap: the plan's first job with a case measures it, in all processes. A
-        run may be resumed in the middle of a job.
+        Suites, and sweeps in a suite, may overlap: if several jobs have the same case, only the first job in the plan
+        measures it, in all processes. A run may be resumed in the middle of a job.
         """
         job = planned.job
         left = []

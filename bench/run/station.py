@@ -56,7 +56,7 @@ class Task(Expected):
 
 
 class StationRows(msgspec.Struct):
-    """The rows of each job, and the ceilings, each with its doubt.
+    """The rows of each job, and the ceilings, each with the reason to doubt it or "".
 
     refused: one line on why nothing was measured.
     """
@@ -137,7 +137,7 @@ class Station:
         self._held.close()
 
     def measure(self, jobs: Sequence[PlannedJob]) -> StationRows:
-        """Measure the jobs in each of their processes, at least `spread_s` apart."""
+        """Measure all jobs once per process; the passes over the jobs begin at least `spread_s` seconds apart."""
         self._taken.clear()
         measured: list[list[list[Measurement]]] = [[] for _ in jobs]
         rows: dict[int, list[Measurement]] = {}

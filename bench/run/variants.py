@@ -12,7 +12,7 @@ from kernelmark.bench.plan.status import Status
 
 
 def set_against_variants(measurements: Sequence[Measurement], registry: Registry) -> None:
-    """Set the ratio of each row to a variant of its problem in the same job, if any, from samples taken in turn.
+    """Set each row's ratio to a variant of its problem, from samples taken in turn, if the job has such a variant.
 
     A kernel is compared with its own time on the variant. If it has none (an in-place kernel has no time out of place),
     it is compared with the fastest kernel of its provider, or else of its device.

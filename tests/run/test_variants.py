@@ -121,7 +121,7 @@ def test_what_has_no_memory_left_beside_its_variants_gets_it_alone(registry):
     declare("crowded", crowded)
     rows = group("copy/mine.crowded", BASE)
     assert {row.status for own in rows.values() for row in own} == {"ok"}
-    assert f"{APART}, since with them: copy/mine.crowded: no room" in rows[F64][0].disturbed
+    assert f"{APART}, since together they exceed the memory: copy/mine.crowded: no room" in rows[F64][0].disturbed
     assert len({own[0].job for own in rows.values()}) == 2
 
 
