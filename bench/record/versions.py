@@ -16,7 +16,7 @@ WATCH, TUNE = "watch", "tune"
 
 
 class LaunchResources(msgspec.Struct, frozen=True):
-    """The largest resources of a CUDA kernel's launches: registers and spilled bytes of a thread."""
+    """The most registers and spilled bytes per thread in any launch of a CUDA kernel."""
 
     registers: int
     spill_bytes: int

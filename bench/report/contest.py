@@ -2,8 +2,8 @@
 
 Kernels are ranked within a contest: one problem in one setting. Rows of one job, even of different variants, were
 sampled in turn: if the machine slowed down, it slowed both, and the interval of their ratio comes from samples of the
-same rounds. Rows of two jobs were not sampled in turn: the interval of their ratio is the quotient of both intervals,
-and the ratio is marked as not measured in turn.
+same rounds. Rows of two jobs were not sampled in turn: the interval of their ratio is the quotient of the intervals of
+their times, and the ratio is marked as not measured in turn.
 
 On a GPU, reported speedups are over the vendor's kernels: cuBLAS, cuDNN, cuFFT, the driver's copy. The run's baseline
 may be NumPy, or the first of cuDNN's algorithms; readers want a comparison with the best of the GPU's libraries.

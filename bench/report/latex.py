@@ -216,7 +216,7 @@ _BOLD = "in bold where certain; below them their 95\\,\\% intervals."
 
 
 class Style(NamedTuple):
-    """The style of pivots. width: millimetres above which a table is split. siunitx: use its commands."""
+    """The style of pivots. width: millimetres; wider tables are split. siunitx: whether to use the package siunitx."""
 
     wanted: Wanted = TIMES
     width: float = COLUMN_MM

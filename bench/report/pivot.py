@@ -35,7 +35,7 @@ _STATUS = {Status.UNSUPPORTED.value: "--", Status.OK.value: "right"}
 
 
 class Cell(NamedTuple):
-    """A printed number with its interval, or a word instead. best: whether it is certainly the best of its line."""
+    """A printed number with its interval, or a word instead. best: whether it is certainly the best in its line."""
 
     text: str
     interval: str = ""

@@ -87,7 +87,7 @@ class TrendDocument(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def trend(store: Store, subject: str, text: str, problems: Iterable[str] = (), margin: float = MARGIN) -> TrendDocument:
     """Return the trends of the cases whose names contain `text`, or of the cases of these problems.
 
-    margin: steps up to this fraction are left out.
+    margin: changes of the time by at most this fraction are left out.
     """
     with store.snapshot():
         runs = {run["run_id"]: run for run in store.runs()}

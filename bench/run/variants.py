@@ -31,8 +31,8 @@ def plainer_variants(problems: Sequence[Problem]) -> dict[str, str]:
     """Return the variant that each problem is compared with, by id; the plainest problem has none.
 
     Variants differ in axes with named values, and the plainest variant has the values that its operation declares
-    first: NN, out of place, NCHW. A problem is compared with a plainer variant that differs in the fewest axes,
-    preferably with the same storage type; of several, with the plainest.
+    first: NN, out of place, NCHW. A problem is compared with the plainer variant that differs in the fewest axes. Among
+    several, one with the same storage type is preferred, then the plainest.
     """
     plainer = {}
     for problem in problems:

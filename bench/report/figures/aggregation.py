@@ -23,7 +23,7 @@ SPREAD = 0.7
 
 
 class NetworkLane(NamedTuple):
-    """A lane with the speedup of each kernel over the baseline in summing a network's gradients."""
+    """A lane of the figure: the speedup over the baseline of each kernel that sums the gradients of one network."""
 
     name: str
     elements: int
