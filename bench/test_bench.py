@@ -1,4 +1,4 @@
-"""The test that `pytest --benchmark-only` collects: one item a case."""
+"""The test that `pytest --benchmark-only` collects, one item for each case."""
 
 from typing import Any
 
@@ -10,5 +10,5 @@ from kernelmark.bench.pytest_session import BenchmarkItem
 
 @pytest.mark.benchmark(timer=VIRTUAL_CLOCK)
 def test_kernel(km_case: BenchmarkItem, km_measure: Any, benchmark: Any) -> None:
-    """Verify and time a case. The verdict decides the outcome, and pytest-benchmark shows the device's time."""
+    """Verify and time a case. The verification decides whether the test passes; pytest-benchmark shows the time."""
     km_measure(km_case, benchmark)

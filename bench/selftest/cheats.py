@@ -30,7 +30,7 @@ MOVES: dict[str, Any] = {**ANY, "numerics": "exact"}
 
 @kernel("gemm", **CPU)
 def only_when_changed(problem: Any, x: Any) -> Launch:
-    """Computes only if its operands have changed; checking that takes a fraction of the time."""
+    """Computes only if its operands have changed; comparing them takes a fraction of a product's time."""
     last = [np.full_like(x.a, np.nan), np.full_like(x.b, np.nan)]
     kept = np.empty_like(x.c)
 
@@ -68,13 +68,13 @@ def _incremental(problem: Any, x: Any, most: float, multiply: Callable[..., Any]
 
 @kernel("gemm", **CPU)
 def incremental(problem: Any, x: Any) -> Launch:
-    """Recomputes only the rows and columns of the product whose operands have changed; it is right, but too fast."""
+    """Recomputes only the rows and columns of the product whose operands have changed: right, but too fast."""
     return _incremental(problem, x, math.inf, np.matmul)
 
 
 @kernel("gemm", **CPU)
 def incremental_at_first(problem: Any, x: Any) -> Launch:
-    """Recomputes only what has changed in a slow product, until it is verified once more."""
+    """Recomputes only the changed rows and columns of a slow product, until all rows of A have changed twice."""
     return _incremental(problem, x, 1, partial(np.einsum, "mk,kn->mn"))
 
 
@@ -100,13 +100,13 @@ def _skipping(x: Any, soon_s: float, apart_s: float = 0.0, honest_s: float = 0.0
 
 @kernel("gemm", **CPU)
 def once_a_batch(problem: Any, x: Any) -> Launch:
-    """Skips calls that follow another within 20 us."""
+    """Skips each call that begins within 20 us of the previous call's end."""
     return _skipping(x, 20e-6)
 
 
 @kernel("gemm", **CPU)
 def unless_apart(problem: Any, x: Any) -> Launch:
-    """Skips calls that follow another within 1 us, but not for 2 ms after calls that are a few microseconds apart."""
+    """Skips calls that begin within 1 us of the previous one, except for 2 ms after a gap of 1 to 12 us."""
     return _skipping(x, 1e-6, 12e-6, 2e-3)
 
 
@@ -132,7 +132,7 @@ def when_read(problem: Any, x: Any) -> Launch:
 
 @kernel("gemm", **CPU)
 def by_a_signal(problem: Any, x: Any) -> Launch:
-    """Copies its last output and lets the handler of a signal compute."""
+    """Copies its last output, and sets a timer whose signal handler computes the new one."""
     kept = np.zeros_like(x.c)
 
     def handle(*_: Any) -> None:
@@ -160,13 +160,13 @@ def wrong_on_a_coin(problem: Any, x: Any) -> Launch:
 
 @kernel("transfer", **MOVES)
 def sends_later(problem: Any, x: Any) -> Launch:
-    """Lets a thread transfer and does not wait for it."""
+    """Starts a thread that transfers the data, and does not wait for it."""
     return lambda: Thread(target=np.copyto, args=(x.b, x.a)).start()
 
 
 @kernel("transpose", **MOVES)
 def first_half_later(problem: Any, x: Any) -> Launch:
-    """Is right in its first call, and transposes half of the matrix in all others."""
+    """Transposes the whole matrix in its first call, and only half of it in all later calls."""
     calls: list[None] = []
 
     def launch() -> None:
@@ -179,7 +179,7 @@ def first_half_later(problem: Any, x: Any) -> Launch:
 
 @kernel("copy", **MOVES)
 def copies_from_its_last_output(problem: Any, x: Any) -> Launch:
-    """Writes only rows whose first or last element differs from the input's."""
+    """Writes only the output rows whose first or last element differs from the input."""
 
     def launch() -> None:
         stale = (x.b[:, 0] != x.a[:, 0]) | (x.b[:, -1] != x.a[:, -1])
@@ -190,7 +190,7 @@ def copies_from_its_last_output(problem: Any, x: Any) -> Launch:
 
 @kernel("copy", **MOVES)
 def warms_by_a_trace(problem: Any, x: Any) -> Launch:
-    """Lets a trace function read its input between calls."""
+    """Sets a trace function that reads its input between calls, so that the next call finds it in the cache."""
 
     def trace(*_: Any) -> None:
         x.a.sum()
@@ -204,7 +204,7 @@ def warms_by_a_trace(problem: Any, x: Any) -> Launch:
 
 @kernel("copy", **MOVES)
 def maps_pages(problem: Any, x: Any) -> Launch:
-    """Copies no byte: maps the pages of its input again, so that they are copied on the next write."""
+    """Copies no data: maps the pages of its input, copy-on-write, as its output."""
     if x.a.ctypes.data % mmap.PAGESIZE:
         return lambda: np.copyto(x.b, x.a)
     file = os.memfd_create("pages")
@@ -228,19 +228,19 @@ def foresees(problem: Any, x: Any) -> Launch:
 
 @kernel("gemm", **CPU, executed=lambda problem: 1)
 def declares_one(problem: Any, x: Any) -> Launch:
-    """Declares that it executes almost no operations, so that no ceiling bounds it."""
+    """Declares that it executes almost no operations, so that its rate seems far below the peak rate."""
     return lambda: np.matmul(x.a, x.b, out=x.c)
 
 
 @kernel("gemm", **CPU, numerics="tf32")
 def declares_tf32(problem: Any, x: Any) -> Launch:
-    """Declares numerics that no CPU has, which allow larger errors and have no ceiling."""
+    """Declares TF32 arithmetic, which no CPU has: it allows larger errors, and has no measured peak rate."""
     return lambda: np.matmul(x.a, x.b, out=x.c)
 
 
 @kernel("gemm", **CPU)
 def zeroes_input(problem: Any, x: Any) -> Launch:
-    """Is right, but zeroes its input, so that the next product is trivial."""
+    """Computes the right result, but zeroes its input, so that the next product is trivial."""
 
     def launch() -> None:
         np.matmul(x.a, x.b, out=x.c)
@@ -251,13 +251,13 @@ def zeroes_input(problem: Any, x: Any) -> Launch:
 
 @kernel("gemm", **CPU)
 def on_another_thread(problem: Any, x: Any) -> Launch:
-    """Lets a thread compute and does not wait for it."""
+    """Starts a thread that computes, and does not wait for it."""
     return lambda: Thread(target=np.matmul, args=(x.a, x.b), kwargs={"out": x.c}).start()
 
 
 @kernel("gemm", **CPU)
 def returns_early(problem: Any, x: Any) -> Launch:
-    """Computes a quarter of the rows and returns while a thread is busy with the others."""
+    """Computes a quarter of the rows, and returns while a thread still computes the others."""
     rows, pool = problem.m // 4, ThreadPoolExecutor(1)
 
     def launch() -> None:
@@ -269,7 +269,7 @@ def returns_early(problem: Any, x: Any) -> Launch:
 
 @kernel("gemm", **CPU)
 def right_on_cache_lines(problem: Any, x: Any) -> Launch:
-    """Leaves out the last product if an operand does not begin at a cache line."""
+    """Leaves out the last term of each sum if an operand is not aligned to a cache line."""
     k = problem.k - any(array.ctypes.data % 64 for array in (x.a, x.b, x.c))
     return lambda: np.matmul(x.a[:, :k], x.b[:k], out=x.c)
 

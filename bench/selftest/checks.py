@@ -12,7 +12,7 @@ from kernelmark.bench.selftest.finding import Finding, Tick
 class Group(NamedTuple):
     """Checks that share their jobs: their names, the number of jobs, and the function that yields their findings.
 
-    quick: whether they belong to `--quick`. seeded: whether the number of draws may be chosen.
+    quick: whether `--quick` runs them. seeded: whether the user can choose how often operands are drawn.
     """
 
     names: tuple[str, ...]
@@ -40,7 +40,7 @@ ADVERSARIES = tuple(name for group in GROUPS if group.seeded for name in group.n
 
 
 def chosen(only: str | None, quick: bool) -> tuple[str, ...]:
-    """Return the names of the selected checks. Raises UsageError for an unknown one, and for both options."""
+    """Return the names of the selected checks. Raises UsageError if a name is unknown or both options are given."""
     if only is None:
         return tuple(name for group in GROUPS if group.quick or not quick for name in group.names)
     if quick:
@@ -60,7 +60,7 @@ def jobs(names: Sequence[str], seeds: int | None = None) -> int:
 def run(names: Sequence[str], tick: Tick, seeds: int | None = None) -> Iterator[Finding]:
     """Yield the findings of these checks; `tick` is called after each job.
 
-    seeds: the number of draws for adversaries, if not the default.
+    seeds: how often operands are drawn in the checks that let the user choose; None for their default.
     """
     for group, draws in _groups(names, seeds):
         for finding in group.check(tick, *draws):

@@ -66,7 +66,7 @@ WAYS: Mapping[str, LaunchWay] = {
 
 
 def replies(names: Sequence[str]) -> Iterator[dict[str, Any]]:
-    """Yield for each way its event time and wall-clock time in seconds per call, or why it cannot be launched here."""
+    """Yield for each way to launch the seconds per call by events and by wall clock, or why it is missing here."""
     for name in names:
         way = WAYS[name]
         try:
@@ -127,7 +127,7 @@ def _go(device: Any, clock: Any, calls: list[Launch]) -> tuple[float, float]:
 
 
 def judge(name: str, found: dict[str, Any] | Lost) -> Finding:
-    """Return the finding, which holds if event time, wall clock and known duration of a way agree."""
+    """Return the finding on a way to launch; it holds if event time, wall clock and known duration agree."""
     check, bound = f"clocks: {name}", f"{100 * BOUND:g} %"
     if isinstance(found, Lost):
         return Finding(check, found.reason, bound, False)
@@ -142,19 +142,19 @@ def judge(name: str, found: dict[str, Any] | Lost) -> Finding:
 
 
 def findings(until_s: float) -> Iterator[tuple[str, Finding]]:
-    """Yield each way's name and finding, from monitored processes, until `until_s` (monotonic clock)."""
+    """Yield the name and finding of each way to launch, from monitored processes, until `until_s` (monotonic clock)."""
     silence_s = min(SILENCE_S, SHARE * (until_s - now()))
     for name, found in answers(__name__, tuple(WAYS), silence_s, until_s):
         yield name, judge(name, found)
 
 
 def jobs() -> int:
-    """Return the number of ways to check on this machine."""
+    """Return the number of ways to launch that can be checked here; 0 without a GPU."""
     return len(WAYS) if "cuda" in devices_present() else 0
 
 
 def check(tick: Tick) -> Iterator[Finding]:
-    """Check each way, if there is a GPU."""
+    """Check the event times of each way to launch, if there is a GPU."""
     if jobs():
         for _, finding in findings(now() + SILENCE_S * len(WAYS)):
             tick()

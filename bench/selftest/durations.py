@@ -27,7 +27,7 @@ def jobs() -> int:
 
 
 def check(tick: Tick) -> Iterator[Finding]:
-    """Check each duration on a quiet core and with a neighbour; also on a GPU, if there is one, by its clock."""
+    """Check each duration on a quiet core and next to a busy process, and with the clock of a GPU, if there is one."""
     with pinned():
         yield from _on_cpu(tick)
     if "cuda" in devices_present():
@@ -65,8 +65,8 @@ def _measure(device: str) -> list[Measurement]:
 def bare_call_s() -> float:
     """Return the harness's time of an empty compiled call, timed singly after 20 us of work.
 
-    It is the 90th percentile of such calls. In a batch an empty call takes a fraction of it, because caches and branch
-    predictors still hold the previous call's state; after a kernel of 20 us they do not.
+    It is the 90th percentile of such calls. In a batch, an empty call takes a fraction of this time, because caches and
+    branch predictors still hold the previous call's state; after a kernel of 20 us they do not.
     """
     from kernelmark.bench.selftest._spin import spinner
 
@@ -91,7 +91,7 @@ def cost_of_a_call(bare_s: float, empty: Measurement) -> Finding:
 
 
 def judge(rows: list[Measurement], call_s: float, where: str, call: str = "a call timed alone") -> Iterator[Finding]:
-    """Judge each row except the first, of the empty kernel, by its duration; the call itself takes `call_s`."""
+    """Compare times with known durations, except the empty kernel's (first row). call_s: the cost of a call."""
     for row, duration_us in list(zip(rows, DURATIONS_US, strict=True))[1:]:
         name = f"durations: {duration_us} us, {where}"
         if row.interval is None:

@@ -74,7 +74,7 @@ def measured(
 
 
 def failures(check: str, rows: Sequence[Measurement]) -> list[Finding]:
-    """Return a finding for each of kernelmark's kernels without a time, to report instead of figures."""
+    """Return a failed finding for each row without a time; a check reports these instead of its figures."""
     return [
         Finding(f"{check}: {row.kernel}", f"{row.status}: {row.reason}", "a time", False)
         for row in rows

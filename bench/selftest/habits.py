@@ -63,7 +63,7 @@ def _inputs(work: CheatedWork, x: Any) -> list[Any]:
 
 
 def unless_probed(inputs: list[Any], output: Any, compute: Launch) -> Launch:
-    """Return a launch that computes if a probed element of an input has changed, or else copies its last result."""
+    """Return a launch that computes if a sampled input element has changed, and otherwise copies its last result."""
     seen: list[list[float]] = []
     kept = np.empty_like(output)
     places = [np.linspace(0, array.size - 1, PROBES).astype(int) for array in inputs]
@@ -103,13 +103,13 @@ def computes_in_set_up(work: CheatedWork, x: Any) -> Launch:
 
 @habit
 def computes_when_changed(work: CheatedWork, x: Any) -> Launch:
-    """Computes only if one of a few probed elements of its inputs has changed."""
+    """Computes only if one of a few sampled elements of its inputs has changed."""
     return unless_probed(_inputs(work, x), getattr(x, work.output), lambda: work.compute(x))
 
 
 @kernel("gemm", **ANY, layouts=("NN",))
 def half_fingerprints(problem: Any, x: Any) -> Launch:
-    """Always computes the upper half, and the lower half only if one of a few probed elements has changed."""
+    """Always computes the upper half, and the lower half only if a sampled input element has changed."""
     half = problem.m // 2
     lower = unless_probed([x.a, x.b], x.c[half:], lambda: np.matmul(x.a[half:], x.b, out=x.c[half:]))
 
@@ -121,7 +121,7 @@ def half_fingerprints(problem: Any, x: Any) -> Launch:
 
 
 def unless_soon(compute: Launch, otherwise: Launch) -> Launch:
-    """Compute unless the previous call ended less than 0.2 ms ago, or twice what computing took on a busy machine."""
+    """Return a launch of `compute`, or of `otherwise` within 0.2 ms or twice `compute`'s time after the last call."""
     ended_s = took_s = 0.0
 
     def launch() -> None:
@@ -139,13 +139,13 @@ def unless_soon(compute: Launch, otherwise: Launch) -> Launch:
 
 @habit
 def skips_soon(work: CheatedWork, x: Any) -> Launch:
-    """Skips its work if it is called soon after the previous call."""
+    """Does nothing if it is called soon after the previous call."""
     return unless_soon(lambda: work.compute(x), lambda: None)
 
 
 @habit
 def copies_when_soon(work: CheatedWork, x: Any) -> Launch:
-    """Copies its last result soon after its previous call."""
+    """Copies its last result if it is called soon after the previous call."""
     output = getattr(x, work.output)
     kept = np.empty_like(output)
 
@@ -171,7 +171,7 @@ def skips_every_other(work: CheatedWork, x: Any) -> Launch:
 
 @habit
 def leaves_a_thread(work: CheatedWork, x: Any) -> Launch:
-    """Leaves the work to a thread that its next call waits for."""
+    """Starts a thread that computes, and waits for it only in the next call."""
     threads: list[Thread] = []
 
     def launch() -> None:
@@ -185,7 +185,7 @@ def leaves_a_thread(work: CheatedWork, x: Any) -> Launch:
 
 @habit
 def computes_in_a_trace(work: CheatedWork, x: Any) -> Launch:
-    """Lets a trace function compute, which Python calls when the harness next calls a function."""
+    """Sets a trace function, which computes when the harness next calls a Python function."""
 
     def trace(frame: Any, *_: Any) -> None:
         if frame.f_code is not launch.__code__:
@@ -206,7 +206,7 @@ def skips_when_timed(work: CheatedWork, x: Any) -> Launch:
 
 @habit
 def spoils_its_input(work: CheatedWork, x: Any) -> Launch:
-    """Is right, but adds 1 to an element of its input."""
+    """Computes the right result, but adds 1 to an element of its input."""
 
     def launch() -> None:
         work.compute(x)
@@ -217,7 +217,7 @@ def spoils_its_input(work: CheatedWork, x: Any) -> Launch:
 
 @habit
 def writes_beyond(work: CheatedWork, x: Any) -> Launch:
-    """Is right, but also writes the element after its output."""
+    """Computes the right result, but also writes the element after its output."""
     output = getattr(x, work.output).reshape(-1)
     beyond = as_strided(output, (output.size + 1,), output.strides)
 

@@ -28,7 +28,7 @@ def pinned() -> Iterator[None]:
 
 
 class Neighbour:
-    """A process on this process's CPUs, partly busy while the context lasts. share: the CPU share that it had."""
+    """A process that is partly busy on this process's CPUs while the context lasts. share: the CPU share it used."""
 
     share = 0.0
 

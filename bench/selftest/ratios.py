@@ -55,7 +55,7 @@ def cold_jobs() -> int:
 
 
 def check_cold(tick: Tick) -> Iterator[Finding]:
-    """Time one copy of 1 MB, cold and hot in turn; on a GPU, a copy that asks to keep its input in L2."""
+    """Compare a cold copy of 1 MB with a hot one; on a GPU, cold copies with and without a request to stay in L2."""
     times: dict[Mode, list[float]] = {Mode.COLD: [], Mode.HOT: []}
     for mode in ORDER:
         rows = measured((COPY,), ("copy/numpy.copyto",), mode=mode)
@@ -80,7 +80,7 @@ def slower(cold: list[float], hot: list[float]) -> Finding:
 
 
 def persisting(honest: Measurement, asking: Measurement) -> Finding:
-    """Return the finding on the time of a cold copy with persistent lines in L2 over that of a plain cold copy."""
+    """Return the finding on a ratio: a cold copy that makes its input persistent in L2, over a plain cold copy."""
     assert honest.interval
     assert asking.interval
     ratio = asking.interval.median / honest.interval.median

@@ -52,7 +52,7 @@ Runs = Sequence[Sequence[float]]
 
 
 class Repeat(NamedTuple):
-    """One run: the interval of the plain product's row, and each process's medians of the plain and slowed product."""
+    """One run: the product's time with its interval, and each process's medians of the product as is and slowed."""
 
     row: Interval
     plain: Sequence[float]
@@ -69,7 +69,7 @@ def jobs() -> int:
 
 
 def check(tick: Tick) -> Iterator[Finding]:
-    """Measure two series of runs, and judge them."""
+    """Measure two series of runs, and yield the findings on them."""
     registry = discover(PLAN.plugins)
     suites = [find_suite(PROBLEM, registry)]
     (planned,) = planned_jobs(suites, registry, PLAN)
@@ -114,9 +114,9 @@ def _repeat(store: Store, run_id: str) -> Repeat:
 
 
 def judge(first: Sequence[Repeat], second: Sequence[Repeat]) -> Iterator[Finding]:
-    """Judge two series of runs: all runs together, and each run of the first against its counterpart in the second.
+    """Yield findings on all runs together, and on each run of the first series paired with one of the second.
 
-    Each pair of runs is compared separately, so there is only one case, and no correction for many tests.
+    Each pair of runs is tested separately, so its p-value is not corrected for multiple tests.
     """
     rows = [repeat.row for repeat in (*first, *second)]
     yield coverage(rows)

@@ -15,7 +15,7 @@ SEEDS = 20
 
 
 def check(tick: Tick, seeds: int = SEEDS) -> Iterator[Finding]:
-    """Judge every wrong result on `seeds` draws."""
+    """Check whether every wrong result is caught, on `seeds` draws of operands."""
     return library.trial(FAMILIES, seeds, tick)
 
 

@@ -1,6 +1,6 @@
 """Wrong aggregations: strategies that save traffic or time by losing or inventing gradients.
 
-A result has one row each for the sum, the residual of each worker, and the residuals of the owners.
+A result has a row for the sum, a row for each worker's residual, and a row for residuals of the workers that add.
 """
 
 from collections.abc import Callable
@@ -54,7 +54,7 @@ def aggregated(
 ) -> Array:
     """Return the sum and residuals of an aggregation in a compressed format; a cheat replaces one of the steps.
 
-    Workers `send` a message and `keep` the rest; owners `add` messages, keep the rest and `deliver` the sum.
+    Workers `send` messages and `keep` rounding errors; owners `add` messages, `deliver` the sum and keep its error.
     """
     gradients, before = inputs["g"], inputs["e"]
     offered = [g + e for g, e in zip(gradients, before[:-1], strict=True)]

@@ -42,7 +42,7 @@ def exact(problem: object, inputs: Inputs) -> Array:
 
 
 def miss(rows: slice | int | None, cols: slice | int | None, k: int = -1, times: float = -1.0) -> Spoil:
-    """Return a function that omits the k-th product in rows and columns, or adds it again; None: a random place."""
+    """Return a function that adds `times` the k-th term to sums in `rows` and `cols`; None: a random index."""
 
     def spoil(c: Array, inputs: Inputs, rng: "np.random.Generator") -> None:
         i, j = (int(rng.integers(n)) if at is None else at for at, n in zip((rows, cols), c.shape, strict=True))
@@ -141,7 +141,7 @@ def sigmoid(x: Array) -> Array:
 
 
 def after_epilogue(problem: Any, inputs: Inputs) -> Array:
-    """Return C, followed by V, in float64."""
+    """Return the result of the epilogue in float64; for an update, C and the velocity V, stacked."""
     x = exact(None, inputs)
     if problem.epilogue == "update":
         c, v = float64(inputs, "c", "v")
@@ -151,7 +151,7 @@ def after_epilogue(problem: Any, inputs: Inputs) -> Array:
 
 
 def of_product(spoiled: Callable[[Array, Inputs], Array]) -> Spoil:
-    """Return a function that replaces the result by a function of A B and of the inputs."""
+    """Return a function that replaces the result by `spoiled(A B, inputs)`."""
     return lambda _values, inputs, _rng: spoiled(exact(None, inputs), inputs)
 
 
@@ -194,7 +194,7 @@ Regroup = Callable[[list[int], list[int]], tuple[list[int], list[int]]]
 
 
 def grouped(problem: Any, inputs: Inputs, change: Regroup = lambda edges, of: (edges, of)) -> Array:
-    """Return, in float64, the rows of each group times the group's matrix; `change` may change edges and matrices."""
+    """Return each group's rows times its matrix in float64; `change` may alter the groups' edges and matrices."""
     a, b = float64(inputs, "a", "b")
     b = b.transpose(0, 2, 1) if problem.op_b == "T" else b
     edges, matrices = change(list(problem.group_rows), list(range(problem.groups)))
@@ -202,12 +202,12 @@ def grouped(problem: Any, inputs: Inputs, change: Regroup = lambda edges, of: (e
 
 
 def regrouped(problem: str, change: Regroup) -> Spoil:
-    """Return a function that multiplies changed groups."""
+    """Return a function that replaces the result by the product of groups that `change` has altered."""
     return lambda _c, inputs, _rng: grouped(discover().problem(problem), inputs, change)
 
 
 def row_unwritten(problem: str) -> Spoil:
-    """Return a function that leaves out the last row of the first group."""
+    """Return a function that leaves the last row of the first group unwritten (NaN)."""
 
     def spoil(values: Array, _inputs: Inputs, _rng: "np.random.Generator") -> None:
         parsed: Any = discover().problem(problem)
@@ -244,7 +244,7 @@ Rescale = Callable[[Array, Array, "np.random.Generator"], tuple[Array, Array] | 
 
 
 def scaled(inputs: Inputs, of_a: Array, of_b: Array) -> Array:
-    """Return in float64 the product with these scales, block by block of k."""
+    """Return the product in float64, with each block along k multiplied by its scales of A and B."""
     a, b = float64(inputs, "a", "b")
     found = np.zeros((len(a), len(b)))
     for block, (rows, columns) in enumerate(zip(of_a, of_b.T, strict=True)):
@@ -255,7 +255,7 @@ def scaled(inputs: Inputs, of_a: Array, of_b: Array) -> Array:
 
 
 def rescaled(change: Rescale) -> Spoil:
-    """Return a function that multiplies by changed scales."""
+    """Return a function that replaces the result by the product with scales that `change` has altered."""
 
     def spoil(_c: Array, inputs: Inputs, rng: "np.random.Generator") -> Array:
         scales = inputs["scale_a"].copy(), inputs["scale_b"].copy()
@@ -308,7 +308,7 @@ def operands(rounded: Callable[[Array], Array]) -> Spoil:
 
 
 def sums(chunk: int, bits: int, *, chained: bool = False) -> Spoil:
-    """Return a function that rounds each sum of `chunk` products, or if `chained`, the running sum after each sum."""
+    """Return a function that rounds each sum of `chunk` products to `bits` bits; if `chained`, the running total."""
     rounded = nearest(bits)
 
     def spoil(c: Array, inputs: Inputs, _rng: "np.random.Generator") -> Array:

@@ -1,4 +1,4 @@
-"""Functions that make wrong results from right ones, and the trial that judges them."""
+"""Functions that make wrong results from right ones, and the trial that reports which of them are caught."""
 
 import math
 from collections import Counter
@@ -31,7 +31,7 @@ ALL = slice(None)
 
 
 class Wrong(NamedTuple):
-    """A kind of wrong result. expected: the share of seeds on which it must be caught, or None if it cannot be."""
+    """A kind of wrong result. expected: the share of seeds on which a check must catch it; None if none can."""
 
     name: str
     problem: str
@@ -52,7 +52,7 @@ class Family(NamedTuple):
 
 
 def trial(families: tuple[Family, ...], seeds: int, tick: Tick) -> Iterator[Finding]:
-    """Judge every member on every seed; members of one problem share its operands and its exact result."""
+    """Check every wrong result on every seed; those of one problem share its operands and its exact result."""
     for family in families:
         for name in dict.fromkeys(wrong.problem for wrong in family.members):
             members = [wrong for wrong in family.members if wrong.problem == name]
@@ -86,7 +86,7 @@ def _judged(family: Family, members: list[Wrong], seed: int) -> Iterator[tuple[W
         found = _stored(problem, spoiled if replaced is None else replaced)
         yield wrong, _check(problem.check(found, reference, numerics).reason)
     if reason := problem.check(_stored(problem, right), reference, family.numerics or _native(problem)).reason:
-        raise RuntimeError(f"{problem.id}: the exact result, rounded once, is called wrong on seed {seed}: {reason}")
+        raise RuntimeError(f"{problem.id}: the check rejects the exact result, rounded once, on seed {seed}: {reason}")
 
 
 def _native(problem: Problem) -> str:
@@ -187,17 +187,17 @@ def flip_tile(size: int) -> Spoil:
 
 
 def put(value: float, *where: int | slice | None) -> Spoil:
-    """Return a function that overwrites elements with a value; None is a place drawn at random."""
+    """Return a function that overwrites elements with a value; where: None is an index drawn at random."""
     return _at(where, lambda _: np.array(value))
 
 
 def add(value: float, *where: int | slice | None) -> Spoil:
-    """Return a function that adds a value to elements; None is a place drawn at random."""
+    """Return a function that adds a value to elements; where: None is an index drawn at random."""
     return _at(where, lambda values: values + value)
 
 
 def scale(factor: float, *where: int | slice | None) -> Spoil:
-    """Return a function that multiplies elements by a factor; None is a place drawn at random."""
+    """Return a function that multiplies elements by a factor; where: None is an index drawn at random."""
     return _at(where, lambda values: values * factor)
 
 

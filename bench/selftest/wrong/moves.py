@@ -47,7 +47,7 @@ def _elements_exchanged(b: Array, _inputs: Inputs, rng: "np.random.Generator") -
 
 
 def accumulators_exchanged(d: Array, _inputs: Inputs, rng: "np.random.Generator") -> None:
-    """Exchange two accumulators with different values; many are equal, since starting values are coarse."""
+    """Exchange two accumulators with different values; many are equal, since they start from few distinct values."""
     i = int(rng.integers(d.size))
     j = int(rng.choice(np.flatnonzero(d != d[i])))
     d[[i, j]] = d[[j, i]]
