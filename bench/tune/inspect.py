@@ -33,7 +33,7 @@ TOGETHER = 8
 
 
 class InspectRow(msgspec.Struct, frozen=True):
-    """The resources of a kernel's function, by tile and architecture.
+    """The resources of one function of a kernel, with one tile on one architecture.
 
     spill_bytes: bytes of spill stores plus spill loads. occupancy: resident warps over the most possible, 0 to 1.
     """
@@ -85,7 +85,7 @@ def inspect_rows(registry: Registry, glob: str = "*", archs: Sequence[str] = ARC
 
 
 def tile_rows(kernel: Kernel, problem: Problem, archs: Sequence[str]) -> list[InspectRow]:
-    """Return a row per architecture for each launch of the tile that a run uses; none for a CPU kernel or a library.
+    """Return a row for each architecture and launch of the tile that a run uses; [] for a CPU kernel or a library.
 
     An architecture is left out if its typical device cannot run the problem. Raises UsageError if no device can.
     """
@@ -102,7 +102,7 @@ def tile_rows(kernel: Kernel, problem: Problem, archs: Sequence[str]) -> list[In
 
 
 def space_text(kernel: Kernel, problem: Problem, device: DeviceLimits) -> str:
-    """Return text on the kernel's space: its size, the number of valid tiles, and why the others are not valid."""
+    """Return text on the kernel's possible tiles: how many there are, how many are valid, and why others are not."""
     if not kernel.tunables:
         return f"{kernel.id} has no tunables"
     found, tile = Space(kernel, problem, device).count(), kernel.tile_for(problem, device)
@@ -137,7 +137,7 @@ def _samples(kernel: CudaKernel, problem_class: type[Problem]) -> list[Problem]:
 def launch_rows(
     kernel: CudaKernel, problem: Problem, tile: Tile, arch: str, device: DeviceLimits | None = None
 ) -> list[InspectRow]:
-    """Return a row for each launch of the tile's plan, in order, without duplicates. Raises CompileError.
+    """Return a row for each different launch with this tile, in order. Raises CompileError.
 
     device: the device to plan launches for; by default a typical one of the architecture.
     """

@@ -94,7 +94,7 @@ def gate(path: Path, command: str, found: PinnedCommand, update: bool, why_unkno
         raise UsageError(f"{path}: there is no such file; {again} creates it")
     commands = _read(path).commands
     if command not in commands:
-        raise UsageError(f"{path}: has no pins of `{command}`, but of {', '.join(commands)}; {again} adds them")
+        raise UsageError(f"{path}: has no pins of `{command}`, only of {', '.join(commands)}; {again} adds them")
     pinned = commands[command]
     changes = [*_changes(pinned.pins, found.pins, why_unknown)]
     texts = [(f"{escaped(line)}; {again} accepts it", is_worse) for line, is_worse in changes]

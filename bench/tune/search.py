@@ -202,7 +202,7 @@ def limits_here(kernel: Kernel) -> DeviceLimits:
 
 
 class Subject(NamedTuple):
-    """A kernel to be tuned on a problem, its possible tiles there, and the numbers of valid and invalid tiles."""
+    """A kernel to be tuned on a problem, its possible tiles for it, and the numbers of valid and invalid tiles."""
 
     kernel: Kernel
     problem: Problem
@@ -226,7 +226,7 @@ class Subject(NamedTuple):
         return tile_text(self.tile(config))
 
     def contender(self, config: Config) -> str:
-        """Return the id of the kernel with this tile; the default tile is left out."""
+        """Return the kernel's id with this tile; for the default tile, the id alone."""
         base = self.kernel.base_id
         return base if config == self.tiles.default else f"{base}@{self.text(config)}"
 

@@ -56,7 +56,7 @@ class CompiledTile(NamedTuple):
 class Ranked(NamedTuple):
     """Tiles that compiled without spilling, the best first, and the numbers of tried and of dropped tiles.
 
-    gpu: the GPU whose limits give the bounds. counted: the number of tiles counted because bounds were equal.
+    gpu: the GPU whose limits give the bounds. counted: how many were run in the emulator because bounds were equal.
     """
 
     tiles: list[CompiledTile]
@@ -111,7 +111,7 @@ def arch_here(kernel: Kernel) -> str:
 
 
 def resources(subject: Subject, config: Config) -> LaunchResources | None:
-    """Return the most registers and spills of a tile; None for a CPU kernel, or if the tile does not compile."""
+    """Return the most registers and spill bytes of a tile's launches; None for a CPU kernel, or if compiling fails."""
     kernel = subject.kernel
     launches = _launches(subject, kernel, config, arch_here(kernel)) if isinstance(kernel, CudaKernel) else []
     if not launches:

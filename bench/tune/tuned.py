@@ -40,8 +40,8 @@ _ANOTHER = "--tuned FILE names another"
 class TileRecord(msgspec.Struct, frozen=True, kw_only=True):
     """A tile that was certainly faster than the default of its kernel on a problem.
 
-    digest: of the kernel's source. versions: of its compiler and libraries. tile: such as `BM=64,BN=32`. ratio, low,
-    high: the tile's speed over the default's, with the interval between processes. run: that of the race.
+    digest: hash of the kernel's source. versions: its compiler and libraries. tile: such as `BM=64,BN=32`. ratio, low,
+    high: the tile's speed over the default's, with the interval between processes. run: the id of the race.
     """
 
     kernel: str
@@ -106,7 +106,7 @@ def tiles_in(file: TileFile) -> tuple[TileRecord, ...]:
         return ()
     tuned = read(file.path)
     if tuned.device != file.device:
-        raise UsageError(f"{file.path}: is of {tuned.device}, here is {file.device}; name another file, or tune here")
+        raise UsageError(f"{file.path}: is for {tuned.device}, not {file.device}; name another file, or tune here")
     return tuned.tiles
 
 
@@ -187,7 +187,7 @@ def _staleness(entry: TileRecord, registry: Registry) -> str | None:
     if entry.digest != source_digest(kernel):
         return "its source has changed since it was tuned"
     if entry.versions != (now := versions(kernel)):
-        return f"it was tuned with {entry.versions}, here is {now}"
+        return f"it was tuned with {entry.versions}, but this machine has {now}"
     return None
 
 

@@ -86,7 +86,7 @@ def test_an_entry_is_kept_replaced_and_removed_by_kernel_problem_and_threads(fil
         ("[1]", "is not a file of tuned tiles: "),
         ('{"device": "x", "tiles": [{"kernel": 1}]}', "is not a file of tuned tiles: "),
         ('{"device": "x", "format": 9}', "has format 9, expected 1; tune again with this kernelmark"),
-        ('{"device": "Quantum 9000"}', "is of Quantum 9000, here is "),
+        ('{"device": "Quantum 9000"}', "is for Quantum 9000, not "),
     ],
 )
 def test_a_file_that_is_corrupt_or_of_another_device_is_refused_in_one_line(
@@ -121,7 +121,7 @@ def test_a_file_that_cannot_be_replaced_is_refused_before_anything_is_measured(t
 def test_a_tile_is_stale_once_source_versions_kernel_or_values_are_others(kernel, tuned):
     stale = {
         "digest": ("0", "its source has changed since it was tuned"),
-        "versions": ("numba 1", "it was tuned with numba 1, here is "),
+        "versions": ("numba 1", "it was tuned with numba 1, but this machine has "),
         "kernel": ("copy/mine.gone", "there is no such kernel"),
         "tile": ("WORK=9", "copy/mine.counted@WORK=9: WORK is 9"),
         "problem": ("copy/m64", "copy/m64"),
@@ -278,7 +278,7 @@ def test_tiles_are_chosen_by_kernel_problem_and_the_race_that_adopted_them(file_
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"named": False}, "is of H100, here is Xeon; name another file, or tune here"),
+        ({"named": False}, "is for H100, not Xeon; name another file, or tune here"),
         ({"named": True, "run_id": "race-9"}, "has no tile of run race-9; `kernelmark tune KERNEL PROBLEM` finds "),
         ({"named": True, "selection": Selection(op=("gemm",))}, "has no tile that was selected; `kernelmark tune"),
     ],

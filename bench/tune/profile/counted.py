@@ -1,8 +1,8 @@
 """Count in the emulator what a kernel does on a problem, by source line and in total, and model the L2 cache.
 
 The model assumes that blocks run in waves, in the order of their numbers. A wave reads each sector from memory at most
-once. A sector stays in the cache until later waves have touched more bytes than the cache holds. A written sector is
-written back once for each such stay. A block that did not run is assumed to touch the sectors of a sampled block,
+once. A sector stays in the cache until later waves have touched more bytes than the cache holds; if it was written in
+that time, it is then written back once. A block that did not run is assumed to touch the sectors of a sampled block,
 shifted in proportion to the block's index; this assumption is tested on the blocks that ran.
 """
 
@@ -186,7 +186,7 @@ def _grown(waves: dict[str, Array], buffer: str, size: int) -> Array:
 class LineCounts(msgspec.Struct, frozen=True):
     """The counts of a source line: memory accesses, multiply-adds, collectives and barriers.
 
-    active_lanes: the sum over all warp instructions. sectors: 32-byte sectors of global memory. wavefronts: those of
+    active_lanes: the sum over all warp instructions. sectors: 32-byte sectors of global memory. wavefronts: of
     shared memory. least_sectors, least_wavefronts: the fewest possible for the same lanes and bytes. serial_lanes: the
     lanes of a warp whose atomics are serialised since they change the same word, summed over warp instructions.
     wavefronts_by: wavefronts by kind, which is load, store, atomic, matrix, copy (cp.async) or box (TMA). conflicts_by:
@@ -221,7 +221,7 @@ class LineCounts(msgspec.Struct, frozen=True):
 class LaunchCounts(msgspec.Struct, frozen=True):
     """A launch: its function, its blocks, and how many of them ran.
 
-    sample: each cluster that ran and the number that it represents, in words; empty if all blocks ran.
+    sample: text that names each cluster that ran and how many it represents; empty if all blocks ran.
     """
 
     entry: str
@@ -270,8 +270,8 @@ def counted_kernel(kernel: Kernel) -> CudaKernel:
 def counts_of(case: EmulatedCase, every_block: bool = False, widths: Widths | None = None) -> Counts:
     """Return the counts of a kernel on a problem. every_block: run all blocks, not a sample.
 
-    widths: the bytes per lane of the machine code's loads and stores; accesses are split and joined to these widths.
-    Raises UsageError if the kernel fails in the emulator, and CompileError if it does not compile there.
+    widths: the bytes per lane of the machine code's loads and stores; counted accesses are split or joined to match.
+    Raises UsageError if the kernel fails in the emulator, and CompileError if it does not compile for the emulator.
     """
     try:
         found = tallies(case, every_block, widths)

@@ -3,15 +3,15 @@
 The emulator executes code from g++, and a GPU executes code from ptxas. If the two differ, for instance because nvcc
 keeps a value in a register that g++ loads again, the counts are those of g++'s code.
 
-The least time is a bound, not a prediction, and is stored in no row. Each limit gives a time, computed as if all other
-limits were infinite. The bound is the longest of these times: no kernel is faster at the published clocks, and it may
-be slower for many reasons.
+The bound is not a prediction, and is not stored with results. Each limit gives a time, computed as if there were no
+other limit. The bound is the longest of these times: no kernel is faster at the published clocks, and a kernel may be
+slower for many reasons.
 
 All figures of a GPU are published by NVIDIA: the number of multiprocessors, the highest boost clock for which it states
 a peak rate, dense peak rates of tensor cores, and the bandwidth of the memory. Rates per clock and multiprocessor are
 from the CUDA C++ Programming Guide, "Throughput of Native Arithmetic Instructions" and "Shared Memory": 4 warp
 schedulers, and 32 banks of 4 bytes, which serve one wavefront per clock. A figure that NVIDIA does not publish is None,
-and bounds nothing.
+and gives no limit.
 """
 
 import math
@@ -35,7 +35,7 @@ SCHEDULERS = 4  # per multiprocessor; each issues one warp instruction a clock
 class Published(msgspec.Struct, frozen=True):
     """The published figures of one GPU. capability: compute capability times ten.
 
-    multiply_adds: those of FP32 per clock and multiprocessor. tensor: dense peak rates in flop per second, by the types
+    multiply_adds: in FP32, per clock and multiprocessor. tensor: dense peak rates in flop per second, by the types
     of operands and sums (`bf16.f32`). l2_bytes: bytes per clock that the L2 cache delivers. source: the publication.
     """
 
@@ -129,7 +129,7 @@ DEVICES = {
 
 
 def published(name: str, arch: str) -> Published:
-    """Return a device by its name, such as `h100-sxm`. Raises UsageError if unknown or of another architecture."""
+    """Return a device by its name, such as `h100-sxm`. Raises UsageError if it is unknown or not of `arch`."""
     if name not in DEVICES:
         raise UsageError(f"device {name!r} {unknown(name, DEVICES)}")
     if not _is_of(DEVICES[name], arch):
@@ -149,7 +149,7 @@ def _is_of(device: Published, arch: str) -> bool:
 class Work(msgspec.Struct, frozen=True):
     """The work of all launches of a kernel on a problem; None for work that was not counted.
 
-    multiply_adds: scalar multiply-adds, by FFMA or tensor cores. wavefronts: those of shared memory, at most 128 bytes
+    multiply_adds: scalar multiply-adds, by FFMA or tensor cores. wavefronts: of shared memory, at most 128 bytes
     each. l2_bytes: bytes between the L2 cache and the multiprocessors. dram_bytes: the fewest bytes read and written.
     """
 
@@ -185,7 +185,7 @@ class TimeBound(msgspec.Struct, frozen=True):
 def bounds(work: Work, sass: Sass, device: Published) -> TimeBound:
     """Return the least times on a device for the kernel's work with this machine code.
 
-    The limit of issue slots assumes that all multiply-adds are in the main loop, and each trip issues the whole loop.
+    The limit of issue slots assumes that all multiply-adds are in the main loop, and that no trip skips instructions.
     """
     main = sass.main
     clocks = {
@@ -258,8 +258,8 @@ _NAMES |= {"LDGSTS": ("copies", "copy")}
 class Agreement(NamedTuple):
     """A comparison of counts with machine code. trips: trips of the main loop by all warps together.
 
-    differing: the differences, in words. reason: why nothing was compared, or "". in_excess: the differences in which
-    accesses to shared memory are counted more often than the machine code has them.
+    differing: the differences, as text. reason: why nothing was compared, or "". in_excess: those of the differences in
+    which more accesses to shared memory are counted than the machine code has.
     """
 
     trips: float = 0.0
@@ -288,7 +288,7 @@ def agreement(counts: Counts, sass: Sass) -> Agreement:
     (function,) = sass.functions
     loop, found = function.loop, counts.total
     if loop is None or not loop.mix.get("FFMA") or not found.fma:
-        return Agreement(reason="there is no main loop of FFMA to give the number of trips")
+        return Agreement(reason="there is no main loop of FFMA whose trips could be counted")
     warps = function.blocks * -(-function.threads // _WARP)
     trips = found.fma / loop.mix["FFMA"]
     if trips < LEAST_TRIPS * warps:
@@ -319,7 +319,7 @@ MIX = (TableColumn("main loop"), TableColumn("instructions", "right"), TableColu
 
 
 class MachineCode(msgspec.Struct, frozen=True):
-    """The machine code, its comparison with the counts in words, and the bound, which is None without published limits.
+    """The machine code, text that compares it with the counts, and the bound (None without published limits).
 
     unbounded: why wavefronts of shared memory give no bound, or "".
     """
@@ -389,7 +389,7 @@ def described(function: LaunchCode) -> str:
 
 
 def mix(main: LaunchCode) -> Iterator[Sequence[str]]:
-    """Yield the rows of MIX, the table of instructions in the main loop, which the launch must have."""
+    """Yield the rows of MIX, the table of instructions in the main loop; the launch must have such a loop."""
     assert main.loop is not None
     loop = main.loop
     for kind, number in sorted(loop.mix.items(), key=lambda pair: -pair[1]):

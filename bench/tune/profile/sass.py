@@ -143,10 +143,10 @@ _REGISTER = re.compile(r"\bR(\d+)(\.64)?")
 
 
 class Code(msgspec.Struct, frozen=True):
-    """Counts of some instructions. mix: by kind; widths: loads, stores and copies by opcode and bits per lane.
+    """Counts of some instructions. mix: number by kind; widths: loads, stores and copies by opcode and bits per lane.
 
     products: multiply-add instructions by opcode. stall_cycles: the sum of the stalls that ptxas encodes, the fewest
-    cycles that a warp takes. waits: instructions that wait for a scoreboard, that is, for one of variable latency.
+    cycles that a warp takes. waits: instructions that wait for a scoreboard, so for one with variable latency.
     """
 
     instructions: int
@@ -227,9 +227,9 @@ def access_widths(codes: Iterable[Code]) -> dict[tuple[str, str], frozenset[int]
 
 
 def analyse(kernel: CudaKernel, problem: Problem, tile: Tile, arch: str, device: DeviceLimits) -> Sass:
-    """Return the analysed machine code of a tile's launches, with each function once.
+    """Return the analysed machine code of a tile's launches; a function that is launched twice appears once.
 
-    device: the launches are planned for it. Raises CompileError, Unsupported without compiler or nvdisasm.
+    device: the device to plan the launches for. Raises CompileError, Unsupported without compiler or nvdisasm.
     """
     named, calls = disassembler(), dict(kernel.calls(problem, tile, device))
     cubin = compile_cubin(kernel.source, tuple(calls), arch, kernel.id)
@@ -327,7 +327,7 @@ def main_loop(listed: Sequence[Instruction]) -> list[Instruction]:
 
     Each backward branch closes a loop: all instructions that reach the branch without passing its target (Aho, Lam,
     Sethi, Ullman, "Compilers", 9.6.6, natural loops). A loop counts as innermost if no loop inside it has a third of
-    its work, since a loop over tiles may begin and end with as many products as a trip of the loop along k inside it.
+    its work. In a loop over tiles, the loop along k may have only a third, if one trip is peeled off at each end.
     """
     backwards = [i for i, last in enumerate(listed) if last.target is not None and last.target < last.address]
     before = _predecessors(listed)
@@ -359,7 +359,7 @@ def clumped(loop: Sequence[Instruction]) -> float | None:
 def cover(loop: Sequence[Instruction], resident_warps: int) -> int | None:
     """Estimate the fewest issue cycles from a load (LDG) to the first use of its registers. None without LDG.
 
-    That is the number of FFMA between the load and the use, times the warps per scheduler. In a loop without FFMA all
+    The estimate is the number of FFMA between load and use, times the warps per scheduler. In a loop without FFMA all
     instructions count. The use may be in the next trip. resident_warps: per multiprocessor, which has four schedulers.
     """
     by_ffma = "FFMA" in kinds_of(loop)

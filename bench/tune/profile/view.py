@@ -43,7 +43,7 @@ LINES = (
 
 
 class Profile(msgspec.Struct, frozen=True):
-    """The document of `profile --json`. machine: None if there is no machine code, for the reason `no_machine`."""
+    """The document of `profile --json`. machine: None without machine code; `no_machine` then says why."""
 
     counts: Counts
     machine: MachineCode | None = None
@@ -201,7 +201,7 @@ class SourceLine(NamedTuple):
 
 
 class AnnotatedSource(NamedTuple):
-    """A source file with the counts of its lines; if its text is not available, with only the counted lines."""
+    """A source file with the counts of its lines. If its text is not available, it has only the counted lines."""
 
     name: str
     warp_instructions: int
@@ -209,7 +209,7 @@ class AnnotatedSource(NamedTuple):
 
 
 def require(path: Path) -> None:
-    """Raise UsageError, before anything is counted, if the page cannot be written."""
+    """Raise UsageError, before anything is counted, if the HTML page cannot be written."""
     if find_spec("jinja2") is None:
         raise UsageError("profile --html: jinja2 is not installed; pip install 'kernelmark[report]'")
     require_file(path)

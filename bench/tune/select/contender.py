@@ -1,7 +1,7 @@
-"""Make a selector a contender of a run: `gemm/kernelmark.selected` launches the kernel chosen for each problem.
+"""Let a run time a selector like a kernel: `gemm/kernelmark.selected` launches the kernel chosen for each problem.
 
-Workers get the selector as a plug-in: a file that contains the selector, and whose name has the selector's digest. A
-resumed run therefore uses the selector that it began with.
+Workers load the selector as a plug-in, a file that contains the selector and is named after its digest. A resumed run
+therefore uses the selector with which it began.
 """
 
 import hashlib
@@ -27,7 +27,7 @@ from kernelmark.bench.tune.tuned import AUTO, device_name
 
 @dataclass(frozen=True, kw_only=True)
 class Selected(Kernel):
-    """The contender that represents a selector; it has the numerics of the chosen kernel."""
+    """The kernel that represents a selector in a run; its numerics are those of the chosen kernel."""
 
     def numerics_for(self, problem: Problem) -> str:
         return _chosen(self.id, problem).numerics_for(problem)
@@ -99,7 +99,7 @@ register({text!r})
 def plugins_of(where: str, threads: Sequence[int], mode: str, registry: Registry) -> list[str]:
     """Write and return the plug-in of a selector's file, or the plug-ins of all selectors of this device (`auto`).
 
-    Raises UsageError if there is none for these numbers of threads and this mode.
+    Raises UsageError if no selector is for these numbers of threads and this mode.
     """
     files = [Path(where)] if where != AUTO else _files()
     models = [(path, read(path, registry)) for path in files]

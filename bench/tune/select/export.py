@@ -23,7 +23,7 @@ class _Language(NamedTuple):
 
 
 def as_c(model: Model) -> str:
-    """Return a C header with a function that returns the index of the kernel to call, or of the kernel at a rank."""
+    """Return a C header that computes the index of the kernel to call first, or of the kernel at a given rank."""
     op, prefix = _name(model.op), f"KERNELMARK_{_name(model.op).upper()}"
     parameters = [f"double {name}" for name in model.inputs] + [f"int {name}" for name in model.words]
     words = [(name, i, word) for name, values in model.words.items() for i, word in enumerate(values)]
@@ -99,7 +99,7 @@ def _c_formula(model: Model, formula: Formula, prefix: str) -> Iterator[str]:
 
 
 def as_python(model: Model) -> str:
-    """Return a Python module with a function that returns the ids of kernels in the order to call."""
+    """Return a Python module with a function that returns the ids of kernels, the best first."""
     about = "\n".join(map(_comment, _about(model)))
     lines = [f'"""{about}\n"""', "", *(_python_formula(model, model.formula) if model.formula else _python_tree(model))]
     return "\n".join(lines) + "\n"

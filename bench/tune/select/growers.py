@@ -9,9 +9,9 @@ A tree grown on a few hundred noisy problems depends on which problems these are
 grown on resampled problems varies less (bagging, Breiman, 1996). This mean gives costs to shapes around the measured
 ones, and a single tree is grown on those shapes (Breiman and Shang, "Born again trees", 1996).
 
-Between algorithms whose work grows with different powers of the sizes, the best kernel changes along a slope. A tree
-needs many steps there, each from few problems; a quadratic polynomial of the logarithms of the sizes needs few
-coefficients.
+If the work of two algorithms grows with different powers of the sizes, the border between them is a sloping line. A
+tree needs many steps to follow the line, and learns each from few problems; a quadratic polynomial of the logarithms of
+the sizes needs few coefficients.
 """
 
 import math
@@ -112,7 +112,7 @@ class Axis(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Formula(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A coefficient matrix (terms x kernels) for each combination of words, the last word changing fastest.
+    """Coefficients (terms x kernels) for each combination of named values, such as layouts; the last varies fastest.
 
     The terms are 1, each variable, and each product of two, in the order of `terms`.
     """
@@ -121,14 +121,14 @@ class Formula(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     weights: list[list[list[float]]]
 
     def costs(self, space: FeatureSpace, known: Array) -> Array:
-        """Return an array (problems x kernels) of predicted logarithms of the time over the fastest kernel's."""
+        """Return predicted costs (problems x kernels): the logarithm of the time over the fastest kernel's time."""
         values = np.log2(evaluated((*space.inputs, *space.words), [axis.expression for axis in self.axes], known))
         scaled = (values - [axis.centre for axis in self.axes]) * [axis.scale for axis in self.axes]
         costs: Array = np.einsum("pt,ptk->pk", terms(scaled), np.array(self.weights)[combination(space, known)])
         return costs
 
     def complaint(self, space: FeatureSpace, kernels: int) -> str:
-        """Return why the formula does not belong to a feature space, or ""."""
+        """Return why the formula does not fit a feature space, or ""."""
         if unknown := [axis.expression for axis in self.axes if axis.expression not in space.slopes]:
             return f"has a formula of {unknown[0]!r}, which is not one of its expressions"
         if len({axis.expression for axis in self.axes}) < len(self.axes):
@@ -145,7 +145,7 @@ def terms(scaled: Array) -> Array:
 
 
 def combination(space: FeatureSpace, known: Array) -> Array:
-    """Return the index of each problem's combination of words; an unknown word counts as the first."""
+    """Return the index of each problem's combination of named values; an unknown name counts as the first."""
     numbers = np.zeros(len(known), dtype=np.intp)
     for column, values in enumerate(space.words.values(), start=len(space.inputs)):
         numbers = numbers * len(values) + np.maximum(known[:, column], 0).astype(np.intp)
@@ -153,7 +153,7 @@ def combination(space: FeatureSpace, known: Array) -> Array:
 
 
 def fitted(space: FeatureSpace, known: Array, costs: Array) -> Formula:
-    """Return the formula fitted by least squares, with shared coefficients and coefficients for each word."""
+    """Return the formula fitted by least squares: shared coefficients plus those of each named value."""
     values = np.log2(evaluated((*space.inputs, *space.words), space.slopes, known))
     varies = np.ptp(values, axis=0) > 0
     axes = [
@@ -265,7 +265,7 @@ GROWERS: dict[str, Callable[[FeatureSpace, Array, Array], TreeNode | Formula]] =
 
 
 def orders(grown: TreeNode | Formula, space: FeatureSpace, known: Array) -> Array:
-    """Return an array (problems x kernels) with the kernels for each problem in the order to call."""
+    """Return an array (problems x kernels) with the kernels for each problem, the best first."""
     if isinstance(grown, Formula):
         return np.argsort(grown.costs(space, known), axis=1, kind="stable")
     return np.array([descend(grown, values).order for values in space.features(known)])

@@ -36,7 +36,7 @@ KernelId = Annotated[str, Meta(pattern=rf"\A{NAME}/{NAME}\.{NAME}\Z", max_length
 
 
 class Share(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A share of the oracle's speed, the geometric mean over problems. low, high: null if there is only one family."""
+    """A share of the oracle's speed: the geometric mean over problems. low, high: its interval, null for one family."""
 
     mean: float
     low: float | None
@@ -44,10 +44,10 @@ class Share(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class PolicyScore(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The score of one way to choose.
+    """The score of one way to choose kernels.
 
-    problems: how many have a time; right: the share of choices that are not certainly slower than the fastest.
-    kernel: the only kernel that it chooses, or "".
+    problems: the number of problems with a time; right: the share of choices that are not certainly slower than the
+    fastest. kernel: the kernel, if all choices are the same one, or "".
     """
 
     way: str
@@ -63,7 +63,7 @@ class Regret(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """The cost of a selector on held-out problems. gap: the oracle's speed over the best single kernel's.
 
     recovered: the selector's share of the logarithm of the gap. over_single: the selector's speed over the best single
-    kernel's. processes: the fewest processes of any time; with one, the process that chose the oracle also times it.
+    kernel's. processes: the fewest processes of any time; if it is 1, one process both chooses and times the oracle.
     noise: a sentence with the number of disturbed rows, or "".
     """
 
@@ -84,11 +84,11 @@ class Regret(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class Split(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A node of the tree. One with an expression is followed by node `below` for values up to the threshold.
+    """A node of the tree. If a node has an expression, values up to the threshold lead to node `below`.
 
-    A leaf has an order of kernels, by index. problems: the number of its training problems. share: the mean share of
-    the oracle's speed on them when held out; worst: the least share. A formula has a leaf for each kernel that is the
-    first choice on some problems; the leaf's order is that of the kernels' mean ranks on these problems.
+    A leaf has an order: the indices of kernels. problems: the number of its training problems. share: the mean share of
+    the oracle's speed on these problems when they are held out; worst: the least share. A formula has a leaf for each
+    kernel that is the first choice on some problems; its order sorts kernels by their mean rank on these problems.
     """
 
     expression: str = ""
@@ -111,7 +111,7 @@ class TrainingProblem(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Model(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A stored selector. single: the kernel to call everywhere, or "" if a selector is worth it.
 
-    words: the names on each axis that has names; expressions compare their indices; fixed: the values that all problems
+    words: the names on each axis that has names; expressions use indices of names; fixed: the values that all problems
     share; ranges: the least and the greatest value of each input; grown: `alone`, `taught` or `formula`; tree: the root
     first; formula: chooses instead of the tree, which then has only leaves.
     """
@@ -258,7 +258,7 @@ def kept(problem: Problem, where: str, registry: Registry) -> Model:
     model = read(path, registry)
     require_here(path, model)
     if model.op != problem.op:
-        raise UsageError(f"{path}: is of {model.op}, and {problem.id} is of {problem.op}; --model names another file")
+        raise UsageError(f"{path}: is for {model.op}, but {problem.id} is of {problem.op}; --model names another file")
     return model
 
 
@@ -302,7 +302,7 @@ class SelectDocument(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     """The document of `select --json`. single: the kernel to use everywhere, or "" if a selector is worth it.
 
     problems: the number of training problems; leaves: the number of leaves, or for a formula, of kernels that
-    it chooses; choices: for each kernel, the number of problems for which it is chosen; answer: null after a training.
+    it chooses; choices: for each kernel, the number of problems for which it is chosen; answer: null without a problem.
     """
 
     op: str
@@ -362,9 +362,9 @@ def answer(model: Model, problem: Problem, registry: Registry) -> KernelChoice:
 
 
 def choice(model: Model, problem: Problem, registry: Registry) -> tuple[Split, str, list[str]]:
-    """Return a problem's leaf, the first of its kernels that can be called, and why those before it cannot.
+    """Return a problem's leaf, the leaf's first kernel that can be called, and why earlier kernels cannot.
 
-    Raises UsageError if none can.
+    Raises UsageError if no kernel can be called.
     """
     space = space_in(model, registry)
     node, names = placed(model, space, space.numbers([problem]))
@@ -380,9 +380,9 @@ def choice(model: Model, problem: Problem, registry: Registry) -> tuple[Split, s
 
 
 def placed(model: Model, space: FeatureSpace, known: Array) -> tuple[Split, list[str]]:
-    """Return a problem's leaf, and the names of the kernels in the order to call. known: the problem's inputs.
+    """Return a problem's leaf, and the names of the kernels, the best first. known: the problem's inputs.
 
-    If the formula chooses the first kernel for no training problem, the leaf has the figures of all held-out problems.
+    If the formula's first kernel has no leaf, the returned leaf has the figures of all held-out problems.
     """
     if model.formula:
         order = orders(model.formula, space, known)[0].tolist()

@@ -69,7 +69,7 @@ SELECTOR, SINGLE, NEAREST, LIBRARY, TIMED = "selected", "best single", "nearest 
 
 
 class PolicyLosses(NamedTuple):
-    """The losses of one way to choose, by problem.
+    """The losses of one way to choose kernels, by problem.
 
     chosen: the index of the kernel, -1 for none. logs: the logarithm of its time over the oracle's; NaN without a time.
     """
@@ -80,7 +80,7 @@ class PolicyLosses(NamedTuple):
 
 
 def folds(families: Array) -> list[Array]:
-    """Return the problems of each fold. Families stay whole: from the largest on, each goes to the smallest fold."""
+    """Return the problems of each fold. Whole families, the largest first, go to the fold that is smallest so far."""
     names, counts = np.unique(families, return_counts=True)
     parts: list[list[int]] = [[] for _ in range(FOLDS)]
     sizes = [0] * FOLDS
@@ -92,9 +92,9 @@ def folds(families: Array) -> list[Array]:
 
 
 def orders_by_way(known: Data, asked: Data, grown: str) -> dict[str, Array]:
-    """Return each way's orders of kernels for the problems of `asked`, learned from the problems of `known`.
+    """Return, for each way to choose, the kernels in order for each problem of `asked`, learned from `known`.
 
-    grown: the selector's name in GROWERS. Of equally near problems, the first counts as the nearest.
+    grown: the selector's name in GROWERS. If several problems are equally near, the first counts as the nearest.
     """
     nearest = [int(np.argmin(known.space.apart(one, known.known))) for one in asked.known]
     return {
@@ -111,7 +111,7 @@ def part(data: Data, rows: Array) -> Data:
 
 
 def held_out(data: Data, grown: str) -> dict[str, Array]:
-    """Return each way's order of kernels for each problem, learned from the other families."""
+    """Return, for each way to choose, the kernels in order for each problem, learned from other families."""
     held: dict[str, Array] = {}
     for fold in filter(len, folds(data.families)):
         rest = np.setdiff1d(np.arange(len(data.known)), fold)
@@ -121,9 +121,9 @@ def held_out(data: Data, grown: str) -> dict[str, Array]:
 
 
 def losses(times: Times, orders: dict[str, Array]) -> list[PolicyLosses]:
-    """Return each way's losses relative to the oracle; if a kernel has no time, the next in the order is used.
+    """Return the losses of each way to choose, relative to the oracle; kernels without a time are passed over.
 
-    orders: they rank the first kernels of the table; its last column may be the selector itself.
+    orders: by way, over all kernels of `times` except the selector itself, which may be the last.
     """
     means, count = times.means, candidates(times)
     oracle, rows = _oracle(times.logs[:, :, :count]), np.arange(len(means))
@@ -156,7 +156,7 @@ def _first(order: Array, means: Array) -> Array:
 
 
 def regret(store: Reader, times: Times, families: Array, lost: Sequence[PolicyLosses], what: str) -> Regret:
-    """Return the regret, with scores of all ways to choose and intervals over families. what: the held-out problems."""
+    """Return the regret, with scores of all ways to choose and intervals over families. what: names the problems."""
     draws, ids = drawn(families), {problem.id for problem in times.problems}
     by_way = {each.way: each.logs for each in lost}
     tree, one = by_way[SELECTOR], by_way[SINGLE]
@@ -206,7 +206,7 @@ def _is_right(store: Reader, times: Times, problem: int, kernel: int) -> bool:
 
 
 def made(runs: Sequence[str], data: Data, lost: PolicyLosses, found: Regret, grown: str) -> Model:
-    """Return the selector trained on the data; it always chooses one kernel if a choice is not worth its code.
+    """Return the selector trained on the data. It always chooses one kernel if selecting gains too little.
 
     lost: the losses of selectors that were trained without the problems' families.
     """

@@ -59,8 +59,8 @@ class Times(NamedTuple):
     """The time of each kernel on each problem.
 
     logs: (2 x problems x kernels) logarithms of seconds from two halves of the processes, NaN without a time; both
-    halves are equal if a row has one process. rows: the latest row of each problem and kernel. processes: the fewest of
-    any row.
+    halves are equal if a row has one process. rows: the latest row of each problem and kernel. processes: the fewest
+    processes of any row.
     """
 
     setting: ModelSetting
@@ -153,7 +153,7 @@ def words_of(kind: type[Problem]) -> tuple[str, ...]:
 
 
 def others_of(kind: type[Problem]) -> tuple[str, ...]:
-    """Return the axes that no expression contains; all problems of a model must have the same values of them."""
+    """Return the axes that no expression contains; all problems of a model must agree in their values."""
     contained = {*inputs_of(kind), *kind.sizes, *words_of(kind), *kind.features.held}
     return tuple(name for name in kind.axes() if name not in contained)
 
@@ -174,7 +174,7 @@ LEAST_PROBLEMS, LEAST_FAMILIES = 60, 20
 class FeatureSpace(NamedTuple):
     """The features of the problems of one operation.
 
-    inputs: the numeric axes; words: the names on each axis that has two or more; fixed: the values that all problems
+    inputs: the numeric axes; words: the names on each axis with several names; fixed: the values that all problems
     share; texts: the expressions that a tree can compare; slopes: a formula's expressions.
     """
 
@@ -257,7 +257,7 @@ def data_of(times: Times, space: FeatureSpace | None = None) -> Data:
 
 
 def families_of(problems: Sequence[Problem]) -> Array:
-    """Return the number of each problem's family, whose sizes round to the same powers of two.
+    """Return the number of each problem's family: problems whose sizes round to the same powers of two.
 
     All layouts, directions and places of a shape are in one family, so that they are held out together.
     """

@@ -1,4 +1,4 @@
-"""Format the output of `select`: the regret on held-out shapes, the answer for one problem, and figures of both."""
+"""Format the output of `select`: the regret on held-out shapes, the answer for one problem, and plots of both."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -35,7 +35,7 @@ CHOICES = (TableColumn("kernel"), TableColumn("problems", "right"), TableColumn(
 
 
 def trained(model: Model) -> str:
-    """Return the text on a training: the verdict, the ways to choose, and how often each kernel is chosen."""
+    """Return the text on a trained selector: the verdict, all ways to choose, and how often each kernel is chosen."""
     found = model.regret
     head = paragraph(
         f"{model.subject}, from {' and '.join(model.runs)}: {count(len(model.measured), 'problem')}. Held out: "

@@ -45,9 +45,9 @@ class Emulated(msgspec.Struct, frozen=True):
 
 
 def emulate(registry: Registry, kernel: CudaKernel, problem: Problem, device: DeviceLimits) -> Emulated:
-    """Run each tile of the kernel on the CPU, with all accesses checked, on the sweep's problems of the same kind.
+    """Run each tile of the kernel on the CPU, with all accesses checked, on small problems of the same kind.
 
-    On the problem itself, run as many blocks as a few seconds allow.
+    Also run as many blocks of the problem itself as a few seconds allow.
     """
     tile = kernel.tile_for(problem, device)
     assert tile is not None, "a kernel that takes the problem has a tile for it"
@@ -183,7 +183,7 @@ def bugs(findings: Sequence[Defect]) -> list[Bug]:
     """Return the bugs without duplicates, in order of appearance.
 
     The order of a race's lines does not matter, and races that share a line come from the same barrier. A wrong result
-    is a consequence of any other report, not a separate bug.
+    is not a separate bug if there is any other report, but its consequence.
     """
     reported = {finding.case.id for finding in findings if finding.report}
     found: list[Bug] = []

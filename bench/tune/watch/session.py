@@ -70,7 +70,7 @@ def _changed(new: str, old: str) -> str:
 def time_table(rows: Sequence[Measurement], names: Mapping[str, str], problem: Problem) -> str:
     """Return a table of the current version (first row) against each other kernel, from samples taken in turn.
 
-    names: what to call the kernels that are versions. Below the table are the kernels without a time, with reasons.
+    names: the printed names of the kernels that are versions. Below the table are the kernels without a time, with reasons.
     """
     columns = (
         TableColumn("kernel"),
@@ -109,9 +109,9 @@ def _against(other: Measurement, present: Measurement) -> str:
 
 @dataclass
 class Tried:
-    """A version that was tried. beside: the version to compare it with. against: its failures, in a few words.
+    """A version that was tried. beside: the version to compare it with. against: in a few words, each way it failed.
 
-    judged: whether it ran on a device or in the emulator. rows: all rows of its job, the version's row first.
+    judged: whether it was verified, on a device or in the emulator. rows: all rows of its job, the version's row first.
     """
 
     version: Version
@@ -141,7 +141,7 @@ class Tried:
 
 @dataclass
 class WatchSession:
-    """Versions of a kernel on a problem. comparison: None without a GPU. vs: if given, all are compared with this."""
+    """Versions of a kernel on a problem. comparison: None without a GPU. vs: the version to compare with, if given."""
 
     registry: Registry
     kernel: CudaKernel

@@ -40,7 +40,7 @@ class Version(msgspec.Struct, frozen=True):
         return f"version {self.number}" if self.number else self.original.name
 
     def told(self, text: str) -> str:
-        """Return the output of a compiler or checker with the user's files instead of their copies."""
+        """Return the output of a compiler or checker, with the paths of the user's files instead of those of copies."""
         return text.replace(f"{self.source.parent}/", str(self.original).removesuffix(self.original.name))
 
 
@@ -132,7 +132,7 @@ def _refusal(kernels: list[CudaKernel], problem: Problem, device: DeviceLimits) 
 def counterparts(
     registry: Registry, kernel: CudaKernel, problem: Problem, glob: str | None, device: DeviceLimits = H100
 ) -> tuple[str, ...]:
-    """Return the GPU kernels that take the problem and match `glob`; by default the vendors' with the same numerics.
+    """Return the GPU kernels that take the problem and match `glob`; by default vendors' kernels with equal numerics.
 
     Raises UsageError if the glob matches none.
     """
