@@ -19,11 +19,11 @@ _PR_SET_PDEATHSIG = 1
 
 @contextmanager
 def ahead(*wanted: tuple[Callable[..., Any], Callable[[], object]]) -> Iterator[None]:
-    """Compile functions in child processes while the context runs; leaving it waits for them.
+    """Compile functions in child processes while the context runs; leaving the context waits for the children.
 
-    wanted: functions, each with a function that compiles it. While the cache exists, only the first process that needs
-    a function starts a child for it. The calling process compiles the functions that the cache still lacks afterwards;
-    on a single CPU, it compiles all functions.
+    wanted: pairs of a function and a callable that compiles it. While the cache exists, only the first process that
+    needs a function starts a child for it. If a function is still not in the cache afterwards, or the machine has a
+    single CPU, the calling process compiles it.
     """
     from kernelmark.kernels._numba import claim, get_ready
 

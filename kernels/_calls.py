@@ -23,7 +23,7 @@ WORD = ir.IntType(64)
 
 
 class Table(NamedTuple):
-    """A list of calls of three words each: its address, its length, and the objects that its words point to."""
+    """A list of calls, three words each. address, calls: its address and length. held: objects that it points to."""
 
     address: int
     calls: int

@@ -6,7 +6,7 @@ from kernelmark import Launch
 
 
 class Gpus:
-    """A stream on each GPU. The first GPU's stream is timed; the others begin after it and end before it."""
+    """A stream on each GPU. The first GPU's stream is timed: it starts the others, and waits for them at the end."""
 
     def __init__(self, count: int, timed: Any) -> None:
         import cupy
@@ -30,7 +30,7 @@ class Gpus:
         return wait
 
     def around(self, steps: list[Launch]) -> list[Launch]:
-        """Return the steps between launches that fork all streams from the timed one and launches that join them."""
+        """Return the steps, preceded by a fork of all streams from the timed one, and followed by their join."""
         others = range(1, len(self.streams))
         return [self.after(0, *others), *steps, *(self.after(gpu, 0) for gpu in others)]
 

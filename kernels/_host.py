@@ -82,7 +82,7 @@ def _libraries() -> list[Any]:
 
 
 def alone(launch: Launch) -> Launch:
-    """Return a launch that runs `launch`, whose threads call BLAS, with BLAS set to one thread meanwhile."""
+    """Return a launch that runs `launch` with BLAS set to one thread, since several threads of `launch` call BLAS."""
     libraries = _libraries()
 
     def run() -> None:
@@ -99,19 +99,19 @@ def alone(launch: Launch) -> Launch:
 
 
 def is_read_in_place(rows: int, step: int) -> bool:
-    """Return whether a product should read rows in place that are `step` floats apart, instead of copying them.
+    """Return whether a product should read rows that are `step` floats apart in place, instead of copying them.
 
-    It should if the rows span few pages and do not compete for the same cache sets. They compete if `step` is a
-    multiple of NEAR, except at NEAR itself.
+    It should if the rows span few pages and do not compete for the same cache sets. Rows compete if `step` is a
+    multiple of NEAR that is greater than NEAR.
     """
     return rows * step <= EXTENT and (step <= NEAR or step % NEAR != 0)
 
 
 def split(length: int, most: int, others: int, threads: int) -> list[tuple[int, int]]:
-    """Cut a length into parts of at most `most`, smaller if threads then share the work more evenly.
+    """Cut a length into parts of at most `most`, or into smaller parts if threads then share the work more evenly.
 
     The work is parts x `others` items. In the model, the thread with the most items determines the time, and twice as
-    many parts cost ANEW more.
+    many parts make it longer by the fraction ANEW.
     """
     least = -(-length // most)
 

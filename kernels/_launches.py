@@ -14,8 +14,8 @@ from kernelmark.kernels._team import Band, team
 class Shared:
     """A launch that runs bands on parallel threads, the last band on the calling thread.
 
-    meetings: arrays that count the arrivals at the barriers in the bands. An interrupt can keep the calling thread from
-    arriving; all barriers are then open until the other threads are done.
+    meetings: arrays that count the arrivals at the barriers in the bands. If an interrupt keeps the calling thread from
+    arriving, all barriers stay open until the other threads are done.
     """
 
     def __init__(self, bands: Sequence[Launch], meetings: Sequence[Array] = ()) -> None:

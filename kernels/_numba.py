@@ -89,7 +89,7 @@ def _compiled() -> Path:
 
 
 def claim(function: Callable[..., Any]) -> bool:
-    """Claim the compilation of a function, once per cache folder; False if it is claimed or there is no cache."""
+    """Return whether this is the first claim, in the cache folder, to compile a function; False without a cache."""
     try:
         (_compiled() / f"{function.__module__}.{function.__qualname__}").touch(exist_ok=False)
     except OSError:
@@ -98,7 +98,7 @@ def claim(function: Callable[..., Any]) -> bool:
 
 
 def get_ready() -> None:
-    """Let Numba load its compiler now, which it would otherwise do for the first function."""
+    """Let Numba load its compiler now, instead of when it compiles the first function."""
     cpu_target.typing_context.refresh()
     cpu_target.target_context.refresh()
 

@@ -63,10 +63,10 @@ def _found(m, n, k, a_step, b, c_column):
 
 @inlined
 def order(m, n, k, a, b, c):
-    """Return whether C^T = B^T A^T takes less time than C = A B, and how to compute the faster product.
+    """Return whether C^T = B^T A^T takes less time than C = A B, and how to compute the faster of the two.
 
-    The second value is a tuple: the rows of a tile, the number of columns that are multiplied one by one, whether both
-    operands are read in place, and whether b is. a, b, c: strides of rows and columns.
+    The second value is a tuple: the rows of a tile, the number of columns that are multiplied one by one, whether a and
+    b are both read in place, and whether b is read in place. a, b, c: strides of rows and columns.
     """
     one_way, found = _found(m, n, k, a[1], b, c[1])
     other_way, other = _found(n, m, k, b[0], (a[1], a[0]), c[0])

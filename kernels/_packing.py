@@ -23,7 +23,7 @@ GAP = LINE  # elements between packed tiles of rows, which would otherwise compe
 def widths(first, last):
     """Return the number of columns of the panel that begins at `first`, and the number of lanes that they occupy.
 
-    Four vectors become two panels of two, since a tile one vector wide would wait for loads.
+    Columns that fill four vectors become two panels of two vectors, since a tile of one vector would wait for loads.
     """
     widest = 2 * LANES if WIDTH < last - first <= 4 * LANES else WIDTH
     real = min(widest, last - first)
@@ -32,7 +32,7 @@ def widths(first, last):
 
 @part
 def pack(held, b, at, deep, first, last):
-    """Copy columns first:last of `deep` rows, the first at b[at], panel by panel; zeros fill the last vector."""
+    """Copy columns first:last of `deep` rows of b, from offset `at` on, panel by panel; zeros fill the last vector."""
     if b[3] == 1:  # row by row, so that as much as possible is read from each page
         for t in range(deep):
             ahead = at + min(t + AHEAD, deep - 1) * b[2]
@@ -55,7 +55,7 @@ def pack(held, b, at, deep, first, last):
 def turn(to, panel, b, at, column, deep, real, lanes):
     """Transpose a panel whose columns are each contiguous, in square blocks.
 
-    A step of the output has `lanes` elements: the first `real` come from columns, the others are zero.
+    Each row of the output has `lanes` elements: one from each of the `real` columns, then zeros.
     """
     steps, columns = deep // SIDE * SIDE, real // SIDE * SIDE
     for t in range(0, steps, SIDE):
@@ -70,10 +70,10 @@ def turn(to, panel, b, at, column, deep, real, lanes):
 
 @part
 def gather(to, a, place, tiles, deep):
-    """Copy tiles of ROWS rows of a, each step for all tiles at once, so that each page is read as fully as possible.
+    """Copy tiles of ROWS rows of a, each column for all tiles at once, so that each page is read as fully as possible.
 
-    tiles: the first row, the end row, the distance in rows between tiles, and the number of rows of a. Beyond these,
-    the last row is repeated.
+    tiles: the first row, the end row, the distance in rows between tiles, and the number of rows of a, after
+    which the last row is repeated.
     """
     at, row, step = place
     first, end, rows, m = tiles

@@ -77,9 +77,9 @@ def _address() -> int:
 
 
 def multiplying(setup: Callable[[Array], Launch]) -> Launch:
-    """Return the launch `setup(product)`, whose functions pass `product` to `multiply`.
+    """Return `setup(product)`, a launch whose functions pass `product` to `multiply`.
 
-    A child process compiles the product meanwhile.
+    While `setup` runs, a child process compiles the matrix product.
     """
     product = np.zeros(1, np.int64)
     with ahead((_multiply, _address)):

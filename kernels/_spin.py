@@ -112,7 +112,7 @@ def meet(count: Array, threads: int) -> None:
 
 @jit
 def perform(address: int, count: int) -> int:
-    """Perform `count` calls whose words begin at an address, and return the number of calls that raised."""
+    """Perform the `count` calls stored at an address, and return how many of them raised an exception."""
     failed = 0
     for i in range(count):
         failed += _called(address + i * 8 * WORDS) != 0
@@ -121,20 +121,20 @@ def perform(address: int, count: int) -> int:
 
 @jit
 def ask(box: Array, address: int, count: int, number: int) -> None:
-    """Request calls from the thread of a box, or a task for the interpreter if `count` is OTHER."""
+    """Give a box's thread task `number`: `count` calls stored at `address`, or Python code if `count` is OTHER."""
     box[CALLS], box[COUNT] = address, count
     raise_to(box, number)
 
 
 @jit
 def end(done: Array, number: int) -> None:
-    """Mark the task with this number, a task for the interpreter, as done."""
+    """Mark the task with this number, in which the thread ran Python code, as done."""
     raise_to(done, number)
 
 
 @jit
 def serve(box: Array, done: Array, number: int, rounds: int) -> int:
-    """Perform requested calls until a task is for the interpreter, or no request comes within `rounds` reads.
+    """Perform requested calls until a task is Python code, or until no request comes within `rounds` reads.
 
     number: the number of tasks finished before. Returns the number of tasks finished since set-up.
     """

@@ -158,7 +158,7 @@ def here() -> int:
 
 
 def beside(cpu: int, threads: int) -> list[list[int]]:
-    """Return a list of CPUs, without `cpu`, for each of `threads` threads; an empty list if there are too few."""
+    """Return, for each of `threads` threads, the CPUs other than `cpu` that it may use; [] if CPUs are too few."""
     others = sorted(os.sched_getaffinity(0) - {cpu}) if sys.platform == "linux" else []
     return [others[i::threads] for i in range(threads)] if len(others) >= threads else []
 

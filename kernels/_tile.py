@@ -55,7 +55,7 @@ def stored(builder: Any, values: list[Any], places: list[Any]) -> None:
 
 
 class Sums:
-    """A tile of rows x vectors of sums in registers."""
+    """A tile of sums in registers: `rows` rows of `vectors` vectors each."""
 
     def __init__(self, builder: Any, rows: int, vectors: int) -> None:
         self._builder, self._rows, self._vectors = builder, rows, vectors

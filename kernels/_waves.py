@@ -25,7 +25,7 @@ class Choice(NamedTuple):
 def filled(blocks: int, resident: int, warps: int, multiprocessors: int) -> float:
     """Return the share of a device's rate that a grid of equal blocks reaches, with `resident` per multiprocessor.
 
-    The last wave is spread evenly over multiprocessors, which are slower if they have few warps.
+    The blocks of the last wave are spread evenly over multiprocessors; a multiprocessor with few warps is slower.
     """
     whole, rest = divmod(blocks, resident * multiprocessors)
     last = ceil_div(rest, multiprocessors)

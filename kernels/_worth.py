@@ -42,9 +42,9 @@ SetUp = Callable[Concatenate[P, X, Rest], Launch]
 def threads_that_pay(compiled: bool = True) -> Callable[[SetUp[P, X, Rest]], SetUp[P, X, Rest]]:
     """Return a decorator that sets a kernel up for one thread if several threads would save less than they cost.
 
-    Before the kernel is compiled for the first time, a child compiles it for one thread, while this process compiles
-    the code that measures threads. compiled: whether the kernel's bands consist only of calls of compiled functions, so
-    that no thread waits for the GIL.
+    If the kernel is not compiled yet, a child process compiles it for one thread, while this process compiles the code
+    that measures the cost of threads. compiled: whether the kernel's threads call only compiled functions, so that no
+    thread waits for the GIL.
     """
 
     def decorate(setup: SetUp[P, X, Rest]) -> SetUp[P, X, Rest]:

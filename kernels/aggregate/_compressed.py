@@ -27,7 +27,7 @@ _TINY = math.ulp(0.0)
 
 
 def drawn_parts(n: int, rng: "np.random.Generator") -> Array:
-    """Return where the parts begin whose sent values are checked: all parts, or PARTS random ones."""
+    """Return the first elements of the parts whose sent values are checked: all parts, or PARTS random ones."""
     starts = np.arange(0, n, PART)
     return starts if len(starts) <= PARTS else rng.choice(starts, PARTS, replace=False)
 
@@ -35,7 +35,7 @@ def drawn_parts(n: int, rng: "np.random.Generator") -> Array:
 def rounded(w: int, dtype: str) -> float:
     """Return a bound on the rounding errors of w workers' messages, in units of the sum of all magnitudes.
 
-    Sums of w + 1 terms, the residuals and the messages are rounded.
+    The roundings are those of sums of w + 1 terms, of the residuals and of the messages.
     """
     return (w + _WORKER) * DTYPES[dtype].roundoff
 

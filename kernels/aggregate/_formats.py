@@ -18,7 +18,7 @@ class Format(NamedTuple):
     scales: int
 
     def nbytes(self, n: int) -> int:
-        """Return the bytes of `n` elements from the beginning of a block on; the last block may be short."""
+        """Return the bytes of `n` elements, of which the first begins a block; the last block may be short."""
         full, rest = divmod(n, self.block)
         return full * (self.block * self.bits // 8 + 4 * self.scales) + (
             -(-rest * self.bits // 8) + 4 * self.scales if rest else 0

@@ -7,7 +7,7 @@ from kernelmark.kernels.aggregate.problem import AggregateProblem
 
 
 def fused(problem: AggregateProblem) -> Plan:
-    """Return a plan that sums all gradients in one pass, each owner in its stripe."""
+    """Return a plan that sums all gradients in one pass, in which each worker sums one stripe."""
     everything = whole(problem)
     gradients = everything.of_all("g")
     return Plan([[everything.deliver(gradients, *edges) for edges in everything.stripes()]], {})

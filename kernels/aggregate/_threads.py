@@ -16,7 +16,7 @@ Arrays = Mapping[str, Array]
 
 @threads_that_pay()
 def on_threads(problem: AggregateProblem, x: AggregateOperands, plan: Plan) -> Launch:
-    """Return a launch that executes a plan on the threads of a set-up."""
+    """Return a launch that executes a plan on `x.threads` threads."""
     arrays = {name: np.asarray(array) for name, array in operands_of(problem, x, plan).items()}
     return in_turn(*(_phase(phase, arrays, x.threads) for phase in plan.phases))
 

@@ -41,8 +41,8 @@ def _fits_block(name: str, problem: AggregateProblem) -> str | None:
 def compressing(name: str) -> dict[str, Any]:
     """Return the declarations of a strategy with a compressed format.
 
-    It requires /ef: otherwise unsent parts would be lost, the sum would be wrong by about the resolution of 1 or 8
-    bits, and only a loose bound could be checked.
+    The strategy requires error feedback (/ef): otherwise unsent parts would be lost, the sum would be wrong by about
+    the resolution of 1 or 8 bits, and only a loose bound could be checked.
     """
     return {
         "numerics": name,

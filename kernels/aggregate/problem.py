@@ -58,7 +58,7 @@ class AggregateProblem(Problem, frozen=True, kw_only=True):
     """The sum of `g` (w, n), stored where every worker can read it.
 
     By default `s` (n) is the sum. With /update, `weights` (n, inout) become weights - lr x sum, and each row of
-    `replicas` (w, n, out) a copy of them. With /ef there are residuals `e` (w + 1, n, inout): a row for each worker,
+    `replicas` (w, n, out) becomes their copy. With /ef there are residuals `e` (w + 1, n, inout): a row for each worker,
     and a last row for the stripes' owners. A compressed strategy sends g + e and stores the unsent part in e; an exact
     strategy sends everything and does not change e.
     """
@@ -122,7 +122,7 @@ class AggregateProblem(Problem, frozen=True, kw_only=True):
     def reference(self, inputs: Arrays, rng: "np.random.Generator") -> Arrays:
         """Return the drawn values, and `want` (the float64 result), `size` and `parts` (from `drawn_parts`).
 
-        size: the root of the sum of squares of each element over the gradients, in FP32 to save memory.
+        size: for each element, the root of the sum of its squares over the gradients, in FP32 to save memory.
         """
         want, size = self._result(inputs)
         return {**inputs, "want": want, "size": size, "parts": drawn_parts(self.n, rng)}
@@ -144,8 +144,8 @@ class AggregateProblem(Problem, frozen=True, kw_only=True):
     def checksums(self, inputs: Arrays, rng: "np.random.Generator") -> Checksums:
         """Return a check of each element of the result, of the copies and of the residuals.
 
-        If the strategy compresses, only the sum of the result and the change of residuals is checked. Outputs that seem
-        wrong are checked again by all tests of `check`.
+        If the strategy compresses, only the sum of the result and the change of residuals is checked. If outputs seem
+        wrong, the tests of `check` decide.
         """
         want, size = self._result(inputs)
 
@@ -202,10 +202,10 @@ class AggregateProblem(Problem, frozen=True, kw_only=True):
     def tolerance(self, numerics: str) -> Bound:
         """Return the bound of sums of w numbers added in any order, in units of the root of the sum of their squares.
 
-        Each of the w - 1 partial sums is rounded by at most u times itself, and is at most sqrt(w); the square of a
-        sum of j numbers is about j / w. The variance of a rounding is u^2 / 6 of the number's square; u^2 / 5 is
-        allowed. Numbers that are rounded before they are sent are rounded again when their sum is sent back, and again
-        if an update multiplies the sum.
+        In this unit, each of the w - 1 partial sums is at most sqrt(w), and the square of a sum of j numbers is about
+        j / w. Each is rounded by at most u times itself; the variance of a rounding is u^2 / 6 of the number's square,
+        and u^2 / 5 is allowed. Numbers that are rounded before they are sent are rounded again when their sum is sent
+        back, and again if an update multiplies the sum.
         """
         arithmetic, stored = NUMERICS[numerics], DTYPES[self.dtype]
         u = max(arithmetic.accumulate, stored.roundoff) * (2 if self.dtype == "f64" else 1)  # the reference errs too

@@ -22,7 +22,7 @@ ALL = slice(None)
 
 
 class ChannelSums:
-    """The sums over each pixel's channels (for a filter's gradient: over the filters), and data for their bounds."""
+    """Sums over the channels of each pixel (over the filters for a filter's gradient), and data for their bounds."""
 
     def __init__(self, problem: ConvSizes, arrays: Arrays, rng: "np.random.Generator") -> None:
         self._few, self._whole = _READ[problem.direction]
