@@ -58,7 +58,7 @@ class AggregateProblem(Problem, frozen=True, kw_only=True):
     """The sum of `g` (w, n), stored where every worker can read it.
 
     By default `s` (n) is the sum. With /update, `weights` (n, inout) become weights - lr x sum, and each row of
-    `replicas` (w, n, out) becomes their copy. With /ef there are residuals `e` (w + 1, n, inout): a row for each worker,
+    `replicas` (w, n, out) is then a copy. With /ef there are residuals `e` (w + 1, n, inout): a row for each worker,
     and a last row for the stripes' owners. A compressed strategy sends g + e and stores the unsent part in e; an exact
     strategy sends everything and does not change e.
     """

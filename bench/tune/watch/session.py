@@ -70,7 +70,7 @@ def _changed(new: str, old: str) -> str:
 def time_table(rows: Sequence[Measurement], names: Mapping[str, str], problem: Problem) -> str:
     """Return a table of the current version (first row) against each other kernel, from samples taken in turn.
 
-    names: the printed names of the kernels that are versions. Below the table are the kernels without a time, with reasons.
+    names: the printed names of versions. Below the table are the kernels without a time, with reasons.
     """
     columns = (
         TableColumn("kernel"),
