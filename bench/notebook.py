@@ -39,7 +39,7 @@ def measure(
     """Verify and time `fn` and the baseline on a problem in a worker, store the rows, and return the row of `fn`.
 
     fn: takes the problem and its operands and returns the closure to be timed, as with `@kernel`. A worker must be able
-    to import it, or its source must be readable. beside: other kernels to measure in turn with it, by id or glob.
+    to import it, or its source must be readable. beside: other kernels to measure in turn with `fn`, by id or glob.
     declared: further arguments of `@kernel`, such as `numerics="tf32"`. options: those of `kernelmark run`, such as
     `max_time=0.5`, `ceilings=False`. With several thread counts, the row of the first is returned. Raises UsageError.
     """

@@ -1,4 +1,4 @@
-"""The hooks for pytest-benchmark: each case is a test item, and measured times advance a virtual clock.
+"""The hooks for pytest-benchmark: each case is a test item, and each measured time advances a virtual clock.
 
 Nothing is measured unless `bench/test_bench.py` is collected under `--benchmark-only`.
 """
@@ -55,7 +55,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Set the options' defaults if these hooks were loaded after the command line was read."""
+    """Set the options' defaults, in case these hooks were loaded only after pytest had parsed the command line."""
     for name, value in DEFAULTS.items():
         if not hasattr(config.option, name):
             setattr(config.option, name, copy(value))
@@ -167,7 +167,7 @@ def _leave_histograms_out(config: pytest.Config) -> None:
 
 @pytest.hookimpl(wrapper=True, optionalhook=True)
 def pytest_benchmark_group_stats(config: pytest.Config) -> Any:
-    """Remove kernelmark's cases from pytest-benchmark's table, unless an option needs them; the summary shows them."""
+    """Remove kernelmark's cases from pytest-benchmark's table unless an option needs them; the summary has them."""
     groups = yield
     if any(config.getoption(name) != default for name, default in _ASKING.items()):
         return groups

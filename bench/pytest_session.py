@@ -1,4 +1,4 @@
-"""The run of a pytest session: its cases, and the result of each."""
+"""A kernelmark run in a pytest session: its cases, and the result of each case."""
 
 import math
 import shlex
@@ -32,7 +32,7 @@ Group = tuple[tuple[str, ...], int, str]
 
 
 class BenchmarkItem(msgspec.Struct, frozen=True):
-    """One test item: a kernel in a job that it shares with the other contenders."""
+    """One test item: one kernel of a job; the other kernels of the job have items of their own."""
 
     planned: PlannedJob
     problem: str
@@ -65,7 +65,7 @@ class Opened(NamedTuple):
 
 
 class Bridge:
-    """The run of a pytest session. It is planned at collection, and the first item of a group measures the group."""
+    """A kernelmark run in a pytest session, planned at collection. A group is measured when its first item runs."""
 
     def __init__(self, config: pytest.Config) -> None:
         names = config.getoption("km_suite") or DEFAULT_SUITES
@@ -93,9 +93,9 @@ class Bridge:
                     yield case
 
     def select(self, cases: list[BenchmarkItem]) -> None:
-        """Keep the contenders that remain after `-k`, `--deselect` and the like, and the baselines of their problems.
+        """Drop the kernels that `-k`, `--deselect` and the like exclude, except baselines of the remaining problems.
 
-        A deselected baseline has no item, but the others' speedups need it.
+        A deselected baseline has no item, but the speedups of other kernels need it.
         """
         left: dict[Group, set[Entrant]] = {}
         for case in cases:
@@ -108,9 +108,9 @@ class Bridge:
             self._planned[group] = msgspec.structs.replace(planned, job=planned.job.only(entrants))
 
     def row(self, case: BenchmarkItem) -> tuple[Result, list[float]]:
-        """Return result and samples of a case. A group is measured when the first of its cases is requested.
+        """Return the result and the samples of a case. A group is measured when the first of its cases is requested.
 
-        With several processes, all groups are measured at the first request, since each process makes a pass over all.
+        With several processes, all groups are measured at the first request, since each process measures all groups.
         """
         key = case_of(case.planned.job, case.problem, self.registry.kernels[case.kernel])
         store, session = self._open()
@@ -146,7 +146,7 @@ class Bridge:
                 write_file(self.opened.store, self.opened.session.run_id, "csv", self._csv)
 
     def summary(self) -> Iterator[str]:
-        """Yield the run's tables as far as they fit, the command for the rest, and the notes on all of them."""
+        """Yield the run's tables that fit, a command that shows the rest, and notes on all tables."""
         if self.opened is not None:
             store, run_id = self.opened.store, self.opened.session.run_id
             show = f"kernelmark show {run_id}" + (f" --db {shlex.quote(self._db)}" if self._db else "")
@@ -159,7 +159,7 @@ class Bridge:
 
 
 def fitting(tables: Sequence[str], show: str) -> Iterator[str]:
-    """Yield the tables that fit into LINES lines, the first at least in part, and the command for the others."""
+    """Yield the tables that fit into LINES lines (the first one cut if needed), and a command that shows the others."""
     left = LINES
     for number, table in enumerate(tables):
         lines = table.splitlines()

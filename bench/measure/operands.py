@@ -33,9 +33,9 @@ _GUARD = np.tile(np.array([0xFF] * 8 + [0xFF, 0xFF, 0x7F, 0x7F] * 2, np.uint8), 
 
 
 class Spots(NamedTuple):
-    """A few poisoned elements of an output: its buffer as bits, their places, and the bits of an unwritten element.
+    """A few poisoned elements of an output: its buffer as bits, their indices, and the bits of an unwritten element.
 
-    early: the bits that `looks` has read, and the number of the first.
+    early: for each call of `looks`, the bits that it read, and the position in `places` of the element read first.
     """
 
     operand: str
@@ -54,7 +54,7 @@ class Spots(NamedTuple):
         return written
 
     def looks(self) -> list[Launch]:
-        """Return calls that read the elements for `is_late`, one of them first through the system.
+        """Return two calls that read elements for `is_late`; the first reads one element, if possible by the system.
 
         They run no code of a kernel: no trace function, since they call no function in Python, and no handler of faults
         in memory that the kernel has protected.
@@ -68,14 +68,14 @@ class Spots(NamedTuple):
         return [first, partial(flat.take, self.places, None, found[1:], "clip")]
 
     def is_late(self) -> bool:
-        """Return whether an element is poisoned, or has been written since `looks` read it."""
+        """Return whether an element is still poisoned, or has changed since the calls of `looks` read it."""
         bits = self.flat[self.places]
         changed = any(found[0] != bits[number] or (found[1:] != bits).any() for number, found in self.early)
         return bool(changed or (bits == self.unwritten).any())
 
 
 class Place(NamedTuple):
-    """Where operands lie: the device, the kind of host memory, and whether they are spread over several GPUs."""
+    """Where operands are stored: the device, the kind of host memory, and whether they are spread over several GPUs."""
 
     device: str
     memory: str
@@ -83,7 +83,7 @@ class Place(NamedTuple):
 
 
 def place_of(kernel: Kernel, problem: Problem, device: Device) -> Place:
-    """Return where a kernel's operands lie; kernels with the same place share operands."""
+    """Return where a kernel's operands are stored; kernels whose places are equal share operands."""
     on_host = device.stream is None or any(operand.in_host for operand in problem.operands())
     return Place(device.name, kernel.host_memory if on_host else "", kernel.spread)
 
@@ -118,7 +118,7 @@ class OperandSet:
         self.fence()
 
     def moved(self, rng: "np.random.Generator") -> "OperandSet":
-        """Return a set in the same memory whose operands begin off a cache line; call fence and load before its use."""
+        """Return an OperandSet in the same memory, not aligned to cache lines; call fence and load before its use."""
         moved = copy(self)
         lines, steps = rng.integers(_PAGE_BYTES // _LINE_BYTES), rng.integers(1, _LINE_BYTES // _ALIGNED_BYTES)
         moved._offset, moved.flat, moved.change = int(lines * _LINE_BYTES + steps * _ALIGNED_BYTES), {}, {}
@@ -159,7 +159,7 @@ class OperandSet:
                 self._memory[name].scatter(self.flat[name], *self.change[name])
 
     def freshen(self, draw: Draw, change: Change) -> None:
-        """Undo the last change of the inputs and apply this one; `restore` also applies it to the inouts."""
+        """Undo the previous change of the inputs and apply `change`; `restore` also applies `change` to the inouts."""
         with draw.holding(change):
             for name in self._named("in"):
                 places = np.concatenate([changed[name][0] for changed in (self.change or change, change)])
@@ -167,7 +167,7 @@ class OperandSet:
         self.change = change
 
     def stirring(self, draw: Draw, spots: list[Spots]) -> Iterator[None]:
-        """Yield before each call, after undoing or reapplying the change of one input element and poisoning the spots.
+        """Before each call, undo or reapply the change of one input element and poison the spots; then yield.
 
         Inputs on a GPU stay unchanged, since a write would wait on the stream.
         """
@@ -185,7 +185,7 @@ class OperandSet:
         yield from repeat(None)
 
     def spoil(self, draw: Draw) -> None:
-        """Overwrite a few elements of the outputs, since the previous contender may have left the right result."""
+        """Overwrite a few elements of the outputs, which may still contain right results of another kernel."""
         for name in self._named("out"):
             self._memory[name].scatter(self.flat[name], *draw.scattered(self.specs[name]))
 
@@ -201,8 +201,8 @@ class OperandSet:
     def spots(self, draw: Draw) -> list[Spots]:
         """Return randomly drawn elements of each output in host memory, to be read as soon as a call returns.
 
-        There are none on a GPU, which is synchronised before its outputs are read; a kernel on the host may leave a
-        thread at work.
+        A kernel on the host may return while one of its threads is still writing. The list is empty on a GPU, which is
+        synchronised before its outputs are read.
         """
         return [
             Spots(
@@ -227,14 +227,14 @@ class OperandSet:
 
     @property
     def has_pages(self) -> bool:
-        """Return whether a kernel could save time by leaving page faults of its outputs to the next access."""
+        """Return whether outputs are large enough that leaving their page faults to a later access could save time."""
         sizes = [operand.nbytes for operand in self.specs.values() if operand.role == "out"]
         return self._on_host and bool(sizes) and min(sizes) >= LEAST_PAGES * _PAGE_BYTES
 
     def snapshot(self, into: Mapping[str, Array] | None) -> dict[str, Array]:
         """Copy the outputs to the host, in their memory layout. into: an earlier snapshot, which is overwritten.
 
-        Without one, memory is allocated, which takes longer than the copy if outputs are large.
+        If `into` is None, memory is allocated, which takes longer than the copy if outputs are large.
         """
         found = {name: self._memory[name].download(self.flat[name]) for name in self.written}
         if into is None:
@@ -284,7 +284,7 @@ class OperandSet:
 
 
 class ScratchBuffers:
-    """A contender's scratch buffers, whose bytes are counted; its set-ups for all operand sets share them.
+    """A kernel's scratch buffers. The kernel is set up for each copy of the operands; all set-ups use the same buffers.
 
     memory: the kind of memory of buffers on the host.
     """
@@ -298,11 +298,11 @@ class ScratchBuffers:
         self._next = 0
 
     def rewind(self) -> None:
-        """Let the next set-up take the same buffers."""
+        """Make the next set-up of the kernel get the same buffers as the previous one."""
         self._next = 0
 
     def take(self, shape: tuple[int, ...], dtype: str, in_host: bool = False, gpu: int = 0) -> Any:
-        """Return a poisoned array of this shape, at the same address for every set-up."""
+        """Return a poisoned array of this shape. Every set-up of the kernel gets it at the same address."""
         home = self._beside.peers((gpu,)) if gpu else self._host if in_host else self._device
         nbytes = int(np.prod(shape)) * DTYPES[dtype].itemsize
         if self._next == len(self._buffers):
@@ -359,7 +359,7 @@ class Operands:
     def launch(self, kernel: str, problem: str, stream: Any = None, **arrays: Any) -> Launch:
         """Return a function that launches another registered kernel on `arrays`, given by the names of its operands.
 
-        Kernels that combine others use it. stream: a stream of the current GPU, by default the timed one. The other
+        It is for kernels that combine others. stream: a stream of the current GPU, by default the timed one. The other
         kernel's scratch counts as this kernel's. Raises Unsupported if the other kernel cannot take the problem.
         """
         chosen, parsed = REGISTRY.kernels[kernel], REGISTRY.problem(problem)

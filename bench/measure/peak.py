@@ -1,4 +1,4 @@
-"""The nominal peak of a CPU, clock x units x lanes, against which rows are checked if no measured ceiling can be used.
+"""The nominal peak rate of a CPU (clock rate x units x lanes), which bounds rows if no measured ceiling can be used.
 
 Sources: Intel 64 and IA-32 Architectures Optimization Reference Manual (248966); AMD Software Optimization Guides for
 families 17h (55723, 56305), 19h (56665, 57647) and 1Ah (58455); Arm Neoverse N1, N2, V1 and V2 Core Software

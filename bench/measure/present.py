@@ -1,4 +1,4 @@
-"""Report which packages are usable on this machine, and whether the CUDA driver is, without importing a package."""
+"""Report whether Python packages and the CUDA driver are usable on this machine, without importing any package."""
 
 import ctypes
 import importlib.util

@@ -58,7 +58,7 @@ _CACHED_BYTES = 2**20
 
 
 class Judge(NamedTuple):
-    """A ceiling, and the factor by which a row's rate must exceed its best sample to be mistrusted."""
+    """A ceiling and a factor: a row is mistrusted if its rate exceeds the factor times the ceiling's best sample."""
 
     ceiling: Ceiling
     times: float
@@ -68,7 +68,7 @@ class Judge(NamedTuple):
 
 
 def needs(problem: Problem, device: str, threads: int, numerics: str, mode: Mode, llc_bytes: int) -> Iterator[Need]:
-    """Yield the ceilings that bound a kernel: the one of its arithmetic, if any, and the one of its memory or link."""
+    """Yield the ceilings that bound a kernel's rate: an arithmetic ceiling, if any, and one of the memory or a link."""
     kind = UNITS.get(numerics, numerics)
     if problem.flop and (micro := microbenchmark(problem.op, device, numerics, threads)):
         yield Need(device, threads, kind, micro)
@@ -84,9 +84,9 @@ def judges(
 ) -> Iterator[tuple[Need, float]]:
     """Yield the ceilings to check a kernel against, each with the factor by which a rate may exceed it.
 
-    If operands are smaller than four last-level caches, part of the stores stay in the cache. On a CPU the kernel is
-    therefore compared with twice the rate of a copy within a cache: in cold mode a small copy per thread, in other
-    modes a copy of the operands' size.
+    If operands are smaller than four last-level caches, part of the stores stay in the cache. On a CPU the limit is
+    then twice the rate of a copy within a cache: of a small copy per thread in cold mode or if operands exceed two
+    caches, otherwise of a copy of the operands' size.
     """
     for need in needs(problem, device, threads, numerics, mode, llc_bytes):
         if not need.moves or problem.footprint_bytes >= 4 * llc_bytes:
@@ -106,10 +106,10 @@ def microbenchmark(op: str, device: str, numerics: str, threads: int) -> str | N
 
 
 def level_bytes(footprint: int, mode: Mode, llc_bytes: int) -> int:
-    """Return the bytes of the copy whose rate bounds a row: four last-level caches if operands come from memory.
+    """Return the size in bytes of the copy whose rate bounds a row.
 
-    Otherwise operands stay in a cache, and the copy is rounded down from their size to a power of four, so that it does
-    not lie in a slower cache than the operands.
+    If operands come from memory, the copy has four last-level caches. Otherwise its size is that of the operands,
+    rounded down to a power of four, so that it does not lie in a slower cache than the operands.
     """
     if mode.does.from_memory or footprint > 2 * llc_bytes:
         return 4 * llc_bytes
@@ -121,13 +121,13 @@ def _copy_of(nbytes: int) -> str:
 
 
 def fastest(rows: list[Measurement]) -> Measurement | None:
-    """Return the row of the fastest microbenchmark, or None if none has the status `ok`."""
+    """Return the row with the fastest samples, or None if no row has the status `ok`."""
     good = [row for row in rows if row.status == Status.OK and row.samples]
     return min(good, key=lambda row: fastest_tenth(row.samples), default=None)
 
 
 def ceiling(need: Need, row: Measurement, problem: Problem, measured_at: str) -> Ceiling:
-    """Return a ceiling: the rate that the fastest tenth of the samples reach, and its interval."""
+    """Return a ceiling from a microbenchmark's row: work over the tenth percentile of its samples, with an interval."""
     work = problem.traffic_bytes if need.moves else problem.flop
     typical_s, low_s, high_s = fastest_tenth(row.samples)
     return Ceiling(
@@ -166,9 +166,9 @@ BESIDE = "measured while "
 
 
 def highest(found: Iterable[tuple[Ceiling, str]]) -> tuple[Ceiling, str] | None:
-    """Return the highest of the least doubtful ceilings of a kind, and its doubt; `best` is the best sample of all.
+    """Return the ceiling to use among several of one kind, and the doubt about it; its `best` is the best of all.
 
-    Valid ceilings are the least doubtful; ceilings measured during other load come next.
+    Ceilings without doubt are preferred, then those measured during other load; among equals the highest is used.
     """
     every = list(found)
     if not every:
@@ -178,7 +178,7 @@ def highest(found: Iterable[tuple[Ceiling, str]]) -> tuple[Ceiling, str] | None:
 
 
 def in_force(found: Iterable[tuple[Ceiling, str]]) -> list[tuple[Ceiling, str]]:
-    """Return the ceilings that a run's rows use, one of each kind, with the doubt about each or ""."""
+    """Return, for each kind of ceiling, the one that a run's rows use, with the reason to doubt it or ""."""
     by_need: dict[Need, list[tuple[Ceiling, str]]] = {}
     for pair in found:
         by_need.setdefault(pair[0].need, []).append(pair)
@@ -186,12 +186,12 @@ def in_force(found: Iterable[tuple[Ceiling, str]]) -> list[tuple[Ceiling, str]]:
 
 
 def certainty(one: tuple[Ceiling, str]) -> tuple[bool, bool, float]:
-    """Return the key by which ceilings of one kind are sorted; rows, tables and figures use the last ceiling."""
+    """Return the sort key of a ceiling; rows, tables and figures use the ceiling of a kind with the largest key."""
     return not one[1], one[1].startswith(BESIDE), one[0].rate
 
 
 def place(measured: Measurement, problem: Problem, compute: Ceiling | None, memory: Ceiling | None) -> Roofline | None:
-    """Return a row's roofline columns, given the known ceilings, or None if there are none."""
+    """Return a row's roofline columns from the known ceilings; None if none is known or the row has no time."""
     if measured.interval is None or not (compute or memory):
         return None
     least_s: dict[str, float] = {"compute": _executed(measured, problem) / compute.rate} if compute else {}
@@ -222,7 +222,7 @@ def _executed(measured: Measurement, problem: Problem) -> int:
 
 
 def exceeded(measured: Measurement, problem: Problem, judge: Judge) -> Excess | None:
-    """Return the excess if a row's rate at the upper end of its interval exceeds the ceiling's best sample, or None."""
+    """Return an Excess if a row's rate, at the slow end of its interval, is above the limit of `judge`, or None."""
     if measured.interval is None:
         return None
     declared = problem.traffic_bytes if judge.ceiling.need.moves else _executed(measured, problem)

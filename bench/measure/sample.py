@@ -1,7 +1,7 @@
-"""Take a contender's samples: prepare operands, time a batch, keep the time, until the samples suffice.
+"""Take the samples of a kernel: prepare operands, time a batch of calls, store the time, until samples suffice.
 
-`Series.sample` is the measurement. `turns.py` calls it for each contender of a job in turn, reads the machine's state
-between windows of samples, and calls `Series.decide` after a window that is kept. Other metrics of a contender are
+`Series.sample` is the measurement. `turns.py` calls it for each kernel of a job in turn, reads the machine's state
+between windows of samples, and calls `Series.decide` after a window that is kept. Other metrics of a kernel are
 measured by observers (`observers.py`); attempts to deceive the sampling are caught in `verify.py` and `audit.py`.
 """
 
@@ -59,7 +59,7 @@ Called = Callable[[str], AbstractContextManager[None]]
 
 
 class Mark(NamedTuple):
-    """A point in a series to which it can be reset."""
+    """A state of a series that can be restored: the number of samples, and the seconds spent."""
 
     samples: int
     spent_s: float
@@ -81,10 +81,10 @@ class _Stretch:
 
 
 class Series:
-    """One contender's samples: its launches on the operand sets, their preparation, and the rule to stop.
+    """One kernel's samples, its launches on several copies of the operands, and the rule that stops sampling.
 
-    shared: changes of the operands on which all contenders of the problem are judged, so that they share references.
-    summed: a function that checks the whole outputs of a set in about `summing_s` seconds.
+    shared: the changes of the operands for which outputs are compared with a reference; all kernels of the problem
+    share them. summed: a function that checks the whole outputs in an OperandSet in about `summing_s` seconds.
     """
 
     def __init__(
@@ -137,9 +137,9 @@ class Series:
         self.stopped_by: str | None = None
 
     def sample(self) -> None:
-        """Take one sample: make waking calls, time a batch in stretches on new values, keep the seconds per call.
+        """Take one sample: make calls that wake threads and caches, time a batch, and store its seconds per call.
 
-        Waking stretches differ from the others only in that their time is not kept.
+        A batch is timed in stretches of one or more calls. Waking calls are prepared alike, but their time is not kept.
         """
         waking = 0 if self.is_long else self._random.choice(WAKING)
         stretches = [self._next_stretch(calls) for calls in (*[1] * waking, *self._split())]
@@ -213,15 +213,15 @@ class Series:
         return self._random.sample([first, self.batch - first], 2)
 
     def take_pair(self) -> None:
-        """Time one call on new values and one on the same values, and add the seconds to `new_s` and `known_s`."""
+        """Time a call on new values and another on the same values; append the seconds to `new_s` and `known_s`."""
         stretches = [_Stretch([0], kept=True), _Stretch([0], known=True, kept=True)]
         for seconds, took in zip((self.new_s, self.known_s), self._take(stretches), strict=True):
             seconds.append(took)
 
     def take_renewed(self) -> tuple[float, float]:
-        """Return the seconds of a call after all operands have changed, and of one after a few elements have changed.
+        """Return the seconds of a call after all operands have changed, and of a call after a few elements have.
 
-        Afterwards only the first set holds the draw's values, and its output is that of the first of these calls.
+        Afterwards only the first OperandSet has the drawn values, and its output is from the former call.
         """
         launch, operands, seconds = self._launches[0], self.sets[0], []
         for renews in (False, True):
@@ -241,7 +241,7 @@ class Series:
         return seconds[1], seconds[0]
 
     def take_again(self) -> float:
-        """Take a sample that is not kept, after all outputs have been judged, and return its seconds per call."""
+        """After all checks of outputs, take one more sample, discard it, and return its seconds per call."""
         self.shared, self._summed = (), None
         mark = self.mark()
         self.sample()
@@ -250,9 +250,9 @@ class Series:
         return seconds
 
     def take_apart(self) -> None:
-        """Time a batch with a change and a few microseconds between calls, to be compared with the last sample.
+        """Time a batch with input changes and pauses of microseconds between calls, to compare with the last sample.
 
-        The whole output of the last call is checked in one of three such batches.
+        The outputs of the last call are checked completely in one of three such batches.
         """
         stretch = self._next_stretch(min(self.batch, APART) // 2 * 2)
         self._prepare(stretch)
@@ -387,25 +387,25 @@ class Series:
 
     @property
     def is_long(self) -> bool:
-        """Return whether waking threads and caches takes only a small part of a call's time, in samples, too."""
+        """Return whether a call, in warm-up and the last sample, is long compared with waking threads and caches."""
         return min([self._call_s, *self.samples[-1:]]) >= LONG_CALL_S
 
     def mark(self) -> Mark:
-        """Return a mark of the present state, to which `forget` and `set_aside` return."""
+        """Return the present state, which `forget` and `set_aside` can restore."""
         return Mark(len(self.samples), self.spent_s)
 
     @property
     def cuts(self) -> bool:
-        """Return whether batches are cut into stretches, because some of their calls see known values."""
+        """Return whether batches are divided into stretches, some of which repeat the values of an earlier call."""
         return self.batch > 1 and not self._restores and not self._cold
 
     @property
     def meets_known(self) -> bool:
-        """Return whether some calls of a batch see known values."""
+        """Return whether some calls of a batch get the same values as an earlier call."""
         return self.cuts or (self._cold and self.batch > FRESHENED)
 
     def forget(self, mark: Mark) -> None:
-        """Discard the samples since a mark, but keep findings about their stretches."""
+        """Discard the samples since a mark, but keep other observations of their calls."""
         del self.samples[mark.samples :], self.woken[mark.samples :]
 
     def set_aside(self, mark: Mark, seconds: float) -> None:
@@ -416,11 +416,11 @@ class Series:
         self._started += seconds
 
     def out_of_time(self, budget: Budget, others: bool = False) -> bool:
-        """Return whether the series has MIN_SAMPLES samples, and its time is used up or `others` is true."""
+        """Return whether sampling may end: it has MIN_SAMPLES samples, and the time is used up or `others` is true."""
         return len(self.samples) >= MIN_SAMPLES and (others or self.spent_s >= budget.max_time_s)
 
     def decide(self, budget: Budget, others: bool = False) -> None:
-        """Stop if the interval is narrow enough or time is up (`out_of_time`), but not below MIN_SAMPLES samples."""
+        """Stop sampling if the interval is narrow enough or time is up, but not with fewer than MIN_SAMPLES samples."""
         if len(self.samples) < MIN_SAMPLES:
             return
         spread = min(SPREAD_S, budget.max_time_s)

@@ -184,9 +184,9 @@ class _Module(NamedTuple):
 
 
 def python_code(file: Path, function: str = "", package: Path = PACKAGE) -> tuple[str, ...]:
-    """Return the texts of the statements of a kernel's set-up, sorted.
+    """Return the texts of all statements that a kernel's set-up consists of or uses, sorted.
 
-    They are the decorated function, or the whole module of the declaration if there is no such function; the whole
+    Included are the decorated function, or the whole module of the declaration if there is no such function; the whole
     modules `_*.py` that it uses; and the statements that it uses from other modules in kernels. Imports, docstrings,
     comments and names of modules are left out, and so is `problem.py`, since digests contain the values of problems.
     package: the folder of `kernelmark`. Raises OSError, SyntaxError.

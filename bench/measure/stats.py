@@ -37,7 +37,7 @@ class Interval(msgspec.Struct, frozen=True):
 
 
 class BaselineRatio(msgspec.Struct, frozen=True):
-    """The baseline's time over the kernel's, with interval, method, and the ratio of the fastest samples."""
+    """The ratio of the baseline's time to the kernel's, its interval, its method, and the ratio of fastest samples."""
 
     median: float
     low: float
@@ -125,10 +125,11 @@ def _pairs(signs: Array) -> Iterator[float]:
 
 
 class Looks:
-    """The schedule of looks at the interval, and the error probability that each look may spend.
+    """The schedule by which the interval is examined ("looks"), and the error probability allotted to each look.
 
-    An interval at which sampling stops because it is narrow covers the median in less than 95 %. So looks are spaced
-    geometrically, and the j-th spends alpha / (j (j + 1)), which sums to at most alpha for any number of looks.
+    If sampling stops as soon as the interval is narrow, the interval has the median in less than 95 % of runs. So looks
+    are spaced geometrically, and the j-th gets alpha / (j (j + 1)), which sums to at most alpha for any number of
+    looks.
     """
 
     def __init__(self, first: int = 8, growth: float = 1.5) -> None:
@@ -137,7 +138,7 @@ class Looks:
         self._count = 0
 
     def due(self, n: int) -> bool:
-        """Return whether a look is due after n samples; if so, count it."""
+        """Return whether the interval should be examined after n samples; if so, count this look."""
         if n < self._next:
             return False
         self._next = math.ceil(max(self._next, n) * self._growth)
@@ -199,9 +200,9 @@ def quantile(ordered: Sequence[float], share: float) -> float:
 def speedup(
     baseline: Sequence[Sequence[float]], samples: Sequence[Sequence[float]], alpha: float = ALPHA
 ) -> BaselineRatio | None:
-    """Return a kernel's speedup over the baseline from samples taken in turn, given by process, or None.
+    """Return a kernel's speedup over the baseline from samples of several processes, or None if there are too few.
 
-    The i-th samples belong to the i-th round. Rounds alternate in order (ABBA), so the ratio of sums over two
+    The i-th samples of both belong to the i-th round. Rounds alternate in order (ABBA), so the ratio of sums over two
     neighbouring rounds is free of linear drift. Fewer than 12 rounds do not give the six quads that an interval needs;
     then single rounds are used. The ratio of the fastest samples, which no disturbance slowed, is a cross-check.
     """

@@ -1,8 +1,8 @@
 """Tensor maps, the descriptors that Hopper's copy engine (TMA) reads, and launches with structs as arguments.
 
-cuda-core 1.2 cannot encode TF32, has its swizzles in a private module, and launches only its own descriptors, so
-launches use the driver's public bindings. These allocate descriptors at any address, but cuda.h requires an alignment
-of 128 bytes, so descriptors are encoded through ctypes into memory allocated here.
+cuda-core 1.2 cannot encode TF32, has its swizzles in a private module, and launches only descriptors that it made.
+Launches therefore use the driver's public bindings. These bindings allocate descriptors at any address, but cuda.h
+requires an alignment of 128 bytes, so descriptors are encoded through ctypes into memory allocated here.
 """
 
 import ctypes
@@ -63,9 +63,9 @@ def aligned(nbytes: int = NBYTES) -> "np.ndarray[Any, Any]":
 
 
 def spanned(rows: Sequence[int], shape: Sequence[int], strides: Sequence[int]) -> tuple[list[int], list[int]]:
-    """Return a tiled map's sizes along x, y and z in elements, and its pitches along y and z in the unit of `strides`.
+    """Return a tiled map's sizes along x, y and z in elements, and pitches along y and z in the unit of `strides`.
 
-    rows: the axes that y runs over, as in `TensorMap.rows`.
+    rows: the axes of the array that y runs over, as in `TensorMap.rows`.
     """
     columns, counted = len(shape) - 1, sorted(axis % len(shape) for axis in rows)
     others = [axis for axis in range(columns) if axis not in counted]
@@ -185,7 +185,7 @@ def extents(size: int | tuple[int, ...]) -> tuple[int, ...]:
 
 
 def launch_with_structs(function: int, call: KernelCall, arguments: list[Any], stream: int) -> Launch:
-    """Return a function that launches the kernel on this stream; parameters are packed once, here."""
+    """Return a function that launches the kernel on this stream; its parameters are packed before it is returned."""
     from cuda.bindings import driver
 
     config = driver.CUlaunchConfig()

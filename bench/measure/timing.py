@@ -65,7 +65,7 @@ def resolution() -> float:
 
 @contextmanager
 def undisturbed() -> Iterator[None]:
-    """Return a context that disables garbage collection and blocks signals, for timed, waking and judged calls."""
+    """Return a context that disables garbage collection and blocks signals, for calls that are timed or checked."""
     collecting, blocked = _is_collecting(), _block(signal.SIG_BLOCK, _HELD)
     _do_not_collect()
     try:
@@ -151,9 +151,9 @@ class CudaClock:
     """Times a batch on one stream by events; the stream waits until the whole batch is queued.
 
     The stream waits for a word in pinned memory, so that the time between the events excludes the host's launch cost. A
-    call that synchronises the host would then wait for ever, so a watchdog releases the stream after `RELEASE_S`, and
-    the contender is timed without holding from then on. Work on any stream other than that of the events is refused,
-    since its time would be almost zero.
+    call that synchronises the host would then wait for ever. So a watchdog releases the stream after `RELEASE_S`, and
+    from then on the kernel is timed without holding the stream. Work on any other stream is refused, since its measured
+    time would be almost zero.
     """
 
     #: The driver queues about a thousand launches before it blocks, and a batch of multi-launch kernels must fit.
@@ -183,10 +183,10 @@ class CudaClock:
         return now()
 
     def time(self, calls: Sequence[Launch]) -> float:
-        """Return the seconds per call between two events; append the seconds of work after them to `unseen_s`.
+        """Return the seconds per call between two events; append the seconds of work after the second to `unseen_s`.
 
-        Raises RuntimeError if CuPy's current stream is not the clock's, before the calls or after them, and if the
-        device's clock has jumped.
+        Raises RuntimeError if CuPy's current stream, before or after the calls, is not the clock's, or if the device's
+        clock has jumped.
         """
         self._refuse_strayed()
         self._device.forget_persisting()
@@ -252,7 +252,7 @@ class CudaClock:
         self._flag[0] = 1
 
     def hidden_work(self, samples: Sequence[float], batch: int) -> str | None:
-        """Return a complaint if, in the median, the device worked far beyond the last event, or None."""
+        """Return a complaint if the device typically still worked long after a batch's last event, otherwise None."""
         if not self.unseen_s:
             return None
         unseen, span = median(self.unseen_s), median(samples) * batch
@@ -277,6 +277,6 @@ def captured(launch: Launch, stream: Any) -> Launch:
 
 
 def call_overhead(clock: Clock) -> float:
-    """Return the seconds of an empty call, measured in a batch that lasts hundreds of steps of this clock."""
+    """Return the seconds of an empty call, measured in a batch that lasts hundreds of times the clock's resolution."""
     calls = [lambda: None] * min(200, clock.max_batch)
     return min(clock.time(calls) for _ in range(5))

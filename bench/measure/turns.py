@@ -20,7 +20,7 @@ OnError = Callable[[str, BaseException], None]
 
 
 class Repeats:
-    """Limits repeats of disturbed windows: they may take as long as kept windows, or `least_s` if that is longer."""
+    """Limits the total time of repeated windows to the time of the kept windows, or to `least_s` if that is longer."""
 
     def __init__(self, least_s: float) -> None:
         self._least_s = least_s
@@ -38,11 +38,11 @@ class Repeats:
 
 
 class Turns:
-    """Takes samples of contenders in turn, in alternating order (ABBA), until each has enough.
+    """Takes samples of kernels in turn, in alternating order (ABBA), until each kernel has enough.
 
-    Baselines continue as long as any contender, so that each sample has a counterpart in the same round, until a
-    baseline has used four times the time limit. Then every contender with enough samples for an interval stops. pause:
-    before each turn, wait untimed until the threads of the last contender sleep. monitors: by device; they decide
+    A baseline continues while other kernels do, so that each of their samples has a baseline sample in the same round,
+    until the baseline has used four times the time limit. Then every kernel with enough samples for an interval stops.
+    pause: before each turn, wait untimed until the threads of the last kernel sleep. monitors: by device; they decide
     whether the samples since their last reading are kept.
     """
 
@@ -61,7 +61,7 @@ class Turns:
         self._repeats = Repeats(len(series) * min(SPREAD_S, budget.max_time_s))
 
     def run(self, look: Callable[[], None] = lambda: None) -> None:
-        """Take turns until no contender is left, and call `look` after each window."""
+        """Take turns until every kernel has stopped, and call `look` after each window of samples."""
         for monitor in self._monitors.values():
             monitor.look()  # discard the readings from before sampling
         while self._active:

@@ -45,7 +45,7 @@ class References:
 class Checksums:
     """Checks of whole outputs of timed calls, for kernels of one order, valid until the next draw.
 
-    They use the problem's checksums, or if it has none, its reference, unless that takes long. took_s: the time to
+    They use the problem's checksums; without checksums, its reference, if that takes little time. took_s: the time to
     prepare the checks, an estimate of the time of a check. possible: whether there is any check.
     """
 
@@ -77,7 +77,7 @@ class Checksums:
 
 
 class Verified(NamedTuple):
-    """The verdict on a call, and the call's seconds on operands that were new to it."""
+    """The verdict on a call, and the seconds of the call on operands that it had not seen before."""
 
     verdict: Verdict
     took_s: float

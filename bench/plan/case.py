@@ -20,7 +20,7 @@ Tiled = dict[tuple[str, tuple[str, ...]], list[Kernel]]
 
 
 class Budget(msgspec.Struct, frozen=True):
-    """When sampling stops: seconds per case, or the full width of the 95 % interval over the median."""
+    """The limits at which sampling stops: seconds per case, and full width of the 95 % interval over the median."""
 
     max_time_s: float = MAX_TIME_S
     rel_ci: float = REL_CI
@@ -34,12 +34,12 @@ class Entrant(NamedTuple):
 
 
 class Job(msgspec.Struct, frozen=True):
-    """Contenders on one problem or on several variants, measured in turn in one process; jobs are sent to workers.
+    """Kernels on one problem or on several variants of it, measured in turn in one process; jobs are sent to workers.
 
-    Every kernel contends on every problem, except the pairs `without`. baseline: the kernel that speedups are relative
-    to; baselines: exceptions to it, by problem id, "" for none. absent: devices that the run does not use; contenders
-    on them are `unsupported`. tiles: tiles to use instead of the defaults. entropy: the random bits of rows to be
-    reproduced, for each process; "" draws new ones. ours: measured in a worker without code of other packages.
+    Every kernel runs on every problem, except the pairs in `without`. baseline: the kernel that speedups are relative
+    to; baselines: other baselines for some problems, by problem id, "" for none. absent: devices that the run does not
+    use; kernels on them are `unsupported`. tiles: tiles to use instead of the defaults. entropy: random bits to
+    reproduce, a word for each process; "" draws new ones. ours: the worker does not load kernels of installed packages.
     """
 
     problems: tuple[str, ...]
@@ -86,7 +86,7 @@ class Job(msgspec.Struct, frozen=True):
 
 
 class WorkerKey(msgspec.Struct, frozen=True):
-    """Settings that are fixed when a worker starts. process: its number for a case. gpu: the UUID of its only GPU."""
+    """Settings fixed when a worker starts. process: a case's process, from 1. gpu: UUID of the worker's only GPU."""
 
     device: str
     threads: int
@@ -96,7 +96,7 @@ class WorkerKey(msgspec.Struct, frozen=True):
 
 
 class Shard(msgspec.Struct, frozen=True):
-    """One of `count` parts of a plan, numbered from 1; 0 is the merged run. cases: the cases of all parts together."""
+    """One of `count` parts of a plan. index: from 1, or 0 for the merged run. cases: number of cases of all parts."""
 
     index: int
     count: int
@@ -110,12 +110,12 @@ class Plan(msgspec.Struct, frozen=True):
     """The user's request for a run: devices present, globs over kernel ids, mode, thread counts, seed and limits.
 
     suites: as the user named them, files by absolute paths. isas: instruction sets, each measured in separate workers;
-    "" is the libraries' choice. timeout_s: limit of one call. processes: fresh processes for each case, each one pass
-    over the suites; passes begin at least spread_s apart. share_gpu: another run may use the GPU. tuned: the source of
+    "" is the libraries' choice. timeout_s: limit of one call. processes: the number of passes over the suites, each in
+    new processes; passes begin at least spread_s apart. share_gpu: another run may use the GPU. tuned: the source of
     tiles, "" for none; tiles: the tiles from it. tunes: what is tuned, and how; None for a run of suites. shard: the
     part that is measured; None for all. executor: the file of the executor whose workers measure; gpus: the UUIDs of
-    the GPUs that measure. reproduce: the run whose values are drawn again, "" for none. absent: devices that would be
-    used but are missing.
+    the GPUs that measure. reproduce: the run whose values are drawn again, "" for none. absent: devices to be used but
+    missing.
     """
 
     devices: tuple[str, ...]
@@ -145,7 +145,7 @@ class Plan(msgspec.Struct, frozen=True):
 
 
 class PlannedJob(msgspec.Struct, frozen=True):
-    """A job with the facts about its suite that rows record. place: its number in the whole plan, not in a shard."""
+    """A job and the facts about its suite that its rows record. place: its number in the whole plan, not in a shard."""
 
     job: Job
     key: WorkerKey
@@ -195,8 +195,8 @@ def contenders(
     """Return the kernels that devices, suite and the user's globs select, and whose domain contains the problem.
 
     A kernel that is named in full is returned whatever its device and domain; its row is `unsupported`, with the
-    reason. A kernel of a plug-in is returned even if its device is absent. A kernel that contends only on request must
-    be selected by a glob. known: a cache of earlier results for the same globs, which is extended here.
+    reason. A kernel of a plug-in is returned even if its device is absent. A kernel with `on_request` is returned only
+    if a glob selects it. known: a cache of results for the same globs; new results are added to it.
     """
     known = {} if known is None else known
     named = {glob.partition("@")[0] for glob in globs}

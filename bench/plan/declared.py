@@ -51,7 +51,7 @@ def check_op(op: object, decorator: str) -> None:
 
 
 def subject_of(op: str, provider: object, name: object) -> str:
-    """Return the beginning of a complaint, `kernel gemm/mine.twin`, on one line."""
+    """Return the subject of a complaint about a kernel, such as `kernel gemm/mine.twin`, on one line."""
     words = (each if isinstance(each, str) and each.isprintable() else shown(each) for each in (provider or "?", name))
     return f"kernel {op}/{'.'.join(words)}"
 
@@ -106,7 +106,7 @@ def _check_domain(kernel: Kernel, problem_class: type[Problem], subject: str) ->
 
 
 def check_operation(name: object, cls: object, options: set[str]) -> None:
-    """Raise UsageError if a class is not a valid operation. options: keywords that no axis's plural may equal."""
+    """Raise UsageError for an invalid operation class. options: keywords that no axis name plus `s` may equal."""
     subject = f"operation {name if isinstance(name, str) else shown(name)}"
     _require(isinstance(name, str) and bool(_NAME.fullmatch(name)), subject, "its name", name, _EXPECTED_NAME)
     right = isinstance(cls, type) and issubclass(cls, Problem)
@@ -164,7 +164,7 @@ def is_foreign(problem_class: type[Problem]) -> bool:
 
 
 def require_figures(problem: Problem, name: str) -> None:
-    """Raise UsageError, which names the problem, if its class cannot compute the figures that rows need."""
+    """Raise UsageError, naming the problem, if its class cannot compute the size, work and traffic that rows need."""
     try:
         dims = problem.dims()
         figures = {each: getattr(problem, each) for each in ("footprint_bytes", "flop", "traffic_bytes")}

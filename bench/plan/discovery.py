@@ -1,6 +1,6 @@
 """Find kernels in the folder `kernels`, in entry points of installed packages, and in files given with --plugin.
 
-Every module below `kernels/<operation>/`, also in subfolders, is imported unless its name begins with an underscore.
+All modules below `kernels/<operation>/`, also in subfolders, are imported, except those that begin with an underscore.
 """
 
 import builtins
@@ -35,7 +35,7 @@ _loaded: dict[Path, ModuleType] = {}
 def discover(plugins: tuple[str, ...] = (), timeout_s: float = TIMEOUT_S, ours: bool = False) -> Registry:
     """Find and register all kernels, once per process, and return the registry. Raises UsageError.
 
-    A plug-in whose import takes longer than `timeout_s` ends the process. ours: leave out other packages.
+    A plug-in whose import takes longer than `timeout_s` ends the process. ours: skip kernels of installed packages.
     """
     _import_kernels()
     if plugins or (not ours and others_installed()):
@@ -104,7 +104,7 @@ def _resolved(path: Path) -> Path:
 
 
 def load_plugin(plugin: str | Path, timeout_s: float = TIMEOUT_S) -> None:
-    """Import a user's file, whose decorators register kernels; a second import does nothing. Raises UsageError."""
+    """Import a user's file, whose decorators register kernels, if it is not imported yet. Raises UsageError."""
     path = _resolved(Path(plugin).absolute())
     if path in _loaded:
         return
@@ -150,7 +150,7 @@ def _put_back(in_command: bool) -> Iterator[None]:
 
 
 def of_plugin(error: BaseException) -> str | None:
-    """Return a complaint if the code of an imported plug-in raised an error or its cause; otherwise None."""
+    """Return a complaint if the code of an imported plug-in raised the error or the error's cause; otherwise None."""
     files = {frame.filename for frame in traceback.extract_tb(error.__traceback__)}
     complaint = next((f"plugin {_where(error, path)}" for path in _loaded if str(path) in files), None)
     return complaint or (of_plugin(error.__cause__) if error.__cause__ else None)

@@ -43,8 +43,8 @@ class Numerics(NamedTuple):
     """Unit roundoffs of the operands, which are rounded before they are multiplied, and of the accumulator.
 
     truncating: the number of products that are added before the sum is truncated to the accumulator, or 0 if sums are
-    rounded to nearest. Truncation is biased, so its errors add up. promoted: the number of products that are added with
-    14 bits, from zero, before their sum is added to the accumulator, or 0 if each product is added to it.
+    rounded to nearest. Truncation is biased, so its errors add up. promoted: the number of products that are summed
+    with 14 bits before this sum is added to the accumulator, or 0 if each product is added to the accumulator.
     """
 
     operand: float
@@ -94,7 +94,7 @@ NATIVE = {"f64": "fp64", "s8": "exact"} | dict.fromkeys(("f32", "f16", "bf16", "
 
 
 def operand_roundoff(numerics: str, storage: str) -> float:
-    """Return the unit roundoff with which `numerics` rounds operands of this type; 0 if they are used unrounded."""
+    """Return the unit roundoff with which `numerics` rounds operands stored as `storage`; 0 if they are not rounded."""
     roundoff = NUMERICS[numerics].operand
     return roundoff if DTYPES[storage].roundoff < roundoff else 0.0
 
@@ -110,7 +110,7 @@ def numerics_missing(numerics: str, device: str, capability: int) -> str | None:
 
 
 def precision(dtype: str, numerics: str) -> str:
-    """Return the class of precision within which kernels are compared.
+    """Return the class of precision; only kernels of one class are compared.
 
     The classes are `fp64`, `fp32` (strict), `tf32`, `half`, `fp8`, `int8`, and `exact` for data that is only moved.
     """

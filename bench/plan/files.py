@@ -54,7 +54,7 @@ def require_file(path: Path, most_bytes: float = math.inf) -> None:
 def replacing(path: Path, remedy: str = "name another file", only_try: bool = False) -> Iterator[Path]:
     """Yield a temporary file in the same folder that replaces `path` on success, so that no reader sees half of it.
 
-    If the disk is full, the old file stays. only_try: check that `path` can be written, and leave it. Raises
+    If the disk is full, the old file stays. only_try: check that `path` can be written, but do not replace it. Raises
     UsageError.
     """
     require_file(path)

@@ -142,7 +142,7 @@ class Kernel:
         return int(declared)
 
     def wire_bytes_for(self, problem: Problem) -> int | None:
-        """Return the bytes that the kernel declares to send between workers. Raises ValueError if too few."""
+        """Return the bytes that the kernel declares to send between workers. Raises ValueError if they are too few."""
         if self.wire is None:
             return None
         numerics, declared = self.numerics_for(problem), self.wire(problem)
@@ -166,7 +166,7 @@ class Kernel:
         return {name: values_on(device, values) for name, values in self.tunables.items()} | pinned
 
     def tiles(self, device: DeviceLimits = H100) -> Iterator[Tile]:
-        """Yield the tiles that a run may use by default, the first choice first; without `prefer`, the whole space."""
+        """Yield the tiles that a run may use by default, the preferred first; every tile if `prefer` is not set."""
         if self.prefer is None:
             return every_tile(self.values(device))
         wanted = (tile_on(device, tile) for tile in self.prefer.tiles)
@@ -177,7 +177,7 @@ class Kernel:
         return self.valid(problem, tile, device) if self.valid else None
 
     def unwanted(self, problem: Problem, tile: Tile, device: DeviceLimits = H100) -> str | None:
-        """Return why `tile` cannot take `problem`, or why a later preferred tile is used instead, or None."""
+        """Return why `tile` cannot take `problem`, or why `prefer` skips the tile, or None."""
         if reason := self.unfit(problem, tile, device):
             return reason
         unless = self.prefer.unless if self.prefer and not self.tile else None
@@ -212,7 +212,7 @@ K = TypeVar("K", bound=Kernel)
 
 
 def tiled(kernel: K, globs: Sequence[str]) -> Iterator[K]:
-    """Yield the kernel as globs select it: as declared, and with each tile that a glob has after an @.
+    """Yield the kernel without a tile if a glob selects it so, and with each tile that a glob has after an @.
 
     Raises UsageError if a matched kernel has no such tile.
     """
@@ -251,12 +251,12 @@ class TensorMap:
 
 @dataclass(frozen=True)
 class Im2colMap:
-    """A TMA descriptor argument for pixels of images with channels last, in the order of a convolution's columns.
+    """A TMA descriptor argument: the operand that it describes, and the box that one copy moves.
 
-    operand: n images of h x w pixels with c channels. box: pixels and channels of a copy. The first tap of a filter
-    visits each image row by row in steps of `stride`, from `lower` to `upper`, both (row, column); `upper` is counted
-    from the image's last row and column. A copy takes its pixels in this order, offset by its tap, and has zeros
-    outside the image. swizzle: as in TensorMap.
+    The tensor has three dimensions: x is the column in a stored row, y the row, and z the index in a batch (size 1 if
+    there is no batch). box: rows and columns, at most 256 each. swizzle: `none`, or `32B`, `64B` or `128B`, which is
+    also the most bytes that a row of the box may have. tf32: the copy rounds FP32 elements to TF32. rows: the adjacent
+    axes of the operand that form y; all other axes before the last form z.
     """
 
     operand: str
@@ -320,10 +320,10 @@ class CudaKernel(Kernel):
     """A hand-written kernel: a .cu file, an entry in it, and a plan of launches.
 
     source: path below `cuda/`, or an absolute path. entry: C++ name expression in which `{BM}` is a tunable and
-    `{op_a}` an attribute of the problem. min_arch: the least compute capability times ten; archs: the only
-    architectures that have its instructions, if later ones lack them. alignment: of every operand's address, in bytes;
-    16 allows the widest access. emulated: None if the tests run it in the emulator; otherwise the reason why they
-    cannot. spills: why it may spill registers or use stack; without a reason the tests forbid that.
+    `{op_a}` an attribute of the problem. min_arch: the least compute capability, times ten. archs: the architectures
+    that can run the kernel, if later ones cannot. alignment: of every operand's address, in bytes; 16 allows the widest
+    access. emulated: None if the tests run it in the emulator; otherwise the reason why they cannot. spills: the reason
+    why the kernel may spill registers or use stack; without a reason the tests forbid that.
     """
 
     source: str
@@ -343,7 +343,7 @@ class CudaKernel(Kernel):
     def unfit(self, problem: Problem, tile: Tile, device: DeviceLimits = H100) -> str | None:
         """Return why `tile` cannot take `problem` on the device, or None.
 
-        Static shared memory is known only after compilation; the launcher checks it as well.
+        Only dynamic shared memory is checked. Static memory is known after compilation and checked by the launcher.
         """
         if reason := super().unfit(problem, tile, device):
             return reason

@@ -15,9 +15,9 @@ AMPLE = 32
 class Does(NamedTuple):
     """The effect of a mode: in words for help, in a sentence for reports, and as flags.
 
-    from_memory: operands come from memory, so sets of them rotate, and memory bandwidth bounds every row; otherwise one
-    set stays in a cache, whose bandwidth bounds the row. replays: launches are captured into a CUDA graph, which is
-    replayed. times: verified kernels are timed, too.
+    from_memory: operands come from memory: several copies of them are used in turn, and memory bandwidth bounds every
+    row; otherwise one copy stays in a cache, whose bandwidth bounds the row. replays: launches are captured into a CUDA
+    graph that is replayed. times: verified kernels are timed, too.
     """
 
     words: str
@@ -28,7 +28,7 @@ class Does(NamedTuple):
 
 
 class Rotation(NamedTuple):
-    """The number of operand sets that are used in turn, and whether the cache must be evicted as well."""
+    """The number of copies of the operands to use in turn, and whether the cache must be evicted as well."""
 
     sets: int
     evict: bool
@@ -48,11 +48,11 @@ class Mode(StrEnum):
         return DOES[self]
 
     def rotation(self, footprint_bytes: int, llc_bytes: int) -> Rotation:
-        """Return how many operand sets to use in turn, so that each has left the cache before it is used again.
+        """Return how many copies of the operands to use in turn, so that each has left the cache before its next use.
 
-        The sets between two uses of one hold at least twice the last-level cache; if that takes more than MAX_SETS, the
-        cache is evicted. There is one set if operands may stay in a cache, or if a set is so large that almost none of
-        it does.
+        The other copies fill at least twice the last-level cache; if that takes more than MAX_SETS copies, the cache is
+        evicted. One copy is enough if operands may stay in a cache, or if they are so large that almost none of them
+        does.
         """
         if not self.does.from_memory or footprint_bytes >= AMPLE * llc_bytes:
             return Rotation(1, False)

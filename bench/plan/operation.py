@@ -38,11 +38,11 @@ Checksums = Callable[[Arrays, Arrays, Changes, str], str | None]
 class Operand(msgspec.Struct, frozen=True):
     """One array of a problem: row-major `shape`, each row followed by `pad` unused elements.
 
-    `in` is read, `out` is poisoned before every run, `inout` is restored before every sample. in_host: it lies in the
-    host's memory, wherever the kernel runs. gpus: the numbers of the GPUs that it lies on for kernels that are
-    `spread`: one GPU for the whole operand, or one for each row. specials: the largest magnitude of values that are not
-    uniform in [-1, 1] (bench/measure/draw.py), 0 for none. others: the largest magnitude in every third draw, 0 for
-    that of `specials`. Large values expose kernels that clip, but hide arithmetic that is worse than declared.
+    An `in` is read, an `out` is poisoned before every run, an `inout` is restored before every sample. in_host: it lies
+    in host memory, whatever the kernel's device. gpus: for kernels that are `spread`, the number of the GPU for the
+    whole operand, or of a GPU for each row. specials: the largest magnitude of values that are not uniform in [-1, 1]
+    (bench/measure/draw.py), 0 for none. others: the same for every third draw, or 0 to use `specials`. Large values
+    expose kernels that clip, but hide arithmetic that is worse than declared.
     """
 
     name: str
@@ -71,12 +71,12 @@ class Operand(msgspec.Struct, frozen=True):
 
 
 class EmulatedSizes(NamedTuple):
-    """Sizes and options of the emulated problems, if the usual sizes do not suit an operation.
+    """Sizes and options of the problems on which kernels are emulated, if the usual sizes do not suit an operation.
 
-    first: sizes for each variant of the axes, instead of the usual ones. more: sizes to use next if too few of those
+    first: sizes for each variant of the axes, instead of the usual ones. more: sizes to use next if too few of `first`
     fit a kernel; by default the usual ones. last: additional sizes. A size may contain an option (`place`), which
     restricts it to variants with that option. long_from: a problem with a larger size is long. deep: for each
-    direction, the name of the size that is summed over; one problem of each variant has it long.
+    direction, the name of the size that is summed over; one problem of each variant has a long size of this name.
     """
 
     first: Sequence[Mapping[str, Any]] = ()
@@ -89,10 +89,10 @@ class EmulatedSizes(NamedTuple):
 class Features(NamedTuple):
     """The features by which a selector chooses between kernels, if they are not just the operation's sizes.
 
-    inputs: the numbers that a caller has. expressions: of the inputs, in the common syntax of Python and C; a tree
-    compares each with a threshold. slopes: the expressions whose logarithms a formula uses. held: axes that the inputs
-    contain in another form. libraries: the kernels that a library runs if no algorithm is given; the first with a time
-    counts.
+    inputs: the numbers that a caller knows. expressions: formulas of the inputs, in syntax that Python and C share; a
+    tree compares the value of each with a threshold. slopes: the expressions whose logarithms a formula uses. held:
+    axes that the inputs express in another form. libraries: the kernels that a library runs if no algorithm is given;
+    the first with a time counts.
     """
 
     inputs: tuple[str, ...] = ()
@@ -106,9 +106,9 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
     """Base of the problem classes: sizes, storage type and options of one operation.
 
     A subclass declares its fields (the axes of suites), which of them are `sizes` and which `suffixes` may follow the
-    sizes in an id, and the methods below. assumed: the values of an axis for a kernel that declares none; for other
-    axes such a kernel takes all values. uses_host: the operation uses the host's memory or links, whatever its kernels
-    run on. is_ceiling: kernelmark's kernels for it are microbenchmarks, which bound other rows.
+    sizes in an id, and the methods below. assumed: by axis, the values that a kernel takes if it declares none; for an
+    axis that is not in it, such a kernel takes all values. uses_host: the operation uses the host's memory or links
+    even for kernels on a GPU. is_ceiling: kernelmark's kernels for it are microbenchmarks, which bound other rows.
     """
 
     op: ClassVar[str] = ""
@@ -121,7 +121,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def distribution(self) -> str:
-        """The distribution of the operands of timed calls; an operation may have an axis of this name."""
+        """Return the distribution of the operands of timed calls; an operation may have an axis of this name."""
         return str(UNIFORM)
 
     @property
@@ -183,7 +183,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
     @classmethod
     @cache
     def axes(cls) -> dict[str, Any]:
-        """Return the names and types of the fields, which are the axes of a suite's sweeps."""
+        """Return the names and types of the problem's fields, which suites call axes."""
         return {field.name: field.type for field in msgspec.structs.fields(cls)}
 
     @classmethod
@@ -210,7 +210,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def typical(cls) -> Iterator[dict[str, Any]]:
-        """Yield typical sizes (and other axes) of problems, the largest first, for which `inspect` shows kernels.
+        """Yield typical sizes (and other axes) of the problems for which `inspect` shows kernels, the largest first.
 
         By default all sizes are equal, or slightly different for kernels that require that.
         """
@@ -224,7 +224,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def row_lengths(self) -> tuple[int, ...]:
-        """Return the lengths that must be multiples of the vector in vectorised kernels; by default the sizes."""
+        """Return the lengths that vectorised kernels need to be multiples of the vector width; by default all sizes."""
         return tuple(getattr(self, name) for name in self.sizes)
 
     @classmethod
@@ -245,7 +245,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def ctype(self) -> str:
-        """Return the C++ name of the storage type of the inputs."""
+        """Return the bytes of all operands."""
         return DTYPES[split_dtype(self.dtype)[0]].ctype
 
     def suffix(self) -> str:
@@ -253,18 +253,18 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
         return ""
 
     def words(self) -> list[str]:
-        """Return the id's parts after the storage type; defaults are left out."""
+        """Return the parts that follow the storage type in the id; defaults are left out."""
         return []
 
     @classmethod
     def parse_words(cls, words: list[str]) -> dict[str, Any]:
-        """Return the field values for the words of an id, as the inverse of `words()`. Raises ValueError."""
+        """Return the fields that the words of an id set; this reverses `words()`. Raises ValueError."""
         if words:
             raise ValueError(f"{words[0]!r} is not a part of a {cls.op} id")
         return {}
 
     def operands(self) -> tuple[Operand, ...]:
-        """Return the arrays of the problem, in the order in which operands are drawn."""
+        """Return the arrays of the problem, in the order in which their values are drawn."""
         raise NotImplementedError
 
     def reference(self, inputs: Arrays, rng: "np.random.Generator") -> Any:
@@ -276,7 +276,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
         raise NotImplementedError
 
     def checksums(self, inputs: Arrays, rng: "np.random.Generator") -> Checksums | None:
-        """Prepare a cheap check of whole outputs, about as fast as reading them; None if there is none.
+        """Return a cheap check of whole outputs, about as fast as reading them, or None if there is none.
 
         The check is used for many timed calls; a few elements of these inputs change between them.
         """
@@ -288,7 +288,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
         raise NotImplementedError
 
     def link(self, footprint_bytes: int) -> str:
-        """Return the id of a transfer of that size over the link that the problem's data crosses; "" without a link."""
+        """Return the id of a transfer of so many bytes over the link that the data crosses; "" if it crosses none."""
         return ""
 
     @property
@@ -297,7 +297,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
         return None
 
     def least_wire_bytes(self, numerics: str) -> int:
-        """Return the least bytes that a kernel with these numerics must send between workers."""
+        """Return the fewest bytes that a kernel with these numerics must send between workers."""
         return 0
 
     def least_flop(self, numerics: str) -> int:

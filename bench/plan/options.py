@@ -18,11 +18,11 @@ LAUNCHERS = ("cuda-core", "pycuda")
 
 
 class Option(NamedTuple):
-    """One option: `--name` of the command and `--km-name` in pytest, for a field of the plan.
+    """An option: `--name` of the command and `--km-name` in pytest, for a field of the plan.
 
     default: a boolean makes the option a flag that sets the opposite. unset: words for a default that depends on the
-    machine or the suite. parse: returns the value of a text; raises ValueError with the found and the expected text.
-    choices: the accepted words. many: may be given several times. times: has no effect if nothing is timed.
+    machine or the suite. parse: converts a text; raises ValueError with the text and what is expected. choices: the
+    accepted words. many: the option may be repeated. times: the option has no effect if nothing is timed.
     """
 
     name: str

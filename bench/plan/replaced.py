@@ -14,7 +14,7 @@ _STANDARD = ("builtins", "concurrent", "ctypes", "threading", "time")
 
 
 class Originals:
-    """The original functions, classes and modules of libraries, and the set-up functions of our kernels.
+    """The original functions, classes and modules of libraries, and the set-up functions of kernelmark's own kernels.
 
     Modules that are imported later are recorded at their import.
     """
@@ -154,7 +154,7 @@ _originals: list[Originals] = []
 
 
 def keep_originals(timeout_s: float) -> None:
-    """Record the originals before a worker loads its first plug-in; timeout_s is infinite only in a worker."""
+    """Record the originals before a plug-in is loaded, but only in a worker, which has an infinite `timeout_s`."""
     if timeout_s == math.inf and not _originals:
         _originals.append(Originals())
 

@@ -31,12 +31,12 @@ def parse_shard(text: str) -> Shard:
 
 
 def group_of(problem: str) -> str:
-    """Return the operation and the sizes in a problem's id: `gemm/m64n64k64` from `gemm/m64n64k64/f32/NT`."""
+    """Return the operation and the sizes of a problem's id: `gemm/m64n64k64` for `gemm/m64n64k64/f32/NT`."""
     return "/".join(problem.split("/", 2)[:2])
 
 
 def owners(jobs: Iterable[PlannedJob], count: int, registry: Registry) -> dict[str, int]:
-    """Return the shard of each comparison group; the heaviest goes first, each to the lightest shard so far.
+    """Return the shard of each comparison group: from the heaviest on, each group goes to the lightest shard so far.
 
     The order of the jobs does not matter: groups of equal weight are sorted by hash.
     """
@@ -54,7 +54,7 @@ def owners(jobs: Iterable[PlannedJob], count: int, registry: Registry) -> dict[s
 
 
 def weight(planned: PlannedJob, registry: Registry) -> int:
-    """Return the weight of a job in integer microseconds, so that sums do not depend on the order."""
+    """Return the assumed cost of a job in whole microseconds; sums of integers do not depend on the order."""
     total = 0
     for name in planned.job.problems:
         problem = registry.problem(name)
@@ -64,7 +64,7 @@ def weight(planned: PlannedJob, registry: Registry) -> int:
 
 
 def sharded(plan: Plan, shard: Shard, jobs: Sequence[PlannedJob], registry: Registry) -> tuple[Plan, list[PlannedJob]]:
-    """Return the plan of one shard, and its jobs in order; none if there are fewer groups than shards."""
+    """Return the plan of one shard, and its jobs in order; no jobs if there are fewer comparison groups than shards."""
     shards = owners(jobs, shard.count, registry)
     members = [planned for planned in jobs if shards[group_of(planned.job.problems[0])] == shard.index]
     whole = msgspec.structs.replace(shard, cases=case_count(jobs, registry))

@@ -1,6 +1,6 @@
-"""Handle the signals that end a command: interrupt, SIGTERM, and SIGHUP of a terminal that is closed.
+"""Handle the signals that end a command: SIGINT, SIGTERM, and SIGHUP from a terminal that is closed.
 
-The first signal gives a run ten seconds to finish the current job; the second ends it at once. Until the command
+The first signal gives a run ten seconds to finish the current job; the second ends the run at once. Until the command
 handles signals, an interrupt prints a traceback, so this module is loaded first and imports little.
 """
 
@@ -34,7 +34,7 @@ def exit_status() -> int:
 
 
 def take(handler: "Callable[[int, Any], object]") -> "dict[int, Any]":
-    """Install a handler for the signals, except those ignored, as under nohup; return the previous handlers."""
+    """Install a handler for the signals that are not ignored (nohup ignores some); return the previous handlers."""
     before: dict[int, Any] = {
         number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     }
@@ -56,7 +56,7 @@ def ignore() -> None:
 
 @contextmanager
 def interruptible(finish_s: float = FINISH_S) -> Iterator[Callable[[], bool]]:
-    """Turn the first signal into a flag; the second, or the end of `finish_s` (0: never), raises KeyboardInterrupt."""
+    """Make the first signal set a flag; a second one, or `finish_s` later (0: never), raises KeyboardInterrupt."""
     hits: list[int] = []
 
     def handle(number: int, frame: "FrameType | None") -> None:

@@ -20,9 +20,9 @@ TRIES = 1_000
 
 
 class Count(NamedTuple):
-    """The number of valid tiles, and of refused tiles by reason; reasons that differ only in numbers are merged.
+    """The number of valid tiles, and of refused tiles for each reason; reasons differing only in numbers are merged.
 
-    exact: all were examined; otherwise the numbers are estimated from drawn tiles.
+    exact: whether all tiles were examined; otherwise the numbers are estimated from drawn tiles.
     """
 
     size: int
@@ -81,7 +81,7 @@ class Space:
         return Count(self.size, round(valid / DRAWN * self.size), scaled, False)
 
     def sample(self, count: int, seed: int) -> list[Tile]:
-        """Return `count` different valid tiles, or all of a smaller space; the same tiles for the same seed.
+        """Return `count` different valid tiles, or all of a smaller space; the same seed gives the same tiles.
 
         In a small space the draw is uniform. In a larger one each tile is built value by value, avoiding refused
         values.

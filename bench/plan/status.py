@@ -7,8 +7,8 @@ from typing import Self
 class Status(StrEnum):
     """The outcome of a case. A result that is not `OK` has a reason and no rate.
 
-    meaning: a sentence for documentation and legends. against: whether it counts against the kernel, so that a run ends
-    with exit status 1 and a pytest item fails; any other status is a valid answer.
+    meaning: a sentence for documentation and legends. against: the outcome counts against the kernel, so a run with it
+    ends with exit status 1 and a pytest item fails; any other outcome is a valid answer.
     """
 
     meaning: str

@@ -31,7 +31,7 @@ class Suite(msgspec.Struct, frozen=True):
 
     @property
     def digest(self) -> str:
-        """Return a hash of the whole suite, equal if two suites have the same problems in the same order.
+        """Return a hash of all problems of the suite, equal for two suites with the same problems in the same order.
 
         It does not depend on the path, since shards may have the file in another folder.
         """

@@ -22,10 +22,11 @@ PARTS = ("forward", "backward")
 
 
 class Entry(msgspec.Struct, frozen=True):
-    """A problem of a suite, its count and part in a network, and the kernels to run on it.
+    """A problem of a suite, and the kernels to run on it.
 
-    part: `forward` or `backward` for a network's layers. network: its name, if a suite has several. kernels: globs, as
-    in `--kernels`. max_time: seconds per case, if the sweep sets them.
+    count: how often it occurs in a network. part: `forward` or `backward` for a network's layers. network: the
+    network's name, if a suite has several. kernels: globs, as in `--kernels`. max_time: seconds per case, if the sweep
+    sets them.
     """
 
     problem: Problem
@@ -37,10 +38,10 @@ class Entry(msgspec.Struct, frozen=True):
 
 
 class Sweep(msgspec.Struct, frozen=True):
-    """A [[sweep]] table: values for every axis, and rows of values for tied axes, which vary together.
+    """A [[sweep]] table: values for every axis; axes that vary together are given as rows of values ("tied").
 
     along: axes along which the winner may change: those with several numbers, and the tied axis that the suite names.
-    together: axes in which the variants of a comparison group, which are measured in turn, differ. max_time: seconds
+    together: the axes in which problems of one comparison group differ; they are measured in turn. max_time: seconds
     per case, instead of the suite's.
     """
 

@@ -51,7 +51,7 @@ def tile_text(values: Mapping[str, int]) -> str:
 
 
 def nearest(wanted: Iterable[Tile], pinned: Mapping[str, int]) -> list[Tile]:
-    """Return the wanted tiles with the pinned values inserted, sorted by the number of changed values."""
+    """Return the wanted tiles, but with the pinned values; first those in which pinning changes the fewest values."""
     ranked = sorted(wanted, key=lambda tile: sum(vars(tile)[name] != value for name, value in pinned.items()))
     laid = [Tile(**{**vars(tile), **pinned}) for tile in ranked]
     return [tile for i, tile in enumerate(laid) if tile not in laid[:i]]
@@ -90,10 +90,10 @@ class Refused(NamedTuple):
 
 
 def walk(values: Values, rule: Callable[[Any], str | None]) -> Iterator[Tile | Refused]:
-    """Yield valid tiles in order, and groups of refused ones as soon as their first values are refused.
+    """Yield the valid tiles in order, and one `Refused` for each group of tiles whose first values the rule refuses.
 
-    The rule first gets only the first values, then more. No tile that begins with refused values is tried. A rule that
-    raises for some values is called again with more; it may read only the attributes of a tile.
+    The rule is called with the first value, then with the first two, and so on. If it refuses them, no tile that begins
+    with them is tried. If it raises, it is called again with more. It may read only the attributes of a tile.
     """
     names = tuple(values)
     below = [math.prod(len(values[name]) for name in names[i:]) for i in range(len(names) + 1)]

@@ -36,7 +36,7 @@ _LARGEST_MEAN, _LARGEST_LIMITED = 2.0, 1.5
 def accumulation_error(numerics: str, storage: str, length: int) -> float:
     """Return a bound on the error of a sum of `length` products of operands stored as `storage`, before it is stored.
 
-    An accumulation error of 8/3 u k covers the largest of many million elements, whose partial sums are all large.
+    With k products, 8/3 u k bounds the accumulation error of many million sums, also if all partial sums are large.
     Operands rounded to u_in have k independent errors of 0.2 u_in, whose sum grows like sqrt(k). Truncated sums lose
     about u_acc of their size with every addition, always towards zero.
     """
@@ -51,7 +51,7 @@ def accumulation_error(numerics: str, storage: str, length: int) -> float:
 
 
 def accumulation_rms(numerics: str, storage: str, length: int) -> float:
-    """Return a bound on the rms error of many sums of `length` products, sharp enough to distinguish numerics."""
+    """Return a bound on the rms error of many sums of `length` products; it is tight enough to tell numerics apart."""
     u_in, u_acc = operand_roundoff(numerics, storage), NUMERICS[numerics].accumulate
     step = NUMERICS[numerics].truncating
     chain = u_acc * math.hypot(_CHAIN * length, _PRODUCTS * math.sqrt(length))
@@ -82,7 +82,7 @@ def sum_bound(
 ) -> Bound:
     """Return the bound of sums of `length` products times `scale`, plus values of at most `added`, stored as `stored`.
 
-    roundings: as in `Bound`. In FP64 the reference has an independent error as large as that of a right result.
+    roundings: as in `Bound`. In FP64 the bound also covers the reference's own error, which is just as large.
     """
     errs = 2 if 0 < NUMERICS[numerics].accumulate <= DTYPES["f64"].roundoff else 1
     # Scaling rounds once, and adding once more.
@@ -97,13 +97,13 @@ def sum_bound(
 
 
 def independent_roundings(rows: int, columns: int, length: int) -> int:
-    """Return a lower bound on the number of independent roundings in a matrix product.
+    """Return a lower bound on the number of independent rounding errors in a product of matrices of these sizes.
 
-    Elements in one row or column share operands, so not all of their roundings are independent.
+    Elements in one row or column share operands, so not all of their errors are independent.
     """
     return min(rows, columns) * min(length, _INDEPENDENT)
 
 
 def largest_sum(length: int) -> float:
-    """Return the magnitude of the largest of many sums of `length` products."""
+    """Return a bound on the largest magnitude among many sums of `length` products."""
     return min(2.0 * math.sqrt(length) + 1, length)

@@ -10,9 +10,9 @@ from kernelmark.bench.plan.tiles import Prefer, parse_tile
 
 
 class TunedTile(msgspec.Struct, frozen=True):
-    """The tile that a kernel uses on a problem instead of its default, and the run that found it.
+    """The tile that a kernel uses on a problem instead of its default, and the run that found the tile.
 
-    threads: the thread count that it is for; a kernel that is not threaded uses it at any. tile: `BM=64,BN=32`.
+    threads: the thread count of the tile; a kernel that is not threaded uses it with any count. tile: `BM=64,BN=32`.
     """
 
     kernel: str
@@ -23,10 +23,10 @@ class TunedTile(msgspec.Struct, frozen=True):
 
 
 class SearchSpace(msgspec.Struct, frozen=True):
-    """The tiles of a kernel for a problem, counted before any was measured.
+    """The tiles that a kernel may have for a problem, counted before any tile is measured.
 
-    size: the number of all combinations. valid: how many of these are valid, an estimate unless `exact`. listed: how
-    many the search could choose from. default: the tile that a run uses, `BM=64,BN=32`.
+    size: the number of all combinations. valid: the number of valid ones, an estimate unless `exact`. listed: the
+    number from which the search could choose. default: the tile that a run uses, `BM=64,BN=32`.
     """
 
     problem: str
@@ -38,7 +38,7 @@ class SearchSpace(msgspec.Struct, frozen=True):
 
 
 class Tunes(msgspec.Struct, frozen=True):
-    """The subject and method of a tuning run, which is a search, or the race that follows the run `search`.
+    """What a tuning run does: a search over tiles, or a race of tiles, which follows the run `search`.
 
     how: the strategies with their budgets. source: a digest of the kernel's source. where: the value of `--tuned`.
     raced: the tiles of the race. overall: the tile that was best over a suite in the search, if any.
@@ -55,7 +55,7 @@ class Tunes(msgspec.Struct, frozen=True):
 
 
 def preferring(kernel: K, problem: str, tiles: Iterable[TunedTile]) -> tuple[K, str]:
-    """Return the kernel with its tuned tile as default, and the run that found it; unchanged without a tuned tile."""
+    """Return the kernel with its tuned tile as default, and the run that found the tile; unchanged if there is none."""
     tuned = next((tile for tile in tiles if (tile.kernel, tile.problem) == (kernel.id, problem)), None)
     if tuned is None:
         return kernel, ""

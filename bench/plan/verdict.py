@@ -1,4 +1,4 @@
-"""Judge outputs by each element's error, by the rms of all errors, and by weighted sums."""
+"""Judge outputs by the error of each element, by the rms error of all elements, and by weighted sums of elements."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -24,7 +24,7 @@ _BLOCK_ELEMENTS, _CACHED_ELEMENTS = 2**20, 2**14
 class Verdict(msgspec.Struct, frozen=True):
     """The verdict on outputs. reason: why they are wrong; None if they are right.
 
-    max_error: the absolute error of the element that is closest to its bound; error_bound: that bound.
+    max_error: the absolute error of the element whose error is closest to its bound. error_bound: that element's bound.
     compression_error: for compressed gradients, the squared norm of the unsent part over that of the whole.
     """
 
@@ -35,13 +35,13 @@ class Verdict(msgspec.Struct, frozen=True):
 
 
 class Bound(NamedTuple):
-    """The bound on the error of a right result relative to its float64 reference.
+    """The bounds on the errors of a right result relative to its float64 reference.
 
     largest, rms: the maximum and the root mean square of an element's absolute error before it is stored, in units of
     `unit`, the magnitude of each element's operands (a number or an array that broadcasts to the output). stored: the
-    storage type that results are rounded to. roundings: the least number of independent roundings behind the errors of
-    all elements; with fewer, their rms scatters more. uneven: the rms error of an algorithm's least exact elements,
-    over that of all.
+    storage type of the results. roundings: the least number of independent rounding errors in all elements; with few of
+    them, the rms error scatters more. uneven: the ratio of the rms error of an algorithm's least exact elements to that
+    of all elements.
     """
 
     largest: float
@@ -63,19 +63,19 @@ class Bound(NamedTuple):
         return found
 
     def variance(self, want: Array) -> Array:
-        """Return the variance of rounding each element to its storage type: a twelfth of a step squared."""
+        """Return the variance of rounding each element to its storage type: a step of the type squared, over 12."""
         dtype = DTYPES[self.stored]
         step = np.maximum(np.ldexp(dtype.roundoff, np.frexp(want)[1]), 2 * dtype.underflow)
         found: Array = step**2 / 12
         return found
 
     def share(self, error: Array, want: Array) -> float:
-        """Return the sum of squared errors over variances; elements without variance, which `limits` covers, add 0."""
+        """Return the sum of squared errors, each over its variance; elements without variance add 0 (see `limits`)."""
         variance = np.square(self.rms * self.unit) + self.variance(want)
         return float(np.sum(np.divide(error * error, variance, out=np.zeros(error.shape), where=variance > 0)))
 
     def rms_limit(self, count: int) -> float:
-        """Return the multiple of `rms` that the rms error of `count` right elements exceeds with probability 1e-7."""
+        """Return a limit on the rms error over `rms`, which `count` right elements exceed with probability 1e-7."""
         dof = max(1.0, min(count, self.roundings) / 4)  # only a quarter, since variances differ between elements
         spread = 2 / (9 * dof)  # Wilson and Hilferty's approximation of the chi-square distribution
         return math.sqrt((1 - spread + _RMS_QUANTILE * math.sqrt(spread)) ** 3)
@@ -197,9 +197,9 @@ def _imprecise(name: str, bound: Bound, found: Errors) -> str | None:
 
 
 def error_variance(got: Array, want: Array, bound: Bound, length: int) -> float:
-    """Return an element's error variance before it is stored, estimated from sampled sums over `length` elements.
+    """Return the error variance of an element before it is stored, estimated from sampled sums over `length` elements.
 
-    The unit is the square of the bound's. The estimate hardly exceeds what the arithmetic allows, and is never 0, since
+    Its unit is the square of `bound.unit`. The estimate hardly exceeds what the arithmetic allows. It is never 0, since
     a single element may have a much larger error than most, and a sample may contain only sums of zeros.
     """
     likely = (bound.uneven * bound.rms) ** 2
@@ -213,7 +213,7 @@ def error_variance(got: Array, want: Array, bound: Bound, length: int) -> float:
 
 
 def sums_limit(variance: Array, own_error: float | Array, verdicts: int = 1) -> Array:
-    """Return the limit of Gaussian sums of errors with this variance, which one verdict in a million exceeds.
+    """Return limits of Gaussian sums of errors with this variance; one of 10^6 verdicts on right results exceeds them.
 
     Weights are drawn independently of the errors, so a weighted sum is normally distributed however errors depend on
     each other. own_error: the standard deviation of computing the sums in float64. verdicts: the number of verdicts
@@ -235,11 +235,11 @@ def summed(
     own_error: float | Array,
     stored: Callable[[], Array],
 ) -> str | None:
-    """Return why Gaussian sums, in float64, over `length` elements of a timed call's output are wrong, or None.
+    """Return why Gaussian weighted sums, in float64, over `length` elements of a timed output are wrong, or None.
 
     squares: sums of squared weights, each times the squared unit of its element's bound. weights: sums of squared
-    weights. own_error: as in `sums_limit`. stored: returns such sums times squared elements, for the error of storing
-    them; it reads all elements again, so it is called only if errors are large.
+    weights. own_error: as in `sums_limit`. stored: returns sums of squared weights times squared elements, for the
+    error of storing them; it reads all elements again, so it is called only if errors are large.
     """
     kind = DTYPES[bound.stored]
     # One large product may dominate a sum, so a few elements may have the largest errors.

@@ -74,7 +74,7 @@ class ShardRun(msgspec.Struct, frozen=True):
 
 
 class Campaign(NamedTuple):
-    """The shards of one plan. known: shards merged before, by number. new: each file's path, run id and shards."""
+    """The shards of one plan. known: shards merged before, by number. new: path, run id and shards of each new file."""
 
     run_id: str
     first: RunFacts
@@ -83,12 +83,12 @@ class Campaign(NamedTuple):
 
     @property
     def shard(self) -> Shard:
-        """Return a shard of the plan. Its `count` and `cases` are those of the whole plan."""
+        """Return the `count` and `cases` of the whole plan, as a Shard; its index is that of any shard."""
         return _shard_of(self.first)
 
     @property
     def parts(self) -> dict[int, ShardRun]:
-        """Return all shards after the merge, by number."""
+        """Return all shards that are merged after this merge, by number."""
         shards = dict(self.known)
         for _, _, parts in self.new:
             shards |= {part.index: _later(shards.get(part.index), part) or part for part in parts}
@@ -96,7 +96,7 @@ class Campaign(NamedTuple):
 
     @property
     def missing(self) -> list[int]:
-        """Return the numbers of the shards that are in no file."""
+        """Return the numbers of the shards that neither the store nor a new file has."""
         return [index for index in range(1, self.shard.count + 1) if index not in self.parts]
 
     @property
@@ -105,7 +105,7 @@ class Campaign(NamedTuple):
         return [part for part in self.parts.values() if not part.finished_at]
 
     def until(self, count: int) -> tuple[Run, str | None]:
-        """Return the run merged from the first `count` new files, and its end time if all shards have ended."""
+        """Return the run merged from the first `count` new files, and its end time, None if a shard has not ended."""
         parts = list(self._replace(new=self.new[:count]).parts.values())
         plan = {**self.first["plan"], "shard": {"index": 0, "count": self.shard.count, "cases": self.shard.cases}}
         ends = [part.finished_at for part in parts if part.finished_at]
@@ -125,7 +125,7 @@ class Campaign(NamedTuple):
 
 
 class ShardPlace(NamedTuple):
-    """Where a shard was measured: hosts, devices and number of its rows, and the best valid value of each ceiling."""
+    """Where a shard was measured: hosts, devices, number of rows, and the best valid value of each ceiling."""
 
     hosts: list[str]
     devices: list[str]

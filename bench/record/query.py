@@ -1,4 +1,4 @@
-"""Run queries on the store, over all rows or a selection. They are limited in size and time, and yield row by row."""
+"""Run queries on all rows of a store or on selected ones. Size and time are limited; rows are yielded one by one."""
 
 import sqlite3
 from collections.abc import Callable, Iterator

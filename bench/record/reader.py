@@ -1,4 +1,4 @@
-"""Read the store by queries that check rows. Most yield one row at a time, so memory does not limit their number."""
+"""Read the store by queries that check rows. Most of them yield one row at a time, so that many rows fit in memory."""
 
 import math
 from collections import Counter
@@ -78,7 +78,7 @@ def _all(kind: Any) -> Read:
 class Reader(Queries):
     """Queries for the contents of a store.
 
-    identifies: whether exports contain the names of hosts and devices; otherwise they contain hashes of the names.
+    identifies: whether exports contain the names of hosts and devices, or only hashes of these names.
     """
 
     identifies = False
@@ -187,7 +187,7 @@ class Reader(Queries):
                 yield zip(*checked(chunk, names), strict=True)
 
     def sample_blobs(self, run_id: str) -> Iterator[bytes]:
-        """Yield the samples of each row, as doubles, in the order of `table`; b"" for a row without a time."""
+        """Yield the samples of each row as bytes of doubles, in the order of `table`; b"" for a row without a time."""
         rows = self._in_order(run_id, "CASE WHEN time_s_median > 0 THEN sample_blob ELSE x'' END")
         while chunk := [blob for (blob,) in islice(rows, CHUNK)]:
             with self._guarded():
@@ -299,7 +299,7 @@ class Reader(Queries):
     # One case of a run.
 
     def find_cases(self, run_id: str, text: str, limit: int) -> list[str]:
-        """Return at most `limit` cases of a run that contain a text; if a case equals the text, only that case."""
+        """Return at most `limit` cases of a run that contain a text; if one equals the text, return only this case."""
         query = 'SELECT "case" FROM result WHERE run_id = :run_id AND instr("case", :text) ORDER BY "case" != :text'
         cases = [case for (case,) in self._rows(f"{query} LIMIT :limit", run_id=run_id, text=text, limit=limit)]
         return cases[:1] if text in cases else cases
@@ -318,7 +318,7 @@ class Reader(Queries):
     def variant_cases(self, run_id: str, limit: int) -> list[tuple[str, str]]:
         """Return the first `limit` pairs of cases of one kernel on two problems of one job, in the order of their rows.
 
-        Each group of n cases has n^2 / 2 pairs. Only its first `limit` are formed, since no later pair is returned.
+        A group of n cases has about n^2 / 2 pairs. Only its first `limit` are formed, since no later pair is returned.
         """
         own = "job, kernel, mode, threads, isa"
         query = f"""SELECT {own}, result_id, "case" FROM result
@@ -336,7 +336,7 @@ class Reader(Queries):
         return self._of_case("sample_blob, part_blob", lambda values: groups_of(*values), run_id, case) or [[]]
 
     def all_by_process(self, run_id: str, cases: Container[str]) -> Iterator[tuple[str, Groups]]:
-        """Yield each of these cases of a run with the samples of each process. The rows are read once."""
+        """Yield each of these cases of a run, with one list of samples per process. The rows are read once."""
         for values in self._in_order(run_id, '"case", sample_blob, part_blob'):
             if values[0] in cases:
                 with self._guarded():
@@ -362,7 +362,7 @@ class Reader(Queries):
     def earlier_ceilings(self, run_id: str, need: Need) -> Iterator[tuple[Ceiling, str]]:
         """Yield the ceilings for `need` from all runs on this run's machine, each with the reason to doubt it or "".
 
-        Other runs are left out if they had plug-ins, since a plug-in could have affected the measurement.
+        Other runs that had plug-ins are left out, since a plug-in could have affected the measurement.
         """
         query = f"""
             SELECT {_CEILING}, doubt FROM ceiling JOIN run USING (run_id)
@@ -377,12 +377,12 @@ class Reader(Queries):
         return list(self._rows(query, partial(struct_of, Layer), run_id=run_id))
 
     def pending(self, run_id: str, job: int) -> list[list[Measurement]]:
-        """Return the pending measurements, process by process, of the job with this number in the plan."""
+        """Return a job's measurements that wait for its other processes, by process. job: its number in the plan."""
         query = "SELECT measured FROM pending WHERE run_id = :run_id AND job = :job ORDER BY process"
         return list(self._rows(query, _measured, run_id=run_id, job=job))
 
     def pending_host(self, run_id: str) -> str:
-        """Return the host that took the pending measurements, or "" if there are none. All are from one host."""
+        """Return the host that took the pending measurements (they all come from one host), or "" if there are none."""
         query = "SELECT measured FROM pending WHERE run_id = :run_id LIMIT 1"
         rows: list[Measurement] = next(self._rows(query, _measured, run_id=run_id), [])
         return next((measured.host for measured in rows if measured.host), "")

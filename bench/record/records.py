@@ -129,7 +129,7 @@ class RunMachine(NamedTuple):
 
 
 class JobBegun(NamedTuple):
-    """The start of a job of a run, with the number of its rows. problems: the ids of its problems, by commas."""
+    """The start of a job of a run, with the number of its rows. problems: ids of its problems, separated by commas."""
 
     started_at: str
     suite: str
@@ -175,7 +175,7 @@ _AS_JSON = ("suites", "environment", "plan", "machine")
 
 
 def facts_of(values: tuple[Any, ...]) -> RunFacts:
-    """Return the facts of a run, with None for values that JSON cannot represent. Raises ValueError if damaged."""
+    """Return the facts of a run, with None for NaN and infinity, which JSON lacks. Raises ValueError if damaged."""
     found = dict(zip(RUN_COLUMNS, values, strict=True))
     for name in _AS_JSON:
         found[name] = _decoded(found[name])
@@ -191,7 +191,7 @@ def _decoded(text: str) -> Any:
 
 
 def unlike(name: str, values: Sequence[Any]) -> Iterator[tuple[str, list[Any]]]:
-    """Yield the name of each nested value that is not the same in all, such as `machine.cpus`, with its values."""
+    """Yield the name of each nested value that differs, such as `machine.cpus`, with its value in each of `values`."""
     if all(isinstance(value, dict) for value in values):
         for key in sorted({key for value in values for key in value}):
             yield from unlike(f"{name}.{key}", [value.get(key) for value in values])
@@ -206,7 +206,7 @@ def result_of(values: Sequence[Any]) -> Result:
 
 
 def checked(rows: list[tuple[Any, ...]], names: tuple[str, ...] = COLUMNS) -> list[tuple[Any, ...]]:
-    """Check rows that begin with these columns and return them, ten times as fast as `result_of`. Raises ValueError."""
+    """Return rows, which begin with these columns, after checks ten times as fast as `result_of`. Raises ValueError."""
     kind, named = _kinds(names)
     try:
         msgspec.convert(rows, list[kind])  # type: ignore[valid-type]  # made from the names
@@ -251,7 +251,7 @@ def samples_of(blob: bytes) -> "array.array[float]":
 
 
 def check_samples(blobs: Sequence[bytes]) -> None:
-    """Check the samples of many rows in a tenth of the time of `samples_of`. Raises ValueError and TypeError."""
+    """Check the samples of many rows, ten times as fast as `samples_of` would. Raises ValueError and TypeError."""
     if any(len(blob) % _DOUBLE_BYTES for blob in blobs):
         raise ValueError("samples end within a number")
     samples = np.frombuffer(b"".join(blobs))
@@ -260,7 +260,7 @@ def check_samples(blobs: Sequence[bytes]) -> None:
 
 
 def with_dims(values: tuple[Any, ...]) -> tuple[Result, Dims]:
-    """Return the result and the dimensions of a row whose last value is the dimensions. Raises ValueError."""
+    """Return the result and the dimensions of a row; the dimensions are the last value. Raises ValueError."""
     *columns, dims = values
     return result_of(columns), dims_of(dims)
 

@@ -124,8 +124,8 @@ def make_result(
 ) -> Result:
     """Return the row for a measurement. A result that is not `ok` gets no times, rate or speedup.
 
-    A column has the value of the attribute with its name, of the kernel, the problem, the job or the measurement. If
-    several have this attribute, the last of them is used.
+    The value of a column is the attribute of this name: of the measurement, otherwise of the job, the planned job, the
+    problem or the kernel.
     """
     values: dict[str, Any] = {"layout": ""}  # not every operation has one
     for source in (kernel, problem, planned, planned.job, measured):

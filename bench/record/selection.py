@@ -1,4 +1,4 @@
-"""Select rows of runs by globs over full ids of kernels and problems, by operation and by status."""
+"""Select rows of runs by globs that match full ids of kernels and problems, by operation, and by status."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -7,7 +7,7 @@ from kernelmark.bench.plan.globs import matches
 
 
 class Selection(NamedTuple):
-    """A filter of rows: a row must match one entry of each field that is not empty."""
+    """A filter of rows: each field that is not empty must have an entry that the row matches."""
 
     kernels: Sequence[str] = ()
     op: Sequence[str] = ()

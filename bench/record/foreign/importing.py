@@ -1,4 +1,4 @@
-"""`kernelmark import`: store each file of another program as a run. The format is recognised by the content."""
+"""`kernelmark import`: store each file of another program as a run. The format is recognised by the contents."""
 
 import hashlib
 import json
@@ -25,7 +25,7 @@ EXPECTED = f"expected {pytest_benchmark.KIND}, {nvbench.KIND} or {own_csv.KIND}"
 
 
 class Imported(NamedTuple):
-    """A run made from a file. before: an earlier run of the same bytes, or "". refused: why benchmarks were skipped."""
+    """A run made from a file. before: id of an earlier run of the same bytes. refused: why benchmarks were skipped."""
 
     run_id: str
     path: Path
@@ -35,7 +35,7 @@ class Imported(NamedTuple):
 
 
 class ImportStore(Store):
-    """A store that saves all added rows at `commit`. If it is closed before that, it saves none."""
+    """A store that saves all added rows at `commit`. If it is closed before `commit`, no row is saved."""
 
     @contextmanager
     def _writing(self) -> Iterator[None]:

@@ -1,4 +1,4 @@
-"""Read the problems that an application has solved from the logs of its libraries.
+"""Read from the logs of libraries which problems an application has solved.
 
 The libraries are oneDNN, cuBLAS, cuBLASLt, cuDNN, rocBLAS and hipBLASLt; the CSV of CUTLASS's profiler is read as well.
 
@@ -35,18 +35,18 @@ _TYPES = {
 
 
 class NotUnderstood(Exception):
-    """A log record has a property that no problem has; the message names it."""
+    """A log record has a property that no problem of kernelmark has; the message names the property."""
 
 
 class Logged(NamedTuple):
-    """The problems of a log and the records that were not understood, each with its number of occurrences."""
+    """The problems of a log, and the records that no problem describes, each with its number of occurrences."""
 
     problems: dict[str, int]
     skipped: dict[str, int]
 
 
 def read_log(lines: Iterable[str], registry: Registry) -> Logged:
-    """Return the problems in the lines of a log, in order of appearance."""
+    """Return the problems of a log in order of appearance, and the records that were skipped, each with a count."""
     problems, skipped = Counter[str](), Counter[str]()
     seen: set[tuple[str, str]] = set()
     for op, values, number in _records(lines):
@@ -349,7 +349,7 @@ def _onednn_conv(problem: str, tensors: Mapping[str, tuple[str, str]], direction
 
 
 def suite_toml(found: Logged, registry: Registry, title: str) -> str:
-    """Return a suite with the problems of a log: a sweep for each set of problems that differ only in sizes."""
+    """Return a TOML suite with the problems of a log. Problems that differ only in sizes are put in one sweep."""
     sweeps: dict[tuple[str, ...], list[tuple[list[int], int]]] = {}
     for name, number in found.problems.items():
         problem = registry.problem(name)

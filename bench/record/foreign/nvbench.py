@@ -37,7 +37,7 @@ KIND = "nvbench JSON"
 
 
 class NvbenchTiming(NamedTuple):
-    """One of nvbench's kinds of timing: the tag and the clock in its summaries, and kernelmark's device and mode."""
+    """One of nvbench's kinds of timing: tag and clock in its summaries, and the device and mode in kernelmark."""
 
     tag: str
     clock: str

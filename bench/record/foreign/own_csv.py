@@ -84,7 +84,7 @@ def recognise(header: str) -> bool:
 
 
 def read(lines: IO[str], file: str) -> list[ForeignRun]:
-    """Return one run with a row for each line. Its machine has the names of the rows' devices. Raises UsageError."""
+    """Return one run with a row for each line; the run's machine has the rows' device names. Raises UsageError."""
     records, builder = _records(lines), Builder()
     try:
         parse = _parser(next(records).fields, file)

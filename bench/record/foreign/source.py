@@ -52,7 +52,7 @@ class JsonNode:
         raise kind(f"{self._file}: {self._place or 'the document'} is {shown}, expected {expected}")
 
     def holding(self, value: Any) -> "JsonNode":
-        """Return the same place with another value."""
+        """Return a node for another value at the same place."""
         return JsonNode(value, self._file, self._place)
 
     def get(self, *keys: str) -> "JsonNode | None":
@@ -74,7 +74,7 @@ class JsonNode:
         return node
 
     def items(self, key: str) -> list["JsonNode"]:
-        """Return the elements of the list under this key; none if it is absent or null."""
+        """Return the elements of the list under this key; none if the key is absent or its value is null."""
         node = self.get(key)
         if node is None:
             return []
@@ -101,13 +101,13 @@ class JsonNode:
         return number
 
     def seconds(self) -> float:
-        """Return the value as a time in seconds that a store can hold."""
+        """Return the value as a time in seconds, from the shortest to the longest that the store accepts."""
         if not SHORTEST_S <= (seconds := self.number(above=0)) <= LONGEST_S:
             self.refuse(f"{SHORTEST_S:g} to {LONGEST_S:g} seconds", RowRefused)
         return seconds
 
     def refuse_above(self, most: "JsonNode | None") -> None:
-        """Raise UsageError if a statistic exceeds the largest of its samples by more than rounding."""
+        """Raise UsageError if this statistic is larger than `most`, its largest sample, by more than rounding."""
         if most is not None and self.number() > most.number() * (1 + ROUNDING):
             self.refuse(f"at most the largest, {most.number()!r}")
 
@@ -120,7 +120,7 @@ class JsonNode:
 
 
 def text_under(node: JsonNode, *keys: str) -> str:
-    """Return the string under these keys; empty if it is absent or null."""
+    """Return the string under these keys; empty if a key is absent or the value is null."""
     child = node.get(*keys)
     return "" if child is None else child.text()
 
@@ -134,7 +134,7 @@ class ForeignRow(NamedTuple):
 
     @property
     def parts(self) -> list[ProcessPart]:
-        """Return a list of the one process that took the samples; empty without samples."""
+        """Return a list with the one process that took the samples, or an empty list without samples."""
         return [ProcessPart(len(self.samples), median_interval(self.samples).median)] if self.samples else []
 
 
@@ -164,7 +164,7 @@ def refused_alone(refused: list[str]) -> Iterator[None]:
 def foreign(op: str, problem: Problem | None, text: str, kernel: str, **columns: Any) -> Result:
     """Return the row of a kernel of another program, with the columns that follow from a kernelmark problem.
 
-    text: the problem's name if `problem` is None. threads is 1, as for all kernels without kernelmark's threads.
+    text: the problem's name if `problem` is None. threads is 1, as always if kernelmark does not set the threads.
     """
     known: dict[str, Any] = {"op": op, "problem": text, "dtype": "", "layout": ""}
     if problem is not None:
@@ -193,7 +193,7 @@ def add_rates(result: Result, problem: Problem | None) -> None:
 
 
 def dimensions(named: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the parameters that are numbers or texts, by name. The name of a column gets the prefix `param_`."""
+    """Return the parameters that are numbers or texts, by name; `param_` is put before a name that is also a column."""
     result: dict[str, Any] = {}
     for name, value in named.items():
         # The store returns the names of all dimensions as one string, separated by commas.
@@ -204,7 +204,7 @@ def dimensions(named: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def dimension(value: Any) -> int | float | str | None:
-    """Return a number if the store and Parquet can hold it, otherwise its text; None for other types."""
+    """Return a number or a text that the store and Parquet can hold; None for NaN, infinity and other types."""
     if isinstance(value, bool) or (isinstance(value, int) and abs(value) >= 2**63):
         return str(value)
     if isinstance(value, float) and not math.isfinite(value):
