@@ -49,7 +49,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     suite_help = "Suite, TOML file or problem id; may be repeated. [default: smoke and founding]"
     group.addoption("--km-suite", action="append", metavar="SUITE", help=suite_help)
     group.addoption("--km-db", metavar="FILE", help="The store. [default: $XDG_DATA_HOME/kernelmark/results.db]")
-    group.addoption("--km-csv", metavar="FILE", help="Write the run's rows here at the end.")
+    group.addoption("--km-csv", metavar="FILE", help="Write the run's rows to this CSV file at the end.")
     for option in OPTIONS:
         _add(group, option)
 

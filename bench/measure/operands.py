@@ -310,7 +310,7 @@ class ScratchBuffers:
             self._buffers[-1].fill(0xFF)  # written, since unwritten memory still counts as available
         raw = self._buffers[self._next]
         if raw.nbytes != nbytes:
-            raise ValueError(f"scratch {self._next} has {nbytes} bytes, but had {raw.nbytes} in an earlier set-up")
+            raise ValueError(f"scratch buffer {self._next} has {nbytes} bytes, but {raw.nbytes} in an earlier set-up")
         self._next += 1
         return parts_of(raw.view(home.dtype(dtype)))[0].reshape(shape)
 

@@ -108,8 +108,8 @@ def microbenchmark(op: str, device: str, numerics: str, threads: int) -> str | N
 def level_bytes(footprint: int, mode: Mode, llc_bytes: int) -> int:
     """Return the size in bytes of the copy whose rate bounds a row.
 
-    If operands come from memory, the copy has four last-level caches. Otherwise its size is that of the operands,
-    rounded down to a power of four, so that it does not lie in a slower cache than the operands.
+    If operands come from memory, the size is four last-level caches. Otherwise it is the operands' size, rounded down
+    to a power of four, so that the copy does not lie in a slower cache than the operands.
     """
     if mode.does.from_memory or footprint > 2 * llc_bytes:
         return 4 * llc_bytes

@@ -125,7 +125,7 @@ def _plain(value: Any) -> object:
         return sorted((name, _plain(entry)) for name, entry in value.items())
     if is_dataclass(value):
         return type(value).__name__, _declared(value, {f.name for f in fields(value)} - {"entry"})
-    raise TypeError(f"{value!r} is of {type(value).__name__}, expected numbers, strings and launch arguments")
+    raise TypeError(f"{value!r} is a {type(value).__name__}, expected a number, a string or a launch argument")
 
 
 def flattened(source: Path, include: Path) -> str:

@@ -109,7 +109,7 @@ def join_peers(count: int) -> None:
 
     there = cupy.cuda.runtime.getDeviceCount()
     if there < count:
-        raise Unsupported(f"this needs {count} GPUs that can read each other's memory, this process sees {there}")
+        raise Unsupported(f"this needs {count} GPUs that can read each other's memory; this process sees {there}")
     for gpu, peer in permutations(range(count), 2):
         _join(gpu, peer)
 

@@ -127,9 +127,8 @@ def _pairs(signs: Array) -> Iterator[float]:
 class Looks:
     """The schedule by which the interval is examined ("looks"), and the error probability allotted to each look.
 
-    If sampling stops as soon as the interval is narrow, the interval has the median in less than 95 % of runs. So looks
-    are spaced geometrically, and the j-th gets alpha / (j (j + 1)), which sums to at most alpha for any number of
-    looks.
+    If sampling stops as soon as the interval is narrow, the median lies in it in less than 95 % of runs. So looks are
+    spaced geometrically, and the j-th gets alpha / (j (j + 1)), which sums to at most alpha for any number of looks.
     """
 
     def __init__(self, first: int = 8, growth: float = 1.5) -> None:

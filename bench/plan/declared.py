@@ -177,9 +177,9 @@ def require_figures(problem: Problem, name: str) -> None:
         raise UsageError(f"{name}: dims() returned {shown(dims)}, expected {expected}")
     for figure, value in figures.items():
         if type(value) is not int or value < 0:
-            raise UsageError(f"{name}: {figure} is {shown(value)}, expected a property that is a number from 0")
+            raise UsageError(f"{name}: {figure} is {shown(value)}, expected a property with a number, 0 or more")
     if not _fits(bus_bytes, float | None):
-        raise UsageError(f"{name}: bus_bytes is {shown(bus_bytes)}, expected a property that is a number or None")
+        raise UsageError(f"{name}: bus_bytes is {shown(bus_bytes)}, expected a property with a number or None")
 
 
 def _fits(value: object, hint: Any) -> bool:

@@ -132,7 +132,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
         try:
             return "/".join([self.op, sizes + self.suffix(), self.dtype, *self.words(), *last])
         except TypeError as error:
-            raise UsageError(f"{self.op}: suffix and words of its problems are expected to be texts: {error}") from None
+            raise UsageError(f"{self.op}: suffix() and words() of its problems must return texts: {error}") from None
 
     @classmethod
     def parse(cls, text: str) -> Self:

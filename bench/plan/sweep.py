@@ -24,9 +24,8 @@ PARTS = ("forward", "backward")
 class Entry(msgspec.Struct, frozen=True):
     """A problem of a suite, and the kernels to run on it.
 
-    count: how often it occurs in a network. part: `forward` or `backward` for a network's layers. network: the
-    network's name, if a suite has several. kernels: globs, as in `--kernels`. max_time: seconds per case, if the sweep
-    sets them.
+    count: how often it occurs in a network. part: `forward` or `backward` for a network's layers. network: its name, if
+    a suite has several. kernels: globs, as in `--kernels`. max_time: seconds per case, if the sweep sets them.
     """
 
     problem: Problem

@@ -41,7 +41,7 @@ def _on(device: DeviceLimits, value: Tunable) -> int:
     """Return a value on the device. Raises UsageError if a function returns no integer."""
     number = value(device) if callable(value) else value
     if not isinstance(number, int):
-        raise UsageError(f"a tunable that follows from the device is of {type(number).__name__}, expected an int")
+        raise UsageError(f"a tunable computed from the device is a {type(number).__name__}, expected an int")
     return number
 
 

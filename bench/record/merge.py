@@ -423,7 +423,7 @@ class _Copying(Store):
             JOIN shard.result own ON own.run_id = :run_id AND own."case" = there."case"
             WHERE there.run_id = :target AND ({_aliased("own", _ROW)}) IS NOT ({_aliased("there", _ROW)}) LIMIT 1"""
         for (case,) in self._db.execute(query, values).fetchall():
-            raise UsageError(f"{path}: its run {values['run_id']} has another row of {case} than {self.path}{_APART}")
+            raise UsageError(f"{path}: its run {values['run_id']} and {self.path} differ in the row of {case}{_APART}")
 
     def _copy_rest(self, values: Mapping[str, Any]) -> None:
         """Copy layers, ceilings, hosts and resources, without duplicates."""

@@ -114,7 +114,7 @@ def test_a_value_that_follows_from_the_device_may_be_any_number_and_nothing_else
     found = registry.kernels["gemm/cuda.dealt"]
     assert [t.SMS for t in found.tiles(TYPICAL[75])] == [40, 1]
     assert found.with_tile({"SMS": 17}).tile_for(registry.problem(PROBLEM)) == tile(SMS=17)
-    with pytest.raises(UsageError, match="a tunable that follows from the device is of list, expected an int"):
+    with pytest.raises(UsageError, match="a tunable computed from the device is a list, expected an int"):
         own("odd", tunables={"A": (lambda device: [],)}).values()
 
 

@@ -154,7 +154,7 @@ def test_what_does_not_belong_together_is_refused(shards, tmp_path, complaint, c
 @pytest.mark.parametrize(
     ("statement", "found"),
     [
-        ("UPDATE result SET time_s_median = 2 * time_s_median WHERE time_s_median > 0", "has another row of copy/"),
+        ("UPDATE result SET time_s_median = 2 * time_s_median WHERE time_s_median > 0", "differ in the row of copy/"),
         ("UPDATE run SET started_at = '2026-01-01T00:00:00+00:00'", "differs from that in"),
     ],
 )

@@ -89,7 +89,7 @@ def test_the_kinds_of_memory_are_what_the_driver_is_asked_for(runs: dict[str, Ru
 def test_between_gpus_one_is_too_few(runs: dict[str, Run]) -> None:
     found = runs["peer"].value
     assert found["status"] == "unsupported"
-    assert found["reason"] == "this needs 2 GPUs that can read each other's memory, this process sees 1"
+    assert found["reason"] == "this needs 2 GPUs that can read each other's memory; this process sees 1"
 
 
 def test_a_node_that_is_not_there_is_unsupported(runs: dict[str, Run]) -> None:
@@ -243,7 +243,7 @@ def test_what_is_missing_is_named_in_the_row(tools: None, tmp_path: Path) -> Non
     found = on_stub(REFUSED, tmp_path, KM_STUB_DEVICES="4")
     assert [run.value["status"] for name, run in found.items() if name != "end"] == ["unsupported"] * 3
     assert found["too few"].value["reason"] == (
-        "this needs 5 GPUs that can read each other's memory, this process sees 4"
+        "this needs 5 GPUs that can read each other's memory; this process sees 4"
     )
     assert found["no step"].value["reason"] == "aggregate/nccl.allreduce has no update path; it has sum"
     assert found["no nccl"].value["reason"] == ("CuPy finds no NCCL (libnccl.so.2); pip install 'kernelmark[nccl]'")
