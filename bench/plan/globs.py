@@ -5,7 +5,7 @@ from fnmatch import fnmatchcase
 
 
 def matches(name: str, globs: Sequence[str]) -> bool:
-    """Return whether no glob is given or a name matches one; `!GLOB` excludes all names that match GLOB.
+    """Return whether a name matches any of the globs, or none is given; `!GLOB` excludes names that match GLOB.
 
     A tile is the part of a kernel's name after an @. A glob without @ matches a kernel with any tile.
     """

@@ -24,7 +24,7 @@ def escaped(text: str) -> str:
 
 
 def one_line(text: str) -> str:
-    """Return a text as one line of at most MOST characters: escaped, without the middle of a long text."""
+    """Return a text as one escaped line of at most MOST characters; the middle of a longer text is left out."""
     if len(text) <= MOST and len(line := escaped(text)) <= MOST:
         return line
     return f"{escaped(text[:MOST])[: MOST - 100]} ... {escaped(text[-MOST:])[-95:]}"
