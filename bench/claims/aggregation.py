@@ -20,10 +20,10 @@ OP = "aggregate"
 
 
 def linked(q: Question) -> Iterator[ClaimRatio]:
-    """Yield for each network the time of the strategies `other` over that of `one`: additions plus link.
+    """Yield, for each network, the aggregation time with strategy `other` over the time with strategy `one`.
 
-    The interval is computed from the intervals of both times, even if they were measured in turn, since the link is not
-    measured.
+    Both times include the modelled time on the link. It is not measured, so the ratio's interval is computed from the
+    intervals of the two times even if their rows were measured in turn.
     """
     for problem, rows in by_problem(q.rows).items():
         w, n = _sizes(q, problem)
@@ -37,7 +37,7 @@ def linked(q: Question) -> Iterator[ClaimRatio]:
 
 
 def network_scaling(q: Question) -> Iterator[ClaimRatio]:
-    """Yield the speedup of each network `other` by data parallelism over the speedup of network `one`."""
+    """Yield, for each network in `other`, its data-parallel speedup over the data-parallel speedup of network `one`."""
     one = _speedup(q, q.asked.one[0])
     for network in q.asked.other:
         if one and (other := _speedup(q, network)):
@@ -46,7 +46,7 @@ def network_scaling(q: Question) -> Iterator[ClaimRatio]:
 
 
 def network_speedup(q: Question) -> Iterator[ClaimRatio]:
-    """Yield the speedup of each network by data parallelism, multiplied by the claim's `times`."""
+    """Yield the data-parallel speedup of each network, multiplied by the claim's factor `times`."""
     for network in q.asked.one:
         if speedup := _speedup(q, network):
             yield speedup._replace(ratio=speedup.ratio.scaled(q.asked.times))
@@ -65,9 +65,9 @@ def _speedup(q: Question, name: str) -> ClaimRatio | None:
 
 
 def model_parallel(q: Question) -> Iterator[ClaimRatio]:
-    """Yield each network's speedup by model parallelism with the exchange `one` over that with the exchange `other`.
+    """Yield, for each network, the model-parallel speedup with exchange `one` over the speedup with exchange `other`.
 
-    The networks are the experiment's networks that have layers. docs/scaling.md explains what they exchange.
+    Only networks whose layers the experiment measures count. docs/scaling.md explains what the workers exchange.
     """
     workers = q.asked.workers
     sides = [[r for r in _added(q) if matches(r.kernel, globs)] for globs in (q.asked.one, q.asked.other)]

@@ -37,10 +37,10 @@ YES, NO, OPEN = ANSWERS = ("yes", "no", TIE)
 
 
 class JudgedRatio(msgspec.Struct, frozen=True):
-    """A number of a claim, with its interval. where: the problem. by: the kernels that it compares.
+    """A number computed for a claim, with its interval. where: the problem. by: the kernels compared.
 
-    answer: whether it confirms the claim, one of ANSWERS. in_turn: whether the compared rows shared a job. rows: the
-    rows that it is computed from.
+    answer: one of ANSWERS, whether the number confirms the claim. in_turn: whether one job measured the compared rows
+    in turn. rows: the rows from which the number is computed.
     """
 
     where: str
@@ -59,7 +59,7 @@ class JudgedRatio(msgspec.Struct, frozen=True):
 
 
 def judged(finding: ClaimRatio, confirm: Confirm) -> JudgedRatio:
-    """Return a number of a claim with the answer that it gives."""
+    """Return a claim's number with an answer, whether it confirms the claim: `yes`, `no` or `tie`."""
     ratio = finding.ratio
     return JudgedRatio(finding.where, finding.by, side(ratio, confirm), *ratio[:4], rows=named(finding.rows))
 
@@ -70,7 +70,7 @@ def named(rows: Iterable[Result]) -> tuple[str, ...]:
 
 
 def side(ratio: Ratio, confirm: Confirm) -> str:
-    """Return `yes` or `no` if the whole interval confirms or refutes the claim, otherwise `tie`."""
+    """Return `yes` if the whole interval confirms the claim, `no` if the whole interval refutes it, otherwise `tie`."""
     low, high = confirm.limits
     if ratio.low is None or ratio.high is None:
         return OPEN
@@ -80,16 +80,16 @@ def side(ratio: Ratio, confirm: Confirm) -> str:
 
 
 def judge(answers: Sequence[str], whole: bool) -> str:
-    """Return `confirmed` or `refuted` if every problem has the same certain answer and none is missing."""
+    """Return `confirmed` if all answers are yes, `refuted` if all are no; `depends` if mixed or not `whole`."""
     if whole and set(answers) == {YES}:
         return CONFIRMED
     return REFUTED if whole and set(answers) == {NO} else DEPENDS
 
 
 class Hardware(NamedTuple):
-    """The largest hardware of the machines of some runs, separately for each field. None: no run recorded it.
+    """The most GPUs and threads of any machine of some runs, and all their instruction sets. None: not recorded.
 
-    Older runs recorded the name of one GPU and not the number of GPUs.
+    Older runs recorded the name of one GPU but not the number of GPUs.
     """
 
     names: str = ""
@@ -125,14 +125,14 @@ class Hardware(NamedTuple):
 
 
 def untestable(name: str, machine: Mapping[str, Any]) -> str:
-    """Return why a machine with these facts can test no claim of an experiment, or "" if it can test one."""
+    """Return why a machine with these facts cannot test any claim of an experiment, or "" if it can test some."""
     hardware, tested = Hardware.of([machine]), experiment_named(name)
     reasons = [claim.lacks or hardware.lacks(claim, tested) for claim in catalog().claim if claim.experiment == name]
     return reasons[0] if all(reasons) else ""
 
 
 def without_sensor(results: Sequence[Result]) -> list[str]:
-    """Return the devices on which no row read a sensor of power or energy."""
+    """Return the names of devices for which no row has a reading of power or energy."""
     read = {r.device_name for r in results if r.energy_j is not None or r.power_w is not None}
     return [name for name in dict.fromkeys(r.device_name for r in results) if name not in read]
 
@@ -147,7 +147,7 @@ TOLD, NAMED = 4, 8
 
 
 def told(numbers: Sequence[JudgedRatio]) -> list[str]:
-    """Return a line for each answer: `yes  13x13 (pyfftw.tiled against cpu.im2col): 1.6x [1.5, 1.7]`."""
+    """Return each answer with its numbers as a line: `yes  13x13 (pyfftw.tiled against cpu.im2col): 1.6x [1.5, 1.7]`."""
     groups = [(answer, [n for n in numbers if n.answer == answer]) for answer in ANSWERS]
     return [f"{answer}  {_group(group, len(numbers))}" for answer, group in groups if group]
 
@@ -166,7 +166,7 @@ def _names(numbers: Sequence[JudgedRatio]) -> str:
 
 
 def with_steps(reason: str, steps: Iterable[ClaimRatio]) -> str:
-    """Return the reason that threads are missing, followed by the gains from the threads that exist."""
+    """Return the reason (the machine has too few threads), followed by the gains measured with the threads it has."""
     shown = ", ".join(f"{finding.where}: {finding.ratio}" for finding in steps)
     return f"{reason}; the gains from these: {shown}" if shown else reason
 
@@ -178,14 +178,14 @@ def failures(results: Sequence[Result]) -> str:
 
 
 def unpriced(kind: str, results: Sequence[Result]) -> str:
-    """Return a line that names the missing price and the devices, one of which has none."""
+    """Return a line that says which price is missing, and lists the devices, at least one of which lacks it."""
     names = ", ".join(dict.fromkeys(r.device_name for r in results))
     price = "a price on other terms (otherwise_per_hour)" if kind == "other-price" else "a price"
-    return f"{price}: the prices file has none for one of {names}"
+    return f"{price}: the prices file lacks it for at least one of {names}"
 
 
 def coverage(contrast: Contrast, evidence: ExperimentRows) -> list[str]:
-    """Return how many of a claim's problems have rows, or nothing if all do. Rows without a time count."""
+    """Return, as a line, how many of a claim's problems have rows, timed or failed; an empty list if all have."""
     problems = {
         layer.entry.problem.id for layer in evidence.layers if matches(layer.entry.problem.id, contrast.problems)
     }
@@ -194,7 +194,7 @@ def coverage(contrast: Contrast, evidence: ExperimentRows) -> list[str]:
 
 
 def apart(numbers: Sequence[JudgedRatio]) -> list[str]:
-    """Return how many numbers compare rows that were not measured in turn, or nothing if all rows were."""
+    """Return, as a line, how many ratios compare rows not measured in turn; an empty list if none does."""
     count = sum(not n.in_turn for n in numbers)
     what = f"{APART}: {count} of {len(numbers)} numbers"
     return [f"{what}, whose intervals combine those of both rows"] if count else []
@@ -213,9 +213,9 @@ COMPARE = {**findings.COMPARE, **aggregation.COMPARE}
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
     """A claim with its verdict.
 
-    said: a line for each answer with its problems, or what is missing. notes: problems without rows, networks' seconds
-    per batch, the prices that were used. rows: run and case of each row that the verdict is formed from. If the claim
-    has no number, they are the failed rows. run_ids: the runs of these rows.
+    said: a line for each answer with its problems, or a line that says what is missing. notes: problems without rows,
+    seconds per batch of each network, prices used. rows: the run and case of each row used for the verdict, or of each
+    failed row if the claim has no number. run_ids: the runs of these rows.
     """
 
     id: str
@@ -243,10 +243,10 @@ def claims_rows(
     only: Iterable[str] = (),
     here: bool = False,
 ) -> list[Answer]:
-    """Return the claims (or those with these ids), each with its verdict from the rows of some runs.
+    """Return claims, each with its verdict from the rows of some runs. only: ids of claims; all claims if empty.
 
-    run_ids: the runs, the latest last; their machines determine which hardware a claim lacks. here: use only cold rows,
-    and if there are no runs, this machine.
+    run_ids: the runs, oldest first; the hardware of their machines determines which claims can be tested. here: use
+    only cold rows, and if there are no runs, use this machine's hardware.
     """
     known, paid, chosen = registry or discover(), prices or load_prices(None), claims(only)
     tested = {claim.experiment: experiment(claim) for claim in chosen}

@@ -63,11 +63,11 @@ class Confirm(TomlTable, frozen=True):
 class Contrast(TomlTable, frozen=True):
     """The comparison of a claim: its number is the time of `other` over the time of `one`.
 
-    one, other: the two sides, by `kind`: globs of kernels, problems, thread counts, instruction sets or devices.
-    problems, kernels: globs that limit those of the experiment. against: the kernel of `one` if it differs from that of
-    `other`. limit: the largest thread count. label: format of a problem's label, from its axes. link_gbyte_per_s: the
-    stated rate of a link between workers. workers: the number of workers. device: the device on which networks and
-    additions are measured for a computed number. times: a factor on the number. counts: thread counts; all if empty.
+    one, other: the two things compared. Depending on `kind`, they are globs of kernels or problems, thread counts,
+    instruction sets or devices. problems, kernels: globs that restrict the experiment's problems and kernels. against:
+    the kernel of `one`, if `other` has another kernel. limit: the largest thread count. label: the format of a
+    problem's label, from its axes. link_gbyte_per_s: the assumed rate of a link between workers. device: the device of
+    the rows from which a speedup by several workers is computed. times: a factor. counts: thread counts; all if empty.
     """
 
     kind: Kind
@@ -88,10 +88,10 @@ class Contrast(TomlTable, frozen=True):
 class Experiment(TomlTable, frozen=True):
     """The rows to measure: suites or problem ids, kernels (globs), numbers of threads, instruction sets.
 
-    only: globs that limit the problems of the suites. device: the device that it needs. parts: the networks' parts; all
-    if empty. batches: the batch sizes for each problem. threads: thread counts to measure if the machine has them, in
-    addition to all its threads. together: axes in which problems that are measured in turn may differ. spread: seconds
-    between the starts of two processes, limited by the ten minutes for all claims.
+    only: globs that restrict the suites' problems. device: the device that the experiment needs. parts: the parts of a
+    network to measure; all if empty. batches: the batch sizes for each problem. threads: thread counts below the
+    machine's number of threads, which is always measured, too. together: the axes that may differ between problems
+    measured in turn. spread: seconds between the starts of two processes, within the ten minutes for all claims.
     """
 
     id: str
@@ -113,8 +113,8 @@ class Experiment(TomlTable, frozen=True):
 class Claim(TomlTable, frozen=True):
     """A statement of the founding texts, where it applies, the number that would confirm it, and its experiment.
 
-    source: the text, by its key in SOURCES or in full. threads, gpus: how many the machine must have. lacks: why
-    nothing is measured for it even on a machine that has them, or "".
+    source: the text, by its key in SOURCES or in full. threads, gpus: the numbers that the machine must have. lacks:
+    the reason why the claim is never measured, even on a machine with enough threads and GPUs, or "".
     """
 
     id: str

@@ -23,7 +23,7 @@ from kernelmark.bench.report.contest import Ratio, faster
 
 
 class Chosen(Suite, frozen=True):
-    """A suite of individually chosen entries, by comparison group."""
+    """A suite of given entries, already divided into comparison groups."""
 
     picked: tuple[tuple[Entry, ...], ...] = ()
 
@@ -32,9 +32,9 @@ class Chosen(Suite, frozen=True):
 
 
 class Layered(msgspec.Struct, frozen=True):
-    """An entry of an experiment at one of its batch sizes. base: its problem at the suite's batch size.
+    """An entry of an experiment at one batch size. base: the entry's problem at the suite's batch size.
 
-    network: the name of the suite, followed by that of the network if the suite has several.
+    network: the suite's name, followed by the network's name if the suite has several networks.
     """
 
     suite: str
@@ -62,7 +62,7 @@ def chosen(variants: Sequence[Layered]) -> Suite:
 
 
 def grouped(layers: Sequence[Layered], together: Sequence[str]) -> list[list[Layered]]:
-    """Return the entries in groups whose problems differ only in these axes. Without axes, each entry is a group."""
+    """Return the entries in groups whose problems differ only in the axes `together`; without axes, groups of one."""
     groups: dict[Any, list[Layered]] = {}
     for number, layer in enumerate(layers):
         problem = layer.entry.problem
@@ -156,11 +156,11 @@ class ExperimentRows:
 def gather(
     store: Store, registry: Registry, experiment: Experiment, results: Iterable[Result], mode: str = ""
 ) -> ExperimentRows:
-    """Return the experiment's rows. The given rows are sorted by run, the latest last.
+    """Return the experiment's rows, chosen from `results`, which are sorted by run, oldest first.
 
-    The rows of a problem, thread count and instruction set come from one run: the run with the most kernels that are
-    `ok`, then with the most processes (more than the experiment's do not count), then with the most rows of the
-    comparison group, then the latest. mode: use only rows of this mode, if given.
+    All rows of one problem, thread count and instruction set come from one run. Candidate runs are ranked by the number
+    of `ok` kernels, then by processes (at most the experiment's number), then by `ok` rows in the comparison group;
+    among equals, the latest run is used. mode: if given, use only rows of this mode.
     """
     layers = entries(experiment, registry)
     groups = enumerate(grouped(layers, experiment.together))
@@ -189,7 +189,7 @@ class Known:
         self._runs = [{r.case: _processes(r) for r, _ in store.results(run_id)} for run_id in run_ids]
 
     def has(self, planned: PlannedJob, registry: Registry, processes: int) -> bool:
-        """Return whether one of the runs has every row of a job, from enough processes."""
+        """Return whether one of the runs has every row of a job, each from at least `processes` processes."""
         job = planned.job
         cases = [case_of(job, problem, registry.kernels[kernel]) for problem, kernel in job.entrants]
         return any(all(run.get(case, 0) >= processes for case in cases) for run in self._runs)

@@ -30,7 +30,7 @@ Say = Callable[[str], None]
 
 
 class ExperimentRuns(NamedTuple):
-    """The runs of this machine, the latest last. finished: not interrupted. against: the number of failed rows."""
+    """The runs of this machine, the latest last. finished: not interrupted. against: the number of rows that failed."""
 
     run_ids: list[str]
     finished: bool = True

@@ -136,7 +136,7 @@ def verified(q: Question) -> Iterator[ClaimRatio]:
 
 
 def launched(q: Question) -> Iterator[ClaimRatio]:
-    """Yield for each problem how many different sets of GPU kernels the kernels `one` launch, if recorded."""
+    """Yield, for each problem, the number of distinct sets of GPU kernels that rows of `one` recorded as launched."""
     for problem, rows in by_problem(r for r in q.rows if matches(r.kernel, q.asked.one)).items():
         named = [(r, names) for r in rows if (names := _names(r.launched))]
         if len(named) > 1:
@@ -160,7 +160,7 @@ def _alike(rows: Iterable[Result], *names: str) -> Iterator[tuple[Result, list[R
 
 
 def threads(q: Question) -> Iterator[ClaimRatio]:
-    """Compare a kernel on some numbers of threads with itself on others."""
+    """Compare a kernel on the thread counts `one` with the same kernel on the thread counts `other`."""
     for first, group in _alike(q.rows, "isa"):
         counts = {str(r.threads): r for r in group}
         for one in filter(counts.get, q.asked.one):
@@ -171,7 +171,7 @@ def threads(q: Question) -> Iterator[ClaimRatio]:
 
 
 def thread_steps(q: Question) -> Iterator[ClaimRatio]:
-    """Compare a kernel on each number of threads with itself on the next smaller one."""
+    """Compare a kernel on each thread count with the same kernel on the next smaller thread count."""
     for first, group in _alike(q.rows, "isa"):
         within = [r for r in group if r.threads <= (q.asked.limit or r.threads)]
         for fewer, more in pairwise(sorted(within, key=lambda r: r.threads)):
@@ -180,7 +180,7 @@ def thread_steps(q: Question) -> Iterator[ClaimRatio]:
 
 
 def isas(q: Question) -> Iterator[ClaimRatio]:
-    """Compare a kernel under one instruction set with itself under another, thread count by thread count."""
+    """Compare a kernel under two instruction sets, `one` and `other`, separately for each thread count."""
     for gain in _isa_gains(q):
         yield gain._replace(where=f"{gain.where}, {count(gain.size, 'thread')}")
 
@@ -220,7 +220,7 @@ def batch_steps(q: Question) -> Iterator[ClaimRatio]:
 
 
 def batches(q: Question) -> Iterator[ClaimRatio]:
-    """Yield each layer's images per second at the largest batch over those at the smallest, for the same kernel."""
+    """Yield, for each layer and kernel, the images per second at the largest batch over the rate at the smallest."""
     by_id, seen = by_problem(q.rows), set()
     least, most = min(q.evidence.experiment.batches), max(q.evidence.experiment.batches)
     at = {(layer.base, layer.batch): layer.entry.problem.id for layer in q.evidence.layers}
@@ -272,14 +272,14 @@ def _finding(q: Question, pair: Pair, ratio: Ratio) -> ClaimRatio:
 
 
 def device_growth(q: Question) -> Iterator[ClaimRatio]:
-    """Yield the advantage of a device at each size over its advantage at the next smaller one."""
+    """Yield a device's advantage at each problem size over its advantage at the next smaller size."""
     for smaller, larger in pairwise(sorted(devices(q), key=lambda finding: finding.size)):
         where = f"{smaller.where} to {larger.where}"
         yield ClaimRatio(where, larger.ratio.over(smaller.ratio), larger.rows + smaller.rows)
 
 
 def rates(q: Question) -> Iterator[ClaimRatio]:
-    """Yield device `one`'s best rate over device `other`'s for each operation, on possibly different problems."""
+    """Yield, for each operation, device `one`'s best rate over device `other`'s, even if on different problems."""
     best: dict[tuple[str, str], tuple[Ratio, Result]] = {}
     for r in q.rows:
         problem = q.evidence.problems[r.problem]
@@ -296,7 +296,7 @@ def rates(q: Question) -> Iterator[ClaimRatio]:
 def price(q: Question) -> Iterator[ClaimRatio]:
     """Yield how many times more work device `one` does for the same money than device `other`.
 
-    For the kind `other-price`, the price of `other` is its price on other terms.
+    If the comparison's kind is `other-price`, `other` costs its `otherwise_per_hour`, the price on other terms.
     """
     for pair in pairs(q):
         one, other = q.prices.of(pair.one), q.prices.of(pair.other)
@@ -314,7 +314,7 @@ def energy(q: Question) -> Iterator[ClaimRatio]:
 
 
 def thread_price(q: Question) -> Iterator[ClaimRatio]:
-    """Yield how many times more work `one` threads do for the same money than `other`; each thread is a virtual CPU."""
+    """Yield how many times more work `one` threads do than `other` threads for the same money; a thread is one vCPU."""
     for one, other in product(q.asked.one, q.asked.other):
         paid = [q.prices.of_vcpus(int(count)) for count in (other, one)]
         for ratio in threads(q._replace(asked=msgspec.structs.replace(q.asked, one=(one,), other=(other,)))):
@@ -331,7 +331,7 @@ def _energy(r: Result, prices: Prices) -> Ratio | None:
 
 
 def with_transfers(q: Question) -> Iterator[ClaimRatio]:
-    """Yield the time of device `other` over the time of device `one` plus transfers of its operands and its result."""
+    """Yield device `other`'s time over device `one`'s time, which includes the transfers of operands and result."""
     moved = by_problem(r for r in q.rows if r.op == "transfer")
     for pair in pairs(q._replace(rows=[r for r in q.rows if r.op != "transfer"])):
         operands = pair.problem.operands()
@@ -348,7 +348,7 @@ def with_transfers(q: Question) -> Iterator[ClaimRatio]:
 
 
 def step_share(q: Question) -> Iterator[ClaimRatio]:
-    """Yield the fastest time of each transfer over that of a batch, forward and backward, by the fastest kernels."""
+    """Yield each transfer's fastest time over the time of one batch, forward and backward, with the fastest kernels."""
     layers = [layer.entry for layer in q.evidence.layers if layer.entry.part]
     rows = by_problem(q.rows)
     chosen = [(entry.count, fastest(rows.get(entry.problem.id, ()))) for entry in layers]

@@ -47,7 +47,7 @@ class Vcpus(TomlTable, frozen=True):
 
 
 class Prices(TomlTable, frozen=True):
-    """A prices file. The first device whose name matches is used. vcpus: instances by number of CPUs."""
+    """A prices file. device: prices of devices; the first that matches is used. vcpus: prices by number of CPUs."""
 
     currency: str
     date: Any  # a string, or a date as TOML writes it

@@ -80,7 +80,7 @@ def write_csv(answers: Sequence[Answer], out: IO[str]) -> None:
 
 
 def read_csv(path: Path) -> list[Answer]:
-    """Return the claims of a claims.csv; none without a file."""
+    """Return the claims of a claims.csv, or an empty list if the file does not exist."""
     if not path.is_file():
         return []
     with path.open(encoding="utf-8", newline="") as file:

@@ -292,7 +292,7 @@ def test_work_is_set_against_its_price_or_its_energy(priced, claim, devices, val
 @pytest.mark.parametrize(
     ("claim", "devices", "values", "verdict", "said"),
     [
-        (MONEY, CPU, {}, "not measured", "a price: the prices file has none for one of Some CPU, Some GPU"),
+        (MONEY, CPU, {}, "not measured", "a price: the prices file lacks it for at least one of Some CPU, Some GPU"),
         (WATTS, BOTH, {}, "not testable here", "energy: no sensor was read on Some CPU, Some GPU"),
         (WATTS, CPU_WATTS + PRICED_GPU, {}, "not testable here", "energy: no sensor was read on Some GPU, and"),
         (WATTS, BOTH, {"power_w": 100.0}, "not measured", "` measures them on a machine with a GPU"),
