@@ -147,7 +147,7 @@ TOLD, NAMED = 4, 8
 
 
 def told(numbers: Sequence[JudgedRatio]) -> list[str]:
-    """Return each answer with its numbers as a line: `yes  13x13 (pyfftw.tiled against cpu.im2col): 1.6x [1.5, 1.7]`."""
+    """Return a line per answer, with its numbers: `yes  13x13 (pyfftw.tiled against cpu.im2col): 1.6x [1.5, 1.7]`."""
     groups = [(answer, [n for n in numbers if n.answer == answer]) for answer in ANSWERS]
     return [f"{answer}  {_group(group, len(numbers))}" for answer, group in groups if group]
 

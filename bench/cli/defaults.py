@@ -19,7 +19,7 @@ Commands = Mapping[str, click.Command]
 
 
 class Defaults(NamedTuple):
-    """The tables of a file of defaults. table: the name of the table that holds them all, or ""."""
+    """The tables of a file of defaults. table: the enclosing table, such as `tool.kernelmark`, or "" if none."""
 
     path: Path
     table: str
@@ -51,7 +51,7 @@ def _read(path: Path, tables: tuple[str, ...]) -> Mapping[str, Any] | None:
 
 
 class Values(Mapping[str, Mapping[str, Any]]):
-    """The values of each command's parameters by name. Only commands that have a table are imported at once."""
+    """The default values of each command's parameters. Commands without a table are imported only when looked up."""
 
     def __init__(self, defaults: Defaults, commands: Commands) -> None:
         """Raise UsageError, which names the file and the key, if a table has a value that its command does not take."""

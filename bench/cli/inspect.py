@@ -22,7 +22,7 @@ from kernelmark.bench.tune.search import limits_here
 
 def _pin_options(function: Callable[..., Any]) -> Callable[..., Any]:
     update = click.option("--update", is_flag=True, help="With --baseline: write the current figures to the file.")
-    text = "Exit with 1 if the kernel exceeds the figures (pins) in this file."
+    text = "Exit with 1 if the kernel exceeds the figures pinned in this file."
     return file_option("--baseline", text=text)(update(function))
 
 

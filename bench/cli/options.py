@@ -120,7 +120,7 @@ def select_options(function: Callable[..., Any]) -> Callable[..., Any]:
         multiple=True,
         metavar="GLOB",
         shell_complete=complete_kernels,
-        help="Use only rows of kernels whose full id matches; may be repeated, as may the next three options.",
+        help="Use only rows of kernels whose full id matches; may be repeated, like the next three options.",
     )
     @click.option("--op", multiple=True, metavar="OP", help="Use only rows of this operation.")
     @click.option("--problem", multiple=True, metavar="GLOB", help="Use only rows of problems whose full id matches.")

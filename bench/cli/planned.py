@@ -32,9 +32,9 @@ from kernelmark.bench.tune.tuned import with_tuned
 class RunRequest(NamedTuple):
     """The arguments of `run` and `verify`. options: the options that make up the plan.
 
-    executor: the file of an executor whose workers measure, instead of this machine. start_timeout_s: the time limit
-    for the start of its first worker. gpus: the numbers of the GPUs to measure on. known: the plan of a run that is
-    resumed or reproduced. detail: how much is printed.
+    executor: a file that configures remote workers, which then measure instead of this machine. start_timeout_s: the
+    time limit for the start of the first worker. gpus: the numbers of the GPUs to measure on. known: the plan of the
+    run to resume or reproduce. detail: how much is printed.
     """
 
     suites: tuple[str, ...]
@@ -68,7 +68,7 @@ def asked_of(given: dict[str, Any]) -> RunRequest:
 
 
 def with_selector(where: str | None, options: dict[str, Any]) -> dict[str, Any]:
-    """Return the options, with plug-ins added for the selectors that `--select` names."""
+    """Return the options; the selectors that `--select` names are added to them as plug-ins."""
     if where is None:
         return options
     threads = options["threads"] or (default_threads(),)
@@ -76,7 +76,7 @@ def with_selector(where: str | None, options: dict[str, Any]) -> dict[str, Any]:
 
 
 def with_blas(files: Sequence[Path], options: dict[str, Any]) -> dict[str, Any]:
-    """Return the options, with a plug-in added for each library that `--blas` names. Raises UsageError."""
+    """Return the options; each library that `--blas` names is added to them as a plug-in. Raises UsageError."""
     plugins = []
     for file in files:
         if not file.is_file():
@@ -110,7 +110,7 @@ def expanded_plan(
 ) -> tuple[Plan, list[Suite], list[PlannedJob]]:
     """Return the plan with its tuned tiles, the suites and the jobs. Raises UsageError if there are no jobs.
 
-    shard: the part of the plan to return jobs for. If there are more shards than comparison groups, some have no jobs.
+    shard: return only the jobs of this part of the plan. With more shards than comparison groups, some have no jobs.
     """
     if tuned:
         plan, remarks = with_tuned(plan, tuned, registry)
@@ -230,9 +230,9 @@ def _times(expected: Estimate) -> Iterator[str]:
 
 def _bytes(expected: Estimate, cases: int, db: Path) -> str:
     if expected.row_bytes is None:
-        return f"store: unknown, {db} has no row whose size could be measured"
+        return f"store: size unknown, since {db} has no row from which to estimate it"
     total = size(round(cases * expected.row_bytes))
-    return f"store: {total}, for {cases} rows of {size(round(expected.row_bytes))}, as in {db}"
+    return f"store: {total}, for {cases} rows of {size(round(expected.row_bytes))} each, as in {db}"
 
 
 def _about(seconds: float) -> str:

@@ -58,8 +58,8 @@ _PROVISIONAL = (
 class Display(Progress):
     """Print finished tables, and progress on standard error: one changing line in a terminal, or lines in a pipe.
 
-    jobs: the planned jobs in order; they may finish in another order. processes: the number of passes over them. again:
-    the run was resumed, so some of its tables were printed before.
+    jobs: the planned jobs in order; they may finish in another order. processes: the number of processes that measure
+    each job. again: the run was resumed, so tables are printed only at the end.
     """
 
     def __init__(
@@ -197,7 +197,7 @@ def print_run(store: Store, run_id: str, page: int = 1) -> None:
 
 
 def print_end(store: Store, run_id: str, detail: Detail, again: bool) -> None:
-    """Print the end of the output of `run`. again: the run was resumed, so no tables have been printed."""
+    """Print the end of the output of `run`. again: the run was resumed, so its tables are printed here."""
     if detail is Detail.QUIET:
         click.echo(verdict_line(RunData(store, run_id)))
     elif detail is Detail.TABLES and again:

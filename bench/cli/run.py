@@ -69,7 +69,7 @@ def _asks(options: Sequence[Option]) -> Callable[[Callable[..., Any]], Callable[
             "--reproduce",
             metavar="RUN",
             shell_complete=complete_runs,
-            help="Use the operand values of this run; without SUITE, also measure its cases.",
+            help="Draw the same operand values as this run; without SUITE, measure the same cases, too.",
         )(json_option(name_option(db_option(_detailed(function)))))
         for option in reversed(options):
             function = plan_option(option)(function)

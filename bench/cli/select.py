@@ -61,9 +61,9 @@ def select(
 ) -> None:
     """Choose the kernel to call for PROBLEM, measured or not.
 
-    A selector makes the choice. The answer states how much slower its choices were than the fastest kernels, on shapes
-    left out of its training. If one kernel does as well on all of these shapes, the answer is this kernel. --train
-    makes the selector from the rows of each RUN.
+    A selector, trained on measured rows, makes the choice. The answer states how much slower its choices were than the
+    fastest kernels, on shapes that it was not trained on. If always calling one kernel would have been as fast on these
+    shapes, the answer is that kernel. --train makes a selector from the rows of each RUN.
     """
     _check(names, train, tests, style, output, figures, selection, json_to)
     registry = discover(plugins)
@@ -100,7 +100,7 @@ def _check(
     if not train and (given := next((name for name, value in only.items() if value), None)):
         raise UsageError(f"{given}: works only with --train; add --train, or leave it out")
     if output is not None and style is None:
-        raise UsageError(f"-o {output}: is the file for --format; add --format c, python or json")
+        raise UsageError(f"-o {output}: applies only to --format; add --format c, python or json")
     if style is not None and json_to is not None:
         raise UsageError(f"--json: prints the answer, but --format {style} prints the selector; omit one of them")
 

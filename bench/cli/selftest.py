@@ -28,7 +28,7 @@ from kernelmark.bench.selftest.finding import Checks, Finding, table
 @click.option(
     "--seeds",
     type=click.IntRange(min=1),
-    help="Try each cheating kernel and wrong result on this many draws of the operands.",
+    help="Try each cheating kernel and wrong result with this many different draws of the operands' values.",
 )
 @click.option("--json", "prints_json", is_flag=True, help="Print JSON.")
 def selftest(quick: bool, only: str | None, adversaries: bool, seeds: int | None, prints_json: bool) -> None:

@@ -98,7 +98,7 @@ def merge(files: tuple[Path, ...], db: Path | None) -> None:
     """Merge the stores of shards: their rows become one run.
 
     The result goes into the store --db; runs that are not sharded are copied. Files may be given in any order, in
-    several commands, and more than once. Missing and unfinished shards are listed, and make the exit status 1.
+    one or several commands, even repeatedly. Missing and unfinished shards are listed, and make the exit status 1.
     """
     target = db or default_store()
     merged = merge_files(target, files)

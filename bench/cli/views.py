@@ -85,7 +85,7 @@ def show(
 ) -> None:
     """Print the tables of a run; by default the latest."""
     if row is not None and (by, page) != ("problem", 1):
-        raise UsageError("--row: shows one row, not the tables of --by and --page; leave out --row or the others")
+        raise UsageError("--row: shows one row, not the tables of --by and --page; leave out --row, or both of those")
     if json_to is not None and (by, page, row) != ("problem", 1, None):
         raise UsageError("--json: prints all rows; leave out --by, --page and --row, and choose rows by --problem")
     if step and by != "network":
@@ -211,7 +211,7 @@ def crossover(
     metavar="FILE",
     help="With --format c: the file of tiles; RUN is the tuning race that chose them. [default: this machine's file]",
 )
-@click.option("--identify", is_flag=True, help="Write the names of hosts and devices, not their hashes.")
+@click.option("--identify", is_flag=True, help="Write the names of hosts and devices instead of hashes of them.")
 @select_options
 @db_option
 def export(
@@ -294,8 +294,8 @@ def _export_constants(
 def history(kernel_id: str, problem_id: str, diff: bool, json_to: IO[str] | None, db: Path | None) -> None:
     """List the versions of KERNEL that watch and tune have tried.
 
-    Each version is listed with its verdict on PROBLEM, its rate, its resources and its changes. A rate without a mark
-    was sampled in turn with the version or kernel that it is compared with.
+    Each version is listed with its verdict on PROBLEM, its rate, its resources and its changes. A rate is marked if the
+    version was not sampled in turn with the version or kernel that it is compared with.
     """
     if "@" in kernel_id:
         raise UsageError(f"{kernel_id}: a history covers all tiles of a kernel; leave out @ and the tile")

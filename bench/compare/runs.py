@@ -54,7 +54,7 @@ _RANK = {SLOWER: 2, UNCLEAR: 1, FASTER: 0}
 
 
 class ComparedCase(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A case that both runs have. ratio: NEW's time over BASE's; p: of one test; p_holm: corrected for all tests."""
+    """A case that both runs have. ratio: NEW's time over BASE's; p: its test's p-value; p_holm: p corrected for all."""
 
     case: str
     kernel: str
@@ -80,7 +80,7 @@ class ComparedCase(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class CompareDocument(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The document of `compare --json`. machines, differs: differences of the runs as `name: base -> new`.
+    """The document of `compare --json`. machines, differs: differences between the runs, as `name: base -> new`.
 
     base_only, new_only: the numbers of cases that only one run has. gate: the messages of --fail-slower. ratios: the
     ratios of variants that both runs measured in turn.
@@ -103,10 +103,10 @@ COLUMNS = ("base_run", "new_run", "machines", *ComparedCase.__struct_fields__)
 
 
 class Gate(NamedTuple):
-    """The conditions under which `compare` exits with 1: a case is too slow, or has lost its time.
+    """The conditions under which `compare` exits with 1: a case is too slow, or has a time only in BASE.
 
-    slower: the largest slowdown that passes, as a fraction. unclear: also exit with 1 if a larger slowdown could not be
-    detected. allow_missing: ignore cases that NEW lacks or did not time, unless they failed a check.
+    slower: the largest allowed slowdown, as a fraction. unclear: also exit with 1 if a larger slowdown could go
+    undetected. allow_missing: ignore cases that NEW lacks or did not time, unless they failed a check.
     """
 
     slower: float
@@ -117,8 +117,8 @@ class Gate(NamedTuple):
 class Findings(NamedTuple):
     """The number of cases with each verdict, the cases that differ most, and changes of status.
 
-    counts: `open` counts cases that may be slower by more than the gate allows; `lost` counts cases of both runs that
-    are `ok` only in BASE.
+    counts: `open` is the number of cases whose slowdown may exceed the gate's limit; `lost` is the number of cases in
+    both runs that are `ok` only in BASE.
     """
 
     verdicts: Counter[str]
@@ -135,7 +135,7 @@ class Findings(NamedTuple):
 
 
 def judged(gate: Gate, comparison: Comparison, findings: Findings) -> tuple[list[str], bool]:
-    """Return the gate's messages and whether it fails; the first messages say what it cannot detect."""
+    """Return the gate's messages and whether the gate fails. Messages on undetectable slowdowns come first."""
     _, least = comparison.detectable() or (0.0, 0.0)
     blind = [
         f"cannot detect {percent(gate.slower)} here; the smallest detectable slowdown is {percent(least)} (median of "

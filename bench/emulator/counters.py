@@ -29,9 +29,9 @@ class Loop(NamedTuple):
 
 
 def with_trips(text: str) -> str:
-    """Return the text with a counter in each `for` of three parts, and in each `while` that compares sizes.
+    """Return the text with a counter in each `for (;;)` loop, and in each `while` loop that compares sizes.
 
-    Loops in system headers and in the emulator's headers are not changed.
+    Range-based loops, and loops in headers of the system and of the emulator, are not changed.
     """
     parts, end, is_own = list[str](), 0, False
     for token in _TOKEN.finditer(text):
@@ -98,7 +98,7 @@ def cannot_count() -> str | None:
 
 
 def with_multiply_adds(assembly: str) -> str:
-    """Return the assembly with a counter before each multiply-add, and a table of their places."""
+    """Return the assembly with a counter before each multiply-add, and with a table of the multiply-adds' addresses."""
     places: list[str] = []
 
     def with_counter(found: re.Match[str]) -> str:

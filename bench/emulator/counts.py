@@ -38,7 +38,7 @@ SECTOR = 32
 class Site(NamedTuple):
     """An instruction of the source. does: its kind, as in counter.cpp; space: `global`, `shared` or "".
 
-    bytes: per lane; for a box of the TMA, 0 for a load and 1 for a store.
+    bytes: the bytes per lane; for a TMA copy, 0 for a load and 1 for a store.
     """
 
     file: str
@@ -67,7 +67,7 @@ Widths = Mapping[tuple[str, str], frozenset[int]]
 
 
 class Traffic(NamedTuple):
-    """Bytes in whole sectors. block_*: each sector counts once per block that touches it; *_once: once in all."""
+    """Bytes in whole sectors. block_*: a sector counts once per block that touches it; *_once: a sector counts once."""
 
     block_read: int
     block_written: int
@@ -81,7 +81,7 @@ Footprint = dict[tuple[str, bool], Array]
 
 @dataclass(frozen=True)
 class Sampled:
-    """The clusters of a launch that ran, and how many clusters each represents; all ran if `clusters` is empty."""
+    """A launch, and the clusters of it to run, with the number that each represents. Empty `clusters`: run all."""
 
     launch: Launch
     clusters: Mapping[int, int]
@@ -99,7 +99,7 @@ class Sampled:
 class Tallies:
     """The counts of all launches of a case, each launch as if all its blocks had run.
 
-    footprints: by the numbers of launch and block, for sampled blocks, or for all if they are few.
+    footprints: each block's sectors, by the numbers of launch and block; of sampled blocks, or of all if few.
     """
 
     sites: Mapping[Site, InstructionCount]
@@ -187,8 +187,8 @@ def _share(sampled: Sampled, number: int, processes: int) -> Launch | None:
 def sample(launch: Launch) -> dict[int, int]:
     """Return the clusters to run and how many clusters each represents; empty to run all.
 
-    They are the first, the middle and the last one along each axis: corners, edges and inside. In a grid with one axis,
-    further clusters between the first and the last are spread evenly. Cooperative launches are run whole.
+    The first, the middle and the last cluster along each axis are run: corners, edges and inside. In a grid with one
+    axis, further clusters, evenly spaced between the first and the last, are run. Cooperative launches are run whole.
     """
     x, y, z = extents(launch.grid)
     sizes = (x // launch.cluster, y, z)

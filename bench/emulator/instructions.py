@@ -1,4 +1,4 @@
-"""Translate the PTX of an `asm` statement to C++: a table of instructions, and the registers that it declares."""
+"""Translate the PTX of an `asm` statement to C++, with a table of instructions and the statement's own registers."""
 
 import re
 from collections.abc import Callable, Iterator, Sequence

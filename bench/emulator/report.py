@@ -53,7 +53,7 @@ def _thread(text: str) -> Thread:
 
 
 def located(program: Path, lines: Sequence[str]) -> list[Diagnostic]:
-    """Return the reports in the worker's output by source line, not address; those of one kind and line are merged."""
+    """Return the reports in the worker's output by source line, not address; merge reports of one kind and line."""
     raw = [line.split("\t")[1:] for line in lines]
     places = lines_of(program, sorted({pc for _, _, *pcs in (words[:4] for words in raw) for pc in pcs if pc != "0"}))
     merged: dict[tuple[str, str, int], Diagnostic] = {}
@@ -68,7 +68,7 @@ def located(program: Path, lines: Sequence[str]) -> list[Diagnostic]:
 
 
 def lines_of(program: Path, addresses: list[str]) -> dict[str, tuple[str, int]]:
-    """Return file and line of each address: the innermost inlined call that is not one of the emulator's headers.
+    """Return file and line of each address; of inlined calls, the innermost outside the emulator's headers counts.
 
     A copy of a struct belongs to the line that requests the copy, not to the struct's declaration.
     """

@@ -43,7 +43,7 @@ _UNIT = 8
 
 
 def problems(kernel: CudaKernel, problem_class: type[Problem]) -> list[Problem]:
-    """Return the kernel's problems: each size in each variant of its axes, then options other than the defaults."""
+    """Return the kernel's problems: every size in every variant (such as `f32/NT`), then non-default options."""
     variants, sizes = list(_variants(kernel, problem_class)), problem_class.emulated_sizes()
     taken = list(_all_taken(kernel, problem_class, sizes.first or _patterns(problem_class, _SIZES), variants))
     taken += _until_enough(kernel, problem_class, taken, variants, sizes.more or _patterns(problem_class, _MORE))
@@ -94,7 +94,7 @@ def _patterns(problem_class: type[Problem], patterns: Sequence[tuple[int, ...]])
 
 
 def sizes_by_variant(kernel: CudaKernel, problem_class: type[Problem]) -> dict[str, set[tuple[int, ...]]]:
-    """Return the distinct sizes of the sweep's problems by variant of the kernel's axes, such as `f32/NT`."""
+    """Return the distinct sizes of the kernel's problems for each variant of the axes, such as `f32/NT`."""
     taken = problems(kernel, problem_class)
     return {
         "/".join(map(str, variant.values())): {_sizes(problem) for problem in _of(variant, taken)}

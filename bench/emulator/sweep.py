@@ -55,7 +55,7 @@ class EmulatedCase:
 
 
 def cases(registry: Registry, kernel: CudaKernel, device: DeviceLimits = H100) -> list[EmulatedCase]:
-    """Return all problems with the tile that a run uses, a few with each other tile, and a few with several rounds."""
+    """Return all problems with the default tile, a few with each other tile, and a few whose blocks loop over tiles."""
     taken = problems(kernel, registry.operations[kernel.op])
     default = [EmulatedCase(kernel, p, tile, device) for p in taken if (tile := kernel.tile_for(p, device))]
     few = ((p, tile) for tile in kernel.tiles(device) for p in _few(kernel, taken, tile, device))
@@ -193,7 +193,7 @@ def _few(kernel: CudaKernel, taken: list[Problem], tile: Tile, device: DeviceLim
 
 
 def entries(all_cases: list[EmulatedCase]) -> tuple[str, ...]:
-    """Return the name expressions of all cases, which are compiled together."""
+    """Return the name expressions of all cases' kernels, which are compiled into one program."""
     names = (name for case in all_cases for name, _ in case.calls)
     return tuple(dict.fromkeys(names))
 
@@ -212,7 +212,7 @@ class Defect:
 
 
 def complaints(case: EmulatedCase, names: tuple[str, ...], cuda: Path = CUDA, limit_s: int = LIMIT_S) -> Iterator[str]:
-    """Yield the kernel's faults in this case as text: reports and wrong results, by order. Raises as `looks` does."""
+    """Yield the kernel's faults in this case as text: reports and wrong results. Raises the errors of `looks`."""
     for _, defects in looks(case, names, cuda, limit_s):
         yield from map(str, defects)
 
@@ -225,11 +225,11 @@ def looks(
     sample: Mapping[int, int] = MappingProxyType({}),
     trips: bool = False,
 ) -> Iterator[tuple[Outcome, list[Defect]]]:
-    """Run a case under each order, and yield each run with the kernel's faults.
+    """Run a case under each order of threads, and yield each run's outcome with the kernel's faults.
 
-    names: all entries to compile the source with. cuda: the folder of the sources. sample: the only clusters that run;
-    their accesses are checked, and results are not. trips: count iterations of loops. Raises HostCompileError if the
-    source does not compile, and WorkerError if the plan does not fit the source.
+    names: all entries to compile the source with. cuda: the folder of the sources. sample: run only these clusters, and
+    check their accesses but no results. trips: count iterations of loops. Raises HostCompileError if the source does
+    not compile, and WorkerError if the plan does not fit the source.
     """
     rng = np.random.default_rng(zlib.crc32(case.problem.id.encode()))
     operands = case.problem.operands()
@@ -282,7 +282,7 @@ def _scratch(wanted: Scratch) -> Buffer:
 def launches(
     case: EmulatedCase, buffers: dict[str, Buffer], scratch: Callable[[Scratch], Buffer] = _scratch
 ) -> Iterator[Launch]:
-    """Yield the plan's launches, and add the scratch that they name to the buffers."""
+    """Yield the launches of a case, and add the scratch buffers that they use to `buffers`."""
     operands = {operand.name: operand for operand in case.problem.operands()}
     for name, call in case.calls:
         for arg in call.args:

@@ -28,10 +28,10 @@ class WorkerError(AssertionError):
 
 @dataclass(frozen=True)
 class Buffer:
-    """Memory for a launch. data: its content before the run, rows of `row` elements with `pad` elements after each.
+    """Memory for a launch. data: the initial content, as rows of `row` elements, each followed by `pad` elements.
 
-    role: `in` may not be written; every element of `out` must be; `scratch` starts uninitialised and is not read back.
-    places: if `data` holds only pieces of the buffer, all of one size, the byte offset of each piece.
+    role: an `in` buffer must not be written; an `out` buffer must be written completely; `scratch` is uninitialised and
+    not read back. places: if `data` holds only equal pieces of the buffer, the byte offset of each piece.
     """
 
     role: Role
@@ -43,7 +43,7 @@ class Buffer:
 
 @dataclass(frozen=True)
 class Im2col:
-    """The fields that only a map of images has: columns and rows of the corners, and the steps between pixels."""
+    """The fields that only a tensor map over images has: the box's corners, and the strides between pixels."""
 
     lower: tuple[int, int]
     upper: tuple[int, int]
@@ -52,10 +52,10 @@ class Im2col:
 
 @dataclass(frozen=True)
 class EmulatedTensorMap:
-    """A tensor map over a buffer: sizes of x, y, z in elements, pitches of rows and of z in bytes, the box's x and y.
+    """A tensor map over a buffer. sizes: of x, y, z, in elements. pitches: of y and z, in bytes. box: its x and y.
 
-    swizzle: the bytes that it spans, 0 for none. tf32: floats are rounded to TF32 on arrival. im2col: for a map over
-    images, which has four sizes and three pitches, channels first; its box is of channels and pixels.
+    swizzle: the span of the swizzle in bytes, 0 for none. tf32: whether floats are rounded to TF32 on arrival. im2col:
+    for a map over images, which has four sizes and three pitches, channels first, and a box of channels and pixels.
     """
 
     buffer: str
@@ -72,8 +72,8 @@ class EmulatedTensorMap:
 class Launch:
     """A launch. An argument is the name of a buffer, an int, a float (C `float`), a NumPy scalar or a tensor map.
 
-    cluster: blocks along the grid's x that form a cluster. sample: run only these clusters; in a counting program, each
-    represents as many clusters as its value.
+    cluster: the number of blocks, along the grid's x, that form a cluster. sample: the clusters to run, and how many
+    clusters each represents when a program counts; empty to run all.
     """
 
     entry: str
@@ -90,8 +90,8 @@ class Launch:
 class Outcome:
     """The outcome of the launches under one order of threads and blocks.
 
-    peak_bytes: the worker's peak memory so far. counts: lines of a counting program. trips: the most iterations of
-    each loop that was reached, in a program that counts iterations.
+    peak_bytes: the worker's peak memory so far. counts: the output lines of a counting program, as words. trips: the
+    most iterations of each executed loop, if the program counts iterations.
     """
 
     order: str
@@ -122,11 +122,11 @@ def run(
     limit_s: int = LIMIT_S,
     widths: Iterable[tuple[str, int, int]] = (),
 ) -> list[Outcome]:
-    """Run the launches one after the other, for each order from the same initial contents. Raises WorkerError.
+    """Run all launches once for each order, each time from the same initial contents. Raises WorkerError.
 
-    constants: values of `__constant__` variables. A run that ends in a crash or at the time limit is the last.
-    widths: for a counting program, the address of an access, a number for its source line, and the sum of the machine
-    code's widths there, in bytes.
+    constants: values of `__constant__` variables. After a crash or a time-out, the remaining orders are not run.
+    widths: for a counting program, the address of each access, a number for its source line, and the summed widths of
+    the machine code's accesses of this kind, in bytes.
     """
     settings = (*(_line("width", *words) for words in widths), _line("limit", limit_s))
     job = b"".join((*settings, *_job(buffers, launches, orders, constants or {})))

@@ -194,7 +194,7 @@ REFUSED = [
     (f"select {NT}", "is not there; `kernelmark select --train RUN` makes it"),
     (f"select {NT} --test a", "--test: works only with --train; add --train"),
     (f"select {NT} --op gemm", "--kernels, --op, --problem or --status: works only with --train"),
-    (f"select {NT} -o x", "-o x: is the file for --format"),
+    (f"select {NT} -o x", "-o x: applies only to --format"),
     (f"select {NT} --json --format c", "--json: prints the answer, but --format c prints the selector"),
     ("select gemm/m5/f32/NT", "gemm/m5/f32/NT: sizes are 'm5'"),
     ("select --train base --kernels gemm/* --db results.db", "run 20260101-old: has no row with a time; `kernelma"),
