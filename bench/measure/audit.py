@@ -1,4 +1,4 @@
-"""Audit the samples of a kernel with right results, which may still reuse old results or write its output late.
+"""Audit the samples of a kernel with right results, for calls that reuse old results or write the output late.
 
 Each audit returns the reason to mistrust a kernel, or None.
 """
@@ -42,7 +42,7 @@ def _moved_nothing(series: Series) -> str | None:
     series.forget(mark)
     if len(series.made) < LEAST_MADE or (made := median(series.made)) <= MADE_SHARE:
         return None
-    return f"moves no bytes: {made:.0%} of its output's pages were created only when they were written after a call"
+    return f"moves no bytes: {made:.0%} of its output's pages did not exist until the harness wrote them after a call"
 
 
 def _spared_work(series: Series) -> str | None:
@@ -91,13 +91,13 @@ def _worked_ahead(series: Series) -> str | None:
     once, twice = map(median_interval, groups)
     if twice.low < AHEAD_RATIO * once.high:
         return None
-    return f"works ahead: {once.median:.2g} s per call after one other call, {twice.median:.2g} s after two"
+    return f"works ahead: {once.median:.2g} s per call if one call precedes it, {twice.median:.2g} s if two do"
 
 
 def spared_when_renewed(series: Series) -> str | None:
-    """Compare calls after a change of all operands with calls after a change of a few elements, as before samples.
+    """Return a complaint if calls are far slower after all elements have changed than after a few have, or None.
 
-    Each call follows one other call and the same number of writes, so both kinds have the same start-up cost.
+    Each timed call follows one other call and the same number of writes, so start-up costs are equal in both cases.
     """
     pairs: list[tuple[float, float]] = []
     while len(pairs) < LEAST_ALONE:
@@ -112,10 +112,10 @@ def spared_when_renewed(series: Series) -> str | None:
 
 
 def stopped_sparing(series: Series) -> str | None:
-    """Compare samples after all checks with those before, since a kernel may spare work until it meets the checks.
+    """Return a complaint if samples after all checks are far slower than before: until then the kernel spared work.
 
-    Other load also makes samples slower, so only windows without it count: QUIET_WINDOWS of them, each of which is
-    slower throughout. A GPU's clock rate may have dropped while it waited, so nothing is compared there.
+    Other load also slows samples, so all samples must be slower in QUIET_WINDOWS windows without other load. Samples on
+    a GPU are not compared, because its clock rate may have dropped while it waited.
     """
     if series.device.stream is not None:
         return None

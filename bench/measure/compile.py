@@ -1,7 +1,7 @@
 """Compile .cu files to cubins, without a GPU or a driver, and read the resources that the compiler reports.
 
-Cubins are cached on disk by the contents of their sources, not by paths: in `$XDG_CACHE_HOME`, and in `build/cubins` of
-the checkout, for machines that the checkout is copied to.
+Cubins are cached on disk by the contents of their sources, not by paths. The cache is in `$XDG_CACHE_HOME`; cubins in
+`build/cubins` of a checkout are used, too, so that machines to which it is copied need not compile.
 """
 
 import hashlib
@@ -117,9 +117,9 @@ def _nvcc_version(nvcc: str) -> str:
 
 @lru_cache
 def header_folders() -> tuple[str, ...]:
-    """Return the folders of the CUDA headers: NVIDIA's wheels before toolkits; none if neither exists.
+    """Return the folders of the CUDA headers, in NVIDIA's wheels or else in toolkits; none if neither is installed.
 
-    A folder may lack some headers: `crt/mma.h` comes in a separate wheel, or with a toolkit.
+    Several folders may be needed: `crt/mma.h` comes in a separate wheel, or with a toolkit.
     """
     spec = importlib.util.find_spec("nvidia")
     wheels = [Path(folder) / "cu13" for folder in (spec.submodule_search_locations or () if spec else ())]

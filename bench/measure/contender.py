@@ -94,7 +94,7 @@ class Contender:
             self.fail(error)
 
     def set_up(self, sets: list[OperandSet], moved: OperandSet | None = None) -> None:
-        """Set up a launch on each operand set, with shared scratch; moved: one more set, which is never timed."""
+        """Set up a launch on each operand set, with shared scratch. moved: a set at other addresses, never timed."""
         with self._blamed(), self.called("set-up"):
             if reason := self._refusal():
                 raise Unsupported(reason)
@@ -152,7 +152,7 @@ class Contender:
     def judge(
         self, which: int, sets: list[OperandSet], draw: Draw, references: References, moved: OperandSet | None = None
     ) -> None:
-        """Verify the launch of one operand set, or of the moved set."""
+        """Verify the launch on operand set number `which`, or on the set `moved` if it is given."""
         launch, operands = self.launches[which], sets[which]
         if moved and self._moved:
             launch, operands = self._moved, moved
@@ -164,7 +164,7 @@ class Contender:
             self._take(verdict)
 
     def audit_renewed(self) -> None:
-        """Mistrust a kernel that recomputes only what changed elements affect; called when all outputs are judged."""
+        """Mark as mistrusted a kernel that recomputes only what changed elements affect; run after all verification."""
         with self._blamed():
             if not (self.live and self.series) or self._fresh_s < SPARED_RATIO * median(self.series.samples):
                 return
@@ -205,7 +205,7 @@ class Contender:
         shared: Sequence[Change],
         checksums: Checksums,
     ) -> None:
-        """Create the series and observers, and warm up. shared: the changes of operands on which outputs are judged."""
+        """Create the series and observers, and warm up. shared: the operand changes on which outputs are verified."""
         does = self._job.mode.does
         with self._blamed():
             if does.replays:  # captured after an ordinary call, so that the graph contains no loading or tuning
@@ -245,7 +245,7 @@ class Contender:
                         self.report.state[column] = value
 
     def audit(self) -> None:
-        """Mistrust a kernel that does less on unchanged operands, or returns before its output is written."""
+        """Mark as mistrusted a kernel that does less on unchanged operands, or returns before its output is written."""
         with self._blamed():
             if not (self.live and self.series):
                 return
@@ -257,7 +257,7 @@ class Contender:
                 self.mistrust(reason)
 
     def mistrust(self, reason: str) -> None:
-        """Mark the row as mistrusted: its time moves to the evidence."""
+        """Mark the row as mistrusted, and keep its samples as evidence instead of as its time."""
         if self.series:
             self._keep_samples(self.series)
         self.report.mistrust(reason)
@@ -277,7 +277,7 @@ class Contender:
             self._take(verdict, OF_A_TIMED_CALL)
 
     def conclude(self) -> None:
-        """Report the samples and their interval, once all outputs have been judged."""
+        """Add the samples and their interval to the report; call this after all outputs have been verified."""
         if not self.live or self.series is None:
             return
         self._keep_samples(self.series)

@@ -195,7 +195,7 @@ class Cpu(HostMemory):
         """Do nothing: NumPy releases memory by itself."""
 
     def broken(self) -> str | None:
-        """Return None: a fault that breaks a CPU ends the process."""
+        """Return None: a fault on the CPU ends the process, so none is left to report."""
         return None
 
     def strayed(self) -> str | None:

@@ -61,7 +61,7 @@ class Cuda:
         self.stream.__enter__()
 
     def strayed(self) -> str | None:
-        """Make the device's stream current; return a complaint if another stream, without the events, was current."""
+        """Make the device's stream, which has the timing events, current again. Return a complaint if it was not."""
         current = self._cupy.cuda.get_current_stream()
         if current.ptr == self.stream.ptr:
             return None
@@ -117,8 +117,8 @@ class Cuda:
     def holds(self, found: Any, name: str, draw: Draw) -> bool:
         """Return whether an input has the drawn bits, compared with a device copy that is uploaded once per draw.
 
-        The input is downloaded only if the device has little free memory, or if the two differ, since a kernel may have
-        written to the copy.
+        The input is downloaded and compared on the host only if the device has little free memory, or if input and copy
+        differ, since a kernel may have written to the copy.
         """
         drawn = draw.flat[name]
         bits = f"u{drawn.itemsize}"
@@ -133,7 +133,7 @@ class Cuda:
         return draw.is_held(self.download(found), name)
 
     def evict(self) -> None:
-        """Reset persistent lines, and write twice the L2 cache's bytes on each GPU in use; the clock waits for this."""
+        """Reset persistent lines, and write twice the L2 cache's size on each GPU in use; the clock waits for both."""
         self.forget_persisting()
         for gpu, buffer in self._evictions.items():
             with self._cupy.cuda.Device(gpu):

@@ -20,7 +20,7 @@ class DeviceLost(Exception):
 
 
 class Window(msgspec.Struct, frozen=True):
-    """A device's readings over some seconds: means by column, and the size of each disturbance by cause."""
+    """A device's readings over a span of time: the mean of each column, and the size of each disturbance, by cause."""
 
     seconds: float
     state: dict[str, float] = {}

@@ -21,7 +21,7 @@ _BEYOND = "ran on CPUs beyond its own"
 
 
 class Disturbance(NamedTuple):
-    """A cause with its mean size, `other processes used 0.35 CPUs`, and its percentage of the sampling time."""
+    """A cause, with its mean size (`other processes used 0.35 CPUs`) and the affected percentage of sampling time."""
 
     cause: str
     share_pct: int
@@ -40,7 +40,7 @@ def disturbance(windows: Sequence[Window]) -> str:
 
 
 def low_ceiling(kind: str, doubt: str) -> str:
-    """Return the note for a row whose roofline uses a ceiling lowered by other load."""
+    """Return the note for a row whose roofline ceiling of this kind was measured too low because of other load."""
     return _CEILING.format(kind, doubt)
 
 
@@ -58,7 +58,7 @@ def low_ceilings(disturbed: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=1024)
 def was_noisy(disturbed: str) -> bool:
-    """Return whether the text of the column `disturbed` makes a timed row noisy."""
+    """Return whether, by the text of its column `disturbed`, a timed row was disturbed long enough to be noisy."""
     return any(disturbance.share_pct >= LEAST_PCT for disturbance in disturbances(disturbed))
 
 

@@ -1,4 +1,4 @@
-"""Draw the values of operands from a seed and random bits, so that no draw repeats, and view them as arrays."""
+"""Draw the values of operands from a seed and random bits, so that all draws differ, and view them as arrays."""
 
 import math
 import zlib
@@ -78,9 +78,9 @@ class Draw:
         self._scatter.clear()
 
     def redraw(self, distribution: str = UNIFORM) -> None:
-        """Draw new values in place. The n-th draw does not depend on how often elements were changed before.
+        """Draw new values in place. The n-th draw is the same however often `change` was called before.
 
-        distribution: that of the values in timed calls, if not uniform; such a draw does not count towards n.
+        distribution: the distribution of values in timed calls; a draw that is not uniform does not count towards n.
         """
         self.state = object()
         self._redraws += distribution == UNIFORM
@@ -150,9 +150,9 @@ def drawn(
     specials: float | None = None,
     distribution: str = UNIFORM,
 ) -> Array:
-    """Draw uniform values in [-1, 1] that use all bits of their type, and special values; integers use their range.
+    """Draw uniform values in [-1, 1] that use all bits of their type, and some special values; integers: any value.
 
-    specials: the largest special value, instead of the operand's. Other distributions have no special values: `normal`
+    specials: the largest special value, if not the operand's own. Other distributions have no special values: `normal`
     has variance 1, `zeros` is 0 everywhere, and `ints` has integers from -LARGEST_INT to LARGEST_INT.
     """
     kind, count = numpy_dtype(operand.dtype), math.prod(shape)

@@ -125,7 +125,7 @@ def shared_settings(call: KernelCall, used: Resources, device: DeviceLimits) -> 
     """Return the function attributes for static and dynamic shared memory, by the driver's names.
 
     If the resident blocks together use more shared memory than one block may use without opting in, the largest
-    carve-out is requested, although it shrinks the L1 cache, since fewer blocks would be resident otherwise.
+    carve-out is requested. It shrinks the L1 cache, but with less shared memory fewer blocks would be resident.
     """
     wanted, settings = used.static_shared_bytes + call.shared_bytes, {}
     if wanted > STATIC_LIMIT:

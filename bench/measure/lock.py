@@ -1,4 +1,4 @@
-"""Lock a GPU against other runs, which would disturb this one, and a run against processes that would continue it."""
+"""Lock a GPU against other runs, which would disturb this run, and lock a run against a second process resuming it."""
 
 import fcntl
 import os
@@ -31,7 +31,7 @@ def exclusive(devices: tuple[str, ...], shared: bool, gpus: tuple[str, ...] = ()
 
 
 def held_run(store: Path, run_id: str, remedy: str) -> AbstractContextManager[None]:
-    """Lock a run, by a file beside its store, against other processes that would continue it.
+    """Lock a run, by a file next to its store, so that no other process resumes it meanwhile.
 
     The file is removed afterwards. Raises UsageError if another process has locked it.
     """
@@ -90,7 +90,7 @@ def _opened(path: Path) -> int:
 
 @contextmanager
 def turn(alone: bool) -> Iterator[None]:
-    """Wait for an exclusive (`alone`) or shared turn on this host; first come, first served."""
+    """Wait for a lock of this host, exclusive (`alone`) or shared, and hold it; first come, first served."""
     queue, host = (_opened(MACHINE / f"kernelmark-{name}.lock") for name in ("queue", "host"))
     try:
         fcntl.flock(queue, fcntl.LOCK_EX)  # otherwise shared turns could keep an exclusive one waiting for ever

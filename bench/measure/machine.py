@@ -1,4 +1,4 @@
-"""Facts that a run records: its machine's processor, memory, system and GPU, and versions of kernels' libraries."""
+"""Facts that a run records: the machine's processor, memory, system and GPU, and the versions of libraries."""
 
 import json
 import os
@@ -36,7 +36,7 @@ LOAD_S, LOAD_BYTES, TIMEOUT_S = 0.5, 64 * 2**20, 60
 
 
 def versions(kernel: Kernel, problem: Problem, launcher: str | None = None) -> str:
-    """Return the libraries of a row's kernel: `numpy 2.4.6; openblas 0.3.31 Haswell pthreads (numpy.libs)`."""
+    """Return the versions of a kernel's libraries: `numpy 2.4.6; openblas 0.3.31 Haswell pthreads (numpy.libs)`."""
     parts = [f"{module} {version}" for module in kernel.modules if (version := module_version(module))]
     parts += [build for module in kernel.modules for build in _blas_of(module)]
     if kernel.library_version:
@@ -77,9 +77,9 @@ def _driver_version() -> str:
 
 
 def idle_variables() -> dict[str, str]:
-    """Return the variables of IDLE for a worker's environment; a variable that the user has set keeps its value.
+    """Return environment variables that make a worker's idle library threads sleep soon; the user's values are kept.
 
-    Raises UsageError for a variable with which Numba cannot be imported.
+    Raises UsageError if a value of NUMBA_NUM_THREADS would stop Numba from being imported.
     """
     if re.fullmatch(r"\s*(-\d+|0+)\s*", threads := os.environ.get("NUMBA_NUM_THREADS", "")):
         raise UsageError(f"NUMBA_NUM_THREADS: is {threads}, expected at least 1; unset it")

@@ -22,7 +22,7 @@ MOVES = ("memory", "link")
 
 
 class Need(NamedTuple):
-    """A kind of ceiling that a row needs. kind: a numerics, `memory`, or `link` for transfers."""
+    """A roofline ceiling to measure for a row. kind: `memory`, `link` for transfers, or a numerics such as `f32`."""
 
     device: str
     threads: int
@@ -36,12 +36,12 @@ class Need(NamedTuple):
 
     @property
     def bounds(self) -> str:
-        """Return the word for this ceiling in the column `bound_by`."""
+        """Return the value of the column `bound_by` in a row that this ceiling limits."""
         return self.kind if self.moves else "compute"
 
 
 class Ceiling(msgspec.Struct, frozen=True):
-    """The rate that the fastest tenth of samples reach, in flop/s or bytes/s, its interval, and the best sample's."""
+    """The rate reached by the fastest tenth of samples, in flop/s or bytes/s, with its interval; best: the top rate."""
 
     device: str
     threads: int
@@ -60,7 +60,7 @@ class Ceiling(msgspec.Struct, frozen=True):
 
     @property
     def need(self) -> Need:
-        """Return the need that this ceiling meets."""
+        """Return the key by which a row's need for this ceiling is matched."""
         return Need(self.device, self.threads, self.kind, self.problem)
 
     @property
@@ -80,7 +80,7 @@ class Ceiling(msgspec.Struct, frozen=True):
 
 
 class Excess(msgspec.Struct, frozen=True):
-    """A row's rate, from its declared flop or bytes, which exceeds the ceiling's best sample by the factor `times`."""
+    """A row's rate, too high to be true: from declared flop or bytes, more than `times` the ceiling's best sample."""
 
     ceiling: Ceiling
     declared: int
@@ -97,8 +97,8 @@ class Excess(msgspec.Struct, frozen=True):
 class Roofline(msgspec.Struct, frozen=True):
     """The roofline columns of a row: its percentage of the nearer ceiling (`compute` or `memory`), and both ceilings.
 
-    roofline_pct_cycles: the percentage per clock cycle, so that clock changes cancel; None unless the clock was read
-    for both the row and the ceiling.
+    roofline_pct_cycles: the percentage computed from rates per clock cycle, so that a different clock has no effect;
+    None unless the clock was read for both the row and the ceiling.
     """
 
     roofline_pct: float

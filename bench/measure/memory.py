@@ -122,7 +122,7 @@ def _free_of(group: _ControlGroup) -> int | None:
 
 
 def number_in(path: Path) -> int | None:
-    """Return the integer in a file of the system, or None without one, such as in `max` for no limit."""
+    """Return the integer in a system file, or None if it holds no integer (as `max`, for no limit) or is missing."""
     try:
         return int(path.read_text())
     except (OSError, ValueError):

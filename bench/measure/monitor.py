@@ -1,4 +1,4 @@
-"""Read the state of the machine, and name reasons not to keep the samples between two readings."""
+"""Read the state of the machine, and name disturbances, for which samples between two readings are not kept."""
 
 import math
 import os
@@ -89,9 +89,9 @@ class CpuMonitor:
         self._before: _Reading | None = None
 
     def look(self) -> Window:
-        """Return the means since the last reading, without load if /proc/stat does not report it.
+        """Return the means since the last reading.
 
-        The first reading has no load.
+        There is no load in the first reading, or if /proc/stat does not report it.
         """
         began_s, before = self._began_s, self._before
         self._began_s, self._before = now(), self._read()

@@ -33,7 +33,7 @@ class GpuMonitor:
         self._before_s = now()
 
     def look(self) -> Window:
-        """Return the current readings, which are used for the whole time since the last look."""
+        """Return the current readings as if they had held since the previous call."""
         began, self._before_s = self._before_s, now()
         readings = {
             "clock_mhz": self.clock_mhz(),

@@ -1,7 +1,7 @@
-"""Compile one program with NVRTC in a process of its own: while NVRTC compiles, it handles interrupts of its process.
+"""Compile one program with NVRTC in a separate process, since NVRTC handles interrupts (SIGINT) while it compiles.
 
-Its handler ends the process with status 4, or hangs. Read a request from standard input, and write a line of JSON and
-the cubin to standard output. It is run as a file and uses only ctypes, since each compilation starts it.
+NVRTC's handler ends the process with status 4, or hangs. This file is run as a program: it reads a request from
+standard input, and writes a line of JSON and the cubin to standard output. It uses only ctypes, to start quickly.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Observers. Each measures one metric of a contender other than its time."""
+"""Measure metrics of a contender other than its time, such as energy. Each metric has an observer."""
 
 from typing import Any
 
@@ -37,7 +37,7 @@ class Observer:
         """Read the state after the contender has warmed up."""
 
     def results(self, max_time_s: float) -> dict[str, Any]:
-        """Return values by column; called after sampling, when calls of the kernel no longer disturb samples."""
+        """Return values by column. Called after sampling, so that it may call the kernel without disturbing samples."""
         return {}
 
 
@@ -51,7 +51,7 @@ class Threads(Observer):
         self._count = working_threads(self._times)
 
     def results(self, max_time_s: float) -> dict[str, Any]:
-        """Return `threads_used` and `affinity`, after a second look for work on other CPUs, which may start late."""
+        """Return `threads_used` and `affinity`; first call the kernel again: work on other CPUs may start late."""
         if self.series.device.name != "cpu":
             return {}
         before = family_times()
@@ -72,7 +72,7 @@ class Energy(Observer):
     def results(self, max_time_s: float) -> dict[str, Any]:
         """Return the joules per call of back-to-back calls, measured between two steps of the counter.
 
-        Returns no value without a sensor, or if calls are cold only by eviction, which back-to-back calls leave out.
+        Returns no value without a sensor, or if caches must be evicted before each call, which rules out such calls.
         """
         if max_time_s < METERED_S or self.series.cold_by_eviction or self.monitor.energy_j() is None:
             return {}
