@@ -67,7 +67,7 @@ def _speedup(q: Question, name: str) -> ClaimRatio | None:
 def model_parallel(q: Question) -> Iterator[ClaimRatio]:
     """Yield, for each network, the model-parallel speedup with exchange `one` over the speedup with exchange `other`.
 
-    Only networks whose layers the experiment measures count. docs/scaling.md explains what the workers exchange.
+    A network is left out if the experiment does not measure its layers. docs/scaling.md explains what is exchanged.
     """
     workers = q.asked.workers
     sides = [[r for r in _added(q) if matches(r.kernel, globs)] for globs in (q.asked.one, q.asked.other)]

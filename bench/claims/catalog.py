@@ -67,7 +67,7 @@ class Contrast(TomlTable, frozen=True):
     instruction sets or devices. problems, kernels: globs that restrict the experiment's problems and kernels. against:
     the kernel of `one`, if `other` has another kernel. limit: the largest thread count. label: the format of a
     problem's label, from its axes. link_gbyte_per_s: the assumed rate of a link between workers. device: the device of
-    the rows from which a speedup by several workers is computed. times: a factor. counts: thread counts; all if empty.
+    the rows from which numbers for `workers` are formed. times: a factor on the number. counts: thread counts, or all.
     """
 
     kind: Kind

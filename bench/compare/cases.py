@@ -120,7 +120,7 @@ class Comparison:
         return UNCLEAR, f"inconclusive: the difference may be 0 or more than {100 * self.margin:g} %"
 
     def detectable(self) -> tuple[float, float] | None:
-        """Return the smallest difference detectable in the median case: by one test, and with Holm's correction."""
+        """Return the smallest differences detectable in the median case by one test, and with Holm's correction."""
         if not self.tested:
             return None
         error, freedom = np.asarray(self._error), np.asarray(self._freedom)

@@ -22,7 +22,7 @@ MOVES = ("memory", "link")
 
 
 class Need(NamedTuple):
-    """A roofline ceiling to measure for a row. kind: `memory`, `link` for transfers, or a numerics such as `f32`."""
+    """A roofline ceiling to measure for a row. kind: `memory`, `link` for transfers, or a numerics such as `fp32`."""
 
     device: str
     threads: int
