@@ -296,7 +296,7 @@ def test_work_is_set_against_its_price_or_its_energy(priced, claim, devices, val
         (WATTS, BOTH, {}, "not testable here", "energy: no sensor was read on Some CPU, Some GPU"),
         (WATTS, CPU_WATTS + PRICED_GPU, {}, "not testable here", "energy: no sensor was read on Some GPU, and"),
         (WATTS, BOTH, {"power_w": 100.0}, "not measured", "` measures them on a machine with a GPU"),
-        (OTHER, BOTH, {}, "not measured", "a price on other terms (otherwise_per_hour): the prices file has none"),
+        (OTHER, BOTH, {}, "not measured", "a price on other terms (otherwise_per_hour): the prices file lacks it"),
     ],
 )
 def test_a_price_or_an_energy_that_is_not_known_is_what_is_missing(priced, claim, devices, values, verdict, said):

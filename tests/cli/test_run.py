@@ -394,7 +394,7 @@ def test_a_dry_run_gives_what_was_measured_and_counts_what_was_not(called, tmp_p
     longer = " ".join(called(*words, "--max-time", "10.5", "--dry-run").out.split())
     assert "their time limits for sampling add up to 105 s" in longer
     assert "kernels: copy/numpy.copyto" in unknown
-    assert "store: unknown" in unknown
+    assert "store: size unknown" in unknown
     assert not (tmp_path / "r.db").exists()
     assert called(*words).status == 0
     known = " ".join(called(*words, "--dry-run").out.split())
