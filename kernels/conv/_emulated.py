@@ -39,7 +39,7 @@ MORE = (
 
 @cache
 def emulated(problem_class: type[Problem]) -> EmulatedSizes:
-    """Return the sizes and options of the ids in this module, for each storage type, layout and direction."""
+    """Return sizes and options for runs on the emulator, to be combined with each dtype, layout and direction."""
     return EmulatedSizes(
         first=[_values(problem_class, text) for text in RAGGED],
         more=[_values(problem_class, text) for text in MORE],

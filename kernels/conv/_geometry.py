@@ -51,7 +51,7 @@ def geometry(p: ConvProblem) -> np.void:
 
 
 def fits_ints(p: ConvProblem) -> str | None:
-    """Return why the sizes exceed the C ints with which a kernel counts pixels and a filter's elements, or None."""
+    """Return why the sizes exceed the C ints that count pixels and filter elements in a kernel, or None if they fit."""
     counts = {
         "the padded input has": p.n * (p.h + sum(p.pad_h)) * (p.w + sum(p.pad_w)),
         "the output has": p.n * p.p * p.q,

@@ -24,15 +24,14 @@ SPECIALS = 4.0
 
 
 class Reference(NamedTuple):
-    """The float64 `values` of the whole output, or of its elements at `places` with weighted `sums` of the output.
+    """The expected values in float64: the whole output, or a sample (at `places`) with weighted sums of all of it.
 
-    unit: for each value, the norm of the products that are summed in it, divided by that of the same number of products
-    of uniform operands. least: by numerics, a floor for the units of each plane, for algorithms in which one large
-    product's error spreads to other elements. squares: sums of the units' squares, weighted with the weights' squares.
-    reached: the rows and the columns of the output (of a filter) to which any product contributes; all others are 0.
-    weights: (SUMS or 1, groups, channels of a group). As in Freivalds' check, a sum runs over the output's channels
-    (for w, its filters) of one group, and equals the output of a convolution with a single channel, which is far
-    cheaper.
+    unit: for each value, the norm of the products that are summed in it, divided by the norm of as many products of
+    uniform operands. least: for each numerics, the least unit of each plane, if the algorithm spreads a large product's
+    error to other elements. squares: sums of the units' squares, weighted with the weights' squares. reached: the rows
+    and columns of the output (wgrad: of a filter) to which any product contributes; all others are 0. weights: (SUMS or
+    1, groups, channels of a group). As in Freivalds' check, a sum runs over the output's channels of one group (wgrad:
+    over its filters). It equals the output of a convolution with one channel, which is far cheaper to compute.
     """
 
     problem: ConvSizes
@@ -46,7 +45,7 @@ class Reference(NamedTuple):
     squares: Array | None = None
 
     def check(self, name: str, output: Array, bound: Bound, numerics: str) -> Verdict:
-        """Compare an output, whose second axis is the channels. The sums are bounded as in `GemmProblem.check`."""
+        """Return the verdict on an output whose second axis is channels; weighted sums are bounded as for GEMM."""
         dtype, least = self.problem.dtype, self.least.get(numerics)
         unit = self.unit if least is None else self._spread(self.unit, least)
         bound = bound._replace(unit=unit, roundings=self._roundings())
@@ -126,7 +125,7 @@ def reference(problem: ConvSizes, inputs: Arrays, rng: "np.random.Generator") ->
 
 
 def narrowed(problem: ConvSizes, arrays: Arrays, weights: Array) -> tuple[ConvSizes, dict[str, Array]]:
-    """Return a convolution with fewer channels, and its operands; its output is weighted sums of the original's."""
+    """Return a smaller convolution and its operands; its output is weighted sums of the problem's output channels."""
     count, groups, _ = weights.shape
     if problem.direction == "dgrad":
         w = arrays["w"].reshape(groups, -1, *arrays["w"].shape[1:])
@@ -137,17 +136,17 @@ def narrowed(problem: ConvSizes, arrays: Arrays, weights: Array) -> tuple[ConvSi
 
 
 def channel_sums(problem: ConvSizes, output: Array, weights: Array, squared: bool = False) -> Array:
-    """Return weighted sums of an output (squared: of its squares) over channels; of wgrad's output over filters."""
+    """Return weighted sums of an output over its channels (wgrad: over its filters). squared: sum the squares."""
     return (_sum_of_filters if problem.direction == "wgrad" else _sums_of_channels)(output, weights, squared)
 
 
 def least_units(problem: ConvSizes, squares: Arrays) -> dict[str, Array]:
-    """Return each plane's least unit, by numerics, for algorithms with products that the output does not need.
+    """Return each plane's least unit, by numerics, for algorithms that also compute products the output does not need.
 
-    With strides, with padding and at the ends of a tile such products cancel in the output, but their errors do not.
-    FFTs spread the errors over the whole plane; the least unit is the rms of the plane's units, from the operands'
-    norms by Parseval's theorem. Winograd's algorithm spreads them only over a tile; the least unit is that of the
-    largest values, as if they were in one tile.
+    With strides, with padding and at a tile's edges, these products cancel in the output, but their rounding errors do
+    not. FFTs spread the errors over the whole plane: the least unit is the rms of the plane's units, from the operands'
+    norms by Parseval's theorem. Winograd's algorithm spreads them only over a tile: the least unit is computed as if
+    one tile contained the largest values of both operands.
     """
     point = msgspec.structs.replace(problem, h=1, w=1, r=1, s=1, pad=0, stride=1, dilation=1)
 
@@ -162,10 +161,10 @@ def least_units(problem: ConvSizes, squares: Arrays) -> dict[str, Array]:
 
 
 def bounding(problem: ConvSizes, weights: Array, squares: Array, least: Array | None) -> tuple[Array, Array, Array]:
-    """Return what bounds of sums need: the squares of their units, their float64 errors, and sums of squared weights.
+    """Return, for bounds of weighted sums: squared units, the sums' errors in float64, and sums of squared weights.
 
-    least: the smallest units, for an algorithm that spreads a large product's error. If given, all squares of a plane
-    are replaced by the plane's largest, or by that of uniform operands if this is larger.
+    least: the smallest units, for an algorithm that spreads a large product's error. If given, each square is replaced
+    by the largest square of its plane, or by the square for uniform operands if that is larger.
     """
     uniform = (weights**2).sum(axis=-1).T.reshape(-1, *[1] * (3 if problem.direction == "wgrad" else 2))
     if least is not None:

@@ -99,7 +99,7 @@ class ConvSizes(Problem, frozen=True, kw_only=True):
         return lengths.get(self.direction, self.n * self.p * self.q)
 
     def reached(self) -> tuple[Array, Array]:
-        """Return which rows and columns of the output (for w, of taps) have a product; all others are 0."""
+        """Return which rows and columns of the output (wgrad: of a filter) receive any product; all others are 0."""
         return (
             self._reached(self.p, self.r, self.h, self.stride_h, self.dilation_h, self.pad_h.before),
             self._reached(self.q, self.s, self.w, self.stride_w, self.dilation_w, self.pad_w.before),
@@ -114,7 +114,7 @@ class ConvSizes(Problem, frozen=True, kw_only=True):
 
     @property
     def pointwise(self) -> bool:
-        """Return whether each output pixel depends only on the same pixel of x, so that x is its matrix of columns."""
+        """Return whether each output pixel depends only on the same pixel of x, so that im2col would not change x."""
         return (self.r, self.s, self.pad, self.stride) == (1, 1, 0, 1)
 
     @property
@@ -137,10 +137,10 @@ class ConvSizes(Problem, frozen=True, kw_only=True):
         return 2 * self.n * self.k * self.p * self.q * (self.c // self.groups) * self.r * self.s
 
     def least_flop(self, numerics: str) -> int:
-        """Return two operations for each product of a filter's tap with a pixel of the image, excluding padding.
+        """Return the fewest operations of algorithms with these numerics, which may skip products with padding.
 
-        Winograd's F(m x m, r x s) has (m + r - 1)(m + s - 1) products instead of m^2 r s, and an FFT at least 6
-        operations for two outputs.
+        Direct convolution has two per product of a tap and a pixel. Winograd's F(m x m, r x s) has (m + r - 1)(m + s -
+        1) products instead of m^2 r s, and an FFT at least 6 operations for two outputs.
         """
         met = _met(self.p, self.r, self.h, self.stride_h, self.dilation_h, self.pad_h[0])
         met *= _met(self.q, self.s, self.w, self.stride_w, self.dilation_w, self.pad_w[0])

@@ -11,12 +11,12 @@ THREADS = 256
 
 
 def partials(p: ConvProblem, slices: int) -> str | Scratch:
-    """Return the target of the slices: scratch, or the output itself for one slice."""
+    """Return where slices write their partial sums: to scratch, or to the output itself if there is one slice."""
     return Scratch("partials", 4 * slices * elements(p, p.output)) if slices > 1 else p.output
 
 
 def added(p: ConvProblem, slices: int, entry: str) -> list[KernelCall]:
-    """Return the launch that adds the slices, or no launch for one slice."""
+    """Return the launch that adds the slices' partial sums, or no launch if there is only one slice."""
     if slices == 1:
         return []
     count = elements(p, p.output)

@@ -44,10 +44,7 @@ BY_TILE = {2: F2, 4: F4}
 
 
 def growth(f: Transforms) -> float:
-    """Return the rms error after the inverse transform divided by that of a sum of the same number of products.
-
-    The error is that of a tile's least exact outputs.
-    """
+    """Return the rms error of a tile's least exact outputs, relative to that of plain sums of as many products."""
     return float(_variances(f).max())
 
 

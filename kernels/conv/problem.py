@@ -135,7 +135,7 @@ class ConvProblem(ConvSizes, frozen=True, kw_only=True):
 
     @property
     def row_lengths(self) -> tuple[int, ...]:
-        """Return the lengths of the rows of both images."""
+        """Return the lengths of the rows of x and y as stored."""
         return tuple(operand.shape[-1] for operand in self.operands() if operand.name in ("x", "y"))
 
     @classmethod
@@ -164,7 +164,7 @@ class ConvProblem(ConvSizes, frozen=True, kw_only=True):
         return reference.check(self.output, output, self.tolerance(numerics), numerics)
 
     def checksums(self, inputs: Arrays, rng: "np.random.Generator") -> Checksums:
-        """Return checks of weighted sums over the channels of each pixel, or over the filters."""
+        """Return a check of the output's weighted sums over the channels of each pixel (wgrad: over the filters)."""
         sums = ChannelSums(self, {name: as_nchw(array, self.layout) for name, array in inputs.items()}, rng)
 
         def wrong(outputs: Arrays, now: Arrays, changes: Changes, numerics: str) -> str | None:

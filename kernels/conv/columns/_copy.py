@@ -12,7 +12,7 @@ from kernelmark.kernels._numba import clear, part
 
 @part
 def met(tap, pad, stride, dilation, size, outputs):
-    """Return the outputs first:last for which a tap lies inside the image of this size, at most `outputs`."""
+    """Return the range of the `outputs` positions along an axis at which a tap is inside an image of length `size`."""
     first = max(0, -((tap * dilation - pad) // stride))
     last = (size - 1 + pad - tap * dilation) // stride + 1
     last = max(0, min(outputs, last))
@@ -21,7 +21,7 @@ def met(tap, pad, stride, dilation, size, outputs):
 
 @part
 def by_tap(columns, x, g, at, block, first, last, back):
-    """Copy the columns for output pixels first:last from the image at x[at]; back: add columns to the image instead."""
+    """Copy the im2col columns of pixels first:last from the image at x[at]; back: add columns to the image (col2im)."""
     c0, c1, t0, t1 = block
     row = 0
     for c in range(c0, c1):

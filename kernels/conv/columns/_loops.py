@@ -67,10 +67,10 @@ def _form(columns, x, pixelwise, g, at, block, p0, p1, share):
 
 @jit
 def forward(product, held, x, w, y, columns, pixelwise, g, items, blocks, does, share, start, stop):
-    """Compute y. Items: image, group, filters f0:f1, pixels p0:p1; the sum runs over all blocks.
+    """Compute items start:stop of y. An item: image, group, filters f0:f1, pixels p0:p1; all blocks are summed.
 
-    does: blocks e0:e1 of the sum, whether to create their columns, and whether to multiply them. share: (i, n) to
-    create part i of the n parts of the columns.
+    does: the range e0:e1 of blocks to sum, whether to create their columns, and whether to multiply them. share: (i, n)
+    to create only part i of the n parts of the columns.
     """
     for item in range(start, stop):
         image, group, f0, f1, p0, p1 = items[item]
@@ -90,7 +90,7 @@ def forward(product, held, x, w, y, columns, pixelwise, g, items, blocks, does, 
 
 @jit
 def turned(to, w, g, start, stop):
-    """Write each group's filters as a matrix (channels and taps x filters), from blocks start:stop of SIDE filters."""
+    """Transpose each group's filters into `to` (channels and taps x filters), for blocks start:stop of SIDE filters."""
     depth, blocks = g.c * g.r * g.s, (g.k + SIDE - 1) // SIDE
     for item in range(start, stop):
         group, first = item // blocks, item % blocks * SIDE
@@ -105,9 +105,9 @@ def turned(to, w, g, start, stop):
 
 @jit
 def image_gradient(product, held, x, w, y, columns, pixelwise, g, items, blocks, step, lying, start, stop):
-    """Compute the gradient x. Items: image, group, blocks e0:e1 of the same channels, pixels p0:p1, `step` at a time.
+    """Compute items start:stop of x's gradient. An item: image, group, blocks e0:e1 of the same channels, pixels p0:p1.
 
-    lying: whether w is as stored; otherwise it was transposed by `turned`.
+    step: the number of pixels to multiply at a time. lying: whether w is as stored; otherwise `turned` transposed it.
     """
     for item in range(start, stop):
         image, group, e0, e1, p0, p1 = items[item]
@@ -146,9 +146,9 @@ def _clear(x, g, at, c0, c1):
 
 @jit
 def filter_gradient(product, held, x, w, y, columns, pixelwise, g, items, blocks, step, start, stop):
-    """Compute the gradient w. Items: group, filters f0:f1, blocks e0:e1, pixels p0:p1 of each image, `step` at a time.
+    """Compute items start:stop of w's gradient. An item: group, filters f0:f1, blocks e0:e1, pixels p0:p1 per image.
 
-    With channels last, pixels are numbered through all images.
+    step: the number of pixels to multiply at a time. With channels last, pixels are numbered through all images.
     """
     for item in range(start, stop):
         group, f0, f1, e0, e1, p0, p1 = items[item]

@@ -18,10 +18,11 @@ LONG, SMALL = 512, 2**17  # threads sum parts of the pixels if each has LONG and
 
 
 class Plan(NamedTuple):
-    """A plan. blocks: rows of channels c0:c1 and taps t0:t1; step: pixels at a time; items: the items of the loops.
+    """A convolution by im2col, divided into `items` for threads (see `_loops.py`) and `blocks` that fit in caches.
 
-    sharers: the number of consecutive items that need the same columns, which is the number of threads or 1. parts: the
-    number of partial results to add: the number of threads, or 1 if each item is a result.
+    blocks: each is channels c0:c1 and taps t0:t1. step: the pixels to multiply at a time. sharers: the number of
+    consecutive items that need the same columns: the number of threads, or 1. parts: the number of partial results to
+    add: the number of threads, or 1 if each item is a final result.
     """
 
     items: Array
@@ -37,7 +38,7 @@ class Plan(NamedTuple):
 
 
 def depth(blocks: Array) -> int:
-    """Return the number of rows of the deepest block."""
+    """Return the number of channels times taps in the largest block."""
     return int(((blocks[:, 1] - blocks[:, 0]) * (blocks[:, 3] - blocks[:, 2])).max())
 
 
@@ -47,7 +48,7 @@ def _flat(g: Shape) -> Shape:
 
 
 def forward(g: Shape, plain: bool, threads: int, t: Tile) -> Plan:
-    """Return the plan of y. Items: image, group, filters, pixels; with channels last, pixels of all images."""
+    """Return the plan of fprop; an item is an image, a group, filters, and pixels (nhwc: of all images together)."""
     g = _flat(g)
     blocks = _blocks(g, plain, g.n * g.groups, 1, t.DEPTH)
     most = _step(g, blocks, plain, t.AREA)
@@ -58,9 +59,9 @@ def forward(g: Shape, plain: bool, threads: int, t: Tile) -> Plan:
 
 
 def image_gradient(g: Shape, plain: bool, threads: int, t: Tile) -> Plan:
-    """Return the plan of the gradient x. Items: image, group, blocks e0:e1 of the same channels, pixels.
+    """Return the plan of dgrad; an item is an image, a group, blocks e0:e1 of the same channels, and pixels.
 
-    With channels last and images that are multiplied in place, the pixels are those of all images.
+    With channels last, images that are multiplied in place count as one image.
     """
     g = _flat(g) if plain else g
     images, whole = g.n * g.groups, [(0, g.p * g.q)]
@@ -84,10 +85,10 @@ def image_gradient(g: Shape, plain: bool, threads: int, t: Tile) -> Plan:
 
 
 def filter_gradient(g: Shape, plain: bool, threads: int, t: Tile) -> Plan:
-    """Return the plan of the gradient w. Items: group, filters, blocks e0:e1, pixels.
+    """Return the plan of wgrad; an item is a group, filters, blocks e0:e1, and pixels.
 
-    Threads share the longer side of a product, and each reads all of the other side; if there are many pixels, threads
-    share these. With channels last, the pixels are those of all images.
+    Threads divide the longer axis of the product among them, and each reads the other operand whole; if there are many
+    pixels, threads divide these instead. With channels last, the pixels are those of all images.
     """
     g = _flat(g)
     pixels = g.p * g.q

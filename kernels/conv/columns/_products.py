@@ -20,12 +20,12 @@ class Matrix(NamedTuple):
     image: int = 0
 
     def packed(self, length: int) -> bool:
-        """Return whether rows of this length begin and end at whole vectors."""
+        """Return whether rows of this length in the matrix begin and end at vector boundaries."""
         return not any(size % PACK for size in (length, *self[1:]))
 
 
 class Pass(NamedTuple):
-    """The images of one pass; the scratch of columns has room for `most` images."""
+    """The images that are multiplied in one pass; the scratch for their columns has room for `most` images."""
 
     first: int
     images: int
@@ -33,7 +33,7 @@ class Pass(NamedTuple):
 
 
 class Product(NamedTuple):
-    """The products op(a) op(b) (m x n, over k), `products` per group, or their sum. op: the layout, as in GEMM."""
+    """Per group, `products` products op(a) op(b) (m x n, over k), or their sum. op: the layout, as in GEMM."""
 
     op: str
     a: Matrix
@@ -52,7 +52,7 @@ class Product(NamedTuple):
 
     @property
     def loads_packs(self) -> bool:
-        """Return whether operands' rows that are not along k begin and end at whole vectors."""
+        """Return whether the operands' rows that are stored along m or n begin and end at vector boundaries."""
         return (self.op[0] == "N" or self.a.packed(self.m)) and (self.op[1] == "T" or self.b.packed(self.loaded_n))
 
     def entry(self, what: str, tile: Tile) -> str:
@@ -60,18 +60,18 @@ class Product(NamedTuple):
         return ENTRY.format(what=what, op_a=self.op[0], op_b=self.op[1], **widths, **vars(tile))
 
     def tiles(self, t: Tile) -> tuple[int, int]:
-        """Return the number of tiles of the product, and the number along a row."""
+        """Return how many tiles cover the product, and how many of them lie side by side in a row."""
         across = ceil_div(self.n, t.BN)
         return ceil_div(self.m, t.BM) * across, across
 
 
 def height(p: ConvProblem) -> int:
-    """Return the number of elements in a column of one group."""
+    """Return the number of rows of one group's im2col matrix: channels times taps."""
     return p.c // p.groups * p.r * p.s
 
 
 def leading(p: ConvProblem) -> int:
-    """Return the floats in a row of the columns, padded to whole vectors."""
+    """Return the floats in a stored row of the im2col matrix, padded to whole vectors."""
     return ceil_div(p.p * p.q if p.layout == "nchw" else height(p), PACK) * PACK
 
 
@@ -81,14 +81,14 @@ def _image_floats(p: ConvProblem) -> int:
 
 
 def passes(p: ConvProblem, t: Tile) -> list[Pass]:
-    """Return the passes, each with as many images as fit the scratch and the grid."""
+    """Divide the images into passes, each with as many images as the scratch and the grid have room for."""
     limit = p.n if p.pointwise else max(1, t.KIB * 1024 // (4 * _image_floats(p)))
     step = min(p.n, limit, GRID_LIMIT // p.groups)
     return [Pass(first, min(step, p.n - first), step) for first in range(0, p.n, step)]
 
 
 def columns(p: ConvProblem, now: Pass) -> Matrix:
-    """Return the columns of a pass, or x if no columns are needed."""
+    """Return the im2col matrix of a pass, or x itself if the convolution is pointwise."""
     depth, pixels = p.c // p.groups, p.p * p.q
     if p.pointwise:
         first = now.first * p.c * pixels

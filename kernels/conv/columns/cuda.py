@@ -97,7 +97,7 @@ def _gemm(p: ConvProblem, d: Product, t: Tile) -> KernelCall:
 
 
 class Sum(NamedTuple):
-    """The sum over a pass's images, in slices of length `depth`."""
+    """The sum over the images of a pass, divided into `slices` slices of `depth` terms."""
 
     now: Pass
     depth: int
@@ -105,7 +105,7 @@ class Sum(NamedTuple):
 
 
 def sums(p: ConvProblem, t: Tile, device: DeviceLimits) -> list[Sum]:
-    """Return the sum of each pass, in slices that fill the device; none is shorter than SLICE."""
+    """Return the sum of each pass, divided into slices that fill the device; `depth` is at least SLICE."""
 
     def sliced(now: Pass) -> Sum:
         d = product(p, now)

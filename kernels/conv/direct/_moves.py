@@ -62,9 +62,9 @@ def _pick(to, at, source, begin, step, count):
 
 @part
 def load(b, size, members, x, side, cut, at, lanes, first):
-    """Copy the source's rows that the target's rows from `first` on need to a buffer that was filled with zeros.
+    """Copy to the zero-filled buffer b the rows of the source that the target's rows from `first` on need.
 
-    size, members: the size and number of planes in the buffer, one for each channel of a pixel.
+    size, members: the size and the number of the buffer's planes, one for each channel of a pixel.
     """
     for phase in range(cut.down * cut.across):
         h_phase, w_phase = phase // cut.across, phase % cut.across
@@ -89,7 +89,7 @@ def load(b, size, members, x, side, cut, at, lanes, first):
 
 @part
 def load_group(b, size, planes, x, side, cut, image, group, lanes, first):
-    """Fill the buffers of all planes of a group, which have several channels per position or lie `size` apart."""
+    """Fill the buffers of a group's planes: all together if a position has several channels, otherwise one by one."""
     count, members = (1, planes) if cut.unit > 1 else (planes, 1)
     for plane in range(count):
         at = image * side.image + (group * count + plane) * side.plane
@@ -112,7 +112,7 @@ def _expand(b, at, size, members, x, begin, lanes):
 
 @part
 def store(out, side, held, cut, at, lanes, rows, columns):
-    """Store a strip's sums in the target. rows, columns: first, step and number."""
+    """Store a strip's sums in the target image. rows, columns: the first index, the step and the number of each."""
     step, count = columns[1] * side.column, columns[2]
     for i in range(rows[2]):
         line, to = i * cut.pitch * cut.unit, at + (rows[0] + i * rows[1]) * side.row + columns[0] * side.column
@@ -128,14 +128,14 @@ def store(out, side, held, cut, at, lanes, rows, columns):
 
 @part
 def turn(to, source, side, image, group, lanes):
-    """Transpose a vector of planes, stored as `side`, so that the elements of each pixel are contiguous."""
+    """Transpose a vector of planes, stored as `side` describes, so that the elements of each pixel are contiguous."""
     pixels, at = side.height * side.width, image * side.image + group * side.plane
     _transpose(to, (0, LANES, 1), source, (at, 1, pixels), pixels, lanes)
 
 
 @part
 def turn_back(out, held, side, image, group, lanes):
-    """Transpose a vector of planes back to the storage `side`."""
+    """Transpose a vector of planes back from contiguous pixels to the storage that `side` describes."""
     pixels, at = side.height * side.width, image * side.image + group * side.plane
     _transpose(out, (at, 1, pixels), held, (0, LANES, 1), pixels, lanes)
 

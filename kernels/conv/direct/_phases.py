@@ -15,7 +15,7 @@ from kernelmark.kernels.conv.direct._plan import Border, Item, Plan, grid, line,
 
 
 class Phase(NamedTuple):
-    """A phase along one axis: elements of x a stride apart, their taps, and the first element's output at each tap."""
+    """Elements of x, a stride apart along an axis, that use the same taps. outputs: the first element's, by tap."""
 
     first: int
     length: int
@@ -33,7 +33,7 @@ class _Tables(NamedTuple):
 
 
 def phases(size: int, taps: int, pad: int, stride: int, dilation: int) -> list[Phase]:
-    """Return the phases of one axis of x that have elements."""
+    """Return the phases of an axis of x that have elements; the elements of a phase use the same taps."""
     found = []
     for first in range(min(stride, size)):
         met = np.array([t for t in range(taps) if (first + pad - t * dilation) % stride == 0], np.int64)
@@ -43,7 +43,7 @@ def phases(size: int, taps: int, pad: int, stride: int, dilation: int) -> list[P
 
 
 def image_gradient(g: Shape, width: int, threads: int, most: int) -> Plan:
-    """Return the plan of the images' gradient, phase by phase."""
+    """Return the plan of dgrad, phase by phase; the pixels of x in a phase use the same taps."""
     down = phases(g.h, g.r, g.top, g.stride_h, g.dilation_h)
     across = phases(g.w, g.s, g.left, g.stride_w, g.dilation_w)
     border = Border(g.k * g.groups, g.p, g.q, *_zeros(down, g.p), *_zeros(across, g.q), g.channels_last)

@@ -35,11 +35,10 @@ def is_product(g: Shape) -> bool:
 
 
 def is_better(g: Shape, width: int) -> bool:
-    """Return whether lanes of pixels are faster than lanes of channels, which are packed in each call.
+    """Return whether vectors of pixels are faster than vectors of filters, for which each call has to pack w.
 
     On two CPUs with AVX-512, when all of w was packed before it was multiplied, packing an element took as long as
-    multiplying it with a panel of pixels. With more than four panels both ways were equally fast, or lanes of channels
-    were faster.
+    multiplying it with a panel of pixels. With more than four panels, vectors of filters were equally fast or faster.
     """
     products = g.n * len(panels(g.p * g.q, width))
     return is_product(g) and products <= MOST_PANELS and products * width < g.n * g.p * g.q + width

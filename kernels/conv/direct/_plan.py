@@ -49,9 +49,9 @@ class Border(NamedTuple):
 
 
 class Item(NamedTuple):
-    """A unit of a thread's work: rows r0:r1 of a panel of lanes, summed over steps t0:t1 and over images.
+    """A unit of a thread's work: rows r0:r1 of a panel of `lanes` lanes, summed over steps t0:t1 and over images.
 
-    b, v, out: offsets of the operands. next_b, next_v: strides between images.
+    b, v, out: the offsets in these operands. next_b, next_v: the strides between images.
     """
 
     r0: int
@@ -68,7 +68,7 @@ class Item(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """The arguments of `_loops.py`. lanes: the stride between lanes, in v's source and in the output."""
+    """The arguments of `_loops.py`. lanes: the stride between lanes in v's source, and that in the output."""
 
     border: Border
     rows: Array
@@ -80,7 +80,7 @@ class Plan(NamedTuple):
 
 
 def grid(*axes: Array) -> Array:
-    """Return all sums of one element per axis, with the last axis running fastest."""
+    """Return all sums of one element from each axis; the last axis varies fastest."""
     return sum(np.ix_(*axes), np.zeros((1,) * len(axes), np.int64)).reshape(-1)
 
 
@@ -89,7 +89,7 @@ def line(count: int, stride: int) -> Array:
 
 
 def together(places: Array, side: int) -> Array:
-    """Cut steps into groups whose offsets rise by less than `side`; return the end of each step's group."""
+    """Cut offsets of steps into rising runs that span less than `side`; return the end of each step's run."""
     ends = np.append(np.flatnonzero(np.diff(places) <= 0) + 1, len(places))
     found = np.empty(len(places), np.int64)
     first = 0
@@ -109,7 +109,7 @@ def _met(g: Shape, border: Border) -> Array:
 
 
 def lines_met(plan: Plan, images: int, start: int, stop: int) -> Array:
-    """Return, in order, the numbers of the lines of images with borders that items start:stop read."""
+    """Return the sorted numbers of the lines that items start:stop read, in images with borders."""
     length, found = plan.border.strides[2], np.zeros(plan.border.lines(images), bool)
     shared = [i for i, name in enumerate(Item._fields) if name not in ("v", "out", "lanes", "next_v")]
     for r0, r1, t0, t1, b, count, next_b in np.unique(plan.items[start:stop, shared], axis=0).tolist():
@@ -127,9 +127,9 @@ def panels(lanes: int, width: int) -> list[tuple[int, int]]:
 def row_parts(
     rows: int, lanes: list[tuple[int, int]], groups: int, width: int, cut: tuple[int, int]
 ) -> list[tuple[int, int]]:
-    """Cut rows into items that threads share evenly; a panel half as wide as the others counts half.
+    """Cut rows into items that threads share evenly; a last panel at most half full counts as half a panel.
 
-    cut: the number of threads, and the most rows of an item.
+    cut: the number of threads, and the maximum number of rows in an item.
     """
     threads, most = cut
     halves = 2 * len(lanes) - 1 if 2 * lanes[-1][1] <= width else len(lanes)

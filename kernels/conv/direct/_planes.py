@@ -42,9 +42,10 @@ class Side(NamedTuple):
 
 
 class Cut(NamedTuple):
-    """The buffer of a strip: phases along both axes, zeros before the source, rows and positions of a phase.
+    """The layout of the buffer that holds a strip.
 
-    unit: the elements of a position: one, or a few vectors.
+    down, across: the number of phases along each axis. top, left: the zeros before the source. depth, pitch: the rows
+    of a phase, and the positions of a row. unit: the elements of a position: one, or a few vectors.
     """
 
     down: int
@@ -62,12 +63,12 @@ class Cut(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """The arguments of the loops.
+    """The arguments of the loops in `_depthwise.py`.
 
-    parts: for each part of the target, the first, the step and the number of rows and of columns, and its range in
-    `offsets` and `weights`. These have a number for each tap of each plane of a group: the buffer's element for the
-    first output, and the index in w. strip: rows of a part at a time. planes: the numbers of planes of a group in the
-    source and in the target. strides: in w, between planes of the target and between groups.
+    parts: for each part of the target, the first, the step and the number of its rows and of its columns, and its range
+    in `offsets` and `weights`. For each tap of each plane of a group, `offsets` has the buffer's element for the first
+    output, and `weights` the index in w. strip: the rows of a part at a time. planes: the number of planes of a group
+    in the source and in the target. strides: in w, between planes of the target and between groups.
     """
 
     cut: Cut
@@ -93,10 +94,10 @@ _Sides = tuple[list[_Axis], int, int]
 
 
 def unit_of(g: Shape, lanes: int, threads: int) -> int:
-    """Return the elements of a position: several with channels last and equal groups in whole vectors, otherwise one.
+    """Return the number of elements at a position: a few vectors of channels or of transposed planes, otherwise 1.
 
-    The number of vectors is odd, so that neighbouring positions do not compete for cache sets. threads: the threads
-    that share only the channels.
+    A position has vectors of channels if channels are last and groups are equal and fill whole vectors. Their number is
+    odd, so that neighbouring positions do not compete for cache sets. threads: those that share only the channels.
     """
     if turns(g, lanes, threads):
         return lanes
@@ -109,34 +110,34 @@ def unit_of(g: Shape, lanes: int, threads: int) -> int:
 
 
 def turns(g: Shape, lanes: int, threads: int) -> bool:
-    """Return whether planes are transposed: small planes of depthwise convolution, at least two vectors per thread."""
+    """Return whether to transpose planes: small depthwise ones, with at least two vectors of planes per thread."""
     smaller, larger = sorted((g.h * g.w, g.p * g.q))
     is_small = smaller <= TURNED[0] and larger <= TURNED[1]
     return is_small and not g.channels_last and g.c == g.k == 1 and g.groups >= 2 * lanes * threads
 
 
 def channels(g: Shape, unit: int) -> int:
-    """Return the number of channels, or of groups if a position has one element."""
+    """Return the number of channels, or the number of groups if `unit` is 1."""
     return g.groups * (g.c if unit > 1 else 1)
 
 
 def turned_side(side: Side, unit: int) -> Side:
-    """Return the storage of `unit` transposed planes."""
+    """Return the sizes and strides of `unit` transposed planes."""
     return Side(side.height, side.width, 0, 0, side.width * unit, unit)
 
 
 def x_side(g: Shape, unit: int) -> Side:
-    """Return the storage of the images x."""
+    """Return the sizes and strides of the images x."""
     return Side(g.h, g.w, g.x_n, unit * g.x_c, g.x_h, g.x_w)
 
 
 def y_side(g: Shape, unit: int) -> Side:
-    """Return the storage of the images y."""
+    """Return the sizes and strides of the images y."""
     return Side(g.p, g.q, g.y_n, unit * g.y_k, g.q * g.y_pixel, g.y_pixel)
 
 
 def forward(g: Shape, unit: int, held: int | None) -> Plan:
-    """Return the plan of fprop and wgrad. held: the maximum of elements in a strip of rows; None: all rows in one."""
+    """Return the plan of fprop and wgrad. held: the most elements in a strip of rows, or None for a single strip."""
     down = _Axis(0, 1, g.p, [(t, *_apart(t * g.dilation_h, g.stride_h)) for t in range(g.r)])
     across = _Axis(0, 1, g.q, [(t, *_apart(t * g.dilation_w, g.stride_w)) for t in range(g.s)])
     sides, targets = (([down], g.stride_h, g.top), ([across], g.stride_w, g.left)), g.k if unit == 1 else 1
@@ -205,7 +206,7 @@ def _reach(axis: _Axis) -> int:
 
 
 def items(g: Shape, plan: Plan, threads: int) -> Array:
-    """Return the items: image, group or first channel, number of channels, rows of a strip.
+    """Return the items: image, index of a group (or of a position's channels), number of channels, rows of a strip.
 
     With channels last, items are ordered by strips.
     """

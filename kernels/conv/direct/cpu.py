@@ -71,7 +71,7 @@ _PLANES: dict[str, Any] = {
 @kernel("conv", supports=_not_depthwise, **_PLANES)
 @threads_that_pay()
 def depthwise(problem: ConvProblem, x: ConvOperands) -> Launch:
-    """A filter per channel: zero-padded strips of planes, vectors of pixels (nhwc or small planes: of channels)."""
+    """Depthwise: strips of zero-padded planes; vectors hold pixels, or channels with nhwc and with small planes."""
     from kernelmark.kernels.conv.direct._strips import strips
 
     return strips(problem, x)
@@ -80,7 +80,7 @@ def depthwise(problem: ConvProblem, x: ConvOperands) -> Launch:
 @kernel("conv", supports=_not_grouped, **_PLANES)
 @threads_that_pay()
 def grouped(problem: ConvProblem, x: ConvOperands) -> Launch:
-    """Groups of few channels: zero-padded strips of their planes, a vector of pixels for each tap."""
+    """Groups of few channels: strips of zero-padded planes, one vector of pixels for each tap."""
     from kernelmark.kernels.conv.direct._strips import strips
 
     return strips(problem, x)

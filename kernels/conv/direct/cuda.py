@@ -14,7 +14,7 @@ SHARED_BYTES = 96 * 1024  # of a block: an sm_80 has room for one such block, an
 
 
 def places(p: ConvProblem) -> tuple[int, int]:
-    """Return the numbers of pixels and channels of the output; for w, of a filter's elements and of filters."""
+    """Return the numbers of output pixels and channels; for wgrad, of elements in a filter and of filters."""
     if p.direction == "wgrad":
         return p.c // p.groups * p.r * p.s, p.k
     return (p.n * p.p * p.q, p.k) if p.direction == "fprop" else (p.n * p.h * p.w, p.c)
@@ -59,7 +59,7 @@ def staged(p: ConvProblem) -> Staged:
 
 
 def staged_bytes(p: ConvProblem, channels: int) -> int:
-    """Return the bytes of shared memory for this many channels of the image's part and of the filters."""
+    """Return the bytes of shared memory that hold the image's part and the filters for this many channels."""
     tile = staged(p)
     return 4 * (ceil_div(channels * tile.rows * tile.cols, 4) * 4 + channels * p.r * p.s * ROW)
 

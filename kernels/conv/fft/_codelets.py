@@ -110,7 +110,7 @@ CAN_PASS = LANES == UNIT
 def column(n: int, past: bool = False) -> int:
     """Return the address of f(to, to_step, to_part, off, step, part, sign), which transforms n complex numbers.
 
-    Imaginary parts are multiplied by sign. past: write results by streaming stores, to whole cache lines.
+    sign: the factor of imaginary parts. past: write results past the caches, by streaming stores to whole cache lines.
     """
 
     def run(to, to_step, to_part, off, step, part, sign):
@@ -124,7 +124,7 @@ def column(n: int, past: bool = False) -> int:
 
 @lru_cache
 def row(n: int) -> int:
-    """Return the address of f(to, off): n real numbers to n // 2 + 1 complex ones, all contiguous."""
+    """Return the address of f(to, off), which transforms n real numbers to n // 2 + 1 complex ones, all contiguous."""
 
     def run(to, off):
         _row(n, (to, off))
@@ -134,7 +134,7 @@ def row(n: int) -> int:
 
 @lru_cache
 def row_back(n: int) -> int:
-    """Return the address of f(to, off): n // 2 + 1 complex numbers to n real ones, times n."""
+    """Return the address of f(to, off), which transforms n // 2 + 1 complex numbers to n real ones, scaled by n."""
 
     def run(to, off):
         _row_back(n, (to, off))

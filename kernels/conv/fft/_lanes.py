@@ -21,8 +21,8 @@ _NOWHERE = -1
 def forward(codelets, flat, cut, order, held, spectra, start, stop):
     """Transform batches start:stop of tiles to spectra (frequency, part, plane); parts are real and imaginary.
 
-    codelets: addresses of the functions for rows and for columns. held: a batch's half spectra (unit, row, column,
-    part, lane), and two buffers for a row of UNIT tiles: interleaved by lane, and one tile after another.
+    codelets: addresses of the functions for rows and for columns. held: scratch for a batch's half spectra (unit, row,
+    column, part, lane), and for a row of UNIT tiles twice: interleaved by lane, and one tile after another.
     """
     half, line, buffer = held
     units, _, across = half.shape[:3]
@@ -49,9 +49,9 @@ def forward(codelets, flat, cut, order, held, spectra, start, stop):
 
 @jit
 def inverse(codelets, flat, cut, order, held, spectra, start, stop):
-    """Transform batches start:stop of spectra back to tiles, and store their outputs, which begin at row `lead`.
+    """Transform batches start:stop of spectra to tiles, and store their outputs, which begin at index `lead` of a tile.
 
-    The inverse is the transform with real and imaginary parts exchanged, both in its input and in its output.
+    The inverse is computed as a forward transform that has real and imaginary parts exchanged in input and output.
     """
     half, line, buffer = held
     units, across = half.shape[0], half.shape[2]

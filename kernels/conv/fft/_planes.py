@@ -41,10 +41,10 @@ def transform(fft: tuple[int, int], source: Array, target: Array) -> None:
 
 
 class Order(NamedTuple):
-    """The planes to transform and their order: `tiles` tiles of each image from `first` on, or all filters.
+    """The planes to transform, in order: the tiles first:first + tiles, numbered through all images, or all filters.
 
-    images, channels: those of all groups. tiles_first: whether neighbouring planes are tiles of one channel; otherwise
-    they are channels of one tile.
+    images, channels: the numbers of these in all groups. tiles_first: whether neighbouring planes are tiles of one
+    channel; otherwise they are channels of one tile.
     """
 
     first: int
@@ -56,7 +56,7 @@ class Order(NamedTuple):
 
 @jit
 def place(cut: Cut, order: Order, plane: int) -> tuple[bool, int, int, int]:
-    """Return whether the plane exists, its offset, and the corner of its tile."""
+    """Return whether the plane exists, the offset of its image and channel, and the corner of its tile."""
     if order.tiles_first:
         channel, tile = divmod(plane, order.tiles)
     else:

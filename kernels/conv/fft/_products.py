@@ -97,10 +97,10 @@ _tall, _tall_half, _tall_one = (_complex_products(rows, 1) for rows in (TALL, TA
 
 @jit
 def products(held, sizes, a, a_place, b, b_place, keep, c, c_place, start, stop):
-    """Compute C = A B, or with `keep` C += A B, for frequencies start:stop and all groups.
+    """Compute C = A B (C += A B if `keep`) for frequencies start:stop and all groups.
 
-    sizes: groups, rows, lanes and steps. The places are strides of frequencies, groups, rows (steps of B), steps (A
-    only) and parts; lanes are contiguous. B's vectors may extend beyond its lanes.
+    sizes: groups, rows, lanes and steps (of the sum). The places are strides: of frequencies, groups, rows (of B:
+    steps), steps (A only) and parts; lanes are contiguous. B's vectors may extend beyond its lanes.
     """
     groups, rows, lanes, steps = sizes
     for item in range(start * groups, stop * groups):

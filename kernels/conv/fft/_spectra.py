@@ -29,9 +29,9 @@ AXES = {"x": "ct", "w": "kc", "y": "kt"}
 
 
 class Way(NamedTuple):
-    """A way to transform planes, `batch` at a time: a Numba function, and the addresses that it calls.
+    """An implementation of the transforms, `batch` planes at a time: a Numba function, and the addresses that it calls.
 
-    held: each thread's scratch for a batch. facts: facts about the plan, for `x.chose`.
+    held: each thread's scratch for a batch. facts: facts about the FFT plan, for `x.chose`.
     """
 
     run: Callable[..., None]
@@ -56,7 +56,7 @@ class Planes(NamedTuple):
 def spectral(problem: ConvProblem, x: ConvOperands, c: Cuts, block: int, way: Any) -> Launch:
     """Return a launch that convolves by tiles, a block of tiles at a time; filters are transformed once.
 
-    way: `by_fftw` or `in_lanes`.
+    way: `by_fftw` or `in_lanes`, the function that returns the implementation of the transforms.
     """
     inputs, output = [name for name in "wxy" if name != problem.output], problem.output
     rows, lanes, steps = axes(problem, c, block)
@@ -83,7 +83,7 @@ def spectral(problem: ConvProblem, x: ConvOperands, c: Cuts, block: int, way: An
 
 
 def axes(problem: ConvProblem, c: Cuts, tiles: int) -> tuple[str, ...]:
-    """Return the axes of rows, lanes and steps of the products; lanes are the output axis that fills vectors better."""
+    """Return which of k, c, t (tiles) are rows, lanes, steps; the output axis that fills vectors better is lanes."""
     sizes = {"k": c.y.channels, "c": c.x.channels, "t": tiles}
     first, second = {"fprop": ("k", "t"), "dgrad": ("c", "t"), "wgrad": ("c", "k")}[problem.direction]
     (steps,) = set(sizes) - {first, second}
@@ -106,7 +106,7 @@ def _planes_of(problem: ConvProblem, x: ConvOperands, c: Cuts, block: int, name:
 
 
 def by_fftw(x: ConvOperands, cut: Cut, count: int, output: bool) -> Way:
-    """Return a way that transforms planes by FFTW, in batches of at least a cache line of spectra."""
+    """Return FFTW's transform of planes, in batches of at least a cache line of spectra."""
     batch = _batch(count, x.threads, _fitting(x, cut), UNIT)
     shape = (batch, cut.height.side, cut.width.side)
     plan = transform(*shape, output)
@@ -115,7 +115,7 @@ def by_fftw(x: ConvOperands, cut: Cut, count: int, output: bool) -> Way:
 
 
 def in_lanes(x: ConvOperands, cut: Cut, count: int, output: bool) -> Way:
-    """Return a way that transforms UNIT planes at a time, one per lane, in batches that are written contiguously."""
+    """Return kernelmark's transform of UNIT planes at a time, one per lane, in batches written contiguously."""
     height, width = cut.height.side, cut.width.side
     units = _batch(math.ceil(count / UNIT), x.threads, _fitting(x, cut) // UNIT, 1)
     whole = math.ceil(width / UNIT) * UNIT

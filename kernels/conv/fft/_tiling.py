@@ -15,9 +15,9 @@ Sides = tuple[int, int]
 
 
 class Axis(NamedTuple):
-    """An axis of a tensor and its tiles, in elements of the dense tensor; the tensor's elements are `spacing` apart.
+    """An axis of a tensor and its tiles, measured in places of the dense tensor, where elements are `spacing` apart.
 
-    first: the beginning of the first of `tiles` tiles. step: the distance between tiles. extent: the part of a tile's
+    first: where the first of the `tiles` tiles begins. step: the distance between tiles. extent: the part of a tile's
     side that is read from the tensor or stored. lead: the index of the first output in a tile.
     """
 
@@ -34,8 +34,8 @@ class Axis(NamedTuple):
 class Cut(NamedTuple):
     """A tensor cut into tiles: groups, channels of a group, and images; a filter is an image with a single tile.
 
-    strides: those of groups, channels, images, rows and columns in the tensor. turned: whether this operand is shifted
-    over the other, so that its spectra are conjugated.
+    strides: in the tensor, of groups, channels, images, rows and columns. turned: whether the spectra are conjugated,
+    because this operand is shifted over the other.
     """
 
     groups: int
@@ -53,7 +53,7 @@ class Cut(NamedTuple):
 
     @property
     def planes(self) -> int:
-        """Return the number of tiles of all channels, each of which has a transform."""
+        """Return the number of tiles in all channels of all images; each tile is transformed on its own."""
         return self.groups * self.channels * self.places
 
     @property
@@ -154,7 +154,7 @@ def whole(p: ConvSizes) -> Sides:
 
 
 def cheapest(p: ConvSizes, sides: Iterable[int], cost: Callable[[Cuts], float]) -> Sides:
-    """Return the cheapest of these sides by a device's model, limited to a whole image and at least a filter's span."""
+    """Return the cheapest tile by `cost`, no larger than a whole image and no smaller than the span of a filter."""
     limits, least = whole(p), spans(p)
     fitting = (tuple(min(side, limit) for limit in limits) for side in sides)
     held = [(height, width) for height, width in fitting if height >= least[0] and width >= least[1]]
@@ -167,7 +167,7 @@ def executed(c: Cuts, multiply_add: int) -> int:
 
 
 def good_size(size: int) -> int:
-    """Return 1, or the next even number with only the prime factors 2, 3, 5 and 7."""
+    """Return the smallest even number from `size` on that has only the prime factors 2, 3, 5 and 7; 1 for `size` 1."""
     if size <= 1:
         return 1
     half, odd = -(-size // 2), [1]

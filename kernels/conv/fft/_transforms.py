@@ -18,7 +18,7 @@ _DESTROY_INPUT = 1
 
 
 class Transform(NamedTuple):
-    """The addresses of FFTW's execute function and plan, and how it was planned."""
+    """The addresses of FFTW's execute function and plan, and facts about how the plan was made."""
 
     execute: int
     plan: int

@@ -32,13 +32,13 @@ _FFTW: dict[str, Any] = {"provider": "pyfftw", "modules": ("numpy", "numba", "py
 
 @lru_cache
 def chosen(p: ConvProblem) -> Sides:
-    """Return the sides that are fastest with FFTW, by the model."""
+    """Return the height and width of the tile that is fastest with FFTW according to the model."""
     return cheapest(p, sorted({*SIDES, *whole(p)}), _seconds)
 
 
 @lru_cache
 def straight(p: ConvProblem) -> Sides:
-    """Return the sides that are fastest with kernelmark's transforms, by the model."""
+    """Return the height and width of the tile that is fastest with kernelmark's transforms according to the model."""
     return cheapest(p, STRAIGHT, _straight_seconds)
 
 
@@ -49,7 +49,7 @@ def at_once(c: Cuts, mib: float) -> int:
 
 
 def sides(p: ConvProblem, t: Tile, by_model: Callable[[ConvProblem], Sides]) -> Sides:
-    """Return the sides of the tile; the model chooses sides that are 0 in the tile."""
+    """Return the tile's height and width: the tunables HEIGHT and WIDTH, or the model's choice for those that are 0."""
     height, width = by_model(p)
     return t.HEIGHT or height, t.WIDTH or width
 

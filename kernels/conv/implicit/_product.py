@@ -20,9 +20,10 @@ FARTHEST = 15  # pixels from a filter's first tap along an axis: limit of wgrad 
 
 
 class Product(NamedTuple):
-    """A problem as matrix products, one per part: sizes of the gathered and the plain operand, and depth.
+    """Sizes of the matrix products that a convolution consists of: gathered (im2col) and plain operand, and depth.
 
-    Each group is a part; for an input's gradient, each phase (residue modulo the strides) of each group.
+    `parts` is the number of products: one for each group or, for an input's gradient, one for each phase (residue
+    modulo the strides) of each group.
     """
 
     plain: str
@@ -34,7 +35,7 @@ class Product(NamedTuple):
 
 
 def product(p: ConvProblem) -> Product:
-    """Return the largest product of all phases; others have the same pixels and taps, or one row or column less."""
+    """Return the product of the largest phase; other phases have as many pixels and taps, or one row or column less."""
     filters, channels = p.k // p.groups, p.c // p.groups
     if p.direction == "wgrad":
         return Product("y", "x", filters, channels * p.r * p.s, p.n * p.p * p.q, p.groups)
@@ -53,7 +54,7 @@ def taps(p: ConvProblem) -> int:
 
 
 def masked(p: ConvProblem) -> bool:
-    """Return whether a mask of the taps inside the image has enough bits: one per tap (wgrad: per row and column)."""
+    """Return whether bits suffice to mask the taps inside the image: one bit per tap (wgrad: per row and column)."""
     if p.direction != "wgrad":
         return taps(p) <= MASK_BITS
     high = near(p.h, p.p, p.r, p.stride_h, p.dilation_h, p.pad_h.before)
@@ -61,7 +62,7 @@ def masked(p: ConvProblem) -> bool:
 
 
 def near(size: int, outputs: int, taps: int, stride: int, dilation: int, pad: int) -> bool:
-    """Return whether the taps of an axis are close together, and the first tap is never past the image."""
+    """Return whether the taps of an axis are close together, and the first tap never lies past the image's end."""
     return (taps - 1) * dilation < FARTHEST and (outputs - 1) * stride - pad <= size
 
 
@@ -78,7 +79,7 @@ def blocks(p: ConvProblem, t: Tile) -> tuple[int, int, int]:
 
 
 def slices(p: ConvProblem, t: Tile) -> tuple[int, int]:
-    """Return the depth and number of the reduction's slices that fill the device; none is shorter than DEPTH."""
+    """Divide the reduction into slices that fill the device; return their depth (at least DEPTH) and number."""
     depth = product(p).depth
     wanted = max(1, min(t.SMS * t.BLOCKS_PER_SM // math.prod(blocks(p, t)), depth // t.DEPTH))
     deep = ceil_div(ceil_div(depth, wanted), t.BK) * t.BK
@@ -86,7 +87,7 @@ def slices(p: ConvProblem, t: Tile) -> tuple[int, int]:
 
 
 def most_blocks(p: ConvProblem, t: Tile) -> int:
-    """Return the number of blocks of a launch with the most slices that are allowed."""
+    """Return the largest number of blocks in a launch: the number if slices have their least depth, DEPTH."""
     return math.prod(blocks(p, t)) * max(1, product(p).depth // int(t.DEPTH))
 
 
@@ -109,7 +110,7 @@ def supports(p: ConvProblem) -> str | None:
 
 
 def call(p: ConvProblem, t: Tile, entry: str, shared_bytes: int) -> list[KernelCall]:
-    """Return the product's launch and, for several slices, the launch that sums them."""
+    """Return the product's launch and, if there are several slices, the launch that adds their partial sums."""
     m, (depth, count) = product(p), slices(p, t)
     x, y, z = blocks(p, t)
     number = np.int64(elements(p, p.output))

@@ -65,14 +65,14 @@ MMA = (
 
 
 def filled(entry: str, p: ConvProblem, **values: Any) -> str:
-    """Return the entry with the values that depend on the problem."""
+    """Return the kernel's C++ name with the values that depend on the problem filled in."""
     for name, value in {"MASKED": str(masked(p)).lower(), **values}.items():
         entry = entry.replace("{" + name + "}", str(value))
     return entry
 
 
 def half_empty(p: ConvProblem, width: int) -> bool:
-    """Return whether one or two tiles of this width cover the plain operand, the last at most half full."""
+    """Return whether one or two tiles of this width cover the plain operand, and the last is at most half full."""
     size = product(p).plain_size
     return size <= 2 * width and 0 < size % width <= width // 2
 
@@ -83,7 +83,7 @@ def waves(p: ConvProblem, t: Tile) -> bool:
 
 
 def launched(p: ConvProblem, t: Tile) -> int:
-    """Return the number of blocks of the product's launch, including slices."""
+    """Return the number of blocks in the product's launch: tiles times slices."""
     return math.prod(blocks(p, t)) * slices(p, t)[1]
 
 
@@ -97,13 +97,13 @@ def useful(p: ConvProblem, t: Tile) -> float:
 
 
 def fill_half(p: ConvProblem, t: Tile, device: DeviceLimits) -> str | None:
-    """Return why a smaller tile is not needed (larger ones fill half of the device), or None."""
+    """Return why no tile smaller than `t` is needed, or None: `t` fills half of the device."""
     half = device.multiprocessors // 2
     return f"larger tiles make at least {half} blocks" if most_blocks(p, t) >= half else None
 
 
 def valid(p: ConvProblem, t: Tile, _: DeviceLimits) -> str | None:
-    """Return why a tile of the FP32 kernel is invalid, or None; a thread has a fixed place along each step's depth."""
+    """Return why a tile of the FP32 kernel is invalid, or None; a thread keeps its index along BK in all steps."""
     if reason := unlike_fragments(t):
         return reason
     threads, sums = warps(t), t.TM * t.TN
@@ -112,7 +112,7 @@ def valid(p: ConvProblem, t: Tile, _: DeviceLimits) -> str | None:
 
 
 def unless(p: ConvProblem, t: Tile, device: DeviceLimits) -> str | None:
-    """Return why a tile of the FP32 kernel is not the default, or None; SQUARE and BROAD must fill the device."""
+    """Return why a tile of the FP32 kernel is not the default, or None; tiles SQUARE and BROAD must fill the device."""
     least, low, narrow, square = (tile_on(device, tile) for tile in (LEAST, LOW, NARROW, SQUARE))
     if t == least:
         return fill_half(p, square, device)
@@ -124,7 +124,7 @@ def unless(p: ConvProblem, t: Tile, device: DeviceLimits) -> str | None:
 
 
 def fit(p: ConvProblem, t: Tile, device: DeviceLimits) -> str | None:
-    """Return why SQUARE or BROAD does not suit the problem, or None."""
+    """Return why the tile, SQUARE or BROAD, does not suit the problem, or None."""
     crowded = SQUARE["BN"] == t.BN and ((p.layout, p.direction) != ("nchw", "fprop") or not masked(p))
     return f"{p.direction} of {p.r} x {p.s} leaves FFMA in conflict over the registers' banks" if crowded else None
 
@@ -133,7 +133,7 @@ _FULLEST = by_waves(FILLING, launched, useful, warps, fit)
 
 
 def line(p: ConvProblem) -> int:
-    """Return the length of aligned runs of output elements that are contiguous in the product, too."""
+    """Return the length of aligned runs of elements that are contiguous in the output and in the product."""
     if p.direction == "wgrad":
         return p.c // p.groups * p.r * p.s
     if p.layout == "nhwc":
@@ -142,7 +142,7 @@ def line(p: ConvProblem) -> int:
 
 
 def packed(p: ConvProblem) -> tuple[int, int]:
-    """Return W and V, the floats copied and stored at a time; W is 1 in rows of pixels, where 4 would spill."""
+    """Return W and V, the floats per copy and per store; W is 1 in rows of pixels, where 4 would spill registers."""
     filters, channels, last = p.k // p.groups, p.c // p.groups, p.layout == "nhwc"
     copied = last and p.direction != "fprop" and channels % 4 == 0 and (p.direction == "dgrad" or filters % 4 == 0)
     stored = 1 if last and p.direction == "fprop" else line(p)
@@ -150,7 +150,7 @@ def packed(p: ConvProblem) -> tuple[int, int]:
 
 
 def stages_bytes(t: Tile, w: int) -> int:
-    """Return the bytes of shared memory of the FP32 kernel: STAGES panels, whose rows are padded against conflicts."""
+    """Return the FP32 kernel's shared memory in bytes: STAGES panels, with rows padded against bank conflicts."""
     threads_a_row = warps(t) // t.BK
     pad = threads_a_row if w == 1 and PAD < threads_a_row < 32 else PAD
     return int(4 * t.STAGES * t.BK * (t.BM + t.BN + 2 * pad))
@@ -194,7 +194,7 @@ def valid_mma(p: ConvProblem, t: Tile, _: DeviceLimits) -> str | None:
 
 
 def in_order(small: Mapping[str, Tunable], square: Mapping[str, Tunable], *wide: Mapping[str, Tunable]) -> Prefer:
-    """Return a preference for these tiles by how they fill the device; the widest is not used for nchw or dgrad."""
+    """Return a preference for larger tiles that fill the device; `wide` ones are not used for nchw or dgrad."""
 
     def unless(p: ConvProblem, t: Tile, device: DeviceLimits) -> str | None:
         least, middle, *widest = (tile_on(device, tile) for tile in (small, square, *wide))

@@ -52,7 +52,7 @@ DEFAULT_MATH, TENSOR_OP_MATH, FMA_MATH = 0, 1, 3
 
 
 class Refused(Unsupported):
-    """cuDNN refuses a problem; the message is its status."""
+    """cuDNN refused a problem; the message is the status that it returned."""
 
 
 class Cudnn:

@@ -106,7 +106,7 @@ def _described(problem: ConvProblem) -> str:
 
 
 def products(m: int) -> Any:
-    """Return a function that counts F(m x m, 3 x 3)'s products: (m + 2)^2, not 9 m^2; the rest is undocumented."""
+    """Return a function that counts F(m x m, 3 x 3)'s products, (m + 2)^2 per tile; the transforms are undocumented."""
     return lambda p: p.flop * (m + 2) ** 2 // (9 * m * m)
 
 

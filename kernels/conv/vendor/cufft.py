@@ -42,7 +42,7 @@ _PRODUCTS = {
 
 @lru_cache
 def chosen(p: ConvProblem) -> Sides:
-    """Return the sides that are fastest according to the model."""
+    """Return the height and width of the tile that is fastest according to the model."""
     return cheapest(p, (*_SIDES, max(whole(p))), _seconds)
 
 

@@ -23,7 +23,8 @@ DOMAIN: dict[str, Any] = {
 class View(NamedTuple):
     """A convolution of n images of h x w pixels to p x q pixels, with c input and k output channels per group.
 
-    An output's patch begins `top` rows and `left` columns before it, or after it if they are negative.
+    An output's patch of the input begins `top` rows above and `left` columns left of the output's own position;
+    negative values mean below and right.
     """
 
     source: str
@@ -40,12 +41,12 @@ class View(NamedTuple):
     groups: int
 
     def tiles(self, side: int) -> int:
-        """Return the number of tiles of side x side outputs, with whole tiles at the edges."""
+        """Return the number of tiles of side x side outputs, rounded up to whole tiles at the edges."""
         return self.n * ceil_div(self.p, side) * ceil_div(self.q, side)
 
 
 def view(p: ConvProblem) -> View:
-    """Return the convolution to compute; for the input's gradient, that of y with filters rotated by 180 degrees."""
+    """Return the convolution to compute: for dgrad, a convolution of y with filters rotated by 180 degrees."""
     c, k, top, left = p.c // p.groups, p.k // p.groups, p.pad_h.before, p.pad_w.before
     if p.direction == "fprop":
         return View("x", "y", p.n, c, p.h, p.w, k, p.p, p.q, top, left, p.groups)
@@ -95,7 +96,7 @@ def transformed(v: View, side: int, ldk: int) -> Scratch:
 
 
 def filters(p: ConvProblem, side: int, ldk: int) -> KernelCall:
-    """Return the launch that transforms the filters, which is timed with the others."""
+    """Return the launch that transforms the filters; it is timed as a part of the call."""
     v = view(p)
     turned = "true" if p.direction == "dgrad" else "false"
     return KernelCall(

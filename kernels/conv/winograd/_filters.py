@@ -14,7 +14,7 @@ from kernelmark.kernels.conv.winograd._tiling import Tiling
 
 
 def lines(g: Tiling) -> tuple[Callable[..., None], int]:
-    """Return the function that transforms filters of some output channels, and the number of channels at a time."""
+    """Return the function that transforms filters, and how many output channels it transforms at a time."""
     return (lines_of_k, SIDE) if g.rotated else (lines_of_c, 1)
 
 
@@ -25,7 +25,7 @@ def scratch(line: int) -> int:
 
 @jit
 def lines_of_c(u, w, held, g, start, stop, first):
-    """Transform filters k = start:stop for fprop; u begins with the row of filter `first`."""
+    """Transform the filters k = start:stop for fprop; the first row of u belongs to filter `first`."""
     line, depth = g.filter_line, 9 * g.c
     for k in range(start, stop):
         if g.channels_last:
@@ -39,10 +39,7 @@ def lines_of_c(u, w, held, g, start, stop, first):
 
 @jit
 def lines_of_k(u, w, held, g, start, stop, first):
-    """Transform rows c = start:stop of rotated filters for dgrad, and transpose SIDE rows together.
-
-    u begins with the row `first`.
-    """
+    """Transform rows c = start:stop of rotated filters for dgrad, SIDE rows at a time; u begins at row `first`."""
     line, depth = g.filter_line, 9 * g.c
     for row in range(start, stop, SIDE):
         count = min(SIDE, stop - row)

@@ -19,8 +19,8 @@ STRIPS = 8  # strips whose columns are transformed before any row: data just sto
 def padded(to, source, held, g, start, stop):
     """Copy rows start:stop of images with zero padding, and split each row into `phases` interleaved parts.
 
-    Whole vectors are stored; the part beyond a row is overwritten by the next rows, and the last rows are copied. held:
-    scratch for a row and for its parts, a half each.
+    Whole vectors are stored: the next row overwrites their excess, and the last rows are copied from scratch. held:
+    scratch, one half for a row and one for its parts.
     """
     row, skipped, left = g.phases * g.columns, max(0, -g.left), max(0, g.left)
     count = min(g.width - skipped, row - left)  # elements that no tile reads are left out
@@ -47,7 +47,7 @@ def padded(to, source, held, g, start, stop):
 
 @part
 def planes(v, x, held, g, plane, length, c0, c1, s0, s1):
-    """Transform channels c0:c1 of strips s0:s1 to planes, in lines over tiles, `length` between channels.
+    """Transform channels c0:c1 of strips s0:s1 to planes, in lines over tiles; channels are `length` elements apart.
 
     g.back: transform the output's gradient instead of the input.
     """
@@ -69,7 +69,7 @@ def planes(v, x, held, g, plane, length, c0, c1, s0, s1):
 
 @part
 def planes_last(v, x, held, g, plane, length, s0, s1, tile):
-    """Transform strips s0:s1 to planes, from number `tile` on, in lines over channels, `length` between tiles."""
+    """Transform strips s0:s1 to planes from tile number `tile` on, in lines over channels, `length` elements apart."""
     side, m = g.m + 2, g.m
     row, line = g.columns, (g.m + 2) * g.inputs + LANES
     for strip in range(s0, s1):
@@ -147,7 +147,7 @@ def _multiplied(product, u, v, products, packed, g, tiles, item, strides, result
 
 @jit
 def block(product, y, u, v, products, held, packed, g, strides, item):
-    """Compute an item: strips s0:s1 of tiles and output channels f0:f1, whose filters are the rows of u from `row` on.
+    """Compute an item: output channels f0:f1 in strips s0:s1 of tiles; the filters are the rows of u from `row` on.
 
     strides: those of v, as in `_multiplied`.
     """

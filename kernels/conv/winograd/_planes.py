@@ -52,9 +52,9 @@ def strips(v, x, held, g, strides, s0, s1, start, stop):
 def strides(g: Tiling, count: int) -> tuple[int, int, int]:
     """Return the stride of planes of `count` strips, and the strides of channels and tiles within a plane.
 
-    Tiles are contiguous, unless channels are last or the tiles are so few that products go along channels. A vector
-    between planes keeps them from competing for the same cache sets. A line over channels takes whole vectors, so that
-    threads, which write whole vectors, do not overwrite each other's lines.
+    Tiles are contiguous, unless channels are last or the tiles are so few that products go along channels. An extra
+    vector after each plane keeps planes from competing for the same cache sets. A line over channels is padded to whole
+    vectors, so that threads, which write whole vectors, do not overwrite each other's lines.
     """
     tiles, line = count * g.across, -(-g.inputs // LANES) * LANES
     if g.channels_last or tiles <= ALONE:
@@ -87,13 +87,13 @@ class Planes:
         self._held = each_thread(x, side * (strip + LANES) + LANES + edge)
 
     def fill(self, first: int, last: int) -> Launch:
-        """Return a launch that fills the planes that threads share from strips first:last."""
+        """Return a launch that transforms strips first:last to the planes that threads share."""
         return in_numbered_bands(
             self._lines(first, last), self._threads, lambda i, *ends: self._band(i, first, last, *ends)
         )
 
     def fill_own(self, thread: int, first: int, last: int) -> Launch:
-        """Return a launch that fills a thread's own planes from strips first:last."""
+        """Return a launch that transforms strips first:last to a thread's own planes."""
         return self._band(thread, first, last, 0, self._lines(first, last))
 
     def _lines(self, first: int, last: int) -> int:

@@ -10,11 +10,11 @@ from kernelmark.kernels.conv.problem import ConvProblem
 class Tiling(NamedTuple):
     """The tiling of a convolution from `inputs` to `outputs` channels: `down` strips of `across` tiles of m x m.
 
-    tile: m numbers; their count is part of the type, so that Numba compiles the transforms for this m alone. k, c: the
-    filters as stored; their transforms are planes of `filter_plane` elements, in rows of `filter_line`. rotated: for
-    dgrad, filters are rotated. back: for wgrad, tiles are of the output's gradient, m x m. height, width, top, left,
-    rows, columns, phases: those of the padded copy; if its parts are longer than a vector, they are whole vectors. With
-    channels last, widths count elements.
+    tile: m numbers; their count is part of the type, so that Numba compiles the transforms for this m alone. k, c:
+    sizes of the stored filters; transformed filters are planes of `filter_plane` elements in rows of `filter_line`.
+    rotated: whether filters are rotated (dgrad). back: whether tiles are m x m parts of the output's gradient (wgrad).
+    height, width, top, left: the image's sizes and zero padding. rows, columns, phases: those of the padded copy; its
+    parts are whole vectors if longer than one. With channels last, widths count elements.
     """
 
     m: int
@@ -98,8 +98,8 @@ def _columns(count: int, lanes: int) -> int:
 class Cut(NamedTuple):
     """The division of an image among threads: items of strips s0:s1 of tiles and output channels f0:f1.
 
-    strips: the most strips of an item. channels: output channels multiplied at a time. is_whole: whether every item has
-    all strips, so that no other item uses its filters.
+    strips: the most strips in an item. channels: the output channels to multiply at a time. is_whole: whether every
+    item has all strips, so that its filters are used by no other item.
     """
 
     items: list[tuple[int, int, int, int]]
@@ -124,7 +124,7 @@ def cut(g: Tiling, images: int, threads: int, t: Tile) -> Cut:
 
 
 def gradient_step(g: Tiling, images: int, threads: int, t: Tile) -> int:
-    """Return the number of strips of wgrad's operands whose planes are multiplied at a time."""
+    """Return how many strips of its operands wgrad transforms to planes and multiplies at a time."""
     held: int = threads * t.HELD
     return max(1, min(images * g.down, held // ((g.m + 2) ** 2 * (g.c + g.k) * g.across)))
 

@@ -32,7 +32,7 @@ FUSED_FILTERS, FUSED_TILES, TOGETHER, THREADS = 64, 48, 12, 384
 
 
 def round_up(a: int, unit: int) -> int:
-    """Return the next multiple of `unit`."""
+    """Return the smallest multiple of `unit` that is not below `a`."""
     return ceil_div(a, unit) * unit
 
 
@@ -48,7 +48,7 @@ def _blocks(v: View, t: Tile) -> int:
 
 
 def slices(p: ConvProblem, t: Tile) -> tuple[int, int]:
-    """Return the depth and number of slices of the channels that fill the device; none is shorter than DEPTH."""
+    """Divide the sum over channels into slices that fill the device; return their depth (at least DEPTH) and number."""
     v, resident = view(p), t.SMS * (64 // t.BK)
     wanted = max(1, min(resident // (_blocks(v, t) * v.groups), v.c // t.DEPTH))
     depth = round_up(ceil_div(v.c, wanted), CHANNELS)
@@ -104,7 +104,7 @@ def winograd4(p: ConvProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]
 
 
 def chunk(t: Tile, floats: int, unit: int) -> int:
-    """Return the number of tiles, a multiple of `unit`, to transform at a time, each with `floats` of scratch."""
+    """Return how many tiles to transform at a time, a multiple of `unit`; a tile takes `floats` floats of scratch."""
     return max(unit, int(1024 * t.KIB // (4 * floats)) // unit * unit)
 
 
