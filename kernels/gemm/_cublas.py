@@ -123,7 +123,7 @@ def _cublas() -> _CuBlas:
 
 
 def handle_of(x: GemmOperands) -> _CuBlas:
-    """Return the handle with the stream of `x` and the workspace, which cuBLAS drops whenever the stream is set."""
+    """Return the handle with the stream of `x`, and with the workspace, which setting the stream removes."""
     blas = _cublas()
     blas.api.set_stream(blas.handle, x.stream.ptr)
     blas.api.set_workspace(blas.handle, blas.workspace.data.ptr, WORKSPACE_BYTES)

@@ -51,7 +51,7 @@ class Described(NamedTuple):
 
 @cache
 def api() -> Any:
-    """Return nvmath's bindings of cuBLASLt. Raises Unsupported if they refuse the other packages' versions."""
+    """Return nvmath's bindings of cuBLASLt. Raises Unsupported if they do not load with the installed packages."""
     try:
         return importlib.import_module("nvmath.bindings.cublasLt")
     except Exception as error:  # a package of an incompatible version may raise anything
@@ -73,7 +73,7 @@ def version(problem: object) -> str:
 
 @cache
 def described(problem: GemmProblem, compute: int, scales: tuple[int, ...] = ()) -> Described:
-    """Describe a product with sums of the type `compute`; alpha and beta are floats, or 32-bit integers like the sums.
+    """Describe a product with sums of type `compute`; alpha and beta are 32-bit integers if the sums are, else floats.
 
     scales: the addresses of scale_a and scale_b if the problem has scales. Raises Unsupported if the library does not
     support them.
@@ -115,7 +115,7 @@ def _layout(problem: GemmProblem, operand: Any) -> int:
 def listed(problem: GemmProblem, compute: int, most: int, scales: tuple[int, ...] = ()) -> tuple[Algorithm, ...]:
     """Return at most `most` algorithms that the heuristic lists for a product, by falling expected speed.
 
-    Their workspaces are at most WORKSPACE_BYTES, and none adds slices of k in fewer bits than FP32. scales: as in
+    Their workspaces are at most WORKSPACE_BYTES, and none adds slices of k in a type narrower than FP32. scales: as in
     `described`.
     """
     lt, product = api(), described(problem, compute, scales)

@@ -24,7 +24,7 @@ EDGES = [0, -1]
 class Product(NamedTuple):
     """A batch of alpha A B + beta C: a (batch, m, k), b (batch, k, n), c (batch, m, n), or None if beta is 0.
 
-    added: the magnitude of the added term, for error bounds, if C is itself a sum.
+    added: for error bounds, the magnitude of the term beta C if C is itself a sum.
     """
 
     a: Array
@@ -58,7 +58,7 @@ class Product(NamedTuple):
         return found
 
     def largest_unit(self) -> float:
-        """Return a unit that holds for any row of A and any column of B, with their elements paired in any order."""
+        """Return an upper bound of `unit` for any row of A and any column of B, with elements paired in any order."""
         a, b = (np.square(x.astype(np.float32)).sum(axis=axis).max() for x, axis in ((self.a, 2), (self.b, 1)))
         found = abs(self.alpha) * math.sqrt(float(a) * float(b) / self.a.shape[2])
         if self.c is not None:
@@ -66,7 +66,7 @@ class Product(NamedTuple):
         return found * (3 / math.sqrt(self.a.shape[2]))
 
     def weighted_squares(self, i: int, over_row: Array, over_column: Array) -> tuple[Array, Array]:
-        """Return the sums that `weighted` returns, but of the squares of `unit` and with squared weights."""
+        """Return the squared units of the sums that `weighted` returns: squares of `unit`, with squared weights."""
         weights = over_row**2, over_column**2
         rows, columns = (self.alpha**2 * found for found in _weighted(self.a[i], self.b[i], *weights, squared=True))
         added, beta = (self.c, self.beta) if self.added is None else (self.added, 1.0)
@@ -77,7 +77,7 @@ class Product(NamedTuple):
         return rows * each, columns * each
 
     def weighted(self, i: int, over_row: Array, over_column: Array) -> tuple[Array, Array]:
-        """Return product i of the batch times `over_row`, and its transpose times `over_column`."""
+        """Return P @ over_row and P.T @ over_column for the product P that is number i of the batch."""
         rows, columns = (self.alpha * found for found in _weighted(self.a[i], self.b[i], over_row, over_column))
         if self.c is None:
             return rows, columns
@@ -89,7 +89,7 @@ class Sums(NamedTuple):
     """Weights drawn from a normal distribution, and the float64 sums of all rows (or columns) with these weights.
 
     edges: the first and the last column (or row) of the product, computed as sums with weights of 0 and 1. squares: the
-    sums of the squared units with squared weights; those of the edges are last.
+    squared units, summed with squared weights; the entries for the edges are last.
     """
 
     weights: Array
@@ -99,7 +99,7 @@ class Sums(NamedTuple):
 
 
 class Reference(NamedTuple):
-    """The float64 `values` of all elements, or of a sample, with sums over each whole row and column.
+    """The float64 `values` of all elements, or of a sample along with sums over each whole row and column.
 
     rows, cols: the sample has the elements where these cross. name: the output's name. beside: references of the
     problem's other outputs. unit: the unit of error bounds of `values`.
@@ -209,7 +209,7 @@ def _weights(length: int, rng: "np.random.Generator") -> Array:
 
 
 def sampled(size: int, rng: "np.random.Generator") -> Array:
-    """Return indices along an axis: its ends, both sides of borders of tiles of every size, and random indices."""
+    """Return indices along an axis: both ends, indices on both sides of tile borders (all tile sizes), random ones."""
     borders = [
         np.concatenate([places, places - 1])
         for tile in TILES

@@ -12,7 +12,7 @@ from kernelmark.kernels.gemm._epilogue import DECAY, MOMENTUM, RATE, Epilogue
 class Rows(NamedTuple):
     """Rows of an epilogue's operands: x (already scaled), C, and the bias (for all rows) or V.
 
-    x is C itself, except in an update, which overwrites x and also needs the scratch `room`.
+    x and C are the same array, except in an update, which overwrites x and also needs the scratch `room`.
     """
 
     x: Array

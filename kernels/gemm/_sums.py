@@ -34,7 +34,7 @@ class RowSums:
     ) -> str | None:
         """Return why an output, (batch, m, n), is wrong for operands with a few changed elements, or None.
 
-        a: A as it is now. mixed: as in `Reference.check`.
+        a: A after the changes. mixed: as in `Reference.check`.
         """
         rows, k, x, squares = self._ab.copy(), a.shape[2], self._x, self._squares.copy()
         which, row, column, new, old = changes["a"]

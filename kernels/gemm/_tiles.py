@@ -33,7 +33,7 @@ def pack(p: GemmProblem) -> int:
 
 
 def blocks_per_sm(t: Tile) -> int:
-    """Return the number of blocks per multiprocessor that the compiler leaves registers for (panel.cuh)."""
+    """Return the number of blocks per multiprocessor for which the compiler has to leave registers (panel.cuh)."""
     return 2 if t.TM * t.TN <= 64 else 1
 
 
@@ -56,7 +56,7 @@ def unlike_fragments(t: Tile) -> str | None:
 def unshared(threads: int, rows: int, across: int, even: bool = False) -> str | None:
     """Return why threads cannot share a panel of `rows` rows and `across` packs, or None (panel_share.cuh).
 
-    even: whether all threads must have the same number of packs, since each thread holds its packs in registers.
+    even: whether all threads must have the same number of packs, because a thread holds its packs in registers.
     """
     if across < 1 or threads % across:
         return f"{threads} threads do not form whole rows of {across} packs"
@@ -75,7 +75,7 @@ def staged(p: GemmProblem, t: Tile, threads: int, w: int) -> str | None:
 
 
 def copied(threads: int, t: Tile, along_k: tuple[bool, bool], w: int) -> str | None:
-    """Return why threads cannot copy panels of both operands, or None; rows not along k are copied by W words."""
+    """Return why threads cannot copy panels of both operands, or None; rows along m or n are copied by `w` words."""
     for width, along in zip((t.BM, t.BN), along_k, strict=True):
         if reason := unshared(threads, 0, t.BK if along else width // w):
             return reason
@@ -113,7 +113,7 @@ def patches(words: Callable[[GemmProblem], int]) -> Rule:
 
 
 def warps(t: Tile) -> int:
-    """Return the number of threads of a block that has a warp for each WM x WN part of its tile."""
+    """Return the number of threads in a block that has one warp for each WM x WN part of its tile."""
     return int(32 * (t.BM // t.WM) * (t.BN // t.WN))
 
 

@@ -38,13 +38,13 @@ def shared_limit(device: DeviceLimits) -> int:
 
 
 def side(p: GemmProblem, t: Tile, device: DeviceLimits) -> int:
-    """Return the tile's side: SIDE, or if it is 0, the widest that is not half empty, fits and fills the device."""
+    """Return the tile's side: SIDE if not 0, otherwise the widest that is not half empty, fits and fills the device."""
     fitting = (s for s in PARTS if s < 2 * min(p.m, p.n) and panels_bytes(p, s) <= shared_limit(device))
     return int(t.SIDE) or next((s for s in fitting if blocks(p, s) >= t.SMS), min(PARTS))
 
 
 def together(p: GemmProblem, t: Tile, wide: int, threads: int) -> int:
-    """Return how many products share a block: as many as fit while each multiprocessor still has a block."""
+    """Return how many products share a block: the most that fit and still leave each multiprocessor a block."""
     held = 1024 * t.KIB // panels_bytes(p, wide)
     return int(max(1, min(t.THREADS // threads, held, p.batch, blocks(p, wide) // t.SMS)))
 

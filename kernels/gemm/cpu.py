@@ -1,4 +1,4 @@
-"""GEMM on the CPU: NumPy, SciPy's BLAS, and the strategies for C = A x B^T of the founding text."""
+"""GEMM on the CPU: NumPy, SciPy's BLAS, and strategies that transpose B before they compute C = A x B^T."""
 
 from itertools import pairwise
 from typing import Any

@@ -1,9 +1,9 @@
-"""cuBLAS, in both conventions.
+"""cuBLAS, for row-major and for column-major operands.
 
-The plain kernels compute the row-major problem without a copy, as C^T = op(B)^T op(A)^T in column-major terms: NT is
-the call (OP_T, OP_N), which Caffe's caffe_gpu_gemm makes for A x B^T (src/caffe/util/math_functions.cu), and which the
-founding texts mean by op_T. The `_colmajor` kernels read the same buffers as column-major matrices, which is another
-product: their NT is the call (OP_N, OP_T).
+The plain kernels compute the row-major problem without a copy, as C^T = op(B)^T op(A)^T in column-major terms. For
+them, NT is the call (OP_T, OP_N), which the founding texts (docs/claims.md) name op_T, and which Caffe's caffe_gpu_gemm
+makes for A x B^T (src/caffe/util/math_functions.cu). The `_colmajor` kernels read the same buffers as column-major
+matrices, which is another product: for them, NT is the call (OP_N, OP_T).
 """
 
 from collections.abc import Iterator
@@ -107,7 +107,7 @@ def fits_ints(problem: GemmProblem) -> str | None:
 
 
 def unpadded(problem: GemmProblem) -> str | None:
-    """Return why a column-major reading cannot take `problem`, or None."""
+    """Return why `problem` cannot be read as column-major, or None."""
     if problem.lda_pad or problem.ldb_pad or problem.ldc_pad:
         return "reads the buffers column by column, which have no padding that way; take lda, ldb and ldc without it"
     return fits_ints(problem)

@@ -3,7 +3,7 @@
 As with cuBLAS, products are row-major (NT is (OP_T, OP_N)). The algorithms depend on the problem, the GPU and the
 version; a row's `tunables` holds the settings of its algorithm, and `launched` its kernels. FP8 products are summed in
 FP32 (CUBLASLT_MATMUL_DESC_FAST_ACCUM is off), products of 8-bit integers in 32 bits (CUBLAS_COMPUTE_32I); both are
-supported only in NT. Block scales of FP8 need an algorithm of the library for them, as on Hopper.
+supported only in NT. FP8 with block scales works only if the library has an algorithm for it, as on Hopper.
 """
 
 from functools import partial

@@ -34,7 +34,7 @@ _ASYNC: dict[str, Any] = F32 | {
 
 
 def in_layers(along_y: int) -> Callable[[GemmProblem], str | None]:
-    """Return the predicate for kernels whose blocks cover `along_y` rows, in the layouts of networks' layers."""
+    """Return the predicate for kernels whose blocks cover `along_y` rows and that support only layouts of networks."""
     covered = within_grid("m", along_y)
 
     def supports(p: GemmProblem) -> str | None:
@@ -58,7 +58,7 @@ def stride_beside(p: GemmProblem) -> np.int64:
 
 
 def named(epilogue: str, p: GemmProblem, t: Tile) -> str:
-    """Return the entry of the product with an epilogue of this C++ type."""
+    """Return the C++ name of the product fused with the epilogue of this C++ type."""
     return piped(FUSED.replace("EPILOGUE", epilogue), p, t)
 
 

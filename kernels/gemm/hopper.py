@@ -67,7 +67,7 @@ PERSISTENT: dict[str, tuple[Tunable, ...]] = {
 
 
 def maps(p: GemmProblem, columns: int, tf32: bool = False) -> tuple[TensorMap, TensorMap]:
-    """Return the maps of A (copies of BM rows) and of B (copies of `columns` columns); tf32: copies round to TF32."""
+    """Return the tensor maps of A (copies of BM rows) and B (copies of `columns` columns). tf32: round to TF32."""
     depth = ROW_BYTES // DTYPES[split_dtype(p.dtype)[0]].itemsize
     a = (BM, depth) if p.op_a == "N" else (depth, BOX)
     b = (columns, depth) if p.op_b == "T" else (depth, BOX)
@@ -149,7 +149,7 @@ def whole_boxes(_p: GemmProblem, t: Tile, _: DeviceLimits) -> str | None:
 
 
 def in_order(blocks: Callable[[Any, Tile], int], *wanted: Mapping[str, Tunable]) -> Prefer:
-    """Prefer each tile to the next, unless its blocks fill at most half of the device and the next tile's fill more."""
+    """Prefer each tile to the next, unless its blocks fill at most half of the device and the next has more blocks."""
 
     def unless(p: Any, t: Tile, device: DeviceLimits) -> str | None:
         following = itertools.pairwise(tile_on(device, values) for values in wanted)
@@ -163,7 +163,7 @@ def in_order(blocks: Callable[[Any, Tile], int], *wanted: Mapping[str, Tunable])
 
 
 def fastest(blocks: Callable[[Any, Tile], int], *choices: Choice, rows: int = BM) -> Prefer:
-    """Prefer the tile of `rows` x BN elements whose blocks finish the whole product first, as `by_waves` estimates."""
+    """Prefer the tile of `rows` x BN elements whose blocks finish the whole product first, by `by_waves`'s estimate."""
 
     def useful(p: GemmProblem, t: Tile) -> float:
         return float(p.m * p.n * p.batch / (blocks(p, t) * rows * t.BN))
@@ -370,7 +370,7 @@ def wgmma_splitk(p: GemmProblem, t: Tile, device: DeviceLimits) -> list[KernelCa
 
 
 def fits_3xtf32(p: GemmProblem, t: Tile, device: DeviceLimits) -> str | None:
-    """Return why a tile is invalid for 3xTF32, or None. REGISTERS: whether A is split in registers."""
+    """Return why a tile is invalid for 3xTF32, or None. REGISTERS: whether A is split into TF32 in registers."""
     if t.REGISTERS and t.BN < 2 * BOX:
         return f"half of BN = {t.BN} is multiplied at a time, expected at least {BOX} columns"
     return whole_boxes(p, t, device)

@@ -32,15 +32,15 @@ STREAMK = ASYNC.replace("async", "streamk")
 
 
 def packed(entry: str, p: GemmProblem) -> str:
-    """Return the entry with W, the floats that the kernel may move at once."""
+    """Return the kernel's C++ name with W filled in, the number of floats that the kernel may move at once."""
     return entry.replace("{W}", str(pack(p)))
 
 
 def piped(entry: str, p: GemmProblem, t: Tile) -> str:
-    """Return the entry of a pipelined kernel with W and WHOLE.
+    """Return a pipelined kernel's C++ name with W and WHOLE filled in.
 
-    WHOLE is true if tiles and steps divide the product and op(B) is T. It starts copies in thirds. If op(B) is stored
-    along k, most copies are single words, and thirds gained 15 % on an H200; in NN they lost 2 to 5 %.
+    If WHOLE is true, the kernel starts copies in thirds. It is true if tiles and steps divide the product and op(B) is
+    T: most copies are then single words, and thirds gained 15 % on an H200, while they lost 2 to 5 % in NN.
     """
     whole = p.op_b == "T" and not (p.m % t.BM or p.n % t.BN or p.k % t.BK)
     return packed(entry, p).replace("{WHOLE}", str(whole).lower())
@@ -169,7 +169,7 @@ def async_(p: GemmProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
 
 
 def half_empty(p: GemmProblem, t: Tile, device: DeviceLimits) -> str | None:
-    """Return why a tile at least as wide as WIDE is skipped, or None: one or two span n, and half of one is empty."""
+    """Return why a tile of width WIDE or more is skipped, or None: n takes one or two, and the last is half empty."""
     empty = -p.n % t.BN
     if WIDE["BN"] <= t.BN and empty >= t.BN // 2 and p.n <= 2 * t.BN:
         return f"{empty} columns of the last tile are empty"
@@ -177,7 +177,7 @@ def half_empty(p: GemmProblem, t: Tile, device: DeviceLimits) -> str | None:
 
 
 def slices(p: GemmProblem, t: Tile) -> tuple[int, int]:
-    """Return the depth and number of the slices of k that fill the device; DEPTH is the least depth if k allows."""
+    """Divide k into slices that fill the device; return their depth (at least DEPTH, if k allows) and number."""
     wanted = max(1, min(t.SMS * t.BLOCKS_PER_SM // tiles(p, t), p.k // t.DEPTH))
     depth = ceil_div(ceil_div(p.k, wanted), t.BK) * t.BK
     return depth, ceil_div(p.k, depth)
@@ -239,7 +239,7 @@ class Dealt(NamedTuple):
 
 
 def dealt(p: GemmProblem, t: Tile) -> Dealt:
-    """Return a schedule: a share is one to two tiles if there are enough, else at least DEPTH along k or one tile."""
+    """Return a schedule: a block's share is one to two tiles or, with few tiles, at least DEPTH along k or one tile."""
     count, steps, fill = tiles(p, t), ceil_div(p.k, t.BK), t.SMS * t.BLOCKS_PER_SM
     whole = max(count // fill - 1, 0) * fill
     rest = (count - whole) * steps

@@ -336,9 +336,9 @@ class GemmProblem(Problem, frozen=True, kw_only=True):
         return which, row, column, now[index].astype(np.float64), before.astype(np.float64)
 
     def tolerance(self, numerics: str) -> Bound:
-        """Return the bound of the errors of the sum, alpha and beta, the epilogue, and rounding to the stored type.
+        """Return the bound on C's errors, from the sum, alpha and beta, the epilogue, and rounding to the stored type.
 
-        It is in the reference's units, and 0 for integers, whatever a kernel declares.
+        The bound is in the reference's units. For integers it is 0, whatever numerics a kernel declares.
         """
         storage, stored = split_dtype(self.dtype)
         numerics = "exact" if stored == "s32" else numerics

@@ -35,7 +35,7 @@ def step(p: GemmProblem) -> int:
 
 
 def least_columns(p: GemmProblem) -> int:
-    """Return the fewest columns of C that a warp covers: one per group, or one vector per group if B lies along n."""
+    """Return the fewest columns of C that a warp covers: per group of lanes, one or (B lies along n) one vector."""
     return GROUPS if p.op_b == "T" else GROUPS * VECTOR // itemsize(p)
 
 
@@ -72,7 +72,7 @@ def _unless(p: GemmProblem, t: Tile, device: DeviceLimits) -> str | None:
 
 
 def slices(p: GemmProblem, t: Tile) -> tuple[int, int]:
-    """Return the depth and number of the slices of k that fill the device; DEPTH is the least depth if k allows."""
+    """Divide k into slices that fill the device; return their depth (at least DEPTH, if k allows) and number."""
     blocks = ceil_div(p.n, t.COLS) * p.batch
     wanted = max(1, min(t.SMS * t.BLOCKS_PER_SM // blocks, p.k // t.DEPTH, GRID_LIMIT))
     stride = t.UNROLL * step(p)

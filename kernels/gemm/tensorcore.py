@@ -46,7 +46,7 @@ MMA = "gemm_mma<ARITHMETIC, {TC}, {BM}, {BN}, {BK}, {WM}, {WN}, {STAGES}, {W}, O
 
 
 def by_size(*tiles: dict[str, int]) -> Prefer:
-    """Prefer the first of `tiles`, from large to small, whose blocks occupy half of a device, or otherwise the last."""
+    """Prefer the largest of `tiles` (given from large to small) whose blocks occupy half of a device, else the last."""
 
     def unless(p: GemmProblem, t: Tile, device: DeviceLimits) -> str | None:
         half, wanted = device.multiprocessors // 2, vars(t)
@@ -109,7 +109,7 @@ def copied(p: GemmProblem) -> int:
 
 
 def named(entry: str, p: GemmProblem) -> str:
-    """Return the entry with the type of C and the width of copies."""
+    """Return the kernel's C++ name with the type of C and the number of elements per copy filled in."""
     return entry.replace("{TC}", DTYPES[split_dtype(p.dtype)[1]].ctype).replace("{W}", str(copied(p)))
 
 
