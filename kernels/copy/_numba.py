@@ -55,8 +55,8 @@ touch = cast(Any, intrinsic(_touch))
 def stream(b, a, skip, lines, ways, ahead, streaming):  # type: ignore[no-untyped-def]
     """Copy bytes from a to b; `skip` of them precede b's first whole cache line.
 
-    Each iteration copies `len(lines)` lines from each of `len(ways)` places; the lengths of the tuples are constants of
-    the compiled function. ahead: the prefetch distance in bytes, or 0.
+    The bytes are divided into `len(ways)` parts, and each iteration copies `len(lines)` lines of every part; the
+    lengths of the tuples are constants of the compiled function. ahead: the prefetch distance in bytes, or 0.
     """
     step = len(lines) * LINE_BYTES
     part = (b.size - skip) // (len(ways) * step) * step

@@ -42,7 +42,7 @@ def threaded(problem: CopyProblem, x: CopyOperands) -> Launch:
 )
 @threads_that_pay()
 def streaming(problem: CopyProblem, x: CopyOperands) -> Launch:
-    """Bands of bytes, one per thread, by streaming stores, which do not read lines of B before writing them."""
+    """Streaming stores, which do not read lines of B before writing them; each thread copies a band of bytes."""
     from kernelmark.kernels._numba import bind
     from kernelmark.kernels.copy._numba import stream
 

@@ -11,7 +11,7 @@ SIDES = (8, 16, 32)
 
 
 def shape(p: FftProblem) -> tuple[str, int] | None:
-    """Return the shape of a tile and its side, or None if the transform fills no tile."""
+    """Return a tile's shape (PLANE, ROWS or LINE) and side, or None if the transform does not fill a tile."""
     if p.h == p.w and p.w in SIDES:
         return "PLANE", p.w
     if p.h == 1 and p.w in SIDES:

@@ -52,7 +52,7 @@ class FftOperands(Protocol):
 
 
 class Transformed(NamedTuple):
-    """The float64 result, and for each transform the rms of its real or imaginary parts, from the input's norm."""
+    """The float64 result `values`, and `size`: each transform's rms real or imaginary part, from the input's norm."""
 
     values: Array
     size: Array
@@ -183,10 +183,11 @@ class FftProblem(Problem, frozen=True, kw_only=True):
     def tolerance(self, numerics: str) -> Bound:
         """Return the bound on the errors of a real or imaginary part, in units of its rms over one transform.
 
-        An FFT errs in the norm by at most a multiple of u log2(N) of its result (Higham, Accuracy and Stability of
-        Numerical Algorithms, 2nd ed., section 24.1), spread evenly over the elements; with independent roundings, by a
-        multiple of u sqrt(log2(N)). The multiple is largest if N is prime: libraries then follow the definition, or
-        convolve by transforms of twice the length (Rader, Bluestein). In FP64, the reference has errors, too.
+        The norm of an FFT's error is at most a multiple of u log2(N) times its result's norm (Higham, Accuracy and
+        Stability of Numerical Algorithms, 2nd ed., section 24.1), spread evenly over the elements; with independent
+        roundings, it is a multiple of u sqrt(log2(N)). The multiple is largest if N is prime: libraries then follow the
+        definition, or convolve by transforms of twice the length (Rader, Bluestein). In FP64, the reference has errors,
+        too.
         """
         u = max(DTYPES[self.dtype].roundoff, NUMERICS[numerics].operand, NUMERICS[numerics].accumulate)
         depth, both = math.log2(2 * self.h * self.w), 2 if self.dtype == "f64" else 1

@@ -33,7 +33,7 @@ def _coarse(builder: Any, vector: Any) -> Any:
 
 @jit
 def coarse(value: Any) -> Any:
-    """Return the multiple of 1/4 that replaces a value, as `coarse` in problem.py does; exact in every type."""
+    """Round a value to a multiple of 1/4, as `coarse` in problem.py does; the result is exact in every type."""
     return np.floor(value + value) / 2 + 0.25
 
 
@@ -47,7 +47,7 @@ def groups(d, x, a, b, steps, size, start, stop):  # type: ignore[no-untyped-def
 
 @jit
 def few(d, x, a, b, steps):  # type: ignore[no-untyped-def]
-    """Compute arrays smaller than a group. Products and sums are exact, so fusing them makes no difference."""
+    """Compute arrays smaller than a group. Products and sums are exact, so fused operations give the same result."""
     product = coarse(a[0]) * coarse(b[0])
     for i in range(d.size):
         d[i] = coarse(x[i])

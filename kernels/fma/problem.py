@@ -16,7 +16,7 @@ LONGEST = 2**19
 
 
 class Tile(NamedTuple):
-    """The accumulators that one step updates together: rows x columns, with a period of `depth` steps."""
+    """The rows x columns of accumulators that one step updates together; operands repeat after `depth` steps."""
 
     rows: int
     cols: int
@@ -103,6 +103,6 @@ class FmaProblem(Problem, frozen=True, kw_only=True):
 
 
 def coarse(values: Array) -> Array:
-    """Return the multiples of 1/4 that kernels compute with: -3/4, -1/4, 1/4, 3/4 (and 5/4 for 1), never 0."""
+    """Round values to the multiples of 1/4 that kernels use: -3/4, -1/4, 1/4, 3/4 (1 becomes 5/4), but never 0."""
     halves: Array = np.floor(2 * values.astype(np.float64))
     return halves / 2 + 0.25

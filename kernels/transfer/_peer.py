@@ -32,7 +32,7 @@ class Vector(ctypes.Structure):
 
 
 class Peer:
-    """A helper process in the worker's process group. It has only the files that it is given."""
+    """A helper process in the worker's process group. Its only open files are those that the worker passes to it."""
 
     def __init__(self) -> None:
         self._requests, theirs = socket.socketpair()
@@ -74,7 +74,7 @@ class Peer:
             self._requests.sendall(REQUEST.pack(UNMAP, handle, 0, 0))
 
     def ring(self, handle: int, start: int, nbytes: int, target: int) -> None:
-        """Copy bytes of a file to an address: the helper fills slots with them, and this process empties the slots."""
+        """Copy bytes of a file to an address through slots, which the helper fills and this process empties."""
         with self._asking():
             self._requests.sendall(REQUEST.pack(RING, handle, start, nbytes))
             for number, first in enumerate(range(0, nbytes, SLOT_BYTES)):
@@ -144,7 +144,7 @@ def peer(lane: int) -> Peer:
 
 
 class Shared:
-    """An operand's file, mapped in a helper process while this object lives. address: the operand's address there."""
+    """An operand's file, mapped in a helper process while this object lives, and the operand's `address` there."""
 
     def __init__(self, peer: Peer, array: Any) -> None:
         self.start = array.ctypes.data - array.file.base

@@ -22,12 +22,12 @@ class Side:
         self._forked, self._joined = cupy.cuda.Event(disable_timing=True), cupy.cuda.Event(disable_timing=True)
 
     def fork(self) -> None:
-        """Make later work here wait for the work queued on the timed stream so far."""
+        """Make later work on this stream wait for the work queued on the timed stream so far."""
         self._forked.record(self._timed)
         self.stream.wait_event(self._forked)
 
     def join(self) -> None:
-        """Make later work on the timed stream wait for the work queued here so far."""
+        """Make later work on the timed stream wait for the work queued on this stream so far."""
         self._joined.record(self.stream)
         self._timed.wait_event(self._joined)
 
@@ -74,7 +74,7 @@ class Slot:
         self._bytes = np.frombuffer(self._memory, np.uint8, self.NBYTES)
 
     def between(self, kind: str, device: Any, host: Any) -> tuple[Launch, Launch]:
-        """Return two functions: one begins to move a piece, once the slot's previous piece has ended; one ends it.
+        """Return two functions: the first begins to move a piece once the slot is free again; the second ends the move.
 
         h2d: the first copies the piece into the buffer and queues the driver's copy; the second does nothing. d2h: the
         first queues the driver's copy; the second waits for it and copies the piece out of the buffer.

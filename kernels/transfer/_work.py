@@ -27,7 +27,7 @@ affine = cast(Any, intrinsic(_affine))
 
 @jit
 def work(b, a, scale, shift, steps, size):  # type: ignore[no-untyped-def]
-    """Store in b the elements of a after all steps, in groups of `size` and the rest one by one; b may be a."""
+    """Store in b the elements of a after `steps` multiply-adds, `size` at a time and the rest singly; b may be a."""
     whole = a.size // size * size
     for start in range(0, whole, size):
         affine(b, a, start, scale, shift, steps)
@@ -75,7 +75,7 @@ def wait(counts, at, value):  # type: ignore[no-untyped-def]
 
 @jit
 def stage(b, a, step, counts, ahead):  # type: ignore[no-untyped-def]
-    """Copy a to b in pieces of `step` elements, and count them in counts[0], at most `ahead` more than in counts[8]."""
+    """Copy a to b in pieces of `step` elements; counts[0], their number, stays at most `ahead` above counts[8]."""
     for piece in range((a.size + step - 1) // step):
         wait(counts, 8, piece - ahead + 1)  # type: ignore[no-untyped-call]
         start = piece * step
@@ -85,7 +85,7 @@ def stage(b, a, step, counts, ahead):  # type: ignore[no-untyped-def]
 
 @jit
 def work_on_arrival(b, scale, shift, steps, size, step, counts):  # type: ignore[no-untyped-def]
-    """Work on each piece of b once it is counted in counts[0], and then count it in counts[8]."""
+    """Work on each piece of b once counts[0] shows that it has arrived, and then count it in counts[8]."""
     for piece in range((b.size + step - 1) // step):
         wait(counts, 0, piece + 1)  # type: ignore[no-untyped-call]
         own = b[piece * step : (piece + 1) * step]

@@ -15,7 +15,7 @@ H2H: dict[str, Any] = {"device": "cpu", "numerics": "exact", "directions": ("h2h
 
 
 def copied(x: TransferOperands, node: int | None) -> Launch:
-    """Return a launch that copies in bands, one per thread, from pages on the NUMA node."""
+    """Return a launch that copies in bands, one per thread, from pages that are bound to the NUMA node `node`."""
     bind_to_node(x.a, node)
     return in_bands(x.a.size, x.threads, lambda i, j: lambda: np.copyto(x.b[i:j], x.a[i:j]))
 
@@ -65,7 +65,7 @@ def fresh_huge_pages(problem: TransferProblem, x: TransferOperands) -> Launch:
 @kernel("transfer", provider="numba", modules=("numba",), **H2H)
 @threads_that_pay()
 def streaming(problem: TransferProblem, x: TransferOperands) -> Launch:
-    """Bands of bytes, one per thread, by streaming stores."""
+    """Streaming stores; each thread copies a band of bytes."""
     from kernelmark.kernels._numba import bind
     from kernelmark.kernels.copy._numba import stream
 

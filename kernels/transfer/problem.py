@@ -42,7 +42,7 @@ _BASELINES = {
 
 
 class TransferOperands(Protocol):
-    """Operands of a set-up: `a` (n, in), `b` (n, out); with `bidir` also `c` (n, in) and `d` (n, out), the way back."""
+    """The operands: `a` (n, in), `b` (n, out); for `bidir` also `c` (n, in) and `d` (n, out) in the other direction."""
 
     a: Any
     b: Any
@@ -96,7 +96,7 @@ class TransferProblem(Problem, frozen=True, kw_only=True):
 
     @classmethod
     def emulated_sizes(cls) -> EmulatedSizes:
-        """Return sizes: one element, below a vector, below a block, whole rounds, and rounds with a remainder."""
+        """Return sizes: one element, less than a vector or a block, whole rounds, and rounds with a remainder."""
         return EmulatedSizes([{"n": n} for n in (1, 3, 31, 264, 1031, 4096, 4099, 9001)], long_from=4096)
 
     def dims(self) -> dict[str, int | float | str]:
@@ -159,6 +159,6 @@ class TransferProblem(Problem, frozen=True, kw_only=True):
         return self.n * DTYPES[self.dtype].itemsize * (2 if self.direction == "bidir" else 1)
 
     def link(self, footprint_bytes: int) -> str:
-        """Return the id of the transfer whose rate is the ceiling: in this direction, with this many bytes in all."""
+        """Return the id of the transfer whose rate is the ceiling: same direction, and equal bytes in all operands."""
         operands = 4 if self.direction == "bidir" else 2
         return f"transfer/n{max(1, footprint_bytes // (4 * operands))}/f32/{self.direction}"

@@ -1,7 +1,7 @@
 """Transfers within the host's memory, with multiply-adds on each element after it has arrived.
 
-Each lane moves a band of the elements. `serial` copies and then works, `arrived` leaves the copy out, and `staged` has
-two threads per lane, so that copy and work can overlap: their overlap is the hidden share of the shorter one.
+Each lane moves a band of the elements. `serial` copies and then works, `arrived` omits the copy, and `staged` has two
+threads per lane, so that the copy and the work can overlap. The overlap is the hidden share of the shorter of the two.
 """
 
 from functools import lru_cache, partial

@@ -15,17 +15,17 @@ AHEAD = 4 * LINE_BYTES
 
 
 def width(itemsize: int) -> int:
-    """Return the side of a block in elements: a cache line's, but at most 16, since each row takes a register."""
+    """Return the side of a block: the elements of a cache line, but at most 16, since each row takes a register."""
     return min(16, LINE_BYTES // itemsize)
 
 
 def square_side(itemsize: int) -> int:
-    """Return the side of a square, at most V elements, such that each row fits in one register."""
+    """Return the side of a square whose rows each fit in one register, at most the side of a block."""
     return min(width(itemsize), registers().nbytes // itemsize)
 
 
 def transposed(builder: Any, rows: list[Any]) -> list[Any]:
-    """Return a block's columns as vectors, given its V rows as vectors."""
+    """Return the columns of a V x V block as vectors, given its rows as vectors."""
     for _ in range(len(rows).bit_length() - 1):
         rows = _interleave(builder, rows)
     return rows

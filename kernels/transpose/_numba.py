@@ -14,7 +14,7 @@ PIECE = 2048  # elements moved at a time through a buffer in the first-level cac
 
 @jit
 def transpose(b, a, m, n, side, skip, streaming, run, down, start, stop):  # type: ignore[no-untyped-def]
-    """Write rows start:stop of b (n x m) = a^T for a (m x n); the first `skip` elements of each row one by one.
+    """Write rows start:stop of b (n x m) = a^T for a (m x n); the first `skip` elements of each row are set singly.
 
     Blocks are transposed part by part; a part has `down` rows of a with `run` elements each. If streaming, lines of b
     are written past the caches in pairs, which is faster than one by one, and a is prefetched: each block prefetches
@@ -85,9 +85,9 @@ def quarter(b, d, ldb, a, s, lda, m, n, side):  # type: ignore[no-untyped-def]
 def bands(x, s, m, n, side, start, stop):  # type: ignore[no-untyped-def]
     """Transpose each of the consecutive m x n matrices start:stop in x, through the scratch s.
 
-    A matrix is copied into s and transposed from there, since a copy reads memory faster than blocks do. If blocks
-    divide all quarters, the lower right quarter is copied only after the left half is written, so that s stays smaller:
-    a matrix and a whole copy of it would fill the second-level cache.
+    A matrix is copied into s and transposed from there, since a copy reads memory faster than blocks do. If a matrix
+    has four quarters of whole blocks, the lower right one is copied only after the left half is written, so that s
+    stays smaller: a matrix and a whole copy of it would fill the second-level cache.
     """
     h, w = m // 2, n // 2
     for o in range(start * m * n, stop * m * n, m * n):
@@ -136,7 +136,7 @@ def cycles(rows, columns, longest):  # type: ignore[no-untyped-def]
 
 @jit
 def save(x, kept, saved, chunk, start, stop):  # type: ignore[no-untyped-def]
-    """Save chunks that one segment overwrites and another needs."""
+    """Save the chunks that one segment overwrites although another segment still needs them."""
     for e in range(start, stop):
         move(kept, e * chunk, x, saved[e] * chunk, chunk)
 
@@ -160,7 +160,7 @@ def follow(x, s, kept, starts, moves, ends, rows, columns, chunk, start, stop): 
 
 @jit
 def cut(x, border, piece, m, n, rest):  # type: ignore[no-untyped-def]
-    """Move the last `rest` columns of x (m x n) into border (rest x m), and close the gaps."""
+    """Move the last `rest` columns of x (m x n) into border (rest x m), and make the other columns contiguous."""
     for i in range(m):
         for k in range(rest):
             border[k * m + i] = x[(i + 1) * n - rest + k]
@@ -172,13 +172,13 @@ def cut(x, border, piece, m, n, rest):  # type: ignore[no-untyped-def]
 
 @jit
 def append(x, border):  # type: ignore[no-untyped-def]
-    """Copy the border to the end of x, after the moved columns."""
+    """Copy the border to the end of x, after the other columns, which `cut` made contiguous."""
     move(x, x.size - border.size, border, 0, border.size)
 
 
 @jit
 def widen(x, border, piece, m, n, rest):  # type: ignore[no-untyped-def]
-    """Undo `cut`: spread x (m x n - rest) into rows of n, and end each with its row of border (m x rest)."""
+    """Undo `cut`: move the rows of x (m x (n - rest)) apart, and append to each its row of border (m x rest)."""
     for i in range(m - 1, -1, -1):
         end = n - rest
         while end > 0:

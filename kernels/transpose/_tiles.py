@@ -25,7 +25,7 @@ RUN_BYTES = 256  # bytes of the remainder that are moved at a time
 
 
 def on_workers(length: int, workers: int, run: Callable[[int, int, int], Launch]) -> list[Launch]:
-    """Return a list with a launch of `run(worker, start, stop)` in bands, or an empty list if length is 0."""
+    """Return a list of one launch, `run(worker, start, stop)` on bands of `length`, or no launch if length is 0."""
     worker = count()
     return [in_bands(length, workers, lambda start, stop: run(next(worker), start, stop))] if length else []
 
@@ -42,7 +42,7 @@ def square(flat: Any, problem: TransposeProblem, x: TransposeOperands) -> list[L
 
 
 def rectangle(flat: Any, problem: TransposeProblem, x: TransposeOperands) -> list[Launch]:
-    """Return the launches of the stages; threads share all of them, except that one thread moves whole rows."""
+    """Return the launches of the stages. All threads share each stage, except that only one thread moves whole rows."""
     m, n, shorter, kind = problem.m, problem.n, min(problem.m, problem.n), flat.dtype
     line_bytes, cache_bytes = shorter * flat.itemsize, second_level_bytes()
     size, workers, rest = strips(max(m, n), line_bytes, x.threads, cache_bytes, x.tile.STRIP)

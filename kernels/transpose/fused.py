@@ -18,7 +18,7 @@ from kernelmark.kernels.transpose.problem import TransposeProblem
 
 
 def stash_bytes(v: View) -> int:
-    """Return the bytes of scratch for stashed rows; their number is half of the sides' greatest common divisor."""
+    """Return the scratch bytes for stashed rows: half as many rows as the greatest common divisor of the sides."""
     return v.common // 2 * v.cols * v.itemsize
 
 

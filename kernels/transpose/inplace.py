@@ -19,7 +19,7 @@ _EACH = 16  # elements a thread moves before a block gets more threads
 
 
 class View(NamedTuple):
-    """The buffer as c2r.cu sees it, with rows along the longer side. back: m > n, so the steps are inverted."""
+    """The buffer as c2r.cu sees it, with rows along the longer side. back: whether the steps are inverted, as m > n."""
 
     rows: int
     cols: int
@@ -28,7 +28,7 @@ class View(NamedTuple):
 
     @property
     def common(self) -> int:
-        """Return the greatest common divisor of the sides."""
+        """Return the greatest common divisor of the numbers of rows and columns."""
         return math.gcd(self.rows, self.cols)
 
     @property
@@ -38,7 +38,7 @@ class View(NamedTuple):
 
     @property
     def has_long_runs(self) -> bool:
-        """Return whether a warp moves parts of the runs of step 2, rather than elements along the row."""
+        """Return whether the runs of step 2 are so long that a warp moves parts of them, not elements along the row."""
         return self.cols // self.common >= LONG_RUN
 
     def stripe_bytes(self, width: int, stages: int = 1) -> int:
@@ -46,7 +46,7 @@ class View(NamedTuple):
         return self.rows * width * self.itemsize * stages
 
     def stripe_threads(self, width: int, stages: int) -> int:
-        """Return the threads of a block that moves stripes; with a ring it has more, as often no other block fits."""
+        """Return the threads of a block that moves stripes: more with a ring, since often no other block fits."""
         return threads_for(self.rows * width, _THREADS if stages == 1 else BLOCK_THREADS)
 
 
@@ -90,7 +90,7 @@ class Stages(NamedTuple):
 
     @property
     def scratch(self) -> Scratch:
-        """Return the buffer that both kinds of passes stage through."""
+        """Return the scratch in which both kinds of passes stage what does not fit in shared memory."""
         v = self.view
         rows = 0 if self.row_is_shared else self.row_blocks * v.cols * v.itemsize
         stripes = 0 if self.stripe_is_shared else self.stripe_blocks * v.stripe_bytes(self.tile.W)

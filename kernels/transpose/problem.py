@@ -89,7 +89,7 @@ class TransposeProblem(Problem, frozen=True, kw_only=True):
     def emulated_sizes(cls) -> EmulatedSizes:
         """Return sizes for the emulator: in place, vectors, and matrices whose sides have a common divisor or none.
 
-        For both kinds of matrices, a warp moves a run of columns in two parts (transpose/c2r_runs.cuh).
+        With and without a common divisor, a warp moves a run of columns in two parts (transpose/c2r_runs.cuh).
         """
         sizes = (
             *((1, 37), (37, 1), (12, 20), (63, 24), (31, 64), (25, 165), (6, 194), (194, 6)),
@@ -112,7 +112,7 @@ class TransposeProblem(Problem, frozen=True, kw_only=True):
         return moved(name, outputs[name].reshape(reference.shape), reference, self.dtype)
 
     def checksums(self, inputs: Arrays, rng: "np.random.Generator") -> Checksums:
-        """Return the full check; it keeps the reference, in which each call transposes only the changed elements."""
+        """Return the full check. It keeps one reference, in which each call transposes only the changed elements."""
         reference = self.reference(inputs, rng)
         turned = reference.swapaxes(-1, -2)
 
