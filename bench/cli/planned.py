@@ -32,9 +32,9 @@ from kernelmark.bench.tune.tuned import with_tuned
 class RunRequest(NamedTuple):
     """The arguments of `run` and `verify`. options: the options that make up the plan.
 
-    executor: a file that configures remote workers, which then measure instead of this machine. start_timeout_s: the
-    time limit for the start of the first worker. gpus: the numbers of the GPUs to measure on. known: the plan of the
-    run to resume or reproduce. detail: how much is printed.
+    executor: the file with Parsl's `config`; its workers then measure, not this process. start_timeout_s: the time
+    limit for the start of the first worker. gpus: the numbers of the GPUs to measure on. known: the plan of the run to
+    resume or reproduce. detail: how much is printed.
     """
 
     suites: tuple[str, ...]
