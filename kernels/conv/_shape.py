@@ -8,7 +8,7 @@ from kernelmark.kernels.conv.problem import ConvProblem
 class Shape(NamedTuple):
     """Sizes, with `c` and `k` of one group, and strides in elements: `x_n` is the stride of x along n.
 
-    In y the p q pixels are one axis. In w and its gradient, c, r and s together are one axis after k.
+    In y, the p x q pixels form one axis. In w and its gradient, c, r and s together form one axis after k.
     """
 
     n: int

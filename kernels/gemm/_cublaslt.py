@@ -28,7 +28,7 @@ class Algorithm(NamedTuple):
 
     @property
     def address(self) -> int:
-        """The address of its cublasLtMatmulAlgo_t."""
+        """Return the address of the algorithm's cublasLtMatmulAlgo_t."""
         return int(self.entry["algo"].ctypes.data)
 
     @property

@@ -65,7 +65,7 @@ LOOKS = 10_000
 
 @jit
 def wait(counts, at, value):  # type: ignore[no-untyped-def]
-    """Return when a count is at least `value`."""
+    """Wait until counts[at] is at least `value`."""
     looks = 0
     while counted(counts, at) < value:
         looks += 1

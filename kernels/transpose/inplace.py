@@ -69,12 +69,12 @@ class Stages(NamedTuple):
 
     @property
     def row_blocks(self) -> int:
-        """Return how many blocks can each stage a row in scratch of a tenth of the matrix; 0 if no row fits."""
+        """Return how many blocks can stage a row each if scratch is a tenth of the matrix; 0 if no row fits."""
         return min(self.most_blocks, self.view.rows // SCRATCH_SHARE)
 
     @property
     def stripe_blocks(self) -> int:
-        """Return how many blocks can each stage a stripe in scratch of a tenth of the matrix; 0 if no stripe fits."""
+        """Return how many blocks can stage a stripe each if scratch is a tenth of the matrix; 0 if no stripe fits."""
         return min(self.most_blocks, self.view.cols // SCRATCH_SHARE // int(self.tile.W))
 
     @property
@@ -105,7 +105,7 @@ def _fits(p: TransposeProblem, t: Tile, device: DeviceLimits) -> str | None:
 
 
 def ring_fits(v: View, t: Tile, device: DeviceLimits) -> str | None:
-    """Return why a block cannot have several stripes at once, or None."""
+    """Return why a block cannot hold several stripes at once, or None."""
     if t.STAGES == 1:
         return None
     if v.itemsize < CP_ASYNC_BYTES or device.capability < CP_ASYNC_CAPABILITY:

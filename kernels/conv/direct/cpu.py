@@ -38,7 +38,7 @@ def _rows(p: ConvProblem, t: Tile, _: DeviceLimits) -> str | None:
 )
 @threads_that_pay()
 def direct(problem: ConvProblem, x: ConvOperands) -> Launch:
-    """Direct convolution without columns: tiles of sums in vector registers; tables of offsets locate operands."""
+    """Direct convolution without im2col: tiles of sums in vector registers, operands located by tables of offsets."""
     from kernelmark.kernels.conv.direct._stages import stages
 
     return stages(problem, x)

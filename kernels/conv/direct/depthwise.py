@@ -51,7 +51,7 @@ class Block(NamedTuple):
 
 
 def output(p: ConvProblem) -> tuple[int, int, int]:
-    """Return the planes of an image, and the rows and columns that tiles cover."""
+    """Return the numbers of planes in an image, and of the rows and columns that tiles cover."""
     return (p.k, p.p, p.q) if p.direction == "fprop" else (p.c, p.h, p.w)
 
 

@@ -68,7 +68,7 @@ class Spectra(NamedTuple):
 
 
 def fitting(p: ConvProblem) -> list[int]:
-    """Return the sides of tiles that are larger than a filter."""
+    """Return those sides of tiles that are larger than a filter."""
     return [side for side in SIDES if max(p.r, p.s) < side]
 
 

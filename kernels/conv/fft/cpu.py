@@ -43,7 +43,7 @@ def straight(p: ConvProblem) -> Sides:
 
 
 def at_once(c: Cuts, mib: float) -> int:
-    """Return the number of tiles to transform at a time, with `mib` of memory for their spectra."""
+    """Return how many tiles to transform at a time so that their spectra take `mib` MiB of memory."""
     tiles = c.x.places
     return math.ceil(tiles / min(tiles, math.ceil(_spectra_bytes(c, tiles) / (mib * 2**20))))
 
