@@ -51,17 +51,17 @@ RUNS = (
 HEAD = r"""# Figures
 
 `kernelmark report --out out/report` draws every figure for which a run has data, as SVG and PDF in
-`out/report/figures/`. Here is one figure of each kind, with the run that it shows. The files have print size: a column
-of 85 mm and 8-point letters. `python tools/figures.py` measures and draws this page.
+`out/report/figures/`. This page shows one figure of each kind, and names the run it comes from. The files are made for
+print: 85 mm wide, with 8-point letters. `python tools/figures.py` measures these runs and writes this page.
 
 The report also has tables for a paper. `out/report/tables/results.tex` holds a table of problems x kernels for each
-operation, with captions, labels, intervals and the mark of noisy cells. Files such as `results-gemm.tex` hold one
-operation each, for `\input`. `kernelmark export --format latex -o table.tex` writes the same. They need
+operation, with captions, labels, intervals and a mark on noisy cells. Files such as `results-gemm.tex` hold one
+operation each, for `\input`. `kernelmark export --format latex -o table.tex` writes the same tables. The tables need
 `\usepackage{booktabs,graphicx,longtable}`, and fit a column in `\scriptsize`. The tables of a run of more than 10,000
 rows are written only as CSV.
 
-The report of a search by `kernelmark tune` has another kind, the speed by tunable: [Tuning](tuning.md) shows one. From
-the third run of a case on, the report shows its time over runs.
+The report of a search by `kernelmark tune` also has a figure of the speed of each value of a tunable
+([Tuning](tuning.md) shows one). Once a case has three runs, the report also shows its time in each run.
 """
 
 

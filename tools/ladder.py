@@ -35,8 +35,8 @@ HEADERS = ("kernel", "idea", "threads", "registers", "shared", "occupancy")
 INTRODUCTION = """# The ladder
 
 Each kernel is one idea in a file of `cuda/`; the comment at its head explains it. `kernelmark inspect` gives the
-resources, for the launch with the most registers and size 4096, on sm_80 / sm_90a if they differ: threads and shared
-bytes per block, registers per thread, occupancy. Rates: [H200 report](../reports/nvidia-h200/tables.md)."""
+numbers, at size 4096, for the launch with the most registers: threads and shared bytes per block, registers per thread,
+occupancy; two numbers are for sm_80 / sm_90a. Rates: [H200 report](../reports/nvidia-h200/tables.md)."""
 LARGE = 4096
 
 

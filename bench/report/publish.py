@@ -49,7 +49,7 @@ FILES = {
     TABLES: "problems x kernels, then a table for each problem",
     CLAIMS: "each number of each founding claim, with its verdict",
     "claims.md": "the founding claims as a page",
-    "agenda.json": "the questions that are answered, by which run, at which digest",
+    "agenda.json": "the questions that are answered, each with its run and digest",
     FIGURES: "the figures as SVG",
 }
 #: The most figures of a published report; `kernelmark report` draws all.
