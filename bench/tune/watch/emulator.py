@@ -142,15 +142,20 @@ def _add(trips: dict[Loop, int], more: Mapping[Loop, int]) -> None:
 _SIZE = re.compile(r"\b(?!blockDim\b|warpSize\b|sizeof\b|unsigned\b|int\b)(?<![.\w])[a-z]\w*\b(?!:)")
 
 
+#: Matches the name of a constant of the compiler where it is declared.
+_CONSTANT = re.compile(r"\bconstexpr\b[^=;({]*?(\w+)\s*[={(]")
+
+
 def _once(trips: Mapping[Loop, int]) -> tuple[Loop, ...]:
     """Return the loops that never had a second iteration, except those with a constant bound."""
-    return tuple(sorted(loop for loop, most in trips.items() if most < 2 and _SIZE.search(_bound(loop))))
+    return tuple(sorted(loop for loop, most in trips.items() if most < 2 and _sizes(loop)))
 
 
-def _bound(loop: Loop) -> str:
-    """Return the condition of a loop without the variable at its start."""
+def _sizes(loop: Loop) -> set[str]:
+    """Return the sizes in a loop's condition, without the variable at its start and the constants of its file."""
     parts = loop.head.split(";")
-    return re.sub(r"^\s*\w+", "", parts[1] if len(parts) == 3 else loop.head)
+    bound = re.sub(r"^\s*\w+", "", parts[1] if len(parts) == 3 else loop.head)
+    return set(_SIZE.findall(bound)) - set(_CONSTANT.findall(Path(loop.file).read_text(errors="replace")))
 
 
 #: The most reports shown; more would only fill the screen.
