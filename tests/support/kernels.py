@@ -126,11 +126,12 @@ def set_up(problem: str, kernel: str, threads: int = 2) -> SetUp:
     return SetUp(launch, operands, draw, scratch)
 
 
-def compiled_by(launch: Callable[[], Any]) -> list[Any]:
+def compiled_by(launch: Callable[[], Any]) -> list[tuple[Any, ...]]:
+    """The functions that Numba compiles during a launch, on any thread, with the types of their arguments."""
     event = pytest.importorskip("numba.core.event")
     with event.install_recorder("numba:compile") as compiled:
         launch()
-    return list(compiled.buffer)
+    return [(event.data["dispatcher"].py_func, event.data["args"]) for _, event in compiled.buffer if event.is_start]
 
 
 def allocated_by(launch: Callable[[], Any]) -> int:
