@@ -251,12 +251,12 @@ class TensorMap:
 
 @dataclass(frozen=True)
 class Im2colMap:
-    """A TMA descriptor argument: the operand that it describes, and the box that one copy moves.
+    """A TMA descriptor argument for pixels of images with channels last, in the order of a convolution's columns.
 
-    The tensor has three dimensions: x is the column in a stored row, y the row, and z the index in a batch (size 1 if
-    there is no batch). box: rows and columns, at most 256 each. swizzle: `none`, or `32B`, `64B` or `128B`, which is
-    also the most bytes that a row of the box may have. tf32: the copy rounds FP32 elements to TF32. rows: the adjacent
-    axes of the operand that form y; all other axes before the last form z.
+    operand: n images of h x w pixels with c channels. box: pixels and channels of a copy. The first tap of a filter
+    visits each image row by row in steps of `stride`, from `lower` to `upper`, both (row, column); `upper` is counted
+    from the image's last row and column. A copy takes its pixels in this order, offset by its tap, and has zeros
+    outside the image. swizzle: as in TensorMap.
     """
 
     operand: str

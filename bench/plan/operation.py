@@ -245,7 +245,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def ctype(self) -> str:
-        """Return the bytes of all operands."""
+        """Return the C++ name of the storage type of the inputs."""
         return DTYPES[split_dtype(self.dtype)[0]].ctype
 
     def suffix(self) -> str:
