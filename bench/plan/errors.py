@@ -4,21 +4,9 @@ import os
 from collections.abc import Iterable
 
 #: Words of other programs, each with kernelmark's word for the same thing.
-_ELSEWHERE = {
-    "fp64": "f64",
-    "float64": "f64",
-    "double": "f64",
-    "fp32": "f32",
-    "float32": "f32",
-    "float": "f32",
-    "fp16": "f16",
-    "float16": "f16",
-    "half": "f16",
-    "bfloat16": "bf16",
-    "gpu": "cuda",
-    "shapes": "points",
-    "batches": "batch",
-}
+_ELSEWHERE = {"bfloat16": "bf16", "gpu": "cuda", "shapes": "points", "batches": "batch"}
+_ELSEWHERE |= dict.fromkeys(("fp64", "float64", "double"), "f64") | dict.fromkeys(("fp32", "float32", "float"), "f32")
+_ELSEWHERE |= dict.fromkeys(("fp16", "float16", "half"), "f16")
 
 
 class UsageError(Exception):

@@ -11,13 +11,8 @@ from pathlib import Path
 
 from kernelmark.bench.plan.errors import UsageError
 
-_KINDS = {
-    stat.S_IFDIR: "a folder",
-    stat.S_IFIFO: "a named pipe",
-    stat.S_IFSOCK: "a socket",
-    stat.S_IFCHR: "a device",
-    stat.S_IFBLK: "a device",
-}
+_KINDS = {stat.S_IFDIR: "a folder", stat.S_IFIFO: "a named pipe", stat.S_IFSOCK: "a socket"}
+_KINDS |= dict.fromkeys((stat.S_IFCHR, stat.S_IFBLK), "a device")
 
 
 def data_folder() -> Path:
@@ -64,9 +59,8 @@ def replacing(path: Path, remedy: str = "name another file", only_try: bool = Fa
         target.parent.mkdir(parents=True, exist_ok=True)
         beside.touch()
         if target.exists():
-            if not (
-                (mode := target.stat().st_mode) & 0o222 and os.access(target, os.W_OK)
-            ):  # a rename would replace even a read-only file
+            mode = target.stat().st_mode
+            if not (mode & 0o222 and os.access(target, os.W_OK)):  # a rename would replace even a read-only file
                 raise UsageError(f"{path}: is read-only; make it writable, or {remedy}")
             beside.chmod(mode)
         yield beside
