@@ -115,17 +115,9 @@ def precision(dtype: str, numerics: str) -> str:
     The classes are `fp64`, `fp32` (strict), `tf32`, `half`, `fp8`, `int8`, and `exact` for data that is only moved.
     """
     storage = split_dtype(dtype)[0]
-    if storage in ("f16", "bf16"):
-        return "half"
-    if storage in ("e4m3", "e5m2"):
-        return "fp8"
-    if storage == "s8":
-        return "int8"
-    if numerics in ("tf32", "3xtf32"):
-        return "tf32"
-    if numerics == "exact":
-        return "exact"
-    return "fp64" if storage == "f64" else "fp32"
+    by_storage = {"f16": "half", "bf16": "half", "e4m3": "fp8", "e5m2": "fp8", "s8": "int8"}
+    by_numerics = {"tf32": "tf32", "3xtf32": "tf32", "exact": "exact"}
+    return by_storage.get(storage) or by_numerics.get(numerics) or ("fp64" if storage == "f64" else "fp32")
 
 
 def split_dtype(dtype: str) -> tuple[str, str]:
