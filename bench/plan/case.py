@@ -263,25 +263,19 @@ def _job(fields: Sequence[_Field], isa: str, threads: int, plan: Plan, max_time:
 def _variants(
     entry: Entry, chosen: list[Kernel], plan: Plan, suite: Suite
 ) -> Iterator[tuple[str, int, str | None, list[Kernel]]]:
-    """Yield instruction set, thread count, baseline and kernels of each job; GPU kernels have no instruction set."""
+    """Yield instruction set, thread count, baseline and kernels of each job; GPU kernels have no instruction set.
+
+    Kernels that are not threaded run only at the first thread count. Such a baseline is measured at each count, so that
+    all kernels have a speedup; its first row is kept.
+    """
     for isa in plan.isas:
         able = [kernel for kernel in chosen if not isa or kernel.device != "cuda"]
         baseline = _baseline(entry, able, suite.baseline)
-        for threads, kernels in _by_threads(able, plan, baseline):
-            yield isa, threads, baseline, kernels
-
-
-def _by_threads(kernels: list[Kernel], plan: Plan, baseline: str | None) -> Iterator[tuple[int, list[Kernel]]]:
-    """Yield each thread count with its kernels: threaded ones at every count, others only at the first.
-
-    A baseline that is not threaded is measured at each count, so that all kernels have a speedup; its first row is
-    kept.
-    """
-    for i, threads in enumerate(plan.threads):
-        chosen = [kernel for kernel in kernels if kernel.threaded or i == 0]
-        if chosen:
-            missing = [kernel for kernel in kernels if kernel.id == baseline and kernel not in chosen]
-            yield threads, missing + chosen
+        for i, threads in enumerate(plan.threads):
+            kernels = [kernel for kernel in able if kernel.threaded or i == 0]
+            if kernels:
+                missing = [kernel for kernel in able if kernel.id == baseline and kernel not in kernels]
+                yield isa, threads, baseline, missing + kernels
 
 
 def _baseline(entry: Entry, kernels: list[Kernel], own: Mapping[str, str]) -> str | None:
