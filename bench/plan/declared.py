@@ -31,6 +31,7 @@ _EXPECTED_NAME = "letters, digits, _, + and -"
 _METHODS = ("operands", "reference", "check", "flop")
 #: Methods that are derived from an operation's fields and must not be overridden.
 _DERIVED = ("make", "axes", "required")
+_hints = cache(typing.get_type_hints)
 _WORDS = {str: "a string", bool: "True or False", int: "a whole number", NoneType: "None", Any: "anything"}
 
 
@@ -54,11 +55,6 @@ def subject_of(op: str, provider: object, name: object) -> str:
     """Return the subject of a complaint about a kernel, such as `kernel gemm/mine.twin`, on one line."""
     words = (each if isinstance(each, str) and each.isprintable() else shown(each) for each in (provider or "?", name))
     return f"kernel {op}/{'.'.join(words)}"
-
-
-def name_of(function: object, options: Mapping[str, Any]) -> Any:
-    """Return the name of a declared kernel: its `name`, or the name of its function; `?` without either."""
-    return options.get("name", getattr(function, "__name__", "?"))
 
 
 def checked(kernel: K, problem_class: type[Problem]) -> K:
@@ -151,11 +147,6 @@ def _axes(problem_class: type[Problem], subject: str) -> list[str]:
 def _require(holds: bool, subject: str, name: str, value: object, expected: str) -> None:
     if not holds:
         raise UsageError(f"{subject}: {name} is {shown(value)}, expected {expected}")
-
-
-@cache
-def _hints(kind: type[Kernel]) -> dict[str, Any]:
-    return typing.get_type_hints(kind)
 
 
 def is_foreign(problem_class: type[Problem]) -> bool:

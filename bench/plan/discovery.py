@@ -90,17 +90,12 @@ def _import_kernels() -> None:
 
 def _declaring(folder: Path) -> list[Path]:
     """Return the modules of an operation that may declare kernels, including those in subfolders."""
-
-    def private(file: Path) -> bool:
-        return any(part.startswith(("_", ".")) for part in file.relative_to(folder).parts)
-
-    return sorted(file for file in folder.rglob("*.py") if not private(file))
+    parts = {file: file.relative_to(folder).parts for file in folder.rglob("*.py")}
+    return sorted(file for file in parts if not any(part.startswith(("_", ".")) for part in parts[file]))
 
 
-@cache
-def _resolved(path: Path) -> Path:
-    """Return the resolved path; cached, since every job resolves its plug-ins."""
-    return path.resolve()
+#: Cached, since every job resolves its plug-ins.
+_resolved = cache(Path.resolve)
 
 
 def load_plugin(plugin: str | Path, timeout_s: float = TIMEOUT_S) -> None:

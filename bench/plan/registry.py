@@ -10,7 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
 
-from kernelmark.bench.plan.declared import check_op, check_operation, checked, name_of, shown, subject_of
+from kernelmark.bench.plan.declared import check_op, check_operation, checked, shown, subject_of
 from kernelmark.bench.plan.errors import UsageError, meant, unknown
 from kernelmark.bench.plan.kernel import CudaKernel, K, Kernel
 from kernelmark.bench.plan.operation import Problem
@@ -98,7 +98,7 @@ def _declared(kind: type[K], op: str, function: F, options: dict[str, Any], **fi
     filled: fields that the decorator sets. An empty option counts as missing.
     """
     given = {**options, **filled}
-    name = name_of(function, options)
+    name = options.get("name", getattr(function, "__name__", "?"))
     subject = subject_of(op, given["provider"], name)
     problem_class = REGISTRY.problem_class(op, subject)
     axes = {f"{axis}s": axis for axis in problem_class.axes()}

@@ -77,14 +77,12 @@ class Sweep(msgspec.Struct, frozen=True):
             count = self.counts if isinstance(self.counts, int) else self.counts[index]
             tied = dict(zip(self.tied, point, strict=True))
             for fixed in _product(across, tied):
-                yield [self._entry(values, count) for values in _product(within, fixed)]
+                problems = (self.problem_class.make(values, self.where) for values in _product(within, fixed))
+                settings = count, self.kernels, self.part, self.network, self.max_time
+                yield [Entry(problem, *settings) for problem in problems]
 
     def _axes(self, together: bool) -> list[tuple[str, Sequence[Any]]]:
         return [(axis, values) for axis, values in self.axes.items() if (axis in self.together) == together]
-
-    def _entry(self, values: Mapping[str, Any], count: int) -> Entry:
-        problem = self.problem_class.make(values, self.where)
-        return Entry(problem, count, self.kernels, self.part, self.network, self.max_time)
 
 
 def _product(axes: list[tuple[str, Sequence[Any]]], values: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
