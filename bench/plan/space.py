@@ -70,15 +70,11 @@ class Space:
         return Count(self.size, sum(isinstance(found, Tile) for found in looked), _grouped(reasons), True)
 
     def _estimated(self) -> Count:
-        draw, reasons, valid = random.Random(0), Counter[str](), 0
-        for _ in range(DRAWN):
-            reason = self.why_not(Tile(**{name: draw.choice(values) for name, values in self.values.items()}))
-            if reason:
-                reasons[reason] += 1
-            else:
-                valid += 1
+        draw = random.Random(0)
+        drawn = [{name: draw.choice(values) for name, values in self.values.items()} for _ in range(DRAWN)]
+        reasons = Counter(filter(None, (self.why_not(Tile(**values)) for values in drawn)))
         scaled = {reason: round(count / DRAWN * self.size) for reason, count in _grouped(reasons).items()}
-        return Count(self.size, round(valid / DRAWN * self.size), scaled, False)
+        return Count(self.size, round((DRAWN - reasons.total()) / DRAWN * self.size), scaled, False)
 
     def sample(self, count: int, seed: int) -> list[Tile]:
         """Return `count` different valid tiles, or all of a smaller space; the same seed gives the same tiles.
