@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
+from itertools import product
 from numbers import Real
 from typing import Any, Self, TypeVar
 
@@ -16,7 +17,6 @@ from kernelmark.bench.plan.tiles import (
     Rule,
     Tile,
     Tunable,
-    every_tile,
     nearest,
     parse_tile,
     tile_on,
@@ -168,7 +168,8 @@ class Kernel:
     def tiles(self, device: DeviceLimits = H100) -> Iterator[Tile]:
         """Yield the tiles that a run may use by default, the preferred first; every tile if `prefer` is not set."""
         if self.prefer is None:
-            return every_tile(self.values(device))
+            values = self.values(device)
+            return (Tile(**dict(zip(values, taken, strict=True))) for taken in product(*values.values()))
         wanted = (tile_on(device, tile) for tile in self.prefer.tiles)
         return iter(nearest(wanted, self.tile)) if self.tile else wanted
 

@@ -28,16 +28,11 @@ class DeviceLimits:
         """Return the architecture: `sm_80`, or on Hopper `sm_90a`, which has additional instructions."""
         return f"sm_{self.capability}a" if self.capability == 90 else f"sm_{self.capability}"
 
-    @property
-    def shared_granularity(self) -> int:
-        """Return the granularity, in bytes, to which a block's shared memory is rounded up."""
-        return 256 if self.capability < 80 else 128
-
     def blocks_by_shared(self, nbytes: int) -> int:
         """Return how many blocks with `nbytes` of shared memory, static and dynamic, fit on a multiprocessor."""
         if nbytes > self.block_shared_bytes:
             return 0
-        unit = self.shared_granularity
+        unit = 256 if self.capability < 80 else 128  # bytes, to which a block's shared memory is rounded up
         allocated = -(-(nbytes + self.reserved_shared_bytes) // unit) * unit
         return min(self.sm_blocks, self.sm_shared_bytes // allocated) if allocated else self.sm_blocks
 

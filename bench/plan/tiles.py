@@ -3,7 +3,6 @@
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import product
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -131,9 +130,3 @@ def parse_tile(text: str, subject: str) -> dict[str, int]:
     if len(names := [name for name, _ in pairs]) > len(set(names)):
         raise UsageError(f"{subject}: expected each name once")
     return {name: int(value) for name, value in pairs}
-
-
-def every_tile(values: Values) -> Iterator[Tile]:
-    """Yield every combination of the values, in order."""
-    for taken in product(*values.values()):
-        yield Tile(**dict(zip(values, taken, strict=True)))
