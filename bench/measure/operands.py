@@ -194,9 +194,8 @@ class OperandSet:
 
     def poison(self) -> None:
         """Poison the outputs, padding included."""
-        for name, operand in self.specs.items():
-            if operand.role == "out":
-                poison(self.flat[name], operand.dtype)
+        for name in self._named("out"):
+            poison(self.flat[name], self.specs[name].dtype)
 
     def spots(self, draw: Draw) -> list[Spots]:
         """Return randomly drawn elements of each output in host memory, to be read as soon as a call returns.
@@ -204,17 +203,11 @@ class OperandSet:
         A kernel on the host may return while one of its threads is still writing. The list is empty on a GPU, which is
         synchronised before its outputs are read.
         """
-        return [
-            Spots(
-                name,
-                self.flat[name].view(bits_dtype(operand.dtype)),
-                draw.scattered(operand)[0],
-                DTYPES[operand.dtype].poison,
-                [],
-            )
-            for name, operand in self.specs.items()
-            if operand.role == "out" and self._on_host
-        ]
+        spots = []
+        for operand in [self.specs[name] for name in self._named("out")] if self._on_host else []:
+            flat = self.flat[operand.name].view(bits_dtype(operand.dtype))
+            spots.append(Spots(operand.name, flat, draw.scattered(operand)[0], DTYPES[operand.dtype].poison, []))
+        return spots
 
     def touch(self) -> float:
         """Rewrite a byte of each page of the outputs; return the share of pages that the system had to create."""
