@@ -89,5 +89,5 @@ def _on_device(case: EmulatedCase) -> str | None:
     x = Operands(operands, case.kernel.order, device, 1, scratch)
     launch = cuda_launch(case.kernel, case.problem, x, tile=case.tile)
     references = References(case.problem, draw, _unwatched)
-    found = verify(case.kernel, case.problem, launch, operands, draw, references, scratch, device, _unwatched)
-    return found.verdict.reason
+    verdict, _ = verify(case.kernel, case.problem, launch, operands, draw, references, scratch, device, _unwatched)
+    return verdict.reason

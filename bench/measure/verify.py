@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -76,13 +76,6 @@ class Checksums:
             return self._check(operands.outputs(self._order), self._draw.views(self._order), changes, numerics)
 
 
-class Verified(NamedTuple):
-    """The verdict on a call, and the seconds of the call on operands that it had not seen before."""
-
-    verdict: Verdict
-    took_s: float
-
-
 def verify(
     kernel: Kernel,
     problem: Problem,
@@ -93,8 +86,11 @@ def verify(
     scratch: ScratchBuffers,
     device: Device,
     called: Called,
-) -> Verified:
-    """Run the kernel once, judge its outputs, and restore the drawn operands. Raises the kernel's exceptions."""
+) -> tuple[Verdict, float]:
+    """Run the kernel once, judge its outputs, and restore the drawn operands. Raises the kernel's exceptions.
+
+    Returns the verdict, and the seconds of the call, on operands that it had not seen before.
+    """
     references.get(kernel.order)  # computed first, since it takes long, so that outputs can be read at once
     operands.restore(draw)
     operands.poison()
@@ -113,7 +109,7 @@ def verify(
     late = (spot.operand for spot, missing in zip(spots, early, strict=True) if (missing & spot.written()).any())
     if not verdict.reason and (operand := next(late, None)):
         verdict = msgspec.structs.replace(verdict, reason=f"returned before {operand} was written")
-    return Verified(verdict, took_s)
+    return verdict, took_s
 
 
 def check(
