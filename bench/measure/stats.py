@@ -131,16 +131,14 @@ class Looks:
     spaced geometrically, and the j-th gets alpha / (j (j + 1)), which sums to at most alpha for any number of looks.
     """
 
-    def __init__(self, first: int = 8, growth: float = 1.5) -> None:
-        self._next = first
-        self._growth = growth
-        self._count = 0
+    def __init__(self) -> None:
+        self._next, self._count = 8, 0
 
     def due(self, n: int) -> bool:
         """Return whether the interval should be examined after n samples; if so, count this look."""
         if n < self._next:
             return False
-        self._next = math.ceil(max(self._next, n) * self._growth)
+        self._next = math.ceil(max(self._next, n) * 1.5)
         self._count += 1
         return True
 
