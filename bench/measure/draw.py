@@ -58,7 +58,8 @@ class Draw:
     def __init__(self, problem: Problem, seed: int) -> None:
         self._key: tuple[int, ...] = (seed, zlib.crc32(problem.id.encode()))
         self._redraws = 0
-        self._rng = self._changes = self._generator(0)
+        #: Also for other draws: sampled outputs, checksums.
+        self.rng = self._changes = self._generator(0)
         self._specs = [operand for operand in problem.operands() if operand.role != "out"]
         self._scatter: dict[str, Iterator[tuple[Array, Array]]] = {}
         #: Replaced whenever values change, so that holders of copies can detect a change.
@@ -84,19 +85,16 @@ class Draw:
         """
         self.state = object()
         self._redraws += distribution == UNIFORM
-        self._rng = self._generator(self._redraws)
+        self.rng = self._generator(self._redraws)
         for operand in self._specs:
             flat = self.flat[operand.name]
             specials = operand.others if operand.others and self._redraws % THIRD == 0 else operand.specials
+            rows, step = flat, CHUNK
             if operand.pad:
                 rows, step = flat.reshape(-1, operand.ld)[:, : operand.shape[-1]], max(1, CHUNK // operand.ld)
-                for start in range(0, len(rows), step):
-                    part = rows[start : start + step]
-                    part[...] = drawn(self._rng, part.shape, operand, specials, distribution)
-            else:
-                for start in range(0, flat.size, CHUNK):
-                    count = min(CHUNK, flat.size - start)
-                    flat[start : start + CHUNK] = drawn(self._rng, (count,), operand, specials, distribution)
+            for start in range(0, len(rows), step):
+                part = rows[start : start + step]
+                part[...] = drawn(self.rng, part.shape, operand, specials, distribution)
 
     def change(self) -> Change:
         """Draw new values for a few elements of each input or inout, for one set of operands.
@@ -136,11 +134,6 @@ class Draw:
     def views(self, order: str) -> dict[str, Array]:
         """Return the inputs as arrays in their shapes."""
         return {operand.name: logical(self.flat[operand.name], operand, order) for operand in self._specs}
-
-    @property
-    def rng(self) -> np.random.Generator:
-        """The generator of random numbers for other draws (sampled outputs, checksums)."""
-        return self._rng
 
 
 def drawn(
