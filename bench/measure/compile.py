@@ -147,12 +147,28 @@ def _first_with(header: str, roots: Sequence[Path]) -> Path | None:
 
 def with_nvrtc(path: Path, name: str, entries: Sequence[str], arch: str) -> CompilerOutput:
     """Compile the entries of a file for one architecture. Raises BuildFailed."""
-    include = [str(cuda_sources()), str(path.parent), *header_folders()]
-    if cuda_sources() in path.resolve().parents:  # kernelmark's files need no host headers
-        return _with_nvrtc(path, name, entries, arch, include, None)
+    from cuda.pathfinder import load_nvidia_dynamic_lib
+
+    # If there is a driver, NVRTC may answer from its own cache, without running ptxas, and then has no log.
+    options = [f"-arch={arch}", "--std=c++17", "--generate-line-info", "--ptxas-options=-v", "--no-cache"]
     with tempfile.TemporaryDirectory(prefix="kernelmark-", ignore_cleanup_errors=True) as folder:
-        _write_host_headers(Path(folder), with_includes(path, cuda_sources()).values())
-        return _with_nvrtc(path, name, entries, arch, [*include, folder], _FIRST)
+        include = [cuda_sources(), path.parent, *header_folders()]
+        if cuda_sources() not in path.resolve().parents:  # kernelmark's files need no host headers
+            _write_host_headers(Path(folder), with_includes(path, cuda_sources()).values())
+            include, options = [*include, folder], [*options, f"--pre-include={_FIRST}"]
+        options += (f"--include-path={place}" for place in include)
+        library = load_nvidia_dynamic_lib("nvrtc").abs_path
+        request = {"library": library, "source": path.read_text(), "name": name, "entries": entries, "options": options}
+        command = [sys.executable, "-I", "-S", str(_NVRTC)]
+        done = subprocess.run(command, input=json.dumps(request).encode(), capture_output=True, check=False)
+    if done.returncode:
+        said = done.stderr.decode(errors="replace").strip().rpartition("\n")[2]
+        raise BuildFailed(f"NVRTC ended with status {done.returncode}{said and f': {said}'}")
+    head, _, code = done.stdout.partition(b"\n")
+    found = json.loads(head)
+    if "error" in found:
+        raise BuildFailed(_missing_header(found["log"]) or found["log"] or found["error"])
+    return CompilerOutput(code, found["symbols"], found["log"])
 
 
 def _write_host_headers(folder: Path, texts: Iterable[bytes]) -> None:
@@ -164,28 +180,6 @@ def _write_host_headers(folder: Path, texts: Iterable[bytes]) -> None:
     wanted = {"math.h", "stdint.h"} | {name.decode() for text in texts for name in _INCLUDE.findall(text)}
     for name in wanted & headers.keys():
         (folder / name).write_text(f"#pragma once\n{headers[name]}")
-
-
-def _with_nvrtc(
-    path: Path, name: str, entries: Sequence[str], arch: str, include: list[str], first: str | None
-) -> CompilerOutput:
-    from cuda.pathfinder import load_nvidia_dynamic_lib
-
-    # If there is a driver, NVRTC may answer from its own cache, without running ptxas, and then has no log.
-    options = [f"-arch={arch}", "--std=c++17", "--generate-line-info", "--ptxas-options=-v", "--no-cache"]
-    options += [*(f"--include-path={folder}" for folder in include), *([f"--pre-include={first}"] if first else [])]
-    library = load_nvidia_dynamic_lib("nvrtc").abs_path
-    request = {"library": library, "source": path.read_text(), "name": name, "entries": entries, "options": options}
-    command = [sys.executable, "-I", "-S", str(_NVRTC)]
-    done = subprocess.run(command, input=json.dumps(request).encode(), capture_output=True, check=False)
-    if done.returncode:
-        said = done.stderr.decode(errors="replace").strip().rpartition("\n")[2]
-        raise BuildFailed(f"NVRTC ended with status {done.returncode}{said and f': {said}'}")
-    head, _, code = done.stdout.partition(b"\n")
-    found = json.loads(head)
-    if "error" in found:
-        raise BuildFailed(_missing_header(found["log"]) or found["log"] or found["error"])
-    return CompilerOutput(code, found["symbols"], found["log"])
 
 
 def _missing_header(log: str) -> str | None:
