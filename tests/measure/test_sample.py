@@ -48,9 +48,7 @@ def test_short_calls_are_batched_to_200_us_and_long_ones_are_not(rig: Rig) -> No
 
 def test_cold_draws_each_set_from_those_that_have_waited_longest(fake_time: FakeTime) -> None:
     rig = Rig(fake_time, "copy/m3n4/f32", 8)
-    series = rig.warmed(seconds=1e-3, cold=True)
-    for _ in range(40):
-        series.sample()
+    rig.warmed(samples=40, cold=True)
     assert {*rig.log} == {f"k{which}" for which in range(8)}
     assert all(len(set(rig.log[at : at + 7])) == 7 for at in range(len(rig.log) - 7))
     assert len({*zip(rig.log, rig.log[1:], strict=False)}) > 16  # more pairs than a fixed order has
@@ -65,9 +63,7 @@ def test_an_evicted_sample_touches_no_set_twice_after_its_one_eviction(fake_time
 
 
 def test_every_call_of_a_hot_batch_is_timed_in_stretches_of_random_length(rig: Rig) -> None:
-    series = rig.warmed(seconds=10e-6)
-    for _ in range(100):
-        series.sample()
+    series = rig.warmed(seconds=10e-6, samples=100)
     assert len(rig.log) == sum(series.woken) + (100 + len(series.apart)) * series.batch
     assert {*series.woken} == {1, 2, 3}
     assert min(len(series.new_s), len(series.known_s)) > 5
@@ -135,9 +131,7 @@ def test_outputs_that_are_judged_are_of_stretches_drawn_from_all(fake_time: Fake
         np.copyto(operands.flat["b"], operands.flat["a"])
         operands.flat["b"][0] = next(calls)
 
-    series = rig.warmed(act=copy, shared=4)
-    for _ in range(200):
-        series.sample()
+    series = rig.warmed(act=copy, shared=4, samples=200)
     assert sorted(series.snapshots) == [0, 1, 2, 3]
     assert max(snapshot["b"][0] for snapshot in series.snapshots.values()) > 100
     for number, snapshot in series.snapshots.items():
@@ -168,9 +162,7 @@ def test_outputs_of_timed_calls_are_summed_as_they_were_left(
 
 
 def test_a_timed_call_that_leaves_its_output_unwritten_is_seen(rig: Rig) -> None:
-    series = rig.warmed(act=lambda operands: None)
-    for _ in range(20):
-        series.sample()
+    series = rig.warmed(act=lambda operands: None, samples=20)
     assert complaint_of(series) == "returned before b was written"
 
 
@@ -337,9 +329,7 @@ def test_a_sample_after_all_checks_is_not_kept(rig: Rig) -> None:
 
 
 def test_a_batch_follows_some_samples_whose_calls_are_apart(rig: Rig) -> None:
-    series = rig.warmed(seconds=10e-6)
-    for _ in range(200):
-        series.sample()
+    series = rig.warmed(seconds=10e-6, samples=200)
     assert 20 < len(series.apart) < 80
     assert {one_s for one_s, _ in series.apart} <= {*series.samples}
 
@@ -366,9 +356,7 @@ def test_an_output_that_a_trace_function_writes_is_seen(rig: Rig, copies: bool) 
         sys.settrace(trace)
 
     before = sys.gettrace()
-    series = rig.warmed(act=act)
-    for _ in range(20):
-        series.sample()
+    series = rig.warmed(act=act, samples=20)
     assert complaint_of(series) == "returned before b was written"
 
 
@@ -424,7 +412,7 @@ def known(new_s=(), known_s=(), apart_s=1e-6, late="", **other):
 
     fields = {"unwritten": "", "made": (), "samples": (), "woken": (), "cuts": True, "meets_known": True, **other}
     clock = SimpleNamespace(left_signals=False, traced=False, time_apart=lambda calls: 0.1e-6)
-    does = {name: lambda *_: None for name in ("mark", "forget")} | {"sample": sample, "clock": clock}
+    does = {"mark": lambda: None, "forget": lambda mark: None, "sample": sample, "clock": clock}
     series = SimpleNamespace(new_s=new_s, known_s=known_s, apart=[], **does, **fields)
     return series
 
@@ -455,20 +443,15 @@ def test_an_output_that_calls_apart_leave_unwritten_is_named():
     ("flags", "reason"), [("MAP_PRIVATE", "100% of its output's pages"), ("MAP_SHARED", "b was written")]
 )
 def test_an_output_whose_pages_are_mapped_in_place_of_being_written_is_seen(flags, reason, fake_time) -> None:
-    series = mapping_series(Rig(fake_time, "copy/m128n256/f32", 1), getattr(mmap, flags))
-    for _ in range(10):
-        series.sample()
-    assert reason in (complaint_of(series) or "")
-
-
-def mapping_series(rig: Rig, flags: int) -> Series:
-    """A series that maps a copy of the input's pages, or these, where its output is."""
+    """The kernel maps a copy of the input's pages, or these, where its output is."""
+    rig = Rig(fake_time, "copy/m128n256/f32", 1)
     rig.sets = [OperandSet(rig.problem, rig.device, "small")]
     file = os.memfd_create("pages")
     os.ftruncate(file, rig.sets[0].flat["a"].nbytes)
     map_at(rig.sets[0].flat["a"], mmap.MAP_SHARED, file)
     rig.sets[0].load(rig.draw)
-    return rig.warmed(act=lambda operands: map_at(operands.flat["b"], flags, file))
+    series = rig.warmed(act=lambda operands: map_at(operands.flat["b"], getattr(mmap, flags), file), samples=10)
+    assert reason in (complaint_of(series) or "")
 
 
 def test_calls_apart_are_timed_without_their_pauses(fake_time: FakeTime) -> None:

@@ -80,11 +80,13 @@ class Rig:
         summed = partial(Checksums(self.problem, self.draw, "C", called).wrong, numerics="exact") if sums else None
         return Series(launches, self.sets, self.draw, self.device, CpuClock(), cold, evict, called, changes, summed)
 
-    def warmed(self, *words: Any, **options: Any) -> Series:
-        """A series that has been warmed up, which the log does not show."""
+    def warmed(self, *words: Any, samples: int = 0, **options: Any) -> Series:
+        """A series that has been warmed up, which the log does not show, and from which samples have been taken."""
         series = self.series(*words, **options)
         series.warm_up(0.0)
         self.log.clear()
+        for _ in range(samples):
+            series.sample()
         return series
 
 
