@@ -14,6 +14,8 @@ GEMM = "op = 'gemm'\ndtype = 'f32'\nlayout = 'NT'\n"
 CONV = "op = 'conv'\ndtype = 'f32'\nn = 1\nc = 8\nh = 8\nw = 8\nk = 8\n"
 SIZES = "m = 8\nn = 8\nk = 8\n"
 GOOD = f"[[sweep]]\n{GEMM}{SIZES}"
+COPY = "[[sweep]]\nop = 'copy'\ndtype = 'f32'\nn = 1\n"
+HUGE = "9" * 400
 
 
 def problems(suite):
@@ -153,6 +155,12 @@ def test_a_large_sweep_is_not_expanded_when_it_is_loaded(load, complaint):
         ("baseline = {gemm = 'gemm/numpy.matmull'}\n" + GOOD, "'gemm/numpy.matmull', which is not a kernel"),
         ("baseline = {gemm = 'copy/numpy.copyto'}\n" + GOOD, "'copy/numpy.copyto', which is not a kernel of gemm"),
         ("baseline = {gemm = ['x']}\n" + GOOD, "gemm is ['x'], which is not a kernel"),
+        (COPY + "m = {linear = [1, 100000000000000000000, 1]}", "expected {pow2 = [first, last]} or {linear = "),
+        (COPY + "m = {linear = [-9223372036854775808, 9223372036854775807, 1]}", "expected {pow2 = [first, last]} or"),
+        (COPY + "m = {linear = [1, 10000001, 1]}", "[[sweep]] 1: has 10,000,001 problems, expected at most 10,000,000"),
+        pytest.param(f"{COPY}m = {HUGE}", "expected `int` <= 9223372036854775807", id="size"),
+        pytest.param(f"{COPY}m = 1\ncount = {HUGE}", "expected integers from 1 to 9223372036854775807", id="count"),
+        pytest.param(f"{COPY}m = 1\nmax_time = {HUGE}", "expected a finite number of seconds above 0", id="time"),
     ],
 )
 def test_a_bad_file_is_one_line_that_names_it(load, tmp_path, complaint, text, found):
@@ -202,26 +210,6 @@ def test_millions_of_problems_are_not_expanded_for_the_first(load, axes):
         tracemalloc.stop()
     assert first[0] == "gemm/m1n1k1/f32/NT"
     assert peak < 1_000_000
-
-
-COPY = "[[sweep]]\nop = 'copy'\ndtype = 'f32'\nn = 1\n"
-HUGE = "9" * 400
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        (COPY + "m = {linear = [1, 100000000000000000000, 1]}", "expected {pow2 = [first, last]} or {linear = "),
-        (COPY + "m = {linear = [-9223372036854775808, 9223372036854775807, 1]}", "expected {pow2 = [first, last]} or"),
-        (COPY + "m = {linear = [1, 10000001, 1]}", "[[sweep]] 1: has 10,000,001 problems, expected at most 10,000,000"),
-        (COPY + f"m = {HUGE}", "expected `int` <= 9223372036854775807"),
-        (COPY + f"m = 1\ncount = {HUGE}", "expected integers from 1 to 9223372036854775807"),
-        (COPY + f"m = 1\nmax_time = {HUGE}", "expected a finite number of seconds above 0"),
-    ],
-    ids=["linear", "wide", "problems", "size", "count", "max_time"],
-)
-def test_a_number_that_is_too_large_is_one_line(load, complaint, text, said) -> None:
-    assert said in complaint(lambda: load(text + "\n"))
 
 
 PLAN = Plan(("cpu",))
