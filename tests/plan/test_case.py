@@ -74,11 +74,8 @@ def test_a_kernel_on_request_contends_only_where_a_glob_selects_it(registry):
     def asked(problem, x):
         """Only where it is asked for."""
 
-    assert "gemm/mine.asked" not in {
-        *ids(registry, NT),
-        *ids(registry, NT, "!gemm/numpy.*"),
-        *ids(registry, NT, "*.sgemm"),
-    }
+    for globs in ((), ("!gemm/numpy.*",), ("*.sgemm",)):
+        assert "gemm/mine.asked" not in ids(registry, NT, *globs)
     for glob in ("gemm/mine.asked", "gemm/mine.*", "*.ask?d"):
         assert ids(registry, NT, glob) == ids(registry, NT, of_suite=(glob,)) == ["gemm/mine.asked"]
     assert ids(registry, NT, "gemm/mine.*", "!*.asked") == []
@@ -232,10 +229,8 @@ def test_cold_alone_rotates_graph_alone_refuses_kernels_and_every_mode_is_descri
     assert (mode.rotation(96, LLC) == (1, False)) == (mode != Mode.COLD)
     assert {kernel.id for kernel in kernels if mode.refuses(kernel)} == (in_no_graph if mode == Mode.GRAPH else set())
     assert f" {mode} " in mode.does.sentence
-
-
-def test_what_a_graph_refuses_is_told_why(registry) -> None:
-    assert "gemm/numpy.matmul runs on the CPU" in (Mode.GRAPH.refuses(registry.kernels["gemm/numpy.matmul"]) or "")
+    told = mode.refuses(registry.kernels["gemm/numpy.matmul"]) or ""
+    assert told.startswith("gemm/numpy.matmul runs on the CPU") == (mode == Mode.GRAPH)
 
 
 BY_NAME = {option.name: option for option in OPTIONS}
@@ -282,19 +277,13 @@ def test_a_text_becomes_the_value_of_the_field(name: str, text: str, value: obje
 @pytest.mark.parametrize(
     ("name", "text", "expected"),
     [
-        ("threads", "0", "integers above 0, separated by commas"),
-        ("threads", "1,", "integers above 0, separated by commas"),
-        ("threads", "", "integers above 0, separated by commas"),
-        ("seed", "-1", "an integer from 0 to 9223372036854775807"),
-        ("seed", str(2**63), "an integer from 0 to 9223372036854775807"),
-        ("processes", "1" + "0" * 20, "an integer from 1 to 1000"),
+        *(("threads", text, "integers above 0, separated by commas") for text in ("0", "1,", "")),
+        *(("seed", text, "an integer from 0 to 9223372036854775807") for text in ("-1", str(2**63))),
+        *(("processes", text, "an integer from 1 to 1000") for text in ("1" + "0" * 20, "1.5")),
         ("timeout", "0", "a number above 0"),
-        ("max-time", "inf", "a number above 0"),
-        ("max-time", "soon", "a number above 0"),
+        *(("max-time", text, "a number above 0") for text in ("inf", "soon")),
         ("rel-ci", "nan", "a number, 0 or more"),
-        ("spread", "-1", "a number, 0 or more"),
-        ("spread", "inf", "a number, 0 or more"),
-        ("processes", "1.5", "an integer from 1 to 1000"),
+        *(("spread", text, "a number, 0 or more") for text in ("-1", "inf")),
     ],
 )
 def test_what_an_option_cannot_take_is_refused_with_what_it_can(name: str, text: str, expected: str) -> None:
