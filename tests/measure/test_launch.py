@@ -19,7 +19,7 @@ from kernelmark.bench.measure.tensormap import encode, packed
 from kernelmark.bench.plan.errors import Unsupported, UsageError
 from kernelmark.bench.plan.kernel import CudaKernel, Im2colMap, KernelCall, TensorMap, Tile
 from kernelmark.bench.plan.limits import H100, TYPICAL, DeviceLimits
-from support.cuda import CLUSTERED, HALVES, PADDED, REGISTRY, TILED, Gpu, device_arrays, operands
+from support.cuda import CLUSTERED, HALVES, PADDED, REGISTRY, TILED, Gpu, device_arrays, operands, planned
 
 
 @pytest.fixture
@@ -94,15 +94,10 @@ def test_pycuda_refuses_what_it_cannot_launch(hopper: Gpu) -> None:
         cuda_launch(replace(TILED, cooperative=True), PADDED, operands(a=16, b=32, c=48), "pycuda")
 
 
-def planned(**changed: Any) -> CudaKernel:
-    """The tiled kernel, whose launches have these fields."""
-    return replace(TILED, plan=lambda p, t, device: [replace(call, **changed) for call in TILED.plan(p, t, device)])
-
-
 #: A struct of 16 bytes, aligned to 8: after an address and an int, 4 bytes of padding come before it.
 STRUCT = np.void((7, 2**40), np.dtype([("small", "u4"), ("large", "u8")], align=True))
-TAKING_A_STRUCT = planned(args=("a", 5, STRUCT, 6))
-TAKING_99_KIB = planned(shared_bytes=99 * 1024)  # of dynamic shared memory, besides its static one
+TAKING_A_STRUCT = planned(TILED, args=("a", 5, STRUCT, 6))
+TAKING_99_KIB = planned(TILED, shared_bytes=99 * 1024)  # of dynamic shared memory, besides its static one
 
 
 #: 2 x 2 blocks of 1024 threads, two of which a multiprocessor holds.
@@ -116,7 +111,7 @@ COOPERATIVE = replace(TILED, cooperative=True)
         (CLUSTERED, TYPICAL[100], Unsupported, "wgmma_persistent.* instructions that only sm_90a has, this is sm_100"),
         (COOPERATIVE, replace(H100, multiprocessors=1), Unsupported, "4 blocks, but .* 1 multiprocessors hold only 2$"),
         (TAKING_99_KIB, replace(H100, block_shared_bytes=101376), Unsupported, r"needs 109\d{3} bytes .* has 101376$"),
-        (planned(grid=(7, 5), cluster=2), H100, UsageError, r"a grid of \(7, 5\) blocks cannot be .* clusters of 2"),
+        (planned(TILED, grid=(7, 5), cluster=2), H100, UsageError, r"grid of \(7, 5\) blocks cannot be.*clusters of 2"),
     ],
 )
 def test_a_launch_that_the_device_does_not_take_is_refused(
@@ -153,7 +148,7 @@ def test_a_launcher_that_is_none_is_refused() -> None:
 
 
 def test_cuda_core_counts_a_grid_in_clusters(hopper: Gpu) -> None:
-    cuda_launch(planned(grid=(6, 5, 4), cluster=3), PADDED, operands(a=16, b=32, c=48))()
+    cuda_launch(planned(TILED, grid=(6, 5, 4), cluster=3), PADDED, operands(a=16, b=32, c=48))()
     config = hopper.launched[0][1]
     assert (config["grid"], config["cluster"]) == ((2, 5, 4), (3, 1, 1))
 

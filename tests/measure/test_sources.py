@@ -13,10 +13,11 @@ import pytest
 from kernelmark.bench.measure import sources
 from kernelmark.bench.measure.compile import cuda_sources, with_includes
 from kernelmark.bench.measure.sources import flattened, kernel_digest, python_code, task_digest
-from kernelmark.bench.plan.kernel import CudaKernel, KernelCall
+from kernelmark.bench.plan.kernel import CudaKernel
 from kernelmark.bench.plan.limits import H100, TYPICAL
 from kernelmark.bench.plan.registry import Registry
 from kernelmark.bench.plan.tiles import Prefer
+from support.cuda import planned
 
 SOURCE = """// An idea.
 #include <cuda_fp16.h>
@@ -150,15 +151,6 @@ def test_a_renamed_source_and_what_is_for_reading_and_for_tests_change_nothing(
     other = replace(other, source=str(renamed))
     assert digest(other) == digest(tiled)
     assert len(digest(tiled)) == 20
-
-
-def planned(kernel: CudaKernel, **changes: Any) -> CudaKernel:
-    """The kernel with these fields of all its launches."""
-
-    def plan(problem: Any, tile: Any, device: Any) -> list[KernelCall]:
-        return [replace(call, **changes) for call in kernel.plan(problem, tile, device)]
-
-    return replace(kernel, plan=plan)
 
 
 def test_every_value_of_the_declaration_that_measuring_sees_changes_it(

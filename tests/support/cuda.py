@@ -1,11 +1,13 @@
 """A stand-in for a GPU: cupy, cuda.core and the driver are replaced by a record of their calls."""
 
 import ctypes
+from dataclasses import replace
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
 
+from kernelmark.bench.plan.kernel import CudaKernel
 from kernelmark.bench.plan.limits import DeviceLimits
 from support.kernels import CUDA, REGISTRY
 
@@ -25,6 +27,11 @@ LIMIT_OF = {
     "RESERVED_SHARED_MEMORY_PER_BLOCK": "reserved_shared_bytes",
     "L2_CACHE_SIZE": "l2_bytes",
 }
+
+
+def planned(kernel: CudaKernel, **changes: Any) -> CudaKernel:
+    """The kernel, whose launches have these fields."""
+    return replace(kernel, plan=lambda p, t, device: [replace(call, **changes) for call in kernel.plan(p, t, device)])
 
 
 class Gpu:
