@@ -151,9 +151,6 @@ def test_seed_sets_the_fused_update_against_two_steps_on_every_weight_gradient(g
     assert all({"gemm/scipy.sgemm", "gemm/*.two_step"} <= set(entry.kernels) for entry in updates)
 
 
-NETWORK_SUITES = ["alexnet", "vgg16", "googlenet", "inception3", "resnet50", "resnext50", "mobilenet2", "cifar10"]
-
-
 # Multiply-adds of one image forward, as the papers and torchvision state them (in 10^9).
 @pytest.mark.parametrize(
     ("name", "macs", "convolutions"),
@@ -171,24 +168,6 @@ def test_a_network_has_the_layers_and_the_work_that_are_known_of_it(entries, nam
     forward = [e for e in entries(name) if e.part == "forward"]
     assert sum(e.count for e in forward if e.problem.op == "conv") == convolutions
     assert sum(e.count * e.problem.flop for e in forward) / 2e9 == pytest.approx(macs, rel=0.01)
-
-
-@pytest.mark.parametrize("name", NETWORK_SUITES)
-def test_backward_is_twice_forward_but_for_the_gradient_of_the_image(entries, name):
-    kinds = Counter()
-    for e in entries(name):
-        kinds[e.network, getattr(e.problem, "direction", "") or e.problem.layout] += e.count
-    for network in {network for network, _ in kinds}:
-        assert kinds[network, "fprop"] == kinds[network, "wgrad"] == kinds[network, "dgrad"] + 1
-        assert kinds[network, "NT"] == kinds[network, "TN"] == kinds[network, "NN"]
-
-
-@pytest.mark.parametrize("name", ["vgg16", "cifar10", "alexnet"])
-def test_images_shrink_from_layer_to_layer_as_the_convolutions_and_pools_between_them_say(entries, name):
-    convs = [e.problem for e in entries(name) if e.network in ("", "vgg") and e.problem.id.endswith("/fprop")]
-    for before, after in pairwise(convs):
-        assert after.c == before.k
-        assert after.h in (before.p, before.p // 2)
 
 
 def test_every_row_of_deepbench_is_counted(entries):
@@ -211,15 +190,6 @@ def test_filters_grow_at_the_same_work_and_batches_to_beyond_the_memory_of_any_o
 def test_the_layers_of_a_network_know_it_when_they_are_planned(registry):
     planned = next(jobs([find_suite("cifar10", registry)], registry, Plan(devices=("cpu",))))
     assert (planned.suite, planned.network, planned.part) == ("cifar10", "vgg", "forward")
-
-
-def test_groups_of_mobilenet2_and_resnext50_stand_in_the_ids(entries):
-    depthwise = [e.problem for e in entries("mobilenet2") if e.problem.op == "conv" and e.problem.groups > 1]
-    assert all(p.c == p.k == p.groups and (p.r, p.s) == (3, 3) for p in depthwise)
-    assert sum(e.count for e in entries("mobilenet2") if e.problem in depthwise and e.part == "forward") == 17
-    grouped = [e.problem.id for e in entries("resnext50") if e.problem.op == "conv" and e.problem.r == 3]
-    assert len(grouped) == 7 * 3
-    assert all(name.endswith("/g32") for name in grouped)
 
 
 @pytest.mark.parametrize("name", HELD_OUT)
