@@ -11,7 +11,7 @@ import msgspec
 
 from kernelmark.bench.measure.affinity import affinity, cpus_in
 from kernelmark.bench.measure.audit import SPARED_RATIO, complaint, spared_when_renewed, stopped_sparing
-from kernelmark.bench.measure.cuda import present_capability, present_limits
+from kernelmark.bench.measure.cuda import present_limits
 from kernelmark.bench.measure.device import Device, DeviceLost, Monitor
 from kernelmark.bench.measure.disturbance import beyond, disturbance
 from kernelmark.bench.measure.draw import Change, Draw
@@ -130,7 +130,7 @@ class Contender:
         """
         if reason := unavailable(self.kernel) or self._job.mode.refuses(self.kernel):
             return reason
-        capability = present_capability() if self.kernel.device == "cuda" else 0
+        capability = present_limits().capability if self.kernel.device == "cuda" else 0
         if reason := numerics_missing(self.report.numerics, self.kernel.device, capability):
             return f"{self.kernel.id}: {reason}"
         return None if isinstance(self.kernel, CudaKernel) else self.kernel.refuses(self.problem)

@@ -191,14 +191,6 @@ def device_id() -> int:
     return int(cupy.cuda.Device().id)
 
 
-def present_capability() -> int:
-    """Return ten times the compute capability of the current CUDA device."""
-    import cupy
-
-    properties = cupy.cuda.runtime.getDeviceProperties(device_id())
-    return 10 * int(properties["major"]) + int(properties["minor"])
-
-
 def present_limits() -> DeviceLimits:
     """Return the limits of the current CUDA device, as its driver reports them. Raises Unsupported."""
     from cuda.bindings import driver
