@@ -43,11 +43,9 @@ class Board:
 
     def __init__(self, fd: int | None = None) -> None:
         """Map the file `fd`, which another process also maps; without `fd`, use memory private to this process."""
-        if fd is None:
-            fd = -1
-        else:
+        if fd is not None:
             os.pwrite(fd, bytes(_ENTROPY.stop), 0)  # with a sparse file, a full disk would kill the process
-        self._memory, self._pid = mmap.mmap(fd, _ENTROPY.stop), os.getpid()
+        self._memory, self._pid = mmap.mmap(-1 if fd is None else fd, _ENTROPY.stop), os.getpid()
 
     def calling(self, contender: int, stage: str) -> "_Calling":
         """Return a context that records a call, which is blamed if the process dies during it. Contexts do not nest."""

@@ -11,9 +11,7 @@ from kernelmark.bench.measure.device import Window
 #: A row is noisy if its machine was disturbed during at least this share of its sampling, in per cent. A shorter
 #: disturbance hardly moves a median, and is recorded in the column `disturbed` all the same.
 LEAST_PCT = 10
-_DURING = "{} during {:.0f} % of the sampling"
 _CAUSE = re.compile(r"(?P<cause>.+) during (?P<share>[0-9]{1,9}) % of the sampling")
-_CEILING = "the {} ceiling was disturbed: {}"
 #: Matches the present wording and that of older stores.
 _LOW = re.compile(r"the \S+ ceiling (?:was|beside it is) disturbed")
 #: The note for a row whose kernel also worked on CPUs outside its affinity.
@@ -35,13 +33,13 @@ def disturbance(windows: Sequence[Window]) -> str:
         hit = [window for window in windows if cause in window.causes]
         seconds = math.fsum(window.seconds for window in hit)
         size = math.fsum(window.causes[cause] * window.seconds for window in hit) / seconds
-        parts.append(_DURING.format(cause.format(size), 100 * seconds / whole))
+        parts.append(f"{cause.format(size)} during {100 * seconds / whole:.0f} % of the sampling")
     return "; ".join(parts)
 
 
 def low_ceiling(kind: str, doubt: str) -> str:
     """Return the note for a row whose roofline ceiling of this kind was measured too low because of other load."""
-    return _CEILING.format(kind, doubt)
+    return f"the {kind} ceiling was disturbed: {doubt}"
 
 
 def disturbances(text: str) -> list[Disturbance]:
