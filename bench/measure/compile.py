@@ -328,7 +328,6 @@ def included(name: str, file: Path, path: Path, include: Path) -> Path | None:
 
 
 def _load(file: Path) -> Cubin | None:
-    """Return a cached cubin, or None if the file is missing or damaged."""
     with suppress(OSError, msgspec.MsgspecError):
         content = file.read_bytes()
         if hashlib.sha256(content[32:]).digest() == content[:32]:

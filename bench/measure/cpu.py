@@ -214,7 +214,6 @@ def default_threads() -> int:
 
 
 def _quotas() -> Iterator[float]:
-    """Yield the CPU quota of each control group of this process, in CPUs."""
     yield math.inf
     for version, folder in control_groups(CGROUP, "cpu"):
         names = ("cpu.max",) if version == 2 else ("cpu.cfs_quota_us", "cpu.cfs_period_us")

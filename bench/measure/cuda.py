@@ -275,7 +275,6 @@ def _managed(nbytes: int) -> int:
 
 
 def _result(status: Any, value: Any = None) -> Any:
-    """Return the result of a driver call. Raises MemoryError if the call failed."""
     if status.value:
         raise MemoryError(f"the driver refuses host memory: {status.name}")
     return value

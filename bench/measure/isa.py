@@ -71,7 +71,6 @@ def isas_here() -> list[str]:
 
 
 def _cpu_flags(option: str) -> frozenset[str]:
-    """Return the flags of this CPU. Raises UsageError if it is not an x86 CPU."""
     if platform.machine() not in ("x86_64", "AMD64"):
         raise UsageError(f"{option} is for x86 CPUs, this one is {platform.machine()}; leave it out")
     if not (facts := cpu_facts()):

@@ -86,7 +86,6 @@ def _in_turn(launches: tuple[Launch, ...]) -> None:
 
 
 def _beyond(kernel: CudaKernel, device: DeviceLimits) -> str | None:
-    """Return a complaint if the device lacks instructions that the kernel uses, or None."""
     if device.capability < kernel.min_arch:
         return f"{kernel.id} needs compute capability {kernel.min_arch / 10}, this is {device.capability / 10}"
     if not kernel.runs_on(device.arch):
@@ -287,7 +286,6 @@ def _demangled(symbol: bytes) -> str:
 
 @lru_cache
 def _cxx() -> Any | None:
-    """Return the C++ library, or None if there is none."""
     with suppress(OSError):
         library = ctypes.CDLL("libstdc++.so.6")
         library.__cxa_demangle.restype = ctypes.c_void_p

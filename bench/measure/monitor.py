@@ -185,7 +185,6 @@ def _throttled(root: Path) -> tuple[tuple[str, bytes, float], ...]:
 
 
 def _counters(words: list[bytes]) -> _Cpus:
-    """Read the counters from a line of /proc/stat."""
     seconds = [int(word) * TICK_S for word in words]
     return _Cpus(math.fsum(seconds), seconds[_IDLE] + seconds[_IOWAIT], seconds[_STEAL])
 

@@ -83,7 +83,6 @@ class GpuMonitor:
         return None if value is None else float(value) * scale
 
     def _ask(self, call: Callable[[], Any]) -> Any:
-        """Return the result of an NVML call, or None if this GPU does not support it."""
         assert self._nvml is not None
         try:
             return call()

@@ -116,7 +116,6 @@ def join_peers(count: int) -> None:
 
 @lru_cache
 def _join(gpu: int, peer: int) -> None:
-    """Let a GPU read and write another GPU's memory. Raises Unsupported."""
     import cupy
 
     runtime = cupy.cuda.runtime

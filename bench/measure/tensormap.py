@@ -101,7 +101,6 @@ def encode(wanted: TensorMap | Im2colMap, array: Any, subject: str) -> "np.ndarr
 
 
 def _tiled(descriptor: "np.ndarray[Any, Any]", wanted: TensorMap, array: Any) -> Any:
-    """Encode the boxes of a three-dimensional tensor; return the driver's status."""
     sizes, pitches = spanned(wanted.rows, array.shape, array.strides)
     interleave, swizzle, promotion, fill = _enumerations(wanted.swizzle)
     return encode_tiled()(

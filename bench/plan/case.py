@@ -279,7 +279,6 @@ def _variants(
 
 
 def _baseline(entry: Entry, kernels: list[Kernel], own: Mapping[str, str]) -> str | None:
-    """Return the id of the baseline, or None if no baseline contends."""
     problem, contending = entry.problem, {kernel.id for kernel in kernels}
     names = [own[problem.op]] if problem.op in own else problem.baselines
     return next((name for name in names if name in contending), None)

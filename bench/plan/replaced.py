@@ -143,7 +143,6 @@ def _layers(it: object) -> Iterator[FunctionType]:
 
 
 def _parts(code: CodeType) -> Iterator[CodeType]:
-    """Yield the code of a function and of the functions nested in it."""
     yield code
     for part in code.co_consts:
         if isinstance(part, CodeType):

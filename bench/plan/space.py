@@ -116,7 +116,6 @@ class Space:
                 yield found
 
     def _changed(self, tile: Tile, values: Mapping[str, int]) -> Tile | None:
-        """Return the tile with other values, or None if it is invalid."""
         changed = Tile(**{**vars(tile), **values})
         return None if self.why_not(changed) else changed
 
