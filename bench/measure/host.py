@@ -28,12 +28,13 @@ class Host(msgspec.Struct, frozen=True):
 
 def unlike(found: Host, expected: Host) -> Iterator[str]:
     """Yield `numpy is 2.3.0, expected 2.4.6` for each property that differs from the expected host's."""
-    yield from _unlike("kernelmark", found.kernelmark, expected.kernelmark)
-    yield from _unlike("its commit", found.commit, expected.commit)
-    yield from _unlike("Python", found.python, expected.python)
+    facts: list[tuple[str, str | None, str]] = [("kernelmark", found.kernelmark, expected.kernelmark)]
+    facts += [("its commit", found.commit, expected.commit), ("Python", found.python, expected.python)]
     for own, others in ((found.versions, expected.versions), (found.plugins, expected.plugins)):
-        for name in sorted({*own, *others} if others else ()):
-            yield from _unlike(name, own.get(name), others.get(name, "none"))
+        facts += [(name, own.get(name), others.get(name, "none")) for name in sorted({*own, *others} if others else ())]
+    for name, value, wanted in facts:
+        if wanted and value != wanted:
+            yield f"{name} is {value or 'not there'}, expected {wanted}"
 
 
 def digests(plugins: Sequence[str]) -> dict[str, str]:
@@ -42,8 +43,3 @@ def digests(plugins: Sequence[str]) -> dict[str, str]:
         return {plugin: hashlib.sha256(Path(plugin).read_bytes()).hexdigest()[:12] for plugin in plugins}
     except OSError as error:
         raise UsageError(f"{error.filename}: cannot be read: {error.strerror}") from None
-
-
-def _unlike(name: str, found: str | None, expected: str) -> Iterator[str]:
-    if expected and found != expected:
-        yield f"{name} is {found or 'not there'}, expected {expected}"
