@@ -32,11 +32,6 @@ def elf_sections(code: bytes) -> dict[str, ElfSection]:
     return {_string(code, strings + name): ElfSection(offset, length) for name, offset, length in headers}
 
 
-def elf_attributes(code: bytes, section: str) -> dict[int, bytes]:
-    """Return the attributes of an `.nv.info` section by code; if an attribute is repeated, its last value."""
-    return dict(_attributes(code, section))
-
-
 def elf_parameters(code: bytes, symbol: str) -> list[int]:
     """Return the sizes of a kernel's parameters in bytes, in order."""
     values = (value for name, value in _attributes(code, f".nv.info.{symbol}") if name == EIATTR_KPARAM_INFO)
@@ -106,7 +101,7 @@ def resources_of(code: bytes, symbol: str, log: str) -> Resources:
 
     sections = elf_sections(code)
     constants = (sections.get(name) for name in (".nv.constant3", f".nv.constant2.{symbol}"))
-    bounds = elf_attributes(code, f".nv.info.{symbol}").get(EIATTR_MAX_THREADS)
+    bounds = dict(_attributes(code, f".nv.info.{symbol}")).get(EIATTR_MAX_THREADS)
     return Resources(
         registers=int(used["registers"]),
         static_shared_bytes=rest("smem"),
