@@ -4,9 +4,8 @@ from typing import ClassVar, Literal
 
 import pytest
 
-from kernelmark import Dim, KernelCall, Problem, cuda_kernel, kernel, operation
+from kernelmark import Dim, Problem, cuda_kernel, kernel, operation
 from kernelmark.bench.plan.declared import shown
-from kernelmark.bench.plan.discovery import load_plugin
 
 OPTIONS = {"provider": "mine", "device": "cpu"}
 CUDA = {"source": "gemm/x.cu", "entry": "x"}
@@ -170,42 +169,8 @@ def test_a_value_is_shown_in_one_short_line_whatever_it_is():
     assert "\n" not in shown({"a": "b\nc"})
 
 
-HEADER = "from kernelmark import kernel, operation\n\n"
-KERNEL = "@kernel('gemm', provider='mine', device={device})\ndef other(problem, x):\n    '''Another.'''\n"
-DECLARATIONS = {
-    "kernel": (HEADER + KERNEL.format(device="'tpu'"), 3, "kernel gemm/mine.other: device is 'tpu'"),
-    "second_kernel": (
-        HEADER + KERNEL.format(device="'cpu'") + KERNEL.replace("other", "more").format(device="None"),
-        6,
-        "kernel gemm/mine.more: device is None",
-    ),
-    "operation": (HEADER + "@operation('mine')\nclass Mine:\n    pass\n", 3, "operation mine: it is <class"),
-}
-
-
-@pytest.mark.parametrize("case", DECLARATIONS)
-def test_a_bad_declaration_in_a_plugin_is_named_with_its_line(registry, complaint, tmp_path, case):
-    text, number, found = DECLARATIONS[case]
-    path = tmp_path / "mine.py"
-    path.write_text(text)
-    line = complaint(lambda: load_plugin(path))
-    assert line.startswith(f"plugin {path}, line {number}: {found}")
-    assert "gemm/mine.other" not in registry.kernels
-
-
-def test_a_bad_declaration_in_a_module_of_a_plugin_is_named_with_that_modules_line(
-    registry, complaint, tmp_path, monkeypatch
-):
-    part = tmp_path / "part_of_mine.py"
-    part.write_text(HEADER + KERNEL.format(device="'tpu'"))
-    (tmp_path / "mine.py").write_text("\n\n\n\nimport part_of_mine\n")
-    monkeypatch.syspath_prepend(str(tmp_path))
-    line = complaint(lambda: load_plugin(tmp_path / "mine.py"))
-    assert line.startswith(f"plugin {part}, line 3: kernel gemm/mine.other: device is 'tpu'")
-
-
-def declare(op="gemm", **options):
-    @kernel(op, **{**OPTIONS, **options})
+def declare(**options):
+    @kernel("gemm", **OPTIONS, **options)
     def twin(problem, x):
         """Does nothing.
 
@@ -232,15 +197,13 @@ def test_what_is_registered_twice_is_refused_by_name_and_the_first_stays(registr
 
 
 @pytest.mark.parametrize("problem", ["gemm/m8n8k8/f64/NT", "gemm/m8n8k8/f16.f32/NT"])
-def test_outside_the_domain_the_kernel_says_what_it_has(registry, problem):
-    declare(dtypes=("f32",), layouts=("NT",))
-    twin, p = registry.kernels["gemm/mine.twin"], registry.problem(problem)
-    assert twin.outside(p) == twin.refuses(p) == f"gemm/mine.twin has no {p.dtype} path; it has f32"
+def test_outside_the_domain_the_kernel_says_what_it_has(own, registry, problem):
+    twin, p = own("twin", dtypes=("f32",), layouts=("NT",)), registry.problem(problem)
+    assert twin.outside(p) == twin.refuses(p) == f"gemm/own.twin has no {p.dtype} path; it has f32"
 
 
-def test_supports_gives_its_own_reason_inside_the_domain_alone(registry):
-    declare(dtypes=("f32",), layouts=("NT", "NN"), supports=lambda p: "takes even m" if p.m % 2 else None)
-    twin = registry.kernels["gemm/mine.twin"]
+def test_supports_gives_its_own_reason_inside_the_domain_alone(own, registry):
+    twin = own("twin", dtypes=("f32",), layouts=("NT", "NN"), supports=lambda p: "takes even m" if p.m % 2 else None)
     assert twin.refuses(registry.problem("gemm/m31n8k8/f32/NN")) == "takes even m"
     assert twin.refuses(registry.problem("gemm/m32n8k8/f32/NN")) is None
     assert "no f64 path" in twin.refuses(registry.problem("gemm/m31n8k8/f64/NN"))
@@ -256,27 +219,19 @@ def test_supports_gives_its_own_reason_inside_the_domain_alone(registry):
         ({"f32": "3xtf32", "f16": "f16acc"}, "f16", "f16acc"),
     ],
 )
-def test_numerics_are_the_declared_ones_or_the_storages_own(registry, declared, dtype, numerics):
-    declare(numerics=declared)
+def test_numerics_are_the_declared_ones_or_the_storages_own(own, registry, declared, dtype, numerics):
     problem = registry.problem(f"gemm/m8n8k8/{dtype}/NN")
-    assert registry.kernels["gemm/mine.twin"].numerics_for(problem) == numerics
+    assert own("twin", numerics=declared).numerics_for(problem) == numerics
 
 
 def tile_fits(problem, tile, device):
     return f"{tile.BM} does not divide m" if problem.m % tile.BM else None
 
 
-def test_without_a_preference_the_first_valid_tile_of_all_combinations_is_taken(registry):
-    @cuda_kernel(
-        "gemm", source="gemm/x.cu", entry="x<{BM},{BN}>", tunables={"BM": (64, 16), "BN": (8, 4)}, valid=tile_fits
-    )
-    def tuned(problem, tile, device):
-        """A plan."""
-        return [KernelCall(grid=problem.m // tile.BM, block=tile.BM, args=("a", "b", "c"))]
-
-    declared = registry.kernels["gemm/cuda.tuned"]
+def test_without_a_preference_the_first_valid_tile_of_all_combinations_is_taken(own, registry):
+    declared = own("tuned", tunables={"BM": (64, 16), "BN": (8, 4)}, valid=tile_fits)
     assert [(t.BM, t.BN) for t in declared.tiles()] == [(64, 8), (64, 4), (16, 8), (16, 4)]
     chosen = [declared.tile_for(registry.problem(f"gemm/m{m}n8k8/f32/NN")) for m in (128, 48, 31)]
     assert [tile and (tile.BM, tile.BN) for tile in chosen] == [(64, 8), (16, 8), None]
     refusal = declared.refuses(registry.problem("gemm/m31n8k8/f32/NN"))
-    assert refusal == "gemm/cuda.tuned: no tile is valid: 64 does not divide m"
+    assert refusal == "gemm/own.tuned: no tile is valid: 64 does not divide m"

@@ -62,6 +62,9 @@ BROKEN = {
     "exit": (KERNEL + "raise SystemExit(0)\n", 6, "SystemExit"),
     "name_that_is_taken": (KERNEL.replace("mine", "numpy").replace("other", "matmul"), 3, "registered twice"),
     "unknown_axis": (KERNEL.replace("device=", "places=('in',), device="), 3, "places is unknown, expected one of"),
+    "unknown_device": (KERNEL.replace('"cpu"', '"tpu"'), 3, "kernel gemm/mine.other: device is 'tpu'"),
+    "second_kernel": (KERNEL + KERNEL.replace("other", "more").replace('"cpu"', "1"), 8, "gemm/mine.more: device is 1"),
+    "operation": (KERNEL + "import kernelmark\n\n@kernelmark.operation('x')\nclass X: ...\n", 8, "operation x: it is"),
 }
 
 
@@ -75,6 +78,16 @@ def test_a_broken_plugin_names_file_and_line_and_registers_nothing_until_mended(
     assert registry.kernels == before
     load_plugin(plugin(KERNEL))
     assert registry.kernels.keys() - before == {"gemm/mine.other"}
+
+
+def test_a_bad_declaration_in_a_module_of_a_plugin_is_named_with_that_modules_line(
+    registry, complaint, tmp_path, monkeypatch, plugin
+):
+    part = tmp_path / "part_of_mine.py"
+    part.write_text(KERNEL.replace('"cpu"', '"tpu"'))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    line = complaint(lambda: load_plugin(plugin("\n\n\n\nimport part_of_mine\n")))
+    assert line.startswith(f"plugin {part}, line 3: kernel gemm/mine.other: device is 'tpu'")
 
 
 @pytest.mark.parametrize(("name", "found"), [("absent.py", "there is no such file"), ("a.txt", "must end in .py")])
