@@ -69,16 +69,13 @@ def test_kernels_of_an_absent_device_contend_only_if_named_in_full(registry):
     assert ids(registry, NT, "gemm/mine.awa?", devices=("cpu", "cuda")) == ["gemm/mine.away"]
 
 
-def test_a_kernel_on_request_contends_only_where_a_glob_selects_it(registry):
-    @kernel("gemm", provider="mine", device="cpu", on_request=True)
-    def asked(problem, x):
-        """Only where it is asked for."""
-
+def test_a_kernel_on_request_contends_only_where_a_glob_selects_it(own, registry):
+    own("asked", on_request=True)
     for globs in ((), ("!gemm/numpy.*",), ("*.sgemm",)):
-        assert "gemm/mine.asked" not in ids(registry, NT, *globs)
-    for glob in ("gemm/mine.asked", "gemm/mine.*", "*.ask?d"):
-        assert ids(registry, NT, glob) == ids(registry, NT, of_suite=(glob,)) == ["gemm/mine.asked"]
-    assert ids(registry, NT, "gemm/mine.*", "!*.asked") == []
+        assert "gemm/own.asked" not in ids(registry, NT, *globs)
+    for glob in ("gemm/own.asked", "gemm/own.*", "*.ask?d"):
+        assert ids(registry, NT, glob) == ids(registry, NT, of_suite=(glob,)) == ["gemm/own.asked"]
+    assert ids(registry, NT, "gemm/own.*", "!*.asked") == []
 
 
 def test_a_kernel_of_an_absent_device_takes_no_worker_of_its_device(registry):

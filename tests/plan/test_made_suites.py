@@ -297,24 +297,21 @@ def test_two_processes_take_less_than_an_hour_by_the_sum_that_the_file_states(re
     assert 600 < seconds < 1800
 
 
-def test_kernels_and_tiles_that_a_selector_could_choose_contend(registry):
+def test_kernels_and_tiles_that_a_selector_could_choose_contend(entries, registry):
     found = jobs([find_suite("train-gemm", registry)], registry, Plan(devices=("cpu",), threads=(2,)))
     kernels = {kernel for planned in found for kernel in planned.job.kernels}
     assert {"gemm/numpy.matmul", "gemm/openblas.tnn", "gemm/openblas.inplace"} <= kernels
     assert [kernel for kernel in kernels if kernel.endswith("_colmajor")] == []
-    kernels = {name for entry in find_suite("train-implicit-tiles", registry).entries() for name in entry.kernels}
+    kernels = {name for entry in entries("train-implicit-tiles") for name in entry.kernels}
     implicit = registry.kernels["conv/cuda.implicit"]
     preferred = {(tile["BM"], tile["BN"]) for tile in implicit.prefer.tiles}
     pinned = [registry.named(name).tile for name in kernels - {implicit.id}]
     assert {(tile["BM"], tile["BN"]) for tile in pinned} == preferred
-    assert problems(registry, "train-implicit-tiles") == problems(registry, "train-conv")
+    tiled, drawn = ({entry.problem.id for entry in entries(name)} for name in ("train-implicit-tiles", "train-conv"))
+    assert tiled == drawn
 
 
 def test_the_suite_of_numbas_ffts_has_the_tiles_that_have_straight_code(registry):
     kernels = {name for entry in find_suite("train-numba-fft-tiles", registry).entries() for name in entry.kernels}
     pinned = {f"conv/numba.fft_tiled@HEIGHT={side},WIDTH={side}" for side in STRAIGHT}
     assert kernels == {"conv/numba.fft_tiled", *pinned}
-
-
-def problems(registry, name):
-    return {entry.problem.id for entry in find_suite(name, registry).entries()}
