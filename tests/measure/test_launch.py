@@ -309,12 +309,6 @@ def test_a_tensor_that_the_tma_cannot_address_is_unsupported(hopper: Gpu) -> Non
     assert hopper.encoded == []
 
 
-def test_what_the_driver_does_not_encode_is_told_with_its_status(hopper: Gpu) -> None:
-    hopper.refuses = True
-    with pytest.raises(UsageError, match=r"refuses to encode TensorMap\(operand='a'.*CUDA_ERROR_INVALID_VALUE"):
-        cuda_launch(CLUSTERED, HALVES, device_arrays(HALVES))
-
-
 def test_a_launch_that_the_driver_refuses_is_an_error(hopper: Gpu) -> None:
     run = cuda_launch(CLUSTERED, HALVES, device_arrays(HALVES))
     hopper.refuses = True
