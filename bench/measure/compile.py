@@ -184,9 +184,8 @@ def _write_host_headers(folder: Path, texts: Iterable[bytes]) -> None:
 
 def _missing_header(log: str) -> str | None:
     """Return one line that names the header that was not found and the remedy, or None if no header is missing."""
-    if not (
-        match := re.search(r'^(.*?)\(?(\d+)\)?: catastrophic error: cannot open source file "(.+?)"', log, re.MULTILINE)
-    ):
+    match = re.search(r'^(.*?)\(?(\d+)\)?: catastrophic error: cannot open source file "(.+?)"', log, re.MULTILINE)
+    if not match:
         return None
     file, line, header = match.groups()
     remedy = "pip install nvidia-cuda-cccl" if header.startswith(_CCCL) else "NVRTC has no host headers"

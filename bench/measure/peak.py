@@ -36,9 +36,7 @@ def nominal_peak(need: Need) -> Ceiling | None:
         return None
     rate = 2 * hertz * units[0] * units[1] * LANES[need.kind] * need.threads
     each = f"{hertz * 1e-9:.3g} GHz x {units[0]} units x {units[1] * LANES[need.kind]:.0f} lanes"
-    return Ceiling(
-        need.device, need.threads, need.kind, "", f"nominal peak of {each}", cpu_name(), rate, rate, rate, rate, ""
-    )
+    return Ceiling(*need[:3], "", f"nominal peak of {each}", cpu_name(), rate, rate, rate, rate, "")
 
 
 @lru_cache

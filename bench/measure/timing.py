@@ -210,13 +210,11 @@ class CudaClock:
         self._device.synchronize()
         ended = now()
         self._refuse_strayed()
-        span = self._elapsed_ms(self._start, self._stop) * 1e-3
+        span, passed_s = self._elapsed_ms(self._start, self._stop) * 1e-3, ended - began
         if held and not self.held:  # the watchdog released the stream, so this time includes its two seconds
             return self.time(calls)
-        if not 0 <= span <= ended - began + self.JUMP_S:
-            raise RuntimeError(
-                f"the device's events span {span:.3g} s, but only {ended - began:.3g} s passed on the host"
-            )
+        if not 0 <= span <= passed_s + self.JUMP_S:
+            raise RuntimeError(f"the device's events span {span:.3g} s, but only {passed_s:.3g} s passed on the host")
         self.unseen_s.append(max(0.0, ended - released - span) if held else 0.0)
         return span / len(calls)
 

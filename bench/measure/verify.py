@@ -66,12 +66,10 @@ class Checksums:
     def wrong(self, operands: OperandSet, numerics: str) -> str | None:
         """Return why the outputs in a set cannot be the results of its inputs, or None."""
         assert self._check is not None
-        specs, changed = operands.specs, operands.change
+        specs, changed, flat = operands.specs, operands.change, self._draw.flat
         none = np.zeros(0, np.intp)
-        places = {name: changed[name][0] if name in changed else none for name in self._draw.flat}
-        changes = {
-            name: (index_of(at, specs[name], self._order), self._draw.flat[name][at]) for name, at in places.items()
-        }
+        places = {name: changed[name][0] if name in changed else none for name in flat}
+        changes = {name: (index_of(at, specs[name], self._order), flat[name][at]) for name, at in places.items()}
         with self._draw.holding(changed):
             return self._check(operands.outputs(self._order), self._draw.views(self._order), changes, numerics)
 

@@ -110,10 +110,8 @@ def check_operation(name: object, cls: object, options: set[str]) -> None:
     problem_class = typing.cast(type[Problem], cls)
     config = problem_class.__struct_config__
     _require(config.frozen, subject, "frozen", config.frozen, "True: class Mine(Problem, frozen=True, kw_only=True)")
-    overridden = [name for name in _DERIVED if getattr_static(problem_class, name) is not getattr_static(Problem, name)]
-    _require(
-        not overridden, subject, "an overridden method", ", ".join(overridden), "none: they follow from the fields"
-    )
+    changed = [name for name in _DERIVED if getattr_static(problem_class, name) is not getattr_static(Problem, name)]
+    _require(not changed, subject, "an overridden method", ", ".join(changed), "none: they follow from the fields")
     axes = _axes(problem_class, subject)
     for key in ("sizes", "suffixes"):
         named = getattr(problem_class, key)

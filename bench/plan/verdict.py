@@ -188,12 +188,10 @@ def _wrong(name: str, got: Array, want: Array, bound: float | Array | Bound, dty
 
 def _imprecise(name: str, bound: Bound, found: Errors) -> str | None:
     """Return why errors that are each within their bound are too large as a whole, or None."""
-    limit = bound.rms_limit(found.count)
-    if found.rms <= limit:
+    rms, limit = found.rms, bound.rms_limit(found.count)
+    if rms <= limit:
         return None
-    return (
-        f"{name} has an rms error {found.rms:.3g} times that of the declared arithmetic, expected at most {limit:.3g}"
-    )
+    return f"{name} has an rms error {rms:.3g} times that of the declared arithmetic, expected at most {limit:.3g}"
 
 
 def error_variance(got: Array, want: Array, bound: Bound, length: int) -> float:
