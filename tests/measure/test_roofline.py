@@ -43,10 +43,8 @@ MEMORY_LIMIT = Ceiling("cpu", 1, "memory", "copy/m1n1/f32", "copy/a.b", "d", 1e1
 
 
 def row(low, median, high, **values):
-    found = Interval(median, low, high)
-    return Measurement(
-        **{"kernel": "gemm/a.b", "numerics": "fp32", "samples": [low, median, high], **values}, interval=found
-    )
+    fields = {"kernel": "gemm/a.b", "numerics": "fp32", "samples": [low, median, high], **values}
+    return Measurement(**fields, interval=Interval(median, low, high))
 
 
 @pytest.mark.parametrize(

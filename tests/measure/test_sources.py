@@ -250,9 +250,8 @@ def test_a_digest_that_cannot_be_formed_is_refused_in_one_line(
         (replace(tiled, plan=lambda *_: 1 // 0), "integer division or modulo by zero"),
         (replace(tiled, entry="{absent}"), "'GemmProblem' object has no attribute 'absent'"),
     ):
-        assert complaint(lambda kernel=kernel: digest(kernel)).startswith(
-            f"{tiled.id}: no digest can be formed: {reason}"
-        )
+        expected = f"{tiled.id}: no digest can be formed: {reason}"
+        assert complaint(lambda kernel=kernel: digest(kernel)).startswith(expected)
 
 
 CPU = '''"""Kernels."""

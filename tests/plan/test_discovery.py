@@ -157,9 +157,8 @@ def test_our_kernels_are_measured_without_a_package_that_replaces_what_they_call
 def test_a_broken_entry_point_is_named_with_its_file_and_line(tmp_path, refused):
     install(tmp_path / "site", "\nimport no_such_module\n")
     line = refused("list", PYTHONPATH=str(tmp_path / "site"))
-    assert line.startswith(
-        f"kernelmark: entry point mine (mine_kernels): {tmp_path / 'site' / 'mine_kernels.py'}, line 2"
-    )
+    file = tmp_path / "site" / "mine_kernels.py"
+    assert line.startswith(f"kernelmark: entry point mine (mine_kernels): {file}, line 2")
 
 
 @pytest.mark.parametrize(
