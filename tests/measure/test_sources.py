@@ -157,26 +157,16 @@ def test_every_value_of_the_declaration_that_measuring_sees_changes_it(
     tiled: CudaKernel, digest: Callable[..., str]
 ) -> None:
     tunables: Mapping[str, Any] = {name: values[::-1] for name, values in tiled.tunables.items()}
+    fields = {"numerics": "tf32", "alignment": 4, "order": "F", "cooperative": True, "name": "x", "archs": ("sm_80",)}
+    arguments = ("a", np.int32(3), np.int64(3), np.void((1, 2), "i4,i4"), np.void((1, 3), "i4,i4"))
     other = [
-        replace(tiled, numerics="tf32"),
-        replace(tiled, alignment=4),
-        replace(tiled, order="F"),
-        replace(tiled, cooperative=True),
-        replace(tiled, name="another"),
+        *(replace(tiled, **{field: value}) for field, value in fields.items()),
         replace(tiled, entry=f"{tiled.entry} "),
         replace(tiled, executed=lambda problem, tile: 5 + problem.flop),
-        replace(tiled, archs=("sm_80",)),
         replace(tiled, supports=lambda problem: "not this one"),
         replace(tiled, tunables=tunables, prefer=None),
-        planned(tiled, grid=7),
-        planned(tiled, block=7),
-        planned(tiled, shared_bytes=16),
-        planned(tiled, cluster=2),
-        planned(tiled, args=("a",)),
-        planned(tiled, args=(np.int32(3),)),
-        planned(tiled, args=(np.int64(3),)),
-        planned(tiled, args=(np.void((1, 2), "i4,i4"),)),
-        planned(tiled, args=(np.void((1, 3), "i4,i4"),)),
+        *(planned(tiled, **{field: 2}) for field in ("grid", "block", "shared_bytes", "cluster")),
+        *(planned(tiled, args=(argument,)) for argument in arguments),
     ]
     found = [digest(kernel) for kernel in (tiled, *other)]
     assert [i for i, one in enumerate(found) if found.count(one) > 1] == []
