@@ -2,15 +2,7 @@
 
 from typing import Any
 
-from kernelmark.bench.measure.affinity import (
-    affinity,
-    cpus_beyond,
-    cpus_in,
-    family_times,
-    listed,
-    thread_times,
-    working_threads,
-)
+from kernelmark.bench.measure import affinity
 from kernelmark.bench.measure.device import Monitor
 from kernelmark.bench.measure.monitor import means
 from kernelmark.bench.measure.sample import Series
@@ -45,18 +37,19 @@ class Threads(Observer):
     """The number of threads that worked and the CPUs that they could use, for kernels on the CPU."""
 
     def before(self) -> None:
-        self._times = thread_times()
+        self._times = affinity.thread_times()
 
     def after(self) -> None:
-        self._count = working_threads(self._times)
+        self._count = affinity.working_threads(self._times)
 
     def results(self, max_time_s: float) -> dict[str, Any]:
         """Return `threads_used` and `affinity`; first call the kernel again: work on other CPUs may start late."""
         if self.series.device.name != "cpu":
             return {}
-        before = family_times()
+        before = affinity.family_times()
         self.series.burst(BURST_S)
-        return {"threads_used": self._count, "affinity": listed({*cpus_in(affinity()), *cpus_beyond(before)})}
+        cpus = affinity.cpus_in(affinity.affinity()) | affinity.cpus_beyond(before)
+        return {"threads_used": self._count, "affinity": affinity.listed(cpus)}
 
 
 class Machine(Observer):
