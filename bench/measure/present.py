@@ -16,17 +16,8 @@ DISTRIBUTIONS = {
     "pycuda.driver": "pycuda",
     "cudnn": "nvidia-cudnn-frontend",
 }
-EXTRAS = {
-    "cupy": "gpu",
-    "cuda.core": "gpu",
-    "nvmath.bindings": "gpu",
-    "pycuda.driver": "pycuda",
-    "torch": "torch",
-    "cudnn": "cudnn",
-    "pygal": "histogram",
-    "kernel_tuner": "tune",
-    "parsl": "cluster",
-}
+EXTRAS = dict.fromkeys(("cupy", "cuda.core", "nvmath.bindings"), "gpu") | {"pycuda.driver": "pycuda", "torch": "torch"}
+EXTRAS |= {"cudnn": "cudnn", "pygal": "histogram", "kernel_tuner": "tune", "parsl": "cluster"}
 
 
 @lru_cache
