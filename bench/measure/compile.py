@@ -35,8 +35,6 @@ _FORMAT = 2  # version of the format of cached files
 AHEAD = Path(kernelmark.__file__).parents[1] / "build" / "cubins"
 Wanted = TypeVar("Wanted")
 Made = TypeVar("Made")
-#: The program that calls NVRTC.
-_NVRTC = Path(__file__).with_name("nvrtc.py")
 INSTALL = "pip install 'kernelmark[compile]'"
 #: The folders of the headers in CUDA's C++ library.
 _CCCL = ("cub/", "cuda/", "nv/", "thrust/")
@@ -159,7 +157,7 @@ def with_nvrtc(path: Path, name: str, entries: Sequence[str], arch: str) -> Comp
         options += (f"--include-path={place}" for place in include)
         library = load_nvidia_dynamic_lib("nvrtc").abs_path
         request = {"library": library, "source": path.read_text(), "name": name, "entries": entries, "options": options}
-        command = [sys.executable, "-I", "-S", str(_NVRTC)]
+        command = [sys.executable, "-I", "-S", str(Path(__file__).with_name("nvrtc.py"))]
         done = subprocess.run(command, input=json.dumps(request).encode(), capture_output=True, check=False)
     if done.returncode:
         said = done.stderr.decode(errors="replace").strip().rpartition("\n")[2]

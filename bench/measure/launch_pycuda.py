@@ -16,8 +16,6 @@ from kernelmark.bench.measure.tensormap import extents
 from kernelmark.bench.plan.errors import Unsupported
 from kernelmark.bench.plan.kernel import CudaKernel, Im2colMap, KernelCall, Launch, TensorMap
 
-NON_BLOCKING = 1  # CU_STREAM_NON_BLOCKING
-
 
 class CubinFunction(NamedTuple):
     """A kernel in a cubin, and the attributes to set before its first launch, by the driver's names."""
@@ -104,7 +102,7 @@ def pycuda_stream(device: int) -> Any:
     context = driver.Device(device).retain_primary_context()
     context.push()
     atexit.register(_leave_pycuda, context)
-    return driver.Stream(NON_BLOCKING)
+    return driver.Stream(1)  # CU_STREAM_NON_BLOCKING
 
 
 def _leave_pycuda(context: Any) -> None:

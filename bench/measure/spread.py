@@ -12,9 +12,6 @@ from kernelmark.bench.measure.draw import Draw
 from kernelmark.bench.plan.dtypes import Array
 from kernelmark.bench.plan.errors import Unsupported
 
-#: The runtime's status if access was enabled before (cudaErrorPeerAccessAlreadyEnabled).
-ALREADY_ENABLED = 704
-
 
 class Spread:
     """A flat array in consecutive parts, each on a different GPU; parts: CuPy arrays of one type."""
@@ -125,5 +122,5 @@ def _join(gpu: int, peer: int) -> None:
         try:
             runtime.deviceEnablePeerAccess(peer)
         except runtime.CUDARuntimeError as error:
-            if error.status != ALREADY_ENABLED:
+            if error.status != 704:  # cudaErrorPeerAccessAlreadyEnabled
                 raise

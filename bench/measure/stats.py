@@ -18,8 +18,6 @@ MIN_SAMPLES = 6
 _LAGS = 16
 #: With fewer samples no correlation can be estimated.
 _CORRELATED = 16
-#: The largest logarithm of an interval's factor; exp of a slightly larger double overflows.
-_WIDEST = 700.0
 
 
 class Interval(msgspec.Struct, frozen=True):
@@ -164,7 +162,7 @@ def pooled_interval(groups: Sequence[Sequence[float]], alpha: float = ALPHA) -> 
     logs = np.log([np.median(group) for group in groups])
     quantile = float(stdtrit(len(groups) - 1, 1 - alpha / 2))  # of Student's t
     half = quantile * float(logs.std(ddof=1)) / math.sqrt(len(groups))
-    if half > _WIDEST:
+    if half > 700:  # exp of a slightly larger double overflows
         return Interval(median, math.nan, math.nan)
     return Interval(median, median * math.exp(-half), median * math.exp(half))
 

@@ -16,8 +16,6 @@ MAX_LONG_REPEATS = 2
 #: a contender would be sampled for twenty times as long.
 BASELINE_TIMES = 4
 
-OnError = Callable[[str, BaseException], None]
-
 
 class Repeats:
     """Limits the total time of repeated windows to the time of the kept windows, or to `least_s` if that is longer."""
@@ -52,7 +50,7 @@ class Turns:
         budget: Budget,
         baselines: Collection[str],
         pause: bool,
-        on_error: OnError,
+        on_error: Callable[[str, BaseException], None],
         monitors: Mapping[str, Monitor],
     ) -> None:
         self._series, self._budget, self._baselines, self._pause = series, budget, baselines, pause

@@ -28,7 +28,6 @@ from kernelmark.bench.plan.tiles import (
 __all__ = ["Prefer", "Tile"]
 
 Launch = Callable[[], object]
-Predicate = Callable[[Any], str | None]
 
 #: The providers of vendors' kernels; of equally fast kernels, the first provider's is the baseline.
 VENDORS = ("cublas", "cublaslt", "cudnn", "cudnn_frontend", "cufft")
@@ -65,7 +64,7 @@ class Kernel:
     setup: Callable[[Any, Any], Launch] | None = None
     domain: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
     numerics: str | Mapping[str, str] | None = None
-    supports: Predicate | None = None
+    supports: Callable[[Any], str | None] | None = None
     modules: tuple[str, ...] = ()
     threaded: bool = False
     order: str = "C"

@@ -17,8 +17,6 @@ from kernelmark.bench.plan.operation import Problem
 from kernelmark.bench.plan.tiles import parse_tile
 
 P = TypeVar("P", bound=Problem)
-#: The flag of a function with `*args`, copied from `inspect`, which is slow to import.
-CO_VARARGS = 4
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -170,7 +168,7 @@ def cuda_kernel(op: str, *, source: str = "", entry: str = "", **options: Any) -
 def _check_plan(function: Callable[..., Any], name: str) -> None:
     """Raise UsageError for a plan with a wrong signature, which would otherwise show as a defect of kernelmark."""
     code = getattr(function, "__code__", None)
-    if code is None or code.co_flags & CO_VARARGS:
+    if code is None or code.co_flags & 4:  # inspect.CO_VARARGS, whose module is slow to import
         return
     if not code.co_argcount - len(function.__defaults__ or ()) <= 3 <= code.co_argcount:
         taken = ", ".join(code.co_varnames[: code.co_argcount])
