@@ -13,7 +13,6 @@ from kernelmark.bench.plan.errors import UsageError
 EIATTR_MAX_THREADS = 0x05
 EIATTR_KPARAM_INFO = 0x17
 _EIFMT_SVAL = 0x04  # the form of an attribute with a size and that many bytes; other forms carry two bytes
-_MAX_THREADS = 1024
 
 
 class ElfSection(NamedTuple):
@@ -108,5 +107,5 @@ def resources_of(code: bytes, symbol: str, log: str) -> Resources:
         stack_bytes=rest("cumulative stack size") or int(used["frame"]),
         spill_bytes=int(used["stores"]) + int(used["loads"]),
         constant_bytes=sum(section.size for section in constants if section),
-        max_threads=struct.unpack_from("<I", bounds)[0] if bounds else _MAX_THREADS,
+        max_threads=struct.unpack_from("<I", bounds)[0] if bounds else 1024,
     )

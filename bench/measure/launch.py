@@ -23,9 +23,6 @@ from kernelmark.bench.plan.kernel import CudaKernel, Im2colMap, KernelCall, Laun
 from kernelmark.bench.plan.limits import DeviceLimits
 from kernelmark.bench.plan.operation import Problem
 
-INT_RANGE = range(-(2**31), 2**31)
-FLOAT_MAX = float(np.finfo(np.float32).max)
-WHOLE_CARVE_OUT = 100  # per cent: CU_SHAREDMEM_CARVEOUT_MAX_SHARED
 #: Names are cut to this number of characters; CUTLASS has names of thousands of characters.
 NAME = 120
 #: At most this many launches are listed; the rest are counted.
@@ -130,7 +127,7 @@ def shared_settings(call: KernelCall, used: Resources, device: DeviceLimits) -> 
     if wanted > STATIC_LIMIT:
         settings["MAX_DYNAMIC_SHARED_SIZE_BYTES"] = call.shared_bytes
     if wanted * resident_blocks(call, used, device) > STATIC_LIMIT:
-        settings["PREFERRED_SHARED_MEMORY_CARVEOUT"] = WHOLE_CARVE_OUT
+        settings["PREFERRED_SHARED_MEMORY_CARVEOUT"] = 100  # per cent: CU_SHAREDMEM_CARVEOUT_MAX_SHARED
     return settings
 
 
@@ -161,11 +158,11 @@ def c_scalar(value: Any, subject: str) -> Any:
     if isinstance(value, np.generic):
         return value
     if isinstance(value, int):
-        if value not in INT_RANGE:
+        if not -(2**31) <= value < 2**31:
             raise UsageError(f"{subject}: argument {value} does not fit a C int; pass numpy.int64 and take long long")
         return np.int32(value)
     if isinstance(value, float):
-        if abs(value) > FLOAT_MAX:
+        if abs(value) > float(np.finfo(np.float32).max):
             raise UsageError(f"{subject}: argument {value} does not fit a C float; pass numpy.float64 and take double")
         return np.float32(value)
     raise UsageError(f"{subject}: argument {value!r}; expected an operand's name, a number, Scratch or a tensor map")

@@ -18,8 +18,6 @@ REASONS = {
     0x40: "hardware thermal slowdown",
     0x80: "power brake",
 }
-THROTTLED = "the GPU was throttled ({reason})"
-SLOW_CLOCK = "the GPU's clock was {:.2g} % below its highest"
 
 
 class GpuMonitor:
@@ -63,11 +61,11 @@ class GpuMonitor:
 
     def _causes(self, state: dict[str, float]) -> dict[str, float]:
         bits = int(self._throttling() or 0)
-        causes = {THROTTLED.format(reason=reason): 1.0 for bit, reason in REASONS.items() if bits & bit}
+        causes = {f"the GPU was throttled ({reason})": 1.0 for bit, reason in REASONS.items() if bits & bit}
         if "clock_mhz" in state and self._highest_mhz:
             below_pct = 100 * (1 - state["clock_mhz"] / self._highest_mhz)
             if below_pct > CLOCK_PCT:
-                causes[SLOW_CLOCK] = below_pct
+                causes["the GPU's clock was {:.2g} % below its highest"] = below_pct
         return causes
 
     def _throttling(self) -> float | None:
