@@ -96,7 +96,6 @@ def test_pycuda_refuses_what_it_cannot_launch(hopper: Gpu) -> None:
 
 #: A struct of 16 bytes, aligned to 8: after an address and an int, 4 bytes of padding come before it.
 STRUCT = np.void((7, 2**40), np.dtype([("small", "u4"), ("large", "u8")], align=True))
-TAKING_A_STRUCT = planned(TILED, args=("a", 5, STRUCT, 6))
 TAKING_99_KIB = planned(TILED, shared_bytes=99 * 1024)  # of dynamic shared memory, besides its static one
 
 
@@ -129,7 +128,7 @@ def test_a_cooperative_grid_that_is_resident_as_a_whole_is_launched(hopper: Gpu)
 
 
 def test_a_struct_is_handed_to_the_driver_by_value(hopper: Gpu) -> None:
-    run = cuda_launch(TAKING_A_STRUCT, PADDED, operands(a=16))
+    run = cuda_launch(planned(TILED, args=("a", 5, STRUCT, 6)), PADDED, operands(a=16))
     run()
     addresses = (ctypes.c_void_p * 4).from_address(hopper.driven[0][2])
     assert np.frombuffer(ctypes.string_at(addresses[2], 16), STRUCT.dtype)[0] == STRUCT

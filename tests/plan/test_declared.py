@@ -8,7 +8,6 @@ from kernelmark import Dim, Problem, cuda_kernel, kernel, operation
 from kernelmark.bench.plan.declared import shown
 
 OPTIONS = {"provider": "mine", "device": "cpu"}
-CUDA = {"source": "gemm/x.cu", "entry": "x"}
 
 
 def twin(problem, x):
@@ -70,7 +69,7 @@ BAD_CUDA_ARGUMENTS = {
 @pytest.mark.parametrize("case", BAD_CUDA_ARGUMENTS)
 def test_a_bad_argument_of_a_cuda_kernel_is_named_with_what_is_expected(registry, complaint, case):
     options, found = BAD_CUDA_ARGUMENTS[case]
-    line = complaint(lambda: cuda_kernel("gemm", **{**CUDA, **options})(twin))
+    line = complaint(lambda: cuda_kernel("gemm", **{"source": "gemm/x.cu", "entry": "x", **options})(twin))
     assert line.startswith("kernel gemm/cuda.twin: ")
     assert found in line
 
