@@ -9,11 +9,8 @@ def matches(name: str, globs: Sequence[str]) -> bool:
 
     A tile is the part of a kernel's name after an @. A glob without @ matches a kernel with any tile.
     """
-    wanted, unwanted = [g for g in globs if g[:1] != "!"], [g[1:] for g in globs if g[:1] == "!"]
-    if any(_matches(name, glob) for glob in unwanted):
+    base = name.partition("@")[0]
+    matching = [glob for glob in globs if fnmatchcase(name if "@" in glob else base, glob.removeprefix("!"))]
+    if any(glob.startswith("!") for glob in matching):
         return False
-    return not wanted or any(_matches(name, glob) for glob in wanted)
-
-
-def _matches(name: str, glob: str) -> bool:
-    return fnmatchcase(name if "@" in glob else name.partition("@")[0], glob)
+    return bool(matching) or all(glob.startswith("!") for glob in globs)
