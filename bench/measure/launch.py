@@ -17,7 +17,7 @@ from kernelmark.bench.measure.cubin import Resources
 from kernelmark.bench.measure.cuda import device_id, present_limits
 from kernelmark.bench.measure.launch_pycuda import CubinFunction, with_pycuda
 from kernelmark.bench.measure.occupancy import STATIC_LIMIT, occupancy
-from kernelmark.bench.measure.tensormap import encode, extents, is_struct, launch_with_structs
+from kernelmark.bench.measure.tensormap import encode, extents, launch_with_structs
 from kernelmark.bench.plan.errors import Unsupported, UsageError
 from kernelmark.bench.plan.kernel import CudaKernel, Im2colMap, KernelCall, Launch, Scratch, TensorMap, Tile
 from kernelmark.bench.plan.limits import DeviceLimits
@@ -177,7 +177,7 @@ def _with_cuda_core(
     function = _cuda_core_kernel(loaded.code, loaded.symbol)
     for name, value in loaded.settings.items():
         _set_attribute(function, name, value)
-    if any(is_struct(argument) for argument in arguments):
+    if any(isinstance(argument, np.ndarray | np.void) for argument in arguments):  # cuda-core's launch takes no structs
         return launch_with_structs(int(function.handle), call, arguments, stream.ptr)
     options: dict[str, Any] = {"is_cooperative": True} if kernel.cooperative else {}
     width, *rest = extents(call.grid)

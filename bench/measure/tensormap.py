@@ -163,11 +163,6 @@ def _enumerations(swizzle: str) -> tuple[Any, Any, Any, Any]:
     )
 
 
-def is_struct(argument: Any) -> bool:
-    """Return whether a resolved argument is a struct passed by value, which cuda-core's `launch` does not accept."""
-    return isinstance(argument, np.ndarray | np.void)
-
-
 def packed(arguments: list[Any]) -> list["np.ndarray[Any, Any]"]:
     """Return the bytes that the kernel takes for each argument: a descriptor, an address (int) or a NumPy scalar."""
     scalars = [np.uint64(argument) if isinstance(argument, int) else argument for argument in arguments]
