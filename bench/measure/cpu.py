@@ -226,9 +226,8 @@ def _quotas() -> Iterator[float]:
 @lru_cache
 def cpu_name() -> str:
     """Return the processor's name as the system reports it."""
-    if facts := cpu_facts():
-        return facts.get("model name") or platform.machine()
-    return platform.processor() or platform.machine()
+    facts = cpu_facts()
+    return (facts.get("model name") if facts else platform.processor()) or platform.machine()
 
 
 @lru_cache

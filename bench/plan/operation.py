@@ -312,8 +312,5 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def traffic_bytes(self) -> int:
         """Return the bytes of compulsory traffic: each input read once, each output written once."""
-        total = 0
-        for operand in self.touched:
-            size = math.prod(operand.shape) * DTYPES[operand.dtype].itemsize
-            total += 2 * size if operand.role == "inout" else size
-        return total
+        sizes = [(math.prod(operand.shape) * DTYPES[operand.dtype].itemsize, operand.role) for operand in self.touched]
+        return sum(2 * size if role == "inout" else size for size, role in sizes)
