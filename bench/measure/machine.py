@@ -156,7 +156,8 @@ def gpu_link() -> dict[str, int]:
 
     bus = cupy.cuda.Device(0).pci_bus_id
     facts, monitor = {}, GpuMonitor(bus)
-    if (node := _node_of(bus)) is not None:
+    node = number_in(DEVICES / bus.lower() / "numa_node")
+    if node is not None and node != -1:  # the system writes -1 if there is only one node
         facts["gpu_numa_node"] = node
     if monitor.link():
         facts |= _under_load(monitor)
@@ -177,12 +178,6 @@ def _under_load(monitor: GpuMonitor) -> dict[str, int]:
             link[fact] = max(value, link.get(fact, 0))
         stream.synchronize()
     return link
-
-
-def _node_of(bus: str) -> int | None:
-    """Return the NUMA node of a device on the bus, or None; the system writes -1 if there is only one node."""
-    node = number_in(DEVICES / bus.lower() / "numa_node")
-    return None if node == -1 else node
 
 
 if __name__ == "__main__":

@@ -268,17 +268,14 @@ def _variants(
     Kernels that are not threaded run only at the first thread count. Such a baseline is measured at each count, so that
     all kernels have a speedup; its first row is kept.
     """
+    problem = entry.problem
+    names = [suite.baseline[problem.op]] if problem.op in suite.baseline else problem.baselines
     for isa in plan.isas:
         able = [kernel for kernel in chosen if not isa or kernel.device != "cuda"]
-        baseline = _baseline(entry, able, suite.baseline)
+        contending = {kernel.id for kernel in able}
+        baseline = next((name for name in names if name in contending), None)
         for i, threads in enumerate(plan.threads):
             kernels = [kernel for kernel in able if kernel.threaded or i == 0]
             if kernels:
                 missing = [kernel for kernel in able if kernel.id == baseline and kernel not in kernels]
                 yield isa, threads, baseline, missing + kernels
-
-
-def _baseline(entry: Entry, kernels: list[Kernel], own: Mapping[str, str]) -> str | None:
-    problem, contending = entry.problem, {kernel.id for kernel in kernels}
-    names = [own[problem.op]] if problem.op in own else problem.baselines
-    return next((name for name in names if name in contending), None)

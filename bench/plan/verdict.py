@@ -107,10 +107,6 @@ class Errors:
             self._closest, self.largest = closest, float(error[place])
             self.limit = float(np.broadcast_to(limits, error.shape)[place])
 
-    @property
-    def rms(self) -> float:
-        return math.sqrt(self.squares / max(1, self.count))
-
 
 def compare(name: str, got: Array, want: Array, bound: float | Array | Bound, dtype: str) -> Verdict:
     """Check that each element is within its bound of `want`, and for a Bound, that the rms error is within its limit.
@@ -188,7 +184,7 @@ def _wrong(name: str, got: Array, want: Array, bound: float | Array | Bound, dty
 
 def _imprecise(name: str, bound: Bound, found: Errors) -> str | None:
     """Return why errors that are each within their bound are too large as a whole, or None."""
-    rms, limit = found.rms, bound.rms_limit(found.count)
+    rms, limit = math.sqrt(found.squares / found.count), bound.rms_limit(found.count)
     if rms <= limit:
         return None
     return f"{name} has an rms error {rms:.3g} times that of the declared arithmetic, expected at most {limit:.3g}"
