@@ -245,9 +245,7 @@ def test_what_cannot_be_compiled_is_refused_in_a_line_above_the_log(
     assert logged in "\n".join(log)
 
 
-def test_a_header_that_the_first_root_lacks_comes_from_the_next(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_header_that_one_root_lacks_comes_from_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     wheels, toolkit = tmp_path / "cu13" / "include", tmp_path / "toolkit" / "include"
     for header in (wheels / "cuda_runtime.h", toolkit / "cuda_runtime.h", toolkit / "crt" / "mma.h"):
         header.parent.mkdir(parents=True, exist_ok=True)

@@ -56,9 +56,7 @@ def test_a_scalar_that_fits_no_c_type_is_refused(value: Any) -> None:
         c_scalar(value, "k")
 
 
-def test_programs_to_compile_ahead_are_those_that_a_launch_compiles(
-    hopper: Gpu, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_programs_compiled_ahead_are_those_that_a_launch_compiles(hopper: Gpu, monkeypatch: pytest.MonkeyPatch) -> None:
     noted = Mock(wraps=compile_cubin)
     monkeypatch.setattr(launch, "compile_cubin", noted)
     cuda_launch(TILED, PADDED, operands(a=1024, b=2048, c=3072))

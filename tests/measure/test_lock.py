@@ -132,9 +132,7 @@ def test_only_a_gpu_is_locked_for_the_whole_machine_and_only_if_it_is_not_shared
     hold(exclusive(("cuda",), shared=False))
 
 
-def test_a_turn_alone_waits_for_those_in_company_and_others_wait_for_it(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_turn_alone_waits_for_shared_ones_and_they_for_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(lock, "MACHINE", tmp_path)
     order: list[str] = []
 

@@ -60,9 +60,7 @@ def row(low, median, high, **values):
         (100 * LLC, Mode.HOT, 4 * LLC),
     ],
 )
-def test_bandwidth_is_that_of_memory_when_cold_and_of_a_cache_as_large_as_the_operands_when_hot(
-    footprint, mode, expected
-):
+def test_bandwidth_is_that_of_memory_when_cold_and_of_a_cache_of_the_operands_size_when_hot(footprint, mode, expected):
     assert level_bytes(footprint, mode, LLC) == expected
 
 
@@ -159,9 +157,7 @@ def test_only_a_time_whose_slow_end_beats_the_best_sample_by_two_per_cent_exceed
         ("copy/m8n1023/f32", Mode.HOT, None),
     ],
 )
-def test_bandwidth_accuses_operands_that_no_cache_can_hold_and_others_at_twice_that_of_a_cache(
-    registry, problem, mode, judge
-):
+def test_bandwidth_accuses_operands_beyond_caches_and_others_at_twice_that_of_a_cache(registry, problem, mode, judge):
     found = [(need.problem, times) for need, times in judges(registry.problem(problem), "cpu", 2, "exact", mode, LLC)]
     assert found == ([judge] if judge else [])
     assert not judge or judge[1] == SLACK or [*judges(registry.problem(problem), "cuda", 1, "exact", mode, LLC)] == []
@@ -176,9 +172,7 @@ def test_bandwidth_accuses_operands_that_no_cache_can_hold_and_others_at_twice_t
         ("copy/m1000n1000/f32", 2000.0, 2000.0, None),  # which memory bounds
     ],
 )
-def test_what_the_clock_gained_is_out_of_the_share_in_cycles_if_both_clocks_are_known(
-    registry, problem, ceiling_mhz, row_mhz, pct
-):
+def test_a_changed_clock_is_out_of_the_share_in_cycles_if_both_are_known(registry, problem, ceiling_mhz, row_mhz, pct):
     limits = [structs.replace(limit, clock_mhz=ceiling_mhz) for limit in (COMPUTE_LIMIT, MEMORY_LIMIT)]
     state = {} if row_mhz is None else {"clock_mhz": row_mhz}
     found = place(row(39e-6, 40e-6, 41e-6, state=state), registry.problem(problem), *limits)

@@ -153,9 +153,7 @@ def test_a_renamed_source_and_what_is_for_reading_and_for_tests_change_nothing(
     assert len(digest(tiled)) == 20
 
 
-def test_every_value_of_the_declaration_that_measuring_sees_changes_it(
-    tiled: CudaKernel, digest: Callable[..., str]
-) -> None:
+def test_every_declared_value_that_measuring_sees_changes_it(tiled: CudaKernel, digest: Callable[..., str]) -> None:
     tunables: Mapping[str, Any] = {name: values[::-1] for name, values in tiled.tunables.items()}
     fields = {"numerics": "tf32", "alignment": 4, "order": "F", "cooperative": True, "name": "x", "archs": ("sm_80",)}
     arguments = ("a", np.int32(3), np.int64(3), np.void((1, 2), "i4,i4"), np.void((1, 3), "i4,i4"))

@@ -153,9 +153,7 @@ def test_five_processes_cover_the_median_of_all_that_there_could_be_and_one_far_
     assert np.mean([interval.low <= truth <= interval.high for interval in one]) < 0.8
 
 
-def test_speedups_of_five_processes_cover_the_ratio_where_both_are_noisy(
-    simulated: tuple[float, list[np.ndarray]],
-) -> None:
+def test_speedups_of_five_processes_cover_a_ratio_of_noisy_ones(simulated: tuple[float, list[np.ndarray]]) -> None:
     """Both contenders share the process's level; each is placed by itself besides, 1 % from process to process."""
     _, runs = simulated
     rng, hits = np.random.default_rng(9), []

@@ -80,7 +80,7 @@ def test_a_broken_plugin_names_file_and_line_and_registers_nothing_until_mended(
     assert registry.kernels.keys() - before == {"gemm/mine.other"}
 
 
-def test_a_bad_declaration_in_a_module_of_a_plugin_is_named_with_that_modules_line(
+def test_a_bad_declaration_in_a_plugins_module_has_that_modules_line(
     registry, complaint, tmp_path, monkeypatch, plugin
 ):
     part = tmp_path / "part_of_mine.py"
@@ -110,9 +110,7 @@ def checkout(tmp_path):
 @pytest.mark.parametrize(
     ("name", "text", "number"), [("mine.py", "import no_such_module\n", 1), ("idea/mine.py", "\ndef (:\n", 2)]
 )
-def test_a_broken_file_among_the_kernels_is_named_with_its_line_unless_an_underscore_hides_it(
-    checkout, refused, name, text, number
-):
+def test_a_broken_file_of_kernels_is_named_by_line_unless_an_underscore_hides_it(checkout, refused, name, text, number):
     folder = checkout / "kernelmark" / "kernels" / "copy"
     for broken in ("_mine.py", "idea/_mine.py", "_idea/mine.py", name):
         path = folder / broken
@@ -259,9 +257,7 @@ def other(p, t, device): ...
 """
 
 
-def test_a_source_lies_beside_the_plug_in_or_below_cuda_and_a_row_names_what_needs_no_gpu(
-    registry, tmp_path, monkeypatch
-):
+def test_a_source_lies_beside_a_plugin_or_below_cuda_and_a_row_names_what_needs_no_gpu(registry, tmp_path, monkeypatch):
     path = tmp_path / "own" / "mine.py"
     path.parent.mkdir()
     path.write_text(CUDA)

@@ -153,9 +153,7 @@ def towards_zero(values):
 
 @pytest.mark.parametrize("length", [1, 2, 4, 16, 100, 3000])
 @pytest.mark.parametrize(("numerics", "step", "round_"), [("fp32", 1, nearest), ("f16", 4, towards_zero)])
-def test_the_bound_of_the_rms_error_holds_and_is_less_than_twice_too_wide_for_long_chains(
-    numerics, step, round_, length
-):
+def test_the_bound_of_the_rms_error_holds_and_is_under_twice_too_wide_for_long_chains(numerics, step, round_, length):
     errors = chain(length, step, round_, np.random.default_rng(length))
     rms = np.sqrt(np.mean(errors**2))
     bound = accumulation_rms(numerics, "f16", length)
