@@ -168,17 +168,15 @@ def c_scalar(value: Any, subject: str) -> Any:
     raise UsageError(f"{subject}: argument {value!r}; expected an operand's name, a number, Scratch or a tensor map")
 
 
-def _with_cuda_core(
-    kernel: CudaKernel, loaded: CubinFunction, call: KernelCall, arguments: list[Any], stream: Any
-) -> Launch:
+def _with_cuda_core(kernel: CudaKernel, cubin: CubinFunction, call: KernelCall, args: list[Any], stream: Any) -> Launch:
     import cuda.core as core
 
     core.Device(device_id()).set_current()
-    function = _cuda_core_kernel(loaded.code, loaded.symbol)
-    for name, value in loaded.settings.items():
+    function = _cuda_core_kernel(cubin.code, cubin.symbol)
+    for name, value in cubin.settings.items():
         _set_attribute(function, name, value)
-    if any(isinstance(argument, np.ndarray | np.void) for argument in arguments):  # cuda-core's launch takes no structs
-        return launch_with_structs(int(function.handle), call, arguments, stream.ptr)
+    if any(isinstance(argument, np.ndarray | np.void) for argument in args):  # cuda-core's launch takes no structs
+        return launch_with_structs(int(function.handle), call, args, stream.ptr)
     options: dict[str, Any] = {"is_cooperative": True} if kernel.cooperative else {}
     width, *rest = extents(call.grid)
     if call.cluster > 1:  # in this case cuda-core expects the grid in clusters
@@ -186,7 +184,7 @@ def _with_cuda_core(
     config = core.LaunchConfig(
         grid=(width // call.cluster, *rest), block=extents(call.block), shmem_size=call.shared_bytes, **options
     )
-    return partial(core.launch, core.Stream.from_handle(stream.ptr), config, function, *arguments)
+    return partial(core.launch, core.Stream.from_handle(stream.ptr), config, function, *args)
 
 
 @lru_cache(maxsize=256)

@@ -25,9 +25,7 @@ class CubinFunction(NamedTuple):
     settings: Mapping[str, int]
 
 
-def with_pycuda(
-    kernel: CudaKernel, loaded: CubinFunction, call: KernelCall, arguments: list[Any], stream: Any
-) -> Launch:
+def with_pycuda(kernel: CudaKernel, cubin: CubinFunction, call: KernelCall, args: list[Any], stream: Any) -> Launch:
     """Return a function that launches the kernel. Raises Unsupported if PyCUDA cannot launch it.
 
     Raises RuntimeError if `stream` is not PyCUDA's stream, which `take_stream` makes the device's stream.
@@ -39,16 +37,16 @@ def with_pycuda(
         raise RuntimeError(
             f"PyCUDA launches only on its stream {ours.handle:#x}, not on {stream.ptr:#x}; call take_stream() first"
         )
-    function = _pycuda_function(loaded.code, loaded.symbol)
-    function.prepare("".join(map(_format, arguments)))
-    arguments = [value.tobytes() if isinstance(value, np.void) else value for value in arguments]
-    if loaded.settings:
+    function = _pycuda_function(cubin.code, cubin.symbol)
+    function.prepare("".join(map(_format, args)))
+    args = [value.tobytes() if isinstance(value, np.void) else value for value in args]
+    if cubin.settings:
         from pycuda.driver import function_attribute
 
-        for name, value in loaded.settings.items():
+        for name, value in cubin.settings.items():
             function.set_attribute(getattr(function_attribute, name), value)
     grid, block = extents(call.grid), extents(call.block)
-    return partial(function.prepared_async_call, grid, block, ours, *arguments, shared_size=call.shared_bytes)
+    return partial(function.prepared_async_call, grid, block, ours, *args, shared_size=call.shared_bytes)
 
 
 def _format(value: Any) -> str:
