@@ -31,10 +31,7 @@ TRANSPARENT = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 
 
 class InFile(np.ndarray[Any, Any]):
-    """An array in an unnamed file that other processes can map; its views keep the file open.
-
-    The file is closed and deleted with the last view.
-    """
+    """An array in an unnamed file that other processes can map; the file is deleted with the last view of the array."""
 
     file: "MemoryFile | None" = None
 

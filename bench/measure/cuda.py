@@ -168,10 +168,7 @@ class Cuda:
 
 
 def gpu_uuids() -> list[str]:
-    """Return the UUIDs of the GPUs that this process sees, as CUDA_VISIBLE_DEVICES takes them, in order.
-
-    A UUID is "unknown" if the driver does not report it.
-    """
+    """Return the UUIDs of the visible GPUs in order, as CUDA_VISIBLE_DEVICES takes them; "unknown" if not reported."""
     if cuda_missing():
         return []
     driver, uuids = ctypes.CDLL("libcuda.so.1"), []

@@ -63,10 +63,7 @@ def entries_of(calls: list[tuple[str, KernelCall]]) -> tuple[str, ...]:
 
 
 def programs(kernels: Iterable[tuple[CudaKernel, Iterable[Problem]]], limits: DeviceLimits) -> list[Program]:
-    """Return the programs that cuda_launch compiles for these kernels and problems, without duplicates.
-
-    Problems that a kernel refuses on this device are skipped.
-    """
+    """Return the programs, each once, that cuda_launch compiles for these kernels and the problems that they take."""
     taken = (
         (kernel, kernel.calls(problem, tile, limits))
         for kernel, problems in kernels
@@ -209,10 +206,7 @@ _LAUNCHERS: Mapping[str, _Launcher] = {"cuda-core": _with_cuda_core, "pycuda": w
 
 
 def launched(launch: Launch, stream: Any) -> str:
-    """Return `name<<<gx,gy,gz x bx,by,bz>>>` of each kernel that a call launches, without running any.
-
-    Return "" if the call cannot be captured, whatever the reason.
-    """
+    """Return `name<<<gx,gy,gz x bx,by,bz>>>` of each kernel that a call launches, without running it; "" if unknown."""
     with suppress(Exception), _captured(launch, stream) as graph:
         kernels = list(_kernels(graph))
         rest = [f"and {len(kernels) - LAUNCHES} more"] if len(kernels) > LAUNCHES else []

@@ -75,10 +75,7 @@ class _Handle(NamedTuple):
 
 
 def take_stream(device: Any) -> None:
-    """Run all work of this CUDA device on PyCUDA's stream, before any kernel is set up.
-
-    Raises Unsupported if PyCUDA is not usable.
-    """
+    """Run all work of this CUDA device on PyCUDA's stream, before any kernel is set up. Raises Unsupported."""
     import cupy
 
     stream = pycuda_stream(device_id())
@@ -88,10 +85,7 @@ def take_stream(device: Any) -> None:
 
 @lru_cache
 def pycuda_stream(device: int) -> Any:
-    """Return PyCUDA's stream in the device's primary context, one per process.
-
-    Raises Unsupported if PyCUDA is not installed.
-    """
+    """Return PyCUDA's stream in the device's primary context, one per process. Raises Unsupported without PyCUDA."""
     try:
         import pycuda.driver as driver
     except ImportError as error:

@@ -291,10 +291,7 @@ class Series:
         self._started = self.clock.now()
 
     def _until_settled(self, limit_s: float, monitor: Monitor) -> float:
-        """Run blocks of calls until neither the fastest call nor the clock has improved, or the limit is reached.
-
-        Returns the seconds of the fastest call.
-        """
+        """Make calls until neither the fastest nor the clock improves, or time is up; return seconds of the fastest."""
         began, launches, block_s = self.clock.now(), cycle(self._launches), min(BLOCK_S, limit_s)
         fastest, mhz = self._block(launches, block_s), monitor.clock_mhz()
         while self.clock.now() - began < limit_s:

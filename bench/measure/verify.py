@@ -22,15 +22,12 @@ LONGEST_S = 0.1
 
 
 class References:
-    """The float64 references of one draw, computed on demand, and separately for row- and column-major kernels.
-
-    took_s: the time that the last reference took.
-    """
+    """The float64 references of one draw, computed on demand, and separately for row- and column-major kernels."""
 
     def __init__(self, problem: Problem, draw: Draw, called: Called) -> None:
         self._problem, self._draw, self._called = problem, draw, called
         self._known: dict[str, Any] = {}
-        self.took_s = 0.0
+        self.took_s = 0.0  # of the last reference
 
     def get(self, order: str) -> Any:
         """Return the reference for kernels that read the buffers in this order."""
@@ -85,10 +82,7 @@ def verify(
     device: Device,
     called: Called,
 ) -> tuple[Verdict, float]:
-    """Run the kernel once, judge its outputs, and restore the drawn operands. Raises the kernel's exceptions.
-
-    Returns the verdict, and the seconds of the call, on operands that it had not seen before.
-    """
+    """Verify one call on new operands; return the verdict and the call's seconds. Raises the kernel's exceptions."""
     references.get(kernel.order)  # computed first, since it takes long, so that outputs can be read at once
     operands.restore(draw)
     operands.poison()
