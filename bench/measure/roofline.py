@@ -43,10 +43,7 @@ FED = {("cuda", "fp32"): "fma/n8650752k32768/f32/fed"}
 PRODUCTS = ("gemm", "conv")
 #: The transfers that measure a link's ceiling. Within the host they are copies on the row's threads. This ceiling
 #: counts each byte once, as rows of `transfer` do; the memory ceiling counts reads and writes.
-LINKS = frozenset(
-    {"transfer/numpy.copyto", "transfer/numba.streaming"}
-    | {f"transfer/cuda.{name}" for name in ("pinned", "device", "peer")}
-)
+LINKS = {f"transfer/{name}" for name in ("numpy.copyto", "numba.streaming", "cuda.pinned", "cuda.device", "cuda.peer")}
 #: Numerics that use the arithmetic units of another numerics.
 UNITS = {"3xtf32": "tf32", "strassen64": "fp64"}
 UNITS |= dict.fromkeys(("winograd", "winograd4", "fft", "strassen", "onebit", "int8"), "fp32")

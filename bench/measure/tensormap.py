@@ -23,10 +23,7 @@ _SIZES, _STEPS, _CORNERS = POINTER(c_uint64), POINTER(c_uint32), POINTER(c_int32
 #: Arguments of cuTensorMapEncodeTiled: descriptor, type, dimensions, address, sizes, pitches, box, steps, four enums.
 SIGNATURE = (c_void_p, c_int, c_uint32, c_void_p, _SIZES, _SIZES, _STEPS, _STEPS, c_int, c_int, c_int, c_int)
 #: Arguments of cuTensorMapEncodeIm2col, with two corners and the channels and pixels of a copy instead of a box.
-IM2COL_SIGNATURE = (
-    *(c_void_p, c_int, c_uint32, c_void_p, _SIZES, _SIZES, _CORNERS, _CORNERS, c_uint32, c_uint32, _STEPS),
-    *(c_int, c_int, c_int, c_int),
-)
+IM2COL_SIGNATURE = (*SIGNATURE[:6], _CORNERS, _CORNERS, c_uint32, c_uint32, _STEPS, *SIGNATURE[8:])
 #: Element types by the dtype of the device's arrays: bfloat16 is stored as 16-bit integers, FP8 as bytes.
 _ELEMENTS = {
     "u1": "UINT8",

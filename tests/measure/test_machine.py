@@ -241,9 +241,8 @@ def test_words_are_taken_once_in_their_order_and_without_any_the_libraries_choos
 
 def test_what_cannot_be_had_is_refused_in_one_line(cpu, complaint):
     cpu("sse4_2 avx")
-    assert complaint(lambda: choose_isas("sse5")) == (
-        "--isa sse5: unknown; expected some of sse, avx, avx2, avx512, separated by commas"
-    )
+    sets = "expected some of sse, avx, avx2, avx512, separated by commas"
+    assert complaint(lambda: choose_isas("sse5")) == f"--isa sse5: unknown; {sets}"
     assert complaint(lambda: choose_isas("")).startswith("--isa '': unknown")
     assert complaint(lambda: choose_isas("sse,avx2")) == "--isa avx2: this CPU has no avx2 fma; it has sse, avx"
     cpu("sse4_2", machine="aarch64")
