@@ -64,11 +64,6 @@ class Ceiling(msgspec.Struct, frozen=True):
         return Need(self.device, self.threads, self.kind, self.problem)
 
     @property
-    def work_unit(self) -> str:
-        """Return the unit of the counted work: `bytes` or `flop`."""
-        return "bytes" if self.need.moves else "flop"
-
-    @property
     def rate_unit(self) -> str:
         """Return the unit in which rates are shown: 10^9 units of work per second."""
         return "GB/s" if self.need.moves else "GFLOP/s"

@@ -76,7 +76,9 @@ class Turns:
             self._round(self._active)
             self._round(self._active[::-1])
             seconds = clock.now() - began
-            if seconds >= WINDOW_S or any(self._running(name) and self._out_of_time(name) for name in self._active):
+            running = [self._series[name] for name in self._active if self._running(name)]
+            late = self._baseline_is_late()
+            if seconds >= WINDOW_S or any(series.out_of_time(self._budget, late) for series in running):
                 break
         return clock.now() - began
 
@@ -95,9 +97,6 @@ class Turns:
 
     def _running(self, name: str) -> bool:
         return self._series[name].stopped_by is None
-
-    def _out_of_time(self, name: str) -> bool:
-        return self._series[name].out_of_time(self._budget, self._baseline_is_late())
 
     def _baseline_is_late(self) -> bool:
         """Return whether a baseline has used all the time that it may use while others continue."""

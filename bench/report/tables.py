@@ -299,7 +299,7 @@ def _accusation(evidence: Evidence) -> Iterator[tuple[str, object]]:
         yield "time_s_ci95_low", interval.low
         yield "time_s_ci95_high", interval.high
     if excess:
-        yield "declared", f"{excess.declared:,} {excess.ceiling.work_unit}"
+        yield "declared", f"{excess.declared:,} {'bytes' if excess.ceiling.need.moves else 'flop'}"
         yield "over time_s_ci95_high", f"{excess.rate * 1e-9:.4g} {excess.ceiling.rate_unit}"
         yield "surpassed ceiling", ", measured ".join(filter(None, (str(excess.ceiling), excess.ceiling.measured_at)))
 
