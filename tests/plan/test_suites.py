@@ -34,16 +34,13 @@ def test_pow2_and_linear_include_both_ends(load):
     assert problems(past) == ["copy/m1n1/f32", "copy/m1n3/f32", "copy/m1n5/f32"]
 
 
-def test_points_tie_the_operations_sizes_in_their_order_and_have_one_count_or_one_each(load):
+def test_points_tie_the_sizes_or_the_axes_that_are_named_and_have_one_count_or_one_each(load):
     suite = load(f"[[sweep]]\n{GEMM}points = [[1, 2, 3], [4, 5, 6]]\ncount = [7, 9]\n")
     assert problems(suite) == ["gemm/m1n2k3/f32/NT", "gemm/m4n5k6/f32/NT"]
     assert [entry.count for entry in suite.entries()] == [7, 9]
     assert [e.count for e in load(f"[[sweep]]\n{GEMM}points = [[1, 2, 3], [4, 5, 6]]\ncount = 3\n").entries()] == [3, 3]
-
-
-def test_points_tie_the_axes_that_are_named(load):
-    suite = load(f"[[sweep]]\n{GEMM}n = 5\naxes = ['k', 'm']\npoints = [[1, 2]]\n")
-    assert problems(suite) == ["gemm/m2n5k1/f32/NT"]
+    named = load(f"[[sweep]]\n{GEMM}n = 5\naxes = ['k', 'm']\npoints = [[1, 2]]\n")
+    assert problems(named) == ["gemm/m2n5k1/f32/NT"]
 
 
 def test_sweeps_follow_each_other_in_the_order_of_the_file(load):
