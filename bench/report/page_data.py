@@ -38,10 +38,10 @@ def page_data(data: RunData) -> dict[str, Any]:
     rows = data.rows
     whole = len(rows) <= MOST_ROWS and sum(r.samples for r in rows) <= MOST_SAMPLES
     if whole:
-        taken = [np.frombuffer(blob) for blob in data.sample_blobs()]
+        taken = [np.frombuffer(blob) for blob in data.store.sample_blobs(data.run_id)]
         lengths, samples = list(map(len, taken)), np.concatenate([*taken, np.empty(0)])
     else:
-        lengths, samples = _quantiles(data.sample_blobs())
+        lengths, samples = _quantiles(data.store.sample_blobs(data.run_id))
     plan = data.run.plan
     return {
         "count": len(rows),

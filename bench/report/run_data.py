@@ -2,8 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, closing
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
@@ -12,8 +11,7 @@ import msgspec
 from kernelmark.bench.plan.tuned import Tunes
 from kernelmark.bench.record.result import Result
 from kernelmark.bench.record.store import Store
-from kernelmark.bench.record.versions import LaunchResources
-from kernelmark.bench.report.contest import Contest, Ratio, contests, faster, is_timed, know_leads, over_vendors
+from kernelmark.bench.report.contest import Contest, Ratio, contests, is_timed, know_leads, over_vendors
 from kernelmark.bench.report.places import places
 from kernelmark.bench.report.trend import TrendCase, trend
 
@@ -26,7 +24,7 @@ class RunData:
     """The facts, rows and ceilings of a run in a store."""
 
     def __init__(self, store: Store, run_id: str) -> None:
-        self._store = store
+        self.store = store
         self.run = store.run(run_id)
         self.run_id = self.run.run_id
         self.finished_at: str | None = store.find_run(self.run_id)["finished_at"]
@@ -52,9 +50,9 @@ class RunData:
         Kernels that read buffers as column-major compute another product, so they have contests only if no others were
         timed. On a GPU, speedups are relative to the vendors' kernels.
         """
-        found = contests(self.timed, self._store)
+        found = contests(self.timed, self.store)
         found = over_vendors([c for c in found if not c.setting.order] or found)
-        know_leads(found, self._store, self.run_id)
+        know_leads(found, self.store, self.run_id)
         return [c.by_lead() for c in found]
 
     @cached_property
@@ -65,43 +63,18 @@ class RunData:
     @cached_property
     def trends(self) -> list[TrendCase]:
         """Return the trends of the run's cases over all runs of the store; [] for too many rows or a single run."""
-        if len(self.rows) > MOST_TRENDS or len(self._store.run_ids()) < 2:
+        if len(self.rows) > MOST_TRENDS or len(self.store.run_ids()) < 2:
             return []
-        return trend(self._store, self.run_id, "", {r.problem for r in self.timed}).cases
+        return trend(self.store, self.run_id, "", {r.problem for r in self.timed}).cases
 
     @property
     def networks(self) -> list[str]:
-        return list(dict.fromkeys(layer.network for layer in self._store.layers(self.run_id)))
+        return list(dict.fromkeys(layer.network for layer in self.store.layers(self.run_id)))
 
     @property
     def places(self) -> list[str]:
         """Return tables of several hosts or GPUs as HTML; names are hashed unless the store's `identifies` is true."""
-        return list(places(self._store, self.run_id, "html", identify=self._store.identifies))
-
-    def opened(self) -> AbstractContextManager[Store]:
-        """Open the run's store again, for queries that select rows."""
-        return closing(Store(self._store.path, create=False))
-
-    def faster(self, one: Result, other: Result) -> Ratio:
-        """Return how many times faster `one` is than `other`."""
-        return faster(self._store, one, other)
-
-    def samples(self, r: Result) -> list[float]:
-        """Return the samples of a row in seconds per call, in the order in which they were taken."""
-        return self._store.samples(r.run_id, r.case)
-
-    def sample_blobs(self) -> Iterator[bytes]:
-        """Yield the samples of every row as the bytes of doubles; b"" for a row without a time."""
-        return self._store.sample_blobs(self.run_id)
-
-    def by_process(self, r: Result) -> list[Sequence[float]]:
-        """Return the samples of a row by process."""
-        return self._store.by_process(r.run_id, r.case)
-
-    @cached_property
-    def resources(self) -> Mapping[str, LaunchResources]:
-        """Return the registers and spilled bytes of a tuning run's tiles on a GPU, by case."""
-        return self._store.resources(self.run_id)
+        return list(places(self.store, self.run_id, "html", identify=self.store.identifies))
 
     @cached_property
     def tunes(self) -> Tunes | None:
@@ -113,17 +86,17 @@ class RunData:
         """Return the run that searched for tiles: this one or, if it is a race of tiles, its search; else None."""
         if self.tunes is None or not self.tunes.search:
             return self if self.tunes else None
-        known = self.tunes.search in self._store.run_ids()
-        return RunData(self._store, self.tunes.search) if known else None
+        known = self.tunes.search in self.store.run_ids()
+        return RunData(self.store, self.tunes.search) if known else None
 
     @cached_property
     def race(self) -> "RunData | None":
         """Return the run that raced the best tiles: this one or, if it is a search, its latest race; else None."""
         if self.tunes is None or self.tunes.search:
             return self if self.tunes else None
-        plans = {run["run_id"]: run["plan"].get("tunes") or {} for run in self._store.runs()}
+        plans = {run["run_id"]: run["plan"].get("tunes") or {} for run in self.store.runs()}
         races = [run_id for run_id, tunes in plans.items() if tunes.get("search") == self.run_id]
-        return RunData(self._store, races[-1]) if races else None
+        return RunData(self.store, races[-1]) if races else None
 
     @property
     def facts(self) -> dict[str, Any]:

@@ -82,11 +82,11 @@ def searches(data: RunData | None) -> list[Searched]:
         return []
     kernel = data.tunes.kernel
     by_problem = grouped((r for r in data.rows if r.kernel.partition("@")[0] == kernel), lambda r: r.problem)
-    searched = []
+    searched, resources = [], data.store.resources(data.run_id)
     for space in data.tunes.spaces:
         rows = by_problem.get(space.problem, [])
         if any(row.kernel == kernel and is_timed(row) for row in rows):
-            searched.append(Searched(data.tunes, space, rows, _trials(rows, kernel), data.resources))
+            searched.append(Searched(data.tunes, space, rows, _trials(rows, kernel), resources))
     return searched
 
 
@@ -240,8 +240,9 @@ def _raced(data: RunData, space: SearchSpace, rows: dict[str, Result]) -> Raced:
     assert data.tunes is not None
     default = rows.pop("")
     in_turn = {tile: row for tile, row in rows.items() if row.status == Status.OK and row.job == default.job}
-    groups = {tile: data.by_process(row) for tile, row in in_turn.items()}
-    return Raced(data.tunes, space, default, rows, decide(data.by_process(default), groups, max(1, len(rows))))
+    groups = {tile: data.store.by_process(row.run_id, row.case) for tile, row in in_turn.items()}
+    base = data.store.by_process(default.run_id, default.case)
+    return Raced(data.tunes, space, default, rows, decide(base, groups, max(1, len(rows))))
 
 
 def sentence(found: Raced) -> str:

@@ -350,7 +350,7 @@ def test_of_several_runs_a_contest_is_that_with_the_most_kernels_then_the_newest
     (contest,) = data.contests
     assert {r.run_id for r in contest.ranked} == {"r2"}
     assert {r.device for r in data.timed} == {"cuda"}
-    assert data.samples(contest.fastest) == [4e-3] * 20
+    assert store.samples("r2", contest.fastest.case) == [4e-3] * 20
 
 
 def test_problems_that_were_measured_in_turn_stay_together(store: Store) -> None:

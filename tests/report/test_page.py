@@ -307,7 +307,7 @@ def test_quantiles_of_many_rows_at_once_are_those_of_each_row(begun, monkeypatch
     found = page_data(data)
     lengths = found["lengths"]
     assert [lengths["values"][code] for code in decoded(lengths["codes"], "B")] == [7, 7, 7, 7, 0, 7]
-    expected = [np.quantile(data.samples(row), LEVELS) for i, row in enumerate(data.rows) if i != 4]
+    expected = [np.quantile(begun.samples("r1", row.case), LEVELS) for i, row in enumerate(data.rows) if i != 4]
     assert decoded(found["samples"], "f") == pytest.approx(np.concatenate(expected), rel=1e-6)
 
 

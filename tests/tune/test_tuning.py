@@ -265,7 +265,7 @@ def test_the_figure_has_a_panel_for_each_tunable_that_was_varied_and_a_word_abou
 
 
 def test_the_page_has_the_race_the_space_and_the_figure_without_the_kernels_declaration(datas, tmp_path):
-    page = write_report(datas[1]._store, datas[1].run_id, tmp_path / "out", Registry(), pdf=False)
+    page = write_report(datas[1].store, datas[1].run_id, tmp_path / "out", Registry(), pdf=False)
     text = page.read_text(encoding="utf-8").replace("<wbr>", "").replace("\N{NO-BREAK SPACE}", " ")
     assert "8 tiles, 8 valid; 8 tiles measured: 8 ok; 1 of 8 within 5 % of the best" in text
     assert f"search: run {datas[0].run_id}, race: run {datas[1].run_id}" in text

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from kernelmark.bench.plan.registry import Registry
 from kernelmark.bench.plan.suites import find_suite
 from kernelmark.bench.record.result import Result
-from kernelmark.bench.report.contest import Ratio, grouped
+from kernelmark.bench.report.contest import Ratio, faster, grouped
 from kernelmark.bench.report.figures import style
 from kernelmark.bench.report.format import count, short
 from kernelmark.bench.report.noise import is_noisy
@@ -57,7 +57,7 @@ def _lanes(data: RunData, problems: dict[str, list[Result]], names: dict[str, st
         others = [r for r in rows if r is not base]
         if base and others:
             name, n = names.get(problem) or problem.partition("/")[2], data.dims_of[problem]["n"]
-            yield NetworkLane(name, n, [(r, data.faster(r, base)) for r in others])
+            yield NetworkLane(name, n, [(r, faster(data.store, r, base)) for r in others])
 
 
 def _figure(where: str, workers: int, lanes: Sequence[NetworkLane]) -> style.Figure:

@@ -47,7 +47,7 @@ def _draw(data: RunData, c: Contest, looks: dict[str, style.Look]) -> style.Draw
     low, high = 0.98, 1.02
     for y, r in enumerate(rows):
         median, look = r.time_s_median or 1.0, looks[r.kernel]
-        values = np.asarray(data.samples(r)) / median
+        values = np.asarray(data.store.samples(r.run_id, r.case)) / median
         heights = y + np.linspace(-0.36, 0.2, len(values))
         axes.plot(values, heights, look.marker, color=look.colour, markersize=2, alpha=0.5, markeredgewidth=0,
                   rasterized=len(values) > 1000)  # fmt: skip

@@ -1,10 +1,11 @@
 """The computed speedup of data parallelism, in per cent of linear, over the number of workers: a line per strategy."""
 
-from contextlib import suppress
+from contextlib import closing, suppress
 from functools import partial
 
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.registry import Registry
+from kernelmark.bench.record.store import Store
 from kernelmark.bench.report.contest import Setting
 from kernelmark.bench.report.figures import style
 from kernelmark.bench.report.format import short, size
@@ -21,7 +22,8 @@ def scaling_of_run(data: RunData, registry: Registry | None) -> style.Kind:
     """Return the figures of each network for which the run has times of layers and aggregations."""
     figures: list[style.Figure] = []
     for network in data.networks if registry else ():
-        with data.opened() as store, suppress(UsageError):  # layers or aggregations have no times
+        # Another connection, since `computed` selects rows. UsageError: layers or aggregations have no times.
+        with closing(Store(data.store.path, create=False)) as store, suppress(UsageError):
             asked = ScalingQuestion(network, WORKERS, LINK_BYTES_PER_S)
             figures += _figures(computed(store, registry, asked, data.run_id, data.run_id))  # type: ignore[arg-type]
     lacking = "the run lacks times of all layers of a network, or of aggregations; `kernelmark scaling` joins two runs"
