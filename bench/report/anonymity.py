@@ -5,12 +5,10 @@ import hashlib
 import re
 import socket
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from typing import Any
 
-import msgspec
-
-from kernelmark.bench.measure.measurement import Ceiling
 from kernelmark.bench.record.reader import Reader
 from kernelmark.bench.record.records import Record
 from kernelmark.bench.record.result import COLUMNS
@@ -46,9 +44,8 @@ def records(store: Reader, run_id: str, samples: bool = False) -> Iterator[Recor
     return found if store.identifies else map(_nameless, found)
 
 
-def nameless(store: Reader, ceiling: Ceiling) -> dict[str, Any]:
-    """Return a ceiling as plain data; names of host and device are hashed unless `store.identifies` is true."""
-    found = msgspec.structs.asdict(ceiling)
+def nameless(store: Reader, found: dict[str, Any]) -> dict[str, Any]:
+    """Return a row or a ceiling; its names of host and device are hashed unless `store.identifies` is true."""
     return found | {name: hidden(name, found[name]) for name in (() if store.identifies else NAMES)}
 
 
@@ -75,28 +72,21 @@ def mask(hosts: Iterable[str] = ()) -> Mask:
     """Return a function that hashes UUIDs, user names and host names (this host's and the given ones) in a text."""
     own = socket.gethostname()
     names = {name for name in (own, own.partition(".")[0], *hosts) if len(name) >= _SHORTEST and name != "localhost"}
-    host = _words(names)
-    user = _words([name] if (name := _user()) and name != "root" else [], r"@")
+    own_user = ""
+    with suppress(KeyError, OSError):  # an id without a name, as in containers
+        own_user = getpass.getuser()
+    host, user = _words(names), _words({own_user} - {"", "root"}, "(?=@)")
 
     def masked(text: str) -> str:
         text = _UUID.sub(lambda found: hashed("uuid", found[0].lower()), text)
         text = _HOME.sub(lambda found: found[1] + hashed("user", found[2]), text)
-        if host:
-            text = host.sub(lambda found: hashed("host", found[0]), text)
-        return user.sub(lambda found: hashed("user", found[0]), text) if user else text
+        text = host.sub(lambda found: hashed("host", found[0]), text)
+        return user.sub(lambda found: hashed("user", found[0]), text)
 
     return masked
 
 
-def _words(names: Iterable[str], after: str = "") -> re.Pattern[str] | None:
-    """Return a pattern of these names as whole words, the longest first, or None without names."""
+def _words(names: Iterable[str], after: str = r"(?![\w-])") -> re.Pattern[str]:
+    """Return a pattern of these names as whole words, the longest first; without names, it matches nothing."""
     listed = "|".join(map(re.escape, sorted(names, key=len, reverse=True)))
-    follows = f"(?={after})" if after else r"(?![\w-])"
-    return re.compile(rf"(?<![\w-])(?:{listed}){follows}") if listed else None
-
-
-def _user() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):  # an id without a name, as in containers
-        return ""
+    return re.compile(rf"(?<![\w-])(?:{listed or '(?!)'}){after}")

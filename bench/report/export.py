@@ -7,6 +7,8 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
+from msgspec.structs import asdict
+
 from kernelmark.bench.plan.errors import UsageError, meant
 from kernelmark.bench.plan.files import replacing, require_file
 from kernelmark.bench.plan.numbers import DECIMAL
@@ -134,7 +136,7 @@ def _write_run(store: Store, run_id: str, out: IO[str], names: set[str] | None) 
             found = {name: value for name, value in found.items() if name in names}
         # as_json is several times as fast as json.dumps on the samples, which are most of the work.
         out.write(("" if i == 0 else ",") + "\n" + as_json(found))
-    ceilings = [{**nameless(store, found), "doubt": doubt} for found, doubt in store.ceilings(run_id)]
+    ceilings = [{**nameless(store, asdict(found)), "doubt": doubt} for found, doubt in store.ceilings(run_id)]
     out.write(f'\n],\n"ceilings": {as_json(ceilings)}}}\n')
 
 

@@ -12,11 +12,10 @@ from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.text import as_json, escaped
 from kernelmark.bench.record.merge import MERGED, Campaign, Merged, ShardPlace, differing
 from kernelmark.bench.record.reader import Reader
-from kernelmark.bench.record.records import Dims, RowCount, RunFacts
-from kernelmark.bench.record.result import Result
-from kernelmark.bench.record.result import row as row_of
+from kernelmark.bench.record.records import RowCount, RunFacts
+from kernelmark.bench.record.result import Result, row
 from kernelmark.bench.record.store import resuming
-from kernelmark.bench.report.anonymity import NAMES, hidden
+from kernelmark.bench.report.anonymity import nameless
 from kernelmark.bench.report.format import count, some
 from kernelmark.bench.report.layout import TableColumn, paragraph, table
 from kernelmark.bench.report.places import apart
@@ -82,9 +81,9 @@ def summary_of(store: Reader, run_id: str) -> RunSummary:
 
 def _summary(run: RunFacts, rows: Sequence[RowCount]) -> RunSummary:
     statuses: Counter[str] = Counter()
-    for row in rows:
-        statuses[row.status] += row.rows
-    devices = dict.fromkeys(row.device_name for row in rows if row.device_name)
+    for found in rows:
+        statuses[found.status] += found.rows
+    devices = dict.fromkeys(found.device_name for found in rows if found.device_name)
     return RunSummary(
         run_id=run["run_id"],
         name=run["name"],
@@ -96,8 +95,8 @@ def _summary(run: RunFacts, rows: Sequence[RowCount]) -> RunSummary:
         machine=", ".join(devices) or str(run["machine"].get("cpu", "")),
         cases_done=statuses.total(),
         cases_planned=run["planned"],
-        timed=sum(row.timed for row in rows),
-        noisy=sum(row.timed for row in rows if was_noisy(row.disturbed)),
+        timed=sum(found.timed for found in rows),
+        noisy=sum(found.timed for found in rows if was_noisy(found.disturbed)),
         statuses=dict(statuses),
     )
 
@@ -131,14 +130,8 @@ def write_run(store: Reader, run_id: str, out: IO[str]) -> None:
         summary = as_json(summary_of(store, run_id))
         out.write(f'{{"run": {summary},\n"results": [')
         for i, (result, dims) in enumerate(store.results(run_id)):
-            out.write(("" if i == 0 else ",") + "\n" + as_json(_row(store, result, dims)))
+            out.write(("" if i == 0 else ",") + "\n" + as_json(nameless(store, row(result, dims))))
         out.write("\n]}\n")
-
-
-def _row(store: Reader, result: Result, dims: Dims) -> dict[str, Any]:
-    found = row_of(result, dims)
-    own = () if store.identifies else NAMES
-    return found | {name: hidden(name, found[name]) for name in own}
 
 
 #: A function that returns the problems of a plan's shards by their numbers. Raises UsageError if planning fails here.
