@@ -136,7 +136,7 @@ def _write_page(
     planned = kinds(data, registry)
     drawn = list(draw(planned, folder / "figures", pdf))
     _forget(folder / "figures", drawn)
-    environment = json.dumps(data.facts, indent=2, sort_keys=True)
+    environment = json.dumps(data.store.find_run(data.run_id), indent=2, sort_keys=True)
     text = method.paragraph(data)
     (folder / "environment.json").write_text(environment + "\n", encoding="utf-8")
     (folder / "method.txt").write_text(text + "\n", encoding="utf-8")

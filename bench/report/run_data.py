@@ -1,6 +1,5 @@
 """The data of a run, read once for a report: facts, rows, ceilings and contests, and samples on demand."""
 
-import json
 import re
 from collections.abc import Sequence
 from functools import cached_property
@@ -27,7 +26,6 @@ class RunData:
         self.store = store
         self.run = store.run(run_id)
         self.run_id = self.run.run_id
-        self.finished_at: str | None = store.find_run(self.run_id)["finished_at"]
         self.table = store.table(self.run_id)
         self.all_ceilings = store.ceilings(self.run_id)
 
@@ -97,12 +95,6 @@ class RunData:
         plans = {run["run_id"]: run["plan"].get("tunes") or {} for run in self.store.runs()}
         races = [run_id for run_id, tunes in plans.items() if tunes.get("search") == self.run_id]
         return RunData(self.store, races[-1]) if races else None
-
-    @property
-    def facts(self) -> dict[str, Any]:
-        """Return the run's plan, machine, environment and times as plain data."""
-        facts: dict[str, Any] = json.loads(msgspec.json.encode(self.run))
-        return {**facts, "finished_at": self.finished_at}
 
 
 def sizes(problem: str) -> str:
