@@ -6,15 +6,16 @@ The race's intervals are 99 % intervals with Bonferroni's correction, so that th
 import json
 import math
 from collections import Counter
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from statistics import fmean, median
-from typing import Generic, NamedTuple, TypeVar
+from typing import NamedTuple
 
 from kernelmark.bench.measure.stats import ALPHA
 from kernelmark.bench.plan.options import EXHAUSTIVE
 from kernelmark.bench.plan.status import Status
 from kernelmark.bench.plan.tiles import tile_text
 from kernelmark.bench.plan.tuned import SearchSpace, Tunes
+from kernelmark.bench.record.records import Groups
 from kernelmark.bench.record.result import Result
 from kernelmark.bench.record.versions import LaunchResources
 from kernelmark.bench.report.contest import Ratio, grouped, is_timed, paired, speedup_of
@@ -143,9 +144,6 @@ def tunables_table(found: Searched, style: str = "simple") -> str:
     return table(TUNABLES, cells, style)
 
 
-#: The samples of each process.
-Groups = Sequence[Sequence[float]]
-Name = TypeVar("Name", bound=Hashable)
 #: The error probability of a race; lower than in tables, since an adopted tile stays in use for months.
 RISK = ALPHA / 5
 DEFAULT = "the default"
@@ -160,16 +158,16 @@ SUITE = (
 )
 
 
-class Decision(NamedTuple, Generic[Name]):
+class Decision(NamedTuple):
     """The decision of a race between the default tile and others.
 
     ratios: how many times faster than the default each tile is. best: the tile to adopt, if one is certainly faster.
     tied: tiles that cannot be distinguished from `best` or, if that is None, from the default.
     """
 
-    ratios: dict[Name, Ratio]
-    best: Name | None
-    tied: list[Name]
+    ratios: dict[str, Ratio]
+    best: str | None
+    tied: list[str]
 
 
 class Raced(NamedTuple):
@@ -179,7 +177,7 @@ class Raced(NamedTuple):
     space: SearchSpace
     default: Result
     rows: Mapping[str, Result]
-    decision: Decision[str]
+    decision: Decision
 
     @property
     def overall(self) -> float:
@@ -207,7 +205,7 @@ class Raced(NamedTuple):
         return {**ratios, self.space.default: 1.0}
 
 
-def decide(default: Groups, tiles: Mapping[Name, Groups], raced: int) -> Decision[Name]:
+def decide(default: Groups, tiles: Mapping[str, Groups], raced: int) -> Decision:
     """Decide a race from the samples, by process, of the default and of each tile. raced: the number of tiles."""
     ratios = _ratios(default, tiles, raced)
     faster = [name for name, ratio in ratios.items() if ratio.certain and ratio.median > 1]
@@ -217,7 +215,7 @@ def decide(default: Groups, tiles: Mapping[Name, Groups], raced: int) -> Decisio
     return Decision(ratios, best, [name for name, ratio in close.items() if not ratio.certain])
 
 
-def _ratios(base: Groups, tiles: Mapping[Name, Groups], raced: int) -> dict[Name, Ratio]:
+def _ratios(base: Groups, tiles: Mapping[str, Groups], raced: int) -> dict[str, Ratio]:
     """Return the speedup of each tile over the base; the intervals hold jointly in 99 % of the races."""
     ratios = {name: paired(base, times, RISK / raced) for name, times in tiles.items()}
     return {name: ratio for name, ratio in ratios.items() if ratio is not None}

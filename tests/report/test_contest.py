@@ -383,36 +383,30 @@ def race(seed, *times):
 
 def decided(seed, default, *tiles):
     base, *groups = race(seed, default, *tiles)
-    return decide(base, {(number,): own for number, own in enumerate(groups)}, len(groups))
+    return decide(base, {str(number): own for number, own in enumerate(groups)}, len(groups))
 
 
-def test_a_tunable_that_does_nothing_leaves_the_default_in_19_of_20_races():
-    assert sum(decided(seed, 1.0, 1.0, 1.0, 1.0).best is None for seed in range(RACES)) >= 19
-
-
-def test_a_tile_5_percent_faster_is_adopted_in_19_of_20_races():
-    assert sum(decided(seed, 1.0, 1.0, 0.95, 1.0).best == (1,) for seed in range(RACES)) >= 19
+@pytest.mark.parametrize(("time", "best"), [(1.0, None), (0.95, "1")], ids=["does nothing", "5 % faster"])
+def test_of_20_races_19_adopt_a_tile_only_if_it_is_faster(time, best):
+    assert sum(decided(seed, 1.0, 1.0, time, 1.0).best == best for seed in range(RACES)) >= 19
 
 
 def test_equals_of_the_default_are_named_where_it_stays():
     found = decided(1, 1.0, 1.0, 1.3)
-    assert (found.best, found.tied) == (None, [(0,)])
-    assert not found.ratios[(0,)].certain
-    assert found.ratios[(1,)].high < 1
+    assert (found.best, found.tied) == (None, ["0"])
+    assert not found.ratios["0"].certain
+    assert found.ratios["1"].high < 1
 
 
 def test_equals_of_the_best_are_named_and_slower_ones_are_not():
     found = decided(2, 1.0, 0.8, 0.8, 0.95)
-    assert found.best in {(0,), (1,)}
-    assert set(found.tied) == {(0,), (1,)} - {found.best}
+    assert sorted([found.best, *found.tied]) == ["0", "1"]
 
 
-@pytest.mark.parametrize("raced", [1, 3])
-def test_the_intervals_are_wider_the_more_tiles_are_raced(raced):
+def test_the_intervals_are_wider_the_more_tiles_are_raced():
     base, own = race(3, 1.0, 0.9)
-    alone, found = (decide(base, {(0,): own}, number).ratios[(0,)] for number in (1, raced))
-    assert found.high - found.low >= alone.high - alone.low
-    assert (found.high - found.low > alone.high - alone.low) == (raced > 1)
+    alone, found = (decide(base, {"tile": own}, raced).ratios["tile"] for raced in (1, 3))
+    assert found.high - found.low > alone.high - alone.low
 
 
 def test_a_tile_that_failed_is_neither_adopted_nor_named():
