@@ -18,7 +18,7 @@ from kernelmark.bench.report.crossover import render, standings, write_csv
 from kernelmark.bench.report.publish import SeveralRuns
 from kernelmark.bench.report.run_data import RunData
 from kernelmark.bench.report.tuning import decide
-from support.rows import begin, put
+from support.rows import begin, put, result
 
 NT = "gemm/m1024n2048k26752/f32/NT"
 NN = NT.replace("NT", "NN")
@@ -195,28 +195,19 @@ def test_quotients_of_ratios_are_not_paired_and_as_wide_as_their_ends_allow():
     assert above.scaled(0.5) == Ratio(3.0, 2.5, 4.0)
 
 
-def settings(rows):
-    return {setting.threads: [r.kernel for r in own] for setting, own in by_setting(rows).items()}
-
-
-def test_a_kernel_of_one_thread_stands_beside_the_threaded_ones_and_no_kernel_twice(begun):
-    rows = [put(begun, NT, "gemm/some.threaded", threads=threads) for threads in (1, 2)]
-    rows.append(put(begun, NT, "gemm/some.single", threads=1))
-    both = ["gemm/some.threaded", "gemm/some.single"]
-    assert settings(rows) == {1: both, 2: both}
-    assert settings(rows[2:]) == {1: ["gemm/some.single"]}
-
-
-def test_a_threaded_kernel_stands_only_where_it_was_measured(begun):
-    counts = {"gemm/some.two": (1, 2), "gemm/some.four": (1, 4)}
-    rows = [put(begun, NT, kernel, threads=threads) for kernel, found in counts.items() for threads in found]
-    assert settings(rows) == {1: ["gemm/some.two", "gemm/some.four"], 2: ["gemm/some.two"], 4: ["gemm/some.four"]}
-
-
-def test_what_failed_on_one_thread_hides_no_contest_there(begun):
-    rows = [put(begun, NT, "gemm/some.two", threads=threads) for threads in (1, 2)]
-    rows.append(put(begun, NT, "gemm/some.broken_on_one", threads=2))
-    assert settings(rows) == {1: ["gemm/some.two"], 2: ["gemm/some.two", "gemm/some.broken_on_one"]}
+@pytest.mark.parametrize(
+    ("measured", "listed"),
+    [
+        ({"b": (1, 2), "a": (1,)}, {1: ["b", "a"], 2: ["b", "a"]}),
+        ({"a": (1,)}, {1: ["a"]}),
+        ({"b": (1, 2), "d": (1, 4)}, {1: ["b", "d"], 2: ["b"], 4: ["d"]}),
+        ({"b": (1, 2), "x": (2,)}, {1: ["b"], 2: ["b", "x"]}),
+    ],
+    ids=["one thread beside two", "one thread alone", "threaded only where measured", "failed on one thread"],
+)
+def test_kernels_of_one_thread_stand_at_every_count_and_threaded_ones_where_they_were_measured(measured, listed):
+    rows = [result(kernel=kernel, threads=threads) for kernel, counts in measured.items() for threads in counts]
+    assert {setting.threads: [r.kernel for r in own] for setting, own in by_setting(rows).items()} == listed
 
 
 def test_mode_precision_device_and_instruction_set_are_settings_of_their_own(begun):
@@ -311,20 +302,24 @@ def ran(store: Store, run: str, times: Times, problem: str = PROBLEM, device: st
 
 
 def test_numpy_is_no_baseline_on_a_gpu_where_the_vendor_has_a_kernel(measured: Any) -> None:
-    found = measured({"gemm/numpy.matmul": 1.0, "gemm/cublas.sgemm": 2e-3, "gemm/cuda.a": 4e-3})
-    assert found["gemm/cuda.a"] == ("gemm/cublas.sgemm", pytest.approx(0.5))
-    assert found["gemm/cublas.sgemm"] == ("gemm/cublas.sgemm", None)
-    assert found["gemm/numpy.matmul"] == ("gemm/numpy.matmul", None)
+    assert measured({"gemm/numpy.matmul": 1.0, "gemm/cublas.sgemm": 2e-3, "gemm/cuda.a": 4e-3}) == {
+        "gemm/cuda.a": ("gemm/cublas.sgemm", pytest.approx(0.5)),
+        "gemm/cublas.sgemm": ("gemm/cublas.sgemm", None),
+        "gemm/numpy.matmul": ("gemm/numpy.matmul", None),
+    }
 
 
-def test_the_baseline_is_the_vendors_fastest_that_is_one_call(measured: Any) -> None:
-    times = {"gemm/cublas.tnn": 1e-3, "gemm/cublaslt.a": 2e-3, "gemm/cublas.slow": 4e-3, "gemm/cuda.a": 1e-3}
-    assert measured(times)["gemm/cuda.a"] == ("gemm/cublaslt.a", pytest.approx(2.0))
-
-
-def test_of_two_that_are_as_fast_cublas_is_the_baseline(measured: Any) -> None:
-    times = {"gemm/cublaslt.a": 1e-3, "gemm/cublas.b": 1.001e-3, "gemm/cuda.a": 1e-3}
-    assert measured(times)["gemm/cuda.a"][0] == "gemm/cublas.b"
+@pytest.mark.parametrize(
+    ("times", "baseline", "speedup"),
+    [
+        ({"cublas.tnn": 1e-3, "cublaslt.a": 2e-3, "cublas.slow": 4e-3}, "cublaslt.a", 2.0),
+        ({"cublaslt.a": 1e-3, "cublas.b": 1.001e-3}, "cublas.b", 1.001),
+    ],
+    ids=["the fastest", "cuBLAS if as fast"],
+)
+def test_the_baseline_is_the_vendors_fastest_that_is_one_call(measured, times, baseline, speedup):
+    found = measured({f"gemm/{kernel}": median for kernel, median in {**times, "cuda.a": 1e-3}.items()})
+    assert found["gemm/cuda.a"] == (f"gemm/{baseline}", pytest.approx(speedup))
 
 
 def test_a_kernel_that_was_measured_in_another_job_has_no_speedup(measured: Any) -> None:
