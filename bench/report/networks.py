@@ -290,8 +290,7 @@ class StatedTransfer(NamedTuple):
 
 #: S. Shi, Q. Wang, P. Xu, X. Chu, on a Tesla K80 with PCIe 3.0.
 STATED = StatedTransfer(
-    *("FCN-R", 0.0256, 8e9, 0.1),
-    "S. Shi et al., Benchmarking State-of-the-Art Deep Learning Software Tools, 2016",
+    *("FCN-R", 0.0256, 8e9, 0.1), "S. Shi et al., Benchmarking State-of-the-Art Deep Learning Software Tools, 2016"
 )
 
 

@@ -126,12 +126,7 @@ def _write_tables(store: Store, data: RunData, folder: Path) -> list[str]:
 
 
 def _write_page(
-    data: RunData,
-    claims: Statements | None,
-    tables: Sequence[str],
-    folder: Path,
-    registry: Registry | None,
-    pdf: bool,
+    data: RunData, claims: Statements | None, tables: Sequence[str], folder: Path, registry: Registry | None, pdf: bool
 ) -> None:
     planned = kinds(data, registry)
     drawn = list(draw(planned, folder / "figures", pdf))

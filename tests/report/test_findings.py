@@ -193,11 +193,7 @@ def test_the_answer_of_all_threads_is_first(begun):
 
 @pytest.mark.parametrize(
     ("problem", "dims"),
-    [
-        ("gemm/m4n6k8/f32/NT", {"m": 4, "n": 6, "k": 8}),
-        (NN, DIMS),
-        (f"{NT}/zeros", {**DIMS, "distribution": "zeros"}),
-    ],
+    [("gemm/m4n6k8/f32/NT", {"m": 4, "n": 6, "k": 8}), (NN, DIMS), (f"{NT}/zeros", {**DIMS, "distribution": "zeros"})],
 )
 def test_other_products_do_not_answer_the_question(begun, problem, dims):
     for name in ("matmul", "tnn"):

@@ -155,10 +155,7 @@ def test_the_index_answers_for_each_machine_and_prices_its_networks(store, publi
     assert "- Some CPU, 2 CPUs: 0.5 USD an hour" in index
 
 
-@pytest.mark.parametrize(
-    ("energies", "joules"),
-    [((0.5, 0.5), 3.0), ((0.5, None), None), ((None, None), None)],
-)
+@pytest.mark.parametrize(("energies", "joules"), [((0.5, 0.5), 3.0), ((0.5, None), None), ((None, None), None)])
 def test_energy_is_shown_only_where_it_was_measured_of_every_layer(begun, published, energies, joules):
     layers = (("forward", "gemm/m8n8k8/f32/NT"), ("backward", "gemm/m8n8k8/f32/NN"))
     for (part, problem), energy in zip(layers, energies, strict=True):

@@ -24,13 +24,7 @@ from kernelmark.bench.report.format import (
     time,
 )
 from kernelmark.bench.report.noise import noise_of
-from kernelmark.bench.report.tables import (
-    ceiling_table,
-    run_table,
-    scope_note,
-    status_line,
-    totals_table,
-)
+from kernelmark.bench.report.tables import ceiling_table, run_table, scope_note, status_line, totals_table
 from support.rows import result
 
 
@@ -174,10 +168,7 @@ def test_the_mark_of_a_time_is_of_its_samples_and_that_of_a_share_of_its_ceiling
     )
     (line,) = [line for line in table if line.startswith("a.b")]
     assert line.count("~") == 2
-    assert table[-2:] == [
-        "  ~ NOISY: 1 of 1 case was disturbed (other processes used 0.50 CPUs)",
-        f"  ~ roof %: {low}",
-    ]
+    assert table[-2:] == ["  ~ NOISY: 1 of 1 case was disturbed (other processes used 0.50 CPUs)", f"  ~ roof %: {low}"]
 
 
 def test_in_place_by_name_only_is_marked_above_a_tenth_of_the_matrix():
