@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from datetime import datetime
 from itertools import groupby
 from statistics import median
@@ -38,13 +39,12 @@ class Fastest(NamedTuple):
 
 
 class Winner(NamedTuple):
-    """The kernel that wins the most contests of an operation, the number of its wins, and each winner's lead."""
+    """The kernel that wins the most contests of an operation, and the number of its wins."""
 
     op: str
     kernel: str
     wins: int
     contests: list[Contest]
-    leads: list[Ratio]
 
     @property
     def who(self) -> str:
@@ -103,30 +103,27 @@ def _who_is_fastest(data: RunData) -> str:
     if not found:
         return "There is no verdict: no problem has the times of two kernels that can be ranked."
     if len(found) == 1:
-        return _of_one(found[0])
+        return _of_one(data, found[0])
     first = sorted(found[:MOST_OPERATIONS], key=lambda w: not w.leads_most)
     shown = [f"{w.who} for {w.op} ({w.share} of {len(w.contests)})" for w in first]
     more = f"; {count(len(found) - len(shown), 'more operation')} below" if len(found) > len(shown) else ""
-    return f"Fastest: {', '.join(shown)}{more}. {_how_sure(found)}"
+    return f"Fastest: {', '.join(shown)}{more}. {_how_sure(data)}"
 
 
 def winners(data: RunData) -> list[Winner]:
     """Return the winner of each operation with contests between kernels, starting with the most contests."""
-    by_op = grouped(data.leads, lambda pair: pair[0].op)
-    return sorted((_winner(op, found) for op, found in by_op.items()), key=lambda winner: -len(winner.contests))
+    by_op = grouped((c for c, _ in data.leads), lambda c: c.op)
+    first = {op: Counter(c.fastest.kernel for c in found).most_common(1)[0] for op, found in by_op.items()}
+    found = (Winner(op, *first[op], contests) for op, contests in by_op.items())
+    return sorted(found, key=lambda winner: -len(winner.contests))
 
 
-def _winner(op: str, found: list[tuple[Contest, Ratio]]) -> Winner:
-    ((kernel, wins),) = Counter(c.fastest.kernel for c, _ in found).most_common(1)
-    return Winner(op, kernel, wins, [c for c, _ in found], [lead for _, lead in found])
-
-
-def _of_one(w: Winner) -> str:
+def _of_one(data: RunData, w: Winner) -> str:
     if len(w.contests) > 1:
         where = f"{w.wins} of {of_contests(w.contests)}"
         who = f"Fastest: {w.who}, on" if w.leads_most else "No overall winner: none leads on more than"
-        return f"{who} {where}. {_how_sure([w])}"
-    (c,), (lead,) = w.contests, w.leads
+        return f"{who} {where}. {_how_sure(data)}"
+    ((c, lead),) = data.leads
     after = short(c.ranked[1].kernel)
     if lead.side == TIE:
         return f"Fastest: {short(w.kernel)}, in a tie with {after}: {lead} (the interval includes 1)."
@@ -136,11 +133,10 @@ def _of_one(w: Winner) -> str:
     return f"Fastest: {short(w.kernel)}, {how}{f' ({remarks})' if remarks else ''}."
 
 
-def _how_sure(found: Sequence[Winner]) -> str:
-    contests, leads = [c for w in found for c in w.contests], [lead for w in found for lead in w.leads]
-    certain = sum(lead.side == "faster" for lead in leads)
-    lead = factor(median(lead.median for lead in leads))
-    return f"The winner is certain on {certain} of {of_contests(contests)}; the median lead over the next is {lead}."
+def _how_sure(data: RunData) -> str:
+    certain = sum(lead.side == "faster" for _, lead in data.leads)
+    lead, of = factor(median(lead.median for _, lead in data.leads)), of_contests([c for c, _ in data.leads])
+    return f"The winner is certain on {certain} of {of}; the median lead over the next is {lead}."
 
 
 def of_contests(contests: Sequence[Contest]) -> str:
@@ -161,18 +157,13 @@ def _of_operation(contests: list[Contest]) -> Iterator[str]:
     who = ", ".join(f"{short(k)}{f' ({n} of {len(decided)})' * (len(decided) > 1)}" for k, n in wins.most_common(4))
     problems = count(len({c.problem for c in contests}), "problem")
     yield f"{problems}; fastest: {who}{', others' if len(wins) > 4 else ''}."
-    sides: Counter[bool | None] = Counter()
-    best: tuple[Ratio, Result] | None = None
-    worst: tuple[Ratio, Result] | None = None
-    for r in _with_speedup(contests):
-        ratio = speedup_of(r)
-        sides[ratio.median > 1 if ratio.certain else None] += 1
-        if ratio.certain:
-            best = (ratio, r) if best is None or ratio > best[0] else best
-            worst = (ratio, r) if worst is None or ratio < worst[0] else worst
-    if sides:
-        yield f"Against the baseline: {sides[True]} faster, {sides[False]} slower, {sides[None]} inconclusive."
-    if best and worst:
+    ratios = [(speedup_of(r), r) for r in _with_speedup(contests)]
+    certain = [(ratio, r) for ratio, r in ratios if ratio.certain]
+    if ratios:
+        faster, open_ = sum(ratio.median > 1 for ratio, _ in certain), len(ratios) - len(certain)
+        yield f"Against the baseline: {faster} faster, {len(certain) - faster} slower, {open_} inconclusive."
+    if certain:
+        worst, best = (pick(certain, key=lambda pair: pair[0]) for pick in (min, max))
         smallest = f" The smallest: {_named(*worst)}." if worst[1] is not best[1] else ""
         yield f"The largest: {_named(*best)}.{smallest}"
 
@@ -252,12 +243,9 @@ def title(data: RunData, registry: Registry | None) -> str:
 
 
 def _title_of(text: str, registry: Registry | None) -> str:
-    if registry is None:
-        return text
-    try:
-        return find_suite(text, registry).title
-    except UsageError:
-        return text  # a suite's file that is no longer there
+    with suppress(UsageError):  # a suite's file that is no longer there
+        return find_suite(text, registry).title if registry else text
+    return text
 
 
 def date(data: RunData) -> str:
@@ -278,9 +266,8 @@ def numbers(data: RunData) -> list[Number]:
     found = winners(data)
     if not found:
         return [_fastest_time(r) for r in sorted(data.timed, key=lambda r: r.time_s_median or 0.0)[:1]]
-    contests = [c for w in found for c in w.contests]
-    if len(contests) == 1:
-        (c,), (lead,) = contests, found[0].leads
+    if len(data.leads) == 1:
+        ((c, lead),) = data.leads
         behind = Number(factor(lead.median), f"its speed over {short(c.ranked[1].kernel)}", _sure(lead))
         rated = Number(_rate(c.fastest), "its rate", _share(c.fastest))
         return [_fastest_time(c.fastest), behind, *[rated] * bool(rate(c.fastest))]
@@ -299,14 +286,14 @@ def _of_founding(answer: FoundingProduct) -> list[Number]:
 
 def _of_many(data: RunData, found: Sequence[Winner]) -> list[Number]:
     """Return the winner or the best share of the roofline, the number of certain winners, and the median lead."""
-    contests, leads = [c for w in found for c in w.contests], [lead for w in found for lead in w.leads]
-    certain = sum(lead.side == "faster" for lead in leads)
-    ranks = sorted(lead.median for lead in leads)
-    sure = Number(f"{certain} of {len(leads)}", "winners are certain", "the others tie with the next kernel")
+    certain = sum(lead.side == "faster" for _, lead in data.leads)
+    ranks = sorted(lead.median for _, lead in data.leads)
+    sure = Number(f"{certain} of {len(ranks)}", "winners are certain", "the others tie with the next kernel")
     lead = Number(factor(median(ranks)), "median lead of the winner over the next", f"at most {factor(ranks[-1])}")
     if len(found) == 1:
-        label = f"{of_contests(contests).partition(' ')[2]} won by {short(found[0].kernel)}"
-        return [Number(f"{found[0].wins} of {len(contests)}", label, found[0].op), sure, lead]
+        (w,) = found
+        label = f"{of_contests(w.contests).partition(' ')[2]} won by {short(w.kernel)}"
+        return [Number(f"{w.wins} of {len(w.contests)}", label, w.op), sure, lead]
     return [sure, lead, *_roofline(data)]
 
 
