@@ -150,23 +150,20 @@ def write_markdown(store: Store, run_ids: Sequence[str], out: IO[str], options: 
         for number, run_id in enumerate(run_ids):
             if len(run_ids) > 1:
                 out.write("\n" * (number > 0) + f"## run {run_id}\n\n")
-            _write_tables(store, run_id, out, options)
+            for i, part in enumerate(filter(None, _paragraphs(store, run_id, options))):
+                out.write("\n\n" * (i > 0) + part)
+            out.write("\n")
 
 
-def _write_tables(store: Store, run_id: str, out: IO[str], options: Options) -> None:
-    note, gap = "", ""
-    short = store.group_count(run_id) <= MOST_PROBLEMS
-    for pivot in all_pivots(store, run_id, options.style.wanted) if short else ():
-        if pivot.lines:
-            out.write(gap + markdown(pivot))
-            gap = "\n\n"
+def _paragraphs(store: Store, run_id: str, options: Options) -> Iterator[str]:
+    if store.group_count(run_id) <= MOST_PROBLEMS:
+        yield from (markdown(pivot) for pivot in all_pivots(store, run_id, options.style.wanted) if pivot.lines)
+    note = ""
     for rows in store.groups(run_id):
-        out.write(gap + group_table(rows, "github"))
-        note, gap = note or scope_note(rows), "\n\n"
-    for paragraph in filter(None, (note, ceiling_table(store.ceilings(run_id), "github"))):
-        out.write(gap + paragraph)
-        gap = "\n\n"
-    out.write("\n")
+        yield group_table(rows, "github")
+        note = note or scope_note(rows)
+    yield note
+    yield ceiling_table(store.ceilings(run_id), "github")
 
 
 WRITERS: dict[str, Writer] = {
