@@ -16,7 +16,7 @@ from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.record.result import COLUMNS, KINDS
 from kernelmark.bench.record.store import Run
 from kernelmark.bench.report import parquet
-from kernelmark.bench.report.export import ALL, WRITERS, Options, write_csv, write_file
+from kernelmark.bench.report.export import WRITERS, Options, write_file
 from kernelmark.bench.report.parquet import unit, write_parquet, write_parquet_file
 from kernelmark.bench.report.pivot import MOST_PROBLEMS
 from support.pages import strict
@@ -29,9 +29,10 @@ MEDIAN = 1 / 3 * 1e-3
 TAKEN = [1e-3, 2e-3] * 6
 
 
-def exported(store, style):
+def exported(store, style, runs=(), **options):
+    """Return the export of these runs, or of all runs of the store."""
     out = io.StringIO(newline="")
-    WRITERS[style](store, ["r"], out, ALL)
+    WRITERS[style](store, runs or store.run_ids(), out, Options(**options))
     return out.getvalue()
 
 
@@ -60,21 +61,16 @@ def run(store):
     return store
 
 
-@pytest.fixture
-def written(run):
-    return lambda style: exported(run, style)
-
-
-def test_csv_is_empty_where_nothing_is_known(written):
-    fast, bad = csv.DictReader(io.StringIO(written("csv")))
+def test_csv_is_empty_where_nothing_is_known(run):
+    fast, bad = csv.DictReader(io.StringIO(exported(run, "csv")))
     assert (fast["roofline_pct"], fast["power_w"], fast["speedup"], fast["place"]) == ("",) * 4
     assert (fast["scratch_bytes"], fast["beta"]) == ("0", "0.0")
     assert (bad["time_s_median"], bad["gflop_per_s"], bad["k"], bad["scratch_bytes"]) == ("",) * 4
     assert (bad["status"], bad["reason"], bad["place"]) == ("wrong", REASON, "in")
 
 
-def test_csv_loads_in_pandas_with_numbers_as_numbers(written):
-    frame = pd.read_csv(io.StringIO(written("csv")))
+def test_csv_loads_in_pandas_with_numbers_as_numbers(run):
+    frame = pd.read_csv(io.StringIO(exported(run, "csv")))
     assert list(frame.columns) == [*COLUMNS, *DIMS, "place"]
     assert frame.time_s_median[0] == MEDIAN
     assert frame[["time_s_median", "gflop_per_s", "k", "roofline_pct"]].dtypes.astype(str).tolist() == ["float64"] * 4
@@ -82,29 +78,19 @@ def test_csv_loads_in_pandas_with_numbers_as_numbers(written):
     assert list(frame.m) == [8, 8]
 
 
-def test_json_holds_the_run_and_its_rows_with_their_samples(written):
-    found = strict(written("json"))
-    assert found["run"] == {
-        "run_id": "r",
-        "name": "",
-        "planned": None,
-        "started_at": "2026",
-        "finished_at": None,
-        "command": "kernelmark run s",
-        "git_commit": "c0ffee",
-        "suites": ["s"],
-        "environment": {"blas": []},
-        "plan": {"seed": 0},
-        "machine": {"cpu": "some"},
-    }
+def test_json_holds_the_run_and_its_rows_with_their_samples(run):
+    found = strict(exported(run, "json"))
+    facts = {"run_id": "r", "name": "", "planned": None, "started_at": "2026", "finished_at": None, "suites": ["s"]}
+    facts |= {"command": "kernelmark run s", "git_commit": "c0ffee", "plan": {"seed": 0}}
+    assert found["run"] == facts | {"environment": {"blas": []}, "machine": {"cpu": "some"}}
     fast, bad = found["results"]
     assert list(fast) == [*COLUMNS, *DIMS, "samples_s"]
     assert (fast["samples_s"], bad["samples_s"]) == ([MEDIAN, 4e-4], [])
     assert (fast["roofline_pct"], bad["time_s_median"], bad["reason"]) == (None, None, REASON)
 
 
-def test_markdown_holds_the_table_and_the_failures(written):
-    lines = written("markdown").splitlines()
+def test_markdown_holds_the_table_and_the_failures(run):
+    lines = exported(run, "markdown").splitlines()
     assert lines[1] == ""
     assert [cell.strip() for cell in lines[2].strip("|").split("|")] == ["kernel", "time", "95 %", "GFLOP/s", "by"]
     cells = ["a.fast_one", "333 us", "-10.0 +20.0 %", "12.5", "ci, 2"]
@@ -154,41 +140,33 @@ def two(store):
     return store
 
 
-def of_two(store, style, **options):
-    out = io.StringIO(newline="")
-    WRITERS[style](store, ["r1", "r2"], out, Options(**options))
-    return out.getvalue()
-
-
 def test_several_runs_become_one_file(two, arrow):
-    rows = list(csv.DictReader(io.StringIO(of_two(two, "csv"))))
+    rows = list(csv.DictReader(io.StringIO(exported(two, "csv"))))
     found = [(row["run_id"], row["op"]) for row in rows]
     assert found == [("r1", "gemm"), ("r1", "transpose"), ("r2", "gemm"), ("r2", "transpose")]
-    assert [run["run"]["run_id"] for run in strict(of_two(two, "json"))] == ["r1", "r2"]
-    assert re.findall(r"^## .*", of_two(two, "markdown"), re.MULTILINE) == ["## run r1", "## run r2"]
-    assert of_two(two, "latex").count("% kernelmark run r") == 2
-    out = io.BytesIO()
-    write_parquet(two, ["r1", "r2"], out)
-    assert arrow.read_table(io.BytesIO(out.getvalue())).column("run_id").to_pylist() == ["r1", "r1", "r2", "r2"]
+    assert [run["run"]["run_id"] for run in strict(exported(two, "json"))] == ["r1", "r2"]
+    assert re.findall(r"^## .*", exported(two, "markdown"), re.MULTILINE) == ["## run r1", "## run r2"]
+    assert exported(two, "latex").count("% kernelmark run r") == 2
+    assert table(arrow, two).column("run_id").to_pylist() == ["r1", "r1", "r2", "r2"]
 
 
 def test_columns_are_chosen_by_name_in_the_order_given(two):
-    assert of_two(two, "csv", columns=("k", "problem")).splitlines()[:2] == ["k,problem", "7,gemm/m8n9k7/f32/NT"]
-    first, _ = strict(of_two(two, "json", columns=("problem", "k")))
+    assert exported(two, "csv", columns=("k", "problem")).splitlines()[:2] == ["k,problem", "7,gemm/m8n9k7/f32/NT"]
+    first, _ = strict(exported(two, "json", columns=("problem", "k")))
     assert first["results"] == [{"problem": "gemm/m8n9k7/f32/NT", "k": 7}, {"problem": "transpose/m8n9/f32/in"}]
     with pytest.raises(UsageError, match="--columns problm: these rows have no such column; did you mean problem"):
-        of_two(two, "csv", columns=("problm",))
+        exported(two, "csv", columns=("problm",))
 
 
 def test_columns_that_are_empty_throughout_are_left_out_on_request(two):
-    (header, *rows) = csv.reader(io.StringIO(of_two(two, "csv", filled=True)))
+    (header, *rows) = csv.reader(io.StringIO(exported(two, "csv", filled=True)))
     assert {"reason", "time_s_median", "k", "place"} <= set(header)
     assert not {"roofline_pct", "against", "ratio"} & set(header)
     assert all(any(row[i] for row in rows) for i in range(len(header)))
 
 
 def test_github_gets_an_entry_a_timed_row_in_one_unit_with_the_interval_as_range(two):
-    found = strict(of_two(two, "github"))
+    found = strict(exported(two, "github"))
     assert len(found) == 2
     assert {type(found[0][name]) for name in ("name", "unit", "range", "extra")} == {str}
     assert (found[0]["name"], found[0]["unit"]) == ("gemm/a.b gemm/m8n9k7/f32/NT cold t2", "us")
@@ -214,11 +192,9 @@ def test_asv_gets_a_file_of_results_in_the_order_of_its_columns(two):
 
 
 def one(store, style):
-    out = io.StringIO()
-    WRITERS[style](store, ["r1"], out, ALL)
     with pytest.raises(UsageError, match=f"--format {style}: takes one run, found 2"):
-        of_two(store, style)
-    return out.getvalue()
+        exported(store, style)
+    return exported(store, style, ["r1"])
 
 
 FORMULAS = {"a": "=cmd|'/c calc'!A0", "b": "+1+1", "c": "-2+3", "d": "@SUM(A1)", "e": "\t=1", "f": "\r=1", "=g": "x"}
@@ -261,14 +237,12 @@ def arrow():
 
 def table(arrow, store):
     out = io.BytesIO()
-    write_parquet(store, ["r"], out)
+    write_parquet(store, store.run_ids(), out)
     return arrow.read_table(io.BytesIO(out.getvalue()))
 
 
 def test_parquet_has_the_columns_of_the_csv_and_the_samples(arrow, run):
-    out = io.StringIO()
-    write_csv(run, ["r"], out)
-    (header, *_) = csv.reader(io.StringIO(out.getvalue()))
+    (header, *_) = csv.reader(io.StringIO(exported(run, "csv")))
     assert table(arrow, run).column_names == [*header, "samples_s"]
 
 
