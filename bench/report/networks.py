@@ -65,7 +65,7 @@ def network_table(layers: Sequence[Layer], results: Iterable[Result], style: str
         return NO_NETWORK
     rows = list(results)
     titles: dict[str, list[Sequence[str]]] = defaultdict(list)
-    for network, own in by_network(layers).items():
+    for network, own in grouped(layers, lambda layer: layer.network).items():
         for setting, times in times_of(own, rows).items():
             titles[setting.title] += [(network, by, *cells) for by, *cells in _lines(own, times)]
     tables = (
@@ -74,11 +74,6 @@ def network_table(layers: Sequence[Layer], results: Iterable[Result], style: str
     )
     noise = paragraph(noise_of(rows).sentence, style=style) if titles else ""
     return "\n\n".join(filter(None, (*tables, noise))) or "no times: none of the networks' layers has one"
-
-
-def by_network(layers: Sequence[Layer]) -> dict[str, list[Layer]]:
-    """Return the layers of each network."""
-    return grouped(layers, lambda layer: layer.network)
 
 
 def weights(forward: Iterable[tuple[int, Problem]]) -> int:
@@ -314,7 +309,7 @@ def shares(store: Store, registry: Registry, run_id: str) -> dict[Setting, list[
     layers, results = store.layers(run_id), list(store.layer_results(run_id))
     every = [run_id, *(other for other in store.run_ids()[::-1] if other != run_id)]
     found: dict[Setting, list[TransferShare]] = {}
-    for network, own in by_network(layers).items():
+    for network, own in grouped(layers, lambda layer: layer.network).items():
         for setting, batch in batches(own, results).items():
             moved, sizes = _moved(store, every, setting), {network: parameters(own, registry)}
             if network == STATED.network:

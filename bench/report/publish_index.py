@@ -9,12 +9,13 @@ import msgspec
 from kernelmark.bench.record.records import Layer
 from kernelmark.bench.record.result import Result
 from kernelmark.bench.record.store import Store
+from kernelmark.bench.report.contest import grouped
 from kernelmark.bench.report.export import writing
 from kernelmark.bench.report.findings import verdict
 from kernelmark.bench.report.format import digits, time
 from kernelmark.bench.report.founding import QUESTION, answers
 from kernelmark.bench.report.layout import github_table
-from kernelmark.bench.report.networks import PASSES, by_network, chosen, times_of, total
+from kernelmark.bench.report.networks import PASSES, chosen, times_of, total
 from kernelmark.bench.report.noise import MARK, is_noisy, noise_of
 from kernelmark.bench.report.run_data import RunData
 
@@ -84,7 +85,7 @@ def summary(store: Store, title: str, date: str, price: Price | None, data: RunD
 
 def networks(layers: Sequence[Layer], rows: Sequence[Result]) -> Iterator[Network]:
     """Yield each pass of each network, in each setting in which all layers of the pass have a time."""
-    for network, members in by_network(layers).items():
+    for network, members in grouped(layers, lambda layer: layer.network).items():
         parts = {layer.part for layer in members}
         for setting, times in times_of(members, rows).items():
             for title, passes in PASSES.items():
