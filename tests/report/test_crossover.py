@@ -17,7 +17,7 @@ from kernelmark.bench.measure.disturbance import was_noisy
 from kernelmark.bench.plan.suites import load_suite
 from kernelmark.bench.plan.sweep import Sweep
 from kernelmark.bench.record.result import Result
-from kernelmark.bench.record.store import Run, Store
+from kernelmark.bench.record.store import Store
 from kernelmark.bench.report import contest
 from kernelmark.bench.report.crossover import (
     COLUMNS,
@@ -33,7 +33,7 @@ from kernelmark.bench.report.figures.crossover import MARKS, crossover_maps
 from kernelmark.bench.report.networks import overlap_table, overlaps
 from kernelmark.bench.report.noise import is_noisy, marked, noise_of
 from kernelmark.bench.report.run_data import RunData
-from support.rows import DISTURBED, put, result
+from support.rows import DISTURBED, begin, put
 
 SUITE = """
 [[sweep]]
@@ -58,19 +58,16 @@ def suite(registry, tmp_path):
 
 @pytest.fixture
 def measured(store, tmp_path):
-    store.begin(Run("r1", {}, "2026-01-01", (str(tmp_path / "mine.toml"),), "kernelmark run", {}, "c", {}))
+    begin(store, suites=(str(tmp_path / "mine.toml"),))
 
-    def put(kernel, r, samples, last="", w=16, **values):
+    def of(kernel, r, samples, last="", w=16, **values):
         dims = {"n": 1, "c": 8, "h": 16, "w": w, "k": 8, "r": r, "s": r, "direction": "fprop"}
         dims["distribution"] = last or "uniform"
         problem = f"conv/n1c8h16w{w}k8r{r}s{r}/f32/nchw/fprop" + f"/{last}" * bool(last)
-        numerics = "fft" if "fft" in kernel else "fp32"
-        own = {"suite": "mine", "op": "conv", "problem": problem, "kernel": kernel, "device_name": "d", "threads": 2}
-        own |= {"numerics": numerics, "layout": "nchw", "time_s_median": sorted(samples)[len(samples) // 2]}
-        own["job"] = f"{problem} {values.get('threads')} {values.get('isa')}"
-        store.add(result(**{**own, **values}), dims, samples, None)
+        own = {"numerics": "fft" if "fft" in kernel else "fp32", **values}
+        put(store, problem, kernel, dims=dims, taken=samples, **own)
 
-    return put
+    return of
 
 
 @pytest.fixture
@@ -111,7 +108,7 @@ def test_kernels_are_ranked_by_rounds_and_the_winner_changes_between_neighbours_
     assert change.gain.median == pytest.approx(2.0)
     assert change.gain_before.median == pytest.approx(2.0)
     text = render(suite, contests)
-    assert text.startswith("d, 2 threads, cold, fp32\n")
+    assert text.startswith("Some CPU, 2 threads, cold, fp32\n")
     assert "  r 3 to 5: a.direct, ahead 2x [2, 2], gives way to a.fft, ahead 2x [2, 2] (conv/n1c8" in text
     assert text.endswith("mine: 3 of 3 problems timed")
 
@@ -200,12 +197,8 @@ def test_precisions_and_devices_are_settings_of_their_own(suite, store, measured
     measured("conv/a.direct", 1, [1.0] * 8)
     measured("conv/a.tf32", 1, [0.5] * 8, numerics="tf32")
     measured("conv/a.gpu", 1, [0.1] * 8, device="cuda", device_name="g", threads=1)
-    found = standings(suite, store, "r1")
-    assert [(c.setting.device, c.setting.precision) for c in found] == [
-        ("cpu", "fp32"),
-        ("cpu", "tf32"),
-        ("cuda", "fp32"),
-    ]
+    found = [(c.setting.device, c.setting.precision) for c in standings(suite, store, "r1")]
+    assert found == [("cpu", "fp32"), ("cpu", "tf32"), ("cuda", "fp32")]
 
 
 def test_rows_that_failed_and_rows_of_other_suites_stand_nowhere(suite, store, measured):
@@ -221,17 +214,14 @@ def test_csv_names_the_neighbour_from_which_the_winner_changed(suite, store, cro
     rows = list(csv.DictReader(io.StringIO(out.getvalue())))
     assert tuple(rows[0]) == COLUMNS
     five = next(row for row in rows if "r5s5" in row["problem"])
-    assert (five["along"], five["from"], five["previous"]) == (
-        "r",
-        "conv/n1c8h16w16k8r3s3/f32/nchw/fprop",
-        "conv/a.direct",
-    )
+    three = "conv/n1c8h16w16k8r3s3/f32/nchw/fprop"
+    assert (five["along"], five["from"], five["previous"]) == ("r", three, "conv/a.direct")
     assert float(five["gain"]) == pytest.approx(2.0)
     assert [row["previous"] for row in rows if row is not five] == ["", ""]
 
 
 def test_the_latest_run_with_a_time_is_taken_and_one_that_is_missing_is_said(suite, store, crossing, complaint):
-    store.begin(Run("r2", {}, "2026-01-02", ("other",), "kernelmark run", {}, "c", {}))
+    begin(store, "r2", suites=("other",))
     assert find_run(suite, store, None) == "r1"
     assert find_run(suite, store, "r2") == "r2"
     assert "is not a run" in complaint(lambda: find_run(suite, store, "r3"))
@@ -247,7 +237,8 @@ def test_a_kernel_stands_once_at_each_thread_count_and_instruction_sets_stand_ap
     measured("conv/a.fft", 1, [3.0] * 20, threads=1)
     measured("conv/a.direct", 1, [4.0] * 20, isa="sse")
     one, two, sse = standings(suite, store, "r1")
-    assert [(c.setting.machine, c.setting.threads) for c in (one, two, sse)] == [("d", 1), ("d", 2), ("d, sse", 2)]
+    machines = [(c.setting.machine, c.setting.threads) for c in (one, two, sse)]
+    assert machines == [("Some CPU", 1), ("Some CPU", 2), ("Some CPU, sse", 2)]
     assert [r.time_s_median for r in one.ranked] == [2.0, 3.0]
     assert [r.time_s_median for r in two.ranked] == [1.0, 3.0]
     assert [r.time_s_median for r in sse.ranked] == [4.0]
