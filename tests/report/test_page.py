@@ -180,10 +180,11 @@ def test_nothing_heavy_is_loaded_before_a_figure_is_drawn(python_in, tmp_path):
     assert python_in(tmp_path, "-c", code).stdout.strip() == "set()"
 
 
-def test_the_head_names_the_suite_the_machine_the_date_and_whether_it_was_quiet(begun, tmp_path):
-    put(begun, "copy/m8n8/f32", "copy/some.base")
-    page = report(begun, tmp_path)
-    assert "<h1>mine</h1>" in page
+def test_the_head_names_the_suite_the_machine_the_date_and_whether_it_was_quiet(store, tmp_path, registry):
+    begin(store, suites=("smoke",))
+    put(store, "copy/m8n8/f32", "copy/some.base")
+    page = report(store, tmp_path, registry=registry)
+    assert "<h1>Smoke: every CPU kernel on small shapes</h1>" in page
     assert "<span>Some CPU</span> &middot; <span>1 January 2026, 10:00 UTC</span>" in page
     assert '<span class="badge clean">clean</span>' in page
     assert "NOISY" not in page
@@ -194,11 +195,6 @@ def test_a_noisy_run_has_its_badge_and_what_it_means_above_the_verdict(begun, tm
     head = report(begun, tmp_path).partition('class="verdict"')[0]
     assert '<span class="badge noisy">noisy</span>' in head
     assert "NOISY: 1 of 1 case was disturbed (other processes used 0.98 CPUs). Rows marked ~ may be slower" in head
-
-
-def test_the_title_of_a_known_suite_stands_on_top(store, tmp_path, registry):
-    begin(store, suites=("smoke",))
-    assert "<h1>Smoke: every CPU kernel on small shapes</h1>" in report(store, tmp_path, registry=registry)
 
 
 def test_the_verdict_of_the_page_is_that_of_the_run(begun, tmp_path):
@@ -358,12 +354,6 @@ def test_modes_that_did_not_occur_are_not_explained(begun):
     assert "In cold mode" not in said(begun)
 
 
-def test_several_processes_are_told_with_what_their_intervals_hold_for(begun):
-    put(begun, "gemm/m8n8k8/f32/NN", "gemm/some.base", processes=5)
-    assert "in 5 fresh processes" in said(begun)
-    assert "hold for the next process too" in said(begun)
-
-
 def test_a_suite_with_its_own_limit_is_not_said_to_have_another(store):
     begin(store, plan={"max_time_s": None, "rel_ci": 0.02})
     put(store, "gemm/m8n8k8/f32/NN", "gemm/some.base")
@@ -375,10 +365,15 @@ def test_changes_that_were_not_committed_are_admitted(store):
     assert "(commit c0ffee123456, with changes that are not committed)" in said(store)
 
 
-def test_disturbed_and_repeated_samples_are_counted(begun):
-    put(begun, "gemm/m8n8k8/f32/NN", "gemm/some.base", disturbed=DISTURBED, repeated=4)
-    assert "NOISY: 1 of 1 case was disturbed (other processes used 0.98 CPUs)." in said(begun)
-    assert "4 samples taken under such load were taken again" in said(begun)
+def test_processes_are_told_with_what_their_intervals_hold_for_and_disturbed_samples_are_counted(begun):
+    put(begun, "gemm/m8n8k8/f32/NN", "gemm/some.base", processes=5, disturbed=DISTURBED, repeated=4)
+    for words in (
+        "in 5 fresh processes",
+        "hold for the next process too",
+        "NOISY: 1 of 1 case was disturbed (other processes used 0.98 CPUs).",
+        "4 samples taken under such load were taken again",
+    ):
+        assert words in said(begun)
 
 
 def test_an_empty_run_and_one_of_failures_alone_are_said_to_be_that(begun):
