@@ -319,16 +319,12 @@ def convolve(store, r, channels=CHANNELS, **times):
             in_turn(store, f"conv/n1c{c}h{side}w{side}k64r{r}s{r}/f32/nchw/fprop", dims, "conv/some.direct", **times)
 
 
-def the_map(store):
-    return next(kind for kind in kinds(RunData(store, "r1")) if kind.title == TITLE)
-
-
 def test_each_filter_is_a_panel_of_its_winners_and_ties_are_no_wins(begun):
     convolve(begun, 5, direct=1e-3, fft=1e-3)
     convolve(begun, 1, direct=1e-3, fft=2e-3)
     convolve(begun, 3, CHANNELS[:2], direct=3e-3, fft=2e-3)
     convolve(begun, 3, CHANNELS[2:], direct=1e-3, fft=2e-3)
-    (figure,) = the_map(begun).figures
+    (figure,) = planned(begun)[TITLE].figures
     panels = {panel.title: panel for panel in figure.draw.args[0]}
     assert list(panels) == ["1x1", "3x3", "5x5"]
     assert set(panels["1x1"].spots) == {Spot(c, side, "conv/some.direct") for c in CHANNELS for side in SIDES}
@@ -342,7 +338,7 @@ def test_each_filter_is_a_panel_of_its_winners_and_ties_are_no_wins(begun):
 def test_storage_types_are_maps_of_their_own_and_few_places_are_none(begun):
     convolve(begun, 3, direct=1e-3, fft=2e-3)
     in_turn(begun, "conv/n1c8h7w7k64r3s3/f16/nchw/fprop", {"c": 8, "h": 7, "w": 7, "r": 3, "s": 3}, direct=1, fft=2)
-    (figure,) = the_map(begun).figures
+    (figure,) = planned(begun)[TITLE].figures
     assert figure.title == f"{TITLE}: convolution, f32/nchw/fprop"
 
 
@@ -351,7 +347,7 @@ def test_winners_that_were_disturbed_are_marked_so(begun):
     put(begun, "conv/n1c9h7w7k64r3s3/f32/nchw/fprop", "conv/some.fft", 1.0,
         dims := {"c": 9, "h": 7, "w": 7, "r": 3, "s": 3}, layout="nchw", disturbed=DISTURBED)  # fmt: skip
     put(begun, "conv/n1c9h7w7k64r3s3/f32/nchw/fprop", "conv/some.direct", 2.0, dims, layout="nchw")
-    ((panel,),) = [figure.draw.args[0] for figure in the_map(begun).figures]
+    ((panel,),) = [figure.draw.args[0] for figure in planned(begun)[TITLE].figures]
     assert [spot.channels for spot in panel.spots if spot.noisy] == [9]
 
 
@@ -366,7 +362,7 @@ def test_problems_of_one_place_stand_side_by_side_and_only_winners_are_named(beg
     convolve(begun, 3, direct=1e-3, fft=2e-3, slow=9e-3)
     same = {"n": 2, "c": 8, "h": 7, "w": 7, "k": 64, "r": 3, "s": 3}
     in_turn(begun, "conv/n2c8h7w7k64r3s3/f32/nchw/fprop", same, "conv/some.direct", direct=2e-3, fft=1e-3)
-    found = the_map(begun)
+    found = planned(begun)[TITLE]
     drawing = found.figures[0].draw()
     xs = sorted(x for line in drawing.axes[0].lines for x in line.get_xdata())
     assert len(set(xs)) == len(CHANNELS) + 2
