@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from kernelmark.bench.report.contest import Contest
+from kernelmark.bench.report.contest import Contest, grouped
 from kernelmark.bench.report.figures import style
 from kernelmark.bench.report.format import figure_names, seconds
 from kernelmark.bench.report.noise import marked
@@ -13,17 +13,10 @@ MOST, MOST_KERNELS, LEAST = 6, 12, 6
 
 def distributions(data: RunData, looks: dict[str, style.Look]) -> style.Kind:
     """Return a figure for each operation, of its largest problem with enough samples."""
-    largest: dict[str, Contest] = {}
-    for c in data.contests:
-        known = largest.get(c.op)
-        if c.fastest.samples >= LEAST and (known is None or _rank(c) > _rank(known)):
-            largest[c.op] = c
-    figures = [_figure(data, c, looks) for c in largest.values()]
+    by_op = grouped((c for c in data.contests if c.fastest.samples >= LEAST), lambda c: c.op)
+    largest = (max(found, key=lambda c: (work(c.fastest), len(c.ranked))) for found in by_op.values())
+    figures = [_figure(data, c, looks) for c in largest]
     return style.kind("Distribution of samples", figures, f"no row has {LEAST} samples", MOST)
-
-
-def _rank(c: Contest) -> tuple[float, int]:
-    return work(c.fastest), len(c.ranked)
 
 
 def _figure(data: RunData, c: Contest, looks: dict[str, style.Look]) -> style.Figure:
