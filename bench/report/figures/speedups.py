@@ -1,8 +1,9 @@
 """Speedups over a baseline as dots with intervals: a lane for each row or, if there are too many, for each kernel."""
 
 import math
-from collections import Counter, defaultdict
+from collections import defaultdict
 from functools import partial
+from itertools import zip_longest
 from statistics import geometric_mean
 from typing import NamedTuple
 
@@ -95,12 +96,9 @@ def plots(data: RunData) -> list[Plot]:
         own = grouped((r for r in c.ranked if 0 < (r.speedup or 0.0) < math.inf), lambda r: r.baseline)
         for baseline, rows in own.items():  # by baseline first, since look-ups by setting are slow
             found[op, c.setting, baseline] += rows
-    rank: Counter[str] = Counter()
-    keyed = []
-    for key, rows in sorted(found.items(), key=lambda item: (-longest_s[item[0][0]], -len(item[1]))):
-        keyed.append((rank[key[0]], Plot(*key, *_lanes(rows))))
-        rank[key[0]] += 1
-    return [plot for _, plot in sorted(keyed, key=lambda pair: pair[0])]
+    ordered = sorted(found.items(), key=lambda item: (-longest_s[item[0][0]], -len(item[1])))
+    by_op = grouped((Plot(*key, *_lanes(rows)) for key, rows in ordered), lambda plot: plot.op)
+    return [plot for nth in zip_longest(*by_op.values()) for plot in nth if plot]
 
 
 def _lanes(rows: list[Result]) -> tuple[list[Lane], str]:
