@@ -141,16 +141,10 @@ LONG_NAME = 40
 def figure_names(kernels: Iterable[str]) -> dict[str, str]:
     """Return the kernels' names for a figure; a long name keeps only the tile's values that differ between kernels."""
     found = {kernel: short(kernel) for kernel in kernels}
-    tiles: dict[str, list[set[str]]] = {}
-    for name in found.values():
-        base, _, tile = name.partition("@")
-        if len(name) > LONG_NAME and tile:
-            tiles.setdefault(base, []).append(set(tile.split(",")))
-    for kernel, name in found.items():
-        base, _, tile = name.partition("@")
-        if len(name) > LONG_NAME and tile:
-            alike = set.intersection(*tiles[base])
-            found[kernel] = f"{base}@{','.join(v for v in tile.split(',') if v not in alike)}"[:LONG_NAME] + "…"
+    long = {kernel: name.split("@", 1) for kernel, name in found.items() if len(name) > LONG_NAME and "@" in name}
+    for kernel, (base, tile) in long.items():
+        alike = set.intersection(*(set(other.split(",")) for own, other in long.values() if own == base))
+        found[kernel] = f"{base}@{','.join(v for v in tile.split(',') if v not in alike)}"[:LONG_NAME] + "…"
     return found
 
 
