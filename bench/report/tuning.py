@@ -4,10 +4,9 @@ The race's intervals are 99 % intervals with Bonferroni's correction, so that th
 """
 
 import json
-import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from statistics import fmean, median
+from statistics import geometric_mean, median
 from typing import NamedTuple
 
 from kernelmark.bench.measure.stats import ALPHA
@@ -265,7 +264,7 @@ def over_suite(found: Sequence[Raced], style: str = "simple") -> str:
 
 def overall_words(found: Sequence[Raced]) -> str:
     """Return a text: the tile that is best over the suite, its mean speed, and the problem where it loses most."""
-    mean = math.exp(fmean(math.log(each.overall) for each in found))
+    mean = geometric_mean(each.overall for each in found)
     worst = max(found, key=lambda each: each.regret)
     most = f"at most {percent(worst.regret)} slower than the best of a problem ({worst.space.problem})"
     return f"one tile for all: {found[0].tunes.overall}, {factor(mean)} {DEFAULT} (geometric mean), {most}"
@@ -330,7 +329,7 @@ def _gain(raced: Sequence[Raced]) -> list[Number]:
         return [Number(factor(ratio.median), f"{what} over the default", sure)]
     if not raced or not raced[0].tunes.overall:
         return []
-    mean = math.exp(fmean(math.log(each.overall) for each in raced))
+    mean = geometric_mean(each.overall for each in raced)
     most = f"at most {percent(max(each.regret for each in raced))} slower than a problem's best"
     return [Number(factor(mean), "speed of the one tile for all over the default (geometric mean)", most)]
 

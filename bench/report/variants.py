@@ -2,8 +2,7 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from math import exp, log
-from statistics import fmean
+from statistics import geometric_mean
 from typing import NamedTuple
 
 from kernelmark.bench.plan.operation import OTHER_DISTRIBUTIONS, UNIFORM
@@ -105,6 +104,6 @@ def _line(title: str, pairs: Sequence[VariantPair]) -> str:
     sides = [pair.ratio.side if pair.ratio.certain else _OPEN for pair in pairs]
     told = ", ".join(f"{side} on {sides.count(side)}" for side in ("slower", "faster", _OPEN)
                      if side in sides)  # fmt: skip
-    mean = exp(fmean(log(pair.ratio.median) for pair in pairs))
+    mean = geometric_mean(pair.ratio.median for pair in pairs)
     ends = [factor(pick(pair.ratio.median for pair in pairs)) for pick in (min, max)]
     return f"{title}, {count(len(pairs), 'problem')}: {told}; {factor(mean)} in the mean, {ends[0]} to {ends[1]}"
