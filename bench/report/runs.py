@@ -183,16 +183,15 @@ def _missing(campaign: Campaign, problems: Problems) -> Iterator[str]:
     for part in campaign.unfinished[:_LISTED]:
         which = f"shard {part.index} of {campaign.shard.count} has not ended"
         yield paragraph(f"{which}; `kernelmark run --resume {part.run_id}` continues it, then merge it again")
-    if not campaign.missing:
+    missing, total = campaign.missing, campaign.shard.count
+    if not missing:
         return
-    shown = ", ".join(map(str, campaign.missing[:_LISTED])) + (", ..." if campaign.missing[_LISTED:] else "")
-    which = f"shard {shown} of {campaign.shard.count} is"
-    if campaign.missing[1:]:
-        which = f"{len(campaign.missing)} of {campaign.shard.count} shards are"
-        shown = f": {shown}"
-    yield paragraph(f"{which} missing{shown if campaign.missing[1:] else ''}; merge what has been measured since")
+    shown = ", ".join(map(str, missing[:_LISTED])) + (", ..." if missing[_LISTED:] else "")
+    several = f"{len(missing)} of {total} shards are missing: {shown}"
+    which = several if missing[1:] else f"shard {shown} of {total} is missing"
+    yield paragraph(f"{which}; merge what has been measured since")
     try:
-        found = problems(campaign.until(len(campaign.new))[0].plan, campaign.missing[:_LISTED])
+        found = problems(campaign.until(len(campaign.new))[0].plan, missing[:_LISTED])
     except UsageError as error:
         yield paragraph(f"their problems are not known here: {error}")
         return

@@ -275,9 +275,10 @@ def row_page(store: Reader, run_id: str, text: str) -> Iterator[str]:
         result, dims = store.result(run_id, case)
         evidence = store.evidence(run_id, case)
     yield "\n".join(wrapped(case, width(), "", "    "))
-    yield _aligned((name, value) for name, value in row(result, dims).items() if value not in (None, ""))
+    yield _aligned({name: value for name, value in row(result, dims).items() if value not in (None, "")})
     if evidence:
-        yield "The evidence against it, from samples that are not in the row:\n" + _aligned(_accusation(evidence))
+        found = _aligned(dict(_accusation(evidence)))
+        yield f"The evidence against it, from samples that are not in the row:\n{found}"
 
 
 def _find(store: Reader, run_id: str, text: str) -> str:
@@ -304,9 +305,8 @@ def _accusation(evidence: Evidence) -> Iterator[tuple[str, object]]:
         yield "surpassed ceiling", ", measured ".join(filter(None, (str(excess.ceiling), excess.ceiling.measured_at)))
 
 
-def _aligned(pairs: Iterator[tuple[str, object]]) -> str:
-    pairs_read = list(pairs)
-    longest = max(len(name) for name, _ in pairs_read)
+def _aligned(values: dict[str, object]) -> str:
+    longest = max(map(len, values))
     indent = " " * (longest + 2)
-    lines = (wrapped(str(value), width(), f"{name:<{longest}}  ", indent) for name, value in pairs_read)
+    lines = (wrapped(str(value), width(), f"{name:<{longest}}  ", indent) for name, value in values.items())
     return "\n".join(line for value in lines for line in value)
