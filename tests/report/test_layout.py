@@ -58,22 +58,17 @@ def test_a_table_without_rows_is_nothing():
 
 def test_the_spare_column_with_the_highest_number_goes_first_and_is_named_below(columns):
     columns(68)
-    rows = [["a" * 30, "b" * 15, "c" * 9, "d" * 9]]
-    shown = table(
-        (TableColumn("A"), TableColumn("B", spare=1), TableColumn("C", spare=3), TableColumn("D", spare=2)), rows
-    )
-    assert shown.splitlines()[0].split() == ["A", "B", "D"]
-    assert shown.splitlines()[-1] == "  left out to fit: C (COLUMNS=69 or a wider terminal shows all)"
+    heads = (TableColumn("A"), TableColumn("B", spare=1), TableColumn("C", spare=3), TableColumn("D", spare=2))
+    lines = table(heads, [["a" * 30, "b" * 15, "c" * 9, "d" * 9]]).splitlines()
+    assert lines[0].split() == ["A", "B", "D"]
+    assert lines[-1] == "  left out to fit: C (COLUMNS=69 or a wider terminal shows all)"
 
 
 def test_a_text_is_wrapped_between_words_before_a_column_is_left_out(columns):
     columns(44)
-    rows = [["gemm/a.b", "no such thing, and nothing else either", "x" * 8]]
-    shown = table((TableColumn("kernel"), TableColumn("why", wraps=12), TableColumn("by", spare=1)), rows).splitlines()
-    assert shown[2:] == [
-        "gemm/a.b  no such thing, and        xxxxxxxx",
-        "          nothing else either",
-    ]
+    heads = (TableColumn("kernel"), TableColumn("why", wraps=12), TableColumn("by", spare=1))
+    lines = table(heads, [["gemm/a.b", "no such thing, and nothing else either", "x" * 8]]).splitlines()
+    assert lines[2:] == ["gemm/a.b  no such thing, and        xxxxxxxx", "          nothing else either"]
 
 
 def test_an_id_that_does_not_fit_stands_whole_above_its_row(columns):
@@ -93,27 +88,22 @@ def test_an_id_that_does_not_fit_stands_whole_above_its_row(columns):
 
 def test_a_titled_table_leaves_its_columns_and_moves_the_first(columns):
     columns(55)
+    heads = (TableColumn("kernel"), TableColumn("time"), TableColumn("rate", spare=1))
     rows = [["gemm/a.b@T=16,S=1,BM=128,BN=64,BK=8", "1.00 ms", "12.3 GFLOP/s"]]
-    shown = table(
-        (TableColumn("kernel"), TableColumn("time"), TableColumn("rate", spare=1)), rows, titled=True
-    ).splitlines()
-    assert shown[-1] == "  1.00 ms  12.3 GFLOP/s"
+    assert table(heads, rows, titled=True).splitlines()[-1] == "  1.00 ms  12.3 GFLOP/s"
 
 
 def test_a_text_narrower_than_reads_well_is_better_than_one_that_does_not_fit(columns):
     columns(40)
-    shown = table(
-        (TableColumn("suite"), TableColumn("title", wraps=38)), [["alexnet", "AlexNet, forward and backward"]]
-    )
-    assert max(map(len, shown.splitlines())) <= 40
+    heads = (TableColumn("suite"), TableColumn("title", wraps=38))
+    assert max(map(len, table(heads, [["alexnet", "AlexNet, forward and backward"]]).splitlines())) <= 40
 
 
 def test_every_line_of_the_best_row_is_bold(columns):
     columns(40)
+    heads = (TableColumn("k"), TableColumn("why", wraps=10))
     rows = [["a", "one two three four five six seven eight nine"], ["b", "ten"]]
-    *_, first, second, last = table(
-        (TableColumn("k"), TableColumn("why", wraps=10)), rows, "terminal", best=0
-    ).splitlines()
+    *_, first, second, last = table(heads, rows, "terminal", best=0).splitlines()
     assert [line.startswith("\033[1m") for line in (first, second, last)] == [True, True, False]
 
 
@@ -128,11 +118,8 @@ def test_a_terminal_of_any_width_shows_a_table_at_its_natural_width(columns):
 
 def test_files_have_no_width(columns):
     columns(40)
-    shown = table(
-        (TableColumn("a"), TableColumn("b", wraps=10)),
-        [["x", "one two three four five six | seven eight nine"]],
-        "github",
-    )
+    heads = (TableColumn("a"), TableColumn("b", wraps=10))
+    shown = table(heads, [["x", "one two three four five six | seven eight nine"]], "github")
     assert shown.splitlines()[2] == "| x | one two three four five six \\| seven eight nine |"
     assert paragraph("word " * 20, "  ", style="github") == "  " + "word " * 20
 
@@ -162,9 +149,6 @@ def test_control_characters_of_cells_and_paragraphs_are_written_out(columns, sty
         r"a\x1b[2Jb c  a\x1b[2Jb c",
         r"a\x1b[2Jb c",
     ]
-
-
-TIMES = (("b", 1e-3), ("c", 2e-3))
 
 
 class Terminal(io.TextIOWrapper):
@@ -204,7 +188,7 @@ def test_bars_stand_behind_the_numbers_of_their_column_unless_it_is_empty():
 
 def test_the_fastest_kernel_is_bold_and_a_bound_is_not():
     bounded = {"roofline_pct": 50.0, "bound_by": "compute", "ceiling_gflop_per_s": 24.0, "gflop_per_s": 12.0}
-    rows = [result(kernel=f"gemm/a.{name}", time_s_median=time_s, **bounded) for name, time_s in TIMES]
+    rows = [result(kernel=f"gemm/a.{name}", time_s_median=t, **bounded) for name, t in (("b", 1e-3), ("c", 2e-3))]
     *_, bound, fastest, other = run_table(rows, TERMINAL).splitlines()
     assert bound.startswith("bound: cpu compute")
     assert fastest.startswith("\033[1ma.b ")
@@ -213,9 +197,8 @@ def test_the_fastest_kernel_is_bold_and_a_bound_is_not():
 
 
 def test_a_kernel_without_a_rank_is_not_bold_and_the_reason_stands_below_where_it_is_first():
-    rows = [
-        result(kernel=f"gemm/a.{name}", time_s_median=t) for name, t in (("b", 2e-3), ("c", 1e-3), ("x_colmajor", 3e-3))
-    ]
+    times = {"b": 2e-3, "c": 1e-3, "x_colmajor": 3e-3}
+    rows = [result(kernel=f"gemm/a.{name}", time_s_median=time_s) for name, time_s in times.items()]
     assert "not ranked" not in run_table(rows)
     rows.append(result(kernel="gemm/a.d_colmajor", time_s_median=0.5e-3))
     *_, first, second, third, fourth, note = run_table(rows, TERMINAL).splitlines()
