@@ -18,20 +18,9 @@ from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.files import require_file
 from kernelmark.bench.plan.registry import Registry
 from kernelmark.bench.record.store import Store
-from kernelmark.bench.report import findings, founding, method, tuning
+from kernelmark.bench.report import figures, findings, founding, method, tuning
 from kernelmark.bench.report.contest import Ratio
 from kernelmark.bench.report.export import write_file, write_table, write_text, writing
-from kernelmark.bench.report.figures import (
-    Drawn,
-    aggregation,
-    draw,
-    heat,
-    kinds,
-    roofline,
-    speedups,
-    tunables,
-    variants,
-)
 from kernelmark.bench.report.figures.style import Kind, ratio_ticks
 from kernelmark.bench.report.format import short
 from kernelmark.bench.report.noise import noise_of
@@ -128,8 +117,8 @@ def _write_tables(store: Store, data: RunData, folder: Path) -> list[str]:
 def _write_page(
     data: RunData, claims: Statements | None, tables: Sequence[str], folder: Path, registry: Registry | None, pdf: bool
 ) -> None:
-    planned = kinds(data, registry)
-    drawn = list(draw(planned, folder / "figures", pdf))
+    planned = figures.kinds(data, registry)
+    drawn = list(figures.draw(planned, folder / "figures", pdf))
     _forget(folder / "figures", drawn)
     environment = json.dumps(data.store.find_run(data.run_id), indent=2, sort_keys=True)
     text = method.paragraph(data)
@@ -141,7 +130,7 @@ def _write_page(
     write_text(folder / "index.html", lambda out: out.writelines(chain([before + begin], pieces, [after])))
 
 
-def _forget(folder: Path, drawn: Sequence[Drawn]) -> None:
+def _forget(folder: Path, drawn: Sequence[figures.Drawn]) -> None:
     """Remove figures of an earlier report that this one does not draw, since they would look like this run's."""
     captions, known = folder / CAPTIONS, dict[str, str]()
     require_file(captions)
@@ -154,7 +143,7 @@ def _forget(folder: Path, drawn: Sequence[Drawn]) -> None:
     captions.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
 
 
-def _figures(planned: Sequence[Kind], drawn: Sequence[Drawn]) -> dict[str, Any]:
+def _figures(planned: Sequence[Kind], drawn: Sequence[figures.Drawn]) -> dict[str, Any]:
     """Return the figures of each section of the page, and the reasons for figures that were left out.
 
     The first dot plot, heat map, roofline and figure of variants of each operation are visible, and so are the first
@@ -163,30 +152,30 @@ def _figures(planned: Sequence[Kind], drawn: Sequence[Drawn]) -> dict[str, Any]:
     files = iter(drawn)
     by_kind = {kind.title: list(islice(files, len(kind.figures))) for kind in planned}
     shown = {kind.title: [figure.data for figure in kind.figures] for kind in planned}
-    plots = zip(shown[speedups.TITLE], by_kind.pop(speedups.TITLE), strict=True)
-    maps = zip(shown.get(heat.TITLE, []), by_kind.pop(heat.TITLE, []), strict=True)
+    plots = zip(shown[figures.speedups.TITLE], by_kind.pop(figures.speedups.TITLE), strict=True)
+    maps = zip(shown.get(figures.heat.TITLE, []), by_kind.pop(figures.heat.TITLE, []), strict=True)
     first_plots, more_plots = _first(plots, lambda pair: (pair[0].op, short(pair[0].baseline)))
     first_maps, more_maps = _first(maps, lambda pair: pair[0].op)
-    rooflines, others = _first(by_kind.pop(roofline.TITLE), lambda each: each.title.partition(",")[0])
-    ratios, more_ratios = _first(by_kind.pop(variants.TITLE), lambda each: each.title.partition(":")[0])
+    rooflines, others = _first(by_kind.pop(figures.roofline.TITLE), lambda each: each.title.partition(",")[0])
+    ratios, more_ratios = _first(by_kind.pop(figures.variants.TITLE), lambda each: each.title.partition(":")[0])
     return {
         "plots": first_plots,
         "more_plots": more_plots,
         "maps": first_maps,
         "more_maps": more_maps,
         "rooflines": rooflines,
-        "tunables": by_kind.pop(tunables.TITLE, []),
-        "aggregations": by_kind.pop(aggregation.TITLE, []),
+        "tunables": by_kind.pop(figures.tunables.TITLE, []),
+        "aggregations": by_kind.pop(figures.aggregation.TITLE, []),
         "ratios": ratios,
         "others": [*others, *more_ratios, *(each for found in by_kind.values() for each in found)],
         "omitted": [(kind.title, kind.omitted) for kind in planned if kind.omitted],
     }
 
 
-def _first(figures: Iterable[_Figure], title: Callable[[_Figure], object]) -> tuple[list[_Figure], list[_Figure]]:
+def _first(found: Iterable[_Figure], title: Callable[[_Figure], object]) -> tuple[list[_Figure], list[_Figure]]:
     first: dict[object, _Figure] = {}
     more = []
-    for figure in figures:
+    for figure in found:
         if title(figure) in first:
             more.append(figure)
         else:

@@ -15,20 +15,8 @@ from kernelmark.bench.plan.text import escaped
 from kernelmark.bench.record.reader import Reader
 from kernelmark.bench.record.records import KernelTotal
 from kernelmark.bench.record.result import Result, row
+from kernelmark.bench.report import format as fmt
 from kernelmark.bench.report.contest import grouped, speedup_of, why_unranked
-from kernelmark.bench.report.format import (
-    count,
-    digits,
-    factor,
-    flop_rate,
-    flop_unit,
-    other_flop,
-    row_time,
-    seconds,
-    short,
-    size,
-    spread,
-)
 from kernelmark.bench.report.layout import (
     GAP,
     TERMINAL,
@@ -97,7 +85,7 @@ def kernel_table(rows: Sequence[Result], style: str = "simple", most: int = sys.
     parts = [_title(rows, style)]
     if timed:
         threads, numerics = {r.threads for r in timed if r.device == "cpu"}, {r.numerics for r in timed}
-        shown = _Shown(len(threads) > 1, len(numerics) > 1, *flop_unit(r.gflop_per_s for r in timed))
+        shown = _Shown(len(threads) > 1, len(numerics) > 1, *fmt.flop_unit(r.gflop_per_s for r in timed))
         lines = [(r.time_s_median or 0.0, _cells(r, shown)) for r in timed[:most]] + list(_bounds(timed, shown))
         cells = [cells for _, cells in sorted(lines, key=lambda line: line[0])]
         ranked = min(timed, key=lambda r: (why_unranked(r) != "", r.time_s_median))
@@ -125,8 +113,8 @@ def _below(rows: Sequence[Result], timed: Sequence[Result]) -> Iterator[str]:
     yield from (f"{MARK} roof %: {ceiling}" for ceiling in low)
     first = min(timed, key=lambda r: r.time_s_median or 0.0, default=None)
     if first and (why := why_unranked(first)) and not all(map(why_unranked, timed)):
-        yield f"not ranked: {short(first.kernel)} {why}"
-    if names := ", ".join(dict.fromkeys(short(r.kernel) for r in timed if by_name_only(r))):
+        yield f"not ranked: {fmt.short(first.kernel)} {why}"
+    if names := ", ".join(dict.fromkeys(fmt.short(r.kernel) for r in timed if by_name_only(r))):
         yield f"* in place by name only, with scratch of more than a tenth of the matrix: {names}"
     yield from filter(None, map(correct, rows))
     yield from (f"{r.status}: {r.kernel}: {r.reason}" for r in rows if r.status != Status.OK)
@@ -137,7 +125,7 @@ def correct(r: Result) -> str:
     if r.status != Status.OK or r.time_s_median:
         return ""
     if r.time_s_mean:
-        return f"mean {seconds(r.time_s_mean)}: {r.kernel} (no median was recorded)"
+        return f"mean {fmt.seconds(r.time_s_mean)}: {r.kernel} (no median was recorded)"
     return f"correct: {r.kernel} (largest error {_small(r.max_error)}, bound {_small(r.error_bound)})"
 
 
@@ -159,7 +147,7 @@ def _drawn(cells: Sequence[Sequence[str]], style: str, unit: str, best: int) -> 
 
 def _title(rows: Sequence[Result], style: str) -> str:
     threads, processes = max(r.threads for r in rows), max(r.processes for r in rows)
-    facts = [*filter(None, [rows[0].mode]), count(threads, "thread")]
+    facts = [*filter(None, [rows[0].mode]), fmt.count(threads, "thread")]
     facts += [rows[0].isa] if rows[0].isa else []
     facts += [f"{processes} processes"] if processes > 1 else []
     baseline = next((r.baseline for r in rows if r.baseline and r.time_s_median), "")
@@ -174,15 +162,15 @@ def _title(rows: Sequence[Result], style: str) -> str:
 def _cells(r: Result, shown: _Shown) -> Sequence[str]:
     speedup = "baseline" if r.kernel == r.baseline else ""
     return (
-        short(r.kernel) + _threads(r, shown),
+        fmt.short(r.kernel) + _threads(r, shown),
         r.numerics * shown.numerics,
-        marked(seconds(r.time_s_median), r),
-        spread(*row_time(r)),
-        digits(r.gflop_per_s and r.gflop_per_s / shown.gflop),
-        digits(r.gbyte_per_s),
+        marked(fmt.seconds(r.time_s_median), r),
+        fmt.spread(*fmt.row_time(r)),
+        fmt.digits(r.gflop_per_s and r.gflop_per_s / shown.gflop),
+        fmt.digits(r.gbyte_per_s),
         share(r),
         speedup if r.speedup is None else str(speedup_of(r)),
-        size(r.scratch_bytes) + ("*" if by_name_only(r) else ""),
+        fmt.size(r.scratch_bytes) + ("*" if by_name_only(r) else ""),
         ", ".join(filter(None, (r.stopped_by, str(r.samples)))),
     )
 
@@ -212,23 +200,24 @@ def _bounds(timed: list[Result], shown: _Shown) -> Iterator[tuple[float, Sequenc
     for r in timed:
         rate = r.ceiling_gflop_per_s if r.bound_by == "compute" else r.ceiling_gbyte_per_s
         numerics = r.numerics * (r.bound_by == "compute")
-        executed = other_flop(r) if r.bound_by == "compute" else None
+        executed = fmt.other_flop(r) if r.bound_by == "compute" else None
         bound = (r.device, r.threads, r.bound_by, rate, numerics, executed)
         if r.roofline_pct and r.time_s_median and bound not in seen:
             seen.add(bound)
             least, room = r.time_s_median * r.roofline_pct / 100, 100 / r.roofline_pct
-            name = f"{_BOUND}{r.device} {r.bound_by}" + f" of {short(r.kernel)}" * bool(executed) + _threads(r, shown)
+            of = f" of {fmt.short(r.kernel)}" if executed else ""
+            name = f"{_BOUND}{r.device} {r.bound_by}{of}{_threads(r, shown)}"
             gflop, gbyte = (r.gflop_per_s or 0.0) / shown.gflop, r.gbyte_per_s or 0.0
-            rates = [digits(rate * room) if rate else "" for rate in (gflop, gbyte)]
-            yield least, (name, numerics * shown.numerics, seconds(least), "", *rates, "100", "", "", "")
+            rates = [fmt.digits(rate * room) if rate else "" for rate in (gflop, gbyte)]
+            yield least, (name, numerics * shown.numerics, fmt.seconds(least), "", *rates, "100", "", "", "")
 
 
 def ceiling_table(ceilings: Iterable[tuple[Ceiling, str]], style: str = "simple") -> str:
     """Return a table of the ceilings of a run's rows, with the kernel that reached each, and any reason to doubt it."""
     cells = []
     for c, doubt in in_force(ceilings):
-        rate = flop_rate(c.rate * 1e-9) if "FLOP" in c.rate_unit else f"{digits(c.rate * 1e-9)} {c.rate_unit}"
-        around = spread(c.rate, c.low, c.high)
+        rate = fmt.flop_rate(c.rate * 1e-9) if "FLOP" in c.rate_unit else f"{fmt.digits(c.rate * 1e-9)} {c.rate_unit}"
+        around = fmt.spread(c.rate, c.low, c.high)
         cells.append((c.device, str(c.threads), c.kind, rate, around, c.kernel, c.problem, doubt))
     return table(CEILING_COLUMNS, cells, style)
 
@@ -245,8 +234,8 @@ def totals_table(totals: Iterable[KernelTotal]) -> str:
             str(sum(t.statuses.values())),
             str(t.statuses.get(Status.OK, 0)),
             ", ".join(f"{count} {status}" for status, count in t.statuses.items() if status != Status.OK),
-            factor(t.speedup, t.speedup_min, t.speedup_max) if t.speedup is not None else "",
-            digits(t.roofline_pct),
+            fmt.factor(t.speedup, t.speedup_min, t.speedup_max) if t.speedup is not None else "",
+            fmt.digits(t.roofline_pct),
         )
         for t in totals
     ]
@@ -258,7 +247,7 @@ def status_line(statuses: Counter[str]) -> str:
     if not statuses:
         return "no rows"
     counts = ", ".join(f"{number} {status}" for status, number in statuses.most_common())
-    return f"{count(statuses.total(), 'row')}: {counts}"
+    return f"{fmt.count(statuses.total(), 'row')}: {counts}"
 
 
 #: The most cases that an error message lists.

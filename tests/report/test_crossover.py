@@ -18,17 +18,7 @@ from kernelmark.bench.plan.suites import load_suite
 from kernelmark.bench.plan.sweep import Sweep
 from kernelmark.bench.record.result import Result
 from kernelmark.bench.record.store import Store
-from kernelmark.bench.report import contest
-from kernelmark.bench.report.crossover import (
-    COLUMNS,
-    changes,
-    fft_speedup,
-    find_run,
-    listed,
-    render,
-    standings,
-    write_csv,
-)
+from kernelmark.bench.report import contest, crossover
 from kernelmark.bench.report.figures.crossover import MARKS, crossover_maps
 from kernelmark.bench.report.networks import overlap_table, overlaps
 from kernelmark.bench.report.noise import is_noisy, marked, noise_of
@@ -96,18 +86,18 @@ def crossing(measured):
 
 
 def test_kernels_are_ranked_by_rounds_and_the_winner_changes_between_neighbours_in_size(suite, store, crossing):
-    contests = standings(suite, store, "r1")
+    contests = crossover.standings(suite, store, "r1")
     first, last, _ = contests  # in the order of the file
     assert [r.kernel for r in first.ranked] == ["conv/a.direct", "conv/a.fft"]
     assert first.lead.median == pytest.approx(4.0)
     assert first.lead.low == pytest.approx(4.0)
-    assert fft_speedup(last).median == pytest.approx(2.0)
-    assert fft_speedup(first).median == pytest.approx(0.25)
-    (change,) = changes(suite, contests)
+    assert crossover.fft_speedup(last).median == pytest.approx(2.0)
+    assert crossover.fft_speedup(first).median == pytest.approx(0.25)
+    (change,) = crossover.changes(suite, contests)
     assert (change.along, change.here, change.there) == ("r", 3, 5)
     assert change.gain.median == pytest.approx(2.0)
     assert change.gain_before.median == pytest.approx(2.0)
-    text = render(suite, contests)
+    text = crossover.render(suite, contests)
     assert text.startswith("Some CPU, 2 threads, cold, fp32\n")
     assert "  r 3 to 5: a.direct, ahead 2x [2, 2], gives way to a.fft, ahead 2x [2, 2] (conv/n1c8" in text
     assert text.endswith("mine: 3 of 3 problems timed")
@@ -132,10 +122,10 @@ def test_a_kernel_takes_over_where_it_is_certain_on_both_sides_also_in_the_figur
     for r, factor in direct.items():
         measured("conv/a.direct", r, [factor] * 36 if factor else NOISE)
         measured("conv/a.fft", r, [1.0] * 36 if factor else NOISE[::-1])
-    contests = standings(suite, store, "r1")
-    assert [change[:3] for change in changes(suite, contests)] == found
-    assert ("no takeover along r is certain" in render(suite, contests)) is (found == [])
-    assert not any("ahead 0." in line for line in render(suite, contests).splitlines())
+    contests = crossover.standings(suite, store, "r1")
+    assert [change[:3] for change in crossover.changes(suite, contests)] == found
+    assert ("no takeover along r is certain" in crossover.render(suite, contests)) is (found == [])
+    assert not any("ahead 0." in line for line in crossover.render(suite, contests).splitlines())
     caption, at, marks = drawn()
     words = [f"Certain takeovers along r: {here} to {there}, a.direct gives way to a.fft." for _, here, there in found]
     assert (words or ["No takeover along r is certain."])[0] in caption
@@ -180,7 +170,7 @@ def test_samples_in_turn_decide_which_of_two_kernels_leads_and_no_lead_is_below_
     """The medians are the other way round: one kernel was slow in few rounds, the other in all but a few."""
     measured("conv/a.direct", 1, [1.0] * 40, time_s_median=0.9)
     measured("conv/a.other", 1, [0.5] * 40, time_s_median=1.0)
-    (contest,) = standings(suite, store, "r1")
+    (contest,) = crossover.standings(suite, store, "r1")
     assert contest.fastest.kernel == "conv/a.other"
     assert contest.lead.median == pytest.approx(2.0)
 
@@ -188,7 +178,7 @@ def test_samples_in_turn_decide_which_of_two_kernels_leads_and_no_lead_is_below_
 def test_a_noisy_winner_is_marked_and_counted_below_the_table(suite, store, measured):
     measured("conv/a.direct", 1, [1.0] * 8, disturbed="other processes used 0.98 CPUs during 40 % of the sampling")
     measured("conv/a.fft", 1, [2.0] * 8)
-    text = render(suite, standings(suite, store, "r1"))
+    text = crossover.render(suite, crossover.standings(suite, store, "r1"))
     assert "  ~1.00 s  " in text
     assert "\n  ~ NOISY: 1 of 2 cases was disturbed (other processes used 0.98 CPUs)\n" in text
 
@@ -197,22 +187,22 @@ def test_precisions_and_devices_are_settings_of_their_own(suite, store, measured
     measured("conv/a.direct", 1, [1.0] * 8)
     measured("conv/a.tf32", 1, [0.5] * 8, numerics="tf32")
     measured("conv/a.gpu", 1, [0.1] * 8, device="cuda", device_name="g", threads=1)
-    found = [(c.setting.device, c.setting.precision) for c in standings(suite, store, "r1")]
+    found = [(c.setting.device, c.setting.precision) for c in crossover.standings(suite, store, "r1")]
     assert found == [("cpu", "fp32"), ("cpu", "tf32"), ("cuda", "fp32")]
 
 
 def test_rows_that_failed_and_rows_of_other_suites_stand_nowhere(suite, store, measured):
     measured("conv/a.direct", 7, [1.0] * 8)
     measured("conv/a.direct", 1, [1.0] * 8, status="oom", time_s_median=None)
-    assert standings(suite, store, "r1") == []
-    assert render(suite, []) == "mine: this run has no time for any of its problems"
+    assert crossover.standings(suite, store, "r1") == []
+    assert crossover.render(suite, []) == "mine: this run has no time for any of its problems"
 
 
 def test_csv_names_the_neighbour_from_which_the_winner_changed(suite, store, crossing):
     out = io.StringIO()
-    write_csv(suite, "r1", standings(suite, store, "r1"), out)
+    crossover.write_csv(suite, "r1", crossover.standings(suite, store, "r1"), out)
     rows = list(csv.DictReader(io.StringIO(out.getvalue())))
-    assert tuple(rows[0]) == COLUMNS
+    assert tuple(rows[0]) == crossover.COLUMNS
     five = next(row for row in rows if "r5s5" in row["problem"])
     three = "conv/n1c8h16w16k8r3s3/f32/nchw/fprop"
     assert (five["along"], five["from"], five["previous"]) == ("r", three, "conv/a.direct")
@@ -222,13 +212,13 @@ def test_csv_names_the_neighbour_from_which_the_winner_changed(suite, store, cro
 
 def test_the_latest_run_with_a_time_is_taken_and_one_that_is_missing_is_said(suite, store, crossing, complaint):
     begin(store, "r2", suites=("other",))
-    assert find_run(suite, store, None) == "r1"
-    assert find_run(suite, store, "r2") == "r2"
-    assert "is not a run" in complaint(lambda: find_run(suite, store, "r3"))
+    assert crossover.find_run(suite, store, None) == "r1"
+    assert crossover.find_run(suite, store, "r2") == "r2"
+    assert "is not a run" in complaint(lambda: crossover.find_run(suite, store, "r3"))
 
 
 def test_a_store_without_a_time_for_the_suite_says_how_to_get_one(suite, store, complaint):
-    assert complaint(lambda: find_run(suite, store, None)).startswith("mine: no run in ")
+    assert complaint(lambda: crossover.find_run(suite, store, None)).startswith("mine: no run in ")
 
 
 def test_a_kernel_stands_once_at_each_thread_count_and_instruction_sets_stand_apart(suite, store, measured):
@@ -236,7 +226,7 @@ def test_a_kernel_stands_once_at_each_thread_count_and_instruction_sets_stand_ap
         measured("conv/a.direct", 1, [2.0 / threads] * 20, threads=threads)
     measured("conv/a.fft", 1, [3.0] * 20, threads=1)
     measured("conv/a.direct", 1, [4.0] * 20, isa="sse")
-    one, two, sse = standings(suite, store, "r1")
+    one, two, sse = crossover.standings(suite, store, "r1")
     machines = [(c.setting.machine, c.setting.threads) for c in (one, two, sse)]
     assert machines == [("Some CPU", 1), ("Some CPU", 2), ("Some CPU, sse", 2)]
     assert [r.time_s_median for r in one.ranked] == [2.0, 3.0]
@@ -252,18 +242,18 @@ def test_the_ratio_of_two_rows_is_formed_once_however_often_it_is_asked_for(cros
         return faster(reader, one, other, *pair)
 
     monkeypatch.setattr(contest, "faster", form)
-    found = standings(suite, store, "r1")
-    render(suite, found)
-    write_csv(suite, "r1", found, io.StringIO())
+    found = crossover.standings(suite, store, "r1")
+    crossover.render(suite, found)
+    crossover.write_csv(suite, "r1", found, io.StringIO())
     assert len(formed) == len(set(map(tuple, formed))) == 5
 
 
 def test_a_suite_that_is_listed_makes_its_problems_once(crossing, suite, store, monkeypatch):
-    made, whole = [], listed(suite)
+    made, whole = [], crossover.listed(suite)
     monkeypatch.setattr(Sweep, "_entry", lambda *words: made.append(words))
     assert [entry.problem for entry in whole.entries()] == [entry.problem for entry in whole.entries()]
-    found = standings(whole, store, "r1")
-    assert render(whole, found).endswith("3 of 3 problems timed")
+    found = crossover.standings(whole, store, "r1")
+    assert crossover.render(whole, found).endswith("3 of 3 problems timed")
     assert made == []
 
 
@@ -271,7 +261,7 @@ def test_a_suite_of_more_problems_than_can_be_gone_through_is_refused_before_one
     path = tmp_path / "vast.toml"
     sweep = 'op = "copy"\ndtype = "f32"\nn = 3\nm = {linear = [1, 200001, 1]}'
     path.write_text(f'title = "T"\nsource = "S"\n[[sweep]]\n{sweep}\n')
-    line = complaint(lambda: listed(load_suite(path, registry)))
+    line = complaint(lambda: crossover.listed(load_suite(path, registry)))
     assert line.startswith("vast: has 200,001 problems, expected at most 200,000; ")
 
 

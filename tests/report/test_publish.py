@@ -11,22 +11,11 @@ import pytest
 
 from kernelmark.bench.measure.measurement import Ceiling
 from kernelmark.bench.record.records import Layer
+from kernelmark.bench.report import publish
 from kernelmark.bench.report.anonymity import mask
 from kernelmark.bench.report.export import write_file
 from kernelmark.bench.report.pages import run_end
 from kernelmark.bench.report.places import places
-from kernelmark.bench.report.publish import (
-    CLAIMS,
-    FIGURES,
-    FILES,
-    README,
-    Publication,
-    Report,
-    folder_name,
-    noise,
-    refuse_noise,
-    write,
-)
 from kernelmark.bench.report.publish_index import Price, write_index
 from kernelmark.bench.report.run_data import RunData
 from support.rows import DISTURBED, RUN, begin, fail, put, result
@@ -38,7 +27,7 @@ PRICE = Price(0.5, "USD", "0.5 USD an hour")
 
 def about(**values):
     known = {"title": "Some CPU, 2 CPUs", "date": "2026-01-31", "runs": {"mine": "r1"}, "command": "make publish"}
-    return Publication(**{**known, "price": PRICE, **values})
+    return publish.Publication(**{**known, "price": PRICE, **values})
 
 
 @pytest.fixture
@@ -47,11 +36,11 @@ def published(store, tmp_path, monkeypatch):
 
     def of(drawn=False, **values):
         if not drawn:
-            monkeypatch.setattr(Report, "draw", lambda *_: [])
-        folder = tmp_path / "reports" / folder_name("Some CPU, 2 CPUs")
+            monkeypatch.setattr(publish.Report, "draw", lambda *_: [])
+        folder = tmp_path / "reports" / publish.folder_name("Some CPU, 2 CPUs")
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / CLAIMS).write_text(JUDGED)
-        write(folder, Report(store, about(**values), folder), None)
+        (folder / publish.CLAIMS).write_text(JUDGED)
+        publish.write(folder, publish.Report(store, about(**values), folder), None)
         return folder
 
     return of
@@ -70,15 +59,15 @@ def network(store, energies=(None, None)):
 def test_a_report_with_figures_reads_from_the_answer_to_the_files(store, published, tmp_path):
     network(store)
     fail(store, "gemm/m8n8k8/f32/NT", "gemm/a.bad")
-    old = tmp_path / "reports" / "some-cpu-2-cpus" / FIGURES / "of-an-earlier-report.svg"
+    old = tmp_path / "reports" / "some-cpu-2-cpus" / publish.FIGURES / "of-an-earlier-report.svg"
     old.parent.mkdir(parents=True)
     old.write_text("<svg/>")
     folder = published(drawn=True)
     assert not old.exists()
     assert folder.name == "some-cpu-2-cpus"
-    assert {path.name for path in folder.iterdir()} == set(FILES) - {"claims.md", "agenda.json"}
-    assert {path.suffix for path in (folder / FIGURES).iterdir()} == {".svg"}
-    text = (folder / README).read_text()
+    assert {path.name for path in folder.iterdir()} == set(publish.FILES) - {"claims.md", "agenda.json"}
+    assert {path.suffix for path in (folder / publish.FIGURES).iterdir()} == {".svg"}
+    text = (folder / publish.README).read_text()
     order = ("# Some CPU, 2 CPUs, 2026-01-31", "**Who is fastest?** Fastest: ", "## Figures", '<img src="figures/')
     order += ("## Fastest kernels", "## Founding claims", "2 claims: 1 refuted, 1 depends.", "## How it was measured")
     order += ("## What was noisy", "Nothing: no case was disturbed", "## What has no result", "## Files")
@@ -87,20 +76,20 @@ def test_a_report_with_figures_reads_from_the_answer_to_the_files(store, publish
     assert places == sorted(places)
     assert "| refuted | op_T, they claim | 0.9x |" in re.sub(" +", " ", text)
     shown = re.findall(r'src="([^"]+)"|\]\(([^)]+)\)', text)
-    assert len(shown) > len(FILES)
+    assert len(shown) > len(publish.FILES)
     assert [name for pair in shown for name in pair if name and not (folder / name).exists()] == []
 
 
 def test_a_noisy_run_is_refused_in_one_line_unless_asked_for_and_then_begins_with_that(begun, published, complaint):
     put(begun, "gemm/m8n8k8/f32/NN", "gemm/a.quiet")
-    refuse_noise(noise(begun, {"mine": "r1"}), anyway=False)
+    publish.refuse_noise(publish.noise(begun, {"mine": "r1"}), anyway=False)
     put(begun, "gemm/m8n8k8/f32/NN", "gemm/a.b", disturbed=DISTURBED)
-    found = noise(begun, {"mine": "r1"})
-    text = complaint(lambda: refuse_noise(found, anyway=False))
+    found = publish.noise(begun, {"mine": "r1"})
+    text = complaint(lambda: publish.refuse_noise(found, anyway=False))
     assert text.startswith("publish: NOISY: 1 of 2 cases was disturbed (other processes used 0.98 CPUs)")
     assert "--noisy-anyway" in text
-    refuse_noise(found, anyway=True)
-    lines = (published(anyway=True) / README).read_text().splitlines()
+    publish.refuse_noise(found, anyway=True)
+    lines = (published(anyway=True) / publish.README).read_text().splitlines()
     assert lines[2].startswith(f"> **{found.sentence}.** It is published anyway.")
 
 
@@ -110,7 +99,7 @@ def test_the_first_lines_speak_of_the_run_with_most_times_unless_another_is_name
     put(begun, "gemm/m8n8k8/f32/NN", "gemm/a.b")
     for kernel in ("gemm/a.b", "gemm/a.c"):
         put(begun, "gemm/m8n8k8/f32/NT", kernel, run_id="r2")
-    assert Report(begun, about(runs={"mine": "r1", "claim": "r2"}, main=asked), tmp_path).main.run_id == main
+    assert publish.Report(begun, about(runs={"mine": "r1", "claim": "r2"}, main=asked), tmp_path).main.run_id == main
 
 
 def whole(folder):
@@ -208,9 +197,9 @@ def test_the_first_lines_are_of_the_runs_that_are_shown_and_not_of_the_largest(s
         for i in range(times):
             put(store, f"gemm/m{8 + i}n8k8/f32/NN", "gemm/cuda.a", run_id=run, device="cuda")
     runs = about(runs={"a": "r1", "b": "r2"})
-    assert Report(store, runs, tmp_path).main.run_id == "r1"
-    assert Report(store, runs, tmp_path, ["r2"]).main.run_id == "r2"
-    assert Report(store, runs, tmp_path, ["r3"]).main.run_id == "r1"
+    assert publish.Report(store, runs, tmp_path).main.run_id == "r1"
+    assert publish.Report(store, runs, tmp_path, ["r2"]).main.run_id == "r2"
+    assert publish.Report(store, runs, tmp_path, ["r3"]).main.run_id == "r1"
 
 
 CEILING = Ceiling("cuda", 1, "fp32", "fma/n1k1/f32", "fma/a.b", "A GPU", 1e12, 0.99e12, 1.01e12, 1e12, "1")

@@ -9,20 +9,7 @@ import pytest
 from kernelmark.bench.measure.measurement import Ceiling
 from kernelmark.bench.plan.status import Status
 from kernelmark.bench.record.records import KernelTotal
-from kernelmark.bench.report.format import (
-    count,
-    digits,
-    factor,
-    figure_names,
-    pace,
-    rate,
-    rounded,
-    seconds,
-    short,
-    size,
-    spread,
-    time,
-)
+from kernelmark.bench.report import format as fmt
 from kernelmark.bench.report.noise import noise_of
 from kernelmark.bench.report.tables import ceiling_table, run_table, scope_note, status_line, totals_table
 from support.rows import result
@@ -225,7 +212,7 @@ def test_rates_of_a_table_have_one_unit_that_of_the_fastest():
     ],
 )
 def test_seconds_have_three_digits_and_a_prefix(value, text):
-    assert seconds(value) == text
+    assert fmt.seconds(value) == text
 
 
 @pytest.mark.parametrize(
@@ -233,21 +220,21 @@ def test_seconds_have_three_digits_and_a_prefix(value, text):
     [(None, ""), (0, ""), (256, "256 B"), (1000, "1.00 kB"), (219_150_336, "219 MB"), (2**31, "2.15 GB")],
 )
 def test_sizes_have_decimal_prefixes(value, text):
-    assert size(value) == text
+    assert fmt.size(value) == text
 
 
 def test_there_is_no_spread_without_a_whole_interval():
-    assert spread(1.0, 0.5, 2.0) == "-50.0 +100.0 %"
+    assert fmt.spread(1.0, 0.5, 2.0) == "-50.0 +100.0 %"
     for unknown in ((None, 0.5, 2.0), (1.0, None, 2.0), (1.0, 0.5, None), (1.0, math.nan, 2.0)):
-        assert spread(*unknown) == ""
+        assert fmt.spread(*unknown) == ""
 
 
 def test_an_interval_stands_in_brackets_where_it_is_known():
-    assert time(12.34e-3, 12e-3, 0.999) == "12.3 ms [12.0 ms, 999 ms]"
-    assert time(12.34e-3, None, 13e-3) == "12.3 ms"
-    assert factor(1.2345, 1.2, 1300.0) == "1.23x [1.2, 1.3e+03]"
-    assert factor(0.9996, 0.97, 1.03) == "1.00x [0.97, 1.03]"
-    assert factor(2.0, math.nan, math.nan) == "2x"
+    assert fmt.time(12.34e-3, 12e-3, 0.999) == "12.3 ms [12.0 ms, 999 ms]"
+    assert fmt.time(12.34e-3, None, 13e-3) == "12.3 ms"
+    assert fmt.factor(1.2345, 1.2, 1300.0) == "1.23x [1.2, 1.3e+03]"
+    assert fmt.factor(0.9996, 0.97, 1.03) == "1.00x [0.97, 1.03]"
+    assert fmt.factor(2.0, math.nan, math.nan) == "2x"
 
 
 @pytest.mark.parametrize(
@@ -255,22 +242,22 @@ def test_an_interval_stands_in_brackets_where_it_is_known():
     [(None, ""), (0.0, "0"), (0.01234, "0.0123"), (5.0, "5.00"), (999.9, "1000"), (12345.6, "12346"), (math.inf, "")],
 )
 def test_three_digits_are_written_without_an_exponent(value, text):
-    assert digits(value) == text
+    assert fmt.digits(value) == text
 
 
 @pytest.mark.parametrize(
     ("rates", "text"), [((12.34, 5.0), "12.3 GFLOP/s"), ((None, 5.0), "5.00 GB/s"), ((None, None), "")]
 )
 def test_a_rate_is_of_what_is_computed_or_else_of_what_is_moved(rates, text):
-    assert rate(result(gflop_per_s=rates[0], gbyte_per_s=rates[1])) == text
+    assert fmt.rate(result(gflop_per_s=rates[0], gbyte_per_s=rates[1])) == text
 
 
 def test_one_is_singular_and_all_else_is_plural():
-    assert [count(number, "row") for number in (0, 1, 2)] == ["0 rows", "1 row", "2 rows"]
+    assert [fmt.count(number, "row") for number in (0, 1, 2)] == ["0 rows", "1 row", "2 rows"]
 
 
 def test_a_kernel_from_elsewhere_without_an_operation_keeps_its_name():
-    assert [short("gemm/numpy.matmul"), short("elsewhere")] == ["numpy.matmul", "elsewhere"]
+    assert [fmt.short("gemm/numpy.matmul"), fmt.short("elsewhere")] == ["numpy.matmul", "elsewhere"]
 
 
 @pytest.mark.parametrize(
@@ -285,7 +272,7 @@ def test_a_kernel_from_elsewhere_without_an_operation_keeps_its_name():
     ],
 )
 def test_a_pace_says_how_much_longer_or_how_much_faster(speed, words):
-    assert pace(speed) == words
+    assert fmt.pace(speed) == words
 
 
 @pytest.mark.parametrize(
@@ -300,15 +287,15 @@ def test_a_pace_says_how_much_longer_or_how_much_faster(speed, words):
     ],
 )
 def test_an_interval_is_rounded_to_what_its_width_justifies(numbers, texts):
-    assert rounded(*numbers) == texts
+    assert fmt.rounded(*numbers) == texts
 
 
 def test_the_smallest_and_the_largest_numbers_are_written():
-    assert float(rounded(5e-324, 0.0, 1e-323)[0]) == 5e-324
-    assert float(rounded(1e308, -1.7e308, 1.7e308)[0]) == 1e308
+    assert float(fmt.rounded(5e-324, 0.0, 1e-323)[0]) == 5e-324
+    assert float(fmt.rounded(1e308, -1.7e308, 1.7e308)[0]) == 1e308
 
 
 def test_a_figure_names_long_tiles_by_what_is_not_alike_in_them() -> None:
     tile = "gemm/cuda.streamk@BM=128,BN=128,BK={},WM=64,WN=64,STAGES=3"
-    names = figure_names(["gemm/cuda.streamk", tile.format(8), tile.format(16), "gemm/cuda.splitk@BK=16"])
+    names = fmt.figure_names(["gemm/cuda.streamk", tile.format(8), tile.format(16), "gemm/cuda.splitk@BK=16"])
     assert list(names.values()) == ["cuda.streamk", "cuda.streamk@BK=8…", "cuda.streamk@BK=16…", "cuda.splitk@BK=16"]
