@@ -9,19 +9,8 @@ from itertools import product
 import pytest
 
 from kernelmark.bench.record.store import Run
+from kernelmark.bench.report import latex as tex
 from kernelmark.bench.report.export import ALL, WRITERS
-from kernelmark.bench.report.latex import (
-    COLUMN_MM,
-    FLOAT_LINES,
-    PAGE_LINES,
-    PREAMBLE,
-    Style,
-    comment,
-    escape,
-    unused,
-    write_latex,
-    write_latex_files,
-)
 from kernelmark.bench.report.layout import TableColumn, in_markdown, paragraph, table
 from kernelmark.bench.report.pivot import METRICS, MOST_PROBLEMS, Wanted, all_pivots, labelled, markdown
 from support.pages import DOCUMENT, EVERY, TIME, lines, sound
@@ -42,7 +31,7 @@ def latex(store):
             known = {"run_id": "r", "suite": "s", "device_name": "d", "threads": 2, "problem": "gemm/m8n9k7/f32/NT"}
             store.add(result(**{**known, "kernel": f"gemm/a.k{i}", **values}), {}, [], None)
         out = io.StringIO()
-        write_latex(store, ["r"], out)
+        tex.write_latex(store, ["r"], out)
         return out.getvalue()
 
     return of
@@ -89,10 +78,10 @@ def test_a_row_that_begins_with_a_bracket_or_a_star_is_no_option_of_the_line_bef
 
 
 def test_escaping_leaves_plain_words_and_names_what_has_no_glyph():
-    assert escape("gemm/a.b-1 (x)") == "gemm/a.b-1 (x)"
-    assert escape("a_b\\c中") == "a\\_b\\textbackslash{}c\\textbackslash{}u4e2d"
-    assert escape("~^|<") == "\\textasciitilde{}\\textasciicircum{}\\textbar{}\\textless{}"
-    assert comment("one\ntwo") == "one\\x0atwo"
+    assert tex.escape("gemm/a.b-1 (x)") == "gemm/a.b-1 (x)"
+    assert tex.escape("a_b\\c中") == "a\\_b\\textbackslash{}c\\textbackslash{}u4e2d"
+    assert tex.escape("~^|<") == "\\textasciitilde{}\\textasciicircum{}\\textbar{}\\textless{}"
+    assert tex.comment("one\ntwo") == "one\\x0atwo"
 
 
 def test_a_list_has_a_caption_the_columns_that_are_not_empty_a_time_in_one_unit_and_a_line_of_bibtex(latex):
@@ -110,7 +99,7 @@ def test_a_list_has_a_caption_the_columns_that_are_not_empty_a_time_in_one_unit_
 
 def test_a_label_is_given_once():
     used = {}
-    assert [unused("s-GEMM!", used) for _ in range(3)] == ["s-gemm", "s-gemm-2", "s-gemm-3"]
+    assert [tex.unused("s-GEMM!", used) for _ in range(3)] == ["s-gemm", "s-gemm-2", "s-gemm-3"]
 
 
 def test_kernels_of_one_problem_stand_fastest_first_and_failures_last(latex):
@@ -156,16 +145,19 @@ def test_a_run_without_rows_says_so(latex):
 def test_each_operation_is_a_file_of_its_own_beside_the_whole(store, latex, tmp_path):
     move = {"op": "copy", "problem": "copy/m1n1/f32", "kernel": "copy/a.b"} | TIME
     latex(TIME, move)
-    write_latex_files(store, ["r"], tmp_path / "run.tex")
+    tex.write_latex_files(store, ["r"], tmp_path / "run.tex")
     assert sorted(path.name for path in tmp_path.glob("*.tex")) == ["run-copy.tex", "run-gemm.tex", "run.tex"]
     whole, copy = ((tmp_path / name).read_text() for name in ("run.tex", "run-copy.tex"))
     assert (whole.count("\\begin{table}"), copy.count("\\begin{table}")) == (2, 1)
-    assert PREAMBLE in copy
+    assert tex.PREAMBLE in copy
 
 
 def test_a_list_of_many_rows_is_parted_between_problems(latex):
     untimed = [{"problem": f"gemm/m{i // 3}n9k7/f32/NT", "kernel": f"gemm/a.k{i % 3}"} for i in range(60)]
-    assert [body.count("\\texttt") for _, _, body in sound(latex(*untimed))] == [PAGE_LINES // 4, 20 - PAGE_LINES // 4]
+    assert [body.count("\\texttt") for _, _, body in sound(latex(*untimed))] == [
+        tex.PAGE_LINES // 4,
+        20 - tex.PAGE_LINES // 4,
+    ]
 
 
 def width_mm(log):
@@ -180,7 +172,7 @@ def boxed(table):
 def test_a_list_with_short_names_fits_a_column_of_85_mm(latex, compiled):
     speedup = {"speedup": 1.26, "speedup_ci95_low": 1.12, "speedup_ci95_high": 1.32}
     found = latex({"kernel": "gemm/numpy.matmul"} | TIME | speedup)
-    assert width_mm(compiled(boxed(found))) < COLUMN_MM
+    assert width_mm(compiled(boxed(found))) < tex.COLUMN_MM
 
 
 def test_each_operation_of_a_suite_is_a_table_with_its_own_rate(latex):
@@ -234,7 +226,7 @@ def test_a_pivot_with_many_kernels_is_parted_so_that_each_part_fits_a_column(lat
 
 
 def test_a_long_pivot_is_a_longtable_that_repeats_its_head(latex, compiled):
-    text = latex(*times(FLOAT_LINES // 2 + 1, ("a.k", "a.l")))
+    text = latex(*times(tex.FLOAT_LINES // 2 + 1, ("a.k", "a.l")))
     assert [kind for kind, _, _ in sound(text)] == ["longtable"]
     assert text.count("\\rotatebox{90}{a.k}") == 2
     assert "Overfull" not in compiled(text)
@@ -257,7 +249,7 @@ def styled_of(store, sizes, layouts):
 
     def of(*wanted, **values):
         out = io.StringIO()
-        write_latex(store, ["r1"], out, Style(Wanted(*wanted), **values))
+        tex.write_latex(store, ["r1"], out, tex.Style(Wanted(*wanted), **values))
         return out.getvalue()
 
     return of
@@ -330,7 +322,7 @@ def test_a_table_is_parted_only_where_it_is_wider_than_asked(begun):
     counts = []
     for width in (85.0, 300.0):
         out = io.StringIO()
-        write_latex(begun, ["r1"], out, Style(width=width))
+        tex.write_latex(begun, ["r1"], out, tex.Style(width=width))
         counts.append(out.getvalue().count(r"\begin{tabular}"))
     assert counts[0] > counts[1] == 1
 
@@ -431,7 +423,7 @@ def test_an_export_has_no_markup_of_the_names_in_it(begun, wanted):
         put(begun, problem, "gemm/some.base", suite=EVIL)
         fail(begun, problem, "gemm/some.bad", status=EVIL, reason=EVIL)
     out = io.StringIO()
-    WRITERS["markdown"](begun, ["r1"], out, ALL._replace(style=Style(wanted)))
+    WRITERS["markdown"](begun, ["r1"], out, ALL._replace(style=tex.Style(wanted)))
     text = out.getvalue()
     assert "alert" in text
     assert not set("<\x1b") & set(text)
