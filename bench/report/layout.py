@@ -69,11 +69,6 @@ def with_bars(cells: Sequence[Sequence[str]], column: int) -> list[list[str]]:
     ]
 
 
-def bold(line: str) -> str:
-    """Return a line in bold."""
-    return f"{_BOLD}{line}{_RESET}"
-
-
 #: The gap between columns, and the indent of rows if the first column is above them.
 GAP = "  "
 _COMMAND = re.compile(r"`[^`]*`|\bpip install \S+")
@@ -238,7 +233,7 @@ def _drawn(columns: Sequence[TableColumn], rows: Rows, plan: _Layout, room: int,
         lines = list(_row(shown, plan.widths, [row[i] for i in plan.shown], indent))
         if plan.titled and row[0] != previous:
             lines, previous = [*wrapped(row[0], room, "", 2 * GAP), *lines], row[0]
-        yield from (map(bold, lines) if number == best else lines)
+        yield from (f"{_BOLD}{line}{_RESET}" if number == best else line for line in lines)
 
 
 def _listed(columns: Sequence[TableColumn], rows: Rows, room: int) -> Iterator[str]:

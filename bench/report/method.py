@@ -17,8 +17,7 @@ def paragraph(data: RunData) -> str:
     """Return a paragraph on how a run was measured."""
     if not data.rows:
         return " ".join([*_where(data), "The run recorded no case."])
-    parts = [*_where(data), *_what(data), *_how(data), *_result(data)]
-    return " ".join(parts)
+    return " ".join([*_where(data), *_what(data), *_how(data), *_result(data)])
 
 
 def _where(data: RunData) -> Iterator[str]:

@@ -9,7 +9,6 @@ from kernelmark.bench.report.format import count, digits
 
 #: The mark before the time of a noisy row in tables and figures, and before a share of a disturbed ceiling.
 MARK = "~"
-CLEAN, NOISY = "clean", "noisy"
 
 
 class Noise(NamedTuple):
@@ -22,7 +21,7 @@ class Noise(NamedTuple):
     @property
     def badge(self) -> str:
         """Return `noisy` if any row is noisy, otherwise `clean`."""
-        return NOISY if self.noisy else CLEAN
+        return "noisy" if self.noisy else "clean"
 
     @property
     def sentence(self) -> str:
