@@ -125,12 +125,8 @@ def _draw(m: CrossoverMap) -> style.Drawing:
     from matplotlib.colors import LogNorm
 
     figure, axes = style.panel(20 + 4.2 * len(m.kernels) + 1.6 * max(map(len, m.names)))  # labels are vertical
-    values = np.full((len(m.kernels), len(m.contests)), np.nan)
-    for j, c in enumerate(m.contests):
-        for r in c.ranked:
-            if r.kernel in m.kernels:
-                values[m.kernels.index(r.kernel), j] = min(max(c.slowdown(r), 1.0), SLOWEST)
-    image = axes.imshow(values, cmap="cividis_r", aspect="auto", norm=LogNorm(1, SLOWEST))
+    values = [[c.slowdown(r) if (r := c.of(kernel)) else np.nan for c in m.contests] for kernel in m.kernels]
+    image = axes.imshow(np.clip(values, 1.0, SLOWEST), cmap="cividis_r", aspect="auto", norm=LogNorm(1, SLOWEST))
     _mark(axes, m)
     every = 1 + len(m.names) // 17
     axes.set_xticks(range(0, len(m.names), every), m.names[::every], rotation=90)

@@ -94,8 +94,6 @@ def _figure(storage: str, setting: Setting, panels: list[Panel], looks: dict[str
 
 def draw(panels: Sequence[Panel], looks: dict[str, style.Look]) -> style.Drawing:
     """Draw the panels, two per row, above a legend of their kernels."""
-    from matplotlib.lines import Line2D
-
     across = min(2, len(panels))
     rows = -(-len(panels) // across)
     figure = style.canvas(14 + 42 * rows)
@@ -113,11 +111,9 @@ def draw(panels: Sequence[Panel], looks: dict[str, style.Look]) -> style.Drawing
     for axes in every[len(panels) :]:
         axes.set_axis_off()
     _scale(every[0], panels)
-    marks = [
-        Line2D([], [], linestyle="", marker=looks[kernel].marker, color=looks[kernel].colour, label=short(kernel))
-        for kernel in sorted(set(shown))
-    ]
-    figure.legend(handles=marks, loc="outside lower center", ncols=2, handletextpad=0.2)
+    for kernel in sorted(set(shown)):
+        every[0].plot([], [], looks[kernel].marker, color=looks[kernel].colour, label=short(kernel))
+    figure.legend(loc="outside lower center", ncols=2, handletextpad=0.2)
     return figure
 
 
