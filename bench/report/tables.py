@@ -71,7 +71,7 @@ def run_table(results: Iterable[Result], style: str = "simple") -> str:
     return "\n\n".join(group_table(rows, style) for rows in groups.values())
 
 
-def group_table(rows: Sequence[Result], style: str = "simple") -> str:
+def group_table(rows: Sequence[Result], style: str) -> str:
     """Return the table of rows that share problem, mode and isa, followed by the rows without a time."""
     timed = [r for r in rows if r.time_s_median]
     parts = [kernel_table(rows, style), *(paragraph(line, "  ", style=style) for line in _below(rows, timed))]
@@ -79,7 +79,7 @@ def group_table(rows: Sequence[Result], style: str = "simple") -> str:
     return ("\n\n" if style == "github" else "\n").join(parts)
 
 
-def kernel_table(rows: Sequence[Result], style: str = "simple", most: int = sys.maxsize) -> str:
+def kernel_table(rows: Sequence[Result], style: str, most: int = sys.maxsize) -> str:
     """Return the title and the timed rows of a table, fastest first; most: the most rows to show."""
     timed = sorted((r for r in rows if r.time_s_median), key=lambda r: r.time_s_median or 0.0)
     parts = [_title(rows, style)]

@@ -100,8 +100,16 @@ def _trials(rows: Sequence[Result], kernel: str) -> list[TimedTile]:
 
 
 def searched_words(found: Searched) -> str:
-    """Return a search on one problem as text for a terminal: the search space, then the table of tunables."""
-    return "\n\n".join(filter(None, (paragraph(space_words(found), rest=""), tunables_table(found))))
+    """Return a search on one problem as text for a terminal: the search space, then the table of tunables.
+
+    For each value of each varied tunable, the table has the best and the median speed over the default.
+    """
+    cells = []
+    for name, values in found.varied.items():
+        for value in values:
+            speeds = [trial.ratio.median for trial in found.at(name, value)]
+            cells.append((name, str(value), str(len(speeds)), factor(max(speeds)), factor(median(speeds))))
+    return "\n\n".join(filter(None, (paragraph(space_words(found), rest=""), table(TUNABLES, cells))))
 
 
 def size_words(space: SearchSpace) -> str:
@@ -131,16 +139,6 @@ def compiled_words(found: Searched) -> str:
 def failures(found: Searched) -> int:
     """Return the number of measured tiles without a time."""
     return sum(row.status != Status.OK for row in found.rows)
-
-
-def tunables_table(found: Searched, style: str = "simple") -> str:
-    """Return a table with the best and median speed over the default for each value of each varied tunable."""
-    cells = []
-    for name, values in found.varied.items():
-        for value in values:
-            speeds = [trial.ratio.median for trial in found.at(name, value)]
-            cells.append((name, str(value), str(len(speeds)), factor(max(speeds)), factor(median(speeds))))
-    return table(TUNABLES, cells, style)
 
 
 #: The error probability of a race; lower than in tables, since an adopted tile stays in use for months.
