@@ -3,7 +3,7 @@
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain, groupby
+from itertools import chain, groupby, islice
 from statistics import geometric_mean
 from typing import NamedTuple
 
@@ -95,21 +95,11 @@ class Pivot(NamedTuple):
         """Return the title of the table: `gemm, k512 f32 NT`."""
         return f"{self.op}, {self.shared}" if self.shared else self.op
 
-    @property
-    def noisy(self) -> bool:
-        return any(cell.noisy for line in self.lines for cell in line.cells if cell)
-
 
 def chunks(groups: Iterable[list[Result]]) -> Iterator[tuple[str, str, list[list[Result]]]]:
     """Yield each suite and operation with its groups of rows, at most `MOST_PROBLEMS` groups at a time."""
     for (suite, op), found in groupby(groups, key=lambda rows: (rows[0].suite, rows[0].op)):
-        part: list[list[Result]] = []
-        for rows in found:
-            part.append(rows)
-            if len(part) == MOST_PROBLEMS:
-                yield suite, op, part
-                part = []
-        if part:
+        while part := list(islice(found, MOST_PROBLEMS)):
             yield suite, op, part
 
 
@@ -306,7 +296,8 @@ def markdown(pivot: Pivot) -> str:
     rows = [[*map(in_markdown, (line.label, *line.sizes, line.unit)), *map(_shown, line.cells)] for line in pivot.lines]
     rule = "|".join([":---", *["---:"] * len(pivot.sizes), ":---", *["---:"] * len(pivot.kernels)])
     drawn = [f"| {' | '.join(row)} |" for row in (heads, *rows)]
-    note = f"\n\n{MARK} disturbed while it was measured" if pivot.noisy else ""
+    noisy = any(cell.noisy for line in pivot.lines for cell in line.cells if cell)
+    note = f"\n\n{MARK} disturbed while it was measured" * noisy
     return "\n".join([f"{title}\n", drawn[0], f"|{rule}|", *drawn[1:]]) + note
 
 
