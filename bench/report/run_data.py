@@ -12,11 +12,8 @@ from kernelmark.bench.record.result import Result
 from kernelmark.bench.record.store import Store
 from kernelmark.bench.report.contest import Contest, Ratio, contests, is_timed, know_leads, over_vendors
 from kernelmark.bench.report.places import places
-from kernelmark.bench.report.trend import TrendCase, trend
 
 Dims = dict[str, Any]
-#: The most rows of a run whose cases are searched for in other runs.
-MOST_TRENDS = 10_000
 
 
 class RunData:
@@ -57,17 +54,6 @@ class RunData:
     def leads(self) -> list[tuple[Contest, Ratio]]:
         """Return the contests of at least two kernels, each with the lead of its fastest over the next."""
         return [(c, lead) for c in self.contests if (lead := c.lead)]
-
-    @cached_property
-    def trends(self) -> list[TrendCase]:
-        """Return the trends of the run's cases over all runs of the store; [] for too many rows or a single run."""
-        if len(self.rows) > MOST_TRENDS or len(self.store.run_ids()) < 2:
-            return []
-        return trend(self.store, self.run_id, "", {r.problem for r in self.timed}).cases
-
-    @property
-    def networks(self) -> list[str]:
-        return list(dict.fromkeys(layer.network for layer in self.store.layers(self.run_id)))
 
     @property
     def places(self) -> list[str]:

@@ -21,7 +21,7 @@ WORKERS, LINK_BYTES_PER_S = (1, 2, 4, 8, 16, 96), 8e9
 def scaling_of_run(data: RunData, registry: Registry | None) -> style.Kind:
     """Return the figures of each network for which the run has times of layers and aggregations."""
     figures: list[style.Figure] = []
-    for network in data.networks if registry else ():
+    for network in dict.fromkeys(layer.network for layer in data.store.layers(data.run_id)) if registry else ():
         # Another connection, since `computed` selects rows. UsageError: layers or aggregations have no times.
         with closing(Store(data.store.path, create=False)) as store, suppress(UsageError):
             asked = ScalingQuestion(network, WORKERS, LINK_BYTES_PER_S)

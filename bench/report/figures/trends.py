@@ -7,17 +7,21 @@ from kernelmark.bench.report.contest import Ratio, grouped
 from kernelmark.bench.report.figures import style
 from kernelmark.bench.report.format import short, unit
 from kernelmark.bench.report.run_data import RunData
-from kernelmark.bench.report.trend import TrendCase
+from kernelmark.bench.report.trend import TrendCase, trend
 
 TITLE = "Over runs"
 MOST, MOST_KERNELS, LEAST_RUNS = 4, 6, 3
+#: The most rows of a run whose cases are searched for in other runs.
+MOST_ROWS = 10_000
 #: Times that differ by more than this factor get a logarithmic axis.
 WIDE = 4
 
 
 def trends(data: RunData, looks: dict[str, style.Look]) -> style.Kind:
     """Return a figure for each problem measured in at least three runs on this machine, the most changed ones first."""
-    enough = (case for case in data.trends if len(case.points) >= LEAST_RUNS and case.points[-1].run_id == data.run_id)
+    is_searched = len(data.rows) <= MOST_ROWS and len(data.store.run_ids()) >= LEAST_RUNS
+    cases = trend(data.store, data.run_id, "", {r.problem for r in data.timed}).cases if is_searched else ()
+    enough = (case for case in cases if len(case.points) >= LEAST_RUNS and case.points[-1].run_id == data.run_id)
     problems = grouped(enough, lambda case: case.problem)
     ordered = sorted(problems.items(), key=lambda pair: -max(len(case.steps) for case in pair[1]))
     figures = [_figure(problem, own, looks) for problem, own in ordered]
