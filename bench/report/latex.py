@@ -222,10 +222,6 @@ class Style(NamedTuple):
     width: float = COLUMN_MM
     siunitx: bool = False
 
-    @property
-    def preamble(self) -> str:
-        return PREAMBLE + r"\usepackage{siunitx}" * self.siunitx
-
 
 PLAIN = Style()
 
@@ -273,9 +269,9 @@ def _head(store: Store, run_id: str, style: Style) -> str:
         f"@misc{{kernelmark-{run.run_id}, author = {{The kernelmark authors}}, title = {{{escape(software(run))}}}, "
         f"year = {{{escape(run.started_at[:4])}}}, note = {{Run {escape(run.run_id)}}}}}"
     )
-    lines = [f"kernelmark run {comment(run.run_id)}; needs {style.preamble}", *([comment(machine)] if machine else [])]
-    lines.append(f"to cite: {cite}")
-    return "".join(f"% {line}\n" for line in lines)
+    needs = PREAMBLE + r"\usepackage{siunitx}" * style.siunitx
+    lines = (f"kernelmark run {comment(run.run_id)}; needs {needs}", comment(machine), f"to cite: {cite}")
+    return "".join(f"% {line}\n" for line in lines if line)
 
 
 def _tables(store: Store, run_id: str, style: Style, used: dict[str, int]) -> Iterator[tuple[str, str]]:

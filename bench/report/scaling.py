@@ -80,10 +80,6 @@ class Scaling(NamedTuple):
     sections: list[ScalingSection]
     exchanged: int
 
-    @property
-    def gradient_bytes(self) -> int:
-        return self.parameters * FLOAT_BYTES
-
 
 def computed(
     store: Store, registry: Registry, asked: ScalingQuestion, run_id: str | None, other: str | None
@@ -285,7 +281,7 @@ def render(found: Scaling) -> str:
 
 def _head(found: Scaling) -> str:
     asked = found.asked
-    size = f"{found.parameters:,} weights, {fmt.size(found.gradient_bytes)} a gradient in FP32"
+    size = f"{found.parameters:,} weights, {fmt.size(found.parameters * FLOAT_BYTES)} a gradient in FP32"
     runs = f"run {found.compute_run}" if found.compute_run == found.aggregation_run else (
         f"runs {found.compute_run} (layers) and {found.aggregation_run} (additions)"
     )  # fmt: skip

@@ -182,13 +182,9 @@ class Raced(NamedTuple):
         return self._speeds.get(self.tunes.overall, 1.0)
 
     @property
-    def fastest(self) -> float:
-        return max(self._speeds.values())
-
-    @property
     def regret(self) -> float:
         """Return the fraction by which the tile that is best over the suite is slower than the fastest tile here."""
-        return self.fastest / self.overall - 1
+        return max(self._speeds.values()) / self.overall - 1
 
     @property
     def leader(self) -> str | None:
