@@ -1,6 +1,6 @@
 """Estimate the time and the storage of a run before it begins, from earlier runs on this machine."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import pairwise
 from statistics import median
@@ -73,16 +73,14 @@ def _is_alike(run: RunFacts, plan: Plan) -> bool:
     return alike and run["finished_at"] is not None and run["command"] != MERGED and not own.get("tunes")
 
 
-def _case_seconds(store: Reader, run: RunFacts) -> list[tuple[_Key, float]]:
-    """Return the seconds per case in each job of a run: the time until the next job started, divided by its cases."""
+def _case_seconds(store: Reader, run: RunFacts) -> Iterator[tuple[_Key, float]]:
+    """Yield the seconds per case in each job of a run: the time until the next job started, divided by its cases."""
     began = store.jobs_begun(run["run_id"])
     if run["plan"].get("processes", 1) == 1 and began and run["finished_at"]:
         began = [*began, began[-1]._replace(started_at=run["finished_at"])]
-    found = []
     for job, following in pairwise(began):
         seconds = max(0.0, _seconds(store, job.started_at, following.started_at)) / job.rows
-        found += [((job.suite, problem, job.isa), seconds) for problem in job.problems.split(",")]
-    return found
+        yield from (((job.suite, problem, job.isa), seconds) for problem in job.problems.split(","))
 
 
 def _seconds(store: Reader, one: str, other: str) -> float:

@@ -174,12 +174,7 @@ def _figures(planned: Sequence[Kind], drawn: Sequence[figures.Drawn]) -> dict[st
 
 def _first(found: Iterable[_Figure], title: Callable[[_Figure], object]) -> tuple[list[_Figure], list[_Figure]]:
     first: dict[object, _Figure] = {}
-    more = []
-    for figure in found:
-        if title(figure) in first:
-            more.append(figure)
-        else:
-            first[title(figure)] = figure
+    more = [figure for figure in found if first.setdefault(title(figure), figure) is not figure]
     return list(first.values()), more
 
 

@@ -57,15 +57,13 @@ def _where(roof: Roof) -> str:
     return f"{roof.compute.device_name}{threads}, {roof.compute.kind}"
 
 
-def _roofs(data: RunData) -> list[Roof]:
+def _roofs(data: RunData) -> Iterator[Roof]:
     rows = grouped(data.timed, lambda r: (r.op, r.device, r.threads, UNITS.get(r.numerics, r.numerics)))
-    roofs = []
     for (op, device, threads, numerics), own in rows.items():
         compute = highest(data, device, threads, numerics, microbenchmark(op, device, numerics, threads))
         memory = highest(data, device, threads, "link" if op == "transfer" else "memory")
         if compute and memory and (points := [*_points(own)]):
-            roofs.append(Roof(op, compute, memory, points))
-    return roofs
+            yield Roof(op, compute, memory, points)
 
 
 def _points(rows: list[Result]) -> Iterator[tuple[float, float, Result]]:
