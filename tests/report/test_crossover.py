@@ -397,13 +397,12 @@ WORDS = (
     *("run", "gemm/m256n256k256/f32/NT", "--kernels", "gemm/numpy.matmul", "--kernels", "gemm/numpy.tnn"),
     *("--mode", "hot", "--max-time", "0.1", "--no-ceilings", "--fail-noisy"),
 )
-SPIN = "while True: pass"
 
 
 @pytest.fixture
 def busy() -> Iterator[None]:
     """Processes that do nothing but take time, one for each processor."""
-    others = [subprocess.Popen([sys.executable, "-c", SPIN]) for _ in range(cpu_count())]
+    others = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(cpu_count())]
     yield
     for other in others:
         other.kill()

@@ -160,19 +160,13 @@ def test_a_list_of_many_rows_is_parted_between_problems(latex):
     ]
 
 
-def width_mm(log):
-    return float(re.search(r"WIDTH ([\d.]+)pt", log)[1]) * 25.4 / 72.27
-
-
-def boxed(table):
-    body = table[table.index("\\scriptsize") : table.index("\\end{table}")]
-    return f"\\newsavebox\\kmbox\\savebox\\kmbox{{{body}}}\\typeout{{WIDTH \\the\\wd\\kmbox}}\\usebox\\kmbox"
-
-
 def test_a_list_with_short_names_fits_a_column_of_85_mm(latex, compiled):
     speedup = {"speedup": 1.26, "speedup_ci95_low": 1.12, "speedup_ci95_high": 1.32}
     found = latex({"kernel": "gemm/numpy.matmul"} | TIME | speedup)
-    assert width_mm(compiled(boxed(found))) < tex.COLUMN_MM
+    body = found[found.index("\\scriptsize") : found.index("\\end{table}")]
+    boxed = f"\\newsavebox\\kmbox\\savebox\\kmbox{{{body}}}\\typeout{{WIDTH \\the\\wd\\kmbox}}\\usebox\\kmbox"
+    width_pt = float(re.search(r"WIDTH ([\d.]+)pt", compiled(boxed))[1])
+    assert width_pt * 25.4 / 72.27 < tex.COLUMN_MM
 
 
 def test_each_operation_of_a_suite_is_a_table_with_its_own_rate(latex):

@@ -102,10 +102,6 @@ def test_the_first_lines_speak_of_the_run_with_most_times_unless_another_is_name
     assert publish.Report(begun, about(runs={"mine": "r1", "claim": "r2"}, main=asked), tmp_path).main.run_id == main
 
 
-def whole(folder):
-    return "".join(path.read_text() for path in folder.rglob("*") if path.suffix in (".md", ".json", ".csv"))
-
-
 @pytest.mark.parametrize("identify", [False, True])
 def test_hosts_users_and_uuids_are_hashed_unless_they_are_asked_for(store, published, identify):
     begin(store, command="kernelmark run /home/jane/mine.toml --db /home/jane/x.db")
@@ -114,7 +110,8 @@ def test_hosts_users_and_uuids_are_hashed_unless_they_are_asked_for(store, publi
     fail(store, "gemm/m8n8k8/f32/NN", "gemm/a.bad", status="failed", host="bignode7")
     with store._db as db:
         db.execute("UPDATE result SET reason = ? WHERE status = 'failed'", (reason,))
-    text = whole(published(identify=identify))
+    files = published(identify=identify).rglob("*")
+    text = "".join(path.read_text() for path in files if path.suffix in (".md", ".json", ".csv"))
     for name in ("bignode7", "/home/jane", UUID[4:]):
         assert (name in text) == identify
     if not identify:
