@@ -349,7 +349,8 @@ def _lines(line: PivotLine) -> Iterator[str]:
     cells = [escape(line.label), *map(escape, line.sizes), _unit(line.unit), *map(_number, line.cells)]
     yield " & ".join(cells) + (r" \\*" if below else r" \\")
     if below:
-        yield " & ".join([*[""] * (2 + len(line.sizes)), *map(_interval, line.cells)]).strip() + r" \\[1.5pt]"
+        ends = (rf"{{\tiny {_numbers(cell.interval)}}}" if cell and cell.interval else "" for cell in line.cells)
+        yield " & ".join([*[""] * (2 + len(line.sizes)), *ends]).strip() + r" \\[1.5pt]"
 
 
 def _number(cell: Cell | None) -> str:
@@ -360,10 +361,6 @@ def _number(cell: Cell | None) -> str:
         bold = "[text-series-to-math]" * cell.best  # by default siunitx ignores the weight of \textbf
         text = rf"\num{bold}{{{cell.text}}}"
     return MARKED * cell.noisy + (rf"\textbf{{{text}}}" if cell.best else text)
-
-
-def _interval(cell: Cell | None) -> str:
-    return rf"{{\tiny {_numbers(cell.interval)}}}" if cell and cell.interval else ""
 
 
 def _parted(pivot: Pivot, width_mm: float) -> list[range]:

@@ -36,7 +36,9 @@ def run_end(store: Store, run_id: str, page: int = 1) -> Iterator[str]:
     """Yield the paragraphs below a page of tables: the notes on the whole run, and its verdict."""
     pages, tally = _pages(store, run_id), store.statuses(run_id)
     if pages > 1:
-        yield paragraph(_where(run_id, page, pages), rest="")
+        which, other = ("next", page + 1) if page < pages else ("first", 1)
+        show = f"`kernelmark show {run_id} --page {other}`"
+        yield paragraph(f"page {page} of {pages}; the {which}: {show}. All rows of each kernel:", rest="")
         yield totals_table(store.kernel_totals(run_id))
     data = RunData(store, run_id) if tally.total() <= MOST_JUDGED else None
     if data:
@@ -55,8 +57,3 @@ def run_end(store: Store, run_id: str, page: int = 1) -> Iterator[str]:
 
 def _pages(store: Store, run_id: str) -> int:
     return max(1, ceil(store.group_count(run_id) / PAGE))
-
-
-def _where(run_id: str, page: int, pages: int) -> str:
-    which, other = ("next", page + 1) if page < pages else ("first", 1)
-    return f"page {page} of {pages}; the {which}: `kernelmark show {run_id} --page {other}`. All rows of each kernel:"

@@ -5,7 +5,7 @@ The race's intervals are 99 % intervals with Bonferroni's correction, so that th
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from statistics import geometric_mean, median
 from typing import NamedTuple
 
@@ -309,7 +309,7 @@ def _undecided(searched: Sequence[Searched]) -> str:
 def numbers(data: RunData) -> list[Number]:
     """Return the gain, the number of tiles near the best, and the measured share of the space."""
     searched, raced = searches(data.search), races(data.race)
-    return [*_gain(raced), *([_flatness(searched), _extent(searched)] if searched else [])]
+    return [*_gain(raced), *(_of_search(searched) if searched else ())]
 
 
 def _gain(raced: Sequence[Raced]) -> list[Number]:
@@ -328,19 +328,16 @@ def _gain(raced: Sequence[Raced]) -> list[Number]:
     return [Number(factor(mean), "speed of the one tile for all over the default (geometric mean)", most)]
 
 
-def _flatness(searched: Sequence[Searched]) -> Number:
+def _of_search(searched: Sequence[Searched]) -> Iterator[Number]:
     near, timed = sum(found.near for found in searched), sum(len(found.trials) for found in searched)
     label = f"tiles within {percent(1 - NEAR)} of the best of their problem"
-    return Number(f"{near} of {timed}", label, "in the search")
-
-
-def _extent(searched: Sequence[Searched]) -> Number:
+    yield Number(f"{near} of {timed}", label, "in the search")
     measured, valid = sum(len(found.rows) for found in searched), sum(found.space.valid for found in searched)
     size = sum(found.space.size for found in searched)
     about = "" if all(found.space.exact for found in searched) else "about "
     compiled = compiled_words(searched[0]) if len(searched) == 1 else ""
     note = "; ".join(filter(None, (f"of {size} in the product", compiled)))
-    return Number(f"{measured} of {about}{valid}", "valid tiles were measured", note)
+    yield Number(f"{measured} of {about}{valid}", "valid tiles were measured", note)
 
 
 def learned(data: RunData) -> dict[str, object]:
