@@ -197,30 +197,15 @@ def test_rates_of_a_table_have_one_unit_that_of_the_fastest():
     assert [line.split()[3] for line in table[3:]] == ["67.1", "0.490"]
 
 
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        (None, ""),
-        (2.0, "2.00 s"),
-        (123.4, "123 s"),
-        (12.34e-3, "12.3 ms"),
-        (1.0e-3, "1.00 ms"),
-        (999e-6, "999 us"),
-        (1.5e-6, "1.50 us"),
-        (37e-9, "37.0 ns"),
-        (5e-10, "0.500 ns"),
-    ],
-)
-def test_seconds_have_three_digits_and_a_prefix(value, text):
-    assert fmt.seconds(value) == text
+def test_seconds_have_three_digits_and_a_prefix():
+    texts = {None: "", 2.0: "2.00 s", 123.4: "123 s", 12.34e-3: "12.3 ms", 1.0e-3: "1.00 ms", 999e-6: "999 us"}
+    texts |= {1.5e-6: "1.50 us", 37e-9: "37.0 ns", 5e-10: "0.500 ns"}
+    assert {value: fmt.seconds(value) for value in texts} == texts
 
 
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [(None, ""), (0, ""), (256, "256 B"), (1000, "1.00 kB"), (219_150_336, "219 MB"), (2**31, "2.15 GB")],
-)
-def test_sizes_have_decimal_prefixes(value, text):
-    assert fmt.size(value) == text
+def test_sizes_have_decimal_prefixes():
+    texts = {None: "", 0: "", 256: "256 B", 1000: "1.00 kB", 219_150_336: "219 MB", 2**31: "2.15 GB"}
+    assert {value: fmt.size(value) for value in texts} == texts
 
 
 def test_there_is_no_spread_without_a_whole_interval():
@@ -237,19 +222,14 @@ def test_an_interval_stands_in_brackets_where_it_is_known():
     assert fmt.factor(2.0, math.nan, math.nan) == "2x"
 
 
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [(None, ""), (0.0, "0"), (0.01234, "0.0123"), (5.0, "5.00"), (999.9, "1000"), (12345.6, "12346"), (math.inf, "")],
-)
-def test_three_digits_are_written_without_an_exponent(value, text):
-    assert fmt.digits(value) == text
+def test_three_digits_are_written_without_an_exponent():
+    texts = {None: "", 0.0: "0", 0.01234: "0.0123", 5.0: "5.00", 999.9: "1000", 12345.6: "12346", math.inf: ""}
+    assert {value: fmt.digits(value) for value in texts} == texts
 
 
-@pytest.mark.parametrize(
-    ("rates", "text"), [((12.34, 5.0), "12.3 GFLOP/s"), ((None, 5.0), "5.00 GB/s"), ((None, None), "")]
-)
-def test_a_rate_is_of_what_is_computed_or_else_of_what_is_moved(rates, text):
-    assert fmt.rate(result(gflop_per_s=rates[0], gbyte_per_s=rates[1])) == text
+def test_a_rate_is_of_what_is_computed_or_else_of_what_is_moved():
+    texts = {(12.34, 5.0): "12.3 GFLOP/s", (None, 5.0): "5.00 GB/s", (None, None): ""}
+    assert {(gf, gb): fmt.rate(result(gflop_per_s=gf, gbyte_per_s=gb)) for gf, gb in texts} == texts
 
 
 def test_one_is_singular_and_all_else_is_plural():
@@ -260,34 +240,22 @@ def test_a_kernel_from_elsewhere_without_an_operation_keeps_its_name():
     assert [fmt.short("gemm/numpy.matmul"), fmt.short("elsewhere")] == ["numpy.matmul", "elsewhere"]
 
 
-@pytest.mark.parametrize(
-    ("speed", "words"),
-    [
-        (0.986, "1.4 % slower than"),
-        (0.5, "100 % slower than"),
-        (1.004, "0.4 % faster than"),
-        (1.24, "24 % faster than"),
-        (2.31, "2.31x as fast as"),
-        (0.0, "inf % slower than"),
-    ],
-)
-def test_a_pace_says_how_much_longer_or_how_much_faster(speed, words):
-    assert fmt.pace(speed) == words
+def test_a_pace_says_how_much_longer_or_how_much_faster():
+    slower = {0.986: "1.4 % slower than", 0.5: "100 % slower than", 0.0: "inf % slower than"}
+    faster = {1.004: "0.4 % faster than", 1.24: "24 % faster than", 2.31: "2.31x as fast as"}
+    assert {speed: fmt.pace(speed) for speed in slower | faster} == slower | faster
 
 
-@pytest.mark.parametrize(
-    ("numbers", "texts"),
-    [
-        ((473.21, 466.1, 488.3), ("473", "[466, 488]")),
-        ((12.34, 8.1, 40.2), ("12", "[8, 40]")),
-        ((1.4444, 1.4438, 1.4452), ("1.444", "[1.444, 1.445]")),
-        ((8692.0, 8534.0, 9813.0), ("8692", "[8534, 9813]")),
-        ((12.34, None, 13.0), ("12.3", "")),
-        ((12.34, 12.0, float("inf")), ("12.3", "")),
-    ],
-)
-def test_an_interval_is_rounded_to_what_its_width_justifies(numbers, texts):
-    assert fmt.rounded(*numbers) == texts
+def test_an_interval_is_rounded_to_what_its_width_justifies():
+    texts = {
+        (473.21, 466.1, 488.3): ("473", "[466, 488]"),
+        (12.34, 8.1, 40.2): ("12", "[8, 40]"),
+        (1.4444, 1.4438, 1.4452): ("1.444", "[1.444, 1.445]"),
+        (8692.0, 8534.0, 9813.0): ("8692", "[8534, 9813]"),
+        (12.34, None, 13.0): ("12.3", ""),
+        (12.34, 12.0, math.inf): ("12.3", ""),
+    }
+    assert {numbers: fmt.rounded(*numbers) for numbers in texts} == texts
 
 
 def test_the_smallest_and_the_largest_numbers_are_written():
