@@ -230,13 +230,6 @@ def test_a_kernel_on_column_major_buffers_computes_another_product_and_contends_
     ]
 
 
-def test_a_kernel_on_column_major_buffers_wins_nothing_in_a_report_beside_others(begun):
-    put(begun, NT, "gemm/some.sgemm_colmajor", threads=1)
-    assert [c.fastest.kernel for c in RunData(begun, "r1").contests] == ["gemm/some.sgemm_colmajor"]
-    put(begun, NT, "gemm/some.sgemm", threads=1)
-    assert [c.fastest.kernel for c in RunData(begun, "r1").contests] == ["gemm/some.sgemm"]
-
-
 @pytest.mark.parametrize(
     ("own", "other", "remark"),
     [

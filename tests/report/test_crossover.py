@@ -183,14 +183,6 @@ def test_a_noisy_winner_is_marked_and_counted_below_the_table(suite, store, meas
     assert "\n  ~ NOISY: 1 of 2 cases was disturbed (other processes used 0.98 CPUs)\n" in text
 
 
-def test_precisions_and_devices_are_settings_of_their_own(suite, store, measured):
-    measured("conv/a.direct", 1, [1.0] * 8)
-    measured("conv/a.tf32", 1, [0.5] * 8, numerics="tf32")
-    measured("conv/a.gpu", 1, [0.1] * 8, device="cuda", device_name="g", threads=1)
-    found = [(c.setting.device, c.setting.precision) for c in crossover.standings(suite, store, "r1")]
-    assert found == [("cpu", "fp32"), ("cpu", "tf32"), ("cuda", "fp32")]
-
-
 def test_rows_that_failed_and_rows_of_other_suites_stand_nowhere(suite, store, measured):
     measured("conv/a.direct", 7, [1.0] * 8)
     measured("conv/a.direct", 1, [1.0] * 8, status="oom", time_s_median=None)

@@ -71,15 +71,6 @@ def test_one_thread_stands_beside_two_and_precisions_stay_apart():
     assert "12.0 s" in found
 
 
-def test_instruction_sets_stay_apart():
-    rows = [row("conv/a.x", CONV, 1.0, isa="avx2"), row("gemm/a.z", DENSE, 5.0, isa="avx2"), *ROWS]
-    tables = network_table(LAYERS[:2], rows).split("\n\n")
-    assert [(table.splitlines()[0], "7.00 s" in table) for table in tables] == [
-        ("d, avx2, 2 threads, cold, fp32", True),
-        ("d, 2 threads, cold, fp32", False),
-    ]
-
-
 @pytest.mark.parametrize(("layers", "said"), [([], "no network: "), (LAYERS, "no times: ")])
 def test_what_is_missing_is_said(layers, said):
     assert network_table(layers, [row("conv/a.x", CONV, None)]).startswith(said)

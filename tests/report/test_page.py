@@ -276,14 +276,6 @@ def test_samples_are_carried_as_floats(begun):
     assert found["levels"] is None
 
 
-def test_above_the_limit_rows_carry_quantiles(store, monkeypatch):
-    many(store, 20)
-    monkeypatch.setattr("kernelmark.bench.report.page_data.MOST_ROWS", 19)
-    found = page_data(RunData(store, "r1"))
-    assert found["levels"] == LEVELS
-    assert len(decoded(found["samples"], "f")) == 20 * len(LEVELS)
-
-
 def test_options_of_the_plan_are_part_of_the_command_and_imported_rows_have_none(store):
     begin(store, plan={"max_time_s": 0.5, "rel_ci": 0.01, "processes": 5, "plugins": ["a b.py"]})
     assert page_data(RunData(store, "r1"))["options"] == "--max-time 0.5 --processes 5 --plugin 'a b.py'"
@@ -291,17 +283,18 @@ def test_options_of_the_plan_are_part_of_the_command_and_imported_rows_have_none
     assert page_data(RunData(store, "r2"))["options"] is None
 
 
-def test_quantiles_of_many_rows_at_once_are_those_of_each_row(begun, monkeypatch):
+def test_above_the_limit_rows_carry_quantiles_of_many_rows_at_once_as_of_each_row(begun, monkeypatch):
     for i, count in enumerate((40, 7, 40, 1)):
         taken = [1e-3 * (1 + (j * 7 % 11) / 50) for j in range(count)]
         put(begun, f"gemm/m{i}n8k8/f32/NN", "gemm/some.base", taken=taken)
     fail(begun, "gemm/m9n9k9/f32/NN", "gemm/some.bad")
     put(begun, "gemm/m10n8k8/f32/NN", "gemm/some.base")
-    monkeypatch.setattr("kernelmark.bench.report.page_data.MOST_ROWS", 1)
+    monkeypatch.setattr("kernelmark.bench.report.page_data.MOST_ROWS", 5)
     monkeypatch.setattr("kernelmark.bench.report.page_data._AT_ONCE", 4)
     data = RunData(begun, "r1")
     found = page_data(data)
     lengths = found["lengths"]
+    assert found["levels"] == LEVELS
     assert [lengths["values"][code] for code in decoded(lengths["codes"], "B")] == [7, 7, 7, 7, 0, 7]
     expected = [np.quantile(begun.samples("r1", row.case), LEVELS) for i, row in enumerate(data.rows) if i != 4]
     assert decoded(found["samples"], "f") == pytest.approx(np.concatenate(expected), rel=1e-6)

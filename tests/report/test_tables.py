@@ -60,20 +60,16 @@ def test_what_was_only_verified_is_correct_with_error_and_bound():
     assert lines(r)[-1] == "  correct: gemm/a.b (largest error 1.2e-07, bound 2e-06)"
 
 
-def test_each_problem_mode_and_instruction_set_has_a_table_of_its_own():
-    kinds = ({}, {"problem": "gemm/m9n8k8/f32/NT"}, {"mode": "hot"}, {"isa": "avx2"})
+def test_each_problem_mode_and_instruction_set_has_a_table_with_several_processes_in_its_title():
+    kinds = ({}, {"problem": "gemm/m9n8k8/f32/NT"}, {"mode": "hot", "processes": 5}, {"isa": "avx2"})
     tables = run_table([*(timed("gemm/a.b", **kind) for kind in kinds), timed("gemm/a.c")]).split("\n\n")
     assert [table.splitlines()[0] for table in tables] == [
         "gemm/m8n8k8/f32/NT   cold, 1 thread",
         "gemm/m9n8k8/f32/NT   cold, 1 thread",
-        "gemm/m8n8k8/f32/NT   hot, 1 thread",
+        "gemm/m8n8k8/f32/NT   hot, 1 thread, 5 processes",
         "gemm/m8n8k8/f32/NT   cold, 1 thread, avx2",
     ]
     assert "a.c" in tables[0]
-
-
-def test_several_processes_are_in_the_title():
-    assert lines(timed("gemm/a.b", processes=5))[0].endswith("cold, 1 thread, 5 processes")
 
 
 def test_intervals_within_one_process_are_noted_and_no_others():
