@@ -12,8 +12,6 @@ from kernelmark.bench.record.merge import MERGED
 from kernelmark.bench.record.reader import Reader
 from kernelmark.bench.record.records import RunFacts
 
-#: The options that must be equal for cases of two runs to take the same time.
-_ALIKE = ("mode", "max_time_s", "rel_ci", "ceilings", "timeout_s")
 #: Suite, problem and instruction set.
 _Key = tuple[str, str, str]
 
@@ -68,8 +66,8 @@ def estimate(store: Reader | None, jobs: Sequence[PlannedJob], plan: Plan, machi
 
 def _is_alike(run: RunFacts, plan: Plan) -> bool:
     """Return whether a run is complete, not merged and no tuning, and had the plan's options that affect the time."""
-    own = run["plan"]
-    alike = all(own.get(name) == getattr(plan, name) for name in _ALIKE)
+    own, options = run["plan"], ("mode", "max_time_s", "rel_ci", "ceilings", "timeout_s")
+    alike = all(own.get(name) == getattr(plan, name) for name in options)
     return alike and run["finished_at"] is not None and run["command"] != MERGED and not own.get("tunes")
 
 

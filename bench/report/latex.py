@@ -22,7 +22,6 @@ from kernelmark.bench.report.noise import is_noisy
 from kernelmark.bench.report.pivot import TIMES, Cell, Pivot, PivotLine, Wanted, chunks, pivots
 from kernelmark.bench.report.variants import variant_pairs
 
-MICRO = r"$\mu$"
 #: The mark before the time of a noisy row (`~` in other formats), and its explanation in captions.
 MARKED = r"$\sim$"
 NOISE = r"$\sim$: the machine was disturbed during a tenth of the sampling or more."
@@ -115,7 +114,8 @@ def listed(suite: str, op: str, groups: Sequence[list[Result]], source: str, use
 
 def _table(suite: str, op: str, groups: list[list[Result]], source: str, used: dict[str, int]) -> str:
     rows = [r for group in groups for r in group]
-    columns = [column for column in _COLUMNS if any(any(column.cells(r)) for r in rows)] or [_VERDICT]
+    verdict = LatexColumn("verdict", "l", lambda r: (_verdict(r),))
+    columns = [column for column in _COLUMNS if any(any(column.cells(r)) for r in rows)] or [verdict]
     facts = list(map(_facts, groups))
     shared = facts[0] if len(set(facts)) == 1 else ""
     body = [
@@ -202,8 +202,6 @@ _COLUMNS = (
     LatexColumn(r"speedup [95\,\%]", "rl", _speedup_cells),
     LatexColumn(r"variant [95\,\%]", "rl", _ratio_cells),
 )
-#: The only column of a table without times.
-_VERDICT = LatexColumn("verdict", "l", lambda r: (_verdict(r),))
 
 
 PREAMBLE = r"\usepackage{booktabs,graphicx,longtable}"
@@ -332,7 +330,7 @@ _UNITS = {
 def _plain(text: str) -> str:
     """Return a table without the commands of siunitx."""
     for name, command in _UNITS.items():
-        text = text.replace(command, f"{MICRO}s" if name == "us" else escape(name))
+        text = text.replace(command, r"$\mu$s" if name == "us" else escape(name))
     return re.sub(r"\\num(?:\[[^]]*\])?\{([^}]*)\}", r"\1", text)
 
 

@@ -29,8 +29,6 @@ from kernelmark.bench.report.run_data import RunData
 from kernelmark.bench.report.tables import ceiling_table
 
 TEMPLATES = Path(__file__).parent / "templates"
-#: The file with the captions of the figures, by file name.
-CAPTIONS = "captions.json"
 _NAME = re.compile("[a-z0-9-]+")
 #: The scripts of the page, joined in this order; they share one scope.
 SCRIPTS = ("columns.js", "detail.js", "table.js")
@@ -132,7 +130,7 @@ def _write_page(
 
 def _forget(folder: Path, drawn: Sequence[figures.Drawn]) -> None:
     """Remove figures of an earlier report that this one does not draw, since they would look like this run's."""
-    captions, known = folder / CAPTIONS, dict[str, str]()
+    captions, known = folder / "captions.json", dict[str, str]()
     require_file(captions)
     with suppress(FileNotFoundError, msgspec.MsgspecError):  # the file is missing, or of another program
         known = msgspec.json.decode(captions.read_bytes(), type=dict[str, str])

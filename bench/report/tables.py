@@ -186,10 +186,6 @@ def by_name_only(r: Result) -> bool:
     return r.scratch_bytes > r.time_s_median * r.gbyte_per_s * 1e9 / 2 / 10
 
 
-#: The prefix of a roofline bound's name, in the column of kernels.
-_BOUND = "bound: "
-
-
 def _bounds(timed: list[Result], shown: _Shown) -> Iterator[tuple[float, Sequence[str]]]:
     """Yield the roofline bounds of these rows, without duplicates: the time and the line in the table of kernels.
 
@@ -206,7 +202,7 @@ def _bounds(timed: list[Result], shown: _Shown) -> Iterator[tuple[float, Sequenc
             seen.add(bound)
             least, room = r.time_s_median * r.roofline_pct / 100, 100 / r.roofline_pct
             of = f" of {fmt.short(r.kernel)}" if executed else ""
-            name = f"{_BOUND}{r.device} {r.bound_by}{of}{_threads(r, shown)}"
+            name = f"bound: {r.device} {r.bound_by}{of}{_threads(r, shown)}"
             gflop, gbyte = (r.gflop_per_s or 0.0) / shown.gflop, r.gbyte_per_s or 0.0
             rates = [fmt.digits(rate * room) if rate else "" for rate in (gflop, gbyte)]
             yield least, (name, numerics * shown.numerics, fmt.seconds(least), "", *rates, "100", "", "", "")
