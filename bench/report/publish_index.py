@@ -1,8 +1,8 @@
 """`reports/README.md`: whether op_T is slow on each machine (the founding question), and a table to choose hardware."""
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
 
 import msgspec
 
@@ -66,17 +66,6 @@ class Facts(msgspec.Struct):
     report: Summary | None = None
 
 
-class IndexEntry(NamedTuple):
-    """A report's folder and its summary."""
-
-    folder: str
-    summary: Summary
-
-    @property
-    def link(self) -> str:
-        return f"[{self.summary.title}]({self.folder}/README.md)"
-
-
 def summary(store: Store, title: str, date: str, price: Price | None, data: RunData) -> Summary:
     """Return the summary of a report, from its main run."""
     found = tuple(networks(store.layers(data.run_id), list(store.layer_results(data.run_id))))
@@ -106,40 +95,34 @@ def write_index(reports: Path) -> Path:
     index = reports / "README.md"
     with writing(index):
         reports.mkdir(parents=True, exist_ok=True)
-        index.write_text(_text(list(entries(reports))), encoding="utf-8")
+        index.write_text(_text(_linked(reports)), encoding="utf-8")
     return index
 
 
-def entries(reports: Path) -> Iterator[IndexEntry]:
-    """Yield the reports in a folder that have a summary, the latest first."""
-    entries = []
+def _linked(reports: Path) -> list[tuple[str, Summary]]:
+    """Return the link to each report in a folder that has a summary, and the summary, the latest first."""
+    found = []
     for path in sorted(reports.glob("*/environment.json")):
-        try:
-            facts = msgspec.json.decode(path.read_bytes(), type=Facts)
-        except msgspec.DecodeError:
-            continue  # written by another program, or by a version with another summary
-        if facts.report:
-            entries.append(IndexEntry(path.parent.name, facts.report))
-    yield from sorted(entries, key=lambda entry: entry.summary.date, reverse=True)
+        with suppress(msgspec.DecodeError):  # written by another program, or by a version with another summary
+            if report := msgspec.json.decode(path.read_bytes(), type=Facts).report:
+                found.append((f"[{report.title}]({path.parent.name}/README.md)", report))
+    return sorted(found, key=lambda pair: pair[1].date, reverse=True)
 
 
-def _text(found: Sequence[IndexEntry]) -> str:
+def _text(found: Sequence[tuple[str, Summary]]) -> str:
     parts = ["# Published reports"]
     if not found:
         return "\n\n".join([*parts, EMPTY]) + "\n"
     founding = [
         (link, s.date, s.answer if s.founding else "The founding product was not measured.", s.noise or "clean")
-        for link, s in ((e.link, e.summary) for e in found)
+        for link, s in found
     ]
     parts += [f"**{QUESTION}**", github_table(("machine", "date", "answer", "noise"), founding)]
-    if rows := [row for e in found for row in _hardware(e)]:
+    if rows := [row for link, s in found for row in _hardware(link, s)]:
         heads = ("machine", "network", "pass", "seconds a batch", "batches per unit of money", "batches per kJ")
-        parts += [
-            "## Choosing hardware",
-            "The fastest kernel of each layer, summed over the network.",
-            github_table(heads, rows),
-        ]
-        prices = {f"- {e.summary.title}: {e.summary.price.words}" for e in found if e.summary.price}
+        parts += ["## Choosing hardware", "The fastest kernel of each layer, summed over the network."]
+        parts.append(github_table(heads, rows))
+        prices = {f"- {s.title}: {s.price.words}" for _, s in found if s.price}
         if prices:
             parts += ["Prices, which are declared and not measured:", "\n".join(sorted(prices))]
         parts.append(
@@ -149,12 +132,12 @@ def _text(found: Sequence[IndexEntry]) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _hardware(entry: IndexEntry) -> Iterator[Sequence[str]]:
-    price = entry.summary.price
-    for network in entry.summary.networks:
+def _hardware(link: str, report: Summary) -> Iterator[Sequence[str]]:
+    price = report.price
+    for network in report.networks:
         taken = MARK * network.noisy + time(network.seconds, network.low, network.high)
         device, _, rest = network.setting.partition(", ")
-        title = f"{entry.link}: {rest if entry.summary.title.startswith(device) else network.setting}"
+        title = f"{link}: {rest if report.title.startswith(device) else network.setting}"
         per_money = f"{digits(HOUR_S / (network.seconds * price.per_hour))} per {price.currency}" if price else "-"
         per_kj = digits(1000 / network.joules) if network.joules else "-"
         yield title, network.network, network.part, taken, per_money, per_kj
