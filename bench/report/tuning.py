@@ -136,11 +136,6 @@ def compiled_words(found: Searched) -> str:
     return f"{len(known)} compiled, {sum(used.spill_bytes > 0 for used in known)} of them spilling"
 
 
-def failures(found: Searched) -> int:
-    """Return the number of measured tiles without a time."""
-    return sum(row.status != Status.OK for row in found.rows)
-
-
 #: The error probability of a race; lower than in tables, since an adopted tile stays in use for months.
 RISK = ALPHA / 5
 DEFAULT = "the default"

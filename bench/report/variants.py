@@ -65,11 +65,6 @@ def held_first(first: Result, second: Result) -> tuple[Result, Result]:
     return (first, second) if is_compared else (second, first)
 
 
-def words(ratio: Ratio) -> str:
-    """Return `no measurable difference (1.01x [0.93, 1.12])`, or `slower, 0.81x [0.79, 0.83]`."""
-    return f"{ratio.side}, {ratio}" if ratio.certain else no_difference(ratio)
-
-
 def no_difference(ratio: Ratio) -> str:
     """Return `no measurable difference (1.01x [0.93, 1.12])` for a ratio whose interval includes 1 or has no ends."""
     return f"{_OPEN} ({ratio})"
@@ -100,7 +95,8 @@ def _line(title: str, pairs: Sequence[VariantPair]) -> str:
     if len(pairs) == 1:
         (pair,) = pairs
         by = f" against {short(pair.by)}" if pair.by else ""
-        return f"{title}: {words(pair.ratio)}, {short(pair.row.kernel)}{by} on {pair.problem}"
+        found = f"{pair.ratio.side}, {pair.ratio}" if pair.ratio.certain else no_difference(pair.ratio)
+        return f"{title}: {found}, {short(pair.row.kernel)}{by} on {pair.problem}"
     sides = [pair.ratio.side if pair.ratio.certain else _OPEN for pair in pairs]
     told = ", ".join(f"{side} on {sides.count(side)}" for side in ("slower", "faster", _OPEN)
                      if side in sides)  # fmt: skip
