@@ -9,7 +9,7 @@ from html import escape
 
 from kernelmark.bench.measure.measurement import Ceiling, Need
 from kernelmark.bench.record.reader import Reader
-from kernelmark.bench.report.anonymity import hidden
+from kernelmark.bench.report.anonymity import NAMES, hidden
 from kernelmark.bench.report.contest import Ratio
 from kernelmark.bench.report.format import digits
 from kernelmark.bench.report.layout import TableColumn, paragraph, table
@@ -33,16 +33,11 @@ def places(store: Reader, run_id: str, style: str = "simple", identify: bool = T
         return
     best = best_ceilings(store, run_id)
     numbers = {at: i for i, at in enumerate(dict.fromkeys([*((m.host, m.device_uuid) for m in found), *best]), 1)}
-    cells = [
-        (
-            str(numbers[m.host, m.device_uuid]),
-            m.host if identify else hidden("host", m.host),
-            m.device,
-            m.device_uuid if identify else hidden("device_uuid", m.device_uuid),
-            str(m.rows),
-        )
-        for m in found
-    ]
+    cells = []
+    for m in found:
+        at = m.host, m.device_uuid
+        host, uuid = at if identify else map(hidden, NAMES, at)
+        cells.append((str(numbers[at]), host, m.device, uuid, str(m.rows)))
     yield table(_PLACES, cells, style, titled=style == "simple")
     yield from apart({numbers[at]: own for at, own in best.items()}, "place", style)
 

@@ -147,9 +147,8 @@ def _drawn(cells: Sequence[Sequence[str]], style: str, unit: str, best: int) -> 
 
 def _title(rows: Sequence[Result], style: str) -> str:
     threads, processes = max(r.threads for r in rows), max(r.processes for r in rows)
-    facts = [*filter(None, [rows[0].mode]), fmt.count(threads, "thread")]
-    facts += [rows[0].isa] if rows[0].isa else []
-    facts += [f"{processes} processes"] if processes > 1 else []
+    several = f"{processes} processes" * (processes > 1)
+    facts = filter(None, (rows[0].mode, fmt.count(threads, "thread"), rows[0].isa, several))
     baseline = next((r.baseline for r in rows if r.baseline and r.time_s_median), "")
     against = f"; speedup against {baseline}" if baseline else ""
     problem, shared = escaped(rows[0].problem), escaped(", ".join(facts) + against)
