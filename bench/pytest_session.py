@@ -143,7 +143,7 @@ class Bridge:
             if not interrupted:
                 self.opened.session.finish()
             if self._csv is not None:
-                write_file(self.opened.store, self.opened.session.run_id, "csv", self._csv)
+                write_file(self.opened.store, [self.opened.session.run_id], "csv", self._csv)
 
     def summary(self) -> Iterator[str]:
         """Yield the run's tables that fit, a command that shows the rest, and notes on all tables."""

@@ -279,7 +279,7 @@ def _write(store: Store, run_id: str, registry: Registry, wanted: RunOutputs, de
     if wanted.json is not None:
         write_run(store, run_id, wanted.json)
     if wanted.csv is not None:
-        write_file(store, run_id, "csv", wanted.csv)
+        write_file(store, [run_id], "csv", wanted.csv)
     if wanted.report is not None:
         from kernelmark.bench.cli.report import write_folder  # slow to import, and few runs write a page
 

@@ -36,7 +36,7 @@ from kernelmark.bench.plan.text import indented
 from kernelmark.bench.record.selection import Selection
 from kernelmark.bench.record.store import Store
 from kernelmark.bench.report.crossover import find_run, listed, render, standings, write_csv, write_json
-from kernelmark.bench.report.export import WRITERS, Options, check_writable, write_runs, write_text
+from kernelmark.bench.report.export import WRITERS, Options, check_writable, write_file, write_text
 from kernelmark.bench.report.history import history_document, history_page
 from kernelmark.bench.report.latex import COLUMN_MM, Style
 from kernelmark.bench.report.layout import paragraph
@@ -260,7 +260,7 @@ def export(
         sys.stdout.flush()  # a full disk makes this fail
     else:
         check_writable(output)
-        write_runs(store, runs, style, output, options)
+        write_file(store, runs, style, output, options)
     if partial:  # last, because an error above must be the only line printed
         click.echo(partial, err=True)
 

@@ -186,13 +186,8 @@ def check_writable(path: Path) -> None:
         path.open("a").close()
 
 
-def write_file(store: Store, run_id: str, style: str, path: Path) -> None:
-    """Write a run in a style of `WRITERS`; for LaTeX, also write a file for each operation. Raises UsageError."""
-    write_runs(store, [run_id], style, path)
-
-
-def write_runs(store: Store, run_ids: Sequence[str], style: str, path: Path, options: Options = ALL) -> None:
-    """Write several runs as `write_file` does. Raises UsageError."""
+def write_file(store: Store, run_ids: Sequence[str], style: str, path: Path, options: Options = ALL) -> None:
+    """Write runs in a style of `WRITERS`; for LaTeX, also write a file for each operation. Raises UsageError."""
     if style == "latex":
         write_latex_files(store, run_ids, path, options.style)
         return

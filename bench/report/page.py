@@ -105,7 +105,7 @@ def _write_tables(store: Store, data: RunData, folder: Path) -> list[str]:
     others = [style for style in TABLES if style != "csv"]
     if len(data.rows) <= MOST_TABLED:
         for style in others:
-            write_file(store, data.run_id, style, folder / TABLES[style])
+            write_file(store, [data.run_id], style, folder / TABLES[style])
         return list(TABLES.values())
     for path in (path for style in others for path in folder.glob(f"results*{Path(TABLES[style]).suffix}")):
         path.unlink()  # an earlier report of fewer rows wrote it, and it would look like a table of this run

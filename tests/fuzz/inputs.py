@@ -118,8 +118,8 @@ def make_samples(folder: Path) -> Path:
     """Write every sample into a folder that is empty, and return it."""
     with closing(Store(folder / "rows.db")) as rows:
         varied(rows)
-        write_file(rows, ROWS_RUN, "csv", folder / "rows.csv")
-        write_file(rows, ROWS_RUN, "json", folder / "rows.json")
+        write_file(rows, [ROWS_RUN], "csv", folder / "rows.csv")
+        write_file(rows, [ROWS_RUN], "json", folder / "rows.json")
         write_parquet_file(rows, [ROWS_RUN], folder / "rows.parquet")
     with closing(Store(folder / "runs.db")) as runs:
         for run_id, factor, month in zip(RUNS, (1.0, 1.2), (1, 2), strict=False):

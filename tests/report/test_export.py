@@ -108,7 +108,7 @@ def test_a_full_disk_leaves_the_old_file_as_it_was(run, small_disk, complaint, s
     folder = small_disk("4k")
     old = folder / "out"
     old.write_text("old")
-    write = partial(write_file, run, "r", style) if style in WRITERS else partial(write_parquet_file, run, ["r"])
+    write = partial(write_file, run, ["r"], style) if style in WRITERS else partial(write_parquet_file, run, ["r"])
     assert complaint(lambda: write(old)) == (f"{old}: cannot be written: No space left on device; name another file")
     assert [(file.name, file.read_text()) for file in folder.iterdir()] == [("out", "old")]
 

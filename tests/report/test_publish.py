@@ -241,7 +241,7 @@ def test_exported_ceilings_and_plans_name_no_host_and_no_gpu_unless_they_are_to(
     begun.add_ceiling("r2", msgspec.structs.replace(CEILING, host="one.example", device_uuid="GPU-a"))
     for identifies in (False, True):
         begun.identifies = identifies
-        write_file(begun, "r2", "json", tmp_path / "r.json")
+        write_file(begun, ["r2"], "json", tmp_path / "r.json")
         text = (tmp_path / "r.json").read_text()
         assert ("GPU-a" in text, "one.example" in text) == (identifies, identifies)
 
