@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from importlib import import_module
 from itertools import chain, islice
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import msgspec
 
@@ -42,14 +42,17 @@ def unit(column: str) -> str:
     return next((text for ending, text in _UNITS.items() if column.endswith(ending)), "")
 
 
-def write_parquet(store: Store, run_ids: Sequence[str], out: IO[bytes]) -> None:
+def write_parquet_file(store: Store, run_ids: Sequence[str], path: Path) -> None:
     """Write every column of the CSV, with null for empty cells, and `samples_s` (seconds per call).
 
     Units are in the fields' metadata under `unit`; plan, machine and environment of the run are in the file's metadata
-    under `kernelmark`, as JSON, a list for several runs. Raises UsageError if pyarrow is missing.
+    under `kernelmark`, as JSON, a list for several runs. Raises UsageError; the file then stays unchanged.
     """
-    arrow, parquet = _pyarrow()
-    with store.snapshot():
+    try:
+        arrow, parquet = import_module("pyarrow"), import_module("pyarrow.parquet")
+    except ImportError:
+        raise UsageError("parquet: pyarrow is not installed; pip install 'kernelmark[export]'") from None
+    with replacing(path) as beside, beside.open("wb") as out, store.snapshot():
         dims = _dimension_types(store, run_ids)
         runs = [msgspec.structs.asdict(store.run(run_id)) for run_id in run_ids]
         schema = _schema(arrow, dims, runs if len(runs) > 1 else runs[0])
@@ -59,20 +62,6 @@ def write_parquet(store: Store, run_ids: Sequence[str], out: IO[bytes]) -> None:
                 columns = [list(column) for column in zip(*chunk, strict=True)]
                 arrays = [arrow.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
                 writer.write_table(arrow.Table.from_arrays(arrays, schema=schema))
-
-
-def write_parquet_file(store: Store, run_ids: Sequence[str], path: Path) -> None:
-    """Write a file as `write_parquet` does; it stays unchanged if pyarrow is missing. Raises UsageError."""
-    _pyarrow()
-    with replacing(path) as beside, beside.open("wb") as out:
-        write_parquet(store, run_ids, out)
-
-
-def _pyarrow() -> tuple[Any, Any]:
-    try:
-        return import_module("pyarrow"), import_module("pyarrow.parquet")
-    except ImportError:
-        raise UsageError("parquet: pyarrow is not installed; pip install 'kernelmark[export]'") from None
 
 
 def _schema(arrow: Any, dims: dict[str, str], facts: Any) -> Any:

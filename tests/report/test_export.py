@@ -17,7 +17,7 @@ from kernelmark.bench.record.result import COLUMNS, KINDS
 from kernelmark.bench.record.store import Run
 from kernelmark.bench.report import parquet
 from kernelmark.bench.report.export import WRITERS, Options, write_file
-from kernelmark.bench.report.parquet import unit, write_parquet, write_parquet_file
+from kernelmark.bench.report.parquet import unit, write_parquet_file
 from kernelmark.bench.report.pivot import MOST_PROBLEMS
 from support.pages import strict
 from support.rows import MACHINE, begin, fail, put, result
@@ -236,9 +236,9 @@ def arrow():
 
 
 def table(arrow, store):
-    out = io.BytesIO()
-    write_parquet(store, store.run_ids(), out)
-    return arrow.read_table(io.BytesIO(out.getvalue()))
+    path = store.path.with_name("runs.parquet")
+    write_parquet_file(store, store.run_ids(), path)
+    return arrow.read_table(path)
 
 
 def test_parquet_has_the_columns_of_the_csv_and_the_samples(arrow, run):
@@ -277,11 +277,10 @@ def test_parquet_carries_the_facts_of_the_run(arrow, run):
     assert (facts["run_id"], facts["machine"], facts["git_commit"]) == ("r", {"cpu": "some"}, "c0ffee")
 
 
-def test_parquet_is_written_a_row_group_at_a_time(arrow, run, monkeypatch):
+def test_parquet_is_written_a_row_group_at_a_time(arrow, run, monkeypatch, tmp_path):
     monkeypatch.setattr(parquet, "ROW_GROUP", 1)
-    out = io.BytesIO()
-    write_parquet(run, ["r"], out)
-    file = arrow.ParquetFile(io.BytesIO(out.getvalue()))
+    write_parquet_file(run, ["r"], tmp_path / "run.parquet")
+    file = arrow.ParquetFile(tmp_path / "run.parquet")
     assert (file.num_row_groups, file.metadata.num_rows) == (2, 2)
 
 
