@@ -242,7 +242,7 @@ def test_the_ratio_of_two_rows_is_formed_once_however_often_it_is_asked_for(cros
 
 def test_a_suite_that_is_listed_makes_its_problems_once(crossing, suite, store, monkeypatch):
     made, whole = [], crossover.listed(suite)
-    monkeypatch.setattr(Sweep, "_entry", lambda *words: made.append(words))
+    monkeypatch.setattr(Sweep, "groups", lambda sweep: made.append(sweep))
     assert [entry.problem for entry in whole.entries()] == [entry.problem for entry in whole.entries()]
     found = crossover.standings(whole, store, "r1")
     assert crossover.render(whole, found).endswith("3 of 3 problems timed")
