@@ -8,7 +8,7 @@ import re
 import typing
 from collections import Counter
 from collections.abc import Sequence
-from itertools import chain, islice
+from itertools import chain, groupby, islice
 from typing import Literal
 
 import msgspec
@@ -73,15 +73,13 @@ def inspect_rows(registry: Registry, glob: str = "*", archs: Sequence[str] = ARC
     wanted = []
     for kernel in sorted(kernels, key=lambda k: k.id):
         problems = _samples(kernel, registry.problem_class(kernel.op, kernel.id))
-        for arch in (arch for arch in archs if kernel.runs_on(arch)):
-            tiles = islice(kernel.tiles(typical(arch)), TILES)
-            taken = (
-                (next((p for p in problems if kernel.unwanted(p, tile, typical(arch)) is None), None), tile)
-                for tile in tiles
-            )
-            launched = [(problem, tile) for problem, tile in taken if problem]
+        for arch in filter(kernel.runs_on, archs):
+            launched, device = list[tuple[Problem, Tile]](), typical(arch)
+            for tile in islice(kernel.tiles(device), TILES):
+                if problem := next((p for p in problems if kernel.unwanted(p, tile, device) is None), None):
+                    launched.append((problem, tile))
             wanted += [(kernel, launched[i : i + TOGETHER], arch) for i in range(0, len(launched), TOGETHER)]
-    return [row for rows in in_parallel(lambda words: _rows_of(*words), wanted) for row in rows]
+    return [row for rows in in_parallel(lambda words: launch_rows(*words), wanted) for row in rows]
 
 
 def tile_rows(kernel: Kernel, problem: Problem, archs: Sequence[str]) -> list[InspectRow]:
@@ -98,7 +96,7 @@ def tile_rows(kernel: Kernel, problem: Problem, archs: Sequence[str]) -> list[In
     if not isinstance(kernel, CudaKernel):
         return []
     tiles = ((arch, kernel.tile_for(problem, device)) for arch, device in devices.items())
-    return [row for arch, tile in tiles if tile for row in launch_rows(kernel, problem, tile, arch)]
+    return [row for arch, tile in tiles if tile for row in launch_rows(kernel, [(problem, tile)], arch)]
 
 
 def space_text(kernel: Kernel, problem: Problem, device: DeviceLimits) -> str:
@@ -135,18 +133,12 @@ def _samples(kernel: CudaKernel, problem_class: type[Problem]) -> list[Problem]:
 
 
 def launch_rows(
-    kernel: CudaKernel, problem: Problem, tile: Tile, arch: str, device: DeviceLimits | None = None
+    kernel: CudaKernel, launched: Sequence[tuple[Problem, Tile]], arch: str, device: DeviceLimits | None = None
 ) -> list[InspectRow]:
-    """Return a row for each different launch with this tile, in order. Raises CompileError.
+    """Return a row for each different launch on these problems with these tiles, in order. Raises CompileError.
 
     device: the device to plan launches for; by default a typical one of the architecture.
     """
-    return _rows_of(kernel, [(problem, tile)], arch, device)
-
-
-def _rows_of(
-    kernel: CudaKernel, launched: Sequence[tuple[Problem, Tile]], arch: str, device: DeviceLimits | None = None
-) -> list[InspectRow]:
     plans = [dict(kernel.calls(problem, tile, device or typical(arch))) for problem, tile in launched]
     cubin = compile_cubin(kernel.source, tuple(dict.fromkeys(chain.from_iterable(plans))), arch, kernel.id)
     rows = []
@@ -165,12 +157,10 @@ def _rows_of(
                 spill_bytes=used.spill_bytes,
                 stack_bytes=used.stack_bytes,
                 threads=threads,
-                blocks_per_sm=fits.blocks_per_sm,
-                occupancy=fits.occupancy,
-                limiter=fits.limiter,
                 entry=entry,
                 problem=problem.id,
                 compiler=cubin.compiler,
+                **msgspec.structs.asdict(fits),
             )
             rows.append(row)
     return rows
@@ -206,13 +196,10 @@ COLUMNS = (
 
 
 def summary(rows: Sequence[InspectRow]) -> str:
-    """Return a table with a line for each kernel, with ranges over tiles and architectures.
+    """Return a table with a line for each kernel, with ranges over tiles and architectures; rows of one are together.
 
     Tiles that differ only in their number of multiprocessors (SMS) count as one.
     """
-    of: dict[str, list[InspectRow]] = {}
-    for row in rows:
-        of.setdefault(row.kernel, []).append(row)
     columns = (
         TableColumn("kernel"),
         TableColumn("tiles", "right"),
@@ -222,7 +209,8 @@ def summary(rows: Sequence[InspectRow]) -> str:
         TableColumn("occupancy", "right"),
     )
     lines = []
-    for kernel, rows_of_kernel in of.items():
+    for kernel, group in groupby(rows, key=lambda row: row.kernel):
+        rows_of_kernel = list(group)
         archs = list(dict.fromkeys(row.arch for row in rows_of_kernel))
         numbers = ([row.registers for row in rows_of_kernel], [row.spill_bytes for row in rows_of_kernel])
         shares = _span([round(100 * row.occupancy) for row in rows_of_kernel]) + "%"

@@ -7,6 +7,7 @@ ranked by the bound from its counts, then by warp instructions, then by occupanc
 import math
 import random
 from collections import Counter
+from contextlib import suppress
 from typing import NamedTuple
 
 from kernelmark.bench.measure.compile import CompileError, in_parallel
@@ -38,10 +39,6 @@ class CompiledTile(NamedTuple):
     bound_s: float | None
     config: Config = ()
     counted: tuple[float, int] = (math.inf, 0)  # the bound with counts, in seconds, and warp instructions
-
-    @property
-    def spills(self) -> bool:
-        return any(row.spill_bytes for row in self.launches)
 
     @property
     def least(self) -> InspectRow:
@@ -84,7 +81,7 @@ def rank(subject: Subject, arch: str, budget: int | None, seed: int) -> Ranked:
     gpu = usual(arch)
     compiled = in_parallel(lambda config: _built(subject, kernel, config, arch, gpu), chosen)
     built = [tile for tile in compiled if tile]
-    good = sorted((tile for tile in built if not tile.spills), key=lambda tile: tile.order)
+    good = sorted((t for t in built if not any(row.spill_bytes for row in t.launches)), key=lambda tile: tile.order)
     tied = Counter(tile.bound_s for tile in good)
     equal = [tile for tile in good[: 2 * SHOWN] if tile.bound_s and tied[tile.bound_s] > 1][:SHOWN]
     counted = in_parallel(lambda tile: _counted(subject, kernel, tile, arch, gpu), equal) if gpu else []
@@ -121,7 +118,7 @@ def resources(subject: Subject, config: Config) -> LaunchResources | None:
 
 def _launches(subject: Subject, kernel: CudaKernel, config: Config, arch: str) -> list[InspectRow]:
     try:
-        return launch_rows(kernel, subject.problem, Tile(**subject.tile(config)), arch, limits_here(kernel))
+        return launch_rows(kernel, [(subject.problem, Tile(**subject.tile(config)))], arch, limits_here(kernel))
     except (CompileError, Unsupported):  # the latter: no compiler is here
         return []
 
@@ -129,25 +126,20 @@ def _launches(subject: Subject, kernel: CudaKernel, config: Config, arch: str) -
 def _built(
     subject: Subject, kernel: CudaKernel, config: Config, arch: str, gpu: Published | None
 ) -> CompiledTile | None:
-    launches = _launches(subject, kernel, config, arch)
-    return CompiledTile(launches, _bound_s(subject, kernel, config, arch, gpu), config) if launches else None
-
-
-def _bound_s(subject: Subject, kernel: CudaKernel, config: Config, arch: str, gpu: Published | None) -> float | None:
-    """Return the least time of a tile's code; None if it cannot be disassembled, or the GPU's limits are unknown."""
-    problem, tile, planned = subject.problem, subject.tile(config), limits_here(kernel)
-    if gpu is None:
+    """Return a compiled tile; without a bound if it cannot be disassembled, or the GPU's limits are unknown."""
+    if not (launches := _launches(subject, kernel, config, arch)):
         return None
-    try:
-        code = analyse(kernel, problem, Tile(**tile), arch, planned)
-    except Unsupported:
-        return None
-    multiply_adds = kernel.with_tile(tile).executed_flop(problem, planned) // 2
-    return bounds(Work(multiply_adds, dram_bytes=problem.traffic_bytes), code, gpu).time_s
+    problem, tile, planned, bound_s = subject.problem, subject.tile(config), limits_here(kernel), None
+    if gpu is not None:
+        with suppress(Unsupported):
+            code = analyse(kernel, problem, Tile(**tile), arch, planned)
+            multiply_adds = kernel.with_tile(tile).executed_flop(problem, planned) // 2
+            bound_s = bounds(Work(multiply_adds, dram_bytes=problem.traffic_bytes), code, gpu).time_s
+    return CompiledTile(launches, bound_s, config)
 
 
 def words(subject: Subject, ranked: Ranked, arch: str) -> str:
-    """Return the text on the ranking: a table of the best tiles, and the number of dropped ones."""
+    """Return the number of dropped tiles, and a table of the best ones: their launches with the lowest occupancy."""
     shown = ranked.tiles[:SHOWN]
     dropped = f"{ranked.spilling} spill, {ranked.failed} do not compile"
     tried = f"{count(ranked.tried, 'tile')} compiled for {arch}"
@@ -157,25 +149,18 @@ def words(subject: Subject, ranked: Ranked, arch: str) -> str:
         equals = f", then {ranked.counted} equal tiles by counts of the emulator" if ranked.counted else ""
         by = f"the code's least time under published limits of the {ranked.gpu.name}{equals}, then by occupancy"
     note = f"NOTHING WAS TIMED: ranked by {by}, which alone does not decide how fast a tile is"
+    first, *others = COLUMNS
+    texts = zip(cells([tile.least for tile in shown]), shown, strict=True)
+    lines = [(name, seconds(tile.bound_s), *rest) for (name, *rest), tile in texts]
+    ranking = table((first, TableColumn("bound", "right"), *others), lines, titled=True)
     below = (paragraph(text, rest="") for text in (_default(subject, ranked), note))
-    return "\n\n".join((paragraph(f"{head}: {dropped}", rest=""), _table(shown), *below))
+    return "\n\n".join((paragraph(f"{head}: {dropped}", rest=""), ranking, *below))
 
 
 def _default(subject: Subject, ranked: Ranked) -> str:
-    """Return where the default ranks."""
-    default = subject.tiles.default
-    named = f"The default, {subject.text(default)},"
+    named = f"The default, {subject.text(subject.tiles.default)},"
     for place, tile in enumerate(ranked.tiles, 1):
-        if tile.config == default:
+        if tile.config == subject.tiles.default:
             bound = f", {seconds(tile.bound_s)}" if tile.bound_s else ""
             return f"{named} ranks {place} of {len(ranked.tiles)}{bound}"
     return f"{named} is not ranked: it spills or does not compile"
-
-
-def _table(tiles: list[CompiledTile]) -> str:
-    """Return a table with a line for each tile: its launch with the lowest occupancy."""
-    first, *rest = COLUMNS
-    bound = [seconds(tile.bound_s) if tile.bound_s else "" for tile in tiles]
-    texts = cells([tile.least for tile in tiles])
-    rows = [(head, time, *others) for (head, *others), time in zip(texts, bound, strict=True)]
-    return table((first, TableColumn("bound", "right"), *rest), rows, titled=True)

@@ -188,7 +188,7 @@ class WatchSession:
 
     def _resources(self, version: Version) -> list[InspectRow]:
         try:
-            return launch_rows(self._of(version), self.problem, self.tile, self.arch, self.device)
+            return launch_rows(self._of(version), [(self.problem, self.tile)], self.arch, self.device)
         except UsageError as error:
             raise UsageError(version.told(str(error))) from None
 
