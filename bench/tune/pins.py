@@ -58,7 +58,8 @@ def of_rows(rows: Sequence[InspectRow]) -> PinnedCommand:
     pins = {}
     for row in rows:
         tile = f"@{tile_text(json.loads(row.tunables))}" if row.tunables and "@" not in row.kernel else ""
-        pins[f"{row.kernel}{tile} {row.arch} {row.entry}"] = _resources(row.registers, row.spill_bytes)
+        figures: dict[str, Number] = {"registers": row.registers, "spill_bytes": row.spill_bytes}
+        pins[f"{row.kernel}{tile} {row.arch} {row.entry}"] = figures
     return PinnedCommand(rows[0].compiler if rows else "", pins)
 
 
@@ -71,12 +72,9 @@ def of_profile(found: Profile) -> PinnedCommand:
     sass = found.machine.sass
     for function in sass.functions:
         share = {_MORE_IS_BETTER: round(100 * function.loop.useful_share, 1)} if function.loop else {}
-        pins[f"{kernel} {function.entry}"] = _resources(function.registers, function.spill_bytes) | share
+        figures = {"registers": function.registers, "spill_bytes": function.spill_bytes}
+        pins[f"{kernel} {function.entry}"] = {**figures, **share}
     return PinnedCommand(sass.compiler, pins)
-
-
-def _resources(registers: int, spill_bytes: int) -> dict[str, Number]:
-    return {"registers": registers, "spill_bytes": spill_bytes}
 
 
 def gate(path: Path, command: str, found: PinnedCommand, update: bool, why_unknown: str = "") -> Gated:
@@ -122,12 +120,11 @@ def _changes(pinned: Found, found: Found, why_unknown: str) -> Iterator[tuple[st
         elif name not in found:
             yield f"{name}: {why_unknown or 'not there now'}, pinned {_listed(before)}", True
         for number, was in before.items() if name in found else ():
-            here = now.get(number)
+            here, what = now.get(number), _WORDS.get(number, number)
             if here is None:
-                yield f"{name}: none now, pinned {was:,} {_WORDS.get(number, number)}", True
+                yield f"{name}: none now, pinned {was:,} {what}", True
             elif here != was:
-                is_worse = (was < here) != (number == _MORE_IS_BETTER)
-                yield f"{name}: {here:,} {_WORDS.get(number, number)} now, pinned {was:,}", is_worse
+                yield f"{name}: {here:,} {what} now, pinned {was:,}", (was < here) != (number == _MORE_IS_BETTER)
 
 
 def _listed(numbers: Mapping[str, Number]) -> str:
