@@ -370,7 +370,7 @@ def test_few_trips_two_functions_and_loops_without_ffma_are_not_compared() -> No
         assert words in machine.agreement(found, sass_of(*functions)).reason
 
 
-DEVICE = machine.Published("two", 90, 2, 1e9, 128, {"bf16.f32": 1e12}, 1e9, "a test", l2_bytes=64)
+DEVICE = machine.Published({"bf16.f32": 1e12}, 64, "two", 90, 2, 1e9, 128, 1e9, "a test")
 LOOP = sass.Code(100, {"FFMA": 80, "LDS": 20}, {"LDS 128": 20}, {"FFMA": 80}, 100, 3)
 
 

@@ -16,7 +16,7 @@ and gives no limit.
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -33,21 +33,21 @@ SCHEDULERS = 4  # per multiprocessor; each issues one warp instruction a clock
 
 
 class Published(msgspec.Struct, frozen=True):
-    """The published figures of one GPU. capability: compute capability times ten.
+    """The published figures of one GPU. tensor: dense peak rates in flop per second, by operands and sums (`bf16.f32`).
 
-    multiply_adds: in FP32, per clock and multiprocessor. tensor: dense peak rates in flop per second, by the types
-    of operands and sums (`bf16.f32`). l2_bytes: bytes per clock that the L2 cache delivers. source: the publication.
+    l2_bytes: bytes per clock that the L2 cache delivers. capability: compute capability times ten. multiply_adds: in
+    FP32, per clock and multiprocessor. source: the publication.
     """
 
+    tensor: dict[str, float]
+    l2_bytes: int | None
     name: str
     capability: int
     multiprocessors: int | None
     clock_hz: float | None
     multiply_adds: int
-    tensor: dict[str, float]
     dram_bytes_per_s: float
     source: str
-    l2_bytes: int | None = None
 
 
 def _sixteen_bits(flop_per_s: float, **others: float) -> dict[str, float]:
@@ -59,73 +59,32 @@ def _sixteen_bits(flop_per_s: float, **others: float) -> dict[str, float]:
 
 _HOPPER = "NVIDIA H100 Tensor Core GPU Architecture, white paper v1.04, tables 2 and 3"
 _H200 = f"NVIDIA H200 Tensor Core GPU, datasheet; the processor is that of {_HOPPER}"
+_AMPERE = "NVIDIA A100 Tensor Core GPU Architecture, white paper v1.0, tables 1 and 4; datasheet, 80 GB"
 _ADA = "NVIDIA Ada GPU Architecture, white paper v2.1, table 2"
+_BLACKWELL = "NVIDIA Blackwell Architecture, technical brief, HGX B200; multiprocessors and clock are not published"
 
-_SXM = Published(
-    name="H100 SXM5",
-    capability=90,
-    multiprocessors=132,
-    clock_hz=1.98e9,
-    multiply_adds=128,
-    tensor=_sixteen_bits(989.4e12, tf32=494.7e12, fp8=1978.9e12, s8=1978.9e12, f64=66.9e12),
-    dram_bytes_per_s=3.352e12,
-    source=f"{_HOPPER}; tensor rates at 1830 MHz",
-)
-DEVICES = {
-    "h100-sxm": _SXM,
-    "h100-pcie": Published(
-        name="H100 PCIe",
-        capability=90,
-        multiprocessors=114,
-        clock_hz=1.755e9,
-        multiply_adds=128,
-        tensor=_sixteen_bits(756e12, tf32=378e12, fp8=1513e12, s8=1513e12, f64=51.2e12),
-        dram_bytes_per_s=2.039e12,
-        source=f"{_HOPPER}; tensor rates at 1620 MHz",
-    ),
-    "h200": msgspec.structs.replace(_SXM, name="H200 SXM", dram_bytes_per_s=4.8e12, source=_H200),
-    "a100": Published(
-        name="A100 SXM4 80 GB",
-        capability=80,
-        multiprocessors=108,
-        clock_hz=1.41e9,
-        multiply_adds=64,
-        tensor=_sixteen_bits(312e12, tf32=156e12, s8=624e12, f64=19.5e12),
-        dram_bytes_per_s=2.039e12,
-        source="NVIDIA A100 Tensor Core GPU Architecture, white paper v1.0, tables 1 and 4; datasheet, 80 GB",
-        l2_bytes=5120,
-    ),
-    "rtx4090": Published(
-        name="RTX 4090",
-        capability=89,
-        multiprocessors=128,
-        clock_hz=2.52e9,
-        multiply_adds=128,
-        tensor=_sixteen_bits(165.2e12, tf32=82.6e12, fp8=330.3e12, s8=660.6e12) | {"f16.f16": 330.3e12},
-        dram_bytes_per_s=1.008e12,
-        source=_ADA,
-    ),
-    "l40s": Published(
-        name="L40S",
-        capability=89,
-        multiprocessors=142,
-        clock_hz=2.52e9,
-        multiply_adds=128,
-        tensor=_sixteen_bits(362.05e12, tf32=183e12, fp8=733e12, s8=733e12),
-        dram_bytes_per_s=0.864e12,
-        source="NVIDIA L40S, datasheet; its peak in FP32 is at 2520 MHz",
-    ),
-    "b200": Published(
-        name="B200",
-        capability=100,
-        multiprocessors=None,
-        clock_hz=None,
-        multiply_adds=128,
-        tensor=_sixteen_bits(2250e12, tf32=1100e12, fp8=4500e12),
-        dram_bytes_per_s=8e12,
-        source="NVIDIA Blackwell Architecture, technical brief, HGX B200; multiprocessors and clock are not published",
-    ),
+#: By name: the GPU, its compute capability times ten, multiprocessors, clock, multiply-adds, bandwidth, and the source.
+_FIGURES: dict[str, tuple[Any, ...]] = {
+    "h100-sxm": ("H100 SXM5", 90, 132, 1.98e9, 128, 3.352e12, f"{_HOPPER}; tensor rates at 1830 MHz"),
+    "h100-pcie": ("H100 PCIe", 90, 114, 1.755e9, 128, 2.039e12, f"{_HOPPER}; tensor rates at 1620 MHz"),
+    "h200": ("H200 SXM", 90, 132, 1.98e9, 128, 4.8e12, _H200),
+    "a100": ("A100 SXM4 80 GB", 80, 108, 1.41e9, 64, 2.039e12, _AMPERE),
+    "rtx4090": ("RTX 4090", 89, 128, 2.52e9, 128, 1.008e12, _ADA),
+    "l40s": ("L40S", 89, 142, 2.52e9, 128, 0.864e12, "NVIDIA L40S, datasheet; its peak in FP32 is at 2520 MHz"),
+    "b200": ("B200", 100, None, None, 128, 8e12, _BLACKWELL),
 }
+_SXM = _sixteen_bits(989.4e12, tf32=494.7e12, fp8=1978.9e12, s8=1978.9e12, f64=66.9e12)
+_TENSOR = {
+    "h100-sxm": _SXM,
+    "h100-pcie": _sixteen_bits(756e12, tf32=378e12, fp8=1513e12, s8=1513e12, f64=51.2e12),
+    "h200": _SXM,
+    "a100": _sixteen_bits(312e12, tf32=156e12, s8=624e12, f64=19.5e12),
+    "rtx4090": _sixteen_bits(165.2e12, tf32=82.6e12, fp8=330.3e12, s8=660.6e12) | {"f16.f16": 330.3e12},
+    "l40s": _sixteen_bits(362.05e12, tf32=183e12, fp8=733e12, s8=733e12),
+    "b200": _sixteen_bits(2250e12, tf32=1100e12, fp8=4500e12),
+}
+_L2 = {"a100": 5120}
+DEVICES = {name: Published(_TENSOR[name], _L2.get(name), *figures) for name, figures in _FIGURES.items()}
 
 
 def published(name: str, arch: str) -> Published:
@@ -187,23 +146,23 @@ def bounds(work: Work, sass: Sass, device: Published) -> TimeBound:
 
     The limit of issue slots assumes that all multiply-adds are in the main loop, and that no trip skips instructions.
     """
-    main = sass.main
-    clocks = {
-        "issue slots": _issue_clocks(work, main.loop),
-        "FFMA": _ffma_clocks(work, main.loop, device),
-        "shared memory": work.wavefronts,
-    }
+    main, loop = sass.main, sass.main.loop
+    clocks: dict[str, float] = {}  # of one multiprocessor, as if it were alone
+    if loop is not None and loop.useful:
+        clocks["issue slots"] = work.multiply_adds / loop.multiply_adds * loop.instructions / SCHEDULERS
+        if loop.mix.get("FFMA") and not any(opcode.startswith("DFMA") for opcode in loop.products):
+            clocks["FFMA"] = work.multiply_adds / device.multiply_adds
+    clocks["shared memory"] = work.wavefronts or 0
     times: dict[str, float] = {}
     waves = tail = None
     if device.multiprocessors and device.clock_hz:
         waves = main.blocks / (device.multiprocessors * main.blocks_per_sm) if main.blocks_per_sm else None
-        # the most blocks on a multiprocessor over the average
         tail = math.ceil(main.blocks / device.multiprocessors) * device.multiprocessors / main.blocks
         each = device.multiprocessors * device.clock_hz
         times = {limit: count / each * tail for limit, count in clocks.items() if count}
         if device.l2_bytes and work.l2_bytes:
             times["L2"] = work.l2_bytes / (device.l2_bytes * device.clock_hz)
-    rate = device.tensor.get(tensor_type(main.loop) or "")
+    rate = device.tensor.get(tensor_type(loop) or "")
     if rate and work.multiply_adds:
         times["tensor cores"] = 2 * work.multiply_adds / rate * (tail or 1.0)
     if work.dram_bytes:
@@ -211,29 +170,14 @@ def bounds(work: Work, sass: Sass, device: Published) -> TimeBound:
     return TimeBound(device.name, times, waves, tail)
 
 
-def _issue_clocks(work: Work, loop: Code | None) -> float | None:
-    """Return the clocks that one multiprocessor would take to issue all trips of the main loop."""
-    if loop is None or not loop.useful:
-        return None
-    return work.multiply_adds / loop.multiply_adds * loop.instructions / SCHEDULERS
-
-
-def _ffma_clocks(work: Work, loop: Code | None, device: Published) -> float | None:
-    if loop is None or not loop.mix.get("FFMA") or any(opcode.startswith("DFMA") for opcode in loop.products):
-        return None
-    return work.multiply_adds / device.multiply_adds
-
-
 def tensor_type(loop: Code | None) -> str | None:
     """Return the types of a loop's operands and sums on tensor cores, such as `bf16.f32`; None without tensor cores."""
     opcode = next((opcode for opcode in loop.products if "MMA" in opcode), None) if loop else None
     if opcode is None:
         return None
-    parts = opcode.split(".")
-    if parts[0] == "DMMA":
-        return "f64.f64"
-    if parts[0] in ("IMMA", "IGMMA"):
-        return "s8.s32"
+    name, *parts = opcode.split(".")
+    if name in ("DMMA", "IMMA", "IGMMA"):
+        return "f64.f64" if name == "DMMA" else "s8.s32"
     named = {"BF16": "bf16", "TF32": "tf32", "E4M3": "fp8", "E5M2": "fp8"}
     operand = next((named[part] for part in parts if part in named), "f16")
     return f"{operand}.{'f32' if 'F32' in parts else 'f16'}"
@@ -334,9 +278,14 @@ def machine(
     counts: Counts, sass: Sass, kernel: CudaKernel, problem: Problem, planned: DeviceLimits, device: Published | None
 ) -> MachineCode:
     """Return the comparison of machine code and counts, and the bound for a device with published limits."""
-    agreed = agreement(counts, sass)
-    unbounded = "; ".join(unlike(counts, sass, agreed)) if counts.total.wavefronts else ""
-    work = _work(counts, sass, kernel, problem, planned, not unbounded)
+    agreed, loop, total = agreement(counts, sass), sass.main.loop, counts.total
+    unbounded = "; ".join(unlike(counts, sass, agreed)) if total.wavefronts else ""
+    if loop is not None and "FFMA" in loop.mix and total.fma is not None:
+        multiply_adds = _WARP * total.fma
+    else:  # not counted, but declared
+        multiply_adds = kernel.executed_flop(problem, planned) // 2
+    through_l2 = counts.block_bytes_read + counts.block_bytes_written
+    work = Work(multiply_adds, None if unbounded else total.wavefronts, through_l2, counts.traffic_bytes)
     return MachineCode(sass, agreed.words, bounds(work, sass, device) if device else None, unbounded)
 
 
@@ -349,18 +298,6 @@ def unlike(counts: Counts, sass: Sass, agreed: Agreement) -> Iterator[str]:
         if other := sorted(widths - known):
             others = " and ".join(map(str, sorted(known))) or "no"
             yield f"{does}s of {' and '.join(map(str, other))} bytes counted, the machine code has {others}"
-
-
-def _work(
-    counts: Counts, sass: Sass, kernel: CudaKernel, problem: Problem, planned: DeviceLimits, is_shared_known: bool
-) -> Work:
-    """Return the work of all launches. Multiply-adds are counted if the main loop has FFMA, or else declared."""
-    loop, fma = sass.main.loop, counts.total.fma
-    by_fma = loop is not None and "FFMA" in loop.mix and fma is not None
-    multiply_adds = 32 * fma if by_fma and fma is not None else kernel.executed_flop(problem, planned) // 2
-    through_l2 = counts.block_bytes_read + counts.block_bytes_written
-    wavefronts = counts.total.wavefronts if is_shared_known else 0
-    return Work(multiply_adds, wavefronts or None, through_l2, counts.traffic_bytes)
 
 
 def sections(found: MachineCode) -> Iterator[str]:
