@@ -89,8 +89,12 @@ def instructions(code: bytes, symbol: str) -> list[Instruction]:
     section = elf_sections(code)[f".text.{symbol}"]
     words = code[section.offset : section.offset + section.size]
     listed = next(function for function in _functions(code) if function["function-name"] == symbol)
-    starts = zip(range(0, len(words), WIDTH), listed["sass-instructions"], strict=True)
-    found = [_instruction(at, entry, int.from_bytes(words[at : at + WIDTH], "little")) for at, entry in starts]
+    found = []
+    for at, entry in zip(range(0, len(words), WIDTH), listed["sass-instructions"], strict=True):
+        word = int.from_bytes(words[at : at + WIDTH], "little")
+        stall, waits = word >> 105 & 0xF, (word >> 116 & 0x3F).bit_count()
+        operands, predicate = entry.get("operands", ""), entry.get("predicate", "")
+        found.append(Instruction(at, entry["opcode"], operands, predicate, stall, waits))
     while found and (found[-1].name == "NOP" or found[-1].target == found[-1].address):
         del found[-1]
     return found
@@ -109,12 +113,6 @@ def _functions(code: bytes) -> list[dict[str, Any]]:
         what = f"cannot read the cubin ({reason})"
         raise UsageError(f"{disassembler()}: {what}; expected 13.2 or newer; {INSTALL}") from None
     return listed
-
-
-def _instruction(address: int, entry: dict[str, Any], word: int) -> Instruction:
-    stall, waited = word >> 105 & 0xF, word >> 116 & 0x3F
-    operands, predicate = entry.get("operands", ""), entry.get("predicate", "")
-    return Instruction(address, entry["opcode"], operands, predicate, stall, waited.bit_count())
 
 
 Kind = Literal["FFMA", "HMMA", "wgmma", "LDS", "LDG", "LDGSTS", "STS", "STG", "integer", "branch", "other"]
@@ -265,9 +263,7 @@ def kind(instruction: Instruction) -> Kind:
 
     ptxas inserts loads that never execute (`@!PT LDS RZ`) before copies to shared memory; they only take issue slots.
     """
-    if instruction.predicate == "@!PT":
-        return "other"
-    return _KIND_OF.get(instruction.name, "other")
+    return "other" if instruction.predicate == "@!PT" else _KIND_OF.get(instruction.name, "other")
 
 
 def kinds_of(listed: Sequence[Instruction]) -> list[Kind]:
@@ -382,20 +378,16 @@ def one_bank(loop: Sequence[Instruction]) -> int | None:
     reused: list[str] = []
     conflicts, found = 0, False
     for instruction in loop:
-        sources = [source.strip(" -|") for source in instruction.operands.split(",")[1:]]
         if instruction.name != "FFMA":
             reused = []
             continue
-        read = {_bare(name) for place, name in enumerate(sources) if _bare(name) not in reused[place:][:1]}
+        sources = [source.strip(" -|").partition(".") for source in instruction.operands.split(",")[1:]]
+        read = {name for place, (name, *_) in enumerate(sources) if name not in reused[place:][:1]}
         numbers = [int(name[1:]) for name in read if re.fullmatch(r"R\d+", name)]
         conflicts += len(numbers) == 3 and len({number % 2 for number in numbers}) == 1
-        reused = [_bare(name) if name.endswith(".reuse") else "" for name in sources]
+        reused = [name if suffix == "reuse" else "" for name, _, suffix in sources]
         found = True
     return conflicts if found else None
-
-
-def _bare(operand: str) -> str:
-    return operand.removesuffix(".reuse")
 
 
 def _registers(instruction: Instruction, only_result: bool = False) -> set[int]:
@@ -437,7 +429,7 @@ def _natural(listed: Sequence[Instruction], before: Sequence[Sequence[int]], las
 
 
 def _predecessors(listed: Sequence[Instruction]) -> list[list[int]]:
-    before: list[list[int]] = [[] for _ in listed]
+    before = [list[int]() for _ in listed]
     for i, instruction in enumerate(listed):
         if instruction.target is not None and instruction.target // WIDTH < len(listed):
             before[instruction.target // WIDTH].append(i)
