@@ -6,6 +6,7 @@ that time, it is then written back once. A block that did not run is assumed to 
 shifted in proportion to the block's index; this assumption is tested on the blocks that ran.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
@@ -58,7 +59,7 @@ class NoModelError(Exception):
     """The footprints of the blocks that ran do not predict the other blocks' footprints; the message says why."""
 
 
-def modelled(found: Tallies, device: DeviceLimits) -> list[Waves]:
+def modelled(found: Tallies, device: DeviceLimits) -> tuple[Waves, ...]:
     """Return the memory traffic of all launches together, for the smallest and for the largest waves.
 
     A multiprocessor holds at least one block, and at most as many as its threads and dynamic shared memory allow. The
@@ -66,7 +67,7 @@ def modelled(found: Tallies, device: DeviceLimits) -> list[Waves]:
     """
     smallest = (device.multiprocessors,) * len(found.sampled)
     largest = tuple(device.multiprocessors * _most(sampled, device) for sampled in found.sampled)
-    return [_in_waves(found, device, sizes) for sizes in dict.fromkeys((smallest, largest))]
+    return tuple(_in_waves(found, device, sizes) for sizes in dict.fromkeys((smallest, largest)))
 
 
 def _most(sampled: Sampled, device: DeviceLimits) -> int:
@@ -148,7 +149,10 @@ class _Cache:
 
     def run(self, wave: list[Touched]) -> None:
         """Simulate a wave: all its blocks read, then all of them write."""
-        now, oldest, sectors = len(self._bytes), self._oldest(), 0
+        now, sectors = len(self._bytes), 0
+        oldest = now  # the first wave whose sectors are all still in the cache
+        while oldest > 1 and self._bytes[-1] - self._bytes[oldest - 2] <= self._holds:
+            oldest -= 1
         parts: dict[Key, list[tuple[Array, int]]] = {}
         for block in wave:
             for key, base, shift in block:
@@ -168,19 +172,11 @@ class _Cache:
             sectors += chosen.size
         self._bytes.append(self._bytes[-1] + SECTOR * sectors)
 
-    def _oldest(self) -> int:
-        """Return the first wave whose sectors are all still in the cache."""
-        oldest = len(self._bytes)
-        while oldest > 1 and self._bytes[-1] - self._bytes[oldest - 2] <= self._holds:
-            oldest -= 1
-        return oldest
-
 
 def _grown(waves: dict[str, Array], buffer: str, size: int) -> Array:
     old = waves.get(buffer, np.zeros(0, np.int32))
-    if old.size < size:
-        waves[buffer] = np.concatenate([old, np.zeros(size - old.size, np.int32)])
-    return waves.setdefault(buffer, old)
+    waves[buffer] = np.pad(old, (0, size - old.size)) if old.size < size else old
+    return waves[buffer]
 
 
 class LineCounts(msgspec.Struct, frozen=True):
@@ -280,7 +276,7 @@ def counts_of(case: EmulatedCase, every_block: bool = False, widths: Widths | No
     waves: tuple[Waves, ...] = ()
     missing = [*_missing(case, found)]
     try:
-        waves = tuple(modelled(found, case.device))
+        waves = modelled(found, case.device)
     except NoModelError as error:
         missing.append(f"bytes from and to memory by waves: {error}")
     is_whole = not any(sampled.clusters for sampled in found.sampled)
@@ -318,12 +314,10 @@ def _lines(found: Tallies) -> tuple[LineCounts, ...]:
     places: dict[tuple[str, int], list[tuple[Site, InstructionCount]]] = {}
     for site, tally in found.sites.items():
         places.setdefault((site.file, site.line), []).append((site, tally))
-    return tuple(_line(_short(file), line, those) for (file, line), those in sorted(places.items()))
-
-
-def _short(file: str) -> str:
-    path = Path(file)
-    return str(path.relative_to(CUDA)) if path.is_relative_to(CUDA) else file
+    return tuple(
+        _line(str(Path(file).relative_to(CUDA)) if Path(file).is_relative_to(CUDA) else file, line, those)
+        for (file, line), those in sorted(places.items())
+    )
 
 
 def _line(file: str, line: int, those: list[tuple[Site, InstructionCount]]) -> LineCounts:
@@ -378,11 +372,10 @@ def _name(site: Site) -> str:
 
 def _sums(numbers: Iterable[tuple[str, int]]) -> dict[str, int]:
     """Return the sum of the numbers of each key; zeros are left out."""
-    sums: dict[str, int] = {}
+    sums = Counter[str]()
     for key, number in numbers:
-        if number:
-            sums[key] = sums.get(key, 0) + number
-    return sums
+        sums[key] += number
+    return dict(+sums)
 
 
 def _total(found: Tallies) -> LineCounts:
