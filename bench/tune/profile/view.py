@@ -1,6 +1,6 @@
 """Format the output of `kernelmark profile` and its HTML page: totals, and the counts of each source line."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
@@ -18,7 +18,7 @@ from kernelmark.bench.report.export import write_text
 from kernelmark.bench.report.format import digits, size
 from kernelmark.bench.report.layout import TableColumn, paragraph, table
 from kernelmark.bench.report.page import TEMPLATES
-from kernelmark.bench.tune.profile.counted import Counts, LaunchCounts, LineCounts, counts_of
+from kernelmark.bench.tune.profile.counted import Counts, LineCounts, counts_of
 from kernelmark.bench.tune.profile.machine import MIX, MachineCode, Published, described, machine, mix, render
 from kernelmark.bench.tune.profile.machine import sections as of_machine
 from kernelmark.bench.tune.profile.sass import analyse
@@ -85,14 +85,10 @@ def head(counts: Counts) -> Iterator[str]:
     """Yield lines that name what was counted: the kernel with its tile, the problem and the launches."""
     tile = f"@{counts.tile}" if counts.tile else ""
     yield paragraph(f"{counts.kernel}{tile} on {counts.problem} as planned for {counts.arch}: counted, not timed")
-    yield from (paragraph(_launch(launch)) for launch in counts.launches)
-
-
-def _launch(launch: LaunchCounts) -> str:
-    if not launch.sample:
-        return f"{launch.entry}: all of {launch.blocks:,} blocks ran"
-    places = "; ".join(launch.sample)
-    return f"{launch.entry}: {launch.run_blocks:,} of {launch.blocks:,} blocks ran: {places}"
+    for launch in counts.launches:
+        part = f"{launch.run_blocks:,}" if launch.sample else "all"
+        places = ": " * bool(launch.sample) + "; ".join(launch.sample)
+        yield paragraph(f"{launch.entry}: {part} of {launch.blocks:,} blocks ran{places}")
 
 
 def totals(counts: Counts) -> Iterator[Sequence[str]]:
@@ -113,26 +109,20 @@ def totals(counts: Counts) -> Iterator[Sequence[str]]:
     if total.serial_lanes:
         atomics = sum(number for name, number in total.stores.items() if name.startswith("atomic"))
         yield _row("atomics: lanes in turn on one word", total.serial_lanes, atomics)
-    yield from _bytes(counts)
+    least = counts.traffic_bytes
+    for name, moved in _moved(counts):
+        yield f"to and from {name}", size(moved), size(least), _ratio(moved, least)
 
 
-def _bytes(counts: Counts) -> Iterator[Sequence[str]]:
-    """Yield the bytes moved under each assumption on the caches, compared with the operation's compulsory bytes."""
-    total, least = counts.total, counts.traffic_bytes
-    yield _traffic("to and from L2, L1 keeps nothing", total.bytes_read + total.bytes_written, least)
-    with_l1 = counts.block_bytes_read + counts.block_bytes_written
-    yield _traffic("to and from L2, L1 keeps a block's sectors", with_l1, least)
+def _moved(counts: Counts) -> Iterator[tuple[str, int]]:
+    """Yield the bytes moved under each assumption on the caches."""
+    yield "L2, L1 keeps nothing", counts.total.bytes_read + counts.total.bytes_written
+    yield "L2, L1 keeps a block's sectors", counts.block_bytes_read + counts.block_bytes_written
     if counts.bytes_read_once is not None and counts.bytes_written_once is not None:
-        once = counts.bytes_read_once + counts.bytes_written_once
-        yield _traffic("to and from memory, L2 keeps everything", once, least)
+        yield "memory, L2 keeps everything", counts.bytes_read_once + counts.bytes_written_once
     for waves in counts.waves:
         blocks = " and ".join(f"{number:,}" for number in dict.fromkeys(waves.blocks))
-        moved = waves.bytes_read + waves.bytes_written
-        yield _traffic(f"to and from memory, in waves of {blocks} blocks", moved, least)
-
-
-def _traffic(name: str, found: int, least: int) -> Sequence[str]:
-    return name, size(found), size(least), _ratio(found, least)
+        yield f"memory, in waves of {blocks} blocks", waves.bytes_read + waves.bytes_written
 
 
 def _row(name: str, found: int, least: int | None = None, cause: str = "") -> Sequence[str]:
@@ -149,33 +139,27 @@ def _ratio(found: int, least: int) -> str:
 
 def cells(line: LineCounts) -> Sequence[str]:
     """Return a source line's row of the table LINES."""
-    lanes = digits(line.active_lanes / line.warp_instructions) if line.warp_instructions else ""
+    texts = _texts(line.file)
     return (
         f"{line.file}:{line.line}",
         f"{line.warp_instructions:,}",
-        lanes,
+        digits(line.active_lanes / line.warp_instructions) if line.warp_instructions else "",
         f"{line.sectors:,}" if line.sectors else "",
         _ratio(line.sectors, line.least_sectors),
         f"{line.wavefronts:,}" if line.wavefronts else "",
         _ratio(line.wavefronts, line.least_wavefronts),
         ", ".join(_kinds(line)),
-        _source(line),
+        texts[line.line - 1].strip() if 0 < line.line <= len(texts) else "",
     )
 
 
 def _kinds(line: LineCounts) -> Iterator[str]:
     """Yield the kinds of a line's instructions, such as `load shared 16` and `multiply-add`, without their numbers."""
-    named: dict[str, Mapping[str, int]] = {"load ": line.loads, "store ": line.stores, "": line.copies}
-    for word, numbers in named.items():
+    for word, numbers in (("load ", line.loads), ("store ", line.stores), ("", line.copies)):
         yield from (f"{word}{name}" for name in numbers)
     if line.fma:
         yield "multiply-add"
     yield from line.others
-
-
-def _source(line: LineCounts) -> str:
-    texts = _texts(line.file)
-    return texts[line.line - 1].strip() if 0 < line.line <= len(texts) else ""
 
 
 def _texts(file: str) -> list[str]:
@@ -219,7 +203,30 @@ def require(path: Path) -> None:
 
 def write_page(found: Profile, path: Path) -> None:
     """Write a page that needs no network. Raises UsageError."""
-    page = _page(found)
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+    from markupsafe import Markup
+
+    loader = FileSystemLoader(Path(__file__).parent)
+    jinja = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
+    counts, machine = found.counts, found.machine
+    tables = []
+    if machine and machine.sass.main.loop is not None:
+        tables.append(table(MIX, list(mix(machine.sass.main)), "html"))
+    if machine and machine.bound is not None:
+        tables.append(render(machine.bound, "html"))
+    page = jinja.get_template("annotated.html").render(
+        title=f"{counts.kernel} on {counts.problem}",
+        head=list(head(counts)),
+        totals=Markup(table(TOTALS, list(totals(counts)), "html")),
+        missing=counts.missing,
+        machine=machine,
+        functions=[described(function) for function in machine.sass.functions] if machine else [],
+        tables=map(Markup, tables),
+        no_machine=found.no_machine,
+        columns=[column.header for column in LINES][_COUNTS],
+        sources=sources(counts.lines),
+        css=Markup((TEMPLATES / "page.css").read_text(encoding="utf-8")),
+    )
     write_text(path, lambda out: print(page, file=out))
 
 
@@ -229,51 +236,20 @@ def sources(lines: Sequence[LineCounts]) -> list[AnnotatedSource]:
     by_file: dict[str, dict[int, LineCounts]] = {}
     for line in lines:
         by_file.setdefault(line.file, {})[line.line] = line
-    found = []
-    for file, those in by_file.items():
-        executed = sum(line.warp_instructions for line in those.values())
-        found.append(AnnotatedSource(file, executed, list(_annotated(file, those, most))))
+    found = [
+        AnnotatedSource(file, sum(line.warp_instructions for line in those.values()), [*_annotated(file, those, most)])
+        for file, those in by_file.items()
+    ]
     return sorted(found, key=lambda source: -source.warp_instructions)
 
 
 def _annotated(file: str, counted: dict[int, LineCounts], most: int) -> Iterator[SourceLine]:
     texts = _texts(file)
-    numbers = range(1, len(texts) + 1) if texts else sorted(counted)
-    for number in numbers:
+    for number in range(1, len(texts) + 1) if texts else sorted(counted):
         text, line = texts[number - 1] if texts else "", counted.get(number)
         if line is None:
             yield SourceLine(number, text, (), 0, False)
-            continue
-        above = line.sectors > line.least_sectors or line.wavefronts > line.least_wavefronts
-        heat = round(100 * line.warp_instructions / most) if most else 0
-        yield SourceLine(number, text, cells(line)[_COUNTS], heat, above)
-
-
-def _page(found: Profile) -> str:
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
-    from markupsafe import Markup
-
-    loader = FileSystemLoader(Path(__file__).parent)
-    jinja = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
-    counts, machine = found.counts, found.machine
-    page: str = jinja.get_template("annotated.html").render(
-        title=f"{counts.kernel} on {counts.problem}",
-        head=list(head(counts)),
-        totals=Markup(table(TOTALS, list(totals(counts)), "html")),
-        missing=counts.missing,
-        machine=machine,
-        functions=[described(function) for function in machine.sass.functions] if machine else [],
-        tables=[Markup(drawn) for drawn in _tables(machine)] if machine else [],
-        no_machine=found.no_machine,
-        columns=[column.header for column in LINES][_COUNTS],
-        sources=sources(counts.lines),
-        css=Markup((TEMPLATES / "page.css").read_text(encoding="utf-8")),
-    )
-    return page
-
-
-def _tables(machine: MachineCode) -> Iterator[str]:
-    if machine.sass.main.loop is not None:
-        yield table(MIX, list(mix(machine.sass.main)), "html")
-    if machine.bound is not None:
-        yield render(machine.bound, "html")
+        else:
+            above = line.sectors > line.least_sectors or line.wavefronts > line.least_wavefronts
+            heat = round(100 * line.warp_instructions / most) if most else 0
+            yield SourceLine(number, text, cells(line)[_COUNTS], heat, above)
