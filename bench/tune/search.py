@@ -88,7 +88,7 @@ def search(field: SearchDomain, evaluate: Evaluate, choice: SearchWay, seed: int
     elif choice.strategy == RANDOM:
         evaluate(random.Random(seed).sample(field.configs, choice.budget))
     else:
-        with _seeded(seed), _quiet():
+        with _isolated(seed):
             _guided(field, evaluate, choice)
 
 
@@ -160,36 +160,28 @@ class _Runner:
         if new:
             self.costs.update(zip(new, self._evaluate(new), strict=True))
         self.visits += len(wanted)
-        return [self._result(config) for config in wanted]
+        return [self._result(config) if config in self.costs else None for config in wanted]
 
-    def _result(self, config: Config) -> dict[str, Any] | None:
+    def _result(self, config: Config) -> dict[str, Any]:
         from kernel_tuner.util import RuntimeFailedConfig
 
-        if config not in self.costs:
-            return None
         cost = self.costs[config]
         result = {"cost": cost} if np.isfinite(cost) else {"__error__": RuntimeFailedConfig()}
-        return {**dict(zip(self._names, config, strict=True)), **result}
+        return dict(zip(self._names, config, strict=True)) | result
 
 
 @contextmanager
-def _seeded(seed: int) -> Iterator[None]:
-    """Seed the global generators, from which strategies draw, and restore their states at the end."""
+def _isolated(seed: int) -> Iterator[None]:
+    """Seed the global generators, from which strategies draw, restore their states at the end, and print nothing."""
     before = random.getstate(), np.random.get_state()
     random.seed(seed)
     np.random.seed(seed % 2**32)
     try:
-        yield
+        with redirect_stdout(io.StringIO()), warnings.catch_warnings(action="ignore"), np.errstate(all="ignore"):
+            yield
     finally:
         random.setstate(before[0])
         np.random.set_state(before[1])
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    with redirect_stdout(io.StringIO()), warnings.catch_warnings(), np.errstate(all="ignore"):
-        warnings.simplefilter("ignore")
-        yield
 
 
 #: The number of tiles drawn from a space that is too large to be listed.
@@ -222,7 +214,6 @@ class Subject(NamedTuple):
         return self.kernel.unfit(self.problem, Tile(**self.tile(config)), limits_here(self.kernel)) is None
 
     def text(self, config: Config) -> str:
-        """Return a tile as text: `BM=64,BN=32`."""
         return tile_text(self.tile(config))
 
     def contender(self, config: Config) -> str:
@@ -258,7 +249,11 @@ def subjects_of(registry: Registry, kernel_id: str, suite: Suite, seed: int, sta
     kernel_id: values of tunables after an @ are fixed. static: tiles will only be compiled, so no device is needed.
     Raises UsageError if there is nothing to tune, or if the device is needed and absent.
     """
-    kernel = _kernel(registry, kernel_id)
+    kernel = registry.named(kernel_id)
+    if not kernel.tunables:
+        others = [other.id for other in registry.kernels.values() if other.tunables and other.op == kernel.op]
+        some = f"the kernels of {kernel.op} that have tunables are {', '.join(others)}"
+        raise UsageError(f"{kernel.id}: has no tunables; {some if others else f'no kernel of {kernel.op} has any'}")
     if not static and kernel.device == "cuda" and (reason := cuda_missing()):
         raise UsageError(f"{kernel.id}: {reason}; --static ranks its tiles by their machine code")
     if not static and (reason := unavailable(kernel)):
@@ -290,12 +285,3 @@ def _subject(kernel: Kernel, problem: Problem, seed: int) -> Subject:
     if tiles.configs == [tiles.default]:
         raise UsageError(f"{kernel.id} on {problem.id}: the default is its only valid tile; there is nothing to tune")
     return Subject(kernel, problem, tiles, counted)
-
-
-def _kernel(registry: Registry, kernel_id: str) -> Kernel:
-    kernel = registry.named(kernel_id)
-    if not kernel.tunables:
-        others = [other.id for other in registry.kernels.values() if other.tunables and other.op == kernel.op]
-        some = f"the kernels of {kernel.op} that have tunables are {', '.join(others)}"
-        raise UsageError(f"{kernel.id}: has no tunables; {some if others else f'no kernel of {kernel.op} has any'}")
-    return kernel
