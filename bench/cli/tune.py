@@ -152,7 +152,7 @@ def _carry_out(tuning: Tuning, file: TileFile) -> None:
         for verdict in verdicts:
             keep(file, verdict.key, verdict.entry)
             log_adopted(tuning.rig.store, verdict)
-        tuning.finish()
+        tuning.session.finish()  # the same command then starts a new tuning
     print_race(tuning.rig.store, verdicts[0].default.run_id)
     raise SystemExit(OK)
 

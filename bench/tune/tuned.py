@@ -127,12 +127,11 @@ def read(path: Path) -> Tuned:
 def keep(file: TileFile, key: tuple[str, str, int], entry: TileRecord | None) -> None:
     """Replace the entry with this key, or remove it if `entry` is None. Raises UsageError."""
     before = tiles_in(file)
-    others = [one for one in before if one.key != key]
-    if entry is not None or len(others) < len(before):
-        tiles = tuple(sorted([*others, *([entry] if entry else [])], key=lambda one: one.key))
+    tiles = [*(one for one in before if one.key != key), *filter(None, [entry])]
+    if entry is not None or len(tiles) < len(before):
         with replacing(file.path, _ANOTHER) as beside:
-            found = msgspec.json.encode(Tuned(device=file.device, tiles=tiles))
-            beside.write_bytes(msgspec.json.format(found, indent=2) + b"\n")
+            found = Tuned(device=file.device, tiles=tuple(sorted(tiles, key=lambda one: one.key)))
+            beside.write_bytes(msgspec.json.format(msgspec.json.encode(found), indent=2) + b"\n")
 
 
 def with_tuned(plan: Plan, where: str, registry: Registry) -> tuple[Plan, list[str]]:
@@ -141,8 +140,11 @@ def with_tuned(plan: Plan, where: str, registry: Registry) -> tuple[Plan, list[s
     Raises UsageError for a file that does not exist, is no file of tiles, or is for another device.
     """
     where = where if where == AUTO else str(Path(where).absolute())
-    good: list[TunedTile] = []
-    remarks, files = [], _files(plan, where)
+    files = [file_of(where, device) for device in plan.devices]
+    if where != AUTO:
+        device = read(Path(where)).device
+        files = [next((file for file in files if file.device == device), files[0])]
+    good, remarks = list[TunedTile](), []
     for file in files:
         tiles, stale = usable(tiles_in(file), registry)
         good += tiles
@@ -153,14 +155,6 @@ def with_tuned(plan: Plan, where: str, registry: Registry) -> tuple[Plan, list[s
         names = " and ".join(file.device for file in files)
         remarks.append(f"tuned: no tile for {names}; `kernelmark tune` finds some")
     return msgspec.structs.replace(plan, tuned=where, tiles=tuple(good)), remarks
-
-
-def _files(plan: Plan, where: str) -> list[TileFile]:
-    files = [file_of(where, device) for device in plan.devices]
-    if where == AUTO:
-        return files
-    device = read(Path(where)).device
-    return [next((file for file in files if file.device == device), files[0])]
 
 
 def usable(entries: Sequence[TileRecord], registry: Registry) -> tuple[list[TunedTile], list[str]]:
@@ -198,10 +192,8 @@ def source_digest(kernel: Kernel) -> str:
     hold this hash, so its computation must not change. The digest of bench/measure/sources.py is better, since it
     ignores formatting and moved files.
     """
-    digest = hashlib.sha256()
-    for file in (_module(kernel), *_parts(kernel)):
-        digest.update(hashlib.sha256(file.read_bytes()).digest())
-    return digest.hexdigest()[:16]
+    files = (_module(kernel), *_parts(kernel))
+    return hashlib.sha256(b"".join(hashlib.sha256(file.read_bytes()).digest() for file in files)).hexdigest()[:16]
 
 
 def sources_of(kernel: Kernel) -> dict[str, bytes]:

@@ -11,6 +11,7 @@ import math
 import re
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from itertools import count
 from statistics import fmean
 from typing import NamedTuple
 
@@ -192,14 +193,6 @@ def candidates(screen: Screen) -> list[Config]:
     return [config for config in screen.ranked if config != default][:CANDIDATES]
 
 
-def judge(store: Store, run_id: str, subjects: Sequence[Subject], plan: Plan) -> list[RaceOutcome]:
-    """Return the outcome of a race from the run's rows. Raises DefaultFailed."""
-    for subject in subjects:
-        require(store.result(run_id, subject.case(subject.tiles.default, plan))[0])
-    with store.snapshot():
-        return [RaceOutcome(*pair) for pair in zip(subjects, races(RunData(store, run_id)), strict=True)]
-
-
 def log_adopted(store: Store, verdict: RaceOutcome) -> None:
     """Add a race's adopted tile, if any, to the history of its kernel on the problem."""
     row, entry, kernel = verdict.adopted, verdict.entry, verdict.subject.kernel
@@ -262,29 +255,22 @@ class Tuning:
     def search(self) -> None:
         """Measure tiles on every problem. Raises Interrupted, or DefaultFailed, which ends the run."""
         try:
-            self._search()
+            for subject, choice in zip(self.subjects, self.choices, strict=True):
+                screen = Screen(subject, choice, self.session, self._searching, self.rig)
+                self.screens.append(screen)
+                screen.costs([subject.tiles.default])
+                search(subject.tiles, screen.costs, choice, self._plan.seed)
+            if len(self.screens) > 1:  # try each problem's best tiles on all, to find the best over the suite
+                best = dict.fromkeys(config for screen in self.screens for config in candidates(screen))
+                for screen in self.screens:
+                    screen.costs([config for config in best if screen.subject.takes(config)])
         except DefaultFailed:
-            self.finish()
+            self.session.finish()
             raise
 
     def held(self, run_id: str) -> AbstractContextManager[None]:
         """Lock one of the runs against other processes while the context lasts. Raises UsageError."""
         return held_run(self.rig.store.path, run_id, "take another --seed")
-
-    def finish(self) -> None:
-        """Record that the tuning is complete, so that the same command starts a new one."""
-        self.session.finish()
-
-    def _search(self) -> None:
-        for subject, choice in zip(self.subjects, self.choices, strict=True):
-            screen = Screen(subject, choice, self.session, self._searching, self.rig)
-            self.screens.append(screen)
-            screen.costs([subject.tiles.default])
-            search(subject.tiles, screen.costs, choice, self._plan.seed)
-        if len(self.screens) > 1:  # try each problem's best tiles on all, to find the best over the suite
-            best = dict.fromkeys(config for screen in self.screens for config in candidates(screen))
-            for screen in self.screens:
-                screen.costs([config for config in best if screen.subject.takes(config)])
 
     @property
     def overall(self) -> Config | None:
@@ -295,7 +281,7 @@ class Tuning:
         return min(common, key=lambda config: fmean(math.log(screen.trials[config]) for screen in self.screens))
 
     def race(self, watch: Watch) -> list[RaceOutcome]:
-        """Race the best tiles of each problem against the default. Raises Interrupted."""
+        """Race the best tiles of each problem against the default. Raises Interrupted and DefaultFailed."""
         raced = [self._raced(screen) for screen in self.screens]
         overall = self.subjects[0].text(self.overall) if self.overall is not None else ""
         names = tuple(dict.fromkeys(s.text(c) for s, own in zip(self.subjects, raced, strict=True) for c in own))
@@ -303,13 +289,17 @@ class Tuning:
         plan = msgspec.structs.replace(self._plan, max_time_s=LONGER * (self._plan.max_time_s or 0.0), tunes=tunes)
         jobs = [s.job(configs, plan) for s, configs in zip(self.subjects, raced, strict=True)]
         session = self._begun(plan, "race", unfinished=False)
-        rig = self.rig
+        store, interrupted = self.rig.store, self.rig.interrupted
         with self.held(session.run_id), watch(jobs, plan.processes) as progress:
-            run_passes(session, lambda: jobs, progress=progress, interrupted=rig.interrupted)
-        if rig.interrupted():
+            run_passes(session, lambda: jobs, progress=progress, interrupted=interrupted)
+        if interrupted():
             raise Interrupted
         session.finish()
-        return judge(rig.store, session.run_id, self.subjects, plan)
+        for subject in self.subjects:
+            require(store.result(session.run_id, subject.case(subject.tiles.default, plan))[0])
+        with store.snapshot():
+            outcomes = races(RunData(store, session.run_id))
+        return [RaceOutcome(*pair) for pair in zip(self.subjects, outcomes, strict=True)]
 
     def _raced(self, screen: Screen) -> list[Config]:
         own, overall = candidates(screen), self.overall
@@ -331,10 +321,6 @@ class Tuning:
 
     def _free_name(self, stage: str) -> str:
         """Return a name that no run has yet, such as `tune-numba.blocked-2`."""
-        name = re.sub(r"[^\w.+-]+", "-", short(self.subjects[0].kernel.base_id))
-        head = f"{stage}-{name}"[:50]
-        taken = {run["name"] for run in self.rig.store.runs()}
-        number = 1
-        while f"{head}-{number}" in taken:
-            number += 1
-        return f"{head}-{number}"
+        kernel = re.sub(r"[^\w.+-]+", "-", short(self.subjects[0].kernel.base_id))
+        head, taken = f"{stage}-{kernel}"[:50], {run["name"] for run in self.rig.store.runs()}
+        return next(name for number in count(1) if (name := f"{head}-{number}") not in taken)

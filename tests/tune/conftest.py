@@ -111,7 +111,7 @@ class Tuned:
         tuning = self.begin(*words, **plan)
         tuning.search()
         verdicts = self.race(tuning)
-        tuning.finish()
+        tuning.session.finish()
         return tuning, verdicts
 
 
