@@ -101,22 +101,19 @@ def plugins_of(where: str, threads: Sequence[int], mode: str, registry: Registry
 
     Raises UsageError if no selector is for these numbers of threads and this mode.
     """
-    files = [Path(where)] if where != AUTO else _files()
+    files = [Path(where)]
+    if where == AUTO:
+        names = tuple(file_of("", device_name(device)).name for device in devices_present())
+        files = sorted(path for path in file_of("any", "any").parent.glob("*.json") if path.name.endswith(names))
     models = [(path, read(path, registry)) for path in files]
     for path, model in models:
         require_here(path, model)
-    asked = f"{', '.join(map(str, threads))} thread{'s' * (tuple(threads) != (1,))}, {mode}"
     alike = [m for _, m in models if (m.device != "cpu" or (m.threads,) == tuple(threads)) and m.mode == mode]
     if not alike:
+        asked = f"{', '.join(map(str, threads))} thread{'s' * (tuple(threads) != (1,))}, {mode}"
         found = "; ".join(f"{path} is of {model.subject}" for path, model in models) or "there is none"
         raise UsageError(f"--select {where}: {found}; expected {asked}; `kernelmark select --train RUN` makes one")
     return [str(_plugin(model)) for model in alike]
-
-
-def _files() -> list[Path]:
-    folder = file_of("any", "any").parent
-    names = [file_of("", device_name(device)).name for device in devices_present()]
-    return sorted(path for path in folder.glob("*.json") if any(path.name.endswith(name) for name in names))
 
 
 def _plugin(model: Model) -> Path:

@@ -70,18 +70,14 @@ def contents(file: Path) -> Files | None:
 
 def keep(files: Files, file: Path, folder: Path, number: int) -> Version:
     """Copy this version to a folder in `folder`, so that a later save does not change it."""
-    place = folder / str(number)
+    place, original = folder / str(number), file.resolve().parent.name
     place.mkdir()
     for name, content in files.items():
-        (place / name).write_bytes(_including_copies(content, file.resolve().parent.name, files))
+        copied = content
+        for header in files:  # includes with a folder (`cuda/`) would find the originals
+            copied = copied.replace(f'"{original}/{header}"'.encode(), f'"{header}"'.encode())
+        (place / name).write_bytes(copied)
     return Version(number, place / file.name, file)
-
-
-def _including_copies(content: bytes, folder: str, files: Files) -> bytes:
-    """Return the content with includes of the copied headers; with a folder (`cuda/`) they would find the originals."""
-    for name in files:
-        content = content.replace(f'"{folder}/{name}"'.encode(), f'"{name}"'.encode())
-    return content
 
 
 def watched_kernel(
@@ -101,11 +97,14 @@ def watched_kernel(
         named = [k.with_tile(parse_tile(tile, f"--kernel {wanted}")) for k in named]
     if not named:
         raise UsageError(f"--kernel {wanted}: is not in {file}; expected one of {_ids(kernels)}")
-    able = [k for k in named if k.op == problem.op and k.refuses(problem, device) is None]
+    of_operation = [k for k in named if k.op == problem.op]
+    able = [k for k in of_operation if k.refuses(problem, device) is None]
     if len(able) > 1:
         raise UsageError(f"{file}: is the source of {_ids(able)}; choose one with --kernel")
     if not able:
-        raise UsageError(f"{problem.id}: {_refusal(named, problem, device)}; choose another problem")
+        reason = of_operation[0].refuses(problem, device) if of_operation else None
+        reason = reason or f"is not a problem of {named[0].op}, which {_ids(named)} computes"
+        raise UsageError(f"{problem.id}: {reason}; choose another problem")
     return able[0]
 
 
@@ -121,12 +120,6 @@ def with_tile(kernel: CudaKernel, tile: Mapping[str, int], problem: Problem, dev
 
 def _ids(kernels: Iterable[Kernel]) -> str:
     return ", ".join(kernel.id for kernel in kernels)
-
-
-def _refusal(kernels: list[CudaKernel], problem: Problem, device: DeviceLimits) -> str:
-    of_operation = [k for k in kernels if k.op == problem.op]
-    reason = of_operation[0].refuses(problem, device) if of_operation else None
-    return reason or f"is not a problem of {kernels[0].op}, which {_ids(kernels)} computes"
 
 
 def counterparts(
