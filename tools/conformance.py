@@ -28,7 +28,7 @@ from kernelmark.bench.measure import tensormap
 from kernelmark.bench.measure.compile import compile_cubin, compiler
 from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.kernel import CudaKernel
-from kernelmark.bench.tune.inspect import sample_problem
+from kernelmark.bench.tune.inspect import sample_problems
 from kernelmark.kernels.conv.vendor import _cudnn
 from kernelmark.kernels.gemm import _cublas
 
@@ -391,7 +391,7 @@ def compile_kernels() -> None:
     registry = discover()
     kernels = [kernel for kernel in registry.kernels.values() if isinstance(kernel, CudaKernel)]
     for kernel in kernels:
-        problem = sample_problem(kernel, registry.problem_class(kernel.op, kernel.id))
+        problem = sample_problems(kernel, registry.problem_class(kernel.op, kernel.id))[0]
         tile = kernel.tile_for(problem)
         assert tile is not None, f"{kernel.id} takes {problem.id}, so it has a tile for it"
         compile_cubin(kernel.source, tuple(dict(kernel.calls(problem, tile))), "sm_90a", kernel.id)

@@ -14,7 +14,7 @@ from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.kernel import CudaKernel
 from kernelmark.bench.plan.operation import Problem
 from kernelmark.bench.plan.registry import Registry
-from kernelmark.bench.tune.inspect import InspectRow, sample_problem, tile_rows
+from kernelmark.bench.tune.inspect import InspectRow, sample_problems, tile_rows
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "ladder.md"
@@ -81,7 +81,7 @@ def rung(registry: Registry, kernel: CudaKernel) -> tuple[str, ...]:
 
 
 def _large(registry: Registry, kernel: CudaKernel) -> Problem:
-    sample = sample_problem(kernel, registry.problem_class(kernel.op, kernel.id))
+    sample = sample_problems(kernel, registry.problem_class(kernel.op, kernel.id))[0]
     large = msgspec.structs.replace(sample, **dict.fromkeys(sample.sizes, LARGE))
     return large if kernel.refuses(large) is None else sample
 

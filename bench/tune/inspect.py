@@ -72,7 +72,7 @@ def inspect_rows(registry: Registry, glob: str = "*", archs: Sequence[str] = ARC
         raise UsageError(f"kernels {glob!r}: matches no hand-written kernel; {lists}")
     wanted = []
     for kernel in sorted(kernels, key=lambda k: k.id):
-        problems = _samples(kernel, registry.problem_class(kernel.op, kernel.id))
+        problems = sample_problems(kernel, registry.problem_class(kernel.op, kernel.id))
         for arch in filter(kernel.runs_on, archs):
             launched, device = list[tuple[Problem, Tile]](), typical(arch)
             for tile in islice(kernel.tiles(device), TILES):
@@ -113,15 +113,11 @@ def space_text(kernel: Kernel, problem: Problem, device: DeviceLimits) -> str:
     return "\n".join([paragraph(head), *([table(columns, reasons, titled=True)] if reasons else [])])
 
 
-def sample_problem(kernel: CudaKernel, problem_class: type[Problem]) -> Problem:
-    """Return a typical problem that the kernel takes, with the first value that the kernel supports on each axis.
+def sample_problems(kernel: CudaKernel, problem_class: type[Problem]) -> list[Problem]:
+    """Return the typical problems that the kernel takes, with the first value that it supports on each axis.
 
     Raises UsageError if it takes none.
     """
-    return _samples(kernel, problem_class)[0]
-
-
-def _samples(kernel: CudaKernel, problem_class: type[Problem]) -> list[Problem]:
     axes = {axis: values[0] for axis, values in kernel.domain.items()}
     for field in msgspec.structs.fields(problem_class):
         if field.required and field.name not in (*axes, *problem_class.sizes):

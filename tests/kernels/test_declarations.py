@@ -25,7 +25,7 @@ from kernelmark.bench.plan.limits import H100
 from kernelmark.bench.plan.operation import Problem
 from kernelmark.bench.plan.space import Space
 from kernelmark.bench.tune import inspect
-from kernelmark.bench.tune.inspect import sample_problem
+from kernelmark.bench.tune.inspect import sample_problems
 from support.kernels import CUDA as KERNELS
 from support.kernels import LAYOUTS, REGISTRY, TUNABLE_CUDA, cases, losses, typical
 
@@ -50,7 +50,7 @@ def spans(width: int, blocks: int, length: int) -> bool:
 @pytest.mark.parametrize("name", KERNELS)
 def test_a_plan_is_pure(name: str) -> None:
     kernel = KERNELS[name]
-    problem = sample_problem(kernel, REGISTRY.problem_class(kernel.op, name))
+    problem = sample_problems(kernel, REGISTRY.problem_class(kernel.op, name))[0]
     loaded = set(sys.modules)
     every = list(kernel.tiles())
     for tile in every[:: len(every) // 16 + 1]:  # all of im2col's tiles with the least scratch take half a minute
@@ -210,7 +210,7 @@ def fits(given: str, expected: str) -> bool:
 
 
 def plan(kernel: CudaKernel) -> list[tuple[str, KernelCall]]:
-    problem = sample_problem(kernel, REGISTRY.problem_class(kernel.op, kernel.id))
+    problem = sample_problems(kernel, REGISTRY.problem_class(kernel.op, kernel.id))[0]
     return kernel.calls(problem, kernel.tile_for(problem))
 
 

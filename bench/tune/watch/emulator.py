@@ -55,7 +55,9 @@ def emulate(registry: Registry, kernel: CudaKernel, problem: Problem, device: De
         return Emulated(tile, skipped=f"{kernel.id} cannot be emulated: {kernel.emulated}")
     if reason := missing_tool():
         return Emulated(tile, skipped=reason)
-    chosen = _of_kind(cases(registry, kernel, device), problem)
+    every, axes = cases(registry, kernel, device), ("dtype", "layout", "place", "direction", "kind", "unit")
+    alike = [c for c in every if all(getattr(c.problem, a, "") == getattr(problem, a, "") for a in axes)]
+    chosen = alike or every
     taken = [case.tile for case in chosen]
     untested = [t for t in kernel.tiles(device) if t not in taken and kernel.unwanted(problem, t, device) is None]
     trips: dict[Loop, int] = {}
@@ -101,11 +103,6 @@ def _of_itself(case: EmulatedCase, trips: dict[Loop, int]) -> tuple[str, list[De
     if not sample:
         _add(trips, reached)
     return f"{problem.id} itself: {extent} in {len(ORDERS)} schedules", defects
-
-
-def _of_kind(every: list[EmulatedCase], problem: Problem) -> list[EmulatedCase]:
-    axes = ("dtype", "layout", "place", "direction", "kind", "unit")
-    return [c for c in every if all(getattr(c.problem, a, "") == getattr(problem, a, "") for a in axes)] or every
 
 
 def _looked_at(chosen: list[EmulatedCase], trips: dict[Loop, int]) -> Iterator[tuple[EmulatedCase, list[Defect]]]:
@@ -230,9 +227,9 @@ def _extent(found: Emulated) -> str:
     """Return `13 problems x 3 schedules, 2 tiles`."""
     problems = {case.problem.id for case in found.tested}
     tiles = {tile_text(vars(case.tile)) for case in found.tested}
-    extent = f"{count(len(problems), 'problem')} x {len(ORDERS)} schedules"
-    extent += f", {count(len(tiles), 'tile')}" if tiles != {""} else ""
-    return extent + (f"; {count(len(found.left), 'case')} left out after the timeout" if found.left else "")
+    with_tiles = f", {count(len(tiles), 'tile')}" if tiles != {""} else ""
+    left = f"; {count(len(found.left), 'case')} left out after the timeout" if found.left else ""
+    return f"{count(len(problems), 'problem')} x {len(ORDERS)} schedules{with_tiles}{left}"
 
 
 def _problems(found: Emulated) -> list[str]:
