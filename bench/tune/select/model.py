@@ -217,12 +217,10 @@ def _complaints(model: Model, registry: Registry) -> Iterator[str]:
         yield f"has a tree with a node that leads nowhere, has two parents, or is below more than {DEPTH} others"
     for one in model.measured:
         try:
-            found = registry.problem(one.problem).op
+            if (found := registry.problem(one.problem).op) != model.op:
+                yield f"has a problem of {found}, expected {model.op}"
         except UsageError as error:
             yield str(error)
-        else:
-            if found != model.op:
-                yield f"has a problem of {found}, expected {model.op}"
 
 
 def _is_tree(model: Model) -> bool:
@@ -270,12 +268,12 @@ def require_here(path: Path, model: Model) -> None:
         raise UsageError(f"{path}: {complaint}; `kernelmark select --train RUN` makes one from a run on this device")
 
 
-def chosen(model: Model) -> Counter[str]:
+def chosen(model: Model) -> dict[str, int]:
     """Return the number of training problems for which each kernel is chosen, the most frequent first."""
-    counts: Counter[str] = Counter()
+    counts = Counter[str]()
     for node in model.leaves:
         counts[model.kernels[node.order[0]]] += node.problems
-    return Counter(dict(counts.most_common()))
+    return dict(counts.most_common())
 
 
 class KernelChoice(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -331,7 +329,7 @@ def document(model: Model, found: KernelChoice | None) -> str:
         **{name: getattr(model, name) for name in _SAME},
         problems=len(model.measured),
         leaves=len(model.leaves),
-        choices=dict(chosen(model)),
+        choices=chosen(model),
         answer=found,
     )
     return indented(made) + "\n"
@@ -340,9 +338,8 @@ def document(model: Model, found: KernelChoice | None) -> str:
 def answer(model: Model, problem: Problem, registry: Registry) -> KernelChoice:
     """Return the choice for a problem. Raises UsageError if no kernel of the model can be called."""
     node, name, refused = choice(model, problem, registry)
-    share, worst = node.share, node.worst
-    assert share, "a leaf has a share"
-    assert worst, "a leaf has a worst"
+    assert node.share, "a leaf has a share"
+    assert node.worst, "a leaf has a worst"
     space = space_in(model, registry)
     measured = space.numbers([registry.problem(one.problem) for one in model.measured])
     distances = space.apart(space.numbers([problem])[0], measured)
@@ -351,8 +348,8 @@ def answer(model: Model, problem: Problem, registry: Registry) -> KernelChoice:
         problem=problem.id,
         kernel=name,
         refused=refused,
-        share=share,
-        worst=worst,
+        share=node.share,
+        worst=node.worst,
         problems=node.problems,
         nearest=model.measured[at].problem,
         fastest=model.measured[at].fastest,
@@ -374,9 +371,8 @@ def choice(model: Model, problem: Problem, registry: Registry) -> tuple[Split, s
         if not reason:
             return node, name, refused
         refused.append(reason)
-    raise UsageError(
-        f"{problem.id}: the selector has no kernel that can run it: {refused[0]}; train it on a run with other kernels"
-    )
+    what = f"the selector has no kernel that can run it: {refused[0]}"
+    raise UsageError(f"{problem.id}: {what}; train it on a run with other kernels")
 
 
 def placed(model: Model, space: FeatureSpace, known: Array) -> tuple[Split, list[str]]:

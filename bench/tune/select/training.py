@@ -113,10 +113,9 @@ def read_times(store: Reader, registry: Registry, run_ids: Sequence[str], select
     problems = list(dict.fromkeys(problem for problem, _ in rows))
     kernels = sorted({kernel for _, kernel in rows})
     logs = np.full((2, len(problems), len(kernels)), np.nan)
-    places = {name: i for i, name in enumerate(problems)}, {name: i for i, name in enumerate(kernels)}
-    for (problem_id, kernel), taken in medians.items():
-        for half in (0, 1):  # every second process, and the others; a single process is in both
-            logs[half, places[0][problem_id], places[1][kernel]] = np.log(taken[half::2] or taken).mean()
+    row, column = ({name: i for i, name in enumerate(names)} for names in (problems, kernels))
+    for (name, kernel), taken in medians.items():  # every second process, and the others; a single process is in both
+        logs[:, row[name], column[kernel]] = [np.log(taken[half::2] or taken).mean() for half in (0, 1)]
     processes = min(map(len, medians.values()))
     return Times(setting, [registry.problem(name) for name in problems], kernels, logs, rows, processes)
 
@@ -220,10 +219,8 @@ def space_of(problems: Sequence[Problem]) -> FeatureSpace:
     for name, value in fixed.items():
         if other := next((p for p in problems if getattr(p, name) != value), None):
             found = f"{value} and {getattr(other, name)} ({other.id})"
-            raise UsageError(
-                f"{name}: is {found}, expected the same in all problems, since selectors ignore it; "
-                "choose problems with --problem"
-            )
+            why = "expected the same in all problems, since selectors ignore it"
+            raise UsageError(f"{name}: is {found}, {why}; choose problems with --problem")
     words = {name: sorted({getattr(p, name) for p in problems}) for name in words_of(kind)}
     fixed |= {name: values[0] for name, values in words.items() if len(values) == 1}
     words = {name: values for name, values in words.items() if len(values) > 1}
@@ -272,19 +269,15 @@ def families_of(problems: Sequence[Problem]) -> Array:
 def require_enough(where: str, data: Data) -> None:
     """Raise UsageError if there are too few problems, families or kernels, or no kernel takes every problem."""
     problems, families = len(data.families), len(set(data.families.tolist()))
-    for what, found, least in (
-        ("problems", problems, LEAST_PROBLEMS),
-        ("families of shapes", families, LEAST_FAMILIES),
-    ):
+    required = (("problems", problems, LEAST_PROBLEMS), ("families of shapes", families, LEAST_FAMILIES))
+    for what, found, least in required:
         if found < least:
             op = data.times.setting.op
             suite = f"`kernelmark run train-{op}`" if f"train-{op}" in suite_names() else "a larger suite"
             raise UsageError(f"{where}: has {found} {what}, expected at least {least} to learn from; {suite} has more")
     if not everywhere(data.times.means).any():
-        raise UsageError(
-            f"{where}: no kernel was timed on all {problems} problems, expected at least one to fall back on; "
-            "--problem chooses problems that one kernel takes"
-        )
+        what = f"no kernel was timed on all {problems} problems, expected at least one to fall back on"
+        raise UsageError(f"{where}: {what}; --problem chooses problems that one kernel takes")
     if len(data.times.kernels) < 2:
         raise UsageError(f"{where}: has times of only {data.times.kernels[0]}; a choice needs two kernels")
 
