@@ -100,9 +100,8 @@ def test_a_file_that_is_corrupt_or_of_another_device_is_refused_in_one_line(
 
 def test_a_file_that_is_not_there_is_refused_by_run_and_made_by_tune(tmp_path, tuned, complaint):
     missing = tmp_path / "t.json"
-    assert complaint(lambda: plan_with(str(missing), tuned.registry)) == (
-        f"{missing}: cannot be read: No such file or directory; `kernelmark tune` writes one"
-    )
+    refusal = f"{missing}: cannot be read: No such file or directory; `kernelmark tune` writes one"
+    assert complaint(lambda: plan_with(str(missing), tuned.registry)) == refusal
     assert files.opened(str(missing), "cpu").path == missing
     assert list(tmp_path.glob(".t.json*")) == []
 
@@ -112,9 +111,8 @@ def test_a_file_that_cannot_be_replaced_is_refused_before_anything_is_measured(t
     file = files.file_of(str(path), "cpu")
     files.keep(file, entry(kernel).key, entry(kernel))
     path.chmod(0o444)
-    assert complaint(lambda: files.opened(str(path), "cpu")) == (
-        f"{path}: is read-only; make it writable, or --tuned FILE names another"
-    )
+    refusal = f"{path}: is read-only; make it writable, or --tuned FILE names another"
+    assert complaint(lambda: files.opened(str(path), "cpu")) == refusal
     assert complaint(lambda: files.opened("/proc/t.json", "cpu")).startswith("/proc/t.json: cannot be written: ")
 
 
@@ -133,22 +131,16 @@ def test_a_tile_is_stale_once_source_versions_kernel_or_values_are_others(kernel
     assert [tile.tile for tile in files.usable([entry(kernel)], tuned.registry)[0]] == ["WORK=1"]
 
 
-def test_a_tile_that_is_stale_is_left_out_with_a_word(file, kernel, tuned):
-    files.keep(file, entry(kernel).key, entry(kernel, digest="0"))
-    plan, remarks = plan_with("auto", tuned.registry)
-    assert plan.tiles == ()
-    stale = f"copy/mine.counted@WORK=1 on {PROBLEM}: its source"
-    assert remarks[0].startswith(f"tuned: 1 tile of {file.path} not used: {stale}")
-
-
-def test_doctor_lists_the_tiles_that_hold_and_each_that_is_stale(file, kernel, tuned):
-    files.keep(file, entry(kernel).key, entry(kernel))
+def test_a_stale_tile_is_left_out_with_a_word_and_doctor_lists_it_and_how_many_hold(file, kernel, tuned):
     old = entry(kernel, threads=2, digest="0")
     files.keep(file, old.key, old)
+    plan, remarks = plan_with("auto", tuned.registry)
+    assert plan.tiles == ()
+    stale = f"copy/mine.counted@WORK=1 on {PROBLEM}: its source has changed since it was tuned"
+    assert remarks[0].startswith(f"tuned: 1 tile of {file.path} not used: {stale}")
+    files.keep(file, entry(kernel).key, entry(kernel))
     found = [(finding.usable, finding.found) for finding in doctor._tuned()]
-    assert found[0] == (True, f"1 tile in {file.path}")
-    why = "its source has changed since it was tuned; tune again"
-    assert found[1:] == [(False, f"copy/mine.counted@WORK=1 on {PROBLEM}: {why}")]
+    assert found == [(True, f"1 tile in {file.path}"), (False, f"{stale}; tune again")]
 
 
 def test_nothing_but_a_run_that_is_asked_to_takes_tuned_tiles():
@@ -209,7 +201,6 @@ def test_the_digest_of_a_kernel_of_ours_covers_what_it_imports_from_beside_it(re
     assert files.source_digest(blocked) == files.source_digest(blocked.with_tile({"RUN": 64}))
 
 
-CC = shutil.which("cc")
 KERNEL = "transpose/numba.blocked"
 OUT_OF_PLACE = "transpose/m2048n26752/f32/out"
 EVERYTHING = Selection()
@@ -248,7 +239,7 @@ def test_each_tunable_is_a_constant_below_its_provenance(file_with):
 
 
 def test_a_compiler_takes_the_header_twice_whatever_texts_the_file_has(file_with, tmp_path):
-    needed(None if CC else "cc is not on PATH")
+    needed(None if shutil.which("cc") else "cc is not on PATH")
     odd = [
         raced_entry(threads=1, versions="*/ int x; /*", run="/*/ \\"),
         raced_entry(threads=3, default='??/ "\\\n#error no\n'),
@@ -262,7 +253,7 @@ def test_a_compiler_takes_the_header_twice_whatever_texts_the_file_has(file_with
         f"int main(void) {{ return {name}_RUN == 512 && {name}_2_RUN == 7 ? 0 : 1; }}\n"
     )
     flags = ("-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic", "-o", "main")
-    subprocess.run([CC, *flags, "main.c"], cwd=tmp_path, check=True)
+    subprocess.run(["cc", *flags, "main.c"], cwd=tmp_path, check=True)
     assert subprocess.run([tmp_path / "main"], check=False).returncode == 0
 
 
@@ -290,15 +281,13 @@ def test_where_there_is_no_tile_one_line_names_the_file_and_the_remedy(file_with
 
 
 def test_a_tile_that_is_none_is_refused_in_one_line(file_with, complaint):
-    assert complaint(lambda: text(file_with(raced_entry(tile="RUN=512\n#error")))) == (
-        f"{KERNEL} on {OUT_OF_PLACE}: tile 'RUN=512\\n#error': expected NAME=VALUE, several separated by commas: T=32"
-    )
+    expected = "expected NAME=VALUE, several separated by commas: T=32"
+    refusal = f"{KERNEL} on {OUT_OF_PLACE}: tile 'RUN=512\\n#error': {expected}"
+    assert complaint(lambda: text(file_with(raced_entry(tile="RUN=512\n#error")))) == refusal
 
 
-NAMES = ("A", "B", "C", "D")
 CONFIGS = list(product((1, 2, 4, 8, 16), (1, 2, 4, 8), (0, 1, 2, 3), (0, 1, 2, 3, 4)))  # 400
-FIELD = SearchDomain(NAMES, CONFIGS, (2, 2, 3, 4))
-MISSING = module_missing("kernel_tuner")
+FIELD = SearchDomain("ABCD", CONFIGS, (2, 2, 3, 4))
 
 
 def cost(config):
@@ -310,13 +299,7 @@ def cost(config):
 
 @pytest.fixture
 def kernel_tuner():
-    needed(MISSING)
-
-
-@pytest.fixture
-def missing(monkeypatch):
-    reason = "kernel_tuner is not installed; pip install 'kernelmark[tune]'"
-    monkeypatch.setattr(searching, "module_missing", lambda module: reason)
+    needed(module_missing("kernel_tuner"))
 
 
 def asked(strategy, budget, seed=0, cost=cost):
@@ -331,19 +314,19 @@ def asked(strategy, budget, seed=0, cost=cost):
     return calls
 
 
-def test_all_tiles_are_measured_up_to_200_or_the_budget_and_of_more_a_hundred(missing):
+def test_all_tiles_are_measured_up_to_200_or_the_budget_and_of_more_a_hundred():
     assert choose(ALL, None, None) == SearchWay("exhaustive", ALL)
     assert choose(ALL + 1, "random", None) == SearchWay("random", BUDGET)
     assert choose(500, None, 500) == choose(500, "random", 900) == SearchWay("exhaustive", 500)
     assert choose(150, "random", 40) == SearchWay("random", 40)
 
 
-def test_without_kernel_tuner_the_command_and_two_other_ways_are_named(missing, complaint):
+def test_without_kernel_tuner_the_command_and_two_other_ways_are_named(monkeypatch, complaint):
     assert present.EXTRAS["kernel_tuner"] == "tune"
-    assert complaint(lambda: choose(201, None, None)) == (
-        "--strategy genetic_algorithm: kernel_tuner is not installed; pip install 'kernelmark[tune]', or take "
-        "--strategy exhaustive (all 201 tiles) or --strategy random"
-    )
+    reason = "kernel_tuner is not installed; pip install 'kernelmark[tune]'"
+    monkeypatch.setattr(searching, "module_missing", lambda module: reason)
+    instead = "take --strategy exhaustive (all 201 tiles) or --strategy random"
+    assert complaint(lambda: choose(201, None, None)) == f"--strategy genetic_algorithm: {reason}, or {instead}"
 
 
 def test_an_exhaustive_search_evaluates_every_tile_once():
