@@ -5,6 +5,7 @@ import re
 
 import pytest
 
+from kernelmark.bench.measure.present import cuda_missing
 from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.limits import H100
 from kernelmark.bench.plan.registry import Registry
@@ -14,6 +15,7 @@ from kernelmark.bench.report.figures import tunables
 from kernelmark.bench.report.page import write_report
 from kernelmark.bench.report.run_data import RunData
 from kernelmark.bench.report.runs import summaries
+from kernelmark.bench.run.session import plan_of
 from kernelmark.bench.tune.static import arch_here
 from kernelmark.bench.tune.tuning import AT_ONCE, CANDIDATES, DefaultFailed, Interrupted, log_adopted, progress
 from support.plugins import COUNTED
@@ -35,10 +37,8 @@ def learned_of(tuned, tuning):
 def test_every_tile_is_a_row_of_a_run_every_job_has_the_default_and_values_are_counted_and_ranked(tuned):
     tuning = tuned.begin("counted")
     tuning.search()
-    assert set(rows(tuned, tuning.session.run_id)) == {
-        "copy/mine.counted",
-        *(f"copy/mine.counted@WORK={work}" for work in WORK[1:]),
-    }
+    others = {f"copy/mine.counted@WORK={work}" for work in WORK[1:]}
+    assert set(rows(tuned, tuning.session.run_id)) == {"copy/mine.counted", *others}
     assert all(job.kernels[0] == job.baseline == "copy/mine.counted" for job in tuned.jobs)
     assert all(len(job.kernels) <= 1 + AT_ONCE for job in tuned.jobs)
     found = learned_of(tuned, tuning)
@@ -142,22 +142,20 @@ def test_a_random_search_measures_no_more_than_its_budget_and_the_default(tuned)
     assert len(rows(tuned, tuning.session.run_id)) in (3, 4)
 
 
-def test_a_kernel_with_a_tile_searches_the_rest_and_races_its_own_default(tuned):
+def test_a_kernel_with_a_tile_races_its_own_default_which_stays_and_is_no_version(tuned):
     _, (verdict,) = tuned.all("counted@WORK=8")
     assert set(verdict.raced.rows) == {"WORK=8"}
     assert verdict.default.kernel == "copy/mine.counted"
     assert verdict.raced.decision.best is None
     assert verdict.raced.decision.ratios["WORK=8"].high < 1
+    log_adopted(tuned.store, verdict)
+    assert list(tuned.store._rows("SELECT kernel FROM version")) == []
 
 
 def test_a_run_of_a_tuning_is_not_resumed_as_one_of_suites(tuned, complaint):
-    from kernelmark.bench.run.session import plan_of
-
-    tuning = tuned.begin("counted")
-    assert complaint(lambda: plan_of(tuned.store, tuning.session.run_id)) == (
-        f"--resume {tuning.session.run_id}: is a run of `kernelmark tune`; the command that began the tuning "
-        "continues it"
-    )
+    run_id = tuned.begin("counted").session.run_id
+    refusal = f"--resume {run_id}: is a run of `kernelmark tune`; the command that began the tuning continues it"
+    assert complaint(lambda: plan_of(tuned.store, run_id)) == refusal
 
 
 def test_words_name_the_tile_its_factor_and_the_command_that_uses_it(tuned):
@@ -224,8 +222,7 @@ def datas(tuned):
 
 
 def test_both_runs_have_the_verdict_of_the_race_and_the_numbers_of_the_search(datas):
-    words = {findings.verdict(data) for data in datas}
-    (verdict,) = words
+    (verdict,) = {findings.verdict(data) for data in datas}
     assert re.fullmatch(
         r"copy/mine.counted on copy/m64n1024/f32: WORK=1 is \S+x \[\S+, \S+\] as fast as the default \(WORK=4\) "
         r"over 3 processes; `kernelmark run copy/m64n1024/f32 --tuned auto` uses it",
@@ -256,7 +253,7 @@ def test_a_race_whose_search_was_removed_still_has_its_verdict(tuned):
 
 
 def test_the_figure_has_a_panel_for_each_tunable_that_was_varied_and_a_word_about_noise(datas):
-    ((figure,),) = ([*tunables.tunables(data).figures] for data in datas[:1])
+    (figure,) = tunables.tunables(datas[0]).figures
     assert figure.caption.startswith("8 tiles; 1x is the default, ")
     assert figure.caption.endswith(" No tile was measured under noise.")
     (panel,) = figure.draw().axes
@@ -288,12 +285,10 @@ def test_the_founding_question_is_not_answered_by_a_tuning(store):
 
 @pytest.mark.usefixtures("cuda_compiler")
 def test_what_the_compiler_reports_of_tiles_is_kept_and_counted(tuned, folder, monkeypatch):
-    from kernelmark.bench.tune import search
-
     discover((str(folder / "turned.py"),))
-    monkeypatch.setattr(search, "cuda_missing", lambda: None)
-    monkeypatch.setattr(search, "unavailable", lambda kernel: None)
-    monkeypatch.setattr(search, "present_limits", lambda: H100)
+    monkeypatch.setattr("kernelmark.bench.tune.search.cuda_missing", lambda: None)
+    monkeypatch.setattr("kernelmark.bench.tune.search.unavailable", lambda kernel: None)
+    monkeypatch.setattr("kernelmark.bench.tune.search.present_limits", lambda: H100)
     tuning, (verdict,) = tuned.all("turned", "transpose/m61n47/f32/out", op="transpose/cuda")
     (found,) = report.searches(RunData(tuned.store, tuning.session.run_id))
     assert report.compiled_words(found) == "2 compiled, 0 of them spilling"
@@ -314,26 +309,16 @@ def test_what_was_adopted_is_a_version_in_the_history_of_the_kernel(tuned):
     assert b"def declare(" in kept.sources["counted.py"]
 
 
-def test_a_default_that_stays_is_no_version(tuned):
-    _, (verdict,) = tuned.all("counted@WORK=8")
-    log_adopted(tuned.store, verdict)
-    assert list(tuned.store._rows("SELECT kernel FROM version")) == []
-
-
-pytestmark = pytest.mark.usefixtures("registry")  # which forgets what the plug-in registers
 PROBLEM = "copy/m64n1024/f32"
 QUICK = ("--mode", "hot", "--max-time", "0.01", "--no-ceilings", "--threads", "1", "--plugin", COUNTED)
 RACE = ("--processes", "3", "--spread", "0")
 
 
 def test_without_a_gpu_a_cuda_kernel_is_offered_static_ranking(called):
-    from kernelmark.bench.measure.present import cuda_missing
-
     if cuda_missing() is None:
         pytest.skip("a GPU answers")
     done = called("tune", "gemm/cuda.tiled", "gemm/m64n64k64/f32/NT")
-    assert done.status == 2
-    assert done.err.startswith("kernelmark: gemm/cuda.tiled: no NVIDIA driver here")
+    assert done.refusal.startswith("kernelmark: gemm/cuda.tiled: no NVIDIA driver here")
     assert "--static" in done.err
 
 
