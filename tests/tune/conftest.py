@@ -2,6 +2,7 @@
 
 import json
 from contextlib import nullcontext
+from itertools import count
 
 import numpy as np
 import pytest
@@ -50,23 +51,21 @@ def session(opened):
 @pytest.fixture
 def look(session, folder):
     """Return a function that saves a text as the next version and returns what the session prints."""
-    numbers = iter(range(1, 10))
+    numbers = count(1)
     return lambda text, **headers: "\n".join(session.look(version(folder, next(numbers), text, headers)))
 
 
 SMALL = "copy/m64n1024/f32"
-NOW = "2026-01-01T00:00:00+00:00"
 
 
 class Tuned:
     """Tunings whose jobs are counted and not run: a contender takes as long as its tile works.
 
-    stop_after: jobs after which they are interrupted. spread: of the samples, as a share of their time.
+    stop_after: jobs after which a tuning is interrupted.
     """
 
     def __init__(self, registry, store):
-        self.registry, self.store, self.jobs, self.told = registry, store, [], []
-        self.stop_after, self.spread = 10**6, 0.01
+        self.registry, self.store, self.jobs, self.stop_after = registry, store, [], 10**6
 
     def execute(self, job, key):
         """What a worker would report."""
@@ -83,13 +82,13 @@ class Tuned:
         kernel = self.registry.kernels[entrant.kernel]
         tile = kernel.tile_for(self.registry.problem(entrant.problem))
         work = getattr(tile, "WORK", 1)
-        common = {"kernel": kernel.id, "problem": entrant.problem, "job": f"{len(self.jobs)}", "started_at": NOW}
-        common["tunables"] = json.dumps(vars(tile))
+        common = {"kernel": kernel.id, "problem": entrant.problem, "tunables": json.dumps(vars(tile))}
+        common |= {"job": f"{len(self.jobs)}", "started_at": "2026-01-01T00:00:00+00:00"}
         if kernel.name == "wrong":
             return Measurement(**common, status="wrong", reason="b[0, 0] is 0, expected 1")
         if kernel.name == "failing" and work in (2, 3):
             return Measurement(**common, status="failed", reason="ValueError: no luck")
-        samples = (work * 1e-3 * rng.normal(1, self.spread, 12)).tolist()
+        samples = (work * 1e-3 * rng.normal(1, 0.01, 12)).tolist()
         interval = median_interval(samples)
         parts = [ProcessPart(len(samples), interval.median)]
         return Measurement(**common, samples=samples, interval=interval, interval_scope="within-process", parts=parts)
@@ -101,7 +100,7 @@ class Tuned:
         asked = {"devices": ("cpu",), "suites": (suite,), "plugins": (COUNTED,), "mode": Mode.HOT, "max_time_s": 0.004}
         plan = Plan(**{**asked, "ceilings": False, "processes": 3, "spread_s": 0.0, **plan})
         interrupted = lambda: len(self.jobs) >= self.stop_after  # noqa: E731
-        rig = Rig(self.store, self.registry, self.execute, interrupted, self.told.append)
+        rig = Rig(self.store, self.registry, self.execute, interrupted, lambda screen: None)
         return Tuning(subjects, found, plan, SearchOptions(strategy, budget), rig)
 
     def race(self, tuning):
