@@ -224,11 +224,8 @@ def versions(kernel: Kernel) -> str:
     return "; ".join(listed)
 
 
-class Adopted(NamedTuple):
-    """An adopted tile of a kernel on a problem, and its device."""
-
-    device: str
-    entry: TileRecord
+#: The device of a tile, and the tile.
+Adopted = tuple[str, TileRecord]
 
 
 def adopted(files: Sequence[TileFile], named: bool, selection: Selection, run_id: str | None = None) -> list[Adopted]:
@@ -239,7 +236,7 @@ def adopted(files: Sequence[TileFile], named: bool, selection: Selection, run_id
     """
     contents = [read(f.path) if named else Tuned(device=f.device, tiles=tiles_in(f)) for f in files]
     found = [
-        Adopted(held.device, entry)
+        (held.device, entry)
         for held in contents
         for entry in held.tiles
         if run_id in (None, entry.run)

@@ -261,8 +261,8 @@ def test_tiles_are_chosen_by_kernel_problem_and_the_race_that_adopted_them(file_
     others = raced_entry(threads=1, run="race-2"), raced_entry(kernel="copy/a.b", problem="copy/m1n1/f32")
     held = file_with(raced_entry(), *others)
     assert len(files.adopted([held], False, EVERYTHING)) == 3
-    assert [tile.entry.threads for tile in files.adopted([held], False, EVERYTHING, "race-2")] == [1]
-    assert [tile.entry.kernel for tile in files.adopted([held], False, Selection(op=("copy",)))] == ["copy/a.b"]
+    assert [tile.threads for _, tile in files.adopted([held], False, EVERYTHING, "race-2")] == [1]
+    assert [tile.kernel for _, tile in files.adopted([held], False, Selection(op=("copy",)))] == ["copy/a.b"]
     assert len(files.adopted([held], False, Selection(kernels=("transpose/*",), problem=("*/f32/out",)))) == 2
 
 
@@ -276,7 +276,7 @@ def test_tiles_are_chosen_by_kernel_problem_and_the_race_that_adopted_them(file_
 )
 def test_where_there_is_no_tile_one_line_names_the_file_and_the_remedy(file_with, complaint, options, words):
     held = file_with(raced_entry(), device="H100")  # which is another device
-    assert [tile.device for tile in files.adopted([held], True, EVERYTHING)] == ["H100"]
+    assert [device for device, _ in files.adopted([held], True, EVERYTHING)] == ["H100"]
     assert complaint(lambda: text(held, **options)).startswith(f"{held.path}: {words}")
 
 
