@@ -256,21 +256,17 @@ def header(tiles: Sequence[Adopted]) -> str:
         words = entry.kernel, entry.problem.partition("/")[2], f"t{entry.threads}"
         name = "KERNELMARK_" + "_".join(map(_macro, words))
         used[name] += 1  # ids that differ in punctuation alone are numbered
-        parts.append(_defined(device, entry, name if used[name] == 1 else f"{name}_{used[name]}"))
+        numbered = name if used[name] == 1 else f"{name}_{used[name]}"
+        faster = f"{Ratio(entry.ratio, entry.low, entry.high)} as fast as {entry.default}"
+        origin = (
+            f"{entry.kernel} on {entry.problem}, {count(entry.threads, 'thread')}, {entry.mode}",
+            f"{device}; {entry.versions}; source {entry.digest}",
+            f"{faster} over {entry.processes} processes, run {entry.run} of {entry.tuned_at}",
+        )
+        values = parse_tile(entry.tile, f"{entry.kernel} on {entry.problem}: tile {entry.tile!r}")
+        constants = [f"#define {numbered}_{_macro(tunable)} {value}" for tunable, value in values.items()]
+        parts.append("\n".join([*map(_comment, origin), *constants]))
     return "\n\n".join([*parts, "#endif /* KERNELMARK_TUNED_H */"]) + "\n"
-
-
-def _defined(device: str, entry: TileRecord, name: str) -> str:
-    """Return comments on the origin of a tile, followed by its constants."""
-    found = (
-        f"{entry.kernel} on {entry.problem}, {count(entry.threads, 'thread')}, {entry.mode}",
-        f"{device}; {entry.versions}; source {entry.digest}",
-        f"{Ratio(entry.ratio, entry.low, entry.high)} as fast as {entry.default} over {entry.processes} processes, "
-        f"run {entry.run} of {entry.tuned_at}",
-    )
-    values = parse_tile(entry.tile, f"{entry.kernel} on {entry.problem}: tile {entry.tile!r}")
-    lines = [f"#define {name}_{_macro(tunable)} {value}" for tunable, value in values.items()]
-    return "\n".join([*map(_comment, found), *lines])
 
 
 def _macro(text: str) -> str:

@@ -317,10 +317,7 @@ class Tuning:
                     return Session(store, suites, plan, execute, run["run_id"])
                 except UsageError:  # another machine, commit or library: its rows do not apply
                     continue
-        return Session(store, suites, plan, execute, name=self._free_name(stage))
-
-    def _free_name(self, stage: str) -> str:
-        """Return a name that no run has yet, such as `tune-numba.blocked-2`."""
         kernel = re.sub(r"[^\w.+-]+", "-", short(self.subjects[0].kernel.base_id))
-        head, taken = f"{stage}-{kernel}"[:50], {run["name"] for run in self.rig.store.runs()}
-        return next(name for number in count(1) if (name := f"{head}-{number}") not in taken)
+        head, taken = f"{stage}-{kernel}"[:50], {run["name"] for run in store.runs()}
+        names = (f"{head}-{number}" for number in count(1))
+        return Session(store, suites, plan, execute, name=next(name for name in names if name not in taken))

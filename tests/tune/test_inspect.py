@@ -14,29 +14,19 @@ from kernelmark.bench.tune.pins import PinnedCommand, gate
 from kernelmark.bench.tune.search import subjects_of
 from kernelmark.bench.tune.static import CompiledTile, rank, words
 from support.pages import valid
-from support.tuning import row
+from support.tuning import PLUGIN, row
 
-#: Holds H values over a barrier in 32 registers, and does not compile for three.
-SOURCE = """#include "common.cuh"
+#: Holds a value over a barrier in 32 registers; for H = 8 holds 128, and for three does not compile.
+HOLDING = """#include "common.cuh"
 
-template <typename T, int H> __global__ __launch_bounds__(1024, 2) void held(const T *a, T *b, int n) {
+template <typename T, int H> __global__ __launch_bounds__(1024, 2) void turned(const T *a, T *b, int m, int n) {
   static_assert(H != 3);
-  T held[H];
-  for (int i = 0; i < H; ++i) held[i] = a[(i * 1024 + threadIdx.x) % n];
+  constexpr int count = H == 8 ? 128 : 1;
+  T held[count];
+  for (int i = 0; i < count; ++i) held[i] = a[(i * 1024 + threadIdx.x) % (m * n)];
   __syncthreads();
-  for (int i = 0; i < H; ++i) b[(i * 1024 + threadIdx.x) % n] = held[H - 1 - i] * held[i];
+  for (int i = 0; i < count; ++i) b[(i * 1024 + threadIdx.x) % (m * n)] = held[count - 1 - i] * held[i];
 }
-"""
-PLUGIN = """from pathlib import Path
-
-from kernelmark import KernelCall, cuda_kernel
-
-
-@cuda_kernel("transpose", source=str(Path(__file__).with_name("held.cu")), entry="held<bits::{dtype}, {H}>",
-             dtypes=("f32",), places=("out",), tunables={"H": (1, 128, 3)})
-def held(p, t, device):
-    \"\"\"Values over a barrier.\"\"\"
-    return [KernelCall(1, 1024, ("a", "b", p.m * p.n))]
 """
 
 
@@ -61,37 +51,28 @@ def test_the_least_bound_comes_first_and_of_equals_the_highest_occupancy():
 
 
 @pytest.mark.usefixtures("cuda_compiler")
-def test_what_spills_or_does_not_compile_is_dropped_and_counted(subject, tmp_path):
-    (tmp_path / "held.cu").write_text(SOURCE)
-    (tmp_path / "held.py").write_text(PLUGIN)
-    discover((str(tmp_path / "held.py"),))
-    ranked = rank(subject("transpose/cuda.held", "transpose/m64n64/f32/out"), "sm_90a", None, 0)
+def test_what_spills_or_does_not_compile_is_dropped_and_counted(subject, folder):
+    (folder / "turned.cu").write_text(HOLDING)
+    (folder / "turned.py").write_text(PLUGIN.replace("(8, 4)", "(1, 8, 3)"))
+    discover((str(folder / "turned.py"),))
+    ranked = rank(subject("transpose/cuda.turned", "transpose/m64n64/f32/out"), "sm_90a", None, 0)
     assert ([tile.launches[0].tunables for tile in ranked.tiles], ranked.tried) == (['{"H":1}'], 3)
     assert (ranked.spilling, ranked.failed) == (1, 1)
 
 
 @pytest.mark.usefixtures("cuda_compiler")
-def test_tiles_of_a_product_are_ranked_by_the_bound_of_their_machine_code(subject):
-    one = subject("gemm/cuda.tiled", "gemm/m128n128k128/f32/NT")
+@pytest.mark.parametrize("kernel", ["gemm/cuda.tiled", pytest.param("gemm/cuda.splitk", marks=pytest.mark.long)])
+def test_tiles_of_a_product_are_ranked_by_the_bound_of_their_machine_code_with_one_line_each(subject, kernel):
+    one = subject(kernel, "gemm/m128n128k128/f32/NT")
     ranked = rank(one, "sm_90a", 2, 0)
     bounds = [tile.bound_s for tile in ranked.tiles]
-    assert len(bounds) == 2
     assert all(0 < bound < math.inf for bound in bounds)
     assert bounds == sorted(bounds)
     text = words(one, ranked, "sm_90a")
     assert "NOTHING WAS TIMED: ranked by the code's least time under published limits of the H100 SXM5" in text
     assert "bound" in text.splitlines()[2]
-    assert re.search(r"^The default, T=32, ranks [12] of 2, ", text, re.MULTILINE)
-
-
-@pytest.mark.long
-@pytest.mark.usefixtures("cuda_compiler")
-def test_the_default_is_ranked_and_each_tile_has_one_line(subject):
-    one = subject("gemm/cuda.splitk", "gemm/m128n128k128/f32/NT")
-    ranked = rank(one, "sm_90a", 2, 0)
-    text = words(one, ranked, "sm_90a")
-    assert one.tiles.default in [tile.config for tile in ranked.tiles]
-    assert text.count("gemm/cuda.splitk@") == len(ranked.tiles) == 2
+    assert re.search(rf"^The default, {one.text(one.tiles.default)}, ranks [12] of 2, ", text, re.MULTILINE)
+    assert text.count(f"{kernel}@") == len(ranked.tiles) == 2
 
 
 @pytest.mark.usefixtures("cuda_compiler")

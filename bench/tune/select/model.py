@@ -247,12 +247,10 @@ def space_in(model: Model, registry: Registry) -> FeatureSpace:
 
 def kept(problem: Problem, where: str, registry: Registry) -> Model:
     """Return the stored selector for a problem. Raises UsageError if it is for a device of another machine."""
-    devices = list(devices_present())
-    files = {device: file_of(problem.op, device_name(device), where) for device in devices}
-    path = next((path for path in files.values() if path.exists()), None)
+    files = [file_of(problem.op, device_name(device), where) for device in devices_present()]
+    path = next(filter(Path.exists, files), None)
     if path is None:
-        missing = files[devices[0]]
-        raise UsageError(f"{missing}: is not there; `kernelmark select --train RUN` makes it from the rows of a run")
+        raise UsageError(f"{files[0]}: is not there; `kernelmark select --train RUN` makes it from the rows of a run")
     model = read(path, registry)
     require_here(path, model)
     if model.op != problem.op:

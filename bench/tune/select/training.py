@@ -184,14 +184,13 @@ class FeatureSpace(NamedTuple):
     slopes: tuple[str, ...]
 
     def numbers(self, problems: Sequence[Problem]) -> Array:
-        """Return an array (problems x columns): the inputs, then the index of the word on each axis."""
-        return np.array([self._numbers(problem) for problem in problems])
-
-    def _numbers(self, problem: Problem) -> list[float]:
-        """Return the inputs of a problem, and the index of each of its words, or -1 for an unlisted word."""
-        words = ((values, getattr(problem, name)) for name, values in self.words.items())
-        places = [float(values.index(value)) if value in values else -1.0 for values, value in words]
-        return [*(float(getattr(problem, name)) for name in self.inputs), *places]
+        """Return an array (problems x columns): the inputs, then the index of the word on each axis, -1 if unlisted."""
+        rows = []
+        for problem in problems:
+            words = ((values, getattr(problem, name)) for name, values in self.words.items())
+            places = [float(values.index(value)) if value in values else -1.0 for values, value in words]
+            rows.append([*(float(getattr(problem, name)) for name in self.inputs), *places])
+        return np.array(rows)
 
     def features(self, known: Array) -> Array:
         return evaluated((*self.inputs, *self.words), self.texts, known)

@@ -14,7 +14,7 @@ from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.registry import REGISTRY, Registry
 from kernelmark.bench.report.figures import style, winners
 from kernelmark.bench.report.figures.winners import Panel, Spot, is_map, most_places
-from kernelmark.bench.report.format import count, factor, percent, short
+from kernelmark.bench.report.format import count, factor, interval, percent, short
 from kernelmark.bench.report.layout import TableColumn, paragraph, table
 from kernelmark.bench.tune.select.model import WORTH, KernelChoice, Model, PolicyScore, Share, choice, chosen
 from kernelmark.bench.tune.select.train import LIBRARY, PolicyLosses
@@ -71,9 +71,7 @@ def verdict(model: Model) -> str:
     if model.single:
         return f"Use {model.single}: {gap}, but no selector is certainly faster ({words(found.over_single)})."
     assert found.recovered is not None, "a gap that is worth it is above 1"
-    part = found.recovered
-    low, high = (percent(end) if end is not None else "" for end in (part.low, part.high))
-    share = f"{percent(part.mean)} [{low}, {high}]"
+    share = f"{percent(found.recovered.mean)} {interval(found.recovered.low, found.recovered.high, percent)}"
     made = f"a tree of {len(model.leaves)} leaves"
     if model.formula:
         made = f"a quadratic formula of {count(len(model.formula.axes), 'logarithm')}"
@@ -100,18 +98,16 @@ def _cells(line: PolicyScore) -> Sequence[str]:
 def answered(model: Model, found: KernelChoice) -> str:
     """Return the choice for a problem, and its expected cost."""
     how = f"{words(found.share)} the speed of the oracle, at worst {factor(found.worst)}"
-    use = "use it for every shape, since no choice is certainly better" if model.single else (
-        f"on {count(found.problems, 'held-out problem')} {'with' if model.formula else 'of'} the same "
-        f"{'choice' if model.formula else 'leaf'} {how}"
-    )  # fmt: skip
-    parts = [f"{found.problem}: {found.kernel}", f"{use} ({model.subject})."]
+    where = "with the same choice" if model.formula else "of the same leaf"
+    use = [f"on {count(found.problems, 'held-out problem')} {where} {how} ({model.subject})."]
     if model.single:
-        parts.append(f"Held out, it has {how}.")
-    if found.octaves is None:
-        parts.append("Nothing like it was measured.")
-    else:
+        every = "use it for every shape, since no choice is certainly better"
+        use = [f"{every} ({model.subject}).", f"Held out, it has {how}."]
+    nearest = "Nothing like it was measured."
+    if found.octaves is not None:
         far = "itself" if not found.octaves else f"{found.octaves:.2g} octaves away"
-        parts.append(f"The nearest measured shape is {found.nearest} ({far}), where {found.fastest} was fastest.")
+        nearest = f"The nearest measured shape is {found.nearest} ({far}), where {found.fastest} was fastest."
+    parts = [f"{found.problem}: {found.kernel}", *use, nearest]
     if found.outside:
         parts.append(f"OUTSIDE THE MEASURED RANGE: {'; '.join(found.outside)}.")
     parts += [f"Passed over: {reason}." for reason in found.refused]
@@ -160,7 +156,16 @@ def choice_figures(model: Model, registry: Registry) -> style.Kind:
     figures = []
     for tail, filters in tails.items():
         panels = most_places(_panel(model, registry, own) for _, own in sorted(filters.items()))
-        figures += [_choice_figure(model, tail, panels)] if is_map(panels) else []
+        if is_map(panels):
+            figure = style.Figure(
+                style.file_name("choice", tail, model.device, f"t{model.threads}", model.mode, model.precision),
+                f"{CHOSEN_TITLE}: convolution, {tail}",
+                f"{model.subject}. Tint: the kernel that the selector chooses, for the batch n and the filters k above "
+                "the panel. Each mark is a problem of the training and shows its fastest kernel by the mean over "
+                "processes; marks that stand side by side differ in n or k.",
+                partial(winners.draw, panels, style.looks(model.kernels)),
+            )
+            figures.append(figure)
     return style.kind(CHOSEN_TITLE, figures, winners.LACKING, winners.MOST)
 
 
@@ -181,14 +186,3 @@ def _chosen(model: Model, registry: Registry, like: Any, channels: Array, sides:
         except (ValueError, UsageError):  # for instance, the filter is larger than the image
             names.append("")
     return names
-
-
-def _choice_figure(model: Model, tail: str, panels: list[Panel]) -> style.Figure:
-    return style.Figure(
-        style.file_name("choice", tail, model.device, f"t{model.threads}", model.mode, model.precision),
-        f"{CHOSEN_TITLE}: convolution, {tail}",
-        f"{model.subject}. Tint: the kernel that the selector chooses, for the batch n and the filters k above the "
-        "panel. Each mark is a problem of the training and shows its fastest kernel by the mean over processes; marks "
-        "that stand side by side differ in n or k.",
-        partial(winners.draw, panels, style.looks(model.kernels)),
-    )
