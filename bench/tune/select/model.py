@@ -318,13 +318,11 @@ class SelectDocument(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     answer: KernelChoice | None
 
 
-_SAME = ("op", "device", "device_name", "threads", "mode", "dtype", "precision", "isa", "runs", "single", "regret")
-
-
 def document(model: Model, found: KernelChoice | None) -> str:
     """Return the JSON text of a `SelectDocument` with the selector and, if there is one, its choice."""
+    same = {*Model.__struct_fields__} & {*SelectDocument.__struct_fields__}
     made = SelectDocument(
-        **{name: getattr(model, name) for name in _SAME},
+        **{name: getattr(model, name) for name in same},
         problems=len(model.measured),
         leaves=len(model.leaves),
         choices=chosen(model),

@@ -24,42 +24,34 @@ from kernelmark.bench.tune.select.training import SELECTED, Data, Times, data_of
 DRAWS, SEED = 1000, 0
 
 
-class Draws(NamedTuple):
-    """Bootstrap draws of families.
+def drawn(families: Array) -> Array:
+    """Return how often each draw of a reproducible bootstrap over families has each problem (draws x problems)."""
+    names, places = np.unique(families, return_inverse=True)
+    picks = np.random.default_rng(SEED).integers(0, len(names), (DRAWS, len(names)))
+    return np.array([np.bincount(row, minlength=len(names))[places] for row in picks])
 
-    places: the indices of each family's problems; chosen: how often each draw has each family (draws x families).
+
+def share(logs: Array, draws: Array) -> Share:
+    """Return the geometric mean of numbers whose logarithms are given, with interval if there are several families.
+
+    NaN are left out.
     """
-
-    places: list[Array]
-    chosen: Array
-
-
-def drawn(families: Array) -> Draws:
-    """Return reproducible draws of a bootstrap over families."""
-    places = [np.flatnonzero(families == name) for name in np.unique(families)]
-    rng = np.random.default_rng(SEED)
-    picks = rng.integers(0, len(places), (DRAWS, len(places)))
-    return Draws(places, np.array([np.bincount(row, minlength=len(places)) for row in picks]))
-
-
-def share(logs: Array, draws: Draws) -> Share:
-    """Return the geometric mean, with interval, of numbers whose logarithms are given; NaN are left out."""
-    ratios = _ratios(logs, np.ones_like(logs), draws)
-    ends = None if len(draws.places) < 2 else np.exp(np.nanpercentile(ratios, (2.5, 97.5)))
     mean = float(np.exp(np.nanmean(logs)))
-    return Share(mean, None, None) if ends is None else Share(mean, float(ends[0]), float(ends[1]))
+    if np.ptp(draws) == 0:  # all draws have the only family
+        return Share(mean, None, None)
+    low, high = np.exp(np.nanpercentile(_ratios(logs, np.ones_like(logs), draws), (2.5, 97.5)))
+    return Share(mean, float(low), float(high))
 
 
-def quotient(above: Array, below: Array, draws: Draws) -> Share:
+def quotient(above: Array, below: Array, draws: Array) -> Share:
     """Return the quotient of two sums with its interval."""
     low, high = np.nanpercentile(_ratios(above, below, draws), (2.5, 97.5))
     return Share(float(np.nansum(above) / np.nansum(below)), float(low), float(high))
 
 
-def _ratios(above: Array, below: Array, draws: Draws) -> Array:
-    below = np.where(np.isnan(above), np.nan, below)
-    sums = np.array([[np.nansum(values[places]) for places in draws.places] for values in (above, below)])
-    drawn_above, drawn_below = draws.chosen @ sums[0], draws.chosen @ sums[1]
+def _ratios(above: Array, below: Array, draws: Array) -> Array:
+    has = ~np.isnan(above)
+    drawn_above, drawn_below = (draws[:, has] @ values[has] for values in (above, below))
     ratios: Array = np.where(drawn_below == 0, np.nan, drawn_above / np.where(drawn_below == 0, 1, drawn_below))
     return ratios
 
@@ -164,7 +156,7 @@ def regret(store: Reader, times: Times, families: Array, lost: Sequence[PolicyLo
     return Regret(
         held_out=what,
         problems=len(families),
-        families=len(draws.places),
+        families=len(np.unique(families)),
         processes=times.processes,
         lines=list(_lines(store, times, lost, draws)),
         gap=gap,
@@ -174,7 +166,7 @@ def regret(store: Reader, times: Times, families: Array, lost: Sequence[PolicyLo
     )
 
 
-def _lines(store: Reader, times: Times, lost: Sequence[PolicyLosses], draws: Draws) -> Iterator[PolicyScore]:
+def _lines(store: Reader, times: Times, lost: Sequence[PolicyLosses], draws: Array) -> Iterator[PolicyScore]:
     for way, chosen, logs in lost:
         has = ~np.isnan(logs)
         if not has.any():

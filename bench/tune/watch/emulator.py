@@ -2,6 +2,7 @@
 
 import math
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -256,14 +257,13 @@ def _where(bug: Bug, tested: Sequence[EmulatedCase]) -> str:
 
 def _tiles(found: Emulated) -> list[str]:
     wrong = {tile_text(vars(finding.case.tile)) for finding in found.findings}
-    names = [tile_text(vars(case.tile)) for case in found.tested]
-    each = list(dict.fromkeys(filter(None, names)))
+    each = Counter(filter(None, (tile_text(vars(case.tile)) for case in found.tested)))
     width = max(map(len, each), default=0)
     own = tile_text(vars(found.chosen))
     lines = [
-        f"  {'FAIL' if name in wrong else 'PASS'}  {name:<{width}}  {count(names.count(name), 'problem')}"
+        f"  {'FAIL' if name in wrong else 'PASS'}  {name:<{width}}  {count(number, 'problem')}"
         + (", the tile of this problem" if name == own else "")
-        for name in each
+        for name, number in each.items()
     ]
     left = dict.fromkeys(tile_text(vars(case.tile)) for case in found.left)
     lines += [f"  not tested: {name}, left out after the timeout" for name in left if name and name not in each]
