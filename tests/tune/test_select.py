@@ -1,5 +1,6 @@
 """Selectors: planted borders are recovered, shares are those of held-out rows, exports and figures choose alike."""
 
+import ctypes
 import json
 import math
 import random
@@ -372,22 +373,19 @@ def test_the_python_and_the_c_export_choose_as_the_model_does_on_thousands_of_sh
     assert len({order[0] for order in found}) == 2
     if (compiler := shutil.which("cc")) is None:
         pytest.skip("there is no C compiler; apt-get install gcc")
-    count = len(model.inputs)
-    values = ", ".join(f"v[{i}]" for i in range(count))
     (tmp_path / "select.h").write_text(as_c(model))
-    (tmp_path / "main.c").write_text(
-        '#include <stdio.h>\n#include "select.h"\nint main(void) {\n'
-        f"    double v[{count}]; int word;\n    for (;;) {{\n"
-        f'        for (int i = 0; i < {count}; i++) if (scanf("%lf", &v[i]) != 1) return 0;\n'
-        '        if (scanf("%d", &word) != 1) return 1;\n'
-        f"        for (int rank = 0; rank < KERNELMARK_CONV_KERNELS; rank++)\n"
-        f"            puts(kernelmark_conv_kernels[kernelmark_conv_select({values}, word, rank)]);\n    }}\n}}\n"
+    values = ", ".join(f"v[{i}]" for i in range(len(model.inputs)))
+    (tmp_path / "choose.c").write_text(
+        '#include "select.h"\nconst char *choose(const double *v, int word, int rank) {\n'
+        f"    return kernelmark_conv_kernels[kernelmark_conv_select({values}, word, rank)];\n}}\n"
     )
-    words = [compiler, "-std=c99", "-Wall", "-Wextra", "-Werror", "-O2", "main.c", "-o", "main", "-lm"]
-    subprocess.run(words, cwd=tmp_path, check=True)
-    text = "\n".join(" ".join([*map(repr, row[:-1]), str(int(row[-1]))]) for row in drawn)
-    done = subprocess.run([tmp_path / "main"], input=text, capture_output=True, text=True, check=True)
-    assert done.stdout.split() == [kernel for order in expected for kernel in order]
+    words = [compiler, "-std=c99", "-Wall", "-Wextra", "-Werror", "-O2", "-shared", "-fPIC", "choose.c", "-o", "c.so"]
+    subprocess.run([*words, "-lm"], cwd=tmp_path, check=True)
+    choose = ctypes.CDLL(str(tmp_path / "c.so")).choose
+    choose.restype = ctypes.c_char_p
+    for row, order in zip(drawn, expected, strict=True):
+        inputs = (ctypes.c_double * len(model.inputs))(*row[:-1])
+        assert [choose(inputs, int(row[-1]), rank).decode() for rank in range(len(order))] == order
 
 
 def test_a_tree_agrees_with_that_of_scikit_learn_where_it_is_installed(data):
