@@ -1,5 +1,6 @@
 """Machine code: its loops, instructions and shares of multiply-adds, and the bounds that follow with the counts."""
 
+import re
 from collections.abc import Callable
 
 import msgspec
@@ -29,12 +30,8 @@ def disassembler(cuda_compiler: str) -> None:
 
 def listing(*lines: str) -> list[sass.Instruction]:
     """Instructions from opcodes and operands, each with a predicate if it begins with one."""
-    made = []
-    for place, line in enumerate(lines):
-        predicate, opcode = line.split(" ", 1) if line.startswith("@") else ("", line)
-        name, _, operands = opcode.partition(" ")
-        made.append(sass.Instruction(16 * place, name, operands, predicate, 1, 0))
-    return made
+    parts = [re.findall(r"^(@\S+)? ?(\S+) ?(.*)$", line)[0] for line in lines]
+    return [sass.Instruction(16 * i, name, used, predicate, 1, 0) for i, (predicate, name, used) in enumerate(parts)]
 
 
 def of(name: str, problem: str, arch: str = "sm_90a") -> sass.Sass:

@@ -46,15 +46,12 @@ class TreeNode(NamedTuple):
     above: "TreeNode | None" = None
 
 
-def grow(features: Array, costs: Array, least: int = LEAST) -> TreeNode:
-    """Grow a tree on the features of problems (rows) and the cost of each kernel.
+def grow(features: Array, costs: Array, least: int = LEAST, depth: int = DEPTH, rows: Array | None = None) -> TreeNode:
+    """Grow a tree on the features of problems and the cost of each kernel.
 
-    least: the fewest problems in a leaf.
+    least: the fewest problems in a leaf. depth: the most splits above one. rows: the problems to use, by default all.
     """
-    return _grown(np.arange(len(features)), features, costs, DEPTH, least)
-
-
-def _grown(rows: Array, features: Array, costs: Array, depth: int, least: int) -> TreeNode:
+    rows = np.arange(len(features)) if rows is None else rows
     node = TreeNode(rows, np.argsort(costs[rows].mean(axis=0), kind="stable"))
     is_large = depth > 0 and len(rows) >= 2 * least
     split = _split(features[rows], np.minimum(costs[rows], CLIP), least) if is_large else None
@@ -62,7 +59,7 @@ def _grown(rows: Array, features: Array, costs: Array, depth: int, least: int) -
         return node
     feature, threshold = split
     is_below = features[rows, feature] <= threshold
-    below, above = (_grown(rows[side], features, costs, depth - 1, least) for side in (is_below, ~is_below))
+    below, above = (grow(features, costs, least, depth - 1, rows[side]) for side in (is_below, ~is_below))
     if below.feature == above.feature == -1 and below.order[0] == above.order[0]:
         return node  # a split that changes no choice
     return node._replace(feature=feature, threshold=threshold, below=below, above=above)
