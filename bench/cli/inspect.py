@@ -34,10 +34,10 @@ def _words(plugins: Sequence[str], *words: str | None, **options: str | None) ->
     )
 
 
-def _end(gated: pins.Gated, after_document: bool) -> None:
+def _end(text: str, fails: bool, after_document: bool) -> None:
     """Print differences from the pins, on standard error if a document was printed, and exit with the gate's status."""
-    click.echo(gated.text, err=after_document)
-    raise SystemExit(AGAINST if gated.fails else OK)
+    click.echo(text, err=after_document)
+    raise SystemExit(AGAINST if fails else OK)
 
 
 def _require_baseline(baseline: Path | None, update: bool) -> None:
@@ -96,7 +96,7 @@ def inspect(
         click.echo(space_text(chosen, registry.problem(problem_id), limits_here(chosen)))
     if baseline is not None:
         command = _words(plugins, "inspect", kernel, problem_id, kernels=kernels, arch=archs)
-        _end(pins.gate(baseline, command, pins.of_rows(rows), update), style != "table")
+        _end(*pins.gate(baseline, command, pins.of_rows(rows), update), style != "table")
 
 
 @click.command()
@@ -158,4 +158,4 @@ def profile(
         click.echo(json.dumps(msgspec.to_builtins(counts), indent=2) if as_json else "\n\n".join(view.sections(counts)))
     if baseline is not None:
         command = _words(plugins, "profile", kernel_id, problem_id, "--every-block" * every_block, arch=arch)
-        _end(pins.gate(baseline, command, pins.of_profile(counts), update, counts.no_machine), as_json)
+        _end(*pins.gate(baseline, command, pins.of_profile(counts), update, counts.no_machine), as_json)

@@ -164,14 +164,12 @@ def launch_rows(
 
 def render(rows: Sequence[InspectRow], style: str) -> str:
     """Return the rows as a `table`, as `csv` or as `json`."""
-    values = [msgspec.to_builtins(row) for row in rows]
     if style == "json":
-        return json.dumps(values, indent=2)
+        return json.dumps(msgspec.to_builtins(rows), indent=2)
     if style == "csv":
         out = io.StringIO()
-        writer = csv.DictWriter(out, InspectRow.__struct_fields__, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(values)
+        lines = [InspectRow.__struct_fields__, *map(msgspec.structs.astuple, rows)]
+        csv.writer(out, lineterminator="\n").writerows(lines)
         return out.getvalue()
     return table(COLUMNS, cells(rows), titled=True)
 

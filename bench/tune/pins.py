@@ -4,7 +4,6 @@ import json
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import msgspec
 
@@ -46,13 +45,6 @@ class Pins(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     commands: dict[str, PinnedCommand]
 
 
-class Gated(NamedTuple):
-    """The result of a gate: the text to print, and whether a figure is worse or missing."""
-
-    text: str
-    fails: bool
-
-
 def of_rows(rows: Sequence[InspectRow]) -> PinnedCommand:
     """Return the pins of `inspect` rows."""
     pins = {}
@@ -77,17 +69,18 @@ def of_profile(found: Profile) -> PinnedCommand:
     return PinnedCommand(sass.compiler, pins)
 
 
-def gate(path: Path, command: str, found: PinnedCommand, update: bool, why_unknown: str = "") -> Gated:
+def gate(path: Path, command: str, found: PinnedCommand, update: bool, why_unknown: str = "") -> tuple[str, bool]:
     """Compare a command's figures with its pins; with `update`, write the figures as pins instead.
 
-    why_unknown: why some figures are missing. Raises UsageError for a file without pins of the command.
+    Returns the text to print, and whether a figure is worse or missing. why_unknown: why some figures are missing.
+    Raises UsageError for a file without pins of the command.
     """
     again = f"`kernelmark {command} --baseline {shlex.quote(str(path))} --update`"
     if update:
         known = _read(path).commands if path.exists() else {}
         text = json.dumps(msgspec.to_builtins(Pins({**known, command: found})), indent=2, sort_keys=True)
         write_text(path, lambda out: print(text, file=out))
-        return Gated(f"{path}: {count(len(found.pins), 'pin')} of `{command}` written", False)
+        return f"{path}: {count(len(found.pins), 'pin')} of `{command}` written", False
     if not path.exists():
         raise UsageError(f"{path}: there is no such file; {again} creates it")
     commands = _read(path).commands
@@ -100,7 +93,7 @@ def gate(path: Path, command: str, found: PinnedCommand, update: bool, why_unkno
     head = f"{count(len(pinned.pins), 'pin')}: {len(worse)} worse or gone, {len(others)} better or new"
     if pinned.compiler != found.compiler and worse + others:
         head += f"; pinned with {pinned.compiler or 'no compiler'}, now {found.compiler or 'no compiler'}"
-    return Gated("\n".join([*worse, *others, paragraph(head)]), bool(worse))
+    return "\n".join([*worse, *others, paragraph(head)]), bool(worse)
 
 
 def _read(path: Path) -> Pins:

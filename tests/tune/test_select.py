@@ -216,9 +216,8 @@ def data(store, registry):
 
 def planted_costs(data):
     """Costs below the cap that are quadratic in the logarithms, of each direction with a slope of its own."""
-    c, k, direction = (
-        data.known[:, [*data.space.inputs, *data.space.words].index(name)] for name in ["c", "k", "direction"]
-    )
+    names = [*data.space.inputs, *data.space.words]
+    c, k, direction = (data.known[:, names.index(name)] for name in ("c", "k", "direction"))
     first = 0.04 * np.log2(c) + 0.002 * np.log2(c) * np.log2(k) + 0.15 * direction
     second = 0.5 - 0.03 * np.log2(k) * (1 + 0.2 * direction)
     return np.column_stack([first, second])
