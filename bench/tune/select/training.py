@@ -78,13 +78,11 @@ class Times(NamedTuple):
 
     def only(self, chosen: Sequence[int], kernels: Sequence[str]) -> "Times":
         """Return the times of some problems, with these kernels in this order; NaN for a kernel without times."""
-        none = np.full((2, len(chosen), 1), np.nan)
-        columns = [
-            self.logs[:, chosen, self.kernels.index(name)][:, :, None] if name in self.kernels else none
-            for name in kernels
-        ]
-        problems = [self.problems[i] for i in chosen]
-        return self._replace(problems=problems, kernels=list(kernels), logs=np.concatenate(columns, axis=2))
+        logs = np.full((2, len(chosen), len(kernels)), np.nan)
+        for column, name in enumerate(kernels):
+            if name in self.kernels:
+                logs[:, :, column] = self.logs[:, chosen, self.kernels.index(name)]
+        return self._replace(problems=[self.problems[i] for i in chosen], kernels=list(kernels), logs=logs)
 
 
 def read_times(store: Reader, registry: Registry, run_ids: Sequence[str], selected: bool = False) -> Times:
