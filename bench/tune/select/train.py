@@ -273,16 +273,16 @@ def train(store: Reader, registry: Registry, runs: Sequence[str], tests: Sequenc
         groups = {group_of(problem.id) for problem in held.problems}
         kept = [i for i, problem in enumerate(times.problems) if group_of(problem.id) not in groups]
         times = times.only(kept, times.kernels)
-    data = data_of(times) if times.problems else None
     where = f"run {' and '.join(runs)}"
-    if data is None:
+    if not times.problems:
         raise UsageError(f"{where}: has only the shapes of --test; train on others, such as those of train-conv")
+    data = data_of(times)
     require_enough(where, data)
     trials = {grown: losses(times, held_out(data, grown)) for grown in GROWERS}
     grown = min(trials, key=lambda name: trials[name][0].logs.mean())
-    own = trials[grown]
+    lost = own = trials[grown]
     if held is None:
-        lost, found = own, regret(store, times, data.families, own, f"families of shapes in {FOLDS} folds")
+        found = regret(store, times, data.families, own, f"families of shapes in {FOLDS} folds")
     else:
         asked = data_of(held.only(range(len(held.problems)), times.kernels), data.space)
         lost = losses(held, orders_by_way(data, asked, grown))
