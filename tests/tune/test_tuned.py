@@ -89,9 +89,7 @@ def test_an_entry_is_kept_replaced_and_removed_by_kernel_problem_and_threads(fil
         ('{"device": "Quantum 9000"}', "is for Quantum 9000, not "),
     ],
 )
-def test_a_file_that_is_corrupt_or_of_another_device_is_refused_in_one_line(
-    file, complaint, tuned, tmp_path, text, words
-):
+def test_a_corrupt_file_or_one_of_another_device_is_refused_in_one_line(file, complaint, tuned, tmp_path, text, words):
     path = tmp_path / "t.json"
     path.write_text(text)
     for call in (lambda: files.opened(str(path), "cpu"), lambda: plan_with(str(path), tuned.registry)):
@@ -113,7 +111,6 @@ def test_a_file_that_cannot_be_replaced_is_refused_before_anything_is_measured(t
     path.chmod(0o444)
     refusal = f"{path}: is read-only; make it writable, or --tuned FILE names another"
     assert complaint(lambda: files.opened(str(path), "cpu")) == refusal
-    assert complaint(lambda: files.opened("/proc/t.json", "cpu")).startswith("/proc/t.json: cannot be written: ")
 
 
 def test_a_tile_is_stale_once_source_versions_kernel_or_values_are_others(kernel, tuned):

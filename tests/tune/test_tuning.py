@@ -187,7 +187,6 @@ def test_over_a_suite_each_problem_has_a_verdict_and_one_tile_is_best_for_all(tu
         (["none"], "copy/mine.none: has no tunables; the kernels of copy that have tunables are copy/"),
         (["odd"], "copy/m64n1024/f32: copy/mine.odd: no tile is valid: 1 is odd; choose another problem"),
         (["one"], "copy/mine.one on copy/m64n1024/f32: the default is its only valid tile; there is nothing to tune"),
-        (["counted@X=1"], "copy/mine.counted@X=1: X is unknown, expected one of WORK"),
         (["counted@WORK=9"], "copy/mine.counted@WORK=9: WORK is 9, copy/mine.counted has 4, 1, 2, 3, 5, 6, 7, 8"),
         (["countd"], "kernel 'copy/mine.countd' is unknown, "),
         (["counted", "lstm"], "lstm: has no problem of copy/mine.counted; choose another suite, or give a problem's "),

@@ -207,13 +207,10 @@ class WatchSession:
         except UsageError as error:
             yield f"not timed: {error}"
             return
-        named = (tried.version, self.beside) if self.beside else (tried.version,)
-        names = {of: v.name for of, v in zip(comparison.ids, named, strict=False)}
-        tried.rows = rows
+        names = {of: v.name for of, v in zip(comparison.ids, filter(None, (tried.version, self.beside)), strict=False)}
+        tried.rows, tried.judged = rows, rows[0].status == Status.OK
         yield time_table(rows, names, self.problem)
-        if rows[0].status == Status.OK:
-            tried.judged = True
-        else:
+        if not tried.judged:
             tried.against.append(rows[0].status)
             yield f"FAIL: {rows[0].status} on {self.problem.id}"
 
