@@ -55,9 +55,6 @@ def look(session, folder):
     return lambda text, **headers: "\n".join(session.look(version(folder, next(numbers), text, headers)))
 
 
-SMALL = "copy/m64n1024/f32"
-
-
 class Tuned:
     """Tunings whose jobs are counted and not run: a contender takes as long as its tile works.
 
@@ -93,7 +90,7 @@ class Tuned:
         parts = [ProcessPart(len(samples), interval.median)]
         return Measurement(**common, samples=samples, interval=interval, interval_scope="within-process", parts=parts)
 
-    def begin(self, kernel, suite=SMALL, strategy=None, budget=None, op="copy/mine", **plan):
+    def begin(self, kernel, suite="copy/m64n1024/f32", strategy=None, budget=None, op="copy/mine", **plan):
         self.jobs.clear()
         found = find_suite(suite, self.registry)
         subjects = subjects_of(self.registry, f"{op}.{kernel}", found, 0)

@@ -32,11 +32,7 @@ template <typename T, int H> __global__ __launch_bounds__(1024, 2) void turned(c
 
 @pytest.fixture
 def subject(registry):
-
-    def of(kernel, problem):
-        return subjects_of(registry, kernel, find_suite(problem, registry), 0, static=True)[0]
-
-    return of
+    return lambda kernel, problem: subjects_of(registry, kernel, find_suite(problem, registry), 0, static=True)[0]
 
 
 def built(bound_s, *occupancies):

@@ -17,7 +17,6 @@ from kernelmark.bench.tune.profile.counted import Counts, LineCounts, counts_of
 from kernelmark.bench.tune.profile.view import Profile, sections, sources, write_page
 
 pytestmark = pytest.mark.skipif(missing_tool() is not None, reason=str(missing_tool()))
-PRODUCT = "gemm/m256n512k64/f32/NN"
 
 
 @pytest.fixture
@@ -63,7 +62,7 @@ def test_naive_transposition_stores_a_sector_for_each_element(counted):
 def test_a_product_has_as_many_multiply_adds_as_it_should(counted):
     if reason := cannot_count():
         pytest.skip(reason)
-    found = counted("gemm/cuda.async", PRODUCT)
+    found = counted("gemm/cuda.async", "gemm/m256n512k64/f32/NN")
     assert found.total.fma == 256 * 512 * 64 / 32
     (line,) = [line for line in found.lines if line.fma]
     assert (line.file, line.active_lanes) == ("gemm/fragment.cuh", 256 * 512 * 64)

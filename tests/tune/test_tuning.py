@@ -302,7 +302,6 @@ def test_what_was_adopted_is_a_version_in_the_history_of_the_kernel(tuned):
 
 PROBLEM = "copy/m64n1024/f32"
 QUICK = ("--mode", "hot", "--max-time", "0.01", "--no-ceilings", "--threads", "1", "--plugin", COUNTED)
-RACE = ("--processes", "3", "--spread", "0")
 
 
 def test_without_a_gpu_a_cuda_kernel_is_offered_static_ranking(called):
@@ -315,7 +314,7 @@ def test_without_a_gpu_a_cuda_kernel_is_offered_static_ranking(called):
 
 @pytest.mark.long
 def test_a_session_tunes_is_interrupted_goes_on_and_run_uses_the_tile(tmp_path, kernelmark):
-    words = ("tune", "copy/mine.interrupting", PROBLEM, *QUICK, *RACE, "--db", "r.db")
+    words = ("tune", "copy/mine.interrupting", PROBLEM, *QUICK, "--processes", "3", "--spread", "0", "--db", "r.db")
     stopped = kernelmark(*words)
     assert (stopped.returncode, complaints(stopped.stderr)) == (130, [])
     assert stopped.stdout.endswith("interrupted; all rows so far are stored, and the same command continues\n")
