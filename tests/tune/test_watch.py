@@ -416,13 +416,12 @@ def test_the_history_shows_a_diff_for_each_step_and_names_the_compilers_refusal(
 
 @pytest.mark.usefixtures("emulator_passes")
 def test_on_a_gpu_rates_of_one_job_have_their_interval_and_others_are_marked_as_quotients(saved, opened, monkeypatch):
-    times = {"current": iter((4e-3, 2e-3, 1e-3)), "previous": iter((4e-3, 2e-3)), "gemm": iter((8e-3,) * 3)}
+    medians = iter([(4e-3, 8e-3), (2e-3, 4e-3, 8e-3), (1e-3, 2e-3, 8e-3)])
 
     def compared(comparison, current, previous):
-        ids = (comparison.ids[0], *([comparison.ids[1]] if previous else []), "transpose/cublas.geam")
-        medians = [next(times[name]) for name in ("current", *(["previous"] if previous else []), "gemm")]
+        ids = (*comparison.ids[: 1 + bool(previous)], "transpose/cublas.geam")
         own = {"problem": PROBLEM, "job": "j", "device_name": "Some GPU", "interval_scope": "within-process"}
-        return [measured(name, 0.99 * s, s, 1.01 * s, **own) for name, s in zip(ids, medians, strict=True)]
+        return [measured(name, 0.99 * s, s, 1.01 * s, **own) for name, s in zip(ids, next(medians), strict=True)]
 
     monkeypatch.setattr(watched, "compare", compared)
     session = opened()
