@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from itertools import product
 
 import msgspec
 import pytest
@@ -224,11 +225,8 @@ def test_the_main_loop_on_hopper_keeps_its_share_of_multiply_adds(name: str, pro
 BANKED = [("winograd@BK=64", "nchw/fprop"), ("implicit@BM=128,BN=128", "nchw/fprop"), ("winograd4_fused", "nchw/fprop")]
 BANKED += [("winograd@BK=32", "nchw/fprop"), ("winograd4", "nchw/fprop")]
 BANKED += [(f"winograd@BK={width}", variant) for width in (32, 64) for variant in ("nhwc/fprop", "nchw/dgrad")]
-BANKED += [
-    ("implicit@BN=256", f"{layout}/{direction}")
-    for layout in ("nchw", "nhwc")
-    for direction in ("fprop", "dgrad", "wgrad")
-]
+EVERY = product(("nchw", "nhwc"), ("fprop", "dgrad", "wgrad"))
+BANKED += [("implicit@BN=256", "/".join(variant)) for variant in EVERY]
 
 
 @pytest.mark.usefixtures("disassembler")
