@@ -105,8 +105,8 @@ def test_variants_that_do_not_fit_together_are_measured_apart_and_say_so(registr
     (f32,), (f64,) = group(BASE, problems=names).values()
     assert (f32.status, f64.status) == ("ok", "ok")
     assert f32.job != f64.job
-    for row in (f32, f64):
-        assert f"{APART}, since together they exceed the memory: operands need 0.036 GB of host memory; " in row.disturbed
+    note = f"{APART}, since together they exceed the memory: operands need 0.036 GB of host memory; "
+    assert all(note in row.disturbed for row in (f32, f64))
 
 
 def test_what_has_no_memory_left_beside_its_variants_gets_it_alone(registry):
