@@ -11,7 +11,7 @@ from cuda.bindings import driver
 
 from kernelmark.bench.measure.tensormap import NBYTES, aligned, encode_tiled
 from stub import control
-from stub.programs import Word, device, launch, new_stream, nothing, record, span
+from stub.programs import Word, code, device, launch, new_stream, nothing, record, span
 
 
 @contextmanager
@@ -77,12 +77,9 @@ def free_while_held() -> None:
 
 
 def load_while_held() -> None:
-    stream, code = (
-        new_stream(),
-        core.Program('extern "C" __global__ void f() {}', "c++", core.ProgramOptions(arch="sm_90")).compile("cubin"),
-    )
+    stream, loaded = new_stream(), core.ObjectCode.from_cubin(code("loaded_late"))
     with holding(stream):
-        code.get_kernel("f")
+        loaded.get_kernel("loaded_late")
 
 
 def copy_while_held() -> None:
@@ -144,17 +141,13 @@ def _status(call: Any) -> str:
     return "CUDA_SUCCESS"
 
 
-def too_much_shared_memory() -> str:
+def launched(shape: dict[str, int], attribute: str = "", value: int = 0) -> str:
+    """Launch in a shape, once this attribute of the kernel has a value; return the status."""
     stream, kernel = new_stream(), nothing()
-    return _status(lambda: launch(stream, kernel, shmem_size=49153))
-
-
-def shared_memory_that_was_asked_for() -> str:
-    """Launch with as much once the attribute is set, which breaks no rule."""
-    stream, kernel = new_stream(), nothing()
-    attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-    driver.cuKernelSetAttribute(attribute, 49153, kernel.handle, driver.CUdevice(0))
-    return _status(lambda: launch(stream, kernel, shmem_size=49153))
+    if attribute:
+        named = driver.CUfunction_attribute[f"CU_FUNC_ATTRIBUTE_{attribute}"]
+        driver.cuKernelSetAttribute(named, value, kernel.handle, driver.CUdevice(0))
+    return _status(lambda: launch(stream, kernel, **shape))
 
 
 def more_shared_memory_than_there_is() -> str:
@@ -162,19 +155,6 @@ def more_shared_memory_than_there_is() -> str:
     attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
     (status,) = driver.cuKernelSetAttribute(attribute, 232449, kernel.handle, driver.CUdevice(0))
     return str(status.name)
-
-
-def wide_cluster() -> str:
-    stream, kernel = new_stream(), nothing()
-    return _status(lambda: launch(stream, kernel, grid=1, cluster=16))
-
-
-def wide_cluster_that_was_asked_for() -> str:
-    """Launch a cluster of 16 once the attribute is set, which breaks no rule."""
-    stream, kernel = new_stream(), nothing()
-    attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
-    driver.cuKernelSetAttribute(attribute, 1, kernel.handle, driver.CUdevice(0))
-    return _status(lambda: launch(stream, kernel, grid=1, cluster=16))
 
 
 def too_many_cooperating_blocks() -> str:
@@ -188,11 +168,6 @@ def too_many_cooperating_blocks() -> str:
     config.attrs, config.numAttrs = [attribute], 1
     (status,) = driver.cuLaunchKernelEx(config, driver.CUfunction(int(kernel.handle)), 0, 0)
     return str(status.name)
-
-
-def threads_beyond_the_bound() -> str:
-    stream, kernel = new_stream(), nothing()
-    return _status(lambda: launch(stream, kernel, block=1025))
 
 
 def copy_beyond_the_end() -> str:
@@ -217,24 +192,8 @@ def failing_launch() -> list[str]:
     return [first, *(str(result[0].name) for result in (driver.cuCtxSynchronize(), driver.cuMemAlloc(16)))]
 
 
-def misaligned_map() -> str:
-    return _encode(address=8)
-
-
-def misaligned_descriptor() -> str:
-    return _encode(aside=64)
-
-
-def box_wider_than_its_swizzle() -> str:
-    return _encode(box=64)
-
-
-def aligned_map() -> str:
-    """Encode a map that breaks no rule."""
-    return _encode()
-
-
-def _encode(address: int = 0, box: int = 32, aside: int = 0) -> str:
+def encoded_map(address: int = 0, box: int = 32, aside: int = 0) -> str:
+    """Encode a map, whose memory and descriptor may lie so many bytes aside; return the status."""
     device()
     d = driver
     status = encode_tiled()(

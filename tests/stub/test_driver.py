@@ -99,61 +99,63 @@ def command(folder: Path, *words: str) -> "subprocess.CompletedProcess[str]":
 
 
 HELD = "was called while a stream was held"
-#: The breach, what it returns, and what the one violation that it causes has.
+BAD, SHARED = "CUDA_ERROR_INVALID_VALUE", {"shmem_size": 49153}
+#: The breach, a function with its arguments, what it returns, and what the one violation that it causes has.
 BREACHES = [
-    ("launch_elsewhere", 0.0, "nothing ran on stream"),
-    ("launch_elsewhere_without_joining", 0.0, "nothing ran on stream"),
-    ("synchronise_while_held", "CUDA_ERROR_LAUNCH_TIMEOUT", f"cuStreamSynchronize {HELD}"),
-    ("synchronise_an_event_while_held", None, f"cuEventSynchronize {HELD}"),
-    ("synchronise_all_while_held", None, f"cuCtxSynchronize {HELD}"),
-    ("allocate_while_held", None, f"cuMemAlloc_v2 {HELD}"),
-    ("free_while_held", None, f"cuMemFree_v2 {HELD}"),
-    ("load_while_held", None, f"cuLibraryLoadData {HELD}"),
-    ("copy_while_held", None, f"cuMemcpyHtoDAsync_v2 {HELD}"),
-    ("too_much_shared_memory", "CUDA_ERROR_INVALID_VALUE", "dynamic shared memory of 49153, expected at most 49152"),
-    ("wide_cluster", "CUDA_ERROR_INVALID_CLUSTER_SIZE", "clusters of 16, expected at most 8"),
-    ("too_many_cooperating_blocks", "CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE", "4225, expected at most 4224"),
-    ("threads_beyond_the_bound", "CUDA_ERROR_INVALID_VALUE", "threads a block, 1025, expected at most 1024"),
-    ("copy_beyond_the_end", "CUDA_ERROR_INVALID_VALUE", "reach beyond the memory that was allocated"),
-    ("free_twice", "CUDA_ERROR_INVALID_VALUE", "is no memory that is alive"),
-    ("synchronise_while_capturing", "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED", "while a stream was capturing"),
-    ("capture_without_joining", "CUDA_ERROR_STREAM_CAPTURE_UNJOINED", "another stream's work had joined it"),
-    ("misaligned_map", "CUDA_ERROR_INVALID_VALUE", "begins at a multiple of 16 bytes"),
-    ("misaligned_descriptor", "CUDA_ERROR_INVALID_VALUE", "expected a multiple of 128"),
-    ("box_wider_than_its_swizzle", "CUDA_ERROR_INVALID_VALUE", "a box no wider than its swizzle"),
+    (("launch_elsewhere",), 0.0, "nothing ran on stream"),
+    (("launch_elsewhere_without_joining",), 0.0, "nothing ran on stream"),
+    (("synchronise_while_held",), "CUDA_ERROR_LAUNCH_TIMEOUT", f"cuStreamSynchronize {HELD}"),
+    (("synchronise_an_event_while_held",), None, f"cuEventSynchronize {HELD}"),
+    (("synchronise_all_while_held",), None, f"cuCtxSynchronize {HELD}"),
+    (("allocate_while_held",), None, f"cuMemAlloc_v2 {HELD}"),
+    (("free_while_held",), None, f"cuMemFree_v2 {HELD}"),
+    (("load_while_held",), None, f"cuLibraryLoadData {HELD}"),
+    (("copy_while_held",), None, f"cuMemcpyHtoDAsync_v2 {HELD}"),
+    (("launched", SHARED), BAD, "dynamic shared memory of 49153, expected at most 49152"),
+    (("launched", {"cluster": 16}), "CUDA_ERROR_INVALID_CLUSTER_SIZE", "clusters of 16, expected at most 8"),
+    (("too_many_cooperating_blocks",), "CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE", "4225, expected at most 4224"),
+    (("launched", {"block": 1025}), BAD, "threads a block, 1025, expected at most 1024"),
+    (("copy_beyond_the_end",), BAD, "reach beyond the memory that was allocated"),
+    (("free_twice",), BAD, "is no memory that is alive"),
+    (("synchronise_while_capturing",), "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED", "while a stream was capturing"),
+    (("capture_without_joining",), "CUDA_ERROR_STREAM_CAPTURE_UNJOINED", "another stream's work had joined it"),
+    (("encoded_map", 8), BAD, "begins at a multiple of 16 bytes"),
+    (("encoded_map", 0, 32, 64), BAD, "expected a multiple of 128"),
+    (("encoded_map", 0, 64), BAD, "a box no wider than its swizzle"),
 ]
 #: What breaks no rule, with what it returns.
 ALLOWED = [
-    ("launch_elsewhere_and_join", float(np.float32(0.001))),
-    ("copy_pinned_while_held", None),
-    ("shared_memory_that_was_asked_for", "CUDA_SUCCESS"),
-    ("wide_cluster_that_was_asked_for", "CUDA_SUCCESS"),
-    ("aligned_map", "CUDA_SUCCESS"),
+    (("launch_elsewhere_and_join",), float(np.float32(0.001))),
+    (("copy_pinned_while_held",), None),
+    (("launched", SHARED, "MAX_DYNAMIC_SHARED_SIZE_BYTES", 49153), "CUDA_SUCCESS"),
+    (("launched", {"cluster": 16}, "NON_PORTABLE_CLUSTER_SIZE_ALLOWED", 1), "CUDA_SUCCESS"),
+    (("encoded_map",), "CUDA_SUCCESS"),
 ]
+REFUSED = ("more_shared_memory_than_there_is",)
 
 
 @pytest.fixture(scope="module")
 def breaking(tools: None, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
-    names = [name for name, *_ in (*BREACHES, *ALLOWED)] + ["more_shared_memory_than_there_is"]
-    calls = {name: (f"stub.breaches:{name}",) for name in names}
+    asked = [call for call, *_ in (*BREACHES, *ALLOWED)] + [REFUSED]
+    calls = {str(call): (f"stub.breaches:{call[0]}", *call[1:]) for call in asked}
     return on_stub(calls, tmp_path_factory.mktemp("stub"), KM_STUB_PATIENCE_MS="0")
 
 
-@pytest.mark.parametrize(("name", "value", "expected"), BREACHES)
-def test_a_breach_is_found(breaking: dict[str, Run], name: str, value: Any, expected: str) -> None:
-    (violation,) = breaking[name].violations
+@pytest.mark.parametrize(("call", "value", "expected"), BREACHES, ids=str)
+def test_a_breach_is_found(breaking: dict[str, Run], call: tuple[Any, ...], value: Any, expected: str) -> None:
+    (violation,) = breaking[str(call)].violations
     assert expected in violation
-    assert breaking[name].value == value
+    assert breaking[str(call)].value == value
 
 
-@pytest.mark.parametrize(("name", "value"), ALLOWED)
-def test_what_breaks_no_rule_passes(breaking: dict[str, Run], name: str, value: Any) -> None:
-    assert breaking[name].violations == []
-    assert breaking[name].value == value
+@pytest.mark.parametrize(("call", "value"), ALLOWED, ids=str)
+def test_what_breaks_no_rule_passes(breaking: dict[str, Run], call: tuple[Any, ...], value: Any) -> None:
+    assert breaking[str(call)].violations == []
+    assert breaking[str(call)].value == value
 
 
 def test_more_shared_memory_than_there_is_is_refused_where_it_is_asked_for(breaking: dict[str, Run]) -> None:
-    assert breaking["more_shared_memory_than_there_is"].value == "CUDA_ERROR_INVALID_VALUE"
+    assert breaking[str(REFUSED)].value == BAD
 
 
 def test_after_a_launch_that_failed_every_call_fails(tools: None, tmp_path: Path) -> None:
