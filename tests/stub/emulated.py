@@ -16,8 +16,7 @@ from kernelmark.bench.emulator.worker import Buffer, EmulatedTensorMap, Im2col, 
 from kernelmark.bench.emulator.worker import Launch as EmulatedLaunch
 from kernelmark.bench.measure.compile import compile_cubin
 from kernelmark.bench.measure.launch import entries_of
-from kernelmark.bench.plan.kernel import CudaKernel
-from kernelmark.bench.plan.operation import Problem
+from kernelmark.bench.plan.discovery import discover
 from stub import control
 
 ARCH = "sm_90a"
@@ -46,11 +45,10 @@ class Emulator:
         self._seen: dict[bytes, dict[str, bytes]] = {}
         control.run_launches_with(self._safely)
 
-    def know(self, kernel: CudaKernel, problem: Problem) -> None:
-        """Take the kernels that a launch of `kernel` on `problem` needs, by the symbols of their cubin."""
-        tile = kernel.tile_for(problem)
-        assert tile is not None
-        entries = entries_of(kernel.calls(problem, tile))
+    def know(self, name: str, problem: str) -> None:
+        """Take what a launch of a kernel on a problem needs, by the symbols of its cubin."""
+        parsed, kernel = discover().problem(problem), discover().named(name)
+        entries = entries_of(kernel.calls(parsed, kernel.tile_for(parsed)))
         symbols = compile_cubin(kernel.source, entries, ARCH, kernel.id).symbols
         self._known |= {symbol: Known(kernel.source, entries, entry) for entry, symbol in symbols.items()}
 

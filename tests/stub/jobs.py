@@ -4,6 +4,7 @@ import os
 from contextlib import redirect_stdout
 from io import StringIO
 from typing import Any
+from unittest.mock import patch
 
 import cuda.core as core
 import pytest
@@ -18,7 +19,7 @@ from kernelmark.bench.measure.tensormap import encode
 from kernelmark.bench.plan.case import Budget, Job
 from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.errors import UsageError
-from kernelmark.bench.plan.kernel import CudaKernel, TensorMap
+from kernelmark.bench.plan.kernel import TensorMap
 from kernelmark.bench.plan.modes import Mode
 from kernelmark.bench.run.job import run_job
 from kernelmark.bench.selftest.clocks import judge, replies
@@ -54,9 +55,7 @@ def timed_once(kernel: str, problem: str) -> float:
 
 def agreed(kernel: str) -> list[str]:
     """Compare the emulator's verdict on a kernel's smallest case with the device's, as `make gpu` does."""
-    emulator = Emulator()
-    case = agreement.smallest(discover(), kernel)
-    emulator.know(case.kernel, case.problem)
+    Emulator().know(kernel, agreement.smallest(discover(), kernel).problem.id)
     return list(agreement.replies([kernel]))
 
 
@@ -70,10 +69,9 @@ def launched_alone(kernel: str, problem: str) -> str:
 
 def summed(kernel: str, problem: str) -> dict[str, Any]:
     """Verify a sum of gradients on the host, and beside it one on the device that has the same operands."""
-    emulator, parsed, beside = Emulator(), discover().problem(problem), discover().kernels["aggregate/cuda.device"]
-    assert isinstance(beside, CudaKernel)
-    emulator.know(beside, parsed)
-    rows = run_job(Job((problem,), (kernel, beside.id), Mode.VERIFY, (), 0, Budget(), threads=1))
+    beside = "aggregate/cuda.device"
+    Emulator().know(beside, problem)
+    rows = run_job(Job((problem,), (kernel, beside), Mode.VERIFY, (), 0, Budget(), threads=1))
     return {row.kernel: [row.status, row.reason, row.scratch_bytes] for row in rows}
 
 
@@ -89,11 +87,8 @@ def between_gpus(kernel: str, problem: str, mode: str = Mode.VERIFY, plugin: str
 
 def summed_in(whole: int, kernel: str, problem: str) -> dict[str, Any]:
     """Do that on a host whose memory has `whole` bytes."""
-    kept, cuda.whole_bytes = cuda.whole_bytes, lambda: whole  # type: ignore[attr-defined]
-    try:
+    with patch.object(cuda, "whole_bytes", lambda: whole):
         return summed(kernel, problem)
-    finally:
-        cuda.whole_bytes = kept  # type: ignore[attr-defined]
 
 
 def locked(kind: str, nbytes: int) -> str:
@@ -145,9 +140,8 @@ def timed(
 def persisting() -> dict[str, Any]:
     """Time the self-test's copy that asks for lines in L2, cold."""
     discover((plugin("cheats"),))
-    copy, problem = discover().kernels["copy/cuda.vectorised"], "copy/m33n16/f32"
-    assert isinstance(copy, CudaKernel)
-    Emulator().know(copy, discover().problem(problem))
+    problem = "copy/m33n16/f32"
+    Emulator().know("copy/cuda.vectorised", problem)
     control.launches_take(20_000_000)
     timing.time = VirtualTime()
     return _job("copy/selftest.persists", problem, Mode.COLD)
@@ -159,7 +153,6 @@ def synchronising_call() -> dict[str, Any]:
     stream = core.Stream.from_handle(device.stream.ptr)
     control.launches_take(4_000_000)
     clock = device.clock(hold=True)
-    assert isinstance(clock, timing.CudaClock)
     clock.RELEASE_S = 0.05
 
     def call() -> None:
@@ -197,24 +190,18 @@ def _in_pieces(problem: str) -> Emulator:
     _streams.LEAST_BYTES = _streams.Slot.NBYTES = 4096
     control.launches_take(50_000)  # so that a sample is a few calls
     emulator = Emulator()
-    arrived, parsed = discover().kernels["transfer/cuda.arrived"], discover().problem(problem)
-    assert isinstance(arrived, CudaKernel)
-    if getattr(parsed, "work", 0):
-        emulator.know(arrived, discover().problem(problem.replace("h2d", "d2d")))
+    if "/work" in problem:
+        emulator.know("transfer/cuda.arrived", problem.replace("h2d", "d2d"))
     timing.time = VirtualTime()
     return emulator
 
 
-def _row(name: str, problem: str, mode: Mode, launcher: str) -> dict[str, Any]:
-    registry, emulator = discover(), Emulator()
-    kernel = registry.kernels[name]
-    assert isinstance(kernel, CudaKernel)
-    emulator.know(kernel, registry.problem(problem))
-    return _job(name, problem, mode, launcher) | {"complaints": emulator.complaints, "ran": len(emulator.ran)}
+def _row(kernel: str, problem: str, mode: Mode, launcher: str) -> dict[str, Any]:
+    emulator = Emulator()
+    emulator.know(kernel, problem)
+    return _job(kernel, problem, mode, launcher) | {"complaints": emulator.complaints, "ran": len(emulator.ran)}
 
 
 def _job(kernel: str, problem: str, mode: Mode, launcher: str = "cuda-core") -> dict[str, Any]:
-    budget = Budget(max_time_s=0.01)
-    (row,) = run_job(Job((problem,), (kernel,), mode, (), 0, budget, threads=1, launcher=launcher))
-    names = ("status", "reason", "samples", "disturbed", "launched")
-    return {name: getattr(row, name) for name in names}
+    (row,) = run_job(Job((problem,), (kernel,), mode, (), 0, Budget(max_time_s=0.01), threads=1, launcher=launcher))
+    return {name: getattr(row, name) for name in ("status", "reason", "samples", "disturbed", "launched")}

@@ -3,7 +3,6 @@
 import ast
 import re
 from pathlib import Path
-from uuid import UUID
 
 import pytest
 from tabulate import tabulate
@@ -56,16 +55,9 @@ def runs(tools: None, folder: Path, request: pytest.FixtureRequest) -> dict[str,
         "alone": ("stub.jobs:launched_alone", *ALONE),
         "managed memory": ("stub.jobs:transferred", "transfer/cuda.managed", "transfer/n33/f32/h2d"),
     }
+    first = {"missing": ("kernelmark.bench.measure.present:cuda_missing",)}
     last = {"compiled": ("stub.jobs:compiled", str(folder))}
-    calls = {
-        "missing": ("kernelmark.bench.measure.present:cuda_missing",),
-        **verified,
-        **ways,
-        **others,
-        **timed,
-        **last,
-    }
-    return on_stub(calls, folder, **recorded_in(folder))
+    return on_stub(first | verified | ways | others | timed | last, folder, **recorded_in(folder))
 
 
 @pytest.mark.parametrize(
@@ -155,10 +147,6 @@ def test_a_tool_that_looks_from_start_to_stop_sees_one_call_of_the_kernel(runs: 
 
 def test_an_operand_of_a_kernel_that_is_launched_alone_fills_its_allocation(runs: dict[str, Run]) -> None:
     assert any(line.startswith(f"cuMemAlloc_v2 of {4 * 2 * 8 * 6 * 6} bytes") for line in runs["alone"].log)
-
-
-def test_the_device_has_an_identity(runs: dict[str, Run]) -> None:
-    assert runs["identity"].value == [f"GPU-{UUID(bytes=b'kernelmark stub.')}"]
 
 
 def test_no_rule_is_broken(runs: dict[str, Run]) -> None:
