@@ -13,9 +13,28 @@ from typing import Any, ClassVar
 import cuda.core as core
 import numpy as np
 from cuda.bindings import driver
-from cupy_runtime import CUDARuntimeError, OutOfMemoryError, runtime  # noqa: F401
-from cupy_runtime import asked as _asked
 from numpy import uint8  # noqa: F401
+
+
+class OutOfMemoryError(MemoryError):
+    """The error of this name that bench/measure turns into `oom`."""
+
+
+class CUDARuntimeError(RuntimeError):
+    """What a call of CuPy raises where the driver refuses; status: the runtime's number, where it is asked for."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.status = 704 if name == "CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED" else 0
+
+
+def _asked(result: tuple[Any, ...]) -> Any:
+    status, *values = result
+    if status == driver.CUresult.CUDA_ERROR_OUT_OF_MEMORY:
+        raise OutOfMemoryError(status.name)
+    if status != driver.CUresult.CUDA_SUCCESS:
+        raise CUDARuntimeError(status.name)
+    return values[0] if values else None
 
 
 class Memory:
@@ -214,17 +233,56 @@ def get_default_memory_pool() -> Any:
     return SimpleNamespace(free_all_blocks=lambda: None)
 
 
-def _elapsed_ms(start: Event, stop: Event) -> float:
-    return float(_asked(driver.cuEventElapsedTime(start.handle, stop.handle)))
+def _properties(number: int) -> dict[str, Any]:
+    device = core.Device(number)
+    major, minor = device.compute_capability
+    return {
+        "name": device.name.encode(),
+        "totalGlobalMem": _asked(driver.cuDeviceTotalMem(number)),
+        "l2CacheSize": device.properties.l2_cache_size,
+        "multiProcessorCount": device.properties.multiprocessor_count,
+        "major": major,
+        "minor": minor,
+    }
 
 
+def _copy(target: int, source: int, nbytes: int, kind: int, stream: int) -> None:
+    copies = {1: driver.cuMemcpyHtoDAsync, 2: driver.cuMemcpyDtoHAsync, 3: driver.cuMemcpyDtoDAsync}
+    _asked(copies[kind](target, source, nbytes, stream))
+
+
+def _copy_between(target: int, to: int, source: int, at: int, nbytes: int, stream: int) -> None:
+    _asked(driver.cuMemcpyPeerAsync(target, _contexts(to), source, _contexts(at), nbytes, stream))
+
+
+def _contexts(number: int) -> Any:
+    """Return the primary context of a device, which cuda-core keeps."""
+    found = _asked(driver.cuDevicePrimaryCtxRetain(number))
+    driver.cuDevicePrimaryCtxRelease(number)
+    return found
+
+
+runtime = SimpleNamespace(
+    getDeviceCount=lambda: int(_asked(driver.cuDeviceGetCount())),
+    getDeviceProperties=_properties,
+    memGetInfo=lambda: driver.cuMemGetInfo()[1:],
+    driverGetVersion=lambda: _asked(driver.cuDriverGetVersion()),
+    memcpyAsync=_copy,
+    memcpyPeerAsync=_copy_between,
+    deviceCanAccessPeer=lambda device, peer: int(_asked(driver.cuDeviceCanAccessPeer(device, peer))),
+    deviceEnablePeerAccess=lambda peer: _asked(driver.cuCtxEnablePeerAccess(_contexts(peer), 0)),
+    memcpyHostToDevice=1,
+    memcpyDeviceToHost=2,
+    memcpyDeviceToDevice=3,
+    CUDARuntimeError=CUDARuntimeError,
+)
 cuda = SimpleNamespace(
     Device=Device,
     Stream=Stream,
     get_current_stream=lambda: SimpleNamespace(ptr=_Streams.now()),
     Event=Event,
     alloc_pinned_memory=alloc_pinned_memory,
-    get_elapsed_time=_elapsed_ms,
+    get_elapsed_time=lambda start, stop: float(_asked(driver.cuEventElapsedTime(start.handle, stop.handle))),
     runtime=runtime,
     set_allocator=lambda allocator: None,  # each array has an allocation of its own
     nccl=SimpleNamespace(available=False),
