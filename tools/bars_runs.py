@@ -123,37 +123,16 @@ def read(db: Path, query: str) -> list[str]:
 JOBS, SLEEPING_JOBS = 600, 120
 #: The number of kills, the most rows between two kills, a seed, and the most seconds that a run takes to its next row.
 KILLS, APART, SEED, STALLED_S = 30, 24, 20, 120.0
-EXECUTOR = """
-from parsl import Config
-from parsl.executors import HighThroughputExecutor
-from parsl.providers import LocalProvider
-provider = LocalProvider(init_blocks=1, max_blocks=1)
-executor = HighThroughputExecutor(label="here", address="127.0.0.1", max_workers_per_node={workers}, provider=provider)
-config = Config(executors=[executor], run_dir={run_dir!r}, strategy_period=1, initialize_logging=False)
-"""
 #: The run uses the tests' fake device, since CPU jobs of one host are measured one at a time.
 DISPATCH = """
 import sys
-from contextlib import closing
 from pathlib import Path
-from kernelmark.bench.measure.host import Host, digests
-from kernelmark.bench.plan.case import Plan, case_count, jobs
-from kernelmark.bench.plan.discovery import discover
-from kernelmark.bench.plan.modes import Mode
-from kernelmark.bench.plan.suites import load_suite
-from kernelmark.bench.record.store import Store
-from kernelmark.bench.run.dispatch import Broker, Dispatch
-from kernelmark.bench.run.session import Session
-suite, db, config, resume, *plugins = sys.argv[1:]
-own = dict(suites=(suite,), plugins=tuple(plugins), executor=config)
-plan = Plan(devices=("fake",), mode=Mode.HOT, ceilings=False, **own)
-registry = discover(plan.plugins)
-suites = [load_suite(Path(suite), registry)]
-planned = list(jobs(suites, registry, plan))
-with closing(Store(Path(db))) as store, Broker(config, ()) as broker:
-    session = Session(store, suites, plan, None, resume or None, planned=case_count(planned, registry))
-    expected = Host("", "", "", plugins=digests(plan.plugins))
-    Dispatch(session, store, broker).run(planned, expected)
+from support.plugins import FAKE
+from support.shards import LOCAL, asked, config_file, dispatch
+suite, name, workers, resume = sys.argv[1:]
+folder = Path(name)
+plan = asked(Path(suite), (FAKE, str(folder / "sleeps.py")), kernels=())
+dispatch(folder / "r.db", plan, config_file(folder, LOCAL, int(workers)), resume=resume or None)
 """
 SLEEPS = """
 import time
@@ -183,17 +162,15 @@ class Run:
 
     def __init__(self, folder: Path, kernel: str, jobs: int, workers: int) -> None:
         folder.mkdir()
-        self.db, config = folder / "r.db", folder / "executor.py"
-        config.write_text(EXECUTOR.format(workers=workers, run_dir=str(folder / "runinfo")))
+        self.db = folder / "r.db"
         (folder / "sleeps.py").write_text(SLEEPS)
-        self.words = [sys.executable, "-c", DISPATCH, copies(folder, kernel, jobs), str(self.db), str(config)]
-        self.plugins = [str(FAKE), str(folder / "sleeps.py")]
+        self.words = [sys.executable, "-c", DISPATCH, copies(folder, kernel, jobs), str(folder), str(workers)]
 
     def started(self) -> "subprocess.Popen[bytes]":
         """Start the run, or resume it."""
         begun = read(self.db, "SELECT run_id FROM run")[-1:] or [""]
-        words = [*self.words, *begun, *self.plugins]
-        return subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        env = os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests'}"}
+        return subprocess.Popen([*self.words, *begun], env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
     def times(self) -> list[float]:
         """Return the seconds from the start to each row in the store. Raises CalledProcessError."""

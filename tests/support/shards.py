@@ -98,20 +98,20 @@ from parsl import Config
 from parsl.executors import ThreadPoolExecutor
 config = Config(executors=[ThreadPoolExecutor(max_threads=2)], run_dir={run_dir!r}, initialize_logging=False)
 """
-#: Parsl's executor with a worker on this host.
+#: Parsl's executor with workers on this host.
 LOCAL = """
 from parsl import Config
 from parsl.executors import HighThroughputExecutor
 from parsl.providers import LocalProvider
 provider = LocalProvider(init_blocks=1, max_blocks=1{rest})
-executor = HighThroughputExecutor(label="here", address="127.0.0.1", max_workers_per_node=1, provider=provider)
+executor = HighThroughputExecutor(label="here", address="127.0.0.1", max_workers_per_node={workers}, provider=provider)
 config = Config(executors=[executor], run_dir={run_dir!r}, strategy_period=1, initialize_logging=False)
 """
 
 
-def config_file(folder: Path, text: str = THREADS, **values: Any) -> str:
+def config_file(folder: Path, text: str = THREADS, workers: int = 1, rest: str = "") -> str:
     path = folder / "executor.py"
-    path.write_text(text.format(run_dir=str(folder / "runinfo"), **values))
+    path.write_text(text.format(run_dir=str(folder / "runinfo"), workers=workers, rest=rest))
     return str(path)
 
 
