@@ -33,9 +33,8 @@ class Promise(NamedTuple):
         """Return the name of the measurement that yields the number."""
         return self.name.partition(".")[0]
 
-    def holds(self, value: float) -> bool:
-        """Return whether the number keeps the promise; NaN, for a failed measurement, does not."""
-        return bool(HOLDS[self.sign](value, self.limit))
+    def __str__(self) -> str:
+        return f"{self.name}: {self.words} {self.sign} {self.limit:g} {self.unit}".rstrip()
 
 
 PROMISES = (
@@ -99,32 +98,16 @@ PROMISES = (
     Promise("again.slower", "adopted tiles that are certainly slower, timed again", "<=", 0, "", "tuning.md"),
 )
 #: The measurements; each yields the numbers of the promises that begin with its name.
-MEASURED: dict[str, Callable[[], Found]] = {
-    "list": bars_stores.listing,
-    "million": bars_stores.million,
-    "durations": bars_runs.durations,
-    "loop": bars_kernels.loop,
-    "transpose": bars_kernels.transpose,
-    "conv": bars_kernels.conv,
-    "first": bars_kernels.first,
-    "threads": bars_kernels.threads,
-    "emulator": bars_runs.emulator,
-    "judged": bars_kernels.judged,
-    "sums": bars_kernels.sums,
-    "overlap": bars_kernels.overlap,
-    "encode": bars_kernels.encode,
-    "fake": bars_runs.fake,
-    "scale": bars_stores.scale,
-    "many": bars_stores.many,
-    "no_ops": bars_runs.no_ops,
-    "merge": bars_stores.merge,
-    "executor": bars_runs.executor,
-    "report": bars_stores.report,
-    "select": bars_stores.select,
-    "replay": bars_tuning.replay,
-    "tune": bars_tuning.tune,
-    "again": bars_tuning.again,
-}
+MEASURED: dict[str, Callable[[], Found]] = {"list": bars_stores.listing} | {
+    measure.__name__: measure
+    for measure in (
+        bars_stores.million, bars_runs.durations, bars_kernels.loop, bars_kernels.transpose, bars_kernels.conv,
+        bars_kernels.first, bars_kernels.threads, bars_runs.emulator, bars_kernels.judged, bars_kernels.sums,
+        bars_kernels.overlap, bars_kernels.encode, bars_runs.fake, bars_stores.scale, bars_stores.many,
+        bars_runs.no_ops, bars_stores.merge, bars_runs.executor, bars_stores.report, bars_stores.select,
+        bars_tuning.replay, bars_tuning.tune, bars_tuning.again,
+    )
+}  # fmt: skip
 
 
 def main(words: list[str] | None = None) -> int:
@@ -138,26 +121,19 @@ def main(words: list[str] | None = None) -> int:
     promises = {promise.name: promise for promise in PROMISES if promise.group in (asked.group or MEASURED)}
     if asked.list:
         for promise in promises.values():
-            print(stated(promise) + f" (docs/{promise.page})" * bool(promise.page))
+            print(f"{promise}{f' (docs/{promise.page})' * bool(promise.page)}")
         return 0
     missed = 0
     for group in dict.fromkeys(promise.group for promise in promises.values()):
         for name, value, text in MEASURED[group]():
             promise = promises.pop(name)
-            holds = promise.holds(value)
+            holds = HOLDS[promise.sign](value, promise.limit)  # not for NaN, of a failed measurement
             missed += not holds
-            print(
-                f"{'holds ' if holds else 'MISSED'} {stated(promise)}: {value:.4g}{f' ({text})' * bool(text)}",
-                flush=True,
-            )
+            line = f"{promise}: {value:.4g}{f' ({text})' * bool(text)}"
+            print(f"{'holds ' if holds else 'MISSED'} {line}", flush=True)
     for promise in promises.values():
-        print(f"MISSED {stated(promise)}: not measured")
+        print(f"MISSED {promise}: not measured")
     return 1 if missed or promises else 0
-
-
-def stated(promise: Promise) -> str:
-    """Return a promise in one line."""
-    return f"{promise.name}: {promise.words} {promise.sign} {promise.limit:g} {promise.unit}".rstrip()
 
 
 if __name__ == "__main__":

@@ -292,10 +292,8 @@ class Pair:
 
     def __init__(self, kernel: Kernel, problem: Problem) -> None:
         device, draw = get_device("cpu"), Draw(problem, 1)
-        self.operands, self.scratch = (
-            OperandSet(problem, device, kernel.host_memory),
-            [ScratchBuffers(device) for _ in "12"],
-        )
+        self.operands = OperandSet(problem, device, kernel.host_memory)
+        self.scratch = [ScratchBuffers(device) for _ in "12"]
         draw.redraw()
         self.operands.load(draw)
         self.launches = [
