@@ -54,13 +54,17 @@ class Bar(NamedTuple):
         return bool(self.numerics) and not self.rival_numerics
 
 
-def bars() -> list[Bar]:
-    """Return every bar of a Hopper-class GPU, each within one class."""
-    return [*gemm_bars(), *transpose_bars(), *conv_bars()]
+#: VGG-16's conv3 to conv5 at 32 images.
+VGG = [
+    f"conv/n32c{c}h{side}w{side}k{k}r3s3pad1/f32/nchw/fprop"
+    for c, k, side in ((128, 256, 56), (256, 256, 56), (256, 512, 28), (512, 512, 28), (512, 512, 14))
+]
+#: L1 to L3 of convnet-benchmarks.
+CONVNET = ("n128c3h128w128k96r11s11", "n128c64h64w64k128r9s9", "n128c128h32w32k128r9s9")
 
 
-def gemm_bars() -> Iterator[Bar]:
-    """Yield the bars against cuBLAS and cuBLASLt."""
+def bars() -> Iterator[Bar]:
+    """Yield every bar of a Hopper-class GPU, each within one class."""
     for shape in ("m4096n4096k4096", FOUNDING):
         yield from (Bar(f"gemm/{shape}/f32/{layout}", "fp32", 1.0) for layout in LAYOUTS)
     for shape in ("m4096n4096k4096", "m8192n8192k8192", FOUNDING):
@@ -70,10 +74,6 @@ def gemm_bars() -> Iterator[Bar]:
     yield from (Bar(f"gemm/m4096n4096k4096/e4m3.bf16/NT{scales}", "e4m3", 0.95) for scales in ("", "/scale-blocks"))
     yield Bar("gemm/m4096n4096k4096/s8.s32/NT", "exact", 0.95)
     yield Bar("gemm/m4096n4096k4096/f64/NT", "fp64", 0.9)
-
-
-def transpose_bars() -> Iterator[Bar]:
-    """Yield the bars against the faster of cudaMemcpy and our own copy of the same number of bytes."""
     for shape, place, least in (
         ("m1024n26752", "out", 0.96),
         ("m2048n26752", "out", 0.96),
@@ -83,32 +83,15 @@ def transpose_bars() -> Iterator[Bar]:
     ):
         copies = ("copy/cuda.memcpy", "copy/cuda.vectorised")
         yield Bar(f"transpose/{shape}/f32/{place}", "exact", least, f"copy/{shape}/f32", copies)
-
-
-#: VGG-16's conv3 to conv5, whose filters are 3x3 with padding 1, by channels, filters and side.
-VGG = ((128, 256, 56), (256, 256, 56), (256, 512, 28), (512, 512, 28), (512, 512, 14))
-#: L1 to L3 of convnet-benchmarks.
-CONVNET = ("n128c3h128w128k96r11s11", "n128c64h64w64k128r9s9", "n128c128h32w32k128r9s9")
-
-
-def conv_bars() -> Iterator[Bar]:
-    """Yield the bars against cuDNN's algorithms of the same kind."""
-    for problem in vgg():
-        yield Bar(problem, "fp32", 1.0)
-        yield Bar(problem, "winograd", 1.0)
-        yield Bar(problem, "winograd4", 1.0)
+    for problem in VGG:
+        yield from (Bar(problem, numerics, 1.0) for numerics in ("fp32", "winograd", "winograd4"))
     yield from (Bar(f"conv/{shape}/f32/nchw/fprop", "fft", 1.2) for shape in CONVNET)
-
-
-def vgg() -> list[str]:
-    """Return VGG-16's layers at 32 images."""
-    return [f"conv/n32c{c}h{side}w{side}k{k}r3s3pad1/f32/nchw/fprop" for c, k, side in VGG]
 
 
 def lines() -> list[Bar]:
     """Return comparisons across classes, which are not bars: what a user gains who takes the fastest of any class."""
     problem = "gemm/m4096n4096k4096/f32/NT"
-    return [Bar(problem, "3xtf32", 2.4, rival_numerics="fp32", errors=2.0), *(Bar(name, "", 0.9) for name in vgg())]
+    return [Bar(problem, "3xtf32", 2.4, rival_numerics="fp32", errors=2.0), *(Bar(name, "", 0.9) for name in VGG)]
 
 
 def contenders(bar: Bar, registry: Registry) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -125,8 +108,6 @@ _RUNGS = {
     "conv": ("im2col", "direct", "direct_tiled"),
     "transpose": ("naive", "unpadded"),
 }
-
-
 #: Tiles that contend in bars in addition to a kernel's default, given by the values that differ from it. They are here
 #: until measurements on a device decide which tile is the default.
 VARIANTS: dict[str, tuple[dict[str, int], ...]] = {
@@ -180,14 +161,11 @@ _SEVERAL = ("tnn_geam", "tnn", "inplace", "two_step")
 def _able(registry: Registry, name: str, providers: Sequence[str], numerics: str) -> tuple[str, ...]:
     problem = registry.problem(name)
     of_op = (k for k in registry.kernels.values() if k.op == problem.op and k.provider in providers)
-    classes = {numerics} if numerics else _strict(problem.dtype)
+    # For f32, any numerics include those of fast algorithms in FP32.
+    strict = {"fp32", "fft", "winograd", "winograd4"} if problem.dtype == "f32" else {problem.dtype}
+    classes = {numerics} if numerics else strict
     alone = (k for k in of_op if is_rival(k) and not k.name.endswith("_colmajor") and k.name not in _SEVERAL)
     return tuple(k.id for k in alone if not k.refuses(problem) and k.numerics_for(problem) in classes)
-
-
-def _strict(dtype: str) -> set[str]:
-    """Return the numerics accepted for a storage type if none is named; for f32, also fast algorithms in FP32."""
-    return {"fp32", "fft", "winograd", "winograd4"} if dtype == "f32" else {dtype}
 
 
 class Verdict(NamedTuple):
@@ -212,16 +190,16 @@ def judge(bar: Bar, own: Sequence[str], rivals: Sequence[str], rows: Iterable[Re
     one, other = (min(filter(_is_right, side), key=lambda r: r.time_s_median or 0.0) for side in (ours, theirs))
     ratio = by_columns(one, other).scaled(work)
     processes = min(one.processes or 1, other.processes or 1)
-    worse = bar.errors and (one.max_error or 0.0) > bar.errors * (other.max_error or 0.0)
-    if worse:
-        return Verdict(
-            "missed", f"its error is {one.max_error:.2g}, the rival's {other.max_error:.2g}", one, other, ratio
-        )
-    if processes < PROCESSES or ratio.low is None or ratio.high is None:
-        return Verdict("open", f"measured in {processes} of {PROCESSES} processes", one, other, ratio)
-    if ratio.low >= bar.least:
-        return Verdict("holds", "", one, other, ratio)
-    return Verdict("missed" if ratio.high < bar.least else "open", "", one, other, ratio)
+    state, text = "open", ""
+    if bar.errors and (one.max_error or 0.0) > bar.errors * (other.max_error or 0.0):
+        state, text = "missed", f"its error is {one.max_error:.2g}, the rival's {other.max_error:.2g}"
+    elif processes < PROCESSES or ratio.low is None or ratio.high is None:
+        text = f"measured in {processes} of {PROCESSES} processes"
+    elif ratio.low >= bar.least:
+        state = "holds"
+    elif ratio.high < bar.least:
+        state = "missed"
+    return Verdict(state, text, one, other, ratio)
 
 
 def _is_right(r: Result) -> bool:

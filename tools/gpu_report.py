@@ -5,7 +5,7 @@ Each table names the run, date, host and driver of its rows. Ratios are formed o
 
 import csv
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from importlib.util import find_spec
 from itertools import groupby
@@ -222,7 +222,7 @@ class Page:
         found = gpu_bars.judge(bar, own, rivals, rows, work)
         return found if answered else found._replace(text="; ".join(filter(None, (found.text, OUTDATED))))
 
-    def _verdicts(self, bars: Sequence[gpu_bars.Bar]) -> Iterator[str]:
+    def _verdicts(self, bars: Iterable[gpu_bars.Bar]) -> Iterator[str]:
         """Yield the table of measured bars, a line on each bar without a kernel, and one on bars not yet measured."""
         lines, absent, open_ = [], [], dict[str, list[str]]()
         for bar in bars:

@@ -76,10 +76,8 @@ TUNED = (
     (("transpose/cuda.tma", "transpose/cuda.vectorised"), ["transpose/m2048n26752/f32/out"]),
     (("transpose/cuda.vectorised_inplace", "transpose/cuda.tiled_inplace"), ["transpose/m8192n8192/f32/in"]),
     (("transpose/cuda.c2r", "transpose/cuda.c2r_fused"), ["transpose/m2048n26752/f32/in"]),
-    (
-        ("conv/cuda.implicit", "conv/cuda.winograd4", "conv/cuda.winograd4_fused", "conv/cuda.winograd"),
-        gpu_bars.vgg()[1:5:2],
-    ),
+    (("conv/cuda.implicit", "conv/cuda.winograd4"), gpu_bars.VGG[1:5:2]),
+    (("conv/cuda.winograd4_fused", "conv/cuda.winograd"), gpu_bars.VGG[1:5:2]),
     (("conv/cuda.fft_tiled",), [f"conv/{shape}/f32/nchw/fprop" for shape in gpu_bars.CONVNET]),
 )
 
