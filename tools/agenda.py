@@ -45,11 +45,6 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     group: str = ""
     detail: str = ""
 
-    @property
-    def worth(self) -> float:
-        """Return the value per second."""
-        return self.value / max(self.seconds, 1e-3)
-
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
     """The outcome of a task. state: `done`, or `failed` with the reason in `text`; run: the run with its rows, or "".
@@ -176,7 +171,8 @@ def ordered(tasks: Sequence[Task], agenda: Agenda) -> list[Task]:
 
     def worth(task: Task) -> float:
         found = agenda.answers.get(task.name)
-        return task.worth * (SEEN if found is not None and not found.digest else 1.0)
+        share = SEEN if found is not None and not found.digest else 1.0
+        return share * task.value / max(task.seconds, 1e-3)
 
     return sorted((task for task in tasks if is_open(task, agenda)), key=lambda task: (-worth(task), task.name))
 

@@ -269,12 +269,9 @@ def _parsed(signature: str) -> inspect.Signature:
 def differences(names: Names) -> Iterator[str]:
     """Yield a line for each C function whose parameter sizes differ between `argtypes` and the header."""
     for name, sizes in declared().items():
-        if (expected := _sizes(names.get(name, "()"))) != sizes:
+        expected = [parameter.annotation for parameter in _parsed(names.get(name, "()")).parameters.values()]
+        if expected != sizes:
             yield f"{name}: parameters have {sizes} bytes by ctypes, expected {expected}"
-
-
-def _sizes(signature: str) -> list[int]:
-    return [parameter.annotation for parameter in _parsed(signature).parameters.values()]
 
 
 class _Library(defaultdict[str, Mock]):

@@ -33,7 +33,6 @@ MOST_BYTES = 60_000
 QUESTION = "question.toml"
 #: The run that a selector is trained on, and its suite.
 SHAPES = "shapes.toml --processes 4 --spread 0 --max-time 0.02 --kernels conv/numba.direct --kernels conv/pyfftw.tiled"
-SHAPES_FILE = Path(__file__).with_name("data") / "shapes.toml"
 #: The runs that together have the data for every kind of figure.
 RUNS = (
     QUESTION,
@@ -87,7 +86,7 @@ def main(words: Sequence[str] = ()) -> int:
         tutorial = (DOCS / "tutorial.md").read_text(encoding="utf-8")
         text = tutorial.partition(f"`{QUESTION}`:\n\n```toml\n")[2].partition("```")[0]
         Path(folder, QUESTION).write_text(text, encoding="utf-8")
-        shutil.copy(SHAPES_FILE, folder)
+        shutil.copy(Path(__file__).with_name("data") / "shapes.toml", folder)
         for run in RUNS:
             _measure(db.absolute(), Path(folder), run, asked.max_time)
         with closing(Store(db, create=False)) as store:

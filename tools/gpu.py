@@ -128,17 +128,9 @@ def planned_text(asked: argparse.Namespace) -> str:
 def _together(batch: Sequence[Task]) -> Task:
     """Return a single task that represents tasks sharing a question, for one line."""
     first, *others = batch
-    if not others:
-        return first
-    names = f"{first.name} and {len(others)} more"
+    name = first.name + f" and {len(others)} more" * bool(others)
     value, seconds = (sum(getattr(task, name) for task in batch) for name in ("value", "seconds"))
-    return msgspec.structs.replace(first, name=names, value=value, seconds=seconds)
-
-
-def _batch(task: Task) -> str:
-    """Return a key that is equal for tasks that may share a run."""
-    how = f"{task.launcher} {task.mode} {task.processes} {task.max_time_s}"
-    return f"{task.kind} {how}" if task.kind in BATCHED else task.name
+    return msgspec.structs.replace(first, name=name, value=value, seconds=seconds)
 
 
 def _prepared(tasks: Sequence[Task], limits: DeviceLimits) -> str:
@@ -251,7 +243,9 @@ def _questions(tasks: Sequence[Task], found: Agenda) -> Iterator[list[Task]]:
 
     def key(task: Task) -> str:
         before = found.answers.get(task.name)
-        return task.name if before and before.state == "failed" else _batch(task)
+        if task.kind not in BATCHED or (before and before.state == "failed"):
+            return task.name
+        return f"{task.kind} {task.launcher} {task.mode} {task.processes} {task.max_time_s}"
 
     waiting: dict[str, dict[str, Task]] = {}
     for task in tasks:

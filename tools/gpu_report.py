@@ -184,13 +184,13 @@ class Page:
             yield "cuBLAS launches other kernels for the two (name, then grid x block):"
             yield "\n".join(f"- {name}: `{r.launched}`" for name, r in zip(("NT", "NN"), base, strict=True) if r)
         kernels = {kernel: r.numerics for (kernel, problem), r in rows.items() if problem in (nt, nn)}
-        found = ((rows.get((k, nt)), rows.get((k, nn))) for k in kernels)
-        lines = [(short(k), kernels[k], *self._nt_nn(*pair)) for k, pair in zip(kernels, found, strict=True)]
+        lines = [(short(k), kernels[k], *self._nt_nn(rows.get((k, nt)), rows.get((k, nn)))) for k in kernels]
         yield github_table(("kernel", "numerics", "NT", "NN", "NT over NN"), lines)
         best = min((r for (_, problem), r in rows.items() if problem == out), key=_time, default=None)
         if best:
             yield f"The fastest transposition out of place takes {seconds(best.time_s_median)} ({short(best.kernel)})."
-        yield self._source("founding")
+        found = self._agenda.answers["founding"]
+        yield f"Run {found.run} of {found.at}; `## Runs` has its host and driver."
 
     def _nt_nn(self, nt: Result | None, nn: Result | None) -> tuple[str, str, str]:
         ratio = str(contest.faster(self._store, nt, nn)) if self._store and nt and nn else ""
@@ -230,7 +230,7 @@ class Page:
             if one is not None and other is not None:
                 found = str(ratio) if (one.processes or 1) > 1 else _plain(ratio)
                 words = "; ".join(filter(None, (found, text)))
-                sides = [_named(r, bar.numerics) for r in (one, other)]
+                sides = [short(r.kernel) + f" ({r.numerics})" * (r.numerics != bar.numerics) for r in (one, other)]
                 where = bar.problem, bar.numerics or "any"
                 lines.append((state, *where, f"{bar.least:g}x", words, *sides, bar.against, one.run_id))
             elif state == "open":
@@ -342,21 +342,8 @@ class Page:
         driver, commit = str(found.machine.get("cuda_driver", "")), found.git_commit
         short_ = commit[:12] + "-dirty" * commit.endswith("-dirty")
         began = found.started_at.partition("+")[0].replace("T", " ")
-        return (run, _purpose(found, self._agenda), answers, began, self._host(run), driver, short_, rows)
-
-    def _host(self, run: str) -> str:
-        assert self._store is not None
-        first = next((r for r, _ in self._store.results(run) if r.host), None)
-        return str(hidden("host", first.host)) if first else ""
-
-    def _source(self, task: str) -> str:
-        found = self._agenda.answers[task]
-        return f"Run {found.run} of {found.at}; `## Runs` has its host and driver."
-
-
-def _named(r: Result, numerics: str) -> str:
-    """Return the kernel of a row, with its numerics if these differ from those of the line."""
-    return short(r.kernel) + (f" ({r.numerics})" if r.numerics != numerics else "")
+        host = next((str(hidden("host", r.host)) for r, _ in self._store.results(run) if r.host), "")
+        return (run, _purpose(found, self._agenda), answers, began, host, driver, short_, rows)
 
 
 def _plain(ratio: Ratio | None) -> str:

@@ -18,6 +18,7 @@ from agreement import NOT_FINISHED, compare
 from counters import counters, sanitizer
 from counters import table as table_of_counters
 from kernelmark.bench.claims.evidence import planned
+from kernelmark.bench.measure.cuda import present_limits
 from kernelmark.bench.measure.devices import get_device
 from kernelmark.bench.measure.lock import exclusive
 from kernelmark.bench.measure.timing import now
@@ -242,7 +243,7 @@ def replies(questions: Sequence[object]) -> Iterator[Reply]:
 def _reply(slot: Slot, asked: Question) -> Reply:
     if not asked.tasks:
         device = get_device(slot.settings.device)
-        return Reply(device=device.device_name, limits=vars(limits_of(slot.settings.device)))
+        return Reply(device=device.device_name, limits=vars(present_limits() if device.name == "cuda" else H100))
     in_time, ends = list[Task](), now() + gpu_tasks.FIRST_S.get(asked.tasks[0].kind, 0.0)
     for task in asked.tasks:
         ends += task.seconds
@@ -254,10 +255,3 @@ def _reply(slot: Slot, asked: Question) -> Reply:
     asked = msgspec.structs.replace(asked, tasks=tuple(in_time))
     with exclusive((slot.settings.device,), shared=False):
         return slot.carry_out(asked)
-
-
-def limits_of(device: str) -> object:
-    """Return the limits of the measured device, or those of an H100 if it is not a GPU."""
-    from kernelmark.bench.measure.cuda import present_limits
-
-    return present_limits() if device == "cuda" else H100

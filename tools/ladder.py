@@ -4,7 +4,7 @@ Ideas are the kernels' labels; resources are those that `kernelmark inspect` pri
 """
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
@@ -77,7 +77,8 @@ def rung(registry: Registry, kernel: CudaKernel) -> tuple[str, ...]:
     heaviest = max(chosen, key=lambda row: row.registers).entry  # the launch with the most registers
     default = list({row.arch: row for row in chosen if row.entry == heaviest}.values())
     name = f"[{kernel.id}](../cuda/{kernel.source})"
-    return name, kernel.label, *(_shared(cells) for cells in zip(*map(_resources, default), strict=True))
+    cells = zip(*map(_resources, default), strict=True)
+    return name, kernel.label, *(" / ".join(dict.fromkeys(cell)) for cell in cells)
 
 
 def _large(registry: Registry, kernel: CudaKernel) -> Problem:
@@ -89,10 +90,6 @@ def _large(registry: Registry, kernel: CudaKernel) -> Problem:
 def _resources(row: InspectRow) -> tuple[str, ...]:
     shared = row.static_shared_bytes + row.dynamic_shared_bytes
     return str(row.threads), str(row.registers), str(shared), f"{row.occupancy:.0%}"
-
-
-def _shared(cells: Sequence[str]) -> str:
-    return " / ".join(dict.fromkeys(cells))
 
 
 if __name__ == "__main__":
