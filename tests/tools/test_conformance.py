@@ -14,41 +14,21 @@ from support.tools import TOOLS
 
 RECORD = json.loads(conformance.RECORD.read_text())
 NAMES = RECORD["names"]
+LAUNCH, PYCUDA, MAPS = (f"bench/measure/{name}.py" for name in ("launch", "launch_pycuda", "tensormap"))
 CUDNN = "kernels/conv/vendor/cudnn_frontend.py"
 #: A change of a module, and what is then complained of.
 PLANTED = {
-    "wrong name": (
-        *("bench/measure/tensormap.py", "driver.cuLaunchKernelEx(", "driver.cuLaunchKernelExx("),
-        "cuda.bindings.driver.cuLaunchKernelExx: no such name",
-    ),
-    "wrong member of an enumeration": (
-        *("bench/measure/tensormap.py", "PROMOTION_L2_256B", "PROMOTION_L2_512B"),
-        "CUtensorMapL2promotion.CU_TENSOR_MAP_L2_PROMOTION_L2_512B: no such name",
-    ),
-    "wrong name as a string": (
-        CUDNN,
-        '"TENSOR_CORE", "DOWN',
-        '"TENSOR_CORES", "DOWN',
-        "numerical_note.TENSOR_CORES: no",
-    ),
-    "wrong attribute of the device": (
-        "bench/measure/cuda.py",
-        'limit("L2_CACHE_SIZE")',
-        'limit("L2_SIZE")',
-        "_L2_SIZE: no",
-    ),
-    "wrong method of an instance": (
-        "bench/measure/timing.py",
-        "_stop.synchronize()",
-        "_stop.wait()",
-        "Event.wait: no such",
-    ),
+    "wrong name": (MAPS, "KernelEx(", "KernelExx(", "cuda.bindings.driver.cuLaunchKernelExx: no such name"),
+    "wrong member of an enumeration": (MAPS, "L2_256B", "L2_512B", "CU_TENSOR_MAP_L2_PROMOTION_L2_512B: no such name"),
+    "wrong name as a string": (CUDNN, '"TENSOR_CORE", ', '"TENSOR_CORES", ', "numerical_note.TENSOR_CORES: no"),
+    "wrong attribute of the device": ("bench/measure/cuda.py", '"L2_CACHE_SIZE")', '"L2_SIZE")', "_L2_SIZE: no"),
+    "wrong method of an instance": ("bench/measure/timing.py", "stop.synchronize", "stop.wait", "Event.wait: no such"),
     "wrong function of a module that is held": (
-        *("kernels/aggregate/nccl.py", "self._nccl.groupStart", "self._nccl.groupBegin"),
+        *("kernels/aggregate/nccl.py", "_nccl.groupStart", "_nccl.groupBegin"),
         "cupy.cuda.nccl.groupBegin: no such name",
     ),
     "an argument too many": (
-        *("bench/measure/launch.py", "core.Stream.from_handle(stream.ptr)", "core.Stream.from_handle(stream.ptr, 0)"),
+        *(LAUNCH, "Stream.from_handle(stream.ptr)", "Stream.from_handle(stream.ptr, 0)"),
         "cuda.core.Stream.from_handle(handle): too many positional arguments",
     ),
     "an argument too many, of tuples": (
@@ -59,24 +39,11 @@ PLANTED = {
         *("kernels/copy/cuda.py", "DeviceToDevice, stream", "DeviceToDevice"),
         "cupy.cuda.runtime.memcpyAsync(dst, src, size, kind, stream): missing a required argument: 'stream'",
     ),
-    "an argument too few of C": (
-        "bench/measure/tensormap.py",
-        "(c_uint32 * 3)(1, 1, 1),",
-        "",
-        "required argument: '_11'",
-    ),
-    "wrong keyword": ("bench/measure/launch.py", "shmem_size=", "shared_size=", "keyword argument 'shared_size'"),
+    "an argument too few of C": (MAPS, "(c_uint32 * 3)(1, 1, 1),", "", "required argument: '_11'"),
+    "wrong keyword": (LAUNCH, "shmem_size=", "shared_size=", "keyword argument 'shared_size'"),
     "wrong keyword of a method": (CUDNN, "space, handle=", "space, handles=", "keyword argument 'handles'"),
-    "wrong keyword of PyCUDA": (
-        "bench/measure/launch_pycuda.py",
-        "prepare(",
-        "prepare(types=",
-        "argument: 'arg_types'",
-    ),
-    "none, a keyword for an argument without one": (
-        *("bench/measure/launch.py", "from_cubin(code)", "from_cubin(module=code)"),
-        "",
-    ),
+    "wrong keyword of PyCUDA": (PYCUDA, "prepare(", "prepare(types=", "argument: 'arg_types'"),
+    "none, a keyword for an argument without one": (LAUNCH, "from_cubin(code)", "from_cubin(module=code)", ""),
 }
 
 
@@ -127,15 +94,12 @@ class Api:
         return routine
 
 
+CUBLAS = [k for k in REGISTRY.kernels.values() if k.module == "kernelmark.kernels.gemm.cublas"]
+PLAIN = [k.id for k in CUBLAS if "none" in k.domain["grouping"]]
+
+
 @pytest.mark.parametrize("batch", ["", "/batch8"])
-@pytest.mark.parametrize(
-    "name",
-    [
-        name
-        for name, k in REGISTRY.kernels.items()
-        if k.module == "kernelmark.kernels.gemm.cublas" and "none" in k.domain["grouping"]
-    ],
-)
+@pytest.mark.parametrize("name", PLAIN)
 def test_cublas_gets_as_many_arguments_as_its_bindings_take(
     name: str, batch: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
