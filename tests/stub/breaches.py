@@ -1,9 +1,10 @@
 """Planted breaches of the stub driver's rules, calls that it refuses, faults of the device, and what breaks no rule."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from ctypes import c_uint32, c_uint64
+from types import SimpleNamespace
 from typing import Any
 
 import cuda.core as core
@@ -44,49 +45,24 @@ def launch_elsewhere_without_joining() -> float:
     return span(timed, lambda: other.wait(timed), lambda: launch(other, kernel))
 
 
-def synchronise_while_held() -> str:
-    """Synchronise a held stream; return the status, which the driver would never give."""
-    stream = new_stream()
-    with holding(stream):
-        (status,) = driver.cuStreamSynchronize(stream.handle)
-    return str(status.name)
+#: Calls that a held stream would keep from returning.
+BLOCKING: dict[str, Callable[[Any], tuple[Any, ...]]] = {
+    "cuStreamSynchronize": lambda on: driver.cuStreamSynchronize(on.stream.handle),
+    "cuEventSynchronize": lambda on: driver.cuEventSynchronize(on.event.handle),
+    "cuCtxSynchronize": lambda on: driver.cuCtxSynchronize(),
+    "cuMemAlloc_v2": lambda on: driver.cuMemAlloc(16),
+    "cuMemFree_v2": lambda on: driver.cuMemFree(on.address),
+    "cuLibraryLoadData": lambda on: driver.cuLibraryLoadData(code("late"), [], [], 0, [], [], 0),
+    "cuMemcpyHtoDAsync_v2": lambda on: driver.cuMemcpyHtoDAsync(on.address, bytes(16), 16, on.stream.handle),
+}
 
 
-def synchronise_an_event_while_held() -> None:
-    stream = new_stream()
-    with holding(stream):
-        event = record(stream)
-        driver.cuEventSynchronize(event.handle)
-
-
-def synchronise_all_while_held() -> None:
-    with holding(new_stream()):
-        driver.cuCtxSynchronize()
-
-
-def allocate_while_held() -> None:
-    with holding(new_stream()):
-        _, address = driver.cuMemAlloc(16)
-    driver.cuMemFree(address)
-
-
-def free_while_held() -> None:
-    _, address = driver.cuMemAlloc(device() and 16)
-    with holding(new_stream()):
-        driver.cuMemFree(address)
-
-
-def load_while_held() -> None:
-    stream, loaded = new_stream(), core.ObjectCode.from_cubin(code("loaded_late"))
-    with holding(stream):
-        loaded.get_kernel("loaded_late")
-
-
-def copy_while_held() -> None:
+def call_while_held(function: str) -> str:
+    """Make a call while a stream is held; return the status, which the driver would never give."""
     stream, (_, address) = new_stream(), driver.cuMemAlloc(device() and 16)
     with holding(stream):
-        driver.cuMemcpyHtoDAsync(address, bytes(16), 16, stream.handle)
-    driver.cuMemFree(address)
+        status, *_ = BLOCKING[function](SimpleNamespace(stream=stream, event=record(stream), address=address))
+    return str(status.name)
 
 
 def copy_pinned_while_held() -> None:

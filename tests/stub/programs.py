@@ -3,6 +3,7 @@
 import ctypes
 from collections.abc import Callable
 from functools import lru_cache
+from types import SimpleNamespace
 from typing import Any
 
 import cuda.core as core
@@ -108,43 +109,37 @@ class Word:
 
 def launches_read() -> dict[str, Any]:
     """Return what calls are reported to launch, and how many of these launches ran meanwhile and afterwards."""
-    stream, ran = Pointed(new_stream()), []
+    stream, ran = new_stream(), []
+    at = int(stream.handle)
     control.run_launches_with(lambda launched: ran.append(launched.entry) or 0)
     of_library, long = nothing("scaled"), nothing("longer_" * 30)
     _, module = driver.cuModuleLoadData(code("scaled"))
     _, of_module = driver.cuModuleGetFunction(module, b"scaled")
 
     def both() -> None:
-        launch(stream.stream, of_library, grid=(3, 2, 1), block=(8, 4, 2))
-        driver.cuMemsetD8Async(flag, 0, 4, stream.ptr)
-        driver.cuLaunchKernel(of_module, 5, 1, 7, 64, 1, 1, 0, stream.ptr, ((0, 7), (ctypes.c_void_p, ctypes.c_int)), 0)
+        launch(stream, of_library, grid=(3, 2, 1), block=(8, 4, 2))
+        driver.cuMemsetD8Async(flag, 0, 4, at)
+        driver.cuLaunchKernel(of_module, 5, 1, 7, 64, 1, 1, 0, at, ((0, 7), (ctypes.c_void_p, ctypes.c_int)), 0)
 
     def waits() -> None:
-        launch(stream.stream, of_library)
-        stream.stream.sync()
+        launch(stream, of_library)
+        stream.sync()
 
     _, flag = driver.cuMemAlloc(4)
     calls = {
         "both": both,
         "none": lambda: None,
-        "long": lambda: launch(stream.stream, long),
-        "eight": lambda: [launch(stream.stream, of_library) for _ in range(8)],
-        "eleven": lambda: [launch(stream.stream, of_library) for _ in range(11)],
+        "long": lambda: launch(stream, long),
+        "eight": lambda: [launch(stream, of_library) for _ in range(8)],
+        "eleven": lambda: [launch(stream, of_library) for _ in range(11)],
         "waits": waits,
         "raises": lambda: 1 // 0,
     }
-    found: dict[str, Any] = {how: launched(call, stream) for how, call in calls.items()}
+    found: dict[str, Any] = {how: launched(call, SimpleNamespace(ptr=at)) for how, call in calls.items()}
     before = len(ran)
     both()
-    stream.stream.sync()
+    stream.sync()
     driver.cuMemFree(flag)
     driver.cuModuleUnload(module)
     control.run_launches_with(lambda launched: 0)
     return found | {"before": before, "after": len(ran)}
-
-
-class Pointed:
-    """A stream of cuda-core with its address where CuPy's have it."""
-
-    def __init__(self, stream: Any) -> None:
-        self.stream, self.ptr = stream, int(stream.handle)

@@ -8,7 +8,6 @@ carries tasks out.
 import os
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +21,7 @@ KERNELS = ("copy/fake.noop", "copy/fake.base", "copy/fake.other")
 PROBLEMS = ("copy/m3n5/f32", "copy/m7n2/f32")
 #: Seconds that tasks are expected to take: enough for the second slot to be in the midst of them.
 SECONDS = 0.5
-
-
-def faults(what: str) -> Callable[[], object]:
-    return {"hang": lambda: time.sleep(1000), "crash": os.abort, "raise": lambda: 1 / 0, "exit": lambda: os._exit(0)}[
-        what
-    ]
+FAULTS = {"hang": lambda: time.sleep(1000), "crash": os.abort, "raise": lambda: 1 / 0, "exit": lambda: os._exit(0)}
 
 
 class FewTasks:
@@ -43,15 +37,13 @@ class FewTasks:
         more: dict[str, Any] = {"baseline": KERNELS[0]}
         for number, problem in enumerate(PROBLEMS):
             for other in KERNELS[1:]:
+                how = {"processes": 2, "group": "Copy", **more}
                 name, pair = f"copy {other} {problem}", (KERNELS[0], other)
-                found.append(
-                    self._task(name, "time", 4.0 - number, (problem,), pair, processes=2, group="Copy", **more)
-                )
+                found.append(self._task(name, "time", 4.0 - number, (problem,), pair, **how))
         return [*found, self._task("tiles", "tune", 1.0, PROBLEMS[:1], KERNELS[:2], group="Tiles", **more)]
 
     def _task(self, name: str, kind: str, value: float, problems: tuple[str, ...], kernels: Any, **more: Any) -> Task:
-        changed = os.environ.get("AGENDA_CHANGED", "")
-        digest = "+".join(f"{kernel}{'!' if kernel == changed else ''}" for kernel in kernels)
+        digest = "+".join(kernel + "!" * (kernel == os.environ.get("AGENDA_CHANGED")) for kernel in kernels)
         where = {"problems": problems, "kernels": kernels}
         return Task(name=name, kind=kind, value=value, digest=digest, seconds=SECONDS, **where, **more)
 
@@ -61,7 +53,7 @@ if fault := os.environ.get("AGENDA_FAULT"):
 
     def faulty(slot: gpu_slot.Slot, asked: gpu_slot.Question) -> gpu_slot.Reply:
         if any(task.name == fault for task in asked.tasks):
-            faults(os.environ["AGENDA_WHAT"])()
+            FAULTS[os.environ["AGENDA_WHAT"]]()
         return carry_out(slot, asked)
 
     gpu_slot.Slot.carry_out = faulty  # type: ignore[method-assign]

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -142,10 +143,10 @@ def test_a_dirty_tree_is_refused(
     assert not list(tmp_path.iterdir())
 
 
-def begin(out: Path, *words: str, deadline_s: float = DEADLINE_S, **variables: str) -> "subprocess.Popen[str]":
+def begin(out: Path, *words: str, **variables: str) -> "subprocess.Popen[str]":
     path = os.pathsep.join(map(str, (TESTS.parent, TESTS, TESTS.parent / "tools")))
     rig = str(Path(__file__).with_name("agenda_rig.py"))
-    command = [sys.executable, rig, "--out", str(out), "--deadline", str(deadline_s), *words]
+    command = [sys.executable, rig, "--out", str(out), "--deadline", str(DEADLINE_S), *words]
     env = {**os.environ, "PYTHONPATH": path, **variables}
     out.mkdir(exist_ok=True)
     return subprocess.Popen(command, env=env, cwd=out, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
@@ -163,11 +164,8 @@ def answers(out: Path) -> dict[str, dict[str, Any]]:
 
 
 def rows(out: Path) -> dict[str, list[bytes]]:
-    store = Store(out / "a-fake" / "results.db", create=False)
-    try:
+    with closing(Store(out / "a-fake" / "results.db", create=False)) as store:
         return {run: [repr(record).encode() for record in store.records(run, samples=True)] for run in store.run_ids()}
-    finally:
-        store.close()
 
 
 @pytest.mark.long

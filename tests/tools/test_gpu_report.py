@@ -17,7 +17,7 @@ from kernelmark.bench.plan.limits import H100
 from kernelmark.bench.plan.registry import Registry
 from kernelmark.bench.record.result import Result
 from kernelmark.bench.record.store import Store
-from support.rows import begin, put
+from support.rows import begin, put, result
 
 OURS, RIVAL = ("gemm/cuda.a", "gemm/cuda.b"), ("gemm/cublas.x", "gemm/cublas.y")
 PROBLEM = "gemm/m32n32k32/f32/NT"
@@ -76,19 +76,11 @@ def test_a_bar_in_place_has_the_kernels_that_work_in_place(registry: Registry) -
 
 def row(kernel: str, time_s: float | None = 1.0, **more: Any) -> Result:
     """Return a row of a job whose baseline is RIVAL[0]; the speedup's interval is 1 % wide on either side."""
-    own: dict[str, Any] = {
-        "status": "ok",
-        "reason": "",
-        "processes": 3,
-        "max_error": 1e-6,
-        "job": "j",
-        "problem": PROBLEM,
-    }
     if time_s and kernel != RIVAL[0]:
-        own |= {"speedup": 1 / time_s, "speedup_ci95_low": 0.99 / time_s, "speedup_ci95_high": 1.01 / time_s}
-    texts = dict.fromkeys(("suite", "provider", "device", "device_name", "numerics", "layout"), "x")
-    own |= {**texts, "run_id": "r", "op": "gemm", "mode": "hot", "dtype": "f32", "threads": 1, "baseline": RIVAL[0]}
-    return Result(kernel=kernel, **{**own, "time_s_median": time_s, **more})
+        ends = {"speedup_ci95_low": 0.99 / time_s, "speedup_ci95_high": 1.01 / time_s}
+        more = {"speedup": 1 / time_s, **ends, **more}
+    own = {"processes": 3, "max_error": 1e-6, "job": "j", "problem": PROBLEM, "baseline": RIVAL[0]}
+    return result(kernel=kernel, time_s_median=time_s, **{**own, **more})
 
 
 def failed(kernel: str) -> Result:

@@ -23,7 +23,7 @@ from kernelmark.bench.report.run_data import RunData
 from kernelmark.bench.tune.select.view import CHOSEN_TITLE
 from kernelmark.bench.tune.select.view import TITLE as REGRET
 from support.pages import DOCS, ROOT
-from support.rows import begin, put
+from support.rows import DISTURBED, begin, put
 
 PROBLEMS = ("copy/m31n35/f32", "copy/m35n31/f32")
 KERNELS = ("copy/numpy.threaded", "copy/numpy.copyto")
@@ -48,7 +48,6 @@ def use_small(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "catalog", lambda: stand_in)
 
 
-DISTURBED = "other processes used 0.98 CPUs during 60 % of the sampling"
 #: The commit of runs that tests put into the store.
 COMMIT = "c0ffee1234567"
 TINY = ("--suites", "copy/m31n33/f32,copy/m33n31/f32", "--processes", "1", "--max-time", "0.01")

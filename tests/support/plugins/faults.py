@@ -146,8 +146,7 @@ def begins_a_reply() -> None:
 def shares_memory() -> None:
     """Nothing removes what is shared but the resource tracker, which Python has started."""
     shared = SharedMemory(create=True, size=1000)
-    path = Path(os.environ["FAULTS_PID"])
-    path.with_suffix(".name").write_text(shared.name)
+    Path(os.environ["FAULTS_PID"]).with_suffix(".name").write_text(shared.name)
     os._exit(3)
 
 
@@ -216,27 +215,10 @@ def beside_another(problem: str) -> bool:
 
 
 ACTS: tuple[Act, ...] = (
-    segv,
-    aborts,
-    killed_by_a_stranger,
-    killed_twice,
-    leaves_a_child,
-    leaves_a_daemon,
-    leaves_a_daemon_and_hangs,
-    starts_80,
-    starts_80_and_hangs,
-    shares_memory,
-    closes_all_files,
-    writes_into_the_pipe,
-    begins_a_reply,
-    fills_memory,
-    hangs_and_tells,
-    raises_interrupt,
-    corrupts,
-    reads,
-    spoils,
-    raises_beside_spoils,
-)
+    segv, aborts, killed_by_a_stranger, killed_twice, leaves_a_child, leaves_a_daemon, leaves_a_daemon_and_hangs,
+    starts_80, starts_80_and_hangs, shares_memory, closes_all_files, writes_into_the_pipe, begins_a_reply, fills_memory,
+    hangs_and_tells, raises_interrupt, corrupts, reads, spoils, raises_beside_spoils,
+)  # fmt: skip
 for _act in ACTS:
     declare(_act.__name__, _act)
 for _name, _at in (("set_up", None), ("verification", VERIFICATION), ("sampling", SAMPLING)):
