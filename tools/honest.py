@@ -150,36 +150,32 @@ def complaints(registry: Registry, problem: Problem, whole: bool, seen: Counter[
     with sampled(not whole):
         yield from _rounded(problem, draw, seen)
         references = References(problem, draw, lambda stage: nullcontext())
-        for kernel in registry.kernels.values():
-            if (
-                kernel.op == problem.op
-                and kernel.device == "cpu"
-                and kernel.is_ours
-                and not (unavailable(kernel) or kernel.refuses(problem))
-            ):
-                try:
-                    operands, launch = _called(kernel, problem, draw)
-                except Unsupported:
-                    continue
-                seen[kernel.id] += 1
-                numerics, outputs = kernel.numerics_for(problem), operands.outputs(kernel.order)
-                reason = problem.check(outputs, references.get(kernel.order), numerics).reason
-                sums = Checksums(problem, draw, kernel.order, lambda stage: nullcontext())
-                if sums.possible:
-                    operands.freshen(draw, draw.change())
-                    operands.restore(draw)
-                    launch()
-                    reason = reason or sums.wrong(operands, numerics)
-                if reason:
-                    yield f"{kernel.id} on {problem.id} ({'whole' if whole else 'sampled'}): {reason}"
+        own = (k for k in registry.kernels.values() if k.op == problem.op and k.device == "cpu" and k.is_ours)
+        for kernel in own:
+            if unavailable(kernel) or kernel.refuses(problem):
+                continue
+            try:
+                operands, launch = _called(kernel, problem, draw)
+            except Unsupported:
+                continue
+            seen[kernel.id] += 1
+            numerics, outputs = kernel.numerics_for(problem), operands.outputs(kernel.order)
+            reason = problem.check(outputs, references.get(kernel.order), numerics).reason
+            sums = Checksums(problem, draw, kernel.order, lambda stage: nullcontext())
+            if sums.possible:
+                operands.freshen(draw, draw.change())
+                operands.restore(draw)
+                launch()
+                reason = reason or sums.wrong(operands, numerics)
+            if reason:
+                yield f"{kernel.id} on {problem.id} ({'whole' if whole else 'sampled'}): {reason}"
 
 
 def _called(kernel: Any, problem: Problem, draw: Draw) -> tuple[OperandSet, Launch]:
     device = get_device("cpu")
     operands = OperandSet(problem, device, kernel.host_memory)
-    launch = kernel.launch(
-        problem, Operands(operands, kernel.order, device, 1, ScratchBuffers(device, kernel.host_memory))
-    )
+    scratch = ScratchBuffers(device, kernel.host_memory)
+    launch = kernel.launch(problem, Operands(operands, kernel.order, device, 1, scratch))
     operands.load(draw)  # now, since planning may overwrite operands
     operands.poison()
     launch()

@@ -1,8 +1,7 @@
 """Planted breaches of the stub driver's rules, calls that it refuses, faults of the device, and what breaks no rule."""
 
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from ctypes import c_uint32, c_uint64
 from types import SimpleNamespace
 from typing import Any
@@ -12,19 +11,7 @@ from cuda.bindings import driver
 
 from kernelmark.bench.measure.tensormap import NBYTES, aligned, encode_tiled
 from stub import control
-from stub.programs import Word, code, device, launch, new_stream, nothing, record, span
-
-
-@contextmanager
-def holding(stream: Any) -> Iterator[None]:
-    """Hold the stream while the body runs."""
-    flag = core.LegacyPinnedMemoryResource().allocate(4)
-    word = Word(int(flag.handle))
-    word.hold(stream)
-    yield
-    word.let_go()
-    stream.sync()
-    flag.close()
+from stub.programs import code, device, holding, launch, new_stream, nothing, record, span
 
 
 def launch_elsewhere() -> float:

@@ -1,7 +1,8 @@
 """What tests do on the stub driver with the real cuda-core, each function in a process of its own."""
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from functools import lru_cache
 from types import SimpleNamespace
 from typing import Any
@@ -69,42 +70,36 @@ def spans() -> list[float]:
     return found
 
 
+@contextmanager
+def holding(stream: Any) -> Iterator[None]:
+    """Hold the stream, which waits for a word in pinned memory, while the body runs."""
+    flag = core.LegacyPinnedMemoryResource().allocate(4)
+    word, geq = ctypes.c_uint32.from_address(int(flag.handle)), driver.CUstreamWaitValue_flags.CU_STREAM_WAIT_VALUE_GEQ
+    word.value = 0
+    (status,) = driver.cuStreamWaitValue32(stream.handle, int(flag.handle), 1, geq)
+    assert status == driver.CUresult.CUDA_SUCCESS
+    yield
+    word.value = 1
+    stream.sync()
+    flag.close()
+
+
 def held_span() -> dict[str, float]:
     """Return the span of ten launches that cost the host more than the device, held back and not."""
     control.launches_take(1_000)
     control.host_takes(5_000)
-    stream, flag = new_stream(), core.LegacyPinnedMemoryResource().allocate(4)
-    word, kernel, spans = Word(int(flag.handle)), nothing(), {}
-    for how in ("free", "held"):
-        if how == "held":
-            word.hold(stream)
-        start = record(stream)
-        for _ in range(10):
-            launch(stream, kernel)
-        stop = record(stream)
-        assert stop.is_done == (how == "free")
-        word.let_go()
+    stream, kernel, spans = new_stream(), nothing(), {}
+    for how, hold in (("free", nullcontext()), ("held", holding(stream))):
+        with hold:
+            start = record(stream)
+            for _ in range(10):
+                launch(stream, kernel)
+            stop = record(stream)
+            assert stop.is_done == (how == "free")
         stop.sync()
         spans[how] = stop - start
-    flag.close()
     control.host_takes(0)
     return spans
-
-
-class Word:
-    """A word in pinned memory for which a stream waits."""
-
-    def __init__(self, address: int) -> None:
-        self._address, self._value = address, ctypes.c_uint32.from_address(address)
-
-    def hold(self, stream: Any) -> None:
-        self._value.value = 0
-        geq = driver.CUstreamWaitValue_flags.CU_STREAM_WAIT_VALUE_GEQ
-        (status,) = driver.cuStreamWaitValue32(stream.handle, self._address, 1, geq)
-        assert status == driver.CUresult.CUDA_SUCCESS
-
-    def let_go(self) -> None:
-        self._value.value = 1
 
 
 def launches_read() -> dict[str, Any]:

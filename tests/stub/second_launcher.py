@@ -14,8 +14,7 @@ from kernelmark.bench.measure.launch_pycuda import CubinFunction, pycuda_stream,
 from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.kernel import CudaKernel, KernelCall
 from stub import control
-from stub.breaches import holding
-from stub.programs import NOTHING, code, new_stream, span
+from stub.programs import NOTHING, code, holding, new_stream, span
 
 MANY = """struct S {{ unsigned small; unsigned long long large; }};
 extern "C" __global__ void {name}(int *, int, S, float, long long) {{}}"""

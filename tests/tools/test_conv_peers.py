@@ -31,36 +31,34 @@ def suite(tmp_path):
 
 
 @pytest.fixture
-def printed(store, suite, capsys):
-    def call(*words):
-        assert conv_peers.main(["--db", str(store.path), "--suite", suite, *words]) == 0
-        return capsys.readouterr().out
+def call(store, suite, capsys):
+    def call(*words, status=0):
+        assert conv_peers.main(["--db", str(store.path), "--suite", suite, *words]) == status
+        return capsys.readouterr()
 
     return call
 
 
 @pytest.fixture
-def layers(store, suite, tmp_path):
+def layers(call, tmp_path):
     """The rows of layers that a call writes, by the name of the layer."""
 
-    def call(*words, db=store.path, of=suite):
-        file = tmp_path / "layers.csv"
-        assert conv_peers.main(["--db", str(db), "--suite", str(of), "--layers", str(file), *words]) == 0
-        return {row["layer"]: row for row in csv.DictReader(file.read_text(encoding="utf-8").splitlines())}
+    def layers(*words):
+        call("--layers", str(tmp_path / "layers.csv"), *words)
+        return {row["layer"]: row for row in csv.DictReader((tmp_path / "layers.csv").read_text().splitlines())}
 
-    return call
+    return layers
 
 
 @pytest.fixture
-def refusal(store, suite, capsys):
-    def call(*words):
-        assert conv_peers.main(["--db", str(store.path), "--suite", suite, *words]) == 2
-        printed = capsys.readouterr()
+def refusal(call):
+    def refusal(*words):
+        printed = call(*words, status=2)
         (line,) = printed.err.splitlines()
         assert printed.out == ""
         return line
 
-    return call
+    return refusal
 
 
 def times(store, c, direction="fprop", **kernels):
@@ -77,11 +75,11 @@ def rows(page, first):
     return [cells for cells in found if cells[0] == first]
 
 
-def test_the_fastest_own_kernel_is_compared_layer_by_layer_and_in_the_mean(store, printed, layers):
+def test_the_fastest_own_kernel_is_compared_layer_by_layer_and_in_the_mean(store, call, layers):
     begin(store)
     times(store, 8, onednn=1e-3, direct=0.5e-3, im2col=2e-3, plugin=0.1e-3)
     times(store, 16, onednn=8e-3, direct=9e-3, im2col=1e-3)
-    page = printed("--network", "two")
+    page = call("--network", "two").out
     (summary,) = rows(page, "two")
     assert summary[1:5] == ["1", "nchw", "fprop", "2"]
     assert summary[5:] == ["4x [4, 4]", "c8h14w14k16r3s3pad1", "2x [2, 2]"]
@@ -102,14 +100,14 @@ def test_the_interval_of_a_mean_lies_between_the_means_of_the_ends():
     assert conv_peers.geometric_mean([conv_peers.Ratio(2, 1, 4), conv_peers.Ratio(8)])[:3] == (4, None, None)
 
 
-def test_layers_without_a_ratio_and_rows_without_a_time_stand_below_with_the_reason(store, printed):
+def test_layers_without_a_ratio_and_rows_without_a_time_stand_below_with_the_reason(store, call):
     begin(store)
     times(store, 8, onednn=1e-3)
     fail(store, LAYER.format(8, "fprop"), IM2COL, "unsupported", "r is 3, expected 1 | 2")
     times(store, 16, direct=1e-3)
     fail(store, LAYER.format(16, "fprop"), ONEDNN, "failed", "RuntimeError: no primitive")
     times(store, 16, "dgrad", onednn=1e-3, direct=0.5e-3)
-    page = printed()
+    page = call().out
     assert "Partial: 5 of 6 layers have no ratio" in page
     assert [cells[3:5] for cells in rows(page, "one")] == [["fprop", "0 of 2"], ["dgrad", "1 of 2"]]
     for line in (
@@ -122,13 +120,13 @@ def test_layers_without_a_ratio_and_rows_without_a_time_stand_below_with_the_rea
         assert line in page.splitlines()
 
 
-def test_ties_and_noise_are_marked(store, printed, layers):
+def test_ties_and_noise_are_marked(store, call, layers):
     begin(store)
     times(store, 8, onednn=1e-3)
     put(store, LAYER.format(8, "fprop"), DIRECT, taken=[1e-3 * (1 + 0.1 * (i % 2 - 0.5)) for i in range(12)])
     put(store, LAYER.format(16, "fprop"), ONEDNN, taken=[1e-3] * 12, disturbed=DISTURBED)
     put(store, LAYER.format(16, "fprop"), DIRECT, taken=[5e-4] * 12)
-    page = printed("--network", "two")
+    page = call("--network", "two").out
     tie, noisy = layers("--network", "two").values()
     assert float(tie["low"]) < 1 < float(tie["high"])
     assert (noisy["ratio"], tie["noisy"], noisy["noisy"]) == ("2.00", "no", "yes")
@@ -155,6 +153,6 @@ def test_a_run_of_a_tiny_layer_is_read(layers, tmp_path, called):
     words = ("run", "peers.toml", "--mode", "hot", "--max-time", "0.01", "--no-ceilings", "--db", "r.db")
     done = called(*words, "--kernels", ONEDNN, "--kernels", IM2COL)
     assert done.status == 0, done.err
-    (row,) = layers(db=tmp_path / "r.db", of=tmp_path / "peers.toml").values()
+    (row,) = layers("--db", str(tmp_path / "r.db"), "--suite", str(tmp_path / "peers.toml")).values()
     assert row["kernel"] == "cpu.im2col"
     assert float(row["ratio"]) > 0
