@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import subprocess
 import sys
 import sysconfig
@@ -50,12 +49,6 @@ class Run:
     @property
     def violations(self) -> list[str]:
         return [line.removeprefix("violation: ") for line in self.log if line.startswith("violation: ")]
-
-    @property
-    def called(self) -> dict[str, int]:
-        """How often each function of the driver was called, of the run at the process's end."""
-        found = (re.fullmatch(r"called (\w+) (\d+)", line) for line in self.log)
-        return {match[1]: int(match[2]) for match in found if match}
 
 
 def environment(packages: Path | None = None, **variables: str) -> dict[str, str]:

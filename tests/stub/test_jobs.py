@@ -1,13 +1,11 @@
 """Kernels end to end on the stub driver: the project's launcher, clock and verification over the real cuda-core."""
 
-import ast
 import re
 from pathlib import Path
 
 import pytest
-from tabulate import tabulate
 
-from stub.library import ROOT, Run, on_stub
+from stub.library import Run, on_stub
 from stub.recording import recorded_in, unexecuted
 
 PLAIN = ("gemm/cuda.tiled", "gemm/m33n31k17/f32/NT")
@@ -32,7 +30,6 @@ ALONE_LAUNCHES = (
     "_Z16winograd_filtersI2F2L6Layout0ELb0EEvPKfPfjjj",
     "_Z14winograd_fusedILi32EL6Layout0EEvPKfS2_Pfjjjjjjjiijj",
 )
-DRIVER_FUNCTION = re.compile(r"cu[A-Z][a-z]\w+")
 MODES = ("hot", "cold", "graph")
 #: Ways of launching, by the names of the self-test, that load no kernel by CuPy.
 WAYS = ("cuda-core", "graph")
@@ -158,27 +155,3 @@ def test_every_function_of_cuda_core_and_its_bindings_that_we_call_is_executed(
     runs: dict[str, Run], folder: Path
 ) -> None:
     assert unexecuted(folder, ("cuda.core.", "cuda.bindings.", "libcuda.")) == []
-
-
-def _named_in_sources() -> dict[str, str]:
-    """Return the functions of the driver that bench and kernels name, each with the first file that does."""
-    found: dict[str, str] = {}
-    for folder in ("bench", "kernels"):
-        for path in sorted((ROOT / folder).rglob("*.py")):
-            for node in ast.walk(ast.parse(path.read_text())):
-                if isinstance(node, ast.Attribute) and DRIVER_FUNCTION.fullmatch(node.attr):
-                    found.setdefault(_unversioned(node.attr), str(path.relative_to(ROOT)))
-    return found
-
-
-def _unversioned(function: str) -> str:
-    return re.sub(r"_v\d+$", "", function)
-
-
-def test_every_function_of_the_driver_that_we_call_is_executed(runs: dict[str, Run]) -> None:
-    called = {_unversioned(name): count for name, count in runs["end"].called.items()}
-    named = _named_in_sources()
-    rows = [(name, count, named.get(name, "by the packages")) for name, count in sorted(called.items())]
-    print(tabulate(rows, headers=("function of the driver", "calls", "named in")))
-    assert named.keys() >= {"cuTensorMapEncodeTiled", "cuStreamWaitValue32"}
-    assert named.keys() - called.keys() == set()

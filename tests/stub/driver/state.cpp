@@ -85,7 +85,7 @@ bool alive(const char *kind, const void *handle) {
     return false;
 }
 
-// What is still held when the process ends, and how often each function was called.
+// What is still held when the process ends.
 __attribute__((destructor)) static void at_exit() {
     State &s = state();
     for (const auto &[key, by] : s.handles)
@@ -93,7 +93,6 @@ __attribute__((destructor)) static void at_exit() {
             log("left %s of %s", key.first.c_str(), by.c_str());  // cuda-core 1.2 never calls cuLibraryUnload
         else
             violation("%s of %s was never released", key.first.c_str(), by.c_str());
-    for (const auto &[name, count] : s.called) log("called %s %ld", name.c_str(), count);
 }
 
 }  // namespace stub
