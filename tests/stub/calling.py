@@ -13,21 +13,16 @@ from stub import control
 from stub.library import BEGIN
 from stub.recording import RECORDED, Recorder
 
-
-def main() -> None:
-    """Call each function with its arguments; what a call leaves is collected before the next."""
-    values: dict[str, Any] = {}
-    recorder = Recorder()
-    if recorded := os.environ.get(RECORDED):
-        recorder.start()
-        atexit.register(recorder.write, Path(recorded))  # the first one runs last, after what libraries do at exit
-    for name, (function, *arguments) in json.loads(sys.argv[1]).items():
-        control.note(BEGIN + name)
-        module, _, attribute = function.partition(":")
-        values[name] = getattr(importlib.import_module(module), attribute)(*arguments)
-        gc.collect()
-    control.note(BEGIN + "end")
-    print(json.dumps(values))
-
-
-main()
+# What a call leaves is collected before the next.
+values: dict[str, Any] = {}
+recorder = Recorder()
+if recorded := os.environ.get(RECORDED):
+    recorder.start()
+    atexit.register(recorder.write, Path(recorded))  # the first one runs last, after what libraries do at exit
+for name, (function, *arguments) in json.loads(sys.argv[1]).items():
+    control.note(BEGIN + name)
+    module, _, attribute = function.partition(":")
+    values[name] = getattr(importlib.import_module(module), attribute)(*arguments)
+    gc.collect()
+control.note(BEGIN + "end")
+print(json.dumps(values))

@@ -90,13 +90,11 @@ def unexecuted(folder: Path, packages: Sequence[str]) -> list[str]:
         if use.arguments is not None:
             executed[use.name] = executed.get(use.name, False) or (use.file, *use.end) in places
     others = tuple(set(ON_STUB) - set(packages))
-    states = {name: _state(name, done) for name, done in sorted(executed.items()) if not name.startswith(others)}
+    states = {
+        name: "signature only" if name.startswith(SIGNATURE_ONLY) else "yes" if done else "no"
+        for name, done in sorted(executed.items())
+        if not name.startswith(others)
+    }
     print(tabulate(states.items(), headers=("function", "executed on the stub")))
     unused = [package for package in packages if not any(name.startswith(package) for name in states)]
     return [*unused, *(name for name, state in states.items() if state == "no")]
-
-
-def _state(name: str, executed: bool) -> str:
-    if name.startswith(SIGNATURE_ONLY):
-        return "signature only"
-    return "yes" if executed else "no"

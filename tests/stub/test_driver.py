@@ -1,8 +1,8 @@
 """The real cuda-core on the stub driver: spans of known lengths, several GPUs, and each breach of a rule found."""
 
 import csv
-import subprocess
-import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -76,23 +76,21 @@ def test_a_process_sees_the_gpus_of_its_uuids(
 
 
 @pytest.mark.long
-def test_a_run_on_two_gpus_has_a_group_on_each_and_names_them_where_it_is_to(tools: None, tmp_path: Path) -> None:
+def test_a_run_on_two_gpus_has_a_group_on_each_and_names_them_where_it_is_to(
+    tools: None, tmp_path: Path, python_in: Callable[..., Any]
+) -> None:
+    variables = environment(KM_STUB_LOG=str(tmp_path / "driver.log"), KM_STUB_DEVICES="2")
+    command = partial(python_in, tmp_path, "-m", "kernelmark", **variables)
     problems = ("transfer/n1031/f32/h2d", "transfer/n2062/f32/h2d")
     own = ("--kernels", "transfer/cuda.pinned", "--mode", "hot", "--no-ceilings", "--devices", "0,1", "--db", "r.db")
-    done = command(tmp_path, "run", *problems, *own)
+    done = command("run", *problems, *own)
     assert (done.returncode, done.stderr.count("Traceback")) == (0, 0), done.stderr
     for options, expected in (((), False), (("--identify",), True)):
-        rows = csv.DictReader(command(tmp_path, "export", *options, "--db", "r.db").stdout.splitlines())
+        rows = csv.DictReader(command("export", *options, "--db", "r.db").stdout.splitlines())
         found = {row["problem"]: row["device_uuid"] for row in rows}
         assert set(found) == set(problems)
         assert (set(found.values()) == set(GPUS)) is expected
         assert len(set(found.values())) == 2
-
-
-def command(folder: Path, *words: str) -> "subprocess.CompletedProcess[str]":
-    line = [sys.executable, "-m", "kernelmark", *words]
-    env = environment(KM_STUB_LOG=str(folder / "driver.log"), KM_STUB_DEVICES="2")
-    return subprocess.run(line, env=env, cwd=folder, capture_output=True, text=True, timeout=300, check=False)
 
 
 BLOCKING = ("cuStreamSynchronize", "cuEventSynchronize", "cuCtxSynchronize", "cuMemAlloc_v2", "cuMemFree_v2")

@@ -10,19 +10,14 @@ from kernelmark.bench.measure.operands import GUARD_BYTES
 from kernelmark.bench.plan.discovery import discover
 from stub.library import Run, on_stub
 
-COPIES = ("pageable", "pinned", "write_combined", "managed", "staged", "pipelined", "mapped")
+BOTH_WAYS = ("pageable", "pinned", "managed")
+COPIES = (*BOTH_WAYS, "write_combined", "staged", "pipelined")
 OVERLAPPED = ("transfer/cuda.overlapped", "transfer/n2503/f32/h2d/work1")
 #: Kernels and problems; more than 4 KiB go in pieces, through each slot of pinned memory several times.
 VERIFIED = {
-    **{f"{name} h2d": (f"transfer/cuda.{name}", "transfer/n1031/f32/h2d") for name in COPIES if name != "mapped"},
-    **{
-        f"{name} d2h": (f"transfer/cuda.{name}", "transfer/n1031/bf16/d2h")
-        for name in ("pageable", "pinned", "managed")
-    },
-    **{
-        f"{name} bidir": (f"transfer/cuda.{name}", "transfer/n7/f64/bidir")
-        for name in ("pageable", "pinned", "managed")
-    },
+    **{f"{name} h2d": (f"transfer/cuda.{name}", "transfer/n1031/f32/h2d") for name in COPIES},
+    **{f"{name} d2h": (f"transfer/cuda.{name}", "transfer/n1031/bf16/d2h") for name in BOTH_WAYS},
+    **{f"{name} bidir": (f"transfer/cuda.{name}", "transfer/n7/f64/bidir") for name in BOTH_WAYS},
     "staged d2h": ("transfer/cuda.staged", "transfer/n2503/f32/d2h"),
     "pipelined d2h": ("transfer/cuda.pipelined", "transfer/n6503/f32/d2h"),
     "pipelined long": ("transfer/cuda.pipelined", "transfer/n6503/f32/h2d"),
@@ -47,12 +42,15 @@ def runs(tools: None, folder: Path) -> dict[str, Run]:
     calls |= {
         "timed overlapped": ("stub.jobs:timed_once", *OVERLAPPED),
         "timed bidir": ("stub.jobs:timed_once", "transfer/cuda.pinned", "transfer/n1031/f32/bidir"),
-        "peer": ("stub.jobs:transferred", "transfer/cuda.peer", "transfer/n7/f32/p2p"),
         "no node": ("stub.jobs:transferred", "transfer/cuda.managed", "transfer/n7/f32/h2d/node1023"),
         "much": ("stub.jobs:locked", "pinned", 12_000),
         "managed much": ("stub.jobs:locked", "managed", 12_000),
     }
     return on_stub(calls, folder)
+
+
+def status_of(run: Run) -> tuple[Any, ...]:
+    return run.value["status"], run.value["reason"], run.value["complaints"], run.violations
 
 
 def test_a_kernel_on_the_hosts_memory_is_compared_with_the_emulator(runs: dict[str, Run]) -> None:
@@ -62,9 +60,7 @@ def test_a_kernel_on_the_hosts_memory_is_compared_with_the_emulator(runs: dict[s
 
 @pytest.mark.parametrize("name", [*VERIFIED, *HAND_WRITTEN])
 def test_every_element_arrives(runs: dict[str, Run], name: str) -> None:
-    found = runs[name].value
-    assert (found["status"], found["reason"], found["complaints"]) == ("ok", "", [])
-    assert runs[name].violations == []
+    assert status_of(runs[name]) == ("ok", "", [], [])
 
 
 @pytest.mark.parametrize("name", ["timed overlapped", "timed bidir"])
@@ -84,12 +80,6 @@ def test_the_kinds_of_memory_are_what_the_driver_is_asked_for(runs: dict[str, Ru
     asked = {name: {line.split()[0] for line in runs[name].log} for name in ("pinned h2d", "managed h2d")}
     assert "cuMemHostAlloc" in asked["pinned h2d"]
     assert {"cuMemAllocManaged", "cuMemAdvise_v2"} <= asked["managed h2d"]
-
-
-def test_between_gpus_one_is_too_few(runs: dict[str, Run]) -> None:
-    found = runs["peer"].value
-    assert found["status"] == "unsupported"
-    assert found["reason"] == "this needs 2 GPUs that can read each other's memory; this process sees 1"
 
 
 def test_a_node_that_is_not_there_is_unsupported(runs: dict[str, Run]) -> None:
@@ -207,10 +197,6 @@ def long_runs(tools: None, tmp_path_factory: pytest.TempPathFactory) -> dict[str
     return on_stub(LONG, tmp_path_factory.mktemp("stub"), KM_STUB_DEVICES="4")
 
 
-def status_of(run: Run) -> tuple[Any, ...]:
-    return run.value["status"], run.value["reason"], run.value["complaints"], run.violations
-
-
 @pytest.mark.parametrize("name", CALLS)
 def test_what_lies_on_several_gpus_is_summed_and_copied(peers: dict[str, Run], name: str) -> None:
     assert status_of(peers[name]) == ("ok", "", [], [])
@@ -242,29 +228,26 @@ def test_every_gpu_can_use_the_others_memory_and_is_asked_once(peers: dict[str, 
 def test_what_is_missing_is_named_in_the_row(tools: None, tmp_path: Path) -> None:
     found = on_stub(REFUSED, tmp_path, KM_STUB_DEVICES="4")
     assert [run.value["status"] for name, run in found.items() if name != "end"] == ["unsupported"] * 3
-    assert found["too few"].value["reason"] == (
-        "this needs 5 GPUs that can read each other's memory; this process sees 4"
-    )
-    assert found["no step"].value["reason"] == "aggregate/nccl.allreduce has no update path; it has sum"
-    assert found["no nccl"].value["reason"] == ("CuPy finds no NCCL (libnccl.so.2); pip install 'kernelmark[nccl]'")
+    reasons = {name: run.value["reason"] for name, run in found.items() if name != "end"}
+    assert reasons == {
+        "too few": "this needs 5 GPUs that can read each other's memory; this process sees 4",
+        "no step": "aggregate/nccl.allreduce has no update path; it has sum",
+        "no nccl": "CuPy finds no NCCL (libnccl.so.2); pip install 'kernelmark[nccl]'",
+    }
 
 
 @pytest.mark.long
 def test_gpus_that_cannot_use_each_others_memory_are_named(tools: None, tmp_path: Path) -> None:
     found = on_stub({"apart": RING}, tmp_path, KM_STUB_DEVICES="4", KM_STUB_APART="1")["apart"].value
-    assert (found["status"], found["reason"]) == (
-        "unsupported",
-        "GPU 0 cannot read the memory of GPU 1; `nvidia-smi topo -p2p r` shows which can",
-    )
+    assert found["status"] == "unsupported"
+    assert found["reason"] == "GPU 0 cannot read the memory of GPU 1; `nvidia-smi topo -p2p r` shows which can"
 
 
 @pytest.mark.long
 def test_operands_on_several_gpus_are_verified_on_each(tools: None, tmp_path: Path) -> None:
     (tmp_path / "cheats.py").write_text(CHEATS)
-    names = ("forgets", "spoils", "hurries")
-    calls = {
-        name: (RING[0], f"aggregate/mine.{name}", RING[2], "verify", str(tmp_path / "cheats.py")) for name in names
-    }
+    names, rest = ("forgets", "spoils", "hurries"), (RING[2], "verify", str(tmp_path / "cheats.py"))
+    calls = {name: (RING[0], f"aggregate/mine.{name}", *rest) for name in names}
     found = on_stub(calls, tmp_path, KM_STUB_DEVICES="3")
     assert [found[name].value["status"] for name in names] == ["wrong"] * 3
     assert found["spoils"].value["reason"] == "changed its input g"
