@@ -203,7 +203,6 @@ class Page:
         yield from self._verdicts(gpu_bars.bars())
 
     def across(self) -> Iterator[str]:
-        """Yield comparisons across classes."""
         yield "## Our fastest kernel over the vendors' fastest, in any arithmetic"
         yield from self._verdicts(gpu_bars.lines())
 
@@ -310,7 +309,6 @@ class Page:
             yield f"{count(len(verdicts), 'claim')}: {told}. [claims.md](claims.md) has each with its rows."
 
     def state(self) -> Iterator[str]:
-        """Yield the answered and the open tasks."""
         yield "## The agenda"
         kinds = dict.fromkeys(task.kind for task in self._tasks.values())
         lines = []

@@ -107,7 +107,6 @@ class Slot:
         self._known: Known = {}
 
     def carry_out(self, asked: Question) -> Reply:
-        """Carry out the tasks of a question."""
         self._deadline.until_s = asked.until_s
         kind = asked.tasks[0].kind
         if kind in KINDS:
@@ -194,7 +193,6 @@ class Slot:
         return self._by(asked, f"{sum(not row.reason for row in rows)} of {len(rows)} kernels counted")
 
     def sanitized(self, asked: Question) -> Reply:
-        """Run compute-sanitizer over our kernels."""
         own = [kernel.id for kernel in self.registry.kernels.values() if isinstance(kernel, CudaKernel)]
         checks = sanitizer(own, asked.until_s)
         self._append("sanitizer.md", "# compute-sanitizer\n", [f"- {check.line}" for check in checks])

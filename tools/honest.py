@@ -42,7 +42,6 @@ def size(rng: np.random.Generator, largest: int) -> int:
 
 
 def pick(rng: np.random.Generator, *choices: str) -> str:
-    """Return one of the choices."""
     return choices[int(rng.integers(len(choices)))]
 
 
@@ -93,7 +92,6 @@ def transpose(rng: np.random.Generator) -> str:
 
 
 def copy(rng: np.random.Generator) -> str:
-    """Return the id of a copy."""
     return f"copy/m{size(rng, 700)}n{size(rng, 700)}/{pick(rng, 'f32', 'f64', 'f16', 'bf16')}"
 
 

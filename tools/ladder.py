@@ -41,14 +41,12 @@ LARGE = 4096
 
 
 def main() -> int:
-    """Write the page."""
     PAGE.write_text(page(discover()), encoding="utf-8")
     print(f"written: {PAGE.relative_to(ROOT)}")
     return 0
 
 
 def page(registry: Registry) -> str:
-    """Return the text of the page."""
     parts = [f"{INTRODUCTION} Compiled by {compiler()}."]
     for title, kernels in rungs(registry).items():
         rows = (rung(registry, kernel) for kernel in kernels)

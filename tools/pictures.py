@@ -65,7 +65,6 @@ def as_svg(text: str) -> str:
 
 
 def main() -> None:
-    """Write both pictures."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("run", nargs="*", help="the run to show [default: the latest]")
     parser.add_argument("--db", help="the store")

@@ -63,7 +63,6 @@ def copy_pinned_while_held() -> None:
 
 
 def leave_everything() -> None:
-    """Leave one handle of each kind to the end of the process."""
     stream = new_stream()
     driver.cuMemAlloc(16)
     driver.cuEventCreate(0)

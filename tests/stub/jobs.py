@@ -37,7 +37,7 @@ def verified(kernel: str, problem: str, launcher: str = "cuda-core") -> dict[str
 
 def transferred(kernel: str, problem: str, mode: str = Mode.VERIFY) -> dict[str, Any]:
     """Run a transfer, in pieces of 4 KiB if in any, and the work on arrival in the emulator."""
-    emulator = _in_pieces(problem)
+    emulator = _in_pieces()
     return _job(kernel, problem, Mode(mode)) | {"complaints": emulator.complaints}
 
 
@@ -46,7 +46,7 @@ def timed_once(kernel: str, problem: str) -> float:
 
     A job would call again and again where the events see nothing of a call.
     """
-    _in_pieces(problem)
+    _in_pieces()
     device, chosen, parsed = get_device("cuda"), discover().kernels[kernel], discover().problem(problem)
     operands, scratch = OperandSet(parsed, device, chosen.host_memory), ScratchBuffers(device, chosen.host_memory)
     launch = chosen.launch(parsed, Operands(operands, "C", device, 1, scratch))
@@ -55,7 +55,7 @@ def timed_once(kernel: str, problem: str) -> float:
 
 def agreed(kernel: str) -> list[str]:
     """Compare the emulator's verdict on a kernel's smallest case with the device's, as `make gpu` does."""
-    Emulator().know(kernel, agreement.smallest(discover(), kernel).problem.id)
+    Emulator()
     return list(agreement.replies([kernel]))
 
 
@@ -69,9 +69,8 @@ def launched_alone(kernel: str, problem: str) -> str:
 
 def summed(kernel: str, problem: str) -> dict[str, Any]:
     """Verify a sum of gradients on the host, and beside it one on the device that has the same operands."""
-    beside = "aggregate/cuda.device"
-    Emulator().know(beside, problem)
-    rows = run_job(Job((problem,), (kernel, beside), Mode.VERIFY, (), 0, Budget(), threads=1))
+    Emulator()
+    rows = run_job(Job((problem,), (kernel, "aggregate/cuda.device"), Mode.VERIFY, (), 0, Budget(), threads=1))
     return {row.kernel: [row.status, row.reason, row.scratch_bytes] for row in rows}
 
 
@@ -140,11 +139,10 @@ def timed(
 def persisting() -> dict[str, Any]:
     """Time the self-test's copy that asks for lines in L2, cold."""
     discover((plugin("cheats"),))
-    problem = "copy/m33n16/f32"
-    Emulator().know("copy/cuda.vectorised", problem)
+    Emulator()
     control.launches_take(20_000_000)
     timing.time = VirtualTime()
-    return _job("copy/selftest.persists", problem, Mode.COLD)
+    return _job("copy/selftest.persists", "copy/m33n16/f32", Mode.COLD)
 
 
 def synchronising_call() -> dict[str, Any]:
@@ -185,20 +183,16 @@ class VirtualTime:
         """Return at once: nothing has to settle."""
 
 
-def _in_pieces(problem: str) -> Emulator:
+def _in_pieces() -> Emulator:
     """Let transfers go in pieces of 4 KiB, by the virtual clock, and the work on arrival run in the emulator."""
     _streams.LEAST_BYTES = _streams.Slot.NBYTES = 4096
     control.launches_take(50_000)  # so that a sample is a few calls
-    emulator = Emulator()
-    if "/work" in problem:
-        emulator.know("transfer/cuda.arrived", problem.replace("h2d", "d2d"))
     timing.time = VirtualTime()
-    return emulator
+    return Emulator()
 
 
 def _row(kernel: str, problem: str, mode: Mode, launcher: str) -> dict[str, Any]:
     emulator = Emulator()
-    emulator.know(kernel, problem)
     return _job(kernel, problem, mode, launcher) | {"complaints": emulator.complaints, "ran": len(emulator.ran)}
 
 
