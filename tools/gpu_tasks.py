@@ -153,7 +153,7 @@ class Tasks:
         return [kernel.id for kernel in self._kernels if wanted(kernel) and self._takes(kernel.id, problem)]
 
     def _tools(self) -> Iterator[Task]:
-        own = {kernel.id: self.smallest(kernel.id) for kernel in self._own()}
+        own = {kernel.id: self.smallest(kernel.id) for kernel in self._kernels if isinstance(kernel, CudaKernel)}
         every = self._digest((kernel, problem) for kernel, problem in own.items() if problem)
         nothing = self._digest(())
         for name, kind, digest, seconds in (
@@ -163,9 +163,6 @@ class Tasks:
             ("cuDNN's algorithms", "cudnn", nothing, 8),
         ):
             yield Task(name=name, kind=kind, value=VALUE[kind], digest=digest, seconds=seconds, basis="a first guess")
-
-    def _own(self) -> list[Kernel]:
-        return [kernel for kernel in self._kernels if isinstance(kernel, CudaKernel)]
 
     def _smallest(self, name: str) -> str | None:
         kernel = self._registry.kernels[name]
@@ -237,14 +234,11 @@ class Tasks:
                     worth = "layer" if dtype == "f32" else "layer in 16 bits"
                     group = f"Convolution: {name}"
                     yield from self._timed(f"{name} {one}", one, worth, group, detail=str(times))
-        more: dict[str, Any] = {"max_time_s": METERED_S, "baseline": METERED[-1]}
-        more["group"] = f"Energy: {METERED_NETWORK}"
+        more: dict[str, Any] = {"max_time_s": METERED_S, "baseline": METERED[-1], "group": f"Energy: {METERED_NETWORK}"}
         for of_problem, times in self._at_once(METERED_NETWORK):
-            if of_problem.id.endswith("/fprop"):
-                name, detail = f"energy {METERED_NETWORK} {of_problem.id}", str(times)
-                yield from self._task(
-                    name, "time", "energy of a layer", (of_problem.id,), METERED, detail=detail, **more
-                )
+            if (one := of_problem.id).endswith("/fprop"):
+                name, more["detail"] = f"energy {METERED_NETWORK} {one}", str(times)
+                yield from self._task(name, "time", "energy of a layer", (one,), METERED, **more)
 
     def _at_once(self, name: str) -> Iterator[tuple[Problem, int]]:
         """Yield the convolutions of a suite and how often each occurs; networks have a batch of IMAGES images."""
@@ -274,9 +268,8 @@ class Tasks:
                 yield from self._timed(f"{mode} {problem}", problem, "mode", "Cold, hot and graph", mode=mode)
             yield from self._timed(f"energy {problem}", problem, "energy", "Energy", max_time_s=METERED_S)
         own = self._able(SMALL, lambda kernel: isinstance(kernel, CudaKernel))
-        yield from self._task(
-            "launched by PyCUDA", "time", "mode", (SMALL,), own, launcher="pycuda", group="Second launcher"
-        )
+        more = {"launcher": "pycuda", "group": "Second launcher"}
+        yield from self._task("launched by PyCUDA", "time", "mode", (SMALL,), own, **more)
 
     def _tiles(self) -> Iterator[Task]:
         for names, problems in TUNED:

@@ -83,23 +83,24 @@ def use(out: Path, struck: Mapping[str, str], only: str = "") -> Slot:
     print(printed)
     folders = [path for path in out.iterdir() if path.is_dir()]
     assert len(folders) == 1, printed
-    assert unreadable(folders[0]) == []
-    return Slot(done.returncode, printed, folders[0])
+    found = Slot(done.returncode, printed, folders[0])
+    assert unreadable(found) == []
+    return found
 
 
-def unreadable(folder: Path) -> list[str]:
+def unreadable(found: Slot) -> list[str]:
     """Return what is missing or torn in a report: whether results.csv, results.db and environment.json agree."""
+    folder = found.folder
     wrong = [name for name in ("README.md", "agenda.json") if not (folder / name).read_text().endswith("\n")]
     if os.uname().nodename in (folder / "README.md").read_text():
         wrong.append("README.md names the host")
     if not (folder / "results.db").exists():
         return wrong
-    with (folder / "results.csv").open() as file:
-        rows = list(csv.DictReader(file, strict=True))
     with closing(sqlite3.connect(folder / "results.db")) as store:
         ((state,),) = store.execute("PRAGMA integrity_check").fetchall()
     with closing(Store(folder / "results.db", create=False)) as opened:
         count = sum(sum(opened.statuses(run).values()) for run in opened.run_ids())
+    rows = found.rows
     if state != "ok" or len(rows) != count:
         wrong.append(f"results.db is {state} and has {count} rows, results.csv has {len(rows)}")
     runs = json.loads((folder / "environment.json").read_text())["runs"]

@@ -94,11 +94,6 @@ def hangs() -> None:
     time.sleep(1000)
 
 
-def hangs_and_tells() -> None:
-    tell(os.getpid())
-    hangs()
-
-
 def leaves_a_child() -> None:
     """The child holds all files open that the process had."""
     child = os.fork()
@@ -127,16 +122,6 @@ def starts_80() -> None:
             hangs()
 
 
-def starts_80_and_hangs() -> None:
-    starts_80()
-    hangs()
-
-
-def leaves_a_daemon_and_hangs() -> None:
-    leaves_a_daemon()
-    hangs()
-
-
 def begins_a_reply() -> None:
     """The reply is not as long as its head announces."""
     os.write(int(sys.argv[2]), (100).to_bytes(8, "little") + b"abc")
@@ -148,11 +133,6 @@ def shares_memory() -> None:
     shared = SharedMemory(create=True, size=1000)
     Path(os.environ["FAULTS_PID"]).with_suffix(".name").write_text(shared.name)
     os._exit(3)
-
-
-def closes_all_files() -> None:
-    os.closerange(3, 1000)
-    hangs()
 
 
 def writes_into_the_pipe() -> None:
@@ -183,20 +163,8 @@ def lets_ours_hang() -> None:
     np.copyto = copyto
 
 
-def corrupts() -> None:
-    SHARED[:] = 8
-
-
-def reads() -> None:
-    ctypes.string_at(int(SHARED[1]))
-
-
 #: What one kernel leaves, and others suffer from.
 LEFT: list[str] = []
-
-
-def spoils() -> None:
-    LEFT.append("a setting of the library")
 
 
 def raises_beside_spoils() -> None:
@@ -215,12 +183,19 @@ def beside_another(problem: str) -> bool:
 
 
 ACTS: tuple[Act, ...] = (
-    segv, aborts, killed_by_a_stranger, killed_twice, leaves_a_child, leaves_a_daemon, leaves_a_daemon_and_hangs,
-    starts_80, starts_80_and_hangs, shares_memory, closes_all_files, writes_into_the_pipe, begins_a_reply, fills_memory,
-    hangs_and_tells, raises_interrupt, corrupts, reads, spoils, raises_beside_spoils,
+    segv, aborts, killed_by_a_stranger, killed_twice, leaves_a_child, leaves_a_daemon, starts_80, shares_memory,
+    writes_into_the_pipe, begins_a_reply, fills_memory, raises_interrupt,
 )  # fmt: skip
 for _act in ACTS:
     declare(_act.__name__, _act)
+declare("leaves_a_daemon_and_hangs", lambda: (leaves_a_daemon(), hangs()))
+declare("starts_80_and_hangs", lambda: (starts_80(), hangs()))
+declare("hangs_and_tells", lambda: (tell(os.getpid()), hangs()))
+declare("closes_all_files", lambda: (os.closerange(3, 1000), hangs()))
+declare("corrupts", lambda: SHARED.fill(8))
+declare("reads", lambda: ctypes.string_at(int(SHARED[1])))
+declare("spoils", lambda: LEFT.append("a setting of the library"))
+declare("raises_beside_spoils", raises_beside_spoils)
 for _name, _at in (("set_up", None), ("verification", VERIFICATION), ("sampling", SAMPLING)):
     declare(f"forks_in_{_name}", os.fork, _at)
     declare(f"hangs_in_{_name}", hangs, _at)
