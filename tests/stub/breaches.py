@@ -11,25 +11,17 @@ from cuda.bindings import driver
 
 from kernelmark.bench.measure.tensormap import NBYTES, aligned, encode_tiled
 from stub import control
-from stub.programs import code, device, holding, launch, new_stream, nothing, record, span
+from stub.programs import code, device, error_of, holding, launch, new_stream, nothing, record, span
 
 
-def launch_elsewhere() -> float:
-    """Launch on another stream between two records; return the span, which misses it."""
+def launch_elsewhere(is_forked: bool = False, is_joined: bool = False) -> float:
+    """Launch on another stream between two records, forked from the timed stream and joined to it if so asked.
+
+    Return the span, which misses what is not joined.
+    """
     timed, other, kernel = new_stream(), new_stream(), nothing()
-    return span(timed, lambda: launch(other, kernel))
-
-
-def launch_elsewhere_and_join() -> float:
-    """Launch on another stream that is forked from the timed one and joined to it again, which breaks no rule."""
-    timed, other, kernel = new_stream(), new_stream(), nothing()
-    return span(timed, lambda: other.wait(timed), lambda: launch(other, kernel), lambda: timed.wait(other))
-
-
-def launch_elsewhere_without_joining() -> float:
-    """Launch on a stream that is forked from the timed one and not joined to it."""
-    timed, other, kernel = new_stream(), new_stream(), nothing()
-    return span(timed, lambda: other.wait(timed), lambda: launch(other, kernel))
+    fork, join = [lambda: other.wait(timed)] * is_forked, [lambda: timed.wait(other)] * is_joined
+    return span(timed, *fork, lambda: launch(other, kernel), *join)
 
 
 #: Calls that a held stream would keep from returning.
@@ -94,22 +86,13 @@ def capture_without_joining() -> str:
     return str(status.name)
 
 
-def _status(call: Any) -> str:
-    """Return the name of the error that a call of cuda-core raises."""
-    try:
-        call()
-    except Exception as error:
-        return str(error).split(":")[0]
-    return "CUDA_SUCCESS"
-
-
 def launched(shape: dict[str, int], attribute: str = "", value: int = 0) -> str:
-    """Launch in a shape, once this attribute of the kernel has a value; return the status."""
+    """Launch in a shape, once this attribute of the kernel has a value; return the error."""
     stream, kernel = new_stream(), nothing()
     if attribute:
         named = driver.CUfunction_attribute[f"CU_FUNC_ATTRIBUTE_{attribute}"]
         driver.cuKernelSetAttribute(named, value, kernel.handle, driver.CUdevice(0))
-    return _status(lambda: launch(stream, kernel, **shape))
+    return error_of(lambda: launch(stream, kernel, **shape)).split(":")[0]
 
 
 def more_shared_memory_than_there_is() -> str:
@@ -150,7 +133,7 @@ def failing_launch() -> list[str]:
     """Return the status of calls after a launch that failed: the context answers nothing any more."""
     stream, kernel = new_stream(), nothing()
     control.run_launches_with(lambda launched: driver.CUresult.CUDA_ERROR_LAUNCH_FAILED)
-    first = _status(lambda: launch(stream, kernel))
+    first = error_of(lambda: launch(stream, kernel)).split(":")[0]
     return [first, *(str(result[0].name) for result in (driver.cuCtxSynchronize(), driver.cuMemAlloc(16)))]
 
 
@@ -175,14 +158,10 @@ def encoded_map(address: int = 0, box: int = 32, aside: int = 0) -> str:
     return str(d.CUresult(status).name)
 
 
-def _ask(fault: str, at: str) -> None:
-    os.environ["KM_STUB_FAULT"], os.environ["KM_STUB_FAULT_AT"] = fault, at
-
-
 def memory_that_runs_out() -> list[str]:
     """Return the statuses of three allocations, of which the second and all after it find no memory."""
     device()
-    _ask("oom", "2")
+    os.environ.update(KM_STUB_FAULT="oom", KM_STUB_FAULT_AT="2")
     results = [driver.cuMemAlloc(16) for _ in range(3)]
     driver.cuMemFree(results[0][1])
     return [str(status.name) for status, _ in results]
@@ -191,14 +170,14 @@ def memory_that_runs_out() -> list[str]:
 def clock_that_jumps() -> list[float]:
     """Return the spans of launches of 1 us in milliseconds: of a sound kernel, then twice of one that lets it jump."""
     stream, sound, struck = new_stream(), nothing(), nothing("struck")
-    _ask("clock", "truc")
+    os.environ.update(KM_STUB_FAULT="clock", KM_STUB_FAULT_AT="truc")
     return [span(stream, lambda kernel=kernel: launch(stream, kernel)) for kernel in (sound, struck, struck)]
 
 
 def illegal_address() -> list[str]:
     """Return the statuses of a launch that reads an illegal address, and of calls after it."""
     stream, sound, struck = new_stream(), nothing(), nothing("struck")
-    _ask("illegal", "truc")
+    os.environ.update(KM_STUB_FAULT="illegal", KM_STUB_FAULT_AT="truc")
     launch(stream, sound)
     found = [driver.cuCtxSynchronize()[0]]
     launch(stream, struck)  # the error is not yet known

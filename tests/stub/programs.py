@@ -70,6 +70,15 @@ def spans() -> list[float]:
     return found
 
 
+def error_of(call: Callable[[], object]) -> str:
+    """Return the text of the error that a call raises, or ""."""
+    try:
+        call()
+    except Exception as error:
+        return str(error)
+    return ""
+
+
 @contextmanager
 def holding(stream: Any) -> Iterator[None]:
     """Hold the stream, which waits for a word in pinned memory, while the body runs."""

@@ -14,7 +14,7 @@ from kernelmark.bench.measure.launch_pycuda import CubinFunction, pycuda_stream,
 from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.kernel import CudaKernel, KernelCall
 from stub import control
-from stub.programs import NOTHING, code, holding, new_stream, span
+from stub.programs import NOTHING, code, error_of, holding, new_stream, span
 
 MANY = """struct S {{ unsigned small; unsigned long long large; }};
 extern "C" __global__ void {name}(int *, int, S, float, long long) {{}}"""
@@ -52,7 +52,7 @@ def refused_stream() -> str:
     device = get_device("cuda")
     take_stream(device)
     device.run_on(cupy.cuda.Stream(non_blocking=True))
-    error = _error(prepared)
+    error = error_of(prepared)
     take_stream(device)
     return error.partition(" 0x")[0]
 
@@ -62,7 +62,7 @@ def refused_by_the_driver() -> str:
     import pycuda.driver as driver
 
     with patch.object(driver, "Stream", side_effect=driver.Error("no stream")):
-        return _error(lambda: pycuda_stream(0))
+        return error_of(lambda: pycuda_stream(0))
 
 
 def launch_elsewhere() -> float:
@@ -71,25 +71,17 @@ def launch_elsewhere() -> float:
     return span(new_stream(), prepared())
 
 
-def _error(call: Callable[[], Any]) -> str:
-    try:
-        call()
-    except Exception as error:
-        return str(error)
-    return ""
-
-
 def load_while_held() -> str:
     import pycuda.driver as driver
 
     loaded, found = code("loaded_late"), []
     with holding(own_stream()):  # what is loaded is released when the stream runs again
-        return _error(lambda: found.append(driver.module_from_buffer(loaded)))
+        return error_of(lambda: found.append(driver.module_from_buffer(loaded)))
 
 
 def too_few_parameters() -> str:
     own_stream()
-    return _error(prepared(0))
+    return error_of(prepared(0))
 
 
 def absent_function() -> str:
@@ -97,7 +89,7 @@ def absent_function() -> str:
     import pycuda.driver as driver
 
     own_stream()
-    return _error(lambda: driver.mem_alloc_pitch(4, 4, 4))
+    return error_of(lambda: driver.mem_alloc_pitch(4, 4, 4))
 
 
 def leave_a_stream() -> None:
