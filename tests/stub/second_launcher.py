@@ -12,7 +12,7 @@ import numpy as np
 from kernelmark.bench.measure.devices import get_device
 from kernelmark.bench.measure.launch_pycuda import CubinFunction, pycuda_stream, take_stream, with_pycuda
 from kernelmark.bench.plan.discovery import discover
-from kernelmark.bench.plan.kernel import CudaKernel, KernelCall
+from kernelmark.bench.plan.kernel import KernelCall
 from stub import control
 from stub.programs import NOTHING, code, error_of, holding, new_stream, span
 
@@ -31,7 +31,6 @@ def own_stream() -> Any:
 def prepared(*arguments: Any, source: str = NOTHING) -> Callable[[], None]:
     """Return what launches a kernel that does nothing, by our launcher, on the device's stream."""
     kernel, stream = discover().kernels["gemm/cuda.naive"], get_device("cuda").stream
-    assert isinstance(kernel, CudaKernel)
     function = CubinFunction(code("nothing", source), "nothing", {})
     return with_pycuda(kernel, function, KernelCall(1, 32, ()), list(arguments or (0, np.int32(7))), stream)
 
