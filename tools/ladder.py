@@ -4,7 +4,6 @@ Ideas are the kernels' labels; resources are those that `kernelmark inspect` pri
 """
 
 import sys
-from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
@@ -49,13 +48,9 @@ def main() -> int:
 def page(registry: Registry) -> str:
     parts = [f"{INTRODUCTION} Compiled by {compiler()}."]
     for title, kernels in rungs(registry).items():
-        rows = (rung(registry, kernel) for kernel in kernels)
-        parts += [f"## {title}", "\n".join(_line(row) for row in (HEADERS, ["---"] * len(HEADERS), *rows))]
+        rows = (HEADERS, ["---"] * len(HEADERS), *(rung(registry, kernel) for kernel in kernels))
+        parts += [f"## {title}", "\n".join(f"| {' | '.join(row)} |" for row in rows)]
     return "\n\n".join(parts) + "\n"
-
-
-def _line(cells: Iterable[str]) -> str:
-    return f"| {' | '.join(cells)} |"
 
 
 def rungs(registry: Registry) -> dict[str, list[CudaKernel]]:
