@@ -299,17 +299,13 @@ BATCHED = ("verify", "emulator", "time")
 
 
 def jobs_of(
-    tasks: Iterable[Task], registry: Registry, plugins: Sequence[str], device: str
+    tasks: Sequence[Task], registry: Registry, plugins: tuple[str, ...], device: str
 ) -> tuple[Plan, list[PlannedJob]]:
     """Return the plan and the jobs of tasks of one kind, for one run. Raises UsageError."""
-    first, jobs = None, []
-    for place, task in enumerate(tasks):
-        first = first or task
-        jobs.append(PlannedJob(_job(task, registry, tuple(plugins)), WorkerKey("cuda", 1), task.name, 1, place=place))
-    if first is None:
-        raise UsageError("agenda: no task is to be measured")
+    first, key = tasks[0], WorkerKey("cuda", 1)
+    jobs = [PlannedJob(_job(task, registry, plugins), key, task.name, 1, place=i) for i, task in enumerate(tasks)]
     plan = Plan(
-        (device,), mode=Mode(first.mode), launcher=first.launcher, plugins=tuple(plugins), processes=first.processes,
+        (device,), mode=Mode(first.mode), launcher=first.launcher, plugins=plugins, processes=first.processes,
         spread_s=0.0, max_time_s=first.max_time_s, ceilings=first.kind == "time" and first.processes > 1,
     )  # fmt: skip
     return plan, jobs

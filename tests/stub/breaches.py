@@ -91,15 +91,10 @@ def launched(shape: dict[str, int], attribute: str = "", value: int = 0) -> str:
     stream, kernel = new_stream(), nothing()
     if attribute:
         named = driver.CUfunction_attribute[f"CU_FUNC_ATTRIBUTE_{attribute}"]
-        driver.cuKernelSetAttribute(named, value, kernel.handle, driver.CUdevice(0))
+        (status,) = driver.cuKernelSetAttribute(named, value, kernel.handle, driver.CUdevice(0))
+        if status != driver.CUresult.CUDA_SUCCESS:
+            return str(status.name)
     return error_of(lambda: launch(stream, kernel, **shape)).split(":")[0]
-
-
-def more_shared_memory_than_there_is() -> str:
-    kernel = nothing()
-    attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-    (status,) = driver.cuKernelSetAttribute(attribute, 232449, kernel.handle, driver.CUdevice(0))
-    return str(status.name)
 
 
 def too_many_cooperating_blocks() -> str:

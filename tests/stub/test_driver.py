@@ -123,7 +123,7 @@ ALLOWED = [
     (("launched", SHARED, "MAX_DYNAMIC_SHARED_SIZE_BYTES", 49153), ""),
     (("launched", {"cluster": 16}, "NON_PORTABLE_CLUSTER_SIZE_ALLOWED", 1), ""),
     (("encoded_map",), "CUDA_SUCCESS"),
-    (("more_shared_memory_than_there_is",), BAD),
+    (("launched", SHARED, "MAX_DYNAMIC_SHARED_SIZE_BYTES", 232449), BAD),
 ]
 
 
