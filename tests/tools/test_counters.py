@@ -24,6 +24,8 @@ DENIED = (
     "ERR_NVGPUCTRPERM - The user does not have permission to access NVIDIA GPU Performance Counters on the target"
     " device 0"
 )
+NOT_LOADED = "Failed to initialize the profiler: LibraryNotLoaded"
+RACE = "Error: Race reported between Write access at sgemm_tiled+0x2a0 in tiled.cu:31"
 UNSUPPORTED = (
     'Error: Device not supported. Please refer to the "Supported Devices" section of the sanitizer documentation'
 )
@@ -85,10 +87,7 @@ def test_numbers_lose_their_separators_and_prefixes_and_an_absent_metric_is_none
     ("printed", "reason"),
     [
         (text("ncu_refused"), DENIED),
-        (
-            "==ERROR== Failed to initialize the profiler: LibraryNotLoaded\n",
-            "Failed to initialize the profiler: LibraryNotLoaded",
-        ),
+        (f"==ERROR== {NOT_LOADED}\n", NOT_LOADED),
         ("Traceback\nOSError: gone\n==ERROR== The application returned an error code (1).\n", "OSError: gone"),
         ("==PROF== Connected to process 1 (p)\n==WARNING== No kernels were profiled.\n", "no kernel was profiled"),
     ],
@@ -157,10 +156,8 @@ def test_the_table_holds_the_counters_against_the_profile(stand_in, tmp_path):
     host_compiler()
     stand_in("ncu", cat("ncu_tiled"))
     page = counters.table(counters.counters(now() + 60, tmp_path, [TILED]), "run 7")
-    lines = [
-        [cell.strip() for cell in line.strip("|").split("|")] for line in page.splitlines() if "cuda.tiled" in line
-    ]
-    found = {figure: cells for _, _, figure, *cells in lines}
+    lines = (line.strip("|").split("|") for line in page.splitlines() if "cuda.tiled" in line)
+    found = {figure.strip(): [cell.strip() for cell in cells] for _, _, figure, *cells in lines}
     assert found["FFMA, lanes"] == ["16,777,216", "16,777,216", "1.000"]
     assert found["sectors read"] == ["131,072", "131,072", "1.000"]
     assert found["bank conflicts"] == ["4,096", "0", ""]
@@ -194,12 +191,7 @@ def test_the_profile_counts_what_was_counted_on_a_gpu_and_what_a_tile_needs(kern
     [
         ("========= COMPUTE-SANITIZER\n========= ERROR SUMMARY: 0 errors\n", 0, 0, ""),
         (text("sanitizer_memcheck"), 0, 2, "Invalid __global__ write of size 4 bytes"),
-        (
-            text("sanitizer_racecheck"),
-            0,
-            1,
-            "Error: Race reported between Write access at sgemm_tiled+0x2a0 in tiled.cu:31",
-        ),
+        (text("sanitizer_racecheck"), 0, 1, RACE),
         (text("sanitizer_refused"), 1, None, UNSUPPORTED),
         ("OSError: gone\n========= COMPUTE-SANITIZER\n========= ERROR SUMMARY: 0 errors\n", 1, None, "OSError: gone"),
         ("compute-sanitizer is not on the PATH", 127, None, "compute-sanitizer is not on the PATH"),
