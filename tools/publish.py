@@ -183,9 +183,8 @@ class Experiments:
             asked.setdefault(done.get(f"claim {claim.experiment}", self._suites), []).append(claim.id)
         for run, names in asked.items():
             if run in self._store.run_ids():
-                found |= {
-                    one.id: one for one in claims_rows(self._store, [run], self._registry, prices, names, here=True)
-                }
+                rows = claims_rows(self._store, [run], self._registry, prices, names, here=True)
+                found |= {one.id: one for one in rows}
             else:
                 found |= {name: self._earlier[name] for name in names}
         return [found[claim.id] for claim in claims()]

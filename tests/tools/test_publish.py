@@ -48,23 +48,14 @@ def use_small(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "catalog", lambda: stand_in)
 
 
-#: The commit of runs that tests put into the store.
-COMMIT = "c0ffee1234567"
+COMMIT, ANOTHER = "c0ffee1234567", "another"
 TINY = ("--suites", "copy/m31n33/f32,copy/m33n31/f32", "--processes", "1", "--max-time", "0.01")
-
-
-@pytest.fixture
-def asked(tmp_path):
-    return lambda *words: publish._options(["--out", str(tmp_path / "reports"), *words])
 
 
 @pytest.fixture(autouse=True)
 def commit(monkeypatch):
-    """The commit of runs that tests put into the store is the present one."""
+    """The present commit is that of runs that tests put into the store."""
     monkeypatch.setattr(publish, "git_commit", lambda: COMMIT)
-
-
-ANOTHER = "another"
 
 
 @pytest.mark.parametrize(
@@ -128,14 +119,14 @@ def test_a_noisy_run_is_published_if_asked_for_with_that_on_top_and_what_is_left
     assert sum(line.endswith("; `make publish` continues it") for line in lines) == 3
 
 
-def test_suites_are_measured_again_when_their_kernels_have_changed(store, asked, monkeypatch):
+def test_suites_are_measured_again_when_their_kernels_have_changed(store, monkeypatch):
     begin(store, planned=1)
     put(store, "copy/m8n8/f32", "copy/a.b")
     begun = MagicMock()
     begun.return_value.__enter__.return_value.wait.return_value = 0
     monkeypatch.setattr(publish.subprocess, "Popen", begun)
     for current in (True, False):
-        publish.measure(store.path, asked(*TINY), 0.0, current)
+        publish.measure(store.path, publish._options(TINY), 0.0, current)
     ((command,), _) = begun.call_args
     assert begun.call_count == 1
     assert "copy/m31n33/f32" in command
@@ -191,7 +182,6 @@ def test_the_citation_names_this_version():
 
 
 FOREVER = float("inf")
-NO_TIME = "no time was left to finish it"
 
 
 @pytest.fixture
@@ -227,7 +217,7 @@ def test_an_experiment_that_was_stopped_goes_on_and_what_is_left_is_named_with_i
     stopped.measure(100.0)
     assert (own, measured(store), stopped.runs) == ([], ["twice"], {})
     lines = stopped.left().splitlines()
-    assert [line.split(NO_TIME)[0] for line in lines] == ["- dull: ", "- single: ", "- twice: "]
+    assert [line.split("no time was left to finish it")[0] for line in lines] == ["- dull: ", "- single: ", "- twice: "]
     assert all(line.endswith("`make publish` continues it") for line in lines)
     monkeypatch.setattr(publish, "now", clock)
     begun = store.run_ids()[-1]
