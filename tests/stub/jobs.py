@@ -30,9 +30,10 @@ from stub.emulated import Emulator
 from stub.programs import launch, nothing
 
 
-def verified(kernel: str, problem: str, launcher: str = "cuda-core") -> dict[str, Any]:
-    """Verify a kernel on a problem; return the row's status and reason, and how many launches the emulator ran."""
-    return _row(kernel, problem, Mode.VERIFY, launcher)
+def verified(kernel: str, problem: str, launcher: str = "cuda-core", mode: str = Mode.VERIFY) -> dict[str, Any]:
+    """Verify a kernel on a problem, or also time it; return the row, and how many launches the emulator ran."""
+    emulator = Emulator()
+    return _job(kernel, problem, Mode(mode), launcher) | {"complaints": emulator.complaints, "ran": len(emulator.ran)}
 
 
 def transferred(kernel: str, problem: str, mode: str = Mode.VERIFY) -> dict[str, Any]:
@@ -133,7 +134,7 @@ def timed(
     control.launches_take(length_ns)
     control.host_takes(host_ns)
     timing.time = VirtualTime()
-    return _row(kernel, problem, Mode(mode), launcher)
+    return verified(kernel, problem, launcher, mode)
 
 
 def persisting() -> dict[str, Any]:
@@ -189,11 +190,6 @@ def _in_pieces() -> Emulator:
     control.launches_take(50_000)  # so that a sample is a few calls
     timing.time = VirtualTime()
     return Emulator()
-
-
-def _row(kernel: str, problem: str, mode: Mode, launcher: str) -> dict[str, Any]:
-    emulator = Emulator()
-    return _job(kernel, problem, mode, launcher) | {"complaints": emulator.complaints, "ran": len(emulator.ran)}
 
 
 def _job(kernel: str, problem: str, mode: Mode, launcher: str = "cuda-core") -> dict[str, Any]:
