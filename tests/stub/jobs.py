@@ -27,7 +27,7 @@ from kernelmark.bench.selftest.known import WAY_S, plugin
 from kernelmark.kernels.transfer import _streams
 from stub import control
 from stub.emulated import Emulator
-from stub.programs import launch, nothing
+from stub.programs import error_of, launch, nothing
 
 
 def verified(kernel: str, problem: str, launcher: str = "cuda-core", mode: str = Mode.VERIFY) -> dict[str, Any]:
@@ -96,13 +96,7 @@ def locked(kind: str, nbytes: int) -> str:
     cuda.whole_bytes = lambda: 65536  # type: ignore[attr-defined]
     memory = cuda.DriverMemory()
     kept = [memory.allocate(kind, nbytes)]
-    try:
-        kept.append(memory.allocate(kind, nbytes))
-    except MemoryError as error:
-        return str(error)
-    finally:
-        kept.clear()
-    return ""
+    return error_of(lambda: kept.append(memory.allocate(kind, nbytes)))
 
 
 def not_run(kernel: str, problem: str) -> dict[str, Any]:
