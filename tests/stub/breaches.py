@@ -37,7 +37,7 @@ BLOCKING: dict[str, Callable[[Any], tuple[Any, ...]]] = {
 
 
 def call_while_held(function: str) -> str:
-    """Make a call while a stream is held; return the status, which the driver would never give."""
+    """Make a call while a stream is held; return the status, where the driver would not return."""
     stream, (_, address) = new_stream(), driver.cuMemAlloc(device() and 16)
     with holding(stream):
         status, *_ = BLOCKING[function](SimpleNamespace(stream=stream, event=record(stream), address=address))

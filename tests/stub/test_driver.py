@@ -93,17 +93,15 @@ def test_a_run_on_two_gpus_has_a_group_on_each_and_names_them_where_it_is_to(
         assert len(set(found.values())) == 2
 
 
-BLOCKING = ("cuStreamSynchronize", "cuEventSynchronize", "cuCtxSynchronize", "cuMemAlloc_v2", "cuMemFree_v2")
-BLOCKING += ("cuLibraryLoadData", "cuMemcpyHtoDAsync_v2")
+WAITING = ("cuStreamSynchronize", "cuEventSynchronize", "cuCtxSynchronize")
+OTHERS = ("cuMemAlloc_v2", "cuMemFree_v2", "cuLibraryLoadData", "cuMemcpyHtoDAsync_v2")
+BLOCKING = dict.fromkeys(WAITING, "CUDA_ERROR_LAUNCH_TIMEOUT") | dict.fromkeys(OTHERS, "CUDA_SUCCESS")
 BAD, SHARED = "CUDA_ERROR_INVALID_VALUE", {"shmem_size": 49153}
 #: The breach, a function with its arguments, what it returns, and what the one violation that it causes has.
 BREACHES = [
     (("launch_elsewhere",), 0.0, "nothing ran on stream"),
     (("launch_elsewhere", True), 0.0, "nothing ran on stream"),
-    *(
-        (("call_while_held", name), "CUDA_ERROR_LAUNCH_TIMEOUT", f"{name} was called while a stream was held")
-        for name in BLOCKING
-    ),
+    *((("call_while_held", name), BLOCKING[name], f"{name} was called while a stream was held") for name in BLOCKING),
     (("launched", SHARED), BAD, "dynamic shared memory of 49153, expected at most 49152"),
     (("launched", {"cluster": 16}), "CUDA_ERROR_INVALID_CLUSTER_SIZE", "clusters of 16, expected at most 8"),
     (("too_many_cooperating_blocks",), "CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE", "4225, expected at most 4224"),
