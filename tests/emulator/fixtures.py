@@ -33,7 +33,7 @@ def written(count: int, dtype: Any = np.float32) -> Buffer:
     return Buffer("out", np.frombuffer(b"\xff" * (count * np.dtype(dtype).itemsize), dtype).copy())
 
 
-#: Instances of templates in intrinsics/.
+#: Instances of templates in intrinsics/ and user/.
 INSTANCES = {
     "block.cu": ["memories<double, 48>"],
     "hopper.cu": [
@@ -45,6 +45,7 @@ INSTANCES = {
             if kind in ("F16", "Bf16") or (a, b) == (0, 0)
         ),
     ],
+    "intrinsics.cu": ["pairs<__half2>", "pairs<__nv_bfloat162>", "added<__half2>"],
     "narrow.cu": [
         f"{function}<{kind}{more}>"
         for kind in ("__half", "__nv_bfloat16")
@@ -63,16 +64,16 @@ INSTANCES = {
 
 
 @cache
-def _together(source: Path) -> list[str]:
-    """Return a file's functions and its instances, which are one program."""
-    functions = re.findall(r'^extern "C" __global__ void (\w+)', source.read_text(), re.MULTILINE)
-    return [*functions, *INSTANCES.get(source.name, ())]
+def together(source: Path) -> list[str]:
+    """Return a file's functions, except templates, and its instances, which are one program."""
+    function = r'^(?<!>\n)(?:extern "C" )?__global__ void (?:__cluster_dims__\(.*?\) )?(\w+)'
+    return [*re.findall(function, source.read_text(), re.MULTILINE), *INSTANCES.get(source.name, ())]
 
 
 def intrinsic(file: str, launch: Launch, buffers: Mapping[str, Buffer], **options: Any) -> dict[str, Array]:
     """Outputs of a kernel in intrinsics/, equal under all orders and without a report."""
     source = Path(__file__).parent / "intrinsics" / file
-    outcomes = run(program(source, _together(source)), buffers, [launch], **options)
+    outcomes = run(program(source, together(source)), buffers, [launch], **options)
     for outcome in outcomes:
         assert not outcome.reports, "\n".join(map(str, outcome.reports))
         for name, value in outcome.outputs.items():

@@ -112,7 +112,8 @@ SETUPS = {
         Launch("histogram", 2, 64, ("x", "counts", BYTES.size)), {"x": BYTES},
         {"counts": np.bincount(BYTES % 16, minlength=16)}, counts=zeros(16, np.uint32)),
     "last_block": setup(
-        Launch("sum", 4, 32, ("x", "partial", "ticket", "out", 300)), {"x": given(300)}, {"out": given(300).sum(keepdims=True)},
+        Launch("sum", 4, 32, ("x", "partial", "ticket", "out", 300)), {"x": given(300)},
+        {"out": given(300).sum(keepdims=True)},
         partial=Buffer("scratch", np.zeros(4, F32)), ticket=zeros(1, np.uint32)),
     "lock": setup(
         Launch("total", 6, 32, ("x", "lock", "out"), cooperative=True), {"x": given(6)},

@@ -137,6 +137,16 @@ def _mn_major(depth: int, span: int, step: int) -> int:
     return _descriptor(step * 16 * width, leading, stride, span)
 
 
+def _wgmma(instance: str, laid: list[Array], descriptors: Any, c: Array, zero: int = 0) -> Array:
+    """Return the sum of c and products of A and B, laid out; descriptors: a pair for each step; zero: leave C out."""
+    a, b = (x.view(np.uint32) for x in laid)
+    pairs = np.array(descriptors, np.uint64)
+    args = ("a", "b", "c", "d", a.size, b.size, len(pairs), zero)
+    launch = Launch(f"product<{instance}>", 1, 128, args, shared_bytes=a.nbytes + b.nbytes)
+    buffers = {"a": read(a), "b": read(b), "c": Buffer("inout", c.ravel()), "d": read(pairs)}
+    return intrinsic("hopper.cu", launch, buffers)["c"].reshape(c.shape)
+
+
 @pytest.mark.parametrize(
     ("kind", "majors"),
     [
@@ -152,19 +162,13 @@ def test_wgmma_takes_both_majors_and_all_swizzles(n: int, kind: str, majors: str
     steps_of = 1 if kind in INTEGERS else 4  # to 1
     a, b = ((RNG.integers(-8, 9, shape) / steps_of).astype(dtype) for shape in ((64, depth), (n, depth)))
     c = RNG.integers(-8, 9, (64, n)).astype(np.int32 if kind in INTEGERS else np.float32)
-    steps = 4
-    for span, zero in (*((span, 0) for span in SPANS), (128, 1)):  # the last leaves C out
-        laid, descriptors = [], []
-        for x, major in ((a, majors[0]), (b, majors[1])):
-            laid.append(_laid_out(x if major == "k" else np.ascontiguousarray(x.T), span).view(np.uint32))
-            words = [_k_major(len(x), span, s) if major == "k" else _mn_major(depth, span, s) for s in range(steps)]
-            descriptors.append(words)
-        pairs = np.array(descriptors, np.uint64).T.copy()
-        entry = f"product<{kind}, {int(majors[0] == 'm')}, {int(majors[1] == 'm')}, {n // 2}>"
-        args = ("a", "b", "c", "d", laid[0].size, laid[1].size, steps, zero)
-        launch = Launch(entry, 1, 128, args, shared_bytes=laid[0].nbytes + laid[1].nbytes)
-        buffers = {"a": read(laid[0]), "b": read(laid[1]), "c": Buffer("inout", c.ravel()), "d": read(pairs)}
-        out = intrinsic("hopper.cu", launch, buffers)["c"].reshape(64, n)
+    for span, zero in (*((span, 0) for span in SPANS), (128, 1)):
+        laid, words = [], []
+        for x, major in zip((a, b), majors, strict=True):
+            laid.append(_laid_out(x if major == "k" else np.ascontiguousarray(x.T), span))
+            words.append([_k_major(len(x), span, s) if major == "k" else _mn_major(depth, span, s) for s in range(4)])
+        instance = f"{kind}, {int(majors[0] == 'm')}, {int(majors[1] == 'm')}, {n // 2}"
+        out = _wgmma(instance, laid, list(zip(*words, strict=True)), c, zero)
         want = a.astype(np.float64) @ b.astype(np.float64).T + (0 if zero else c)
         assert np.array_equal(out, want), (span, zero)
 
@@ -173,11 +177,8 @@ def test_wgmma_adds_integers_over_their_whole_range_and_wraps_around() -> None:
     a, b = (RNG.integers(-128, 128, (64, 128)).astype(np.int8) for _ in "ab")
     a[:2], b[:2], b[2] = -128, -128, 127
     c = np.full((64, 64), 2**31 - 1, np.int32)
-    laid = [_laid_out(x, 128).view(np.uint32) for x in (a, b)]
-    pairs = np.array([[_k_major(64, 128, step)] * 2 for step in range(4)], np.uint64)
-    launch = Launch("product<S8, 0, 0, 32>", 1, 128, ("a", "b", "c", "d", 2048, 2048, 4, 0), shared_bytes=16384)
-    buffers = {"a": read(laid[0]), "b": read(laid[1]), "c": Buffer("inout", c.ravel()), "d": read(pairs)}
-    found = intrinsic("hopper.cu", launch, buffers)["c"].reshape(64, 64)
+    descriptors = [[_k_major(64, 128, step)] * 2 for step in range(4)]
+    found = _wgmma("S8, 0, 0, 32", [_laid_out(x, 128) for x in (a, b)], descriptors, c)
     exact = a.astype(np.int64) @ b.astype(np.int64).T + c
     assert exact.max() > 2**31
     assert np.array_equal(found, exact.astype(np.int32))
@@ -200,12 +201,9 @@ def _one_sum(kind: str, a: dict[int, float], b: dict[int, float], c: float) -> f
     for row in (a, b):
         x = np.zeros((64, 128), FP8[kind])
         x[0, list(row)] = list(row.values())
-        laid.append(_laid_out(x, 128).view(np.uint32))
-    pairs = np.array([[_k_major(64, 128, 0)] * 2], np.uint64)
-    launch = Launch(f"product<{kind}, 0, 0, 32>", 1, 128, ("a", "b", "c", "d", 2048, 2048, 1, 0), shared_bytes=16384)
-    sums = np.full(4096, c, np.float32)
-    buffers = {"a": read(laid[0]), "b": read(laid[1]), "c": Buffer("inout", sums), "d": read(pairs)}
-    return float(intrinsic("hopper.cu", launch, buffers)["c"][0])
+        laid.append(_laid_out(x, 128))
+    sums = np.full((64, 64), c, np.float32)
+    return float(_wgmma(f"{kind}, 0, 0, 32", laid, [[_k_major(64, 128, 0)] * 2], sums)[0, 0])
 
 
 @pytest.mark.parametrize("kind", FP8)
@@ -230,16 +228,8 @@ def test_wgmma_adds_products_of_fp8_with_14_bits(kind: str, a: Any, b: Any, c: f
 
 def test_wgmma_tf32_drops_13_bits() -> None:
     a, b = (RNG.uniform(-1, 1, shape).astype(np.float32) for shape in ((64, 32), (64, 32)))
-    pairs = np.array([[_k_major(64, 128, 0)] * 2], np.uint64)
-    laid = [_laid_out(x, 128).view(np.uint32) for x in (a, b)]
-    launch = Launch("product<Tf32, 0, 0, 32>", 1, 128, ("a", "b", "c", "d", 2048, 2048, 1, 1), shared_bytes=16384)
-    buffers = {
-        "a": read(laid[0]),
-        "b": read(laid[1]),
-        "c": Buffer("inout", np.zeros(4096, np.float32)),
-        "d": read(pairs),
-    }
-    out = intrinsic("hopper.cu", launch, buffers)["c"].reshape(64, 64)
+    laid, zeros = [_laid_out(x, 128) for x in (a, b)], np.zeros((64, 64), np.float32)
+    out = _wgmma("Tf32, 0, 0, 32", laid, [[_k_major(64, 128, 0)] * 2], zeros, zero=1)
     cut = [(x.view(np.uint32) & np.uint32(0xFFFFE000)).view(np.float32)[:, :8].astype(np.float64) for x in (a, b)]
     assert np.array_equal(out, (cut[0] @ cut[1].T).astype(np.float32))
 

@@ -9,32 +9,13 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from emulator.fixtures import outcomes_among, read, reports_of, written
+from emulator.fixtures import outcomes_among, read, reports_of, together, written
 from kernelmark.bench.cli.commands import cli
 from kernelmark.bench.emulator.build import HostCompileError, program
 from kernelmark.bench.emulator.report import unwaived
 from kernelmark.bench.emulator.worker import Buffer, Launch, run
 
-FILES = Path(__file__).parent / "user"
-ENTRIES = {
-    "groups.cu": ("softmax", "filter", "tiles", "staged", "grid_sum", "ranks", "cluster_histogram", "cluster_sum"),
-    "instructions.cu": ("copy", "product", "singles", "words", "counted"),
-    "intrinsics.cu": (
-        "bits",
-        "reals",
-        "bytes",
-        "layer_norm",
-        "pairs<__half2>",
-        "pairs<__nv_bfloat162>",
-        "added<__half2>",
-    ),
-    "products.cu": ("wmma_gemm", "cp_async_gemm", "pipeline_gemm", "attention"),
-    "sweeps.cu": (
-        *("stencil_1d", "stencil_3d", "rms_norm", "block_scan", "look_back", "segmented", "bitonic_sort", "quantise"),
-        *("shuffle", "select", "largest", "limits"),
-    ),
-    "pipelines.cu": ("thread_pipeline", "block_pipeline", "barriers", "primitives", "counters"),
-}
+ENTRIES = {file: together(file) for file in (Path(__file__).parent / "user").glob("*.cu")}
 RNG = np.random.default_rng(5)
 X = RNG.standard_normal(1024).astype(np.float32)
 WORDS = RNG.integers(-(2**31), 2**31, 32).astype(np.int32)
@@ -43,7 +24,7 @@ WORDS = RNG.integers(-(2**31), 2**31, 32).astype(np.int32)
 def outputs(launch: Launch, buffers: dict[str, Buffer], repeats: bool = True) -> dict[str, Any]:
     """Outputs of a kernel, without a report, and the same under all orders if it repeats."""
     file = next(file for file, entries in ENTRIES.items() if launch.entry in entries)
-    outcomes = run(program(FILES / file, ENTRIES[file]), buffers, [launch])
+    outcomes = run(program(file, ENTRIES[file]), buffers, [launch])
     for outcome in outcomes:
         reports = unwaived(outcome.reports)
         assert not reports, "\n".join(map(str, reports))
