@@ -8,8 +8,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from emulator.fixtures import intrinsic, outcomes_among, read, written
-from emulator.test_reports import HEAD
+from emulator.fixtures import intrinsic, read, written
+from emulator.test_reports import misuses
 from kernelmark.bench.emulator.worker import Buffer, EmulatedTensorMap, Im2col, Launch, WorkerError
 
 RNG = np.random.default_rng(5)
@@ -348,10 +348,7 @@ MISUSED = (
 
 @pytest.mark.parametrize("number", range(len(MISUSED)))
 def test_misuse_of_a_copy_of_pixels_is_reported(number: int) -> None:
-    tail = "\n  y[threadIdx.x] = 0.0f;\n}\n"
-    texts = {i: f"{HEAD}  if (threadIdx.x == 0) {{ {body} }}{tail}" for i, (_, body, *_) in enumerate(MISUSED)}
     tensor, _, kind, said = MISUSED[number]
-    launch, buffers = Launch("f", 1, 32, (tensor, "y")), {"x": read(EMPTY), "y": written(32)}
-    (outcome,) = outcomes_among(texts, number, launch, buffers, orders=("forward",))
-    reports = [report for report in outcome.reports if report.kind != "not-written"]
+    bodies = [f"if (threadIdx.x == 0) {{ {body} }}" for _, body, *_ in MISUSED]
+    reports = misuses(bodies, number, tensor, EMPTY)
     assert (kind, True) in [(report.kind, said in report.message) for report in reports], reports

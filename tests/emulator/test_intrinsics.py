@@ -115,14 +115,11 @@ def test_funnel_shifts_move_at_most_32_bits() -> None:
 
 
 RNG = np.random.default_rng(11)
+TYPES = {"__half": np.float16, "__nv_bfloat16": ml_dtypes.bfloat16}
 
 
 def _matrix(rows: int, cols: int, dtype: Any) -> np.ndarray:
     return (RNG.integers(-8, 9, (rows, cols)) / 4).astype(dtype)
-
-
-def _bits(x: np.ndarray) -> np.ndarray:
-    return x.view(np.uint16)
 
 
 def _product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -139,7 +136,7 @@ def test_mma_f16_with_accumulators_of_32_and_16_bits() -> None:
 
 def test_mma_bf16() -> None:
     a, b = _matrix(16, 16, ml_dtypes.bfloat16), _matrix(16, 8, ml_dtypes.bfloat16)
-    buffers = {"a": read(_bits(a)), "b": read(_bits(b)), "c": written(128)}
+    buffers = {"a": read(a.view(np.uint16)), "b": read(b.view(np.uint16)), "c": written(128)}
     out = intrinsic("tensor.cu", Launch("mma_bf16", 1, 32, ("a", "b", "c")), buffers)["c"]
     assert np.array_equal(out.reshape(16, 8), _product(a, b))
 
@@ -187,11 +184,10 @@ def test_ldmatrix_deals_rows_to_lanes_as_the_isa_draws_it() -> None:
 
 @pytest.mark.parametrize("shape", [(16, 16, 16), (32, 8, 16), (8, 32, 16)], ids=str)
 @pytest.mark.parametrize("layouts", [("row", "row"), ("row", "col"), ("col", "row"), ("col", "col")], ids="-".join)
-@pytest.mark.parametrize("kind", ["__half", "__nv_bfloat16"])
+@pytest.mark.parametrize("kind", TYPES)
 def test_wmma_takes_all_shapes_and_layouts(shape: tuple[int, int, int], layouts: tuple[str, str], kind: str) -> None:
     m, n, k = shape
-    dtype = np.float16 if kind == "__half" else ml_dtypes.bfloat16
-    _check_wmma(kind, m, n, k, layouts, _matrix(m, k, dtype), _matrix(k, n, dtype), np.uint16)
+    _check_wmma(kind, m, n, k, layouts, _matrix(m, k, TYPES[kind]), _matrix(k, n, TYPES[kind]), np.uint16)
 
 
 def test_wmma_tf32_truncates_its_operands() -> None:
@@ -220,19 +216,8 @@ def test_async_copies_land_and_fill_up_with_zeros(kept: int) -> None:
     assert np.array_equal(out, np.stack([x, x, cut])[:, ::-1])
 
 
-TYPES = [
-    pytest.param("__half", np.float16, id="half"),
-    pytest.param("__nv_bfloat16", ml_dtypes.bfloat16, id="bfloat16"),
-]
+ALL = np.arange(65536, dtype=np.uint16)
 ONCE = {"orders": ("forward",)}
-
-
-def _all(dtype: Any) -> np.ndarray:
-    return np.arange(65536, dtype=np.uint16).view(dtype)
-
-
-def _buffer(x: np.ndarray) -> Buffer:
-    return Buffer("in", np.ascontiguousarray(x))
 
 
 def _same(got: np.ndarray, want: np.ndarray) -> bool:
@@ -242,19 +227,19 @@ def _same(got: np.ndarray, want: np.ndarray) -> bool:
     return bits and bool(np.isnan(got[nan].astype(np.float32)).all())
 
 
-@pytest.mark.parametrize(("name", "dtype"), TYPES)
+@pytest.mark.parametrize(("name", "dtype"), TYPES.items())
 def test_widening_is_exact_for_all_65536_values(name: str, dtype: Any) -> None:
-    x = _all(dtype)
+    x = ALL.view(dtype)
     launch = Launch(f"widen<{name}>", 1, 32, ("x", "out", x.size))
-    out = intrinsic("narrow.cu", launch, {"x": _buffer(x), "out": written(x.size)}, **ONCE)["out"]
+    out = intrinsic("narrow.cu", launch, {"x": read(x), "out": written(x.size)}, **ONCE)["out"]
     assert np.array_equal(out, x.astype(np.float32), equal_nan=True)
 
 
-@pytest.mark.parametrize(("name", "dtype"), TYPES)
+@pytest.mark.parametrize(("name", "dtype"), TYPES.items())
 @pytest.mark.parametrize(("source", "wide"), [("float", np.float32), ("double", np.float64)])
 def test_rounding_is_to_nearest_even(name: str, dtype: Any, source: str, wide: Any) -> None:
     with np.errstate(all="ignore"):
-        exact = _all(dtype).astype(np.float32).astype(wide)
+        exact = ALL.view(dtype).astype(np.float32).astype(wide)
         between = (exact[:-1] + exact[1:]) / 2  # ties, and their neighbours on both sides
         x = np.concatenate([exact, between, np.nextafter(between, wide(np.inf)), np.nextafter(between, wide(-np.inf))])
         x = np.append(x, np.array([65519.996, 65520.0, 3.4e38, 1e-8, -1e-30], wide)).astype(wide)
@@ -274,12 +259,12 @@ def _round_once(x: np.ndarray) -> np.ndarray:
     return odd.view(np.float32).astype(ml_dtypes.bfloat16)
 
 
-@pytest.mark.parametrize(("name", "dtype"), TYPES)
+@pytest.mark.parametrize(("name", "dtype"), TYPES.items())
 def test_arithmetic_rounds_the_exact_result_once(name: str, dtype: Any) -> None:
     rng = np.random.default_rng(5)
     x, y, z = (rng.integers(0, 65536, 5000, np.uint16).view(dtype) for _ in range(3))
     launch = Launch(f"arithmetic<{name}>", 1, 32, ("x", "y", "z", "out", x.size))
-    buffers = {"x": _buffer(x), "y": _buffer(y), "z": _buffer(z), "out": written(7 * x.size, np.uint16)}
+    buffers = {"x": read(x), "y": read(y), "z": read(z), "out": written(7 * x.size, np.uint16)}
     out = intrinsic("narrow.cu", launch, buffers, **ONCE)["out"].view(dtype).reshape(7, -1)
     a, b, c = (v.astype(np.float32) for v in (x, y, z))
     with np.errstate(all="ignore"):

@@ -395,12 +395,17 @@ MISUSED = (
 )
 
 
+def misuses(bodies: Sequence[str], number: int, tensor: EmulatedTensorMap, x: np.ndarray) -> list[Diagnostic]:
+    """Return the reports of the kernel with one of these bodies."""
+    texts = {i: f"{HEAD}  {body}\n  y[threadIdx.x] = 0.0f;\n}}\n" for i, body in enumerate(bodies)}
+    launch, buffers = Launch("f", 1, 32, (tensor, "y")), {"x": read(x), "y": written(32)}
+    (outcome,) = outcomes_among(texts, number, launch, buffers, orders=("forward",))
+    return [report for report in outcome.reports if report.kind != "not-written"]
+
+
 @pytest.mark.parametrize("number", range(len(MISUSED)), ids=lambda number: MISUSED[number][1])
 def test_misuse_is_named_with_its_line(number: int) -> None:
-    texts = {i: f"{HEAD}  {body}\n  y[threadIdx.x] = 0.0f;\n}}\n" for i, (body, *_) in enumerate(MISUSED)}
-    launch, buffers = Launch("f", 1, 32, (ROWS, "y")), {"x": read(BOX), "y": written(32)}
-    (outcome,) = outcomes_among(texts, number, launch, buffers, orders=("forward",))
-    (report,), (_, kind, said) = (r for r in outcome.reports if r.kind != "not-written"), MISUSED[number]
+    (report,), (_, kind, said) = misuses([body for body, *_ in MISUSED], number, ROWS, BOX), MISUSED[number]
     assert (report.kind, report.line) == (kind, LINE)
     assert said in report.message
 
