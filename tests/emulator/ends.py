@@ -14,6 +14,7 @@ from kernelmark.bench.emulator.report import unwaived
 from kernelmark.bench.emulator.sweep import EmulatedCase, entries, launches
 from kernelmark.bench.emulator.worker import Array, Buffer, Launch, run
 from kernelmark.bench.measure.draw import poison
+from kernelmark.bench.measure.tensormap import extents
 from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.dtypes import numpy_dtype
 from kernelmark.bench.plan.kernel import CudaKernel, Scratch
@@ -26,23 +27,19 @@ Choose = Callable[[list[Launch]], list[Launch]]
 
 
 def last(launch: Launch, blocks: int = 1) -> Launch:
-    return numbered(launch, *range(prod(_grid(launch)) - blocks, prod(_grid(launch))))
+    count = prod(extents(launch.grid))
+    return numbered(launch, *range(count - blocks, count))
 
 
 def ends(launch: Launch, rows: int = 1, blocks: int = 1) -> Launch:
     """Return the launch of the last blocks of each row, of which there are `rows` along x, wherever along y and z."""
-    x, y, z = _grid(launch)
+    x, y, z = extents(launch.grid)
     found = product(range(y * z), range(rows), range(blocks))
     return numbered(launch, *(yz * x + (row + 1) * x // rows - 1 - block for yz, row, block in found))
 
 
 def numbered(launch: Launch, *blocks: int) -> Launch:
     return replace(launch, sample=dict.fromkeys(blocks, 1))
-
-
-def _grid(launch: Launch) -> tuple[int, int, int]:
-    x, y, z = (*((launch.grid,) if isinstance(launch.grid, int) else launch.grid), 1, 1)[:3]
-    return x, y, z
 
 
 def last_block(planned: list[Launch]) -> list[Launch]:

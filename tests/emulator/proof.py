@@ -55,11 +55,6 @@ def mention(file: str, mutant: Mutant) -> str:
     return f"`{file}`: {mutant.change}"
 
 
-def is_explained(file: str, mutant: Mutant) -> bool:
-    """Return whether the page explains why no case can notice the mutant."""
-    return mention(file, mutant) in SURVIVORS.read_text()
-
-
 def are_explained(file: str, mutants: Iterable[Mutant]) -> set[Mutant]:
     """Return the mutants that the page names as often as they occur, so that it is clear which ones it means."""
     page, names = SURVIVORS.read_text(), {mutant: mention(file, mutant) for mutant in mutants}

@@ -195,13 +195,13 @@ _HEAD = """#include "ptx.cuh"
 """
 
 
-def known_source() -> str:
+def known_file() -> Path:
     kernels = (
         f"__global__ void {known.name}(const float *a, float *out) {{\n"
         f"  __shared__ __align__(128) float s[32 * 36];\n  const unsigned lane = threadIdx.x;\n  {known.body}\n}}\n"
         for known in KNOWN
     )
-    return _HEAD + "".join(kernels)
+    return source_folder({"known.cu": _HEAD + "".join(kernels)}) / "known.cu"
 
 
 COURSE = "github.com/eduardo4jesus/cuda-training-series 2cce63d, exercises/hw8"
@@ -278,22 +278,12 @@ PUBLISHED = (
 )
 
 
-def published_source() -> str:
-    return "".join(
-        f"__global__ void {each.name}(const double *a, double *out) {{\n"
-        "  const int x = blockIdx.x * blockDim.x + threadIdx.x, y = blockIdx.y * blockDim.y + threadIdx.y;\n"
-        f"  {each.body}\n}}\n"
-        for each in PUBLISHED
-    )
-
-
 BYTES = 64 * 1024
 
 
 @pytest.fixture(scope="module")
 def worker() -> Path:
-    folder = source_folder({"known.cu": known_source()})
-    return program(folder / "known.cu", [known.name for known in KNOWN], include=CUDA, counts=True)
+    return program(known_file(), [known.name for known in KNOWN], include=CUDA, counts=True)
 
 
 def counts_of(worker: Path, name: str, threads: int = 32, widths: Widths | None = None) -> Tallies:
@@ -304,8 +294,7 @@ def counts_of(worker: Path, name: str, threads: int = 32, widths: Widths | None 
 @pytest.fixture(scope="module", params=["sm_90a", pytest.param("sm_80", marks=pytest.mark.long)])
 def machine_code(request: pytest.FixtureRequest, cuda_compiler: str) -> Callable[[str], list[Instruction]]:
     """Return what gives the machine code of a known kernel."""
-    source = source_folder({"known.cu": known_source()}) / "known.cu"
-    cubin = compile_cubin(str(source), tuple(known.name for known in KNOWN), request.param, "known")
+    cubin = compile_cubin(str(known_file()), tuple(known.name for known in KNOWN), request.param, "known")
     return lambda name: instructions(cubin.code, cubin.symbols[name])
 
 
@@ -351,7 +340,13 @@ def test_enough_kernels_are_known() -> None:
 
 @pytest.fixture(scope="module")
 def profiled() -> Path:
-    folder = source_folder({"published.cu": published_source()})
+    source = "".join(
+        f"__global__ void {each.name}(const double *a, double *out) {{\n"
+        "  const int x = blockIdx.x * blockDim.x + threadIdx.x, y = blockIdx.y * blockDim.y + threadIdx.y;\n"
+        f"  {each.body}\n}}\n"
+        for each in PUBLISHED
+    )
+    folder = source_folder({"published.cu": source})
     return program(folder / "published.cu", [each.name for each in PUBLISHED], include=CUDA, counts=True)
 
 

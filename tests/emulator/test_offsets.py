@@ -157,7 +157,7 @@ def instances(cases: Iterable[EmulatedCase]) -> tuple[str, ...]:
 
 
 def findings(source: str, names: Iterable[str], cuda: Path = CUDA) -> list[Finding]:
-    """Return what the query finds in a .cu below `cuda`, instantiated for these name expressions.
+    """Return what the query finds and is not accepted in a .cu below `cuda`, instantiated for these name expressions.
 
     Raises ValueError where the source does not compile: without its types, the query would find nothing.
     """
@@ -173,17 +173,13 @@ def findings(source: str, names: Iterable[str], cuda: Path = CUDA) -> list[Findi
     refused = next((line for line in done.stdout.splitlines() if ": error: " in line), None)
     if refused or done.returncode or "[clang-tidy-config]" in done.stdout:
         raise ValueError(f"{source}: clang-tidy cannot judge it: {refused or done.stdout + done.stderr}")
-    return list(dict.fromkeys(found))
+    return [finding for finding in dict.fromkeys(found) if not finding.accepted]
 
 
 def _finding(match: re.Match[str], cuda: Path) -> Finding:
     path, line, column = Path(match[1]), int(match[2]), int(match[3])
     name = next((path.relative_to(root) for root in (cuda, HERE / "include") if path.is_relative_to(root)), path)
     return Finding(str(name), line, column, match[4], path.read_text().splitlines()[line - 1])
-
-
-def unaccepted(found: Iterable[Finding]) -> list[Finding]:
-    return [finding for finding in found if not finding.accepted]
 
 
 #: Found by clang-tidy.
@@ -245,7 +241,7 @@ def _names_of(source: str) -> tuple[str, ...]:
 
 @pytest.mark.parametrize("source", first_short(sorted(kernels_by_source())))
 def test_no_offset_of_a_kernel_is_a_product_of_32_bits(source: str) -> None:
-    found = unaccepted(findings(source, _names_of(source)))
+    found = findings(source, _names_of(source))
     assert not found, "\n" + "\n".join(map(str, found))
 
 
@@ -257,13 +253,13 @@ def test_accepted_products_stand_in_their_files() -> None:
 
 @pytest.mark.parametrize("planted", first_short(STATIC, lambda planted: planted.id))
 def test_planted_overflow_is_found_in_its_file(planted: Overflow) -> None:
-    found = unaccepted(findings(planted.compiled, _names_of(planted.compiled), planted.folder()))
+    found = findings(planted.compiled, _names_of(planted.compiled), planted.folder())
     assert planted.file in [finding.file for finding in found]
 
 
 def _found(*statements: str) -> list[Finding]:
     folder = source_folder({"kernel.cu": KERNEL % "\n".join(statements)})
-    return unaccepted(findings("kernel.cu", ("f",), folder))
+    return findings("kernel.cu", ("f",), folder)
 
 
 def test_products_of_32_bits_in_offsets_are_found_and_others_are_not() -> None:
