@@ -17,11 +17,12 @@ from kernelmark.bench.measure.draw import poison
 from kernelmark.bench.measure.tensormap import extents
 from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.dtypes import numpy_dtype
-from kernelmark.bench.plan.kernel import CudaKernel, Scratch
+from kernelmark.bench.plan.kernel import Scratch
 from kernelmark.bench.plan.limits import H100
 from kernelmark.bench.plan.operation import Operand, Problem
 from kernelmark.bench.plan.tiles import tile_on
 from support.emulated import program_entries
+from support.kernels import CUDA as KERNELS
 
 Choose = Callable[[list[Launch]], list[Launch]]
 
@@ -49,12 +50,10 @@ def last_block(planned: list[Launch]) -> list[Launch]:
 
 def case_of(kernel: str, problem: Problem, tile: Mapping[str, int] | None = None) -> EmulatedCase:
     """Return the problem under these values of a tile, or under the one that a run takes."""
-    found = discover().kernels[kernel]
-    assert isinstance(found, CudaKernel)
-    assert not found.refuses(problem)
-    taken = tile_on(H100, tile) if tile else found.tile_for(problem, H100)
+    assert not KERNELS[kernel].refuses(problem)
+    taken = tile_on(H100, tile) if tile else KERNELS[kernel].tile_for(problem)
     assert taken is not None
-    return EmulatedCase(found, problem, taken)
+    return EmulatedCase(KERNELS[kernel], problem, taken)
 
 
 def drawn(problem: Problem) -> dict[str, Array]:

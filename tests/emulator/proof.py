@@ -25,6 +25,7 @@ from kernelmark.bench.plan.kernel import CudaKernel
 from kernelmark.bench.plan.limits import H100
 from kernelmark.bench.plan.operation import Problem
 from kernelmark.bench.plan.tiles import Tile
+from support.kernels import CUDA as KERNELS
 
 #: Seconds of processor time that a case may take. Most take milliseconds. One that is over time is run again: it may
 #: take so many times what the kernel without the mistake takes at that moment, and the longer limit at least, so that
@@ -65,8 +66,8 @@ def are_explained(file: str, mutants: Iterable[Mutant]) -> set[Mutant]:
 @cache
 def kernels_by_source() -> dict[str, list[CudaKernel]]:
     found: dict[str, list[CudaKernel]] = {}
-    for kernel in discover().kernels.values():
-        if isinstance(kernel, CudaKernel) and not kernel.emulated:
+    for kernel in KERNELS.values():
+        if not kernel.emulated:
             found.setdefault(kernel.source, []).append(kernel)
     return found
 
@@ -110,9 +111,7 @@ def swept(kernel: str) -> list[EmulatedCase]:
 
     They take a tenth of a second, so that no module asks for those of every kernel as it is imported.
     """
-    found = discover().kernels[kernel]
-    assert isinstance(found, CudaKernel)
-    return cases(discover(), found)
+    return cases(discover(), KERNELS[kernel])
 
 
 @cache
@@ -289,8 +288,7 @@ def corner(
     more: Mapping[str, int] = {},
 ) -> EmulatedCase:
     """Return the case with the first tile of the kernel that has these values, and more that no preferred tile has."""
-    found, device = discover().kernels[kernel], replace(H100, multiprocessors=multiprocessors)
-    assert isinstance(found, CudaKernel)
+    found, device = KERNELS[kernel], replace(H100, multiprocessors=multiprocessors)
     tiles = (preferred for preferred in found.tiles(device) if tile.items() <= vars(preferred).items())
     return EmulatedCase(found, discover().problem(problem), Tile(**{**vars(next(tiles)), **more}), device)
 
@@ -322,13 +320,8 @@ CORNERS = (
         for problem, stages in (("m20n516/f32", 2), ("m517n22/f32", 2), ("m22n517/f64", 3), ("m516n20/f64", 3))
     ),
     # The same, and rows that wait for those before them alone.
-    *(
-        corner("transpose/cuda.c2r_fused", f"transpose/{problem}/in", {"W": 8}, multiprocessors=1, more=more)
-        for problem, more in (
-            ("m20n516/f32", {"STAGES": 3, "ORDERED": 1}),
-            ("m519n21/f32", {"STAGES": 2, "ORDERED": 1}),
-        )
-    ),
+    corner("transpose/cuda.c2r_fused", "transpose/m20n516/f32/in", {"W": 8}, 1, {"STAGES": 3, "ORDERED": 1}),
+    corner("transpose/cuda.c2r_fused", "transpose/m519n21/f32/in", {"W": 8}, 1, {"STAGES": 2, "ORDERED": 1}),
     # Groups of pairs of tiles, an odd and an even number of them, the last ones partly past the edge.
     corner("transpose/cuda.tiled_inplace", "transpose/m270n270/f32/in", {"GROUP": 4}),
     corner("transpose/cuda.tiled_inplace", "transpose/m240n240/f16/in", {"GROUP": 4}),
@@ -337,16 +330,14 @@ CORNERS = (
     corner("gemm/cuda.splitk", "gemm/m33n200k523/f32/NT", {"BN": 256}),
     corner("gemm/cuda.streamk", "gemm/m33n200k523/f32/NT", {"BN": 256}),
     # Several slices of several columns, the last of them an element short of whole steps.
-    corner(
-        "gemm/cuda.skinny", "gemm/m7n270k255/f32/NT/alpha2/beta0.5/batch2/lda+1/ldb+2/ldc+3", {"WARPS": 2, "COLS": 16}
-    ),
+    corner("gemm/cuda.skinny", "gemm/m7n270k255/f32/NT/alpha2/beta0.5/batch2/lda+1/ldb+2/ldc+3",
+        {"WARPS": 2, "COLS": 16}),
     corner("gemm/cuda.skinny", "gemm/m13n72k264/f16/NN", {"WARPS": 2}),
     # Tiles of several channels' steps in turn by a cluster that shares the plain operand, or the gathered one.
     corner(WGMMA, "conv/n2c72h9w10k136r3s2pad1/f16/nhwc/fprop", {"BN": 128, "CLUSTER": 2}, multiprocessors=2),
     corner(WGMMA, "conv/n2c136h9w10k128r2s3pad0x1/bf16/nhwc/dgrad", {"BN": 256, "CLUSTER": 2}, multiprocessors=2),
-    corner(
-        WGMMA, "conv/n18c136h9w3k72r2s1pad1x0stride2x1/f16/nhwc/wgrad", {"BN": 128, "CLUSTER": 2}, multiprocessors=2
-    ),
+    corner(WGMMA, "conv/n18c136h9w3k72r2s1pad1x0stride2x1/f16/nhwc/wgrad", {"BN": 128, "CLUSTER": 2},
+        multiprocessors=2),
     # wgmma with rows in registers: steps enough to use each set of them twice, in both layouts.
     corner("gemm/cuda.wgmma_tf32_registers", "gemm/m72n136k104/f32/NN", {"BN": 64, "CLUSTER": 1}, multiprocessors=1),
     corner("gemm/cuda.wgmma_tf32_registers", "gemm/m264n136k104/f32/TT", {"BN": 128, "CLUSTER": 2}, multiprocessors=2),
@@ -358,14 +349,10 @@ CORNERS = (
     corner("gemm/cuda.wgmma_tf32_turned", "gemm/m520n136k104/f32/TN", {"BN": 128, "CLUSTER": 2}, multiprocessors=2),
     corner("gemm/cuda.wgmma_tf32_turned", "gemm/m264n72k136/f32/TN/beta0.5", {"BN": 64}, multiprocessors=1),
     # Scales of several blocks of k, an odd and an even number of them, and of columns; padded rows of scales.
-    corner(
-        *("gemm/cuda.wgmma_fp8_blocks", "gemm/m70n136k528/e4m3.f32/NT/batch2/scale-blocks"),
-        *({"BN": 64, "CLUSTER": 1}, 1),
-    ),
-    corner(
-        *("gemm/cuda.wgmma_fp8_blocks", "gemm/m262n136k400/e4m3.bf16/NT/beta0.5/scale-blocks"),
-        *({"BN": 128, "CLUSTER": 2}, 2),
-    ),
+    corner("gemm/cuda.wgmma_fp8_blocks", "gemm/m70n136k528/e4m3.f32/NT/batch2/scale-blocks", {"BN": 64, "CLUSTER": 1},
+        multiprocessors=1),
+    corner("gemm/cuda.wgmma_fp8_blocks", "gemm/m262n136k400/e4m3.bf16/NT/beta0.5/scale-blocks",
+        {"BN": 128, "CLUSTER": 2}, multiprocessors=2),
     # A block without an empty filter or tile.
     corner("conv/cuda.winograd4_fused", "conv/n3c2h15w15k64r3s3pad1/f32/nchw/fprop"),
     # The widest tile with results of 32 bits, which have fewer buffers than parts.
@@ -373,16 +360,13 @@ CORNERS = (
     # Three steps along k, of which the promoted sums of two are in turn.
     corner("gemm/cuda.wgmma_fp8", "gemm/m16n16k384/e4m3.f32/NT"),
     # Groups whose ends lie within tiles and within 64 rows, of several tiles, and some without rows.
-    corner(
-        *("gemm/cuda.wgmma_grouped", "gemm/m700n136k72/bf16/NT/groups5-skewed", {"BN": 128, "CLUSTER": 2}),
-        multiprocessors=2,
-    ),
-    corner(
-        "gemm/cuda.wgmma_grouped", "gemm/m200n72k40/f16.f32/NN/beta0.5/groups9-equal", {"BN": 64}, multiprocessors=1
-    ),
+    corner("gemm/cuda.wgmma_grouped", "gemm/m700n136k72/bf16/NT/groups5-skewed", {"BN": 128, "CLUSTER": 2},
+        multiprocessors=2),
+    corner("gemm/cuda.wgmma_grouped", "gemm/m200n72k40/f16.f32/NN/beta0.5/groups9-equal", {"BN": 64},
+        multiprocessors=1),
     corner("gemm/cuda.wgmma_grouped", "gemm/m254n72k40/bf16/NT/beta0.5/groups2-equal", {"BN": 64}, multiprocessors=1),
     corner("gemm/cuda.wgmma_grouped", "gemm/m7n264k16/bf16/NT/groups20-skewed", {"BN": 256}),
-)
+)  # fmt: skip
 
 
 def corners(file: str) -> Iterator[EmulatedCase]:

@@ -17,11 +17,11 @@ from kernelmark.bench.emulator.report import unwaived
 from kernelmark.bench.emulator.sweep import EmulatedCase, launches
 from kernelmark.bench.emulator.worker import Array, Buffer, Launch, WorkerError, run
 from kernelmark.bench.plan.discovery import discover
-from kernelmark.bench.plan.kernel import CudaKernel
 from kernelmark.bench.plan.limits import H100
 from kernelmark.bench.plan.tiles import tile_on
 from kernelmark.kernels.gemm.ladder import SMALL
 from support.emulated import program_entries
+from support.kernels import CUDA as KERNELS
 
 
 def _all_ends(planned: list[Launch]) -> list[Launch]:
@@ -183,15 +183,14 @@ def _moved(sides: tuple[int, int], back: bool, entry: str, values: Array, places
     assert rows * cols > 2**32
     m, n = (cols, rows) if back else (rows, cols)
     problem = discover().problem(f"transpose/m{m}n{n}/{DTYPES[values.itemsize]}/in")
-    kernel = discover().kernels["transpose/cuda.c2r"]
-    assert isinstance(kernel, CudaKernel)
     device = replace(H100, multiprocessors=2**20)  # a stripe for each block of a ring
-    case = EmulatedCase(kernel, problem, tile_on(device, {"SCRATCH": 0, "W": W, "STAGES": stages}), device)
+    tile = tile_on(device, {"SCRATCH": 0, "W": W, "STAGES": stages})
+    case = EmulatedCase(KERNELS["transpose/cuda.c2r"], problem, tile, device)
     planned = launches(case, {}, lambda wanted: Buffer("scratch", np.empty(0)))
     (launch,) = (last(launch) for launch in planned if launch.entry.startswith(entry))
     at = tuple((places.astype(np.int64) * values.itemsize).tolist())
     buffers = {"a": Buffer("inout", values.ravel(), values.size, 0, at)}
-    worker = program(CUDA / kernel.source, program_entries([case]), include=CUDA)
+    worker = program(CUDA / case.kernel.source, program_entries([case]), include=CUDA)
     (outcome,) = run(worker, buffers, [launch], orders=("forward",))
     assert not [str(report) for report in unwaived(outcome.reports)]
     return outcome.outputs["a"].reshape(values.shape)

@@ -20,8 +20,9 @@ from kernelmark.bench.emulator.worker import Array, Buffer
 from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.kernel import CudaKernel
 from support.emulated import wrong_in_emulator
+from support.kernels import CUDA
 
-KERNELS = [kernel for kernel in discover().kernels.values() if isinstance(kernel, CudaKernel)]
+KERNELS = list(CUDA.values())
 
 
 def _items(kernels: Iterable[CudaKernel]) -> Iterator[ParameterSet]:
