@@ -12,8 +12,8 @@ from concurrent.futures import Executor, Future, ProcessPoolExecutor, as_complet
 from multiprocessing import get_context
 from pathlib import Path
 
-from fuzz.campaign import BATCH, Fault, Report, Setting, batch, replayed, smallest
-from fuzz.inputs import digest, make_samples, shown, write
+from fuzz.campaign import BATCH, Fault, Report, Setting, batch, smallest, tried
+from fuzz.inputs import digest, make_samples, read, shown, write
 from fuzz.perform import LIMIT_S, ROOT
 from fuzz.strategy import KINDS
 from kernelmark.bench.cli.commands import cli
@@ -65,7 +65,7 @@ def main() -> int:
 def submitted(pool: Executor, setting: Setting, asked: argparse.Namespace) -> Iterator[Future[Report]]:
     """Submit what is asked for: the inputs of files, or batches of drawn ones."""
     if asked.replay:
-        yield from (pool.submit(replayed, setting, path) for path in asked.replay)
+        yield from (pool.submit(tried, setting, read(path)) for path in asked.replay)
         return
     print(f"seed {asked.seed}", flush=True)
     for number, start in enumerate(range(0, asked.inputs, BATCH), asked.start // BATCH):

@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis.configuration import set_hypothesis_home_dir
 from hypothesis.errors import Flaky
 
-from fuzz.inputs import Input, digest, read
+from fuzz.inputs import Input, digest
 from fuzz.perform import LIMIT_S, faults, perform
 from fuzz.strategy import inputs
 
@@ -64,11 +64,6 @@ def tried(setting: Setting, one: Input, seed: int = 0) -> Report:
     commands = Counter(step.words[0] for step in one.steps if step.words)
     statuses = Counter(outcome.status for outcome in found.outcomes)
     return Report([Fault(one, words, seed) for words in faults(one, found)], statuses, commands)
-
-
-def replayed(setting: Setting, path: Path) -> Report:
-    """Perform the input of a file."""
-    return tried(setting, read(path))
 
 
 def batch(setting: Setting, seed: int, most: int) -> Report:

@@ -300,16 +300,13 @@ def declarations(draw: Any) -> Plugin:
     given = draw(st.dictionaries(st.sampled_from(KEYWORDS), st.sampled_from(VALUES), max_size=3))
     given = {key: value for key, value in given.items() if value != "forever" or key in FUNCTIONS}
     op, how = draw(st.sampled_from(["'copy'"] * 9 + list(VALUES))), draw(st.sampled_from(["kernel"] * 3 + ["cuda"]))
-    usual = "source='copy/none.cu', entry='none'" if how == "cuda" else _kernel_of(given)
-    words = ", ".join([op, usual, *(f"{key}={value}" for key, value in given.items())])
+    usual = (
+        {"source": "'copy/none.cu'", "entry": "'none'"} if how == "cuda" else {"provider": "'bad'", "device": "'cpu'"}
+    )
+    words = ", ".join([op, *(f"{key}={value}" for key, value in (usual | given).items())])
     if how == "cuda":
         return Plugin(f"{HEAD}from kernelmark import cuda_kernel\ncuda_kernel({words})(fails)\n")
     return Plugin(f"{HEAD}@kernel({words})\ndef odd(problem, x):\n    return lambda: np.copyto(x.b, x.a)\n")
-
-
-def _kernel_of(given: dict[str, str]) -> str:
-    usual = {"provider": "'bad'", "device": "'cpu'"}
-    return ", ".join(f"{key}={value}" for key, value in usual.items() if key not in given)
 
 
 @st.composite
