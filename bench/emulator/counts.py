@@ -9,21 +9,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from kernelmark.bench.emulator.build import CUDA, program
 from kernelmark.bench.emulator.report import lines_of
 from kernelmark.bench.emulator.sweep import EmulatedCase, entries, launches
-from kernelmark.bench.emulator.worker import Buffer, Launch, Outcome, WorkerError, run
+from kernelmark.bench.emulator.worker import Array, Buffer, Launch, Outcome, WorkerError, run
 from kernelmark.bench.measure.cpu import cpu_count
 from kernelmark.bench.measure.tensormap import extents
 from kernelmark.bench.plan.dtypes import DTYPES, bits_dtype
 from kernelmark.bench.plan.kernel import Scratch
 from kernelmark.bench.plan.operation import Operand
 
-Array = np.ndarray[Any, Any]
 #: Launches of up to this many clusters are run whole; of larger ones, a sample is run. counter.cpp has the same number.
 WHOLE = 27
 #: Launches with up to this many accesses, including those to local variables, are run whole, too, which takes a second.
@@ -119,21 +118,37 @@ def tallies(case: EmulatedCase, every_block: bool = False, widths: Widths | None
     arch = case.device.capability * 10
     worker = program(CUDA / case.kernel.source, entries([case]), counts=True, arch=arch)
     sampled = tuple(Sampled(launch, {} if every_block else sample(launch)) for launch in planned)
-    outcomes = _outcomes(worker, buffers, sampled)
-    footprints = _footprints(outcomes, sampled)
-    scale = max(s.blocks / s.run_blocks for s in sampled)
-    if scale > 1 and scale * sum(outcome.accesses for outcome in outcomes) <= CHEAP:
-        sampled = tuple(Sampled(launch, {}) for launch in planned)
-        outcomes = _outcomes(worker, buffers, sampled)
-    return _merged(worker, buffers, sampled, outcomes, footprints, widths)
+    return _counted(worker, buffers, sampled, widths)
 
 
 def tallies_of(worker: Path, buffers: Mapping[str, Buffer], launch: Launch, widths: Widths | None = None) -> Tallies:
     """Return the counts of one launch of a program that counts. Raises as `tallies` does."""
-    sampled = (Sampled(launch, {}),)
+    return _counted(worker, buffers, (Sampled(launch, {}),), widths)
+
+
+def _counted(
+    worker: Path, buffers: Mapping[str, Buffer], sampled: tuple[Sampled, ...], widths: Widths | None
+) -> Tallies:
+    """Return the counts of the launches; repeat them whole if that is cheap, and if accesses have other widths."""
     outcomes = _outcomes(worker, buffers, sampled)
     footprints = _footprints(outcomes, sampled)
-    return _merged(worker, buffers, sampled, outcomes, footprints, widths)
+    scale = max(s.blocks / s.run_blocks for s in sampled)
+    if scale > 1 and scale * sum(outcome.accesses for outcome in outcomes) <= CHEAP:
+        sampled = tuple(Sampled(s.launch, {}) for s in sampled)
+        outcomes = _outcomes(worker, buffers, sampled)
+    if widths and (asked := _asked(worker, outcomes, widths)):
+        outcomes = _outcomes(worker, buffers, sampled, asked)
+    lines = [line for outcome in outcomes for line in outcome.counts]
+    counted = [words for verb, *words in lines if verb == "count"]
+    places = lines_of(worker, sorted({pc for pc, *_ in counted if pc != "0"}))
+    sites: Counter[tuple[Site, int]] = Counter()
+    for pc, file, line, does, space, width, *numbers in counted:
+        file, number = places.get(pc, (file, int(line)))
+        for i, figure in enumerate(numbers):
+            sites[Site(file, number, does, space, int(width)), i] += int(figure)
+    figures = {site: InstructionCount(*(sites[site, i] for i in range(6))) for site, _ in sites}
+    traffic = zip(*(map(int, words) for verb, *words in lines if verb == "traffic"), strict=True)
+    return Tallies(figures, Traffic(*(SECTOR * sum(column) for column in traffic)), sampled, footprints)
 
 
 def _asked(worker: Path, outcomes: Sequence[Outcome], widths: Widths) -> list[tuple[str, int, int]]:
@@ -238,30 +253,6 @@ def _footprints(outcomes: Sequence[Outcome], sampled: Sequence[Sampled]) -> dict
                 sectors = np.repeat(begins - np.cumsum(lengths) + lengths, lengths) + np.arange(lengths.sum())
                 footprints.setdefault((shared[int(launch)], int(block)), {})[buffer, is_write == "1"] = sectors
     return footprints
-
-
-def _merged(
-    worker: Path,
-    buffers: Mapping[str, Buffer],
-    sampled: tuple[Sampled, ...],
-    outcomes: Sequence[Outcome],
-    footprints: Mapping[tuple[int, int], Footprint],
-    widths: Widths | None,
-) -> Tallies:
-    """Return the counts of all outcomes; if accesses have other widths than `widths`, first repeat all launches."""
-    if widths and (asked := _asked(worker, outcomes, widths)):
-        outcomes = _outcomes(worker, buffers, sampled, asked)
-    lines = [line for outcome in outcomes for line in outcome.counts]
-    counted = [words for verb, *words in lines if verb == "count"]
-    places = lines_of(worker, sorted({pc for pc, *_ in counted if pc != "0"}))
-    sites: Counter[tuple[Site, int]] = Counter()
-    for pc, file, line, does, space, width, *numbers in counted:
-        file, number = places.get(pc, (file, int(line)))
-        for i, figure in enumerate(numbers):
-            sites[Site(file, number, does, space, int(width)), i] += int(figure)
-    figures = {site: InstructionCount(*(sites[site, i] for i in range(6))) for site, _ in sites}
-    traffic = zip(*(map(int, words) for verb, *words in lines if verb == "traffic"), strict=True)
-    return Tallies(figures, Traffic(*(SECTOR * sum(column) for column in traffic)), sampled, footprints)
 
 
 def described(sampled: Sampled) -> Iterator[str]:
