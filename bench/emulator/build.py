@@ -44,9 +44,6 @@ _SHARED_ALIGNED = re.compile(r"\b((?:static\s+)?constinit thread_local)\s+(align
 _LINK_FLAGS = ("-no-pie", "-rdynamic", *(["-fuse-ld=gold"] if shutil.which("ld.gold") else []))
 #: Part of each program's key: debug information has the paths of headers, and several checkouts share the cache.
 _PLACE = str(HERE)
-_MEMORY_FUNCTIONS = ("memcpy", "memmove", "memset")
-
-
 #: Patterns of errors in a log that are due to a missing feature; the last group is the feature's name.
 _LACKING = (
     re.compile(r"^(.+?:\d+):.*fatal error: (.+?): No such file"),
@@ -196,7 +193,7 @@ def _compile(source: Path, unit: str, flags: list[str], built: Path, counts: boo
     _run([compiler(), *flags, *overlay, "-x", "c++", "-S", "-", "-o", str(assembly)], refused, unit)
     text = SHARED_VARIABLE.sub(rf"\g<0>\n\t.zero\t{RED_ZONE}", assembly.read_text())
     assembly.write_text(counters.with_multiply_adds(text) if counts else text)
-    renames = [f"--redefine-sym={name}=emu_{name}" for name in _MEMORY_FUNCTIONS]
+    renames = [f"--redefine-sym={name}=emu_{name}" for name in ("memcpy", "memmove", "memset")]
     for command in (
         [compiler(), "-c", str(assembly), "-o", str(kernel)],
         ["objcopy", *renames, str(kernel)],
@@ -217,7 +214,7 @@ def _precompiled(counts: bool) -> Path:
         command = [compiler(), *_kernel_flags(counts), "-x", "c++-header", str(header), "-o", str(target)]
         _run(command, f"{header.name} does not compile")
 
-    made = programs() / f"header-{_digest([_toolchain(), _PLACE, *_extra_flags(counts)], [])}"
+    made = programs() / f"header-{_digest([_toolchain(), _PLACE, *_kernel_flags(counts)], [])}"
     _once(made, fill)
     return made
 
@@ -240,12 +237,8 @@ def _variant(counts: bool) -> tuple[str, ...]:
     return (*ucontext, "-DEMU_COUNT") if counts else ucontext
 
 
-def _extra_flags(counts: bool) -> tuple[str, ...]:
-    return counters.FLAGS if counts and counters.cannot_count() is None else ()
-
-
 def _kernel_flags(counts: bool) -> tuple[str, ...]:
-    return (*_KERNEL_FLAGS, *_extra_flags(counts))
+    return (*_KERNEL_FLAGS, *(counters.FLAGS if counts and counters.cannot_count() is None else ()))
 
 
 def _object(sources: Sequence[Path], flags: Sequence[str]) -> Path:

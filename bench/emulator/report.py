@@ -98,11 +98,10 @@ def unwaived(reports: Iterable[Diagnostic]) -> list[Diagnostic]:
 
 def _is_waived(report: Diagnostic) -> bool:
     path = Path(report.file)
-    if not report.file or not path.is_file():
+    if not path.is_file():
         return False
-    lines = path.read_text().splitlines()
-    line = lines[report.line - 1] if 0 < report.line <= len(lines) else ""
-    above = lines[report.line - 2] if 2 <= report.line <= len(lines) else ""
+    lines = dict(enumerate(path.read_text().splitlines(), 1))
+    line, above = (lines.get(number, "") for number in (report.line, report.line - 1))
     candidates = [line, above if above.lstrip().startswith("//") else ""]
     for match in filter(None, map(WAIVER.search, candidates)):
         if not match[2].strip():
