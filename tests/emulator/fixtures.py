@@ -14,9 +14,7 @@ from _pytest.mark import ParameterSet
 
 from kernelmark.bench.emulator.build import program, source_folder
 from kernelmark.bench.emulator.report import Diagnostic
-from kernelmark.bench.emulator.worker import Buffer, Launch, Outcome, run
-
-Array = np.ndarray[Any, Any]
+from kernelmark.bench.emulator.worker import Array, Buffer, Launch, Outcome, run
 
 
 def first_short(values: Iterable[Any], name: Callable[[Any], str] = str) -> list[ParameterSet]:

@@ -12,9 +12,8 @@ from _pytest.mark import ParameterSet
 
 from emulator.fixtures import outcomes_among, read, written
 from kernelmark.bench.emulator.report import Diagnostic, unwaived
-from kernelmark.bench.emulator.worker import Buffer, EmulatedTensorMap, Launch
+from kernelmark.bench.emulator.worker import Array, Buffer, EmulatedTensorMap, Launch
 
-Array = np.ndarray[Any, Any]
 F32 = np.float32
 
 

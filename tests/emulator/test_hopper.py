@@ -10,11 +10,10 @@ import pytest
 
 from emulator.fixtures import intrinsic, read, written
 from emulator.test_reports import misuses
-from kernelmark.bench.emulator.worker import Buffer, EmulatedTensorMap, Im2col, Launch, WorkerError
+from kernelmark.bench.emulator.worker import Array, Buffer, EmulatedTensorMap, Im2col, Launch, WorkerError
 
 RNG = np.random.default_rng(5)
 Pair, Triple = tuple[int, int], tuple[int, int, int]
-Array = np.ndarray[Any, Any]
 
 
 def tensor(name: str, array: Array, box: Pair, swizzle: int = 0, tf32: bool = False) -> EmulatedTensorMap:

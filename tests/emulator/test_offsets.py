@@ -146,16 +146,6 @@ class Finding:
         return any(match.start() < self.column <= match.end() for matches in parts for match in matches)
 
 
-def instances(cases: Iterable[EmulatedCase]) -> tuple[str, ...]:
-    """Return the name expressions of one case for each tile of a kernel, and for each of the words on its axes."""
-    chosen: dict[tuple[object, ...], EmulatedCase] = {}
-    for case in cases:
-        variant = [value for value in msgspec.structs.astuple(case.problem) if isinstance(value, str)]
-        chosen.setdefault((case.kernel.id, *variant), case)
-        chosen.setdefault((case.kernel.id, str(case.tile)), case)
-    return entries(list(chosen.values()))
-
-
 def findings(source: str, names: Iterable[str], cuda: Path = CUDA) -> list[Finding]:
     """Return what the query finds and is not accepted in a .cu below `cuda`, instantiated for these name expressions.
 
@@ -236,7 +226,13 @@ RIGHT = (
 
 @cache
 def _names_of(source: str) -> tuple[str, ...]:
-    return instances(case for kernel in kernels_by_source()[source] for case in swept(kernel.id))
+    """Return the name expressions of one case for each tile of a kernel, and for each of the words on its axes."""
+    chosen: dict[tuple[object, ...], EmulatedCase] = {}
+    for case in (case for kernel in kernels_by_source()[source] for case in swept(kernel.id)):
+        variant = [value for value in msgspec.structs.astuple(case.problem) if isinstance(value, str)]
+        chosen.setdefault((case.kernel.id, *variant), case)
+        chosen.setdefault((case.kernel.id, str(case.tile)), case)
+    return entries(list(chosen.values()))
 
 
 @pytest.mark.parametrize("source", first_short(sorted(kernels_by_source())))

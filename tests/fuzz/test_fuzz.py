@@ -150,21 +150,11 @@ def test_each_fault_is_named_and_no_other(called: str, outcome: Outcome, found: 
     assert [one for one in said if one.startswith(found)] if found else said == []
 
 
-@pytest.mark.parametrize(
-    ("changed", "found"),
-    [
-        ("out.csv", []),
-        ("new/place/out.csv", []),
-        ("table.tex", []),
-        ("table-gemm.tex", []),
-        ("a=b", []),
-        ("other", ["file left or changed: other"]),
-        ("rows.db", ["file left or changed: rows.db"]),
-    ],
-)
-def test_files_that_were_not_asked_for_are_a_fault(changed: str, found: list[str]) -> None:
+def test_files_that_were_not_asked_for_are_a_fault() -> None:
     called = ("export", "--csv=out.csv", "-o", "table.tex", "--out", "new/place", "--db=a=b")
-    assert faults(Input((Step(called),)), Found([GOOD], [changed])) == found
+    changed = ["out.csv", "new/place/out.csv", "table.tex", "table-gemm.tex", "a=b", "other", "rows.db"]
+    found = faults(Input((Step(called),)), Found([GOOD], changed))
+    assert found == ["file left or changed: other", "file left or changed: rows.db"]
 
 
 def test_an_input_is_the_same_when_it_is_read_again(tmp_path: Path) -> None:
