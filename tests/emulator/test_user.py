@@ -10,11 +10,10 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from emulator.fixtures import outcomes_among, read, reports_of, together, written
+from emulator.fixtures import outcomes_among, outputs_of, read, reports_of, together, written
 from kernelmark.bench.cli.commands import cli
-from kernelmark.bench.emulator.build import HostCompileError, program
-from kernelmark.bench.emulator.report import unwaived
-from kernelmark.bench.emulator.worker import Buffer, Launch, run
+from kernelmark.bench.emulator.build import HostCompileError
+from kernelmark.bench.emulator.worker import Buffer, Launch
 
 ENTRIES = {file: together(file) for file in (Path(__file__).parent / "user").glob("*.cu")}
 RNG = np.random.default_rng(5)
@@ -22,16 +21,12 @@ X = RNG.standard_normal(1024).astype(np.float32)
 WORDS = RNG.integers(-(2**31), 2**31, 32).astype(np.int32)
 
 
-def outputs(launch: Launch, buffers: dict[str, Buffer], repeats: bool = True) -> dict[str, Any]:
-    """Outputs of a kernel, without a report, and the same under all orders if it repeats."""
-    file = next(file for file, entries in ENTRIES.items() if launch.entry in entries)
-    outcomes = run(program(file, ENTRIES[file]), buffers, [launch])
-    for outcome in outcomes:
-        reports = unwaived(outcome.reports)
-        assert not reports, "\n".join(map(str, reports))
-        for name, value in outcome.outputs.items():
-            assert not repeats or np.array_equal(value, outcomes[0].outputs[name], equal_nan=True), outcome.order
-    return outcomes[0].outputs
+def outputs(
+    entry: str, grid: Any, block: Any, buffers: dict[str, Buffer], *values: float, repeats: bool = True, **options: int
+) -> dict[str, Any]:
+    """Outputs of a kernel; values: arguments after the buffers; options: those of a launch."""
+    file = next(file for file, entries in ENTRIES.items() if entry in entries)
+    return outputs_of(file, Launch(entry, grid, block, (*buffers, *values), **options), buffers, repeats)
 
 
 def inout(array: Any) -> Buffer:
@@ -40,8 +35,7 @@ def inout(array: Any) -> Buffer:
 
 def test_softmax_of_groups_and_dynamic_shared_memory() -> None:
     x = X[: 3 * 77].reshape(3, 77)
-    launch = Launch("softmax", 3, 64, ("x", "y", 77), shared_bytes=77 * 4)
-    y = outputs(launch, {"x": read(x), "y": written(3 * 77)})["y"].reshape(x.shape)
+    y = outputs("softmax", 3, 64, {"x": read(x), "y": written(3 * 77)}, 77, shared_bytes=77 * 4)["y"].reshape(x.shape)
     want = np.exp(x - x.max(1, keepdims=True))
     assert np.allclose(y, want / want.sum(1, keepdims=True), rtol=1e-5)
 
@@ -49,14 +43,14 @@ def test_softmax_of_groups_and_dynamic_shared_memory() -> None:
 def test_lanes_that_have_converged_take_places_together() -> None:
     x = RNG.integers(-9, 10, 150).astype(np.int32)
     buffers = {"x": read(x), "y": inout(np.zeros(150, np.int32)), "count": inout(np.zeros(1, np.int32))}
-    found = outputs(Launch("filter", 3, 64, ("x", "y", "count", 150)), buffers, repeats=False)
+    found = outputs("filter", 3, 64, buffers, 150, repeats=False)
     assert found["count"][0] == (x > 0).sum()
     assert sorted(found["y"][: found["count"][0]]) == sorted(x[x > 0])
 
 
 def test_tiles_of_tiles_reduce_scan_and_vote() -> None:
     x = (X[:64] * 8).round()
-    y = outputs(Launch("tiles", 1, 64, ("x", "y")), {"x": read(x), "y": written(152)})["y"]
+    y = outputs("tiles", 1, 64, {"x": read(x), "y": written(152)})["y"]
     fours = x.reshape(16, 4)
     assert np.array_equal(y[:8], x.reshape(8, 8).sum(1))
     assert np.array_equal(y[8:24], fours.sum(1))
@@ -66,22 +60,21 @@ def test_tiles_of_tiles_reduce_scan_and_vote() -> None:
 
 
 def test_blocks_copy_grids_sum_and_clusters_have_ranks() -> None:
-    launch = Launch("staged", 3, 32, ("x", "y", 40), shared_bytes=160)
-    y = outputs(launch, {"x": read(X[:120]), "y": written(120)})["y"]
+    y = outputs("staged", 3, 32, {"x": read(X[:120]), "y": written(120)}, 40, shared_bytes=160)["y"]
     assert np.array_equal(y.reshape(3, 40), X[:120].reshape(3, 40)[:, ::-1])
     buffers = {"x": read(X), "partial": Buffer("scratch", np.zeros(3, np.float32)), "y": written(1)}
-    y = outputs(Launch("grid_sum", 3, 32, ("x", "partial", "y", 1000), cooperative=True), buffers)["y"]
+    y = outputs("grid_sum", 3, 32, buffers, 1000, cooperative=True)["y"]
     assert math.isclose(y[0], X[:1000].sum(), rel_tol=1e-4)
-    y = outputs(Launch("ranks", 4, 32, ("y",), cluster=2), {"y": written(4, np.int32)})["y"]
+    y = outputs("ranks", 4, 32, {"y": written(4, np.int32)}, cluster=2)["y"]
     assert list(y) == [20, 21, 20, 21]
 
 
 def test_blocks_reach_the_shared_memory_of_their_cluster() -> None:
     x = RNG.integers(0, 80, 500).astype(np.int32)
-    launch = Launch("cluster_histogram", 4, 64, ("x", "bins", 500, 40), shared_bytes=160, cluster=2)
-    bins = outputs(launch, {"x": read(x), "bins": inout(np.zeros(80, np.int32))})["bins"]
+    buffers = {"x": read(x), "bins": inout(np.zeros(80, np.int32))}
+    bins = outputs("cluster_histogram", 4, 64, buffers, 500, 40, shared_bytes=160, cluster=2)["bins"]
     assert np.array_equal(bins, np.bincount(x, minlength=80))
-    y = outputs(Launch("cluster_sum", 4, 32, ("x", "y"), cluster=4), {"x": read(X[:128]), "y": written(32)})["y"]
+    y = outputs("cluster_sum", 4, 32, {"x": read(X[:128]), "y": written(32)}, cluster=4)["y"]
     assert np.allclose(y, X[:128].reshape(4, 32).sum(0), atol=1e-6)
 
 
@@ -125,20 +118,19 @@ def test_faults_in_the_shared_memory_of_another_block_are_named(number: int) -> 
 
 
 def test_cached_loads_and_stores_of_asm_move_vectors() -> None:
-    y = outputs(Launch("copy", 4, 64, ("x", "y", 250)), {"x": read(X[:1000]), "y": written(1000)})["y"]
+    y = outputs("copy", 4, 64, {"x": read(X[:1000]), "y": written(1000)}, 250)["y"]
     assert np.array_equal(y, X[:1000])
 
 
 def test_product_of_cp_async_ldmatrix_and_mma_of_asm() -> None:
     a, b = (X[: size * 48].reshape(size, 48).astype(np.float16) for size in (21, 11))
-    launch = Launch("product", (2, 2), 32, ("a", "b", "c", 21, 11, 48))
-    c = outputs(launch, {"a": read(a), "b": read(b), "c": written(21 * 11)})["c"].reshape(21, 11)
+    c = outputs("product", (2, 2), 32, {"a": read(a), "b": read(b), "c": written(231)}, 21, 11, 48)["c"].reshape(21, 11)
     assert np.allclose(c, a.astype(np.float32) @ b.T.astype(np.float32), rtol=1e-3, atol=1e-3)
 
 
 def test_single_instructions_of_asm() -> None:
     x, lane = WORDS.view(np.uint32), np.arange(32, dtype=np.uint32)
-    y = outputs(Launch("singles", 1, 32, ("x", "y")), {"x": read(x), "y": written(9 * 32, np.uint32)})["y"]
+    y = outputs("singles", 1, 32, {"x": read(x), "y": written(9 * 32, np.uint32)})["y"]
     want = [x >> 4 & 255, x ^ lane ^ 7, x.byteswap(), x[lane ^ 1], (x + 1) * 3, x > 1 << 20]
     want += [np.full(32, 0x3F000000), lane + x, x - lane]
     assert np.array_equal(y.reshape(9, 32), np.array(want).astype(np.uint32))
@@ -146,7 +138,7 @@ def test_single_instructions_of_asm() -> None:
 
 def test_products_and_sums_of_several_words_by_asm() -> None:
     x, lane = WORDS.view(np.uint32), np.arange(32)
-    y = outputs(Launch("words", 1, 32, ("x", "y")), {"x": read(x), "y": written(8 * 32, np.uint32)})["y"]
+    y = outputs("words", 1, 32, {"x": read(x), "y": written(8 * 32, np.uint32)})["y"]
     a, b = [int(v) for v in x], [int(v) for v in x[lane ^ 1]]
     s, t = [int(v) for v in WORDS], [int(v) for v in WORDS[lane ^ 1]]
     pairs = list(zip(a, b, s, t, strict=True))
@@ -162,13 +154,13 @@ def test_products_and_sums_of_several_words_by_asm() -> None:
 def test_histogram_by_red_and_largest_by_compare_and_swap_of_double() -> None:
     x = np.abs(X[:200]) % 1
     buffers = {"x": read(x), "bins": inout(np.zeros(8, np.uint32)), "most": inout(np.zeros(1))}
-    found = outputs(Launch("counted", 4, 64, ("x", "bins", "most", 200)), buffers)
+    found = outputs("counted", 4, 64, buffers, 200)
     assert np.array_equal(found["bins"], np.bincount((x * 8).astype(int), minlength=8))
     assert found["most"][0] == x.max()
 
 
 def test_functions_of_bits_and_conversions() -> None:
-    y = outputs(Launch("bits", 1, 32, ("x", "y")), {"x": read(WORDS), "y": written(256, np.int64)})["y"].reshape(32, 8)
+    y = outputs("bits", 1, 32, {"x": read(WORDS), "y": written(256, np.int64)})["y"].reshape(32, 8)
     parts = WORDS.view(np.int8).reshape(32, 4).astype(int)
     assert np.array_equal(y[:, 0], parts @ [-128, 127, -1, 1] + 5)
     assert [64 - int(a & 0xFFFFFF).bit_length() for a in WORDS] == list(y[:, 1])
@@ -180,14 +172,14 @@ def test_functions_of_bits_and_conversions() -> None:
 
 
 def test_functions_of_reals() -> None:
-    y = outputs(Launch("reals", 2, 64, ("x", "y", 100)), {"x": read(X[:100]), "y": written(100)})["y"]
+    y = outputs("reals", 2, 64, {"x": read(X[:100]), "y": written(100)}, 100)["y"]
     x = X[:100].astype(np.float64)
     assert np.allclose(y, np.sin(x) + 1 / np.sqrt(1 + x * x) + 2**x + [math.erf(v) for v in x], rtol=1e-5)
 
 
 def test_conversions_to_fp8_and_back() -> None:
     x = np.concatenate([X[:90] * 100, [0, -0.0, 1e-9, 2e-3, 448, 464, 465, 6e4, 57344, 1e9]]).astype(np.float32)
-    y = outputs(Launch("bytes", 2, 64, ("x", "y", 100)), {"x": read(x), "y": written(300)})["y"].reshape(3, 100)
+    y = outputs("bytes", 2, 64, {"x": read(x), "y": written(300)}, 100)["y"].reshape(3, 100)
     for row, kind, most in ((y[0], ml_dtypes.float8_e4m3fn, 448), (y[1], ml_dtypes.float8_e5m2, 57344)):
         assert np.array_equal(row, np.clip(x, -most, most).astype(kind).astype(np.float32))
     assert (y[2] == 0).all()
@@ -196,7 +188,7 @@ def test_conversions_to_fp8_and_back() -> None:
 def test_layer_norm_of_halves() -> None:
     x, scale = X[:192].reshape(3, 64).astype(np.float16), X[:64].astype(np.float16)
     buffers = {"x": read(x), "scale": read(scale), "y": written(192, np.float16)}
-    y = outputs(Launch("layer_norm", 3, 64, ("x", "scale", "y", 32, 1e-5)), buffers)["y"].reshape(3, 64)
+    y = outputs("layer_norm", 3, 64, buffers, 32, 1e-5)["y"].reshape(3, 64)
     wide = x.astype(np.float64)
     want = (wide - wide.mean(1, keepdims=True)) / np.sqrt(wide.var(1, keepdims=True) + 1e-5) * scale
     assert np.allclose(y, want, rtol=1e-2, atol=1e-2)
@@ -205,13 +197,13 @@ def test_layer_norm_of_halves() -> None:
 @pytest.mark.parametrize("kind", ["__half2", "__nv_bfloat162"])
 def test_halves_of_pairs_are_doubled_exchanged_and_joined(kind: str) -> None:
     buffers = {"x": read(np.arange(1, 5, dtype=np.uint16)), "y": written(12, np.uint16)}
-    y = outputs(Launch(f"pairs<{kind}>", 1, 1, ("x", "y")), buffers)["y"]
+    y = outputs(f"pairs<{kind}>", 1, 1, buffers)["y"]
     assert y.reshape(6, 2).tolist() == [[1, 1], [2, 2], [1, 3], [2, 4], [2, 1], [4, 3]]
 
 
 def test_atomics_on_pairs_of_halves_are_no_races() -> None:
     x = np.arange(6, dtype=np.float16)
-    y = outputs(Launch("added<__half2>", 1, 3, ("x", "y")), {"x": read(x), "y": inout(np.zeros(2, np.float16))})["y"]
+    y = outputs("added<__half2>", 1, 3, {"x": read(x), "y": inout(np.zeros(2, np.float16))})["y"]
     assert y.tolist() == [6, 9]
 
 
@@ -219,29 +211,27 @@ def test_atomics_on_pairs_of_halves_are_no_races() -> None:
     ("entry", "shared", "order"), [("thread_pipeline", 0, 1), ("block_pipeline", 512, -1), ("barriers", 0, -1)]
 )
 def test_pipelines_and_barriers_of_libcu(entry: str, shared: int, order: int) -> None:
-    launch = Launch(entry, 1, 64, ("x", "y", 5), shared_bytes=shared)
-    y = outputs(launch, {"x": read(X[:320]), "y": written(64)})["y"]
+    y = outputs(entry, 1, 64, {"x": read(X[:320]), "y": written(64)}, 5, shared_bytes=shared)["y"]
     assert np.allclose(y, X[:320].reshape(5, 64).sum(0)[::order], rtol=1e-5, atol=1e-5)
 
 
 def test_primitives_of_pipelines_and_atomics_of_libcu() -> None:
-    y = outputs(Launch("primitives", 1, 32, ("x", "y")), {"x": read(X[:128]), "y": written(128)})["y"]
+    y = outputs("primitives", 1, 32, {"x": read(X[:128]), "y": written(128)})["y"]
     assert np.array_equal(y.reshape(32, 4), X[:128].reshape(32, 4)[::-1])
     x = RNG.integers(0, 99, 100).astype(np.int32)
-    y = outputs(Launch("counters", 2, 64, ("x", "y", 100)), {"x": read(x), "y": inout(np.zeros(2, np.int32))})["y"]
+    y = outputs("counters", 2, 64, {"x": read(x), "y": inout(np.zeros(2, np.int32))}, 100)["y"]
     assert list(y) == [x.sum(), x.max()]
 
 
-def product(m: int, n: int, k: int, kind: Any, launch: Launch, c: Buffer) -> Any:
+def product(m: int, n: int, k: int, kind: Any, c: Buffer, entry: str, grid: Any, block: Any, *values: int) -> Any:
     a, b = X[: m * k].reshape(m, k).astype(kind), X[-k * n :].reshape(k, n).astype(kind)
-    found = outputs(launch, {"a": read(a), "b": read(b), "c": c})["c"].reshape(m, n)
+    found = outputs(entry, grid, block, {"a": read(a), "b": read(b), "c": c}, *values)["c"].reshape(m, n)
     return found, a.astype(np.float64) @ b.astype(np.float64)
 
 
 def test_product_by_wmma_with_an_activation_of_its_fragments() -> None:
-    launch = Launch("wmma_gemm", (2, 1), 128, ("a", "b", "c", 32, 64, 16))
     before = X[: 32 * 64 // 2].repeat(2)
-    found, want = product(32, 64, 16, np.float16, launch, inout(before))
+    found, want = product(32, 64, 16, np.float16, inout(before), "wmma_gemm", (2, 1), 128, 32, 64, 16)
     want = want + before.reshape(32, 64)
     assert np.allclose(found, np.where(want > 0, want, 0.01 * want), rtol=1e-2, atol=1e-2)
 
@@ -251,25 +241,24 @@ def test_product_by_wmma_with_an_activation_of_its_fragments() -> None:
     [("cp_async_gemm", 19, 21, 37, (19, 21, 37)), ("pipeline_gemm", 16, 16, 64, (16, 64))],
 )
 def test_products_of_copies_that_are_waited_for(entry: str, m: int, n: int, k: int, sizes: tuple[int, ...]) -> None:
-    launch = Launch(entry, (-(-n // 16), -(-m // 16)), (16, 16), ("a", "b", "c", *sizes))
-    found, want = product(m, n, k, np.float32, launch, written(m * n))
+    grid = (-(-n // 16), -(-m // 16))
+    found, want = product(m, n, k, np.float32, written(m * n), entry, grid, (16, 16), *sizes)
     assert np.allclose(found, want, rtol=1e-4, atol=1e-4)
 
 
 def test_attention_with_a_softmax_as_scores_come() -> None:
     q, k, v = X[:128].reshape(2, 64), X[128:448].reshape(5, 64), X[448:768].reshape(5, 64)
-    launch = Launch("attention", 1, 64, ("q", "k", "v", "o", 5, 0.125))
-    o = outputs(launch, {"q": read(q), "k": read(k), "v": read(v), "o": written(128)})["o"].reshape(2, 64)
+    buffers = {"q": read(q), "k": read(k), "v": read(v), "o": written(128)}
+    o = outputs("attention", 1, 64, buffers, 5, 0.125)["o"].reshape(2, 64)
     p = np.exp(q.astype(np.float64) @ k.T * 0.125)
     assert np.allclose(o, p / p.sum(1, keepdims=True) @ v, rtol=1e-4, atol=1e-5)
 
 
 def test_stencils_with_halos_in_shared_memory() -> None:
-    out = outputs(Launch("stencil_1d", 3, 64, ("x", "y", 150)), {"x": read(X[:150]), "y": written(150)})["y"]
+    out = outputs("stencil_1d", 3, 64, {"x": read(X[:150]), "y": written(150)}, 150)["y"]
     assert np.allclose(out, np.convolve(X[:150], [0.05, 0.1, 0.2, 0.3, 0.2, 0.1, 0.05], "same"), atol=1e-6)
     x = X[: 5 * 9 * 19].reshape(5, 9, 19)
-    launch = Launch("stencil_3d", (2, 2), (16, 8), ("x", "y", 19, 9, 5))
-    out = outputs(launch, {"x": read(x), "y": written(x.size)})["y"].reshape(x.shape)
+    out = outputs("stencil_3d", (2, 2), (16, 8), {"x": read(x), "y": written(x.size)}, 19, 9, 5)["y"].reshape(x.shape)
     padded = np.pad(x.astype(np.float64), 1)
     sides = [np.roll(padded, by, axis) for axis in range(3) for by in (-1, 1)]
     assert np.allclose(out, (sum(sides) - 6 * padded)[1:-1, 1:-1, 1:-1], atol=1e-5)
@@ -277,8 +266,8 @@ def test_stencils_with_halos_in_shared_memory() -> None:
 
 def test_rms_norm_by_warp_shuffles() -> None:
     x, w = X[:231].reshape(3, 77).astype(np.float16), X[231:308].astype(np.float16)
-    launch = Launch("rms_norm", 3, 64, ("x", "w", "y", 77, 1e-5))
-    y = outputs(launch, {"x": read(x), "w": read(w), "y": written(231, np.float16)})["y"].reshape(3, 77)
+    buffers = {"x": read(x), "w": read(w), "y": written(231, np.float16)}
+    y = outputs("rms_norm", 3, 64, buffers, 77, 1e-5)["y"].reshape(3, 77)
     wide = x.astype(np.float64)
     assert np.allclose(y, wide / np.sqrt((wide**2).mean(1, keepdims=True) + 1e-5) * w, rtol=1e-2, atol=1e-2)
 
@@ -286,51 +275,50 @@ def test_rms_norm_by_warp_shuffles() -> None:
 def test_scans_of_a_block_and_of_blocks_that_look_back() -> None:
     x = RNG.integers(-99, 99, 256).astype(np.int32)
     buffers = {"x": read(x), "y": written(256, np.int32), "totals": written(2, np.int32)}
-    found = outputs(Launch("block_scan", 2, 64, ("x", "y", "totals")), buffers)
+    found = outputs("block_scan", 2, 64, buffers)
     halves = x.reshape(2, 128)
     assert np.array_equal(found["y"].reshape(2, 128), halves.cumsum(1) - halves)
     assert np.array_equal(found["totals"], halves.sum(1))
     buffers = {"x": read(x), "y": written(250, np.int32), "states": inout(np.zeros(4, np.uint64))}
     buffers["ticket"] = inout(np.zeros(1, np.uint32))
-    y = outputs(Launch("look_back", 4, 64, ("x", "y", "states", "ticket", 250)), buffers, repeats=False)["y"]
+    y = outputs("look_back", 4, 64, buffers, 250, repeats=False)["y"]
     assert np.array_equal(y, x[:250].cumsum())
 
 
 def test_sums_of_segments_and_a_bitonic_sort() -> None:
     keys, values = np.sort(RNG.integers(0, 12, 100)).astype(np.int32), (X[:100] * 64).round()
     buffers = {"k": read(keys), "v": read(values), "s": inout(np.zeros(12, np.float32))}
-    sums = outputs(Launch("segmented", 2, 64, ("k", "v", "s", 100)), buffers)["s"]
+    sums = outputs("segmented", 2, 64, buffers, 100)["s"]
     assert np.array_equal(sums, np.bincount(keys, values, 12))
-    x = outputs(Launch("bitonic_sort", 1, 256, ("x",)), {"x": inout(X[:256].copy())})["x"]
+    x = outputs("bitonic_sort", 1, 256, {"x": inout(X[:256].copy())})["x"]
     assert np.array_equal(x, np.sort(X[:256]))
 
 
 def test_quantisation_to_fp8_with_a_scale_a_row() -> None:
     x = X[:160].reshape(2, 80)
     buffers = {"x": read(x), "y": written(160, np.uint8), "scales": written(2)}
-    found = outputs(Launch("quantise", 2, 32, ("x", "y", "scales", 20)), buffers)
+    found = outputs("quantise", 2, 32, buffers, 20)
     y = found["y"].view(ml_dtypes.float8_e4m3fn).astype(np.float32).reshape(2, 80)
     assert np.allclose(found["scales"], np.abs(x).max(1) / 448)
     assert np.allclose(y * found["scales"][:, None], x, rtol=1 / 16, atol=1e-2)
 
 
 def test_transposes_of_a_batch_by_tiles_of_eight_lanes() -> None:
-    y = outputs(Launch("shuffle", 2, 32, ("x", "y")), {"x": read(X[:512]), "y": written(512)})["y"]
+    y = outputs("shuffle", 2, 32, {"x": read(X[:512]), "y": written(512)})["y"]
     assert np.array_equal(y.reshape(8, 8, 8), X[:512].reshape(8, 8, 8).swapaxes(1, 2))
 
 
 def test_digits_of_a_radix_sort_and_the_largest_double() -> None:
     keys = WORDS.view(np.uint32).repeat(5)
-    launch = Launch("select", 2, 64, ("keys", "bins", 160, 8))
-    bins = outputs(launch, {"keys": read(keys), "bins": inout(np.zeros(16, np.uint32))})["bins"]
+    bins = outputs("select", 2, 64, {"keys": read(keys), "bins": inout(np.zeros(16, np.uint32))}, 160, 8)["bins"]
     assert np.array_equal(bins, np.bincount(keys >> 8 & 15, minlength=16))
     x = X[:100].astype(np.float64)
-    most = outputs(Launch("largest", 2, 64, ("x", "y", 100)), {"x": read(x), "y": inout(np.full(1, -np.inf))})["y"]
+    most = outputs("largest", 2, 64, {"x": read(x), "y": inout(np.full(1, -np.inf))}, 100)["y"]
     assert most[0] == x.max()
 
 
 def test_names_of_the_standard_library_of_the_device() -> None:
-    y = outputs(Launch("limits", 1, 4, ("x", "y", 64)), {"x": read(X[:64]), "y": written(16)})["y"].reshape(4, 4)
+    y = outputs("limits", 1, 4, {"x": read(X[:64]), "y": written(16)}, 64)["y"].reshape(4, 4)
     assert [y[i, i] for i in range(4)] == [X[i:64:4].max() for i in range(4)]
     assert (y[~np.eye(4, dtype=bool)] == np.finfo(np.float32).min).all()
 

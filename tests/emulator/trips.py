@@ -66,10 +66,9 @@ def trips(cases: Sequence[EmulatedCase]) -> dict[Loop, Trips]:
     found = {loop: Trips(0, 1, cases[0]) for loop in _written(cases[0].kernel.source)}
     for case in cases:
         for place, count in _counted(case, names).items():
-            loop = _loop(place)
-            reached = Trips(count, loop.least(case.tile), case) if loop else None
-            if loop and reached and count and (loop not in found or reached.beyond > found[loop].beyond):
-                found[loop] = reached
+            if count and (loop := _loop(place)):
+                reached = Trips(count, loop.least(case.tile), case)
+                found[loop] = max(found.get(loop, reached), reached, key=lambda most: most.beyond)
     return found
 
 
