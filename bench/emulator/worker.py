@@ -104,14 +104,6 @@ class Outcome:
     trips: Mapping[Loop, int] = field(default_factory=dict)
 
 
-@dataclass
-class _Reply:
-    reports: list[str] = field(default_factory=list)
-    counts: list[tuple[str, ...]] = field(default_factory=list)
-    trips: dict[Loop, int] = field(default_factory=dict)
-    outputs: dict[str, bytes] = field(default_factory=dict)
-
-
 def run(
     program: Path,
     buffers: Mapping[str, Buffer],
@@ -189,24 +181,26 @@ def _argument(arg: Any, names: list[str]) -> bytes:
 
 def _outcomes(stdout: bytes, program: Path, buffers: Mapping[str, Buffer], orders: Sequence[str]) -> Iterator[Outcome]:
     """Parse the runs in the worker's reply, which is lines of words, some followed by raw bytes."""
-    reply, at, left = _Reply(), 0, iter(orders)
-    while at < len(stdout):
-        end = stdout.index(b"\n", at)
-        line, at = stdout[at:end].decode(errors="replace"), end + 1
-        verb, *words = line.split("\t")
-        if verb == "report":
-            reply.reports.append(line)
-        elif verb in ("count", "traffic", "footprint"):
-            reply.counts.append((verb, *words))
-        elif verb == "trips":
-            loop, most = Loop(words[0], int(words[1]), words[2]), int(words[3])
-            reply.trips[loop] = max(most, reply.trips.get(loop, 0))
-        elif verb == "buffer":
-            size = int(words[1])
-            reply.outputs[words[0]], at = stdout[at : at + size], at + size
-        else:
-            outputs = {n: np.frombuffer(b, buffers[n].data.dtype) for n, b in reply.outputs.items()}
-            _, accesses, time_s, peak_kb = words  # the first is the number of switches between threads
-            reports, figures = located(program, reply.reports), (int(accesses), float(time_s), int(peak_kb) * 1024)
-            yield Outcome(next(left), outputs, reports, *figures, tuple(reply.counts), reply.trips)
-            reply = _Reply()
+    at = 0
+    for order in orders:
+        outputs, reports = dict[str, Array](), list[str]()
+        counts, trips = list[tuple[str, ...]](), dict[Loop, int]()
+        while at < len(stdout):
+            end = stdout.index(b"\n", at)
+            line, at = stdout[at:end].decode(errors="replace"), end + 1
+            verb, *words = line.split("\t")
+            if verb == "report":
+                reports.append(line)
+            elif verb in ("count", "traffic", "footprint"):
+                counts.append((verb, *words))
+            elif verb == "trips":
+                loop, most = Loop(words[0], int(words[1]), words[2]), int(words[3])
+                trips[loop] = max(most, trips.get(loop, 0))
+            elif verb == "buffer":
+                name, size = words[0], int(words[1])
+                outputs[name], at = np.frombuffer(stdout[at : at + size], buffers[name].data.dtype), at + size
+            else:
+                _, accesses, time_s, peak_kb = words  # the first is the number of switches between threads
+                figures = (int(accesses), float(time_s), int(peak_kb) * 1024)
+                yield Outcome(order, outputs, located(program, reports), *figures, tuple(counts), trips)
+                break

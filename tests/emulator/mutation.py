@@ -166,7 +166,6 @@ def _operand_after(code: str, at: int) -> int:
 
 
 def _operand_before(code: str, at: int) -> int:
-    """Where the left operand begins."""
     depth = 0
     while at > 0:
         before = code[at - 1]
@@ -179,6 +178,5 @@ def _operand_before(code: str, at: int) -> int:
 
 
 def _in_loop_head(code: str, at: int) -> bool:
-    """Whether the position is inside the brackets of a `for` or `while`."""
     heads = re.finditer(r"\b(?:for|while) ?\(", code[:at])
     return any(closing(code, head.end() - 1) > at for head in heads)
