@@ -407,8 +407,7 @@ __global__ void box(const __grid_constant__ TensorMap map, float *out, int colum
   __syncthreads();
   ptx::mbarrier_wait(barrier, 0);
   out[threadIdx.x] = s[threadIdx.x];
-}
-"""
+}"""
 
 
 @pytest.mark.parametrize(("column", "sectors"), [(0, 32 * 4), (4, 32 * 5), (48, 32 * 2)])
@@ -432,8 +431,7 @@ __global__ void remote(float *out, int stride) {
   cluster.sync();
   out[blockIdx.x * 32 + threadIdx.x] = cluster.map_shared_rank(s, cluster.block_rank() ^ 1)[stride * threadIdx.x];
   cluster.sync();
-}
-"""
+}"""
 
 
 @pytest.mark.parametrize(("stride", "cost"), [(1, 2), (32, 64)])

@@ -83,9 +83,8 @@ def test_tma_store_writes_whole_16_bytes_beyond_the_edge() -> None:
 
 def test_wait_for_stores_covers_all_groups_but_the_youngest() -> None:
     x = np.zeros((1, 4, 32), np.uint32)
-    out = intrinsic(
-        "hopper.cu", Launch("store_rows", 1, 32, (tensor("x", x, (32, 1)),)), {"x": written(128, np.uint32)}
-    )
+    launch = Launch("store_rows", 1, 32, (tensor("x", x, (32, 1)),))
+    out = intrinsic("hopper.cu", launch, {"x": written(128, np.uint32)})
     assert np.array_equal(out["x"].reshape(4, 32), 100 * np.arange(4)[:, None] + np.arange(32))
 
 
@@ -146,14 +145,10 @@ def _wgmma(instance: str, laid: list[Array], descriptors: Any, c: Array, zero: i
     return intrinsic("hopper.cu", launch, buffers)["c"].reshape(c.shape)
 
 
-@pytest.mark.parametrize(
-    ("kind", "majors"),
-    [
-        ("Tf32", "kk"),
-        *((kind, "kk") for kind in (*FP8, *INTEGERS)),
-        *product(("F16", "Bf16"), ("kk", "km", "mk", "mm")),
-    ],
-)
+MAJORS = [*product(("Tf32", *FP8, *INTEGERS), ["kk"]), *product(("F16", "Bf16"), ("kk", "km", "mk", "mm"))]
+
+
+@pytest.mark.parametrize(("kind", "majors"), MAJORS)
 @pytest.mark.parametrize("n", [64, 128, 256])
 def test_wgmma_takes_both_majors_and_all_swizzles(n: int, kind: str, majors: str) -> None:
     dtype = (TYPES | FP8 | INTEGERS)[kind]
@@ -234,11 +229,13 @@ def test_wgmma_tf32_drops_13_bits() -> None:
 
 
 #: Lower and upper corner and stride, by columns and rows, then the first pixel's column, row and image.
-WHOLE = ((0, 0), (0, 0), (1, 1), (0, 0, 0))
-PADDED = ((-1, -2), (1, 0), (1, 1), (-1, -2, 0))
-STRIDED = ((-1, -1), (0, -1), (2, 3), (3, 2, 0))
-INNER = ((2, 1), (-1, -2), (1, 1), (3, 2, 1))
-LAST = ((0, 0), (0, 0), (1, 1), (4, 5, 1))
+WALKS = {
+    "whole": ((0, 0), (0, 0), (1, 1), (0, 0, 0)),
+    "padded": ((-1, -2), (1, 0), (1, 1), (-1, -2, 0)),
+    "strided": ((-1, -1), (0, -1), (2, 3), (3, 2, 0)),
+    "inner": ((2, 1), (-1, -2), (1, 1), (3, 2, 1)),
+    "last": ((0, 0), (0, 0), (1, 1), (4, 5, 1)),
+}
 
 
 def images(x: Array, box: Pair, lower: Pair, upper: Pair, stride: Pair, swizzle: int = 0) -> EmulatedTensorMap:
@@ -269,9 +266,7 @@ def loaded(tensor: EmulatedTensorMap, x: Array, first: Triple, tap: Pair = (0, 0
 
 @pytest.mark.parametrize("tap", [(0, 0), (2, 1), (0, 4)], ids=str)
 @pytest.mark.parametrize("span", [0, 128])
-@pytest.mark.parametrize(
-    "walk", [WHOLE, PADDED, STRIDED, INNER, LAST], ids=["whole", "padded", "strided", "inner", "last"]
-)
+@pytest.mark.parametrize("walk", WALKS.values(), ids=WALKS)
 def test_pixels_are_taken_as_the_first_tap_visits_them(walk: Any, span: int, tap: Pair) -> None:
     x = RNG.integers(1, 1000, (2, 6, 5, 24)).astype(np.uint16)
     lower, upper, stride, first = walk

@@ -59,16 +59,9 @@ def test_shuffles_move_lanes_within_their_segments() -> None:
     buffers = {"x": read(X), "out": written(8 * 32, np.int32)}
     out = intrinsic("warp.cu", Launch("shuffles", 1, 32, ("x", "out")), buffers)["out"].reshape(8, 32)
     segment = LANES // 8 * 8
-    sources = [
-        np.full(32, 5),
-        segment + (LANES + 3) % 8,
-        np.where(LANES >= 3, LANES - 3, LANES),
-        np.where(LANES + 3 < 32, LANES + 3, LANES),
-        LANES ^ 9,
-        np.where(LANES % 8 >= 2, LANES - 2, LANES),
-        np.where(LANES % 8 + 2 < 8, LANES + 2, LANES),
-        LANES ^ 16,
-    ]
+    sources = [np.full(32, 5), segment + (LANES + 3) % 8]
+    sources += [np.where(LANES >= 3, LANES - 3, LANES), np.where(LANES + 3 < 32, LANES + 3, LANES), LANES ^ 9]
+    sources += [np.where(LANES % 8 >= 2, LANES - 2, LANES), np.where(LANES % 8 + 2 < 8, LANES + 2, LANES), LANES ^ 16]
     assert np.array_equal(out, X[np.array(sources)])
 
 
@@ -78,17 +71,8 @@ def test_votes_and_reductions_see_every_lane_of_the_mask() -> None:
     remainder = np.fmod(X, 4)
     match = [(1 << np.flatnonzero(remainder == r)).sum() for r in remainder]
     low = np.where(LANES < 16, (1 << np.flatnonzero(X[:16] > 0)).sum(), 0)
-    want = [
-        (1 << np.flatnonzero(X > 0)).sum(),
-        int((X > 90).any()),
-        1,
-        match,
-        X.sum(),
-        X.min(),
-        X.max(),
-        np.bitwise_xor.reduce(X),
-        low,
-    ]
+    want = [(1 << np.flatnonzero(X > 0)).sum(), int((X > 90).any()), 1, match]
+    want += [X.sum(), X.min(), X.max(), np.bitwise_xor.reduce(X), low]
     for row, expected in zip(got, want, strict=True):
         assert np.array_equal(row, np.broadcast_to(expected, 32).astype(np.int64).astype(np.uint32))
 
@@ -144,9 +128,8 @@ def test_mma_bf16() -> None:
 def test_mma_s8_over_its_whole_range_wraps_around() -> None:
     a, b = (RNG.integers(-128, 128, shape).astype(np.int8) for shape in ((16, 32), (32, 8)))
     a[3], b[:, 5], b[:, 6] = -128, -128, 127
-    out = intrinsic(
-        "tensor.cu", Launch("mma_s8", 1, 32, ("a", "b", "c")), {"a": read(a), "b": read(b), "c": written(128, np.int32)}
-    )
+    buffers = {"a": read(a), "b": read(b), "c": written(128, np.int32)}
+    out = intrinsic("tensor.cu", Launch("mma_s8", 1, 32, ("a", "b", "c")), buffers)
     exact = a.astype(np.int64) @ b.astype(np.int64) + 2**31 - 1
     assert exact.max() > 2**31
     assert np.array_equal(out["c"].reshape(16, 8), exact.astype(np.int32))

@@ -46,8 +46,7 @@ __global__ void f(float *c, unsigned m, unsigned n, unsigned ldc) {
   if (lane == 0) ptx::mbarrier_arrive_cluster(ptx::smem_address(&empty[i]), 0);
   ptx::fence_proxy_async();
   load<T, Op::N>(c, ldc);
-}
-"""
+}"""
 
 
 def _each(files: Iterable[str], kinds: Container[str]) -> Iterator[ParameterSet]:

@@ -205,8 +205,7 @@ STATIC = (
 KERNEL = """__global__ void f(float *x, unsigned m, unsigned ld) {
   const unsigned row = blockIdx.x * blockDim.x + threadIdx.x;
 %s
-}
-"""
+}"""
 WRONG = (
     "x[row * ld] = 0;",
     "x[size_t(row * ld) + 1] = 0;",
@@ -281,8 +280,7 @@ APART = (
 COPY = """
 __global__ void f(const float *x, float *y, unsigned ld) {
   y[size_t(blockIdx.x) * ld + threadIdx.x] = x[%s * ld + threadIdx.x];
-}
-"""
+}"""
 
 
 #: Those of operations with padded rows.

@@ -95,8 +95,7 @@ def test_bytes_of_one_word_belong_to_their_own_threads() -> None:
   s[threadIdx.x] = 1;
   const float some = __shfl_sync(0xffffffffu, x[threadIdx.x], 0);
   y[threadIdx.x] = some + s[threadIdx.x];
-}
-"""
+}"""
     assert not reports_of(text, Launch("f", 1, 64, ("x", "y")), BUFFERS)
 
 
@@ -108,8 +107,7 @@ SWAPPED = """extern "C" __global__ void f(const float *x, double *y) {
     assumed = old;
     old = atomicCAS(at, assumed, __double_as_longlong(x[threadIdx.x] + __longlong_as_double(assumed)));
   } while (assumed != old);
-}
-"""
+}"""
 
 
 #: What is changed in it, into what, and the line of the race.
@@ -157,8 +155,7 @@ def test_neighbours_of_two_bytes_do_not_race_and_the_same_two_bytes_do() -> None
   __shared__ short s[64];
   s[threadIdx.x] = x[threadIdx.x];
   y[threadIdx.x] = s[threadIdx.x / SHARED * SHARED];
-}
-"""
+}"""
     launch = Launch("f", 1, 64, ("x", "y"))
     shorts = {"x": read(np.arange(64, dtype=np.int16)), "y": written(64, np.int16)}
     assert not reports_of(text.replace("SHARED", "1"), launch, shorts)
@@ -176,8 +173,7 @@ def test_hang_ends_at_the_time_limit_and_names_the_line() -> None:
     text = """extern "C" __global__ void f(const float *x, float *y) {
   while (*reinterpret_cast<const volatile float *>(x + threadIdx.x) >= 0.0f) {
   }
-}
-"""
+}"""
     outcomes = outcomes_of(text, LAUNCH, BUFFERS, limit_s=1)
     (report,) = outcomes[0].reports
     assert len(outcomes) == 1
@@ -263,8 +259,7 @@ def test_waiver_with_a_reason_allows_its_kind_only() -> None:
   if (threadIdx.x == 0) y[0] = x[0];
   y[1 + threadIdx.x % 31] = x[0];
   if (blockIdx.x == 0) y[32 + threadIdx.x] = 0.0f;
-}
-"""
+}"""
     reports = reports_of(text, LAUNCH, BUFFERS)
     assert {report.line for report in reports} == {3, 4}
     assert {report.line for report in unwaived(reports)} == {4}
@@ -275,8 +270,7 @@ def test_waiver_with_a_reason_allows_its_kind_only() -> None:
 def test_waiver_without_a_reason_is_an_error() -> None:
     text = """extern "C" __global__ void f(const float *x, float *y) {
   y[threadIdx.x] = x[0];  // emulator: allow race
-}
-"""
+}"""
     with pytest.raises(ValueError, match=r"kernel\.cu:2: the waiver gives no reason"):
         unwaived(reports_of(text, LAUNCH, BUFFERS))
 
@@ -310,8 +304,7 @@ def test_portable_fibers_give_the_same_results(monkeypatch: pytest.MonkeyPatch) 
   s[threadIdx.x] = x[blockIdx.x * 32 + threadIdx.x];
   __syncthreads();
   y[blockIdx.x * 32 + threadIdx.x] = s[31 - threadIdx.x];
-}
-"""
+}"""
     monkeypatch.setenv("EMULATOR_UCONTEXT", "1")
     for outcome in outcomes_of(text, LAUNCH, BUFFERS):
         assert not outcome.reports
@@ -456,8 +449,7 @@ def test_bytes_that_were_not_announced_are_counted_before_and_after_the_last_arr
   if (threadIdx.x == 1) { ptx::mbarrier_wait(barrier, 0); ptx::mbarrier_arrive(second); }
   ptx::mbarrier_wait(second, 0);
   y[threadIdx.x] = 0.0f;
-}
-"""
+}"""
     outcomes = outcomes_of(HEAD + body, Launch("f", 1, 32, (ROWS, "y")), {"x": read(BOX), "y": written(32)})
     messages = [next(r.message for r in outcome.reports if r.kind == "mbarrier") for outcome in outcomes]
     assert set(messages) == {"512 bytes more have landed than the phase announced, and it can never end"}
@@ -481,8 +473,7 @@ extern "C" __global__ void f(unsigned *y) {
   DYN_SHARED(unsigned, smem);
   y[0] = ptx::smem_address(smem);
   y[1] = ptx::smem_address(some) % 4;
-}
-"""
+}"""
     launch = Launch("f", 1, 1, ("y",), shared_bytes=64)
     (outcome,) = outcomes_of(text, launch, {"y": written(2, np.uint32)}, orders=("forward",))
     assert outcome.outputs["y"].tolist() == [1024 + 48, 0]

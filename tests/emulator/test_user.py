@@ -88,8 +88,7 @@ extern "C" __global__ void f(const float *x, float *y) {
   float *other = cluster.map_shared_rank(s, cluster.block_rank() ^ 1);
   y[blockIdx.x * 32 + threadIdx.x] = other[threadIdx.x];
   cluster.sync();
-}
-"""
+}"""
 
 
 _SWAP = "  for (int was, old = *at; (was = atomicCAS(at, old, 7)) != old;) old = was;"
@@ -335,8 +334,7 @@ MINE = """
 __global__ void mine(const float *a, float *b, int m, int n) {
   const int i = blockIdx.y * blockDim.y + threadIdx.y, j = blockIdx.x * blockDim.x + threadIdx.x;
   if (i < m && j < n) b[j * m + i] = a[i * n + j];
-}
-"""
+}"""
 
 
 @pytest.mark.parametrize(
