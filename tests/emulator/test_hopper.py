@@ -1,4 +1,4 @@
-"""TMA, im2col, mbarriers, clusters, named barriers and wgmma against NumPy and what devices printed."""
+"""TMA, im2col, mbarriers, clusters and wgmma against NumPy and what devices printed."""
 
 import re
 from itertools import product
@@ -93,13 +93,6 @@ def test_multicast_reaches_every_block_of_the_cluster() -> None:
     launch = Launch("multicast", 12, 64, (tensor("x", x, (32, 1)), "out", 32), cluster=4)
     out = intrinsic("hopper.cu", launch, {"x": read(x), "out": written(12 * 32)})["out"].reshape(3, 4, 32)
     assert np.array_equal(out, x[0][:, None] + np.arange(4, dtype=np.float32)[:, None])
-
-
-def test_named_barriers_are_of_their_own_threads() -> None:
-    x = RNG.integers(-99, 99, 128).astype(np.int32)
-    out = intrinsic("hopper.cu", Launch("named", 1, 128, ("x", "out")), {"x": read(x), "out": written(384, np.int32)})
-    want = x.reshape(2, 64)[:, ::-1].ravel() + np.arange(3)[:, None]
-    assert np.array_equal(out["out"].reshape(3, 128), want)
 
 
 #: C++ name, NumPy type, elements of a row of 32 bytes.

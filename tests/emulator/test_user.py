@@ -361,6 +361,7 @@ def test_assert_that_fails_is_a_trap_with_its_line_and_condition() -> None:
     ("head", "body", "said"),
     [
         ("#include <cub/cub.cuh>", "", "kernel.cu:1: `cub/cub.cuh` is declared neither"),
+        ('#include "ptx.cuh"', "ptx::stmatrix_x4(y, y);", "kernel.cu:4: `stmatrix_x4` is declared neither"),
         ("", "*y = __nanhf(*y);", "kernel.cu:4: `__nanhf` is declared neither"),
         ("", 'asm("vset2.u32 %0;" : "=f"(*y));', "kernel.cu:4: the emulator has no `vset2.u32` in asm"),
         ("", 'asm("addc.u32 %0, %0, 1;" : "+f"(*y));', "kernel.cu:4: the emulator has no `addc.u32` in asm"),

@@ -80,18 +80,6 @@ extern "C" __global__ void multicast(const __grid_constant__ TensorMap map, floa
   ptx::cluster_sync();
 }
 
-// Two groups of 64 threads exchange their words, each after a barrier of its own.
-extern "C" __global__ void named(const int *x, int *out) {
-  __shared__ int smem[128];
-  const unsigned group = threadIdx.x / 64, peer = group * 64 + 63 - threadIdx.x % 64;
-  for (int step = 0; step < 3; ++step) {
-    smem[threadIdx.x] = x[threadIdx.x] + step;
-    ptx::named_barrier_sync(1 + group, 64);
-    out[step * 128 + threadIdx.x] = smem[peer];
-    ptx::named_barrier_sync(1 + group, 64);
-  }
-}
-
 struct F16 {
   using Element = unsigned short;
   using Sum = float;
