@@ -8,8 +8,6 @@ from pathlib import Path
 
 from kernelmark.bench.emulator.build import HERE
 
-Index = tuple[int, int, int]
-
 #: `// emulator: allow race: last block reads what the fence before the ticket published`
 WAIVER = re.compile(r"//\s*emulator:\s*allow\s+([\w-]+)\s*:?\s*(.*)")
 #: The mangled name of a function that copies or moves a struct.
@@ -20,8 +18,8 @@ _COPY = re.compile(r"(?:aS|C\d)E(?:RK|O)S\w*_$")
 class Thread:
     """A thread of a launch: the indices of its block, and its indices in the block."""
 
-    block: Index
-    thread: Index
+    block: tuple[int, int, int]
+    thread: tuple[int, int, int]
 
     def __str__(self) -> str:
         return f"block {self.block} thread {self.thread}"

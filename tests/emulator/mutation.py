@@ -61,30 +61,22 @@ class Mutant:
         return f"line {self.line}: {self.kind}: {self.change}"
 
 
-@dataclass(frozen=True)
-class _Edit:
-    kind: str
-    begin: int
-    end: int
-    into: str
+#: Begin, end and kind of a mistake, and the text in its place.
+Edit = tuple[int, int, str, str]
 
 
 def mutants(text: str) -> Iterator[Mutant]:
     """Every mutant of a source, in the order of its lines."""
     code = _blank_constants(blank_comments(text))
     edits = [*_removed_calls(code), *_comparisons(code), *_leading_dimensions(code)]
-    edits += [
-        _Edit(kind, *match.span(), match.expand(into)) for kind, own, into in WORDS for match in own.finditer(code)
-    ]
-    seen = set()
-    for edit in sorted(edits, key=lambda edit: (edit.begin, edit.end, edit.kind, edit.into)):
-        changed = text[: edit.begin] + edit.into + text[edit.end :]
-        if changed == text or changed in seen:
-            continue
-        seen.add(changed)
-        line = text.count("\n", 0, edit.begin) + 1
-        was = " ".join(text[edit.begin : edit.end].split())
-        yield Mutant(edit.kind, line, f"`{was}` -> `{edit.into}`", changed)
+    edits += [(*match.span(), kind, match.expand(into)) for kind, own, into in WORDS for match in own.finditer(code)]
+    seen = {text}
+    for begin, end, kind, into in sorted(edits):
+        changed = text[:begin] + into + text[end:]
+        if changed not in seen:
+            seen.add(changed)
+            was = " ".join(text[begin:end].split())
+            yield Mutant(kind, text.count("\n", 0, begin) + 1, f"`{was}` -> `{into}`", changed)
 
 
 def blank_comments(text: str) -> str:
@@ -99,7 +91,7 @@ def _blank_constants(code: str) -> str:
     return re.sub(pattern, lambda m: re.sub(r"[^\n]", " ", m[0]), code)
 
 
-def _removed_calls(code: str) -> Iterator[_Edit]:
+def _removed_calls(code: str) -> Iterator[Edit]:
     """Remove each barrier, wait, arrival and fence; a barrier whose value is used is replaced by its predicate."""
     for kind, pattern in REMOVED.items():
         for match in pattern.finditer(code):
@@ -107,23 +99,23 @@ def _removed_calls(code: str) -> Iterator[_Edit]:
             before, behind = code[: match.start()].rstrip(), code[close + 1 :].lstrip()
             statement = before.endswith((";", "{", "}", ")")) and behind.startswith(";")
             predicate = code[match.end() : close] or "0"
-            yield _Edit(kind, match.start(), close + 1, "" if statement else f"({predicate})")
+            yield match.start(), close + 1, kind, "" if statement else f"({predicate})"
 
 
-def _comparisons(code: str) -> Iterator[_Edit]:
+def _comparisons(code: str) -> Iterator[Edit]:
     """Each comparison shifted by one both ways, and, outside of loops' heads, taken to hold."""
     for match in COMPARISON.finditer(code):
         left, right = _operand_before(code, match.start()), _operand_after(code, match.end())
         bound = code[match.end() : right].strip()
         for shifted in (f"{bound} + 1", f"int({bound}) - 1"):
-            yield _Edit("bound shifted by one", left, right, code[left : match.end()] + shifted)
+            yield left, right, "bound shifted by one", code[left : match.end()] + shifted
         if not _in_loop_head(code, match.start()):
             # A guard that is a reason to leave never holds, one that is a condition to act always does.
             leaving = re.match(r"[^;{]*\)\s*(?:return|continue|break)\b", code[right:])
-            yield _Edit("no guard", left, right, "false" if leaving else "true")
+            yield left, right, "no guard", "false" if leaving else "true"
 
 
-def _leading_dimensions(code: str) -> Iterator[_Edit]:
+def _leading_dimensions(code: str) -> Iterator[Edit]:
     """Each leading dimension replaced by each other integer that the function takes."""
     places = [_last_argument(code, match.end() - 1) for match in OFFSET.finditer(code)]
     places += [match.span() for pattern in (FACTOR, ARGUMENT) for match in pattern.finditer(code)]
@@ -132,7 +124,7 @@ def _leading_dimensions(code: str) -> Iterator[_Edit]:
         sizes = INTEGER.findall(heads[-1]) if heads else []
         if code[begin:end] in sizes:
             for other in sizes:
-                yield _Edit("other leading dimension", begin, end, other)
+                yield begin, end, "other leading dimension", other
 
 
 def closing(code: str, opening: int) -> int:
