@@ -16,9 +16,10 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 
 from emulator.mutation import mutants
-from emulator.proof import SURVIVORS, Fate, corners, fates, headers_by_name, kept, kernels_by_source, mention, plan
+from emulator.proof import SURVIVORS, Fate, corners, fate, headers_by_name, kept, kernels_by_source, mention, plan
 from emulator.trips import trips
 from kernelmark.bench.emulator.build import CUDA, missing_tool
 
@@ -55,12 +56,12 @@ def count_trips(files: list[str]) -> int:
 def prove(files: list[str], is_short: bool) -> int:
     """Print the survivors; return 1 where one of them is not explained."""
     began = time.monotonic()
-    found = [fate for file in files for fate in _run(file, is_short)]
-    survivors = [fate for fate in found if fate.complaint is None]
+    found = [one for file in files for one in _run(file, is_short)]
+    survivors = [one for one in found if one.complaint is None]
     unexplained = _unexplained(survivors)
-    for fate in unexplained:
-        print(f"not explained in {SURVIVORS.relative_to(CUDA.parent)}: {fate.file} {fate.mutant}")
-    stillborn = sum(not fate.compiles for fate in found)
+    for one in unexplained:
+        print(f"not explained in {SURVIVORS.relative_to(CUDA.parent)}: {one.file} {one.mutant}")
+    stillborn = sum(not one.compiles for one in found)
     print(
         f"{len(found)} mutants in {time.monotonic() - began:.0f} s: {len(found) - len(survivors) - stillborn} caught, "
         f"{stillborn} do not compile, {len(survivors)} survived, {len(unexplained)} of them unexplained"
@@ -71,11 +72,12 @@ def prove(files: list[str], is_short: bool) -> int:
 def _run(file: str, is_short: bool) -> list[Fate]:
     plans = [*plan(file, is_short), *([case] for case in corners(file))]
     found = []
-    for fate in fates(file, list(mutants((CUDA / file).read_text())), plans, os.cpu_count() or 1):
-        found.append(fate)
-        if fate.complaint is None:
-            print(f"SURVIVED {file} {fate.mutant}", flush=True)
-    caught = sum(fate.complaint is not None for fate in found)
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        for one in pool.map(lambda mutant: fate(file, mutant, plans), mutants((CUDA / file).read_text())):
+            found.append(one)
+            if one.complaint is None:
+                print(f"SURVIVED {file} {one.mutant}", flush=True)
+    caught = sum(one.complaint is not None for one in found)
     print(f"{file}: {caught} of {len(found)} mutants caught", flush=True)
     return found
 
@@ -83,11 +85,11 @@ def _run(file: str, is_short: bool) -> list[Fate]:
 def _unexplained(survivors: list[Fate]) -> list[Fate]:
     """Return the survivors that the page does not name; a mention explains one."""
     page, seen, left = SURVIVORS.read_text(), Counter[str](), []
-    for fate in survivors:
-        name = mention(fate.file, fate.mutant)
+    for one in survivors:
+        name = mention(one.file, one.mutant)
         seen[name] += 1
         if seen[name] > page.count(name):
-            left.append(fate)
+            left.append(one)
     return left
 
 

@@ -6,7 +6,6 @@ import time
 import typing
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import combinations, product
@@ -149,7 +148,10 @@ def first_complaint(case: EmulatedCase, names: tuple[str, ...], folder: Path) ->
     found = _complaint(case, names, folder, short_s)
     if found is None or "timeout: " not in found:
         return found
-    return _complaint(case, names, folder, max(long_s, math.ceil(SLOWER * _takes_s(case, names))))
+    program(CUDA / case.kernel.source, names)  # to compile is no part of what the case takes without a mistake
+    began = time.monotonic()
+    assert not list(complaints(case, names, limit_s=SOUND_S))
+    return _complaint(case, names, folder, max(long_s, math.ceil(SLOWER * (time.monotonic() - began))))
 
 
 def _complaint(case: EmulatedCase, names: tuple[str, ...], folder: Path, limit_s: int) -> str | None:
@@ -157,19 +159,6 @@ def _complaint(case: EmulatedCase, names: tuple[str, ...], folder: Path, limit_s
         return next(complaints(case, names, folder, limit_s), None)
     except TimeoutExpired as error:  # it could not even end itself
         return f"{case.id}: timeout: {error.timeout:g} s have passed"
-
-
-def _takes_s(case: EmulatedCase, names: tuple[str, ...]) -> float:
-    """Return the seconds that the case takes now, without a mistake."""
-    program(CUDA / case.kernel.source, names)  # to compile is no part of it
-    began = time.monotonic()
-    assert not list(complaints(case, names, limit_s=SOUND_S))
-    return time.monotonic() - began
-
-
-def fates(file: str, mutants: list[Mutant], plans: list[list[EmulatedCase]], workers: int) -> Iterator[Fate]:
-    with ThreadPoolExecutor(workers) as pool:
-        yield from pool.map(lambda mutant: fate(file, mutant, plans), mutants)
 
 
 #: Operations and bytes of a problem that has several blocks of most tiles and is done in a tenth of a second.
@@ -301,24 +290,17 @@ CORNERS = (
     # More than eight rows of tiles: the order has a second band.
     corner("gemm/cuda.mma", "gemm/m577n65k8/f16/NN", {"BM": 64}),
     # More taps than a mask has bits.
-    *(
-        corner("conv/cuda.implicit", f"conv/n1c3h9w8k5r7s7pad3/f32/{layout}/{direction}")
-        for layout in ("nchw", "nhwc")
-        for direction in ("fprop", "dgrad")
-    ),
+    *(corner("conv/cuda.implicit", f"conv/n1c3h9w8k5r7s7pad3/f32/{layout}/{direction}")
+      for layout in ("nchw", "nhwc") for direction in ("fprop", "dgrad")),
     corner("conv/cuda.implicit_mma", "conv/n1c8h9w8k16r7s7pad3/f16/nhwc/fprop"),
     corner("conv/cuda.implicit_mma", "conv/n1c8h9w8k16r7s7pad3/f16/nhwc/dgrad"),
     # Runs of columns so long that a warp moves parts of them: more runs than warps, more parts than one, in waves.
-    *(
-        corner(f"transpose/cuda.{name}", f"transpose/{problem}/in", tile, multiprocessors=2)
-        for name, tile in (("c2r", {"SCRATCH": 0}), ("c2r", {"SCRATCH": 1}), ("c2r_fused", {}))
-        for problem in ("m20n516/f32", "m14n510/f16", "m510n14/f32", "m516n20/f64")
-    ),
+    *(corner(f"transpose/cuda.{name}", f"transpose/{problem}/in", tile, multiprocessors=2)
+      for name, tile in (("c2r", {"SCRATCH": 0}), ("c2r", {"SCRATCH": 1}), ("c2r_fused", {}))
+      for problem in ("m20n516/f32", "m14n510/f16", "m510n14/f32", "m516n20/f64")),
     # Rings of stripes, of which each block has several; rows of whole vectors and others, in both directions.
-    *(
-        corner("transpose/cuda.c2r", f"transpose/{problem}/in", {"W": 8}, multiprocessors=1, more={"STAGES": stages})
-        for problem, stages in (("m20n516/f32", 2), ("m517n22/f32", 2), ("m22n517/f64", 3), ("m516n20/f64", 3))
-    ),
+    *(corner("transpose/cuda.c2r", f"transpose/{problem}/in", {"W": 8}, multiprocessors=1, more={"STAGES": stages})
+      for problem, stages in (("m20n516/f32", 2), ("m517n22/f32", 2), ("m22n517/f64", 3), ("m516n20/f64", 3))),
     # The same, and rows that wait for those before them alone.
     corner("transpose/cuda.c2r_fused", "transpose/m20n516/f32/in", {"W": 8}, 1, {"STAGES": 3, "ORDERED": 1}),
     corner("transpose/cuda.c2r_fused", "transpose/m519n21/f32/in", {"W": 8}, 1, {"STAGES": 2, "ORDERED": 1}),
