@@ -99,16 +99,8 @@ ENDS = (
     End("conv/cuda.implicit", "conv/n2c8h8w8k64r2s2/f32/nhwc/dgrad", {"n": 1_400_000}),
     End("conv/cuda.implicit_mma", "conv/n1c8h8w8k64r2s2/f16/nhwc/dgrad", {"n": 1_400_000}),
     End("conv/cuda.implicit_tf32", "conv/n1c8h8w8k64r2s2/f32/nhwc/dgrad", {"n": 1_400_000}),
-    *(
-        End(
-            "conv/cuda.im2col",
-            f"conv/n1c8h9w9k4096r2s2/f32/{layout}/dgrad",
-            {"n": 16390},
-            SMALL | {"SLICE": 8, "KIB": 1},
-            choose=lambda planned: planned[-2:],
-        )
-        for layout in ("nchw", "nhwc")
-    ),
+    *(End("conv/cuda.im2col", f"conv/n1c8h9w9k4096r2s2/f32/{layout}/dgrad", {"n": 16390},
+          SMALL | {"SLICE": 8, "KIB": 1}, choose=lambda planned: planned[-2:]) for layout in ("nchw", "nhwc")),
     End("conv/cuda.winograd", "conv/n1c64h16w8k32r3s3pad1/f32/nchw/fprop", {"n": 524_300}),
     End("conv/cuda.winograd", "conv/n1c32h16w8k64r3s3pad1/f32/nhwc/dgrad", {"n": 524_300}),
     # The two have the walk through images in common with winograd, so that each takes one of its variants.
@@ -126,24 +118,16 @@ ENDS = (
 
 _ROW = ("common.cuh", "size_t(row) * ld + col :", "row * ld + col :")
 _PLACE = ("conv/geometry.cuh", "((size_t(a) * channels + b)", "((a * channels + b)")
-_FEED = (
-    "conv/implicit_feed.cuh",
-    "static_cast<long long>(first) * map.image.image()",
-    "int(first) * map.image.image()",
-)
+_FEED = ("conv/implicit_feed.cuh", "static_cast<long long>(first) * map.image", "int(first) * map.image")
 _CODED = ("aggregate/quantised.cuh", "g += blockIdx.y * n;", "g += unsigned(blockIdx.y * n);")
 _PATCH = ("conv/winograd.cuh", "x + at.image * images.image()", "x + unsigned(at.image * images.image())")
 _PIXEL = ("conv/fft_tiled_cut.cuh", "size_t pixel = at.image", "unsigned pixel = at.image")
-_TILE_0 = (
-    "LENGTH<shape, T>, first = size_t(tile_number<Real, T>()) * T * T",
-    "LENGTH<shape, T>, first = tile_number<Real, T>() * T * T",
-)
 OVERFLOWS = (
     *(Overflow(*_ROW, f"transpose/{name}.cu") for name in ("tiled", "vectorised", "square_inplace")),
     Overflow("transpose/batched.cu", "b += size_t(matrix)", "b += matrix"),
     Overflow("roofline/copy.cu", "first = size_t(blockIdx.x)", "first = blockIdx.x"),
     Overflow("transfer/work.cu", "first = size_t(blockIdx.x)", "first = blockIdx.x"),
-    Overflow("fft/small.cu", *_TILE_0),
+    Overflow("fft/small.cu", "first = size_t(tile_number<Real, T>()) * T", "first = tile_number<Real, T>() * T"),
     Overflow("aggregate/sum.cu", "g + (row + i) * n", "g + unsigned((row + i) * n)"),
     Overflow("aggregate/tree.cu", "from + (blockIdx.y + half) * n", "from + unsigned((blockIdx.y + half) * n)"),
     *(Overflow(*_CODED, f"aggregate/{name}.cu") for name in ("onebit", "int8")),
