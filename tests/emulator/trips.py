@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -65,20 +65,16 @@ def trips(cases: Sequence[EmulatedCase]) -> dict[Loop, Trips]:
     names = entries(list(cases))
     found = {loop: Trips(0, 1, cases[0]) for loop in _written(cases[0].kernel.source)}
     for case in cases:
-        for place, count in _counted(case, names).items():
+        rng = np.random.default_rng(1)
+        buffers = {operand.name: _buffer(operand, rng) for operand in case.problem.operands()}
+        worker = program(CUDA / case.kernel.source, names, trips=True, arch=case.device.capability * 10)
+        # The trips are the same under each order of threads.
+        (outcome,) = run(worker, buffers, list(launches(case, buffers)), orders=("forward",))
+        for place, count in outcome.trips.items():
             if count and (loop := _loop(place)):
                 reached = Trips(count, loop.least(case.tile), case)
                 found[loop] = max(found.get(loop, reached), reached, key=lambda most: most.beyond)
     return found
-
-
-def _counted(case: EmulatedCase, names: tuple[str, ...]) -> Mapping[counters.Loop, int]:
-    """Return the most trips of each loop in a case; they are the same under each order of threads."""
-    rng = np.random.default_rng(1)
-    buffers = {operand.name: _buffer(operand, rng) for operand in case.problem.operands()}
-    worker = program(CUDA / case.kernel.source, names, trips=True, arch=case.device.capability * 10)
-    (outcome,) = run(worker, buffers, list(launches(case, buffers)), orders=("forward",))
-    return outcome.trips
 
 
 def _loop(place: counters.Loop) -> Loop | None:
