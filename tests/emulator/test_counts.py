@@ -3,7 +3,7 @@
 import re
 import subprocess
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,9 +15,9 @@ from kernelmark.bench.emulator.build import CUDA, compiler, program, source_fold
 from kernelmark.bench.emulator.counters import FLAGS, cannot_count, with_multiply_adds
 from kernelmark.bench.emulator.counts import Tallies, Widths, sample, tallies_of
 from kernelmark.bench.emulator.worker import EmulatedTensorMap, Launch
-from kernelmark.bench.measure.compile import compile_cubin
+from kernelmark.bench.measure.compile import Cubin, compile_cubin
 from kernelmark.bench.tune.profile import sass
-from kernelmark.bench.tune.profile.sass import Instruction, access_widths, instructions, main_loop
+from kernelmark.bench.tune.profile.sass import access_widths, instructions, main_loop
 
 GUIDE = "CUDA C++ Best Practices Guide, Coalesced Access to Global Memory: as many 32-byte transactions as are touched"
 SIMPLE = "CUDA C++ Best Practices Guide, A Simple Access Pattern: four 32-byte transactions"
@@ -292,17 +292,13 @@ def counts_of(worker: Path, name: str, threads: int = 32, widths: Widths | None 
 
 
 @pytest.fixture(scope="module", params=["sm_90a", pytest.param("sm_80", marks=pytest.mark.long)])
-def machine_code(request: pytest.FixtureRequest, cuda_compiler: str) -> Callable[[str], list[Instruction]]:
-    """Return what gives the machine code of a known kernel."""
-    cubin = compile_cubin(str(known_file()), tuple(known.name for known in KNOWN), request.param, "known")
-    return lambda name: instructions(cubin.code, cubin.symbols[name])
+def cubin(request: pytest.FixtureRequest, cuda_compiler: str) -> Cubin:
+    return compile_cubin(str(known_file()), tuple(known.name for known in KNOWN), request.param, "known")
 
 
 @pytest.mark.parametrize("known", KNOWN, ids=lambda known: known.name)
-def test_known_kernel_counts_as_its_machine_code_does(
-    worker: Path, machine_code: Callable[[str], list[Instruction]], known: Known
-) -> None:
-    code = machine_code(known.name)
+def test_known_kernel_counts_as_its_machine_code_does(worker: Path, cubin: Cubin, known: Known) -> None:
+    code = instructions(cubin.code, cubin.symbols[known.name])
     widths = access_widths([sass.counted(code)])
     found = counts_of(worker, known.name, widths=widths).sites.items()
     if not main_loop(code) and known.name != "two_paths":  # of which nvcc makes one
