@@ -5,7 +5,7 @@ from fnmatch import fnmatchcase
 
 
 def matches(name: str, globs: Sequence[str]) -> bool:
-    """Return whether a name matches any of the globs, or none is given; `!GLOB` excludes names that match GLOB.
+    """Return whether a name matches one of the globs; without globs, every name does. `!GLOB` excludes its matches.
 
     A tile is the part of a kernel's name after an @. A glob without @ matches a kernel with any tile.
     """

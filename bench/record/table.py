@@ -153,7 +153,7 @@ def cells(values: Sequence[Any]) -> Sequence[str]:
 
 
 def number_cells(values: Sequence[float | None]) -> list[str]:
-    """Return numbers as `repr` writes them; "" for None and NaN. The JSON encoder takes a quarter of the time."""
+    """Return numbers as `repr` writes them; "" for None and NaN. JSON encoding is four times as fast as `repr`."""
     joined = msgspec.json.encode(values).decode()[1:-1].replace("null", "")
     texts = joined.split(",") if values else []
     if "e" not in joined and "0.0000" not in joined:

@@ -186,7 +186,7 @@ def _unmeasured(
     where = f"run {run_id}" if run_id else f"no run in {store.path}"
     verb = "lacks" if run_id else "has"
     return (
-        f"{asked.network}: {where} {verb} an aggregation in the setting of the layers ({setting.title}); "
+        f"{asked.network}: {where} {verb} an aggregation in the layers' setting ({setting.title}); "
         f"`kernelmark run {problems}` measures it"
     )
 

@@ -167,7 +167,7 @@ class GemmProblem(Problem, frozen=True, kw_only=True):
 
     @classmethod
     def typical(cls) -> Iterator[dict[str, Any]]:
-        """Yield equal or slightly different sizes, and a decoder layer with sixteen tokens, in order of falling m."""
+        """Yield shapes whose m, n and k are equal or nearly so, and a decoder layer of 16 tokens; largest m first."""
         decoder = {"m": 16, "n": 4096, "k": 4096}
         yield from sorted([*super().typical(), decoder], key=lambda sizes: -sizes["m"])
 

@@ -27,7 +27,7 @@ affine = cast(Any, intrinsic(_affine))
 
 @jit
 def work(b, a, scale, shift, steps, size):  # type: ignore[no-untyped-def]
-    """Store in b the elements of a after `steps` multiply-adds, `size` at a time and the rest singly; b may be a."""
+    """Store a in b after `steps` multiply-adds on each element: groups of `size`, then the rest singly; b may be a."""
     whole = a.size // size * size
     for start in range(0, whole, size):
         affine(b, a, start, scale, shift, steps)

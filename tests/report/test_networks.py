@@ -355,7 +355,7 @@ def test_missing_layers_are_one_line_with_the_command_that_measures_them(store, 
 def test_missing_aggregations_are_one_line_with_the_command_that_measures_them(known, registry, complaint):
     addition(known, "cpu.host_serial", 4, 0.01, mode="hot")
     assert complaint(lambda: found(known, registry, (1, 4, 96))) == (
-        f"net: no run in {known.path} has an aggregation in the setting of the layers "
+        f"net: no run in {known.path} has an aggregation in the layers' setting "
         f"(Some CPU, 2 threads, cold, fp32); `kernelmark run aggregate/w2n{WEIGHTS}/f32/update "
         f"aggregate/w4n{WEIGHTS}/f32/update aggregate/w8n{WEIGHTS}/f32/update` measures it"
     )

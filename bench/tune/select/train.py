@@ -148,7 +148,10 @@ def _first(order: Array, means: Array) -> Array:
 
 
 def regret(store: Reader, times: Times, families: Array, lost: Sequence[PolicyLosses], what: str) -> Regret:
-    """Return the regret, with scores of all ways to choose and intervals over families. what: names the problems."""
+    """Return the regret of the selector, the score of each way to choose, and intervals over families of problems.
+
+    what: a name for the problems.
+    """
     draws, ids = drawn(families), {problem.id for problem in times.problems}
     by_way = {each.way: each.logs for each in lost}
     tree, one = by_way[SELECTOR], by_way[SINGLE]
