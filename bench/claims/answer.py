@@ -213,9 +213,9 @@ COMPARE = {**findings.COMPARE, **aggregation.COMPARE}
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
     """A claim with its verdict.
 
-    said: a line for each answer with its problems, or a line that says what is missing. notes: problems without rows,
-    seconds per batch of each network, prices used. rows: the run and case of each row used for the verdict, or of each
-    failed row if the claim has no number. run_ids: the runs of these rows.
+    said: a line for each result with the ids of its problems, or a line that says what is missing. notes: problems
+    without rows, seconds per batch of each network, prices used. rows: the run and case of each row used for the
+    verdict, or of each failed row if the claim has no number. run_ids: the runs of these rows.
     """
 
     id: str

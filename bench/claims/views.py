@@ -55,7 +55,7 @@ def _question(a: Answer) -> str:
 
 
 def tally(answers: Sequence[Answer]) -> str:
-    """Return the number of verdicts: `39 claims: 4 confirmed, 6 refuted, 9 depends, 20 not testable here`."""
+    """Return how many claims have each verdict: `39 claims: 4 confirmed, 9 depends, 26 not testable here`."""
     counts = Counter(a.verdict for a in answers)
     return f"{count(len(answers), 'claim')}: " + ", ".join(f"{counts[v]} {v}" for v in VERDICTS if counts[v])
 

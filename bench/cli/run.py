@@ -175,7 +175,7 @@ def run(
         raise UsageError("--noisy-again: has no run to measure again; name one with --resume")
     if only_list or dry_run:
         if json_to is not None:
-            raise UsageError("--json: prints the rows of a run, and --list and --dry-run measure none; leave one out")
+            raise UsageError("--json: prints the rows of a run, but --list and --dry-run measure none; leave one out")
         plan_only(asked_of(options), only_list, dry_run)
         return
     request = asked_of({**options, "noisy_again": noisy_again})

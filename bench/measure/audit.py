@@ -130,7 +130,5 @@ def stopped_sparing(series: Series) -> str | None:
                 return None
         quiet += not monitor.look().causes
         if quiet == QUIET_WINDOWS:
-            return (
-                f"skips work: {before_s:.2g} s per call in samples, at least {min(again):.2g} s after all other checks"
-            )
+            return f"skips work: {before_s:.2g} s per call in samples, {min(again):.2g} s or more after all checks"
     return None

@@ -117,8 +117,8 @@ class Cuda:
     def holds(self, found: Any, name: str, draw: Draw) -> bool:
         """Return whether an input has the drawn bits, compared with a device copy that is uploaded once per draw.
 
-        The input is downloaded and compared on the host only if the device has little free memory, or if input and copy
-        differ, since a kernel may have written to the copy.
+        The input is downloaded and compared on the host if the device has little free memory. This is also done if
+        input and copy differ, because a kernel may have written to the copy.
         """
         drawn = draw.flat[name]
         bits = f"u{drawn.itemsize}"

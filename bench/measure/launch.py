@@ -156,7 +156,7 @@ def c_scalar(value: Any, subject: str) -> Any:
         return value
     if isinstance(value, int):
         if not -(2**31) <= value < 2**31:
-            raise UsageError(f"{subject}: argument {value} does not fit a C int; pass numpy.int64 and take long long")
+            raise UsageError(f"{subject}: argument {value} does not fit a C int; pass numpy.int64 to a long long")
         return np.int32(value)
     if isinstance(value, float):
         if abs(value) > float(np.finfo(np.float32).max):

@@ -246,7 +246,7 @@ def samples_of(blob: bytes) -> "array.array[float]":
     """Return the stored samples, in seconds per call. Raises ValueError for an invalid time."""
     values = doubles(blob)
     if values and not (math.isfinite(sum(values)) and min(values) >= SHORTEST_S and max(values) <= LONGEST_S):
-        raise ValueError("a sample is not a number of seconds")
+        raise ValueError("one of the samples is not a number of seconds")
     return values
 
 
@@ -256,7 +256,7 @@ def check_samples(blobs: Sequence[bytes]) -> None:
         raise ValueError("samples end within a number")
     samples = np.frombuffer(b"".join(blobs))
     if not ((samples >= SHORTEST_S) & (samples <= LONGEST_S)).all():
-        raise ValueError("a sample is not a number of seconds")
+        raise ValueError("one of the samples is not a number of seconds")
 
 
 def with_dims(values: tuple[Any, ...]) -> tuple[Result, Dims]:

@@ -25,8 +25,8 @@ class LaunchResources(msgspec.Struct, frozen=True):
 class VersionRatio(msgspec.Struct, frozen=True):
     """The speedup of a version, with its interval, over a rival: a kernel or version that was sampled in turn with it.
 
-    kernel: the rival's id, or "" if the rival is an earlier version of the same kernel; the version's own kernel id
-    stands for the kernel with its default tile. version: the rival's number in the store.
+    kernel: "" if the rival is an earlier version of the same kernel, the version's own kernel id if the rival is that
+    kernel with its default tile, or else the id of another kernel. version: the rival's number in the store.
     """
 
     ratio: NotNegative

@@ -26,7 +26,7 @@ class Progress:
         """The contenders of a long job have taken their first samples."""
 
     def ends(self, planned: PlannedJob, process: int) -> None:
-        """A job has ended in this process; if that was the last one, its rows are in the store."""
+        """Note that a job has ended in one of its processes. After the last of them, its rows are in the store."""
 
     def waits(self, left_s: float) -> None:
         """Nothing is measured for `left_s` seconds, to separate processes in time."""

@@ -27,7 +27,7 @@ _TINY = math.ulp(0.0)
 
 
 def drawn_parts(n: int, rng: "np.random.Generator") -> Array:
-    """Return the first elements of the parts whose sent values are checked: all parts, or PARTS random ones."""
+    """Return the index of the first element of each part to check: of all parts, or of PARTS random ones."""
     starts = np.arange(0, n, PART)
     return starts if len(starts) <= PARTS else rng.choice(starts, PARTS, replace=False)
 

@@ -1,4 +1,4 @@
-"""Plans of launches of the aggregations in `cuda/aggregate`; the gradients of w workers are w buffers of one GPU."""
+"""Launch plans for the aggregation kernels in `cuda/aggregate`. The w gradients lie in w buffers of one GPU."""
 
 from collections.abc import Iterator
 from typing import Any

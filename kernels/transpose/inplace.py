@@ -116,7 +116,7 @@ def ring_fits(v: View, t: Tile, device: DeviceLimits) -> str | None:
 
 
 def resident(v: View, t: Tile, device: DeviceLimits) -> int:
-    """Return how many blocks with a ring fit on a multiprocessor that has registers for BLOCK_THREADS threads."""
+    """Return how many blocks, each with its ring, fit on a multiprocessor with registers for BLOCK_THREADS threads."""
     threads = v.stripe_threads(t.W, t.STAGES)
     return max(1, min(BLOCK_THREADS // threads, device.blocks_by_shared(v.stripe_bytes(t.W, t.STAGES))))
 

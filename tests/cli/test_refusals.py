@@ -69,7 +69,7 @@ REFUSED = [
     (f"run {NT} --kernels gemm/nump.matmul", "; did you mean gemm/numpy.matmul?"),
     (f"run {NT} --kernels *numpy.* --kernels gemm/scipi.dgemm", "--kernels 'gemm/scipi.dgemm': matches no kernel; "),
     ("run transfer/n8/f32/p2p", "no kernel matches on cpu; on cuda, transfer/cuda.peer would match; "),
-    (f"run {NT} --dry-run --json", "--json: prints the rows of a run, and --list and --dry-run measure none"),
+    (f"run {NT} --dry-run --json", "--json: prints the rows of a run, but --list and --dry-run measure none"),
     ("run --resume r --list", "--resume: continues a run, but --list and --dry-run measure nothing"),
     ("run --resume ''", "--resume '': is empty, expected a run; `kernelmark runs` lists them"),
     ("run --resume 19700101 --db results.db", "run '19700101': is not a run of /"),

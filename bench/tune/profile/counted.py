@@ -182,13 +182,13 @@ def _grown(waves: dict[str, Array], buffer: str, size: int) -> Array:
 class LineCounts(msgspec.Struct, frozen=True):
     """The counts of a source line: memory accesses, multiply-adds, collectives and barriers.
 
-    active_lanes: the sum over all warp instructions. sectors: 32-byte sectors of global memory. wavefronts: of
-    shared memory. least_sectors, least_wavefronts: the fewest possible for the same lanes and bytes. serial_lanes: the
-    lanes of a warp whose atomics are serialised since they change the same word, summed over warp instructions.
+    active_lanes: the sum over all warp instructions. sectors: 32-byte sectors of global memory. wavefronts: those
+    of shared memory. least_sectors, least_wavefronts: the fewest possible for the same lanes and bytes. serial_lanes:
+    the lanes of a warp whose atomics are serialised since they change the same word, summed over warp instructions.
     wavefronts_by: wavefronts by kind, which is load, store, atomic, matrix, copy (cp.async) or box (TMA). conflicts_by:
     wavefronts above the least, by kind. bytes_read, bytes_written: whole sectors from and to the L2 cache, if the L1
     cache never hits. fma: multiply-adds, as warp instructions; None if they cannot be counted. loads, stores, copies:
-    warp instructions by space and bytes per lane (`shared 16`). Atomics count as stores, cp.async and boxes of the TMA
+    warp instructions by space and bytes per lane (`shared 16`). Atomics count as stores; cp.async and TMA boxes count
     as copies. others: warp instructions by kind: collectives, barriers and products of wgmma.
     """
 

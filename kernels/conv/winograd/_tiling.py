@@ -42,7 +42,7 @@ class Tiling(NamedTuple):
 
 
 def tiling(problem: ConvProblem, m: int, lanes: int = 1) -> Tiling:
-    """Return the tiling of fprop, or of dgrad as fprop of y with rotated filters and padding r - 1 - pad."""
+    """Return the tiling of fprop, or of dgrad, which equals fprop on y with rotated filters and padding r - 1 - pad."""
     back, last, channels = problem.direction == "dgrad", problem.layout == "nhwc", (problem.c, problem.k)
     inputs, outputs = reversed(channels) if back else channels
     images, results = (problem.h, problem.w), (problem.p, problem.q)
