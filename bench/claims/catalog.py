@@ -20,8 +20,6 @@ SOURCES = {
     "minimaxir.com/2017/07/cpu-or-gpu",
     "gpucpu2020": "unnamed, Do I need a GPU for deep learning?, about 2020",
 }
-
-
 FOLDER = Path(__file__).parent
 PRICES = FOLDER / "prices.toml"
 #: The names of the files of claims, in the order of the catalog.

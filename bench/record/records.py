@@ -168,8 +168,6 @@ class _Machine(msgspec.Struct):
 
 
 _PARTS = {"plan": _StoredPlan, "environment": _Environment, "machine": _Machine}
-
-
 RUN_COLUMNS = {name: f"[{name}]" for name in RunFacts.__annotations__} | {"machine": "machine.facts"}
 _AS_JSON = ("suites", "environment", "plan", "machine")
 

@@ -45,8 +45,6 @@ BUDGET_S, AGAIN = 0.3, 4
 WIDE = 0.1
 #: The value of `judged_by` of a row that is compared with no ceiling.
 NO_JUDGE = "no ceiling to judge by"
-
-
 #: The doubt about a ceiling ends with these words if its calls were long, so that all samples include other load.
 _LONG = ", and a call took longer than a time slice"
 

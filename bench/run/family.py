@@ -29,7 +29,6 @@ _PASSES, _PAUSE_S = 1000, 5e-3
 _GRACE_PASSES = 800
 #: Milliseconds for which a process may have no name; after that it is taken to hide its name.
 _LOADING_PASSES = 200
-
 #: The text that a keeper, and no other process, prints before the reason if it cannot start a child.
 NO_PROCESS = "a worker cannot be started:"
 #: The signals that a keeper waits for.

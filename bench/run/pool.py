@@ -32,13 +32,11 @@ from kernelmark.bench.run.worker import Reply
 
 #: The most idle workers that are kept for later jobs of their keys; if there are more, the least recently used ends.
 MAX_WAITING = 4
-
 #: A signal from another process may have nothing to do with a kernel: the contenders that were being called are
 #: blamed only after this many workers were killed.
 KILLS = 3
 #: A kernel that has crashed this many workers is skipped.
 LEFT_OUT_AFTER = 2
-
 #: A kernel's set-up and an operation's code may take this many times the limit of a call.
 SLOW_FACTOR = 10
 #: The least limits for an operation's code and for imports, whose time does not depend on the kernel.
@@ -56,7 +54,6 @@ FILL_BYTES_PER_S = 20e9
 KILLS_AGE_S = 1.0
 #: Signals that come from other processes; a fault of the worker itself raises different signals.
 FROM_OUTSIDE = frozenset((signal.SIGKILL, signal.SIGTERM, signal.SIGHUP))
-
 #: The number of processes that a kernel may start in addition to one per thread.
 MOST_PROCESSES = 64
 #: The reason for a kernel that forks its worker.

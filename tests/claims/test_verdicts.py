@@ -203,8 +203,6 @@ def test_variants_are_missing_together_unless_one_run_has_them_all(store, regist
 
 
 RIGHT = {"numerics": "fft", "max_error": 1e-6, "error_bound": 1e-4}
-
-
 WRONG = {"status": "wrong", "reason": "off", "time_s_median": None, "max_error": None}
 
 

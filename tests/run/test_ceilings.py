@@ -21,11 +21,10 @@ class Lab:
     """Ceilings over a worker whose microbenchmarks run at these rates, and what was kept and doubted."""
 
     def __init__(self, monkeypatch, registry):
-        self.rates, self.width, self.load = {"fma": 1e11, "copy": 1e10}, 0.0, ""
-        self.jobs, self.kept, self.doubts, self.now = [], [], [], 1000.0
+        self.rates, self.width, self.load, self.takes_s = {"fma": 1e11, "copy": 1e10}, 0.0, "", 0.0
+        self.jobs, self.kept, self.doubts, self.ever, self.now = [], [], [], [], 1000.0
         self._registry = registry
         monkeypatch.setattr(ceilings, "now", lambda: self.now)
-        self.ever = []
         self.begin()
 
     def begin(self, known=None):
@@ -37,12 +36,10 @@ class Lab:
 
     def answer(self, job, key):
         self.jobs.append(job)
+        self.now += self.takes_s
         (problem,) = map(self._registry.problem, job.problems)
         took = (problem.flop or problem.traffic_bytes) / self.rates[problem.op]
-        rows = [timed(name, took, width=self.width) for name in job.kernels]
-        for row in rows:
-            row.disturbed = self.load
-        return rows
+        return [timed(name, took, width=self.width, disturbed=self.load) for name in job.kernels]
 
     def earlier(self, need):
         return [(ceiling, doubt) for ceiling, doubt in self.ever if ceiling.need == need]
@@ -53,10 +50,10 @@ class Lab:
         return rows
 
 
-def timed(kernel, seconds, problem=GEMM, width=0.0):
-    interval = Interval(seconds, seconds * (1 - width / 2), seconds * (1 + width / 2))
-    samples = [seconds] + [seconds * (1 + width)] * 5
-    return Measurement(kernel=kernel, problem=problem, numerics="fp32", samples=samples, interval=interval)
+def timed(kernel, seconds, problem=GEMM, width=0.0, numerics="fp32", **own):
+    own["interval"] = Interval(seconds, seconds * (1 - width / 2), seconds * (1 + width / 2))
+    own["samples"] = [seconds] + [seconds * (1 + width)] * 5
+    return Measurement(kernel=kernel, problem=problem, numerics=numerics, **own)
 
 
 @pytest.fixture
@@ -132,13 +129,7 @@ def test_a_run_stands_on_no_ceiling_that_it_does_not_have(lab):
 
 
 def test_a_ceiling_that_takes_long_is_measured_again_later(lab):
-    answer = lab.answer
-
-    def slow(job, key):
-        lab.now += 10
-        return answer(job, key)
-
-    lab.answer = slow
+    lab.takes_s = 10
     lab.apply(numpy_matmul=1.0)
     lab.now += 170  # 190 s since the first of three was taken, 180 since the second
     lab.apply(numpy_matmul=1.0)
@@ -269,34 +260,21 @@ def test_a_ceiling_of_an_earlier_run_that_nothing_disturbed_accuses_where_that_o
 
 
 def test_the_nominal_peak_accuses_where_no_ceiling_holds_and_bounds_nothing(lab, monkeypatch):
-    monkeypatch.setattr(ceilings, "nominal_peak", lambda need: PEAK if need.kind == "fp32" else None)
+    peak = Ceiling("cpu", 1, "fp32", "", "nominal peak", "d", 1.2e11, 1.2e11, 1.2e11, 1.2e11, "")
+    monkeypatch.setattr(ceilings, "nominal_peak", lambda need: peak if need.kind == "fp32" else None)
     lab.answer = lambda job, key: [Measurement(kernel="fma/a.b", status="wrong")]
     base, cheat = lab.apply(numpy_matmul=2**31 / 5e10, scipy_sgemm=2**31 / 1.5e11)
     assert (base.status, base.roofline, base.judged_by) == ("ok", None, "120 GFLOP/s nominal peak")
     assert lab.kept == []
-    assert (cheat.status, cheat.reason) == (
-        "mistrusted",
-        "150 GFLOP/s exceed the ceiling, 120 GFLOP/s nominal peak",
-    )
-
-
-PEAK = Ceiling("cpu", 1, "fp32", "", "nominal peak", "d", 1.2e11, 1.2e11, 1.2e11, 1.2e11, "")
-
-
-def later(lab, **rates):
-    """A row measured more than a minute later, on a machine with these rates."""
-    lab.now += 100
-    lab.rates |= rates
-    lab.jobs.clear()
-    (row,) = lab.apply(numpy_matmul=2**31 / 5e10)
-    return row
+    assert (cheat.status, cheat.reason) == ("mistrusted", "150 GFLOP/s exceed the ceiling, 120 GFLOP/s nominal peak")
 
 
 def test_rows_stand_on_the_ceiling_of_the_run_that_nothing_disturbed_and_have_no_mark_for_a_later_one(lab):
     lab.apply(numpy_matmul=2**31 / 5e10)
     kept = list(lab.kept)
-    lab.load = LOAD
-    row = later(lab, fma=6e10)
+    lab.now, lab.load, lab.rates["fma"] = lab.now + 100, LOAD, 6e10
+    lab.jobs.clear()
+    (row,) = lab.apply(numpy_matmul=2**31 / 5e10)
     assert (row.roofline.roofline_pct, row.disturbed) == (pytest.approx(50), "")
     assert (lab.kept, lab.doubts, len(lab.jobs)) == (kept, [], 2)
 
@@ -327,9 +305,7 @@ def test_a_second_look_is_longer_and_the_one_with_a_narrow_interval_counts_even_
 
 def test_a_ceiling_of_fp32_below_that_of_fp64_is_taken_twice(lab, registry):
     job = msgspec.structs.replace(JOB, problems=("gemm/m1024n1024k1024/f64/NN",))
-    row = timed("gemm/numpy.matmul", 2**31 / 5e10, job.problems[0])
-    row.numerics = "fp64"
-    lab.ceilings.apply(job, [row])
+    lab.ceilings.apply(job, [timed("gemm/numpy.matmul", 2**31 / 5e10, job.problems[0], numerics="fp64")])
     lab.rates["fma"] = 8e10
     (row,) = lab.apply(numpy_matmul=2**31 / 5e10)
     assert [reason for _, reason in lab.doubts] == ["below that of fp64"] * 2

@@ -1,8 +1,8 @@
 """Runs whose jobs are measured by stations, on two fake GPUs of one machine."""
 
 from collections import Counter
-from contextlib import AbstractContextManager
 from itertools import count
+from unittest.mock import Mock
 
 import msgspec
 import pytest
@@ -27,7 +27,7 @@ def suite(tmp_path):
     return suite_file(tmp_path, range(1, 7))
 
 
-class Unlucky(AbstractContextManager):
+class Unlucky:
     """A broker without processes, which loses some groups a number of times and measures the others in this process."""
 
     workers, state = 1, ""
@@ -35,16 +35,12 @@ class Unlucky(AbstractContextManager):
     def __init__(self, losses):
         self._losses, self._answers, self._groups, self._numbers = Counter(losses), [], {}, count(1)
 
-    def __exit__(self, *error):
-        pass
-
     def ask(self, task):
         group, number = self._groups.setdefault(task.jobs[0].job.problems, len(self._groups)), next(self._numbers)
         self._losses[group] -= 1
-        if self._losses[group] >= 0:
-            self._answers.append((number, TaskReply(lost="WorkerLost")))
-        else:
-            self._answers.append((number, TaskReply(measured_by_station(msgspec.msgpack.encode(task)))))
+        lost = self._losses[group] >= 0
+        reply = TaskReply(lost="WorkerLost") if lost else TaskReply(measured_by_station(msgspec.msgpack.encode(task)))
+        self._answers.append((number, reply))
         return number
 
     def answer(self, within_s):
@@ -139,9 +135,6 @@ def test_a_job_has_its_host_to_itself_if_it_needs_it(suite, registry, monkeypatc
 
 
 def test_a_run_ends_in_one_line_where_its_broker_ends(tmp_path, suite):
-    class Gone(Unlucky):
-        def answer(self, within_s):
-            raise UsageError("the executor's process has ended")
-
+    gone = Mock(workers=1, answer=Mock(side_effect=UsageError("the executor's process has ended")))
     with pytest.raises(UsageError, match=r"has ended; rows recorded so far are safe: `kernelmark run --resume "):
-        dispatch(tmp_path / "r.db", asked(suite), broker=Gone({}))
+        dispatch(tmp_path / "r.db", asked(suite), broker=gone)

@@ -22,7 +22,6 @@ from support.plugins import FAULTS
 from support.processes import complaints, gone, wait_for
 from support.runs import QUICK, SMALL, TIMEOUT_S, Measure
 
-HONEST = "copy/bad.honest"
 #: The remark on a row that was measured again, alone; a row of a disturbed machine has other remarks too.
 ALONE = "measured alone"
 
@@ -33,7 +32,6 @@ def statuses(rows: list[Measurement]) -> dict[str, tuple[str, str]]:
 
 def test_kernels_that_end_their_process_cost_a_row_each_and_the_others_are_measured_again(measure: Measure) -> None:
     rows = measure("honest", "segv_in_set_up", "aborts", "exits", "segv_in_sampling", "prints")
-    assert [row.kernel for row in rows][:2] == [HONEST, "copy/bad.segv_in_set_up"]
     assert statuses(rows) == {
         "honest": ("ok", ""),
         "segv_in_set_up": ("crashed", "set-up: SIGSEGV"),
@@ -42,8 +40,7 @@ def test_kernels_that_end_their_process_cost_a_row_each_and_the_others_are_measu
         "segv_in_sampling": ("crashed", "sampling: SIGSEGV"),
         "prints": ("ok", ""),
     }
-    attempts = [row.attempt for row in rows]
-    assert attempts == [5, 2, 3, 4, 5, 5]  # one more for each worker that was lost before
+    assert [row.attempt for row in rows] == [5, 2, 3, 4, 5, 5]  # one more for each worker that was lost before
     assert [len(row.entropy) for row in rows] == [32, 0, 32, 32, 32, 32]  # drawn after set-up
     for row in rows:
         assert (len(row.samples) >= 6) == (row.interval is not None) == (row.status == "ok")
@@ -74,7 +71,6 @@ def multiplied(problem, x):
     {in_set_up}
     return lambda: real(x.a, x.b, out=x.c)
 """
-
 #: Imports a module of its own for one of SciPy's.
 SHADOWS = """
 import scipy
@@ -85,8 +81,6 @@ Path(__file__).with_name("cluster.py").touch()
 scipy.__path__.insert(0, str(Path(__file__).parent))
 import scipy.cluster
 """
-
-
 #: What a plug-in does when it is imported and when its kernel is set up, and what it has replaced by then.
 REPLACED = [
     ("import scipy.fft; scipy.fft.rfft2 = numpy.matmul = nothing", "", "numpy.matmul, scipy.fft.rfft2"),
@@ -97,11 +91,7 @@ REPLACED = [
     ("import scipy.linalg; scipy.linalg.norm = wrapped(scipy.linalg.norm)", "", ""),
     ("import scipy.linalg; scipy.linalg.norm = wrapped(nothing)", "", "scipy.linalg.norm"),
     ("nothing.__name__ = 'numpy.matmul'; numpy.matmul = nothing", "", "numpy.matmul"),
-    (
-        "numpy.poly1d.deriv = FunctionType(nothing.__code__, vars(numpy.lib._polynomial_impl))",
-        "",
-        "numpy.poly1d.deriv",
-    ),
+    ("numpy.poly1d.deriv = FunctionType(nothing.__code__, vars(numpy.lib._polynomial_impl))", "", "numpy.poly1d.deriv"),
     ("numpy.rot90.__wrapped__.__code__ = nothing.__code__", "", "numpy.lib._function_base_impl.rot90"),
     ("", "import builtins; builtins.breakpoint = nothing", "builtins.breakpoint"),
     ("import sys; sys.modules['scipy.fft'] = numpy", "", "scipy.fft"),
@@ -147,8 +137,6 @@ def test_our_kernels_are_measured_without_a_plug_in_that_replaces_what_they_call
 
 
 SILENT = "verification: the process does not answer, but has not ended"
-
-
 #: Kernels that lose their worker, each with its status and a part of its reason.
 LOSES = {
     "raises_interrupt": ("crashed", "KeyboardInterrupt"),
@@ -253,13 +241,10 @@ def test_a_worker_that_was_killed_while_it_waited_harms_no_job(measure: Measure,
 
 
 def test_a_device_that_fails_for_good_costs_a_row_and_the_others_get_a_fresh_process(measure: Measure) -> None:
-    rows = measure("fake.base", "fake.sticky", "fake.other")
+    base, sticky, other = measure("fake.base", "fake.sticky", "fake.other")
     error = "cudaErrorIllegalAddress: an illegal memory access was encountered"
-    assert [(row.status, row.reason, row.attempt) for row in rows] == [
-        ("ok", "", 2),
-        ("crashed", error, 2),
-        ("ok", "", 2),
-    ]
+    assert {(row.status, row.reason, row.attempt) for row in (base, other)} == {("ok", "", 2)}
+    assert (sticky.status, sticky.reason, sticky.attempt) == ("crashed", error, 2)
 
 
 def test_ids_that_do_not_exist_are_refused_in_the_workers_words(
@@ -301,14 +286,9 @@ def job(problem: str, *kernels: str) -> Job:
     return Job((problem,), kernels, Mode.HOT, (), 0, Budget(), 1)
 
 
-def hangs(kernel: str) -> Measurement:
-    if kernel == "b":
-        return Measurement(kernel=kernel, status="timeout", reason="sampling took more than 5 s")
-    return Measurement(kernel=kernel)
-
-
 def test_a_kernel_that_hangs_on_two_problems_is_left_out_of_the_third() -> None:
-    pool = pool_of(hangs)
+    hangs = {"status": "timeout", "reason": "sampling took more than 5 s"}
+    pool = pool_of(lambda kernel: Measurement(kernel=kernel, **(hangs if kernel == "b" else {})))
     wary = Wary(pool)
     for problem in ("p", "q"):
         wary(job(problem, "a", "b", "c"), KEY)
@@ -339,7 +319,7 @@ def test_a_kernel_that_is_wrong_or_raises_is_called_again() -> None:
 
 
 def test_a_kernel_that_an_earlier_run_left_out_is_not_called() -> None:
-    pool = pool_of(hangs)
+    pool = Mock()
     (row,) = Wary(pool, {"a": "crashed on p: SIGSEGV"})(job("q", "a"), KEY)
     assert not pool.called
     assert (row.status, row.reason) == ("crashed", "left out after 2 lost workers: crashed on p: SIGSEGV")

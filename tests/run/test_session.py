@@ -258,8 +258,6 @@ def test_passes_start_as_far_apart_as_is_asked_for(monkeypatch):
 
 #: The baseline by problem, of which the rows here have none.
 NO_BASELINE, BASELINE = {}.get, {"": "base"}.get
-
-
 ROUNDS = [0.98, 1.01, 1.0, 0.99, 1.02, 1.0]
 
 

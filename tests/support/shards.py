@@ -1,7 +1,7 @@
 """Runs on the fake device, whose times are a trace's: whole, in shards, by stations on GPUs or by Parsl."""
 
 from collections.abc import Sequence
-from contextlib import closing
+from contextlib import closing, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -124,7 +124,7 @@ def dispatch(
     suites = [load_suite(Path(name), registry) for name in plan.suites]
     planned = list(jobs(suites, registry, plan))
     expected = Host("", "", "", plugins=digests(plan.plugins))
-    with closing(Store(db)) as store, broker or Broker(config, gpus) as opened:
+    with closing(Store(db)) as store, nullcontext(broker) if broker else Broker(config, gpus) as opened:
         session = Session(store, suites, plan, None, resume, planned=case_count(planned, registry))
         Dispatch(session, store, opened).run(planned, expected)
     return session.run_id
