@@ -90,14 +90,10 @@ def test_an_experiment_of_several_processes_has_rows_from_as_many(store, registr
     assert experiments.measure_missing(store, [tiny], registry, lambda line: None).run_ids == found.run_ids
 
 
-def test_variants_of_an_experiment_are_measured_in_turn_even_where_the_time_is_short(
-    store, registry, tiny, monkeypatch
-):
+def test_variants_of_an_experiment_are_measured_in_turn_even_if_the_time_is_short(store, registry, tiny, monkeypatch):
     problems = tuple(f"gemm/m64n48k32/f32/{layout}" for layout in ("NT", "NN"))
-    kernels = ("gemm/scipy.sgemm",)
-    asked = msgspec.structs.replace(
-        experiments.experiment(tiny), problems=problems, kernels=kernels, together=("layout",)
-    )
+    own = {"problems": problems, "kernels": ("gemm/scipy.sgemm",), "together": ("layout",)}
+    asked = msgspec.structs.replace(experiments.experiment(tiny), **own)
     monkeypatch.setattr("kernelmark.bench.claims.experiments.experiment", lambda _: asked)
     found = experiments.measure_missing(store, [tiny], registry, lambda line: None)
     rows = [r for r, _ in store.results(found.run_ids[0])]

@@ -3,7 +3,6 @@
 import itertools
 import sqlite3
 from contextlib import closing
-from pathlib import Path
 
 import pytest
 
@@ -27,11 +26,11 @@ def shards(tmp_path_factory):
     return folder
 
 
-def paths(folder: Path, *names: object) -> list[Path]:
+def paths(folder, *names):
     return [folder / f"{name}.db" for name in names]
 
 
-def content(db: Path) -> dict[str, list[tuple]]:
+def content(db):
     """All tables of a store whose order is that of their rows, each row whole."""
     with closing(sqlite3.connect(db)) as opened:
         tables = ("run", "result", "ratio", "evidence", "layer", "ceiling", "machine")
@@ -177,7 +176,7 @@ def test_the_same_run_with_other_content_is_refused(shards, store, tmp_path, com
 def test_a_file_that_is_no_store_is_refused_before_anything_is_merged(shards, tmp_path, complaint):
     target, bad = tmp_path / "all.db", tmp_path / "bad.db"
 
-    def refused() -> str:
+    def refused():
         return complaint(lambda: merge_files(target, [shards / "1.db", bad])).removeprefix(f"{bad}: ")
 
     assert refused().startswith("there is no such file")

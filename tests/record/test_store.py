@@ -252,9 +252,7 @@ def schema_4(path):
 def test_a_store_that_is_brought_up_to_date_has_the_tables_and_columns_of_a_new_one(tmp_path, store):
     schema_4(tmp_path / "old.db").close()
     Store(tmp_path / "old.db").close()
-    of_all_tables = (
-        "SELECT tables.name, columns.name FROM sqlite_master AS tables, pragma_table_info(tables.name) columns"
-    )
+    of_all_tables = "SELECT tables.name, columns.name FROM sqlite_master tables, pragma_table_info(tables.name) columns"
     with sqlite3.connect(tmp_path / "old.db") as old, sqlite3.connect(store.path) as new:
         assert set(old.execute(of_all_tables)) == set(new.execute(of_all_tables))
 
@@ -286,21 +284,16 @@ def test_a_run_of_an_older_store_has_no_name_and_no_number_of_planned_cases_and_
     assert found == [(old, "", None), (RUN.run_id, "new", 3)]
 
 
-KNOWN = KernelVersion(
-    kernel="copy/a.b", problem="copy/m3n5/f32", saved_at="t", by="watch", verdict="PASS", right=True, registers=40
-)
+KNOWN = KernelVersion(kernel="k", problem="p", saved_at="t", by="watch", verdict="PASS", right=True, registers=40)
 
 
 def test_versions_come_back_in_their_order_with_their_sources(store):
     texts = [{"a.cu": b"one", "a.cuh": b"\xff"}, {"a.cu": b"two"}]
     other = msgspec.structs.replace(KNOWN, compared=(VersionRatio(1.5, 1.4, None, version=1),))
     numbers = [store.add_version(version, text) for version, text in zip((KNOWN, other), texts, strict=True)]
-    found = store.versions("copy/a.b", "copy/m3n5/f32")
-    assert [(kept.number, kept.version, kept.sources) for kept in found] == [
-        (numbers[0], KNOWN, texts[0]),
-        (numbers[1], other, texts[1]),
-    ]
-    assert store.versions("copy/a.b", "copy/m3n5/f64") == []
+    found = [(kept.number, kept.version, kept.sources) for kept in store.versions("k", "p")]
+    assert found == [(numbers[0], KNOWN, texts[0]), (numbers[1], other, texts[1])]
+    assert store.versions("k", "q") == []
 
 
 def test_sources_are_kept_once_and_compressed_by_the_digest_of_their_names_and_contents(store):
@@ -310,7 +303,7 @@ def test_sources_are_kept_once_and_compressed_by_the_digest_of_their_names_and_c
         ((count, size),) = db.execute("SELECT count(*), sum(length(files)) FROM source")
     assert count == 4
     assert size < 1000
-    assert len({kept.digest for kept in store.versions("copy/a.b", "copy/m3n5/f32")}) == 4
+    assert len({kept.digest for kept in store.versions("k", "p")}) == 4
 
 
 @pytest.mark.parametrize("damage", ["UPDATE source SET files = x'00'", "UPDATE version SET facts = '{'"])
@@ -318,7 +311,7 @@ def test_damaged_versions_are_one_line(store, complaint, damage):
     store.add_version(KNOWN, {"a.cu": b"one"})
     with closing(sqlite3.connect(store.path)) as db, db:
         db.execute(damage)
-    assert f"{store.path}: cannot be read: " in complaint(lambda: store.versions("copy/a.b", "copy/m3n5/f32"))
+    assert f"{store.path}: cannot be read: " in complaint(lambda: store.versions("k", "p"))
 
 
 TIMES = [name for name in COLUMNS if name.startswith("time_s_")]
@@ -392,7 +385,7 @@ def test_what_nobody_measured_is_empty_and_never_zero(made):
 
 def test_a_row_has_the_values_of_its_job_its_state_its_roofline_and_fields_of_the_names_of_columns(made):
     class Extended(Measurement):
-        wire_bytes: int | None = None
+        wire_bytes = None
 
     state, roofline = {"clock_mhz": 3000.0}, Roofline(50.0, "memory", None, 12.0)
     r = made(kind=Extended, wire_bytes=12, job="j", threads=2, scratch_bytes=0, state=state, roofline=roofline)

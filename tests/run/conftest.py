@@ -2,13 +2,11 @@
 
 import subprocess
 import sys
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
 import pytest
 
-from kernelmark.bench.measure.measurement import Measurement
 from kernelmark.bench.plan.case import Budget, Job, Plan, WorkerKey, jobs
 from kernelmark.bench.plan.modes import Mode
 from kernelmark.bench.plan.suites import find_suite
@@ -17,7 +15,7 @@ from kernelmark.bench.run.pool import Workers
 from kernelmark.bench.run.session import Session, run_jobs
 from support.plugins import FAKE, FAULTS
 from support.processes import wait_for
-from support.runs import PROBLEMS, QUICK, SMALL, SUITE, Measure, Start
+from support.runs import PROBLEMS, QUICK, SMALL, SUITE
 
 
 @pytest.fixture
@@ -39,22 +37,22 @@ def measured(registry, store):
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path):
     (tmp_path / "s.toml").write_text(SUITE.format(PROBLEMS))
     return tmp_path
 
 
 @pytest.fixture
-def workers() -> Iterator[Workers]:
+def workers():
     with Workers() as opened:
         yield opened
 
 
 @pytest.fixture
-def measure(workers: Workers) -> Measure:
+def measure(workers):
     """The rows of these kernels as one job, in workers that outlive it."""
 
-    def of(*kernels: str, problem: str = SMALL, timeout_s: float = 60.0) -> list[Measurement]:
+    def of(*kernels, problem=SMALL, timeout_s=60.0):
         names = tuple(f"copy/{name}" if "." in name else f"copy/bad.{name}" for name in kernels)
         job = Job((problem,), names, Mode.HOT, (FAULTS, FAKE), 0, Budget(0.02), 1, names[0], timeout_s=timeout_s)
         return workers.run(job, WorkerKey("cpu", 1))
@@ -63,17 +61,17 @@ def measure(workers: Workers) -> Measure:
 
 
 @pytest.fixture
-def told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def told(tmp_path, monkeypatch):
     """The file in which a kernel leaves the number of a process."""
     monkeypatch.setenv("FAULTS_PID", str(tmp_path / "pid"))
     return tmp_path / "pid"
 
 
 @pytest.fixture
-def start(folder: Path) -> Iterator[Start]:
+def start(folder):
     script, begun = str(Path(sys.executable).with_name("kernelmark")), []
 
-    def run(*words: str) -> subprocess.Popen[str]:
+    def run(*words):
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
         begun.append(subprocess.Popen([sys.executable, script, *words], cwd=folder, **pipes))
         return begun[-1]
@@ -85,7 +83,7 @@ def start(folder: Path) -> Iterator[Start]:
 
 
 @pytest.fixture
-def hanging(start: Start, told: Path) -> tuple[subprocess.Popen[str], int]:
+def hanging(start, told):
     """A run in the midst of a call that does not end, and its worker's number."""
     run = start("run", SMALL, *QUICK, "--kernels", "copy/bad.hangs_and_tells", "--db", "r.db")
     wait_for(told.exists)

@@ -12,9 +12,7 @@ from kernelmark.bench.run import ceilings
 
 #: 2^31 flop on operands of 3 MB.
 GEMM = "gemm/m1024n1024k1024/f32/NN"
-JOB = Job(
-    (GEMM,), ("gemm/numpy.matmul", "gemm/scipy.sgemm"), Mode.COLD, (), 0, Budget(), 1, baseline="gemm/numpy.matmul"
-)
+JOB = Job((GEMM,), ("gemm/numpy.matmul", "gemm/scipy.sgemm"), Mode.COLD, (), 0, Budget(), 1, "gemm/numpy.matmul")
 
 
 class Lab:
@@ -29,10 +27,12 @@ class Lab:
 
     def begin(self, known=None):
         """Begin another run on the same machine; known: the ceilings that it has in common with others."""
-        doubt = lambda ceiling, reason: self.doubts.append((ceiling.kind, reason))  # noqa: E731
         self.ceilings = ceilings.Ceilings(
-            self._registry, lambda *what: self.answer(*what), self.kept.append, doubt, self.earlier, known
+            self._registry, lambda *what: self.answer(*what), self.kept.append, self.doubt, self.earlier, known
         )
+
+    def doubt(self, ceiling, reason):
+        self.doubts.append((ceiling.kind, reason))
 
     def answer(self, job, key):
         self.jobs.append(job)

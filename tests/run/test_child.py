@@ -5,10 +5,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
 from itertools import count
-from pathlib import Path
-from typing import IO, Any
 
 import msgspec
 import pytest
@@ -49,17 +46,17 @@ def replies(names):
 
 
 @pytest.fixture
-def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+def module(tmp_path, monkeypatch):
     (tmp_path / "asked.py").write_text(MODULE)
     monkeypatch.syspath_prepend(str(tmp_path))
     return "asked"
 
 
-def ask(module: str, *questions: str, silence_s: float = 60.0) -> dict[str, Any]:
+def ask(module, *questions, silence_s=60.0):
     return dict(answers(module, questions, silence_s, now() + 120))
 
 
-def test_one_child_answers_all_in_order(module: str) -> None:
+def test_one_child_answers_all_in_order(module):
     found = ask(module, "a", "print", "b")
     assert [answer["name"] for answer in found.values()] == ["a", "print", "b"]
     assert len({answer["process"] for answer in found.values()}) == 1
@@ -75,54 +72,54 @@ def test_one_child_answers_all_in_order(module: str) -> None:
         ("complain", "the process ended with status 4: out of luck"),
     ],
 )
-def test_a_child_that_ends_costs_one_answer(module: str, act: str, reason: str) -> None:
+def test_a_child_that_ends_costs_one_answer(module, act, reason):
     found = ask(module, "a", act, "b")
     assert found[act] == Lost(reason)
     assert found["a"]["process"] != found["b"]["process"]
 
 
-def test_a_child_that_raises_shows_one_line_whatever_it_holds(module: str, capfd: Any) -> None:
+def test_a_child_that_raises_shows_one_line_whatever_it_holds(module, capfd):
     ask(module, "hold", "raise")
     assert capfd.readouterr().err == "IndexError: list index out of range (asked.py, line 9)\n"
 
 
 @pytest.mark.parametrize("act", ["endless line", "lines"])
-def test_of_what_a_child_prints_before_an_answer_64_kb_are_shown(module: str, act: str, capsys: Any) -> None:
+def test_of_what_a_child_prints_before_an_answer_64_kb_are_shown(module, act, capsys):
     assert ask(module, "a", act, "b")[act]["name"] == act
     assert MOST <= len(capsys.readouterr().err) < MOST + 200
 
 
-def test_a_child_that_is_silent_is_ended(module: str) -> None:
+def test_a_child_that_is_silent_is_ended(module):
     found = ask(module, "hang", "b", silence_s=3.0)
     assert found["hang"].reason.startswith("ended after 3 s without an answer")
     assert found["b"]["name"] == "b"
 
 
-def test_what_was_not_begun_by_the_end_is_left_out(module: str) -> None:
+def test_what_was_not_begun_by_the_end_is_left_out(module):
     assert list(answers(module, ["a"], 60.0, now() - 1)) == []
     found = dict(answers(module, ["hang", "b"], 60.0, now() + 1))
     assert list(found) == ["hang"]
 
 
-def test_a_stop_ends_the_child(module: str) -> None:
+def test_a_stop_ends_the_child(module):
     looks = count()
     assert list(dict(answers(module, ["hang", "b"], 60.0, now() + 60, lambda: next(looks) > 1))) == ["hang"]
 
 
 @pytest.fixture
-def log() -> Iterator[IO[bytes]]:
+def log():
     """A file that a process shares, as a worker's output does."""
     with tempfile.TemporaryFile() as found:
         yield found
 
 
-def shown(log: IO[bytes]) -> str:
+def shown(log):
     out = io.StringIO()
     relay(log, out)
     return out.getvalue()
 
 
-def test_what_was_printed_is_passed_on_once_as_plain_text(log: IO[bytes]) -> None:
+def test_what_was_printed_is_passed_on_once_as_plain_text(log):
     os.write(log.fileno(), b"\x1b[31mone\x1b[0m\n\xfftwo\n")
     assert shown(log) == "one\n\ufffdtwo\n"
     assert shown(log) == ""
@@ -130,13 +127,13 @@ def test_what_was_printed_is_passed_on_once_as_plain_text(log: IO[bytes]) -> Non
     assert shown(log) == "three\n"
 
 
-def test_more_than_is_shown_is_counted(log: IO[bytes]) -> None:
+def test_more_than_is_shown_is_counted(log):
     os.write(log.fileno(), b"x" * (3 * MOST))
     text = shown(log)
     assert text == "x" * MOST + f"\n(kernels printed {3 * MOST / 1e6:.3g} MB, of which 64 kB are shown)\n"
 
 
-def test_a_worker_that_prints_on_takes_no_more_of_the_disk(log: IO[bytes], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_that_prints_on_takes_no_more_of_the_disk(log, monkeypatch):
     monkeypatch.setattr(child, "_GROWN", MOST)
     write = "import os; [os.write(1, b'first' if i == 0 else b'x' * 4096) for i in range({})]; os.write(1, b'\\nlast')"
     for _ in range(3):
@@ -148,13 +145,13 @@ def test_a_worker_that_prints_on_takes_no_more_of_the_disk(log: IO[bytes], monke
     assert shown(log).startswith("firstxxx")
 
 
-def test_the_last_words_are_one_plain_line_of_bounded_length(log: IO[bytes]) -> None:
+def test_the_last_words_are_one_plain_line_of_bounded_length(log):
     assert last_words(log) == ""
     os.write(log.fileno(), b"x" * (2 * MOST) + b"\n\x1b[31m" + b"cannot go on " * 1000 + b"\n \n")
     assert last_words(log) == ("cannot go on " * 1000)[:200]
 
 
-def test_a_message_comes_with_its_number_and_its_process_once_it_is_whole() -> None:
+def test_a_message_comes_with_its_number_and_its_process_once_it_is_whole():
     reads, writes = os.pipe()
     channel = Channel(reads, writes)
     channel.send(7, "x" * 1000)
@@ -168,7 +165,7 @@ def test_a_message_comes_with_its_number_and_its_process_once_it_is_whole() -> N
     channel.close()
 
 
-def test_the_answer_of_another_process_is_refused(module: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_answer_of_another_process_is_refused(module, monkeypatch):
     monkeypatch.setattr(child, "EXIT_S", 0.5)
     found = ask(module, "a", "fork", "b")
     assert found["fork"] == Lost("the process does not answer, but has not ended")

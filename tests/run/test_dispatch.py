@@ -109,9 +109,8 @@ def test_the_run_records_its_hosts_with_their_versions(tmp_path, suite):
     ],
 )
 def test_a_host_with_other_versions_measures_nothing_and_names_them(suite, expected, line):
-    found = msgspec.msgpack.decode(
-        measured_by_station(msgspec.msgpack.encode(Task(expected, asked(suite, plugins=())))), type=StationRows
-    )
+    task = msgspec.msgpack.encode(Task(expected, asked(suite, plugins=())))
+    found = msgspec.msgpack.decode(measured_by_station(task), type=StationRows)
     assert line in found.refused
     assert not found.rows
     assert found.host.host

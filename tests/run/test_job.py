@@ -3,7 +3,6 @@
 import re
 from dataclasses import replace
 from itertools import groupby
-from pathlib import Path
 
 import msgspec
 import numpy as np
@@ -12,7 +11,6 @@ import pytest
 from kernelmark.bench.measure.device import Window
 from kernelmark.bench.measure.devices import get_device
 from kernelmark.bench.measure.draw import SCATTERED
-from kernelmark.bench.measure.measurement import Measurement
 from kernelmark.bench.measure.monitor import CpuMonitor
 from kernelmark.bench.measure.operands import ScratchBuffers
 from kernelmark.bench.plan.case import Budget, Job, WorkerKey
@@ -23,7 +21,6 @@ from kernelmark.bench.plan.text import MOST
 from kernelmark.bench.record.store import Store
 from kernelmark.bench.run import job as jobs
 from kernelmark.bench.run.job import run_job
-from kernelmark.bench.run.pool import Workers
 from kernelmark.bench.selftest.adversaries import EXPECTED
 from kernelmark.bench.selftest.known import plugin
 from support.plugins import ADVERSARIES
@@ -32,7 +29,7 @@ QUICK = Budget(max_time_s=0.02)
 pytestmark = pytest.mark.usefixtures("registry")  # which forgets the plug-ins that are loaded into this process
 
 
-def _run(problem: str, *kernels: str, mode: Mode = Mode.HOT, threads: int = 1) -> list[Measurement]:
+def _run(problem, *kernels, mode=Mode.HOT, threads=1):
     job = Job((problem,), kernels, mode, (ADVERSARIES,), 0, QUICK, threads, kernels[0])
     return run_job(msgspec.json.decode(msgspec.json.encode(job), type=Job))  # data alone crosses to the worker
 
@@ -59,7 +56,7 @@ OF_TIMED = "the output of a timed call, after a few elements of its operands had
         ("refuses", "unsupported", "takes no matrices on Saturdays"),
     ],
 )
-def test_a_bad_kernel_gets_its_status_and_no_samples_and_harms_nobody(name: str, status: str, reason: str) -> None:
+def test_a_bad_kernel_gets_its_status_and_no_samples_and_harms_nobody(name, status, reason):
     honest, bad, numpy = _run("copy/m31n33/f32", "copy/test.honest", f"copy/test.{name}", "copy/numpy.copyto")
     assert (bad.status, bad.samples, bad.over_baseline) == (status, [], None)
     assert reason in bad.reason
@@ -80,7 +77,7 @@ def test_a_bad_kernel_gets_its_status_and_no_samples_and_harms_nobody(name: str,
     ],
     ids=["unwritten padding", "outside its domain", "graph mode on the CPU", "operands that do not fit"],
 )
-def test_a_right_kernel_is_ok_or_told_why_it_cannot_run(problem, kernel, mode, found) -> None:
+def test_a_right_kernel_is_ok_or_told_why_it_cannot_run(problem, kernel, mode, found):
     (row,) = _run(problem, kernel, mode=Mode(mode))
     assert re.fullmatch(found, f"{row.status}: {row.reason}")
     assert bool(row.samples) is (row.status == "ok")
@@ -93,13 +90,13 @@ def test_a_right_kernel_is_ok_or_told_why_it_cannot_run(problem, kernel, mode, f
         ("declares_tf32", "unsupported", "gemm/selftest.declares_tf32: declares tf32, which no CPU has"),
     ],
 )
-def test_a_declaration_that_cannot_hold_has_no_row_that_could_be_timed(name: str, status: str, reason: str) -> None:
+def test_a_declaration_that_cannot_hold_has_no_row_that_could_be_timed(name, status, reason):
     job = Job(("gemm/m9n8k7/f32/NN",), (f"gemm/selftest.{name}",), Mode.VERIFY, (plugin("cheats"),), 0, QUICK, 1)
     (row,) = run_job(job)
     assert (row.status, row.reason) == (status, reason)
 
 
-def test_kernels_of_a_job_share_what_is_drawn_which_differs_each_time_and_can_be_drawn_again() -> None:
+def test_kernels_of_a_job_share_what_is_drawn_which_differs_each_time_and_can_be_drawn_again():
     job = Job(("gemm/m9n8k7/f32/NT",), ("gemm/numpy.matmul", "gemm/numpy.tnn"), Mode.VERIFY, (), 0, QUICK, 1)
     first, other, again = (run_job(msgspec.structs.replace(job, entropy=e)) for e in ("", "", "0" * 31 + "7"))
     assert [row.entropy for row in first] == [first[0].entropy] * 2
@@ -113,12 +110,12 @@ def test_kernels_of_a_job_share_what_is_drawn_which_differs_each_time_and_can_be
 @pytest.mark.parametrize(
     ("of_zeros", "status", "reason"), [(0.0, "ok", ""), (1.0, "wrong", OF_TIMED)], ids=["zeros", "ones"]
 )
-def test_timed_operands_alone_are_zeros_and_a_kernel_may_skip_them_if_it_is_right(of_zeros, status, reason) -> None:
+def test_timed_operands_alone_are_zeros_and_a_kernel_may_skip_them_if_it_is_right(of_zeros, status, reason):
     shares = []
 
     @kernel("gemm", name="skips", provider="mine", device="cpu", dtypes=("f32",), modules=("numpy",))
     def set_up(problem, x):
-        def launch() -> None:
+        def launch():
             rows = x.a.any(axis=1)
             shares.append(float(rows.mean()))
             x.c[...] = of_zeros
@@ -133,20 +130,20 @@ def test_timed_operands_alone_are_zeros_and_a_kernel_may_skip_them_if_it_is_righ
     assert (shares[-1] == 1.0) is (status == "ok")  # judged once more on usual operands
 
 
-def test_a_kernel_that_returns_zeros_is_wrong_where_timed_operands_are_zeros() -> None:
+def test_a_kernel_that_returns_zeros_is_wrong_where_timed_operands_are_zeros():
     kernel("gemm", name="zeros", provider="mine", device="cpu", dtypes=("f32",))(lambda problem, x: lambda: x.c.fill(0))
     (row,) = _run("gemm/m33n31k17/f32/NN/zeros", "gemm/mine.zeros")
     assert (row.status, row.samples) == ("wrong", [])
     assert not row.reason.startswith(OF_TIMED)
 
 
-def test_a_kernel_that_does_less_when_it_is_timed_is_wrong() -> None:
+def test_a_kernel_that_does_less_when_it_is_timed_is_wrong():
     (row,) = _run("copy/m401n409/f32", "copy/test.looks_at_one")
     assert row.status == "wrong"
     assert row.reason.startswith(OF_TIMED)
 
 
-def test_a_kernel_of_a_device_that_the_run_does_not_use_is_unsupported_and_harms_nobody() -> None:
+def test_a_kernel_of_a_device_that_the_run_does_not_use_is_unsupported_and_harms_nobody():
     kernels = ("gemm/numpy.matmul", "gemm/cublas.sgemm")
     job = Job(("gemm/m8n8k8/f32/NT",), kernels, Mode.HOT, (), 0, QUICK, 1, kernels[0], absent=("cuda",))
     good, absent = run_job(job)
@@ -155,7 +152,7 @@ def test_a_kernel_of_a_device_that_the_run_does_not_use_is_unsupported_and_harms
 
 
 @pytest.mark.parametrize("mode", [Mode.COLD, Mode.HOT])
-def test_contenders_get_intervals_and_a_ratio_to_the_baseline(mode: Mode) -> None:
+def test_contenders_get_intervals_and_a_ratio_to_the_baseline(mode):
     base, other = _run("copy/m64n64/f32", "copy/numpy.copyto", "copy/numpy.threaded", mode=mode, threads=2)
     assert base.over_baseline is None
     assert other.over_baseline is not None
@@ -174,11 +171,11 @@ def test_contenders_get_intervals_and_a_ratio_to_the_baseline(mode: Mode) -> Non
     ],
 )
 @pytest.mark.parametrize("mode", [Mode.COLD, Mode.HOT])
-def test_accumulation_is_right_after_any_number_of_samples(problem: str, kernels: tuple[str, ...], mode: Mode) -> None:
+def test_accumulation_is_right_after_any_number_of_samples(problem, kernels, mode):
     assert {(row.status, row.reason) for row in _run(problem, *kernels, mode=mode)} == {("ok", "")}
 
 
-def test_verification_alone_takes_no_samples() -> None:
+def test_verification_alone_takes_no_samples():
     (measured,) = _run("gemm/m31n33k7/f32/TT", "gemm/numpy.matmul", mode=Mode.VERIFY)
     assert (measured.status, measured.samples, measured.interval) == ("ok", [], None)
     assert measured.max_error is not None
@@ -186,7 +183,7 @@ def test_verification_alone_takes_no_samples() -> None:
     assert 0 < measured.max_error <= measured.error_bound
 
 
-def test_a_reason_is_one_plain_line_of_bounded_length() -> None:
+def test_a_reason_is_one_plain_line_of_bounded_length():
     at_length = {"supports": lambda problem: "\x1b[31m" + "y" * 10_000_000}
     kernel("copy", name="loud", provider="mine", device="cpu", numerics="exact", **at_length)(lambda problem, x: None)
     (row,) = _run("copy/m8n8/f32", "copy/mine.loud")
@@ -194,17 +191,17 @@ def test_a_reason_is_one_plain_line_of_bounded_length() -> None:
     assert len(row.reason) <= MOST
 
 
-def test_scratch_is_reported_in_bytes() -> None:
+def test_scratch_is_reported_in_bytes():
     tnn, inplace = _run("gemm/m8n16k32/f32/NT", "gemm/numpy.tnn", "gemm/openblas.inplace", mode=Mode.VERIFY)
     assert tnn.scratch_bytes == 16 * 32 * 4
     assert inplace.scratch_bytes == 32 * 32 * 4  # what OpenBLAS allocates to turn B back
 
 
-def test_scratch_is_touched_when_it_is_given_so_that_what_is_left_is_known() -> None:
+def test_scratch_is_touched_when_it_is_given_so_that_what_is_left_is_known():
     assert (ScratchBuffers(get_device("cpu")).take((100,), "f32").view(np.uint32) == 0xFFFFFFFF).all()
 
 
-def test_a_row_tells_what_is_executed_what_was_chosen_and_how_long_set_up_took() -> None:
+def test_a_row_tells_what_is_executed_what_was_chosen_and_how_long_set_up_took():
     counted, plain = _run("copy/m8n8/f32", "copy/test.counted", "copy/numpy.copyto", mode=Mode.VERIFY)
     assert (counted.executed_flop, counted.tunables) == (7, '{"tile":3}')
     assert counted.setup_s is not None
@@ -217,7 +214,7 @@ def test_a_row_tells_what_is_executed_what_was_chosen_and_how_long_set_up_took()
         worded.executed_flop(discover().problem("copy/m8n8/f32"))
 
 
-def test_the_row_names_the_blas_that_it_stands_on() -> None:
+def test_the_row_names_the_blas_that_it_stands_on():
     numpy, scipy = _run("gemm/m8n8k8/f32/NN", "gemm/numpy.matmul", "gemm/scipy.sgemm", mode=Mode.VERIFY)
     assert "openblas" in numpy.versions
     assert "openblas" in scipy.versions
@@ -236,7 +233,7 @@ def threads(p, x):
 """
 
 
-def test_a_library_that_only_a_kernel_loads_obeys_the_thread_count(tmp_path: Path, workers: Workers) -> None:
+def test_a_library_that_only_a_kernel_loads_obeys_the_thread_count(tmp_path, workers):
     (tmp_path / "spy.py").write_text(SPY)
     # In a fresh process, since an earlier test may have loaded SciPy's BLAS here.
     plugins = (str(tmp_path / "spy.py"),)
@@ -264,7 +261,7 @@ def test_a_job_that_lasts_shows_once_what_each_contender_has(monkeypatch, distur
 GEMM = "gemm/m96n96k96/f32/NT"
 
 
-def table(text: str) -> dict[str, str]:
+def table(text):
     """The values of the lines that have a name and a value."""
     pairs = (line.split("  ", 1) for line in text.splitlines() if "  " in line)
     return {name: value.strip() for name, value in pairs}
@@ -295,7 +292,7 @@ def test_a_row_above_the_ceiling_has_no_time_and_show_prints_the_samples_and_the
     assert " by fma/numba.fma on fma/" in found["surpassed ceiling"]
 
 
-def test_a_kernel_that_is_seen_to_spare_itself_work_keeps_the_samples_that_were_taken() -> None:
+def test_a_kernel_that_is_seen_to_spare_itself_work_keeps_the_samples_that_were_taken():
     cheats = EXPECTED["only_when_changed"]
     kernels = (cheats.honest, "gemm/selftest.only_when_changed")
     job = Job((cheats.problem,), kernels, Mode.HOT, (plugin("cheats"),), 0, Budget(0.3), 1, cheats.honest)

@@ -4,7 +4,6 @@ import os
 import random
 import re
 import signal
-import sqlite3
 import subprocess
 import time
 from contextlib import suppress
@@ -14,9 +13,8 @@ from pathlib import Path
 import pytest
 
 from kernelmark.bench.run.family import _tracks, below
-from kernelmark.bench.run.pool import Workers
 from support.processes import at_work_in, complaints, gone, wait_for
-from support.runs import PROBLEMS, SUITE, TIMEOUT_S, WORDS, Measure, Start, all_are_there_and_ok, query, visible
+from support.runs import PROBLEMS, SUITE, TIMEOUT_S, WORDS, all_are_there_and_ok, query, visible
 
 #: The variable sets another number: 100 take a few minutes.
 KILLS = int(os.environ.get("KERNELMARK_KILLS", "8"))
@@ -25,9 +23,9 @@ MEASURED = max(PROBLEMS, 2 * KILLS)
 
 
 @pytest.mark.long
-def test_kills_at_random_cost_no_row_and_leave_no_process(folder: Path, start: Start) -> None:
+def test_kills_at_random_cost_no_row_and_leave_no_process(folder, start):
     path, dice = folder / "r.db", random.Random(6)
-    kept: dict[str, sqlite3.Row] = {}
+    kept = {}
     (folder / "s.toml").write_text(SUITE.format(MEASURED))
     run = start(*WORDS)
     for kill in range(KILLS):
@@ -55,16 +53,14 @@ def test_kills_at_random_cost_no_row_and_leave_no_process(folder: Path, start: S
     wait_for(lambda: at_work_in(folder) == [])
 
 
-def test_what_a_kernel_has_started_ends_with_it_and_keeps_nobody_waiting(measure: Measure, told: Path) -> None:
+def test_what_a_kernel_has_started_ends_with_it_and_keeps_nobody_waiting(measure, told):
     bad, good = measure("leaves_a_child", "honest")
     assert (bad.status, bad.reason, good.status) == ("crashed", "verification: the process ended with status 3", "ok")
     wait_for(lambda: gone(int(told.read_text())))
 
 
 @pytest.mark.parametrize("name", ["leaves_a_daemon", pytest.param("leaves_a_daemon_and_hangs", marks=pytest.mark.long)])
-def test_what_has_left_group_and_session_and_lost_its_parent_ends_too(
-    workers: Workers, measure: Measure, told: Path, name: str
-) -> None:
+def test_what_has_left_group_and_session_and_lost_its_parent_ends_too(workers, measure, told, name):
     bad, good = measure(name, "honest", timeout_s=TIMEOUT_S)
     assert (bad.status, good.status) == ("timeout" if name.endswith("hangs") else "ok", "ok")
     workers.close()
@@ -72,7 +68,7 @@ def test_what_has_left_group_and_session_and_lost_its_parent_ends_too(
 
 
 @pytest.mark.parametrize("name", ["starts_80", pytest.param("starts_80_and_hangs", marks=pytest.mark.long)])
-def test_a_kernel_that_starts_too_many_processes_is_named_and_they_end(measure: Measure, told: Path, name: str) -> None:
+def test_a_kernel_that_starts_too_many_processes_is_named_and_they_end(measure, told, name):
     bad, good = measure(name, "honest")
     assert (bad.status, good.status) == ("crashed", "ok")
     assert re.search(r": it has started \d+ processes, expected at most 65$", bad.reason)  # some may be still to start
@@ -80,13 +76,13 @@ def test_a_kernel_that_starts_too_many_processes_is_named_and_they_end(measure: 
 
 
 @pytest.mark.long
-def test_what_a_kernel_that_crashes_has_shared_is_removed_from_memory(measure: Measure, told: Path) -> None:
+def test_what_a_kernel_that_crashes_has_shared_is_removed_from_memory(measure, told):
     bad, _ = measure("shares_memory", "honest")
     assert bad.reason.startswith("verification: the process ended with status 3")
     assert not Path("/dev/shm", told.with_suffix(".name").read_text()).exists()
 
 
-def test_a_resource_tracker_is_known_while_its_program_is_being_loaded() -> None:
+def test_a_resource_tracker_is_known_while_its_program_is_being_loaded():
     for _ in range(20):
         words = ["sh", "-c", "kill -STOP $$", "multiprocessing.resource_tracker"]
         pid = spawnv_passfds(b"/bin/sh", words, ())
@@ -96,14 +92,14 @@ def test_a_resource_tracker_is_known_while_its_program_is_being_loaded() -> None
         assert not _tracks(pid)
 
 
-def test_no_worker_outlives_a_run_that_is_killed(hanging: tuple[subprocess.Popen[str], int]) -> None:
+def test_no_worker_outlives_a_run_that_is_killed(hanging):
     run, worker = hanging
     assert not gone(worker)
     run.kill()
     wait_for(lambda: gone(worker))
 
 
-def test_no_worker_outlives_a_second_interrupt(hanging: tuple[subprocess.Popen[str], int]) -> None:
+def test_no_worker_outlives_a_second_interrupt(hanging):
     run, worker = hanging
     for _ in range(10):  # two that come at once count as one
         run.send_signal(signal.SIGINT)

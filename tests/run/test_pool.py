@@ -3,10 +3,7 @@
 import os
 import re
 import signal
-from collections.abc import Callable
 from itertools import count
-from pathlib import Path
-from typing import Any
 from unittest.mock import Mock
 
 import msgspec
@@ -17,20 +14,20 @@ from kernelmark.bench.measure.measurement import Measurement
 from kernelmark.bench.plan.case import Budget, Job, WorkerKey
 from kernelmark.bench.plan.modes import Mode
 from kernelmark.bench.run import pool
-from kernelmark.bench.run.pool import Wary, Workers
+from kernelmark.bench.run.pool import Wary
 from support.plugins import FAULTS
 from support.processes import complaints, gone, wait_for
-from support.runs import QUICK, SMALL, TIMEOUT_S, Measure
+from support.runs import QUICK, SMALL, TIMEOUT_S
 
 #: The remark on a row that was measured again, alone; a row of a disturbed machine has other remarks too.
 ALONE = "measured alone"
 
 
-def statuses(rows: list[Measurement]) -> dict[str, tuple[str, str]]:
+def statuses(rows):
     return {row.kernel.partition(".")[2]: (row.status, row.reason) for row in rows}
 
 
-def test_kernels_that_end_their_process_cost_a_row_each_and_the_others_are_measured_again(measure: Measure) -> None:
+def test_kernels_that_end_their_process_cost_a_row_each_and_the_others_are_measured_again(measure):
     rows = measure("honest", "segv_in_set_up", "aborts", "exits", "segv_in_sampling", "prints")
     assert statuses(rows) == {
         "honest": ("ok", ""),
@@ -113,7 +110,7 @@ for plugin in sys.argv[1:]:
 """
 
 
-def test_what_a_plug_in_has_replaced_is_named(tmp_path: Path, python_in: Callable[..., Any]) -> None:
+def test_what_a_plug_in_has_replaced_is_named(tmp_path, python_in):
     paths = [tmp_path / f"replaces_{number}.py" for number in range(len(REPLACED))]
     for path, (at_import, in_set_up, _) in zip(paths, REPLACED, strict=True):
         path.write_text(REPLACES.format(at_import=at_import, in_set_up=in_set_up))
@@ -122,9 +119,9 @@ def test_what_a_plug_in_has_replaced_is_named(tmp_path: Path, python_in: Callabl
 
 
 @pytest.mark.parametrize(("at_import", "in_set_up", "replaced"), REPLACED[:3])
-def test_our_kernels_are_measured_without_a_plug_in_that_replaces_what_they_call(
-    workers: Workers, tmp_path: Path, at_import: str, in_set_up: str, replaced: str
-) -> None:
+def test_our_kernels_run_without_a_plug_in_that_replaces_what_they_call(
+    workers, tmp_path, at_import, in_set_up, replaced
+):
     plugin = tmp_path / "replaces.py"
     plugin.write_text(REPLACES.format(at_import=at_import, in_set_up=in_set_up))
     kernels = ("gemm/numpy.matmul", "gemm/mine.multiplied")
@@ -148,9 +145,7 @@ LOSES = {
 }
 
 
-def test_a_kernel_that_loses_its_worker_costs_a_row_and_harms_no_other(
-    measure: Measure, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_kernel_that_loses_its_worker_costs_a_row_and_harms_no_other(measure, monkeypatch):
     monkeypatch.setattr("kernelmark.bench.run.child.EXIT_S", 0.5)
     *bad, good = measure(*LOSES, "honest", timeout_s=TIMEOUT_S)
     assert good.status == "ok"
@@ -159,20 +154,20 @@ def test_a_kernel_that_loses_its_worker_costs_a_row_and_harms_no_other(
         assert reason in row.reason
 
 
-def test_a_kernel_is_blamed_for_a_kill_at_the_third_attempt(measure: Measure) -> None:
+def test_a_kernel_is_blamed_for_a_kill_at_the_third_attempt(measure):
     bad, good = measure("killed_by_a_stranger", "honest")
     assert (bad.status, bad.attempt, good.status) == ("crashed", 3, "ok")
     assert "verification: SIGKILL" in bad.reason
 
 
 @pytest.mark.long
-def test_a_kernel_whose_process_is_killed_twice_is_measured_all_the_same(measure: Measure, told: Path) -> None:
+def test_a_kernel_whose_process_is_killed_twice_is_measured_all_the_same(measure, told):
     base, victim = measure("honest", "killed_twice")
     assert (base.status, victim.status, victim.attempt) == ("ok", "ok", 3)
     assert ALONE in victim.disturbed  # the second time it was suspected
 
 
-def test_a_kernel_that_hangs_is_a_timeout_that_says_where(measure: Measure, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_kernel_that_hangs_is_a_timeout_that_says_where(measure, monkeypatch):
     monkeypatch.setattr(pool, "SLOW_FACTOR", 2)
     rows = measure("hangs_in_set_up", "hangs_in_verification", "honest", "hangs_in_sampling", timeout_s=TIMEOUT_S)
     found = statuses(rows)
@@ -183,7 +178,7 @@ def test_a_kernel_that_hangs_is_a_timeout_that_says_where(measure: Measure, monk
     assert [row.attempt for row in rows] == [1, 2, 4, 3]
 
 
-def test_one_of_our_kernels_that_hangs_beside_a_plug_in_s_is_measured_alone(workers: Workers) -> None:
+def test_one_of_our_kernels_that_hangs_beside_a_plug_in_s_is_measured_alone(workers):
     kernels = ("copy/numpy.copyto", "copy/bad.lets_ours_hang")
     job = Job((SMALL,), kernels, Mode.HOT, (FAULTS,), 0, Budget(0.02), 1, kernels[0], timeout_s=TIMEOUT_S)
     ours, culprit = workers.run(job, WorkerKey("cpu", 1))
@@ -191,7 +186,7 @@ def test_one_of_our_kernels_that_hangs_beside_a_plug_in_s_is_measured_alone(work
     assert f"{ALONE}, since with other kernels the worker was lost (verification took more than" in ours.disturbed
 
 
-def test_the_victim_of_a_corrupted_process_is_measured_alone_and_says_so(measure: Measure) -> None:
+def test_the_victim_of_a_corrupted_process_is_measured_alone_and_says_so(measure):
     culprit, victim = measure("corrupts", "reads")
     assert (culprit.status, victim.status, victim.reason) == ("ok", "ok", "")
     assert f"{ALONE}, since with other kernels the worker was lost (verification: SIGSEGV)" in victim.disturbed
@@ -199,9 +194,7 @@ def test_the_victim_of_a_corrupted_process_is_measured_alone_and_says_so(measure
 
 
 @pytest.mark.parametrize(("status", "victim"), [("wrong", "wrong_beside_spoils"), ("failed", "raises_beside_spoils")])
-def test_the_victim_of_another_kernel_is_judged_again_alone_before_it_is_blamed(
-    measure: Measure, status: str, victim: str
-) -> None:
+def test_the_victim_of_another_kernel_is_judged_again_alone_before_it_is_blamed(measure, status, victim):
     spoils, suffers, honest = measure("spoils", victim, "honest")
     assert (spoils.status, suffers.status, honest.status) == ("ok", "ok", "ok")
     assert f"measured alone, since with other kernels it was {status}: " in suffers.disturbed
@@ -209,7 +202,7 @@ def test_the_victim_of_another_kernel_is_judged_again_alone_before_it_is_blamed(
 
 
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs a CPU beside the kernel's own")
-def test_a_kernel_that_works_on_cpus_beyond_its_own_is_marked_and_has_no_ratio(measure: Measure) -> None:
+def test_a_kernel_that_works_on_cpus_beyond_its_own_is_marked_and_has_no_ratio(measure):
     honest, another, prints = measure("honest", "another_cpu", "prints")
     assert re.search(r"ran on CPUs beyond its own: \d+(,|-)", another.disturbed)
     assert another.affinity != honest.affinity
@@ -218,20 +211,20 @@ def test_a_kernel_that_works_on_cpus_beyond_its_own_is_marked_and_has_no_ratio(m
     assert "beyond" not in honest.disturbed + prints.disturbed
 
 
-def test_a_kernel_that_is_wrong_alone_too_keeps_its_row(measure: Measure) -> None:
+def test_a_kernel_that_is_wrong_alone_too_keeps_its_row(measure):
     wrong, honest = measure("wrong", "honest")
     assert (wrong.status, wrong.disturbed, honest.status) == ("wrong", "", "ok")
     assert wrong.job == honest.job
 
 
-def test_a_job_is_not_blamed_for_what_an_earlier_one_left_behind(measure: Measure) -> None:
+def test_a_job_is_not_blamed_for_what_an_earlier_one_left_behind(measure):
     measure("corrupts")
     (victim,) = measure("reads")
     assert (victim.status, victim.attempt) == ("ok", 2)
     assert ALONE not in victim.disturbed
 
 
-def test_a_worker_that_was_killed_while_it_waited_harms_no_job(measure: Measure, told: Path) -> None:
+def test_a_worker_that_was_killed_while_it_waited_harms_no_job(measure, told):
     measure("tells")
     os.kill(worker := int(told.read_text()), signal.SIGKILL)
     wait_for(lambda: gone(worker))
@@ -240,27 +233,23 @@ def test_a_worker_that_was_killed_while_it_waited_harms_no_job(measure: Measure,
     assert ALONE not in second.disturbed
 
 
-def test_a_device_that_fails_for_good_costs_a_row_and_the_others_get_a_fresh_process(measure: Measure) -> None:
+def test_a_device_that_fails_for_good_costs_a_row_and_the_others_get_a_fresh_process(measure):
     base, sticky, other = measure("fake.base", "fake.sticky", "fake.other")
     error = "cudaErrorIllegalAddress: an illegal memory access was encountered"
     assert {(row.status, row.reason, row.attempt) for row in (base, other)} == {("ok", "", 2)}
     assert (sticky.status, sticky.reason, sticky.attempt) == ("crashed", error, 2)
 
 
-def test_ids_that_do_not_exist_are_refused_in_the_workers_words(
-    measure: Measure, complaint: Callable[..., str]
-) -> None:
+def test_ids_that_do_not_exist_are_refused_in_the_workers_words(measure, complaint):
     assert "copy/m0n5/f32" in complaint(lambda: measure("honest", problem="copy/m0n5/f32"))
 
 
-def test_no_worker_can_be_started_where_nothing_can_be_written(
-    measure: Measure, complaint: Callable[..., str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_worker_can_be_started_where_nothing_can_be_written(measure, complaint, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", "/nowhere")
     assert "set TMPDIR to another folder" in complaint(lambda: measure("honest"))
 
 
-def test_a_run_with_crashes_exits_1_and_prints_of_kernels_keep_out_of_its_tables(kernelmark) -> None:
+def test_a_run_with_crashes_exits_1_and_prints_of_kernels_keep_out_of_its_tables(kernelmark):
     kernels = ("--kernels", "copy/bad.segv", "--kernels", "copy/bad.prints", "--kernels", "copy/bad.aborts")
     done = kernelmark("run", SMALL, *QUICK, *kernels)
     assert done.returncode == 1
@@ -273,20 +262,20 @@ def test_a_run_with_crashes_exits_1_and_prints_of_kernels_keep_out_of_its_tables
 KEY = WorkerKey("cuda", 1)
 
 
-def pool_of(answer: Callable[[str], Measurement]) -> Mock:
+def pool_of(answer):
     """Stands for the workers: answers by the test's own rule, and records its calls."""
 
-    def rows(job: Job, key: WorkerKey) -> list[Measurement]:
+    def rows(job, key):
         return [msgspec.structs.replace(answer(kernel), problem=job.problems[0]) for kernel in job.kernels]
 
     return Mock(side_effect=rows)
 
 
-def job(problem: str, *kernels: str) -> Job:
+def job(problem, *kernels):
     return Job((problem,), kernels, Mode.HOT, (), 0, Budget(), 1)
 
 
-def test_a_kernel_that_hangs_on_two_problems_is_left_out_of_the_third() -> None:
+def test_a_kernel_that_hangs_on_two_problems_is_left_out_of_the_third():
     hangs = {"status": "timeout", "reason": "sampling took more than 5 s"}
     pool = pool_of(lambda kernel: Measurement(kernel=kernel, **(hangs if kernel == "b" else {})))
     wary = Wary(pool)
@@ -301,7 +290,7 @@ def test_a_kernel_that_hangs_on_two_problems_is_left_out_of_the_third() -> None:
 
 
 @pytest.mark.parametrize(("attempt", "calls"), [(1, 2), (2, 1)])
-def test_a_crash_that_was_tried_again_has_cost_two_workers(attempt: int, calls: int) -> None:
+def test_a_crash_that_was_tried_again_has_cost_two_workers(attempt, calls):
     pool = pool_of(lambda kernel: Measurement(kernel=kernel, status="crashed", reason="SIGSEGV", attempt=attempt))
     wary = Wary(pool)
     for problem in "pqr":
@@ -309,7 +298,7 @@ def test_a_crash_that_was_tried_again_has_cost_two_workers(attempt: int, calls: 
     assert pool.call_count == calls
 
 
-def test_a_kernel_that_is_wrong_or_raises_is_called_again() -> None:
+def test_a_kernel_that_is_wrong_or_raises_is_called_again():
     pool = pool_of(lambda kernel: Measurement(kernel=kernel, status={"a": "wrong", "b": "failed"}[kernel]))
     wary = Wary(pool)
     for problem in "pqr":
@@ -318,14 +307,14 @@ def test_a_kernel_that_is_wrong_or_raises_is_called_again() -> None:
     assert wary.left_out == {}
 
 
-def test_a_kernel_that_an_earlier_run_left_out_is_not_called() -> None:
+def test_a_kernel_that_an_earlier_run_left_out_is_not_called():
     pool = Mock()
     (row,) = Wary(pool, {"a": "crashed on p: SIGSEGV"})(job("q", "a"), KEY)
     assert not pool.called
     assert (row.status, row.reason) == ("crashed", "left out after 2 lost workers: crashed on p: SIGSEGV")
 
 
-def test_a_kernel_that_takes_the_last_of_the_memory_is_oom(measure: Measure, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_kernel_that_takes_the_last_of_the_memory_is_oom(measure, monkeypatch):
     monkeypatch.setattr(memory, "available_bytes", lambda: 200_000_000)
     monkeypatch.setattr(memory, "whole_bytes", lambda: 10_000_000_000)
     bad, good = measure("fills_memory", "honest")
@@ -333,7 +322,7 @@ def test_a_kernel_that_takes_the_last_of_the_memory_is_oom(measure: Measure, mon
     assert re.fullmatch(r"verification: the process used 0\.[234]\d* GB, 0\.2 GB are left", bad.reason)
 
 
-def test_a_worker_is_looked_at_sooner_where_memory_is_short() -> None:
+def test_a_worker_is_looked_at_sooner_where_memory_is_short():
     assert pool.next_look_s(None) == pool.next_look_s(100e9) == pool.POLL_S
     assert pool.SOONEST_S < pool.next_look_s(1e9) < pool.POLL_S
     assert pool.next_look_s(-1.0) == pool.SOONEST_S
@@ -341,7 +330,7 @@ def test_a_worker_is_looked_at_sooner_where_memory_is_short() -> None:
     assert pool.floor_bytes(1_000_000_000) == pool.LEAST_FLOOR_BYTES
 
 
-def test_what_the_system_killed_for_memory_is_oom(measure: Measure, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_the_system_killed_for_memory_is_oom(measure, monkeypatch):
     monkeypatch.setattr(memory, "kills_by_system", count().__next__)
     bad, good = measure("killed_by_a_stranger", "honest")
     assert (bad.status, bad.reason) == ("oom", "verification: killed by the system for lack of memory")

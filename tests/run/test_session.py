@@ -47,10 +47,8 @@ def test_a_baseline_that_is_wrong_gives_nobody_a_speedup(measured, tmp_path):
     path = tmp_path / "s.toml"
     path.write_text("baseline = {copy = 'copy/mine.base'}\n[[sweep]]\nop = 'copy'\ndtype = 'f32'\nm = 3\nn = 5\n")
     rows, *_ = measured(str(path), kernels=("copy/mine.*",))
-    assert [(r.kernel, r.status, r.speedup) for r in rows] == [
-        ("copy/mine.base", "wrong", None),
-        ("copy/mine.good", "ok", None),
-    ]
+    found = [(r.kernel, r.status, r.speedup) for r in rows]
+    assert found == [("copy/mine.base", "wrong", None), ("copy/mine.good", "ok", None)]
 
 
 def test_a_run_tells_what_was_asked_for_on_which_machine_and_when_it_ended(measured, store):
@@ -261,7 +259,7 @@ NO_BASELINE, BASELINE = {}.get, {"": "base"}.get
 ROUNDS = [0.98, 1.01, 1.0, 0.99, 1.02, 1.0]
 
 
-def found(kernel: str, scale: float = 1.0, **other: object) -> Measurement:
+def found(kernel, scale=1.0, **other):
     """Return one process's measurement of a kernel that takes about `scale` seconds."""
     samples = [scale * round_ for round_ in ROUNDS]
     interval = median_interval(samples)
@@ -270,12 +268,12 @@ def found(kernel: str, scale: float = 1.0, **other: object) -> Measurement:
     return msgspec.structs.replace(row, **other)
 
 
-def test_one_process_stays_as_it_is() -> None:
+def test_one_process_stays_as_it_is():
     row = found("a")
     assert merge([[row]], NO_BASELINE) == [row]
 
 
-def test_samples_are_kept_by_process_and_the_interval_says_what_it_holds_for() -> None:
+def test_samples_are_kept_by_process_and_the_interval_says_what_it_holds_for():
     (row,) = merge([[found("a", scale)] for scale in (1.0, 1.1, 1.2)], NO_BASELINE)
     assert [part.samples for part in row.parts] == [6, 6, 6]
     assert [part.median_s for part in row.parts] == pytest.approx([1.0, 1.1, 1.2])
@@ -288,7 +286,7 @@ def test_samples_are_kept_by_process_and_the_interval_says_what_it_holds_for() -
     assert row.interval.median == pytest.approx(1.1)
 
 
-def test_ratios_are_formed_within_each_process() -> None:
+def test_ratios_are_formed_within_each_process():
     """Both slow down from process to process; the ratio does not."""
     base, own = merge([[found("base", 2 * scale), found("own", scale)] for scale in (1.0, 1.5, 3.0)], BASELINE)
     assert base.over_baseline is None
@@ -296,7 +294,7 @@ def test_ratios_are_formed_within_each_process() -> None:
     assert (own.over_baseline.low, own.over_baseline.median, own.over_baseline.high) == pytest.approx((2, 2, 2))
 
 
-def test_kernels_share_a_job_over_processes_only_if_they_shared_it_in_each() -> None:
+def test_kernels_share_a_job_over_processes_only_if_they_shared_it_in_each():
     runs = [[found(kernel, job=f"{n}") for kernel in ("base", "own", "alone")] for n in range(3)]
     runs[1][2].job = "another"
     base, own, alone = merge(runs, BASELINE)
@@ -312,7 +310,7 @@ def test_kernels_share_a_job_over_processes_only_if_they_shared_it_in_each() -> 
     [(0, "sampling: SIGSEGV"), (1, "in process 2 of 3: sampling: SIGSEGV")],
     ids=["at once", "later"],
 )
-def test_a_kernel_that_fails_in_any_process_has_failed_and_says_in_which_later_one(number: int, reason: str) -> None:
+def test_a_kernel_that_fails_in_any_process_has_failed_and_says_in_which_later_one(number, reason):
     runs = [[found("a"), found("b")], [found("a"), found("b")], [found("a")]]
     runs[number][1] = Measurement(kernel="b", status="crashed", reason="sampling: SIGSEGV", attempt=2)
     good, failed = merge(runs, {"": "a"}.get)
@@ -321,7 +319,7 @@ def test_a_kernel_that_fails_in_any_process_has_failed_and_says_in_which_later_o
     assert (failed.samples, failed.parts, failed.interval, failed.over_baseline) == ([], [], None, None)
 
 
-def test_a_baseline_that_failed_gives_nobody_a_ratio() -> None:
+def test_a_baseline_that_failed_gives_nobody_a_ratio():
     bad = Measurement(kernel="base", status="wrong", reason="b[0, 0] is 1")
     _, own = merge([[found("base"), found("own")], [bad, found("own")]], BASELINE)
     assert (own.status, own.over_baseline) == ("ok", None)
@@ -343,17 +341,17 @@ def test_a_baseline_that_failed_gives_nobody_a_ratio() -> None:
         ("launched", ("k2", "k1", "k3"), "k2"),
     ],
 )
-def test_the_values_of_several_processes_become_one(column: str, values: tuple[object, ...], expected: object) -> None:
+def test_the_values_of_several_processes_become_one(column, values, expected):
     (row,) = merge([[found("a", **{column: value})] for value in values], NO_BASELINE)
     assert getattr(row, column) == expected
 
 
-def test_processes_that_differ_in_what_a_case_is_are_refused() -> None:
+def test_processes_that_differ_in_what_a_case_is_are_refused():
     with pytest.raises(ValueError, match="differ in a value that must be equal"):
         merge([[found("a", numerics="fp32")], [found("a", numerics="tf32")]], NO_BASELINE)
 
 
-def test_it_is_known_how_far_apart_the_processes_were() -> None:
+def test_it_is_known_how_far_apart_the_processes_were():
     times = ("2026-01-01T00:00:00.000+00:00", "2026-01-01T00:01:00.500+00:00", "2026-01-01T00:02:01.000+00:00")
     (row,) = merge([[found("a", started_at=time)] for time in times], NO_BASELINE)
     assert row.spread_s == 121.0

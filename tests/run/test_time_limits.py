@@ -1,12 +1,10 @@
 """Foreign code that hangs outside of a kernel's calls, in real processes: `--timeout` applies there, too."""
 
 import re
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from kernelmark.bench.measure.measurement import Measurement
 from kernelmark.bench.plan.case import Budget, Job, Plan, WorkerKey
 from kernelmark.bench.plan.discovery import load_plugin
 from kernelmark.bench.plan.modes import Mode
@@ -17,13 +15,10 @@ from support.plugins import UNRULY
 
 #: Ample for calls of 3 ms.
 TIMEOUT_S = 0.5
-#: Status, reason and attempt of a row, by what hangs on its problem and by its kernel.
-Found = dict[tuple[str, str], tuple[str, str, int]]
-Measure = Callable[..., Found]
 
 
 @pytest.fixture
-def workers(monkeypatch: pytest.MonkeyPatch) -> Iterator[Workers]:
+def workers(monkeypatch):
     """Workers whose code has as long outside of calls as within."""
     monkeypatch.setattr(pool, "SLOW_FACTOR", 1)
     monkeypatch.setattr(pool, "LEAST_S", TIMEOUT_S)
@@ -32,26 +27,25 @@ def workers(monkeypatch: pytest.MonkeyPatch) -> Iterator[Workers]:
 
 
 @pytest.fixture
-def measure(workers: Workers) -> Measure:
-    """The rows of these kernels on these problems of the unruly operation as one job."""
+def measure(workers):
+    """Status, reason and attempt of each row of a job of the unruly operation, by what hangs in it and by kernel."""
 
-    def of(*problems: str, kernels: tuple[str, ...] = ("honest",)) -> Found:
+    def of(*problems, kernels=("honest",)):
         ids = tuple(f"stall/m8/f32{problem and '/'}{problem}" for problem in problems)
         names = tuple(f"stall/bad.{name}" for name in kernels)
         job = Job(ids, names, Mode.HOT, (UNRULY,), 0, Budget(0.02), 1, names[0], timeout_s=TIMEOUT_S)
-        rows: list[Measurement] = workers.run(job, WorkerKey("cpu", 1))
-        return {
-            (problems[ids.index(row.problem)], row.kernel[10:]): (row.status, row.reason, row.attempt) for row in rows
-        }
+        own = dict(zip(ids, problems, strict=True))
+        rows = workers.run(job, WorkerKey("cpu", 1))
+        return {(own[row.problem], row.kernel[10:]): (row.status, row.reason, row.attempt) for row in rows}
 
     return of
 
 
-def reason(stage: str) -> str:
+def reason(stage):
     return f"{stage} took more than {TIMEOUT_S:g} s; see --timeout"
 
 
-def test_an_operation_that_hangs_costs_the_kernels_on_its_problem_a_row_each(measure: Measure) -> None:
+def test_an_operation_that_hangs_costs_the_kernels_on_its_problem_a_row_each(measure):
     methods, kernels = ("reference", "operands", "check"), ("honest", "honest2")
     found = measure(*methods, "", kernels=kernels)
     for method in methods:
@@ -60,7 +54,7 @@ def test_an_operation_that_hangs_costs_the_kernels_on_its_problem_a_row_each(mea
 
 
 @pytest.mark.long
-def test_what_a_kernel_declares_of_itself_has_the_time_of_its_set_up(measure: Measure) -> None:
+def test_what_a_kernel_declares_of_itself_has_the_time_of_its_set_up(measure):
     declared = ("executed", "supports", "valid")
     found = measure("", kernels=("honest", *declared))
     assert found["", "honest"] == ("ok", "", 4)
@@ -68,14 +62,14 @@ def test_what_a_kernel_declares_of_itself_has_the_time_of_its_set_up(measure: Me
 
 
 @pytest.mark.long
-def test_a_whole_job_has_a_limit_wherever_it_hangs(measure: Measure, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_whole_job_has_a_limit_wherever_it_hangs(measure, monkeypatch):
     monkeypatch.setattr(pool, "job_limit_s", lambda job: 3.0)
     expected = "timeout", "all kernels together took more than 3 s; see --timeout", 1
     assert measure("", kernels=("numerics",)) == {("", "numerics"): expected}
 
 
-def test_the_limit_of_a_job_grows_with_its_contenders_and_what_a_call_may_take() -> None:
-    def limit_s(timeout_s: float, *kernels: str) -> float:
+def test_the_limit_of_a_job_grows_with_its_contenders_and_what_a_call_may_take():
+    def limit_s(timeout_s, *kernels):
         return pool.job_limit_s(Job(("p",), kernels, Mode.HOT, (), 0, Budget(2.0), 1, timeout_s=timeout_s))
 
     assert limit_s(60.0, "a") == 60 * pool.CALLS + 2 * pool.BUDGETS
@@ -99,8 +93,8 @@ QUICK = ("crashes",)
     "name", [*QUICK, *(pytest.param(name, marks=pytest.mark.long) for name in IMPORTS if name not in QUICK)]
 )
 def test_a_plugin_whose_import_does_not_end_well_is_refused_before_this_process_loads_it(
-    name: str, workers: Workers, monkeypatch: pytest.MonkeyPatch, complaint: Callable[..., str], tmp_path: Path
-) -> None:
+    name, workers, monkeypatch, complaint, tmp_path
+):
     monkeypatch.setattr(pool, "LEAST_IMPORT_S", 2.0)
     text, found = IMPORTS[name]
     (tmp_path / "bad.py").write_text(text)
@@ -121,7 +115,7 @@ def test_a_plugin_whose_import_does_not_end_well_is_refused_before_this_process_
         ),
     ],
 )
-def test_a_problem_whose_figures_cannot_be_had_is_refused(registry, monkeypatch, complaint, name, value, said) -> None:
+def test_a_problem_whose_figures_cannot_be_had_is_refused(registry, monkeypatch, complaint, name, value, said):
     load_plugin(Path(UNRULY))
     monkeypatch.setattr(registry.operations["stall"], name, value, raising=False)
     plan = Plan(("cpu",), suites=("stall/m8/f32",))
@@ -130,13 +124,11 @@ def test_a_problem_whose_figures_cannot_be_had_is_refused(registry, monkeypatch,
 
 
 #: The command, where planning has a second.
-HASTY = (
-    "from kernelmark.bench.plan import foreign; foreign.LEAST_S = 1.0; from kernelmark.bench.cli import main; main()"
-)
+HASTY = "from kernelmark.bench.plan import foreign as f; f.LEAST_S = 1.0; from kernelmark.bench.cli import main; main()"
 
 
 @pytest.mark.long
-def test_a_run_on_a_problem_whose_figures_hang_ends_in_one_line(python_in, tmp_path: Path) -> None:
+def test_a_run_on_a_problem_whose_figures_hang_ends_in_one_line(python_in, tmp_path):
     done = python_in(tmp_path, "-c", HASTY, "run", "stall/m8/f32/flop", "--plugin", UNRULY, "--timeout", "0.5")
     assert (done.returncode, done.stdout) == (2, "")
     (line,) = done.stderr.splitlines()
@@ -145,13 +137,10 @@ def test_a_run_on_a_problem_whose_figures_hang_ends_in_one_line(python_in, tmp_p
 
 
 @pytest.mark.long
-def test_a_plugin_that_hangs_where_no_worker_has_loaded_it_ends_the_command(python_in, tmp_path: Path) -> None:
+def test_a_plugin_that_hangs_where_no_worker_has_loaded_it_ends_the_command(python_in, tmp_path):
     (tmp_path / "bad.py").write_text("import time\ntime.sleep(1000)\n")
-    text = (
-        "from kernelmark.bench.plan import discovery, foreign; foreign.LEAST_S = 0.5;"
-        "discovery.discover(('bad.py',), 0.1)"
-    )
-    done = python_in(tmp_path, "-c", text)
+    hasty = "from kernelmark.bench.plan import discovery, foreign; foreign.LEAST_S = 0.5; "
+    done = python_in(tmp_path, "-c", hasty + "discovery.discover(('bad.py',), 0.1)")
     assert (done.returncode, done.stdout) == (2, "")
     (line,) = done.stderr.splitlines()
     path = tmp_path / "bad.py"
@@ -180,7 +169,7 @@ for module, names in PATCHED.items() if sys.argv[0].endswith("run/worker.py") el
 """
 
 
-def test_a_plugin_that_replaces_the_clock_and_the_signals_changes_no_result(kernelmark, tmp_path: Path) -> None:
+def test_a_plugin_that_replaces_the_clock_and_the_signals_changes_no_result(kernelmark, tmp_path):
     (tmp_path / "patches.py").write_text(PATCHES)
     done = kernelmark(
         *("run", "copy/m64n64/f32", "--kernels", "copy/numpy.copyto", "--mode", "hot", "--max-time", "0.05"),

@@ -1,13 +1,10 @@
 """Runs of small problems: their words, their suite, kernels declared in this process, and what the store shows."""
 
 import sqlite3
-import subprocess
-from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
 from kernelmark import kernel
-from kernelmark.bench.measure.measurement import Measurement
 from kernelmark.bench.record.store import Store
 from support.plugins import FAULTS
 
@@ -44,9 +41,6 @@ def all_are_there_and_ok(path: Path, problems: int = PROBLEMS) -> bool:
 SMALL = "copy/m3n5/f32"
 #: Ample for a call of 3 ms.
 TIMEOUT_S = 0.5
-Measure = Callable[..., list[Measurement]]
-#: Begins the command in a folder, not waiting for its end.
-Start = Callable[..., subprocess.Popen[str]]
 
 
 def declare(name, set_up, **options):
