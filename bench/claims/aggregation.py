@@ -111,9 +111,4 @@ def _sizes(q: Question, problem: str) -> tuple[int, int]:
     return known.w, known.n
 
 
-COMPARE = {
-    "linked": linked,
-    "network-scaling": network_scaling,
-    "network-speedup": network_speedup,
-    "model-parallel": model_parallel,
-}
+COMPARE = {way.__name__.replace("_", "-"): way for way in (linked, network_scaling, network_speedup, model_parallel)}

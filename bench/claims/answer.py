@@ -186,9 +186,7 @@ def unpriced(kind: str, results: Sequence[Result]) -> str:
 
 def coverage(contrast: Contrast, evidence: ExperimentRows) -> list[str]:
     """Return, as a line, how many of a claim's problems have rows, timed or failed; an empty list if all have."""
-    problems = {
-        layer.entry.problem.id for layer in evidence.layers if matches(layer.entry.problem.id, contrast.problems)
-    }
+    problems = {name for name in evidence.problems if matches(name, contrast.problems)}
     covered = problems & {r.problem for r in evidence.all}
     return [f"{len(covered)} of {len(problems)} problems have rows"] if len(covered) < len(problems) else []
 
@@ -320,7 +318,6 @@ def _seconds_a_batch(evidence: ExperimentRows) -> Iterator[str]:
         for title, wanted in PASSES.items():
             for batch in evidence.experiment.batches if parts.issuperset(wanted) else ():
                 entries = [one.entry for one in evidence.layers if one.batch == batch and one.entry.part in wanted]
-                if seconds := total(
-                    (entry.count, findings.fastest(rows.get(entry.problem.id, ()))) for entry in entries
-                ):
+                chosen = ((entry.count, findings.fastest(rows.get(entry.problem.id, ()))) for entry in entries)
+                if seconds := total(chosen):
                     yield f"{device}: {title} {time(*seconds[:3])} at batch {batch}"

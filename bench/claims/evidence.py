@@ -138,9 +138,7 @@ def plan(experiment: Experiment, devices: tuple[str, ...]) -> Plan:
 class ExperimentRows:
     """The rows of an experiment. rows: those with a time. failed: those that are not `ok`. problems: problems by id."""
 
-    def __init__(
-        self, store: Store, experiment: Experiment, layers: Sequence[Layered], results: Iterable[Result]
-    ) -> None:
+    def __init__(self, store: Store, experiment: Experiment, layers: list[Layered], results: Iterable[Result]) -> None:
         self._store, self.experiment, self.layers = store, experiment, layers
         self.problems = {layer.entry.problem.id: layer.entry.problem for layer in layers}
         order = {name: i for i, name in enumerate(self.problems)}

@@ -61,12 +61,8 @@ class Question(NamedTuple):
 def question(contrast: Contrast, evidence: ExperimentRows, prices: Prices) -> Question:
     """Return a comparison with the rows of its problems and kernels."""
     rows = [r for r in evidence.rows if matches(r.problem, contrast.problems)]
-    return Question(
-        contrast,
-        evidence,
-        [r for r in rows if matches(r.kernel, contrast.kernels) or r.kernel == contrast.against],
-        prices,
-    )
+    rows = [r for r in rows if matches(r.kernel, contrast.kernels) or r.kernel == contrast.against]
+    return Question(contrast, evidence, rows, prices)
 
 
 def failures_of(contrast: Contrast, evidence: ExperimentRows) -> list[Result]:
@@ -334,17 +330,14 @@ def with_transfers(q: Question) -> Iterator[ClaimRatio]:
     """Yield device `other`'s time over device `one`'s time, which includes the transfers of operands and result."""
     moved = by_problem(r for r in q.rows if r.op == "transfer")
     for pair in pairs(q._replace(rows=[r for r in q.rows if r.op != "transfer"])):
-        operands = pair.problem.operands()
-        sizes = {
-            way: sum(o.elements for o in operands if o.role == role) for way, role in (("h2d", "in"), ("d2h", "out"))
-        }
-        names = (f"transfer/n{count}/{pair.problem.dtype}/{way}" for way, count in sizes.items())
-        ways = [fastest(moved.get(name, [])) for name in names]
-        moves = [r for r in ways if r]
-        if len(moves) == len(ways) and (whole := total((1, r) for r in (pair.one, *moves))):
+        moves = []
+        for way, role in (("h2d", "in"), ("d2h", "out")):
+            elements = sum(operand.elements for operand in pair.problem.operands() if operand.role == role)
+            moves.append(fastest(moved.get(f"transfer/n{elements}/{pair.problem.dtype}/{way}", [])))
+        if all(moves) and (whole := total((1, r) for r in (pair.one, *moves))):
+            rows = pair.one, *filter(None, moves), pair.other
             ratio, by = time_of(pair.other).over(whole), against(pair.one, pair.other)
-            rows_of_all = pair.one, *moves, pair.other
-            yield ClaimRatio(q.label(pair.problem), ratio, rows_of_all, by, pair.problem.flop)
+            yield ClaimRatio(q.label(pair.problem), ratio, rows, by, pair.problem.flop)
 
 
 def step_share(q: Question) -> Iterator[ClaimRatio]:

@@ -96,10 +96,8 @@ def _read(rows: Sequence[dict[str, str]]) -> Answer:
 
 def _read_found(row: dict[str, str]) -> JudgedRatio:
     low, high = (float(row[name]) if row[name] else None for name in ("ci95_low", "ci95_high"))
-    in_turn = row["in_turn"] == yes_or_no(True)
-    return JudgedRatio(
-        row["where"], row["by"], row["answer"], float(row["ratio"]), low, high, in_turn, _split(row["rows"])
-    )
+    own = float(row["ratio"]), low, high, row["in_turn"] == yes_or_no(True), _split(row["rows"])
+    return JudgedRatio(row["where"], row["by"], row["answer"], *own)
 
 
 def _split(cell: str) -> tuple[str, ...]:
@@ -114,15 +112,12 @@ def write_markdown(answers: Sequence[Answer], title: str, out: IO[str]) -> None:
 
 def statements(answers: Sequence[Answer]) -> Statements:
     """Return the claims that have a number, for the page of a run."""
-    shown = [a for a in answers if a.findings]
-    shown_claims = [
-        Statement(a.verdict, a.words, f"{_question(a)} {a.source}.", (*a.said, *a.notes, _rows(a))) for a in shown
-    ]
-    return Statements(tally(answers), shown_claims)
 
+    def statement(a: Answer) -> Statement:
+        rows = f"{count(len(a.rows), 'row')} of {', '.join(a.run_ids)}, named in claims.csv"
+        return Statement(a.verdict, a.words, f"{_question(a)} {a.source}.", (*a.said, *a.notes, rows))
 
-def _rows(a: Answer) -> str:
-    return f"{count(len(a.rows), 'row')} of {', '.join(a.run_ids)}, named in claims.csv"
+    return Statements(tally(answers), [statement(a) for a in answers if a.findings])
 
 
 def write_files(folder: Path, answers: Sequence[Answer], title: str) -> None:

@@ -39,20 +39,13 @@ def compared_pairs(base: Side, new: Side) -> Iterator[ComparedPair]:
             if before[0].job == before[1].job != "" and all(map(is_timed, before)):
                 one, other = held_first(*now)
                 was = {r.case: r for r in before}
-                yield ComparedPair(
-                    one, other, faster(base.store, was[one.case], was[other.case]), faster(new.store, one, other)
-                )
+                base_ratio = faster(base.store, was[one.case], was[other.case])
+                yield ComparedPair(one, other, base_ratio, faster(new.store, one, other))
 
 
 #: The most pairs that are printed.
 LISTED = 50
-PAIRS = (
-    TableColumn("variants"),
-    TableColumn("speed in BASE"),
-    TableColumn("speed in NEW"),
-    TableColumn("NEW/BASE"),
-    TableColumn("verdict"),
-)
+PAIRS = [TableColumn(name) for name in ("variants", "speed in BASE", "speed in NEW", "NEW/BASE", "verdict")]
 
 
 class ComparedRatio(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

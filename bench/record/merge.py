@@ -205,9 +205,8 @@ def _place(store: Store, run_id: str) -> ShardPlace:
     for ceiling, doubt in store.ceilings(run_id):
         if not doubt and ceiling.rate > (best[ceiling.need].rate if ceiling.need in best else 0):
             best[ceiling.need] = ceiling
-    hosts, devices = (
-        list(dict.fromkeys(filter(None, names))) for names in ([m.host for m in machines], [m.device for m in machines])
-    )
+    hosts = list(dict.fromkeys(m.host for m in machines if m.host))
+    devices = list(dict.fromkeys(m.device for m in machines if m.device))
     return ShardPlace(hosts, devices, sum(m.rows for m in machines), best)
 
 

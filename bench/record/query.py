@@ -59,9 +59,8 @@ class Queries:
 
     def _of_run(self, run_id: str, query: str, read: Read = lambda values: values, **values: Any) -> Iterator[Any]:
         """Yield the rows of a query whose condition `OF_RUN` selects the rows of this run."""
-        ((first, last),) = self._rows(
-            "SELECT min(result_id), max(result_id) FROM main.result WHERE run_id = :run_id", run_id=run_id
-        )
+        ends = "SELECT min(result_id), max(result_id) FROM main.result WHERE run_id = :run_id"
+        ((first, last),) = self._rows(ends, run_id=run_id)
         return self._rows(query, read, run_id=run_id, first=first, last=last, **values)
 
     def _in_order(

@@ -219,11 +219,9 @@ class Store(Reader):
             if evidence:
                 self._insert("evidence", {"result_id": number, "found": msgspec.json.encode(evidence).decode()})
             if ratio:
+                own = {"result_id": number, "baseline": result.baseline, **msgspec.structs.asdict(ratio)}
                 interval = {"low": result.speedup_ci95_low, "high": result.speedup_ci95_high}
-                self._insert(
-                    "ratio",
-                    {"result_id": number, "baseline": result.baseline, **msgspec.structs.asdict(ratio), **interval},
-                )
+                self._insert("ratio", own | interval)
 
     def set_aside(self, run_id: str, job: int, process: int, measured: Sequence[Measurement]) -> None:
         """Store one process's measurements of a job until the job's last process ends. job: its number in the plan."""
@@ -267,10 +265,9 @@ class Store(Reader):
     def doubt_ceiling(self, run_id: str, ceiling: Ceiling, reason: str) -> None:
         """Record why a ceiling is in doubt."""
         where = "run_id = ? AND device = ? AND threads = ? AND kind = ? AND problem = ? AND measured_at = ?"
+        values = reason, run_id, *ceiling.need, ceiling.measured_at
         with self._writing():
-            self._db.execute(
-                f"UPDATE ceiling SET doubt = ? WHERE {where}", (reason, run_id, *ceiling.need, ceiling.measured_at)
-            )
+            self._db.execute(f"UPDATE ceiling SET doubt = ? WHERE {where}", values)
 
 
 def _gone(db: sqlite3.Connection, path: Path, what: str, own: Sequence[str]) -> StoreGone:

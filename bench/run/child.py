@@ -14,7 +14,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
-from types import MappingProxyType, TracebackType
+from types import TracebackType
 from typing import IO, Any, NamedTuple, TextIO, TypeVar
 
 import msgspec
@@ -101,9 +101,7 @@ class Channel:
 class Child(AbstractContextManager["Child", None]):
     """A module that runs in another process, started by a keeper."""
 
-    def __init__(
-        self, module: str, *words: str, variables: Mapping[str, str] = MappingProxyType({}), passed: Sequence[int] = ()
-    ) -> None:
+    def __init__(self, module: str, *words: str, variables: Mapping[str, str] = {}, passed: Sequence[int] = ()) -> None:
         """variables: added to this process's environment for the child. passed: descriptors that the child inherits.
 
         Raises UsageError if there is no room for its output, or the system refuses the process or a file.

@@ -54,8 +54,7 @@ def _commit_of(root: Path) -> str:
         return done.stdout.strip()
 
     try:
-        return git("rev-parse", "HEAD") + (
-            "-dirty" if git("status", "--porcelain", "-uno", "--", ".", ":!reports") else ""
-        )
+        commit, changes = git("rev-parse", "HEAD"), git("status", "--porcelain", "-uno", "--", ".", ":!reports")
+        return f"{commit}-dirty" if changes else commit
     except (OSError, subprocess.CalledProcessError):
         return ""

@@ -60,10 +60,8 @@ class Stock:
         self.shared: list[Change] = []
         self._checksums: dict[str, Checksums] = {}
         devices = {c.place: c.device for c in contenders}
-        self.rotations = {
-            place: job.mode.rotation(_cached_bytes(problem, place), device.llc_bytes)
-            for place, device in devices.items()
-        }
+        rotation = job.mode.rotation
+        self.rotations = {at: rotation(_cached_bytes(problem, at), device.llc_bytes) for at, device in devices.items()}
         self.sets: dict[Place, list[OperandSet]] = {}
         #: For each place on the CPU, a set in the memory of the first set, whose operands begin off a cache line.
         self.moved: dict[Place, OperandSet] = {}
@@ -346,10 +344,8 @@ def _judge(stock: Stock, moved: bool = False) -> float:
 
 
 def _standing(job: Job, stock: Stock, judged_s: float) -> int:
-    """Return the number of outputs to judge for each contender, given the seconds that one takes."""
-    affordable = (
-        int(STANDING_SHARE * job.budget.max_time_s / judged_s) if judged_s else MOST_STANDING
-    )  # judged_s is 0 if a test stops the clock
+    """Return the number of outputs to judge for each contender, given the seconds that one takes (0: unknown)."""
+    affordable = int(STANDING_SHARE * job.budget.max_time_s / judged_s) if judged_s else MOST_STANDING
     return max(1, min(max(STANDING, affordable), MOST_STANDING, KEPT_BYTES // _output_bytes(stock.problem)))
 
 

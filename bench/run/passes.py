@@ -82,14 +82,7 @@ def _merge(measured: Sequence[Measurement], processes: int) -> Measurement:
             where = "" if number == 1 else f"in process {number} of {processes}: "
             return msgspec.structs.replace(one, reason=where + one.reason)
     values = {name: rule([getattr(one, name) for one in measured]) for name, rule in RULES.items()}
-    values |= {
-        "interval": pooled_interval(_groups(measured)),
-        "interval_scope": BETWEEN,
-        "spread_s": _spread_s(measured),
-    }
-    return Measurement(**values)
-
-
-def _spread_s(measured: Sequence[Measurement]) -> float:
     first, last = (datetime.fromisoformat(one.started_at) for one in (measured[0], measured[-1]))
-    return (last - first).total_seconds()
+    spread_s = (last - first).total_seconds()
+    values |= {"interval": pooled_interval(_groups(measured)), "interval_scope": BETWEEN, "spread_s": spread_s}
+    return Measurement(**values)

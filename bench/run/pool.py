@@ -8,7 +8,6 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from types import MappingProxyType
 from typing import NamedTuple
 
 import msgspec
@@ -397,7 +396,7 @@ class Wary:
     status and the reason of their last death; kernels of an earlier run can be passed in.
     """
 
-    def __init__(self, execute: Execute, left_out: Mapping[str, str] = MappingProxyType({})) -> None:
+    def __init__(self, execute: Execute, left_out: Mapping[str, str] = {}) -> None:
         self._execute = execute
         self._deaths: Counter[str] = Counter()
         self.left_out = dict(left_out)

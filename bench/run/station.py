@@ -181,6 +181,5 @@ def _refuse_less(plan: Plan) -> None:
     if "cuda" in plan.devices and (reason := cuda_missing()):
         raise UsageError(f"the run measures on cuda: {reason}")
     if max(plan.threads) > cpu_count():
-        raise UsageError(
-            f"the run uses {max(plan.threads)} threads, but only {cpu_count()} CPUs may be used; see --threads"
-        )
+        usable = f"only {cpu_count()} CPUs may be used"
+        raise UsageError(f"the run uses {max(plan.threads)} threads, but {usable}; see --threads")

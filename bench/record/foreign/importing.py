@@ -68,11 +68,8 @@ def import_files(db: Path, paths: Sequence[Path], find: FindProblem, new_run_id:
     files = [(path, _digest(path), read(path, find)) for path in paths]
     with closing(ImportStore(db)) as store:
         known = _digests(store)
-        imported = [
-            _add(store, path, digest, source, known, new_run_id)
-            for path, digest, sources in files
-            for source in sources
-        ]
+        named = [(path, digest, source) for path, digest, sources in files for source in sources]
+        imported = [_add(store, *source, known, new_run_id) for source in named]
         store.commit()
     return imported
 

@@ -184,9 +184,8 @@ def _numbers(text: str) -> list[int]:
 
 
 def _cudnn(called: str, values: Mapping[str, str]) -> tuple[str, dict[str, Any]]:
-    image, filters = {"BackwardData": ("dxDesc", "wDesc"), "BackwardFilter": ("xDesc", "dwDesc")}.get(
-        called, ("xDesc", "wDesc")
-    )
+    image = "dxDesc" if called == "BackwardData" else "xDesc"
+    filters = "dwDesc" if called == "BackwardFilter" else "wDesc"
     dims, strides = _numbers(values[f"{image}.dimA"]), _numbers(values[f"{image}.strideA"])
     if len(dims) != 4:
         raise NotUnderstood(f"convolutions of {len(dims) - 2} dimensions")
@@ -207,9 +206,8 @@ def _pair(values: Sequence[object]) -> str:
 
 
 def _blaslt(text: str) -> tuple[str, dict[str, Any]]:
-    described = {
-        name: dict(re.findall(r"(\w+)=(\S+)", inner)) for name, inner in re.findall(r"(\w+)=\[([^\]]*)\]", text)
-    }
+    parts = re.findall(r"(\w+)=\[([^\]]*)\]", text)
+    described = {name: dict(re.findall(r"(\w+)=(\S+)", inner)) for name, inner in parts}
     a, b, d = (described.get(f"{name}desc", {}) for name in "ABD")
     how = {key.lower(): value for key, value in described.get("computeDesc", {}).items()}
     op_a, op_b = _op(how.get("transa", "N")), _op(how.get("transb", "N"))

@@ -89,12 +89,8 @@ def _machine(device: JsonNode) -> dict[str, Any]:
     """Return the facts about the machine, by the names that kernelmark's runs use."""
     version = device.get("sm_version")
     facts: dict[str, Any] = {"gpu": text_under(device, "name")}
-    numbers = {
-        "gpu_memory_bytes": "global_memory_size",
-        "gpu_l2_bytes": "l2_cache_size",
-        "gpu_multiprocessors": "number_of_sms",
-    }
-    facts |= {fact: found.integer() for fact, key in numbers.items() if (found := device.get(key))}
+    numbers = {"memory_bytes": "global_memory_size", "l2_bytes": "l2_cache_size", "multiprocessors": "number_of_sms"}
+    facts |= {f"gpu_{fact}": found.integer() for fact, key in numbers.items() if (found := device.get(key))}
     if version is not None:
         facts["compute_capability"] = f"{version.integer() // 100}.{version.integer() % 100 // 10}"
     return {name: value for name, value in facts.items() if value}

@@ -99,9 +99,8 @@ def _add_statistics(result: Any, stats: JsonNode) -> None:
             statistic.refuse_above(stats.get("max"))
     result.samples = stats.need("rounds").integer()
     result.time_s_median = stats.need("median").seconds()
-    result.time_s_min, result.time_s_mean = (
-        statistic.seconds() if (statistic := stats.get(name)) else None for name in ("min", "mean")
-    )
+    least, mean = stats.get("min"), stats.get("mean")
+    result.time_s_min, result.time_s_mean = least and least.seconds(), mean and mean.seconds()
     if result.samples > 1 and (deviation := stats.get("stddev")) is not None:
         result.time_s_std = deviation.number()
 

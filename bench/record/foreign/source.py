@@ -267,13 +267,10 @@ def _impossible(columns: Columns) -> Iterator[Wrong]:
     for low, high in _ORDERED:
         ends = enumerate(zip(columns.get(low, ()), columns.get(high, ()), strict=False))
         known = ((at, least, most) for at, (least, most) in ends if least is not None and most is not None)
-        yield from islice(
-            ((at, low, f"at most {high}, {most!r}") for at, least, most in known if least > most * (1 + ROUNDING)), 1
-        )
+        above = ((at, most) for at, least, most in known if least > most * (1 + ROUNDING))
+        yield from islice(((at, low, f"at most {high}, {most!r}") for at, most in above), 1)
 
 
 def _first(columns: Columns, name: str, wrong: Callable[[Any], bool], expected: str) -> Iterator[Wrong]:
-    found = (
-        (at, name, expected) for at, value in enumerate(columns.get(name, ())) if value is not None and wrong(value)
-    )
-    yield from islice(found, 1)
+    values = enumerate(columns.get(name, ()))
+    yield from islice(((at, name, expected) for at, value in values if value is not None and wrong(value)), 1)
