@@ -25,19 +25,11 @@ from kernelmark.bench.measure.stats import BaselineRatio
 from kernelmark.bench.plan.errors import StoreGone, UsageError
 from kernelmark.bench.plan.files import data_folder, require_file
 from kernelmark.bench.plan.text import escaped
+from kernelmark.bench.record import schema
 from kernelmark.bench.record.query import MOST_BYTES, STEPS
 from kernelmark.bench.record.reader import Reader
 from kernelmark.bench.record.records import Layer as Layer
 from kernelmark.bench.record.result import Result
-from kernelmark.bench.record.schema import (
-    INSERT,
-    REMOVE,
-    REMOVE_JOB,
-    SCHEMA_VERSION,
-    bring_up_to_date,
-    is_complete,
-    row_values,
-)
 from kernelmark.bench.record.versions import KernelVersion, LaunchResources, Sources, digest_of, packed
 
 _TABLES = frozenset({"machine", "run", "result", "ratio"})
@@ -176,7 +168,7 @@ class Store(Reader):
         """Delete runs with all their data, all or none. The file shrinks unless another process has it open."""
         self.require_sound()
         with self._writing():
-            for statement in REMOVE:
+            for statement in schema.REMOVE:
                 self._db.executemany(statement, [(run_id,) for run_id in run_ids])
             self._db.execute("DELETE FROM machine WHERE machine_id NOT IN (SELECT machine_id FROM run)")
         with suppress(sqlite3.Error):  # another process reads, or the disk is full; new rows will reuse the space
@@ -186,7 +178,7 @@ class Store(Reader):
         """Delete the rows of each job in which any case was measured under noise, so that the job is measured again."""
         noisy = {result.job for result, _ in self.results(run_id) if was_noisy(result.disturbed)}
         with self._writing():
-            for statement in REMOVE_JOB:
+            for statement in schema.REMOVE_JOB:
                 self._db.executemany(statement, [(run_id, job) for job in noisy])
 
     def finish(self, run_id: str, finished_at: str) -> None:
@@ -214,8 +206,9 @@ class Store(Reader):
         parts: the processes that the samples come from. evidence: what shows that the time of the result cannot be
         right, if its status is `mistrusted`. place: the number of the result's job in the whole plan.
         """
+        values = schema.row_values(result.run_id, result, dims, samples, parts, place)
         with self._writing():
-            number = self._db.execute(INSERT, row_values(result.run_id, result, dims, samples, parts, place)).lastrowid
+            number = self._db.execute(schema.INSERT, values).lastrowid
             if evidence:
                 self._insert("evidence", {"result_id": number, "found": msgspec.json.encode(evidence).decode()})
             if ratio:
@@ -360,19 +353,19 @@ def _prepare(db: sqlite3.Connection, path: Path, writable: bool) -> None:
     for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'"):
         raise UsageError(f"{path}: has the trigger {name!r}, which writing would execute; expected none; {_REMEDY}")
     if _tables(db) == set() and _version(db) == 0:
-        bring_up_to_date(db)
-    version = _version(db)
-    if 0 < version <= SCHEMA_VERSION and _tables(db) >= _TABLES and (version < SCHEMA_VERSION or not is_complete(db)):
+        schema.bring_up_to_date(db)
+    version, newest = _version(db), schema.SCHEMA_VERSION
+    if 0 < version <= newest and _tables(db) >= _TABLES and (version < newest or not schema.is_complete(db)):
         if not writable:
-            what = f"has schema {version}, and must be writable to be migrated to {SCHEMA_VERSION}"
+            what = f"has schema {version}, and must be writable to be migrated to {newest}"
             raise UsageError(f"{path}: {what}; copy it to another folder")
         _require_sound(db, path)
-        bring_up_to_date(db)
+        schema.bring_up_to_date(db)
         version = _version(db)
     if version == 0 or not _tables(db) >= _TABLES:
         raise UsageError(f"{path}: is not a kernelmark store; {_REMEDY}")
-    if version != SCHEMA_VERSION:
-        raise UsageError(f"{path}: has schema {version}, this kernelmark reads {SCHEMA_VERSION}; {_REMEDY}")
+    if version != newest:
+        raise UsageError(f"{path}: has schema {version}, this kernelmark reads {newest}; {_REMEDY}")
     with suppress(sqlite3.OperationalError):  # another process is setting the mode, and SQLite does not wait for it
         db.execute("PRAGMA journal_mode = WAL")
     db.execute("PRAGMA synchronous = NORMAL")

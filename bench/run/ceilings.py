@@ -6,27 +6,11 @@ from typing import NamedTuple
 
 import msgspec
 
+from kernelmark.bench.measure import roofline
 from kernelmark.bench.measure.devices import get_device
 from kernelmark.bench.measure.disturbance import disturbances, low_ceiling, was_noisy
 from kernelmark.bench.measure.measurement import Ceiling, Excess, Measurement, Need
 from kernelmark.bench.measure.peak import nominal_peak
-from kernelmark.bench.measure.roofline import (
-    BESIDE,
-    FAR,
-    LINKS,
-    SLACK,
-    SLICE_S,
-    Judge,
-    ceiling,
-    certainty,
-    exceeded,
-    fastest,
-    fastest_tenth,
-    highest,
-    judges,
-    needs,
-    place,
-)
 from kernelmark.bench.measure.timing import now
 from kernelmark.bench.plan.case import Budget, Entrant, Job, WorkerKey
 from kernelmark.bench.plan.modes import Mode
@@ -105,8 +89,8 @@ class Ceilings:
         for row in timed:
             judges = [judge for need, times in judges_of[row.entrant] for judge in self._judges(need, times)]
             row.judged_by = "; ".join(map(str, judges)) or NO_JUDGE
-            for steady in [self._undisturbed(need) for need, times in judges_of[row.entrant] if times < FAR]:
-                if steady and (excess := exceeded(row, problem, Judge(steady, FAR))):
+            for steady in [self._undisturbed(need) for need, times in judges_of[row.entrant] if times < roofline.FAR]:
+                if steady and (excess := roofline.exceeded(row, problem, roofline.Judge(steady, roofline.FAR))):
                     row.mistrust(excess.reason, excess)
                     break
         timed = [row for row in timed if row.status == Status.OK]
@@ -122,8 +106,9 @@ class Ceilings:
 
     def _place(self, row: Measurement, job: Job, problem: Problem) -> None:
         known = {need.moves: self._known[need] for need in self._needs(job, problem, row)}
-        placed = place(row, problem, *(known[moves].found if moves in known else None for moves in (False, True)))
-        row.roofline = placed if placed and placed.roofline_pct <= 100 * SLACK else None
+        of_kinds = (known[moves].found if moves in known else None for moves in (False, True))
+        placed = roofline.place(row, problem, *of_kinds)
+        row.roofline = placed if placed and placed.roofline_pct <= 100 * roofline.SLACK else None
         for at, doubt in [(standing.found, standing.doubt) for standing in known.values()]:
             if row.roofline and at and doubt and at.need.bounds == row.roofline.bound_by:
                 row.note(low_ceiling(at.kind, doubt))
@@ -136,11 +121,11 @@ class Ceilings:
         for row in rows:
             for need, times in judges[row.entrant]:
                 for judge in self._judges(need, times):
-                    if excess := exceeded(row, problem, judge):
+                    if excess := roofline.exceeded(row, problem, judge):
                         excesses.setdefault(need, []).append((row, excess))
         return excesses
 
-    def _judges(self, need: Need, times: float) -> list[Judge]:
+    def _judges(self, need: Need, times: float) -> list[roofline.Judge]:
         """Return the limit above which a row is mistrusted: the highest undisturbed ceiling, or else the nominal peak.
 
         If there is neither, the limit is twice the highest ceiling measured during other load, if any.
@@ -149,8 +134,8 @@ class Ceilings:
         if known and known.doubt and not known.found:
             return []  # refuted: correct kernels have surpassed it
         if steady := self._undisturbed(need) or nominal_peak(need):
-            return [Judge(steady, times)]
-        return [Judge(ever[0], FAR)] if ever and ever[1].startswith(BESIDE) else []
+            return [roofline.Judge(steady, times)]
+        return [roofline.Judge(ever[0], roofline.FAR)] if ever and ever[1].startswith(roofline.BESIDE) else []
 
     def _undisturbed(self, need: Need) -> Ceiling | None:
         """Return an undisturbed ceiling of this or an earlier run, with the best sample ever, or None."""
@@ -168,10 +153,10 @@ class Ceilings:
         kernel = self._registry.kernels[row.kernel]
         if (kernel.is_ours and problem.is_ceiling) or problem.distribution == "zeros":
             return []
-        return [*judges(*self._facts(job, problem, row))]
+        return [*roofline.judges(*self._facts(job, problem, row))]
 
     def _needs(self, job: Job, problem: Problem, row: Measurement) -> Iterator[Need]:
-        return needs(*self._facts(job, problem, row))
+        return roofline.needs(*self._facts(job, problem, row))
 
     def _facts(self, job: Job, problem: Problem, row: Measurement) -> tuple[Problem, str, int, str, Mode, int]:
         device = self._registry.kernels[row.kernel].device
@@ -180,7 +165,7 @@ class Ceilings:
     def _holds(self, need: Need) -> bool:
         """Return whether an undisturbed ceiling of this kind is known for this machine."""
         if need not in self._ever:
-            self._ever[need] = highest(self._earlier(need))
+            self._ever[need] = roofline.highest(self._earlier(need))
         ever = self._ever[need]
         return ever is not None and not ever[1]
 
@@ -210,13 +195,13 @@ class Ceilings:
                 break
             rate = taken[0].rate
             if found and not doubt:
-                if rate <= SLACK * found.rate:
+                if rate <= roofline.SLACK * found.rate:
                     break
                 if not taken[1]:
                     self._doubt(found, f"a later one of this run is {100 * (rate / found.rate - 1):.0f} % higher")
             self._add(*taken)
-            found, doubt = max([(found, doubt), taken], key=certainty) if found else taken
-            if not doubt or doubt.startswith(BESIDE) or doubt.endswith(_LONG):
+            found, doubt = max([(found, doubt), taken], key=roofline.certainty) if found else taken
+            if not doubt or doubt.startswith(roofline.BESIDE) or doubt.endswith(_LONG):
                 break
         ended_s = now()
         stale_at_s = ended_s + max(MAX_AGE_S, MAX_AGE_COSTS * (ended_s - began_s))
@@ -230,7 +215,7 @@ class Ceilings:
 
     def _see(self, measured: Ceiling, doubt: str) -> None:
         before = self._ever.get(measured.need)
-        self._ever[measured.need] = highest(filter(None, (before, (measured, doubt))))
+        self._ever[measured.need] = roofline.highest(filter(None, (before, (measured, doubt))))
 
     def _refute(self, need: Need, reason: str) -> None:
         """Let a ceiling bound nothing until it is measured again, since correct kernels have surpassed it."""
@@ -239,14 +224,14 @@ class Ceilings:
             self._doubt(known.found, reason)
         self._known[need] = known._replace(found=None, doubt=reason)
 
-    def _take(self, need: Need, job: Job, times: int = 1) -> tuple[Ceiling, str] | None:
+    def _take(self, need: Need, job: Job, times: int) -> tuple[Ceiling, str] | None:
         """Measure a ceiling; return it and the doubt about it, or None if no microbenchmark has the status `ok`."""
         problem = self._registry.problem(need.problem)
         rows = self._execute(self._job(need, problem, job, times), WorkerKey(need.device, need.threads))
-        row = fastest(rows)
+        row = roofline.fastest(rows)
         if row is None:
             return None
-        measured = ceiling(need, row, problem, datetime.now(UTC).isoformat())
+        measured = roofline.ceiling(need, row, problem, datetime.now(UTC).isoformat())
         doubt = self._looks_disturbed(measured, row)
         self._see(measured, doubt)
         return measured, doubt
@@ -254,7 +239,7 @@ class Ceilings:
     def _looks_disturbed(self, measured: Ceiling, row: Measurement) -> str:
         """Return why other load seems to have lowered a ceiling, or ""."""
         cause = disturbances(row.disturbed)[0].cause if was_noisy(row.disturbed) else ""
-        if cause and measured.device == "cpu" and fastest_tenth(row.samples).middle > SLICE_S:
+        if cause and measured.device == "cpu" and roofline.fastest_tenth(row.samples).middle > roofline.SLICE_S:
             return cause + _LONG
         # During other load a short sample is either undisturbed or takes a time slice longer.
         if (wide := measured.high - (measured.rate if cause else measured.low)) > WIDE * measured.rate:
@@ -264,7 +249,7 @@ class Ceilings:
                 same = (need.device, need.threads, need.kind) == (measured.device, measured.threads, "fp64")
                 if same and known.found and known.found.rate > measured.rate:
                     return "below that of fp64"
-        return cause and BESIDE + cause
+        return cause and roofline.BESIDE + cause
 
     def _job(self, need: Need, problem: Problem, job: Job, times: int) -> Job:
         """Return the job of kernelmark's microbenchmarks; a plug-in must not set the ceiling of its own rows.
@@ -279,7 +264,7 @@ class Ceilings:
             and kernel.is_ours
             and (kernel.threaded or need.threads == 1)
             and (need.moves or need.kind == kernel.numerics_for(problem))
-            and (need.kind != "link" or kernel.id in LINKS)
+            and (need.kind != "link" or kernel.id in roofline.LINKS)
         )
         budget = Budget(times * min(BUDGET_S, job.budget.max_time_s))
         return Job((need.problem,), kernels, Mode.HOT, (), job.seed, budget, need.threads, ours=True)

@@ -241,7 +241,7 @@ def test_a_ceiling_that_was_measured_beside_load_accuses_at_twice_its_rate_alone
 
 
 def test_a_ceiling_whose_calls_are_longer_than_a_time_slice_accuses_nobody_where_others_ran(lab, monkeypatch):
-    monkeypatch.setattr(ceilings, "SLICE_S", 1e-5)
+    monkeypatch.setattr(ceilings.roofline, "SLICE_S", 1e-5)
     base, fast = beside_load(lab)
     (fastest,) = lab.apply(scipy_sgemm=2**31 / 3e11)
     assert [row.status for row in (base, fast, fastest)] == ["ok"] * 3

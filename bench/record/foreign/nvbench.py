@@ -17,20 +17,8 @@ from kernelmark.bench.plan.files import require_file
 from kernelmark.bench.plan.modes import Mode
 from kernelmark.bench.plan.operation import Problem
 from kernelmark.bench.plan.status import Status
-from kernelmark.bench.record.foreign.source import (
-    FindProblem,
-    ForeignRow,
-    ForeignRun,
-    JsonNode,
-    add_rates,
-    add_samples,
-    dimensions,
-    first_problem,
-    foreign,
-    refuse_unsound,
-    refused_alone,
-    text_under,
-)
+from kernelmark.bench.record.foreign import source
+from kernelmark.bench.record.foreign.source import FindProblem, ForeignRow, ForeignRun, JsonNode, text_under
 from kernelmark.bench.record.result import Result
 
 KIND = "nvbench JSON"
@@ -106,21 +94,21 @@ def _rows(
     refused: list[str],
 ) -> Iterator[ForeignRow]:
     axes = {axis.need("name").text(): _axis_value(axis) for axis in state.items("axis_values")}
-    problem = first_problem((value for value in (*axes.values(), name) if isinstance(value, str)), find)
+    problem = source.first_problem((value for value in (*axes.values(), name) if isinstance(value, str)), find)
     text = "/".join((name, *(f"{axis}={value}" for axis, value in axes.items())))
-    dims = problem.dims() if problem else dimensions(axes)
+    dims = problem.dims() if problem else source.dimensions(axes)
     summaries = _summaries(state)
     timed = [way for way in WAYS if f"{way.tag}/time/{way.clock}/mean" in summaries]
     for way in timed or WAYS[:1]:
         where = {"device": way.device, "device_name": device_name if way.device == "cuda" else "", "mode": way.mode}
-        result = foreign(name, problem, text, f"nvbench.{name}", **shared, **where)
-        with refused_alone(refused):
+        result = source.foreign(name, problem, text, f"nvbench.{name}", **shared, **where)
+        with source.refused_alone(refused):
             samples = _samples(state, path) if way.tag == "nv/cold" else []
             if not timed:
                 result.status, result.reason = _why(state)
             else:
                 _add_times(result, way, summaries, samples, problem)
-                refuse_unsound(result, state)
+                source.refuse_unsound(result, state)
             yield ForeignRow(result, dims, samples if timed else ())
 
 
@@ -156,7 +144,7 @@ def _add_times(
     """Add the times that the file has. Older versions of nvbench write only the mean."""
     times = f"{way.tag}/time/{way.clock}"
     if samples:
-        add_samples(result, samples)
+        source.add_samples(result, samples)
     else:
         for name in ("min", "median", "mean"):
             if (found := summaries.get(f"{times}/{name}")) is not None:
@@ -167,7 +155,7 @@ def _add_times(
         result.time_s_median, result.time_s_min = (_number(summaries, f"{times}/{name}") for name in ("median", "min"))
         relative, std = (_number(summaries, f"{times}/stdev/{name}", -1.0) for name in ("relative", "absolute"))
         result.time_s_std = relative * result.time_s_mean if std is None and relative is not None else std
-    add_rates(result, problem)
+    source.add_rates(result, problem)
     bandwidth = _number(summaries, f"{way.tag}/bw/global/bytes_per_second", -1.0)
     if result.gbyte_per_s is None and bandwidth is not None:
         result.gbyte_per_s = bandwidth * 1e-9

@@ -6,21 +6,8 @@ becomes the kernel, and its group and parameters become the problem. Only --benc
 
 from typing import Any
 
-from kernelmark.bench.record.foreign.source import (
-    FindProblem,
-    ForeignRow,
-    ForeignRun,
-    JsonNode,
-    add_rates,
-    add_samples,
-    dimensions,
-    first_problem,
-    foreign,
-    own_result,
-    refuse_unsound,
-    refused_alone,
-    text_under,
-)
+from kernelmark.bench.record.foreign import source
+from kernelmark.bench.record.foreign.source import FindProblem, ForeignRow, ForeignRun, JsonNode, text_under
 
 KIND = "pytest-benchmark JSON"
 _OURS = {"schema", "kernel", "problem", "status"}
@@ -47,7 +34,7 @@ def read(root: JsonNode, suite: str, find: FindProblem) -> list[ForeignRun]:
     }
     rows, refused = list[ForeignRow](), list[str]()
     for bench in root.items("benchmarks"):
-        with refused_alone(refused):
+        with source.refused_alone(refused):
             rows.append(_row(bench, shared, find))
     environment = {"versions": {"pytest-benchmark": text_under(root, "version")}}
     return [ForeignRun(KIND, machine, environment, shared["git_commit"], rows, refused)]
@@ -56,7 +43,7 @@ def read(root: JsonNode, suite: str, find: FindProblem) -> list[ForeignRun]:
 def _row(bench: JsonNode, shared: dict[str, Any], find: FindProblem) -> ForeignRow:
     extra, samples = bench.get("extra_info"), _samples(bench)
     if extra is not None and isinstance(extra.value, dict) and extra.value.keys() >= _OURS:
-        result = own_result(extra)
+        result = source.own_result(extra)
         problem = find(result.problem)
         return ForeignRow(result, problem.dims() if problem else {}, samples if len(samples) == result.samples else ())
     return _foreign_row(bench, samples, shared, find)
@@ -67,17 +54,17 @@ def _foreign_row(bench: JsonNode, samples: list[float], shared: dict[str, Any], 
     module = path.removesuffix(".py").replace("/", ".")
     group, param = text_under(bench, "group"), text_under(bench, "param")
     words = [str(value) for value in _params(bench).values()]
-    problem = first_problem((param, group, *words), find)
+    problem = source.first_problem((param, group, *words), find)
     op = group or module.rpartition(".")[2]
     text = "/".join(filter(None, (op, param)))
-    result = foreign(op, problem, text, f"pytest.{module}.{function.replace('::', '.')}", **shared)
+    result = source.foreign(op, problem, text, f"pytest.{module}.{function.replace('::', '.')}", **shared)
     if samples:
-        add_samples(result, samples)
+        source.add_samples(result, samples)
     else:
         _add_statistics(result, bench.need("stats"))
-    add_rates(result, problem)
-    refuse_unsound(result, bench)
-    return ForeignRow(result, problem.dims() if problem else dimensions(_params(bench)), samples)
+    source.add_rates(result, problem)
+    source.refuse_unsound(result, bench)
+    return ForeignRow(result, problem.dims() if problem else source.dimensions(_params(bench)), samples)
 
 
 def _params(bench: JsonNode) -> dict[str, Any]:
