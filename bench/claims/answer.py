@@ -157,31 +157,14 @@ def _group(numbers: Sequence[JudgedRatio], of: int) -> str:
         return "; ".join(f"{n.where}{f' ({n.by})' if n.by else ''}: {n.interval}" for n in numbers)
     least, most = (pick(numbers, key=lambda n: n.ratio) for pick in (min, max))
     counted = f"{len(numbers)} of {of}, {least.interval} ({least.where}) to {most.interval} ({most.where})"
-    return counted if len(numbers) == of else f"{counted}: {_names(numbers)}"
-
-
-def _names(numbers: Sequence[JudgedRatio]) -> str:
     more = f" and {len(numbers) - NAMED} more" if len(numbers) > NAMED else ""
-    return "; ".join(n.where for n in numbers[:NAMED]) + more
-
-
-def with_steps(reason: str, steps: Iterable[ClaimRatio]) -> str:
-    """Return the reason (the machine has too few threads), followed by the gains measured with the threads it has."""
-    shown = ", ".join(f"{finding.where}: {finding.ratio}" for finding in steps)
-    return f"{reason}; the gains from these: {shown}" if shown else reason
+    return counted if len(numbers) == of else f"{counted}: {'; '.join(n.where for n in numbers[:NAMED])}{more}"
 
 
 def failures(results: Sequence[Result]) -> str:
     """Return the statuses and reasons of the rows without a time, as text."""
     shown = "; ".join(f"{r.kernel} on {r.problem}: {r.status}: {r.reason}" for r in results[:2])
     return shown + (f"; and {len(results) - 2} more" if len(results) > 2 else "")
-
-
-def unpriced(kind: str, results: Sequence[Result]) -> str:
-    """Return a line that says which price is missing, and lists the devices, at least one of which lacks it."""
-    names = ", ".join(dict.fromkeys(r.device_name for r in results))
-    price = "a price on other terms (otherwise_per_hour)" if kind == "other-price" else "a price"
-    return f"{price}: the prices file lacks it for at least one of {names}"
 
 
 def coverage(contrast: Contrast, evidence: ExperimentRows) -> list[str]:
@@ -196,13 +179,6 @@ def apart(numbers: Sequence[JudgedRatio]) -> list[str]:
     count = sum(not n.in_turn for n in numbers)
     what = f"{APART}: {count} of {len(numbers)} numbers"
     return [f"{what}, whose intervals combine those of both rows"] if count else []
-
-
-def no_rows(claim: Claim, tested: Experiment, some: bool) -> str:
-    """Return the missing rows and the command that measures them."""
-    lack = f"{'some ' if some else ''}rows of the experiment {tested.id!r} ({tested.title})"
-    where = " on a machine with a GPU" if tested.device == "cuda" else ""
-    return f"{lack}; `kernelmark claims --only {claim.id}` measures them{where}"
 
 
 COMPARE = {**findings.COMPARE, **aggregation.COMPARE}
@@ -295,19 +271,23 @@ def _notes(claim: Claim, evidence: ExperimentRows, prices: Prices) -> tuple[str,
 
 def _missing(claim: Claim, tested: Experiment, q: Question, hardware: Hardware) -> tuple[str, str]:
     evidence, kind = q.evidence, q.asked.kind
-    if reason := hardware.lacks(claim, tested):
-        return NOT_TESTABLE, with_steps(reason, findings.thread_steps(q) if claim.threads > 1 else ())
+    if reason := hardware.lacks(claim, tested):  # with the gains from the threads that the machine has
+        steps = ", ".join(f"{step.where}: {step.ratio}" for step in findings.thread_steps(q) if claim.threads > 1)
+        return NOT_TESTABLE, f"{reason}; the gains from these: {steps}" if steps else reason
     if claim.lacks:
         return NOT_MEASURED, claim.lacks
     if failed := failures_of(q.asked, evidence):
         return NOT_MEASURED, failures(failed)
     if kind in findings.BY_PRICES and len({r.device for r in evidence.rows}) > 1:
         if kind != "energy":
-            return NOT_MEASURED, unpriced(kind, evidence.rows)
-        if names := without_sensor([r for r in evidence.rows if not q.prices.watts(r)]):
-            what = f"energy: no sensor was read on {', '.join(names)}"
-            return NOT_TESTABLE, f"{what}, and the prices file declares no watts"
-    return NOT_MEASURED, no_rows(claim, tested, bool(evidence.rows))
+            names = ", ".join(dict.fromkeys(r.device_name for r in evidence.rows))
+            price = "a price on other terms (otherwise_per_hour)" if kind == "other-price" else "a price"
+            return NOT_MEASURED, f"{price}: the prices file lacks it for at least one of {names}"
+        if names := ", ".join(without_sensor([r for r in evidence.rows if not q.prices.watts(r)])):
+            return NOT_TESTABLE, f"energy: no sensor was read on {names}, and the prices file declares no watts"
+    lack = f"{'some ' if evidence.rows else ''}rows of the experiment {tested.id!r} ({tested.title})"
+    where = " on a machine with a GPU" if tested.device == "cuda" else ""
+    return NOT_MEASURED, f"{lack}; `kernelmark claims --only {claim.id}` measures them{where}"
 
 
 def _seconds_a_batch(evidence: ExperimentRows) -> Iterator[str]:

@@ -9,7 +9,7 @@ import msgspec
 
 from kernelmark.bench.claims.catalog import Experiment, experiment_named
 from kernelmark.bench.measure.cpu import cpu_count
-from kernelmark.bench.plan.case import Plan, PlannedJob, case_of, jobs
+from kernelmark.bench.plan.case import Job, Plan, PlannedJob, case_of, jobs
 from kernelmark.bench.plan.globs import matches
 from kernelmark.bench.plan.modes import Mode
 from kernelmark.bench.plan.operation import Problem
@@ -19,7 +19,6 @@ from kernelmark.bench.plan.suites import Suite, find_suite
 from kernelmark.bench.plan.sweep import Entry
 from kernelmark.bench.record.result import Result
 from kernelmark.bench.record.store import Store
-from kernelmark.bench.report.contest import Ratio, faster
 
 
 class Chosen(Suite, frozen=True):
@@ -54,11 +53,6 @@ def entries(experiment: Experiment, registry: Registry) -> list[Layered]:
         if (not experiment.parts or entry.part in experiment.parts) and matches(entry.problem.id, experiment.only)
         for found in _at_batches(suite, entry, experiment.batches)
     ]
-
-
-def chosen(variants: Sequence[Layered]) -> Suite:
-    """Return a comparison group as a suite with the name of its original suite."""
-    return Chosen(name=variants[0].suite, title="", picked=(tuple(layer.entry for layer in variants),))
 
 
 def grouped(layers: Sequence[Layered], together: Sequence[str]) -> list[list[Layered]]:
@@ -115,15 +109,8 @@ def planned(name: str, registry: Registry, devices: tuple[str, ...]) -> tuple[Pl
 
 def planned_jobs(experiment: Experiment, registry: Registry, devices: tuple[str, ...]) -> tuple[Plan, list[PlannedJob]]:
     """Return the plan of an experiment on these devices, and its jobs."""
-    how = plan(experiment, devices if experiment.device == "cuda" else ("cpu",))
-    groups = grouped(entries(experiment, registry), experiment.together)
-    return how, list(jobs([chosen(group) for group in groups], registry, how))
-
-
-def plan(experiment: Experiment, devices: tuple[str, ...]) -> Plan:
-    """Return the plan with which an experiment is measured here."""
-    return Plan(
-        devices=devices,
+    how = Plan(
+        devices=devices if experiment.device == "cuda" else ("cpu",),
         kernels=experiment.kernels,
         threads=thread_counts(experiment),
         max_time_s=experiment.max_time,
@@ -133,22 +120,23 @@ def plan(experiment: Experiment, devices: tuple[str, ...]) -> Plan:
         ceilings=False,
         suites=experiment.problems,
     )
+    groups = grouped(entries(experiment, registry), experiment.together)
+    suites: list[Suite] = [
+        Chosen(name=group[0].suite, title="", picked=(tuple(layer.entry for layer in group),)) for group in groups
+    ]
+    return how, list(jobs(suites, registry, how))
 
 
 class ExperimentRows:
     """The rows of an experiment. rows: those with a time. failed: those that are not `ok`. problems: problems by id."""
 
     def __init__(self, store: Store, experiment: Experiment, layers: list[Layered], results: Iterable[Result]) -> None:
-        self._store, self.experiment, self.layers = store, experiment, layers
+        self.store, self.experiment, self.layers = store, experiment, layers
         self.problems = {layer.entry.problem.id: layer.entry.problem for layer in layers}
         order = {name: i for i, name in enumerate(self.problems)}
         self.all = sorted(results, key=lambda r: order[r.problem])
         self.rows = [r for r in self.all if r.time_s_median is not None]
         self.failed = [r for r in self.all if r.status != Status.OK]
-
-    def faster(self, one: Result, other: Result) -> Ratio:
-        """Return how many times faster `one` is than `other`."""
-        return faster(self._store, one, other)
 
 
 def gather(
@@ -184,19 +172,17 @@ class Known:
     """The cases in some runs, and the number of processes of each."""
 
     def __init__(self, store: Store, run_ids: Sequence[str]) -> None:
-        self._runs = [{r.case: _processes(r) for r, _ in store.results(run_id)} for run_id in run_ids]
-
-    def has(self, planned: PlannedJob, registry: Registry, processes: int) -> bool:
-        """Return whether one of the runs has every row of a job, each from at least `processes` processes."""
-        job = planned.job
-        cases = [case_of(job, problem, registry.kernels[kernel]) for problem, kernel in job.entrants]
-        return any(all(run.get(case, 0) >= processes for case in cases) for run in self._runs)
+        # For a row without a time, more processes would give no time.
+        self._runs = [
+            {r.case: r.processes if r.status == Status.OK else inf for r, _ in store.results(run_id)}
+            for run_id in run_ids
+        ]
 
     def lacks(self, how: Plan, planned: Iterable[PlannedJob], registry: Registry) -> list[PlannedJob]:
-        """Return the jobs of a plan that have not been measured yet."""
-        return [job for job in planned if not self.has(job, registry, how.processes)]
+        """Return the jobs of a plan whose rows no run has all, each from the planned number of processes."""
 
+        def has(job: Job) -> bool:
+            cases = [case_of(job, problem, registry.kernels[kernel]) for problem, kernel in job.entrants]
+            return any(all(run.get(case, 0) >= how.processes for case in cases) for run in self._runs)
 
-def _processes(r: Result) -> float:
-    """Return a row's number of processes. A row without a time has infinity: more processes would give no time."""
-    return r.processes if r.status == Status.OK else inf
+        return [each for each in planned if not has(each.job)]

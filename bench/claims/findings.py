@@ -18,7 +18,7 @@ from kernelmark.bench.plan.globs import matches
 from kernelmark.bench.plan.operation import Problem
 from kernelmark.bench.plan.status import Status
 from kernelmark.bench.record.result import Result
-from kernelmark.bench.report.contest import Ratio, Setting, by_setting, comparable, time_of
+from kernelmark.bench.report.contest import Ratio, Setting, by_setting, comparable, faster, time_of
 from kernelmark.bench.report.format import count, short
 from kernelmark.bench.report.networks import total
 
@@ -48,7 +48,7 @@ class Question(NamedTuple):
     prices: Prices
 
     def faster(self, one: Result, other: Result) -> Ratio:
-        return self.evidence.faster(one, other)
+        return faster(self.evidence.store, one, other)
 
     def label(self, problem: Problem | str) -> str:
         """Return the words that distinguish one problem of a claim from the next."""
@@ -85,10 +85,6 @@ def by_problem(rows: Iterable[Result]) -> dict[str, list[Result]]:
     return rows_of
 
 
-def _kernels(rows: Iterable[Result], globs: tuple[str, ...]) -> Result | None:
-    return fastest(r for r in rows if matches(r.kernel, globs))
-
-
 def against(one: Result, other: Result) -> str:
     """Name the kernels of two rows: `numpy.tnn against numpy.matmul`."""
     return f"{short(one.kernel)} against {short(other.kernel)}"
@@ -103,7 +99,8 @@ def kernels(q: Question) -> Iterator[ClaimRatio]:
     settings = by_setting(q.rows)
     for setting, rows in settings.items():
         for problem, of_problem in by_problem(rows).items():
-            one, other = _kernels(of_problem, q.asked.one), _kernels(of_problem, q.asked.other)
+            sides = ([r for r in of_problem if matches(r.kernel, globs)] for globs in (q.asked.one, q.asked.other))
+            one, other = map(fastest, sides)
             if one and other:
                 where = _said(q.label(problem), setting, len(settings) > 1)
                 yield ClaimRatio(where, q.faster(one, other), (one, other), against(one, other))

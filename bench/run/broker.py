@@ -6,9 +6,9 @@ on this host outlives the run. Interrupts from the terminal do not reach an exec
 """
 
 import os
-import queue
 import runpy
 import sys
+import threading
 import warnings
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -53,21 +53,12 @@ class GpuPool:
 
     def __init__(self, gpus: list[str]) -> None:
         """gpus: the UUIDs of the GPUs."""
-        self._free: queue.SimpleQueue[str] = queue.SimpleQueue()
-        for gpu in gpus:
-            self._free.put(gpu)
-        self._count, self._threads = len(gpus), ThreadPoolExecutor(len(gpus))
+        left, self._own, self._count = iter(gpus), threading.local(), len(gpus)
+        self._threads = ThreadPoolExecutor(len(gpus), initializer=lambda: setattr(self._own, "gpu", next(left)))
 
     def submit(self, data: bytes) -> "Future[bytes]":
         """Submit a task, which one of the GPUs measures."""
-        return self._threads.submit(self._measure, data)
-
-    def _measure(self, data: bytes) -> bytes:
-        gpu = self._free.get()
-        try:
-            return measure(data, gpu)
-        finally:
-            self._free.put(gpu)
+        return self._threads.submit(lambda: measure(data, self._own.gpu))
 
     def state(self) -> TaskReply:
         """Return how many GPUs there are."""

@@ -23,7 +23,10 @@ def git_commit() -> str:
     root, version = Path(kernelmark.__file__).resolve().parents[1], f"kernelmark {kernelmark.__version__}"
     if (root / ".git").exists():
         return _commit_of(root) or os.environ.get("KERNELMARK_COMMIT") or f"{version} (git names no commit)"
-    return os.environ.get("KERNELMARK_COMMIT") or _written(root / COMMIT_FILE) or version
+    written = ""
+    with suppress(OSError, UnicodeDecodeError):
+        written = (root / COMMIT_FILE).read_text().strip()
+    return os.environ.get("KERNELMARK_COMMIT") or written or version
 
 
 def write_commit_file(root: Path) -> str:
@@ -36,12 +39,6 @@ def write_commit_file(root: Path) -> str:
     except OSError as error:
         raise UsageError(f"{root / COMMIT_FILE}: cannot be written: {error.strerror}") from None
     return commit
-
-
-def _written(file: Path) -> str:
-    with suppress(OSError, UnicodeDecodeError):
-        return file.read_text().strip()
-    return ""
 
 
 def _commit_of(root: Path) -> str:

@@ -60,17 +60,6 @@ def adopt() -> None:
     _control(_PR_SET_CHILD_SUBREAPER, 1)
 
 
-def leave_no_dump() -> None:
-    """Turn off core dumps of this process."""
-    _control(_PR_SET_DUMPABLE, 0)
-
-
-def volunteer() -> None:
-    """Let the system kill this process first when memory is short."""
-    with suppress(OSError):
-        PROC.joinpath("self/oom_score_adj").write_text("1000")
-
-
 def below(pid: int) -> list[Member]:
     """Return the descendants of a process, each after its parent; none if the system has no /proc."""
     children: dict[int, list[Member]] = {}
@@ -191,7 +180,8 @@ def main(parent: int, module: str, words: Sequence[str]) -> None:
     os.setsid()  # so that a kernel cannot signal the keeper by its process group
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
     die_with(keeper)
-    volunteer()
+    with suppress(OSError):  # let the system kill this process first when memory is short
+        PROC.joinpath("self/oom_score_adj").write_text("1000")
     sys.argv = [module, *words]
     runpy.run_module(module, run_name="__main__", alter_sys=True)
 
@@ -203,14 +193,10 @@ def _keep(child: int) -> None:
     while status is None and signal.sigwait(_SIGNALS) != signal.SIGTERM:
         status = (reap() or {}).get(child)
     end_all(child)
-    _end_as(status or 0)
-
-
-def _end_as(status: int) -> None:
-    """End by the same signal, or with the same exit status."""
+    status = status or 0
     if os.WIFSIGNALED(status):
         number = os.WTERMSIG(status)
-        leave_no_dump()  # if the signal dumps core, the child has done so
+        _control(_PR_SET_DUMPABLE, 0)  # if the signal dumps core, the child has done so
         if number != signal.SIGKILL:
             signal.signal(number, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {number})

@@ -107,10 +107,6 @@ class Stock:
             operands.load(self.draw)
             operands.poison()
 
-    def one_of_each(self) -> dict[Place, int]:
-        """Return, for each place, the index of one of its operand sets, drawn at random."""
-        return {place: int(self.draw.rng.integers(len(sets))) for place, sets in self.sets.items()}
-
     def of(self, contender: Contender) -> list[OperandSet]:
         """Return the operand sets in the memory that the contender uses."""
         return self.sets[contender.place]
@@ -127,7 +123,9 @@ def run_job(job: Job, board: Board | None = None, show: Show = lambda found: Non
     board = board or Board()
     with board.calling(0, IMPORT):
         registry = discover(job.plugins, math.inf, job.ours)  # the parent limits the time
-        pools = _pools(frozenset(module for name in job.kernels for module in _host_modules(registry, name)))
+        kernels = [registry.kernels[name] for name in job.kernels]
+        on_host = [kernel for kernel in kernels if kernel.device == "cpu" and unavailable(kernel) is None]
+        pools = _pools(frozenset(module for kernel in on_host for module in kernel.modules))
     if not job.entrants:
         return []
     called = {entrant: partial(board.calling, number) for number, entrant in enumerate(job.entrants)}
@@ -155,11 +153,6 @@ def _in_turn(
     for row in rows:
         row.job, row.reason = in_turn, one_line(row.reason)
     return rows, crowded
-
-
-def _host_modules(registry: Registry, name: str) -> tuple[str, ...]:
-    kernel = registry.kernels[name]
-    return kernel.modules if kernel.device == "cpu" and unavailable(kernel) is None else ()
 
 
 @lru_cache
@@ -286,30 +279,25 @@ def _time(job: Job, stocks: list[Stock], show: Show) -> None:
     running = {" ".join(c.report.entrant): c for c, _ in contenders if c.live}
     series = {name: c.series for name, c in running.items() if c.series is not None}
     baselines = {name for name, c in running.items() if c.kernel.id == job.baseline_of(c.problem.id)}
-    looks = _Looks(running, show)
-    Turns(series, job.budget, baselines, threaded > 1, looks.fail, monitors).run(looks.look)
-    for contender in running.values():
-        contender.observe()
+    began_s, shown = now(), False
 
-
-class _Looks:
-    """Shows the samples of the contenders that are being sampled, once."""
-
-    def __init__(self, running: Mapping[str, Contender], show: Show) -> None:
-        self._running, self._show, self._began_s, self._shown = running, show, now(), False
-
-    def fail(self, name: str, error: BaseException) -> None:
-        self._running[name].fail(error)
-
-    def look(self) -> None:
-        """Show each contender's samples when the job has lasted SHOW_S seconds and samples have been kept."""
-        if self._shown or now() - self._began_s < SHOW_S:
+    def look() -> None:
+        """Show each contender's samples once, when the job has lasted SHOW_S seconds and samples have been kept."""
+        nonlocal shown
+        if shown or now() - began_s < SHOW_S:
             return
-        sampled = [(c, c.series.samples) for c in self._running.values() if c.live and c.series]
+        sampled = [(c, c.series.samples) for c in running.values() if c.live and c.series]
         glimpses = [Glimpse(c.report.entrant, len(samples), median(samples)) for c, samples in sampled if samples]
         if glimpses:  # none if the first window was disturbed
-            self._shown = True
-            self._show(glimpses)
+            shown = True
+            show(glimpses)
+
+    def fail(name: str, error: BaseException) -> None:
+        running[name].fail(error)
+
+    Turns(series, job.budget, baselines, threaded > 1, fail, monitors).run(look)
+    for contender in running.values():
+        contender.observe()
 
 
 def _conclude(job: Job, contenders: list[Contender]) -> None:
@@ -332,7 +320,8 @@ def _judge(stock: Stock, moved: bool = False) -> float:
     """
     if not stock.live:
         return 0.0
-    references, which = stock.redraw(), stock.one_of_each()
+    references = stock.redraw()
+    which = {place: int(stock.draw.rng.integers(len(sets))) for place, sets in stock.sets.items()}
     if moved:
         stock.lay_out(moved=True)
     for contender in stock.live:

@@ -320,7 +320,9 @@ class Workers(AbstractContextManager["Workers", None]):
             return self._survive(job, key, attempt + 1)
         if reply.killed:
             killed = (*killed, reply)
-            if len(killed) < KILLS and not _is_suspect(job, killed):
+            # Whether the same contender, of several, was being called when the last two workers were killed.
+            suspected = len(job.entrants) > 1 and len(killed) > 1 and killed[-2].blamed == reply.blamed != ()
+            if len(killed) < KILLS and not suspected:
                 return self._survive(job, key, attempt + 1, killed)
         if len(job.entrants) == 1:
             return [_row(job.entrants[0], reply, attempt)]
@@ -375,13 +377,6 @@ def _own(key: WorkerKey, job: Job) -> _Own:
     return key, job.plugins, job.ours and others_installed()
 
 
-def _is_suspect(job: Job, killed: tuple[Death, ...]) -> bool:
-    """Return whether the same contender, of several, was being called each time that a worker was killed."""
-    if len(job.entrants) == 1 or len(killed) < 2:
-        return False
-    return killed[-1].blamed == killed[-2].blamed != ()
-
-
 def _row(entrant: Entrant, death: Death, attempt: int) -> Measurement:
     problem, kernel = entrant
     return Measurement(
@@ -407,17 +402,13 @@ class Wary:
         others = [entrant for entrant in job.entrants if entrant.kernel not in out]
         rows = self._execute(job.only(others), key) if others else []
         for row in rows:
-            self._note(row)
+            if row.status in (Status.CRASHED, Status.TIMEOUT):
+                # A crash is tried again and so costs two workers; a call that hangs is not tried again.
+                self._deaths[row.kernel] += 2 if row.status == Status.CRASHED and row.attempt > 1 else 1
+                if self._deaths[row.kernel] >= LEFT_OUT_AFTER:
+                    self.left_out[row.kernel] = f"{row.status} on {row.problem}: {row.reason}"
         rows += [self._row(entrant) for entrant in job.entrants if entrant.kernel in out]
         return sorted(rows, key=lambda row: job.entrants.index(row.entrant))
-
-    def _note(self, row: Measurement) -> None:
-        if row.status not in (Status.CRASHED, Status.TIMEOUT):
-            return
-        # A crash is tried again and so costs two workers; a call that hangs is not tried again.
-        self._deaths[row.kernel] += 2 if row.status == Status.CRASHED and row.attempt > 1 else 1
-        if self._deaths[row.kernel] >= LEFT_OUT_AFTER:
-            self.left_out[row.kernel] = f"{row.status} on {row.problem}: {row.reason}"
 
     def _row(self, entrant: Entrant) -> Measurement:
         problem, kernel = entrant

@@ -225,15 +225,11 @@ def run_passes(
             progress.ends(planned, process)
         if not unsettled:
             break
-        _wait(began + plan.spread_s, progress, interrupted)
+        # Without waiting, the next process would find the machine in the same state as the last.
+        while (left_s := began + plan.spread_s - now()) > 0 and not interrupted():
+            progress.waits(left_s)
+            pause(min(left_s, 1.0))
     return True
-
-
-def _wait(until_s: float, progress: Progress, interrupted: Callable[[], bool]) -> None:
-    """Wait until `until_s`, since the next process would otherwise find the machine in the same state as the last."""
-    while (left_s := until_s - now()) > 0 and not interrupted():
-        progress.waits(left_s)
-        pause(min(left_s, 1.0))
 
 
 def plan_of(store: Store, run_id: str) -> Plan:
@@ -270,7 +266,10 @@ def taken_up(store: Store, run_id: str, now: Run, noisy_again: bool = False) -> 
     store.require_sound()
     before = store.run(run_id)
     _refuse_merged(before)
-    _refuse_other_host(store, before)
+    host, here = store.pending_host(run_id), gethostname()
+    if host not in ("", here):  # their processes would be pooled in one interval
+        what = f"has processes of host {host}, which are not pooled with those of {here}"
+        raise UsageError(f"--resume {run_id}: {what}; resume it there, or start a new run")
     runs = [msgspec.json.decode(msgspec.json.encode(run)) for run in (before, now)]  # so that tuples become lists
     differences = [
         f"{leaf} was {was} and is {here}"
@@ -290,11 +289,3 @@ def _refuse_merged(run: Run) -> None:
     if "shards" in run.plan:
         remedy = "resume the shard where it was measured, and merge it again"
         raise UsageError(f"--resume {run.run_id}: is merged from shards; {remedy}")
-
-
-def _refuse_other_host(store: Store, run: Run) -> None:
-    """Raise UsageError if processes of two hosts would be pooled in one interval."""
-    before, here = store.pending_host(run.run_id), gethostname()
-    if before not in ("", here):
-        what = f"has processes of host {before}, which are not pooled with those of {here}"
-        raise UsageError(f"--resume {run.run_id}: {what}; resume it there, or start a new run")

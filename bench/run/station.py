@@ -118,7 +118,11 @@ class Station:
 
     def __init__(self, plan: Plan, gpu: str, host: Host) -> None:
         """Raise UsageError if the host cannot run the plan, or another run has locked the GPU."""
-        _refuse_less(plan)
+        if "cuda" in plan.devices and (reason := cuda_missing()):
+            raise UsageError(f"the run measures on cuda: {reason}")
+        if max(plan.threads) > cpu_count():
+            usable = f"only {cpu_count()} CPUs may be used"
+            raise UsageError(f"the run uses {max(plan.threads)} threads, but {usable}; see --threads")
         self.plan, self._gpu, self._host = plan, gpu, host
         self._held, self._workers = ExitStack(), Workers()
         self._processes = planned_processes(plan)
@@ -150,17 +154,13 @@ class Station:
                     key = msgspec.structs.replace(planned.key, process=process)
                     before.append(self._execute(left.job, key))
                 if is_settled(planned, before, self._processes):
-                    rows[place] = self._placed(planned, before)
+                    rows[place] = merge(counted(before, self._processes), planned.job.baseline_of)
+                    if self._ceilings is not None:
+                        self._ceilings.apply(planned.job, rows[place])
             if len(rows) == len(jobs):
                 break
             pause(max(0.0, began + self.plan.spread_s - now()))
         return StationRows(self._host, [rows[place] for place in range(len(jobs))], list(self._taken))
-
-    def _placed(self, planned: PlannedJob, measured: list[list[Measurement]]) -> list[Measurement]:
-        rows = merge(counted(measured, self._processes), planned.job.baseline_of)
-        if self._ceilings is not None:
-            self._ceilings.apply(planned.job, rows)
-        return rows
 
     def _execute(self, job: Job, key: WorkerKey) -> list[Measurement]:
         with self._turn(job):
@@ -175,11 +175,3 @@ class Station:
 
     def _doubt(self, ceiling: Ceiling, reason: str) -> None:
         self._taken = [(known, reason if known == ceiling else doubt) for known, doubt in self._taken]
-
-
-def _refuse_less(plan: Plan) -> None:
-    if "cuda" in plan.devices and (reason := cuda_missing()):
-        raise UsageError(f"the run measures on cuda: {reason}")
-    if max(plan.threads) > cpu_count():
-        usable = f"only {cpu_count()} CPUs may be used"
-        raise UsageError(f"the run uses {max(plan.threads)} threads, but {usable}; see --threads")

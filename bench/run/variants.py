@@ -1,6 +1,7 @@
 """Compare rows with a variant of their problem: NT with NN, in place with out of place, FFT with direct."""
 
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import Literal, get_args, get_origin
 
 from kernelmark.bench.measure.disturbance import ran_beyond
@@ -85,8 +86,5 @@ def _other(
 
 def _processes(measured: Measurement) -> list[list[float]]:
     """Return the samples of each process that a row was measured in."""
-    found, start = [], 0
-    for part in measured.parts:
-        found.append(measured.samples[start : start + part.samples])
-        start += part.samples
-    return found or [measured.samples]
+    samples = iter(measured.samples)
+    return [list(islice(samples, part.samples)) for part in measured.parts] or [measured.samples]

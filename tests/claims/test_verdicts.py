@@ -10,7 +10,7 @@ import pytest
 from kernelmark.bench.claims import VERDICTS, claims_rows, findings, views
 from kernelmark.bench.claims.answer import side
 from kernelmark.bench.claims.catalog import Confirm, claims, experiment
-from kernelmark.bench.claims.evidence import ExperimentRows, Known, entries, gather, plan, planned_jobs
+from kernelmark.bench.claims.evidence import ExperimentRows, Known, entries, gather, planned_jobs, thread_counts
 from kernelmark.bench.claims.prices import load_prices
 from kernelmark.bench.report.contest import Ratio
 from support.rows import result
@@ -175,8 +175,8 @@ def test_what_a_run_holds_whole_is_not_missing(store, registry, put):
     asked = msgspec.structs.replace(experiment(*claims(["beta"])), processes=2)
     (first, second) = entries(asked, registry)
     for kernel in asked.kernels:
-        put(kernel, first.entry.problem.id, 1.0, processes=2, threads=plan(asked, ("cpu",)).threads[0])
-        put(kernel, second.entry.problem.id, 1.0, processes=1, threads=plan(asked, ("cpu",)).threads[0])
+        put(kernel, first.entry.problem.id, 1.0, processes=2, threads=thread_counts(asked)[0])
+        put(kernel, second.entry.problem.id, 1.0, processes=1, threads=thread_counts(asked)[0])
     assert lacks(store, ["r1"], asked, registry) == [second.entry.problem.id]
 
 
