@@ -1,7 +1,7 @@
 """Define a row of results, and make one from a measurement."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, get_args, get_type_hints
 
 import msgspec
@@ -148,21 +148,28 @@ def _shared(kind: type, one: Any) -> tuple[str, ...]:
     return _known[kind]
 
 
-def _times(measured: Measurement, problem: Problem, interval: Interval) -> dict[str, Any]:
-    """Return the columns that only a timed row has."""
-    times, speedup, variant = measured.samples, measured.over_baseline, measured.over_variant
+def sample_columns(times: Sequence[float], interval: Interval) -> dict[str, Any]:
+    """Return the columns computed from samples in seconds per call and the interval of their median."""
     mean = math.fsum(times) / len(times)
     return {
         "samples": len(times),
+        "outliers": outliers(times),
         "time_s_median": interval.median,
         "time_s_min": min(times),
         "time_s_mean": mean,
         "time_s_std": math.sqrt(math.fsum((t - mean) ** 2 for t in times) / (len(times) - 1)) if times[1:] else None,
         "time_s_ci95_low": interval.low,
         "time_s_ci95_high": interval.high,
+    }
+
+
+def _times(measured: Measurement, problem: Problem, interval: Interval) -> dict[str, Any]:
+    """Return the columns that only a timed row has."""
+    speedup, variant = measured.over_baseline, measured.over_variant
+    return {
+        **sample_columns(measured.samples, interval),
         "processes": max(1, len(measured.parts)),
         "interval": measured.interval_scope,
-        "outliers": outliers(times),
         "gflop_per_s": problem.flop / interval.median * 1e-9 if problem.flop else None,
         "gbyte_per_s": problem.traffic_bytes / interval.median * 1e-9,
         "bus_gbyte_per_s": problem.bus_bytes / interval.median * 1e-9 if problem.bus_bytes else None,

@@ -139,8 +139,11 @@ class Store(Reader):
     def begin(self, run: Run) -> None:
         """Record a run before its first result. Raises UsageError if its name is taken or the file is damaged."""
         self.require_sound()
+        query = "SELECT run_id FROM run WHERE name = :name AND name != ''"
         with self._writing():
-            self._refuse_name(run.name)
+            for (taken,) in self._rows(query, name=run.name):
+                remedy = f"use another name, or remove that run: `kernelmark runs --delete {run.name}`"
+                raise UsageError(f"--name {run.name}: run {taken} has this name; {remedy}")
             self._record(run)
 
     def _record(self, run: Run, finished_at: str | None = None, there: str = "") -> None:
@@ -158,11 +161,6 @@ class Store(Reader):
         names, marks = ", ".join(f"[{name}]" for name in row), ", ".join("?" * len(row))
         statement = f"INSERT OR {otherwise} INTO {table} ({names}) VALUES ({marks}) {there}"
         return int(self._db.execute(statement, tuple(row.values())).lastrowid or 0)
-
-    def _refuse_name(self, name: str) -> None:
-        for (taken,) in self._rows("SELECT run_id FROM run WHERE name = :name AND name != ''", name=name):
-            remedy = f"use another name, or remove that run: `kernelmark runs --delete {name}`"
-            raise UsageError(f"--name {name}: run {taken} has this name; {remedy}")
 
     def remove(self, run_ids: Sequence[str]) -> None:
         """Delete runs with all their data, all or none. The file shrinks unless another process has it open."""

@@ -67,7 +67,9 @@ def import_files(db: Path, paths: Sequence[Path], find: FindProblem, new_run_id:
             str(path).encode()
     files = [(path, _digest(path), read(path, find)) for path in paths]
     with closing(ImportStore(db)) as store:
-        known = _digests(store)
+        plans = {run_id: store.run(run_id).plan for run_id in store.run_ids()}
+        # The latest run of each file that was imported before, by the digest of its bytes.
+        known = {plan["imported"]["sha256"]: run_id for run_id, plan in plans.items() if "imported" in plan}
         named = [(path, digest, source) for path, digest, sources in files for source in sources]
         imported = [_add(store, *source, known, new_run_id) for source in named]
         store.commit()
@@ -76,7 +78,7 @@ def import_files(db: Path, paths: Sequence[Path], find: FindProblem, new_run_id:
 
 def read(path: Path, find: FindProblem) -> list[ForeignRun]:
     """Return the contents of a file. Raises UsageError for an unknown format or invalid values."""
-    with _opened(path) as file:
+    with _reading(path), path.open(encoding="utf-8-sig", newline="") as file:
         try:
             begin = _first_character(file)
             if not begin:
@@ -136,22 +138,18 @@ def _refuse_repeated(path: Path, sources: list[ForeignRun]) -> None:
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[IO[str]]:
-    """Open a file as text that is read on demand. Raises UsageError."""
+def _reading(path: Path) -> Iterator[None]:
+    """Raise UsageError for a file that cannot be opened or read."""
     try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            yield file
+        yield
     except OSError as error:
         raise UsageError(f"{path}: cannot be read: {error.strerror}") from None
 
 
 def _digest(path: Path) -> str:
     """Return the digest of a file's bytes, which identifies it in later imports. Raises UsageError."""
-    try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError as error:
-        raise UsageError(f"{path}: cannot be read: {error.strerror}") from None
+    with _reading(path), path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _first_wrong_byte(path: Path) -> int:
@@ -161,12 +159,6 @@ def _first_wrong_byte(path: Path) -> int:
     except UnicodeDecodeError as error:
         return error.start
     return 0
-
-
-def _digests(store: Store) -> dict[str, str]:
-    """Return the latest run of each file that was imported before, by the digest of its bytes."""
-    plans = {run_id: store.run(run_id).plan for run_id in store.run_ids()}
-    return {plan["imported"]["sha256"]: run_id for run_id, plan in plans.items() if "imported" in plan}
 
 
 def _add(

@@ -9,13 +9,13 @@ from typing import Any, NamedTuple, NoReturn
 import msgspec
 
 from kernelmark.bench.measure.measurement import WITHIN, ProcessPart
-from kernelmark.bench.measure.stats import median_interval, outliers
+from kernelmark.bench.measure.stats import median_interval
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.numbers import finite
 from kernelmark.bench.plan.operation import Problem
 from kernelmark.bench.plan.status import Status
 from kernelmark.bench.record.records import LONGEST_S, SHORTEST_S
-from kernelmark.bench.record.result import COLUMNS, KINDS, NOT_NEGATIVE, REQUIRED, SCHEMA, Result
+from kernelmark.bench.record.result import COLUMNS, KINDS, NOT_NEGATIVE, REQUIRED, SCHEMA, Result, sample_columns
 
 #: The relative error by which a mean may exceed the largest of its numbers, because of rounding.
 ROUNDING = 1e-9
@@ -176,13 +176,9 @@ def foreign(op: str, problem: Problem | None, text: str, kernel: str, **columns:
 
 def add_samples(result: Result, samples: Sequence[float]) -> None:
     """Add the columns computed from samples in seconds per call; the interval covers only this process."""
-    interval = median_interval(samples)
-    mean = math.fsum(samples) / len(samples)
-    result.samples, result.outliers, result.interval = len(samples), outliers(samples), WITHIN
-    result.time_s_median, result.time_s_min, result.time_s_mean = interval.median, min(samples), mean
-    result.time_s_ci95_low, result.time_s_ci95_high = finite(interval.low), finite(interval.high)
-    if len(samples) > 1:
-        result.time_s_std = math.sqrt(math.fsum((t - mean) ** 2 for t in samples) / (len(samples) - 1))
+    for name, value in sample_columns(samples, median_interval(samples)).items():
+        setattr(result, name, finite(value))
+    result.interval = WITHIN
 
 
 def add_rates(result: Result, problem: Problem | None) -> None:
@@ -219,17 +215,14 @@ def first_problem(texts: Iterable[str], find: FindProblem) -> Problem | None:
 
 def own_result(node: JsonNode) -> Result:
     """Return the row under a node. Columns that an older file lacks keep their defaults. Raises UsageError."""
-    values = {name: _value(child, KINDS[name]) for name in COLUMNS if (child := node.get(name)) is not None}
+    read: dict[type, Callable[[JsonNode], Any]] = {str: JsonNode.text, int: JsonNode.integer, float: JsonNode.number}
+    values = {name: read[KINDS[name]](child) for name in COLUMNS if (child := node.get(name)) is not None}
     for name in REQUIRED:
         node.need(name)
     if complaint := unsound(_alone(values)):
         _, name, expected = complaint
         node.need(name).refuse(expected)
     return Result(**{**values, "run_id": ""})
-
-
-def _value(node: JsonNode, kind: type) -> Any:
-    return node.text() if kind is str else node.integer() if kind is int else node.number()
 
 
 def unsound(columns: Columns) -> Wrong | None:
