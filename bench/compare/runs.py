@@ -128,11 +128,6 @@ class Findings(NamedTuple):
     untimed: Counter[str]
     counts: Counter[str]
 
-    @property
-    def most(self) -> float:
-        """Return the largest ratio of NEW's time to BASE's among certainly slower cases."""
-        return max((c.ratio for c in self.worst if c.verdict == SLOWER), default=0.0)
-
 
 def judged(gate: Gate, comparison: Comparison, findings: Findings) -> tuple[list[str], bool]:
     """Return the gate's messages and whether the gate fails. Messages on undetectable slowdowns come first."""
@@ -150,8 +145,9 @@ def judged(gate: Gate, comparison: Comparison, findings: Findings) -> tuple[list
         lost = [case.base.case for case in findings.changed if case.base.status == Status.OK]
         which = f"missing or no longer `ok` in NEW: {count(missing, 'case')}"
         lines.append(f"FAILS: {which}: {', '.join(comparison.vanished[:LISTED] + lost)}; --allow-missing allows this")
-    if findings.most > 1 + gate.slower:
-        lines.append(f"FAILS: a case is slower by {percent(findings.most - 1)}, more than {percent(gate.slower)}")
+    most = max((case.ratio for case in findings.worst if case.verdict == SLOWER), default=0.0)
+    if most > 1 + gate.slower:
+        lines.append(f"FAILS: a case is slower by {percent(most - 1)}, more than {percent(gate.slower)}")
     if blind and gate.unclear:
         lines.append("FAILS: unclear (--fail-unclear)")
     return [*blind, *lines], bool(lines)
@@ -161,43 +157,34 @@ def gather(comparison: Comparison, gate: Gate | None, writers: Sequence[Callable
     """Return the findings of one pass over all cases; call every writer with each case."""
     findings = Findings(Counter(), [], [], [], Counter(), Counter())
     bound = 1 + gate.slower if gate else math.inf
-    timed = _timed(comparison.compared(), findings, bound, writers)
-    findings.worst.extend(nlargest(LISTED, timed, key=lambda case: (_RANK[case.verdict], finite(case.ratio) or 0.0)))
+
+    def timed() -> Iterator[CasePair]:
+        for case in comparison.compared():
+            for write in writers:
+                write(case)
+            findings.verdicts[case.verdict] += 1
+            findings.counts["lost"] += case.base.status == Status.OK != case.new.status
+            if case.verdict in _RANK:
+                is_beyond = case.verdict == SLOWER and case.ratio > bound
+                findings.counts["open"] += not is_beyond and not case.high <= bound
+                yield case
+            elif case.verdict == REGRESSED and len(findings.regressed) < LISTED:
+                findings.regressed.append(case)
+            elif case.verdict == UNTIMED:
+                findings.untimed[case.reason if case.base.status == case.new.status else ""] += 1
+                if case.base.status != case.new.status and len(findings.changed) < LISTED:
+                    findings.changed.append(case)
+
+    findings.worst.extend(nlargest(LISTED, timed(), key=lambda case: (_RANK[case.verdict], finite(case.ratio) or 0.0)))
     return findings
-
-
-def _timed(
-    cases: Iterator[CasePair], findings: Findings, bound: float, writers: Sequence[Callable[[CasePair], object]]
-) -> Iterator[CasePair]:
-    for case in cases:
-        for write in writers:
-            write(case)
-        findings.verdicts[case.verdict] += 1
-        findings.counts["lost"] += case.base.status == Status.OK != case.new.status
-        if case.verdict in _RANK:
-            findings.counts["open"] += not (case.verdict == SLOWER and case.ratio > bound) and not case.high <= bound
-            yield case
-        elif case.verdict == REGRESSED:
-            _keep(findings.regressed, case)
-        elif case.verdict == UNTIMED:
-            findings.untimed[case.reason if case.base.status == case.new.status else ""] += 1
-            if case.base.status != case.new.status:
-                _keep(findings.changed, case)
-
-
-def _keep(cases: list[CasePair], case: CasePair) -> None:
-    if len(cases) < LISTED:
-        cases.append(case)
 
 
 def render(comparison: Comparison, findings: Findings) -> str:
     """Return a comparison as text: cases, ratios of variants, changes of status, detectable differences, the tally."""
     pairs = list(compared_pairs(comparison.base, comparison.new))
     untested = f"{count(comparison.alone, 'case')} cannot be tested; {REMEDY}" if comparison.alone else ""
-    notes = _statuses(findings), [_smallest(comparison), untested]
-    paragraphs = [_table(findings), pairs_table(pairs), *map(_lines, notes)]
-    tally = _lines([_tally(comparison, findings.verdicts)])
-    return "\n\n".join(filter(None, (*paragraphs, tally)))
+    notes = _statuses(findings), [_smallest(comparison), untested], [_tally(comparison, findings.verdicts)]
+    return "\n\n".join(filter(None, (_table(findings), pairs_table(pairs), *map(_lines, notes))))
 
 
 def _lines(texts: Sequence[str]) -> str:
