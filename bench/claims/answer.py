@@ -18,7 +18,7 @@ from kernelmark.bench.claims.catalog import (
     experiment_named,
 )
 from kernelmark.bench.claims.evidence import ExperimentRows, entries, gather
-from kernelmark.bench.claims.findings import ClaimRatio, Question, failures_of
+from kernelmark.bench.claims.findings import Question, failures_of
 from kernelmark.bench.claims.prices import Prices, load_prices
 from kernelmark.bench.measure.machine import machine
 from kernelmark.bench.plan.discovery import discover
@@ -56,12 +56,6 @@ class JudgedRatio(msgspec.Struct, frozen=True):
     def interval(self) -> str:
         """Return the ratio with its interval: `1.6x [1.5, 1.7]`."""
         return str(Ratio(self.ratio, self.ci95_low, self.ci95_high))
-
-
-def judged(finding: ClaimRatio, confirm: Confirm) -> JudgedRatio:
-    """Return a claim's number with an answer, whether it confirms the claim: `yes`, `no` or `tie`."""
-    ratio = finding.ratio
-    return JudgedRatio(finding.where, finding.by, side(ratio, confirm), *ratio[:4], rows=named(finding.rows))
 
 
 def named(rows: Iterable[Result]) -> tuple[str, ...]:
@@ -236,7 +230,10 @@ def answer(claim: Claim, tested: Experiment, evidence: ExperimentRows, prices: P
     """Return the verdict on a claim from the rows of its experiment."""
     q = findings.question(claim.comparison, evidence, prices)
     ratios = [] if claim.lacks else list(COMPARE[q.asked.kind](q))
-    numbers = tuple(judged(finding, claim.confirm) for finding in ratios)
+    numbers = tuple(
+        JudgedRatio(found.where, found.by, side(found.ratio, claim.confirm), *found.ratio[:4], rows=named(found.rows))
+        for found in ratios
+    )
     lacking = coverage(claim.comparison, evidence)
     if numbers:
         verdict, said = judge([number.answer for number in numbers], whole=not lacking), told(numbers)

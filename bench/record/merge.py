@@ -224,7 +224,6 @@ def _planned(run: RunFacts, name: str, kind: type[T], what: str) -> T:
 
 
 def _shard_of(run: RunFacts) -> Shard:
-    """Return the shard in a run's plan."""
     return _planned(run, "shard", Shard, "plan is")
 
 

@@ -397,15 +397,12 @@ class Reader(Queries):
     def resources(self, run_id: str) -> dict[str, LaunchResources]:
         """Return the resources of a tuning run's compiled kernels, by case."""
         query = 'SELECT "case", registers, spill_bytes FROM resource WHERE run_id = :run_id'
-        return dict(self._rows(query, _resources, run_id=run_id))
+        rows = self._rows(query, _all(tuple[str, int, int]), run_id=run_id)
+        return {case: LaunchResources(*used) for case, *used in rows}
 
 
 def _doubted(values: tuple[Any, ...]) -> tuple[Ceiling, str]:
     return struct_of(Ceiling, values[:-1]), msgspec.convert(values[-1], str)
-
-
-def _resources(values: tuple[Any, ...]) -> tuple[str, LaunchResources]:
-    return msgspec.convert(values[0], str), struct_of(LaunchResources, values[1:])
 
 
 def _record(values: tuple[Any, ...]) -> Record:

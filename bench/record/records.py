@@ -139,7 +139,7 @@ class JobBegun(NamedTuple):
 
 
 class _StoredPlan(msgspec.Struct):
-    """The fields of a plan that reports read; older and imported runs may lack them."""
+    """The fields of a plan that reports read, like those below; older and imported runs may lack them."""
 
     seed: int = 0
     mode: Mode = Mode.COLD
@@ -153,16 +153,12 @@ class _StoredPlan(msgspec.Struct):
 
 
 class _Environment(msgspec.Struct):
-    """The fields of the environment that reports read."""
-
     versions: dict[str, Any] = {}
     blas: list[str] = []
     variables: dict[str, Any] = {}
 
 
 class _Machine(msgspec.Struct):
-    """The fields of the machine that reports read."""
-
     llc_bytes: float | None = None
     memory_bytes: float | None = None
 

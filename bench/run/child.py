@@ -268,7 +268,6 @@ def answers(
 
 
 def _answer(child: Child, questions: Sequence[object], until_s: float, stop: Callable[[], bool]) -> Any:
-    """Return the answer to the first of the questions."""
     began = now()
     child.ask(questions)
     try:

@@ -26,10 +26,7 @@ def runs(store):
         for run_id, rows in (("base", base), ("new", new)):
             begin(store, run_id, **(values if run_id == "new" else {}))
             for problem, found in rows.items():
-                if isinstance(found, dict):
-                    add(store, run_id, problem, **found)
-                else:
-                    add(store, run_id, problem, found)
+                add(store, run_id, problem, **(found if isinstance(found, dict) else {"medians": found}))
         return store
 
     return fill
@@ -108,9 +105,9 @@ def test_a_median_that_is_no_time_leaves_a_case_unclear(runs, tmp_path, bad):
 def test_what_was_ok_and_is_broken_regressed(runs, status):
     store = runs({"m1": STEADY, "m2": STEADY}, {"m1": {"status": status, "reason": "because"}, "m2": STEADY})
     text, fails = compared(store, fail_slower=0.02)
+    assert fails
     assert f"regressed: copy/a.b copy/m1 cold t1: ok -> {status}: because" in text
     assert text.endswith("2 cases: 0 slower, 0 faster, 1 same, 0 unclear, 1 regressed")
-    assert fails
 
 
 @pytest.mark.parametrize(("old", "now"), [("wrong", "ok"), ("ok", "unsupported"), ("ok", "oom"), ("wrong", "failed")])
@@ -182,21 +179,21 @@ def test_more_cases_than_are_tested_at_a_time_keep_their_own_p_values(runs, tmp_
     assert [found[f"m{i}"]["verdict"] for i in range(10)] == ["same"] + ["slower"] * 9
 
 
-def test_it_does_not_fail_for_what_is_unclear(runs):
-    store = runs({"m1": STEADY, "m2": LOOSE}, {"m1": STEADY, "m2": times(1.03, LOOSE)})
-    assert not compared(store, fail_slower=0.001)[1]
-
-
-def test_a_bound_is_refused_where_a_case_has_one_process(runs, complaint):
-    store = runs({"m1": STEADY, "m2": STEADY}, {"m1": STEADY, "m2": (1e-3,)})
-    line = complaint(lambda: compared(store, fail_slower=0.02))
-    assert line.startswith("--fail-slower: 1 of 2 cases have fewer than two processes")
-    assert "--processes 5" in line
-
-
-def test_a_bound_is_refused_where_nothing_was_timed(runs, complaint):
-    store = runs({"m1": {"mode": "verify"}}, {"m1": {"mode": "verify"}})
-    assert "no case has a time in both" in complaint(lambda: compared(store, fail_slower=0.02))
+@pytest.mark.parametrize(
+    ("base", "new", "options", "said"),
+    [
+        ({"m1": STEADY, "m2": STEADY}, {"m1": STEADY, "m2": (1e-3,)}, {"fail_slower": 0.02},
+         "--fail-slower: 1 of 2 cases have fewer than two processes in BASE or NEW; `kernelmark run --processes 5` "),
+        ({"m1": {"mode": "verify"}}, {"m1": {"mode": "verify"}}, {"fail_slower": 0.02},
+         "--fail-slower: no case has a time in both runs"),
+        ({"m1": STEADY}, {"m2": STEADY}, {}, "the runs have no case in common: 1 in BASE, 1 in NEW"),
+        ({"m1": STEADY}, {}, {"new": "ba"}, "BASE and NEW are both run base"),
+        ({}, {}, {"base": "r9"}, "run 'r9': is not a run of"),
+    ],
+    ids=["bound on one process", "bound without a time", "no common case", "one run", "unknown run"],
+)  # fmt: skip
+def test_what_cannot_be_compared_is_refused_in_one_line(runs, complaint, base, new, options, said):
+    assert complaint(lambda: compared(runs(base, new), **options)).startswith(said)
 
 
 def test_runs_of_different_machines_are_refused_with_the_facts_that_differ(runs, complaint, tmp_path):
@@ -253,19 +250,6 @@ def test_what_may_vary_is_named_and_not_refused(runs):
         "differs: numpy: 2.4.5 -> 2.4.6",
         "differs: suites: none -> a, b",
     ]
-
-
-def test_runs_without_a_common_case_are_refused(runs, complaint):
-    line = complaint(lambda: compared(runs({"m1": STEADY}, {"m2": STEADY})))
-    assert "no case in common: 1 in BASE, 1 in NEW" in line
-
-
-def test_a_run_is_not_compared_with_itself(runs, complaint):
-    assert "are both run base" in complaint(lambda: compared(runs({"m1": STEADY}, {}), new="ba"))
-
-
-def test_an_unknown_run_is_one_line(runs, complaint):
-    assert complaint(lambda: compared(runs({}, {}), base="r9")).startswith("run 'r9': is not a run of")
 
 
 def test_base_may_lie_in_another_store(runs, tmp_path):
@@ -340,15 +324,12 @@ def test_rows_of_different_jobs_are_no_pair(store, apart):
     assert list(compared_pairs(Side(store, "base"), Side(store, "new"))) == []
 
 
-def test_two_kernels_of_a_job_on_one_problem_are_no_pair(drifted):
-    for run_id in ("base", "new"):
-        add_variant(drifted, run_id, NT, drifting(1.0, 0.0), kernel="gemm/a.other")
-    assert len(list(compared_pairs(Side(drifted, "base"), Side(drifted, "new")))) == 1
-
-
-def test_a_pair_that_one_run_alone_has_is_left_out(drifted):
-    add_variant(drifted, "new", NT, drifting(1.0, 0.0), kernel="gemm/a.other")
-    add_variant(drifted, "new", NN, drifting(1.0, 0.0), kernel="gemm/a.other")
+@pytest.mark.parametrize(
+    "added", [(("base", NT), ("new", NT)), (("new", NT), ("new", NN))], ids=["one problem", "one run"]
+)
+def test_a_kernel_that_lacks_a_variant_in_one_run_is_no_pair(drifted, added):
+    for run_id, problem in added:
+        add_variant(drifted, run_id, problem, drifting(1.0, 0.0), kernel="gemm/a.other")
     assert len(list(compared_pairs(Side(drifted, "base"), Side(drifted, "new")))) == 1
 
 

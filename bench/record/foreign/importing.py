@@ -153,7 +153,6 @@ def _digest(path: Path) -> str:
 
 
 def _first_wrong_byte(path: Path) -> int:
-    """Return the position of the first byte that is not UTF-8."""
     try:
         path.read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError as error:

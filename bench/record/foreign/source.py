@@ -238,12 +238,10 @@ def refuse_unsound(result: Result, node: JsonNode) -> None:
 
 
 def _alone(values: Mapping[str, Any]) -> Columns:
-    """Return the columns of one row."""
     return {name: (value,) for name, value in values.items()}
 
 
 def _wrong(columns: Columns) -> Iterator[Wrong]:
-    """Yield the first wrong row of each column."""
     yield from _first(columns, "schema", lambda value: value != SCHEMA, f"{SCHEMA}, which this kernelmark reads")
     yield from _first(columns, "status", lambda value: value not in _STATUSES, f"one of {', '.join(Status)}")
     yield from _first(columns, "threads", lambda value: value < 1, "a count from 1")
