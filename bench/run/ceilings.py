@@ -1,6 +1,6 @@
 """Measure the ceilings of a run, in separate jobs and close in time to the rows that they bound."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import NamedTuple
 
@@ -79,7 +79,7 @@ class Ceilings:
 
     def _hold(self, job: Job, problem: Problem, timed: list[Measurement]) -> None:
         judges_of = {row.entrant: self._asked(job, problem, row) for row in timed}
-        for need in dict.fromkeys(need for row in timed for need in self._needs(job, problem, row)):
+        for need in dict.fromkeys(need for row in timed for need in roofline.needs(*self._facts(job, problem, row))):
             self._refresh(need, job)
         for need in dict.fromkeys(need for pairs in judges_of.values() for need, _ in pairs):
             if not self._holds(need):
@@ -105,7 +105,7 @@ class Ceilings:
                 self._place(row, job, problem)
 
     def _place(self, row: Measurement, job: Job, problem: Problem) -> None:
-        known = {need.moves: self._known[need] for need in self._needs(job, problem, row)}
+        known = {need.moves: self._known[need] for need in roofline.needs(*self._facts(job, problem, row))}
         of_kinds = (known[moves].found if moves in known else None for moves in (False, True))
         placed = roofline.place(row, problem, *of_kinds)
         row.roofline = placed if placed and placed.roofline_pct <= 100 * roofline.SLACK else None
@@ -154,9 +154,6 @@ class Ceilings:
         if (kernel.is_ours and problem.is_ceiling) or problem.distribution == "zeros":
             return []
         return [*roofline.judges(*self._facts(job, problem, row))]
-
-    def _needs(self, job: Job, problem: Problem, row: Measurement) -> Iterator[Need]:
-        return roofline.needs(*self._facts(job, problem, row))
 
     def _facts(self, job: Job, problem: Problem, row: Measurement) -> tuple[Problem, str, int, str, Mode, int]:
         device = self._registry.kernels[row.kernel].device

@@ -131,7 +131,11 @@ class Dispatch:
                         group = at_work.pop(answered[0])
                         if not self._take(group, answered[1], notify, progress):
                             waiting.appendleft(group)
-                return self._ended(bool(waiting))
+                if given_up := sum(losses >= KILLS for losses in self._losses.values()):
+                    raise UsageError(f"{given_up} comparison groups lost their worker {KILLS} times: {self._lost}")
+                if not waiting:
+                    self._session.finish()
+                return not waiting
         except UsageError as error:
             remedy = f"rows recorded so far are safe: {resuming(self._session.run_id, self._store.path)}"
             raise UsageError(f"{error}; {remedy}") from None
@@ -168,11 +172,3 @@ class Dispatch:
                 notify(result)
             progress.ends(whole, 1)
         return True
-
-    def _ended(self, is_interrupted: bool) -> bool:
-        """Record the end of the run if nothing is left; return True if it was not interrupted."""
-        if given_up := sum(losses >= KILLS for losses in self._losses.values()):
-            raise UsageError(f"{given_up} comparison groups lost their worker {KILLS} times: {self._lost}")
-        if not is_interrupted:
-            self._session.finish()
-        return not is_interrupted

@@ -96,25 +96,16 @@ def _machine(root: JsonNode) -> dict[str, Any]:
     """Return the facts about the machine, by the names that kernelmark's runs use. Missing facts are left out."""
     info = root.need("machine_info")
     system = (text_under(info, name) for name in ("system", "release", "machine"))
+    cpu = info.get("cpu")
+    detailed = cpu if cpu is not None and isinstance(cpu.value, dict) else None
+    count = detailed and detailed.get("count")
     facts: dict[str, Any] = {
-        "cpu": _cpu(info),
-        "cpus": _cpus(info),
+        "cpu": (detailed and text_under(detailed, "brand_raw")) or text_under(info, "processor"),
+        "cpus": count and count.integer(),
         "system": "-".join(filter(None, system)),
         "python": text_under(info, "python_version"),
     }
     return {name: value for name, value in facts.items() if value}
-
-
-def _cpu(info: JsonNode) -> str:
-    cpu = info.get("cpu")
-    detailed = cpu is not None and isinstance(cpu.value, dict)
-    return (text_under(info, "cpu", "brand_raw") if detailed else "") or text_under(info, "processor")
-
-
-def _cpus(info: JsonNode) -> int | None:
-    cpu = info.get("cpu")
-    count = cpu.get("count") if cpu is not None and isinstance(cpu.value, dict) else None
-    return None if count is None else count.integer()
 
 
 def _commit(root: JsonNode) -> str:

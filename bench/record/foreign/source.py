@@ -189,23 +189,18 @@ def add_rates(result: Result, problem: Problem | None) -> None:
 
 
 def dimensions(named: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the parameters that are numbers or texts, by name; `param_` is put before a name that is also a column."""
+    """Return the parameters that are finite numbers or texts, by name; a name that is also a column gets `param_`.
+
+    The store and Parquet hold integers of 64 bits; larger ones become texts.
+    """
     result: dict[str, Any] = {}
     for name, value in named.items():
         # The store returns the names of all dimensions as one string, separated by commas.
         safe = name.replace(",", " ")
-        if (number := dimension(value)) is not None:
-            result[f"param_{safe}" if safe in COLUMNS else safe] = number
+        if isinstance(value, (str, int)) or (isinstance(value, float) and math.isfinite(value)):
+            is_text = isinstance(value, bool) or (isinstance(value, int) and abs(value) >= 2**63)
+            result[f"param_{safe}" if safe in COLUMNS else safe] = str(value) if is_text else value
     return result
-
-
-def dimension(value: Any) -> int | float | str | None:
-    """Return a number or a text that the store and Parquet can hold; None for NaN, infinity and other types."""
-    if isinstance(value, bool) or (isinstance(value, int) and abs(value) >= 2**63):
-        return str(value)
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value if isinstance(value, (int, float, str)) else None
 
 
 def first_problem(texts: Iterable[str], find: FindProblem) -> Problem | None:
