@@ -11,6 +11,7 @@ from typing import Any
 from kernelmark.bench.measure.measurement import ProcessPart
 from kernelmark.bench.plan.numbers import finite
 from kernelmark.bench.plan.text import one_line
+from kernelmark.bench.record.records import Dims
 from kernelmark.bench.record.result import COLUMNS, DEFAULTS, KINDS, REQUIRED, Result
 
 OWN = tuple(name for name in COLUMNS if name != "run_id")
@@ -55,71 +56,49 @@ CREATE TABLE result (
 CREATE TABLE ratio (
     result_id INTEGER PRIMARY KEY REFERENCES result(result_id),
     baseline TEXT NOT NULL,
-    median REAL NOT NULL,
-    low REAL,
-    high REAL,
-    method TEXT NOT NULL,
+    median REAL NOT NULL, low REAL, high REAL, method TEXT NOT NULL,
     minima REAL
 );
-CREATE TABLE evidence (
-    result_id INTEGER PRIMARY KEY REFERENCES result(result_id),
-    found TEXT NOT NULL
-);
+CREATE TABLE evidence (result_id INTEGER PRIMARY KEY REFERENCES result(result_id), found TEXT NOT NULL);
 CREATE TABLE ceiling (
     ceiling_id INTEGER PRIMARY KEY,
     run_id TEXT NOT NULL REFERENCES run(run_id),
-    device TEXT NOT NULL,
-    threads INTEGER NOT NULL,
-    kind TEXT NOT NULL,
-    problem TEXT NOT NULL,
-    kernel TEXT NOT NULL,
-    device_name TEXT NOT NULL,
-    rate REAL NOT NULL,
-    low REAL NOT NULL,
-    high REAL NOT NULL,
-    best REAL NOT NULL,
+    device TEXT NOT NULL, threads INTEGER NOT NULL, kind TEXT NOT NULL, problem TEXT NOT NULL,
+    kernel TEXT NOT NULL, device_name TEXT NOT NULL,
+    rate REAL NOT NULL, low REAL NOT NULL, high REAL NOT NULL, best REAL NOT NULL,
     measured_at TEXT NOT NULL,
     doubt TEXT NOT NULL DEFAULT '',
     clock_mhz REAL,
-    host TEXT NOT NULL DEFAULT '',
-    device_uuid TEXT NOT NULL DEFAULT ''
+    host TEXT NOT NULL DEFAULT '', device_uuid TEXT NOT NULL DEFAULT ''
 );
 CREATE TABLE layer (
     run_id TEXT NOT NULL REFERENCES run(run_id),
-    network TEXT NOT NULL,
-    problem TEXT NOT NULL,
-    part TEXT NOT NULL,
+    network TEXT NOT NULL, problem TEXT NOT NULL, part TEXT NOT NULL,
     count INTEGER NOT NULL,
     place INTEGER NOT NULL DEFAULT 0,
     UNIQUE (run_id, network, problem, part)
 );
 CREATE TABLE pending (
     run_id TEXT NOT NULL REFERENCES run(run_id),
-    job INTEGER NOT NULL,
-    process INTEGER NOT NULL,
-    measured BLOB NOT NULL,
+    job INTEGER NOT NULL, process INTEGER NOT NULL, measured BLOB NOT NULL,
     UNIQUE (run_id, job, process)
 );
 CREATE TABLE resource (
     run_id TEXT NOT NULL REFERENCES run(run_id),
-    "case" TEXT NOT NULL,
-    registers INTEGER NOT NULL,
-    spill_bytes INTEGER NOT NULL,
+    "case" TEXT NOT NULL, registers INTEGER NOT NULL, spill_bytes INTEGER NOT NULL,
     UNIQUE (run_id, "case")
 );
 CREATE TABLE source (digest TEXT PRIMARY KEY, files BLOB NOT NULL);
 CREATE TABLE version (
     version_id INTEGER PRIMARY KEY,
-    kernel TEXT NOT NULL,
-    problem TEXT NOT NULL,
+    kernel TEXT NOT NULL, problem TEXT NOT NULL,
     digest TEXT NOT NULL REFERENCES source(digest),
     facts TEXT NOT NULL
 );
 CREATE INDEX version_of ON version (kernel, problem);
 CREATE TABLE host (
     run_id TEXT NOT NULL REFERENCES run(run_id),
-    host TEXT NOT NULL,
-    facts TEXT NOT NULL,
+    host TEXT NOT NULL, facts TEXT NOT NULL,
     UNIQUE (run_id, host)
 );
 PRAGMA user_version = {SCHEMA_VERSION};
@@ -163,12 +142,7 @@ _own_values, _REASON = attrgetter(*OWN), OWN.index("reason")
 
 
 def row_values(
-    run_id: str,
-    result: Result,
-    dims: dict[str, Any],
-    samples: Sequence[float],
-    parts: Sequence[ProcessPart],
-    place: int = 0,
+    run_id: str, result: Result, dims: Dims, samples: Sequence[float], parts: Sequence[ProcessPart], place: int = 0
 ) -> tuple[Any, ...]:
     """Return the values that `INSERT` takes for a row."""
     blobs = (samples, [value for part in parts for value in (part.samples, part.median_s)])

@@ -305,11 +305,7 @@ def test_kernels_share_a_job_over_processes_only_if_they_shared_it_in_each():
     assert alone.interval is not None
 
 
-@pytest.mark.parametrize(
-    ("number", "reason"),
-    [(0, "sampling: SIGSEGV"), (1, "in process 2 of 3: sampling: SIGSEGV")],
-    ids=["at once", "later"],
-)
+@pytest.mark.parametrize(("number", "reason"), [(0, "sampling: SIGSEGV"), (1, "in process 2 of 3: sampling: SIGSEGV")])
 def test_a_kernel_that_fails_in_any_process_has_failed_and_says_in_which_later_one(number, reason):
     runs = [[found("a"), found("b")], [found("a"), found("b")], [found("a")]]
     runs[number][1] = Measurement(kernel="b", status="crashed", reason="sampling: SIGSEGV", attempt=2)

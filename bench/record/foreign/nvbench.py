@@ -5,12 +5,12 @@ within a batch, so batched times get mode hot. Values of summaries are numbers o
 version. A value that is not finite is null or a text such as "inf".
 """
 
-import array
-import sys
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.files import require_file
@@ -57,8 +57,8 @@ def read(root: JsonNode, path: Path, suite: str, find: FindProblem) -> list[Fore
         for state in bench.items("states"):
             number = _device(state, devices)
             name = text_under(devices[number], "name") if number is not None else ""
-            shared = {"suite": suite, "versions": f"nvbench {version}".strip()}
-            rows[number] += _rows(bench.need("name").text(), state, name, shared, path, find, refused[number])
+            own = {"suite": suite, "versions": f"nvbench {version}".strip()}
+            rows[number] += _rows(bench.need("name").text(), state, name, own, path, find, refused[number])
     facts = {number: _machine(devices[number]) if number is not None else {} for number in refused or [None]}
     environment = {"versions": {"nvbench": version}} if version else {}
     return [ForeignRun(KIND, found, environment, "", rows[number], refused[number]) for number, found in facts.items()]
@@ -85,13 +85,7 @@ def _machine(device: JsonNode) -> dict[str, Any]:
 
 
 def _rows(
-    name: str,
-    state: JsonNode,
-    device_name: str,
-    shared: dict[str, Any],
-    path: Path,
-    find: FindProblem,
-    refused: list[str],
+    name: str, state: JsonNode, device_name: str, own: dict[str, Any], path: Path, find: FindProblem, refused: list[str]
 ) -> Iterator[ForeignRow]:
     axes = {axis.need("name").text(): _axis_value(axis) for axis in state.items("axis_values")}
     problem = source.first_problem((value for value in (*axes.values(), name) if isinstance(value, str)), find)
@@ -101,7 +95,7 @@ def _rows(
     timed = [way for way in WAYS if f"{way.tag}/time/{way.clock}/mean" in summaries]
     for way in timed or WAYS[:1]:
         where = {"device": way.device, "device_name": device_name if way.device == "cuda" else "", "mode": way.mode}
-        result = source.foreign(name, problem, text, f"nvbench.{name}", **shared, **where)
+        result = source.foreign(name, problem, text, f"nvbench.{name}", **own, **where)
         with source.refused_alone(refused):
             samples = _samples(state, path) if way.tag == "nv/cold" else []
             if not timed:
@@ -183,14 +177,12 @@ def _doubles(path: Path, size: int) -> list[float]:
     """Read little-endian 32-bit floats."""
     require_file(path)
     try:
-        samples = array.array("f", path.read_bytes())
+        samples = np.frombuffer(path.read_bytes(), "<f4")
     except FileNotFoundError:
         return []
     except (OSError, ValueError) as error:
         raise UsageError(f"{path}: cannot be read: {error}; expected {size} samples of 4 bytes") from None
-    if sys.byteorder == "big":
-        samples.byteswap()
-    if len(samples) != size or not all(0 < sample < float("inf") for sample in samples):
+    if len(samples) != size or not ((samples > 0) & (samples < np.inf)).all():
         expected = f"expected {size}, each above 0; remove it to skip samples"
         raise UsageError(f"{path}: holds {len(samples)} samples, {expected}")
     return samples.tolist()
