@@ -38,10 +38,7 @@ class ExperimentRuns(NamedTuple):
 
 
 def own_runs(store: Store) -> list[str]:
-    """Return the runs of this machine, the latest last.
-
-    All facts that a run recorded must be those of this machine. Older runs recorded fewer facts.
-    """
+    """Return the runs whose recorded facts are those of this machine, the latest last; older runs recorded fewer."""
     here = json.loads(json.dumps(machine()))
     known = {run_id: store.run(run_id).machine for run_id in store.run_ids()}
     return [run_id for run_id, facts in known.items() if facts and facts.items() <= here.items()]
@@ -97,8 +94,7 @@ def _measure(session: Session, missing: Missing, say: Say, end_s: float) -> bool
     groups = [list(group) for _, group in groupby(missing.jobs, key=lambda planned: planned.job.problems)]
     say(f"{missing.experiment.id}: {missing.experiment.title}; {_problems(groups)}")
     while groups and now() < end_s:
-        # Several processes make passes over all problems, so that measurements of one problem are further apart in
-        # time.
+        # Passes over all problems keep the processes of one problem apart in time.
         batch = groups if missing.plan.processes > 1 else groups[:1]
         if not run_jobs(session, partial(chain, *batch), tally, plan=missing.plan):
             return False

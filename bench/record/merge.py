@@ -133,14 +133,6 @@ class ShardPlace(NamedTuple):
     ceilings: dict[Need, Ceiling]
 
 
-class MergedFile(NamedTuple):
-    """A merged file, its runs, and the places where its shards were measured, by run id."""
-
-    path: Path
-    runs: list[RunFacts]
-    places: dict[str, ShardPlace]
-
-
 class Merged(NamedTuple):
     """The result of a merge. copied: the ids of runs that are not shards. rows: the number of new rows.
 
@@ -164,25 +156,25 @@ def merge_files(db: Path, paths: Sequence[Path]) -> Merged:
     with closing(Store(db)) as store:
         store.require_sound()
         known = store.runs()
-        found = _campaigns([(source.path, run) for source in sources for run in source.runs], db, known)
+        found = _campaigns([(path, run) for path, runs, _ in sources for run in runs], db, known)
     with closing(_Copying(db)) as target:
         rows, copied = 0, dict[str, None]()
-        for source in sources:
-            whole = [run for run in source.runs if not _is_part(run)]
-            with target.attached(source.path):
-                rows += target.copy_whole(whole, source.path)
+        for path, runs, _ in sources:
+            whole = [run for run in runs if not _is_part(run)]
+            with target.attached(path):
+                rows += target.copy_whole(whole, path)
             copied |= {run["run_id"]: None for run in whole}
         for campaign in found:
             first = target.room(campaign.run_id)
             for count, (path, run_id, _) in enumerate(campaign.new, 1):
                 with target.attached(path):
                     rows += target.join(*campaign.until(count), run_id, path, first)
-    places = {run_id: place for source in sources for run_id, place in source.places.items()}
+    places = {run_id: place for *_, own in sources for run_id, place in own.items()}
     return Merged(found, list(copied), rows, places)
 
 
-def _source(path: Path, db: Path) -> MergedFile:
-    """Read the runs of a file. Raises UsageError for a file that is no store, or is empty, damaged or too new."""
+def _source(path: Path, db: Path) -> tuple[Path, list[RunFacts], dict[str, ShardPlace]]:
+    """Return a file, its runs, and where its shards were measured. Raises UsageError for a file that is no store."""
     require_file(path)
     if not path.is_file():
         raise UsageError(f"{path}: there is no such file; expected a store that `kernelmark run --shard` has written")
@@ -196,7 +188,7 @@ def _source(path: Path, db: Path) -> MergedFile:
         places = {run["run_id"]: _place(store, run["run_id"]) for run in runs if _is_part(run)}
     if not runs:
         raise UsageError(f"{path}: holds no run; expected a store that `kernelmark run --shard` has written")
-    return MergedFile(path, runs, places)
+    return path, runs, places
 
 
 def _place(store: Store, run_id: str) -> ShardPlace:

@@ -76,10 +76,7 @@ def _all(kind: Any) -> Read:
 
 
 class Reader(Queries):
-    """Queries for the contents of a store.
-
-    identifies: whether exports contain the names of hosts and devices, or only hashes of these names.
-    """
+    """Queries for the contents of a store. identifies: whether exports name hosts and devices, not hashes of them."""
 
     identifies = False
 
@@ -146,10 +143,7 @@ class Reader(Queries):
     # All rows of a run.
 
     def table(self, run_id: str, names: tuple[str, ...] = COLUMNS) -> Table:
-        """Return the rows of a run in the order in which they were recorded, with only these columns.
-
-        Raises UsageError for values of wrong types.
-        """
+        """Return a run's rows as recorded, with only these columns. Raises UsageError for values of wrong types."""
         with self._guarded():
             constants = self._constants(run_id, names)
             builder = Builder(names, constants)

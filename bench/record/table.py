@@ -141,10 +141,7 @@ def _row_class(columns: dict[str, Coded | Floats]) -> Callable[[int], Any]:
 
 
 def cells(values: Sequence[Any]) -> Sequence[str]:
-    """Return the cells of a column as csv.writer writes them; "" for None and NaN.
-
-    They are formed by column, which is faster than by row.
-    """
+    """Return a column's cells as csv.writer writes them; "" for None and NaN. By column this is faster than by row."""
     kinds = set(map(type, values))
     if kinds == {str}:
         joined = "".join(values)

@@ -49,10 +49,7 @@ class Broker(AbstractContextManager["Broker", None]):
         return self._child.ask(task)
 
     def answer(self, within_s: float) -> tuple[int, TaskReply] | None:
-        """Return the next answer and the number of its task, or None if there is none in time.
-
-        Raises UsageError if the broker has ended.
-        """
+        """Return the next answer and its task's number; None if none comes. Raises UsageError if the broker ended."""
         until_s = now() + within_s
         while True:
             try:

@@ -42,8 +42,7 @@ SLOW_FACTOR = 10
 LEAST_S, LEAST_IMPORT_S = 10.0, 10.0
 #: A whole job may take this many call limits and sampling budgets for each contender, and at least LEAST_JOB_S.
 CALLS, BUDGETS, LEAST_JOB_S = 100, 10, 60.0
-#: This share of the memory, at least this many bytes, must stay free; with less the system would choose a process to
-# kill.
+#: This share of the memory, at least this many bytes, must stay free; with less the system would kill a process.
 FLOOR_SHARE, LEAST_FLOOR_BYTES = 0.03, 128 * 2**20
 #: Seconds between two checks of a busy worker, which disturb it little; if memory is short, as few as SOONEST_S.
 POLL_S, SOONEST_S = 0.25, 5e-3

@@ -183,10 +183,7 @@ def run_jobs(
     progress: Progress | None = None,
     plan: Plan | None = None,
 ) -> bool:
-    """Measure everything; return True if it was not interrupted.
-
-    The first signal gives the current job ten seconds to finish.
-    """
+    """Measure everything; return True if not interrupted. After a signal the job has ten seconds to finish."""
     with interruptible() as interrupted:
         if run_passes(session, planned_jobs, notify, progress, interrupted, plan):
             session.finish()

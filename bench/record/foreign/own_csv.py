@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from itertools import chain, islice, repeat
-from typing import IO, Annotated, Any, NamedTuple
+from typing import IO, Annotated, Any
 
 import msgspec
 
@@ -31,11 +31,8 @@ _NUMBERS = msgspec.json.Decoder(list[float | None])
 _EMPTY = {None: "null", 0: "0", 1: "1"}
 
 
-class CsvRecord(NamedTuple):
-    """A record of the CSV file: the number of its last line, and its fields."""
-
-    line: int
-    fields: list[str]
+#: A record of the CSV file: the number of its last line, and its fields.
+CsvRecord = tuple[int, list[str]]
 
 
 def _records(lines: IO[str]) -> Iterator[CsvRecord]:
@@ -46,11 +43,12 @@ def _records(lines: IO[str]) -> Iterator[CsvRecord]:
         if '"' not in line and len(line) <= longest:
             fields = line.rstrip("\r\n").split(",")
             if fields != [""]:
-                yield CsvRecord(number, fields)
+                yield number, fields
             continue
         reader = csv.reader(chain([line], lines), strict=True)  # a quoted field may continue on further lines
         fields = next(reader)
-        yield CsvRecord(number := number + reader.line_num - 1, fields)
+        number += reader.line_num - 1
+        yield number, fields
 
 
 class Rows(Sequence[ForeignRow]):
@@ -87,7 +85,7 @@ def read(lines: IO[str], file: str) -> list[ForeignRun]:
     """Return one run with a row for each line; the run's machine has the rows' device names. Raises UsageError."""
     records, builder = _records(lines), Builder()
     try:
-        parse = _parser(next(records).fields, file)
+        parse = _parser(next(records)[1], file)
         while chunk := list(islice(records, CHUNK)):
             builder.add(parse(chunk))
     except csv.Error as error:
