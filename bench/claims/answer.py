@@ -7,16 +7,7 @@ from typing import Any, NamedTuple, Self
 import msgspec
 
 from kernelmark.bench.claims import aggregation, findings
-from kernelmark.bench.claims.catalog import (
-    Claim,
-    Confirm,
-    Contrast,
-    Experiment,
-    catalog,
-    claims,
-    experiment,
-    experiment_named,
-)
+from kernelmark.bench.claims.catalog import Claim, Confirm, Experiment, catalog, claims, experiment, experiment_named
 from kernelmark.bench.claims.evidence import ExperimentRows, entries, gather
 from kernelmark.bench.claims.findings import Question, failures_of
 from kernelmark.bench.claims.prices import Prices, load_prices
@@ -161,13 +152,6 @@ def failures(results: Sequence[Result]) -> str:
     return shown + (f"; and {len(results) - 2} more" if len(results) > 2 else "")
 
 
-def coverage(contrast: Contrast, evidence: ExperimentRows) -> list[str]:
-    """Return, as a line, how many of a claim's problems have rows, timed or failed; an empty list if all have."""
-    problems = {name for name in evidence.problems if matches(name, contrast.problems)}
-    covered = problems & {r.problem for r in evidence.all}
-    return [f"{len(covered)} of {len(problems)} problems have rows"] if len(covered) < len(problems) else []
-
-
 def apart(numbers: Sequence[JudgedRatio]) -> list[str]:
     """Return, as a line, how many ratios compare rows not measured in turn; an empty list if none does."""
     count = sum(not n.in_turn for n in numbers)
@@ -234,7 +218,9 @@ def answer(claim: Claim, tested: Experiment, evidence: ExperimentRows, prices: P
         JudgedRatio(found.where, found.by, side(found.ratio, claim.confirm), *found.ratio[:4], rows=named(found.rows))
         for found in ratios
     )
-    lacking = coverage(claim.comparison, evidence)
+    problems = {name for name in evidence.problems if matches(name, claim.comparison.problems)}
+    covered = problems & {r.problem for r in evidence.all}  # timed or failed
+    lacking = [f"{len(covered)} of {len(problems)} problems have rows"] if len(covered) < len(problems) else []
     if numbers:
         verdict, said = judge([number.answer for number in numbers], whole=not lacking), told(numbers)
         rows = [r for finding in ratios for r in finding.rows]

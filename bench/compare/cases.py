@@ -14,8 +14,6 @@ from kernelmark.bench.record.store import Store
 from kernelmark.bench.report.welch import ALPHA, Welch, detectable, holm, welch
 
 SAME, FASTER, SLOWER, UNCLEAR, REGRESSED, UNTIMED = "same", "faster", "slower", "unclear", "regressed", "untimed"
-#: The remedy in messages about cases with fewer than two processes.
-REMEDY = "`kernelmark run --processes 5` measures in several processes"
 CHUNK = 2000
 Pair = tuple[CaseRow, CaseRow]
 

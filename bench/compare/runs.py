@@ -12,18 +12,7 @@ from typing import IO, Any, NamedTuple
 
 import msgspec
 
-from kernelmark.bench.compare.cases import (
-    FASTER,
-    REGRESSED,
-    REMEDY,
-    SAME,
-    SLOWER,
-    UNCLEAR,
-    UNTIMED,
-    CasePair,
-    Comparison,
-    Side,
-)
+from kernelmark.bench.compare.cases import FASTER, REGRESSED, SAME, SLOWER, UNCLEAR, UNTIMED, CasePair, Comparison, Side
 from kernelmark.bench.compare.ratios import ComparedRatio, compared_pairs, pairs_table
 from kernelmark.bench.compare.ratios import as_row as ratio_row
 from kernelmark.bench.measure.disturbance import was_noisy
@@ -39,6 +28,8 @@ from kernelmark.bench.report.noise import MARK
 from kernelmark.bench.report.runs import RunSummary, summary_of
 from kernelmark.bench.report.welch import POWER
 
+#: The remedy in messages about cases with fewer than two processes.
+REMEDY = "`kernelmark run --processes 5` measures in several processes"
 #: The most cases that are printed.
 LISTED = 50
 SHOWN = (

@@ -16,38 +16,13 @@ from kernelmark.bench.measure.measurement import Ceiling, Evidence, Measurement,
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.numbers import Entropy, Finite, finite
 from kernelmark.bench.plan.status import Status
+from kernelmark.bench.record import records as stored
 from kernelmark.bench.record.query import OF_RUN, Queries, Read
-from kernelmark.bench.record.records import (
-    RUN_COLUMNS,
-    CaseRow,
-    Dims,
-    Groups,
-    JobBegun,
-    KernelTotal,
-    Layer,
-    PointRow,
-    Record,
-    RowCount,
-    RunFacts,
-    RunId,
-    RunMachine,
-    check_samples,
-    checked,
-    dims_of,
-    doubles,
-    facts_of,
-    groups_of,
-    parts_of,
-    result_of,
-    samples_of,
-    struct_of,
-    with_dims,
-)
 from kernelmark.bench.record.result import COLUMNS, Result
 from kernelmark.bench.record.table import CHUNK, Builder, Table
 from kernelmark.bench.record.versions import LaunchResources, StoredVersion, kept_of
 
-_RUNS = f"SELECT {', '.join(RUN_COLUMNS.values())} FROM run JOIN machine USING (machine_id)"
+_RUNS = f"SELECT {', '.join(stored.RUN_COLUMNS.values())} FROM run JOIN machine USING (machine_id)"
 _CEILING = ", ".join(Ceiling.__struct_fields__)
 _Sum = Finite | None
 
@@ -84,53 +59,53 @@ class Reader(Queries):
 
     def run_ids(self) -> list[str]:
         """Return the ids of all runs, the latest last."""
-        return list(self._rows("SELECT run_id FROM run ORDER BY rowid", _only(RunId)))
+        return list(self._rows("SELECT run_id FROM run ORDER BY rowid", _only(stored.RunId)))
 
-    def runs(self, run_id: str | None = None) -> list[RunFacts]:
+    def runs(self, run_id: str | None = None) -> list[stored.RunFacts]:
         """Return the runs of the store, the latest last, or only the run with this id."""
         query = f"{_RUNS} WHERE :run_id IS NULL OR run_id = :run_id ORDER BY run.rowid"
-        return list(self._rows(query, facts_of, run_id=run_id))
+        return list(self._rows(query, stored.facts_of, run_id=run_id))
 
-    def tallies(self, run_id: str | None = None) -> dict[str, list[RowCount]]:
+    def tallies(self, run_id: str | None = None) -> dict[str, list[stored.RowCount]]:
         """Return the row counts of each run that has rows, or only those of the run with this id."""
         columns = "run_id, status, device_name, disturbed"
         query = f"SELECT {columns}, count(time_s_median), count(*) FROM main.result WHERE {{}} GROUP BY {columns}"
         read = _all(tuple[str, str, str, str, int, int])
         every = self._rows(query.format("TRUE"), read)
-        tallies: dict[str, list[RowCount]] = {}
+        tallies: dict[str, list[stored.RowCount]] = {}
         for run, *counted in every if run_id is None else self._of_run(run_id, query.format(OF_RUN), read):
-            tallies.setdefault(run, []).append(RowCount(*counted))
+            tallies.setdefault(run, []).append(stored.RowCount(*counted))
         return tallies
 
-    def machines(self, run_id: str) -> list[RunMachine]:
+    def machines(self, run_id: str) -> list[stored.RunMachine]:
         """Return the hosts and device names on which the rows of a run were measured."""
         names = "host, device_name, device_uuid"
         query = f"SELECT {names}, count(*) FROM main.result WHERE run_id = :run_id GROUP BY {names} ORDER BY {names}"
-        return list(self._rows(query, _all(RunMachine), run_id=run_id))
+        return list(self._rows(query, _all(stored.RunMachine), run_id=run_id))
 
     def hosts(self, run_id: str) -> list[Host]:
         """Return the hosts that a run recorded, in the order recorded; none for a run without an executor."""
         query = "SELECT facts FROM host WHERE run_id = :run_id ORDER BY rowid"
         return list(self._rows(query, _json(Host), run_id=run_id))
 
-    def jobs_begun(self, run_id: str) -> list[JobBegun]:
+    def jobs_begun(self, run_id: str) -> list[stored.JobBegun]:
         """Return the jobs of a run in the order in which they began, without the rows of lost workers."""
         query = """
             SELECT min(started_at), suite, isa, group_concat(DISTINCT problem), count(*)
             FROM main.result WHERE run_id = :run_id AND job != '' GROUP BY job ORDER BY 1"""
-        return list(self._rows(query, _all(JobBegun), run_id=run_id))
+        return list(self._rows(query, _all(stored.JobBegun), run_id=run_id))
 
-    def find_run(self, run_id: str | None) -> RunFacts:
+    def find_run(self, run_id: str | None) -> stored.RunFacts:
         """Return the run with this id or name, or the only run whose id or name begins with it; for None, the latest.
 
         Raises UsageError if there is no such run, or more than one.
         """
         if run_id is None:
-            found: list[RunFacts] = list(self._rows(f"{_RUNS} ORDER BY run.rowid DESC LIMIT 1", facts_of))
+            found: list[stored.RunFacts] = list(self._rows(f"{_RUNS} ORDER BY run.rowid DESC LIMIT 1", stored.facts_of))
         else:
             begins = "substr(run_id, 1, length(:text)) = :text OR substr(name, 1, length(:text)) = :text"
             query = f"{_RUNS} WHERE :text != '' AND ({begins}) ORDER BY :text IN (run_id, name) DESC LIMIT 2"
-            found = list(self._rows(query, facts_of, text=run_id))
+            found = list(self._rows(query, stored.facts_of, text=run_id))
             found = found[:1] if found and run_id in (found[0]["run_id"], found[0]["name"]) else found
         if len(found) == 1:
             return found[0]
@@ -161,52 +136,52 @@ class Reader(Queries):
         pairs = zip(names, ends[0], ends[-1], strict=True)
         if not (alike := {name: one for name, one, other in pairs if one == other}):
             return {}
-        checked([tuple(alike.values())], tuple(alike))
+        stored.checked([tuple(alike.values())], tuple(alike))
         changes = ", ".join(f"total([{name}] IS NOT :of_{name})" for name in alike)
         values = {f"of_{name}": value for name, value in alike.items()}
         (rows,) = self._of_run(run_id, f"SELECT {changes} FROM result WHERE {OF_RUN}", **values)
         return {name: finite(value) for (name, value), changed in zip(alike.items(), rows, strict=True) if not changed}
 
-    def columns(self, run_id: str) -> Iterator[tuple[list[Sequence[Any]], list[Dims]]]:
+    def columns(self, run_id: str) -> Iterator[tuple[list[Sequence[Any]], list[stored.Dims]]]:
         """Yield the rows of a run in chunks, as columns and dimensions. Raises UsageError as `table` does."""
         for *columns, texts in self._chunks(run_id, COLUMNS):
             with self._guarded():
-                dims = [*map(dims_of, texts)]
+                dims = [*map(stored.dims_of, texts)]
             yield columns, dims
 
     def _chunks(self, run_id: str, names: tuple[str, ...]) -> Iterator[Iterable[Sequence[Any]]]:
         rows = self._in_order(run_id, _selected((*names, "dims")))
         with self._guarded():
             while chunk := list(islice(rows, CHUNK)):
-                yield zip(*checked(chunk, names), strict=True)
+                yield zip(*stored.checked(chunk, names), strict=True)
 
     def sample_blobs(self, run_id: str) -> Iterator[bytes]:
         """Yield the samples of each row as bytes of doubles, in the order of `table`; b"" for a row without a time."""
         rows = self._in_order(run_id, "CASE WHEN time_s_median > 0 THEN sample_blob ELSE x'' END")
         while chunk := [blob for (blob,) in islice(rows, CHUNK)]:
             with self._guarded():
-                check_samples(chunk)
+                stored.check_samples(chunk)
             yield from chunk
 
-    def records(self, run_id: str, samples: bool = False) -> Iterator[Record]:
+    def records(self, run_id: str, samples: bool = False) -> Iterator[stored.Record]:
         """Yield the rows of a run as plain values. samples: include the samples."""
         blob = "sample_blob" if samples else "x''"
         return self._in_order(run_id, f"{_SELECTED}, dims, {blob}", _record)
 
-    def results(self, run_id: str) -> Iterator[tuple[Result, Dims]]:
+    def results(self, run_id: str) -> Iterator[tuple[Result, stored.Dims]]:
         """Yield the rows of a run with their dimensions, in the order in which they were recorded."""
-        return self._in_order(run_id, f"{_SELECTED}, dims", with_dims)
+        return self._in_order(run_id, f"{_SELECTED}, dims", stored.with_dims)
 
     def results_on(self, run_id: str, problems: Iterable[str]) -> Iterator[Result]:
         """Yield the rows of a run on these problems, in the order in which they were recorded."""
         wanted = msgspec.json.encode(list(problems)).decode()
         among = "problem IN (SELECT value FROM json_each(:wanted))"
-        return self._in_order(run_id, _SELECTED, result_of, among, wanted=wanted)
+        return self._in_order(run_id, _SELECTED, stored.result_of, among, wanted=wanted)
 
     def layer_results(self, run_id: str) -> Iterator[Result]:
         """Yield the rows of problems that are layers of the run's networks."""
         among = "problem IN (SELECT problem FROM layer WHERE run_id = :run_id)"
-        return self._in_order(run_id, _SELECTED, result_of, among)
+        return self._in_order(run_id, _SELECTED, stored.result_of, among)
 
     def groups(self, run_id: str, limit: int = -1, offset: int = 0) -> Iterator[list[Result]]:
         """Yield lists of a run's rows with the same problem, mode and isa, in order of appearance."""
@@ -227,7 +202,7 @@ class Reader(Queries):
         while chunk := list(islice(keys, 500)):
             ids = ", ".join(str(result_id) for _, result_id in chunk)
             query = f"SELECT result_id, {_SELECTED} FROM result WHERE result_id IN ({ids})"
-            by_id = dict(self._rows(query, lambda values: (values[0], result_of(values[1:]))))
+            by_id = dict(self._rows(query, lambda values: (values[0], stored.result_of(values[1:]))))
             with self._guarded():
                 found = [(group, by_id[result_id]) for group, result_id in chunk]
             yield from found
@@ -252,7 +227,7 @@ class Reader(Queries):
         query = "SELECT [case], entropy FROM result WHERE run_id = :run_id AND entropy != ''"
         return dict(self._of_run(run_id, query, _all(tuple[str, Entropy])))
 
-    def kernel_totals(self, run_id: str) -> list[KernelTotal]:
+    def kernel_totals(self, run_id: str) -> list[stored.KernelTotal]:
         """Return the totals of each kernel's rows, in order of appearance. The speedup is the geometric mean."""
         self._db.create_function("log", 1, math.log, deterministic=True)
         query = f"""
@@ -265,24 +240,24 @@ class Reader(Queries):
             by_kernel.setdefault(sums[0], []).append(sums)
         return [_total(kernel, sums) for kernel, sums in by_kernel.items()]
 
-    def cases(self, run_id: str) -> Iterator[CaseRow]:
+    def cases(self, run_id: str) -> Iterator[stored.CaseRow]:
         """Yield the rows of a run in the order of their cases."""
-        names = _selected((*CaseRow._fields[:-1], "part_blob"))
+        names = _selected((*stored.CaseRow._fields[:-1], "part_blob"))
         query = f'SELECT {names} FROM result WHERE run_id = :run_id ORDER BY "case"'
-        return self._rows(query, partial(_with_medians, CaseRow), run_id=run_id)
+        return self._rows(query, partial(_with_medians, stored.CaseRow), run_id=run_id)
 
-    def points(self, text: str, problems: Iterable[str]) -> Iterator[PointRow]:
+    def points(self, text: str, problems: Iterable[str]) -> Iterator[stored.PointRow]:
         """Yield the timed rows of all runs that are on these problems or whose case contains the text.
 
         They are ordered by case, machine, device and start of the run.
         """
         wanted = msgspec.json.encode(list(problems)).decode()
         query = f"""
-            SELECT {_selected(PointRow._fields[:-1])}, part_blob FROM result JOIN run USING (run_id)
+            SELECT {_selected(stored.PointRow._fields[:-1])}, part_blob FROM result JOIN run USING (run_id)
             WHERE time_s_median > 0 AND (problem IN (SELECT value FROM json_each(:wanted))
                 OR (:text != '' AND instr("case", :text)))
             ORDER BY "case", machine_id, device_name, run.started_at, run.rowid"""
-        return self._rows(query, partial(_with_medians, PointRow), text=text, wanted=wanted)
+        return self._rows(query, partial(_with_medians, stored.PointRow), text=text, wanted=wanted)
 
     def dimensions(self, run_id: str) -> list[str]:
         """Return the names of all dimensions in a run, in order of first appearance."""
@@ -298,9 +273,9 @@ class Reader(Queries):
         cases = [case for (case,) in self._rows(f"{query} LIMIT :limit", run_id=run_id, text=text, limit=limit)]
         return cases[:1] if text in cases else cases
 
-    def result(self, run_id: str, case: str) -> tuple[Result, Dims]:
+    def result(self, run_id: str, case: str) -> tuple[Result, stored.Dims]:
         """Return the row of a case of the run, with its dimensions."""
-        found: tuple[Result, Dims] = self._of_case(f"{_SELECTED}, dims", with_dims, run_id, case)
+        found: tuple[Result, stored.Dims] = self._of_case(f"{_SELECTED}, dims", stored.with_dims, run_id, case)
         if not found:
             raise UsageError(f"{self.path}: cannot be read: its index has no {case!r}; --db names another file")
         return found
@@ -323,23 +298,23 @@ class Reader(Queries):
 
     def samples(self, run_id: str, case: str) -> list[float]:
         """Return the samples of a case, in seconds per call, in the order in which they were taken."""
-        return list(self._of_case("sample_blob", lambda values: samples_of(*values), run_id, case))
+        return list(self._of_case("sample_blob", lambda values: stored.samples_of(*values), run_id, case))
 
     def by_process(self, run_id: str, case: str) -> list[Sequence[float]]:
         """Return the samples of a case as one list for each process."""
-        return self._of_case("sample_blob, part_blob", lambda values: groups_of(*values), run_id, case) or [[]]
+        return self._of_case("sample_blob, part_blob", lambda values: stored.groups_of(*values), run_id, case) or [[]]
 
-    def all_by_process(self, run_id: str, cases: Container[str]) -> Iterator[tuple[str, Groups]]:
+    def all_by_process(self, run_id: str, cases: Container[str]) -> Iterator[tuple[str, stored.Groups]]:
         """Yield each of these cases of a run, with one list of samples per process. The rows are read once."""
         for values in self._in_order(run_id, '"case", sample_blob, part_blob'):
             if values[0] in cases:
                 with self._guarded():
-                    found = values[0], groups_of(*values[1:])
+                    found = values[0], stored.groups_of(*values[1:])
                 yield found
 
     def parts(self, run_id: str, case: str) -> list[ProcessPart]:
         """Return the processes that the samples of a case come from."""
-        return list(self._of_case("part_blob", lambda values: parts_of(*values), run_id, case))
+        return list(self._of_case("part_blob", lambda values: stored.parts_of(*values), run_id, case))
 
     def evidence(self, run_id: str, case: str) -> Evidence | None:
         """Return the evidence against a mistrusted case; None for other cases, and in stores too old to have it."""
@@ -365,10 +340,10 @@ class Reader(Queries):
             AND (run_id = :run_id OR coalesce(json_extract(plan, '$.plugins'), '[]') = '[]')"""
         return self._rows(query, _doubted, run_id=run_id, **need._asdict())
 
-    def layers(self, run_id: str) -> list[Layer]:
+    def layers(self, run_id: str) -> list[stored.Layer]:
         """Return the layers of a run's networks, in the order in which they were measured."""
         query = "SELECT network, problem, part, count FROM layer WHERE run_id = :run_id ORDER BY place, rowid"
-        return list(self._rows(query, partial(struct_of, Layer), run_id=run_id))
+        return list(self._rows(query, partial(stored.struct_of, stored.Layer), run_id=run_id))
 
     def pending(self, run_id: str, job: int) -> list[list[Measurement]]:
         """Return a job's measurements that wait for its other processes, by process. job: its number in the plan."""
@@ -396,26 +371,26 @@ class Reader(Queries):
 
 
 def _doubted(values: tuple[Any, ...]) -> tuple[Ceiling, str]:
-    return struct_of(Ceiling, values[:-1]), msgspec.convert(values[-1], str)
+    return stored.struct_of(Ceiling, values[:-1]), msgspec.convert(values[-1], str)
 
 
-def _record(values: tuple[Any, ...]) -> Record:
-    ((*columns, dims, samples),) = checked([values])
-    return Record(tuple(columns), dims_of(dims), samples_of(samples))
+def _record(values: tuple[Any, ...]) -> stored.Record:
+    ((*columns, dims, samples),) = stored.checked([values])
+    return stored.Record(tuple(columns), stored.dims_of(dims), stored.samples_of(samples))
 
 
 def _with_medians(kind: Any, values: tuple[Any, ...]) -> Any:
     """Convert a row to this type. Its last value, the blob of its processes, becomes the list of their medians."""
     *columns, parts = values
-    return msgspec.convert((*columns, doubles(parts)[1::2].tolist()), kind)
+    return msgspec.convert((*columns, stored.doubles(parts)[1::2].tolist()), kind)
 
 
 def _measured(values: tuple[Any, ...]) -> list[Measurement]:
     return msgspec.msgpack.decode(values[0], type=list[Measurement])
 
 
-def _total(kernel: str, sums: list[tuple[Any, ...]]) -> KernelTotal:
+def _total(kernel: str, sums: list[tuple[Any, ...]]) -> stored.KernelTotal:
     """Return the totals of a kernel's rows. Speedup and roofline are those of its `ok` rows."""
     _, _, _, mean, low, high, roofline, _ = next((row for row in sums if row[1] == Status.OK), sums[0])
     statuses = {status: count for _, status, count, *_ in sums}
-    return KernelTotal(kernel, statuses, None if mean is None else math.exp(mean), low, high, roofline)
+    return stored.KernelTotal(kernel, statuses, None if mean is None else math.exp(mean), low, high, roofline)

@@ -324,9 +324,7 @@ def test_rows_of_different_jobs_are_no_pair(store, apart):
     assert list(compared_pairs(Side(store, "base"), Side(store, "new"))) == []
 
 
-@pytest.mark.parametrize(
-    "added", [(("base", NT), ("new", NT)), (("new", NT), ("new", NN))], ids=["one problem", "one run"]
-)
+@pytest.mark.parametrize("added", [(("base", NT), ("new", NT)), (("new", NT), ("new", NN))], ids=["problem", "run"])
 def test_a_kernel_that_lacks_a_variant_in_one_run_is_no_pair(drifted, added):
     for run_id, problem in added:
         add_variant(drifted, run_id, problem, drifting(1.0, 0.0), kernel="gemm/a.other")

@@ -19,19 +19,7 @@ from kernelmark.bench.record.store import Store
 from kernelmark.bench.run import session as sessions
 from kernelmark.bench.run.session import plan_of
 from support.processes import complaints, refusal, wait_for
-from support.runs import (
-    KERNELS,
-    PROBLEMS,
-    SMALL,
-    SUITE,
-    WORDS,
-    all_are_there_and_ok,
-    copy,
-    declare,
-    nothing,
-    query,
-    visible,
-)
+from support.runs import KERNELS, PROBLEMS, SMALL, SUITE, WORDS, all_are_there_and_ok, copy, declare, query, visible
 
 
 def run_ids(path):
@@ -118,7 +106,7 @@ def test_no_other_process_goes_on_with_a_run_meanwhile_whatever_its_tmpdir(hangi
 
 
 def test_a_run_that_is_taken_up_counts_the_verdicts_that_it_had_and_measures_nothing_again(measured):
-    declare("bad", nothing)
+    declare("bad", lambda problem, x: lambda: None)
     declare("good", copy)
     _, before, _ = measured(SMALL, kernels=("copy/mine.*",))
     _, session, _ = measured(SMALL, kernels=("copy/mine.*",), resume=before.run_id, execute=None)
