@@ -97,8 +97,7 @@ def test_variants_of_an_experiment_are_measured_in_turn_even_if_the_time_is_shor
     monkeypatch.setattr("kernelmark.bench.claims.experiments.experiment", lambda _: asked)
     found = experiments.measure_missing(store, [tiny], registry, lambda line: None)
     rows = [r for r, _ in store.results(found.run_ids[0])]
-    assert [r.problem for r in rows] == list(problems)
-    assert len({r.job for r in rows}) == 1
+    assert ([r.problem for r in rows], len({r.job for r in rows})) == (list(problems), 1)
 
 
 def test_a_run_is_judged_without_measuring_as_text_csv_and_json(put, store, called, tmp_path):

@@ -278,8 +278,7 @@ def test_csv_gives_the_same_bytes_typed_dimensions_and_the_machine_of_its_rows(m
     assert dims["transpose"] == {"batch": 1, "distribution": "uniform", "m": 33, "n": 31, "place": "in"}
     assert "place" not in dims["conv"]
     assert run.machine == {"cpu": next(iter(rows.values()))[0].device_name}
-    assert run.suites == ("imported:run.csv",)
-    assert run.command == f"kernelmark import {measured}"
+    assert (run.suites, run.command) == (("imported:run.csv",), f"kernelmark import {measured}")
 
 
 def test_csv_of_an_older_kernelmark_lacks_the_newer_columns(measured, imported, tmp_path):
@@ -288,8 +287,7 @@ def test_csv_of_an_older_kernelmark_lacks_the_newer_columns(measured, imported, 
     old = tmp_path / "old.csv"
     old.write_text("".join(",".join(line.split(",")[:cut]) + "\n" for line in lines))
     ((_, rows),) = imported(old)
-    assert len(rows) == len(lines) - 1
-    assert {r.bound_by for r, _ in rows.values()} == {""}
+    assert (len(rows), {r.bound_by for r, _ in rows.values()}) == (len(lines) - 1, {""})
 
 
 OWN = {"schema": "1", "kernel": "gemm/a.b", "problem": "gemm/m1n1k1/f32/NN", "status": "ok", "threads": "1"}

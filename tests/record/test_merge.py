@@ -120,8 +120,7 @@ def test_a_run_that_stands_above_a_merged_one_leaves_room_for_its_missing_shards
     merge_files(target, paths(shards, 1, 2))
     with closing(Store(target)) as merged:
         (run_id,) = [name for name in merged.run_ids() if "-shards-" in name]
-    assert rows(target, run_id) == rows(shards / "whole.db")
-    assert len(rows(target, "r1")) == 1
+    assert (rows(target, run_id), len(rows(target, "r1"))) == (rows(shards / "whole.db"), 1)
 
 
 @pytest.mark.parametrize(

@@ -97,8 +97,7 @@ def grouped(store, **options):
 
 def test_groups_gather_what_stands_apart_in_the_order_of_appearance_by_the_page(begun):
     fill(begun, *APART)
-    assert grouped(begun) == [[0, 3], [1, 5], [2], [4]]
-    assert begun.group_count("r1") == 4
+    assert (grouped(begun), begun.group_count("r1")) == ([[0, 3], [1, 5], [2], [4]], 4)
     pages = [grouped(begun, limit=2, offset=offset) for offset in (0, 2, 3, 4)]
     assert pages == [[[0, 3], [1, 5]], [[2], [4]], [[4]], []]
 
@@ -115,8 +114,7 @@ def test_rows_of_runs_that_were_written_at_the_same_time_stay_apart(begun):
         fill(begun, (m + 10, "cold", ""), (m + 10, "hot", ""), run_id="r2")
     assert [row.problem for row, _ in begun.results("r1")] == [f"copy/m{m}n1/f32" for m in range(3)]
     assert (begun.group_count("r1"), begun.group_count("r2"), begun.group_count("r3")) == (3, 6, 0)
-    assert begun.statuses("r2") == {"ok": 6}
-    assert list(begun.results("r3")) == []
+    assert (begun.statuses("r2"), list(begun.results("r3"))) == ({"ok": 6}, [])
 
 
 def test_totals_of_a_kernel_are_rows_by_status_and_the_geometric_mean_of_its_speedups(begun):
@@ -205,8 +203,7 @@ def test_codes_take_the_bytes_that_their_values_need(values, kind):
     rows = [(*("x" for _ in COLUMNS[:3]), str(i), *(None for _ in COLUMNS[4:]), "{}") for i in range(values)]
     builder.add(zip(*rows, strict=True))
     column = builder.table().columns[COLUMNS[3]]
-    assert column.codes.typecode == kind
-    assert list(column) == [str(i) for i in range(values)]
+    assert (column.codes.typecode, list(column)) == (kind, [str(i) for i in range(values)])
 
 
 def test_a_run_without_rows_is_an_empty_table_and_a_selection_holds_for_tables_too(store):

@@ -121,8 +121,7 @@ def shown(log):
 
 def test_what_was_printed_is_passed_on_once_as_plain_text(log):
     os.write(log.fileno(), b"\x1b[31mone\x1b[0m\n\xfftwo\n")
-    assert shown(log) == "one\n\ufffdtwo\n"
-    assert shown(log) == ""
+    assert (shown(log), shown(log)) == ("one\n\ufffdtwo\n", "")
     os.write(log.fileno(), b"three\n")
     assert shown(log) == "three\n"
 
@@ -160,7 +159,6 @@ def test_a_message_comes_with_its_number_and_its_process_once_it_is_whole():
     assert channel.receive(0.0) is None
     os.write(writes, data[500:] + data)
     for message in (channel.receive(), channel.receive(0.0)):
-        assert message is not None
         assert (message.number, message.pid, msgspec.msgpack.decode(message.body)) == (7, os.getpid(), "x" * 1000)
     channel.close()
 

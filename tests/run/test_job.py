@@ -153,9 +153,7 @@ def test_a_kernel_of_a_device_that_the_run_does_not_use_is_unsupported_and_harms
 def test_contenders_get_intervals_and_a_ratio_to_the_baseline(mode):
     base, other = _run("copy/m64n64/f32", "copy/numpy.copyto", "copy/numpy.threaded", mode=mode, threads=2)
     assert base.over_baseline is None
-    assert other.over_baseline is not None
     assert other.over_baseline.low <= other.over_baseline.median <= other.over_baseline.high
-    assert base.interval is not None
     assert 0 < base.interval.low <= base.interval.median <= base.interval.high
     assert (base.threads, other.threads) == (1, 2)
 
@@ -176,8 +174,6 @@ def test_accumulation_is_right_after_any_number_of_samples(problem, kernels, mod
 def test_verification_alone_takes_no_samples():
     (measured,) = _run("gemm/m31n33k7/f32/TT", "gemm/numpy.matmul", mode=Mode.VERIFY)
     assert (measured.status, measured.samples, measured.interval) == ("ok", [], None)
-    assert measured.max_error is not None
-    assert measured.error_bound is not None
     assert 0 < measured.max_error <= measured.error_bound
 
 
@@ -202,7 +198,6 @@ def test_scratch_is_touched_when_it_is_given_so_that_what_is_left_is_known():
 def test_a_row_tells_what_is_executed_what_was_chosen_and_how_long_set_up_took():
     counted, plain = _run("copy/m8n8/f32", "copy/test.counted", "copy/numpy.copyto", mode=Mode.VERIFY)
     assert (counted.executed_flop, counted.tunables) == (7, '{"tile":3}')
-    assert counted.setup_s is not None
     assert counted.setup_s > 0
     assert (plain.executed_flop, plain.tunables) == (None, "")
     (product,) = _run("gemm/m8n8k8/f32/NN", "gemm/numpy.matmul", mode=Mode.VERIFY)

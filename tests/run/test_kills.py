@@ -108,6 +108,5 @@ def test_no_worker_outlives_a_second_interrupt(hanging):
         except subprocess.TimeoutExpired:
             continue
         break
-    assert run.returncode == 130
-    assert complaints(run.communicate()[1]) == []
+    assert (run.returncode, complaints(run.communicate()[1])) == (130, [])
     wait_for(lambda: gone(worker))

@@ -318,8 +318,7 @@ def test_a_kernel_that_takes_the_last_of_the_memory_is_oom(measure, monkeypatch)
 def test_a_worker_is_looked_at_sooner_where_memory_is_short():
     assert pool.next_look_s(None) == pool.next_look_s(100e9) == pool.POLL_S
     assert pool.SOONEST_S < pool.next_look_s(1e9) < pool.POLL_S
-    assert pool.next_look_s(-1.0) == pool.SOONEST_S
-    assert pool.floor_bytes(100_000_000_000) == 3e9
+    assert (pool.next_look_s(-1.0), pool.floor_bytes(100_000_000_000)) == (pool.SOONEST_S, 3e9)
     assert pool.floor_bytes(1_000_000_000) == pool.LEAST_FLOOR_BYTES
 
 

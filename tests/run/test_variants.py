@@ -129,8 +129,7 @@ def test_a_crash_on_one_variant_costs_that_row_and_the_others_are_measured_in_tu
     rows = in_worker(workers, "copy/bad.honest", "copy/bad.segv_on_f64")
     cases = [(row.problem, row.status, row.attempt) for row in rows]
     assert cases == [(F32, "ok", 2), (F32, "ok", 2), (F64, "ok", 2), (F64, "crashed", 2)]
-    assert rows[3].reason == "verification: SIGSEGV"
-    assert len({row.job for row in rows[:3]}) == 1
+    assert (rows[3].reason, len({row.job for row in rows[:3]})) == ("verification: SIGSEGV", 1)
     assert rows[1].over_baseline is not None
 
 
@@ -221,8 +220,7 @@ def test_a_run_that_was_left_within_a_group_measures_the_cases_left_beside_their
     run_id = store.find_run(None)["run_id"]
     before = [row for row, _ in store.results(run_id)]
     (job,), after = session(BASE, OTHER, resume=run_id)
-    assert job.entrants == ((F64, BASE), (F64, OTHER))
-    assert after[:3] == before
+    assert (job.entrants, after[:3]) == (((F64, BASE), (F64, OTHER)), before)
     assert after[3].speedup is not None
     assert after[3].job not in {row.job for row in before}
     assert not faster(store, after[1], after[3]).in_turn
