@@ -310,13 +310,12 @@ def _machines(base: Mapping[str, Any], new: Mapping[str, Any], anyway: bool) -> 
         raise UsageError(f"BASE and NEW are both run {base['run_id']}; expected two runs")
     old, now = base["machine"], new["machine"]
     names = {line.partition(":")[0] for line in _differences(_coarse(old), _coarse(now, old))}
-    differences: dict[bool, list[str]] = {True: [], False: []}
-    for line in _differences(old, now):
-        differences[line.partition(":")[0] in names].append(line)
+    lines = _differences(old, now)
+    others = [line for line in lines if line.partition(":")[0] in names]
     if names and not anyway:
         which = f"runs {base['run_id']} and {new['run_id']} were measured on different machines"
-        raise UsageError(f"{which}: {'; '.join(differences[True])}; --anyway compares them")
-    return differences[True], differences[False]
+        raise UsageError(f"{which}: {'; '.join(others)}; --anyway compares them")
+    return others, [line for line in lines if line not in others]
 
 
 #: Matches a version's first two numbers and the rest of it; in a Linux release, the rest ends before the machine type.

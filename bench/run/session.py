@@ -37,6 +37,7 @@ from kernelmark.bench.run.progress import Progress
 from kernelmark.bench.run.variants import set_against_variants
 
 Notify = Callable[[Result], None]
+Jobs = Callable[[], Iterable[PlannedJob]]
 
 
 class Session:
@@ -177,22 +178,18 @@ def ignore(row: Result) -> None:
 
 
 def run_jobs(
-    session: Session,
-    planned_jobs: Callable[[], Iterable[PlannedJob]],
-    notify: Notify = ignore,
-    progress: Progress | None = None,
-    plan: Plan | None = None,
+    session: Session, jobs: Jobs, notify: Notify = ignore, progress: Progress | None = None, plan: Plan | None = None
 ) -> bool:
     """Measure everything; return True if not interrupted. After a signal the job has ten seconds to finish."""
     with interruptible() as interrupted:
-        if run_passes(session, planned_jobs, notify, progress, interrupted, plan):
+        if run_passes(session, jobs, notify, progress, interrupted, plan):
             session.finish()
         return not interrupted()
 
 
 def run_passes(
     session: Session,
-    planned_jobs: Callable[[], Iterable[PlannedJob]],
+    jobs: Jobs,
     notify: Notify = ignore,
     progress: Progress | None = None,
     interrupted: Callable[[], bool] = lambda: False,
@@ -208,7 +205,7 @@ def run_passes(
     last = planned_processes(plan)
     for process in count(1):
         began, unsettled = now(), process < last
-        for number, planned in enumerate(planned_jobs()):
+        for number, planned in enumerate(jobs()):
             if interrupted():
                 return False
             session.note(planned)

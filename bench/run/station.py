@@ -130,7 +130,9 @@ class Station:
         self._taken: list[tuple[Ceiling, str]] = []
         self._ceilings: Ceilings | None = None
         if plan.ceilings and plan.mode.does.times:
-            self._ceilings = Ceilings(self._registry, self._execute, self._keep, self._doubt)
+            self._ceilings = Ceilings(
+                self._registry, self._execute, lambda ceiling: self._taken.append((ceiling, "")), self._doubt
+            )
 
     def close(self) -> None:
         """End the workers and unlock the GPU."""
@@ -166,9 +168,6 @@ class Station:
     def _turn(self, job: Job) -> AbstractContextManager[None]:
         on_host = any(self._registry.kernels[name].device == "cpu" for name in job.kernels)
         return turn(on_host or any(self._registry.problem(name).uses_host for name in job.problems))
-
-    def _keep(self, ceiling: Ceiling) -> None:
-        self._taken.append((ceiling, ""))
 
     def _doubt(self, ceiling: Ceiling, reason: str) -> None:
         self._taken = [(known, reason if known == ceiling else doubt) for known, doubt in self._taken]

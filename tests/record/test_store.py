@@ -25,6 +25,8 @@ from kernelmark.bench.record.store import Layer, Run, Store
 from kernelmark.bench.record.versions import KernelVersion, LaunchResources, VersionRatio
 from support.rows import RUN, result
 
+LIMIT = Ceiling("cpu", 2, "fp32", "fma/n1k1/f32", "fma/a.b", "d", 2.0, 1.0, 3.0, 4.0, "t1")
+
 
 def test_a_row_comes_back_as_it_went_in(begun):
     row = result(samples=2, time_s_median=1.25e-6, scratch_bytes=0, reason="a, b 'c'", count=3, started_at="now")
@@ -49,8 +51,7 @@ def test_a_ratio_is_kept_beside_its_result(begun):
 
 
 def test_what_accuses_a_row_is_kept_beside_it(begun):
-    limit = Ceiling("cpu", 2, "fp32", "fma/n1k1/f32", "fma/a.b", "d", 2.0, 1.0, 3.0, 4.0, "t1")
-    evidence = Evidence([3e-9, 1 / 3], Interval(0.1, 3e-9, 1 / 3), Excess(limit, 10**15, 1e16))
+    evidence = Evidence([3e-9, 1 / 3], Interval(0.1, 3e-9, 1 / 3), Excess(LIMIT, 10**15, 1e16))
     begun.add(result(status="mistrusted"), {}, [], None, evidence=evidence)
     begun.add(result(kernel="gemm/a.seen", status="mistrusted"), {}, [], None, evidence=Evidence([1.0], None))
     begun.add(result(kernel="gemm/a.good"), {}, [1.0], None)
@@ -198,8 +199,7 @@ def test_processes_that_make_one_store_at_once_all_get_it(tmp_path):
 
 
 def test_ceilings_are_kept_in_their_order_with_what_speaks_against_them(begun):
-    one = Ceiling("cpu", 2, "fp32", "fma/n1k1/f32", "fma/a.b", "d", 2.0, 1.0, 3.0, 4.0, "t1")
-    two = msgspec.structs.replace(one, measured_at="t2")
+    one, two = LIMIT, msgspec.structs.replace(LIMIT, measured_at="t2")
     for found in (one, two):
         begun.add_ceiling("r1", found)
     begun.doubt_ceiling("r1", two, "surpassed")
@@ -213,12 +213,11 @@ def test_ceilings_are_kept_in_their_order_with_what_speaks_against_them(begun):
 
 
 def test_what_belongs_to_a_removed_run_goes_with_it_and_that_of_others_stays(begun):
-    limit = Ceiling("cpu", 2, "fp32", "fma/n1k1/f32", "fma/a.b", "d", 2.0, 1.0, 3.0, 4.0, "t1")
     begun.begin(msgspec.structs.replace(RUN, run_id="r2", machine={"cpu": "other"}))
     for run_id in begun.run_ids():
         row = result(run_id=run_id, baseline="gemm/numpy.matmul", speedup=2.0)
         begun.add(row, {}, [1.0], BaselineRatio(2.0, 1.5, 2.5, "paired", 1.9), evidence=Evidence([1.0], None))
-        begun.add_ceiling(run_id, limit)
+        begun.add_ceiling(run_id, LIMIT)
         begun.add_layer(run_id, Layer("net", row.problem, "forward", 1))
         begun.set_aside(run_id, 0, 1, [])
         begun.add_resources(run_id, row.case, LaunchResources(40, 0))
