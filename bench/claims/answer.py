@@ -146,12 +146,6 @@ def _group(numbers: Sequence[JudgedRatio], of: int) -> str:
     return counted if len(numbers) == of else f"{counted}: {'; '.join(n.where for n in numbers[:NAMED])}{more}"
 
 
-def failures(results: Sequence[Result]) -> str:
-    """Return the statuses and reasons of the rows without a time, as text."""
-    shown = "; ".join(f"{r.kernel} on {r.problem}: {r.status}: {r.reason}" for r in results[:2])
-    return shown + (f"; and {len(results) - 2} more" if len(results) > 2 else "")
-
-
 def apart(numbers: Sequence[JudgedRatio]) -> list[str]:
     """Return, as a line, how many ratios compare rows not measured in turn; an empty list if none does."""
     count = sum(not n.in_turn for n in numbers)
@@ -260,7 +254,8 @@ def _missing(claim: Claim, tested: Experiment, q: Question, hardware: Hardware) 
     if claim.lacks:
         return NOT_MEASURED, claim.lacks
     if failed := failures_of(q.asked, evidence):
-        return NOT_MEASURED, failures(failed)
+        shown = "; ".join(f"{r.kernel} on {r.problem}: {r.status}: {r.reason}" for r in failed[:2])
+        return NOT_MEASURED, shown + (f"; and {len(failed) - 2} more" if len(failed) > 2 else "")
     if kind in findings.BY_PRICES and len({r.device for r in evidence.rows}) > 1:
         if kind != "energy":
             names = ", ".join(dict.fromkeys(r.device_name for r in evidence.rows))

@@ -97,7 +97,11 @@ class Ceilings:
         for need, suspects in self._surpassed(problem, timed, judges_of).items():
             row, excess = suspects[0]
             if len(suspects) > 1 or row.kernel == job.baseline_of(problem.id):
-                self._refute(need, f"{row.kernel} on {problem.id}: {excess.reason}")
+                # Correct kernels have surpassed it, so it bounds nothing until it is measured again.
+                known, doubt = self._known[need], f"{row.kernel} on {problem.id}: {excess.reason}"
+                if known.found:
+                    self._doubt(known.found, doubt)
+                self._known[need] = known._replace(found=None, doubt=doubt)
             else:
                 row.mistrust(excess.reason, excess)
         for row in timed:
@@ -213,13 +217,6 @@ class Ceilings:
     def _see(self, measured: Ceiling, doubt: str) -> None:
         before = self._ever.get(measured.need)
         self._ever[measured.need] = roofline.highest(filter(None, (before, (measured, doubt))))
-
-    def _refute(self, need: Need, reason: str) -> None:
-        """Let a ceiling bound nothing until it is measured again, since correct kernels have surpassed it."""
-        known = self._known[need]
-        if known.found:
-            self._doubt(known.found, reason)
-        self._known[need] = known._replace(found=None, doubt=reason)
 
     def _take(self, need: Need, job: Job, times: int) -> tuple[Ceiling, str] | None:
         """Measure a ceiling; return it and the doubt about it, or None if no microbenchmark has the status `ok`."""

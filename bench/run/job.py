@@ -233,8 +233,9 @@ def _measure(job: Job, contenders: list[Contender], board: Board, show: Show) ->
         if stock.live:
             count = _standing(job, stock, (now() - began_s) / len(stock.live))
             stock.shared = [stock.draw.change() for _ in range(count)]
-    if crowded := _crowded(job, contenders):
-        return crowded
+    for report in [contender.report for contender in contenders if len(job.problems) > 1]:
+        if report.status == Status.OOM:
+            return one_line(f"{report.kernel}: {report.reason}")
     if job.mode.does.times:
         _time(job, stocks, show)
         for stock in stocks:
@@ -250,12 +251,6 @@ def _measure(job: Job, contenders: list[Contender], board: Board, show: Show) ->
     if job.mode.does.times:
         _conclude(job, live)
     return ""
-
-
-def _crowded(job: Job, contenders: list[Contender]) -> str:
-    """Return why the variants of a group do not fit into memory together, or ""."""
-    reports = [c.report for c in contenders if len(job.problems) > 1]
-    return next((one_line(f"{r.kernel}: {r.reason}") for r in reports if r.status == Status.OOM), "")
 
 
 def _time(job: Job, stocks: list[Stock], show: Show) -> None:

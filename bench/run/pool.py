@@ -406,11 +406,8 @@ class Wary:
                 self._deaths[row.kernel] += 2 if row.status == Status.CRASHED and row.attempt > 1 else 1
                 if self._deaths[row.kernel] >= LEFT_OUT_AFTER:
                     self.left_out[row.kernel] = f"{row.status} on {row.problem}: {row.reason}"
-        rows += [self._row(entrant) for entrant in job.entrants if entrant.kernel in out]
+        for problem, kernel in job.entrants:
+            if reason := out.get(kernel):
+                status, why = reason.partition(" ")[0], f"left out after {LEFT_OUT_AFTER} lost workers: {reason}"
+                rows.append(Measurement(kernel=kernel, problem=problem, status=status, reason=why))
         return sorted(rows, key=lambda row: job.entrants.index(row.entrant))
-
-    def _row(self, entrant: Entrant) -> Measurement:
-        problem, kernel = entrant
-        reason = self.left_out[kernel]
-        why = f"left out after {LEFT_OUT_AFTER} lost workers: {reason}"
-        return Measurement(kernel=kernel, problem=problem, status=reason.partition(" ")[0], reason=why)

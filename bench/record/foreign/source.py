@@ -222,7 +222,13 @@ def own_result(node: JsonNode) -> Result:
 
 def unsound(columns: Columns) -> Wrong | None:
     """Return the first invalid value, as the row's index, the column and the expected value, or None."""
-    return min(_wrong(columns), key=lambda found: found[0], default=None)
+    found = [
+        *_first(columns, "schema", lambda value: value != SCHEMA, f"{SCHEMA}, which this kernelmark reads"),
+        *_first(columns, "status", lambda value: value not in _STATUSES, f"one of {', '.join(Status)}"),
+        *_first(columns, "threads", lambda value: value < 1, "a count from 1"),
+        *_impossible(columns),
+    ]
+    return min(found, key=lambda wrong: wrong[0], default=None)
 
 
 def refuse_unsound(result: Result, node: JsonNode) -> None:
@@ -234,13 +240,6 @@ def refuse_unsound(result: Result, node: JsonNode) -> None:
 
 def _alone(values: Mapping[str, Any]) -> Columns:
     return {name: (value,) for name, value in values.items()}
-
-
-def _wrong(columns: Columns) -> Iterator[Wrong]:
-    yield from _first(columns, "schema", lambda value: value != SCHEMA, f"{SCHEMA}, which this kernelmark reads")
-    yield from _first(columns, "status", lambda value: value not in _STATUSES, f"one of {', '.join(Status)}")
-    yield from _first(columns, "threads", lambda value: value < 1, "a count from 1")
-    yield from _impossible(columns)
 
 
 def _impossible(columns: Columns) -> Iterator[Wrong]:
