@@ -88,9 +88,10 @@ class Hardware(NamedTuple):
         known = [facts for facts in machines if "cpus_usable" in facts]
         if not known:
             return cls()
+        names = [" with ".join(filter(None, (facts.get("cpu", "the machine"), facts.get("gpu")))) for facts in known]
         isas = [facts["isas"] for facts in known if "isas" in facts]
         return cls(
-            names=" and ".join(dict.fromkeys(_name(facts) for facts in known)),
+            names=" and ".join(dict.fromkeys(names)),
             gpus=max(facts.get("gpus", int("gpu" in facts)) for facts in known),
             threads=max(facts["cpus_usable"] for facts in known),
             isas=tuple(dict.fromkeys(chain(*isas))) if isas else None,
@@ -120,11 +121,6 @@ def without_sensor(results: Sequence[Result]) -> list[str]:
     """Return the names of devices for which no row has a reading of power or energy."""
     read = {r.device_name for r in results if r.energy_j is not None or r.power_w is not None}
     return [name for name in dict.fromkeys(r.device_name for r in results) if name not in read]
-
-
-def _name(facts: Mapping[str, Any]) -> str:
-    """Return `Some CPU`, or `Some CPU with Some GPU`."""
-    return " with ".join(filter(None, [facts.get("cpu", "the machine"), facts.get("gpu")]))
 
 
 #: At most TOLD numbers are listed one by one. Of more numbers, only the range and at most NAMED names are listed.

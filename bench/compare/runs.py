@@ -334,15 +334,12 @@ def _coarse(machine: Mapping[str, Any], other: Mapping[str, Any] | None = None) 
 
 def _check_tiles(base: Mapping[str, Any], new: Mapping[str, Any], anyway: bool) -> None:
     """Raise UsageError for runs with different tuned tiles, since a kernel with another tile is other code."""
-    tiles = [{_tile(tile) for tile in run["plan"].get("tiles", ())} for run in (base, new)]
+    text = "{kernel}@{tile} on {problem}, {threads} threads"
+    tiles = [{text.format(**tile) for tile in run["plan"].get("tiles", ())} for run in (base, new)]
     if tiles[0] != tiles[1] and not anyway:
         only = min(tiles[0] ^ tiles[1])
         which = f"runs {base['run_id']} and {new['run_id']}"
         raise UsageError(f"{which} differ in tuned tiles: only one has {only}; --anyway compares them")
-
-
-def _tile(tile: Mapping[str, Any]) -> str:
-    return f"{tile['kernel']}@{tile['tile']} on {tile['problem']}, {tile['threads']} threads"
 
 
 def _check_cases(comparison: Comparison, anyway: bool) -> None:

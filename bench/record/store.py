@@ -303,7 +303,9 @@ def _open(path: Path, create: bool) -> sqlite3.Connection:
     try:
         if create:
             path.parent.mkdir(parents=True, exist_ok=True)
-        db = sqlite3.connect(path, timeout=30) if writable else _connect_to_read(path)
+        # A store that cannot be written is opened as immutable if it has no rows in a WAL.
+        how = "mode=ro" if writable or _rows_outside(path) else "mode=ro&immutable=1"
+        db = sqlite3.connect(path if writable else f"{path.absolute().as_uri()}?{how}", timeout=30, uri=not writable)
         try:
             db.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MOST_BYTES)
             _prepare(db, path, writable)
@@ -311,7 +313,11 @@ def _open(path: Path, create: bool) -> sqlite3.Connection:
             db.close()
             raise
     except (sqlite3.Error, OSError, ValueError) as error:
-        raise UsageError(f"{path}: cannot be used as a store: {_why(path, writable, error)}; {_REMEDY}") from None
+        why = str(error)
+        if not writable and isinstance(error, sqlite3.OperationalError) and _rows_outside(path):
+            log = f"some rows are still in {path}-wal, which SQLite reads only in a writable folder"
+            why = f"{log}; copy both files there"
+        raise UsageError(f"{path}: cannot be used as a store: {why}; {_REMEDY}") from None
     return db
 
 
@@ -328,23 +334,11 @@ def _require_sound(db: sqlite3.Connection, path: Path) -> None:
         raise UsageError(f"{path}: is damaged, so nothing is written to it: {found}; {remedy}")
 
 
-def _connect_to_read(path: Path) -> sqlite3.Connection:
-    """Open a store that cannot be written, as immutable if it has no rows in a WAL."""
-    alone = "" if _rows_outside(path) else "&immutable=1"
-    return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro{alone}", uri=True, timeout=30)
-
-
 def _rows_outside(path: Path) -> bool:
     """Return whether committed rows are still only in the WAL."""
     with suppress(FileNotFoundError):
         return Path(f"{path}-wal").stat().st_size > 0
     return False
-
-
-def _why(path: Path, writable: bool, error: Exception) -> str:
-    if not writable and isinstance(error, sqlite3.OperationalError) and _rows_outside(path):
-        return f"some rows are still in {path}-wal, which SQLite reads only in a writable folder; copy both files there"
-    return str(error)
 
 
 def _prepare(db: sqlite3.Connection, path: Path, writable: bool) -> None:

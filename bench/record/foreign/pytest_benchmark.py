@@ -41,7 +41,7 @@ def read(root: JsonNode, suite: str, find: FindProblem) -> list[ForeignRun]:
 
 
 def _row(bench: JsonNode, shared: dict[str, Any], find: FindProblem) -> ForeignRow:
-    extra, samples = bench.get("extra_info"), _samples(bench)
+    extra, samples = bench.get("extra_info"), [sample.seconds() for sample in bench.need("stats").items("data")]
     if extra is not None and isinstance(extra.value, dict) and extra.value.keys() >= _OURS:
         result = source.own_result(extra)
         problem = find(result.problem)
@@ -74,10 +74,6 @@ def _params(bench: JsonNode) -> dict[str, Any]:
     if not isinstance(params.value, dict):
         params.refuse("an object")
     return dict(params.value)
-
-
-def _samples(bench: JsonNode) -> list[float]:
-    return [sample.seconds() for sample in bench.need("stats").items("data")]
 
 
 def _add_statistics(result: Any, stats: JsonNode) -> None:
