@@ -17,7 +17,6 @@ from kernelmark.bench.measure.timing import now
 from kernelmark.bench.plan.case import Plan, PlannedJob
 from kernelmark.bench.plan.registry import Registry
 from kernelmark.bench.plan.suites import Suite
-from kernelmark.bench.record.result import Result
 from kernelmark.bench.record.store import Store
 from kernelmark.bench.report.format import count
 from kernelmark.bench.run.pool import Workers
@@ -87,16 +86,12 @@ def _left(known: Known, claims: Sequence[Claim], registry: Registry, devices: tu
 def _measure(session: Session, missing: Missing, say: Say, end_s: float) -> bool:
     """Measure comparison groups one after another until time is up; return False if the user interrupts."""
     began_s, rows = now(), Counter[str]()
-
-    def tally(r: Result) -> None:
-        rows[r.status] += 1
-
     groups = [list(group) for _, group in groupby(missing.jobs, key=lambda planned: planned.job.problems)]
     say(f"{missing.experiment.id}: {missing.experiment.title}; {_problems(groups)}")
     while groups and now() < end_s:
         # Passes over all problems keep the processes of one problem apart in time.
         batch = groups if missing.plan.processes > 1 else groups[:1]
-        if not run_jobs(session, partial(chain, *batch), tally, plan=missing.plan):
+        if not run_jobs(session, partial(chain, *batch), lambda r: rows.update([r.status]), plan=missing.plan):
             return False
         groups = groups[len(batch) :]
     if groups:

@@ -18,7 +18,7 @@ from kernelmark.bench.plan.globs import matches
 from kernelmark.bench.plan.operation import Problem
 from kernelmark.bench.plan.status import Status
 from kernelmark.bench.record.result import Result
-from kernelmark.bench.report.contest import Ratio, Setting, by_setting, comparable, faster, time_of
+from kernelmark.bench.report.contest import Ratio, by_setting, comparable, faster, time_of
 from kernelmark.bench.report.format import count, short
 from kernelmark.bench.report.networks import total
 
@@ -90,10 +90,6 @@ def against(one: Result, other: Result) -> str:
     return f"{short(one.kernel)} against {short(other.kernel)}"
 
 
-def _said(where: str, setting: Setting, several: bool) -> str:
-    return f"{where} ({setting.title})" if several else where
-
-
 def kernels(q: Question) -> Iterator[ClaimRatio]:
     """Compare the fastest of some kernels with the fastest of others, problem by problem."""
     settings = by_setting(q.rows)
@@ -102,7 +98,7 @@ def kernels(q: Question) -> Iterator[ClaimRatio]:
             sides = ([r for r in of_problem if matches(r.kernel, globs)] for globs in (q.asked.one, q.asked.other))
             one, other = map(fastest, sides)
             if one and other:
-                where = _said(q.label(problem), setting, len(settings) > 1)
+                where = q.label(problem) + f" ({setting.title})" * (len(settings) > 1)
                 yield ClaimRatio(where, q.faster(one, other), (one, other), against(one, other))
 
 
@@ -115,7 +111,7 @@ def problems(q: Question) -> Iterator[ClaimRatio]:
             one = ones.get(q.asked.against or other.kernel)
             if other.problem == pair[1] and one and other.kernel != q.asked.against:
                 name = f"{q.label(one.problem)} " if q.asked.label else ""
-                where = _said(name + short(other.kernel), setting, len(settings) > 1)
+                where = name + short(other.kernel) + f" ({setting.title})" * (len(settings) > 1)
                 yield ClaimRatio(where, q.faster(one, other).scaled(q.asked.times), (one, other))
 
 
@@ -123,8 +119,7 @@ def verified(q: Question) -> Iterator[ClaimRatio]:
     """Yield the error bound over the largest error, or 0 for a row that is `wrong`."""
     for r in q.evidence.all:
         if matches(r.kernel, q.asked.one) and r.status in (Status.OK, Status.WRONG) and r.error_bound:
-            margin = r.error_bound / max(r.max_error or 0.0, r.error_bound * 1e-6)
-            margin = margin if r.status == Status.OK else 0.0
+            margin = r.error_bound / max(r.max_error or 0.0, r.error_bound * 1e-6) if r.status == Status.OK else 0.0
             yield ClaimRatio(q.label(r.problem), Ratio(margin, margin, margin), (r,))
 
 

@@ -133,15 +133,10 @@ def joined(base: Iterable[CaseRow], new: Iterable[CaseRow]) -> Iterator[tuple[Ca
     left, right = iter(base), iter(new)
     a, b = next(left, None), next(right, None)
     while a is not None or b is not None:
-        if b is None or (a is not None and a.case < b.case):
-            yield a, None
-            a = next(left, None)
-        elif a is None or b.case < a.case:
-            yield None, b
-            b = next(right, None)
-        else:
-            yield a, b
-            a, b = next(left, None), next(right, None)
+        is_left = a is not None and (b is None or a.case <= b.case)
+        is_right = b is not None and (a is None or b.case <= a.case)
+        yield (a if is_left else None), (b if is_right else None)
+        a, b = (next(left, None) if is_left else a), (next(right, None) if is_right else b)
 
 
 def is_timed(pair: Pair) -> bool:

@@ -19,6 +19,7 @@ from kernelmark.bench.record.store import Store
 from kernelmark.bench.run import session as sessions
 from kernelmark.bench.run.session import plan_of
 from support.processes import complaints, refusal, wait_for
+from support.rows import DISTURBED
 from support.runs import KERNELS, PROBLEMS, SMALL, SUITE, WORDS, all_are_there_and_ok, copy, declare, query, visible
 
 
@@ -68,8 +69,7 @@ def test_what_was_disturbed_is_measured_again_with_all_that_it_was_measured_with
     before = visible(store)
     noisy = next(iter(before))
     with copied:
-        words = "other processes used 0.98 CPUs during 60 % of the sampling"
-        copied.execute("UPDATE result SET disturbed = CASE \"case\" WHEN ? THEN ? ELSE '' END", (noisy, words))
+        copied.execute("UPDATE result SET disturbed = CASE \"case\" WHEN ? THEN ? ELSE '' END", (noisy, DISTURBED))
     copied.close()
     words = ("run", "--resume", run_id, "--noisy-again", "--db", str(store))
     with held_run(store, run_id, "wait"):

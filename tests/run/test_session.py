@@ -30,6 +30,7 @@ from kernelmark.bench.run.pool import Workers
 from kernelmark.bench.run.progress import Progress
 from kernelmark.bench.run.session import new_run_id, run_passes
 from support.plugins import FAULTS
+from support.rows import DISTURBED
 from support.runs import SMALL, copy, declare, nothing
 
 
@@ -148,9 +149,6 @@ class Heard(Progress):
 
     def waits(self, left_s):
         self._said.append(f"wait {left_s:.1f} s")
-
-
-DISTURBED = "other processes used 0.9 CPUs during 50 % of the sampling"
 
 
 @pytest.fixture
