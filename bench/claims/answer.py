@@ -244,9 +244,10 @@ def _notes(claim: Claim, evidence: ExperimentRows, prices: Prices) -> tuple[str,
 
 def _missing(claim: Claim, tested: Experiment, q: Question, hardware: Hardware) -> tuple[str, str]:
     evidence, kind = q.evidence, q.asked.kind
-    if reason := hardware.lacks(claim, tested):  # with the gains from the threads that the machine has
-        steps = ", ".join(f"{step.where}: {step.ratio}" for step in findings.thread_steps(q) if claim.threads > 1)
-        return NOT_TESTABLE, f"{reason}; the gains from these: {steps}" if steps else reason
+    if reason := hardware.lacks(claim, tested):
+        steps = findings.thread_steps(q) if claim.threads > 1 else ()
+        gains = ", ".join(f"{step.where}: {step.ratio}" for step in steps)
+        return NOT_TESTABLE, f"{reason}; the gains from these: {gains}" if gains else reason
     if claim.lacks:
         return NOT_MEASURED, claim.lacks
     if failed := failures_of(q.asked, evidence):

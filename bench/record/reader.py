@@ -118,7 +118,7 @@ class Reader(Queries):
     # All rows of a run.
 
     def table(self, run_id: str, names: tuple[str, ...] = COLUMNS) -> Table:
-        """Return a run's rows as recorded, with only these columns. Raises UsageError for values of wrong types."""
+        """Return a run's rows in their order, with only these columns. Raises UsageError for values of wrong types."""
         with self._guarded():
             constants = self._constants(run_id, names)
             builder = Builder(names, constants)

@@ -260,10 +260,10 @@ def taken_up(store: Store, run_id: str, now: Run, noisy_again: bool = False) -> 
     store.require_sound()
     before = store.run(run_id)
     _refuse_merged(before)
-    host, here = store.pending_host(run_id), gethostname()
+    host, here = store.pending_host(before.run_id), gethostname()
     if host not in ("", here):  # their processes would be pooled in one interval
         what = f"has processes of host {host}, which are not pooled with those of {here}"
-        raise UsageError(f"--resume {run_id}: {what}; resume it there, or start a new run")
+        raise UsageError(f"--resume {before.run_id}: {what}; resume it there, or start a new run")
     runs = [msgspec.json.decode(msgspec.json.encode(run)) for run in (before, now)]  # so that tuples become lists
     differences = [
         f"{leaf} was {was} and is {here}"
