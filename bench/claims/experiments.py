@@ -24,8 +24,6 @@ from kernelmark.bench.run.session import Session, run_jobs
 
 #: Seconds after which no problem is begun, since one may take a minute and `claims` promises ten minutes.
 BUDGET_S = 510.0
-#: Called with each line of progress.
-Say = Callable[[str], None]
 
 
 class ExperimentRuns(NamedTuple):
@@ -44,9 +42,9 @@ def own_runs(store: Store) -> list[str]:
 
 
 def measure_missing(
-    store: Store, claims: Sequence[Claim], registry: Registry, say: Say, budget_s: float = BUDGET_S
+    store: Store, claims: Sequence[Claim], registry: Registry, say: Callable[[str], None], budget_s: float = BUDGET_S
 ) -> ExperimentRuns:
-    """Measure missing rows of the claims' experiments. Raises UsageError if another run uses the GPU."""
+    """Measure missing rows of experiments. Raises UsageError if another run uses the GPU. say: takes lines of progress."""
     run_ids, devices = own_runs(store), choose_devices("auto")
     left = _left(Known(store, run_ids), claims, registry, devices)
     if not left:
@@ -83,7 +81,7 @@ def _left(known: Known, claims: Sequence[Claim], registry: Registry, devices: tu
     return found
 
 
-def _measure(session: Session, missing: Missing, say: Say, end_s: float) -> bool:
+def _measure(session: Session, missing: Missing, say: Callable[[str], None], end_s: float) -> bool:
     """Measure comparison groups one after another until time is up; return False if the user interrupts."""
     began_s, rows = now(), Counter[str]()
     groups = [list(group) for _, group in groupby(missing.jobs, key=lambda planned: planned.job.problems)]

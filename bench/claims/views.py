@@ -91,13 +91,12 @@ def read_csv(path: Path) -> list[Answer]:
 def _read(rows: Sequence[dict[str, str]]) -> Answer:
     fields: dict[str, Any] = {name: rows[0][name] for name in _FIELDS}
     fields |= {name: _split(rows[0][name]) for name in _LISTS}
-    return Answer(**fields, findings=tuple(_read_found(row) for row in rows if row["ratio"]))
-
-
-def _read_found(row: dict[str, str]) -> JudgedRatio:
-    low, high = (float(row[name]) if row[name] else None for name in ("ci95_low", "ci95_high"))
-    own = float(row["ratio"]), low, high, row["in_turn"] == yes_or_no(True), _split(row["rows"])
-    return JudgedRatio(row["where"], row["by"], row["answer"], *own)
+    findings = []
+    for row in filter(itemgetter("ratio"), rows):
+        low, high = (float(row[name]) if row[name] else None for name in ("ci95_low", "ci95_high"))
+        own = float(row["ratio"]), low, high, row["in_turn"] == yes_or_no(True), _split(row["rows"])
+        findings.append(JudgedRatio(row["where"], row["by"], row["answer"], *own))
+    return Answer(**fields, findings=tuple(findings))
 
 
 def _split(cell: str) -> tuple[str, ...]:

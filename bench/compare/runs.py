@@ -231,15 +231,6 @@ def _tally(comparison: Comparison, verdicts: Counter[str]) -> str:
     return f"{count(total, 'case')}: {', '.join(counts)}{alone}"
 
 
-def csv_writer(comparison: Comparison, machines: Sequence[str], out: IO[str]) -> Callable[[CasePair], object]:
-    """Write the header of a CSV; return a function that writes a case as a row, with empty cells for unknown values."""
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(COLUMNS)
-    runs = (comparison.base.run_id, comparison.new.run_id, "; ".join(machines) or "same")
-
-    return lambda case: writer.writerow([*runs, *msgspec.structs.astuple(as_row(case))])
-
-
 def as_row(case: CasePair) -> ComparedCase:
     """Return a case as a row of the CSV and the JSON, with None for unknown values."""
     base, new = case.base, case.new
@@ -287,7 +278,10 @@ def compare_runs(
             writers.append(lambda case: cases.append(as_row(case)))
         with ExitStack() as files:
             if csv_path is not None:
-                writers.append(csv_writer(comparison, machines, files.enter_context(opened(csv_path))))
+                writer = csv.writer(files.enter_context(opened(csv_path)), lineterminator="\n")
+                writer.writerow(COLUMNS)
+                runs = (comparison.base.run_id, comparison.new.run_id, "; ".join(machines) or "same")
+                writers.append(lambda case: writer.writerow([*runs, *msgspec.structs.astuple(as_row(case))]))
             findings = gather(comparison, gate, writers)
         lines, fails = judged(gate, comparison, findings) if gate else ([], False)
         if json_to is not None:

@@ -78,8 +78,7 @@ def test_a_speedup_is_computed_of_a_gpus_layers_its_additions_and_a_link(fill, p
     layers = len(found.rows) - 1
     added = 0.005 * 9 / 5 * 3 / 7 + 2 * 3 * 4 * 62367776 / 8e9
     assert found.ratio == pytest.approx(1 / (1 + added / (0.01 * layers)))
-    assert found.where == "alexnet, 8 workers"
-    assert (layers, answer.notes[0]) == (23, "239 of 241 problems have rows")
+    assert (found.where, layers, answer.notes[0]) == ("alexnet, 8 workers", 23, "239 of 241 problems have rows")
 
 
 def test_no_link_is_added_to_sums_that_cross_a_real_one(fill, put, verdict):

@@ -166,5 +166,4 @@ def test_a_message_comes_with_its_number_and_its_process_once_it_is_whole():
 def test_the_answer_of_another_process_is_refused(module, monkeypatch):
     monkeypatch.setattr(child, "EXIT_S", 0.5)
     found = ask(module, "a", "fork", "b")
-    assert found["fork"] == Lost("the process does not answer, but has not ended")
-    assert found["b"]["name"] == "b"
+    assert (found["fork"], found["b"]["name"]) == (Lost("the process does not answer, but has not ended"), "b")

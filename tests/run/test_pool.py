@@ -213,8 +213,7 @@ def test_a_kernel_that_works_on_cpus_beyond_its_own_is_marked_and_has_no_ratio(m
 
 def test_a_kernel_that_is_wrong_alone_too_keeps_its_row(measure):
     wrong, honest = measure("wrong", "honest")
-    assert (wrong.status, wrong.disturbed, honest.status) == ("wrong", "", "ok")
-    assert wrong.job == honest.job
+    assert (wrong.status, wrong.disturbed, honest.status, wrong.job) == ("wrong", "", "ok", honest.job)
 
 
 def test_a_job_is_not_blamed_for_what_an_earlier_one_left_behind(measure):
@@ -285,8 +284,7 @@ def test_a_kernel_that_hangs_on_two_problems_is_left_out_of_the_third():
     assert pool.call_args.args[0].kernels == ("a", "c")
     (row,) = wary(job("s", "b"), KEY)
     assert row.reason == "left out after 2 lost workers: timeout on q: sampling took more than 5 s"
-    assert pool.call_count == 3
-    assert wary.left_out == {"b": "timeout on q: sampling took more than 5 s"}
+    assert (pool.call_count, wary.left_out) == (3, {"b": "timeout on q: sampling took more than 5 s"})
 
 
 @pytest.mark.parametrize(

@@ -110,8 +110,7 @@ def test_a_run_that_is_taken_up_counts_the_verdicts_that_it_had_and_measures_not
     declare("good", copy)
     _, before, _ = measured(SMALL, kernels=("copy/mine.*",))
     _, session, _ = measured(SMALL, kernels=("copy/mine.*",), resume=before.run_id, execute=None)
-    assert session.run_id == before.run_id
-    assert (session.tally, session.against) == ({"wrong": 1, "ok": 1}, 1)
+    assert (session.run_id, session.tally, session.against) == (before.run_id, {"wrong": 1, "ok": 1}, 1)
 
 
 @pytest.mark.parametrize(

@@ -248,8 +248,7 @@ def test_passes_start_as_far_apart_as_is_asked_for(monkeypatch):
     monkeypatch.setattr(sessions, "pause", slept.append)
     plan = Plan(("cpu",), processes=2, spread_s=2.2)
     run_passes(SimpleNamespace(plan=plan), list, progress=Heard(said))
-    assert slept == [1.0, pytest.approx(0.7)]
-    assert said == ["wait 1.7 s", "wait 0.7 s"]
+    assert (slept, said) == ([1.0, pytest.approx(0.7)], ["wait 1.7 s", "wait 0.7 s"])
 
 
 #: The baseline by problem, of which the rows here have none.
@@ -275,8 +274,7 @@ def test_samples_are_kept_by_process_and_the_interval_says_what_it_holds_for():
     (row,) = merge([[found("a", scale)] for scale in (1.0, 1.1, 1.2)], NO_BASELINE)
     assert [part.samples for part in row.parts] == [6, 6, 6]
     assert [part.median_s for part in row.parts] == pytest.approx([1.0, 1.1, 1.2])
-    assert row.samples[6:12] == [1.1 * round_ for round_ in ROUNDS]
-    assert row.interval_scope == "between-processes"
+    assert (row.samples[6:12], row.interval_scope) == ([1.1 * round_ for round_ in ROUNDS], "between-processes")
     # Student's t for two degrees of freedom is 4.303 (any table): wider than what the processes themselves spread over.
     assert row.interval.low < 1.0 < 1.2 < row.interval.high
     assert row.interval.median == pytest.approx(1.1)
@@ -305,8 +303,7 @@ def test_a_kernel_that_fails_in_any_process_has_failed_and_says_in_which_later_o
     runs = [[found("a"), found("b")], [found("a"), found("b")], [found("a")]]
     runs[number][1] = Measurement(kernel="b", status="crashed", reason="sampling: SIGSEGV", attempt=2)
     good, failed = merge(runs, {"": "a"}.get)
-    assert good.status == "ok"
-    assert (failed.status, failed.reason) == ("crashed", reason)
+    assert (good.status, failed.status, failed.reason) == ("ok", "crashed", reason)
     assert (failed.samples, failed.parts, failed.interval, failed.over_baseline) == ([], [], None, None)
 
 
