@@ -44,7 +44,7 @@ def own_runs(store: Store) -> list[str]:
 def measure_missing(
     store: Store, claims: Sequence[Claim], registry: Registry, say: Callable[[str], None], budget_s: float = BUDGET_S
 ) -> ExperimentRuns:
-    """Measure missing rows of experiments. Raises UsageError if another run uses the GPU. say: takes lines of progress."""
+    """Measure missing rows of experiments. Raises UsageError if another run uses the GPU. say: takes each message."""
     run_ids, devices = own_runs(store), choose_devices("auto")
     left = _left(Known(store, run_ids), claims, registry, devices)
     if not left:

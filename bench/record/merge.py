@@ -309,7 +309,6 @@ def _run_id(run: RunFacts) -> str:
 
 
 def _common(facts: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Return the entries that have the same value in all dictionaries."""
     return {name: value for name, value in facts[0].items() if all(others.get(name) == value for others in facts)}
 
 

@@ -281,7 +281,6 @@ class Reader(Queries):
         return found
 
     def has(self, run_id: str, case: str) -> bool:
-        """Return whether the run has a row for this case."""
         return bool(self._of_case("1", _only(int), run_id, case))
 
     def variant_cases(self, run_id: str, limit: int) -> list[tuple[str, str]]:

@@ -128,7 +128,6 @@ def bring_up_to_date(db: sqlite3.Connection) -> None:
 
 
 def _columns(db: sqlite3.Connection, table: str) -> dict[str, str]:
-    """Return the columns of a table with their types and defaults."""
     query = """
         SELECT name, type || iif("notnull", ' NOT NULL', '') || ifnull(' DEFAULT ' || dflt_value, '')
         FROM pragma_table_info(?)"""

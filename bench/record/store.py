@@ -101,7 +101,6 @@ class Store(Reader):
             _require_sound(fresh, self.path)
 
     def close(self) -> None:
-        """Close the file."""
         self._db.close()
 
     @contextmanager

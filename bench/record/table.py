@@ -76,7 +76,6 @@ class Floats:
         return (None if number != number else number for number in self.numbers)
 
     def texts(self) -> Iterator[str]:
-        """Yield the numbers as CSV cells."""
         starts = range(0, len(self.numbers), CHUNK)
         return chain.from_iterable(number_cells(self.numbers[start : start + CHUNK].tolist()) for start in starts)
 

@@ -57,11 +57,9 @@ class GpuPool:
         self._threads = ThreadPoolExecutor(len(gpus), initializer=lambda: setattr(self._own, "gpu", next(left)))
 
     def submit(self, data: bytes) -> "Future[bytes]":
-        """Submit a task, which one of the GPUs measures."""
         return self._threads.submit(lambda: measure(data, self._own.gpu))
 
     def state(self) -> TaskReply:
-        """Return how many GPUs there are."""
         return TaskReply(workers=self._count)
 
     def close(self) -> None:
@@ -104,7 +102,6 @@ class ParslPool:
         self._executors = [executor for label, executor in self._kernel.executors.items() if label != "_parsl_internal"]
 
     def submit(self, data: bytes) -> "Future[bytes]":
-        """Submit a task, which one of the executors measures."""
         future: Future[bytes] = self._measure(data)
         return future
 

@@ -93,7 +93,6 @@ class Channel:
         return msgspec.msgpack.decode(message, type=Message)
 
     def close(self) -> None:
-        """Close both pipes."""
         os.close(self._reads)
         os.close(self._writes)
 

@@ -45,7 +45,6 @@ class Broker(AbstractContextManager["Broker", None]):
         self._child.close(CLOSE_S)
 
     def ask(self, task: Task) -> int:
-        """Submit a task, and return its number."""
         return self._child.ask(task)
 
     def answer(self, within_s: float) -> tuple[int, TaskReply] | None:

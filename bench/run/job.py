@@ -108,7 +108,6 @@ class Stock:
             operands.poison()
 
     def of(self, contender: Contender) -> list[OperandSet]:
-        """Return the operand sets in the memory that the contender uses."""
         return self.sets[contender.place]
 
 

@@ -182,7 +182,6 @@ class Worker:
         return Death(blamed, Status.CRASHED, f"{stage}: {fate}", killed=-(status or 0) in FROM_OUTSIDE)
 
     def close(self) -> None:
-        """Kill the process and all of its descendants."""
         self._child.close()
         self._board.close()
         self._shared.close()

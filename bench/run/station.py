@@ -135,7 +135,6 @@ class Station:
             )
 
     def close(self) -> None:
-        """End the workers and unlock the GPU."""
         self._workers.close()
         self._held.close()
 

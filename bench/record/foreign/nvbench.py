@@ -174,7 +174,6 @@ def _samples(state: JsonNode, path: Path) -> list[float]:
 
 
 def _doubles(path: Path, size: int) -> list[float]:
-    """Read little-endian 32-bit floats."""
     require_file(path)
     try:
         samples = np.frombuffer(path.read_bytes(), "<f4")
