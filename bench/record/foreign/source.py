@@ -51,10 +51,6 @@ class JsonNode:
         shown = shown if len(shown) <= 60 else f"{shown[:57]}..."
         raise kind(f"{self._file}: {self._place or 'the document'} is {shown}, expected {expected}")
 
-    def holding(self, value: Any) -> "JsonNode":
-        """Return a node for another value at the same place."""
-        return JsonNode(value, self._file, self._place)
-
     def get(self, *keys: str) -> "JsonNode | None":
         """Return the value under these nested keys, or None if one is absent or null."""
         node = self
@@ -214,7 +210,7 @@ def own_result(node: JsonNode) -> Result:
     values = {name: read[KINDS[name]](child) for name in COLUMNS if (child := node.get(name)) is not None}
     for name in REQUIRED:
         node.need(name)
-    if complaint := unsound(_alone(values)):
+    if complaint := unsound({name: (value,) for name, value in values.items()}):
         _, name, expected = complaint
         node.need(name).refuse(expected)
     return Result(**{**values, "run_id": ""})
@@ -234,12 +230,8 @@ def unsound(columns: Columns) -> Wrong | None:
 def refuse_unsound(result: Result, node: JsonNode) -> None:
     """Raise UsageError, which names the node, if its row has invalid values."""
     values = msgspec.structs.asdict(result)
-    for _, name, expected in _impossible(_alone(values)):
-        node.holding(values).need(name).refuse(expected)
-
-
-def _alone(values: Mapping[str, Any]) -> Columns:
-    return {name: (value,) for name, value in values.items()}
+    for _, name, expected in _impossible({name: (value,) for name, value in values.items()}):
+        JsonNode(values, node._file, node._place).need(name).refuse(expected)
 
 
 def _impossible(columns: Columns) -> Iterator[Wrong]:
