@@ -286,10 +286,7 @@ def _time(job: Job, stocks: list[Stock], show: Show) -> None:
             shown = True
             show(glimpses)
 
-    def fail(name: str, error: BaseException) -> None:
-        running[name].fail(error)
-
-    Turns(series, job.budget, baselines, threaded > 1, fail, monitors).run(look)
+    Turns(series, job.budget, baselines, threaded > 1, lambda name, why: running[name].fail(why), monitors).run(look)
     for contender in running.values():
         contender.observe()
 

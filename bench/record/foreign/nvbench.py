@@ -184,4 +184,4 @@ def _doubles(path: Path, size: int) -> list[float]:
     if len(samples) != size or not ((samples > 0) & (samples < np.inf)).all():
         expected = f"expected {size}, each above 0; remove it to skip samples"
         raise UsageError(f"{path}: holds {len(samples)} samples, {expected}")
-    return samples.tolist()
+    return list(map(float, samples))
