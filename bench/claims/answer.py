@@ -195,8 +195,7 @@ def claims_rows(
     wanted = {layer.entry.problem.id for e in tested.values() for layer in entries(e, known)}
     rows = [r for run_id in run_ids for r in store.results_on(run_id, wanted)]
     evidence = {name: gather(store, known, e, rows, Mode.COLD if here else "") for name, e in tested.items()}
-    facts = [store.run(run_id).machine for run_id in run_ids] or [machine()] * here
-    hardware = Hardware.of(facts)
+    hardware = Hardware.of([store.run(run_id).machine for run_id in run_ids] or [machine()] * here)
     return [answer(claim, tested[claim.experiment], evidence[claim.experiment], paid, hardware) for claim in chosen]
 
 

@@ -130,8 +130,7 @@ def launched(q: Question) -> Iterator[ClaimRatio]:
         if len(named) > 1:
             number = float(len({names for _, names in named}))
             by = ", ".join(short(r.kernel) for r, _ in named)
-            where = q.label(problem)
-            yield ClaimRatio(where, Ratio(number, number, number), tuple(r for r, _ in named), by)
+            yield ClaimRatio(q.label(problem), Ratio(number, number, number), tuple(r for r, _ in named), by)
 
 
 def _names(launched: str) -> frozenset[str]:

@@ -155,8 +155,7 @@ def merge_files(db: Path, paths: Sequence[Path]) -> Merged:
     sources = [_source(path, db) for path in {path.resolve(): path for path in paths}.values()]
     with closing(Store(db)) as store:
         store.require_sound()
-        known = store.runs()
-        found = _campaigns([(path, run) for path, runs, _ in sources for run in runs], db, known)
+        found = _campaigns([(path, run) for path, runs, _ in sources for run in runs], db, store.runs())
     with closing(_Copying(db)) as target:
         rows, copied = 0, dict[str, None]()
         for path, runs, _ in sources:

@@ -149,8 +149,7 @@ class Station:
                 if place in rows:
                     continue
                 if left := still_good(planned, before):
-                    key = msgspec.structs.replace(planned.key, process=process)
-                    before.append(self._execute(left.job, key))
+                    before.append(self._execute(left.job, msgspec.structs.replace(planned.key, process=process)))
                 if is_settled(planned, before, self._processes):
                     rows[place] = merge(counted(before, self._processes), planned.job.baseline_of)
                     if self._ceilings is not None:

@@ -117,8 +117,7 @@ def test_work_for_money_takes_the_price_of_as_many_virtual_cpus(put, verdict):
 
 
 def test_a_file_without_prices_of_virtual_cpus_gives_no_number(put, verdict):
-    prices = load_prices(None)
-    without = Prices(currency="USD", date="now", device=prices.device)
+    without = Prices(currency="USD", date="now", device=load_prices(None).device)
     for threads in (16, 64):
         put("gemm/scipy.sgemm", "gemm/m1024n1024k1024/f32/NN", 0.004, threads=threads)
     assert verdict("vcpus-16-cheapest", prices=without).verdict == "not measured"

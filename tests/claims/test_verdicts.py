@@ -339,8 +339,7 @@ def test_layers_are_distinguished_and_networks_summed(put, verdict, registry):
     asked = experiment(*claims(["layers-alexnet"]))
     for layer in entries(asked, registry):
         kernel = "conv/cpu.im2col" if layer.base.op == "conv" else "gemm/scipy.sgemm"
-        gains = layer.base.op == "gemm"
-        put(kernel, layer.entry.problem.id, 1.0 if gains else float(layer.batch))
+        put(kernel, layer.entry.problem.id, 1.0 if layer.base.op == "gemm" else float(layer.batch))
     found = verdict("layers-alexnet")
     assert found.verdict == "depends"
     assert {f.where.partition(" ")[0] for f in found.findings if f.answer == "yes"} == {"gemm"}

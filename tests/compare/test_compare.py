@@ -64,8 +64,7 @@ def test_swapping_the_runs_turns_every_verdict_round(runs, tmp_path):
 
 def test_holm_makes_unclear_of_what_one_of_many_shows_by_chance(runs, tmp_path):
     many = {f"m{i}": LOOSE for i in range(2, 40)}
-    store = runs({"m1": LOOSE, **many}, {"m1": times(1.07, LOOSE), **many})
-    row = verdicts(store, tmp_path)["m1"]
+    row = verdicts(runs({"m1": LOOSE, **many}, {"m1": times(1.07, LOOSE), **many}), tmp_path)["m1"]
     assert float(row["p"]) < 0.05 < float(row["p_holm"])
     assert (row["verdict"], row["reason"].partition("(")[0]) == ("unclear", "significant alone ")
     assert row["reason"].endswith("not among 39 cases")
@@ -198,8 +197,7 @@ def test_what_cannot_be_compared_is_refused_in_one_line(runs, complaint, base, n
 
 def test_runs_of_different_machines_are_refused_with_the_facts_that_differ(runs, complaint, tmp_path):
     store = runs({"m1": STEADY}, {"m1": STEADY}, machine={"cpu": "other", "cpus": 4})
-    line = complaint(lambda: compared(store))
-    assert "different machines: cpu: some -> other; cpus: none -> 4; --anyway" in line
+    assert "different machines: cpu: some -> other; cpus: none -> 4; --anyway" in complaint(lambda: compared(store))
     text, _ = compared(store, anyway=True)
     assert "DIFFERENT MACHINES: cpu: some -> other" in text.splitlines()
     assert verdicts(store, tmp_path, anyway=True)["m1"]["machines"] == "cpu: some -> other; cpus: none -> 4"
@@ -391,8 +389,7 @@ def test_medians_without_any_scatter_are_equal_or_certainly_not():
 
 @pytest.mark.parametrize("time_s", [1e-3, 1 / 3, 7e-7])
 def test_equal_medians_of_unlike_numbers_of_processes_do_not_differ_by_rounding(time_s):
-    found = welch([[time_s] * n for n in range(2, 12)], [[time_s] * 7] * 10)
-    assert found.p.tolist() == [1] * 10
+    assert welch([[time_s] * n for n in range(2, 12)], [[time_s] * 7] * 10).p.tolist() == [1] * 10
 
 
 def test_holm_multiplies_the_smallest_by_all_and_never_falls():

@@ -100,8 +100,7 @@ def test_a_newer_schema_is_refused_with_both_versions(store, complaint):
 @pytest.mark.parametrize("left", [50, 4096, 0.25, 0.5, 0.9])
 def test_a_store_that_is_cut_short_is_refused_in_one_line(store, complaint, left):
     store.close()
-    size = store.path.stat().st_size
-    os.truncate(store.path, int(left * size) if left < 1 else left)
+    os.truncate(store.path, int(left * store.path.stat().st_size) if left < 1 else left)
     assert "cannot be used as a store: database disk image is malformed" in complaint(lambda: Store(store.path))
 
 

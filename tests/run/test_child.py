@@ -97,8 +97,7 @@ def test_a_child_that_is_silent_is_ended(module):
 
 def test_what_was_not_begun_by_the_end_is_left_out(module):
     assert list(answers(module, ["a"], 60.0, now() - 1)) == []
-    found = dict(answers(module, ["hang", "b"], 60.0, now() + 1))
-    assert list(found) == ["hang"]
+    assert list(dict(answers(module, ["hang", "b"], 60.0, now() + 1))) == ["hang"]
 
 
 def test_a_stop_ends_the_child(module):
@@ -128,8 +127,7 @@ def test_what_was_printed_is_passed_on_once_as_plain_text(log):
 
 def test_more_than_is_shown_is_counted(log):
     os.write(log.fileno(), b"x" * (3 * MOST))
-    text = shown(log)
-    assert text == "x" * MOST + f"\n(kernels printed {3 * MOST / 1e6:.3g} MB, of which 64 kB are shown)\n"
+    assert shown(log) == "x" * MOST + f"\n(kernels printed {3 * MOST / 1e6:.3g} MB, of which 64 kB are shown)\n"
 
 
 def test_a_worker_that_prints_on_takes_no_more_of_the_disk(log, monkeypatch):

@@ -51,8 +51,7 @@ def test_an_executor_that_never_starts_is_a_time_out_with_the_reason(refused, tm
 @pytest.mark.long
 def test_an_executor_whose_blocks_fail_ends_the_run_with_what_they_print(refused, tmp_path):
     config = config_file(tmp_path, LOCAL, rest=', worker_init="echo no such account >&2; exit 7"')
-    line = refused("run", SMALL, *QUICK, "--executor", config)
-    assert "no such account" in line
+    assert "no such account" in refused("run", SMALL, *QUICK, "--executor", config)
 
 
 def test_parsl_loads_the_configurations_of_the_docs(tmp_path, monkeypatch):

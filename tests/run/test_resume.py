@@ -92,8 +92,7 @@ def test_a_suite_file_that_has_changed_is_another_suite(finished, kernelmark_in)
         done = kernelmark_in(folder, "run", "--resume", run_id, "--db", "r.db")
     finally:
         (folder / "s.toml").write_text(SUITE.format(2))
-    line = refusal(done)
-    assert line.startswith(f"kernelmark: --resume {run_id}: plan.suite_digests was ")
+    assert refusal(done).startswith(f"kernelmark: --resume {run_id}: plan.suite_digests was ")
 
 
 @pytest.mark.long

@@ -246,8 +246,7 @@ def test_passes_start_as_far_apart_as_is_asked_for(monkeypatch):
     slept, said = [], []
     monkeypatch.setattr(sessions, "now", clock.__next__)
     monkeypatch.setattr(sessions, "pause", slept.append)
-    plan = Plan(("cpu",), processes=2, spread_s=2.2)
-    run_passes(SimpleNamespace(plan=plan), list, progress=Heard(said))
+    run_passes(SimpleNamespace(plan=Plan(("cpu",), processes=2, spread_s=2.2)), list, progress=Heard(said))
     assert (slept, said) == ([1.0, pytest.approx(0.7)], ["wait 1.7 s", "wait 0.7 s"])
 
 

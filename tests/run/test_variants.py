@@ -69,8 +69,7 @@ def test_variants_are_sampled_in_turn_and_share_a_job(registry):
     rows = group("copy/mine.noted")
     (one,), (other,) = rows[F32], rows[F64]
     assert one.job == other.job != ""
-    changes = sum(before != after for before, after in pairwise(calls))
-    assert changes >= len(one.samples) >= 6
+    assert sum(before != after for before, after in pairwise(calls)) >= len(one.samples) >= 6
 
 
 def test_each_row_is_set_against_the_baseline_on_its_own_problem(registry):
