@@ -48,9 +48,7 @@ class Confirm(TomlTable, frozen=True):
 
     @property
     def limits(self) -> tuple[float, float]:
-        if self.between is not None:
-            return self.between
-        return (self.above if self.above is not None else 0.0, self.below if self.below is not None else float("inf"))
+        return self.between or (self.above or 0.0, float("inf") if self.below is None else self.below)
 
     def __str__(self) -> str:
         if self.between is not None:
