@@ -380,7 +380,7 @@ def test_what_nobody_measured_is_empty_and_never_zero(made):
 
 def test_a_row_has_the_values_of_its_job_its_state_its_roofline_and_fields_of_the_names_of_columns(made):
     class Extended(Measurement):
-        wire_bytes = None
+        wire_bytes: int | None = None
 
     state, roofline = {"clock_mhz": 3000.0}, Roofline(50.0, "memory", None, 12.0)
     r = made(kind=Extended, wire_bytes=12, job="j", threads=2, scratch_bytes=0, state=state, roofline=roofline)
