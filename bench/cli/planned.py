@@ -96,9 +96,7 @@ def plan_only(request: RunRequest, only_list: bool, dry_run: bool) -> None:
     if not request.suites:
         complaint = "--reproduce: without SUITE uses the suites of its run, but --list and --dry-run need a SUITE"
         raise UsageError(f"{complaint}; name one")
-    plan = plan_asked(request.suites, request.options)
-    registry = discover(plan.plugins, plan.timeout_s)
-    plan, _, expanded = expanded_plan(plan, request.tuned or "", request.shard, registry)
+    plan, registry, _, expanded = expanded_plan(plan_asked(request.suites, request.options), request)
     if only_list:
         print_list(plan, expanded, registry)
     if dry_run:
@@ -106,13 +104,14 @@ def plan_only(request: RunRequest, only_list: bool, dry_run: bool) -> None:
 
 
 def expanded_plan(
-    plan: Plan, tuned: str, shard: Shard | None, registry: Registry, store: Store | None = None
-) -> tuple[Plan, list[Suite], list[PlannedJob]]:
-    """Return the plan with its tuned tiles, the suites and the jobs. Raises UsageError if there are no jobs.
+    plan: Plan, request: RunRequest, store: Store | None = None
+) -> tuple[Plan, Registry, list[Suite], list[PlannedJob]]:
+    """Return the plan with its tuned tiles, the registry, the suites and the jobs. Raises UsageError without any job.
 
-    shard: return only the jobs of this part of the plan. With more shards than comparison groups, some have no jobs.
+    With --shard, return only the jobs of this part; with more shards than comparison groups, some have no jobs.
     """
-    if tuned:
+    registry = discover(plan.plugins, plan.timeout_s)
+    if tuned := request.tuned or plan.tuned:
         plan, remarks = with_tuned(plan, tuned, registry)
         for remark in remarks:  # remarks on tiles that are not used
             click.echo(remark, err=True)
@@ -124,12 +123,12 @@ def expanded_plan(
         if not set(glob) & set("!*?[") and glob.partition("@")[0] not in registry.kernels:
             near = meant(glob, registry.kernels)
             raise UsageError(f"--kernels {glob!r}: matches no kernel; `kernelmark list --all` lists them{near}")
-    if shard:
+    if shard := request.shard or plan.shard:
         plan, expanded = sharded(plan, shard, expanded, registry)
     if plan.reproduce and store:
         expanded = list(_reproduced(expanded, registry, store, plan.reproduce))
     _name_tiles(plan, expanded)
-    return plan, chosen, expanded
+    return plan, registry, chosen, expanded
 
 
 def _why_none(plan: Plan, suites: list[Suite], registry: Registry) -> str:

@@ -32,7 +32,6 @@ from kernelmark.bench.measure.cuda import gpu_uuids
 from kernelmark.bench.measure.host import Host, digests
 from kernelmark.bench.measure.lock import exclusive, held_run
 from kernelmark.bench.plan.case import Plan, case_count
-from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.modes import Mode
 from kernelmark.bench.plan.options import OPTIONS, Option, above_zero
@@ -258,10 +257,7 @@ def _run_here(store: Store, request: RunRequest, begun: _Begun) -> tuple[Registr
     plan = request.known or plan_asked(request.suites, request.options)
     with Workers() as workers:
         workers.load(plan)
-        registry = discover(plan.plugins, plan.timeout_s)
-        plan, chosen, expanded = expanded_plan(
-            plan, request.tuned or plan.tuned, request.shard or plan.shard, registry, store
-        )
+        plan, registry, chosen, expanded = expanded_plan(plan, request, store)
         planned = case_count(expanded, registry)
         display = Display(expanded, plan.processes, registry, request.detail, request.resume is not None)
         workers.progress = display
@@ -303,10 +299,7 @@ def _run_elsewhere(store: Store, request: RunRequest, begun: _Begun) -> tuple[Re
         plan, host = _planned(request, broker, config, gpus)
         with Workers() as workers:
             workers.load(plan)
-        registry = discover(plan.plugins, plan.timeout_s)
-        plan, chosen, expanded = expanded_plan(
-            plan, request.tuned or plan.tuned, request.shard or plan.shard, registry, store
-        )
+        plan, registry, chosen, expanded = expanded_plan(plan, request, store)
         planned = case_count(expanded, registry)
         display = Display(expanded, 1, registry, request.detail, request.resume is not None)
         facts = {"name": request.name, "planned": planned, **_recorded(store, request.resume, host)}
