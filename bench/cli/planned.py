@@ -22,7 +22,7 @@ from kernelmark.bench.plan.shards import group_of, sharded
 from kernelmark.bench.plan.suites import Suite
 from kernelmark.bench.record.store import Store, default_store
 from kernelmark.bench.report.estimate import Estimate, estimate
-from kernelmark.bench.report.format import count, short, size
+from kernelmark.bench.report.format import count, short, size, some
 from kernelmark.bench.report.layout import TableColumn, paragraph, table
 from kernelmark.bench.run.asked import jobs_asked, plan_asked, suites_asked
 from kernelmark.bench.tune.select.contender import plugins_of
@@ -133,13 +133,12 @@ def expanded_plan(
 
 def _why_none(plan: Plan, suites: list[Suite], registry: Registry) -> str:
     """Return the reason why there are no jobs: no kernel is selected, or all selected kernels need another device."""
-    which = (
-        f"no kernel matches{''.join(f' --kernels {glob!r}' for glob in plan.kernels)} on {' and '.join(plan.devices)}"
-    )
+    globs = "".join(f" --kernels {glob!r}" for glob in plan.kernels)
+    which = f"no kernel matches{globs} on {' and '.join(plan.devices)}"
     for device in sorted({kernel.device for kernel in registry.kernels.values()} - set(plan.devices)):
         elsewhere = jobs_asked(suites, registry, msgspec.structs.replace(plan, devices=(device,)))
         if names := list(dict.fromkeys(name for planned in elsewhere for name in planned.job.kernels)):
-            listed = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+            listed = some(names, 3)
             return f"{which}; on {device}, {listed} would match; `kernelmark doctor` reports what is missing here"
     near = "".join(meant(glob, registry.kernels) for glob in plan.kernels if glob not in registry.kernels)
     return f"{which}; `kernelmark list --all` lists them{near}"

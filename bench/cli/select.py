@@ -18,11 +18,10 @@ from kernelmark.bench.cli.options import (
 from kernelmark.bench.cli.output import drawn_in, print_or_write, reading
 from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.errors import UsageError
-from kernelmark.bench.plan.registry import Registry
 from kernelmark.bench.record.selection import Selection
 from kernelmark.bench.tune.select.export import FORMATS
 from kernelmark.bench.tune.select.model import answer, document, file_of, kept, write
-from kernelmark.bench.tune.select.train import Trained, train
+from kernelmark.bench.tune.select.train import train as fit
 from kernelmark.bench.tune.select.view import answered, choice_figures, regret_figure, trained
 
 
@@ -65,33 +64,6 @@ def select(
     fastest kernels, on shapes that it was not trained on. If always calling one kernel would have been as fast on these
     shapes, the answer is that kernel. --train makes a selector from the rows of each RUN.
     """
-    _check(names, train, tests, style, output, figures, selection, json_to)
-    registry = discover(plugins)
-    if not train:
-        _answer(names[0], where, registry, style, output, json_to)
-        return
-    training = _trained(names, tests, where, selection, registry, db)
-    if style is not None:
-        print_or_write(FORMATS[style](training.model), output)
-    elif json_to is not None:
-        json_to.write(document(training.model, None))
-    else:
-        click.echo(trained(training.model))
-    if figures is not None:
-        kinds = [regret_figure(training.model, training.lost), choice_figures(training.model, registry)]
-        click.echo("\n" + drawn_in(figures, kinds), err=style is not None)
-
-
-def _check(
-    names: tuple[str, ...],
-    train: bool,
-    tests: tuple[str, ...],
-    style: str | None,
-    output: Path | None,
-    figures: Path | None,
-    selection: Selection,
-    json_to: IO[str] | None,
-) -> None:
     if not train and len(names) != 1:
         subject = f"{len(names)} names" if names else "no PROBLEM"
         remedy = "to make a selector from runs, name them with --train"
@@ -103,37 +75,25 @@ def _check(
         raise UsageError(f"-o {output}: applies only to --format; add --format c, python or json")
     if style is not None and json_to is not None:
         raise UsageError(f"--json: prints the answer, but --format {style} prints the selector; omit one of them")
-
-
-def _answer(
-    problem_id: str, where: str, registry: Registry, style: str | None, output: Path | None, json_to: IO[str] | None
-) -> None:
-    problem = registry.problem(problem_id)
-    model = kept(problem, where, registry)
+    registry, choice = discover(plugins), None
+    if train:
+        store = reading(db, selection)
+        with store.snapshot():
+            runs = [store.find_run(name)["run_id"] for name in names or (None,)]
+            model, lost = fit(store, registry, runs, [store.find_run(name)["run_id"] for name in tests])
+        path = file_of(model.op, model.device_name, where)
+        write(path, model)
+        click.echo(f"selector: {path}", err=True)
+    else:
+        problem = registry.problem(names[0])
+        model = kept(problem, where, registry)
+        choice = answer(model, problem, registry) if style is None else None
     if style is not None:
         print_or_write(FORMATS[style](model), output)
-        return
-    choice = answer(model, problem, registry)
-    if json_to is not None:
+    elif json_to is not None:
         json_to.write(document(model, choice))
     else:
-        click.echo(answered(model, choice))
-
-
-def _trained(
-    names: tuple[str, ...],
-    tests: tuple[str, ...],
-    where: str,
-    selection: Selection,
-    registry: Registry,
-    db: Path | None,
-) -> Trained:
-    """Train a selector on the runs, by default the latest, and save it."""
-    store = reading(db, selection)
-    with store.snapshot():
-        runs = [store.find_run(name)["run_id"] for name in names or (None,)]
-        trained = train(store, registry, runs, [store.find_run(name)["run_id"] for name in tests])
-    path = file_of(trained.model.op, trained.model.device_name, where)
-    write(path, trained.model)
-    click.echo(f"selector: {path}", err=True)
-    return trained
+        click.echo(answered(model, choice) if choice else trained(model))
+    if figures is not None:
+        kinds = [regret_figure(model, lost), choice_figures(model, registry)]
+        click.echo("\n" + drawn_in(figures, kinds), err=style is not None)
