@@ -2,7 +2,6 @@
 
 import re
 import sys
-from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import IO
@@ -119,6 +118,8 @@ def _selected(db: Path | None, run_id: str | None, selection: Selection) -> tupl
     return store, run
 
 
+#: The formats that are tables.
+_TABLES = ("markdown", "latex")
 #: The least width of a page, in millimetres; a narrower one has no room for a table.
 LEAST_MM = 40
 
@@ -234,16 +235,23 @@ def export(
 
     Without RUN, writes the rows of the latest run. Several runs, of any machines and commits, go into one file.
     """
-    _check_style(style, {
+    restricted = {
         "--columns": (bool(columns), ("csv", "json")), "--no-empty": (no_empty, ("csv",)),
         "--metric": (metric != "time", _TABLES), "--sizes": (sizes, _TABLES), "--siunitx": (siunitx, ("latex",)),
         "--width": (width != COLUMN_MM, ("latex",)), "--spreadsheet": (spreadsheet, ("csv",)),
         "--tuned": (where is not None, ("c",)),
-    })  # fmt: skip
+    }  # fmt: skip
+    for name, (given, styles) in restricted.items():
+        if given and style not in styles:
+            applies = f"applies to --format {' and '.join(styles)}, not to {style}"
+            raise UsageError(f"{name}: {applies}; leave one of the two out")
     if style == "c":
         if len(run_id) > 1:
             raise UsageError("--format c: takes one run, the race of a tuning; name only one RUN")
-        _export_constants(next(iter(run_id), None), output, where, selection, db)
+        named = where not in (None, AUTO)
+        files = [file_of(where or AUTO, device) for device in (("cpu",) if named else devices_present())]
+        race = _selected(db, run_id[0], Selection())[1] if run_id else None
+        print_or_write(header(adopted(files, named, selection, race)), output)
         return
     style = "spreadsheet" if spreadsheet else style
     store, first = _selected(db, next(iter(run_id), None), selection)
@@ -263,26 +271,6 @@ def export(
         write_file(store, runs, style, output, options)
     if partial:  # last, because an error above must be the only line printed
         click.echo(partial, err=True)
-
-
-_TABLES = ("markdown", "latex")
-
-
-def _check_style(style: str, options: Mapping[str, tuple[bool, Sequence[str]]]) -> None:
-    """Raise UsageError for an option that does not apply to the format."""
-    for name, (given, styles) in options.items():
-        if given and style not in styles:
-            where = " and ".join(styles)
-            raise UsageError(f"{name}: applies to --format {where}, not to {style}; leave one of the two out")
-
-
-def _export_constants(
-    run_id: str | None, output: Path | None, where: str | None, selection: Selection, db: Path | None
-) -> None:
-    named = where not in (None, AUTO)
-    files = [file_of(where or AUTO, device) for device in (("cpu",) if named else devices_present())]
-    run = None if run_id is None else _selected(db, run_id, Selection())[1]
-    print_or_write(header(adopted(files, named, selection, run)), output)
 
 
 @click.command()
