@@ -75,26 +75,19 @@ def doctor(everything: bool, prints_json: bool, db: Path | None) -> None:
 
 def examine(store: Path) -> list[Diagnosis]:
     """Return the state of every part: machine, libraries, compilers, GPU, kernels, and ceilings of the latest run."""
-    clock = Diagnosis("clock", True, f"smallest step {resolution() * 1e9:.0f} ns")
-    findings = [_machine(), clock, *(_module(name, role) for name, role in _MODULES)]
+    cache, python = f"last-level cache {last_level_cache_bytes() / 2**20:.0f} MiB", f"Python {sys.version.split()[0]}"
+    findings = [
+        Diagnosis("machine", True, f"{cpu_name()}, {cpu_count()} usable CPUs, {cache}, {python}"),
+        Diagnosis("clock", True, f"smallest step {resolution() * 1e9:.0f} ns"),
+    ]
+    for name, role in _MODULES:
+        missing = module_missing(name)
+        findings.append(Diagnosis(name, missing is None, missing or f"{module_version(name)} ({role})"))
     findings += [Diagnosis("BLAS", True, build) for build in environment()["blas"]]
     findings += [_tool("nvcc", "install the CUDA toolkit"), _tool("g++", "apt-get install g++")]
     reason = cuda_missing()
     findings.append(Diagnosis("GPU", reason is None, reason or "answers"))
     return [*findings, *_kernels(), *_tuned(), *_ceilings(store)]
-
-
-def _machine() -> Diagnosis:
-    cache = last_level_cache_bytes() / 2**20
-    facts = (
-        f"{cpu_name()}, {cpu_count()} usable CPUs, last-level cache {cache:.0f} MiB, Python {sys.version.split()[0]}"
-    )
-    return Diagnosis("machine", True, facts)
-
-
-def _module(name: str, role: str) -> Diagnosis:
-    missing = module_missing(name)
-    return Diagnosis(name, missing is None, missing or f"{module_version(name)} ({role})")
 
 
 def _tool(name: str, source: str) -> Diagnosis:

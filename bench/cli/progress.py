@@ -47,11 +47,8 @@ class Detail(Enum):
 #: Clears a terminal's line from the cursor to its end (ECMA-48).
 _CLEAR = "\033[K"
 _PROVISIONAL = (
-    TableColumn("provisional"),
-    TableColumn("kernel"),
-    TableColumn("time so far", "right"),
-    TableColumn("GFLOP/s", "right"),
-    TableColumn("samples", "right"),
+    *map(TableColumn, ("provisional", "kernel")),
+    *(TableColumn(name, "right") for name in ("time so far", "GFLOP/s", "samples")),
 )
 
 

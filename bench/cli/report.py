@@ -1,7 +1,6 @@
 """The commands that draw conclusions from a run: `report`, `claims`, `scaling`."""
 
 import re
-import sys
 from contextlib import closing
 from pathlib import Path
 from typing import IO
@@ -76,7 +75,7 @@ def write_folder(store: Store, run_id: str, out: Path, registry: Registry, pdf: 
 
 @click.command()
 @run_argument
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_option
 @file_option("--csv", "csv_path", text="Also write each number as a row of this CSV file.")
 @click.option(
     "--prices",
@@ -88,7 +87,7 @@ def write_folder(store: Store, run_id: str, out: Path, registry: Registry, pdf: 
 @db_option
 def claims(
     run_id: str | None,
-    as_json: bool,
+    json_to: IO[str] | None,
     csv_path: Path | None,
     prices_path: Path | None,
     only: str | None,
@@ -115,8 +114,8 @@ def claims(
         if prices_path is not None:
             prices.check_known(paid, prices_path, store, evidence.run_ids)
         answers = claims_rows(store, evidence.run_ids, registry, paid, wanted, here=run_id is None)
-    if as_json:
-        views.write_json(answers, sys.stdout)
+    if json_to is not None:
+        views.write_json(answers, json_to)
     else:
         click.echo(views.heading(answers, evidence.run_ids, run_id is None) + "\n\n" + views.render(answers))
     if csv_path is not None:

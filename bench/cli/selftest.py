@@ -10,7 +10,7 @@ from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.text import indented
 from kernelmark.bench.report.layout import paragraph
 from kernelmark.bench.selftest import checks
-from kernelmark.bench.selftest.finding import Checks, Finding, table
+from kernelmark.bench.selftest.finding import Checks, table
 
 
 @click.command()
@@ -43,7 +43,10 @@ def selftest(quick: bool, only: str | None, adversaries: bool, seeds: int | None
         raise UsageError(f"--adversaries {other}: each chooses the checks; leave one out")
     names = checks.chosen(",".join(checks.ADVERSARIES) if adversaries else only, quick)
     left_out = [name for name in checks.NAMES if name not in names]
-    findings = _with_progress(names, seeds)
+    total, done = checks.jobs(names, seeds), count(1)
+    show_line(f"[0/{total}]")
+    findings = list(checks.run(names, lambda: show_line(f"[{next(done)}/{total}]"), seeds))
+    show_line("")
     if prints_json:
         click.echo(indented(Checks(findings, left_out)))
     else:
@@ -51,11 +54,3 @@ def selftest(quick: bool, only: str | None, adversaries: bool, seeds: int | None
         if left_out:
             click.echo("\n" + paragraph(f"not run: {', '.join(left_out)}"))
     raise SystemExit(AGAINST if any(finding.holds is False for finding in findings) else OK)
-
-
-def _with_progress(names: tuple[str, ...], seeds: int | None) -> list[Finding]:
-    total, done = checks.jobs(names, seeds), count(1)
-    show_line(f"[0/{total}]")
-    findings = list(checks.run(names, lambda: show_line(f"[{next(done)}/{total}]"), seeds))
-    show_line("")
-    return findings

@@ -13,7 +13,6 @@ from kernelmark.bench.cli.options import (
     AGAINST,
     INTERRUPTED,
     KEPT,
-    OK,
     Choice,
     complete_kernels,
     complete_suites,
@@ -154,7 +153,6 @@ def _carry_out(tuning: Tuning, file: TileFile) -> None:
             log_adopted(tuning.rig.store, verdict)
         tuning.session.finish()  # the same command then starts a new tuning
     print_race(tuning.rig.store, verdicts[0].default.run_id)
-    raise SystemExit(OK)
 
 
 def print_search(store: Store, run_id: str) -> None:
