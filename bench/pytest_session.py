@@ -116,14 +116,9 @@ class Bridge:
         store, session = self._open()
         if key not in self._rows:
             groups = [case.group] if self._plan.processes == 1 else list(self._planned)
-            self._measure(session, [self._planned[group] for group in groups])
+            planned = [self._planned[group] for group in groups]
+            run_passes(session, lambda: planned, lambda row: self._rows.update({row.case: row}))
         return self._rows[key], store.samples(session.run_id, key)
-
-    def _measure(self, session: Session, planned: list[PlannedJob]) -> None:
-        def keep(result: Result) -> None:
-            self._rows[result.case] = result
-
-        run_passes(session, lambda: planned, keep)
 
     def _open(self) -> Opened:
         if self.opened is None:
