@@ -2,6 +2,7 @@
 
 import json
 import math
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -224,17 +225,13 @@ def test_every_command_that_prints_json_has_a_schema():
         assert ("json" in formats) == (f"{name} --format json" in promised), name
 
 
-@pytest.mark.parametrize(
-    ("words", "name"),
-    [
-        (("runs",), "runs"),
-        (("show",), "run"),
-        (("compare", "base", "20260201-new"), "compare"),
-        (("crossover", "copy/m3n5/f32", "base"), "crossover"),
-    ],
-)
-def test_what_is_read_of_a_store_is_valid(called, two_runs, words, name):
-    assert valid(called(*words, "--json", "--db", two_runs).printed, name)
+#: Commands that read a store, and the names of their schemas.
+READ = {"runs": "runs", "show": "run", "compare base 20260201": "compare", "crossover copy/m3n5/f32": "crossover"}
+
+
+@pytest.mark.parametrize("words", READ)
+def test_what_is_read_of_a_store_is_valid(called, two_runs, words):
+    assert valid(called(*words.split(), "--json", "--db", two_runs).printed, READ[words])
     found = valid(called("export", "base", "--format", "json", "--db", two_runs).out, "export")
     assert (found["run"]["name"], found["run"]["planned"]) == ("base", 2)
 
@@ -244,7 +241,6 @@ def test_rows_have_all_columns_no_number_is_null_and_a_ratio_of_rows_not_in_turn
     add(store, "r", "m3n5/f32", times(1), gflop_per_s=math.nan, roofline_pct=math.inf)
     add(store, "r", "m3n5/f32", times(2), kernel="copy/a.slow")
     path = str(store.path)
-    store.close()
     row, _ = valid(called("show", "--json", "--db", path).out, "run")["results"]
     assert list(row)[: len(COLUMNS)] == list(COLUMNS)
     assert (row["gflop_per_s"], row["roofline_pct"]) == (None, None)
@@ -258,10 +254,9 @@ def test_a_comparison_without_a_ratio_has_null_and_one_that_fails_its_json_too(c
     m9 = next(case for case in found["cases"] if "m9" in case["case"])
     assert (m9["verdict"], m9["ratio"], m9["p_holm"]) == ("regressed", None, None)
     assert found["verdicts"] == {"same": 1, "regressed": 1}
-    reopened = Store(Path(two_runs))
-    begin(reopened, "slow")
-    add(reopened, "slow", "m3n5/f32", times(1.5))
-    reopened.close()
+    with closing(Store(Path(two_runs))) as store:
+        begin(store, "slow")
+        add(store, "slow", "m3n5/f32", times(1.5))
     done = called("compare", "base", "slow", "--fail-slower", "2%", "--json", "--db", two_runs)
     assert done.status == 1
     assert valid(done.out, "compare")["verdicts"] == {"slower": 1}
@@ -272,14 +267,10 @@ def test_a_history_is_valid_also_of_a_kernel_without_versions(called, store):
     for text in (b"int a;\n", b"int b;\n"):
         store.add_version(KernelVersion(**known, verdict="not verified"), {"a.cu": text})
     path = str(store.path)
-    store.close()
     found = valid(called("history", "copy/a.b", "copy/m3n5/f32", "--json", "--db", path).out, "history")
     assert [each["diff"] for each in found["versions"]] == ["", "--- a.cu 1\n+++ a.cu 2\n@@ -1 +1 @@\n-int a;\n+int b;"]
-    assert valid(called("history", "copy/a.c", "copy/m3n5/f32", "--json", "--db", path).out, "history") == {
-        "kernel": "copy/a.c",
-        "problem": "copy/m3n5/f32",
-        "versions": [],
-    }
+    found = valid(called("history", "copy/a.c", "copy/m3n5/f32", "--json", "--db", path).out, "history")
+    assert found == {"kernel": "copy/a.c", "problem": "copy/m3n5/f32", "versions": []}
     assert called("history", "copy/a.c", "copy/m3n5/f32", "--db", path).printed.count("\n") == 1
 
 

@@ -25,9 +25,7 @@ def test_runs_are_listed_newest_first_with_name_cases_and_noise(called, two_runs
 
 def test_of_many_suites_two_are_listed(called, store):
     begin(store, "r", suites=("a", "b", "c", "d"))
-    path = str(store.path)
-    store.close()
-    assert "a, b and 2 more " in called("runs", "--db", path).out
+    assert "a, b and 2 more " in called("runs", "--db", str(store.path)).out
 
 
 @pytest.mark.parametrize(
@@ -187,7 +185,6 @@ def compared(called, store):
         add(store, run_id, "m1n1/f32", times(factor)[:processes])
     begin(store, "foreign", machine={"cpu": "other"})
     add(store, "foreign", "m1n1/f32", STEADY)
-    store.close()
     return lambda *words: called("compare", *words, "--db", str(store.path))
 
 

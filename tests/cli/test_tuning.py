@@ -26,15 +26,13 @@ PROBLEM = "gemm/m500n70k256/f32/NT"
 
 @pytest.fixture
 def trained(called, store):
-    """Plant runs, each with its values, close the store, and call `select --train` on them."""
+    """Plant runs, each with its values, and call `select --train` on them."""
 
     def of(*words, kernels=None, **runs):
         for run_id, values in (runs or {"planted": {}}).items():
             own = {"device_name": cpu_name(), **values}
             plant(store, kernels or bordered(256), own.pop("chosen", ()), run_id=run_id, **own)
-        path = str(store.path)
-        store.close()
-        return called("select", "--train", *(runs or {"planted": {}}), *words, "--db", path)
+        return called("select", "--train", *(runs or {"planted": {}}), *words, "--db", str(store.path))
 
     return of
 
@@ -139,7 +137,6 @@ def test_a_test_that_was_measured_otherwise_is_refused(called, store):
     plant(store, bordered(256), run_id="a")
     plant(store, bordered(256), run_id="b", mode="hot")
     path = str(store.path)
-    store.close()
     done = called("select", "--train", "a", "--test", "b", "--db", path)
     assert done.err == "kernelmark: --test b: its mode is hot, the training's is cold; use the same\n"
     done = called("select", "--train", "a", "--test", "a", "--db", path)
@@ -254,13 +251,12 @@ WORDS = ("scaling", "net", "--link", "8GB/s", "--workers", "4,8,1")
 
 @pytest.fixture
 def path(store):
-    """A closed store with a network of one layer and an aggregation of its gradient."""
+    """The path of a store with a network of one layer and an aggregation of its gradient."""
     begin(store)
     for problem, part in (("gemm/m1n1000k500/f32/NT", "forward"), ("gemm/m1000n500k1/f32/TN", "backward")):
         put(store, problem, "gemm/a.b")
         store.add_layer("r1", Layer("net", problem, part, 1))
     put(store, "aggregate/w4n500000/f32", "aggregate/cpu.host_serial", 1e-4, {"w": 4, "n": 500_000, "step": "sum"})
-    store.close()
     return str(store.path)
 
 
@@ -289,8 +285,8 @@ def test_the_json_has_its_schema_and_every_strategy_at_every_number_of_workers(c
 def test_figures_are_written_where_asked_and_named(called, path, tmp_path):
     done = called(*WORDS, "--db", path, "--figures", str(tmp_path / "out"))
     assert done.status == 0
-    names = {file.name for file in (tmp_path / "out").iterdir()}
-    assert names == {"scaling-net-cpu-t2-cold-fp32.svg", "scaling-net-cpu-t2-cold-fp32.pdf"}
+    names = {f"scaling-net-cpu-t2-cold-fp32.{kind}" for kind in ("svg", "pdf")}
+    assert {file.name for file in (tmp_path / "out").iterdir()} == names
     assert "scaling-net-cpu-t2-cold-fp32.svg" in done.out
 
 
