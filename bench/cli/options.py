@@ -1,6 +1,5 @@
 """Shared parts of the commands: exit statuses, options, and shell completion of their values."""
 
-import re
 import sys
 from collections.abc import Callable
 from contextlib import closing, redirect_stdout, suppress
@@ -25,13 +24,8 @@ def complete_suites(ctx: click.Context, param: click.Parameter, incomplete: str)
     """Return the names of the suites that come with kernelmark, and TOML files."""
     from kernelmark.bench.plan.suites import suite_names
 
-    return _beginning([(name, "") for name in (*suite_names(), *_files(incomplete))], incomplete)
-
-
-def _files(incomplete: str) -> list[str]:
-    folder, _, beginning = incomplete.rpartition("/")
-    paths = sorted(Path(folder or ".").glob("*.toml")) if not incomplete.startswith("/") else []
-    return [str(path) for path in paths if path.name.startswith(beginning)]
+    files = sorted(Path(incomplete.rpartition("/")[0]).glob("*.toml")) if not incomplete.startswith("/") else []
+    return _beginning([(name, "") for name in (*suite_names(), *map(str, files))], incomplete)
 
 
 def complete_runs(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -58,12 +52,6 @@ def _beginning(known: list[tuple[str, str]], incomplete: str) -> list[Completion
     return [CompletionItem(text, help=note) for text, note in known if text and text.startswith(incomplete)]
 
 
-def db_option(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the option `--db FILE`."""
-    help_text = "The store to read or write. [default: $XDG_DATA_HOME/kernelmark/results.db]"
-    return click.option("--db", type=click.Path(path_type=Path, dir_okay=False), help=help_text)(function)
-
-
 def file_option(*names: str, text: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Return an option that takes a file to write."""
     return click.option(*names, type=click.Path(path_type=Path, dir_okay=False), help=text)
@@ -77,24 +65,10 @@ def folder_option(
     return click.option(*names, type=kind, default=default, metavar="DIR", help=text, show_default=default is not None)
 
 
-def _name(ctx: click.Context, param: click.Parameter, value: str) -> str:
-    """Read the name of a run, which cannot look like a run's id. Raises click.BadParameter."""
-    if value and not re.fullmatch(r"[^\W\d_][\w.+-]{0,59}", value):
-        expected = "a letter, then letters, digits or . _ + -, at most 60 characters"
-        raise click.BadParameter(f"is {value!r}, expected {expected}")
-    return value
-
-
 #: The optional argument RUN.
 run_argument = click.argument("run_id", required=False, metavar="[RUN]", shell_complete=complete_runs)
-#: `--name NAME`. Later commands accept the name instead of the run's id.
-name_option = click.option(
-    "--name",
-    default="",
-    metavar="NAME",
-    callback=_name,
-    help="Give the run a name, which every argument RUN accepts instead of the id.",
-)
+#: `--db FILE`.
+db_option = file_option("--db", text="The store to read or write. [default: $XDG_DATA_HOME/kernelmark/results.db]")
 
 
 def json_option(function: Callable[..., Any]) -> Callable[..., Any]:

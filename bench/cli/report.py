@@ -77,11 +77,10 @@ def write_folder(store: Store, run_id: str, out: Path, registry: Registry, pdf: 
 @run_argument
 @json_option
 @file_option("--csv", "csv_path", text="Also write each number as a row of this CSV file.")
-@click.option(
+@file_option(
     "--prices",
     "prices_path",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="TOML file with the price of an hour of each device. [default: the prices in the founding texts]",
+    text="TOML file with the price of an hour of each device. [default: the prices in the founding texts]",
 )
 @click.option("--only", metavar="ID,..", help="Test only these claims.")
 @db_option

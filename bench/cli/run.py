@@ -23,7 +23,6 @@ from kernelmark.bench.cli.options import (
     file_option,
     folder_option,
     json_option,
-    name_option,
     plan_option,
 )
 from kernelmark.bench.cli.planned import RunRequest, asked_of, expanded_plan, plan_only, with_blas, with_selector
@@ -65,16 +64,30 @@ def _asks(options: Sequence[Option]) -> Callable[[Callable[..., Any]], Callable[
             help="Also measure GEMM of this library, which has a CBLAS interface, such as libblis.so; may be repeated.",
         )(function)
         function = click.option(
+            "--name",
+            default="",
+            metavar="NAME",
+            type=Read(_parse_name),
+            help="Give the run a name, which every argument RUN accepts instead of the id.",
+        )(db_option(_detailed(function)))
+        function = click.option(
             "--reproduce",
             metavar="RUN",
             shell_complete=complete_runs,
             help="Draw the same operand values as this run; without SUITE, measure the same cases, too.",
-        )(json_option(name_option(db_option(_detailed(function)))))
+        )(json_option(function))
         for option in reversed(options):
             function = plan_option(option)(function)
         return click.argument("suites", nargs=-1, metavar="SUITE...", shell_complete=complete_suites)(function)
 
     return decorate
+
+
+def _parse_name(text: str) -> str:
+    """Return the name of a run, which cannot look like a run's id. Raises ValueError."""
+    if text and not re.fullmatch(r"[^\W\d_][\w.+-]{0,59}", text):
+        raise ValueError(f"is {text!r}, expected a letter, then letters, digits or . _ + -, at most 60 characters")
+    return text
 
 
 def _detailed(function: Callable[..., Any]) -> Callable[..., Any]:
