@@ -15,11 +15,11 @@ from pathlib import Path
 import pytest
 
 from kernelmark.bench.emulator.build import missing_tool
-from support.pages import DOCS, save_files, valid
+from support.pages import DOCS, ROOT, save_files, valid
+from support.processes import write_files
 from support.tools import needed
 
 packaging = pytest.importorskip("packaging.requirements", exc_type=ImportError)
-ROOT = Path(__file__).resolve().parents[1]
 NT = "gemm/m8n8k8/f32/NT"
 QUICK = ("--mode", "hot", "--no-ceilings", "--max-time", "0.02", "--db", "r.db")
 MINE = ("--kernels", "gemm/mine.*", "--kernels", "gemm/numpy.matmul")
@@ -72,7 +72,7 @@ def einsum(problem, x):
 """,
 }
 #: Packages that others have installed under the names of our folders.
-OTHERS = {"bench.py": "MINE = True\n", "kernels/__init__.py": "MINE = True\n"}
+OTHERS = {"bench.py": "MINE = True", "kernels/__init__.py": "MINE = True"}
 
 
 class Installed:
@@ -81,7 +81,7 @@ class Installed:
     def __init__(self, folder: Path) -> None:
         self.project, self._bin = folder / "project", folder / "env" / "bin"
         self.site = next((folder / "env" / "lib").glob("python*")) / "site-packages"
-        write(PROJECT, self.project)
+        write_files(self.project, PROJECT)
 
     def run(self, *words: str, folder: Path | None = None) -> str:
         """Run a program of the environment in the project's folder, or another. It has to end well; its output."""
@@ -96,13 +96,6 @@ class Installed:
 
 #: What this session sets for its own tests, and a user's environment has not.
 DROPPED = ("OPENBLAS_THREAD_TIMEOUT", "GOMP_SPINCOUNT", "PYTHONPATH", "PYTEST_", "CI")
-
-
-def write(files: dict[str, str], folder: Path) -> None:
-    for name, text in files.items():
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
 
 
 def pip(*words: str | Path) -> None:
@@ -151,7 +144,7 @@ def installed(built: Callable[[str], Path], tmp_path_factory: pytest.TempPathFac
             place, target = made.site / top, Path(str(distribution(name).locate_file(top)))
             if not place.exists() and target.exists():
                 place.symlink_to(target)
-    write(OTHERS, made.site)
+    write_files(made.site, OTHERS)
     script = folder / "env" / "bin" / "pytest"
     script.write_text(f"#!{script.with_name('python')}\nimport sys\nfrom pytest import main\nsys.exit(main())\n")
     script.chmod(0o755)
@@ -164,7 +157,7 @@ def test_one_name_is_installed_and_nothing_of_others_changes(installed: Installe
     (info,) = installed.site.glob("kernelmark-*.dist-info")
     owned = {line.partition("/")[0] for line in (info / "RECORD").read_text().splitlines() if line[:2] != ".."}
     assert owned == {"kernelmark", info.name}
-    assert {name: (installed.site / name).read_text() for name in OTHERS} == OTHERS
+    assert {name: (installed.site / name).read_text().rstrip() for name in OTHERS} == OTHERS
     code = "import bench, kernels; print(bench.MINE and kernels.MINE)"
     assert installed.run("python", "-P", "-c", code) == "True\n"
 
@@ -173,7 +166,7 @@ def test_one_name_is_installed_and_nothing_of_others_changes(installed: Installe
 def test_the_project_s_own_tests_pass(installed: Installed, program: tuple[str, ...]) -> None:
     (installed.project / "random.py").unlink(missing_ok=True)
     out = installed.run(*program, "-q", "-p", "no:cacheprovider", "bench", "tests")
-    write(PROJECT, installed.project)
+    write_files(installed.project, PROJECT)
     assert "3 passed" in out
 
 

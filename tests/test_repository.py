@@ -47,8 +47,7 @@ markers = ["long: left out"]
 @pytest.fixture
 def output(tmp_path: Path, python_in: Callable[..., subprocess.CompletedProcess[str]]) -> Callable[..., list[str]]:
     """What pytest prints, in a folder with the repository's conftest.py and tests of all kinds."""
-    root = Path(__file__).parents[1]
-    (tmp_path / "conftest.py").write_text((root / "conftest.py").read_text())
+    (tmp_path / "conftest.py").write_text((ROOT / "conftest.py").read_text())
     (tmp_path / "pyproject.toml").write_text(SETTINGS)
     (tmp_path / "test_all_kinds.py").write_text(TESTS)
 

@@ -33,17 +33,11 @@ title = "Long names"
 [[sweep]]
 op = "conv"
 dtype = "f32"
-n = 128
-c = 256
-h = 224
-w = 224
-k = 512
 pad = ["1x2"]
 stride = 2
 dilation = 2
 groups = 32
-axes = ["r", "s"]
-points = [[3, 3], [5, 5]]
+points = [[128, 256, 224, 224, 512, 3, 3], [128, 256, 224, 224, 512, 5, 5]]
 along = "r"
 """
 NOISE = "other processes used 0.98 CPUs during 100 % of the sampling"
