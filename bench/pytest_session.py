@@ -142,11 +142,10 @@ class Bridge:
 
     def summary(self) -> Iterator[str]:
         """Yield the run's tables that fit, a command that shows the rest, and notes on all tables."""
-        if self.opened is not None:
-            store, run_id = self.opened.store, self.opened.session.run_id
-            show = f"kernelmark show {run_id}" + (f" --db {shlex.quote(self._db)}" if self._db else "")
-            yield from fitting(list(run_tables(store, run_id)), show)
-            yield from filter(None, run_end(store, run_id))
+        store, session = self._open()
+        show = f"kernelmark show {session.run_id}" + (f" --db {shlex.quote(self._db)}" if self._db else "")
+        yield from fitting(list(run_tables(store, session.run_id)), show)
+        yield from filter(None, run_end(store, session.run_id))
 
     def close(self) -> None:
         """Close the store."""
