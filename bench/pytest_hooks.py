@@ -61,10 +61,8 @@ def pytest_configure(config: pytest.Config) -> None:
             setattr(config.option, name, copy(value))
     given = any(config.getoption(name) != value for name, value in DEFAULTS.items())
     if given and not config.pluginmanager.has_plugin("benchmark"):
-        raise pytest.UsageError(
-            "kernelmark: options --km-... need pytest-benchmark, which is missing or switched off; "
-            "pip install 'kernelmark[pytest]'"
-        )
+        complaint = "options --km-... need pytest-benchmark, which is missing or switched off"
+        raise pytest.UsageError(f"kernelmark: {complaint}; pip install 'kernelmark[pytest]'")
 
 
 def _add(group: pytest.OptionGroup, option: Option) -> None:
@@ -145,10 +143,9 @@ def _require_stored(config: pytest.Config) -> None:
         return
     stored = benchmarks.storage.load(*[benchmarks.compare] * isinstance(benchmarks.compare, str))
     if not benchmarks.compare or next(iter(stored), None) is None:
-        raise pytest.UsageError(
-            f"kernelmark: --benchmark-compare-fail: needs --benchmark-compare and an earlier session, and "
-            f"{benchmarks.storage} has none; run one with --benchmark-autosave"
-        )
+        needed = f"needs --benchmark-compare and an earlier session, and {benchmarks.storage} has none"
+        complaint = f"--benchmark-compare-fail: {needed}; run one with --benchmark-autosave"
+        raise pytest.UsageError(f"kernelmark: {complaint}")
 
 
 _NOTE = pytest.StashKey[str]()

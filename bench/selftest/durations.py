@@ -47,12 +47,8 @@ def _on_cpu(tick: Tick) -> Iterator[Finding]:
     with Neighbour() as neighbour:
         disturbed = _measure("cpu")
     tick()
-    yield Finding(
-        "durations: neighbour on the same core",
-        f"busy {100 * neighbour.share:.1f} % of the time",
-        f"at least {100 * LEAST_SHARE:.0f} %",
-        neighbour.share >= LEAST_SHARE,
-    )
+    found, bound = f"busy {100 * neighbour.share:.1f} % of the time", f"at least {100 * LEAST_SHARE:.0f} %"
+    yield Finding("durations: neighbour on the same core", found, bound, neighbour.share >= LEAST_SHARE)
     yield from judge(disturbed, bare_s, "neighbour")
 
 

@@ -41,12 +41,8 @@ def spread_of(ratios: Sequence[BaselineRatio]) -> Finding:
     medians, minima = [ratio.median for ratio in ratios], [ratio.minima or 0.0 for ratio in ratios]
     spread, of_minima = (stdev(values) / mean(values) for values in (medians, minima))
     found = f"sd {100 * spread:.2f} % over {len(ratios)} processes, of minima {100 * of_minima:.2f} %"
-    return Finding(
-        "ratio: NT to NN at 512^3, one thread",
-        f"{found}; NN/NT {mean(medians):.4f}",
-        f"{100 * LARGEST_SPREAD:g} %",
-        spread <= LARGEST_SPREAD,
-    )
+    found, bound = f"{found}; NN/NT {mean(medians):.4f}", f"{100 * LARGEST_SPREAD:g} %"
+    return Finding("ratio: NT to NN at 512^3, one thread", found, bound, spread <= LARGEST_SPREAD)
 
 
 def cold_jobs() -> int:
