@@ -162,15 +162,9 @@ def python_in() -> Callable[..., Finished]:
 
     def run(folder: Path, *words: str, **variables: str) -> Finished:
         env = {key: value for key, value in os.environ.items() if not key.startswith(("PYTEST_", "COV_"))}
-        return subprocess.run(
-            [sys.executable, *words],
-            env={**env, "COLUMNS": WIDE, "XDG_DATA_HOME": str(folder / "data"), **variables},
-            cwd=folder,
-            capture_output=True,
-            text=True,
-            timeout=300,
-            check=False,
-        )
+        env |= {"COLUMNS": WIDE, "XDG_DATA_HOME": str(folder / "data"), **variables}
+        command = [sys.executable, *words]
+        return subprocess.run(command, env=env, cwd=folder, capture_output=True, text=True, timeout=300)
 
     return run
 

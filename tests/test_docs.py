@@ -6,12 +6,9 @@ import re
 import shutil
 import tomllib
 import typing
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from itertools import product
-from pathlib import Path
-from typing import Any, NamedTuple
 
 import pytest
 
@@ -214,21 +211,14 @@ def test_a_product_of_more_blocks_than_a_grid_has_is_unsupported(kernel, registr
     assert "batch" in kernel.supports(registry.problem("gemm/m1n1k1/f32/NN/batch65536"))
 
 
-class Copy(NamedTuple):
-    """A copy of the source tree with the changes of one section."""
-
-    folder: Path
-    run: Callable[..., Any]
-
-    def rows(self):
-        done = self.run("export", "--format", "csv")
-        assert done.returncode == 0, done.stderr
-        return list(csv.DictReader(io.StringIO(done.stdout)))
-
-
 @pytest.fixture
 def extended(tmp_path, python_in):
-    """Apply a section of the page, by its heading, and run its commands."""
+    """Apply a section of the page, by its heading, to a copy of the source tree; run its commands; return the rows."""
+
+    def run(*words):
+        done = python_in(tmp_path, "-m", "kernelmark", *words)
+        assert done.returncode == 0, f"{words}\n{done.stdout}\n{done.stderr}"
+        return done.stdout
 
     def extend(heading):
         sections = re.split(r"^## ", EXTENDING.read_text(), flags=re.MULTILINE)
@@ -240,18 +230,16 @@ def extended(tmp_path, python_in):
         (tmp_path / "small.toml").write_text(SMALL)
         save_files(section, tmp_path)
         apply_changes(section, tmp_path)
-        copy = Copy(tmp_path, lambda *words: python_in(tmp_path, "-m", "kernelmark", *words))
         for command in commands(section):
-            done = copy.run(*reduced(command)[1:])
-            assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
-        return copy
+            run(*reduced(command)[1:])
+        return list(csv.DictReader(io.StringIO(run("export", "--format", "csv"))))
 
     return extend
 
 
 @pytest.mark.long
 def test_an_operation_of_a_plug_in_is_verified_timed_and_compared(extended):
-    rows = extended("Add an operation").rows()
+    rows = extended("Add an operation")
     assert {row["problem"] for row in rows} == {"gemv/m1000n777/f32", "gemv/m31n100003/f32"}
     assert {row["kernel"] for row in rows} == {"gemv/numpy.matmul", "gemv/mine.einsum"}
     assert {row["status"] for row in rows} == {"ok"}
@@ -261,8 +249,9 @@ def test_an_operation_of_a_plug_in_is_verified_timed_and_compared(extended):
 
 
 @pytest.mark.long
-def test_a_figure_is_drawn_and_on_the_page(extended):
-    report = extended("Add a figure").folder / "out" / "report"
+def test_a_figure_is_drawn_and_on_the_page(extended, tmp_path):
+    extended("Add a figure")
+    report = tmp_path / "out" / "report"
     assert {path.suffix for path in (report / "figures").glob("setup-gemm.*")} == {".svg", ".pdf"}
     assert "Set-up time: gemm" in (report / "index.html").read_text()
 
@@ -270,17 +259,15 @@ def test_a_figure_is_drawn_and_on_the_page(extended):
 @pytest.mark.long
 def test_a_column_reaches_csv_and_a_store_of_the_version_before(extended, kernelmark, tmp_path):
     assert kernelmark("run", "gemm/m8n8k8/f32/NT", "--kernels", "*/numpy.matmul", "--no-ceilings").returncode == 0
-    copy = extended("Add a column or a metric")
+    stored = extended("Add a column or a metric")
     rows = list(csv.DictReader((tmp_path / "rows.csv").read_text().splitlines()))
     assert {row["status"] for row in rows} == {"ok"}
     assert all(int(row["preempted"]) >= 0 for row in rows)
-    assert [row["preempted"] for row in copy.rows()] == [row["preempted"] for row in rows]
+    assert [row["preempted"] for row in stored] == [row["preempted"] for row in rows]
 
 
 @pytest.mark.long
-def test_a_mode_times_rows_of_its_own(extended):
-    copy = extended("Add a mode")
-    rows = copy.rows()
-    assert {(row["mode"], row["status"]) for row in rows} == {("evicted", "ok")}
-    assert copy.run("report", "--out", "report").returncode == 0
-    assert "In evicted mode all caches are emptied" in (copy.folder / "report" / "method.txt").read_text()
+def test_a_mode_times_rows_of_its_own(extended, python_in, tmp_path):
+    assert {(row["mode"], row["status"]) for row in extended("Add a mode")} == {("evicted", "ok")}
+    assert python_in(tmp_path, "-m", "kernelmark", "report", "--out", "report").returncode == 0
+    assert "In evicted mode all caches are emptied" in (tmp_path / "report" / "method.txt").read_text()

@@ -46,9 +46,8 @@ def test_only_right_kernels_have_a_benchmark_whose_statistics_are_those_of_the_d
     assert set(session[2]) == {"gemm/numpy.matmul", "gemm/scipy.sgemm"}
     for benchmark in session[2].values():
         stats, row = benchmark["stats"], benchmark["extra_info"]
-        assert stats["median"] == pytest.approx(row["time_s_median"], rel=1e-6)
-        assert stats["min"] == pytest.approx(row["time_s_min"], rel=1e-6)
-        assert stats["mean"] == pytest.approx(row["time_s_mean"], rel=1e-6)
+        for name in ("median", "min", "mean"):
+            assert stats[name] == pytest.approx(row[f"time_s_{name}"], rel=1e-6)
         assert stats["rounds"] == len(stats["data"]) == row["samples"] >= 6
         assert statistics.median(stats["data"]) == stats["median"]
         assert stats["iterations"] == 1
@@ -192,19 +191,11 @@ def test_k_selects_contenders_and_their_baseline_is_measured_without_an_item(ben
     assert rows["gemm/scipy.sgemm"].speedup > 0
 
 
-OWN = """
-def test_mine(benchmark):
-    benchmark(sum, [1])
-"""
-#: A plug-in of pytest for a session without the package that draws histograms.
-WITHOUT_PYGAL = "import sys\nsys.modules['pygal'] = None\n"
-
-
 def test_without_pygal_histograms_are_refused_in_a_line_and_only_foreign_benchmarks_are_in_the_other_table(
     bench, tmp_path
 ):
-    (tmp_path / "test_own.py").write_text(OWN)
-    (tmp_path / "no_pygal.py").write_text(WITHOUT_PYGAL)
+    (tmp_path / "test_own.py").write_text("def test_mine(benchmark):\n    benchmark(sum, [1])\n")
+    (tmp_path / "no_pygal.py").write_text("import sys\nsys.modules['pygal'] = None\n")
     selection = ("--km-suite", NT, "--km-kernels", "gemm/numpy.matmul", "--km-no-ceilings")
     done = bench("-p", "no_pygal", "test_own.py", *selection, "--benchmark-histogram", "--benchmark-autosave")
     assert done.returncode == 0, done.stdout + done.stderr

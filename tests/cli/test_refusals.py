@@ -246,18 +246,12 @@ def test_no_option_of_any_command_reads_a_number_that_is_not_finite():
                 assert not isinstance(param.type._parse(text), float), f"{name} {param.opts} {text}"
 
 
-#: What each is called; a folder also by click, which looks first.
-KINDS = {"pipe": ("named pipe",), "folder": ("a folder", "is a directory"), "device": ("a device",)}
-
-
-def no_file(folder: Path, kind: str) -> str:
-    if kind == "pipe":
-        os.mkfifo(folder / "found.toml")
-    elif kind == "folder":
-        (folder / "found.toml").mkdir()
-    else:
-        (folder / "found.toml").symlink_to("/dev/zero")
-    return "found.toml"
+#: How each is made, and what it is called; a folder also by click, which looks first.
+KINDS = {
+    "pipe": (os.mkfifo, ("named pipe",)),
+    "folder": (Path.mkdir, ("a folder", "is a directory")),
+    "device": (lambda path: path.symlink_to("/dev/zero"), ("a device",)),
+}
 
 
 @pytest.fixture
@@ -265,21 +259,23 @@ def exported(called, two_runs):
     return lambda *words: called("export", "base", "--db", two_runs, *words)
 
 
-@pytest.mark.parametrize("kind", ["pipe", "folder", "device"])
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(
     "words", ["run", "show --db", "run copy/m4n4/f32 --db", "import", "claims --prices", "run copy/m4n4/f32 --csv"]
 )
 def test_what_is_no_file_is_refused_before_it_is_opened(called, tmp_path, kind, words):
-    name = no_file(tmp_path, kind)
-    line = called(*words.split(), name).refusal
-    assert name in line
-    assert any(word in line for word in KINDS[kind])
+    make, names = KINDS[kind]
+    make(tmp_path / "found.toml")
+    line = called(*words.split(), "found.toml").refusal
+    assert "found.toml" in line
+    assert any(name in line for name in names)
 
 
 @pytest.mark.parametrize("style", ["csv", "parquet", "latex", "json"])
 def test_an_export_into_what_is_no_file_is_refused(exported, tmp_path, style):
     pytest.importorskip("pyarrow")
-    line = exported("--format", style, "-o", no_file(tmp_path, "pipe")).refusal
+    os.mkfifo(tmp_path / "found.toml")
+    line = exported("--format", style, "-o", "found.toml").refusal
     assert line == "kernelmark: found.toml: is a named pipe, expected a file"
 
 

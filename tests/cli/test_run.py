@@ -57,11 +57,8 @@ def test_a_wrong_kernel_makes_the_exit_status_1_and_leaves_the_rest_unharmed(ran
     folder, done = ran
     found = {r["kernel"]: r for r in rows((folder / "out" / "rows.csv").read_text())}
     assert (done.returncode, complaints(done.stderr)) == (1, [])
-    assert {name: found.pop(f"gemm/test.{name}")["status"] for name in ("zeros", "raises", "infinite")} == {
-        "zeros": "wrong",
-        "raises": "failed",
-        "infinite": "wrong",
-    }
+    statuses = [found.pop(f"gemm/test.{name}")["status"] for name in ("zeros", "raises", "infinite")]
+    assert statuses == ["wrong", "failed", "wrong"]
     assert "gemm/numpy.matmul" in found
     assert all(r["status"] == "ok" and float(r["gflop_per_s"]) > 0 for r in found.values())
 
@@ -96,9 +93,8 @@ def test_csv_holds_what_export_writes_and_papers_get_their_tables(ran, again):
 def test_json_is_strict_even_where_a_kernel_wrote_infinity(again):
     found = strict(again("export", "--format", "json").out)
     assert [len(r["samples_s"]) for r in found["results"]] == [r["samples"] for r in found["results"]]
-    assert next(r for r in found["results"] if r["kernel"] == "gemm/test.infinite")["reason"].startswith(
-        "c[0, 0] is inf"
-    )
+    (reason,) = [r["reason"] for r in found["results"] if r["kernel"] == "gemm/test.infinite"]
+    assert reason.startswith("c[0, 0] is inf")
 
 
 def test_what_a_kernel_cannot_take_is_an_answer_and_no_failure(called):
@@ -224,12 +220,8 @@ def test_each_table_is_printed_as_soon_as_its_problem_is_done_at_all_thread_coun
 def test_tables_of_several_processes_come_with_the_last(measured):
     outs, errs = measured(planned(NT), planned(NN), processes=2)
     assert list(map(tables, outs)) == [[], [], [NT], [NN]]
-    assert [line[: line.index(", about")] for line in errs.splitlines()] == [
-        "[process 1 of 2, 0/4",
-        "[process 1 of 2, 2/4",
-        "[process 2 of 2, 0/4",
-        "[process 2 of 2, 2/4",
-    ]
+    places = [line[: line.index(", about")] for line in errs.splitlines()]
+    assert places == [f"[process {process} of 2, {done}/4" for process in (1, 2) for done in (0, 2)]
 
 
 def test_a_pipe_gets_a_line_for_each_job_with_its_place_the_time_left_and_its_problems(measured):
@@ -250,10 +242,8 @@ def test_the_first_times_of_a_long_job_are_called_provisional(measured):
     outs, errs = measured(planned(NT), during=during)
     lines = errs.splitlines()
     assert lines[2] == "Provisional times, neither complete nor verified after timing; the table follows."
-    assert [line.split() for line in lines[6:]] == [
-        [NT, "a.c", "1.00", "ms", "0.00102", "2"],
-        [NT, "a.b", "2.00", "ms", "0.000512", "2"],
-    ]
+    cells = [" ".join(line.split()) for line in lines[6:]]
+    assert cells == [f"{NT} a.c 1.00 ms 0.00102 2", f"{NT} a.b 2.00 ms 0.000512 2"]
     assert "rovisional" not in outs[0]
 
 
@@ -295,10 +285,8 @@ def shards(tmp_path):
         path = tmp_path / f"{index}.db"
         run_id = measure(path, suite, f"{index}/3")
         with closing(Store(path)) as store:
-            ceiling = Ceiling(
-                "cpu", 2, "memory", "copy/m9n9/f32", "copy/k", "x", rate, 0.9 * rate, 1.1 * rate, rate, "1"
-            )
-            store.add_ceiling(run_id, ceiling)
+            what, rates = ("cpu", 2, "memory", "copy/m9n9/f32", "copy/k", "x"), (rate, 0.9 * rate, 1.1 * rate, rate)
+            store.add_ceiling(run_id, Ceiling(*what, *rates, "1"))
         with closing(sqlite3.connect(path)) as db, db:
             db.execute("UPDATE result SET host = ?", (host,))
             db.execute("UPDATE run SET environment = json_set(environment, '$.versions.numpy', ?)", (host,))
@@ -362,9 +350,8 @@ def test_a_merge_names_a_shard_that_has_not_ended(called, tmp_path):
     measure(tmp_path / "2.db", suite, "2/2")
     done = called("merge", "1.db", "2.db", "--db", "all.db")
     assert done.status == 1
-    assert f"shard 1 of 2 has not ended; `kernelmark run --resume {run_id}` continues it, then merge it again" in (
-        " ".join(done.out.split())
-    )
+    words = f"shard 1 of 2 has not ended; `kernelmark run --resume {run_id}` continues it, then merge it again"
+    assert words in " ".join(done.out.split())
 
 
 def test_what_a_run_or_a_shard_would_take_is_listed_without_a_store(called, tmp_path):

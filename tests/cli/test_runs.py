@@ -107,9 +107,7 @@ def test_rows_are_selected_alike_in_tables_csv_and_json(called, two_runs, words,
     assert [row["problem"] for row in printed["results"]] == problems
     assert printed["run"]["cases_done"] == 2
     shown = called("show", *words, "--db", two_runs).out
-    assert [problem in shown for problem in ("copy/m3n5/f32", "copy/m9n5/f32")] == [
-        problem in problems for problem in ("copy/m3n5/f32", "copy/m9n5/f32")
-    ]
+    assert [problem for problem in ("copy/m3n5/f32", "copy/m9n5/f32") if problem in shown] == problems
 
 
 def test_compare_and_crossover_look_at_the_selected_rows_alone(called, two_runs):
@@ -128,9 +126,7 @@ op = "gemm"
 dtype = "f32"
 layout = "NT"
 part = "forward"
-m = [4, 9]
-n = 8
-k = 8
+points = [[4, 8, 8], [9, 8, 8]]
 count = 3
 """
 
@@ -266,9 +262,8 @@ def test_a_run_that_goes_on_measures_no_tile_twice(called):
 def test_the_space_of_a_kernel_is_shown_with_what_is_refused_or_by_an_estimate(called):
     printed = called("inspect", "transpose/numba.blocked", "transpose/m300n70/f32/out").printed
     first, *table = printed.splitlines()
-    assert first == (
-        "transpose/m300n70/f32/out: 128 tiles, 40 valid; a run uses transpose/numba.blocked@RUN=64,DOWN=0,STREAM=1"
-    )
+    chosen = "transpose/numba.blocked@RUN=64,DOWN=0,STREAM=1"
+    assert first == f"transpose/m300n70/f32/out: 128 tiles, 40 valid; a run uses {chosen}"
     assert [line.split()[0] for line in table[2:]] == ["64", "24"]
     printed = called("inspect", "gemm/cuda.streamk", "gemm/m512n512k512/f32/NT", "--arch", "sm_75").printed
     assert "3,110,400 tiles, about " in printed
