@@ -39,11 +39,10 @@ def verify_emulated(request: RunRequest) -> int:
 
 def _chosen(request: RunRequest) -> list[tuple[CudaKernel, Problem]]:
     globs, registry = tuple(request.options["kernels"]), discover(tuple(request.options["plugins"]))
-    suites = [find_suite(full_name(name), registry) for name in request.suites]
     pairs = [
         (kernel, entry.problem)
-        for suite in suites
-        for entry in suite.entries()
+        for name in request.suites
+        for entry in find_suite(full_name(name), registry).entries()
         for kernel in contenders(entry, registry, ("cuda",), globs)
         if isinstance(kernel, CudaKernel)
     ]

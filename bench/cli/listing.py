@@ -117,11 +117,8 @@ def suites() -> list[ListedSuite]:
 
     from kernelmark.bench.plan.suites import FOLDER, suite_names
 
-    rows = []
-    for name in suite_names():
-        table = tomllib.loads((FOLDER / f"{name}.toml").read_text(encoding="utf-8"))
-        rows.append(ListedSuite(name, table["title"], table["source"]))
-    return rows
+    tables = {name: tomllib.loads((FOLDER / f"{name}.toml").read_text(encoding="utf-8")) for name in suite_names()}
+    return [ListedSuite(name, read["title"], read["source"]) for name, read in tables.items()]
 
 
 def render(rows: list[ListedKernel], everything: bool) -> str:

@@ -65,9 +65,7 @@ def folder_option(
     return click.option(*names, type=kind, default=default, metavar="DIR", help=text, show_default=default is not None)
 
 
-#: The optional argument RUN.
 run_argument = click.argument("run_id", required=False, metavar="[RUN]", shell_complete=complete_runs)
-#: `--db FILE`.
 db_option = file_option("--db", text="The store to read or write. [default: $XDG_DATA_HOME/kernelmark/results.db]")
 
 
@@ -157,5 +155,4 @@ def plan_option(option: Option) -> Callable[[Callable[..., Any]], Callable[..., 
     )
 
 
-#: `--plugin FILE.py`, any number of times.
 plugin_option = plan_option(PLUGIN)

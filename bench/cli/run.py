@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 from functools import wraps
 from pathlib import Path
-from typing import IO, Any, NamedTuple, NoReturn
+from typing import IO, Any, NamedTuple
 
 import click
 import msgspec
@@ -240,7 +240,11 @@ def _measure(request: RunRequest, wanted: RunOutputs) -> None:
             ignore()
             if not begun:
                 raise
-            _interrupted(store, *begun[0])
+            session, planned = begun[0]
+            done = session.tally.total()
+            if done < planned:
+                click.echo(f"\n{done} of {planned} cases done; {resuming(session.run_id, store.path)}")
+            raise SystemExit(INTERRUPTED) from None
     raise SystemExit(AGAINST if session.against or noisy else OK)
 
 
@@ -298,14 +302,6 @@ def _write(store: Store, run_id: str, registry: Registry, wanted: RunOutputs, de
     return wanted.fail_noisy and summary_of(store, run_id).noisy > 0
 
 
-def _interrupted(store: Store, session: Session, planned: int) -> NoReturn:
-    """Print the command that continues the run, and exit."""
-    done = session.tally.total()
-    if done < planned:
-        click.echo(f"\n{done} of {planned} cases done; {resuming(session.run_id, store.path)}")
-    raise SystemExit(INTERRUPTED)
-
-
 def _run_elsewhere(store: Store, request: RunRequest, begun: _Begun) -> tuple[Registry, bool]:
     config, gpus = _who(request)
     with exclusive(("cuda",) if gpus else (), False, gpus), Broker(config, gpus) as broker:
@@ -337,10 +333,7 @@ def _who(request: RunRequest) -> tuple[str, tuple[str, ...]]:
         return _file(request.executor), ()
     present = gpu_uuids()
     if request.gpus is not None:
-        try:
-            return "", _chosen_gpus(request.gpus, present)
-        except ValueError as error:
-            raise UsageError(f"--devices: {error}") from None
+        return "", _chosen_gpus(request.gpus, present)
     known = request.known
     assert known is not None  # without these options the run continues on its earlier workers
     if missing := [gpu for gpu in known.gpus if gpu not in present]:
@@ -382,10 +375,10 @@ def _recorded(store: Store, resume: str | None, host: Host) -> dict[str, Any]:
 
 
 def _chosen_gpus(numbers: tuple[int, ...], present: list[str]) -> tuple[str, ...]:
-    """Return the UUIDs of the GPUs with these numbers, or of all GPUs if there are none. Raises ValueError."""
+    """Return the UUIDs of the GPUs with these numbers, or of all GPUs if there are none. Raises UsageError."""
     if missing := [number for number in numbers if number >= len(present)]:
         there = f"0 to {len(present) - 1}" if present else "none"
-        raise ValueError(f"there is no GPU {missing[0]} here, expected {there}")
+        raise UsageError(f"--devices: there is no GPU {missing[0]} here, expected {there}")
     if not present:
-        raise ValueError("there is no GPU here; `kernelmark doctor` shows what is usable")
+        raise UsageError("--devices: there is no GPU here; `kernelmark doctor` shows what is usable")
     return tuple(present[number] for number in numbers) or tuple(present)

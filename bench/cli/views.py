@@ -118,7 +118,6 @@ def _selected(db: Path | None, run_id: str | None, selection: Selection) -> tupl
     return store, run
 
 
-#: The formats that are tables.
 _TABLES = ("markdown", "latex")
 #: The least width of a page, in millimetres; a narrower one has no room for a table.
 LEAST_MM = 40
