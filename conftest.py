@@ -12,7 +12,7 @@ os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "20")
 os.environ.setdefault("GOMP_SPINCOUNT", "30000")
 #: Tests that take seconds begin first, those that wait or build for minutes foremost. The many short ones of kernels
 #: and the emulator are left for the end, when workers take from one another what is not begun.
-FIRST = ("tests/stub/", "tests/test_docs.py", "tests/test_", "tests/tune/", "tests/run/")
+FIRST = ("tests/stub/", "tests/test_docs.py", "tests/test_", "tests/tune/", "tests/run/", "tests/tools/")
 LAST = ("tests/kernels/", "tests/emulator/")
 #: Tests of this session that are left to `make test-all`.
 LEFT = pytest.StashKey[int]()

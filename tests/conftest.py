@@ -25,8 +25,6 @@ from support.processes import refusal
 
 #: The width of tables in tests, in characters.
 WIDE = "250"
-#: Folders whose tests wait for processes and deadlines most of the time.
-WAITING = tuple(Path(__file__).with_name(folder) for folder in ("run", "stub", "tools"))
 Finished = subprocess.CompletedProcess[str]
 #: What cold mode rotates over and evicts twice, and ceilings of memory are measured with four times: the cache of a
 #: server would take every test that measures many seconds.
@@ -57,11 +55,7 @@ class Called(NamedTuple):
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests marked `gpu` are skipped where no GPU answers, with the driver's reason; tests that wait come first.
-
-    Of parallel workers, one then begins with those that wait, while the others keep the processors busy.
-    """
-    items.sort(key=lambda item: not any(item.path.is_relative_to(folder) for folder in WAITING))
+    """Tests marked `gpu` are skipped where no GPU answers, with the driver's reason."""
     if reason := cuda_missing() or module_missing("cupy"):
         for item in items:
             if item.get_closest_marker("gpu"):
