@@ -169,8 +169,7 @@ OPTIONS = ("", "/beta1", "/alpha-0.5/beta2", "/batch3", "/lda+3/ldb+1/ldc+2", "/
 
 @pytest.fixture
 def kernel(registry, tmp_path):
-    if missing := missing_tool():
-        pytest.skip(missing)
+    needed(missing_tool())
     save_files((DOCS / "adding-a-kernel.md").read_text(), tmp_path)
     return discover((str(tmp_path / "product.py"),)).kernels["gemm/cuda.product"]
 

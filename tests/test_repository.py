@@ -26,15 +26,11 @@ def test_no_name_of_a_class_is_used_twice_in_bench():
 
 TESTS = """
 import pytest
-
 def test_short(): pass
-
 @pytest.mark.long
 def test_long(): pass
-
 @pytest.mark.parametrize("i", range(3))
 def test_skipped(i): pytest.skip("no such thing here")
-
 def test_skipped_too(): pytest.skip("nor that")
 """
 SETTINGS = """
