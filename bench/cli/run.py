@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 from functools import wraps
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, Any
 
 import click
 import msgspec
@@ -190,8 +190,7 @@ def run(
             raise UsageError("--json: prints the rows of a run, but --list and --dry-run measure none; leave one out")
         plan_only(asked_of(options), only_list, dry_run)
         return
-    request = asked_of({**options, "noisy_again": noisy_again})
-    _measure(request, RunOutputs(csv_path, json_to, report_to, fail_noisy))
+    _measure(asked_of({**options, "noisy_again": noisy_again}), json_to, csv_path, report_to, fail_noisy)
 
 
 @click.command()
@@ -205,26 +204,24 @@ def verify(json_to: IO[str] | None, emulated: bool, **options: Any) -> None:
     options = with_blas(options.pop("blas"), options)
     if emulated:
         raise SystemExit(verify_emulated(asked_of(options)))
-    _measure(asked_of({**options, "mode": Mode.VERIFY}), RunOutputs(json=json_to))
+    _measure(asked_of({**options, "mode": Mode.VERIFY}), json_to)
 
 
-class RunOutputs(NamedTuple):
-    """The files to write at the end of a run. fail_noisy: exit with 1 if a case was disturbed."""
-
-    csv: Path | None = None
-    json: IO[str] | None = None
-    report: Path | None = None
-    fail_noisy: bool = False
-
-
-def _measure(request: RunRequest, wanted: RunOutputs) -> None:
+def _measure(
+    request: RunRequest,
+    json_to: IO[str] | None,
+    csv_path: Path | None = None,
+    report_to: Path | None = None,
+    fail_noisy: bool = False,
+) -> None:
+    """Measure, write what is asked for, and exit. fail_noisy: with 1 if a case was disturbed."""
     with closing(Store(request.db or default_store(), create=request.resume is None)) as store:
         if request.resume is not None and not request.suites:
             request = request._replace(known=plan_of(store, request.resume))
         elif request.reproduce is not None:
             request = _reproducing(store, request, request.reproduce)
-        if wanted.csv is not None:
-            check_writable(wanted.csv)
+        if csv_path is not None:
+            check_writable(csv_path)
         known = request.known
         elsewhere = request.executor or request.gpus is not None or (known and (known.executor or known.gpus))
         begun: _Begun = []
@@ -232,7 +229,17 @@ def _measure(request: RunRequest, wanted: RunOutputs) -> None:
             registry, finished = (_run_elsewhere if elsewhere else _run_here)(store, request, begun)
             session, _ = begun[0]
             print_end(store, session.run_id, request.detail, request.resume is not None)
-            noisy = _write(store, session.run_id, registry, wanted, request.detail)
+            if json_to is not None:
+                write_run(store, session.run_id, json_to)
+            if csv_path is not None:
+                write_file(store, [session.run_id], "csv", csv_path)
+            if report_to is not None:
+                from kernelmark.bench.cli.report import write_folder  # slow to import, and few runs write a page
+
+                page = write_folder(store, session.run_id, report_to, registry, pdf=False)
+                if request.detail is not Detail.QUIET:
+                    click.echo(f"\npage: {page}")
+            noisy = fail_noisy and summary_of(store, session.run_id).noisy > 0
             store.require_in_place()
             if not finished:
                 raise KeyboardInterrupt
@@ -286,20 +293,6 @@ def _run_here(store: Store, request: RunRequest, begun: _Begun) -> tuple[Registr
             with held_run(store.path, session.run_id, _OWN_RUN), display:
                 finished = run_jobs(session, lambda: expanded, display.row, display)
     return registry, finished
-
-
-def _write(store: Store, run_id: str, registry: Registry, wanted: RunOutputs, detail: Detail) -> bool:
-    if wanted.json is not None:
-        write_run(store, run_id, wanted.json)
-    if wanted.csv is not None:
-        write_file(store, [run_id], "csv", wanted.csv)
-    if wanted.report is not None:
-        from kernelmark.bench.cli.report import write_folder  # slow to import, and few runs write a page
-
-        page = write_folder(store, run_id, wanted.report, registry, pdf=False)
-        if detail is not Detail.QUIET:
-            click.echo(f"\npage: {page}")
-    return wanted.fail_noisy and summary_of(store, run_id).noisy > 0
 
 
 def _run_elsewhere(store: Store, request: RunRequest, begun: _Begun) -> tuple[Registry, bool]:
