@@ -307,9 +307,8 @@ def test_a_merge_names_hosts_what_differs_and_what_is_missing(called, shards):
     assert any(re.match(r"3/3: copy/m\dn1/f", line) for line in lines)
     partial = called("show", "--db", "all.db").out
     assert "`kernelmark merge` adds missing and continued shards" in partial
-    refused = called("run", "--resume", lines[0].split()[1].rstrip(":"), "--db", "all.db")
-    assert refused.status == 2
-    assert "is merged from shards" in refused.err
+    line = called("run", "--resume", lines[0].split()[1].rstrip(":"), "--db", "all.db").refusal
+    assert "is merged from shards" in line
 
 
 @pytest.mark.parametrize("columns", ["80", "100", "200"])
@@ -336,10 +335,9 @@ def test_shards_measured_by_the_command_are_the_whole_suite(called, tmp_path):
     for shard in ("1/2", "2/2"):
         done = called("run", "s.toml", "--shard", shard, *ONE_KERNEL, "--db", f"{shard[0]}.db")
         assert done.status == 0, done.err
-    done = called("merge", "1.db", "2.db", "--db", "all.db")
-    assert done.status == 0
-    assert "2 of 2 shards, 10 of 10 cases" in done.out
-    assert "missing" not in done.out
+    merged = called("merge", "1.db", "2.db", "--db", "all.db").printed
+    assert "2 of 2 shards, 10 of 10 cases" in merged
+    assert "missing" not in merged
     assert re.search(r",host-[0-9a-f]{8},", called("export", "--db", "all.db").out)
     assert not re.search(r",host-[0-9a-f]{8},", called("export", "--identify", "--db", "all.db").out)
 
@@ -356,10 +354,9 @@ def test_a_merge_names_a_shard_that_has_not_ended(called, tmp_path):
 
 def test_what_a_run_or_a_shard_would_take_is_listed_without_a_store(called, tmp_path):
     (tmp_path / "s.toml").write_text(TWO_TYPES)
-    listed = called("run", "s.toml", "--list", *ONE_KERNEL, "--db", "none.db")
-    assert (listed.status, listed.err) == (0, "")
-    assert listed.out.splitlines()[-1] == "5 comparison groups, 10 cases"
-    groups = [line.split()[0] for line in listed.out.splitlines() if line.startswith("copy/")]
+    lines = called("run", "s.toml", "--list", *ONE_KERNEL, "--db", "none.db").printed.splitlines()
+    assert lines[-1] == "5 comparison groups, 10 cases"
+    groups = [line.split()[0] for line in lines if line.startswith("copy/")]
     parts = [called("run", "s.toml", "--list", "--shard", f"{i}/2", *ONE_KERNEL).out.splitlines() for i in (1, 2)]
     assert sorted(line.split()[0] for part in parts for line in part if line.startswith("copy/")) == sorted(groups)
     assert [part[-1].partition(":")[0] for part in parts] == ["shard 1/2", "shard 2/2"]

@@ -64,17 +64,14 @@ def test_a_store_shrinks_when_a_run_is_removed_and_the_rest_keeps_its_order(call
 
 def test_a_run_that_is_being_measured_is_not_removed_nor_any_that_was_named_beside_it(called, two_runs):
     with held_run(Path(two_runs), "20260201-new", ""):
-        done = called("runs", "--prune", "1d", "--db", two_runs)
-    assert done.status == 2
-    assert "run-20260201-new: is being measured by process " in done.err
+        line = called("runs", "--prune", "1d", "--db", two_runs).refusal
+    assert "run-20260201-new: is being measured by process " in line
     assert len(json.loads(called("runs", "--json", "--db", two_runs).out)) == 2
 
 
 @pytest.mark.parametrize("words", [("show",), ("export",), ("compare", "20260201"), ("crossover", "copy/m3n5/f32")])
 def test_a_run_is_taken_by_the_beginning_of_its_name(called, two_runs, words):
-    done = called(*words, "bas", "--db", two_runs)
-    assert done.status == 0
-    assert "20260101-old" in done.out
+    assert "20260101-old" in called(*words, "bas", "--db", two_runs).printed
 
 
 def test_show_and_export_say_when_a_run_is_partial_and_else_nothing(called, two_runs):

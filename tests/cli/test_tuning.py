@@ -75,8 +75,7 @@ def test_the_json_of_a_training_and_of_an_answer_has_the_form_of_its_schema(trai
 def test_a_selector_is_printed_as_code_and_as_the_file_that_is_kept(trained, called, tmp_path):
     assert trained("--format", "c").out.startswith("/* kernelmark select: gemm on ")
     assert "def select(m, n, k, batch):" in called("select", PROBLEM, "--format", "python").out
-    done = called("select", PROBLEM, "--format", "json", "-o", "copy.json")
-    assert (done.status, done.out) == (0, "")
+    assert called("select", PROBLEM, "--format", "json", "-o", "copy.json").printed == ""
     assert DOCUMENTS["selector"][1] is Model
     valid((tmp_path / "copy.json").read_text(), "selector")
     assert called("select", PROBLEM, "--model", "copy.json").out.startswith(f"{PROBLEM}: {SECOND}")
@@ -119,9 +118,8 @@ def test_rows_that_are_too_few_or_of_two_settings_are_refused(trained, runs, fou
 
 
 def test_rows_of_one_kernel_leave_no_choice(trained):
-    done = trained(kernels={FIRST: bordered(256)[FIRST]})
-    assert done.status == 2
-    assert done.err.endswith("has times of only gemm/numpy.matmul; a choice needs two kernels\n")
+    line = trained(kernels={FIRST: bordered(256)[FIRST]}).refusal
+    assert line.endswith("has times of only gemm/numpy.matmul; a choice needs two kernels")
 
 
 def test_where_each_kernel_refuses_a_problem_none_is_left(trained):
@@ -136,11 +134,10 @@ def test_where_each_kernel_refuses_a_problem_none_is_left(trained):
 def test_a_test_that_was_measured_otherwise_is_refused(called, store):
     plant(store, bordered(256), run_id="a")
     plant(store, bordered(256), run_id="b", mode="hot")
-    path = str(store.path)
-    done = called("select", "--train", "a", "--test", "b", "--db", path)
-    assert done.err == "kernelmark: --test b: its mode is hot, the training's is cold; use the same\n"
-    done = called("select", "--train", "a", "--test", "a", "--db", path)
-    assert "run a: has only the shapes of --test; train on others" in done.err
+    words = ("select", "--train", "a", "--db", str(store.path), "--test")
+    found = "kernelmark: --test b: its mode is hot, the training's is cold; use the same"
+    assert called(*words, "b").refusal == found
+    assert "run a: has only the shapes of --test; train on others" in called(*words, "a").refusal
 
 
 @pytest.fixture(scope="module")
@@ -283,11 +280,10 @@ def test_the_json_has_its_schema_and_every_strategy_at_every_number_of_workers(c
 
 
 def test_figures_are_written_where_asked_and_named(called, path, tmp_path):
-    done = called(*WORDS, "--db", path, "--figures", str(tmp_path / "out"))
-    assert done.status == 0
+    printed = called(*WORDS, "--db", path, "--figures", str(tmp_path / "out")).printed
     names = {f"scaling-net-cpu-t2-cold-fp32.{kind}" for kind in ("svg", "pdf")}
     assert {file.name for file in (tmp_path / "out").iterdir()} == names
-    assert "scaling-net-cpu-t2-cold-fp32.svg" in done.out
+    assert "scaling-net-cpu-t2-cold-fp32.svg" in printed
 
 
 def test_figures_that_cannot_be_written_are_one_line(called, path, tmp_path):
