@@ -21,18 +21,13 @@ if TYPE_CHECKING:  # loaded only by sessions that measure
 class VirtualClock:
     """A timer for pytest-benchmark that advances by the samples that kernelmark measured."""
 
-    def __init__(self) -> None:
-        self._now = 0.0
+    now_s = 0.0
 
     def __call__(self) -> float:
-        return self._now
+        return self.now_s
 
     def __repr__(self) -> str:
         return "kernelmark.device_time"
-
-    def advance(self, seconds: float) -> None:
-        """Advance by `seconds`."""
-        self._now += seconds
 
 
 VIRTUAL_CLOCK = VirtualClock()
@@ -189,10 +184,14 @@ def km_measure(request: pytest.FixtureRequest) -> Any:
         if result.status != Status.OK:
             pytest.skip(f"{result.status}: {result.reason}")
         samples = iter(found)
+
+        def advance() -> None:
+            VIRTUAL_CLOCK.now_s += next(samples)
+
         benchmark.group = f"{result.problem} {result.mode}"
         benchmark.extra_info.update(msgspec.to_builtins(result))
         benchmark.params = case.params  # otherwise pytest-benchmark writes repr(case) into its JSON
-        benchmark.pedantic(lambda: VIRTUAL_CLOCK.advance(next(samples)), rounds=len(found))
+        benchmark.pedantic(advance, rounds=len(found))
 
     return measure
 
