@@ -28,15 +28,12 @@ from kernelmark.bench.selftest.known import counter_missing
 from kernelmark.bench.selftest.neighbour import Neighbour, pinned
 from kernelmark.bench.selftest.wrong import conv, library
 from kernelmark.bench.selftest.wrong.library import Family
+from support.compared import times
 from support.plugins import FAKE
 
 
 def _row(median_s: float, **others: Any) -> Measurement:
     return Measurement(kernel="copy/selftest.spin", interval=Interval(median_s, median_s, median_s), **others)
-
-
-def _nothing() -> None:
-    pass
 
 
 @pytest.mark.parametrize(
@@ -63,7 +60,7 @@ def test_a_duration_that_was_not_timed_misses_its_bound():
 
 def test_a_processor_without_a_counter_cannot_be_tested_and_misses_nothing(monkeypatch):
     monkeypatch.setattr(durations, "counter_missing", lambda: "no counter")
-    assert next(durations.check(_nothing)) == Finding("durations", "not testable here", "no counter", None)
+    assert next(durations.check(lambda: None)) == Finding("durations", "not testable here", "no counter", None)
 
 
 @pytest.mark.long
@@ -105,7 +102,7 @@ CHEATS += [(("habits", modes[i % len(modes)]), [pytest.mark.long]) for i, modes 
 @pytest.mark.parametrize(("check", "cheat"), [pytest.param(*cheat, marks=marks) for cheat, marks in CHEATS])
 def test_a_cheat_is_caught_and_the_honest_product_beside_it_is_not_harmed(check, cheat, monkeypatch):
     monkeypatch.setattr(adversaries, "cheats", lambda check, cheats=adversaries.cheats: {cheat: cheats(check)[cheat]})
-    (finding,) = adversaries.run(check, _nothing)
+    (finding,) = adversaries.run(check, lambda: None)
     assert finding.holds, finding
 
 
@@ -161,21 +158,17 @@ def test_coverage_counts_intervals_with_the_grand_median_and_spread_is_the_coeff
 QUIET = [1.00, 1.01, 0.99, 1.005, 0.995]
 
 
-def _times(factor: float) -> list[float]:
-    return [factor * value for value in QUIET]
-
-
 def test_false_alarms_are_pairs_that_differ_and_of_planted_slowdowns_only_slower_counts():
-    base = [_times(1)] * 4
-    finding = repeats.false_alarms(base, [_times(f) for f in (1.001, 0.999, 1, 1.05)])
+    base = [times(1, QUIET)] * 4
+    finding = repeats.false_alarms(base, [times(f, QUIET) for f in (1.001, 0.999, 1, 1.05)])
     assert finding.found == "25 % (1 of 4 pairs)"
     assert finding.holds is False
     assert repeats.false_alarms(base, base).holds is True
-    slowed = [_times(1.05)] * 3 + [_times(0.95)]
+    slowed = [times(1.05, QUIET)] * 3 + [times(0.95, QUIET)]
     found, smallest = repeats.planted(base, base, slowed)
     assert found.found == "75 % (3 of 4 tries); 5.00 %"
     assert found.holds is False
-    assert next(repeats.planted(base, base, [_times(1.05)] * 4)).holds is True
+    assert next(repeats.planted(base, base, [times(1.05, QUIET)] * 4)).holds is True
     assert smallest.holds is None
     assert smallest.found.endswith(" %")
 
@@ -221,7 +214,7 @@ def test_the_exit_status_says_whether_every_bound_holds(fake, holds, status):
 
 def test_only_one_of_the_checks_that_share_runs_is_shown(fake):
     fake(Finding("coverage: x", "1", "2", True), Finding("spread: x", "1", "2", True))
-    assert [f.name for f in checks.run(("spread",), _nothing)] == ["spread"]
+    assert [f.name for f in checks.run(("spread",), lambda: None)] == ["spread"]
 
 
 def test_the_table_has_a_row_a_finding_wraps_its_reason_and_marks_what_misses_its_bound(monkeypatch):
@@ -271,9 +264,10 @@ def test_spans_that_differ_by_more_than_two_per_cent_do_not_hold(way: str, found
 class LateHost:
     """A device whose events see `seen` of each second of work, and a host that wakes up late from all waits but one."""
 
+    max_batch = 10
+
     def __init__(self, seen: float) -> None:
-        self._seen, self._now_s, self._waits = seen, 0.0, 0
-        self.max_batch = 10
+        self._seen, self.now_s, self._waits = seen, 0.0, 0
 
     def clock(self, hold: bool) -> "LateHost":
         return self
@@ -281,15 +275,12 @@ class LateHost:
     def time(self, calls: list[Any]) -> float:
         return self._seen * 1e-2
 
-    def now(self) -> float:
-        return self._now_s
-
     def call(self) -> None:
-        self._now_s += 1e-2
+        self.now_s += 1e-2
 
     def synchronize(self) -> None:
         self._waits += 1
-        self._now_s += 0.0 if self._waits == 6 else 5e-3
+        self.now_s += 0.0 if self._waits == 6 else 5e-3
 
 
 @pytest.mark.parametrize(("seen", "holds"), [(1.0, True), (0.9, False)])
@@ -297,7 +288,7 @@ def test_a_late_host_is_not_taken_for_work_that_the_events_miss(
     seen: float, holds: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     device = LateHost(seen)
-    monkeypatch.setattr(clocks, "now", device.now)
+    monkeypatch.setattr(clocks, "now", lambda: device.now_s)
     event_s, wall_s = clocks._timed(device, device.call, hold=True)
     assert clocks.judge("cuFFT", {"event_s": event_s, "wall_s": wall_s}).holds is holds
 
