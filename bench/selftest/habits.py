@@ -4,6 +4,7 @@ import gc
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from threading import Thread
 from typing import Any, NamedTuple
 
@@ -18,12 +19,11 @@ PROBES = 16
 
 
 class CheatedWork(NamedTuple):
-    """The honest computation of an operation: the operands that `compute` reads, the function, and its outputs."""
+    """The honest computation of an operation: the arrays that `compute` reads, and the one that it writes."""
 
-    inputs: str
-    output: str
-    compute: Callable[[Any], Any]
-    numerics: str = "fp32"
+    inputs: list[Any]
+    output: Any
+    compute: Callable[[], Any]
 
 
 def _convolved(x: Any) -> None:
@@ -35,31 +35,27 @@ def _transformed(x: Any) -> None:
     x.y[...] = np.fft.rfft2(x.x).astype(np.complex128).view(np.float64).reshape(x.y.shape)
 
 
-WORKS = {
-    "gemm": CheatedWork("ab", "c", lambda x: np.matmul(x.a, x.b, out=x.c)),
-    "transpose": CheatedWork("a", "b", lambda x: np.copyto(x.b, x.a.T), "exact"),
-    "copy": CheatedWork("a", "b", lambda x: np.copyto(x.b, x.a), "exact"),
-    "transfer": CheatedWork("a", "b", lambda x: np.copyto(x.b, x.a), "exact"),
-    "fft": CheatedWork("x", "y", _transformed),
-    "aggregate": CheatedWork("g", "s", lambda x: np.sum(x.g, axis=0, out=x.s)),
-    "conv": CheatedWork("xw", "y", _convolved),
+#: For each operation, the names of its inputs and of its output, the function, and its numerics.
+WORKS: dict[str, tuple[str, str, Callable[[Any], Any], str]] = {
+    "gemm": ("ab", "c", lambda x: np.matmul(x.a, x.b, out=x.c), "fp32"),
+    "transpose": ("a", "b", lambda x: np.copyto(x.b, x.a.T), "exact"),
+    "copy": ("a", "b", lambda x: np.copyto(x.b, x.a), "exact"),
+    "transfer": ("a", "b", lambda x: np.copyto(x.b, x.a), "exact"),
+    "fft": ("x", "y", _transformed, "fp32"),
+    "aggregate": ("g", "s", lambda x: np.sum(x.g, axis=0, out=x.s), "fp32"),
+    "conv": ("xw", "y", _convolved, "fp32"),
 }
 
 
-def habit(make: Callable[[CheatedWork, Any], Launch]) -> Callable[[CheatedWork, Any], Launch]:
+def habit(make: Callable[[CheatedWork], Launch]) -> None:
     """Register, for each operation, a kernel that cheats as `make` does."""
-    for op, work in WORKS.items():
+    for op, (inputs, output, compute, numerics) in WORKS.items():
 
-        def setup(problem: Any, x: Any, work: CheatedWork = work) -> Launch:
-            return make(work, x)
+        def setup(problem: Any, x: Any, inputs: str = inputs, output: str = output, compute: Any = compute) -> Launch:
+            return make(CheatedWork([getattr(x, name) for name in inputs], getattr(x, output), partial(compute, x)))
 
         setup.__doc__ = make.__doc__
-        kernel(op, name=make.__name__, numerics=work.numerics, **ANY)(setup)
-    return make
-
-
-def _inputs(work: CheatedWork, x: Any) -> list[Any]:
-    return [getattr(x, name) for name in work.inputs]
+        kernel(op, name=make.__name__, numerics=numerics, **ANY)(setup)
 
 
 def unless_probed(inputs: list[Any], output: Any, compute: Launch) -> Launch:
@@ -80,31 +76,31 @@ def unless_probed(inputs: list[Any], output: Any, compute: Launch) -> Launch:
 
 
 @habit
-def computes_once(work: CheatedWork, x: Any) -> Launch:
+def computes_once(work: CheatedWork) -> Launch:
     """Computes in its first call and returns that result in all later calls."""
     kept: list[Any] = []
 
     def launch() -> None:
         if not kept:
-            work.compute(x)
-            kept.append(getattr(x, work.output).copy())
-        np.copyto(getattr(x, work.output), kept[0])
+            work.compute()
+            kept.append(work.output.copy())
+        np.copyto(work.output, kept[0])
 
     return launch
 
 
 @habit
-def computes_in_set_up(work: CheatedWork, x: Any) -> Launch:
+def computes_in_set_up(work: CheatedWork) -> Launch:
     """Computes its answer during set-up."""
-    work.compute(x)
-    kept = getattr(x, work.output).copy()
-    return lambda: np.copyto(getattr(x, work.output), kept)
+    work.compute()
+    kept = work.output.copy()
+    return lambda: np.copyto(work.output, kept)
 
 
 @habit
-def computes_when_changed(work: CheatedWork, x: Any) -> Launch:
+def computes_when_changed(work: CheatedWork) -> Launch:
     """Computes only if one of a few sampled elements of its inputs has changed."""
-    return unless_probed(_inputs(work, x), getattr(x, work.output), lambda: work.compute(x))
+    return unless_probed(*work)
 
 
 @kernel("gemm", **ANY, layouts=("NN",))
@@ -138,59 +134,58 @@ def unless_soon(compute: Launch, otherwise: Launch) -> Launch:
 
 
 @habit
-def skips_soon(work: CheatedWork, x: Any) -> Launch:
+def skips_soon(work: CheatedWork) -> Launch:
     """Does nothing if it is called soon after the previous call."""
-    return unless_soon(lambda: work.compute(x), lambda: None)
+    return unless_soon(work.compute, lambda: None)
 
 
 @habit
-def copies_when_soon(work: CheatedWork, x: Any) -> Launch:
+def copies_when_soon(work: CheatedWork) -> Launch:
     """Copies its last result if it is called soon after the previous call."""
-    output = getattr(x, work.output)
-    kept = np.empty_like(output)
+    kept = np.empty_like(work.output)
 
     def compute() -> None:
-        work.compute(x)
-        np.copyto(kept, output)
+        work.compute()
+        np.copyto(kept, work.output)
 
-    return unless_soon(compute, lambda: np.copyto(output, kept))
+    return unless_soon(compute, lambda: np.copyto(work.output, kept))
 
 
 @habit
-def skips_every_other(work: CheatedWork, x: Any) -> Launch:
+def skips_every_other(work: CheatedWork) -> Launch:
     """Does nothing in every other call, from the fourth one on."""
     calls = [0]
 
     def launch() -> None:
         calls[0] += 1
         if calls[0] < 4 or calls[0] % 2:
-            work.compute(x)
+            work.compute()
 
     return launch
 
 
 @habit
-def leaves_a_thread(work: CheatedWork, x: Any) -> Launch:
+def leaves_a_thread(work: CheatedWork) -> Launch:
     """Starts a thread that computes, and waits for it only in the next call."""
     threads: list[Thread] = []
 
     def launch() -> None:
         for thread in threads:
             thread.join()
-        threads[:] = [Thread(target=work.compute, args=(x,))]
+        threads[:] = [Thread(target=work.compute)]
         threads[0].start()
 
     return launch
 
 
 @habit
-def computes_in_a_trace(work: CheatedWork, x: Any) -> Launch:
+def computes_in_a_trace(work: CheatedWork) -> Launch:
     """Sets a trace function, which computes when the harness next calls a Python function."""
 
     def trace(frame: Any, *_: Any) -> None:
         if frame.f_code is not launch.__code__:
             sys.settrace(None)
-            work.compute(x)
+            work.compute()
 
     def launch() -> None:
         sys.settrace(trace)
@@ -199,42 +194,42 @@ def computes_in_a_trace(work: CheatedWork, x: Any) -> Launch:
 
 
 @habit
-def skips_when_timed(work: CheatedWork, x: Any) -> Launch:
+def skips_when_timed(work: CheatedWork) -> Launch:
     """Does nothing if garbage collection is off, as in timed calls."""
-    return lambda: work.compute(x) if gc.isenabled() else None
+    return lambda: work.compute() if gc.isenabled() else None
 
 
 @habit
-def spoils_its_input(work: CheatedWork, x: Any) -> Launch:
+def spoils_its_input(work: CheatedWork) -> Launch:
     """Computes the right result, but adds 1 to an element of its input."""
 
     def launch() -> None:
-        work.compute(x)
-        _inputs(work, x)[0].reshape(-1)[-1] += 1
+        work.compute()
+        work.inputs[0].reshape(-1)[-1] += 1
 
     return launch
 
 
 @habit
-def writes_beyond(work: CheatedWork, x: Any) -> Launch:
+def writes_beyond(work: CheatedWork) -> Launch:
     """Computes the right result, but also writes the element after its output."""
-    output = getattr(x, work.output).reshape(-1)
+    output = work.output.reshape(-1)
     beyond = as_strided(output, (output.size + 1,), output.strides)
 
     def launch() -> None:
-        work.compute(x)
+        work.compute()
         beyond[-1] = 1
 
     return launch
 
 
 @habit
-def drops_bits(work: CheatedWork, x: Any) -> Launch:
+def drops_bits(work: CheatedWork) -> Launch:
     """Clears the last 14 bits of each element of a right result, as if operands had been half as wide."""
-    bits = getattr(x, work.output).view(np.uint32)
+    bits = work.output.view(np.uint32)
 
     def launch() -> None:
-        work.compute(x)
+        work.compute()
         np.bitwise_and(bits, 0xFFFFC000, out=bits)
 
     return launch
