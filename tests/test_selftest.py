@@ -333,7 +333,7 @@ def test_every_operation_and_at_least_sixty_ideas_are_there():
     ids=["gemm", "epilogues", "groups", "scales", "arithmetic", "conv", "moves", "sums", "onebit", "int8"],
 )
 def test_each_wrong_result_is_seen_on_a_draw(family):
-    findings = list(library.trial((family,), 1, lambda: None))
+    findings = list(library.trial((family,), lambda: None, 1))
     assert len(findings) == len(family.members)
     assert [finding for finding in findings if finding.holds is False] == []
 
@@ -362,6 +362,6 @@ def test_the_scratch_of_a_right_convolution_lasts_as_long_as_its_launch(monkeypa
 def test_a_checker_that_sees_nothing_fails_the_trial(monkeypatch):
     monkeypatch.setattr("kernelmark.kernels.gemm._reference.Reference.check", lambda *_: Verdict())
     small = tuple(member for member in wrong.GEMM.members if "m33n65" in member.problem)
-    findings = list(library.trial((Family(wrong.GEMM.exact, small),), 2, lambda: None))
+    findings = list(library.trial((Family(wrong.GEMM.exact, small),), lambda: None, 2))
     assert {finding.found for finding in findings} == {"0 of 2"}
     assert not any(finding.holds for finding in findings)

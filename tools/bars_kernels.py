@@ -326,7 +326,7 @@ SUM, RUNS, ELEMENTS, WORKS = "aggregate/w4n51200000/f32", 9, 51_200_000, (16, 64
 
 def judged() -> Found:
     """Judge wrong results of each compressed format on 20 draws, and right results of 200 drawn aggregations."""
-    wrong = [f for family in COMPRESSED for f in trial((family,), 20, lambda: None) if not f.holds]
+    wrong = [f for family in COMPRESSED for f in trial((family,), lambda: None) if not f.holds]
     yield "judged.cheats", len(wrong), "; ".join(f"{found.check}: {found.found}" for found in wrong)
     found = list(alarms(discover(), 200, 0, Counter(), "aggregate"))
     yield "judged.honest", len(found), "; ".join(found)

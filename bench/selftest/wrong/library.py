@@ -28,6 +28,8 @@ CHECKS = {
     "first and last": "edges",
 }
 ALL = slice(None)
+#: The number of draws on which each wrong result is judged.
+SEEDS = 20
 
 
 class Wrong(NamedTuple):
@@ -51,7 +53,7 @@ class Family(NamedTuple):
     numerics: str = ""
 
 
-def trial(families: tuple[Family, ...], seeds: int, tick: Tick) -> Iterator[Finding]:
+def trial(families: tuple[Family, ...], tick: Tick, seeds: int = SEEDS) -> Iterator[Finding]:
     """Check every wrong result on every seed; those of one problem share its operands and its exact result."""
     for family in families:
         for name in dict.fromkeys(wrong.problem for wrong in family.members):
@@ -65,7 +67,7 @@ def trial(families: tuple[Family, ...], seeds: int, tick: Tick) -> Iterator[Find
                 yield _finding(wrong, seen[wrong], seeds)
 
 
-def count(families: tuple[Family, ...], seeds: int) -> int:
+def count(families: tuple[Family, ...], seeds: int = SEEDS) -> int:
     """Return the number of times that `trial` calls its `tick`."""
     return seeds * sum(len({wrong.problem for wrong in family.members}) for family in families)
 
