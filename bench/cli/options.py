@@ -15,6 +15,7 @@ from kernelmark.bench.plan.options import PLUGIN, Option
 from kernelmark.bench.plan.status import Status
 from kernelmark.bench.record.selection import Selection
 
+Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 OK, AGAINST, USAGE, DEFECT, INTERRUPTED = 0, 1, 2, 3, 130
 #: The message of an interrupted command that, if called again, continues where it stopped.
 KEPT = "interrupted; all rows so far are stored, and the same command continues"
@@ -52,14 +53,12 @@ def _beginning(known: list[tuple[str, str]], incomplete: str) -> list[Completion
     return [CompletionItem(text, help=note) for text, note in known if text and text.startswith(incomplete)]
 
 
-def file_option(*names: str, text: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def file_option(*names: str, text: str) -> Decorator:
     """Return an option that takes a file to write."""
     return click.option(*names, type=click.Path(path_type=Path, dir_okay=False), help=text)
 
 
-def folder_option(
-    *names: str, text: str, default: Path | None = None
-) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def folder_option(*names: str, text: str, default: Path | None = None) -> Decorator:
     """Return an option that takes a folder to write to."""
     kind = click.Path(path_type=Path, file_okay=False)
     return click.option(*names, type=kind, default=default, metavar="DIR", help=text, show_default=default is not None)
@@ -137,7 +136,7 @@ class Choice(click.Choice):  # type: ignore[type-arg] # not generic in earlier r
             self.fail(error.message.removesuffix(".") + meant(str(value), map(str, self.choices)), param, ctx)
 
 
-def plan_option(option: Option) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def plan_option(option: Option) -> Decorator:
     """Return an option of a plan. The command's parameter has the name of the plan's field."""
     if isinstance(option.default, bool):
         names = f"--{option.name}/--no-{option.name}" if option.default else f"--{option.name}"

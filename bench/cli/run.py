@@ -16,6 +16,7 @@ from kernelmark.bench.cli.options import (
     AGAINST,
     INTERRUPTED,
     OK,
+    Decorator,
     Read,
     complete_runs,
     complete_suites,
@@ -54,7 +55,7 @@ _OWN_RUN = "start a run of your own"
 _Begun = list[tuple[Session, int]]
 
 
-def _asks(options: Sequence[Option]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def _asks(options: Sequence[Option]) -> Decorator:
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         function = click.option(
             "--blas",

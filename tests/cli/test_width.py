@@ -159,11 +159,9 @@ def shown(folder, monkeypatch):
     """Return what a command prints at a width."""
     findings = [Finding("adversaries: copies from its last output", REASON, "wrong or mistrusted", True)] * 2
     monkeypatch.setattr(checks, "run", lambda *_: iter(findings))
-    names = {"kernel": KERNELS[0], "tunables": TILE, "arch": "sm_90a", "limiter": "shared memory"}
-    launches = [
-        dict.fromkeys(InspectRow.__struct_fields__, 65536) | names | {"entry": e} for e in ("filters", "product")
-    ]
-    found = [InspectRow(**values) for values in launches]
+    known = {"kernel": KERNELS[0], "tunables": TILE, "arch": "sm_90a", "limiter": "shared memory"}
+    known = {**dict.fromkeys(InspectRow.__struct_fields__, 65536), **known}
+    found = [InspectRow(**{**known, "entry": entry}) for entry in ("filters", "product")]
     monkeypatch.setattr("kernelmark.bench.cli.inspect.inspect_rows", lambda *_: found)
     fits = [msgspec.structs.replace(row, spill_bytes=0) for row in found]
     monkeypatch.setattr(static, "_launches", lambda *_: fits)
