@@ -94,46 +94,41 @@ def test_an_interrupt_has_its_status_where_standard_error_has_no_reader(tmp_path
     assert done.returncode == 130
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("sys.stdout.close()", "kernelmark: standard output: a plug-in closed it or standard error; "),
-        ("sys.stdout = None", "kernelmark: no kernel matches"),
-        ("sys.stderr.close()", ""),
-        ("sys.modules.clear(); sys.path.clear()", "kernelmark: no kernel matches"),
-    ],
-)
-def test_a_plugin_that_closes_or_takes_what_is_not_its_own_costs_no_traceback(
-    tmp_path, monkeypatch, text, said
-) -> None:
-    monkeypatch.setenv("PYTHONWARNINGS", "error")
-    (tmp_path / "mine.py").write_text(f"import sys\n{text}\n")
-    words = ("list", "--json") if "stdout.close" in text else ("verify", "copy/m4n4/f32", "--kernels", "no/such")
-    done = called(MAIN, *words, "--plugin", "mine.py", folder=tmp_path, stdout=subprocess.PIPE)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.count("\n") == bool(said)
-    assert done.stderr.startswith(said)
-
-
-#: What a plug-in does, and how the line names it: its message cannot be formed, or it replaces what prints JSON.
-NAMED = {
-    "class Mute(Exception):\n    def __str__(self):\n        raise self\nraise Mute": (
-        "line 4: Mute: a message that cannot be formed"
+LIST, NONE = "list --json", "verify copy/m4n4/f32 --kernels no/such"
+#: What a plug-in does, a command, and how its line begins. The last three name the plug-in: a message that cannot be
+#: formed, and what it puts in the place of the function that prints JSON.
+UNRULY = {
+    "closes": ("sys.stdout.close()", LIST, "standard output: a plug-in closed it or standard error; "),
+    "takes": ("sys.stdout = None", NONE, "no kernel matches"),
+    "closes-error": ("sys.stderr.close()", NONE, ""),
+    "clears": ("sys.modules.clear(); sys.path.clear()", NONE, "no kernel matches"),
+    "mute": (
+        "class Mute(Exception):\n    def __str__(self):\n        raise self\nraise Mute",
+        LIST,
+        "plugin {}/mine.py, line 5: Mute: a message that cannot be formed\n",
     ),
-    "import msgspec\ndef fails(*_, **__):\n    return 1 // 0\nmsgspec.json.format = fails": (
-        "line 3: ZeroDivisionError: integer division or modulo by zero"
+    "json": (
+        "import msgspec\ndef fails(*_, **__):\n    return 1 // 0\nmsgspec.json.format = fails",
+        LIST,
+        "plugin {}/mine.py, line 4: ZeroDivisionError: integer division or modulo by zero\n",
     ),
-    "import msgspec\ndef leaves(*_, **__):\n    raise SystemExit(0)\nmsgspec.json.format = leaves": (
-        "line 3: SystemExit: 0"
+    "exit": (
+        "import msgspec\ndef leaves(*_, **__):\n    raise SystemExit(0)\nmsgspec.json.format = leaves",
+        LIST,
+        "plugin {}/mine.py, line 4: SystemExit: 0\n",
     ),
 }
 
 
-@pytest.mark.parametrize(("text", "said"), NAMED.items(), ids=["mute", "json", "exit"])
-def test_a_plugin_whose_code_raises_is_named_in_one_line(tmp_path, text, said) -> None:
-    (tmp_path / "mine.py").write_text(text)
-    done = called(MAIN, "list", "--json", "--plugin", "mine.py", folder=tmp_path, stdout=subprocess.PIPE)
-    assert (done.returncode, done.stderr) == (2, f"kernelmark: plugin {tmp_path}/mine.py, {said}\n")
+@pytest.mark.parametrize(("text", "words", "said"), UNRULY.values(), ids=UNRULY)
+def test_a_plugin_that_raises_or_takes_what_is_not_its_own_costs_one_line(
+    tmp_path, monkeypatch, text, words, said
+) -> None:
+    monkeypatch.setenv("PYTHONWARNINGS", "error")
+    (tmp_path / "mine.py").write_text(f"import sys\n{text}\n")
+    done = called(MAIN, *words.split(), "--plugin", "mine.py", folder=tmp_path, stdout=subprocess.PIPE)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", bool(said))
+    assert not said or done.stderr.startswith(f"kernelmark: {said.format(tmp_path)}")
 
 
 #: The command, interrupted in a finaliser, from which nothing is raised.
