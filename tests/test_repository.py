@@ -1,10 +1,7 @@
 """Rules of the repository: lengths of files, names of classes, and the short run of the tests."""
 
 import ast
-import subprocess
 from collections import Counter
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -41,13 +38,13 @@ markers = ["long: left out"]
 
 
 @pytest.fixture
-def output(tmp_path: Path, python_in: Callable[..., subprocess.CompletedProcess[str]]) -> Callable[..., list[str]]:
+def output(tmp_path, python_in):
     """What pytest prints, in a folder with the repository's conftest.py and tests of all kinds."""
     (tmp_path / "conftest.py").write_text((ROOT / "conftest.py").read_text())
     (tmp_path / "pyproject.toml").write_text(SETTINGS)
     (tmp_path / "test_all_kinds.py").write_text(TESTS)
 
-    def run(*words: str) -> list[str]:
+    def run(*words):
         done = python_in(tmp_path, "-m", "pytest", *words)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout.splitlines()
@@ -56,9 +53,7 @@ def output(tmp_path: Path, python_in: Callable[..., subprocess.CompletedProcess[
 
 
 @pytest.mark.parametrize("processes", [(), ("-n", "2")])
-def test_the_short_run_leaves_out_what_is_marked_long_and_prints_each_reason_once(
-    output: Callable[..., list[str]], processes: tuple[str, ...]
-) -> None:
+def test_the_short_run_leaves_out_what_is_marked_long_and_prints_each_reason_once(output, processes):
     lines = output(*processes)
     assert "make test-all runs 1 more tests" in lines
     assert lines[-1].startswith("1 passed, 4 skipped")
@@ -68,9 +63,7 @@ def test_the_short_run_leaves_out_what_is_marked_long_and_prints_each_reason_onc
 @pytest.mark.parametrize(
     "words", [("--all", "-n", "2"), ("test_all_kinds.py::test_short", "test_all_kinds.py::test_long")]
 )
-def test_all_tests_run_when_asked_for_and_a_test_by_its_name(
-    output: Callable[..., list[str]], words: tuple[str, ...]
-) -> None:
+def test_all_tests_run_when_asked_for_and_a_test_by_its_name(output, words):
     lines = output(*words)
     assert lines[-1].startswith("2 passed")
     assert not [line for line in lines if "make test-all" in line]

@@ -284,9 +284,7 @@ class LateHost:
 
 
 @pytest.mark.parametrize(("seen", "holds"), [(1.0, True), (0.9, False)])
-def test_a_late_host_is_not_taken_for_work_that_the_events_miss(
-    seen: float, holds: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_late_host_is_not_taken_for_work_that_the_events_miss(seen, holds, monkeypatch):
     device = LateHost(seen)
     monkeypatch.setattr(clocks, "now", lambda: device.now_s)
     event_s, wall_s = clocks._timed(device, device.call, hold=True)

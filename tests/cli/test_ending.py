@@ -121,9 +121,7 @@ UNRULY = {
 
 
 @pytest.mark.parametrize(("text", "words", "said"), UNRULY.values(), ids=UNRULY)
-def test_a_plugin_that_raises_or_takes_what_is_not_its_own_costs_one_line(
-    tmp_path, monkeypatch, text, words, said
-) -> None:
+def test_a_plugin_that_raises_or_takes_what_is_not_its_own_costs_one_line(tmp_path, monkeypatch, text, words, said):
     monkeypatch.setenv("PYTHONWARNINGS", "error")
     (tmp_path / "mine.py").write_text(f"import sys\n{text}\n")
     done = called(MAIN, *words.split(), "--plugin", "mine.py", folder=tmp_path, stdout=subprocess.PIPE)
