@@ -213,10 +213,3 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     bridge = session.config.stash.get(_BRIDGE, None)
     if bridge is not None:
         bridge.finish(interrupted=exitstatus == pytest.ExitCode.INTERRUPTED)
-
-
-def pytest_unconfigure(config: pytest.Config) -> None:
-    """Close the store."""
-    bridge = config.stash.get(_BRIDGE, None)
-    if bridge is not None:
-        bridge.close()

@@ -80,6 +80,7 @@ class Bridge:
         self._planned: dict[Group, PlannedJob] = {}
         self._rows: dict[str, Result] = {}
         self._measuring, self._storing = ExitStack(), ExitStack()
+        config.add_cleanup(self._storing.close)
         self.opened: Opened | None = None
 
     def cases(self) -> Iterator[BenchmarkItem]:
@@ -146,10 +147,6 @@ class Bridge:
         show = f"kernelmark show {session.run_id}" + (f" --db {shlex.quote(self._db)}" if self._db else "")
         yield from fitting(list(run_tables(store, session.run_id)), show)
         yield from filter(None, run_end(store, session.run_id))
-
-    def close(self) -> None:
-        """Close the store."""
-        self._storing.close()
 
 
 def fitting(tables: Sequence[str], show: str) -> Iterator[str]:
