@@ -4,7 +4,6 @@ import shutil
 import sys
 from contextlib import closing
 from pathlib import Path
-from typing import NamedTuple
 
 import click
 import msgspec
@@ -40,24 +39,18 @@ _MODULES = (
 )
 
 
-class Diagnosis(NamedTuple):
-    """The state of a part of the machine or of kernelmark: whether it is usable, and what was found or is missing.
-
-    kernels: the kernels that cannot run for this reason.
-    """
-
-    part: str
-    usable: bool
-    found: str
-    kernels: tuple[str, ...] = ()
-
-
 class ExaminedPart(msgspec.Struct, forbid_unknown_fields=True):
     """A part that `doctor` has examined. found: its description, or why it cannot be used and how to fix it."""
 
     part: str
     usable: bool
     found: str
+
+
+class Diagnosis(ExaminedPart):
+    """The state of a part of the machine or of kernelmark. kernels: the kernels that cannot run for this reason."""
+
+    kernels: tuple[str, ...] = ()
 
 
 @click.command()
