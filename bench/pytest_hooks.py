@@ -202,7 +202,8 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     bridge = config.stash.get(_BRIDGE, None)
     if bridge is None or bridge.opened is None:
         return
-    terminalreporter.section(f"kernelmark run {bridge.opened.session.run_id}")
+    _, session = bridge.opened
+    terminalreporter.section(f"kernelmark run {session.run_id}")
     terminalreporter.write_line("\n\n".join(bridge.summary()))
     if note := config.stash.get(_NOTE, ""):
         terminalreporter.write_line(f"\n{note}")

@@ -5,7 +5,6 @@ import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
-from typing import NamedTuple
 
 import msgspec
 import pytest
@@ -57,13 +56,6 @@ class BenchmarkItem(msgspec.Struct, frozen=True):
         return {"suite": suite, "problem": problem, "kernel": kernel, "threads": job.threads, "isa": job.isa}
 
 
-class Opened(NamedTuple):
-    """The store and the session of a run that has begun."""
-
-    store: Store
-    session: Session
-
-
 class Bridge:
     """A kernelmark run in a pytest session, planned at collection. A group is measured when its first item runs."""
 
@@ -81,7 +73,8 @@ class Bridge:
         self._rows: dict[str, Result] = {}
         self._measuring, self._storing = ExitStack(), ExitStack()
         config.add_cleanup(self._storing.close)
-        self.opened: Opened | None = None
+        #: The store and the session of a run that has begun.
+        self.opened: tuple[Store, Session] | None = None
 
     def cases(self) -> Iterator[BenchmarkItem]:
         """Yield every case of the suites once, in order."""
@@ -121,7 +114,7 @@ class Bridge:
             run_passes(session, lambda: planned, lambda row: self._rows.update({row.case: row}))
         return self._rows[key], store.samples(session.run_id, key)
 
-    def _open(self) -> Opened:
+    def _open(self) -> tuple[Store, Session]:
         if self.opened is None:
             store = self._storing.enter_context(closing(Store(Path(self._db) if self._db else default_store())))
             self._measuring.enter_context(exclusive(self._plan.devices, self._plan.share_gpu))
@@ -129,17 +122,18 @@ class Bridge:
             session = Session(
                 store, self._suites, self._plan, workers.run, planned=case_count(self._planned.values(), self.registry)
             )
-            self.opened = Opened(store, session)
+            self.opened = store, session
         return self.opened
 
     def finish(self, interrupted: bool) -> None:
         """End the workers, record the end of the run unless it was interrupted, and write its CSV file."""
         self._measuring.close()
         if self.opened is not None:
+            store, session = self.opened
             if not interrupted:
-                self.opened.session.finish()
+                session.finish()
             if self._csv is not None:
-                write_file(self.opened.store, [self.opened.session.run_id], "csv", self._csv)
+                write_file(store, [session.run_id], "csv", self._csv)
 
     def summary(self) -> Iterator[str]:
         """Yield the run's tables that fit, a command that shows the rest, and notes on all tables."""
