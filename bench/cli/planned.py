@@ -67,23 +67,18 @@ def asked_of(given: dict[str, Any]) -> RunRequest:
     return request
 
 
-def with_selector(where: str | None, options: dict[str, Any]) -> dict[str, Any]:
-    """Return the options; the selectors that `--select` names are added to them as plug-ins."""
-    if where is None:
-        return options
-    threads = options["threads"] or (default_threads(),)
-    return {**options, "plugins": (*options["plugins"], *plugins_of(where, threads, options["mode"], discover()))}
-
-
-def with_blas(files: Sequence[Path], options: dict[str, Any]) -> dict[str, Any]:
-    """Return the options; each library that `--blas` names is added to them as a plug-in. Raises UsageError."""
-    plugins = []
+def with_plugins(options: dict[str, Any], select: str | None = None) -> dict[str, Any]:
+    """Return the options, to which selectors that `select` names and libraries of `--blas` are added as plug-ins."""
+    plugins, files = [*options["plugins"]], options.pop("blas")
+    if select is not None:
+        threads = options["threads"] or (default_threads(),)
+        plugins += plugins_of(select, threads, options["mode"], discover())
     for file in files:
         if not file.is_file():
             raise UsageError(f"--blas {file}: there is no such file, expected a library with CBLAS")
         declares = f"from kernelmark.kernels.gemm._cblas import declare\n\ndeclare({str(file.resolve())!r})\n"
         plugins.append(str(kept_plugin(declares)))
-    return {**options, "plugins": (*options["plugins"], *plugins)}
+    return {**options, "plugins": tuple(plugins)}
 
 
 def plan_only(request: RunRequest, only_list: bool, dry_run: bool) -> None:

@@ -26,7 +26,7 @@ from kernelmark.bench.cli.options import (
     json_option,
     plan_option,
 )
-from kernelmark.bench.cli.planned import RunRequest, asked_of, expanded_plan, plan_only, with_blas, with_selector
+from kernelmark.bench.cli.planned import RunRequest, asked_of, expanded_plan, plan_only, with_plugins
 from kernelmark.bench.cli.progress import Detail, Display, print_end
 from kernelmark.bench.measure.cuda import gpu_uuids
 from kernelmark.bench.measure.host import Host, digests
@@ -183,7 +183,7 @@ def run(
 
     A SUITE is a name (`kernelmark list --suites`), a TOML file or one problem id.
     """
-    options = with_blas(options.pop("blas"), with_selector(select, options))
+    options = with_plugins(options, select)
     if noisy_again and options["resume"] is None:
         raise UsageError("--noisy-again: has no run to measure again; name one with --resume")
     if only_list or dry_run:
@@ -202,7 +202,7 @@ def verify(json_to: IO[str] | None, emulated: bool, **options: Any) -> None:
 
     A SUITE is a name (`kernelmark list --suites`), a TOML file or one problem id.
     """
-    options = with_blas(options.pop("blas"), options)
+    options = with_plugins(options)
     if emulated:
         raise SystemExit(verify_emulated(asked_of(options)))
     _measure(asked_of({**options, "mode": Mode.VERIFY}), json_to)
