@@ -143,9 +143,8 @@ def complaint() -> Callable[[Callable[[], object]], str]:
     def of(call: Callable[[], object]) -> str:
         with pytest.raises(UsageError) as caught:
             call()
-        text = str(caught.value)
-        assert len(text.splitlines()) == 1
-        return text
+        (line,) = str(caught.value).splitlines()
+        return line
 
     return of
 
