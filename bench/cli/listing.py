@@ -129,8 +129,7 @@ def render(rows: list[ListedKernel], everything: bool) -> str:
     if not rows:
         return "no kernel matches; `kernelmark list` without --op and --device shows all"
     here = [row for row in rows if not row.reason]
-    blocked = list(_blocked(rows, everything or not here))
-    return "\n\n".join(filter(None, [_table(KERNEL_COLUMNS, here), *blocked]))
+    return "\n\n".join(filter(None, [_table(KERNEL_COLUMNS, here), *_blocked(rows, everything or not here)]))
 
 
 def _blocked(rows: list[ListedKernel], named: bool) -> Iterator[str]:

@@ -188,8 +188,7 @@ def scaling(
     Computes a speedup for each strategy of aggregation from the measured times of the network's layers in RUN, measured
     times of aggregations, and the stated rate of a link. Nothing is measured.
     """
-    store = reading(db)
-    result = computed(store, discover(plugins), ScalingQuestion(network, workers, link), run_id, aggregation)
+    result = computed(reading(db), discover(plugins), ScalingQuestion(network, workers, link), run_id, aggregation)
     if json_to is not None:
         write_json(result, json_to)
     else:

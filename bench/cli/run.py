@@ -292,8 +292,7 @@ def _run_here(store: Store, request: RunRequest, begun: _Begun) -> tuple[Registr
             begun.append((session, planned))
             _announce(session, request.detail)
             with held_run(store.path, session.run_id, _OWN_RUN), display:
-                finished = run_jobs(session, lambda: expanded, display.row, display)
-    return registry, finished
+                return registry, run_jobs(session, lambda: expanded, display.row, display)
 
 
 def _run_elsewhere(store: Store, request: RunRequest, begun: _Begun) -> tuple[Registry, bool]:
@@ -310,9 +309,7 @@ def _run_elsewhere(store: Store, request: RunRequest, begun: _Begun) -> tuple[Re
         begun.append((session, planned))
         _announce(session, request.detail)
         with held_run(store.path, session.run_id, _OWN_RUN), display:
-            dispatch = Dispatch(session, store, broker)
-            finished = dispatch.run(expanded, host, display.row, display)
-    return registry, finished
+            return registry, Dispatch(session, store, broker).run(expanded, host, display.row, display)
 
 
 def _who(request: RunRequest) -> tuple[str, tuple[str, ...]]:

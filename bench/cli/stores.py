@@ -141,8 +141,7 @@ def import_command(files: tuple[Path, ...], plugins: tuple[str, ...], db: Path |
     registry = discover(plugins)
     for imported in import_files(db or default_store(), files, lambda text: _problem(registry, text), new_run_id):
         again = f" (imported before, as run {imported.before})" if imported.before else ""
-        source = escaped(str(imported.path))
-        click.echo(f"run {imported.run_id}: {count(imported.rows, 'row')} from {source}{again}")
+        click.echo(f"run {imported.run_id}: {count(imported.rows, 'row')} from {escaped(str(imported.path))}{again}")
         for refused in imported.refused:
             click.echo(one_line(f"kernelmark: {refused}; this benchmark was not imported"), err=True)
 
