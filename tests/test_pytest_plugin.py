@@ -225,8 +225,7 @@ def test_a_long_session_ends_in_a_screen_of_tables_and_the_command_for_the_rest(
     summary = done.stdout.partition("kernelmark run ")[2].splitlines()
     (pointer,) = [line for line in summary if "kernelmark show" in line]
     assert summary.index(pointer) <= LINES + 1
-    shown = kernelmark_in(tmp_path, *pointer.split("`")[1].split()[1:])
-    assert "copy/m16n5/f32 " in shown.stdout
+    assert "copy/m16n5/f32 " in kernelmark_in(tmp_path, *pointer.split("`")[1].split()[1:]).stdout
 
 
 TABLE = "\n".join(["title", *(f"row {i}" for i in range(18))])

@@ -242,8 +242,7 @@ def test_a_store_on_a_read_only_disk_cannot_be_written_to(called, two_runs, read
 
 
 def test_rows_that_have_not_reached_the_file_are_read_where_they_can_be(called, unfinished, read_only):
-    printed = called("show", "base", "--db", str(read_only(*unfinished) / "results.db")).printed
-    assert "copy/m3n5/f32" in printed
+    assert "copy/m3n5/f32" in called("show", "base", "--db", str(read_only(*unfinished) / "results.db")).printed
 
 
 def test_rows_that_have_not_reached_the_file_and_cannot_be_read_are_told(complaint, unfinished, read_only):

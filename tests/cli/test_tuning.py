@@ -65,8 +65,7 @@ def test_where_one_kernel_is_as_good_it_is_the_answer(trained, called):
 
 
 def test_the_json_of_a_training_and_of_an_answer_has_the_form_of_its_schema(trained, called):
-    done = trained("--json")
-    found = valid(done.out, "select")
+    found = valid(trained("--json").out, "select")
     assert (found["single"], found["leaves"], found["answer"]) == ("", 2, None)
     assert [line["way"] for line in found["regret"]["lines"]][:3] == ["selected", "best single", "nearest neighbour"]
     assert valid(called("select", PROBLEM, "--json").out, "select")["answer"]["kernel"] == SECOND
@@ -200,10 +199,8 @@ PROFILED = "gemm/m256n512k64/f32/NN"
 @pytest.mark.skipif(missing_tool() is not None, reason=str(missing_tool()))
 def test_page_and_json_hold_the_counts(called):
     words = ("profile", "transpose/cuda.tiled", "transpose/m33n70/f32/out")
-    printed = called(*words).printed
-    assert "all of 6 blocks ran" in printed
-    found = valid(called(*words, "--json").printed, "profile")
-    assert found["counts"]["launches"][0]["blocks"] == 6
+    assert "all of 6 blocks ran" in called(*words).printed
+    assert valid(called(*words, "--json").printed, "profile")["counts"]["launches"][0]["blocks"] == 6
 
 
 def test_a_kernel_without_a_twin_is_refused_with_its_reason(called, registry):
