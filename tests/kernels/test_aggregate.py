@@ -17,7 +17,7 @@ from kernelmark.bench.measure.operands import Operands, OperandSet, ScratchBuffe
 from kernelmark.kernels.aggregate import _plans, _steps, peers
 from kernelmark.kernels.aggregate._formats import FORMATS
 from kernelmark.kernels.aggregate.problem import LR, AggregateProblem
-from support.kernels import REGISTRY, verified
+from support.kernels import REGISTRY, failures, verified
 
 EXACT = ("host_serial", "host_parallel", "local", "tree", "ring")
 COMPRESSED = ("onebit", "int8")
@@ -30,8 +30,7 @@ def by_name(problem: str, *names: str, threads: int = 2) -> dict[str, Measuremen
 
 @pytest.mark.parametrize("problem", ["w2n1/f32", "w2n33/f32/update", "w3n9001/f32", "w3n1031/f64/update/ef"])
 def test_strategies_that_send_all_are_right_on_ragged_sizes(problem: str) -> None:
-    found = by_name(f"aggregate/{problem}", *EXACT)
-    assert {name: row.reason for name, row in found.items()} == dict.fromkeys(EXACT, "")
+    assert not failures(f"aggregate/{problem}", *(f"aggregate/cpu.{name}" for name in EXACT))
 
 
 @pytest.mark.parametrize("problem", ["w2n512/f32/ef", "w3n9001/f32/ef", "w2n1537/f32/update/ef"])
@@ -69,10 +68,11 @@ def test_a_kernel_that_declares_fewer_bytes_than_its_format_takes_is_failed() ->
 
 
 def test_what_is_shorter_than_a_block_or_keeps_no_residual_is_not_compressed() -> None:
-    (short,) = by_name("aggregate/w2n511/f32/ef", "onebit").values()
-    assert (short.status, short.reason) == ("unsupported", "n is 511, expected at least 512, a block of onebit")
-    (plain,) = by_name("aggregate/w2n1000/f32", "onebit").values()
-    assert (plain.status, plain.reason) == ("unsupported", "aggregate/cpu.onebit has no plain path; it has ef")
+    name = "aggregate/cpu.onebit"
+    short = failures("aggregate/w2n511/f32/ef", name)
+    assert short == {name: "unsupported: n is 511, expected at least 512, a block of onebit"}
+    plain = failures("aggregate/w2n1000/f32", name)
+    assert plain == {name: "unsupported: aggregate/cpu.onebit has no plain path; it has ef"}
 
 
 def judged(text: str, numerics: str = "fp32", **outputs: Any) -> str | None:

@@ -16,7 +16,7 @@ from kernelmark.bench.plan.dtypes import numpy_dtype
 from kernelmark.bench.plan.limits import H100
 from kernelmark.kernels.copy import _numba as moves
 from kernelmark.kernels.fma.problem import LONGEST, TILES, coarse
-from support.kernels import CUDA, REGISTRY, compiled_by, refusal, set_up, verified
+from support.kernels import CUDA, REGISTRY, compiled_by, failures, refusal, set_up
 
 VECTORISED = CUDA["copy/cuda.vectorised"]
 
@@ -24,8 +24,7 @@ VECTORISED = CUDA["copy/cuda.vectorised"]
 @pytest.mark.parametrize(("m", "n"), [(1, 1), (1, 63), (1, 64), (1, 65), (31, 33), (257, 129), (1000, 1031)])
 def test_streaming_copies_every_byte(m: int, n: int) -> None:
     for dtype, threads in product(("f64", "f32", "f16", "bf16"), (1, 2, 3, 7)):
-        (measured,) = verified(f"copy/m{m}n{n}/{dtype}", "copy/numba.streaming", threads=threads)
-        assert measured.status == "ok", f"{dtype} {threads}: {measured.reason}"
+        assert not failures(f"copy/m{m}n{n}/{dtype}", "copy/numba.streaming", threads=threads), (dtype, threads)
 
 
 @pytest.mark.parametrize("size", [1, 5, 63, 64, 65, 127, 128, 1000])
@@ -113,21 +112,16 @@ def test_values_are_coarsened_to_odd_quarters_and_never_to_zero() -> None:
     assert coarse(values).tolist() == [-0.75, -0.75, -0.25, -0.25, 0.25, 0.25, 0.75, 0.75, 1.25]
 
 
-def right_on(problem: str, threads: int) -> None:
-    (measured,) = verified(problem, "fma/numba.fma", threads=threads)
-    assert measured.status == "ok", measured.reason
-
-
 @pytest.mark.parametrize("dtype", ["f32", "f64"])
 @pytest.mark.parametrize("n", [1, 31, 95, 96, 97, 191, 192, 193, 383, 384, 385, 1009, 4096])
 def test_numba_is_right_below_a_group_of_registers_and_where_the_last_group_reaches_back(n: int, dtype: str) -> None:
     for threads in (1, 2, 5):
-        right_on(f"fma/n{n}k17/{dtype}", threads)
+        assert not failures(f"fma/n{n}k17/{dtype}", "fma/numba.fma", threads=threads), threads
 
 
 @pytest.mark.parametrize("k", [1, 2, 3, 4, 5, 7, 1000, LONGEST])
 def test_numba_takes_every_number_of_steps(k: int) -> None:
-    right_on(f"fma/n400k{k}/f32", 1)
+    assert not failures(f"fma/n400k{k}/f32", "fma/numba.fma", threads=1)
 
 
 def test_numba_compiles_nothing_after_set_up() -> None:

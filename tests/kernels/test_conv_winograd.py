@@ -19,7 +19,7 @@ from kernelmark.kernels.conv.winograd import _planes as planes
 from kernelmark.kernels.conv.winograd import cpu
 from kernelmark.kernels.conv.winograd._lines import LANES, divide, join
 from kernelmark.kernels.conv.winograd._tiling import tiling
-from support.kernels import CUDA, DIRECTIONS, REGISTRY, cases, lean, verified
+from support.kernels import CUDA, DIRECTIONS, REGISTRY, cases, failures, lean
 
 NAMES = F2, F4, FUSED4 = "conv/cuda.winograd", "conv/cuda.winograd4", "conv/cuda.winograd4_fused"
 VARIANTS = [f"{layout}/{direction}" for layout in ("nchw", "nhwc") for direction in ("fprop", "dgrad")]
@@ -155,8 +155,8 @@ LAYOUTS = ("nchw", "nhwc")
 def test_winograd_is_right_where_few_filters_are_transformed_at_a_time(direction: str, outputs: int, size: str) -> None:
     names = [f"conv/cpu.{name}@HELD=2097152,OUTPUTS={outputs}" for name in ("winograd", "winograd4")]
     for layout, threads in product(LAYOUTS, (1, 2, 3)):
-        for measured in verified(f"conv/n1c43{size}k45r3s3pad1/f32/{layout}/{direction}", *names, threads=threads):
-            assert measured.status == "ok", f"{layout} {measured.kernel}: {measured.reason}"
+        problem = f"conv/n1c43{size}k45r3s3pad1/f32/{layout}/{direction}"
+        assert not failures(problem, *names, threads=threads), (layout, threads)
 
 
 @pytest.mark.parametrize(
@@ -207,8 +207,7 @@ def test_elements_are_divided_and_joined(count: int) -> None:
 def test_winograd_leaves_out_what_no_tile_meets(direction: str, pad: str) -> None:
     for layout, threads in product(LAYOUTS, (1, 3)):
         problem = f"conv/n2c5h4w10k3r3s3pad{pad}/f32/{layout}/{direction}"
-        for measured in verified(problem, "conv/cpu.winograd", "conv/cpu.winograd4", threads=threads):
-            assert measured.status == "ok", f"{layout} {measured.kernel}: {measured.reason}"
+        assert not failures(problem, "conv/cpu.winograd", "conv/cpu.winograd4", threads=threads), (layout, threads)
 
 
 def executed(name: str, problem: str) -> int:

@@ -10,7 +10,7 @@ from kernelmark.bench.plan.dtypes import NUMERICS, numpy_dtype, operand_roundoff
 from kernelmark.bench.plan.kernel import Scratch
 from kernelmark.kernels.gemm import _reference
 from kernelmark.kernels.gemm import problem as gemm
-from support.kernels import LAYOUTS, REGISTRY, chosen, drawn, lean, refusal, set_up, verified
+from support.kernels import LAYOUTS, REGISTRY, chosen, drawn, failures, lean, refusal, set_up, verified
 
 
 def _truth(problem: gemm.GemmProblem, x: dict[str, np.ndarray]) -> np.ndarray:
@@ -406,8 +406,7 @@ def test_kernels_of_the_cpu_are_right_or_refuse_with_a_reason(sizes, options):
 
 def test_the_baseline_takes_batches():
     for epilogue in EPILOGUES:
-        (measured,) = verified(f"gemm/m5n7k3/f32/NN/alpha2/batch3/ldc+1/epi-{epilogue}", CPU[0])
-        assert (measured.status, measured.reason) == ("ok", "")
+        assert not failures(f"gemm/m5n7k3/f32/NN/alpha2/batch3/ldc+1/epi-{epilogue}", CPU[0])
 
 
 def test_fused_rows_of_an_update_have_no_gradient_of_all_weights():

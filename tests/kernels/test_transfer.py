@@ -16,11 +16,10 @@ from kernelmark.bench.plan.operation import Problem
 from kernelmark.bench.plan.suites import find_suite
 from kernelmark.bench.run.family import below
 from kernelmark.kernels.transfer import worked
-from support.kernels import REGISTRY, set_up
-from support.kernels import verified as rows_of
+from support.kernels import REGISTRY, failures, set_up
 
 WAYS = [k for k in REGISTRY.kernels.values() if k.op == "transfer" and k.device == "cpu" and k.outside]
-WORKED = ["transfer/numba.serial", "transfer/numba.arrived", "transfer/numba.staged"]
+WORKED = ("transfer/numba.serial", "transfer/numba.arrived", "transfer/numba.staged")
 PLAIN = [k.id for k in WAYS if k.outside(REGISTRY.problem("transfer/n1/f32/h2h")) is None]
 pytestmark = pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="memory without a name takes Linux")
 
@@ -29,16 +28,10 @@ def problem_of(text: str) -> Problem:
     return REGISTRY.problem(f"transfer/{text}")
 
 
-def verified(kernels: list[str], problem: str, threads: int = 2) -> dict[str, str]:
-    """The reasons against each kernel on a problem, and their statuses; nothing of those that are right."""
-    rows = rows_of(f"transfer/{problem}", *kernels, threads=threads)
-    return {row.kernel: f"{row.status}: {row.reason}" for row in rows if row.status != "ok"}
-
-
 @pytest.mark.parametrize("threads", [1, 2, 5])
 @pytest.mark.parametrize("problem", ["n1/f64/h2h", "n1031/bf16/h2h", "n300007/f32/h2h/node0"])
 def test_every_byte_arrives_by_every_way(problem: str, threads: int) -> None:
-    assert verified(PLAIN, problem, threads) == {}
+    assert failures(f"transfer/{problem}", *PLAIN, threads=threads) == {}
 
 
 def test_work_is_a_multiply_add_after_the_other() -> None:
@@ -60,14 +53,14 @@ def test_both_ways_are_checked() -> None:
 @pytest.mark.parametrize("threads", [1, 2, 5])
 @pytest.mark.parametrize("problem", ["n1/f64/h2h/work4", "n1031/f32/h2h/work64", "n600011/f32/h2h/work1"])
 def test_work_is_done_on_every_element_that_arrives(problem: str, threads: int) -> None:
-    assert verified(WORKED, problem, threads) == {}
+    assert failures(f"transfer/{problem}", *WORKED, threads=threads) == {}
 
 
 @pytest.mark.parametrize(("nbytes", "ahead"), [(4096, 1), (2**14, 2)])
 def test_the_thread_that_copies_waits_for_the_one_that_works(monkeypatch, nbytes, ahead) -> None:
     monkeypatch.setattr(worked, "PIECE_BYTES", nbytes)
     monkeypatch.setattr(worked, "AHEAD", ahead)
-    assert verified(["transfer/numba.staged"], "n60011/f64/h2h/work4") == {}
+    assert failures("transfer/n60011/f64/h2h/work4", "transfer/numba.staged") == {}
 
 
 def test_one_step_of_the_work_left_out_is_wrong() -> None:
@@ -86,7 +79,7 @@ def test_staging_and_work_are_set_against_one_after_the_other() -> None:
 
 
 def test_a_node_that_is_not_there_is_unsupported() -> None:
-    found = verified(["transfer/numpy.copyto", "transfer/process.pipe"], "n1000/f32/h2h/node1023")
+    found = failures("transfer/n1000/f32/h2h/node1023", "transfer/numpy.copyto", "transfer/process.pipe")
     assert len(found) == 2
     assert all(reason.startswith("unsupported: NUMA node 1023 is not there; nodes") for reason in found.values())
 
@@ -112,7 +105,7 @@ def _faults() -> int:
 @pytest.fixture
 def helpers() -> set[int]:
     """The helper processes that there are after one transfer by a pipe."""
-    assert verified(["transfer/process.pipe"], "n1000/f32/h2h") == {}
+    assert failures("transfer/n1000/f32/h2h", "transfer/process.pipe") == {}
     return helper_pids()
 
 
@@ -128,7 +121,7 @@ def test_a_helper_that_is_killed_between_transfers_is_replaced(helpers: set[int]
         ended = os.pidfd_open(pid)
         os.kill(pid, signal.SIGKILL)
         assert ends(ended)
-    assert verified([f"transfer/process.{way}"], "n1031/f64/h2h", 1) == {}
+    assert failures("transfer/n1031/f64/h2h", f"transfer/process.{way}", threads=1) == {}
     assert not helpers & helper_pids()
 
 
@@ -156,14 +149,14 @@ def test_a_helper_keeps_no_memory_of_transfers_that_are_over() -> None:
         maps = (Path(f"/proc/{pid}/maps").read_text() for pid in helper_pids())
         return sum(text.count("memfd:kernelmark") for text in maps)
 
-    assert verified(["transfer/process.shared"], "n1000/f32/h2h") == {}
+    assert failures("transfer/n1000/f32/h2h", "transfer/process.shared") == {}
     gc.collect()
     before = mapped()
     taken = set_up("transfer/n1000/f32/h2h", "transfer/process.shared", threads=1)
     assert mapped() > before
     del taken
     gc.collect()
-    assert verified(["transfer/process.shared"], "n1000/f32/h2h") == {}  # after which it has taken note
+    assert failures("transfer/n1000/f32/h2h", "transfer/process.shared") == {}  # after which it has taken note
     gc.collect()
     assert mapped() <= before + 1
 

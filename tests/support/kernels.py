@@ -97,6 +97,13 @@ def verified(problem: str, *kernels: str, threads: int = 2) -> list[Measurement]
         return run_job(Job((problem,), kernels, Mode.VERIFY, (), 0, Budget(), threads=threads))
 
 
+def failures(problem: str, *kernels: str, threads: int = 2) -> dict[str, str]:
+    """Status and reason, by kernel, of the kernels that are not right on a problem."""
+    rows = verified(problem, *kernels, threads=threads)
+    assert len(rows) == len(kernels)
+    return {row.kernel: f"{row.status}: {row.reason}" for row in rows if row.status != "ok"}
+
+
 def drawn(text: str) -> tuple[Any, dict[str, Any]]:
     """The problem, and values for its operands by their names."""
     problem = REGISTRY.problem(text)
