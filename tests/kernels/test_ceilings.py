@@ -11,12 +11,11 @@ import numba
 import numpy as np
 import pytest
 
-from kernelmark.bench.measure.draw import Draw
 from kernelmark.bench.plan.dtypes import numpy_dtype
 from kernelmark.bench.plan.limits import H100
 from kernelmark.kernels.copy import _numba as moves
 from kernelmark.kernels.fma.problem import LONGEST, TILES, coarse
-from support.kernels import CUDA, REGISTRY, compiled_by, failures, refusal, set_up
+from support.kernels import CUDA, REGISTRY, compiled_by, failures, referenced, refusal, set_up
 
 VECTORISED = CUDA["copy/cuda.vectorised"]
 
@@ -59,12 +58,6 @@ def test_one_round_of_blocks_covers_the_matrix_and_none_is_idle(m: int, n: int) 
         assert isinstance(call.args[-1], np.int64)
 
 
-def drawn(problem):
-    draw = Draw(problem, 0)
-    draw.redraw()
-    return draw
-
-
 def by_steps(problem, inputs):
     rows, cols, depth = TILES[problem.unit]
     a, b, d = (coarse(inputs[name]) for name in ("a", "b", "x"))
@@ -78,9 +71,8 @@ def by_steps(problem, inputs):
 @pytest.mark.parametrize("unit", ["", "/mma"])
 @pytest.mark.parametrize(("n", "k"), [(1, 1), (130, 15), (257, 16), (31, 33)])
 def test_the_reference_is_the_sum_of_the_steps(n: int, k: int, unit: str) -> None:
-    problem = REGISTRY.problem(f"fma/n{n}k{k}/f32{unit}")
-    draw = drawn(problem)
-    assert np.array_equal(problem.reference(draw.views("C"), draw.rng), by_steps(problem, draw.views("C")))
+    problem, x, reference = referenced(f"fma/n{n}k{k}/f32{unit}")
+    assert np.array_equal(reference, by_steps(problem, x))
 
 
 @pytest.mark.parametrize("unit", ["", "/mma"])
@@ -97,12 +89,10 @@ def test_the_longest_sums_are_exact_in_the_accumulators_type(dtype: str, unit: s
 
 @pytest.mark.parametrize("problem", ["fma/n500k700/f32", "fma/n500k700/f64", "fma/n500k700/f16/mma"])
 def test_one_step_too_few_or_too_many_is_wrong_in_every_accumulator_with_its_own_sum(problem: str) -> None:
-    right = REGISTRY.problem(problem)
-    draw = drawn(right)
-    reference = right.reference(draw.views("C"), draw.rng)
+    right, x, reference = referenced(problem)
     for steps in (699, 701):
         other = REGISTRY.problem(problem.replace("k700", f"k{steps}"))
-        found = other.reference(draw.views("C"), draw.rng).astype(numpy_dtype(right.accumulator))
+        found = other.reference(x, np.random.default_rng(0)).astype(numpy_dtype(right.accumulator))
         verdict = right.check({"d": found}, reference, "fp32")
         assert "500 of 500 elements wrong" in verdict.reason
 

@@ -1,20 +1,20 @@
 """Convolution's ids, reference, tolerance and checks: equal problems have one id, and wrong results do not pass."""
 
 import itertools
+from typing import Any
 
 import msgspec
 import numpy as np
 import pytest
 
 from kernelmark.bench.measure.draw import THIRD, Draw
-from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.dtypes import NUMERICS
 from kernelmark.bench.plan.verdict import error_variance
 from kernelmark.kernels.conv import _reference
 from kernelmark.kernels.conv._convolve import convolve
 from kernelmark.kernels.conv._winograd import F2, F4, growth, unevenness
 from kernelmark.kernels.conv.problem import ConvProblem
-from support.kernels import drawn
+from support.kernels import DIRECTIONS, REGISTRY, referenced
 
 
 def problems():
@@ -23,14 +23,14 @@ def problems():
         (0, 1, "1x2", "0-1x0-1", "2-0x3"), (1, 2, "1x2"), (1, "2x1"), (1, 3), ("nchw", "nhwc"), ("f32", "f16", "bf16")
     ):
         names = ("pad", "stride", "dilation", "groups", "layout", "dtype")
-        for direction in ("fprop", "dgrad", "wgrad"):
+        for direction in DIRECTIONS:
             options = dict(zip(names, values, strict=True))
             yield ConvProblem(n=1, c=6, h=9, w=11, k=3, r=3, s=2, direction=direction, **options)
 
 
 def test_every_problem_is_found_again_by_its_id() -> None:
     made = list(problems())
-    assert [p.id for p in made if discover().problem(p.id) != p] == []
+    assert [p.id for p in made if REGISTRY.problem(p.id) != p] == []
     assert len({p.id for p in made}) == len(made) == 5 * 3 * 2 * 2 * 2 * 3 * 3
 
 
@@ -50,11 +50,11 @@ def test_every_problem_is_found_again_by_its_id() -> None:
 )
 def test_equal_problems_have_one_id(written: str, canonical: str) -> None:
     sizes = "conv/n1c4h8w8k4r3s3"
-    assert discover().problem(f"{sizes}{written}/f32/nchw/fprop").id == f"{sizes}{canonical}/f32/nchw/fprop"
+    assert REGISTRY.problem(f"{sizes}{written}/f32/nchw/fprop").id == f"{sizes}{canonical}/f32/nchw/fprop"
 
 
 def test_padding_names_the_two_ends_of_height_and_width() -> None:
-    problem = discover().problem("conv/n1c1h4w4k1r1s1pad1-2x3-4/f32/nchw/fprop")
+    problem = REGISTRY.problem("conv/n1c1h4w4k1r1s1pad1-2x3-4/f32/nchw/fprop")
     assert (problem.pad_h, problem.pad_w) == ((1, 2), (3, 4))
     assert (problem.p, problem.q) == (4 + 3, 4 + 7)
 
@@ -76,7 +76,7 @@ def test_bad_values_of_a_suite_are_one_line_that_names_the_parameter(values: dic
 
 def test_operands_are_those_of_the_layout_and_the_direction() -> None:
     def found(words: str) -> dict[str, tuple]:
-        operands = discover().problem(f"conv/n2c6h5w7k4r3s2/{words}/g2").operands()
+        operands = REGISTRY.problem(f"conv/n2c6h5w7k4r3s2/{words}/g2").operands()
         return {operand.name: (operand.shape, operand.role) for operand in operands}
 
     assert found("f32/nchw/fprop") == {"x": ((2, 6, 5, 7), "in"), "w": ((4, 3, 3, 2), "in"), "y": ((2, 4, 3, 6), "out")}
@@ -96,9 +96,9 @@ SMALL = [
 ]
 
 
-def small(text: str, direction: str) -> tuple[ConvProblem, dict[str, np.ndarray]]:
+def small(text: str, direction: str) -> tuple[ConvProblem, dict[str, np.ndarray], Any]:
     sizes, _, words = text.partition("|")
-    return drawn(f"conv/{sizes}/{direction}{words}")
+    return referenced(f"conv/{sizes}/{direction}{words}")
 
 
 def output(problem: ConvProblem, values: np.ndarray) -> dict[str, np.ndarray]:
@@ -108,19 +108,15 @@ def output(problem: ConvProblem, values: np.ndarray) -> dict[str, np.ndarray]:
     return {name: np.ascontiguousarray(stored, np.float32)}
 
 
-def channels_second(array: np.ndarray, layout: str) -> np.ndarray:
-    return array.transpose(0, 3, 1, 2) if layout == "nhwc" else array
-
-
 def by_definition(p: ConvProblem, inputs: dict[str, np.ndarray]) -> np.ndarray:
     """Seven loops over what the class's docstring says, in plain Python numbers."""
-    arrays = {name: channels_second(array, p.layout).astype(float) for name, array in inputs.items()}
+    order = (0, 3, 1, 2) if p.layout == "nhwc" else (0, 1, 2, 3)
+    arrays = {name: array.transpose(order).astype(float) for name, array in inputs.items()}
     shapes = {"x": (p.n, p.c, p.h, p.w), "w": (p.k, p.c // p.groups, p.r, p.s), "y": (p.n, p.k, p.p, p.q)}
     (out,) = (name for name in shapes if name not in arrays)
     arrays[out] = np.zeros(shapes[out])
     depth, filters = p.c // p.groups, p.k // p.groups
-    axes = (p.n, p.k, p.p, p.q, depth, p.r, p.s)
-    for n, k, i, j, c, a, b in itertools.product(*(range(size) for size in axes)):
+    for n, k, i, j, c, a, b in np.ndindex(p.n, p.k, p.p, p.q, depth, p.r, p.s):
         h = i * p.stride_h + a * p.dilation_h - p.pad_h.before
         w = j * p.stride_w + b * p.dilation_w - p.pad_w.before
         if 0 <= h < p.h and 0 <= w < p.w:
@@ -130,56 +126,54 @@ def by_definition(p: ConvProblem, inputs: dict[str, np.ndarray]) -> np.ndarray:
     return arrays[out]
 
 
-@pytest.mark.parametrize("direction", ["fprop", "dgrad", "wgrad"])
+@pytest.mark.parametrize("direction", DIRECTIONS)
 @pytest.mark.parametrize("text", SMALL)
 def test_reference_is_the_definition(text: str, direction: str) -> None:
-    problem, inputs = small(text, direction)
-    reference = problem.reference(inputs, np.random.default_rng(0))
+    problem, inputs, reference = small(text, direction)
     assert reference.places is None
     assert np.allclose(reference.values, by_definition(problem, inputs), rtol=0, atol=1e-13)
 
 
-@pytest.mark.parametrize("direction", ["fprop", "dgrad", "wgrad"])
+@pytest.mark.parametrize("direction", DIRECTIONS)
 @pytest.mark.parametrize("text", SMALL)
 def test_sampled_reference_is_the_whole_at_its_places(text: str, direction: str, monkeypatch) -> None:
-    problem, inputs = small(text, direction)
-    whole = problem.reference(inputs, np.random.default_rng(0)).values
+    problem, inputs, reference = small(text, direction)
+    whole = reference.values
     monkeypatch.setattr(_reference, "WHOLE_REFERENCE_MACS", 0)
     sampled = problem.reference(inputs, np.random.default_rng(0))
     assert np.allclose(sampled.values, whole[sampled.places], rtol=0, atol=1e-13)
-    groups = np.split(whole, problem.groups, axis=0 if direction == "wgrad" else 1)
     axis = 0 if direction == "wgrad" else 1
+    groups = np.split(whole, problem.groups, axis)
     sums = [np.tensordot(part, w, (axis, 0)) for g, part in enumerate(groups) for w in sampled.weights[:, g]]
     assert np.allclose(sampled.sums, np.stack(sums, axis), rtol=0, atol=1e-12)
     assert problem.check(output(problem, whole), sampled, "fp32").reason is None
 
 
 @pytest.mark.parametrize("error", [0.01, 1.0, np.nan])
-@pytest.mark.parametrize("direction", ["fprop", "dgrad", "wgrad"])
+@pytest.mark.parametrize("direction", DIRECTIONS)
 @pytest.mark.parametrize("words", ["nchw", "nhwc"])
 def test_one_wrong_element_outside_the_sample_is_found_by_the_checksum(words, direction, error, monkeypatch) -> None:
-    problem, inputs = drawn(f"conv/n2c12h19w17k18r3s3pad1/f32/{words}/{direction}/g2")
-    wrong = problem.reference(inputs, np.random.default_rng(0)).values
+    problem, inputs, whole = referenced(f"conv/n2c12h19w17k18r3s3pad1/f32/{words}/{direction}/g2")
+    wrong = whole.values
     monkeypatch.setattr(_reference, "WHOLE_REFERENCE_MACS", 0)
     reference = problem.reference(inputs, np.random.default_rng(0))
     assert problem.check(output(problem, wrong), reference, "fp32").reason is None
     places = set(zip(*(axis.tolist() for axis in reference.places), strict=True))
-    place = next(p for p in itertools.product(*(range(size) for size in wrong.shape)) if p not in places)
+    place = next(place for place in np.ndindex(wrong.shape) if place not in places)
     wrong[place] += error
     reason = problem.check(output(problem, wrong), reference, "fp32").reason
     assert reason.startswith("checksum of ")
 
 
 def test_an_element_that_was_not_written_is_wrong() -> None:
-    problem, inputs = drawn("conv/n1c3h5w5k2r3s3/f32/nchw/fprop")
-    reference = problem.reference(inputs, np.random.default_rng(0))
+    problem, _, reference = referenced("conv/n1c3h5w5k2r3s3/f32/nchw/fprop")
     right = output(problem, reference.values)
     right["y"].view(np.uint32)[0, 1, 2, 0] = 0x7FC0DEAD
     assert "y[0, 1, 2, 0] was not written" in problem.check(right, reference, "fp32").reason
 
 
 def test_tolerance_is_tighter_the_more_exact_the_numerics() -> None:
-    problem = discover().problem("conv/n1c64h28w28k64r3s3pad1/f32/nchw/fprop")
+    problem = REGISTRY.problem("conv/n1c64h28w28k64r3s3pad1/f32/nchw/fprop")
     bounds = {
         numerics: problem.tolerance(numerics).largest for numerics in NUMERICS if numerics not in ("exact", "fp64")
     }
@@ -191,8 +185,8 @@ def test_tolerance_is_tighter_the_more_exact_the_numerics() -> None:
 
 
 def test_tolerance_grows_with_the_reduction_of_each_direction() -> None:
-    problem = discover().problem("conv/n4c64h28w28k8r3s3pad1/f32/nchw/fprop")
-    lengths = {d: msgspec.structs.replace(problem, direction=d).reduction for d in ("fprop", "dgrad", "wgrad")}
+    problem = REGISTRY.problem("conv/n4c64h28w28k8r3s3pad1/f32/nchw/fprop")
+    lengths = {d: msgspec.structs.replace(problem, direction=d).reduction for d in DIRECTIONS}
     assert lengths == {"fprop": 64 * 9, "dgrad": 8 * 9, "wgrad": 4 * 28 * 28}
     bounds = [msgspec.structs.replace(problem, direction=d).tolerance("fp32").rms for d in ("dgrad", "fprop", "wgrad")]
     assert bounds == sorted(bounds)
@@ -206,7 +200,7 @@ def test_the_transforms_compute_a_correlation(f) -> None:
 
 
 def test_sums_over_the_least_exact_pixels_of_tiles_are_allowed_their_errors() -> None:
-    problem = discover().problem("conv/n1c144h54w54k176r3s3pad1/f32/nchw/fprop")
+    problem = REGISTRY.problem("conv/n1c144h54w54k176r3s3pad1/f32/nchw/fprop")
     bound, rng = problem.tolerance("winograd4"), np.random.default_rng(5)
     along = np.resize(np.sqrt(F4.at**2 @ ((F4.bt**2).sum(axis=1) * (F4.g**2).sum(axis=1))), problem.p)
     sizes = np.outer(along, along) * bound.rms / 10 / along.max() ** 2
@@ -240,7 +234,7 @@ def test_growth_is_the_measured_growth_of_errors(f) -> None:
 
 @pytest.mark.parametrize("numerics", ["fp32", "winograd4", "fft"])
 def test_operands_clipped_at_4_are_wrong_in_every_third_draw(numerics: str) -> None:
-    problem = discover().problem("conv/n2c16h14w14k16r3s3pad1/f32/nchw/fprop")
+    problem = REGISTRY.problem("conv/n2c16h14w14k16r3s3pad1/f32/nchw/fprop")
     draw = Draw(problem, 1)
     for _ in range(THIRD):
         draw.redraw()
@@ -252,7 +246,7 @@ def test_operands_clipped_at_4_are_wrong_in_every_third_draw(numerics: str) -> N
 
 
 def test_an_fft_may_err_by_what_strides_keep_from_its_output() -> None:
-    problem = discover().problem("conv/n1c1h8w8k1r1s1stride4/f32/nchw/fprop")
+    problem = REGISTRY.problem("conv/n1c1h8w8k1r1s1stride4/f32/nchw/fprop")
     x, w = np.full((1, 1, 8, 8), 0.5, np.float32), np.full((1, 1, 1, 1), 0.5, np.float32)
     x[0, 0, 1, 1] = 1e3
     reference = problem.reference({"x": x, "w": w}, np.random.default_rng(1))

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
+import numpy as np
 import pytest
 
 from kernelmark.bench.emulator.sweep import EmulatedCase
@@ -110,6 +111,12 @@ def drawn(text: str) -> tuple[Any, dict[str, Any]]:
     draw = Draw(problem, 7)
     draw.redraw()
     return problem, draw.views("C")
+
+
+def referenced(text: str) -> tuple[Any, dict[str, Any], Any]:
+    """The problem, values for its operands by their names, and the reference for them."""
+    problem, x = drawn(text)
+    return problem, x, problem.reference(x, np.random.default_rng(0))
 
 
 class SetUp(NamedTuple):
