@@ -1,6 +1,8 @@
 """CPU kernels of conv: right on drawn parameters, and cut for threads and caches so that nothing is done twice."""
 
 import random
+import re
+from collections import Counter
 from collections.abc import Iterator
 from itertools import product
 from typing import Any, cast
@@ -10,7 +12,6 @@ import pytest
 
 from kernelmark import Array
 from kernelmark.bench.measure.present import unavailable
-from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.kernels._host import split
 from kernelmark.kernels._launches import parts
@@ -23,7 +24,7 @@ from kernelmark.kernels.conv.direct import _plan as direct
 from kernelmark.kernels.conv.direct._phases import phases
 from kernelmark.kernels.conv.direct._tile import ROWS, tile_rows
 from kernelmark.kernels.conv.problem import LARGE
-from support.kernels import DIRECTIONS, RAGGED, allocated_by, compiled_by, failures, set_up, verified
+from support.kernels import DIRECTIONS, RAGGED, REGISTRY, allocated_by, compiled_by, failures, set_up
 
 DRAWN = 210
 ENOUGH = 25  # sets that each kernel has to take in each direction and layout that it declares
@@ -39,7 +40,7 @@ def drawn() -> list[tuple[str, str]]:
     while len(found) < DRAWN:
         sizes, words = KINDS[len(found) % len(KINDS)](rng)
         try:
-            discover().problem(f"conv/{sizes}/f32/nchw/fprop{words}")
+            REGISTRY.problem(f"conv/{sizes}/f32/nchw/fprop{words}")
         except UsageError:  # the filter is larger than the padded image
             continue
         found.append((sizes, words))
@@ -78,7 +79,7 @@ KINDS = (_plain, _any, _depthwise, _any, _plain, _any, _any)
 
 
 def test_drawn_problems_are_of_every_kind() -> None:
-    problems = [discover().problem(f"conv/{sizes}/f32/nchw/fprop{words}") for sizes, words in drawn()]
+    problems = [REGISTRY.problem(f"conv/{sizes}/f32/nchw/fprop{words}") for sizes, words in drawn()]
     assert len({p.id for p in problems}) >= 200
     kinds = {
         "one pixel": [p.h == p.w == 1 for p in problems],
@@ -102,17 +103,15 @@ def test_every_kernel_is_right_on_drawn_problems(direction: str, layout: str, ev
     # Of three problems one for each direction in a layout, so that each of them is computed twice.
     first = (DIRECTIONS.index(direction) + LAYOUTS.index(layout)) % 3
     problems = [p for i, p in enumerate(drawn()[first::3]) if (i % 10 == 0) is (every == "tenth")]
-    known = [k for k in discover().kernels.values() if k.op == "conv" and k.device == "cpu" and k.is_ours]
+    known = [k for k in REGISTRY.kernels.values() if k.op == "conv" and k.device == "cpu" and k.is_ours]
     declared = [k for k in known if unavailable(k) is None and direction in k.domain.get("direction", DIRECTIONS)]
     declared = [k for k in declared if layout in k.domain.get("layout", LAYOUTS)]
-    taken = dict.fromkeys((k.id for k in declared), 0)
+    names, refused = [k.id for k in declared], Counter[str]()
     for i, (sizes, words) in enumerate(problems):
-        for measured in verified(f"conv/{sizes}/f32/{layout}/{direction}{words}", *taken, threads=1 + i % 3):
-            assert measured.status in ("ok", "unsupported"), f"{sizes}{words} {measured.kernel}: {measured.reason}"
-            if measured.status == "unsupported":
-                assert len(measured.reason.splitlines()) == 1
-            taken[measured.kernel] += measured.status == "ok"
-    assert {name: count for name, count in taken.items() if count < ENOUGH * len(problems) / DRAWN} == {}
+        found = failures(f"conv/{sizes}/f32/{layout}/{direction}{words}", *names, threads=1 + i % 3)
+        assert all(re.fullmatch("unsupported: .+", reason) for reason in found.values()), (sizes, words, found)
+        refused.update(found.keys())
+    assert [name for name in names if len(problems) - refused[name] < ENOUGH * len(problems) / DRAWN] == []
 
 
 @pytest.mark.parametrize("sizes", RAGGED)
@@ -121,8 +120,8 @@ def test_our_kernels_are_right_across_blocks_on_any_number_of_threads(sizes: str
     first = RAGGED.index(sizes) + DIRECTIONS.index(direction)
     for i, layout in enumerate(LAYOUTS):
         threads = (1, 3)[(first + i) % 2]  # the other one with other sizes and directions
-        for measured in verified(f"conv/{sizes}/f32/{layout}/{direction}", *OURS, threads=threads):
-            assert measured.status in ("ok", "unsupported"), f"{layout} {measured.kernel}: {measured.reason}"
+        found = failures(f"conv/{sizes}/f32/{layout}/{direction}", *OURS, threads=threads)
+        assert all(reason.startswith("unsupported") for reason in found.values()), (layout, found)
 
 
 @pytest.mark.parametrize("whole", [True, False], ids=["whole", "sampled"])
@@ -143,7 +142,7 @@ def test_large_values_of_a_tile_that_have_no_product_are_not_held_against_it(tex
         inputs[name][..., at, at] = LARGE
     operands.load(draw)
     launch()
-    problem = discover().problem(f"conv/{text}")
+    problem = REGISTRY.problem(f"conv/{text}")
     reference = problem.reference(inputs, draw.rng)
     assert problem.check(operands.outputs("C"), reference, "winograd4").reason is None
 
@@ -200,13 +199,13 @@ SIZES = (
 )
 
 
-TILE = next(discover().kernels["conv/cpu.im2col"].tiles())
+TILE = next(REGISTRY.kernels["conv/cpu.im2col"].tiles())
 
 
 def _shapes() -> Iterator[tuple[Shape, bool]]:
     for sizes, layout in product(SIZES, ("nchw", "nhwc")):
         sizes, _, words = sizes.partition("|")
-        problem = discover().problem(f"conv/{sizes}/f32/{layout}/fprop{words}")
+        problem = REGISTRY.problem(f"conv/{sizes}/f32/{layout}/fprop{words}")
         yield shape(problem), problem.pointwise
 
 
@@ -265,7 +264,7 @@ def test_items_of_direct_sums_cover_each_output_once() -> None:
     ],
 )
 def test_lanes_are_pixels_where_few_of_them_fill_their_panels(sizes: str, expected: bool) -> None:
-    g = shape(discover().problem(f"conv/{sizes}/f32/nchw/fprop"))  # type: ignore[arg-type]
+    g = shape(REGISTRY.problem(f"conv/{sizes}/f32/nchw/fprop"))  # type: ignore[arg-type]
     assert _pixels.is_better(g, 32) == expected
 
 
@@ -284,8 +283,7 @@ def test_lanes_are_pixels_where_few_of_them_fill_their_panels(sizes: str, expect
 )
 def test_few_rows_are_summed_at_once_where_what_they_meet_leaves_the_cache(problem, rows, monkeypatch) -> None:
     monkeypatch.setattr("kernelmark.kernels.conv.direct.cpu.second_level_bytes", lambda: 2**21)
-    registry = discover()
-    assert rows == registry.kernels["conv/numba.direct"].tile_for(registry.problem(f"conv/{problem}")).AT_ONCE
+    assert rows == REGISTRY.kernels["conv/numba.direct"].tile_for(REGISTRY.problem(f"conv/{problem}")).AT_ONCE
 
 
 def test_tiles_waste_few_rows_and_if_high_have_rows_evenly_apart() -> None:
@@ -354,7 +352,7 @@ def test_a_thread_surrounds_the_lines_that_its_items_meet_and_no_others() -> Non
 )
 def test_threads_surround_images_for_themselves_where_that_is_little(sizes, threads, cache, copies, monkeypatch):
     monkeypatch.setattr(_stages, "second_level_bytes", lambda: cache)
-    problem = discover().problem(f"conv/{sizes}r3s3pad1/f32/nchw/fprop")
+    problem = REGISTRY.problem(f"conv/{sizes}r3s3pad1/f32/nchw/fprop")
     plan = direct.forward(shape(problem), 32, threads, 1024)
     taken: list[int] = []
 
@@ -388,7 +386,7 @@ def test_phases_meet_each_output_through_each_tap_where_it_is(size, taps, pad, s
 @pytest.mark.parametrize("layout", ["nchw", "nhwc"])
 @pytest.mark.parametrize(("c", "k", "longer"), [(256, 64, "channels"), (64, 256, "filters")])
 def test_threads_share_the_longer_side_of_a_1x1_filters_gradient(layout: str, c: int, k: int, longer: str) -> None:
-    problem = discover().problem(f"conv/n1c{c}h28w28k{k}r1s1/f32/{layout}/wgrad")
+    problem = REGISTRY.problem(f"conv/n1c{c}h28w28k{k}r1s1/f32/{layout}/wgrad")
     plan = _plan.filter_gradient(shape(problem), True, 2, TILE)
     filters = {(int(item[1]), int(item[2])) for item in plan.items}
     halves = {
@@ -399,7 +397,7 @@ def test_threads_share_the_longer_side_of_a_1x1_filters_gradient(layout: str, c:
 
 
 def test_threads_add_up_parts_of_a_1x1_filters_gradient_where_pixels_are_many() -> None:
-    problem = discover().problem("conv/n8c256h28w28k64r1s1/f32/nhwc/wgrad")
+    problem = REGISTRY.problem("conv/n8c256h28w28k64r1s1/f32/nhwc/wgrad")
     plan = _plan.filter_gradient(shape(problem), True, 2, TILE)
     assert (plan.parts, plan.blocks.tolist()) == (2, [[0, 256, 0, 1]])
     assert plan.items.tolist() == [[0, 0, 64, 0, 1, 0, 3136], [0, 0, 64, 0, 1, 3136, 6272]]

@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 
 from kernelmark.bench.emulator.sweep import EmulatedCase, entries
-from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.kernel import Scratch
 from kernelmark.bench.plan.limits import H100
 from kernelmark.kernels.conv.fft import _codelets, _lanes, _planes, _products, _spectra, _transforms, cpu
@@ -83,7 +82,7 @@ def test_tiles_in_many_blocks_are_right_on_any_number_of_threads(sizes, words, d
 
 
 def tiles_of(problem: str) -> int:
-    parsed = discover().problem(problem)
+    parsed = REGISTRY.problem(problem)
     return cuts(parsed, cpu.chosen(parsed)).x.places
 
 
@@ -92,7 +91,7 @@ def test_rows_tell_the_tile_and_how_fftw_planned_it(monkeypatch: pytest.MonkeyPa
     problem = "conv/n1c4h100w100k4r5s5pad2/f32/nchw/fprop"
     (measured,) = verified(problem, "conv/pyfftw.tiled")
     noted = json.loads(measured.tunables)
-    assert cpu.chosen(discover().problem(problem)) == (noted["tile"], noted["tile"])
+    assert cpu.chosen(REGISTRY.problem(problem)) == (noted["tile"], noted["tile"])
     assert noted["rigour"] in ("FFTW_MEASURE", "FFTW_ESTIMATE")
     assert noted["wisdom"] in ("new", "found")
     (measured,) = verified("conv/n1c4h100w49k4r5s5pad2/f32/nchw/fprop", "conv/pyfftw.full")
@@ -100,7 +99,7 @@ def test_rows_tell_the_tile_and_how_fftw_planned_it(monkeypatch: pytest.MonkeyPa
 
 
 def test_what_a_tile_meets_of_the_tensor_never_ends_before_it_begins() -> None:
-    problem = discover().problem("conv/n1c4h1w9k2r1s7pad14/f32/nchw/fprop")
+    problem = REGISTRY.problem("conv/n1c4h1w9k2r1s7pad14/f32/nchw/fprop")
     for side in (8, 16, 32):
         axis = cuts(problem, (side, side)).x.width
         found = [_planes.met(axis, axis.first + tile * axis.step) for tile in range(axis.tiles)]
@@ -110,7 +109,7 @@ def test_what_a_tile_meets_of_the_tensor_never_ends_before_it_begins() -> None:
 
 @pytest.mark.parametrize("choose", [cpu.chosen, cpu.straight])
 def test_larger_filters_take_larger_tiles(choose) -> None:
-    sides = [choose(discover().problem(f"conv/n1c64h224w224k64r{r}s{r}/f32/nchw/fprop")) for r in (3, 7, 31)]
+    sides = [choose(REGISTRY.problem(f"conv/n1c64h224w224k64r{r}s{r}/f32/nchw/fprop")) for r in (3, 7, 31)]
     assert sides == sorted(set(sides))
 
 
@@ -123,7 +122,7 @@ def candidates(problem) -> list[Cuts]:
 @pytest.mark.parametrize("direction", DIRECTIONS)
 def test_tiles_hold_their_filter_and_cover_every_output(direction: str) -> None:
     for sizes, words in RAGGED:
-        problem = discover().problem(f"conv/{sizes}/f32/nchw/{direction}{words}")
+        problem = REGISTRY.problem(f"conv/{sizes}/f32/nchw/{direction}{words}")
         for c in candidates(problem):
             tiled = c.x if direction == "dgrad" else c.y
             for axis, span in zip((tiled.height, tiled.width), spans(problem), strict=True):
@@ -136,7 +135,7 @@ def test_tiles_hold_their_filter_and_cover_every_output(direction: str) -> None:
 
 def test_tiles_are_no_larger_than_an_image_needs() -> None:
     for sizes, words in RAGGED:
-        problem = discover().problem(f"conv/{sizes}/f32/nchw/fprop{words}")
+        problem = REGISTRY.problem(f"conv/{sizes}/f32/nchw/fprop{words}")
         largest, sides = whole(problem), [c.sides for c in candidates(problem)]
         assert cuts(problem, largest).x.places == problem.n
         assert largest in sides
@@ -150,15 +149,15 @@ def test_good_sizes_are_even_or_one_and_have_small_factors() -> None:
 
 def test_executed_operations_are_those_of_transforms_and_products() -> None:
     # One tile of 16 x 16, 2 images of 3 channels, 5 filters: 5/2 N log2 N a transform, 16 x 9 frequencies.
-    problem = discover().problem("conv/n2c3h16w16k5r3s3/f32/nchw/fprop")
+    problem = REGISTRY.problem("conv/n2c3h16w16k5r3s3/f32/nchw/fprop")
     transforms = (2 * 3 + 2 * 5 + 3 * 5) * 5 * 256 * 8 // 2
     products = 8 * 16 * 9 * 2 * 3 * 5
-    assert discover().kernels["conv/pyfftw.full"].executed_flop(problem) == transforms + products
+    assert REGISTRY.kernels["conv/pyfftw.full"].executed_flop(problem) == transforms + products
 
 
 def test_tiles_save_operations_where_filters_are_large() -> None:
-    problem = discover().problem(LAYER)
-    full, *tiled = (discover().kernels[name].executed_flop(problem) for name in KERNELS)
+    problem = REGISTRY.problem(LAYER)
+    full, *tiled = (REGISTRY.kernels[name].executed_flop(problem) for name in KERNELS)
     assert max(tiled) * 4 < full < problem.flop
     assert max(tiled) * 8 < problem.flop
 

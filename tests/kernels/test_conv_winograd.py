@@ -11,7 +11,6 @@ from emulator.fixtures import first_short
 from kernelmark import Tile
 from kernelmark.bench.emulator.sweep import EmulatedCase, entries
 from kernelmark.bench.measure.occupancy import occupancy, typical
-from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.kernel import KernelCall, Scratch
 from kernelmark.kernels._numba import jit
 from kernelmark.kernels.conv.winograd import _loops as winograd
@@ -173,9 +172,9 @@ def test_winograd_is_right_where_few_filters_are_transformed_at_a_time(direction
 )
 def test_winograd_transforms_few_filters_at_a_time_where_all_leave_the_cache(sizes, images, gradient, monkeypatch):
     monkeypatch.setattr(cpu, "second_level_bytes", lambda: 2**21)
-    kernel = discover().kernels["conv/cpu.winograd4"]
+    kernel = REGISTRY.kernels["conv/cpu.winograd4"]
     for direction, outputs in zip(DIRECTIONS, (images, images, gradient), strict=True):
-        tile = kernel.tile_for(discover().problem(f"conv/{sizes}r3s3pad1/f32/nchw/{direction}"))
+        tile = kernel.tile_for(REGISTRY.problem(f"conv/{sizes}r3s3pad1/f32/nchw/{direction}"))
         assert tile is not None
         assert vars(tile)["OUTPUTS"] == outputs
 
@@ -183,8 +182,8 @@ def test_winograd_transforms_few_filters_at_a_time_where_all_leave_the_cache(siz
 def test_winograd_has_no_tiles_that_do_the_same() -> None:
     tile = Tile(HELD=2**12, OUTPUTS=4)
     for direction in DIRECTIONS:
-        problem = discover().problem(f"conv/n2c19h22w31k70r3s3pad1/f32/nchw/{direction}")
-        reason = discover().kernels["conv/cpu.winograd4"].unwanted(problem, tile)
+        problem = REGISTRY.problem(f"conv/n2c19h22w31k70r3s3pad1/f32/nchw/{direction}")
+        reason = REGISTRY.kernels["conv/cpu.winograd4"].unwanted(problem, tile)
         assert ("added up in several blocks" in reason) == (direction == "wgrad")
 
 
@@ -211,14 +210,14 @@ def test_winograd_leaves_out_what_no_tile_meets(direction: str, pad: str) -> Non
 
 
 def executed(name: str, problem: str) -> int:
-    return discover().kernels[f"conv/cpu.{name}"].executed_flop(discover().problem(problem))
+    return REGISTRY.kernels[f"conv/cpu.{name}"].executed_flop(REGISTRY.problem(problem))
 
 
 @pytest.mark.parametrize("direction", DIRECTIONS)
 def test_winograd_executes_fewer_operations_by_what_its_tiles_save(direction: str) -> None:
     layer = f"conv/n64c512h48w48k512r3s3pad1/f32/nchw/{direction}"
     for name, saved in (("winograd", 9 * 4 / 16), ("winograd4", 9 * 16 / 36)):
-        ratio = discover().problem(layer).flop / executed(name, layer)
+        ratio = REGISTRY.problem(layer).flop / executed(name, layer)
         assert 0.95 * saved < ratio < saved
 
 
@@ -233,7 +232,7 @@ def test_winograd_counts_the_operations_of_its_transforms() -> None:
 
 @pytest.mark.parametrize("side", [7, 13, 4 * LANES - 1, 4 * LANES + 3])
 def test_rows_between_zeros_leave_those_of_other_threads_alone(side: int) -> None:
-    problem = discover().problem(f"conv/n1c2h{side}w{side}k1r3s3pad1/f32/nchw/fprop")
+    problem = REGISTRY.problem(f"conv/n1c2h{side}w{side}k1r3s3pad1/f32/nchw/fprop")
     g = tiling(problem, 4, LANES)
     row, source = g.phases * g.columns, np.arange(2.0 * side * side, dtype="f4") + 1
     image, held = np.full(2 * g.rows * row, np.nan, "f4"), np.empty(2 * g.phases * (g.columns + LANES), "f4")
@@ -253,7 +252,7 @@ def test_rows_between_zeros_leave_those_of_other_threads_alone(side: int) -> Non
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("first", [0, 1])
 def test_planes_leave_lines_of_other_threads_alone(layout: str, side: int, first: int) -> None:
-    problem = discover().problem(f"conv/n1c3h{side}w{side}k1r3s3pad1/f32/{layout}/fprop")
+    problem = REGISTRY.problem(f"conv/n1c3h{side}w{side}k1r3s3pad1/f32/{layout}/fprop")
     g = tiling(problem, 4, LANES)
     plane, *strides = planes.strides(g, g.down)
     v, image = np.full(36 * plane, np.nan, "f4"), np.ones(3 * g.rows * g.phases * g.columns + LANES, "f4")
