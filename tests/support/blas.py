@@ -18,11 +18,16 @@ from kernelmark.bench.plan.dtypes import numpy_dtype
 STORED = {0: "f32", 1: "f64", 2: "f16", 14: "bf16", 28: "e4m3", 3: "s8", 10: "s32"}
 
 
+def view(pointer: int, kind: Any, shape: tuple[int, ...], strides: tuple[int, ...]) -> Any:
+    """An array at an address, with strides in elements."""
+    size = np.dtype(kind).itemsize
+    extent = 1 + sum((length - 1) * stride for length, stride in zip(shape, strides, strict=True))
+    raw = (ctypes.c_char * (extent * size)).from_address(pointer)
+    return np.lib.stride_tricks.as_strided(np.frombuffer(raw, kind), shape, [stride * size for stride in strides])
+
+
 def matrix(pointer: int, dtype: str, ld: int, rows: int, cols: int) -> Any:
-    kind = numpy_dtype(dtype)
-    raw = (ctypes.c_char * ((ld * (cols - 1) + rows) * kind.itemsize)).from_address(pointer)
-    strides = (kind.itemsize, ld * kind.itemsize)
-    return np.lib.stride_tricks.as_strided(np.frombuffer(raw, kind), (rows, cols), strides)
+    return view(pointer, numpy_dtype(dtype), (rows, cols), (1, ld))
 
 
 class Blas:
