@@ -1,7 +1,6 @@
 """FP32 GEMM, stream-K, few rows and batches: grids cover C, k is cut without gaps, and tiles fill the device."""
 
 import math
-from collections.abc import Iterator
 from dataclasses import replace
 from itertools import product
 
@@ -22,10 +21,6 @@ from support.kernels import CUDA, DISTINCT, REGISTRY, cases, chosen, lean
 RUNGS = ("blocktile1d", "blocktile2d", "vectorised", "warptile", "async", "splitk")
 PACKED = ("vectorised", "warptile", "async", "splitk")
 FOUNDING = "gemm/m1024n2048k26752/f32/NT"
-
-
-def rung(name: str) -> CudaKernel:
-    return CUDA[f"gemm/cuda.{name}"]
 
 
 @pytest.mark.parametrize("name", RUNGS)
@@ -74,7 +69,8 @@ def test_slices_cover_k_and_none_is_empty(k: int, batch: str) -> None:
 
 def test_the_founding_shape_is_cut_until_its_blocks_fill_the_device() -> None:
     problem = REGISTRY.problem(FOUNDING)
-    call = rung("splitk").plan(problem, next(rung("splitk").tiles()), H100)[0]
+    splitk = CUDA["gemm/cuda.splitk"]
+    call = splitk.plan(problem, next(splitk.tiles()), H100)[0]
     assert call.grid == (8, 8, 2)  # 128 blocks for 132 multiprocessors that hold one each
 
 
@@ -83,7 +79,7 @@ def test_the_founding_shape_is_cut_until_its_blocks_fill_the_device() -> None:
 def test_copies_without_guards_are_right_from_one_step_on(name: str, k: int) -> None:
     """Tiles that divide the product; with few steps some stages of the pipeline are never filled."""
     problems = [REGISTRY.problem(f"gemm/m128n64k{k}/f32/{layout}/alpha2/beta0.5/batch2") for layout in ("NT", "TT")]
-    kernel = rung(name)
+    kernel = CUDA[f"gemm/cuda.{name}"]
     every = [EmulatedCase(kernel, p, tile) for p in problems for tile in kernel.tiles() if not kernel.unfit(p, tile)]
     whole = [case for case in every if case.calls[0][0].endswith("true>")]
     assert {case.problem.layout for case in whole} == {"NT", "TT"}
@@ -93,11 +89,11 @@ def test_copies_without_guards_are_right_from_one_step_on(name: str, k: int) -> 
 @pytest.mark.parametrize("name", ["async", "splitk", "streamk"])
 def test_wide_tiles_divide_a_product_without_guards(name: str) -> None:
     for shape in ("m128n256k40", "m256n256k40"):
-        case = chosen(f"gemm/cuda.{name}", f"gemm/{shape}/f32/NT")
-        tile = next(t for t in rung(name).tiles() if (t.TM, t.TN) == (8, 16))
-        entry, _ = EmulatedCase(case.kernel, case.problem, tile).calls[0]
-        assert entry.endswith("true>")
-        assert not wrong_in_emulator([EmulatedCase(case.kernel, case.problem, tile)])
+        kernel = CUDA[f"gemm/cuda.{name}"]
+        tile = next(t for t in kernel.tiles() if (t.TM, t.TN) == (8, 16))
+        case = EmulatedCase(kernel, REGISTRY.problem(f"gemm/{shape}/f32/NT"), tile)
+        assert case.calls[0][0].endswith("true>")
+        assert not wrong_in_emulator([case])
 
 
 STREAMK = CUDA["gemm/cuda.streamk"]
@@ -120,7 +116,7 @@ def test_whole_tiles_and_equal_shares_cover_every_step_once(tile: Tile) -> None:
 
 
 def test_the_founding_shape_keeps_every_multiprocessor_busy_for_the_same_time() -> None:
-    problem = REGISTRY.problem("gemm/m1024n2048k26752/f32/NT")
+    problem = REGISTRY.problem(FOUNDING)
     assert STREAMK.tile_for(problem) == WIDE
     d = dealt(problem, WIDE)
     assert (d.tiles, d.whole, d.blocks) == (64, 0, 132)
@@ -128,7 +124,7 @@ def test_the_founding_shape_keeps_every_multiprocessor_busy_for_the_same_time() 
 
 
 def test_scratch_is_two_tiles_a_block_and_none_where_no_tile_is_divided() -> None:
-    product, _ = STREAMK.plan(REGISTRY.problem("gemm/m1024n2048k26752/f32/NT"), WIDE, H100)
+    product, _ = STREAMK.plan(REGISTRY.problem(FOUNDING), WIDE, H100)
     (partials,) = (arg for arg in product.args if isinstance(arg, Scratch))
     assert partials.nbytes == 2 * 132 * WIDE.BM * WIDE.BN * 4
     (alone,) = STREAMK.plan(REGISTRY.problem("gemm/m128n128k8/f32/NT"), WIDE, H100)
@@ -254,15 +250,6 @@ def test_a_small_product_is_not_given_a_tile_that_is_mostly_empty() -> None:
         assert (tile.BM, tile.BN) == (64, 32)
 
 
-def products() -> Iterator[Problem]:
-    found: dict[str, Problem] = {}
-    for suite in SUITES:
-        for entry in find_suite(suite, REGISTRY).entries():
-            if entry.problem.op == "gemm" and not CUDA["gemm/cuda.async"].outside(entry.problem):
-                found[entry.problem.id] = entry.problem
-    return iter(found.values())
-
-
 def share(kernel: CudaKernel, problem: Problem, tile: Tile, device: DeviceLimits) -> float:
     (resident,) = (c.resident for c in CHOICES if all(vars(tile)[name] == value for name, value in c.values.items()))
     grid = kernel.plan(problem, tile, device)[0].grid
@@ -273,7 +260,9 @@ def share(kernel: CudaKernel, problem: Problem, tile: Tile, device: DeviceLimits
 def test_a_default_fills_nine_tenths_of_what_the_best_tile_of_its_class_does(name: str) -> None:
     """Tiles whose threads have as many sums in warps of the same size compute alike."""
     kernel = CUDA[name]
-    for problem, count in product(products(), MULTIPROCESSORS):
+    problems = {entry.problem for suite in SUITES for entry in find_suite(suite, REGISTRY).entries()}
+    products = [problem for problem in problems if problem.op == "gemm" and not kernel.outside(problem)]
+    for problem, count in product(products, MULTIPROCESSORS):
         device = replace(H100, multiprocessors=count)
         default = kernel.tile_for(problem, device)
         assert default is not None
@@ -282,19 +271,3 @@ def test_a_default_fills_nine_tenths_of_what_the_best_tile_of_its_class_does(nam
         found = {tile_text(vars(tile)): share(kernel, problem, tile, device) for tile in fit}
         line = f"{problem.id} on {count} multiprocessors: {found[tile_text(vars(default))]:.2f} of {found}"
         assert found[tile_text(vars(default))] >= 0.9 * max(found.values()), line
-
-
-@pytest.mark.parametrize(
-    ("name", "problem", "columns"),
-    [
-        ("wgmma_tf32", "gemm/m1024n26752k2048/f32/NT", 128),  # 13 waves of 836 clusters on 66, where 256 makes 7 of 420
-        ("wgmma_tf32", "gemm/m4096n4096k4096/f32/NT", 256),
-        ("wgmma_persistent", "gemm/m8192n8192k8192/bf16/NT", 256),
-        ("wgmma_persistent", "gemm/m1024n2048k26752/bf16/NT", 128),
-        ("wgmma_persistent", "gemm/m512n512k512/bf16/NT", 64),
-    ],
-)
-def test_a_persistent_grid_takes_the_tile_whose_waves_take_the_least_time(name, problem, columns) -> None:
-    tile = CUDA[f"gemm/cuda.{name}"].tile_for(REGISTRY.problem(problem))
-    assert tile is not None
-    assert columns == tile.BN

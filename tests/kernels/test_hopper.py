@@ -18,7 +18,6 @@ from kernelmark.bench.tune.profile.counted import counts_of
 from support.emulated import host_compiler, wrong_in_emulator
 from support.kernels import CUDA, LAYOUTS, REGISTRY, lean
 from support.kernels import cases as cases_of
-from support.kernels import refusal as refusal_of
 
 PIPELINED = ("mma", "mma_tf32", "mma_3xtf32", "mma_f64")
 Array = np.ndarray[Any, Any]
@@ -196,10 +195,6 @@ def plan(name: str, problem: str, tile: Tile | None = None) -> KernelCall:
     return call
 
 
-def refusal(name: str, problem: str) -> str:
-    return refusal_of(f"gemm/cuda.{name}", id_of(name, problem))
-
-
 def id_of(name: str, problem: str) -> str:
     """The id of a product, which has scales or groups where the kernel is for these."""
     return f"gemm/{problem}{WORDS.get(name, '')}"
@@ -213,10 +208,6 @@ def dtype_of(name: str) -> str:
     return "f32" if name in (*IN_F32, *OF_TF32) else "bf16"
 
 
-def layout_of(name: str) -> str:
-    return OF_TF32.get(name, "NT")
-
-
 def test_only_hopper_has_wgmma() -> None:
     runs = {(name, arch) for name in (*KERNELS, *OF_TF32) for arch in ARCHS if kernel(name).runs_on(arch)}
     assert runs == {(name, "sm_90a") for name in (*KERNELS, *OF_TF32)}
@@ -225,23 +216,23 @@ def test_only_hopper_has_wgmma() -> None:
 def test_a_block_fits_into_shared_memory() -> None:
     limit = H100.block_shared_bytes - 256  # mbarriers stand beside the dynamic part
     for name in (*KERNELS, *OF_TF32):
-        problem = f"m1024n1024k1024/{dtype_of(name)}/{layout_of(name)}"
-        assert all(plan(name, problem, tile).shared_bytes <= limit for tile in known_tiles(name)), name
-
-
-def known_tiles(name: str) -> list[Tile]:
-    return list(kernel(name).tiles())
+        problem = f"m1024n1024k1024/{dtype_of(name)}/{OF_TF32.get(name, 'NT')}"
+        assert all(plan(name, problem, tile).shared_bytes <= limit for tile in kernel(name).tiles()), name
 
 
 @pytest.mark.parametrize("name", PERSISTENT)
 @pytest.mark.parametrize(
     ("sizes", "columns"),
     [
-        ("m4096n4096k64/{0}/NT", 256),
-        ("m1024n2048k26752/{0}/NT", 128),  # 32 tiles of 256 x 256 would occupy 64 blocks of 132
-        ("m512n1024k64/{0}/NT", 64),
-        ("m100n104k64/{0}/NT", 64),
-        ("m264n264k8/{0}/NT/batch64", 64),  # of which narrower tiles leave less empty
+        ("m4096n4096k64/{}/NT", 256),
+        ("m4096n4096k4096/{}/NT", 256),
+        ("m8192n8192k8192/{}/NT", 256),
+        ("m1024n26752k2048/{}/NT", 128),  # 13 waves of 836 clusters on 66, where 256 makes 7 of 420
+        ("m1024n2048k26752/{}/NT", 128),  # 32 tiles of 256 x 256 would occupy 64 blocks of 132
+        ("m512n1024k64/{}/NT", 64),
+        ("m512n512k512/{}/NT", 64),
+        ("m100n104k64/{}/NT", 64),
+        ("m264n264k8/{}/NT/batch64", 64),  # of which narrower tiles leave less empty
     ],
 )
 def test_a_tile_is_taken_unless_the_waves_of_smaller_ones_take_less_time(name: str, sizes: str, columns: int) -> None:
@@ -251,8 +242,8 @@ def test_a_tile_is_taken_unless_the_waves_of_smaller_ones_take_less_time(name: s
 
 @pytest.mark.parametrize("name", [*KERNELS[1:], *OF_TF32])
 def test_a_persistent_grid_is_whole_clusters_and_no_larger_than_device_or_work(name: str) -> None:
-    for sizes, tile in product(("m1n8k16", "m300n520k16", "m4096n4096k64", "m40000n8k16"), known_tiles(name)):
-        call = plan(name, f"{sizes}/{dtype_of(name)}/{layout_of(name)}", tile)
+    for sizes, tile in product(("m1n8k16", "m300n520k16", "m4096n4096k64", "m40000n8k16"), kernel(name).tiles()):
+        call = plan(name, f"{sizes}/{dtype_of(name)}/{OF_TF32.get(name, 'NT')}", tile)
         assert call.cluster == tile.CLUSTER
         assert call.grid % tile.CLUSTER == 0
         assert 0 < call.grid <= max(tile.SMS, tile.CLUSTER)
@@ -325,7 +316,7 @@ def variants(name: str) -> list[tuple[str, str]]:
 @pytest.mark.parametrize("name", first_short(name for name in (*KERNELS, *OF_TF32) if len(variants(name)) > 1))
 def test_every_layout_and_type_compiles_without_spills_and_with_wgmma_in_flight(name: str, cuda_compiler: str) -> None:
     problems = [REGISTRY.problem(id_of(name, f"m8n8k16/{dtype}/{layout}")) for dtype, layout in variants(name)]
-    plans = [kernel(name).calls(problem, tile, H100) for problem, tile in product(problems, known_tiles(name))]
+    plans = [kernel(name).calls(problem, tile, H100) for problem, tile in product(problems, kernel(name).tiles())]
     lean(f"gemm/cuda.{name}", (entry for calls in plans for entry, _ in calls), "sm_90a")
 
 
@@ -341,7 +332,7 @@ def test_half_of_a_tile_is_at_least_64_columns_where_a_is_split_in_registers() -
 def test_rows_and_columns_meet_all_banks_as_they_are_turned() -> None:
     host_compiler()
     problem = REGISTRY.problem("gemm/m256n128k64/f32/TN")
-    for tile in known_tiles(TURNED):
+    for tile in kernel(TURNED).tiles():
         total = counts_of(EmulatedCase(kernel(TURNED), problem, tile)).total
         assert total.wavefronts == total.least_wavefronts > 0
 
