@@ -123,7 +123,7 @@ def candidates(parsed: Any) -> list[Cuts]:
 @pytest.mark.parametrize("direction", DIRECTIONS)
 def test_tiles_hold_their_filter_and_cover_every_output(direction: str) -> None:
     for parsed in (problem(sizes, direction) for sizes in (*RAGGED, *EVERY, L1, L2, L3)):
-        sides = (side for side in (16, 32) if max(parsed.r, parsed.s) < side)
+        sides = (side for side in (16, 32) if max(spans(parsed)) < side)
         for c in (*candidates(parsed), *(cuts(parsed, (side, side)) for side in sides)):
             tiled = c.x if direction == "dgrad" else c.y
             for axis, span in zip((tiled.height, tiled.width), spans(parsed), strict=True):

@@ -16,7 +16,7 @@ import pyfftw
 import pytest
 
 import kernelmark.kernels._fftw as fftw
-from kernelmark.bench.emulator.sweep import EmulatedCase, entries
+from kernelmark.bench.emulator.sweep import entries
 from kernelmark.bench.plan.suites import find_suite
 from support.emulated import host_compiler
 from support.kernels import REGISTRY, chosen, failures, lean, set_up
@@ -69,19 +69,13 @@ def test_the_reference_is_the_sum_of_the_definition(kind: str) -> None:
 def test_c2r_of_a_spectrum_is_that_of_its_hermitian_part(h: int, w: int) -> None:
     problem = REGISTRY.problem(f"fft/b2h{h}w{w}/f64/c2r")
     x = drawn(problem)
-    part = hermitian_part(x, w)
+    part = x.copy()
+    for column in {0, w // 2} if w % 2 == 0 else {0}:  # which are their own mirror images
+        mirrored = np.roll(x[:, ::-1, column], 1, axis=1) * [1, -1]
+        part[:, :, column] = (x[:, :, column] + mirrored) / 2
     references = [problem.reference({"x": values}, np.random.default_rng(0)).values for values in (x, part)]
     assert not np.array_equal(x, part)
     np.testing.assert_allclose(*references, rtol=0, atol=1e-12)
-
-
-def hermitian_part(x: Any, w: int) -> Any:
-    """With the columns that are their own mirror images made Hermitian."""
-    part = x.copy()
-    for column in {0, w // 2} if w % 2 == 0 else {0}:
-        mirrored = np.roll(x[:, ::-1, column], 1, axis=1) * [1, -1]
-        part[:, :, column] = (x[:, :, column] + mirrored) / 2
-    return part
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -117,10 +111,10 @@ def test_errors_are_judged_by_the_operands_of_their_own_transform() -> None:
 
 @pytest.mark.parametrize("points", [16, 173, 512])
 def test_a_transform_summed_term_by_term_is_right_and_one_of_19_bits_is_not(points: int) -> None:
-    problem, rng, k = REGISTRY.problem(f"fft/b16h1w{points}/f32/c2c"), np.random.default_rng(0), np.arange(points)
+    problem, rng = REGISTRY.problem(f"fft/b16h1w{points}/f32/c2c"), np.random.default_rng(0)
     x = drawn(problem).astype(np.float32)
     x[:, 0, rng.integers(points)] *= 1000
-    reference, waves = problem.reference({"x": x}, rng), np.exp(-2j * np.pi * (np.outer(k, k) % points) / points)
+    reference, waves = problem.reference({"x": x}, rng), dft(points, -1)
     sums = np.zeros((16, 1, points), np.complex64)
     for term in range(points):
         sums += x.view(np.complex64)[:, :, term] * waves[term].astype(np.complex64)
@@ -157,10 +151,6 @@ def test_the_suite_has_each_problem_once_and_every_kind() -> None:
 SMALL = "fft/cuda.small"
 
 
-def case(problem: str) -> EmulatedCase:
-    return chosen(SMALL, f"fft/{problem}")
-
-
 @pytest.mark.parametrize(
     ("problem", "blocks", "threads"),
     [
@@ -176,7 +166,7 @@ def case(problem: str) -> EmulatedCase:
     ],
 )
 def test_real_transforms_go_two_by_two_and_rows_fill_tiles(problem: str, blocks: int, threads: int) -> None:
-    ((_, call),) = case(problem).calls
+    ((_, call),) = chosen(SMALL, f"fft/{problem}").calls
     assert (call.grid, call.block) == (blocks, threads)
 
 
@@ -185,13 +175,12 @@ def test_real_transforms_go_two_by_two_and_rows_fill_tiles(problem: str, blocks:
 @pytest.mark.usefixtures("cuda_compiler")
 def test_no_large_shape_spills_registers_or_uses_stack(arch: str) -> None:
     sides = ("h16w16", "h32w32", "h1w16", "h1w32")
-    problems = [f"b64{sizes}/{dtype}/{kind}" for sizes in sides for dtype in ("f32", "f64") for kind in KINDS]
-    problems += [f"b64h1w{length}/f32/{kind}" for length in (256, 1024) for kind in KINDS]
-    lean(SMALL, entries([case(problem) for problem in problems]), arch)
+    problems = [f"fft/b64{sizes}/{dtype}/{kind}" for sizes in sides for dtype in ("f32", "f64") for kind in KINDS]
+    problems += [f"fft/b64h1w{length}/f32/{kind}" for length in (256, 1024) for kind in KINDS]
+    lean(SMALL, entries([chosen(SMALL, problem) for problem in problems]), arch)
 
 
 KERNEL = REGISTRY.kernels["fft/cufft.plan"]
-FORWARD = -1
 
 
 class Plan:
@@ -218,12 +207,8 @@ class Plan:
             source.fill(np.nan)
         else:
             values = as_complex(source).reshape(-1, *self.shape)
-            run = np.fft.fftn(values, axes=axes) if direction == FORWARD else inverse(values, axes)
-            target[...] = parts(run).reshape(target.shape)
-
-
-def inverse(values: Any, axes: tuple[int, ...]) -> Any:
-    return np.fft.ifftn(values, axes=axes, norm="forward")
+            run, norm = (np.fft.fftn, "backward") if direction == -1 else (np.fft.ifftn, "forward")
+            target[...] = parts(run(values, axes=axes, norm=norm)).reshape(target.shape)
 
 
 def as_complex(values: Any) -> Any:
@@ -253,11 +238,8 @@ def compiled_part(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
     folder: Path = tmp_path_factory.mktemp("hermitian")
     (folder / "part.cpp").write_text(SOURCE.replace("BODY", cufft._HERMITIAN))
-    command = [
-        host_compiler(),
-        *["-std=c++17", "-O1", "-Wall", "-Werror", "-shared", "-fPIC", "part.cpp", "-o", "part.so"],
-    ]
-    subprocess.run(command, cwd=folder, check=True)
+    words = ["-std=c++17", "-O1", "-Wall", "-Werror", "-shared", "-fPIC", "part.cpp", "-o", "part.so"]
+    subprocess.run([host_compiler(), *words], cwd=folder, check=True)
     library = ctypes.CDLL(str(folder / "part.so"))
 
     def call(x: Any, h: int, columns: int, w: int, y: Any) -> None:
