@@ -14,7 +14,7 @@ from kernelmark.bench.emulator.shapes import problems
 from kernelmark.bench.emulator.sweep import entries
 from kernelmark.bench.measure.compile import cuda_sources
 from kernelmark.bench.plan.errors import UsageError
-from kernelmark.bench.plan.kernel import CudaKernel, Im2colMap, KernelCall, Scratch, TensorMap
+from kernelmark.bench.plan.kernel import Im2colMap, KernelCall, Scratch, TensorMap
 from kernelmark.bench.plan.limits import H100
 from kernelmark.bench.plan.operation import Problem
 from kernelmark.kernels.conv._geometry import DIVISOR, DIVISORS, SIZES, divisor, fits_ints, geometry
@@ -29,17 +29,13 @@ VARIANTS = tuple(itertools.product(("nchw", "nhwc"), DIRECTIONS))
 LAYER = "n32c64h56w56k128r3s3pad1"
 
 
-def kernel(name: str) -> CudaKernel:
-    return CUDA[f"conv/cuda.{name}"]
-
-
 def conv(sizes: str, variant: str, options: str = "", dtype: str = "f32") -> Problem:
     """A problem by its id: variant is `nchw/fprop`."""
     return REGISTRY.problem("/".join(filter(None, (f"conv/{sizes}/{dtype}/{variant}", options))))
 
 
 def calls(name: str, problem: Problem) -> list[tuple[str, KernelCall]]:
-    return chosen(f"conv/cuda.{name}", problem.id).calls
+    return chosen(f"conv/cuda.{name}", problem).calls
 
 
 @pytest.mark.parametrize("d", [1, 2, 3, 5, 7, 9, 49, 64, 196, 641, 3136, 50176, 2**30, 2**31 - 1])
@@ -115,7 +111,7 @@ def test_drawn_parameters_come_out_right_and_without_reports(name: str, variant:
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("dtype", ["f32", "f16", "bf16"])
 def test_the_sweep_meets_each_option_and_each_bad_shape_in_every_variant(dtype: str, variant: tuple[str, str]) -> None:
-    every = problems(kernel("direct"), REGISTRY.operations["conv"])
+    every = problems(CUDA["conv/cuda.direct"], REGISTRY.operations["conv"])
     taken: list[Any] = [p for p in every if (p.dtype, p.layout, p.direction) == (dtype, *variant)]  # type: ignore[attr-defined]
     assert any(p.stride != 1 and p.dilation != 1 and p.groups > 1 for p in taken)
     assert any(p.groups > 1 and p.c // p.groups != p.k // p.groups for p in taken)
@@ -197,26 +193,21 @@ def test_slices_of_depthwise_filters_cover_all_pixels_and_none_is_empty(layout: 
             assert call.args[2:] == (128 * 9 if "k128" in sizes else 64 * 9, count)
 
 
-def im2col_calls(sizes: str, variant: str, options: str = "") -> list[tuple[str, KernelCall]]:
-    return chosen("conv/cuda.im2col", f"conv/{sizes}/f32/{variant}/{options}".rstrip("/")).calls
-
-
 @pytest.mark.parametrize("direction", DIRECTIONS)
 def test_a_pointwise_convolution_needs_no_columns(direction: str) -> None:
     for layout in ("nchw", "nhwc"):
-        made = im2col_calls("n4c64h14w14k96r1s1", f"{layout}/{direction}")
+        made = calls("im2col", conv("n4c64h14w14k96r1s1", f"{layout}/{direction}"))
         assert not any("im2col" in entry or "col2im" in entry for entry, _ in made)
         assert not any(arg.name == "columns" for _, call in made for arg in call.args if isinstance(arg, Scratch))
-    assert "conv_im2col_nchw" in dict(im2col_calls("n4c64h14w14k96r1s1stride2", "nchw/fprop"))
+    assert "conv_im2col_nchw" in dict(calls("im2col", conv("n4c64h14w14k96r1s1stride2", "nchw/fprop")))
 
 
 @pytest.mark.parametrize("layout", ["nchw", "nhwc"])
 @pytest.mark.parametrize("direction", DIRECTIONS)
 def test_images_of_which_scratch_holds_not_all_are_taken_in_passes(layout: str, direction: str) -> None:
-    made = im2col_calls("n128c64h112w112k64r3s3pad1", f"{layout}/{direction}")
-    scratch = {arg for _, call in made for arg in call.args if isinstance(arg, Scratch) and arg.name == "columns"}
-    assert len(scratch) == 1
-    assert max(one.nbytes for one in scratch) <= 2**29
+    made = calls("im2col", conv("n128c64h112w112k64r3s3pad1", f"{layout}/{direction}"))
+    (scratch,) = {arg for _, call in made for arg in call.args if isinstance(arg, Scratch) and arg.name == "columns"}
+    assert scratch.nbytes <= 2**29
     moved = [call for entry, call in made if "im2col" in entry or "col2im" in entry]
     image = 2**29 // (4 * 576 * 112 * 112)
     assert [call.args[2] for call in moved] == list(range(0, 128, image))
@@ -224,7 +215,7 @@ def test_images_of_which_scratch_holds_not_all_are_taken_in_passes(layout: str, 
 
 def test_packs_are_moved_where_rows_are_whole_vectors_or_padded_to_them() -> None:
     def widths(text: str, variant: str) -> tuple[str, ...]:
-        entry = next(entry for entry, _ in im2col_calls(text, variant) if "columns" in entry)
+        entry = next(entry for entry, _ in calls("im2col", conv(text, variant)) if "columns" in entry)
         return tuple(entry.split(", ")[8:10])
 
     assert widths("n1c8h7w7k8r3s3pad1", "nchw/fprop") == ("4", "1")  # 49 pixels, in columns padded to 52
@@ -235,7 +226,7 @@ def test_packs_are_moved_where_rows_are_whole_vectors_or_padded_to_them() -> Non
 
 
 def test_a_wide_grid_of_images_and_groups_is_cut_into_passes() -> None:
-    made = im2col_calls("n300c512h2w2k512r1s1stride2", "nchw/fprop", "g512")
+    made = calls("im2col", conv("n300c512h2w2k512r1s1stride2", "nchw/fprop", "g512"))
     depths = [call.grid[2] for entry, call in made if "columns" in entry]  # type: ignore[index]
     assert max(depths) <= 65535
     assert sum(depths) == 300 * 512
@@ -256,11 +247,9 @@ def test_small_images_of_vgg_are_cut_into_slices_until_half_of_an_h100_has_work(
 
 
 def test_64_channels_get_a_tile_that_is_64_wide() -> None:
-    sides = {
-        layout: chosen(IMPLICIT, f"conv/n1c64h224w224k64r3s3pad1/f32/{layout}/fprop").tile
-        for layout in ("nchw", "nhwc")
-    }
-    assert (sides["nchw"].BM, sides["nhwc"].BN) == (64, 64)
+    for layout, side in (("nchw", "BM"), ("nhwc", "BN")):
+        tile = chosen(IMPLICIT, f"conv/n1c64h224w224k64r3s3pad1/f32/{layout}/fprop").tile
+        assert getattr(tile, side) == 64
 
 
 @pytest.mark.parametrize("direction", DIRECTIONS)
@@ -276,10 +265,8 @@ def test_slices_cover_the_reduction_and_none_is_empty(direction: str) -> None:
 
 
 def test_several_slices_leave_fp32_sums_apart_for_a_second_launch() -> None:
-    one = chosen(MMA, "conv/n1c512h14w14k512r3s3pad1/f16/nhwc/wgrad")
-    assert len(one.calls) == 1
-    one = chosen(MMA, "conv/n1c512h14w14k512r3s3pad1/f16/nhwc/fprop")
-    (product_, first), (sum_, second) = one.calls
+    assert len(chosen(MMA, "conv/n1c512h14w14k512r3s3pad1/f16/nhwc/wgrad").calls) == 1
+    (product_, first), (sum_, second) = chosen(MMA, "conv/n1c512h14w14k512r3s3pad1/f16/nhwc/fprop").calls
     assert "float, Direction::fprop" in product_
     assert sum_ == "conv_sum<__half>"
     assert isinstance(first.args[2], Scratch)
@@ -287,39 +274,31 @@ def test_several_slices_leave_fp32_sums_apart_for_a_second_launch() -> None:
 
 
 @pytest.mark.parametrize(
-    ("sizes", "expected"),
-    [("r3s3", 9), ("r3s3stride2", 4), ("r1s1stride2", 1), ("r7s7pad3stride2", 16), ("r5s4stride4x3", 4)],
+    ("sizes", "dilated", "expected"),
+    [
+        *(("r3s3", "", 9), ("r3s3stride2", "", 4), ("r1s1stride2", "", 1), ("r7s7pad3stride2", "", 16)),
+        *(("r5s4stride4x3", "", 4), ("r3s3stride2", "dil2", 9)),  # dil2 leaves all taps to a quarter of the phases
+    ],
 )
-def test_pixels_of_an_inputs_gradient_meet_one_stride_squared_of_the_taps(sizes: str, expected: int) -> None:
-    assert taps(REGISTRY.problem(f"conv/n1c4h16w16k4{sizes}/f32/nchw/dgrad")) == expected
-
-
-def test_dilation_that_shares_a_divisor_with_the_stride_leaves_more_taps_to_fewer_phases() -> None:
-    problem = REGISTRY.problem("conv/n1c4h16w16k4r3s3stride2/f32/nchw/dgrad/dil2")
-    assert taps(problem) == 9
-
-
-def test_a_pixel_has_bits_for_at_most_32_taps() -> None:
-    for sizes, masked in (("r4s8", "true"), ("r3s11", "false")):
-        one = chosen(IMPLICIT, f"conv/n1c4h16w16k4{sizes}/f32/nchw/fprop")
-        (entry, _), *_ = one.calls
-        assert entry.endswith(f", {masked}>")
+def test_pixels_of_an_inputs_gradient_meet_one_stride_squared_of_the_taps(sizes, dilated, expected) -> None:
+    assert taps(conv(f"n1c4h16w16k4{sizes}", "nchw/dgrad", dilated)) == expected
 
 
 @pytest.mark.parametrize(
-    ("sizes", "masked"),
+    ("sizes", "direction", "masked"),
     [
-        ("h16w16k4r15s15", True),
-        ("h16w20k4r16s3", False),
-        ("h16w20k4r3s16", False),
-        ("h40w40k4r3s3pad99-0x40-0", True),
-        ("h4w4k4r1s3pad0-1", True),
-        ("h4w4k4r1s3pad0-2", False),
+        *(("h16w16k4r4s8", "fprop", "true"), ("h16w16k4r3s11", "fprop", "false")),  # at most 32 taps
+        ("h16w16k4r15s15", "wgrad", "true"),
+        ("h16w20k4r16s3", "wgrad", "false"),
+        ("h16w20k4r3s16", "wgrad", "false"),
+        ("h40w40k4r3s3pad99-0x40-0", "wgrad", "true"),
+        ("h4w4k4r1s3pad0-1", "wgrad", "true"),
+        ("h4w4k4r1s3pad0-2", "wgrad", "false"),
     ],
 )
-def test_taps_of_a_filters_gradient_have_bits_where_they_are_near(sizes: str, masked: bool) -> None:
-    (entry, _), *_ = chosen(IMPLICIT, f"conv/n1c4{sizes}/f32/nchw/wgrad").calls
-    assert entry.endswith(f", {str(masked).lower()}>")
+def test_pixels_have_bits_for_32_taps_and_a_filters_gradient_for_near_ones(sizes, direction, masked) -> None:
+    (entry, _), *_ = chosen(IMPLICIT, f"conv/n1c4{sizes}/f32/nchw/{direction}").calls
+    assert entry.endswith(f", {masked}>")
 
 
 WGMMA = "conv/cuda.implicit_wgmma"
@@ -349,10 +328,8 @@ def test_the_first_tap_visits_one_pixel_for_each_of_the_output(sizes: str, direc
 
 
 def test_an_inputs_gradient_gathers_the_outputs_with_filters_across_the_reduction() -> None:
-    fprop, dgrad, wgrad = (chosen(WGMMA, f"conv/n8c64h28w28k64r3s3pad1/f16/nhwc/{d}").calls[0][1] for d in DIRECTIONS)
-    boxes = [
-        [(a.operand, a.box) for a in c.args if isinstance(a, TensorMap | Im2colMap)] for c in (fprop, dgrad, wgrad)
-    ]
+    calls = (chosen(WGMMA, f"conv/n8c64h28w28k64r3s3pad1/f16/nhwc/{d}").calls[0][1] for d in DIRECTIONS)
+    boxes = [[(a.operand, a.box) for a in call.args if isinstance(a, TensorMap | Im2colMap)] for call in calls]
     assert boxes[0] == [("x", (128, 64)), ("w", (64, 64)), ("y", (64, 64))]
     assert boxes[1] == [("y", (128, 64)), ("w", (64, 64)), ("x", (64, 64))]
     assert boxes[2] == [("y", (64, 64)), ("x", (64, 64))]
@@ -365,8 +342,7 @@ def test_a_tile_is_not_twice_as_wide_as_what_it_holds(columns: int, width: int) 
 
 
 def test_slices_of_pixels_fill_the_device_and_cover_them() -> None:
-    one = chosen(WGMMA, "conv/n32c256h14w14k256r3s3pad1/bf16/nhwc/wgrad")
-    (entry, call), (summed, _) = one.calls
+    (entry, call), (summed, _) = chosen(WGMMA, "conv/n32c256h14w14k256r3s3pad1/bf16/nhwc/wgrad").calls
     assert "float" in entry
     assert summed == "conv_sum<__nv_bfloat16>"
     assert isinstance(call.args[2], Scratch)
@@ -380,5 +356,5 @@ def test_slices_of_pixels_fill_the_device_and_cover_them() -> None:
 @pytest.mark.parametrize("direction", ["dgrad", "wgrad"])
 def test_every_tile_compiles_without_spills_and_with_wgmma_in_flight(direction: str, cuda_compiler: str) -> None:
     problem = REGISTRY.problem(f"conv/n8c64h14w14k64r3s3pad1/f16/nhwc/{direction}")
-    kernel = chosen(WGMMA, problem.id).kernel
+    kernel = CUDA[WGMMA]
     lean(WGMMA, (entry for tile in kernel.tiles(H100) for entry, _ in kernel.calls(problem, tile, H100)), "sm_90a")

@@ -23,6 +23,7 @@ from support.kernels import CUDA, DIRECTIONS, REGISTRY, cases, failures, lean
 NAMES = F2, F4, FUSED4 = "conv/cuda.winograd", "conv/cuda.winograd4", "conv/cuda.winograd4_fused"
 VARIANTS = [f"{layout}/{direction}" for layout in ("nchw", "nhwc") for direction in ("fprop", "dgrad")]
 VGG3 = "conv/n32c256h56w56k256r3s3pad1/f32/nchw/fprop"
+CHUNKED = (VGG3, "conv/n128c64h224w224k64r3s3pad1/f32/nchw/fprop", "conv/n7c9h23w41k70r3s3/f32/nhwc/dgrad")
 
 
 def calls(case: EmulatedCase, part: str) -> list[KernelCall]:
@@ -89,9 +90,7 @@ def test_slices_of_channels_fill_the_device_once(problem: str, slices: int) -> N
         assert depth * (slices - 1) < channels <= depth * slices
 
 
-@pytest.mark.parametrize(
-    "problem", [VGG3, "conv/n128c64h224w224k64r3s3pad1/f32/nchw/fprop", "conv/n7c9h23w41k70r3s3/f32/nhwc/dgrad"]
-)
+@pytest.mark.parametrize("problem", CHUNKED)
 def test_chunks_follow_one_another_through_all_tiles_and_keep_to_their_memory(problem: str) -> None:
     for case in cases(F4, problem):
         covered, sizes, p = 0, set(), case.problem
@@ -99,8 +98,7 @@ def test_chunks_follow_one_another_through_all_tiles_and_keep_to_their_memory(pr
             *_, first, ldt = call.args
             assert first == covered
             covered += ldt
-            sizes |= {arg for arg in call.args if isinstance(arg, Scratch)}
-        for call in calls(case, "winograd4_output"):
+        for call in (*calls(case, "winograd4_input"), *calls(case, "winograd4_output")):
             sizes |= {arg for arg in call.args if isinstance(arg, Scratch)}
         assert 0 <= covered - outputs(case, 4)[0] < 4
         assert len(sizes) == 2  # every chunk has the same two buffers
@@ -108,9 +106,7 @@ def test_chunks_follow_one_another_through_all_tiles_and_keep_to_their_memory(pr
         assert sum(scratch.nbytes for scratch in sizes) <= max(1024 * case.tile.KIB, least)
 
 
-@pytest.mark.parametrize(
-    "problem", [VGG3, "conv/n128c64h224w224k64r3s3pad1/f32/nchw/fprop", "conv/n7c9h23w41k70r3s3/f32/nhwc/dgrad"]
-)
+@pytest.mark.parametrize("problem", CHUNKED)
 def test_blocks_of_fused_f4_own_48_tiles_of_a_chunk_and_64_filters_and_have_room_for_what_they_keep(problem) -> None:
     for case in cases(FUSED4, problem):
         tiles, channels = outputs(case, 4)

@@ -41,11 +41,11 @@ RAGGED = (
 )
 
 
-def chosen(kernel: str, problem: str) -> EmulatedCase:
+def chosen(kernel: str, problem: str | Problem) -> EmulatedCase:
     """The problem under the tile that a run takes."""
-    parsed = REGISTRY.problem(problem)
+    parsed = REGISTRY.problem(problem) if isinstance(problem, str) else problem
     tile = CUDA[kernel].tile_for(parsed)
-    assert tile is not None, refusal(kernel, problem)
+    assert tile is not None, CUDA[kernel].refuses(parsed)
     return EmulatedCase(CUDA[kernel], parsed, tile)
 
 
