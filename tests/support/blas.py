@@ -4,8 +4,7 @@ import ctypes
 import enum
 import json
 from collections.abc import Iterator
-from functools import partial
-from itertools import count
+from functools import partial, partialmethod
 from types import SimpleNamespace
 from typing import Any
 
@@ -156,6 +155,10 @@ RESULT = np.dtype(
         *(("workspace_size", "<u8"), ("state", "<i4"), ("waves_count", "<f4"), ("reserved", "<i4", (4,))),
     ]
 )
+#: Types of the attributes of products, layouts and preferences.
+_ATTRIBUTES = dict.fromkeys(("TRANSA", "TRANSB", "A_SCALE_MODE", "B_SCALE_MODE", "BATCH_COUNT"), "i4")
+_ATTRIBUTES |= {"A_SCALE_POINTER": "u8", "B_SCALE_POINTER": "u8", "STRIDED_BATCH_OFFSET": "i8"}
+_ATTRIBUTES |= {"MAX_WORKSPACE_BYTES": "u8", "REDUCTION_SCHEME_MASK": "u4"}
 _SETTINGS = {"ID": ("i4", 66), "TILE_ID": ("u4", 20), "STAGES_ID": ("u4", 99), "SPLITK_NUM": ("i4", 3)}
 _SETTINGS |= {"REDUCTION_SCHEME": ("u4", 2), "CTA_SWIZZLING": ("u4", 1), "CUSTOM_OPTION": ("u4", 4)}
 _SETTINGS |= {"CLUSTER_SHAPE_ID": ("u2", 5)}
@@ -179,7 +182,8 @@ class CublasLt:
 
     Enumerations have the values that tools/data/gpu-signatures.json records of nvmath's bindings.
     algorithms: the workspace of each that the heuristic lists, the number of which is its name.
-    ran: the algorithms of the products that ran, with their workspace. status: what the heuristic answers.
+    made: products, layouts and preferences by their handles. status: what the heuristic answers.
+    ran: the algorithms of the products that ran, with their workspace.
     """
 
     cuBLASLtError = Refused  # noqa: N815  # as in the bindings
@@ -192,11 +196,9 @@ class CublasLt:
     MatmulStages = enum.IntEnum("MatmulStages", {"STAGES_UNDEFINED": 0})
     ClusterShape = enum.IntEnum("ClusterShape", {"SHAPE_AUTO": 0, "SHAPE_2x1x1": 5})
 
-    def __init__(self, algorithms: tuple[int, ...] = (0, 64), status: int = 0, version: int = 130002) -> None:
-        self.algorithms, self.status, self.version, self._made = algorithms, status, version, count(1000)
-        self.products: dict[int, dict[str, int]] = {}
-        self.layouts: dict[int, dict[str, int]] = {}
-        self.preferences: dict[int, dict[str, int]] = {}
+    def __init__(self) -> None:
+        self.algorithms, self.status, self.version = (0, 64), 0, 130002
+        self.made: dict[int, dict[str, int]] = {}
         self.asked: list[dict[str, int]] = []
         self.ran: list[tuple[int, int, int]] = []
 
@@ -208,37 +210,33 @@ class CublasLt:
 
     def matmul_desc_create(self, compute: int, scale: int) -> int:
         assert STORED[scale] == _SCALES[compute]
-        return self._keep(self.products, TRANSA=0, TRANSB=0, compute=compute)
+        return self._keep(TRANSA=0, TRANSB=0, compute=compute)
 
     def matrix_layout_create(self, kind: int, rows: int, columns: int, ld: int) -> int:
-        return self._keep(self.layouts, kind=kind, rows=rows, columns=columns, ld=ld)
+        return self._keep(kind=kind, rows=rows, columns=columns, ld=ld)
 
     def matmul_preference_create(self) -> int:
-        return self._keep(self.preferences)
+        return self._keep()
 
-    def matmul_desc_set_attribute(self, handle: int, attribute: int, address: int, nbytes: int) -> None:
-        name = self.MatmulDescAttribute(attribute).name
-        self.products[handle][name] = _read(address, nbytes, "u8" if name.endswith("_POINTER") else "i4")
+    def _set(self, names: Any, handle: int, attribute: int, address: int, nbytes: int) -> None:
+        name = names(attribute).name
+        kind = np.dtype(_ATTRIBUTES[name])
+        assert kind.itemsize == nbytes
+        self.made[handle][name] = int(view(address, kind, (1,), (1,))[0])
 
-    def matrix_layout_set_attribute(self, handle: int, attribute: int, address: int, nbytes: int) -> None:
-        name = self.MatrixLayoutAttribute(attribute).name
-        kind = {"BATCH_COUNT": "i4", "STRIDED_BATCH_OFFSET": "i8"}[name]
-        self.layouts[handle][name] = _read(address, nbytes, kind)
-
-    def matmul_preference_set_attribute(self, handle: int, attribute: int, address: int, nbytes: int) -> None:
-        name = self.MatmulPreferenceAttribute(attribute).name
-        kind = {"MAX_WORKSPACE_BYTES": "u8", "REDUCTION_SCHEME_MASK": "u4"}[name]
-        self.preferences[handle][name] = _read(address, nbytes, kind)
+    matmul_desc_set_attribute = partialmethod(_set, MatmulDescAttribute)
+    matrix_layout_set_attribute = partialmethod(_set, MatrixLayoutAttribute)
+    matmul_preference_set_attribute = partialmethod(_set, MatmulPreferenceAttribute)
 
     def matmul_algo_get_heuristic(self, handle: int, product: int, *rest: int) -> None:
         """List algorithms, as many as there are and as are asked for."""
         a, b, c, d, preference, most, results, returned = rest
-        assert (handle, product in self.products, {a, b, c, d} <= self.layouts.keys()) == (7, True, True)
-        self.asked.append(self.preferences[preference] | {"most": most})
+        assert (handle, "compute" in self.made[product]) == (7, True)
+        assert all("ld" in self.made[layout] for layout in (a, b, c, d))
+        self.asked.append(self.made[preference] | {"most": most})
         if self.status:
             raise Refused(self.status)
-        raw = (ctypes.c_char * (most * RESULT.itemsize)).from_address(results)
-        table, listed = np.frombuffer(raw, RESULT), self.algorithms[:most]
+        table, listed = view(results, RESULT, (most,), (1,)), self.algorithms[:most]
         for number, nbytes in enumerate(listed):
             table["algo"]["data_"][number, 0] = number + 1
             table["workspace_size"][number], table["waves_count"][number] = nbytes, 1.5
@@ -262,20 +260,19 @@ class CublasLt:
         assert (handle, c, c_is, stream) == (7, d, d_is, 5)
         number = ctypes.c_uint64.from_address(algo).value - 1
         assert (nbytes, bool(space)) == (self.algorithms[number], self.algorithms[number] > 0)
-        self.ran.append((number, nbytes, self.products[product]["compute"]))
-        scalar = ctypes.c_float if self.products[product]["compute"] != 72 else ctypes.c_int32
+        has = self.made[product]
+        self.ran.append((number, nbytes, has["compute"]))
+        scalar = ctypes.c_float if has["compute"] != 72 else ctypes.c_int32
         factors = [scalar.from_address(address).value for address in (alpha, beta)]
-        ops = (self.products[product][name] for name in ("TRANSA", "TRANSB"))
-        inputs = zip(self._matrices(a, a_is), self._matrices(b, b_is), self._matrices(c, c_is), strict=True)
-        turn_a, turn_b = (op == _T for op in ops)
-        for A, B, C in inputs:
-            product_ = self._product((A.T if turn_a else A).astype("f8"), (B.T if turn_b else B).astype("f8"), product)
+        turn_a, turn_b = (has[name] == _T for name in ("TRANSA", "TRANSB"))
+        for A, B, C in zip(*(self._matrices(*each) for each in ((a, a_is), (b, b_is), (c, c_is))), strict=True):
+            product_ = self._product((A.T if turn_a else A).astype("f8"), (B.T if turn_b else B).astype("f8"), has)
             scaled = factors[0] * product_
             C[...] = (scaled + factors[1] * C.astype("f8") if factors[1] else scaled).astype(C.dtype)
 
-    def _product(self, a: Any, b: Any, product: int) -> Any:
+    def _product(self, a: Any, b: Any, has: dict[str, int]) -> Any:
         """A B, with the scales of blocks of 128 that the descriptor has: of both operands' k, and of A's rows."""
-        (m, k), n, has = a.shape, b.shape[1], self.products[product]
+        (m, k), n = a.shape, b.shape[1]
         if "A_SCALE_MODE" not in has:
             return a @ b
         scales = self.MatmulMatrixScale
@@ -292,18 +289,13 @@ class CublasLt:
         return found
 
     def _matrices(self, pointer: int, layout: int) -> Iterator[Any]:
-        one = SimpleNamespace(**self.layouts[layout])
+        one = SimpleNamespace(**self.made[layout])
         dtype = STORED[one.kind]
         for i in range(one.BATCH_COUNT):
             at = pointer + i * one.STRIDED_BATCH_OFFSET * numpy_dtype(dtype).itemsize
             yield matrix(at, dtype, one.ld, one.rows, one.columns)
 
-    def _keep(self, kept: dict[int, dict[str, int]], **values: int) -> int:
-        handle = next(self._made)
-        kept[handle] = values
+    def _keep(self, **values: int) -> int:
+        handle = 1000 + len(self.made)
+        self.made[handle] = values
         return handle
-
-
-def _read(address: int, nbytes: int, kind: str) -> int:
-    assert np.dtype(kind).itemsize == nbytes
-    return int(np.frombuffer((ctypes.c_char * nbytes).from_address(address), kind)[0])
