@@ -68,11 +68,6 @@ def until_there(path: Path) -> None:
     until(lambda: path.exists() and path.read_text())
 
 
-def sleeps(path: Path) -> None:
-    path.write_text(str(os.getpid()))
-    time.sleep(600)
-
-
 def test_what_a_child_has_compiled_is_loaded(cache: Path) -> None:
     @jit
     def twice(value):
@@ -118,7 +113,7 @@ def test_a_child_that_fails_is_done_without(ends, capfd) -> None:
 def test_a_child_that_hangs_is_ended_in_time(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr(_ahead, "LIMIT_S", 1)
     path = tmp_path / "child"
-    with ahead((noted, lambda: sleeps(path))):
+    with ahead((noted, lambda: (noted(path)(), time.sleep(600)))):
         pass
     assert ended(path)
 
@@ -171,25 +166,20 @@ def test_a_child_ends_with_its_parent(tmp_path: Path) -> None:
     until(lambda: ended(path))
 
 
-def test_a_process_that_has_one_cpu_has_no_child(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0})
-    with ahead((noted, noted(tmp_path / "child"))):
-        pass
-    assert not (tmp_path / "child").exists()
+def refuses() -> int:
+    raise BlockingIOError
 
 
-def test_a_system_that_refuses_a_child_is_done_without(tmp_path: Path, monkeypatch) -> None:
-    def refuses() -> int:
-        raise BlockingIOError
-
-    monkeypatch.setattr(os, "fork", refuses)
-    with ahead((noted, noted(tmp_path / "child"))):
-        pass
-    assert not (tmp_path / "child").exists()
-
-
-def test_where_nothing_can_be_kept_there_is_no_child(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr(_numba, "_compiled", lambda: tmp_path / "missing")
+@pytest.mark.parametrize(
+    ("module", "name", "replacement"),
+    [
+        pytest.param(os, "sched_getaffinity", lambda _: {0}, id="one CPU"),
+        pytest.param(os, "fork", refuses, id="refused"),
+        pytest.param(_numba, "_compiled", lambda: Path("/nowhere"), id="nothing can be kept"),
+    ],
+)
+def test_where_there_can_be_no_child_there_is_none(module, name, replacement, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(module, name, replacement)
     with ahead((noted, noted(tmp_path / "child"))):
         pass
     assert not (tmp_path / "child").exists()

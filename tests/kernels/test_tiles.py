@@ -13,8 +13,6 @@ from typing import Any
 import pytest
 
 from kernelmark.bench.emulator.sweep import EmulatedCase
-from kernelmark.bench.measure.compile import compile_cubin
-from kernelmark.bench.measure.launch import resident_blocks
 from kernelmark.bench.measure.tensormap import extents
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.kernel import CudaKernel, KernelCall, Tile
@@ -245,23 +243,6 @@ def test_the_founding_shape_is_transposed_in_place_on_every_device(device: Devic
     assert tile.SCRATCH == 0
     assert ("c2r_rows_by_scratch" in by_scratch) != rows_are_shared
     assert (FUSED.refuses(FOUNDING, device) is None) == rows_are_shared
-
-
-@pytest.mark.long
-@pytest.mark.usefixtures("cuda_compiler")
-@pytest.mark.parametrize(
-    ("capability", "sizes"),  # rows that the device has shared memory for; test_transpose.py has those on an H100
-    [(75, "m300n30001/f16"), (86, "m1024n20000/f32"), (80, "m1024n26752/f32")],
-)
-def test_all_blocks_of_a_compiled_cooperative_launch_are_resident(capability: int, sizes: str) -> None:
-    device = TYPICAL[capability]
-    problem = REGISTRY.problem(f"transpose/{sizes}/in")
-    tile = FUSED.tile_for(problem, device)
-    made = FUSED.calls(problem, tile, device)
-    cubin = compile_cubin(FUSED.source, [entry for entry, _ in made], device.arch)
-    for entry, call in made:
-        held = resident_blocks(call, cubin.resources[entry], device)
-        assert math.prod(extents(call.grid)) <= held * device.multiprocessors, entry
 
 
 def small_cases() -> Iterator[EmulatedCase]:

@@ -10,9 +10,9 @@ import pytest
 
 from kernelmark.bench.emulator.sweep import EmulatedCase, entries
 from kernelmark.bench.measure.compile import compile_cubin
-from kernelmark.bench.measure.occupancy import occupancy, typical
+from kernelmark.bench.measure.occupancy import occupancy
 from kernelmark.bench.plan.kernel import CudaKernel, KernelCall, Scratch, TensorMap, Tile
-from kernelmark.bench.plan.limits import H100, TYPICAL
+from kernelmark.bench.plan.limits import H100, TYPICAL, DeviceLimits
 from kernelmark.kernels._numba import bind
 from kernelmark.kernels.transpose import _numba, _strips, _tiles
 from kernelmark.kernels.transpose._blocks import width
@@ -177,10 +177,6 @@ COLS = (*range(1, 40), 48, 64, 97, 128)
 Array = np.ndarray[Any, Any]
 
 
-def longer(rows: int) -> Iterator[int]:
-    return (cols for cols in COLS if cols >= rows)
-
-
 def rotated(x: Array) -> Array:
     """Step 1 of c2r.cu."""
     rows, cols = x.shape
@@ -210,21 +206,23 @@ def c2r(x: Array) -> Array:
 
 @pytest.mark.parametrize("rows", ROWS)
 def test_the_steps_transpose(rows: int) -> None:
-    for cols in longer(rows):
+    for cols in (cols for cols in COLS if cols >= rows):
         x = np.arange(rows * cols).reshape(rows, cols)
         assert np.array_equal(c2r(x).reshape(cols, rows), x.T), cols
 
 
 @pytest.mark.parametrize("rows", ROWS)
 def test_each_step_permutes_so_that_its_inverse_exists(rows: int) -> None:
-    for cols in longer(rows):
+    for cols in (cols for cols in COLS if cols >= rows):
         assert (np.sort(row_targets(rows, cols), axis=1) == np.arange(cols)).all(), cols
         assert (np.sort(column_sources(rows, cols), axis=0) == np.arange(rows)[:, None]).all(), cols
 
 
-def calls(problem: str, kernel: CudaKernel = C2R, more: dict[str, int] | None = None) -> list[KernelCall]:
+def calls(
+    problem: str, kernel: CudaKernel = C2R, more: dict[str, int] | None = None, device: DeviceLimits = H100
+) -> list[KernelCall]:
     parsed = REGISTRY.problem(f"transpose/{problem}")
-    return kernel.plan(parsed, Tile(**{**vars(kernel.tile_for(parsed) or Tile()), **(more or {})}), H100)
+    return kernel.plan(parsed, Tile(**{**vars(kernel.tile_for(parsed, device) or Tile()), **(more or {})}), device)
 
 
 def scratch_bytes(made: list[KernelCall]) -> int:
@@ -304,19 +302,26 @@ def test_c2r_fused_makes_two_passes_and_a_stash_backwards_where_columns_are_long
     assert names[0] == ["c2r_stash", "c2r_fused_rows", "c2r_fused_columns"] == names[1][::-1]
 
 
+_LONG = [(90, f"m{m}n{n}/{dtype}") for m, n in SEED_SHAPES for dtype in ("f64", "f16")]
+_LONG += [(75, "m300n30001/f16"), (86, "m1024n20000/f32"), (80, "m1024n26752/f32")]
+
+
 @pytest.mark.parametrize(
-    ("dtype", "more"),
-    [("f32", {}), ("f32", _RING), *(pytest.param(dtype, {}, marks=pytest.mark.long) for dtype in ("f64", "f16"))],
+    ("capability", "sizes", "more"),  # rows that the device has shared memory for
+    [
+        *((90, f"m{m}n{n}/f32", more) for m, n in SEED_SHAPES for more in ({}, _RING)),
+        *(pytest.param(*row, {}, marks=pytest.mark.long) for row in _LONG),
+    ],
 )
-@pytest.mark.parametrize(("m", "n"), SEED_SHAPES)
 @pytest.mark.usefixtures("cuda_compiler")
-def test_all_blocks_of_the_cooperative_launches_are_resident_on_an_h100(m, n, dtype, more) -> None:
-    made = calls(f"m{m}n{n}/{dtype}/in", FUSED, more)
-    cubin = compile_cubin(FUSED.source, [str(call.entry) for call in made], "sm_90a")
+def test_all_blocks_of_the_cooperative_launches_are_resident(capability, sizes, more) -> None:
+    device = TYPICAL[capability]
+    made = calls(f"{sizes}/in", FUSED, more, device)
+    cubin = compile_cubin(FUSED.source, [str(call.entry) for call in made], device.arch)
     for call in made:
         used = cubin.resources[str(call.entry)]
-        fits = occupancy(typical("sm_90a"), call.block, used.registers, used.static_shared_bytes + call.shared_bytes)
-        assert call.grid <= H100.multiprocessors * fits.blocks_per_sm, call.entry
+        fits = occupancy(device, call.block, used.registers, used.static_shared_bytes + call.shared_bytes)
+        assert call.grid <= device.multiprocessors * fits.blocks_per_sm, call.entry
 
 
 @pytest.mark.parametrize(
@@ -359,19 +364,6 @@ _FURTHER = (("m36n90", 1, 8), ("m90n36", 1, 8), ("m31n97", 1, 8), ("m4n1030", 0,
 _WAVES = (("m25n165", 8), ("m165n25", 8), ("m42n96", 16), ("m96n42", 32), ("m50n510", 8), ("m510n50", 8))
 
 
-def rectangles() -> Iterator[EmulatedCase]:
-    """Beyond the sweep's shapes: both directions through scratch, and rows longer than a block reads at a time.
-
-    Grids of a few blocks, so that each block takes part in many waves, and has several stripes.
-    """
-    for sizes, by_scratch, columns in _FURTHER:
-        problem = REGISTRY.problem(f"transpose/{sizes}/f32/in")
-        yield EmulatedCase(C2R, problem, Tile(SCRATCH=by_scratch, W=columns, STAGES=1))
-    for (sizes, columns), ordered in itertools.product(_WAVES, (0, 1)):
-        tile = Tile(W=columns, SMS=1, STAGES=1 + ordered, ORDERED=ordered)
-        yield EmulatedCase(FUSED, REGISTRY.problem(f"transpose/{sizes}/f32/in"), tile)
-
-
 TMA = CUDA["transpose/cuda.tma"]
 KIB = 1024
 SHARED_LIMIT = 99 * KIB  # a block, on the smallest device with a TMA
@@ -380,12 +372,8 @@ SHARED_LIMIT = 99 * KIB  # a block, on the smallest device with a TMA
 @pytest.mark.parametrize(("dtype", "height", "columns"), [("f64", 32, 16), ("f32", 64, 32), ("bf16", 128, 64)])
 def test_a_box_is_128_bytes_of_each_row_of_a_tile(dtype: str, height: int, columns: int) -> None:
     ((_, call),) = chosen(TMA.id, f"transpose/m1000n1000/{dtype}/out").calls
-    assert call.args == (
-        TensorMap("a", (height, columns), "128B"),
-        TensorMap("b", (height, columns), "128B"),
-        1000,
-        1000,
-    )
+    boxes = (TensorMap(name, (height, columns), "128B") for name in "ab")
+    assert call.args == (*boxes, 1000, 1000)
 
 
 @pytest.mark.parametrize("dtype", ["f64", "f32", "f16", "bf16"])
@@ -404,15 +392,23 @@ _LARGE = {"SQUARES": 16, "RING": 96, "BLOCKS": 1, "GROUP": 2}
 _LARGEST = {"SQUARES": 32, "RING": 128, "BLOCKS": 1, "GROUP": 1}
 
 
-def long_cases() -> Iterator[EmulatedCase]:
-    """One block that goes round its ring many times, through several bands, the last of them narrower."""
-    for dtype, (sizes, tile) in itertools.product(
-        ("f64", "f32", "f16"), (("m72n336", _SMALL), ("m200n72", _SMALL), ("m152n616", _LARGE))
-    ):
+def beyond() -> Iterator[EmulatedCase]:
+    """Beyond the sweep's shapes: both directions through scratch, and rows longer than a block reads at a time.
+
+    Grids of a few blocks, so that each block takes part in many waves, and has several stripes; of the TMA's kernel one
+    block, which goes round its ring many times, through several bands, the last of them narrower.
+    """
+    for sizes, by_scratch, columns in _FURTHER:
+        problem = REGISTRY.problem(f"transpose/{sizes}/f32/in")
+        yield EmulatedCase(C2R, problem, Tile(SCRATCH=by_scratch, W=columns, STAGES=1))
+    for (sizes, columns), ordered in itertools.product(_WAVES, (0, 1)):
+        tile = Tile(W=columns, SMS=1, STAGES=1 + ordered, ORDERED=ordered)
+        yield EmulatedCase(FUSED, REGISTRY.problem(f"transpose/{sizes}/f32/in"), tile)
+    rings = (("m72n336", _SMALL), ("m200n72", _SMALL), ("m152n616", _LARGE))
+    for dtype, (sizes, tile) in (*itertools.product(("f64", "f32", "f16"), rings), ("f32", ("m264n392", _LARGEST))):
         yield EmulatedCase(TMA, REGISTRY.problem(f"transpose/{sizes}/{dtype}/out"), Tile(**tile))
-    yield EmulatedCase(TMA, REGISTRY.problem("transpose/m264n392/f32/out"), Tile(**_LARGEST))
 
 
-@pytest.mark.parametrize("case", [*rectangles(), *long_cases()], ids=lambda case: case.id)
+@pytest.mark.parametrize("case", list(beyond()), ids=lambda case: case.id)
 def test_emulated_rectangles_waves_and_rings_are_right_without_reports(case: EmulatedCase) -> None:
     assert not wrong_in_emulator([case])
