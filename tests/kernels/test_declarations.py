@@ -294,14 +294,8 @@ def code(kernel: CudaKernel, wanted: tuple[str, ...], arch: str) -> dict[str, st
 
 
 #: One kernel of each kind of template, and the tunables that only its launches show.
-COMPILED = (
-    "gemm/cuda.blocktile2d",
-    "gemm/cuda.warptile",
-    "gemm/cuda.async",
-    "gemm/cuda.mma_tf32",
-    "conv/cuda.fft_tiled",
-)
-COMPILED += ("gemm/cuda.wgmma_persistent", "transpose/cuda.tma", "copy/cuda.vectorised", "transpose/cuda.tiled")
+COMPILED = tuple(f"gemm/cuda.{name}" for name in ("blocktile2d", "warptile", "async", "mma_tf32", "wgmma_persistent"))
+COMPILED += ("conv/cuda.fft_tiled", "transpose/cuda.tma", "copy/cuda.vectorised", "transpose/cuda.tiled")
 
 
 @pytest.mark.long

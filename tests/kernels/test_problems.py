@@ -90,21 +90,10 @@ REFUSED = {
     "transpose": [(f"{batch}m5n7/f32/out", f"{batch}m5n7") for batch in ("b0", "b", "b08")],
 }
 IDS = [
-    *[
-        "fma/n7k9/f32",
-        "fma/n7k9/f64",
-        "fma/n7k9/f32/mma",
-        "fma/n7k9/f32/fed",
-        "fma/n1k524288/bf16/mma",
-        "fma/n98304k32768/f32",
-    ],
-    *[
-        "transfer/n51200000/f32/h2d",
-        "transfer/n7/f64/bidir",
-        "transfer/n7/f16/d2d/work64",
-        "transfer/n1/bf16/h2h/node0",
-        "transfer/n9/f32/p2p/node12/work4096",
-    ],
+    *(f"fma/{text}" for text in ("n7k9/f32", "n7k9/f64", "n7k9/f32/mma", "n7k9/f32/fed")),
+    *("fma/n1k524288/bf16/mma", "fma/n98304k32768/f32"),
+    *("transfer/n51200000/f32/h2d", "transfer/n7/f64/bidir", "transfer/n7/f16/d2d/work64"),
+    *("transfer/n1/bf16/h2h/node0", "transfer/n9/f32/p2p/node12/work4096"),
     *("fft/b64h32w32/f32/r2c", "fft/b1h1w7/f64/c2r", "fft/b2h3w4/f32/c2c", "fft/b2h3w4/f32/c2c/inverse"),
     *("transpose/b8m64n3136/f32/out", "transpose/m64n3136/f32/out"),
 ]

@@ -7,17 +7,13 @@ import pytest
 from support.kernels import CUDA, LAYOUTS, REGISTRY, refusal
 
 GEMM, CONV, TRANSPOSE, FFT = "gemm/cuda.", "conv/cuda.", "transpose/cuda.", "fft/cuda.small"
+FUSED, TILED, DEPTHWISE = TRANSPOSE + "c2r_fused", CONV + "direct_tiled", CONV + "depthwise"
 LAYER = "n32c64h56w56k128r3s3pad1"
 LADDER = ("blocktile1d", "blocktile2d", "vectorised", "warptile", "async", "splitk")
 LADDER += ("wmma", "mma", "mma_tf32", "mma_3xtf32", "mma_f64")
 #: Kernels with wgmma, each with a storage type, and what the ids of their products end with.
-WGMMA = {
-    "wgmma": "bf16",
-    "wgmma_persistent": "bf16",
-    "wgmma_splitk": "bf16",
-    "wgmma_tf32": "f32",
-    "wgmma_3xtf32": "f32",
-}
+WGMMA = dict.fromkeys(("wgmma", "wgmma_persistent", "wgmma_splitk"), "bf16")
+WGMMA |= {"wgmma_tf32": "f32", "wgmma_3xtf32": "f32"}
 WGMMA |= {"wgmma_fp8": "e4m3.bf16", "wgmma_int8": "s8.s32", "wgmma_fp8_blocks": "e4m3.bf16", "wgmma_grouped": "bf16"}
 WORDS = {"wgmma_fp8_blocks": "/scale-blocks", "wgmma_grouped": "/groups3-skewed"}
 NOT_BY_TMA = ("wgmma", "wgmma_splitk", "wgmma_3xtf32")
@@ -107,32 +103,20 @@ REFUSED = [
     (TRANSPOSE + "tiled_inplace", "transpose/m5n7/f32/in", "transposes square matrices only; m is 5 and n is 7"),
     (TRANSPOSE + "c2r", "transpose/m9n1000000/f32/in", "a row of 1000000 elements takes 4000000 bytes"),
     (TRANSPOSE + "c2r", "transpose/m9n1000000/f32/in", "it has 9 rows, expected at least 10"),
-    (TRANSPOSE + "c2r_fused", "transpose/m64n128/f32/in", "the stash takes 32 of 64 rows, expected at most a tenth"),
-    (
-        TRANSPOSE + "c2r_fused",
-        "transpose/m9n1000000/f32/in",
-        "4000000 bytes, expected at most 232448, of shared memory",
-    ),
-    (TRANSPOSE + "c2r_fused", "transpose/m10001n9001/f32/in", "a stripe of 8 columns takes 288032 bytes"),
+    (FUSED, "transpose/m64n128/f32/in", "the stash takes 32 of 64 rows, expected at most a tenth"),
+    (FUSED, "transpose/m9n1000000/f32/in", "4000000 bytes, expected at most 232448, of shared memory"),
+    (FUSED, "transpose/m10001n9001/f32/in", "a stripe of 8 columns takes 288032 bytes"),
     (TRANSPOSE + "tma", "transpose/m64n30/f32/out", "rows of a begin every 120 bytes, expected a multiple of 16"),
     (TRANSPOSE + "tma", "transpose/m30n64/f32/out", "rows of b begin every 120 bytes, expected a multiple of 16"),
     (TRANSPOSE + "tma", "transpose/m8n4/f16/out", "rows of a begin every 8 bytes, expected a multiple of 16"),
-    (
-        CONV + "direct_tiled",
-        f"conv/{LAYER}stride2/f32/nchw/dgrad",
-        "stride is 2, expected 1: dgrad is run as a forward",
-    ),
+    (TILED, f"conv/{LAYER}stride2/f32/nchw/dgrad", "stride is 2, expected 1: dgrad is run as a forward"),
     *[
         (CONV + name, f"conv/{LAYER}/f32/nchw/wgrad", "has no wgrad path")
         for name in ("direct_tiled", "winograd", "winograd4", "winograd4_fused", "fft_fused")
     ],
-    (CONV + "direct_tiled", "conv/n1c1h200w200k1r90s90/f32/nchw/fprop", "no tile is valid: 4 channels take"),
-    (CONV + "depthwise", "conv/n1c8h9w9k8r3s3/f32/nchw/fprop/g4", "groups is 4, expected c = 8: each filter reads one"),
-    (
-        CONV + "depthwise",
-        "conv/n1c1h200w200k1r120s120/f32/nchw/fprop",
-        "bytes of shared memory, expected at most 49152",
-    ),
+    (TILED, "conv/n1c1h200w200k1r90s90/f32/nchw/fprop", "no tile is valid: 4 channels take"),
+    (DEPTHWISE, "conv/n1c8h9w9k8r3s3/f32/nchw/fprop/g4", "groups is 4, expected c = 8: each filter reads one"),
+    (DEPTHWISE, "conv/n1c1h200w200k1r120s120/f32/nchw/fprop", "bytes of shared memory, expected at most 49152"),
     *[
         (f"{CONV}implicit_{name}", f"conv/n1c{c}h8w8k{k}r3s3/{dtype}/nhwc/{direction}", reason)
         for name, dtype, least in (("mma", "f16", 8), ("tf32", "f32", 4), ("3xtf32", "f32", 4))
@@ -197,21 +181,14 @@ REFUSED = [
             ("n1c65536h3w3k65536r3s3", "/g65536", "groups is 65536, expected at most 65535: a grid has 65535 blocks"),
         )
     ],
-    (
-        CONV + "fft_fused",
-        "conv/n1c9h9w9k2r3s3/f32/nchw/fprop",
-        "c / groups is 9, expected at most 8, the tiles of a block",
-    ),
-    (
-        CONV + "fft_fused",
-        "conv/n1c5h39w39k2r17s3/f32/nchw/fprop",
-        "c / groups is 5, expected at most 4, the tiles of a",
-    ),
-    (
-        CONV + "fft_fused",
-        "conv/n1c2h9w9k18r3s3/f32/nchw/dgrad/g2",
-        "k / groups is 9, expected at most 8, the tiles of a",
-    ),
+    *[
+        (CONV + "fft_fused", f"conv/{problem}", f"{reason}, the tiles of a block")
+        for problem, reason in (
+            ("n1c9h9w9k2r3s3/f32/nchw/fprop", "c / groups is 9, expected at most 8"),
+            ("n1c5h39w39k2r17s3/f32/nchw/fprop", "c / groups is 5, expected at most 4"),
+            ("n1c2h9w9k18r3s3/f32/nchw/dgrad/g2", "k / groups is 9, expected at most 8"),
+        )
+    ],
     (
         "conv/numba.fft_tiled",
         "conv/n1c2h300w20k2r25s3/f32/nchw/fprop/dil4x1",

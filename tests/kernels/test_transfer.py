@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 from kernelmark.bench.plan.case import Plan, jobs
-from kernelmark.bench.plan.operation import Problem
 from kernelmark.bench.plan.suites import find_suite
 from kernelmark.bench.run.family import below
 from kernelmark.kernels.transfer import worked
@@ -22,10 +21,6 @@ WAYS = [k for k in REGISTRY.kernels.values() if k.op == "transfer" and k.device 
 WORKED = ("transfer/numba.serial", "transfer/numba.arrived", "transfer/numba.staged")
 PLAIN = [k.id for k in WAYS if k.outside(REGISTRY.problem("transfer/n1/f32/h2h")) is None]
 pytestmark = pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="memory without a name takes Linux")
-
-
-def problem_of(text: str) -> Problem:
-    return REGISTRY.problem(f"transfer/{text}")
 
 
 @pytest.mark.parametrize("threads", [1, 2, 5])
@@ -39,12 +34,12 @@ def test_work_is_a_multiply_add_after_the_other() -> None:
     stepped = a.copy()
     for _ in range(64):
         stepped = (1 - 2**-10) * stepped + 2**-11
-    found = problem_of("n11/f64/h2h/work64").reference({"a": a}, np.random.default_rng(0))
+    found = REGISTRY.problem("transfer/n11/f64/h2h/work64").reference({"a": a}, np.random.default_rng(0))
     assert np.allclose(found["b"], stepped, rtol=0, atol=1e-14)
 
 
 def test_both_ways_are_checked() -> None:
-    problem, values = problem_of("n3/f32/bidir"), np.ones(3, np.float32)
+    problem, values = REGISTRY.problem("transfer/n3/f32/bidir"), np.ones(3, np.float32)
     reference = problem.reference({"a": values, "c": values}, np.random.default_rng(0))
     assert problem.check({"b": values, "d": values}, reference, "exact").reason is None
     assert (problem.check({"b": values, "d": 2 * values}, reference, "exact").reason or "").startswith("d[0]")
@@ -64,8 +59,8 @@ def test_the_thread_that_copies_waits_for_the_one_that_works(monkeypatch, nbytes
 
 
 def test_one_step_of_the_work_left_out_is_wrong() -> None:
-    problem, values = problem_of("n100/f32/h2h/work64"), np.linspace(-1, 1, 100).astype(np.float32)
-    less = problem_of("n100/f32/h2h/work63").reference({"a": values}, np.random.default_rng(0))
+    problem, values = REGISTRY.problem("transfer/n100/f32/h2h/work64"), np.linspace(-1, 1, 100).astype(np.float32)
+    less = REGISTRY.problem("transfer/n100/f32/h2h/work63").reference({"a": values}, np.random.default_rng(0))
     reference = problem.reference({"a": values}, np.random.default_rng(0))
     assert problem.check({"b": reference["b"].astype(np.float32)}, reference, "fp32").reason is None
     assert problem.check({"b": less["b"].astype(np.float32)}, reference, "fp32").reason
@@ -85,21 +80,17 @@ def test_a_node_that_is_not_there_is_unsupported() -> None:
 
 
 def test_fresh_pages_are_given_back_before_each_copy() -> None:
+    from resource import RUSAGE_SELF, getrusage
+
     launch, operands, draw, _ = set_up("transfer/n300007/f32/h2h", "transfer/numpy.fresh_pages", threads=1)
     faults = []
     for _ in range(2):
-        before = _faults()
+        before = getrusage(RUSAGE_SELF).ru_minflt
         launch()
-        faults.append(_faults() - before)
-    assert min(faults) >= problem_of("n300007/f32/h2h").traffic_bytes // os.sysconf("SC_PAGE_SIZE") - 2
+        faults.append(getrusage(RUSAGE_SELF).ru_minflt - before)
+    assert min(faults) >= REGISTRY.problem("transfer/n300007/f32/h2h").traffic_bytes // os.sysconf("SC_PAGE_SIZE") - 2
     assert np.array_equal(operands.flat["a"], operands.flat["b"])
     assert operands.damage(draw) is None
-
-
-def _faults() -> int:
-    import resource
-
-    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
 
 
 @pytest.fixture
