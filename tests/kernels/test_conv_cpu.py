@@ -5,7 +5,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from itertools import product
-from typing import Any, cast
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -356,15 +356,12 @@ def test_threads_surround_images_for_themselves_where_that_is_little(sizes, thre
     plan = direct.forward(shape(problem), 32, threads, 1024)
     taken: list[int] = []
 
-    class Noted:
-        def __init__(self) -> None:
-            self.threads = threads
+    def scratch(shape: tuple[int], _dtype: str) -> Array:
+        taken.append(*shape)
+        return np.empty(shape, "f4")
 
-        def scratch(self, shape: tuple[int], _dtype: str) -> Array:
-            taken.append(*shape)
-            return np.empty(shape, "f4")
-
-    images, _ = _stages._images(np.empty(1, "f4"), plan, problem.n, cast(Any, Noted()))
+    x = SimpleNamespace(threads=threads, scratch=scratch)
+    images, _ = _stages._images(np.empty(1, "f4"), plan, problem.n, x)
     assert taken == [problem.n * plan.border.strides[0]] * copies
     assert len({id(image) for image in images}) == copies
 

@@ -95,7 +95,7 @@ def taken(kernel: Any) -> list[Any]:
 def test_cudnn_is_asked_for_the_problem(kernel: Any, standin: ctypes.CDLL) -> None:
     for problem in taken(kernel):
         operands = launch(kernel, problem)
-        assert operands.complaint(problem, kernel.numerics_for(problem)) is None, problem.id
+        assert operands.complaint(kernel.numerics_for(problem)) is None, problem.id
 
 
 def test_every_algorithm_of_every_pass_has_a_kernel(standin: ctypes.CDLL) -> None:

@@ -421,7 +421,7 @@ def test_the_convolution_comes_of_transforms_and_products(sizes: str, layout: st
         kernel, operands = REGISTRY.kernels[f"conv/cufft.{name}"], HostOperands(parsed)
         assert kernel.refuses(parsed) is None
         kernel.setup(parsed, operands)()
-        assert operands.complaint(parsed, "fft") is None, name
+        assert operands.complaint("fft") is None, name
 
 
 @pytest.mark.parametrize("direction", DIRECTIONS)
@@ -431,7 +431,7 @@ def test_small_and_oblong_tiles_join_up(direction: str, standins: None, monkeypa
         monkeypatch.setattr(cufft, "chosen", lambda _, sides=sides: sides)
         operands = HostOperands(parsed)
         cufft.tiled(parsed, operands)()
-        assert operands.complaint(parsed, "fft") is None, sides
+        assert operands.complaint("fft") is None, sides
 
 
 def test_the_rows_tell_the_tile_and_the_scratch(standins: None) -> None:

@@ -104,23 +104,16 @@ def _values(problem: Problem, reference: Any) -> Arrays:
     }
 
 
-class Reached(NamedTuple):
-    """Which values depend on what was planted, which of these need only be NaN or infinite, and which are free."""
-
-    reached: Array
-    unsure: Array
-    free: Array
-
-
-def _reached(problem: Problem, kernel: Kernel, inputs: Arrays, before: Array, want: Array) -> Reached:
+def _reached(problem: Problem, kernel: Kernel, inputs: Arrays, before: Array, want: Array) -> tuple[Array, ...]:
+    """Return which values depend on what was planted, which of these need only be NaN or infinite, which are free."""
     nothing, numerics = np.zeros(want.shape, bool), kernel.numerics_for(problem)
     if problem.op == "fft":
         x = inputs["x"].reshape(len(before), -1)
         hit = nothing | ~np.isfinite(x).all(1).reshape(-1, *[1] * (want.ndim - 1))
-        return Reached(hit, hit, ~hit & (kernel.id == PAIRED and problem.kind != "c2c"))
+        return hit, hit, ~hit & (kernel.id == PAIRED and problem.kind != "c2c")
     if problem.op != "conv":
         hit = want != before
-        return Reached(hit, hit & ~np.isfinite(want) & (numerics in DIVIDED), nothing)
+        return hit, hit & ~np.isfinite(want) & (numerics in DIVIDED), nothing
     # Zeros of the padding are multiplied by a filter, or left out; transforms spread a value over its plane.
     reached, planes = nothing.copy(), nothing.copy()
     arrays = {name: as_nchw(array, problem.layout) for name, array in inputs.items()}
@@ -130,7 +123,7 @@ def _reached(problem: Problem, kernel: Kernel, inputs: Arrays, before: Array, wa
         if numerics in TRANSFORMED or name == "w" or (problem.direction, name) == ("wgrad", "y"):
             wide = np.broadcast_to(bad.any((-1, -2), keepdims=True), bad.shape)
             planes |= (convolve(problem, ones | {name: wide}) > 0).any((-1, -2), keepdims=True)
-    return Reached(reached, reached & (planes | (numerics in DIVIDED)), planes & ~reached)
+    return reached, reached & (planes | (numerics in DIVIDED)), planes & ~reached
 
 
 def complaint(case: EmulatedCase, cuda: Path = CUDA) -> str | None:

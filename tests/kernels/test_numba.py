@@ -136,10 +136,6 @@ def compiled() -> np.ndarray:
     return found[0]
 
 
-def matrix(x: tuple[np.ndarray, int, int, int], m: int, n: int) -> np.ndarray:
-    return np.lib.stride_tricks.as_strided(x[0][x[1] :], (m, n), (4 * x[2], 4 * x[3]))
-
-
 @pytest.mark.parametrize("k", K)
 def test_a_product_is_right_at_every_end_and_in_every_order(compiled: np.ndarray, k: int) -> None:
     rng, held = np.random.default_rng(17), np.full(SCRATCH, np.nan, np.float32)
@@ -151,7 +147,8 @@ def test_a_product_is_right_at_every_end_and_in_every_order(compiled: np.ndarray
             c = stored(before if keep else np.full((m, n), np.nan, np.float32), third)
             outside = np.isnan(c[0]).sum() - (0 if keep else m * n)
             multiply(compiled, held, m, n, k, stored(a, first), stored(b, second), keep, c)
-            error = np.abs(matrix(c, m, n) - plain - (before if keep else 0))
+            found = np.lib.stride_tricks.as_strided(c[0][c[1] :], (m, n), (4 * c[2], 4 * c[3]))
+            error = np.abs(found - plain - (before if keep else 0))
             assert (error <= (k + 2) * U * size).all(), f"{m} x {n}, {first}{second}{third}, added: {keep}"
             assert np.isnan(c[0]).sum() == outside  # nothing was stored beside the product
 
@@ -182,10 +179,6 @@ def divide(row):
     row[0] = 1 // row[0]
 
 
-def noted(found: list[tuple[int, int]], start: int, stop: int):
-    return lambda: found.append((start, stop))
-
-
 def together(*bands) -> None:
     team(len(bands) - 1).run([Band.of(band) for band in bands])
 
@@ -194,7 +187,7 @@ def together(*bands) -> None:
 @pytest.mark.parametrize("threads", [2, 3, 5])
 def test_every_launch_does_each_band_once(threads: int, pause_s: float) -> None:
     found: list[tuple[int, int]] = []
-    launch = in_bands(16, threads, lambda start, stop: noted(found, start, stop))
+    launch = in_bands(16, threads, lambda *band: lambda: found.append(band))
     edges = [16 * i // threads for i in range(threads + 1)]
     for _ in range(5 if pause_s else 2000):
         found.clear()

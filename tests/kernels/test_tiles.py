@@ -66,25 +66,20 @@ def test_defaults_stay_as_they_were_before_there_were_other_tiles(name: str, ste
     assert not found
 
 
+EACH = ("nchw/fprop", "nhwc/dgrad", "nchw/wgrad")
 #: Small problems, ragged where the kernel takes such, large enough for several pieces of most tiles.
 SMALL = {
     "transpose/numba.blocked": ("transpose/m352n1031/f32/out", "transpose/m131n1100/bf16/out"),
     "transpose/numba.tiles": ("transpose/m96n2057/f32/in", "transpose/m2500n33/f64/in"),
     "copy/numba.streaming": ("copy/m67n1031/f32", "copy/m1n301/bf16"),
-    "conv/cpu.im2col": tuple(
-        f"conv/n2c37h19w23k18r3s3pad1/f32/{words}" for words in ("nchw/fprop", "nhwc/dgrad", "nchw/wgrad")
-    ),
+    "conv/cpu.im2col": tuple(f"conv/n2c37h19w23k18r3s3pad1/f32/{words}" for words in EACH),
     "conv/cpu.winograd": tuple(f"conv/n2c19h22w31k70r3s3pad1/f32/{words}" for words in ("nchw/fprop", "nhwc/dgrad")),
     "conv/cpu.winograd4": tuple(f"conv/n2c19h22w31k70r3s3pad1/f32/{words}" for words in ("nchw/dgrad", "nhwc/fprop")),
-    "conv/pyfftw.tiled": tuple(
-        f"conv/n2c5h40w31k4r3s5pad1/f32/{words}" for words in ("nchw/fprop", "nhwc/dgrad", "nchw/wgrad")
-    ),
+    "conv/pyfftw.tiled": tuple(f"conv/n2c5h40w31k4r3s5pad1/f32/{words}" for words in EACH),
     "conv/pyfftw.full": ("conv/n2c5h40w31k4r3s5pad1/f32/nchw/fprop",),
+    "conv/numba.depthwise": tuple(f"conv/n2c19h23w31k19r3s5pad1stride2x1/f32/{words}/g19" for words in EACH),
+    "conv/numba.grouped": tuple(f"conv/n2c38h23w31k95r3s5pad1stride2x1/f32/{words}/g19" for words in EACH),
 }
-for _name, _sizes in (("depthwise", "c19h23w31k19"), ("grouped", "c38h23w31k95")):
-    SMALL[f"conv/numba.{_name}"] = tuple(
-        f"conv/n2{_sizes}r3s5pad1stride2x1/f32/{words}/g19" for words in ("nchw/fprop", "nhwc/dgrad", "nchw/wgrad")
-    )
 SMALL["conv/numba.direct"] = SMALL["conv/cpu.im2col"]
 SMALL["conv/numba.fft_tiled"] = SMALL["conv/pyfftw.tiled"]
 

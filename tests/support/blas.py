@@ -119,7 +119,7 @@ class HostOperands(SimpleNamespace):
         self.before = {o.name: self.views[o.name].copy() for o in problem.operands() if o.role != "out"}
         (self.output,) = (spec.name for spec in problem.operands() if spec.role != "in")
         arrays = {name: array(values) for name, values in self.flat.items()}
-        super().__init__(stream=SimpleNamespace(ptr=5), threads=1, **arrays)
+        super().__init__(problem=problem, stream=SimpleNamespace(ptr=5), threads=1, **arrays)
 
     def scratch(self, shape: tuple[int, ...], dtype: str) -> Any:
         self.kept.append(np.full(shape, np.nan, numpy_dtype(dtype)))
@@ -128,13 +128,13 @@ class HostOperands(SimpleNamespace):
     def chose(self, **settings: Any) -> None:
         self.chosen |= settings
 
-    def complaint(self, problem: Any, numerics: str) -> str | None:
+    def complaint(self, numerics: str) -> str | None:
         """What is wrong with the output, and with inputs that are no longer what they were."""
         for name, values in self.before.items():
             assert name == self.output or np.array_equal(self.views[name], values), name
         inputs = {name: values.copy() for name, values in self.before.items()}
-        reference = problem.reference(inputs, np.random.default_rng(1))
-        return problem.check({self.output: self.views[self.output]}, reference, numerics).reason
+        reference = self.problem.reference(inputs, np.random.default_rng(1))
+        return self.problem.check({self.output: self.views[self.output]}, reference, numerics).reason
 
 
 def blas_stand_in(stand_in: Any) -> Any:
