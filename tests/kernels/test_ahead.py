@@ -7,7 +7,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -16,6 +15,7 @@ from kernelmark.kernels import _ahead, _numba, _worth
 from kernelmark.kernels._ahead import ahead
 from kernelmark.kernels._numba import bind, jit
 from support.kernels import set_up
+from support.processes import gone, wait_for
 
 PARENT = """
 import os, pathlib, sys, time
@@ -46,26 +46,12 @@ def noted(path: Path):
 
 
 def ended(path: Path) -> bool:
-    """Whether the child that left its number there has ended; where it is left to this process, that reaps it."""
-    child = int(path.read_text())
-    try:
-        with suppress(ChildProcessError):
-            os.waitpid(child, os.WNOHANG)
-        os.kill(child, 0)
-    except ProcessLookupError:
-        return True
-    return False
-
-
-def until(holds: Callable[[], object]) -> None:
-    stop = time.monotonic() + 60
-    while not holds():
-        assert time.monotonic() < stop
-        time.sleep(0.01)
+    """Whether the child that left its number there has ended."""
+    return gone(int(path.read_text()))
 
 
 def until_there(path: Path) -> None:
-    until(lambda: path.exists() and path.read_text())
+    wait_for(lambda: path.exists() and path.read_text() != "", 60)
 
 
 def test_what_a_child_has_compiled_is_loaded(cache: Path) -> None:
@@ -163,7 +149,7 @@ def test_a_child_ends_with_its_parent(tmp_path: Path) -> None:
     with subprocess.Popen(command, cwd=Path(__file__).parents[2], env=env) as parent:
         until_there(path)
         parent.kill()
-    until(lambda: ended(path))
+    wait_for(lambda: ended(path), 60)
 
 
 def refuses() -> int:

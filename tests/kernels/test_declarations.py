@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import cache
-from itertools import chain, islice
+from itertools import chain, islice, product
 from typing import Any
 
 import numpy as np
@@ -60,17 +60,12 @@ def test_a_plan_is_pure(name: str) -> None:
 
 @pytest.mark.parametrize(("m", "n", "k"), SHAPES)
 def test_gemm_plans_cover_c_and_no_block_is_idle(m: int, n: int, k: int) -> None:
-    for layout in LAYOUTS:
-        problem = f"m{m}n{n}k{k}/f32/{layout}/batch3"
-        for call in plans("gemm", "naive", problem):
+    tiles = {"naive": [(32, m, 8, n)], "coalesced": [(32, n, 8, m)], "tiled": [(32, n, 32, m), (16, n, 16, m)]}
+    for layout, name in product(LAYOUTS, tiles):
+        made = plans("gemm", name, f"m{m}n{n}k{k}/f32/{layout}/batch3")
+        for call, (wide, across, high, down) in zip(made, tiles[name], strict=True):
             x, y, z = extents(call.grid)
-            assert (spans(32, x, m), spans(8, y, n), z) == (True, True, 3)
-        for call in plans("gemm", "coalesced", problem):
-            x, y, z = extents(call.grid)
-            assert (spans(32, x, n), spans(8, y, m), z) == (True, True, 3)
-        for call, width in zip(plans("gemm", "tiled", problem), (32, 16), strict=True):
-            x, y, z = extents(call.grid)
-            assert (spans(width, x, n), spans(width, y, m), z) == (True, True, 3)
+            assert (spans(wide, x, across), spans(high, y, down), z) == (True, True, 3)
 
 
 def test_gemm_arguments_are_sizes_then_scalars_then_leading_dimensions_then_strides() -> None:

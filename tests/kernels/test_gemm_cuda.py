@@ -33,21 +33,30 @@ def test_every_tile_of_c_has_a_block_and_no_block_is_idle(name: str, m: int, n: 
         assert call.grid[2] % 3 == 0
 
 
-@pytest.mark.parametrize("name", PACKED)
 @pytest.mark.parametrize(
-    ("problem", "width"),
+    ("names", "problem", "width"),
     [
-        ("gemm/m64n64k64/f32/NT", 4),
-        ("gemm/m64n64k63/f32/NT", 1),
-        ("gemm/m63n64k64/f32/NT", 4),
-        ("gemm/m63n64k64/f32/TN", 1),
-        ("gemm/m64n64k64/f32/NT/ldc+1", 1),
-        ("gemm/m64n64k64/f32/NT/ldc+4", 4),
+        (PACKED, "m64n64k64/f32/NT", 4),
+        (PACKED, "m64n64k63/f32/NT", 1),
+        (PACKED, "m63n64k64/f32/NT", 4),
+        (PACKED, "m63n64k64/f32/TN", 1),
+        (PACKED, "m64n64k64/f32/NT/ldc+1", 1),
+        (PACKED, "m64n64k64/f32/NT/ldc+4", 4),
+        # Rows of A and B alone, of which sixteen bytes are loaded at once.
+        (("skinny",), "m5n64k64/f32/NT", 4),
+        (("skinny",), "m5n63k64/f32/NT", 4),
+        (("skinny",), "m5n63k64/f32/NN", 1),
+        (("skinny",), "m5n64k64/f16/NT", 8),
+        (("skinny",), "m5n64k60/f16/NT", 1),
+        (("skinny",), "m5n64k64/bf16/NN/lda+4", 1),
+        (("skinny",), "m5n64k64/bf16/NN/lda+8", 8),
+        (("skinny",), "m5n64k64/f16/NT/ldc+1", 8),
     ],
 )
-def test_packs_of_four_are_moved_only_where_all_stored_rows_are_aligned(name: str, problem: str, width: int) -> None:
-    (entry, _), *_ = chosen(f"gemm/cuda.{name}", problem).calls
-    assert f", {width}, Op::" in entry
+def test_packs_are_moved_only_where_all_rows_are_aligned(names: tuple[str, ...], problem: str, width: int) -> None:
+    for name in names:
+        (entry, _), *_ = chosen(f"gemm/cuda.{name}", f"gemm/{problem}").calls
+        assert f", {width}, Op::" in entry, name
 
 
 @pytest.mark.parametrize("k", [1, 7, 255, 256, 511, 512, 26752, 26753])
@@ -163,24 +172,6 @@ def test_a_layer_of_a_decoder_fills_the_device(sizes: str) -> None:
     for m, dtype in product((1, 8, 16), ("f32", "bf16")):
         (_, call), *_ = chosen(SKINNY.id, f"gemm/m{m}{sizes}/{dtype}/NT").calls
         assert math.prod(call.grid) >= 0.9 * H100.multiprocessors, (m, dtype)
-
-
-@pytest.mark.parametrize(
-    ("problem", "width"),
-    [
-        ("gemm/m5n64k64/f32/NT", 4),
-        ("gemm/m5n63k64/f32/NT", 4),
-        ("gemm/m5n63k64/f32/NN", 1),
-        ("gemm/m5n64k64/f16/NT", 8),
-        ("gemm/m5n64k60/f16/NT", 1),
-        ("gemm/m5n64k64/bf16/NN/lda+4", 1),
-        ("gemm/m5n64k64/bf16/NN/lda+8", 8),
-        ("gemm/m5n64k64/f16/NT/ldc+1", 8),
-    ],
-)
-def test_sixteen_bytes_are_loaded_at_once_only_where_rows_of_a_and_b_are_aligned(problem: str, width: int) -> None:
-    (entry, _), *_ = chosen(SKINNY.id, problem).calls
-    assert f", {width}, Op::" in entry
 
 
 @pytest.mark.long  # test_declarations.py compiles a variant

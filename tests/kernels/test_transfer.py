@@ -2,7 +2,6 @@
 
 import gc
 import os
-import select
 import signal
 import subprocess
 import sys
@@ -16,6 +15,7 @@ from kernelmark.bench.plan.suites import find_suite
 from kernelmark.bench.run.family import below
 from kernelmark.kernels.transfer import worked
 from support.kernels import REGISTRY, failures, set_up
+from support.processes import gone, wait_for
 
 WAYS = [k for k in REGISTRY.kernels.values() if k.op == "transfer" and k.device == "cpu" and k.outside]
 WORKED = ("transfer/numba.serial", "transfer/numba.arrived", "transfer/numba.staged")
@@ -105,32 +105,25 @@ def helper_pids() -> set[int]:
     return {pid for pid in own if b"_helper.py" in Path(f"/proc/{pid}/cmdline").read_bytes()}
 
 
+def kill(pids: set[int]) -> None:
+    for pid in pids:
+        os.kill(pid, signal.SIGKILL)
+    wait_for(lambda: all(map(gone, pids)), 60)
+
+
 @pytest.mark.parametrize("way", ["shared", "readv", "pipe"])
 def test_a_helper_that_is_killed_between_transfers_is_replaced(helpers: set[int], way: str) -> None:
     assert helpers
-    for pid in helpers:
-        ended = os.pidfd_open(pid)
-        os.kill(pid, signal.SIGKILL)
-        assert ends(ended)
+    kill(helpers)
     assert failures("transfer/n1031/f64/h2h", f"transfer/process.{way}", threads=1) == {}
     assert not helpers & helper_pids()
-
-
-def ends(process: int) -> bool:
-    """Wait for the end of a process, by the descriptor of one, and close that."""
-    found, _, _ = select.select([process], [], [], 60)
-    os.close(process)
-    return bool(found)
 
 
 @pytest.mark.parametrize("way", ["shared", "readv", "pipe"])
 def test_a_helper_that_is_killed_fails_the_transfer_and_says_so(way: str) -> None:
     launch, *_ = set_up("transfer/n300007/f32/h2h", f"transfer/process.{way}", threads=1)
     launch()
-    for pid in helper_pids():
-        ended = os.pidfd_open(pid)
-        os.kill(pid, signal.SIGKILL)
-        assert ends(ended)
+    kill(helper_pids())
     with pytest.raises(RuntimeError, match="the helper process ended with exit status -9 during a transfer"):
         launch()
 
@@ -168,10 +161,9 @@ def test_a_worker_that_is_killed_in_a_transfer_takes_its_helper_along() -> None:
         [sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": path}, stdout=subprocess.PIPE, text=True
     )
     (pid,) = map(int, worker.stdout.readline().split())
-    ended = os.pidfd_open(pid)
     worker.kill()
     worker.communicate()
-    assert ends(ended)
+    wait_for(lambda: gone(pid), 60)
 
 
 def baselines(problem: str) -> dict[str, str | None]:
