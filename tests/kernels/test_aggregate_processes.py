@@ -11,7 +11,7 @@ import pytest
 
 from kernelmark.kernels.aggregate._team import team_of
 from kernelmark.kernels.aggregate.process import beyond_cpus
-from support.kernels import REGISTRY, SetUp, failures, set_up
+from support.kernels import REGISTRY, failures, set_up
 
 EXACT, COMPRESSED = ("parallel", "tree", "ring"), ("onebit", "int8")
 #: Each process loads Numba, which takes seconds.
@@ -48,13 +48,9 @@ def test_more_workers_than_cpus_are_unsupported() -> None:
     assert reason.startswith("unsupported: w is 1024, expected at most ")
 
 
-def set_up_by(strategy: str) -> SetUp:
-    return set_up("aggregate/w2n5000/f32", f"aggregate/process.{strategy}")
-
-
 @NEEDS_TWO
 def test_a_process_that_is_killed_costs_one_call_and_the_next_has_another() -> None:
-    launch, operands, *_ = set_up_by("parallel")
+    launch, operands, *_ = set_up("aggregate/w2n5000/f32", "aggregate/process.parallel")
     (killed,) = team_of(2).pids
     os.kill(killed, signal.SIGKILL)
     with pytest.raises(RuntimeError, match="worker process 2 of 2 ended SIGKILL"):
@@ -67,12 +63,13 @@ def test_a_process_that_is_killed_costs_one_call_and_the_next_has_another() -> N
 
 @NEEDS_TWO
 def test_a_process_unmaps_what_belongs_to_a_launch_that_is_gone() -> None:
-    dropped = set_up_by("ring")
+    dropped = set_up("aggregate/w2n5000/f32", "aggregate/process.ring")
     (pid,) = team_of(2).pids
     assert "kernelmark" in Path(f"/proc/{pid}/maps").read_text()
     del dropped
     gc.collect()
-    other, *_ = set_up_by("tree")  # answered once what was dropped before has been forgotten
+    # This is answered once what was dropped before has been forgotten.
+    other, *_ = set_up("aggregate/w2n5000/f32", "aggregate/process.tree")
     own = Path(f"/proc/{pid}/maps").read_text().count("kernelmark")
     other()
     assert own <= 3

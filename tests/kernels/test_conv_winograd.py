@@ -10,7 +10,8 @@ import pytest
 from emulator.fixtures import first_short
 from kernelmark import Tile
 from kernelmark.bench.emulator.sweep import EmulatedCase, entries
-from kernelmark.bench.measure.occupancy import occupancy, typical
+from kernelmark.bench.measure.launch import resident_blocks
+from kernelmark.bench.measure.occupancy import typical
 from kernelmark.bench.plan.kernel import KernelCall, Scratch
 from kernelmark.kernels._numba import jit
 from kernelmark.kernels.conv.winograd import _loops as winograd
@@ -134,10 +135,7 @@ def test_no_variant_spills_and_as_many_blocks_are_resident_as_are_meant_to_be(na
     for case in every:
         for entry, call in case.calls:
             if entry.startswith(("winograd_fused", "winograd4_products", "winograd4_fused")):
-                used = cubin.resources[entry]
-                shared = used.static_shared_bytes + call.shared_bytes
-                blocks = occupancy(typical(arch), call.block, used.registers, shared).blocks_per_sm
-                assert used.spill_bytes == 0
+                blocks = resident_blocks(call, cubin.resources[entry], typical(arch))
                 assert blocks >= resident[vars(case.tile)[{F2: "BK", F4: "BM", FUSED4: "STAGES"}[name]]]
 
 
@@ -171,8 +169,7 @@ def test_winograd_transforms_few_filters_at_a_time_where_all_leave_the_cache(siz
     kernel = REGISTRY.kernels["conv/cpu.winograd4"]
     for direction, outputs in zip(DIRECTIONS, (images, images, gradient), strict=True):
         tile = kernel.tile_for(REGISTRY.problem(f"conv/{sizes}r3s3pad1/f32/nchw/{direction}"))
-        assert tile is not None
-        assert vars(tile)["OUTPUTS"] == outputs
+        assert outputs == tile.OUTPUTS
 
 
 def test_winograd_has_no_tiles_that_do_the_same() -> None:

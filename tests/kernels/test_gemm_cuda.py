@@ -236,8 +236,7 @@ def test_the_share_of_a_device_that_blocks_fill(blocks: int, resident: int, warp
 
 def test_a_small_product_is_not_given_a_tile_that_is_mostly_empty() -> None:
     for name in ("gemm/cuda.async", "gemm/cuda.splitk"):
-        tile = CUDA[name].tile_for(REGISTRY.problem("gemm/m32n32k32/f32/NT/batch4"))
-        assert tile is not None
+        tile = chosen(name, "gemm/m32n32k32/f32/NT/batch4").tile
         assert (tile.BM, tile.BN) == (64, 32)
 
 
@@ -256,7 +255,6 @@ def test_a_default_fills_nine_tenths_of_what_the_best_tile_of_its_class_does(nam
     for problem, count in product(products, MULTIPROCESSORS):
         device = replace(H100, multiprocessors=count)
         default = kernel.tile_for(problem, device)
-        assert default is not None
         alike = [t for t in kernel.tiles(device) if (t.WM, t.WN, t.TM) == (default.WM, default.WN, default.TM)]
         fit = [tile for tile in alike if not kernel.unfit(problem, tile, device)]
         found = {tile_text(vars(tile)): share(kernel, problem, tile, device) for tile in fit}

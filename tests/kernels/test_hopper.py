@@ -16,7 +16,7 @@ from kernelmark.bench.plan.kernel import CudaKernel, KernelCall, TensorMap, Tile
 from kernelmark.bench.plan.limits import H100, TYPICAL
 from kernelmark.bench.tune.profile.counted import counts_of
 from support.emulated import host_compiler, wrong_in_emulator
-from support.kernels import CUDA, LAYOUTS, REGISTRY, lean
+from support.kernels import CUDA, LAYOUTS, REGISTRY, chosen, lean
 from support.kernels import cases as cases_of
 
 PIPELINED = ("mma", "mma_tf32", "mma_3xtf32", "mma_f64")
@@ -61,21 +61,15 @@ def uniform(rows: int, cols: int) -> Array:
 
 @pytest.mark.parametrize("name", PIPELINED)
 def test_tiles_are_small_only_where_larger_ones_would_leave_half_of_a_device_idle(name: str) -> None:
-    chosen = {
-        size: kernel(name).tile_for(REGISTRY.problem(f"gemm/m{size}n{size}k64/{storage(name)}/NN"))
-        for size in (1, 1000, 4096)
-    }
-    assert [tile and tile.BM for tile in chosen.values()] == [64, 64, 128]
+    problems = (f"gemm/m{size}n{size}k64/{storage(name)}/NN" for size in (1, 1000, 4096))
+    assert [chosen(f"gemm/cuda.{name}", problem).tile.BM for problem in problems] == [64, 64, 128]
 
 
 @pytest.mark.parametrize("name", PIPELINED)
 def test_founding_product_has_tiles_for_nearly_all_multiprocessors_of_an_h100(name: str) -> None:
-    one = kernel(name)
-    problem = REGISTRY.problem(f"gemm/m1024n2048k26752/{storage(name)}/NT")
-    tile = one.tile_for(problem, H100)
-    assert tile is not None
-    assert (tile.BM, tile.BN) == (128, 128)
-    assert one.plan(problem, tile, H100)[0].grid == (16, 8, 1)
+    case = chosen(f"gemm/cuda.{name}", f"gemm/m1024n2048k26752/{storage(name)}/NT")
+    assert (case.tile.BM, case.tile.BN) == (128, 128)
+    assert case.calls[0][1].grid == (16, 8, 1)
 
 
 @pytest.mark.parametrize("name", PIPELINED[:3])
@@ -113,7 +107,6 @@ def test_copies_of_fp64_are_of_two_elements_or_one(sizes: str, elements: int) ->
 def test_fp64_is_multiplied_16_rows_at_once_from_hopper_on(capability: int, rows: int) -> None:
     problem, device = REGISTRY.problem("gemm/m64n64k64/f64/NN"), TYPICAL[capability]
     tile = kernel("mma_f64").tile_for(problem, device)
-    assert tile is not None
     (call,) = kernel("mma_f64").plan(problem, tile, device)
     assert f"<Double<{rows}>," in call.entry
 

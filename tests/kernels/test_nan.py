@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pytest
@@ -41,15 +41,11 @@ DIVIDED = ("3xtf32", *TRANSFORMED)
 PAIRED = "fft/cuda.small"
 
 
-class Planted(NamedTuple):
-    """What was drawn, with zeros among it, and the same with NaN and infinities."""
+def planted(problem: Problem, views: Arrays) -> tuple[Arrays, Arrays]:
+    """Put two NaN, one with all bits, and both infinities far apart into each operand, or one NaN into a small one.
 
-    clean: Arrays
-    inputs: Arrays
-
-
-def planted(problem: Problem, views: Arrays) -> Planted:
-    """Put two NaN, one with all bits, and both infinities far apart into each operand, or one NaN into a small one."""
+    Return what was drawn, with zeros among it, and the same with NaN and infinities.
+    """
     clean = {}
     for name, array in views.items():
         array[np.unravel_index(np.arange(3, array.size, 7), array.shape)] = 0
@@ -62,11 +58,11 @@ def planted(problem: Problem, views: Arrays) -> Planted:
         places = ((2 * np.arange(count) + 1) * (array.size // parts) // (2 * count) + np.arange(count)) * parts
         for part in range(parts):
             array[np.unravel_index(places + part, array.shape)] = specials[:count]
-    return Planted(clean, {name: array.copy() for name, array in views.items()})
+    return clean, {name: array.copy() for name, array in views.items()}
 
 
-def wrong(problem: Problem, kernel: Kernel, values: Planted, outputs: Arrays) -> str | None:
-    numerics, inputs = kernel.numerics_for(problem), values.inputs
+def wrong(problem: Problem, kernel: Kernel, values: tuple[Arrays, Arrays], outputs: Arrays) -> str | None:
+    numerics, (drawn, inputs) = kernel.numerics_for(problem), values
     clean, want = (problem.reference(each, np.random.default_rng(1)) for each in values)
     if numerics == "exact":
         return problem.check(outputs, want, numerics).reason
@@ -90,7 +86,7 @@ def wrong(problem: Problem, kernel: Kernel, values: Planted, outputs: Arrays) ->
         same = np.isclose(outputs["replicas"], outputs["weights"], 0, 0, equal_nan=True)
         patched["replicas"] = np.where(same, patched["weights"], outputs["replicas"])
     if "e" in patched and np.array_equal(patched["e"], inputs["e"], equal_nan=True):
-        patched["e"] = values.clean["e"]
+        patched["e"] = drawn["e"]
     return problem.check(patched, clean, numerics).reason
 
 

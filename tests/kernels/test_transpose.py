@@ -10,7 +10,7 @@ import pytest
 
 from kernelmark.bench.emulator.sweep import EmulatedCase, entries
 from kernelmark.bench.measure.compile import compile_cubin
-from kernelmark.bench.measure.occupancy import occupancy
+from kernelmark.bench.measure.launch import resident_blocks
 from kernelmark.bench.plan.kernel import CudaKernel, KernelCall, Scratch, TensorMap, Tile
 from kernelmark.bench.plan.limits import H100, TYPICAL, DeviceLimits
 from kernelmark.kernels._numba import bind
@@ -319,9 +319,8 @@ def test_all_blocks_of_the_cooperative_launches_are_resident(capability, sizes, 
     made = calls(f"{sizes}/in", FUSED, more, device)
     cubin = compile_cubin(FUSED.source, [str(call.entry) for call in made], device.arch)
     for call in made:
-        used = cubin.resources[str(call.entry)]
-        fits = occupancy(device, call.block, used.registers, used.static_shared_bytes + call.shared_bytes)
-        assert call.grid <= device.multiprocessors * fits.blocks_per_sm, call.entry
+        resident = resident_blocks(call, cubin.resources[str(call.entry)], device)
+        assert call.grid <= device.multiprocessors * resident, call.entry
 
 
 @pytest.mark.parametrize(
