@@ -14,7 +14,7 @@ import pytest
 from kernelmark.kernels import _worth
 from kernelmark.kernels._worth import launch_s, pays, rates, threads_that_pay
 from kernelmark.kernels.transpose._openblas import imatcopy
-from support.kernels import DIRECTIONS, LAYOUTS, REGISTRY, allocated_by, failures, set_up, verified
+from support.kernels import DIRECTIONS, LAYOUTS, REGISTRY, allocated_by, compiled_by, failures, set_up, verified
 
 OPTIONS = ("", "/beta1", "/alpha-0.5/beta2", "/batch3", "/lda+3/ldb+1/ldc+2")
 PROBLEMS = [
@@ -115,6 +115,18 @@ def test_scipy_gemm_makes_no_copies(name: str, layout: str) -> None:
     operands.poison()
     assert allocated_by(launch) < 10_000
     assert not np.isnan(operands.flat["c"]).any()
+
+
+@pytest.mark.parametrize(
+    ("problem", "kernel"),
+    [
+        *(("copy/m100n100/f32", "copy/numba.streaming"), ("fma/n1000k10/f64", "fma/numba.fma")),
+        *((f"transpose/{sizes}/f64/out", "transpose/numba.blocked") for sizes in ("m96n1003", "m1003n96", "m100n100")),
+        *((f"transpose/{sizes}/f64/in", "transpose/numba.tiles") for sizes in ("m96n1003", "m1003n96", "m100n100")),
+    ],
+)
+def test_nothing_is_compiled_after_set_up(problem: str, kernel: str) -> None:
+    assert not compiled_by(set_up(problem, kernel).launch)
 
 
 KERNEL, PRODUCT = "conv/torch.conv2d", "gemm/torch.matmul"

@@ -108,7 +108,6 @@ REST = PANELS * WIDTH + WIDTH
 #: `ALONE` columns and more; lanes with one, `FEW` and more beyond whole vectors; several groups of panels.
 N = (1, 2, ALONE, ALONE + 1, LANES - 1, LANES, LANES + 1, 2 * LANES + FEW + 1, WIDTH, WIDTH + FEW, REST - 1, REST)
 K = (1, 5, LANES, LANES + 1, DEPTH + 3)
-U = 2.0**-24
 
 
 def stored(x: np.ndarray, order: str) -> tuple[np.ndarray, int, int, int]:
@@ -149,7 +148,7 @@ def test_a_product_is_right_at_every_end_and_in_every_order(compiled: np.ndarray
             multiply(compiled, held, m, n, k, stored(a, first), stored(b, second), keep, c)
             found = np.lib.stride_tricks.as_strided(c[0][c[1] :], (m, n), (4 * c[2], 4 * c[3]))
             error = np.abs(found - plain - (before if keep else 0))
-            assert (error <= (k + 2) * U * size).all(), f"{m} x {n}, {first}{second}{third}, added: {keep}"
+            assert (error <= (k + 2) * 2.0**-24 * size).all(), f"{m} x {n}, {first}{second}{third}, added: {keep}"
             assert np.isnan(c[0]).sum() == outside  # nothing was stored beside the product
 
 

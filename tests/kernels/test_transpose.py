@@ -17,7 +17,7 @@ from kernelmark.kernels._numba import bind
 from kernelmark.kernels.transpose import _numba, _strips, _tiles
 from kernelmark.kernels.transpose._blocks import width
 from support.emulated import wrong_in_emulator
-from support.kernels import CUDA, DISTINCT, REGISTRY, cases, chosen, compiled_by, failures, lean, set_up
+from support.kernels import CUDA, DISTINCT, REGISTRY, cases, chosen, failures, lean, set_up
 
 AWKWARD = [(1, 1), (1, 97), (97, 1), (2, 3), (3, 2), (13, 7), (31, 33), (97, 101), (101, 97), (509, 64), (64, 509)]
 COMMON = [(48, 36), (36, 48), (96, 160), (160, 96), (257, 129), (250, 1000), (1000, 250), (17, 3001), (3001, 17)]
@@ -123,12 +123,6 @@ def test_streaming_stores_reach_every_element_at_any_alignment(dtype: str) -> No
         a, b = np.arange(m * n).astype(dtype), raw[start : start + m * n]
         bind(_numba.transpose, b, a, m, n, width(size), -b.ctypes.data % 64 // size, True, 64 // size, m, 0, n)()
         assert np.array_equal(b.reshape(n, m), a.reshape(m, n).T), offset
-
-
-@pytest.mark.parametrize(("place", "name"), [("out", BLOCKED), ("in", TILES)])
-@pytest.mark.parametrize(("m", "n"), [(96, 1003), (1003, 96), (100, 100)])
-def test_nothing_is_compiled_after_set_up(place: str, name: str, m: int, n: int) -> None:
-    assert not compiled_by(set_up(f"transpose/m{m}n{n}/f64/{place}", name).launch)
 
 
 BATCHED = CUDA["transpose/cuda.batched"]
