@@ -9,17 +9,17 @@ import pytest
 from kernelmark.bench.emulator.sweep import EmulatedCase
 from kernelmark.bench.plan.kernel import Tile
 from support.emulated import wrong_in_emulator
-from support.kernels import CUDA, DIRECTIONS, LAYOUTS, REGISTRY, cases, chosen
+from support.kernels import CUDA, DIRECTIONS, LAYOUTS, REGISTRY, cases, chosen, convolution
 
 RAGGED = "alpha2/beta0.5/batch2/lda+8/ldb+16/ldc+8"
 PAIRS = Tile(BN=128, STAGES=3, CLUSTER=2, SMS=4)  # two clusters for several tiles each
 ALONE = Tile(BN=64, STAGES=2, CLUSTER=1, SMS=3)
 BOTH = list(product(("nchw", "nhwc"), ("fprop", "dgrad")))
 #: Filters with near and far taps.
-FAR = ("n2c3h9w17k5r8s4pad50-3x7-2stride3x2|/dil2x1", "n1c2h15w16k3r15s4pad14x0|/dil1x4", "n1c2h15w16k3r16s3pad1|")
-FAR += ("n1c2h4w5k3r1s2pad0-3x1-5|",)
+FAR = ("n2c3h9w17k5r8s4pad50-3x7-2stride3x2/dil2x1", "n1c2h15w16k3r15s4pad14x0/dil1x4", "n1c2h15w16k3r16s3pad1")
+FAR += ("n1c2h4w5k3r1s2pad0-3x1-5",)
 #: Phases without pixels or taps, which must leave no element of a gradient unwritten.
-EMPTY = ("n1c4h5w7k8r1s1stride3|", "n2c8h12w11k12r5s4pad2x3stride4x3|/dil2x3/g2", "n1c4h9w6k4r3s2stride2x5|/dil2x1")
+EMPTY = ("n1c4h5w7k8r1s1stride3", "n2c8h12w11k12r5s4pad2x3stride4x3/dil2x3/g2", "n1c4h9w6k4r3s2stride2x5/dil2x1")
 #: Batches that end within a block, a tile and a row of tiles; the sweep takes others of most sides.
 BATCHES = ("b1h1w8", "b130h1w16", "b67h1w32", "b5h8w8", "b17h16w16", "b1h32w32", "b9h32w32")
 LINES = ("b35h1w64", "b1h1w64", "b17h1w256", "b9h1w1024")
@@ -27,10 +27,6 @@ LINES = ("b35h1w64", "b1h1w64", "b17h1w256", "b9h1w1024")
 
 def tiles(kernel: str) -> list[Tile]:
     return list(CUDA[kernel].tiles())
-
-
-def convolutions(sizes: tuple[str, ...], layout: str, direction: str) -> list[str]:
-    return [f"conv/{text.replace('|', f'/f32/{layout}/{direction}')}" for text in sizes]
 
 
 def storage(kernel: str) -> str:
@@ -119,7 +115,8 @@ def conv() -> Iterator[tuple[str, str, list[str], list[Tile]]]:
     for layout, direction in BOTH:
         yield "filters of 32 taps", implicit, [f"conv/n1c3h9w17k5r4s8pad2/f32/{layout}/{direction}"], []
     for layout, (direction, every) in product(("nchw", "nhwc"), (("wgrad", FAR), ("dgrad", EMPTY))):
-        yield "far taps and empty phases", implicit, convolutions(every, layout, direction), []
+        taken = [convolution(sizes, f"{layout}/{direction}").id for sizes in every]
+        yield "far taps and empty phases", implicit, taken, []
     for layout, direction in product(("nchw", "nhwc"), DIRECTIONS):
         yield "slices in several groups", implicit, [f"conv/n3c32h9w8k40r3s3pad1/f32/{layout}/{direction}/g2"], []
     for name, direction in product((mma, tf32, "conv/cuda.implicit_3xtf32"), DIRECTIONS):
@@ -130,12 +127,12 @@ def conv() -> Iterator[tuple[str, str, list[str], list[Tile]]]:
         odd = [f"conv/n2c9h9w10k15r3s2pad0-1x2-0stride2x1/f32/nchw/{direction}/dil1x2/g3"]
         yield "any channels before the pixels", tf32, odd, []
     yield "filters that fill no 16 bytes, from the widest warp", mma, ["conv/n1c8h5w7k37r3s3/f16/nhwc/fprop"], []
-    padded = ("n2c17h9w8k70r3s3pad1|", "n1c70h6w7k9r3s3pad1-2x0-3|", "n3c6h17w15k4r3s3pad0-3x2-0|/g2")
-    padded += ("n1c3h4w6k3r3s3pad5x4|", "n1c66h3w12k68r3s3pad1|/g2")
+    padded = ("n2c17h9w8k70r3s3pad1", "n1c70h6w7k9r3s3pad1-2x0-3", "n3c6h17w15k4r3s3pad0-3x2-0/g2")
+    padded += ("n1c3h4w6k3r3s3pad5x4", "n1c66h3w12k68r3s3pad1/g2")
     for name, (i, variant) in product(("winograd", "winograd4", "winograd4_fused"), enumerate(BOTH)):
         # Every other one, so that each is computed in both layouts and in both directions.
-        taken = padded[(i + i // 2) % 2 :: 2]
-        yield "edges, and more padding than the filter", f"conv/cuda.{name}", convolutions(taken, *variant), []
+        taken = [convolution(sizes, "/".join(variant)).id for sizes in padded[(i + i // 2) % 2 :: 2]]
+        yield "edges, and more padding than the filter", f"conv/cuda.{name}", taken, []
 
 
 def others() -> Iterator[tuple[str, str, list[str], list[Tile]]]:

@@ -24,54 +24,54 @@ from kernelmark.kernels.conv.direct import _plan as direct
 from kernelmark.kernels.conv.direct._phases import phases
 from kernelmark.kernels.conv.direct._tile import ROWS, tile_rows
 from kernelmark.kernels.conv.problem import LARGE
-from support.kernels import DIRECTIONS, RAGGED, REGISTRY, allocated_by, compiled_by, failures, set_up
+from support.kernels import DIRECTIONS, RAGGED, REGISTRY, allocated_by, compiled_by, convolution, failures, set_up
 
 DRAWN = 210
 ENOUGH = 25  # sets that each kernel has to take in each direction and layout that it declares
 LAYOUTS = ("nchw", "nhwc")
 #: One pixel, fewer than a vector has lanes, some more; one image and several; groups; filters in several items.
-POINTWISE = ("n1c5h1w1k3r1s1", "n2c37h5w7k41r1s1", "n3c6h3w11k9r1s1|/g3", "n1c70h7w9k300r1s1")
+POINTWISE = ("n1c5h1w1k3r1s1", "n2c37h5w7k41r1s1", "n3c6h3w11k9r1s1/g3", "n1c70h7w9k300r1s1")
 OURS = ("conv/cpu.im2col", "conv/numba.direct", "conv/cpu.winograd", "conv/cpu.winograd4")
 
 
-def drawn() -> list[tuple[str, str]]:
-    """Sizes and words of problems, the same in every run; some are for Winograd, some depthwise."""
+def drawn() -> list[str]:
+    """Sizes and options of problems, the same in every run; some are for Winograd, some depthwise."""
     rng, found = random.Random(20240229), []
     while len(found) < DRAWN:
-        sizes, words = KINDS[len(found) % len(KINDS)](rng)
+        sizes = KINDS[len(found) % len(KINDS)](rng)
         try:
-            REGISTRY.problem(f"conv/{sizes}/f32/nchw/fprop{words}")
+            convolution(sizes)
         except UsageError:  # the filter is larger than the padded image
             continue
-        found.append((sizes, words))
+        found.append(sizes)
     return found
 
 
-def _plain(rng: random.Random) -> tuple[str, str]:
+def _plain(rng: random.Random) -> str:
     ends = [rng.randint(0, 3) for _ in range(4)]
     pad = rng.choice([str(ends[0]), "1", "{}-{}x{}-{}".format(*ends)])
     n, c, h, w, k = (rng.randint(1, most) for most in (2, 37, 15, 21, 37))
-    return f"n{n}c{c}h{h}w{w}k{k}r3s3pad{pad}", ""
+    return f"n{n}c{c}h{h}w{w}k{k}r3s3pad{pad}"
 
 
-def _depthwise(rng: random.Random) -> tuple[str, str]:
+def _depthwise(rng: random.Random) -> str:
     channels = rng.choice([1, 3, 8, 37, 70])
     return _with(rng, channels, channels, channels)
 
 
-def _any(rng: random.Random) -> tuple[str, str]:
+def _any(rng: random.Random) -> str:
     groups = rng.choice([1, 1, 2, 3, 8])
     return _with(rng, groups, *(groups * rng.choice([1, 1, 2, 3, 5, 7]) for _ in range(2)))
 
 
-def _with(rng: random.Random, groups: int, c: int, k: int) -> tuple[str, str]:
+def _with(rng: random.Random, groups: int, c: int, k: int) -> str:
     h, w = rng.choice([(1, 1), (1, rng.randint(1, 40)), *((rng.randint(1, 17), rng.randint(1, 19)) for _ in range(4))])
     r, s = rng.choice([(1, 1), (3, 3), (rng.randint(1, 6), rng.randint(1, 6)), (rng.randint(1, 6), 1)])
     ends, steps = [rng.randint(0, 4) for _ in range(4)], [rng.randint(1, 4) for _ in range(2)]
     pad = rng.choice(["0", str(ends[0]), "{}x{}".format(*ends), "{}-{}x{}-{}".format(*ends)])
     stride = rng.choice(["1", str(steps[0]), "{}x{}".format(*steps)])
     dilation = rng.choice(["1", "1", "2", "3x1", "1x2"])
-    return f"n{rng.randint(1, 3)}c{c}h{h}w{w}k{k}r{r}s{s}pad{pad}stride{stride}", f"/dil{dilation}/g{groups}"
+    return f"n{rng.randint(1, 3)}c{c}h{h}w{w}k{k}r{r}s{s}pad{pad}stride{stride}/dil{dilation}/g{groups}"
 
 
 #: Seven, so that no kind is left out of a sample of every third or thirtieth problem.
@@ -79,7 +79,7 @@ KINDS = (_plain, _any, _depthwise, _any, _plain, _any, _any)
 
 
 def test_drawn_problems_are_of_every_kind() -> None:
-    problems = [REGISTRY.problem(f"conv/{sizes}/f32/nchw/fprop{words}") for sizes, words in drawn()]
+    problems = [convolution(sizes) for sizes in drawn()]
     assert len({p.id for p in problems}) >= 200
     kinds = {
         "one pixel": [p.h == p.w == 1 for p in problems],
@@ -107,9 +107,9 @@ def test_every_kernel_is_right_on_drawn_problems(direction: str, layout: str, ev
     declared = [k for k in known if unavailable(k) is None and direction in k.domain.get("direction", DIRECTIONS)]
     declared = [k for k in declared if layout in k.domain.get("layout", LAYOUTS)]
     names, refused = [k.id for k in declared], Counter[str]()
-    for i, (sizes, words) in enumerate(problems):
-        found = failures(f"conv/{sizes}/f32/{layout}/{direction}{words}", *names, threads=1 + i % 3)
-        assert all(re.fullmatch("unsupported: .+", reason) for reason in found.values()), (sizes, words, found)
+    for i, sizes in enumerate(problems):
+        found = failures(convolution(sizes, f"{layout}/{direction}").id, *names, threads=1 + i % 3)
+        assert all(re.fullmatch("unsupported: .+", reason) for reason in found.values()), (sizes, found)
         refused.update(found.keys())
     assert [name for name in names if len(problems) - refused[name] < ENOUGH * len(problems) / DRAWN] == []
 
@@ -153,8 +153,7 @@ def test_a_product_of_matrices_is_right_with_lanes_of_pixels_and_of_channels(dir
     taken = []
     monkeypatch.setattr(_pixels, "is_better", lambda g, width: taken.append(rule(g)) or taken[-1])
     for sizes, layout, threads in product(POINTWISE, LAYOUTS, (1, 3)):
-        sizes, _, words = sizes.partition("|")
-        problem = f"conv/{sizes}/f32/{layout}/{direction}{words}"
+        problem = convolution(sizes, f"{layout}/{direction}").id
         assert not failures(problem, "conv/numba.direct", threads=threads), problem
     assert set(taken) == {rule is _pixels.is_product}
 
@@ -198,8 +197,8 @@ def test_columns_take_scratch_for_blocks_only() -> None:
 SIZES = (
     *RAGGED,
     "n1c1h1w1k1r1s1",
-    "n2c6h7w5k9r3s2pad1stride2|/g3",
-    "n1c8h12w3k8r4s1pad2|/dil2x1/g8",
+    "n2c6h7w5k9r3s2pad1stride2/g3",
+    "n1c8h12w3k8r4s1pad2/dil2x1/g8",
     "n3c2h17w19k35r6s6pad4stride3x1",
     "n8c9h13w31k21r1s1",
 )
@@ -210,8 +209,7 @@ TILE = next(REGISTRY.kernels["conv/cpu.im2col"].tiles())
 
 def _shapes() -> Iterator[tuple[Shape, bool]]:
     for sizes, layout in product(SIZES, ("nchw", "nhwc")):
-        sizes, _, words = sizes.partition("|")
-        problem = REGISTRY.problem(f"conv/{sizes}/f32/{layout}/fprop{words}")
+        problem = convolution(sizes, f"{layout}/fprop")
         yield shape(problem), problem.pointwise
 
 

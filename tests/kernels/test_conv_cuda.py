@@ -22,16 +22,11 @@ from kernelmark.kernels.conv.implicit import hopper
 from kernelmark.kernels.conv.implicit._product import taps
 from kernelmark.kernels.conv.problem import ConvProblem
 from support.emulated import wrong_in_emulator
-from support.kernels import CUDA, DIRECTIONS, REGISTRY, cases, chosen, lean
+from support.kernels import CUDA, DIRECTIONS, REGISTRY, cases, chosen, convolution, lean
 
 NAMES = ("direct", "direct_tiled", "depthwise", "im2col")
 VARIANTS = tuple(itertools.product(("nchw", "nhwc"), DIRECTIONS))
 LAYER = "n32c64h56w56k128r3s3pad1"
-
-
-def conv(sizes: str, variant: str, options: str = "", dtype: str = "f32") -> Problem:
-    """A problem by its id: variant is `nchw/fprop`."""
-    return REGISTRY.problem("/".join(filter(None, (f"conv/{sizes}/{dtype}/{variant}", options))))
 
 
 def calls(name: str, problem: Problem) -> list[tuple[str, KernelCall]]:
@@ -64,15 +59,15 @@ def test_geometry_has_the_fields_of_the_headers_structs_in_their_order() -> None
 
 
 def test_geometry_holds_sizes_and_what_divides_by_them() -> None:
-    p = conv("n2c6h9w7k4r3s2pad0-1x2-0stride2x1", "nchw/fprop", "dil1x2/g2")
-    held = geometry(p)  # type: ignore[arg-type]
+    p = convolution("n2c6h9w7k4r3s2pad0-1x2-0stride2x1/dil1x2/g2")
+    held = geometry(p)
     assert [held[name] for name in SIZES] == [2, 6, 9, 7, 4, 3, 2, 4, 7, 2, 1, 1, 2, 0, 2, 2]
     divided = [28, 7, 63, 7, 6, 2, 3, 2, 2, 1]
     assert [tuple(held[name]) for name in DIVISORS] == [(d, divisor(d)) for d in divided]
 
 
 def test_sizes_that_no_int_counts_are_refused_with_their_number() -> None:
-    reason = fits_ints(conv("n2c1h40000w40000k1r1s1", "nchw/fprop"))  # type: ignore[arg-type]
+    reason = fits_ints(convolution("n2c1h40000w40000k1r1s1"))
     assert reason == "the padded input has 3200000000 elements, expected at most 2147483647: they are counted in C ints"
 
 
@@ -87,9 +82,8 @@ def drawn(rng: random.Random, depthwise: bool) -> str:
         pads = "x".join(f"{rng.randint(0, 2)}-{rng.randint(0, 2)}" for _ in range(2))
         strides, dilations = ("x".join(str(rng.choice((1, 1, 2, 3))) for _ in range(2)) for _ in range(2))
         sizes = f"n{rng.randint(1, 3)}c{c}h{h}w{w}k{k}r{r}s{s}pad{pads}stride{strides}"
-        options = "/".join(filter(None, (f"dil{dilations}", f"g{groups}" if groups > 1 else "")))
         try:
-            return conv(sizes, "nchw/fprop", options).id.removeprefix("conv/")
+            return convolution(f"{sizes}/dil{dilations}/g{groups}").id.removeprefix("conv/")
         except UsageError:
             continue
 
@@ -130,10 +124,10 @@ def test_the_sweep_meets_each_option_and_each_bad_shape_in_every_variant(dtype: 
 @pytest.mark.usefixtures("cuda_compiler")
 def test_no_variant_spills(name: str, arch: str) -> None:
     sizes = (LAYER, "n8c3h7w7k3r3s2", "n8c64h7w7k130r1s1", "n1c3h7w7k130r3s3")
-    grouped = ((LAYER, "g64"), ("n8c64h14w14k64r5s5pad2stride2", "g64"), ("n1c8h1w9k8r1s3", "g8"))
+    sizes += (f"{LAYER}/g64", "n8c64h14w14k64r5s5pad2stride2/g64", "n1c8h1w9k8r1s3/g8")
     problems = [
-        conv(text, "/".join(variant), options, dtype)
-        for text, options in (*((text, "") for text in sizes), *grouped)
+        convolution(text, "/".join(variant), dtype)
+        for text in sizes
         for variant in VARIANTS
         for dtype in ("f32", "f16", "bf16")
     ]
@@ -143,7 +137,7 @@ def test_no_variant_spills(name: str, arch: str) -> None:
 @pytest.mark.parametrize("layout", ["nchw", "nhwc"])
 @pytest.mark.parametrize(("direction", "pixels", "channels"), [("fprop", 3 * 4 * 5, 6), ("dgrad", 3 * 7 * 9, 4)])
 def test_direct_has_a_thread_for_each_element_and_no_idle_block(layout, direction, pixels, channels) -> None:
-    ((_, call),) = calls("direct", conv("n3c4h7w9k6r3s3pad1stride2", f"{layout}/{direction}"))
+    ((_, call),) = calls("direct", convolution("n3c4h7w9k6r3s3pad1stride2", f"{layout}/{direction}"))
     along, across = (pixels, channels) if layout == "nchw" else (channels, pixels)
     x, y = (0, 1) if layout == "nchw" else (1, 0)
     assert (call.grid[x], call.grid[y]) == (math.ceil(along / 32), math.ceil(across / 8))
@@ -153,7 +147,7 @@ def test_direct_has_a_thread_for_each_element_and_no_idle_block(layout, directio
     ("width", "columns"), [(1, 8), (7, 8), (8, 8), (9, 16), (14, 16), (17, 32), (56, 32), (64, 32)]
 )
 def test_tiles_of_the_tiled_kernel_are_as_narrow_as_the_image(width: int, columns: int) -> None:
-    ((_, call),) = calls("direct_tiled", conv(f"n2c4h40w{width}k40r1s1", "nchw/fprop"))
+    ((_, call),) = calls("direct_tiled", convolution(f"n2c4h40w{width}k40r1s1", "nchw/fprop"))
     across = math.ceil(width / columns)
     assert call.grid == (math.ceil(40 / (256 // columns)) * across, 2, 2)
     assert call.args[3] == int(math.log2(columns))
@@ -166,7 +160,7 @@ def test_a_large_filter_leaves_shared_memory_for_one_channel() -> None:
 @pytest.mark.parametrize("variant", ["nchw/fprop", "nhwc/fprop", "nchw/dgrad", "nhwc/dgrad"])
 @pytest.mark.parametrize("sizes", ["n2c64h56w56k64r3s3pad1", "n2c64h7w7k64r3s3pad1stride2", "n1c64h1w99k64r1s9"])
 def test_blocks_of_depthwise_fit_and_cover_the_output(sizes: str, variant: str) -> None:
-    problem = conv(sizes, variant, "g64")
+    problem = convolution(f"{sizes}/g64", variant)
     for case in cases("conv/cuda.depthwise", problem):
         ((_, call),) = case.calls
         assert isinstance(call.grid, tuple)
@@ -182,7 +176,7 @@ def test_blocks_of_depthwise_fit_and_cover_the_output(sizes: str, variant: str) 
 @pytest.mark.parametrize("layout", ["nchw", "nhwc"])
 @pytest.mark.parametrize("sizes", [LAYER, "n1c64h5w5k64r3s3", "n3c64h112w112k64r3s3stride2"])
 def test_slices_of_depthwise_filters_cover_all_pixels_and_none_is_empty(layout: str, sizes: str) -> None:
-    problem = conv(sizes, f"{layout}/wgrad", "g64")
+    problem = convolution(f"{sizes}/g64", f"{layout}/wgrad")
     pixels = problem.n * problem.p * problem.q  # type: ignore[attr-defined]
     for case in cases("conv/cuda.depthwise", problem):
         product, *added = case.calls
@@ -196,16 +190,16 @@ def test_slices_of_depthwise_filters_cover_all_pixels_and_none_is_empty(layout: 
 @pytest.mark.parametrize("direction", DIRECTIONS)
 def test_a_pointwise_convolution_needs_no_columns(direction: str) -> None:
     for layout in ("nchw", "nhwc"):
-        made = calls("im2col", conv("n4c64h14w14k96r1s1", f"{layout}/{direction}"))
+        made = calls("im2col", convolution("n4c64h14w14k96r1s1", f"{layout}/{direction}"))
         assert not any("im2col" in entry or "col2im" in entry for entry, _ in made)
         assert not any(arg.name == "columns" for _, call in made for arg in call.args if isinstance(arg, Scratch))
-    assert "conv_im2col_nchw" in dict(calls("im2col", conv("n4c64h14w14k96r1s1stride2", "nchw/fprop")))
+    assert "conv_im2col_nchw" in dict(calls("im2col", convolution("n4c64h14w14k96r1s1stride2", "nchw/fprop")))
 
 
 @pytest.mark.parametrize("layout", ["nchw", "nhwc"])
 @pytest.mark.parametrize("direction", DIRECTIONS)
 def test_images_of_which_scratch_holds_not_all_are_taken_in_passes(layout: str, direction: str) -> None:
-    made = calls("im2col", conv("n128c64h112w112k64r3s3pad1", f"{layout}/{direction}"))
+    made = calls("im2col", convolution("n128c64h112w112k64r3s3pad1", f"{layout}/{direction}"))
     (scratch,) = {arg for _, call in made for arg in call.args if isinstance(arg, Scratch) and arg.name == "columns"}
     assert scratch.nbytes <= 2**29
     moved = [call for entry, call in made if "im2col" in entry or "col2im" in entry]
@@ -215,7 +209,7 @@ def test_images_of_which_scratch_holds_not_all_are_taken_in_passes(layout: str, 
 
 def test_packs_are_moved_where_rows_are_whole_vectors_or_padded_to_them() -> None:
     def widths(text: str, variant: str) -> tuple[str, ...]:
-        entry = next(entry for entry, _ in calls("im2col", conv(text, variant)) if "columns" in entry)
+        entry = next(entry for entry, _ in calls("im2col", convolution(text, variant)) if "columns" in entry)
         return tuple(entry.split(", ")[8:10])
 
     assert widths("n1c8h7w7k8r3s3pad1", "nchw/fprop") == ("4", "1")  # 49 pixels, in columns padded to 52
@@ -226,7 +220,7 @@ def test_packs_are_moved_where_rows_are_whole_vectors_or_padded_to_them() -> Non
 
 
 def test_a_wide_grid_of_images_and_groups_is_cut_into_passes() -> None:
-    made = calls("im2col", conv("n300c512h2w2k512r1s1stride2", "nchw/fprop", "g512"))
+    made = calls("im2col", convolution("n300c512h2w2k512r1s1stride2/g512"))
     depths = [call.grid[2] for entry, call in made if "columns" in entry]  # type: ignore[index]
     assert max(depths) <= 65535
     assert sum(depths) == 300 * 512
@@ -274,14 +268,14 @@ def test_several_slices_leave_fp32_sums_apart_for_a_second_launch() -> None:
 
 
 @pytest.mark.parametrize(
-    ("sizes", "dilated", "expected"),
+    ("sizes", "expected"),
     [
-        *(("r3s3", "", 9), ("r3s3stride2", "", 4), ("r1s1stride2", "", 1), ("r7s7pad3stride2", "", 16)),
-        *(("r5s4stride4x3", "", 4), ("r3s3stride2", "dil2", 9)),  # dil2 leaves all taps to a quarter of the phases
+        *(("r3s3", 9), ("r3s3stride2", 4), ("r1s1stride2", 1), ("r7s7pad3stride2", 16), ("r5s4stride4x3", 4)),
+        ("r3s3stride2/dil2", 9),  # which leaves all taps to a quarter of the phases
     ],
 )
-def test_pixels_of_an_inputs_gradient_meet_one_stride_squared_of_the_taps(sizes, dilated, expected) -> None:
-    assert taps(conv(f"n1c4h16w16k4{sizes}", "nchw/dgrad", dilated)) == expected
+def test_pixels_of_an_inputs_gradient_meet_one_stride_squared_of_the_taps(sizes: str, expected: int) -> None:
+    assert taps(convolution(f"n1c4h16w16k4{sizes}", "nchw/dgrad")) == expected
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ from kernelmark.kernels.conv.vendor import cufft
 from kernelmark.kernels.gemm import _cublas
 from support.blas import Blas, HostOperands, blas_stand_in, view
 from support.emulated import host_compiler, wrong_in_emulator
-from support.kernels import CUDA, DIRECTIONS, REGISTRY, cases, lean, set_up, verified
+from support.kernels import CUDA, DIRECTIONS, REGISTRY, cases, convolution, lean, set_up, verified
 
 IN_STEPS, FUSED_STEPS = "conv/cuda.fft_tiled", "conv/cuda.fft_fused"
 KERNELS = ("conv/pyfftw.full", "conv/pyfftw.tiled", "conv/numba.fft_tiled")
@@ -43,12 +43,6 @@ WAYS = [
     for i, sizes in enumerate(RAGGED)
     for j, direction in enumerate(DIRECTIONS)
 ]
-
-
-def problem(sizes: str, direction: str = "fprop", layout: str = "nchw") -> Any:
-    """The problem of sizes, after which options may stand."""
-    sizes, slash, options = sizes.partition("/")
-    return REGISTRY.problem(f"conv/{sizes}/f32/{layout}/{direction}{slash}{options}")
 
 
 @pytest.fixture
@@ -80,7 +74,7 @@ def test_tiles_in_many_blocks_are_right_on_any_number_of_threads(sizes, directio
     for i, (side, layout) in enumerate(product((32, 12), LAYOUTS), place):
         threads = (1, 2, 5)[i % 3]  # each number with each side and layout, on another problem
         tile(side, 40_000)
-        parsed = problem(sizes, direction, layout)
+        parsed = convolution(sizes, f"{layout}/{direction}")
         places = cuts(parsed, cpu.chosen(parsed)).x.places
         for measured in verified(parsed.id, *KERNELS, threads=threads):
             assert measured.status == "ok", f"{side} {layout} {threads} {measured.kernel}: {measured.reason}"
@@ -90,7 +84,7 @@ def test_tiles_in_many_blocks_are_right_on_any_number_of_threads(sizes, directio
 
 def test_rows_tell_the_tile_and_how_fftw_planned_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kernelmark.kernels._fftw.PLANNING_S", 5.0)
-    parsed = problem("n1c4h100w100k4r5s5pad2")
+    parsed = convolution("n1c4h100w100k4r5s5pad2")
     (measured,) = verified(parsed.id, "conv/pyfftw.tiled")
     noted = json.loads(measured.tunables)
     assert cpu.chosen(parsed) == (noted["tile"], noted["tile"])
@@ -102,7 +96,7 @@ def test_rows_tell_the_tile_and_how_fftw_planned_it(monkeypatch: pytest.MonkeyPa
 
 def test_what_a_tile_meets_of_the_tensor_never_ends_before_it_begins() -> None:
     for side in (8, 16, 32):
-        axis = cuts(problem("n1c4h1w9k2r1s7pad14"), (side, side)).x.width
+        axis = cuts(convolution("n1c4h1w9k2r1s7pad14"), (side, side)).x.width
         found = [_planes.met(axis, axis.first + tile * axis.step) for tile in range(axis.tiles)]
         assert all(0 <= first <= last for first, last in found)
         assert {column for part in found for column in range(*part)} == set(range(axis.size))
@@ -110,7 +104,7 @@ def test_what_a_tile_meets_of_the_tensor_never_ends_before_it_begins() -> None:
 
 @pytest.mark.parametrize("choose", [cpu.chosen, cpu.straight])
 def test_larger_filters_take_larger_tiles(choose) -> None:
-    sides = [choose(problem(f"n1c64h224w224k64r{r}s{r}")) for r in (3, 7, 31)]
+    sides = [choose(convolution(f"n1c64h224w224k64r{r}s{r}")) for r in (3, 7, 31)]
     assert sides == sorted(set(sides))
 
 
@@ -122,7 +116,7 @@ def candidates(parsed: Any) -> list[Cuts]:
 
 @pytest.mark.parametrize("direction", DIRECTIONS)
 def test_tiles_hold_their_filter_and_cover_every_output(direction: str) -> None:
-    for parsed in (problem(sizes, direction) for sizes in (*RAGGED, *EVERY, L1, L2, L3)):
+    for parsed in (convolution(sizes, f"nchw/{direction}") for sizes in (*RAGGED, *EVERY, L1, L2, L3)):
         sides = (side for side in (16, 32) if max(spans(parsed)) < side)
         for c in (*candidates(parsed), *(cuts(parsed, (side, side)) for side in sides)):
             tiled = c.x if direction == "dgrad" else c.y
@@ -135,7 +129,7 @@ def test_tiles_hold_their_filter_and_cover_every_output(direction: str) -> None:
 
 
 def test_tiles_are_no_larger_than_an_image_needs() -> None:
-    for parsed in map(problem, RAGGED):
+    for parsed in map(convolution, RAGGED):
         largest, sides = whole(parsed), [c.sides for c in candidates(parsed)]
         assert cuts(parsed, largest).x.places == parsed.n
         assert largest in sides
@@ -151,11 +145,11 @@ def test_executed_operations_are_those_of_transforms_and_products() -> None:
     # One tile of 16 x 16, 2 images of 3 channels, 5 filters: 5/2 N log2 N a transform, 16 x 9 frequencies.
     transforms = (2 * 3 + 2 * 5 + 3 * 5) * 5 * 256 * 8 // 2
     products = 8 * 16 * 9 * 2 * 3 * 5
-    assert REGISTRY.kernels["conv/pyfftw.full"].executed_flop(problem("n2c3h16w16k5r3s3")) == transforms + products
+    assert REGISTRY.kernels["conv/pyfftw.full"].executed_flop(convolution("n2c3h16w16k5r3s3")) == transforms + products
 
 
 def test_tiles_save_operations_where_filters_are_large() -> None:
-    layer = problem("n1c64h224w224k64r7s7pad3")
+    layer = convolution("n1c64h224w224k64r7s7pad3")
     full, *tiled = (REGISTRY.kernels[name].executed_flop(layer) for name in KERNELS)
     assert max(tiled) * 4 < full < layer.flop
     assert max(tiled) * 8 < layer.flop
@@ -244,7 +238,7 @@ L1, L2, L3 = "n128c3h128w128k96r11s11", "n128c64h64w64k128r9s9", "n128c128h32w32
 
 
 def cases_in(kernel: str, sizes: tuple[str, ...], direction: str) -> list[EmulatedCase]:
-    return cases(kernel, *(problem(text, direction) for text in sizes))
+    return cases(kernel, *(convolution(text, f"nchw/{direction}") for text in sizes))
 
 
 @pytest.mark.long  # the sweep has the tiles on smaller problems
@@ -267,7 +261,7 @@ def test_every_tile_is_right_in_every_direction(every: partial[list[EmulatedCase
 @pytest.mark.parametrize("direction", DIRECTIONS)
 @pytest.mark.parametrize("sizes", EVERY)
 def test_a_spectrum_that_is_multiplied_is_as_large_as_was_written(sizes: str, direction: str) -> None:
-    parsed = problem(sizes, direction)
+    parsed = convolution(sizes, f"nchw/{direction}")
     found = CUDA[IN_STEPS]
     for tile in found.tiles():
         if max(parsed.r, parsed.s) >= tile.T:
@@ -285,13 +279,13 @@ def test_a_spectrum_that_is_multiplied_is_as_large_as_was_written(sizes: str, di
 
 @pytest.mark.parametrize(("sizes", "side"), [(L1, 32), (L2, 32), (L3, 32), ("n8c512h14w14k512r3s3pad1", 16)])
 def test_the_side_is_the_one_with_fewest_frequencies(sizes: str, side: int) -> None:
-    tile = CUDA[IN_STEPS].tile_for(problem(sizes))
+    tile = CUDA[IN_STEPS].tile_for(convolution(sizes))
     assert side == tile.T
 
 
 @pytest.mark.parametrize("sizes", [L1, L2, L3])
 def test_large_filters_take_a_tenth_of_direct_convolution_at_the_most(sizes: str) -> None:
-    parsed = problem(sizes)
+    parsed = convolution(sizes)
     count = CUDA[FUSED_STEPS if sizes == L1 else IN_STEPS].executed_flop(parsed)
     assert 0 < count < parsed.flop / (4 if sizes == L1 else 10)
 
@@ -400,7 +394,7 @@ def standins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("sizes", SHAPES)
 def test_the_convolution_comes_of_transforms_and_products(sizes: str, layout: str, direction: str, standins) -> None:
-    parsed = problem(sizes, direction, layout)
+    parsed = convolution(sizes, f"{layout}/{direction}")
     for name in ("full", "tiled"):
         kernel, operands = REGISTRY.kernels[f"conv/cufft.{name}"], HostOperands(parsed)
         assert kernel.refuses(parsed) is None
@@ -410,7 +404,7 @@ def test_the_convolution_comes_of_transforms_and_products(sizes: str, layout: st
 
 @pytest.mark.parametrize("direction", DIRECTIONS)
 def test_small_and_oblong_tiles_join_up(direction: str, standins: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    parsed = problem("n2c2h17w23k3r3s2pad1stride2x1", direction, "nhwc")
+    parsed = convolution("n2c2h17w23k3r3s2pad1stride2x1", f"nhwc/{direction}")
     for sides in ((3, 2), (4, 8), (7, 5), (16, 3)):
         monkeypatch.setattr(cufft, "chosen", lambda _, sides=sides: sides)
         operands = HostOperands(parsed)
@@ -419,7 +413,7 @@ def test_small_and_oblong_tiles_join_up(direction: str, standins: None, monkeypa
 
 
 def test_the_rows_tell_the_tile_and_the_scratch(standins: None) -> None:
-    parsed = problem("n1c2h8w8k3r3s3")
+    parsed = convolution("n1c2h8w8k3r3s3")
     operands = HostOperands(parsed)
     cufft.full(parsed, operands)
     assert operands.chosen == {"tile": "8x8"}
@@ -429,7 +423,7 @@ def test_the_rows_tell_the_tile_and_the_scratch(standins: None) -> None:
 
 
 def test_tiles_execute_less_than_whole_images_where_filters_are_small() -> None:
-    parsed = problem(L2)
+    parsed = convolution(L2)
     tiled, full = (REGISTRY.kernels[f"conv/cufft.{name}"].executed(parsed) for name in ("tiled", "full"))
     assert tiled <= full < parsed.flop
-    assert executed(cuts(problem("n1c1h8w8k1r1s1"), (8, 8)), 6) == 3 * 2.5 * 64 * 6 + 6 * 40
+    assert executed(cuts(convolution("n1c1h8w8k1r1s1"), (8, 8)), 6) == 3 * 2.5 * 64 * 6 + 6 * 40

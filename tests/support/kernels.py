@@ -41,6 +41,12 @@ RAGGED = (
 )
 
 
+def convolution(sizes: str, variant: str = "nchw/fprop", dtype: str = "f32") -> Any:
+    """The problem of sizes, after which options may stand, in a layout and a direction."""
+    sizes, slash, options = sizes.partition("/")
+    return REGISTRY.problem(f"conv/{sizes}/{dtype}/{variant}{slash}{options}")
+
+
 def chosen(kernel: str, problem: str | Problem) -> EmulatedCase:
     """The problem under the tile that a run takes."""
     parsed = REGISTRY.problem(problem) if isinstance(problem, str) else problem
