@@ -18,12 +18,11 @@ from kernelmark.kernels.gemm.ladder import CHOICES, dealt, useful
 from support.emulated import wrong_in_emulator
 from support.kernels import CUDA, DISTINCT, REGISTRY, cases, chosen, lean
 
-RUNGS = ("blocktile1d", "blocktile2d", "vectorised", "warptile", "async", "splitk")
 PACKED = ("vectorised", "warptile", "async", "splitk")
 FOUNDING = "gemm/m1024n2048k26752/f32/NT"
 
 
-@pytest.mark.parametrize("name", RUNGS)
+@pytest.mark.parametrize("name", ["blocktile1d", "blocktile2d", *PACKED])
 @pytest.mark.parametrize(("m", "n", "k"), [(1, 1, 1), (31, 33, 17), (1000, 257, 3), (129, 64, 4096)])
 def test_every_tile_of_c_has_a_block_and_no_block_is_idle(name: str, m: int, n: int, k: int) -> None:
     problem = REGISTRY.problem(f"gemm/m{m}n{n}k{k}/f32/NT/batch3")
@@ -190,10 +189,9 @@ def test_no_variant_spills(arch: str) -> None:
 
 BATCHED = CUDA["gemm/cuda.batched"]
 DEFAULT = next(BATCHED.tiles())
-SIZES = (1, 3, 8, 17, 32, 33, 64, 100, 128)
 
 
-@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("size", [1, 3, 8, 17, 32, 33, 64, 100, 128])
 def test_every_element_of_every_product_has_a_thread_and_panels_fit(size: int) -> None:
     for dtype, batch in product(("f32", "f64"), (1, 2, 1000, 100_000)):
         problem = f"gemm/m{size}n{size}k{size}/{dtype}/NT" + (f"/batch{batch}" if batch > 1 else "")
@@ -212,10 +210,6 @@ def test_products_share_blocks_only_once_there_is_one_for_each_multiprocessor() 
     shared = BATCHED.plan(many, DEFAULT, H100)[0]
     assert shared.block[1] > 1
     assert shared.grid[0] >= DEFAULT.SMS
-
-
-SUITES = ("founding", "seed", "smoke")
-MULTIPROCESSORS = (46, 68, 82, 108, 114, 132, 144, 148)
 
 
 @pytest.mark.parametrize(
@@ -250,9 +244,10 @@ def share(kernel: CudaKernel, problem: Problem, tile: Tile, device: DeviceLimits
 def test_a_default_fills_nine_tenths_of_what_the_best_tile_of_its_class_does(name: str) -> None:
     """Tiles whose threads have as many sums in warps of the same size compute alike."""
     kernel = CUDA[name]
-    problems = {entry.problem for suite in SUITES for entry in find_suite(suite, REGISTRY).entries()}
+    suites = ("founding", "seed", "smoke")
+    problems = {entry.problem for suite in suites for entry in find_suite(suite, REGISTRY).entries()}
     products = [problem for problem in problems if problem.op == "gemm" and not kernel.outside(problem)]
-    for problem, count in product(products, MULTIPROCESSORS):
+    for problem, count in product(products, (46, 68, 82, 108, 114, 132, 144, 148)):
         device = replace(H100, multiprocessors=count)
         default = kernel.tile_for(problem, device)
         alike = [t for t in kernel.tiles(device) if (t.WM, t.WN, t.TM) == (default.WM, default.WN, default.TM)]

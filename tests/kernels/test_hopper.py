@@ -170,14 +170,12 @@ def test_a_quiet_nan_reaches_its_row_of_c_and_no_other(name: str, bits: int) -> 
 
 
 IN_F32 = ("wgmma_tf32", "wgmma_3xtf32")
-ALONG_K = (*IN_F32, "wgmma_fp8", "wgmma_int8")
 BLOCKS, GROUPED = "wgmma_fp8_blocks", "wgmma_grouped"
 #: What the ids of their products end with.
 WORDS = {BLOCKS: "/scale-blocks", GROUPED: "/groups3-skewed"}
 REGISTERS, TURNED = "wgmma_tf32_registers", "wgmma_tf32_turned"
 OF_TF32 = {REGISTERS: "NN", TURNED: "TN"}  # with a layout
-KERNELS = ("wgmma", "wgmma_persistent", "wgmma_splitk", *ALONG_K, BLOCKS, GROUPED)
-PERSISTENT = ("wgmma_persistent", "wgmma_tf32", "wgmma_int8")
+KERNELS = ("wgmma", "wgmma_persistent", "wgmma_splitk", *IN_F32, "wgmma_fp8", "wgmma_int8", BLOCKS, GROUPED)
 
 
 def plan(name: str, problem: str, tile: Tile | None = None) -> KernelCall:
@@ -213,7 +211,7 @@ def test_a_block_fits_into_shared_memory() -> None:
         assert all(plan(name, problem, tile).shared_bytes <= limit for tile in kernel(name).tiles()), name
 
 
-@pytest.mark.parametrize("name", PERSISTENT)
+@pytest.mark.parametrize("name", ["wgmma_persistent", "wgmma_tf32", "wgmma_int8"])
 @pytest.mark.parametrize(
     ("sizes", "columns"),
     [
