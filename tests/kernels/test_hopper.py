@@ -16,7 +16,7 @@ from kernelmark.bench.plan.kernel import CudaKernel, KernelCall, TensorMap, Tile
 from kernelmark.bench.plan.limits import H100, TYPICAL
 from kernelmark.bench.tune.profile.counted import counts_of
 from support.emulated import host_compiler, wrong_in_emulator
-from support.kernels import CUDA, LAYOUTS, REGISTRY, chosen, lean
+from support.kernels import CUDA, LAYOUTS, REGISTRY, WGMMA, WGMMA_WORDS, chosen, lean
 from support.kernels import cases as cases_of
 
 PIPELINED = ("mma", "mma_tf32", "mma_3xtf32", "mma_f64")
@@ -118,15 +118,6 @@ def test_fp64_is_right_where_8_rows_are_multiplied_at_once(layout: str) -> None:
     assert not wrong_in_emulator(every)
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_panels_of_fp64_are_read_and_written_without_bank_conflicts(layout: str) -> None:
-    host_compiler()
-    problem = REGISTRY.problem(f"gemm/m256n256k64/f64/{layout}")
-    for case in cases("mma_f64", problem.id):
-        total = counts_of(case).total
-        assert total.wavefronts == total.least_wavefronts > 0
-
-
 def test_alpha_and_beta_of_fp64_are_passed_in_fp64() -> None:
     """1e-100 is zero in FP32."""
     problem = REGISTRY.problem("gemm/m8n8k8/f64/NN/alpha0.1/beta1e-100")
@@ -171,11 +162,9 @@ def test_a_quiet_nan_reaches_its_row_of_c_and_no_other(name: str, bits: int) -> 
 
 IN_F32 = ("wgmma_tf32", "wgmma_3xtf32")
 BLOCKS, GROUPED = "wgmma_fp8_blocks", "wgmma_grouped"
-#: What the ids of their products end with.
-WORDS = {BLOCKS: "/scale-blocks", GROUPED: "/groups3-skewed"}
 REGISTERS, TURNED = "wgmma_tf32_registers", "wgmma_tf32_turned"
-OF_TF32 = {REGISTERS: "NN", TURNED: "TN"}  # with a layout
-KERNELS = ("wgmma", "wgmma_persistent", "wgmma_splitk", *IN_F32, "wgmma_fp8", "wgmma_int8", BLOCKS, GROUPED)
+LAYOUT_OF = {REGISTERS: "NN", TURNED: "TN"}  # NT of the others
+DTYPES = WGMMA | {REGISTERS: "f32", TURNED: "f32"}
 
 
 def plan(name: str, problem: str, tile: Tile | None = None) -> KernelCall:
@@ -188,26 +177,18 @@ def plan(name: str, problem: str, tile: Tile | None = None) -> KernelCall:
 
 def id_of(name: str, problem: str) -> str:
     """The id of a product, which has scales or groups where the kernel is for these."""
-    return f"gemm/{problem}{WORDS.get(name, '')}"
-
-
-def dtype_of(name: str) -> str:
-    if name in ("wgmma_fp8", BLOCKS):
-        return "e4m3.bf16"
-    if name == "wgmma_int8":
-        return "s8.s32"
-    return "f32" if name in (*IN_F32, *OF_TF32) else "bf16"
+    return f"gemm/{problem}{WGMMA_WORDS.get(name, '')}"
 
 
 def test_only_hopper_has_wgmma() -> None:
-    runs = {(name, arch) for name in (*KERNELS, *OF_TF32) for arch in ARCHS if kernel(name).runs_on(arch)}
-    assert runs == {(name, "sm_90a") for name in (*KERNELS, *OF_TF32)}
+    runs = {(name, arch) for name in DTYPES for arch in ARCHS if kernel(name).runs_on(arch)}
+    assert runs == {(name, "sm_90a") for name in DTYPES}
 
 
 def test_a_block_fits_into_shared_memory() -> None:
     limit = H100.block_shared_bytes - 256  # mbarriers stand beside the dynamic part
-    for name in (*KERNELS, *OF_TF32):
-        problem = f"m1024n1024k1024/{dtype_of(name)}/{OF_TF32.get(name, 'NT')}"
+    for name in DTYPES:
+        problem = f"m1024n1024k1024/{DTYPES[name]}/{LAYOUT_OF.get(name, 'NT')}"
         assert all(plan(name, problem, tile).shared_bytes <= limit for tile in kernel(name).tiles()), name
 
 
@@ -227,14 +208,14 @@ def test_a_block_fits_into_shared_memory() -> None:
     ],
 )
 def test_a_tile_is_taken_unless_the_waves_of_smaller_ones_take_less_time(name: str, sizes: str, columns: int) -> None:
-    tile = kernel(name).tile_for(REGISTRY.problem(f"gemm/{sizes.format(dtype_of(name))}"))
+    tile = kernel(name).tile_for(REGISTRY.problem(f"gemm/{sizes.format(DTYPES[name])}"))
     assert columns == tile.BN
 
 
-@pytest.mark.parametrize("name", [*KERNELS[1:], *OF_TF32])
+@pytest.mark.parametrize("name", list(DTYPES)[1:])
 def test_a_persistent_grid_is_whole_clusters_and_no_larger_than_device_or_work(name: str) -> None:
     for sizes, tile in product(("m1n8k16", "m300n520k16", "m4096n4096k64", "m40000n8k16"), kernel(name).tiles()):
-        call = plan(name, f"{sizes}/{dtype_of(name)}/{OF_TF32.get(name, 'NT')}", tile)
+        call = plan(name, f"{sizes}/{DTYPES[name]}/{LAYOUT_OF.get(name, 'NT')}", tile)
         assert call.cluster == tile.CLUSTER
         assert call.grid % tile.CLUSTER == 0
         assert 0 < call.grid <= max(tile.SMS, tile.CLUSTER)
@@ -304,7 +285,7 @@ def variants(name: str) -> list[tuple[str, str]]:
 
 
 # test_declarations.py compiles every tile for the first variant; so the short run takes the first kernel alone.
-@pytest.mark.parametrize("name", first_short(name for name in (*KERNELS, *OF_TF32) if len(variants(name)) > 1))
+@pytest.mark.parametrize("name", first_short(name for name in DTYPES if len(variants(name)) > 1))
 def test_every_layout_and_type_compiles_without_spills_and_with_wgmma_in_flight(name: str, cuda_compiler: str) -> None:
     problems = [REGISTRY.problem(id_of(name, f"m8n8k16/{dtype}/{layout}")) for dtype, layout in variants(name)]
     plans = [kernel(name).calls(problem, tile, H100) for problem, tile in product(problems, kernel(name).tiles())]
@@ -320,11 +301,14 @@ def test_half_of_a_tile_is_at_least_64_columns_where_a_is_split_in_registers() -
     assert found == ["half of BN = 64 is multiplied at a time, expected at least 64 columns", None]
 
 
-def test_rows_and_columns_meet_all_banks_as_they_are_turned() -> None:
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [*(("mma_f64", f"m256n256k64/f64/{layout}") for layout in LAYOUTS), (TURNED, "m256n128k64/f32/TN")],
+)
+def test_panels_are_read_written_and_turned_without_bank_conflicts(name: str, problem: str) -> None:
     host_compiler()
-    problem = REGISTRY.problem("gemm/m256n128k64/f32/TN")
-    for tile in kernel(TURNED).tiles():
-        total = counts_of(EmulatedCase(kernel(TURNED), problem, tile)).total
+    for tile in kernel(name).tiles():
+        total = counts_of(EmulatedCase(kernel(name), REGISTRY.problem(f"gemm/{problem}"), tile)).total
         assert total.wavefronts == total.least_wavefronts > 0
 
 

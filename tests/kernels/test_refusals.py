@@ -4,18 +4,13 @@ from itertools import product
 
 import pytest
 
-from support.kernels import CUDA, LAYOUTS, REGISTRY, refusal
+from support.kernels import CUDA, LAYOUTS, REGISTRY, WGMMA, WGMMA_WORDS, refusal
 
 GEMM, CONV, TRANSPOSE, FFT = "gemm/cuda.", "conv/cuda.", "transpose/cuda.", "fft/cuda.small"
 FUSED, TILED, DEPTHWISE = TRANSPOSE + "c2r_fused", CONV + "direct_tiled", CONV + "depthwise"
 LAYER = "n32c64h56w56k128r3s3pad1"
 LADDER = ("blocktile1d", "blocktile2d", "vectorised", "warptile", "async", "splitk")
 LADDER += ("wmma", "mma", "mma_tf32", "mma_3xtf32", "mma_f64")
-#: Kernels with wgmma, each with a storage type, and what the ids of their products end with.
-WGMMA = dict.fromkeys(("wgmma", "wgmma_persistent", "wgmma_splitk"), "bf16")
-WGMMA |= {"wgmma_tf32": "f32", "wgmma_3xtf32": "f32"}
-WGMMA |= {"wgmma_fp8": "e4m3.bf16", "wgmma_int8": "s8.s32", "wgmma_fp8_blocks": "e4m3.bf16", "wgmma_grouped": "bf16"}
-WORDS = {"wgmma_fp8_blocks": "/scale-blocks", "wgmma_grouped": "/groups3-skewed"}
 NOT_BY_TMA = ("wgmma", "wgmma_splitk", "wgmma_3xtf32")
 #: Kernel, problem, and a part of the reason; none where the kernel takes the problem.
 REFUSED = [
@@ -35,7 +30,7 @@ REFUSED = [
     ],
     (GEMM + "async_fused", "gemm/m8n8k8/f32/NN/epi-update", "the layout is NN, expected TN with epi-update"),
     *[
-        (GEMM + name, f"gemm/{sizes}/{dtype}/NT{padding}{WORDS.get(name, '')}", f"rows of {operand} begin every ")
+        (GEMM + name, f"gemm/{sizes}/{dtype}/NT{padding}{WGMMA_WORDS.get(name, '')}", f"rows of {operand} begin every ")
         for name, dtype in WGMMA.items()
         for sizes, padding, operand in (
             *(("m8n8k16", "/lda+1", "a"), ("m8n8k17", "", "a")),
@@ -43,7 +38,7 @@ REFUSED = [
         )
     ],
     *[
-        (GEMM + name, f"gemm/m33n{n}k31/{dtype}/NT/lda+1/ldb+1/ldc+{ldc}{WORDS.get(name, '')}", reason)
+        (GEMM + name, f"gemm/m33n{n}k31/{dtype}/NT/lda+1/ldb+1/ldc+{ldc}{WGMMA_WORDS.get(name, '')}", reason)
         for name, dtype in WGMMA.items()
         for n, ldc, reason in ((24, 8, ""), (29, 3, "" if name in NOT_BY_TMA else "a row of c has "))
     ],

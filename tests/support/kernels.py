@@ -30,6 +30,11 @@ LAYOUTS = ("NN", "NT", "TN", "TT")
 #: The architectures that have machine code of their own: sm_89 has that of sm_86 (kernels/test_declarations.py).
 DISTINCT = tuple(arch for arch in ARCHS if arch != "sm_89")
 DIRECTIONS = ("fprop", "dgrad", "wgrad")
+#: Kernels with wgmma, each with a storage type, and what the ids of their products end with.
+WGMMA = dict.fromkeys(("wgmma", "wgmma_persistent", "wgmma_splitk"), "bf16")
+WGMMA |= {"wgmma_tf32": "f32", "wgmma_3xtf32": "f32"}
+WGMMA |= {"wgmma_fp8": "e4m3.bf16", "wgmma_int8": "s8.s32", "wgmma_fp8_blocks": "e4m3.bf16", "wgmma_grouped": "bf16"}
+WGMMA_WORDS = {"wgmma_fp8_blocks": "/scale-blocks", "wgmma_grouped": "/groups3-skewed"}
 #: Convolutions with more than one block, panel, strip or item of everything that a CPU's kernels cut into them; none
 #: divides evenly.
 RAGGED = (
