@@ -147,7 +147,7 @@ def test_direct_has_a_thread_for_each_element_and_no_idle_block(layout, directio
     ("width", "columns"), [(1, 8), (7, 8), (8, 8), (9, 16), (14, 16), (17, 32), (56, 32), (64, 32)]
 )
 def test_tiles_of_the_tiled_kernel_are_as_narrow_as_the_image(width: int, columns: int) -> None:
-    ((_, call),) = calls("direct_tiled", convolution(f"n2c4h40w{width}k40r1s1", "nchw/fprop"))
+    ((_, call),) = calls("direct_tiled", convolution(f"n2c4h40w{width}k40r1s1"))
     across = math.ceil(width / columns)
     assert call.grid == (math.ceil(40 / (256 // columns)) * across, 2, 2)
     assert call.args[3] == int(math.log2(columns))
@@ -193,7 +193,7 @@ def test_a_pointwise_convolution_needs_no_columns(direction: str) -> None:
         made = calls("im2col", convolution("n4c64h14w14k96r1s1", f"{layout}/{direction}"))
         assert not any("im2col" in entry or "col2im" in entry for entry, _ in made)
         assert not any(arg.name == "columns" for _, call in made for arg in call.args if isinstance(arg, Scratch))
-    assert "conv_im2col_nchw" in dict(calls("im2col", convolution("n4c64h14w14k96r1s1stride2", "nchw/fprop")))
+    assert "conv_im2col_nchw" in dict(calls("im2col", convolution("n4c64h14w14k96r1s1stride2")))
 
 
 @pytest.mark.parametrize("layout", ["nchw", "nhwc"])

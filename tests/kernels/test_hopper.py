@@ -16,8 +16,7 @@ from kernelmark.bench.plan.kernel import CudaKernel, KernelCall, TensorMap, Tile
 from kernelmark.bench.plan.limits import H100, TYPICAL
 from kernelmark.bench.tune.profile.counted import counts_of
 from support.emulated import host_compiler, wrong_in_emulator
-from support.kernels import CUDA, LAYOUTS, REGISTRY, WGMMA, WGMMA_WORDS, chosen, lean
-from support.kernels import cases as cases_of
+from support.kernels import CUDA, LAYOUTS, REGISTRY, WGMMA, WGMMA_WORDS, cases, chosen, lean
 
 PIPELINED = ("mma", "mma_tf32", "mma_3xtf32", "mma_f64")
 Array = np.ndarray[Any, Any]
@@ -31,10 +30,6 @@ def storage(name: str) -> str:
     return str(kernel(name).domain["dtype"][0])
 
 
-def cases(name: str, problem: str) -> list[EmulatedCase]:
-    return cases_of(f"gemm/cuda.{name}", problem)
-
-
 def emulated_product(name: str, a: Array, b: Array, tile: int = 0) -> Array:
     """C = A B of FP32 as the emulated kernel leaves it, without a report; a kernel of NT alone gets B transposed.
 
@@ -43,7 +38,7 @@ def emulated_product(name: str, a: Array, b: Array, tile: int = 0) -> Array:
     host_compiler()
     (m, k), n = a.shape, b.shape[1]
     along_k = "NN" not in kernel(name).domain["layout"]
-    case = cases(name, f"gemm/m{m}n{n}k{k}/f32/{'NT' if along_k else 'NN'}")[tile]
+    case = cases(f"gemm/cuda.{name}", f"gemm/m{m}n{n}k{k}/f32/{'NT' if along_k else 'NN'}")[tile]
     stored = np.ascontiguousarray(b.T) if along_k else b
     c = np.full(m * n, np.nan, np.float32)
     buffers = {"a": Buffer("in", a.ravel()), "b": Buffer("in", stored.ravel()), "c": Buffer("out", c)}
@@ -88,7 +83,7 @@ def test_founding_product_has_tiles_for_nearly_all_multiprocessors_of_an_h100(na
 def test_copies_are_as_wide_as_leading_dimensions_of_a_and_b_allow(name: str, sizes: str, nbytes: int) -> None:
     dtype = storage(name)
     itemsize = 2 if dtype == "f16" else 4
-    for case in cases(name, f"gemm/{sizes.format(dtype)}"):
+    for case in cases(f"gemm/cuda.{name}", f"gemm/{sizes.format(dtype)}"):
         (entry, _), *_ = case.calls
         assert f", {max(nbytes // itemsize, 1)}, Op::" in entry
 
@@ -98,7 +93,7 @@ def test_copies_are_as_wide_as_leading_dimensions_of_a_and_b_allow(name: str, si
     [("m63n61k64/f64/NT", 2), ("m64n64k63/f64/NT/lda+1/ldb+1", 2), ("m64n64k63/f64/NT", 1), ("m64n63k64/f64/TN", 1)],
 )
 def test_copies_of_fp64_are_of_two_elements_or_one(sizes: str, elements: int) -> None:
-    for case in cases("mma_f64", f"gemm/{sizes}"):
+    for case in cases("gemm/cuda.mma_f64", f"gemm/{sizes}"):
         (entry, _), *_ = case.calls
         assert f", {elements}, Op::" in entry
 
@@ -114,8 +109,8 @@ def test_fp64_is_multiplied_16_rows_at_once_from_hopper_on(capability: int, rows
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_fp64_is_right_where_8_rows_are_multiplied_at_once(layout: str) -> None:
     problem = REGISTRY.problem(f"gemm/m67n41k37/f64/{layout}/alpha2/beta0.5/batch2/ldb+1")
-    every = [EmulatedCase(case.kernel, problem, case.tile, TYPICAL[80]) for case in cases("mma_f64", problem.id)]
-    assert not wrong_in_emulator(every)
+    found = cases("gemm/cuda.mma_f64", problem)
+    assert not wrong_in_emulator([EmulatedCase(case.kernel, problem, case.tile, TYPICAL[80]) for case in found])
 
 
 def test_alpha_and_beta_of_fp64_are_passed_in_fp64() -> None:
