@@ -94,6 +94,16 @@ REFUSED = [
         )
         for (dtype, kind), layout in product((("e4m3.bf16", "FP8"), ("s8.s32", "INT8")), ("NN", "TN", "TT"))
     ],
+    *[
+        ("gemm/torch.int_mm", f"gemm/{problem}", reason)
+        for problem, reason in (
+            ("m3n4k5/s8.s32/NT/batch2", "has no batched path; use batch 1"),
+            ("m3n4k5/s8.s32/NT/ldc+1", "ldc is padded by 1, expected 0: C must be contiguous"),
+            ("m1n4k5/s8.s32/TN", "m is 1, expected more of a transposed operand: PyTorch 2.13 left C unwritten"),
+            ("m4n1k5/s8.s32/NT", "n is 1, expected more of a transposed operand: PyTorch 2.13 left C unwritten"),
+            ("m1n1k5/s8.s32/NN", ""),
+        )
+    ],
     (TRANSPOSE + "naive", "transpose/m524281n1/f32/out", "m is "),
     (TRANSPOSE + "tiled_inplace", "transpose/m5n7/f32/in", "transposes square matrices only; m is 5 and n is 7"),
     (TRANSPOSE + "c2r", "transpose/m9n1000000/f32/in", "a row of 1000000 elements takes 4000000 bytes"),
@@ -193,6 +203,7 @@ REFUSED = [
         (f"conv/cufft.{name}", "conv/n65536c32768h8w8k1r3s3/f32/nchw/fprop", f"{2**31} transforms, expected at most")
         for name in ("full", "tiled")
     ],
+    ("conv/torch.conv2d", "conv/n1c4h9w9k4r3s3pad0x1-2/f32/nchw/fprop", "pad is 0x1-2, expected the same before and"),
     ("fft/cufft.plan", f"fft/b1h1w{2**31}/f32/c2c", "does not fit cuFFT's int"),
     ("fft/cufft.plan", f"fft/b1h1w{2**31 - 1}/f32/c2c", ""),
     *[
@@ -213,10 +224,11 @@ def test_a_problem_is_refused_with_the_reason_or_taken(op: str) -> None:
     assert [row for row in found if (row[2] not in row[3] if row[2] else row[3])] == []
 
 
-def test_cudnn_takes_no_uneven_padding() -> None:
-    cudnn = [kernel for kernel in REGISTRY.kernels.values() if kernel.module == "kernelmark.kernels.conv.vendor.cudnn"]
+def test_cudnn_and_pytorch_take_no_uneven_padding() -> None:
+    modules = [f"kernelmark.kernels.conv.vendor.{name}" for name in ("cudnn", "torch")]
+    vendors = [kernel for kernel in REGISTRY.kernels.values() if kernel.module in modules]
     for pad, direction in product(("pad0-1", "pad1x2-1"), ("fprop", "dgrad", "wgrad")):
         problem = REGISTRY.problem(f"conv/n1c1h5w5k1r3s3{pad}/f32/nchw/{direction}")
-        reasons = [kernel.refuses(problem) for kernel in cudnn if kernel.outside(problem) is None]
+        reasons = [kernel.refuses(problem) for kernel in vendors if kernel.outside(problem) is None]
         assert reasons
         assert all(reason and "expected the same before and after" in reason for reason in reasons)
