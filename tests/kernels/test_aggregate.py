@@ -55,14 +55,6 @@ def test_a_kernel_that_declares_fewer_bytes_than_its_format_takes_is_failed() ->
         kernel.wire_bytes_for(REGISTRY.problem("aggregate/w2n512/f32/ef"))
 
 
-def test_what_is_shorter_than_a_block_or_keeps_no_residual_is_not_compressed() -> None:
-    onebit, _ = COMPRESSED
-    short = failures("aggregate/w2n511/f32/ef", onebit)
-    assert short == {onebit: "unsupported: n is 511, expected at least 512, a block of onebit"}
-    plain = failures("aggregate/w2n1000/f32", onebit)
-    assert plain == {onebit: "unsupported: aggregate/cpu.onebit has no plain path; it has ef"}
-
-
 def judged(text: str, numerics: str = "fp32", **outputs: Any) -> str | None:
     """Return what is wrong with outputs, given as functions of what was drawn."""
     problem, rng = REGISTRY.problem(f"aggregate/{text}"), np.random.default_rng(0)

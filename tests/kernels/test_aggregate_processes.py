@@ -15,11 +15,10 @@ from support.kernels import REGISTRY, failures, set_up
 
 EXACT, COMPRESSED = ("parallel", "tree", "ring"), ("onebit", "int8")
 #: Each process loads Numba, which takes seconds.
-pytestmark = pytest.mark.long
-NEEDS_TWO = pytest.mark.skipif(
-    bool(beyond_cpus(REGISTRY.problem("aggregate/w2n1/f32"))),  # type: ignore[arg-type]
-    reason="two processes need two CPUs",
-)
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.skipif(bool(beyond_cpus(REGISTRY.problem("aggregate/w2n1/f32"))), reason="two processes need two CPUs"),
+]
 
 
 @pytest.fixture(autouse=True)
@@ -29,7 +28,6 @@ def teams() -> Iterator[None]:
     team_of(2).close()
 
 
-@NEEDS_TWO
 @pytest.mark.parametrize(
     ("problem", "names"),
     [
@@ -43,12 +41,6 @@ def test_strategies_are_right_in_two_processes(problem: str, names: tuple[str, .
     assert not failures(f"aggregate/{problem}", *(f"aggregate/process.{name}" for name in names))
 
 
-def test_more_workers_than_cpus_are_unsupported() -> None:
-    (reason,) = failures("aggregate/w1024n8/f32", "aggregate/process.ring").values()
-    assert reason.startswith("unsupported: w is 1024, expected at most ")
-
-
-@NEEDS_TWO
 def test_a_process_that_is_killed_costs_one_call_and_the_next_has_another() -> None:
     launch, operands, *_ = set_up("aggregate/w2n5000/f32", "aggregate/process.parallel")
     (killed,) = team_of(2).pids
@@ -61,7 +53,6 @@ def test_a_process_that_is_killed_costs_one_call_and_the_next_has_another() -> N
     assert np.array_equal(operands.flat["s"], gradients[0] + gradients[1])
 
 
-@NEEDS_TWO
 def test_a_process_unmaps_what_belongs_to_a_launch_that_is_gone() -> None:
     dropped = set_up("aggregate/w2n5000/f32", "aggregate/process.ring")
     (pid,) = team_of(2).pids

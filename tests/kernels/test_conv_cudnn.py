@@ -164,16 +164,6 @@ def test_a_missing_library_gives_the_install_command(nothing_kept: None, monkeyp
         _cudnn.cudnn()
 
 
-def test_what_is_wrong_on_a_gpu_is_not_offered() -> None:
-    fft, atomic = (REGISTRY.kernels[f"conv/{name}"] for name in ("cudnn_frontend.fft", "cudnn.algo_0"))
-    for pad, taken in (("pad1", True), ("pad1-0x1", False)):
-        problem = REGISTRY.problem(f"conv/n4c128h33w35k136r3s3{pad}/f32/nchw/dgrad")
-        assert (fft.refuses(problem) is None) == taken
-    for dtype in ("f32", "f16", "bf16"):
-        problem = REGISTRY.problem(f"conv/n8c64h56w57k72r3s3pad1/{dtype}/nchw/dgrad")
-        assert (atomic.refuses(problem) is None) == (dtype == "f32")
-
-
 def test_declared_operations_are_no_more_than_those_of_direct_convolution_with_large_filters() -> None:
     large = REGISTRY.problem("conv/n8c64h64w64k128r9s9/f32/nchw/fprop")
     assert 0 < REGISTRY.kernels["conv/cudnn.fft"].executed(large) < large.flop

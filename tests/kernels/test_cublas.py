@@ -138,11 +138,6 @@ def test_cupy_is_asked_for_the_problem_and_what_it_copies_is_counted(sizes, opti
         assert CUPY.library_scratch(problem) == cupy.copied_bytes, problem.id
 
 
-@pytest.mark.parametrize("option", ["alpha2", "beta1", "epi-sigmoid", "groups3-equal"])
-def test_cupy_has_the_plain_product_alone(option: str) -> None:
-    assert CUPY.refuses(REGISTRY.problem(f"gemm/m5n7k4/f32/NN/{option}"))
-
-
 LT = {k.name: k for k in REGISTRY.kernels.values() if k.provider == "cublaslt"}
 NT = "gemm/m5n7k4/f32/NT"
 #: Storage types, and the numerics of each but for those on request.

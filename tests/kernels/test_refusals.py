@@ -28,6 +28,14 @@ REFUSED = [
         (GEMM + "batched", f"gemm/{sizes}/f32/NN", "expected at most 128")
         for sizes in ("m129n1k1", "m1n129k1", "m1n1k129")
     ],
+    *[
+        (GEMM + "async", f"gemm/m4n4k4/f32/TN/epi-{epilogue}", f"no {epilogue} path; it has plain")
+        for epilogue in ("bias-relu", "sigmoid", "update")
+    ],
+    *[
+        ("gemm/cupy.matmul", f"gemm/m5n7k4/f32/NN/{word}", "path; it has ")
+        for word in ("alpha2", "beta1", "epi-sigmoid", "groups3-equal")
+    ],
     (GEMM + "async_fused", "gemm/m8n8k8/f32/NN/epi-update", "the layout is NN, expected TN with epi-update"),
     *[
         (GEMM + name, f"gemm/{sizes}/{dtype}/NT{padding}{WGMMA_WORDS.get(name, '')}", f"rows of {operand} begin every ")
@@ -203,6 +211,15 @@ REFUSED = [
         (f"conv/cufft.{name}", "conv/n65536c32768h8w8k1r3s3/f32/nchw/fprop", f"{2**31} transforms, expected at most")
         for name in ("full", "tiled")
     ],
+    # What is wrong on a GPU is not offered.
+    ("conv/cudnn_frontend.fft", "conv/n4c128h33w35k136r3s3pad1/f32/nchw/dgrad", ""),
+    ("conv/cudnn_frontend.fft", "conv/n4c128h33w35k136r3s3pad1-0x1/f32/nchw/dgrad", "engines compute others wrong"),
+    ("conv/cudnn.algo_0", "conv/n8c64h56w57k72r3s3pad1/f32/nchw/dgrad", ""),
+    ("conv/cudnn.algo_0", "conv/n8c64h56w57k72r3s3pad1/f16/nchw/dgrad", "has no f16 path; it has f32"),
+    ("conv/cudnn.algo_0", "conv/n8c64h56w57k72r3s3pad1/bf16/nchw/dgrad", "has no bf16 path; it has f32"),
+    ("aggregate/cpu.onebit", "aggregate/w2n511/f32/ef", "n is 511, expected at least 512, a block of onebit"),
+    ("aggregate/cpu.onebit", "aggregate/w2n1000/f32", "aggregate/cpu.onebit has no plain path; it has ef"),
+    ("aggregate/process.ring", "aggregate/w1024n8/f32", "w is 1024, expected at most "),
     ("conv/torch.conv2d", "conv/n1c4h9w9k4r3s3pad0x1-2/f32/nchw/fprop", "pad is 0x1-2, expected the same before and"),
     ("fft/cufft.plan", f"fft/b1h1w{2**31}/f32/c2c", "does not fit cuFFT's int"),
     ("fft/cufft.plan", f"fft/b1h1w{2**31 - 1}/f32/c2c", ""),
