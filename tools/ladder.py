@@ -46,7 +46,7 @@ def main() -> int:
 
 
 def page(registry: Registry) -> str:
-    parts = [f"{INTRODUCTION} Compiled by {compiler()}."]
+    parts = [f"{INTRODUCTION}\nCompiled by {compiler()}."]
     for title, kernels in rungs(registry).items():
         rows = (HEADERS, ["---"] * len(HEADERS), *(rung(registry, kernel) for kernel in kernels))
         parts += [f"## {title}", "\n".join(f"| {' | '.join(row)} |" for row in rows)]
