@@ -36,7 +36,7 @@ KernelId = Annotated[str, Meta(pattern=rf"\A{NAME}/{NAME}\.{NAME}\Z", max_length
 
 
 class Share(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A share of the oracle's speed: the geometric mean over problems. low, high: its interval, or null."""
+    """A share of the oracle's speed: the geometric mean over problems. low, high: null if there is one family."""
 
     mean: float
     low: float | None
