@@ -64,8 +64,8 @@ def _verified(kernel: CudaKernel, problem: Problem) -> bool:
     except (HostCompileError, WorkerError, ValueError) as error:  # ValueError: a waiver without a reason
         click.echo(f"FAIL: {error}")
         return False
-    columns = *map(TableColumn, ("order", "verdict")), *(TableColumn(name, "right") for name in ("time", "memory"))
-    click.echo(table(columns, [cells for cells, _ in lines]))
+    heads = (TableColumn("order"), TableColumn("verdict"), TableColumn("time", "right"), TableColumn("memory", "right"))
+    click.echo(table(heads, [cells for cells, _ in lines]))
     texts = [text for _, texts in lines for text in texts]
     click.echo("".join(f"{text}\n" for text in dict.fromkeys(texts)), nl=False)
     return not texts

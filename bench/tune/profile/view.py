@@ -87,7 +87,7 @@ def head(counts: Counts) -> Iterator[str]:
     yield paragraph(f"{counts.kernel}{tile} on {counts.problem} as planned for {counts.arch}: counted, not timed")
     for launch in counts.launches:
         part = f"{launch.run_blocks:,}" if launch.sample else "all"
-        places = ": " * bool(launch.sample) + "; ".join(launch.sample)
+        places = f": {'; '.join(launch.sample)}" if launch.sample else ""
         yield paragraph(f"{launch.entry}: {part} of {launch.blocks:,} blocks ran{places}")
 
 
