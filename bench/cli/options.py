@@ -54,7 +54,7 @@ def _beginning(known: list[tuple[str, str]], incomplete: str) -> list[Completion
 
 
 def file_option(*names: str, text: str) -> Decorator:
-    """Return an option that takes a file to write."""
+    """Return an option that takes the path of a file."""
     return click.option(*names, type=click.Path(path_type=Path, dir_okay=False), help=text)
 
 

@@ -68,7 +68,7 @@ def asked_of(given: dict[str, Any]) -> RunRequest:
 
 
 def with_plugins(options: dict[str, Any], select: str | None = None) -> dict[str, Any]:
-    """Return the options, to which selectors that `select` names and libraries of `--blas` are added as plug-ins."""
+    """Return the options, with plug-ins for selectors (`select`) and for libraries (`--blas`). Raises UsageError."""
     plugins, files = [*options["plugins"]], options.pop("blas")
     if select is not None:
         threads = options["threads"] or (default_threads(),)

@@ -45,7 +45,7 @@ _RANK = {SLOWER: 2, UNCLEAR: 1, FASTER: 0}
 
 
 class ComparedCase(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A case that both runs have. ratio: NEW's time over BASE's; p: its test's p-value; p_holm: p corrected for all."""
+    """A case that both runs have. ratio: NEW's time over BASE's; p: its p-value; p_holm: corrected for all tests."""
 
     case: str
     kernel: str

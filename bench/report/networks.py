@@ -185,7 +185,7 @@ Found = tuple[Result, dict[str, Any]]
 
 
 class Overlap(NamedTuple):
-    """A transfer with work. serial: a row without overlap; arrived: of work alone; share: how much overlaps."""
+    """A transfer with work. serial: the row without overlap; arrived: the row of work alone; share: what overlaps."""
 
     row: Result
     serial: Result

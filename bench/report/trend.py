@@ -75,7 +75,7 @@ class TrendCase(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class TrendDocument(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The document that `trend --json` prints. single: the number of cases in one run only; tests: of tested pairs."""
+    """The document of `trend --json`. single, tests: the numbers of cases in one run only, and of tested pairs."""
 
     subject: str
     margin: float

@@ -190,9 +190,9 @@ COLUMNS = (
 
 
 def summary(rows: Sequence[InspectRow]) -> str:
-    """Return a table with a line for each kernel, with ranges over tiles and architectures; rows of one are together.
+    """Return a table with a line for each kernel, with ranges over tiles and architectures.
 
-    Tiles that differ only in their number of multiprocessors (SMS) count as one.
+    rows: sorted by kernel. Tiles that differ only in their number of multiprocessors (SMS) count as one.
     """
     columns = (
         TableColumn("kernel"),

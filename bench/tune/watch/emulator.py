@@ -186,7 +186,7 @@ def bugs(findings: Sequence[Defect]) -> list[Bug]:
     """Return the bugs without duplicates, in order of appearance.
 
     The order of a race's lines does not matter, and races that share a line come from the same barrier. A wrong result
-    is not a separate bug if there is any other report, but its consequence.
+    is no separate bug if its case has another report: it is a consequence of that.
     """
     reported = {finding.case.id for finding in findings if finding.report}
     found: list[Bug] = []
