@@ -123,8 +123,8 @@ def run(
     settings = (*(_line("width", *words) for words in widths), _line("limit", limit_s))
     job = b"".join((*settings, *_job(buffers, launches, orders, constants or {})))
     done = subprocess.run([str(program)], input=job, capture_output=True, timeout=limit_s * PATIENCE)
-    outcomes = list(_outcomes(done.stdout, program, buffers, orders))
-    if done.returncode or not outcomes:
+    outcomes = [] if done.returncode else list(_outcomes(done.stdout, program, buffers, orders))
+    if not outcomes:
         said = done.stderr.decode(errors="replace").strip()
         raise WorkerError(said or f"the worker ended with status {done.returncode} without output")
     return outcomes

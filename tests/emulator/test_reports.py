@@ -291,6 +291,14 @@ def test_plan_that_does_not_fit_the_kernel_or_any_device_is_refused(launch: Laun
         outcomes_of(text, launch, BUFFERS)
 
 
+def test_worker_that_is_killed_while_it_writes_an_output_is_an_error(tmp_path: Path) -> None:
+    worker = tmp_path / "worker"
+    worker.write_text("#!/bin/sh\nprintf 'buffer\\ty\\t256\\nabc'\nkill -9 $$\n")
+    worker.chmod(0o755)
+    with pytest.raises(WorkerError, match=r"^the worker ended with status -9 without output$"):
+        run(worker, BUFFERS, [LAUNCH])
+
+
 @pytest.mark.long  # compiles the runtime once more
 def test_portable_fibers_give_the_same_results(monkeypatch: pytest.MonkeyPatch) -> None:
     text = """extern "C" __global__ void f(const float *x, float *y) {
