@@ -129,7 +129,7 @@ def tallies_of(worker: Path, buffers: Mapping[str, Buffer], launch: Launch, widt
 def _counted(
     worker: Path, buffers: Mapping[str, Buffer], sampled: tuple[Sampled, ...], widths: Widths | None
 ) -> Tallies:
-    """Return the counts of the launches; repeat them whole if that is cheap, and if accesses have other widths."""
+    """Count the launches, once more with all blocks if that is cheap, and once more if accesses have other widths."""
     outcomes = _outcomes(worker, buffers, sampled)
     footprints = _footprints(outcomes, sampled)
     scale = max(s.blocks / s.run_blocks for s in sampled)
