@@ -34,7 +34,10 @@ BREACHES: list[tuple[str, Any, str]] = [
     ("launch_elsewhere", 0.0, "nothing ran on stream"),
     ("load_while_held", "", "cuModuleLoadData was called while a stream was held"),
     ("too_few_parameters", "cuLaunchKernel failed: CUDA_ERROR_INVALID_VALUE", "packed parameters of 8"),
-    ("absent_function", "cuMemAllocPitch failed: CUDA_ERROR_NOT_SUPPORTED", "cuMemAllocPitch_v2 was called, which"),
+    (
+        *("absent_function", "cuMemAllocPitch failed: CUDA_ERROR_NOT_SUPPORTED"),
+        "cuMemAllocPitch_v2 was called, which the stub does not have",
+    ),
 ]
 
 

@@ -45,6 +45,7 @@ def runs(tools: None, folder: Path) -> dict[str, Run]:
     calls |= {
         "timed overlapped": ("stub.jobs:timed_once", *OVERLAPPED),
         "timed bidir": ("stub.jobs:timed_once", "transfer/cuda.pinned", "transfer/n1031/f32/bidir"),
+        "one GPU": ("stub.jobs:transferred", "transfer/cuda.peer", "transfer/n7/f32/p2p"),
         "no node": ("stub.jobs:transferred", "transfer/cuda.managed", "transfer/n7/f32/h2d/node1023"),
         "much": ("stub.jobs:locked", "pinned", 12_000),
         "managed much": ("stub.jobs:locked", "managed", 12_000),
@@ -85,9 +86,16 @@ def test_the_kinds_of_memory_are_what_the_driver_is_asked_for(runs: dict[str, Ru
     assert {"cuMemAllocManaged", "cuMemAdvise_v2"} <= asked["managed h2d"]
 
 
-def test_a_node_that_is_not_there_is_unsupported(runs: dict[str, Run]) -> None:
-    assert runs["no node"].value["status"] == "unsupported"
-    assert runs["no node"].value["reason"].startswith("NUMA node 1023 is not there; nodes of this machine: ")
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("one GPU", r"this needs 2 GPUs that can read each other's memory; this process sees 1"),
+        ("no node", r"NUMA node 1023 is not there; nodes of this machine: .*"),
+    ],
+)
+def test_what_the_machine_lacks_is_unsupported(runs: dict[str, Run], name: str, reason: str) -> None:
+    assert runs[name].value["status"] == "unsupported"
+    assert re.fullmatch(reason, runs[name].value["reason"])
 
 
 def test_memory_beyond_a_quarter_of_the_hosts_is_refused_before_it_is_locked(runs: dict[str, Run]) -> None:

@@ -19,7 +19,10 @@ CUDNN = "kernels/conv/vendor/cudnn_frontend.py"
 #: A change of a module, and what is then complained of.
 PLANTED = {
     "wrong name": (MAPS, "KernelEx(", "KernelExx(", "cuda.bindings.driver.cuLaunchKernelExx: no such name"),
-    "wrong member of an enumeration": (MAPS, "L2_256B", "L2_512B", "CU_TENSOR_MAP_L2_PROMOTION_L2_512B: no such name"),
+    "wrong member of an enumeration": (
+        *(MAPS, "L2_256B", "L2_512B"),
+        "CUtensorMapL2promotion.CU_TENSOR_MAP_L2_PROMOTION_L2_512B: no such name",
+    ),
     "wrong name as a string": (CUDNN, '"TENSOR_CORE", ', '"TENSOR_CORES", ', "numerical_note.TENSOR_CORES: no"),
     "wrong attribute of the device": ("bench/measure/cuda.py", '"L2_CACHE_SIZE")', '"L2_SIZE")', "_L2_SIZE: no"),
     "wrong method of an instance": ("bench/measure/timing.py", "stop.synchronize", "stop.wait", "Event.wait: no such"),
