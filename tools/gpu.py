@@ -129,7 +129,7 @@ def _together(batch: Sequence[Task]) -> Task:
     """Return a single task that represents tasks sharing a question, for one line."""
     first, *others = batch
     name = first.name + f" and {len(others)} more" * bool(others)
-    value, seconds = (sum(getattr(task, name) for task in batch) for name in ("value", "seconds"))
+    value, seconds = (sum(getattr(task, field) for task in batch) for field in ("value", "seconds"))
     return msgspec.structs.replace(first, name=name, value=value, seconds=seconds)
 
 
