@@ -89,7 +89,7 @@ class CpuMonitor:
         self._before: _Reading | None = None
 
     def look(self) -> Window:
-        """Return the means since the last reading; the first one has no load, and none has if /proc/stat lacks it."""
+        """Return the means since the last reading, without load at the first reading and if /proc/stat lacks it."""
         began_s, before = self._began_s, self._before
         self._began_s, self._before = now(), self._read()
         mhz = self.clock_mhz()

@@ -1,4 +1,7 @@
-"""Check names, types and values in declarations. Complaints name operation or kernel; discovery adds the line."""
+"""Check the arguments of declarations before they are used: names, types and values.
+
+A complaint names the operation or the kernel; discovery adds the file and the line before it.
+"""
 
 import re
 import typing

@@ -9,7 +9,10 @@ Array = np.ndarray[Any, Any]
 
 
 class DType(NamedTuple):
-    """A storage type: bytes, unit roundoff, NaN of unwritten elements, name in CUDA, largest error of subnormals."""
+    """A storage type: size in bytes, unit roundoff, the NaN that marks unwritten elements, and the name in CUDA.
+
+    underflow: the largest rounding error of a subnormal number.
+    """
 
     itemsize: int
     roundoff: float

@@ -212,7 +212,10 @@ K = TypeVar("K", bound=Kernel)
 
 
 def tiled(kernel: K, globs: Sequence[str]) -> Iterator[K]:
-    """Yield the kernel, without a tile if a glob selects it so, and with the tile of each glob. Raises UsageError."""
+    """Yield the kernel as globs select it: as declared, and with each tile that a glob has after an @.
+
+    Raises UsageError if a matched kernel has no such tile.
+    """
     if not globs:
         yield kernel
         return

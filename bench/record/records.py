@@ -139,7 +139,7 @@ class JobBegun(NamedTuple):
 
 
 class _StoredPlan(msgspec.Struct):
-    """The fields of a plan that reports read, like those below; older and imported runs may lack them."""
+    """The fields of a plan that reports read; older and imported runs may lack them."""
 
     seed: int = 0
     mode: Mode = Mode.COLD

@@ -139,8 +139,8 @@ class ConvSizes(Problem, frozen=True, kw_only=True):
     def least_flop(self, numerics: str) -> int:
         """Return the fewest operations of algorithms with these numerics, which may skip products with padding.
 
-        Direct convolution has two per product of a tap and a pixel. Winograd's F(m x m, r x s) has (m + r - 1)(m + s -
-        1) products instead of m^2 r s, and an FFT at least 6 operations for two outputs.
+        Direct convolution has two per product of a tap and a pixel. Winograd's F(m x m, r x s) has
+        (m + r - 1)(m + s - 1) products instead of m^2 r s, and an FFT at least 6 operations for two outputs.
         """
         met = _met(self.p, self.r, self.h, self.stride_h, self.dilation_h, self.pad_h[0])
         met *= _met(self.q, self.s, self.w, self.stride_w, self.dilation_w, self.pad_w[0])

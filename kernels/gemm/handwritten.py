@@ -41,7 +41,7 @@ def within_ints(p: GemmProblem) -> str | None:
 
 
 def arguments(p: GemmProblem) -> tuple[Any, ...]:
-    """Return the arguments of every SGEMM kernel: a, b, c, m, n, k, alpha, beta, leading dimensions, batch strides."""
+    """Return arguments that GEMM kernels share: a, b, c, m, n, k, alpha, beta, leading dimensions, batch strides."""
     operands = p.operands()[:3]
     strides = (np.int64(operand.shape[-2] * operand.ld) for operand in operands)
     kind = {"f64": np.float64, "s8.s32": int}.get(p.dtype, float)

@@ -35,7 +35,7 @@ def step(p: GemmProblem) -> int:
 
 
 def least_columns(p: GemmProblem) -> int:
-    """Return the fewest columns of C that a warp covers: per group of lanes, one or (B lies along n) one vector."""
+    """Return the fewest columns of C that a warp covers: one per group of lanes, or one vector if B lies along n."""
     return GROUPS if p.op_b == "T" else GROUPS * VECTOR // itemsize(p)
 
 

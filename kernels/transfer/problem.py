@@ -159,6 +159,6 @@ class TransferProblem(Problem, frozen=True, kw_only=True):
         return self.n * DTYPES[self.dtype].itemsize * (2 if self.direction == "bidir" else 1)
 
     def link(self, footprint_bytes: int) -> str:
-        """Return the id of the transfer whose rate is the ceiling: same direction, and equal bytes in all operands."""
+        """Return the id of the transfer whose rate is the ceiling: same direction, and as many bytes in all."""
         operands = 4 if self.direction == "bidir" else 2
         return f"transfer/n{max(1, footprint_bytes // (4 * operands))}/f32/{self.direction}"

@@ -19,7 +19,7 @@ _EACH = 16  # elements a thread moves before a block gets more threads
 
 
 class View(NamedTuple):
-    """The buffer as c2r.cu sees it, with rows along the longer side. back: whether the steps are inverted, as m > n."""
+    """The buffer as c2r.cu sees it, with rows along the longer side. back: m > n, so the steps are inverted."""
 
     rows: int
     cols: int

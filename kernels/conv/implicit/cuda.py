@@ -97,7 +97,7 @@ def useful(p: ConvProblem, t: Tile) -> float:
 
 
 def fill_half(p: ConvProblem, t: Tile, device: DeviceLimits) -> str | None:
-    """Return why no tile smaller than `t` is needed, or None: `t` fills half of the device."""
+    """Return why no tile smaller than `t` is needed (`t` fills half of the device), or None."""
     half = device.multiprocessors // 2
     return f"larger tiles make at least {half} blocks" if most_blocks(p, t) >= half else None
 
