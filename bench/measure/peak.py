@@ -35,8 +35,8 @@ def nominal_peak(need: Need) -> Ceiling | None:
     if need.device != "cpu" or need.kind not in LANES or not (units and hertz):
         return None
     rate = 2 * hertz * units[0] * units[1] * LANES[need.kind] * need.threads
-    each = f"{hertz * 1e-9:.3g} GHz x {units[0]} units x {units[1] * LANES[need.kind]:.0f} lanes"
-    return Ceiling(*need[:3], "", f"nominal peak of {each}", cpu_name(), rate, rate, rate, rate, "")
+    peak = f"nominal peak of {hertz * 1e-9:.3g} GHz x {units[0]} units x {units[1] * LANES[need.kind]:.0f} lanes"
+    return Ceiling(need.device, need.threads, need.kind, "", peak, cpu_name(), rate, rate, rate, rate, "")
 
 
 @lru_cache

@@ -302,9 +302,11 @@ def _open(path: Path, create: bool) -> sqlite3.Connection:
     try:
         if create:
             path.parent.mkdir(parents=True, exist_ok=True)
-        # A store that cannot be written is opened as immutable if it has no rows in a WAL.
-        how = "mode=ro" if writable or _rows_outside(path) else "mode=ro&immutable=1"
-        db = sqlite3.connect(path if writable else f"{path.absolute().as_uri()}?{how}", timeout=30, uri=not writable)
+        if writable:
+            db = sqlite3.connect(path, timeout=30)
+        else:  # immutable if no rows are in a WAL
+            how = "mode=ro" if _rows_outside(path) else "mode=ro&immutable=1"
+            db = sqlite3.connect(f"{path.absolute().as_uri()}?{how}", timeout=30, uri=True)
         try:
             db.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MOST_BYTES)
             _prepare(db, path, writable)

@@ -71,7 +71,7 @@ def import_files(db: Path, paths: Sequence[Path], find: FindProblem, new_run_id:
         # The latest run of each file that was imported before, by the digest of its bytes.
         known = {plan["imported"]["sha256"]: run_id for run_id, plan in plans.items() if "imported" in plan}
         named = [(path, digest, source) for path, digest, sources in files for source in sources]
-        imported = [_add(store, *source, known, new_run_id) for source in named]
+        imported = [_add(store, path, digest, source, known, new_run_id) for path, digest, source in named]
         store.commit()
     return imported
 

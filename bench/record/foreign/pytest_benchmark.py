@@ -83,7 +83,8 @@ def _add_statistics(result: Any, stats: JsonNode) -> None:
     result.samples = stats.need("rounds").integer()
     result.time_s_median = stats.need("median").seconds()
     least, mean = stats.get("min"), stats.get("mean")
-    result.time_s_min, result.time_s_mean = least and least.seconds(), mean and mean.seconds()
+    result.time_s_min = least and least.seconds()
+    result.time_s_mean = mean and mean.seconds()
     if result.samples > 1 and (deviation := stats.get("stddev")) is not None:
         result.time_s_std = deviation.number()
 
