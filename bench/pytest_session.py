@@ -137,7 +137,8 @@ class Bridge:
 
     def summary(self) -> Iterator[str]:
         """Yield the run's tables that fit, a command that shows the rest, and notes on all tables."""
-        store, session = self._open()
+        assert self.opened is not None
+        store, session = self.opened
         show = f"kernelmark show {session.run_id}" + (f" --db {shlex.quote(self._db)}" if self._db else "")
         yield from fitting(list(run_tables(store, session.run_id)), show)
         yield from filter(None, run_end(store, session.run_id))
