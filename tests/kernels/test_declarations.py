@@ -193,7 +193,7 @@ def misfits(cubin: Cubin, calls: list[tuple[str, KernelCall]]) -> list[str]:
     found, types = [], demangled([cubin.symbols[entry] for entry, _ in calls])
     for (entry, call), kinds in zip(calls, types, strict=True):
         given, expected = list(map(handed_over, call.args)), taken(cubin, cubin.symbols[entry], kinds)
-        if len(given) != len(expected) or any(b not in (a, f"?{a[1:]}") for a, b in zip(given, expected, strict=True)):
+        if expected not in (given, [f"?{kind[1:]}" for kind in given]):
             found.append(f"{entry} takes {expected}, the plan hands over {given}")
     return found
 
