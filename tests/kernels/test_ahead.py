@@ -161,7 +161,7 @@ def refuses() -> int:
     [
         pytest.param(os, "sched_getaffinity", lambda _: {0}, id="one CPU"),
         pytest.param(os, "fork", refuses, id="refused"),
-        pytest.param(_numba, "_compiled", lambda: Path("/nowhere"), id="nothing can be kept"),
+        pytest.param(_numba, "_compiled", lambda: Path(__file__), id="nothing can be kept"),
     ],
 )
 def test_where_there_can_be_no_child_there_is_none(module, name, replacement, tmp_path: Path, monkeypatch) -> None:
