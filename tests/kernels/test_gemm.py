@@ -83,7 +83,8 @@ def test_a_dropped_product_exceeds_the_tolerance_and_sequential_rounding_does_no
     assert problem.check({"c": dropped}, reference, numerics).reason is not None
 
 
-@pytest.mark.parametrize(("numerics", "bits"), [("tf32", 10), ("bf16", 8)])  # that must be kept to be as exact
+# As many bits as truncation must keep to be as exact.
+@pytest.mark.parametrize(("numerics", "bits"), [("tf32", 10), ("bf16", 8)])
 @pytest.mark.parametrize("k", [16, 1000])
 def test_truncated_operands_pass_as_what_they_are_and_not_as_fp32(numerics: str, bits: int, k: int) -> None:
     problem, x, reference = referenced(f"gemm/m128n128k{k}/f32/NT")

@@ -62,7 +62,8 @@ def planted(problem: Problem, views: Arrays) -> tuple[Arrays, Arrays]:
 
 
 def wrong(problem: Problem, kernel: Kernel, values: tuple[Arrays, Arrays], outputs: Arrays) -> str | None:
-    numerics, (drawn, inputs) = kernel.numerics_for(problem), values
+    drawn, inputs = values
+    numerics = kernel.numerics_for(problem)
     clean, want = (problem.reference(each, np.random.default_rng(1)) for each in values)
     if numerics == "exact":
         return problem.check(outputs, want, numerics).reason

@@ -207,7 +207,7 @@ def test_the_ratio_of_minima_is_that_of_the_fastest_samples_of_all_processes() -
 
 
 @pytest.mark.parametrize("rounds", [[5], [12, 5]])
-def test_a_process_with_less_than_six_rounds_leaves_no_ratio(rounds: list[int]) -> None:
+def test_a_process_with_fewer_than_six_rounds_leaves_no_ratio(rounds: list[int]) -> None:
     assert speedup([[1.0] * count for count in rounds], [[1.0] * 12 for _ in rounds]) is None
 
 
