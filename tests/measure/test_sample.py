@@ -402,11 +402,12 @@ def test_calls_on_renewed_operands_and_on_changed_ones_follow_as_many_writes(fak
     assert [int((a != b).sum()) for a, b in pairwise(met)] == [8, 0, 1200]
 
 
-def known(new_s=(), known_s=(), apart_s=1e-6, late="", **other):
+def known(new_s=(), known_s=(), apart_s=1e-6, late="", together_s=(1e-6,), **other):
     """A series with these seconds of calls on new and on known values; a sample gives no more of them."""
+    together = cycle(together_s)
 
     def sample():
-        series.apart.append((1e-6, apart_s))
+        series.apart.append((next(together), apart_s))
         if len(series.apart) == 12:  # the last time
             series.unwritten = late
 
@@ -433,6 +434,13 @@ def test_a_call_after_a_pause_that_takes_twice_as_long_as_in_a_batch_spares_work
     for apart_s, spared in ((2.05e-6, False), (2.2e-6, True)):
         found = complaint_of(known([1e-6] * 14, [1e-6] * 14, apart_s)) or ""
         assert ("s per call after a pause" in found) == spared
+
+
+@pytest.mark.parametrize(("together_s", "spared"), [((3e-6, 1e-6, 1e-6), True), ((3e-6, 3e-6, 1e-6), False)])
+def test_more_calls_apart_decide_if_some_batches_were_as_slow(together_s, spared):
+    series = known([1e-6] * 14, [1e-6] * 14, 3e-6, together_s=together_s)
+    assert ("s per call after a pause" in (complaint_of(series) or "")) == spared
+    assert (len(series.apart) > 12) == spared
 
 
 def test_an_output_that_calls_apart_leave_unwritten_is_named():
