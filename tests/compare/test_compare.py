@@ -141,6 +141,7 @@ def test_a_case_that_vanished_fails_unless_it_is_allowed_to(runs):
             "cannot detect 3 % here; the smallest detectable slowdown is 7.5 % (median of 2 cases); more processes "
             "detect smaller ones",
         ),
+        (times(1.03, LOOSE), 0.02, "cannot detect 2 % here; "),
         (times(1.0495), 0.05, "2 cases may be slower by more than 5 %: unclear"),
     ],
 )
