@@ -44,6 +44,7 @@ REFUSED = [
     ("list gemm --suites", "--suites: lists all suites, so it takes no OP, --op or --device; leave out "),
     ("run smokey", "suite 'smokey': is not a suite, a .toml file or a problem id such as gemm/m64n64k64/f32/NT; `"),
     ("run ''", "suite '': is not a suite, a .toml file or a problem id"),
+    ("run matmul/m8n8k8/f32/NT", "suite 'matmul/m8n8k8/f32/NT': is not a suite, a .toml file or a problem id"),
     ("run nested.toml", "nested.toml: is not TOML: "),
     ("run huge.toml", "huge.toml: is not TOML: "),
     (f"run {'s' * 300}.toml", "cannot be read: File name too long"),
