@@ -211,7 +211,7 @@ LOOPS = """  int row = 0;
   while (row < i) row += 1;
   while (row > i) row -= 1;
   constexpr int parts = 1;
-  for (int part = 0; part < parts; ++part)
+  for (int part = 0; part < parts * H; part += 8)
     for (int k = j; k < n; k += 1 << 20)
       if (i < m) b[k * m + row] = a[row * n + k];
 """
