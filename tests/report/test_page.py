@@ -283,7 +283,7 @@ def test_options_of_the_plan_are_part_of_the_command_and_imported_rows_have_none
     assert page_data(RunData(store, "r2"))["options"] is None
 
 
-def test_above_the_limit_rows_carry_quantiles_of_many_rows_at_once_as_of_each_row(begun, monkeypatch):
+def test_above_the_limit_each_row_carries_its_own_quantiles_though_many_are_formed_at_once(begun, monkeypatch):
     for i, count in enumerate((40, 7, 40, 1)):
         taken = [1e-3 * (1 + (j * 7 % 11) / 50) for j in range(count)]
         put(begun, f"gemm/m{i}n8k8/f32/NN", "gemm/some.base", taken=taken)

@@ -60,7 +60,7 @@ def test_what_was_only_verified_is_correct_with_error_and_bound():
     assert lines(r)[-1] == "  correct: gemm/a.b (largest error 1.2e-07, bound 2e-06)"
 
 
-def test_each_problem_mode_and_instruction_set_has_a_table_with_several_processes_in_its_title():
+def test_each_problem_mode_and_instruction_set_has_a_table_and_several_processes_are_in_its_title():
     kinds = ({}, {"problem": "gemm/m9n8k8/f32/NT"}, {"mode": "hot", "processes": 5}, {"isa": "avx2"})
     tables = run_table([*(timed("gemm/a.b", **kind) for kind in kinds), timed("gemm/a.c")]).split("\n\n")
     assert [table.splitlines()[0] for table in tables] == [
