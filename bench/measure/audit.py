@@ -13,8 +13,9 @@ from kernelmark.bench.measure.turns import WINDOW_S
 #: The accepted ratio of a call's time on new values to its time on values that it has seen; the fewest calls of each
 #: kind; the most samples taken to get them.
 SPARED_RATIO, LEAST_ALONE, MOST_SAMPLES = 2.0, 12, 64
-#: The most batches of calls that are apart, if the medians suggest a cheat and the intervals are too wide to show it.
-MOST_APART = 100
+#: The numbers of batches of calls apart after which a kernel is judged: each is reached only if the medians of the one
+#: before suggest a cheat and the intervals, which other load widens, cannot show it.
+APART_LOOKS = (LEAST_ALONE, 2 * LEAST_ALONE, 4 * LEAST_ALONE, 8 * LEAST_ALONE)
 #: The windows without other load in which samples must be slower after all checks, of at most so many.
 QUIET_WINDOWS, MOST_WINDOWS = 3, 10
 #: The accepted share of an output's pages that a call has left unmapped, in the median of at least LEAST_MADE calls.
@@ -73,22 +74,18 @@ def _skipped(series: Series) -> str | None:
     """Compare samples with batches whose calls are microseconds apart, to catch calls skipped in a batch."""
     if not series.cuts:
         return None
-    mark = series.mark()
-    while len(series.apart) < LEAST_ALONE:
-        series.sample()
+    mark, reason = series.mark(), None
     empty_s = median(series.clock.time_apart([lambda: None] * APART) for _ in range(LEAST_ALONE))
-    together, apart = map(median_interval, zip(*series.apart, strict=True))
-    # Other load makes intervals wide, so that more batches are needed to decide.
-    while apart.median - empty_s >= SPARED_RATIO * together.median and len(series.apart) < MOST_APART:
-        if apart.low - empty_s >= SPARED_RATIO * together.high:
-            break
-        series.sample()
+    for wanted in APART_LOOKS:
+        while len(series.apart) < wanted:
+            series.sample()
         together, apart = map(median_interval, zip(*series.apart, strict=True))
+        if apart.low - empty_s >= SPARED_RATIO * together.high:
+            reason = f"skips work: {apart.median:.2g} s per call after a pause, {together.median:.2g} s in a batch"
+        if reason or apart.median - empty_s < SPARED_RATIO * together.median:
+            break
     series.forget(mark)
-    if apart.low - empty_s < SPARED_RATIO * together.high:
-        return None
-    times = f"{apart.median:.2g} s per call after a pause, {together.median:.2g} s in a batch"
-    return f"skips work: {times}"
+    return reason
 
 
 def _worked_ahead(series: Series) -> str | None:
