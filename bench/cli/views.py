@@ -235,11 +235,15 @@ def export(
     Without RUN, writes the rows of the latest run. Several runs, of any machines and commits, go into one file.
     """
     restricted = {
-        "--columns": (bool(columns), ("csv", "json")), "--no-empty": (no_empty, ("csv",)),
-        "--metric": (metric != "time", _TABLES), "--sizes": (sizes, _TABLES), "--siunitx": (siunitx, ("latex",)),
-        "--width": (width != COLUMN_MM, ("latex",)), "--spreadsheet": (spreadsheet, ("csv",)),
+        "--columns": (bool(columns), ("csv", "json")),
+        "--no-empty": (no_empty, ("csv",)),
+        "--metric": (metric != "time", _TABLES),
+        "--sizes": (sizes, _TABLES),
+        "--siunitx": (siunitx, ("latex",)),
+        "--width": (width != COLUMN_MM, ("latex",)),
+        "--spreadsheet": (spreadsheet, ("csv",)),
         "--tuned": (where is not None, ("c",)),
-    }  # fmt: skip
+    }
     for name, (given, styles) in restricted.items():
         if given and style not in styles:
             applies = f"applies to --format {' and '.join(styles)}, not to {style}"
