@@ -16,7 +16,7 @@ SPARED_RATIO, LEAST_ALONE, MOST_SAMPLES = 2.0, 12, 64
 #: The numbers of batches of calls apart after which a kernel is judged: each is reached only if the medians of the one
 #: before suggest a cheat and the intervals, which other load widens, cannot show it.
 APART_LOOKS = (LEAST_ALONE, 2 * LEAST_ALONE, 4 * LEAST_ALONE, 8 * LEAST_ALONE)
-#: The windows without other load in which samples must be slower after all checks, of at most so many.
+#: The windows with no more load than before in which samples must be slower after all checks, of at most so many.
 QUIET_WINDOWS, MOST_WINDOWS = 3, 10
 #: The accepted share of an output's pages that a call has left unmapped, in the median of at least LEAST_MADE calls.
 MADE_SHARE, LEAST_MADE = 0.5, 3
@@ -119,12 +119,13 @@ def spared_when_renewed(series: Series) -> str | None:
 def stopped_sparing(series: Series) -> str | None:
     """Return a complaint if samples after all checks are far slower than before: until then the kernel spared work.
 
-    Other load also slows samples, so all samples must be slower in QUIET_WINDOWS windows without other load. Samples on
-    a GPU are not compared, because its clock rate may have dropped while it waited.
+    Other load also slows samples, so all samples must be slower in QUIET_WINDOWS windows with no more load than while
+    the samples were taken. Samples on a GPU are not compared, because its clock rate may have dropped while it waited.
     """
     if series.device.stream is not None:
         return None
     settle()
+    usual = dict(sorted(cause for window in series.windows for cause in window.causes.items()))  # the greatest of each
     before_s, monitor, quiet, again = median(series.samples), series.device.monitor(), 0, list[float]()
     for _ in range(MOST_WINDOWS):
         monitor.look()
@@ -133,7 +134,7 @@ def stopped_sparing(series: Series) -> str | None:
             again.append(series.take_again())
             if again[-1] < SPARED_RATIO * before_s:
                 return None
-        quiet += not monitor.look().causes
+        quiet += all(size <= usual.get(cause, 0) for cause, size in monitor.look().causes.items())
         if quiet == QUIET_WINDOWS:
             return f"skips work: {before_s:.2g} s per call in samples, {min(again):.2g} s or more after all checks"
     return None

@@ -13,6 +13,7 @@ import pytest
 from kernelmark.bench.measure import sample, timing
 from kernelmark.bench.measure.audit import complaint as complaint_of
 from kernelmark.bench.measure.audit import spared_when_renewed, stopped_sparing
+from kernelmark.bench.measure.device import Window
 from kernelmark.bench.measure.disturbance import disturbance
 from kernelmark.bench.measure.monitor import means
 from kernelmark.bench.measure.observers import METERED_S, Energy
@@ -298,21 +299,26 @@ def test_a_kernel_is_accused_that_is_always_slower_when_all_operands_have_change
 
 
 @pytest.mark.parametrize(
-    ("again_s", "loaded", "accused"),
+    ("again_s", "loaded", "before", "accused"),
     [
-        ([0.22e-3], 0, True),
-        ([0.22e-3], 7, True),
-        ([0.9e-3], 8, False),
-        ([0.22e-3] * 11 + [0.19e-3], 0, False),
+        ([0.22e-3], 0, {}, True),
+        ([0.22e-3], 7, {}, True),
+        ([0.9e-3], 8, {}, False),
+        ([0.9e-3], 10, {"noise": 0.9, "steal": 2.0}, False),
+        ([0.22e-3], 10, {"noise": 1.0}, True),
+        ([0.22e-3] * 11 + [0.19e-3], 0, {}, False),
     ],
 )
-def test_a_kernel_is_accused_that_is_slower_after_all_checks_in_three_windows_of_ten_without_other_load(
-    again_s: list[float], loaded: int, accused: bool
+def test_a_kernel_is_accused_that_is_slower_after_all_checks_in_three_windows_of_ten_without_more_load_than_before(
+    again_s: list[float], loaded: int, before: dict[str, float], accused: bool
 ) -> None:
     causes = ["noise"] * (2 * loaded - 1)  # the first look causes nothing
     device = SimpleNamespace(stream=None, monitor=lambda: Script(causes))
     clock = SimpleNamespace(now=iter(range(100)).__next__)
-    series = SimpleNamespace(samples=[1e-4] * 9, device=device, clock=clock, take_again=cycle(again_s).__next__)
+    windows = [Window(0.1, {}, causes) for causes in (before, {"noise": 0.1}, {})]
+    series = SimpleNamespace(
+        samples=[1e-4] * 9, windows=windows, device=device, clock=clock, take_again=cycle(again_s).__next__
+    )
     text = f"skips work: 0.0001 s per call in samples, {again_s[0]:.2g} s or more after all checks"
     assert stopped_sparing(series) == (text if accused else None)
     device.stream = 1  # its clock rate may have dropped
