@@ -33,9 +33,10 @@ _GUARD = np.tile(np.array([0xFF] * 8 + [0xFF, 0xFF, 0x7F, 0x7F] * 2, np.uint8), 
 
 
 class Spots(NamedTuple):
-    """A few poisoned elements of an output: its buffer as bits, their indices, and the bits of an unwritten element.
+    """A few poisoned elements of an output, at the indices `places` of its buffer `flat`, seen as unsigned integers.
 
-    early: for each call of `looks`, the bits that it read, and the position in `places` of the element read first.
+    unwritten: the bits of an unwritten element. early: for each call of `looks`, the position in `places` of the
+    element that is read first, and the bits that were read.
     """
 
     operand: str
@@ -54,10 +55,10 @@ class Spots(NamedTuple):
         return written
 
     def looks(self) -> list[Launch]:
-        """Return two calls that read elements for `is_late`; the first reads one element, if possible by the system.
+        """Return two calls that read elements for `is_late`: the first reads a single element, the second reads all.
 
-        They run no code of a kernel: no trace function, since they call no function in Python, and no handler of faults
-        in memory that the kernel has protected.
+        A kernel must not notice the calls. They call no Python function, which would call a trace function. The first
+        lets the system read, if possible, which raises no fault in memory that the kernel has protected.
         """
         flat, found = self.flat, np.empty(len(self.places) + 1, self.flat.dtype)
         number = int(self.places[0]) % len(self.places)
@@ -118,7 +119,7 @@ class OperandSet:
         self.fence()
 
     def moved(self, rng: "np.random.Generator") -> "OperandSet":
-        """Return an OperandSet in the same memory, not aligned to cache lines; call fence and load before its use."""
+        """Return an OperandSet in the same memory, not aligned to cache lines; call `fence` and `load` before use."""
         moved = copy(self)
         lines, steps = rng.integers(_PAGE_BYTES // _LINE_BYTES), rng.integers(1, _LINE_BYTES // _ALIGNED_BYTES)
         moved._offset, moved.flat, moved.change = int(lines * _LINE_BYTES + steps * _ALIGNED_BYTES), {}, {}
@@ -141,7 +142,7 @@ class OperandSet:
                 home.upload(guard, _GUARD[: guard.nbytes])
 
     def array(self, name: str, order: str) -> Any:
-        """Return an operand in its shape; an operand on several GPUs is a list of rows."""
+        """Return an operand as an array of its shape, or, if the operand lies on several GPUs, as a list of rows."""
         parts = parts_of(self.flat[name])
         return parts if len(parts) > 1 else logical(parts[0], self.specs[name], order)
 
@@ -159,7 +160,7 @@ class OperandSet:
                 self._memory[name].scatter(self.flat[name], *self.change[name])
 
     def freshen(self, draw: Draw, change: Change) -> None:
-        """Undo the previous change of the inputs and apply `change`; `restore` also applies `change` to the inouts."""
+        """Undo the last change of the inputs, then apply `change`. The inouts get `change` at the next `restore`."""
         with draw.holding(change):
             for name in self._named("in"):
                 places = np.concatenate([changed[name][0] for changed in (self.change or change, change)])
@@ -167,7 +168,7 @@ class OperandSet:
         self.change = change
 
     def stirring(self, draw: Draw, spots: list[Spots]) -> Iterator[None]:
-        """Before each call, undo or reapply the change of one input element and poison the spots; then yield.
+        """Yield before each call, after undoing or reapplying the change of an input element and poisoning the spots.
 
         Inputs on a GPU stay unchanged, since a write would wait on the stream.
         """
@@ -220,7 +221,7 @@ class OperandSet:
 
     @property
     def has_pages(self) -> bool:
-        """Return whether outputs are large enough that leaving their page faults to a later access could save time."""
+        """Return whether outputs are so large that a kernel could save time by leaving page faults to later reads."""
         sizes = [operand.nbytes for operand in self.specs.values() if operand.role == "out"]
         return self._on_host and bool(sizes) and min(sizes) >= LEAST_PAGES * _PAGE_BYTES
 

@@ -65,7 +65,7 @@ class Judge(NamedTuple):
 
 
 def needs(problem: Problem, device: str, threads: int, numerics: str, mode: Mode, llc_bytes: int) -> Iterator[Need]:
-    """Yield the ceilings that bound a kernel's rate: an arithmetic ceiling, if any, and one of the memory or a link."""
+    """Yield the ceilings that bound a kernel's rate: arithmetic, if any, then the link or the memory."""
     kind = UNITS.get(numerics, numerics)
     if problem.flop and (micro := microbenchmark(problem.op, device, numerics, threads)):
         yield Need(device, threads, kind, micro)
@@ -81,9 +81,9 @@ def judges(
 ) -> Iterator[tuple[Need, float]]:
     """Yield the ceilings to check a kernel against, each with the factor by which a rate may exceed it.
 
-    If operands are smaller than four last-level caches, part of the stores stay in the cache. On a CPU the limit is
-    then twice the rate of a copy within a cache: of a small copy per thread in cold mode or if operands exceed two
-    caches, otherwise of a copy of the operands' size.
+    If operands are smaller than four last-level caches, part of the stores stay in the cache. On a CPU, the limit is
+    then twice the rate of a copy within a cache. In cold mode, or for operands larger than two caches, this is a small
+    copy per thread; otherwise it is a copy of the operands' size.
     """
     for need in needs(problem, device, threads, numerics, mode, llc_bytes):
         if not need.moves or problem.footprint_bytes >= 4 * llc_bytes:
@@ -95,7 +95,7 @@ def judges(
 
 
 def microbenchmark(op: str, device: str, numerics: str, threads: int) -> str | None:
-    """Return the problem whose rate bounds an operation's arithmetic, or None; on a CPU its size grows with threads."""
+    """Return the id of the problem that measures an operation's arithmetic ceiling, or None if there is none."""
     kind = UNITS.get(numerics, numerics)
     fed = FED.get((device, kind)) if op in PRODUCTS and numerics == kind else None
     microbenchmark_id = fed or COMPUTE.get(device, {}).get(kind)
@@ -124,7 +124,7 @@ def fastest(rows: list[Measurement]) -> Measurement | None:
 
 
 def ceiling(need: Need, row: Measurement, problem: Problem, measured_at: str) -> Ceiling:
-    """Return a ceiling from a microbenchmark's row: work over the tenth percentile of its samples, with an interval."""
+    """Return a microbenchmark's ceiling: work divided by the tenth percentile of its samples, with an interval."""
     work = problem.traffic_bytes if need.moves else problem.flop
     typical_s, low_s, high_s = fastest_tenth(row.samples)
     return Ceiling(
@@ -163,7 +163,7 @@ BESIDE = "measured while "
 
 
 def highest(found: Iterable[tuple[Ceiling, str]]) -> tuple[Ceiling, str] | None:
-    """Return the ceiling to use among several of one kind, and the doubt about it; its `best` is the best of all.
+    """Return the ceiling to use among several of one kind, with the highest `best` of them all, and the doubt about it.
 
     Ceilings without doubt are preferred, then those measured during other load; among equals the highest is used.
     """
@@ -183,7 +183,7 @@ def in_force(found: Iterable[tuple[Ceiling, str]]) -> list[tuple[Ceiling, str]]:
 
 
 def certainty(one: tuple[Ceiling, str]) -> tuple[bool, bool, float]:
-    """Return the sort key of a ceiling; rows, tables and figures use the ceiling of a kind with the largest key."""
+    """Return the sort key of a ceiling. Of all ceilings of one kind, the one with the largest key is used."""
     return not one[1], one[1].startswith(BESIDE), one[0].rate
 
 

@@ -83,8 +83,8 @@ class _Stretch:
 class Series:
     """One kernel's samples, its launches on several copies of the operands, and the rule that stops sampling.
 
-    shared: the changes of the operands for which outputs are compared with a reference; all kernels of the problem
-    share them. summed: a function that checks the whole outputs in an OperandSet in about `summing_s` seconds.
+    shared: changes of the operands, the same for all kernels of the problem; outputs after these changes are compared
+    with a reference. summed: a function that checks all outputs in an OperandSet in about `summing_s` seconds.
     """
 
     def __init__(
@@ -219,9 +219,9 @@ class Series:
             seconds.append(took)
 
     def take_renewed(self) -> tuple[float, float]:
-        """Return the seconds of a call after all operands have changed, and of a call after a few elements have.
+        """Return the seconds of a call on entirely new values, and of a call after only a few elements have changed.
 
-        Afterwards only the first OperandSet has the drawn values, and its output is from the former call.
+        On return, only the first OperandSet has the drawn values. Its outputs are those of the call on new values.
         """
         launch, operands, seconds = self._launches[0], self.sets[0], []
         for renews in (False, True):
@@ -279,7 +279,7 @@ class Series:
     def warm_up(self, overhead_s: float, max_time_s: float = math.inf, monitor: Monitor | None = None) -> None:
         """Make calls until caches, threads and branch predictors are warm, and choose the number of calls in a batch.
 
-        Raises Unsupported for a call that cannot be distinguished from an empty call, which takes `overhead_s`.
+        Raises Unsupported if a call cannot be distinguished from an empty call, which takes `overhead_s`.
         """
         fastest = self._until_settled(min(self.device.warm_up_s, WARM_UP_SHARE * max_time_s), monitor or Unwatched())
         self._call_s = fastest
@@ -384,7 +384,7 @@ class Series:
 
     @property
     def is_long(self) -> bool:
-        """Return whether a call, in warm-up and the last sample, is long compared with waking threads and caches."""
+        """Return whether calls in warm-up and in the last sample took much longer than waking threads and caches."""
         return min([self._call_s, *self.samples[-1:]]) >= LONG_CALL_S
 
     def mark(self) -> Mark:
@@ -413,11 +413,11 @@ class Series:
         self._started += seconds
 
     def out_of_time(self, budget: Budget, others: bool = False) -> bool:
-        """Return whether sampling may end: it has MIN_SAMPLES samples, and the time is used up or `others` is true."""
+        """Return whether there are MIN_SAMPLES samples and time is up, for this kernel or (`others`) for a baseline."""
         return len(self.samples) >= MIN_SAMPLES and (others or self.spent_s >= budget.max_time_s)
 
     def decide(self, budget: Budget, others: bool = False) -> None:
-        """Stop sampling if the interval is narrow enough or time is up, but not with fewer than MIN_SAMPLES samples."""
+        """Stop sampling if there are MIN_SAMPLES samples, and the interval is narrow enough or time is up."""
         if len(self.samples) < MIN_SAMPLES:
             return
         spread = min(SPREAD_S, budget.max_time_s)

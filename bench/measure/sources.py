@@ -186,9 +186,9 @@ class _Module(NamedTuple):
 def python_code(file: Path, function: str = "", package: Path = PACKAGE) -> tuple[str, ...]:
     """Return the texts of all statements that a kernel's set-up consists of or uses, sorted.
 
-    Included are the decorated function, or the whole module of the declaration if there is no such function; the whole
-    modules `_*.py` that it uses; and the statements that it uses from other modules in kernels. Imports, docstrings,
-    comments and names of modules are left out, and so is `problem.py`, since digests contain the values of problems.
+    Included are the decorated function (without one, the whole module of the declaration), the whole modules `_*.py`
+    that it uses, and the statements that it uses from other modules in kernels. Imports, docstrings, comments and names
+    of modules are left out. So is `problem.py`, since digests contain the values of problems.
     package: the folder of `kernelmark`. Raises OSError, SyntaxError.
     """
     decorated = any(function in s.binds and s.text.startswith("@kernel(") for s in _module(file, package).statements)

@@ -52,7 +52,7 @@ def parts_of(array: Any) -> list[Any]:
 
 
 class Peers:
-    """Memory of several GPUs: each has an equal part of an array, the first and the last `edge` bytes more."""
+    """Memory of several GPUs. Each has an equal part of an array; the first and the last have `edge` more bytes."""
 
     def __init__(self, own: Memory, gpus: tuple[int, ...], edge: int) -> None:
         self._own, self._gpus, self._edge = own, gpus, edge

@@ -197,9 +197,9 @@ def speedup(
 ) -> BaselineRatio | None:
     """Return a kernel's speedup over the baseline from samples of several processes, or None if there are too few.
 
-    The i-th samples of both belong to the i-th round. Rounds alternate in order (ABBA), so the ratio of sums over two
-    neighbouring rounds is free of linear drift. Fewer than 12 rounds do not give the six quads that an interval needs;
-    then single rounds are used. The ratio of the fastest samples, which no disturbance slowed, is a cross-check.
+    In each process, the i-th samples of kernel and baseline are from the i-th round. Rounds alternate in order (ABBA),
+    so the ratio of sums over two neighbouring rounds is free of linear drift. An interval needs six such pairs; with
+    fewer than 12 rounds, single rounds are used. The ratio of the fastest, undisturbed samples is a cross-check.
     """
     rounds = min((min(len(b), len(s)) for b, s in zip(baseline, samples, strict=True)), default=0)
     if rounds < MIN_SAMPLES:

@@ -176,7 +176,7 @@ def extents(size: int | tuple[int, ...]) -> tuple[int, ...]:
 
 
 def launch_with_structs(function: int, call: KernelCall, arguments: list[Any], stream: int) -> Launch:
-    """Return a function that launches the kernel on this stream; its parameters are packed before it is returned."""
+    """Pack the kernel's parameters, and return a function that launches the kernel on this stream."""
     from cuda.bindings import driver
 
     config = driver.CUlaunchConfig()

@@ -47,7 +47,7 @@ def pause(seconds: float) -> None:
 
 
 def settle() -> None:
-    """Wait until the last contender's idle threads sleep, so that they do not compete with the next contender."""
+    """Wait until the previous contender's threads sleep, so that they do not compete with the next contender."""
     time.sleep(SETTLE_S)
 
 
@@ -85,7 +85,7 @@ def signals_due() -> bool:
 def unhook() -> bool:
     """Remove the trace and profile functions that a plug-in has set; return whether there were any.
 
-    They would be called between timed calls, when they could warm caches.
+    Such functions would run between timed calls and could warm caches.
     """
     if is_hooked := (gettrace(), getprofile()) != (_TRACE, _PROFILE):
         settrace(_TRACE)
@@ -183,10 +183,10 @@ class CudaClock:
         return now()
 
     def time(self, calls: Sequence[Launch]) -> float:
-        """Return the seconds per call between two events; append the seconds of work after the second to `unseen_s`.
+        """Return the seconds per call between two events; append the seconds of later work to `unseen_s`.
 
-        Raises RuntimeError if CuPy's current stream, before or after the calls, is not the clock's, or if the device's
-        clock has jumped.
+        Raises RuntimeError if the device's clock has jumped, or if CuPy's current stream is not the stream of this
+        CudaClock before or after the calls.
         """
         self._refuse_strayed()
         self._device.forget_persisting()

@@ -38,8 +38,8 @@ class Repeats:
 class Turns:
     """Takes samples of kernels in turn, in alternating order (ABBA), until each kernel has enough.
 
-    A baseline continues while other kernels do, so that each of their samples has a baseline sample in the same round,
-    until the baseline has used four times the time limit. Then every kernel with enough samples for an interval stops.
+    A baseline continues while other kernels do, so that each of their samples has a baseline sample in the same round.
+    Once a baseline has used four times the time limit, every kernel with enough samples for an interval stops.
     pause: before each turn, wait untimed until the threads of the last kernel sleep. monitors: by device; they decide
     whether the samples since their last reading are kept.
     """

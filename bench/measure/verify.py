@@ -40,10 +40,10 @@ class References:
 
 
 class Checksums:
-    """Checks of whole outputs of timed calls, for kernels of one order, valid until the next draw.
+    """Checks of whole outputs of timed calls, for row- or for column-major kernels, valid until the next draw.
 
-    They use the problem's checksums; without checksums, its reference, if that takes little time. took_s: the time to
-    prepare the checks, an estimate of the time of a check. possible: whether there is any check.
+    Checks use the problem's checksums or, if it has none, a reference that takes little time. took_s: an estimate of
+    the seconds of one check. possible: whether there is any check.
     """
 
     def __init__(self, problem: Problem, draw: Draw, order: str, called: Called, reference_s: float = math.inf) -> None:
