@@ -34,12 +34,12 @@ class Entrant(NamedTuple):
 
 
 class Job(msgspec.Struct, frozen=True):
-    """Kernels on one problem or on several variants of it, measured in turn in one process; jobs are sent to workers.
+    """Kernels on one problem or on several variants of it, which a worker measures in turn in one process.
 
     Every kernel runs on every problem, except the pairs in `without`. baseline: the kernel that speedups are relative
-    to; baselines: other baselines for some problems, by problem id, "" for none. absent: devices that the run does not
-    use; kernels on them are `unsupported`. tiles: tiles to use instead of the defaults. entropy: random bits to
-    reproduce, a word for each process; "" draws new ones. ours: the worker does not load kernels of installed packages.
+    to. baselines: exceptions by problem id; "" for no baseline. absent: devices that the run does not use; kernels on
+    these devices are `unsupported`. tiles: tiles that replace default tiles. entropy: an earlier run's random bits, one
+    word for each process; "" to draw new bits. ours: the worker does not load kernels of installed packages.
     """
 
     problems: tuple[str, ...]
@@ -112,10 +112,10 @@ class Plan(msgspec.Struct, frozen=True):
     suites: as the user named them, files by absolute paths. isas: instruction sets, each measured in separate workers;
     "" is the libraries' choice. timeout_s: limit of one call. processes: the number of passes over the suites, each in
     new processes; passes begin at least spread_s apart. share_gpu: another run may use the GPU. tuned: the source of
-    tiles, "" for none; tiles: the tiles from it. tunes: what is tuned, and how; None for a run of suites. shard: the
-    part that is measured; None for all. executor: the file of the executor whose workers measure; gpus: the UUIDs of
-    the GPUs that measure. reproduce: the run whose values are drawn again, "" for none. absent: devices to be used but
-    missing.
+    tuned tiles, "" for none. tiles: the tuned tiles. tunes: the task of a tuning run; None for a run of suites. shard:
+    the part of the plan that is measured; None for all. executor: the file of the executor whose workers measure. gpus:
+    the UUIDs of the GPUs that measure. reproduce: the run whose values are drawn again, "" for none. absent: missing
+    devices that the run would use.
     """
 
     devices: tuple[str, ...]

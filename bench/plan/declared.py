@@ -102,7 +102,7 @@ def _check_domain(kernel: Kernel, problem_class: type[Problem], subject: str) ->
 
 
 def check_operation(name: object, cls: object, options: set[str]) -> None:
-    """Raise UsageError for an invalid operation class. options: keywords; for an axis `m`, `ms` may not be one."""
+    """Raise UsageError for an invalid operation class. options: keywords; with `ms` among them, no axis may be `m`."""
     subject = f"operation {name if isinstance(name, str) else shown(name)}"
     _require(isinstance(name, str) and bool(_NAME.fullmatch(name)), subject, "its name", name, _EXPECTED_NAME)
     right = isinstance(cls, type) and issubclass(cls, Problem)

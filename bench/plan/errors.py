@@ -32,7 +32,7 @@ def message(error: BaseException) -> str:
 def place(error: BaseException, file: str | None = None) -> str:
     """Return ` (mine.py, line 4)`, the innermost line of an error's traceback, in `file` if given; "" if none.
 
-    Python's module for tracebacks is not used, since a plug-in may have replaced functions that it calls.
+    Python's traceback module is not used, since it calls functions that a plug-in may have replaced.
     """
     found, at = "", error.__traceback__
     while at is not None:

@@ -25,7 +25,7 @@ def data_folder() -> Path:
 
 
 def cache_folder() -> Path:
-    """Return `$XDG_CACHE_HOME/kernelmark`; for a user without a home, a folder that cannot be created."""
+    """Return `$XDG_CACHE_HOME/kernelmark`; for a user without a home, a path below /dev/null: nothing is cached."""
     try:
         return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kernelmark"
     except RuntimeError:

@@ -37,13 +37,13 @@ VENDORS = ("cublas", "cublaslt", "cudnn", "cudnn_frontend", "cufft")
 class Kernel:
     """A contender: its name, the problems that it takes, and how it is set up.
 
-    domain: the values of the problem's axes that it takes (`dtypes=("f32",)` is `{"dtype": ("f32",)}`). supports:
+    domain: by axis of the problem, the values that it takes (`dtypes=("f32",)` is `{"dtype": ("f32",)}`). supports:
     returns why it cannot take a problem inside its domain, or None. modules: the modules that must be importable.
     threaded: whether it uses more than one CPU thread. order: `F` for kernels that read the same buffers as
     column-major matrices. library_scratch: bytes that the library allocates internally, as a function of the problem.
     library_version: a text for `versions` in addition to the modules, as a function of the problem, called after
     set-up. executed: floating-point operations of its algorithm, as a function of the problem (and of the tile if it
-    has tunables), if they differ from the operation's nominal ones (Winograd, FFT). wire: bytes that it sends between
+    has tunables), if not the operation's nominal number (Winograd, FFT). wire: bytes that it sends between
     workers, as a function of the problem, if the operation has workers. synchronises: its calls wait for the device, so
     the stream must not be held while they are queued. host_memory: the kind of host memory of its operands, a key of
     HOST_MEMORY; "" is memory as NumPy allocates it. spread: its operands lie on several GPUs, given by `Operand.gpus`.
@@ -156,7 +156,7 @@ class Kernel:
         return self.setup(problem, x)
 
     def with_tile(self, values: Mapping[str, int]) -> Self:
-        """Return the kernel with these values of its tunables fixed. Raises UsageError for values that it lacks."""
+        """Return the kernel with these tunables fixed. Raises UsageError for a name or value that the kernel lacks."""
         return replace(self, tile=_checked_tile(self, values))
 
     def values(self, device: DeviceLimits = H100) -> dict[str, tuple[int, ...]]:
@@ -192,7 +192,7 @@ class Kernel:
 
 
 def _checked_tile(kernel: Kernel, values: Mapping[str, int]) -> dict[str, int]:
-    """Return the values in the order of the kernel's tunables. Raises UsageError for a tunable that it lacks.
+    """Return the values in the order of the kernel's tunables. Raises UsageError for an unknown tunable or value.
 
     A tunable whose value depends on the device accepts any number, since the device may not be here.
     """
@@ -236,10 +236,10 @@ def tiled(kernel: K, globs: Sequence[str]) -> Iterator[K]:
 class TensorMap:
     """A TMA descriptor argument: the operand that it describes, and the box that one copy moves.
 
-    The tensor has three dimensions: x is the column in a row as stored, y the row, z the index in a batch (1 without).
-    box: rows and columns, at most 256 each. swizzle: `none`, or `32B`, `64B` or `128B`, the most bytes that a row of
-    the box may then have. tf32: the copy rounds FP32 elements to TF32. rows: the adjacent axes of the operand that form
-    y; all other axes before the last form z.
+    The tensor has three dimensions: x is the column in a row as stored, y the row, z the index in a batch (size 1
+    without a batch). box: rows and columns, at most 256 each. swizzle: `none`, `32B`, `64B` or `128B`; with a swizzle,
+    a row of the box has at most this many bytes. tf32: the copy rounds FP32 elements to TF32. rows: the adjacent axes
+    of the operand that form y; all other axes before the last form z.
     """
 
     operand: str
@@ -251,12 +251,12 @@ class TensorMap:
 
 @dataclass(frozen=True)
 class Im2colMap:
-    """A TMA descriptor argument for pixels of images with channels last, in the order of a convolution's columns.
+    """A TMA descriptor argument for im2col copies of pixels from images with channels last.
 
     operand: n images of h x w pixels with c channels. box: pixels and channels of a copy. The first tap of a filter
-    visits each image row by row in steps of `stride`, from `lower` to `upper`, both (row, column); `upper` is counted
-    from the image's last row and column. A copy takes its pixels in this order, offset by its tap, and has zeros
-    outside the image. swizzle: as in TensorMap.
+    visits each image row by row in steps of `stride`, from `lower` to `upper`. Both are (row, column); `upper` is
+    counted from the image's last row and column. A copy for another tap offsets all pixels by this tap. Pixels outside
+    the image are zeros. swizzle: as in TensorMap.
     """
 
     operand: str
@@ -320,10 +320,10 @@ class CudaKernel(Kernel):
     """A hand-written kernel: a .cu file, an entry in it, and a plan of launches.
 
     source: path below `cuda/`, or an absolute path. entry: C++ name expression in which `{BM}` is a tunable and
-    `{op_a}` an attribute of the problem. min_arch: the least compute capability, times ten. archs: the architectures
-    that can run the kernel, if later ones cannot. alignment: of every operand's address, in bytes; 16 allows the widest
-    access. emulated: None if the tests run it in the emulator; otherwise the reason why they cannot. spills: the reason
-    why the kernel may spill registers or use stack; without a reason the tests forbid that.
+    `{op_a}` an attribute of the problem. min_arch: the least compute capability, times ten. archs: the only
+    architectures that can run the kernel; empty if `min_arch` decides. alignment: of every operand's address, in bytes;
+    16 allows the widest access. emulated: None if the tests emulate the kernel; otherwise the reason why they cannot.
+    spills: the reason why the kernel may spill registers or use stack; without a reason the tests forbid that.
     """
 
     source: str

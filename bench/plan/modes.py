@@ -15,9 +15,9 @@ AMPLE = 32
 class Does(NamedTuple):
     """The effect of a mode: in words for help, in a sentence for reports, and as flags.
 
-    from_memory: operands come from memory: several copies of them are used in turn, and memory bandwidth bounds every
-    row; otherwise one copy stays in a cache, whose bandwidth bounds the row. replays: launches are captured into a CUDA
-    graph that is replayed. times: verified kernels are timed, too.
+    from_memory: several copies of the operands are used in turn, so operands come from memory, whose bandwidth bounds
+    every row; otherwise one copy stays in a cache, whose bandwidth bounds the row. replays: launches are captured into
+    a CUDA graph that is replayed. times: verified kernels are timed, too.
     """
 
     words: str
@@ -51,8 +51,7 @@ class Mode(StrEnum):
         """Return how many copies of the operands to use in turn, so that each has left the cache before its next use.
 
         The other copies fill at least twice the last-level cache; if that takes more than MAX_SETS copies, the cache is
-        evicted. One copy is enough if operands may stay in a cache, or if they are so large that almost none of them
-        does.
+        evicted. One copy is enough if operands may stay in a cache, or are so large that almost none of them stay.
         """
         if not self.does.from_memory or footprint_bytes >= AMPLE * llc_bytes:
             return Rotation(1, False)

@@ -19,5 +19,5 @@ Entropy = Annotated[str, msgspec.Meta(pattern="^([0-9a-f]{32}( [0-9a-f]{32})*)?$
 
 
 def finite(value: Any) -> Any:
-    """Return None for NaN and infinity, since unknown values are empty."""
+    """Return the value, but None for NaN and infinity, since unknown values are empty."""
     return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -38,11 +38,11 @@ Checksums = Callable[[Arrays, Arrays, Changes, str], str | None]
 class Operand(msgspec.Struct, frozen=True):
     """One array of a problem: row-major `shape`, each row followed by `pad` unused elements.
 
-    An `in` is read, an `out` is poisoned before every run, an `inout` is restored before every sample. in_host: it lies
-    in host memory, whatever the kernel's device. gpus: for kernels that are `spread`, the number of the GPU for the
-    whole operand, or of a GPU for each row. specials: the largest magnitude of values that are not uniform in [-1, 1]
-    (bench/measure/draw.py), 0 for none. others: the same for every third draw, or 0 to use `specials`. Large values
-    expose kernels that clip, but hide arithmetic that is worse than declared.
+    An `in` is read, an `out` is poisoned before every run, an `inout` is restored before every sample. in_host: the
+    operand lies in host memory, whatever the kernel's device. gpus: for kernels that are `spread`, the number of the
+    operand's GPU, or one number for each row. specials: the largest magnitude of values that are not uniform in [-1, 1]
+    (bench/measure/draw.py), 0 for none. others: unless 0, replaces `specials` in every third draw. Large values expose
+    kernels that clip, but hide arithmetic that is worse than declared.
     """
 
     name: str
@@ -73,10 +73,10 @@ class Operand(msgspec.Struct, frozen=True):
 class EmulatedSizes(NamedTuple):
     """Sizes and options of the problems on which kernels are emulated, if the usual sizes do not suit an operation.
 
-    first: sizes for each variant of the axes, instead of the usual ones. more: sizes to use next if too few of `first`
-    fit a kernel; by default the usual ones. last: additional sizes. A size may contain an option (`place`), which
-    restricts it to variants with that option. long_from: a problem with a larger size is long. deep: for each
-    direction, the name of the size that is summed over; one problem of each variant has a long size of this name.
+    first: sizes for each variant of the axes; these replace the usual sizes. more: sizes to use next if a kernel takes
+    too few of `first`; the usual ones if empty. last: additional sizes. An entry may name an option (`place`); then
+    only variants with this option use the entry. long_from: a problem with a larger size is long. deep: by direction,
+    the dimension that is summed over; each variant gets one problem that is long in this dimension.
     """
 
     first: Sequence[Mapping[str, Any]] = ()
@@ -90,9 +90,9 @@ class Features(NamedTuple):
     """The features by which a selector chooses between kernels, if they are not just the operation's sizes.
 
     inputs: the numbers that a caller knows. expressions: formulas of the inputs, in syntax that Python and C share; a
-    tree compares the value of each with a threshold. slopes: the expressions whose logarithms a formula uses. held:
-    axes that the inputs express in another form. libraries: the kernels that a library runs if no algorithm is given;
-    the first with a time counts.
+    tree compares their values with thresholds. slopes: the expressions whose logarithms a formula uses. held: axes that
+    the inputs express in another form. libraries: kernels that use a library's default algorithm; the first of them
+    that was measured represents the library.
     """
 
     inputs: tuple[str, ...] = ()
@@ -106,9 +106,9 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
     """Base of the problem classes: sizes, storage type and options of one operation.
 
     A subclass declares its fields (the axes of suites), which of them are `sizes` and which `suffixes` may follow the
-    sizes in an id, and the methods below. assumed: by axis, the values that a kernel takes if it declares none; for an
-    axis that is not in it, such a kernel takes all values. uses_host: the operation uses the host's memory or links
-    even for kernels on a GPU. is_ceiling: kernelmark's kernels for it are microbenchmarks, which bound other rows.
+    sizes in an id, and the methods below. assumed: by axis, the values that a kernel takes if it declares none for the
+    axis; for an axis without an entry, all values. uses_host: the operation uses the host's memory or links even for
+    kernels on a GPU. is_ceiling: kernelmark's kernels for it are microbenchmarks, which bound other rows.
     """
 
     op: ClassVar[str] = ""
@@ -224,7 +224,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def row_lengths(self) -> tuple[int, ...]:
-        """Return the lengths that vectorised kernels need to be multiples of the vector width; by default all sizes."""
+        """Return the lengths that must be multiples of a vectorised kernel's vector width; by default all sizes."""
         return tuple(getattr(self, name) for name in self.sizes)
 
     @classmethod
@@ -278,7 +278,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
     def checksums(self, inputs: Arrays, rng: "np.random.Generator") -> Checksums | None:
         """Return a cheap check of whole outputs, about as fast as reading them, or None if there is none.
 
-        The check is used for many timed calls; a few elements of these inputs change between them.
+        The check is used for many timed calls; a few elements of the inputs change between calls.
         """
         return None
 
@@ -288,7 +288,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
         raise NotImplementedError
 
     def link(self, footprint_bytes: int) -> str:
-        """Return the id of a transfer of so many bytes over the link that the data crosses; "" if it crosses none."""
+        """Return the id of a transfer of `footprint_bytes` over the link that the data crosses; "" without a link."""
         return ""
 
     @property

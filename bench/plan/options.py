@@ -20,7 +20,7 @@ LAUNCHERS = ("cuda-core", "pycuda")
 class Option(NamedTuple):
     """An option: `--name` of the command and `--km-name` in pytest, for a field of the plan.
 
-    default: a boolean makes the option a flag that sets the opposite. unset: words for a default that depends on the
+    default: if it is a boolean, the option is a flag that negates it. unset: words for a default that depends on the
     machine or the suite. parse: converts a text; raises ValueError with the text and what is expected. choices: the
     accepted words. many: the option may be repeated. times: the option has no effect if nothing is timed.
     """

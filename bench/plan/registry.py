@@ -43,7 +43,7 @@ class Registry:
         return _parsed(self.problem_class(op, text), rest)
 
     def named(self, name: str) -> Kernel:
-        """Return the kernel with this id, with the tile in the id, if any. Raises UsageError."""
+        """Return the kernel with this id, which may contain a tile. Raises UsageError."""
         try:
             return self.kernels[name]
         except KeyError:

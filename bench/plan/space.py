@@ -32,7 +32,7 @@ class Count(NamedTuple):
 
 
 class Space:
-    """The tiles of a kernel for a problem on a device: valid combinations of its tunables' values, or of fixed ones."""
+    """The tiles of a kernel for a problem on a device: the valid combinations of the values of its tunables."""
 
     def __init__(self, kernel: Kernel, problem: Problem, device: DeviceLimits = H100) -> None:
         self._kernel, self._problem, self._device = kernel, problem, device

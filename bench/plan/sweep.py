@@ -24,8 +24,8 @@ PARTS = ("forward", "backward")
 class Entry(msgspec.Struct, frozen=True):
     """A problem of a suite, and the kernels to run on it.
 
-    count: how often it occurs in a network. part: `forward` or `backward` for a network's layers. network: its name, if
-    a suite has several. kernels: globs, as in `--kernels`. max_time: seconds per case, if the sweep sets them.
+    count: how often the problem occurs in a network. part: `forward` or `backward` for a network's layers. network: the
+    network's name, if a suite has several. kernels: globs, as in `--kernels`. max_time: the sweep's seconds per case.
     """
 
     problem: Problem
@@ -39,9 +39,9 @@ class Entry(msgspec.Struct, frozen=True):
 class Sweep(msgspec.Struct, frozen=True):
     """A [[sweep]] table: values for every axis; axes that vary together are given as rows of values ("tied").
 
-    along: axes along which the winner may change: those with several numbers, and the tied axis that the suite names.
-    together: the axes in which problems of one comparison group differ; they are measured in turn. max_time: seconds
-    per case, instead of the suite's.
+    along: axes along which the fastest kernel may change: axes with several numbers, and the tied axis that the suite
+    names. together: the axes in which problems of a comparison group differ; these problems are measured in turn.
+    max_time: seconds per case, instead of the suite's.
     """
 
     problem_class: type[Problem]

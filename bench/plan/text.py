@@ -42,7 +42,7 @@ def plain(text: str) -> str:
 
 
 def as_json(value: object) -> str:
-    r"""Return a value as JSON on one line, which a terminal may show: `\u202e`."""
+    r"""Return a value as JSON on one line; characters that are unsafe in a terminal are escaped: `\u202e`."""
     text = msgspec.json.encode(value).decode()
     return text if text.isascii() else _HIDDEN.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 

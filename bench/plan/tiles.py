@@ -82,7 +82,7 @@ class _Part:
 
 
 class Refused(NamedTuple):
-    """A group of tiles that are refused for one reason: their number, and the first tile."""
+    """The number of tiles that are refused for one reason, and the reason."""
 
     tiles: int
     reason: str
@@ -92,7 +92,7 @@ def walk(values: Values, rule: Callable[[Any], str | None]) -> Iterator[Tile | R
     """Yield the valid tiles in order, and one `Refused` for each group of tiles whose first values the rule refuses.
 
     The rule is called with the first value, then with the first two, and so on. If it refuses them, no tile that begins
-    with them is tried. If it raises, it is called again with more. It may read only the attributes of a tile.
+    with them is tried. If it raises an exception, the next value is added. It may read only a tile's attributes.
     """
     names = tuple(values)
     below = [math.prod(len(values[name]) for name in names[i:]) for i in range(len(names) + 1)]

@@ -38,10 +38,10 @@ class SearchSpace(msgspec.Struct, frozen=True):
 
 
 class Tunes(msgspec.Struct, frozen=True):
-    """What a tuning run does: a search over tiles, or a race of tiles, which follows the run `search`.
+    """The task of a tuning run: to search for tiles, or to race tiles that an earlier run has found.
 
     how: the strategies with their budgets. source: a digest of the kernel's source. where: the value of `--tuned`.
-    raced: the tiles of the race. overall: the tile that was best over a suite in the search, if any.
+    search: the earlier run of a race. raced: the race's tiles. overall: the search's best tile over a suite, if any.
     """
 
     kernel: str

@@ -38,10 +38,10 @@ class Bound(NamedTuple):
     """The bounds on the errors of a right result relative to its float64 reference.
 
     largest, rms: the maximum and the root mean square of an element's absolute error before it is stored, in units of
-    `unit`, the magnitude of each element's operands (a number or an array that broadcasts to the output). stored: the
-    storage type of the results. roundings: the least number of independent rounding errors in all elements; with few of
-    them, the rms error scatters more. uneven: the ratio of the rms error of an algorithm's least exact elements to that
-    of all elements.
+    `unit`. unit: the magnitude of each element's operands, a number or an array that broadcasts to the output. stored:
+    the storage type of the results. roundings: the least number of independent rounding errors in all elements; if it
+    is small, the rms error scatters more. uneven: the rms error of an algorithm's least exact elements, divided by the
+    rms error of all elements.
     """
 
     largest: float
@@ -63,19 +63,19 @@ class Bound(NamedTuple):
         return found
 
     def variance(self, want: Array) -> Array:
-        """Return the variance of rounding each element to its storage type: a step of the type squared, over 12."""
+        """Return the variance of rounding each element to its storage type, (rounding step)**2 / 12."""
         dtype = DTYPES[self.stored]
         step = np.maximum(np.ldexp(dtype.roundoff, np.frexp(want)[1]), 2 * dtype.underflow)
         found: Array = step**2 / 12
         return found
 
     def share(self, error: Array, want: Array) -> float:
-        """Return the sum of squared errors, each over its variance; elements without variance add 0 (see `limits`)."""
+        """Return the sum of error**2 / variance over all elements; elements without variance add 0 (see `limits`)."""
         variance = np.square(self.rms * self.unit) + self.variance(want)
         return float(np.sum(np.divide(error * error, variance, out=np.zeros(error.shape), where=variance > 0)))
 
     def rms_limit(self, count: int) -> float:
-        """Return a limit on the rms error over `rms`, which `count` right elements exceed with probability 1e-7."""
+        """Return a limit on (rms error) / `rms`, which `count` right elements exceed with probability 1e-7."""
         dof = max(1.0, min(count, self.roundings) / 4)  # only a quarter, since variances differ between elements
         spread = 2 / (9 * dof)  # Wilson and Hilferty's approximation of the chi-square distribution
         return math.sqrt((1 - spread + _RMS_QUANTILE * math.sqrt(spread)) ** 3)
@@ -207,11 +207,11 @@ def error_variance(got: Array, want: Array, bound: Bound, length: int) -> float:
 
 
 def sums_limit(variance: Array, own_error: float | Array, verdicts: int = 1) -> Array:
-    """Return limits of Gaussian sums of errors with this variance; one of 10^6 verdicts on right results exceeds them.
+    """Return limits on Gaussian sums of errors with this variance; right results exceed any with probability 1e-6.
 
     Weights are drawn independently of the errors, so a weighted sum is normally distributed however errors depend on
     each other. own_error: the standard deviation of computing the sums in float64. verdicts: the number of verdicts
-    that share the sums.
+    that share this probability.
     """
     quantile = math.sqrt(2 * math.log(2 * verdicts * max(1, variance.size) / _FALSE_ALARMS))
     found: Array = quantile * np.sqrt(variance + own_error**2)
@@ -231,9 +231,9 @@ def summed(
 ) -> str | None:
     """Return why Gaussian weighted sums, in float64, over `length` elements of a timed output are wrong, or None.
 
-    squares: sums of squared weights, each times the squared unit of its element's bound. weights: sums of squared
-    weights. own_error: as in `sums_limit`. stored: returns sums of squared weights times squared elements, for the
-    error of storing them; it reads all elements again, so it is called only if errors are large.
+    squares: sums of (weight * unit)**2 with the elements' units, as in `Bound`. weights: sums of weight**2. own_error:
+    as in `sums_limit`. stored: returns sums of (weight * element)**2, for the error of storing the elements; it reads
+    all elements again, so it is called only if errors are large.
     """
     kind = DTYPES[bound.stored]
     # One large product may dominate a sum, so a few elements may have the largest errors.
