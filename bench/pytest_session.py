@@ -136,7 +136,7 @@ class Bridge:
                 write_file(store, [session.run_id], "csv", self._csv)
 
     def summary(self) -> Iterator[str]:
-        """Yield the run's tables that fit, a command that shows the rest, and notes on all tables."""
+        """Yield the first tables of the run (see `fitting`), a command that shows the rest, and notes on all tables."""
         assert self.opened is not None
         store, session = self.opened
         show = f"kernelmark show {session.run_id}" + (f" --db {shlex.quote(self._db)}" if self._db else "")

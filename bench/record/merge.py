@@ -83,12 +83,12 @@ class Campaign(NamedTuple):
 
     @property
     def shard(self) -> Shard:
-        """Return the `count` and `cases` of the whole plan, as a Shard; its index is that of any shard."""
+        """Return a Shard with the `count` and `cases` of the whole plan; its index has no meaning."""
         return _shard_of(self.first)
 
     @property
     def parts(self) -> dict[int, ShardRun]:
-        """Return all shards that are merged after this merge, by number."""
+        """Return all shards that the store has after this merge, by number."""
         shards = dict(self.known)
         for _, _, parts in self.new:
             shards |= {part.index: _later(shards.get(part.index), part) or part for part in parts}

@@ -284,9 +284,9 @@ class Reader(Queries):
         return bool(self._of_case("1", _only(int), run_id, case))
 
     def variant_cases(self, run_id: str, limit: int) -> list[tuple[str, str]]:
-        """Return the first `limit` pairs of cases of one kernel on two problems of one job, in the order of their rows.
+        """Return the first `limit` pairs of cases, in the order of their rows: one kernel on two problems of one job.
 
-        A group of n cases has about n^2 / 2 pairs. Only its first `limit` are formed, since no later pair is returned.
+        A kernel on n problems has about n^2 / 2 pairs. Only the first `limit` of them are formed.
         """
         own = "job, kernel, mode, threads, isa"
         query = f"""SELECT {own}, result_id, "case" FROM result
@@ -328,9 +328,9 @@ class Reader(Queries):
         return list(self._rows(query, _doubted, run_id=run_id))
 
     def earlier_ceilings(self, run_id: str, need: Need) -> Iterator[tuple[Ceiling, str]]:
-        """Yield the ceilings for `need` from all runs on this run's machine, each with the reason to doubt it or "".
+        """Yield the ceilings for `need` from this run and others on its machine, with the reason for doubt or "".
 
-        Other runs that had plug-ins are left out, since a plug-in could have affected the measurement.
+        Other runs with plug-ins are left out, since a plug-in could have affected the measurement.
         """
         query = f"""
             SELECT {_CEILING}, doubt FROM ceiling JOIN run USING (run_id)

@@ -110,7 +110,7 @@ class RunFacts(TypedDict):
 
 
 class RowCount(NamedTuple):
-    """The number of a run's rows with these values. timed: how many of them have a median."""
+    """The number of a run's rows with this status, device name and `disturbed`. timed: how many have a median."""
 
     status: str
     device_name: str
@@ -200,7 +200,7 @@ def result_of(values: Sequence[Any]) -> Result:
 
 
 def checked(rows: list[tuple[Any, ...]], names: tuple[str, ...] = COLUMNS) -> list[tuple[Any, ...]]:
-    """Return rows, which begin with these columns, after checks ten times as fast as `result_of`. Raises ValueError."""
+    """Return the rows after a quick check of their first values, the columns `names`. Raises ValueError."""
     kind, named = _kinds(names)
     try:
         msgspec.convert(rows, list[kind])  # type: ignore[valid-type]  # made from the names

@@ -124,8 +124,8 @@ def make_result(
 ) -> Result:
     """Return the row for a measurement. A result that is not `ok` gets no times, rate or speedup.
 
-    The value of a column is the attribute of this name: of the measurement, otherwise of the job, the planned job, the
-    problem or the kernel.
+    A column has the value of the attribute of the same name in the first of these objects that has one: measurement,
+    job, planned job, problem, kernel.
     """
     values: dict[str, Any] = {"layout": ""}  # not every operation has one
     for source in (kernel, problem, planned, planned.job, measured):

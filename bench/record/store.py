@@ -200,8 +200,8 @@ class Store(Reader):
     ) -> None:
         """Commit a result with its samples (seconds per call, in the order taken) and its ratio to the baseline.
 
-        parts: the processes that the samples come from. evidence: what shows that the time of the result cannot be
-        right, if its status is `mistrusted`. place: the number of the result's job in the whole plan.
+        parts: the processes that the samples come from. evidence: for a result with status `mistrusted`, the facts that
+        show that its time cannot be right. place: the number of the result's job in the whole plan.
         """
         values = schema.row_values(result.run_id, result, dims, samples, parts, place)
         with self._writing():

@@ -103,7 +103,7 @@ class JsonNode:
         return seconds
 
     def refuse_above(self, most: "JsonNode | None") -> None:
-        """Raise UsageError if this statistic is larger than `most`, its largest sample, by more than rounding."""
+        """Raise UsageError if this statistic exceeds `most`, the largest sample, by more than rounding."""
         if most is not None and self.number() > most.number() * (1 + ROUNDING):
             self.refuse(f"at most the largest, {most.number()!r}")
 
@@ -160,7 +160,7 @@ def refused_alone(refused: list[str]) -> Iterator[None]:
 def foreign(op: str, problem: Problem | None, text: str, kernel: str, **columns: Any) -> Result:
     """Return the row of a kernel of another program, with the columns that follow from a kernelmark problem.
 
-    text: the problem's name if `problem` is None. threads is 1, as always if kernelmark does not set the threads.
+    text: the problem's name if `problem` is None. The column `threads` is 1, since kernelmark did not set the threads.
     """
     known: dict[str, Any] = {"op": op, "problem": text, "dtype": "", "layout": ""}
     if problem is not None:
