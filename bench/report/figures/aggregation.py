@@ -63,13 +63,13 @@ def _lanes(data: RunData, problems: dict[str, list[Result]], names: dict[str, st
 def _figure(where: str, workers: int, lanes: Sequence[NetworkLane]) -> style.Figure:
     threads = max(r.threads for lane in lanes for r, _ in lane.found)
     on_cpu = all(r.device == "cpu" for lane in lanes for r, _ in lane.found)
-    what = "additions alone, no link" if on_cpu else "additions, and transfers between these GPUs or over PCIe"
+    what = "only additions, no transfers" if on_cpu else "additions, and transfers between these GPUs or over PCIe"
     won = "; ".join(f"{lane.name}: {_winner(lane)}" for lane in lanes)
     return style.Figure(
         style.file_name("aggregation", where, f"w{workers}"),
         f"Aggregation: the gradients of {workers} workers",
         f"{where}, {count(threads, 'thread')}. Speedup over one thread that adds all gradients in one pass "
-        f"({BASELINE}); {what}. Kernels that compress also keep a residual. Fastest: {won}. "
+        f"({BASELINE}). Timed: {what}. Kernels that compress also keep a residual. Fastest: {won}. "
         "Whiskers: the 95 % interval. Hollow: measured under noise.",
         partial(_draw, lanes),
     )

@@ -101,9 +101,9 @@ def _figure(m: CrossoverMap) -> style.Figure:
     return style.Figure(
         style.file_name("crossover", storage, *style.of_setting(first.setting)),
         f"Crossover: convolution over {_axis_name(m)}, {storage}",
-        f"{first.setting.title}. {_turns(m)} Lines: takeovers, two lines if ties lie between. Stars: certainly the "
-        "fastest; dots: ties for the first place; hollow: measured under noise. Times over that of the fastest; darker "
-        f"is slower, and empty cells have no time.{cut}",
+        f"{first.setting.title}. Lines: takeovers, after which another kernel is the fastest; two lines if ties lie "
+        f"between. {_turns(m)} Stars: certainly the fastest; dots: ties for the first place; hollow: measured under "
+        f"noise. Times over that of the fastest; darker is slower, and empty cells have no time.{cut}",
         partial(_draw, m),
     )
 

@@ -37,7 +37,7 @@ class SlowdownMap(NamedTuple):
         return (
             f"{alike}{self.setting.title}. "
             "Outlined: the fastest, with its time. Dashed: kernels in a tie for the fastest. "
-            f"Others: their time over the fastest one, darker is slower. ~: measured under noise. Empty: no time.{note}"
+            f"Others: time over the fastest time; darker is slower. ~: measured under noise. Empty: no time.{note}"
         )
 
     @property

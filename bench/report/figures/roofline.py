@@ -41,9 +41,9 @@ def rooflines(data: RunData, looks: dict[str, style.Look]) -> style.Kind:
         style.Figure(
             style.file_name("roofline", roof.op, roof.compute.device, f"t{roof.compute.threads}", roof.compute.kind),
             f"Roofline of {roof.op}, {_where(roof)}",
-            "Executed operations over compulsory traffic, and executed operations per second. Lines: the highest "
-            f"ceilings that {short(roof.compute.kernel)} and {short(roof.memory.kernel)} reached here; bandwidth is "
-            "that of memory, so operands that stay in a cache may lie above the slope. "
+            "x: executed operations per byte of compulsory traffic; y: executed operations per second. Lines: the "
+            f"highest ceilings that {short(roof.compute.kernel)} and {short(roof.memory.kernel)} reached here. The "
+            "slope is the bandwidth of memory, so marks of operands that stay in a cache may lie above the slope. "
             "Large marks: the best of each kernel; hollow: measured under noise.",
             partial(_draw, roof, looks),
         )

@@ -50,7 +50,7 @@ def _figure(found: Scaling, section: ScalingSection, marks: dict[str, style.Look
         f"Data parallelism, computed: {found.asked.network}",
         f"{setting.title}. Computed from the rows of {runs} and a link "
         f"of {size(round(found.asked.link_bytes_per_s))}/s, not measured. Whiskers: from the ends of the rows' "
-        f"intervals. Dashed: linear. Black bars: speedups stated in texts.{noise}",
+        f"intervals. Dashed: linear. Black bars: published speedups.{noise}",
         partial(_draw, section, marks),
     )
 

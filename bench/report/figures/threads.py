@@ -50,8 +50,8 @@ def _figure(op: str, problem: str, mode: str, isa: str, scaling: Scaling, looks:
         style.file_name("threads", op, mode, isa),
         f"Thread scaling: {problem}",
         f"{scaling[best[0]][0].device_name}, {mode}. Speedup over the fewest threads. Whiskers: the 95 % interval, "
-        "the quotient of those of both times, since thread counts are not measured in turn. Dashed: linear speedup. "
-        f"Hollow: measured under noise.{shown}",
+        "computed from the intervals of both times, since thread counts are not measured in turn. Dashed: linear "
+        f"speedup. Hollow: measured under noise.{shown}",
         partial(_draw, {k: scaling[k] for k in best}, looks),
     )
 
@@ -126,9 +126,9 @@ def _size_figure(op: str, mode: str, isa: str, gains: list[Gain], looks: dict[st
         style.file_name("threads-over-size", op, mode, isa),
         f"{TITLE}: {op}, {count(threads, 'thread')} against one",
         f"{first.device_name}, {mode}. Speedup of {threads} threads over one, by the operations of a problem (bytes if "
-        "it has none). Whiskers: the 95 % interval, the quotient of those of both times, since thread counts are not "
-        "measured in turn. Dashes: the speedup that the ceilings of arithmetic and memory allow, if both are known. "
-        f"Hollow: measured under noise.{shown}",
+        "it has none). Whiskers: the 95 % interval, computed from the intervals of both times, since thread counts are "
+        "not measured in turn. Dashes: the speedup that the ceilings of arithmetic and memory allow, if both are "
+        f"known. Hollow: measured under noise.{shown}",
         partial(_draw_sizes, [gain for gain in gains if gain.row.kernel in kernels], threads, looks),
     )
 

@@ -70,14 +70,14 @@ def _axis(dims: Sequence[Dims]) -> str:
 def _figure(lines: RatioLines, looks: dict[str, style.Look]) -> style.Figure:
     first = lines.first
     one, other = first.names
-    by = " by the fastest kernel of each" if first.by else " by the same kernel"
+    by = " by the fastest kernel" if first.by else " by the same kernel"
     shown = f" {len(lines.kernels)} of {lines.total} kernels." * (len(lines.kernels) < lines.total)
     about = (first.row.op, f"{one}-over-{other}", variant(first.row.problem))
     return style.Figure(
         style.file_name("ratio", *about, *style.of_setting(lines.setting)),
         f"{one} over {other}: {first.row.op} {variant(first.row.problem)}",
-        f"{lines.setting.title}. Speed on {one} over that on {other}{by}, from samples taken in turn; below 1 {one} is "
-        f"slower. Whiskers: the 95 % interval. Hollow: measured under noise.{shown}",
+        f"{lines.setting.title}. Speed on {one} over speed on {other}{by}, from samples taken in turn; below 1, {one} "
+        f"is slower. Whiskers: the 95 % interval. Hollow: measured under noise.{shown}",
         partial(_draw, lines, looks),
     )
 
