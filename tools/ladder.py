@@ -33,9 +33,9 @@ ARCHS = ("sm_80", "sm_90a")
 HEADERS = ("kernel", "idea", "threads", "registers", "shared", "occupancy")
 INTRODUCTION = """# The ladder
 
-Each kernel is one idea in a file of `cuda/`; the comment at its head explains it. `kernelmark inspect` gives the
+Each kernel shows one idea, which the first comment of its file explains. `kernelmark inspect` gives the
 numbers, at size 4096, for the launch with the most registers: threads and shared bytes per block, registers per thread,
-occupancy; two numbers are for sm_80 / sm_90a. Rates: [H200 report](../reports/nvidia-h200/tables.md)."""
+occupancy. A pair of numbers is for sm_80 / sm_90a. Rates: [H200 report](../reports/nvidia-h200/tables.md)."""
 LARGE = 4096
 
 
