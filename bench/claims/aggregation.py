@@ -1,4 +1,4 @@
-"""Compare ways to aggregate gradients over a link of a given rate, computed from measured rows.
+"""Compare ways to aggregate gradients over a link of a given rate, from measured rows and a model of the link.
 
 docs/scaling.md explains the model: the seconds that a link adds to a row, and one worker's share of the additions.
 """
@@ -22,8 +22,8 @@ OP = "aggregate"
 def linked(q: Question) -> Iterator[ClaimRatio]:
     """Yield, for each network, the aggregation time with strategy `other` over the time with strategy `one`.
 
-    Both times include the modelled time on the link. It is not measured, so the ratio's interval is computed from the
-    intervals of the two times even if their rows were measured in turn.
+    Both times include a time on the link, which is modelled, not measured. The ratio's interval is therefore computed
+    from the intervals of the two times, even if their rows were measured in turn.
     """
     for problem, rows in by_problem(q.rows).items():
         w, n = _sizes(q, problem)

@@ -30,7 +30,7 @@ YES, NO, OPEN = ANSWERS = ("yes", "no", TIE)
 class JudgedRatio(msgspec.Struct, frozen=True):
     """A number computed for a claim, with its interval. where: the problem. by: the kernels compared.
 
-    answer: one of ANSWERS, whether the number confirms the claim. in_turn: whether one job measured the compared rows
+    answer: whether the number confirms the claim (one of ANSWERS). in_turn: whether one job measured the compared rows
     in turn. rows: the rows from which the number is computed.
     """
 
@@ -65,16 +65,16 @@ def side(ratio: Ratio, confirm: Confirm) -> str:
 
 
 def judge(answers: Sequence[str], whole: bool) -> str:
-    """Return `confirmed` if all answers are yes, `refuted` if all are no; `depends` if mixed or not `whole`."""
+    """Return `confirmed` (all yes), `refuted` (all no) or `depends` (mixed, or not `whole`: problems lack rows)."""
     if whole and set(answers) == {YES}:
         return CONFIRMED
     return REFUTED if whole and set(answers) == {NO} else DEPENDS
 
 
 class Hardware(NamedTuple):
-    """The most GPUs and threads of any machine of some runs, and all their instruction sets. None: not recorded.
+    """The hardware of some runs' machines: the most GPUs and threads of any machine, and all instruction sets.
 
-    Older runs recorded the name of one GPU but not the number of GPUs.
+    None means not recorded. Older runs recorded the name of one GPU but not the number of GPUs.
     """
 
     names: str = ""
@@ -128,7 +128,7 @@ TOLD, NAMED = 4, 8
 
 
 def told(numbers: Sequence[JudgedRatio]) -> list[str]:
-    """Return a line per answer, with its numbers: `yes  13x13 (pyfftw.tiled against cpu.im2col): 1.6x [1.5, 1.7]`."""
+    """Return a line for each of yes, no and tie, with its numbers: `yes  13x13 (pyfftw.tiled): 1.6x [1.5, 1.7]`."""
     groups = [(answer, [n for n in numbers if n.answer == answer]) for answer in ANSWERS]
     return [f"{answer}  {_group(group, len(numbers))}" for answer, group in groups if group]
 
@@ -155,9 +155,9 @@ COMPARE = {**findings.COMPARE, **aggregation.COMPARE}
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
     """A claim with its verdict.
 
-    said: a line for each result with the ids of its problems, or a line that says what is missing. notes: problems
-    without rows, seconds per batch of each network, prices used. rows: the run and case of each row used for the
-    verdict, or of each failed row if the claim has no number. run_ids: the runs of these rows.
+    said: a line with numbers for each of yes, no and tie, or the reason why there is no number. notes: problems without
+    rows, seconds per batch of each network, prices used. rows: the run and case of each row used for the verdict. If
+    the claim has no number, these are the failed rows. run_ids: the runs of these rows.
     """
 
     id: str
@@ -187,8 +187,8 @@ def claims_rows(
 ) -> list[Answer]:
     """Return claims, each with its verdict from the rows of some runs. only: ids of claims; all claims if empty.
 
-    run_ids: the runs, oldest first; the hardware of their machines determines which claims can be tested. here: use
-    only cold rows, and if there are no runs, use this machine's hardware.
+    run_ids: the runs, oldest first; the hardware of their machines determines which claims can be tested. here: judge
+    this machine: use only cold rows, and this machine's hardware if there are no runs.
     """
     known, paid, chosen = registry or discover(), prices or load_prices(None), claims(only)
     tested = {claim.experiment: experiment(claim) for claim in chosen}

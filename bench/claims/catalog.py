@@ -36,7 +36,7 @@ class TomlTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class Confirm(TomlTable, frozen=True):
-    """The range of a number that confirms a claim. Exactly one field is set."""
+    """The range in which a number confirms a claim. Exactly one field is set."""
 
     above: float | None = None
     below: float | None = None
@@ -61,9 +61,9 @@ class Contrast(TomlTable, frozen=True):
 
     one, other: the two things compared. Depending on `kind`, they are globs of kernels or problems, thread counts,
     instruction sets or devices. problems, kernels: globs that restrict the experiment's problems and kernels. against:
-    the kernel of `one`, if `other` has another kernel. limit: the largest thread count. label: the format of a
-    problem's label, from its axes. link_gbyte_per_s: the assumed rate of a link between workers. device: the device of
-    the rows from which numbers for `workers` are formed. times: a factor on the number. counts: thread counts, or all.
+    the kernel on problem `one`, if it differs from the kernel on `other`. limit: the largest thread count. label: the
+    format of a problem's label, from its axes. link_gbyte_per_s: the assumed rate of a link between workers. device:
+    the device of the workers. times: a factor on the number. counts: thread counts; all if empty.
     """
 
     kind: Kind
@@ -85,9 +85,9 @@ class Experiment(TomlTable, frozen=True):
     """The rows to measure: suites or problem ids, kernels (globs), numbers of threads, instruction sets.
 
     only: globs that restrict the suites' problems. device: the device that the experiment needs. parts: the parts of a
-    network to measure; all if empty. batches: the batch sizes for each problem. threads: thread counts below the
-    machine's number of threads, which is always measured, too. together: the axes that may differ between problems
-    measured in turn. spread: seconds between the starts of two processes, within the ten minutes for all claims.
+    network to measure; all if empty. batches: the batch sizes for each problem. threads: thread counts to
+    measure besides the machine's number of threads; larger counts are skipped. together: the axes that may differ
+    between problems measured in turn. spread: seconds between the starts of two processes.
     """
 
     id: str
@@ -107,10 +107,10 @@ class Experiment(TomlTable, frozen=True):
 
 
 class Claim(TomlTable, frozen=True):
-    """A statement of the founding texts, where it applies, the number that would confirm it, and its experiment.
+    """A published statement about hardware, where it applies, the number that would confirm it, and its experiment.
 
-    source: the text, by its key in SOURCES or in full. threads, gpus: the numbers that the machine must have. lacks:
-    the reason why the claim is never measured, even on a machine with enough threads and GPUs, or "".
+    source: a key of SOURCES, or the publication in full. threads, gpus: the numbers that the machine must have.
+    lacks: the reason why the claim is never measured, even on a machine with enough threads and GPUs, or "".
     """
 
     id: str
@@ -127,7 +127,7 @@ class Claim(TomlTable, frozen=True):
 
     @property
     def cited(self) -> str:
-        """Return author, title and year of the text."""
+        """Return author, title and year of the publication."""
         return SOURCES.get(self.source, self.source)
 
 

@@ -78,9 +78,9 @@ def _at_batches(suite: Suite, entry: Entry, batches: tuple[int, ...]) -> Iterato
 
 
 def batch_axis(problem: Problem) -> str:
-    """Return the axis of the images: n for a convolution; for a layer's product, the size that contains the images.
+    """Return the axis that counts the images: n for a convolution; for a layer's product, m, or k if the layout is TN.
 
-    A gradient of weights (TN) sums over the images, so they are its k.
+    A product with layout TN is a gradient of weights, which is a sum over the images.
     """
     if "n" in problem.axes() and problem.op == "conv":
         return "n"
@@ -144,9 +144,9 @@ def gather(
 ) -> ExperimentRows:
     """Return the experiment's rows, chosen from `results`, which are sorted by run, oldest first.
 
-    All rows of one problem, thread count and instruction set come from one run. Candidate runs are ranked by the number
-    of `ok` kernels, then by processes (at most the experiment's number), then by `ok` rows in the comparison group;
-    among equals, the latest run is used. mode: if given, use only rows of this mode.
+    All rows of one problem, thread count, instruction set and mode come from one run: the run with the most `ok`
+    kernels. Ties go to the run with the most processes (up to the experiment's number), then to the run with the most
+    `ok` rows in the comparison group, then to the latest run. mode: if given, use only rows of this mode.
     """
     layers = entries(experiment, registry)
     groups = enumerate(grouped(layers, experiment.together))
@@ -179,7 +179,7 @@ class Known:
         ]
 
     def lacks(self, how: Plan, planned: Iterable[PlannedJob], registry: Registry) -> list[PlannedJob]:
-        """Return the jobs of a plan whose rows no run has all, each from the planned number of processes."""
+        """Return the jobs that no run has measured completely, with at least the planned number of processes."""
 
         def has(job: Job) -> bool:
             cases = [case_of(job, problem, registry.kernels[kernel]) for problem, kernel in job.entrants]

@@ -35,7 +35,7 @@ class ExperimentRuns(NamedTuple):
 
 
 def own_runs(store: Store) -> list[str]:
-    """Return the runs whose recorded facts are those of this machine, the latest last; older runs recorded fewer."""
+    """Return the runs whose recorded facts all match this machine, the latest last. Old runs recorded fewer facts."""
     here = json.loads(json.dumps(machine()))
     known = {run_id: store.run(run_id).machine for run_id in store.run_ids()}
     return [run_id for run_id, facts in known.items() if facts and facts.items() <= here.items()]

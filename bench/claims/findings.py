@@ -183,7 +183,7 @@ def _isa_gains(q: Question) -> Iterator[ClaimRatio]:
 
 
 def isa_threads(q: Question) -> Iterator[ClaimRatio]:
-    """Yield the gain of an instruction set on the fewest threads over its gain on the most."""
+    """Yield the gain of an instruction set on the fewest threads over its gain on the most threads."""
     gains_of: dict[tuple[str, str], list[ClaimRatio]] = defaultdict(list)
     for gain in _isa_gains(q):
         gains_of[gain.rows[0].problem, gain.rows[0].kernel].append(gain)
@@ -266,7 +266,7 @@ def device_growth(q: Question) -> Iterator[ClaimRatio]:
 
 
 def rates(q: Question) -> Iterator[ClaimRatio]:
-    """Yield, for each operation, device `one`'s best rate over device `other`'s, even if on different problems."""
+    """Yield, for each operation, device `one`'s best rate on any problem over device `other`'s best rate."""
     best: dict[tuple[str, str], tuple[Ratio, Result]] = {}
     for r in q.rows:
         problem = q.evidence.problems[r.problem]
@@ -283,7 +283,7 @@ def rates(q: Question) -> Iterator[ClaimRatio]:
 def price(q: Question) -> Iterator[ClaimRatio]:
     """Yield how many times more work device `one` does for the same money than device `other`.
 
-    If the comparison's kind is `other-price`, `other` costs its `otherwise_per_hour`, the price on other terms.
+    For the kind `other-price`, the price of `other` is its `otherwise_per_hour`, for instance without preemption.
     """
     for pair in pairs(q):
         one, other = q.prices.of(pair.one), q.prices.of(pair.other)

@@ -84,7 +84,7 @@ class Prices(TomlTable, frozen=True):
 
 
 def load_prices(path: Path | None) -> Prices:
-    """Return a prices file, or the example. Raises UsageError that names file and key."""
+    """Return the prices in a file, by default the example file. Raises UsageError that names file and key."""
     prices: Prices = read_table(path or PRICES, Prices, REMEDY)
     if not prices.device:
         raise UsageError(f"{path or PRICES}: has no [[device]] table; a prices file needs at least one{REMEDY}")

@@ -110,7 +110,7 @@ def write_markdown(answers: Sequence[Answer], title: str, out: IO[str]) -> None:
 
 
 def statements(answers: Sequence[Answer]) -> Statements:
-    """Return the claims that have a number, for the page of a run."""
+    """Return the claims for which a number was computed, for the page of a run."""
 
     def statement(a: Answer) -> Statement:
         rows = f"{count(len(a.rows), 'row')} of {', '.join(a.run_ids)}, named in claims.csv"
