@@ -48,7 +48,7 @@ class ExaminedPart(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Diagnosis(ExaminedPart):
-    """The state of a part of the machine or of kernelmark. kernels: the kernels that cannot run for this reason."""
+    """The state of a part of the machine or of kernelmark. kernels: those that cannot run for the reason in `found`."""
 
     kernels: tuple[str, ...] = ()
 

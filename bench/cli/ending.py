@@ -140,7 +140,7 @@ def _done(work: Callable[[], object]) -> int:
     except ValueError:
         if not any(stream.closed for stream in streams):
             raise
-        raise UsageError("standard output: a plug-in closed it or standard error; expected both open") from None
+        raise UsageError("a plug-in closed standard output or standard error; expected both to stay open") from None
     finally:
         sys.stdout, sys.stderr = streams  # a plug-in may have closed or replaced them
         _stand_in_for_closed()

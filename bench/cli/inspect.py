@@ -58,7 +58,7 @@ def _require_baseline(baseline: Path | None, update: bool) -> None:
     "--arch",
     "archs",
     metavar="sm_90a,..",
-    help="Architectures to compile for. [default: all that kernels are built for]",
+    help="Architectures to compile for. [default: all architectures that kernels are built for]",
 )
 @click.option("--format", "style", type=Choice(["table", "csv", "json"]), default="table", show_default=True)
 @_pin_options

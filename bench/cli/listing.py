@@ -77,7 +77,7 @@ def list_command(
     if wanted is not None:
         registry.problem_class(wanted, "--op" if operation is None else "list")
     if only_suites and (wanted or device):
-        raise UsageError("--suites: lists all suites, so it takes no OP, --op or --device; leave out one or the other")
+        raise UsageError("--suites: lists all suites; leave it out, or leave out OP, --op and --device")
     if only_suites:
         listed = suites()
         click.echo(indented(listed) if prints_json else _table(SUITE_COLUMNS, listed))
@@ -112,7 +112,7 @@ def _values(axis: str, values: Sequence[Any]) -> str:
 
 
 def suites() -> list[ListedSuite]:
-    """Return a row for each suite, without expanding any."""
+    """Return a row for each suite, without expanding suites into problems."""
     import tomllib  # listing kernels starts faster without these
 
     from kernelmark.bench.plan.suites import FOLDER, suite_names

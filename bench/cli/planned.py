@@ -32,9 +32,9 @@ from kernelmark.bench.tune.tuned import with_tuned
 class RunRequest(NamedTuple):
     """The arguments of `run` and `verify`. options: the options that make up the plan.
 
-    executor: the file with Parsl's `config`; its workers then measure, not this process. start_timeout_s: the time
-    limit for the start of the first worker. gpus: the numbers of the GPUs to measure on. known: the plan of the run to
-    resume or reproduce. detail: how much is printed.
+    executor: the file with Parsl's `config`, if Parsl's workers measure. start_timeout_s: the time limit for the start
+    of the first worker. gpus: the numbers of the GPUs to measure on. known: the plan of the run to resume or reproduce.
+    detail: how much is printed.
     """
 
     suites: tuple[str, ...]
@@ -101,7 +101,7 @@ def plan_only(request: RunRequest, only_list: bool, dry_run: bool) -> None:
 def expanded_plan(
     plan: Plan, request: RunRequest, store: Store | None = None
 ) -> tuple[Plan, Registry, list[Suite], list[PlannedJob]]:
-    """Return the plan with its tuned tiles, the registry, the suites and the jobs. Raises UsageError without any job.
+    """Return the plan with tuned tiles, the registry, the suites and the jobs. Raises UsageError if there are no jobs.
 
     With --shard, return only the jobs of this part; with more shards than comparison groups, some have no jobs.
     """

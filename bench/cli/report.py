@@ -92,7 +92,7 @@ def claims(
     only: str | None,
     db: Path | None,
 ) -> None:
-    """Test the founding claims on measured rows.
+    """Test published claims about hardware on measured rows.
 
     Each claim is confirmed, refuted or neither. With RUN, only the rows of that run count. Without RUN, the latest cold
     rows of this machine count; missing rows are measured first, which takes about ten minutes.
@@ -185,8 +185,8 @@ def scaling(
 ) -> None:
     """Compute the speedup of training NETWORK with data parallelism.
 
-    Computes a speedup for each strategy of aggregation from the measured times of the network's layers in RUN, measured
-    times of aggregations, and the stated rate of a link. Nothing is measured.
+    Prints a speedup for each strategy of aggregation. Nothing is measured: RUN has the times of the network's layers,
+    the run of --aggregation has the times of aggregations, and --link states the rate of a link.
     """
     result = computed(reading(db), discover(plugins), ScalingQuestion(network, workers, link), run_id, aggregation)
     if json_to is not None:
@@ -205,7 +205,7 @@ def scaling(
     default="2%",
     show_default=True,
     metavar="P%",
-    help="Show steps that are larger than this.",
+    help="Show steps (changes between runs) that are larger than this.",
 )
 @select_options
 @json_option
@@ -221,9 +221,9 @@ def trend(
 ) -> None:
     """Show how the times of a case or SUITE changed over the runs.
 
-    CASE is a part of a row's name: kernel, problem, mode and threads. A step is a change between two runs of several
-    processes that is statistically certain, corrected for the number of changes tested. Each step is printed with what
-    else changed: commit, versions, tile.
+    CASE is a part of a row's name: kernel, problem, mode and threads. A step is a statistically significant change
+    from one run to the next. Runs of a single process are not tested. Each step is printed with the recorded facts that
+    changed, too: commit, versions, tile.
     """
     try:
         problems, text = [entry.problem.id for entry in find_suite(subject, discover(plugins)).entries()], ""

@@ -98,7 +98,7 @@ def tune(
 
     The default tile is kept unless another is certainly faster. Tiles are measured in short jobs, each in turn with the
     default; then the best three race the default in fresh processes. After an interruption the same command continues.
-    KERNEL@A=1 searches only tiles with this value.
+    KERNEL@A=1 searches only tiles in which A is 1.
     """
     with ExitStack() as stack:
         workers = stack.enter_context(Workers())

@@ -84,7 +84,7 @@ def show(
 ) -> None:
     """Print the tables of a run; by default the latest."""
     if row is not None and (by, page) != ("problem", 1):
-        raise UsageError("--row: shows one row, not the tables of --by and --page; leave out --row, or both of those")
+        raise UsageError("--row: shows one row, not the tables of --by and --page; leave out --row, or --by and --page")
     if json_to is not None and (by, page, row) != ("problem", 1, None):
         raise UsageError("--json: prints all rows; leave out --by, --page and --row, and choose rows by --problem")
     if step and by != "network":
@@ -209,7 +209,7 @@ def crossover(
     "--tuned",
     "where",
     metavar="FILE",
-    help="With --format c: the tuning file to read, whose tiles the race RUN chose. [default: this machine's file]",
+    help="With --format c: the tuning file to read; the race RUN chose its tiles. [default: this machine's file]",
 )
 @click.option("--identify", is_flag=True, help="Write the names of hosts and devices instead of hashes of them.")
 @select_options

@@ -98,7 +98,7 @@ LIST, NONE = "list --json", "verify copy/m4n4/f32 --kernels no/such"
 #: What a plug-in does, a command, and how its line begins. The last three name the plug-in: a message that cannot be
 #: formed, and what it puts in the place of the function that prints JSON.
 UNRULY = {
-    "closes": ("sys.stdout.close()", LIST, "standard output: a plug-in closed it or standard error; "),
+    "closes": ("sys.stdout.close()", LIST, "a plug-in closed standard output or standard error; "),
     "takes": ("sys.stdout = None", NONE, "no kernel matches"),
     "closes-error": ("sys.stderr.close()", NONE, ""),
     "clears": ("sys.modules.clear(); sys.path.clear()", NONE, "no kernel matches"),
