@@ -43,10 +43,10 @@ class CasePair(NamedTuple):
 
 
 class Comparison:
-    """A comparison of two runs. It reads the rows twice: for p-values, which are corrected jointly, and for verdicts.
+    """A comparison of two runs. Rows are read twice: for p-values, which are corrected jointly, then for verdicts.
 
     base_only, new_only: the numbers of cases that only one run has; vanished: the `ok` cases of BASE that NEW lacks;
-    timed: the number of cases with a time in both runs; alone: the number of these that have a single process in BASE
+    timed: the number of cases with a time in both runs; alone: the number of timed cases with a single process in BASE
     or NEW; devices: pairs of device names that differ.
     """
 
@@ -118,7 +118,7 @@ class Comparison:
         return UNCLEAR, f"inconclusive: the difference may be 0 or more than {100 * self.margin:g} %"
 
     def detectable(self) -> tuple[float, float] | None:
-        """Return the smallest differences detectable in the median case by one test, and with Holm's correction."""
+        """Return the smallest difference detectable in the median case, without and with Holm's correction."""
         if not self.tested:
             return None
         error, freedom = np.asarray(self._error), np.asarray(self._freedom)

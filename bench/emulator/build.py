@@ -139,7 +139,7 @@ def _forget_old(folder: Path) -> None:
 
 
 def source_folder(texts: Mapping[str, str]) -> Path:
-    """Return a cached folder with these files; equal files have one folder, so their programs are cached, too."""
+    """Return a cached folder with these files. Equal files get the same folder, so programs are reused, too."""
 
     def write(folder: Path) -> None:
         folder.mkdir()
@@ -222,8 +222,8 @@ def _precompiled(counts: bool) -> Path:
 def runtime(counts: bool = False) -> tuple[Path, ...]:
     """Return the runtime's object files, compiled once. `EMULATOR_UCONTEXT=1` selects portable switching of fibers.
 
-    Most of it is one translation unit, since separate ones would spend their time on the same headers; product.cpp is
-    separate because it includes a header of kernels that would break the others.
+    All sources but product.cpp form one translation unit, so that their headers are parsed once. product.cpp is
+    separate because it includes a header of kernels that would break the other sources.
     """
     sources = sorted((HERE / "runtime").glob("*.cpp"))
     product = HERE / "runtime" / "product.cpp"

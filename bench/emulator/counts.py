@@ -37,7 +37,7 @@ SECTOR = 32
 class Site(NamedTuple):
     """An instruction of the source. does: its kind, as in counter.cpp; space: `global`, `shared` or "".
 
-    bytes: the bytes per lane; for a TMA copy, 0 for a load and 1 for a store.
+    bytes: the bytes per lane. For a TMA copy: 0 means load, 1 means store.
     """
 
     file: str
@@ -48,9 +48,9 @@ class Site(NamedTuple):
 
 
 class InstructionCount(NamedTuple):
-    """The counts of an instruction. cost: sectors of global memory or wavefronts of shared memory; least: the minimum.
+    """The counts of an instruction. cost: sectors of global memory or wavefronts of shared memory.
 
-    serial: for atomics, the lanes of a warp that change the same word, summed over requests.
+    least: the least possible cost. serial: for atomics, a warp's lanes that change the same word, summed over requests.
     """
 
     instructions: int
@@ -80,7 +80,7 @@ Footprint = dict[tuple[str, bool], Array]
 
 @dataclass(frozen=True)
 class Sampled:
-    """A launch, and the clusters of it to run, with the number that each represents. Empty `clusters`: run all."""
+    """A launch, its clusters to run, and how many clusters each represents. If `clusters` is empty, all are run."""
 
     launch: Launch
     clusters: Mapping[int, int]
@@ -98,7 +98,7 @@ class Sampled:
 class Tallies:
     """The counts of all launches of a case, each launch as if all its blocks had run.
 
-    footprints: each block's sectors, by the numbers of launch and block; of sampled blocks, or of all if few.
+    footprints: each block's sectors, by the numbers of launch and block. In a sampled launch, only those of sampled blocks.
     """
 
     sites: Mapping[Site, InstructionCount]
@@ -110,8 +110,8 @@ class Tallies:
 def tallies(case: EmulatedCase, every_block: bool = False, widths: Widths | None = None) -> Tallies:
     """Return the counts of a case. every_block: run all blocks, even if that takes long.
 
-    widths: accesses of other widths are split and joined to these. Raises CompileError, and WorkerError if the launch
-    fails or ends in a report.
+    widths: the machine code's access widths. Accesses of other widths are split or joined to match. Raises
+    CompileError, and WorkerError if the launch fails or ends in a report.
     """
     buffers = {operand.name: _empty(operand) for operand in case.problem.operands()}
     planned = list(launches(case, buffers, _empty_scratch))

@@ -32,7 +32,7 @@ class _Operand(NamedTuple):
 
 
 def rewritten(text: str) -> str:
-    """Return a preprocessed text in plain C++; it must include emu/asm.h. Raises UnknownPtxError."""
+    """Return preprocessed text, which must include emu/asm.h, as plain C++. Raises UnknownPtxError."""
     return _without_asm(_with_pointers(text))
 
 

@@ -51,7 +51,7 @@ def _thread(text: str) -> Thread:
 
 
 def located(program: Path, lines: Sequence[str]) -> list[Diagnostic]:
-    """Return the reports in the worker's output by source line, not address; merge reports of one kind and line."""
+    """Return the worker's reports with source lines, not addresses. Reports of the same kind and line are merged."""
     raw = [line.split("\t")[1:] for line in lines]
     places = lines_of(program, sorted({pc for _, _, *pcs in (words[:4] for words in raw) for pc in pcs if pc != "0"}))
     merged: dict[tuple[str, str, int], Diagnostic] = {}
@@ -66,7 +66,7 @@ def located(program: Path, lines: Sequence[str]) -> list[Diagnostic]:
 
 
 def lines_of(program: Path, addresses: list[str]) -> dict[str, tuple[str, int]]:
-    """Return file and line of each address; of inlined calls, the innermost outside the emulator's headers counts.
+    """Return file and line of each address. In inlined calls, take the innermost place outside the emulator's headers.
 
     A copy of a struct belongs to the line that requests the copy, not to the struct's declaration.
     """

@@ -31,7 +31,7 @@ class Buffer:
     """Memory for a launch. data: the initial content, as rows of `row` elements, each followed by `pad` elements.
 
     role: an `in` buffer must not be written; an `out` buffer must be written completely; `scratch` is uninitialised and
-    not read back. places: if `data` holds only equal pieces of the buffer, the byte offset of each piece.
+    not read back. places: if `data` holds only parts of the buffer, all of one size, their byte offsets.
     """
 
     role: Role
@@ -55,7 +55,7 @@ class EmulatedTensorMap:
     """A tensor map over a buffer. sizes: of x, y, z, in elements. pitches: of y and z, in bytes. box: its x and y.
 
     swizzle: the span of the swizzle in bytes, 0 for none. tf32: whether floats are rounded to TF32 on arrival. im2col:
-    for a map over images, which has four sizes and three pitches, channels first, and a box of channels and pixels.
+    for a map over images. Such a map has four sizes and three pitches, channels first, and a box of channels x pixels.
     """
 
     buffer: str
@@ -117,8 +117,8 @@ def run(
     """Run all launches once for each order, each time from the same initial contents. Raises WorkerError.
 
     constants: values of `__constant__` variables. After a crash or a time-out, the remaining orders are not run.
-    widths: for a counting program, the address of each access, a number for its source line, and the summed widths of
-    the machine code's accesses of this kind, in bytes.
+    widths: for a counting program, accesses whose width differs in the machine code. Each has its address, a number for
+    its source line, and the sum of the machine code's widths for this kind of access, in bytes.
     """
     settings = (*(_line("width", *words) for words in widths), _line("limit", limit_s))
     job = b"".join((*settings, *_job(buffers, launches, orders, constants or {})))
