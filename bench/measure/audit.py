@@ -1,4 +1,4 @@
-"""Audit the samples of a kernel with right results, for calls that reuse old results or write the output late.
+"""Audit the samples of a kernel whose results are right: a call may reuse old results or write its output late.
 
 Each audit returns the reason to mistrust a kernel, or None.
 """
@@ -117,10 +117,10 @@ def spared_when_renewed(series: Series) -> str | None:
 
 
 def stopped_sparing(series: Series) -> str | None:
-    """Return a complaint if samples after all checks are far slower than before: until then the kernel spared work.
+    """Return a complaint if samples after all checks are far slower than earlier ones, which must have skipped work.
 
-    Other load also slows samples, so all samples must be slower in QUIET_WINDOWS windows with no more load than while
-    the samples were taken. Samples on a GPU are not compared, because its clock rate may have dropped while it waited.
+    Other load also slows samples, so sampling goes on until QUIET_WINDOWS windows have had no more load than before. A
+    single fast sample clears the kernel. Samples on a GPU are not compared, because its clock rate may have dropped.
     """
     if series.device.stream is not None:
         return None

@@ -1,8 +1,8 @@
 """Record the call in progress, and its start, in memory that a worker shares with its parent.
 
 Only calls of foreign code are recorded: plug-ins, libraries, problem classes and kernels. If such code forks, the child
-process must not continue in the harness, where it would answer instead of the worker. A child that returns from the
-call records the call and exits.
+process must not continue in the harness, where it would answer instead of the worker. When the call returns in the
+child, the child records this and exits.
 """
 
 import mmap
@@ -29,8 +29,8 @@ _ENTROPY = slice(2 * _LAYOUT.size, 2 * _LAYOUT.size + 16)
 class Call(NamedTuple):
     """The call in progress: the index of its contender in the job, its stage, and its start (monotonic clock).
 
-    A call of the problem's class is recorded under the first contender that needs it; an import, under the job's first
-    contender.
+    A call of the problem's class is recorded under the first contender that needs it. An import is recorded under the
+    job's first contender.
     """
 
     contender: int
@@ -48,7 +48,7 @@ class Board:
         self._memory, self._pid = mmap.mmap(-1 if fd is None else fd, _ENTROPY.stop), os.getpid()
 
     def calling(self, contender: int, stage: str) -> "_Calling":
-        """Return a context that records a call, which is blamed if the process dies during it. Contexts do not nest."""
+        """Return a context that records a call. If the process dies in it, the call is blamed. Contexts do not nest."""
         return _Calling(self._memory, _NUMBER_OF[stage], contender + 1, self._pid)
 
     def clear(self) -> None:

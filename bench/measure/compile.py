@@ -1,7 +1,7 @@
 """Compile .cu files to cubins, without a GPU or a driver, and read the resources that the compiler reports.
 
-Cubins are cached on disk by the contents of their sources, not by paths. The cache is in `$XDG_CACHE_HOME`; cubins in
-`build/cubins` of a checkout are used, too, so that machines to which it is copied need not compile.
+Cubins are cached on disk by the contents of their sources, not by paths. The cache is in `$XDG_CACHE_HOME`. Cubins in
+`build/cubins` of a checkout are used, too, so that a machine to which the checkout is copied need not compile.
 """
 
 import hashlib

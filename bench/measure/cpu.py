@@ -104,7 +104,7 @@ class HostMemory:
         self._allocate = allocate
 
     def bytes(self, nbytes: int) -> Array:
-        """Return uninitialised, page-aligned bytes. Raises MemoryError, or Unsupported without pages of this kind."""
+        """Return uninitialised, page-aligned bytes. Raises MemoryError; Unsupported if the system lacks such pages."""
         refuse_what_does_not_fit(nbytes, "a buffer needs")
         return self._allocate(nbytes)
 

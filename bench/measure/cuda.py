@@ -70,7 +70,7 @@ class Cuda:
         return f"{complaint}; a kernel may change it only by `with stream:`"
 
     def forget_persisting(self) -> None:
-        """Reset L2 lines that a kernel made persistent. Older devices have none; the error is ignored."""
+        """Reset L2 lines that a kernel made persistent. The error of older devices, which have none, is ignored."""
         from cuda.bindings import driver
 
         driver.cuCtxSetLimit(driver.CUlimit.CU_LIMIT_PERSISTING_L2_CACHE_SIZE, 0)
@@ -133,7 +133,7 @@ class Cuda:
         return draw.is_held(self.download(found), name)
 
     def evict(self) -> None:
-        """Reset persistent lines, and write twice the L2 cache's size on each GPU in use; the clock waits for both."""
+        """Reset persistent lines, and write twice the L2 cache's size on each GPU in use. The clock waits for this."""
         self.forget_persisting()
         for gpu, buffer in self._evictions.items():
             with self._cupy.cuda.Device(gpu):

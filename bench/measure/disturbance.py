@@ -56,7 +56,7 @@ def low_ceilings(disturbed: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=1024)
 def was_noisy(disturbed: str) -> bool:
-    """Return whether, by the text of its column `disturbed`, a timed row was disturbed long enough to be noisy."""
+    """Return whether a timed row with this text in the column `disturbed` is noisy: disturbed for long enough."""
     return any(disturbance.share_pct >= LEAST_PCT for disturbance in disturbances(disturbed))
 
 

@@ -145,7 +145,7 @@ def drawn(
 ) -> Array:
     """Draw uniform values in [-1, 1] that use all bits of their type, and some special values; integers: any value.
 
-    specials: the largest special value, if not the operand's own. Other distributions have no special values: `normal`
+    specials: the largest special value; by default the operand's. Other distributions have no special values: `normal`
     has variance 1, `zeros` is 0 everywhere, and `ints` has integers from -LARGEST_INT to LARGEST_INT.
     """
     kind, count = numpy_dtype(operand.dtype), math.prod(shape)

@@ -160,7 +160,7 @@ def c_scalar(value: Any, subject: str) -> Any:
         return np.int32(value)
     if isinstance(value, float):
         if abs(value) > float(np.finfo(np.float32).max):
-            raise UsageError(f"{subject}: argument {value} does not fit a C float; pass numpy.float64 and take double")
+            raise UsageError(f"{subject}: argument {value} does not fit a C float; pass numpy.float64 to a double")
         return np.float32(value)
     raise UsageError(f"{subject}: argument {value!r}; expected an operand's name, a number, Scratch or a tensor map")
 

@@ -75,7 +75,7 @@ class _Handle(NamedTuple):
 
 
 def take_stream(device: Any) -> None:
-    """Run all work of this CUDA device on PyCUDA's stream, before any kernel is set up. Raises Unsupported."""
+    """Run all work of this CUDA device on PyCUDA's stream; call it before any kernel is set up. Raises Unsupported."""
     import cupy
 
     stream = pycuda_stream(device_id())

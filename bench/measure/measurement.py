@@ -60,7 +60,7 @@ class Ceiling(msgspec.Struct, frozen=True):
 
     @property
     def need(self) -> Need:
-        """Return the key by which a row's need for this ceiling is matched."""
+        """Return the need that this ceiling meets. A row with an equal need is compared with this ceiling."""
         return Need(self.device, self.threads, self.kind, self.problem)
 
     @property
@@ -75,7 +75,7 @@ class Ceiling(msgspec.Struct, frozen=True):
 
 
 class Excess(msgspec.Struct, frozen=True):
-    """A row's rate, too high to be true: from declared flop or bytes, more than `times` the ceiling's best sample."""
+    """An impossible rate of a row: from declared flop or bytes, it exceeds `times` the ceiling's best sample."""
 
     ceiling: Ceiling
     declared: int
@@ -90,7 +90,7 @@ class Excess(msgspec.Struct, frozen=True):
 
 
 class Roofline(msgspec.Struct, frozen=True):
-    """The roofline columns of a row: its percentage of the nearer ceiling (`compute` or `memory`), and both ceilings.
+    """The roofline columns of a row: its percentage of the ceiling that limits it (`bound_by`), and both ceilings.
 
     roofline_pct_cycles: the percentage computed from rates per clock cycle, so that a different clock has no effect;
     None unless the clock was read for both the row and the ceiling.
@@ -219,8 +219,8 @@ class Measurement(Measured, kw_only=True):
     """A worker's report on one contender. Times are in seconds per call; samples are empty unless status is `ok`.
 
     parts: the processes that the samples come from, in order. interval_scope: `between-processes`, or `within-process`
-    for a single process, whose interval does not cover the next one. state: readings of the machine during sampling, by
-    column (`clock_mhz`, `load`). evidence: the evidence against the kernel if status is `mistrusted`.
+    for a single process; that interval leaves out variation between processes. state: readings of the machine during
+    sampling, by column (`clock_mhz`, `load`). evidence: the evidence against the kernel if status is `mistrusted`.
     """
 
     kernel: Annotated[str, _alike]
@@ -251,7 +251,7 @@ class Measurement(Measured, kw_only=True):
         self.disturbed = "; ".join(filter(None, (self.disturbed, text)))
 
     def mistrust(self, reason: str, excess: Excess | None = None) -> None:
-        """Mark the row as mistrusted: remove its time, which cannot be right, and keep it as evidence."""
+        """Mark the row as mistrusted. It loses its time, which cannot be right; its samples are kept as evidence."""
         known = self.interval if self.interval and math.isfinite(self.interval.low) else None
         self.evidence = Evidence(self.samples, known, excess)
         self.status, self.reason = Status.MISTRUSTED, reason

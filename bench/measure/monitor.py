@@ -1,4 +1,4 @@
-"""Read the state of the machine, and name disturbances, for which samples between two readings are not kept."""
+"""Read the state of the machine, and name the disturbances between two readings."""
 
 import math
 import os
@@ -89,7 +89,7 @@ class CpuMonitor:
         self._before: _Reading | None = None
 
     def look(self) -> Window:
-        """Return the means since the last reading, without load at the first reading and if /proc/stat lacks it."""
+        """Return the means since the last reading. Load is missing at the first reading, or if /proc/stat lacks it."""
         began_s, before = self._began_s, self._before
         self._began_s, self._before = now(), self._read()
         mhz = self.clock_mhz()

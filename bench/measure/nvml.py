@@ -48,7 +48,7 @@ class GpuMonitor:
         return mhz
 
     def energy_j(self) -> float | None:
-        """Return the energy of the board since the driver was loaded, in joules, or None; NVML counts millijoules."""
+        """Return the board's energy use since the driver was loaded, in joules, or None; NVML counts millijoules."""
         return self._read("nvmlDeviceGetTotalEnergyConsumption", scale=1e-3)
 
     def link(self) -> dict[str, int]:

@@ -17,7 +17,7 @@ STEP_S = 1.0
 
 
 class Observer:
-    """Measures one metric of a contender. A subclass overrides the methods that it needs; OBSERVERS lists it."""
+    """Measures one metric of a contender. Subclasses override the methods that they need; OBSERVERS lists them all."""
 
     def __init__(self, series: Series, monitor: Monitor) -> None:
         self.series, self.monitor = series, monitor
@@ -43,7 +43,7 @@ class Threads(Observer):
         self._count = affinity.working_threads(self._times)
 
     def results(self, max_time_s: float) -> dict[str, Any]:
-        """Return `threads_used` and `affinity`; first call the kernel again: work on other CPUs may start late."""
+        """Return `threads_used` and `affinity`. First call the kernel again, as it may use other CPUs only later."""
         if self.series.device.name != "cpu":
             return {}
         before = affinity.family_times()
@@ -65,7 +65,7 @@ class Energy(Observer):
     def results(self, max_time_s: float) -> dict[str, Any]:
         """Return the joules per call of back-to-back calls, measured between two steps of the counter.
 
-        Returns no value without a sensor, or if caches must be evicted before each call, which rules out such calls.
+        Returns no value if there is no sensor, if the time limit is short, or if caches are evicted before each call.
         """
         if max_time_s < METERED_S or self.series.cold_by_eviction or self.monitor.energy_j() is None:
             return {}
