@@ -98,7 +98,7 @@ class Sampled:
 class Tallies:
     """The counts of all launches of a case, each launch as if all its blocks had run.
 
-    footprints: each block's sectors, by the numbers of launch and block. In a sampled launch, only those of sampled blocks.
+    footprints: each block's sectors, by the numbers of launch and block. Blocks that were not sampled are missing.
     """
 
     sites: Mapping[Site, InstructionCount]
