@@ -70,7 +70,7 @@ def _string(code: bytes, offset: int) -> str:
 class Resources(msgspec.Struct, frozen=True):
     """The resources that a thread or a block of a kernel uses. max_threads: the kernel's launch bound, or 1024.
 
-    constant_bytes: `__constant__` variables and literals, without the parameters; spill_bytes: stores and loads.
+    constant_bytes: `__constant__` variables and literals, without the parameters; spill_bytes: spill stores and loads.
     """
 
     registers: int

@@ -99,8 +99,8 @@ class Draw:
     def change(self) -> Change:
         """Draw new values for a few elements of each input or inout, for one set of operands.
 
-        The values are uniform whatever the distribution: if all were zero, a result kept from an earlier call would
-        still be right.
+        These values are always uniform. With zeros, for instance, a result kept from an earlier call would still be
+        right.
         """
         return {operand.name: self.scattered(operand) for operand in self._specs}
 
