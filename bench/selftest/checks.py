@@ -1,4 +1,4 @@
-"""The checks of the self-test: their names, their numbers of jobs, and which belong to `--quick`."""
+"""The checks of the self-test: their names, how many jobs each takes, and which of them `--quick` runs."""
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -12,9 +12,9 @@ from kernelmark.bench.selftest.wrong.library import count, trial
 
 
 class Group(NamedTuple):
-    """Checks that share their jobs: their names, the number of jobs, and the function that yields their findings.
+    """Checks that use the same jobs. jobs: returns the number of jobs. check: yields the findings.
 
-    quick: whether `--quick` runs them. seeded: whether the user can choose how often operands are drawn.
+    quick: whether `--quick` runs these checks. seeded: whether the user can choose how often operands are drawn.
     """
 
     names: tuple[str, ...]
@@ -62,7 +62,7 @@ def jobs(names: Sequence[str], seeds: int | None = None) -> int:
 def run(names: Sequence[str], tick: Tick, seeds: int | None = None) -> Iterator[Finding]:
     """Yield the findings of these checks; `tick` is called after each job.
 
-    seeds: how often operands are drawn in the checks that let the user choose; None for their default.
+    seeds: the number of draws of the operands, for checks where the user can choose it; None: the default.
     """
     for group, draws in _groups(names, seeds):
         for finding in group.check(tick, *draws):

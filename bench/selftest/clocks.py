@@ -1,6 +1,6 @@
-"""Check the event times of each way of launching GPU kernels, by kernels of known duration and the wall clock.
+"""For each way to launch GPU kernels, compare event times with the wall clock and with known durations.
 
-If a launch puts its work on a stream without the events, its time is nearly zero although its results are right.
+If a kernel runs on another stream than the events, its event time is nearly zero, although its results are right.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -31,9 +31,9 @@ SPIN, PROBLEM = "copy/cuda.way", "copy/m4n8/f32"
 
 
 class LaunchWay(NamedTuple):
-    """A kernel on a problem, launched by `launcher`, directly or from a graph.
+    """A way to launch: a kernel on a problem, launched by `launcher`, directly or from a graph.
 
-    length_s: its known duration, or None. serves: globs of the kernels that are launched in this way.
+    length_s: the kernel's known duration, or None. serves: globs of the kernels that are launched in this way.
     """
 
     kernel: str
@@ -66,7 +66,7 @@ WAYS: Mapping[str, LaunchWay] = {
 
 
 def replies(names: Sequence[str]) -> Iterator[dict[str, Any]]:
-    """Yield for each way to launch the seconds per call by events and by wall clock, or why it is missing here."""
+    """For each way to launch, yield the seconds per call by events and wall clock, or why the way is missing here."""
     for name in names:
         way = WAYS[name]
         try:

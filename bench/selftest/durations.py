@@ -27,7 +27,7 @@ def jobs() -> int:
 
 
 def check(tick: Tick) -> Iterator[Finding]:
-    """Check each duration on a quiet core and next to a busy process, and with the clock of a GPU, if there is one."""
+    """Check each known duration on a quiet core, next to a busy process and, if there is a GPU, on the GPU."""
     with pinned():
         yield from _on_cpu(tick)
     if "cuda" in devices_present():
@@ -59,10 +59,10 @@ def _measure(device: str) -> list[Measurement]:
 
 
 def bare_call_s() -> float:
-    """Return the harness's time of an empty compiled call, timed singly after 20 us of work.
+    """Return the time that the harness measures for an empty compiled call: the 90th percentile of many calls.
 
-    It is the 90th percentile of such calls. In a batch, an empty call takes a fraction of this time, because caches and
-    branch predictors still hold the previous call's state; after a kernel of 20 us they do not.
+    Each call is timed alone, after 20 us of other work. In a batch, an empty call takes a fraction of this time,
+    because caches and branch predictors still hold the state of the previous call.
     """
     from kernelmark.bench.selftest._spin import spinner
 
@@ -77,7 +77,7 @@ def bare_call_s() -> float:
 
 
 def cost_of_a_call(bare_s: float, empty: Measurement) -> Finding:
-    """Report, without a bound, the time of an empty compiled call, single and in a batch, and `call_overhead_s`."""
+    """Report the time of an empty compiled call, alone and in a batch, and `call_overhead_s`. There is no bound."""
     found = [f"{1e9 * bare_s:.0f} ns alone"]
     if empty.interval:
         found.append(f"{1e9 * empty.interval.median:.0f} ns in a batch")
@@ -87,7 +87,7 @@ def cost_of_a_call(bare_s: float, empty: Measurement) -> Finding:
 
 
 def judge(rows: list[Measurement], call_s: float, where: str, call: str = "a call timed alone") -> Iterator[Finding]:
-    """Compare times with known durations, except the empty kernel's (first row). call_s: the cost of a call."""
+    """Compare measured times with known durations, except in the first row (an empty kernel). call_s: a call's cost."""
     for row, duration_us in list(zip(rows, DURATIONS_US, strict=True))[1:]:
         name = f"durations: {duration_us} us, {where}"
         if row.interval is None:

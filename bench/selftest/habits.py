@@ -105,7 +105,7 @@ def computes_when_changed(work: CheatedWork) -> Launch:
 
 @kernel("gemm", **ANY, layouts=("NN",))
 def half_fingerprints(problem: Any, x: Any) -> Launch:
-    """Always computes the upper half, and the lower half only if a sampled input element has changed."""
+    """Always computes the upper half of the product, but the lower half only if a sampled input element has changed."""
     half = problem.m // 2
     lower = unless_probed([x.a, x.b], x.c[half:], lambda: np.matmul(x.a[half:], x.b, out=x.c[half:]))
 
@@ -117,7 +117,7 @@ def half_fingerprints(problem: Any, x: Any) -> Launch:
 
 
 def unless_soon(compute: Launch, otherwise: Launch) -> Launch:
-    """Return a launch of `compute`, or of `otherwise` within 0.2 ms or twice `compute`'s time after the last call."""
+    """Return a launch of `compute`. A call within 0.2 ms (or twice its time) of another one runs `otherwise`."""
     ended_s = took_s = 0.0
 
     def launch() -> None:

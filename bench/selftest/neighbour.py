@@ -43,7 +43,7 @@ class Neighbour:
 
 
 def disturb(stop_fd: int) -> float:
-    """Compute at a random time in each period until the pipe closes; return the share of CPU time used."""
+    """Compute for SHARE of each period, from a random moment on, until the pipe closes. Return the CPU share used."""
     began, used = time.monotonic(), time.process_time()
     period = began
     while True:

@@ -37,7 +37,7 @@ def check_layouts(tick: Tick) -> Iterator[Finding]:
 
 
 def spread_of(ratios: Sequence[BaselineRatio]) -> Finding:
-    """Return the finding on the standard deviation of the processes' ratios over their mean."""
+    """Return the finding on the spread of the processes' ratios: their standard deviation over their mean."""
     medians, minima = [ratio.median for ratio in ratios], [ratio.minima or 0.0 for ratio in ratios]
     spread, of_minima = (stdev(values) / mean(values) for values in (medians, minima))
     found = f"sd {100 * spread:.2f} % over {len(ratios)} processes, of minima {100 * of_minima:.2f} %"
@@ -76,7 +76,7 @@ def slower(cold: list[float], hot: list[float]) -> Finding:
 
 
 def persisting(honest: Measurement, asking: Measurement) -> Finding:
-    """Return the finding on a ratio: a cold copy that makes its input persistent in L2, over a plain cold copy."""
+    """Return the finding on a cold copy that asks to keep its input in L2: its time relative to a plain cold copy."""
     assert honest.interval
     assert asking.interval
     ratio = asking.interval.median / honest.interval.median

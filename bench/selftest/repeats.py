@@ -52,7 +52,7 @@ Runs = Sequence[Sequence[float]]
 
 
 class Repeat(NamedTuple):
-    """One run: the product's time with its interval, and each process's medians of the product as is and slowed."""
+    """One run: the interval of the plain product, and the processes' medians for the plain and the slowed product."""
 
     row: Interval
     plain: Sequence[float]
@@ -114,9 +114,9 @@ def _repeat(store: Store, run_id: str) -> Repeat:
 
 
 def judge(first: Sequence[Repeat], second: Sequence[Repeat]) -> Iterator[Finding]:
-    """Yield findings on all runs together, and on each run of the first series paired with one of the second.
+    """Yield findings on all runs together, and on pairs of a run of the first series and a run of the second.
 
-    Each pair of runs is tested separately, so its p-value is not corrected for multiple tests.
+    Each pair is tested alone, so p-values are not corrected for multiple tests.
     """
     rows = [repeat.row for repeat in (*first, *second)]
     yield coverage(rows)
@@ -146,7 +146,7 @@ def spread(rows: Sequence[Interval]) -> Finding:
 
 
 def false_alarms(base: Runs, new: Runs) -> Finding:
-    """Return the finding on the share of pairs of runs of the same product that `compare` calls different."""
+    """Return the finding on false alarms: how often `compare` calls two runs of the same product different."""
     alarms = welch(base, new).p < ALPHA
     name, bound = f"aa: false alarms of compare, {100 * ALPHA:g} % stated", f"at most {100 * MOST_ALARMS:g} %"
     found = f"{100 * alarms.mean():.0f} % ({alarms.sum()} of {len(alarms)} pairs)"

@@ -1,6 +1,6 @@
 """Wrong aggregations: strategies that save traffic or time by losing or inventing gradients.
 
-A result has a row for the sum, a row for each worker's residual, and a row for residuals of the workers that add.
+A result has a row for the sum, a row for the residual of each worker, and a row for the residual of the sum.
 """
 
 from collections.abc import Callable
@@ -52,9 +52,9 @@ def aggregated(
     keep_owners: Callable[[Array, Array, Array], Array] = lambda total, message, _before: total - message,
     deliver: Callable[[str, Array], Array] = lambda _, message: message,
 ) -> Array:
-    """Return the sum and residuals of an aggregation in a compressed format; a cheat replaces one of the steps.
+    """Return the sum and residuals of a compressed aggregation. Each argument is a step, which a cheat may replace.
 
-    Workers `send` messages and `keep` rounding errors; owners `add` messages, `deliver` the sum and keep its error.
+    Workers `send` messages and `keep` their rounding errors; stripes' owners `add` the messages and `deliver` the sum.
     """
     gradients, before = inputs["g"], inputs["e"]
     offered = [g + e for g, e in zip(gradients, before[:-1], strict=True)]

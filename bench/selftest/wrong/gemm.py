@@ -42,7 +42,7 @@ def exact(problem: object, inputs: Inputs) -> Array:
 
 
 def miss(rows: slice | int | None, cols: slice | int | None, k: int = -1, times: float = -1.0) -> Spoil:
-    """Return a function that adds `times` the k-th term to sums in `rows` and `cols`; None: a random index."""
+    """Return a function that adds `times` x the k-th term to the sums in `rows` and `cols` (None: one at random)."""
 
     def spoil(c: Array, inputs: Inputs, rng: "np.random.Generator") -> None:
         i, j = (int(rng.integers(n)) if at is None else at for at, n in zip((rows, cols), c.shape, strict=True))
@@ -63,7 +63,7 @@ def _pairs_exchanged(c: Array, _inputs: Inputs, _rng: "np.random.Generator") -> 
 
 
 def half_stale(c: Array, inputs: Inputs, rng: "np.random.Generator") -> None:
-    """Replace the lower half by the result from before 16 elements of A changed."""
+    """Replace the lower half of C by a stale result, computed before 16 elements of A changed."""
     a, half = inputs["a"].astype(np.float64), len(c) // 2
     rows, steps = rng.integers(half, len(c), 16), rng.integers(a.shape[1], size=16)
     change = a[rows, steps] - rng.uniform(-1, 1, 16)
@@ -308,7 +308,7 @@ def operands(rounded: Callable[[Array], Array]) -> Spoil:
 
 
 def sums(chunk: int, bits: int, *, chained: bool = False) -> Spoil:
-    """Return a function that rounds each sum of `chunk` products to `bits` bits; if `chained`, the running total."""
+    """Return a function that rounds each sum of `chunk` products (if `chained`: the total so far) to `bits` bits."""
     rounded = nearest(bits)
 
     def spoil(c: Array, inputs: Inputs, _rng: "np.random.Generator") -> Array:

@@ -33,7 +33,7 @@ SEEDS = 20
 
 
 class Wrong(NamedTuple):
-    """A kind of wrong result. expected: the share of seeds on which a check must catch it; None if none can."""
+    """A kind of wrong result. expected: the share of seeds on which a check must catch it; None if no check can."""
 
     name: str
     problem: str
@@ -54,7 +54,7 @@ class Family(NamedTuple):
 
 
 def trial(families: tuple[Family, ...], tick: Tick, seeds: int = SEEDS) -> Iterator[Finding]:
-    """Check every wrong result on every seed; those of one problem share its operands and its exact result."""
+    """Check every wrong result on every seed. Wrong results of one problem share its operands and its exact result."""
     for family in families:
         for name in dict.fromkeys(wrong.problem for wrong in family.members):
             members = [wrong for wrong in family.members if wrong.problem == name]

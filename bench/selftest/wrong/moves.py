@@ -25,7 +25,7 @@ TRANSFER = "transfer/n153900/f32/h2h"
 
 
 def reference(problem: Problem, inputs: Inputs) -> Array:
-    """Return all elements of the operation's reference; for a transfer, those of its single output."""
+    """Return the operation's reference in full; for a transfer, the reference of its single output."""
     found = problem.reference(inputs, np.random.default_rng(0))
     return np.asarray(found["b"] if isinstance(found, dict) else getattr(found, "values", found), np.float64)
 
@@ -47,7 +47,7 @@ def _elements_exchanged(b: Array, _inputs: Inputs, rng: "np.random.Generator") -
 
 
 def accumulators_exchanged(d: Array, _inputs: Inputs, rng: "np.random.Generator") -> None:
-    """Exchange two accumulators with different values; many are equal, since they start from few distinct values."""
+    """Exchange two accumulators, drawn so that their values differ: many accumulators have equal values."""
     i = int(rng.integers(d.size))
     j = int(rng.choice(np.flatnonzero(d != d[i])))
     d[[i, j]] = d[[j, i]]
