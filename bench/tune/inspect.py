@@ -83,7 +83,7 @@ def inspect_rows(registry: Registry, glob: str = "*", archs: Sequence[str] = ARC
 
 
 def tile_rows(kernel: Kernel, problem: Problem, archs: Sequence[str]) -> list[InspectRow]:
-    """Return a row for each architecture and launch of the tile that a run uses; [] for a CPU kernel or a library.
+    """For the tile that a run uses, return a row per launch and architecture; [] for a kernel without a .cu file.
 
     An architecture is left out if its typical device cannot run the problem. Raises UsageError if no device can.
     """

@@ -40,7 +40,7 @@ class PinnedCommand(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Pins(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The contents of the file of `--baseline`. commands: pins by the command line that selects the kernels."""
+    """The contents of the file of `--baseline`. commands: for each command line, the pins of its kernels."""
 
     commands: dict[str, PinnedCommand]
 
@@ -73,7 +73,7 @@ def gate(path: Path, command: str, found: PinnedCommand, update: bool, why_unkno
     """Compare a command's figures with its pins; with `update`, write the figures as pins instead.
 
     Returns the text to print, and whether a figure is worse or missing. why_unknown: why some figures are missing.
-    Raises UsageError for a file without pins of the command.
+    Raises UsageError if the file has no pins of the command.
     """
     again = f"`kernelmark {command} --baseline {shlex.quote(str(path))} --update`"
     if update:

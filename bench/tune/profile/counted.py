@@ -1,8 +1,8 @@
 """Count in the emulator what a kernel does on a problem, by source line and in total, and model the L2 cache.
 
 The model assumes that blocks run in waves, in the order of their numbers. A wave reads each sector from memory at most
-once. A sector stays in the cache until later waves have touched more bytes than the cache holds; if it was written in
-that time, it is then written back once. A block that did not run is assumed to touch the sectors of a sampled block,
+once. A sector stays in the cache until later waves have touched more bytes than the cache holds. A sector that was
+written is then written back once. A block that did not run is assumed to touch the sectors of a sampled block,
 shifted in proportion to the block's index; this assumption is tested on the blocks that ran.
 """
 
@@ -182,9 +182,9 @@ def _grown(waves: dict[str, Array], buffer: str, size: int) -> Array:
 class LineCounts(msgspec.Struct, frozen=True):
     """The counts of a source line: memory accesses, multiply-adds, collectives and barriers.
 
-    active_lanes: the sum over all warp instructions. sectors: 32-byte sectors of global memory. wavefronts: those
-    of shared memory. least_sectors, least_wavefronts: the fewest possible for the same lanes and bytes. serial_lanes:
-    the lanes of a warp whose atomics are serialised since they change the same word, summed over warp instructions.
+    active_lanes: the sum over all warp instructions. sectors: 32-byte sectors of global memory. wavefronts: of
+    shared memory. least_sectors, least_wavefronts: the fewest possible for the same lanes and bytes. serial_lanes: the
+    lanes of a warp whose atomics are serialised since they change the same word, summed over warp instructions.
     wavefronts_by: wavefronts by kind, which is load, store, atomic, matrix, copy (cp.async) or box (TMA). conflicts_by:
     wavefronts above the least, by kind. bytes_read, bytes_written: whole sectors from and to the L2 cache, if the L1
     cache never hits. fma: multiply-adds, as warp instructions; None if they cannot be counted. loads, stores, copies:

@@ -122,8 +122,8 @@ class TimeBound(msgspec.Struct, frozen=True):
     """The least time in seconds by each known limit. limiting: the limit with the longest time.
 
     waves: the blocks of the main launch, divided by the blocks that the device holds at once. tail: the most blocks on
-    a multiprocessor, divided by the average; times of limits within a multiprocessor include this factor, as if all
-    blocks had equal work.
+    a multiprocessor, divided by the average. The times of limits within a multiprocessor are multiplied by `tail`,
+    which assumes that all blocks have equal work.
     """
 
     device: str
@@ -202,8 +202,8 @@ _NAMES |= {"LDGSTS": ("copies", "copy")}
 class Agreement(NamedTuple):
     """A comparison of counts with machine code. trips: trips of the main loop by all warps together.
 
-    differing: the differences, as text. reason: why nothing was compared, or "". in_excess: those of the differences in
-    which more accesses to shared memory are counted than the machine code has.
+    differing: the differences, as text. reason: why nothing was compared, or "". in_excess: the differences in which
+    the counts have more accesses to shared memory than the machine code.
     """
 
     trips: float = 0.0
@@ -221,14 +221,14 @@ class Agreement(NamedTuple):
 
 
 def agreement(counts: Counts, sass: Sass) -> Agreement:
-    """Compare counted loads, stores and copies of each width with those of the main loop, times its trips.
+    """For each width, compare the counted loads, stores and copies with those that the trips of the main loop execute.
 
     The number of trips follows from the counted multiply-adds. A warp executes the code outside the loop about once,
-    and skips parts of its first and last trips, so a difference of that many instructions is ignored.
+    and skips parts of its first and last trips; differences up to this number of instructions are ignored.
     """
     if len(sass.functions) != 1:
         launched = f"{len(sass.functions)} functions are launched"
-        return Agreement(reason=f"{launched}, but the counts are the sum over all of them")
+        return Agreement(reason=f"{launched}, and the counts are sums over all functions")
     (function,) = sass.functions
     loop, found = function.loop, counts.total
     if loop is None or not loop.mix.get("FFMA") or not found.fma:

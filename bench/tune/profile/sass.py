@@ -1,7 +1,6 @@
-"""Analyse the machine code of a kernel's launches: its main loop, the instructions there, and their useful share.
+"""Analyse the machine code of a kernel's launches: the main loop, its instructions, and the share of useful ones.
 
-A loop's counts are those of one trip of a warp. Instructions of a branch inside the loop count whether or not it is
-taken.
+A loop's counts are those of one trip of a warp. They include the instructions of branches that are not taken.
 """
 
 import functools
@@ -144,7 +143,8 @@ class Code(msgspec.Struct, frozen=True):
     """Counts of some instructions. mix: number by kind; widths: loads, stores and copies by opcode and bits per lane.
 
     products: multiply-add instructions by opcode. stall_cycles: the sum of the stalls that ptxas encodes, the fewest
-    cycles that a warp takes. waits: instructions that wait for a scoreboard, so for one with variable latency.
+    cycles that a warp takes. waits: instructions that wait for a scoreboard, and thus for an earlier
+    instruction of variable latency.
     """
 
     instructions: int
@@ -173,9 +173,9 @@ class LaunchCode(msgspec.Struct, frozen=True):
     """A launch: the sizes of grid and block, the compiler's report, all code, and the main loop if there is one.
 
     blocks_per_sm: computed for the device that the launches are planned for. loop_at: first and last address of the
-    loop. clumped: the largest share of the loop's copies within a quarter of it; None without copies. cover: the
-    estimated issue cycles from a load to its first use, the fewest of all loads in the loop; None without loads.
-    one_bank: FFMA of the loop that read three registers of one bank; None without FFMA.
+    loop. clumped: the largest share of the loop's copies that lies in one quarter of the loop; None without copies.
+    cover: the fewest issue cycles, as estimated, from a load in the loop to its first use; None without loads.
+    one_bank: the number of FFMA in the loop that read three registers of one bank; None without FFMA.
     """
 
     entry: str
@@ -322,8 +322,8 @@ def main_loop(listed: Sequence[Instruction]) -> list[Instruction]:
     Multiply-adds are counted by `lanes`, so that a wgmma outweighs the FFMA that scale its sums.
 
     Each backward branch closes a loop: all instructions that reach the branch without passing its target (Aho, Lam,
-    Sethi, Ullman, "Compilers", 9.6.6, natural loops). A loop counts as innermost if no loop inside it has a third of
-    its work. In a loop over tiles, the loop along k may have only a third, if one trip is peeled off at each end.
+    Sethi, Ullman, "Compilers", 9.6.6, natural loops). A loop counts as innermost unless a loop inside it has at least
+    a third of the work. The loop along k has only a third of a tile's work if one trip is peeled off at each end.
     """
     backwards = [i for i, last in enumerate(listed) if last.target is not None and last.target < last.address]
     before = _predecessors(listed)
@@ -341,7 +341,7 @@ def main_loop(listed: Sequence[Instruction]) -> list[Instruction]:
 
 
 def clumped(loop: Sequence[Instruction]) -> float | None:
-    """Return the largest share of the LDGSTS (cp.async) within any quarter of the loop's instructions, 0 to 1.
+    """Return the largest share of the loop's LDGSTS (cp.async) that lies in one quarter of its instructions, 0 to 1.
 
     Quarters do not wrap around the loop's end. None without LDGSTS.
     """
@@ -370,10 +370,10 @@ def cover(loop: Sequence[Instruction], resident_warps: int) -> int | None:
 
 
 def one_bank(loop: Sequence[Instruction]) -> int | None:
-    """Return the number of FFMA that read three registers of one bank, all even or all odd. None without FFMA.
+    """Return the number of FFMA that read three registers of one bank (all even or all odd). None without FFMA.
 
-    Each takes an additional issue cycle. A register that the previous FFMA kept for the same operand (`.reuse`) is not
-    read. Jia and others, as cited above, measured this on Volta; it is assumed for later architectures.
+    Such an FFMA takes an additional issue cycle. A register that the previous FFMA kept for the same operand (`.reuse`)
+    is not read. Jia and others, as cited above, measured this on Volta; it is assumed for later architectures.
     """
     reused: list[str] = []
     conflicts, found = 0, False
