@@ -1,7 +1,7 @@
-"""Let a run time a selector like a kernel: `gemm/kernelmark.selected` launches the kernel chosen for each problem.
+"""Let a run time a selector, which chooses a kernel for each problem, as the kernel `gemm/kernelmark.selected`.
 
-Workers load the selector as a plug-in, a file that contains the selector and is named after its digest. A resumed run
-therefore uses the selector with which it began.
+Workers load the selector from a plug-in file, whose name contains a hash of the selector. A resumed run therefore uses
+the selector with which it began.
 """
 
 import hashlib
@@ -97,7 +97,7 @@ register({text!r})
 
 
 def plugins_of(where: str, threads: Sequence[int], mode: str, registry: Registry) -> list[str]:
-    """Write and return the plug-in of a selector's file, or the plug-ins of all selectors of this device (`auto`).
+    """Write plug-ins for the selector in file `where`, or for all selectors of this machine (`auto`); return the paths.
 
     Raises UsageError if no selector is for these numbers of threads and this mode.
     """

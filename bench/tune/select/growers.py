@@ -5,13 +5,13 @@ Breiman et al., 1984, with several outputs). Each leaf has an order of kernels. 
 scikit-learn would be a dependency of 40 MB, and compares in single precision, so exported code could disagree with it
 at a threshold.
 
-A tree grown on a few hundred noisy problems depends on which problems these are. The mean prediction of trees that are
-grown on resampled problems varies less (bagging, Breiman, 1996). This mean gives costs to shapes around the measured
-ones, and a single tree is grown on those shapes (Breiman and Shang, "Born again trees", 1996).
+A tree grown on a few hundred noisy problems depends on the choice of these problems. The mean prediction of many trees,
+grown on resampled problems, varies less (bagging, Breiman, 1996). This mean predicts costs for shapes near the measured
+shapes, and a single tree is grown on these predictions (Breiman and Shang, "Born again trees", 1996).
 
 If the work of two algorithms grows with different powers of the sizes, the border between them is a sloping line. A
-tree needs many steps to follow the line, and learns each from few problems; a quadratic polynomial of the logarithms of
-the sizes needs few coefficients.
+tree needs many steps to follow the line, and learns each step from few problems. A quadratic polynomial of the
+logarithms of the sizes needs few coefficients.
 """
 
 import math
@@ -34,8 +34,8 @@ CLIP = math.log(2)
 class TreeNode(NamedTuple):
     """A node of a tree; it is a leaf if it has no `below` and `above`.
 
-    rows: the training problems. order: the kernels by their mean cost on these, the lowest first. feature: the column
-    that is compared with the threshold. below: the node for values up to the threshold; above: for larger ones.
+    rows: the node's training problems. order: the kernels, sorted by their mean cost on these problems. feature: the
+    column that is compared with the threshold. below, above: the nodes for values up to the threshold and beyond.
     """
 
     rows: Array
@@ -49,7 +49,7 @@ class TreeNode(NamedTuple):
 def grow(features: Array, costs: Array, least: int = LEAST, depth: int = DEPTH, rows: Array | None = None) -> TreeNode:
     """Grow a tree on the features of problems and the cost of each kernel.
 
-    least: the fewest problems in a leaf. depth: the most splits above one. rows: the problems to use, by default all.
+    least: the fewest problems in a leaf. depth: the most splits above a leaf. rows: the problems, by default all.
     """
     rows = np.arange(len(features)) if rows is None else rows
     node = TreeNode(rows, np.argsort(costs[rows].mean(axis=0), kind="stable"))
@@ -109,9 +109,9 @@ class Axis(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Formula(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Coefficients (terms x kernels) for each combination of named values, such as layouts; the last varies fastest.
+    """Coefficients (terms x kernels) for each combination of named values, such as a layout and a direction.
 
-    The terms are 1, each variable, and each product of two, in the order of `terms`.
+    The last name of a combination varies fastest. `terms` lists the terms.
     """
 
     axes: list[Axis]
@@ -150,7 +150,7 @@ def combination(space: FeatureSpace, known: Array) -> Array:
 
 
 def fitted(space: FeatureSpace, known: Array, costs: Array) -> Formula:
-    """Return the formula fitted by least squares: shared coefficients plus those of each named value."""
+    """Fit a formula by least squares: coefficients shared by all problems, plus corrections for each named value."""
     values = np.log2(evaluated((*space.inputs, *space.words), space.slopes, known))
     varies = np.ptp(values, axis=0) > 0
     axes = [
@@ -199,7 +199,7 @@ LEAST_TAUGHT = 3
 
 
 def taught(space: FeatureSpace, known: Array, costs: Array) -> TreeNode:
-    """Return a tree fitted to trees that were grown on resampled problems; each leaf has at least one problem."""
+    """Return a tree that imitates trees grown on resampled problems; each leaf has at least one measured problem."""
     rng = np.random.default_rng(SEED)
     features = space.features(known)
     shapes = space.features(_around(rng, known, len(space.inputs)))

@@ -36,7 +36,7 @@ KernelId = Annotated[str, Meta(pattern=rf"\A{NAME}/{NAME}\.{NAME}\Z", max_length
 
 
 class Share(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A share of the oracle's speed: the geometric mean over problems. low, high: null if there is one family."""
+    """A mean share or ratio over problems. low, high: its 95 % interval; null if all are of one family of shapes."""
 
     mean: float
     low: float | None
@@ -46,8 +46,8 @@ class Share(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class PolicyScore(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The score of one way to choose kernels.
 
-    problems: the number of problems with a time; right: the share of choices that are not certainly slower than the
-    fastest. kernel: the kernel, if all choices are the same one, or "".
+    problems: the number of problems with a time. right: the share of problems whose chosen kernel is not certainly
+    slower than the fastest kernel. kernel: the chosen kernel if it is always the same, or "".
     """
 
     way: str
@@ -60,11 +60,11 @@ class PolicyScore(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class Regret(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The cost of a selector on held-out problems. gap: the oracle's speed over the best single kernel's.
+    """The cost of a selector on held-out problems. The oracle is the choice of the fastest kernel for each problem.
 
-    recovered: the selector's share of the logarithm of the gap. over_single: the selector's speed over the best single
-    kernel's. processes: the fewest processes of any time; if it is 1, one process both chooses and times the oracle.
-    noise: a sentence with the number of disturbed rows, or "".
+    gap: the oracle's speed over the best single kernel's. over_single: the selector's speed over the best single
+    kernel's. recovered: log(over_single) / log(gap). processes: the fewest processes of any row; if it is 1, the same
+    process chooses and times the oracle's kernels. noise: a sentence with the number of disturbed rows, or "".
     """
 
     held_out: str
@@ -79,16 +79,16 @@ class Regret(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     @property
     def is_worth_it(self) -> bool:
-        """Return whether the selector is certainly better than one kernel, and the oracle's gain is large enough."""
+        """Return whether the gap is large enough, and the selector is certainly faster than the best single kernel."""
         return self.gap.mean >= WORTH and self.over_single.low is not None and self.over_single.low > 1
 
 
 class Split(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A node of the tree. If a node has an expression, values up to the threshold lead to node `below`.
 
-    A leaf has an order: the indices of kernels. problems: the number of its training problems. share: the mean share of
-    the oracle's speed on these problems when they are held out; worst: the least share. A formula has a leaf for each
-    kernel that is the first choice on some problems; its order sorts kernels by their mean rank on these problems.
+    A node without an expression is a leaf. order: the indices of the kernels, the best first. problems: the number of
+    its training problems. share, worst: the mean and the least share of the oracle's speed on these problems when they
+    are held out. A formula has a leaf for each kernel that is the first choice on some problems.
     """
 
     expression: str = ""
@@ -109,11 +109,11 @@ class TrainingProblem(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Model(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A stored selector. single: the kernel to call everywhere, or "" if a selector is worth it.
+    """A stored selector. single: the kernel to call on every problem, or "" if selecting pays.
 
-    words: the names on each axis that has names; expressions use indices of names; fixed: the values that all problems
-    share; ranges: the least and the greatest value of each input; grown: `alone`, `taught` or `formula`; tree: the root
-    first; formula: chooses instead of the tree, which then has only leaves.
+    words: the names on each axis that has names; expressions contain the index of a name; fixed: the values that all
+    problems share; ranges: the least and the greatest value of each input; grown: `alone`, `taught` or `formula`;
+    tree: the nodes, the root first; formula: if given, it chooses instead of the tree, which then has only leaves.
     """
 
     format: int = _FORMAT
@@ -246,7 +246,7 @@ def space_in(model: Model, registry: Registry) -> FeatureSpace:
 
 
 def kept(problem: Problem, where: str, registry: Registry) -> Model:
-    """Return the stored selector for a problem. Raises UsageError if it is for a device of another machine."""
+    """Return the stored selector for a problem. Raises UsageError if it is for another machine's device."""
     files = [file_of(problem.op, device_name(device), where) for device in devices_present()]
     path = next(filter(Path.exists, files), None)
     if path is None:
@@ -277,9 +277,9 @@ def chosen(model: Model) -> dict[str, int]:
 class KernelChoice(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A choice for a problem. refused: preferred kernels that cannot be called, with reasons.
 
-    share, worst: mean and least share of the oracle's speed on the leaf's held-out problems. problems: their number.
-    nearest: the nearest measured problem; octaves: its distance, null if a name such as the layout differs. fastest:
-    the fastest kernel there. outside: for each value outside the measured range, the value and the range.
+    share, worst: the mean and the least share of the oracle's speed on the leaf's held-out problems. problems: the
+    number of these problems. nearest: the nearest measured problem. octaves: its distance, null if a name such as the
+    layout differs. fastest: the fastest kernel on it. outside: each value outside the measured range, and the range.
     """
 
     problem: str
@@ -295,10 +295,10 @@ class KernelChoice(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class SelectDocument(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The document of `select --json`. single: the kernel to use everywhere, or "" if a selector is worth it.
+    """The document of `select --json`. single: the kernel to call on every problem, or "" if selecting pays.
 
-    problems: the number of training problems; leaves: the number of leaves, or for a formula, of kernels that
-    it chooses; choices: for each kernel, the number of problems for which it is chosen; answer: null without a problem.
+    problems: the number of training problems; leaves: the number of leaves, or if a formula chooses, of kernels that it
+    chooses; choices: the number of problems for which each kernel is chosen; answer: null if no problem was given.
     """
 
     op: str

@@ -25,14 +25,14 @@ DRAWS, SEED = 1000, 0
 
 
 def drawn(families: Array) -> Array:
-    """Return how often each draw of a reproducible bootstrap over families has each problem (draws x problems)."""
+    """Draw families for a reproducible bootstrap; return how often a draw includes a problem (draws x problems)."""
     names, places = np.unique(families, return_inverse=True)
     picks = np.random.default_rng(SEED).integers(0, len(names), (DRAWS, len(names)))
     return np.array([np.bincount(row, minlength=len(names))[places] for row in picks])
 
 
 def share(logs: Array, draws: Array) -> Share:
-    """Return the geometric mean of numbers whose logarithms are given, with interval if there are several families.
+    """Return the geometric mean of numbers, given their logarithms, and its interval if there are several families.
 
     NaN are left out.
     """
@@ -44,7 +44,7 @@ def share(logs: Array, draws: Array) -> Share:
 
 
 def quotient(above: Array, below: Array, draws: Array) -> Share:
-    """Return the quotient of two sums with its interval."""
+    """Return the sum of `above` over the sum of `below`, with an interval."""
     low, high = np.nanpercentile(_ratios(above, below, draws), (2.5, 97.5))
     return Share(float(np.nansum(above) / np.nansum(below)), float(low), float(high))
 
@@ -84,7 +84,7 @@ def folds(families: Array) -> list[Array]:
 
 
 def orders_by_way(known: Data, asked: Data, grown: str) -> dict[str, Array]:
-    """Return, for each way to choose, the kernels in order for each problem of `asked`, learned from `known`.
+    """For each way to choose, learn from `known`, and return the kernels for each problem of `asked`, the best first.
 
     grown: the selector's name in GROWERS. If several problems are equally near, the first counts as the nearest.
     """
@@ -103,7 +103,7 @@ def part(data: Data, rows: Array) -> Data:
 
 
 def held_out(data: Data, grown: str) -> dict[str, Array]:
-    """Return, for each way to choose, the kernels in order for each problem, learned from other families."""
+    """For each way to choose, return the kernels for each problem, the best first, as learned from other families."""
     held: dict[str, Array] = {}
     for fold in filter(len, folds(data.families)):
         rest = np.setdiff1d(np.arange(len(data.known)), fold)
@@ -115,7 +115,7 @@ def held_out(data: Data, grown: str) -> dict[str, Array]:
 def losses(times: Times, orders: dict[str, Array]) -> list[PolicyLosses]:
     """Return the losses of each way to choose, relative to the oracle; kernels without a time are passed over.
 
-    orders: by way, over all kernels of `times` except the selector itself, which may be the last.
+    orders: for each way, the order of all kernels of `times` except the selector itself, which may be the last.
     """
     means, count = times.means, candidates(times)
     oracle, rows = _oracle(times.logs[:, :, :count]), np.arange(len(means))
@@ -129,7 +129,7 @@ def losses(times: Times, orders: dict[str, Array]) -> list[PolicyLosses]:
 
 
 def candidates(times: Times) -> int:
-    """Return the number of kernels that can be chosen: all except the selector itself, which is the last."""
+    """Return the number of kernels that can be chosen: all except the selector itself, which may be the last."""
     return len(times.kernels) - times.kernels[-1].endswith(SELECTED)
 
 

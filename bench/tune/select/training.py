@@ -1,9 +1,9 @@
 """Training data of a selector: times from a store, features of the problems, families, and the cost of each kernel.
 
-A selector uses the inputs of a problem, and expressions of them in the common syntax of Python and C. A tree compares
-expressions with thresholds, so a logarithm would change no choice; nor would a division by the size of a cache, since a
-selector is for one device. Without these two, expressions are exact in both languages. A formula uses the logarithms of
-a few expressions.
+A selector uses the inputs of a problem, and expressions of them in the common syntax of Python and C. A tree only
+compares expressions with thresholds, so it needs no logarithms. A selector is for one device, so it needs no division
+by the size of a cache. Both languages compute the expressions alike. A formula uses the logarithms of a few
+expressions.
 """
 
 import math
@@ -139,9 +139,9 @@ def inputs_of(kind: type[Problem]) -> tuple[str, ...]:
 
 
 def words_of(kind: type[Problem]) -> tuple[str, ...]:
-    """Return the axes whose values are names, such as layout, direction or place, except those that kernels declare.
+    """Return the axes whose values are names, such as layout, direction or place.
 
-    The distribution of operands is left out too, since a caller does not know it.
+    Axes that kernels declare are left out, and so is the distribution of operands, which a caller does not know.
     """
     fixed = {"dtype", "distribution", *kind.assumed}
     return tuple(
@@ -150,7 +150,7 @@ def words_of(kind: type[Problem]) -> tuple[str, ...]:
 
 
 def others_of(kind: type[Problem]) -> tuple[str, ...]:
-    """Return the axes that no expression contains; all problems of a model must agree in their values."""
+    """Return the axes that no expression contains. On these, all problems of a model must have the same value."""
     contained = {*inputs_of(kind), *kind.sizes, *words_of(kind), *kind.features.held}
     return tuple(name for name in kind.axes() if name not in contained)
 
@@ -203,7 +203,7 @@ class FeatureSpace(NamedTuple):
 
 
 def feature_space(kind: type[Problem], words: dict[str, list[str]], fixed: dict[str, Any]) -> FeatureSpace:
-    """Return the features of an operation; in the text `direction == 2`, 2 is the index of the direction in `words`."""
+    """Return the features of an operation. In an expression such as `direction == 2`, 2 is an index in `words`."""
     inputs, features = inputs_of(kind), kind.features
     is_word = (f"{name} == {i}" for name, values in words.items() for i in range(len(values)))
     return FeatureSpace(inputs, words, fixed, (*(features.expressions or inputs), *is_word), features.slopes or inputs)
@@ -264,7 +264,7 @@ def families_of(problems: Sequence[Problem]) -> Array:
 
 
 def require_enough(where: str, data: Data) -> None:
-    """Raise UsageError if there are too few problems, families or kernels, or no kernel takes every problem."""
+    """Raise UsageError for too few problems, families or kernels, or if no kernel was timed on every problem."""
     problems, families = len(data.families), len(set(data.families.tolist()))
     required = (("problems", problems, LEAST_PROBLEMS), ("families of shapes", families, LEAST_FAMILIES))
     for what, found, least in required:
@@ -286,6 +286,6 @@ def everywhere(means: Array) -> Array:
 
 
 def single(means: Array, costs: Array) -> Array:
-    """Return the kernels sorted by cost over all problems; kernels that take every problem come first."""
+    """Return the kernels sorted by mean cost over all problems; kernels timed on every problem come first."""
     mean: Array = costs.mean(axis=0)
     return np.lexsort((mean, ~everywhere(means)))

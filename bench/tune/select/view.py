@@ -148,7 +148,7 @@ def _draw(lost: Sequence[PolicyLosses]) -> "Drawing":
 
 
 def choice_figures(model: Model, registry: Registry) -> style.Kind:
-    """Return a figure per direction and storage of convolutions: the selector's choice and the measured winners."""
+    """Return a figure for each direction and storage type of convolutions: selected kernels and measured winners."""
     tails: dict[str, dict[tuple[int, int], list[tuple[Any, str]]]] = defaultdict(lambda: defaultdict(list))
     for measured in model.measured if model.op == "conv" else ():
         problem: Any = registry.problem(measured.problem)
