@@ -1,6 +1,6 @@
 """Search the tiles of a kernel on a problem: evaluate all or some of them.
 
-In a small space all valid tiles are evaluated; in a large one, random tiles or those that a strategy chooses.
+In a small space, all valid tiles are evaluated. In a large space, tiles are drawn at random or chosen by a strategy.
 """
 
 import io
@@ -194,7 +194,7 @@ def limits_here(kernel: Kernel) -> DeviceLimits:
 
 
 class Subject(NamedTuple):
-    """A kernel to be tuned on a problem, its possible tiles for it, and the numbers of valid and invalid tiles."""
+    """A kernel to be tuned on a problem, its possible tiles, and the numbers of valid and invalid tiles."""
 
     kernel: Kernel
     problem: Problem

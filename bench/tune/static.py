@@ -53,7 +53,7 @@ class CompiledTile(NamedTuple):
 class Ranked(NamedTuple):
     """Tiles that compiled without spilling, the best first, and the numbers of tried and of dropped tiles.
 
-    gpu: the GPU whose limits give the bounds. counted: how many were run in the emulator because bounds were equal.
+    gpu: the GPU whose limits give the bounds. counted: how many tiles ran in the emulator because bounds were equal.
     """
 
     tiles: list[CompiledTile]
@@ -139,7 +139,7 @@ def _built(
 
 
 def words(subject: Subject, ranked: Ranked, arch: str) -> str:
-    """Return the number of dropped tiles, and a table of the best ones: their launches with the lowest occupancy."""
+    """Return text: the number of dropped tiles, and a table of the best, each by its launch of least occupancy."""
     shown = ranked.tiles[:SHOWN]
     dropped = f"{ranked.spilling} spill, {ranked.failed} do not compile"
     tried = f"{count(ranked.tried, 'tile')} compiled for {arch}"

@@ -93,7 +93,7 @@ def file_of(where: str, device: str) -> TileFile:
 
 
 def opened(where: str, device: str) -> TileFile:
-    """Return the file of a device. Raises UsageError before tuning, not after, if it cannot be read or replaced."""
+    """Return the file of a device. Raises UsageError, before any tuning, if it cannot be read or replaced."""
     file = file_of(where, device)
     tiles_in(file)
     with replacing(file.path, _ANOTHER, only_try=True):
@@ -135,7 +135,7 @@ def keep(file: TileFile, key: tuple[str, str, int], entry: TileRecord | None) ->
 
 
 def with_tuned(plan: Plan, where: str, registry: Registry) -> tuple[Plan, list[str]]:
-    """Return the plan with the tiles of a file (`auto`: of the files of its devices), and remarks.
+    """Return the plan with tiles from a file (`auto`: from the files of the plan's devices), and remarks.
 
     Raises UsageError for a file that does not exist, is no file of tiles, or is for another device.
     """
@@ -188,7 +188,7 @@ def _staleness(entry: TileRecord, registry: Registry) -> str | None:
 def source_digest(kernel: Kernel) -> str:
     """Return a hash of the sources that determine a kernel's speed: its module, its .cu file and their headers.
 
-    For a CPU kernel, modules `_*.py` in its folder and the folders above are included. Stored tiles and recorded runs
+    For a CPU kernel, modules `_*.py` in its folder and in those above are included. Stored tiles and recorded runs
     hold this hash, so its computation must not change. The digest of bench/measure/sources.py is better, since it
     ignores formatting and moved files.
     """
@@ -229,7 +229,7 @@ Adopted = tuple[str, TileRecord]
 
 
 def adopted(files: Sequence[TileFile], named: bool, selection: Selection, run_id: str | None = None) -> list[Adopted]:
-    """Return the adopted tiles in files, or, if a run is given, only those of this run.
+    """Return the adopted tiles in files that the selection takes; if `run_id` is given, only tiles of this run.
 
     named: whether the user named the file, which may then be for another device. Raises UsageError if there is no such
     tile, or no file.

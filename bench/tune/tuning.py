@@ -2,9 +2,9 @@
 
 The search measures a few tiles in each of its short jobs, always with the default, so that drift of the machine affects
 both. The best of many short jobs owes part of its lead to luck, so the race takes new samples of the fastest few tiles
-in several processes. A tile is adopted only if the interval of its speed over the default's is above 1; the interval
-also covers the next process. Intervals cover 99 %, widened by Bonferroni's correction: if three candidates are only as
-fast as the default, it stays in 99 % of the races (bench/report/tuning.py).
+in several processes. A tile is adopted only if the whole interval of its speed over the default's is above 1. The
+interval holds for a further process, too. Its confidence is 99 % after Bonferroni's correction: if no candidate is
+faster than the default, the default stays in 99 % of the races (bench/report/tuning.py).
 """
 
 import math
@@ -62,7 +62,7 @@ class Rig(NamedTuple):
 class Screen:
     """The tiles of a kernel that were tried on a problem; tiles that have a row in the run are not measured again.
 
-    trials: the time of each tile over the default's, sampled in turn; infinite if it failed.
+    trials: the time of each tile over the default's, sampled in turn; infinite if the tile failed.
     """
 
     def __init__(self, subject: Subject, choice: SearchWay, session: Session, plan: Plan, rig: Rig) -> None:
@@ -239,7 +239,7 @@ class SearchOptions(NamedTuple):
 
 
 class Tuning:
-    """A tuning, whose two stages are separate runs; rows of unfinished runs of the same tuning are reused."""
+    """A tuning. Its two stages are separate runs; rows of unfinished runs of the same tuning are reused."""
 
     def __init__(self, subjects: Sequence[Subject], suite: Suite, plan: Plan, wanted: SearchOptions, rig: Rig) -> None:
         """Begin or resume a tuning. plan: that of the search, with the processes of the race. Raises UsageError."""

@@ -185,8 +185,8 @@ class Bug:
 def bugs(findings: Sequence[Defect]) -> list[Bug]:
     """Return the bugs without duplicates, in order of appearance.
 
-    The order of a race's lines does not matter, and races that share a line come from the same barrier. A wrong result
-    is no separate bug if its case has another report: it is a consequence of that.
+    Reports of one family that share a line are one bug; races that share a line come from the same missing barrier.
+    If a case has a report, its wrong result is taken for a consequence, not for a separate bug.
     """
     reported = {finding.case.id for finding in findings if finding.report}
     found: list[Bug] = []

@@ -1,4 +1,4 @@
-"""Report on each version for `watch`, choose the version to compare the next one with, and store a history."""
+"""For `watch`: report on each version, choose the version that the next is compared with, and store a history."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -109,7 +109,7 @@ def _against(other: Measurement, present: Measurement) -> str:
 
 @dataclass
 class Tried:
-    """A version that was tried. beside: the version to compare it with. against: in a few words, each way it failed.
+    """A version that was tried. beside: the version to compare it with. against: the ways in which it failed.
 
     judged: whether it was verified, on a device or in the emulator. rows: all rows of its job, the version's row first.
     """

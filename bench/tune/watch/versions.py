@@ -40,7 +40,7 @@ class Version(msgspec.Struct, frozen=True):
         return f"version {self.number}" if self.number else self.original.name
 
     def told(self, text: str) -> str:
-        """Return the output of a compiler or checker, with the paths of the user's files instead of those of copies."""
+        """Return the output of a compiler or checker with the path of each copy replaced by that of the user's file."""
         return text.replace(f"{self.source.parent}/", str(self.original).removesuffix(self.original.name))
 
 
