@@ -23,7 +23,7 @@ WORD = ir.IntType(64)
 
 
 class Table(NamedTuple):
-    """A list of calls, three words each. address, calls: its address and length. held: objects that it points to."""
+    """A list of calls, three words each, at `address`. calls: their number. held: objects that the list points to."""
 
     address: int
     calls: int

@@ -30,7 +30,7 @@ class Gpus:
         return wait
 
     def around(self, steps: list[Launch]) -> list[Launch]:
-        """Return the steps, preceded by a fork of all streams from the timed one, and followed by their join."""
+        """Return the steps; before them all streams wait for the timed one, and after them it waits for all streams."""
         others = range(1, len(self.streams))
         return [self.after(0, *others), *steps, *(self.after(gpu, 0) for gpu in others)]
 

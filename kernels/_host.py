@@ -82,7 +82,7 @@ def _libraries() -> list[Any]:
 
 
 def alone(launch: Launch) -> Launch:
-    """Return a launch that runs `launch` with BLAS set to one thread, since several threads of `launch` call BLAS."""
+    """Return a launch that runs `launch` with BLAS set to one thread, since `launch` has threads that call BLAS."""
     libraries = _libraries()
 
     def run() -> None:
@@ -110,8 +110,8 @@ def is_read_in_place(rows: int, step: int) -> bool:
 def split(length: int, most: int, others: int, threads: int) -> list[tuple[int, int]]:
     """Cut a length into parts of at most `most`, or into smaller parts if threads then share the work more evenly.
 
-    The work is parts x `others` items. In the model, the thread with the most items determines the time, and twice as
-    many parts make it longer by the fraction ANEW.
+    The work is parts x `others` items. In the cost model, the thread with the most items determines the time, and
+    twice as many parts as necessary add the fraction ANEW to the time.
     """
     least = -(-length // most)
 

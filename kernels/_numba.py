@@ -142,9 +142,9 @@ def prefetch(builder: Any, place: Any, write: bool = True) -> None:
 def in_registers(
     code: tuple[Any, Any, Any, Any], first: Callable[[Any], Any], step: Callable[..., Any], ahead: bool = False
 ) -> Any:
-    """Generate code that loads a group of `source` into registers, applies `first`, then all steps, and stores it.
+    """Generate code that loads a group of `source` into registers, applies `first` and the steps, and stores the group.
 
-    The IR is written here, since LLVM would vectorise such a loop with only a few accumulators or not at all. code: the
+    The IR is written by hand, since LLVM would vectorise such a loop with few accumulators or not at all. code: the
     arguments of Numba's `generate`; the last of them is (target, source, start, a, b, steps). step: a function of an
     accumulator and of vectors filled with a and b. ahead: whether to prefetch the next group of source and target.
     """

@@ -23,7 +23,7 @@ GAP = LINE  # elements between packed tiles of rows, which would otherwise compe
 def widths(first, last):
     """Return the number of columns of the panel that begins at `first`, and the number of lanes that they occupy.
 
-    Columns that fill four vectors become two panels of two vectors, since a tile of one vector would wait for loads.
+    Four vectors of columns become two panels of two, not of three and one: a tile of one vector would wait for loads.
     """
     widest = 2 * LANES if WIDTH < last - first <= 4 * LANES else WIDTH
     real = min(widest, last - first)
@@ -70,10 +70,10 @@ def turn(to, panel, b, at, column, deep, real, lanes):
 
 @part
 def gather(to, a, place, tiles, deep):
-    """Copy tiles of ROWS rows of a, each column for all tiles at once, so that each page is read as fully as possible.
+    """Copy tiles of ROWS rows of a, column by column across all tiles, so that each page is read as fully as possible.
 
-    tiles: the first row, the end row, the distance in rows between tiles, and the number of rows of a, after
-    which the last row is repeated.
+    tiles: the first row, the end row, the distance between tiles in rows, and the number of rows of a. Rows that
+    are missing in a tile are copies of a's last row.
     """
     at, row, step = place
     first, end, rows, m = tiles

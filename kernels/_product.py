@@ -77,7 +77,7 @@ def _address() -> int:
 
 
 def multiplying(setup: Callable[[Array], Launch]) -> Launch:
-    """Return `setup(product)`, a launch whose functions pass `product` to `multiply`.
+    """Return the launch `setup(product)`. `product` will hold the address of compiled code, which `multiply` calls.
 
     While `setup` runs, a child process compiles the matrix product.
     """

@@ -121,7 +121,7 @@ def perform(address: int, count: int) -> int:
 
 @jit
 def ask(box: Array, address: int, count: int, number: int) -> None:
-    """Give a box's thread task `number`: `count` calls stored at `address`, or Python code if `count` is OTHER."""
+    """Give task `number` to a box's thread: `count` calls stored at `address`, or Python code if `count` is OTHER."""
     box[CALLS], box[COUNT] = address, count
     raise_to(box, number)
 
@@ -136,7 +136,7 @@ def end(done: Array, number: int) -> None:
 def serve(box: Array, done: Array, number: int, rounds: int) -> int:
     """Perform requested calls until a task is Python code, or until no request comes within `rounds` reads.
 
-    number: the number of tasks finished before. Returns the number of tasks finished since set-up.
+    number: how many tasks the thread has finished since set-up. Returns this number, increased by the new tasks.
     """
     while rises(box, number, rounds) and box[COUNT] != OTHER:
         done[FAILED] += perform(box[CALLS], box[COUNT])

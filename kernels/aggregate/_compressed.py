@@ -33,9 +33,9 @@ def drawn_parts(n: int, rng: "np.random.Generator") -> Array:
 
 
 def rounded(w: int, dtype: str) -> float:
-    """Return a bound on the rounding errors of w workers' messages, in units of the sum of all magnitudes.
+    """Return a bound on the rounding errors of a sum of w workers' messages, in units of the sum of all magnitudes.
 
-    The roundings are those of sums of w + 1 terms, of the residuals and of the messages.
+    Sums of w + 1 terms are rounded, and so are residuals and messages.
     """
     return (w + _WORKER) * DTYPES[dtype].roundoff
 
@@ -45,7 +45,7 @@ class _Wrong(Exception):
 
 
 class Compressed:
-    """Checks the residuals `e`, and either the sum `s` or the `weights` after a step of `lr`, for the drawn values."""
+    """Checks the residuals `e` and the result: the sum `s`, or the `weights` after a step with learning rate `lr`."""
 
     def __init__(self, name: str, dtype: str, lr: float, drawn: Arrays, outputs: Arrays) -> None:
         self._name, self._block = name, FORMATS[name].block

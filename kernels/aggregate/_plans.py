@@ -56,7 +56,7 @@ def _down(bucket: Bucket) -> list[list[Step]]:
 
 
 def ring(problem: AggregateProblem) -> Plan:
-    """Return a plan that passes stripes around a ring, where each worker adds its gradient, and then the weights.
+    """Return a plan in which stripes go around a ring of workers, each adding its gradient, and new weights follow.
 
     Baidu's ring of 2017 (Patarasuk and Yuan, Bandwidth optimal all-reduce algorithms, JPDC 69(2), 2009).
     """

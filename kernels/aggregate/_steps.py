@@ -67,7 +67,7 @@ class Bucket(NamedTuple):
         return Part(name, row, self.first, self.last)
 
     def room(self, name: str, row: int) -> Part:
-        """Return the bucket's part of a scratch array's row, which begins at element 0."""
+        """Return the part of a scratch array's row that the bucket uses: its first `length` elements."""
         return Part(name, row, 0, self.length)
 
     def of_all(self, name: str) -> tuple[Part, ...]:
@@ -81,7 +81,7 @@ class Bucket(NamedTuple):
         return [(edges[i], edges[i + 1]) for i in range(w)]
 
     def deliver(self, rows: tuple[Part, ...], start: int, stop: int, replicas: tuple[Part, ...] | None = None) -> Step:
-        """Return the step that stores the sum of rows in s, or updates the weights and copies them to replicas."""
+        """Return the step that stores the sum of rows in s or, with /update, updates the weights and their replicas."""
         if self.problem.step == "sum":
             return Step("total_past", (self.of("s"), rows), start, stop)
         copies = self.of_all("replicas") if replicas is None else replicas

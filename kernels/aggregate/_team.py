@@ -57,7 +57,7 @@ class Team:
         atexit.register(self.close)
 
     def take(self, orders: Sequence[Order], files: Sequence[int]) -> int:
-        """Send each process its order; return the plan's number after all have compiled it."""
+        """Send each process its order. When all have compiled the plan, return the plan's number."""
         if not self._members:
             self._members = [_started() for _ in range(self._helpers)]
             self.generation += 1

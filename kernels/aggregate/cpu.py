@@ -19,7 +19,7 @@ BF16: dict[str, Any] = {"numerics": "bf16", "dtypes": ("f32",), "steps": ("sum",
 
 
 class Exchange(NamedTuple):
-    """A strategy with two kernels, for threads and for processes: name, plan, their labels and declarations."""
+    """A strategy with two kernels. threads, processes: the labels of the kernels for threads and for processes."""
 
     name: str
     plan: Callable[[AggregateProblem], Plan]

@@ -142,10 +142,10 @@ class AggregateProblem(Problem, frozen=True, kw_only=True):
         return want, size
 
     def checksums(self, inputs: Arrays, rng: "np.random.Generator") -> Checksums:
-        """Return a check of each element of the result, of the copies and of the residuals.
+        """Return a check of each element of the result, of the replicas and of the residuals.
 
-        If the strategy compresses, only the sum of the result and the change of residuals is checked. If outputs seem
-        wrong, the tests of `check` decide.
+        If the strategy compresses, the result is checked only together with the changes of the residuals, as a sum. If
+        an output seems wrong, `check` decides.
         """
         want, size = self._result(inputs)
 
@@ -203,7 +203,7 @@ class AggregateProblem(Problem, frozen=True, kw_only=True):
         """Return the bound of sums of w numbers added in any order, in units of the root of the sum of their squares.
 
         In this unit, each of the w - 1 partial sums is at most sqrt(w), and the square of a sum of j numbers is about
-        j / w. Each is rounded by at most u times itself; the variance of a rounding is u^2 / 6 of the number's square,
+        j / w. A sum is rounded by at most u times itself; the variance of a rounding is u^2 / 6 of the number's square,
         and u^2 / 5 is allowed. Numbers that are rounded before they are sent are rounded again when their sum is sent
         back, and again if an update multiplies the sum.
         """

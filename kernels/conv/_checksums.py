@@ -22,7 +22,7 @@ ALL = slice(None)
 
 
 class ChannelSums:
-    """Sums over the channels of each pixel (over the filters for a filter's gradient), and data for their bounds."""
+    """Weighted sums over each pixel's channels (wgrad: over the filters), and sums of squares to bound the errors."""
 
     def __init__(self, problem: ConvSizes, arrays: Arrays, rng: "np.random.Generator") -> None:
         self._few, self._whole = _READ[problem.direction]

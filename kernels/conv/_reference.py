@@ -24,14 +24,14 @@ SPECIALS = 4.0
 
 
 class Reference(NamedTuple):
-    """The expected values in float64: the whole output, or a sample (at `places`) with weighted sums of all of it.
+    """The expected values in float64: the whole output, or a sample (at `places`) and weighted sums of all elements.
 
-    unit: for each value, the norm of the products that are summed in it, divided by the norm of as many products of
-    uniform operands. least: for each numerics, the least unit of each plane, if the algorithm spreads a large product's
-    error to other elements. squares: sums of the units' squares, weighted with the weights' squares. reached: the rows
+    unit: the scale of each value's error: the norm of the products in the value's sum, over the norm of as many
+    products of uniform operands. least: by numerics, the least unit of each plane, if the algorithm spreads errors of
+    large products to other elements. squares: sums of squared units, weighted with squared weights. reached: the rows
     and columns of the output (wgrad: of a filter) to which any product contributes; all others are 0. weights: (SUMS or
     1, groups, channels of a group). As in Freivalds' check, a sum runs over the output's channels of one group (wgrad:
-    over its filters). It equals the output of a convolution with one channel, which is far cheaper to compute.
+    over its filters). The sums are the output of a convolution with few channels, which is cheap to compute.
     """
 
     problem: ConvSizes
@@ -141,12 +141,12 @@ def channel_sums(problem: ConvSizes, output: Array, weights: Array, squared: boo
 
 
 def least_units(problem: ConvSizes, squares: Arrays) -> dict[str, Array]:
-    """Return each plane's least unit, by numerics, for algorithms that also compute products the output does not need.
+    """Return each plane's least unit (see `Reference`), by numerics, for algorithms that compute unneeded products.
 
-    With strides, with padding and at a tile's edges, these products cancel in the output, but their rounding errors do
-    not. FFTs spread the errors over the whole plane: the least unit is the rms of the plane's units, from the operands'
-    norms by Parseval's theorem. Winograd's algorithm spreads them only over a tile: the least unit is computed as if
-    one tile contained the largest values of both operands.
+    Such products, due to strides, padding or a tile's edges, cancel in the output, but their rounding errors do not.
+    FFTs spread the errors over the whole plane: the least unit is the rms of the plane's units, from the operands'
+    norms by Parseval's theorem. Winograd's algorithm spreads the errors only over a tile: the least unit is computed as
+    if one tile contained the largest values of both operands.
     """
     point = msgspec.structs.replace(problem, h=1, w=1, r=1, s=1, pad=0, stride=1, dilation=1)
 
@@ -161,10 +161,10 @@ def least_units(problem: ConvSizes, squares: Arrays) -> dict[str, Array]:
 
 
 def bounding(problem: ConvSizes, weights: Array, squares: Array, least: Array | None) -> tuple[Array, Array, Array]:
-    """Return, for bounds of weighted sums: squared units, the sums' errors in float64, and sums of squared weights.
+    """Return three arrays for bounds of weighted sums: squared units, errors in float64, and sums of squared weights.
 
-    least: the smallest units, for an algorithm that spreads a large product's error. If given, each square is replaced
-    by the largest square of its plane, or by the square for uniform operands if that is larger.
+    least: the least units, if the algorithm spreads errors of large products. If given, each square becomes the
+    largest square of its plane, but no smaller than the square for `least` or for uniform operands.
     """
     uniform = (weights**2).sum(axis=-1).T.reshape(-1, *[1] * (3 if problem.direction == "wgrad" else 2))
     if least is not None:
