@@ -30,7 +30,7 @@ _LIBC = ctypes.PyDLL(None)
 
 
 class Band(NamedTuple):
-    """A thread's work in a launch. table: its compiled calls, if it consists only of these."""
+    """A thread's work in a launch. table: its calls, or None if not all calls are compiled."""
 
     launch: Launch
     table: "Table | None"

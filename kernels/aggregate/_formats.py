@@ -18,14 +18,14 @@ class Format(NamedTuple):
     scales: int
 
     def nbytes(self, n: int) -> int:
-        """Return the bytes of `n` elements, of which the first begins a block; the last block may be short."""
+        """Return the bytes of `n` elements that begin at the edge of a block; the last block may be short."""
         full, rest = divmod(n, self.block)
         return full * (self.block * self.bits // 8 + 4 * self.scales) + (
             -(-rest * self.bits // 8) + 4 * self.scales if rest else 0
         )
 
     def stripes(self, w: int, n: int) -> list[tuple[int, int]]:
-        """Return the begin and end of each of the w owners' stripes of n elements, which consist of whole blocks."""
+        """Divide n elements into w stripes of whole blocks, one for each owner; return the begin and end of each."""
         blocks = -(-n // self.block)
         edges = [min(n, blocks * i // w * self.block) for i in range(w + 1)]
         return list(pairwise(edges))
