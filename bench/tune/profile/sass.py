@@ -70,7 +70,7 @@ def nvdisasm() -> str:
     for folder in (*wheels, None, *beside):
         if path := shutil.which("nvdisasm", path=str(folder) if folder else None):
             return path
-    raise Unsupported(f"no nvdisasm: found neither the package nvidia-cuda-nvdisasm nor a toolkit's; {INSTALL}")
+    raise Unsupported(f"no nvdisasm in the package nvidia-cuda-nvdisasm, on PATH or next to nvcc; {INSTALL}")
 
 
 @functools.lru_cache
