@@ -15,7 +15,7 @@ SHARE, PERIOD_S = 0.1, 0.01
 
 @contextmanager
 def pinned() -> Iterator[None]:
-    """Pin this process, and those that it starts in the context, to one CPU; Linux only."""
+    """Pin this process, and the processes that it starts in the context, to one CPU; Linux only."""
     if not hasattr(os, "sched_setaffinity"):
         yield
         return

@@ -189,7 +189,7 @@ SAMPLE = 2_000
 
 
 def limits_here(kernel: Kernel) -> DeviceLimits:
-    """Return the limits of the device to plan the kernel's tiles for; without a GPU, those of an H100."""
+    """Return the limits of the device to plan the kernel's tiles for; without a GPU, the limits of an H100."""
     return present_limits() if kernel.device == "cuda" and cuda_missing() is None else H100
 
 

@@ -244,7 +244,7 @@ Rescale = Callable[[Array, Array, "np.random.Generator"], tuple[Array, Array] | 
 
 
 def scaled(inputs: Inputs, of_a: Array, of_b: Array) -> Array:
-    """Return the product in float64, with each block along k multiplied by its scales of A and B."""
+    """Return the product in float64. For each block along k, its partial product is multiplied by the scales."""
     a, b = float64(inputs, "a", "b")
     found = np.zeros((len(a), len(b)))
     for block, (rows, columns) in enumerate(zip(of_a, of_b.T, strict=True)):

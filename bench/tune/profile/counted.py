@@ -48,7 +48,7 @@ MOST_BLOCKS = 200_000
 
 
 class Waves(msgspec.Struct, frozen=True):
-    """The bytes that the model reads from and writes to memory. blocks: the size of each launch's waves."""
+    """The bytes that the model reads from and writes to memory. blocks: the blocks per wave of each launch."""
 
     blocks: tuple[int, ...]
     bytes_read: int

@@ -251,7 +251,7 @@ def data_of(times: Times, space: FeatureSpace | None = None) -> Data:
 
 
 def families_of(problems: Sequence[Problem]) -> Array:
-    """Return the number of each problem's family: problems whose sizes round to the same powers of two.
+    """Number the families of problems whose sizes round to the same powers of two; return each problem's number.
 
     All layouts, directions and places of a shape are in one family, so that they are held out together.
     """

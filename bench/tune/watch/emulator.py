@@ -167,7 +167,7 @@ FAMILIES |= dict.fromkeys(("out-of-bounds", "write-to-padding", "write-to-input"
 
 @dataclass
 class Bug:
-    """A bug: faults of one family at connected lines, or wrong results, in all cases where they occurred."""
+    """A bug: faults of one family that share lines, or wrong results, with all cases in which they occurred."""
 
     family: str
     lines: set[tuple[str, int]]
