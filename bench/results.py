@@ -19,9 +19,9 @@ _COLUMNS = tuple(map(TableColumn, ("problem", "kernel", "mode", "threads", "time
 
 
 class RowRatio(NamedTuple):
-    """How many times as fast a row is as another row that was measured in turn with it. low, high: the 95 % interval.
+    """The speed of a row over that of another row, from samples taken in turn. low, high: the 95 % interval.
 
-    against: the baseline of its problem, or a variant of the problem (the column `against`).
+    against: the baseline of the row's problem, or a variant of the problem (the column `against`).
     """
 
     problem: str

@@ -91,7 +91,7 @@ class Floats:
 
 
 class Table:
-    """Rows, stored by column. rows: an object for each row; it has a Result's attributes, looked up in the columns."""
+    """Rows, stored by column. rows: row objects with the attributes of a Result, which are looked up in the columns."""
 
     def __init__(self, columns: dict[str, Coded | Floats], dims: Coded, count: int) -> None:
         self.columns, self.dims = columns, dims

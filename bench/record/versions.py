@@ -23,10 +23,10 @@ class LaunchResources(msgspec.Struct, frozen=True):
 
 
 class VersionRatio(msgspec.Struct, frozen=True):
-    """The speedup of a version, with its interval, over a rival: a kernel or version that was sampled in turn with it.
+    """The speedup of a version over a rival that was sampled in turn with the version, and the speedup's interval.
 
-    kernel: "" if the rival is an earlier version of the same kernel, the version's own kernel id if the rival is that
-    kernel with its default tile, or else the id of another kernel. version: the rival's number in the store.
+    kernel: the rival's kernel id; the id of the version's own kernel means its default tile. For an earlier version in
+    the store, kernel is "" and `version` is that version's number.
     """
 
     ratio: NotNegative

@@ -45,7 +45,7 @@ def records(store: Reader, run_id: str, samples: bool = False) -> Iterator[Recor
 
 
 def nameless(store: Reader, found: dict[str, Any]) -> dict[str, Any]:
-    """Return a row or a ceiling; its names of host and device are hashed unless `store.identifies` is true."""
+    """Return a row or a ceiling, with its host and device names hashed unless `store.identifies` is true."""
     return found | {name: hidden(name, found[name]) for name in (() if store.identifies else NAMES)}
 
 
@@ -69,7 +69,7 @@ def _nameless(record: Record) -> Record:
 
 
 def mask(hosts: Iterable[str] = ()) -> Mask:
-    """Return a function that hashes UUIDs, user names and host names (this host's and the given ones) in a text."""
+    """Return a function that hashes the UUIDs, user names and host names in a text. hosts: other hosts' names."""
     own = socket.gethostname()
     names = {name for name in (own, own.partition(".")[0], *hosts) if len(name) >= _SHORTEST and name != "localhost"}
     own_user = ""

@@ -129,8 +129,8 @@ def _is_elsewhere(one: Result, other: Result) -> bool:
 def by_columns(one: Result, other: Result) -> Ratio:
     """Return how many times faster `one` is than `other`, using only columns, as a reader of the CSV would.
 
-    If the rows have the same job, problem and baseline, divide their speedups, which are 1 for the baseline itself;
-    otherwise divide their times.
+    If the rows have the same job, problem and baseline, divide their speedups; the baseline's speedup is 1. Otherwise
+    divide their times.
     """
     in_turn = one.job != "" and (one.run_id, one.job) == (other.run_id, other.job)
     if in_turn and one.problem == other.problem:
@@ -148,7 +148,7 @@ def speedup_of(r: Result) -> Ratio:
 
 
 def parallel(workers: int, compute: Ratio, added: Ratio, hidden: bool = False) -> Ratio:
-    """Return how many batches `workers` workers finish while one worker would compute one batch.
+    """Return the speedup of several workers: the batches that they finish in the time of one batch on one worker.
 
     compute: the seconds of a batch on one worker. added: additional seconds per batch with several workers. hidden:
     whether the additional work overlaps with the computation.
@@ -207,7 +207,7 @@ def order(r: Result) -> str:
 
 
 def why_unranked(r: Result) -> str:
-    """Return why a timed row is not ranked among the others, or "" if it is."""
+    """Return the reason to leave a timed row out of the ranking, or ""."""
     if ran_beyond(r.disturbed):
         return "used more CPUs than it has threads"
     return "reads column-major operands, so computes a different product" if order(r) else ""
@@ -259,9 +259,9 @@ class Contest(NamedTuple):
         return self.faster(self.ranked[0], self.ranked[1]) if len(self.ranked) > 1 else None
 
     def by_lead(self) -> "Contest":
-        """Return the contest with its first two kernels ordered by the ratio of their samples taken in turn.
+        """Return the contest with its first two kernels ordered by their samples taken in turn, not by their medians.
 
-        The order of their medians may be the opposite if only one of the two was slow for a while.
+        The two orders differ if only one of the kernels was slow for a while.
         """
         if self.lead is None or self.lead.side != "slower":
             return self
@@ -283,7 +283,7 @@ class Contest(NamedTuple):
 
 
 def slowdowns(found: Iterable[Contest]) -> dict[str, list[float]]:
-    """Return, for each kernel, a list with its time over the fastest kernel's time in each contest."""
+    """Return each kernel's slowdown in each contest: the kernel's time over the fastest kernel's time."""
     by_kernel: dict[str, list[float]] = defaultdict(list)
     for c in found:
         for r in c.ranked:
@@ -307,7 +307,7 @@ def contests(rows: Iterable[Result], store: Reader) -> list[Contest]:
 
 
 def know_leads(found: Iterable[Contest], store: Reader, run_id: str) -> None:
-    """Store each contest's lead (first kernel over second) in `known`, in one pass over the rows, to save queries."""
+    """Put the ratio of each contest's first two kernels into `known`; one pass over the rows saves queries."""
     waiting: dict[str, list[Contest]] = defaultdict(list)
     for c in found:
         for r in c.ranked[:2] if len(c.ranked) > 1 else ():
@@ -331,10 +331,10 @@ _LIKE = 0.01  # vendors' kernels whose times differ by a smaller fraction count 
 
 
 def over_vendors(found: Sequence[Contest]) -> list[Contest]:
-    """Return the contests; on a GPU, their speedups are relative to a vendor's kernel of the same job.
+    """Return the contests. On a GPU, their speedups are relative to a vendor's kernel of the same job.
 
     For each operation and setting, vendors' kernels are ordered by the number of problems with a time, then by speed.
-    The first one with a time in a contest is the contest's baseline; if there is none, the contest keeps its baseline.
+    In each contest, the first of these kernels with a time is the baseline. A contest with none keeps its baseline.
     """
     alike = grouped((c for c in found if c.setting.device == "cuda"), lambda c: (c.op, c.setting))
     ranked = {key: _vendors(own) for key, own in alike.items()}

@@ -145,7 +145,7 @@ def _nearest_certain(line: Iterable[tuple[Any, Contest]], one: str, other: str) 
 
 
 def kin_of(suite: Suite, found: Sequence[Contest]) -> list[Kin]:
-    """Return the ratios of each kernel's times between the first of a group of variants and each other variant."""
+    """Return each kernel's ratio of times between the first variant of a group and each other variant of the group."""
     at = {(contest.problem, contest.setting): contest for contest in found}
     settings = list(dict.fromkeys(contest.setting for contest in found))
     return [
@@ -203,8 +203,8 @@ KIN = (
 class CrossoverRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename={"before": "from"}):
     """A problem in a setting, with the time of its fastest kernel. An unknown value is "" or null.
 
-    ratio: how many times faster the fastest kernel is than the runner-up. At a takeover, from: the problem before it;
-    previous: the kernel that was ahead on `from`; gain: its successor's speed over `previous` after the takeover.
+    ratio: how many times faster the fastest kernel is than the runner-up. Other fields describe a takeover at this
+    problem. from: the problem before; previous: the kernel ahead there; gain: the new kernel's speed over `previous`.
     """
 
     suite: str

@@ -34,7 +34,7 @@ class Estimate(NamedTuple):
 
 
 def estimate(store: Reader | None, jobs: Sequence[PlannedJob], plan: Plan, machine: Mapping[str, Any]) -> Estimate:
-    """Return an estimate for jobs on a machine with these facts, from earlier runs in the store, if there is one."""
+    """Estimate the time of jobs from earlier runs on a machine with these facts. store: None if there is none yet."""
     runs = [run for run in store.runs() if run["machine"] == machine] if store else []
     timed = [run for run in runs if _is_alike(run, plan)]
     known: dict[_Key, list[float]] = {}

@@ -195,7 +195,7 @@ def write_file(store: Store, run_ids: Sequence[str], style: str, path: Path, opt
 
 
 def write_text(path: Path, write: Callable[[IO[str]], object]) -> None:
-    """Replace a file by what `write` writes to the stream that it is given. Raises UsageError."""
+    """Replace a file. write: a function that writes the new text to a stream. Raises UsageError."""
     with opened(path) as out:
         write(out)
 

@@ -46,7 +46,7 @@ class Rate(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Against(msgspec.Struct, forbid_unknown_fields=True):
-    """A version's speed over a kernel in the same job or, if `kernel` is "", over the earlier version `version`."""
+    """A version's speed over a rival in the same job: a kernel or, if `kernel` is "", the earlier version `version`."""
 
     kernel: str
     version: int | None

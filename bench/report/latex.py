@@ -56,7 +56,7 @@ def table(layout: str, head: str, body: Sequence[str], caption: str, key: str, m
 
 
 def unused(name: str, used: dict[str, int]) -> str:
-    """Return a label that no table has yet, and add it to `used`, which has each label's last suffix number."""
+    """Return a label that no table has yet, and add it to `used`. used: the last number appended to each label."""
     found = base = label(name)
     while found in used:
         used[base] += 1

@@ -1,6 +1,6 @@
 """Lay out tables and paragraphs for a terminal's width: wrap texts, leave out spare columns, keep ids whole.
 
-In Markdown, foreign names and texts are escaped, so that they cannot form cells, tags or links.
+In Markdown, names and texts are escaped, so that they cannot form cells, tags or links.
 """
 
 import re
@@ -43,7 +43,7 @@ _BOLD, _RESET = "\033[1m", "\033[0m"
 
 
 def is_wanted(stream: TextIO, environ: Mapping[str, str]) -> bool:
-    """Return whether to print bold text and bars: to a terminal in UTF-8, without NO_COLOR (no-color.org)."""
+    """Return whether a stream gets bold text and bars: a UTF-8 terminal, unless NO_COLOR is set (no-color.org)."""
     plain = environ.get("NO_COLOR") or environ.get("TERM") == "dumb"
     return stream.isatty() and not plain and (stream.encoding or "").lower().replace("-", "") == "utf8"
 
@@ -80,8 +80,8 @@ Rows = Sequence[Sequence[str]]
 class TableColumn(NamedTuple):
     """A column of a table.
 
-    spare: 0 if the column is always shown; otherwise columns with the highest number are left out first. wraps: 0 if
-    cells are never wrapped; otherwise the least width to which they are wrapped, in characters.
+    spare: 0 if the column is always shown. On a narrow terminal, columns with the highest number are left out first.
+    wraps: 0 if cells are never wrapped, otherwise the least width of a wrapped cell in characters.
     """
 
     header: str
@@ -104,8 +104,8 @@ def table(
     """Return a table, without the columns whose cells are all empty; "" if no column is left.
 
     style: `simple` and `terminal` fit the terminal's width, and name omitted columns below the table; `github` and
-    `html`, the styles of files, have no width limit. titled: if not everything fits, move the first column above its
-    rows. best: the row in bold.
+    `html`, the styles of files, have no width limit. titled: if the table is too wide, the first column becomes titles
+    above the rows. best: the index of the row in bold.
     """
     filled = [i for i in range(len(columns)) if any(row[i] for row in rows)]
     columns, rows = [columns[i] for i in filled], [[row[i] for i in filled] for row in rows]
@@ -127,7 +127,7 @@ def natural_width(columns: Sequence[TableColumn], rows: Rows) -> int:
 
 
 def wrapped(text: str, room: int, first: str = "", rest: str = "") -> list[str]:
-    """Return the lines of a paragraph, wrapped between words; a command stays on one line if it fits there."""
+    """Return the lines of a paragraph, wrapped between words; a command that fits on one line is not split."""
     text = escaped(text)
     if len(first) + len(text) <= room:
         return [first + text]

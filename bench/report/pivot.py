@@ -125,7 +125,7 @@ def pivots(suite: str, op: str, groups: list[list[Result]], store: Reader, wante
     failed = grouped(untimed, lambda r: (r.device, r.mode, r.isa, comparable(r), order(r), r.threads))
 
     def belong(setting: Setting, found: dict[str, Contest]) -> list[Result]:
-        """Return the rows of a setting in their order, with untimed rows of one thread at every thread count."""
+        """Return a setting's rows in run order. Untimed rows of one thread belong to settings of every thread count."""
         own = (setting.device, setting.mode, setting.isa, setting.precision, setting.order)
         others = (failed.get((*own, threads), []) for threads in {setting.threads, 1})
         return sorted(chain(*others, *(c.ranked for c in found.values())), key=lambda r: places[id(r)])

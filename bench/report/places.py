@@ -53,7 +53,7 @@ def best_ceilings(store: Reader, run_id: str) -> dict[tuple[str, str], dict[Need
 
 
 def apart(best: Mapping[int, Mapping[Need, Ceiling]], what: str, style: str = "simple") -> Iterator[str]:
-    """Yield a table of the ceilings that several shards or places have measured, then a sentence on how many agree.
+    """Yield a table of the ceilings that several shards or places have measured, then a sentence on how many are alike.
 
     best: the best ceilings of each shard or place, by its number. what: the word in the table, `shard` or `place`.
     """

@@ -114,7 +114,7 @@ class Report:
         return {name: lambda make=make: self._mask(make()) for name, make in files.items()}  # type: ignore[misc]
 
     def readme(self, folder: Path, drawn: Sequence[Drawn] = ()) -> str:
-        """Return the README, the answer first; claims are read from the file of claims, if it exists."""
+        """Return the README, which begins with the answer. Claims are read from a file in the folder, if it exists."""
         parts = [f"# {self._about.title}, {self._about.date}", *self._answer(), *figures(drawn), *self._fastest()]
         parts += [*self._networks(), *self._judged(folder / CLAIMS), *self._measured(), *self._quality()]
         for heading, text in (*self._about.sections, *self._before()):
@@ -361,9 +361,9 @@ def _earlier_facts(environment: Path, runs: Collection[str]) -> list[dict[str, A
 class SeveralRuns(RunData):
     """The GPU rows of several runs, the earliest first; facts are those of the last run.
 
-    Each contest comes from one run: the run with the most kernels in this contest (tiles not counted). Ties go to the
-    run that measured the most problems in the same job, then to the latest. No ratio is formed between runs. Contests
-    of a single kernel are left out if there are others.
+    Each contest comes from one run: the run with the most kernels in this contest (tiles not counted). In a tie, it
+    is the run that measured the most problems in the same job, then the latest. No ratio is formed between runs.
+    Contests of a single kernel are left out if there are others.
     """
 
     def __init__(self, store: Store, run_ids: Sequence[str]) -> None:

@@ -1,4 +1,4 @@
-"""`reports/README.md`: whether op_T is slow on each machine (the founding question), and a table to choose hardware."""
+"""`reports/README.md`: whether GEMM is slow with op_T on each machine, and a table to choose hardware."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -49,7 +49,7 @@ class Network(msgspec.Struct, frozen=True):
 
 
 class Summary(msgspec.Struct, frozen=True):
-    """A report as a line of the index. founding: whether `answer` says if op_T is slow, the founding question."""
+    """A report as a line of the index. founding: whether `answer` says if GEMM is slow with op_T."""
 
     title: str
     date: str

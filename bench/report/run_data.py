@@ -42,8 +42,8 @@ class RunData:
     def contests(self) -> list[Contest]:
         """Return a contest for each problem in each setting, in the order of the rows.
 
-        Kernels that read buffers as column-major compute another product, so they have contests only if no others were
-        timed. On a GPU, speedups are relative to the vendors' kernels.
+        Kernels that read buffers as column-major compute another product. They have contests only if no other kernel
+        was timed. On a GPU, speedups are relative to the vendors' kernels.
         """
         found = contests(self.timed, self.store)
         found = over_vendors([c for c in found if not c.setting.order] or found)
@@ -52,7 +52,7 @@ class RunData:
 
     @cached_property
     def leads(self) -> list[tuple[Contest, Ratio]]:
-        """Return the contests of at least two kernels, each with the lead of its fastest over the next."""
+        """Return the contests of at least two kernels, each with the fastest kernel's speed over the second."""
         return [(c, lead) for c in self.contests if (lead := c.lead)]
 
     @property
@@ -99,7 +99,7 @@ def variant(problem: str) -> str:
 
 
 def flop_and_bytes(r: Result) -> tuple[float, float]:
-    """Return the executed operations (flop) and the compulsory traffic (bytes) of a timed row; 0 if it has none."""
+    """Return the executed operations (flop) and the compulsory traffic (bytes) of a timed row, or 0 if unknown."""
     median = r.time_s_median or 0.0
     nominal = (r.gflop_per_s or 0.0) * 1e9 * median
     return (nominal if r.executed_flop is None else r.executed_flop), (r.gbyte_per_s or 0.0) * 1e9 * median

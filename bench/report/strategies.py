@@ -15,7 +15,7 @@ class Strategy(NamedTuple):
     """The model of a strategy: its use of the workers and their links.
 
     crossings: the number of gradients that cross the busiest link with w workers. share: one worker's share of the
-    measured additions, if workers add at the same time. smaller: how many times smaller a gradient is on the wire.
+    measured additions, if workers add at the same time. smaller: the compression ratio of a gradient on the link.
     """
 
     crossings: Callable[[int], float]
@@ -69,7 +69,7 @@ def strategy_name(kernel: str) -> str:
 
 
 class StatedSpeedup(NamedTuple):
-    """A published speedup. low, high: None if no number is given. strategies: those that match it, best match first."""
+    """A published speedup. low, high: None if no number is given. strategies: the matching ones, best match first."""
 
     what: str
     workers: int

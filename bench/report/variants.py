@@ -14,7 +14,7 @@ _OPEN = "no measurable difference"
 
 
 class VariantPair(NamedTuple):
-    """A row and its ratio to a variant. names: the parts in which their ids differ, first the row's: `NT`, `NN`.
+    """A row and its ratio to a variant. names: the differing parts of both ids, the row's first: `NT`, `NN`.
 
     problem: the id without these parts. by: the kernel that computed the variant, if it is not the row's kernel.
     """
@@ -31,7 +31,7 @@ class VariantPair(NamedTuple):
 
 
 def ratio_of(r: Result) -> Ratio | None:
-    """Return the ratio of a row to its variant, as computed at the end of the job; None without one."""
+    """Return the ratio of a row to its variant, as computed at the end of the job; None without a variant."""
     return None if r.ratio is None else Ratio(r.ratio, r.ratio_ci95_low, r.ratio_ci95_high)
 
 
@@ -60,7 +60,7 @@ def variant_names(problem: str, other: str) -> tuple[tuple[str, str], str]:
 
 
 def held_first(first: Result, second: Result) -> tuple[Result, Result]:
-    """Return both rows, `first` first if it was compared with the problem of `second`, otherwise `second` first."""
+    """Return `first, second` if `first` was compared with the problem of `second`, otherwise `second, first`."""
     is_compared = first.against.partition(" by ")[0] == second.problem
     return (first, second) if is_compared else (second, first)
 
@@ -73,9 +73,9 @@ def no_difference(ratio: Ratio) -> str:
 def variant_lines(rows: Iterable[Result]) -> list[str]:
     """Return a line for each kind of variant in a setting: `NT vs NN: slower, 0.81x [0.79, 0.83], numpy.matmul on ...`.
 
-    The ratio is that of the fastest kernel with times on both variants; if there is no such kernel, it is between the
-    fastest kernel on each variant. For several problems, the line has the numbers of slower and faster problems, and
-    the geometric mean of the ratios.
+    The ratio is that of the fastest kernel with times on both variants. Without such a kernel, the fastest kernels on
+    the two variants are compared. For several problems, the line has the numbers of slower and faster problems, and the
+    geometric mean of the ratios.
     """
     found: dict[tuple[str, str, Setting], dict[str, VariantPair]] = defaultdict(dict)
     pairs = {id(pair.row): pair for pair in variant_pairs(r for r in rows if not why_unranked(r))}

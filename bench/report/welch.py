@@ -23,8 +23,8 @@ Groups = Sequence[Sequence[float]]
 class Welch(NamedTuple):
     """NEW's time over BASE's for each case, with its 95 % interval, and the two-sided p-value of a ratio of 1.
 
-    error: standard error of the ratio's logarithm; freedom: Welch and Satterthwaite's degrees of freedom. Values are
-    NaN if a run has fewer than two processes (the ratio needs only one) or a median that is not a positive number.
+    error: standard error of the ratio's logarithm; freedom: Welch and Satterthwaite's degrees of freedom. low, high,
+    p and error are NaN if a run has only one process, or a median that is not a positive number.
     """
 
     ratio: Array
