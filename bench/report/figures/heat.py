@@ -57,7 +57,7 @@ class SlowdownMap(NamedTuple):
 
 
 class HeatCell(NamedTuple):
-    """A kernel's time over the fastest kernel's. text: the ratio or fastest time; outline: `wins`, `ties`, or ""."""
+    """A kernel's slowdown. text: the slowdown, or the fastest kernel's time; outline: `wins`, `ties`, or ""."""
 
     slowdown: float
     text: str

@@ -28,7 +28,7 @@ class LayoutMap(NamedTuple):
 
 
 def layout_maps(data: RunData) -> style.Kind:
-    """Return a figure for each product size with at least two layouts, those with the most rates first."""
+    """Return a figure for each product size and setting with at least two layouts, those with the most cells first."""
     products = (c for c in data.contests if c.op == "gemm")
     found = grouped(products, lambda c: (_without_layout(c), c.setting))
     maps = [_map(contests) for contests in found.values() if len({c.fastest.layout for c in contests}) > 1]

@@ -36,7 +36,7 @@ class Lines(NamedTuple):
 
     @property
     def one_dimensional(self) -> bool:
-        """Return whether each size stays or grows from point to point; only then does a line join the points."""
+        """Return whether no size shrinks from one point to the next. If one shrinks, no line joins the points."""
         found = [numbers(sizes(c.problem)) for c in self.contests]
         return all(all(map(le, small, large)) for small, large in pairwise(found))
 

@@ -1,4 +1,4 @@
-"""The roofline: each kernel below the measured ceilings, by its executed operations and traffic.
+"""The roofline: each kernel's executed FLOP/s over its FLOP/byte, below the measured ceilings.
 
 Williams, Waterman, Patterson, "Roofline: an insightful visual performance model", CACM 52(4), 2009.
 """
@@ -74,7 +74,7 @@ def _points(rows: list[Result]) -> Iterator[tuple[float, float, Result]]:
 
 
 def highest(data: RunData, device: str, threads: int, wanted: str, by: str | None = None) -> Ceiling | None:
-    """Return the highest valid ceiling of this kind; for memory, the rate of the largest copy, which fits no cache.
+    """Return the highest valid ceiling of kind `wanted`; for memory, that of the largest copy, larger than all caches.
 
     by: use only ceilings measured on this problem, if there are any.
     """

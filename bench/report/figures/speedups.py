@@ -34,7 +34,7 @@ class Dot(NamedTuple):
 
 
 class Lane(NamedTuple):
-    """One line of a plot: the dot of one row, below the heading of its problem, or a kernel's dots with their mean."""
+    """One line of a plot: either one row's dot, below its problem's heading, or all dots of a kernel and their mean."""
 
     head: str
     name: str
@@ -67,7 +67,7 @@ class Plot(NamedTuple):
 
     @property
     def range(self) -> tuple[float, float]:
-        """Return the ends of an axis with 1 and the whiskers, cut at half the least and twice the largest median."""
+        """Return the axis ends, to show 1 and all whiskers, cut at half the least median and at twice the largest."""
         medians, spans = [1.0, *(dot.ratio.median for dot in self.dots)], [dot.span for dot in self.dots]
         low = max(min(low for low, _ in spans), min(medians) / 2)
         high = min(max(high for _, high in spans), max(medians) * 2)

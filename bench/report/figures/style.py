@@ -21,7 +21,7 @@ Drawing: TypeAlias = "matplotlib.figure.Figure"
 class Figure(NamedTuple):
     """A figure that the run has data for; `draw` is called after Matplotlib is set up.
 
-    data: the contents of a figure that the page draws itself, otherwise None.
+    data: the figure's contents if the page of the report draws it, otherwise None.
     """
 
     name: str
@@ -223,7 +223,7 @@ def log_ticks(axes: Axes) -> None:
 
 
 def ratio_ticks(low: float, high: float) -> list[float]:
-    """Return as many ticks for ratios around 1 as fit: round differences in a narrow range, else round factors."""
+    """Return ticks for ratios around 1: round differences in a narrow range, round factors in a wide one."""
     if high / low < 3:
         step = next(s for s in (0.01, 0.02, 0.05, 0.1, 0.2, 0.5) if (high - low) / s <= 6)
         return [round(1 + i * step, 4) for i in range(-int((1 - low) / step), int((high - 1) / step) + 1)]

@@ -1,4 +1,4 @@
-"""Figures of thread scaling: speedup over the fewest threads on the largest problem, and over one thread by size."""
+"""Figures of thread scaling: speedup by number of threads on one problem, and speedup by size of the problem."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -19,7 +19,7 @@ Scaling = dict[str, list[Result]]
 
 
 def thread_scaling(data: RunData, looks: dict[str, style.Look]) -> style.Kind:
-    """Return a figure for each operation, on the problem with the most thread counts; among several, on the largest."""
+    """Return a figure for each operation, on the problem with the most thread counts; in a tie, on the largest one."""
     found = grouped((r for r in data.timed if r.device == "cpu"), lambda r: (r.op, r.mode, r.isa))
     figures = []
     for (op, mode, isa), own in found.items():
@@ -78,7 +78,7 @@ TITLE = "Thread scaling over size"
 
 
 class Gain(NamedTuple):
-    """A kernel's speedup over one thread. row: that with the most threads; allowed: the speedup that ceilings allow."""
+    """A kernel's speedup over one thread. row: the row with most threads; allowed: the speedup that ceilings allow."""
 
     row: Result
     ratio: Ratio

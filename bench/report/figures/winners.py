@@ -35,7 +35,7 @@ class Spot(NamedTuple):
 
 
 class Panel(NamedTuple):
-    """The problems of one filter size. chosen: returns the kernels that a selector picks for channels and sides."""
+    """The problems of one filter size. chosen: a selector, which maps channels and sides to kernels."""
 
     title: str
     spots: list[Spot]
