@@ -86,7 +86,7 @@ def variants_beside(data: RunData) -> list[str]:
 
 
 def unranked(data: RunData, rows: Sequence[Result]) -> Iterator[str]:
-    """Yield a sentence for each reason why kernels that are first in a table of these rows are not ranked."""
+    """Yield a sentence on the kernels that are first in a table of these rows but not ranked, one for each reason."""
     several = [own for own in grouped(rows, lambda r: (r.problem, r.mode, r.isa)).values() if len(own) > 1]
     ranked = {r.case for c, _ in data.leads for r in c.ranked[:2]}
     heads = [min(own, key=lambda r: r.time_s_median or 0.0) for own in several]
@@ -136,7 +136,7 @@ def _of_one(data: RunData, w: Winner) -> str:
 def _how_sure(data: RunData) -> str:
     certain = sum(lead.side == "faster" for _, lead in data.leads)
     lead, of = factor(median(lead.median for _, lead in data.leads)), of_contests([c for c, _ in data.leads])
-    return f"The winner is certain on {certain} of {of}; the median lead over the next is {lead}."
+    return f"The winner is certain on {certain} of {of}; the median lead over the next kernel is {lead}."
 
 
 def of_contests(contests: Sequence[Contest]) -> str:

@@ -19,7 +19,7 @@ LEAST_SPEED = 0.95
 
 
 class TransposeFirst(NamedTuple):
-    """A way to transpose B first (`out of place` or `in place`), its fastest kernel and its speed relative to op_T."""
+    """A way to transpose B before a GEMM (`out of place` or `in place`). speed: relative to GEMM with B as op_T."""
 
     place: str
     row: Result
@@ -27,7 +27,7 @@ class TransposeFirst(NamedTuple):
 
 
 class FoundingProduct(NamedTuple):
-    """The answer to the founding question for one contest. speed: of op_T over op_N; ways: of transposing B first."""
+    """Whether GEMM is slow with op_T, in one contest. speed: op_T's over op_N's; ways: of transposing B first."""
 
     contest: Contest
     op_t: Result
@@ -42,13 +42,13 @@ class FoundingProduct(NamedTuple):
 
     @property
     def best(self) -> TransposeFirst | None:
-        """Return the fastest way to transpose first: of those certainly faster than op_T or, if none is, of all."""
+        """Return the fastest way to transpose B first; ways certainly faster than op_T come before all others."""
         certain = [way for way in self.ways if way.speed.side == "faster"]
         return max(certain or self.ways, key=lambda way: way.speed.median, default=None)
 
     @property
     def words(self) -> str:
-        """Return two sentences: whether op_T is slower, and whether to transpose first."""
+        """Return two sentences: whether GEMM is slower with op_T than with op_N, and whether to transpose B first."""
         return " ".join(filter(None, (self._is_slower(), self._advice())))
 
     def _is_slower(self) -> str:
@@ -72,8 +72,8 @@ class FoundingProduct(NamedTuple):
         if all(way.speed.side == "slower" for way in self.ways):
             costs = [f"{percent(1 / way.speed.median - 1)} {way.place}" for way in self.ways]
             return f"Don't transpose first: it costs {' and '.join(costs)}."
-        remarks = ", ".join(best.speed.remarks)
-        return f"Don't transpose first: no gain is certain, {best.speed} by transposing {best.place} ({remarks})."
+        how = f"by transposing {best.place} ({', '.join(best.speed.remarks)})"
+        return f"Don't transpose first: no gain is certain, at best {best.speed} {how}."
 
     @property
     def evidence(self) -> list[str]:
@@ -103,7 +103,7 @@ def _apart(ratio: Ratio) -> str:
 def answers(data: RunData) -> list[FoundingProduct]:
     """Return an answer for each contest on C = A x B^T in which B was also transposed first; [] for a tuning run.
 
-    Contests with op_N come first; within each group, GPUs come first, then cold mode, fp32, and the most threads.
+    Answers that compare with op_N come first. In each group, GPUs come first, then cold mode, fp32, most threads.
     """
     products = [c for c in data.contests if is_founding(data, c)] if data.tunes is None else []
     products.sort(key=lambda c: (

@@ -1,8 +1,8 @@
 """Sum a run's rows for `show`: seconds per batch of networks, shares of a training step, overlaps of transfers.
 
-The time of a batch is the sum of a network's layers, each times its count. The share of a step is the time to transfer
-the parameters, divided by the time of a batch. Both are measured: the transfer is a row of `transfer`, scaled from the
-row's elements to the network's parameters. A published share (S. Shi et al.) is printed for comparison.
+The time of a batch is the sum of the network's layer times, each multiplied by the layer's count. The share of a step
+is the time to transfer the parameters, divided by the time of a batch. The transfer's time is that of a row of
+`transfer`, scaled to the number of parameters. A published share (S. Shi et al.) is printed for comparison.
 """
 
 import math
@@ -41,9 +41,9 @@ PASSES = {"forward": ("forward",), "forward + backward": ("forward", "backward")
 
 
 def total(layers: Iterable[tuple[int, Result | None]]) -> Ratio | None:
-    """Return the total seconds of layers, each times its count; None if one has no time.
+    """Return the total seconds of layers, each times its count; None if a layer has no time.
 
-    The ends of the interval are the sums of the layers' ends, so it is valid even if all errors have the same sign.
+    The interval's ends are the sums of the layers' ends, which is valid even if all errors have the same sign.
     """
     found = list(layers)
     times = [row_time(r) if r else (None, None, None) for _, r in found]
@@ -57,7 +57,7 @@ def _weighted(values: Sequence[tuple[int, float | None]]) -> float | None:
 
 
 def network_table(layers: Sequence[Layer], results: Iterable[Result], style: str = "simple") -> str:
-    """Return a table of the times of networks: by the fastest kernel of each layer, and by each kernel.
+    """Return a table of each network's time: with the fastest kernel of each layer, and with each single kernel.
 
     In a kernel's line, layers of other operations have the time of their fastest kernel.
     """
@@ -82,10 +82,10 @@ def weights(forward: Iterable[tuple[int, Problem]]) -> int:
 
 
 def exchanged(forward: Iterable[tuple[int, Problem]]) -> int:
-    """Return the elements of an aggregation that moves as much data as a step of model parallelism.
+    """Return the number of elements whose aggregation moves as much data as a step of model parallelism.
 
     A step sends the outputs of all layers to all workers, and sums the gradients of all inputs except the first
-    layer's. An aggregation by stripes both sums and sends every element, so half as many elements move the same data.
+    layer's. An aggregation by stripes both sums and sends each element, so it needs half as many elements as the step.
     Raises IndexError without layers.
     """
     found = [(count, problem.operands()) for count, problem in forward]
@@ -163,7 +163,7 @@ def _row(by_kernel: dict[str, Result], kernel: str | None) -> Result | None:
 
 
 def summed(store: Store, run_id: str, by: str, step: bool) -> str:
-    """Return the tables of `show --by overlap` or `show --by network`; step: those of `show --by network --step`."""
+    """Return the tables of `show --by overlap` or `show --by network`. step: whether the latter has `--step`."""
     if by == "overlap":
         return overlap_table(store, store.results(run_id))
     if step:
@@ -185,7 +185,7 @@ Found = tuple[Result, dict[str, Any]]
 
 
 class Overlap(NamedTuple):
-    """A transfer with work. serial: the row without overlap; arrived: the row of work alone; share: what overlaps."""
+    """A transfer during work. serial: the row without overlap; arrived: the row of work alone; share: the overlap."""
 
     row: Result
     serial: Result
@@ -194,9 +194,9 @@ class Overlap(NamedTuple):
 
 
 def overlaps(store: Reader, results: Iterable[Found]) -> Iterator[Overlap]:
-    """Yield the overlap of each transfer with work that was measured in turn with kernels `serial` and `arrived`.
+    """Yield the overlap of each transfer during work that was measured in turn with kernels `serial` and `arrived`.
 
-    overlap = (t_copy + t_work - t) / min(t_copy, t_work). `serial` takes t_copy + t_work; `arrived` only works, t_work.
+    overlap = (t_copy + t_work - t) / min(t_copy, t_work). `serial` takes t_copy + t_work, and `arrived` takes t_work.
     """
     rows = [(r, dims) for r, dims in results if r.op == "transfer" and dims.get("work") and is_timed(r) and r.job]
     for _, group in groupby(sorted(rows, key=_key), key=_key):
@@ -290,7 +290,7 @@ STATED = StatedTransfer(
 
 
 class TransferShare(NamedTuple):
-    """The time to transfer a network's parameters: `scaled` times that of `row`. share: the time over a batch's."""
+    """The time to transfer a network's parameters: `row`'s time times `scaled`. share: transfer over batch time."""
 
     network: str
     parameters: int
@@ -304,7 +304,7 @@ class TransferShare(NamedTuple):
 def shares(store: Store, registry: Registry, run_id: str) -> dict[Setting, list[TransferShare]]:
     """Return, by setting, the shares of a step that a run's networks spend on transfers.
 
-    The times of transfers come from this run or, if it has none, from the latest run that has some.
+    Transfer times come from this run or, if it has none, from the latest run with transfer times.
     """
     layers, results = store.layers(run_id), list(store.layer_results(run_id))
     every = [run_id, *(other for other in store.run_ids()[::-1] if other != run_id)]
@@ -373,8 +373,8 @@ def _missing(layers: Sequence[Layer]) -> str:
     if not layers:
         return NO_NETWORK
     return (
-        "no share: it needs times of all layers of a network, forward and backward, and of a transfer, on the same "
-        "device, threads and mode; `kernelmark run transfer` measures transfers"
+        "no share: a share needs times of all layers of a network, forward and backward, and the time of a transfer, "
+        "on the same device, threads and mode; `kernelmark run transfer` measures transfers"
     )
 
 
@@ -383,7 +383,7 @@ def _stated(store: Store, registry: Registry, run_id: str) -> str:
         f"Stated, not measured: transferring {STATED.network} takes {fmt.seconds(STATED.transfer_s)} at "
         f"{fmt.size(round(STATED.bytes_per_s))}/s, {fmt.percent(STATED.transfer_s / STATED.batch_s)} of a batch of "
         f"about {fmt.seconds(STATED.batch_s)} ({STATED.source}). "
-        f"It has {STATED.parameters:,} parameters"
+        f"That time and rate imply {STATED.parameters:,} parameters"
     )
     own = [layer for layer in store.layers(run_id) if layer.network == STATED.network]
-    return f"{text}; its layers have {parameters(own, registry):,}." if own else f"{text}."
+    return f"{text}; the network's layers have {parameters(own, registry):,}." if own else f"{text}."

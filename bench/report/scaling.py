@@ -69,8 +69,8 @@ class ScalingSection(NamedTuple):
 class Scaling(NamedTuple):
     """The computed scaling of a network, from the layers of `compute_run` and the additions of `aggregation_run`.
 
-    parameters: the number of weights without biases. exchanged: the elements of an aggregation that moves as much data
-    as a step of model parallelism.
+    parameters: the number of weights without biases. exchanged: the number of elements whose
+    aggregation moves as much data as a step of model parallelism.
     """
 
     asked: ScalingQuestion
@@ -84,9 +84,9 @@ class Scaling(NamedTuple):
 def computed(
     store: Store, registry: Registry, asked: ScalingQuestion, run_id: str | None, other: str | None
 ) -> Scaling:
-    """Compute the scaling of a network from its layers in the run `run_id` and the aggregations in the run `other`.
+    """Compute the scaling of a network from its layers in run `run_id` and the aggregations in run `other`.
 
-    If a run is None, take the latest one with such rows. Side effect: from then on, the store returns only rows of
+    None stands for the latest run with such rows. Side effect: from then on, the store returns only rows of
     aggregations. Raises UsageError if rows are missing.
     """
     compute_run, layers, found = _layers_of(store, asked.network, run_id)
@@ -128,7 +128,7 @@ def _layers_of(store: Store, network: str, run_id: str | None) -> tuple[str, lis
     suite = network.partition(" ")[0]
     if network not in names and suite not in suite_names():
         has, others = "has no" if run_id else "has", f", only of {', '.join(names)}" if names else ""
-        raise UsageError(f"{network}: {where} {has} layers of it{others}; `kernelmark run alexnet` measures AlexNet's")
+        raise UsageError(f"{network}: {where} {has} layers of it{others}; `kernelmark run alexnet` measures AlexNet")
     lacks = f"{'lacks' if run_id else 'has'} times of all its layers, forward and backward"
     raise UsageError(f"{network}: {where} {lacks}; `kernelmark run {suite}` measures them")
 
@@ -259,8 +259,8 @@ class StatedPoint(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 class ScalingDocument(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The document that `scaling --json` prints: computed values, and the measured times that they are based on.
 
-    computed: for data parallelism. model_parallel: for model parallelism, whose steps exchange as much data as an
-    aggregation of `exchanged` elements.
+    computed: for data parallelism. model_parallel: for model parallelism. exchanged: the number of elements whose
+    aggregation moves as much data as a step of model parallelism.
     """
 
     network: str

@@ -67,7 +67,7 @@ class Searched(NamedTuple):
 
     @property
     def varied(self) -> dict[str, list[int]]:
-        """Return the timed values of each tunable that has more than one."""
+        """Return the tunables with more than one timed value, and these values."""
         tried = {name: sorted({trial.tile[name] for trial in self.trials}) for name in self.trials[0].tile}
         return {name: values for name, values in tried.items() if len(values) > 1}
 
@@ -77,7 +77,7 @@ class Searched(NamedTuple):
 
 
 def searches(data: RunData | None) -> list[Searched]:
-    """Return the search on each problem on which the default tile has a time, in the order of the search spaces."""
+    """Return a search for each problem on which the default tile was timed, in the order of the search spaces."""
     if data is None or data.tunes is None:
         return []
     kernel = data.tunes.kernel
@@ -154,7 +154,7 @@ class Decision(NamedTuple):
     """The decision of a race between the default tile and others.
 
     ratios: how many times faster than the default each tile is. best: the tile to adopt, if one is certainly faster.
-    tied: tiles that cannot be distinguished from `best` or, if that is None, from the default.
+    tied: tiles that cannot be distinguished from the tile to use: `best`, or else the default.
     """
 
     ratios: dict[str, Ratio]
@@ -173,12 +173,12 @@ class Raced(NamedTuple):
 
     @property
     def overall(self) -> float:
-        """Return the speed on this problem, relative to the default, of the tile that is best over the suite."""
+        """Return the speed relative to the default, on this problem, of the suite's best tile."""
         return self._speeds.get(self.tunes.overall, 1.0)
 
     @property
     def regret(self) -> float:
-        """Return the fraction by which the tile that is best over the suite is slower than the fastest tile here."""
+        """Return the fraction by which the suite's best tile is slower than the fastest tile on this problem."""
         return max(self._speeds.values()) / self.overall - 1
 
     @property
@@ -240,7 +240,8 @@ def sentence(found: Raced) -> str:
     names = ", ".join(tied)
     if best is None:
         same = f"; it cannot be distinguished from {names}" if tied else ""
-        return f"{subject}: {default} stays: of {count(len(found.rows), 'tile')} none is certainly faster {over}{same}"
+        tiles = count(len(found.rows), "tile")
+        return f"{subject}: {default} stays, as none of {tiles} is certainly faster {over}{same}"
     same = f" ({names} cannot be distinguished from it)" if tied else ""
     faster = f"{best} is {ratios[best]} as fast as {default} {over}{same}"
     return f"{subject}: {faster}; `kernelmark run {found.space.problem} --tuned {found.tunes.where}` uses it"
@@ -288,7 +289,7 @@ def verdict(data: RunData) -> str:
         return sentence(raced[0])
     kernel, certain = raced[0].tunes.kernel, sum(each.decision.best is not None for each in raced)
     if not certain:
-        return f"{kernel}: the default stays: no tile is certainly faster on any of {len(raced)} problems"
+        return f"{kernel}: the default stays, as no tile is certainly faster on any of {len(raced)} problems"
     use = f"`kernelmark run SUITE --tuned {raced[0].tunes.where}` uses them"
     return f"{kernel}: a tile is certainly faster than the default on {certain} of {len(raced)} problems; {use}"
 
@@ -298,7 +299,7 @@ def _undecided(searched: Sequence[Searched]) -> str:
     best = found.trials[0]
     more = f" and {count(len(searched) - 1, 'more problem')}" if len(searched) > 1 else ""
     first = f"{found.tunes.kernel} on {found.space.problem}{more}: undecided, not yet compared with the default"
-    return f"{first}; in the search {best.text} was fastest, {best.ratio} the default's speed, an optimistic estimate"
+    return f"{first}; in the search {best.text} was fastest, {best.ratio} the default's speed (an optimistic estimate)"
 
 
 def numbers(data: RunData) -> list[Number]:

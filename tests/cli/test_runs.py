@@ -153,7 +153,7 @@ def test_show_by_network_sums_the_layers_of_the_latest_run(again):
 
 @pytest.mark.parametrize(
     ("options", "beginning"),
-    [(("--by", "network", "--step"), "no share: it needs times of all layers"), (("--by", "overlap"), "no overlap: ")],
+    [(("--by", "network", "--step"), "no share: a share needs times of all"), (("--by", "overlap"), "no overlap: ")],
 )
 def test_what_a_run_has_no_rows_for_is_said_with_the_command_that_measures_it(again, options, beginning):
     text = " ".join(again("show", *options, "--db", "net.db").printed.split())

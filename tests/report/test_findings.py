@@ -74,7 +74,7 @@ def test_the_verdict_and_the_numbers_of_an_operation_count_wins_and_those_that_a
         in_turn(begun, f"copy/m{n}n8/f32", a=1e-3, b=other)
     assert verdict(begun) == (
         "Fastest: some.a, on 3 of 3 problems. The winner is certain on 2 of 3 problems; the median lead over the next "
-        "is 2x."
+        "kernel is 2x."
     )
     assert numbers(begun) == [
         ("3 of 3", "problems won by some.a"),

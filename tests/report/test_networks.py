@@ -166,7 +166,7 @@ def test_the_texts_figure_and_the_layers_both_stand(store, registry):
     assert "20 % [" in text
     assert "FCN-R, as stated 51,200,000 numpy.copyto 512 ms" in text
     assert "FCN-R takes 25.6 ms at 8.00 GB/s, 26 % of a batch of about 100 ms" in text
-    assert f"It has {STATED.parameters:,} parameters; its layers have {WEIGHTS:,}." in text
+    assert f"That time and rate imply {STATED.parameters:,} parameters; the network's layers have {WEIGHTS:,}." in text
     assert STATED.parameters == 51_200_000
 
 

@@ -156,7 +156,7 @@ def test_words_name_the_best_tile_and_those_that_cannot_be_distinguished_from_a_
     tuning, (verdict,) = tuned.all("counted")
     undecided = verdict.raced.decision._replace(best=None, tied=["WORK=2"])
     kept = report.sentence(verdict.raced._replace(decision=undecided))
-    assert "the default (WORK=4) stays: of 3 tiles none is certainly faster over 3 processes" in kept
+    assert "the default (WORK=4) stays, as none of 3 tiles is certainly faster over 3 processes" in kept
     assert kept.endswith("; it cannot be distinguished from WORK=2")
     assert progress(tuning.screens[0]).startswith("8 of 8 tiles, best so far WORK=1: ")
 
