@@ -134,13 +134,13 @@ def _state(executor: Any) -> str:
 
 
 def failed(error: BaseException) -> TaskReply:
-    """Return the reply for an error: the task's worker was lost, or the run must end, with the reason in one line."""
+    """Return the reply for an error, with the reason: either the task's worker was lost, or the run must end."""
     name, text = type(error).__name__, " ".join(message(error).split())
     return TaskReply(lost=text) if name in LOST else TaskReply(ended=one_line(f"{name}: {text}"))
 
 
 def main(parent: Channel, config: str, gpus: list[str]) -> None:
-    """Submit the parent's tasks and send it the results, until there are no more."""
+    """Submit the parent's tasks and send back the results, until the parent closes the channel."""
     writer = ThreadPoolExecutor(1)  # a full pipe must not keep a task waiting
 
     def answer(number: int, found: TaskReply) -> None:

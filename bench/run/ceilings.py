@@ -45,7 +45,7 @@ Known = dict[Need, Standing]
 
 
 class Ceilings:
-    """The ceilings of a run's rows. keep: called with each measured ceiling. doubt: called with a doubtful one and why.
+    """The ceilings of a run's rows. keep: called with each measured ceiling. doubt: called with a ceiling and a doubt.
 
     earlier: returns the ceilings of a kind that this machine has reached before, each with the reason to doubt it or
     "". known: the ceilings measured so far, if consecutive runs share them.
@@ -70,8 +70,8 @@ class Ceilings:
 
         A ceiling that is stale or seems exceeded is measured again. Rows are compared with the highest ceiling that
         this machine has ever reached, since load only lowers a ceiling. If the baseline or several kernels still exceed
-        it, the ceiling is taken to be wrong, and bounds nothing. A row at twice an undisturbed ceiling is mistrusted in
-        any case.
+        that ceiling, it is considered wrong and bounds no row. A row at twice an undisturbed ceiling is always
+        mistrusted.
         """
         for name in job.problems:
             timed = [row for row in rows if row.problem == name and row.status == Status.OK and row.interval]

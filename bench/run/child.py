@@ -1,4 +1,4 @@
-"""A child process that is started by a keeper, answers questions over pipes, and is ended with its descendants.
+"""A child process that answers questions over pipes. A keeper process starts it, and ends it with its descendants.
 
 The parent uses a `Child`; the module that the child runs gets its channel from `to_parent`. Each message carries the
 number of its question and the id of the process that sent it. A child's output goes to a file, and the parent shows a
@@ -177,7 +177,7 @@ class Child(AbstractContextManager["Child", None]):
         return f": {words}" if words else ""
 
     def close(self, patience_s: float = 0.0) -> None:
-        """Give the process `patience_s` to end by itself; then end it and its descendants, and wait for that."""
+        """Give the process `patience_s` to end by itself; then end it and its descendants, and wait for their end."""
         self._channel.close()
         if self.ended(patience_s) is None:
             self._process.terminate()
@@ -209,7 +209,7 @@ def scratch_file() -> IO[bytes]:
 
 
 def trim(log: IO[bytes]) -> None:
-    """Truncate the file to the part that would be shown; the child continues to write at its old position."""
+    """Truncate a long file to its beginning, the part that is shown. The child keeps writing at its old position."""
     if os.fstat(log.fileno()).st_size > _GROWN:
         os.ftruncate(log.fileno(), MOST)
 

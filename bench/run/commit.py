@@ -30,7 +30,7 @@ def git_commit() -> str:
 
 
 def write_commit_file(root: Path) -> str:
-    """Write the commit of a checkout to `build/commit`, for copies of it, and return it. Raises UsageError."""
+    """Write a checkout's commit to `build/commit`, for copies without `.git`, and return it. Raises UsageError."""
     if not (commit := _commit_of(root)):
         raise UsageError(f"{root}: git finds no commit here, expected a checkout; set KERNELMARK_COMMIT for a copy")
     try:

@@ -1,4 +1,4 @@
-"""Measure a run by an executor: send each group of jobs to compare to the broker as a task, and store the rows.
+"""Measure a run with an executor: pass each comparison group of jobs to the broker as a task, and store the rows.
 
 Only this process writes to the store, one job at a time, so that stored rows survive if a worker is killed.
 """
@@ -48,7 +48,7 @@ class Broker(AbstractContextManager["Broker", None]):
         return self._child.ask(task)
 
     def answer(self, within_s: float) -> tuple[int, TaskReply] | None:
-        """Return the next answer and its task's number; None if none comes. Raises UsageError if the broker ended."""
+        """Return an answer and its task's number, or None after `within_s`. Raises UsageError if the broker ended."""
         until_s = now() + within_s
         while True:
             try:

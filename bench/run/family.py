@@ -114,7 +114,7 @@ def end_all(child: int) -> None:
 
 
 def known() -> set[int]:
-    """Return the ids of this process's present descendants, such as children of a shell that has exec'd it."""
+    """Return the ids of this process's present descendants. A shell that replaced itself by exec may have left some."""
     try:
         os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     except ChildProcessError:

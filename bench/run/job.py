@@ -51,7 +51,7 @@ KEPT_BYTES = 64 * 2**20
 
 
 class Stock:
-    """One problem's operands: several copies (sets) in each memory that a contender needs, and their drawn values."""
+    """The operands of one problem: the drawn values, and copies (sets) in each memory that a contender needs."""
 
     def __init__(self, job: Job, problem: Problem, contenders: Sequence[Contender]) -> None:
         self.problem, self._contenders = problem, contenders
@@ -93,14 +93,14 @@ class Stock:
         return References(self.problem, self.draw, self._contenders[0].called)
 
     def checksums(self, order: str) -> Checksums:
-        """Return the checks of whole outputs of kernels that read buffers in this order; valid until the next draw."""
+        """Return the whole-output checks for kernels that read buffers in this order; valid until the next draw."""
         if order not in self._checksums:
             called = self._contenders[0].called
             self._checksums[order] = Checksums(self.problem, self.draw, order, called, self.reference_s)
         return self._checksums[order]
 
     def lay_out(self, moved: bool) -> None:
-        """Load the drawn values into the `moved` sets (off a cache line), or into the first sets in the same memory."""
+        """Load the drawn values into the sets that begin off a cache line if `moved`, otherwise into the first sets."""
         for place, found in self.moved.items():
             operands = found if moved else self.sets[place][0]
             operands.fence()
@@ -187,7 +187,7 @@ def _contender(registry: Registry, entrant: Entrant, job: Job, called: Called) -
 def _absent(kernel: Kernel) -> str:
     """Return why a kernel's device is not used; for a CUDA kernel also the commands that need no GPU."""
     if (reason := unavailable(kernel)) is None:
-        return f"it runs on {kernel.device}, which --device leaves out"
+        return f"the kernel runs on {kernel.device}, which --device leaves out"
     if not isinstance(kernel, CudaKernel):
         return reason
     file = sys.modules[kernel.module].__file__ if kernel.module.startswith(PLUGIN_MODULE) else None

@@ -43,10 +43,10 @@ def _stands(process: Process) -> bool:
 
 
 def merge(runs: Sequence[Process], baseline_of: Callable[[str], str | None]) -> list[Measurement]:
-    """Merge the rows of several processes, with intervals that hold for a further process. One process stays as it is.
+    """Merge the rows of several processes, with intervals that hold for the next process.
 
     baseline_of: returns the baseline of a problem. A kernel that failed in any process has failed. Ratios are formed
-    only between kernels that were measured in turn in every process.
+    only between kernels that were measured in turn in every process. The rows of a single process stay unchanged.
     """
     if len(runs) == 1:
         return list(runs[0])

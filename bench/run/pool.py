@@ -67,8 +67,8 @@ Execute = Callable[[Job, WorkerKey], list[Measurement]]
 class Death(NamedTuple):
     """The end of a worker during a job. blamed: the contenders that were being called; status, reason: for their rows.
 
-    fresh: it had run no earlier job, which could be the cause. killed: a signal from another process ended it, so
-    perhaps no contender is the cause. entropy: the random bits of the operands, if they had been drawn.
+    fresh: it was the worker's first job, so no earlier job is the cause. killed: a signal from another process ended
+    the worker, so perhaps no contender is the cause. entropy: the random bits of the operands, if already drawn.
     """
 
     blamed: tuple[Entrant, ...]
@@ -92,7 +92,7 @@ class Worker:
         self._child = Child("kernelmark.bench.run.worker", str(shared), words, variables=variables, passed=[shared])
 
     def ask(self, job: Job, progress: Progress) -> Reply | Death:
-        """Return a job's rows, or how the worker ended during the job. Raises UsageError if the worker refuses it."""
+        """Return a job's rows, or how the worker ended during the job. Raises UsageError for a refused job."""
         fresh, self.is_fresh = self.is_fresh, self.is_fresh and not job.entrants
         self._board.clear()
         if now() - self._kills_at_s > KILLS_AGE_S:
@@ -170,7 +170,7 @@ class Worker:
         started = len([*process_tree(str(self._child.pid))]) - 2  # without the keeper and the worker
         if started <= limit:
             return None
-        reason = f"{_stage(call)}: it has started {started} processes, expected at most {limit}"
+        reason = f"{_stage(call)}: the worker has started {started} processes, expected at most {limit}"
         return Death(_blamed(job, call), Status.CRASHED, reason)
 
     def _died(self, job: Job) -> Death:
@@ -249,7 +249,7 @@ class Workers(AbstractContextManager["Workers", None]):
             self._waiting.popitem()[1].close()
 
     def load(self, plan: Plan) -> None:
-        """Load a plan's plug-ins in a worker, which can be ended if they hang, before this process loads them.
+        """Load a plan's plug-ins in a worker before this process loads them, since a worker that hangs can be ended.
 
         Raises UsageError for a plug-in that hangs, ends its process or cannot be loaded.
         """

@@ -56,7 +56,7 @@ class Task(Expected):
 
 
 class StationRows(msgspec.Struct):
-    """The rows of each job, and ceilings, each with the reason to doubt it or "". refused: why nothing was measured."""
+    """The rows of each job, and ceilings, each with a doubt about it or "". refused: why nothing was measured."""
 
     host: Host
     rows: list[list[Measurement]] = []

@@ -31,9 +31,9 @@ def set_against_variants(measurements: Sequence[Measurement], registry: Registry
 def plainer_variants(problems: Sequence[Problem]) -> dict[str, str]:
     """Return the variant that each problem is compared with, by id; the plainest problem has none.
 
-    Variants differ in axes with named values, and the plainest variant has the values that its operation declares
-    first: NN, out of place, NCHW. A problem is compared with the plainer variant that differs in the fewest axes. Among
-    several, one with the same storage type is preferred, then the plainest.
+    Variants differ in axes with named values. The plainest variant has the values that its operation declares first:
+    NN, out of place, NCHW. A problem is compared with the plainer variant that differs in the fewest axes. In a tie, a
+    variant with the same storage type is preferred, then the plainest.
     """
     plainer = {}
     for problem in problems:

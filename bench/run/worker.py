@@ -28,8 +28,8 @@ FORKED_S, _PAUSE_S = 0.25, 2e-3
 class Reply(msgspec.Struct):
     """A job's rows, or why it was refused, or which contender made the device unusable and how.
 
-    glimpses: provisional times, which another reply follows. replaced: the functions of libraries that plug-ins have
-    replaced, if any; there are no rows then, and the contenders `ours` must be measured without plug-ins.
+    glimpses: provisional times, sent before the final reply. replaced: the library functions that plug-ins have
+    replaced. If there are any, the reply has no rows, and the contenders `ours` must be measured without plug-ins.
     """
 
     rows: list[Measurement] = []

@@ -62,8 +62,7 @@ def _pair() -> tuple[float, int]:
 def spinner(target: int, source: int, nbytes: int, duration_s: float) -> Launch:
     """Return a launch that copies bytes to an address and returns when `duration_s` has passed by the counter.
 
-    Addresses and duration are constants of the compiled code, so that a call passes no arguments, which would take most
-    of its time.
+    Addresses and duration are constants of the compiled code, since passing arguments would take most of a call's time.
     """
     duration = round(duration_s * ticks_per_s())
 

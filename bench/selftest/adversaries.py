@@ -131,7 +131,7 @@ def _tried(check: str, cheat: Cheat, seed: int, tick: Tick) -> Finding:
 
 
 def caught(check: str, honest: Measurement, found: Measurement, statuses: tuple[Status, ...]) -> Finding:
-    """Return a finding that holds if the cheat has one of `statuses` and no time, and the honest kernel is ok."""
+    """Return a finding. It holds if the cheat has one of `statuses` and no time, and the honest kernel is ok."""
     holds = honest.status == Status.OK and found.status in statuses and not found.samples
     said = f"{found.status}: {found.reason}" if found.reason else found.status
     beside = "" if honest.status == Status.OK else f"; honest {honest.status}: {honest.reason}"

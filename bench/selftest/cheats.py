@@ -106,7 +106,7 @@ def once_a_batch(problem: Any, x: Any) -> Launch:
 
 @kernel("gemm", **CPU)
 def unless_apart(problem: Any, x: Any) -> Launch:
-    """Skips calls that begin within 1 us of the previous one, except for 2 ms after a gap of 1 to 12 us."""
+    """Skips calls that begin within 1 us of the previous call's end, except in the 2 ms after a gap of 1 to 12 us."""
     return _skipping(x, 1e-6, 12e-6, 2e-3)
 
 
@@ -149,7 +149,7 @@ def by_a_signal(problem: Any, x: Any) -> Launch:
 
 @kernel("gemm", **CPU)
 def wrong_on_a_coin(problem: Any, x: Any) -> Launch:
-    """Gets one element wrong in one of five calls, at random."""
+    """Gets one element wrong in one call of five, at random."""
 
     def launch() -> None:
         np.matmul(x.a, x.b, out=x.c)
