@@ -135,7 +135,7 @@ def test_ties_and_noise_are_marked(store, call, layers):
 
 
 def test_bad_input_gets_one_line(store, refusal):
-    assert "has a time for it" in refusal()
+    assert "has timed it" in refusal()
     begin(store)
     times(store, 8, direct=1e-3)
     assert refusal("--network", "three") == (
