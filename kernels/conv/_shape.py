@@ -6,7 +6,7 @@ from kernelmark.kernels.conv.problem import ConvProblem
 
 
 class Shape(NamedTuple):
-    """Sizes, with `c` and `k` of one group, and strides in elements: `x_n` is the stride of x along n.
+    """The sizes of a problem (`c` and `k` per group) and its strides in elements; `x_n` is the stride of x along n.
 
     In y, the p x q pixels form one axis. In w and its gradient, c, r and s together form one axis after k.
     """

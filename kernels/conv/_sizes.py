@@ -99,7 +99,7 @@ class ConvSizes(Problem, frozen=True, kw_only=True):
         return lengths.get(self.direction, self.n * self.p * self.q)
 
     def reached(self) -> tuple[Array, Array]:
-        """Return which rows and columns of the output (wgrad: of a filter) receive any product; all others are 0."""
+        """Return two masks: the rows and the columns of the output (wgrad: of a filter) that have any product."""
         return (
             self._reached(self.p, self.r, self.h, self.stride_h, self.dilation_h, self.pad_h.before),
             self._reached(self.q, self.s, self.w, self.stride_w, self.dilation_w, self.pad_w.before),
@@ -137,10 +137,10 @@ class ConvSizes(Problem, frozen=True, kw_only=True):
         return 2 * self.n * self.k * self.p * self.q * (self.c // self.groups) * self.r * self.s
 
     def least_flop(self, numerics: str) -> int:
-        """Return the fewest operations of algorithms with these numerics, which may skip products with padding.
+        """Return the fewest operations that an algorithm with these numerics needs; it may skip products with padding.
 
-        Direct convolution has two per product of a tap and a pixel. Winograd's F(m x m, r x s) has
-        (m + r - 1)(m + s - 1) products instead of m^2 r s, and an FFT at least 6 operations for two outputs.
+        Direct convolution needs two operations per product of a tap and a pixel. Winograd's F(m x m, r x s) has
+        (m + r - 1)(m + s - 1) products instead of m^2 r s. An FFT needs at least 6 operations for two outputs.
         """
         met = _met(self.p, self.r, self.h, self.stride_h, self.dilation_h, self.pad_h[0])
         met *= _met(self.q, self.s, self.w, self.stride_w, self.dilation_w, self.pad_w[0])

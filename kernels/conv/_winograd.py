@@ -44,7 +44,7 @@ BY_TILE = {2: F2, 4: F4}
 
 
 def growth(f: Transforms) -> float:
-    """Return the rms error of a tile's least exact outputs, relative to that of plain sums of as many products."""
+    """Return the rms error of a tile's least exact output divided by that of a plain sum of as many products."""
     return float(_variances(f).max())
 
 

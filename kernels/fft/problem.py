@@ -52,7 +52,7 @@ class FftOperands(Protocol):
 
 
 class Transformed(NamedTuple):
-    """The float64 result `values`, and `size`: each transform's rms real or imaginary part, from the input's norm."""
+    """The float64 result, and `size`: the rms of each transform's real and imaginary parts, from its input's norm."""
 
     values: Array
     size: Array
@@ -200,7 +200,7 @@ class FftProblem(Problem, frozen=True, kw_only=True):
         return round(self.b * (5 if self.kind == "c2c" else 2.5) * points * math.log2(points))
 
     def least_flop(self, numerics: str) -> int:
-        """Return a quarter of the nominal operations; real transforms of 4 points take 6 of 20 nominal operations."""
+        """Return a quarter of the nominal operations: a lower bound, since real transforms of 4 points take 6 of 20."""
         return self.flop // 4
 
 

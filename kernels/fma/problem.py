@@ -16,7 +16,7 @@ LONGEST = 2**19
 
 
 class Tile(NamedTuple):
-    """The rows x columns of accumulators that one step updates together; operands repeat after `depth` steps."""
+    """The rows x cols accumulators that one step updates. After `depth` steps, the same operands are used again."""
 
     rows: int
     cols: int
@@ -103,6 +103,6 @@ class FmaProblem(Problem, frozen=True, kw_only=True):
 
 
 def coarse(values: Array) -> Array:
-    """Round values to the multiples of 1/4 that kernels use: -3/4, -1/4, 1/4, 3/4 (1 becomes 5/4), but never 0."""
+    """Round values to odd multiples of 1/4, as kernels do: -3/4, -1/4, 1/4, 3/4 (and 1 to 5/4), but never to 0."""
     halves: Array = np.floor(2 * values.astype(np.float64))
     return halves / 2 + 0.25

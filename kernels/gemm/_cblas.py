@@ -23,7 +23,7 @@ _VERSIONS = ("openblas_get_config", "bli_info_get_version_str", "armplversion_st
 
 
 def declare(path: str) -> None:
-    """Register the kernel `gemm/blas.NAME` for the library in a file, which is loaded when the kernel is set up."""
+    """Register the kernel `gemm/blas.NAME` for a library, whose file is loaded only when the kernel is set up."""
     file = Path(path)
     name = re.sub(r"\W", "_", re.sub(r"\.(so|dylib|dll)\b.*$", "", file.name))
 

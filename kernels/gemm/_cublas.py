@@ -123,7 +123,7 @@ def _cublas() -> _CuBlas:
 
 
 def handle_of(x: GemmOperands) -> _CuBlas:
-    """Return the handle with the stream of `x`, and with the workspace, which setting the stream removes."""
+    """Return the handle, set to the stream of `x`; its workspace is set again, since setting a stream removes it."""
     blas = _cublas()
     blas.api.set_stream(blas.handle, x.stream.ptr)
     blas.api.set_workspace(blas.handle, blas.workspace.data.ptr, WORKSPACE_BYTES)

@@ -73,7 +73,7 @@ def version(problem: object) -> str:
 
 @cache
 def described(problem: GemmProblem, compute: int, scales: tuple[int, ...] = ()) -> Described:
-    """Describe a product with sums of type `compute`; alpha and beta are 32-bit integers if the sums are, else floats.
+    """Describe a product with sums of type `compute`. alpha and beta are 32-bit integers for integer sums, else floats.
 
     scales: the addresses of scale_a and scale_b if the problem has scales. Raises Unsupported if the library does not
     support them.
@@ -113,9 +113,9 @@ def _layout(problem: GemmProblem, operand: Any) -> int:
 
 @cache
 def listed(problem: GemmProblem, compute: int, most: int, scales: tuple[int, ...] = ()) -> tuple[Algorithm, ...]:
-    """Return at most `most` algorithms that the heuristic lists for a product, by falling expected speed.
+    """Return at most `most` algorithms that the heuristic lists for a product, the expected fastest first.
 
-    Their workspaces are at most WORKSPACE_BYTES, and none adds slices of k in a type narrower than FP32. scales: as in
+    An algorithm needs at most WORKSPACE_BYTES, and never adds slices of k in a type narrower than FP32. scales: as in
     `described`.
     """
     lt, product = api(), described(problem, compute, scales)

@@ -56,8 +56,8 @@ class Activation(NamedTuple):
     def all_right(self, c: Array, known: Reference, rows: Array, columns: Array, bound: Bound) -> bool:
         """Return whether all of C, (batch, m, n), is within its bound.
 
-        known: the reference before operands changed. rows, columns: the rows and columns that changed, each given as
-        batch numbers and indices.
+        known: the reference for the operands before the change. rows, columns: the batch numbers and indices of changed
+        rows, and of changed columns.
         """
         right, rng = within(c, known.values, bound._replace(unit=known.unit)), np.random.default_rng(0)
         for i in np.unique(np.concatenate([rows[0], columns[0]])).tolist():
@@ -69,7 +69,7 @@ class Activation(NamedTuple):
 
 
 def steps(product: Product, weights: Array, velocity: Array) -> dict[str, Product]:
-    """Return C and V after an update, each as the scaled product plus a term from the old weights and velocity."""
+    """Return C and V after an update: each is the scaled product plus a term of the old weights and velocity."""
     moved = MOMENTUM * velocity.astype(np.float64) - RATE * DECAY * weights.astype(np.float64)
     step = product._replace(alpha=-RATE * product.alpha, beta=1.0)
     c = step._replace(c=moved + weights, added=np.hypot(moved, weights))
@@ -77,7 +77,7 @@ def steps(product: Product, weights: Array, velocity: Array) -> dict[str, Produc
 
 
 def step_changes(output: str, changed: Mapping[str, Changed]) -> dict[str, Changed]:
-    """Return changes of A, B, C and V as changes of the product and of the term that is added to it in `output`."""
+    """Return `changed` with C's changes replaced by those of the term that `steps` adds to the product in `output`."""
     factors = {"c": float(output == "c") - RATE * DECAY, "v": MOMENTUM}
     added = [(*changed[name][:3], *(factor * x for x in changed[name][3:])) for name, factor in factors.items()]
     which, row, column, new, old = map(np.concatenate, zip(*added, strict=True))
@@ -85,14 +85,14 @@ def step_changes(output: str, changed: Mapping[str, Changed]) -> dict[str, Chang
 
 
 def updated(product: Product, weights: Array, velocity: Array, rng: "np.random.Generator") -> Reference:
-    """Return the reference of C, with that of V in its `beside`; both outputs are linear in the product."""
+    """Return the reference of C, which holds the reference of V in `beside`. Both outputs are linear in the product."""
     found = steps(product, weights, velocity)
     v = reference(found["v"], rng)._replace(name="v")
     return reference(found["c"], rng)._replace(beside=(v,))
 
 
 def bound(epilogue: Epilogue, numerics: str, storage: str, k: int, stored: str, is_plain: bool) -> Bound:
-    """Return the error bound of C or V: errors of x times the epilogue's steepest slope, plus the epilogue's errors.
+    """Return the bound of C or V: the product's errors times the epilogue's steepest slope, plus the epilogue's errors.
 
     The bound is in the reference's units, which include the added operand. is_plain: alpha is 1, and nothing is added.
     """

@@ -39,7 +39,7 @@ class GroupedReference(NamedTuple):
 
     @property
     def values(self) -> Array:
-        """Return all elements, (1, m, n), if no group is sampled."""
+        """Return all elements, (1, m, n). Valid only if no group is sampled."""
         return np.concatenate([part.values for *_, part in self.parts], axis=1)
 
     def check(self, c: Array, bound: Bound, mixed: bool = False) -> Verdict:

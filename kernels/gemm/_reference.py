@@ -24,7 +24,7 @@ EDGES = [0, -1]
 class Product(NamedTuple):
     """A batch of alpha A B + beta C: a (batch, m, k), b (batch, k, n), c (batch, m, n), or None if beta is 0.
 
-    added: for error bounds, the magnitude of the term beta C if C is itself a sum.
+    added: if C is itself a sum, the norm of its terms, which error bounds use instead of beta C.
     """
 
     a: Array
@@ -58,7 +58,7 @@ class Product(NamedTuple):
         return found
 
     def largest_unit(self) -> float:
-        """Return an upper bound of `unit` for any row of A and any column of B, with elements paired in any order."""
+        """Return `unit` for the largest row of A and column of B by norm, as if elements were paired at random."""
         a, b = (np.square(x.astype(np.float32)).sum(axis=axis).max() for x, axis in ((self.a, 2), (self.b, 1)))
         found = abs(self.alpha) * math.sqrt(float(a) * float(b) / self.a.shape[2])
         if self.c is not None:
@@ -66,7 +66,7 @@ class Product(NamedTuple):
         return found * (3 / math.sqrt(self.a.shape[2]))
 
     def weighted_squares(self, i: int, over_row: Array, over_column: Array) -> tuple[Array, Array]:
-        """Return the squared units of the sums that `weighted` returns: squares of `unit`, with squared weights."""
+        """Return the squared units of the sums from `weighted`: sums of squares of `unit`, with squared weights."""
         weights = over_row**2, over_column**2
         rows, columns = (self.alpha**2 * found for found in _weighted(self.a[i], self.b[i], *weights, squared=True))
         added, beta = (self.c, self.beta) if self.added is None else (self.added, 1.0)
@@ -86,10 +86,10 @@ class Product(NamedTuple):
 
 
 class Sums(NamedTuple):
-    """Weights drawn from a normal distribution, and the float64 sums of all rows (or columns) with these weights.
+    """Normally distributed weights, and the float64 sums of all rows (or of all columns) with these weights.
 
-    edges: the first and the last column (or row) of the product, computed as sums with weights of 0 and 1. squares: the
-    squared units, summed with squared weights; the entries for the edges are last.
+    edges: the product's first and last column (or row), computed as sums with weights of 0 and 1. squares: the squared
+    units of the sums, then the squared units of the edges.
     """
 
     weights: Array
@@ -209,7 +209,7 @@ def _weights(length: int, rng: "np.random.Generator") -> Array:
 
 
 def sampled(size: int, rng: "np.random.Generator") -> Array:
-    """Return indices along an axis: both ends, indices on both sides of tile borders (all tile sizes), random ones."""
+    """Return indices along an axis: both ends, both sides of some tile borders of each size, and random indices."""
     borders = [
         np.concatenate([places, places - 1])
         for tile in TILES

@@ -10,9 +10,9 @@ from kernelmark.kernels.gemm._epilogue import DECAY, MOMENTUM, RATE, Epilogue
 
 
 class Rows(NamedTuple):
-    """Rows of an epilogue's operands: x (already scaled), C, and the bias (for all rows) or V.
+    """Rows of an epilogue's operands: x (the scaled product), C, and either V or the bias, which all rows share.
 
-    x and C are the same array, except in an update, which overwrites x and also needs the scratch `room`.
+    x and C are the same array, except in an update, which overwrites a separate x and needs the scratch `room`.
     """
 
     x: Array

@@ -33,12 +33,12 @@ def pack(p: GemmProblem) -> int:
 
 
 def blocks_per_sm(t: Tile) -> int:
-    """Return the number of blocks per multiprocessor for which the compiler has to leave registers (panel.cuh)."""
+    """Return the blocks per multiprocessor in the launch bounds (panel.cuh), for which registers must suffice."""
     return 2 if t.TM * t.TN <= 64 else 1
 
 
 def divides(t: Tile, *pairs: tuple[str, str]) -> str | None:
-    """Return why the first tunable of one of the pairs does not divide the second, or None."""
+    """Return a reason if the first tunable of any pair does not divide the pair's second tunable, else None."""
     for part, whole in pairs:
         if getattr(t, whole) % getattr(t, part):
             return f"{part} = {getattr(t, part)} does not divide {whole} = {getattr(t, whole)}"

@@ -1,4 +1,4 @@
-"""Small products, single or in batches; launches and memory bound their time rather than arithmetic."""
+"""Small products, single or in batches; launches and memory limit their speed, not arithmetic."""
 
 from typing import Any
 

@@ -34,7 +34,7 @@ _ASYNC: dict[str, Any] = F32 | {
 
 
 def in_layers(along_y: int) -> Callable[[GemmProblem], str | None]:
-    """Return the predicate for kernels whose blocks cover `along_y` rows and that support only layouts of networks."""
+    """Return the predicate for kernels that take only the layouts of neural networks; blocks cover `along_y` rows."""
     covered = within_grid("m", along_y)
 
     def supports(p: GemmProblem) -> str | None:

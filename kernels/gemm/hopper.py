@@ -149,7 +149,7 @@ def whole_boxes(_p: GemmProblem, t: Tile, _: DeviceLimits) -> str | None:
 
 
 def in_order(blocks: Callable[[Any, Tile], int], *wanted: Mapping[str, Tunable]) -> Prefer:
-    """Prefer each tile to the next, unless its blocks fill at most half of the device and the next has more blocks."""
+    """Prefer tiles in order, but skip one that fills at most half of the device if the next one makes more blocks."""
 
     def unless(p: Any, t: Tile, device: DeviceLimits) -> str | None:
         following = itertools.pairwise(tile_on(device, values) for values in wanted)
@@ -327,7 +327,7 @@ def wgmma_tf32_turned(p: GemmProblem, t: Tile, device: DeviceLimits) -> list[Ker
 
 
 def slices(p: GemmProblem, t: Tile) -> tuple[int, int]:
-    """Return the steps of a slice of k and the number of slices, whose blocks fill the device once.
+    """Divide k into slices whose blocks fill the device once; return the steps of a slice and the number of slices.
 
     A slice is at least DEPTH elements deep if k allows.
     """

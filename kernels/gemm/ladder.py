@@ -32,15 +32,15 @@ STREAMK = ASYNC.replace("async", "streamk")
 
 
 def packed(entry: str, p: GemmProblem) -> str:
-    """Return the kernel's C++ name with W filled in, the number of floats that the kernel may move at once."""
+    """Return the kernel's C++ name with W filled in. W is the number of floats that the kernel may move at once."""
     return entry.replace("{W}", str(pack(p)))
 
 
 def piped(entry: str, p: GemmProblem, t: Tile) -> str:
     """Return a pipelined kernel's C++ name with W and WHOLE filled in.
 
-    If WHOLE is true, the kernel starts copies in thirds. It is true if tiles and steps divide the product and op(B) is
-    T: most copies are then single words, and thirds gained 15 % on an H200, while they lost 2 to 5 % in NN.
+    WHOLE is true if tiles and steps divide the product and op(B) is T. The kernel then starts the copies of a step in
+    thirds: most copies are single words, and thirds gained 15 % on an H200. In NN, thirds lost 2 to 5 %.
     """
     whole = p.op_b == "T" and not (p.m % t.BM or p.n % t.BN or p.k % t.BK)
     return packed(entry, p).replace("{WHOLE}", str(whole).lower())
@@ -169,7 +169,7 @@ def async_(p: GemmProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
 
 
 def half_empty(p: GemmProblem, t: Tile, device: DeviceLimits) -> str | None:
-    """Return why a tile of width WIDE or more is skipped, or None: n takes one or two, and the last is half empty."""
+    """Return a reason if one or two tiles of at least WIDE's width cover n, and the last is half empty, else None."""
     empty = -p.n % t.BN
     if WIDE["BN"] <= t.BN and empty >= t.BN // 2 and p.n <= 2 * t.BN:
         return f"{empty} columns of the last tile are empty"
@@ -224,7 +224,7 @@ def splitk(p: GemmProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
 
 
 class Dealt(NamedTuple):
-    """The schedule of stream-K: `whole` tiles are not divided, and blocks share the steps of other tiles equally."""
+    """The schedule of stream-K: `whole` tiles are not divided; blocks share the steps of the other tiles equally."""
 
     tiles: int
     whole: int
@@ -239,7 +239,7 @@ class Dealt(NamedTuple):
 
 
 def dealt(p: GemmProblem, t: Tile) -> Dealt:
-    """Return a schedule: a block's share is one to two tiles or, with few tiles, at least DEPTH along k or one tile."""
+    """Return a schedule. A block's share is 1 to 2 tiles; if tiles are few, it is at least a tile or DEPTH along k."""
     count, steps, fill = tiles(p, t), ceil_div(p.k, t.BK), t.SMS * t.BLOCKS_PER_SM
     whole = max(count // fill - 1, 0) * fill
     rest = (count - whole) * steps

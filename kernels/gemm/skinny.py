@@ -35,7 +35,7 @@ def step(p: GemmProblem) -> int:
 
 
 def least_columns(p: GemmProblem) -> int:
-    """Return the fewest columns of C that a warp covers: one per group of lanes, or one vector if B lies along n."""
+    """Return the fewest columns of C that a warp covers: for each group of lanes one, or a vector if op(B) is N."""
     return GROUPS if p.op_b == "T" else GROUPS * VECTOR // itemsize(p)
 
 
@@ -47,7 +47,7 @@ def width(p: GemmProblem) -> int:
 
 
 def shared_bytes(p: GemmProblem, t: Tile) -> int:
-    """Return the bytes of a block's shared memory for all warps' sums; rows from mma.sync are padded (skinny.cuh)."""
+    """Return the bytes of a block's shared memory for all warps' sums; with 16-bit operands, their rows are padded."""
     padded = t.COLS if itemsize(p) == 4 else t.COLS | GROUPS if p.op_b == "T" else t.COLS + 5 * GROUPS
     return int(4 * t.WARPS * rows(p) * padded)
 

@@ -46,7 +46,7 @@ MMA = "gemm_mma<ARITHMETIC, {TC}, {BM}, {BN}, {BK}, {WM}, {WN}, {STAGES}, {W}, O
 
 
 def by_size(*tiles: dict[str, int]) -> Prefer:
-    """Prefer the largest of `tiles` (given from large to small) whose blocks occupy half of a device, else the last."""
+    """Prefer the first of `tiles` (from large to small) whose blocks occupy half of a device, or else the last tile."""
 
     def unless(p: GemmProblem, t: Tile, device: DeviceLimits) -> str | None:
         half, wanted = device.multiprocessors // 2, vars(t)
@@ -94,12 +94,12 @@ def unshared_by(t: Tile, itemsize: int, along_k: tuple[bool, bool]) -> str | Non
 
 
 def fits_wmma(_p: GemmProblem, t: Tile, _: DeviceLimits) -> str | None:
-    """Return why the tiles of A, B and C do not fit into shared memory, or None; T is a multiple of 32, BK of 16."""
+    """Return why the tiles of A, B and C do not fit into shared memory, or None."""
     return beyond_static(4 * t.T * t.T + 2 * max(2 * t.T * (t.BK + 8), t.T * (t.BK + 8) + t.BK * (t.T + 8)))
 
 
 def copied(p: GemmProblem) -> int:
-    """Return how many elements of A and B one copy may move, given their alignment: 16 bytes, 4 bytes or an element."""
+    """Return how many elements a copy of A or B may move: 16 or 4 bytes if rows are aligned to these, else one."""
     a, b, _ = p.operands()
     size = DTYPES[a.dtype].itemsize
     for nbytes in (16, 4):

@@ -48,7 +48,7 @@ def bind_to_node(array: Any, node: int | None) -> None:
 
 
 def require_node(node: int | None) -> None:
-    """Raise Unsupported if pages that the driver has placed, which cannot be moved, may lie on another NUMA node."""
+    """Raise Unsupported if the driver's pages may lie on another NUMA node than `node`; these pages cannot be moved."""
     if node is not None and len(_nodes_with(node)) > 1:
         raise Unsupported(
             "the driver has placed these pages, which cannot be moved; transfer/cuda.pageable moves its own"

@@ -75,7 +75,7 @@ def wait(counts, at, value):  # type: ignore[no-untyped-def]
 
 @jit
 def stage(b, a, step, counts, ahead):  # type: ignore[no-untyped-def]
-    """Copy a to b in pieces of `step` elements; counts[0], their number, stays at most `ahead` above counts[8]."""
+    """Copy a to b in pieces of `step` elements. counts[0] counts copied pieces, at most `ahead` more than counts[8]."""
     for piece in range((a.size + step - 1) // step):
         wait(counts, 8, piece - ahead + 1)  # type: ignore[no-untyped-call]
         start = piece * step
@@ -85,7 +85,7 @@ def stage(b, a, step, counts, ahead):  # type: ignore[no-untyped-def]
 
 @jit
 def work_on_arrival(b, scale, shift, steps, size, step, counts):  # type: ignore[no-untyped-def]
-    """Work on each piece of b once counts[0] shows that it has arrived, and then count it in counts[8]."""
+    """Work on each piece of b once counts[0] shows that the piece has arrived. counts[8] counts the finished pieces."""
     for piece in range((b.size + step - 1) // step):
         wait(counts, 0, piece + 1)  # type: ignore[no-untyped-call]
         own = b[piece * step : (piece + 1) * step]

@@ -96,7 +96,7 @@ class TransferProblem(Problem, frozen=True, kw_only=True):
 
     @classmethod
     def emulated_sizes(cls) -> EmulatedSizes:
-        """Return sizes: one element, less than a vector or a block, whole rounds, and rounds with a remainder."""
+        """Return sizes: one element, less than a vector or a block, and more, with and without a remainder."""
         return EmulatedSizes([{"n": n} for n in (1, 3, 31, 264, 1031, 4096, 4099, 9001)], long_from=4096)
 
     def dims(self) -> dict[str, int | float | str]:
@@ -143,9 +143,9 @@ class TransferProblem(Problem, frozen=True, kw_only=True):
         return lambda outputs, now, changes, numerics: self.check(outputs, self.reference(now, rng), numerics).reason
 
     def tolerance(self, numerics: str) -> float:
-        """Return the bound: each step of work rounds the product and the sum, by at most u each.
+        """Return the bound on errors. Each step of work rounds a product and a sum, by at most u each.
 
-        An error of one step shrinks by SCALE in each later step. The error of SCALE^work itself is far smaller.
+        Each later step multiplies these errors by SCALE. The error of SCALE^work in the reference is far smaller.
         """
         return 2 * DTYPES[self.dtype].roundoff * (1 - SCALE**self.work) / (1 - SCALE)
 
@@ -159,6 +159,6 @@ class TransferProblem(Problem, frozen=True, kw_only=True):
         return self.n * DTYPES[self.dtype].itemsize * (2 if self.direction == "bidir" else 1)
 
     def link(self, footprint_bytes: int) -> str:
-        """Return the id of the transfer whose rate is the ceiling: same direction, and as many bytes in all."""
+        """Return the id of the transfer whose rate is the ceiling: in this direction, with `footprint_bytes` in all."""
         operands = 4 if self.direction == "bidir" else 2
         return f"transfer/n{max(1, footprint_bytes // (4 * operands))}/f32/{self.direction}"

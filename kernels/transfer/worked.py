@@ -1,7 +1,7 @@
 """Transfers within the host's memory, with multiply-adds on each element after it has arrived.
 
-Each lane moves a band of the elements. `serial` copies and then works, `arrived` omits the copy, and `staged` has two
-threads per lane, so that the copy and the work can overlap. The overlap is the hidden share of the shorter of the two.
+Each lane moves a band of elements. `serial` copies and then works, `arrived` omits the copy, and `staged` has two
+threads per lane, so that copy and work can overlap. The overlap is the hidden share of the shorter of copy and work.
 """
 
 from functools import lru_cache, partial

@@ -20,7 +20,7 @@ def width(itemsize: int) -> int:
 
 
 def square_side(itemsize: int) -> int:
-    """Return the side of a square whose rows each fit in one register, at most the side of a block."""
+    """Return the side of a square: the elements of a register, but at most the side of a block."""
     return min(width(itemsize), registers().nbytes // itemsize)
 
 

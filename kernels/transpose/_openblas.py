@@ -54,7 +54,7 @@ def omatcopy(a: Any, b: Any, dtype: str, threads: int = 1) -> Launch:
 
 
 def imatcopy_scratch(m: int, n: int, dtype: str) -> int:
-    """Return the bytes that imatcopy allocates (0 for a square matrix), of which it touches only m n elements."""
+    """Return the bytes that imatcopy allocates (0 for a square matrix). It touches only m n elements of this memory."""
     return 0 if m == n else m * max(m, n) * DTYPES[dtype].itemsize
 
 

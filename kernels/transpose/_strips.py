@@ -6,7 +6,7 @@ SHARE = 0.08  # limit of scratch for strips and the remainder, relative to the m
 
 
 class Strips(NamedTuple):
-    """Strips of width `size` (T). workers: how many threads have a strip in scratch. rest: the longer side modulo T."""
+    """Strips of width `size` (T). workers: how many threads get scratch for a strip. rest: the longer side modulo T."""
 
     size: int
     workers: int
@@ -14,11 +14,11 @@ class Strips(NamedTuple):
 
 
 def strips(longer: int, line_bytes: int, threads: int, cache_bytes: int, wanted: int = 0) -> Strips:
-    """Return strips of the largest width T for which each thread gets a strip in scratch, at most SHARE in all.
+    """Return strips of the largest width T with which scratch of at most SHARE of the matrix has a strip per thread.
 
-    With T above 32, a strip must fit in the cache; with T above 64, in half of it, so that its copy fits, too. With T
-    of 16 or less, long chunks matter more than threads, and one strip is enough. cache_bytes: size of the second-level
-    cache. wanted: use this T, with fewer threads if SHARE has no room for all of them.
+    If T is above 32, a strip must fit in the second-level cache of `cache_bytes`; if T is above 64, the strip and a
+    copy of it must fit. If T is 16 or less, long chunks matter more than threads, and scratch for one strip is enough.
+    wanted: use this T, with fewer threads if SHARE has no room for all of them.
     """
     for size in (128, 64, 32, 16, 8, 4, 2) if not wanted else ():
         if size > 32 and size * line_bytes * (2 if size > 64 else 1) > cache_bytes:

@@ -18,7 +18,7 @@ from kernelmark.kernels.transpose.problem import TransposeProblem
 
 
 def stash_bytes(v: View) -> int:
-    """Return the scratch bytes for stashed rows: half as many rows as the greatest common divisor of the sides."""
+    """Return the bytes of the stash in scratch, which has half as many rows as the sides' greatest common divisor."""
     return v.common // 2 * v.cols * v.itemsize
 
 

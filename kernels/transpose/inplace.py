@@ -19,7 +19,7 @@ _EACH = 16  # elements a thread moves before a block gets more threads
 
 
 class View(NamedTuple):
-    """The buffer as c2r.cu sees it, with rows along the longer side. back: m > n, so the steps are inverted."""
+    """The buffer as c2r.cu sees it, with rows along the longer side. back: m > n; the inverse steps run, last first."""
 
     rows: int
     cols: int
@@ -38,7 +38,7 @@ class View(NamedTuple):
 
     @property
     def has_long_runs(self) -> bool:
-        """Return whether the runs of step 2 are so long that a warp moves parts of them, not elements along the row."""
+        """Return whether runs in step 2 (permute rows) are so long that a warp moves a part of a run at a time."""
         return self.cols // self.common >= LONG_RUN
 
     def stripe_bytes(self, width: int, stages: int = 1) -> int:
@@ -46,7 +46,7 @@ class View(NamedTuple):
         return self.rows * width * self.itemsize * stages
 
     def stripe_threads(self, width: int, stages: int) -> int:
-        """Return the threads of a block that moves stripes: more with a ring, since often no other block fits."""
+        """Return the threads of a block for stripes. A block with a ring has more, as often no other block fits."""
         return threads_for(self.rows * width, _THREADS if stages == 1 else BLOCK_THREADS)
 
 
@@ -90,7 +90,7 @@ class Stages(NamedTuple):
 
     @property
     def scratch(self) -> Scratch:
-        """Return the scratch in which both kinds of passes stage what does not fit in shared memory."""
+        """Return the scratch for rows and stripes that do not fit in shared memory; both use the same scratch."""
         v = self.view
         rows = 0 if self.row_is_shared else self.row_blocks * v.cols * v.itemsize
         stripes = 0 if self.stripe_is_shared else self.stripe_blocks * v.stripe_bytes(self.tile.W)
@@ -116,7 +116,7 @@ def ring_fits(v: View, t: Tile, device: DeviceLimits) -> str | None:
 
 
 def resident(v: View, t: Tile, device: DeviceLimits) -> int:
-    """Return how many blocks, each with its ring, fit on a multiprocessor with registers for BLOCK_THREADS threads."""
+    """Return how many blocks fit on a multiprocessor, given shared memory and BLOCK_THREADS threads in all."""
     threads = v.stripe_threads(t.W, t.STAGES)
     return max(1, min(BLOCK_THREADS // threads, device.blocks_by_shared(v.stripe_bytes(t.W, t.STAGES))))
 

@@ -87,9 +87,9 @@ class TransposeProblem(Problem, frozen=True, kw_only=True):
 
     @classmethod
     def emulated_sizes(cls) -> EmulatedSizes:
-        """Return sizes for the emulator: in place, vectors, and matrices whose sides have a common divisor or none.
+        """Return sizes in place for the emulator: vectors, and matrices whose sides have a common divisor or none.
 
-        With and without a common divisor, a warp moves a run of columns in two parts (transpose/c2r_runs.cuh).
+        Some sizes of either kind make a warp move a run of columns in two parts (transpose/c2r_runs.cuh).
         """
         sizes = (
             *((1, 37), (37, 1), (12, 20), (63, 24), (31, 64), (25, 165), (6, 194), (194, 6)),
@@ -112,7 +112,7 @@ class TransposeProblem(Problem, frozen=True, kw_only=True):
         return moved(name, outputs[name].reshape(reference.shape), reference, self.dtype)
 
     def checksums(self, inputs: Arrays, rng: "np.random.Generator") -> Checksums:
-        """Return the full check. It keeps one reference, in which each call transposes only the changed elements."""
+        """Return the full check. Each call transposes only changed elements, into a reference that all calls share."""
         reference = self.reference(inputs, rng)
         turned = reference.swapaxes(-1, -2)
 

@@ -13,7 +13,7 @@ VECTOR = 16  # bytes; the TMA needs rows that begin at multiples of 16 bytes
 
 
 def tile_width(p: TransposeProblem, squares: int) -> int:
-    """Return the side of a tile in elements: `squares` squares in each direction, each as wide as a vector."""
+    """Return the side of a tile in elements: `squares` times the elements of a vector of 16 bytes."""
     return squares * VECTOR // DTYPES[p.dtype].itemsize
 
 

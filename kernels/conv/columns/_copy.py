@@ -12,7 +12,7 @@ from kernelmark.kernels._numba import clear, part
 
 @part
 def met(tap, pad, stride, dilation, size, outputs):
-    """Return the range of the `outputs` positions along an axis at which a tap is inside an image of length `size`."""
+    """Return the range of output indices along an axis for which a tap lies inside an image of length `size`."""
     first = max(0, -((tap * dilation - pad) // stride))
     last = (size - 1 + pad - tap * dilation) // stride + 1
     last = max(0, min(outputs, last))
@@ -71,7 +71,7 @@ def _run(columns, row, x, begin, count, back):
 
 @part
 def by_pixel(columns, x, g, at, block, first, last, back):
-    """Copy or add columns with channels last; neighbouring taps on neighbouring pixels are copied together.
+    """Copy or add columns as `by_tap` does, but with channels last; taps that are contiguous in x are copied together.
 
     The pixels may belong to several consecutive images.
     """

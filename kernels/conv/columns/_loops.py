@@ -67,10 +67,10 @@ def _form(columns, x, pixelwise, g, at, block, p0, p1, share):
 
 @jit
 def forward(product, held, x, w, y, columns, pixelwise, g, items, blocks, does, share, start, stop):
-    """Compute items start:stop of y. An item: image, group, filters f0:f1, pixels p0:p1; all blocks are summed.
+    """Compute items start:stop of y, summed over blocks. An item: image, group, filters f0:f1, pixels p0:p1.
 
-    does: the range e0:e1 of blocks to sum, whether to create their columns, and whether to multiply them. share: (i, n)
-    to create only part i of the n parts of the columns.
+    does: the blocks e0:e1 (of channels and taps) to sum; whether to create their columns; whether to multiply the
+    columns. share: (i, n) to create only part i of n parts of the columns.
     """
     for item in range(start, stop):
         image, group, f0, f1, p0, p1 = items[item]
@@ -90,7 +90,7 @@ def forward(product, held, x, w, y, columns, pixelwise, g, items, blocks, does, 
 
 @jit
 def turned(to, w, g, start, stop):
-    """Transpose each group's filters into `to` (channels and taps x filters), for blocks start:stop of SIDE filters."""
+    """Transpose blocks start:stop of SIDE filters into `to`: a matrix (channels and taps x filters) for each group."""
     depth, blocks = g.c * g.r * g.s, (g.k + SIDE - 1) // SIDE
     for item in range(start, stop):
         group, first = item // blocks, item % blocks * SIDE
@@ -105,9 +105,9 @@ def turned(to, w, g, start, stop):
 
 @jit
 def image_gradient(product, held, x, w, y, columns, pixelwise, g, items, blocks, step, lying, start, stop):
-    """Compute items start:stop of x's gradient. An item: image, group, blocks e0:e1 of the same channels, pixels p0:p1.
+    """Compute items start:stop of x's gradient. An item: image, group, blocks e0:e1, pixels p0:p1.
 
-    step: the number of pixels to multiply at a time. lying: whether w is as stored; otherwise `turned` transposed it.
+    An item's blocks have the same channels. step: pixels multiplied at a time. lying: w is not transposed by `turned`.
     """
     for item in range(start, stop):
         image, group, e0, e1, p0, p1 = items[item]
@@ -148,7 +148,7 @@ def _clear(x, g, at, c0, c1):
 def filter_gradient(product, held, x, w, y, columns, pixelwise, g, items, blocks, step, start, stop):
     """Compute items start:stop of w's gradient. An item: group, filters f0:f1, blocks e0:e1, pixels p0:p1 per image.
 
-    step: the number of pixels to multiply at a time. With channels last, pixels are numbered through all images.
+    step: the number of pixels to multiply at a time. With channels last, p0:p1 are pixels of all images together.
     """
     for item in range(start, stop):
         group, f0, f1, e0, e1, p0, p1 = items[item]

@@ -20,9 +20,9 @@ LONG, SMALL = 512, 2**17  # threads sum parts of the pixels if each has LONG and
 class Plan(NamedTuple):
     """A convolution by im2col, divided into `items` for threads (see `_loops.py`) and `blocks` that fit in caches.
 
-    blocks: each is channels c0:c1 and taps t0:t1. step: the pixels to multiply at a time. sharers: the number of
-    consecutive items that need the same columns: the number of threads, or 1. parts: the number of partial results to
-    add: the number of threads, or 1 if each item is a final result.
+    blocks: channels c0:c1 and taps t0:t1 of each. step: the pixels to multiply at a time. sharers: how many consecutive
+    items need the same columns (the number of threads, or 1). parts: how many partial results are to be added (the
+    number of threads, or 1 if the items are final results).
     """
 
     items: Array
@@ -48,7 +48,7 @@ def _flat(g: Shape) -> Shape:
 
 
 def forward(g: Shape, plain: bool, threads: int, t: Tile) -> Plan:
-    """Return the plan of fprop; an item is an image, a group, filters, and pixels (nhwc: of all images together)."""
+    """Return the plan of fprop. An item has filters and pixels of one group and one image (nhwc: of all images)."""
     g = _flat(g)
     blocks = _blocks(g, plain, g.n * g.groups, 1, t.DEPTH)
     most = _step(g, blocks, plain, t.AREA)
@@ -59,9 +59,9 @@ def forward(g: Shape, plain: bool, threads: int, t: Tile) -> Plan:
 
 
 def image_gradient(g: Shape, plain: bool, threads: int, t: Tile) -> Plan:
-    """Return the plan of dgrad; an item is an image, a group, blocks e0:e1 of the same channels, and pixels.
+    """Return the plan of dgrad. An item has an image, a group, blocks e0:e1 of the same channels, and pixels.
 
-    With channels last, images that are multiplied in place count as one image.
+    Pointwise convolution with channels last treats all images as one image.
     """
     g = _flat(g) if plain else g
     images, whole = g.n * g.groups, [(0, g.p * g.q)]
@@ -85,10 +85,10 @@ def image_gradient(g: Shape, plain: bool, threads: int, t: Tile) -> Plan:
 
 
 def filter_gradient(g: Shape, plain: bool, threads: int, t: Tile) -> Plan:
-    """Return the plan of wgrad; an item is a group, filters, blocks e0:e1, and pixels.
+    """Return the plan of wgrad. An item has a group, filters, blocks e0:e1, and pixels.
 
-    Threads divide the longer axis of the product among them, and each reads the other operand whole; if there are many
-    pixels, threads divide these instead. With channels last, the pixels are those of all images.
+    Threads divide the longer axis of the product, and each thread reads the whole other operand. If there are many
+    pixels, threads divide the pixels instead. With channels last, the pixels are those of all images.
     """
     g = _flat(g)
     pixels = g.p * g.q

@@ -11,7 +11,7 @@ ENTRY = "conv_columns_{what}<{BM}, {BN}, {BK}, {WM}, {WN}, {TM}, {TN}, {STAGES},
 
 
 class Matrix(NamedTuple):
-    """A factor or a product: operand, leading dimension, offset, and strides of groups and images, in floats."""
+    """A matrix in the operand or scratch `at`: leading dimension, offset, strides of groups and images, in floats."""
 
     at: str | Scratch
     ld: int
@@ -33,7 +33,7 @@ class Pass(NamedTuple):
 
 
 class Product(NamedTuple):
-    """Per group, `products` products op(a) op(b) (m x n, over k), or their sum. op: the layout, as in GEMM."""
+    """For each group, `products` GEMMs op(a) op(b) (m x n, over k), or the sum of them. op: `NN`, `NT` or `TN`."""
 
     op: str
     a: Matrix

@@ -38,7 +38,7 @@ from kernelmark.kernels.conv.direct._vectors import (
 def images(
     out, source, w, b, held, factors, turned, to, side, cut, parts, offsets, weights, planes, strides, items, span
 ):
-    """Compute items span[0]:span[1] of fprop or dgrad. factors: scratch for weights, or weights packed as vectors."""
+    """Compute items span[0]:span[1] of fprop or dgrad. factors: scratch if cut.unit is 1, else `pack`'s weights."""
     size, line = cut.down * cut.across * cut.depth * cut.pitch * cut.unit, len(held) // ROWS
     b[:] = np.float32(0)
     for item in range(span[0], span[1]):
@@ -90,7 +90,7 @@ def _scalars(factors, w, begin, stride, rows, weights, t0, t1):
 
 @jit
 def pack(packed, w, members, strides, weights, start, stop):
-    """Pack the weights of all taps for the vectors start:stop of channels."""
+    """Pack the weights of all taps for vectors start:stop of LANES channels each."""
     taps = len(weights)
     for i in range(start * LANES, stop * LANES):
         begin = i // members * strides[1] + i % members * strides[0]
@@ -124,7 +124,7 @@ def _weigh(held, factors, b, offsets, at, t0, t1, length, apart, alike):
 
 @jit
 def filters(w, x, y, b, d, sums, turned, side, of_y, cut, like, offsets, weights, planes, strides, sizes, start, stop):
-    """Compute groups start:stop of wgrad. like: the layout of y in the buffer d. sizes: strip, images, channels."""
+    """Compute groups start:stop of wgrad. like: y's `Cut` in buffer d. sizes: rows of a strip, images, channels."""
     size, taps, (strip, images, channels) = (
         cut.down * cut.across * cut.depth * cut.pitch * cut.unit,
         len(offsets),

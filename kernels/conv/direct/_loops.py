@@ -30,9 +30,9 @@ WORTH = SIDE // 4 + 1  # the fewest steps for which transposing a square is fast
 def surround(b, source, counts, strides, inner, which):
     """Copy lines of `inner` elements of the source to b, with zeros around them.
 
-    counts: the lines of an outer block in the source, those in b, and the first of these that is not all zeros.
-    strides: the distance of lines in the source and in b, and the offset of the copy in a line of b. which: the lines
-    of b to write.
+    counts: the lines per outer block in the source, the lines per outer block in b, and the zero lines before the
+    copied ones. strides: from line to line in the source, from line to line in b, and from the start of a line of b to
+    its copied elements. which: the lines of b to write.
     """
     lines, padded, top = counts
     short, long, left = strides
@@ -53,9 +53,9 @@ def surround(b, source, counts, strides, inner, which):
 def sums(out, b, v, held, panel, turned, rows, steps, places, ends, targets, lanes, items, high, deep, start, stop):
     """Compute items start:stop of a plan (`_plan.py`), `deep` steps of their sums at a time.
 
-    ends: for each step, the end of its group of steps; the group's elements of v lie within a block's side. lanes: the
-    stride between lanes in v, and that in the output. high: rows of a tile. held, panel, turned: scratch for the sums
-    of an item, for `deep` steps of v, and for a block to transpose.
+    ends: for each step, the end of its run; the elements of v in a run lie within SIDE. lanes: the stride between lanes
+    in v, and the stride between lanes in the output. high: the rows of a tile. held, panel, turned: scratch for the
+    sums of an item, for `deep` steps of v, and for a block to transpose.
     """
     for item in range(start, stop):
         r0, r1, t0, t1, at_b, at_v, at_out, count, images, next_b, next_v = items[item]

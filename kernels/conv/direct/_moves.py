@@ -62,9 +62,9 @@ def _pick(to, at, source, begin, step, count):
 
 @part
 def load(b, size, members, x, side, cut, at, lanes, first):
-    """Copy to the zero-filled buffer b the rows of the source that the target's rows from `first` on need.
+    """Copy the rows of x that a strip needs to the zero-filled buffer b; the strip begins at the target's row `first`.
 
-    size, members: the size and the number of the buffer's planes, one for each channel of a pixel.
+    size: the elements of a plane in b. members: how many planes to fill at once (the channels of a group, or 1).
     """
     for phase in range(cut.down * cut.across):
         h_phase, w_phase = phase // cut.across, phase % cut.across
@@ -89,7 +89,7 @@ def load(b, size, members, x, side, cut, at, lanes, first):
 
 @part
 def load_group(b, size, planes, x, side, cut, image, group, lanes, first):
-    """Fill the buffers of a group's planes: all together if a position has several channels, otherwise one by one."""
+    """Fill the buffers of a group's planes: all at once if a position has several channels, otherwise one by one."""
     count, members = (1, planes) if cut.unit > 1 else (planes, 1)
     for plane in range(count):
         at = image * side.image + (group * count + plane) * side.plane

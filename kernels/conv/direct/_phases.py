@@ -15,7 +15,7 @@ from kernelmark.kernels.conv.direct._plan import Border, Item, Plan, grid, line,
 
 
 class Phase(NamedTuple):
-    """Elements of x, a stride apart along an axis, with the same taps. outputs: the first element's, for each tap."""
+    """Elements of x, a stride apart, that use the same taps. outputs: the first element's output for each tap."""
 
     first: int
     length: int

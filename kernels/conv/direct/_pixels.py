@@ -37,8 +37,8 @@ def is_product(g: Shape) -> bool:
 def is_better(g: Shape, width: int) -> bool:
     """Return whether vectors of pixels are faster than vectors of filters, for which each call has to pack w.
 
-    On two CPUs with AVX-512, when all of w was packed before it was multiplied, packing an element took as long as
-    multiplying it with a panel of pixels. With more than four panels, vectors of filters were equally fast or faster.
+    On two CPUs with AVX-512, packing all of w first took as long as multiplying w with one panel of pixels. With more
+    than four panels, vectors of filters were at least as fast.
     """
     products = g.n * len(panels(g.p * g.q, width))
     return is_product(g) and products <= MOST_PANELS and products * width < g.n * g.p * g.q + width

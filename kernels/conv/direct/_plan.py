@@ -49,7 +49,7 @@ class Border(NamedTuple):
 
 
 class Item(NamedTuple):
-    """A unit of a thread's work: rows r0:r1 of a panel of `lanes` lanes, summed over steps t0:t1 and over images.
+    """A unit of a thread's work: the sums in rows r0:r1 of `lanes` lanes, over steps t0:t1 and over images.
 
     b, v, out: the offsets in these operands. next_b, next_v: the strides between images.
     """
@@ -68,7 +68,7 @@ class Item(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """The arguments of `_loops.py`. lanes: the stride between lanes in v's source, and that in the output."""
+    """The arguments of the loops in `_loops.py`. lanes: the strides between lanes in v and in the output."""
 
     border: Border
     rows: Array
@@ -89,7 +89,7 @@ def line(count: int, stride: int) -> Array:
 
 
 def together(places: Array, side: int) -> Array:
-    """Cut offsets of steps into rising runs that span less than `side`; return the end of each step's run."""
+    """Cut the steps into runs whose offsets rise and span less than `side`; return the end of each step's run."""
     ends = np.append(np.flatnonzero(np.diff(places) <= 0) + 1, len(places))
     found = np.empty(len(places), np.int64)
     first = 0
@@ -127,7 +127,7 @@ def panels(lanes: int, width: int) -> list[tuple[int, int]]:
 def row_parts(
     rows: int, lanes: list[tuple[int, int]], groups: int, width: int, cut: tuple[int, int]
 ) -> list[tuple[int, int]]:
-    """Cut rows into items that threads share evenly; a last panel at most half full counts as half a panel.
+    """Cut rows into items so that threads get equal work; a last panel that is at most half full is half the work.
 
     cut: the number of threads, and the maximum number of rows in an item.
     """

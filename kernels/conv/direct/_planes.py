@@ -44,8 +44,8 @@ class Side(NamedTuple):
 class Cut(NamedTuple):
     """The layout of the buffer that holds a strip.
 
-    down, across: the number of phases along each axis. top, left: the zeros before the source. depth, pitch: the rows
-    of a phase, and the positions of a row. unit: the elements of a position: one, or a few vectors.
+    down, across: the number of phases (positions a stride apart) along each axis. top, left: zeros before the source.
+    depth, pitch: rows of a phase, positions of a row. unit: elements of a position (one, or a few vectors).
     """
 
     down: int
@@ -65,10 +65,10 @@ class Cut(NamedTuple):
 class Plan(NamedTuple):
     """The arguments of the loops in `_depthwise.py`.
 
-    parts: for each part of the target, the first, the step and the number of its rows and of its columns, and its range
-    in `offsets` and `weights`. For each tap of each plane of a group, `offsets` has the buffer's element for the first
-    output, and `weights` the index in w. strip: the rows of a part at a time. planes: the number of planes of a group
-    in the source and in the target. strides: in w, between planes of the target and between groups.
+    parts: for each part of the target, its rows (first, step, number), its columns, and its range in `offsets` and
+    `weights`. For each tap of each plane of a group, these have the first output's index in the buffer, and the index
+    in w. strip: how many rows of a part to compute at a time. planes: planes per group in source and target. strides:
+    in w, of the target's planes and of groups.
     """
 
     cut: Cut
@@ -96,8 +96,8 @@ _Sides = tuple[list[_Axis], int, int]
 def unit_of(g: Shape, lanes: int, threads: int) -> int:
     """Return the number of elements at a position: a few vectors of channels or of transposed planes, otherwise 1.
 
-    A position has vectors of channels if channels are last and groups are equal and fill whole vectors. Their number is
-    odd, so that neighbouring positions do not compete for cache sets. threads: those that share only the channels.
+    A position has vectors of channels if channels are last and equal groups (c = k) fill whole vectors: an odd number,
+    so that neighbouring positions do not compete for cache sets. threads: how many threads divide the channels.
     """
     if turns(g, lanes, threads):
         return lanes

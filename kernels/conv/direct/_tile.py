@@ -94,8 +94,8 @@ add_narrow_products, add_fewer_narrow_products = (_products(2 * rows, 1) for row
 
 
 def tile_rows(length: int, even: int | None) -> int:
-    """Return ROWS or ROWS - 1, whichever leaves fewer excess rows in its tiles; in a tie, the one that divides a run.
+    """Return ROWS or ROWS - 1: whichever leaves fewer rows of tiles empty; in a tie, the one whose tiles divide a run.
 
-    even: the number of evenly spaced rows in a run, or None for tiles that are not high, for which ties do not matter.
+    even: for tiles of twice as many rows, the number of evenly spaced rows in a run; None for other tiles.
     """
     return min((ROWS, ROWS - 1), key=lambda rows: (-(-length // rows) * rows, bool(even and even % (2 * rows))))

@@ -22,7 +22,7 @@ def forward(codelets, flat, cut, order, held, spectra, start, stop):
     """Transform batches start:stop of tiles to spectra (frequency, part, plane); parts are real and imaginary.
 
     codelets: addresses of the functions for rows and for columns. held: scratch for a batch's half spectra (unit, row,
-    column, part, lane), and for a row of UNIT tiles twice: interleaved by lane, and one tile after another.
+    column, part, lane), for a row of UNIT tiles interleaved by lane, and for that row tile by tile.
     """
     half, line, buffer = held
     units, _, across = half.shape[:3]

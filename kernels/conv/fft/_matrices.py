@@ -99,12 +99,12 @@ def supports(p: ConvProblem) -> str | None:
 
 
 def not_held(side: int, among: list[int]) -> str | None:
-    """Return why a tile of this side cannot hold the problem, or None if `among` has the side."""
+    """Return why a tile of this side cannot hold the problem, or None. among: the sides of tiles that can."""
     return None if side in among else f"tiles of {side} x {side} do not hold the problem"
 
 
 def wasteful(p: ConvProblem, side: int, among: list[int]) -> str | None:
-    """Return why tiles of this side waste memory and products, or None: they have many more frequencies than needed."""
+    """Return why tiles of this side have far more frequencies than the best side in `among`, or None if they do not."""
     cut = {each: cuts(p, (each, each)).x for each in among}
     found = {each: x.frequencies * x.places // p.n for each, x in cut.items()}
     if found[side] <= WASTE * min(found.values()):

@@ -41,10 +41,10 @@ def transform(fft: tuple[int, int], source: Array, target: Array) -> None:
 
 
 class Order(NamedTuple):
-    """The planes to transform, in order: the tiles first:first + tiles, numbered through all images, or all filters.
+    """The planes to transform, in order: `tiles` tiles from number `first` on, counted over all images or filters.
 
-    images, channels: the numbers of these in all groups. tiles_first: whether neighbouring planes are tiles of one
-    channel; otherwise they are channels of one tile.
+    images, channels: the numbers of images and channels in all groups. tiles_first: whether neighbouring planes are
+    tiles of one channel; otherwise they are channels of one tile.
     """
 
     first: int
@@ -72,7 +72,7 @@ def place(cut: Cut, order: Order, plane: int) -> tuple[bool, int, int, int]:
 def met(axis: Axis, begin: int) -> tuple[int, int]:
     """Return the range of the tensor's elements in a tile that begins at `begin`; empty if all is padding.
 
-    The end is never below the first, since a negative index in a slice would count from the tensor's end.
+    The range's end is never negative: in a slice, a negative end would count from the tensor's end.
     """
     first = max(0, -(-begin // axis.spacing))
     return first, max(first, min(axis.size, (begin + axis.extent - 1) // axis.spacing + 1))

@@ -99,8 +99,8 @@ _tall, _tall_half, _tall_one = (_complex_products(rows, 1) for rows in (TALL, TA
 def products(held, sizes, a, a_place, b, b_place, keep, c, c_place, start, stop):
     """Compute C = A B (C += A B if `keep`) for frequencies start:stop and all groups.
 
-    sizes: groups, rows, lanes and steps (of the sum). The places are strides: of frequencies, groups, rows (of B:
-    steps), steps (A only) and parts; lanes are contiguous. B's vectors may extend beyond its lanes.
+    sizes: groups, rows, lanes, steps (of the sum). a_place: the strides of frequency, group, row, step and part;
+    b_place lacks the row, c_place the step. Lanes are contiguous. B's vectors may extend beyond its lanes.
     """
     groups, rows, lanes, steps = sizes
     for item in range(start * groups, stop * groups):

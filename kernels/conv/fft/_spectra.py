@@ -29,9 +29,9 @@ AXES = {"x": "ct", "w": "kc", "y": "kt"}
 
 
 class Way(NamedTuple):
-    """An implementation of the transforms, `batch` planes at a time: a Numba function, and the addresses that it calls.
+    """A way to transform `batch` planes at a time: a Numba function, and the addresses that the function uses.
 
-    held: each thread's scratch for a batch. facts: facts about the FFT plan, for `x.chose`.
+    held: each thread's scratch for a batch. facts: facts about the FFT plan that `x.chose` reports.
     """
 
     run: Callable[..., None]
@@ -83,7 +83,7 @@ def spectral(problem: ConvProblem, x: ConvOperands, c: Cuts, block: int, way: An
 
 
 def axes(problem: ConvProblem, c: Cuts, tiles: int) -> tuple[str, ...]:
-    """Return which of k, c, t (tiles) are rows, lanes, steps; the output axis that fills vectors better is lanes."""
+    """Return the axes of rows, lanes and steps: k, c and t (tiles) in some order. Lanes waste less of a vector."""
     sizes = {"k": c.y.channels, "c": c.x.channels, "t": tiles}
     first, second = {"fprop": ("k", "t"), "dgrad": ("c", "t"), "wgrad": ("c", "k")}[problem.direction]
     (steps,) = set(sizes) - {first, second}

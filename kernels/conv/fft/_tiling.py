@@ -15,7 +15,7 @@ Sides = tuple[int, int]
 
 
 class Axis(NamedTuple):
-    """An axis of a tensor and its tiles, measured in places of the dense tensor, where elements are `spacing` apart.
+    """An axis of a tensor, cut into tiles. Elements are `spacing` apart; positions count the zeros between them.
 
     first: where the first of the `tiles` tiles begins. step: the distance between tiles. extent: the part of a tile's
     side that is read from the tensor or stored. lead: the index of the first output in a tile.
@@ -32,10 +32,10 @@ class Axis(NamedTuple):
 
 
 class Cut(NamedTuple):
-    """A tensor cut into tiles: groups, channels of a group, and images; a filter is an image with a single tile.
+    """A tensor of groups, channels per group, and images, cut into tiles; a filter is an image with a single tile.
 
-    strides: in the tensor, of groups, channels, images, rows and columns. turned: whether the spectra are conjugated,
-    because this operand is shifted over the other.
+    strides: in the tensor, of groups, channels, images, rows and columns. turned: whether to conjugate the spectra,
+    which makes the product a correlation.
     """
 
     groups: int
@@ -167,7 +167,7 @@ def executed(c: Cuts, multiply_add: int) -> int:
 
 
 def good_size(size: int) -> int:
-    """Return the smallest even number from `size` on that has only the prime factors 2, 3, 5 and 7; 1 for `size` 1."""
+    """Return the smallest even number >= `size` whose only prime factors are 2, 3, 5 and 7, or 1 if `size` is 1."""
     if size <= 1:
         return 1
     half, odd = -(-size // 2), [1]

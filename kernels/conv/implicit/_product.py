@@ -20,7 +20,7 @@ FARTHEST = 15  # pixels from a filter's first tap along an axis: limit of wgrad 
 
 
 class Product(NamedTuple):
-    """Sizes of the matrix products that a convolution consists of: gathered (im2col) and plain operand, and depth.
+    """The matrix products of a convolution: a gathered (im2col) operand times a plain operand, summed over `depth`.
 
     `parts` is the number of products: one for each group or, for an input's gradient, one for each phase (residue
     modulo the strides) of each group.
@@ -35,7 +35,7 @@ class Product(NamedTuple):
 
 
 def product(p: ConvProblem) -> Product:
-    """Return the product of the largest phase; other phases have as many pixels and taps, or one row or column less."""
+    """Return the product of the largest phase; others are equal, or smaller by a row or column of pixels or taps."""
     filters, channels = p.k // p.groups, p.c // p.groups
     if p.direction == "wgrad":
         return Product("y", "x", filters, channels * p.r * p.s, p.n * p.p * p.q, p.groups)
@@ -54,7 +54,7 @@ def taps(p: ConvProblem) -> int:
 
 
 def masked(p: ConvProblem) -> bool:
-    """Return whether bits suffice to mask the taps inside the image: one bit per tap (wgrad: per row and column)."""
+    """Return whether a bit mask can tell which taps are inside the image: a bit per tap (wgrad: per row and column)."""
     if p.direction != "wgrad":
         return taps(p) <= MASK_BITS
     high = near(p.h, p.p, p.r, p.stride_h, p.dilation_h, p.pad_h.before)
@@ -87,7 +87,7 @@ def slices(p: ConvProblem, t: Tile) -> tuple[int, int]:
 
 
 def most_blocks(p: ConvProblem, t: Tile) -> int:
-    """Return the largest number of blocks in a launch: the number if slices have their least depth, DEPTH."""
+    """Return the number of blocks in a launch if slices have the least depth, DEPTH; no launch has more blocks."""
     return math.prod(blocks(p, t)) * max(1, product(p).depth // int(t.DEPTH))
 
 

@@ -94,7 +94,7 @@ _ORDER = hopper.in_order(blocks, WIDE | {"DEPTH": 256}, NARROW | {"DEPTH": 256},
 
 
 def unless(p: ConvProblem, t: Tile, device: DeviceLimits) -> str | None:
-    """Return why a narrower tile is used, or None: the last tile is half empty, or narrow tiles make more blocks."""
+    """Return None, or why a narrower tile is better: the last tile is half empty, or narrow tiles make more blocks."""
     columns = product(p)[1]
     if t.BN > BOX and columns <= 2 * t.BN and 0 < columns % t.BN <= t.BN // 2:
         return f"half of a tile of {t.BN} columns is empty"

@@ -1,7 +1,7 @@
 """cuDNN's engines, selected by their numerical notes through NVIDIA's Python package for the graph API.
 
-Each kernel is the first plan, in the order of cuDNN's heuristics, of an engine that has the required notes and none of
-the excluded ones; the row names the engine. Written for nvidia-cudnn-frontend 1.32.
+Each kernel is the first plan in the list of cuDNN's heuristics whose engine has the required notes and none of the
+excluded notes. The row names the engine. Written for nvidia-cudnn-frontend 1.32.
 """
 
 from functools import lru_cache, partial

@@ -39,7 +39,7 @@ def conv2d(problem: ConvProblem, x: ConvOperands) -> Launch:
     """PyTorch's convolution and its gradients, by oneDNN if PyTorch uses it.
 
     PyTorch cannot write a convolution to a given output: it returns a new tensor, and copying it is timed (`out=` does
-    the same). Channels-last operands are channels-last tensors. A call includes oneDNN's conversion of operands to its
+    the same). Operands in nhwc are channels-last tensors. A call includes oneDNN's conversion of operands to its
     blocked layout.
     """
     from kernelmark.kernels._torch import implementation

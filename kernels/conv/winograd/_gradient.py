@@ -81,8 +81,8 @@ class _Gradient:
 def launch(problem: ConvProblem, x: ConvOperands, m: int, product: Array) -> Launch:
     """Return one launch: pad rows with zeros, transform and multiply planes block by block, transform filters back.
 
-    If there is one block, each thread multiplies OUTPUTS rows at a time, and computes the filters' gradient from these
-    products while they are in its cache.
+    If one block has all strips, each thread multiplies OUTPUTS output channels at a time, and computes the filters'
+    gradient from these products while they are in its cache.
     """
     of = _Gradient(problem, x, m, product)
     return (_by_rows if of.step == of.strips and x.tile.OUTPUTS else _by_blocks)(of)

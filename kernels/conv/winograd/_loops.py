@@ -19,8 +19,8 @@ STRIPS = 8  # strips whose columns are transformed before any row: data just sto
 def padded(to, source, held, g, start, stop):
     """Copy rows start:stop of images with zero padding, and split each row into `phases` interleaved parts.
 
-    Whole vectors are stored: the next row overwrites their excess, and the last rows are copied from scratch. held:
-    scratch, one half for a row and one for its parts.
+    The last vector of a row may extend into the next row, which then overwrites the excess. The last rows are copied
+    from scratch. held: scratch, half of it for a row, half for the row's parts.
     """
     row, skipped, left = g.phases * g.columns, max(0, -g.left), max(0, g.left)
     count = min(g.width - skipped, row - left)  # elements that no tile reads are left out
@@ -147,9 +147,9 @@ def _multiplied(product, u, v, products, packed, g, tiles, item, strides, result
 
 @jit
 def block(product, y, u, v, products, held, packed, g, strides, item):
-    """Compute an item: output channels f0:f1 in strips s0:s1 of tiles; the filters are the rows of u from `row` on.
+    """Compute item (s0, s1, f0, f1, row): output channels f0:f1 of strips s0:s1, with filters from row `row` of u on.
 
-    strides: those of v, as in `_multiplied`.
+    strides: the strides of v, as in `_multiplied`.
     """
     s0, s1, f0, f1, _row = item
     tiles = (s1 - s0) * g.across

@@ -29,7 +29,7 @@ def channels(v, x, held, g, strides, s0, s1, start, stop):
     """Transform channels start:stop. Whole vectors of tiles are written; the next line overwrites the excess.
 
     A line is written to scratch and copied from there if its tiles are not contiguous, or if its vectors would extend
-    beyond the last line, since the memory after that may belong to another thread.
+    beyond the last line: the memory after the last line may belong to another thread.
     """
     side, tiles, (plane, channel, tile) = g.m + 2, (s1 - s0) * g.across, strides
     far = tiles + LANES
@@ -52,9 +52,9 @@ def strips(v, x, held, g, strides, s0, s1, start, stop):
 def strides(g: Tiling, count: int) -> tuple[int, int, int]:
     """Return the stride of planes of `count` strips, and the strides of channels and tiles within a plane.
 
-    Tiles are contiguous, unless channels are last or the tiles are so few that products go along channels. An extra
-    vector after each plane keeps planes from competing for the same cache sets. A line over channels is padded to whole
-    vectors, so that threads, which write whole vectors, do not overwrite each other's lines.
+    Tiles are contiguous, unless channels are last or tiles are few; then channels are contiguous. An extra vector after
+    each plane keeps planes from competing for the same cache sets. A line over channels is padded to whole vectors, so
+    that threads, which write whole vectors, do not overwrite each other's lines.
     """
     tiles, line = count * g.across, -(-g.inputs // LANES) * LANES
     if g.channels_last or tiles <= ALONE:
@@ -71,8 +71,8 @@ def each_thread(x: ConvOperands, elements: int, is_shared: bool = False) -> list
 class Planes:
     """The input or the output's gradient: its rows padded by zeros, and its transform in planes of `step` strips.
 
-    v: for each thread, scratch for the planes, which threads may share. strides: the distances between planes, between
-    channels and between tiles.
+    v: for each thread, scratch for the planes; threads may share one scratch. strides: the distances between planes,
+    between channels and between tiles.
     """
 
     def __init__(

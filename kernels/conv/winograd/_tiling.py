@@ -13,8 +13,8 @@ class Tiling(NamedTuple):
     tile: m numbers; their count is part of the type, so that Numba compiles the transforms for this m alone. k, c:
     sizes of the stored filters; transformed filters are planes of `filter_plane` elements in rows of `filter_line`.
     rotated: whether filters are rotated (dgrad). back: whether tiles are m x m parts of the output's gradient (wgrad).
-    height, width, top, left: the image's sizes and zero padding. rows, columns, phases: those of the padded copy; its
-    parts are whole vectors if longer than one. With channels last, widths count elements.
+    height, width, top, left: the image's sizes and zero padding. rows: rows of the padded copy. phases: parts of a row.
+    columns: elements of a part (whole vectors, unless fewer). With channels last, widths count elements.
     """
 
     m: int
@@ -99,7 +99,7 @@ class Cut(NamedTuple):
     """The division of an image among threads: items of strips s0:s1 of tiles and output channels f0:f1.
 
     strips: the most strips in an item. channels: the output channels to multiply at a time. is_whole: whether every
-    item has all strips, so that its filters are used by no other item.
+    item has all strips; then no other item uses its filters.
     """
 
     items: list[tuple[int, int, int, int]]
