@@ -182,5 +182,5 @@ class ConvProblem(ConvSizes, frozen=True, kw_only=True):
         return wrong
 
     def tolerance(self, numerics: str) -> Bound:
-        """Return the bound on the errors, in units of the reference."""
+        """Return the bound on the errors, as a multiple of the reference's `unit`."""
         return tolerance(self, numerics)

@@ -195,7 +195,7 @@ class FftProblem(Problem, frozen=True, kw_only=True):
 
     @property
     def flop(self) -> int:
-        """Return the nominal operations: 5 N log2 N for complex transforms of N points, half of it for real ones."""
+        """Return the nominal operations: 5 N log2 N for complex transforms of N points, half as many for real ones."""
         points = self.h * self.w
         return round(self.b * (5 if self.kind == "c2c" else 2.5) * points * math.log2(points))
 

@@ -43,7 +43,7 @@ class GroupedReference(NamedTuple):
         return np.concatenate([part.values for *_, part in self.parts], axis=1)
 
     def check(self, c: Array, bound: Bound, mixed: bool = False) -> Verdict:
-        """Compare C (1, m, n) group by group; return the verdict on the first wrong group, else on the least exact."""
+        """Compare C (1, m, n) by group; return the verdict on the first wrong group, else on the least exact group."""
         found = []
         for group, first, end, part in self.parts:
             verdict = part.check(c[:, first:end], bound, mixed)

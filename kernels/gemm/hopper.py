@@ -163,7 +163,7 @@ def in_order(blocks: Callable[[Any, Tile], int], *wanted: Mapping[str, Tunable])
 
 
 def fastest(blocks: Callable[[Any, Tile], int], *choices: Choice, rows: int = BM) -> Prefer:
-    """Prefer the tile of `rows` x BN elements whose blocks finish the whole product first, by `by_waves`'s estimate."""
+    """Prefer the tile of `rows` x BN elements whose blocks finish the whole product first, as `by_waves` estimates."""
 
     def useful(p: GemmProblem, t: Tile) -> float:
         return float(p.m * p.n * p.batch / (blocks(p, t) * rows * t.BN))
@@ -263,7 +263,7 @@ def wgmma_grouped(p: GemmProblem, t: Tile, device: DeviceLimits) -> list[KernelC
 
 
 def rows_and_columns(p: GemmProblem) -> tuple[int, int]:
-    """Return the extents of the operand in registers, which is not stored along k, and of the other operand."""
+    """Return the size (m or n) of the operand in registers, which is not stored along k, and that of the other."""
     return (p.m, p.n) if p.op_a == "T" else (p.n, p.m)
 
 

@@ -338,7 +338,7 @@ class GemmProblem(Problem, frozen=True, kw_only=True):
     def tolerance(self, numerics: str) -> Bound:
         """Return the bound on C's errors, from the sum, alpha and beta, the epilogue, and rounding to the stored type.
 
-        The bound is in the reference's units. For integers it is 0, whatever numerics a kernel declares.
+        The bound is a multiple of the reference's `unit`. For integers it is 0, whatever numerics a kernel declares.
         """
         storage, stored = split_dtype(self.dtype)
         numerics = "exact" if stored == "s32" else numerics

@@ -1,4 +1,4 @@
-"""Plans of launches in `cuda`: a kernel that reads or writes the host's memory, and the work on arrival."""
+"""Plans of launches in `cuda`: a kernel that accesses the host's memory, and the multiply-adds after a transfer."""
 
 from typing import Any
 

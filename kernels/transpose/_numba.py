@@ -109,9 +109,9 @@ def cycles(rows, columns, longest):  # type: ignore[no-untyped-def]
     """Return the permutation that transposes a grid of chunks, as segments of its cycles, at most `longest` moves each.
 
     Place q of the result receives the chunk at place q % rows * columns + q // rows. The arrays are starts, moves, ends
-    and saved. A segment begins at place starts[e], makes moves[e] moves, and ends with saved chunk number ends[e]; if
-    that is -1, the segment is a whole cycle and ends with its first chunk. saved: the places of the chunks that must be
-    saved before any segment begins.
+    and saved. A segment begins at place starts[e], makes moves[e] moves, and ends with saved chunk number ends[e]. If
+    ends[e] is -1, the segment is a whole cycle and ends with its first chunk. saved: the places of the chunks that must
+    be saved before any segment begins.
     """
     seen = np.zeros(rows * columns, np.bool_)
     starts, moves, ends, saved = [0][:0], [0][:0], [0][:0], [0][:0]

@@ -110,7 +110,7 @@ CAN_PASS = LANES == UNIT
 def column(n: int, past: bool = False) -> int:
     """Return the address of f(to, to_step, to_part, off, step, part, sign), which transforms n complex numbers.
 
-    sign: the factor of imaginary parts. past: write results past the caches, by streaming stores to whole cache lines.
+    off: the source. sign: the factor of imaginary parts. past: use streaming stores, to whole cache lines.
     """
 
     def run(to, to_step, to_part, off, step, part, sign):

@@ -40,7 +40,7 @@ BLOCKS_PER_SM = 3  # blocks of fft_fused that fill a multiprocessor
 
 
 def padded(p: ConvProblem, values: Mapping[str, int]) -> int:
-    """Return the elements of the product at one frequency, including those beyond its edges."""
+    """Return the elements of the tiles that cover the product at one frequency."""
     a, b, _ = spectra(p, fitting(p)[0])
     return math.prod(ceil_div(x.matrix[1], values[side]) * values[side] for x, side in ((a, "BM"), (b, "BN")))
 
