@@ -94,7 +94,7 @@ def updated(product: Product, weights: Array, velocity: Array, rng: "np.random.G
 def bound(epilogue: Epilogue, numerics: str, storage: str, k: int, stored: str, is_plain: bool) -> Bound:
     """Return the bound of C or V: the product's errors times the epilogue's steepest slope, plus the epilogue's errors.
 
-    The bound is a multiple of the reference's `unit`, which includes the added operand. is_plain: alpha is 1, and nothing is added.
+    The bound is a multiple of the reference's `unit`. is_plain: alpha is 1, and nothing is added to the product.
     """
     found = sum_bound(numerics, storage, k, stored, added=float(not is_plain))
     if epilogue != "sigmoid":

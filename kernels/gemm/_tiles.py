@@ -54,7 +54,7 @@ def unlike_fragments(t: Tile) -> str | None:
 
 
 def unshared(threads: int, rows: int, across: int, even: bool = False) -> str | None:
-    """Return why threads cannot share a panel of `rows` rows and `across` packs, or None (panel_share.cuh).
+    """Return why threads cannot share a panel of `rows` rows of `across` packs (vectors), or None (panel_share.cuh).
 
     even: whether all threads must have the same number of packs, because a thread holds its packs in registers.
     """

@@ -66,9 +66,9 @@ class Plan(NamedTuple):
     """The arguments of the loops in `_depthwise.py`.
 
     parts: for each part of the target, its rows (first, step, number), its columns, and its range in `offsets` and
-    `weights`. For each tap of each plane of a group, these have the first output's index in the buffer, and the index
-    in w. strip: how many rows of a part to compute at a time. planes: planes per group in source and target. strides:
-    in w, of the target's planes and of groups.
+    `weights`. For each tap of each plane of a group, `offsets` has the first output's index in the buffer, `weights`
+    the index in w. strip: how many rows of a part to compute at a time. planes: planes per group in source and target.
+    strides: in w, of the target's planes and of groups.
     """
 
     cut: Cut
