@@ -47,7 +47,7 @@ def groups(d, x, a, b, steps, size, start, stop):  # type: ignore[no-untyped-def
 
 @jit
 def few(d, x, a, b, steps):  # type: ignore[no-untyped-def]
-    """Compute arrays smaller than a group. Products and sums are exact, so fused operations give the same result."""
+    """Compute arrays smaller than a group. Products and sums are exact, so fusing them would not change the result."""
     product = coarse(a[0]) * coarse(b[0])
     for i in range(d.size):
         d[i] = coarse(x[i])

@@ -109,7 +109,7 @@ def _met(g: Shape, border: Border) -> Array:
 
 
 def lines_met(plan: Plan, images: int, start: int, stop: int) -> Array:
-    """Return the sorted numbers of the lines that items start:stop read, in images with borders."""
+    """Return the sorted numbers of the lines of bordered images that items start:stop read."""
     length, found = plan.border.strides[2], np.zeros(plan.border.lines(images), bool)
     shared = [i for i, name in enumerate(Item._fields) if name not in ("v", "out", "lanes", "next_v")]
     for r0, r1, t0, t1, b, count, next_b in np.unique(plan.items[start:stop, shared], axis=0).tolist():

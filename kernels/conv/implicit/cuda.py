@@ -194,7 +194,7 @@ def valid_mma(p: ConvProblem, t: Tile, _: DeviceLimits) -> str | None:
 
 
 def in_order(small: Mapping[str, Tunable], square: Mapping[str, Tunable], *wide: Mapping[str, Tunable]) -> Prefer:
-    """Return a preference for larger tiles that fill the device; `wide` ones are not used for nchw or dgrad."""
+    """Return a preference for larger tiles that fill the device; `wide` tiles are not used for nchw or dgrad."""
 
     def unless(p: ConvProblem, t: Tile, device: DeviceLimits) -> str | None:
         least, middle, *widest = (tile_on(device, tile) for tile in (small, square, *wide))

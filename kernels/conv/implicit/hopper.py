@@ -53,7 +53,7 @@ def cluster_tiles(p: ConvProblem, t: Tile) -> int:
 
 
 def slices(p: ConvProblem, t: Tile) -> tuple[int, int]:
-    """Return the steps of pixels per slice of a filter's gradient, and the number of slices that fill the device.
+    """Divide the pixels of a filter's gradient into slices that fill the device; return their steps and number.
 
     A slice has at least DEPTH pixels, unless the problem has fewer. Other products have one slice.
     """
