@@ -41,7 +41,7 @@ REFUSED = [
     ("list --xyz", "No such option '--xyz'; `kernelmark list --help` lists its options and arguments"),
     ("list --op gem", "--op: 'gem' is not an operation; expected one of "),
     ("run", "no SUITE was named"),
-    ("list gemm --suites", "--suites: lists all suites, so it takes no OP, --op or --device; leave out "),
+    ("list gemm --suites", "--suites: lists all suites; leave it out, or leave out OP, --op and "),
     ("run smokey", "suite 'smokey': is not a suite, a .toml file or a problem id such as gemm/m64n64k64/f32/NT; `"),
     ("run ''", "suite '': is not a suite, a .toml file or a problem id"),
     ("run matmul/m8n8k8/f32/NT", "suite 'matmul/m8n8k8/f32/NT': is not a suite, a .toml file or a problem id"),
