@@ -80,7 +80,7 @@ def write_folder(store: Store, run_id: str, out: Path, registry: Registry, pdf: 
 @file_option(
     "--prices",
     "prices_path",
-    text="TOML file with the price of an hour of each device. [default: the prices in the founding texts]",
+    text="TOML file with the price of an hour of each device. [default: an example with published prices]",
 )
 @click.option("--only", metavar="ID,..", help="Test only these claims.")
 @db_option
@@ -92,7 +92,7 @@ def claims(
     only: str | None,
     db: Path | None,
 ) -> None:
-    """Test published claims about hardware on measured rows.
+    """Test published claims about performance on measured rows.
 
     Each claim is confirmed, refuted or neither. With RUN, only the rows of that run count. Without RUN, the latest cold
     rows of this machine count; missing rows are measured first, which takes about ten minutes.
@@ -222,8 +222,8 @@ def trend(
     """Show how the times of a case or SUITE changed over the runs.
 
     CASE is a part of a row's name: kernel, problem, mode and threads. A step is a statistically significant change
-    from one run to the next. Runs of a single process are not tested. Each step is printed with the recorded facts that
-    changed, too: commit, versions, tile.
+    (corrected for the number of tests) between two runs of several processes. Each step is printed with the recorded
+    facts that differ between the two runs: commit, versions, tile.
     """
     try:
         problems, text = [entry.problem.id for entry in find_suite(subject, discover(plugins)).entries()], ""

@@ -131,7 +131,7 @@ def _parse_gpus(text: str) -> tuple[int, ...]:
 @click.option(
     "--tuned",
     metavar="FILE",
-    help="Use tiles from this file of `tune`. Baselines keep their own tiles. auto: the file of this device.",
+    help="Use the tiles in this file from `tune`. Baselines keep their default tiles. auto: the file of this device.",
 )
 @click.option(
     "--select",
@@ -329,7 +329,7 @@ def _who(request: RunRequest) -> tuple[str, tuple[str, ...]]:
     assert known is not None  # without these options the run continues on its earlier workers
     if missing := [gpu for gpu in known.gpus if gpu not in present]:
         which = f"--resume {request.resume}" if request.resume else f"--reproduce {request.reproduce}"
-        raise UsageError(f"{which}: GPU {missing[0]} is missing; the run can continue only on its original GPUs")
+        raise UsageError(f"{which}: GPU {missing[0]} is missing; expected all GPUs of that run")
     return (_file(Path(known.executor)) if known.executor else ""), known.gpus
 
 

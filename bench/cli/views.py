@@ -209,7 +209,7 @@ def crossover(
     "--tuned",
     "where",
     metavar="FILE",
-    help="With --format c: the tuning file to read; the race RUN chose its tiles. [default: this machine's file]",
+    help="With --format c: the tuning file to read; RUN selects the tiles of one race. [default: this machine's file]",
 )
 @click.option("--identify", is_flag=True, help="Write the names of hosts and devices instead of hashes of them.")
 @select_options
