@@ -65,7 +65,7 @@ def side(ratio: Ratio, confirm: Confirm) -> str:
 
 
 def judge(answers: Sequence[str], whole: bool) -> str:
-    """Return `confirmed` (all yes), `refuted` (all no) or `depends` (mixed, or not `whole`: problems lack rows)."""
+    """Return `confirmed` if all answers are yes, `refuted` if all are no, otherwise (or if not `whole`) `depends`."""
     if whole and set(answers) == {YES}:
         return CONFIRMED
     return REFUTED if whole and set(answers) == {NO} else DEPENDS
@@ -128,7 +128,7 @@ TOLD, NAMED = 4, 8
 
 
 def told(numbers: Sequence[JudgedRatio]) -> list[str]:
-    """Return a line for each of yes, no and tie, with its numbers: `yes  13x13 (pyfftw.tiled): 1.6x [1.5, 1.7]`."""
+    """Return a line for each answer that occurs, with its numbers: `yes  13x13 (pyfftw.tiled): 1.6x [1.5, 1.7]`."""
     groups = [(answer, [n for n in numbers if n.answer == answer]) for answer in ANSWERS]
     return [f"{answer}  {_group(group, len(numbers))}" for answer, group in groups if group]
 
@@ -155,9 +155,9 @@ COMPARE = {**findings.COMPARE, **aggregation.COMPARE}
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
     """A claim with its verdict.
 
-    said: a line with numbers for each of yes, no and tie, or the reason why there is no number. notes: problems without
-    rows, seconds per batch of each network, prices used. rows: the run and case of each row used for the verdict. If
-    the claim has no number, these are the failed rows. run_ids: the runs of these rows.
+    said: a line for each answer (yes, no, tie) that occurs, or the reason why there is no number. notes: problems
+    without rows, seconds per batch of each network, prices used. rows: the run and case of each row used for the
+    verdict, or of each failed row if the claim has no number. run_ids: the runs of these rows.
     """
 
     id: str

@@ -85,9 +85,9 @@ class Experiment(TomlTable, frozen=True):
     """The rows to measure: suites or problem ids, kernels (globs), numbers of threads, instruction sets.
 
     only: globs that restrict the suites' problems. device: the device that the experiment needs. parts: the parts of a
-    network to measure; all if empty. batches: the batch sizes for each problem. threads: thread counts to
-    measure besides the machine's number of threads; larger counts are skipped. together: the axes that may differ
-    between problems measured in turn. spread: seconds between the starts of two processes.
+    network to measure; all if empty. batches: the batch sizes for each problem. threads: thread counts to measure
+    besides the machine's number of threads; larger counts are skipped. together: the axes that may differ between
+    problems measured in turn. spread: the least seconds between the starts of two processes.
     """
 
     id: str
@@ -107,7 +107,7 @@ class Experiment(TomlTable, frozen=True):
 
 
 class Claim(TomlTable, frozen=True):
-    """A published statement about hardware, where it applies, the number that would confirm it, and its experiment.
+    """A published statement about performance, where it applies, the number that would confirm it, and its experiment.
 
     source: a key of SOURCES, or the publication in full. threads, gpus: the numbers that the machine must have.
     lacks: the reason why the claim is never measured, even on a machine with enough threads and GPUs, or "".

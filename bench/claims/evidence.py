@@ -179,7 +179,7 @@ class Known:
         ]
 
     def lacks(self, how: Plan, planned: Iterable[PlannedJob], registry: Registry) -> list[PlannedJob]:
-        """Return the jobs that no run has measured completely, with at least the planned number of processes."""
+        """Return the jobs that no run has measured completely in at least the planned number of processes."""
 
         def has(job: Job) -> bool:
             cases = [case_of(job, problem, registry.kernels[kernel]) for problem, kernel in job.entrants]

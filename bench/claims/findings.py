@@ -283,7 +283,7 @@ def rates(q: Question) -> Iterator[ClaimRatio]:
 def price(q: Question) -> Iterator[ClaimRatio]:
     """Yield how many times more work device `one` does for the same money than device `other`.
 
-    For the kind `other-price`, the price of `other` is its `otherwise_per_hour`, for instance without preemption.
+    For the kind `other-price`, the price of `other` is its `otherwise_per_hour`, such as the price without preemption.
     """
     for pair in pairs(q):
         one, other = q.prices.of(pair.one), q.prices.of(pair.other)
