@@ -25,8 +25,8 @@ class LaunchResources(msgspec.Struct, frozen=True):
 class VersionRatio(msgspec.Struct, frozen=True):
     """The speedup of a version over a rival that was sampled in turn with the version, and the speedup's interval.
 
-    kernel: the rival's kernel id; the id of the version's own kernel means its default tile. For an earlier version in
-    the store, kernel is "" and `version` is that version's number.
+    kernel: the rival's kernel id (the version's own: with the default tile), or the file name of a rival given by
+    `watch --vs`. If the rival is an earlier version in the store, kernel is "" and `version` is its number.
     """
 
     ratio: NotNegative
