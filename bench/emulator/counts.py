@@ -98,7 +98,7 @@ class Sampled:
 class Tallies:
     """The counts of all launches of a case, each launch as if all its blocks had run.
 
-    footprints: each block's sectors, by the numbers of launch and block. Blocks that were not sampled are missing.
+    footprints: a block's sectors, by the numbers of launch and block; of sampled blocks, or of all if few (WHOLE).
     """
 
     sites: Mapping[Site, InstructionCount]

@@ -55,7 +55,7 @@ class EmulatedCase:
 
 
 def cases(registry: Registry, kernel: CudaKernel, device: DeviceLimits = H100) -> list[EmulatedCase]:
-    """Return a case of each problem with the default tile, and a few for each other tile and for blocks that loop."""
+    """Return a case for each problem with the default tile, a few for each other tile, and a few whose blocks loop."""
     taken = problems(kernel, registry.operations[kernel.op])
     default = [EmulatedCase(kernel, p, tile, device) for p in taken if (tile := kernel.tile_for(p, device))]
     few = ((p, tile) for tile in kernel.tiles(device) for p in _few(kernel, taken, tile, device))

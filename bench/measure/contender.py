@@ -164,7 +164,7 @@ class Contender:
             self._take(verdict)
 
     def audit_renewed(self) -> None:
-        """Mark as mistrusted a kernel that recomputes only outputs of changed elements; run after all verification."""
+        """Mark as mistrusted a kernel that recomputes only what changed inputs affect; run after all verification."""
         with self._blamed():
             if not (self.live and self.series) or self._fresh_s < SPARED_RATIO * median(self.series.samples):
                 return

@@ -41,7 +41,7 @@ def held_run(store: Path, run_id: str, remedy: str) -> AbstractContextManager[No
 
 @contextmanager
 def held(path: Path, subject: str, remedy: str, once: bool = False) -> Iterator[None]:
-    """Lock a file while the context lasts. once: remove it at the end. Raises UsageError with the pid of the holder."""
+    """Lock a file until the context or process ends. once: then remove it. Raises UsageError with the holder's pid."""
     try:
         fd = _locked(path)
     except BlockingIOError as error:

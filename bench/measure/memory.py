@@ -95,7 +95,7 @@ def _groups(root: Path) -> tuple[_ControlGroup, ...]:
 def control_groups(root: Path, controller: str) -> Iterator[tuple[int, Path]]:
     """Yield the version, 2 or 1, and the folder of each control group of this process, the innermost first.
 
-    root: the folder of all control groups. controller: `memory` or `cpu`. In a container, only the root may exist.
+    root: the folder of all control groups. controller: `memory` or `cpu`. A container may have only the root.
     """
     try:
         lines = [line.split(":", 2) for line in OWN_GROUPS.read_text().splitlines()]

@@ -33,7 +33,7 @@ _GUARD = np.tile(np.array([0xFF] * 8 + [0xFF, 0xFF, 0x7F, 0x7F] * 2, np.uint8), 
 
 
 class Spots(NamedTuple):
-    """A few poisoned elements of an output, at the indices `places` of its buffer `flat`, seen as unsigned integers.
+    """A few poisoned elements of an output, at the indices `places` of `flat`, its buffer as unsigned integers.
 
     unwritten: the bits of an unwritten element. early: for each call of `looks`, the position in `places` of the
     element that is read first, and the bits that were read.

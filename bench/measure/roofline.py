@@ -163,7 +163,7 @@ BESIDE = "measured while "
 
 
 def highest(found: Iterable[tuple[Ceiling, str]]) -> tuple[Ceiling, str] | None:
-    """Return the ceiling to use among several of one kind, with the highest `best` of them all, and the doubt about it.
+    """Return the ceiling to use among several of one kind, and the doubt about it; its `best` is the highest of all.
 
     Ceilings without doubt are preferred, then those measured during other load; among equals the highest is used.
     """

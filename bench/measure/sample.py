@@ -84,7 +84,7 @@ class Series:
     """One kernel's samples, its launches on several copies of the operands, and the rule that stops sampling.
 
     shared: changes of the operands, the same for all kernels of the problem; outputs after these changes are compared
-    with a reference. summed: a function that checks all outputs in an OperandSet in about `summing_s` seconds.
+    with a reference. summed: a function that checks the whole outputs in an OperandSet in about `summing_s` seconds.
     """
 
     def __init__(

@@ -37,7 +37,7 @@ VENDORS = ("cublas", "cublaslt", "cudnn", "cudnn_frontend", "cufft")
 class Kernel:
     """A contender: its name, the problems that it takes, and how it is set up.
 
-    domain: by axis of the problem, the values that it takes (`dtypes=("f32",)` is `{"dtype": ("f32",)}`). supports:
+    domain: by axis of the problem, the accepted values (`dtypes=("f32",)` is `{"dtype": ("f32",)}`). supports:
     returns why it cannot take a problem inside its domain, or None. modules: the modules that must be importable.
     threaded: whether it uses more than one CPU thread. order: `F` for kernels that read the same buffers as
     column-major matrices. library_scratch: bytes that the library allocates internally, as a function of the problem.
@@ -255,8 +255,8 @@ class Im2colMap:
 
     operand: n images of h x w pixels with c channels. box: pixels and channels of a copy. The first tap of a filter
     visits each image row by row in steps of `stride`, from `lower` to `upper`. Both are (row, column); `upper` is
-    counted from the image's last row and column. A copy for another tap offsets all pixels by this tap. Pixels outside
-    the image are zeros. swizzle: as in TensorMap.
+    counted from the image's last row and column. A copy takes its pixels in this order, all offset by its tap. Pixels
+    outside the image are zeros. swizzle: as in TensorMap.
     """
 
     operand: str

@@ -207,11 +207,11 @@ def error_variance(got: Array, want: Array, bound: Bound, length: int) -> float:
 
 
 def sums_limit(variance: Array, own_error: float | Array, verdicts: int = 1) -> Array:
-    """Return limits on Gaussian sums of errors with this variance; right results exceed any with probability 1e-6.
+    """Return limits on Gaussian sums of errors with this variance; the chance that right results exceed one is 1e-6.
 
     Weights are drawn independently of the errors, so a weighted sum is normally distributed however errors depend on
     each other. own_error: the standard deviation of computing the sums in float64. verdicts: the number of verdicts
-    that share this probability.
+    that share this chance.
     """
     quantile = math.sqrt(2 * math.log(2 * verdicts * max(1, variance.size) / _FALSE_ALARMS))
     found: Array = quantile * np.sqrt(variance + own_error**2)
