@@ -179,7 +179,7 @@ def find_run(suite: Suite, store: Store, run_id: str | None) -> str:
     for known in reversed(store.run_ids()):
         if any(r.problem in wanted and is_timed(r) for r, _ in store.results(known)):
             return known
-    raise UsageError(f"{suite.name}: no run in {store.path} has timed it; `kernelmark run {suite.name}` does")
+    raise UsageError(f"{suite.name}: no run in {store.path} has timed it; `kernelmark run {suite.name}` times it")
 
 
 STANDING = (

@@ -117,7 +117,7 @@ def half_fingerprints(problem: Any, x: Any) -> Launch:
 
 
 def unless_soon(compute: Launch, otherwise: Launch) -> Launch:
-    """Return a launch of `compute`. A call within 0.2 ms (or twice its time) of another one runs `otherwise`."""
+    """Return a launch of `compute`, or of `otherwise` less than 0.2 ms (or twice `compute`'s time) after a call."""
     ended_s = took_s = 0.0
 
     def launch() -> None:

@@ -103,7 +103,7 @@ def _counted(
 
 
 def arch_here(kernel: Kernel) -> str:
-    """Return the architecture to compile a kernel's tiles for: the GPU's, or without a GPU, `ARCH`."""
+    """Return the architecture to compile a kernel's tiles for: the GPU's or, without a GPU, `ARCH`."""
     return ARCH if cuda_missing() else limits_here(kernel).arch
 
 

@@ -229,7 +229,7 @@ Adopted = tuple[str, TileRecord]
 
 
 def adopted(files: Sequence[TileFile], named: bool, selection: Selection, run_id: str | None = None) -> list[Adopted]:
-    """Return the adopted tiles in files that the selection takes; if `run_id` is given, only tiles of this run.
+    """Return the files' adopted tiles that the selection takes; if `run_id` is given, only tiles of this run.
 
     named: whether the user named the file, which may then be for another device. Raises UsageError if there is no such
     tile, or no file.

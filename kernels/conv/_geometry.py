@@ -23,7 +23,7 @@ GEOMETRY = np.dtype([(name, "u4") for name in SIZES] + [(name, DIVISOR) for name
 def divisor(d: int) -> np.uint64:
     """Return the constants for division by d, as `Divisor` packs them: multiplier in the low word, shift in the high.
 
-    They are exact for dividends below 2^31 (Granlund, Montgomery, "Division by Invariant Integers using
+    Quotients are exact for dividends below 2^31 (Granlund, Montgomery, "Division by Invariant Integers using
     Multiplication", PLDI 1994).
     """
     shift = 31 + (d - 1).bit_length()

@@ -75,7 +75,7 @@ def staged(p: GemmProblem, t: Tile, threads: int, w: int) -> str | None:
 
 
 def copied(threads: int, t: Tile, along_k: tuple[bool, bool], w: int) -> str | None:
-    """Return why threads cannot copy panels of both operands, or None; rows along m or n move `w` words at a time."""
+    """Return why threads cannot copy panels of both operands, or None; rows along m or n are copied by `w` words."""
     for width, along in zip((t.BM, t.BN), along_k, strict=True):
         if reason := unshared(threads, 0, t.BK if along else width // w):
             return reason

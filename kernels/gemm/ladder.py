@@ -239,7 +239,7 @@ class Dealt(NamedTuple):
 
 
 def dealt(p: GemmProblem, t: Tile) -> Dealt:
-    """Return a schedule. A block's share is 1 to 2 tiles; if tiles are few, it is at least a tile or DEPTH along k."""
+    """Return a schedule. A block's share is 1 to 2 tiles; if tiles are few, at least DEPTH along k or a whole tile."""
     count, steps, fill = tiles(p, t), ceil_div(p.k, t.BK), t.SMS * t.BLOCKS_PER_SM
     whole = max(count // fill - 1, 0) * fill
     rest = (count - whole) * steps

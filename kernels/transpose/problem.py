@@ -87,7 +87,7 @@ class TransposeProblem(Problem, frozen=True, kw_only=True):
 
     @classmethod
     def emulated_sizes(cls) -> EmulatedSizes:
-        """Return sizes in place for the emulator: vectors, and matrices whose sides have a common divisor or none.
+        """Return in-place sizes for the emulator: vectors, and matrices whose sides have a common divisor or none.
 
         Some sizes of either kind make a warp move a run of columns in two parts (transpose/c2r_runs.cuh).
         """

@@ -131,7 +131,7 @@ REFUSED = [
     ("compare r9", "Missing argument 'NEW'"),
     ("compare base base --db results.db", "BASE and NEW are both run 20260101-old"),
     ("compare base 20260201 --op conv --db results.db", "the runs have no case in common: 0 in BASE, 0 in NEW"),
-    ("crossover smoke --db results.db", "/results.db has timed it; `kernelmark run smoke` does"),
+    ("crossover smoke --db results.db", "/results.db has timed it; `kernelmark run smoke` times it"),
     ("crossover s.toml --csv file/who.csv --db results.db", "file/who.csv: cannot be written"),
     ("runs --delete unheard-of --db results.db", "run 'unheard-of': is not a run of"),
     ("runs --delete 2026 --db results.db", "is the beginning of more than one run of"),

@@ -78,7 +78,7 @@ TITLE = "Thread scaling over size"
 
 
 class Gain(NamedTuple):
-    """A kernel's speedup over one thread. row: the row with most threads; allowed: the speedup that ceilings allow."""
+    """A kernel's speedup over one thread. row: with the most threads; allowed: the speedup that ceilings allow."""
 
     row: Result
     ratio: Ratio

@@ -70,7 +70,7 @@ def _axis(dims: Sequence[Dims]) -> str:
 def _figure(lines: RatioLines, looks: dict[str, style.Look]) -> style.Figure:
     first = lines.first
     one, other = first.names
-    by = " by the fastest kernel" if first.by else " by the same kernel"
+    by = ", each by its fastest kernel" if first.by else " by the same kernel"
     shown = f" {len(lines.kernels)} of {lines.total} kernels." * (len(lines.kernels) < lines.total)
     about = (first.row.op, f"{one}-over-{other}", variant(first.row.problem))
     return style.Figure(

@@ -52,9 +52,9 @@ def aggregated(
     keep_owners: Callable[[Array, Array, Array], Array] = lambda total, message, _before: total - message,
     deliver: Callable[[str, Array], Array] = lambda _, message: message,
 ) -> Array:
-    """Return the sum and residuals of a compressed aggregation. Each argument is a step, which a cheat may replace.
+    """Return the sum and residuals of a compressed aggregation. A cheat may replace any of the steps.
 
-    Workers `send` messages and `keep` their rounding errors; stripes' owners `add` the messages and `deliver` the sum.
+    Workers `send` messages and `keep` the rounding errors. Owners `add` messages, `deliver` the sum and keep its error.
     """
     gradients, before = inputs["g"], inputs["e"]
     offered = [g + e for g, e in zip(gradients, before[:-1], strict=True)]

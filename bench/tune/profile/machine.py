@@ -224,7 +224,7 @@ def agreement(counts: Counts, sass: Sass) -> Agreement:
     """For each width, compare the counted loads, stores and copies with those that the trips of the main loop execute.
 
     The number of trips follows from the counted multiply-adds. A warp executes the code outside the loop about once,
-    and skips parts of its first and last trips; differences up to this number of instructions are ignored.
+    and skips parts of its first and last trips; a difference that these instructions can explain is ignored.
     """
     if len(sass.functions) != 1:
         launched = f"{len(sass.functions)} functions are launched"

@@ -143,8 +143,8 @@ class Code(msgspec.Struct, frozen=True):
     """Counts of some instructions. mix: number by kind; widths: loads, stores and copies by opcode and bits per lane.
 
     products: multiply-add instructions by opcode. stall_cycles: the sum of the stalls that ptxas encodes, the fewest
-    cycles that a warp takes. waits: instructions that wait for a scoreboard, and thus for an earlier
-    instruction of variable latency.
+    cycles that a warp takes. waits: instructions that wait for a scoreboard, and thus for an earlier instruction of
+    variable latency.
     """
 
     instructions: int

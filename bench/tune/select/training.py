@@ -251,7 +251,7 @@ def data_of(times: Times, space: FeatureSpace | None = None) -> Data:
 
 
 def families_of(problems: Sequence[Problem]) -> Array:
-    """Number the families of problems whose sizes round to the same powers of two; return each problem's number.
+    """Return the family number of each problem; a family's sizes round to the same powers of two.
 
     All layouts, directions and places of a shape are in one family, so that they are held out together.
     """

@@ -123,8 +123,8 @@ def regret_figure(model: Model, lost: Sequence[PolicyLosses]) -> style.Kind:
         style.file_name("regret", model.op, model.device, f"t{model.threads}", model.mode, model.precision),
         f"{TITLE}: {model.op}",
         f"{model.subject}. Time over that of the oracle (the fastest kernel of each shape), on held-out shapes "
-        f"({model.regret.held_out}). Each line sorts the shapes by this ratio. The oracle was chosen by half of the "
-        "processes and timed by the others." + (f" {model.regret.noise}." if model.regret.noise else ""),
+        f"({model.regret.held_out}). Each line sorts the shapes by this ratio, least first. The oracle was chosen by "
+        "half of the processes and timed by the others." + (f" {model.regret.noise}." if model.regret.noise else ""),
         partial(_draw, lost),
     )
     return style.kind(TITLE, [figure], "", 1)

@@ -53,8 +53,8 @@ def surround(b, source, counts, strides, inner, which):
 def sums(out, b, v, held, panel, turned, rows, steps, places, ends, targets, lanes, items, high, deep, start, stop):
     """Compute items start:stop of a plan (`_plan.py`), `deep` steps of their sums at a time.
 
-    ends: for each step, the end of its run; the elements of v in a run lie within SIDE. lanes: the stride between lanes
-    in v, and the stride between lanes in the output. high: the rows of a tile. held, panel, turned: scratch for the
+    ends: for each step, the end of its run, whose elements of v span less than SIDE. lanes: the stride between lanes in
+    v, and the stride between lanes in the output. high: the rows of a tile. held, panel, turned: scratch for the
     sums of an item, for `deep` steps of v, and for a block to transpose.
     """
     for item in range(start, stop):

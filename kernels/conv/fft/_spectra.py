@@ -83,7 +83,7 @@ def spectral(problem: ConvProblem, x: ConvOperands, c: Cuts, block: int, way: An
 
 
 def axes(problem: ConvProblem, c: Cuts, tiles: int) -> tuple[str, ...]:
-    """Return the axes of rows, lanes and steps among k, c, t (tiles); lanes get the output axis that wastes less."""
+    """Return which of k, c, t (tiles) are rows, lanes and steps; lanes: the output axis that fills vectors better."""
     sizes = {"k": c.y.channels, "c": c.x.channels, "t": tiles}
     first, second = {"fprop": ("k", "t"), "dgrad": ("c", "t"), "wgrad": ("c", "k")}[problem.direction]
     (steps,) = set(sizes) - {first, second}

@@ -103,7 +103,7 @@ def fill_half(p: ConvProblem, t: Tile, device: DeviceLimits) -> str | None:
 
 
 def valid(p: ConvProblem, t: Tile, _: DeviceLimits) -> str | None:
-    """Return why a tile of the FP32 kernel is invalid, or None."""
+    """Return why a tile of the FP32 kernel is invalid, or None. A thread keeps its index along BK in all steps."""
     if reason := unlike_fragments(t):
         return reason
     threads, sums = warps(t), t.TM * t.TN
