@@ -36,7 +36,7 @@ KernelId = Annotated[str, Meta(pattern=rf"\A{NAME}/{NAME}\.{NAME}\Z", max_length
 
 
 class Share(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A geometric mean over problems (`recovered`: a quotient). low, high: 95 % interval; null for one family of shapes."""
+    """A geometric mean over problems (`recovered`: a quotient). low, high: 95 % interval; null for a single family."""
 
     mean: float
     low: float | None
