@@ -261,7 +261,7 @@ class Contest(NamedTuple):
     def by_lead(self) -> "Contest":
         """Return the contest with its first two kernels ordered by their samples taken in turn, not by their medians.
 
-        The two orders differ if only one of the kernels was slow for a while.
+        The two orders may differ if only one of the kernels was slow for a while.
         """
         if self.lead is None or self.lead.side != "slower":
             return self

@@ -203,8 +203,8 @@ KIN = (
 class CrossoverRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename={"before": "from"}):
     """A problem in a setting, with the time of its fastest kernel. An unknown value is "" or null.
 
-    ratio: how many times faster the fastest kernel is than the runner-up. Other fields describe a takeover at this
-    problem. from: the problem before; previous: the kernel ahead there; gain: the new kernel's speed over `previous`.
+    ratio: how many times faster the fastest kernel is than the runner-up. At a takeover, from: the problem before;
+    previous: the kernel ahead there; gain: the speed of the new fastest kernel over `previous`.
     """
 
     suite: str

@@ -41,7 +41,7 @@ def plan_asked(suites: Sequence[str], options: Mapping[str, Any], prefix: str = 
 
 
 def suites_asked(plan: Plan, registry: Registry) -> list[Suite]:
-    """Return the suites of a plan, with the problems that plug-ins declare in them. Raises UsageError."""
+    """Return the suites of a plan, within a time limit for plug-ins that define their problems. Raises UsageError."""
     suites = (find_suite(name, registry) for name in plan.suites)
     return list(each_overseen(suites, "a suite", _patience_s(plan, registry)))
 

@@ -88,7 +88,7 @@ class Split(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     A node without an expression is a leaf. order: the indices of the kernels, the best first. problems: the number of
     its training problems. share, worst: the mean and the least share of the oracle's speed on these problems when they
-    are held out. A formula has a leaf for each kernel that is the first choice on some problems.
+    are held out. A formula has a leaf for each kernel that is first on some problems; its order is by mean rank.
     """
 
     expression: str = ""
