@@ -7,7 +7,7 @@ from statistics import median
 
 from kernelmark.bench.measure.sample import APART, Series
 from kernelmark.bench.measure.stats import MIN_SAMPLES, median_interval
-from kernelmark.bench.measure.timing import settle
+from kernelmark.bench.measure.timing import settle, unmonitor
 from kernelmark.bench.measure.turns import WINDOW_S
 
 #: The accepted ratio of a call's time on new values to its time on values that it has seen; the fewest calls of each
@@ -32,8 +32,8 @@ def complaint(series: Series) -> str | None:
         return f"returned before {series.unwritten} was written"
     if series.clock.left_signals:
         return "returned before its work was done: a signal that it had sent was still pending"
-    if series.clock.traced:
-        return "sets a trace or profile function, which Python also calls between timed calls"
+    if series.clock.traced or unmonitor():
+        return "sets a trace, profile or monitoring function, which Python also calls between timed calls"
     return reason or _moved_nothing(series)
 
 

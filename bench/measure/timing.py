@@ -4,6 +4,7 @@ import gc
 import os
 import random
 import signal
+import sys
 import time as _time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -33,6 +34,9 @@ _HELD = {signal.SIGALRM, signal.SIGVTALRM, signal.SIGPROF, signal.SIGUSR1, signa
 _HELD |= {*range(signal.SIGRTMIN, signal.SIGRTMAX + 1)}
 #: The functions that trace and profile this thread before a plug-in is loaded.
 _TRACE, _PROFILE = gettrace(), getprofile()
+#: Python's monitoring (from 3.12 on), and the tool ids that no debugger or profiler uses before a plug-in is loaded.
+_MONITORING: Any = getattr(sys, "monitoring", None)
+_UNUSED = [tool for tool in range(6) if _MONITORING and _MONITORING.get_tool(tool) is None]
 
 
 def now() -> float:
@@ -91,6 +95,13 @@ def unhook() -> bool:
         settrace(_TRACE)
         setprofile(_PROFILE)
     return is_hooked
+
+
+def unmonitor() -> bool:
+    """Remove the functions that a plug-in has registered with `sys.monitoring`; return whether there were any."""
+    events = [event for event in vars(_MONITORING.events).values() if event] if _UNUSED else []
+    removed = [_MONITORING.register_callback(tool, event, None) for tool in _UNUSED for event in events]
+    return any(removed)
 
 
 class CpuClock:

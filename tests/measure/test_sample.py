@@ -372,7 +372,21 @@ def test_a_trace_function_is_removed_after_a_timed_call_and_named(rig: Rig) -> N
     series.sample()
     assert sys.gettrace() is before
     series.unwritten = ""
-    assert "sets a trace or profile function" in complaint_of(series)
+    assert "sets a trace, profile or monitoring function" in complaint_of(series)
+
+
+def test_a_monitoring_function_is_removed_after_the_samples_and_named(monkeypatch):
+    registered = {(3, 32): print}  # the line events of a tool that has been freed
+
+    def register(tool, event, function):
+        assert function is None
+        return registered.pop((tool, event), None)
+
+    monitoring = SimpleNamespace(events=SimpleNamespace(NO_EVENTS=0, PY_START=1, LINE=32), register_callback=register)
+    monkeypatch.setattr(timing, "_MONITORING", monitoring)
+    monkeypatch.setattr(timing, "_UNUSED", [0, 3])
+    assert "sets a trace, profile or monitoring function" in complaint_of(known())
+    assert complaint_of(known()) is None
 
 
 def test_a_batch_whose_calls_are_apart_meets_changed_values_and_poison_in_each(fake_time: FakeTime) -> None:
