@@ -43,7 +43,7 @@ class CasePair(NamedTuple):
 
 
 class Comparison:
-    """A comparison of two runs. Rows are read twice: for p-values, which are corrected jointly, then for verdicts.
+    """A comparison of two runs. It reads the rows twice: for p-values, which are corrected jointly, then for verdicts.
 
     base_only, new_only: the numbers of cases that only one run has; vanished: the `ok` cases of BASE that NEW lacks;
     timed: the number of cases with a time in both runs; alone: the number of timed cases with a single process in BASE

@@ -217,9 +217,9 @@ def _smallest(comparison: Comparison) -> str:
     if smallest is None:
         return ""
     alone, among = map(percent, smallest)
-    among = f", {among} among {comparison.tested} (Holm)" if comparison.tested > 1 else ""
-    found_in = f"{100 * POWER:.0f} % of comparisons like this one"
-    return f"smallest difference detected in {found_in}: {alone} in the median case tested alone{among}"
+    among = f", {among} among the {comparison.tested} of this comparison (Holm)" if comparison.tested > 1 else ""
+    detected = f"smallest difference detected with a probability of {100 * POWER:.0f} % in the median case"
+    return f"{detected}: {alone} if it is the only case{among}"
 
 
 def _tally(comparison: Comparison, verdicts: Counter[str]) -> str:

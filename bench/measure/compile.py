@@ -193,8 +193,8 @@ def _missing_header(log: str) -> str | None:
 def with_nvcc(path: Path, name: str, entries: Sequence[str], arch: str) -> CompilerOutput:
     """Compile the entries of a file for one architecture. Raises BuildFailed.
 
-    Nvcc has no name expressions. Variables that point to the kernels instantiate them instead, and the relocations of
-    these variables give the symbols.
+    Nvcc lacks NVRTC's name expressions. Instead, variables that point to the kernels instantiate them, and the
+    relocations of these variables give the symbols.
     """
     number = arch.removeprefix("sm_")
     pointers = [f"__device__ const void *km_entry_{i} = (const void *){entry};" for i, entry in enumerate(entries)]

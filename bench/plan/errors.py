@@ -44,7 +44,7 @@ def place(error: BaseException, file: str | None = None) -> str:
 
 
 def unknown(found: str, known: Iterable[str]) -> str:
-    """Return `is unknown, expected one of layout, m; did you mean layout?`, with the question only for a near name."""
+    """Return `is unknown, expected one of layout, m; did you mean layout?`; no question if no name is similar."""
     names = sorted(known)
     return f"is unknown, expected one of {', '.join(names)}{meant(found, names)}"
 

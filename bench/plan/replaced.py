@@ -153,7 +153,7 @@ _originals: list[Originals] = []
 
 
 def keep_originals(timeout_s: float) -> None:
-    """Record the originals before a plug-in is loaded. Only workers, whose `timeout_s` is infinite, record them."""
+    """Record the original functions before a plug-in is loaded, in a worker (which has an infinite `timeout_s`)."""
     if timeout_s == math.inf and not _originals:
         _originals.append(Originals())
 

@@ -91,8 +91,9 @@ class Refused(NamedTuple):
 def walk(values: Values, rule: Callable[[Any], str | None]) -> Iterator[Tile | Refused]:
     """Yield the valid tiles in order, and one `Refused` for each group of tiles whose first values the rule refuses.
 
-    The rule is called with the first value, then with the first two, and so on. If it refuses them, no tile that begins
-    with them is tried. If it raises an exception, the next value is added. It may read only a tile's attributes.
+    The rule first gets a tile that has only its first value, then one with the first two, and so on. If it refuses such
+    a partial tile, no tile with these values is tried. If it raises an exception, for instance since it reads a value
+    that is not set yet, the next value is set. The rule may use nothing but the attributes of the tile.
     """
     names = tuple(values)
     below = [math.prod(len(values[name]) for name in names[i:]) for i in range(len(names) + 1)]

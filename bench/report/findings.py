@@ -199,7 +199,7 @@ def _fastest(c: Contest) -> Fastest:
 
 
 class Refusal(NamedTuple):
-    """The rows that lack a result for the same reason: their number and kernels. against: whether a check failed."""
+    """The rows that lack a result for the same reason: their number and kernels. against: counts as a failure."""
 
     status: str
     reason: str

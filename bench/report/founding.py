@@ -42,7 +42,7 @@ class FoundingProduct(NamedTuple):
 
     @property
     def best(self) -> TransposeFirst | None:
-        """Return the fastest way to transpose B first; ways certainly faster than op_T come before all others."""
+        """Return the fastest way that is certainly faster than op_T, otherwise the fastest; None if there is no way."""
         certain = [way for way in self.ways if way.speed.side == "faster"]
         return max(certain or self.ways, key=lambda way: way.speed.median, default=None)
 

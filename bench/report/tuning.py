@@ -284,7 +284,7 @@ def verdict(data: RunData) -> str:
     """Return a sentence on the tile to use, or on the number of problems with a certainly faster tile."""
     raced, searched = races(data.race), searches(data.search)
     if not raced:
-        return _undecided(searched) if searched else "Nothing was tuned: the default has no time."
+        return _undecided(searched) if searched else "Nothing was tuned: the default tile was not timed."
     if len(raced) == 1:
         return sentence(raced[0])
     kernel, certain = raced[0].tunes.kernel, sum(each.decision.best is not None for each in raced)

@@ -23,7 +23,7 @@ class Progress:
         """A contender is being called; reported a few times per second while the call lasts."""
 
     def glimpses(self, glimpses: list[Glimpse]) -> None:
-        """The contenders of a long job have taken their first samples."""
+        """Report the first samples of the contenders of a long job."""
 
     def ends(self, planned: PlannedJob, process: int) -> None:
         """Note that a job has ended in one of its processes. After the last of them, its rows are in the store."""

@@ -467,4 +467,4 @@ def test_the_smallest_difference_that_can_be_found_grows_with_the_number_of_case
     line = next(line for line in compared(store)[0].splitlines() if line.startswith("smallest difference"))
     alone, among = (float(word) for word in line.replace("%", " ").split() if word[0].isdigit() and "." in word)
     assert 5 < alone < among < 12
-    assert line.endswith("among 2 (Holm)")
+    assert line.endswith("among the 2 of this comparison (Holm)")

@@ -271,7 +271,7 @@ def test_the_founding_question_is_not_answered_by_a_tuning(store):
         for name, median in (("matmul", 1e-3), ("tnn", 2e-3)):
             put(store, space["problem"], f"gemm/some.{name}", median, dims, run_id=run_id)
     assert [len(founding.answers(RunData(store, run_id))) for run_id in ("r1", "r2")] == [1, 0]
-    assert findings.verdict(RunData(store, "r2")) == "Nothing was tuned: the default has no time."
+    assert findings.verdict(RunData(store, "r2")) == "Nothing was tuned: the default tile was not timed."
 
 
 @pytest.mark.usefixtures("cuda_compiler")

@@ -31,7 +31,7 @@ class NetworkLane(NamedTuple):
 
 
 def aggregations(data: RunData, registry: Registry | None) -> style.Kind:
-    """Return a figure for each device, mode and number of workers with timed sums of at least two sets of gradients."""
+    """Return a figure for each device, mode and number of workers; it needs sums of at least two sets of gradients."""
     names = _names(registry)
     summed = (r for r in data.timed if r.op == OP)
     groups = grouped(summed, lambda r: (r.device_name, r.mode, r.isa, data.dims_of[r.problem]["w"]))

@@ -255,7 +255,7 @@ class Counts(msgspec.Struct, frozen=True):
 def counted_kernel(kernel: Kernel) -> CudaKernel:
     """Return the kernel. Raises UsageError if the emulator cannot count it here, for instance without a compiler."""
     if not isinstance(kernel, CudaKernel):
-        raise UsageError(f"{kernel.id}: has no .cu file, expected a kernel with one; `kernelmark inspect` lists them")
+        raise UsageError(f"{kernel.id}: has no .cu file; expected one of the kernels that `kernelmark inspect` lists")
     if kernel.emulated:
         raise UsageError(f"{kernel.id}: cannot be emulated, so it cannot be counted: {kernel.emulated}")
     if reason := missing_tool():

@@ -341,9 +341,9 @@ def main_loop(listed: Sequence[Instruction]) -> list[Instruction]:
 
 
 def clumped(loop: Sequence[Instruction]) -> float | None:
-    """Return the largest share of the loop's LDGSTS (cp.async) that lies in one quarter of its instructions, 0 to 1.
+    """Return the largest share (0 to 1) of a loop's LDGSTS (cp.async) in any window of a quarter of its length.
 
-    Quarters do not wrap around the loop's end. None without LDGSTS.
+    No window wraps around the loop's end. None without LDGSTS.
     """
     places = [place for place, instruction in enumerate(loop) if kind(instruction) == "LDGSTS"]
     if not places:

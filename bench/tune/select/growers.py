@@ -127,7 +127,7 @@ class Formula(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def complaint(self, space: FeatureSpace, kernels: int) -> str:
         """Return why the formula does not fit a feature space, or ""."""
         if unknown := [axis.expression for axis in self.axes if axis.expression not in space.slopes]:
-            return f"has a formula of {unknown[0]!r}, which is not one of its expressions"
+            return f"has a formula that uses {unknown[0]!r}, which is not one of its expressions"
         if len({axis.expression for axis in self.axes}) < len(self.axes):
             return "has a formula that contains an expression twice"
         shape = len(_places(space)), len(terms(np.zeros((1, len(self.axes))))[0]), kernels

@@ -286,6 +286,6 @@ def everywhere(means: Array) -> Array:
 
 
 def single(means: Array, costs: Array) -> Array:
-    """Return the kernels sorted by mean cost over all problems; kernels timed on every problem come first."""
+    """Return the kernels timed on every problem, then the others, each sorted by mean cost over the problems."""
     mean: Array = costs.mean(axis=0)
     return np.lexsort((mean, ~everywhere(means)))

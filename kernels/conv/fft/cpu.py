@@ -1,4 +1,4 @@
-"""Convolution on the CPU by FFTs: of whole images and of tiles by FFTW, and of tiles by kernelmark's transforms."""
+"""Convolution on the CPU by FFTs: FFTW transforms whole images or tiles, kernelmark's own transforms only tiles."""
 
 import math
 from collections.abc import Callable
