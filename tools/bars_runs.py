@@ -60,7 +60,7 @@ from kernelmark.bench.plan.case import Plan, jobs
 from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.suites import load_suite
 from kernelmark.bench.record.store import Store
-from kernelmark.bench.run.pool import Workers
+from kernelmark.bench.run.crashes import Workers
 from kernelmark.bench.run.session import Session, run_jobs
 suite, db, plugin = sys.argv[1:]
 registry = discover((plugin,))

@@ -16,7 +16,7 @@ from kernelmark.bench.plan.case import Budget, Job, WorkerKey
 from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.modes import Mode
 from kernelmark.bench.plan.status import Status
-from kernelmark.bench.run.pool import Execute
+from kernelmark.bench.run.crashes import Execute
 
 #: Small shapes, since every result is verified, with filters that some algorithms do not support.
 SHAPES = {

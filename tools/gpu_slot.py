@@ -31,7 +31,7 @@ from kernelmark.bench.record.result import Result
 from kernelmark.bench.record.store import Store
 from kernelmark.bench.report.tables import status_line
 from kernelmark.bench.run.ceilings import Known
-from kernelmark.bench.run.pool import Wary, Workers
+from kernelmark.bench.run.crashes import Wary, Workers
 from kernelmark.bench.run.progress import Progress
 from kernelmark.bench.run.session import Session, run_passes
 from kernelmark.bench.selftest import clocks

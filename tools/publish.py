@@ -44,7 +44,7 @@ from kernelmark.bench.report.publish import CLAIMS, Publication, Report, folder_
 from kernelmark.bench.report.publish_index import Price, write_index
 from kernelmark.bench.report.tables import status_line
 from kernelmark.bench.run.commit import git_commit
-from kernelmark.bench.run.pool import Workers
+from kernelmark.bench.run.crashes import Workers
 from kernelmark.bench.run.session import Session, run_passes
 
 ROOT = Path(__file__).resolve().parents[1]

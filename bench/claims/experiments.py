@@ -19,7 +19,7 @@ from kernelmark.bench.plan.registry import Registry
 from kernelmark.bench.plan.suites import Suite
 from kernelmark.bench.record.store import Store
 from kernelmark.bench.report.format import count
-from kernelmark.bench.run.pool import Workers
+from kernelmark.bench.run.crashes import Workers
 from kernelmark.bench.run.session import Session, run_jobs
 
 #: Seconds after which no problem is begun, since one may take a minute and `claims` promises ten minutes.

@@ -44,8 +44,8 @@ from kernelmark.bench.report.export import check_writable, write_file
 from kernelmark.bench.report.runs import summary_of, write_run
 from kernelmark.bench.run.asked import plan_asked
 from kernelmark.bench.run.commit import git_commit
+from kernelmark.bench.run.crashes import Workers
 from kernelmark.bench.run.dispatch import Broker, Dispatch, first_answer
-from kernelmark.bench.run.pool import Workers
 from kernelmark.bench.run.session import Session, plan_again, plan_of, run_jobs
 from kernelmark.bench.run.station import Task
 

@@ -42,7 +42,7 @@ from kernelmark.bench.report.tuning import (
     size_words,
 )
 from kernelmark.bench.run.asked import plan_asked, suites_asked
-from kernelmark.bench.run.pool import Workers
+from kernelmark.bench.run.crashes import Workers
 from kernelmark.bench.tune.search import Subject, subjects_of
 from kernelmark.bench.tune.static import arch_here, rank, words
 from kernelmark.bench.tune.tuned import TileFile, keep, opened

@@ -17,7 +17,7 @@ from kernelmark.bench.plan.modes import Mode
 from kernelmark.bench.plan.operation import Problem
 from kernelmark.bench.plan.registry import Registry
 from kernelmark.bench.plan.status import Status
-from kernelmark.bench.run.pool import Execute
+from kernelmark.bench.run.crashes import Execute
 
 #: A ceiling older than this is measured again, since clocks and neighbours drift. The age grows so that ceilings take
 #: at most a twentieth of the time: with large caches, the copies that measure memory bandwidth are large, too.

@@ -22,7 +22,7 @@ from kernelmark.bench.plan.signals import interruptible
 from kernelmark.bench.record.store import Store, resuming
 from kernelmark.bench.run.broker import TaskReply
 from kernelmark.bench.run.child import Child
-from kernelmark.bench.run.pool import KILLS
+from kernelmark.bench.run.crashes import KILLS
 from kernelmark.bench.run.progress import Progress
 from kernelmark.bench.run.session import Notify, Session, ignore
 from kernelmark.bench.run.station import StationRows, Task

@@ -31,8 +31,8 @@ from kernelmark.bench.record.result import Result, make_result
 from kernelmark.bench.record.store import Layer, Run, Store
 from kernelmark.bench.run.ceilings import Ceilings, Known
 from kernelmark.bench.run.commit import git_commit
+from kernelmark.bench.run.crashes import Execute
 from kernelmark.bench.run.passes import counted, is_settled, merge, only, planned_processes, still_good
-from kernelmark.bench.run.pool import Execute
 from kernelmark.bench.run.progress import Progress
 from kernelmark.bench.run.variants import set_against_variants
 

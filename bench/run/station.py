@@ -29,8 +29,8 @@ from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.run.asked import plan_asked
 from kernelmark.bench.run.ceilings import Ceilings
 from kernelmark.bench.run.commit import git_commit
+from kernelmark.bench.run.crashes import Workers
 from kernelmark.bench.run.passes import counted, is_settled, merge, planned_processes, still_good
-from kernelmark.bench.run.pool import Workers
 
 #: One station per thread, since an executor's workers may be threads of one process.
 _own = threading.local()

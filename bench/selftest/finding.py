@@ -9,7 +9,7 @@ from kernelmark.bench.plan.case import Budget, Job, WorkerKey
 from kernelmark.bench.plan.modes import Mode
 from kernelmark.bench.report import layout
 from kernelmark.bench.report.layout import TableColumn
-from kernelmark.bench.run.pool import Workers
+from kernelmark.bench.run.crashes import Workers
 from kernelmark.bench.selftest.known import plugin
 
 A_SECOND = Budget(max_time_s=1.0)

@@ -24,7 +24,7 @@ from kernelmark.bench.plan.modes import Mode
 from kernelmark.bench.plan.suites import find_suite
 from kernelmark.bench.record.store import Store
 from kernelmark.bench.report.welch import ALPHA, POWER, detectable, welch
-from kernelmark.bench.run.pool import Workers
+from kernelmark.bench.run.crashes import Workers
 from kernelmark.bench.run.session import Session
 from kernelmark.bench.selftest.finding import Finding, Tick
 from kernelmark.bench.selftest.known import SLOWED, plugin

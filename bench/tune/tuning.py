@@ -30,7 +30,7 @@ from kernelmark.bench.record.versions import TUNE, KernelVersion, VersionRatio
 from kernelmark.bench.report.format import factor, rate, row_time, short
 from kernelmark.bench.report.run_data import RunData
 from kernelmark.bench.report.tuning import Raced, races
-from kernelmark.bench.run.pool import Execute
+from kernelmark.bench.run.crashes import Execute
 from kernelmark.bench.run.progress import Progress
 from kernelmark.bench.run.session import Session, run_passes
 from kernelmark.bench.tune.search import Config, SearchWay, Subject, choose, search

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from fuzz import contents
 from fuzz.commands import PATIENCE_S, PROBLEM_WORDS, QUICK, Word, calls, once_in, step_of
 from fuzz.inputs import EXPORTS, KEPT, NETWORK, ROWS_RUN, STORES, File, Input, Step
-from kernelmark.bench.run.pool import LEAST_S
+from kernelmark.bench.run.crashes import LEAST_S
 
 #: Files that the words of any command may name.
 BESIDE = {

@@ -21,7 +21,7 @@ from kernelmark.bench.plan.case import Budget, Job, Plan, WorkerKey, jobs
 from kernelmark.bench.plan.errors import Unsupported
 from kernelmark.bench.plan.modes import Mode
 from kernelmark.bench.plan.suites import find_suite
-from kernelmark.bench.run.pool import Workers
+from kernelmark.bench.run.crashes import Workers
 from support.processes import write_files
 from support.runs import ONLY
 

@@ -10,8 +10,8 @@ import pytest
 from kernelmark.bench.plan.case import Budget, Job, Plan, WorkerKey, jobs
 from kernelmark.bench.plan.modes import Mode
 from kernelmark.bench.plan.suites import find_suite
+from kernelmark.bench.run.crashes import Workers
 from kernelmark.bench.run.job import run_job
-from kernelmark.bench.run.pool import Workers
 from kernelmark.bench.run.session import Session, run_jobs
 from support.plugins import FAKE, FAULTS
 from support.processes import wait_for

@@ -24,9 +24,9 @@ from kernelmark.bench.plan.suites import find_suite
 from kernelmark.bench.record.store import default_store
 from kernelmark.bench.run import session as sessions
 from kernelmark.bench.run.commit import COMMIT_FILE, git_commit, write_commit_file
+from kernelmark.bench.run.crashes import Workers
 from kernelmark.bench.run.job import run_job
 from kernelmark.bench.run.passes import counted, is_settled, merge
-from kernelmark.bench.run.pool import Workers
 from kernelmark.bench.run.progress import Progress
 from kernelmark.bench.run.session import new_run_id, run_passes
 from support.plugins import FAULTS

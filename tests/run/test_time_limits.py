@@ -8,9 +8,9 @@ import pytest
 from kernelmark.bench.plan.case import Budget, Job, Plan, WorkerKey
 from kernelmark.bench.plan.discovery import load_plugin
 from kernelmark.bench.plan.modes import Mode
-from kernelmark.bench.run import pool
+from kernelmark.bench.run import crashes
 from kernelmark.bench.run.asked import jobs_asked, suites_asked
-from kernelmark.bench.run.pool import Workers
+from kernelmark.bench.run.crashes import Workers
 from support.plugins import UNRULY
 
 #: Ample for calls of 3 ms.
@@ -20,8 +20,8 @@ TIMEOUT_S = 0.5
 @pytest.fixture
 def workers(monkeypatch):
     """Workers whose code has as long outside of calls as within."""
-    monkeypatch.setattr(pool, "SLOW_FACTOR", 1)
-    monkeypatch.setattr(pool, "LEAST_S", TIMEOUT_S)
+    monkeypatch.setattr(crashes, "SLOW_FACTOR", 1)
+    monkeypatch.setattr(crashes, "LEAST_S", TIMEOUT_S)
     with Workers() as opened:
         yield opened
 
@@ -63,18 +63,18 @@ def test_what_a_kernel_declares_of_itself_has_the_time_of_its_set_up(measure):
 
 @pytest.mark.long
 def test_a_whole_job_has_a_limit_wherever_it_hangs(measure, monkeypatch):
-    monkeypatch.setattr(pool, "job_limit_s", lambda job: 3.0)
+    monkeypatch.setattr(crashes, "job_limit_s", lambda job: 3.0)
     expected = "timeout", "all kernels together took more than 3 s; see --timeout", 1
     assert measure("", kernels=("numerics",)) == {("", "numerics"): expected}
 
 
 def test_the_limit_of_a_job_grows_with_its_contenders_and_what_a_call_may_take():
     def limit_s(timeout_s, *kernels):
-        return pool.job_limit_s(Job(("p",), kernels, Mode.HOT, (), 0, Budget(2.0), 1, timeout_s=timeout_s))
+        return crashes.job_limit_s(Job(("p",), kernels, Mode.HOT, (), 0, Budget(2.0), 1, timeout_s=timeout_s))
 
-    assert limit_s(60.0, "a") == 60 * pool.CALLS + 2 * pool.BUDGETS
+    assert limit_s(60.0, "a") == 60 * crashes.CALLS + 2 * crashes.BUDGETS
     assert limit_s(60.0, "a", "b") == 2 * limit_s(60.0, "a")
-    assert limit_s(0.01, "a") == pool.LEAST_JOB_S
+    assert limit_s(0.01, "a") == crashes.LEAST_JOB_S
 
 
 #: What a plug-in does when it is imported, and how it is refused.
@@ -94,7 +94,7 @@ IMPORTS = {
 def test_a_plugin_whose_import_does_not_end_well_is_refused_before_this_process_loads_it(
     name, workers, monkeypatch, complaint, tmp_path
 ):
-    monkeypatch.setattr(pool, "LEAST_IMPORT_S", 2.0)
+    monkeypatch.setattr(crashes, "LEAST_IMPORT_S", 2.0)
     text, found = IMPORTS[name]
     (tmp_path / "bad.py").write_text(text)
     plan = Plan(("cpu",), plugins=(str(tmp_path / "bad.py"),), timeout_s=TIMEOUT_S)

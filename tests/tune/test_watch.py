@@ -24,7 +24,7 @@ from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.record.store import Store
 from kernelmark.bench.record.versions import digest_of
 from kernelmark.bench.report.history import history_document, history_page
-from kernelmark.bench.run.pool import Workers
+from kernelmark.bench.run.crashes import Workers
 from kernelmark.bench.tune.tuned import sources_of
 from kernelmark.bench.tune.watch import session as watched
 from kernelmark.bench.tune.watch.emulator import Emulated, bugs, verdict

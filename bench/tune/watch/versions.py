@@ -19,7 +19,7 @@ from kernelmark.bench.plan.modes import Mode
 from kernelmark.bench.plan.operation import Problem
 from kernelmark.bench.plan.registry import Registry
 from kernelmark.bench.plan.tiles import parse_tile
-from kernelmark.bench.run.pool import Workers
+from kernelmark.bench.run.crashes import Workers
 
 #: Seconds between two checks of the files.
 POLL_S = 0.2

@@ -13,8 +13,8 @@ from kernelmark.bench.measure import memory
 from kernelmark.bench.measure.measurement import Measurement
 from kernelmark.bench.plan.case import Budget, Job, WorkerKey
 from kernelmark.bench.plan.modes import Mode
-from kernelmark.bench.run import pool
-from kernelmark.bench.run.pool import Wary
+from kernelmark.bench.run import crashes
+from kernelmark.bench.run.crashes import Wary
 from support.plugins import FAULTS
 from support.processes import complaints, gone, wait_for
 from support.runs import QUICK, SMALL, TIMEOUT_S
@@ -139,8 +139,8 @@ LOSES = {
     "raises_interrupt": ("crashed", "KeyboardInterrupt"),
     "closes_all_files": ("crashed", SILENT),
     "writes_into_the_pipe": ("crashed", SILENT),
-    "forks_in_set_up": ("crashed", f"set-up: {pool.FORKED}"),
-    "forks_in_sampling": ("crashed", f"sampling: {pool.FORKED}"),
+    "forks_in_set_up": ("crashed", f"set-up: {crashes.FORKED}"),
+    "forks_in_sampling": ("crashed", f"sampling: {crashes.FORKED}"),
     "begins_a_reply": ("timeout", ""),
 }
 
@@ -168,7 +168,7 @@ def test_a_kernel_whose_process_is_killed_twice_is_measured_all_the_same(measure
 
 
 def test_a_kernel_that_hangs_is_a_timeout_that_says_where(measure, monkeypatch):
-    monkeypatch.setattr(pool, "SLOW_FACTOR", 2)
+    monkeypatch.setattr(crashes, "SLOW_FACTOR", 2)
     rows = measure("hangs_in_set_up", "hangs_in_verification", "honest", "hangs_in_sampling", timeout_s=TIMEOUT_S)
     found = statuses(rows)
     assert found.pop("honest") == ("ok", "")
@@ -314,10 +314,10 @@ def test_a_kernel_that_takes_the_last_of_the_memory_is_oom(measure, monkeypatch)
 
 
 def test_a_worker_is_looked_at_sooner_where_memory_is_short():
-    assert pool.next_look_s(None) == pool.next_look_s(100e9) == pool.POLL_S
-    assert pool.SOONEST_S < pool.next_look_s(1e9) < pool.POLL_S
-    assert (pool.next_look_s(-1.0), pool.floor_bytes(100_000_000_000)) == (pool.SOONEST_S, 3e9)
-    assert pool.floor_bytes(1_000_000_000) == pool.LEAST_FLOOR_BYTES
+    assert crashes.next_look_s(None) == crashes.next_look_s(100e9) == crashes.POLL_S
+    assert crashes.SOONEST_S < crashes.next_look_s(1e9) < crashes.POLL_S
+    assert (crashes.next_look_s(-1.0), crashes.floor_bytes(100_000_000_000)) == (crashes.SOONEST_S, 3e9)
+    assert crashes.floor_bytes(1_000_000_000) == crashes.LEAST_FLOOR_BYTES
 
 
 def test_what_the_system_killed_for_memory_is_oom(measure, monkeypatch):
