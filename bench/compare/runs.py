@@ -13,8 +13,8 @@ from typing import IO, Any, NamedTuple
 import msgspec
 
 from kernelmark.bench.compare.cases import FASTER, REGRESSED, SAME, SLOWER, UNCLEAR, UNTIMED, CasePair, Comparison, Side
-from kernelmark.bench.compare.ratios import ComparedRatio, compared_pairs, pairs_table
-from kernelmark.bench.compare.ratios import as_row as ratio_row
+from kernelmark.bench.compare.variant_ratios import ComparedRatio, compared_pairs, pairs_table
+from kernelmark.bench.compare.variant_ratios import as_row as ratio_row
 from kernelmark.bench.measure.disturbance import was_noisy
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.numbers import finite

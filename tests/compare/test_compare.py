@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from kernelmark.bench.compare.cases import Side
-from kernelmark.bench.compare.ratios import compared_pairs
 from kernelmark.bench.compare.runs import Gate, compare_runs
+from kernelmark.bench.compare.variant_ratios import compared_pairs
 from kernelmark.bench.measure.measurement import ProcessPart
 from kernelmark.bench.record.store import Store
 from kernelmark.bench.report.welch import detectable, holm, welch
