@@ -21,7 +21,7 @@ from kernelmark.bench.plan.case import Budget
 from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.verdict import Verdict
 from kernelmark.bench.run.child import Lost
-from kernelmark.bench.selftest import adversaries, checks, clocks, durations, ratios, repeats, wrong
+from kernelmark.bench.selftest import adversaries, checks, clocks, durations, known_ratios, repeats, wrong
 from kernelmark.bench.selftest.clocks import LaunchWay
 from kernelmark.bench.selftest.finding import Finding, Tick, table
 from kernelmark.bench.selftest.known import counter_missing
@@ -125,7 +125,7 @@ def test_a_cheat_is_caught_by_its_status_without_a_time_beside_an_honest_product
 
 @pytest.mark.parametrize(("values", "holds"), [((1.0, 1.02, 1.0, 1.02), True), ((1.0, 1.04, 1.0, 1.04), False)])
 def test_the_spread_of_a_ratio_is_its_standard_deviation_over_processes(values, holds):
-    finding = ratios.spread_of([BaselineRatio(value, 0, 0, "abba-quads", 1.0) for value in values])
+    finding = known_ratios.spread_of([BaselineRatio(value, 0, 0, "abba-quads", 1.0) for value in values])
     expected = np.std(values, ddof=1) / np.mean(values)
     assert finding.found.startswith(f"sd {100 * expected:.2f} % over 4 processes, of minima 0.00 %")
     assert finding.holds is holds
@@ -134,14 +134,14 @@ def test_the_spread_of_a_ratio_is_its_standard_deviation_over_processes(values, 
 def test_cold_against_hot_is_the_ratio_of_both_turns():
     found = "2.00 times slower (4e+06 us, hot 2e+06 us)"
     expected = Finding("cold: a copy of 1 MB, cold against hot", found, "at least 2", True)
-    assert ratios.slower([3.0, 5.0], [2.0, 2.0]) == expected
-    assert ratios.slower([3.0, 4.9], [2.0, 2.0]).holds is False
+    assert known_ratios.slower([3.0, 5.0], [2.0, 2.0]) == expected
+    assert known_ratios.slower([3.0, 4.9], [2.0, 2.0]).holds is False
 
 
 @pytest.mark.parametrize(("asking", "holds"), [(1.0, True), (0.96, True), (0.9, False)])
 def test_a_copy_that_asks_to_stay_in_l2_may_not_be_faster_for_it(asking, holds):
     rows = [SimpleNamespace(interval=SimpleNamespace(median=median)) for median in (1.0, asking)]
-    assert ratios.persisting(*rows).holds is holds
+    assert known_ratios.persisting(*rows).holds is holds
 
 
 def test_coverage_counts_intervals_with_the_grand_median_and_spread_is_the_coefficient_of_variation():

@@ -5,7 +5,7 @@ from functools import partial
 from typing import NamedTuple
 
 from kernelmark.bench.plan.errors import UsageError
-from kernelmark.bench.selftest import adversaries, clocks, durations, ratios, repeats
+from kernelmark.bench.selftest import adversaries, clocks, durations, known_ratios, repeats
 from kernelmark.bench.selftest.finding import Finding, Tick
 from kernelmark.bench.selftest.wrong import FAMILIES
 from kernelmark.bench.selftest.wrong.library import count, trial
@@ -32,8 +32,8 @@ GROUPS = (
         for name, quick in (("adversaries", True), ("habits", False))
     ),
     Group(("wrong",), partial(count, FAMILIES), partial(trial, FAMILIES), quick=False, seeded=True),
-    Group(("ratio",), lambda: ratios.PROCESSES, ratios.check_layouts, quick=True),
-    Group(("cold",), ratios.cold_jobs, ratios.check_cold, quick=False),
+    Group(("ratio",), lambda: known_ratios.PROCESSES, known_ratios.check_layouts, quick=True),
+    Group(("cold",), known_ratios.cold_jobs, known_ratios.check_cold, quick=False),
     Group(("coverage", "spread", "aa", "planted"), repeats.jobs, repeats.check, quick=False),
 )
 NAMES = tuple(name for group in GROUPS for name in group.names)
