@@ -13,9 +13,9 @@ from kernelmark.bench.measure.cpu import PAGES, HostMemory
 from kernelmark.bench.measure.device import Clock, Memory, Monitor
 from kernelmark.bench.measure.draw import Draw
 from kernelmark.bench.measure.memory import whole_bytes
+from kernelmark.bench.measure.multi_gpu import Peers, join_peers
 from kernelmark.bench.measure.nvml import GpuMonitor
 from kernelmark.bench.measure.present import cuda_missing
-from kernelmark.bench.measure.spread import Peers, join_peers
 from kernelmark.bench.measure.timing import CudaClock
 from kernelmark.bench.plan.dtypes import ML_DTYPES, Array, bits_dtype, numpy_dtype
 from kernelmark.bench.plan.errors import Unsupported

@@ -13,7 +13,7 @@ from kernelmark.bench.measure.device import Device, Memory
 from kernelmark.bench.measure.draw import Change, Draw, logical, poison
 from kernelmark.bench.measure.launch import cuda_launch
 from kernelmark.bench.measure.memory import page_faults, read_by_system
-from kernelmark.bench.measure.spread import parts_of
+from kernelmark.bench.measure.multi_gpu import parts_of
 from kernelmark.bench.plan.dtypes import DTYPES, Array, bits_dtype, numpy_dtype
 from kernelmark.bench.plan.errors import Unsupported
 from kernelmark.bench.plan.kernel import CudaKernel, Kernel, Launch, Tile

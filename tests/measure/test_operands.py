@@ -9,8 +9,8 @@ import pytest
 
 from kernelmark.bench.measure.cpu import Cpu
 from kernelmark.bench.measure.draw import LARGEST_INT, SPECIAL, Draw, drawn, poison
+from kernelmark.bench.measure.multi_gpu import Spread
 from kernelmark.bench.measure.operands import Operands, OperandSet, ScratchBuffers
-from kernelmark.bench.measure.spread import Spread
 from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.dtypes import DTYPES, INTEGERS, bits_dtype, numpy_dtype
 from kernelmark.bench.plan.operation import Operand
