@@ -18,7 +18,7 @@ from kernelmark.bench.record.result import Result
 from kernelmark.bench.record.store import Store, default_store
 from kernelmark.bench.report.export import check_writable, write_file
 from kernelmark.bench.report.format import count
-from kernelmark.bench.report.pages import run_end, run_tables
+from kernelmark.bench.report.show import run_end, run_tables
 from kernelmark.bench.run.asked import plan_asked
 from kernelmark.bench.run.crashes import Workers
 from kernelmark.bench.run.session import Session, run_passes

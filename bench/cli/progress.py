@@ -18,8 +18,8 @@ from kernelmark.bench.record.store import Store
 from kernelmark.bench.report.digest import run_digest, verdict_line
 from kernelmark.bench.report.format import digits, seconds, short
 from kernelmark.bench.report.layout import TERMINAL, TableColumn, is_wanted, paragraph, table
-from kernelmark.bench.report.pages import PAGE, run_end, run_page
 from kernelmark.bench.report.run_data import RunData
+from kernelmark.bench.report.show import PAGE, run_end, run_page
 from kernelmark.bench.report.tables import run_table
 from kernelmark.bench.run.progress import Glimpse, Progress
 

@@ -12,7 +12,7 @@ import pytest
 
 from kernelmark.bench.measure.measurement import Ceiling
 from kernelmark.bench.record.store import Run
-from kernelmark.bench.report import pages
+from kernelmark.bench.report import show
 from kernelmark.bench.report.layout import (
     BAR_WIDTH,
     NARROWEST,
@@ -27,7 +27,7 @@ from kernelmark.bench.report.layout import (
     with_bars,
     wrapped,
 )
-from kernelmark.bench.report.pages import run_end, run_page
+from kernelmark.bench.report.show import run_end, run_page
 from kernelmark.bench.report.tables import run_table
 from support.rows import result, varied
 
@@ -255,7 +255,7 @@ def row(m, **values):
 @pytest.fixture
 def filled(store, monkeypatch):
     """Return a function that fills run `r` with N problems, three to a page."""
-    monkeypatch.setattr(pages, "PAGE", 3)
+    monkeypatch.setattr(show, "PAGE", 3)
     store.begin(Run("r", {}, "2026", (), "", {}, "", {}))
 
     def fill(count):
@@ -317,7 +317,7 @@ def test_a_run_without_rows_says_so(filled):
 
 
 def test_a_run_with_too_many_rows_for_a_verdict_keeps_its_ceilings(filled, monkeypatch):
-    monkeypatch.setattr(pages, "MOST_JUDGED", 1)
+    monkeypatch.setattr(show, "MOST_JUDGED", 1)
     store = filled(2)
     store.add_ceiling("r", CEILING)
     text = "\n".join(run_end(store, "r"))

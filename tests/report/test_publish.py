@@ -14,10 +14,10 @@ from kernelmark.bench.record.records import Layer
 from kernelmark.bench.report import publish
 from kernelmark.bench.report.anonymity import mask
 from kernelmark.bench.report.export import write_file
-from kernelmark.bench.report.pages import run_end
 from kernelmark.bench.report.places import places
 from kernelmark.bench.report.publish_index import Price, write_index
 from kernelmark.bench.report.run_data import RunData
+from kernelmark.bench.report.show import run_end
 from support.rows import DISTURBED, RUN, begin, fail, put, result
 
 UUID = "GPU-0a1b2c3d-0000-1111-2222-333344445555"
