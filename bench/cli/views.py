@@ -43,7 +43,7 @@ from kernelmark.bench.report.networks import summed
 from kernelmark.bench.report.parquet import write_parquet_file
 from kernelmark.bench.report.pivot import METRICS, Wanted
 from kernelmark.bench.report.runs import summary_of, write_run
-from kernelmark.bench.report.tables import row_page
+from kernelmark.bench.report.show import row_page
 from kernelmark.bench.tune.tuned import AUTO, adopted, file_of, header
 
 

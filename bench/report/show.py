@@ -1,13 +1,17 @@
-"""Print a run for `show`: all of its tables or, if one page cannot hold them, one page and totals by kernel."""
+"""Print a run for `show`: all of its tables, or one page of them and totals by kernel, or one row with all columns."""
 
 from collections.abc import Iterator
 from math import ceil
+from statistics import median
 
+from kernelmark.bench.measure.measurement import Evidence
 from kernelmark.bench.plan.errors import UsageError
+from kernelmark.bench.record.reader import Reader
+from kernelmark.bench.record.result import row
 from kernelmark.bench.record.store import Store
 from kernelmark.bench.report.digest import MOST_JUDGED
 from kernelmark.bench.report.findings import verdict
-from kernelmark.bench.report.layout import paragraph
+from kernelmark.bench.report.layout import paragraph, width, wrapped
 from kernelmark.bench.report.noise import noise_of
 from kernelmark.bench.report.places import places
 from kernelmark.bench.report.run_data import RunData
@@ -15,6 +19,8 @@ from kernelmark.bench.report.tables import ceiling_table, group_table, scope_not
 
 #: The most tables on a page.
 PAGE = 100
+#: The most cases that an error message lists.
+_NAMED = 5
 
 
 def run_page(store: Store, run_id: str, page: int = 1, style: str = "simple") -> Iterator[str]:
@@ -55,5 +61,52 @@ def run_end(store: Store, run_id: str, page: int = 1) -> Iterator[str]:
     yield paragraph(status_line(tally), rest="")
 
 
+def row_page(store: Reader, run_id: str, text: str) -> Iterator[str]:
+    """Yield the paragraphs that `show --row` prints for the case whose name contains `text`.
+
+    Raises UsageError if there is none, or several.
+    """
+    with store.snapshot():
+        case = _find(store, run_id, text)
+        result, dims = store.result(run_id, case)
+        evidence = store.evidence(run_id, case)
+    yield "\n".join(wrapped(case, width(), "", "    "))
+    yield _aligned({name: value for name, value in row(result, dims).items() if value not in (None, "")})
+    if evidence:
+        found = _aligned(dict(_accusation(evidence)))
+        yield f"The evidence against it, from samples that are not in the row:\n{found}"
+
+
 def _pages(store: Store, run_id: str) -> int:
     return max(1, ceil(store.group_count(run_id) / PAGE))
+
+
+def _find(store: Reader, run_id: str, text: str) -> str:
+    cases = store.find_cases(run_id, text, _NAMED + 1)
+    if not cases:
+        raise UsageError(f"--row {text!r}: run {run_id} has no such case; `kernelmark export {run_id}` lists its rows")
+    if len(cases) > 1:
+        named = ", ".join(map(repr, cases[:_NAMED])) + (" and more" if len(cases) > _NAMED else "")
+        raise UsageError(f"--row {text!r}: expected one case of run {run_id}, found {named}; give more of the name")
+    return cases[0]
+
+
+def _accusation(evidence: Evidence) -> Iterator[tuple[str, object]]:
+    interval, excess = evidence.interval, evidence.excess
+    yield "samples", len(evidence.samples)
+    yield "time_s_median", interval.median if interval else median(evidence.samples)
+    yield "time_s_min", min(evidence.samples)
+    if interval:
+        yield "time_s_ci95_low", interval.low
+        yield "time_s_ci95_high", interval.high
+    if excess:
+        yield "declared", f"{excess.declared:,} {'bytes' if excess.ceiling.need.moves else 'flop'}"
+        yield "over time_s_ci95_high", f"{excess.rate * 1e-9:.4g} {excess.ceiling.rate_unit}"
+        yield "surpassed ceiling", ", measured ".join(filter(None, (str(excess.ceiling), excess.ceiling.measured_at)))
+
+
+def _aligned(values: dict[str, object]) -> str:
+    longest = max(map(len, values))
+    indent = " " * (longest + 2)
+    lines = (wrapped(str(value), width(), f"{name:<{longest}}  ", indent) for name, value in values.items())
+    return "\n".join(line for value in lines for line in value)

@@ -1,20 +1,17 @@
-"""Tables of rows, ceilings and totals, and a single row with all of its columns."""
+"""Tables of rows, ceilings and totals."""
 
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from statistics import median
 from typing import NamedTuple
 
 from kernelmark.bench.measure.disturbance import low_ceilings
-from kernelmark.bench.measure.measurement import WITHIN, Ceiling, Evidence
+from kernelmark.bench.measure.measurement import WITHIN, Ceiling
 from kernelmark.bench.measure.roofline import in_force
-from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.status import Status
 from kernelmark.bench.plan.text import escaped
-from kernelmark.bench.record.reader import Reader
 from kernelmark.bench.record.records import KernelTotal
-from kernelmark.bench.record.result import Result, row
+from kernelmark.bench.record.result import Result
 from kernelmark.bench.report import format as fmt
 from kernelmark.bench.report.contest import grouped, speedup_of, why_unranked
 from kernelmark.bench.report.layout import (
@@ -27,7 +24,6 @@ from kernelmark.bench.report.layout import (
     table,
     width,
     with_bars,
-    wrapped,
 )
 from kernelmark.bench.report.noise import MARK, marked, noise_of, share
 
@@ -243,54 +239,3 @@ def status_line(statuses: Counter[str]) -> str:
         return "no rows"
     counts = ", ".join(f"{number} {status}" for status, number in statuses.most_common())
     return f"{fmt.count(statuses.total(), 'row')}: {counts}"
-
-
-#: The most cases that an error message lists.
-_NAMED = 5
-
-
-def row_page(store: Reader, run_id: str, text: str) -> Iterator[str]:
-    """Yield the paragraphs that `show --row` prints for the case whose name contains `text`.
-
-    Raises UsageError if there is none, or several.
-    """
-    with store.snapshot():
-        case = _find(store, run_id, text)
-        result, dims = store.result(run_id, case)
-        evidence = store.evidence(run_id, case)
-    yield "\n".join(wrapped(case, width(), "", "    "))
-    yield _aligned({name: value for name, value in row(result, dims).items() if value not in (None, "")})
-    if evidence:
-        found = _aligned(dict(_accusation(evidence)))
-        yield f"The evidence against it, from samples that are not in the row:\n{found}"
-
-
-def _find(store: Reader, run_id: str, text: str) -> str:
-    cases = store.find_cases(run_id, text, _NAMED + 1)
-    if not cases:
-        raise UsageError(f"--row {text!r}: run {run_id} has no such case; `kernelmark export {run_id}` lists its rows")
-    if len(cases) > 1:
-        named = ", ".join(map(repr, cases[:_NAMED])) + (" and more" if len(cases) > _NAMED else "")
-        raise UsageError(f"--row {text!r}: expected one case of run {run_id}, found {named}; give more of the name")
-    return cases[0]
-
-
-def _accusation(evidence: Evidence) -> Iterator[tuple[str, object]]:
-    interval, excess = evidence.interval, evidence.excess
-    yield "samples", len(evidence.samples)
-    yield "time_s_median", interval.median if interval else median(evidence.samples)
-    yield "time_s_min", min(evidence.samples)
-    if interval:
-        yield "time_s_ci95_low", interval.low
-        yield "time_s_ci95_high", interval.high
-    if excess:
-        yield "declared", f"{excess.declared:,} {'bytes' if excess.ceiling.need.moves else 'flop'}"
-        yield "over time_s_ci95_high", f"{excess.rate * 1e-9:.4g} {excess.ceiling.rate_unit}"
-        yield "surpassed ceiling", ", measured ".join(filter(None, (str(excess.ceiling), excess.ceiling.measured_at)))
-
-
-def _aligned(values: dict[str, object]) -> str:
-    longest = max(map(len, values))
-    indent = " " * (longest + 2)
-    lines = (wrapped(str(value), width(), f"{name:<{longest}}  ", indent) for name, value in values.items())
-    return "\n".join(line for value in lines for line in value)
