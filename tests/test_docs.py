@@ -12,7 +12,7 @@ from itertools import product
 
 import pytest
 
-from kernelmark.bench.cli import listing, options
+from kernelmark.bench.cli import listing, shared
 from kernelmark.bench.emulator.build import missing_tool
 from kernelmark.bench.emulator.sweep import EmulatedCase, complaints, entries
 from kernelmark.bench.measure.present import module_missing
@@ -107,7 +107,7 @@ def test_every_status_is_described_in_its_own_words_and_every_exit_code():
     rows = table("statuses.md", "status", "what happened", "goes against the kernel")
     assert [(name, meaning) for name, meaning, _ in rows] == [(status, status.meaning) for status in Status]
     assert {name for name, _, against in rows if against == "yes"} == AGAINST
-    codes = (options.OK, options.AGAINST, options.USAGE, options.DEFECT, options.INTERRUPTED)
+    codes = (shared.OK, shared.AGAINST, shared.USAGE, shared.DEFECT, shared.INTERRUPTED)
     assert [int(row[0].partition(",")[0]) for row in table("statuses.md", "code", "meaning")] == list(codes)
 
 

@@ -9,7 +9,7 @@ import click
 import msgspec
 
 from kernelmark.bench.cli.listing import remedied
-from kernelmark.bench.cli.options import db_option
+from kernelmark.bench.cli.shared import db_option
 from kernelmark.bench.measure.cpu import cpu_count, cpu_name, last_level_cache_bytes
 from kernelmark.bench.measure.devices import devices_present
 from kernelmark.bench.measure.machine import environment

@@ -5,8 +5,8 @@ from itertools import islice
 
 import click
 
-from kernelmark.bench.cli.options import AGAINST, OK
 from kernelmark.bench.cli.planned import RunRequest
+from kernelmark.bench.cli.shared import AGAINST, OK
 from kernelmark.bench.emulator.build import HostCompileError, missing_tool
 from kernelmark.bench.emulator.sweep import EmulatedCase, entries, looks
 from kernelmark.bench.emulator.worker import WorkerError

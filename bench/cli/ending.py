@@ -15,7 +15,7 @@ from click import echo
 
 from kernelmark import __version__
 from kernelmark.bench.cli import NO_MEMORY, shadowed
-from kernelmark.bench.cli.options import AGAINST, DEFECT, INTERRUPTED, OK, USAGE
+from kernelmark.bench.cli.shared import AGAINST, DEFECT, INTERRUPTED, OK, USAGE
 from kernelmark.bench.plan.errors import StoreGone, Unsupported, UsageError, message
 from kernelmark.bench.plan.signals import exit_status
 from kernelmark.bench.plan.text import MOST, one_line

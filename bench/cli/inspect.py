@@ -9,7 +9,7 @@ from typing import Any
 import click
 import msgspec
 
-from kernelmark.bench.cli.options import AGAINST, OK, Choice, complete_kernels, file_option, plugin_option
+from kernelmark.bench.cli.shared import AGAINST, OK, Choice, complete_kernels, file_option, plugin_option
 from kernelmark.bench.measure.compile import ARCHS
 from kernelmark.bench.measure.occupancy import typical
 from kernelmark.bench.plan.discovery import discover

@@ -6,7 +6,7 @@ from typing import Any
 import click
 import msgspec
 
-from kernelmark.bench.cli.options import Choice, plugin_option
+from kernelmark.bench.cli.shared import Choice, plugin_option
 from kernelmark.bench.measure.present import unavailable
 from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.errors import UsageError

@@ -10,7 +10,8 @@ import click
 from kernelmark.bench.claims import catalog, claims_rows, prices, views
 from kernelmark.bench.claims.experiments import ExperimentRuns, measure_missing
 from kernelmark.bench.claims.views import statements, write_files
-from kernelmark.bench.cli.options import (
+from kernelmark.bench.cli.output import drawn_in, reading
+from kernelmark.bench.cli.shared import (
     AGAINST,
     INTERRUPTED,
     KEPT,
@@ -25,7 +26,6 @@ from kernelmark.bench.cli.options import (
     run_argument,
     select_options,
 )
-from kernelmark.bench.cli.output import drawn_in, reading
 from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.numbers import DECIMAL

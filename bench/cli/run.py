@@ -12,7 +12,9 @@ import msgspec
 
 from kernelmark import __version__
 from kernelmark.bench.cli.emulated import verify_emulated
-from kernelmark.bench.cli.options import (
+from kernelmark.bench.cli.planned import RunRequest, asked_of, expanded_plan, plan_only, with_plugins
+from kernelmark.bench.cli.progress import Detail, Display, print_end
+from kernelmark.bench.cli.shared import (
     AGAINST,
     INTERRUPTED,
     OK,
@@ -26,8 +28,6 @@ from kernelmark.bench.cli.options import (
     json_option,
     plan_option,
 )
-from kernelmark.bench.cli.planned import RunRequest, asked_of, expanded_plan, plan_only, with_plugins
-from kernelmark.bench.cli.progress import Detail, Display, print_end
 from kernelmark.bench.measure.cuda import gpu_uuids
 from kernelmark.bench.measure.host import Host, digests
 from kernelmark.bench.measure.lock import exclusive, held_run

@@ -5,7 +5,8 @@ from typing import IO
 
 import click
 
-from kernelmark.bench.cli.options import (
+from kernelmark.bench.cli.output import drawn_in, print_or_write, reading
+from kernelmark.bench.cli.shared import (
     Choice,
     complete_runs,
     db_option,
@@ -15,7 +16,6 @@ from kernelmark.bench.cli.options import (
     plugin_option,
     select_options,
 )
-from kernelmark.bench.cli.output import drawn_in, print_or_write, reading
 from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.record.selection import Selection

@@ -4,8 +4,8 @@ from itertools import count
 
 import click
 
-from kernelmark.bench.cli.options import AGAINST, OK
 from kernelmark.bench.cli.progress import show_line
+from kernelmark.bench.cli.shared import AGAINST, OK
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.text import indented
 from kernelmark.bench.report.layout import paragraph

@@ -10,8 +10,8 @@ from typing import IO
 import click
 import msgspec
 
-from kernelmark.bench.cli.options import AGAINST, OK, complete_runs, db_option, file_option, json_option, plugin_option
 from kernelmark.bench.cli.output import print_or_write, reading
+from kernelmark.bench.cli.shared import AGAINST, OK, complete_runs, db_option, file_option, json_option, plugin_option
 from kernelmark.bench.measure.lock import held_run
 from kernelmark.bench.plan.case import Plan
 from kernelmark.bench.plan.declared import is_foreign, require_figures

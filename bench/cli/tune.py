@@ -9,7 +9,8 @@ from typing import Any
 import click
 import msgspec
 
-from kernelmark.bench.cli.options import (
+from kernelmark.bench.cli.progress import Display, show_line
+from kernelmark.bench.cli.shared import (
     AGAINST,
     INTERRUPTED,
     KEPT,
@@ -19,7 +20,6 @@ from kernelmark.bench.cli.options import (
     db_option,
     plan_option,
 )
-from kernelmark.bench.cli.progress import Display, show_line
 from kernelmark.bench.measure.lock import exclusive
 from kernelmark.bench.plan.case import Plan
 from kernelmark.bench.plan.discovery import discover

@@ -8,7 +8,9 @@ from typing import IO
 
 import click
 
-from kernelmark.bench.cli.options import (
+from kernelmark.bench.cli.output import print_or_write, reading
+from kernelmark.bench.cli.progress import print_run
+from kernelmark.bench.cli.shared import (
     AGAINST,
     OK,
     Choice,
@@ -23,8 +25,6 @@ from kernelmark.bench.cli.options import (
     run_argument,
     select_options,
 )
-from kernelmark.bench.cli.output import print_or_write, reading
-from kernelmark.bench.cli.progress import print_run
 from kernelmark.bench.compare.runs import Gate, compare_runs
 from kernelmark.bench.measure.devices import devices_present
 from kernelmark.bench.plan.discovery import discover

@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from kernelmark.bench.cli.options import AGAINST, INTERRUPTED, OK, Read, db_option, plugin_option
+from kernelmark.bench.cli.shared import AGAINST, INTERRUPTED, OK, Read, db_option, plugin_option
 from kernelmark.bench.measure.cuda import present_limits
 from kernelmark.bench.measure.occupancy import typical
 from kernelmark.bench.measure.present import cuda_missing

@@ -9,7 +9,7 @@ import click
 import pytest
 
 from kernelmark.bench.cli.commands import cli
-from kernelmark.bench.cli.options import Read
+from kernelmark.bench.cli.shared import Read
 from kernelmark.bench.plan.text import MOST
 from support.pages import ROOT
 from support.rows import begin, fail

@@ -30,7 +30,7 @@ import msgspec
 
 from fuzz.inputs import Input, Step, Stream, lay_out
 from kernelmark import bench
-from kernelmark.bench.cli.options import DEFECT
+from kernelmark.bench.cli.shared import DEFECT
 from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.run.family import Member, adopt, below
 from support.processes import command, complaints
