@@ -20,7 +20,7 @@ from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.errors import UsageError, unknown
 from kernelmark.bench.plan.files import kept_plugin
 from kernelmark.bench.plan.options import OPTIONS
-from kernelmark.bench.record.result import Result
+from kernelmark.bench.record.columns import Result
 from kernelmark.bench.report.runs import RunDocument
 
 #: Options of `kernelmark run` that `measure` takes; it chooses kernels and plug-ins itself.

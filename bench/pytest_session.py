@@ -14,7 +14,7 @@ from kernelmark.bench.plan.case import Entrant, PlannedJob, case_count, case_of,
 from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.options import OPTIONS
 from kernelmark.bench.plan.suites import find_suite
-from kernelmark.bench.record.result import Result
+from kernelmark.bench.record.columns import Result
 from kernelmark.bench.record.store import Store, default_store
 from kernelmark.bench.report.export import check_writable, write_file
 from kernelmark.bench.report.format import count

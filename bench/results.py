@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from kernelmark.bench.plan.errors import UsageError
-from kernelmark.bench.record.result import Result
+from kernelmark.bench.record.columns import Result
 from kernelmark.bench.record.store import Store, default_store
 from kernelmark.bench.record.table import Coded, Floats, Table
 from kernelmark.bench.report.anonymity import hidden

@@ -10,7 +10,7 @@ import pytest
 from kernelmark.bench.cli.commands import cli
 from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.suites import suite_names
-from kernelmark.bench.record.result import COLUMNS
+from kernelmark.bench.record.columns import COLUMNS
 
 #: As of schema 4; a script may depend on each name, so only a major version removes one.
 PROMISED: dict[str, Any] = json.loads((Path(__file__).parent / "data" / "contract.json").read_text())

@@ -20,7 +20,7 @@ from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.modes import TIMED, Mode
 from kernelmark.bench.plan.status import AGAINST, Status
-from kernelmark.bench.record.result import COLUMNS
+from kernelmark.bench.record.columns import COLUMNS
 from support.pages import DOCS, EXTENDING, PAGES, ROOT, SMALL, apply_changes, commands, reduced, save_files
 from support.tools import needed
 

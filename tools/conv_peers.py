@@ -26,7 +26,7 @@ from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.operation import Problem
 from kernelmark.bench.plan.status import Status
 from kernelmark.bench.plan.suites import Suite, find_suite
-from kernelmark.bench.record.result import Result
+from kernelmark.bench.record.columns import Result
 from kernelmark.bench.record.store import Store, default_store
 from kernelmark.bench.report import format as fmt
 from kernelmark.bench.report.contest import Ratio, Setting, contests, is_timed

@@ -14,7 +14,7 @@ from kernelmark.bench.plan.operation import Problem
 from kernelmark.bench.plan.registry import Registry
 from kernelmark.bench.plan.status import Status
 from kernelmark.bench.plan.tiles import Tile, tile_text
-from kernelmark.bench.record.result import Result
+from kernelmark.bench.record.columns import Result
 from kernelmark.bench.report.contest import Ratio, by_columns
 from kernelmark.bench.report.format import operation
 

@@ -23,7 +23,7 @@ from kernelmark.bench.claims.views import write_files
 from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.status import AGAINST
-from kernelmark.bench.record.result import Result
+from kernelmark.bench.record.columns import Result
 from kernelmark.bench.record.store import Run, Store
 from kernelmark.bench.report import contest
 from kernelmark.bench.report.anonymity import hidden

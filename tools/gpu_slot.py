@@ -27,7 +27,7 @@ from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.errors import Unsupported
 from kernelmark.bench.plan.kernel import CudaKernel
 from kernelmark.bench.plan.limits import H100
-from kernelmark.bench.record.result import Result
+from kernelmark.bench.record.columns import Result
 from kernelmark.bench.record.store import Store
 from kernelmark.bench.report.tables import status_line
 from kernelmark.bench.run.ceilings import Known

@@ -9,7 +9,7 @@ from typing import Any
 from kernelmark.bench.claims.findings import ClaimRatio, Question, against, by_problem, fastest
 from kernelmark.bench.plan.globs import matches
 from kernelmark.bench.plan.operation import Problem
-from kernelmark.bench.record.result import Result
+from kernelmark.bench.record.columns import Result
 from kernelmark.bench.report.contest import Ratio, parallel, time_of
 from kernelmark.bench.report.format import short
 from kernelmark.bench.report.networks import exchanged, total, weights

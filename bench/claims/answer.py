@@ -16,7 +16,7 @@ from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.globs import matches
 from kernelmark.bench.plan.modes import Mode
 from kernelmark.bench.plan.registry import Registry
-from kernelmark.bench.record.result import Result
+from kernelmark.bench.record.columns import Result
 from kernelmark.bench.record.store import Store
 from kernelmark.bench.report.contest import APART, TIE, Ratio
 from kernelmark.bench.report.format import count, time

@@ -17,7 +17,7 @@ from kernelmark.bench.plan.registry import Registry
 from kernelmark.bench.plan.status import Status
 from kernelmark.bench.plan.suites import Suite, find_suite
 from kernelmark.bench.plan.sweep import Entry
-from kernelmark.bench.record.result import Result
+from kernelmark.bench.record.columns import Result
 from kernelmark.bench.record.store import Store
 
 

@@ -17,7 +17,7 @@ from kernelmark.bench.claims.prices import Prices
 from kernelmark.bench.plan.globs import matches
 from kernelmark.bench.plan.operation import Problem
 from kernelmark.bench.plan.status import Status
-from kernelmark.bench.record.result import Result
+from kernelmark.bench.record.columns import Result
 from kernelmark.bench.report.contest import Ratio, by_setting, comparable, faster, time_of
 from kernelmark.bench.report.format import count, short
 from kernelmark.bench.report.networks import total

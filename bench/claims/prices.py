@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from kernelmark.bench.claims.catalog import PRICES, TomlTable, read_table
 from kernelmark.bench.plan.errors import UsageError
-from kernelmark.bench.record.result import Result
+from kernelmark.bench.record.columns import Result
 from kernelmark.bench.record.store import Store
 
 REMEDY = f"; {PRICES} is an example"

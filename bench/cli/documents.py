@@ -10,8 +10,8 @@ from kernelmark.bench.cli.listing import ListedKernel, ListedSuite
 from kernelmark.bench.compare.runs import CompareDocument
 from kernelmark.bench.measure.measurement import Ceiling
 from kernelmark.bench.plan.text import indented
+from kernelmark.bench.record.columns import Result
 from kernelmark.bench.record.records import RunFacts
-from kernelmark.bench.record.result import Result
 from kernelmark.bench.report.crossover import CrossoverDocument
 from kernelmark.bench.report.history import HistoryDocument
 from kernelmark.bench.report.runs import RunDocument, RunSummary

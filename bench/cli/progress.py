@@ -13,7 +13,7 @@ import click
 from kernelmark.bench.measure.timing import now
 from kernelmark.bench.plan.case import Entrant, PlannedJob
 from kernelmark.bench.plan.registry import Registry
-from kernelmark.bench.record.result import Result
+from kernelmark.bench.record.columns import Result
 from kernelmark.bench.record.store import Store
 from kernelmark.bench.report.digest import run_digest, verdict_line
 from kernelmark.bench.report.format import digits, seconds, short

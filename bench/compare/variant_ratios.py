@@ -7,7 +7,7 @@ from typing import NamedTuple
 import msgspec
 
 from kernelmark.bench.compare.cases import Side
-from kernelmark.bench.record.result import Result
+from kernelmark.bench.record.columns import Result
 from kernelmark.bench.report.contest import Ratio, faster, is_timed
 from kernelmark.bench.report.format import short
 from kernelmark.bench.report.layout import TableColumn, table

@@ -181,7 +181,7 @@ def _joint_id(jobs: Sequence[str]) -> str:
 
 
 class Measured(msgspec.Struct, kw_only=True):
-    """The columns that a worker measures: fields shared by `Measurement` and by a row (`record/result.py`).
+    """The columns that a worker measures: fields shared by `Measurement` and by a row (`record/columns.py`).
 
     A field's annotation holds the function that merges the values of several processes into one; without it, the first
     process's value is used. docs/columns.md describes the columns.

@@ -17,8 +17,8 @@ from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.numbers import Entropy, Finite, finite
 from kernelmark.bench.plan.status import Status
 from kernelmark.bench.record import records as stored
+from kernelmark.bench.record.columns import COLUMNS, Result
 from kernelmark.bench.record.query import OF_RUN, Queries, Read
-from kernelmark.bench.record.result import COLUMNS, Result
 from kernelmark.bench.record.table import CHUNK, Builder, Table
 from kernelmark.bench.record.versions import LaunchResources, StoredVersion, kept_of
 

@@ -15,7 +15,7 @@ from kernelmark.bench.measure.measurement import ProcessPart
 from kernelmark.bench.plan.modes import Mode
 from kernelmark.bench.plan.numbers import finite
 from kernelmark.bench.plan.tuned import TunedTile, Tunes
-from kernelmark.bench.record.result import COLUMNS, HINTS, Result, ShortText
+from kernelmark.bench.record.columns import COLUMNS, HINTS, Result, ShortText
 
 #: The dimensions of a problem by name.
 Dims = dict[str, Any]

@@ -11,8 +11,8 @@ from typing import Any
 from kernelmark.bench.measure.measurement import ProcessPart
 from kernelmark.bench.plan.numbers import finite
 from kernelmark.bench.plan.text import one_line
+from kernelmark.bench.record.columns import COLUMNS, DEFAULTS, KINDS, REQUIRED, Result
 from kernelmark.bench.record.records import Dims
-from kernelmark.bench.record.result import COLUMNS, DEFAULTS, KINDS, REQUIRED, Result
 
 OWN = tuple(name for name in COLUMNS if name != "run_id")
 #: Raise it after a change that older programs cannot read. They ignore unknown columns and tables.

@@ -26,10 +26,10 @@ from kernelmark.bench.plan.errors import StoreGone, UsageError
 from kernelmark.bench.plan.files import data_folder, require_file
 from kernelmark.bench.plan.text import escaped
 from kernelmark.bench.record import schema
+from kernelmark.bench.record.columns import Result
 from kernelmark.bench.record.query import MOST_BYTES, STEPS
 from kernelmark.bench.record.reader import Reader
 from kernelmark.bench.record.records import Layer as Layer
-from kernelmark.bench.record.result import Result
 from kernelmark.bench.record.versions import KernelVersion, LaunchResources, Sources, digest_of, packed
 
 _TABLES = frozenset({"machine", "run", "result", "ratio"})

@@ -11,8 +11,8 @@ from typing import Any, cast
 
 import msgspec
 
+from kernelmark.bench.record.columns import COLUMNS, KINDS, Result
 from kernelmark.bench.record.records import dims_of
-from kernelmark.bench.record.result import COLUMNS, KINDS, Result
 
 #: The number of rows that are converted to columns at a time. They fit into the processor's caches.
 CHUNK = 100

@@ -9,9 +9,9 @@ from contextlib import suppress
 from functools import lru_cache
 from typing import Any
 
+from kernelmark.bench.record.columns import COLUMNS
 from kernelmark.bench.record.reader import Reader
 from kernelmark.bench.record.records import Record
-from kernelmark.bench.record.result import COLUMNS
 
 Mask = Callable[[str], str]
 _UUID = re.compile(r"\b[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\b")

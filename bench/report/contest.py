@@ -20,9 +20,9 @@ from kernelmark.bench.measure.disturbance import ran_beyond
 from kernelmark.bench.measure.stats import ALPHA, speedup
 from kernelmark.bench.plan.dtypes import DTYPES, precision, split_dtype
 from kernelmark.bench.plan.kernel import VENDORS
+from kernelmark.bench.record.columns import COLUMNS, Result
 from kernelmark.bench.record.reader import Reader
 from kernelmark.bench.record.records import Groups
-from kernelmark.bench.record.result import COLUMNS, Result
 from kernelmark.bench.report import format as fmt
 
 #: Remarks on a ratio: its interval includes 1; its rows come from two jobs; its rows come from two machines.

@@ -12,8 +12,8 @@ from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.suites import Suite
 from kernelmark.bench.plan.sweep import Entry, Sweep
 from kernelmark.bench.plan.text import as_json
+from kernelmark.bench.record.columns import Result
 from kernelmark.bench.record.reader import Reader
-from kernelmark.bench.record.result import Result
 from kernelmark.bench.record.store import Store
 from kernelmark.bench.report.contest import APART, TIE, Contest, Ratio, Setting, contests, grouped, is_timed, know_leads
 from kernelmark.bench.report.format import count, interval, row_time, seconds, short, spread, yes_or_no

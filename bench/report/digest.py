@@ -8,8 +8,8 @@ from itertools import islice
 from kernelmark.bench.measure.disturbance import low_ceilings
 from kernelmark.bench.plan.modes import Mode
 from kernelmark.bench.plan.status import AGAINST, Status
+from kernelmark.bench.record.columns import Result
 from kernelmark.bench.record.reader import Reader
-from kernelmark.bench.record.result import Result
 from kernelmark.bench.record.store import Store
 from kernelmark.bench.report.contest import TIE, Contest, grouped, speedup_of
 from kernelmark.bench.report.findings import refusals, variants_beside, verdict

@@ -13,7 +13,7 @@ from kernelmark.bench.plan.errors import UsageError, meant
 from kernelmark.bench.plan.files import replacing, require_file
 from kernelmark.bench.plan.numbers import DECIMAL
 from kernelmark.bench.plan.text import as_json
-from kernelmark.bench.record.result import COLUMNS
+from kernelmark.bench.record.columns import COLUMNS
 from kernelmark.bench.record.store import Store
 from kernelmark.bench.record.table import Table, cells
 from kernelmark.bench.report.anonymity import NAMES, facts, hidden, nameless, records

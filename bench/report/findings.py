@@ -12,7 +12,7 @@ from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.registry import Registry
 from kernelmark.bench.plan.status import AGAINST, Status
 from kernelmark.bench.plan.suites import find_suite
-from kernelmark.bench.record.result import Result
+from kernelmark.bench.record.columns import Result
 from kernelmark.bench.report import tuning
 from kernelmark.bench.report.contest import TIE, Contest, Ratio, grouped, speedup_of, why_unranked
 from kernelmark.bench.report.format import count, factor, interval, pace, rate, row_time, seconds, short, time

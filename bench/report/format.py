@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # not imported at run time: `kernelmark list` formats no row
-    from kernelmark.bench.record.result import Result
+    from kernelmark.bench.record.columns import Result
 
 
 #: Units of time and their lengths in seconds, the largest first.

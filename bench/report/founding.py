@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from kernelmark.bench.plan.operation import UNIFORM
-from kernelmark.bench.record.result import Result
+from kernelmark.bench.record.columns import Result
 from kernelmark.bench.report.contest import TIE, Contest, Ratio
 from kernelmark.bench.report.format import pace, percent, row_time, short, time
 from kernelmark.bench.report.run_data import RunData

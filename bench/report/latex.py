@@ -14,7 +14,7 @@ from typing import IO, NamedTuple
 
 from kernelmark.bench.plan.files import replacing
 from kernelmark.bench.plan.status import Status
-from kernelmark.bench.record.result import Result
+from kernelmark.bench.record.columns import Result
 from kernelmark.bench.record.store import Store
 from kernelmark.bench.report.format import count, digits, rounded, short, unit
 from kernelmark.bench.report.method import software

@@ -6,7 +6,7 @@ from statistics import median
 from typing import Any
 
 from kernelmark.bench.plan.modes import Mode
-from kernelmark.bench.record.result import Result
+from kernelmark.bench.record.columns import Result
 from kernelmark.bench.record.store import Run
 from kernelmark.bench.report.format import count, size
 from kernelmark.bench.report.noise import noise_of

@@ -17,9 +17,9 @@ from kernelmark.bench.measure.stats import MIN_SAMPLES, median_interval
 from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.operation import Problem
 from kernelmark.bench.plan.registry import Registry
+from kernelmark.bench.record.columns import Result
 from kernelmark.bench.record.reader import Reader
 from kernelmark.bench.record.records import Layer
-from kernelmark.bench.record.result import Result
 from kernelmark.bench.record.store import Store
 from kernelmark.bench.report import format as fmt
 from kernelmark.bench.report.contest import Ratio, Setting, by_setting, grouped, is_timed, order, time_of

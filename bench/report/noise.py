@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from kernelmark.bench.measure.disturbance import disturbances, low_ceilings, was_noisy
-from kernelmark.bench.record.result import Result
+from kernelmark.bench.record.columns import Result
 from kernelmark.bench.report.format import count, digits
 
 #: The mark before the time of a noisy row in tables and figures, and before a share of a disturbed ceiling.

@@ -11,7 +11,7 @@ import msgspec
 
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.files import replacing
-from kernelmark.bench.record.result import COLUMNS, KINDS
+from kernelmark.bench.record.columns import COLUMNS, KINDS
 from kernelmark.bench.record.store import Store
 from kernelmark.bench.report.anonymity import records
 

@@ -8,8 +8,8 @@ from statistics import geometric_mean
 from typing import NamedTuple
 
 from kernelmark.bench.plan.status import Status
+from kernelmark.bench.record.columns import Result
 from kernelmark.bench.record.reader import Reader
-from kernelmark.bench.record.result import Result
 from kernelmark.bench.report.contest import (
     Contest,
     Ratio,

@@ -21,7 +21,7 @@ from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.modes import TIMED
 from kernelmark.bench.plan.registry import Registry
 from kernelmark.bench.plan.status import AGAINST
-from kernelmark.bench.record.result import COLUMNS, Result
+from kernelmark.bench.record.columns import COLUMNS, Result
 from kernelmark.bench.record.store import Store
 from kernelmark.bench.report import findings, method
 from kernelmark.bench.report.anonymity import Mask, hidden, mask

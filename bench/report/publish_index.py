@@ -6,8 +6,8 @@ from pathlib import Path
 
 import msgspec
 
+from kernelmark.bench.record.columns import Result
 from kernelmark.bench.record.records import Layer
-from kernelmark.bench.record.result import Result
 from kernelmark.bench.record.store import Store
 from kernelmark.bench.report.contest import grouped
 from kernelmark.bench.report.export import writing

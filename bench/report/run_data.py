@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from kernelmark.bench.plan.tuned import Tunes
-from kernelmark.bench.record.result import Result
+from kernelmark.bench.record.columns import Result
 from kernelmark.bench.record.store import Store
 from kernelmark.bench.report.contest import Contest, Ratio, contests, is_timed, know_leads, over_vendors
 from kernelmark.bench.report.places import places

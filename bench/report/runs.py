@@ -10,10 +10,10 @@ import msgspec
 from kernelmark.bench.measure.disturbance import was_noisy
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.text import as_json, escaped
+from kernelmark.bench.record.columns import Result, row
 from kernelmark.bench.record.merge import MERGED, Campaign, Merged, ShardPlace, differing
 from kernelmark.bench.record.reader import Reader
 from kernelmark.bench.record.records import RowCount, RunFacts
-from kernelmark.bench.record.result import Result, row
 from kernelmark.bench.record.store import resuming
 from kernelmark.bench.report.anonymity import nameless
 from kernelmark.bench.report.format import count, some

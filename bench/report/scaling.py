@@ -15,8 +15,8 @@ from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.registry import Registry
 from kernelmark.bench.plan.suites import suite_names
 from kernelmark.bench.plan.text import indented
+from kernelmark.bench.record.columns import Result
 from kernelmark.bench.record.records import Layer
-from kernelmark.bench.record.result import Result
 from kernelmark.bench.record.selection import Selection
 from kernelmark.bench.record.store import Store
 from kernelmark.bench.report import format as fmt

@@ -6,8 +6,8 @@ from statistics import median
 
 from kernelmark.bench.measure.measurement import Evidence
 from kernelmark.bench.plan.errors import UsageError
+from kernelmark.bench.record.columns import row
 from kernelmark.bench.record.reader import Reader
-from kernelmark.bench.record.result import row
 from kernelmark.bench.record.store import Store
 from kernelmark.bench.report.digest import MOST_JUDGED
 from kernelmark.bench.report.findings import verdict

@@ -10,8 +10,8 @@ from kernelmark.bench.measure.measurement import WITHIN, Ceiling
 from kernelmark.bench.measure.roofline import in_force
 from kernelmark.bench.plan.status import Status
 from kernelmark.bench.plan.text import escaped
+from kernelmark.bench.record.columns import Result
 from kernelmark.bench.record.records import KernelTotal
-from kernelmark.bench.record.result import Result
 from kernelmark.bench.report import format as fmt
 from kernelmark.bench.report.contest import grouped, speedup_of, why_unranked
 from kernelmark.bench.report.layout import (

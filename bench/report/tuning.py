@@ -14,8 +14,8 @@ from kernelmark.bench.plan.options import EXHAUSTIVE
 from kernelmark.bench.plan.status import Status
 from kernelmark.bench.plan.tiles import tile_text
 from kernelmark.bench.plan.tuned import SearchSpace, Tunes
+from kernelmark.bench.record.columns import Result
 from kernelmark.bench.record.records import Groups
-from kernelmark.bench.record.result import Result
 from kernelmark.bench.record.versions import LaunchResources
 from kernelmark.bench.report.contest import Ratio, grouped, is_timed, paired, speedup_of
 from kernelmark.bench.report.format import count, factor, interval, percent, rate, short, yes_or_no

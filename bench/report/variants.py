@@ -6,7 +6,7 @@ from statistics import geometric_mean
 from typing import NamedTuple
 
 from kernelmark.bench.plan.operation import OTHER_DISTRIBUTIONS, UNIFORM
-from kernelmark.bench.record.result import Result
+from kernelmark.bench.record.columns import Result
 from kernelmark.bench.report.contest import Ratio, Setting, by_setting, why_unranked
 from kernelmark.bench.report.format import count, factor, short
 

@@ -26,8 +26,8 @@ from kernelmark.bench.plan.signals import interruptible
 from kernelmark.bench.plan.status import AGAINST
 from kernelmark.bench.plan.suites import Suite
 from kernelmark.bench.plan.text import as_utf8
+from kernelmark.bench.record.columns import Result, make_result
 from kernelmark.bench.record.records import unlike
-from kernelmark.bench.record.result import Result, make_result
 from kernelmark.bench.record.store import Layer, Run, Store
 from kernelmark.bench.run.ceilings import Ceilings, Known
 from kernelmark.bench.run.commit import git_commit

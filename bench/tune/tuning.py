@@ -24,7 +24,7 @@ from kernelmark.bench.plan.registry import Registry
 from kernelmark.bench.plan.status import Status
 from kernelmark.bench.plan.suites import Suite
 from kernelmark.bench.plan.tuned import Tunes
-from kernelmark.bench.record.result import Result
+from kernelmark.bench.record.columns import Result
 from kernelmark.bench.record.store import Store
 from kernelmark.bench.record.versions import TUNE, KernelVersion, VersionRatio
 from kernelmark.bench.report.format import factor, rate, row_time, short

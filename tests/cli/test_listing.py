@@ -12,7 +12,7 @@ from kernelmark.bench.cli.defaults import default_map
 from kernelmark.bench.cli.documents import DOCUMENTS, schema
 from kernelmark.bench.plan.kernel import CudaKernel
 from kernelmark.bench.plan.text import indented
-from kernelmark.bench.record.result import COLUMNS
+from kernelmark.bench.record.columns import COLUMNS
 from kernelmark.bench.record.store import Store
 from kernelmark.bench.record.versions import KernelVersion
 from kernelmark.bench.selftest.finding import Checks, Finding

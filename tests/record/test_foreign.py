@@ -17,8 +17,8 @@ import pytest
 
 from kernelmark.bench.measure.stats import median_interval
 from kernelmark.bench.plan.text import one_line
+from kernelmark.bench.record.columns import COLUMNS
 from kernelmark.bench.record.foreign.importing import import_files
-from kernelmark.bench.record.result import COLUMNS
 from kernelmark.bench.record.store import Store
 from kernelmark.bench.record.table import Builder
 from kernelmark.bench.report.tables import run_table

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from kernelmark.bench.measure.measurement import ProcessPart
-from kernelmark.bench.record.result import COLUMNS
+from kernelmark.bench.record.columns import COLUMNS
 from kernelmark.bench.record.selection import Selection
 from kernelmark.bench.record.store import Layer, Store
 from kernelmark.bench.record.table import Builder, Floats, cells

@@ -19,8 +19,8 @@ from kernelmark.bench.measure.stats import BaselineRatio, Interval
 from kernelmark.bench.plan.case import Budget, Job, PlannedJob, WorkerKey
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.modes import Mode
+from kernelmark.bench.record.columns import COLUMNS, Result, make_result, row
 from kernelmark.bench.record.records import doubles
-from kernelmark.bench.record.result import COLUMNS, Result, make_result, row
 from kernelmark.bench.record.store import Layer, Run, Store
 from kernelmark.bench.record.versions import KernelVersion, LaunchResources, VersionRatio
 from support.rows import RUN, result

@@ -16,7 +16,7 @@ from kernelmark.bench.measure.cpu import cpu_count
 from kernelmark.bench.measure.disturbance import was_noisy
 from kernelmark.bench.plan.suites import load_suite
 from kernelmark.bench.plan.sweep import Sweep
-from kernelmark.bench.record.result import Result
+from kernelmark.bench.record.columns import Result
 from kernelmark.bench.record.store import Store
 from kernelmark.bench.report import contest, crossover
 from kernelmark.bench.report.figures.crossover import MARKS, crossover_maps

@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 
 from kernelmark.bench.plan.errors import UsageError
-from kernelmark.bench.record.result import COLUMNS, KINDS
+from kernelmark.bench.record.columns import COLUMNS, KINDS
 from kernelmark.bench.record.store import Run
 from kernelmark.bench.report import parquet
 from kernelmark.bench.report.export import WRITERS, Options, write_file

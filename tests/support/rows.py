@@ -6,7 +6,7 @@ from typing import Any
 
 from kernelmark.bench.measure.measurement import Ceiling, ProcessPart
 from kernelmark.bench.measure.stats import median_interval
-from kernelmark.bench.record.result import Result, finite
+from kernelmark.bench.record.columns import Result, finite
 from kernelmark.bench.record.store import Run, Store
 
 RUN = Run("r1", {"cpu": "some"}, "2026-01-01T00:00:00", ("smoke",), "kernelmark run smoke", {"blas": []}, "c0ffee", {})

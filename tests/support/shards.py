@@ -79,7 +79,7 @@ def measure(
 
 def rows(db: Path, run_id: str | None = None) -> list[dict[str, Any]]:
     """The rows of a run in their order, without what is a run's own."""
-    from kernelmark.bench.record.result import COLUMNS
+    from kernelmark.bench.record.columns import COLUMNS
 
     with closing(Store(db, create=False)) as store:
         found = store.find_run(run_id)["run_id"]

@@ -15,7 +15,7 @@ from kernelmark.bench.measure.timing import now
 from kernelmark.bench.plan.kernel import Kernel
 from kernelmark.bench.plan.limits import H100
 from kernelmark.bench.plan.registry import Registry
-from kernelmark.bench.record.result import Result
+from kernelmark.bench.record.columns import Result
 from kernelmark.bench.record.store import Store
 from support.rows import begin, put, result
 

@@ -17,9 +17,9 @@ from kernelmark.bench.plan.files import require_file
 from kernelmark.bench.plan.modes import Mode
 from kernelmark.bench.plan.operation import Problem
 from kernelmark.bench.plan.status import Status
+from kernelmark.bench.record.columns import Result
 from kernelmark.bench.record.foreign import source
 from kernelmark.bench.record.foreign.source import FindProblem, ForeignRow, ForeignRun, JsonNode, text_under
-from kernelmark.bench.record.result import Result
 
 KIND = "nvbench JSON"
 

@@ -16,8 +16,8 @@ from kernelmark.bench.plan.case import case_key
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.numbers import DECIMAL
 from kernelmark.bench.plan.text import one_line
+from kernelmark.bench.record.columns import COLUMNS, DEFAULTS, KINDS, REQUIRED
 from kernelmark.bench.record.foreign.source import ForeignRow, ForeignRun, unsound
-from kernelmark.bench.record.result import COLUMNS, DEFAULTS, KINDS, REQUIRED
 from kernelmark.bench.record.schema import OWN
 from kernelmark.bench.record.table import CHUNK, Builder, Floats, Table
 

@@ -14,8 +14,8 @@ from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.numbers import finite
 from kernelmark.bench.plan.operation import Problem
 from kernelmark.bench.plan.status import Status
+from kernelmark.bench.record.columns import COLUMNS, KINDS, NOT_NEGATIVE, REQUIRED, SCHEMA, Result, sample_columns
 from kernelmark.bench.record.records import LONGEST_S, SHORTEST_S
-from kernelmark.bench.record.result import COLUMNS, KINDS, NOT_NEGATIVE, REQUIRED, SCHEMA, Result, sample_columns
 
 #: The relative error by which a mean may exceed the largest of its numbers, because of rounding.
 ROUNDING = 1e-9

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from kernelmark.bench.plan.registry import Registry
 from kernelmark.bench.plan.suites import find_suite
-from kernelmark.bench.record.result import Result
+from kernelmark.bench.record.columns import Result
 from kernelmark.bench.report.contest import Ratio, faster, grouped
 from kernelmark.bench.report.figures import style
 from kernelmark.bench.report.format import count, short

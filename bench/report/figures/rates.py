@@ -6,7 +6,7 @@ from operator import le
 from statistics import geometric_mean
 from typing import NamedTuple
 
-from kernelmark.bench.record.result import Result
+from kernelmark.bench.record.columns import Result
 from kernelmark.bench.report.contest import Contest, Ratio, grouped, slowdowns, time_of
 from kernelmark.bench.report.figures import style
 from kernelmark.bench.report.format import digits, figure_names, flop_unit, other_flop

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from kernelmark.bench.measure.measurement import Ceiling
 from kernelmark.bench.measure.roofline import UNITS, certainty, microbenchmark
-from kernelmark.bench.record.result import Result
+from kernelmark.bench.record.columns import Result
 from kernelmark.bench.report.contest import grouped
 from kernelmark.bench.report.figures import style
 from kernelmark.bench.report.format import count, digits, figure_names, flop_rate, flop_unit, short

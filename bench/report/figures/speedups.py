@@ -7,7 +7,7 @@ from itertools import zip_longest
 from statistics import geometric_mean
 from typing import NamedTuple
 
-from kernelmark.bench.record.result import Result
+from kernelmark.bench.record.columns import Result
 from kernelmark.bench.report.contest import Ratio, Setting, grouped, speedup_of
 from kernelmark.bench.report.figures import style
 from kernelmark.bench.report.format import factor, figure_names, short

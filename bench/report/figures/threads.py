@@ -6,7 +6,7 @@ from functools import partial
 from typing import NamedTuple
 
 from kernelmark.bench.measure.roofline import UNITS
-from kernelmark.bench.record.result import Result
+from kernelmark.bench.record.columns import Result
 from kernelmark.bench.report.contest import Ratio, grouped, time_of
 from kernelmark.bench.report.figures import style
 from kernelmark.bench.report.figures.roofline import highest

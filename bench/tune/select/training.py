@@ -19,8 +19,8 @@ from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.operation import Problem
 from kernelmark.bench.plan.registry import Registry
 from kernelmark.bench.plan.suites import suite_names
+from kernelmark.bench.record.columns import Result
 from kernelmark.bench.record.reader import Reader
-from kernelmark.bench.record.result import Result
 from kernelmark.bench.report.contest import comparable, is_timed, order
 
 #: The end of the id of a selector's kernel; no selector is trained on its rows.

@@ -1,4 +1,4 @@
-"""Define a row of results, and make one from a measurement."""
+"""Define the columns of a row of results, and make a row from a measurement."""
 
 import math
 from collections.abc import Iterator, Sequence
