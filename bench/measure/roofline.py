@@ -2,7 +2,7 @@
 
 Roofline model: Williams, Waterman, Patterson, "Roofline: an insightful visual performance model", CACM 52(4), 2009. A
 ceiling is the best rate that kernelmark's microbenchmarks reach on this machine (operations `fma`, `copy` and, over a
-link, `transfer`). If no ceiling can be used to check a row, the nominal peak is used (`peak.py`).
+link, `transfer`). If no ceiling can be used to check a row, the nominal peak is used (`nominal_peak.py`).
 """
 
 import math

@@ -10,7 +10,7 @@ from kernelmark.bench.measure import roofline
 from kernelmark.bench.measure.devices import get_device
 from kernelmark.bench.measure.disturbance import disturbances, low_ceiling, was_noisy
 from kernelmark.bench.measure.measurement import Ceiling, Excess, Measurement, Need
-from kernelmark.bench.measure.peak import nominal_peak
+from kernelmark.bench.measure.nominal_peak import nominal_peak
 from kernelmark.bench.measure.timing import now
 from kernelmark.bench.plan.case import Budget, Entrant, Job, WorkerKey
 from kernelmark.bench.plan.modes import Mode

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
-from kernelmark.bench.measure import affinity, peak
+from kernelmark.bench.measure import affinity, nominal_peak
 from kernelmark.bench.measure.compile import INSTALL, header_folders
 from kernelmark.bench.measure.cpu import cpu_name
 from kernelmark.bench.measure.measurement import Ceiling, Measurement, Need
@@ -192,17 +192,17 @@ def peak_of(tmp_path, monkeypatch):
     def of(cpuinfo, need=NEED, mhz=2000, driver="intel_pstate"):
         (tmp_path / "cpuinfo").write_text(cpuinfo)
         write_files(tmp_path / "cpu0/cpufreq", {"scaling_driver": driver, "cpuinfo_max_freq": 1000 * mhz})
-        peak._units.cache_clear()
-        peak._highest_hertz.cache_clear()
-        ceiling = peak.nominal_peak(need)
+        nominal_peak._units.cache_clear()
+        nominal_peak._highest_hertz.cache_clear()
+        ceiling = nominal_peak.nominal_peak(need)
         return ceiling and ceiling.rate * 1e-9
 
     cpu_name()  # which is kept, and stays that of this CPU
     monkeypatch.setattr(affinity, "CPUINFO", tmp_path / "cpuinfo")
-    monkeypatch.setattr(peak, "CPUS", tmp_path)
+    monkeypatch.setattr(nominal_peak, "CPUS", tmp_path)
     yield of
-    peak._units.cache_clear()
-    peak._highest_hertz.cache_clear()
+    nominal_peak._units.cache_clear()
+    nominal_peak._highest_hertz.cache_clear()
 
 
 @pytest.mark.parametrize(
@@ -217,8 +217,8 @@ def test_the_peak_is_clock_times_units_times_lanes_of_each_thread(peak_of, cpuin
 def test_there_is_no_peak_where_the_highest_clock_is_unknown_or_without_its_boost(peak_of, tmp_path):
     assert peak_of(EMERALD, driver="acpi-cpufreq") is None
     (tmp_path / "cpu0/cpufreq/cpuinfo_max_freq").unlink()
-    peak._highest_hertz.cache_clear()
-    assert peak.nominal_peak(NEED) is None
+    nominal_peak._highest_hertz.cache_clear()
+    assert nominal_peak.nominal_peak(NEED) is None
 
 
 # A multiprocessor has 65536 registers in four partitions of 16384. A warp takes ceil(32 r / 256) * 256 of them, a
