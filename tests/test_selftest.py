@@ -16,7 +16,8 @@ from click.testing import CliRunner
 from kernelmark.bench.cli.selftest import selftest
 from kernelmark.bench.measure.compile import ARCHS, compile_cubin
 from kernelmark.bench.measure.measurement import Measurement
-from kernelmark.bench.measure.stats import BaselineRatio, Interval
+from kernelmark.bench.measure.ratio import BaselineRatio
+from kernelmark.bench.measure.stats import Interval
 from kernelmark.bench.plan.case import Budget
 from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.verdict import Verdict

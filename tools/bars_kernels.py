@@ -25,7 +25,8 @@ from kernelmark.bench.measure.draw import Draw
 from kernelmark.bench.measure.measurement import Measurement
 from kernelmark.bench.measure.operands import Operands, OperandSet, ScratchBuffers
 from kernelmark.bench.measure.present import module_missing
-from kernelmark.bench.measure.stats import Interval, median_interval, speedup
+from kernelmark.bench.measure.ratio import speedup
+from kernelmark.bench.measure.stats import Interval, median_interval
 from kernelmark.bench.plan.case import Budget, Job
 from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.kernel import Kernel, Launch

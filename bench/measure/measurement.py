@@ -10,7 +10,8 @@ from typing import Annotated, Any, NamedTuple, get_type_hints
 
 import msgspec
 
-from kernelmark.bench.measure.stats import BaselineRatio, Interval
+from kernelmark.bench.measure.ratio import BaselineRatio
+from kernelmark.bench.measure.stats import Interval
 from kernelmark.bench.plan.case import Entrant
 from kernelmark.bench.plan.numbers import Entropy, Finite, NotNegative
 from kernelmark.bench.plan.status import Status

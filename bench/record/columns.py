@@ -7,7 +7,8 @@ from typing import Annotated, Any, get_args, get_type_hints
 import msgspec
 
 from kernelmark.bench.measure.measurement import Measured, Measurement
-from kernelmark.bench.measure.stats import BaselineRatio, Interval, outliers
+from kernelmark.bench.measure.ratio import BaselineRatio
+from kernelmark.bench.measure.stats import Interval, outliers
 from kernelmark.bench.plan.case import PlannedJob, case_key
 from kernelmark.bench.plan.kernel import Kernel
 from kernelmark.bench.plan.numbers import Finite, NotNegative, finite

@@ -21,7 +21,7 @@ import msgspec
 from kernelmark.bench.measure.disturbance import was_noisy
 from kernelmark.bench.measure.host import Host
 from kernelmark.bench.measure.measurement import Ceiling, Evidence, Measurement, ProcessPart
-from kernelmark.bench.measure.stats import BaselineRatio
+from kernelmark.bench.measure.ratio import BaselineRatio
 from kernelmark.bench.plan.errors import StoreGone, UsageError
 from kernelmark.bench.plan.files import data_folder, require_file
 from kernelmark.bench.plan.text import escaped

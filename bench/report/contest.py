@@ -17,7 +17,8 @@ from statistics import mean
 from typing import NamedTuple, TypeVar
 
 from kernelmark.bench.measure.disturbance import ran_beyond
-from kernelmark.bench.measure.stats import ALPHA, speedup
+from kernelmark.bench.measure.ratio import speedup
+from kernelmark.bench.measure.stats import ALPHA
 from kernelmark.bench.plan.dtypes import DTYPES, precision, split_dtype
 from kernelmark.bench.plan.kernel import VENDORS
 from kernelmark.bench.record.columns import COLUMNS, Result

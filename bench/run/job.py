@@ -24,8 +24,8 @@ from kernelmark.bench.measure.measurement import Measurement
 from kernelmark.bench.measure.memory import refuse_what_does_not_fit
 from kernelmark.bench.measure.operands import OperandSet, Place
 from kernelmark.bench.measure.present import unavailable
+from kernelmark.bench.measure.ratio import speedup
 from kernelmark.bench.measure.sample import Called
-from kernelmark.bench.measure.stats import speedup
 from kernelmark.bench.measure.timing import now, settle
 from kernelmark.bench.measure.turns import Turns
 from kernelmark.bench.measure.verify import Checksums, References

@@ -7,7 +7,8 @@ import msgspec
 
 from kernelmark.bench.measure.disturbance import ran_beyond, was_noisy
 from kernelmark.bench.measure.measurement import BETWEEN, RULES, Measurement
-from kernelmark.bench.measure.stats import pooled_interval, speedup
+from kernelmark.bench.measure.ratio import speedup
+from kernelmark.bench.measure.stats import pooled_interval
 from kernelmark.bench.plan.case import Entrant, Plan, PlannedJob
 from kernelmark.bench.plan.status import Status
 

@@ -6,7 +6,7 @@ from typing import Literal, get_args, get_origin
 
 from kernelmark.bench.measure.disturbance import ran_beyond
 from kernelmark.bench.measure.measurement import Measurement, VariantRatio
-from kernelmark.bench.measure.stats import speedup
+from kernelmark.bench.measure.ratio import speedup
 from kernelmark.bench.plan.operation import Problem
 from kernelmark.bench.plan.registry import Registry
 from kernelmark.bench.plan.status import Status

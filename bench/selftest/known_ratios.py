@@ -5,7 +5,7 @@ from statistics import mean, stdev
 
 from kernelmark.bench.measure.devices import devices_present
 from kernelmark.bench.measure.measurement import Measurement
-from kernelmark.bench.measure.stats import BaselineRatio, speedup
+from kernelmark.bench.measure.ratio import BaselineRatio, speedup
 from kernelmark.bench.plan.modes import Mode
 from kernelmark.bench.selftest.finding import Finding, Tick, failures, measured
 

@@ -5,7 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from kernelmark.bench.measure.stats import Looks, correlation_time, median_interval, outliers, pooled_interval, speedup
+from kernelmark.bench.measure.ratio import speedup
+from kernelmark.bench.measure.stats import Looks, correlation_time, median_interval, outliers, pooled_interval
 
 
 def test_six_samples_give_their_range() -> None:

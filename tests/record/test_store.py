@@ -15,7 +15,8 @@ import pytest
 
 from kernelmark.bench.measure.host import Host
 from kernelmark.bench.measure.measurement import Ceiling, Evidence, Excess, Measurement, Roofline
-from kernelmark.bench.measure.stats import BaselineRatio, Interval
+from kernelmark.bench.measure.ratio import BaselineRatio
+from kernelmark.bench.measure.stats import Interval
 from kernelmark.bench.plan.case import Budget, Job, PlannedJob, WorkerKey
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.modes import Mode

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from kernelmark.bench.measure.measurement import Measurement, ProcessPart
-from kernelmark.bench.measure.stats import median_interval, speedup
+from kernelmark.bench.measure.ratio import speedup
+from kernelmark.bench.measure.stats import median_interval
 from kernelmark.bench.plan.case import Plan
 from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.limits import H100
