@@ -99,48 +99,48 @@ def time_of(r: Result) -> Ratio:
     return Ratio(*fmt.row_time(r))  # type: ignore[arg-type]  # the median is there
 
 
-def paired(base: Groups, own: Groups, alpha: float = ALPHA) -> Ratio | None:
-    """Return the time of `base` over the time of `own`, from samples taken in turn; None if there are too few samples.
+def paired(base: Groups, contender: Groups, alpha: float = ALPHA) -> Ratio | None:
+    """Return the time of `base` over that of `contender`, from samples taken in turn; None for too few samples.
 
     The i-th samples of both were taken in the i-th round. alpha: the error level of the interval.
     """
-    found = speedup(base, own, alpha) if len(base) == len(own) else None
-    return Ratio(found.median, found.low, found.high) if found else None
+    interval = speedup(base, contender, alpha) if len(base) == len(contender) else None
+    return Ratio(interval.median, interval.low, interval.high) if interval else None
 
 
-def faster(store: Reader, one: Result, other: Result, pair: tuple[Groups, Groups] | None = None) -> Ratio:
-    """Return how many times faster `one` is than `other`. pair: the samples of `other` and `one`, if already read."""
-    in_turn = one.job != "" and (one.run_id, one.job) == (other.run_id, other.job)
+def faster(store: Reader, row: Result, other: Result, pair: tuple[Groups, Groups] | None = None) -> Ratio:
+    """Return how many times faster `row` is than `other`. pair: the samples of `other` and `row`, if already read."""
+    in_turn = row.job != "" and (row.run_id, row.job) == (other.run_id, other.job)
     if in_turn:
-        base, own = pair or (store.by_process(one.run_id, r.case) for r in (other, one))
-        if found := paired(base, own):
-            return found
+        base, contender = pair or (store.by_process(row.run_id, r.case) for r in (other, row))
+        if ratio := paired(base, contender):
+            return ratio
     apart = not in_turn
-    return time_of(other).over(time_of(one))._replace(in_turn=in_turn, elsewhere=apart and _is_elsewhere(one, other))
+    return time_of(other).over(time_of(row))._replace(in_turn=in_turn, elsewhere=apart and _is_elsewhere(row, other))
 
 
-def _is_elsewhere(one: Result, other: Result) -> bool:
+def _is_elsewhere(row: Result, other: Result) -> bool:
     """Return whether two rows were measured on different hosts, or on different devices of the same kind."""
-    pairs = [(one.host, other.host)]
-    if one.device == other.device:
-        pairs += [(one.device_name, other.device_name), (one.device_uuid, other.device_uuid)]
+    pairs = [(row.host, other.host)]
+    if row.device == other.device:
+        pairs += [(row.device_name, other.device_name), (row.device_uuid, other.device_uuid)]
     return any(a and b and a != b for a, b in pairs)
 
 
-def by_columns(one: Result, other: Result) -> Ratio:
-    """Return how many times faster `one` is than `other`, using only columns, as a reader of the CSV would.
+def by_columns(row: Result, other: Result) -> Ratio:
+    """Return how many times faster `row` is than `other`, using only columns, as a reader of the CSV would.
 
     If the rows have the same job, problem and baseline, divide their speedups; the baseline's speedup is 1. Otherwise
     divide their times.
     """
-    in_turn = one.job != "" and (one.run_id, one.job) == (other.run_id, other.job)
-    if in_turn and one.problem == other.problem:
-        sides = [Ratio(1.0, 1.0, 1.0) if r.kernel == r.baseline else speedup_of(r) for r in (one, other)]
-        if all(side.median for side in sides) and one.baseline == other.baseline:
-            exact = other.kernel == other.baseline or one.kernel == one.baseline
+    in_turn = row.job != "" and (row.run_id, row.job) == (other.run_id, other.job)
+    if in_turn and row.problem == other.problem:
+        sides = [Ratio(1.0, 1.0, 1.0) if r.kernel == r.baseline else speedup_of(r) for r in (row, other)]
+        if all(side.median for side in sides) and row.baseline == other.baseline:
+            exact = other.kernel == other.baseline or row.kernel == row.baseline
             return sides[0].over(sides[1])._replace(in_turn=exact)
-    elsewhere = not in_turn and _is_elsewhere(one, other)
-    return time_of(other).over(time_of(one))._replace(in_turn=False, elsewhere=elsewhere)
+    elsewhere = not in_turn and _is_elsewhere(row, other)
+    return time_of(other).over(time_of(row))._replace(in_turn=False, elsewhere=elsewhere)
 
 
 def speedup_of(r: Result) -> Ratio:
@@ -216,10 +216,10 @@ def why_unranked(r: Result) -> str:
 
 def grouped(items: Iterable[Item], key: Callable[[Item], Key]) -> dict[Key, list[Item]]:
     """Return the items of each key as a list; keys and items keep the order in which they occur."""
-    found: dict[Key, list[Item]] = defaultdict(list)
+    groups: dict[Key, list[Item]] = defaultdict(list)
     for item in items:
-        found[key(item)].append(item)
-    return dict(found)
+        groups[key(item)].append(item)
+    return dict(groups)
 
 
 def by_setting(rows: Iterable[Result]) -> dict[Setting, list[Result]]:
@@ -229,13 +229,13 @@ def by_setting(rows: Iterable[Result]) -> dict[Setting, list[Result]]:
     use more threads.
     """
     alike = grouped(rows, lambda r: (r.device, r.device_name, r.mode, comparable(r), r.isa, order(r)))
-    found = {}
-    for (device, name, *others), own in alike.items():
-        threaded = {r.kernel for r in own if r.threads > 1}
-        for threads in sorted({r.threads for r in own if r.kernel in threaded} or {1}):
-            beside = [r for r in own if r.threads == threads or r.kernel not in threaded]
-            found[Setting(device, name, threads, *others)] = beside
-    return found
+    settings = {}
+    for (device, name, *others), group in alike.items():
+        threaded = {r.kernel for r in group if r.threads > 1}
+        for threads in sorted({r.threads for r in group if r.kernel in threaded} or {1}):
+            beside = [r for r in group if r.threads == threads or r.kernel not in threaded]
+            settings[Setting(device, name, threads, *others)] = beside
+    return settings
 
 
 class Contest(NamedTuple):
@@ -272,21 +272,21 @@ class Contest(NamedTuple):
     def of(self, kernel: str) -> Result | None:
         return next((r for r in self.ranked if r.kernel == kernel), None)
 
-    def faster(self, one: Result, other: Result) -> Ratio:
-        """Return how many times faster `one` is than `other`, two rows of one run."""
-        pair = one.case, other.case
+    def faster(self, row: Result, other: Result) -> Ratio:
+        """Return how many times faster `row` is than `other`, two rows of one run."""
+        pair = row.case, other.case
         if pair not in self.known:
-            self.known[pair] = faster(self.store, one, other)
+            self.known[pair] = faster(self.store, row, other)
         return self.known[pair]
 
     def slowdown(self, r: Result) -> float:
         return time_of(r).over(time_of(self.fastest)).median
 
 
-def slowdowns(found: Iterable[Contest]) -> dict[str, list[float]]:
+def slowdowns(contests: Iterable[Contest]) -> dict[str, list[float]]:
     """Return each kernel's slowdown in each contest: the kernel's time over the fastest kernel's time."""
     by_kernel: dict[str, list[float]] = defaultdict(list)
-    for c in found:
+    for c in contests:
         for r in c.ranked:
             by_kernel[r.kernel].append(c.slowdown(r))
     return by_kernel
@@ -301,16 +301,16 @@ def contests(rows: Iterable[Result], store: Reader) -> list[Contest]:
     """Return a contest for each problem and setting, in row order, without kernels that used more CPUs than threads."""
     problems = grouped((r for r in rows if is_timed(r) and not ran_beyond(r.disturbed)), lambda r: r.problem)
     return [
-        Contest(problem, setting, sorted(found, key=lambda r: r.time_s_median or 0.0), store, {})
-        for problem, own in problems.items()
-        for setting, found in by_setting(own).items()
+        Contest(problem, setting, sorted(contenders, key=lambda r: r.time_s_median or 0.0), store, {})
+        for problem, group in problems.items()
+        for setting, contenders in by_setting(group).items()
     ]
 
 
-def know_leads(found: Iterable[Contest], store: Reader, run_id: str) -> None:
+def know_leads(contests: Iterable[Contest], store: Reader, run_id: str) -> None:
     """Put the ratio of each contest's first two kernels into `known`; one pass over the rows saves queries."""
     waiting: dict[str, list[Contest]] = defaultdict(list)
-    for c in found:
+    for c in contests:
         for r in c.ranked[:2] if len(c.ranked) > 1 else ():
             waiting[r.case].append(c)
     halves: dict[int, Groups] = {}
@@ -320,9 +320,9 @@ def know_leads(found: Iterable[Contest], store: Reader, run_id: str) -> None:
             if half is None:
                 halves[id(c)] = groups
                 continue
-            one, other = c.ranked[:2]
-            pair = (half, groups) if case == one.case else (groups, half)
-            c.known[one.case, other.case] = faster(store, one, other, pair)
+            first, second = c.ranked[:2]
+            pair = (half, groups) if case == first.case else (groups, half)
+            c.known[first.case, second.case] = faster(store, first, second, pair)
 
 
 _COPY = "copy/cuda.memcpy"
@@ -331,21 +331,21 @@ _SEVERAL = (".tnn", ".inplace", ".two_step")
 _LIKE = 0.01  # vendors' kernels whose times differ by a smaller fraction count as equally fast
 
 
-def over_vendors(found: Sequence[Contest]) -> list[Contest]:
+def over_vendors(contests: Sequence[Contest]) -> list[Contest]:
     """Return the contests. On a GPU, their speedups are relative to a vendor's kernel of the same job.
 
     For each operation and setting, vendors' kernels are ordered by the number of problems with a time, then by speed.
     In each contest, the first of these kernels with a time is the baseline. A contest with none keeps its baseline.
     """
-    alike = grouped((c for c in found if c.setting.device == "cuda"), lambda c: (c.op, c.setting))
-    ranked = {key: _vendors(own) for key, own in alike.items()}
-    return [_with_baseline(c, ranked.get((c.op, c.setting), ())) for c in found]
+    alike = grouped((c for c in contests if c.setting.device == "cuda"), lambda c: (c.op, c.setting))
+    ranked = {key: _vendors(group) for key, group in alike.items()}
+    return [_with_baseline(c, ranked.get((c.op, c.setting), ())) for c in contests]
 
 
-def _vendors(found: Iterable[Contest]) -> list[str]:
+def _vendors(contests: Iterable[Contest]) -> list[str]:
     slowdowns: dict[str, list[float]] = defaultdict(list)
     places: dict[str, int] = {}
-    for c in found:
+    for c in contests:
         for r in filter(_is_baseline, c.ranked):
             slowdowns[r.kernel].append(log(c.slowdown(r)))
             places[r.kernel] = VENDORS.index(r.provider) if r.provider in VENDORS else -1
@@ -367,6 +367,6 @@ def _with_baseline(c: Contest, names: Sequence[str]) -> Contest:
 def _over_base(c: Contest, r: Result, base: Result) -> Result:
     """Return a row with its speedup over the baseline, or without one if the two were not measured in turn."""
     ratio = Ratio(1.0) if r is base else c.faster(r, base)
-    found = {name: getattr(r, name) for name in COLUMNS} | {"baseline": base.kernel if ratio.in_turn else ""}
+    columns = {name: getattr(r, name) for name in COLUMNS} | {"baseline": base.kernel if ratio.in_turn else ""}
     median, low, high = ratio[:3] if ratio.in_turn and r is not base else (None, None, None)
-    return Result(**found | {"speedup": median, "speedup_ci95_low": low, "speedup_ci95_high": high})
+    return Result(**columns | {"speedup": median, "speedup_ci95_low": low, "speedup_ci95_high": high})

@@ -68,17 +68,17 @@ def listed(suite: Suite) -> Suite:
     """Return the suite with its problems in lists. Raises UsageError if there are too many."""
     size = sum(sweep.size for sweep in suite.sweeps)
     if size > MOST_LISTED:
-        found = f"{suite.name}: has {size:,} problems, expected at most {MOST_LISTED:,}"
-        raise UsageError(f"{found}; use a suite with fewer problems")
-    own = (Listed(**msgspec.structs.asdict(sweep), made=list(sweep.groups())) for sweep in suite.sweeps)
-    return msgspec.structs.replace(suite, sweeps=tuple(own))
+        message = f"{suite.name}: has {size:,} problems, expected at most {MOST_LISTED:,}"
+        raise UsageError(f"{message}; use a suite with fewer problems")
+    sweeps = (Listed(**msgspec.structs.asdict(sweep), made=list(sweep.groups())) for sweep in suite.sweeps)
+    return msgspec.structs.replace(suite, sweeps=tuple(sweeps))
 
 
 class Kin(NamedTuple):
-    """A kernel on two variants of a problem; ratio: how many times faster it is on `one` than on `other`."""
+    """A kernel on two variants of a problem; ratio: how many times faster it is on `row` than on `other`."""
 
     setting: Setting
-    one: Result
+    row: Result
     other: Result
     ratio: Ratio
 
@@ -87,9 +87,9 @@ def standings(suite: Suite, store: Store, run_id: str) -> list[Contest]:
     """Return the contests on the problems of a suite, in the order of the suite."""
     problems = dict.fromkeys(entry.problem.id for entry in suite.entries())
     order = {problem: place for place, problem in enumerate(problems)}
-    found = contests((r for r in store.table(run_id, NEEDED).rows if r.problem in order), store)
-    know_leads(found, store, run_id)
-    return sorted((c.by_lead() for c in found), key=lambda c: order[c.problem])
+    measured = contests((r for r in store.table(run_id, NEEDED).rows if r.problem in order), store)
+    know_leads(measured, store, run_id)
+    return sorted((c.by_lead() for c in measured), key=lambda c: order[c.problem])
 
 
 def fastest_fft(c: Contest) -> Result | None:
@@ -103,9 +103,9 @@ def fft_speedup(c: Contest) -> Ratio | None:
     return c.faster(fft, rest) if fft and rest else None
 
 
-def changes(suite: Suite, found: Sequence[Contest]) -> list[Change]:
+def changes(suite: Suite, contests: Sequence[Contest]) -> list[Change]:
     """Return where a kernel certainly takes over from another along the axes that the suite sweeps."""
-    by_problem = grouped(found, lambda c: c.problem)
+    by_problem = grouped(contests, lambda c: c.problem)
     return [
         change
         for sweep in suite.sweeps
@@ -119,8 +119,8 @@ def _takeovers(axis: str, line: Line) -> list[Change]:
     """Return the takeovers along a line of sizes, without duplicates: between neighbours, and across ties."""
     certain = [i for i, (_, contest) in enumerate(line) if (lead := contest.lead) and lead.certain]
     turns = sorted({*pairwise(range(len(line))), *pairwise(certain)})
-    found = (change for turn in turns if (change := _takeover(axis, line, *turn)))
-    return list({(change.here, change.there, change.old, change.new): change for change in found}.values())
+    takeovers = (change for turn in turns if (change := _takeover(axis, line, *turn)))
+    return list({(change.here, change.there, change.old, change.new): change for change in takeovers}.values())
 
 
 def _takeover(axis: str, line: Line, i: int, k: int) -> Change | None:
@@ -134,20 +134,20 @@ def _takeover(axis: str, line: Line, i: int, k: int) -> Change | None:
     return Change(axis, here, there, earlier, later, old, new, lead, gain)
 
 
-def _nearest_certain(line: Iterable[tuple[Any, Contest]], one: str, other: str) -> tuple[Any, Contest, Ratio] | None:
-    """Return the first point where `one` is certainly faster than `other`; None if the opposite is certain earlier."""
+def _nearest_certain(line: Iterable[tuple[Any, Contest]], kernel: str, other: str) -> tuple[Any, Contest, Ratio] | None:
+    """Return the first point where `kernel` is certainly faster than `other`; None if the opposite is certain first."""
     for at, contest in line:
-        ours, theirs = contest.of(one), contest.of(other)
+        ours, theirs = contest.of(kernel), contest.of(other)
         ratio = contest.faster(ours, theirs) if ours and theirs else None
         if ratio and ratio.certain:
             return (at, contest, ratio) if ratio.side == "faster" else None
     return None
 
 
-def kin_of(suite: Suite, found: Sequence[Contest]) -> list[Kin]:
+def kin_of(suite: Suite, contests: Sequence[Contest]) -> list[Kin]:
     """Return each kernel's ratio of times between the first variant of a group and each other variant of the group."""
-    at = {(contest.problem, contest.setting): contest for contest in found}
-    settings = list(dict.fromkeys(contest.setting for contest in found))
+    at = {(contest.problem, contest.setting): contest for contest in contests}
+    settings = list(dict.fromkeys(contest.setting for contest in contests))
     return [
         Kin(setting, *(pair := held_first(first, row)), contest.faster(*pair))
         for base, *others in ([entry.problem.id for entry in group] for group in suite.groups())
@@ -251,14 +251,14 @@ class CrossoverDocument(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
 COLUMNS = CrossoverRow.__struct_encode_fields__
 
 
-def render(suite: Suite, found: Sequence[Contest]) -> str:
+def render(suite: Suite, contests: Sequence[Contest]) -> str:
     """Return a table for each setting, the takeovers along the axes of the suite, and the ratios of variants."""
-    if not found:
+    if not contests:
         return f"{suite.name}: this run has no time for any of its problems"
-    turned = changes(suite, found)
-    kin = kin_of(suite, found)
-    parts = [_section(suite, rows, turned, kin) for rows in grouped(found, lambda c: c.setting).values()]
-    measured = len({contest.problem for contest in found})
+    turned = changes(suite, contests)
+    kin = kin_of(suite, contests)
+    parts = [_section(suite, rows, turned, kin) for rows in grouped(contests, lambda c: c.setting).values()]
+    measured = len({contest.problem for contest in contests})
     total = len({entry.problem for entry in suite.entries()})
     return "\n\n".join([*parts, f"{suite.name}: {measured} of {count(total, 'problem')} timed"])
 
@@ -268,11 +268,11 @@ def _section(suite: Suite, rows: Sequence[Contest], turned: Sequence[Change], ki
     parts = [paragraph(setting.title), table(STANDING, [_cells(contest) for contest in rows], titled=True)]
     if sentence := noise_of(r for contest in rows for r in contest.ranked).sentence:
         parts.append(paragraph(f"{MARK} {sentence}", "  "))
-    own = [_sentence(change) for change in turned if change.after.setting == setting]
+    takeovers = [_sentence(change) for change in turned if change.after.setting == setting]
     if axes := ", ".join(dict.fromkeys(axis for sweep in suite.sweeps for axis in sweep.along)):
-        parts += ["", *(paragraph(text, "  ") for text in own or [f"no takeover along {axes} is certain"])]
+        parts += ["", *(paragraph(text, "  ") for text in takeovers or [f"no takeover along {axes} is certain"])]
     variants = (each for each in kin if each.setting == setting)
-    cells = [(short(k.one.kernel), k.one.problem, k.other.problem, _words(k.ratio)) for k in variants]
+    cells = [(short(k.row.kernel), k.row.problem, k.other.problem, _words(k.ratio)) for k in variants]
     if cells:
         parts += ["", table(KIN, cells, titled=True)]
     return "\n".join(parts)
@@ -309,7 +309,7 @@ def _sentence(change: Change) -> str:
     return f"{change.along} {change.here} to {change.there}: {old}, gives way to {new} ({change.after.problem})"
 
 
-def write_csv(suite: Suite, run_id: str, found: Sequence[Contest], out: IO[str]) -> None:
+def write_csv(suite: Suite, run_id: str, contests: Sequence[Contest], out: IO[str]) -> None:
     """Write a row for each problem and setting, with the columns of `CrossoverRow`.
 
     `ratio_in_turn` and similar columns: whether the two kernels shared a job, so that the interval comes from paired
@@ -317,22 +317,22 @@ def write_csv(suite: Suite, run_id: str, found: Sequence[Contest], out: IO[str])
     """
     writer = csv.DictWriter(out, COLUMNS, lineterminator="\n")
     writer.writeheader()
-    for row in rows(suite, run_id, found):
+    for row in rows(suite, run_id, contests):
         values = msgspec.to_builtins(row)
         writer.writerow({name: yes_or_no(v) if isinstance(v, bool) else v for name, v in values.items()})
 
 
-def write_json(suite: Suite, store: Reader, run_id: str, found: Sequence[Contest], out: IO[str]) -> None:
+def write_json(suite: Suite, store: Reader, run_id: str, contests: Sequence[Contest], out: IO[str]) -> None:
     """Write a `CrossoverDocument`."""
     problems = len({entry.problem.id for entry in suite.entries()})
-    document = CrossoverDocument(summary_of(store, run_id), suite.name, problems, list(rows(suite, run_id, found)))
+    document = CrossoverDocument(summary_of(store, run_id), suite.name, problems, list(rows(suite, run_id, contests)))
     out.write(as_json(document) + "\n")
 
 
-def rows(suite: Suite, run_id: str, found: Sequence[Contest]) -> Iterator[CrossoverRow]:
+def rows(suite: Suite, run_id: str, contests: Sequence[Contest]) -> Iterator[CrossoverRow]:
     """Yield the row of each problem and setting."""
-    turned = {(change.after.problem, change.after.setting): change for change in changes(suite, found)}
-    for c in found:
+    turned = {(change.after.problem, change.after.setting): change for change in changes(suite, contests)}
+    for c in contests:
         yield CrossoverRow(suite=suite.name, run_id=run_id, **_row(c), **_turn(turned.get((c.problem, c.setting))))
 
 

@@ -45,10 +45,10 @@ class RunData:
         Kernels that read buffers as column-major compute another product. They have contests only if no other kernel
         was timed. On a GPU, speedups are relative to the vendors' kernels.
         """
-        found = contests(self.timed, self.store)
-        found = over_vendors([c for c in found if not c.setting.order] or found)
-        know_leads(found, self.store, self.run_id)
-        return [c.by_lead() for c in found]
+        measured = contests(self.timed, self.store)
+        measured = over_vendors([c for c in measured if not c.setting.order] or measured)
+        know_leads(measured, self.store, self.run_id)
+        return [c.by_lead() for c in measured]
 
     @cached_property
     def leads(self) -> list[tuple[Contest, Ratio]]:
