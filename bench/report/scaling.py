@@ -73,7 +73,7 @@ class Scaling(NamedTuple):
     aggregation moves as much data as a step of model parallelism.
     """
 
-    asked: ScalingQuestion
+    question: ScalingQuestion
     parameters: int
     compute_run: str
     aggregation_run: str
@@ -82,14 +82,14 @@ class Scaling(NamedTuple):
 
 
 def computed(
-    store: Store, registry: Registry, asked: ScalingQuestion, run_id: str | None, other: str | None
+    store: Store, registry: Registry, question: ScalingQuestion, run_id: str | None, other: str | None
 ) -> Scaling:
     """Compute the scaling of a network from its layers in run `run_id` and the aggregations in run `other`.
 
     None stands for the latest run with such rows. Side effect: from then on, the store returns only rows of
     aggregations. Raises UsageError if rows are missing.
     """
-    compute_run, layers, found = _layers_of(store, asked.network, run_id)
+    compute_run, layers, batch_of = _layers_of(store, question.network, run_id)
     size = parameters(layers, registry)
     moved = exchanged((layer.count, registry.problem(layer.problem)) for layer in layers if layer.part == "forward")
     store.select(Selection(op=("aggregate",)))
@@ -100,14 +100,14 @@ def computed(
             if is_timed(r) and r.dtype == "f32" and strategy_name(r.kernel) in STRATEGIES
         ]
         sections = []
-        for setting, batch in found.items():
+        for setting, batch in batch_of.items():
             beside = _beside(setting, rows)
-            if points := list(_points(asked, size, batch, beside)):
-                divided = list(_points(asked, moved, batch, beside, divided=True))
+            if points := list(_points(question, size, batch, beside)):
+                divided = list(_points(question, moved, batch, beside, divided=True))
                 sections.append(ScalingSection(setting, batch, points, divided))
         if sections:
-            return Scaling(asked, size, compute_run, known, sections, moved)
-    raise UsageError(_unmeasured(store, asked, size, found, other))
+            return Scaling(question, size, compute_run, known, sections, moved)
+    raise UsageError(_unmeasured(store, question, size, batch_of, other))
 
 
 def _runs(store: Store, run_id: str | None) -> list[str]:
@@ -122,8 +122,8 @@ def _layers_of(store: Store, network: str, run_id: str | None) -> tuple[str, lis
         layers = store.layers(known)
         names |= dict.fromkeys(layer.network for layer in layers)
         of_network = [layer for layer in layers if layer.network == network]
-        if of_network and (found := batches(of_network, store.layer_results(known))):
-            return known, of_network, found
+        if of_network and (batch_of := batches(of_network, store.layer_results(known))):
+            return known, of_network, batch_of
     where = f"run {run_id}" if run_id else f"no run in {store.path}"
     suite = network.partition(" ")[0]
     if network not in names and suite not in suite_names():
@@ -135,15 +135,15 @@ def _layers_of(store: Store, network: str, run_id: str | None) -> tuple[str, lis
 
 def _beside(setting: Setting, rows: Iterable[Found]) -> dict[str, list[Found]]:
     """Return the rows of each kernel in a setting; kernels with only one thread belong to every thread count."""
-    found = {}
+    by_kernel = {}
     for kernel, every in grouped((row for row in rows if setting.includes(row[0])), lambda row: row[0].kernel).items():
         threads = setting.threads if any(r.threads > 1 for r, _ in every) else every[0][0].threads
-        found[kernel] = [(r, dims) for r, dims in every if r.threads == threads]
-    return found
+        by_kernel[kernel] = [(r, dims) for r, dims in every if r.threads == threads]
+    return by_kernel
 
 
 def _points(
-    asked: ScalingQuestion, elements: int, batch: Batch, by_kernel: dict[str, list[Found]], divided: bool = False
+    question: ScalingQuestion, elements: int, batch: Batch, by_kernel: dict[str, list[Found]], divided: bool = False
 ) -> Iterator[Point]:
     """Yield the points of data parallelism, where each worker computes a batch and exchanges `elements` elements.
 
@@ -151,42 +151,42 @@ def _points(
     """
     for kernel, rows in by_kernel.items():
         modelled = not divided or strategy_name(kernel) in BY_STRIPES
-        for workers in asked.workers if rows and modelled else ():
+        for workers in question.workers if rows and modelled else ():
             compute = batch.seconds.scaled(1 / workers) if divided else batch.seconds
-            yield _point(asked, kernel, workers, elements, compute, rows, not divided)
+            yield _point(question, kernel, workers, elements, compute, rows, not divided)
 
 
 def _point(
-    asked: ScalingQuestion, kernel: str, workers: int, n: int, compute: Ratio, rows: Sequence[Found], update: bool
+    question: ScalingQuestion, kernel: str, workers: int, n: int, compute: Ratio, rows: Sequence[Found], update: bool
 ) -> Point:
     """Return the point of a strategy: `workers` workers that each compute for `compute` and exchange n elements."""
     strategy = STRATEGIES[strategy_name(kernel)]
-    r, dims = min(rows, key=lambda found: _distance(found, workers, n, update))
+    r, dims = min(rows, key=lambda row: _distance(row, workers, n, update))
     # An aggregation moves w gradients and their sum.
     scaled = (workers + 1) / (dims["w"] + 1) * n / dims["n"] * strategy.share(workers) if workers > 1 else 0.0
     aggregation = time_of(r).scaled(scaled)
-    link_s = strategy.link_s(workers, n * FLOAT_BYTES, asked.link_bytes_per_s)
+    link_s = strategy.link_s(workers, n * FLOAT_BYTES, question.link_bytes_per_s)
     gains = (parallel(workers, compute, aggregation.plus(link_s), hidden) for hidden in (False, True))
     return Point(kernel, workers, r, scaled, aggregation, link_s, *gains)
 
 
-def _distance(found: Found, workers: int, n: int, update: bool) -> tuple[float, float, bool]:
+def _distance(row: Found, workers: int, n: int, update: bool) -> tuple[float, float, bool]:
     """Return how far a row is from a point: in workers, in elements, and whether only one of them updates weights."""
-    dims = found[1]
+    dims = row[1]
     apart = abs(math.log(workers / dims["w"])), abs(math.log(n / dims["n"]))
     return *apart, (dims.get("step") == "update") != update
 
 
 def _unmeasured(
-    store: Store, asked: ScalingQuestion, parameters: int, found: dict[Setting, Batch], run_id: str | None
+    store: Store, question: ScalingQuestion, parameters: int, batch_of: dict[Setting, Batch], run_id: str | None
 ) -> str:
-    setting = next(iter(found))
-    counts = sorted({min(max(2, workers), 8) for workers in asked.workers})
+    setting = next(iter(batch_of))
+    counts = sorted({min(max(2, workers), 8) for workers in question.workers})
     problems = " ".join(f"aggregate/w{count}n{parameters}/f32/update" for count in counts)
     where = f"run {run_id}" if run_id else f"no run in {store.path}"
     verb = "lacks" if run_id else "has"
     return (
-        f"{asked.network}: {where} {verb} an aggregation in the layers' setting ({setting.title}); "
+        f"{question.network}: {where} {verb} an aggregation in the layers' setting ({setting.title}); "
         f"`kernelmark run {problems}` measures it"
     )
 
@@ -274,25 +274,25 @@ class ScalingDocument(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     model_parallel: list[ScalingPoint] = []
 
 
-def render(found: Scaling) -> str:
+def render(scaling: Scaling) -> str:
     """Return a paragraph on the inputs of the computation, and tables for each setting."""
-    return "\n\n".join([_head(found), *(part for section in found.sections for part in _section(found, section))])
+    return "\n\n".join([_head(scaling), *(part for section in scaling.sections for part in _section(scaling, section))])
 
 
-def _head(found: Scaling) -> str:
-    asked = found.asked
-    size = f"{found.parameters:,} weights, {fmt.size(found.parameters * FLOAT_BYTES)} a gradient in FP32"
-    runs = f"run {found.compute_run}" if found.compute_run == found.aggregation_run else (
-        f"runs {found.compute_run} (layers) and {found.aggregation_run} (additions)"
+def _head(scaling: Scaling) -> str:
+    question = scaling.question
+    size = f"{scaling.parameters:,} weights, {fmt.size(scaling.parameters * FLOAT_BYTES)} a gradient in FP32"
+    runs = f"run {scaling.compute_run}" if scaling.compute_run == scaling.aggregation_run else (
+        f"runs {scaling.compute_run} (layers) and {scaling.aggregation_run} (additions)"
     )  # fmt: skip
     return paragraph(
-        f"{asked.network}: {size}; a link of {fmt.size(round(asked.link_bytes_per_s))}/s each way, as stated. "
+        f"{question.network}: {size}; a link of {fmt.size(round(question.link_bytes_per_s))}/s each way, as stated. "
         f"Computed, not measured: by the formula of docs/scaling.md from the rows of {runs}; each worker computes a "
         "whole batch."
     )
 
 
-def _section(found: Scaling, section: ScalingSection) -> Iterator[str]:
+def _section(scaling: Scaling, section: ScalingSection) -> Iterator[str]:
     batch = section.batch
     yield paragraph(
         f"{section.setting.title}: {fmt.time(*batch.seconds[:3])} a batch forward and backward, by the fastest kernel "
@@ -300,7 +300,7 @@ def _section(found: Scaling, section: ScalingSection) -> Iterator[str]:
     )
     yield table(POINTS, [_cells(point) for point in section.points], titled=True)
     if section.divided:
-        moved = fmt.size(found.exchanged * 2 * FLOAT_BYTES)
+        moved = fmt.size(scaling.exchanged * 2 * FLOAT_BYTES)
         yield paragraph(
             "Model parallelism: the workers share one batch, and each computes its part of every layer's outputs. They "
             f"exchange outputs and the gradients of inputs, {moved} in FP32."
@@ -341,18 +341,18 @@ def compared(points: Sequence[Point]) -> Iterator[tuple[StatedSpeedup, Point]]:
                 break
 
 
-def write_json(found: Scaling, out: IO[str]) -> None:
+def write_json(scaling: Scaling, out: IO[str]) -> None:
     """Write a `ScalingDocument`."""
     document = ScalingDocument(
-        network=found.asked.network,
-        parameters=found.parameters,
-        link_bytes_per_s=found.asked.link_bytes_per_s,
-        compute_run=found.compute_run,
-        aggregation_run=found.aggregation_run,
-        computed=[_point_row(section, point) for section in found.sections for point in section.points],
-        stated=[one for section in found.sections for one in _stated(section)],
-        exchanged=found.exchanged,
-        model_parallel=[_point_row(section, point) for section in found.sections for point in section.divided],
+        network=scaling.question.network,
+        parameters=scaling.parameters,
+        link_bytes_per_s=scaling.question.link_bytes_per_s,
+        compute_run=scaling.compute_run,
+        aggregation_run=scaling.aggregation_run,
+        computed=[_point_row(section, point) for section in scaling.sections for point in section.points],
+        stated=[row for section in scaling.sections for row in _stated(section)],
+        exchanged=scaling.exchanged,
+        model_parallel=[_point_row(section, point) for section in scaling.sections for point in section.divided],
     )
     out.write(indented(document) + "\n")
 

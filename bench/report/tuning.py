@@ -99,17 +99,17 @@ def _trials(rows: Sequence[Result], kernel: str) -> list[TimedTile]:
     return sorted(trials, key=lambda trial: -trial.ratio.median)
 
 
-def searched_words(found: Searched) -> str:
+def searched_words(search: Searched) -> str:
     """Return a search on one problem as text for a terminal: the search space, then the table of tunables.
 
     For each value of each varied tunable, the table has the best and the median speed over the default.
     """
     cells = []
-    for name, values in found.varied.items():
+    for name, values in search.varied.items():
         for value in values:
-            speeds = [trial.ratio.median for trial in found.at(name, value)]
+            speeds = [trial.ratio.median for trial in search.at(name, value)]
             cells.append((name, str(value), str(len(speeds)), factor(max(speeds)), factor(median(speeds))))
-    return "\n\n".join(filter(None, (paragraph(space_words(found), rest=""), table(TUNABLES, cells))))
+    return "\n\n".join(filter(None, (paragraph(space_words(search), rest=""), table(TUNABLES, cells))))
 
 
 def size_words(space: SearchSpace) -> str:
@@ -118,19 +118,19 @@ def size_words(space: SearchSpace) -> str:
     return f"{count(space.size, 'tile')}, {about or f'{space.valid} valid'}"
 
 
-def space_words(found: Searched) -> str:
+def space_words(search: Searched) -> str:
     """Return a text on a search: the size of its space, the statuses of the tiles, and how many are near the best."""
-    statuses = Counter(row.status for row in found.rows)
-    how = "" if found.tunes.how == EXHAUSTIVE else f" by {found.tunes.how.partition(',')[0]}"
+    statuses = Counter(row.status for row in search.rows)
+    how = "" if search.tunes.how == EXHAUSTIVE else f" by {search.tunes.how.partition(',')[0]}"
     each = ", ".join(f"{number} {status}" for status, number in statuses.items())
-    flat = f"{found.near} of {len(found.trials)} within {percent(1 - NEAR)} of the best"
-    parts = (f"{count(len(found.rows), 'tile')} measured{how}: {each}", compiled_words(found), flat)
-    return "; ".join([size_words(found.space), *filter(None, parts)])
+    flat = f"{search.near} of {len(search.trials)} within {percent(1 - NEAR)} of the best"
+    parts = (f"{count(len(search.rows), 'tile')} measured{how}: {each}", compiled_words(search), flat)
+    return "; ".join([size_words(search.space), *filter(None, parts)])
 
 
-def compiled_words(found: Searched) -> str:
+def compiled_words(search: Searched) -> str:
     """Return `38 compiled, 3 of them spilling` for the tiles of a CUDA kernel, or "" if none was compiled."""
-    known = [found.resources[row.case] for row in found.rows if row.case in found.resources]
+    known = [search.resources[row.case] for row in search.rows if row.case in search.resources]
     if not known:
         return ""
     return f"{len(known)} compiled, {sum(used.spill_bytes > 0 for used in known)} of them spilling"
@@ -231,41 +231,41 @@ def _raced(data: RunData, space: SearchSpace, rows: dict[str, Result]) -> Raced:
     return Raced(data.tunes, space, default, rows, decide(base, groups, max(1, len(rows))))
 
 
-def sentence(found: Raced) -> str:
+def sentence(race: Raced) -> str:
     """Return a sentence: which tile to use and how, or that no tile is certainly faster than the default."""
-    ratios, best, tied = found.decision
-    subject = f"{found.tunes.kernel} on {found.space.problem}"
-    default = f"{DEFAULT} ({found.space.default})"
-    over = f"over {found.default.processes} process{'es' * (found.default.processes != 1)}"
+    ratios, best, tied = race.decision
+    subject = f"{race.tunes.kernel} on {race.space.problem}"
+    default = f"{DEFAULT} ({race.space.default})"
+    over = f"over {race.default.processes} process{'es' * (race.default.processes != 1)}"
     names = ", ".join(tied)
     if best is None:
         same = f"; it cannot be distinguished from {names}" if tied else ""
-        tiles = count(len(found.rows), "tile")
+        tiles = count(len(race.rows), "tile")
         return f"{subject}: {default} stays, as none of {tiles} is certainly faster {over}{same}"
     same = f" ({names} cannot be distinguished from it)" if tied else ""
     faster = f"{best} is {ratios[best]} as fast as {default} {over}{same}"
-    return f"{subject}: {faster}; `kernelmark run {found.space.problem} --tuned {found.tunes.where}` uses it"
+    return f"{subject}: {faster}; `kernelmark run {race.space.problem} --tuned {race.tunes.where}` uses it"
 
 
-def over_suite(found: Sequence[Raced], style: str = "simple") -> str:
+def over_suite(raced: Sequence[Raced], style: str = "simple") -> str:
     """Return a table of problems, each with its best tile and the speed of the tile that is best over the suite."""
-    return table(SUITE, [_cells(each) for each in found], style)
+    return table(SUITE, [_cells(each) for each in raced], style)
 
 
-def overall_words(found: Sequence[Raced]) -> str:
+def overall_words(raced: Sequence[Raced]) -> str:
     """Return a text: the tile that is best over the suite, its mean speed, and the problem where it loses most."""
-    mean = geometric_mean(each.overall for each in found)
-    worst = max(found, key=lambda each: each.regret)
+    mean = geometric_mean(each.overall for each in raced)
+    worst = max(raced, key=lambda each: each.regret)
     most = f"at most {percent(worst.regret)} slower than the best of a problem ({worst.space.problem})"
-    return f"one tile for all: {found[0].tunes.overall}, {factor(mean)} {DEFAULT} (geometric mean), {most}"
+    return f"one tile for all: {raced[0].tunes.overall}, {factor(mean)} {DEFAULT} (geometric mean), {most}"
 
 
-def _cells(found: Raced) -> tuple[str, ...]:
-    tile = found.leader
-    speed = str(found.decision.ratios[tile]) if tile is not None else ""
-    adopted = yes_or_no(found.decision.best is not None)
-    shares = (factor(found.overall), percent(found.regret)) if found.tunes.overall else ("", "")
-    return found.space.problem, marked(rate(found.default), found.default), tile or "", speed, adopted, *shares
+def _cells(race: Raced) -> tuple[str, ...]:
+    tile = race.leader
+    speed = str(race.decision.ratios[tile]) if tile is not None else ""
+    adopted = yes_or_no(race.decision.best is not None)
+    shares = (factor(race.overall), percent(race.regret)) if race.tunes.overall else ("", "")
+    return race.space.problem, marked(rate(race.default), race.default), tile or "", speed, adopted, *shares
 
 
 #: The most problems whose spaces are described in words, since a suite may have hundreds.
@@ -295,10 +295,10 @@ def verdict(data: RunData) -> str:
 
 
 def _undecided(searched: Sequence[Searched]) -> str:
-    found = searched[0]
-    best = found.trials[0]
+    search = searched[0]
+    best = search.trials[0]
     more = f" and {count(len(searched) - 1, 'more problem')}" if len(searched) > 1 else ""
-    first = f"{found.tunes.kernel} on {found.space.problem}{more}: undecided, not yet compared with the default"
+    first = f"{search.tunes.kernel} on {search.space.problem}{more}: undecided, not yet compared with the default"
     return f"{first}; in the search {best.text} was fastest, {best.ratio} the default's speed (an optimistic estimate)"
 
 
@@ -310,11 +310,11 @@ def numbers(data: RunData) -> list[Number]:
 
 def _gain(raced: Sequence[Raced]) -> list[Number]:
     if len(raced) == 1:
-        (found,) = raced
-        if (tile := found.leader) is None:
+        (race,) = raced
+        if (tile := race.leader) is None:
             return []
-        ratio = found.decision.ratios[tile]
-        what = "speed of the adopted tile" if found.decision.best else "speed of the best tile raced"
+        ratio = race.decision.ratios[tile]
+        what = "speed of the adopted tile" if race.decision.best else "speed of the best tile raced"
         sure = f"{interval(ratio.low, ratio.high, '{:.3g}'.format)}, {ratio.side}"
         return [Number(factor(ratio.median), f"{what} over the default", sure)]
     if not raced or not raced[0].tunes.overall:
@@ -325,12 +325,12 @@ def _gain(raced: Sequence[Raced]) -> list[Number]:
 
 
 def _of_search(searched: Sequence[Searched]) -> Iterator[Number]:
-    near, timed = sum(found.near for found in searched), sum(len(found.trials) for found in searched)
+    near, timed = sum(search.near for search in searched), sum(len(search.trials) for search in searched)
     label = f"tiles within {percent(1 - NEAR)} of the best of their problem"
     yield Number(f"{near} of {timed}", label, "in the search")
-    measured, valid = sum(len(found.rows) for found in searched), sum(found.space.valid for found in searched)
-    size = sum(found.space.size for found in searched)
-    about = "" if all(found.space.exact for found in searched) else "about "
+    measured, valid = sum(len(search.rows) for search in searched), sum(search.space.valid for search in searched)
+    size = sum(search.space.size for search in searched)
+    about = "" if all(search.space.exact for search in searched) else "about "
     compiled = compiled_words(searched[0]) if len(searched) == 1 else ""
     note = "; ".join(filter(None, (f"of {size} in the product", compiled)))
     yield Number(f"{measured} of {about}{valid}", "valid tiles were measured", note)
@@ -341,7 +341,7 @@ def learned(data: RunData) -> dict[str, object]:
     searched, raced = searches(data.search), races(data.race)
     stages = (("search", data.search), ("race", data.race))
     return {
-        "spaces": [(found.space.problem, space_words(found)) for found in searched[:MOST_DESCRIBED]],
+        "spaces": [(search.space.problem, space_words(search)) for search in searched[:MOST_DESCRIBED]],
         "more": max(0, len(searched) - MOST_DESCRIBED),
         "outcome": over_suite(raced, "html"),
         "overall": overall_words(raced) if raced and raced[0].tunes.overall else "",

@@ -63,8 +63,8 @@ def kinds(data: RunData, registry: Registry | None = None) -> list[Kind]:
 def first(kinds: Sequence[Kind], most: int) -> list[Kind]:
     """Return the kinds with at most `most` figures in total: the first of each kind, then the second of each."""
     places = sorted((rank, at) for at, kind in enumerate(kinds) for rank in range(len(kind.figures)))[:most]
-    kept = Counter(at for _, at in places)
-    return [kind._replace(figures=kind.figures[: kept[at]]) for at, kind in enumerate(kinds)]
+    counts = Counter(at for _, at in places)
+    return [kind._replace(figures=kind.figures[: counts[at]]) for at, kind in enumerate(kinds)]
 
 
 def draw(kinds: Sequence[Kind], folder: Path, pdf: bool = True) -> Iterator[Drawn]:

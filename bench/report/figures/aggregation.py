@@ -27,7 +27,7 @@ class NetworkLane(NamedTuple):
 
     name: str
     elements: int
-    found: list[tuple[Result, Ratio]]
+    ratios: list[tuple[Result, Ratio]]
 
 
 def aggregations(data: RunData, registry: Registry | None) -> style.Kind:
@@ -61,8 +61,8 @@ def _lanes(data: RunData, problems: dict[str, list[Result]], names: dict[str, st
 
 
 def _figure(where: str, workers: int, lanes: Sequence[NetworkLane]) -> style.Figure:
-    threads = max(r.threads for lane in lanes for r, _ in lane.found)
-    on_cpu = all(r.device == "cpu" for lane in lanes for r, _ in lane.found)
+    threads = max(r.threads for lane in lanes for r, _ in lane.ratios)
+    on_cpu = all(r.device == "cpu" for lane in lanes for r, _ in lane.ratios)
     what = "only additions, no transfers" if on_cpu else "additions, and transfers between these GPUs or over PCIe"
     won = "; ".join(f"{lane.name}: {_winner(lane)}" for lane in lanes)
     return style.Figure(
@@ -76,24 +76,24 @@ def _figure(where: str, workers: int, lanes: Sequence[NetworkLane]) -> style.Fig
 
 
 def _winner(lane: NetworkLane) -> str:
-    r, ratio = max(lane.found, key=lambda found: found[1].median)
+    r, ratio = max(lane.ratios, key=lambda pair: pair[1].median)
     return f"{short(r.kernel)} {ratio}" if ratio.median > 1 else f"{BASELINE}, before {short(r.kernel)} {ratio}"
 
 
 def _draw(lanes: Sequence[NetworkLane]) -> style.Drawing:
-    kernels = sorted({r.kernel for lane in lanes for r, _ in lane.found})
-    marked = sum(LANE_MM + MARK_MM * len(lane.found) for lane in lanes)
+    kernels = sorted({r.kernel for lane in lanes for r, _ in lane.ratios})
+    marked = sum(LANE_MM + MARK_MM * len(lane.ratios) for lane in lanes)
     figure, axes = style.panel(14 + marked + 1.9 * len(kernels))
     marks: dict[str, style.Look] = style.looks(kernels)
     for k, kernel in enumerate(kernels):
         shift = SPREAD * ((k + 0.5) / len(kernels) - 0.5)
-        own = [(i + shift, r, ratio) for i, lane in enumerate(lanes) for r, ratio in lane.found if r.kernel == kernel]
-        xs, ys = [ratio.median for *_, ratio in own], [y for y, *_ in own]
-        bars = [style.ends(*ratio[:3]) for *_, ratio in own]
+        dots = [(i + shift, r, ratio) for i, lane in enumerate(lanes) for r, ratio in lane.ratios if r.kernel == kernel]
+        xs, ys = [ratio.median for *_, ratio in dots], [y for y, *_ in dots]
+        bars = [style.ends(*ratio[:3]) for *_, ratio in dots]
         errors = [[x - low for x, (low, _) in zip(xs, bars, strict=True)]]
         errors += [[high - x for x, (_, high) in zip(xs, bars, strict=True)]]
         axes.errorbar(xs, ys, xerr=errors, fmt="none", ecolor=marks[kernel].colour, elinewidth=0.6)
-        style.mark_points(axes, xs, ys, marks[kernel], [is_noisy(r) for _, r, _ in own])
+        style.mark_points(axes, xs, ys, marks[kernel], [is_noisy(r) for _, r, _ in dots])
         axes.plot([], [], marks[kernel].marker, color=marks[kernel].colour, label=short(kernel))
     axes.axvline(1.0, color=style.GREY, linestyle="--", linewidth=0.8, zorder=0)
     axes.set(xscale="log", xlabel=f"times faster than {BASELINE}", ylim=(len(lanes) - 0.5, -0.5))

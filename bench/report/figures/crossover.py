@@ -44,11 +44,11 @@ class CrossoverMap(NamedTuple):
 def crossover_maps(data: RunData, registry: Registry | None) -> style.Kind:
     """Return a figure for each setting and kind of convolution (direction, distribution, layout)."""
     dims = data.dims_of
-    found = grouped(
+    kinds = grouped(
         (c for c in data.contests if c.op == "conv" and len(c.ranked) > 1),
         lambda c: (*map(dims[c.problem].get, ("direction", "distribution")), c.fastest.layout, c.setting),
     )
-    several = [contests for contests in found.values() if len(contests) >= LEAST_PROBLEMS]
+    several = [contests for contests in kinds.values() if len(contests) >= LEAST_PROBLEMS]
     suites = list(_suites(data, registry)) if several else []
     maps = [_map(data, contests, suites) for contests in several]
     maps.sort(key=lambda m: -len(m.contests))
@@ -61,8 +61,8 @@ def _suites(data: RunData, registry: Registry | None) -> Iterator[Suite]:
     for text in data.run.plan.get("suites") or data.run.suites if registry else ():
         try:
             suite = find_suite(text, registry)  # type: ignore[arg-type]
-            own = tuple(sweep for sweep in suite.sweeps if sweep.problem_class.op == "conv")
-            yield listed(msgspec.structs.replace(suite, sweeps=own))
+            sweeps = tuple(sweep for sweep in suite.sweeps if sweep.problem_class.op == "conv")
+            yield listed(msgspec.structs.replace(suite, sweeps=sweeps))
         except UsageError:
             continue  # without the suite's file, the sizes themselves show what differs
 
@@ -116,8 +116,8 @@ def _turns(m: CrossoverMap) -> str:
         return f"No takeover along {m.axis} is certain."
     if len(m.turns) > MOST_CHANGES:
         return f"{count(len(m.turns), 'takeover')} along {m.axis} are certain; `kernelmark crossover` lists them."
-    found = (f"{turn.here} to {turn.there}, {short(turn.old)} gives way to {short(turn.new)}" for turn in m.turns)
-    return f"Certain takeovers along {m.axis}: {'; '.join(found)}."
+    takeovers = (f"{turn.here} to {turn.there}, {short(turn.old)} gives way to {short(turn.new)}" for turn in m.turns)
+    return f"Certain takeovers along {m.axis}: {'; '.join(takeovers)}."
 
 
 def _draw(m: CrossoverMap) -> style.Drawing:

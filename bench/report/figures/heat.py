@@ -71,14 +71,14 @@ class HeatCell(NamedTuple):
 
 def maps(data: RunData) -> list[SlowdownMap]:
     """Return a map for each operation, setting and baseline with two problems or more, the largest first."""
-    found = grouped(data.contests, lambda c: (c.op, c.setting, max(r.baseline for r in c.ranked)))
-    several = [_map(op, setting, own) for (op, setting, _), own in found.items() if len(own) >= LEAST_PROBLEMS]
+    groups = grouped(data.contests, lambda c: (c.op, c.setting, max(r.baseline for r in c.ranked)))
+    several = [_map(op, setting, group) for (op, setting, _), group in groups.items() if len(group) >= LEAST_PROBLEMS]
     return sorted((m for m in several if len(m.kernels) > 1), key=lambda m: -len(m.contests))
 
 
 def _map(op: str, setting: Setting, contests: list[Contest]) -> SlowdownMap:
     longest = sorted(contests, key=lambda c: -(c.fastest.time_s_median or 0.0))[:MOST_PROBLEMS]
-    shown = [c for c in contests if any(c is one for one in longest)]
+    shown = [c for c in contests if any(c is contest for contest in longest)]
     relative = slowdowns(shown)
     kernels = sorted(relative, key=lambda kernel: (-len(relative[kernel]), geometric_mean(relative[kernel])))
     notes = [f"The {len(shown)} of {len(contests)} problems that take longest."] * (len(shown) < len(contests))

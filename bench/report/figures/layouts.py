@@ -29,9 +29,8 @@ class LayoutMap(NamedTuple):
 
 def layout_maps(data: RunData) -> style.Kind:
     """Return a figure for each product size and setting with at least two layouts, those with the most cells first."""
-    products = (c for c in data.contests if c.op == "gemm")
-    found = grouped(products, lambda c: (_without_layout(c), c.setting))
-    maps = [_map(contests) for contests in found.values() if len({c.fastest.layout for c in contests}) > 1]
+    by_product = grouped((c for c in data.contests if c.op == "gemm"), lambda c: (_without_layout(c), c.setting))
+    maps = [_map(contests) for contests in by_product.values() if len({c.fastest.layout for c in contests}) > 1]
     maps.sort(key=lambda m: (-len(m.rates), -work(m.contests[0].fastest)))
     return style.kind("Layouts x kernels", [_figure(m) for m in maps], "no product was measured in two layouts", MOST)
 

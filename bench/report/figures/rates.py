@@ -37,22 +37,22 @@ class Lines(NamedTuple):
     @property
     def one_dimensional(self) -> bool:
         """Return whether no size shrinks from one point to the next. If one shrinks, no line joins the points."""
-        found = [numbers(sizes(c.problem)) for c in self.contests]
-        return all(all(map(le, small, large)) for small, large in pairwise(found))
+        dims = [numbers(sizes(c.problem)) for c in self.contests]
+        return all(all(map(le, small, large)) for small, large in pairwise(dims))
 
 
 def rates(data: RunData, looks: dict[str, style.Look]) -> style.Kind:
     """Return a figure for each kind of problem with at least three sizes, those with the most sizes first."""
-    found = grouped(data.contests, lambda c: (c.op, variant(c.problem), c.setting))
-    lines = [_lines(contests) for contests in found.values() if _ranges(contests)]
+    by_kind = grouped(data.contests, lambda c: (c.op, variant(c.problem), c.setting))
+    lines = [_lines(contests) for contests in by_kind.values() if _ranges(contests)]
     lines = sorted((each for each in lines if each.kernels), key=lambda each: -each.sizes)
     lacking = f"no kernel has {LEAST_SIZES} sizes of a problem over a range of {LEAST_RANGE:g}x and more"
     return style.kind("Rate over size", [_figure(each, looks) for each in lines], lacking, MOST)
 
 
 def _ranges(contests: list[Contest]) -> bool:
-    found = [work(c.fastest) for c in contests]
-    return len(found) >= LEAST_SIZES and max(found) >= LEAST_RANGE * min(found) > 0
+    amounts = [work(c.fastest) for c in contests]
+    return len(amounts) >= LEAST_SIZES and max(amounts) >= LEAST_RANGE * min(amounts) > 0
 
 
 def _lines(contests: list[Contest]) -> Lines:
@@ -87,8 +87,8 @@ def _draw(lines: Lines, looks: dict[str, style.Look]) -> style.Drawing:
     names = figure_names(lines.kernels)
     joined = "-" if lines.one_dimensional else ""
     for kernel in lines.kernels:
-        found = [(_size(lines, c), r) for c in lines.contests for r in c.ranked if r.kernel == kernel]
-        points = [(x, _rate(r).scaled(1 / unit), is_noisy(r)) for x, r in found]
+        sized = [(_size(lines, c), r) for c in lines.contests for r in c.ranked if r.kernel == kernel]
+        points = [(x, _rate(r).scaled(1 / unit), is_noisy(r)) for x, r in sized]
         labels.append(style.line(axes, points, names[kernel], looks[kernel], joined))
     axes.set(xscale="log", yscale="log", xlabel=_size_name(lines), ylabel=name)
     _ceiling(axes, lines)

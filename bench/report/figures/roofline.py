@@ -59,10 +59,10 @@ def _where(roof: Roof) -> str:
 
 def _roofs(data: RunData) -> Iterator[Roof]:
     rows = grouped(data.timed, lambda r: (r.op, r.device, r.threads, UNITS.get(r.numerics, r.numerics)))
-    for (op, device, threads, numerics), own in rows.items():
+    for (op, device, threads, numerics), group in rows.items():
         compute = highest(data, device, threads, numerics, microbenchmark(op, device, numerics, threads))
         memory = highest(data, device, threads, "link" if op == "transfer" else "memory")
-        if compute and memory and (points := [*_points(own)]):
+        if compute and memory and (points := [*_points(group)]):
             yield Roof(op, compute, memory, points)
 
 
@@ -78,11 +78,11 @@ def highest(data: RunData, device: str, threads: int, wanted: str, by: str | Non
 
     by: use only ceilings measured on this problem, if there are any.
     """
-    found = [c for c, _ in data.all_ceilings if (c.device, c.threads, c.kind) == (device, threads, wanted)]
-    found = [c for c in found if c.problem == by] or found
-    largest = max((sum(numbers(c.problem)) for c in found), default=0)
-    held = [c for c, doubt in data.all_ceilings if not doubt and c in found and sum(numbers(c.problem)) == largest]
-    return max(held, key=lambda c: certainty((c, "")), default=None)
+    ceilings = [c for c, _ in data.all_ceilings if (c.device, c.threads, c.kind) == (device, threads, wanted)]
+    ceilings = [c for c in ceilings if c.problem == by] or ceilings
+    largest = max((sum(numbers(c.problem)) for c in ceilings), default=0)
+    valid = [c for c, doubt in data.all_ceilings if not doubt and c in ceilings and sum(numbers(c.problem)) == largest]
+    return max(valid, key=lambda c: certainty((c, "")), default=None)
 
 
 def _draw(roof: Roof, looks: dict[str, style.Look]) -> style.Drawing:

@@ -14,7 +14,7 @@ MOST, MOST_KERNELS, LEAST = 6, 12, 6
 def distributions(data: RunData, looks: dict[str, style.Look]) -> style.Kind:
     """Return a figure for each operation, of its largest problem with enough samples."""
     by_op = grouped((c for c in data.contests if c.fastest.samples >= LEAST), lambda c: c.op)
-    largest = (max(found, key=lambda c: (work(c.fastest), len(c.ranked))) for found in by_op.values())
+    largest = (max(contests, key=lambda c: (work(c.fastest), len(c.ranked))) for contests in by_op.values())
     figures = [_figure(data, c, looks) for c in largest]
     return style.kind("Distribution of samples", figures, f"no row has {LEAST} samples", MOST)
 

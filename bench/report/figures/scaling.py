@@ -24,32 +24,32 @@ def scaling_of_run(data: RunData, registry: Registry | None) -> style.Kind:
     for network in dict.fromkeys(layer.network for layer in data.store.layers(data.run_id)) if registry else ():
         # Another connection, since `computed` selects rows. UsageError: layers or aggregations have no times.
         with closing(Store(data.store.path, create=False)) as store, suppress(UsageError):
-            asked = ScalingQuestion(network, WORKERS, LINK_BYTES_PER_S)
-            figures += _figures(computed(store, registry, asked, data.run_id, data.run_id))  # type: ignore[arg-type]
+            question = ScalingQuestion(network, WORKERS, LINK_BYTES_PER_S)
+            figures += _figures(computed(store, registry, question, data.run_id, data.run_id))  # type: ignore[arg-type]
     lacking = "the run lacks times of all layers of a network, or of aggregations; `kernelmark scaling` joins two runs"
     return style.kind(TITLE, figures, lacking, MOST)
 
 
-def scaling_figures(found: Scaling) -> style.Kind:
+def scaling_figures(scaling: Scaling) -> style.Kind:
     """Return a figure for each setting with at least two numbers of workers."""
-    return style.kind(TITLE, _figures(found), "one number of workers makes no line; `--workers 1,2,4` does", MOST)
+    return style.kind(TITLE, _figures(scaling), "one number of workers makes no line; `--workers 1,2,4` does", MOST)
 
 
-def _figures(found: Scaling) -> list[style.Figure]:
-    marks = style.looks(point.kernel for section in found.sections for point in section.points)
-    several = [s for s in found.sections if len({point.workers for point in s.points}) > 1]
-    return [_figure(found, section, marks) for section in several]
+def _figures(scaling: Scaling) -> list[style.Figure]:
+    marks = style.looks(point.kernel for section in scaling.sections for point in section.points)
+    several = [s for s in scaling.sections if len({point.workers for point in s.points}) > 1]
+    return [_figure(scaling, section, marks) for section in several]
 
 
-def _figure(found: Scaling, section: ScalingSection, marks: dict[str, style.Look]) -> style.Figure:
+def _figure(scaling: Scaling, section: ScalingSection, marks: dict[str, style.Look]) -> style.Figure:
     setting: Setting = section.setting
-    runs = " and ".join(dict.fromkeys((found.compute_run, found.aggregation_run)))
+    runs = " and ".join(dict.fromkeys((scaling.compute_run, scaling.aggregation_run)))
     noise = " Hollow: from rows measured under noise." * any(_noisy(section, point) for point in section.points)
     return style.Figure(
-        style.file_name("scaling", found.asked.network, *style.of_setting(setting)),
-        f"Data parallelism, computed: {found.asked.network}",
+        style.file_name("scaling", scaling.question.network, *style.of_setting(setting)),
+        f"Data parallelism, computed: {scaling.question.network}",
         f"{setting.title}. Computed from the rows of {runs} and a link "
-        f"of {size(round(found.asked.link_bytes_per_s))}/s, not measured. Whiskers: from the ends of the rows' "
+        f"of {size(round(scaling.question.link_bytes_per_s))}/s, not measured. Whiskers: from the ends of the rows' "
         f"intervals. Dashed: linear. Black bars: published speedups.{noise}",
         partial(_draw, section, marks),
     )
@@ -60,8 +60,8 @@ def _draw(section: ScalingSection, marks: dict[str, style.Look]) -> style.Drawin
     axes.set(xlabel="workers", ylabel="speedup, % of linear", xscale="log")
     labels = []
     for kernel in dict.fromkeys(point.kernel for point in section.points):
-        own = sorted((p for p in section.points if p.kernel == kernel), key=lambda point: point.workers)
-        points = [(point.workers, point.speedup.scaled(100 / point.workers), _noisy(section, point)) for point in own]
+        curve = sorted((p for p in section.points if p.kernel == kernel), key=lambda point: point.workers)
+        points = [(point.workers, point.speedup.scaled(100 / point.workers), _noisy(section, point)) for point in curve]
         labels.append(style.line(axes, points, short(kernel), marks[kernel]))
     axes.axhline(100, color=style.GREY, linestyle="--", linewidth=0.8, zorder=0)
     for stated, _ in compared(section.points):

@@ -89,14 +89,14 @@ def plots(data: RunData) -> list[Plot]:
     matters most.
     """
     longest_s: dict[str, float] = defaultdict(float)
-    found: dict[tuple[str, Setting, str], list[Result]] = defaultdict(list)
+    groups: dict[tuple[str, Setting, str], list[Result]] = defaultdict(list)
     for c in data.contests:
         op = c.op
         longest_s[op] = max(longest_s[op], c.fastest.time_s_median or 0.0)
-        own = grouped((r for r in c.ranked if 0 < (r.speedup or 0.0) < math.inf), lambda r: r.baseline)
-        for baseline, rows in own.items():  # by baseline first, since look-ups by setting are slow
-            found[op, c.setting, baseline] += rows
-    ordered = sorted(found.items(), key=lambda item: (-longest_s[item[0][0]], -len(item[1])))
+        by_baseline = grouped((r for r in c.ranked if 0 < (r.speedup or 0.0) < math.inf), lambda r: r.baseline)
+        for baseline, rows in by_baseline.items():  # by baseline first, since look-ups by setting are slow
+            groups[op, c.setting, baseline] += rows
+    ordered = sorted(groups.items(), key=lambda item: (-longest_s[item[0][0]], -len(item[1])))
     by_op = grouped((Plot(*key, *_lanes(rows)) for key, rows in ordered), lambda plot: plot.op)
     return [plot for nth in zip_longest(*by_op.values()) for plot in nth if plot]
 
@@ -107,8 +107,8 @@ def _lanes(rows: list[Result]) -> tuple[list[Lane], str]:
         names = figure_names(r.kernel for r in rows)
         return [
             Lane(problem, names[r.kernel], [_dot(r)], None)
-            for problem, own in problems.items()
-            for r in sorted(own, key=lambda r: -(r.speedup or 0.0))
+            for problem, group in problems.items()
+            for r in sorted(group, key=lambda r: -(r.speedup or 0.0))
         ], ""
     return _by_kernel(rows, len(problems))
 
@@ -121,9 +121,9 @@ def _by_kernel(rows: list[Result], problems: int) -> tuple[list[Lane], str]:
     kernels = grouped(rows, lambda r: r.kernel)
     names = figure_names(kernels)
     lanes = []
-    for kernel, own in kernels.items():
-        mean = geometric_mean(r.speedup or 0.0 for r in own)
-        lanes.append(Lane("", f"{names[kernel]} ({len(own)})", [*map(_dot, _thinned(own))], mean))
+    for kernel, group in kernels.items():
+        mean = geometric_mean(r.speedup or 0.0 for r in group)
+        lanes.append(Lane("", f"{names[kernel]} ({len(group)})", [*map(_dot, _thinned(group))], mean))
     lanes = sorted(lanes, key=lambda lane: -lane.middle)[:MOST_KERNELS]
     notes = [f"A dot for each of {problems} problems; the vertical stroke is their geometric mean."]
     notes += [f"The {MOST_KERNELS} fastest of {len(kernels)} kernels."] * (len(kernels) > MOST_KERNELS)

@@ -20,10 +20,10 @@ Scaling = dict[str, list[Result]]
 
 def thread_scaling(data: RunData, looks: dict[str, style.Look]) -> style.Kind:
     """Return a figure for each operation, on the problem with the most thread counts; in a tie, on the largest one."""
-    found = grouped((r for r in data.timed if r.device == "cpu"), lambda r: (r.op, r.mode, r.isa))
+    by_op = grouped((r for r in data.timed if r.device == "cpu"), lambda r: (r.op, r.mode, r.isa))
     figures = []
-    for (op, mode, isa), own in found.items():
-        scalings = {problem: _scaling(rows) for problem, rows in grouped(own, lambda r: r.problem).items()}
+    for (op, mode, isa), group in by_op.items():
+        scalings = {problem: _scaling(rows) for problem, rows in grouped(group, lambda r: r.problem).items()}
         problem = max(scalings, key=lambda p: _rank(scalings[p]))
         if scalings[problem]:
             figures.append(_figure(op, problem, mode, isa, scalings[problem], looks))
@@ -34,8 +34,8 @@ def thread_scaling(data: RunData, looks: dict[str, style.Look]) -> style.Kind:
 def _scaling(rows: Sequence[Result]) -> Scaling:
     """Return the rows of each kernel with several thread counts, the fewest threads first."""
     by_kernel = grouped(rows, lambda r: r.kernel)
-    several = {kernel: own for kernel, own in by_kernel.items() if len({r.threads for r in own}) > 1}
-    return {kernel: sorted(own, key=lambda r: r.threads) for kernel, own in several.items()}
+    several = {kernel: group for kernel, group in by_kernel.items() if len({r.threads for r in group}) > 1}
+    return {kernel: sorted(group, key=lambda r: r.threads) for kernel, group in several.items()}
 
 
 def _rank(scaling: Scaling) -> tuple[int, float, int]:
@@ -87,11 +87,11 @@ class Gain(NamedTuple):
 
 def gains_over_size(data: RunData, looks: dict[str, style.Look]) -> style.Kind:
     """Return a figure for each operation if kernels ran on one thread and on more, at two sizes or more."""
-    found = grouped(gains(data), lambda gain: (gain.row.op, gain.row.mode, gain.row.isa))
+    by_op = grouped(gains(data), lambda gain: (gain.row.op, gain.row.mode, gain.row.isa))
     figures = [
-        _size_figure(op, mode, isa, own, looks)
-        for (op, mode, isa), own in found.items()
-        if len({f"{work(gain.row):.3g}" for gain in own}) > 1
+        _size_figure(op, mode, isa, group, looks)
+        for (op, mode, isa), group in by_op.items()
+        if len({f"{work(gain.row):.3g}" for gain in group}) > 1
     ]
     lacking = "no operation has two sizes on one thread and on several; `--threads 1,2` measures both"
     return style.kind(TITLE, figures, lacking, MOST)
@@ -100,11 +100,11 @@ def gains_over_size(data: RunData, looks: dict[str, style.Look]) -> style.Kind:
 def gains(data: RunData) -> Iterator[Gain]:
     """Yield the gain of each CPU kernel on each problem that it ran on one thread and on more."""
     rows = (r for r in data.timed if r.device == "cpu" and work(r))
-    for own in grouped(rows, lambda r: (r.op, r.mode, r.isa, r.problem, r.kernel)).values():
-        one, most = (pick(own, key=lambda r: r.threads) for pick in (min, max))
-        if one.threads == 1 < most.threads:
-            times = [_least_s(data, row) for row in (one, most)]
-            yield Gain(most, time_of(one).over(time_of(most)), times[0] / times[1] if all(times) else None)
+    for group in grouped(rows, lambda r: (r.op, r.mode, r.isa, r.problem, r.kernel)).values():
+        fewest, most = (pick(group, key=lambda r: r.threads) for pick in (min, max))
+        if fewest.threads == 1 < most.threads:
+            times = [_least_s(data, row) for row in (fewest, most)]
+            yield Gain(most, time_of(fewest).over(time_of(most)), times[0] / times[1] if all(times) else None)
 
 
 def _least_s(data: RunData, r: Result) -> float:
@@ -139,8 +139,8 @@ def _draw_sizes(gains: list[Gain], threads: int, looks: dict[str, style.Look]) -
     axes.set(xlabel=f"{unit} of the problem", ylabel=f"speedup of {count(threads, 'thread')} over 1")
     axes.set(xscale="log", yscale="log")
     labels = []
-    for kernel, own in grouped(gains, lambda gain: gain.row.kernel).items():
-        ordered = sorted(own, key=lambda gain: work(gain.row))
+    for kernel, group in grouped(gains, lambda gain: gain.row.kernel).items():
+        ordered = sorted(group, key=lambda gain: work(gain.row))
         points = [(work(gain.row), gain.ratio, is_noisy(gain.row)) for gain in ordered]
         labels.append(style.line(axes, points, short(kernel), looks[kernel], "none"))
     allowed = {(work(gain.row), gain.allowed) for gain in gains if gain.allowed}

@@ -24,7 +24,7 @@ def trends(data: RunData, looks: dict[str, style.Look]) -> style.Kind:
     enough = (case for case in cases if len(case.points) >= LEAST_RUNS and case.points[-1].run_id == data.run_id)
     problems = grouped(enough, lambda case: case.problem)
     ordered = sorted(problems.items(), key=lambda pair: -max(len(case.steps) for case in pair[1]))
-    figures = [_figure(problem, own, looks) for problem, own in ordered]
+    figures = [_figure(problem, group, looks) for problem, group in ordered]
     return style.kind(TITLE, figures, "no case has three runs in the store up to this run", MOST)
 
 

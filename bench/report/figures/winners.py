@@ -49,7 +49,7 @@ class Panel(NamedTuple):
 
 def winner_maps(data: RunData, looks: dict[str, style.Look]) -> style.Kind:
     """Return a figure for each direction, storage and setting with convolutions of many shapes."""
-    found: dict[tuple[str, Setting], dict[tuple[int, ...], list[Spot]]] = defaultdict(lambda: defaultdict(list))
+    spots: dict[tuple[str, Setting], dict[tuple[int, ...], list[Spot]]] = defaultdict(lambda: defaultdict(list))
     for c, lead in data.leads:
         if c.op != "conv":
             continue
@@ -58,9 +58,9 @@ def winner_maps(data: RunData, looks: dict[str, style.Look]) -> style.Kind:
         if len(sizes) == len(AXES):
             channels, h, w, *taps = sizes
             spot = Spot(channels, sqrt(h * w), c.fastest.kernel, lead.side == "faster", is_noisy(c.fastest))
-            found["/".join(c.problem.split("/")[2:]), c.setting][tuple(taps)].append(spot)
+            spots["/".join(c.problem.split("/")[2:]), c.setting][tuple(taps)].append(spot)
     figures = []
-    for (storage, setting), filters in found.items():
+    for (storage, setting), filters in spots.items():
         panels = most_places(Panel(f"{r}x{s}", filters[r, s]) for r, s in sorted(filters))
         figures += [_figure(storage, setting, panels, looks)] if is_map(panels) else []
     return style.kind(TITLE, figures, LACKING, MOST)
@@ -74,8 +74,8 @@ def is_map(panels: Iterable[Panel]) -> bool:
 def most_places(panels: Iterable[Panel]) -> list[Panel]:
     """Return the panels with the most pairs of channels and side, in their original order."""
     every = list(panels)
-    kept = sorted(range(len(every)), key=lambda i: -every[i].places)[:MOST_PANELS]
-    return [every[i] for i in sorted(kept)]
+    chosen = sorted(range(len(every)), key=lambda i: -every[i].places)[:MOST_PANELS]
+    return [every[i] for i in sorted(chosen)]
 
 
 def _figure(storage: str, setting: Setting, panels: list[Panel], looks: dict[str, style.Look]) -> style.Figure:
@@ -137,9 +137,9 @@ def _powers(low: float, high: float) -> list[float]:
 def _spots(axes: style.Axes, panel: Panel, looks: dict[str, style.Look]) -> list[str]:
     """Draw a mark for each problem, side by side if channels and side are the same, and return their kernels."""
     marks: dict[tuple[str, bool], list[tuple[float, float, bool]]] = defaultdict(list)
-    for own in grouped(panel.spots, lambda spot: (spot.channels, spot.side)).values():
-        for i, spot in enumerate(own):
-            x = spot.channels * APART ** (i - (len(own) - 1) / 2)
+    for spots in grouped(panel.spots, lambda spot: (spot.channels, spot.side)).values():
+        for i, spot in enumerate(spots):
+            x = spot.channels * APART ** (i - (len(spots) - 1) / 2)
             marks[spot.kernel, spot.certain].append((x, spot.side, spot.noisy))
     for (kernel, certain), points in marks.items():
         look = looks[kernel] if certain else looks[kernel]._replace(colour=style.GREY)
