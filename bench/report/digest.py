@@ -55,10 +55,10 @@ def run_digest(store: Store, run_id: str, style: str = "simple") -> Iterator[str
         return
     data = RunData(store, run_id)
     suites = grouped(data.rows, lambda r: r.suite)
-    one = len({(r.problem, r.mode, r.isa) for r in data.rows}) == 1
-    many = {} if one else {suite: rows for suite, rows in suites.items() if _is_long(rows)}
+    is_single = len({(r.problem, r.mode, r.isa) for r in data.rows}) == 1
+    many = {} if is_single else {suite: rows for suite, rows in suites.items() if _is_long(rows)}
     lines = [c for c in data.contests if c.fastest.suite not in many]
-    if one:
+    if is_single:
         yield kernel_table(data.rows, style, MOST_LINES)
         yield "\n".join(map(_text, islice(filter(None, map(correct, data.rows)), MOST_LINES)))
     else:
@@ -67,8 +67,8 @@ def run_digest(store: Store, run_id: str, style: str = "simple") -> Iterator[str
         title = f"{suite}: {count(len({r.problem for r in rows}), 'problem')}, by operation"
         yield f"{title}\n{_operations((r.problem, r.kernel, r.status, 1) for r in rows)}"
     variants = map(_text, variants_beside(data))
-    notes = [*variants, *_refused(data, many), *_remarks(data, [] if one else lines)]
-    last = status_line(tally) if one and len(data.rows) <= MOST_LINES else _tallied(tally)
+    notes = [*variants, *_refused(data, many), *_remarks(data, [] if is_single else lines)]
+    last = status_line(tally) if is_single and len(data.rows) <= MOST_LINES else _tallied(tally)
     yield "\n".join([*notes, *[last] * _is_timed(data)])
     yield verdict_line(data, variants=False)
 
@@ -99,13 +99,13 @@ def _is_long(rows: Sequence[Result]) -> bool:
     return len({r.problem for r in rows}) > MOST_LINES or all(r.mode == Mode.VERIFY for r in rows)
 
 
-def _lines(found: Sequence[Contest], data: RunData) -> str:
+def _lines(contests: Sequence[Contest], data: RunData) -> str:
     """Return a line for each problem, founding products first, below headings with the setting and the baseline."""
-    groups = grouped(sorted(found, key=lambda c: not is_founding(data, c)), _setting)
-    ordered = [(title, c) for title, own in groups.items() for c in own]
+    groups = grouped(sorted(contests, key=lambda c: not is_founding(data, c)), _setting)
+    ordered = [(title, c) for title, group in groups.items() for c in group]
     cells = [_cells(c) for _, c in ordered]
     if len(GAP) + natural_width(_LINES, cells) > width():
-        titles = [(c.problem + _against(c), *own[1:]) for (_, c), own in zip(ordered, cells, strict=True)]
+        titles = [(c.problem + _against(c), *row[1:]) for (_, c), row in zip(ordered, cells, strict=True)]
         return table(_LINES, titles, titled=True)
     drawn, previous = table(_LINES, cells).splitlines(), ""
     lines = [GAP + line for line in drawn[:2]]
@@ -168,15 +168,15 @@ def _refused(data: RunData, many: Collection[str]) -> Iterator[str]:
     failed = [r for r in data.rows if r.status not in (Status.OK, Status.UNSUPPORTED)]
     failed.sort(key=lambda r: r.status not in AGAINST)
     yield from _first([_failure(r, several) for r in failed], data.run_id)
-    found = []
+    lines = []
     outcomes: dict[str, set[str]] = defaultdict(set)
     for r in data.rows:
         outcomes[r.kernel].add(r.reason)
     refused = (r for r in data.rows if r.status == Status.UNSUPPORTED)
-    for one in refusals([r for r in refused if r.suite not in many or len(outcomes[r.kernel]) == 1]):
-        rows = f" ({one.rows} rows)" if one.rows > 1 else ""
-        found.append(f"{one.status}: {some(one.kernels, _MOST_KERNELS)}{rows}: {_cut(one.reason)}")
-    yield from _first(found, data.run_id)
+    for refusal in refusals([r for r in refused if r.suite not in many or len(outcomes[r.kernel]) == 1]):
+        rows = f" ({refusal.rows} rows)" if refusal.rows > 1 else ""
+        lines.append(f"{refusal.status}: {some(refusal.kernels, _MOST_KERNELS)}{rows}: {_cut(refusal.reason)}")
+    yield from _first(lines, data.run_id)
 
 
 def _failure(r: Result, several: bool) -> str:

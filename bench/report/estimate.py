@@ -66,9 +66,9 @@ def estimate(store: Reader | None, jobs: Sequence[PlannedJob], plan: Plan, machi
 
 def _is_alike(run: RunFacts, plan: Plan) -> bool:
     """Return whether a run is complete, not merged and no tuning, and had the plan's options that affect the time."""
-    own, options = run["plan"], ("mode", "max_time_s", "rel_ci", "ceilings", "timeout_s")
-    alike = all(own.get(name) == getattr(plan, name) for name in options)
-    return alike and run["finished_at"] is not None and run["command"] != MERGED and not own.get("tunes")
+    recorded, options = run["plan"], ("mode", "max_time_s", "rel_ci", "ceilings", "timeout_s")
+    alike = all(recorded.get(name) == getattr(plan, name) for name in options)
+    return alike and run["finished_at"] is not None and run["command"] != MERGED and not recorded.get("tunes")
 
 
 def _case_seconds(store: Reader, run: RunFacts) -> Iterator[tuple[_Key, float]]:
@@ -81,9 +81,9 @@ def _case_seconds(store: Reader, run: RunFacts) -> Iterator[tuple[_Key, float]]:
         yield from (((job.suite, problem, job.isa), seconds) for problem in job.problems.split(","))
 
 
-def _seconds(store: Reader, one: str, other: str) -> float:
+def _seconds(store: Reader, start: str, end: str) -> float:
     try:
-        return (datetime.fromisoformat(other) - datetime.fromisoformat(one)).total_seconds()
+        return (datetime.fromisoformat(end) - datetime.fromisoformat(start)).total_seconds()
     except (ValueError, TypeError) as error:
         raise UsageError(f"{store.path}: cannot be read: {error}; --db names another file") from None
 

@@ -87,35 +87,34 @@ def variants_beside(data: RunData) -> list[str]:
 
 def unranked(data: RunData, rows: Sequence[Result]) -> Iterator[str]:
     """Yield a sentence on the kernels that are first in a table of these rows but not ranked, one for each reason."""
-    several = [own for own in grouped(rows, lambda r: (r.problem, r.mode, r.isa)).values() if len(own) > 1]
+    several = [group for group in grouped(rows, lambda r: (r.problem, r.mode, r.isa)).values() if len(group) > 1]
     ranked = {r.case for c, _ in data.leads for r in c.ranked[:2]}
-    heads = [min(own, key=lambda r: r.time_s_median or 0.0) for own in several]
+    heads = [min(group, key=lambda r: r.time_s_median or 0.0) for group in several]
     rivals = "has no rival of its device, threads and precision"
-    found = grouped((r for r in heads if r.case not in ranked), lambda r: why_unranked(r) or rivals)
-    for why, first in found.items():
+    by_reason = grouped((r for r in heads if r.case not in ranked), lambda r: why_unranked(r) or rivals)
+    for why, first in by_reason.items():
         where = f"{len(first)} of {count(len(several), 'table')}" if len(several) > 1 else "the table"
         kernels = ", ".join(map(short, dict.fromkeys(r.kernel for r in first)))
         yield f"First in {where}, but not ranked: {kernels}, which {why}."
 
 
 def _who_is_fastest(data: RunData) -> str:
-    found = winners(data)
-    if not found:
+    leaders = winners(data)
+    if not leaders:
         return "There is no verdict: no problem has the times of two kernels that can be ranked."
-    if len(found) == 1:
-        return _of_one(data, found[0])
-    first = sorted(found[:MOST_OPERATIONS], key=lambda w: not w.leads_most)
+    if len(leaders) == 1:
+        return _of_one(data, leaders[0])
+    first = sorted(leaders[:MOST_OPERATIONS], key=lambda w: not w.leads_most)
     shown = [f"{w.who} for {w.op} ({w.share} of {len(w.contests)})" for w in first]
-    more = f"; {count(len(found) - len(shown), 'more operation')} below" if len(found) > len(shown) else ""
+    more = f"; {count(len(leaders) - len(shown), 'more operation')} below" if len(leaders) > len(shown) else ""
     return f"Fastest: {', '.join(shown)}{more}. {_how_sure(data)}"
 
 
 def winners(data: RunData) -> list[Winner]:
     """Return the winner of each operation with contests between kernels, starting with the most contests."""
     by_op = grouped((c for c, _ in data.leads), lambda c: c.op)
-    first = {op: Counter(c.fastest.kernel for c in found).most_common(1)[0] for op, found in by_op.items()}
-    found = (Winner(op, *first[op], contests) for op, contests in by_op.items())
-    return sorted(found, key=lambda winner: -len(winner.contests))
+    first = {op: Counter(c.fastest.kernel for c in contests).most_common(1)[0] for op, contests in by_op.items()}
+    return sorted((Winner(op, *first[op], contests) for op, contests in by_op.items()), key=lambda w: -len(w.contests))
 
 
 def _of_one(data: RunData, w: Winner) -> str:
@@ -175,8 +174,8 @@ def _decided(contests: Sequence[Contest]) -> Sequence[Contest]:
 
 def _with_speedup(contests: list[Contest]) -> Iterator[Result]:
     """Yield each row with a speedup once, even if it is in several contests."""
-    for _, found in groupby(contests, key=lambda c: c.problem):
-        yield from {id(r): r for c in found for r in c.ranked if r.speedup}.values()
+    for _, group in groupby(contests, key=lambda c: c.problem):
+        yield from {id(r): r for c in group for r in c.ranked if r.speedup}.values()
 
 
 def _named(ratio: Ratio, r: Result) -> str:
@@ -187,7 +186,7 @@ def fastest(data: RunData) -> tuple[list[Fastest], int]:
     """Return the fastest kernels of the problems that take longest, in the run's order, and the number of problems."""
     decided = _decided(data.contests)
     long = sorted(decided, key=lambda c: -(c.fastest.time_s_median or 0.0) * c.fastest.count)[:MOST_FASTEST]
-    chosen = [c for c in decided if any(c is one for one in long)]
+    chosen = [c for c in decided if any(c is contest for contest in long)]
     return [_fastest(c) for c in chosen], len(decided)
 
 
@@ -212,11 +211,11 @@ def refusals(rows: Sequence[Result]) -> list[Refusal]:
     """Return the rows without a result, by reason: failed checks first, then the most frequent reasons."""
     failed = (r for r in rows if r.status != Status.OK)
     refused = grouped(failed, lambda r: (r.status, r.reason or "no reason was recorded"))
-    found = [
-        Refusal(status, reason, len(own), sorted({r.kernel for r in own}), status in AGAINST)
-        for (status, reason), own in refused.items()
+    reasons = [
+        Refusal(status, reason, len(group), sorted({r.kernel for r in group}), status in AGAINST)
+        for (status, reason), group in refused.items()
     ]
-    return sorted(found, key=lambda each: (not each.against, -each.rows))
+    return sorted(reasons, key=lambda each: (not each.against, -each.rows))
 
 
 def tally(rows: Sequence[Result]) -> str:
@@ -234,12 +233,12 @@ MOST_TITLES = 2
 
 def title(data: RunData, registry: Registry | None) -> str:
     """Return the titles of the run's suites; a suite that is not available here is represented by its name."""
-    asked = data.run.plan.get("suites") or data.run.suites
-    titles = [_title_of(text, registry) for text in asked]
+    suites = data.run.plan.get("suites") or data.run.suites
+    titles = [_title_of(text, registry) for text in suites]
     rest = len(titles) - MOST_TITLES
     more = [f"{rest} more"] if rest > 0 else []
-    found = "; ".join(titles[:MOST_TITLES] + more) or "A run without a suite"
-    return f"{tuning.title(data)}: {found}" if data.tunes else found
+    heading = "; ".join(titles[:MOST_TITLES] + more) or "A run without a suite"
+    return f"{tuning.title(data)}: {heading}" if data.tunes else heading
 
 
 def _title_of(text: str, registry: Registry | None) -> str:
@@ -263,35 +262,35 @@ def numbers(data: RunData) -> list[Number]:
         return tuning.numbers(data)
     if founding := answers(data):
         return _of_founding(founding[0])
-    found = winners(data)
-    if not found:
+    leaders = winners(data)
+    if not leaders:
         return [_fastest_time(r) for r in sorted(data.timed, key=lambda r: r.time_s_median or 0.0)[:1]]
     if len(data.leads) == 1:
         ((c, lead),) = data.leads
         behind = Number(factor(lead.median), f"its speed over {short(c.ranked[1].kernel)}", _sure(lead))
         rated = Number(_rate(c.fastest), "its rate", _share(c.fastest))
         return [_fastest_time(c.fastest), behind, *[rated] * bool(rate(c.fastest))]
-    return _of_many(data, found)
+    return _of_many(data, leaders)
 
 
 def _of_founding(answer: FoundingProduct) -> list[Number]:
     op_t, speed, best = answer.op_t, answer.speed, answer.best
-    found = [Number(factor(speed.median), "speed of OP_T over OP_N", _sure(speed))] if speed else []
+    numbers = [Number(factor(speed.median), "speed of OP_T over OP_N", _sure(speed))] if speed else []
     if best:
         label = f"speed with B transposed {best.place} first, over OP_T"
-        found.append(Number(factor(best.speed.median), label, f"{_sure(best.speed)}; {short(best.row.kernel)}"))
+        numbers.append(Number(factor(best.speed.median), label, f"{_sure(best.speed)}; {short(best.row.kernel)}"))
     taken = ", ".join(filter(None, (seconds(op_t.time_s_median), _share(op_t))))
-    return [*found, Number(_rate(op_t), f"OP_T by {short(op_t.kernel)}", taken)]
+    return [*numbers, Number(_rate(op_t), f"OP_T by {short(op_t.kernel)}", taken)]
 
 
-def _of_many(data: RunData, found: Sequence[Winner]) -> list[Number]:
+def _of_many(data: RunData, winners: Sequence[Winner]) -> list[Number]:
     """Return the winner or the best share of the roofline, the number of certain winners, and the median lead."""
     certain = sum(lead.side == "faster" for _, lead in data.leads)
     ranks = sorted(lead.median for _, lead in data.leads)
     sure = Number(f"{certain} of {len(ranks)}", "winners are certain", "the others tie with the next kernel")
     lead = Number(factor(median(ranks)), "median lead of the winner over the next", f"at most {factor(ranks[-1])}")
-    if len(found) == 1:
-        (w,) = found
+    if len(winners) == 1:
+        (w,) = winners
         label = f"{of_contests(w.contests).partition(' ')[2]} won by {short(w.kernel)}"
         return [Number(f"{w.wins} of {len(w.contests)}", label, w.op), sure, lead]
     return [sure, lead, *_roofline(data)]

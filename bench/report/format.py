@@ -140,12 +140,12 @@ LONG_NAME = 40
 
 def figure_names(kernels: Iterable[str]) -> dict[str, str]:
     """Return the kernels' names for a figure; a long name keeps only the tile's values that differ between kernels."""
-    found = {kernel: short(kernel) for kernel in kernels}
-    long = {kernel: name.split("@", 1) for kernel, name in found.items() if len(name) > LONG_NAME and "@" in name}
+    names = {kernel: short(kernel) for kernel in kernels}
+    long = {kernel: name.split("@", 1) for kernel, name in names.items() if len(name) > LONG_NAME and "@" in name}
     for kernel, (base, tile) in long.items():
-        alike = set.intersection(*(set(other.split(",")) for own, other in long.values() if own == base))
-        found[kernel] = f"{base}@{','.join(v for v in tile.split(',') if v not in alike)}"[:LONG_NAME] + "…"
-    return found
+        alike = set.intersection(*(set(other.split(",")) for stem, other in long.values() if stem == base))
+        names[kernel] = f"{base}@{','.join(v for v in tile.split(',') if v not in alike)}"[:LONG_NAME] + "…"
+    return names
 
 
 def operation(name: str) -> str:

@@ -109,9 +109,8 @@ def answers(data: RunData) -> list[FoundingProduct]:
     products.sort(key=lambda c: (
         c.setting.device != "cuda", c.setting.mode != "cold", c.setting.precision != "fp32", -c.setting.threads
     ))  # fmt: skip
-    asked = ((c, _handing_on(c)) for c in products if _with(c, OUT_OF_PLACE, IN_PLACE))
-    found = [_answer(data, c, op_t) for c, op_t in asked if op_t]
-    return sorted(found, key=lambda answer: answer.op_n is None)
+    pairs = ((c, _handing_on(c)) for c in products if _with(c, OUT_OF_PLACE, IN_PLACE))
+    return sorted((_answer(data, c, op_t) for c, op_t in pairs if op_t), key=lambda answer: answer.op_n is None)
 
 
 def is_founding(data: RunData, c: Contest) -> bool:
@@ -137,6 +136,6 @@ def _answer(data: RunData, c: Contest, op_t: Result) -> FoundingProduct:
         TransposeFirst(place, rows[0], c.faster(rows[0], op_t)) for place, mark in places if (rows := _with(c, mark))
     ]
     same = c.problem.replace("/NT", "/NN", 1)
-    found = next((o for o in data.contests if (o.problem, o.setting) == (same, c.setting)), None)
-    op_n = (found.of(op_t.kernel) or found.fastest) if found else None
+    untransposed = next((o for o in data.contests if (o.problem, o.setting) == (same, c.setting)), None)
+    op_n = (untransposed.of(op_t.kernel) or untransposed.fastest) if untransposed else None
     return FoundingProduct(c, op_t, op_n, c.faster(op_t, op_n) if op_n else None, ways)

@@ -74,32 +74,32 @@ class HistoryDocument(msgspec.Struct, forbid_unknown_fields=True):
 
 def history_document(kernel: str, problem: str, history: Sequence[StoredVersion]) -> HistoryDocument:
     """Return the versions of a kernel on a problem in the order in which they were tried."""
-    numbers = {kept.number: i for i, kept in enumerate(history, 1)}
+    numbers = {stored.number: i for i, stored in enumerate(history, 1)}
     versions = []
-    for i, kept in enumerate(history):
+    for i, stored in enumerate(history):
         against = [
-            Against(one.kernel, numbers.get(one.version or 0), Rate(one.ratio, one.low, one.high, True))
-            for one in kept.version.compared
+            Against(peer.kernel, numbers.get(peer.version or 0), Rate(peer.ratio, peer.low, peer.high, True))
+            for peer in stored.version.compared
         ]
-        first = _against_first(kept, history[0]) if i else None
-        diff = "\n".join(_diff(i, history[i - 1], kept)) if i else ""
-        versions.append(HistoryVersion(i + 1, kept.digest, kept.version, first, against, diff))
+        first = _against_first(stored, history[0]) if i else None
+        diff = "\n".join(_diff(i, history[i - 1], stored)) if i else ""
+        versions.append(HistoryVersion(i + 1, stored.digest, stored.version, first, against, diff))
     return HistoryDocument(kernel, problem, versions)
 
 
-def _against_first(kept: StoredVersion, first: StoredVersion) -> Rate | None:
-    own, base = kept.version, first.version
-    if in_turn := next((one for one in own.compared if one.version == first.number), None):
+def _against_first(stored: StoredVersion, first: StoredVersion) -> Rate | None:
+    version, base = stored.version, first.version
+    if in_turn := next((peer for peer in version.compared if peer.version == first.number), None):
         return Rate(in_turn.ratio, in_turn.low, in_turn.high, True)
-    alike = (own.device, own.mode, own.threads) == (base.device, base.mode, base.threads)
-    if own.time_s and base.time_s and alike:
-        return Rate(*Ratio(base.time_s, base.low, base.high).over(Ratio(own.time_s, own.low, own.high))[:4])
+    alike = (version.device, version.mode, version.threads) == (base.device, base.mode, base.threads)
+    if version.time_s and base.time_s and alike:
+        return Rate(*Ratio(base.time_s, base.low, base.high).over(Ratio(version.time_s, version.low, version.high))[:4])
     return None
 
 
 def _diff(number: int, before: StoredVersion, now: StoredVersion) -> Iterator[str]:
     for name in sorted({*before.sources, *now.sources}):
-        old, new = (kept.sources.get(name, b"").decode(errors="replace").splitlines() for kept in (before, now))
+        old, new = (stored.sources.get(name, b"").decode(errors="replace").splitlines() for stored in (before, now))
         yield from difflib.unified_diff(old, new, f"{name} {number}", f"{name} {number + 1}", lineterm="")
 
 
@@ -120,20 +120,20 @@ def history_page(document: HistoryDocument, diff: bool) -> Iterator[str]:
 
 
 def _cells(each: HistoryVersion) -> tuple[str, ...]:
-    own, first = each.found, each.against_first
-    others = (one for one in each.against if one.version is None and one.kernel)
+    version, first = each.found, each.against_first
+    others = (peer for peer in each.against if peer.version is None and peer.kernel)
     return (
         str(each.number),
-        own.saved_at[:16].replace("T", " "),
-        own.by,
+        version.saved_at[:16].replace("T", " "),
+        version.by,
         each.digest[:8],
-        own.verdict,
-        own.tile.replace(",", ", "),
-        seconds(own.time_s) if own.time_s else "",
+        version.verdict,
+        version.tile.replace(",", ", "),
+        seconds(version.time_s) if version.time_s else "",
         f"{first}{'' if first.in_turn else ' (not in turn)'}" if first else "",
-        ", ".join(f"{one.rate} {DEFAULT if one.kernel == own.kernel else short(one.kernel)}" for one in others),
-        "" if own.registers is None else str(own.registers),
-        "" if own.spill_bytes is None else str(own.spill_bytes),
+        ", ".join(f"{peer.rate} {DEFAULT if peer.kernel == version.kernel else short(peer.kernel)}" for peer in others),
+        "" if version.registers is None else str(version.registers),
+        "" if version.spill_bytes is None else str(version.spill_bytes),
     )
 
 

@@ -23,7 +23,7 @@ def paragraph(data: RunData) -> str:
 def _where(data: RunData) -> Iterator[str]:
     machine, environment = data.run.machine, data.run.environment
     yield f"The measurements were taken with {software(data.run)} on {_machine(machine)}."
-    names = [f"{name} {found}" for name, found in environment.get("versions", {}).items()]
+    names = [f"{name} {version}" for name, version in environment.get("versions", {}).items()]
     builds = environment.get("blas", [])
     if names:
         yield f"Libraries: {', '.join(names)}" + (f"; BLAS: {'; '.join(builds)}." if builds else ".")
@@ -47,11 +47,11 @@ def _machine(machine: dict[str, Any]) -> str:
         parts.append(f"{size(machine[key])} {text}" if machine.get(key) else "")
     kind = "a virtual machine with " if machine.get("virtual") else ""
     known = ", ".join(filter(None, parts))
-    found = f"{kind}{machine.get('cpu') or 'a processor that is not recorded'}" + (f" ({known})" if known else "")
+    description = f"{kind}{machine.get('cpu') or 'a processor that is not recorded'}" + (f" ({known})" if known else "")
     if "gpu" in machine:
-        found += f" and {machine['gpu']} (driver {machine.get('cuda_driver', 'unknown')})"
+        description += f" and {machine['gpu']} (driver {machine.get('cuda_driver', 'unknown')})"
     software = [machine.get("system", ""), f"Python {machine['python']}" if "python" in machine else ""]
-    return found + "".join(f", {each}" for each in software if each)
+    return description + "".join(f", {each}" for each in software if each)
 
 
 def _what(data: RunData) -> Iterator[str]:

@@ -52,5 +52,5 @@ def noise_of(rows: Iterable[Result]) -> Noise:
     """Return how noisy these rows are."""
     timed = [r for r in rows if r.time_s_median is not None]
     noisy = [r for r in timed if is_noisy(r)]
-    causes = [one for text in dict.fromkeys(r.disturbed for r in noisy) for one in disturbances(text)]
-    return Noise(len(noisy), len(timed), max(causes, key=lambda one: one.share_pct).cause if causes else "")
+    causes = [cause for text in dict.fromkeys(r.disturbed for r in noisy) for cause in disturbances(text)]
+    return Noise(len(noisy), len(timed), max(causes, key=lambda cause: cause.share_pct).cause if causes else "")

@@ -93,13 +93,13 @@ def trend(store: Store, subject: str, text: str, problems: Iterable[str] = (), m
         runs = {run["run_id"]: run for run in store.runs()}
         cases, medians, single = [], [], 0
         for _, rows in groupby(store.points(text, problems), key=lambda row: row[:3]):
-            own = list(rows)
-            single += len(own) == 1
-            if len(own) > 1:
-                first = own[0]
-                points = [_point(row, runs[row.run_id]) for row in own]
+            case_rows = list(rows)
+            single += len(case_rows) == 1
+            if len(case_rows) > 1:
+                first = case_rows[0]
+                points = [_point(row, runs[row.run_id]) for row in case_rows]
                 cases.append(TrendCase(first.case, first.kernel, first.problem, *first[1:3], points))
-                medians.append([np.array(row.medians) for row in own])
+                medians.append([np.array(row.medians) for row in case_rows])
     return TrendDocument(subject, margin, single, _find_steps(cases, medians, margin), cases)
 
 
@@ -123,16 +123,16 @@ def _point(row: PointRow, run: RunFacts) -> TrendPoint:
 def _find_steps(cases: list[TrendCase], medians: Sequence[Sequence[Any]], margin: float) -> int:
     """Add to each case its steps that are certain and exceed the margin; return the number of tested pairs."""
     pairs = list(_pairs(cases))
-    found: list[tuple[float, ...]] = []
+    estimates: list[tuple[float, ...]] = []
     for start in range(0, len(pairs), CHUNK):
         chunk = pairs[start : start + CHUNK]
-        tested = welch([medians[at][one] for at, one, *_ in chunk], [medians[at][other] for at, _, other, _ in chunk])
-        found += zip(tested.ratio, tested.low, tested.high, tested.p, strict=True)
-    adjusted = holm(np.array([p for *_, p in found]))
-    for (at, one, other, whole), (ratio, low, high, _), p in zip(pairs, found, adjusted, strict=True):
+        tested = welch([medians[at][old] for at, old, *_ in chunk], [medians[at][new] for at, _, new, _ in chunk])
+        estimates += zip(tested.ratio, tested.low, tested.high, tested.p, strict=True)
+    adjusted = holm(np.array([p for *_, p in estimates]))
+    for (at, old, new, whole), (ratio, low, high, _), p in zip(pairs, estimates, adjusted, strict=True):
         if p < ALPHA and not 1 / (1 + margin) <= ratio <= 1 + margin:
             case = cases[at]
-            since, to = case.points[one], case.points[other]
+            since, to = case.points[old], case.points[new]
             numbers = float(ratio), float(low), float(high), float(p)
             step = TrendStep(since.run_id, to.run_id, *numbers, _changed(since, to))
             if whole:
@@ -149,26 +149,26 @@ def _several(points: Sequence[TrendPoint]) -> list[int]:
 def _pairs(cases: Iterable[TrendCase]) -> Iterator[tuple[int, int, int, bool]]:
     """Yield (case, point, point, False) for consecutive tested points, then (case, first, last, True), as indices."""
     for at, case in enumerate(cases):
-        found = _several(case.points)
-        yield from ((at, *pair, False) for pair in pairwise(found))
-        if len(found) > 2:
-            yield at, found[0], found[-1], True
+        tested = _several(case.points)
+        yield from ((at, *pair, False) for pair in pairwise(tested))
+        if len(tested) > 2:
+            yield at, tested[0], tested[-1], True
 
 
 def _changed(since: TrendPoint, to: TrendPoint) -> list[str]:
     """Return the differences between the runs of two points, other than the time."""
     fields = (("commit", "git_commit", 8), ("kernelmark", "kernelmark", 99), ("tile", "tunables", 999))
-    found = [(name, getattr(since, field)[:most], getattr(to, field)[:most]) for name, field, most in fields]
+    changes = [(name, getattr(since, field)[:most], getattr(to, field)[:most]) for name, field, most in fields]
     was, now = (dict.fromkeys(point.versions.split(", ")) for point in (since, to))
-    gone, new = (", ".join(a for a in one if a not in other) for one, other in ((was, now), (now, was)))
-    return [f"{name}: {a or 'none'} -> {b or 'none'}" for name, a, b in (*found, ("versions", gone, new)) if a != b]
+    gone, new = (", ".join(a for a in versions if a not in other) for versions, other in ((was, now), (now, was)))
+    return [f"{name}: {a or 'none'} -> {b or 'none'}" for name, a, b in (*changes, ("versions", gone, new)) if a != b]
 
 
-def write_json(found: TrendDocument, out: IO[str]) -> None:
+def write_json(document: TrendDocument, out: IO[str]) -> None:
     """Write the document case by case, since hundreds of thousands of points in one text would use too much memory."""
-    head = {name: getattr(found, name) for name in found.__struct_fields__ if name != "cases"}
+    head = {name: getattr(document, name) for name in document.__struct_fields__ if name != "cases"}
     out.write(as_json(head)[:-1] + ',\n"cases": [')
-    for i, case in enumerate(found.cases):
+    for i, case in enumerate(document.cases):
         out.write(("" if i == 0 else ",") + "\n" + as_json(case))
     out.write("\n]}\n")
 
@@ -194,13 +194,13 @@ SUMMARY = (
 )
 
 
-def page(found: TrendDocument) -> Iterator[str]:
+def page(document: TrendDocument) -> Iterator[str]:
     """Yield the paragraphs of a trend: a few cases run by run, or a line for each of many; cases with steps first."""
-    cases = sorted(found.cases, key=lambda case: not (case.steps or case.drift))
+    cases = sorted(document.cases, key=lambda case: not (case.steps or case.drift))
     several = sum(len(_several(case.points)) > 1 for case in cases)
     stepped = sum(bool(case.steps or case.drift) for case in cases)
-    head = f"{found.subject}: {count(len(cases), 'case')} in two runs or more, {stepped} with steps"
-    head += f"; {count(found.single, 'case')} in one run" * bool(found.single)
+    head = f"{document.subject}: {count(len(cases), 'case')} in two runs or more, {stepped} with steps"
+    head += f"; {count(document.single, 'case')} in one run" * bool(document.single)
     yield paragraph(head, rest="")
     if len(cases) <= IN_FULL:
         for case in cases:
@@ -214,11 +214,11 @@ def page(found: TrendDocument) -> Iterator[str]:
     if lines:
         yield "\n".join(lines)
     if several < len(cases):
-        one = f"no step can be found in {count(len(cases) - several, 'case')} without two runs of several processes"
-        yield paragraph(f"{one}; `kernelmark run --processes 5` makes such a run", rest="")
+        remark = f"no step can be found in {count(len(cases) - several, 'case')} without two runs of several processes"
+        yield paragraph(f"{remark}; `kernelmark run --processes 5` makes such a run", rest="")
     if several and not stepped:
-        most = percent(found.margin)
-        yield paragraph(f"no certain step of more than {most} in {count(found.tests, 'test')}", rest="")
+        most = percent(document.margin)
+        yield paragraph(f"no certain step of more than {most} in {count(document.tests, 'test')}", rest="")
 
 
 def _run_cells(case: TrendCase) -> Iterator[tuple[str, ...]]:

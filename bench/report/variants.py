@@ -55,8 +55,8 @@ def variant_names(problem: str, other: str) -> tuple[tuple[str, str], str]:
     if len(ours) != len(theirs):
         return (short(problem), short(other)), ours[0]
     differing = [i for i, (a, b) in enumerate(zip(ours, theirs, strict=True)) if a != b]
-    one, two = ("/".join(parts[i] for i in differing) for parts in (ours, theirs))
-    return (one, two), "/".join(part for i, part in enumerate(ours) if i not in differing)
+    name, other_name = ("/".join(parts[i] for i in differing) for parts in (ours, theirs))
+    return (name, other_name), "/".join(part for i, part in enumerate(ours) if i not in differing)
 
 
 def held_first(first: Result, second: Result) -> tuple[Result, Result]:
@@ -77,17 +77,17 @@ def variant_lines(rows: Iterable[Result]) -> list[str]:
     the two variants are compared. For several problems, the line has the numbers of slower and faster problems, and the
     geometric mean of the ratios.
     """
-    found: dict[tuple[str, str, Setting], dict[str, VariantPair]] = defaultdict(dict)
+    kinds: dict[tuple[str, str, Setting], dict[str, VariantPair]] = defaultdict(dict)
     pairs = {id(pair.row): pair for pair in variant_pairs(r for r in rows if not why_unranked(r))}
     for setting, alike in by_setting(pair.row for pair in pairs.values()).items():
         for pair in (pairs[id(r)] for r in alike):
-            best = found[pair.row.op, pair.title, setting].setdefault(pair.problem, pair)
+            best = kinds[pair.row.op, pair.title, setting].setdefault(pair.problem, pair)
             least = min(best, pair, key=lambda each: (each.by != "", each.row.time_s_median or 0.0))
-            found[pair.row.op, pair.title, setting][pair.problem] = least
-    times = Counter((op, title) for op, title, _ in found)
+            kinds[pair.row.op, pair.title, setting][pair.problem] = least
+    times = Counter((op, title) for op, title, _ in kinds)
     return [
         _line(title, list(best.values())) + f"; {setting.title}" * (times[op, title] > 1)
-        for (op, title, setting), best in found.items()
+        for (op, title, setting), best in kinds.items()
     ]
 
 
@@ -95,8 +95,8 @@ def _line(title: str, pairs: Sequence[VariantPair]) -> str:
     if len(pairs) == 1:
         (pair,) = pairs
         by = f" against {short(pair.by)}" if pair.by else ""
-        found = f"{pair.ratio.side}, {pair.ratio}" if pair.ratio.certain else no_difference(pair.ratio)
-        return f"{title}: {found}, {short(pair.row.kernel)}{by} on {pair.problem}"
+        verdict = f"{pair.ratio.side}, {pair.ratio}" if pair.ratio.certain else no_difference(pair.ratio)
+        return f"{title}: {verdict}, {short(pair.row.kernel)}{by} on {pair.problem}"
     sides = [pair.ratio.side if pair.ratio.certain else _OPEN for pair in pairs]
     told = ", ".join(f"{side} on {sides.count(side)}" for side in ("slower", "faster", _OPEN)
                      if side in sides)  # fmt: skip
