@@ -45,15 +45,15 @@ def total(layers: Iterable[tuple[int, Result | None]]) -> Ratio | None:
 
     The interval's ends are the sums of the layers' ends, which is valid even if all errors have the same sign.
     """
-    found = list(layers)
-    times = [row_time(r) if r else (None, None, None) for _, r in found]
-    median, low, high = (_weighted([(n, t[end]) for (n, _), t in zip(found, times, strict=True)]) for end in range(3))
+    counted = list(layers)
+    times = [row_time(r) if r else (None, None, None) for _, r in counted]
+    median, low, high = (_weighted([(n, t[end]) for (n, _), t in zip(counted, times, strict=True)]) for end in range(3))
     return Ratio(median, low, high) if median else None
 
 
 def _weighted(values: Sequence[tuple[int, float | None]]) -> float | None:
-    found = [count * value for count, value in values if value is not None]
-    return sum(found) if len(found) == len(values) else None
+    weighted = [count * value for count, value in values if value is not None]
+    return sum(weighted) if len(weighted) == len(values) else None
 
 
 def network_table(layers: Sequence[Layer], results: Iterable[Result], style: str = "simple") -> str:
@@ -65,9 +65,9 @@ def network_table(layers: Sequence[Layer], results: Iterable[Result], style: str
         return NO_NETWORK
     rows = list(results)
     titles: dict[str, list[Sequence[str]]] = defaultdict(list)
-    for network, own in grouped(layers, lambda layer: layer.network).items():
-        for setting, times in times_of(own, rows).items():
-            titles[setting.title] += [(network, by, *cells) for by, *cells in _lines(own, times)]
+    for network, members in grouped(layers, lambda layer: layer.network).items():
+        for setting, times in times_of(members, rows).items():
+            titles[setting.title] += [(network, by, *cells) for by, *cells in _lines(members, times)]
     tables = (
         f"{paragraph(title, style=style)}\n{table(COLUMNS, cells, style, titled=True)}"
         for title, cells in titles.items()
@@ -88,9 +88,9 @@ def exchanged(forward: Iterable[tuple[int, Problem]]) -> int:
     layer's. An aggregation by stripes both sums and sends each element, so it needs half as many elements as the step.
     Raises IndexError without layers.
     """
-    found = [(count, problem.operands()) for count, problem in forward]
-    outputs = sum(count * o.elements for count, operands in found for o in operands if o.role != "in")
-    inputs = sum(count * operands[0].elements for count, operands in found) - found[0][1][0].elements
+    layers = [(count, problem.operands()) for count, problem in forward]
+    outputs = sum(count * o.elements for count, operands in layers for o in operands if o.role != "in")
+    inputs = sum(count * operands[0].elements for count, operands in layers) - layers[0][1][0].elements
     return (outputs + inputs) // 2
 
 
@@ -111,23 +111,23 @@ class Batch(NamedTuple):
 
 def batches(layers: Sequence[Layer], results: Iterable[Result]) -> dict[Setting, Batch]:
     """Return the batch of a network in each setting with times of all layers, forward and backward."""
-    found = {}
+    batch_of = {}
     for setting, times in times_of(layers, results).items():
         rows = chosen(layers, times)
         if {layer.part for layer in layers} == {"forward", "backward"} and (seconds := total(rows)):
-            found[setting] = Batch(seconds, [r for _, r in rows if r])
-    return found
+            batch_of[setting] = Batch(seconds, [r for _, r in rows if r])
+    return batch_of
 
 
 def times_of(layers: Sequence[Layer], results: Iterable[Result]) -> dict[Setting, Times]:
     """Return the rows of a network's layers that have a time, by setting."""
     wanted = {layer.problem for layer in layers}
-    found: dict[Setting, Times] = {}
+    times: dict[Setting, Times] = {}
     for setting, rows in by_setting(r for r in results if r.problem in wanted and is_timed(r) and not order(r)).items():
-        found[setting] = defaultdict(dict)
+        times[setting] = defaultdict(dict)
         for r in rows:
-            found[setting][r.problem][r.kernel] = r
-    return found
+            times[setting][r.problem][r.kernel] = r
+    return times
 
 
 def _lines(layers: Sequence[Layer], times: Times) -> Iterator[Sequence[str]]:
@@ -200,16 +200,16 @@ def overlaps(store: Reader, results: Iterable[Found]) -> Iterator[Overlap]:
     """
     rows = [(r, dims) for r, dims in results if r.op == "transfer" and dims.get("work") and is_timed(r) and r.job]
     for _, group in groupby(sorted(rows, key=_key), key=_key):
-        own = [r for r, _ in group]
-        ends = {name: next((r for r in own if _ending(r) == name), None) for name in (SERIAL, ARRIVED)}
+        contenders = [r for r, _ in group]
+        ends = {name: next((r for r in contenders if _ending(r) == name), None) for name in (SERIAL, ARRIVED)}
         serial, arrived = ends[SERIAL], ends[ARRIVED]
-        for r in own:
+        for r in contenders:
             if serial and arrived and _ending(r) not in ends and (share := _share(store, serial, arrived, r)):
                 yield Overlap(r, serial, arrived, share)
 
 
-def _key(found: Found) -> tuple[str, ...]:
-    r, dims = found
+def _key(row: Found) -> tuple[str, ...]:
+    r, dims = row
     return r.job, r.provider, r.mode, r.dtype, str(dims["n"]), str(dims["work"])
 
 
@@ -228,32 +228,32 @@ def _share(store: Reader, *rows: Result) -> Ratio | None:
         rounds = min(map(len, groups))
         each = 2 if rounds >= 2 * MIN_SAMPLES else 1
         whole = rounds // each * each
-        serial, work, own = (np.asarray(group[:whole]).reshape(-1, each).sum(axis=1) for group in groups)
+        serial, work, overlapped = (np.asarray(group[:whole]).reshape(-1, each).sum(axis=1) for group in groups)
         with np.errstate(divide="ignore"):
-            shares += ((serial - own) / np.minimum(serial - work, work)).tolist()
+            shares += ((serial - overlapped) / np.minimum(serial - work, work)).tolist()
     if len(shares) < MIN_SAMPLES:
         return None
-    found = median_interval(shares)
-    return Ratio(found.median, found.low, found.high)
+    interval = median_interval(shares)
+    return Ratio(interval.median, interval.low, interval.high)
 
 
 def overlap_table(store: Reader, results: Iterable[Found]) -> str:
     """Return the table of overlaps, or a line with the command that measures them."""
-    found = list(overlaps(store, results))
-    if not found:
+    measured = list(overlaps(store, results))
+    if not measured:
         return paragraph(
             "no overlap: the run has no transfer with work that has six samples or more in turn with `serial` and "
             "`arrived`; `kernelmark run transfer` measures some"
         )
-    noise = paragraph(noise_of([r for each in found for r in each[:3]]).sentence)
-    return "\n\n".join(filter(None, (table(OVERLAPS, [_cells(each) for each in found], titled=True), noise)))
+    noise = paragraph(noise_of([r for each in measured for r in each[:3]]).sentence)
+    return "\n\n".join(filter(None, (table(OVERLAPS, [_cells(each) for each in measured], titled=True), noise)))
 
 
-def _cells(found: Overlap) -> Sequence[str]:
-    share = found.share
+def _cells(overlap: Overlap) -> Sequence[str]:
+    share = overlap.share
     number = f"{share.median:.2f} {fmt.interval(share.low, share.high, '{:.2f}'.format)}".rstrip()
-    times = (fmt.seconds(time_of(r).median) for r in found[:3])
-    return found.row.problem, fmt.short(found.row.kernel), number, *times
+    times = (fmt.seconds(time_of(r).median) for r in overlap[:3])
+    return overlap.row.problem, fmt.short(overlap.row.kernel), number, *times
 
 
 WAYS = ("h2d", "d2h", "h2h")
@@ -308,15 +308,15 @@ def shares(store: Store, registry: Registry, run_id: str) -> dict[Setting, list[
     """
     layers, results = store.layers(run_id), list(store.layer_results(run_id))
     every = [run_id, *(other for other in store.run_ids()[::-1] if other != run_id)]
-    found: dict[Setting, list[TransferShare]] = {}
-    for network, own in grouped(layers, lambda layer: layer.network).items():
-        for setting, batch in batches(own, results).items():
-            moved, sizes = _moved(store, every, setting), {network: parameters(own, registry)}
+    shares_of: dict[Setting, list[TransferShare]] = {}
+    for network, members in grouped(layers, lambda layer: layer.network).items():
+        for setting, batch in batches(members, results).items():
+            moved, sizes = _moved(store, every, setting), {network: parameters(members, registry)}
             if network == STATED.network:
                 sizes[f"{network}, as stated"] = STATED.parameters
             for name, size in sizes.items():
-                found.setdefault(setting, []).extend(_shares(name, size, moved, batch))
-    return {setting: own for setting, own in found.items() if own}
+                shares_of.setdefault(setting, []).extend(_shares(name, size, moved, batch))
+    return {setting: transfers for setting, transfers in shares_of.items() if transfers}
 
 
 def _moved(store: Store, run_ids: Iterable[str], setting: Setting) -> list[Found]:
@@ -328,15 +328,15 @@ def _moved(store: Store, run_ids: Iterable[str], setting: Setting) -> list[Found
 
     for run_id in run_ids:
         rows = ((r, dims) for r, dims in store.results(run_id) if r.op == "transfer" and r.dtype == "f32")
-        if own := [(r, dims) for r, dims in rows if is_timed(r) and alike(r, dims)]:
-            return own
+        if transfers := [(r, dims) for r, dims in rows if is_timed(r) and alike(r, dims)]:
+            return transfers
     return []
 
 
 def _shares(network: str, size: int, moved: Sequence[Found], batch: Batch) -> Iterator[TransferShare]:
     """Yield the share of each kernel and direction, from the row with the nearest size."""
-    for own in grouped(moved, lambda found: (found[0].kernel, found[1]["direction"])).values():
-        r, dims = min(own, key=lambda found: abs(math.log(size / found[1]["n"])))
+    for group in grouped(moved, lambda row: (row[0].kernel, row[1]["direction"])).values():
+        r, dims = min(group, key=lambda row: abs(math.log(size / row[1]["n"])))
         scaled = size / dims["n"]
         transfer = time_of(r).scaled(scaled)
         yield TransferShare(network, size, r, scaled, transfer, batch, transfer.over(batch.seconds))
@@ -344,26 +344,26 @@ def _shares(network: str, size: int, moved: Sequence[Found], batch: Batch) -> It
 
 def step_table(store: Store, registry: Registry, run_id: str) -> str:
     """Return a table for each setting, or a line on missing measurements, and then the published figures."""
-    found = shares(store, registry, run_id)
+    shares_of = shares(store, registry, run_id)
     parts = []
-    for setting, own in found.items():
-        noise = noise_of([*{r.case: r for each in own for r in (each.row, *each.batch.rows)}.values()]).sentence
-        drawn = table(SHARES, [*map(_share_cells, own)], titled=True)
+    for setting, transfers in shares_of.items():
+        noise = noise_of([*{r.case: r for each in transfers for r in (each.row, *each.batch.rows)}.values()]).sentence
+        drawn = table(SHARES, [*map(_share_cells, transfers)], titled=True)
         parts += [f"{paragraph(setting.title)}\n{drawn}", paragraph(noise)]
     parts = parts or [paragraph(_missing(store.layers(run_id)))]
     return "\n\n".join(filter(None, (*parts, paragraph(_stated(store, registry, run_id)))))
 
 
-def _share_cells(found: TransferShare) -> Sequence[str]:
-    r, share = found.row, found.share
-    times = "" if found.scaled == 1 else f", times {found.scaled:.3g}"
+def _share_cells(transfer_share: TransferShare) -> Sequence[str]:
+    r, share = transfer_share.row, transfer_share.share
+    times = "" if transfer_share.scaled == 1 else f", times {transfer_share.scaled:.3g}"
     interval = fmt.interval(share.low, share.high, fmt.percent)
     return (
-        found.network,
-        f"{found.parameters:,}",
+        transfer_share.network,
+        f"{transfer_share.parameters:,}",
         fmt.short(r.kernel),
-        fmt.seconds(found.transfer.median),
-        fmt.seconds(found.batch.seconds.median),
+        fmt.seconds(transfer_share.transfer.median),
+        fmt.seconds(transfer_share.batch.seconds.median),
         f"{fmt.percent(share.median)} {interval}".rstrip(),
         f"{r.problem.removeprefix('transfer/')}{times}",
     )
@@ -385,5 +385,5 @@ def _stated(store: Store, registry: Registry, run_id: str) -> str:
         f"about {fmt.seconds(STATED.batch_s)} ({STATED.source}). "
         f"That time and rate imply {STATED.parameters:,} parameters"
     )
-    own = [layer for layer in store.layers(run_id) if layer.network == STATED.network]
-    return f"{text}; the network's layers have {parameters(own, registry):,}." if own else f"{text}."
+    layers = [layer for layer in store.layers(run_id) if layer.network == STATED.network]
+    return f"{text}; the network's layers have {parameters(layers, registry):,}." if layers else f"{text}."

@@ -28,27 +28,27 @@ def places(store: Reader, run_id: str, style: str = "simple", identify: bool = T
 
     identify: show the names of hosts and devices, not hashes.
     """
-    found = store.machines(run_id)
-    if len({m.host for m in found}) < 2 and len({m.device_uuid for m in found if m.device_uuid}) < 2:
+    machines = store.machines(run_id)
+    if len({m.host for m in machines}) < 2 and len({m.device_uuid for m in machines if m.device_uuid}) < 2:
         return
     best = best_ceilings(store, run_id)
-    numbers = {at: i for i, at in enumerate(dict.fromkeys([*((m.host, m.device_uuid) for m in found), *best]), 1)}
+    numbers = {at: i for i, at in enumerate(dict.fromkeys([*((m.host, m.device_uuid) for m in machines), *best]), 1)}
     cells = []
-    for m in found:
+    for m in machines:
         at = m.host, m.device_uuid
         host, uuid = at if identify else map(hidden, NAMES, at)
         cells.append((str(numbers[at]), host, m.device, uuid, str(m.rows)))
     yield table(_PLACES, cells, style, titled=style == "simple")
-    yield from apart({numbers[at]: own for at, own in best.items()}, "place", style)
+    yield from apart({numbers[at]: by_need for at, by_need in best.items()}, "place", style)
 
 
 def best_ceilings(store: Reader, run_id: str) -> dict[tuple[str, str], dict[Need, Ceiling]]:
     """Return the best value of each valid ceiling, by host and device UUID."""
     best: dict[tuple[str, str], dict[Need, Ceiling]] = {}
     for ceiling, doubt in store.ceilings(run_id):
-        own = best.setdefault((ceiling.host, ceiling.device_uuid), {})
-        if not doubt and ceiling.rate > (own[ceiling.need].rate if ceiling.need in own else 0):
-            own[ceiling.need] = ceiling
+        by_need = best.setdefault((ceiling.host, ceiling.device_uuid), {})
+        if not doubt and ceiling.rate > (by_need[ceiling.need].rate if ceiling.need in by_need else 0):
+            by_need[ceiling.need] = ceiling
     return best
 
 
@@ -58,8 +58,10 @@ def apart(best: Mapping[int, Mapping[Need, Ceiling]], what: str, style: str = "s
     best: the best ceilings of each shard or place, by its number. what: the word in the table, `shard` or `place`.
     """
     cells, unlike = [], list[str]()
-    for need in dict.fromkeys(need for own in best.values() for need in own):
-        ranked = sorted(((own[need], number) for number, own in best.items() if need in own), key=lambda o: o[0].rate)
+    for need in dict.fromkeys(need for by_need in best.values() for need in by_need):
+        ranked = sorted(
+            ((by_need[need], number) for number, by_need in best.items() if need in by_need), key=lambda o: o[0].rate
+        )
         if len(ranked) > 1:
             (low, low_of), (high, high_of) = ranked[0], ranked[-1]
             name = f"{need.device} {need.kind}" + (f" x{need.threads}" if need.device == "cpu" else "")

@@ -134,10 +134,10 @@ class Report:
 
     def _fastest(self) -> Iterator[str]:
         if self.main and self.main.contests:
-            found, problems = findings.fastest(self.main)
-            which = f"The {len(found)} problems that take longest, of {problems}." if len(found) < problems else ""
+            fastest, problems = findings.fastest(self.main)
+            which = f"The {len(fastest)} problems that take longest, of {problems}." if len(fastest) < problems else ""
             heads = ("problem", "fastest", "time", "rate", "of the roofline", "lead")
-            rows = [(f.problem, f.kernel, f.time, f.rate, f.roofline, f.lead) for f in found]
+            rows = [(f.problem, f.kernel, f.time, f.rate, f.roofline, f.lead) for f in fastest]
             yield f"## Fastest kernels\n\n{which} [tables.md](tables.md) has all.".replace("\n\n ", "\n\n")
             yield github_table(heads, rows)
 
@@ -151,12 +151,12 @@ class Report:
         """Yield the claims that have a number, and the number of verdicts of each kind."""
         if not claims.is_file():
             return
-        found = {row["id"]: row for row in csv.DictReader(io.StringIO(claims.read_text(encoding="utf-8")))}
-        counts = Counter(row["verdict"] for row in found.values())
+        by_id = {row["id"]: row for row in csv.DictReader(io.StringIO(claims.read_text(encoding="utf-8")))}
+        counts = Counter(row["verdict"] for row in by_id.values())
         yield "## Founding claims"
         told = ", ".join(f"{n} {verdict}" for verdict, n in counts.most_common())
-        yield f"{count(len(found), 'claim')}: {told}."
-        rows = [(row["verdict"], row["words"], _first(row["said"])) for row in found.values() if row["ratio"]]
+        yield f"{count(len(by_id), 'claim')}: {told}."
+        rows = [(row["verdict"], row["words"], _first(row["said"])) for row in by_id.values() if row["ratio"]]
         yield github_table(("verdict", "claim", "found"), rows)
 
     def _measured(self) -> Iterator[str]:
@@ -182,14 +182,15 @@ class Report:
             yield "Nothing: no case was disturbed during a tenth of its sampling or more."
         if refused := findings.refusals(self.main.rows):
             told = [
-                (count(one.rows, f"{one.status} case"), one.reason, some(one.kernels, MOST_KERNELS)) for one in refused
+                (count(refusal.rows, f"{refusal.status} case"), refusal.reason, some(refusal.kernels, MOST_KERNELS))
+                for refusal in refused
             ]
             lines = [f"- {cases}: {reason} ({kernels})" for cases, reason, kernels in told]
             yield "## What has no result\n\n" + "\n".join(lines)
 
     def _before(self) -> Iterator[tuple[str, str]]:
-        if found := _earlier_runs(self._earlier):
-            runs = github_table(("run", "began", "rows", "commit"), found)
+        if earlier := _earlier_runs(self._earlier):
+            runs = github_table(("run", "began", "rows", "commit"), earlier)
             yield "Earlier runs", f"Their rows are in [{RESULTS}]({RESULTS}), apart from those above.\n\n{runs}"
 
     def draw(self, folder: Path, registry: Registry | None) -> list[Drawn]:
@@ -198,8 +199,7 @@ class Report:
             return []
         figures = folder / FIGURES
         figures.mkdir(parents=True, exist_ok=True)
-        found = kinds(self.main, registry)
-        drawn = list(draw(first(found, MOST_FIGURES), figures, pdf=False))
+        drawn = list(draw(first(kinds(self.main, registry), MOST_FIGURES), figures, pdf=False))
         for path in figures.iterdir():
             if path.stem not in {figure.name for figure in drawn}:
                 path.unlink()
@@ -247,10 +247,10 @@ class Report:
 
     def _origin(self, run: str, rows: Sequence[Result]) -> str:
         """Return the sentence above the tables of a run: its id, start, hosts and driver."""
-        found = self._store.run(run)
+        facts = self._store.run(run)
         hosts = " and ".join(sorted({str(self._named("host", r.host)) for r in rows if r.host}))
-        driver = found.machine.get("cuda_driver")
-        told = (f"Run {run}", f"began {found.started_at}", hosts and f"host {hosts}", driver and f"driver {driver}")
+        driver = facts.machine.get("cuda_driver")
+        told = (f"Run {run}", f"began {facts.started_at}", hosts and f"host {hosts}", driver and f"driver {driver}")
         return f"{', '.join(filter(None, told))}."
 
     def _paragraphs(self, run: str, rows: list[Result]) -> Iterator[str]:
@@ -281,10 +281,10 @@ def within_device(rows: list[Result]) -> list[Result]:
 
 def listed(folder: Path, files: Mapping[str, str]) -> str:
     """Return the section on the files in a folder, each with a description."""
-    found = (
+    lines = (
         f"- [{name}]({name}): {text}" for name, text in files.items() if name == README or (folder / name).exists()
     )
-    return "\n".join(["## Files\n", *found])
+    return "\n".join(["## Files\n", *lines])
 
 
 def figures(drawn: Sequence[Drawn]) -> Iterator[str]:
@@ -298,14 +298,14 @@ def figures(drawn: Sequence[Drawn]) -> Iterator[str]:
 
 def _width(svg: str) -> int:
     """Return the width of a figure on the page in pixels, proportional to its width on paper."""
-    found = re.search(r'width="([\d.]+)pt"', svg)
-    return min(WIDEST, round(COLUMN * float(found[1]) / COLUMN_PT)) if found else COLUMN
+    match = re.search(r'width="([\d.]+)pt"', svg)
+    return min(WIDEST, round(COLUMN * float(match[1]) / COLUMN_PT)) if match else COLUMN
 
 
 def _first(text: str) -> str:
-    found = [" ".join(one.split()) for one in text.split("; ")]
-    more = f"; {len(found) - MOST_FOUND} more in [claims.csv](claims.csv)" if len(found) > MOST_FOUND else ""
-    return "; ".join(found[:MOST_FOUND]) + more
+    parts = [" ".join(part.split()) for part in text.split("; ")]
+    more = f"; {len(parts) - MOST_FOUND} more in [claims.csv](claims.csv)" if len(parts) > MOST_FOUND else ""
+    return "; ".join(parts[:MOST_FOUND]) + more
 
 
 def write(folder: Path, report: Report, registry: Registry) -> None:
@@ -318,11 +318,11 @@ def write(folder: Path, report: Report, registry: Registry) -> None:
         (folder / README).write_text(report.readme(folder, drawn), encoding="utf-8")
 
 
-def refuse_noise(found: Noise, anyway: bool) -> None:
+def refuse_noise(noise: Noise, anyway: bool) -> None:
     """Raise UsageError for noisy runs unless `anyway`."""
-    if found.noisy and not anyway:
+    if noise.noisy and not anyway:
         raise UsageError(
-            f"publish: {found.sentence}; expected quiet runs: measure again in a quiet hour (--fresh), or publish them "
+            f"publish: {noise.sentence}; expected quiet runs: measure again in a quiet hour (--fresh), or publish them "
             "as noisy (--noisy-anyway)"
         )
 
@@ -332,18 +332,20 @@ def _earlier_rows(results: Path, runs: Collection[str]) -> list[Row]:
     try:
         with results.open(encoding="utf-8", newline="") as file:
             reader = csv.DictReader(file, strict=True)
-            found = [row for row in reader if row["run_id"] not in runs]
+            rows = [row for row in reader if row["run_id"] not in runs]
     except FileNotFoundError:
         return []
     except (OSError, KeyError, csv.Error, UnicodeDecodeError) as error:
         raise UsageError(f"{results}: {error}; expected the rows of a published report; move the file away") from None
-    return found
+    return rows
 
 
-def _earlier_runs(found: Collection[Row]) -> list[tuple[str, str, int, str]]:
+def _earlier_runs(rows: Collection[Row]) -> list[tuple[str, str, int, str]]:
     """Return the id, start, number of rows and commit of each run in these rows, the earliest first."""
-    kept = grouped(found, lambda row: row["run_id"])
-    known = [(run, min(row["started_at"] for row in own), len(own), own[0]["git_commit"]) for run, own in kept.items()]
+    known = [
+        (run, min(row["started_at"] for row in group), len(group), group[0]["git_commit"])
+        for run, group in grouped(rows, lambda row: row["run_id"]).items()
+    ]
     return sorted(known, key=lambda run: run[1])
 
 
@@ -355,7 +357,7 @@ def _earlier_facts(environment: Path, runs: Collection[str]) -> list[dict[str, A
         return []
     known: list[dict[str, Any]] = before.pop("earlier", [])
     before.pop("report", None)
-    return [one for one in (*known, before) if not set(one.get("runs", {}).values()) & set(runs)]
+    return [facts for facts in (*known, before) if not set(facts.get("runs", {}).values()) & set(runs)]
 
 
 class SeveralRuns(RunData):
@@ -386,7 +388,7 @@ class SeveralRuns(RunData):
 
     @cached_property
     def contests(self) -> list[Contest]:
-        found: dict[tuple[str, Setting], Contest] = {}
+        best: dict[tuple[str, Setting], Contest] = {}
         most: dict[tuple[str, Setting], tuple[int, int]] = {}
         for run in self._runs:
             in_turn: dict[str, set[str]] = defaultdict(set)
@@ -396,6 +398,6 @@ class SeveralRuns(RunData):
                 kernels = {r.kernel.partition("@")[0] for r in c.ranked}
                 have, key = (len(kernels), max(len(in_turn[r.job]) for r in c.ranked)), (c.problem, c.setting)
                 if not c.setting.order and have >= most.get(key, (0, 0)):
-                    found[key], most[key] = c, have
-        decided = [c for c in found.values() if len(c.ranked) > 1]
-        return over_vendors(decided or list(found.values()))
+                    best[key], most[key] = c, have
+        decided = [c for c in best.values() if len(c.ranked) > 1]
+        return over_vendors(decided or list(best.values()))

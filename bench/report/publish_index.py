@@ -68,8 +68,8 @@ class Facts(msgspec.Struct):
 
 def summary(store: Store, title: str, date: str, price: Price | None, data: RunData) -> Summary:
     """Return the summary of a report, from its main run."""
-    found = tuple(networks(store.layers(data.run_id), list(store.layer_results(data.run_id))))
-    return Summary(title, date, verdict(data), bool(answers(data)), noise_of(data.rows).sentence, price, found)
+    passes = tuple(networks(store.layers(data.run_id), list(store.layer_results(data.run_id))))
+    return Summary(title, date, verdict(data), bool(answers(data)), noise_of(data.rows).sentence, price, passes)
 
 
 def networks(layers: Sequence[Layer], rows: Sequence[Result]) -> Iterator[Network]:
@@ -78,10 +78,10 @@ def networks(layers: Sequence[Layer], rows: Sequence[Result]) -> Iterator[Networ
         parts = {layer.part for layer in members}
         for setting, times in times_of(members, rows).items():
             for title, passes in PASSES.items():
-                found = chosen([member for member in members if member.part in passes], times)
-                if parts.issuperset(passes) and (seconds := total(found)):
-                    noisy = any(is_noisy(r) for _, r in found if r)
-                    yield Network(network, title, setting.title, *seconds[:3], _joules(found), noisy)
+                fastest = chosen([member for member in members if member.part in passes], times)
+                if parts.issuperset(passes) and (seconds := total(fastest)):
+                    noisy = any(is_noisy(r) for _, r in fastest if r)
+                    yield Network(network, title, setting.title, *seconds[:3], _joules(fastest), noisy)
 
 
 def _joules(layers: Sequence[tuple[int, Result | None]]) -> float | None:
@@ -101,28 +101,28 @@ def write_index(reports: Path) -> Path:
 
 def _linked(reports: Path) -> list[tuple[str, Summary]]:
     """Return the link to each report in a folder that has a summary, and the summary, the latest first."""
-    found = []
+    linked = []
     for path in sorted(reports.glob("*/environment.json")):
         with suppress(msgspec.DecodeError):  # written by another program, or by a version with another summary
             if report := msgspec.json.decode(path.read_bytes(), type=Facts).report:
-                found.append((f"[{report.title}]({path.parent.name}/README.md)", report))
-    return sorted(found, key=lambda pair: pair[1].date, reverse=True)
+                linked.append((f"[{report.title}]({path.parent.name}/README.md)", report))
+    return sorted(linked, key=lambda pair: pair[1].date, reverse=True)
 
 
-def _text(found: Sequence[tuple[str, Summary]]) -> str:
+def _text(linked: Sequence[tuple[str, Summary]]) -> str:
     parts = ["# Published reports"]
-    if not found:
+    if not linked:
         return "\n\n".join([*parts, EMPTY]) + "\n"
     founding = [
         (link, s.date, s.answer if s.founding else "The founding product was not measured.", s.noise or "clean")
-        for link, s in found
+        for link, s in linked
     ]
     parts += [f"**{QUESTION}**", github_table(("machine", "date", "answer", "noise"), founding)]
-    if rows := [row for link, s in found for row in _hardware(link, s)]:
+    if rows := [row for link, s in linked for row in _hardware(link, s)]:
         heads = ("machine", "network", "pass", "seconds a batch", "batches per unit of money", "batches per kJ")
         parts += ["## Choosing hardware", "The fastest kernel of each layer, summed over the network."]
         parts.append(github_table(heads, rows))
-        prices = {f"- {s.title}: {s.price.words}" for _, s in found if s.price}
+        prices = {f"- {s.title}: {s.price.words}" for _, s in linked if s.price}
         if prices:
             parts += ["Prices, which are declared and not measured:", "\n".join(sorted(prices))]
         parts.append(

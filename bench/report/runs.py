@@ -81,9 +81,9 @@ def summary_of(store: Reader, run_id: str) -> RunSummary:
 
 def _summary(run: RunFacts, rows: Sequence[RowCount]) -> RunSummary:
     statuses: Counter[str] = Counter()
-    for found in rows:
-        statuses[found.status] += found.rows
-    devices = dict.fromkeys(found.device_name for found in rows if found.device_name)
+    for tally in rows:
+        statuses[tally.status] += tally.rows
+    devices = dict.fromkeys(tally.device_name for tally in rows if tally.device_name)
     return RunSummary(
         run_id=run["run_id"],
         name=run["name"],
@@ -95,8 +95,8 @@ def _summary(run: RunFacts, rows: Sequence[RowCount]) -> RunSummary:
         machine=", ".join(devices) or str(run["machine"].get("cpu", "")),
         cases_done=statuses.total(),
         cases_planned=run["planned"],
-        timed=sum(found.timed for found in rows),
-        noisy=sum(found.timed for found in rows if was_noisy(found.disturbed)),
+        timed=sum(tally.timed for tally in rows),
+        noisy=sum(tally.timed for tally in rows if was_noisy(tally.disturbed)),
         statuses=dict(statuses),
     )
 
@@ -148,14 +148,14 @@ _SHARDS = (
 )
 
 
-def merged_lines(store: Reader, found: Merged, problems: Problems) -> Iterator[str]:
+def merged_lines(store: Reader, merged: Merged, problems: Problems) -> Iterator[str]:
     """Yield the paragraphs that `merge` prints."""
-    for campaign in found.campaigns:
-        yield from _campaign(store, campaign, found.places, problems)
-    if found.copied:
-        copied, are = count(len(found.copied), "run"), "is" if len(found.copied) == 1 else "are"
-        yield paragraph(f"copied {copied} that {are} not part of any shard: {', '.join(found.copied)}")
-    yield paragraph(f"{count(found.rows, 'new row')} in {store.path}")
+    for campaign in merged.campaigns:
+        yield from _campaign(store, campaign, merged.places, problems)
+    if merged.copied:
+        copied, are = count(len(merged.copied), "run"), "is" if len(merged.copied) == 1 else "are"
+        yield paragraph(f"copied {copied} that {are} not part of any shard: {', '.join(merged.copied)}")
+    yield paragraph(f"{count(merged.rows, 'new row')} in {store.path}")
 
 
 def _campaign(store: Reader, campaign: Campaign, places: Mapping[str, ShardPlace], problems: Problems) -> Iterator[str]:
@@ -191,9 +191,9 @@ def _missing(campaign: Campaign, problems: Problems) -> Iterator[str]:
     which = several if missing[1:] else f"shard {shown} of {total} is missing"
     yield paragraph(f"{which}; merge what has been measured since")
     try:
-        found = problems(campaign.until(len(campaign.new))[0].plan, missing[:_LISTED])
+        by_shard = problems(campaign.until(len(campaign.new))[0].plan, missing[:_LISTED])
     except UsageError as error:
         yield paragraph(f"their problems are not known here: {error}")
         return
-    for index, names in found.items():
+    for index, names in by_shard.items():
         yield paragraph(f"{index}/{campaign.shard.count}: {some(names, _NAMED) or 'no problem'}", "  ")

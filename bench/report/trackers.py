@@ -48,9 +48,9 @@ def write_bencher(store: Store, run_ids: Sequence[str], out: IO[str]) -> None:
         _write_joined(out, "{}", (f"{as_json(r.case)}:{as_json({'latency': _metric(row_time(r))})}" for r in timed))
 
 
-def _metric(found: Sequence[float | None]) -> dict[str, float]:
+def _metric(times_s: Sequence[float | None]) -> dict[str, float]:
     names = ("value", "lower_value", "upper_value")
-    return {name: number * _NS for name, number in zip(names, found, strict=True) if number is not None}
+    return {name: number * _NS for name, number in zip(names, times_s, strict=True) if number is not None}
 
 
 def write_asv(store: Store, run_ids: Sequence[str], out: IO[str]) -> None:
