@@ -40,22 +40,22 @@ def hidden(column: str, value: Any) -> Any:
 
 def records(store: Reader, run_id: str, samples: bool = False) -> Iterator[Record]:
     """Yield the rows of a run; names of hosts and devices are hashed unless `store.identifies` is true."""
-    found = store.records(run_id, samples)
-    return found if store.identifies else map(_nameless, found)
+    rows = store.records(run_id, samples)
+    return rows if store.identifies else map(_nameless, rows)
 
 
-def nameless(store: Reader, found: dict[str, Any]) -> dict[str, Any]:
+def nameless(store: Reader, fields: dict[str, Any]) -> dict[str, Any]:
     """Return a row or a ceiling, with its host and device names hashed unless `store.identifies` is true."""
-    return found | {name: hidden(name, found[name]) for name in (() if store.identifies else NAMES)}
+    return fields | {name: hidden(name, fields[name]) for name in (() if store.identifies else NAMES)}
 
 
 def facts(store: Reader, run_id: str) -> dict[str, Any]:
     """Return the facts of a run; the UUIDs of its GPUs are hashed unless `store.identifies` is true."""
-    found: dict[str, Any] = {**store.find_run(run_id)}
-    gpus = found["plan"].get("gpus")
+    run: dict[str, Any] = {**store.find_run(run_id)}
+    gpus = run["plan"].get("gpus")
     if store.identifies or not isinstance(gpus, list):
-        return found
-    return found | {"plan": found["plan"] | {"gpus": [hidden("device_uuid", str(gpu)) for gpu in gpus]}}
+        return run
+    return run | {"plan": run["plan"] | {"gpus": [hidden("device_uuid", str(gpu)) for gpu in gpus]}}
 
 
 def _nameless(record: Record) -> Record:
@@ -70,18 +70,18 @@ def _nameless(record: Record) -> Record:
 
 def mask(hosts: Iterable[str] = ()) -> Mask:
     """Return a function that hashes the UUIDs, user names and host names in a text. hosts: other hosts' names."""
-    own = socket.gethostname()
-    names = {name for name in (own, own.partition(".")[0], *hosts) if len(name) >= _SHORTEST and name != "localhost"}
+    node = socket.gethostname()
+    names = {name for name in (node, node.partition(".")[0], *hosts) if len(name) >= _SHORTEST and name != "localhost"}
     own_user = ""
     with suppress(KeyError, OSError):  # an id without a name, as in containers
         own_user = getpass.getuser()
     host, user = _words(names), _words({own_user} - {"", "root"}, "(?=@)")
 
     def masked(text: str) -> str:
-        text = _UUID.sub(lambda found: hashed("uuid", found[0].lower()), text)
-        text = _HOME.sub(lambda found: found[1] + hashed("user", found[2]), text)
-        text = host.sub(lambda found: hashed("host", found[0]), text)
-        return user.sub(lambda found: hashed("user", found[0]), text)
+        text = _UUID.sub(lambda match: hashed("uuid", match[0].lower()), text)
+        text = _HOME.sub(lambda match: match[1] + hashed("user", match[2]), text)
+        text = host.sub(lambda match: hashed("host", match[0]), text)
+        return user.sub(lambda match: hashed("user", match[0]), text)
 
     return masked
 

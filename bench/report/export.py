@@ -51,8 +51,8 @@ def write_csv(store: Store, run_ids: Sequence[str], out: IO[str], options: Optio
 def write_spreadsheet(store: Store, run_ids: Sequence[str], out: IO[str], options: Options = ALL) -> None:
     """Write CSV that is safe to open in a spreadsheet: text that would be read as a formula gets the prefix `'`."""
     with store.snapshot():
-        found = _columns(store, run_ids, options)
-        out.writelines(_lines([*map(_inert, values)] for values in columns) for columns in found)
+        chunks = _columns(store, run_ids, options)
+        out.writelines(_lines([*map(_inert, values)] for values in columns) for columns in chunks)
 
 
 def _columns(store: Store, run_ids: Sequence[str], options: Options) -> Iterator[list[Sequence[Any]]]:
@@ -60,10 +60,10 @@ def _columns(store: Store, run_ids: Sequence[str], options: Options) -> Iterator
     names = _wanted(store, run_ids, options)
     yield [[name] for name in names]
     for columns, dims in (chunk for run_id in run_ids for chunk in store.columns(run_id)):
-        own = dict(zip(COLUMNS, columns, strict=True))
+        by_name = dict(zip(COLUMNS, columns, strict=True))
         if not store.identifies:
-            own |= {name: [hidden(name, value) for value in own[name]] for name in NAMES}
-        yield [own[name] if name in own else [known.get(name) for known in dims] for name in names]
+            by_name |= {name: [hidden(name, value) for value in by_name[name]] for name in NAMES}
+        yield [by_name[name] if name in by_name else [known.get(name) for known in dims] for name in names]
 
 
 def _wanted(store: Store, run_ids: Sequence[str], options: Options) -> Sequence[str]:
@@ -72,8 +72,8 @@ def _wanted(store: Store, run_ids: Sequence[str], options: Options) -> Sequence[
     names = [*COLUMNS, *dims]
     for name in options.columns:
         if name not in names:
-            found = f"--columns {name}: these rows have no such column{meant(name, names)}"
-            raise UsageError(f"{found}; docs/columns.md lists all")
+            message = f"--columns {name}: these rows have no such column{meant(name, names)}"
+            raise UsageError(f"{message}; docs/columns.md lists all")
     if not options.filled:
         return options.columns or names
     full = set(dims).union(*(_filled(store, run_id) for run_id in run_ids))
@@ -85,7 +85,7 @@ def _filled(store: Store, run_id: str) -> set[str]:
     first, _ = next(store.columns(run_id), ([], []))
     full = {name for name, values in zip(COLUMNS, first, strict=False) if any(map(_is_known, values))}
     left = tuple(name for name in COLUMNS if name not in full)
-    return full | {name for name, found in store.table(run_id, left).columns.items() if any(map(_is_known, found))}
+    return full | {name for name, column in store.table(run_id, left).columns.items() if any(map(_is_known, column))}
 
 
 def _is_known(value: Any) -> bool:
@@ -105,13 +105,13 @@ def write_table(table: Table, out: IO[str]) -> None:
     """Write the CSV of a run whose rows have been read already."""
     others = list(dict.fromkeys(name for dims in table.dims.values for name in dims if name not in COLUMNS))
     known = (cells([dims.get(name) for dims in table.dims.values]) for name in others)
-    own = [map(texts.__getitem__, table.dims.codes) for texts in known]
+    dim_columns = [map(texts.__getitem__, table.dims.codes) for texts in known]
     out.write(_lines([name] for name in (*COLUMNS, *others)))
     columns = (
-        map(partial(hidden, name), found.texts()) if name in NAMES else found.texts()
-        for name, found in table.columns.items()
+        map(partial(hidden, name), column.texts()) if name in NAMES else column.texts()
+        for name, column in table.columns.items()
     )
-    out.writelines(f"{line}\n" for line in map(",".join, zip(*columns, *own, strict=True)))
+    out.writelines(f"{line}\n" for line in map(",".join, zip(*columns, *dim_columns, strict=True)))
 
 
 def write_json(store: Store, run_ids: Sequence[str], out: IO[str], options: Options = ALL) -> None:
@@ -131,12 +131,12 @@ def write_json(store: Store, run_ids: Sequence[str], out: IO[str], options: Opti
 def _write_run(store: Store, run_id: str, out: IO[str], names: set[str] | None) -> None:
     out.write(f'{{"run": {as_json(facts(store, run_id))},\n"results": [')
     for i, (values, dims, samples) in enumerate(records(store, run_id, samples=names is None)):
-        found = {**dict(zip(COLUMNS, values, strict=True)), **dims, "samples_s": samples.tolist()}
+        fields = {**dict(zip(COLUMNS, values, strict=True)), **dims, "samples_s": samples.tolist()}
         if names is not None:
-            found = {name: value for name, value in found.items() if name in names}
+            fields = {name: value for name, value in fields.items() if name in names}
         # as_json is several times as fast as json.dumps on the samples, which are most of the work.
-        out.write(("" if i == 0 else ",") + "\n" + as_json(found))
-    ceilings = [{**nameless(store, asdict(found)), "doubt": doubt} for found, doubt in store.ceilings(run_id)]
+        out.write(("" if i == 0 else ",") + "\n" + as_json(fields))
+    ceilings = [{**nameless(store, asdict(ceiling)), "doubt": doubt} for ceiling, doubt in store.ceilings(run_id)]
     out.write(f'\n],\n"ceilings": {as_json(ceilings)}}}\n')
 
 

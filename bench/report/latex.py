@@ -57,12 +57,12 @@ def table(layout: str, head: str, body: Sequence[str], caption: str, key: str, m
 
 def unused(name: str, used: dict[str, int]) -> str:
     """Return a label that no table has yet, and add it to `used`. used: the last number appended to each label."""
-    found = base = label(name)
-    while found in used:
+    candidate = base = label(name)
+    while candidate in used:
         used[base] += 1
-        found = f"{base}-{used[base]}"
-    used[found] = 1
-    return found
+        candidate = f"{base}-{used[base]}"
+    used[candidate] = 1
+    return candidate
 
 
 def label(text: str) -> str:
@@ -135,8 +135,8 @@ def _words(suite: str, op: str, rows: Sequence[Result], facts: str) -> Iterator[
     if any(_known_time(r) for r in rows):
         against = f"; speedup over {escape(baselines)}" if any(r.speedup for r in rows) else ""
         yield f"Median time with its 95\\,\\% interval{against}."
-    if held := list(dict.fromkeys(" over ".join(pair.names) for pair in variant_pairs(rows))):
-        yield f"Variant: speed of {escape(', '.join(held))}, measured in turn."
+    if variants := list(dict.fromkeys(" over ".join(pair.names) for pair in variant_pairs(rows))):
+        yield f"Variant: speed of {escape(', '.join(variants))}, measured in turn."
     if any(map(is_noisy, rows)):
         yield NOISE
 
@@ -175,12 +175,12 @@ def _known_time(r: Result) -> float | None:
 
 
 def _time_cells(r: Result) -> tuple[str, str]:
-    found = _known_time(r)
-    if found is None:
+    time_s = _known_time(r)
+    if time_s is None:
         return "", ""
-    name, factor = unit(found)
+    name, factor = unit(time_s)
     ends = (None, None) if r.time_s_median is None else (r.time_s_ci95_low, r.time_s_ci95_high)
-    text, after = rounded(found / factor, *(end and end / factor for end in ends))
+    text, after = rounded(time_s / factor, *(end and end / factor for end in ends))
     mark = MARKED if is_noisy(r) else ""
     return f"{mark}{text}\\,{_unit(name)}", "(mean)" if r.time_s_median is None else after
 
@@ -277,9 +277,9 @@ def _tables(store: Store, run_id: str, style: Style, used: dict[str, int]) -> It
     run = store.run(run_id)
     source = escape(f"{software(run)}, run {run.run_id}.")
     for suite, op, groups in chunks(store.groups(run_id)):
-        found = pivots(suite, op, groups, store, style.wanted)
-        panels = (_panels(pivot, source, used, style) for pivot in found if pivot.lines)
-        texts = chain.from_iterable(panels) if found else None
+        pivot_tables = pivots(suite, op, groups, store, style.wanted)
+        panels = (_panels(pivot, source, used, style) for pivot in pivot_tables if pivot.lines)
+        texts = chain.from_iterable(panels) if pivot_tables else None
         for text in texts if texts is not None else listed(suite, op, groups, source, used):
             yield op, text if style.siunitx else _plain(text)
 
@@ -383,8 +383,8 @@ def _cell_mm(cell: Cell | None) -> float:
         return 0.0
     below = sum(TINY_MM if char.isalnum() else POINT_MM for char in cell.interval)
     digit = cell.text[:1].isdigit()
-    own = _wide(cell.text) if digit else TINY_MM * len(cell.text)
-    return max(below, own * (1.16 if cell.best else 1.0) + 2 * cell.noisy)
+    width_mm = _wide(cell.text) if digit else TINY_MM * len(cell.text)
+    return max(below, width_mm * (1.16 if cell.best else 1.0) + 2 * cell.noisy)
 
 
 def _wide(text: str) -> float:

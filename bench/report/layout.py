@@ -20,7 +20,7 @@ _SHOWN = {"\\": r"\\", "|": r"\|", "<": "&lt;", ">": "&gt;", "&": "&amp;", "]": 
 
 def in_markdown(text: str) -> str:
     """Escape a text so that GitHub shows it literally, on one line, inside or outside a table."""
-    return _MARKUP.sub(lambda found: _SHOWN[found[0]], escaped(text))
+    return _MARKUP.sub(lambda match: _SHOWN[match[0]], escaped(text))
 
 
 def github_table(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
@@ -132,8 +132,8 @@ def wrapped(text: str, room: int, first: str = "", rest: str = "") -> list[str]:
     if len(first) + len(text) <= room:
         return [first + text]
 
-    def whole(found: re.Match[str]) -> str:
-        return found[0].replace(" ", _KEPT_SPACE) if len(found[0]) <= room - len(rest) else found[0]
+    def whole(match: re.Match[str]) -> str:
+        return match[0].replace(" ", _KEPT_SPACE) if len(match[0]) <= room - len(rest) else match[0]
 
     lines = textwrap.wrap(
         _COMMAND.sub(whole, text),
@@ -167,8 +167,8 @@ def _widths(columns: Sequence[TableColumn], rows: Rows) -> _Widths:
     cells = [(column.header, *texts) for column, *texts in zip(columns, *rows, strict=True)]
     natural = [max(map(len, texts)) for texts in cells]
     words = [max((len(word) for text in texts for word in text.split()), default=0) for texts in cells]
-    tight = [word if c.wraps else one for c, word, one in zip(columns, words, natural, strict=True)]
-    least = [min(one, max(word, c.wraps)) for c, word, one in zip(columns, tight, natural, strict=True)]
+    tight = [word if c.wraps else cell_width for c, word, cell_width in zip(columns, words, natural, strict=True)]
+    least = [min(cell_width, max(word, c.wraps)) for c, word, cell_width in zip(columns, tight, natural, strict=True)]
     return _Widths(natural, least, tight)
 
 
@@ -208,11 +208,11 @@ def _planned(shown: list[int], least: Sequence[int], widths: _Widths, room: int,
 
 def _fewer(columns: Sequence[TableColumn], least: Sequence[int], shown: Sequence[int], room: int) -> list[int]:
     """Return the columns that fit after leaving out spare ones; [] if the others do not fit either."""
-    kept = list(shown)
+    fitting = list(shown)
     for i in sorted((i for i in shown if columns[i].spare), key=lambda i: -columns[i].spare):
-        if _total([least[k] for k in kept]) > room:
-            kept.remove(i)
-    return kept if _total([least[k] for k in kept]) <= room else []
+        if _total([least[k] for k in fitting]) > room:
+            fitting.remove(i)
+    return fitting if _total([least[k] for k in fitting]) <= room else []
 
 
 def _widened(widths: list[int], natural: Sequence[int], room: int) -> list[int]:
@@ -228,7 +228,7 @@ def _drawn(columns: Sequence[TableColumn], rows: Rows, plan: _Layout, room: int,
         yield columns[0].header
     shown, previous = [columns[i] for i in plan.shown], None
     yield from _row(shown, plan.widths, [c.header for c in shown], indent)
-    yield indent + GAP.join("-" * one for one in plan.widths)
+    yield indent + GAP.join("-" * cell_width for cell_width in plan.widths)
     for number, row in enumerate(rows):
         lines = list(_row(shown, plan.widths, [row[i] for i in plan.shown], indent))
         if plan.titled and row[0] != previous:
@@ -259,8 +259,8 @@ def _markdown(columns: Sequence[TableColumn], rows: Rows) -> Iterator[str]:
     widths = [max(map(len, cells)) for cells in zip(*lines, strict=True)]
     drawn = [f"| {' | '.join(map(_aligned, line, widths, columns))} |" for line in lines]
     rules = [
-        f"{'-' * (one + 1)}:" if c.align == "right" else f":{'-' * (one + 1)}"
-        for c, one in zip(columns, widths, strict=True)
+        f"{'-' * (cell_width + 1)}:" if c.align == "right" else f":{'-' * (cell_width + 1)}"
+        for c, cell_width in zip(columns, widths, strict=True)
     ]
     yield drawn[0]
     yield f"|{'|'.join(rules)}|"

@@ -95,8 +95,8 @@ def _measurable(data: RunData) -> Iterator[None]:
     except (ArithmeticError, ValueError):
         for r, name in product(data.rows, _DRAWN):
             if (value := getattr(r, name)) and not 1 / _MOST < value < _MOST:
-                found = f"{r.case}: {name} is {value:g}, expected from {1 / _MOST:g} to {_MOST:g}"
-                raise UsageError(f"run {data.run_id}: {found}; `kernelmark show` prints tables") from None
+                message = f"{r.case}: {name} is {value:g}, expected from {1 / _MOST:g} to {_MOST:g}"
+                raise UsageError(f"run {data.run_id}: {message}; `kernelmark show` prints tables") from None
         raise
 
 
@@ -137,8 +137,8 @@ def _forget(folder: Path, drawn: Sequence[figures.Drawn]) -> None:
     for name in filter(_NAME.fullmatch, known.keys() - {figure.name for figure in drawn}):
         for kind in ("svg", "pdf"):
             (folder / f"{name}.{kind}").unlink(missing_ok=True)
-    found = {figure.name: f"{figure.title}. {figure.caption}" for figure in drawn}
-    captions.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
+    texts = {figure.name: f"{figure.title}. {figure.caption}" for figure in drawn}
+    captions.write_text(json.dumps(texts, indent=2) + "\n", encoding="utf-8")
 
 
 def _figures(planned: Sequence[Kind], drawn: Sequence[figures.Drawn]) -> dict[str, Any]:
@@ -165,14 +165,14 @@ def _figures(planned: Sequence[Kind], drawn: Sequence[figures.Drawn]) -> dict[st
         "tunables": by_kind.pop(figures.tunables.TITLE, []),
         "aggregations": by_kind.pop(figures.aggregation.TITLE, []),
         "ratios": ratios,
-        "others": [*others, *more_ratios, *(each for found in by_kind.values() for each in found)],
+        "others": [*others, *more_ratios, *(each for group in by_kind.values() for each in group)],
         "omitted": [(kind.title, kind.omitted) for kind in planned if kind.omitted],
     }
 
 
-def _first(found: Iterable[_Figure], title: Callable[[_Figure], object]) -> tuple[list[_Figure], list[_Figure]]:
+def _first(candidates: Iterable[_Figure], title: Callable[[_Figure], object]) -> tuple[list[_Figure], list[_Figure]]:
     first: dict[object, _Figure] = {}
-    more = [figure for figure in found if first.setdefault(title(figure), figure) is not figure]
+    more = [figure for figure in candidates if first.setdefault(title(figure), figure) is not figure]
     return list(first.values()), more
 
 
@@ -215,21 +215,21 @@ def _page(data: RunData, registry: Registry | None, parts: dict[str, Any]) -> st
     return page
 
 
-def _json_pieces(found: dict[str, Any], columns: Iterable[tuple[str, dict[str, Any]]]) -> Iterator[str]:
+def _json_pieces(document: dict[str, Any], columns: Iterable[tuple[str, dict[str, Any]]]) -> Iterator[str]:
     """Yield the page's data as JSON, column by column, since a single text would be in memory several times."""
-    yield f'{script_json(found)[:-1]},"columns":{{'
+    yield f'{script_json(document)[:-1]},"columns":{{'
     for i, (name, values) in enumerate(columns):
         yield f"{',' * (i > 0)}{script_json(name)}:{script_json(values)}"
     yield "}}"
 
 
-def script_json(found: Any) -> str:
+def script_json(content: Any) -> str:
     """Return JSON that is safe in a script element: no text of a row can end the element or begin another."""
-    return json.dumps(found, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c").replace("&", "\\u0026")
+    return json.dumps(content, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c").replace("&", "\\u0026")
 
 
-def _base64(found: bytes) -> str:
-    return base64.b64encode(found).decode()
+def _base64(content: bytes) -> str:
+    return base64.b64encode(content).decode()
 
 
 def _breakable(text: str) -> str:

@@ -28,9 +28,9 @@ _AT_ONCE, _FEW = 4096, 256
 
 def page_columns(data: RunData) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield the name and the values of each column of the rows."""
-    for name, found in data.table.columns.items():
+    for name, stored in data.table.columns.items():
         if name not in _LEFT_OUT:
-            yield name, _stored(name, found)
+            yield name, _stored(name, stored)
 
 
 def page_data(data: RunData) -> dict[str, Any]:
@@ -55,33 +55,33 @@ def page_data(data: RunData) -> dict[str, Any]:
 
 def _quantiles(blobs: Iterable[bytes]) -> tuple[list[int], Array]:
     """Return the number of quantiles of each row, and all quantiles; many rows are computed at once."""
-    lengths, kept, left = list[int](), [np.empty((0, len(LEVELS)))], iter(blobs)
+    lengths, quantiles, left = list[int](), [np.empty((0, len(LEVELS)))], iter(blobs)
     while some := list(islice(left, _AT_ONCE)):
-        found = _levels(some)
-        known = ~np.isnan(found[:, 0])
+        levels = _levels(some)
+        known = ~np.isnan(levels[:, 0])
         lengths += (known * len(LEVELS)).tolist()
-        kept.append(found[known])
-    return lengths, np.concatenate(kept).ravel()
+        quantiles.append(levels[known])
+    return lengths, np.concatenate(quantiles).ravel()
 
 
 def _levels(blobs: Sequence[bytes]) -> Array:
     """Return the quantiles of each row; NaN for a row without samples."""
-    found: Array = np.full((len(blobs), len(LEVELS)), math.nan)
-    for size, own in grouped(range(len(blobs)), lambda at: len(blobs[at])).items():
+    quantiles: Array = np.full((len(blobs), len(LEVELS)), math.nan)
+    for size, indices in grouped(range(len(blobs)), lambda at: len(blobs[at])).items():
         if size:
-            samples = np.frombuffer(b"".join(blobs[at] for at in own)).reshape(len(own), -1)
-            found[own] = np.quantile(samples, LEVELS, axis=1).T
-    return found
+            samples = np.frombuffer(b"".join(blobs[at] for at in indices)).reshape(len(indices), -1)
+            quantiles[indices] = np.quantile(samples, LEVELS, axis=1).T
+    return quantiles
 
 
-def _stored(name: str, found: Coded | Floats) -> dict[str, Any]:
+def _stored(name: str, stored: Coded | Floats) -> dict[str, Any]:
     """Return a column of the table, encoded without iterating over its rows if values need no conversion."""
-    if isinstance(found, Coded):
-        codes = np.asarray(found.codes)
-        return _minutes(found.values, codes) if name == "started_at" else _coded(found.values, codes)
-    if len({number for number in found.numbers[: 4 * _FEW] if number == number}) > _FEW:
-        return _floats(found.numbers)
-    return column(list(found))
+    if isinstance(stored, Coded):
+        codes = np.asarray(stored.codes)
+        return _minutes(stored.values, codes) if name == "started_at" else _coded(stored.values, codes)
+    if len({number for number in stored.numbers[: 4 * _FEW] if number == number}) > _FEW:
+        return _floats(stored.numbers)
+    return column(list(stored))
 
 
 def _minutes(values: list[Any], codes: Array) -> dict[str, Any]:

@@ -79,7 +79,7 @@ def _dimension_types(store: Store, run_ids: Sequence[str]) -> dict[str, str]:
     for _, dims, _ in chain.from_iterable(map(store.records, run_ids)):
         for name, value in dims.items():
             kinds.setdefault(name, set()).add(type(value))
-    return {name: _common(found) for name, found in kinds.items() if name not in (*COLUMNS, SAMPLES)}
+    return {name: _common(types) for name, types in kinds.items() if name not in (*COLUMNS, SAMPLES)}
 
 
 def _common(kinds: set[type]) -> str:
@@ -89,8 +89,8 @@ def _common(kinds: set[type]) -> str:
 
 
 def _rows(store: Store, run_id: str, dims: dict[str, str]) -> Iterator[tuple[Any, ...]]:
-    for values, found, samples in records(store, run_id, samples=True):
-        yield (*values, *(_typed(found.get(name), kind) for name, kind in dims.items()), samples)
+    for values, row_dims, samples in records(store, run_id, samples=True):
+        yield (*values, *(_typed(row_dims.get(name), kind) for name, kind in dims.items()), samples)
 
 
 def _typed(value: Any, kind: str) -> Any:

@@ -98,8 +98,8 @@ class Pivot(NamedTuple):
 
 def chunks(groups: Iterable[list[Result]]) -> Iterator[tuple[str, str, list[list[Result]]]]:
     """Yield each suite and operation with its groups of rows, at most `MOST_PROBLEMS` groups at a time."""
-    for (suite, op), found in groupby(groups, key=lambda rows: (rows[0].suite, rows[0].op)):
-        while part := list(islice(found, MOST_PROBLEMS)):
+    for (suite, op), remaining in groupby(groups, key=lambda rows: (rows[0].suite, rows[0].op)):
+        while part := list(islice(remaining, MOST_PROBLEMS)):
             yield suite, op, part
 
 
@@ -124,16 +124,16 @@ def pivots(suite: str, op: str, groups: list[list[Result]], store: Reader, wante
     untimed = (r for r in rows if not is_timed(r))
     failed = grouped(untimed, lambda r: (r.device, r.mode, r.isa, comparable(r), order(r), r.threads))
 
-    def belong(setting: Setting, found: dict[str, Contest]) -> list[Result]:
+    def belong(setting: Setting, timed: dict[str, Contest]) -> list[Result]:
         """Return a setting's rows in run order. Untimed rows of one thread belong to settings of every thread count."""
-        own = (setting.device, setting.mode, setting.isa, setting.precision, setting.order)
-        others = (failed.get((*own, threads), []) for threads in {setting.threads, 1})
-        return sorted(chain(*others, *(c.ranked for c in found.values())), key=lambda r: places[id(r)])
+        key = (setting.device, setting.mode, setting.isa, setting.precision, setting.order)
+        others = (failed.get((*key, threads), []) for threads in {setting.threads, 1})
+        return sorted(chain(*others, *(c.ranked for c in timed.values())), key=lambda r: places[id(r)])
 
     return [
-        _pivot(suite, op, setting, {p: found[p] for p in problems if p in found}, own, wanted)
-        for setting, found in by_setting.items()
-        for problems, own in _connected(belong(setting, found))
+        _pivot(suite, op, setting, {p: timed[p] for p in problems if p in timed}, members, wanted)
+        for setting, timed in by_setting.items()
+        for problems, members in _connected(belong(setting, timed))
     ]
 
 
@@ -147,8 +147,8 @@ def _connected(rows: list[Result]) -> Iterator[tuple[list[str], list[Result]]]:
         reached, before = set(kernels[first]), set[str]()
         while reached != before:
             before = set(reached)
-            reached.update(*(own for own in kernels.values() if own & reached))
-        problems = [problem for problem, own in kernels.items() if own & reached]
+            reached.update(*(names for names in kernels.values() if names & reached))
+        problems = [problem for problem, names in kernels.items() if names & reached]
         yield problems, [r for r in rows if r.problem in problems]
         for problem in problems:
             del kernels[problem]
@@ -161,11 +161,11 @@ def _pivot(
     problems = list(dict.fromkeys(r.problem for r in rows))
     kernels = _ranked(timed.values(), failed.values())
     shared, labels, sizes = _named(problems, wanted)
-    names = list(dict.fromkeys(name for own in sizes for name in own))
+    names = list(dict.fromkeys(name for by_name in sizes for name in by_name))
     lines = [
         _line(label, timed.get(problem), [failed.get((problem, kernel)) for kernel in kernels], kernels, wanted.metric)
-        ._replace(sizes=[own.get(name, "") for name in names])
-        for label, problem, own in zip(labels, problems, sizes, strict=True)
+        ._replace(sizes=[by_name.get(name, "") for name in names])
+        for label, problem, by_name in zip(labels, problems, sizes, strict=True)
     ]  # fmt: skip
     if wanted.metric != "time":
         lines = [line for line in lines if any(cell and cell.number for cell in line.cells)]
@@ -202,11 +202,11 @@ def _line(
     if contest is None:
         return PivotLine(label, "", [_word(r) for r in failed])
     name, factor = _unit(contest, metric)
-    own = {r.kernel: r for r in contest.ranked}
+    rows = {r.kernel: r for r in contest.ranked}
     certain = (lead := contest.lead) is not None and lead.side == "faster"
     cells = [
-        _cell(own[kernel], metric, factor, certain and own[kernel] is contest.fastest)
-        if kernel in own
+        _cell(rows[kernel], metric, factor, certain and rows[kernel] is contest.fastest)
+        if kernel in rows
         else _word(other)
         for kernel, other in zip(kernels, failed, strict=True)
     ]
@@ -221,8 +221,8 @@ def _unit(c: Contest, metric: str) -> tuple[str, float]:
         rates = [r.gflop_per_s for r in c.ranked]
         return flop_unit(rates) if any(rates) else ("GB/s", 1.0)
     if metric == "ratio":
-        held = next((pair for pair in variant_pairs(c.ranked)), None)
-        return f"over {held.names[1]}" if held else "", 1.0
+        pair = next((pair for pair in variant_pairs(c.ranked)), None)
+        return f"over {pair.names[1]}" if pair else "", 1.0
     return "%" if metric == "roofline" else "", 1.0
 
 
@@ -232,17 +232,17 @@ def measured(r: Result, metric: str) -> Ratio | None:
         return time_of(r)
     if metric in ("speedup", "ratio"):
         return ratio_of(r) if metric == "ratio" else speedup_of(r) if r.speedup else None
-    found = r.roofline_pct if metric == "roofline" else r.gflop_per_s or r.gbyte_per_s
-    work = (found or 0.0) * time_of(r).median
+    rate = r.roofline_pct if metric == "roofline" else r.gflop_per_s or r.gbyte_per_s
+    work = (rate or 0.0) * time_of(r).median
     return Ratio(work, work, work).over(time_of(r)) if work else None
 
 
 def _cell(r: Result, metric: str, factor: float, fastest: bool) -> Cell | None:
     """Return a cell, in bold if it is certainly the best of its line or a ratio that is certainly not 1."""
-    if (found := measured(r, metric)) is None:
+    if (ratio := measured(r, metric)) is None:
         return Cell("base", number=False) if metric == "speedup" and r.kernel == r.baseline else None
-    text, interval = rounded(*(None if number is None else number / factor for number in found[:3]))  # type: ignore[arg-type]
-    return Cell(text, interval, found.certain if metric == "ratio" else fastest, is_noisy(r))
+    text, interval = rounded(*(None if number is None else number / factor for number in ratio[:3]))  # type: ignore[arg-type]
+    return Cell(text, interval, ratio.certain if metric == "ratio" else fastest, is_noisy(r))
 
 
 def _word(r: Result | None) -> Cell | None:
@@ -272,7 +272,7 @@ Token = tuple[int, str]
 def _shared(parts: Sequence[list[Token]]) -> tuple[list[Token], list[list[Token]]]:
     """Return the tokens that all lists share, in the order of the first list, and the rest of each list."""
     common = set(parts[0]).intersection(*parts)
-    return [token for token in parts[0] if token in common], [[t for t in own if t not in common] for own in parts]
+    return [token for token in parts[0] if token in common], [[t for t in part if t not in common] for part in parts]
 
 
 def _tokens(problem: str) -> list[Token]:
@@ -281,9 +281,9 @@ def _tokens(problem: str) -> list[Token]:
 
 
 def _joined(tokens: Iterable[Token]) -> str:
-    found = list(tokens)
-    sizes = "".join(text for place, text in found if place == 0)
-    return " ".join(filter(None, (sizes, *(text for place, text in found if place))))
+    placed = list(tokens)
+    sizes = "".join(text for place, text in placed if place == 0)
+    return " ".join(filter(None, (sizes, *(text for place, text in placed if place))))
 
 
 def markdown(pivot: Pivot) -> str:
