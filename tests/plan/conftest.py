@@ -22,7 +22,7 @@ def load(registry, tmp_path) -> Callable[[str], Suite]:
 
 
 @pytest.fixture
-def own(registry) -> Callable[..., Kernel]:
+def dummy(registry) -> Callable[..., Kernel]:
     """Return a function that declares a kernel `gemm/own.<name>`, which does nothing, and returns it."""
 
     def of(name: str, **options: object) -> Kernel:

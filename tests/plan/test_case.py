@@ -40,8 +40,8 @@ def only_job(registry, problem, **plan):
 
 
 def test_a_kernel_contends_outside_its_domain_only_if_it_is_named_in_full(registry):
-    found = ids(registry, "gemm/m8n8k8/f64/NN")
-    assert {"gemm/scipy.dgemm", "gemm/scipy.sgemm", "gemm/numpy.tnn"} & {*found} == {"gemm/scipy.dgemm"}
+    kernels = ids(registry, "gemm/m8n8k8/f64/NN")
+    assert {"gemm/scipy.dgemm", "gemm/scipy.sgemm", "gemm/numpy.tnn"} & {*kernels} == {"gemm/scipy.dgemm"}
     for glob in ("gemm/scipy.dg?mm", "gemm/scipy.*", "*"):
         assert "gemm/scipy.dgemm" not in ids(registry, NT, glob)
     assert ids(registry, NT, "gemm/scipy.dgemm") == ["gemm/scipy.dgemm"]
@@ -69,8 +69,8 @@ def test_kernels_of_an_absent_device_contend_only_if_named_in_full(registry):
     assert ids(registry, NT, "gemm/mine.awa?", devices=("cpu", "cuda")) == ["gemm/mine.away"]
 
 
-def test_a_kernel_on_request_contends_only_where_a_glob_selects_it(own, registry):
-    own("asked", on_request=True)
+def test_a_kernel_on_request_contends_only_where_a_glob_selects_it(dummy, registry):
+    dummy("asked", on_request=True)
     for globs in ((), ("!gemm/numpy.*",), ("*.sgemm",)):
         assert "gemm/own.asked" not in ids(registry, NT, *globs)
     for glob in ("gemm/own.asked", "gemm/own.*", "*.ask?d"):
@@ -119,8 +119,8 @@ def test_variants_share_a_job_for_each_thread_count_with_contenders_of_their_own
     nn = NT.replace("NT", "NN")
     assert planned.job.entrants == ((NT, "gemm/numpy.matmul"), (NT, "gemm/numpy.tnn"), (nn, "gemm/numpy.matmul"))
     assert planned.job.baseline_of(NT) == planned.job.baseline_of(nn) == "gemm/numpy.matmul"
-    found = jobs([load(LAYOUTS)], registry, Plan(devices=CPU, threads=(1, 2)))
-    assert [(p.job.threads, p.key.threads, len(p.job.problems)) for p in found] == [(1, 1, 2), (2, 2, 2)]
+    all_jobs = jobs([load(LAYOUTS)], registry, Plan(devices=CPU, threads=(1, 2)))
+    assert [(p.job.threads, p.key.threads, len(p.job.problems)) for p in all_jobs] == [(1, 1, 2), (2, 2, 2)]
 
 
 def test_variants_may_have_baselines_of_their_own_or_none(registry, load):
@@ -138,7 +138,7 @@ def test_a_job_of_some_contenders_holds_these_alone_in_their_order():
     part = job.only([Entrant(*pair) for pair in some])
     assert part.entrants == (("p", "a"), ("p", "c"), ("q", "a"))
     assert (part.problems, part.kernels) == (("p", "q"), ("a", "c"))
-    assert [one.entrants for one in part.apart()] == [(("p", "a"), ("p", "c")), (("q", "a"),)]
+    assert [share.entrants for share in part.apart()] == [(("p", "a"), ("p", "c")), (("q", "a"),)]
 
 
 def test_only_threaded_kernels_and_their_baseline_run_again_at_further_thread_counts(registry):
@@ -153,7 +153,7 @@ def test_only_threaded_kernels_and_their_baseline_run_again_at_further_thread_co
 
 
 @pytest.mark.parametrize(
-    ("suites_own", "sweeps_own", "asked", "seconds"),
+    ("suites_own", "sweeps_own", "users_limit_s", "seconds"),
     [
         ("", "", None, 2.0),
         ("max_time = 0.5\n", "", None, 0.5),
@@ -162,10 +162,10 @@ def test_only_threaded_kernels_and_their_baseline_run_again_at_further_thread_co
     ],
 )
 def test_the_users_time_limit_goes_before_the_sweeps_that_before_the_suites_and_that_before_two_seconds(
-    registry, load, suites_own, sweeps_own, asked, seconds
+    registry, load, suites_own, sweeps_own, users_limit_s, seconds
 ):
     suite = load(f"{suites_own}[[sweep]]\nop = 'copy'\ndtype = 'f32'\npoints = [[3, 5]]\ncount = 7\n{sweeps_own}")
-    (planned,) = jobs([suite], registry, Plan(devices=CPU, max_time_s=asked, rel_ci=0.05))
+    (planned,) = jobs([suite], registry, Plan(devices=CPU, max_time_s=users_limit_s, rel_ci=0.05))
     assert planned.job.budget == Budget(seconds, 0.05)
     assert (planned.suite, planned.count) == ("mine", 7)
 
@@ -243,8 +243,8 @@ def test_every_field_of_a_plan_can_be_asked_for() -> None:
 
 def test_an_option_that_is_left_out_leaves_the_plans_default() -> None:
     plan = Plan(devices=("cpu",))
-    asked = {option.field: () if option.many else option.default for option in OPTIONS if option.field not in RESOLVED}
-    assert {name: getattr(plan, name) for name in asked} == asked
+    unset = {option.field: () if option.many else option.default for option in OPTIONS if option.field not in RESOLVED}
+    assert {name: getattr(plan, name) for name in unset} == unset
     assert Budget() == Budget(MAX_TIME_S, REL_CI)
 
 

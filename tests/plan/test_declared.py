@@ -44,11 +44,11 @@ BAD_ARGUMENTS = {
 
 @pytest.mark.parametrize("case", BAD_ARGUMENTS)
 def test_a_bad_argument_of_a_kernel_is_named_with_what_is_expected(registry, complaint, case):
-    options, found = BAD_ARGUMENTS[case]
+    options, refusal = BAD_ARGUMENTS[case]
     before = set(registry.kernels)
     line = complaint(lambda: kernel(**{"op": "gemm", **OPTIONS, **options})(twin))
     assert line.startswith("kernel gem")
-    assert found in line
+    assert refusal in line
     assert set(registry.kernels) == before
 
 
@@ -68,10 +68,10 @@ BAD_CUDA_ARGUMENTS = {
 
 @pytest.mark.parametrize("case", BAD_CUDA_ARGUMENTS)
 def test_a_bad_argument_of_a_cuda_kernel_is_named_with_what_is_expected(registry, complaint, case):
-    options, found = BAD_CUDA_ARGUMENTS[case]
+    options, refusal = BAD_CUDA_ARGUMENTS[case]
     line = complaint(lambda: cuda_kernel("gemm", **{"source": "gemm/x.cu", "entry": "x", **options})(twin))
     assert line.startswith("kernel gemm/cuda.twin: ")
-    assert found in line
+    assert refusal in line
 
 
 @pytest.mark.parametrize(("decorator", "name"), [(kernel, "kernel"), (cuda_kernel, "cuda_kernel")])
@@ -141,11 +141,11 @@ BAD_OPERATIONS = {
 
 @pytest.mark.parametrize("case", BAD_OPERATIONS)
 def test_what_cannot_be_an_operation_is_refused_with_what_is_expected(registry, complaint, case):
-    name, cls, found, expected = BAD_OPERATIONS[case]
+    name, cls, refusal, expected = BAD_OPERATIONS[case]
     before = set(registry.operations)
     line = complaint(lambda: operation(name)(cls))
     assert line.startswith("operation ")
-    assert found in line
+    assert refusal in line
     assert expected in line
     assert set(registry.operations) == before
 
@@ -196,13 +196,13 @@ def test_what_is_registered_twice_is_refused_by_name_and_the_first_stays(registr
 
 
 @pytest.mark.parametrize("problem", ["gemm/m8n8k8/f64/NT", "gemm/m8n8k8/f16.f32/NT"])
-def test_outside_the_domain_the_kernel_says_what_it_has(own, registry, problem):
-    twin, p = own("twin", dtypes=("f32",), layouts=("NT",)), registry.problem(problem)
+def test_outside_the_domain_the_kernel_says_what_it_has(dummy, registry, problem):
+    twin, p = dummy("twin", dtypes=("f32",), layouts=("NT",)), registry.problem(problem)
     assert twin.outside(p) == twin.refuses(p) == f"gemm/own.twin has no {p.dtype} path; it has f32"
 
 
-def test_supports_gives_its_own_reason_inside_the_domain_alone(own, registry):
-    twin = own("twin", dtypes=("f32",), layouts=("NT", "NN"), supports=lambda p: "takes even m" if p.m % 2 else None)
+def test_supports_gives_its_own_reason_inside_the_domain_alone(dummy, registry):
+    twin = dummy("twin", dtypes=("f32",), layouts=("NT", "NN"), supports=lambda p: "takes even m" if p.m % 2 else None)
     assert twin.refuses(registry.problem("gemm/m31n8k8/f32/NN")) == "takes even m"
     assert twin.refuses(registry.problem("gemm/m32n8k8/f32/NN")) is None
     assert "no f64 path" in twin.refuses(registry.problem("gemm/m31n8k8/f64/NN"))
@@ -218,17 +218,17 @@ def test_supports_gives_its_own_reason_inside_the_domain_alone(own, registry):
         ({"f32": "3xtf32", "f16": "f16acc"}, "f16", "f16acc"),
     ],
 )
-def test_numerics_are_the_declared_ones_or_the_storages_own(own, registry, declared, dtype, numerics):
+def test_numerics_are_the_declared_ones_or_the_storages_own(dummy, registry, declared, dtype, numerics):
     problem = registry.problem(f"gemm/m8n8k8/{dtype}/NN")
-    assert own("twin", numerics=declared).numerics_for(problem) == numerics
+    assert dummy("twin", numerics=declared).numerics_for(problem) == numerics
 
 
 def tile_fits(problem, tile, device):
     return f"{tile.BM} does not divide m" if problem.m % tile.BM else None
 
 
-def test_without_a_preference_the_first_valid_tile_of_all_combinations_is_taken(own, registry):
-    declared = own("tuned", tunables={"BM": (64, 16), "BN": (8, 4)}, valid=tile_fits)
+def test_without_a_preference_the_first_valid_tile_of_all_combinations_is_taken(dummy, registry):
+    declared = dummy("tuned", tunables={"BM": (64, 16), "BN": (8, 4)}, valid=tile_fits)
     assert [(t.BM, t.BN) for t in declared.tiles()] == [(64, 8), (64, 4), (16, 8), (16, 4)]
     chosen = [declared.tile_for(registry.problem(f"gemm/m{m}n8k8/f32/NN")) for m in (128, 48, 31)]
     assert [tile and (tile.BM, tile.BN) for tile in chosen] == [(64, 8), (16, 8), None]

@@ -71,11 +71,11 @@ BROKEN = {
 
 @pytest.mark.parametrize("case", BROKEN)
 def test_a_broken_plugin_names_file_and_line_and_registers_nothing_until_mended(registry, plugin, complaint, case):
-    text, number, found = BROKEN[case]
+    text, number, refusal = BROKEN[case]
     path, before = plugin(text), dict(registry.kernels)
     line = complaint(lambda: discover((str(path),)))
     assert line.startswith(f"plugin {path}, line {number}: ")
-    assert found in line
+    assert refusal in line
     assert registry.kernels == before
     load_plugin(plugin(KERNEL))
     assert registry.kernels.keys() - before == {"gemm/mine.other"}
@@ -91,12 +91,12 @@ def test_a_bad_declaration_in_a_plugins_module_has_that_modules_line(
     assert line.startswith(f"plugin {part}, line 3: kernel gemm/mine.other: device is 'tpu'")
 
 
-@pytest.mark.parametrize(("name", "found"), [("absent.py", "there is no such file"), ("a.txt", "must end in .py")])
-def test_what_is_no_python_file_is_no_plugin(tmp_path, complaint, name, found):
+@pytest.mark.parametrize(("name", "refusal"), [("absent.py", "there is no such file"), ("a.txt", "must end in .py")])
+def test_what_is_no_python_file_is_no_plugin(tmp_path, complaint, name, refusal):
     (tmp_path / "a.txt").write_text(KERNEL)
     line = complaint(lambda: load_plugin(tmp_path / name))
     assert line.startswith(f"plugin {tmp_path / name}: ")
-    assert found in line
+    assert refusal in line
 
 
 @pytest.fixture
@@ -218,8 +218,8 @@ def named_pipe(folder: Path) -> Path:
 
 
 def listening(folder: Path) -> Path:
-    with socket.socket(socket.AF_UNIX) as found:
-        found.bind(str(folder / "socket"))
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(folder / "socket"))
     return folder / "socket"
 
 
@@ -229,7 +229,7 @@ def linked(folder: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("make", "found"),
+    ("make", "kind"),
     [
         (lambda folder: folder, "is a folder"),
         (named_pipe, "is a named pipe"),
@@ -239,9 +239,9 @@ def linked(folder: Path) -> Path:
     ],
     ids=["folder", "pipe", "link", "socket", "device"],
 )
-def test_what_is_no_file_is_refused_by_its_kind(tmp_path, complaint, make, found):
+def test_what_is_no_file_is_refused_by_its_kind(tmp_path, complaint, make, kind):
     path = make(tmp_path)
-    assert complaint(lambda: require_file(path)) == f"{path}: {found}, expected a file"
+    assert complaint(lambda: require_file(path)) == f"{path}: {kind}, expected a file"
 
 
 def test_a_file_and_what_is_not_there_are_left_to_whoever_opens_them(tmp_path):

@@ -65,45 +65,45 @@ def test_a_list_is_as_it_was_published_or_drawn(entries, name):
 
 
 def test_deepbench_gemm_has_all_248_rows_of_the_list_and_merges_the_five_that_stand_twice(gemms):
-    found = gemms("deepbench-gemm")
-    counts = [entry.count for entry in found]
+    entries = gemms("deepbench-gemm")
+    counts = [entry.count for entry in entries]
     assert (sum(counts), len(counts), counts.count(2)) == (248, 243, 5)
     # The list holds 165 rows N,N; 73 rows T,N; 10 rows N,T, counted with sort and uniq.
-    rows = {layout: sum(products(found, layout).values()) for layout in ("NN", "NT", "TN", "TT")}
+    rows = {layout: sum(products(entries, layout).values()) for layout in ("NN", "NT", "TN", "TT")}
     assert rows == {"NN": 165, "NT": 73, "TN": 10, "TT": 0}
     # make_tuple(5124, 9124, 1760, true, false), make_tuple(1760, 7133, 1760, false, true), and 3072,1,1024 in two sets.
-    assert products(found, "NT")[9124, 5124, 1760] == products(found, "TN")[7133, 1760, 1760] == 1
-    assert products(found, "NN")[1, 3072, 1024] == 2
+    assert products(entries, "NT")[9124, 5124, 1760] == products(entries, "TN")[7133, 1760, 1760] == 1
+    assert products(entries, "NN")[1, 3072, 1024] == 2
 
 
 def test_deepbench_rnn_counts_the_time_steps_of_every_row(gemms):
     # The list holds 125 rows: 55839 time steps, 15849 of them of training.
-    found = gemms("deepbench-rnn")
-    assert sum(products(found, "NT").values()) == 55839
-    assert sum(products(found, "NN").values()) == 15849
+    entries = gemms("deepbench-rnn")
+    assert sum(products(entries, "NT").values()) == 55839
+    assert sum(products(entries, "NN").values()) == 15849
     # 256 units at batch 1 over 150 steps stand in the lists of servers and of devices; 2816 gru units at batch 32 in
     # that of training with 1500, 750, 375 and 187 steps.
-    assert products(found, "NT")[1, 4 * 256, 256] == 2 * 150
-    assert products(found, "NT")[32, 3 * 2816, 2816] == products(found, "NN")[32, 2816, 3 * 2816] == 2812
-    assert products(found, "NT")[1, 32, 32] == 672
+    assert products(entries, "NT")[1, 4 * 256, 256] == 2 * 150
+    assert products(entries, "NT")[32, 3 * 2816, 2816] == products(entries, "NN")[32, 2816, 3 * 2816] == 2812
+    assert products(entries, "NT")[1, 32, 32] == 672
 
 
 def test_mlp_holds_the_three_products_of_every_layer_of_fcn5(gemms):
-    found, layers = gemms("mlp"), list(pairwise(FCN5))
-    assert set(products(found, "NT")) == {(batch, n_out, n_in) for batch in BATCHES for n_in, n_out in layers}
-    assert set(products(found, "NN")) == {(batch, n_in, n_out) for batch in BATCHES for n_in, n_out in layers[1:]}
-    assert set(products(found, "TN")) == {(n_out, n_in, batch) for batch in BATCHES for n_in, n_out in layers}
-    assert len(found) == 44
+    entries, layers = gemms("mlp"), list(pairwise(FCN5))
+    assert set(products(entries, "NT")) == {(batch, n_out, n_in) for batch in BATCHES for n_in, n_out in layers}
+    assert set(products(entries, "NN")) == {(batch, n_in, n_out) for batch in BATCHES for n_in, n_out in layers[1:]}
+    assert set(products(entries, "TN")) == {(n_out, n_in, batch) for batch in BATCHES for n_in, n_out in layers}
+    assert len(entries) == 44
 
 
 @pytest.mark.parametrize(
     ("name", "forward", "gradients"), [("mlp", "NT", "NN TN"), ("fasttext", "NT", "NN TN"), ("lstm", "NN", "NT TN")]
 )
 def test_a_gradient_has_the_sizes_of_its_forward_product_in_another_order(gemms, name, forward, gradients):
-    found = gemms(name)
-    made = {tuple(sorted(sizes)) for sizes in products(found, forward)}
+    entries = gemms(name)
+    made = {tuple(sorted(sizes)) for sizes in products(entries, forward)}
     for layout in gradients.split():
-        assert {tuple(sorted(sizes)) for sizes in products(found, layout)} <= made
+        assert {tuple(sorted(sizes)) for sizes in products(entries, layout)} <= made
 
 
 def test_lstm_counts_steps_times_layers(gemms):
@@ -112,28 +112,28 @@ def test_lstm_counts_steps_times_layers(gemms):
 
 
 def test_llm_is_linear_layers_at_four_token_counts_in_three_types_and_some_in_integers(gemms):
-    found = gemms("llm")
-    integers = [entry.problem for entry in found if entry.problem.dtype == "s8.s32"]
-    assert {p.id for p in integers} <= {entry.problem.id.replace("bf16", "s8.s32") for entry in found}
+    entries = gemms("llm")
+    integers = [entry.problem for entry in entries if entry.problem.dtype == "s8.s32"]
+    assert {p.id for p in integers} <= {entry.problem.id.replace("bf16", "s8.s32") for entry in entries}
     assert len(integers) == 3 * 4
-    assert {entry.problem.layout for entry in found} == {"NT"}
-    assert {entry.problem.m for entry in found} == {1, 8, 128, 4096}
-    assert len({(entry.problem.n, entry.problem.k) for entry in found}) == 17
-    scaled = [entry.problem for entry in found if entry.problem.scale == "blocks"]
+    assert {entry.problem.layout for entry in entries} == {"NT"}
+    assert {entry.problem.m for entry in entries} == {1, 8, 128, 4096}
+    assert len({(entry.problem.n, entry.problem.k) for entry in entries}) == 17
+    scaled = [entry.problem for entry in entries if entry.problem.scale == "blocks"]
     assert {problem.dtype for problem in scaled} == {"e4m3.bf16"}
-    assert (len(found) - len(scaled) - len(integers), len(scaled)) == (17 * 4 * 3, 4 * 2)
-    shapes = {(entry.problem.n, entry.problem.k) for entry in found}
+    assert (len(entries) - len(scaled) - len(integers), len(scaled)) == (17 * 4 * 3, 4 * 2)
+    shapes = {(entry.problem.n, entry.problem.k) for entry in entries}
     for width, hidden in ((4096, 14336), (8192, 28672)):  # of Llama
         qkv = width + 2 * 8 * 128  # 8 heads of 128 for keys, and as many for values
         assert {(qkv, width), (width, width), (2 * hidden, width), (width, hidden)} <= shapes
 
 
 def test_experts_have_as_many_rows_as_their_tokens_take(gemms):
-    found = [entry.problem for entry in gemms("experts")]
+    problems = [entry.problem for entry in gemms("experts")]
     # Each of 8 and 4096 tokens goes to two of 8; 8192 and 4096 are expected of each of 4 and 8.
-    assert {(p.groups, p.m) for p in found} == {(8, 2 * 8), (8, 2 * 4096), (4, 4 * 8192), (8, 8 * 4096)}
-    assert len(found) == 2 * (2 * 2 * 2) + 2 * 4
-    assert {(p.n, p.k) for p in found} == {(2 * 14336, 4096), (4096, 14336), (4096, 7168), (7168, 2048)}
+    assert {(p.groups, p.m) for p in problems} == {(8, 2 * 8), (8, 2 * 4096), (4, 4 * 8192), (8, 8 * 4096)}
+    assert len(problems) == 2 * (2 * 2 * 2) + 2 * 4
+    assert {(p.n, p.k) for p in problems} == {(2 * 14336, 4096), (4096, 14336), (4096, 7168), (7168, 2048)}
 
 
 def test_the_square_sweep_is_square_and_alexnet_reads_256_maps_of_6_by_6_into_its_last_layers(gemms):
@@ -143,9 +143,9 @@ def test_the_square_sweep_is_square_and_alexnet_reads_256_maps_of_6_by_6_into_it
 
 
 def test_seed_sets_the_fused_update_against_two_steps_on_every_weight_gradient(gemms):
-    found = gemms("seed")
-    plain = products([e for e in found if e.problem.beta == 0], "TN")
-    updates = [e for e in found if e.problem.beta == 1]
+    entries = gemms("seed")
+    plain = products([e for e in entries if e.problem.beta == 0], "TN")
+    updates = [e for e in entries if e.problem.beta == 1]
     assert products(updates, "TN") == plain
     assert all(entry.problem.id.endswith("/f32/TN/alpha-0.01/beta1") for entry in updates)
     assert all({"gemm/scipy.sgemm", "gemm/*.two_step"} <= set(entry.kernels) for entry in updates)
@@ -171,10 +171,10 @@ def test_a_network_has_the_layers_and_the_work_that_are_known_of_it(entries, nam
 
 
 def test_every_row_of_deepbench_is_counted(entries):
-    found = Counter()
+    counts = Counter()
     for e in entries("deepbench-conv"):
-        found[e.problem.direction] += e.count
-    assert found == {"fprop": 217, "dgrad": 94, "wgrad": 94}  # 94 of the rows are of training
+        counts[e.problem.direction] += e.count
+    assert counts == {"fprop": 217, "dgrad": 94, "wgrad": 94}  # 94 of the rows are of training
 
 
 def test_filters_grow_at_the_same_work_and_batches_to_beyond_the_memory_of_any_one_gpu(entries):
@@ -195,14 +195,14 @@ def test_the_layers_of_a_network_know_it_when_they_are_planned(registry):
 @pytest.mark.parametrize("name", HELD_OUT)
 def test_conv_peers_has_each_layer_of_a_network_once_in_both_layouts_for_1_and_8_images(entries, name):
     layers = {e.problem for e in entries(name) if e.problem.op == "conv"}
-    own = [e for e in entries("conv-peers") if e.network == name]
-    found = Counter(e.problem for e in own)
-    assert set(found.values()) == {e.count for e in own} == {1}
+    layer_entries = [e for e in entries("conv-peers") if e.network == name]
+    counts = Counter(e.problem for e in layer_entries)
+    assert set(counts.values()) == {e.count for e in layer_entries} == {1}
     for n in (1, 8):
         for layout in ("nchw", "nhwc"):
             expected = {replace(layer, n=n, layout=layout) for layer in layers}
-            assert {p for p in found if (p.n, p.layout) == (n, layout)} == expected
-    assert len(found) == 4 * len(layers)
+            assert {p for p in counts if (p.n, p.layout) == (n, layout)} == expected
+    assert len(counts) == 4 * len(layers)
 
 
 #: A worker's own memory, and the last-level cache of the machine whose memory was read.
@@ -231,8 +231,8 @@ def test_gradients_are_as_large_as_the_layers_for_two_four_and_eight_workers(ent
         "FCN-R, by its transfer": round(0.0256 * 8e9 / 4),
         "LSTM": 2 * (2 * 256) * (4 * 256),
     }
-    found = [(entry.network, entry.problem.n, entry.problem.w) for entry in entries("aggregation")]
-    assert sorted(found) == sorted((*network, workers) for network in expected.items() for workers in (2, 4, 8))
+    gradients = [(entry.network, entry.problem.n, entry.problem.w) for entry in entries("aggregation")]
+    assert sorted(gradients) == sorted((*network, workers) for network in expected.items() for workers in (2, 4, 8))
 
 
 def peak_bytes(problem):
@@ -254,17 +254,17 @@ CALLS, FLOP_PER_S = 20, 10e9
 
 @pytest.mark.parametrize("name", TRAINING)
 def test_no_layer_of_the_test_is_drawn_in_any_direction_or_layout(registry, name):
-    held = {group_of(e.problem.id) for suite in HELD_OUT for e in find_suite(suite, registry).entries()}
+    test_groups = {group_of(e.problem.id) for suite in HELD_OUT for e in find_suite(suite, registry).entries()}
     drawn = [entry.problem.id for entry in find_suite(name, registry).entries()]
     assert len(set(drawn)) == len(drawn) >= 300
-    assert {group_of(problem) for problem in drawn} & held == set()
+    assert {group_of(problem) for problem in drawn} & test_groups == set()
 
 
 def test_shapes_lie_around_the_layers_in_every_size(registry):
     def extent(names, axis):
         problems = [entry.problem for name in names for entry in find_suite(name, registry).entries()]
-        found = [getattr(problem, axis) for problem in problems if problem.op == "conv"]
-        return min(found), max(found)
+        lengths = [getattr(problem, axis) for problem in problems if problem.op == "conv"]
+        return min(lengths), max(lengths)
 
     for axis in ("c", "k", "h", "r"):
         (low, high), (least, most) = extent(["train-conv"], axis), extent(HELD_OUT, axis)
@@ -298,8 +298,8 @@ def test_two_processes_take_less_than_an_hour_by_the_sum_that_the_file_states(re
 
 
 def test_kernels_and_tiles_that_a_selector_could_choose_contend(entries, registry):
-    found = jobs([find_suite("train-gemm", registry)], registry, Plan(devices=("cpu",), threads=(2,)))
-    kernels = {kernel for planned in found for kernel in planned.job.kernels}
+    planned_jobs = jobs([find_suite("train-gemm", registry)], registry, Plan(devices=("cpu",), threads=(2,)))
+    kernels = {kernel for planned in planned_jobs for kernel in planned.job.kernels}
     assert {"gemm/numpy.matmul", "gemm/openblas.tnn", "gemm/openblas.inplace"} <= kernels
     assert [kernel for kernel in kernels if kernel.endswith("_colmajor")] == []
     kernels = {name for entry in entries("train-implicit-tiles") for name in entry.kernels}

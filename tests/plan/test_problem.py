@@ -79,7 +79,7 @@ def test_an_id_has_what_its_parts_say_without_defaults(registry):
 
 
 @pytest.mark.parametrize(
-    ("text", "found", "expected"),
+    ("text", "fault", "expected"),
     [
         ("gem/m1n1k1/f32/NN", "'gem'", "fma, gemm, transfer, transpose"),
         ("", "''", "fma, gemm, transfer, transpose"),
@@ -118,10 +118,10 @@ def test_an_id_has_what_its_parts_say_without_defaults(registry):
         pytest.param(f"copy/m{'9' * 5000}n8/f32", "digits", "limit", id="more digits than Python reads"),
     ],
 )
-def test_a_bad_id_is_one_line_with_subject_found_and_expected(registry, complaint, text, found, expected):
+def test_a_bad_id_is_one_line_with_subject_found_and_expected(registry, complaint, text, fault, expected):
     line = complaint(lambda: registry.problem(text))
     assert line.startswith(f"{text}: ")
-    assert found in line
+    assert fault in line
     assert expected in line
 
 
@@ -134,12 +134,12 @@ def drawn(count, rng):
 
 def chain(length, step, round_, rng):
     """The errors of sums that are rounded to FP32 after every `step` products."""
-    found, exact = np.zeros(SUMS), np.zeros(SUMS)
+    sums, exact = np.zeros(SUMS), np.zeros(SUMS)
     for start in range(0, length, step):
         count = min(step, length - start)
         products = (drawn(count, rng) * drawn(count, rng)).sum(axis=0)
-        found, exact = round_(found + products), exact + products
-    return found - exact
+        sums, exact = round_(sums + products), exact + products
+    return sums - exact
 
 
 def nearest(values):
@@ -147,8 +147,8 @@ def nearest(values):
 
 
 def towards_zero(values):
-    found = values.astype(np.float32)
-    return np.where(abs(found) > abs(values), np.nextafter(found, np.float32(0)), found).astype(np.float64)
+    rounded = values.astype(np.float32)
+    return np.where(abs(rounded) > abs(values), np.nextafter(rounded, np.float32(0)), rounded).astype(np.float64)
 
 
 @pytest.mark.parametrize("length", [1, 2, 4, 16, 100, 3000])
@@ -171,20 +171,20 @@ def limited(sums, a, b, cut):
     """`sums` and as many products as `a` and `b` have rows, with 14 bits, as published of Hopper (dtypes.py)."""
     products = a * b
     unit = 2.0 ** (np.maximum((exponents(a) + exponents(b)).max(axis=0), exponents(sums)) - 13)
-    found = cut(products / unit).sum(axis=0) * unit + cut(sums / unit) * unit
-    unit = 2.0 ** (exponents(found) - 13)
-    return cut(found / unit) * unit
+    rounded = cut(products / unit).sum(axis=0) * unit + cut(sums / unit) * unit
+    unit = 2.0 ** (exponents(rounded) - 13)
+    return cut(rounded / unit) * unit
 
 
 def errors_of_fp8(dtype, length, promoted, step, cut):
     rng = np.random.default_rng(length)
-    found, exact, sums = np.zeros(SUMS, np.float32), np.zeros(SUMS), np.zeros(SUMS)
+    totals, exact, sums = np.zeros(SUMS, np.float32), np.zeros(SUMS), np.zeros(SUMS)
     for start in range(0, length, step):
         a, b = (drawn(min(step, length - start), rng).astype(numpy_dtype(dtype)).astype(float) for _ in "ab")
         sums, exact = limited(sums, a, b, cut), exact + (a * b).sum(axis=0)
         if (start + step) % promoted == 0 or start + step >= length:
-            found, sums = found + sums.astype(np.float32), np.zeros(SUMS)
-    return found - exact
+            totals, sums = totals + sums.astype(np.float32), np.zeros(SUMS)
+    return totals - exact
 
 
 @pytest.mark.parametrize("length", [1, 3, 8, 32, 128, 613, 1024])
@@ -242,8 +242,8 @@ def test_errors_that_are_each_within_the_bound_are_too_large_together(size):
     assert compare("x", np.full(size, 0.01), want, bound, "f64").reason is None
     reason = compare("x", np.full(size, 0.1), want, bound, "f64").reason
     assert reason.startswith("x has an rms error 10 times that of the declared arithmetic, expected at most ")
-    few = compare("x", np.full(size, 0.03), want, bound._replace(roundings=1), "f64").reason
-    assert few is None, "the rms of few roundings may scatter widely"
+    reason = compare("x", np.full(size, 0.03), want, bound._replace(roundings=1), "f64").reason
+    assert reason is None, "the rms of few roundings may scatter widely"
 
 
 def test_right_samples_exceed_the_limit_of_their_rms_at_most_once_in_many():

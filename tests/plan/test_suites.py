@@ -121,11 +121,11 @@ BAD_SWEEPS = {
 
 @pytest.mark.parametrize("case", BAD_SWEEPS)
 def test_a_bad_sweep_is_one_line_with_file_table_and_key(load, tmp_path, complaint, case):
-    text, key, found = BAD_SWEEPS[case]
+    text, key, fault = BAD_SWEEPS[case]
     line = complaint(lambda: load(f"{GOOD}\n[[sweep]]\n{text}\n"))
     assert line.startswith(f"{tmp_path / 'mine.toml'}: [[sweep]] 2")
     assert key in line
-    assert found in line
+    assert fault in line
 
 
 def test_a_large_sweep_is_not_expanded_when_it_is_loaded(load, complaint):
@@ -134,7 +134,7 @@ def test_a_large_sweep_is_not_expanded_when_it_is_loaded(load, complaint):
 
 
 @pytest.mark.parametrize(
-    ("text", "found"),
+    ("text", "fault"),
     [
         ("title = \n", "is not TOML: Invalid value (at line 1, column 9)"),
         ("", "no [[sweep]]"),
@@ -160,10 +160,10 @@ def test_a_large_sweep_is_not_expanded_when_it_is_loaded(load, complaint):
         pytest.param(f"{COPY}m = 1\nmax_time = {HUGE}", "expected a finite number of seconds above 0", id="time"),
     ],
 )
-def test_a_bad_file_is_one_line_that_names_it(load, tmp_path, complaint, text, found):
+def test_a_bad_file_is_one_line_that_names_it(load, tmp_path, complaint, text, fault):
     line = complaint(lambda: load(text))
     assert line.startswith(str(tmp_path / "mine.toml"))
-    assert found in line
+    assert fault in line
 
 
 def test_a_byte_order_mark_is_no_part_of_a_suite_and_what_is_not_utf8_is_no_toml(registry, tmp_path, complaint):
@@ -231,20 +231,20 @@ def test_each_job_is_in_one_shard_and_keeps_its_order(planned, registry):
 
 
 def test_all_jobs_on_the_same_sizes_are_in_one_shard_whatever_the_order_of_the_suite(planned, registry):
-    found = owners(planned, 5, registry)
+    owner_by_group = owners(planned, 5, registry)
     problems = {problem for job in planned for problem in job.job.problems}
-    assert {group_of(problem) for problem in problems} == set(found)
+    assert {group_of(problem) for problem in problems} == set(owner_by_group)
     assert group_of("gemm/m8n8k8/f32/NT") == group_of("gemm/m8n8k8/f64/TN/beta1") == "gemm/m8n8k8"
     shuffled = list(planned)
     random.Random(3).shuffle(shuffled)
-    assert owners(shuffled, 5, registry) == found
+    assert owners(shuffled, 5, registry) == owner_by_group
 
 
 def test_no_shard_has_more_than_its_share_and_a_group(planned, registry):
-    found, loads, groups = owners(planned, 4, registry), dict.fromkeys(range(1, 5), 0), {}
+    owner_by_group, loads, groups = owners(planned, 4, registry), dict.fromkeys(range(1, 5), 0), {}
     for job in planned:
         group = group_of(job.job.problems[0])
-        loads[found[group]] += weight(job, registry)
+        loads[owner_by_group[group]] += weight(job, registry)
         groups[group] = groups.get(group, 0) + weight(job, registry)
     assert max(loads.values()) <= sum(loads.values()) / 4 + max(groups.values())
     assert min(loads.values()) > 0

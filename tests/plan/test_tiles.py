@@ -22,7 +22,7 @@ PROBLEM = "gemm/m64n48k8/f32/NN"
 
 
 @pytest.fixture
-def tuned(own):
+def tuned(dummy):
     """A kernel whose tiles are refused for several reasons, and preferred in an order that is not the space's."""
 
     def valid(p, t, device):
@@ -30,7 +30,7 @@ def tuned(own):
             return f"WM = {t.WM} does not divide BM = {t.BM}"
         return f"{t.BK} is deeper than {p.k}" if p.k < t.BK else None
 
-    return own(
+    return dummy(
         "tuned",
         tunables={"BM": (16, 32, 64), "WM": (8, 16, 32, 64), "BK": (4, 8, 16)},
         valid=valid,
@@ -55,7 +55,7 @@ def test_the_default_is_the_first_preferred_tile_that_can_be_and_is_not_left_to_
 
 
 @pytest.mark.parametrize(
-    ("text", "found"),
+    ("text", "taken"),
     [
         ("BM=16", tile(BM=16, WM=16, BK=4)),  # as preferred
         ("BK=4,BM=64", tile(BM=64, WM=32, BK=4)),  # the first and the last change in one value: the first
@@ -63,9 +63,9 @@ def test_the_default_is_the_first_preferred_tile_that_can_be_and_is_not_left_to_
         ("BM=16,WM=8,BK=8", tile(BM=16, WM=8, BK=8)),
     ],
 )
-def test_values_that_a_name_leaves_out_are_those_of_the_preferred_tile_it_changes_least(tuned, registry, text, found):
+def test_values_that_a_name_leaves_out_are_those_of_the_preferred_tile_it_changes_least(tuned, registry, text, taken):
     pinned = registry.kernels[f"gemm/own.tuned@{text}"]
-    assert pinned.tile_for(registry.problem(PROBLEM)) == found
+    assert pinned.tile_for(registry.problem(PROBLEM)) == taken
 
 
 def test_a_kernel_with_a_tile_is_named_with_its_values_in_the_declared_order(tuned, registry):
@@ -105,23 +105,23 @@ def test_a_kernel_that_is_unknown_is_refused_with_one_that_is_near(tuned, regist
         registry.named(name)
 
 
-def test_a_value_that_follows_from_the_device_may_be_any_number_and_nothing_else(own, registry):
+def test_a_value_that_follows_from_the_device_may_be_any_number_and_nothing_else(dummy, registry):
     @cuda_kernel("gemm", source="x.cu", entry="x", tunables={"SMS": (lambda device: device.multiprocessors, 1)})
     def dealt(p, t, device):
         """Dealt."""
         return [KernelCall(grid=t.SMS, block=32, args=())]
 
-    found = registry.kernels["gemm/cuda.dealt"]
-    assert [t.SMS for t in found.tiles(TYPICAL[75])] == [40, 1]
-    assert found.with_tile({"SMS": 17}).tile_for(registry.problem(PROBLEM)) == tile(SMS=17)
+    dealt_kernel = registry.kernels["gemm/cuda.dealt"]
+    assert [t.SMS for t in dealt_kernel.tiles(TYPICAL[75])] == [40, 1]
+    assert dealt_kernel.with_tile({"SMS": 17}).tile_for(registry.problem(PROBLEM)) == tile(SMS=17)
     with pytest.raises(UsageError, match="a tunable computed from the device is a list, expected an int"):
-        own("odd", tunables={"A": (lambda device: [],)}).values()
+        dummy("odd", tunables={"A": (lambda device: [],)}).values()
 
 
 @pytest.mark.parametrize("preferred", [{"A": 1}, {"A": 1, "B": 3}, {"A": 1, "B": 2, "C": 3}])
-def test_a_preferred_tile_outside_of_the_space_is_refused_when_it_is_declared(own, preferred):
+def test_a_preferred_tile_outside_of_the_space_is_refused_when_it_is_declared(dummy, preferred):
     with pytest.raises(UsageError, match=r"a preferred tile is \{'A'.*, expected one of the values of each tunable"):
-        own("odd", tunables={"A": (1, 2), "B": (1, 2)}, prefer=Prefer((preferred,)))
+        dummy("odd", tunables={"A": (1, 2), "B": (1, 2)}, prefer=Prefer((preferred,)))
 
 
 def ids(registry, globs, listed=()):
@@ -130,7 +130,7 @@ def ids(registry, globs, listed=()):
 
 
 @pytest.mark.parametrize(
-    ("globs", "found"),
+    ("globs", "selected"),
     [
         (("gemm/own.*",), ["gemm/own.tuned"]),
         (("gemm/own.*@BM=16",), ["gemm/own.tuned@BM=16"]),
@@ -142,8 +142,8 @@ def ids(registry, globs, listed=()):
         (("!gemm/numpy.*", "!gemm/own.tuned"), []),
     ],
 )
-def test_globs_select_kernels_before_the_at_and_their_tiles_after_it(tuned, registry, globs, found):
-    assert ids(registry, globs) == found
+def test_globs_select_kernels_before_the_at_and_their_tiles_after_it(tuned, registry, globs, selected):
+    assert ids(registry, globs) == selected
 
 
 def test_a_suite_lists_tiles_as_a_user_does(tuned, registry):
@@ -155,23 +155,23 @@ def test_a_suite_lists_tiles_as_a_user_does(tuned, registry):
 
 def test_each_tile_is_a_case_of_its_own(tuned, registry):
     suite = Suite(name="one", title="one", problem=registry.problem(PROBLEM))
-    asked = ("gemm/own.tuned", "gemm/own.tuned@BM=16", "gemm/own.tuned@BM=32")
-    (planned,) = jobs([suite], registry, Plan(devices=("cpu",), kernels=asked))
-    assert planned.job.kernels == asked
-    assert len({case_of(planned.job, PROBLEM, registry.kernels[name]) for name in asked}) == 3
+    kernels = ("gemm/own.tuned", "gemm/own.tuned@BM=16", "gemm/own.tuned@BM=32")
+    (planned,) = jobs([suite], registry, Plan(devices=("cpu",), kernels=kernels))
+    assert planned.job.kernels == kernels
+    assert len({case_of(planned.job, PROBLEM, registry.kernels[name]) for name in kernels}) == 3
 
 
 def test_what_is_refused_by_the_first_values_is_not_descended_into():
-    asked = []
+    partial_tiles = []
 
     def rule(t):
-        asked.append(t)
+        partial_tiles.append(t)
         return "odd" if t.A % 2 else None
 
-    found = list(walk({"A": (1, 2), "B": (1, 2, 3), "C": (1, 2)}, rule))
-    assert found[0] == Refused(6, "odd")
-    assert found[1:] == [tile(A=2, B=b, C=c) for b in (1, 2, 3) for c in (1, 2)]
-    assert len(asked) < 12
+    steps = list(walk({"A": (1, 2), "B": (1, 2, 3), "C": (1, 2)}, rule))
+    assert steps[0] == Refused(6, "odd")
+    assert steps[1:] == [tile(A=2, B=b, C=c) for b in (1, 2, 3) for c in (1, 2)]
+    assert len(partial_tiles) < 12
 
 
 @pytest.mark.parametrize(
@@ -184,8 +184,8 @@ def test_what_is_refused_by_the_first_values_is_not_descended_into():
 )
 def test_a_rule_that_a_part_of_a_tile_does_not_decide_is_asked_with_the_whole(rule):
     every = [tile(A=a, B=b) for a in (1, 2) for b in (1, 2)]
-    found = [t for t in walk({"A": (1, 2), "B": (1, 2)}, rule) if not isinstance(t, Refused)]
-    assert found == [t for t in every if rule(t) is None]
+    tiles = [t for t in walk({"A": (1, 2), "B": (1, 2)}, rule) if not isinstance(t, Refused)]
+    assert tiles == [t for t in every if rule(t) is None]
 
 
 @pytest.mark.parametrize(
@@ -211,8 +211,8 @@ def valid(p, t, device):
 
 
 @pytest.fixture
-def space(own, registry):
-    return Space(own("coupled", tunables=VALUES, valid=valid), registry.problem(SMALL))
+def space(dummy, registry):
+    return Space(dummy("coupled", tunables=VALUES, valid=valid), registry.problem(SMALL))
 
 
 def as_tuple(tile):
@@ -225,18 +225,18 @@ EVERY = {(a, 4 - a, c) for a in (1, 2, 3) for c in (5, 6)}
 def test_a_space_has_the_valid_tiles_of_the_product_and_counts_the_others_by_reason(space):
     assert space.size == 32
     assert {as_tuple(tile) for tile in space.valid()} == EVERY
-    found = space.count()
-    assert (found.size, found.valid, found.exact) == (32, 6, True)
-    assert found.refused == {"1 and 1 are not 4": 26}
+    counts = space.count()
+    assert (counts.size, counts.valid, counts.exact) == (32, 6, True)
+    assert counts.refused == {"1 and 1 are not 4": 26}
 
 
 def test_a_space_that_takes_long_is_estimated_by_tiles_that_are_drawn(space, monkeypatch):
     monkeypatch.setattr(spaces, "LOOKS", 3)
-    found = space.count()
-    assert not found.exact
-    assert found.size == 32
-    assert found.valid + sum(found.refused.values()) == pytest.approx(32, abs=2)
-    assert 4 <= found.valid <= 8
+    counts = space.count()
+    assert not counts.exact
+    assert counts.size == 32
+    assert counts.valid + sum(counts.refused.values()) == pytest.approx(32, abs=2)
+    assert 4 <= counts.valid <= 8
 
 
 @pytest.mark.parametrize("looks", [spaces.LOOKS, 3])
@@ -256,16 +256,16 @@ def test_samples_of_several_seeds_reach_every_tile_about_as_often(space):
 
 
 def test_neighbours_differ_in_one_value_or_in_two_that_only_go_together(space):
-    found = {as_tuple(tile) for tile in space.neighbours(SimpleNamespace(A=2, B=2, C=5))}
-    assert found == {(2, 2, 6), (1, 3, 5), (3, 1, 5)}
+    neighbours = {as_tuple(tile) for tile in space.neighbours(SimpleNamespace(A=2, B=2, C=5))}
+    assert neighbours == {(2, 2, 6), (1, 3, 5), (3, 1, 5)}
 
 
 @pytest.mark.usefixtures("space")
 def test_a_kernel_with_a_tile_of_its_own_has_only_tiles_of_its_values_and_one_without_tunables_has_one(registry):
     pinned = Space(registry.kernels["gemm/own.coupled@A=1"], registry.problem(SMALL))
     assert {as_tuple(tile) for tile in pinned.valid()} == {(1, 3, 5), (1, 3, 6)}
-    one = Space(registry.kernels["gemm/numpy.matmul"], registry.problem(SMALL))
-    assert (one.size, one.count().valid, list(one.valid())) == (1, 1, [SimpleNamespace()])
+    single = Space(registry.kernels["gemm/numpy.matmul"], registry.problem(SMALL))
+    assert (single.size, single.count().valid, list(single.valid())) == (1, 1, [SimpleNamespace()])
 
 
 @pytest.mark.parametrize(
@@ -276,8 +276,8 @@ def test_a_kernel_with_a_tile_of_its_own_has_only_tiles_of_its_values_and_one_wi
         lambda p, t, d: f"{t.I} is not the sum" if sum(vars(t).values()) % 10 != t.I else None,
     ],
 )
-def test_a_space_of_a_thousand_million_tiles_takes_little_memory_for_any_question(own, registry, valid):
-    giant = own("giant", tunables={name: tuple(range(10)) for name in "ABCDEFGHI"}, valid=valid)
+def test_a_space_of_a_thousand_million_tiles_takes_little_memory_for_any_question(dummy, registry, valid):
+    giant = dummy("giant", tunables={name: tuple(range(10)) for name in "ABCDEFGHI"}, valid=valid)
     problem = registry.problem(SMALL)
     tracemalloc.start()
     space = Space(giant, problem)
