@@ -25,8 +25,8 @@ def runs(store):
     def fill(base, new, **values):
         for run_id, rows in (("base", base), ("new", new)):
             begin(store, run_id, **(values if run_id == "new" else {}))
-            for problem, found in rows.items():
-                add(store, run_id, problem, **(found if isinstance(found, dict) else {"medians": found}))
+            for problem, medians in rows.items():
+                add(store, run_id, problem, **(medians if isinstance(medians, dict) else {"medians": medians}))
         return store
 
     return fill
@@ -36,9 +36,9 @@ def test_each_verdict_has_its_case(runs, tmp_path):
     base = {"m1": STEADY, "m2": STEADY, "m3": STEADY, "m4": LOOSE}
     new = {"m1": times(1.001), "m2": times(1.05), "m3": times(0.9), "m4": times(1.03, LOOSE)}
     store = runs(base, new)
-    found = verdicts(store, tmp_path)
+    by_problem = verdicts(store, tmp_path)
     expected = {"m1": "same", "m2": "slower", "m3": "faster", "m4": "unclear"}
-    assert {name: row["verdict"] for name, row in found.items()} == expected
+    assert {name: row["verdict"] for name, row in by_problem.items()} == expected
     assert compared(store)[0].splitlines()[-1] == "4 cases: 1 slower, 1 faster, 1 same, 1 unclear"
 
 
@@ -83,12 +83,12 @@ def test_an_interval_that_leaves_the_margin_on_one_side_is_unclear(runs, tmp_pat
     assert row["verdict"] == "unclear"
 
 
-@pytest.mark.parametrize("few", [(), (1.5e-3,)])
-def test_a_single_process_leaves_a_case_unclear_with_the_remedy(runs, tmp_path, few):
-    store = runs({"m1": STEADY}, {"m1": {"medians": few, "time_s_median": 1.5e-3}})
+@pytest.mark.parametrize("medians", [(), (1.5e-3,)])
+def test_a_single_process_leaves_a_case_unclear_with_the_remedy(runs, tmp_path, medians):
+    store = runs({"m1": STEADY}, {"m1": {"medians": medians, "time_s_median": 1.5e-3}})
     row = verdicts(store, tmp_path)["m1"]
     assert (row["verdict"], row["ratio"], row["p"]) == ("unclear", "1.5", "")
-    assert row["reason"].startswith(f"processes: 5 in BASE, {len(few)} in NEW")
+    assert row["reason"].startswith(f"processes: 5 in BASE, {len(medians)} in NEW")
     text, _ = compared(store)
     remedy = "1 case cannot be tested; `kernelmark run --processes 5` measures in several processes"
     assert text.count(remedy) == 1
@@ -174,9 +174,9 @@ def test_more_cases_than_are_tested_at_a_time_keep_their_own_p_values(runs, tmp_
     monkeypatch.setattr("kernelmark.bench.compare.cases.CHUNK", 3)
     factors = [1 + i / 10 for i in range(10)]
     store = runs({f"m{i}": STEADY for i in range(10)}, {f"m{i}": times(f) for i, f in enumerate(factors)})
-    found = verdicts(store, tmp_path)
-    assert [float(found[f"m{i}"]["ratio"]) for i in range(10)] == pytest.approx(factors)
-    assert [found[f"m{i}"]["verdict"] for i in range(10)] == ["same"] + ["slower"] * 9
+    by_problem = verdicts(store, tmp_path)
+    assert [float(by_problem[f"m{i}"]["ratio"]) for i in range(10)] == pytest.approx(factors)
+    assert [by_problem[f"m{i}"]["verdict"] for i in range(10)] == ["same"] + ["slower"] * 9
 
 
 @pytest.mark.parametrize(
@@ -309,8 +309,8 @@ def test_the_change_of_a_pair_is_free_of_what_slowed_both_variants(drifted):
     assert (pair.change.median, pair.change.side) == (pytest.approx(1 / 1.2), "slower")
     out = io.StringIO()
     compare_runs((drifted, "base"), (drifted, "new"), 0.02, None, False, None, out)
-    ((found),) = json.loads(out.getvalue())["ratios"]
-    assert (found["problem"], found["against"], found["ratio"]) == (NT, NN, pytest.approx(1 / 1.2))
+    ((change),) = json.loads(out.getvalue())["ratios"]
+    assert (change["problem"], change["against"], change["ratio"]) == (NT, NN, pytest.approx(1 / 1.2))
 
 
 @pytest.mark.parametrize("apart", [("base",), ("new",), ("base", "new")])
@@ -334,8 +334,8 @@ def test_the_first_pairs_are_found_in_the_order_of_their_rows(drifted):
         for problem in (NT, NN, "gemm/m8n8k8/f32/TN"):
             add_variant(drifted, "new", problem, drifting(1.0, 0.0), kernel=kernel)
     pairs = drifted.variant_cases("new", 3)
-    found = [tuple(case.split()[0][-1] + case.split()[1][-2:] for case in pair) for pair in pairs]
-    assert found == [("bNT", "bNN"), ("aNT", "aNN"), ("aNT", "aTN")]
+    letters = [tuple(case.split()[0][-1] + case.split()[1][-2:] for case in pair) for pair in pairs]
+    assert letters == [("bNT", "bNN"), ("aNT", "aNN"), ("aNT", "aTN")]
 
 
 def test_pairs_that_are_not_shown_are_counted(store):
@@ -375,17 +375,17 @@ def test_cases_with_unlike_numbers_of_processes_are_tested_side_by_side():
 
 @pytest.mark.parametrize("bad", [[], [1e-3], [1e-3, math.nan], [1e-3, 0.0], [1e-3, -1e-3], [1e-3, math.inf]])
 def test_what_is_no_sample_of_positive_medians_has_no_p_value(bad):
-    found = welch([bad, ODD, ODD], [ODD, bad, ODD])
-    assert np.isnan(found.p).tolist() == [True, True, False]
-    assert np.isnan(found.low).tolist() == [True, True, False]
+    outcome = welch([bad, ODD, ODD], [ODD, bad, ODD])
+    assert np.isnan(outcome.p).tolist() == [True, True, False]
+    assert np.isnan(outcome.low).tolist() == [True, True, False]
     assert math.isnan(welch([bad], [bad]).p[0]), "agreement of what has no scatter is no evidence"
 
 
 def test_medians_without_any_scatter_are_equal_or_certainly_not():
-    found = welch([[1e-3] * 3] * 2, [[1e-3] * 3, [2e-3] * 3])
-    assert found.p.tolist() == pytest.approx([1, 0], abs=1e-12)
-    assert found.low.tolist() == pytest.approx([1, 2])
-    assert found.high.tolist() == pytest.approx([1, 2])
+    outcome = welch([[1e-3] * 3] * 2, [[1e-3] * 3, [2e-3] * 3])
+    assert outcome.p.tolist() == pytest.approx([1, 0], abs=1e-12)
+    assert outcome.low.tolist() == pytest.approx([1, 2])
+    assert outcome.high.tolist() == pytest.approx([1, 2])
 
 
 @pytest.mark.parametrize("time_s", [1e-3, 1 / 3, 7e-7])
@@ -413,8 +413,8 @@ def test_the_detectable_difference_is_found_in_four_of_five_tries():
     change = float(detectable(np.array([error]), np.array([8.0]))[0])
     assert math.log1p(change) == pytest.approx((student.ppf(0.975, 8) + student.ppf(0.8, 8)) * error)
     base, new = (np.exp(rng.normal(0, 0.02, (2000, 5))) for _ in range(2))
-    found = welch(base, new * (1 + change)).p < 0.05
-    assert 0.77 < found.mean() < 0.85
+    is_detected = welch(base, new * (1 + change)).p < 0.05
+    assert 0.77 < is_detected.mean() < 0.85
 
 
 def test_equal_runs_raise_a_false_alarm_in_at_most_5_per_cent_of_comparisons():
