@@ -302,24 +302,28 @@ def test_a_kernel_is_accused_that_is_always_slower_when_all_operands_have_change
     ("again_s", "loaded", "before", "accused"),
     [
         ([0.22e-3], 0, {}, True),
-        ([0.22e-3], 7, {}, True),
-        ([0.9e-3], 8, {}, False),
-        ([0.9e-3], 10, {"noise": 0.9, "steal": 2.0}, False),
-        ([0.22e-3], 10, {"noise": 1.0}, True),
+        ([0.22e-3], 17, {}, True),
+        ([0.9e-3], 18, {}, False),
+        ([0.9e-3], 20, {"noise": 0.9, "steal": 2.0}, False),
+        ([0.22e-3], 20, {"noise": 1.0}, True),
         ([0.22e-3] * 11 + [0.19e-3], 0, {}, False),
     ],
 )
-def test_a_kernel_is_accused_that_is_slower_after_all_checks_in_three_windows_of_ten_without_more_load_than_before(
+def test_a_kernel_is_accused_that_is_slower_after_all_checks_in_three_windows_without_unusual_load(
     again_s: list[float], loaded: int, before: dict[str, float], accused: bool
 ) -> None:
     causes = ["noise"] * (2 * loaded - 1)  # the first look causes nothing
     device = SimpleNamespace(stream=None, monitor=lambda: Script(causes))
     clock = SimpleNamespace(now=iter(range(100)).__next__)
-    windows = [Window(0.1, {}, causes) for causes in (before, {"noise": 0.1}, {})]
+    windows = [Window(0.1, {}, causes) for causes in (before, before, {"noise": 9.9})]
     series = SimpleNamespace(
-        samples=[1e-4] * 9, windows=windows, device=device, clock=clock, take_again=cycle(again_s).__next__
+        samples=[9e-5] * 5 + [1e-4] * 4 + [9e-3] * 2,
+        windows=windows,
+        device=device,
+        clock=clock,
+        take_again=cycle(again_s).__next__,
     )
-    text = f"skips work: 0.0001 s per call in samples, {again_s[0]:.2g} s or more after all checks"
+    text = f"skips work: 0.0001 s per call in most samples, {again_s[0]:.2g} s or more after all checks"
     assert stopped_sparing(series) == (text if accused else None)
     device.stream = 1  # its clock rate may have dropped
     assert stopped_sparing(series) is None

@@ -277,7 +277,7 @@ def test_a_damaged_formula_is_refused(trained, registry, tmp_path, complaint):
     text = file_text(model)
     evil, shape = "__import__('os')", "has a formula whose coefficients are not 1 x 6 x 2"
     for damage, words in (
-        (lambda formula: formula["axes"][0].update(expression=evil), f"has a formula of {evil!r}"),
+        (lambda formula: formula["axes"][0].update(expression=evil), f"has a formula that uses {evil!r}"),
         (lambda formula: formula["weights"][0].pop(), shape),
         (lambda formula: formula["weights"][0][0].pop(), shape),
         (lambda formula: formula["weights"].clear(), shape),
