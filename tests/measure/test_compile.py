@@ -90,8 +90,8 @@ def test_every_name_expression_has_its_symbol_and_code(source: Path) -> None:
 
 
 def test_resources_are_those_of_the_source(source: Path) -> None:
-    found = compile_cubin(str(source), ENTRIES, "sm_90a").resources
-    stage, spills, indexed = (found[entry] for entry in ENTRIES)
+    resources = compile_cubin(str(source), ENTRIES, "sm_90a").resources
+    stage, spills, indexed = (resources[entry] for entry in ENTRIES)
     assert (stage.static_shared_bytes, stage.max_threads, stage.spill_bytes, stage.stack_bytes) == (128, 128, 0, 0)
     assert stage.constant_bytes == 40
     assert spills.registers <= 64  # 65536 registers over the 1024 threads of its bound
@@ -119,8 +119,8 @@ def _by_symbol(cubin: Cubin, symbol: str, eiattr: int) -> int:
     table, strings = (elf_sections(cubin.code)[name] for name in (".symtab", ".strtab"))
     values = (struct.unpack("<II", value) for name, value in _attributes(cubin.code, ".nv.info") if name == eiattr)
     starts = ((struct.unpack_from("<I", cubin.code, table.offset + 24 * index)[0], value) for index, value in values)
-    (found,) = (value for start, value in starts if _string(cubin.code, strings.offset + start) == symbol)
-    return int(found)
+    (attribute,) = (value for start, value in starts if _string(cubin.code, strings.offset + start) == symbol)
+    return int(attribute)
 
 
 def test_an_interrupt_while_nvrtc_compiles_ends_the_command_in_one_line(tmp_path: Path) -> None:
@@ -263,9 +263,9 @@ def test_a_header_that_one_root_lacks_comes_from_the_next(tmp_path: Path, monkey
 
 
 def test_headers_of_the_host_and_of_cudas_library_are_found_or_named(source: Path) -> None:
-    found = "#include <cooperative_groups.h>\n#include <cstdint>\n#include <stdio.h>\n"
+    includes = "#include <cooperative_groups.h>\n#include <cstdint>\n#include <stdio.h>\n"
     body = '__global__ void f(uint8_t *y) {{ printf("%d", *y); *y = {0} < 3 ? 1 : 2; }}\n'
-    source.write_text(found + body.format("-INFINITY"))
+    source.write_text(includes + body.format("-INFINITY"))
     assert compile_cubin(str(source), ("f",), "sm_80").code
     source.write_text(body.format(2) + "#include <nowhere.h>\n")
     with pytest.raises(CompileError, match=r"nowhere\.h is in none"):
@@ -309,9 +309,9 @@ extern "C" __global__ void BOUND f(float *c) {
 def test_loss_is_reported_for_the_faulty_source_alone(
     source: Path, text: str, word: str, faulty: str, sound: str, said: str
 ) -> None:
-    found = []
+    reported = []
     for change in (faulty, sound):
         source.write_text(text.replace(word, change))
-        found.append(losses(compile_cubin(str(source), ["spills" if text is SOURCE else "f"], "sm_90a").log))
-    assert any(said in line for line in found[0])
-    assert found[1] == []
+        reported.append(losses(compile_cubin(str(source), ["spills" if text is SOURCE else "f"], "sm_90a").log))
+    assert any(said in line for line in reported[0])
+    assert reported[1] == []

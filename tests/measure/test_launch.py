@@ -86,8 +86,8 @@ def test_an_operand_off_16_bytes_is_unsupported_before_anything_is_launched(hopp
 
 def test_pycuda_refuses_what_it_cannot_launch(hopper: Gpu) -> None:
     plain, mapped = (KernelCall(1, 1, args) for args in (("a", 3), (TensorMap("a", (8, 8)),)))
-    found = [launch_pycuda.beyond_pycuda(TILED, call) for call in (plain, mapped, replace(plain, cluster=2))]
-    assert found == [None, "tensor maps", "clusters"]
+    refusals = [launch_pycuda.beyond_pycuda(TILED, call) for call in (plain, mapped, replace(plain, cluster=2))]
+    assert refusals == [None, "tensor maps", "clusters"]
     with pytest.raises(Unsupported, match="PyCUDA cannot launch cooperative kernels"):
         cuda_launch(replace(TILED, cooperative=True), PADDED, operands(a=16, b=32, c=48), "pycuda")
 
@@ -181,8 +181,8 @@ def test_the_driver_is_told_what_shared_memory_a_launch_asks_for(hopper: Gpu) ->
 
 
 def test_pycuda_sets_what_shared_memory_a_launch_asks_for(hopper: Gpu, monkeypatch: pytest.MonkeyPatch) -> None:
-    found: dict[str, int] = {}
-    function = SimpleNamespace(prepare=str, set_attribute=found.__setitem__, prepared_async_call=print)
+    attributes: dict[str, int] = {}
+    function = SimpleNamespace(prepare=str, set_attribute=attributes.__setitem__, prepared_async_call=print)
     pycuda = ModuleType("pycuda.driver")
     names = ("MAX_DYNAMIC_SHARED_SIZE_BYTES", "PREFERRED_SHARED_MEMORY_CARVEOUT")  # of PyCUDA's function_attribute
     pycuda.function_attribute = SimpleNamespace(**{name: name for name in names})  # type: ignore[attr-defined]
@@ -190,7 +190,7 @@ def test_pycuda_sets_what_shared_memory_a_launch_asks_for(hopper: Gpu, monkeypat
     monkeypatch.setattr(launch_pycuda, "pycuda_stream", lambda device: SimpleNamespace(handle=99))
     monkeypatch.setattr(launch_pycuda, "_pycuda_function", lambda code, symbol: function)
     cuda_launch(TAKING_99_KIB, PADDED, operands(a=16, b=32, c=48), "pycuda")
-    assert found == {"MAX_DYNAMIC_SHARED_SIZE_BYTES": 99 * 1024, "PREFERRED_SHARED_MEMORY_CARVEOUT": 100}
+    assert attributes == {"MAX_DYNAMIC_SHARED_SIZE_BYTES": 99 * 1024, "PREFERRED_SHARED_MEMORY_CARVEOUT": 100}
 
 
 def test_the_limits_of_the_present_device_are_those_of_its_driver(hopper: Gpu) -> None:

@@ -103,8 +103,8 @@ def test_a_lock_that_cannot_be_opened_is_refused_in_one_line(complaint: Complain
     path = tmp_path / "test.lock"
     path.mkdir()  # not even root can open it
 
-    found = complaint(lambda: hold(held(path, "test", "leave")))
-    assert found == f"{path}: cannot be opened: Is a directory; remove it, or leave"
+    refusal = complaint(lambda: hold(held(path, "test", "leave")))
+    assert refusal == f"{path}: cannot be opened: Is a directory; remove it, or leave"
 
 
 def test_another_user_can_open_the_lock_whatever_the_umask(tmp_path: Path) -> None:
@@ -126,9 +126,9 @@ def test_only_a_gpu_is_locked_for_the_whole_machine_and_only_if_it_is_not_shared
     with exclusive(("cpu", "cuda"), shared=False):
         hold(exclusive(("cpu",), shared=False))
         hold(exclusive(("cuda",), shared=True))
-        found = complaint(lambda: hold(exclusive(("cuda",), shared=False)))
-    assert found.startswith(f"gpu-abc: is being measured by process {os.getpid()}; ")
-    assert "--share-gpu" in found
+        refusal = complaint(lambda: hold(exclusive(("cuda",), shared=False)))
+    assert refusal.startswith(f"gpu-abc: is being measured by process {os.getpid()}; ")
+    assert "--share-gpu" in refusal
     hold(exclusive(("cuda",), shared=False))
 
 
@@ -180,14 +180,14 @@ def shared() -> Iterator[IO[bytes]]:
 
 
 def test_a_call_tells_contender_stage_and_since_when_until_it_returns_or_raises() -> None:
-    own, before = Board(), now()
-    assert own.read() is None
-    with suppress(ValueError), own.calling(2, "sampling"):
-        call = own.read()
+    board_, before = Board(), now()
+    assert board_.read() is None
+    with suppress(ValueError), board_.calling(2, "sampling"):
+        call = board_.read()
         raise ValueError("boom")
     assert (call.contender, call.stage) == (2, "sampling")
     assert before <= call.since_s <= now()
-    assert own.read() is None
+    assert board_.read() is None
 
 
 def test_the_call_outlives_the_process_that_was_in_it(shared: IO[bytes]) -> None:
@@ -203,8 +203,8 @@ def test_the_call_outlives_the_process_that_was_in_it(shared: IO[bytes]) -> None
 
 def test_whoever_reads_in_the_midst_of_writing_sees_no_earlier_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """A time that is too early would end a worker for a call that has just begun."""
-    own, seen = Board(), []
-    with own.calling(0, "warm-up"):
+    board_, seen = Board(), []
+    with board_.calling(0, "warm-up"):
         pass
 
     class Slow(struct.Struct):
@@ -214,11 +214,11 @@ def test_whoever_reads_in_the_midst_of_writing_sees_no_earlier_time(monkeypatch:
             for kind, value in zip(self.format, values, strict=True):
                 struct.pack_into(kind, buffer, offset, value)  # type: ignore[arg-type]
                 offset += struct.calcsize(kind)
-                seen.append(own.read())
+                seen.append(board_.read())
 
     monkeypatch.setattr(board, "_LAYOUT", Slow(board._LAYOUT.format))
     before = now()
-    with own.calling(1, "sampling"):
+    with board_.calling(1, "sampling"):
         pass
     assert seen[:2] == [None, None]
     assert all(call is None or (call.contender == 1 and call.since_s >= before) for call in seen)

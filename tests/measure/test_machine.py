@@ -98,9 +98,9 @@ def test_threads_of_many_operand_sets_that_work_on_other_cpus_are_seen_together(
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two CPUs to leave one out")
 def test_a_worker_keeps_to_as_many_cpus_as_it_has_threads_and_its_row_says_which():
     usable = os.sched_getaffinity(0)
-    one = _measure("gemm/m256n256k256/f32/NN", 1)
-    assert one.affinity == listed(spread(usable, 1))
-    assert one.threads_used == 1
+    row = _measure("gemm/m256n256k256/f32/NN", 1)
+    assert row.affinity == listed(spread(usable, 1))
+    assert row.threads_used == 1
     for _ in range(3):  # on a busy machine the second thread may get no CPU in a few milliseconds of warming up
         more = _measure("gemm/m512n512k512/f32/NN", len(usable), 0.4)
         assert more.affinity == listed(usable)
@@ -159,8 +159,8 @@ def control_groups(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[
         monkeypatch.setattr(f"kernelmark.bench.measure.{module}.CGROUP", tmp_path / "groups")
     monkeypatch.setattr(memory, "OWN_GROUPS", tmp_path / "own")
 
-    def written(files: Mapping[str, object], own: str = "0::/\n") -> None:
-        (tmp_path / "own").write_text(own)
+    def written(files: Mapping[str, object], membership: str = "0::/\n") -> None:
+        (tmp_path / "own").write_text(membership)
         write_files(tmp_path / "groups", files)
 
     return written
@@ -259,8 +259,8 @@ def test_a_run_records_the_sets_that_its_machine_has(cpu):
 
 def test_numpy_is_told_to_leave_only_what_it_would_choose_beyond_the_set(monkeypatch):
     monkeypatch.delenv("NPY_DISABLE_CPU_FEATURES", raising=False)
-    found = ["SSE42", "AVX2", "X86_V3", "X86_V4", "AVX512_ICL"]
-    monkeypatch.setattr(isa.np, "show_config", lambda mode: {"SIMD Extensions": {"found": found}})
+    features = ["SSE42", "AVX2", "X86_V3", "X86_V4", "AVX512_ICL"]
+    monkeypatch.setattr(isa.np, "show_config", lambda mode: {"SIMD Extensions": {"found": features}})
     disabled = {name: environment(name).get("NPY_DISABLE_CPU_FEATURES") for name in ISAS}
     assert disabled == {
         "sse": "AVX2 X86_V3 X86_V4 AVX512_ICL",
@@ -289,10 +289,10 @@ def test_a_workers_libraries_keep_to_the_set_whatever_the_environment_says(name,
     kernels = ("gemm/numpy.matmul", "gemm/mine.asks")
     job = Job(("gemm/m64n64k64/f32/NN",), kernels, Mode.VERIFY, (str(plugin),), 0, Budget(0.01), 1, isa=name)
     with Workers() as workers:
-        product, asked = workers.run(job, WorkerKey("cpu", 1, name))
+        product, asking = workers.run(job, WorkerKey("cpu", 1, name))
     assert product.status == "ok", product.reason
     assert f" {CORES[name]} " in product.versions
-    numpy_has, numba_has = asked.tunables.removeprefix('{"has":"').removesuffix('"}').split("|")
+    numpy_has, numba_has = asking.tunables.removeprefix('{"has":"').removesuffix('"}').split("|")
     beyond = ("AVX512", "X86_V4") if name == "avx2" else ("AVX2", "AVX512", "X86_V3", "X86_V4")
     assert name == "avx512" or not any(feature.startswith(beyond) for feature in numpy_has.split())
     assert numba_has == ISAS[name].llvm

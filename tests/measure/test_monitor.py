@@ -41,10 +41,10 @@ class Machine:
         monitor._counts_cycles.cache_clear()
         self.passes(0.0, 0.0, (0.0, 0.0))
 
-    def passes(self, seconds: float, own: float, idle: tuple[float, float], steal: float = 0.0) -> None:
+    def passes(self, seconds: float, own_s: float, idle: tuple[float, float], steal: float = 0.0) -> None:
         """Let time pass; `idle` of each CPU, `steal` from CPU 0. What is neither idle nor stolen was spent by users."""
         self.now_s += seconds
-        self.own_s += own
+        self.own_s += own_s
         self.idle = [ticks + round(more * 100) for ticks, more in zip(self.idle, idle, strict=True)]
         self.steal[0] += round(steal * 100)
         whole = round(self.now_s * 100)
@@ -80,11 +80,11 @@ def test_what_processes_below_us_take_is_no_load_whether_they_live_or_not(both: 
     watch = watching()
     both.has_below(7, of="self", seconds=0.7)
     both.has_below(8, of="7", seconds=0.4)
-    both.passes(1.0, own=1.0, idle=(0.0, 0.2))
+    both.passes(1.0, own_s=1.0, idle=(0.0, 0.2))
     assert watch.look().state["load"] == pytest.approx(0.0, abs=1e-9)
     both.has_below(8, of="7", seconds=0.9)
     both.reaped_s += 0.5
-    both.passes(1.0, own=1.0, idle=(0.0, 0.0))
+    both.passes(1.0, own_s=1.0, idle=(0.0, 0.0))
     assert watch.look().causes == {}
 
 
@@ -100,13 +100,13 @@ def test_a_process_has_a_child_until_it_has_waited_for_it() -> None:
         found.append(has_children())
         print(*found, child.wait(), has_children())
     """
-    found = subprocess.run([sys.executable, "-c", dedent(code)], capture_output=True, text=True, check=True)
-    assert found.stdout.split() == ["False", "True", "True", "-9", "False"]
+    done = subprocess.run([sys.executable, "-c", dedent(code)], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["False", "True", "True", "-9", "False"]
 
 
 def test_what_was_before_the_first_look_is_no_load(both: Machine) -> None:
     watch = CpuMonitor()
-    both.passes(1.0, own=1.0, idle=(0.0, 0.5))
+    both.passes(1.0, own_s=1.0, idle=(0.0, 0.5))
     window = watch.look()
     assert "load" not in window.state
     assert window.causes == {}
@@ -119,17 +119,17 @@ STOLEN = "the hypervisor took 5 % of the time during 100 % of the sampling"
 @pytest.mark.parametrize(
     ("ours", "passes", "load", "disturbed"),
     [
-        ({0, 1}, {"seconds": 1.0, "own": 1.5, "idle": (0.0, 0.5)}, 0.0, ""),
-        ({0, 1}, {"seconds": 1.0, "own": 1.0, "idle": (0.0, 0.65)}, 0.35, OTHERS.format(0.35)),
-        ({0, 1}, {"seconds": 1.0, "own": 1.0, "idle": (0.0, 0.91)}, 0.09, ""),
+        ({0, 1}, {"seconds": 1.0, "own_s": 1.5, "idle": (0.0, 0.5)}, 0.0, ""),
+        ({0, 1}, {"seconds": 1.0, "own_s": 1.0, "idle": (0.0, 0.65)}, 0.35, OTHERS.format(0.35)),
+        ({0, 1}, {"seconds": 1.0, "own_s": 1.0, "idle": (0.0, 0.91)}, 0.09, ""),
         # In a short window one step of the counters disturbs nothing.
-        ({0, 1}, {"seconds": 0.05, "own": 0.05, "idle": (0.0, 0.04)}, 0.2, ""),
-        ({0, 1}, {"seconds": 0.05, "own": 0.05, "idle": (0.0, 0.03)}, 0.4, OTHERS.format("0.40")),
-        ({0, 1}, {"seconds": 1.0, "own": 1.0, "idle": (0.0, 0.9), "steal": 0.1}, 0.0, STOLEN),
+        ({0, 1}, {"seconds": 0.05, "own_s": 0.05, "idle": (0.0, 0.04)}, 0.2, ""),
+        ({0, 1}, {"seconds": 0.05, "own_s": 0.05, "idle": (0.0, 0.03)}, 0.4, OTHERS.format("0.40")),
+        ({0, 1}, {"seconds": 1.0, "own_s": 1.0, "idle": (0.0, 0.9), "steal": 0.1}, 0.0, STOLEN),
         # Who keeps to a CPU that is not ours is load, and disturbs only on another hardware thread of our core.
-        ({0}, {"seconds": 1.0, "own": 1.0, "idle": (0.0, 0.0)}, 1.0, ""),
-        ({0}, {"seconds": 1.0, "own": 0.5, "idle": (0.0, 1.0)}, 0.5, OTHERS.format("0.50")),
-        ("0-1", {"seconds": 1.0, "own": 1.0, "idle": (0.0, 0.0)}, 1.0, OTHERS.format("1.0")),
+        ({0}, {"seconds": 1.0, "own_s": 1.0, "idle": (0.0, 0.0)}, 1.0, ""),
+        ({0}, {"seconds": 1.0, "own_s": 0.5, "idle": (0.0, 1.0)}, 0.5, OTHERS.format("0.50")),
+        ("0-1", {"seconds": 1.0, "own_s": 1.0, "idle": (0.0, 0.0)}, 1.0, OTHERS.format("1.0")),
     ],
 )
 def test_what_others_take_is_load_and_disturbs_beyond_a_tenth_of_our_cpus(
@@ -157,7 +157,7 @@ def test_a_quota_that_holds_threads_back_disturbs_though_the_cpus_are_idle(
     write_files(tmp_path / group, {"cpu.stat": f"usage_usec 5\nnr_throttled 0\n{counter.format(1000)}"})
     watch = watching()
     write_files(tmp_path / group, {"cpu.stat": f"usage_usec 5\nnr_throttled 4\n{counter.format(1600)}"})
-    both.passes(1.0, own=1.0, idle=(0.5, 0.5))
+    both.passes(1.0, own_s=1.0, idle=(0.5, 0.5))
     assert watch.look().causes == {monitor.QUOTA: pytest.approx(0.6)}
 
 
@@ -292,9 +292,9 @@ def test_throttling_disturbs_and_idleness_or_a_chosen_clock_does_not(gpu: FakeNv
     gpu.readings["CurrentClocksThrottleReasons"] = 0x1 | 0x2 | 0x100
     assert watch.look().causes == {}
     gpu.readings["CurrentClocksThrottleReasons"] = 0x4 | 0x40
-    found = watch.look()
-    assert disturbance([found]).startswith("the GPU was throttled (power cap) during 100 % of the sampling; ")
-    assert "(hardware thermal slowdown)" in disturbance([found])
+    window = watch.look()
+    assert disturbance([window]).startswith("the GPU was throttled (power cap) during 100 % of the sampling; ")
+    assert "(hardware thermal slowdown)" in disturbance([window])
 
 
 def test_a_gpus_clock_that_falls_by_more_than_three_per_cent_disturbs(gpu: FakeNvml) -> None:
@@ -331,11 +331,11 @@ class Bus(FakeNvml):
 
 @pytest.fixture
 def bus(installed: Callable[[Any], Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Bus:
-    found = installed(Bus())
-    monkeypatch.setitem(sys.modules, "cupy", found.cupy)
+    stand_in = installed(Bus())
+    monkeypatch.setitem(sys.modules, "cupy", stand_in.cupy)
     monkeypatch.setattr(machine, "LOAD_S", 0.01)
     monkeypatch.setattr(machine, "DEVICES", tmp_path)
-    return found
+    return stand_in
 
 
 def test_the_generation_is_that_of_a_link_under_load_and_what_nvml_lacks_is_left_out(bus: Bus) -> None:
@@ -343,10 +343,10 @@ def test_the_generation_is_that_of_a_link_under_load_and_what_nvml_lacks_is_left
     assert machine.gpu_link() == {"pcie_generation": 5}
 
 
-@pytest.mark.parametrize(("text", "found"), [("1\n", {"gpu_numa_node": 1}), ("-1\n", {}), ("", {})])
-def test_the_node_of_a_gpu_is_the_systems(bus: Bus, tmp_path: Path, text: str, found: dict[str, int]) -> None:
+@pytest.mark.parametrize(("text", "expected"), [("1\n", {"gpu_numa_node": 1}), ("-1\n", {}), ("", {})])
+def test_the_node_of_a_gpu_is_the_systems(bus: Bus, tmp_path: Path, text: str, expected: dict[str, int]) -> None:
     write_files(tmp_path, {f"{BUS}/numa_node": text})
-    assert machine.gpu_link() == {**found, "pcie_generation": 5}
+    assert machine.gpu_link() == {**expected, "pcie_generation": 5}
 
 
 def test_without_nvml_nothing_crosses_the_link(bus: Bus, installed: Callable[[Any], Any]) -> None:

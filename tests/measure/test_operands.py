@@ -42,13 +42,13 @@ def test_other_distributions_are_normal_zeros_or_small_whole_numbers_and_leave_v
 ) -> None:
     draw, _ = _loaded(problem.format(dtype))
     usual = Draw(discover().problem(problem.format(dtype)), 1)
-    found = {}
+    by_distribution = {}
     for distribution in ("normal", "zeros", "ints"):
         draw.redraw(distribution)
-        found[distribution] = draw.views("C")["a"].astype(np.float64)
-    assert (found["normal"].mean(), found["normal"].std()) == pytest.approx((0, 1), abs=0.05)
-    assert not found["zeros"].any()
-    assert np.unique(found["ints"]).tolist() == list(range(-LARGEST_INT, LARGEST_INT + 1))
+        by_distribution[distribution] = draw.views("C")["a"].astype(np.float64)
+    assert (by_distribution["normal"].mean(), by_distribution["normal"].std()) == pytest.approx((0, 1), abs=0.05)
+    assert not by_distribution["zeros"].any()
+    assert np.unique(by_distribution["ints"]).tolist() == list(range(-LARGEST_INT, LARGEST_INT + 1))
     draw.redraw()
     usual.redraw()
     usual.redraw()
@@ -69,14 +69,14 @@ def test_one_value_in_many_is_a_zero_an_integer_or_of_another_size(problem: str,
     draw, _ = _loaded(problem.format(100_000))
     values = next(iter(draw.views("C").values())).astype(np.float64).reshape(-1)
     scattered = np.concatenate([next(iter(draw.change().values()))[1] for _ in range(4000)]).astype(np.float64)
-    for found in (values, scattered):
-        share = SPECIAL / len(found)
-        assert share * np.sum(found == 0) == pytest.approx(1 / 4, abs=0.1)
-        assert np.signbit(found[found == 0]).mean() == pytest.approx(0.5, abs=0.25)
-        assert share * np.sum((found % 1 == 0) & (found != 0)) == pytest.approx(1 / 4, abs=0.1)
+    for numbers in (values, scattered):
+        share = SPECIAL / len(numbers)
+        assert share * np.sum(numbers == 0) == pytest.approx(1 / 4, abs=0.1)
+        assert np.signbit(numbers[numbers == 0]).mean() == pytest.approx(0.5, abs=0.25)
+        assert share * np.sum((numbers % 1 == 0) & (numbers != 0)) == pytest.approx(1 / 4, abs=0.1)
         beyond = 1 / 4 * (largest > 1) + np.log(largest) / np.log(largest / 1e-3) / 2
-        assert share * np.sum(abs(found) > 1) == pytest.approx(beyond * (1 if largest > 1 else 0), abs=0.15)
-        assert abs(found).max() <= 1.01 * largest
+        assert share * np.sum(abs(numbers) > 1) == pytest.approx(beyond * (1 if largest > 1 else 0), abs=0.15)
+        assert abs(numbers).max() <= 1.01 * largest
 
 
 def test_the_same_seed_draws_the_same_values() -> None:
@@ -97,17 +97,17 @@ def test_values_follow_from_what_is_mixed_in_and_not_from_how_often_elements_hav
         return before, draw.flat["a"].tolist()
 
     assert drawn(3) == drawn(3, changes=100)
-    assert all(one != other for one, other in zip(drawn(3), drawn(4), strict=True))
+    assert all(element != changed for element, changed in zip(drawn(3), drawn(4), strict=True))
 
 
 def test_a_draw_ends_with_the_last_that_holds_it() -> None:
     draw, _ = _loaded("copy/m3n5/f32")
     draw.change()
-    kept = weakref.ref(draw)
+    reference = weakref.ref(draw)
     gc.disable()
     try:
         del draw
-        assert kept() is None
+        assert reference() is None
     finally:
         gc.enable()
 
@@ -244,9 +244,9 @@ def test_damage_is_named(write: object, complaint: str | None, moved: bool) -> N
 
 def test_moved_operands_begin_at_places_of_a_page_that_are_off_a_cache_line() -> None:
     draw, operands = _loaded("gemm/m5n6k7/f32/NN")
-    found = {operands.moved(draw.rng).flat[name].ctypes.data % 4096 for _ in range(100) for name in "abc"}
-    assert len(found) > 60
-    assert {place % 64 for place in found} == {16, 32, 48}
+    offsets = {operands.moved(draw.rng).flat[name].ctypes.data % 4096 for _ in range(100) for name in "abc"}
+    assert len(offsets) > 60
+    assert {place % 64 for place in offsets} == {16, 32, 48}
 
 
 @pytest.mark.parametrize(("dtype", "kind"), [("f32", np.float32), ("f64", np.float64)])
@@ -285,5 +285,5 @@ def test_a_part_of_parts_is_that_of_the_whole():
     spread = Spread([whole[:2], whole[2:9], whole[9:]])
     for first in range(-10, 10):
         for last in range(-10, 11):
-            found = spread[first:last].parts
-            assert (np.concatenate(found).tolist() if found else []) == whole[first:last].tolist()
+            parts = spread[first:last].parts
+            assert (np.concatenate(parts).tolist() if parts else []) == whole[first:last].tolist()

@@ -106,10 +106,10 @@ def test_a_ceiling_is_that_of_the_fastest_kernel_that_was_right(registry):
     (need,) = needs(registry.problem("transpose/m9n9/f32/in"), "cpu", 1, "exact", Mode.COLD, LLC)
     slow, fast = row(1.9e-3, 2e-3, 2.1e-3, kernel="copy/a.slow"), row(0.8e-3, 1e-3, 1.25e-3, kernel="copy/a.fast")
     wrong = Measurement(kernel="copy/a.wrong", status="wrong")
-    found = ceiling(need, fastest([slow, wrong, fast]), problem, "2026")
-    assert (found.kernel, found.rate, found.best) == ("copy/a.fast", pytest.approx(1e10), pytest.approx(1e10))
-    assert (found.low, found.high) == (pytest.approx(6.4e9), pytest.approx(1e10))
-    assert found.need == need
+    best = ceiling(need, fastest([slow, wrong, fast]), problem, "2026")
+    assert (best.kernel, best.rate, best.best) == ("copy/a.fast", pytest.approx(1e10), pytest.approx(1e10))
+    assert (best.low, best.high) == (pytest.approx(6.4e9), pytest.approx(1e10))
+    assert best.need == need
     assert fastest([wrong]) is None
 
 
@@ -117,18 +117,18 @@ def test_load_on_most_samples_leaves_a_ceiling_what_it_is(registry):
     problem = registry.problem("fma/n98304k512/f32")
     (need, *_) = needs(registry.problem(GEMM), "cpu", 1, "fp32", Mode.COLD, LLC)
     quiet = [1e-3 + 1e-6 * i for i in range(30)]
-    found = ceiling(need, Measurement(kernel="fma/a.b", samples=[*quiet, *[4e-3] * 70]), problem, "2026")
-    assert found.rate == pytest.approx(problem.flop / 1.01e-3)
-    assert found.high - found.low < 0.05 * found.rate
+    limit = ceiling(need, Measurement(kernel="fma/a.b", samples=[*quiet, *[4e-3] * 70]), problem, "2026")
+    assert limit.rate == pytest.approx(problem.flop / 1.01e-3)
+    assert limit.high - limit.low < 0.05 * limit.rate
 
 
 def test_a_time_is_placed_under_the_nearer_ceiling(registry):
     problem = registry.problem(GEMM)  # at least 20 us by arithmetic, 12 us by memory
-    found = place(row(39e-6, 40e-6, 41e-6), problem, COMPUTE_LIMIT, MEMORY_LIMIT)
-    assert (found.roofline_pct, found.bound_by) == (pytest.approx(50), "compute")
-    assert (found.ceiling_gflop_per_s, found.ceiling_gbyte_per_s) == (100, 10)
-    found = place(row(39e-6, 40e-6, 41e-6), problem, None, MEMORY_LIMIT)
-    assert (found.roofline_pct, found.bound_by) == (pytest.approx(30), "memory")
+    placed = place(row(39e-6, 40e-6, 41e-6), problem, COMPUTE_LIMIT, MEMORY_LIMIT)
+    assert (placed.roofline_pct, placed.bound_by) == (pytest.approx(50), "compute")
+    assert (placed.ceiling_gflop_per_s, placed.ceiling_gbyte_per_s) == (100, 10)
+    placed = place(row(39e-6, 40e-6, 41e-6), problem, None, MEMORY_LIMIT)
+    assert (placed.roofline_pct, placed.bound_by) == (pytest.approx(30), "memory")
     assert place(row(39e-6, 40e-6, 41e-6), problem, None, None) is None
 
 
@@ -143,8 +143,8 @@ def test_only_a_time_whose_slow_end_beats_the_best_sample_by_two_per_cent_exceed
     problem, judge = registry.problem(GEMM), Judge(COMPUTE_LIMIT, SLACK)
     least = 2e6 / 1.2e11
     assert exceeded(row(0.5 * least, 0.6 * least, 0.99 * least), problem, judge) is None
-    found = exceeded(row(0.5 * least, 0.6 * least, 0.97 * least), problem, judge)
-    assert found.reason == "123.7 GFLOP/s exceed the ceiling, 100 GFLOP/s by fma/a.b on fma/n1k1/f32"
+    excess = exceeded(row(0.5 * least, 0.6 * least, 0.97 * least), problem, judge)
+    assert excess.reason == "123.7 GFLOP/s exceed the ceiling, 100 GFLOP/s by fma/a.b on fma/n1k1/f32"
 
 
 @pytest.mark.parametrize(
@@ -158,8 +158,8 @@ def test_only_a_time_whose_slow_end_beats_the_best_sample_by_two_per_cent_exceed
     ],
 )
 def test_bandwidth_accuses_operands_beyond_caches_and_others_at_twice_that_of_a_cache(registry, problem, mode, judge):
-    found = [(need.problem, times) for need, times in judges(registry.problem(problem), "cpu", 2, "exact", mode, LLC)]
-    assert found == ([judge] if judge else [])
+    judging = [(need.problem, times) for need, times in judges(registry.problem(problem), "cpu", 2, "exact", mode, LLC)]
+    assert judging == ([judge] if judge else [])
     assert not judge or judge[1] == SLACK or [*judges(registry.problem(problem), "cuda", 1, "exact", mode, LLC)] == []
 
 
@@ -175,8 +175,8 @@ def test_bandwidth_accuses_operands_beyond_caches_and_others_at_twice_that_of_a_
 def test_a_changed_clock_is_out_of_the_share_in_cycles_if_both_are_known(registry, problem, ceiling_mhz, row_mhz, pct):
     limits = [structs.replace(limit, clock_mhz=ceiling_mhz) for limit in (COMPUTE_LIMIT, MEMORY_LIMIT)]
     state = {} if row_mhz is None else {"clock_mhz": row_mhz}
-    found = place(row(39e-6, 40e-6, 41e-6, state=state), registry.problem(problem), *limits)
-    assert (found.bound_by, found.roofline_pct_cycles) == ("compute" if problem == GEMM else "memory", pct)
+    placed = place(row(39e-6, 40e-6, 41e-6, state=state), registry.problem(problem), *limits)
+    assert (placed.bound_by, placed.roofline_pct_cycles) == ("compute" if problem == GEMM else "memory", pct)
 
 
 NEED = Need("cpu", 2, "fp32", "fma/n196608k512/f32")
@@ -244,8 +244,8 @@ WORKED = [
 def test_occupancy_is_as_worked_from_the_published_limits(
     arch: str, threads: int, registers: int, shared: int, blocks: int, share: float, limiter: str
 ) -> None:
-    found = occupancy(typical(arch), threads, registers, shared)
-    assert (found.blocks_per_sm, found.occupancy, found.limiter) == (blocks, share, limiter)
+    occupied = occupancy(typical(arch), threads, registers, shared)
+    assert (occupied.blocks_per_sm, occupied.occupancy, occupied.limiter) == (blocks, share, limiter)
 
 
 def test_an_architecture_without_known_limits_is_named() -> None:
@@ -302,5 +302,5 @@ def test_nvidias_own_calculator_agrees(number: int, calculator: ctypes.CDLL) -> 
         (1, 32, 33, 64, 96, 128, 256, 512, 1024), (16, 21, 24, 26, 32, 33, 40, 64, 65, 97, 255, 256), shared
     ):
         expected = calculator.blocks(number, *device, threads, registers, nbytes)
-        found = occupancy(sm, threads, registers, nbytes).blocks_per_sm
-        assert found == expected, (threads, registers, nbytes)
+        blocks = occupancy(sm, threads, registers, nbytes).blocks_per_sm
+        assert blocks == expected, (threads, registers, nbytes)

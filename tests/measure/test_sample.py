@@ -207,7 +207,7 @@ def test_a_baseline_takes_at_most_four_times_the_limit_for_the_sake_of_others(ri
     Turns(series, Budget(max_time_s=2, rel_ci=-1), {"base"}, False, _unexpected, {}).run()
     assert 8 <= series["base"].spent_s < 10
     assert len(series["base"].samples) == len(series["fast"].samples)
-    assert [one.stopped_by for one in series.values()] == ["time", "time"]
+    assert [contender.stopped_by for contender in series.values()] == ["time", "time"]
 
 
 def test_a_contender_that_raises_leaves_the_others_alone(rig: Rig) -> None:
@@ -226,7 +226,7 @@ def test_what_was_disturbed_is_taken_again_from_every_contender_and_counted(rig:
     a, b = _sampled(rig, "ab", 13e-3, budget, Script(causes=["", "noise", "noise", ""]))
     assert (a.repeated, b.repeated) == (8, 8)  # two windows, in each four rounds of 26 ms
     assert len(rig.log) == undisturbed + 16
-    assert [len(one.samples) for one in (a, b)] == [len(one.samples) for one in calm]
+    assert [len(contender.samples) for contender in (a, b)] == [len(contender.samples) for contender in calm]
     assert (disturbance(a.windows), means(a.windows)) == ("", {"load": 0.0})
 
 
@@ -238,9 +238,9 @@ def test_a_window_holds_an_even_number_of_rounds_so_that_quads_stay_whole(rig: R
 
 
 def test_samples_that_are_set_aside_cost_none_of_the_time_limit(rig: Rig) -> None:
-    (one,) = _sampled(rig, "a", 20e-3, Budget(1.0, rel_ci=-1), Script(causes=["noise"] * 3))
-    assert one.spent_s == pytest.approx(len(one.samples) * 20e-3)
-    assert one.spent_s >= 1.0
+    (contender,) = _sampled(rig, "a", 20e-3, Budget(1.0, rel_ci=-1), Script(causes=["noise"] * 3))
+    assert contender.spent_s == pytest.approx(len(contender.samples) * 20e-3)
+    assert contender.spent_s >= 1.0
 
 
 def test_where_it_never_ends_a_run_takes_twice_its_time_and_says_what_disturbed_it(rig: Rig) -> None:
@@ -252,9 +252,9 @@ def test_where_it_never_ends_a_run_takes_twice_its_time_and_says_what_disturbed_
 
 
 def test_long_samples_are_taken_again_twice_at_most(rig: Rig) -> None:
-    (one,) = _sampled(rig, "a", 0.6, Budget(10.0, rel_ci=-1), Script(causes=["noise"] * 100))
-    assert one.repeated <= 4  # two windows of two rounds
-    assert one.repeated > 0
+    (contender,) = _sampled(rig, "a", 0.6, Budget(10.0, rel_ci=-1), Script(causes=["noise"] * 100))
+    assert contender.repeated <= 4  # two windows of two rounds
+    assert contender.repeated > 0
 
 
 def metered(fake: FakeTime) -> Script:
@@ -265,8 +265,8 @@ def metered(fake: FakeTime) -> Script:
 def test_energy_is_that_of_calls_between_two_steps_of_the_counter(fake_time: FakeTime) -> None:
     rig = Rig(fake_time, "copy/m3n4/f32", 3)
     series = rig.warmed(seconds=1e-3)
-    found = Energy(series, metered(fake_time)).results(METERED_S)
-    assert found == {"energy_j": pytest.approx(0.1, rel=0.05)}
+    results = Energy(series, metered(fake_time)).results(METERED_S)
+    assert results == {"energy_j": pytest.approx(0.1, rel=0.05)}
     assert len(rig.log) >= 500
     assert rig.log[:4] == ["k0", "k1", "k2", "k0"]
 
@@ -293,9 +293,9 @@ def test_without_a_sensor_or_with_one_that_stands_still_there_is_no_energy(fake_
 def test_a_kernel_is_accused_that_is_always_slower_when_all_operands_have_changed(
     pairs: list[tuple[float, float]], accused: bool
 ) -> None:
-    found = spared_when_renewed(SimpleNamespace(take_renewed=iter(pairs).__next__))
+    accusation = spared_when_renewed(SimpleNamespace(take_renewed=iter(pairs).__next__))
     text = "skips work: 0.0005 s per call when all operands have changed, 0.0001 s when a few elements have"
-    assert found == (text if accused else None)
+    assert accusation == (text if accused else None)
 
 
 @pytest.mark.parametrize(
@@ -332,9 +332,9 @@ def test_a_kernel_is_accused_that_is_slower_after_all_checks_in_three_windows_wi
 def test_a_sample_after_all_checks_is_not_kept(rig: Rig) -> None:
     series = rig.warmed(seconds=1e-3, shared=2, sums=True)
     series.sample()
-    kept, taken = dict(series.snapshots), len(rig.log)
+    before, taken = dict(series.snapshots), len(rig.log)
     assert series.take_again() == pytest.approx(1e-3)
-    assert (series.samples, len(series.woken), series.snapshots) == ([pytest.approx(1e-3)], 1, kept)
+    assert (series.samples, len(series.woken), series.snapshots) == ([pytest.approx(1e-3)], 1, before)
     assert len(rig.log) > taken
 
 
@@ -456,8 +456,8 @@ def test_a_call_on_new_values_that_takes_twice_as_long_as_one_on_known_ones_spar
 
 def test_a_call_after_a_pause_that_takes_twice_as_long_as_in_a_batch_spares_work():
     for apart_s, spared in ((2.05e-6, False), (2.2e-6, True)):
-        found = complaint_of(known([1e-6] * 14, [1e-6] * 14, apart_s)) or ""
-        assert ("s per call after a pause" in found) == spared
+        complaint = complaint_of(known([1e-6] * 14, [1e-6] * 14, apart_s)) or ""
+        assert ("s per call after a pause" in complaint) == spared
 
 
 @pytest.mark.parametrize(("together_s", "spared"), [((3e-6, 1e-6, 1e-6), True), ((3e-6, 3e-6, 1e-6), False)])

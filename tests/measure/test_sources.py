@@ -111,11 +111,11 @@ def test_code_changes_a_flat_source_and_comments_formatting_and_the_emulators_co
     assert (flattened(cuda / "ops" / "k.cu", cuda) == FLAT) is is_same
 
 
-@pytest.mark.parametrize(("one", "other"), [("a - -b", "a --b"), ("a + +b", "a++ b"), ("a & &b", "a && b")])
-def test_operators_that_only_a_space_separates_are_two(cuda: Path, one: str, other: str) -> None:
+@pytest.mark.parametrize(("first", "second"), [("a - -b", "a --b"), ("a + +b", "a++ b"), ("a & &b", "a && b")])
+def test_operators_that_only_a_space_separates_are_two(cuda: Path, first: str, second: str) -> None:
     file = cuda / "ops" / "alone.cu"
-    found = {flattened(file, cuda) for text in (one, other) if file.write_text(text)}
-    assert len(found) == 2
+    texts = {flattened(file, cuda) for text in (first, second) if file.write_text(text)}
+    assert len(texts) == 2
 
 
 def test_a_renamed_header_and_a_moved_checkout_change_nothing(cuda: Path, tmp_path: Path) -> None:
@@ -166,8 +166,8 @@ def test_every_declared_value_that_measuring_sees_changes_it(tiled: CudaKernel, 
         *(planned(tiled, **{field: 2}) for field in ("grid", "block", "shared_bytes", "cluster")),
         *(planned(tiled, args=(argument,)) for argument in arguments),
     ]
-    found = [digest(kernel) for kernel in (tiled, *other)]
-    assert [i for i, one in enumerate(found) if found.count(one) > 1] == []
+    digests = [digest(kernel) for kernel in (tiled, *other)]
+    assert [i for i, each in enumerate(digests) if digests.count(each) > 1] == []
 
 
 def test_another_default_tile_changes_it_only_where_it_is_taken(registry: Registry, digest: Callable[..., str]) -> None:
@@ -201,17 +201,17 @@ def test_limits_change_it_by_the_launches_alone(tiled: CudaKernel, digest: Calla
 def test_a_task_follows_from_its_kernels_and_the_version_of_the_measuring(
     registry: Registry, tiled: CudaKernel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one, other = (tiled, [registry.problem(PROBLEM)]), (registry.kernels["gemm/cuda.naive"], [])
-    before = task_digest([one, other], H100)
-    assert task_digest([other, one], H100) == before
-    assert task_digest([one], H100) != before
+    tiled_task, naive_task = (tiled, [registry.problem(PROBLEM)]), (registry.kernels["gemm/cuda.naive"], [])
+    before = task_digest([tiled_task, naive_task], H100)
+    assert task_digest([naive_task, tiled_task], H100) == before
+    assert task_digest([tiled_task], H100) != before
     monkeypatch.setattr(sources, "MEASURING", sources.MEASURING + 1)
-    assert task_digest([one, other], H100) != before
+    assert task_digest([tiled_task, naive_task], H100) != before
 
 
 def test_every_kernel_has_a_digest_of_its_own(registry: Registry) -> None:
-    found = {kernel_digest(kernel, (), H100) for kernel in registry.kernels.values()}
-    assert len(found) == len(registry.kernels)
+    digests = {kernel_digest(kernel, (), H100) for kernel in registry.kernels.values()}
+    assert len(digests) == len(registry.kernels)
 
 
 def test_another_process_forms_the_same_digest(

@@ -52,7 +52,7 @@ def test_correlation_time_sums_pairs_of_lags_until_one_is_not_positive(n: int) -
     signs = np.sign(values - np.median(values))
     signs -= signs.mean()
     covariance = [float(sum(signs[i] * signs[i + lag] for i in range(n - lag))) for lag in range(n // 2 // 2 * 2)]
-    pairs = [(one + other) / covariance[0] for one, other in zip(covariance[::2], covariance[1::2], strict=True)]
+    pairs = [(even + odd) / covariance[0] for even, odd in zip(covariance[::2], covariance[1::2], strict=True)]
     stop = next((i for i, pair in enumerate(pairs) if pair <= 0), len(pairs))
     assert stop > 8
     assert correlation_time(values, float(np.median(values))) == pytest.approx(max(1.0, 2 * sum(pairs[:stop]) - 1))
@@ -109,12 +109,12 @@ def test_looks_spend_no_more_than_five_per_cent_in_all() -> None:
 def test_speedup_of_drifting_contenders_is_exact_by_quads() -> None:
     # Both slow down linearly and take turns forward and backward: kernel twice as fast as the baseline throughout.
     clock = 0.0
-    base, own = [], []
+    base, contender = [], []
     for turn in range(40):
         for name in ("base", "own") if turn % 2 == 0 else ("own", "base"):
             clock += 1
-            (base if name == "base" else own).append((2.0 if name == "base" else 1.0) * (1 + 0.001 * clock))
-    ratio = speedup([base], [own])
+            (base if name == "base" else contender).append((2.0 if name == "base" else 1.0) * (1 + 0.001 * clock))
+    ratio = speedup([base], [contender])
     assert ratio.method == "abba-quads"
     assert (ratio.low, ratio.median, ratio.high) == pytest.approx((2, 2, 2), rel=1e-5)
 
@@ -161,8 +161,8 @@ def test_speedups_of_five_processes_cover_a_ratio_of_noisy_ones(simulated: tuple
     for run in runs:
         placed = np.exp(0.01 * rng.normal(size=(2, PROCESSES, 1)))
         base = 2.0 * run * placed[0] * (1 + 0.01 * rng.random(run.shape))
-        own = run * placed[1] * (1 + 0.01 * rng.random(run.shape))
-        ratio = speedup(base.tolist(), own.tolist())
+        contender = run * placed[1] * (1 + 0.01 * rng.random(run.shape))
+        ratio = speedup(base.tolist(), contender.tolist())
         hits.append(ratio.low <= 2.0 <= ratio.high)
     assert sum(hits) / len(hits) >= 0.92
 
@@ -197,8 +197,8 @@ def test_the_interval_between_processes_is_students() -> None:
 def test_speedup_over_processes_pairs_samples_within_each() -> None:
     """Process by process both are slower; a ratio across processes would be anything between 0.5 and 8."""
     base = [[2.0 * scale] * 12 for scale in (1.0, 2.0, 4.0)]
-    own = [[scale] * 12 for scale in (1.0, 2.0, 4.0)]
-    ratio = speedup(base, own)
+    contender = [[scale] * 12 for scale in (1.0, 2.0, 4.0)]
+    ratio = speedup(base, contender)
     assert (ratio.low, ratio.median, ratio.high, ratio.method) == (2.0, 2.0, 2.0, "abba-quads")
     assert ratio.minima == 2.0
 
