@@ -80,11 +80,11 @@ def forgetting() -> Iterator[Registry]:
     """Everything that is discovered; what is registered meanwhile is forgotten, and can be loaded again."""
     found = discover()
     known, plugins = (copy(found.kernels), copy(found.operations)), dict(discovery._loaded)
-    sampling = sample.secrets, sample.SUMMED_SHARE  # of which the plug-in with the fake device has its own
+    sampling = sample.secrets, sample.CHECKED_SHARE  # of which the plug-in with the fake device has its own
     yield found
     found.kernels, found.operations = known
     discovery._loaded = plugins
-    sample.secrets, sample.SUMMED_SHARE = sampling
+    sample.secrets, sample.CHECKED_SHARE = sampling
 
 
 @pytest.fixture

@@ -214,8 +214,8 @@ class Contender:
             clock = self.device.clock(hold=not self.kernel.synchronises and self._launcher != "pycuda")
             self.report.call_overhead_s = call_overhead(clock)
             numerics = self.kernel.numerics_for(self.problem)
-            summed = partial(checksums.wrong, numerics=numerics) if checksums.possible else None
-            checks = self.called, shared, summed, checksums.took_s
+            check_output = partial(checksums.wrong, numerics=numerics) if checksums.possible else None
+            checks = self.called, shared, check_output, checksums.took_s
             self.series = Series(self.launches, sets, draw, self.device, clock, does.from_memory, evict, *checks)
             self._observers = [kind(self.series, monitor) for kind in OBSERVERS]
             for observer in self._observers:

@@ -35,7 +35,7 @@ _GUARD = np.tile(np.array([0xFF] * 8 + [0xFF, 0xFF, 0x7F, 0x7F] * 2, np.uint8), 
 class Spots(NamedTuple):
     """A few poisoned elements of an output, at the indices `places` of `flat`, its buffer as unsigned integers.
 
-    unwritten: the bits of an unwritten element. early: for each call of `looks`, the position in `places` of the
+    unwritten: the bits of an unwritten element. early: for each call of `early_reads`, the position in `places` of the
     element that is read first, and the bits that were read.
     """
 
@@ -54,7 +54,7 @@ class Spots(NamedTuple):
         written: Array = self.flat[self.places] != self.unwritten
         return written
 
-    def looks(self) -> list[Launch]:
+    def early_reads(self) -> list[Launch]:
         """Return two calls that read elements for `is_late`: the first reads a single element, the second reads all.
 
         A kernel must not notice the calls. They call no Python function, which would call a trace function. The first
@@ -69,7 +69,7 @@ class Spots(NamedTuple):
         return [first, partial(flat.take, self.places, None, found[1:], "clip")]
 
     def is_late(self) -> bool:
-        """Return whether an element is still poisoned, or has changed since the calls of `looks` read it."""
+        """Return whether an element is still poisoned, or has changed since the calls of `early_reads` read it."""
         bits = self.flat[self.places]
         changed = any(found[0] != bits[number] or (found[1:] != bits).any() for number, found in self.early)
         return bool(changed or (bits == self.unwritten).any())

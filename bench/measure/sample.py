@@ -25,7 +25,8 @@ from kernelmark.bench.plan.dtypes import Array
 from kernelmark.bench.plan.errors import Unsupported
 from kernelmark.bench.plan.kernel import Launch
 
-#: The least duration of a sample, thousands of clock ticks; shorter calls are batched.
+#: Shorter calls are batched, so that a sample lasts about this long: thousands of steps of a CPU's clock, 400 of a
+#: GPU's. It is shorter if the calls of a batch are limited.
 SAMPLE_S = 200e-6
 #: The most calls of a batch if each is timed separately because the kernel reads and writes the same operand.
 MAX_RESTORED = 32
@@ -48,18 +49,19 @@ PAUSED, SHORTEST_PAUSE_S, LONGEST_PAUSE_S = 4, 1e-6, 0.2e-3
 FRESHENED = 16
 #: The most calls of a batch that is timed call by call, and one sample in how many is followed by such a batch.
 APART, APART_EVERY = 32, 4
-#: The share of the samples' time that checks of whole outputs may take. The first check, which shows how long the
-#: others take, is made at once unless it is expected to take longer than LONG_SUM_S.
-SUMMED_SHARE, LONG_SUM_S = 0.05, 0.1
+#: The share of the samples' time that checks of whole outputs may take on average, besides those of `take_apart`. The
+#: first check, which shows how long the others take, is made at once unless it is expected to take longer than
+#: LONG_CHECK_S.
+CHECKED_SHARE, LONG_CHECK_S = 0.05, 0.1
 #: Samples are spread over at least this time if the limit allows, since a shorter span may lie in one burst of load.
-SPREAD_S = 1.0
+LEAST_SPAN_S = 1.0
 
 #: A context that records the stage in which the contender is called.
 Called = Callable[[str], AbstractContextManager[None]]
 
 
 class Mark(NamedTuple):
-    """A state of a series that can be restored: the number of samples, and the seconds spent."""
+    """A state of a series: the number of samples, and the seconds spent."""
 
     samples: int
     spent_s: float
@@ -69,14 +71,14 @@ class Mark(NamedTuple):
 class _Stretch:
     """Calls that are timed together, with the operand set of each.
 
-    known: the set keeps the values of its previous call. kept: whether the time is kept. shared: the number of the
-    shared change if the output is judged. spots: poisoned elements of the output.
+    known: the set keeps the values of its previous call. kept: whether the time is kept. judged_on: the number of the
+    shared change in the operands, if the output is judged. spots: poisoned elements of the output.
     """
 
     sets: list[int]
     known: bool = False
     kept: bool = False
-    shared: int | None = None
+    judged_on: int | None = None
     spots: list[Spots] = field(default_factory=list)
 
 
@@ -84,7 +86,7 @@ class Series:
     """One kernel's samples, its launches on several copies of the operands, and the rule that stops sampling.
 
     shared: changes of the operands, the same for all kernels of the problem; outputs after these changes are compared
-    with a reference. summed: a function that checks the whole outputs in an OperandSet in about `summing_s` seconds.
+    with a reference. check_output: a function that checks all outputs in an OperandSet, in about `check_s` seconds.
     """
 
     def __init__(
@@ -98,15 +100,15 @@ class Series:
         evict: bool,
         called: Called,
         shared: Sequence[Change] = (),
-        summed: Callable[[OperandSet], str | None] | None = None,
-        summing_s: float = 0.0,
+        check_output: Callable[[OperandSet], str | None] | None = None,
+        check_s: float = 0.0,
     ) -> None:
         self._launches, self.sets, self.draw = launches, sets, draw
         self.device, self.clock = device, clock
         self._cold, self._called, self.shared = cold, called, shared
         #: The outputs of timed calls, by the number of the shared change in their operands.
         self.snapshots: dict[int, dict[str, Array]] = {}
-        self._summed, self._summing_s, self._has_summed = summed, summing_s, summing_s > LONG_SUM_S
+        self._check_output, self._check_s, self._limits_checks = check_output, check_s, check_s > LONG_CHECK_S
         #: The name of an output that was not written when a timed call returned, and a complaint about memory that a
         #: call must not write; "" if there is none.
         self.unwritten = self.damage = ""
@@ -119,7 +121,8 @@ class Series:
         self._evict = cold and (evict or self._restores)
         self.cold_by_eviction = cold and evict
         self._random = random.Random(secrets.randbits(128))
-        self._waiting = list(range(len(sets)))
+        #: The numbers of the sets, from the one used longest ago to the one used last.
+        self._by_last_use = list(range(len(sets)))
         self._offered = 0
         self._looks = Looks()
         self._started = self._call_s = 0.0
@@ -158,8 +161,8 @@ class Series:
     def _take(self, stretches: list[_Stretch]) -> list[float]:
         """Prepare and time stretches of calls; return the seconds of each.
 
-        One eviction serves all stretches, unless they reuse an operand set: then each is prepared and evicted
-        separately.
+        Without eviction, each stretch is prepared just before it is timed. With eviction, all stretches are prepared,
+        caches are evicted once, and all are timed; if two use the same set, this is done for each stretch separately.
         """
         used = [which for stretch in stretches for which in stretch.sets]
         together = self._evict and len(set(used)) == len(used)
@@ -170,14 +173,14 @@ class Series:
                 self._prepare(stretch)
             if self._evict:
                 self.device.evict()
-            self._wait()
+            self._pause_sometimes()
             seconds += map(self._time_stretch, group)
             is_last = group[-1] is stretches[-1]
-            if self._sum_up(group, self.clock.now() - began) and not is_last:
+            if self._check_if_affordable(group, self.clock.now() - began) and not is_last:
                 self._take([self._next_stretch(1)])  # checking an output leaves caches cold
         return seconds
 
-    def _wait(self) -> None:
+    def _pause_sometimes(self) -> None:
         """Sometimes wait for a moment, so that a kernel learns nothing from the time since its last call."""
         if self.is_long or self._random.randrange(PAUSED):
             return
@@ -186,18 +189,18 @@ class Series:
         while now() < until_s:
             pass
 
-    def _sum_up(self, group: list[_Stretch], took_s: float) -> bool:
-        """Check an output of a kept stretch if SUMMED_SHARE of the timed seconds allows it. Return whether one was."""
+    def _check_if_affordable(self, group: list[_Stretch], took_s: float) -> bool:
+        """Check an output of a kept stretch if CHECKED_SHARE of the seconds allows it. Return whether one was."""
         kept = [stretch for stretch in group if stretch.kept]
-        if not self._summed or not kept:
+        if not self._check_output or not kept:
             return False
-        if self._has_summed and self._summing_s * self._random.random() >= SUMMED_SHARE * took_s:
+        if self._limits_checks and self._check_s * self._random.random() >= CHECKED_SHARE * took_s:
             return False
-        began, self._has_summed = self.clock.now(), True
+        began, self._limits_checks = self.clock.now(), True
         operands = self.sets[self._random.choice(self._random.choice(kept).sets)]
         with self._called("check"):
-            self.wrong = self.wrong or self._summed(operands) or ""
-        self._summing_s = min(self._summing_s, self.clock.now() - began)  # a longer check may have been interrupted
+            self.wrong = self.wrong or self._check_output(operands) or ""
+        self._check_s = min(self._check_s, self.clock.now() - began)  # a longer check may have been interrupted
         return True
 
     def _split(self) -> list[int]:
@@ -241,8 +244,8 @@ class Series:
         return seconds[1], seconds[0]
 
     def take_again(self) -> float:
-        """After all checks of outputs, take one more sample, discard it, and return its seconds per call."""
-        self.shared, self._summed = (), None
+        """End all checks of outputs for good, take one more sample, discard it, and return its seconds per call."""
+        self.shared, self._check_output = (), None
         mark = self.mark()
         self.sample()
         seconds = self.samples[-1]
@@ -252,7 +255,7 @@ class Series:
     def take_apart(self) -> None:
         """Time a batch with input changes and pauses of microseconds between calls, to compare with the last sample.
 
-        The outputs of the last call are checked completely in one of three such batches.
+        The outputs of the last call are checked completely in one of three such batches, however long that takes.
         """
         stretch = self._next_stretch(min(self.batch, APART) // 2 * 2)
         self._prepare(stretch)
@@ -262,19 +265,19 @@ class Series:
             apart_s = self.clock.time_apart(launches, operands.stirring(self.draw, spots))
             self._look_for_unwritten(spots)
         self.apart.append((self.samples[-1], apart_s))
-        if self._summed and not self._random.randrange(3):
+        if self._check_output and not self._random.randrange(3):
             with self._called("check"):
-                self.wrong = self.wrong or self._summed(operands) or ""
+                self.wrong = self.wrong or self._check_output(operands) or ""
 
     def _next_stretch(self, calls: int) -> _Stretch:
         """Return a stretch; each call's set is drawn at random from the quarter that has waited longest."""
-        among = max(1, min(len(self._waiting) - 1, max(2, len(self._waiting) // 4)))
-        stretches = []
+        among = max(1, min(len(self._by_last_use) - 1, max(2, len(self._by_last_use) // 4)))
+        numbers = []
         for _ in range(calls):
-            which = self._waiting.pop(self._random.randrange(among)) if among > 1 else self._waiting.pop(0)
-            self._waiting.append(which)
-            stretches.append(which)
-        return _Stretch(stretches)
+            which = self._by_last_use.pop(self._random.randrange(among) if among > 1 else 0)
+            self._by_last_use.append(which)
+            numbers.append(which)
+        return _Stretch(numbers)
 
     def warm_up(self, overhead_s: float, max_time_s: float = math.inf, monitor: Monitor | None = None) -> None:
         """Make calls until caches, threads and branch predictors are warm, and choose the number of calls in a batch.
@@ -337,12 +340,12 @@ class Series:
         if stretch.known and operands.change:
             operands.freshen(self.draw, operands.change)
         else:
-            stretch.shared = self._drawn_to_be_judged()
-            if stretch.shared is not None:
+            stretch.judged_on = self._drawn_to_be_judged()
+            if stretch.judged_on is not None:
                 operands.repaired(self.draw)  # damage by an earlier stretch, perhaps another contender's
-            change = self.draw.change() if stretch.shared is None else self.shared[stretch.shared]
+            change = self.draw.change() if stretch.judged_on is None else self.shared[stretch.judged_on]
             operands.freshen(self.draw, change)
-            if stretch.shared is not None:
+            if stretch.judged_on is not None:
                 operands.spoil(self.draw)
         for which in dict.fromkeys(stretch.sets) if self._restores else ():
             self.sets[which].restore(self.draw)
@@ -366,13 +369,13 @@ class Series:
         """
         calls, operands = [self._launches[which] for which in stretch.sets], self.sets[stretch.sets[-1]]
         for spot in stretch.spots if self.is_long or not stretch.kept else ():
-            calls += spot.looks()
+            calls += spot.early_reads()
         with undisturbed():
             seconds = self._time(calls, "sampling") * len(calls)
-            if stretch.shared is not None:
-                self.snapshots[stretch.shared] = operands.snapshot(self.snapshots.get(stretch.shared))
+            if stretch.judged_on is not None:
+                self.snapshots[stretch.judged_on] = operands.snapshot(self.snapshots.get(stretch.judged_on))
             self._look_for_unwritten(stretch.spots)
-        if stretch.shared is not None and (damage := operands.repaired(self.draw)):
+        if stretch.judged_on is not None and (damage := operands.repaired(self.draw)):
             self.damage = self.damage or damage
         if stretch.spots and operands.has_pages:
             self.made.append(operands.touch())
@@ -388,7 +391,7 @@ class Series:
         return min([self._call_s, *self.samples[-1:]]) >= LONG_CALL_S
 
     def mark(self) -> Mark:
-        """Return the present state, which `forget` and `set_aside` can restore."""
+        """Return the present state: `forget` discards later samples, and `set_aside` also restores `spent_s`."""
         return Mark(len(self.samples), self.spent_s)
 
     @property
@@ -420,8 +423,8 @@ class Series:
         """Stop sampling if there are MIN_SAMPLES samples, and the interval is narrow enough or time is up."""
         if len(self.samples) < MIN_SAMPLES:
             return
-        spread = min(SPREAD_S, budget.max_time_s)
-        may_look = self.clock.now() - self._started >= spread and self._looks.due(len(self.samples))
+        span_s = min(LEAST_SPAN_S, budget.max_time_s)
+        may_look = self.clock.now() - self._started >= span_s and self._looks.due(len(self.samples))
         if may_look and median_interval(self.samples, self._looks.alpha).relative_width <= budget.rel_ci:
             self.stopped_by = "interval"
         elif self.out_of_time(budget, others):

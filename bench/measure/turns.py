@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Mapping
 
 from kernelmark.bench.measure.device import Monitor, Window
-from kernelmark.bench.measure.sample import SPREAD_S, Mark, Series
+from kernelmark.bench.measure.sample import LEAST_SPAN_S, Mark, Series
 from kernelmark.bench.measure.timing import settle
 from kernelmark.bench.plan.case import Budget
 
@@ -56,7 +56,7 @@ class Turns:
         self._series, self._budget, self._baselines, self._pause = series, budget, baselines, pause
         self._on_error, self._monitors = on_error, monitors
         self._active = list(series)
-        self._repeats = Repeats(len(series) * min(SPREAD_S, budget.max_time_s))
+        self._repeats = Repeats(len(series) * min(LEAST_SPAN_S, budget.max_time_s))
 
     def run(self, look: Callable[[], None] = lambda: None) -> None:
         """Take turns until every kernel has stopped, and call `look` after each window of samples."""

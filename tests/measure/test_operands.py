@@ -186,8 +186,8 @@ def test_an_element_that_is_written_after_it_was_read_is_late(problem: str) -> N
     draw, operands = _loaded(problem)
     (spots,) = operands.spots(draw)
     operands.flat["b"][:] = 1
-    for look in spots.looks():
-        look()
+    for read in spots.early_reads():
+        read()
     assert not spots.is_late()
     operands.flat["b"][:] = 2
     assert spots.is_late()

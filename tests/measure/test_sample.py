@@ -144,7 +144,7 @@ def test_outputs_that_are_judged_are_of_stretches_drawn_from_all(fake_time: Fake
 def test_outputs_of_timed_calls_are_summed_as_they_were_left(
     fake_time: FakeTime, monkeypatch: pytest.MonkeyPatch, sets: int, cold: bool
 ) -> None:
-    monkeypatch.setattr(sample, "SUMMED_SHARE", 1.0)
+    monkeypatch.setattr(sample, "CHECKED_SHARE", 1.0)
     rig = Rig(fake_time, "copy/m30n40/f32", sets)
     calls = iter(range(10**6))
 
@@ -154,12 +154,12 @@ def test_outputs_of_timed_calls_are_summed_as_they_were_left(
             operands.flat["b"][7] = 5
 
     series = rig.warmed(act=copy, cold=cold, seconds=10e-6, sums=True)
-    series._summed = summed = Mock(wraps=series._summed)
+    series._check_output = check_output = Mock(wraps=series._check_output)
     while not series.wrong and len(series.samples) < 1000:
         series.sample()
     assert next(calls) < 2300 + 3 * series.batch
     assert series.wrong.startswith("b[0, 7] is 5, expected ")
-    assert summed.call_count > 5
+    assert check_output.call_count > 5
 
 
 def test_a_timed_call_that_leaves_its_output_unwritten_is_seen(rig: Rig) -> None:

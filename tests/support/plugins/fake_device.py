@@ -105,7 +105,7 @@ def trace() -> dict[str, Any]:
 
 FAKE: Any = DEVICES["fake"]() if "fake" in DEVICES else Fake()  # one object a process, however often this is loaded
 sample.secrets = SimpleNamespace(randbits=lambda bits: 0)  # type: ignore[assignment]  # stretches are drawn alike, too
-sample.SUMMED_SHARE = 0.0  # checks take real time, which this device does not
+sample.CHECKED_SHARE = 0.0  # checks take real time, which this device does not
 DEVICES["fake"] = lambda: FAKE
 declared.DEVICES.add("fake")
 
