@@ -92,7 +92,7 @@ class Commands(click.Group):
 def cli(ctx: click.Context) -> None:
     """Measure GEMM, transposition, FFT and convolution kernels, transfers and the aggregation of gradients.
 
-    A result is verified before it is timed, a failure is a row with its reason, and every figure has an interval.
+    A result is verified before it is timed, a failure is a row with its reason, and times and speedups have intervals.
     """
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help())
