@@ -115,11 +115,11 @@ def main(words: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="bars", description=__doc__.partition("\n")[0])
     parser.add_argument("group", nargs="*", help=f"what to measure: {', '.join(MEASURED)}; all if left out")
     parser.add_argument("--list", action="store_true", help="print the promises, and measure nothing")
-    asked = parser.parse_args(words)
-    if unknown := set(asked.group) - set(MEASURED):
+    options = parser.parse_args(words)
+    if unknown := set(options.group) - set(MEASURED):
         parser.error(f"{', '.join(sorted(unknown))}: unknown, expected some of {', '.join(MEASURED)}")
-    promises = {promise.name: promise for promise in PROMISES if promise.group in (asked.group or MEASURED)}
-    if asked.list:
+    promises = {promise.name: promise for promise in PROMISES if promise.group in (options.group or MEASURED)}
+    if options.list:
         for promise in promises.values():
             print(f"{promise}{f' (docs/{promise.page})' * bool(promise.page)}")
         return 0

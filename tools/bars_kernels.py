@@ -67,9 +67,9 @@ def gain(row: Measurement) -> float:
     return row.over_baseline.median
 
 
-def shown(found: Any, form: str = ".2f") -> str:
+def shown(interval: Any, form: str = ".2f") -> str:
     """Return a median with the ends of its interval."""
-    return f"{found.median:{form}} [{found.low:{form}}, {found.high:{form}}]"
+    return f"{interval.median:{form}} [{interval.low:{form}}, {interval.high:{form}}]"
 
 
 BARE_LOOP = """
@@ -179,14 +179,14 @@ FIRST = "import sys; from bars_kernels import hot; print(hot(*sys.argv[1:], max_
 
 def first() -> Found:
     """Set up each compiled kernel in its own process with an empty cache, and yield the slowest."""
-    found = sorted(((_setup_s(problem, kernel), kernel, problem) for kernel, problem in _calls()), reverse=True)
-    yield "first.seconds", found[0][0], f"{found[0][1]} on {found[0][2]}, the slowest of {len(found)}"
+    setups = sorted(((_setup_s(problem, kernel), kernel, problem) for kernel, problem in _calls()), reverse=True)
+    yield "first.seconds", setups[0][0], f"{setups[0][1]} on {setups[0][2]}, the slowest of {len(setups)}"
 
 
 def compiled(problem: Problem) -> list[Kernel]:
     """Return our compiled CPU kernels that support a problem."""
-    own = [k for k in discover().kernels.values() if k.device == "cpu" and k.provider in ("numba", "cpu")]
-    return [k for k in own if k.op == problem.op and k.refuses(problem) is None]
+    kernels = [k for k in discover().kernels.values() if k.device == "cpu" and k.provider in ("numba", "cpu")]
+    return [k for k in kernels if k.op == problem.op and k.refuses(problem) is None]
 
 
 def _calls() -> Iterator[tuple[str, str]]:
@@ -247,9 +247,9 @@ class Scaling(NamedTuple):
 
 def threads() -> Found:
     """Compare two threads with one on every layer: the least gain, and the least share of the ceiling's gain."""
-    found = list(scalings())
-    for name, each in (("gain", found), ("share", [own for own in found if own.problem.flop >= LEAST_FLOP])):
-        worst = min(each, key=lambda own: getattr(own, name).median)
+    scaled = list(scalings())
+    for name, each in (("gain", scaled), ("share", [s for s in scaled if s.problem.flop >= LEAST_FLOP])):
+        worst = min(each, key=lambda s: getattr(s, name).median)
         interval = getattr(worst, name)
         text = f"{shown(interval)}, {worst.kernel} on {worst.problem.id}, the least of {len(each)}"
         yield f"threads.{name}", interval.median, text
@@ -270,12 +270,12 @@ def scalings() -> Iterator[Scaling]:
             hot(layer.id, name, max_time_s=0.01)
         pairs, rounds = [Pair(kernel, layer) for layer in layers], [list[Round]() for _ in layers]
         for _ in range(ROUNDS_OF_THREADS):
-            for pair, own in zip(pairs, rounds, strict=True):
+            for pair, layer_rounds in zip(pairs, rounds, strict=True):
                 before, gained, after = ceiling.gain(), pair.gain(), ceiling.gain()
-                own.append(Round(gained, before, after))
-        ceilings = [gained for own in rounds for each in own for gained in each[1:]]
-        for layer, own in zip(layers, rounds, strict=True):
-            yield Scaling(name, layer, quiet(own, ceilings))
+                layer_rounds.append(Round(gained, before, after))
+        ceilings = [gained for layer_rounds in rounds for each in layer_rounds for gained in each[1:]]
+        for layer, layer_rounds in zip(layers, rounds, strict=True):
+            yield Scaling(name, layer, quiet(layer_rounds, ceilings))
 
 
 def quiet(rounds: Sequence[Round], ceilings: Sequence[float]) -> Sequence[Round]:
@@ -284,8 +284,8 @@ def quiet(rounds: Sequence[Round], ceilings: Sequence[float]) -> Sequence[Round]
     A virtual machine's CPUs may be separate cores in one second, and threads of one core in the next.
     """
     least = QUIET * np.percentile(ceilings, BEST)
-    found = [each for each in rounds if min(each.before, each.after) >= least]
-    return found if len(found) >= LEAST_QUIET else rounds
+    quiet_rounds = [each for each in rounds if min(each.before, each.after) >= least]
+    return quiet_rounds if len(quiet_rounds) >= LEAST_QUIET else rounds
 
 
 class Pair:
@@ -298,14 +298,14 @@ class Pair:
         draw.redraw()
         self.operands.load(draw)
         self.launches = [
-            kernel.launch(problem, Operands(self.operands, kernel.order, device, threads, own))
-            for threads, own in enumerate(self.scratch, 1)
+            kernel.launch(problem, Operands(self.operands, kernel.order, device, threads, scratch))
+            for threads, scratch in enumerate(self.scratch, 1)
         ]
 
     def gain(self) -> float:
         """Return how many times as fast the kernel is on two threads now."""
-        one, two = map(typical_s, self.launches)
-        return one / two
+        one_s, two_s = map(typical_s, self.launches)
+        return one_s / two_s
 
 
 def typical_s(launch: Launch) -> float:
@@ -314,12 +314,12 @@ def typical_s(launch: Launch) -> float:
     There are at least LEAST_CALLS calls, so that one disturbed call does not change the median of a long kernel.
     """
     launch()
-    found: list[float] = []
-    while sum(found) < LEAST_S or len(found) < LEAST_CALLS:
+    times_s: list[float] = []
+    while sum(times_s) < LEAST_S or len(times_s) < LEAST_CALLS:
         start = perf_counter()
         launch()
-        found.append(perf_counter() - start)
-    return median(found)
+        times_s.append(perf_counter() - start)
+    return median(times_s)
 
 
 SUM, RUNS, ELEMENTS, WORKS = "aggregate/w4n51200000/f32", 9, 51_200_000, (16, 64, 256)
@@ -328,9 +328,9 @@ SUM, RUNS, ELEMENTS, WORKS = "aggregate/w4n51200000/f32", 9, 51_200_000, (16, 64
 def judged() -> Found:
     """Judge wrong results of each compressed format on 20 draws, and right results of 200 drawn aggregations."""
     wrong = [f for family in COMPRESSED for f in trial((family,), lambda: None) if not f.holds]
-    yield "judged.cheats", len(wrong), "; ".join(f"{found.check}: {found.found}" for found in wrong)
-    found = list(alarms(discover(), 200, 0, Counter(), "aggregate"))
-    yield "judged.honest", len(found), "; ".join(found)
+    yield "judged.cheats", len(wrong), "; ".join(f"{finding.check}: {finding.found}" for finding in wrong)
+    false_alarms = list(alarms(discover(), 200, 0, Counter(), "aggregate"))
+    yield "judged.honest", len(false_alarms), "; ".join(false_alarms)
 
 
 def sums() -> Found:
@@ -361,8 +361,8 @@ def overlap() -> Found:
                 copy_s = both_s - work_s
                 most = (both_s - max(copy_s, work_s, link_s)) / min(copy_s, work_s)
                 reached[f"{each.row.problem} {shown(each.share)} of {most:.2f}"] = 100 * each.share.median / most
-    found = "; ".join(reached) or "; ".join(f"{r.kernel} {r.status}: {r.reason}" for r, _ in rows if r.reason)
-    yield "overlap.share", min(reached.values(), default=math.nan), found
+    text = "; ".join(reached) or "; ".join(f"{r.kernel} {r.status}: {r.reason}" for r, _ in rows if r.reason)
+    yield "overlap.share", min(reached.values(), default=math.nan), text
 
 
 def measured(folder: Path, *words: str) -> Sequence[Any]:
@@ -382,15 +382,15 @@ def encode() -> Found:
     Rates count the compulsory bytes. Encoding reads a worker's gradient and residual, and writes the residual and the
     encoded gradient. A copy reads and writes the gradient.
     """
-    found = {}
+    shares_pct = {}
     for name in FORMATS:
         encoded, copy = _encoder(name)
         nbytes = WORKERS * (3 * 4 * ENCODED + FORMATS[name].nbytes(ENCODED)), 2 * 4 * WORKERS * ENCODED
-        own, copies = ([s / n for s in each] for n, each in zip(nbytes, in_turn(TURNS, encoded, copy), strict=True))
-        ratio = speedup([copies], [own])
+        encodes, copies = ([s / n for s in each] for n, each in zip(nbytes, in_turn(TURNS, encoded, copy), strict=True))
+        ratio = speedup([copies], [encodes])
         assert ratio is not None
-        found[f"{name} {shown(ratio)}"] = 100 * ratio.median
-    yield "encode.share", min(found.values()), f"{'; '.join(found)} in {TURNS} rounds"
+        shares_pct[f"{name} {shown(ratio)}"] = 100 * ratio.median
+    yield "encode.share", min(shares_pct.values()), f"{'; '.join(shares_pct)} in {TURNS} rounds"
 
 
 def _encoder(name: str) -> tuple[Launch, Launch]:

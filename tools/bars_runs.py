@@ -194,15 +194,15 @@ def executor() -> Found:
         sleeping = [Run(Path(name, f"gain{n}"), "copy/slow.sleeps", SLEEPING_JOBS, n).times() for n in (1, 2)]
         one_s, two_s = (times[-1] - times[0] for times in sleeping)
         yield "executor.gain", one_s / two_s, f"{one_s:.1f} and {two_s:.1f} s for {SLEEPING_JOBS} jobs"
-        own = Run(Path(name, "rate"), "copy/fake.noop", JOBS, 2)
-        times = own.times()
-        size = f"{own.db.stat().st_size / JOBS:.0f} bytes a row in the store"
+        parsl_run = Run(Path(name, "rate"), "copy/fake.noop", JOBS, 2)
+        times = parsl_run.times()
+        size = f"{parsl_run.db.stat().st_size / JOBS:.0f} bytes a row in the store"
         yield "executor.rate", (len(times) - 1) / (times[-1] - times[0]), f"{JOBS} jobs, {size}"
         yield "executor.first", times[0], ""
         yield "executor.lost", *killed(Run(Path(name, "kills"), "copy/fake.noop", JOBS, 2))
 
 
-def killed(own: Run) -> tuple[int, str]:
+def killed(parsl_run: Run) -> tuple[int, str]:
     """Kill a worker, Parsl's manager or the parent after random numbers of rows, until the run is complete.
 
     Return the number of rows that are lost, doubled or missing, plus that of kills not made, and a text.
@@ -210,11 +210,11 @@ def killed(own: Run) -> tuple[int, str]:
     drawn, seen = random.Random(SEED), set[str]()
     lost = times = stalls = 0
     for _ in range(10 * KILLS):
-        with own.started() as process:
+        with parsl_run.started() as process:
             due, since_s = len(seen) + drawn.randint(1, APART), time.monotonic()
             while process.poll() is None and (times < KILLS or len(seen) < JOBS):
                 time.sleep(0.02)
-                known = set(recorded(own.db))
+                known = set(recorded(parsl_run.db))
                 since_s = time.monotonic() if known - seen else since_s
                 if time.monotonic() - since_s > STALLED_S:  # a killed worker held the lock of Parsl's queue
                     stalls, since_s = stalls + 1, time.monotonic()
@@ -224,8 +224,8 @@ def killed(own: Run) -> tuple[int, str]:
                     times, due = times + 1, len(seen) + drawn.randint(1, APART)
         if process.returncode == 0:
             break
-    found = recorded(own.db)
-    doubled, missing = len(found) - len(set(found)), JOBS - len(set(found))
+    cases = recorded(parsl_run.db)
+    doubled, missing = len(cases) - len(set(cases)), JOBS - len(set(cases))
     text = f"{times} kills, {lost} lost, {doubled} doubled, {missing} of {JOBS} missing, {stalls} stalls ended by hand"
     return lost + doubled + missing + (KILLS - times), text
 

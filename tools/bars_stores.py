@@ -69,8 +69,8 @@ def make(db: Path, processes: int = 1, **runs: Iterable[Row]) -> Path:
         del row["result_id"]
         listed, marks = ", ".join(f'"{name}"' for name in row), ", ".join("?" * len(row))
         for run_id, rows in runs.items():
-            own = {**run, "run_id": run_id, "name": run_id}
-            opened.execute(f"INSERT INTO run VALUES ({', '.join('?' * len(own))})", tuple(own.values()))
+            new_run = {**run, "run_id": run_id, "name": run_id}
+            opened.execute(f"INSERT INTO run VALUES ({', '.join('?' * len(new_run))})", tuple(new_run.values()))
             insert = f"INSERT INTO result ({listed}) VALUES ({marks})"
             opened.executemany(insert, _values(row, run_id, processes, rows))
         opened.execute("DELETE FROM run WHERE run_id = ?", (run["run_id"],))
@@ -88,18 +88,18 @@ def _values(measured: dict[str, Any], run_id: str, processes: int, rows: Iterabl
     common |= {"interval": interval, "stopped_by": "interval", "suite": "many"}
     for i, row in enumerate(rows):
         kernel, problem, m = f"gemm/some.{row.kernel}", row.problem, row.sizes[0]
-        own: dict[str, Any] = {name: drawn[(19 * i + j) % 4093] for j, name in enumerate(MEASURED)}
-        own |= {name: share * row.seconds for name, share in times.items()}
-        own |= {"scratch_bytes": 4 * m * m, "executed_flop": 2 * m**3 + i}
+        cells: dict[str, Any] = {name: drawn[(19 * i + j) % 4093] for j, name in enumerate(MEASURED)}
+        cells |= {name: share * row.seconds for name, share in times.items()}
+        cells |= {"scratch_bytes": 4 * m * m, "executed_flop": 2 * m**3 + i}
         if row.kernel != "k0":
             ratio = drawn[(7 * i) % 4093]
-            own |= {"speedup": ratio, "speedup_ci95_low": 0.95 * ratio, "speedup_ci95_high": 1.05 * ratio}
+            cells |= {"speedup": ratio, "speedup_ci95_low": 0.95 * ratio, "speedup_ci95_high": 1.05 * ratio}
         parts = [x for _ in range(processes) for x in (SAMPLES / processes, row.seconds * rng.uniform(0.99, 1.01))]
-        own |= {"sample_blob": array("d", [row.seconds * each for each in samples]), "part_blob": array("d", parts)}
-        own |= {"kernel": kernel, "problem": problem, "case": case_key(kernel, problem, "hot", measured["threads"])}
-        own |= {"layout": row.layout, "dims": json.dumps(dict(zip("mnk", row.sizes, strict=True))), "job": "all"}
-        own |= {"started_at": f"2026-01-01T{i // 3600 % 24:02}:{i // 60 % 60:02}:{i % 60:02}.5+00:00", "place": i}
-        yield tuple({**measured, **common, **own}.values())
+        cells |= {"sample_blob": array("d", [row.seconds * each for each in samples]), "part_blob": array("d", parts)}
+        cells |= {"kernel": kernel, "problem": problem, "case": case_key(kernel, problem, "hot", measured["threads"])}
+        cells |= {"layout": row.layout, "dims": json.dumps(dict(zip("mnk", row.sizes, strict=True))), "job": "all"}
+        cells |= {"started_at": f"2026-01-01T{i // 3600 % 24:02}:{i // 60 % 60:02}:{i % 60:02}.5+00:00", "place": i}
+        yield tuple({**measured, **common, **cells}.values())
 
 
 MILLION = """
@@ -143,13 +143,13 @@ READ = (["show", "base"], *(["export", "base", "--format", style] for style in S
 def scale() -> Found:
     """Read runs of five processes from two stores: yield the seconds for the smaller, the memory for the larger one."""
     with tempfile.TemporaryDirectory() as folder:
-        found = {}
+        usages = {}
         for count in (FEW, LARGE):
             runs = {run_id: products(count, 2) for run_id in ("base", "new")}
             db = make(Path(folder, f"{count}.db"), processes=5, **runs)
-            found[count] = {" ".join(words): kernelmark(*words, "--db", db) for words in READ}
+            usages[count] = {" ".join(words): kernelmark(*words, "--db", db) for words in READ}
     for count, judged in ((FEW, "seconds"), (LARGE, "memory")):
-        yield from (each for each in slowest_and_largest("scale", found[count]) if each[0].endswith(judged))
+        yield from (each for each in slowest_and_largest("scale", usages[count]) if each[0].endswith(judged))
 
 
 ROWS = 200_000
@@ -173,9 +173,9 @@ def many() -> Found:
             ("report", *db, "--out", folder / "report"),
             ("trend", "gemm", *two),
         ]
-        found = {str(words[0]): kernelmark(*words) for words in commands}
-        found["load"] = took([sys.executable, "-c", f"import kernelmark; kernelmark.load(db={str(db[1])!r}).ratios"])
-        yield from slowest_and_largest("many", found)
+        usages = {str(words[0]): kernelmark(*words) for words in commands}
+        usages["load"] = took([sys.executable, "-c", f"import kernelmark; kernelmark.load(db={str(db[1])!r}).ratios"])
+        yield from slowest_and_largest("many", usages)
 
 
 REPORTED, PAGED = 10_000, 100_000
@@ -196,11 +196,11 @@ def report() -> Found:
     with tempfile.TemporaryDirectory() as name:
         for count in (REPORTED, PAGED):
             db, out = make(Path(name, f"{count}.db"), many=products(count, 10)), Path(name, str(count))
-            found = kernelmark("report", "--db", db, "--out", out)
+            usage = kernelmark("report", "--db", db, "--out", out)
             if count == REPORTED:
-                yield from slowest_and_largest("report", {f"{count} rows": found})
+                yield from slowest_and_largest("report", {f"{count} rows": usage})
         page = out / "index.html"
-        yield "report.page", page.stat().st_size * 1e-6, str(found)
+        yield "report.page", page.stat().st_size * 1e-6, str(usage)
         yield "report.filter", *filtering(page)
 
 
@@ -231,11 +231,11 @@ def merge() -> Found:
             kernelmark(*run, "--db", db, *(["--shard", f"{index}/{SHARDS}"] if index else []), silent=True)
             _multiply(db)
         words: list[str | Path] = ["merge", *shards, "--db", folder / "all.db"]
-        found = {what: kernelmark(*words) for what in ("merge", "merge again")}
+        usages = {what: kernelmark(*words) for what in ("merge", "merge again")}
         whole, merged = (_cases(folder / f"{which}.db") for which in ("whole", "all"))
-        slowest = max(each.wall_s for each in found.values())
-        yield "merge.rate", len(merged) / slowest, f"{len(merged)} rows: {'; '.join(map(str, found.values()))}"
-        yield "merge.memory", max(each.peak_mb for each in found.values()), f"{len(merged)} rows"
+        slowest = max(each.wall_s for each in usages.values())
+        yield "merge.rate", len(merged) / slowest, f"{len(merged)} rows: {'; '.join(map(str, usages.values()))}"
+        yield "merge.memory", max(each.peak_mb for each in usages.values()), f"{len(merged)} rows"
         differ = sum(ours != theirs for ours, theirs in zip_longest(merged, whole))
         yield "merge.differ", differ, f"{len(merged)} rows of {SHARDS} shards"
 
@@ -244,11 +244,11 @@ def _multiply(db: Path) -> None:
     """Add copies of the existing rows with other problems: for `copy/m7`, `copy/m10000007` and so on."""
     with closing(sqlite3.connect(db)) as opened, opened:
         names = [name for _, name, *_ in opened.execute("PRAGMA table_info(result)") if name != "result_id"]
-        own = {name: f'"{name}"' for name in names}
-        own |= {name: f"""replace("{name}", 'copy/m', 'copy/m' || :by || '000000')""" for name in ("problem", "case")}
-        own |= {"place": f"place + :by * {CASES}"}
-        listed = ", ".join(f'"{name}"' for name in names)
-        insert = f"INSERT INTO result ({listed}) SELECT {', '.join(own.values())} FROM result WHERE result_id <= :last"
+        terms = {name: f'"{name}"' for name in names}
+        terms |= {name: f"""replace("{name}", 'copy/m', 'copy/m' || :by || '000000')""" for name in ("problem", "case")}
+        terms |= {"place": f"place + :by * {CASES}"}
+        listed, chosen = ", ".join(f'"{name}"' for name in names), ", ".join(terms.values())
+        insert = f"INSERT INTO result ({listed}) SELECT {chosen} FROM result WHERE result_id <= :last"
         (last,) = opened.execute("SELECT max(result_id) FROM result").fetchone()
         for by in range(1, TIMES):
             opened.execute(insert, {"by": by, "last": last})
@@ -310,7 +310,7 @@ def called_ns(model: Model, folder: Path) -> float:
     """Return the nanoseconds per call of the exported code on drawn shapes, compiled by cc -O2."""
     rng = random.Random(1)
     sizes, words = [lambda: 2 ** rng.randint(0, 11)] * len(model.inputs), list(model.words.values())
-    draws: list[Callable[[], int]] = [*sizes, *(lambda own=own: rng.randrange(len(own)) for own in words)]
+    draws: list[Callable[[], int]] = [*sizes, *(lambda names=names: rng.randrange(len(names)) for names in words)]
     arguments = ", ".join(f"{'(int)' * (i >= len(sizes))}x[{i}]" for i in range(len(draws)))
     facts = {"shapes": SHAPES, "inputs": len(draws), "calls": CALLS, "op": model.op, "arguments": arguments}
     (folder / "select.h").write_text(as_c(model))

@@ -43,9 +43,9 @@ class Truth(NamedTuple):
         seen = [self.costs[self.field.default]]
 
         def evaluate(configs: list[Config]) -> list[float]:
-            own = [self.costs[config] for config in configs]
-            seen.extend(own)
-            return own
+            costs = [self.costs[config] for config in configs]
+            seen.extend(costs)
+            return costs
 
         search(self.field, evaluate, SearchWay(strategy, self.budget), seed)  # type: ignore[arg-type]
         return min(self.costs.values()) / min(seen)
@@ -58,18 +58,18 @@ class Truth(NamedTuple):
 def truths() -> Iterator[Truth]:
     """Yield every recorded space."""
     for path in sorted((DATA / "tuning").glob("*.json")):
-        found = json.loads(path.read_text())
-        costs = {tuple(config): cost for *config, cost in found["costs"]}
-        field = SearchDomain(found["names"], list(costs), tuple(found["default"]))
-        yield Truth(found["kernel"], found["problem"], field, costs)
+        space = json.loads(path.read_text())
+        costs = {tuple(config): cost for *config, cost in space["costs"]}
+        field = SearchDomain(space["names"], list(costs), tuple(space["default"]))
+        yield Truth(space["kernel"], space["problem"], field, costs)
 
 
 def replay() -> Found:
     """Replay the default strategy and random tiles on each recorded space."""
-    found = [(truth.kernel, truth.median_found(GUIDED[0]), truth.median_found(RANDOM)) for truth in truths()]
-    text = "; ".join(f"{kernel} {own:.3f} of the best, random {drawn:.3f}" for kernel, own, drawn in found)
-    yield "replay.found", min(own for _, own, _ in found), text
-    yield "replay.random", min(own / drawn for _, own, drawn in found), text
+    speeds = [(truth.kernel, truth.median_found(GUIDED[0]), truth.median_found(RANDOM)) for truth in truths()]
+    text = "; ".join(f"{kernel} {guided:.3f} of the best, random {drawn:.3f}" for kernel, guided, drawn in speeds)
+    yield "replay.found", min(guided for _, guided, _ in speeds), text
+    yield "replay.random", min(guided / drawn for _, guided, drawn in speeds), text
 
 
 def tune() -> Found:
@@ -102,10 +102,10 @@ def again() -> Found:
 def tuned(kernel: str, problem: str, *options: str) -> str | None:
     """Return the tile that `kernelmark tune` adopts, or None if it keeps the default."""
     with tempfile.TemporaryDirectory() as name:
-        kept, plugin = Path(name, "tuned.json"), DATA / "tuning_kernels.py"
-        words: list[str | Path] = ["--plugin", plugin, "--tuned", kept, *ALONE, "--db", f"{name}/t.db", *options]
+        path, plugin = Path(name, "tuned.json"), DATA / "tuning_kernels.py"
+        words: list[str | Path] = ["--plugin", plugin, "--tuned", path, *ALONE, "--db", f"{name}/t.db", *options]
         kernelmark("tune", kernel, problem, *words, silent=True)
-        entries = json.loads(kept.read_text())["tiles"] if kept.is_file() else []
+        entries = json.loads(path.read_text())["tiles"] if path.is_file() else []
         return entries[0]["tile"] if entries else None
 
 
@@ -116,7 +116,7 @@ def timed(default: str, tile: str, problem: str) -> Ratio:
         kernelmark("run", problem, *words, "--db", f"{name}/r.db", silent=True)
         with closing(Store(Path(name, "r.db"), create=False)) as store:
             (contest,) = contests([row for row, _ in store.results(store.run_ids()[-1])], store)
-            first, own = contest.of(default), contest.of(tile)
+            first, tiled = contest.of(default), contest.of(tile)
             assert first is not None
-            assert own is not None
-            return contest.faster(own, first)
+            assert tiled is not None
+            return contest.faster(tiled, first)

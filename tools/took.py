@@ -72,11 +72,11 @@ def copies(folder: Path, kernel: str, rows: int, columns: int = 1) -> str:
     return str(path)
 
 
-def slowest_and_largest(name: str, found: dict[str, Took]) -> Found:
+def slowest_and_largest(name: str, usages: dict[str, Took]) -> Found:
     """Yield the longest time and the largest memory of several commands, with the time and memory of each."""
-    text = "; ".join(f"{words} {each}" for words, each in found.items())
-    yield f"{name}.seconds", max(each.wall_s for each in found.values()), text
-    yield f"{name}.memory", max(each.peak_mb for each in found.values()), text
+    text = "; ".join(f"{words} {each}" for words, each in usages.items())
+    yield f"{name}.seconds", max(each.wall_s for each in usages.values()), text
+    yield f"{name}.memory", max(each.peak_mb for each in usages.values()), text
 
 
 def in_turn(rounds: int, *calls: Callable[[], Any]) -> list[list[float]]:
