@@ -101,12 +101,12 @@ def read(folder: Path, device: str = "") -> Agenda:
         schema = msgspec.json.decode(data, type=dict[str, object]).get("schema")
         if schema != SCHEMA:
             raise UsageError(f"{path}: its schema is {schema}, expected {SCHEMA}; use the version that wrote it")
-        found = msgspec.json.decode(data, type=Agenda)
+        agenda = msgspec.json.decode(data, type=Agenda)
     except msgspec.DecodeError as error:
         raise UsageError(f"{path}: {error}; expected an agenda as `make gpu` writes it") from None
-    if device and found.device != device:
-        raise UsageError(f"{path}: is of {found.device}, expected {device}; --out names another folder for reports")
-    return found
+    if device and agenda.device != device:
+        raise UsageError(f"{path}: is of {agenda.device}, expected {device}; --out names another folder for reports")
+    return agenda
 
 
 def save(folder: Path, agenda: Agenda) -> None:
@@ -127,15 +127,15 @@ def write(path: Path, text: str) -> None:
 
 def is_open(task: Task, agenda: Agenda) -> bool:
     """Return whether a task has no answer at its digest and has not failed TRIES times."""
-    found = agenda.answers.get(task.name)
-    if found is None or found.digest != task.digest:
+    last = agenda.answers.get(task.name)
+    if last is None or last.digest != task.digest:
         return True
-    return found.state == "failed" and found.tries < TRIES
+    return last.state == "failed" and last.tries < TRIES
 
 
 def timed(tasks: Iterable[Task], agenda: Agenda) -> list[Task]:
     """Return the tasks. The `seconds` of tasks that were measured before are replaced by the time that they took."""
-    known = {name: found.seconds for name, found in agenda.answers.items() if found.state == "done" and found.seconds}
+    known = {name: a.seconds for name, a in agenda.answers.items() if a.state == "done" and a.seconds}
     return [
         msgspec.structs.replace(task, seconds=known[task.name], assumed=False, basis="the time that it took before")
         if task.name in known
@@ -170,19 +170,19 @@ def ordered(tasks: Sequence[Task], agenda: Agenda) -> list[Task]:
     """Return the open tasks, those with the highest value per second first."""
 
     def worth(task: Task) -> float:
-        found = agenda.answers.get(task.name)
-        share = SEEN if found is not None and not found.digest else 1.0
+        last = agenda.answers.get(task.name)
+        share = SEEN if last is not None and not last.digest else 1.0
         return share * task.value / max(task.seconds, 1e-3)
 
     return sorted((task for task in tasks if is_open(task, agenda)), key=lambda task: (-worth(task), task.name))
 
 
-def answer(agenda: Agenda, task: Task, found: Answer) -> None:
+def answer(agenda: Agenda, task: Task, outcome: Answer) -> None:
     """Record the outcome of a task, and count failures at one digest."""
     before = agenda.answers.get(task.name)
-    again = before is not None and before.digest == task.digest and before.state == found.state == "failed"
+    again = before is not None and before.digest == task.digest and before.state == outcome.state == "failed"
     tries = before.tries + 1 if again and before else 1
-    agenda.answers[task.name] = msgspec.structs.replace(found, tries=tries)
+    agenda.answers[task.name] = msgspec.structs.replace(outcome, tries=tries)
 
 
 def leave_out(agenda: Agenda, tasks: Sequence[Task], reasons: Mapping[str, str]) -> None:
@@ -196,17 +196,17 @@ def leave_out(agenda: Agenda, tasks: Sequence[Task], reasons: Mapping[str, str])
 def left_out(tasks: Iterable[Task], agenda: Agenda) -> dict[str, str]:
     """Forget kernels whose task has a new digest; return the other kernels that are not called, with the reasons."""
     present = {task.name: task.digest for task in tasks}
-    for kernel, found in list(agenda.left_out.items()):
-        if present.get(found.task, found.digest) != found.digest:
+    for kernel, crash in list(agenda.left_out.items()):
+        if present.get(crash.task, crash.digest) != crash.digest:
             del agenda.left_out[kernel]
-    return {kernel: found.reason for kernel, found in agenda.left_out.items()}
+    return {kernel: crash.reason for kernel, crash in agenda.left_out.items()}
 
 
 def tally(tasks: Sequence[Task], agenda: Agenda) -> Mapping[str, int]:
     """Return the numbers of tasks that are answered, failed and open."""
     counts = {"answered": 0, "failed": 0, "open": 0}
     for task in tasks:
-        found = agenda.answers.get(task.name)
-        state = "open" if is_open(task, agenda) else "failed" if found and found.state == "failed" else "answered"
+        last = agenda.answers.get(task.name)
+        state = "open" if is_open(task, agenda) else "failed" if last and last.state == "failed" else "answered"
         counts[state] += 1
     return counts

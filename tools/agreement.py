@@ -27,12 +27,12 @@ NOT_FINISHED = "not finished"
 def compare(kernels: Sequence[str], until_s: float) -> Iterator[str]:
     """Yield a line for each kernel that is compared before `until_s` (monotonic clock), in watched processes."""
     silence_s = min(SILENCE_S, SHARE * (until_s - now()))
-    for kernel, found in answers("agreement", kernels, silence_s, until_s):
-        if isinstance(found, Lost) and now() >= until_s:
+    for kernel, reply in answers("agreement", kernels, silence_s, until_s):
+        if isinstance(reply, Lost) and now() >= until_s:
             break
-        if isinstance(found, Lost):  # a process that died is an answer, a silent one is not
-            found = f"{NOT_FINISHED if found.reason.startswith('ended after') else 'differ'}: {found.reason}"
-        yield f"{kernel}: {found}"
+        if isinstance(reply, Lost):  # a process that died is an answer, a silent one is not
+            reply = f"{NOT_FINISHED if reply.reason.startswith('ended after') else 'differ'}: {reply.reason}"
+        yield f"{kernel}: {reply}"
 
 
 def replies(kernels: Sequence[str]) -> Iterator[str]:
@@ -46,13 +46,13 @@ def replies(kernels: Sequence[str]) -> Iterator[str]:
     with ThreadPoolExecutor(cpu_count()) as pool:
         emulated_cases = [pool.submit(_guarded, _emulated, case) for case in chosen]
         for case, emulating in zip(chosen, emulated_cases, strict=True):
-            found = _guarded(_on_device, case)
-            if found and (error := get_device("cuda").broken()):
+            on_device = _guarded(_on_device, case)
+            if on_device and (error := get_device("cuda").broken()):
                 pool.shutdown(wait=False, cancel_futures=True)
                 raise RuntimeError(f"the device is lost: {error}")
             emulated = emulating.result()
-            agree = (emulated is None) == (found is None)
-            both = f"emulator {emulated or 'right'}, device {found or 'right'}"
+            agree = (emulated is None) == (on_device is None)
+            both = f"emulator {emulated or 'right'}, device {on_device or 'right'}"
             yield f"agree on {case.id}" if agree else f"differ on {case.id}: {both}"
 
 

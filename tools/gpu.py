@@ -50,14 +50,14 @@ MOST, MOST_S, QUESTIONS = 40, 70.0, 300
 
 def main(words: Sequence[str] = ()) -> int:
     """Measure for a slot, or print the tasks that a slot would measure."""
-    asked = _options(words)
+    options = _options(words)
     try:
-        if asked.plan:
-            print(planned_text(asked))
+        if options.plan:
+            print(planned_text(options))
             return 0
-        if git_commit().endswith("-dirty") and not asked.dirty:
+        if git_commit().endswith("-dirty") and not options.dirty:
             raise UsageError("the tree has changes that are not committed; commit them, or measure with --dirty")
-        return measure(asked)
+        return measure(options)
     except UsageError as error:
         print(f"make gpu: {error}", file=sys.stderr)
         return 2
@@ -85,43 +85,43 @@ class Made(msgspec.Struct):
     tasks: list[Task]
 
 
-def tasks_of(asked: argparse.Namespace, limits: DeviceLimits, found: Agenda) -> list[Task]:
+def tasks_of(options: argparse.Namespace, limits: DeviceLimits, agenda_: Agenda) -> list[Task]:
     """Return the tasks of a device, with the seconds that they took before, if known."""
-    commit, made, globs = git_commit(), None, barred(found)
-    if not (asked.plan or globs or asked.plugin or commit.endswith("-dirty")) and MADE.is_file():
+    commit, made, globs = git_commit(), None, barred(agenda_)
+    if not (options.plan or globs or options.plugin or commit.endswith("-dirty")) and MADE.is_file():
         made = msgspec.json.decode(MADE.read_bytes(), type=Made)
     if made is None or (made.commit, made.limits) != (commit, vars(limits)):
-        making = Tasks(without(discover(asked.plugin), globs), limits, asked.device)
+        making = Tasks(without(discover(options.plugin), globs), limits, options.device)
         made = Made(commit, vars(limits), making.all())
         print("".join(f"make gpu: {line}\n" for line in making.refused), end="", file=sys.stderr)
-        if asked.plan:
+        if options.plan:
             MADE.parent.mkdir(parents=True, exist_ok=True)
             MADE.write_bytes(msgspec.json.encode(made))
-    return agenda.timed(made.tasks, found)
+    return agenda.timed(made.tasks, agenda_)
 
 
-def wanted(tasks: Sequence[Task], asked: argparse.Namespace) -> list[Task]:
+def wanted(tasks: Sequence[Task], options: argparse.Namespace) -> list[Task]:
     """Return the tasks that `--only` selects."""
-    return [task for task in tasks if any(words in task.name for words in asked.only or [""])]
+    return [task for task in tasks if any(words in task.name for words in options.only or [""])]
 
 
-def barred(found: Agenda) -> tuple[str, ...]:
+def barred(agenda_: Agenda) -> tuple[str, ...]:
     """Return globs of the kernels whose way of launching is timed wrong."""
-    return tuple(glob for globs in found.disagreeing.values() for glob in globs.split())
+    return tuple(glob for globs in agenda_.disagreeing.values() for glob in globs.split())
 
 
-def planned_text(asked: argparse.Namespace) -> str:
+def planned_text(options: argparse.Namespace) -> str:
     """Return the tasks of a slot in order, as text, and compile their kernels ahead of time."""
-    found = agenda.read(asked.out / folder_name(asked.name), asked.name)
-    limits = DeviceLimits(**found.limits) if found.limits else H100
-    tasks = wanted(tasks_of(asked, limits, found), asked)
-    slot = agenda.slot(tasks, found, asked.deadline - PUBLISH_S)
-    asked_for = map(_together, _questions(slot.chosen, found))
+    agenda_ = agenda.read(options.out / folder_name(options.name), options.name)
+    limits = DeviceLimits(**agenda_.limits) if agenda_.limits else H100
+    tasks = wanted(tasks_of(options, limits, agenda_), options)
+    slot = agenda.slot(tasks, agenda_, options.deadline - PUBLISH_S)
+    asked_for = map(_together, _questions(slot.chosen, agenda_))
     lines = [(t.name, f"{t.seconds:.1f} s", "assumed: " * t.assumed + t.basis, f"{t.value:g}") for t in asked_for]
     shown = tabulate(lines, ("task", "time", "by", "value"), tablefmt="plain", disable_numparse=True)
-    counts = ", ".join(f"{n} {state}" for state, n in agenda.tally(tasks, found).items())
+    counts = ", ".join(f"{n} {state}" for state, n in agenda.tally(tasks, agenda_).items())
     left = f"{len(slot.left)} more are left: {sum(task.seconds for task in slot.left) / 60:.0f} minutes"
-    head = f"{asked.name}, a slot of {asked.deadline:g} s: {len(slot.chosen)} tasks, {slot.seconds:.0f} s"
+    head = f"{options.name}, a slot of {options.deadline:g} s: {len(slot.chosen)} tasks, {slot.seconds:.0f} s"
     return f"{head}; {counts}\n\n{shown}\n\n{left}\n{_prepared(slot.chosen, limits)}"
 
 
@@ -135,28 +135,28 @@ def _together(batch: Sequence[Task]) -> Task:
 
 def _prepared(tasks: Sequence[Task], limits: DeviceLimits) -> str:
     """Compile the tasks' kernels into build/cubins, write the commit's file, and return a line on both."""
-    found, failed = _compiled(tasks, limits)
+    compiled, failed = _compiled(tasks, limits)
     commit = write_commit_file(ROOT)
-    lines = [f"{count(found, 'program')} for {limits.arch} are in build/cubins."]
+    lines = [f"{count(compiled, 'program')} for {limits.arch} are in build/cubins."]
     return "\n".join([*lines, f"Copy build/cubins, build/tasks.json and build/commit ({commit[:12]}), too.", *failed])
 
 
 def _compiled(tasks: Sequence[Task], limits: DeviceLimits) -> tuple[int, list[str]]:
     registry = discover()
     named = ((name, registry.named(name)) for name in dict.fromkeys(k for task in tasks for k in task.kernels))
-    own = {name: kernel for name, kernel in named if isinstance(kernel, CudaKernel)}
-    pairs = dict.fromkeys((k, p) for task in tasks for k in task.kernels for p in task.problems if k in own)
-    taken = ((own[k], registry.problem(p)) for k, p in pairs)
-    found = programs([(kernel, [problem]) for kernel, problem in taken if kernel.op == problem.op], limits)
-    return len(found), compile_ahead(found, limits.arch)
+    kernels = {name: kernel for name, kernel in named if isinstance(kernel, CudaKernel)}
+    pairs = dict.fromkeys((k, p) for task in tasks for k in task.kernels for p in task.problems if k in kernels)
+    taken = ((kernels[k], registry.problem(p)) for k, p in pairs)
+    builds = programs([(kernel, [problem]) for kernel, problem in taken if kernel.op == problem.op], limits)
+    return len(builds), compile_ahead(builds, limits.arch)
 
 
 class Measuring:
     """A slot: sends questions to the watched process one after another, and records the answers in the agenda."""
 
-    def __init__(self, asked: argparse.Namespace) -> None:
-        self._asked = asked
-        self.began, self.until_s = now(), now() + asked.deadline - min(PUBLISH_S, 0.1 * asked.deadline)
+    def __init__(self, options: argparse.Namespace) -> None:
+        self._options = options
+        self.began, self.until_s = now(), now() + options.deadline - min(PUBLISH_S, 0.1 * options.deadline)
         self.stopped = False
         self.left: list[str] = []
         self.ended: dict[str, Answer] = {}
@@ -174,31 +174,31 @@ class Measuring:
             return reply
         raise UsageError("no answer from the device")
 
-    def use(self, folder: Path, settings: Settings, found: Agenda, tasks: Sequence[Task]) -> bool:
+    def use(self, folder: Path, settings: Settings, agenda_: Agenda, tasks: Sequence[Task]) -> bool:
         """Carry out the open tasks, those with the highest value per second first; save the agenda after each answer.
 
         Return False if the set of wrongly timed ways of launching has changed, and with it the tasks; else True.
         """
-        batches = list(_questions(agenda.ordered(tasks, found), found))[:QUESTIONS]
-        asked = [Question(settings, self.until_s, tuple(batch), _limit_s(batch)) for batch in batches]
+        batches = list(_questions(agenda.ordered(tasks, agenda_), agenda_))[:QUESTIONS]
+        questions = [Question(settings, self.until_s, tuple(batch), _limit_s(batch)) for batch in batches]
         began = now()
-        for question, reply in self._ask(asked):
+        for question, reply in self._ask(questions):
             seconds, began = now() - began, now()
-            self._take(question, reply, seconds, found)
-            agenda.save(folder, found)
-            if barred(found) != settings.barred:
+            self._take(question, reply, seconds, agenda_)
+            agenda.save(folder, agenda_)
+            if barred(agenda_) != settings.barred:
                 self.left.clear()  # the tasks are made anew
                 return False
         told = {*self.ended, *self.left}
         self.left += [task.name for batch in batches for task in batch if task.name not in told]
         return True
 
-    def _take(self, question: Question, reply: Reply, seconds: float, found: Agenda) -> None:
+    def _take(self, question: Question, reply: Reply, seconds: float, agenda_: Agenda) -> None:
         if reply.passed or reply.cut:
             self.left += [task.name for task in question.tasks if task.name not in reply.done | reply.failed]
-        agenda.leave_out(found, question.tasks, reply.left_out)
+        agenda.leave_out(agenda_, question.tasks, reply.left_out)
         if question.tasks[0].kind == "clocks" and reply.done:
-            found.disagreeing = reply.disagreeing  # ways that agree now are allowed again
+            agenda_.disagreeing = reply.disagreeing  # ways that agree now are allowed again
         ended = [task for task in question.tasks if task.name in reply.done or task.name in reply.failed]
         # the time of a task that was cut off is unknown, and so are the times of the others
         share = 0.0 if reply.cut else seconds / max(sum(task.seconds for task in ended), 1e-3)
@@ -207,42 +207,42 @@ class Measuring:
             if text is not None:
                 state: Literal["done", "failed"] = "done" if task.name in reply.done else "failed"
                 at = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
-                one = Answer(
+                answer = Answer(
                     digest=task.digest, state=state, run=reply.run, at=at, seconds=round(share * task.seconds, 2),
                     expected_s=round(task.seconds, 2), assumed=task.assumed, text=text,
                 )  # fmt: skip
-                agenda.answer(found, task, one)
-                self.ended[task.name] = one
+                agenda.answer(agenda_, task, answer)
+                self.ended[task.name] = answer
         if not reply.passed:
             lines = reply.failed or reply.done
             first = next(iter(lines.items()), (question.tasks[0].name, "cut off at the deadline"))
             more = f" (+{len(lines) - 1})" if len(lines) > 1 else ""
             print(f"make gpu: {seconds:.1f} s: {': '.join(first)}{more}", flush=True)
 
-    def _ask(self, asked: Sequence[Question]) -> Iterator[tuple[Question, Reply]]:
+    def _ask(self, questions: Sequence[Question]) -> Iterator[tuple[Question, Reply]]:
         """Yield each question with its reply; if the process is lost, the question's tasks have failed."""
-        hard_s = self.until_s + 0.02 * self._asked.deadline
-        for question, found in answers("gpu_slot", asked, lambda q: q.limit_s, hard_s, lambda: self.stopped):
-            if isinstance(found, Lost):
+        hard_s = self.until_s + 0.02 * self._options.deadline
+        for question, reply in answers("gpu_slot", questions, lambda q: q.limit_s, hard_s, lambda: self.stopped):
+            if isinstance(reply, Lost):
                 ended = self.stopped or now() >= self.until_s
                 names = [task.name for task in question.tasks] or [""]
-                yield question, Reply(cut=True) if ended else Reply(failed=dict.fromkeys(names, found.reason))
+                yield question, Reply(cut=True) if ended else Reply(failed=dict.fromkeys(names, reply.reason))
             else:
-                yield question, msgspec.convert(found, Reply)
+                yield question, msgspec.convert(reply, Reply)
 
 
 def _limit_s(tasks: Sequence[Task]) -> float:
     return LEAST_S + SLACK * sum(task.seconds for task in tasks) + WATCHED_S * (tasks[0].kind in WATCHED)
 
 
-def _questions(tasks: Sequence[Task], found: Agenda) -> Iterator[list[Task]]:
+def _questions(tasks: Sequence[Task], agenda_: Agenda) -> Iterator[list[Task]]:
     """Yield the tasks in order, in batches: each has a task and as many later tasks as fit and may share its run.
 
     A task that failed before is tried alone, since another task may have caused the failure.
     """
 
     def key(task: Task) -> str:
-        before = found.answers.get(task.name)
+        before = agenda_.answers.get(task.name)
         if task.kind not in BATCHED or (before and before.state == "failed"):
             return task.name
         return f"{task.kind} {task.launcher} {task.mode} {task.processes} {task.max_time_s}"
@@ -253,38 +253,38 @@ def _questions(tasks: Sequence[Task], found: Agenda) -> Iterator[list[Task]]:
     for task in tasks:
         others, together, seconds = waiting[key(task)], list[Task](), 0.0
         while task.name in others or (together and others and len(together) < MOST):
-            one = next(iter(others.values()))
-            seconds += one.seconds
+            candidate = next(iter(others.values()))
+            seconds += candidate.seconds
             if together and seconds > MOST_S:
                 break
-            together.append(others.pop(one.name))
+            together.append(others.pop(candidate.name))
         if together:
             yield together
 
 
-def measure(asked: argparse.Namespace) -> int:
+def measure(options: argparse.Namespace) -> int:
     """Use a slot of the present device."""
-    measuring = Measuring(asked)
-    settings = Settings("", asked.device, tuple(map(os.path.abspath, asked.plugin)))
+    measuring = Measuring(options)
+    settings = Settings("", options.device, tuple(map(os.path.abspath, options.plugin)))
     device = measuring.device(settings)
-    folder = Path(asked.out, folder_name(device.device)).absolute()
-    found = agenda.read(folder, device.device)
-    found.limits = device.limits
-    agenda.save(folder, found)
+    folder = Path(options.out, folder_name(device.device)).absolute()
+    agenda_ = agenda.read(folder, device.device)
+    agenda_.limits = device.limits
+    agenda.save(folder, agenda_)
     print(f"make gpu: {folder}", flush=True)
     is_done = False
     while not is_done:
-        every = tasks_of(asked, DeviceLimits(**device.limits), found)
-        tasks = wanted(every, asked)
-        if asked.device == "cuda":  # compile here on all CPUs, not one by one while the device waits
-            _compiled(agenda.slot(tasks, found, asked.deadline).chosen, DeviceLimits(**device.limits))
-        own = {"left_out": agenda.left_out(tasks, found), "barred": barred(found)}
-        is_done = measuring.use(folder, msgspec.structs.replace(settings, folder=str(folder), **own), found, tasks)
-    slot = gpu_report.SlotFacts(asked.deadline, now() - measuring.began, list(measuring.ended), measuring.left)
-    gpu_report.publish(folder, found, every, slot, identify=asked.identify)
+        every = tasks_of(options, DeviceLimits(**device.limits), agenda_)
+        tasks = wanted(every, options)
+        if options.device == "cuda":  # compile here on all CPUs, not one by one while the device waits
+            _compiled(agenda.slot(tasks, agenda_, options.deadline).chosen, DeviceLimits(**device.limits))
+        changes = {"folder": str(folder), "left_out": agenda.left_out(tasks, agenda_), "barred": barred(agenda_)}
+        is_done = measuring.use(folder, msgspec.structs.replace(settings, **changes), agenda_, tasks)
+    slot = gpu_report.SlotFacts(options.deadline, now() - measuring.began, list(measuring.ended), measuring.left)
+    gpu_report.publish(folder, agenda_, every, slot, identify=options.identify)
     if measuring.stopped:
         return 128 + signal.SIGTERM
-    return 1 if gpu_report.against(folder, found) or any(a.state == "failed" for a in measuring.ended.values()) else 0
+    return 1 if gpu_report.against(folder, agenda_) or any(a.state == "failed" for a in measuring.ended.values()) else 0
 
 
 if __name__ == "__main__":

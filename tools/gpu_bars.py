@@ -96,10 +96,10 @@ def lines() -> list[Bar]:
 
 def contenders(bar: Bar, registry: Registry) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the ids of our kernels and of the rivals of a bar, each on its own problem."""
-    own = _able(registry, bar.problem, ("cuda",), bar.numerics)
+    ours = _able(registry, bar.problem, ("cuda",), bar.numerics)
     if bar.rivals:
-        return own, tuple(name for name in bar.rivals if name in registry.kernels)
-    return own, _able(registry, bar.on or bar.problem, VENDORS, bar.rival_numerics or bar.numerics)
+        return ours, tuple(name for name in bar.rivals if name in registry.kernels)
+    return ours, _able(registry, bar.on or bar.problem, VENDORS, bar.rival_numerics or bar.numerics)
 
 
 #: Rungs of the ladder that later rungs replaced: they are never the fastest.
@@ -141,9 +141,9 @@ def with_tile(name: str, tile: Tile, problem: Problem, registry: Registry, limit
         return name
     pinned = {key for key, value in values.items() if default is None or vars(default)[key] != value}
     while True:
-        found = f"{name}@{tile_text({key: value for key, value in values.items() if key in pinned})}"
-        if registry.named(found).tile_for(problem, limits) == tile or len(pinned) == len(values):
-            return found
+        kernel_id = f"{name}@{tile_text({key: value for key, value in values.items() if key in pinned})}"
+        if registry.named(kernel_id).tile_for(problem, limits) == tile or len(pinned) == len(values):
+            return kernel_id
         pinned.add(next(key for key in values if key not in pinned))
 
 
@@ -169,37 +169,37 @@ def _able(registry: Registry, name: str, providers: Sequence[str], numerics: str
 
 
 class Verdict(NamedTuple):
-    """A verdict on a bar. state: holds, missed, open or absent; one, other, ratio: our row, the rival's, the ratio."""
+    """A verdict on a bar. state: holds, missed, open or absent; row, rival, ratio: our row, the rival's, the ratio."""
 
     state: str
     text: str
-    one: Result | None = None
-    other: Result | None = None
+    row: Result | None = None
+    rival: Result | None = None
     ratio: Ratio | None = None
 
 
-def judge(bar: Bar, own: Sequence[str], rivals: Sequence[str], rows: Iterable[Result], work: float = 1.0) -> Verdict:
+def judge(bar: Bar, ours: Sequence[str], rivals: Sequence[str], rows: Sequence[Result], work: float = 1.0) -> Verdict:
     """Judge a bar by the rows of one run. work: our work over the rivals', if their problem differs."""
-    found = list(rows)
-    ours = [r for r in found if r.kernel.partition("@")[0] in own and r.problem == bar.problem]
-    theirs = [r for r in found if r.kernel in rivals and r.problem == (bar.on or bar.problem)]
-    for side, asked, words in ((ours, own, "kernel of ours"), (theirs, rivals, "rival")):
+    our_rows = [r for r in rows if r.kernel.partition("@")[0] in ours and r.problem == bar.problem]
+    rival_rows = [r for r in rows if r.kernel in rivals and r.problem == (bar.on or bar.problem)]
+    for side, ids, words in ((our_rows, ours, "kernel of ours"), (rival_rows, rivals, "rival")):
         if not any(map(_is_right, side)):
             reasons = [f"{r.kernel}: {r.status}: {r.reason}" for r in side if r.reason]
-            return Verdict("absent", reasons[0] if reasons else f"no {words} has a row" if asked else f"no {words}")
-    one, other = (min(filter(_is_right, side), key=lambda r: r.time_s_median or 0.0) for side in (ours, theirs))
-    ratio = by_columns(one, other).scaled(work)
-    processes = min(one.processes or 1, other.processes or 1)
+            return Verdict("absent", reasons[0] if reasons else f"no {words} has a row" if ids else f"no {words}")
+    sides = (our_rows, rival_rows)
+    row, rival = (min(filter(_is_right, side), key=lambda r: r.time_s_median or 0.0) for side in sides)
+    ratio = by_columns(row, rival).scaled(work)
+    processes = min(row.processes or 1, rival.processes or 1)
     state, text = "open", ""
-    if bar.errors and (one.max_error or 0.0) > bar.errors * (other.max_error or 0.0):
-        state, text = "missed", f"its error is {one.max_error:.2g}, the rival's {other.max_error:.2g}"
+    if bar.errors and (row.max_error or 0.0) > bar.errors * (rival.max_error or 0.0):
+        state, text = "missed", f"its error is {row.max_error:.2g}, the rival's {rival.max_error:.2g}"
     elif processes < PROCESSES or ratio.low is None or ratio.high is None:
         text = f"measured in {processes} of {PROCESSES} processes"
     elif ratio.low >= bar.least:
         state = "holds"
     elif ratio.high < bar.least:
         state = "missed"
-    return Verdict(state, text, one, other, ratio)
+    return Verdict(state, text, row, rival, ratio)
 
 
 def _is_right(r: Result) -> bool:

@@ -59,32 +59,34 @@ class SlotFacts(NamedTuple):
     left: list[str]
 
 
-def publish(folder: Path, found: Agenda, tasks: Sequence[Task], slot: SlotFacts | None, identify: bool = False) -> None:
+def publish(
+    folder: Path, agenda_: Agenda, tasks: Sequence[Task], slot: SlotFacts | None, identify: bool = False
+) -> None:
     """Write the files of the report; if one cannot be written, the others still are."""
     if not (folder / STORE).exists():
-        _guarded(lambda: write(folder / README, _page(found, tasks, slot, None, folder)))
+        _guarded(lambda: write(folder / README, _page(agenda_, tasks, slot, None, folder)))
         return
     with closing(Store(folder / STORE)) as store:
         # A task may have several runs, and each needs a different heading.
-        runs = {f"{_purpose(store.run(run), found)}, {run}": run for run in store.run_ids()}
+        runs = {f"{_purpose(store.run(run), agenda_)}, {run}": run for run in store.run_ids()}
         date = max((store.run(run).started_at for run in runs.values()), default="")[:10]
-        about = Publication(title=found.device, date=date, runs=runs, command="make gpu", identify=identify)
-        answering = {one.run for one in found.answers.values() if one.digest}
+        about = Publication(title=agenda_.device, date=date, runs=runs, command="make gpu", identify=identify)
+        answering = {answer.run for answer in agenda_.answers.values() if answer.digest}
         report = Report(store, about, folder, [run for run in runs.values() if run in answering])
         for name, make in report.texts().items():
             _guarded(lambda name=name, make=make: write(folder / name, make()))  # type: ignore[misc]
-        _guarded(lambda: write_files(folder, claims_rows(store, list(runs.values()), here=True), found.device))
+        _guarded(lambda: write_files(folder, claims_rows(store, list(runs.values()), here=True), agenda_.device))
         drawn: list[Drawn] = []
         if find_spec("matplotlib"):
             _guarded(lambda: drawn.extend(report.draw(folder, None)))
-        _guarded(lambda: write(folder / README, _page(found, tasks, slot, store, folder, drawn)))
+        _guarded(lambda: write(folder / README, _page(agenda_, tasks, slot, store, folder, drawn)))
     _guarded(lambda: write_index(folder.parent))
 
 
-def _purpose(run: Run, found: Agenda) -> str:
+def _purpose(run: Run, agenda_: Agenda) -> str:
     """Return a run's purpose, from its command or its suites, with the number of further tasks that it answers."""
     name = run.command.partition("make gpu: ")[2] or ", ".join(run.suites) or "an earlier report"
-    others = sum(one.run == run.run_id and other != name for other, one in found.answers.items())
+    others = sum(answer.run == run.run_id and other != name for other, answer in agenda_.answers.items())
     return f"{name} and {others} more" if others else name
 
 
@@ -95,37 +97,37 @@ def _guarded(step: Callable[[], object]) -> None:
         print(f"make gpu: {error}", file=sys.stderr)
 
 
-def against(folder: Path, found: Agenda) -> int:
+def against(folder: Path, agenda_: Agenda) -> int:
     """Return how many rows of the answering runs have a status that counts against their kernels."""
     if not (folder / STORE).exists():
         return 0
     with closing(Store(folder / STORE)) as store:
-        runs = {one.run for one in found.answers.values() if one.run}
+        runs = {answer.run for answer in agenda_.answers.values() if answer.run}
         return sum(store.statuses(run)[status] for run in runs for status in AGAINST)
 
 
 def _page(
-    found: Agenda,
+    agenda_: Agenda,
     tasks: Sequence[Task],
     slot: SlotFacts | None,
     store: Store | None,
     folder: Path,
     drawn: Sequence[Drawn] = (),
 ) -> str:
-    page = Page(found, tasks, store)
-    parts = [f"# {found.device}", *(f"> {note}" for note in found.notes), *page.dirty(), *page.founding()]
+    page = Page(agenda_, tasks, store)
+    parts = [f"# {agenda_.device}", *(f"> {note}" for note in agenda_.notes), *page.dirty(), *page.founding()]
     parts += [*page.bars(), *page.across(), *page.groups(), *figures(drawn), *page.claims(folder), *page.state()]
-    parts += [*_slot(slot, found), *page.runs(), listed(folder, FILES | OWN)]
+    parts += [*_slot(slot, agenda_), *page.runs(), listed(folder, FILES | OWN)]
     return "\n\n".join(filter(None, parts)) + "\n"
 
 
-def _slot(slot: SlotFacts | None, found: Agenda) -> Iterator[str]:
+def _slot(slot: SlotFacts | None, agenda_: Agenda) -> Iterator[str]:
     if slot is None:
         return
     yield "## The last slot"
     yield f"Of {slot.deadline_s:.0f} s, {slot.used_s:.0f} s were used, and {count(len(slot.ended), 'task')} answered."
-    together = groupby(slot.ended, lambda name: found.answers[name].run or name)
-    rows = [_took([(name, found.answers[name]) for name in names]) for _, names in together]
+    together = groupby(slot.ended, lambda name: agenda_.answers[name].run or name)
+    rows = [_took([(name, agenda_.answers[name]) for name in names]) for _, names in together]
     yield github_table(("tasks", "state", "expected", "took"), rows)
     if slot.left:
         more = f", and {len(slot.left) - NAMED} more" if len(slot.left) > NAMED else ""
@@ -134,30 +136,30 @@ def _slot(slot: SlotFacts | None, found: Agenda) -> Iterator[str]:
 
 def _took(together: Sequence[tuple[str, Answer]]) -> tuple[str, ...]:
     (first, _), *others = together
-    found = [answer for _, answer in together]
-    states = ", ".join(dict.fromkeys(answer.state for answer in found))
-    expected = f"{sum(answer.expected_s for answer in found):.1f} s" + " (assumed)" * any(a.assumed for a in found)
+    answers = [answer for _, answer in together]
+    states = ", ".join(dict.fromkeys(answer.state for answer in answers))
+    expected = f"{sum(answer.expected_s for answer in answers):.1f} s" + " (assumed)" * any(a.assumed for a in answers)
     name = f"{first} and {len(others)} more" if others else first
-    return name, states, expected, f"{sum(answer.seconds for answer in found):.1f} s"
+    return name, states, expected, f"{sum(answer.seconds for answer in answers):.1f} s"
 
 
 class Page:
     """The parts of the README that are made from rows."""
 
-    def __init__(self, found: Agenda, tasks: Sequence[Task], store: Store | None) -> None:
-        self._agenda, self._tasks, self._store = found, {task.name: task for task in tasks}, store
+    def __init__(self, agenda_: Agenda, tasks: Sequence[Task], store: Store | None) -> None:
+        self._agenda, self._tasks, self._store = agenda_, {task.name: task for task in tasks}, store
         self._registry = discover()
         self._rows: dict[str, list[Result]] = {}
 
     def rows(self, task: str) -> list[Result]:
         """Return the rows that answer a task, at any digest, from a run that may answer other tasks, too."""
-        found = self._agenda.answers.get(task)
-        if self._store is None or found is None or found.state != "done" or not found.run:
+        answer = self._agenda.answers.get(task)
+        if self._store is None or answer is None or answer.state != "done" or not answer.run:
             return []
-        if found.run not in self._rows:
-            self._rows[found.run] = [r for r, _ in self._store.results(found.run)]
+        if answer.run not in self._rows:
+            self._rows[answer.run] = [r for r, _ in self._store.results(answer.run)]
         problems = self._tasks[task].problems if task in self._tasks else ()
-        return [r for r in self._rows[found.run] if r.problem in problems or not problems]
+        return [r for r in self._rows[answer.run] if r.problem in problems or not problems]
 
     def dirty(self) -> Iterator[str]:
         """Yield a remark on runs that measured a tree with uncommitted changes."""
@@ -189,8 +191,8 @@ class Page:
         best = min((r for (_, problem), r in rows.items() if problem == out), key=_time, default=None)
         if best:
             yield f"The fastest transposition out of place takes {seconds(best.time_s_median)} ({short(best.kernel)})."
-        found = self._agenda.answers["founding"]
-        yield f"Run {found.run} of {found.at}; `## Runs` has its host and driver."
+        answer = self._agenda.answers["founding"]
+        yield f"Run {answer.run} of {answer.at}; `## Runs` has its host and driver."
 
     def _nt_nn(self, nt: Result | None, nn: Result | None) -> tuple[str, str, str]:
         ratio = str(contest.faster(self._store, nt, nn)) if self._store and nt and nn else ""
@@ -208,7 +210,7 @@ class Page:
 
     def verdict(self, bar: gpu_bars.Bar) -> gpu_bars.Verdict:
         """Return the verdict on a bar from the rows that answer its task."""
-        own, rivals = gpu_bars.contenders(bar, self._registry)
+        kernels, rivals = gpu_bars.contenders(bar, self._registry)
         work = 1.0
         if bar.on:
             ours, theirs = (self._registry.problem(name) for name in (bar.problem, bar.on))
@@ -218,20 +220,20 @@ class Page:
         rows = self.rows(task)
         if not rows:
             return gpu_bars.Verdict("open", "failed" if answered else "not measured")
-        found = gpu_bars.judge(bar, own, rivals, rows, work)
-        return found if answered else found._replace(text="; ".join(filter(None, (found.text, OUTDATED))))
+        verdict = gpu_bars.judge(bar, kernels, rivals, rows, work)
+        return verdict if answered else verdict._replace(text="; ".join(filter(None, (verdict.text, OUTDATED))))
 
     def _verdicts(self, bars: Iterable[gpu_bars.Bar]) -> Iterator[str]:
         """Yield the table of measured bars, a line on each bar without a kernel, and one on bars not yet measured."""
         lines, absent, open_ = [], [], dict[str, list[str]]()
         for bar in bars:
-            state, text, one, other, ratio = self.verdict(bar)
-            if one is not None and other is not None:
-                found = str(ratio) if (one.processes or 1) > 1 else _plain(ratio)
-                words = "; ".join(filter(None, (found, text)))
-                sides = [short(r.kernel) + f" ({r.numerics})" * (r.numerics != bar.numerics) for r in (one, other)]
+            state, text, row, rival, ratio = self.verdict(bar)
+            if row is not None and rival is not None:
+                ratio_text = str(ratio) if (row.processes or 1) > 1 else _plain(ratio)
+                words = "; ".join(filter(None, (ratio_text, text)))
+                sides = [short(r.kernel) + f" ({r.numerics})" * (r.numerics != bar.numerics) for r in (row, rival)]
                 where = bar.problem, bar.numerics or "any"
-                lines.append((state, *where, f"{bar.least:g}x", words, *sides, bar.against, one.run_id))
+                lines.append((state, *where, f"{bar.least:g}x", words, *sides, bar.against, row.run_id))
             elif state == "open":
                 open_.setdefault(bar.problem, []).append(bar.numerics)
             else:
@@ -240,7 +242,7 @@ class Page:
         yield github_table(heads, lines)
         yield "\n".join(absent)
         if open_:
-            named = (f"{name} ({', '.join(own)})" if any(own) else name for name, own in open_.items())
+            named = (f"{name} ({', '.join(numerics)})" if any(numerics) else name for name, numerics in open_.items())
             yield f"{count(sum(map(len, open_.values())), 'comparison')} not measured yet: {', '.join(named)}."
 
     def groups(self) -> Iterator[str]:
@@ -289,12 +291,12 @@ class Page:
         for problem in dict.fromkeys(r.problem for r in rows):
             here = [r for r in rows if r.problem == problem]
             sides = [[r for r in here if (r.provider == "cuda") is ours] for ours in (True, False)]
-            one, other = (min(side, key=_time, default=None) for side in sides)
-            ratio = _plain(by_columns(one, other)) if one and other else ""
-            first = one or other
+            row, rival = (min(side, key=_time, default=None) for side in sides)
+            ratio = _plain(by_columns(row, rival)) if row and rival else ""
+            first = row or rival
             assert first is not None
-            told = (f"{short(one.kernel)} ({one.numerics})", seconds(one.time_s_median)) if one else ("", "")
-            theirs = (f"{short(other.kernel)} ({other.numerics})", seconds(other.time_s_median)) if other else ("", "")
+            told = (f"{short(row.kernel)} ({row.numerics})", seconds(row.time_s_median)) if row else ("", "")
+            theirs = (f"{short(rival.kernel)} ({rival.numerics})", seconds(rival.time_s_median)) if rival else ("", "")
             yield problem, first.mode, *told, rate(first), *theirs, ratio, first.run_id
 
     def claims(self, folder: Path) -> Iterator[str]:
@@ -313,14 +315,14 @@ class Page:
         kinds = dict.fromkeys(task.kind for task in self._tasks.values())
         lines = []
         for kind in kinds:
-            own = [task for task in self._tasks.values() if task.kind == kind]
-            tally = agenda.tally(own, self._agenda)
-            left_s = sum(task.seconds for task in own if agenda.is_open(task, self._agenda))
+            tasks = [task for task in self._tasks.values() if task.kind == kind]
+            tally = agenda.tally(tasks, self._agenda)
+            left_s = sum(task.seconds for task in tasks if agenda.is_open(task, self._agenda))
             lines.append((kind, *map(str, tally.values()), f"{left_s / 60:.1f} min"))
         yield github_table(("tasks", "answered", "failed", "open", "time left"), lines)
-        failed = {name: one for name, one in self._agenda.answers.items() if one.state == "failed"}
-        yield "\n".join(f"- {name}: failed: {one.text}" for name, one in failed.items())
-        yield "\n".join(f"- {kernel} is left out: {found.reason}" for kernel, found in self._agenda.left_out.items())
+        failed = {name: answer for name, answer in self._agenda.answers.items() if answer.state == "failed"}
+        yield "\n".join(f"- {name}: failed: {answer.text}" for name, answer in failed.items())
+        yield "\n".join(f"- {kernel} is left out: {crash.reason}" for kernel, crash in self._agenda.left_out.items())
         ways = self._agenda.disagreeing.items()
         yield "\n".join(f"- {way}: timed wrong, so `{globs}` get no rows" for way, globs in ways)
 
@@ -334,14 +336,14 @@ class Page:
 
     def _run(self, run: str) -> Sequence[str]:
         assert self._store is not None
-        found, tally = self._store.run(run), self._store.statuses(run)
-        answers = "yes" if any(one.run == run and one.digest for one in self._agenda.answers.values()) else ""
+        record, tally = self._store.run(run), self._store.statuses(run)
+        answers = "yes" if any(answer.run == run and answer.digest for answer in self._agenda.answers.values()) else ""
         rows = ", ".join(f"{n} {status}" for status, n in tally.items()) or "none: not finished"
-        driver, commit = str(found.machine.get("cuda_driver", "")), found.git_commit
+        driver, commit = str(record.machine.get("cuda_driver", "")), record.git_commit
         short_ = commit[:12] + "-dirty" * commit.endswith("-dirty")
-        began = found.started_at.partition("+")[0].replace("T", " ")
+        began = record.started_at.partition("+")[0].replace("T", " ")
         host = next((str(hidden("host", r.host)) for r, _ in self._store.results(run) if r.host), "")
-        return (run, _purpose(found, self._agenda), answers, began, host, driver, short_, rows)
+        return (run, _purpose(record, self._agenda), answers, began, host, driver, short_, rows)
 
 
 def _plain(ratio: Ratio | None) -> str:

@@ -106,22 +106,22 @@ class Slot:
         self._wary = Wary(self._workers.run, settings.left_out)
         self._known: Known = {}
 
-    def carry_out(self, asked: Question) -> Reply:
-        self._deadline.until_s = asked.until_s
-        kind = asked.tasks[0].kind
+    def carry_out(self, question: Question) -> Reply:
+        self._deadline.until_s = question.until_s
+        kind = question.tasks[0].kind
         if kind in KINDS:
-            return KINDS[kind](self, asked)
-        return self._measured(asked) if kind != "tune" else self._tuned(asked)
+            return KINDS[kind](self, question)
+        return self._measured(question) if kind != "tune" else self._tuned(question)
 
-    def _measured(self, asked: Question) -> Reply:
-        first = asked.tasks[0]
+    def _measured(self, question: Question) -> Reply:
+        first = question.tasks[0]
         if first.kind == "claim":
             plan, jobs = planned(first.detail, self.registry, ("cpu", self.settings.device))
             plan = msgspec.structs.replace(plan, spread_s=0.0)
         else:
-            plan, jobs = gpu_tasks.jobs_of(asked.tasks, self.registry, self.settings.plugins, self.settings.device)
-        run, counted, whole = self.run(first.name, plan, jobs, asked.until_s)
-        if len(asked.tasks) == 1:
+            plan, jobs = gpu_tasks.jobs_of(question.tasks, self.registry, self.settings.plugins, self.settings.device)
+        run, counted, whole = self.run(first.name, plan, jobs, question.until_s)
+        if len(question.tasks) == 1:
             return Reply({first.name: counted} if whole else {}, run=run, cut=not whole, left_out=self._wary.left_out)
         asked_rows = {planned.suite: [self._rows.get(entrant) for entrant in planned.job.entrants] for planned in jobs}
         done = {name: status_line(Counter(filter(None, rows))) for name, rows in asked_rows.items() if all(rows)}
@@ -140,10 +140,10 @@ class Slot:
     def _keep(self, row: Result) -> None:
         self._rows[Entrant(row.problem, row.kernel)] = row.status
 
-    def _tuned(self, asked: Question) -> Reply:
+    def _tuned(self, question: Question) -> Reply:
         """Time the tiles of a kernel in one process, and the best of them with the default in two more."""
-        (task,) = asked.tasks
-        first = self._measured(asked)
+        (task,) = question.tasks
+        first = self._measured(question)
         if first.cut:
             return first
         with closing(Store(self.folder / STORE, create=False)) as store:
@@ -152,55 +152,55 @@ class Slot:
         names = tuple(dict.fromkeys((task.kernels[0], *(r.kernel for r in best))))
         again = msgspec.structs.replace(task, kernels=names, processes=2)
         plan, jobs = gpu_tasks.jobs_of([again], self.registry, self.settings.plugins, self.settings.device)
-        run, counted, whole = self.run(task.name, plan, jobs, asked.until_s)
+        run, counted, whole = self.run(task.name, plan, jobs, question.until_s)
         text = f"{first.done[task.name]} in run {first.run}; the best again: {counted}"
         return Reply({task.name: text} if whole else {}, run=run, cut=not whole, left_out=self._wary.left_out)
 
-    def time_ways(self, asked: Question) -> Reply:
+    def time_ways(self, question: Question) -> Reply:
         """Time work of known length through each way of launching; kernels of a way that disagrees get no rows."""
-        found, bad = [], {}
-        for name, finding in clocks.findings(asked.answer_s):
-            found.append(finding)
+        findings, bad = [], {}
+        for name, finding in clocks.findings(question.answer_s):
+            findings.append(finding)
             if finding.holds is False:
                 bad[name] = " ".join(clocks.WAYS[name].serves)
-        self._write("clocks.md", f"# Clocks\n\n```\n{table(found)}\n```\n")
-        whole = len(found) == len(clocks.WAYS) or now() < asked.until_s
-        text = f"{len(found)} of {len(clocks.WAYS)} ways, {len(bad)} disagree or fail"
-        return Reply({asked.tasks[0].name: text} if whole else {}, cut=not whole, disagreeing=bad)
+        self._write("clocks.md", f"# Clocks\n\n```\n{table(findings)}\n```\n")
+        whole = len(findings) == len(clocks.WAYS) or now() < question.until_s
+        text = f"{len(findings)} of {len(clocks.WAYS)} ways, {len(bad)} disagree or fail"
+        return Reply({question.tasks[0].name: text} if whole else {}, cut=not whole, disagreeing=bad)
 
-    def compared(self, asked: Question) -> Reply:
+    def compared(self, question: Question) -> Reply:
         """Compare the emulator with the device on one case of each kernel.
 
         A kernel that takes too long has failed, unless the end of the slot left it too little time.
         """
-        names, until_s = {task.kernels[0]: task.name for task in asked.tasks}, asked.answer_s
-        found = dict(line.split(": ", 1) for line in compare(list(names), until_s))
-        lost = {names[kernel]: text for kernel, text in found.items() if text.startswith(NOT_FINISHED)}
-        done = {names[kernel]: text for kernel, text in found.items() if names[kernel] not in lost}
-        lines = [f"- {kernel}: {text}" for kernel, text in found.items() if names[kernel] in done]
+        names, until_s = {task.kernels[0]: task.name for task in question.tasks}, question.answer_s
+        verdicts = dict(line.split(": ", 1) for line in compare(list(names), until_s))
+        lost = {names[kernel]: text for kernel, text in verdicts.items() if text.startswith(NOT_FINISHED)}
+        done = {names[kernel]: text for kernel, text in verdicts.items() if names[kernel] not in lost}
+        lines = [f"- {kernel}: {text}" for kernel, text in verdicts.items() if names[kernel] in done]
         self._append("emulator.md", "# Emulator and device\n", lines)
-        failed = lost if until_s < asked.until_s else {}
+        failed = lost if until_s < question.until_s else {}
         return Reply(done, failed, cut=len(done) + len(failed) < len(names))
 
-    def ask_cudnn(self, asked: Question) -> Reply:
+    def ask_cudnn(self, question: Question) -> Reply:
         """Find which of cuDNN's algorithms run on this device."""
-        return self._by(asked, cudnn_table.write(self.folder, self._workers.run, lambda: now() >= asked.until_s))
+        return self._by(question, cudnn_table.write(self.folder, self._workers.run, lambda: now() >= question.until_s))
 
-    def counted(self, asked: Question) -> Reply:
+    def counted(self, question: Question) -> Reply:
         """Count instructions and sectors with Nsight Compute, and compare them with the counts of `profile`."""
-        rows = counters(asked.until_s, self.folder)
+        rows = counters(question.until_s, self.folder)
         self._write("counters.md", table_of_counters(rows))
-        return self._by(asked, f"{sum(not row.reason for row in rows)} of {len(rows)} kernels counted")
+        return self._by(question, f"{sum(not row.reason for row in rows)} of {len(rows)} kernels counted")
 
-    def sanitized(self, asked: Question) -> Reply:
-        own = [kernel.id for kernel in self.registry.kernels.values() if isinstance(kernel, CudaKernel)]
-        checks = sanitizer(own, asked.until_s)
+    def sanitized(self, question: Question) -> Reply:
+        cuda_kernels = [kernel.id for kernel in self.registry.kernels.values() if isinstance(kernel, CudaKernel)]
+        checks = sanitizer(cuda_kernels, question.until_s)
         self._append("sanitizer.md", "# compute-sanitizer\n", [f"- {check.line}" for check in checks])
-        return self._by(asked, f"{sum(check.errors == 0 for check in checks)} of {len(checks)} checks found nothing")
+        return self._by(question, f"{sum(check.errors == 0 for check in checks)} of {len(checks)} checks found nothing")
 
-    def _by(self, asked: Question, text: str) -> Reply:
-        whole = now() < asked.until_s
-        return Reply({asked.tasks[0].name: text} if whole else {}, cut=not whole)
+    def _by(self, question: Question, text: str) -> Reply:
+        whole = now() < question.until_s
+        return Reply({question.tasks[0].name: text} if whole else {}, cut=not whole)
 
     def _write(self, name: str, text: str) -> None:
         (self.folder / name).write_text(text, encoding="utf-8")
@@ -226,30 +226,30 @@ KINDS: dict[str, Callable[[Slot, Question], Reply]] = {
 def replies(questions: Sequence[object]) -> Iterator[Reply]:
     """Yield the reply to each question; an exception fails its question, with the reason; the other questions go on."""
     slot: Slot | None = None
-    for asked in msgspec.convert(questions, list[Question]):
+    for question in msgspec.convert(questions, list[Question]):
         try:
-            slot = slot or Slot(asked.settings)
-            yield _reply(slot, asked)
+            slot = slot or Slot(question.settings)
+            yield _reply(slot, question)
         except Unsupported as error:
             yield Reply(failed={"": str(error)})
         except Exception as error:  # whatever it is, the other tasks go on
             words = str(error).splitlines()[0] if str(error) else "no message"
-            names = [task.name for task in asked.tasks] or [""]
+            names = [task.name for task in question.tasks] or [""]
             yield Reply(failed=dict.fromkeys(names, f"{type(error).__name__}: {words}"))
 
 
-def _reply(slot: Slot, asked: Question) -> Reply:
-    if not asked.tasks:
+def _reply(slot: Slot, question: Question) -> Reply:
+    if not question.tasks:
         device = get_device(slot.settings.device)
         return Reply(device=device.device_name, limits=vars(present_limits() if device.name == "cuda" else H100))
-    in_time, ends = list[Task](), now() + gpu_tasks.FIRST_S.get(asked.tasks[0].kind, 0.0)
-    for task in asked.tasks:
+    in_time, ends = list[Task](), now() + gpu_tasks.FIRST_S.get(question.tasks[0].kind, 0.0)
+    for task in question.tasks:
         ends += task.seconds
-        if ends > asked.until_s:
+        if ends > question.until_s:
             break
         in_time.append(task)
     if not in_time:
         return Reply(passed=True)
-    asked = msgspec.structs.replace(asked, tasks=tuple(in_time))
+    question = msgspec.structs.replace(question, tasks=tuple(in_time))
     with exclusive((slot.settings.device,), shared=False):
-        return slot.carry_out(asked)
+        return slot.carry_out(question)

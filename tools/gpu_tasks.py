@@ -145,16 +145,16 @@ class Tasks:
     def _would_take(self, kernel: str, problem: str) -> bool:
         if kernel.partition("@")[0] not in self._registry.kernels:  # its way of launching is timed wrong
             return False
-        found, wanted = self._registry.named(kernel), self._registry.problem(problem)
-        ours = (found.op, found.device) == (wanted.op, self._device)
-        return ours and found.refuses(wanted, self._limits) is None
+        candidate, wanted = self._registry.named(kernel), self._registry.problem(problem)
+        ours = (candidate.op, candidate.device) == (wanted.op, self._device)
+        return ours and candidate.refuses(wanted, self._limits) is None
 
     def _able(self, problem: str, wanted: Callable[[Kernel], bool] = lambda kernel: True) -> list[str]:
         return [kernel.id for kernel in self._kernels if wanted(kernel) and self._takes(kernel.id, problem)]
 
     def _tools(self) -> Iterator[Task]:
-        own = {kernel.id: self.smallest(kernel.id) for kernel in self._kernels if isinstance(kernel, CudaKernel)}
-        every = self._digest((kernel, problem) for kernel, problem in own.items() if problem)
+        smallest = {kernel.id: self.smallest(kernel.id) for kernel in self._kernels if isinstance(kernel, CudaKernel)}
+        every = self._digest((kernel, problem) for kernel, problem in smallest.items() if problem)
         nothing = self._digest(())
         for name, kind, digest, seconds in (
             ("clocks", "clocks", nothing, 7),
@@ -185,11 +185,11 @@ class Tasks:
         return self._task(f"{what} {kernel}", kind, what, (problem,), (kernel,), mode=Mode.VERIFY, **more)
 
     def _founding(self) -> Iterator[Task]:
-        asked = (*FOUNDING, *TURNED)
-        kernels = dict.fromkeys(name for problem in asked for name in self._able(problem, gpu_bars.is_rival))
+        problems = (*FOUNDING, *TURNED)
+        kernels = dict.fromkeys(name for problem in problems for name in self._able(problem, gpu_bars.is_rival))
         more: dict[str, Any] = {"baseline": "gemm/cublas.sgemm", "group": "The founding question"}
         more |= {"processes": gpu_bars.PROCESSES, "max_time_s": 0.3}
-        yield from self._task("founding", "time", "founding", asked, list(kernels), **more)
+        yield from self._task("founding", "time", "founding", problems, list(kernels), **more)
         # They show why one layout beats the other: the heuristic's algorithms, with the kernels that each launches.
         for problem in FOUNDING:
             listed = self._able(problem, lambda kernel: kernel.provider == "cublaslt")
@@ -201,8 +201,8 @@ class Tasks:
         for bar in (*gpu_bars.bars(), *gpu_bars.lines()):
             wanted.setdefault((bar.problem, bar.on), []).append(bar)
         for (problem, on), bars in wanted.items():
-            own, rivals = zip(*(gpu_bars.contenders(bar, self._registry) for bar in bars), strict=True)
-            first = dict.fromkeys(name for names in (*rivals, *own) for name in names)
+            ours, rivals = zip(*(gpu_bars.contenders(bar, self._registry) for bar in bars), strict=True)
+            first = dict.fromkeys(name for names in (*rivals, *ours) for name in names)
             kernels = list(gpu_bars.variants(first, problem, self._registry, self._limits))
             worth = VALUE["bar"] * max(1, sum(bar.is_fair for bar in bars)) * (1 + (gpu_bars.FOUNDING in problem))
             more: dict[str, Any] = {"baseline": next((name for names in rivals for name in names), ""), "group": "Bars"}
@@ -230,15 +230,15 @@ class Tasks:
         for name in (*NETWORKS, "convnet-benchmarks"):
             for of_problem, times in self._at_once(name):
                 for dtype in ("f32", "f16", "bf16"):
-                    one = msgspec.structs.replace(of_problem, dtype=dtype).id
+                    problem_id = msgspec.structs.replace(of_problem, dtype=dtype).id
                     worth = "layer" if dtype == "f32" else "layer in 16 bits"
                     group = f"Convolution: {name}"
-                    yield from self._timed(f"{name} {one}", one, worth, group, detail=str(times))
+                    yield from self._timed(f"{name} {problem_id}", problem_id, worth, group, detail=str(times))
         more: dict[str, Any] = {"max_time_s": METERED_S, "baseline": METERED[-1], "group": f"Energy: {METERED_NETWORK}"}
         for of_problem, times in self._at_once(METERED_NETWORK):
-            if (one := of_problem.id).endswith("/fprop"):
-                name, more["detail"] = f"energy {METERED_NETWORK} {one}", str(times)
-                yield from self._task(name, "time", "energy of a layer", (one,), METERED, **more)
+            if (problem_id := of_problem.id).endswith("/fprop"):
+                name, more["detail"] = f"energy {METERED_NETWORK} {problem_id}", str(times)
+                yield from self._task(name, "time", "energy of a layer", (problem_id,), METERED, **more)
 
     def _at_once(self, name: str) -> Iterator[tuple[Problem, int]]:
         """Yield the convolutions of a suite and how often each occurs; networks have a batch of IMAGES images."""
@@ -267,9 +267,9 @@ class Tasks:
             for mode in (Mode.COLD, Mode.HOT, Mode.GRAPH):
                 yield from self._timed(f"{mode} {problem}", problem, "mode", "Cold, hot and graph", mode=mode)
             yield from self._timed(f"energy {problem}", problem, "energy", "Energy", max_time_s=METERED_S)
-        own = self._able(SMALL, lambda kernel: isinstance(kernel, CudaKernel))
+        kernels = self._able(SMALL, lambda kernel: isinstance(kernel, CudaKernel))
         more = {"launcher": "pycuda", "group": "Second launcher"}
-        yield from self._task("launched by PyCUDA", "time", "mode", (SMALL,), own, **more)
+        yield from self._task("launched by PyCUDA", "time", "mode", (SMALL,), kernels, **more)
 
     def _tiles(self) -> Iterator[Task]:
         for names, problems in TUNED:
@@ -285,13 +285,13 @@ class Tasks:
         default = kernel.tile_for(wanted, self._limits)
         assert default is not None
         space = kernel.values(self._limits)
-        found = [default]
-        for names in (*((one,) for one in space), *combinations(space, 2)):
-            for values in product(*(space[one] for one in names)):
+        tiles = [default]
+        for names in (*((key,) for key in space), *combinations(space, 2)):
+            for values in product(*(space[key] for key in names)):
                 tile = Tile(**{**vars(default), **dict(zip(names, values, strict=True))})
-                if len(found) < TILES and tile not in found and kernel.unfit(wanted, tile, self._limits) is None:
-                    found.append(tile)
-        return [gpu_bars.with_tile(name, tile, wanted, self._registry, self._limits) for tile in found]
+                if len(tiles) < TILES and tile not in tiles and kernel.unfit(wanted, tile, self._limits) is None:
+                    tiles.append(tile)
+        return [gpu_bars.with_tile(name, tile, wanted, self._registry, self._limits) for tile in tiles]
 
 
 #: Kinds whose tasks share workers, a run and a question, since a fresh process takes seconds, and a case less than one.

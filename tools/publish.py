@@ -66,10 +66,10 @@ CASE_S = 0.7
 
 def digest(jobs: Iterable[PlannedJob], registry: Registry) -> str:
     """Return the digest of the kernels and problems of jobs. Raises UsageError."""
-    problems: dict[str, list[Problem]] = {}
-    for problem, kernel in dict.fromkeys(entrant for one in jobs for entrant in one.job.entrants):
-        problems.setdefault(kernel, []).append(registry.problem(problem))
-    return task_digest([(registry.named(kernel), own) for kernel, own in problems.items()], H100)
+    by_kernel: dict[str, list[Problem]] = {}
+    for problem, kernel in dict.fromkeys(entrant for job in jobs for entrant in job.job.entrants):
+        by_kernel.setdefault(kernel, []).append(registry.problem(problem))
+    return task_digest([(registry.named(kernel), problems) for kernel, problems in by_kernel.items()], H100)
 
 
 def goes_on(store: Store, run: str, noisy_anyway: bool) -> bool:
@@ -83,21 +83,21 @@ class Experiments:
     """The experiments possible on this CPU: measured while there is time, then judged. suites: the suites' run."""
 
     def __init__(
-        self, store: Store, found: Agenda, folder: Path, registry: Registry, suites: str, anyway: bool = False
+        self, store: Store, agenda_: Agenda, folder: Path, registry: Registry, suites: str, anyway: bool = False
     ) -> None:
-        self._store, self._agenda, self._registry = store, found, registry
+        self._store, self._agenda, self._registry = store, agenda_, registry
         self._suites, self._anyway = suites, anyway
-        self._earlier = {one.id: one for one in read_csv(folder / CLAIMS)}
+        self._earlier = {row.id: row for row in read_csv(folder / CLAIMS)}
         self._known = set(store.run_ids())
-        answers = found.answers.items()
-        found.answers = {name: one for name, one in answers if name == OF_SUITES or self._stands(name, one)}
-        self.tasks = agenda.timed(self._tasks(), found)
+        answers = agenda_.answers.items()
+        agenda_.answers = {name: answer for name, answer in answers if name == OF_SUITES or self._stands(name, answer)}
+        self.tasks = agenda.timed(self._tasks(), agenda_)
 
-    def _stands(self, task: str, one: agenda.Answer) -> bool:
+    def _stands(self, task: str, answer: agenda.Answer) -> bool:
         """Return whether an answer's rows are in the store, or else its verdicts in the report."""
-        if one.state == "failed":  # was noisy
-            return one.run in self._known and not self._anyway
-        return one.run in self._known or all(
+        if answer.state == "failed":  # was noisy
+            return answer.run in self._known and not self._anyway
+        return answer.run in self._known or all(
             (known := self._earlier.get(claim.id))
             and (known.number, known.expected) == (claim.number, str(claim.confirm))
             for claim in claims()
@@ -140,21 +140,21 @@ class Experiments:
         noisy = noise(self._store, {"": run})
         state: Literal["done", "failed"] = "failed" if noisy.noisy and not self._anyway else "done"
         text = noisy.sentence or status_line(self._store.statuses(run))
-        one = agenda.Answer(
+        answer = agenda.Answer(
             digest=task.digest, state=state, run=run, at=f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}", text=text,
             seconds=0.0 if before else round(now() - began, 2), expected_s=round(task.seconds, 2), assumed=task.assumed,
         )  # fmt: skip
-        agenda.answer(self._agenda, task, one)
+        agenda.answer(self._agenda, task, answer)
         print(f"publish: {task.name}: {text}", flush=True)
 
     def _run(self, task: Task, command: str, begun: str, until_s: float) -> str:
         plan, jobs = planned(task.detail, self._registry, ("cpu",))
-        own: dict[str, Any] = {"command": command, "planned": case_count(jobs, self._registry)}
+        facts: dict[str, Any] = {"command": command, "planned": case_count(jobs, self._registry)}
         with Workers() as workers, interruptible() as interrupted:
 
             def session(resume: str | None) -> Session:
                 again = resume is not None and not self._anyway
-                return Session(self._store, [], plan, workers.run, resume, again, **own)
+                return Session(self._store, [], plan, workers.run, resume, again, **facts)
 
             try:
                 measuring = session(begun or None)
@@ -168,7 +168,7 @@ class Experiments:
         return measuring.run_id
 
     def _done(self) -> dict[str, str]:
-        return {name: one.run for name, one in self._agenda.answers.items() if one.state == "done"}
+        return {name: answer.run for name, answer in self._agenda.answers.items() if answer.state == "done"}
 
     @property
     def runs(self) -> dict[str, str]:
@@ -178,58 +178,59 @@ class Experiments:
 
     def judged(self, prices: Prices) -> list[Answer]:
         """Return every claim with its verdict, each from the rows of one run."""
-        done, asked, found = self._done(), dict[str, list[str]](), dict[str, Answer]()
+        done, claims_of_run, verdicts = self._done(), dict[str, list[str]](), dict[str, Answer]()
         for claim in claims():
-            asked.setdefault(done.get(f"claim {claim.experiment}", self._suites), []).append(claim.id)
-        for run, names in asked.items():
+            claims_of_run.setdefault(done.get(f"claim {claim.experiment}", self._suites), []).append(claim.id)
+        for run, names in claims_of_run.items():
             if run in self._store.run_ids():
                 rows = claims_rows(self._store, [run], self._registry, prices, names, here=True)
-                found |= {one.id: one for one in rows}
+                verdicts |= {row.id: row for row in rows}
             else:
-                found |= {name: self._earlier[name] for name in names}
-        return [found[claim.id] for claim in claims()]
+                verdicts |= {name: self._earlier[name] for name in names}
+        return [verdicts[claim.id] for claim in claims()]
 
     def left(self) -> str:
         """Return the experiments without an answer, each with the reason and the command that continues it."""
         lines = []
         for task in self.tasks:
-            one = self._agenda.answers.get(task.name)
-            why = one.text if one and one.state == "failed" else f"no time was left to finish it ({task.seconds:.0f} s)"
+            answer = self._agenda.answers.get(task.name)
+            failed = answer if answer and answer.state == "failed" else None
+            why = failed.text if failed else f"no time was left to finish it ({task.seconds:.0f} s)"
             if agenda.is_open(task, self._agenda):
                 lines.append(f"- {task.detail}: {why}; `make publish` continues it")
-            elif one and one.state == "failed":
+            elif failed:
                 lines.append(f"- {task.detail}: {why}; `make publish PUBLISH_ARGS=--noisy-anyway` publishes it")
         return "\n".join(lines)
 
 
 def main(words: Sequence[str] = ()) -> int:
     """Measure the cases that the store lacks, and publish the report."""
-    asked = _options(words)
+    options = _options(words)
     title = f"{cpu_name()}, {count(cpu_count(), 'CPU')}"
-    folder = asked.out / folder_name(title)
-    db = asked.db or ROOT / "out" / "publish" / f"{folder.name}.db"
-    until_s = now() + 60 * asked.minutes - PUBLISH_S
-    found, registry = agenda.read(folder, title), discover()
-    if asked.fresh:
+    folder = options.out / folder_name(title)
+    db = options.db or ROOT / "out" / "publish" / f"{folder.name}.db"
+    until_s = now() + 60 * options.minutes - PUBLISH_S
+    agenda_, registry = agenda.read(folder, title), discover()
+    if options.fresh:
         db.unlink(missing_ok=True)
-    suites = [find_suite(name, registry) for name in asked.suites.split(",")]
+    suites = [find_suite(name, registry) for name in options.suites.split(",")]
     present = digest(jobs(suites, registry, Plan(("cpu",))), registry)
-    before = found.answers.get(OF_SUITES)
+    before = agenda_.answers.get(OF_SUITES)
     current = before.digest == present if before else None
-    if status := measure(db, asked, until_s, current):
+    if status := measure(db, options, until_s, current):
         return status
     with closing(Store(db, create=False)) as store:
         run = _latest(store)
-        refuse_noise(noise(store, {"": run}), asked.noisy_anyway)
-        found.answers[OF_SUITES] = agenda.Answer(digest=present, run=run)
-        agenda.save(folder, found)
-        experiments = Experiments(store, found, folder, registry, run, asked.noisy_anyway)
+        refuse_noise(noise(store, {"": run}), options.noisy_anyway)
+        agenda_.answers[OF_SUITES] = agenda.Answer(digest=present, run=run)
+        agenda.save(folder, agenda_)
+        experiments = Experiments(store, agenda_, folder, registry, run, options.noisy_anyway)
         experiments.measure(until_s)
-        publish(store, asked, title, folder, run, experiments)
-        agenda.save(folder, found)
+        publish(store, options, title, folder, run, experiments)
+        agenda.save(folder, agenda_)
         published = {run, *experiments.runs.values()}
         against = sum(store.statuses(run)[status] for run in published for status in AGAINST)
-    print(f"{folder / 'README.md'}\n{write_index(asked.out)}")
+    print(f"{folder / 'README.md'}\n{write_index(options.out)}")
     return 1 if against else 0
 
 
@@ -255,19 +256,19 @@ def _options(words: Sequence[str]) -> argparse.Namespace:
     return parser.parse_args(words)
 
 
-def measure(db: Path, asked: argparse.Namespace, until_s: float, current: bool | None) -> int:
+def measure(db: Path, options: argparse.Namespace, until_s: float, current: bool | None) -> int:
     """Measure the suites' cases that the store lacks by `kernelmark run`; return its exit status, or 0 to continue.
 
     current: whether the kernels are unchanged since the suites were answered; None if the suites never were.
     """
     command = [sys.executable, "-m", "kernelmark", "run", "--db", str(db)]
-    if (unfinished := _unfinished(db, asked.noisy_anyway, current)) is None:
+    if (unfinished := _unfinished(db, options.noisy_anyway, current)) is None:
         return 0
     if unfinished:
-        command += ["--resume", unfinished, *(() if asked.noisy_anyway else ("--noisy-again",))]
+        command += ["--resume", unfinished, *(() if options.noisy_anyway else ("--noisy-again",))]
     else:
-        command += [*asked.suites.split(","), "--device", "cpu", "--max-time", f"{asked.max_time:g}"]
-        command += ["--processes", str(asked.processes), "--spread", f"{asked.spread:g}"]
+        command += [*options.suites.split(","), "--device", "cpu", "--max-time", f"{options.max_time:g}"]
+        command += ["--processes", str(options.processes), "--spread", f"{options.spread:g}"]
     db.parent.mkdir(parents=True, exist_ok=True)
     with subprocess.Popen(command) as process:
         try:
@@ -275,7 +276,7 @@ def measure(db: Path, asked: argparse.Namespace, until_s: float, current: bool |
         except subprocess.TimeoutExpired:
             process.send_signal(signal.SIGINT)  # it finishes and keeps the current case
             print(
-                f"publish: not done after {asked.minutes:g} minutes; `make publish` continues from here",
+                f"publish: not done after {options.minutes:g} minutes; `make publish` continues from here",
                 file=sys.stderr,
             )
             status = process.wait()
@@ -307,11 +308,11 @@ def _latest(store: Store) -> str:
 
 
 def publish(
-    store: Store, asked: argparse.Namespace, title: str, folder: Path, run: str, experiments: Experiments
+    store: Store, options: argparse.Namespace, title: str, folder: Path, run: str, experiments: Experiments
 ) -> None:
     """Write the report of the suites' run and of the experiments."""
     runs = {", ".join(store.run(run).suites): run, **experiments.runs}
-    prices, left = load_prices(asked.prices), experiments.left()
+    prices, left = load_prices(options.prices), experiments.left()
     about = Publication(
         title=title,
         date=store.run(run).started_at[: len("2026-01-01")],
@@ -319,8 +320,8 @@ def publish(
         main=run,
         command="make publish",
         sections=[("Experiments of claims that are left", left)] if left else [],
-        price=_price(prices) if asked.prices else None,  # the default file has prices of another machine
-        identify=asked.identify,
+        price=_price(prices) if options.prices else None,  # the default file has prices of another machine
+        identify=options.identify,
         anyway=bool(noise(store, runs).noisy),
     )
     folder.mkdir(parents=True, exist_ok=True)
@@ -330,11 +331,11 @@ def publish(
 
 
 def _price(prices: Any) -> Price | None:
-    found = prices.find("cpu", cpu_name())
-    if found is None:
+    price = prices.find("cpu", cpu_name())
+    if price is None:
         return None
-    words = f"{found.per_hour:g} {prices.currency} an hour ({prices.date}; {found.terms})"
-    return Price(found.per_hour, prices.currency, words)
+    words = f"{price.per_hour:g} {prices.currency} an hour ({prices.date}; {price.terms})"
+    return Price(price.per_hour, prices.currency, words)
 
 
 if __name__ == "__main__":
