@@ -189,8 +189,8 @@ class _Module:
 
     def _owner(self, node: ast.expr) -> str:
         """Return the name in a package that an expression refers to, or "" if it refers to none."""
-        if own := self._owners.get(_word(node)):
-            return own
+        if full_name := self._owners.get(_word(node)):
+            return full_name
         match node:
             case ast.Attribute(value, name):
                 return self._member(value, name)
@@ -291,7 +291,7 @@ def declared() -> dict[str, list[int]]:
     types["libcuda.cuTensorMapEncodeIm2col"] = tensormap.IM2COL_SIGNATURE
     types |= {f"libcublas.{name}": function.argtypes for name, function in library.items()}
     types |= {f"libcudnn.{name}": signature for name, signature in _cudnn._SIGNATURES.items()}
-    return {name: [ctypes.sizeof(one) for one in signature] for name, signature in types.items()}
+    return {name: [ctypes.sizeof(c_type) for c_type in signature] for name, signature in types.items()}
 
 
 def prototypes(names: Iterable[str]) -> dict[str, str]:
@@ -299,54 +299,54 @@ def prototypes(names: Iterable[str]) -> dict[str, str]:
     (nvidia,) = importlib.import_module("nvidia").__path__
     headers = (Path(nvidia, "cu13/include", name) for name in ("cuda.h", "cublas_api.h"))
     text = "".join(path.read_text() for path in (*headers, *Path(nvidia, "cudnn/include").glob("*.h")))
-    text, found = re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL), {}
+    text, signatures = re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL), {}
     for name in names:
         function = name.partition(".")[2].replace("*", r"\w+")
         function = re.sub(r"_v\d$", r"(?:_v\\d)?", function)  # cuda.h adds the version by a macro
         if prototype := re.search(rf"\b{function}\s*\(([^()]*)\);", text):
             parameters = [] if prototype[1].strip() == "void" else prototype[1].split(",")
             sizes = (f"_{i}: {8 if _WIDE.search(parameter) else 4}" for i, parameter in enumerate(parameters))
-            found[name] = f"({', '.join(sizes)})"
-    return found
+            signatures[name] = f"({', '.join(sizes)})"
+    return signatures
 
 
 def bound(name: str) -> str:
     """Return the signature, number or type of a name. Raises AttributeError if the package does not have it."""
-    owner, found = _found(name)
-    if isinstance(found, int):
-        return str(int(found))
-    if not callable(found):
-        return type(found).__name__
-    held = inspect.getattr_static(owner, name.rpartition(".")[2], None)
-    is_static = isinstance(held, staticmethod | classmethod) or type(found) is BuiltinFunctionType
+    owner, member = _resolved(name)
+    if isinstance(member, int):
+        return str(int(member))
+    if not callable(member):
+        return type(member).__name__
+    attribute = inspect.getattr_static(owner, name.rpartition(".")[2], None)
+    is_static = isinstance(attribute, staticmethod | classmethod) or type(member) is BuiltinFunctionType
     is_method = isinstance(owner, type) and not is_static
-    texts = [*_inspected(found), *_documented(name.rpartition(".")[2], found)]
+    texts = [*_inspected(member), *_documented(name.rpartition(".")[2], member)]
     parameters = (text[1:] if is_method else text for text in texts)
     return next((f"({', '.join(text)})" for text in parameters if text != ["*args", "**kwargs"]), "(*args, **kwargs)")
 
 
-def _found(name: str) -> tuple[Any, Any]:
+def _resolved(name: str) -> tuple[Any, Any]:
     """Return the owner of a name and its object; `*` in a name matches any letters."""
     owner: Any = None
     top, *parts = name.split(".")
-    found: Any = importlib.import_module(top)
+    member: Any = importlib.import_module(top)
     for part in parts:
         with suppress(ImportError, AttributeError):  # import submodules that the package does not import itself
-            importlib.import_module(f"{found.__name__}.{part}")
-        owner, found = found, getattr(found, next(iter(matching(dir(found), part)), part))
-    return owner, found
+            importlib.import_module(f"{member.__name__}.{part}")
+        owner, member = member, getattr(member, next(iter(matching(dir(member), part)), part))
+    return owner, member
 
 
-def _inspected(found: Any) -> Iterator[list[str]]:
+def _inspected(member: Any) -> Iterator[list[str]]:
     with suppress(ValueError, TypeError):
-        parameters = inspect.signature(found).parameters.values()
+        parameters = inspect.signature(member).parameters.values()
         plain = [p.replace(annotation=p.empty, default=p.empty if p.default is p.empty else None) for p in parameters]
         yield str(inspect.Signature(plain))[1:-1].split(", ") if plain else []
 
 
-def _documented(name: str, found: Any) -> Iterator[list[str]]:
+def _documented(name: str, member: Any) -> Iterator[list[str]]:
     """Yield parameters from docstrings in the formats of Cython, nanobind and Boost."""
-    for called, doc in ((name, found.__doc__), ("__init__", found.__init__.__doc__)):
+    for called, doc in ((name, member.__doc__), ("__init__", member.__init__.__doc__)):
         python = (doc or "").partition("C++ signature")[0]
         for line in reversed(re.findall(rf"^[ \w.]*?\b{called}\((.*)\)", python, re.MULTILINE)[:2]):
             plain = re.sub(r"\(\w+\)|\[\w[^][]*\]|\\", "", line.strip("[] ").replace("[,", ","))
@@ -363,22 +363,22 @@ def main() -> int:
     sys.setdlopenflags(os.RTLD_LAZY)  # PyCUDA is imported with an empty libcuda
     uses = all_uses()
     names = {use.name for use in uses} | declared().keys()
-    kept = json.loads(RECORD.read_text())
-    found = prototypes(sorted(name for name in names if name.startswith("lib")))
-    for name in sorted(names - found.keys()):
+    recorded = json.loads(RECORD.read_text())
+    signatures = prototypes(sorted(name for name in names if name.startswith("lib")))
+    for name in sorted(names - signatures.keys()):
         if name.startswith("pycuda") and not importlib.util.find_spec("pycuda"):
-            found[name] = kept["names"][name]
+            signatures[name] = recorded["names"][name]
         else:
             with suppress(AttributeError):
-                found[name] = bound(name)
-    wrong = [*complaints(uses, found), *differences(found)]
+                signatures[name] = bound(name)
+    wrong = [*complaints(uses, signatures), *differences(signatures)]
     print("\n".join(wrong), end="\n" * bool(wrong))
     if not wrong:
-        installed = {one.name: one.version for one in metadata.distributions()}
-        versions = {"pycuda": kept["versions"]["pycuda"]} | installed
-        record = {"python": sys.version.split()[0], "versions": versions, "names": found}
+        installed = {package.name: package.version for package in metadata.distributions()}
+        versions = {"pycuda": recorded["versions"]["pycuda"]} | installed
+        record = {"python": sys.version.split()[0], "versions": versions, "names": signatures}
         RECORD.write_text(json.dumps(record, indent=1, sort_keys=True) + "\n")
-        print(f"{len(found)} names are bound, recorded in {RECORD.relative_to(ROOT)}")
+        print(f"{len(signatures)} names are bound, recorded in {RECORD.relative_to(ROOT)}")
         compile_kernels()
     return 1 if wrong else 0
 

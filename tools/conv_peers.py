@@ -71,24 +71,24 @@ class Layer(NamedTuple):
 class Pair(NamedTuple):
     """Our fastest kernel on a layer, oneDNN, and the ratio of their rates."""
 
-    own: Result
+    ours: Result
     peer: Result
     ratio: Ratio
 
     @property
     def shown(self) -> str:
         """Return the ratio with its remarks, marked if either row is noisy."""
-        return f"{MARK * any(map(is_noisy, (self.own, self.peer)))}{self.ratio.words}"
+        return f"{MARK * any(map(is_noisy, (self.ours, self.peer)))}{self.ratio.words}"
 
 
 #: Each layer with its pair, or with the reason why it has none.
-Found = dict[Layer, Pair | str]
+Outcomes = dict[Layer, Pair | str]
 
 
 def layers(suite: Suite, networks: Sequence[str]) -> list[Layer]:
     """Return the convolutions of a suite, group by group. Raises UsageError."""
-    found = [Layer(e.network or suite.name, e.problem) for e in suite.entries() if e.problem.op == "conv"]
-    known = list(dict.fromkeys(layer.network for layer in found))
+    all_layers = [Layer(e.network or suite.name, e.problem) for e in suite.entries() if e.problem.op == "conv"]
+    known = list(dict.fromkeys(layer.network for layer in all_layers))
     if not known:
         raise UsageError(f"{suite.name}: has no convolution, expected some; the suite conv-peers has four networks")
     for name in networks:
@@ -99,29 +99,29 @@ def layers(suite: Suite, networks: Sequence[str]) -> list[Layer]:
         network, n, layout, direction = layer.group
         return known.index(network), n, layout, DIRECTIONS.index(direction)
 
-    return sorted((layer for layer in found if layer.network in (networks or known)), key=place)
+    return sorted((layer for layer in all_layers if layer.network in (networks or known)), key=place)
 
 
-def pairs(wanted: Sequence[Layer], rows: Sequence[Result], store: Store, own: set[str]) -> dict[Setting, Found]:
-    """Return the layers' pairs in each setting in which a run timed oneDNN. own: ids of our kernels.
+def pairs(wanted: Sequence[Layer], rows: Sequence[Result], store: Store, ours: set[str]) -> dict[Setting, Outcomes]:
+    """Return the layers' pairs in each setting in which a run timed oneDNN. ours: ids of our kernels.
 
     Raises UsageError if the run has no time of oneDNN.
     """
-    found = contests(rows, store)
-    settings = dict.fromkeys(c.setting for c in found if c.of(ONEDNN))
+    all_contests = contests(rows, store)
+    settings = dict.fromkeys(c.setting for c in all_contests if c.of(ONEDNN))
     if not settings:
         reason = next((f"{r.status}: {r.reason}" for r in rows if r.kernel == ONEDNN), "it has no row")
         raise UsageError(
             f"run {rows[0].run_id}: {ONEDNN} has no time ({reason}), expected one on some layer; "
             "pip install 'kernelmark[torch]', and run the suite again"
         )
-    at = {(c.problem, c.setting): c for c in found}
+    at = {(c.problem, c.setting): c for c in all_contests}
     failed = {(r.problem, r.mode, r.threads, r.isa): r for r in rows if r.kernel == ONEDNN and not is_timed(r)}
 
     def pair(layer: Layer, setting: Setting) -> Pair | str:
         contest = at.get((layer.problem.id, setting))
         peer = contest.of(ONEDNN) if contest else None
-        best = next((r for r in contest.ranked if r.kernel in own), None) if contest else None
+        best = next((r for r in contest.ranked if r.kernel in ours), None) if contest else None
         if contest and best and peer:
             return Pair(best, peer, contest.faster(best, peer))
         without = failed.get((layer.problem.id, setting.mode, setting.threads, setting.isa))
@@ -144,12 +144,12 @@ def geometric_mean(ratios: Sequence[Ratio]) -> Ratio:
     return Ratio(median, low, high, all(r.in_turn for r in ratios), any(r.elsewhere for r in ratios))
 
 
-def summary(found: Found) -> Iterator[tuple[str, ...]]:
+def summary(outcomes: Outcomes) -> Iterator[tuple[str, ...]]:
     """Yield a row for each network, n, layout and direction, with the number of layers that have a ratio."""
-    for group in dict.fromkeys(layer.group for layer in found):
-        own = {layer: pair for layer, pair in found.items() if layer.group == group}
-        known = {layer: pair for layer, pair in own.items() if isinstance(pair, Pair)}
-        count = str(len(own)) if len(known) == len(own) else f"{len(known)} of {len(own)}"
+    for group in dict.fromkeys(layer.group for layer in outcomes):
+        members = {layer: pair for layer, pair in outcomes.items() if layer.group == group}
+        known = {layer: pair for layer, pair in members.items() if isinstance(pair, Pair)}
+        count = str(len(members)) if len(known) == len(members) else f"{len(known)} of {len(members)}"
         cells: tuple[str, ...] = ("", "", "")
         if known:
             worst = min(known, key=lambda layer: known[layer].ratio.median)
@@ -158,32 +158,32 @@ def summary(found: Found) -> Iterator[tuple[str, ...]]:
         yield *map(str, group), count, *cells
 
 
-def by_layer(found: Found) -> Iterator[tuple[str | int, ...]]:
+def by_layer(outcomes: Outcomes) -> Iterator[tuple[str | int, ...]]:
     """Yield a row for each layer that has a ratio."""
-    for layer, pair in found.items():
+    for layer, pair in outcomes.items():
         if isinstance(pair, Pair):
             numbers = (pair.ratio.median, pair.ratio.low, pair.ratio.high, pair.peer.gflop_per_s)
-            noisy = "yes" if any(map(is_noisy, (pair.own, pair.peer))) else "no"
-            yield *layer.group, layer.name, fmt.short(pair.own.kernel), *map(fmt.digits, numbers), noisy
+            noisy = "yes" if any(map(is_noisy, (pair.ours, pair.peer))) else "no"
+            yield *layer.group, layer.name, fmt.short(pair.ours.kernel), *map(fmt.digits, numbers), noisy
 
 
-def without_ratio(found: Found) -> Iterator[str]:
+def without_ratio(outcomes: Outcomes) -> Iterator[str]:
     """Yield a line for each reason why layers of a group have no ratio, listing these layers."""
     names: dict[tuple[str, int, str, str, str], list[str]] = defaultdict(list)
-    for layer, pair in found.items():
+    for layer, pair in outcomes.items():
         if isinstance(pair, str):
             names[*layer.group, pair].append(layer.name)
-    for (network, n, layout, direction, reason), own in names.items():
-        yield f"- {network}, n = {n}, {layout}, {direction}: {', '.join(own)}: {in_markdown(reason)}"
+    for (network, n, layout, direction, reason), layer_names in names.items():
+        yield f"- {network}, n = {n}, {layout}, {direction}: {', '.join(layer_names)}: {in_markdown(reason)}"
 
 
 def without_time(rows: Iterable[Result]) -> Iterator[str]:
     """Yield a line for each kernel, status and reason of rows without a time; all refusals of a kernel share a line."""
-    found: dict[tuple[str, str, str], dict[str, str]] = defaultdict(dict)
+    reasons: dict[tuple[str, str, str], dict[str, str]] = defaultdict(dict)
     for r in rows:
         if not is_timed(r):
-            found[r.kernel, r.status, "" if r.status == Status.UNSUPPORTED else r.reason][r.problem] = r.reason
-    for (kernel, status, _), problems in sorted(found.items()):
+            reasons[r.kernel, r.status, "" if r.status == Status.UNSUPPORTED else r.reason][r.problem] = r.reason
+    for (kernel, status, _), problems in sorted(reasons.items()):
         first, reason = next(iter(problems.items()))
         many = f"{fmt.count(len(problems), 'problem')}, the first `{first}`"
         yield f"- `{kernel}`, {status} on {many}: {in_markdown(reason)}"
@@ -192,25 +192,25 @@ def without_time(rows: Iterable[Result]) -> Iterator[str]:
 def page(suite: Suite, networks: Sequence[str], store: Store, run_id: str, file: Path | None = None) -> Iterator[str]:
     """Yield the paragraphs and the table of a run, and write its layers to `file`, if given. Raises UsageError."""
     wanted = layers(suite, networks)
-    own = {k.id for k in discover().kernels.values() if k.is_ours} - {ONEDNN}
+    ours = {k.id for k in discover().kernels.values() if k.is_ours} - {ONEDNN}
     problems = {layer.problem.id for layer in wanted}
     rows = [r for r, _ in store.results(run_id) if r.problem in problems]
     if not rows:
         raise UsageError(f"run {run_id}: has no row of these layers; `kernelmark run {suite.name}` measures them")
-    for setting, found in pairs(wanted, rows, store, own).items():
+    for setting, outcomes in pairs(wanted, rows, store, ours).items():
         yield f"Run `{run_id}`, {in_markdown(setting.title)}, processes: {rows[0].processes}."
-        if count := sum(isinstance(pair, str) for pair in found.values()):
-            yield f"Partial: {count} of {len(found)} layers have no ratio; they are listed below with the reasons."
-        yield github_table(SUMMARY, summary(found))
+        if count := sum(isinstance(pair, str) for pair in outcomes.values()):
+            yield f"Partial: {count} of {len(outcomes)} layers have no ratio; they are listed below with the reasons."
+        yield github_table(SUMMARY, summary(outcomes))
         if file:
             with file.open("w", encoding="utf-8", newline="") as opened:
-                csv.writer(opened, lineterminator="\n").writerows([LAYERS, *by_layer(found)])
+                csv.writer(opened, lineterminator="\n").writerows([LAYERS, *by_layer(outcomes)])
         yield FLATTERS
-        shown = [row for pair in found.values() if isinstance(pair, Pair) for row in (pair.own, pair.peer)]
+        shown = [row for pair in outcomes.values() if isinstance(pair, Pair) for row in (pair.ours, pair.peer)]
         yield in_markdown(noise_of(shown).sentence)
-        if lines := "\n".join(without_ratio(found)):
+        if lines := "\n".join(without_ratio(outcomes)):
             yield f"Layers without a ratio:\n\n{lines}"
-    if others := sorted({r.kernel for r in rows} - own - {ONEDNN}):
+    if others := sorted({r.kernel for r in rows} - ours - {ONEDNN}):
         yield f"Left out, since they do not come with kernelmark: {', '.join(map(in_markdown, others))}."
     if lines := "\n".join(without_time(rows)):
         yield f"Rows without a time:\n\n{lines}"
@@ -226,12 +226,12 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--network", action="append", default=[], help="a network of the suite, instead of all")
     parser.add_argument("--suite", default="conv-peers", help="a suite of convolutions, as `kernelmark run` takes it")
     parser.add_argument("--layers", type=Path, metavar="FILE.csv", help="write a row for each layer")
-    asked = parser.parse_args(words)
+    options = parser.parse_args(words)
     try:
-        suite = find_suite(asked.suite, discover())
-        with closing(Store(asked.db or default_store(), create=False)) as store:
-            run_id = find_run(suite, store, asked.run)
-            parts = list(filter(None, page(suite, asked.network, store, run_id, asked.layers)))
+        suite = find_suite(options.suite, discover())
+        with closing(Store(options.db or default_store(), create=False)) as store:
+            run_id = find_run(suite, store, options.run)
+            parts = list(filter(None, page(suite, options.network, store, run_id, options.layers)))
     except UsageError as error:
         print(f"conv_peers: {error}", file=sys.stderr)
         return 2

@@ -86,12 +86,12 @@ class Figure(NamedTuple):
 
 def _tensor(counts: Counts) -> int:
     """Return the warp instructions of wgmma and of mma.sync, which is recognised by the name of its function in ptx."""
-    found = counts.total.others.get("product", 0)
+    instructions = counts.total.others.get("product", 0)
     for line in counts.lines:
         path = CUDA / line.file
         if collectives := line.others.get("collective", 0):
-            found += collectives * ("ptx::mma_" in path.read_text().splitlines()[line.line - 1])
-    return found
+            instructions += collectives * ("ptx::mma_" in path.read_text().splitlines()[line.line - 1])
+    return instructions
 
 
 _SECTORS, _WAVEFRONTS = "l1tex__t_sectors_pipe_lsu_mem_global_op", "l1tex__data_pipe_lsu_wavefronts_mem_shared"
@@ -164,8 +164,8 @@ class Row(msgspec.Struct, frozen=True):
 
     def measured(self, figure: Figure) -> int | None:
         """Return the sum of a figure's metrics, or None if ncu has none of them."""
-        found = [[value for name in names if (value := self.values.get(name)) is not None] for names in figure.metrics]
-        return sum(next(filter(None, values), 0) for values in found) if any(found) else None
+        counts = [[value for name in names if (value := self.values.get(name)) is not None] for names in figure.metrics]
+        return sum(next(filter(None, values), 0) for values in counts) if any(counts) else None
 
 
 class Check(msgspec.Struct, frozen=True):
@@ -200,7 +200,7 @@ def launch_alone(kernel_id: str, problem_id: str) -> None:
 
     device, registry = get_device("cuda"), discover()
     set_allocator(None)  # separate allocations without guards, so that compute-sanitizer sees where each operand ends
-    kernel, problem = _own(registry, kernel_id), registry.problem(problem_id)
+    kernel, problem = _hand_written(registry, kernel_id), registry.problem(problem_id)
     facts = machine()
     where = Device(facts["gpu"], facts["cuda_driver"], present_limits())
     print(f"{_DEVICE}{msgspec.json.encode(where).decode()}", flush=True)
@@ -217,7 +217,7 @@ def launch_alone(kernel_id: str, problem_id: str) -> None:
     driver.cuProfilerStop()
 
 
-def _own(registry: Registry, kernel_id: str) -> CudaKernel:
+def _hand_written(registry: Registry, kernel_id: str) -> CudaKernel:
     kernel = registry.named(kernel_id)
     if not isinstance(kernel, CudaKernel):
         raise UsageError(f"{kernel_id}: has no .cu file; choose a hand-written kernel")
@@ -243,8 +243,8 @@ def parsed(text: str) -> list[Counted]:
     function = names.index("Kernel Name")
     cells = [[cell for cell in zip(names, units, row, strict=False) if "__" in cell[0]] for row in rows]
     return [
-        Counted(row[function], {name: _number(value, unit) for name, unit, value in own})
-        for row, own in zip(rows, cells, strict=True)
+        Counted(row[function], {name: _number(value, unit) for name, unit, value in row_cells})
+        for row, row_cells in zip(rows, cells, strict=True)
     ]
 
 
@@ -260,17 +260,17 @@ def refusal(text: str) -> str:
     """Return in one line why ncu or its process failed: ncu's first error, or else the process's last line."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     errors = [line.removeprefix("==ERROR==").strip() for line in lines if line.startswith("==ERROR==")]
-    own = [line for line in lines if not line.startswith(("==", _DEVICE))]
-    found = [error for error in errors if "application returned an error code" not in error] or own[-1:] or errors
-    return found[0].split(". ")[0] if found else "no kernel was profiled"
+    output = [line for line in lines if not line.startswith(("==", _DEVICE))]
+    reasons = [error for error in errors if "application returned an error code" not in error] or output[-1:] or errors
+    return reasons[0].split(". ")[0] if reasons else "no kernel was profiled"
 
 
 def _run(command: Sequence[str], until_s: float) -> Ran:
     if not shutil.which(command[0]):
         return Ran(127, f"{command[0]} is not on the PATH")
     until_s = min(until_s, now() + LIMIT_S)
-    for _, found in answers("counters", [command], LIMIT_S, until_s):
-        return Ran(-1, found.reason) if isinstance(found, Lost) else Ran(*found)
+    for _, reply in answers("counters", [command], LIMIT_S, until_s):
+        return Ran(-1, reply.reason) if isinstance(reply, Lost) else Ran(*reply)
     return Ran(-1, "the deadline came first")
 
 
@@ -399,7 +399,7 @@ def sanitizer(kernels: Sequence[str], until_s: float) -> list[Check]:
     checks: list[Check] = []
     registry, refused = discover(), ""
     for name in kernels:
-        kernel = _own(registry, name)
+        kernel = _hand_written(registry, name)
         taken = sorted(problems(kernel, registry.operations[kernel.op]), key=lambda problem: problem.footprint_bytes)
         chosen = (taken[0].id, next((each.id for each in reversed(taken) if not is_whole(each)), taken[-1].id))
         for tool in ("memcheck", "racecheck"):
@@ -412,11 +412,11 @@ def sanitizer(kernels: Sequence[str], until_s: float) -> list[Check]:
 
 def checked(pair: Pair, tool: str, ran: Ran) -> Check:
     """Return the number of errors in compute-sanitizer's summary, with the first finding as the reason."""
-    own = [line.removeprefix("=========").strip() for line in ran.text.splitlines() if line.startswith("=========")]
+    report = [line.removeprefix("=========").strip() for line in ran.text.splitlines() if line.startswith("=========")]
     others = [line.strip() for line in ran.text.splitlines() if not line.startswith(("=========", _DEVICE))]
     summary = re.search(r"(?:ERROR|RACECHECK) SUMMARY: (\d+)", ran.text)
     errors = int(summary[1]) if summary else 0
-    first = next((line for line in own if line not in ("COMPUTE-SANITIZER", "") and "SUMMARY" not in line), "")
+    first = next((line for line in report if line not in ("COMPUTE-SANITIZER", "") and "SUMMARY" not in line), "")
     if not summary or "ot supported" in ran.text or (ran.status and not errors):
         return Check(*pair, tool, None, first or next(filter(None, reversed(others)), "no summary"))
     return Check(*pair, tool, errors, first if errors else "")
@@ -430,23 +430,23 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument("--table", type=Path, metavar="FOLDER", help="write the table of a folder again")
     parser.add_argument("--sanitizer", nargs="+", default=[], metavar="KERNEL", help="check these kernels")
     parser.add_argument("--deadline", type=float, default=DEADLINE_S, metavar="S", help="seconds for everything")
-    asked = parser.parse_args(words)
-    until_s = now() + asked.deadline
+    options = parser.parse_args(words)
+    until_s = now() + options.deadline
     try:
-        if asked.launch:
-            kernel, *chosen = asked.launch
+        if options.launch:
+            kernel, *chosen = options.launch
             for problem in chosen:
                 launch_alone(kernel, problem)
             return 0
         with exclusive(("cuda",), shared=False):
-            rows = counters(until_s, asked.out) if asked.out else []
-            checks = sanitizer(asked.sanitizer, until_s)
+            rows = counters(until_s, options.out) if options.out else []
+            checks = sanitizer(options.sanitizer, until_s)
     except UsageError as error:
         sys.stderr.write(f"counters.py: {error}\n")
         return 2
-    if folder := asked.table:
+    if folder := options.table:
         rows = msgspec.json.decode((folder / DATA).read_bytes(), type=list[Row])
-    if folder := asked.out or asked.table:
+    if folder := options.out or options.table:
         (folder / "counters.md").write_text(table(rows))
     sys.stdout.write("".join(f"{check.line}\n" for check in checks))
     return 1 if any(check.errors for check in checks) else 0

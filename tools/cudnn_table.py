@@ -50,19 +50,19 @@ def probe(
 ) -> list[Answer]:
     """Return the verified, untimed outcomes of kernels whose ids begin with `pattern`, until `over()` is true."""
     registry = discover()
-    found: list[Answer] = []
+    answers: list[Answer] = []
     for shape, dtype, layout in forms:
         for direction in DIRECTIONS:
             if over():
-                return found
+                return answers
             text = f"conv/{SHAPES[shape]}/{dtype}/{layout}/{direction}"
             problem = registry.problem(text)
             kernels = [k for k in registry.kernels.values() if k.id.startswith(pattern) and k.outside(problem) is None]
             names = tuple(k.id for k in kernels)
             job = Job((text,), names, Mode.VERIFY, (), 0, Budget(), threads=1, timeout_s=TIMEOUT_S)
             rows = execute(job, WorkerKey("cuda", 1)) if kernels else []
-            found += [answer(row, direction, f"{shape} {dtype} {layout}") for row in rows]
-    return found
+            answers += [answer(row, direction, f"{shape} {dtype} {layout}") for row in rows]
+    return answers
 
 
 def answer(row: Measurement, direction: str, name: str) -> Answer:
@@ -87,10 +87,10 @@ def table(answers: list[Answer]) -> str:
 
 def write(folder: Path, execute: Execute, over: Callable[[], bool]) -> str:
     """Write cudnn.md into the folder of a report, and return a summary in one line."""
-    found = probe(execute, over=over)
+    answers = probe(execute, over=over)
     text = (
         "# cuDNN's algorithms on this device\n\n"
-        f"Columns: a probe's filter, storage type and layout. Cells: the outcome and workspace.\n\n{table(found)}\n"
+        f"Columns: a probe's filter, storage type and layout. Cells: the outcome and workspace.\n\n{table(answers)}\n"
     )
     (folder / "cudnn.md").write_text(text, encoding="utf-8")
-    return f"{len(found)} answers, {sum(a.text.startswith('runs') for a in found)} run"
+    return f"{len(answers)} answers, {sum(a.text.startswith('runs') for a in answers)} run"

@@ -80,15 +80,15 @@ def main(words: Sequence[str] = ()) -> int:
     parser = argparse.ArgumentParser(description="Draw docs/figures.md.")
     parser.add_argument("--db", type=Path, help="store that keeps the runs; a temporary one if left out")
     parser.add_argument("--max-time", default="0.1", help="seconds a case")
-    asked = parser.parse_args(words)
+    options = parser.parse_args(words)
     with tempfile.TemporaryDirectory() as folder:
-        db = asked.db or Path(folder, "figures.db")
+        db = options.db or Path(folder, "figures.db")
         tutorial = (DOCS / "tutorial.md").read_text(encoding="utf-8")
         text = tutorial.partition(f"`{QUESTION}`:\n\n```toml\n")[2].partition("```")[0]
         Path(folder, QUESTION).write_text(text, encoding="utf-8")
         shutil.copy(Path(__file__).with_name("data") / "shapes.toml", folder)
         for run in RUNS:
-            _measure(db.absolute(), Path(folder), run, asked.max_time)
+            _measure(db.absolute(), Path(folder), run, options.max_time)
         with closing(Store(db, create=False)) as store:
             shown = _drawn(store)
     first = {figure.words: figure.title for figure in reversed(shown)}
@@ -111,8 +111,8 @@ def _known(db: Path) -> dict[str, str]:
     if not db.is_file():
         return {}
     with closing(Store(db, create=False)) as store:
-        found = {store.run(run).suites: run for run in store.run_ids()}
-    return {run: found[suites] for run in RUNS if (suites := _suites(run)) in found}
+        runs = {store.run(run).suites: run for run in store.run_ids()}
+    return {run: runs[suites] for run in RUNS if (suites := _suites(run)) in runs}
 
 
 def _suites(run: str) -> tuple[str, ...]:
@@ -145,8 +145,8 @@ def _origin(data: RunData) -> str:
 def _selector(store: Store, run: str) -> list[Kind]:
     registry = discover()
     with store.snapshot():
-        found = train(store, registry, [run], [])
-    return [regret_figure(found.model, found.lost), choice_figures(found.model, registry)]
+        trained = train(store, registry, [run], [])
+    return [regret_figure(trained.model, trained.lost), choice_figures(trained.model, registry)]
 
 
 def _first(kind: Kind, path: Path) -> Drawn | None:
@@ -163,7 +163,7 @@ def slim(svg: str) -> str:
     """Return an SVG without invisible parts: digits below a thousandth of a point, indents, long names of glyphs."""
     svg = re.sub(r"(\d\.\d{3})\d+", r"\1", svg)
     svg = re.sub(r"\s*\n\s*", "\n", svg)
-    svg = re.sub(r'<g id="([^"]+)">', lambda found: found[0] if f"#{found[1]}" in svg else "<g>", svg)
+    svg = re.sub(r'<g id="([^"]+)">', lambda match: match[0] if f"#{match[1]}" in svg else "<g>", svg)
     return svg.replace("DejaVuSans-Bold-", "b").replace("DejaVuSans-", "n")
 
 

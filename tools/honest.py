@@ -148,8 +148,8 @@ def complaints(registry: Registry, problem: Problem, whole: bool, seen: Counter[
     with sampled(not whole):
         yield from _rounded(problem, draw, seen)
         references = References(problem, draw, lambda stage: nullcontext())
-        own = (k for k in registry.kernels.values() if k.op == problem.op and k.device == "cpu" and k.is_ours)
-        for kernel in own:
+        kernels = (k for k in registry.kernels.values() if k.op == problem.op and k.device == "cpu" and k.is_ours)
+        for kernel in kernels:
             if unavailable(kernel) or kernel.refuses(problem):
                 continue
             try:
@@ -189,7 +189,7 @@ def _rounded(problem: Problem, draw: Draw, seen: Counter[str]) -> Iterator[str]:
     with sampled(False):
         whole = problem.reference(views, np.random.default_rng(1))
     outs = [operand for operand in problem.operands() if operand.role != "in"]
-    exact = [np.asarray(one.values) for one in (whole, *getattr(whole, "beside", ()))]  # in the order of the outputs
+    exact = [np.asarray(out.values) for out in (whole, *getattr(whole, "beside", ()))]  # in the order of the outputs
     if problem.op == "gemm":
         exact = [values.reshape(out.shape) for values, out in zip(exact, outs, strict=True)]
     elif problem.layout == "nhwc":  # type: ignore[attr-defined]
@@ -220,14 +220,14 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--op", default="", choices=[draw.__name__ for draw, _ in DRAWS])
     options = parser.parse_args()
-    seen, found = Counter[str](), 0
+    seen, alarm_count = Counter[str](), 0
     for alarm in alarms(discover(), options.problems, options.seed, seen, options.op):
-        found += 1
+        alarm_count += 1
         print(alarm, flush=True)
     for name, count in sorted(seen.items()):
         print(f"{count:6d} {name}")
-    print(f"{found} false alarms in {seen.total()} right results of {options.problems} problems")
-    return int(found > 0)
+    print(f"{alarm_count} false alarms in {seen.total()} right results of {options.problems} problems")
+    return int(alarm_count > 0)
 
 
 if __name__ == "__main__":

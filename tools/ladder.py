@@ -56,12 +56,12 @@ def page(registry: Registry) -> str:
 def rungs(registry: Registry) -> dict[str, list[CudaKernel]]:
     """Return the ladders with the kernels that exist, then the kernels that are in no ladder."""
     left = {k.id: k for k in registry.kernels.values() if isinstance(k, CudaKernel) and k.is_ours}
-    found = {}
+    ladders = {}
     for title, words in LADDERS.items():
         op, *names = words.split()
         ids = (f"{op}/cuda.{name}" for name in names)
-        found[title] = [left.pop(name) for name in ids if name in left]
-    return found | {"Others": list(left.values())}
+        ladders[title] = [left.pop(name) for name in ids if name in left]
+    return ladders | {"Others": list(left.values())}
 
 
 def rung(registry: Registry, kernel: CudaKernel) -> tuple[str, ...]:

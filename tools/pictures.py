@@ -68,10 +68,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("run", nargs="*", help="the run to show [default: the latest]")
     parser.add_argument("--db", help="the store")
-    asked = parser.parse_args()
+    options = parser.parse_args()
     FOLDER.mkdir(exist_ok=True)
     (FOLDER / "watch.svg").write_text(as_svg(watched()), encoding="utf-8")
-    page([*asked.run, *(["--db", asked.db] if asked.db else [])], FOLDER / "page.png")
+    page([*options.run, *(["--db", options.db] if options.db else [])], FOLDER / "page.png")
     print(*sorted(path.relative_to(ROOT) for path in FOLDER.iterdir()), sep="\n")
 
 
