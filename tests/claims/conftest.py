@@ -24,9 +24,9 @@ def put(store):
         ends = {"time_s_ci95_low": time_s * (1 - spread), "time_s_ci95_high": time_s * (1 + spread)}
         where = {"op": kernel.partition("/")[0], "device": device, "device_name": device.upper(), "samples": 24}
         times = {"time_s_median": time_s, **ends, "interval": "within-process"}
-        own = {"run_id": run_id, "problem": problem, "kernel": kernel, "threads": 2 if device == "cpu" else 1}
-        own["job"] = " ".join([run_id, problem, *(str(values.get(name)) for name in ("mode", "isa", "threads"))])
-        row = result(**{"layout": "", **where, **own, **times, **values})
+        case = {"run_id": run_id, "problem": problem, "kernel": kernel, "threads": 2 if device == "cpu" else 1}
+        case["job"] = " ".join([run_id, problem, *(str(values.get(name)) for name in ("mode", "isa", "threads"))])
+        row = result(**{"layout": "", **where, **case, **times, **values})
         parts = [ProcessPart(24 // len(medians), median) for median in medians]
         store.add(row, {}, samples if row.status == "ok" else [], None, parts)
 

@@ -20,11 +20,11 @@ GRADIENT_S = 4 * 1048576 / 8e9
 def test_a_stated_link_is_added_to_the_additions_that_one_worker_makes(put, verdict):
     put("aggregate/cpu.ring", LSTM, 0.004)
     put("aggregate/cpu.onebit", LSTM, 0.008, numerics="onebit")
-    (found,) = verdict("onebit-pays").findings
+    (finding,) = verdict("onebit-pays").findings
     ring, onebit = 0.001 + 1.5 * GRADIENT_S, 0.002 + 1.5 * GRADIENT_S / ONE_BIT
-    assert found.ratio == pytest.approx(ring / onebit)
-    assert (found.where, found.by) == ("LSTM, 4 workers", "cpu.onebit against cpu.ring")
-    assert found.in_turn
+    assert finding.ratio == pytest.approx(ring / onebit)
+    assert (finding.where, finding.by) == ("LSTM, 4 workers", "cpu.onebit against cpu.ring")
+    assert finding.in_turn
 
 
 @pytest.mark.parametrize(
@@ -41,10 +41,10 @@ def test_a_stated_link_is_added_to_the_additions_that_one_worker_makes(put, verd
 def test_the_fastest_way_on_the_device_of_a_claim_is_set_against_another_in_turn(put, verdict, claim, times, wins):
     for kernel, time_ms in times.items():
         put(f"aggregate/{kernel}", LSTM, 1e-3 * time_ms, **({} if kernel.startswith(("cpu", "process")) else GPU))
-    (found,) = verdict(claim).findings
-    assert (found.by, found.in_turn) == (f"{wins} against {kernel}", True)
+    (finding,) = verdict(claim).findings
+    assert (finding.by, finding.in_turn) == (f"{wins} against {kernel}", True)
     if claim != "mxnet-over-torch":  # which adds a link
-        assert found.ratio == pytest.approx(times[kernel] / times[wins])
+        assert finding.ratio == pytest.approx(times[kernel] / times[wins])
 
 
 def test_ways_that_were_not_measured_give_no_number(put, verdict):
@@ -60,9 +60,8 @@ def test_a_network_with_many_weights_for_its_work_scales_worse(fill, put, verdic
         if problem.op == "aggregate":
             put("aggregate/cpu.tree", problem.id, 1e-9 * problem.n)
     answer = verdict(claim.id)
-    wheres = [found.where.split(",")[0] for found in answer.findings]
-    assert wheres == ["googlenet against alexnet", "resnet50 against alexnet"]
-    assert all(found.ratio > 1 for found in answer.findings)
+    assert [f.where.split(",")[0] for f in answer.findings] == ["googlenet against alexnet", "resnet50 against alexnet"]
+    assert all(f.ratio > 1 for f in answer.findings)
     assert answer.verdict == "confirmed"
 
 
@@ -74,46 +73,46 @@ def test_a_speedup_is_computed_of_a_gpus_layers_its_additions_and_a_link(fill, p
     fill("linear-8-p100", 0.01, ON_A_GPU, threads=1)
     put("aggregate/cuda.tree", ALEXNET, 0.005, **GPU)
     answer = verdict("linear-8-p100")
-    (found,) = answer.findings
-    layers = len(found.rows) - 1
+    (finding,) = answer.findings
+    layers = len(finding.rows) - 1
     added = 0.005 * 9 / 5 * 3 / 7 + 2 * 3 * 4 * 62367776 / 8e9
-    assert found.ratio == pytest.approx(1 / (1 + added / (0.01 * layers)))
-    assert (found.where, layers, answer.notes[0]) == ("alexnet, 8 workers", 23, "239 of 241 problems have rows")
+    assert finding.ratio == pytest.approx(1 / (1 + added / (0.01 * layers)))
+    assert (finding.where, layers, answer.notes[0]) == ("alexnet, 8 workers", 23, "239 of 241 problems have rows")
 
 
 def test_no_link_is_added_to_sums_that_cross_a_real_one(fill, put, verdict):
     fill("four-gpus-torch", 0.01, ON_A_GPU, threads=1)
     put("aggregate/cuda.host_parallel", ALEXNET, 0.1, **GPU)
-    (found,) = verdict("four-gpus-torch").findings
-    assert found.ratio == pytest.approx(4 / (1 + 0.1 / (0.01 * (len(found.rows) - 1))))
+    (finding,) = verdict("four-gpus-torch").findings
+    assert finding.ratio == pytest.approx(4 / (1 + 0.1 / (0.01 * (len(finding.rows) - 1))))
 
 
 def test_a_network_of_a_suite_that_has_several_is_chosen_by_name(fill, put, verdict):
     fill("dense-hardly-gain", 0.01, ON_A_GPU, threads=1)
     for n in (14198784, 145376):
         put("aggregate/cuda.device", f"aggregate/w4n{n}/f32/ef", 1e-9 * n, **GPU)
-    (found,) = verdict("dense-hardly-gain").findings
-    assert found.where.startswith("cifar10 quick against transfer FCN-R, 4 workers: ")
-    assert len(found.rows) == 2 + 11 + 14
+    (finding,) = verdict("dense-hardly-gain").findings
+    assert finding.where.startswith("cifar10 quick against transfer FCN-R, 4 workers: ")
+    assert len(finding.rows) == 2 + 11 + 14
 
 
 def test_model_parallelism_exchanges_outputs_and_the_gradients_of_inputs(fill, put, verdict):
     fill("int8-model-pays-cuda", 0.1, ON_A_GPU, threads=1)
     for kernel, time_s in (("int8", 0.01), ("device", 0.005)):
         put(f"aggregate/cuda.{kernel}", "aggregate/w4n6990272/f32/ef", time_s, **GPU)
-    (found,) = verdict("int8-model-pays-cuda").findings
+    (finding,) = verdict("int8-model-pays-cuda").findings
     n = 1024 * (2048 + 4096 + 1024 + 10 + 2048 + 4096 + 1024) // 2
     compute = 11 * 0.1 / 4
     seconds = [t / 4 * n / 6990272 + 1.5 * 4 * n / 8e9 / by for t, by in ((0.01, EIGHT_BITS), (0.005, 1))]
     eight, full = (4 / (1 + s / compute) for s in seconds)
-    assert found.ratio == pytest.approx(eight / full)
+    assert finding.ratio == pytest.approx(eight / full)
 
 
 def test_work_for_money_takes_the_price_of_as_many_virtual_cpus(put, verdict):
     for threads, time_s in ((16, 0.004), (32, 0.003), (64, 0.003)):
         put("gemm/scipy.sgemm", "gemm/m1024n1024k1024/f32/NN", time_s, threads=threads)
-    found = {n.where.rpartition(" ")[2]: n.ratio for n in verdict("vcpus-16-cheapest").findings}
-    assert found == {"32": pytest.approx(0.75 * 0.254 / 0.127), "64": pytest.approx(0.75 * 0.509 / 0.127)}
+    ratios = {n.where.rpartition(" ")[2]: n.ratio for n in verdict("vcpus-16-cheapest").findings}
+    assert ratios == {"32": pytest.approx(0.75 * 0.254 / 0.127), "64": pytest.approx(0.75 * 0.509 / 0.127)}
 
 
 def test_a_file_without_prices_of_virtual_cpus_gives_no_number(put, verdict):
@@ -165,16 +164,16 @@ def judged(store, verdict):
     ],
 )
 def test_what_the_machine_of_the_run_lacks_makes_a_claim_not_testable(judged, claim, facts, said):
-    found = judged(claim, facts)
-    assert (found.verdict, found.said) == ("not testable here", (said,))
+    answer = judged(claim, facts)
+    assert (answer.verdict, answer.said) == ("not testable here", (said,))
 
 
 @pytest.mark.parametrize("claim", ["gpu-lstm", "ranking-peers", "threads-64", "isa-gain"])
 @pytest.mark.parametrize("facts", [LARGE, {}, {"cpu": "of another tool"}], ids=["large", "none", "other"])
 def test_where_nothing_is_known_to_lack_a_claim_is_not_measured(judged, claim, facts):
-    found = judged(claim, facts)
-    assert found.verdict == "not measured"
-    assert f"`kernelmark claims --only {claim}`" in found.said[0]
+    answer = judged(claim, facts)
+    assert answer.verdict == "not measured"
+    assert f"`kernelmark claims --only {claim}`" in answer.said[0]
 
 
 def test_too_few_threads_are_told_with_what_they_gain(judged, put, verdict):
@@ -202,8 +201,8 @@ def test_an_experiment_is_for_a_machine_that_can_test_one_of_its_claims(name, fa
 
 
 def test_machines_of_several_runs_count_together():
-    found = Hardware.of([SMALL, LARGE, {"cpu": "of another tool"}])
-    assert found == Hardware("Some CPU and Some CPU with Some GPU", 4, 64, ("sse", "avx", "avx2"))
+    hardware = Hardware.of([SMALL, LARGE, {"cpu": "of another tool"}])
+    assert hardware == Hardware("Some CPU and Some CPU with Some GPU", 4, 64, ("sse", "avx", "avx2"))
 
 
 HEAD = 'currency = "EUR"\ndate = 2026-11-21\n'
@@ -252,8 +251,8 @@ def priced(measured, registry, write):
 
     def of(claim, devices, **values):
         prices = load_prices(write(HEAD + devices))
-        (found,) = claims_rows(measured(**values), ["r1"], registry, prices, only=(claim,))
-        return found
+        (answer,) = claims_rows(measured(**values), ["r1"], registry, prices, only=(claim,))
+        return answer
 
     return of
 
@@ -277,13 +276,13 @@ def test_the_example_is_read_and_holds_the_figures_of_the_founding_texts():
     ],
 )
 def test_work_is_set_against_its_price_or_its_energy(priced, claim, devices, values, ratios, answers, note):
-    found = priced(claim, devices, **values)
-    assert found.verdict == "depends"
-    assert [(f.where, f.ratio) for f in found.findings] == [
+    answer = priced(claim, devices, **values)
+    assert answer.verdict == "depends"
+    assert [(f.where, f.ratio) for f in answer.findings] == [
         (where, pytest.approx(ratio)) for where, ratio in zip(("16", "1024"), ratios, strict=True)
     ]
-    assert answers in " ".join(f.answer for f in found.findings)
-    assert note in "\n".join(found.notes)
+    assert answers in " ".join(f.answer for f in answer.findings)
+    assert note in "\n".join(answer.notes)
 
 
 @pytest.mark.parametrize(
@@ -297,16 +296,16 @@ def test_work_is_set_against_its_price_or_its_energy(priced, claim, devices, val
     ],
 )
 def test_a_price_or_an_energy_that_is_not_known_is_what_is_missing(priced, claim, devices, values, verdict, said):
-    found = priced(claim, devices, **values)
-    assert (found.verdict, said in found.said[0]) == (verdict, True)
+    answer = priced(claim, devices, **values)
+    assert (answer.verdict, said in answer.said[0]) == (verdict, True)
 
 
 def test_without_a_gpu_it_is_no_price_that_is_missing(store, registry, write):
     store.begin(RUN)
     store.add(row("gemm/numpy.matmul", 16, 1.0), {}, [1.0] * 12, None)
     prices = load_prices(write(HEAD + BOTH))
-    (found,) = claims_rows(store, ["r1"], registry, prices, only=("price-performance",))
-    assert found.said[0].startswith("some rows of the experiment 'gpu-sizes'")
+    (answer,) = claims_rows(store, ["r1"], registry, prices, only=("price-performance",))
+    assert answer.said[0].startswith("some rows of the experiment 'gpu-sizes'")
 
 
 @pytest.mark.parametrize(
@@ -332,9 +331,9 @@ def test_without_a_gpu_it_is_no_price_that_is_missing(store, registry, write):
 def test_a_file_that_is_wrong_is_refused_in_one_line(write, complaint, text, said):
     path = write("")
     path.write_bytes(text.encode("latin-1"))
-    found = complaint(lambda: load_prices(path))
-    assert found.startswith(f"{path}: ")
-    assert said in found
+    message = complaint(lambda: load_prices(path))
+    assert message.startswith(f"{path}: ")
+    assert said in message
 
 
 def test_a_file_of_devices_that_no_row_knows_is_refused(measured, write, complaint):

@@ -42,7 +42,7 @@ def test_what_is_missing_is_measured_once_into_a_run_of_its_own(store, registry,
     assert experiments.measure_missing(store, [tiny], registry, said.append).run_ids == first.run_ids
     (answer,) = claims_rows(store, first.run_ids, registry, only=("beta",), here=True)
     assert answer.verdict in ("confirmed", "refuted", "depends")
-    assert [found.where for found in answer.findings] == ["64x48x32", "96x48x32"]
+    assert [finding.where for finding in answer.findings] == ["64x48x32", "96x48x32"]
 
 
 def test_runs_that_know_fewer_facts_of_this_machine_are_its_own(store, monkeypatch):
@@ -55,10 +55,10 @@ def test_runs_that_know_fewer_facts_of_this_machine_are_its_own(store, monkeypat
 
 def test_what_is_not_begun_in_time_is_left_for_the_next_call(store, registry, tiny):
     said = []
-    found = experiments.measure_missing(store, [tiny], registry, said.append, budget_s=-1.0)
-    assert found.finished
+    measured = experiments.measure_missing(store, [tiny], registry, said.append, budget_s=-1.0)
+    assert measured.finished
     assert "  out of time: 2 problems are left; the same command continues with them" in said
-    assert experiments.measure_missing(store, [tiny], registry, said.append).run_ids != found.run_ids
+    assert experiments.measure_missing(store, [tiny], registry, said.append).run_ids != measured.run_ids
 
 
 def test_an_interrupt_ends_the_measuring_and_keeps_the_rows(store, registry, tiny):
@@ -66,9 +66,9 @@ def test_an_interrupt_ends_the_measuring_and_keeps_the_rows(store, registry, tin
         if line.startswith("beta"):
             threading.Timer(0.3, signal.raise_signal, (signal.SIGINT,)).start()  # its worker is starting by then
 
-    found = experiments.measure_missing(store, [tiny], registry, interrupt)
-    assert not found.finished
-    assert [r.problem for r, _ in store.results(found.run_ids[0])] == [TINY[0]] * 2
+    measured = experiments.measure_missing(store, [tiny], registry, interrupt)
+    assert not measured.finished
+    assert [r.problem for r, _ in store.results(measured.run_ids[0])] == [TINY[0]] * 2
 
 
 def test_a_second_interrupt_says_that_the_rows_are_kept(called, monkeypatch):
@@ -83,20 +83,20 @@ def test_an_experiment_of_several_processes_has_rows_from_as_many(store, registr
     several = msgspec.structs.replace(experiments.experiment(tiny), processes=2, spread=0.0)
     monkeypatch.setattr("kernelmark.bench.claims.experiments.experiment", lambda _: several)
     passes, measure = [], experiments.run_jobs
-    monkeypatch.setattr(experiments, "run_jobs", lambda *args, **own: passes.append(args) or measure(*args, **own))
-    found = experiments.measure_missing(store, [tiny], registry, lambda line: None)
-    assert {r.processes for r, _ in store.results(found.run_ids[0])} == {2}
+    monkeypatch.setattr(experiments, "run_jobs", lambda *args, **named: passes.append(args) or measure(*args, **named))
+    measured = experiments.measure_missing(store, [tiny], registry, lambda line: None)
+    assert {r.processes for r, _ in store.results(measured.run_ids[0])} == {2}
     assert len(passes) == 1, "processes pass over all problems, so that those of one lie further apart"
-    assert experiments.measure_missing(store, [tiny], registry, lambda line: None).run_ids == found.run_ids
+    assert experiments.measure_missing(store, [tiny], registry, lambda line: None).run_ids == measured.run_ids
 
 
 def test_variants_of_an_experiment_are_measured_in_turn_even_if_the_time_is_short(store, registry, tiny, monkeypatch):
     problems = tuple(f"gemm/m64n48k32/f32/{layout}" for layout in ("NT", "NN"))
-    own = {"problems": problems, "kernels": ("gemm/scipy.sgemm",), "together": ("layout",)}
-    asked = msgspec.structs.replace(experiments.experiment(tiny), **own)
-    monkeypatch.setattr("kernelmark.bench.claims.experiments.experiment", lambda _: asked)
-    found = experiments.measure_missing(store, [tiny], registry, lambda line: None)
-    rows = [r for r, _ in store.results(found.run_ids[0])]
+    changes = {"problems": problems, "kernels": ("gemm/scipy.sgemm",), "together": ("layout",)}
+    changed = msgspec.structs.replace(experiments.experiment(tiny), **changes)
+    monkeypatch.setattr("kernelmark.bench.claims.experiments.experiment", lambda _: changed)
+    measured = experiments.measure_missing(store, [tiny], registry, lambda line: None)
+    rows = [r for r, _ in store.results(measured.run_ids[0])]
     assert ([r.problem for r in rows], len({r.job for r in rows})) == (list(problems), 1)
 
 
@@ -112,9 +112,9 @@ def test_a_run_is_judged_without_measuring_as_text_csv_and_json(put, store, call
         rows = list(csv.DictReader(lines))
     assert [row["id"] for row in rows] == ["op-t-3x", "beta"]
     assert float(rows[1]["ratio"]) == pytest.approx(1.5)
-    (found,) = json.loads(called(*words, "beta", "--json").printed)
-    assert (found["id"], found["verdict"]) == ("beta", "depends")  # on the other problem, without a time
-    assert {"where", "by", "answer", "ratio", "ci95_low", "ci95_high", "in_turn", "rows"} == set(found["findings"][0])
+    (answer,) = json.loads(called(*words, "beta", "--json").printed)
+    assert (answer["id"], answer["verdict"]) == ("beta", "depends")  # on the other problem, without a time
+    assert {"where", "by", "answer", "ratio", "ci95_low", "ci95_high", "in_turn", "rows"} == set(answer["findings"][0])
 
 
 @pytest.mark.skipif(cuda_missing() is None, reason="a GPU is here")
@@ -143,22 +143,22 @@ def test_every_clause_is_a_claim_of_its_own():
 
 def test_every_file_of_claims_is_read():
     names = {path.stem for path in FOLDER.glob("*.toml")} - {"prices"}
-    found = [read_table(FOLDER / f"{name}.toml", Catalog) for name in sorted(names)]
-    assert sum(len(file.claim) for file in found) == len(catalog().claim)
+    files = [read_table(FOLDER / f"{name}.toml", Catalog) for name in sorted(names)]
+    assert sum(len(file.claim) for file in files) == len(catalog().claim)
     assert all(claim.source and claim.applies and claim.number for claim in catalog().claim)
 
 
 @pytest.mark.parametrize("claim", catalog().claim, ids=lambda claim: claim.id)
 def test_a_claim_names_problems_and_kernels_that_exist(claim, registry):
-    asked, comparison = experiment(claim), claim.comparison
-    problems = {layer.entry.problem.id for layer in entries(asked, registry)}
+    experiment_, comparison = experiment(claim), claim.comparison
+    problems = {layer.entry.problem.id for layer in entries(experiment_, registry)}
     sides = [*comparison.one, *comparison.other]
     if comparison.kind == "problems":
         assert set(sides) <= problems
     elif comparison.kind in ("kernels", "verified"):
         assert all(_fits(glob, registry.kernels) for glob in sides)
     assert all(_fits(glob, problems) for glob in comparison.problems)
-    assert all(_fits(glob, registry.kernels) for glob in (*asked.kernels, *comparison.kernels))
+    assert all(_fits(glob, registry.kernels) for glob in (*experiment_.kernels, *comparison.kernels))
     assert set(comparison.other) <= {"1", "2", "4", "8", "32", "64"} or comparison.kind != "threads"
 
 
@@ -170,22 +170,22 @@ def test_a_case_has_the_same_company_in_every_experiment(registry):
     """A run keeps the first row of a case, and kernels that are compared must have been measured in turn."""
     for devices in (("cpu",), ("cpu", "cuda")):
         company = {}
-        for asked in (e for e in catalog().experiment if e.device in devices):
-            for job in planned(asked.id, registry, devices)[1]:
+        for trial in (e for e in catalog().experiment if e.device in devices):
+            for job in planned(trial.id, registry, devices)[1]:
                 for kernel in job.job.kernels:
                     case = (kernel, job.job.problems, job.job.threads, job.job.isa)
-                    assert company.setdefault(case, job.job.kernels) == job.job.kernels, asked.id
+                    assert company.setdefault(case, job.job.kernels) == job.job.kernels, trial.id
 
 
 def test_the_jobs_of_each_experiment_are_planned_by_its_name_for_its_device_alone(registry):
-    assert experiment_names() == [asked.id for asked in catalog().experiment]
-    for asked in catalog().experiment:
-        how, jobs = planned(asked.id, registry, ("cpu", "cuda"))
-        assert {p for job in jobs for p in job.job.problems} == {e.entry.problem.id for e in entries(asked, registry)}
-        assert (how.spread_s, how.processes, how.max_time_s) == (asked.spread, asked.processes, asked.max_time)
+    assert experiment_names() == [trial.id for trial in catalog().experiment]
+    for trial in catalog().experiment:
+        how, jobs = planned(trial.id, registry, ("cpu", "cuda"))
+        assert {p for job in jobs for p in job.job.problems} == {e.entry.problem.id for e in entries(trial, registry)}
+        assert (how.spread_s, how.processes, how.max_time_s) == (trial.spread, trial.processes, trial.max_time)
 
         used = {registry.kernels[kernel].device for job in jobs for kernel in job.job.kernels}
-        assert ("cuda" in how.devices, "cuda" in used) == (asked.device == "cuda",) * 2, asked.id
+        assert ("cuda" in how.devices, "cuda" in used) == (trial.device == "cuda",) * 2, trial.id
 
 
 def test_variants_of_an_experiment_are_one_job_and_jobs_have_places_and_suites(registry):
@@ -202,9 +202,9 @@ def test_an_experiment_that_no_claim_has_is_refused(registry, complaint):
 
 
 def test_batches_are_put_where_images_lie(registry):
-    found = entries(experiment(*claims(["layers-alexnet"])), registry)
-    assert {(batch_of(e.entry.problem), e.batch) for e in found} == {(1, 1), (8, 8)}
-    assert {e.entry.problem.id for e in found} >= {"gemm/m8n4096k9216/f32/NT", "gemm/m4096n9216k8/f32/TN"}
+    layers = entries(experiment(*claims(["layers-alexnet"])), registry)
+    assert {(batch_of(e.entry.problem), e.batch) for e in layers} == {(1, 1), (8, 8)}
+    assert {e.entry.problem.id for e in layers} >= {"gemm/m8n4096k9216/f32/NT", "gemm/m4096n9216k8/f32/TN"}
 
 
 @pytest.mark.parametrize(
