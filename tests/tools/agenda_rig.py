@@ -33,14 +33,14 @@ class FewTasks:
         self._device = device
 
     def all(self) -> list[Task]:
-        found = [self._task(f"verify {k}", "verify", 8.0, PROBLEMS[:1], (k,), mode=Mode.VERIFY) for k in KERNELS]
+        tasks = [self._task(f"verify {k}", "verify", 8.0, PROBLEMS[:1], (k,), mode=Mode.VERIFY) for k in KERNELS]
         more: dict[str, Any] = {"baseline": KERNELS[0]}
         for number, problem in enumerate(PROBLEMS):
             for other in KERNELS[1:]:
                 how = {"processes": 2, "group": "Copy", **more}
                 name, pair = f"copy {other} {problem}", (KERNELS[0], other)
-                found.append(self._task(name, "time", 4.0 - number, (problem,), pair, **how))
-        return [*found, self._task("tiles", "tune", 1.0, PROBLEMS[:1], KERNELS[:2], group="Tiles", **more)]
+                tasks.append(self._task(name, "time", 4.0 - number, (problem,), pair, **how))
+        return [*tasks, self._task("tiles", "tune", 1.0, PROBLEMS[:1], KERNELS[:2], group="Tiles", **more)]
 
     def _task(self, name: str, kind: str, value: float, problems: tuple[str, ...], kernels: Any, **more: Any) -> Task:
         digest = "+".join(kernel + "!" * (kernel == os.environ.get("AGENDA_CHANGED")) for kernel in kernels)
@@ -51,10 +51,10 @@ class FewTasks:
 if fault := os.environ.get("AGENDA_FAULT"):
     carry_out = gpu_slot.Slot.carry_out
 
-    def faulty(slot: gpu_slot.Slot, asked: gpu_slot.Question) -> gpu_slot.Reply:
-        if any(task.name == fault for task in asked.tasks):
+    def faulty(slot: gpu_slot.Slot, question: gpu_slot.Question) -> gpu_slot.Reply:
+        if any(task.name == fault for task in question.tasks):
             FAULTS[os.environ["AGENDA_WHAT"]]()
-        return carry_out(slot, asked)
+        return carry_out(slot, question)
 
     gpu_slot.Slot.carry_out = faulty  # type: ignore[method-assign]
 

@@ -29,44 +29,44 @@ def task(name: str, value: float = 1.0, seconds: float = 1.0, digest: str = "d",
 
 def test_a_slot_takes_what_is_worth_most_a_second_and_fits() -> None:
     tasks = [task("slow", 9, 10), task("quick", 2, 1), task("dull", 1, 4), task("long", 90, 99)]
-    found = agenda.slot(tasks, agenda.Agenda(), 12.0)
-    assert [one.name for one in found.chosen] == ["quick", "slow"]
-    assert [one.name for one in found.left] == ["long", "dull"]
-    assert found.seconds <= 12
+    slot = agenda.slot(tasks, agenda.Agenda(), 12.0)
+    assert [t.name for t in slot.chosen] == ["quick", "slow"]
+    assert [t.name for t in slot.left] == ["long", "dull"]
+    assert slot.seconds <= 12
 
 
 def test_an_answer_closes_a_task_at_its_digest_alone_and_one_of_an_unknown_tree_makes_it_come_later() -> None:
-    found = agenda.Agenda()
-    agenda.answer(found, task("a"), agenda.Answer(digest="d"))
-    assert not agenda.is_open(task("a"), found)
-    assert agenda.is_open(task("a", digest="other"), found)
-    agenda.answer(found, task("a"), agenda.Answer(digest=""))
-    assert [one.name for one in agenda.ordered([task("a"), task("b")], found)] == ["b", "a"]
+    agenda_ = agenda.Agenda()
+    agenda.answer(agenda_, task("a"), agenda.Answer(digest="d"))
+    assert not agenda.is_open(task("a"), agenda_)
+    assert agenda.is_open(task("a", digest="other"), agenda_)
+    agenda.answer(agenda_, task("a"), agenda.Answer(digest=""))
+    assert [t.name for t in agenda.ordered([task("a"), task("b")], agenda_)] == ["b", "a"]
 
 
 def test_a_task_that_fails_twice_at_one_digest_is_closed() -> None:
-    found, one = agenda.Agenda(), task("a")
+    agenda_, first = agenda.Agenda(), task("a")
     for expected in (True, False):
-        agenda.answer(found, one, agenda.Answer(digest="d", state="failed", text="no luck"))
-        assert agenda.is_open(one, found) is expected
+        agenda.answer(agenda_, first, agenda.Answer(digest="d", state="failed", text="no luck"))
+        assert agenda.is_open(first, agenda_) is expected
 
 
 def test_a_task_is_expected_to_take_as_long_as_it_took() -> None:
-    found = agenda.Agenda()
-    agenda.answer(found, task("a", seconds=5.0), agenda.Answer(digest="before", seconds=2.5))
-    first, other = agenda.timed([task("a", seconds=5.0), task("b", seconds=5.0)], found)
+    agenda_ = agenda.Agenda()
+    agenda.answer(agenda_, task("a", seconds=5.0), agenda.Answer(digest="before", seconds=2.5))
+    first, other = agenda.timed([task("a", seconds=5.0), task("b", seconds=5.0)], agenda_)
     assert (first.seconds, first.assumed) == (2.5, False)
     assert (other.seconds, other.assumed) == (5.0, True)
 
 
 def test_a_kernel_is_left_out_until_the_task_that_lost_it_has_another_digest() -> None:
-    found, one, other = agenda.Agenda(), task("a"), task("b")
-    agenda.leave_out(found, [one], {"gemm/cuda.x": "crashed: no luck"})
-    agenda.leave_out(found, [other], {"gemm/cuda.x": "crashed: again"})
-    assert agenda.left_out([one, other], found) == {"gemm/cuda.x": "crashed: no luck"}
-    assert agenda.left_out([other], found)  # a slot of other tasks forgets nothing
-    assert agenda.left_out([task("a", digest="new"), other], found) == {}
-    assert found.left_out == {}
+    agenda_, first, other = agenda.Agenda(), task("a"), task("b")
+    agenda.leave_out(agenda_, [first], {"gemm/cuda.x": "crashed: no luck"})
+    agenda.leave_out(agenda_, [other], {"gemm/cuda.x": "crashed: again"})
+    assert agenda.left_out([first, other], agenda_) == {"gemm/cuda.x": "crashed: no luck"}
+    assert agenda.left_out([other], agenda_)  # a slot of other tasks forgets nothing
+    assert agenda.left_out([task("a", digest="new"), other], agenda_) == {}
+    assert agenda_.left_out == {}
 
 
 @pytest.mark.parametrize(
@@ -95,11 +95,11 @@ def test_tasks_that_share_a_run_come_together_up_to_a_number_of_seconds() -> Non
     claim = task("claim", 7.5, seconds=1.0, kind="claim")
     slow = task("slow", 5.5, seconds=500.0, kind="time", processes=3)
     tasks = sorted([*layers, claim, slow], key=lambda task: -task.value)
-    found = gpu.Agenda()
-    names = [[task.name for task in batch] for batch in gpu._questions(tasks, found)]
+    agenda_ = gpu.Agenda()
+    names = [[task.name for task in batch] for batch in gpu._questions(tasks, agenda_)]
     assert names == [["layer 0", "layer 1"], ["claim"], ["layer 2", "layer 3"], ["slow"]]
-    gpu.agenda.answer(found, layers[1], gpu.Answer(digest="d", state="failed"))
-    names = [[task.name for task in batch] for batch in gpu._questions(tasks, found)]
+    gpu.agenda.answer(agenda_, layers[1], gpu.Answer(digest="d", state="failed"))
+    names = [[task.name for task in batch] for batch in gpu._questions(tasks, agenda_)]
     assert names == [["layer 0", "layer 2"], ["layer 1"], ["claim"], ["layer 3"], ["slow"]], "failed tasks come alone"
 
 
@@ -108,10 +108,10 @@ def test_what_a_task_took_beside_one_that_was_cut_off_is_not_known(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cut: bool, took: list[float]
 ) -> None:
     monkeypatch.setattr(gpu.signal, "signal", lambda *_: None)
-    measuring, found = gpu.Measuring(gpu._options(["--out", str(tmp_path)])), gpu.Agenda()
-    asked = gpu.Question(gpu.Settings(""), 0.0, (task("a", seconds=1.0), task("b")))
-    measuring._take(asked, gpu.Reply({"a": "done"}, cut=cut), 10.0, found)
-    assert [one.seconds for one in found.answers.values()] == took
+    measuring, agenda_ = gpu.Measuring(gpu._options(["--out", str(tmp_path)])), gpu.Agenda()
+    question = gpu.Question(gpu.Settings(""), 0.0, (task("a", seconds=1.0), task("b")))
+    measuring._take(question, gpu.Reply({"a": "done"}, cut=cut), 10.0, agenda_)
+    assert [answer.seconds for answer in agenda_.answers.values()] == took
 
 
 @pytest.mark.long
@@ -159,8 +159,8 @@ def use(out: Path, *words: str, **variables: str) -> tuple[int, str]:
 
 
 def answers(out: Path) -> dict[str, dict[str, Any]]:
-    found: dict[str, dict[str, Any]] = json.loads((out / "a-fake" / "agenda.json").read_text())["answers"]
-    return found
+    recorded: dict[str, dict[str, Any]] = json.loads((out / "a-fake" / "agenda.json").read_text())["answers"]
+    return recorded
 
 
 def rows(out: Path) -> dict[str, list[bytes]]:
@@ -176,35 +176,35 @@ def test_three_slots_of_which_the_second_is_killed_answer_each_task_once(tmp_pat
         first.send_signal(signal.SIGTERM)  # the end of a slot, with tasks left
         printed, _ = first.communicate(timeout=60)
         assert first.returncode == 143, printed
-    one, kept = answers(tmp_path), rows(tmp_path)
-    assert 4 <= len(one) < 8
+    after_first, first_rows = answers(tmp_path), rows(tmp_path)
+    assert 4 <= len(after_first) < 8
 
     with begin(tmp_path) as second:
         time.sleep(random.Random(13).uniform(2.0, 6.0))
         second.kill()
     wait_for(lambda: not at_work_in(tmp_path), 30)
-    two = answers(tmp_path)
-    assert {name: two[name] for name in one} == one  # nothing that was answered is measured again
+    after_second = answers(tmp_path)
+    assert {name: after_second[name] for name in after_first} == after_first  # no answered task is measured again
 
     status, printed = use(tmp_path)
     assert status == 0, printed
-    three, found = answers(tmp_path), rows(tmp_path)
-    assert {name: three[name] for name in two} == two
-    assert len(three) == 8
-    assert {answer["state"] for answer in three.values()} == {"done"}
-    assert {run: found[run] for run in kept} == kept
-    assert all(found[answer["run"]] for answer in three.values())
+    after_third, third_rows = answers(tmp_path), rows(tmp_path)
+    assert {name: after_third[name] for name in after_second} == after_second
+    assert len(after_third) == 8
+    assert {answer["state"] for answer in after_third.values()} == {"done"}
+    assert {run: third_rows[run] for run in first_rows} == first_rows
+    assert all(third_rows[answer["run"]] for answer in after_third.values())
 
     page = (tmp_path / "a-fake" / "README.md").read_text()
     status, printed = use(tmp_path, "--only", "verify")
-    assert (status, answers(tmp_path)) == (0, three), printed  # all is answered
+    assert (status, answers(tmp_path)) == (0, after_third), printed  # all is answered
     parts = [part for part in page.split("\n## ") if part.startswith(("Copy", "The agenda"))]
     assert len(parts) == 2
     assert all(part in (tmp_path / "a-fake" / "README.md").read_text() for part in parts)
-    assert list(rows(tmp_path)) == list(found)
+    assert list(rows(tmp_path)) == list(third_rows)
 
     status, printed = use(tmp_path, AGENDA_CHANGED="copy/fake.other")
-    changed = {name for name, answer in answers(tmp_path).items() if answer != three[name]}
+    changed = {name for name, answer in answers(tmp_path).items() if answer != after_third[name]}
     again = "copy copy/fake.other"
     assert changed == {"verify copy/fake.other", f"{again} copy/m3n5/f32", f"{again} copy/m7n2/f32"}
 
@@ -222,18 +222,18 @@ def test_a_task_that_fails_is_named_with_the_reason_and_the_others_are_answered(
     tmp_path: Path, fault: str, reason: str
 ) -> None:
     bad, words = "copy copy/fake.base copy/m3n5/f32", ("--only", "copy/m3n5")  # two of the eight tasks
-    own = {"AGENDA_FAULT": bad, "AGENDA_WHAT": fault, "AGENDA_MOST": "1"}
+    variables = {"AGENDA_FAULT": bad, "AGENDA_WHAT": fault, "AGENDA_MOST": "1"}
     if fault == "crash":  # first beside another, which fails with it; the next slot tries each alone
-        own["AGENDA_MOST"] = "2"
-        assert use(tmp_path, *words, **own)[0] == 1
+        variables["AGENDA_MOST"] = "2"
+        assert use(tmp_path, *words, **variables)[0] == 1
         together = {name for name, answer in answers(tmp_path).items() if answer["state"] == "failed"}
         assert together > {bad}
-    status, printed = use(tmp_path, *words, **own)
+    status, printed = use(tmp_path, *words, **variables)
     assert status == 1, printed
-    found = answers(tmp_path)
-    assert {name for name, answer in found.items() if answer["state"] == "failed"} == {bad}
-    assert reason in found[bad]["text"]
-    assert len(found) == 2
+    outcomes = answers(tmp_path)
+    assert {name for name, answer in outcomes.items() if answer["state"] == "failed"} == {bad}
+    assert reason in outcomes[bad]["text"]
+    assert len(outcomes) == 2
     page = (tmp_path / "a-fake" / "README.md").read_text()
     assert f"{bad}: failed: " in page
     assert os.uname().nodename not in page

@@ -35,7 +35,7 @@ def test_each_promise_is_stated_once_and_has_a_measurement_and_a_page_that_exist
 
 
 @pytest.mark.parametrize(
-    ("found", "word", "said", "status"),
+    ("measured", "word", "said", "status"),
     [
         ([("list.seconds", 0.3, "of 9")], "holds ", "0.3 (of 9)", 0),
         ([("list.seconds", 0.31, "of 9")], "MISSED", "0.31 (of 9)", 1),
@@ -43,8 +43,8 @@ def test_each_promise_is_stated_once_and_has_a_measurement_and_a_page_that_exist
         ([], "MISSED", "not measured", 1),
     ],
 )
-def test_a_promise_that_is_missed_is_one_line_and_exit_status_1(monkeypatch, capsys, found, word, said, status):
-    monkeypatch.setitem(bars.MEASURED, "list", lambda: iter(found))
+def test_a_promise_that_is_missed_is_one_line_and_exit_status_1(monkeypatch, capsys, measured, word, said, status):
+    monkeypatch.setitem(bars.MEASURED, "list", lambda: iter(measured))
     assert bars.main(["list"]) == status
     assert capsys.readouterr().out == f"{word} list.seconds: kernelmark list <= 0.3 s: {said}\n"
 
@@ -79,38 +79,38 @@ def test_a_command_that_fails_is_no_figure_and_calls_are_timed_by_turns_after_on
 def test_a_measurement_finds_the_number_of_each_of_its_promises(monkeypatch, tool, group, numbers):
     for name, number in numbers.items():
         monkeypatch.setattr(tool, name, number)
-    found = {name: value for name, value, _ in bars.MEASURED[group]()}
-    assert sorted(found) == sorted(names(group))
-    assert all(math.isfinite(value) for value in found.values())
-    assert found.get("merge.differ", 0) == 0
-    assert found.get("fake.rows", 300) == 300
+    measured = {name: value for name, value, _ in bars.MEASURED[group]()}
+    assert sorted(measured) == sorted(names(group))
+    assert all(math.isfinite(value) for value in measured.values())
+    assert measured.get("merge.differ", 0) == 0
+    assert measured.get("fake.rows", 300) == 300
 
 
 def test_the_gain_of_a_second_thread_is_measured_beside_that_of_the_ceiling(monkeypatch):
     for name, value in {"SUITE": LAYER, "ROUNDS_OF_THREADS": 2, "LEAST_S": 1e-4, "LEAST_FLOP": 0}.items():
         monkeypatch.setattr(bars_kernels, name, value)
-    found = {each.kernel: each for each in bars_kernels.scalings()}
-    assert {"conv/numba.direct", "conv/cpu.im2col"} < set(found)
-    assert all(len(each.rounds) == 2 for each in found.values())
-    monkeypatch.setattr(bars_kernels, "scalings", lambda: iter(found.values()))
+    scalings = {each.kernel: each for each in bars_kernels.scalings()}
+    assert {"conv/numba.direct", "conv/cpu.im2col"} < set(scalings)
+    assert all(len(each.rounds) == 2 for each in scalings.values())
+    monkeypatch.setattr(bars_kernels, "scalings", lambda: iter(scalings.values()))
     rows = list(bars_kernels.threads())
     assert [name for name, *_ in rows] == names("threads")
     assert all(LAYER in text for *_, text in rows)
 
 
 def test_what_kernels_use_is_held_while_their_threads_are_compared(monkeypatch):
-    held = []
+    buffers = []
 
     class Noted(bars_kernels.ScratchBuffers):
         def __init__(self, *args):
             super().__init__(*args)
-            held.append(weakref.ref(self))
+            buffers.append(weakref.ref(self))
 
     monkeypatch.setattr(bars_kernels, "ScratchBuffers", Noted)
     registry = bars_kernels.discover()
     pair = bars_kernels.Pair(registry.kernels["conv/cpu.im2col"], registry.problem(LAYER))
     gc.collect()
-    assert [one() is not None for one in held] == [True, True]
+    assert [buffer() is not None for buffer in buffers] == [True, True]
     pair.launches[1]()
 
 
@@ -139,9 +139,9 @@ def test_a_recorded_space_is_all_that_the_kernel_has_large_and_its_median_is_far
     space = Space(registry.kernels[truth.kernel], registry.problem(truth.problem), H100)
     assert tuple(truth.field.names) == tuple(space.values)
     assert {tuple(getattr(tile, name) for name in space.values) for tile in space.valid()} == set(truth.costs)
-    found = [truth.found("random", seed) for seed in range(3)]
-    assert found == [truth.found("random", seed) for seed in range(3)]
-    assert all(0 < share <= 1 for share in found)
+    speeds = [truth.found("random", seed) for seed in range(3)]
+    assert speeds == [truth.found("random", seed) for seed in range(3)]
+    assert all(0 < share <= 1 for share in speeds)
 
 
 @pytest.mark.long

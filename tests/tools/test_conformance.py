@@ -65,8 +65,8 @@ def test_a_planted_mistake_is_found(planted: str) -> None:
     file, old, new, expected = PLANTED[planted]
     text = (conformance.ROOT / file).read_text()
     assert old in text
-    found = list(conformance.complaints(conformance.uses_of(file, text.replace(old, new, 1)), NAMES))
-    assert any(expected in line for line in found) if expected else not found
+    complaints = list(conformance.complaints(conformance.uses_of(file, text.replace(old, new, 1)), NAMES))
+    assert any(expected in line for line in complaints) if expected else not complaints
 
 
 def test_every_owner_is_of_something_that_is_called(uses: list[Any]) -> None:
@@ -78,8 +78,8 @@ def test_every_owner_is_of_something_that_is_called(uses: list[Any]) -> None:
 def test_what_ctypes_declares_has_the_sizes_of_the_header() -> None:
     assert list(conformance.differences(NAMES)) == []
     sgemm = "libcublas.cublasSgemm_v2"
-    (found,) = conformance.differences({**NAMES, sgemm: NAMES[sgemm].replace("_5: 4", "_5: 8")})
-    assert found.startswith(f"{sgemm}: parameters have [8, 4, 4, 4, 4, 4, ")
+    (complaint,) = conformance.differences({**NAMES, sgemm: NAMES[sgemm].replace("_5: 4", "_5: 8")})
+    assert complaint.startswith(f"{sgemm}: parameters have [8, 4, 4, 4, 4, 4, ")
 
 
 def test_signatures_are_recorded_of_the_versions_that_are_pinned() -> None:

@@ -71,8 +71,8 @@ def times(store, c, direction="fprop", **kernels):
 
 def rows(page, first):
     """The cells of the rows of all tables whose first cell is this."""
-    found = [[cell.strip() for cell in line.split("|")[1:-1]] for line in page.splitlines() if line.startswith("|")]
-    return [cells for cells in found if cells[0] == first]
+    table = [[cell.strip() for cell in line.split("|")[1:-1]] for line in page.splitlines() if line.startswith("|")]
+    return [cells for cells in table if cells[0] == first]
 
 
 def test_the_fastest_own_kernel_is_compared_layer_by_layer_and_in_the_mean(store, call, layers):

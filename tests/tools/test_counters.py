@@ -107,10 +107,10 @@ def test_launches_of_one_call_are_summed(stand_in, tmp_path):
 
 
 def test_a_refused_profiler_is_asked_once_and_each_pair_has_a_line(stand_in, tmp_path):
-    asked = stand_in("ncu", cat("ncu_refused", status=1))
+    calls = stand_in("ncu", cat("ncu_refused", status=1))
     rows = counters.counters(now() + 60, tmp_path)
     assert {row.reason for row in rows} == {DENIED}
-    assert len(asked.read_text().splitlines()) == 1
+    assert len(calls.read_text().splitlines()) == 1
     assert f"- gemm/cuda.naive on gemm/m256n256k256/f32/NN: not measured: {DENIED}\n" in counters.table(rows)
 
 
@@ -122,10 +122,10 @@ def test_a_kernel_that_fails_costs_its_row_alone(stand_in, tmp_path):
 
 def test_a_metric_that_ncu_does_not_know_is_left_out_from_then_on(stand_in, tmp_path):
     unknown = f"case $* in *{TMA}*) echo '==ERROR== Failed to find metric {TMA}'; exit 1;; esac\n"
-    asked = stand_in("ncu", unknown + cat("ncu_tiled"))
+    calls = stand_in("ncu", unknown + cat("ncu_tiled"))
     rows = counters.counters(now() + 60, tmp_path, [TILED, TILED])
     assert [row.reason for row in rows] == ["", ""]
-    assert [TMA in line for line in asked.read_text().splitlines()] == [True, False, False]
+    assert [TMA in line for line in calls.read_text().splitlines()] == [True, False, False]
 
 
 def test_without_ncu_and_after_the_deadline_there_are_reasons(monkeypatch, tmp_path):
@@ -157,11 +157,11 @@ def test_the_table_holds_the_counters_against_the_profile(stand_in, tmp_path):
     stand_in("ncu", cat("ncu_tiled"))
     page = counters.table(counters.counters(now() + 60, tmp_path, [TILED]), "run 7")
     lines = (line.strip("|").split("|") for line in page.splitlines() if "cuda.tiled" in line)
-    found = {figure.strip(): [cell.strip() for cell in cells] for _, _, figure, *cells in lines}
-    assert found["FFMA, lanes"] == ["16,777,216", "16,777,216", "1.000"]
-    assert found["sectors read"] == ["131,072", "131,072", "1.000"]
-    assert found["bank conflicts"] == ["4,096", "0", ""]
-    assert "tensor instructions" not in found
+    counts = {figure.strip(): [cell.strip() for cell in cells] for _, _, figure, *cells in lines}
+    assert counts["FFMA, lanes"] == ["16,777,216", "16,777,216", "1.000"]
+    assert counts["sectors read"] == ["131,072", "131,072", "1.000"]
+    assert counts["bank conflicts"] == ["4,096", "0", ""]
+    assert "tensor instructions" not in counts
     assert "Run run 7; " in page
     assert ", NVIDIA H200, CUDA driver 13.0" in page
     assert f"ncu gave no number of `{TMA}`." in page
@@ -198,27 +198,27 @@ def test_the_profile_counts_what_was_counted_on_a_gpu_and_what_a_tile_needs(kern
     ],
 )
 def test_a_summary_is_read_and_what_was_not_checked_has_a_reason(printed, status, errors, reason):
-    found = counters.checked(TILED, "memcheck", counters.Ran(status, printed))
-    assert (found.errors, found.reason) == (errors, reason)
+    check = counters.checked(TILED, "memcheck", counters.Ran(status, printed))
+    assert (check.errors, check.reason) == (errors, reason)
 
 
 def test_both_checks_are_made_of_each_kernel_on_its_smallest_and_its_largest_ragged_problem(stand_in):
-    asked = stand_in("compute-sanitizer", "echo '========= RACECHECK SUMMARY: 0 hazards displayed (0 errors)'")
+    calls = stand_in("compute-sanitizer", "echo '========= RACECHECK SUMMARY: 0 hazards displayed (0 errors)'")
     checks = counters.sanitizer(["gemm/cuda.tiled", "copy/cuda.vectorised"], now() + 60)
     assert [check.line.partition(" on ")[0] for check in checks] == [
         *("memcheck of gemm/cuda.tiled", "racecheck of gemm/cuda.tiled"),
         *("memcheck of copy/cuda.vectorised", "racecheck of copy/cuda.vectorised"),
     ]
     assert [check.errors for check in checks] == [0, 0, 0, 0]
-    assert "--tool racecheck" in asked.read_text()
-    assert asked.read_text().endswith("--launch copy/cuda.vectorised copy/m1n1/f16 copy/m67n37/f64\n")
+    assert "--tool racecheck" in calls.read_text()
+    assert calls.read_text().endswith("--launch copy/cuda.vectorised copy/m1n1/f16 copy/m67n37/f64\n")
 
 
 def test_a_sanitizer_that_refuses_the_device_is_asked_once(stand_in):
-    asked = stand_in("compute-sanitizer", cat("sanitizer_refused", status=1))
+    calls = stand_in("compute-sanitizer", cat("sanitizer_refused", status=1))
     lines = [check.line for check in counters.sanitizer(["gemm/cuda.tiled"], now() + 60)]
     assert lines[1].endswith(f": not checked: {UNSUPPORTED}")
-    assert len(asked.read_text().splitlines()) == 1
+    assert len(calls.read_text().splitlines()) == 1
 
 
 def test_the_script_exits_1_where_a_check_found_something(stand_in, capsys, tmp_path):
@@ -227,10 +227,10 @@ def test_the_script_exits_1_where_a_check_found_something(stand_in, capsys, tmp_
     assert ": 2 errors: Invalid __global__ write of size 4 bytes\n" in capsys.readouterr().out
     stand_in("ncu", cat("ncu_refused", status=1))
     assert counters.main(["--out", str(tmp_path)]) == 0
-    kept = (tmp_path / "counters.md").read_text()
+    table = (tmp_path / "counters.md").read_text()
     (tmp_path / "counters.md").unlink()
     assert counters.main(["--table", str(tmp_path)]) == 0
-    assert (tmp_path / "counters.md").read_text() == kept
+    assert (tmp_path / "counters.md").read_text() == table
 
 
 @pytest.mark.parametrize(

@@ -24,16 +24,15 @@ PROBLEM = "gemm/m32n32k32/f32/NT"
 
 
 def sides(bar: Any, registry: Registry) -> tuple[list[Kernel], list[Kernel]]:
-    own, rivals = ([registry.kernels[name] for name in names] for names in gpu_bars.contenders(bar, registry))
-    return own, rivals
+    ours, rivals = ([registry.kernels[name] for name in names] for names in gpu_bars.contenders(bar, registry))
+    return ours, rivals
 
 
 def test_no_bar_compares_unlike_numerics(registry: Registry) -> None:
     for bar in gpu_bars.bars():
-        own, rivals = sides(bar, registry)
+        ours, rivals = sides(bar, registry)
         problem, other = registry.problem(bar.problem), registry.problem(bar.on or bar.problem)
-        found = {k.numerics_for(problem) for k in own} | {k.numerics_for(other) for k in rivals}
-        assert found == {bar.numerics}, bar
+        assert {k.numerics_for(problem) for k in ours} | {k.numerics_for(other) for k in rivals} == {bar.numerics}, bar
         assert bar.is_fair
         if bar.on:  # whatever is moved is moved exactly
             assert (problem.op, other.op, bar.numerics) == ("transpose", "copy", "exact")
@@ -46,11 +45,11 @@ def test_every_bar_has_kernels_on_both_sides_and_those_that_are_metered_are_ther
     assert {*gpu_tasks.METERED} <= set(registry.kernels)
     has_lt = any(name.startswith("gemm/cublaslt.") for name in registry.kernels)
     for bar in bars:
-        own, rivals = sides(bar, registry)
+        ours, rivals = sides(bar, registry)
         problem, other = registry.problem(bar.problem), registry.problem(bar.on or bar.problem)
-        assert own, bar
-        assert [k.id for k in own if k.refuses(problem)] == [k.id for k in rivals if k.refuses(other)] == []
-        assert {k.provider for k in own} == {"cuda"}
+        assert ours, bar
+        assert [k.id for k in ours if k.refuses(problem)] == [k.id for k in rivals if k.refuses(other)] == []
+        assert {k.provider for k in ours} == {"cuda"}
         # Operands of 8 bits are cuBLASLt's alone: cuBLAS has none.
         assert bool(rivals) is (problem.operands()[0].dtype not in ("e4m3", "s8") or has_lt), bar
         assert len(rivals) == len(bar.rivals or rivals), bar
@@ -61,8 +60,8 @@ def test_a_variant_is_named_by_what_makes_it_one(registry: Registry) -> None:
         problem = "gemm/m4096n4096k4096/f32/NT" if "gemm" in kernel else "transpose/m2048n26752/f32/in"
         problem = problem.replace("/in", "/out") if kernel.endswith("vectorised") else problem
         problem = "transpose/m8192n8192/f32/in" if kernel.endswith("_inplace") else problem
-        own, *others = gpu_bars.variants([kernel], problem, registry, H100)
-        default = vars(registry.named(own).tile_for(registry.problem(problem), H100))
+        default_name, *others = gpu_bars.variants([kernel], problem, registry, H100)
+        default = vars(registry.named(default_name).tile_for(registry.problem(problem), H100))
         tiles = [vars(registry.named(name).tile_for(registry.problem(problem), H100)) for name in others]
         assert tiles == [{**default, **values} for values in wanted], kernel
         assert all(len(name) < 90 for name in others), others
@@ -70,8 +69,8 @@ def test_a_variant_is_named_by_what_makes_it_one(registry: Registry) -> None:
 
 def test_a_bar_in_place_has_the_kernels_that_work_in_place(registry: Registry) -> None:
     (bar,) = (bar for bar in gpu_bars.bars() if bar.problem == "transpose/m8192n8192/f32/in")
-    own, _ = gpu_bars.contenders(bar, registry)
-    assert {"transpose/cuda.tiled_inplace", "transpose/cuda.vectorised_inplace"} <= set(own)
+    ours, _ = gpu_bars.contenders(bar, registry)
+    assert {"transpose/cuda.tiled_inplace", "transpose/cuda.vectorised_inplace"} <= set(ours)
 
 
 def row(kernel: str, time_s: float | None = 1.0, **more: Any) -> Result:
@@ -79,8 +78,8 @@ def row(kernel: str, time_s: float | None = 1.0, **more: Any) -> Result:
     if time_s and kernel != RIVAL[0]:
         ends = {"speedup_ci95_low": 0.99 / time_s, "speedup_ci95_high": 1.01 / time_s}
         more = {"speedup": 1 / time_s, **ends, **more}
-    own = {"processes": 3, "max_error": 1e-6, "job": "j", "problem": PROBLEM, "baseline": RIVAL[0]}
-    return result(kernel=kernel, time_s_median=time_s, **{**own, **more})
+    columns = {"processes": 3, "max_error": 1e-6, "job": "j", "problem": PROBLEM, "baseline": RIVAL[0]}
+    return result(kernel=kernel, time_s_median=time_s, **{**columns, **more})
 
 
 def failed(kernel: str) -> Result:
@@ -118,16 +117,16 @@ JUDGED: dict[str, tuple[list[Result], str, str]] = {
 @pytest.mark.parametrize("case", JUDGED)
 def test_a_bar_is_judged_by_its_interval_its_processes_and_its_error(case: str) -> None:
     rows, state, text = JUDGED[case]
-    found = gpu_bars.judge(gpu_bars.Bar(PROBLEM, "fp32", 1.0, errors=2.0), OURS, RIVAL, rows)
-    assert (found.state, found.text[: len(text)]) == (state, text)
-    assert (found.ratio is None) is (state == "absent")
+    verdict = gpu_bars.judge(gpu_bars.Bar(PROBLEM, "fp32", 1.0, errors=2.0), OURS, RIVAL, rows)
+    assert (verdict.state, verdict.text[: len(text)]) == (state, text)
+    assert (verdict.ratio is None) is (state == "absent")
 
 
 def test_of_two_problems_the_work_counts_and_a_bar_may_have_no_rival() -> None:
     bar = gpu_bars.Bar(PROBLEM, "exact", 1.0, on="copy/m32n32/f32", rivals=RIVAL)
     rows = [row(OURS[0], 1.0), row(RIVAL[0], 1.5, problem=bar.on)]
-    found = {work: gpu_bars.judge(bar, OURS, RIVAL, rows, work).ratio.median for work in (1.0, 2.0)}
-    assert found == {1.0: pytest.approx(1.5), 2.0: pytest.approx(3.0)}
+    ratios = {work: gpu_bars.judge(bar, OURS, RIVAL, rows, work).ratio.median for work in (1.0, 2.0)}
+    assert ratios == {1.0: pytest.approx(1.5), 2.0: pytest.approx(3.0)}
     assert gpu_bars.judge(bar, OURS, (), rows[:1]).text == "no rival"
 
 
@@ -140,14 +139,14 @@ def page(store: Store) -> Callable[..., str]:
     """Make the page of tasks (name, problem, run, detail) answered at a digest; an open one has no run."""
 
     def of(*tasks: tuple[str, str, str, str], digest: str = "d") -> str:
-        made, found = [], agenda.Agenda(device="NVIDIA H200", notes=["Read this first."])
+        made, agenda_ = [], agenda.Agenda(device="NVIDIA H200", notes=["Read this first."])
         for name, problem, run, detail in tasks:
             how: dict[str, Any] = {"problems": (problem,), "group": "Convolution: net", "detail": detail}
-            one = agenda.Task(name=name, kind="time", value=1.0, digest="d", seconds=30.0, **how)
-            made.append(one)
+            task = agenda.Task(name=name, kind="time", value=1.0, digest="d", seconds=30.0, **how)
+            made.append(task)
             if run:
-                agenda.answer(found, one, agenda.Answer(digest=digest, run=run))
-        return str(gpu_report._page(found, made, None, store, Path("nowhere")))
+                agenda.answer(agenda_, task, agenda.Answer(digest=digest, run=run))
+        return str(gpu_report._page(agenda_, made, None, store, Path("nowhere")))
 
     return of
 
@@ -220,10 +219,10 @@ def test_the_answer_to_the_founding_question_names_the_kernels_that_were_launche
     for layout, name in (("NT", "sgemm_tn<<<8,16,2 x 128,1,1>>>"), ("NN", "sgemm_nn<<<4,16,6 x 256,1,1>>>")):
         how = {**GPU, "layout": "", "run_id": "r1", "provider": "cublas", "launched": name}
         put(store, f"gemm/m1024n2048k26752/f32/{layout}", "gemm/cublas.sgemm", taken=[2e-3] * 20, **how)
-    one = agenda.Task(name="founding", kind="time", value=1.0, digest="d", seconds=30.0)
-    found = agenda.Agenda(device="NVIDIA H200")
-    agenda.answer(found, one, agenda.Answer(digest="d", run="r1"))
-    page = gpu_report._page(found, [one], None, store, Path("nowhere"))
+    task = agenda.Task(name="founding", kind="time", value=1.0, digest="d", seconds=30.0)
+    agenda_ = agenda.Agenda(device="NVIDIA H200")
+    agenda.answer(agenda_, task, agenda.Answer(digest="d", run="r1"))
+    page = gpu_report._page(agenda_, [task], None, store, Path("nowhere"))
     assert "- NT: `sgemm_tn<<<8,16,2 x 128,1,1>>>`\n- NN: `sgemm_nn<<<4,16,6 x 256,1,1>>>`" in page
 
 
@@ -235,7 +234,7 @@ def slot(tmp_path):
     return gpu_slot.Slot(gpu_slot.Settings(str(tmp_path)))
 
 
-def asked(left_s, kind="emulator", limit_s=120.0):
+def two_tasks(left_s, kind="emulator", limit_s=120.0):
     """Return a question of two tasks so long before the end of the slot."""
     tasks = [
         gpu_slot.Task(name=f"{kind} {kernel}", kind=kind, value=1.0, digest="d", seconds=0.6, kernels=(kernel,))
@@ -248,7 +247,7 @@ def asked(left_s, kind="emulator", limit_s=120.0):
 def test_a_comparison_that_took_too_long_is_no_answer(slot, monkeypatch, tmp_path, left_s, failed):
     """A task is open where the end of the slot left it little time, and has failed where there was enough."""
     monkeypatch.setattr(gpu_slot, "compare", lambda kernels, until_s: [f"a: {LOST}", "b: agree on x"])
-    reply = slot.compared(asked(left_s))
+    reply = slot.compared(two_tasks(left_s))
     assert (reply.done, reply.failed, reply.cut) == ({"emulator b": "agree on x"}, failed, not failed)
     assert (tmp_path / "emulator.md").read_text() == "# Emulator and device\n\n- b: agree on x\n"
 
@@ -257,6 +256,6 @@ def test_a_comparison_that_took_too_long_is_no_answer(slot, monkeypatch, tmp_pat
     ("left_s", "kind", "begun"), [(10.0, "emulator", 0), (15.9, "emulator", 1), (10.0, "verify", 2)]
 )
 def test_comparisons_are_begun_only_where_the_emulator_can_be_compiled_too(slot, monkeypatch, left_s, kind, begun):
-    monkeypatch.setattr(slot, "carry_out", lambda asked: gpu_slot.Reply({task.name: "" for task in asked.tasks}))
-    reply = gpu_slot._reply(slot, asked(left_s, kind))
+    monkeypatch.setattr(slot, "carry_out", lambda question: gpu_slot.Reply({task.name: "" for task in question.tasks}))
+    reply = gpu_slot._reply(slot, two_tasks(left_s, kind))
     assert (len(reply.done), reply.passed) == (begun, not begun)

@@ -189,9 +189,9 @@ def made(store, registry, tmp_path, monkeypatch):
     """Experiments that take a second or two, `dull` longest; `made()` is what a call of `make publish` has."""
     use_small(monkeypatch)
     begin(store)
-    found = publish.Agenda()
-    return lambda store=store, found=found, anyway=True: publish.Experiments(
-        store, found, tmp_path, registry, "r1", anyway
+    agenda_ = publish.Agenda()
+    return lambda store=store, agenda_=agenda_, anyway=True: publish.Experiments(
+        store, agenda_, tmp_path, registry, "r1", anyway
     )
 
 
@@ -212,10 +212,10 @@ def test_experiments_are_measured_by_their_worth_and_once(made, store):
 
 def test_an_experiment_that_was_stopped_goes_on_and_what_is_left_is_named_with_its_command(made, store, monkeypatch):
     stopped, clock = made(), publish.now
-    own = [run for run in store.run_ids() if run != "r1"]
+    begun_before = [run for run in store.run_ids() if run != "r1"]
     monkeypatch.setattr(publish, "now", lambda: 200.0 * any(store.statuses(run) for run in store.run_ids()))
     stopped.measure(100.0)
-    assert (own, measured(store), stopped.runs) == ([], ["twice"], {})
+    assert (begun_before, measured(store), stopped.runs) == ([], ["twice"], {})
     lines = stopped.left().splitlines()
     assert [line.split("no time was left to finish it")[0] for line in lines] == ["- dull: ", "- single: ", "- twice: "]
     assert all(line.endswith("`make publish` continues it") for line in lines)
@@ -254,12 +254,12 @@ def answered(store, made):
 
 
 def verdicts(experiments):
-    return {one.id: (one.verdict, one.run_ids) for one in experiments.judged(load_prices(None))}
+    return {claim.id: (claim.verdict, claim.run_ids) for claim in experiments.judged(load_prices(None))}
 
 
 def test_a_claim_is_judged_by_the_rows_of_one_run(made, store):
-    found = verdicts(made(found=answered(store, made)))
-    assert found == {"b": ("confirmed", ("r2",)), **dict.fromkeys("acd", ("refuted", ("r1",)))}
+    judged = verdicts(made(agenda_=answered(store, made)))
+    assert judged == {"b": ("confirmed", ("r2",)), **dict.fromkeys("acd", ("refuted", ("r1",)))}
 
 
 def test_an_experiment_that_the_suites_hold_is_not_measured(made, store):
@@ -270,14 +270,14 @@ def test_an_experiment_that_the_suites_hold_is_not_measured(made, store):
 
 def test_a_verdict_stands_where_the_store_is_lost_and_its_claims_are_those_of_the_report(made, store, tmp_path):
     agenda = answered(store, made)
-    first = made(found=agenda)
+    first = made(agenda_=agenda)
     write_files(tmp_path, first.judged(load_prices(None)), "here")
     other = Store(tmp_path / "other.db")
     begin(other)
     later = made(other, agenda)
     assert verdicts(later)["b"] == ("confirmed", ("r2",))
-    assert [one.findings for one in later.judged(load_prices(None)) if one.id == "b"] == [
-        one.findings for one in first.judged(load_prices(None)) if one.id == "b"
+    assert [claim.findings for claim in later.judged(load_prices(None)) if claim.id == "b"] == [
+        claim.findings for claim in first.judged(load_prices(None)) if claim.id == "b"
     ]
     assert "single" not in later.left()
     (tmp_path / "claims.csv").unlink()

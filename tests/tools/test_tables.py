@@ -31,9 +31,9 @@ def test_a_bound_that_is_too_tight_raises_alarms_and_a_search_that_is_left_early
     for module in honest.REFERENCES:
         monkeypatch.setattr(module, "WHOLE_REFERENCE_MACS", 12345)
     monkeypatch.setattr(verdict.Bound, "rms_limit", lambda *_: 0.0)
-    found = honest.alarms(registry, 200, 0, Counter())
-    assert "rms error" in next(found)
-    found.close()
+    alarms = honest.alarms(registry, 200, 0, Counter())
+    assert "rms error" in next(alarms)
+    alarms.close()
     assert [module.WHOLE_REFERENCE_MACS for module in honest.REFERENCES] == [12345, 12345]
 
 
@@ -55,10 +55,10 @@ def test_the_page_names_every_hand_written_kernel_with_its_idea(registry):
 
 
 def test_each_kernel_stands_on_one_ladder_and_the_named_rungs_exist(registry):
-    found = [kernel.id for kernels in ladder.rungs(registry).values() for kernel in kernels]
-    assert len(found) == len(set(found))
+    ids = [kernel.id for kernels in ladder.rungs(registry).values() for kernel in kernels]
+    assert len(ids) == len(set(ids))
     named = sum(len(words.split()) - 1 for words in ladder.LADDERS.values())
-    assert len(found) == named + len(ladder.rungs(registry)["Others"])
+    assert len(ids) == named + len(ladder.rungs(registry)["Others"])
 
 
 def test_a_rung_has_the_resources_of_its_default_tile(registry, cuda_compiler):
@@ -69,8 +69,8 @@ def test_a_rung_has_the_resources_of_its_default_tile(registry, cuda_compiler):
 
 def test_a_kernel_that_is_right_runs_and_others_say_why_not(registry):
     forms = [("3x3", "f32", "nchw"), ("5x5", "f32", "nchw")]
-    found = cudnn_table.probe(lambda job, key: run_job(job), "conv/cpu.w", forms)
-    answers = {(a.kernel, a.direction, a.probe): a for a in found}
+    rows = cudnn_table.probe(lambda job, key: run_job(job), "conv/cpu.w", forms)
+    answers = {(a.kernel, a.direction, a.probe): a for a in rows}
     assert answers["conv/cpu.winograd", "fprop", "3x3 f32 nchw"].text.startswith("runs, ")
     refused = answers["conv/cpu.winograd", "fprop", "5x5 f32 nchw"]
     assert (refused.text, refused.reason) == ("unsupported", "r is 5, expected 3")
