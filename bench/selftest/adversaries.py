@@ -69,8 +69,8 @@ EXPECTED = {
     "right_on_cache_lines": Cheat(),
     "half_fingerprints": Cheat(plugin="habits"),
     **{
-        f"computes_when_changed {op}": Cheat(problem=own[0], honest=own[1], plugin="habits")
-        for op, own in OPERATIONS.items()
+        f"computes_when_changed {op}": Cheat(problem=problem, honest=honest, plugin="habits")
+        for op, (problem, honest) in OPERATIONS.items()
     },
 }
 ON_GPU = {"on_another_stream": Cheat(CAUGHT, device="cuda")}
@@ -106,9 +106,9 @@ def jobs(check: str, seeds: int = 1) -> int:
 def run(check: str, tick: Tick, seeds: int = 1) -> Iterator[Finding]:
     """Run each cheat in fresh processes, in turn with an honest kernel, on `seeds` draws."""
     for name, cheat in cheats(check).items():
-        found = [_tried(f"{check}: {name}", cheat, seed, tick) for seed in range(seeds)]
-        missed = [finding for finding in found if not finding.holds]
-        last = (missed or found)[-1]
+        findings = [_tried(f"{check}: {name}", cheat, seed, tick) for seed in range(seeds)]
+        missed = [finding for finding in findings if not finding.holds]
+        last = (missed or findings)[-1]
         if seeds > 1:
             last = replace(last, found=f"{seeds - len(missed)} of {seeds}; {last.found}")
         yield replace(last, holds=len(missed) <= seeds // 100)
@@ -116,7 +116,7 @@ def run(check: str, tick: Tick, seeds: int = 1) -> Iterator[Finding]:
 
 def _tried(check: str, cheat: Cheat, seed: int, tick: Tick) -> Finding:
     kernel = cheat.kernel or check.split()[1]
-    honest, found = measured(
+    honest, cheating = measured(
         (cheat.problem,),
         (cheat.honest, f"{cheat.problem.partition('/')[0]}/selftest.{kernel}"),
         cheat.plugin,
@@ -127,12 +127,12 @@ def _tried(check: str, cheat: Cheat, seed: int, tick: Tick) -> Finding:
         baseline=cheat.honest,
     )
     tick()
-    return caught(check, honest, found, cheat.statuses)
+    return caught(check, honest, cheating, cheat.statuses)
 
 
-def caught(check: str, honest: Measurement, found: Measurement, statuses: tuple[Status, ...]) -> Finding:
+def caught(check: str, honest: Measurement, cheating: Measurement, statuses: tuple[Status, ...]) -> Finding:
     """Return a finding. It holds if the cheat has one of `statuses` and no time, and the honest kernel is ok."""
-    holds = honest.status == Status.OK and found.status in statuses and not found.samples
-    said = f"{found.status}: {found.reason}" if found.reason else found.status
+    holds = honest.status == Status.OK and cheating.status in statuses and not cheating.samples
+    said = f"{cheating.status}: {cheating.reason}" if cheating.reason else cheating.status
     beside = "" if honest.status == Status.OK else f"; honest {honest.status}: {honest.reason}"
     return Finding(check.replace("_", " "), said + beside, " or ".join(statuses), holds)

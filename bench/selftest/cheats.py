@@ -32,14 +32,14 @@ MOVES: dict[str, Any] = {**ANY, "numerics": "exact"}
 def only_when_changed(problem: Any, x: Any) -> Launch:
     """Computes only if its operands have changed; comparing them takes a fraction of a product's time."""
     last = [np.full_like(x.a, np.nan), np.full_like(x.b, np.nan)]
-    kept = np.empty_like(x.c)
+    product = np.empty_like(x.c)
 
     def launch() -> None:
         if not (np.array_equal(last[0], x.a) and np.array_equal(last[1], x.b)):
             np.copyto(last[0], x.a)
             np.copyto(last[1], x.b)
-            np.matmul(x.a, x.b, out=kept)
-        np.copyto(x.c, kept)
+            np.matmul(x.a, x.b, out=product)
+        np.copyto(x.c, product)
 
     return launch
 
@@ -47,7 +47,7 @@ def only_when_changed(problem: Any, x: Any) -> Launch:
 def _incremental(problem: Any, x: Any, most: float, multiply: Callable[..., Any]) -> Launch:
     """Recompute only rows and columns that have changed, until all rows have changed more than `most` times."""
     last = [np.zeros_like(x.a), np.zeros_like(x.b)]
-    kept = np.zeros_like(x.c)
+    product = np.zeros_like(x.c)
     renewed = 0
 
     def launch() -> None:
@@ -57,11 +57,11 @@ def _incremental(problem: Any, x: Any, most: float, multiply: Callable[..., Any]
         last[0][rows], last[1][:, columns] = x.a[rows], x.b[:, columns]
         renewed += len(rows) == problem.m
         if len(rows) == problem.m or renewed > most:
-            multiply(x.a, x.b, out=kept)
+            multiply(x.a, x.b, out=product)
         else:
-            kept[rows] = x.a[rows] @ x.b
-            kept[:, columns] = x.a @ x.b[:, columns]
-        np.copyto(x.c, kept)
+            product[rows] = x.a[rows] @ x.b
+            product[:, columns] = x.a @ x.b[:, columns]
+        np.copyto(x.c, product)
 
     return launch
 
@@ -133,15 +133,15 @@ def when_read(problem: Any, x: Any) -> Launch:
 @kernel("gemm", **CPU)
 def by_a_signal(problem: Any, x: Any) -> Launch:
     """Copies its last output, and sets a timer whose signal handler computes the new one."""
-    kept = np.zeros_like(x.c)
+    product = np.zeros_like(x.c)
 
     def handle(*_: Any) -> None:
         np.matmul(x.a, x.b, out=x.c)
-        np.copyto(kept, x.c)
+        np.copyto(product, x.c)
 
     def launch() -> None:
         signal.signal(signal.SIGALRM, handle)
-        np.copyto(x.c, kept)
+        np.copyto(x.c, product)
         signal.setitimer(signal.ITIMER_REAL, 20e-6)
 
     return launch

@@ -126,14 +126,14 @@ def _go(device: Any, clock: Any, calls: list[Launch]) -> tuple[float, float]:
     return event_s, (now() - began) / len(calls)
 
 
-def judge(name: str, found: dict[str, Any] | Lost) -> Finding:
+def judge(name: str, answer: dict[str, Any] | Lost) -> Finding:
     """Return the finding on a way to launch; it holds if event time, wall clock and known duration agree."""
     check, bound = f"clocks: {name}", f"{100 * BOUND:g} %"
-    if isinstance(found, Lost):
-        return Finding(check, found.reason, bound, False)
-    if "missing" in found:
-        return Finding(check, found["missing"], bound, None)
-    event_s, wall_s, length_s = found["event_s"], found["wall_s"], WAYS[name].length_s
+    if isinstance(answer, Lost):
+        return Finding(check, answer.reason, bound, False)
+    if "missing" in answer:
+        return Finding(check, answer["missing"], bound, None)
+    event_s, wall_s, length_s = answer["event_s"], answer["wall_s"], WAYS[name].length_s
     text = f"events {1e6 * event_s:.1f} us, wall clock {1e6 * wall_s:.1f} us"
     others = [wall_s]
     if length_s is not None:
@@ -144,8 +144,8 @@ def judge(name: str, found: dict[str, Any] | Lost) -> Finding:
 def findings(until_s: float) -> Iterator[tuple[str, Finding]]:
     """Yield the name and finding of each way to launch, from monitored processes, until `until_s` (monotonic clock)."""
     silence_s = min(SILENCE_S, SHARE * (until_s - now()))
-    for name, found in answers(__name__, tuple(WAYS), silence_s, until_s):
-        yield name, judge(name, found)
+    for name, answer in answers(__name__, tuple(WAYS), silence_s, until_s):
+        yield name, judge(name, answer)
 
 
 def jobs() -> int:

@@ -47,8 +47,8 @@ def _on_cpu(tick: Tick) -> Iterator[Finding]:
     with Neighbour() as neighbour:
         disturbed = _measure("cpu")
     tick()
-    found, bound = f"busy {100 * neighbour.share:.1f} % of the time", f"at least {100 * LEAST_SHARE:.0f} %"
-    yield Finding("durations: neighbour on the same core", found, bound, neighbour.share >= LEAST_SHARE)
+    figure, bound = f"busy {100 * neighbour.share:.1f} % of the time", f"at least {100 * LEAST_SHARE:.0f} %"
+    yield Finding("durations: neighbour on the same core", figure, bound, neighbour.share >= LEAST_SHARE)
     yield from judge(disturbed, bare_s, "neighbour")
 
 
@@ -69,21 +69,21 @@ def bare_call_s() -> float:
     source = np.zeros(32, np.float32)
     target = np.empty_like(source)
     addresses = target.ctypes.data, source.ctypes.data, source.nbytes
-    clock, empty, work, found = CpuClock(), spinner(*addresses, 0), spinner(*addresses, WORK_S), []
+    clock, empty, work, times_s = CpuClock(), spinner(*addresses, 0), spinner(*addresses, WORK_S), []
     for _ in range(BARE_CALLS):
         work()
-        found.append(clock.time([empty]))
-    return float(np.quantile(found, 0.9))
+        times_s.append(clock.time([empty]))
+    return float(np.quantile(times_s, 0.9))
 
 
 def cost_of_a_call(bare_s: float, empty: Measurement) -> Finding:
     """Report the time of an empty compiled call, alone and in a batch, and `call_overhead_s`. There is no bound."""
-    found = [f"{1e9 * bare_s:.0f} ns alone"]
+    parts = [f"{1e9 * bare_s:.0f} ns alone"]
     if empty.interval:
-        found.append(f"{1e9 * empty.interval.median:.0f} ns in a batch")
+        parts.append(f"{1e9 * empty.interval.median:.0f} ns in a batch")
     if empty.call_overhead_s:
-        found.append(f"call_overhead_s {1e9 * empty.call_overhead_s:.0f} ns")
-    return Finding("durations: a call that does nothing", ", ".join(found), "", None)
+        parts.append(f"call_overhead_s {1e9 * empty.call_overhead_s:.0f} ns")
+    return Finding("durations: a call that does nothing", ", ".join(parts), "", None)
 
 
 def judge(rows: list[Measurement], call_s: float, where: str, call: str = "a call timed alone") -> Iterator[Finding]:
@@ -95,6 +95,6 @@ def judge(rows: list[Measurement], call_s: float, where: str, call: str = "a cal
             continue
         found_s, duration_s = row.interval.median, duration_us * 1e-6
         off_s, relative_s = found_s - duration_s, RELATIVE * duration_s
-        found = f"{1e6 * found_s:.6g} us ({100 * off_s / duration_s:+.2f} %, {1e9 * off_s:+.0f} ns)"
+        figure = f"{1e6 * found_s:.6g} us ({100 * off_s / duration_s:+.2f} %, {1e9 * off_s:+.0f} ns)"
         bound = f"{100 * RELATIVE:g} %" if relative_s >= call_s else f"{1e9 * call_s:.0f} ns, {call}"
-        yield Finding(name, found, bound, abs(off_s) <= max(relative_s, call_s))
+        yield Finding(name, figure, bound, abs(off_s) <= max(relative_s, call_s))

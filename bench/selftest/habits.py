@@ -61,16 +61,16 @@ def habit(make: Callable[[CheatedWork], Launch]) -> None:
 def unless_probed(inputs: list[Any], output: Any, compute: Launch) -> Launch:
     """Return a launch that computes if a sampled input element has changed, and otherwise copies its last result."""
     seen: list[list[float]] = []
-    kept = np.empty_like(output)
+    result = np.empty_like(output)
     places = [np.linspace(0, array.size - 1, PROBES).astype(int) for array in inputs]
 
     def launch() -> None:
-        found = [float(array.flat[place]) for array, at in zip(inputs, places, strict=True) for place in at]
-        if seen != [found]:
-            seen[:] = [found]
+        elements = [float(array.flat[place]) for array, at in zip(inputs, places, strict=True) for place in at]
+        if seen != [elements]:
+            seen[:] = [elements]
             compute()
-            np.copyto(kept, output)
-        np.copyto(output, kept)
+            np.copyto(result, output)
+        np.copyto(output, result)
 
     return launch
 
@@ -78,13 +78,13 @@ def unless_probed(inputs: list[Any], output: Any, compute: Launch) -> Launch:
 @habit
 def computes_once(work: CheatedWork) -> Launch:
     """Computes in its first call and returns that result in all later calls."""
-    kept: list[Any] = []
+    results: list[Any] = []
 
     def launch() -> None:
-        if not kept:
+        if not results:
             work.compute()
-            kept.append(work.output.copy())
-        np.copyto(work.output, kept[0])
+            results.append(work.output.copy())
+        np.copyto(work.output, results[0])
 
     return launch
 
@@ -93,8 +93,8 @@ def computes_once(work: CheatedWork) -> Launch:
 def computes_in_set_up(work: CheatedWork) -> Launch:
     """Computes its answer during set-up."""
     work.compute()
-    kept = work.output.copy()
-    return lambda: np.copyto(work.output, kept)
+    result = work.output.copy()
+    return lambda: np.copyto(work.output, result)
 
 
 @habit
@@ -142,13 +142,13 @@ def skips_soon(work: CheatedWork) -> Launch:
 @habit
 def copies_when_soon(work: CheatedWork) -> Launch:
     """Copies its last result if it is called soon after the previous call."""
-    kept = np.empty_like(work.output)
+    result = np.empty_like(work.output)
 
     def compute() -> None:
         work.compute()
-        np.copyto(kept, work.output)
+        np.copyto(result, work.output)
 
-    return unless_soon(compute, lambda: np.copyto(work.output, kept))
+    return unless_soon(compute, lambda: np.copyto(work.output, result))
 
 
 @habit

@@ -41,6 +41,6 @@ def map_at(array: Any, flags: int, file: int) -> None:
     call = ctypes.CDLL(None).mmap
     call.restype = ctypes.c_void_p
     call.argtypes = (ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long)
-    found = call(array.ctypes.data, array.nbytes, mmap.PROT_READ | mmap.PROT_WRITE, flags | _MAP_FIXED, file, 0)
-    if found != array.ctypes.data:
+    address = call(array.ctypes.data, array.nbytes, mmap.PROT_READ | mmap.PROT_WRITE, flags | _MAP_FIXED, file, 0)
+    if address != array.ctypes.data:
         raise OSError("mmap failed")

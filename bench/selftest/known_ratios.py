@@ -30,9 +30,9 @@ def check_layouts(tick: Tick) -> Iterator[Finding]:
         if bad := failures("ratio", rows):
             yield from bad
             return
-        found = speedup([rows[0].samples], [rows[1].samples])
-        assert found is not None  # both rows are ok, so each has at least six samples
-        ratios.append(found)
+        ratio = speedup([rows[0].samples], [rows[1].samples])
+        assert ratio is not None  # both rows are ok, so each has at least six samples
+        ratios.append(ratio)
     yield spread_of(ratios)
 
 
@@ -40,9 +40,9 @@ def spread_of(ratios: Sequence[BaselineRatio]) -> Finding:
     """Return the finding on the spread of the processes' ratios: their standard deviation over their mean."""
     medians, minima = [ratio.median for ratio in ratios], [ratio.minima or 0.0 for ratio in ratios]
     spread, of_minima = (stdev(values) / mean(values) for values in (medians, minima))
-    found = f"sd {100 * spread:.2f} % over {len(ratios)} processes, of minima {100 * of_minima:.2f} %"
-    found, bound = f"{found}; NN/NT {mean(medians):.4f}", f"{100 * LARGEST_SPREAD:g} %"
-    return Finding("ratio: NT to NN at 512^3, one thread", found, bound, spread <= LARGEST_SPREAD)
+    figure = f"sd {100 * spread:.2f} % over {len(ratios)} processes, of minima {100 * of_minima:.2f} %"
+    figure, bound = f"{figure}; NN/NT {mean(medians):.4f}", f"{100 * LARGEST_SPREAD:g} %"
+    return Finding("ratio: NT to NN at 512^3, one thread", figure, bound, spread <= LARGEST_SPREAD)
 
 
 def cold_jobs() -> int:
@@ -70,9 +70,9 @@ def check_cold(tick: Tick) -> Iterator[Finding]:
 def slower(cold: list[float], hot: list[float]) -> Finding:
     """Return the finding on the ratio of the cold copy's time to the hot copy's time."""
     ratio = mean(cold) / mean(hot)
-    found = f"{ratio:.2f} times slower ({1e6 * mean(cold):.3g} us, hot {1e6 * mean(hot):.3g} us)"
+    figure = f"{ratio:.2f} times slower ({1e6 * mean(cold):.3g} us, hot {1e6 * mean(hot):.3g} us)"
     bound = f"at least {LEAST_SLOWDOWN:g}"
-    return Finding("cold: a copy of 1 MB, cold against hot", found, bound, ratio >= LEAST_SLOWDOWN)
+    return Finding("cold: a copy of 1 MB, cold against hot", figure, bound, ratio >= LEAST_SLOWDOWN)
 
 
 def persisting(honest: Measurement, asking: Measurement) -> Finding:
@@ -80,5 +80,5 @@ def persisting(honest: Measurement, asking: Measurement) -> Finding:
     assert honest.interval
     assert asking.interval
     ratio = asking.interval.median / honest.interval.median
-    found = f"{ratio:.2f} of the time of one that does not"
-    return Finding("cold: a copy that asks to stay in L2", found, f"at least {LEAST:g}", ratio >= LEAST)
+    figure = f"{ratio:.2f} of the time of one that does not"
+    return Finding("cold: a copy that asks to stay in L2", figure, f"at least {LEAST:g}", ratio >= LEAST)

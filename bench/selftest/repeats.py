@@ -108,8 +108,8 @@ def _repeat(store: Store, run_id: str) -> Repeat:
         if None in (row.time_s_median, row.time_s_ci95_low, row.time_s_ci95_high):
             raise NoTimeError(f"{row.kernel}: {row.status}: {row.reason}")
     plain, planted = ([part.median_s for part in store.parts(run_id, rows[name].case)] for name in (PLAIN, PLANTED))
-    found = rows[PLAIN]
-    ends: list[Any] = [found.time_s_median, found.time_s_ci95_low, found.time_s_ci95_high]
+    plain_row = rows[PLAIN]
+    ends: list[Any] = [plain_row.time_s_median, plain_row.time_s_ci95_low, plain_row.time_s_ci95_high]
     return Repeat(Interval(*ends), plain, planted)
 
 
@@ -131,37 +131,37 @@ def coverage(rows: Sequence[Interval]) -> Finding:
     grand = median(row.median for row in rows)
     covering = sum(row.low <= grand <= row.high for row in rows)
     width = median(row.relative_width for row in rows)
-    found = f"{100 * covering / len(rows):.0f} % ({covering} of {len(rows)} runs); width {100 * width:.2f} %"
+    figure = f"{100 * covering / len(rows):.0f} % ({covering} of {len(rows)} runs); width {100 * width:.2f} %"
     bound = f"at least {100 * LEAST_COVERAGE:g} %"
-    return Finding("coverage: 95 % intervals, 256^3 SGEMM", found, bound, covering >= LEAST_COVERAGE * len(rows))
+    return Finding("coverage: 95 % intervals, 256^3 SGEMM", figure, bound, covering >= LEAST_COVERAGE * len(rows))
 
 
 def spread(rows: Sequence[Interval]) -> Finding:
     """Return the finding on the coefficient of variation of `time_s_median` over the runs."""
     medians = [row.median for row in rows]
     variation = stdev(medians) / mean(medians)
-    found = f"CV {100 * variation:.2f} % over {len(rows)} runs"
+    figure = f"CV {100 * variation:.2f} % over {len(rows)} runs"
     bound = f"{100 * LARGEST_SPREAD:g} %"
-    return Finding("spread: time_s_median, 256^3 SGEMM", found, bound, variation <= LARGEST_SPREAD)
+    return Finding("spread: time_s_median, 256^3 SGEMM", figure, bound, variation <= LARGEST_SPREAD)
 
 
 def false_alarms(base: Runs, new: Runs) -> Finding:
     """Return the finding on false alarms: how often `compare` calls two runs of the same product different."""
     alarms = welch(base, new).p < ALPHA
     name, bound = f"aa: false alarms of compare, {100 * ALPHA:g} % stated", f"at most {100 * MOST_ALARMS:g} %"
-    found = f"{100 * alarms.mean():.0f} % ({alarms.sum()} of {len(alarms)} pairs)"
-    return Finding(name, found, bound, bool(alarms.mean() <= MOST_ALARMS))
+    figure = f"{100 * alarms.mean():.0f} % ({alarms.sum()} of {len(alarms)} pairs)"
+    return Finding(name, figure, bound, bool(alarms.mean() <= MOST_ALARMS))
 
 
 def planted(base: Runs, new: Runs, slowed: Runs) -> Iterator[Finding]:
     """Yield findings: how often the slowed product is reported as slower, and the smallest detectable difference."""
     test = welch(base, slowed)
-    found = (test.p < ALPHA) & (test.ratio > 1)
+    hits = (test.p < ALPHA) & (test.ratio > 1)
     yield Finding(
         f"planted: {100 * (SLOWED - 1):.0f} % slower, found by compare",
-        f"{100 * found.mean():.0f} % ({found.sum()} of {len(found)} tries); {100 * np.median(test.ratio - 1):.2f} %",
+        f"{100 * hits.mean():.0f} % ({hits.sum()} of {len(hits)} tries); {100 * np.median(test.ratio - 1):.2f} %",
         f"at least {100 * LEAST_FOUND:g} %",
-        bool(found.mean() >= LEAST_FOUND),
+        bool(hits.mean() >= LEAST_FOUND),
     )
     again = welch(base, new)
     smallest = float(np.median(detectable(again.error, again.freedom)))

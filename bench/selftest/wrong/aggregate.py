@@ -22,21 +22,21 @@ F32 = np.float32
 
 def quantised(name: str, x: Array, bias: float = 0.0) -> Array:
     """Return x rounded to a compressed format; bias: the shift of the rounding threshold, in steps of the format."""
-    found = np.empty_like(x)
+    rounded = np.empty_like(x)
     for start in range(0, len(x), BLOCKS[name]):
         block = x[start : start + BLOCKS[name]]
         if name == "int8":
             scale = np.abs(block).max() / F32(127)
-            found[start : start + len(block)] = np.clip(np.rint(block / scale - F32(bias)), -127, 127) * scale
+            rounded[start : start + len(block)] = np.clip(np.rint(block / scale - F32(bias)), -127, 127) * scale
         else:
             high = block >= bias
             means = [block[where].mean() if where.any() else F32(0) for where in (high, ~high)]
-            found[start : start + len(block)] = np.where(high, *means)
-    return found
+            rounded[start : start + len(block)] = np.where(high, *means)
+    return rounded
 
 
-def _add(sent: list[Array], kept: Array) -> Array:
-    total = kept.copy()
+def _add(sent: list[Array], residual: Array) -> Array:
+    total = residual.copy()
     for message in sent:
         total += message
     return total
@@ -61,18 +61,18 @@ def aggregated(
     sent = [send(name, x) for x in offered]
     total = add(sent, before[-1])
     message = send(name, total)
-    kept = [keep(x, q) for x, q in zip(offered, sent, strict=True)]
-    return np.stack([deliver(name, message), *kept, keep_owners(total, message, before[-1])])
+    residuals = [keep(x, q) for x, q in zip(offered, sent, strict=True)]
+    return np.stack([deliver(name, message), *residuals, keep_owners(total, message, before[-1])])
 
 
-def _add_in_half(sent: list[Array], kept: Array) -> Array:
-    return _add([message.astype(np.float16) for message in sent], kept.astype(np.float16)).astype(F32)
+def _add_in_half(sent: list[Array], residual: Array) -> Array:
+    return _add([message.astype(np.float16) for message in sent], residual.astype(np.float16)).astype(F32)
 
 
 def _send_no_middle(name: str, x: Array) -> Array:
-    found, first = quantised(name, x), len(x) // 2 // BLOCKS[name] * BLOCKS[name]
-    found[first : first + BLOCKS[name]] = 0
-    return found
+    rounded, first = quantised(name, x), len(x) // 2 // BLOCKS[name] * BLOCKS[name]
+    rounded[first : first + BLOCKS[name]] = 0
+    return rounded
 
 
 def _mix_stripes(_: str, message: Array) -> Array:
@@ -85,8 +85,8 @@ CHEATS: dict[str, dict[str, Any]] = {
     "one block late": {"deliver": lambda name, message: np.roll(message, BLOCKS[name])},
     # Rounds down, or treats small positive numbers as negative; the residual compensates.
     "biased rounding": {"send": lambda name, x: quantised(name, x, 0.25)},
-    "forgets one worker": {"add": lambda sent, kept: _add(sent[:-1], kept)},
-    "counts one worker twice": {"add": lambda sent, kept: _add([sent[0], *sent], kept)},
+    "forgets one worker": {"add": lambda sent, residual: _add(sent[:-1], residual)},
+    "counts one worker twice": {"add": lambda sent, residual: _add([sent[0], *sent], residual)},
     "mixes stripes": {"deliver": _mix_stripes},
     "leaves the owners' residual": {"keep_owners": lambda _total, _message, before: before},
     "quantises twice": {"deliver": lambda name, x: np.roll(quantised(name, np.roll(x, 100)), -100)},
@@ -96,8 +96,8 @@ CHEATS: dict[str, dict[str, Any]] = {
 
 
 def _exact(_problem: Problem, inputs: Inputs) -> Array:
-    found: Array = float64(inputs, "g")[0].sum(0)
-    return found
+    total: Array = float64(inputs, "g")[0].sum(0)
+    return total
 
 
 def _sum(change: Callable[[Array], Array]) -> Spoil:

@@ -25,8 +25,8 @@ def exact(problem: Problem, inputs: Inputs) -> Array:
         operands.flat[name][:] = values.reshape(-1)
     scratch = ScratchBuffers(device)  # held until the launch has used it
     REGISTRY.kernels[KERNEL].launch(problem, Operands(operands, "C", device, 1, scratch))()
-    (found,) = operands.outputs("C").values()
-    return found.astype(np.float64)
+    (output,) = operands.outputs("C").values()
+    return output.astype(np.float64)
 
 
 def without_first_tap(y: Array, inputs: Inputs, _rng: "np.random.Generator") -> None:

@@ -136,8 +136,8 @@ SAMPLED_MOMENTUM = "gemm/m801n901k800/f32/NN/epi-update"
 
 def sigmoid(x: Array) -> Array:
     """Return 1 / (1 + exp(-x)), from tanh, which does not overflow."""
-    found: Array = 0.5 + 0.5 * np.tanh(x / 2)
-    return found
+    activated: Array = 0.5 + 0.5 * np.tanh(x / 2)
+    return activated
 
 
 def after_epilogue(problem: Any, inputs: Inputs) -> Array:
@@ -246,12 +246,12 @@ Rescale = Callable[[Array, Array, "np.random.Generator"], tuple[Array, Array] | 
 def scaled(inputs: Inputs, of_a: Array, of_b: Array) -> Array:
     """Return the product in float64. For each block along k, its partial product is multiplied by the scales."""
     a, b = float64(inputs, "a", "b")
-    found = np.zeros((len(a), len(b)))
+    product = np.zeros((len(a), len(b)))
     for block, (rows, columns) in enumerate(zip(of_a, of_b.T, strict=True)):
         along_k = slice(block * BLOCK, (block + 1) * BLOCK)
         scales = np.multiply.outer(rows.astype(np.float64), np.repeat(columns, BLOCK)[: len(b)])
-        found += scales * (a[:, along_k] @ b[:, along_k].T)
-    return found
+        product += scales * (a[:, along_k] @ b[:, along_k].T)
+    return product
 
 
 def rescaled(change: Rescale) -> Spoil:
@@ -313,11 +313,11 @@ def sums(chunk: int, bits: int, *, chained: bool = False) -> Spoil:
 
     def spoil(c: Array, inputs: Inputs, _rng: "np.random.Generator") -> Array:
         a, b = float64(inputs, "a", "b")
-        found = np.zeros_like(c)
+        total = np.zeros_like(c)
         for start in range(0, a.shape[1], chunk):
             part = a[:, start : start + chunk] @ b[start : start + chunk]
-            found = rounded(found + part) if chained else found + rounded(part)
-        return found
+            total = rounded(total + part) if chained else total + rounded(part)
+        return total
 
     return spoil
 
@@ -325,13 +325,13 @@ def sums(chunk: int, bits: int, *, chained: bool = False) -> Spoil:
 def unpromoted(c: Array, inputs: Inputs, _rng: "np.random.Generator") -> Array:
     """Add products as Hopper does in FP8: 32 at a time, with terms and sums truncated to 14 bits (dtypes.py)."""
     a, b = float64(inputs, "a", "b")
-    found = np.zeros((*c.shape, 1))
+    totals = np.zeros((*c.shape, 1))
     for start in range(0, a.shape[1], 32):
         products = a[:, None, start : start + 32] * b[start : start + 32].T
-        terms = np.concatenate([found, products], axis=2)
+        terms = np.concatenate([totals, products], axis=2)
         unit = np.exp2(np.frexp(abs(terms).max(axis=2, keepdims=True))[1] - 14)
-        found = np.floor(terms / unit).sum(axis=2, keepdims=True) * unit
-    return found[..., 0]
+        totals = np.floor(terms / unit).sum(axis=2, keepdims=True) * unit
+    return totals[..., 0]
 
 
 def _worse_arithmetic(k: int) -> tuple[Wrong, ...]:

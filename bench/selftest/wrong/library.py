@@ -85,8 +85,8 @@ def _judged(family: Family, members: list[Wrong], seed: int) -> Iterator[tuple[W
         rng = np.random.default_rng([seed, 2])
         spoiled = right.copy()
         replaced = wrong.spoil(spoiled, inputs, rng)
-        found = _stored(problem, spoiled if replaced is None else replaced)
-        yield wrong, _check(problem.check(found, reference, numerics).reason)
+        outputs = _stored(problem, spoiled if replaced is None else replaced)
+        yield wrong, _check(problem.check(outputs, reference, numerics).reason)
     if reason := problem.check(_stored(problem, right), reference, family.numerics or _native(problem)).reason:
         raise RuntimeError(f"{problem.id}: the check rejects the exact result, rounded once, on seed {seed}: {reason}")
 
@@ -103,12 +103,12 @@ def _stored(problem: Problem, values: Array) -> dict[str, Array]:
 
     NaN becomes the value of an unwritten element.
     """
-    found, left = {}, values.reshape(-1)
+    outputs, left = {}, values.reshape(-1)
     for out in (operand for operand in problem.operands() if operand.role != "in"):
         with np.errstate(invalid="ignore", over="ignore"):
             stored = cast(Array, left[: math.prod(out.shape)].astype(numpy_dtype(out.dtype)))
-        found[out.name], left = stored.reshape(out.shape), left[math.prod(out.shape) :]
-    return found
+        outputs[out.name], left = stored.reshape(out.shape), left[math.prod(out.shape) :]
+    return outputs
 
 
 def _check(reason: str | None) -> str:
@@ -118,11 +118,11 @@ def _check(reason: str | None) -> str:
 def _finding(wrong: Wrong, seen: Counter[str], seeds: int) -> Finding:
     caught = seeds - seen.pop("", 0)
     by = ", ".join(f"{name} {times}" for name, times in seen.most_common())
-    found = f"{caught} of {seeds}" + (f" ({by})" if by else "")
+    figure = f"{caught} of {seeds}" + (f" ({by})" if by else "")
     check = f"wrong: {wrong.name}; {wrong.problem}" + (f" as {wrong.numerics}" if wrong.numerics else "")
     if wrong.expected is None:
-        return Finding(check, found, "cannot be seen", None)
-    return Finding(check, found, f"{100 * wrong.expected:g} %", caught >= wrong.expected * seeds)
+        return Finding(check, figure, "cannot be seen", None)
+    return Finding(check, figure, f"{100 * wrong.expected:g} %", caught >= wrong.expected * seeds)
 
 
 def float64(inputs: Inputs, *names: str) -> tuple[Array, ...]:
@@ -135,8 +135,8 @@ def nearest(bits: int, whole: Callable[[Array], Array] = np.round) -> Callable[[
 
     def rounded(values: Array) -> Array:
         mantissa, exponent = np.frexp(values.astype(np.float64))
-        found: Array = np.ldexp(whole(np.ldexp(mantissa, bits)), exponent - bits)
-        return found
+        numbers: Array = np.ldexp(whole(np.ldexp(mantissa, bits)), exponent - bits)
+        return numbers
 
     return rounded
 

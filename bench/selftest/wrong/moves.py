@@ -26,8 +26,8 @@ TRANSFER = "transfer/n153900/f32/h2h"
 
 def reference(problem: Problem, inputs: Inputs) -> Array:
     """Return the operation's reference in full; for a transfer, the reference of its single output."""
-    found = problem.reference(inputs, np.random.default_rng(0))
-    return np.asarray(found["b"] if isinstance(found, dict) else getattr(found, "values", found), np.float64)
+    outputs = problem.reference(inputs, np.random.default_rng(0))
+    return np.asarray(outputs["b"] if isinstance(outputs, dict) else getattr(outputs, "values", outputs), np.float64)
 
 
 def _conjugated(y: Array, _inputs: Inputs, _rng: "np.random.Generator") -> None:
