@@ -103,12 +103,12 @@ def space_text(kernel: Kernel, problem: Problem, device: DeviceLimits) -> str:
     """Return text on the kernel's possible tiles: how many there are, how many are valid, and why others are not."""
     if not kernel.tunables:
         return f"{kernel.id} has no tunables"
-    found, tile = Space(kernel, problem, device).count(), kernel.tile_for(problem, device)
-    about = "" if found.exact else "about "
-    head = f"{problem.id}: {found.size:,} tiles, {about}{found.valid:,} valid"
+    tiles, tile = Space(kernel, problem, device).count(), kernel.tile_for(problem, device)
+    about = "" if tiles.exact else "about "
+    head = f"{problem.id}: {tiles.size:,} tiles, {about}{tiles.valid:,} valid"
     if tile is not None:
         head += f"; a run uses {kernel.base_id}@{tile_text(vars(tile))}"
-    reasons = [(f"{about}{count:,}", reason) for reason, count in found.refused.items()]
+    reasons = [(f"{about}{count:,}", reason) for reason, count in tiles.refused.items()]
     columns = (TableColumn("tiles", "right"), TableColumn("why not valid, for example"))
     return "\n".join([paragraph(head), *([table(columns, reasons, titled=True)] if reasons else [])])
 
@@ -219,12 +219,12 @@ def _span(values: Sequence[int]) -> str:
 
 def cells(rows: Sequence[InspectRow]) -> list[Sequence[str]]:
     """Return the cells of all COLUMNS. If a kernel launches several functions, its cell also names the function."""
-    launches, found = Counter((row.kernel, row.tunables, row.arch) for row in rows), list[Sequence[str]]()
+    launches, lines = Counter((row.kernel, row.tunables, row.arch) for row in rows), list[Sequence[str]]()
     for row in rows:
         sizes = (row.registers, row.static_shared_bytes, row.dynamic_shared_bytes, row.spill_bytes, row.stack_bytes)
         numbers = map(str, (*sizes, row.threads, row.blocks_per_sm))
         tile = tile_text(json.loads(row.tunables or "{}"))
         kernel = f"{row.kernel.partition('@')[0]}@{tile}" if tile else row.kernel
         function = f": {row.entry.partition('<')[0]}" if launches[row.kernel, row.tunables, row.arch] > 1 else ""
-        found.append((kernel + function, row.arch, *numbers, f"{row.occupancy:.0%}", row.limiter))
-    return found
+        lines.append((kernel + function, row.arch, *numbers, f"{row.occupancy:.0%}", row.limiter))
+    return lines

@@ -55,13 +55,13 @@ def of_rows(rows: Sequence[InspectRow]) -> PinnedCommand:
     return PinnedCommand(rows[0].compiler if rows else "", pins)
 
 
-def of_profile(found: Profile) -> PinnedCommand:
+def of_profile(profile: Profile) -> PinnedCommand:
     """Return the pins of a profile: its counts and, if it has machine code, the figures of each function."""
-    kernel, total = found.counts.kernel, found.counts.total
+    kernel, total = profile.counts.kernel, profile.counts.total
     pins: dict[str, dict[str, Number]] = {kernel: {"sectors": total.sectors, "wavefronts": total.wavefronts}}
-    if found.machine is None:
+    if profile.machine is None:
         return PinnedCommand("", pins)
-    sass = found.machine.sass
+    sass = profile.machine.sass
     for function in sass.functions:
         share = {_MORE_IS_BETTER: round(100 * function.loop.useful_share, 1)} if function.loop else {}
         figures = {"registers": function.registers, "spill_bytes": function.spill_bytes}
@@ -69,7 +69,7 @@ def of_profile(found: Profile) -> PinnedCommand:
     return PinnedCommand(sass.compiler, pins)
 
 
-def gate(path: Path, command: str, found: PinnedCommand, update: bool, why_unknown: str = "") -> tuple[str, bool]:
+def gate(path: Path, command: str, figures: PinnedCommand, update: bool, why_unknown: str = "") -> tuple[str, bool]:
     """Compare a command's figures with its pins; with `update`, write the figures as pins instead.
 
     Returns the text to print, and whether a figure is worse or missing. why_unknown: why some figures are missing.
@@ -78,21 +78,21 @@ def gate(path: Path, command: str, found: PinnedCommand, update: bool, why_unkno
     again = f"`kernelmark {command} --baseline {shlex.quote(str(path))} --update`"
     if update:
         known = _read(path).commands if path.exists() else {}
-        text = json.dumps(msgspec.to_builtins(Pins({**known, command: found})), indent=2, sort_keys=True)
+        text = json.dumps(msgspec.to_builtins(Pins({**known, command: figures})), indent=2, sort_keys=True)
         write_text(path, lambda out: print(text, file=out))
-        return f"{path}: {count(len(found.pins), 'pin')} of `{command}` written", False
+        return f"{path}: {count(len(figures.pins), 'pin')} of `{command}` written", False
     if not path.exists():
         raise UsageError(f"{path}: there is no such file; {again} creates it")
     commands = _read(path).commands
     if command not in commands:
         raise UsageError(f"{path}: has no pins of `{command}`, only of {', '.join(commands)}; {again} adds them")
     pinned = commands[command]
-    changes = [*_changes(pinned.pins, found.pins, why_unknown)]
+    changes = [*_changes(pinned.pins, figures.pins, why_unknown)]
     texts = [(f"{escaped(line)}; {again} accepts it", is_worse) for line, is_worse in changes]
     worse, others = ([text for text, is_worse in texts if is_worse == kind] for kind in (True, False))
     head = f"{count(len(pinned.pins), 'pin')}: {len(worse)} worse or gone, {len(others)} better or new"
-    if pinned.compiler != found.compiler and worse + others:
-        head += f"; pinned with {pinned.compiler or 'no compiler'}, now {found.compiler or 'no compiler'}"
+    if pinned.compiler != figures.compiler and worse + others:
+        head += f"; pinned with {pinned.compiler or 'no compiler'}, now {figures.compiler or 'no compiler'}"
     return "\n".join([*worse, *others, paragraph(head)]), bool(worse)
 
 
@@ -104,15 +104,15 @@ def _read(path: Path) -> Pins:
         raise UsageError(f"{path}: is not a file of pins: {error}; --baseline FILE names another file") from None
 
 
-def _changes(pinned: Found, found: Found, why_unknown: str) -> Iterator[tuple[str, bool]]:
+def _changes(pinned: Found, figures: Found, why_unknown: str) -> Iterator[tuple[str, bool]]:
     """Yield a line for each figure that differs from its pin, and whether it is worse than the pin."""
-    for name in dict.fromkeys((*pinned, *found)):
-        before, now = pinned.get(name, {}), found.get(name, {})
+    for name in dict.fromkeys((*pinned, *figures)):
+        before, now = pinned.get(name, {}), figures.get(name, {})
         if name not in pinned:
             yield f"{name}: {_listed(now)}, not pinned", False
-        elif name not in found:
+        elif name not in figures:
             yield f"{name}: {why_unknown or 'not there now'}, pinned {_listed(before)}", True
-        for number, was in before.items() if name in found else ():
+        for number, was in before.items() if name in figures else ():
             here, what = now.get(number), _WORDS.get(number, number)
             if here is None:
                 yield f"{name}: none now, pinned {was:,} {what}", True

@@ -127,11 +127,11 @@ def read(path: Path) -> Tuned:
 def keep(file: TileFile, key: tuple[str, str, int], entry: TileRecord | None) -> None:
     """Replace the entry with this key, or remove it if `entry` is None. Raises UsageError."""
     before = tiles_in(file)
-    tiles = [*(one for one in before if one.key != key), *filter(None, [entry])]
+    tiles = [*(tile for tile in before if tile.key != key), *filter(None, [entry])]
     if entry is not None or len(tiles) < len(before):
         with replacing(file.path, _ANOTHER) as beside:
-            found = Tuned(device=file.device, tiles=tuple(sorted(tiles, key=lambda one: one.key)))
-            beside.write_bytes(msgspec.json.format(msgspec.json.encode(found), indent=2) + b"\n")
+            tuned = Tuned(device=file.device, tiles=tuple(sorted(tiles, key=lambda tile: tile.key)))
+            beside.write_bytes(msgspec.json.format(msgspec.json.encode(tuned), indent=2) + b"\n")
 
 
 def with_tuned(plan: Plan, where: str, registry: Registry) -> tuple[Plan, list[str]]:
@@ -235,18 +235,18 @@ def adopted(files: Sequence[TileFile], named: bool, selection: Selection, run_id
     tile, or no file.
     """
     contents = [read(f.path) if named else Tuned(device=f.device, tiles=tiles_in(f)) for f in files]
-    found = [
-        (held.device, entry)
-        for held in contents
-        for entry in held.tiles
+    selected = [
+        (content.device, entry)
+        for content in contents
+        for entry in content.tiles
         if run_id in (None, entry.run)
         and selection.takes(entry.kernel, entry.kernel.partition("/")[0], entry.problem, "ok")
     ]
-    if not found:
+    if not selected:
         where = " and ".join(str(file.path) for file in files)
         wanted = f" of run {run_id}" * (run_id is not None) or " that was selected" * any(selection)
         raise UsageError(f"{where}: has no tile{wanted}; `kernelmark tune KERNEL PROBLEM` finds tiles")
-    return found
+    return selected
 
 
 def header(tiles: Sequence[Adopted]) -> str:

@@ -284,7 +284,7 @@ class Tuning:
         """Race the best tiles of each problem against the default. Raises Interrupted and DefaultFailed."""
         raced = [self._raced(screen) for screen in self.screens]
         overall = self.subjects[0].text(self.overall) if self.overall is not None else ""
-        names = tuple(dict.fromkeys(s.text(c) for s, own in zip(self.subjects, raced, strict=True) for c in own))
+        names = tuple(dict.fromkeys(s.text(c) for s, tiles in zip(self.subjects, raced, strict=True) for c in tiles))
         tunes = msgspec.structs.replace(self._tunes, search=self.session.run_id, raced=names, overall=overall)
         plan = msgspec.structs.replace(self._plan, max_time_s=LONGER * (self._plan.max_time_s or 0.0), tunes=tunes)
         jobs = [s.job(configs, plan) for s, configs in zip(self.subjects, raced, strict=True)]
@@ -302,9 +302,9 @@ class Tuning:
         return [RaceOutcome(*pair) for pair in zip(self.subjects, outcomes, strict=True)]
 
     def _raced(self, screen: Screen) -> list[Config]:
-        own, overall = candidates(screen), self.overall
+        best, overall = candidates(screen), self.overall
         more = overall is not None and overall != screen.subject.tiles.default and screen.subject.takes(overall)
-        return list(dict.fromkeys([*own, *([overall] if overall is not None and more else [])]))
+        return list(dict.fromkeys([*best, *([overall] if overall is not None and more else [])]))
 
     def _begun(self, plan: Plan, stage: str, unfinished: bool) -> Session:
         """Return a session that resumes the latest run with exactly this plan, or one of a new run."""

@@ -59,15 +59,15 @@ class NoModelError(Exception):
     """The footprints of the blocks that ran do not predict the other blocks' footprints; the message says why."""
 
 
-def modelled(found: Tallies, device: DeviceLimits) -> tuple[Waves, ...]:
+def modelled(tallied: Tallies, device: DeviceLimits) -> tuple[Waves, ...]:
     """Return the memory traffic of all launches together, for the smallest and for the largest waves.
 
     A multiprocessor holds at least one block, and at most as many as its threads and dynamic shared memory allow. The
     true number depends on registers, which the emulator does not have. Raises NoModelError.
     """
-    smallest = (device.multiprocessors,) * len(found.sampled)
-    largest = tuple(device.multiprocessors * _most(sampled, device) for sampled in found.sampled)
-    return tuple(_in_waves(found, device, sizes) for sizes in dict.fromkeys((smallest, largest)))
+    smallest = (device.multiprocessors,) * len(tallied.sampled)
+    largest = tuple(device.multiprocessors * _most(sampled, device) for sampled in tallied.sampled)
+    return tuple(_in_waves(tallied, device, sizes) for sizes in dict.fromkeys((smallest, largest)))
 
 
 def _most(sampled: Sampled, device: DeviceLimits) -> int:
@@ -75,37 +75,37 @@ def _most(sampled: Sampled, device: DeviceLimits) -> int:
     return max(1, min(by_threads, device.blocks_by_shared(sampled.launch.shared_bytes)))
 
 
-def _in_waves(found: Tallies, device: DeviceLimits, sizes: tuple[int, ...]) -> Waves:
-    (first, *more), traffic = found.sampled, found.traffic
+def _in_waves(tallied: Tallies, device: DeviceLimits, sizes: tuple[int, ...]) -> Waves:
+    (first, *more), traffic = tallied.sampled, tallied.traffic
     if not more and not first.clusters and first.blocks <= sizes[0]:
         return Waves(sizes, traffic.read_once, traffic.written_once)
     cache = _Cache(device.l2_bytes)
-    for number, (sampled, size) in enumerate(zip(found.sampled, sizes, strict=True)):
-        footprints = {block: footprint for (launch, block), footprint in found.footprints.items() if launch == number}
+    for number, (sampled, size) in enumerate(zip(tallied.sampled, sizes, strict=True)):
+        footprints = {block: footprint for (launch, block), footprint in tallied.footprints.items() if launch == number}
         blocks = _blocks(sampled, footprints)
         while wave := list(islice(blocks, size)):
             cache.run(wave)
     return Waves(sizes, SECTOR * cache.read, SECTOR * cache.written)
 
 
-def _blocks(sampled: Sampled, own: Mapping[int, Footprint]) -> Iterator[Touched]:
-    if sampled.blocks == len(own):
-        return ([(key, sectors, 0) for key, sectors in own[block].items()] for block in range(sampled.blocks))
-    if not own:
+def _blocks(sampled: Sampled, footprints: Mapping[int, Footprint]) -> Iterator[Touched]:
+    if sampled.blocks == len(footprints):
+        return ([(key, sectors, 0) for key, sectors in footprints[block].items()] for block in range(sampled.blocks))
+    if not footprints:
         raise NoModelError(f"its {sampled.blocks:,} blocks ran all at once, so no block's own accesses are known")
     if sampled.blocks > MOST_BLOCKS:
         raise NoModelError(f"it has {sampled.blocks:,} blocks, but the cache's model takes at most {MOST_BLOCKS:,}")
-    return _shifted(sampled, own)
+    return _shifted(sampled, footprints)
 
 
-def _shifted(sampled: Sampled, own: Mapping[int, Footprint]) -> Iterator[Touched]:
+def _shifted(sampled: Sampled, footprints: Mapping[int, Footprint]) -> Iterator[Touched]:
     x, y, z = extents(sampled.launch.grid)
     cluster = sampled.launch.cluster
 
     def place(block: int) -> Place:
         return block % x // cluster, block // x % y, block // x // y, block % x % cluster
 
-    sizes, known = (x // cluster, y, z), {place(block): footprint for block, footprint in own.items()}
+    sizes, known = (x // cluster, y, z), {place(block): footprint for block, footprint in footprints.items()}
     inner = [sorted({at[axis] for at in known} - {0, sizes[axis] - 1}) for axis in range(3)]
     rates = [_rates(known, axis, set(inner[axis])) for axis in range(3)]
     for block in range(sampled.blocks):
@@ -270,16 +270,16 @@ def counts_of(case: EmulatedCase, every_block: bool = False, widths: Widths | No
     Raises UsageError if the kernel fails in the emulator, and CompileError if it does not compile for the emulator.
     """
     try:
-        found = tallies(case, every_block, widths)
+        tallied = tallies(case, every_block, widths)
     except WorkerError as error:
         raise UsageError(f"{case.kernel.id} on {case.problem.id}: cannot be counted: {error}") from None
     waves: tuple[Waves, ...] = ()
-    missing = [*_missing(case, found)]
+    missing = [*_missing(case, tallied)]
     try:
-        waves = modelled(found, case.device)
+        waves = modelled(tallied, case.device)
     except NoModelError as error:
         missing.append(f"bytes from and to memory by waves: {error}")
-    is_whole = not any(sampled.clusters for sampled in found.sampled)
+    is_whole = not any(sampled.clusters for sampled in tallied.sampled)
     return Counts(
         kernel=case.kernel.base_id,
         problem=case.problem.id,
@@ -287,32 +287,32 @@ def counts_of(case: EmulatedCase, every_block: bool = False, widths: Widths | No
         arch=case.device.arch,
         launches=tuple(
             LaunchCounts(sampled.launch.entry, sampled.blocks, sampled.run_blocks, tuple(described(sampled)))
-            for sampled in found.sampled
+            for sampled in tallied.sampled
         ),
-        lines=_lines(found),
-        total=_total(found),
-        block_bytes_read=found.traffic.block_read,
-        block_bytes_written=found.traffic.block_written,
-        bytes_read_once=found.traffic.read_once if is_whole else None,
-        bytes_written_once=found.traffic.written_once if is_whole else None,
+        lines=_lines(tallied),
+        total=_total(tallied),
+        block_bytes_read=tallied.traffic.block_read,
+        block_bytes_written=tallied.traffic.block_written,
+        bytes_read_once=tallied.traffic.read_once if is_whole else None,
+        bytes_written_once=tallied.traffic.written_once if is_whole else None,
         waves=waves,
         traffic_bytes=case.problem.traffic_bytes,
         missing=tuple(missing),
     )
 
 
-def _missing(case: EmulatedCase, found: Tallies) -> Iterator[str]:
+def _missing(case: EmulatedCase, tallied: Tallies) -> Iterator[str]:
     if reason := cannot_count():
         yield reason
-    if any(site.does == "product" for site in found.sites):
+    if any(site.does == "product" for site in tallied.sites):
         yield "reads of shared memory by wgmma"
     if any(b"<mma.h>" in text for text in with_includes(CUDA / case.kernel.source, CUDA).values()):
         yield "the true moves of fragments by wmma, which are unspecified: here each lane moves its elements one by one"
 
 
-def _lines(found: Tallies) -> tuple[LineCounts, ...]:
+def _lines(tallied: Tallies) -> tuple[LineCounts, ...]:
     places: dict[tuple[str, int], list[tuple[Site, InstructionCount]]] = {}
-    for site, tally in found.sites.items():
+    for site, tally in tallied.sites.items():
         places.setdefault((site.file, site.line), []).append((site, tally))
     return tuple(
         _line(str(Path(file).relative_to(CUDA)) if Path(file).is_relative_to(CUDA) else file, line, those)
@@ -378,7 +378,7 @@ def _sums(numbers: Iterable[tuple[str, int]]) -> dict[str, int]:
     return dict(+sums)
 
 
-def _total(found: Tallies) -> LineCounts:
-    total = _line("", 0, list(found.sites.items()))
+def _total(tallied: Tallies) -> LineCounts:
+    total = _line("", 0, list(tallied.sites.items()))
     by_kind = {k: dict(sorted(v.items())) for k, v in msgspec.structs.asdict(total).items() if isinstance(v, dict)}
     return msgspec.structs.replace(total, **by_kind)

@@ -230,11 +230,11 @@ def agreement(counts: Counts, sass: Sass) -> Agreement:
         launched = f"{len(sass.functions)} functions are launched"
         return Agreement(reason=f"{launched}, and the counts are sums over all functions")
     (function,) = sass.functions
-    loop, found = function.loop, counts.total
-    if loop is None or not loop.mix.get("FFMA") or not found.fma:
+    loop, total = function.loop, counts.total
+    if loop is None or not loop.mix.get("FFMA") or not total.fma:
         return Agreement(reason="there is no main loop of FFMA whose trips could be counted")
     warps = function.blocks * -(-function.threads // _WARP)
-    trips = found.fma / loop.mix["FFMA"]
+    trips = total.fma / loop.mix["FFMA"]
     if trips < LEAST_TRIPS * warps:
         made = f"a warp makes {trips / warps:.1f} trips on this problem"
         return Agreement(reason=f"{made}, expected at least {LEAST_TRIPS}")
@@ -300,17 +300,17 @@ def unlike(counts: Counts, sass: Sass, agreed: Agreement) -> Iterator[str]:
             yield f"{does}s of {' and '.join(map(str, other))} bytes counted, the machine code has {others}"
 
 
-def sections(found: MachineCode) -> Iterator[str]:
+def sections(code: MachineCode) -> Iterator[str]:
     """Yield the sections of the output on machine code."""
-    yield "\n".join(paragraph(described(function)) for function in found.sass.functions)
-    main = found.sass.main
+    yield "\n".join(paragraph(described(function)) for function in code.sass.functions)
+    main = code.sass.main
     if main.loop is not None:
         yield table(MIX, list(mix(main)), titled=True)
-    yield paragraph(f"{found.agreement}.")
-    if found.bound is not None:
-        yield render(found.bound)
-        if found.unbounded:
-            yield paragraph(f"No bound by shared memory: {found.unbounded}.")
+    yield paragraph(f"{code.agreement}.")
+    if code.bound is not None:
+        yield render(code.bound)
+        if code.unbounded:
+            yield paragraph(f"No bound by shared memory: {code.unbounded}.")
         yield paragraph(
             "Bounds are computed from counts and published limits; no kernel is faster, and most are slower."
         )

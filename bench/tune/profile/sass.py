@@ -88,15 +88,15 @@ def instructions(code: bytes, symbol: str) -> list[Instruction]:
     section = elf_sections(code)[f".text.{symbol}"]
     words = code[section.offset : section.offset + section.size]
     listed = next(function for function in _functions(code) if function["function-name"] == symbol)
-    found = []
+    decoded = []
     for at, entry in zip(range(0, len(words), WIDTH), listed["sass-instructions"], strict=True):
         word = int.from_bytes(words[at : at + WIDTH], "little")
         stall, waits = word >> 105 & 0xF, (word >> 116 & 0x3F).bit_count()
         operands, predicate = entry.get("operands", ""), entry.get("predicate", "")
-        found.append(Instruction(at, entry["opcode"], operands, predicate, stall, waits))
-    while found and (found[-1].name == "NOP" or found[-1].target == found[-1].address):
-        del found[-1]
-    return found
+        decoded.append(Instruction(at, entry["opcode"], operands, predicate, stall, waits))
+    while decoded and (decoded[-1].name == "NOP" or decoded[-1].target == decoded[-1].address):
+        del decoded[-1]
+    return decoded
 
 
 @functools.lru_cache(maxsize=8)
@@ -376,7 +376,7 @@ def one_bank(loop: Sequence[Instruction]) -> int | None:
     is not read. Jia and others, as cited above, measured this on Volta; it is assumed for later architectures.
     """
     reused: list[str] = []
-    conflicts, found = 0, False
+    conflicts, has_ffma = 0, False
     for instruction in loop:
         if instruction.name != "FFMA":
             reused = []
@@ -386,8 +386,8 @@ def one_bank(loop: Sequence[Instruction]) -> int | None:
         numbers = [int(name[1:]) for name in read if re.fullmatch(r"R\d+", name)]
         conflicts += len(numbers) == 3 and len({number % 2 for number in numbers}) == 1
         reused = [name if suffix == "reuse" else "" for name, _, suffix in sources]
-        found = True
-    return conflicts if found else None
+        has_ffma = True
+    return conflicts if has_ffma else None
 
 
 def _registers(instruction: Instruction, only_result: bool = False) -> set[int]:

@@ -68,17 +68,17 @@ def profiled(kernel: CudaKernel, problem: Problem, arch: str, limits: Published 
     return Profile(counts, machine(counts, sass, kernel, problem, device, limits))
 
 
-def sections(found: Profile) -> Iterator[str]:
+def sections(profile: Profile) -> Iterator[str]:
     """Yield the sections of the printed output."""
-    counts = found.counts
+    counts = profile.counts
     yield "\n".join(head(counts))
     yield table(TOTALS, list(totals(counts)))
     yield table(LINES, [cells(line) for line in counts.lines], titled=True)
     yield from (paragraph(f"Not counted: {text}") for text in counts.missing)
-    if found.machine is not None:
-        yield from of_machine(found.machine)
-    if found.no_machine:
-        yield paragraph(f"No machine code: {found.no_machine}")
+    if profile.machine is not None:
+        yield from of_machine(profile.machine)
+    if profile.no_machine:
+        yield paragraph(f"No machine code: {profile.no_machine}")
 
 
 def head(counts: Counts) -> Iterator[str]:
@@ -125,16 +125,16 @@ def _moved(counts: Counts) -> Iterator[tuple[str, int]]:
         yield f"memory, in waves of {blocks} blocks", waves.bytes_read + waves.bytes_written
 
 
-def _row(name: str, found: int, least: int | None = None, cause: str = "") -> Sequence[str]:
-    """Return a row of TOTALS. cause: added if `found` exceeds the ideal by more than a twentieth."""
+def _row(name: str, number: int, least: int | None = None, cause: str = "") -> Sequence[str]:
+    """Return a row of TOTALS. cause: added if `number` exceeds the ideal by more than a twentieth."""
     if least is None:
-        return name, f"{found:,}", "", ""
-    why = f" ({cause})" if cause and found > 1.05 * least else ""
-    return name, f"{found:,}", f"{least:,}", _ratio(found, least) + why
+        return name, f"{number:,}", "", ""
+    why = f" ({cause})" if cause and number > 1.05 * least else ""
+    return name, f"{number:,}", f"{least:,}", _ratio(number, least) + why
 
 
-def _ratio(found: int, least: int) -> str:
-    return f"{found / least:.2f}x" if least else ""
+def _ratio(number: int, least: int) -> str:
+    return f"{number / least:.2f}x" if least else ""
 
 
 def cells(line: LineCounts) -> Sequence[str]:
@@ -201,14 +201,14 @@ def require(path: Path) -> None:
         raise UsageError(f"{path}: cannot be written: {path.parent} is not a folder")
 
 
-def write_page(found: Profile, path: Path) -> None:
+def write_page(profile: Profile, path: Path) -> None:
     """Write a page that needs no network. Raises UsageError."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
     from markupsafe import Markup
 
     loader = FileSystemLoader(Path(__file__).parent)
     jinja = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
-    counts, machine = found.counts, found.machine
+    counts, machine = profile.counts, profile.machine
     tables = []
     if machine and machine.sass.main.loop is not None:
         tables.append(table(MIX, list(mix(machine.sass.main)), "html"))
@@ -222,7 +222,7 @@ def write_page(found: Profile, path: Path) -> None:
         machine=machine,
         functions=[described(function) for function in machine.sass.functions] if machine else [],
         tables=map(Markup, tables),
-        no_machine=found.no_machine,
+        no_machine=profile.no_machine,
         columns=[column.header for column in LINES][_COUNTS],
         sources=sources(counts.lines),
         css=Markup((TEMPLATES / "page.css").read_text(encoding="utf-8")),
@@ -236,11 +236,11 @@ def sources(lines: Sequence[LineCounts]) -> list[AnnotatedSource]:
     by_file: dict[str, dict[int, LineCounts]] = {}
     for line in lines:
         by_file.setdefault(line.file, {})[line.line] = line
-    found = [
+    files = [
         AnnotatedSource(file, sum(line.warp_instructions for line in those.values()), [*_annotated(file, those, most)])
         for file, those in by_file.items()
     ]
-    return sorted(found, key=lambda source: -source.warp_instructions)
+    return sorted(files, key=lambda source: -source.warp_instructions)
 
 
 def _annotated(file: str, counted: dict[int, LineCounts], most: int) -> Iterator[SourceLine]:

@@ -110,9 +110,9 @@ def plugins_of(where: str, threads: Sequence[int], mode: str, registry: Registry
         require_here(path, model)
     alike = [m for _, m in models if (m.device != "cpu" or (m.threads,) == tuple(threads)) and m.mode == mode]
     if not alike:
-        asked = f"{', '.join(map(str, threads))} thread{'s' * (tuple(threads) != (1,))}, {mode}"
-        found = "; ".join(f"{path} is of {model.subject}" for path, model in models) or "there is none"
-        raise UsageError(f"--select {where}: {found}; expected {asked}; `kernelmark select --train RUN` makes one")
+        setting = f"{', '.join(map(str, threads))} thread{'s' * (tuple(threads) != (1,))}, {mode}"
+        subjects = "; ".join(f"{path} is of {model.subject}" for path, model in models) or "there is none"
+        raise UsageError(f"--select {where}: {subjects}; expected {setting}; `kernelmark select --train RUN` makes one")
     return [str(_plugin(model)) for model in alike]
 
 

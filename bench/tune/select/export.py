@@ -79,8 +79,8 @@ def _c_formula(model: Model, formula: Formula, prefix: str) -> Iterator[str]:
     yield "    };"
     yield "    int words_ = 0;"
     for name, values in model.words.items():
-        found = " + ".join(f"{i} * ({name} == {_macro(prefix, name, word)})" for i, word in enumerate(values) if i)
-        yield f"    words_ = words_ * {len(values)} + {found};"
+        index = " + ".join(f"{i} * ({name} == {_macro(prefix, name, word)})" for i, word in enumerate(values) if i)
+        yield f"    words_ = words_ * {len(values)} + {index};"
     yield f"    const double (*w_)[{prefix}_KERNELS] = weights_[words_];"
     yield f"    double cost_[{prefix}_KERNELS];"
     each = f"for (int i_ = 0; i_ < {prefix}_KERNELS; i_++)"
@@ -179,8 +179,8 @@ def _branches(model: Model, language: _Language, at: int = 0, indent: str = "   
 
 def _condition(model: Model, node: Split, language: _Language) -> str:
     """Return the condition of the branch `below`; thresholds have all digits, so that they are read back exactly."""
-    if found := _WORD.fullmatch(node.expression):
-        return f"{found[1]} != {language.word(found[1], model.words[found[1]][int(found[2])])}"
+    if match := _WORD.fullmatch(node.expression):
+        return f"{match[1]} != {language.word(match[1], model.words[match[1]][int(match[2])])}"
     return f"{node.expression} <= {node.threshold!r}"
 
 

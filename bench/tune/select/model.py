@@ -207,7 +207,7 @@ def _complaints(model: Model, registry: Registry) -> Iterator[str]:
     space = space_in(model, registry)
     if unknown := [n.expression for n in model.tree if n.expression and n.expression not in space.texts]:
         yield f"compares {unknown[0]!r}, which is not an expression of {model.op}"
-    if not {model.single or model.kernels[0], *(one.fastest for one in model.measured)} <= kernels:
+    if not {model.single or model.kernels[0], *(training.fastest for training in model.measured)} <= kernels:
         yield "calls a kernel that is not in its list"
     if not (model.single or model.regret.recovered) or not model.regret.lines:
         yield "has no share of the gap that the selector recovers"
@@ -215,10 +215,10 @@ def _complaints(model: Model, registry: Registry) -> Iterator[str]:
         yield wrong
     if not _is_tree(model):
         yield f"has a tree with a node that leads nowhere, has two parents, or is below more than {DEPTH} others"
-    for one in model.measured:
+    for training in model.measured:
         try:
-            if (found := registry.problem(one.problem).op) != model.op:
-                yield f"has a problem of {found}, expected {model.op}"
+            if (op := registry.problem(training.problem).op) != model.op:
+                yield f"has a problem of {op}, expected {model.op}"
         except UsageError as error:
             yield str(error)
 
@@ -318,7 +318,7 @@ class SelectDocument(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     answer: KernelChoice | None
 
 
-def document(model: Model, found: KernelChoice | None) -> str:
+def document(model: Model, kernel_choice: KernelChoice | None) -> str:
     """Return the JSON text of a `SelectDocument` with the selector and, if there is one, its choice."""
     same = {*Model.__struct_fields__} & {*SelectDocument.__struct_fields__}
     made = SelectDocument(
@@ -326,7 +326,7 @@ def document(model: Model, found: KernelChoice | None) -> str:
         problems=len(model.measured),
         leaves=len(model.leaves),
         choices=chosen(model),
-        answer=found,
+        answer=kernel_choice,
     )
     return indented(made) + "\n"
 
@@ -337,7 +337,7 @@ def answer(model: Model, problem: Problem, registry: Registry) -> KernelChoice:
     assert node.share, "a leaf has a share"
     assert node.worst, "a leaf has a worst"
     space = space_in(model, registry)
-    measured = space.numbers([registry.problem(one.problem) for one in model.measured])
+    measured = space.numbers([registry.problem(training.problem) for training in model.measured])
     distances = space.apart(space.numbers([problem])[0], measured)
     at = int(np.argmin(distances))
     return KernelChoice(

@@ -83,15 +83,15 @@ def folds(families: Array) -> list[Array]:
     return [np.flatnonzero(np.isin(families, part)) for part in parts]
 
 
-def orders_by_way(known: Data, asked: Data, grown: str) -> dict[str, Array]:
-    """For each way to choose, learn from `known`, and return the kernels for each problem of `asked`, the best first.
+def orders_by_way(known: Data, test: Data, grown: str) -> dict[str, Array]:
+    """For each way to choose, learn from `known`, and return the kernels for each problem of `test`, the best first.
 
     grown: the selector's name in GROWERS. If several problems are equally near, the first counts as the nearest.
     """
-    nearest = [int(np.argmin(known.space.apart(one, known.known))) for one in asked.known]
+    nearest = [int(np.argmin(known.space.apart(row, known.known))) for row in test.known]
     return {
-        SELECTOR: orders(GROWERS[grown](known.space, known.known, known.costs), known.space, asked.known),
-        SINGLE: np.tile(single(known.times.means, known.costs), (len(asked.known), 1)),
+        SELECTOR: orders(GROWERS[grown](known.space, known.known, known.costs), known.space, test.known),
+        SINGLE: np.tile(single(known.times.means, known.costs), (len(test.known), 1)),
         NEAREST: np.argsort(known.costs[nearest], axis=1, kind="stable"),
     }
 
@@ -104,12 +104,12 @@ def part(data: Data, rows: Array) -> Data:
 
 def held_out(data: Data, grown: str) -> dict[str, Array]:
     """For each way to choose, return the kernels for each problem, the best first, as learned from other families."""
-    held: dict[str, Array] = {}
+    by_way: dict[str, Array] = {}
     for fold in filter(len, folds(data.families)):
         rest = np.setdiff1d(np.arange(len(data.known)), fold)
-        for way, found in orders_by_way(part(data, rest), part(data, fold), grown).items():
-            held.setdefault(way, np.empty(data.costs.shape, dtype=np.intp))[fold] = found
-    return held
+        for way, ranked in orders_by_way(part(data, rest), part(data, fold), grown).items():
+            by_way.setdefault(way, np.empty(data.costs.shape, dtype=np.intp))[fold] = ranked
+    return by_way
 
 
 def losses(times: Times, orders: dict[str, Array]) -> list[PolicyLosses]:
@@ -154,8 +154,8 @@ def regret(store: Reader, times: Times, families: Array, lost: Sequence[PolicyLo
     """
     draws, ids = drawn(families), {problem.id for problem in times.problems}
     by_way = {each.way: each.logs for each in lost}
-    tree, one = by_way[SELECTOR], by_way[SINGLE]
-    gap = share(one, draws)
+    tree, single_logs = by_way[SELECTOR], by_way[SINGLE]
+    gap = share(single_logs, draws)
     return Regret(
         held_out=what,
         problems=len(families),
@@ -163,8 +163,8 @@ def regret(store: Reader, times: Times, families: Array, lost: Sequence[PolicyLo
         processes=times.processes,
         lines=list(_lines(store, times, lost, draws)),
         gap=gap,
-        over_single=share(one - tree, draws),
-        recovered=quotient(one - tree, one, draws) if gap.mean > 1 else None,
+        over_single=share(single_logs - tree, draws),
+        recovered=quotient(single_logs - tree, single_logs, draws) if gap.mean > 1 else None,
         noise=noise_of(row for (name, _), row in times.rows.items() if name in ids).sentence,
     )
 
@@ -193,14 +193,14 @@ def _is_right(store: Reader, times: Times, problem: int, kernel: int) -> bool:
     if best == kernel:
         return True
     name = times.problems[problem].id
-    own, fastest = (times.rows[name, times.kernels[column]] for column in (kernel, best))
-    ends = time_of(own).low, time_of(fastest).high
-    if own.job != fastest.job and None not in ends and ends[0] > ends[1]:  # type: ignore[operator]  # neither is None
+    row, fastest = (times.rows[name, times.kernels[column]] for column in (kernel, best))
+    ends = time_of(row).low, time_of(fastest).high
+    if row.job != fastest.job and None not in ends and ends[0] > ends[1]:  # type: ignore[operator]  # neither is None
         return False  # intervals of two jobs that do not overlap
-    return not faster(store, fastest, own).certain
+    return not faster(store, fastest, row).certain
 
 
-def made(runs: Sequence[str], data: Data, lost: PolicyLosses, found: Regret, grown: str) -> Model:
+def made(runs: Sequence[str], data: Data, lost: PolicyLosses, cost: Regret, grown: str) -> Model:
     """Return the selector trained on the data. It always chooses one kernel if selecting gains too little.
 
     lost: the losses of selectors that were trained without the problems' families.
@@ -208,7 +208,7 @@ def made(runs: Sequence[str], data: Data, lost: PolicyLosses, found: Regret, gro
     setting, space, kernels = data.times.setting, data.space, data.times.kernels
     best = single(data.times.means, data.costs)
     unsplit = TreeNode(np.arange(len(data.costs)), best)
-    root = GROWERS[grown](space, data.known, data.costs) if found.is_worth_it else unsplit
+    root = GROWERS[grown](space, data.known, data.costs) if cost.is_worth_it else unsplit
     formula = root if isinstance(root, Formula) else None
     nodes = _listed(root, space.texts) if isinstance(root, TreeNode) else _by_choice(orders(root, space, data.known))
     ranges = zip(space.inputs, data.known.min(axis=0).tolist(), data.known.max(axis=0).tolist(), strict=False)
@@ -222,7 +222,7 @@ def made(runs: Sequence[str], data: Data, lost: PolicyLosses, found: Regret, gro
         fixed=space.fixed,
         ranges={name: (low, high) for name, low, high in ranges},
         single="" if formula or len(nodes) > 1 else kernels[int(nodes[0][0].order[0])],
-        regret=found,
+        regret=cost,
         grown=grown,
         tree=[_judged(split, rows, data, lost) if len(rows) else split for split, rows in nodes],
         formula=formula,
@@ -271,11 +271,11 @@ class Trained(NamedTuple):
 def train(store: Reader, registry: Registry, runs: Sequence[str], tests: Sequence[str]) -> Trained:
     """Train a selector on runs, and measure its regret on held-out families or on `tests`. Raises UsageError."""
     times = read_times(store, registry, runs)
-    held = _held_out(store, registry, times, tests) if tests else None
-    if held is not None:  # train without the sizes of the test, in any layout, direction or place
-        groups = {group_of(problem.id) for problem in held.problems}
-        kept = [i for i, problem in enumerate(times.problems) if group_of(problem.id) not in groups]
-        times = times.only(kept, times.kernels)
+    test_times = _held_out(store, registry, times, tests) if tests else None
+    if test_times is not None:  # train without the sizes of the test, in any layout, direction or place
+        groups = {group_of(problem.id) for problem in test_times.problems}
+        others = [i for i, problem in enumerate(times.problems) if group_of(problem.id) not in groups]
+        times = times.only(others, times.kernels)
     where = f"run {' and '.join(runs)}"
     if not times.problems:
         raise UsageError(f"{where}: has only the shapes of --test; train on others, such as those of train-conv")
@@ -283,24 +283,24 @@ def train(store: Reader, registry: Registry, runs: Sequence[str], tests: Sequenc
     require_enough(where, data)
     trials = {grown: losses(times, held_out(data, grown)) for grown in GROWERS}
     grown = min(trials, key=lambda name: trials[name][0].logs.mean())
-    lost = own = trials[grown]
-    if held is None:
-        found = regret(store, times, data.families, own, f"families of shapes in {FOLDS} folds")
+    lost = trial = trials[grown]
+    if test_times is None:
+        cost = regret(store, times, data.families, trial, f"families of shapes in {FOLDS} folds")
     else:
-        asked = data_of(held.only(range(len(held.problems)), times.kernels), data.space)
-        lost = losses(held, orders_by_way(data, asked, grown))
-        found = regret(store, held, asked.families, lost, f"the rows of {' and '.join(tests)}")
-    return Trained(made(runs, data, own[0], found, grown), lost)
+        test = data_of(test_times.only(range(len(test_times.problems)), times.kernels), data.space)
+        lost = losses(test_times, orders_by_way(data, test, grown))
+        cost = regret(store, test_times, test.families, lost, f"the rows of {' and '.join(tests)}")
+    return Trained(made(runs, data, trial[0], cost, grown), lost)
 
 
 def _held_out(store: Reader, registry: Registry, times: Times, tests: Sequence[str]) -> Times:
     """Return the times of the test's problems with the kernels of the training. Raises UsageError."""
-    found = read_times(store, registry, tests, selected=True)
-    if found.setting != times.setting:
-        pairs = zip(found.setting._fields, found.setting, times.setting, strict=True)
-        name, own, trained = next((name, own, other) for name, own, other in pairs if own != other)
-        raise UsageError(f"--test {' '.join(tests)}: its {name} is {own}, the training's is {trained}; use the same")
+    test_times = read_times(store, registry, tests, selected=True)
+    if test_times.setting != times.setting:
+        pairs = zip(test_times.setting._fields, test_times.setting, times.setting, strict=True)
+        name, tested, trained = next((name, tested, other) for name, tested, other in pairs if tested != other)
+        raise UsageError(f"--test {' '.join(tests)}: its {name} is {tested}, the training's is {trained}; use the same")
     selected = f"{times.setting.op}/{SELECTED}"
-    kernels = [*times.kernels, *([selected] if selected in found.kernels else [])]
-    timed = ~np.isnan(found.only(range(len(found.problems)), times.kernels).means).all(axis=1)
-    return found.only(np.flatnonzero(timed).tolist(), kernels)
+    kernels = [*times.kernels, *([selected] if selected in test_times.kernels else [])]
+    timed = ~np.isnan(test_times.only(range(len(test_times.problems)), times.kernels).means).all(axis=1)
+    return test_times.only(np.flatnonzero(timed).tolist(), kernels)

@@ -193,11 +193,11 @@ class FeatureSpace(NamedTuple):
     def features(self, known: Array) -> Array:
         return evaluated((*self.inputs, *self.words), self.texts, known)
 
-    def apart(self, one: Array, others: Array) -> Array:
-        """Return the distance of each problem in `others` from `one`, in octaves; infinite if a word differs."""
+    def apart(self, point: Array, others: Array) -> Array:
+        """Return the distance of each problem in `others` from `point`, in octaves; infinite if a word differs."""
         count = len(self.inputs)
-        octaves = np.log2(others[:, :count]) - np.log2(one[:count])
-        is_like = (others[:, count:] == one[count:]).all(axis=1)
+        octaves = np.log2(others[:, :count]) - np.log2(point[:count])
+        is_like = (others[:, count:] == point[count:]).all(axis=1)
         distances: Array = np.where(is_like, np.hypot.reduce(octaves, axis=1), np.inf)
         return distances
 
@@ -215,9 +215,9 @@ def space_of(problems: Sequence[Problem]) -> FeatureSpace:
     fixed = {name: getattr(problems[0], name) for name in others_of(kind)}
     for name, value in fixed.items():
         if other := next((p for p in problems if getattr(p, name) != value), None):
-            found = f"{value} and {getattr(other, name)} ({other.id})"
+            pair = f"{value} and {getattr(other, name)} ({other.id})"
             why = "expected the same in all problems, since selectors ignore it"
-            raise UsageError(f"{name}: is {found}, {why}; choose problems with --problem")
+            raise UsageError(f"{name}: is {pair}, {why}; choose problems with --problem")
     words = {name: sorted({getattr(p, name) for p in problems}) for name in words_of(kind)}
     fixed |= {name: values[0] for name, values in words.items() if len(values) == 1}
     words = {name: values for name, values in words.items() if len(values) > 1}
@@ -267,11 +267,11 @@ def require_enough(where: str, data: Data) -> None:
     """Raise UsageError for too few problems, families or kernels, or if no kernel was timed on every problem."""
     problems, families = len(data.families), len(set(data.families.tolist()))
     required = (("problems", problems, LEAST_PROBLEMS), ("families of shapes", families, LEAST_FAMILIES))
-    for what, found, least in required:
-        if found < least:
+    for what, number, least in required:
+        if number < least:
             op = data.times.setting.op
             suite = f"`kernelmark run train-{op}`" if f"train-{op}" in suite_names() else "a larger suite"
-            raise UsageError(f"{where}: has {found} {what}, expected at least {least} to learn from; {suite} has more")
+            raise UsageError(f"{where}: has {number} {what}, expected at least {least} to learn from; {suite} has more")
     if not everywhere(data.times.means).any():
         what = f"no kernel was timed on all {problems} problems, expected at least one to fall back on"
         raise UsageError(f"{where}: {what}; --problem chooses problems that one kernel takes")

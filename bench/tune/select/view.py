@@ -36,13 +36,13 @@ CHOICES = (TableColumn("kernel"), TableColumn("problems", "right"), TableColumn(
 
 def trained(model: Model) -> str:
     """Return the text on a trained selector: the verdict, all ways to choose, and how often each kernel is chosen."""
-    found = model.regret
+    cost = model.regret
     head = paragraph(
         f"{model.subject}, from {' and '.join(model.runs)}: {count(len(model.measured), 'problem')}. Held out: "
-        f"{found.held_out}, {count(found.problems, 'problem')} of {found.families} families.",
+        f"{cost.held_out}, {count(cost.problems, 'problem')} of {cost.families} families.",
         rest="",
     )
-    ways = table(WAYS, [_cells(line) for line in found.lines], titled=True)
+    ways = table(WAYS, [_cells(line) for line in cost.lines], titled=True)
     choices = [(name, str(of), percent(of / len(model.measured))) for name, of in chosen(model).items()]
     parts = [head, ways, *remarks(model), paragraph(verdict(model), rest="")]
     return "\n\n".join([*parts, table(CHOICES, choices, titled=True)])
@@ -50,28 +50,28 @@ def trained(model: Model) -> str:
 
 def remarks(model: Model) -> list[str]:
     """Return remarks on the limits of the figures."""
-    found = model.regret
-    parts = [found.noise] if found.noise else []
-    if found.processes < 2:
+    cost = model.regret
+    parts = [cost.noise] if cost.noise else []
+    if cost.processes < 2:
         parts.append(
             "Some rows are of one process, so the samples that chose the oracle also time it, and it looks too fast. "
             "`kernelmark run SUITE --processes 5` makes runs of several."
         )
-    if REGISTRY.operations[model.op].features.libraries and not any(line.way == LIBRARY for line in found.lines):
+    if REGISTRY.operations[model.op].features.libraries and not any(line.way == LIBRARY for line in cost.lines):
         parts.append("The library's own choice has no row in these runs; `kernelmark doctor` reports what is missing.")
     return [paragraph(part, "  ", "  ") for part in parts]
 
 
 def verdict(model: Model) -> str:
     """Return the verdict: to use a selector, or a single kernel, and why."""
-    found = model.regret
-    gap = f"the oracle is {words(found.gap)} as fast as the best single kernel"
-    if model.single and found.gap.mean < WORTH:
+    cost = model.regret
+    gap = f"the oracle is {words(cost.gap)} as fast as the best single kernel"
+    if model.single and cost.gap.mean < WORTH:
         return f"Use {model.single}: {gap}; only a gap of {factor(WORTH)} or more is worth a selector."
     if model.single:
-        return f"Use {model.single}: {gap}, but no selector is certainly faster ({words(found.over_single)})."
-    assert found.recovered is not None, "a gap that is worth it is above 1"
-    share = f"{percent(found.recovered.mean)} {interval(found.recovered.low, found.recovered.high, percent)}"
+        return f"Use {model.single}: {gap}, but no selector is certainly faster ({words(cost.over_single)})."
+    assert cost.recovered is not None, "a gap that is worth it is above 1"
+    share = f"{percent(cost.recovered.mean)} {interval(cost.recovered.low, cost.recovered.high, percent)}"
     made = f"a tree of {len(model.leaves)} leaves"
     if model.formula:
         made = f"a quadratic formula of {count(len(model.formula.axes), 'logarithm')}"
@@ -95,22 +95,22 @@ def _cells(line: PolicyScore) -> Sequence[str]:
     )
 
 
-def answered(model: Model, found: KernelChoice) -> str:
+def answered(model: Model, answer: KernelChoice) -> str:
     """Return the choice for a problem, and its expected cost."""
-    how = f"{words(found.share)} the speed of the oracle, at worst {factor(found.worst)}"
+    how = f"{words(answer.share)} the speed of the oracle, at worst {factor(answer.worst)}"
     where = "with the same choice" if model.formula else "of the same leaf"
-    use = [f"on {count(found.problems, 'held-out problem')} {where} {how} ({model.subject})."]
+    use = [f"on {count(answer.problems, 'held-out problem')} {where} {how} ({model.subject})."]
     if model.single:
         every = "use it for every shape, since no choice is certainly better"
         use = [f"{every} ({model.subject}).", f"Held out, it has {how}."]
     nearest = "Nothing like it was measured."
-    if found.octaves is not None:
-        far = "itself" if not found.octaves else f"{found.octaves:.2g} octaves away"
-        nearest = f"The nearest measured shape is {found.nearest} ({far}), where {found.fastest} was fastest."
-    parts = [f"{found.problem}: {found.kernel}", *use, nearest]
-    if found.outside:
-        parts.append(f"OUTSIDE THE MEASURED RANGE: {'; '.join(found.outside)}.")
-    parts += [f"Passed over: {reason}." for reason in found.refused]
+    if answer.octaves is not None:
+        far = "itself" if not answer.octaves else f"{answer.octaves:.2g} octaves away"
+        nearest = f"The nearest measured shape is {answer.nearest} ({far}), where {answer.fastest} was fastest."
+    parts = [f"{answer.problem}: {answer.kernel}", *use, nearest]
+    if answer.outside:
+        parts.append(f"OUTSIDE THE MEASURED RANGE: {'; '.join(answer.outside)}.")
+    parts += [f"Passed over: {reason}." for reason in answer.refused]
     return "\n".join(paragraph(part, "  " * (i > 0), "    ") for i, part in enumerate(parts))
 
 
@@ -155,7 +155,7 @@ def choice_figures(model: Model, registry: Registry) -> style.Kind:
         tails[problem.id.split("/", 2)[2]][problem.r, problem.s].append((problem, measured.fastest))
     figures = []
     for tail, filters in tails.items():
-        panels = most_places(_panel(model, registry, own) for _, own in sorted(filters.items()))
+        panels = most_places(_panel(model, registry, marks) for _, marks in sorted(filters.items()))
         if is_map(panels):
             figure = style.Figure(
                 style.file_name("choice", tail, model.device, f"t{model.threads}", model.mode, model.precision),

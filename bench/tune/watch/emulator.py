@@ -31,7 +31,7 @@ class Emulated(msgspec.Struct, frozen=True):
 
     untested: tiles that take the problem, but none of the small problems. skipped: why nothing was tested. refused: why
     the emulator refuses the source or its plan, with the compiler's log. left: cases that were not run after the first
-    timeout. own: how much of the user's problem was run, in words. once: loops that never had a second iteration.
+    timeout. share: how much of the user's problem was run, in words. once: loops that never had a second iteration.
     """
 
     chosen: Tile
@@ -41,7 +41,7 @@ class Emulated(msgspec.Struct, frozen=True):
     skipped: str = ""
     refused: str = ""
     left: tuple[EmulatedCase, ...] = ()
-    own: str = ""
+    share: str = ""
     once: tuple[Loop, ...] = ()
 
 
@@ -64,14 +64,14 @@ def emulate(registry: Registry, kernel: CudaKernel, problem: Problem, device: De
     trips: dict[Loop, int] = {}
     try:
         looked = list(_looked_at(chosen, trips))
-        own, more = "", list[Defect]()
+        share, more = "", list[Defect]()
         if not any(some for _, some in looked):
-            own, more = _of_itself(EmulatedCase(kernel, problem, tile, device), trips)
+            share, more = _of_itself(EmulatedCase(kernel, problem, tile, device), trips)
     except (HostCompileError, WorkerError, ValueError) as error:  # the last: a waiver without a reason
         return Emulated(tile, refused=str(error))
-    found = (*(finding for _, some in looked for finding in some), *more)
-    tested = tuple(case for case, _ in looked)
-    return Emulated(tile, tested, found, tuple(untested), left=tuple(chosen[len(tested) :]), own=own, once=_once(trips))
+    defects = (*(finding for _, some in looked for finding in some), *more)
+    tested, left = tuple(case for case, _ in looked), tuple(chosen[len(looked) :])
+    return Emulated(tile, tested, defects, tuple(untested), left=left, share=share, once=_once(trips))
 
 
 #: The most operations plus bytes of traffic that are run, which takes seconds, and the most bytes of operands; the
@@ -113,10 +113,10 @@ def _looked_at(chosen: list[EmulatedCase], trips: dict[Loop, int]) -> Iterator[t
     """
     names = entries(chosen)
     with ThreadPoolExecutor(cpu_count()) as pool:
-        for case, (found, reached) in zip(chosen, pool.map(lambda case: _look(case, names), chosen), strict=True):
+        for case, (defects, reached) in zip(chosen, pool.map(lambda case: _look(case, names), chosen), strict=True):
             _add(trips, reached)
-            yield case, found
-            if any(finding.report and finding.report.kind == "timeout" for finding in found):
+            yield case, defects
+            if any(finding.report and finding.report.kind == "timeout" for finding in defects):
                 pool.shutdown(cancel_futures=True)
                 return
 
@@ -189,15 +189,15 @@ def bugs(findings: Sequence[Defect]) -> list[Bug]:
     If a case has a report, its wrong result is taken for a consequence, not for a separate bug.
     """
     reported = {finding.case.id for finding in findings if finding.report}
-    found: list[Bug] = []
+    distinct: list[Bug] = []
     for finding in findings:
         if finding.report or finding.case.id not in reported:
             bug = Bug(FAMILIES.get(_kind_of(finding), _kind_of(finding)), _lines(finding), [finding])
-            for same in [earlier for earlier in found if earlier.family == bug.family and earlier.lines & bug.lines]:
-                found.remove(same)
+            for same in [earlier for earlier in distinct if earlier.family == bug.family and earlier.lines & bug.lines]:
+                distinct.remove(same)
                 bug = Bug(bug.family, same.lines | bug.lines, same.seen + bug.seen)
-            found.append(bug)
-    return sorted(found, key=lambda bug: findings.index(bug.seen[0]))
+            distinct.append(bug)
+    return sorted(distinct, key=lambda bug: findings.index(bug.seen[0]))
 
 
 def _kind_of(finding: Defect) -> str:
@@ -210,37 +210,37 @@ def _lines(finding: Defect) -> set[tuple[str, int]]:
     return {(report.file, report.line), (report.file, report.other_line or report.line)}
 
 
-def verdict(found: Emulated) -> str:
+def verdict(emulated: Emulated) -> str:
     """Return a text with PASS or FAIL, the extent of the tests, the reports, and a line for each tile."""
-    if found.refused:
-        return f"FAIL: {found.refused}"
-    if reports := bugs(found.findings):
-        parts = [f"FAIL: {count(len(reports), 'report')} ({_extent(found)})"]
-        parts += [f"{bug}\n{_where(bug, found.tested)}" for bug in reports[:SHOWN]]
+    if emulated.refused:
+        return f"FAIL: {emulated.refused}"
+    if reports := bugs(emulated.findings):
+        parts = [f"FAIL: {count(len(reports), 'report')} ({_extent(emulated)})"]
+        parts += [f"{bug}\n{_where(bug, emulated.tested)}" for bug in reports[:SHOWN]]
         parts += [f"and {count(len(reports) - SHOWN, 'more report')}"] if len(reports) > SHOWN else []
     else:
-        parts = [f"PASS: no races or memory errors ({_extent(found)})"]
-    lines = [line for part in (*parts, *_tiles(found), *_problems(found)) for line in part.split("\n")]
+        parts = [f"PASS: no races or memory errors ({_extent(emulated)})"]
+    lines = [line for part in (*parts, *_tiles(emulated), *_problems(emulated)) for line in part.split("\n")]
     return "\n".join(paragraph(line) for line in lines)
 
 
-def _extent(found: Emulated) -> str:
+def _extent(emulated: Emulated) -> str:
     """Return `13 problems x 3 schedules, 2 tiles`."""
-    problems = {case.problem.id for case in found.tested}
-    tiles = {tile_text(vars(case.tile)) for case in found.tested}
+    problems = {case.problem.id for case in emulated.tested}
+    tiles = {tile_text(vars(case.tile)) for case in emulated.tested}
     with_tiles = f", {count(len(tiles), 'tile')}" if tiles != {""} else ""
-    left = f"; {count(len(found.left), 'case')} left out after the timeout" if found.left else ""
+    left = f"; {count(len(emulated.left), 'case')} left out after the timeout" if emulated.left else ""
     return f"{count(len(problems), 'problem')} x {len(ORDERS)} schedules{with_tiles}{left}"
 
 
-def _problems(found: Emulated) -> list[str]:
+def _problems(emulated: Emulated) -> list[str]:
     """Return lines on the small problems, the user's problem, and untested iterations; [] after a failure."""
-    if found.findings or found.left or not found.tested:
+    if emulated.findings or emulated.left or not emulated.tested:
         return []
-    places = ((f"{Path(loop.file).name}:{loop.line}", loop.head) for loop in found.once)
+    places = ((f"{Path(loop.file).name}:{loop.line}", loop.head) for loop in emulated.once)
     once = [f"  not tested: a second iteration of the loop in {place}, `{head}`" for place, head in places]
-    ordered = sorted({case.problem for case in found.tested}, key=lambda problem: problem.footprint_bytes)
-    return [f"small problems: {ordered[0].id} to {ordered[-1].id}", *filter(None, [found.own]), *once]
+    ordered = sorted({case.problem for case in emulated.tested}, key=lambda problem: problem.footprint_bytes)
+    return [f"small problems: {ordered[0].id} to {ordered[-1].id}", *filter(None, [emulated.share]), *once]
 
 
 def _where(bug: Bug, tested: Sequence[EmulatedCase]) -> str:
@@ -255,17 +255,17 @@ def _where(bug: Bug, tested: Sequence[EmulatedCase]) -> str:
     return f"{seen}\n  {with_tiles}in {schedules}"
 
 
-def _tiles(found: Emulated) -> list[str]:
-    wrong = {tile_text(vars(finding.case.tile)) for finding in found.findings}
-    each = Counter(filter(None, (tile_text(vars(case.tile)) for case in found.tested)))
+def _tiles(emulated: Emulated) -> list[str]:
+    wrong = {tile_text(vars(finding.case.tile)) for finding in emulated.findings}
+    each = Counter(filter(None, (tile_text(vars(case.tile)) for case in emulated.tested)))
     width = max(map(len, each), default=0)
-    own = tile_text(vars(found.chosen))
+    chosen = tile_text(vars(emulated.chosen))
     lines = [
         f"  {'FAIL' if name in wrong else 'PASS'}  {name:<{width}}  {count(number, 'problem')}"
-        + (", the tile of this problem" if name == own else "")
+        + (", the tile of this problem" if name == chosen else "")
         for name, number in each.items()
     ]
-    left = dict.fromkeys(tile_text(vars(case.tile)) for case in found.left)
+    left = dict.fromkeys(tile_text(vars(case.tile)) for case in emulated.left)
     lines += [f"  not tested: {name}, left out after the timeout" for name in left if name and name not in each]
-    untested = [tile_text(vars(tile)) for tile in found.untested]
+    untested = [tile_text(vars(tile)) for tile in emulated.untested]
     return lines + [f"  not tested: {tile}; it takes none of the small problems" for tile in untested]

@@ -47,8 +47,8 @@ def _figures(counts: Counts) -> Iterator[tuple[str, str]]:
     yield "to and from L2", size(counts.block_bytes_read + counts.block_bytes_written)
 
 
-def _of_least(found: int, least: int) -> str:
-    return f"{found:,}, {found / least:.2f}x ideal" if least else "0"
+def _of_least(number: int, least: int) -> str:
+    return f"{number:,}, {number / least:.2f}x ideal" if least else "0"
 
 
 def resource_table(rows: Sequence[InspectRow], before: Sequence[InspectRow]) -> str:
@@ -215,15 +215,15 @@ class WatchSession:
             yield f"FAIL: {rows[0].status} on {self.problem.id}"
 
     def _emulated(self, tried: Tried) -> str:
-        found = emulate(self.registry, self._of(tried.version), self.problem, self.device)
-        if found.skipped:
-            return f"not {'emulated:' if self.comparison else 'verified: no GPU is here, and'} {found.skipped}"
+        emulated = emulate(self.registry, self._of(tried.version), self.problem, self.device)
+        if emulated.skipped:
+            return f"not {'emulated:' if self.comparison else 'verified: no GPU is here, and'} {emulated.skipped}"
         tried.judged = True
-        if found.refused:
+        if emulated.refused:
             tried.against.append("refused by the emulator")
-        elif reports := bugs(found.findings):
+        elif reports := bugs(emulated.findings):
             tried.against.append(count(len(reports), "report"))
-        return verdict(found)
+        return verdict(emulated)
 
     def _counted(self, version: Version) -> str:
         try:
@@ -272,8 +272,8 @@ class Log:
 
     def _version(self, tried: Tried) -> KernelVersion:
         session, rows, launches = self._session, tried.rows, tried.launches
-        own = rows[0] if tried.time_s is not None else None
-        interval = own.interval if own else None
+        first = rows[0] if tried.time_s is not None else None
+        interval = first.interval if first else None
         return KernelVersion(
             kernel=session.kernel.base_id,
             problem=session.problem.id,
@@ -282,15 +282,15 @@ class Log:
             verdict=tried.state,
             right=False if tried.against else True if tried.judged else None,
             tile=tile_text(vars(session.tile)),
-            device=own.device_name if own else "",
-            mode=Mode.COLD if own else "",
+            device=first.device_name if first else "",
+            mode=Mode.COLD if first else "",
             arch=session.arch,
             registers=max((launch.registers for launch in launches), default=None),
             spill_bytes=max((launch.spill_bytes for launch in launches), default=None),
             time_s=interval.median if interval else None,
             low=interval.low if interval else None,
             high=interval.high if interval else None,
-            compared=tuple(filter(None, (self._compared(tried, row) for row in rows[1:]))) if own else (),
+            compared=tuple(filter(None, (self._compared(tried, row) for row in rows[1:]))) if first else (),
         )
 
     def _compared(self, tried: Tried, other: Measurement) -> VersionRatio | None:
