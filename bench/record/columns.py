@@ -142,10 +142,10 @@ def make_result(
 _known: dict[type, tuple[str, ...]] = {}
 
 
-def _shared(kind: type, one: Any) -> tuple[str, ...]:
+def _shared(kind: type, instance: Any) -> tuple[str, ...]:
     """Return the columns that a class has as attributes. Cached, since finding them takes longer than storing a row."""
     if kind not in _known:
-        _known[kind] = tuple(name for name in COLUMNS if hasattr(one, name))
+        _known[kind] = tuple(name for name in COLUMNS if hasattr(instance, name))
     return _known[kind]
 
 

@@ -155,7 +155,7 @@ def merge_files(db: Path, paths: Sequence[Path]) -> Merged:
     sources = [_source(path, db) for path in {path.resolve(): path for path in paths}.values()]
     with closing(Store(db)) as store:
         store.require_sound()
-        found = _campaigns([(path, run) for path, runs, _ in sources for run in runs], db, store.runs())
+        campaigns = _campaigns([(path, run) for path, runs, _ in sources for run in runs], db, store.runs())
     with closing(_Copying(db)) as target:
         rows, copied = 0, dict[str, None]()
         for path, runs, _ in sources:
@@ -163,13 +163,13 @@ def merge_files(db: Path, paths: Sequence[Path]) -> Merged:
             with target.attached(path):
                 rows += target.copy_whole(whole, path)
             copied |= {run["run_id"]: None for run in whole}
-        for campaign in found:
+        for campaign in campaigns:
             first = target.room(campaign.run_id)
             for count, (path, run_id, _) in enumerate(campaign.new, 1):
                 with target.attached(path):
                     rows += target.join(*campaign.until(count), run_id, path, first)
-    places = {run_id: place for *_, own in sources for run_id, place in own.items()}
-    return Merged(found, list(copied), rows, places)
+    places = {run_id: place for *_, by_run in sources for run_id, place in by_run.items()}
+    return Merged(campaigns, list(copied), rows, places)
 
 
 def _source(path: Path, db: Path) -> tuple[Path, list[RunFacts], dict[str, ShardPlace]]:
@@ -238,7 +238,7 @@ def _campaigns(runs: Sequence[tuple[Path, RunFacts]], db: Path, there: Iterable[
 
 def _campaign(runs: Sequence[tuple[Path, RunFacts]], db: Path, before: RunFacts | None) -> Campaign:
     """Return the campaign of the runs with one key. Its shards are in the order of their numbers, not of the files."""
-    ordered = sorted(runs, key=lambda one: (_shard_of(one[1]).index, one[1]["run_id"], str(one[0])))
+    ordered = sorted(runs, key=lambda pair: (_shard_of(pair[1]).index, pair[1]["run_id"], str(pair[0])))
     holder, first = (db, before) if before else ordered[0]
     expected = _agreed(first)
     seen = {part.index: (db, part) for part in (_parts_of(before) if before else [])}
@@ -262,13 +262,13 @@ def _campaign(runs: Sequence[tuple[Path, RunFacts]], db: Path, before: RunFacts 
     return Campaign(_run_id(first), {**first, "plan": {**first["plan"], **paths}}, known, new)
 
 
-def _later(one: ShardRun | None, other: ShardRun) -> ShardRun | None:
+def _later(copy: ShardRun | None, other: ShardRun) -> ShardRun | None:
     """Return the later of two copies of a shard's run, or None if they are different runs."""
-    if one is None:
+    if copy is None:
         return other
-    last = max(filter(None, (one.finished_at, other.finished_at)), default=None)
-    one, other = (msgspec.structs.replace(part, finished_at=last) for part in (one, other))
-    return one if one == other else None
+    last = max(filter(None, (copy.finished_at, other.finished_at)), default=None)
+    copy, other = (msgspec.structs.replace(part, finished_at=last) for part in (copy, other))
+    return copy if copy == other else None
 
 
 def _agreed(run: RunFacts) -> dict[str, Any]:

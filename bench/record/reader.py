@@ -101,18 +101,18 @@ class Reader(Queries):
         Raises UsageError if there is no such run, or more than one.
         """
         if run_id is None:
-            found: list[stored.RunFacts] = list(self._rows(f"{_RUNS} ORDER BY run.rowid DESC LIMIT 1", stored.facts_of))
+            runs: list[stored.RunFacts] = list(self._rows(f"{_RUNS} ORDER BY run.rowid DESC LIMIT 1", stored.facts_of))
         else:
             begins = "substr(run_id, 1, length(:text)) = :text OR substr(name, 1, length(:text)) = :text"
             query = f"{_RUNS} WHERE :text != '' AND ({begins}) ORDER BY :text IN (run_id, name) DESC LIMIT 2"
-            found = list(self._rows(query, stored.facts_of, text=run_id))
-            found = found[:1] if found and run_id in (found[0]["run_id"], found[0]["name"]) else found
-        if len(found) == 1:
-            return found[0]
+            runs = list(self._rows(query, stored.facts_of, text=run_id))
+            runs = runs[:1] if runs and run_id in (runs[0]["run_id"], runs[0]["name"]) else runs
+        if len(runs) == 1:
+            return runs[0]
         if run_id is None:
             raise UsageError(f"{self.path}: contains no run yet; `kernelmark run SUITE` makes one")
         latest = ", ".join(self.run_ids()[:-4:-1]) or "none"
-        what = "is not a run of" if not found else "is the beginning of more than one run of"
+        what = "is not a run of" if not runs else "is the beginning of more than one run of"
         raise UsageError(f"run {run_id!r}: {what} {self.path}; the latest are {latest}")
 
     # All rows of a run.
@@ -134,7 +134,7 @@ class Reader(Queries):
         if not (ends := [*self._in_order(run_id, _selected(names), among="result_id IN (:first, :last)")]):
             return {}
         pairs = zip(names, ends[0], ends[-1], strict=True)
-        if not (alike := {name: one for name, one, other in pairs if one == other}):
+        if not (alike := {name: first for name, first, last in pairs if first == last}):
             return {}
         stored.checked([tuple(alike.values())], tuple(alike))
         changes = ", ".join(f"total([{name}] IS NOT :of_{name})" for name in alike)
@@ -204,8 +204,8 @@ class Reader(Queries):
             query = f"SELECT result_id, {_SELECTED} FROM result WHERE result_id IN ({ids})"
             by_id = dict(self._rows(query, lambda values: (values[0], stored.result_of(values[1:]))))
             with self._guarded():
-                found = [(group, by_id[result_id]) for group, result_id in chunk]
-            yield from found
+                results = [(group, by_id[result_id]) for group, result_id in chunk]
+            yield from results
 
     def group_count(self, run_id: str) -> int:
         """Return the number of lists that `groups` yields."""
@@ -275,10 +275,10 @@ class Reader(Queries):
 
     def result(self, run_id: str, case: str) -> tuple[Result, stored.Dims]:
         """Return the row of a case of the run, with its dimensions."""
-        found: tuple[Result, stored.Dims] = self._of_case(f"{_SELECTED}, dims", stored.with_dims, run_id, case)
-        if not found:
+        row: tuple[Result, stored.Dims] = self._of_case(f"{_SELECTED}, dims", stored.with_dims, run_id, case)
+        if not row:
             raise UsageError(f"{self.path}: cannot be read: its index has no {case!r}; --db names another file")
-        return found
+        return row
 
     def has(self, run_id: str, case: str) -> bool:
         return bool(self._of_case("1", _only(int), run_id, case))
@@ -288,12 +288,12 @@ class Reader(Queries):
 
         A kernel on n problems has about n^2 / 2 pairs. Only the first `limit` of them are formed.
         """
-        own = "job, kernel, mode, threads, isa"
-        query = f"""SELECT {own}, result_id, "case" FROM result
-            WHERE run_id = :run_id AND job != '' AND time_s_median IS NOT NULL ORDER BY {own}, result_id"""
+        columns = "job, kernel, mode, threads, isa"
+        query = f"""SELECT {columns}, result_id, "case" FROM result
+            WHERE run_id = :run_id AND job != '' AND time_s_median IS NOT NULL ORDER BY {columns}, result_id"""
         groups = groupby(self._rows(query, run_id=run_id), itemgetter(slice(5)))
         pairs = (pair for _, rows in groups for pair in islice(combinations((row[5:] for row in rows), 2), limit))
-        return [(one[1], other[1]) for one, other in nsmallest(limit, pairs)]
+        return [(first[1], other[1]) for first, other in nsmallest(limit, pairs)]
 
     def samples(self, run_id: str, case: str) -> list[float]:
         """Return the samples of a case, in seconds per call, in the order in which they were taken."""
@@ -308,8 +308,8 @@ class Reader(Queries):
         for values in self._in_order(run_id, '"case", sample_blob, part_blob'):
             if values[0] in cases:
                 with self._guarded():
-                    found = values[0], stored.groups_of(*values[1:])
-                yield found
+                    pair = values[0], stored.groups_of(*values[1:])
+                yield pair
 
     def parts(self, run_id: str, case: str) -> list[ProcessPart]:
         """Return the processes that the samples of a case come from."""

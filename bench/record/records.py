@@ -170,18 +170,18 @@ _AS_JSON = ("suites", "environment", "plan", "machine")
 
 def facts_of(values: tuple[Any, ...]) -> RunFacts:
     """Return the facts of a run, with None for NaN and infinity, which JSON lacks. Raises ValueError if damaged."""
-    found = dict(zip(RUN_COLUMNS, values, strict=True))
+    facts = dict(zip(RUN_COLUMNS, values, strict=True))
     for name in _AS_JSON:
-        found[name] = _decoded(found[name])
+        facts[name] = _decoded(facts[name])
     for name, kind in _PARTS.items():
-        msgspec.convert(found[name], kind)
-    return msgspec.convert(found, RunFacts)
+        msgspec.convert(facts[name], kind)
+    return msgspec.convert(facts, RunFacts)
 
 
 def _decoded(text: str) -> Any:
     """Decode JSON. NaN and infinities become None and lone surrogates become `?`, since they could not be written."""
-    found = json.loads(text, parse_constant=lambda word: None, parse_float=lambda text: finite(float(text)))
-    return json.loads(json.dumps(found, ensure_ascii=False).encode(errors="replace")) if "\\ud" in text else found
+    decoded = json.loads(text, parse_constant=lambda word: None, parse_float=lambda text: finite(float(text)))
+    return json.loads(json.dumps(decoded, ensure_ascii=False).encode(errors="replace")) if "\\ud" in text else decoded
 
 
 def unlike(name: str, values: Sequence[Any]) -> Iterator[tuple[str, list[Any]]]:

@@ -145,11 +145,11 @@ def row_values(
 ) -> tuple[Any, ...]:
     """Return the values that `INSERT` takes for a row."""
     blobs = (samples, [value for part in parts for value in (part.samples, part.median_s)])
-    kept = (array.array("d", values).tobytes() for values in blobs)
-    own = list(_own_values(result))
-    own[_REASON] = one_line(result.reason)
+    packed = (array.array("d", values).tobytes() for values in blobs)
+    cells = list(_own_values(result))
+    cells[_REASON] = one_line(result.reason)
     known = {name: finite(value) for name, value in dims.items()}
-    return (run_id, result.case, *own, json.dumps(known), *kept, place)
+    return (run_id, result.case, *cells, json.dumps(known), *packed, place)
 
 
 _OF_A_RUN = ("result", "resource", "ceiling", "host", "layer", "pending", "run")

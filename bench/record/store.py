@@ -51,13 +51,13 @@ def resuming(run_id: str, path: Path) -> str:
 
 def files_of(path: Path) -> dict[str, os.stat_result]:
     """Return the `os.stat` of the store's files that are not empty, by suffix: "", "-wal" and "-shm"."""
-    found = {}
+    files = {}
     for end in ("", "-wal", "-shm"):
         with suppress(OSError):
             file = os.stat(f"{path}{end}")  # noqa: PTH116 # `path` and `end` are parts of one name
             if file.st_size:
-                found[end] = file
-    return found
+                files[end] = file
+    return files
 
 
 class Run(msgspec.Struct, frozen=True):
@@ -119,14 +119,14 @@ class Store(Reader):
 
     def require_in_place(self) -> None:
         """If the opened file was moved, replaced or truncated, save its rows in another file and raise StoreGone."""
-        found, before = files_of(self.path), self._opened
-        own = [end for end in found if end in before and os.path.samestat(found[end], before[end])]
-        if "" in own and (found[""].st_size >= before[""].st_size or self._is_sound()):
-            self._opened = found
+        files, before = files_of(self.path), self._opened
+        ends = [end for end in files if end in before and os.path.samestat(files[end], before[end])]
+        if "" in ends and (files[""].st_size >= before[""].st_size or self._is_sound()):
+            self._opened = files
             return
-        if "" in own or ("" not in found and self.path.exists()):
-            raise _gone(self._db, self.path, "cut short", [] if "" in own else own)
-        raise _gone(self._db, self.path, "replaced" if "" in found else "removed or moved", own)
+        if "" in ends or ("" not in files and self.path.exists()):
+            raise _gone(self._db, self.path, "cut short", [] if "" in ends else ends)
+        raise _gone(self._db, self.path, "replaced" if "" in files else "removed or moved", ends)
 
     def _is_sound(self) -> bool:
         """Return whether a file that became shorter is sound, as it is after another process has removed runs."""
@@ -209,9 +209,9 @@ class Store(Reader):
             if evidence:
                 self._insert("evidence", {"result_id": number, "found": msgspec.json.encode(evidence).decode()})
             if ratio:
-                own = {"result_id": number, "baseline": result.baseline, **msgspec.structs.asdict(ratio)}
+                columns = {"result_id": number, "baseline": result.baseline, **msgspec.structs.asdict(ratio)}
                 interval = {"low": result.speedup_ci95_low, "high": result.speedup_ci95_high}
-                self._insert("ratio", own | interval)
+                self._insert("ratio", columns | interval)
 
     def set_aside(self, run_id: str, job: int, process: int, measured: Sequence[Measurement]) -> None:
         """Store one process's measurements of a job until the job's last process ends. job: its number in the plan."""
@@ -260,18 +260,18 @@ class Store(Reader):
             self._db.execute(f"UPDATE ceiling SET doubt = ? WHERE {where}", values)
 
 
-def _gone(db: sqlite3.Connection, path: Path, what: str, own: Sequence[str]) -> StoreGone:
+def _gone(db: sqlite3.Connection, path: Path, what: str, ends: Sequence[str]) -> StoreGone:
     """Save the rows in a file next to the store, and return an exception that names this file.
 
-    what: how the store was lost. own: the suffixes of the store's files that are still there; they are removed.
+    what: how the store was lost. ends: the suffixes of the store's files that are still there; they are removed.
     """
-    kept = _rescued(db, path)
+    copy = _rescued(db, path)
     # Never close the connection, since this would delete the log of a file that has replaced the store. Remove the old
     # log, which must not be applied to the new file.
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(db))
-    for end in own:
+    for end in ends:
         Path(f"{path}{end}").unlink(missing_ok=True)
-    rest = f"its rows are in {kept}; `kernelmark show --db` shows them" if kept else "its rows are lost; measure again"
+    rest = f"its rows are in {copy}; `kernelmark show --db` shows them" if copy else "its rows are lost; measure again"
     return StoreGone(f"{path}: was {what} while rows were written to it; {rest}")
 
 
@@ -325,14 +325,14 @@ def _open(path: Path, create: bool) -> sqlite3.Connection:
 def _require_sound(db: sqlite3.Connection, path: Path) -> None:
     """Raise UsageError if the file's structure is damaged, since writing to it could lose old and new rows."""
     try:
-        found = str(next(db.execute("PRAGMA quick_check(1)"))[0])
+        report = str(next(db.execute("PRAGMA quick_check(1)"))[0])
     except sqlite3.OperationalError as error:  # the system may have no descriptor left
         raise UsageError(f"{path}: cannot be read: {error}; {_REMEDY}") from None
     except (sqlite3.Error, ValueError) as error:
-        found = str(error)
-    if found != "ok":
+        report = str(error)
+    if report != "ok":
         remedy = f"`kernelmark export` saves the rows that can be read, {_REMEDY}"
-        raise UsageError(f"{path}: is damaged, so nothing is written to it: {found}; {remedy}")
+        raise UsageError(f"{path}: is damaged, so nothing is written to it: {report}; {remedy}")
 
 
 def _rows_outside(path: Path) -> bool:

@@ -135,8 +135,8 @@ def _row_class(columns: dict[str, Coded | Floats]) -> Callable[[int], Any]:
         row.at = at
 
     derived = {name: value for name, value in vars(Result).items() if isinstance(value, property)}
-    own = {name: column.attribute() for name, column in columns.items()}
-    return type("Row", (), {"__slots__": ("at",), "__init__": begin, **derived, **own})
+    attributes = {name: column.attribute() for name, column in columns.items()}
+    return type("Row", (), {"__slots__": ("at",), "__init__": begin, **derived, **attributes})
 
 
 def cells(values: Sequence[Any]) -> Sequence[str]:

@@ -97,14 +97,14 @@ def _records(lines: Iterable[str]) -> Iterator[_Record]:
         yield _tried(_api_call, call)
 
 
-def _tried(read: Any, found: Any) -> _Record:
+def _tried(read: Any, entry: Any) -> _Record:
     try:
-        op, values = read(found)
-        return op, values, found.get("Problem", "") if isinstance(found, dict) else ""
+        op, values = read(entry)
+        return op, values, entry.get("Problem", "") if isinstance(entry, dict) else ""
     except NotUnderstood as error:
         return "", error, ""
     except (LookupError, ValueError, TypeError, AttributeError):
-        first = found if isinstance(found, str) else found[0] if isinstance(found, list) else ""
+        first = entry if isinstance(entry, str) else entry[0] if isinstance(entry, list) else ""
         return "", NotUnderstood(f"records of another form: {first[:60]}"), ""
 
 
@@ -257,7 +257,7 @@ def _cutlass(row: Mapping[str, str]) -> tuple[str, dict[str, Any]]:
         raise NotUnderstood(f"CUTLASS {kind}")
     a, b, c = (row[name].split(":") for name in ("A", "B", "D" if ":" in row.get("D", "") else "C"))
     column = [matrix[1] in ("column", "n") for matrix in (a, b, c)]
-    ops = ["N" if own == column[2] else "T" for own in column[:2]]
+    ops = ["N" if is_column == column[2] else "T" for is_column in column[:2]]
     m, n, k, batch = (int(row[name]) for name in ("m", "n", "k", "batch_count"))
     alpha, beta, dtype = float(row["alpha"]), float(row["beta"]), _types(a[0], c[0])
     if column[2]:
@@ -346,10 +346,10 @@ def _onednn_conv(problem: str, tensors: Mapping[str, tuple[str, str]], direction
     }
 
 
-def suite_toml(found: Logged, registry: Registry, title: str) -> str:
+def suite_toml(log: Logged, registry: Registry, title: str) -> str:
     """Return a TOML suite with the problems of a log. Problems that differ only in sizes are put in one sweep."""
     sweeps: dict[tuple[str, ...], list[tuple[list[int], int]]] = {}
-    for name, number in found.problems.items():
+    for name, number in log.problems.items():
         problem = registry.problem(name)
         fields = {each.name: each for each in msgspec.structs.fields(type(problem))}
         axes = {axis: getattr(problem, axis) for axis in problem.axes() if axis not in problem.sizes}

@@ -57,11 +57,11 @@ def read(root: JsonNode, path: Path, suite: str, find: FindProblem) -> list[Fore
         for state in bench.items("states"):
             number = _device(state, devices)
             name = text_under(devices[number], "name") if number is not None else ""
-            own = {"suite": suite, "versions": f"nvbench {version}".strip()}
-            rows[number] += _rows(bench.need("name").text(), state, name, own, path, find, refused[number])
+            fields = {"suite": suite, "versions": f"nvbench {version}".strip()}
+            rows[number] += _rows(bench.need("name").text(), state, name, fields, path, find, refused[number])
     facts = {number: _machine(devices[number]) if number is not None else {} for number in refused or [None]}
     environment = {"versions": {"nvbench": version}} if version else {}
-    return [ForeignRun(KIND, found, environment, "", rows[number], refused[number]) for number, found in facts.items()]
+    return [ForeignRun(KIND, gpu, environment, "", rows[number], refused[number]) for number, gpu in facts.items()]
 
 
 def _device(state: JsonNode, devices: dict[int, JsonNode]) -> int | None:
@@ -78,14 +78,14 @@ def _machine(device: JsonNode) -> dict[str, Any]:
     version = device.get("sm_version")
     facts: dict[str, Any] = {"gpu": text_under(device, "name")}
     numbers = {"memory_bytes": "global_memory_size", "l2_bytes": "l2_cache_size", "multiprocessors": "number_of_sms"}
-    facts |= {f"gpu_{fact}": found.integer() for fact, key in numbers.items() if (found := device.get(key))}
+    facts |= {f"gpu_{fact}": node.integer() for fact, key in numbers.items() if (node := device.get(key))}
     if version is not None:
         facts["compute_capability"] = f"{version.integer() // 100}.{version.integer() % 100 // 10}"
     return {name: value for name, value in facts.items() if value}
 
 
 def _rows(
-    name: str, state: JsonNode, device_name: str, own: dict[str, Any], path: Path, find: FindProblem, refused: list[str]
+    name: str, state: JsonNode, gpu: str, fields: dict[str, Any], path: Path, find: FindProblem, refused: list[str]
 ) -> Iterator[ForeignRow]:
     axes = {axis.need("name").text(): _axis_value(axis) for axis in state.items("axis_values")}
     problem = source.first_problem((value for value in (*axes.values(), name) if isinstance(value, str)), find)
@@ -94,8 +94,8 @@ def _rows(
     summaries = _summaries(state)
     timed = [way for way in WAYS if f"{way.tag}/time/{way.clock}/mean" in summaries]
     for way in timed or WAYS[:1]:
-        where = {"device": way.device, "device_name": device_name if way.device == "cuda" else "", "mode": way.mode}
-        result = source.foreign(name, problem, text, f"nvbench.{name}", **own, **where)
+        where = {"device": way.device, "device_name": gpu if way.device == "cuda" else "", "mode": way.mode}
+        result = source.foreign(name, problem, text, f"nvbench.{name}", **fields, **where)
         with source.refused_alone(refused):
             samples = _samples(state, path) if way.tag == "nv/cold" else []
             if not timed:
@@ -141,8 +141,8 @@ def _add_times(
         source.add_samples(result, samples)
     else:
         for name in ("min", "median", "mean"):
-            if (found := summaries.get(f"{times}/{name}")) is not None:
-                found.refuse_above(summaries.get(f"{times}/max"))
+            if (node := summaries.get(f"{times}/{name}")) is not None:
+                node.refuse_above(summaries.get(f"{times}/max"))
         count = summaries.get(f"{way.tag}/sample_size")
         result.samples = count.integer() if count else 0
         result.time_s_mean = summaries[f"{times}/mean"].seconds()

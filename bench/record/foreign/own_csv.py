@@ -70,10 +70,11 @@ class Rows(Sequence[ForeignRow]):
     def stored(self, run_id: str) -> Iterator[tuple[Any, ...]]:
         """Yield the values of `INSERT` for each row. Creating the row objects first would take twice as long."""
         columns = (self._table.columns[name] for name in OWN)
-        own = (found.numbers if isinstance(found, Floats) else found for found in columns)  # SQLite stores NaN as NULL
+        # SQLite stores NaN as NULL.
+        arrays = (column.numbers if isinstance(column, Floats) else column for column in columns)
         texts = list(map(json.dumps, self._table.dims.values))
         dims = map(texts.__getitem__, self._table.dims.codes)
-        return zip(repeat(run_id), self.cases(), *own, dims, repeat(b""), repeat(b""), repeat(0), strict=False)
+        return zip(repeat(run_id), self.cases(), *arrays, dims, repeat(b""), repeat(b""), repeat(0), strict=False)
 
 
 def recognise(header: str) -> bool:
@@ -93,8 +94,8 @@ def read(lines: IO[str], file: str) -> list[ForeignRun]:
         raise UsageError(f"{file}: cannot be read as CSV: {error}; {expected}") from None
     table = builder.table()
     names = {"cpu": "cpu", "gpu": "cuda"}
-    pairs = set(zip(table.columns["device"], table.columns["device_name"], strict=True))
-    machine = {fact: ", ".join(sorted(name for own, name in pairs if own == device)) for fact, device in names.items()}
+    seen = set(zip(table.columns["device"], table.columns["device_name"], strict=True))
+    machine = {fact: ", ".join(sorted(name for device, name in seen if device == kind)) for fact, kind in names.items()}
     commits = set(table.columns["git_commit"])
     commit = commits.pop() if len(commits) == 1 else ""
     return [ForeignRun(KIND, {fact: name for fact, name in machine.items() if name}, {}, commit, Rows(table))]
@@ -113,8 +114,7 @@ def _parser(header: list[str], file: str) -> Callable[[list[CsvRecord]], list[Se
     def parse(chunk: list[CsvRecord]) -> list[Sequence[Any]]:
         for line, fields in chunk:
             if len(fields) != width:
-                found = f"{len(fields)} values, expected {width}, as in the first line"
-                raise UsageError(f"{file}, line {line}: {found}")
+                raise UsageError(f"{file}, line {line}: {len(fields)} values, expected {width}, as in the first line")
         texts = dict(zip(header, zip(*(fields for _, fields in chunk), strict=True), strict=True))
         where = [f"{file}, line {line}" for line, _ in chunk]
         columns = {name: _values(name, texts.get(name), where) for name in COLUMNS}
@@ -122,7 +122,7 @@ def _parser(header: list[str], file: str) -> Callable[[list[CsvRecord]], list[Se
             at, name, expected = complaint
             raise UsageError(f"{where[at]}: {name} is {columns[name][at]!r}, expected {expected}")
         dims = zip(*(texts[name] for name in others), strict=True) if others else ((),) * len(chunk)
-        return [*columns.values(), [_dims(others, own) for own in dims]]
+        return [*columns.values(), [_dims(others, cells) for cells in dims]]
 
     return parse
 

@@ -218,13 +218,13 @@ def own_result(node: JsonNode) -> Result:
 
 def unsound(columns: Columns) -> Wrong | None:
     """Return the first invalid value, as the row's index, the column and the expected value, or None."""
-    found = [
+    invalid = [
         *_first(columns, "schema", lambda value: value != SCHEMA, f"{SCHEMA}, which this kernelmark reads"),
         *_first(columns, "status", lambda value: value not in _STATUSES, f"one of {', '.join(Status)}"),
         *_first(columns, "threads", lambda value: value < 1, "a count from 1"),
         *_impossible(columns),
     ]
-    return min(found, key=lambda wrong: wrong[0], default=None)
+    return min(invalid, key=lambda wrong: wrong[0], default=None)
 
 
 def refuse_unsound(result: Result, node: JsonNode) -> None:
