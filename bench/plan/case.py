@@ -177,9 +177,9 @@ def jobs(suites: list[Suite], registry: Registry, plan: Plan) -> Iterator[Planne
                 chosen = contenders(entry, registry, plan.devices, plan.kernels, known, plan.absent)
                 for isa, threads, baseline, kernels in _variants(entry, chosen, plan, suite):
                     fields.setdefault((isa, threads), []).append(_Field(entry.problem.id, baseline, kernels))
-            for (isa, threads), own in fields.items():
-                job = _job(own, isa, threads, plan, group[0].max_time or suite.max_time)
-                used = {kernel.device for field in own for kernel in field.kernels} - set(job.absent)
+            for (isa, threads), members in fields.items():
+                job = _job(members, isa, threads, plan, group[0].max_time or suite.max_time)
+                used = {kernel.device for field in members for kernel in field.kernels} - set(job.absent)
                 first, key = group[0], WorkerKey("cuda" if "cuda" in used else "cpu", threads, isa)
                 yield PlannedJob(job, key, suite.name, first.count, first.part, first.network, next(places))
 
@@ -234,7 +234,7 @@ class _Field(NamedTuple):
     def takes(self, tile: TunedTile, threads: int) -> bool:
         """Return whether a contender uses a tuned tile; a baseline never does, since all speedups would change."""
         named = [kernel for kernel in self.kernels if kernel.id == tile.kernel != self.baseline]
-        return self.problem == tile.problem and any(tile.threads == threads or not one.threaded for one in named)
+        return self.problem == tile.problem and any(tile.threads == threads or not kernel.threaded for kernel in named)
 
 
 def _job(fields: Sequence[_Field], isa: str, threads: int, plan: Plan, max_time: float | None) -> Job:

@@ -177,11 +177,11 @@ def _fits(value: object, hint: Any) -> bool:
     if hint is Any:
         return True
     if origin in (typing.Union, UnionType):
-        return any(_fits(value, one) for one in args)
+        return any(_fits(value, arg) for arg in args)
     if origin is Callable:
         return callable(value)
     if origin is tuple:
-        return isinstance(value, tuple) and all(_fits(one, args[0]) for one in value)
+        return isinstance(value, tuple) and all(_fits(element, args[0]) for element in value)
     if origin is Mapping:
         return isinstance(value, Mapping) and all(_fits(k, args[0]) and _fits(v, args[1]) for k, v in value.items())
     return isinstance(value, hint) and (hint is bool or not isinstance(value, bool))
@@ -191,7 +191,7 @@ def _words(hint: Any) -> str:
     """Return a type in words for a complaint: `a tuple, each a string`."""
     origin, args = typing.get_origin(hint), typing.get_args(hint)
     if origin in (typing.Union, UnionType):
-        return " or ".join(_words(one) for one in args)
+        return " or ".join(_words(arg) for arg in args)
     if origin is Callable:
         return "a function"
     if origin is tuple:

@@ -34,25 +34,25 @@ def place(error: BaseException, file: str | None = None) -> str:
 
     Python's traceback module is not used, since it calls functions that a plug-in may have replaced.
     """
-    found, at = "", error.__traceback__
+    where, at = "", error.__traceback__
     while at is not None:
         name = at.tb_frame.f_code.co_filename
         if file in (None, name):
-            found = f" ({os.path.basename(name)}, line {at.tb_lineno})"  # noqa: PTH119 # plug-ins may replace pathlib
+            where = f" ({os.path.basename(name)}, line {at.tb_lineno})"  # noqa: PTH119 # plug-ins may replace pathlib
         at = at.tb_next
-    return found
+    return where
 
 
-def unknown(found: str, known: Iterable[str]) -> str:
+def unknown(word: str, known: Iterable[str]) -> str:
     """Return `is unknown, expected one of layout, m; did you mean layout?`; no question if no name is similar."""
     names = sorted(known)
-    return f"is unknown, expected one of {', '.join(names)}{meant(found, names)}"
+    return f"is unknown, expected one of {', '.join(names)}{meant(word, names)}"
 
 
-def meant(found: str, known: Iterable[str]) -> str:
-    """Return `; did you mean f32?` if `found` resembles a known name, or is another program's word for it; else ""."""
+def meant(word: str, known: Iterable[str]) -> str:
+    """Return `; did you mean f32?` if `word` resembles a known name, or is another program's word for it; else ""."""
     import difflib
 
     names = list(known)
-    near = [_ELSEWHERE[found]] if _ELSEWHERE.get(found) in names else difflib.get_close_matches(found, names, n=1)
+    near = [_ELSEWHERE[word]] if _ELSEWHERE.get(word) in names else difflib.get_close_matches(word, names, n=1)
     return "".join(f"; did you mean {name}?" for name in near)

@@ -23,11 +23,11 @@ class Originals:
         self._setups = {name: kernel.setup for name, kernel in REGISTRY.kernels.items() if kernel.is_ours}
         libraries = (module for kernel in REGISTRY.kernels.values() for module in kernel.modules)
         self._packages = {_package(name) for name in ("kernelmark", "numpy", "scipy", *_STANDARD, *libraries)}
-        self._kept: dict[str, tuple[object, dict[str, object]]] = {}
+        self._modules: dict[str, tuple[object, dict[str, object]]] = {}
         self._methods: dict[type, dict[str, FunctionType]] = {}
         self._codes: dict[FunctionType, tuple[str, CodeType]] = {}
         #: For each namespace, by its id(), the package and the code of the functions that have it as globals.
-        self._own: dict[int, list[tuple[str, CodeType]]] = {}
+        self._globals: dict[int, list[tuple[str, CodeType]]] = {}
         #: The folders in which the modules of a package are found; under "", those of top-level packages.
         self._paths = {"": list(sys.path)}
         for name in list(sys.modules):
@@ -39,12 +39,12 @@ class Originals:
         module = sys.modules[name]
         named = getattr(module, "__dict__", {}).copy().items()
         with warnings.catch_warnings(action="ignore"):  # reading some attributes of a library causes warnings
-            self._kept[name] = module, {key: it for key, it in named if callable(it) or isinstance(it, ModuleType)}
-        for it in self._kept[name][1].values():
+            self._modules[name] = module, {key: it for key, it in named if callable(it) or isinstance(it, ModuleType)}
+        for it in self._modules[name][1].values():
             if isinstance(it, type) and it.__module__ == name:
                 self._methods[it] = {key: of for key, of in vars(it).items() if isinstance(of, FunctionType)}
                 self._keep_code(f"{name}.{it.__qualname__}", self._methods[it])
-        self._keep_code(name, self._kept[name][1])
+        self._keep_code(name, self._modules[name][1])
         if paths := getattr(module, "__dict__", {}).get("__path__"):
             self._paths[name] = list(paths)
 
@@ -53,7 +53,7 @@ class Originals:
             for function in _layers(it):
                 if function not in self._codes:
                     self._codes[function] = f"{owner}.{key}", function.__code__
-                    self._own.setdefault(id(function.__globals__), []).append((_package(owner), function.__code__))
+                    self._globals.setdefault(id(function.__globals__), []).append((_package(owner), function.__code__))
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
@@ -61,8 +61,8 @@ class Originals:
         """Find a module for an import, as Python does, and record its objects after it is executed."""
         if _package(name) not in self._packages:
             return None
-        spec, own = PathFinder.find_spec(name, path, target), self._own_spec(name)
-        if spec is None or spec.loader is None or (own and own.origin != spec.origin):
+        spec, expected = PathFinder.find_spec(name, path, target), self._own_spec(name)
+        if spec is None or spec.loader is None or (expected and expected.origin != spec.origin):
             return None
         execute = spec.loader.exec_module
 
@@ -80,22 +80,22 @@ class Originals:
 
     def replaced(self) -> Iterator[str]:
         """Yield the names of replaced objects, and of a library's modules that were not loaded from its files."""
-        for name in sorted(sys.modules.keys() - self._kept.keys()):
-            if _package(name) in self._packages and (own := self._own_spec(name)) and own.loader:
+        for name in sorted(sys.modules.keys() - self._modules.keys()):
+            if _package(name) in self._packages and (expected := self._own_spec(name)) and expected.loader:
                 yield name
-        for name, (module, known) in self._kept.items():
+        for name, (module, known) in self._modules.items():
             if (now := sys.modules.get(name, module)) is not module:
                 yield name
             for key, it in known.items():
-                found = getattr(now, "__dict__", {}).get(key)
-                if found is not it and not (
-                    self._by_import(found, it, f"{name}.{key}") or self._wraps(found, it, _package(name))
+                after = getattr(now, "__dict__", {}).get(key)
+                if after is not it and not (
+                    self._by_import(after, it, f"{name}.{key}") or self._wraps(after, it, _package(name))
                 ):
                     yield f"{name}.{key}"
         for owner, methods in self._methods.items():
             for key, method in methods.items():
-                found = vars(owner).get(key)
-                if found is not method and not self._wraps(found, method, _package(owner.__module__)):
+                after = vars(owner).get(key)
+                if after is not method and not self._wraps(after, method, _package(owner.__module__)):
                     yield f"{owner.__module__}.{owner.__qualname__}.{key}"
         for function, (name, code) in self._codes.items():
             if function.__code__ is not code:
@@ -104,33 +104,33 @@ class Originals:
             if name not in REGISTRY.kernels or REGISTRY.kernels[name].setup is not setup:
                 yield name
 
-    def _wraps(self, found: object, before: object, package: str) -> bool:
+    def _wraps(self, after: object, before: object, package: str) -> bool:
         """Return whether a library's function wraps the library's original function, and calls no foreign function."""
-        held = [it for it in _held(found) if callable(it) and type(it) not in self._methods]
-        return before in held and all(self._by_library(it, package) for it in (found, *held))
+        wrapped = [it for it in _enclosed(after) if callable(it) and type(it) not in self._methods]
+        return before in wrapped and all(self._by_library(it, package) for it in (after, *wrapped))
 
-    def _by_library(self, found: object, package: str) -> bool:
+    def _by_library(self, function: object, package: str) -> bool:
         """Return whether a library defines a function, by its recorded globals and code, since names can be forged."""
-        return isinstance(found, FunctionType) and any(
-            found.__code__ is part
-            for owner, code in self._own.get(id(found.__globals__), ())
+        return isinstance(function, FunctionType) and any(
+            function.__code__ is part
+            for owner, code in self._globals.get(id(function.__globals__), ())
             if owner == package != "kernelmark"
             for part in _parts(code)
         )
 
-    def _by_import(self, found: object, before: object, name: str) -> bool:
+    def _by_import(self, after: object, before: object, name: str) -> bool:
         """Return whether an import explains a change: it sets a submodule as an attribute that a package may delete."""
-        kept = name in self._kept and found is self._kept[name][0]
-        return kept or (found is None and isinstance(before, ModuleType))
+        is_module = name in self._modules and after is self._modules[name][0]
+        return is_module or (after is None and isinstance(before, ModuleType))
 
 
 def _package(name: str) -> str:
     return name.partition(".")[0]
 
 
-def _held(found: object) -> list[object]:
+def _enclosed(function: object) -> list[object]:
     """Return the values in a function's closure, where a wrapper stores the function that it calls."""
-    cells = getattr(found, "__closure__", None) or ()
+    cells = getattr(function, "__closure__", None) or ()
     return [cell.cell_contents for cell in cells if cell != CellType()]
 
 

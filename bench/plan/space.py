@@ -61,10 +61,10 @@ class Space:
         if len(looked) > LOOKS:
             return self._estimated()
         reasons: Counter[str] = Counter()
-        for found in looked:
-            if isinstance(found, Refused):
-                reasons[found.reason] += found.tiles
-        return Count(self.size, sum(isinstance(found, Tile) for found in looked), _grouped(reasons), True)
+        for outcome in looked:
+            if isinstance(outcome, Refused):
+                reasons[outcome.reason] += outcome.tiles
+        return Count(self.size, sum(isinstance(outcome, Tile) for outcome in looked), _grouped(reasons), True)
 
     def _estimated(self) -> Count:
         draw = random.Random(0)
@@ -107,10 +107,10 @@ class Space:
         others = ((name, value) for name, values in self.values.items() for value in values)
         changes = ((name, value) for name, value in others if value != getattr(tile, name))
         alone = {(name, value): self._changed(tile, {name: value}) for name, value in changes}
-        yield from (found for found in alone.values() if found)
-        for first, second in combinations((change for change, found in alone.items() if not found), 2):
-            if first[0] != second[0] and (found := self._changed(tile, dict((first, second)))):
-                yield found
+        yield from (neighbour for neighbour in alone.values() if neighbour)
+        for first, second in combinations((change for change, neighbour in alone.items() if not neighbour), 2):
+            if first[0] != second[0] and (neighbour := self._changed(tile, dict((first, second)))):
+                yield neighbour
 
     def _changed(self, tile: Tile, values: Mapping[str, int]) -> Tile | None:
         changed = Tile(**{**vars(tile), **values})

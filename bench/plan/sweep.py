@@ -155,7 +155,7 @@ def _listed(value: Any) -> list[Any]:
 
 
 def _texts(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(one, str) for one in value)
+    return isinstance(value, list) and all(isinstance(text, str) for text in value)
 
 
 def _each_once(value: Any) -> bool:

@@ -44,7 +44,7 @@ def plain(text: str) -> str:
 def as_json(value: object) -> str:
     r"""Return a value as JSON on one line; characters that are unsafe in a terminal are escaped: `\u202e`."""
     text = msgspec.json.encode(value).decode()
-    return text if text.isascii() else _HIDDEN.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    return text if text.isascii() else _HIDDEN.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def indented(value: object, indent: int = 2) -> str:

@@ -59,15 +59,15 @@ class Bound(NamedTuple):
         """Return the largest absolute error that each stored element may have."""
         dtype = DTYPES[self.stored]
         before = self.largest * (1 + dtype.roundoff) * self.unit
-        found: Array = before + dtype.roundoff * np.abs(want) + dtype.underflow
-        return found
+        limits: Array = before + dtype.roundoff * np.abs(want) + dtype.underflow
+        return limits
 
     def variance(self, want: Array) -> Array:
         """Return the variance of rounding each element to its storage type, (rounding step)**2 / 12."""
         dtype = DTYPES[self.stored]
         step = np.maximum(np.ldexp(dtype.roundoff, np.frexp(want)[1]), 2 * dtype.underflow)
-        found: Array = step**2 / 12
-        return found
+        variance: Array = step**2 / 12
+        return variance
 
     def share(self, error: Array, want: Array) -> float:
         """Return the sum of error**2 / variance over all elements; elements without variance add 0 (see `limits`)."""
@@ -113,7 +113,7 @@ def compare(name: str, got: Array, want: Array, bound: float | Array | Bound, dt
 
     The reason names the first wrong element, and distinguishes NaN from an unwritten element.
     """
-    found = Errors()
+    errors = Errors()
     for block, start in _blocks(want.shape):
         expected = want[block]
         with np.errstate(invalid="ignore", over="ignore"):
@@ -121,14 +121,14 @@ def compare(name: str, got: Array, want: Array, bound: float | Array | Bound, dt
             if isinstance(bound, Bound):
                 part = bound.of(block, want.shape)
                 limits = part.limits(expected)
-                found.squares += part.share(error, expected)
+                errors.squares += part.share(error, expected)
             else:
                 limits = np.broadcast_to(bound, want.shape)[block]
-            found.add(error, limits, start)
-    if found.first is not None:
-        return _wrong(name, got, want, bound, dtype, found)
-    reason = _imprecise(name, bound, found) if isinstance(bound, Bound) and found.count else None
-    return Verdict(found.largest, found.limit, reason)
+            errors.add(error, limits, start)
+    if errors.first is not None:
+        return _wrong(name, got, want, bound, dtype, errors)
+    reason = _imprecise(name, bound, errors) if isinstance(bound, Bound) and errors.count else None
+    return Verdict(errors.largest, errors.limit, reason)
 
 
 def moved(name: str, got: Array, want: Array, dtype: str) -> Verdict:
@@ -166,8 +166,8 @@ def _blocks(
         yield tuple(block), tuple(first if i == axis else 0 for i in range(len(shape)))
 
 
-def _wrong(name: str, got: Array, want: Array, bound: float | Array | Bound, dtype: str, found: Errors) -> Verdict:
-    where = found.first
+def _wrong(name: str, got: Array, want: Array, bound: float | Array | Bound, dtype: str, errors: Errors) -> Verdict:
+    where = errors.first
     assert where is not None
     if isinstance(bound, Bound):
         limit = bound.of(where, want.shape).limits(want[where])
@@ -176,15 +176,15 @@ def _wrong(name: str, got: Array, want: Array, bound: float | Array | Bound, dty
     unwritten = got.view(bits_dtype(dtype))[where] == DTYPES[dtype].poison
     number = ".10g" if got.dtype.kind == "i" else ".9g"
     value = "was not written" if unwritten else f"is {float(got[where]):{number}}"
-    count = f"{found.wrong} of {found.count} elements wrong"
+    count = f"{errors.wrong} of {errors.count} elements wrong"
     index = ", ".join(map(str, where))
     reason = f"{name}[{index}] {value}, expected {float(want[where]):{number}} within {float(limit):.3g} ({count})"
-    return Verdict(None if found.nan else found.largest, found.limit, reason)
+    return Verdict(None if errors.nan else errors.largest, errors.limit, reason)
 
 
-def _imprecise(name: str, bound: Bound, found: Errors) -> str | None:
+def _imprecise(name: str, bound: Bound, errors: Errors) -> str | None:
     """Return why errors that are each within their bound are too large as a whole, or None."""
-    rms, limit = math.sqrt(found.squares / found.count), bound.rms_limit(found.count)
+    rms, limit = math.sqrt(errors.squares / errors.count), bound.rms_limit(errors.count)
     if rms <= limit:
         return None
     return f"{name} has an rms error {rms:.3g} times that of the declared arithmetic, expected at most {limit:.3g}"
@@ -214,8 +214,8 @@ def sums_limit(variance: Array, own_error: float | Array, verdicts: int = 1) -> 
     that share this chance.
     """
     quantile = math.sqrt(2 * math.log(2 * verdicts * max(1, variance.size) / _FALSE_ALARMS))
-    found: Array = quantile * np.sqrt(variance + own_error**2)
-    return found
+    limits: Array = quantile * np.sqrt(variance + own_error**2)
+    return limits
 
 
 def summed(
