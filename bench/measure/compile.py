@@ -126,8 +126,8 @@ def header_folders() -> tuple[str, ...]:
     toolkits += [Path(root) for root in (os.environ.get("CUDA_HOME"), "/usr/local/cuda") if root]
     roots = [_first_with(header, (*wheels, *toolkits)) for header in ("cuda_runtime.h", "crt/mma.h", "cccl/nv/target")]
     folders = list(dict.fromkeys(folder for folder in roots[:2] if folder))
-    own = [folder / "cccl" for folder in folders if (folder / "cccl").is_dir()]
-    folders += own or ([roots[2] / "cccl"] if roots[2] else [])
+    bundled = [folder / "cccl" for folder in folders if (folder / "cccl").is_dir()]
+    folders += bundled or ([roots[2] / "cccl"] if roots[2] else [])
     return tuple(map(str, folders))
 
 
@@ -163,10 +163,10 @@ def with_nvrtc(path: Path, name: str, entries: Sequence[str], arch: str) -> Comp
         said = done.stderr.decode(errors="replace").strip().rpartition("\n")[2]
         raise BuildFailed(f"NVRTC ended with status {done.returncode}{said and f': {said}'}")
     head, _, code = done.stdout.partition(b"\n")
-    found = json.loads(head)
-    if "error" in found:
-        raise BuildFailed(_missing_header(found["log"]) or found["log"] or found["error"])
-    return CompilerOutput(code, found["symbols"], found["log"])
+    reply = json.loads(head)
+    if "error" in reply:
+        raise BuildFailed(_missing_header(reply["log"]) or reply["log"] or reply["error"])
+    return CompilerOutput(code, reply["symbols"], reply["log"])
 
 
 def _write_host_headers(folder: Path, texts: Iterable[bytes]) -> None:

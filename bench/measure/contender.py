@@ -274,7 +274,7 @@ class Contender:
         if set(cpus_in(self.report.affinity)) - set(cpus_in(affinity())):
             self.report.note(beyond(self.report.affinity))
         clock = self.series.clock
-        if isinstance(clock, CudaClock) and not clock.held:
+        if isinstance(clock, CudaClock) and not clock.holds_stream:
             self.report.note("timed without holding the stream: the time may include the host's launch cost")
         if isinstance(clock, CudaClock) and (reason := clock.hidden_work(self.series.samples, self.series.batch)):
             self.report.mistrust(reason)

@@ -120,8 +120,8 @@ class HostMemory:
     def download(self, source: Array) -> Array:
         return source
 
-    def holds(self, found: Array, name: str, draw: Draw) -> bool:
-        return draw.is_held(found, name)
+    def holds(self, array: Array, name: str, draw: Draw) -> bool:
+        return draw.is_held(array, name)
 
 
 class _Eviction:
@@ -135,9 +135,9 @@ class _Eviction:
 
     def run(self) -> None:
         """Read and write each share on a separate thread; the calling thread takes one of them."""
-        own, *others = self._shares
+        first, *others = self._shares
         pending = [self._threads.submit(np.add, share, 1, out=share) for share in others]
-        np.add(own, 1, out=own)
+        np.add(first, 1, out=first)
         for share in pending:
             share.result()
 

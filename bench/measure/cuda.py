@@ -114,7 +114,7 @@ class Cuda:
         self.synchronize()
         return np.asarray(source.get())
 
-    def holds(self, found: Any, name: str, draw: Draw) -> bool:
+    def holds(self, array: Any, name: str, draw: Draw) -> bool:
         """Return whether an input has the drawn bits, compared with a device copy that is uploaded once per draw.
 
         The input is downloaded and compared on the host if the device has little free memory. This is also done if
@@ -127,10 +127,10 @@ class Cuda:
             if state is not draw.state:
                 copy = self.bytes(drawn.nbytes).view(bits)
                 self.upload(copy, drawn)
-            if self._cupy.array_equal(found.view(bits), copy):
+            if self._cupy.array_equal(array.view(bits), copy):
                 self._copies[name] = draw.state, copy
                 return True
-        return draw.is_held(self.download(found), name)
+        return draw.is_held(self.download(array), name)
 
     def evict(self) -> None:
         """Reset persistent lines, and write twice the L2 cache's size on each GPU in use. The clock waits for this."""

@@ -125,11 +125,11 @@ class Draw:
             self._scatter[operand.name] = _scattered(self._changes, operand)
         return next(self._scatter[operand.name])
 
-    def is_held(self, found: Array, name: str) -> bool:
+    def is_held(self, array: Array, name: str) -> bool:
         """Return whether an array on the host has exactly the bits that were drawn for an operand."""
         drawn = self.flat[name]
         bits = f"u{drawn.itemsize}"
-        return equal(found.view(bits), drawn.view(bits))
+        return equal(array.view(bits), drawn.view(bits))
 
     def views(self, order: str) -> dict[str, Array]:
         """Return the inputs as arrays in their shapes."""

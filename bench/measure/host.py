@@ -26,12 +26,12 @@ class Host(msgspec.Struct, frozen=True):
     environment: dict[str, Any] = {}
 
 
-def unlike(found: Host, expected: Host) -> Iterator[str]:
+def unlike(host: Host, expected: Host) -> Iterator[str]:
     """Yield `numpy is 2.3.0, expected 2.4.6` for each property that differs from the expected host's."""
-    facts: list[tuple[str, str | None, str]] = [("kernelmark", found.kernelmark, expected.kernelmark)]
-    facts += [("its commit", found.commit, expected.commit), ("Python", found.python, expected.python)]
-    for own, others in ((found.versions, expected.versions), (found.plugins, expected.plugins)):
-        facts += [(name, own.get(name), others.get(name, "none")) for name in sorted({*own, *others} if others else ())]
+    facts: list[tuple[str, str | None, str]] = [("kernelmark", host.kernelmark, expected.kernelmark)]
+    facts += [("its commit", host.commit, expected.commit), ("Python", host.python, expected.python)]
+    for here, there in ((host.versions, expected.versions), (host.plugins, expected.plugins)):
+        facts += [(name, here.get(name), there.get(name, "none")) for name in sorted({*here, *there} if there else ())]
     for name, value, wanted in facts:
         if wanted and value != wanted:
             yield f"{name} is {value or 'not there'}, expected {wanted}"

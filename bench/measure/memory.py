@@ -73,7 +73,7 @@ class _ControlGroup(NamedTuple):
     """The files with a control group's limit, usage and counters, and the name of the counter of reclaimable bytes."""
 
     limit: Path
-    held: Path
+    used: Path
     counters: Path
     reclaimable: str
 
@@ -86,8 +86,8 @@ def _groups(root: Path) -> tuple[_ControlGroup, ...]:
     }
     groups = ((folder, *names[version]) for version, folder in control_groups(root, "memory"))
     return tuple(
-        _ControlGroup(folder / limit, folder / held, folder / "memory.stat", reclaimable)
-        for folder, limit, held, reclaimable in groups
+        _ControlGroup(folder / limit, folder / used, folder / "memory.stat", reclaimable)
+        for folder, limit, used, reclaimable in groups
         if (folder / limit).exists()
     )
 
@@ -112,7 +112,7 @@ def control_groups(root: Path, controller: str) -> Iterator[tuple[int, Path]]:
 
 def _free_of(group: _ControlGroup) -> int | None:
     """Return the bytes that a group may still use. Inactive file pages count as free, since they can be reclaimed."""
-    limit, used = number_in(group.limit), number_in(group.held)
+    limit, used = number_in(group.limit), number_in(group.used)
     if limit is None or used is None:
         return None
     return limit - used + min(used, _counter(group.counters, group.reclaimable) or 0)

@@ -54,9 +54,9 @@ def parts_of(array: Any) -> list[Any]:
 class Peers:
     """Memory of several GPUs. Each has an equal part of an array; the first and the last have `edge` more bytes."""
 
-    def __init__(self, own: Memory, gpus: tuple[int, ...], edge: int) -> None:
-        self._own, self._gpus, self._edge = own, gpus, edge
-        self.dtype = own.dtype
+    def __init__(self, memory: Memory, gpus: tuple[int, ...], edge: int) -> None:
+        self._memory, self._gpus, self._edge = memory, gpus, edge
+        self.dtype = memory.dtype
 
     def bytes(self, nbytes: int) -> Spread:
         """Return uninitialised memory. Raises CuPy's OutOfMemoryError."""
@@ -96,8 +96,8 @@ class Peers:
                 parts.append(np.asarray(part.get()))
         return np.concatenate(parts)
 
-    def holds(self, found: Spread, name: str, draw: Draw) -> bool:
-        return draw.is_held(self.download(found), name)
+    def holds(self, array: Spread, name: str, draw: Draw) -> bool:
+        return draw.is_held(self.download(array), name)
 
 
 def join_peers(count: int) -> None:

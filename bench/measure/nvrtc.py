@@ -49,5 +49,5 @@ def answer(request: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
 
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that waits for this one handles interrupts
-    found, code = answer(json.load(sys.stdin))
-    sys.stdout.buffer.write(json.dumps(found).encode() + b"\n" + code)
+    reply, code = answer(json.load(sys.stdin))
+    sys.stdout.buffer.write(json.dumps(reply).encode() + b"\n" + code)

@@ -60,18 +60,18 @@ class Spots(NamedTuple):
         A kernel must not notice the calls. They call no Python function, which would call a trace function. The first
         lets the system read, if possible, which raises no fault in memory that the kernel has protected.
         """
-        flat, found = self.flat, np.empty(len(self.places) + 1, self.flat.dtype)
+        flat, elements = self.flat, np.empty(len(self.places) + 1, self.flat.dtype)
         number = int(self.places[0]) % len(self.places)
-        self.early.append((number, found))
-        one = self.places[number : number + 1]
-        address = flat.__array_interface__["data"][0] + flat.itemsize * int(one[0])
-        first = read_by_system(address, found[:1]) or partial(flat.take, one, None, found[:1], "clip")
-        return [first, partial(flat.take, self.places, None, found[1:], "clip")]
+        self.early.append((number, elements))
+        place = self.places[number : number + 1]
+        address = flat.__array_interface__["data"][0] + flat.itemsize * int(place[0])
+        first = read_by_system(address, elements[:1]) or partial(flat.take, place, None, elements[:1], "clip")
+        return [first, partial(flat.take, self.places, None, elements[1:], "clip")]
 
     def is_late(self) -> bool:
         """Return whether an element is still poisoned, or has changed since the calls of `early_reads` read it."""
         bits = self.flat[self.places]
-        changed = any(found[0] != bits[number] or (found[1:] != bits).any() for number, found in self.early)
+        changed = any(elements[0] != bits[number] or (elements[1:] != bits).any() for number, elements in self.early)
         return bool(changed or (bits == self.unwritten).any())
 
 
@@ -230,10 +230,10 @@ class OperandSet:
 
         If `into` is None, memory is allocated, which takes longer than the copy if outputs are large.
         """
-        found = {name: self._memory[name].download(self.flat[name]) for name in self.written}
+        outputs = {name: self._memory[name].download(self.flat[name]) for name in self.written}
         if into is None:
-            return {name: np.array(flat) for name, flat in found.items()}
-        for name, flat in found.items():
+            return {name: np.array(flat) for name, flat in outputs.items()}
+        for name, flat in outputs.items():
             np.copyto(into[name], flat)
         return dict(into)
 

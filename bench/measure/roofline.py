@@ -162,29 +162,29 @@ def fastest_tenth(samples: Sequence[float]) -> Tenth:
 BESIDE = "measured while "
 
 
-def highest(found: Iterable[tuple[Ceiling, str]]) -> tuple[Ceiling, str] | None:
+def highest(ceilings: Iterable[tuple[Ceiling, str]]) -> tuple[Ceiling, str] | None:
     """Return the ceiling to use among several of one kind, and the doubt about it; its `best` is the highest of all.
 
     Ceilings without doubt are preferred, then those measured during other load; among equals the highest is used.
     """
-    every = list(found)
+    every = list(ceilings)
     if not every:
         return None
     chosen, doubt = max(every, key=certainty)
     return msgspec.structs.replace(chosen, best=max(known.best for known, _ in every)), doubt
 
 
-def in_force(found: Iterable[tuple[Ceiling, str]]) -> list[tuple[Ceiling, str]]:
+def in_force(ceilings: Iterable[tuple[Ceiling, str]]) -> list[tuple[Ceiling, str]]:
     """Return, for each kind of ceiling, the one that a run's rows use, with the reason to doubt it or ""."""
     by_need: dict[Need, list[tuple[Ceiling, str]]] = {}
-    for pair in found:
+    for pair in ceilings:
         by_need.setdefault(pair[0].need, []).append(pair)
     return [max(group, key=certainty) for group in by_need.values()]
 
 
-def certainty(one: tuple[Ceiling, str]) -> tuple[bool, bool, float]:
+def certainty(candidate: tuple[Ceiling, str]) -> tuple[bool, bool, float]:
     """Return the sort key of a ceiling. Of all ceilings of one kind, the one with the largest key is used."""
-    return not one[1], one[1].startswith(BESIDE), one[0].rate
+    return not candidate[1], candidate[1].startswith(BESIDE), candidate[0].rate
 
 
 def place(measured: Measurement, problem: Problem, compute: Ceiling | None, memory: Ceiling | None) -> Roofline | None:

@@ -71,13 +71,13 @@ class Mark(NamedTuple):
 class _Stretch:
     """Calls that are timed together, with the operand set of each.
 
-    known: the set keeps the values of its previous call. kept: whether the time is kept. judged_on: the number of the
-    shared change in the operands, if the output is judged. spots: poisoned elements of the output.
+    known: the set keeps the values of its previous call. is_sample: whether the time is kept. judged_on: the number of
+    the shared change in the operands, if the output is judged. spots: poisoned elements of the output.
     """
 
     sets: list[int]
     known: bool = False
-    kept: bool = False
+    is_sample: bool = False
     judged_on: int | None = None
     spots: list[Spots] = field(default_factory=list)
 
@@ -147,7 +147,7 @@ class Series:
         waking = 0 if self.is_long else self._random.choice(WAKING)
         stretches = [self._next_stretch(calls) for calls in (*[1] * waking, *self._split())]
         for stretch in stretches[waking:]:
-            stretch.kept = True
+            stretch.is_sample = True
             stretch.known = self.cuts and len(stretch.sets) == 1 and self._random.random() < 0.5
         seconds = self._take(stretches)[waking:]
         self.samples.append(math.fsum(seconds) / self.batch)
@@ -191,13 +191,13 @@ class Series:
 
     def _check_if_affordable(self, group: list[_Stretch], took_s: float) -> bool:
         """Check an output of a kept stretch if CHECKED_SHARE of the seconds allows it. Return whether one was."""
-        kept = [stretch for stretch in group if stretch.kept]
-        if not self._check_output or not kept:
+        sampled = [stretch for stretch in group if stretch.is_sample]
+        if not self._check_output or not sampled:
             return False
         if self._limits_checks and self._check_s * self._random.random() >= CHECKED_SHARE * took_s:
             return False
         began, self._limits_checks = self.clock.now(), True
-        operands = self.sets[self._random.choice(self._random.choice(kept).sets)]
+        operands = self.sets[self._random.choice(self._random.choice(sampled).sets)]
         with self._called("check"):
             self.wrong = self.wrong or self._check_output(operands) or ""
         self._check_s = min(self._check_s, self.clock.now() - began)  # a longer check may have been interrupted
@@ -217,7 +217,7 @@ class Series:
 
     def take_pair(self) -> None:
         """Time a call on new values and another on the same values; append the seconds to `new_s` and `known_s`."""
-        stretches = [_Stretch([0], kept=True), _Stretch([0], known=True, kept=True)]
+        stretches = [_Stretch([0], is_sample=True), _Stretch([0], known=True, is_sample=True)]
         for seconds, took in zip((self.new_s, self.known_s), self._take(stretches), strict=True):
             seconds.append(took)
 
@@ -368,7 +368,7 @@ class Series:
         0.1 % of LONG_CALL_S.
         """
         calls, operands = [self._launches[which] for which in stretch.sets], self.sets[stretch.sets[-1]]
-        for spot in stretch.spots if self.is_long or not stretch.kept else ():
+        for spot in stretch.spots if self.is_long or not stretch.is_sample else ():
             calls += spot.early_reads()
         with undisturbed():
             seconds = self._time(calls, "sampling") * len(calls)

@@ -110,7 +110,7 @@ def _on_problem(kernel: Kernel, problem: Problem, limits: DeviceLimits) -> objec
 def _declared(value: Any, names: Iterable[str]) -> list[tuple[str, object]]:
     """Return the named fields that differ from their defaults, so that a new field changes no digest."""
     given = {f.name: (getattr(value, f.name), f.default) for f in fields(value) if f.name in names}
-    return [(name, _plain(held)) for name, (held, default) in given.items() if held != default]
+    return [(name, _plain(content)) for name, (content, default) in given.items() if content != default]
 
 
 def _plain(value: Any) -> object:
@@ -153,19 +153,19 @@ def flattened(source: Path, include: Path) -> str:
 def _lines(text: str) -> tuple[str, ...]:
     """Return the tokens of a C++ text: a line for each directive and for the code between two directives."""
     text = re.sub(r"\\\n", "", text)
-    text = _COMMENT.sub(lambda found: " " if found[0].startswith(("//", "/*")) else found[0], text)
+    text = _COMMENT.sub(lambda match: " " if match[0].startswith(("//", "/*")) else match[0], text)
     text = "".join(f"{line.strip()}\n" for line in text.splitlines() if line.strip())
-    text = _EMULATED.sub(lambda found: (found[2] if found[1] else found[3]) or "", text)
-    found: list[str] = []
+    text = _EMULATED.sub(lambda match: (match[2] if match[1] else match[3]) or "", text)
+    lines: list[str] = []
     code: list[str] = []
     for line in [*text.splitlines(), "#pragma once"]:
         if not line.startswith("#"):
             code += (token[0] for token in _TOKEN.finditer(line))
             continue
-        found += [" ".join(code)] * bool(code)
-        found += [" ".join(line.split())] * (line.split() != ["#pragma", "once"])
+        lines += [" ".join(code)] * bool(code)
+        lines += [" ".join(line.split())] * (line.split() != ["#pragma", "once"])
         code = []
-    return tuple(found)
+    return tuple(lines)
 
 
 class _Statement(NamedTuple):

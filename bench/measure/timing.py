@@ -186,7 +186,7 @@ class CudaClock:
         self._elapsed_ms: Callable[[Any, Any], float] = cupy.cuda.get_elapsed_time
         self._memory = cupy.cuda.alloc_pinned_memory(4)
         self._flag = np.frombuffer(self._memory, np.uint32, 1)
-        self.held = hold
+        self.holds_stream = hold
         self.unseen_s: list[float] = []
 
     def now(self) -> float:
@@ -203,8 +203,8 @@ class CudaClock:
         self._device.forget_persisting()
         self._device.synchronize()
         began = now()
-        held = self.held and self._wait()
-        watchdog = Timer(self.RELEASE_S, self._release_late) if held else None
+        is_held = self.holds_stream and self._wait()
+        watchdog = Timer(self.RELEASE_S, self._release_late) if is_held else None
         if watchdog:
             watchdog.start()
         try:
@@ -222,11 +222,11 @@ class CudaClock:
         ended = now()
         self._refuse_strayed()
         span, passed_s = self._elapsed_ms(self._start, self._stop) * 1e-3, ended - began
-        if held and not self.held:  # the watchdog released the stream, so this time includes its two seconds
+        if is_held and not self.holds_stream:  # the watchdog released the stream, so this time includes its two seconds
             return self.time(calls)
         if not 0 <= span <= passed_s + self.JUMP_S:
             raise RuntimeError(f"the device's events span {span:.3g} s, but only {passed_s:.3g} s passed on the host")
-        self.unseen_s.append(max(0.0, ended - released - span) if held else 0.0)
+        self.unseen_s.append(max(0.0, ended - released - span) if is_held else 0.0)
         return span / len(calls)
 
     def time_apart(self, calls: Sequence[Launch], between: Iterator[None] | None = None) -> float:
@@ -253,11 +253,11 @@ class CudaClock:
         self._flag[0] = 0
         flags = self._driver.CUstreamWaitValue_flags.CU_STREAM_WAIT_VALUE_GEQ
         (status,) = self._driver.cuStreamWaitValue32(self._stream.ptr, self._memory.ptr, 1, flags)
-        self.held = status == self._driver.CUresult.CUDA_SUCCESS
-        return self.held
+        self.holds_stream = status == self._driver.CUresult.CUDA_SUCCESS
+        return self.holds_stream
 
     def _release_late(self) -> None:
-        self.held = False
+        self.holds_stream = False
         self._flag[0] = 1
 
     def hidden_work(self, samples: Sequence[float], batch: int) -> str | None:

@@ -52,7 +52,7 @@ def a_driver_without_stream_waits_is_timed_without_holding() -> None:
     control.launches_take(4_000_000)
     with patch.object(driver, "cuStreamWaitValue32", lambda *_: (driver.CUresult.CUDA_ERROR_NOT_SUPPORTED,)):
         assert clock.time([launching(device)]) == pytest.approx(4e-3, rel=1e-3)
-    assert not clock.held
+    assert not clock.holds_stream
 
 
 def a_call_that_raises_lets_the_stream_go() -> None:

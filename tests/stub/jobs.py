@@ -153,7 +153,7 @@ def synchronising_call() -> dict[str, Any]:
         stream.sync()
 
     span = clock.time([call])
-    return {"held": clock.held, "span": span}
+    return {"held": clock.holds_stream, "span": span}
 
 
 def way(name: str) -> dict[str, Any]:
