@@ -346,7 +346,7 @@ def _planned(request: RunRequest, broker: Broker, config: str, gpus: tuple[str, 
     here = Host("", git_commit(), __version__, plugins=digests(plugins))
     if plan is None:
         options = msgspec.to_builtins({**request.options, "plugins": plugins})
-        made = first_answer(broker, Task(here, asked=options), request.start_timeout_s).plan
+        made = first_answer(broker, Task(here, options=options), request.start_timeout_s).plan
         assert made is not None  # the plan was requested
         plan = msgspec.structs.replace(made, suites=tuple(map(full_name, request.suites)))
     plan = msgspec.structs.replace(plan, executor=config, gpus=gpus)

@@ -53,11 +53,11 @@ class GpuPool:
 
     def __init__(self, gpus: list[str]) -> None:
         """gpus: the UUIDs of the GPUs."""
-        left, self._own, self._count = iter(gpus), threading.local(), len(gpus)
-        self._threads = ThreadPoolExecutor(len(gpus), initializer=lambda: setattr(self._own, "gpu", next(left)))
+        left, self._local, self._count = iter(gpus), threading.local(), len(gpus)
+        self._threads = ThreadPoolExecutor(len(gpus), initializer=lambda: setattr(self._local, "gpu", next(left)))
 
     def submit(self, data: bytes) -> "Future[bytes]":
-        return self._threads.submit(lambda: measure(data, self._own.gpu))
+        return self._threads.submit(lambda: measure(data, self._local.gpu))
 
     def state(self) -> TaskReply:
         return TaskReply(workers=self._count)
@@ -143,8 +143,8 @@ def main(parent: Channel, config: str, gpus: list[str]) -> None:
     """Submit the parent's tasks and send back the results, until the parent closes the channel."""
     writer = ThreadPoolExecutor(1)  # a full pipe must not keep a task waiting
 
-    def answer(number: int, found: TaskReply) -> None:
-        writer.submit(parent.send, number, found)
+    def answer(number: int, reply: TaskReply) -> None:
+        writer.submit(parent.send, number, reply)
 
     try:
         pool = ParslPool(config) if config else GpuPool(gpus)

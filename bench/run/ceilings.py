@@ -36,7 +36,7 @@ _LONG = ", and a call took longer than a time slice"
 class Standing(NamedTuple):
     """The ceiling that bounds rows until `stale_at_s`, or None if none is valid. doubt: why it may be too low."""
 
-    found: Ceiling | None
+    ceiling: Ceiling | None
     stale_at_s: float
     doubt: str = ""
 
@@ -63,7 +63,7 @@ class Ceilings:
         self._registry, self._execute, self._keep, self._doubt, self._earlier = registry, execute, keep, doubt, earlier
         self._known: Known = {} if known is None else known
         self._ever: dict[Need, tuple[Ceiling, str] | None] = {}
-        self._own: set[Need] = set()
+        self._recorded: set[Need] = set()
 
     def apply(self, job: Job, rows: list[Measurement]) -> None:
         """Add the roofline columns to the timed rows of a job that has just run, and mistrust rows above their ceiling.
@@ -78,7 +78,7 @@ class Ceilings:
             self._hold(job, self._registry.problem(name), timed)
 
     def _hold(self, job: Job, problem: Problem, timed: list[Measurement]) -> None:
-        judges_of = {row.entrant: self._asked(job, problem, row) for row in timed}
+        judges_of = {row.entrant: self._judges_of(job, problem, row) for row in timed}
         for need in dict.fromkeys(need for row in timed for need in roofline.needs(*self._facts(job, problem, row))):
             self._refresh(need, job)
         for need in dict.fromkeys(need for pairs in judges_of.values() for need, _ in pairs):
@@ -99,9 +99,9 @@ class Ceilings:
             if len(suspects) > 1 or row.kernel == job.baseline_of(problem.id):
                 # Correct kernels have surpassed it, so it bounds nothing until it is measured again.
                 known, doubt = self._known[need], f"{row.kernel} on {problem.id}: {excess.reason}"
-                if known.found:
-                    self._doubt(known.found, doubt)
-                self._known[need] = known._replace(found=None, doubt=doubt)
+                if known.ceiling:
+                    self._doubt(known.ceiling, doubt)
+                self._known[need] = known._replace(ceiling=None, doubt=doubt)
             else:
                 row.mistrust(excess.reason, excess)
         for row in timed:
@@ -110,10 +110,10 @@ class Ceilings:
 
     def _place(self, row: Measurement, job: Job, problem: Problem) -> None:
         known = {need.moves: self._known[need] for need in roofline.needs(*self._facts(job, problem, row))}
-        of_kinds = (known[moves].found if moves in known else None for moves in (False, True))
+        of_kinds = (known[moves].ceiling if moves in known else None for moves in (False, True))
         placed = roofline.place(row, problem, *of_kinds)
         row.roofline = placed if placed and placed.roofline_pct <= 100 * roofline.SLACK else None
-        for at, doubt in [(standing.found, standing.doubt) for standing in known.values()]:
+        for at, doubt in [(standing.ceiling, standing.doubt) for standing in known.values()]:
             if row.roofline and at and doubt and at.need.bounds == row.roofline.bound_by:
                 row.note(low_ceiling(at.kind, doubt))
 
@@ -135,7 +135,7 @@ class Ceilings:
         If there is neither, the limit is twice the highest ceiling measured during other load, if any.
         """
         known, ever = self._known.get(need), self._ever.get(need)
-        if known and known.doubt and not known.found:
+        if known and known.doubt and not known.ceiling:
             return []  # refuted: correct kernels have surpassed it
         if steady := self._undisturbed(need) or nominal_peak(need):
             return [roofline.Judge(steady, times)]
@@ -146,10 +146,10 @@ class Ceilings:
         known, ever = self._known.get(need), self._ever.get(need)
         if ever is None or ever[1]:
             return None
-        own = known.found if known and known.found and not known.doubt else ever[0]
-        return msgspec.structs.replace(own, best=ever[0].best)
+        ceiling = known.ceiling if known and known.ceiling and not known.doubt else ever[0]
+        return msgspec.structs.replace(ceiling, best=ever[0].best)
 
-    def _asked(self, job: Job, problem: Problem, row: Measurement) -> list[tuple[Need, float]]:
+    def _judges_of(self, job: Job, problem: Problem, row: Measurement) -> list[tuple[Need, float]]:
         """Return the ceilings that a row is checked against, each with its factor; none for a microbenchmark.
 
         None are returned if operands are zeros, since a correct kernel may then skip the arithmetic.
@@ -175,12 +175,12 @@ class Ceilings:
         self._holds(need)
         known = self._known.get(need)
         if known is None or known.stale_at_s < now():
-            if need not in self._own:
+            if need not in self._recorded:
                 self._known.pop(need, None)
             self._measure(need, job)
-        elif known.found and need not in self._own:
-            self._see(known.found, known.doubt)
-            self._add(known.found, known.doubt)
+        elif known.ceiling and need not in self._recorded:
+            self._see(known.ceiling, known.doubt)
+            self._add(known.ceiling, known.doubt)
 
     def _measure(self, need: Need, job: Job) -> None:
         """Measure a ceiling, twice if it looks disturbed and no valid one is known; the highest valid one bounds rows.
@@ -189,27 +189,27 @@ class Ceilings:
         run; a later one replaces it only if noise does not explain the difference.
         """
         began_s, known = now(), self._known.get(need)
-        found, doubt = (known.found, known.doubt) if known else (None, "")
+        ceiling, doubt = (known.ceiling, known.doubt) if known else (None, "")
         for times in (1, AGAIN):
             taken = self._take(need, job, times)
             if taken is None:
                 break
             rate = taken[0].rate
-            if found and not doubt:
-                if rate <= roofline.SLACK * found.rate:
+            if ceiling and not doubt:
+                if rate <= roofline.SLACK * ceiling.rate:
                     break
                 if not taken[1]:
-                    self._doubt(found, f"a later one of this run is {100 * (rate / found.rate - 1):.0f} % higher")
+                    self._doubt(ceiling, f"a later one of this run is {100 * (rate / ceiling.rate - 1):.0f} % higher")
             self._add(*taken)
-            found, doubt = max([(found, doubt), taken], key=roofline.certainty) if found else taken
+            ceiling, doubt = max([(ceiling, doubt), taken], key=roofline.certainty) if ceiling else taken
             if not doubt or doubt.startswith(roofline.BESIDE) or doubt.endswith(_LONG):
                 break
         ended_s = now()
         stale_at_s = ended_s + max(MAX_AGE_S, MAX_AGE_COSTS * (ended_s - began_s))
-        self._known[need] = Standing(found, stale_at_s, doubt)
+        self._known[need] = Standing(ceiling, stale_at_s, doubt)
 
     def _add(self, measured: Ceiling, doubt: str) -> None:
-        self._own.add(measured.need)
+        self._recorded.add(measured.need)
         self._keep(measured)
         if doubt:
             self._doubt(measured, doubt)
@@ -241,7 +241,7 @@ class Ceilings:
         if measured.kind == "fp32":
             for need, known in self._known.items():
                 same = (need.device, need.threads, need.kind) == (measured.device, measured.threads, "fp64")
-                if same and known.found and known.found.rate > measured.rate:
+                if same and known.ceiling and known.ceiling.rate > measured.rate:
                     return "below that of fp64"
         return cause and roofline.BESIDE + cause
 

@@ -281,11 +281,11 @@ def _answer(child: Child, questions: Sequence[object], until_s: float, stop: Cal
 
 def main() -> None:
     """Answer questions with the function `replies` of the named module; the first message holds all questions."""
-    parent, found = to_parent(), iter(list[Any]())
+    parent, replies = to_parent(), iter(list[Any]())
     while message := parent.receive():
         if message.number == 1:
-            found = importlib.import_module(sys.argv[3]).replies(msgspec.msgpack.decode(message.body))
-        answer = next(found)
+            replies = importlib.import_module(sys.argv[3]).replies(msgspec.msgpack.decode(message.body))
+        answer = next(replies)
         sys.stdout.flush()
         parent.send(message.number, answer)
 

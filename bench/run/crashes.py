@@ -59,7 +59,7 @@ FORKED = "the call also returned in a process that it forked, expected os._exit 
 #: Statuses that another kernel in the process may have caused.
 BLAMED = (Status.WRONG, Status.FAILED, Status.OOM)
 #: The key of a worker: its environment, the plug-ins that it loads, and whether it loads no others, as for ceilings.
-_Own = tuple[WorkerKey, tuple[str, ...], bool]
+_Slot = tuple[WorkerKey, tuple[str, ...], bool]
 #: A function that measures a job in the worker with a key.
 Execute = Callable[[Job, WorkerKey], list[Measurement]]
 
@@ -158,10 +158,10 @@ class Worker:
         """Return the `Death` of a worker that uses up memory, before the system kills another process, or None."""
         if spare is None or spare > 0:
             return None
-        own, available = sum(member.resident_bytes for member in below(self._child.pid)), memory.available_bytes() or 0
-        if own < available:
+        used, available = sum(member.resident_bytes for member in below(self._child.pid)), memory.available_bytes() or 0
+        if used < available:
             return None
-        complaint = f"the process used {own / 1e9:.3g} GB, {available / 1e9:.2g} GB are left"
+        complaint = f"the process used {used / 1e9:.3g} GB, {available / 1e9:.2g} GB are left"
         return Death(_blamed(job, call), Status.OOM, f"{_stage(call)}: {complaint}")
 
     def _crowded(self, job: Job, call: Call | None) -> Death | None:
@@ -237,7 +237,7 @@ class Workers(AbstractContextManager["Workers", None]):
 
     def __init__(self, progress: Progress | None = None) -> None:
         self.progress = progress or Progress()
-        self._waiting: dict[_Own, Worker] = {}
+        self._waiting: dict[_Slot, Worker] = {}
         self._had_company = False
 
     def __exit__(self, *_: object) -> None:
@@ -257,7 +257,7 @@ class Workers(AbstractContextManager["Workers", None]):
             threads, isa = plan.threads[0], plan.isas[0]
             job = Job((), (), plan.mode, plan.plugins, plan.seed, Budget(), threads, timeout_s=plan.timeout_s)
             key = WorkerKey("cpu", threads, isa)
-            self._waiting[_own(key, job)] = Worker(key)
+            self._waiting[_slot(key, job)] = Worker(key)
             discover()  # while the worker starts, since finding installed plug-ins takes as long
             self.run(job, key)
 
@@ -272,7 +272,7 @@ class Workers(AbstractContextManager["Workers", None]):
         """Measure a kernel again, alone on the same values, if another kernel may have caused its failure."""
         if row.status not in BLAMED:
             return row
-        if worker := self._waiting.pop(_own(key, job), None):
+        if worker := self._waiting.pop(_slot(key, job), None):
             worker.close()
         alone = msgspec.structs.replace(job.only([row.entrant]), entropy=row.entropy)
         (again,) = self._survive(alone, key, row.attempt + 1)
@@ -282,8 +282,8 @@ class Workers(AbstractContextManager["Workers", None]):
         return again
 
     def _ask(self, job: Job, key: WorkerKey) -> Reply | Death:
-        own = _own(key, job)
-        worker = self._waiting.pop(own, None) or Worker(key)
+        slot = _slot(key, job)
+        worker = self._waiting.pop(slot, None) or Worker(key)
         for other in list(self._waiting):  # the previous pass's workers are done
             if other[0].process < key.process or len(self._waiting) >= MAX_WAITING:
                 self._waiting.pop(other).close()
@@ -296,7 +296,7 @@ class Workers(AbstractContextManager["Workers", None]):
         if isinstance(reply, Death):
             worker.close()
         else:
-            self._waiting[own] = worker  # last in order: the one used most recently
+            self._waiting[slot] = worker  # last in order: the one used most recently
         return reply
 
     def _survive(self, job: Job, key: WorkerKey, attempt: int = 1, killed: tuple[Death, ...] = ()) -> list[Measurement]:
@@ -371,7 +371,7 @@ class Workers(AbstractContextManager["Workers", None]):
         return rows
 
 
-def _own(key: WorkerKey, job: Job) -> _Own:
+def _slot(key: WorkerKey, job: Job) -> _Slot:
     return key, job.plugins, job.ours and others_installed()
 
 

@@ -72,10 +72,10 @@ def first_answer(broker: Broker, task: Task, within_s: float) -> StationRows:
     if answer is None:
         remedy = "--start-timeout allows more"
         raise UsageError(f"no worker of the executor has started within {within_s:g} s: {broker.state}; {remedy}")
-    return _found(answer[1])
+    return _rows_in(answer[1])
 
 
-def _found(answer: TaskReply) -> StationRows:
+def _rows_in(answer: TaskReply) -> StationRows:
     if answer.lost:
         raise UsageError(f"the executor's first worker was lost: {answer.lost}")
     try:
@@ -155,7 +155,7 @@ class Dispatch:
             self._losses[group] += 1
             self._lost = answer.lost
             return self._losses[group] >= KILLS
-        answered = _found(answer)
+        answered = _rows_in(answer)
         if answered.host.host not in self._hosts:
             self._store.add_host(self._session.run_id, answered.host)
             self._hosts.add(answered.host.host)

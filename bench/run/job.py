@@ -101,8 +101,8 @@ class Stock:
 
     def lay_out(self, moved: bool) -> None:
         """Load the drawn values into the sets that begin off a cache line if `moved`, otherwise into the first sets."""
-        for place, found in self.moved.items():
-            operands = found if moved else self.sets[place][0]
+        for place, shifted in self.moved.items():
+            operands = shifted if moved else self.sets[place][0]
             operands.fence()
             operands.load(self.draw)
             operands.poison()
@@ -111,7 +111,7 @@ class Stock:
         return self.sets[contender.place]
 
 
-def run_job(job: Job, board: Board | None = None, show: Show = lambda found: None) -> list[Measurement]:
+def run_job(job: Job, board: Board | None = None, show: Show = lambda glimpses: None) -> list[Measurement]:
     """Verify a job's contenders and time them in turn; return a row for each, in the order of `job.entrants`.
 
     Variants that do not fit into memory together are measured one problem after the other, with a note. A job without
@@ -349,9 +349,9 @@ def _stocks(job: Job, contenders: Sequence[Contender]) -> list[Stock]:
 
     Raises MemoryError if drawn values and sets on the host need too much memory, before the system kills the process.
     """
-    own = {c.problem.id: [other for other in contenders if other.problem.id == c.problem.id] for c in contenders}
-    refuse_what_does_not_fit(sum(_host_bytes(job, some) for some in own.values()), "operands need")
-    return [Stock(job, some[0].problem, some) for some in own.values()]
+    by_problem = {c.problem.id: [other for other in contenders if other.problem.id == c.problem.id] for c in contenders}
+    refuse_what_does_not_fit(sum(_host_bytes(job, some) for some in by_problem.values()), "operands need")
+    return [Stock(job, some[0].problem, some) for some in by_problem.values()]
 
 
 def _cached_bytes(problem: Problem, place: Place) -> int:
@@ -363,12 +363,12 @@ def _cached_bytes(problem: Problem, place: Place) -> int:
 def _host_bytes(job: Job, contenders: Sequence[Contender]) -> int:
     """Return the bytes of host memory for one problem: its drawn values, operand sets and outputs to judge."""
     problem = contenders[0].problem
-    held = {c.place: (c.device, c.device.stream is None) for c in contenders}
+    places = {c.place: (c.device, c.device.stream is None) for c in contenders}
     outputs = _output_bytes(problem)
-    kept = min(MOST_STANDING * outputs, max(KEPT_BYTES, outputs)) if job.mode.does.times else 0
+    judged_bytes = min(MOST_STANDING * outputs, max(KEPT_BYTES, outputs)) if job.mode.does.times else 0
     sets = sum(
         job.mode.rotation(problem.footprint_bytes, device.llc_bytes).sets
         * sum(operand.nbytes for operand in problem.operands() if operand.in_host or on_host)
-        for device, on_host in held.values()
+        for device, on_host in places.values()
     )
-    return problem.footprint_bytes + sets + kept * len(contenders)
+    return problem.footprint_bytes + sets + judged_bytes * len(contenders)

@@ -51,13 +51,13 @@ def merge(runs: Sequence[Process], baseline_of: Callable[[str], str | None]) -> 
     """
     if len(runs) == 1:
         return list(runs[0])
-    own = {m.entrant: [found for run in runs for found in run if found.entrant == m.entrant] for m in runs[0]}
-    merged = {entrant: _merge(found, len(runs)) for entrant, found in own.items()}
-    for entrant, found in merged.items():
+    by_entrant = {m.entrant: [row for run in runs for row in run if row.entrant == m.entrant] for m in runs[0]}
+    merged = {entrant: _merge(rows, len(runs)) for entrant, rows in by_entrant.items()}
+    for entrant, row in merged.items():
         base = merged.get(Entrant(entrant.problem, baseline_of(entrant.problem) or ""))
-        in_turn = base and base is not found and base.interval and found.interval and found.job == base.job
-        if base and in_turn and not ran_beyond(base.disturbed + found.disturbed):
-            found.over_baseline = speedup(_groups(own[base.entrant]), _groups(own[entrant]))
+        in_turn = base and base is not row and base.interval and row.interval and row.job == base.job
+        if base and in_turn and not ran_beyond(base.disturbed + row.disturbed):
+            row.over_baseline = speedup(_groups(by_entrant[base.entrant]), _groups(by_entrant[entrant]))
     return list(merged.values())
 
 
@@ -74,16 +74,16 @@ def only(planned: PlannedJob, entrants: Collection[Entrant]) -> PlannedJob:
 
 
 def _groups(measured: Sequence[Measurement]) -> list[list[float]]:
-    return [one.samples for one in measured]
+    return [row.samples for row in measured]
 
 
 def _merge(measured: Sequence[Measurement], processes: int) -> Measurement:
-    for number, one in enumerate(measured, 1):
-        if one.status != Status.OK:
+    for number, row in enumerate(measured, 1):
+        if row.status != Status.OK:
             where = "" if number == 1 else f"in process {number} of {processes}: "
-            return msgspec.structs.replace(one, reason=where + one.reason)
-    values = {name: rule([getattr(one, name) for one in measured]) for name, rule in RULES.items()}
-    first, last = (datetime.fromisoformat(one.started_at) for one in (measured[0], measured[-1]))
+            return msgspec.structs.replace(row, reason=where + row.reason)
+    values = {name: rule([getattr(row, name) for row in measured]) for name, rule in RULES.items()}
+    first, last = (datetime.fromisoformat(row.started_at) for row in (measured[0], measured[-1]))
     spread_s = (last - first).total_seconds()
     values |= {"interval": pooled_interval(_groups(measured)), "interval_scope": BETWEEN, "spread_s": spread_s}
     return Measurement(**values)

@@ -52,16 +52,16 @@ class Session:
         resume: str | None = None,
         noisy_again: bool = False,
         known: Known | None = None,
-        **own: Any,
+        **facts: Any,
     ) -> None:
         """execute: None if an executor measures (dispatch.py). noisy_again: repeat disturbed cases.
 
-        known: ceilings that consecutive runs share until they are stale. own: fields of the run's record.
+        known: ceilings that consecutive runs share until they are stale. facts: fields of the run's record.
         """
         self.plan, self._store, self._execute = plan, store, execute
         self._registry = discover(plan.plugins, plan.timeout_s)
         self.tally: Counter[str] = Counter()
-        run = msgspec.structs.replace(_run_of(suites, plan), **own)
+        run = msgspec.structs.replace(_run_of(suites, plan), **facts)
         if resume is None:
             store.begin(run)
         else:
@@ -107,17 +107,17 @@ class Session:
 
         After the last process, commit and return the job's rows; before that, store each process's measurements.
         """
-        before = found = self._store.pending(self.run_id, number) if self._taken else []
+        before = runs = self._store.pending(self.run_id, number) if self._taken else []
         left = still_good(planned, before) if len(before) < process else None
         if left:
             assert self._execute is not None, "a session without `execute` cannot measure"
-            found = [*before, self._execute(left.job, msgspec.structs.replace(left.key, process=process))]
-        if not is_settled(planned, found, processes):
+            runs = [*before, self._execute(left.job, msgspec.structs.replace(left.key, process=process))]
+        if not is_settled(planned, runs, processes):
             if left:
                 self._taken = True
-                self._store.set_aside(self.run_id, number, process, found[-1])
+                self._store.set_aside(self.run_id, number, process, runs[-1])
             return []
-        measured = merge(counted(found, processes), planned.job.baseline_of)
+        measured = merge(counted(runs, processes), planned.job.baseline_of)
         if self._ceilings is not None:  # compares with the present ceilings
             self._ceilings.apply(planned.job, measured)
         rows = self.record(planned, measured)

@@ -33,7 +33,7 @@ from kernelmark.bench.run.crashes import Workers
 from kernelmark.bench.run.passes import counted, is_settled, merge, planned_processes, still_good
 
 #: One station per thread, since an executor's workers may be threads of one process.
-_own = threading.local()
+_local = threading.local()
 _one_at_a_time = threading.Lock()
 
 
@@ -46,13 +46,13 @@ class Expected(msgspec.Struct):
 class Task(Expected):
     """The jobs of a comparison group, all measured on one host; a task without jobs requests a plan.
 
-    asked: the options from which the station makes a plan for its machine; None if there is a plan.
+    options: the options from which the station makes a plan for its machine; None if there is a plan.
     """
 
     plan: Plan | None = None
     jobs: list[PlannedJob] = []
     suites: list[str] = []
-    asked: dict[str, Any] | None = None
+    options: dict[str, Any] | None = None
 
 
 class StationRows(msgspec.Struct):
@@ -69,18 +69,18 @@ def measure(data: bytes, gpu: str = "") -> bytes:
     """Measure a `Task` and return `StationRows`, both as MessagePack. gpu: the UUID of the GPU to use, or ""."""
     expected, host = msgspec.msgpack.decode(data, type=Expected), this_host()
     try:
-        rows = _found(expected.host, data, gpu, host)
+        rows = _answered(expected.host, data, gpu, host)
     except UsageError as error:
         rows = StationRows(host, refused=str(error))
     return msgspec.msgpack.encode(rows)
 
 
-def _found(expected: Host | None, data: bytes, gpu: str, host: Host) -> StationRows:
+def _answered(expected: Host | None, data: bytes, gpu: str, host: Host) -> StationRows:
     if expected and (apart := [*unlike(host, msgspec.structs.replace(expected, plugins={}))]):
         raise UsageError("; ".join(apart[:3]) + "; install the same on every host")
     task = msgspec.msgpack.decode(data, type=Task)
-    if task.asked is not None:
-        return StationRows(host, plan=plan_asked(task.suites, task.asked))
+    if task.options is not None:
+        return StationRows(host, plan=plan_asked(task.suites, task.options))
     assert task.plan is not None
     host = msgspec.structs.replace(host, plugins=digests(task.plan.plugins))
     if expected and (apart := [*unlike(host, expected)]):
@@ -100,13 +100,13 @@ def this_host() -> Host:
 
 def _station(plan: Plan, gpu: str, host: Host) -> "Station":
     """Return the station of this thread and plan; the station of an earlier plan is closed."""
-    before: Station | None = getattr(_own, "station", None)
+    before: Station | None = getattr(_local, "station", None)
     if before is not None and before.plan == plan:
         return before
     if before is not None:
         before.close()
     with _one_at_a_time:
-        _own.station = station = Station(plan, gpu, host)
+        _local.station = station = Station(plan, gpu, host)
     return station
 
 
@@ -121,10 +121,10 @@ class Station:
             usable = f"only {cpu_count()} CPUs may be used"
             raise UsageError(f"the run uses {max(plan.threads)} threads, but {usable}; see --threads")
         self.plan, self._gpu, self._host = plan, gpu, host
-        self._held, self._workers = ExitStack(), Workers()
+        self._locks, self._workers = ExitStack(), Workers()
         self._processes = planned_processes(plan)
         if not gpu:  # otherwise the run has locked it
-            self._held.enter_context(exclusive(plan.devices, plan.share_gpu))
+            self._locks.enter_context(exclusive(plan.devices, plan.share_gpu))
         self._workers.load(plan)
         self._registry = discover(plan.plugins, plan.timeout_s)
         self._taken: list[tuple[Ceiling, str]] = []
@@ -136,7 +136,7 @@ class Station:
 
     def close(self) -> None:
         self._workers.close()
-        self._held.close()
+        self._locks.close()
 
     def measure(self, jobs: Sequence[PlannedJob]) -> StationRows:
         """Measure all jobs once per process; the passes over the jobs begin at least `spread_s` seconds apart."""

@@ -43,17 +43,17 @@ def plainer_variants(problems: Sequence[Problem]) -> dict[str, str]:
     return plainer
 
 
-def _differing(one: Problem, other: Problem) -> Iterator[str]:
-    return (axis for axis in one.axes() if getattr(one, axis) != getattr(other, axis))
+def _differing(first: Problem, other: Problem) -> Iterator[str]:
+    return (axis for axis in first.axes() if getattr(first, axis) != getattr(other, axis))
 
 
-def _distance(one: Problem, other: Problem) -> tuple[int, bool]:
-    differing = list(_differing(one, other))
+def _distance(first: Problem, other: Problem) -> tuple[int, bool]:
+    differing = list(_differing(first, other))
     return len(differing), "dtype" in differing
 
 
-def _named(one: Problem, other: Problem) -> bool:
-    return one.op == other.op and all(get_origin(one.axes()[axis]) is Literal for axis in _differing(one, other))
+def _named(first: Problem, other: Problem) -> bool:
+    return first.op == other.op and all(get_origin(first.axes()[axis]) is Literal for axis in _differing(first, other))
 
 
 def _place(problem: Problem) -> list[int]:
