@@ -44,13 +44,13 @@ def measure(
     `max_time=0.5`, `ceilings=False`. With several thread counts, the row of the first is returned. Raises UsageError.
     """
     registry = discover()
-    found = registry.problem(problem)
-    name = f"{found.op}/{_PROVIDER}.{getattr(fn, '__name__', '?')}"
-    axes = {f"{axis}s": (getattr(found, axis),) for axis in found.assumed}
+    parsed = registry.problem(problem)
+    name = f"{parsed.op}/{_PROVIDER}.{getattr(fn, '__name__', '?')}"
+    axes = {f"{axis}s": (getattr(parsed, axis),) for axis in parsed.assumed}
     given = {"provider": _PROVIDER, "device": "cpu", "threaded": True, **axes, **(declared or {})}
-    plugin = kept_plugin(f"{_source(fn)}\n_kernel({found.op!r}, **{given!r})({fn.__name__})\n")
-    ours = (registry.kernels[base] for base in found.baselines)
-    bases = [kernel.id for kernel in ours if kernel.device == given["device"] and not kernel.refuses(found)]
+    plugin = kept_plugin(f"{_source(fn)}\n_kernel({parsed.op!r}, **{given!r})({fn.__name__})\n")
+    ours = (registry.kernels[base] for base in parsed.baselines)
+    bases = [kernel.id for kernel in ours if kernel.device == given["device"] and not kernel.refuses(parsed)]
     contenders = [name, *beside, *bases]
     words = [problem, "--json", "--plugin", str(plugin), *(word for glob in contenders for word in ("--kernels", glob))]
     words += [] if db is None else ["--db", str(db)]
@@ -82,9 +82,9 @@ def _source(fn: Any) -> str:
         raise UsageError("measure: fn is a lambda, expected a function with a name; write it with def")
     folders: dict[str, None] = {}
     lines = list(_defined(fn.__name__, fn, fn.__name__, folders, set()))
-    found = [f"sys.path += [folder for folder in {list(folders)!r} if folder not in sys.path]"] if folders else []
+    path_lines = [f"sys.path += [folder for folder in {list(folders)!r} if folder not in sys.path]"] if folders else []
     head = ["from __future__ import annotations", "import sys", "from kernelmark import kernel as _kernel"]
-    return "\n".join([*head, *found, *lines])
+    return "\n".join([*head, *path_lines, *lines])
 
 
 def _defined(name: str, value: Any, fn: str, folders: dict[str, None], seen: set[str]) -> Iterator[str]:
@@ -105,15 +105,15 @@ def _defined(name: str, value: Any, fn: str, folders: dict[str, None], seen: set
         yield f"{name} = {value!r}"
     else:
         expected = "modules, functions under the names they were defined with, numbers and strings"
-        found = f"{fn} uses {name}, which is a {type(value).__name__}"
-        raise UsageError(f"measure: {found}; expected {expected}; create {name} in {fn}")
+        reason = f"{fn} uses {name}, which is a {type(value).__name__}"
+        raise UsageError(f"measure: {reason}; expected {expected}; create {name} in {fn}")
 
 
 def _defined_by_source(fn: FunctionType, folders: dict[str, None], seen: set[str]) -> Iterator[str]:
     if free := fn.__code__.co_freevars:
-        found = f"measure: {fn.__name__} is a closure over {', '.join(free)}"
+        reason = f"measure: {fn.__name__} is a closure over {', '.join(free)}"
         expected = "expected a function without free variables"
-        raise UsageError(f"{found}; {expected}; define {free[0]} in {fn.__name__}, or at the top level of the program")
+        raise UsageError(f"{reason}; {expected}; define {free[0]} in {fn.__name__}, or at the top level of the program")
     try:
         text = textwrap.dedent(inspect.getsource(fn))
     except (OSError, TypeError):

@@ -62,10 +62,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def _add(group: pytest.OptionGroup, option: Option) -> None:
     dest = f"km_{option.field}"
-    kept: dict[str, Any] = {"dest": dest, "help": option.text.replace("%", "%%")}
+    keywords: dict[str, Any] = {"dest": dest, "help": option.text.replace("%", "%%")}
     if isinstance(option.default, bool):
         name = f"--km-no-{option.name}" if option.default else f"--km-{option.name}"
-        group.addoption(name, action="store_false" if option.default else "store_true", **kept)
+        group.addoption(name, action="store_false" if option.default else "store_true", **keywords)
         return
 
     def read(text: str) -> Any:
@@ -75,10 +75,10 @@ def _add(group: pytest.OptionGroup, option: Option) -> None:
             raise argparse.ArgumentTypeError(str(error)) from None
 
     if option.choices:
-        kept["choices"] = option.choices
+        keywords["choices"] = option.choices
     if option.many:
-        kept["action"] = "append"
-    group.addoption(f"--km-{option.name}", type=read, default=DEFAULTS[dest], metavar=option.metavar, **kept)
+        keywords["action"] = "append"
+    group.addoption(f"--km-{option.name}", type=read, default=DEFAULTS[dest], metavar=option.metavar, **keywords)
 
 
 #: Options of pytest-benchmark that shape or need its table, with their defaults; any other value requests the table.
@@ -164,7 +164,7 @@ def pytest_benchmark_group_stats(config: pytest.Config) -> Any:
     if any(config.getoption(name) != default for name, default in _ASKING.items()):
         return groups
     others = [
-        (name, [one for one in some if str(one["options"]["timer"]) != repr(VIRTUAL_CLOCK)]) for name, some in groups
+        (name, [case for case in some if str(case["options"]["timer"]) != repr(VIRTUAL_CLOCK)]) for name, some in groups
     ]
     return [(name, some) for name, some in others if some]
 
@@ -176,14 +176,14 @@ def km_measure(request: pytest.FixtureRequest) -> Any:
 
     def measure(case: "BenchmarkItem", benchmark: Any) -> None:
         try:
-            result, found = bridge.row(case)
+            result, times_s = bridge.row(case)
         except UsageError as error:
             pytest.exit(f"kernelmark: {error}", returncode=int(pytest.ExitCode.USAGE_ERROR))
         if result.status in AGAINST:
             pytest.fail(f"{result.status}: {result.kernel} on {result.problem}: {result.reason}", pytrace=False)
         if result.status != Status.OK:
             pytest.skip(f"{result.status}: {result.reason}")
-        samples = iter(found)
+        samples = iter(times_s)
 
         def advance() -> None:
             VIRTUAL_CLOCK.now_s += next(samples)
@@ -191,7 +191,7 @@ def km_measure(request: pytest.FixtureRequest) -> Any:
         benchmark.group = f"{result.problem} {result.mode}"
         benchmark.extra_info.update(msgspec.to_builtins(result))
         benchmark.params = case.params  # otherwise pytest-benchmark writes repr(case) into its JSON
-        benchmark.pedantic(advance, rounds=len(found))
+        benchmark.pedantic(advance, rounds=len(times_s))
 
     return measure
 

@@ -61,8 +61,8 @@ class Bridge:
 
     def __init__(self, config: pytest.Config) -> None:
         names = config.getoption("km_suite") or DEFAULT_SUITES
-        asked = {option.field: config.getoption(f"km_{option.field}") for option in OPTIONS}
-        self._plan = plan_asked(names, asked, "--km-")
+        options = {option.field: config.getoption(f"km_{option.field}") for option in OPTIONS}
+        self._plan = plan_asked(names, options, "--km-")
         self._db = config.getoption("km_db")
         self._csv = Path(config.getoption("km_csv")) if config.getoption("km_csv") else None
         self.registry = discover(self._plan.plugins, self._plan.timeout_s)

@@ -54,20 +54,20 @@ class Samples(Mapping[str, Sequence[float]]):
 class Results:
     """A run: its rows, whose attributes are the columns of docs/columns.md, its samples by case, and its ratios."""
 
-    def __init__(self, db: Path, run_id: str, found: Table) -> None:
-        self.run_id, self._table = run_id, found
-        self.rows = found.rows
-        self.samples = Samples(db, run_id, found.rows)
+    def __init__(self, db: Path, run_id: str, run_table: Table) -> None:
+        self.run_id, self._table = run_id, run_table
+        self.rows = run_table.rows
+        self.samples = Samples(db, run_id, run_table.rows)
 
     @property
     def ratios(self) -> list[RowRatio]:
         """Return each row's speedup over its baseline, and its ratio to a variant of its problem, such as NT to NN."""
-        columns, found = self._table.columns, []
+        columns, ratios = self._table.columns, []
         for against, ratio in (("baseline", "speedup"), ("against", "ratio")):
             names = ("problem", "kernel", against, ratio, f"{ratio}_ci95_low", f"{ratio}_ci95_high")
             every = zip(*(columns[name] for name in names), strict=True)
-            found += [RowRatio(*values) for values in every if values[3] is not None]
-        return found
+            ratios += [RowRatio(*values) for values in every if values[3] is not None]
+        return ratios
 
     def to_pandas(self) -> Any:
         """Return a DataFrame: the columns of CSV, with the dimensions of the problems last."""
@@ -82,14 +82,14 @@ class Results:
                 return pd.Series(np.array(values, object)[np.asarray(codes)], dtype=object, copy=False)
             return pd.Series(pd.array(values).take(np.asarray(codes)), copy=False)
 
-        def own(name: str, found: Coded | Floats) -> Any:
-            if isinstance(found, Floats):
-                return np.array(found.numbers, float)
-            return column([hidden(name, value) for value in found.values], found.codes)
+        def series(name: str, coded: Coded | Floats) -> Any:
+            if isinstance(coded, Floats):
+                return np.array(coded.numbers, float)
+            return column([hidden(name, value) for value in coded.values], coded.codes)
 
         dims = self._table.dims
         others = dict.fromkeys(name for known in dims.values for name in known if name not in self._table.columns)
-        columns = {name: own(name, found) for name, found in self._table.columns.items()}
+        columns = {name: series(name, coded) for name, coded in self._table.columns.items()}
         columns |= {name: column([known.get(name) for known in dims.values], dims.codes) for name in others}
         return pd.DataFrame(columns, copy=False)
 

@@ -55,7 +55,7 @@ class Values(Mapping[str, Mapping[str, Any]]):
 
     def __init__(self, defaults: Defaults, commands: Commands) -> None:
         """Raise UsageError, which names the file and the key, if a table has a value that its command does not take."""
-        self._found, self._commands = defaults, commands
+        self._defaults, self._commands = defaults, commands
         self._entries = list(_entries(defaults, commands))
         for table in {table for table, _, _ in self._entries if table}:
             self[table]
@@ -65,7 +65,7 @@ class Values(Mapping[str, Mapping[str, Any]]):
         command, values = self._commands[name], {}
         for table, key, value in self._entries:
             if table in ("", name) and (option := _option(command, key)) is not None:
-                values[str(option.name)] = _checked(self._found, table, option, command, value)
+                values[str(option.name)] = _checked(self._defaults, table, option, command, value)
         return values
 
     def __iter__(self) -> Iterator[str]:
@@ -111,10 +111,10 @@ def _checked(defaults: Defaults, table: str, option: click.Option, command: clic
     """Return a value in the form that the command line gives it. Raises UsageError if the option does not take it."""
     key = option.opts[-1].removeprefix("--")
     scalars = value if isinstance(value, list) else [value]
-    if option.is_flag != isinstance(value, bool) or not all(isinstance(one, str | int | float) for one in scalars):
+    if option.is_flag != isinstance(value, bool) or not all(isinstance(word, str | int | float) for word in scalars):
         expected = "true or false" if option.is_flag else "a string, a number or a list of them"
         raise defaults.refusal(table, key, f"is {value!r}, expected {expected}")
-    texts = [_in_folder(defaults.path.parent, option, str(one)) for one in scalars]
+    texts = [_in_folder(defaults.path.parent, option, str(word)) for word in scalars]
     given = value if option.is_flag else texts if option.multiple else ",".join(texts)
     context = click.Context(command)
     try:

@@ -109,7 +109,7 @@ def _tuned() -> list[Diagnosis]:
             continue
         if good:
             findings.append(Diagnosis("tuned", True, f"{count(len(good), 'tile')} in {file.path}"))
-        findings += [Diagnosis("tuned", False, f"{one}; tune again") for one in stale]
+        findings += [Diagnosis("tuned", False, f"{entry}; tune again") for entry in stale]
     return findings
 
 

@@ -42,11 +42,11 @@ def status_of(work: Callable[[], object]) -> int:
     return exit_status() if status == INTERRUPTED else status
 
 
-def leave_if_interrupted(found: Any) -> None:
+def leave_if_interrupted(unraisable: Any) -> None:
     """End the process if an interrupt came where no exception can be raised: in a callback or a finaliser."""
-    if issubclass(found.exc_type, KeyboardInterrupt):
+    if issubclass(unraisable.exc_type, KeyboardInterrupt):
         os._exit(exit_status())
-    sys.__unraisablehook__(found)
+    sys.__unraisablehook__(unraisable)
 
 
 def _ended(work: Callable[[], object]) -> int:
@@ -135,8 +135,8 @@ def _done(work: Callable[[], object]) -> int:
         work()
     except SystemExit as ending:
         status = ending.code
-        if found := _of_plugin(ending):
-            raise UsageError(found) from None
+        if complaint := _of_plugin(ending):
+            raise UsageError(complaint) from None
     except ValueError:
         if not any(stream.closed for stream in streams):
             raise
@@ -169,8 +169,8 @@ def _complain(text: str, status: int) -> int:
 
 def _defect(error: BaseException) -> int:
     """Report a defect of kernelmark and save its traceback to a file. An error in a plug-in counts as bad input."""
-    if found := _of_plugin(error) or _of_environment(error):
-        return _complain(found, USAGE)
+    if complaint := _of_plugin(error) or _of_environment(error):
+        return _complain(complaint, USAGE)
     what = f"{type(error).__name__}: {message(error)}"[: MOST // 3]
     return _complain(f"defect: {what}; a report for the authors is in {_saved(error)}", DEFECT)
 

@@ -118,7 +118,7 @@ class Display(Progress):
             self._print_tables()
 
     def glimpses(self, glimpses: list[Glimpse]) -> None:
-        self._so_far = {one.entrant: one.median_s for one in glimpses}
+        self._so_far = {glimpse.entrant: glimpse.median_s for glimpse in glimpses}
         if self._detail is Detail.TABLES:
             self._write(_provisional(glimpses, self._registry), err=True)
 
@@ -179,10 +179,10 @@ def _rounded(duration_s: float) -> str:
 def _provisional(glimpses: Sequence[Glimpse], registry: Registry) -> str:
     """Return the times so far as a table that is marked as provisional."""
     cells = []
-    for one in sorted(glimpses, key=lambda glimpse: (glimpse.entrant.problem, glimpse.median_s)):
-        problem = registry.problem(one.entrant.problem)
-        rate = digits(problem.flop / one.median_s * 1e-9) if problem.flop else ""
-        cells.append((problem.id, short(one.entrant.kernel), seconds(one.median_s), rate, str(one.samples)))
+    for glimpse in sorted(glimpses, key=lambda glimpse: (glimpse.entrant.problem, glimpse.median_s)):
+        problem = registry.problem(glimpse.entrant.problem)
+        rate = digits(problem.flop / glimpse.median_s * 1e-9) if problem.flop else ""
+        cells.append((problem.id, short(glimpse.entrant.kernel), seconds(glimpse.median_s), rate, str(glimpse.samples)))
     note = paragraph("Provisional times, neither complete nor verified after timing; the table follows.", rest="")
     return f"\n{note}\n\n{table(_PROVISIONAL, cells, titled=True)}"
 

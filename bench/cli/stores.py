@@ -125,7 +125,7 @@ def _problems(plan: dict[str, object], missing: list[int]) -> dict[int, list[str
         owner = shards[group_of(planned.job.problems[0])]
         if owner in problems:
             problems[owner].update(dict.fromkeys(planned.job.problems))
-    return {index: list(own) for index, own in problems.items()}
+    return {index: list(names) for index, names in problems.items()}
 
 
 @click.command("import")

@@ -102,7 +102,7 @@ def tune(
     """
     with ExitStack() as stack:
         workers = stack.enter_context(Workers())
-        registry, suite, plan, subjects = _asked(workers, kernel_id, suite_name, static, options)
+        registry, suite, plan, subjects = _planned(workers, kernel_id, suite_name, static, options)
         if static:
             for subject in subjects:
                 arch = arch_here(subject.kernel)
@@ -122,7 +122,7 @@ def tune(
             raise SystemExit(AGAINST) from None
 
 
-def _asked(
+def _planned(
     workers: Workers, kernel_id: str, suite_name: str, static: bool, options: dict[str, Any]
 ) -> tuple[Registry, Suite, Plan, list[Subject]]:
     if options["threads"] and len(options["threads"]) > 1:

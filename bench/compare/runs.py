@@ -285,11 +285,11 @@ def compare_runs(
             findings = gather(comparison, gate, writers)
         lines, fails = judged(gate, comparison, findings) if gate else ([], False)
         if json_to is not None:
-            one, other = (summary_of(side.store, side.run_id) for side in (comparison.base, comparison.new))
+            before, after = (summary_of(side.store, side.run_id) for side in (comparison.base, comparison.new))
             alone = comparison.base_only, comparison.new_only
             verdicts = dict(findings.verdicts)
             ratios = [ratio_row(pair) for pair in compared_pairs(comparison.base, comparison.new)]
-            document = CompareDocument(one, other, machines, differs, margin, verdicts, *alone, cases, lines, ratios)
+            document = CompareDocument(before, after, machines, differs, margin, verdicts, *alone, cases, lines, ratios)
             json_to.write(as_json(document) + "\n")
         parts = [_lines(lines), _header(old, now, machines, differs, margin), render(comparison, findings)]
         return "\n\n".join(filter(None, parts)), fails
@@ -371,8 +371,8 @@ def _header(
 def _differences(base: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
     """Return `numpy: 2.4.5 -> 2.4.6` for each value that is not the same in both."""
     pairs = ((name, base.get(name), new.get(name)) for name in dict.fromkeys([*base, *new]))
-    found = {name: f"{name}: {_told(old)} -> {_told(now)}" for name, old, now in pairs if old != now}
-    return [line for name, line in found.items() if name != "suite_digests" or "suites" not in found]
+    changed = {name: f"{name}: {_told(old)} -> {_told(now)}" for name, old, now in pairs if old != now}
+    return [line for name, line in changed.items() if name != "suite_digests" or "suites" not in changed]
 
 
 def _told(value: Any) -> str:

@@ -18,9 +18,9 @@ MOST_PAIRS = 200
 
 
 class ComparedPair(NamedTuple):
-    """A kernel on two variants of a problem. base, new: how many times faster it is on `one` than on `other`."""
+    """A kernel on two variants of a problem. base, new: how many times faster it is on `variant` than on `other`."""
 
-    one: Result
+    variant: Result
     other: Result
     base: Ratio
     new: Ratio
@@ -37,10 +37,10 @@ def compared_pairs(base: Side, new: Side) -> Iterator[ComparedPair]:
         if all(base.store.has(base.run_id, case) for case in pair):
             before, now = ([side.store.result(side.run_id, case)[0] for case in pair] for side in (base, new))
             if before[0].job == before[1].job != "" and all(map(is_timed, before)):
-                one, other = held_first(*now)
+                variant, other = held_first(*now)
                 was = {r.case: r for r in before}
-                base_ratio = faster(base.store, was[one.case], was[other.case])
-                yield ComparedPair(one, other, base_ratio, faster(new.store, one, other))
+                base_ratio = faster(base.store, was[variant.case], was[other.case])
+                yield ComparedPair(variant, other, base_ratio, faster(new.store, variant, other))
 
 
 #: The most pairs that are printed.
@@ -68,7 +68,7 @@ class ComparedRatio(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def as_row(pair: ComparedPair) -> ComparedRatio:
     """Return a pair as a row of `compare --json`."""
     numbers = (number for ratio in (pair.base, pair.new, pair.change) for number in ratio[:3])
-    return ComparedRatio(pair.one.kernel, pair.one.problem, pair.other.problem, *numbers)  # type: ignore[arg-type]
+    return ComparedRatio(pair.variant.kernel, pair.variant.problem, pair.other.problem, *numbers)  # type: ignore[arg-type]
 
 
 def pairs_table(pairs: Sequence[ComparedPair]) -> str:
@@ -82,5 +82,5 @@ def pairs_table(pairs: Sequence[ComparedPair]) -> str:
 
 
 def _title(pair: ComparedPair) -> str:
-    names, problem = variant_names(pair.one.problem, pair.other.problem)
-    return f"{' vs '.join(names)} on {problem} by {short(pair.one.kernel)}"
+    names, problem = variant_names(pair.variant.problem, pair.other.problem)
+    return f"{' vs '.join(names)} on {problem} by {short(pair.variant.kernel)}"

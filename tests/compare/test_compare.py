@@ -304,7 +304,7 @@ def drifted(store):
 
 def test_the_change_of_a_pair_is_free_of_what_slowed_both_variants(drifted):
     ((pair),) = compared_pairs(Side(drifted, "base"), Side(drifted, "new"))
-    assert (pair.one.problem, pair.other.problem) == (NT, NN)
+    assert (pair.variant.problem, pair.other.problem) == (NT, NN)
     assert (pair.base.median, pair.new.median) == (pytest.approx(1.0), pytest.approx(1 / 1.2))
     assert (pair.change.median, pair.change.side) == (pytest.approx(1 / 1.2), "slower")
     out = io.StringIO()
