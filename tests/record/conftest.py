@@ -26,7 +26,7 @@ def imported(tmp_path, find):
     def of(*paths):
         with_ids = import_files(tmp_path / "results.db", paths, find, new_run_id)
         with closing(Store(tmp_path / "results.db")) as store:
-            return [(store.run(one.run_id), {r.case: (r, d) for r, d in store.results(one.run_id)}) for one in with_ids]
+            return [(store.run(run.run_id), {r.case: (r, d) for r, d in store.results(run.run_id)}) for run in with_ids]
 
     return of
 

@@ -70,9 +70,9 @@ def test_without_samples_there_is_a_median_and_no_interval(imported, edited):
 
 
 def test_what_our_own_pytest_run_writes_comes_back_as_its_rows(tmp_path, python_in, imported, called):
-    asked = ("--km-suite", "gemm/m33n31k17/f32/NT", "--km-kernels", "gemm/numpy.matmul", "--km-no-ceilings")
+    options = ("--km-suite", "gemm/m33n31k17/f32/NT", "--km-kernels", "gemm/numpy.matmul", "--km-no-ceilings")
     files = (f"--km-csv={tmp_path / 'own.csv'}", f"--benchmark-json={tmp_path / 'own.json'}")
-    done = python_in(tmp_path, *ONLY, *asked, *files)
+    done = python_in(tmp_path, *ONLY, *options, *files)
     assert done.returncode == 0, done.stdout
     ((run, rows),) = imported(tmp_path / "own.json")
     ((r, dims),) = rows.values()
@@ -86,8 +86,8 @@ def test_what_our_own_pytest_run_writes_comes_back_as_its_rows(tmp_path, python_
 
 def test_an_imported_run_has_the_id_that_it_was_given_unless_that_is_taken(tmp_path, complaint, find):
     ids = iter(("first", "second", "third"))
-    found = import_files(tmp_path / "r.db", [FOREIGN, NVBENCH], find, lambda started: next(ids))
-    assert [run.run_id for run in found] == ["first", "second", "third"]  # one a device: nvbench measured on two
+    runs = import_files(tmp_path / "r.db", [FOREIGN, NVBENCH], find, lambda started: next(ids))
+    assert [run.run_id for run in runs] == ["first", "second", "third"]  # one a device: nvbench measured on two
     taken = iter(("fourth", "first"))
     said = complaint(lambda: import_files(tmp_path / "r.db", [NVBENCH], find, lambda started: next(taken)))
     assert "nothing was imported" in said
@@ -118,11 +118,11 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("name", "text", "found"), REFUSED)
-def test_what_is_none_of_the_formats_is_refused_in_one_line(tmp_path, refused, name, text, found):
+@pytest.mark.parametrize(("name", "text", "refusal"), REFUSED)
+def test_what_is_none_of_the_formats_is_refused_in_one_line(tmp_path, refused, name, text, refusal):
     path = tmp_path / name
     path.write_text(text)
-    assert refused(path).startswith(f"{path}: {found}")
+    assert refused(path).startswith(f"{path}: {refusal}")
 
 
 def test_bytes_that_are_no_text_and_files_that_are_not_there_are_refused(tmp_path, refused):
@@ -152,8 +152,8 @@ BROKEN = [
 ]
 
 
-@pytest.mark.parametrize(("path", "place", "value", "found"), BROKEN)
-def test_a_value_that_cannot_be_is_told_with_its_place(edited, tmp_path, refused, path, place, value, found):
+@pytest.mark.parametrize(("path", "place", "value", "refusal"), BROKEN)
+def test_a_value_that_cannot_be_is_told_with_its_place(edited, tmp_path, refused, path, place, value, refusal):
     if place.endswith("2.fullname"):
         root = json.loads(path.read_text())
         root["benchmarks"][2] |= {"param": "100", "params": {"n": 100}}
@@ -162,7 +162,7 @@ def test_a_value_that_cannot_be_is_told_with_its_place(edited, tmp_path, refused
     broken = edited(path, place, value)
     text = refused(FOREIGN, broken)
     assert text.startswith(f"{broken}: ")
-    assert found in text
+    assert refusal in text
 
 
 #: Of one benchmark among others: a place, a value that no time can have, and the complaint.
@@ -177,12 +177,12 @@ IMPOSSIBLE = [
 ]
 
 
-@pytest.mark.parametrize(("path", "place", "value", "found"), IMPOSSIBLE)
-def test_a_benchmark_with_an_impossible_time_is_left_out_alone(edited, tmp_path, find, path, place, value, found):
+@pytest.mark.parametrize(("path", "place", "value", "refusal"), IMPOSSIBLE)
+def test_a_benchmark_with_an_impossible_time_is_left_out_alone(edited, tmp_path, find, path, place, value, refusal):
     whole, *_ = import_files(tmp_path / "w.db", [path], find, new_run_id)
     part, *_ = import_files(tmp_path / "p.db", [edited(path, place, value)], find, new_run_id)
     (line,) = part.refused
-    assert (part.rows, found in line, whole.refused) == (whole.rows - 1, True, [])
+    assert (part.rows, refusal in line, whole.refused) == (whole.rows - 1, True, [])
 
 
 def test_a_write_that_fails_half_way_leaves_the_store_as_it_was(store, complaint, find):
@@ -200,13 +200,13 @@ def test_a_column_of_ours_is_not_overwritten_by_a_parameter_of_its_name(imported
 
 
 def test_nvbench_gives_a_run_a_device_whose_isolated_times_are_cold_and_batches_hot(imported):
-    one, other = imported(NVBENCH)
-    assert run_table(r for r, _ in one[1].values())
-    assert [run.machine["gpu"] for run, _ in (one, other)] == ["GPU A", "GPU B"]
-    assert one[0].machine["compute_capability"] == "9.0"
-    assert {r.device_name for r, _ in other[1].values()} == {"GPU B"}
-    cold, dims = one[1][AXPY]
-    hot, _ = one[1][AXPY.replace("cold", "hot")]
+    gpu_a, gpu_b = imported(NVBENCH)
+    assert run_table(r for r, _ in gpu_a[1].values())
+    assert [run.machine["gpu"] for run, _ in (gpu_a, gpu_b)] == ["GPU A", "GPU B"]
+    assert gpu_a[0].machine["compute_capability"] == "9.0"
+    assert {r.device_name for r, _ in gpu_b[1].values()} == {"GPU B"}
+    cold, dims = gpu_a[1][AXPY]
+    hot, _ = gpu_a[1][AXPY.replace("cold", "hot")]
     assert (cold.time_s_mean, hot.time_s_mean, cold.samples, hot.samples) == (1.25e-5, 1.1e-5, 812, 2048)
     assert (cold.time_s_std, cold.gbyte_per_s, cold.clock_mhz) == pytest.approx((1.25e-5 * 0.0125, 1500.0, 1755.0))
     assert (cold.device, cold.versions, hot.gbyte_per_s) == ("cuda", "nvbench 0.1.0", None)
@@ -295,7 +295,7 @@ OWN |= {"layout": "", "reason": "", "time_s_median": "0.5"}
 
 
 @pytest.mark.parametrize(
-    ("column", "value", "found"),
+    ("column", "value", "refusal"),
     [
         ("time_s_median", "nan", "line 2: time_s_median is 'nan', expected a finite number, or no text"),
         ("time_s_median", "1e999", "time_s_median is '1e999', expected a finite number"),
@@ -316,21 +316,21 @@ OWN |= {"layout": "", "reason": "", "time_s_median": "0.5"}
         ("a,b", "1", "column 'a,b': expected a unique name without commas"),
     ],
 )
-def test_a_csv_that_cannot_be_ours_is_refused_with_its_line(tmp_path, refused, column, value, found):
+def test_a_csv_that_cannot_be_ours_is_refused_with_its_line(tmp_path, refused, column, value, refusal):
     fields = {**OWN, column: value}
     names = [f'"{name}"' if "," in name else name for name in fields if fields[name] is not None]
     (tmp_path / "own.csv").write_text(",".join(names) + "\n" + ",".join(v for v in fields.values() if v is not None))
-    assert found in refused(tmp_path / "own.csv")
+    assert refusal in refused(tmp_path / "own.csv")
 
 
 @pytest.mark.parametrize(
-    ("tail", "found"),
+    ("tail", "refusal"),
     [("a,b\n", "line 3: 2 values, expected"), ('"open', "cannot be read as CSV: unexpected end of data")],
 )
-def test_a_csv_that_was_cut_short_is_refused_and_a_blank_line_is_no_row(tmp_path, imported, refused, tail, found):
+def test_a_csv_that_was_cut_short_is_refused_and_a_blank_line_is_no_row(tmp_path, imported, refused, tail, refusal):
     text = ",".join(OWN) + "\n" + ",".join(OWN.values()) + "\n"
     (tmp_path / "own.csv").write_text(text + tail)
-    assert found in refused(tmp_path / "own.csv")
+    assert refusal in refused(tmp_path / "own.csv")
     (tmp_path / "own.csv").write_text(f"{text}\n")
     ((_, rows),) = imported(tmp_path / "own.csv")
     assert len(rows) == 1
@@ -344,9 +344,9 @@ def test_a_csv_is_read_some_lines_at_a_time_and_added_in_one_commit(tmp_path, im
     monkeypatch.setattr("kernelmark.bench.record.foreign.own_csv.CHUNK", 3)
     monkeypatch.setattr(Builder, "add", lambda self, columns: sizes.append(len(columns[0])) or add(self, columns))
     monkeypatch.setattr("pathlib.Path.read_bytes", None)
-    ((_, found),) = imported(path)
+    ((_, read),) = imported(path)
     assert sizes == [3, 3, 1]
-    assert [(r.problem, dims) for r, dims in found.values()] == [(row["problem"], {"m": int(row["m"])}) for row in rows]
+    assert [(r.problem, dims) for r, dims in read.values()] == [(row["problem"], {"m": int(row["m"])}) for row in rows]
 
 
 def test_lines_with_and_without_quotes_are_read_as_csv_reader_reads_them(tmp_path, imported, refused):
@@ -356,8 +356,8 @@ def test_lines_with_and_without_quotes_are_read_as_csv_reader_reads_them(tmp_pat
     writer.writeheader()
     writer.writerows({**OWN, "problem": f"p{i}", "reason": reason} for i, reason in enumerate(reasons))
     (tmp_path / "own.csv").write_bytes(out.getvalue().encode())
-    ((_, found),) = imported(tmp_path / "own.csv")
-    assert [r.reason for r, _ in found.values()] == [one_line(reason) for reason in reasons]
+    ((_, read),) = imported(tmp_path / "own.csv")
+    assert [r.reason for r, _ in read.values()] == [one_line(reason) for reason in reasons]
     (tmp_path / "own.csv").write_bytes(out.getvalue().encode() + b"a,b\n")
     assert "line 9: 2 values, expected" in refused(tmp_path / "own.csv")  # one of the rows has two lines
 

@@ -72,10 +72,10 @@ LOGS = {
 @pytest.mark.parametrize("name", LOGS)
 def test_a_log_has_these_problems_and_names_the_rest(registry, name):
     problems, skipped = LOGS[name]
-    found = read_log((DATA / f"{name}.log").read_text().splitlines(), registry)
-    assert (found.problems, sum(found.skipped.values())) == (problems, sum(skipped.values()))
+    log = read_log((DATA / f"{name}.log").read_text().splitlines(), registry)
+    assert (log.problems, sum(log.skipped.values())) == (problems, sum(skipped.values()))
     assert {reason: n for reason, n in skipped.items() if reason} == {
-        reason: n for reason, n in found.skipped.items() if reason in skipped or None not in skipped
+        reason: n for reason, n in log.skipped.items() if reason in skipped or None not in skipped
     }
 
 
@@ -114,6 +114,6 @@ def test_lines_that_pytorch_makes_here_are_understood(registry):
     done = subprocess.run([sys.executable, "-c", CALLS], capture_output=True, text=True, env=environment, check=True)
     if "exec" not in done.stdout:
         pytest.skip("this build of PyTorch calls no oneDNN")
-    found = read_log(done.stdout.splitlines(), registry)
-    assert found.problems.get(f"{CONV}pad1stride2/f32/nchw/fprop") == 1
-    assert all(reason.startswith("oneDNN ") for reason in found.skipped)
+    log = read_log(done.stdout.splitlines(), registry)
+    assert log.problems.get(f"{CONV}pad1stride2/f32/nchw/fprop") == 1
+    assert all(reason.startswith("oneDNN ") for reason in log.skipped)

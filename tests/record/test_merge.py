@@ -38,12 +38,12 @@ def content(db):
 
 
 def test_merged_shards_are_the_whole_run_row_by_row(shards, tmp_path):
-    found = merge_files(tmp_path / "all.db", paths(shards, 1, 2, 3))
-    assert found.rows == len(rows(shards / "whole.db")) == 24 * 3
+    result = merge_files(tmp_path / "all.db", paths(shards, 1, 2, 3))
+    assert result.rows == len(rows(shards / "whole.db")) == 24 * 3
     assert rows(tmp_path / "all.db") == rows(shards / "whole.db")
     with closing(Store(tmp_path / "all.db")) as merged, closing(Store(shards / "whole.db")) as whole:
         (run,) = merged.runs()
-        assert run["planned"] == whole.runs()[0]["planned"] == found.rows
+        assert run["planned"] == whole.runs()[0]["planned"] == result.rows
         assert run["run_id"].startswith("3-shards-")
         assert run["finished_at"]
         assert merged.layers(run["run_id"]) == whole.layers(whole.run_ids()[0]) != []
@@ -67,7 +67,7 @@ def test_the_order_of_files_and_the_number_of_merges_are_of_no_account(shards, t
         for index in (*order, order[0]):
             merge_files(one_by_one, paths(shards, index))
         contents += [content(at_once), content(one_by_one)]
-    assert all(found == contents[0] for found in contents)
+    assert all(merged == contents[0] for merged in contents)
 
 
 def test_missing_shards_have_numbers(shards, tmp_path):
@@ -102,12 +102,12 @@ def test_runs_that_are_no_shards_are_copied_with_all_that_is_theirs(store, tmp_p
     before = content(target)
     merge_files(target, [store.path])
     assert content(target) == before
-    with closing(Store(target)) as merged, closing(Store(store.path)) as own:
-        assert merged.runs() == own.runs()
-        assert list(merged.records("r1", samples=True)) == list(own.records("r1", samples=True))
-        assert merged.ceilings("r1") == own.ceilings("r1")
-        (kept,) = merged.versions("k", "p")
-        assert kept.version == version
+    with closing(Store(target)) as merged, closing(Store(store.path)) as original:
+        assert merged.runs() == original.runs()
+        assert list(merged.records("r1", samples=True)) == list(original.records("r1", samples=True))
+        assert merged.ceilings("r1") == original.ceilings("r1")
+        (copied,) = merged.versions("k", "p")
+        assert copied.version == version
 
 
 def test_a_run_that_stands_above_a_merged_one_leaves_room_for_its_missing_shards(shards, store, tmp_path):
@@ -124,7 +124,7 @@ def test_a_run_that_stands_above_a_merged_one_leaves_room_for_its_missing_shards
 
 
 @pytest.mark.parametrize(
-    ("change", "found"),
+    ("change", "refusal"),
     [
         ({"shard": "2/4"}, "the number of shards is 4, but in {1} it is 3"),
         ({"seed": 7}, "plan.seed is 7, but in {1} it is 0"),
@@ -133,7 +133,7 @@ def test_a_run_that_stands_above_a_merged_one_leaves_room_for_its_missing_shards
         ({"shard": "1/3"}, "shard 1/3 is run "),
     ],
 )
-def test_what_does_not_belong_together_is_refused(shards, tmp_path, complaint, change, found):
+def test_what_does_not_belong_together_is_refused(shards, tmp_path, complaint, change, refusal):
     change = dict(change)
     suite = suite_file(tmp_path, change.pop("sizes", range(1, 13)))
     commit = change.pop("commit", "")
@@ -143,20 +143,20 @@ def test_what_does_not_belong_together_is_refused(shards, tmp_path, complaint, c
         with closing(sqlite3.connect(other)) as db, db:
             db.execute("UPDATE run SET git_commit = ?", (commit,))
     line = complaint(lambda: merge_files(tmp_path / "all.db", [shards / "1.db", other]))
-    assert found.replace("{1}", str(shards / "1.db")) in line
+    assert refusal.replace("{1}", str(shards / "1.db")) in line
     assert "(--db)" in line
     merge_files(tmp_path / "all.db", paths(shards, 1))
-    assert found.partition("{1}")[0] in complaint(lambda: merge_files(tmp_path / "all.db", [other]))
+    assert refusal.partition("{1}")[0] in complaint(lambda: merge_files(tmp_path / "all.db", [other]))
 
 
 @pytest.mark.parametrize(
-    ("statement", "found"),
+    ("statement", "refusal"),
     [
         ("UPDATE result SET time_s_median = 2 * time_s_median WHERE time_s_median > 0", "differ in the row of copy/"),
         ("UPDATE run SET started_at = '2026-01-01T00:00:00+00:00'", "differs from that in"),
     ],
 )
-def test_the_same_run_with_other_content_is_refused(shards, store, tmp_path, complaint, statement, found):
+def test_the_same_run_with_other_content_is_refused(shards, store, tmp_path, complaint, statement, refusal):
     begin(store)
     put(store, "copy/m8n8/f32", "copy/some.own", dims={"m": 8})
     store.close()
@@ -168,7 +168,7 @@ def test_the_same_run_with_other_content_is_refused(shards, store, tmp_path, com
         with closing(sqlite3.connect(changed)) as db, db:
             db.execute(statement)
         before = content(target)
-        assert found in complaint(lambda target=target, changed=changed: merge_files(target, [changed]))
+        assert refusal in complaint(lambda target=target, changed=changed: merge_files(target, [changed]))
         assert content(target) == before
 
 

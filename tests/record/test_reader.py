@@ -43,11 +43,11 @@ def begin_named(store):
 
 
 @pytest.mark.parametrize(
-    ("asked", "found"), [(None, "c"), ("20260103", "c"), ("20260102-b", "b"), ("base", "b"), ("base2", "a"), ("r", "1")]
+    ("words", "last"), [(None, "c"), ("20260103", "c"), ("20260102-b", "b"), ("base", "b"), ("base2", "a"), ("r", "1")]
 )
-def test_a_run_is_found_by_its_name_its_id_or_what_a_single_one_begins_with_and_the_latest_without(begun, asked, found):
+def test_a_run_is_found_by_its_name_its_id_or_what_a_single_one_begins_with_and_the_latest_without(begun, words, last):
     begin_named(begun)
-    assert begun.find_run(asked)["run_id"][-1] == found
+    assert begun.find_run(words)["run_id"][-1] == last
 
 
 def test_two_runs_of_one_name_are_refused_and_the_second_leaves_nothing(begun, complaint):
@@ -58,7 +58,7 @@ def test_two_runs_of_one_name_are_refused_and_the_second_leaves_nothing(begun, c
 
 
 @pytest.mark.parametrize(
-    ("asked", "found"),
+    ("words", "refusal"),
     [
         ("zzz", "is not a run"),
         ("%", "is not a run"),
@@ -68,11 +68,11 @@ def test_two_runs_of_one_name_are_refused_and_the_second_leaves_nothing(begun, c
         ("bas", "is the beginning of more than one run"),
     ],
 )
-def test_an_unknown_run_is_one_line_with_the_latest_ids(begun, complaint, asked, found):
+def test_an_unknown_run_is_one_line_with_the_latest_ids(begun, complaint, words, refusal):
     begin_named(begun)
     latest = "20260103-c, 20260102-b, 20260101-a"
-    said = complaint(lambda: begun.find_run(asked))
-    assert said == f"run {asked!r}: {found} of {begun.path}; the latest are {latest}"
+    said = complaint(lambda: begun.find_run(words))
+    assert said == f"run {words!r}: {refusal} of {begun.path}; the latest are {latest}"
 
 
 def test_a_store_without_a_run_says_how_to_make_one(store, complaint):
@@ -130,8 +130,8 @@ def test_totals_of_a_kernel_are_rows_by_status_and_the_geometric_mean_of_its_spe
 def test_cases_come_in_their_order_with_the_medians_of_their_processes(begun):
     begun.add(result(kernel="gemm/a.c"), {}, [1.0, 2.0, 3.0], None, [ProcessPart(1, 1.0), ProcessPart(2, 2.5)])
     begun.add(result(), {}, [], None)
-    found = [(row.kernel, list(row.medians)) for row in begun.cases("r1")]
-    assert found == [("gemm/a.b", []), ("gemm/a.c", [1.0, 2.5])]
+    cases = [(row.kernel, list(row.medians)) for row in begun.cases("r1")]
+    assert cases == [("gemm/a.b", []), ("gemm/a.c", [1.0, 2.5])]
     assert begun.parts("r1", result(kernel="gemm/a.c").case) == [ProcessPart(1, 1.0), ProcessPart(2, 2.5)]
 
 
@@ -170,11 +170,11 @@ def values_of(rows):
 
 def test_a_table_has_the_values_of_every_row_its_dimensions_and_its_csv(store):
     varied(store)
-    table, found = store.table("r1"), list(store.results("r1"))
-    assert values_of(table.rows) == values_of(r for r, _ in found)
-    assert list(table.records()) == values_of(r for r, _ in found)
-    assert list(table.dims) == [dims for _, dims in found]
-    assert [r.case for r in table.rows] == [r.case for r, _ in found]
+    table, results = store.table("r1"), list(store.results("r1"))
+    assert values_of(table.rows) == values_of(r for r, _ in results)
+    assert list(table.records()) == values_of(r for r, _ in results)
+    assert list(table.dims) == [dims for _, dims in results]
+    assert [r.case for r in table.rows] == [r.case for r, _ in results]
     from_store, from_table = io.StringIO(), io.StringIO()
     write_csv(store, ["r1"], from_store)
     write_table(table, from_table)
@@ -238,8 +238,8 @@ def test_a_table_of_some_columns_has_these_alone_and_the_samples_of_its_rows_the
     varied(store)
     whole, narrow = store.table("r1"), store.table("r1", ("kernel", "time_s_median"))
     assert list(narrow.records()) == [(r.kernel, r.time_s_median) for r in whole.rows]
-    found = [array("d", blob).tolist() for blob in store.sample_blobs("r1")]
-    assert found == [store.samples("r1", r.case) if r.time_s_median else [] for r in whole.rows]
+    samples = [array("d", blob).tolist() for blob in store.sample_blobs("r1")]
+    assert samples == [store.samples("r1", r.case) if r.time_s_median else [] for r in whole.rows]
 
 
 @pytest.mark.parametrize(

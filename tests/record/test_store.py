@@ -47,8 +47,8 @@ def test_a_ratio_is_kept_beside_its_result(begun):
     row = result(baseline="gemm/numpy.matmul", speedup=2.0, speedup_ci95_low=1.5)
     begun.add(row, {}, [1.0], BaselineRatio(2.0, 1.5, float("inf"), "paired", 1.9))
     with sqlite3.connect(begun.path) as db:
-        found = db.execute('SELECT "case", ratio.* FROM ratio JOIN result USING (result_id)').fetchall()
-    assert [(f[0], *f[2:]) for f in found] == [(row.case, "gemm/numpy.matmul", 2.0, 1.5, None, "paired", 1.9)]
+        ratios = db.execute('SELECT "case", ratio.* FROM ratio JOIN result USING (result_id)').fetchall()
+    assert [(f[0], *f[2:]) for f in ratios] == [(row.case, "gemm/numpy.matmul", 2.0, 1.5, None, "paired", 1.9)]
 
 
 def test_what_accuses_a_row_is_kept_beside_it(begun):
@@ -125,8 +125,8 @@ def test_of_damaged_files_beside_a_store_whole_rows_are_read_or_none(begun, tmp_
     writer.close()
     damage, counts = BESIDE[what]
     damage(Path(f"{copied}-wal"), Path(f"{copied}-shm"))
-    with closing(Store(copied)) as found:
-        rows = [row.kernel for row, _ in found.results("r1")]
+    with closing(Store(copied)) as store:
+        rows = [row.kernel for row, _ in store.results("r1")]
     assert rows == [f"gemm/a.k{number}" for number in range(len(rows))]
     assert len(rows) in counts
 
@@ -166,11 +166,11 @@ def test_every_acknowledged_row_outlives_a_writer_that_is_killed(tmp_path, rows)
             writer.stdout.readline()
         writer.send_signal(signal.SIGKILL)
         acknowledged = rows + sum(line.endswith(b"\n") for line in writer.stdout)
-    found = list(Store(path, create=False).results("r1"))
+    survivors = list(Store(path, create=False).results("r1"))
     assert writer.returncode == -signal.SIGKILL
-    assert len(found) in (acknowledged, acknowledged + 1)
-    assert [row.threads for row, _ in found] == [dims["m"] for _, dims in found] == list(range(len(found)))
-    assert Store(path).samples("r1", found[-1][0].case) == [float(len(found))] * 100
+    assert len(survivors) in (acknowledged, acknowledged + 1)
+    assert [row.threads for row, _ in survivors] == [dims["m"] for _, dims in survivors] == list(range(len(survivors)))
+    assert Store(path).samples("r1", survivors[-1][0].case) == [float(len(survivors))] * 100
 
 
 OPENER = """
@@ -199,17 +199,17 @@ def test_processes_that_make_one_store_at_once_all_get_it(tmp_path):
 
 
 def test_ceilings_are_kept_in_their_order_with_what_speaks_against_them(begun):
-    one, two = LIMIT, msgspec.structs.replace(LIMIT, measured_at="t2")
-    for found in (one, two):
-        begun.add_ceiling("r1", found)
-    begun.doubt_ceiling("r1", two, "surpassed")
-    assert (begun.ceilings("r1"), begun.ceilings("r2")) == ([(one, ""), (two, "surpassed")], [])
+    first, second = LIMIT, msgspec.structs.replace(LIMIT, measured_at="t2")
+    for limit in (first, second):
+        begun.add_ceiling("r1", limit)
+    begun.doubt_ceiling("r1", second, "surpassed")
+    assert (begun.ceilings("r1"), begun.ceilings("r2")) == ([(first, ""), (second, "surpassed")], [])
     for run_id, plan in (("r2", {"plugins": ["p.py"]}), ("r3", {}), ("r4", {"plugins": []})):
         begun.begin(msgspec.structs.replace(RUN, run_id=run_id, plan=plan))
-    assert [*begun.earlier_ceilings("r4", one.need)] == [(one, ""), (two, "surpassed")]
-    begun.add_ceiling("r2", one)  # a plug-in may have changed what it was measured with
-    assert len([*begun.earlier_ceilings("r4", one.need)]) == 2
-    assert len([*begun.earlier_ceilings("r2", one.need)]) == 3
+    assert [*begun.earlier_ceilings("r4", first.need)] == [(first, ""), (second, "surpassed")]
+    begun.add_ceiling("r2", first)  # a plug-in may have changed what it was measured with
+    assert len([*begun.earlier_ceilings("r4", first.need)]) == 2
+    assert len([*begun.earlier_ceilings("r2", first.need)]) == 3
 
 
 def test_what_belongs_to_a_removed_run_goes_with_it_and_that_of_others_stays(begun):
@@ -260,15 +260,15 @@ def test_a_store_of_schema_4_opens_with_the_new_columns_empty_is_shown_and_expor
     shown = called("show", "--db", "old.db").printed
     rows = list(csv.DictReader(called("export", "--db", "old.db").out.splitlines()))
     store = Store(tmp_path / "old.db", create=False)
-    kept = [row for row, _ in store.results(store.run_ids()[0])]
-    assert [(r.case, r.time_s_median, store.samples(r.run_id, r.case)) for r in kept] == [
+    results = [row for row, _ in store.results(store.run_ids()[0])]
+    assert [(r.case, r.time_s_median, store.samples(r.run_id, r.case)) for r in results] == [
         (case, median, doubles(blob).tolist()) for case, median, blob in written
     ]
     store.close()
     assert all(row["kernel"].rpartition(".")[2] in shown for row in rows)
     assert [float(row["time_s_median"]) for row in rows] == [median for _, median, _ in written]
     assert {row[name] for row in rows for name in SINCE_4} == {""}
-    assert {getattr(r, name) for r in kept for name in SINCE_4} == {"", None}
+    assert {getattr(r, name) for r in results for name in SINCE_4} == {"", None}
 
 
 def test_a_run_of_an_older_store_has_no_name_and_no_number_of_planned_cases_and_takes_rows_of_new_runs(tmp_path):
@@ -276,9 +276,9 @@ def test_a_run_of_an_older_store_has_no_name_and_no_number_of_planned_cases_and_
     store = Store(tmp_path / "old.db", create=False)
     (old,) = store.run_ids()
     store.begin(msgspec.structs.replace(RUN, name="new", planned=3))
-    found = [(run.run_id, run.name, run.planned) for run in map(store.run, (old, "new"))]
+    runs = [(run.run_id, run.name, run.planned) for run in map(store.run, (old, "new"))]
     store.close()
-    assert found == [(old, "", None), (RUN.run_id, "new", 3)]
+    assert runs == [(old, "", None), (RUN.run_id, "new", 3)]
 
 
 KNOWN = KernelVersion(kernel="k", problem="p", saved_at="t", by="watch", verdict="PASS", right=True, registers=40)
@@ -288,8 +288,8 @@ def test_versions_come_back_in_their_order_with_their_sources(store):
     texts = [{"a.cu": b"one", "a.cuh": b"\xff"}, {"a.cu": b"two"}]
     other = msgspec.structs.replace(KNOWN, compared=(VersionRatio(1.5, 1.4, None, version=1),))
     numbers = [store.add_version(version, text) for version, text in zip((KNOWN, other), texts, strict=True)]
-    found = [(kept.number, kept.version, kept.sources) for kept in store.versions("k", "p")]
-    assert found == [(numbers[0], KNOWN, texts[0]), (numbers[1], other, texts[1])]
+    versions = [(each.number, each.version, each.sources) for each in store.versions("k", "p")]
+    assert versions == [(numbers[0], KNOWN, texts[0]), (numbers[1], other, texts[1])]
     assert store.versions("k", "q") == []
 
 
@@ -300,7 +300,7 @@ def test_sources_are_kept_once_and_compressed_by_the_digest_of_their_names_and_c
         ((count, size),) = db.execute("SELECT count(*), sum(length(files)) FROM source")
     assert count == 4
     assert size < 1000
-    assert len({kept.digest for kept in store.versions("k", "p")}) == 4
+    assert len({each.digest for each in store.versions("k", "p")}) == 4
 
 
 @pytest.mark.parametrize("damage", ["UPDATE source SET files = x'00'", "UPDATE version SET facts = '{'"])
@@ -323,8 +323,8 @@ def made(registry):
         job = Job((problem.id,), (kernel.id,), mode, (), 5, Budget(), 2, baseline="gemm/x.base")
         planned = PlannedJob(job, WorkerKey("cpu", 2), "suite", 7)
         samples = {"samples": [2e-6, 1e-6, 6e-6], "interval": Interval(2e-6, 1e-6, 6e-6)}
-        found = kind(**{"kernel": kernel.id, **samples, **measured})
-        return make_result(found, kernel, problem, planned, "r", "c")
+        measurement = kind(**{"kernel": kernel.id, **samples, **measured})
+        return make_result(measurement, kernel, problem, planned, "r", "c")
 
     return of
 
