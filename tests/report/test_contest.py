@@ -62,13 +62,13 @@ def test_drift_between_jobs_is_no_lead_and_within_a_job_the_ratio_is_exact(drift
 def test_crossover_says_which_lead_was_not_measured_in_turn(drifted, registry, tmp_path):
     (tmp_path / "mine.toml").write_text(SUITE)
     suite = load_suite(tmp_path / "mine.toml", registry)
-    found = standings(suite, drifted, "r1")
-    one, two = (text.splitlines()[3] for text in render(suite, found).split("\n\n")[:2])
-    assert one.endswith("  tie [1, 1]")
-    assert "  tie [" in two
-    assert two.endswith("] (not measured in turn)")
+    all_contests = standings(suite, drifted, "r1")
+    paired, unpaired = (text.splitlines()[3] for text in render(suite, all_contests).split("\n\n")[:2])
+    assert paired.endswith("  tie [1, 1]")
+    assert "  tie [" in unpaired
+    assert unpaired.endswith("] (not measured in turn)")
     out = io.StringIO()
-    write_csv(suite, "r1", found, out)
+    write_csv(suite, "r1", all_contests, out)
     assert [row["ratio_in_turn"] for row in csv.DictReader(io.StringIO(out.getvalue()))] == ["yes", "no"]
 
 
@@ -87,9 +87,9 @@ def test_crossover_sets_a_kernel_against_itself_on_the_variant(begun, registry, 
 
 
 def test_the_page_says_which_lead_was_not_measured_in_turn_and_advises_nothing_by_drift(drifted):
-    one, two = findings.fastest(RunData(drifted, "r1"))[0]
-    assert "turn" not in one.lead
-    assert two.lead.endswith("] over numpy.matmul, not measured in turn, tie")
+    paired, unpaired = findings.fastest(RunData(drifted, "r1"))[0]
+    assert "turn" not in paired.lead
+    assert unpaired.lead.endswith("] over numpy.matmul, not measured in turn, tie")
     answers = founding.answers(RunData(drifted, "r1"))
     assert all("Don't transpose first: no gain is certain, " in answer.words for answer in answers)
     assert ["not measured in turn" in answer.evidence[2] for answer in answers] == [True, False]
@@ -99,8 +99,8 @@ def test_the_fastest_are_those_that_others_were_slower_than(begun):
     """A baseline that stands alone among its threads takes longer, and is not the fastest of anything."""
     for kernel, factor, threads in (("numpy.matmul", 90.0, 16), ("numpy.matmul", 1.0, 2), ("openblas.tnn", 0.5, 2)):
         add(begun, f"gemm/{kernel}", "first", factor, threads=threads)
-    found, of = findings.fastest(RunData(begun, "r1"))
-    assert ([one.kernel for one in found], of) == (["openblas.tnn"], 1)
+    leaders, of = findings.fastest(RunData(begun, "r1"))
+    assert ([leader.kernel for leader in leaders], of) == (["openblas.tnn"], 1)
     (sentence,) = findings.sentences(RunData(begun, "r1"))
     assert sentence.startswith("gemm: 1 problem; fastest: openblas.tnn.")
 
@@ -115,8 +115,8 @@ def test_what_is_faster_beyond_its_interval_is_advised_with_the_remark(begun):
 
 def test_claims_leave_open_what_drift_may_have_made(drifted, registry):
     (answer,) = claims_rows(drifted, ["r1"], registry, only=("transpose-first",))
-    found = [(number.in_turn, number.answer) for number in answer.findings]
-    assert found == [(True, "tie"), (False, "tie")]
+    verdicts = [(number.in_turn, number.answer) for number in answer.findings]
+    assert verdicts == [(True, "tie"), (False, "tie")]
     assert answer.notes[-1].startswith("not measured in turn: 1 of 2 numbers, ")
     out = io.StringIO()
     views.write_csv([answer], out)
@@ -142,16 +142,16 @@ def test_variants_are_free_of_drift_within_a_job_and_left_open_between_jobs(begu
 
 
 @pytest.mark.parametrize(
-    ("one", "other"),
+    ("first", "second"),
     [
         ({"job": ""}, {"job": ""}),
         ({"job": "a"}, {"job": "b"}),
         ({"job": "a", "run_id": "r1"}, {"job": "a", "run_id": "r2"}),
     ],
 )
-def test_rows_of_no_known_job_of_two_jobs_and_of_two_runs_are_not_paired(begun, one, other):
+def test_rows_of_no_known_job_of_two_jobs_and_of_two_runs_are_not_paired(begun, first, second):
     begin(begun, "r2")
-    rows = [add(begun, f"gemm/some.k{i}", **values) for i, values in enumerate((one, other))]
+    rows = [add(begun, f"gemm/some.k{i}", **values) for i, values in enumerate((first, second))]
     ratio = faster(begun, *rows)
     assert not ratio.in_turn
     assert ratio.low < 1 < ratio.high
@@ -207,7 +207,7 @@ def test_quotients_of_ratios_are_not_paired_and_as_wide_as_their_ends_allow():
 )
 def test_kernels_of_one_thread_stand_at_every_count_and_threaded_ones_where_they_were_measured(measured, listed):
     rows = [result(kernel=kernel, threads=threads) for kernel, counts in measured.items() for threads in counts]
-    assert {setting.threads: [r.kernel for r in own] for setting, own in by_setting(rows).items()} == listed
+    assert {setting.threads: [r.kernel for r in group] for setting, group in by_setting(rows).items()} == listed
 
 
 def test_mode_precision_device_and_instruction_set_are_settings_of_their_own(begun):
@@ -231,7 +231,7 @@ def test_a_kernel_on_column_major_buffers_computes_another_product_and_contends_
 
 
 @pytest.mark.parametrize(
-    ("own", "other", "remark"),
+    ("facts", "other", "remark"),
     [
         ({"host": "one"}, {"host": "two"}, "not measured on one machine"),
         ({"host": "one"}, {"host": "one"}, "not measured in turn"),
@@ -241,15 +241,15 @@ def test_a_kernel_on_column_major_buffers_computes_another_product_and_contends_
         ({"device": "cuda", "device_name": "a"}, {"device_name": "b"}, "not measured in turn"),
     ],
 )
-def test_a_ratio_between_jobs_of_two_machines_is_labelled_so(begun, own, other, remark):
-    first, second = add(begun, "gemm/some.a", "first", **own), add(begun, "gemm/some.b", "second", **other)
+def test_a_ratio_between_jobs_of_two_machines_is_labelled_so(begun, facts, other, remark):
+    first, second = add(begun, "gemm/some.a", "first", **facts), add(begun, "gemm/some.b", "second", **other)
     ratio = faster(begun, first, second)
     assert ratio.remarks[0] == remark
     assert (ratio.low, ratio.high) == pytest.approx(
         (second.time_s_ci95_low / first.time_s_ci95_high, second.time_s_ci95_high / first.time_s_ci95_low)
     )
     assert ratio.scaled(2.0).over(ratio.plus(1.0)).apart == remark
-    assert faster(begun, first, add(begun, "gemm/some.c", "first", **own)).apart == ""
+    assert faster(begun, first, add(begun, "gemm/some.c", "first", **facts)).apart == ""
 
 
 def test_leads_that_are_formed_at_once_are_those_that_are_asked_for(begun):
@@ -261,12 +261,12 @@ def test_leads_that_are_formed_at_once_are_those_that_are_asked_for(begun):
         put(begun, NN, "gemm/some.one", 2e-3, job="first", threads=1),
         put(begun, "gemm/m1n1k1/f32/NN", "gemm/some.one", threads=1),  # alone
     ]
-    asked = [c.lead for c in contests(rows, begun)]
-    found = contests(rows, begun)
-    know_leads(found, begun, "r1")
+    leads = [c.lead for c in contests(rows, begun)]
+    all_contests = contests(rows, begun)
+    know_leads(all_contests, begun, "r1")
     begun.close()  # nothing is asked for any more
-    assert [c.lead for c in found] == asked
-    assert [lead and lead.in_turn for lead in asked] == [True, False, True, None]
+    assert [c.lead for c in all_contests] == leads
+    assert [lead and lead.in_turn for lead in leads] == [True, False, True, None]
 
 
 PROBLEM, OTHER = "gemm/m64n64k64/f32/NN", "gemm/m96n96k96/f32/NN"
@@ -280,8 +280,8 @@ def measured(begun: Store) -> Callable[..., dict[str, tuple[str, float | None]]]
 
     def of(times: Times, problem: str = PROBLEM, **more: Any) -> dict[str, tuple[str, float | None]]:
         ran(begun, "r1", times, problem, **more)
-        found = RunData(begun, "r1").contests
-        return {r.kernel: (r.baseline, r.speedup) for c in found for r in c.ranked if c.problem == problem}
+        all_contests = RunData(begun, "r1").contests
+        return {r.kernel: (r.baseline, r.speedup) for c in all_contests for r in c.ranked if c.problem == problem}
 
     return of
 
@@ -311,29 +311,29 @@ def test_numpy_is_no_baseline_on_a_gpu_where_the_vendor_has_a_kernel(measured: A
     ids=["the fastest", "cuBLAS if as fast"],
 )
 def test_the_baseline_is_the_vendors_fastest_that_is_one_call(measured, times, baseline, speedup):
-    found = measured({f"gemm/{kernel}": median for kernel, median in {**times, "cuda.a": 1e-3}.items()})
-    assert found["gemm/cuda.a"] == (f"gemm/{baseline}", pytest.approx(speedup))
+    speedups = measured({f"gemm/{kernel}": median for kernel, median in {**times, "cuda.a": 1e-3}.items()})
+    assert speedups["gemm/cuda.a"] == (f"gemm/{baseline}", pytest.approx(speedup))
 
 
 def test_a_kernel_that_was_measured_in_another_job_has_no_speedup(measured: Any) -> None:
-    found = measured({"gemm/cublas.sgemm": 2e-3, "gemm/cuda.a": 4e-3}, **{"gemm/cuda.a": {"job": "two"}})
-    assert found["gemm/cuda.a"] == ("", None)
+    speedups = measured({"gemm/cublas.sgemm": 2e-3, "gemm/cuda.a": 4e-3}, **{"gemm/cuda.a": {"job": "two"}})
+    assert speedups["gemm/cuda.a"] == ("", None)
 
 
 def test_without_a_vendors_kernel_and_on_a_cpu_the_baseline_is_that_of_the_run(measured: Any) -> None:
-    own = {"gemm/cuda.a": {"speedup": 7.0}}
-    assert measured({"gemm/cuda.a": 1e-3}, **own)["gemm/cuda.a"] == ("gemm/numpy.matmul", 7.0)
-    on_cpu = measured({"gemm/cublas.b": 1e-3, "gemm/cuda.a": 1e-3}, OTHER, device="cpu", **own)
+    recorded = {"gemm/cuda.a": {"speedup": 7.0}}
+    assert measured({"gemm/cuda.a": 1e-3}, **recorded)["gemm/cuda.a"] == ("gemm/numpy.matmul", 7.0)
+    on_cpu = measured({"gemm/cublas.b": 1e-3, "gemm/cuda.a": 1e-3}, OTHER, device="cpu", **recorded)
     assert on_cpu["gemm/cuda.a"] == ("gemm/numpy.matmul", 7.0)
 
 
 def test_of_several_runs_a_contest_is_that_with_the_most_kernels_then_the_newest(store: Store) -> None:
-    two, one = {"gemm/cublas.sgemm": 2e-3, "gemm/cuda.a": 4e-3}, {"gemm/cublas.sgemm": 9e-3}
-    runs = {"r1": two, "r2": {name: 2 * median for name, median in two.items()}, "r3": one}
+    pair, single = {"gemm/cublas.sgemm": 2e-3, "gemm/cuda.a": 4e-3}, {"gemm/cublas.sgemm": 9e-3}
+    runs = {"r1": pair, "r2": {name: 2 * median for name, median in pair.items()}, "r3": single}
     for run, times in runs.items():
         begin(store, run)
         ran(store, run, {**times, "gemm/numpy.matmul": 1.0})
-    ran(store, "r3", one, OTHER)
+    ran(store, "r3", single, OTHER)
     data = SeveralRuns(store, list(runs))
     (contest,) = data.contests
     assert {r.run_id for r in contest.ranked} == {"r2"}
@@ -363,15 +363,15 @@ def race(seed, *times):
     groups = [[] for _ in times]
     for _ in range(PROCESSES):
         drift = np.exp(rng.normal(0, 0.05, SAMPLES).cumsum() * 0.1)
-        for own, time in zip(groups, times, strict=True):
+        for group, time in zip(groups, times, strict=True):
             placed = time * np.exp(rng.normal(0, BETWEEN))
-            own.append((placed * drift * np.exp(rng.normal(0, WITHIN, SAMPLES))).tolist())
+            group.append((placed * drift * np.exp(rng.normal(0, WITHIN, SAMPLES))).tolist())
     return groups
 
 
 def decided(seed, *tiles):
     base, *groups = race(seed, 1.0, *tiles)
-    return decide(base, {str(number): own for number, own in enumerate(groups)}, len(groups))
+    return decide(base, {str(number): group for number, group in enumerate(groups)}, len(groups))
 
 
 @pytest.mark.parametrize(("time", "best"), [(1.0, None), (0.95, "1")], ids=["does nothing", "5 % faster"])
@@ -380,21 +380,21 @@ def test_of_20_races_19_adopt_a_tile_only_if_it_is_faster(time, best):
 
 
 def test_equals_of_the_default_are_named_where_it_stays():
-    found = decided(1, 1.0, 1.3)
-    assert (found.best, found.tied) == (None, ["0"])
-    assert not found.ratios["0"].certain
-    assert found.ratios["1"].high < 1
+    decision = decided(1, 1.0, 1.3)
+    assert (decision.best, decision.tied) == (None, ["0"])
+    assert not decision.ratios["0"].certain
+    assert decision.ratios["1"].high < 1
 
 
 def test_equals_of_the_best_are_named_and_slower_ones_are_not():
-    found = decided(2, 0.8, 0.8, 0.95)
-    assert sorted([found.best, *found.tied]) == ["0", "1"]
+    decision = decided(2, 0.8, 0.8, 0.95)
+    assert sorted([decision.best, *decision.tied]) == ["0", "1"]
 
 
 def test_the_intervals_are_wider_the_more_tiles_are_raced():
-    base, own = race(3, 1.0, 0.9)
-    alone, found = (decide(base, {"tile": own}, raced).ratios["tile"] for raced in (1, 3))
-    assert found.high - found.low > alone.high - alone.low
+    base, tile = race(3, 1.0, 0.9)
+    alone, of_three = (decide(base, {"tile": tile}, raced).ratios["tile"] for raced in (1, 3))
+    assert of_three.high - of_three.low > alone.high - alone.low
 
 
 def test_a_tile_that_failed_is_neither_adopted_nor_named():

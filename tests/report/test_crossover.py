@@ -54,8 +54,8 @@ def measured(store, tmp_path):
         dims = {"n": 1, "c": 8, "h": 16, "w": w, "k": 8, "r": r, "s": r, "direction": "fprop"}
         dims["distribution"] = last or "uniform"
         problem = f"conv/n1c8h16w{w}k8r{r}s{r}/f32/nchw/fprop" + f"/{last}" * bool(last)
-        own = {"numerics": "fft" if "fft" in kernel else "fp32", **values}
-        put(store, problem, kernel, dims=dims, taken=samples, **own)
+        columns = {"numerics": "fft" if "fft" in kernel else "fp32", **values}
+        put(store, problem, kernel, dims=dims, taken=samples, **columns)
 
     return of
 
@@ -68,11 +68,11 @@ def drawn(store, registry):
         (figure,) = crossover_maps(RunData(store, "r1"), registry).figures
         lines = figure.draw().axes[0].lines
         marks = {look.marker: outline for outline, look in MARKS.items()}
-        found: Counter[str] = Counter()
+        counts: Counter[str] = Counter()
         for line in (line for line in lines if line.get_marker() in marks):
             kind = "hollow" if line.get_markerfacecolor() == "none" else marks[line.get_marker()]
-            found[kind] += len(line.get_xdata())
-        return figure.caption, {line.get_xdata()[0] for line in lines if line.get_marker() == "None"}, +found
+            counts[kind] += len(line.get_xdata())
+        return figure.caption, {line.get_xdata()[0] for line in lines if line.get_marker() == "None"}, +counts
 
     return draw
 
@@ -108,7 +108,7 @@ NOISE = [0.7, 1.4, 0.9, 1.3, 0.8, 1.2] * 6
 
 
 @pytest.mark.parametrize(
-    ("direct", "found", "lines"),
+    ("direct", "spans", "lines"),
     [
         ({1: 0.5, 3: 0.5, 5: 4.0}, [("r", 3, 5)], {1.5}),  # certain on both sides
         ({1: 0.5, 3: None, 5: 4.0}, [("r", 1, 5)], {0.5, 1.5}),  # a tie between them
@@ -117,17 +117,17 @@ NOISE = [0.7, 1.4, 0.9, 1.3, 0.8, 1.2] * 6
     ],
 )
 def test_a_kernel_takes_over_where_it_is_certain_on_both_sides_also_in_the_figure(
-    suite, store, measured, drawn, direct, found, lines
+    suite, store, measured, drawn, direct, spans, lines
 ):
     for r, factor in direct.items():
         measured("conv/a.direct", r, [factor] * 36 if factor else NOISE)
         measured("conv/a.fft", r, [1.0] * 36 if factor else NOISE[::-1])
     contests = crossover.standings(suite, store, "r1")
-    assert [change[:3] for change in crossover.changes(suite, contests)] == found
-    assert ("no takeover along r is certain" in crossover.render(suite, contests)) is (found == [])
+    assert [change[:3] for change in crossover.changes(suite, contests)] == spans
+    assert ("no takeover along r is certain" in crossover.render(suite, contests)) is (spans == [])
     assert not any("ahead 0." in line for line in crossover.render(suite, contests).splitlines())
     caption, at, marks = drawn()
-    words = [f"Certain takeovers along r: {here} to {there}, a.direct gives way to a.fft." for _, here, there in found]
+    words = [f"Certain takeovers along r: {here} to {there}, a.direct gives way to a.fft." for _, here, there in spans]
     assert (words or ["No takeover along r is certain."])[0] in caption
     ties = list(direct.values()).count(None)
     assert (at, marks) == (lines, +Counter(wins=3 - ties, ties=2 * ties))
@@ -229,14 +229,14 @@ def test_a_kernel_stands_once_at_each_thread_count_and_instruction_sets_stand_ap
 def test_the_ratio_of_two_rows_is_formed_once_however_often_it_is_asked_for(crossing, suite, store, monkeypatch):
     formed, faster = [], contest.faster
 
-    def form(reader, one, other, *pair):
-        formed.append([one.case, other.case])
-        return faster(reader, one, other, *pair)
+    def form(reader, first, second, *pair):
+        formed.append([first.case, second.case])
+        return faster(reader, first, second, *pair)
 
     monkeypatch.setattr(contest, "faster", form)
-    found = crossover.standings(suite, store, "r1")
-    crossover.render(suite, found)
-    crossover.write_csv(suite, "r1", found, io.StringIO())
+    contests = crossover.standings(suite, store, "r1")
+    crossover.render(suite, contests)
+    crossover.write_csv(suite, "r1", contests, io.StringIO())
     assert len(formed) == len(set(map(tuple, formed))) == 5
 
 
@@ -244,8 +244,8 @@ def test_a_suite_that_is_listed_makes_its_problems_once(crossing, suite, store, 
     made, whole = [], crossover.listed(suite)
     monkeypatch.setattr(Sweep, "groups", lambda sweep: made.append(sweep))
     assert [entry.problem for entry in whole.entries()] == [entry.problem for entry in whole.entries()]
-    found = crossover.standings(whole, store, "r1")
-    assert crossover.render(whole, found).endswith("3 of 3 problems timed")
+    contests = crossover.standings(whole, store, "r1")
+    assert crossover.render(whole, contests).endswith("3 of 3 problems timed")
     assert made == []
 
 
@@ -285,13 +285,13 @@ def three(add):
     return record
 
 
-def found(store):
+def shares(store):
     return {each.row.kernel.partition("/")[2]: each.share for each in overlaps(store, store.results("r1"))}
 
 
 def test_the_overlap_is_what_is_saved_over_the_shorter_of_transfer_and_work(store, three):
     three()
-    (share,) = found(store).values()
+    (share,) = shares(store).values()
     assert share.median == pytest.approx(0.75)
     assert share.low == pytest.approx(0.75), "what slows a round slows all three"
     assert share.high == pytest.approx(0.75)
@@ -304,14 +304,14 @@ def test_the_overlap_is_what_is_saved_over_the_shorter_of_transfer_and_work(stor
 )
 def test_the_share_holds_for_any_rounds_and_whichever_is_the_shorter(store, three, arrived, staged, taken, share):
     three(arrived, staged, taken=taken)
-    assert found(store)["numba.staged"].median == pytest.approx(share)
+    assert shares(store)["numba.staged"].median == pytest.approx(share)
 
 
 def test_on_a_gpu_the_work_alone_is_that_of_the_transfer_within_it(store, add):
     add("cuda.serial", 3.0, ON_GPU)
     add("cuda.overlapped", 2.0, ON_GPU)
     add("cuda.arrived", 2.0, WITHIN)
-    assert found(store)["cuda.overlapped"].median == pytest.approx(1.0)
+    assert shares(store)["cuda.overlapped"].median == pytest.approx(1.0)
 
 
 @pytest.mark.parametrize("apart", [{"job": "other"}, {"work": 16}, {"mode": "hot"}, {"taken": ROUNDS[:5]}])
@@ -319,7 +319,7 @@ def test_rows_that_were_not_measured_in_turn_have_no_overlap(store, add, apart):
     add("numba.serial", 10.0)
     add("numba.arrived", 8.0)
     add("numba.staged", 8.5, **apart)
-    assert found(store) == {}
+    assert shares(store) == {}
     assert overlap_table(store, store.results("r1")).startswith("no overlap: ")
 
 
@@ -364,16 +364,16 @@ def row(store: Store, name: str = "b", **values: Any) -> Result:
     ],
 )
 def test_a_row_is_noisy_if_it_was_disturbed_during_a_tenth_of_its_sampling(begun, disturbed, noisy) -> None:
-    found = row(begun, disturbed=disturbed)
-    assert is_noisy(found) is noisy
-    assert marked("1 ms", found) == ("~1 ms" if noisy else "1 ms")
+    stored = row(begun, disturbed=disturbed)
+    assert is_noisy(stored) is noisy
+    assert marked("1 ms", stored) == ("~1 ms" if noisy else "1 ms")
 
 
 def test_a_row_without_a_time_is_not_noisy(begun) -> None:
-    found = row(begun, disturbed=DISTURBED)
-    found.time_s_median = None
-    assert not is_noisy(found)
-    assert noise_of([found]) == (0, 0, "")
+    stored = row(begun, disturbed=DISTURBED)
+    stored.time_s_median = None
+    assert not is_noisy(stored)
+    assert noise_of([stored]) == (0, 0, "")
 
 
 def test_the_sentence_counts_noisy_cases_and_names_the_longest_cause(begun) -> None:

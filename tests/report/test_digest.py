@@ -17,9 +17,9 @@ def printed(begun, monkeypatch):
 
     def of(columns=80):
         monkeypatch.setenv("COLUMNS", str(columns))
-        found = [part for part in run_digest(begun, "r1") if part]
-        assert max(len(line) for part in found for line in part.splitlines()) <= columns
-        return found
+        parts = [part for part in run_digest(begun, "r1") if part]
+        assert max(len(line) for part in parts for line in part.splitlines()) <= columns
+        return parts
 
     return of
 

@@ -79,11 +79,11 @@ def test_csv_loads_in_pandas_with_numbers_as_numbers(run):
 
 
 def test_json_holds_the_run_and_its_rows_with_their_samples(run):
-    found = strict(exported(run, "json"))
+    document = strict(exported(run, "json"))
     facts = {"run_id": "r", "name": "", "planned": None, "started_at": "2026", "finished_at": None, "suites": ["s"]}
     facts |= {"command": "kernelmark run s", "git_commit": "c0ffee", "plan": {"seed": 0}}
-    assert found["run"] == facts | {"environment": {"blas": []}, "machine": {"cpu": "some"}}
-    fast, bad = found["results"]
+    assert document["run"] == facts | {"environment": {"blas": []}, "machine": {"cpu": "some"}}
+    fast, bad = document["results"]
     assert list(fast) == [*COLUMNS, *DIMS, "samples_s"]
     assert (fast["samples_s"], bad["samples_s"]) == ([MEDIAN, 4e-4], [])
     assert (fast["roofline_pct"], bad["time_s_median"], bad["reason"]) == (None, None, REASON)
@@ -142,8 +142,8 @@ def two(store):
 
 def test_several_runs_become_one_file(two, arrow):
     rows = list(csv.DictReader(io.StringIO(exported(two, "csv"))))
-    found = [(row["run_id"], row["op"]) for row in rows]
-    assert found == [("r1", "gemm"), ("r1", "transpose"), ("r2", "gemm"), ("r2", "transpose")]
+    run_ops = [(row["run_id"], row["op"]) for row in rows]
+    assert run_ops == [("r1", "gemm"), ("r1", "transpose"), ("r2", "gemm"), ("r2", "transpose")]
     assert [run["run"]["run_id"] for run in strict(exported(two, "json"))] == ["r1", "r2"]
     assert re.findall(r"^## .*", exported(two, "markdown"), re.MULTILINE) == ["## run r1", "## run r2"]
     assert exported(two, "latex").count("% kernelmark run r") == 2
@@ -166,32 +166,32 @@ def test_columns_that_are_empty_throughout_are_left_out_on_request(two):
 
 
 def test_github_gets_an_entry_a_timed_row_in_one_unit_with_the_interval_as_range(two):
-    found = strict(exported(two, "github"))
-    assert len(found) == 2
-    assert {type(found[0][name]) for name in ("name", "unit", "range", "extra")} == {str}
-    assert (found[0]["name"], found[0]["unit"]) == ("gemm/a.b gemm/m8n9k7/f32/NT cold t2", "us")
-    assert (found[0]["value"], found[0]["range"]) == (pytest.approx(1500), "[1000, 2000]")
+    entries = strict(exported(two, "github"))
+    assert len(entries) == 2
+    assert {type(entries[0][name]) for name in ("name", "unit", "range", "extra")} == {str}
+    assert (entries[0]["name"], entries[0]["unit"]) == ("gemm/a.b gemm/m8n9k7/f32/NT cold t2", "us")
+    assert (entries[0]["value"], entries[0]["range"]) == (pytest.approx(1500), "[1000, 2000]")
 
 
 def test_bencher_gets_a_latency_a_timed_row_in_nanoseconds(two):
-    (metric,) = strict(one(two, "bencher")).values()
+    (metric,) = strict(of_one_run(two, "bencher")).values()
     assert metric == {"latency": pytest.approx({"value": 1.5e6, "lower_value": 1e6, "upper_value": 2e6})}
 
 
 def test_asv_gets_a_file_of_results_in_the_order_of_its_columns(two):
-    found = strict(one(two, "asv"))
+    document = strict(of_one_run(two, "asv"))
     assert {"version", "commit_hash", "env_name", "date", "params", "python", "requirements", "env_vars", "durations",
-            "result_columns", "results"} == set(found)  # fmt: skip
-    assert (found["version"], found["params"]["machine"], found["python"]) == (2, "Some CPU", "3.11.7")
-    assert (found["params"]["isas"], found["params"]["cpus"]) == ("AVX2, AVX512", "4")
-    ((name, values),) = found["results"].items()
+            "result_columns", "results"} == set(document)  # fmt: skip
+    assert (document["version"], document["params"]["machine"], document["python"]) == (2, "Some CPU", "3.11.7")
+    assert (document["params"]["isas"], document["params"]["cpus"]) == ("AVX2, AVX512", "4")
+    ((name, values),) = document["results"].items()
     assert name == "gemm/a.b gemm/m8n9k7/f32/NT cold t2"
-    row = dict(zip(found["result_columns"], values, strict=True))
+    row = dict(zip(document["result_columns"], values, strict=True))
     assert (row["result"], row["params"], row["stats_repeat"], row["samples"]) == ([1.5e-3], [], [12], [TAKEN])
     assert (row["stats_q_25"], row["stats_q_75"], row["stats_ci_99_a"]) == ([1e-3], [2e-3], [None])
 
 
-def one(store, style):
+def of_one_run(store, style):
     with pytest.raises(UsageError, match=f"--format {style}: takes one run, found 2"):
         exported(store, style)
     return exported(store, style, ["r1"])
@@ -203,8 +203,8 @@ NUMBERS = {"h": "-1.5", "i": -2, "j": "-1e-3", "k": "a=b", "l": ""}
 
 def of_formulas(store, style):
     store.add(result(run_id="r", time_s_median=1.0), FORMULAS | NUMBERS, [], None)
-    (found,) = csv.DictReader(io.StringIO(exported(store, style), newline=""))
-    return {name: found[name] for name in found if name not in COLUMNS}
+    (row,) = csv.DictReader(io.StringIO(exported(store, style), newline=""))
+    return {name: row[name] for name in row if name not in COLUMNS}
 
 
 def test_csv_is_exact_whatever_a_cell_begins_with(empty):
@@ -212,10 +212,10 @@ def test_csv_is_exact_whatever_a_cell_begins_with(empty):
 
 
 def test_csv_for_a_spreadsheet_has_a_quote_before_what_would_be_a_formula(empty):
-    found = of_formulas(empty, "spreadsheet")
-    assert {name: found[name] for name in NUMBERS} == {name: str(value) for name, value in NUMBERS.items()}
-    del found["'=g"]
-    assert {name: found[name] for name in found if name in FORMULAS} == {
+    row = of_formulas(empty, "spreadsheet")
+    assert {name: row[name] for name in NUMBERS} == {name: str(value) for name, value in NUMBERS.items()}
+    del row["'=g"]
+    assert {name: row[name] for name in row if name in FORMULAS} == {
         name: f"'{value}" for name, value in FORMULAS.items() if name != "=g"
     }
 
@@ -285,8 +285,8 @@ def test_parquet_is_written_a_row_group_at_a_time(arrow, run, monkeypatch, tmp_p
 
 
 def test_a_run_without_rows_is_a_table_without_rows(arrow, empty):
-    found = table(arrow, empty)
-    assert (found.num_rows, found.column_names) == (0, [*COLUMNS, "samples_s"])
+    arrow_table = table(arrow, empty)
+    assert (arrow_table.num_rows, arrow_table.column_names) == (0, [*COLUMNS, "samples_s"])
 
 
 def test_a_file_and_its_folder_are_made(arrow, run, tmp_path):

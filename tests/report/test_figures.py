@@ -23,18 +23,18 @@ OF_OTHERS = ["Which algorithm where", "Aggregation of gradients", "Data parallel
 
 
 def planned(store, registry=None):
-    return {found.title: found for found in kinds(RunData(store, "r1"), registry)}
+    return {kind.title: kind for kind in kinds(RunData(store, "r1"), registry)}
 
 
 def names(store):
-    return [figure.name for found in planned(store).values() for figure in found.figures]
+    return [figure.name for kind in planned(store).values() for figure in kind.figures]
 
 
 def test_a_run_with_everything_has_every_kind_of_figure(store):
     varied(store)
-    found = planned(store)
-    assert [title for title, each in found.items() if not each.figures] == OF_OTHERS
-    assert list(found) == [
+    by_title = planned(store)
+    assert [title for title, each in by_title.items() if not each.figures] == OF_OTHERS
+    assert list(by_title) == [
         "Speedup",
         "Problems x kernels",
         "Roofline",
@@ -50,10 +50,10 @@ def test_a_run_with_everything_has_every_kind_of_figure(store):
 
 
 def test_what_cannot_be_drawn_says_why_in_one_line_and_one_row_that_has_not_failed_is_enough_for_its_samples(begun):
-    for found in planned(begun).values():
-        assert found.figures == []
-        assert found.omitted
-        assert "\n" not in found.omitted
+    for each in planned(begun).values():
+        assert each.figures == []
+        assert each.omitted
+        assert "\n" not in each.omitted
     fail(begun, "gemm/m8n8k8/f32/NN", "gemm/some.bad")
     assert names(begun) == []
     put(begun, "gemm/m8n8k8/f32/NN", "gemm/some.base")
@@ -71,18 +71,18 @@ def every(tmp_path_factory):
 def drawn(every, tmp_path_factory):
     """Every figure, drawn into a folder, and the first of each kind drawn again into another."""
     folders = [tmp_path_factory.mktemp("drawn") for _ in range(2)]
-    found = list(draw(kinds(RunData(every, "r1")), folders[0]))
+    drawings = list(draw(kinds(RunData(every, "r1")), folders[0]))
     again = [each._replace(figures=each.figures[:1]) for each in kinds(RunData(every, "r1"))]
     assert len(list(draw(again, folders[1]))) == len(again) - len(OF_OTHERS)
-    return found, folders
+    return drawings, folders
 
 
 @pytest.mark.long
 def test_figures_are_the_same_bytes_for_the_same_data(drawn):
-    _, (one, other) = drawn
+    _, (folder, other) = drawn
     files = sorted(path.name for path in other.iterdir())
     assert {path.suffix for path in other.iterdir()} == {".svg", ".pdf"}
-    assert {file for file in files if (one / file).read_bytes() != (other / file).read_bytes()} == set()
+    assert {file for file in files if (folder / file).read_bytes() != (other / file).read_bytes()} == set()
 
 
 @pytest.mark.long
@@ -145,8 +145,8 @@ def test_labels_in_the_margin_do_not_overlap(begun):
         for i in range(8):
             median = n**3 * 1e-10 * (1 + i / 1000)
             put(begun, f"gemm/m{n}n{n}k{n}/f32/NN", f"gemm/some.k{i}", median, gflop_per_s=n**3 * 2e-9 / median)
-    found = planned(begun)
-    for figure in (*found["Rate over size"].figures, *found["Roofline"].figures):
+    by_title = planned(begun)
+    for figure in (*by_title["Rate over size"].figures, *by_title["Roofline"].figures):
         drawing = rendered(figure)
         texts = [text for text in drawing.axes[0].texts if text.get_text().startswith("some.k")]
         heights = sorted(text.get_window_extent().y0 * 72 / drawing.dpi for text in texts)
@@ -159,8 +159,8 @@ def test_a_kernel_looks_the_same_whatever_else_was_measured_first():
 
 
 def test_kernels_that_share_a_colour_differ_in_marker_and_hatch():
-    found = list(style.looks(f"k{i:02}" for i in range(40)).values())
-    assert len({(look.colour, look.marker) for look in found}) == 40
+    looks = list(style.looks(f"k{i:02}" for i in range(40)).values())
+    assert len({(look.colour, look.marker) for look in looks}) == 40
 
 
 def test_labels_are_pushed_apart_and_stay_in_their_range():
@@ -191,8 +191,8 @@ def test_file_names_are_tame():
 def test_a_ceiling_over_size_is_drawn_where_all_kernels_execute_nominal_operations(begun):
     for name, share, expected in (("base", 1.0, ["ceiling 50.0"]), ("fast", 0.4, [])):
         for n in (16, 64, 256):
-            own = {"gflop_per_s": 1.0, "ceiling_gflop_per_s": 50.0, "executed_flop": int(share * 2 * n**3)}
-            put(begun, f"gemm/m{n}n{n}k{n}/f32/NN", f"gemm/some.{name}", taken=[2e-9 * n**3] * 12, **own)
+            rates = {"gflop_per_s": 1.0, "ceiling_gflop_per_s": 50.0, "executed_flop": int(share * 2 * n**3)}
+            put(begun, f"gemm/m{n}n{n}k{n}/f32/NN", f"gemm/some.{name}", taken=[2e-9 * n**3] * 12, **rates)
         (figure,) = planned(begun)["Rate over size"].figures
         texts = [text.get_text() for text in figure.draw().axes[0].texts]
         assert [text for text in texts if text.startswith("ceiling")] == expected
@@ -222,8 +222,8 @@ def test_an_svg_follows_the_readers_colour_scheme(every, tmp_path):
 
 def test_of_many_figures_the_first_of_each_kind_come_before_the_second_of_any():
     figure = Figure("a", "A", "", lambda: None)
-    found = first([Kind("one", [figure] * 3, ""), Kind("none", [], "no data"), Kind("two", [figure] * 3, "")], 3)
-    assert [len(kind.figures) for kind in found] == [2, 0, 1]
+    chosen = first([Kind("one", [figure] * 3, ""), Kind("none", [], "no data"), Kind("two", [figure] * 3, "")], 3)
+    assert [len(kind.figures) for kind in chosen] == [2, 0, 1]
 
 
 def test_dots_of_many_rows_share_a_lane_a_kernel(store):
@@ -245,8 +245,8 @@ def test_no_figure_of_speedups_mixes_baselines_or_operations(begun):
     for problem, baseline in (("transpose/m8n8/f32/out", "a"), ("transpose/m8n8/f32/in", "b"), ("copy/m8n8/f32", "a")):
         op = problem.partition("/")[0]
         put(begun, problem, f"{op}/some.k", baseline=f"{op}/{baseline}", speedup=1.1)
-    found = speedups.plots(RunData(begun, "r1"))
-    assert sorted((plot.op, plot.baseline, len(plot.dots)) for plot in found) == [
+    plots = speedups.plots(RunData(begun, "r1"))
+    assert sorted((plot.op, plot.baseline, len(plot.dots)) for plot in plots) == [
         ("copy", "copy/a", 1),
         ("transpose", "transpose/a", 1),
         ("transpose", "transpose/b", 1),
@@ -272,19 +272,19 @@ def test_a_heat_map_shows_the_time_of_the_winner_and_multiples_of_it(begun):
     for n in (1, 2):
         for name, median in (("a", 1e-3), ("b", 2e-3)):
             put(begun, f"copy/m{n}n8/f32", f"copy/some.{name}", taken=[median] * 6)
-    (found,) = heat.maps(RunData(begun, "r1"))
-    cells = [found.cell(c, kernel) for c in found.contests for kernel in found.kernels]
+    (heat_map,) = heat.maps(RunData(begun, "r1"))
+    cells = [heat_map.cell(c, kernel) for c in heat_map.contests for kernel in heat_map.kernels]
     assert [(cell.text, cell.outline) for cell in cells] == [("1.00 ms", "wins"), ("2.00x", "")] * 2
-    assert found.labels == ("n8 f32", ["m1", "m2"])
-    assert found.caption.startswith("copy, n8 f32; Some CPU")
+    assert heat_map.labels == ("n8 f32", ["m1", "m2"])
+    assert heat_map.caption.startswith("copy, n8 f32; Some CPU")
 
 
 def test_a_heat_map_marks_all_that_tie_with_the_fastest(begun):
     for n in (1, 2):
         for name, taken in (("a", (1.0, 1.2)), ("b", (1.01, 1.19)), ("c", (9.0, 9.1))):
             put(begun, f"copy/m{n}n8/f32", f"copy/some.{name}", taken=[1e-3 * t for t in taken] * 6)
-    (found,) = heat.maps(RunData(begun, "r1"))
-    outlines = [found.cell(found.contests[0], f"copy/some.{name}").outline for name in "abc"]
+    (heat_map,) = heat.maps(RunData(begun, "r1"))
+    outlines = [heat_map.cell(heat_map.contests[0], f"copy/some.{name}").outline for name in "abc"]
     assert outlines == ["ties", "ties", ""]
 
 
@@ -293,7 +293,7 @@ def test_heat_maps_of_two_baselines_are_two(begun):
         for n in (1, 2):
             for name in (baseline, "some.fast"):
                 put(begun, f"transpose/m{n}n8/f32/{place}", f"transpose/{name}", baseline=f"transpose/{baseline}")
-    assert [len(found.contests) for found in heat.maps(RunData(begun, "r1"))] == [2, 2]
+    assert [len(heat_map.contests) for heat_map in heat.maps(RunData(begun, "r1"))] == [2, 2]
 
 
 def test_values_in_a_heat_map_stay_in_their_cells(begun):
@@ -362,12 +362,12 @@ def test_problems_of_one_place_stand_side_by_side_and_only_winners_are_named(beg
     convolve(begun, 3, direct=1e-3, fft=2e-3, slow=9e-3)
     same = {"n": 2, "c": 8, "h": 7, "w": 7, "k": 64, "r": 3, "s": 3}
     in_turn(begun, "conv/n2c8h7w7k64r3s3/f32/nchw/fprop", same, "conv/some.direct", direct=2e-3, fft=1e-3)
-    found = planned(begun)[TITLE]
-    drawing = found.figures[0].draw()
+    kind = planned(begun)[TITLE]
+    drawing = kind.figures[0].draw()
     xs = sorted(x for line in drawing.axes[0].lines for x in line.get_xdata())
     assert len(set(xs)) == len(CHANNELS) + 2
     assert [text.get_text() for text in drawing.legends[0].get_texts()] == ["some.direct", "some.fft"]
-    (drawn,) = draw([found], tmp_path, pdf=False)
+    (drawn,) = draw([kind], tmp_path, pdf=False)
     assert (tmp_path / f"{drawn.name}.svg").exists()
 
 
@@ -432,20 +432,20 @@ def summed(store, problem, times=TIMES):
 def test_each_network_has_its_winner_and_by_how_much(begun, registry, tmp_path: Path):
     summed(begun, LSTM)
     summed(begun, RESNET, {**TIMES, "cpu.onebit": 1.0})
-    found = aggregations(RunData(begun, "r1"), registry)
-    (figure,) = found.figures
+    kind = aggregations(RunData(begun, "r1"), registry)
+    (figure,) = kind.figures
     assert figure.title == "Aggregation: the gradients of 4 workers"
     assert "LSTM: cpu.host_parallel 2x" in figure.caption
     assert "ResNet-50: cpu.onebit 3.99x" in figure.caption
-    (drawn,) = draw([found], tmp_path, pdf=False)
+    (drawn,) = draw([kind], tmp_path, pdf=False)
     assert (tmp_path / f"{drawn.name}.svg").exists()
 
 
 def test_one_network_or_no_baseline_makes_no_figure(begun, registry):
     summed(begun, LSTM)
     summed(begun, RESNET, {"cpu.tree": 1.0, "cpu.ring": 1.0})
-    found = aggregations(RunData(begun, "r1"), registry)
-    assert (found.figures, found.omitted[:31]) == ([], "fewer than two sets of gradient")
+    kind = aggregations(RunData(begun, "r1"), registry)
+    assert (kind.figures, kind.omitted[:31]) == ([], "fewer than two sets of gradient")
 
 
 def test_a_run_of_layers_and_gradients_shows_what_parallelism_gains_and_keeps_all_its_rows(begun, registry):

@@ -129,8 +129,8 @@ def product(store, problem=NT, **times):
 
 
 def answer(store):
-    (found,) = founding.answers(RunData(store, "r1"))
-    return found
+    (finding,) = founding.answers(RunData(store, "r1"))
+    return finding
 
 
 def test_a_transposition_that_pays_is_advised_with_its_gain(begun):
@@ -142,10 +142,10 @@ def test_a_transposition_that_pays_is_advised_with_its_gain(begun):
 
 def test_transpositions_that_cost_are_advised_against_with_their_cost_and_a_missing_op_n_is_named(begun):
     product(begun, matmul=1e-3, tnn=1.05e-3, inplace=4e-3)
-    found = answer(begun)
-    assert found.subject == "C = A x B^T, A 1024x26752, B 2048x26752, f32; Some CPU, 2 threads, cold, fp32"
-    assert found.words.endswith("Don't transpose first: it costs 5 % out of place and 300 % in place.")
-    assert found.evidence[1] == f"op_N on these sizes was not measured; `kernelmark run {NN}` measures it."
+    finding = answer(begun)
+    assert finding.subject == "C = A x B^T, A 1024x26752, B 2048x26752, f32; Some CPU, 2 threads, cold, fp32"
+    assert finding.words.endswith("Don't transpose first: it costs 5 % out of place and 300 % in place.")
+    assert finding.evidence[1] == f"op_N on these sizes was not measured; `kernelmark run {NN}` measures it."
 
 
 @pytest.mark.parametrize(
@@ -205,8 +205,8 @@ def test_the_product_whose_op_n_was_measured_is_the_answer(begun):
     product(begun, matmul=1e-3, tnn=1.05e-3)
     for problem, kernel in ((NT, "matmul"), (NT, "tnn"), (NN, "matmul")):
         put(begun, problem, f"gemm/some.{kernel}", 1e-3, DIMS, mode="hot", job="hot")
-    found = founding.answers(RunData(begun, "r1"))
-    assert [(answer.contest.setting.mode, answer.op_n is None) for answer in found] == [("hot", False), ("cold", True)]
+    both = founding.answers(RunData(begun, "r1"))
+    assert [(answer.contest.setting.mode, answer.op_n is None) for answer in both] == [("hot", False), ("cold", True)]
 
 
 def numbers(store):

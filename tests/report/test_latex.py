@@ -26,8 +26,8 @@ def latex(store):
     environment = {"kernelmark": "0.1.0"}
     store.begin(Run("r", {"cpu": f"Some {EVERY}"}, "2026", ("s",), "", environment, "c0ffee1234567", {}))
 
-    def of(*found):
-        for i, values in enumerate(found):
+    def of(*rows):
+        for i, values in enumerate(rows):
             known = {"run_id": "r", "suite": "s", "device_name": "d", "threads": 2, "problem": "gemm/m8n9k7/f32/NT"}
             store.add(result(**{**known, "kernel": f"gemm/a.k{i}", **values}), {}, [], None)
         out = io.StringIO()
@@ -46,8 +46,8 @@ def compiled(tmp_path):
         needed(None if shutil.which("pdflatex") else missing)
         wanted = SIUNITX * table.partition("\n")[0].endswith(SIUNITX)
         if wanted:
-            found = subprocess.run(["kpsewhich", "siunitx.sty"], capture_output=True).returncode == 0
-            needed(None if found else "siunitx is not there; apt-get install texlive-science")
+            is_installed = subprocess.run(["kpsewhich", "siunitx.sty"], capture_output=True).returncode == 0
+            needed(None if is_installed else "siunitx is not there; apt-get install texlive-science")
         (tmp_path / "table.tex").write_text(table)
         (tmp_path / "page.tex").write_text(DOCUMENT.replace(BEGIN, wanted + BEGIN))
         words = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "page.tex"]
@@ -105,8 +105,8 @@ def test_a_label_is_given_once():
 def test_kernels_of_one_problem_stand_fastest_first_and_failures_last(latex):
     slow = TIME | {"time_s_median": 2.0, "time_s_ci95_low": 1.9, "time_s_ci95_high": 2.1, "baseline": "gemm/a.k2"}
     slow |= {"speedup": 0.5, "speedup_ci95_low": 0.25, "speedup_ci95_high": 0.75}
-    found = lines(latex({"status": "wrong", "reason": "x"}, slow, TIME | {"baseline": "gemm/a.k2"}))
-    body = found[found.index("\\midrule") + 1 : found.index("\\bottomrule")]
+    source_lines = lines(latex({"status": "wrong", "reason": "x"}, slow, TIME | {"baseline": "gemm/a.k2"}))
+    body = source_lines[source_lines.index("\\midrule") + 1 : source_lines.index("\\bottomrule")]
     assert body[0] == "\\multicolumn{6}{@{}l@{}}{\\texttt{gemm/m8n9k7/f32/NT}} \\\\"
     assert [line.split(" & ")[0] for line in body[1:]] == ["a.k2", "a.k1", "a.k0"]
     assert body[1].endswith("&  & baseline \\\\")
@@ -162,8 +162,8 @@ def test_a_list_of_many_rows_is_parted_between_problems(latex):
 
 def test_a_list_with_short_names_fits_a_column_of_85_mm(latex, compiled):
     speedup = {"speedup": 1.26, "speedup_ci95_low": 1.12, "speedup_ci95_high": 1.32}
-    found = latex({"kernel": "gemm/numpy.matmul"} | TIME | speedup)
-    body = found[found.index("\\scriptsize") : found.index("\\end{table}")]
+    source = latex({"kernel": "gemm/numpy.matmul"} | TIME | speedup)
+    body = source[source.index("\\scriptsize") : source.index("\\end{table}")]
     boxed = f"\\newsavebox\\kmbox\\savebox\\kmbox{{{body}}}\\typeout{{WIDTH \\the\\wd\\kmbox}}\\usebox\\kmbox"
     width_pt = float(re.search(r"WIDTH ([\d.]+)pt", compiled(boxed))[1])
     assert width_pt * 25.4 / 72.27 < tex.COLUMN_MM
@@ -189,8 +189,8 @@ def test_several_problems_are_a_pivot_with_the_fastest_in_bold_and_intervals_bel
     slow |= {"time_s_ci95_low": 19e-6, "time_s_ci95_high": 21e-6}
     failed = {"problem": "gemm/m1n9k7/f32/NT", "kernel": "gemm/a.slow", "status": "unsupported", "reason": "x"}
     text = latex(*times(2, ("a.fast",)), slow, failed)
-    (found,) = sound(text)
-    assert found[2].splitlines()[1:6] == [
+    (tables,) = sound(text)
+    assert tables[2].splitlines()[1:6] == [
         r"problem & & \rotatebox{90}{a.fast} & \rotatebox{90}{a.slow} \\",
         r"\midrule",
         r"m1 & $\mu$s & 12.3 & -- \\*",
@@ -212,8 +212,8 @@ def test_noisy_cells_are_marked_and_only_their_caption_says_what_the_mark_means(
 
 def test_a_pivot_with_many_kernels_is_parted_so_that_each_part_fits_a_column(latex, compiled):
     text = latex(*times(3, [f"openblas.kernel_{i}" for i in range(13)]))
-    found = sound(text)
-    assert len(found) > 1
+    tables = sound(text)
+    assert len(tables) > 1
     assert "kernels 1 to " in text
     assert "As in Table~\\ref{tab:s-gemm}." in text
     assert "Overfull" not in compiled(text)
@@ -235,9 +235,9 @@ def styled_of(store, sizes, layouts):
     for size, layout in product(sizes, layouts):
         problem, base = f"gemm/m{size}n8k8/f32/{layout}", "gemm/some.base"
         ratio = 0.5 if size == 8 else 1.0
-        held = {"against": f"gemm/m{size}n8k8/f32/NN", "ratio": ratio}
-        held |= {"ratio_ci95_low": 0.9 * ratio, "ratio_ci95_high": 1.1 * ratio}
-        put(store, problem, base, 1e-3, baseline=base, roofline_pct=50.0, **(held if layout == "NT" else {}))
+        comparison = {"against": f"gemm/m{size}n8k8/f32/NN", "ratio": ratio}
+        comparison |= {"ratio_ci95_low": 0.9 * ratio, "ratio_ci95_high": 1.1 * ratio}
+        put(store, problem, base, 1e-3, baseline=base, roofline_pct=50.0, **(comparison if layout == "NT" else {}))
         fast = {"speedup": 2.0, "speedup_ci95_low": 1.9, "speedup_ci95_high": 2.1}
         put(store, problem, "gemm/some.fast", 0.5e-3, baseline=base, **fast)
 
@@ -270,7 +270,7 @@ def single(begun):
     ],
 )
 def test_a_pivot_holds_the_metric_that_was_asked_for(styled, metric, line):
-    assert any(found.startswith(line) for found in styled(metric).splitlines())
+    assert any(row.startswith(line) for row in styled(metric).splitlines())
 
 
 def test_lines_without_the_metric_are_left_out(styled):
@@ -304,10 +304,10 @@ def test_the_list_of_one_problem_has_the_commands_of_siunitx_on_request(single, 
 
 
 def test_one_problem_has_a_table_of_the_metric_or_the_sizes_that_were_asked_for(single, compiled):
-    found = [single("roofline"), single("time", True)]
-    assert r"m8n8k8 f32 NT & \% &  & 50.0 \\*" in found[0]
-    assert re.search(r"^ & 8 & 8 & 8 & \S+ & \\textbf\{\d+\} & \d+ ", found[1], re.MULTILINE)
-    compiled("".join(found))
+    tables = [single("roofline"), single("time", True)]
+    assert r"m8n8k8 f32 NT & \% &  & 50.0 \\*" in tables[0]
+    assert re.search(r"^ & 8 & 8 & 8 & \S+ & \\textbf\{\d+\} & \d+ ", tables[1], re.MULTILINE)
+    compiled("".join(tables))
 
 
 def test_a_table_is_parted_only_where_it_is_wider_than_asked(begun):
@@ -409,8 +409,8 @@ def test_a_table_and_a_paragraph_have_no_markup_of_their_texts():
 def test_an_export_has_no_markup_of_the_names_in_it(begun, wanted):
     for size in (8, 9):
         problem = f"gemm/m{size}[|X](//A)n8k8/f32/{EVIL}"
-        held = {"against": problem.replace("f32", "f64"), "ratio": 2.0, "status": EVIL}
-        put(begun, problem, f"gemm/some.{EVIL}", suite=EVIL, baseline=f"gemm/some.{EVIL}", **held)
+        columns = {"against": problem.replace("f32", "f64"), "ratio": 2.0, "status": EVIL}
+        put(begun, problem, f"gemm/some.{EVIL}", suite=EVIL, baseline=f"gemm/some.{EVIL}", **columns)
         put(begun, problem, "gemm/some.base", suite=EVIL)
         fail(begun, problem, "gemm/some.bad", status=EVIL, reason=EVIL)
     out = io.StringIO()

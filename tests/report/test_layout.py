@@ -214,11 +214,11 @@ def test_bars_are_left_out_where_they_do_not_fit(monkeypatch, columns, bars):
     assert ("████" in run_table([row], TERMINAL)) is bars
 
 
-@pytest.mark.parametrize(("columns", "found"), [("72", 72), ("3", NARROWEST), ("", PIPE), ("0", PIPE)])
-def test_the_width_is_that_of_the_terminal_and_without_one_that_of_a_pipe(monkeypatch, columns, found):
+@pytest.mark.parametrize(("columns", "characters"), [("72", 72), ("3", NARROWEST), ("", PIPE), ("0", PIPE)])
+def test_the_width_is_that_of_the_terminal_and_without_one_that_of_a_pipe(monkeypatch, columns, characters):
     monkeypatch.setenv("COLUMNS", columns)
     monkeypatch.setattr(sys, "__stdout__", None)
-    assert width() == found
+    assert width() == characters
 
 
 @pytest.mark.parametrize(("variables", "plain"), [({}, False), ({"NO_COLOR": "1"}, True)])

@@ -17,9 +17,9 @@ LAYERS = [Layer("net", CONV, "forward", 2), Layer("net", DENSE, "forward", 1), L
 
 
 def row(kernel, problem, time_s, **values):
-    own = {"op": kernel.partition("/")[0], "kernel": kernel, "problem": problem, "device_name": "d", "threads": 2}
+    columns = {"op": kernel.partition("/")[0], "kernel": kernel, "problem": problem, "device_name": "d", "threads": 2}
     ends = {"time_s_ci95_low": 0.9 * time_s, "time_s_ci95_high": 1.2 * time_s} if time_s else {}
-    return result(**{**own, "time_s_median": time_s, **ends, **values})
+    return result(**{**columns, "time_s_median": time_s, **ends, **values})
 
 
 ROWS = [
@@ -35,27 +35,27 @@ ROWS = [
 def cells(layers, rows):
     """Forward, and forward and backward, by who ran the layers."""
     lines = [line.split("  ") for line in network_table(layers, rows).splitlines()[3:]]
-    found = [[cell.strip() for cell in line if cell.strip()] for line in lines]
-    return {by: rest for _, by, *rest in found}
+    table = [[cell.strip() for cell in line if cell.strip()] for line in lines]
+    return {by: rest for _, by, *rest in table}
 
 
 def test_layers_are_summed_as_often_as_they_occur_and_a_kernel_is_joined_by_the_fastest_of_other_operations():
-    found = cells(LAYERS, ROWS)
-    assert found["the fastest of each layer"] == ["12.0 s [10.8 s, 14.4 s]", "24.0 s [21.6 s, 28.8 s]", "3 of 3"]
+    table = cells(LAYERS, ROWS)
+    assert table["the fastest of each layer"] == ["12.0 s [10.8 s, 14.4 s]", "24.0 s [21.6 s, 28.8 s]", "3 of 3"]
     of_x = ["12.0 s [10.8 s, 14.4 s]", "27.0 s [24.3 s, 32.4 s]"]
-    assert found["conv/a.x, the fastest of each layer for the rest"][:2] == of_x
-    assert found["gemm/a.w, the fastest of each layer for the rest"][0] == "22.0 s [19.8 s, 26.4 s]"
+    assert table["conv/a.x, the fastest of each layer for the rest"][:2] == of_x
+    assert table["gemm/a.w, the fastest of each layer for the rest"][0] == "22.0 s [19.8 s, 26.4 s]"
 
 
 def test_a_layer_without_a_time_leaves_no_sum():
-    found = cells(LAYERS, [r for r in ROWS if r.problem != BACK])
-    assert found["the fastest of each layer"] == ["12.0 s [10.8 s, 14.4 s]", "2 of 3"]
-    assert found["conv/a.x, the fastest of each layer for the rest"] == ["12.0 s [10.8 s, 14.4 s]", "2 of 3"]
+    table = cells(LAYERS, [r for r in ROWS if r.problem != BACK])
+    assert table["the fastest of each layer"] == ["12.0 s [10.8 s, 14.4 s]", "2 of 3"]
+    assert table["conv/a.x, the fastest of each layer for the rest"] == ["12.0 s [10.8 s, 14.4 s]", "2 of 3"]
 
 
 def test_a_kernel_that_lacks_a_layer_has_no_sum_with_it():
-    found = cells(LAYERS, [r for r in ROWS if (r.kernel, r.problem) != ("conv/a.x", CONV)])
-    assert not any("conv/a.x" in by for by in found)
+    table = cells(LAYERS, [r for r in ROWS if (r.kernel, r.problem) != ("conv/a.x", CONV)])
+    assert not any("conv/a.x" in by for by in table)
 
 
 def test_an_interval_that_is_unknown_makes_that_of_the_sum_unknown():
@@ -65,10 +65,10 @@ def test_an_interval_that_is_unknown_makes_that_of_the_sum_unknown():
 
 def test_one_thread_stands_beside_two_and_precisions_stay_apart():
     rows = [row("conv/a.x", CONV, 1.0, threads=1), *ROWS[4:], row("conv/a.h", CONV, 0.5, numerics="tf32")]
-    found = network_table(LAYERS[:2], rows)
-    assert "d, 2 threads, cold, fp32" in found
-    assert "d, 2 threads, cold, tf32" in found
-    assert "12.0 s" in found
+    text = network_table(LAYERS[:2], rows)
+    assert "d, 2 threads, cold, fp32" in text
+    assert "d, 2 threads, cold, tf32" in text
+    assert "12.0 s" in text
 
 
 @pytest.mark.parametrize(("layers", "said"), [([], "no network: "), (LAYERS, "no times: ")])
@@ -109,8 +109,8 @@ def moved(store, kernel, n, seconds, way="h2h", work=0, run_id="r1", **values):
 
 
 def found_shares(store, registry):
-    own = (share for every in shares(store, registry, "r1").values() for share in every)
-    return {(share.row.kernel.partition("/")[2], share.row.problem.split("/")[3]): share for share in own}
+    all_shares = (share for every in shares(store, registry, "r1").values() for share in every)
+    return {(share.row.kernel.partition("/")[2], share.row.problem.split("/")[3]): share for share in all_shares}
 
 
 def test_parameters_are_weights_as_often_as_the_network_has_the_layer(registry):
@@ -198,13 +198,13 @@ def addition(store, kernel, w, median, n=WEIGHTS, run_id="r1", words="", **value
     return put(store, problem, f"aggregate/{kernel}", dims=dims, run_id=run_id, **{**ends, **values})
 
 
-def found(store, registry, workers=(4,), link=GRADIENT / 0.01, name="net", **runs):
+def model(store, registry, workers=(4,), link=GRADIENT / 0.01, name="net", **runs):
     """The model; a gradient takes 10 ms on the link."""
     return computed(store, registry, ScalingQuestion(name, workers, link), runs.get("run"), runs.get("other"))
 
 
 def points(store, registry, workers=(4,), **more):
-    (section,) = found(store, registry, workers, **more).sections
+    (section,) = model(store, registry, workers, **more).sections
     return {(point.kernel.partition(".")[2], point.workers): point for point in section.points}
 
 
@@ -257,7 +257,7 @@ def test_a_row_of_other_sizes_is_scaled_by_what_it_moves_and_shown_with_the_fact
 def test_the_factor_stands_beside_the_row(known, registry, monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
     addition(known, "cpu.host_serial", 8, 0.03)
-    text = render(found(known, registry, (8, 16)))
+    text = render(model(known, registry, (8, 16)))
     assert "w8n2000000/f32, times 1.89" in text
     assert "w8n2000000/f32\n" in text
 
@@ -277,7 +277,7 @@ EXCHANGED = (2 * 2000 + 500) // 2
 def test_model_parallelism_shares_one_batch_and_exchanges_outputs_and_gradients_of_inputs(known, registry):
     for kernel in ("ring", "int8"):
         addition(known, f"cpu.{kernel}", 4, 0.02, n=EXCHANGED)
-    made = found(known, registry, link=4 * EXCHANGED / 0.01)
+    made = model(known, registry, link=4 * EXCHANGED / 0.01)
     (section,) = made.sections
     added = {"cpu.ring": 0.005 + 0.01 * 1.5, "cpu.int8": 0.005 + 0.01 * 1.5 * 260 / 1024}
     assert made.exchanged == EXCHANGED
@@ -289,20 +289,20 @@ def test_model_parallelism_shares_one_batch_and_exchanges_outputs_and_gradients_
 def test_model_parallelism_is_computed_of_strategies_by_stripes_alone(known, registry):
     for kernel in STRATEGIES:
         addition(known, f"cpu.{kernel}", 4, 0.02)
-    (section,) = found(known, registry).sections
+    (section,) = model(known, registry).sections
     assert {p.kernel.partition(".")[2] for p in section.divided} == {"device", "ring", "bf16", "int8"}
 
 
 def test_model_parallelism_takes_a_row_without_the_update_before_one_with_it(known, registry):
     addition(known, "cpu.ring", 4, 0.02, words="/update")
     addition(known, "cpu.ring", 4, 0.01)
-    (section,) = found(known, registry).sections
+    (section,) = model(known, registry).sections
     assert ["update" in p.row.problem for p in (*section.points, *section.divided)] == [True, False]
 
 
 def test_the_table_of_model_parallelism_says_how_much_is_exchanged(known, registry):
     addition(known, "cpu.int8", 4, 0.02)
-    text = " ".join(render(found(known, registry)).split())
+    text = " ".join(render(model(known, registry)).split())
     assert "Model parallelism: the workers share one batch" in text
     assert "gradients of inputs, 18.0 kB in FP32." in text
 
@@ -339,14 +339,14 @@ def test_the_latest_runs_that_have_the_rows_are_taken_and_named(store, registry)
     addition(store, "cpu.host_serial", 4, 0.01, run_id="r1")
     network(store, "r2")
     begin(store, "r3")
-    made = found(store, registry)
+    made = model(store, registry)
     assert (made.compute_run, made.aggregation_run) == ("r2", "r1")
     assert "runs r2 (layers) and r1 (additions)" in " ".join(render(made).split())
 
 
 def test_missing_layers_are_one_line_with_the_command_that_measures_them(store, registry, complaint):
     network(store, name="alexnet", without=(NN,))
-    assert complaint(lambda: found(store, registry, name="alexnet")) == (
+    assert complaint(lambda: model(store, registry, name="alexnet")) == (
         f"alexnet: no run in {store.path} has times of all its layers, forward and backward; "
         "`kernelmark run alexnet` measures them"
     )
@@ -354,7 +354,7 @@ def test_missing_layers_are_one_line_with_the_command_that_measures_them(store, 
 
 def test_missing_aggregations_are_one_line_with_the_command_that_measures_them(known, registry, complaint):
     addition(known, "cpu.host_serial", 4, 0.01, mode="hot")
-    assert complaint(lambda: found(known, registry, (1, 4, 96))) == (
+    assert complaint(lambda: model(known, registry, (1, 4, 96))) == (
         f"net: no run in {known.path} has an aggregation in the layers' setting "
         f"(Some CPU, 2 threads, cold, fp32); `kernelmark run aggregate/w2n{WEIGHTS}/f32/update "
         f"aggregate/w4n{WEIGHTS}/f32/update aggregate/w8n{WEIGHTS}/f32/update` measures it"
@@ -362,14 +362,14 @@ def test_missing_aggregations_are_one_line_with_the_command_that_measures_them(k
 
 
 def test_a_network_that_no_run_has_is_one_line_with_those_that_there_are(known, registry, complaint):
-    line = complaint(lambda: found(known, registry, name="nett"))
+    line = complaint(lambda: model(known, registry, name="nett"))
     assert line.startswith(f"nett: no run in {known.path} has layers of it, only of net; `kernelmark run alexnet`")
 
 
 def test_what_the_texts_state_stands_beside_the_same_strategy_and_number_of_workers(known, registry):
     for kernel in ("host_serial", "host_parallel", "onebit", "ring", "int8"):
         addition(known, f"cpu.{kernel}", 4, 0.01)
-    (section,) = found(known, registry, (4, 96)).sections
+    (section,) = model(known, registry, (4, 96)).sections
     beside = {(s.what, s.words, p.kernel.partition(".")[2], p.workers) for s, p in compared(section.points)}
     assert beside == {
         ("CNTK on 4 GPUs", "3.6-3.8x", "onebit", 4),
@@ -386,7 +386,7 @@ def test_every_speedup_is_shown_at_every_width(known, registry, monkeypatch, col
     monkeypatch.setenv("COLUMNS", columns)
     for kernel in ("host_serial", "onebit"):
         addition(known, f"cpu.{kernel}", 4, 0.01)
-    made = found(known, registry, (1, 2, 4, 8, 16, 96))
+    made = model(known, registry, (1, 2, 4, 8, 16, 96))
     text = render(made)
     assert max(map(len, text.splitlines())) <= int(columns)
     assert all(str(point.speedup) in text for point in made.sections[0].points)
@@ -395,13 +395,13 @@ def test_every_speedup_is_shown_at_every_width(known, registry, monkeypatch, col
 
 def test_a_noisy_row_is_reported(known, registry):
     addition(known, "cpu.host_serial", 4, 0.01, disturbed=DISTURBED)
-    assert "NOISY: 1 of 4 cases" in render(found(known, registry))
+    assert "NOISY: 1 of 4 cases" in render(model(known, registry))
 
 
 def test_points_of_noisy_rows_are_hollow(known, registry):
     addition(known, "cpu.host_serial", 4, 0.01)
     addition(known, "cpu.onebit", 4, 0.01, disturbed=DISTURBED)
-    (figure,) = scaling_figures(found(known, registry, (1, 2, 4))).figures
+    (figure,) = scaling_figures(model(known, registry, (1, 2, 4))).figures
     assert figure.caption.endswith(" Hollow: from rows measured under noise.")
     (axes,) = figure.draw().axes
     hollow = [line for line in axes.lines if line.get_markerfacecolor() == "none" and len(line.get_xdata())]
@@ -410,9 +410,9 @@ def test_points_of_noisy_rows_are_hollow(known, registry):
 
 def test_the_figure_has_a_line_a_strategy_and_states_that_it_is_computed(known, registry, tmp_path):
     addition(known, "cpu.host_serial", 4, 0.01)
-    kind = scaling_figures(found(known, registry, (1, 2, 4)))
+    kind = scaling_figures(model(known, registry, (1, 2, 4)))
     (drawn,) = draw([kind], tmp_path, pdf=False)
     assert drawn.svg.startswith("<?xml")
     assert "not measured" in drawn.caption
     assert "noise" not in drawn.caption
-    assert scaling_figures(found(known.__class__(known.path), registry, (4,))).figures == []
+    assert scaling_figures(model(known.__class__(known.path), registry, (4,))).figures == []

@@ -153,9 +153,9 @@ def test_text_from_rows_cannot_become_markup(begun, tmp_path):
 
 
 def test_json_in_a_script_reads_back_as_it_was():
-    found = {"a": "</script><!-- & '"}
-    text = script_json(found)
-    assert json.loads(text) == found
+    content = {"a": "</script><!-- & '"}
+    text = script_json(content)
+    assert json.loads(text) == content
     assert not set("<&") & set(text)
 
 
@@ -245,8 +245,8 @@ def test_a_page_without_pdfs_links_to_none_and_leaves_none_of_an_earlier_report(
     assert ">SVG</a>" in page.read_text()
 
 
-def decoded(found, kind):
-    return list(memoryview(base64.b64decode(found)).cast(kind))
+def decoded(encoded, kind):
+    return list(memoryview(base64.b64decode(encoded)).cast(kind))
 
 
 def test_a_column_of_one_value_is_a_constant():
@@ -255,9 +255,9 @@ def test_a_column_of_one_value_is_a_constant():
 
 
 def test_texts_become_a_dictionary_with_codes():
-    found = column(["a", "b", "a"])
-    assert (found["values"], found["bytes"]) == (["a", "b"], 1)
-    assert decoded(found["codes"], "B") == [0, 1, 0]
+    texts = column(["a", "b", "a"])
+    assert (texts["values"], texts["bytes"]) == (["a", "b"], 1)
+    assert decoded(texts["codes"], "B") == [0, 1, 0]
     wide = column([str(i) for i in range(300)])
     assert (wide["bytes"], decoded(wide["codes"], "H")[299]) == (2, 299)
 
@@ -271,9 +271,9 @@ def test_many_different_numbers_become_floats_and_unknowns_nan():
 
 def test_samples_are_carried_as_floats(begun):
     row = put(begun, "gemm/m8n8k8/f32/NN", "gemm/some.base")
-    found, samples = page_data(RunData(begun, "r1")), begun.samples("r1", row.case)
-    assert decoded(found["samples"], "f") == pytest.approx(samples, rel=1e-6)
-    assert found["levels"] is None
+    content, samples = page_data(RunData(begun, "r1")), begun.samples("r1", row.case)
+    assert decoded(content["samples"], "f") == pytest.approx(samples, rel=1e-6)
+    assert content["levels"] is None
 
 
 def test_options_of_the_plan_are_part_of_the_command_and_imported_rows_have_none(store):
@@ -292,12 +292,12 @@ def test_above_the_limit_each_row_carries_its_own_quantiles_though_many_are_form
     monkeypatch.setattr("kernelmark.bench.report.page_data.MOST_ROWS", 5)
     monkeypatch.setattr("kernelmark.bench.report.page_data._AT_ONCE", 4)
     data = RunData(begun, "r1")
-    found = page_data(data)
-    lengths = found["lengths"]
-    assert found["levels"] == LEVELS
+    content = page_data(data)
+    lengths = content["lengths"]
+    assert content["levels"] == LEVELS
     assert [lengths["values"][code] for code in decoded(lengths["codes"], "B")] == [7, 7, 7, 7, 0, 7]
     expected = [np.quantile(begun.samples("r1", row.case), LEVELS) for i, row in enumerate(data.rows) if i != 4]
-    assert decoded(found["samples"], "f") == pytest.approx(np.concatenate(expected), rel=1e-6)
+    assert decoded(content["samples"], "f") == pytest.approx(np.concatenate(expected), rel=1e-6)
 
 
 def test_the_data_of_a_page_take_as_many_statements_for_few_rows_as_for_many(store, monkeypatch):
@@ -314,9 +314,9 @@ def test_the_data_of_a_page_take_as_many_statements_for_few_rows_as_for_many(sto
 def test_a_column_of_the_table_is_what_its_values_give(store):
     many(store, 400)
     data = RunData(store, "r1")
-    found = dict(page_columns(data))
-    assert found.pop("started_at") == column([r.started_at[: len("2026-01-01T00:00")] for r in data.rows])
-    assert found == {name: column([getattr(r, name) for r in data.rows]) for name in found}
+    columns = dict(page_columns(data))
+    assert columns.pop("started_at") == column([r.started_at[: len("2026-01-01T00:00")] for r in data.rows])
+    assert columns == {name: column([getattr(r, name) for r in data.rows]) for name in columns}
 
 
 def said(store):
@@ -400,5 +400,5 @@ def test_a_number_that_no_machine_can_have_is_one_line_that_names_the_row(called
         put(begun, "gemm/m8n8k8/f32/NN", f"gemm/{kernel}", baseline="gemm/some.base", speedup=speedup)
     begun.close()
     done = called("report", "--db", str(begun.path), "--out", "out")
-    found = "gemm/some.fast gemm/m8n8k8/f32/NN cold t2: speedup is 1.7e+308, expected from 1e-30 to 1e+30"
-    assert (done.status, done.err) == (2, f"kernelmark: run r1: {found}; `kernelmark show` prints tables\n")
+    refusal = "gemm/some.fast gemm/m8n8k8/f32/NN cold t2: speedup is 1.7e+308, expected from 1e-30 to 1e+30"
+    assert (done.status, done.err) == (2, f"kernelmark: run r1: {refusal}; `kernelmark show` prints tables\n")

@@ -96,16 +96,16 @@ def browser():
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory):
     """Reports that are written once: `varied`, `evil`, `empty`, `founding`, and `many` rows with quantiles."""
-    folder, found = tmp_path_factory.mktemp("pages"), {}
+    folder, addresses = tmp_path_factory.mktemp("pages"), {}
     fills = {"varied": varied, "evil": evil, "empty": begin, "founding": founding}
     for name, fill in (fills | {"many": lambda store: many(store, 120)}).items():
         store = Store(folder / f"{name}.db")
         fill(store)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(page_data, "MOST_ROWS", 100)
-            found[name] = write_report(store, "r1", folder / name, pdf=False).as_uri()
+            addresses[name] = write_report(store, "r1", folder / name, pdf=False).as_uri()
         store.close()
-    return found
+    return addresses
 
 
 def evil(store):
@@ -175,12 +175,12 @@ def test_a_heading_sorts_both_ways_by_value_with_unknowns_last(opened):
         return [float(text.split()[0]) * units[text.split()[1]] if text else None for text in page.run(times)]
 
     page.sort("time")
-    found = seconds()
-    assert found[-1] is None
-    assert found[:-1] == sorted(found[:-1])
+    times_s = seconds()
+    assert times_s[-1] is None
+    assert times_s[:-1] == sorted(times_s[:-1])
     assert page.find("th[data-name=time_s_median]").get_attribute("aria-sort") == "ascending"
     page.sort("time")
-    assert seconds() == [*reversed(found[:-1]), None]
+    assert seconds() == [*reversed(times_s[:-1]), None]
     page.sort("kernel")
     assert page.column(1) == sorted(page.column(1))
     assert page.find("th[data-name=time_s_median]").get_attribute("aria-sort") == "none"
@@ -374,14 +374,14 @@ def test_no_page_of_the_docs_is_wider_than_a_phone_or_a_desk(browser, tmp_path, 
     python_in(ROOT, "-m", "mkdocs", "build", "-q", "--site-dir", str(tmp_path))
     dark = {"features": [{"name": "prefers-color-scheme", "value": "dark"}]}
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", dark)
-    found = {}
+    overflows = {}
     for page in tmp_path.glob("**/index.html"):
         browser.get(page.as_uri())
         for width in (375, 1300):
             size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
             browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
-            found[page.parent.name, width] = browser.execute_script(WIDE)
+            overflows[page.parent.name, width] = browser.execute_script(WIDE)
     browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
-    assert len(found) > 60
-    assert {page: each for page, each in found.items() if each != [0, [], True]} == {}
+    assert len(overflows) > 60
+    assert {page: each for page, each in overflows.items() if each != [0, [], True]} == {}

@@ -84,22 +84,22 @@ def test_a_noisy_run_is_refused_in_one_line_unless_asked_for_and_then_begins_wit
     put(begun, "gemm/m8n8k8/f32/NN", "gemm/a.quiet")
     publish.refuse_noise(publish.noise(begun, {"mine": "r1"}), anyway=False)
     put(begun, "gemm/m8n8k8/f32/NN", "gemm/a.b", disturbed=DISTURBED)
-    found = publish.noise(begun, {"mine": "r1"})
-    text = complaint(lambda: publish.refuse_noise(found, anyway=False))
+    noise = publish.noise(begun, {"mine": "r1"})
+    text = complaint(lambda: publish.refuse_noise(noise, anyway=False))
     assert text.startswith("publish: NOISY: 1 of 2 cases was disturbed (other processes used 0.98 CPUs)")
     assert "--noisy-anyway" in text
-    publish.refuse_noise(found, anyway=True)
+    publish.refuse_noise(noise, anyway=True)
     lines = (published(anyway=True) / publish.README).read_text().splitlines()
-    assert lines[2].startswith(f"> **{found.sentence}.** It is published anyway.")
+    assert lines[2].startswith(f"> **{noise.sentence}.** It is published anyway.")
 
 
-@pytest.mark.parametrize(("asked", "main"), [("", "r2"), ("r1", "r1")])
-def test_the_first_lines_speak_of_the_run_with_most_times_unless_another_is_named(begun, tmp_path, asked, main):
+@pytest.mark.parametrize(("chosen", "main"), [("", "r2"), ("r1", "r1")])
+def test_the_first_lines_speak_of_the_run_with_most_times_unless_another_is_named(begun, tmp_path, chosen, main):
     begin(begun, "r2")
     put(begun, "gemm/m8n8k8/f32/NN", "gemm/a.b")
     for kernel in ("gemm/a.b", "gemm/a.c"):
         put(begun, "gemm/m8n8k8/f32/NT", kernel, run_id="r2")
-    assert publish.Report(begun, about(runs={"mine": "r1", "claim": "r2"}, main=asked), tmp_path).main.run_id == main
+    assert publish.Report(begun, about(runs={"mine": "r1", "claim": "r2"}, main=chosen), tmp_path).main.run_id == main
 
 
 @pytest.mark.parametrize("identify", [False, True])
@@ -144,8 +144,8 @@ def test_the_index_answers_for_each_machine_and_prices_its_networks(store, publi
 @pytest.mark.parametrize(("energies", "joules"), [((0.5, 0.5), 3.0), ((0.5, None), None), ((None, None), None)])
 def test_energy_is_shown_only_where_it_was_measured_of_every_layer(store, published, energies, joules):
     network(store, energies)
-    found = json.loads((published() / "environment.json").read_text())["report"]["networks"]
-    assert found[1]["joules"] == (joules and pytest.approx(joules))
+    networks = json.loads((published() / "environment.json").read_text())["report"]["networks"]
+    assert networks[1]["joules"] == (joules and pytest.approx(joules))
 
 
 def test_a_network_with_a_noisy_layer_is_marked_in_the_index(store, published):
@@ -209,19 +209,19 @@ def put_on(store, number, host, uuid, rate=1.0):
     store.add_ceiling("r1", msgspec.structs.replace(CEILING, host=host, device_uuid=uuid, **rates))
 
 
-def words(found):
-    return [" ".join(line.split()) for part in found for line in part.splitlines()]
+def words(parts):
+    return [" ".join(line.split()) for part in parts for line in part.splitlines()]
 
 
 def test_two_gpus_of_one_name_stand_side_by_side_with_the_spread_of_their_ceilings(begun):
     put_on(begun, 1, "one", "GPU-a")
     put_on(begun, 2, "one", "GPU-b", 1.1)
-    found = words(places(begun, "r1"))
-    assert found[2:4] == ["1 one A GPU GPU-a 1", "2 one A GPU GPU-b 1"]
+    printed = words(places(begun, "r1"))
+    assert printed[2:4] == ["1 one A GPU GPU-a 1", "2 one A GPU GPU-b 1"]
     rates = "1000 GFLOP/s 1 1100 GFLOP/s 2 1.1x [1.08, 1.12] (not measured on one machine)"
-    assert f"cuda fp32 fma/n1k1/f32 {rates}" in found
-    assert found[-1] == "ceilings that are alike everywhere: 0 of 1; not alike: cuda fp32"
-    assert found[-1] in words(run_end(begun, "r1"))
+    assert f"cuda fp32 fma/n1k1/f32 {rates}" in printed
+    assert printed[-1] == "ceilings that are alike everywhere: 0 of 1; not alike: cuda fp32"
+    assert printed[-1] in words(run_end(begun, "r1"))
 
 
 def test_devices_whose_ceilings_agree_are_alike(begun):

@@ -134,9 +134,9 @@ def test_a_bound_of_arithmetic_stands_for_each_algorithm_with_what_it_executes()
         timed("conv/a.winograd", 4e-4, gflop_per_s=30.0, roofline_pct=50.0, **winograd),
         timed("conv/a.also", 5e-4, gflop_per_s=24.0, roofline_pct=40.0, **winograd),
     )
-    found = [line.split("  ")[0] for line in table if line.startswith("bound")]
-    assert found == ["bound: cpu compute of a.winograd", "bound: cpu compute"]
-    assert next(line for line in table if line.startswith(found[0])).split()[5:7] == ["200", "us"]
+    bounds = [line.split("  ")[0] for line in table if line.startswith("bound")]
+    assert bounds == ["bound: cpu compute of a.winograd", "bound: cpu compute"]
+    assert next(line for line in table if line.startswith(bounds[0])).split()[5:7] == ["200", "us"]
 
 
 def test_the_mark_of_a_time_is_of_its_samples_and_that_of_a_share_of_its_ceiling():

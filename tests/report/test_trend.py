@@ -25,39 +25,39 @@ SERIES = [
 
 
 @pytest.fixture
-def found(store):
+def history(store):
     for i in range(8):
         commit, versions = ("a" * 40, "numpy 2.4.5, openblas 0.3") if i < 4 else ("b" * 40, "numpy 2.4.6, openblas 0.3")
         begin(store, f"r{i + 1}", started_at=f"2026-01-0{i + 1}T10:00:00+00:00", git_commit=commit)
         for name, factors, medians, _ in SERIES:
-            own = {"kernel": f"copy/a.{name}", "versions": versions, "run_id": f"r{i + 1}"}
-            add(store, problem="m3n5/f32", medians=times(factors[i], medians), **own)
+            columns = {"kernel": f"copy/a.{name}", "versions": versions, "run_id": f"r{i + 1}"}
+            add(store, problem="m3n5/f32", medians=times(factors[i], medians), **columns)
     add(store, "r8", "m9n5/f32", STEADY)
     return trend(store, "copy", "copy/")
 
 
-def test_steps_are_differences_between_runs_of_several_processes(found):
-    assert {case.kernel.partition(".")[2]: [step.to for step in case.steps] for case in found.cases} == {
+def test_steps_are_differences_between_runs_of_several_processes(history):
+    assert {case.kernel.partition(".")[2]: [step.to for step in case.steps] for case in history.cases} == {
         name: steps for name, _, _, steps in SERIES
     }
-    assert (found.single, found.tests) == (1, 5 * 8)
+    assert (history.single, history.tests) == (1, 5 * 8)
 
 
-def test_a_step_names_what_else_changed(found, store):
-    (case,) = (case for case in found.cases if case.kernel == "copy/a.step")
+def test_a_step_names_what_else_changed(history, store):
+    (case,) = (case for case in history.cases if case.kernel == "copy/a.step")
     (step,) = case.steps
     assert step.changed == ["commit: aaaaaaaa -> bbbbbbbb", "versions: numpy 2.4.5 -> numpy 2.4.6"]
     assert (step.since, step.ratio) == ("r4", pytest.approx(1.3))
     assert step.ratio_ci95_low < 1.3 < step.ratio_ci95_high
     assert (case.drift.since, case.drift.to) == ("r1", "r8")
-    text = "\n".join(page(found))
+    text = "\n".join(page(history))
     assert "a.step copy/m3n5/f32 cold t1: slower in run r5" in text
     assert "a.back copy/m3n5/f32 cold t1: faster in run r4" in text
     assert "no recorded fact changed" in text
     assert "1 case without two runs of several processes" in text
     out = io.StringIO()
-    write_json(found, out)
-    assert [case["case"] for case in valid(out.getvalue(), "trend")["cases"]] == [case.case for case in found.cases]
+    write_json(history, out)
+    assert [case["case"] for case in valid(out.getvalue(), "trend")["cases"]] == [case.case for case in history.cases]
 
 
 def test_a_slow_drift_shows_between_the_first_run_and_the_last(store):
@@ -72,9 +72,9 @@ def test_runs_of_another_machine_are_another_trend(store):
     for i, cpu in enumerate(("one", "other", "one", "other")):
         begin(store, f"r{i}", started_at=f"2026-01-0{i + 1}", machine={"cpu": cpu})
         add(store, f"r{i}", "m3n5/f32", times(1 + i % 2))
-    found = trend(store, "copy", "", ["copy/m3n5/f32"])
-    assert sorted([point.run_id for point in case.points] for case in found.cases) == [["r0", "r2"], ["r1", "r3"]]
-    assert [case.steps for case in found.cases] == [[], []]
+    history = trend(store, "copy", "", ["copy/m3n5/f32"])
+    assert sorted([point.run_id for point in case.points] for case in history.cases) == [["r0", "r2"], ["r1", "r3"]]
+    assert [case.steps for case in history.cases] == [[], []]
 
 
 @pytest.mark.long
