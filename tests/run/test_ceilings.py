@@ -20,7 +20,7 @@ class Lab:
 
     def __init__(self, monkeypatch, registry):
         self.rates, self.width, self.load, self.takes_s = {"fma": 1e11, "copy": 1e10}, 0.0, "", 0.0
-        self.jobs, self.kept, self.doubts, self.ever, self.now = [], [], [], [], 1000.0
+        self.jobs, self.stored, self.doubts, self.ever, self.now = [], [], [], [], 1000.0
         self._registry = registry
         monkeypatch.setattr(ceilings, "now", lambda: self.now)
         self.begin()
@@ -28,7 +28,7 @@ class Lab:
     def begin(self, known=None):
         """Begin another run on the same machine; known: the ceilings that it has in common with others."""
         self.ceilings = ceilings.Ceilings(
-            self._registry, lambda *what: self.answer(*what), self.kept.append, self.doubt, self.earlier, known
+            self._registry, lambda *what: self.answer(*what), self.stored.append, self.doubt, self.earlier, known
         )
 
     def doubt(self, ceiling, reason):
@@ -50,10 +50,10 @@ class Lab:
         return rows
 
 
-def timed(kernel, seconds, problem=GEMM, width=0.0, numerics="fp32", **own):
-    own["interval"] = Interval(seconds, seconds * (1 - width / 2), seconds * (1 + width / 2))
-    own["samples"] = [seconds] + [seconds * (1 + width)] * 5
-    return Measurement(kernel=kernel, problem=problem, numerics=numerics, **own)
+def timed(kernel, seconds, problem=GEMM, width=0.0, numerics="fp32", **measured):
+    measured["interval"] = Interval(seconds, seconds * (1 - width / 2), seconds * (1 + width / 2))
+    measured["samples"] = [seconds] + [seconds * (1 + width)] * 5
+    return Measurement(kernel=kernel, problem=problem, numerics=numerics, **measured)
 
 
 @pytest.fixture
@@ -75,7 +75,7 @@ def test_a_kernel_beyond_the_ceiling_on_two_variants_is_mistrusted_on_both_and_d
 def test_a_row_is_placed_under_what_was_measured(lab):
     base, other = lab.apply(numpy_matmul=2**31 / 5e10, scipy_sgemm=2**31 / 8e10)
     assert (base.roofline.roofline_pct, other.roofline.roofline_pct) == (pytest.approx(50), pytest.approx(80))
-    assert {found.kind for found in lab.kept} == {"fp32", "memory"}
+    assert {ceiling.kind for ceiling in lab.stored} == {"fp32", "memory"}
     assert all(job.mode == "hot" and job.threads == 1 and job.ours for job in lab.jobs)
 
 
@@ -94,13 +94,13 @@ def test_a_run_keeps_the_ceilings_that_an_earlier_one_measured_just_now(lab):
     known = {}
     lab.begin(known)
     lab.apply(numpy_matmul=1.0)
-    first = list(lab.kept)
+    first = list(lab.stored)
     lab.begin(known)
     (row,) = lab.apply(numpy_matmul=2**31 / 5e10)
-    assert (lab.kept, len(lab.jobs)) == (first * 2, 3)
+    assert (lab.stored, len(lab.jobs)) == (first * 2, 3)
     assert row.roofline.roofline_pct == pytest.approx(50)
     lab.apply(numpy_matmul=1.0)
-    assert lab.kept == first * 2
+    assert lab.stored == first * 2
     lab.now += 61
     lab.begin(known)
     lab.apply(numpy_matmul=1.0)
@@ -120,11 +120,11 @@ def test_a_run_stands_on_no_ceiling_that_it_does_not_have(lab):
     known = {}
     lab.begin(known)
     lab.apply(numpy_matmul=1.0)
-    lab.kept.clear()
+    lab.stored.clear()
     lab.now, lab.width, lab.rates["fma"] = lab.now + 61, 0.3, 5e10
     lab.begin(known)
     (row,) = lab.apply(numpy_matmul=2**31 / 2.5e10)
-    assert max(found.rate for found in lab.kept if found.kind == "fp32") == pytest.approx(5e10)
+    assert max(ceiling.rate for ceiling in lab.stored if ceiling.kind == "fp32") == pytest.approx(5e10)
     assert row.roofline.roofline_pct == pytest.approx(50)
 
 
@@ -147,7 +147,7 @@ def test_one_kernel_above_a_ceiling_that_was_measured_again_is_mistrusted_and_lo
     assert base.judged_by.startswith("100 GFLOP/s by fma/numba.fma on fma/n98304k512/f32; twice 10 GB/s by copy/")
     assert (cheat.evidence.samples, cheat.evidence.interval.median) == ([2**31 / 2e11] * 6, 2**31 / 2e11)
     assert (cheat.evidence.excess.declared, cheat.evidence.excess.rate) == (2**31, pytest.approx(2e11))
-    assert cheat.evidence.excess.ceiling == lab.kept[0]
+    assert cheat.evidence.excess.ceiling == lab.stored[0]
     assert base.evidence is None
     assert (base.status, len(lab.jobs)) == ("ok", 4)
     assert lab.doubts == []
@@ -214,7 +214,7 @@ def test_a_row_at_twice_the_highest_ceiling_ever_is_mistrusted_even_where_the_ce
 def test_a_ceiling_of_an_earlier_run_may_be_the_highest(lab):
     lab.rates["fma"] = 2e11
     lab.apply(numpy_matmul=2**31 / 1.5e11)
-    lab.ever, lab.rates["fma"] = [(found, "") for found in lab.kept], 1e11
+    lab.ever, lab.rates["fma"] = [(ceiling, "") for ceiling in lab.stored], 1e11
     lab.begin()
     base, other = lab.apply(numpy_matmul=2**31 / 1.5e11, scipy_sgemm=2**31 / 1.9e11)
     assert (base.status, other.status, other.roofline) == ("ok", "ok", None)
@@ -249,7 +249,7 @@ def test_a_ceiling_whose_calls_are_longer_than_a_time_slice_accuses_nobody_where
 
 def test_a_ceiling_of_an_earlier_run_that_nothing_disturbed_accuses_where_that_of_now_is_disturbed(lab):
     lab.apply(numpy_matmul=1.0)
-    lab.ever = [(found, "") for found in lab.kept]
+    lab.ever = [(ceiling, "") for ceiling in lab.stored]
     lab.begin()
     _, fast = beside_load(lab, fma=6e10)
     assert fast.status == "mistrusted"
@@ -262,18 +262,18 @@ def test_the_nominal_peak_accuses_where_no_ceiling_holds_and_bounds_nothing(lab,
     lab.answer = lambda job, key: [Measurement(kernel="fma/a.b", status="wrong")]
     base, cheat = lab.apply(numpy_matmul=2**31 / 5e10, scipy_sgemm=2**31 / 1.5e11)
     assert (base.status, base.roofline, base.judged_by) == ("ok", None, "120 GFLOP/s nominal peak")
-    assert lab.kept == []
+    assert lab.stored == []
     assert (cheat.status, cheat.reason) == ("mistrusted", "150 GFLOP/s exceed the ceiling, 120 GFLOP/s nominal peak")
 
 
 def test_rows_stand_on_the_ceiling_of_the_run_that_nothing_disturbed_and_have_no_mark_for_a_later_one(lab):
     lab.apply(numpy_matmul=2**31 / 5e10)
-    kept = list(lab.kept)
+    before = list(lab.stored)
     lab.now, lab.load, lab.rates["fma"] = lab.now + 100, LOAD, 6e10
     lab.jobs.clear()
     (row,) = lab.apply(numpy_matmul=2**31 / 5e10)
     assert (row.roofline.roofline_pct, row.disturbed) == (pytest.approx(50), "")
-    assert (lab.kept, lab.doubts, len(lab.jobs)) == (kept, [], 2)
+    assert (lab.stored, lab.doubts, len(lab.jobs)) == (before, [], 2)
 
 
 def test_a_ceiling_with_a_wide_interval_is_taken_twice_and_marks_the_rows_on_it(lab):
@@ -310,10 +310,10 @@ def test_a_ceiling_of_fp32_below_that_of_fp64_is_taken_twice(lab, registry):
 
 
 def test_a_ceiling_has_one_value_in_a_run_unless_a_later_one_is_higher_than_noise_explains(lab):
-    found = []
+    rates = []
     for rate in (1e11, 9.3e10, 1.015e11, 1.05e11):
         lab.now, lab.rates["fma"] = lab.now + 100, rate
         (row,) = lab.apply(numpy_matmul=2**31 / 5e10)
-        found.append(row.roofline.ceiling_gflop_per_s)
-    assert found == [pytest.approx(each) for each in (100, 100, 100, 105)]
+        rates.append(row.roofline.ceiling_gflop_per_s)
+    assert rates == [pytest.approx(each) for each in (100, 100, 100, 105)]
     assert lab.doubts == [("fp32", "a later one of this run is 5 % higher")]

@@ -57,9 +57,9 @@ def ask(module, *questions, silence_s=60.0):
 
 
 def test_one_child_answers_all_in_order(module):
-    found = ask(module, "a", "print", "b")
-    assert [answer["name"] for answer in found.values()] == ["a", "print", "b"]
-    assert len({answer["process"] for answer in found.values()}) == 1
+    answers = ask(module, "a", "print", "b")
+    assert [answer["name"] for answer in answers.values()] == ["a", "print", "b"]
+    assert len({answer["process"] for answer in answers.values()}) == 1
 
 
 @pytest.mark.parametrize(
@@ -73,9 +73,9 @@ def test_one_child_answers_all_in_order(module):
     ],
 )
 def test_a_child_that_ends_costs_one_answer(module, act, reason):
-    found = ask(module, "a", act, "b")
-    assert found[act] == Lost(reason)
-    assert found["a"]["process"] != found["b"]["process"]
+    answers = ask(module, "a", act, "b")
+    assert answers[act] == Lost(reason)
+    assert answers["a"]["process"] != answers["b"]["process"]
 
 
 def test_a_child_that_raises_shows_one_line_whatever_it_holds(module, capfd):
@@ -90,9 +90,9 @@ def test_of_what_a_child_prints_before_an_answer_64_kb_are_shown(module, act, ca
 
 
 def test_a_child_that_is_silent_is_ended(module):
-    found = ask(module, "hang", "b", silence_s=3.0)
-    assert found["hang"].reason.startswith("ended after 3 s without an answer")
-    assert found["b"]["name"] == "b"
+    answers = ask(module, "hang", "b", silence_s=3.0)
+    assert answers["hang"].reason.startswith("ended after 3 s without an answer")
+    assert answers["b"]["name"] == "b"
 
 
 def test_what_was_not_begun_by_the_end_is_left_out(module):
@@ -108,8 +108,8 @@ def test_a_stop_ends_the_child(module):
 @pytest.fixture
 def log():
     """A file that a process shares, as a worker's output does."""
-    with tempfile.TemporaryFile() as found:
-        yield found
+    with tempfile.TemporaryFile() as file:
+        yield file
 
 
 def shown(log):
@@ -163,5 +163,5 @@ def test_a_message_comes_with_its_number_and_its_process_once_it_is_whole():
 
 def test_the_answer_of_another_process_is_refused(module, monkeypatch):
     monkeypatch.setattr(child, "EXIT_S", 0.5)
-    found = ask(module, "a", "fork", "b")
-    assert (found["fork"], found["b"]["name"]) == (Lost("the process does not answer, but has not ended"), "b")
+    answers = ask(module, "a", "fork", "b")
+    assert (answers["fork"], answers["b"]["name"]) == (Lost("the process does not answer, but has not ended"), "b")

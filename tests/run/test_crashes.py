@@ -170,11 +170,11 @@ def test_a_kernel_whose_process_is_killed_twice_is_measured_all_the_same(measure
 def test_a_kernel_that_hangs_is_a_timeout_that_says_where(measure, monkeypatch):
     monkeypatch.setattr(crashes, "SLOW_FACTOR", 2)
     rows = measure("hangs_in_set_up", "hangs_in_verification", "honest", "hangs_in_sampling", timeout_s=TIMEOUT_S)
-    found = statuses(rows)
-    assert found.pop("honest") == ("ok", "")
+    by_kernel = statuses(rows)
+    assert by_kernel.pop("honest") == ("ok", "")
     for stage, limit in (("set-up", 2 * TIMEOUT_S), ("verification", TIMEOUT_S), ("sampling", TIMEOUT_S)):
         reason = f"{stage} took more than {limit:g} s; see --timeout"
-        assert found[f"hangs_in_{stage.replace('-', '_')}"] == ("timeout", reason)
+        assert by_kernel[f"hangs_in_{stage.replace('-', '_')}"] == ("timeout", reason)
     assert [row.attempt for row in rows] == [1, 2, 4, 3]
 
 

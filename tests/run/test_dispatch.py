@@ -16,7 +16,7 @@ from kernelmark.bench.run import station
 from kernelmark.bench.run.broker import TaskReply
 from kernelmark.bench.run.station import StationRows, Task
 from kernelmark.bench.run.station import measure as measured_by_station
-from support.shards import GPUS, asked, dispatch, measure, rows, suite_file
+from support.shards import GPUS, dispatch, measure, plan_of, rows, suite_file
 
 #: What a station adds to a row.
 PLACES = {"host", "device_uuid"}
@@ -47,38 +47,38 @@ class Unlucky:
         return self._answers.pop(0)
 
 
-def _sorted(found):
+def _sorted(records):
     return sorted(
-        ({name: value for name, value in row.items() if name not in PLACES} for row in found),
+        ({name: value for name, value in row.items() if name not in PLACES} for row in records),
         key=lambda row: (row["problem"], row["kernel"]),
     )
 
 
 def test_rows_of_two_gpus_are_those_of_one_process_and_no_comparison_group_is_on_both(tmp_path, suite):
     measure(tmp_path / "home.db", suite)
-    dispatch(tmp_path / "two.db", asked(suite), gpus=GPUS)
-    found = rows(tmp_path / "two.db")
-    assert _sorted(found) == _sorted(rows(tmp_path / "home.db"))
-    assert {row["device_uuid"] for row in found} == set(GPUS)
-    placed = {(row["problem"].split("/")[1], row["device_uuid"]) for row in found}
+    dispatch(tmp_path / "two.db", plan_of(suite), gpus=GPUS)
+    on_two = rows(tmp_path / "two.db")
+    assert _sorted(on_two) == _sorted(rows(tmp_path / "home.db"))
+    assert {row["device_uuid"] for row in on_two} == set(GPUS)
+    placed = {(row["problem"].split("/")[1], row["device_uuid"]) for row in on_two}
     assert len(placed) == len({group for group, _ in placed})
 
 
 def test_processes_of_a_case_are_all_of_one_gpu(tmp_path):
     suite = suite_file(tmp_path, range(1, 3))
-    dispatch(tmp_path / "two.db", asked(suite, processes=3, spread_s=0.0), gpus=GPUS)
-    found = rows(tmp_path / "two.db")
-    assert len(found) == 12
-    assert {(row["processes"], row["interval"]) for row in found} == {(3, "between-processes")}
+    dispatch(tmp_path / "two.db", plan_of(suite, processes=3, spread_s=0.0), gpus=GPUS)
+    on_two = rows(tmp_path / "two.db")
+    assert len(on_two) == 12
+    assert {(row["processes"], row["interval"]) for row in on_two} == {(3, "between-processes")}
 
 
 def test_a_group_that_lost_its_worker_is_measured_again_and_has_each_row_once(tmp_path, suite):
-    dispatch(tmp_path / "r.db", asked(suite), broker=Unlucky({0: 2, 3: 1}))
+    dispatch(tmp_path / "r.db", plan_of(suite), broker=Unlucky({0: 2, 3: 1}))
     assert len(rows(tmp_path / "r.db")) == 36
 
 
 def test_a_group_that_loses_its_worker_again_and_again_is_left_for_a_resume(tmp_path, suite, complaint):
-    plan = asked(suite)
+    plan = plan_of(suite)
     line = complaint(lambda: dispatch(tmp_path / "r.db", plan, broker=Unlucky({2: 3})))
     assert line.startswith("1 comparison groups lost their worker 3 times: WorkerLost; rows recorded so far are safe: ")
     run_id = line.split()[line.split().index("--resume") + 1]
@@ -88,7 +88,7 @@ def test_a_group_that_loses_its_worker_again_and_again_is_left_for_a_resume(tmp_
 
 
 def test_the_run_records_its_hosts_with_their_versions(tmp_path, suite):
-    run_id = dispatch(tmp_path / "r.db", asked(suite), broker=Unlucky({}))
+    run_id = dispatch(tmp_path / "r.db", plan_of(suite), broker=Unlucky({}))
     store = Store(tmp_path / "r.db")
     (host,) = store.hosts(run_id)
     store.close()
@@ -109,11 +109,11 @@ def test_the_run_records_its_hosts_with_their_versions(tmp_path, suite):
     ],
 )
 def test_a_host_with_other_versions_measures_nothing_and_names_them(suite, expected, line):
-    task = msgspec.msgpack.encode(Task(expected, asked(suite, plugins=())))
-    found = msgspec.msgpack.decode(measured_by_station(task), type=StationRows)
-    assert line in found.refused
-    assert not found.rows
-    assert found.host.host
+    task = msgspec.msgpack.encode(Task(expected, plan_of(suite, plugins=())))
+    reply = msgspec.msgpack.decode(measured_by_station(task), type=StationRows)
+    assert line in reply.refused
+    assert not reply.rows
+    assert reply.host.host
 
 
 @pytest.mark.parametrize(
@@ -127,13 +127,13 @@ def test_a_host_with_other_versions_measures_nothing_and_names_them(suite, expec
 def test_a_job_has_its_host_to_itself_if_it_needs_it(suite, registry, monkeypatch, problem, kernel, alone):
     asked_for = []
     monkeypatch.setattr(station, "turn", asked_for.append)
-    own = station.Station(asked(suite, plugins=(), devices=("cpu",)), "", Host("", "", ""))
-    own._turn(Job((problem,), (kernel,), Mode.HOT, (), 0, Budget(), 1))
-    own.close()
+    job_station = station.Station(plan_of(suite, plugins=(), devices=("cpu",)), "", Host("", "", ""))
+    job_station._turn(Job((problem,), (kernel,), Mode.HOT, (), 0, Budget(), 1))
+    job_station.close()
     assert asked_for == [alone]
 
 
 def test_a_run_ends_in_one_line_where_its_broker_ends(tmp_path, suite):
     gone = Mock(workers=1, answer=Mock(side_effect=UsageError("the executor's process has ended")))
     with pytest.raises(UsageError, match=r"has ended; rows recorded so far are safe: `kernelmark run --resume "):
-        dispatch(tmp_path / "r.db", asked(suite), broker=gone)
+        dispatch(tmp_path / "r.db", plan_of(suite), broker=gone)

@@ -8,7 +8,7 @@ import pytest
 from kernelmark.bench.measure.present import module_missing
 from kernelmark.bench.run.broker import load_config
 from support.pages import DOCS, save_files
-from support.shards import LOCAL, asked, config_file, dispatch, measure, rows, suite_file
+from support.shards import LOCAL, config_file, dispatch, measure, plan_of, rows, suite_file
 from support.tools import needed
 
 if reason := module_missing("parsl"):
@@ -21,9 +21,9 @@ SMALL = "copy/m3n5/f32"
 def test_rows_of_an_executor_are_those_of_one_process(tmp_path):
     suite = suite_file(tmp_path, range(1, 4))
     measure(tmp_path / "home.db", suite)
-    dispatch(tmp_path / "r.db", asked(suite), config=config_file(tmp_path))
-    found = sorted(rows(tmp_path / "r.db"), key=lambda row: (row["problem"], row["kernel"]))
-    assert found == sorted(rows(tmp_path / "home.db"), key=lambda row: (row["problem"], row["kernel"]))
+    dispatch(tmp_path / "r.db", plan_of(suite), config=config_file(tmp_path))
+    executed = sorted(rows(tmp_path / "r.db"), key=lambda row: (row["problem"], row["kernel"]))
+    assert executed == sorted(rows(tmp_path / "home.db"), key=lambda row: (row["problem"], row["kernel"]))
 
 
 @pytest.mark.parametrize(
@@ -61,14 +61,14 @@ def test_parsl_loads_the_configurations_of_the_docs(tmp_path, monkeypatch):
     for name in ("client", "config"):  # of the package kubernetes, which would ask for a cluster
         monkeypatch.setattr(kube, name, MagicMock(), raising=False)
     monkeypatch.setattr(kube, "_kubernetes_enabled", True)
-    found = {name: load_config(str(tmp_path / f"{name}.py")) for name in ("local", "slurm", "pods", "ssh")}
-    assert all(len(config.executors) == 1 for config in found.values())
+    configs = {name: load_config(str(tmp_path / f"{name}.py")) for name in ("local", "slurm", "pods", "ssh")}
+    assert all(len(config.executors) == 1 for config in configs.values())
 
 
 @pytest.mark.long
 def test_the_local_configuration_of_the_docs_measures(kernelmark, tmp_path):
     save_files((DOCS / "cluster.md").read_text(), tmp_path)
-    own = ("--kernels", "gemm/numpy.matmul", "--executor", "local.py", "--db", "r.db")
-    done = kernelmark("run", "layers.toml", *QUICK, *own)
+    options = ("--kernels", "gemm/numpy.matmul", "--executor", "local.py", "--db", "r.db")
+    done = kernelmark("run", "layers.toml", *QUICK, *options)
     assert done.returncode == 0, done.stderr
     assert "6 rows: 6 ok" in done.stdout

@@ -68,7 +68,7 @@ def test_a_bad_kernel_gets_its_status_and_no_samples_and_harms_nobody(name, stat
 
 
 @pytest.mark.parametrize(
-    ("problem", "kernel", "mode", "found"),
+    ("problem", "kernel", "mode", "outcome"),
     [
         ("gemm/m64n64k64/f32/NN/ldc+5", "gemm/numpy.matmul", "cold", "ok: "),
         ("gemm/m8n8k8/f64/NN", "gemm/scipy.sgemm", "hot", "unsupported: gemm/scipy.sgemm has no f64 path; it has f32"),
@@ -77,9 +77,9 @@ def test_a_bad_kernel_gets_its_status_and_no_samples_and_harms_nobody(name, stat
     ],
     ids=["unwritten padding", "outside its domain", "graph mode on the CPU", "operands that do not fit"],
 )
-def test_a_right_kernel_is_ok_or_told_why_it_cannot_run(problem, kernel, mode, found):
+def test_a_right_kernel_is_ok_or_told_why_it_cannot_run(problem, kernel, mode, outcome):
     (row,) = _run(problem, kernel, mode=Mode(mode))
-    assert re.fullmatch(found, f"{row.status}: {row.reason}")
+    assert re.fullmatch(outcome, f"{row.status}: {row.reason}")
     assert bool(row.samples) is (row.status == "ok")
 
 
@@ -103,8 +103,8 @@ def test_kernels_of_a_job_share_what_is_drawn_which_differs_each_time_and_can_be
     assert again[0].entropy == "0" * 31 + "7"
     assert len({first[0].entropy, other[0].entropy, again[0].entropy}) == 3
     assert len({first[0].max_error, other[0].max_error, again[0].max_error}) == 3
-    found = run_job(msgspec.structs.replace(job, entropy=first[0].entropy))
-    assert [(row.entropy, row.max_error) for row in found] == [(row.entropy, row.max_error) for row in first]
+    repeated = run_job(msgspec.structs.replace(job, entropy=first[0].entropy))
+    assert [(row.entropy, row.max_error) for row in repeated] == [(row.entropy, row.max_error) for row in first]
 
 
 @pytest.mark.parametrize(("of_zeros", "status", "reason"), [(0.0, "ok", ""), (1.0, "wrong", OF_TIMED)])
@@ -272,17 +272,17 @@ def test_a_row_above_the_ceiling_has_no_time_and_show_prints_the_samples_and_the
 
     printed = called("show", "--row", "overstated", "--db", "r.db").printed
     columns, accusation = printed.split("The evidence against it")
-    said, found = table(columns), table(accusation)
+    said, accused = table(columns), table(accusation)
     assert row.case in columns
     assert (said["status"], said["problem"], said["m"]) == ("mistrusted", GEMM, "96")
     assert not any(name.startswith("time_s") for name in said)
-    assert int(found["samples"]) == len(evidence.samples) >= 6
-    assert float(found["time_s_min"]) == min(evidence.samples)
-    assert float(found["time_s_ci95_low"]) <= float(found["time_s_median"]) <= float(found["time_s_ci95_high"])
-    assert found["declared"] == "1,000,000,000,000,000 flop"
-    assert found["over time_s_ci95_high"].endswith(" GFLOP/s")
+    assert int(accused["samples"]) == len(evidence.samples) >= 6
+    assert float(accused["time_s_min"]) == min(evidence.samples)
+    assert float(accused["time_s_ci95_low"]) <= float(accused["time_s_median"]) <= float(accused["time_s_ci95_high"])
+    assert accused["declared"] == "1,000,000,000,000,000 flop"
+    assert accused["over time_s_ci95_high"].endswith(" GFLOP/s")
     assert evidence.excess.rate == 1e15 / evidence.interval.high
-    assert " by fma/numba.fma on fma/" in found["surpassed ceiling"]
+    assert " by fma/numba.fma on fma/" in accused["surpassed ceiling"]
 
 
 def test_a_kernel_that_is_seen_to_spare_itself_work_keeps_the_samples_that_were_taken():

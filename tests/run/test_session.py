@@ -36,10 +36,10 @@ from support.runs import SMALL, copy, declare, nothing
 
 def test_runs_that_begin_in_the_same_second_have_different_ids_that_sort_by_their_time():
     first, later = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC), datetime(2026, 1, 2, 3, 4, 6, tzinfo=UTC)
-    one, other = new_run_id(first), new_run_id(first)
-    assert one != other
-    assert one.startswith("20260102-030405-")
-    assert max(one, other) < new_run_id(later)
+    first_id, second_id = new_run_id(first), new_run_id(first)
+    assert first_id != second_id
+    assert first_id.startswith("20260102-030405-")
+    assert max(first_id, second_id) < new_run_id(later)
 
 
 def test_a_baseline_that_is_wrong_gives_nobody_a_speedup(measured, tmp_path):
@@ -48,8 +48,8 @@ def test_a_baseline_that_is_wrong_gives_nobody_a_speedup(measured, tmp_path):
     path = tmp_path / "s.toml"
     path.write_text("baseline = {copy = 'copy/mine.base'}\n[[sweep]]\nop = 'copy'\ndtype = 'f32'\nm = 3\nn = 5\n")
     rows, *_ = measured(str(path), kernels=("copy/mine.*",))
-    found = [(r.kernel, r.status, r.speedup) for r in rows]
-    assert found == [("copy/mine.base", "wrong", None), ("copy/mine.good", "ok", None)]
+    outcomes = [(r.kernel, r.status, r.speedup) for r in rows]
+    assert outcomes == [("copy/mine.base", "wrong", None), ("copy/mine.good", "ok", None)]
 
 
 def test_a_run_tells_what_was_asked_for_on_which_machine_and_when_it_ended(measured, store):
@@ -158,21 +158,21 @@ def passes(measured):
     interrupted: the number of the measurement after which the run is interrupted. session: the run to go on with.
     """
 
-    def of(*names, real=False, interrupted=0, session=None, disturbed=(), asked=(SMALL, "copy/m4n5/f32")):
+    def of(*names, real=False, interrupted=0, session=None, disturbed=(), suites=(SMALL, "copy/m4n5/f32")):
         said, numbers = [], count(1)
         with Workers() as workers:
 
             def execute(job, key):
-                found = workers.run(job, key) if real else run_job(job)
+                results = workers.run(job, key) if real else run_job(job)
                 if next(numbers) == interrupted:  # later, since the time limit that it starts would accuse the kernel
                     signal.raise_signal(signal.SIGINT)
-                for row in found:  # whatever else the machine does
+                for row in results:  # whatever else the machine does
                     row.disturbed = DISTURBED if key.process in disturbed and job.problems == (SMALL,) else ""
-                return found
+                return results
 
             plan = {"mode": Mode.HOT, "plugins": (FAULTS,), "max_time_s": 0.02, "processes": 3, "spread_s": 0.0}
             plan |= {"kernels": tuple(f"copy/{name}" for name in names), "resume": session and session.run_id}
-            rows, session, _ = measured(*asked, execute=execute, progress=Heard(said), **plan)
+            rows, session, _ = measured(*suites, execute=execute, progress=Heard(said), **plan)
         return rows, said, session
 
     return of
@@ -188,14 +188,14 @@ def test_each_process_is_a_pass_over_the_suites_and_rows_come_with_the_last(pass
 
 
 def test_a_problem_of_two_suites_is_measured_once_in_each_process(passes, store):
-    rows, said, session = passes("numpy.copyto", "bad.honest", asked=(SMALL, SMALL))
+    rows, said, session = passes("numpy.copyto", "bad.honest", suites=(SMALL, SMALL))
     assert said == [f"process {n}: {SMALL}" for n in (1, 2, 3)]
     assert [(r.status, r.processes) for r in rows] == [("ok", 3)] * 2
     assert store.pending(session.run_id, 0) == store.pending(session.run_id, 1) == []
 
 
 def test_a_kernel_that_crashes_in_one_process_is_not_asked_in_the_next(passes):
-    rows, *_ = passes("numpy.copyto", "bad.segv", real=True, asked=(SMALL,))
+    rows, *_ = passes("numpy.copyto", "bad.segv", real=True, suites=(SMALL,))
     assert [(r.status, r.processes) for r in rows] == [("ok", 3), ("crashed", 1)]
     assert "SIGSEGV" in rows[1].reason
 
@@ -255,7 +255,7 @@ NO_BASELINE, BASELINE = {}.get, {"": "base"}.get
 ROUNDS = [0.98, 1.01, 1.0, 0.99, 1.02, 1.0]
 
 
-def found(kernel, scale=1.0, **other):
+def timed(kernel, scale=1.0, **other):
     """Return one process's measurement of a kernel that takes about `scale` seconds."""
     samples = [scale * round_ for round_ in ROUNDS]
     interval = median_interval(samples)
@@ -265,12 +265,12 @@ def found(kernel, scale=1.0, **other):
 
 
 def test_one_process_stays_as_it_is():
-    row = found("a")
+    row = timed("a")
     assert merge([[row]], NO_BASELINE) == [row]
 
 
 def test_samples_are_kept_by_process_and_the_interval_says_what_it_holds_for():
-    (row,) = merge([[found("a", scale)] for scale in (1.0, 1.1, 1.2)], NO_BASELINE)
+    (row,) = merge([[timed("a", scale)] for scale in (1.0, 1.1, 1.2)], NO_BASELINE)
     assert [part.samples for part in row.parts] == [6, 6, 6]
     assert [part.median_s for part in row.parts] == pytest.approx([1.0, 1.1, 1.2])
     assert (row.samples[6:12], row.interval_scope) == ([1.1 * round_ for round_ in ROUNDS], "between-processes")
@@ -281,25 +281,25 @@ def test_samples_are_kept_by_process_and_the_interval_says_what_it_holds_for():
 
 def test_ratios_are_formed_within_each_process():
     """Both slow down from process to process; the ratio does not."""
-    base, own = merge([[found("base", 2 * scale), found("own", scale)] for scale in (1.0, 1.5, 3.0)], BASELINE)
+    base, other = merge([[timed("base", 2 * scale), timed("own", scale)] for scale in (1.0, 1.5, 3.0)], BASELINE)
     assert base.over_baseline is None
-    assert (own.over_baseline.low, own.over_baseline.median, own.over_baseline.high) == pytest.approx((2, 2, 2))
+    assert (other.over_baseline.low, other.over_baseline.median, other.over_baseline.high) == pytest.approx((2, 2, 2))
 
 
 def test_kernels_share_a_job_over_processes_only_if_they_shared_it_in_each():
-    runs = [[found(kernel, job=f"{n}") for kernel in ("base", "own", "alone")] for n in range(3)]
+    runs = [[timed(kernel, job=f"{n}") for kernel in ("base", "own", "alone")] for n in range(3)]
     runs[1][2].job = "another"
-    base, own, alone = merge(runs, BASELINE)
-    assert base.job == own.job != alone.job
+    base, other, alone = merge(runs, BASELINE)
+    assert base.job == other.job != alone.job
     assert base.job not in ("0", "1", "2", "")
-    assert own.over_baseline is not None
+    assert other.over_baseline is not None
     assert alone.over_baseline is None
     assert alone.interval is not None
 
 
 @pytest.mark.parametrize(("number", "reason"), [(0, "sampling: SIGSEGV"), (1, "in process 2 of 3: sampling: SIGSEGV")])
 def test_a_kernel_that_fails_in_any_process_has_failed_and_says_in_which_later_one(number, reason):
-    runs = [[found("a"), found("b")], [found("a"), found("b")], [found("a")]]
+    runs = [[timed("a"), timed("b")], [timed("a"), timed("b")], [timed("a")]]
     runs[number][1] = Measurement(kernel="b", status="crashed", reason="sampling: SIGSEGV", attempt=2)
     good, failed = merge(runs, {"": "a"}.get)
     assert (good.status, failed.status, failed.reason) == ("ok", "crashed", reason)
@@ -308,8 +308,8 @@ def test_a_kernel_that_fails_in_any_process_has_failed_and_says_in_which_later_o
 
 def test_a_baseline_that_failed_gives_nobody_a_ratio():
     bad = Measurement(kernel="base", status="wrong", reason="b[0, 0] is 1")
-    _, own = merge([[found("base"), found("own")], [bad, found("own")]], BASELINE)
-    assert (own.status, own.over_baseline) == ("ok", None)
+    _, other = merge([[timed("base"), timed("own")], [bad, timed("own")]], BASELINE)
+    assert (other.status, other.over_baseline) == ("ok", None)
 
 
 @pytest.mark.parametrize(
@@ -329,16 +329,16 @@ def test_a_baseline_that_failed_gives_nobody_a_ratio():
     ],
 )
 def test_the_values_of_several_processes_become_one(column, values, expected):
-    (row,) = merge([[found("a", **{column: value})] for value in values], NO_BASELINE)
+    (row,) = merge([[timed("a", **{column: value})] for value in values], NO_BASELINE)
     assert getattr(row, column) == expected
 
 
 def test_processes_that_differ_in_what_a_case_is_are_refused():
     with pytest.raises(ValueError, match="differ in a value that must be equal"):
-        merge([[found("a", numerics="fp32")], [found("a", numerics="tf32")]], NO_BASELINE)
+        merge([[timed("a", numerics="fp32")], [timed("a", numerics="tf32")]], NO_BASELINE)
 
 
 def test_it_is_known_how_far_apart_the_processes_were():
     times = ("2026-01-01T00:00:00.000+00:00", "2026-01-01T00:01:00.500+00:00", "2026-01-01T00:02:01.000+00:00")
-    (row,) = merge([[found("a", started_at=time)] for time in times], NO_BASELINE)
+    (row,) = merge([[timed("a", started_at=time)] for time in times], NO_BASELINE)
     assert row.spread_s == 121.0

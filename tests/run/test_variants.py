@@ -27,7 +27,7 @@ def group(*kernels, **values):
     """The rows of these kernels on two variants, by problem."""
     job = Job((F32, F64), kernels, Mode.HOT, (), 0, Budget(0.02), 1, kernels[0])
     rows = run_job(msgspec.json.decode(msgspec.json.encode(msgspec.structs.replace(job, **values)), type=Job))
-    return {name: list(own) for name, own in groupby(rows, lambda row: row.problem)}
+    return {name: list(of_problem) for name, of_problem in groupby(rows, lambda row: row.problem)}
 
 
 def in_worker(workers, *kernels):
@@ -43,14 +43,14 @@ def session(measured, tmp_path):
     suite.write_text(SUITE)
 
     def of(*kernels, **plan):
-        asked = []
+        job_list = []
 
         def execute(job, key):
-            asked.append(job)
+            job_list.append(job)
             return run_job(job)
 
         rows, *_ = measured(str(suite), kernels=kernels, execute=execute, **plan)
-        return asked, rows
+        return job_list, rows
 
     return of
 
@@ -67,9 +67,9 @@ def test_variants_are_sampled_in_turn_and_share_a_job(registry):
 
     declare("noted", noted)
     rows = group("copy/mine.noted")
-    (one,), (other,) = rows[F32], rows[F64]
-    assert one.job == other.job != ""
-    assert sum(before != after for before, after in pairwise(calls)) >= len(one.samples) >= 6
+    (f32,), (f64,) = rows[F32], rows[F64]
+    assert f32.job == f64.job != ""
+    assert sum(before != after for before, after in pairwise(calls)) >= len(f32.samples) >= 6
 
 
 def test_each_row_is_set_against_the_baseline_on_its_own_problem(registry):
@@ -119,9 +119,9 @@ def test_what_has_no_memory_left_beside_its_variants_gets_it_alone(registry):
 
     declare("crowded", crowded)
     rows = group("copy/mine.crowded", BASE)
-    assert {row.status for own in rows.values() for row in own} == {"ok"}
+    assert {row.status for of_problem in rows.values() for row in of_problem} == {"ok"}
     assert f"{APART}, since together they exceed the memory: copy/mine.crowded: no room" in rows[F64][0].disturbed
-    assert len({own[0].job for own in rows.values()}) == 2
+    assert len({of_problem[0].job for of_problem in rows.values()}) == 2
 
 
 def test_a_crash_on_one_variant_costs_that_row_and_the_others_are_measured_in_turn_again(workers):
@@ -169,16 +169,16 @@ def test_rows_of_variants_are_stored_under_their_problems_and_have_a_ratio_measu
     ],
 )  # fmt: skip
 def test_a_problem_is_held_against_its_plainest_variant(registry, variants, against):
-    found = plainer_variants([registry.problem(name) for name in variants])
-    assert found == {variants[one]: variants[other] for one, other in against.items()}
+    plainer = plainer_variants([registry.problem(name) for name in variants])
+    assert plainer == {variants[variant]: variants[other] for variant, other in against.items()}
 
 
 def timed(kernel, problem, numerics, *times):
     parts = [ProcessPart(12, time) for time in times]
     interval = Interval(times[0], times[0], times[0])
     samples = [time for time in times for _ in range(12)]
-    own = {"numerics": numerics, "samples": samples, "parts": parts, "interval": interval}
-    return Measurement(kernel=kernel, problem=problem, job="one", **own)
+    fields = {"numerics": numerics, "samples": samples, "parts": parts, "interval": interval}
+    return Measurement(kernel=kernel, problem=problem, job="one", **fields)
 
 
 def test_a_kernel_without_a_time_on_the_variant_is_held_against_the_fastest_of_its_provider(registry):
@@ -189,10 +189,10 @@ def test_a_kernel_without_a_time_on_the_variant_is_held_against_the_fastest_of_i
         timed("transpose/openblas.imatcopy", within, "fp32", 4.0, 5.0, 5.0),
     ]
     set_against_variants(rows, registry)
-    found = rows[2].over_variant
+    ratio = rows[2].over_variant
     assert [row.over_variant for row in rows[:2]] == [None, None]
-    assert found.against == f"{out} by transpose/openblas.omatcopy"
-    assert (found.ratio.low < 0.4, found.ratio.high > 0.5, found.ratio.median) == (True, True, 0.4)
+    assert ratio.against == f"{out} by transpose/openblas.omatcopy"
+    assert (ratio.ratio.low < 0.4, ratio.ratio.high > 0.5, ratio.ratio.median) == (True, True, 0.4)
 
 
 def test_an_fft_is_held_against_the_fastest_kernel_that_is_none(registry):

@@ -41,10 +41,10 @@ def suite_file(folder: Path, sizes: Sequence[int] = range(1, 13)) -> Path:
     return path
 
 
-def asked(suite: Path, plugins: Sequence[str] = (FAKE,), **fields: Any) -> Plan:
+def plan_of(suite: Path, plugins: Sequence[str] = (FAKE,), **fields: Any) -> Plan:
     """The plan of a run of a suite on the fake device."""
-    own = {"devices": ("fake",), "kernels": KERNELS, "mode": Mode.HOT, "ceilings": False}
-    return Plan(**{**own, "plugins": tuple(plugins), "suites": (str(suite),), **fields})
+    usual = {"devices": ("fake",), "kernels": KERNELS, "mode": Mode.HOT, "ceilings": False}
+    return Plan(**{**usual, "plugins": tuple(plugins), "suites": (str(suite),), **fields})
 
 
 def measure(
@@ -60,18 +60,18 @@ def measure(
 
     most: jobs, then it is left. resume: the id of a run to go on with.
     """
-    plan = asked(suite, **fields)
+    plan = plan_of(suite, **fields)
     registry = discover(plan.plugins)
     suites = [load_suite(suite, registry)]
     planned = list(jobs(suites, registry, plan))
     if shard:
         plan, planned = sharded(plan, parse_shard(shard), planned, registry)
     with closing(Store(db)) as store:
-        own: dict[str, Any] = {"name": name, "planned": case_count(planned, registry), "resume": resume}
-        session = Session(store, suites, plan, lambda job, key: run_job(job), **own)
-        for number, one in enumerate(planned[:most] if most is not None else []):
-            session.note(one)
-            session.measure(number, one)
+        options: dict[str, Any] = {"name": name, "planned": case_count(planned, registry), "resume": resume}
+        session = Session(store, suites, plan, lambda job, key: run_job(job), **options)
+        for number, planned_job in enumerate(planned[:most] if most is not None else []):
+            session.note(planned_job)
+            session.measure(number, planned_job)
         if most is None:
             run_jobs(session, lambda: planned)
     return session.run_id
@@ -82,8 +82,8 @@ def rows(db: Path, run_id: str | None = None) -> list[dict[str, Any]]:
     from kernelmark.bench.record.columns import COLUMNS
 
     with closing(Store(db, create=False)) as store:
-        found = store.find_run(run_id)["run_id"]
-        records = list(store.records(found, samples=True))
+        full_id = store.find_run(run_id)["run_id"]
+        records = list(store.records(full_id, samples=True))
     named = [
         {**dict(zip(COLUMNS, record.values, strict=True)), **record.dims, "samples": record.samples.tolist()}
         for record in records
