@@ -42,23 +42,23 @@ def test_list_and_help_import_nothing_heavy(python_in, tmp_path, words, imported
 
 
 def test_list_names_what_can_run_here_the_numbers_that_a_kernel_takes_and_the_suites(called):
-    found = {r["kernel"]: r for r in valid(called("list", "--device", "cpu", "--json").printed, "list")}
-    assert found["gemm/numpy.matmul"]["here"] == "yes"
-    assert all(r["device"] == "cpu" and r["label"] for r in found.values())
-    assert found["gemm/scipy.two_step"]["domain"] == "f32|f64 TN beta 1"
-    assert found["transfer/numba.serial"]["domain"] == "f32|f64 h2h work 1..4096"
-    assert found["transpose/numpy.out"]["domain"] == "out"
+    by_kernel = {r["kernel"]: r for r in valid(called("list", "--device", "cpu", "--json").printed, "list")}
+    assert by_kernel["gemm/numpy.matmul"]["here"] == "yes"
+    assert all(r["device"] == "cpu" and r["label"] for r in by_kernel.values())
+    assert by_kernel["gemm/scipy.two_step"]["domain"] == "f32|f64 TN beta 1"
+    assert by_kernel["transfer/numba.serial"]["domain"] == "f32|f64 h2h work 1..4096"
+    assert by_kernel["transpose/numpy.out"]["domain"] == "out"
     of_gemm = valid(called("list", "--op", "gemm", "--json").printed, "list")
     assert all(r["kernel"].startswith("gemm/") for r in of_gemm)
-    found = valid(called("list", "--suites", "--json").printed, "suites")
-    assert {"founding", "seed", "smoke"} <= {r["suite"] for r in found}
-    assert all(r["title"] and r["source"] for r in found)
+    suites = valid(called("list", "--suites", "--json").printed, "suites")
+    assert {"founding", "seed", "smoke"} <= {r["suite"] for r in suites}
+    assert all(r["title"] and r["source"] for r in suites)
 
 
 def test_doctor_says_what_is_usable_and_how_to_mend_the_rest(called):
-    found = valid(called("doctor", "--json").printed, "doctor")
-    assert next(finding for finding in found if finding["part"] == "numpy")["usable"]
-    assert all(finding["found"] for finding in found)
+    findings = valid(called("doctor", "--json").printed, "doctor")
+    assert next(finding for finding in findings if finding["part"] == "numpy")["usable"]
+    assert all(finding["found"] for finding in findings)
 
 
 def test_the_version_is_told(called):
@@ -69,10 +69,10 @@ def test_the_version_is_told(called):
 def test_inspect_tells_resources_and_occupancy_without_a_gpu(called):
     done = called("inspect", "--kernels", "gemm/cuda.tiled", "--arch", "sm_90a", "--format", "json")
     by_tile = {row["tunables"]: row for row in valid(done.out, "inspect")}
-    found = by_tile['{"T":32}']
+    report = by_tile['{"T":32}']
     # Two tiles of 32 x 33 floats; 1024 threads of at most 32 registers: two blocks fill the 64 warps.
-    assert (found["static_shared_bytes"], found["spill_bytes"], found["threads"]) == (2 * 32 * 33 * 4, 0, 1024)
-    assert (found["blocks_per_sm"], found["occupancy"]) == (2, 1.0)
+    assert (report["static_shared_bytes"], report["spill_bytes"], report["threads"]) == (2 * 32 * 33 * 4, 0, 1024)
+    assert (report["blocks_per_sm"], report["occupancy"]) == (2, 1.0)
 
 
 @pytest.mark.usefixtures("cuda_compiler")
@@ -169,10 +169,10 @@ def test_a_file_in_a_folder_above_gives_defaults_and_the_command_line_overrides_
 def test_the_table_of_a_command_overrides_the_keys_above_it_and_reaches_no_other_command(tmp_path):
     verify, run = "[verify]\nkernels = ['a/*', 'b/*']\n", "[run]\nceilings = false\nthreads = [1, 2]\n"
     (tmp_path / "kernelmark.toml").write_text(f"max-time = 1\nkernels = 'gemm/*'\n{verify}{run}")
-    found = default_map(cli.commands, tmp_path)
-    assert found["run"] == {"max_time_s": "1", "kernels": ["gemm/*"], "ceilings": False, "threads": "1,2"}
-    assert found["verify"] == {"kernels": ["a/*", "b/*"]}
-    assert (found["watch"], found["report"]) == ({"max_time": "1"}, {})
+    defaults = default_map(cli.commands, tmp_path)
+    assert defaults["run"] == {"max_time_s": "1", "kernels": ["gemm/*"], "ceilings": False, "threads": "1,2"}
+    assert defaults["verify"] == {"kernels": ["a/*", "b/*"]}
+    assert (defaults["watch"], defaults["report"]) == ({"max_time": "1"}, {})
 
 
 def test_the_nearest_file_counts_alone_and_a_project_without_our_table_is_none(tmp_path):
@@ -188,7 +188,7 @@ def test_the_nearest_file_counts_alone_and_a_project_without_our_table_is_none(t
 
 
 @pytest.mark.parametrize(
-    ("text", "found"),
+    ("text", "refusal"),
     [
         ("max_time = 1", "kernelmark.toml: max_time: is no option of any command that can have a default"),
         ("[show]\nmax-time = 1", "kernelmark.toml: [show] max-time: is no option of `show` that can have a default"),
@@ -202,9 +202,9 @@ def test_the_nearest_file_counts_alone_and_a_project_without_our_table_is_none(t
         ("seed = ", "kernelmark.toml: is not TOML: "),
     ],
 )
-def test_what_no_option_takes_is_refused_in_one_line_with_file_and_key(called, tmp_path, text, found):
+def test_what_no_option_takes_is_refused_in_one_line_with_file_and_key(called, tmp_path, text, refusal):
     (tmp_path / "kernelmark.toml").write_text(text)
-    assert f"{tmp_path}/{found}" in called("list").refusal
+    assert f"{tmp_path}/{refusal}" in called("list").refusal
 
 
 def test_the_schemas_are_those_of_what_is_printed():
@@ -228,8 +228,8 @@ READ = {"runs": "runs", "show": "run", "compare base 20260201": "compare", "cros
 @pytest.mark.parametrize("words", READ)
 def test_what_is_read_of_a_store_is_valid(called, two_runs, words):
     assert valid(called(*words.split(), "--json", "--db", two_runs).printed, READ[words])
-    found = valid(called("export", "base", "--format", "json", "--db", two_runs).out, "export")
-    assert (found["run"]["name"], found["run"]["planned"]) == ("base", 2)
+    document = valid(called("export", "base", "--format", "json", "--db", two_runs).out, "export")
+    assert (document["run"]["name"], document["run"]["planned"]) == ("base", 2)
 
 
 def test_rows_have_all_columns_no_number_is_null_and_a_ratio_of_rows_not_in_turn_is_marked_so(called, store):
@@ -246,10 +246,10 @@ def test_rows_have_all_columns_no_number_is_null_and_a_ratio_of_rows_not_in_turn
 
 
 def test_a_comparison_without_a_ratio_has_null_and_one_that_fails_its_json_too(called, two_runs):
-    found = valid(called("compare", "base", "20260201-new", "--json", "--db", two_runs).out, "compare")
-    m9 = next(case for case in found["cases"] if "m9" in case["case"])
+    document = valid(called("compare", "base", "20260201-new", "--json", "--db", two_runs).out, "compare")
+    m9 = next(case for case in document["cases"] if "m9" in case["case"])
     assert (m9["verdict"], m9["ratio"], m9["p_holm"]) == ("regressed", None, None)
-    assert found["verdicts"] == {"same": 1, "regressed": 1}
+    assert document["verdicts"] == {"same": 1, "regressed": 1}
     with closing(Store(Path(two_runs))) as store:
         begin(store, "slow")
         add(store, "slow", "m3n5/f32", times(1.5))
@@ -263,10 +263,10 @@ def test_a_history_is_valid_also_of_a_kernel_without_versions(called, store):
     for text in (b"int a;\n", b"int b;\n"):
         store.add_version(KernelVersion(**known, verdict="not verified"), {"a.cu": text})
     path = str(store.path)
-    found = valid(called("history", "copy/a.b", "copy/m3n5/f32", "--json", "--db", path).out, "history")
-    assert [each["diff"] for each in found["versions"]] == ["", "--- a.cu 1\n+++ a.cu 2\n@@ -1 +1 @@\n-int a;\n+int b;"]
-    found = valid(called("history", "copy/a.c", "copy/m3n5/f32", "--json", "--db", path).out, "history")
-    assert found == {"kernel": "copy/a.c", "problem": "copy/m3n5/f32", "versions": []}
+    shown = valid(called("history", "copy/a.b", "copy/m3n5/f32", "--json", "--db", path).out, "history")
+    assert [each["diff"] for each in shown["versions"]] == ["", "--- a.cu 1\n+++ a.cu 2\n@@ -1 +1 @@\n-int a;\n+int b;"]
+    shown = valid(called("history", "copy/a.c", "copy/m3n5/f32", "--json", "--db", path).out, "history")
+    assert shown == {"kernel": "copy/a.c", "problem": "copy/m3n5/f32", "versions": []}
     assert called("history", "copy/a.c", "copy/m3n5/f32", "--db", path).printed.count("\n") == 1
 
 
@@ -278,10 +278,10 @@ def test_findings_of_the_selftest_are_valid():
 def test_verify_prints_json_alone_and_all_else_on_standard_error(called):
     done = called("verify", "gemm/m8n8k8/f32/NT", "--kernels", "gemm/numpy.matmul", "--json", "--name", "one")
     assert done.status == 0
-    found = valid(done.out, "run")
-    assert (found["run"]["name"], found["run"]["cases_done"], found["run"]["cases_planned"]) == ("one", 1, 1)
-    assert [row["status"] for row in found["results"]] == ["ok"]
-    assert f"run {found['run']['run_id']}\n" in done.err
+    document = valid(done.out, "run")
+    assert (document["run"]["name"], document["run"]["cases_done"], document["run"]["cases_planned"]) == ("one", 1, 1)
+    assert [row["status"] for row in document["results"]] == ["ok"]
+    assert f"run {document['run']['run_id']}\n" in done.err
     assert "gemm/numpy.matmul (largest error" in done.err
 
 

@@ -218,8 +218,8 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("words", "found"), REFUSED, ids=[words[:60] for words, _ in REFUSED])
-def test_bad_usage_is_one_line_and_changes_no_store(called, two_runs, tmp_path, words, found):
+@pytest.mark.parametrize(("words", "refusal"), REFUSED, ids=[words[:60] for words, _ in REFUSED])
+def test_bad_usage_is_one_line_and_changes_no_store(called, two_runs, tmp_path, words, refusal):
     for name, text in FILES.items():
         (tmp_path / name).write_text(text)
     before = Path(two_runs).read_bytes()
@@ -227,7 +227,7 @@ def test_bad_usage_is_one_line_and_changes_no_store(called, two_runs, tmp_path, 
     (line,) = done.err.splitlines()
     assert done.status == 2
     assert line.startswith("kernelmark: ")
-    assert found in line
+    assert refusal in line
     assert (len(line) <= MOST, line.isprintable()) == (True, True)
     assert Path(two_runs).read_bytes() == before
     assert [path.name for path in tmp_path.glob("*.db")] == ["results.db"]

@@ -202,14 +202,14 @@ def test_compare_exits_with_1_for_slower_cases_if_asked_to(compared, words, stat
 
 
 @pytest.mark.parametrize(
-    ("words", "found"),
+    ("words", "refusal"),
     [
         (("base", "foreign"), "were measured on different machines: cpu: some -> other; --anyway compares them"),
         (("base", "single", "--fail-slower", "2%"), "1 of 1 cases have fewer than two processes"),
     ],
 )
-def test_what_compare_cannot_decide_is_refused_in_one_line(compared, words, found):
-    assert found in compared(*words).refusal
+def test_what_compare_cannot_decide_is_refused_in_one_line(compared, words, refusal):
+    assert refusal in compared(*words).refusal
 
 
 def test_compare_writes_every_case_as_csv(compared, tmp_path):
@@ -228,8 +228,8 @@ def rows_of(called, *words):
 
 
 def test_a_kernel_with_a_tile_has_a_row_of_its_own_with_the_whole_tile(called):
-    asked = ("--kernels", PLAIN, "--kernels", "transpose/numba.bl*@STREAM=0,RUN=512")
-    done = called("verify", PROBLEM, *asked, "--threads", "1")
+    globs = ("--kernels", PLAIN, "--kernels", "transpose/numba.bl*@STREAM=0,RUN=512")
+    done = called("verify", PROBLEM, *globs, "--threads", "1")
     assert done.status == 0, done.err
     rows = {row["kernel"]: row for row in rows_of(called)}
     assert set(rows) == {PLAIN, PINNED}

@@ -109,14 +109,14 @@ EXECUTED = [
 ]
 
 
-@pytest.mark.parametrize(("sql", "found"), EXECUTED)
-def test_what_a_store_would_execute_without_end_is_one_line(called, path, monkeypatch, sql, found):
+@pytest.mark.parametrize(("sql", "refusal"), EXECUTED)
+def test_what_a_store_would_execute_without_end_is_one_line(called, path, monkeypatch, sql, refusal):
     monkeypatch.setattr("kernelmark.bench.record.query.MOST_LOOKS", 3)
     with closing(sqlite3.connect(path)) as db:
         db.executescript(sql)
     done = called("show", "r1", "--by", "network", "--db", str(path))
     assert done.status == 2
-    assert done.err.startswith(f"kernelmark: {path}: {found}")
+    assert done.err.startswith(f"kernelmark: {path}: {refusal}")
 
 
 @pytest.mark.parametrize("time", ["x", "2026-01-01T10:00:00"])
@@ -155,14 +155,14 @@ def test_a_number_that_is_not_finite_is_unknown(called, path, words):
 
 def flipped(content, rng):
     """The file with a few bits turned, or a block of zeros in it."""
-    found = bytearray(content)
+    damaged = bytearray(content)
     if rng.random() < 0.3:
-        start = rng.randrange(len(found))
-        found[start : start + 512] = bytes(len(found[start : start + 512]))
+        start = rng.randrange(len(damaged))
+        damaged[start : start + 512] = bytes(len(damaged[start : start + 512]))
     else:
-        for place in rng.choices(range(len(found)), k=rng.choice((1, 8, 64))):
-            found[place] ^= 1 << rng.randrange(8)
-    return bytes(found)
+        for place in rng.choices(range(len(damaged)), k=rng.choice((1, 8, 64))):
+            damaged[place] ^= 1 << rng.randrange(8)
+    return bytes(damaged)
 
 
 @pytest.mark.parametrize(
@@ -208,9 +208,9 @@ def unfinished(store):
     """The files of a store whose rows have not all reached the first of them."""
     begin_run(store, "20260101-old", name="base", planned=1)
     add(store, "20260101-old", "m3n5/f32", (1e-3, 1.1e-3))
-    found = [store.path, store.path.with_name("results.db-wal"), store.path.with_name("results.db-shm")]
-    assert found[1].stat().st_size > 0
-    return found
+    files = [store.path, store.path.with_name("results.db-wal"), store.path.with_name("results.db-shm")]
+    assert files[1].stat().st_size > 0
+    return files
 
 
 def test_a_store_on_a_read_only_disk_can_be_read(called, two_runs, read_only):
@@ -232,13 +232,13 @@ def test_processes_show_export_and_report_a_store_on_a_read_only_disk(kernelmark
 
 def test_a_store_on_a_read_only_disk_cannot_be_written_to(called, two_runs, read_only):
     db = str(read_only(two_runs) / "results.db")
-    for words, found in (
+    for words, refusal in (
         (("run", "copy/m4n4/f32"), ": cannot be written: "),
         (("runs", "--delete", "base"), ".lock: cannot be opened: Read-only file system"),
     ):
         line = called(*words, "--db", db).refusal
         assert line.startswith(f"kernelmark: {db}")
-        assert found in line
+        assert refusal in line
 
 
 def test_rows_that_have_not_reached_the_file_are_read_where_they_can_be(called, unfinished, read_only):

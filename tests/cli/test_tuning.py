@@ -30,8 +30,8 @@ def trained(called, store):
 
     def of(*words, kernels=None, **runs):
         for run_id, values in (runs or {"planted": {}}).items():
-            own = {"device_name": cpu_name(), **values}
-            plant(store, kernels or bordered(256), own.pop("chosen", ()), run_id=run_id, **own)
+            columns = {"device_name": cpu_name(), **values}
+            plant(store, kernels or bordered(256), columns.pop("chosen", ()), run_id=run_id, **columns)
         return called("select", "--train", *(runs or {"planted": {}}), *words, "--db", str(store.path))
 
     return of
@@ -65,9 +65,9 @@ def test_where_one_kernel_is_as_good_it_is_the_answer(trained, called):
 
 
 def test_the_json_of_a_training_and_of_an_answer_has_the_form_of_its_schema(trained, called):
-    found = valid(trained("--json").out, "select")
-    assert (found["single"], found["leaves"], found["answer"]) == ("", 2, None)
-    assert [line["way"] for line in found["regret"]["lines"]][:3] == ["selected", "best single", "nearest neighbour"]
+    document = valid(trained("--json").out, "select")
+    assert (document["single"], document["leaves"], document["answer"]) == ("", 2, None)
+    assert [line["way"] for line in document["regret"]["lines"]][:3] == ["selected", "best single", "nearest neighbour"]
     assert valid(called("select", PROBLEM, "--json").out, "select")["answer"]["kernel"] == SECOND
 
 
@@ -96,7 +96,7 @@ FLAT = [(32 + i, 32, 256) for i in range(70)]
 
 
 @pytest.mark.parametrize(
-    ("runs", "found"),
+    ("runs", "refusal"),
     [
         ({"few": {"chosen": FEW}}, "has 59 problems, expected at least 60 to learn from; `kernelmark run train-gemm`"),
         ({"flat": {"chosen": FLAT}}, "has 3 families of shapes, expected at least 20"),
@@ -110,9 +110,9 @@ FLAT = [(32 + i, 32, 256) for i in range(70)]
     ],
     ids=lambda value: "-".join(value) if isinstance(value, dict) else "",
 )
-def test_rows_that_are_too_few_or_of_two_settings_are_refused(trained, runs, found):
+def test_rows_that_are_too_few_or_of_two_settings_are_refused(trained, runs, refusal):
     line = trained(**runs).refusal
-    assert found in line
+    assert refusal in line
     assert line.startswith(f"kernelmark: run {' and '.join(runs)}: has ")
 
 
@@ -134,8 +134,8 @@ def test_a_test_that_was_measured_otherwise_is_refused(called, store):
     plant(store, bordered(256), run_id="a")
     plant(store, bordered(256), run_id="b", mode="hot")
     words = ("select", "--train", "a", "--db", str(store.path), "--test")
-    found = "kernelmark: --test b: its mode is hot, the training's is cold; use the same"
-    assert called(*words, "b").refusal == found
+    refusal = "kernelmark: --test b: its mode is hot, the training's is cold; use the same"
+    assert called(*words, "b").refusal == refusal
     assert "run a: has only the shapes of --test; train on others" in called(*words, "a").refusal
 
 
@@ -159,7 +159,7 @@ def chain(length):
 
 
 @pytest.mark.parametrize(
-    ("changes", "found"),
+    ("changes", "refusal"),
     [
         ({"device_name": "Other CPU"}, "is for Other CPU, but this machine has "),
         ({"format": 0}, "has format 0, expected 2; `kernelmark select --train` makes one"),
@@ -186,11 +186,11 @@ def chain(length):
     ],
     ids=lambda value: "-".join(value) if isinstance(value, dict) else "",
 )
-def test_a_selector_of_another_device_or_schema_is_refused(selector, called, tmp_path, changes, found):
+def test_a_selector_of_another_device_or_schema_is_refused(selector, called, tmp_path, changes, refusal):
     (tmp_path / "own.json").write_text(json.dumps({**selector, **changes}))
     line = called("select", PROBLEM, "--model", "own.json").refusal
     assert line.startswith("kernelmark: own.json: ")
-    assert found in line
+    assert refusal in line
 
 
 PROFILED = "gemm/m256n512k64/f32/NN"

@@ -91,8 +91,8 @@ def fill(store: Store, run_id: str, factor: float) -> None:
             for threads in (1, 2):
                 time_s = factor * (1 + (i - 1) * (r - 4) / 4) / threads
                 parts = [ProcessPart(8, time_s * (1 + process / 1e4)) for process in range(5)]
-                own = {**baseline, **(gain if i else {}), "threads": threads, "run_id": run_id, "processes": 5}
-                put(store, CONV.format(r=r), kernel, time_s, parts=parts, **own, disturbed=NOISE)
+                columns = {**baseline, **(gain if i else {}), "threads": threads, "run_id": run_id, "processes": 5}
+                put(store, CONV.format(r=r), kernel, time_s, parts=parts, **columns, disturbed=NOISE)
         store.add_layer(run_id, Layer("network-with-a-long-name", CONV.format(r=r), "forward", 3))
         store.add_layer(run_id, Layer("network-with-a-long-name", CONV.format(r=r), "backward", 3))
     for layout in ("NT", "NN"):
@@ -123,8 +123,8 @@ def tunings(store: Store) -> None:
         for space in spaces:
             for stages in (1, 2, 3):
                 kernel = KERNELS[0] + (f"@{tile(stages)}" if stages > 1 else "")
-                own = {"tunables": json.dumps({**json.loads(TILE), "STAGES": stages}), "speedup": 1.0 * stages}
-                put(store, space["problem"], kernel, 1 / stages, run_id=run_id, disturbed=NOISE, **own)
+                columns = {"tunables": json.dumps({**json.loads(TILE), "STAGES": stages}), "speedup": 1.0 * stages}
+                put(store, space["problem"], kernel, 1 / stages, run_id=run_id, disturbed=NOISE, **columns)
 
 
 def versions(store: Store) -> None:
@@ -161,9 +161,9 @@ def shown(folder, monkeypatch):
     monkeypatch.setattr(checks, "run", lambda *_: iter(findings))
     known = {"kernel": KERNELS[0], "tunables": TILE, "arch": "sm_90a", "limiter": "shared memory"}
     known = {**dict.fromkeys(InspectRow.__struct_fields__, 65536), **known}
-    found = [InspectRow(**{**known, "entry": entry}) for entry in ("filters", "product")]
-    monkeypatch.setattr("kernelmark.bench.cli.inspect.inspect_rows", lambda *_: found)
-    fits = [msgspec.structs.replace(row, spill_bytes=0) for row in found]
+    inspected = [InspectRow(**{**known, "entry": entry}) for entry in ("filters", "product")]
+    monkeypatch.setattr("kernelmark.bench.cli.inspect.inspect_rows", lambda *_: inspected)
+    fits = [msgspec.structs.replace(row, spill_bytes=0) for row in inspected]
     monkeypatch.setattr(static, "_launches", lambda *_: fits)
     monkeypatch.chdir(folder)
 
@@ -181,9 +181,9 @@ def require_fitting(printed):
     """Fail where what is printed at some width has a line that is wider, or a word that is not there at any width."""
     whole = words_of(printed(WIDE))
     for width in SIZES:
-        found = printed(width)
-        assert [line for line in found.splitlines() if len(line) > width and len(line.split()) > 1] == []
-        assert words_of(LEFT_OUT.sub("", found)) - whole == set()
+        output = printed(width)
+        assert [line for line in output.splitlines() if len(line) > width and len(line.split()) > 1] == []
+        assert words_of(LEFT_OUT.sub("", output)) - whole == set()
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
