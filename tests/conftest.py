@@ -78,11 +78,11 @@ def wide_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
 @contextmanager
 def forgetting() -> Iterator[Registry]:
     """Everything that is discovered; what is registered meanwhile is forgotten, and can be loaded again."""
-    found = discover()
-    known, plugins = (copy(found.kernels), copy(found.operations)), dict(discovery._loaded)
+    registry_ = discover()
+    known, plugins = (copy(registry_.kernels), copy(registry_.operations)), dict(discovery._loaded)
     sampling = sample.secrets, sample.CHECKED_SHARE  # of which the plug-in with the fake device has its own
-    yield found
-    found.kernels, found.operations = known
+    yield registry_
+    registry_.kernels, registry_.operations = known
     discovery._loaded = plugins
     sample.secrets, sample.CHECKED_SHARE = sampling
 
@@ -90,8 +90,8 @@ def forgetting() -> Iterator[Registry]:
 @pytest.fixture
 def registry() -> Iterator[Registry]:
     """Everything that is discovered; what a test registers is forgotten after it."""
-    with forgetting() as found:
-        yield found
+    with forgetting() as registry_:
+        yield registry_
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -90,9 +90,9 @@ def test_every_column_is_described_in_its_place_with_the_unit_of_its_name():
 
 
 def test_the_dimensions_and_storage_types_of_every_operation_are_named():
-    found = {op: names.split() for op, names in table("columns.md", "operation", "dimensions")}
+    documented = {op: names.split() for op, names in table("columns.md", "operation", "dimensions")}
     axes = {op: problem.axes() for op, problem in discover().operations.items()}
-    assert found == {op: [name for name in own if name not in ("dtype", "layout")] for op, own in axes.items()}
+    assert documented == {op: [name for name in dims if name not in ("dtype", "layout")] for op, dims in axes.items()}
     for op, part, values, _ in table("problems.md", "operation", "part"):
         if part == "storage type":
             assert tuple(values.split()) == typing.get_args(axes[op]["dtype"]), op
@@ -121,8 +121,8 @@ def test_every_mode_is_explained_and_one_that_a_row_can_have():
 def test_every_variable_that_is_read_is_named():
     read = re.compile(r'environ(?:\.get|\.setdefault)?[(\[]"([A-Z_]+)"')
     files = [file for folder in ("bench", "kernels") for file in (ROOT / folder).rglob("*.py")]
-    found = {name for file in files for name in read.findall(file.read_text())}
-    assert found - set(re.findall(r"`([A-Z_]+)`", (DOCS / "environment.md").read_text())) == set()
+    variables = {name for file in files for name in read.findall(file.read_text())}
+    assert variables - set(re.findall(r"`([A-Z_]+)`", (DOCS / "environment.md").read_text())) == set()
 
 
 def test_every_extra_is_described():
@@ -173,14 +173,14 @@ def kernel(registry, tmp_path):
     return discover((str(tmp_path / "product.py"),)).kernels["gemm/cuda.product"]
 
 
-def found(kernel, problems):
+def refusals(kernel, problems):
     cases = [EmulatedCase(kernel, problem, kernel.tile_for(problem)) for problem in problems]
     return [line for case in cases for line in complaints(case, entries(cases))]
 
 
 def test_the_product_of_the_page_is_right_for_every_problem(kernel, registry):
     problems = [registry.problem(f"gemm/m9n35k5/f32/{layout}{more}") for layout, more in product(LAYOUTS, OPTIONS)]
-    assert found(kernel, problems) == []
+    assert refusals(kernel, problems) == []
 
 
 @pytest.mark.parametrize(
@@ -201,7 +201,7 @@ def test_a_product_that_forgets_padding_beta_or_batch_is_found_out(kernel, regis
     assert right in text
     (tmp_path / "broken.cu").write_text(text.replace(right, wrong))
     broken = replace(kernel, source=str(tmp_path / "broken.cu"))
-    assert found(broken, [registry.problem(f"gemm/m9n35k5/f32/NT{more}") for more in OPTIONS])
+    assert refusals(broken, [registry.problem(f"gemm/m9n35k5/f32/NT{more}") for more in OPTIONS])
 
 
 def test_a_product_of_more_blocks_than_a_grid_has_is_unsupported(kernel, registry):

@@ -80,7 +80,7 @@ def uses_array(problem, x):
 
 
 @pytest.mark.parametrize(
-    ("fn", "options", "found"),
+    ("fn", "options", "refusal"),
     [
         (lambda problem, x: None, {}, "fn is a lambda, expected a function with a name"),
         (np.matmul, {}, "fn is a ufunc, expected a function"),
@@ -91,10 +91,10 @@ def uses_array(problem, x):
     ],
 )
 @pytest.mark.usefixtures("home")
-def test_what_no_worker_could_measure_is_refused_in_a_line(complaint, monkeypatch, fn, options, found):
+def test_what_no_worker_could_measure_is_refused_in_a_line(complaint, monkeypatch, fn, options, refusal):
     if fn is not np.matmul:  # which none can change
         monkeypatch.setattr(fn, "__module__", "__main__")
-    assert re.search(found, complaint(lambda: kernelmark.measure(NT, fn, **options)))
+    assert re.search(refusal, complaint(lambda: kernelmark.measure(NT, fn, **options)))
 
 
 def test_the_source_of_a_cell_s_function_brings_what_it_names(monkeypatch):
@@ -109,20 +109,20 @@ def test_the_source_of_a_cell_s_function_brings_what_it_names(monkeypatch):
 
 def test_a_loaded_run_has_the_rows_of_its_csv(store):
     rows.varied(store)
-    found = kernelmark.load(db=store.path)
+    run = kernelmark.load(db=store.path)
     out = io.StringIO()
     write_csv(store, ["r1"], out)
     expected = list(csv.DictReader(io.StringIO(out.getvalue())))
-    assert [row.case for row in found.rows] == list(found.samples)
+    assert [row.case for row in run.rows] == list(run.samples)
     times = [row["time_s_median"] for row in expected]
-    assert [row.time_s_median for row in found.rows] == [float(text) if text else None for text in times]
-    assert found.samples[found.rows[0].case] == store.samples("r1", found.rows[0].case)
-    ratios = {ratio[2:] for ratio in found.ratios}
+    assert [row.time_s_median for row in run.rows] == [float(text) if text else None for text in times]
+    assert run.samples[run.rows[0].case] == store.samples("r1", run.rows[0].case)
+    ratios = {ratio[2:] for ratio in run.ratios}
     variants = {(f"gemm/m{n}n{n}k{n}/f32/NN", 0.9, 0.8, 1.0) for n in (16, 64, 256)}
     assert ratios == {("gemm/some.base", 1.25, 1.2, 1.3), *variants}
-    assert f"<td>{found.rows[0].kernel}" in found._repr_html_()
+    assert f"<td>{run.rows[0].kernel}" in run._repr_html_()
     needed(module_missing("pandas"))
-    frame = found.to_pandas()
+    frame = run.to_pandas()
     assert list(frame.columns) == list(expected[0])
     shown = frame.astype(object).where(frame.notna(), "")
     differ = [

@@ -25,15 +25,15 @@ def begin(store, run_id, **values):
 
 
 def add(store, run_id, problem, medians=(), status="ok", **values):
-    own = {"run_id": run_id, "op": "copy", "problem": f"copy/{problem}", "kernel": "copy/a.b", "status": status}
+    fields = {"run_id": run_id, "op": "copy", "problem": f"copy/{problem}", "kernel": "copy/a.b", "status": status}
     median = float(np.median(medians)) if medians and status == "ok" else None
-    row = result(**{**own, "device_name": "d", "numerics": "exact", "layout": "", "time_s_median": median, **values})
-    store.add(row, {}, [], None, [ProcessPart(1, found) for found in medians])
+    row = result(**{**fields, "device_name": "d", "numerics": "exact", "layout": "", "time_s_median": median, **values})
+    store.add(row, {}, [], None, [ProcessPart(1, time_s) for time_s in medians])
 
 
 def compared(store, fail_slower=None, anyway=False, csv_path=None, base="base", new="new", margin=0.02, **gate):
-    asked = None if fail_slower is None else Gate(fail_slower, **gate)
-    return compare_runs((store, base), (store, new), margin, asked, anyway, csv_path)
+    gate_ = None if fail_slower is None else Gate(fail_slower, **gate)
+    return compare_runs((store, base), (store, new), margin, gate_, anyway, csv_path)
 
 
 def verdicts(store, tmp_path, **options):

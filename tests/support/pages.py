@@ -196,12 +196,12 @@ def sound(text):
     assert opened == []
     plain = re.sub(r"\\[\\{}]", "", text)
     assert plain.count("{") == plain.count("}")
-    found = re.findall(r"\\begin\{(tabular|longtable)\}\{((?:[^{}]|\{[^{}]*\})*)\}\n(.*?)\\end\{\1\}", text, re.DOTALL)
-    for _, layout, body in found:
+    tables = re.findall(r"\\begin\{(tabular|longtable)\}\{((?:[^{}]|\{[^{}]*\})*)\}\n(.*?)\\end\{\1\}", text, re.DOTALL)
+    for _, layout, body in tables:
         ended = [line for line in body.splitlines() if re.search(r"\\\\(\*|\[1.5pt\])?$", line)]
         filled = [line for line in ended if "\\caption" not in line]
         assert {cells(line) for line in filled} == {columns(layout)}
-    return found
+    return tables
 
 
 class Page:

@@ -54,8 +54,8 @@ def put(
     middle = sorted(samples)[len(samples) // 2]
     low, high = 0.99 * middle, 1.01 * middle
     if taken:
-        found = median_interval(taken)
-        middle, low, high = found.median, finite(found.low), finite(found.high)
+        interval = median_interval(taken)
+        middle, low, high = interval.median, finite(interval.low), finite(interval.high)
     timed = {
         "status": "ok", "samples": len(samples), "time_s_median": middle, "time_s_min": min(samples),
         "time_s_mean": sum(samples) / len(samples), "time_s_std": 0.01 * median, "time_s_ci95_low": low,
@@ -67,8 +67,8 @@ def put(
     timed["job"] = " ".join([problem, *(str(values.get(name)) for name in ("mode", "isa", "threads"))])
     kind = {"op": op, "dtype": dtype, "numerics": "fp32", "layout": layout, "suite": "mine", "seed": 3}
     row = Result(**{"run_id": "r1", "problem": problem, "kernel": kernel, **SHARED, **kind, **timed, **values})
-    kept = samples if row.status == "ok" and row.time_s_median else []
-    store.add(row, dims or {}, kept, None, (parts or [ProcessPart(len(kept), middle)]) if kept else ())
+    stored = samples if row.status == "ok" and row.time_s_median else []
+    store.add(row, dims or {}, stored, None, (parts or [ProcessPart(len(stored), middle)]) if stored else ())
     return row
 
 
@@ -109,8 +109,8 @@ def varied(store: Store) -> None:
             dims: dict[str, Any] = {"m": n, "n": n, "k": n}
             base = n**3 * 1e-10
             rates: dict[str, Any] = {"gflop_per_s": n**3 * 2e-9 / base, "gbyte_per_s": n * n * 12e-9 / base}
-            held = {"against": f"{problem[:-2]}NN", "ratio": 0.9, "ratio_ci95_low": 0.8, "ratio_ci95_high": 1.0}
-            rates |= held if layout == "NT" else {}
+            comparison = {"against": f"{problem[:-2]}NN", "ratio": 0.9, "ratio_ci95_low": 0.8, "ratio_ci95_high": 1.0}
+            rates |= comparison if layout == "NT" else {}
             put(store, problem, "gemm/some.base", base, dims, baseline="gemm/some.base", **rates)
             ratio = {"speedup": 1.25, "speedup_ci95_low": 1.2, "speedup_ci95_high": 1.3}
             faster: dict[str, Any] = {"baseline": "gemm/some.base", **ratio}
@@ -129,8 +129,8 @@ def many(store: Store, count: int) -> None:
     begin(store)
     for i in range(count):
         size, layout = 16 + i // 10, ("NN", "NT", "TN", "TT")[i // 10 % 4]
-        own: dict[str, Any] = {"baseline": "gemm/some.k0", "scratch_bytes": 4 * size**2}
+        columns: dict[str, Any] = {"baseline": "gemm/some.k0", "scratch_bytes": 4 * size**2}
         if ratio := i % 10:
-            own |= {"speedup": ratio, "speedup_ci95_low": 0.95 * ratio, "speedup_ci95_high": 1.05 * ratio}
+            columns |= {"speedup": ratio, "speedup_ci95_low": 0.95 * ratio, "speedup_ci95_high": 1.05 * ratio}
         problem, dims = f"gemm/m{size}n{size}k{size}/f32/{layout}", {"m": size, "n": size, "k": size}
-        put(store, problem, f"gemm/some.k{ratio}", 1e-6 * (i + 1), dims, **own)
+        put(store, problem, f"gemm/some.k{ratio}", 1e-6 * (i + 1), dims, **columns)

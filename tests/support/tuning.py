@@ -55,8 +55,8 @@ def plant(
                 medians = [seconds * (1 + noise * rng.uniform(-1, 1)) for _ in range(processes)]
                 parts = [ProcessPart(10, median) for median in medians]
                 taken = [median for median in medians for _ in range(10)]
-                own = {"layout": layout, "run_id": run_id, "processes": processes, **values}
-                put(store, problem, kernel, seconds, dims, taken, parts, **own)
+                columns = {"layout": layout, "run_id": run_id, "processes": processes, **values}
+                put(store, problem, kernel, seconds, dims, taken, parts, **columns)
 
 
 def convolutions(store: Store, count: int = 160, noise: float = 0.0) -> None:

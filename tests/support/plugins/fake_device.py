@@ -76,10 +76,10 @@ class FakeClock:
     max_batch = 100
     left_signals = traced = False
 
-    def __init__(self, device: Fake, found: dict[str, Any]) -> None:
+    def __init__(self, device: Fake, traits: dict[str, Any]) -> None:
         self._device = device
-        self._empty_call_s = found.get("empty_call_s", 1e-7)
-        self.resolution_s = found.get("resolution_s", 1e-7)
+        self._empty_call_s = traits.get("empty_call_s", 1e-7)
+        self.resolution_s = traits.get("resolution_s", 1e-7)
 
     def now(self) -> float:
         return self._device.now_s
