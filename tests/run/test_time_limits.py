@@ -34,9 +34,9 @@ def measure(workers):
         ids = tuple(f"stall/m8/f32{problem and '/'}{problem}" for problem in problems)
         names = tuple(f"stall/bad.{name}" for name in kernels)
         job = Job(ids, names, Mode.HOT, (UNRULY,), 0, Budget(0.02), 1, names[0], timeout_s=TIMEOUT_S)
-        own = dict(zip(ids, problems, strict=True))
+        method_of = dict(zip(ids, problems, strict=True))
         rows = workers.run(job, WorkerKey("cpu", 1))
-        return {(own[row.problem], row.kernel[10:]): (row.status, row.reason, row.attempt) for row in rows}
+        return {(method_of[row.problem], row.kernel[10:]): (row.status, row.reason, row.attempt) for row in rows}
 
     return of
 
@@ -47,18 +47,18 @@ def reason(stage):
 
 def test_an_operation_that_hangs_costs_the_kernels_on_its_problem_a_row_each(measure):
     methods, kernels = ("reference", "operands", "check"), ("honest", "honest2")
-    found = measure(*methods, "", kernels=kernels)
+    outcomes = measure(*methods, "", kernels=kernels)
     for method in methods:
-        assert [found[method, kernel][:2] for kernel in kernels] == [("timeout", reason(method))] * 2
-    assert [found["", kernel][:2] for kernel in kernels] == [("ok", "")] * 2
+        assert [outcomes[method, kernel][:2] for kernel in kernels] == [("timeout", reason(method))] * 2
+    assert [outcomes["", kernel][:2] for kernel in kernels] == [("ok", "")] * 2
 
 
 @pytest.mark.long
 def test_what_a_kernel_declares_of_itself_has_the_time_of_its_set_up(measure):
     declared = ("executed", "supports", "valid")
-    found = measure("", kernels=("honest", *declared))
-    assert found["", "honest"] == ("ok", "", 4)
-    assert [found["", name][:2] for name in declared] == [("timeout", reason("set-up"))] * 3
+    outcomes = measure("", kernels=("honest", *declared))
+    assert outcomes["", "honest"] == ("ok", "", 4)
+    assert [outcomes["", name][:2] for name in declared] == [("timeout", reason("set-up"))] * 3
 
 
 @pytest.mark.long
@@ -95,10 +95,10 @@ def test_a_plugin_whose_import_does_not_end_well_is_refused_before_this_process_
     name, workers, monkeypatch, complaint, tmp_path
 ):
     monkeypatch.setattr(crashes, "LEAST_IMPORT_S", 2.0)
-    text, found = IMPORTS[name]
+    text, refusal = IMPORTS[name]
     (tmp_path / "bad.py").write_text(text)
     plan = Plan(("cpu",), plugins=(str(tmp_path / "bad.py"),), timeout_s=TIMEOUT_S)
-    assert complaint(lambda: workers.load(plan)) == f"plugin {tmp_path / 'bad.py'}{found}"
+    assert complaint(lambda: workers.load(plan)) == f"plugin {tmp_path / 'bad.py'}{refusal}"
 
 
 @pytest.mark.parametrize(
@@ -172,6 +172,6 @@ def test_a_plugin_that_replaces_the_clock_and_the_signals_changes_no_result(kern
     )
     assert done.returncode == 0, done.stderr
     header, row = (line.split(",") for line in (tmp_path / "rows.csv").read_text().splitlines())
-    found = dict(zip(header, row, strict=False))
-    assert found["status"] == "ok"
-    assert 1e-7 < float(found["time_s_median"]) < 1e-3
+    columns = dict(zip(header, row, strict=False))
+    assert columns["status"] == "ok"
+    assert 1e-7 < float(columns["time_s_median"]) < 1e-3
