@@ -45,7 +45,7 @@ def _row(median_s: float, **others: Any) -> Measurement:
     ],
 )
 def test_short_durations_are_held_to_the_cost_of_a_call_and_long_ones_to_half_a_per_cent(found_us, holds):
-    rows = [_row(found * 1e-6) for found in (0.04, *found_us)]
+    rows = [_row(time_us * 1e-6) for time_us in (0.04, *found_us)]
     findings = list(durations.judge(rows, 300.0001e-9, "quiet"))
     assert [finding.holds for finding in findings] == holds
     assert findings[0].check == "durations: 20 us, quiet"
@@ -133,8 +133,8 @@ def test_the_spread_of_a_ratio_is_its_standard_deviation_over_processes(values, 
 
 
 def test_cold_against_hot_is_the_ratio_of_both_turns():
-    found = "2.00 times slower (4e+06 us, hot 2e+06 us)"
-    expected = Finding("cold: a copy of 1 MB, cold against hot", found, "at least 2", True)
+    text = "2.00 times slower (4e+06 us, hot 2e+06 us)"
+    expected = Finding("cold: a copy of 1 MB, cold against hot", text, "at least 2", True)
     assert known_ratios.slower([3.0, 5.0], [2.0, 2.0]) == expected
     assert known_ratios.slower([3.0, 4.9], [2.0, 2.0]).holds is False
 
@@ -166,9 +166,9 @@ def test_false_alarms_are_pairs_that_differ_and_of_planted_slowdowns_only_slower
     assert finding.holds is False
     assert repeats.false_alarms(base, base).holds is True
     slowed = [times(1.05, QUIET)] * 3 + [times(0.95, QUIET)]
-    found, smallest = repeats.planted(base, base, slowed)
-    assert found.found == "75 % (3 of 4 tries); 5.00 %"
-    assert found.holds is False
+    planted, smallest = repeats.planted(base, base, slowed)
+    assert planted.found == "75 % (3 of 4 tries); 5.00 %"
+    assert planted.holds is False
     assert next(repeats.planted(base, base, [times(1.05, QUIET)] * 4)).holds is True
     assert smallest.holds is None
     assert smallest.found.endswith(" %")
@@ -246,7 +246,7 @@ SPAN = {"event_s": 2e-3, "wall_s": 2e-3}
 
 
 @pytest.mark.parametrize(
-    ("way", "found", "holds"),
+    ("way", "reply", "holds"),
     [
         ("cuda-core", SPAN, True),
         ("cuda-core", SPAN | {"wall_s": 2.03e-3}, True),
@@ -258,8 +258,8 @@ SPAN = {"event_s": 2e-3, "wall_s": 2e-3}
         ("cuBLAS", Lost("SIGSEGV"), False),
     ],
 )
-def test_spans_that_differ_by_more_than_two_per_cent_do_not_hold(way: str, found: Any, holds: bool | None) -> None:
-    assert clocks.judge(way, found).holds is holds
+def test_spans_that_differ_by_more_than_two_per_cent_do_not_hold(way: str, reply: Any, holds: bool | None) -> None:
+    assert clocks.judge(way, reply).holds is holds
 
 
 class LateHost:
@@ -295,9 +295,9 @@ def test_a_late_host_is_not_taken_for_work_that_the_events_miss(seen, holds, mon
 def test_work_that_the_devices_clock_does_not_see_disagrees(monkeypatch: pytest.MonkeyPatch) -> None:
     discover((FAKE,))
     monkeypatch.setattr(clocks, "WAYS", {"fake": LaunchWay("copy/fake.noop", length_s=0.125)})
-    (found,) = clocks.replies(["fake"])
-    assert found["event_s"] == 0.125
-    assert clocks.judge("fake", found).holds is False
+    (reply,) = clocks.replies(["fake"])
+    assert reply["event_s"] == 0.125
+    assert clocks.judge("fake", reply).holds is False
 
 
 def test_every_way_is_a_kernel_that_takes_its_problem_and_is_missing_without_a_gpu(monkeypatch) -> None:
@@ -339,16 +339,16 @@ def test_each_wrong_result_is_seen_on_a_draw(family):
 
 def test_the_scratch_of_a_right_convolution_lasts_as_long_as_its_launch(monkeypatch):
     pytest.importorskip("numba")
-    held, seen = [], []
+    buffers, seen = [], []
 
     class Noted(conv.ScratchBuffers):
         def __init__(self, *args):
             super().__init__(*args)
-            held.append(weakref.ref(self))
+            buffers.append(weakref.ref(self))
 
     class Looking(conv.OperandSet):
         def outputs(self, order):
-            seen.append(held[0]() is not None)
+            seen.append(buffers[0]() is not None)
             return super().outputs(order)
 
     monkeypatch.setattr(conv, "ScratchBuffers", Noted)

@@ -113,7 +113,7 @@ def test_a_run_that_is_taken_up_counts_the_verdicts_that_it_had_and_measures_not
 
 
 @pytest.mark.parametrize(
-    ("problems", "plan", "found"),
+    ("problems", "plan", "reason"),
     [
         ((), {"seed": 1}, "plan.seed was 0 and is 1"),
         ((), {"max_time_s": 0.006}, "plan.max_time_s was 0.005 and is 0.006"),
@@ -122,10 +122,10 @@ def test_a_run_that_is_taken_up_counts_the_verdicts_that_it_had_and_measures_not
         (("copy/m7n7/f32",), {}, f"suites was ['{SMALL}'] and is ['{SMALL}', 'copy/m7n7/f32']"),
     ],
 )
-def test_a_run_that_would_go_on_otherwise_is_refused(measured, complaint, problems, plan, found):
+def test_a_run_that_would_go_on_otherwise_is_refused(measured, complaint, problems, plan, reason):
     kernels = ("copy/numpy.copyto",)
     _, before, _ = measured(SMALL, kernels=kernels)
-    assert found in complaint(lambda: measured(SMALL, *problems, kernels=kernels, resume=before.run_id, **plan))
+    assert reason in complaint(lambda: measured(SMALL, *problems, kernels=kernels, resume=before.run_id, **plan))
 
 
 def test_another_machine_and_environment_are_named_by_what_differs(measured, complaint, monkeypatch):
@@ -133,17 +133,17 @@ def test_another_machine_and_environment_are_named_by_what_differs(measured, com
     elsewhere = {**sessions.machine(), "cpus": 1234, "gpu": "another"}
     monkeypatch.setattr(sessions, "machine", lambda: elsewhere)
     monkeypatch.setenv("OPENBLAS_NUM_THREADS", "1")
-    found = complaint(lambda: measured(SMALL, kernels=("copy/numpy.copyto",), resume=before.run_id))
-    assert "machine.cpus was " in found
-    assert " and is 1234; machine.gpu was None and is another" in found
-    assert "environment.variables.OPENBLAS_NUM_THREADS was None and is 1" in found
-    assert "start a new one" in found
+    reason = complaint(lambda: measured(SMALL, kernels=("copy/numpy.copyto",), resume=before.run_id))
+    assert "machine.cpus was " in reason
+    assert " and is 1234; machine.gpu was None and is another" in reason
+    assert "environment.variables.OPENBLAS_NUM_THREADS was None and is 1" in reason
+    assert "start a new one" in reason
 
 
 def test_a_run_that_does_not_say_its_suites_cannot_be_taken_up_by_its_id_alone(measured, store, complaint):
     _, session, _ = measured(SMALL, kernels=("copy/numpy.copyto",))
-    found = complaint(lambda: plan_of(store, session.run_id))
-    assert found == f"--resume {session.run_id}: the run has no record of its suites; name them"
+    reason = complaint(lambda: plan_of(store, session.run_id))
+    assert reason == f"--resume {session.run_id}: the run has no record of its suites; name them"
 
 
 SIGNALS = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 129}
@@ -198,12 +198,12 @@ def test_a_full_disk_ends_the_run_in_one_line_and_keeps_the_rows(folder, small_d
     (folder / "s.toml").write_text(SUITE.format(30))  # twice as many rows as the disk holds
     small_disk("400k")
     words = [word if word != "r.db" else "disk/r.db" for word in WORDS]
-    run_id, kept = stopped(folder, kernelmark_in(folder, *words), "disk/r.db")
+    run_id, before = stopped(folder, kernelmark_in(folder, *words), "disk/r.db")
     small_disk("8m")
     done = kernelmark_in(folder, "run", "--resume", run_id, "--db", "disk/r.db")
     assert (done.returncode, complaints(done.stderr)) == (0, [])
     assert all_are_there_and_ok(folder / "disk/r.db", 30)
-    assert kept.items() <= visible(folder / "disk/r.db").items()
+    assert before.items() <= visible(folder / "disk/r.db").items()
 
 
 def stopped(folder, done, db="r.db"):
@@ -212,9 +212,9 @@ def stopped(folder, done, db="r.db"):
     (line,) = complaints(done.stderr)
     assert f"{db}: cannot be written: " in line
     assert "rows recorded so far are safe" in line
-    kept = visible(folder / db)
-    assert 0 < len(kept) < PROBLEMS * len(KERNELS)
-    return done.stdout.split()[1], kept
+    written = visible(folder / db)
+    assert 0 < len(written) < PROBLEMS * len(KERNELS)
+    return done.stdout.split()[1], written
 
 
 #: What happens to a store, and how the complaint calls it.

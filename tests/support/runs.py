@@ -28,14 +28,14 @@ def visible(path: Path) -> dict[str, sqlite3.Row]:
         rows = query(path, "SELECT * FROM result")
     except sqlite3.OperationalError:
         return {}
-    found = {row["case"]: row for row in rows}
-    assert len(found) == len(rows)
-    return found
+    by_case = {row["case"]: row for row in rows}
+    assert len(by_case) == len(rows)
+    return by_case
 
 
 def all_are_there_and_ok(path: Path, problems: int = PROBLEMS) -> bool:
-    found = visible(path)
-    return len(found) == problems * len(KERNELS) and {row["status"] for row in found.values()} == {"ok"}
+    by_case = visible(path)
+    return len(by_case) == problems * len(KERNELS) and {row["status"] for row in by_case.values()} == {"ok"}
 
 
 SMALL = "copy/m3n5/f32"
@@ -70,9 +70,9 @@ def rows_in(folder):
 
 
 def outcomes(done):
-    found = {}
+    by_kernel = {}
     for line in done.stdout.splitlines():
         outcome, _, rest = line.partition(" ")
         if outcome in ("PASSED", "FAILED") and "[" in rest:
-            found[rest.partition("[")[2].partition("|")[0]] = outcome
-    return found
+            by_kernel[rest.partition("[")[2].partition("|")[0]] = outcome
+    return by_kernel
