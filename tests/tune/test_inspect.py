@@ -42,8 +42,8 @@ def built(bound_s, *occupancies):
 def test_the_least_bound_comes_first_and_of_equals_the_highest_occupancy():
     tiles = [built(1.0, 0.5), built(1.0, 1.0, 0.75), built(2.0, 1.0), built(None, 0.5), built(None, 1.0)]
     assert sorted(tiles, key=lambda tile: tile.order) == [tiles[i] for i in (1, 0, 2, 4, 3)]
-    few = built(1.0, 0.5)._replace(counted=(1.0, 7))
-    assert min([*tiles, few], key=lambda tile: tile.order) == few, "fewer counted beats occupancy"
+    sparing = built(1.0, 0.5)._replace(counted=(1.0, 7))
+    assert min([*tiles, sparing], key=lambda tile: tile.order) == sparing, "fewer counted beats occupancy"
 
 
 @pytest.mark.usefixtures("cuda_compiler")
@@ -62,12 +62,12 @@ def test_what_spills_or_does_not_compile_is_dropped_and_counted(subject, folder)
     [("gemm/cuda.tiled", "T=32"), pytest.param("gemm/cuda.splitk", r"BM=64,BN=32,\S+", marks=pytest.mark.long)],
 )
 def test_tiles_of_a_product_are_ranked_by_the_bound_of_their_machine_code_with_one_line_each(subject, kernel, default):
-    one = subject(kernel, "gemm/m128n128k128/f32/NT")
-    ranked = rank(one, "sm_90a", 2, 0)
+    examined = subject(kernel, "gemm/m128n128k128/f32/NT")
+    ranked = rank(examined, "sm_90a", 2, 0)
     bounds = [tile.bound_s for tile in ranked.tiles]
     assert all(0 < bound < math.inf for bound in bounds)
     assert bounds == sorted(bounds)
-    text = words(one, ranked, "sm_90a")
+    text = words(examined, ranked, "sm_90a")
     assert "NOTHING WAS TIMED: ranked by the code's least time under published limits of the H100 SXM5" in text
     assert "bound" in text.splitlines()[2]
     assert re.search(rf"^The default, {default}, ranks [12] of 2, ", text, re.MULTILINE)
@@ -85,10 +85,10 @@ def test_tiles_with_equal_bounds_are_counted(subject):
 @pytest.mark.usefixtures("cuda_compiler")
 def test_where_nothing_is_published_of_an_architecture_occupancy_ranks(subject, monkeypatch):
     monkeypatch.setattr("kernelmark.bench.tune.static.usual", lambda arch: None)
-    one = subject("gemm/cuda.tiled", "gemm/m128n128k128/f32/NT")
-    ranked = rank(one, "sm_90a", 2, 0)
+    examined = subject("gemm/cuda.tiled", "gemm/m128n128k128/f32/NT")
+    ranked = rank(examined, "sm_90a", 2, 0)
     assert [tile.bound_s for tile in ranked.tiles] == [None, None]
-    assert "NOTHING WAS TIMED: ranked by occupancy, which" in words(one, ranked, "sm_90a")
+    assert "NOTHING WAS TIMED: ranked by occupancy, which" in words(examined, ranked, "sm_90a")
 
 
 @pytest.mark.parametrize(
@@ -136,16 +136,16 @@ LOOP = {"f": {"multiply_add_pct": 91.3}}
 def against(tmp_path):
     """Compare numbers with pins of others."""
 
-    def of(pinned, found, **more):
+    def of(pinned, counted, **more):
         path = tmp_path / "pins.json"
         gate(path, WORDS, PinnedCommand("nvcc 1", pinned), update=True)
-        return gate(path, WORDS, PinnedCommand("nvcc 2", found), update=False, **more)
+        return gate(path, WORDS, PinnedCommand("nvcc 2", counted), update=False, **more)
 
     return of
 
 
 @pytest.mark.parametrize(
-    ("pinned", "found", "fails", "line"),
+    ("pinned", "counted", "fails", "line"),
     [
         (PINNED, PINNED, False, None),
         ({"f": {"registers": 32}}, {"f": {"registers": 33}}, True, "f: 33 registers now, pinned 32; "),
@@ -160,8 +160,8 @@ def against(tmp_path):
         ({}, {"f": {"registers": 32}}, False, "f: 32 registers, not pinned; "),
     ],
 )
-def test_a_line_names_each_change_and_only_what_is_worse_fails(against, tmp_path, pinned, found, fails, line):
-    text, is_worse = against(pinned, found)
+def test_a_line_names_each_change_and_only_what_is_worse_fails(against, tmp_path, pinned, counted, fails, line):
+    text, is_worse = against(pinned, counted)
     *changes, head = text.splitlines()
     assert is_worse == fails
     assert f"{int(fails)} worse or gone" in head

@@ -82,8 +82,8 @@ def test_code_after_the_end_that_jumps_into_a_loop_belongs_to_it() -> None:
     ],
 )
 def test_moves_have_a_kind_and_a_width(opcode: str, expected: str, bits: int) -> None:
-    (found,) = listing(f"{opcode} R0,[R2]")
-    assert (sass.kind(found), sass.width(found)) == (expected, bits)
+    (instruction,) = listing(f"{opcode} R0,[R2]")
+    assert (sass.kind(instruction), sass.width(instruction)) == (expected, bits)
 
 
 def test_a_share_is_of_all_instructions() -> None:
@@ -251,9 +251,9 @@ def test_factors_and_sums_of_convolutions_lie_in_different_banks(name: str, vari
 def test_copies_and_loads_of_hopper_are_as_far_apart_as_known(name, layout, clumped, cover) -> None:
     main = of(name, f"gemm/m4096n4096k4096/f32/{layout}").main
     shown = [name for name, *_ in machine.mix(main)]
-    for name, found, expected in (("copies clumped", main.clumped, clumped), ("cover", main.cover, cover)):
-        assert (found is not None) == (expected is not None) == (name in shown)
-        assert found is None or expected[0] <= found <= expected[1]
+    for name, estimate, expected in (("copies clumped", main.clumped, clumped), ("cover", main.cover, cover)):
+        assert (estimate is not None) == (expected is not None) == (name in shown)
+        assert estimate is None or expected[0] <= estimate <= expected[1]
 
 
 @pytest.mark.usefixtures("disassembler")
@@ -318,8 +318,8 @@ def counts(trips: int = TRIPS, **others: object) -> Counts:
 @pytest.mark.parametrize("outside", [0, -8, 12])
 def test_counts_of_the_loop_times_its_trips_agree_but_for_what_a_warp_does_outside_of_it(outside: int) -> None:
     loads = {"shared 16": (4 * TRIPS + outside) * WARPS}
-    found = machine.agreement(counts(loads=loads), sass_of(FUNCTION))
-    assert (found.trips, found.differing, found.reason) == (TRIPS * WARPS, (), "")
+    agreement = machine.agreement(counts(loads=loads), sass_of(FUNCTION))
+    assert (agreement.trips, agreement.differing, agreement.reason) == (TRIPS * WARPS, (), "")
 
 
 OTHER_WIDTH = ["loads of 8 bytes counted, the machine code has 16"]
@@ -334,37 +334,37 @@ OTHER_WIDTH = ["loads of 8 bytes counted, the machine code has 16"]
     ],
 )
 def test_another_number_or_width_in_the_loop_is_source_level(counted, each, number, unbounded) -> None:
-    found = machine.agreement(counts(**counted), sass_of(FUNCTION))
+    agreement = machine.agreement(counts(**counted), sass_of(FUNCTION))
     named = f"{each} bytes counted per trip, the machine code has {number}"
-    assert named in found.differing
-    assert found.words.startswith("Source level: in the main loop")
+    assert named in agreement.differing
+    assert agreement.words.startswith("Source level: in the main loop")
     in_excess = [named] if "LDS" in named else []
-    assert list(machine.unlike(counts(**counted), sass_of(FUNCTION), found)) == in_excess + unbounded
+    assert list(machine.unlike(counts(**counted), sass_of(FUNCTION), agreement)) == in_excess + unbounded
 
 
 def test_few_trips_two_functions_and_loops_without_ffma_are_not_compared() -> None:
     without = msgspec.structs.replace(FUNCTION, loop=None)
-    for found, functions, words in (
+    for counted, functions, words in (
         (counts(15), [FUNCTION], "a warp makes 15.0 trips"),
         (counts(), [FUNCTION, FUNCTION], "2 functions are launched"),
         (counts(), [without], "no main loop of FFMA"),
         (counts(fma=None), [FUNCTION], "no main loop of FFMA"),
     ):
-        assert words in machine.agreement(found, sass_of(*functions)).reason
+        assert words in machine.agreement(counted, sass_of(*functions)).reason
 
 
 DEVICE = machine.Published({"bf16.f32": 1e12}, 64, "two", 90, 2, 1e9, 128, 1e9, "a test")
 LOOP = sass.Code(100, {"FFMA": 80, "LDS": 20}, {"LDS 128": 20}, {"FFMA": 80}, 100, 3)
 
 
-def planned(loop: sass.Code | None = LOOP, blocks: int = 4, held: int = 1) -> sass.Sass:
-    return sass_of(sass.LaunchCode("k", blocks, 256, 0, 32, 0, held, loop or LOOP, loop, (0, 16) if loop else None))
+def planned(loop: sass.Code | None = LOOP, blocks: int = 4, resident: int = 1) -> sass.Sass:
+    return sass_of(sass.LaunchCode("k", blocks, 256, 0, 32, 0, resident, loop or LOOP, loop, (0, 16) if loop else None))
 
 
 def test_each_limit_is_formed_as_if_the_others_were_infinite() -> None:
     work = machine.Work(multiply_adds=2_560_000, wavefronts=4_000, l2_bytes=6_400_000, dram_bytes=3_000_000)
-    found = machine.bounds(work, planned(), DEVICE)
-    assert found.times == pytest.approx(
+    bounds = machine.bounds(work, planned(), DEVICE)
+    assert bounds.times == pytest.approx(
         {
             "issue slots": 2_560_000 / 32 / 0.8 / 4 / 2 / 1e9,
             "FFMA": 2_560_000 / 128 / 2 / 1e9,
@@ -373,21 +373,21 @@ def test_each_limit_is_formed_as_if_the_others_were_infinite() -> None:
             "DRAM": 3e-3,
         }
     )
-    assert (found.limiting, found.time_s) == ("DRAM", 3e-3)
+    assert (bounds.limiting, bounds.time_s) == ("DRAM", 3e-3)
 
 
 @pytest.mark.parametrize(("blocks", "waves", "tail"), [(4, 2, 1), (3, 1.5, 4 / 3), (1, 0.5, 2)])
 def test_blocks_that_do_not_fill_the_last_wave_lengthen_what_a_multiprocessor_does(blocks, waves, tail) -> None:
-    found = machine.bounds(machine.Work(2_560_000, dram_bytes=1), planned(blocks=blocks), DEVICE)
-    assert (found.waves, found.tail) == (waves, pytest.approx(tail))
-    assert found.times == pytest.approx({**found.times, "FFMA": 1e-5 * tail, "DRAM": 1e-9})
+    bounds = machine.bounds(machine.Work(2_560_000, dram_bytes=1), planned(blocks=blocks), DEVICE)
+    assert (bounds.waves, bounds.tail) == (waves, pytest.approx(tail))
+    assert bounds.times == pytest.approx({**bounds.times, "FFMA": 1e-5 * tail, "DRAM": 1e-9})
 
 
 def test_tensor_cores_bind_by_the_type_of_the_loop() -> None:
     loop = sass.Code(10, {"HMMA": 5}, {}, {"HMMA.16816.F32.BF16": 5}, 10, 0)
-    found = machine.bounds(machine.Work(1_000_000), planned(loop), DEVICE)
-    assert found.times["tensor cores"] == pytest.approx(2e-6)
-    assert "FFMA" not in found.times
+    bounds = machine.bounds(machine.Work(1_000_000), planned(loop), DEVICE)
+    assert bounds.times["tensor cores"] == pytest.approx(2e-6)
+    assert "FFMA" not in bounds.times
 
 
 def test_what_is_not_published_or_not_counted_bounds_nothing() -> None:
@@ -427,8 +427,8 @@ def test_published_peaks_of_fp32_follow_from_multiprocessors_and_clock() -> None
         assert device.source
         assert (device.multiprocessors is None) == (device.clock_hz is None) == (name not in peaks)
         if device.multiprocessors and device.clock_hz:
-            found = 2 * device.multiply_adds * device.multiprocessors * device.clock_hz / 1e12
-            assert found == pytest.approx(peaks[name], abs=0.06)
+            tflop_per_s = 2 * device.multiply_adds * device.multiprocessors * device.clock_hz / 1e12
+            assert tflop_per_s == pytest.approx(peaks[name], abs=0.06)
 
 
 def test_the_table_begins_with_the_limiting_one() -> None:

@@ -34,14 +34,14 @@ def counted(registry):
     [*product(("tiled", "tma", "vectorised"), ("f32", "f16")), ("tiled", "f64"), ("unpadded", "f32")],
 )
 def test_transposition_out_of_place_takes_the_least_sectors_and_wavefronts(counted, name, dtype):
-    found = counted(f"transpose/cuda.{name}", f"transpose/m128n256/{dtype}/out")
-    total, of_least = found.total, 16.5 if name == "unpadded" else 1
+    profile = counted(f"transpose/cuda.{name}", f"transpose/m128n256/{dtype}/out")
+    total, of_least = profile.total, 16.5 if name == "unpadded" else 1
     assert total.sectors == total.least_sectors
     assert total.wavefronts == total.least_wavefronts * of_least
-    shown = next(row for row in view.totals(found) if row[0] == "shared memory: wavefronts")[-1]
+    shown = next(row for row in view.totals(profile) if row[0] == "shared memory: wavefronts")[-1]
     assert shown == f"{of_least:.2f}x" + " (bank conflicts; pad the tile)" * (name == "unpadded")
-    assert total.bytes_read + total.bytes_written == found.traffic_bytes
-    assert found.bytes_read_once + found.bytes_written_once == found.traffic_bytes
+    assert total.bytes_read + total.bytes_written == profile.traffic_bytes
+    assert profile.bytes_read_once + profile.bytes_written_once == profile.traffic_bytes
     if name in ("tiled", "vectorised"):
         assert total.active_lanes == 32 * total.warp_instructions
 
@@ -54,17 +54,17 @@ def test_products_of_small_convolutions_have_no_bank_conflicts(counted, directio
 
 
 def test_naive_transposition_stores_a_sector_for_each_element(counted):
-    found = counted("transpose/cuda.naive", "transpose/m128n256/f32/out")
-    assert found.total.bytes_read == found.traffic_bytes / 2
-    assert found.total.bytes_written == 8 * found.traffic_bytes / 2
+    profile = counted("transpose/cuda.naive", "transpose/m128n256/f32/out")
+    assert profile.total.bytes_read == profile.traffic_bytes / 2
+    assert profile.total.bytes_written == 8 * profile.traffic_bytes / 2
 
 
 def test_a_product_has_as_many_multiply_adds_as_it_should(counted):
     if reason := cannot_count():
         pytest.skip(reason)
-    found = counted("gemm/cuda.async", "gemm/m256n512k64/f32/NN")
-    assert found.total.fma == 256 * 512 * 64 / 32
-    (line,) = [line for line in found.lines if line.fma]
+    profile = counted("gemm/cuda.async", "gemm/m256n512k64/f32/NN")
+    assert profile.total.fma == 256 * 512 * 64 / 32
+    (line,) = [line for line in profile.lines if line.fma]
     assert (line.file, line.active_lanes) == ("gemm/fragment.cuh", 256 * 512 * 64)
 
 
@@ -79,12 +79,12 @@ def test_a_sample_of_equal_blocks_counts_what_all_of_them_do(counted, monkeypatc
 
 
 def test_a_sector_counts_for_each_launch_whose_blocks_touch_it(counted):
-    found = counted("gemm/cuda.splitk@BM=128,BN=128", "gemm/m128n128k2048/f32/NN")
-    first, last = found.launches
+    profile = counted("gemm/cuda.splitk@BM=128,BN=128", "gemm/m128n128k2048/f32/NN")
+    first, last = profile.launches
     assert (first.blocks, last.blocks) == (8, 64)
     slice_bytes, operands = 128 * 128 * 4, 2 * 128 * 2048 * 4
-    assert found.block_bytes_read == operands + 8 * slice_bytes, "each slice of sums is read by one block"
-    assert found.block_bytes_written == (8 + 1) * slice_bytes
+    assert profile.block_bytes_read == operands + 8 * slice_bytes, "each slice of sums is read by one block"
+    assert profile.block_bytes_written == (8 + 1) * slice_bytes
 
 
 SMALL_DEVICE = replace(H100, multiprocessors=2, sm_threads=256)
@@ -115,25 +115,25 @@ def test_a_sample_moves_in_waves_what_all_blocks_do(counted, monkeypatch):
 
 
 def test_no_cache_does_better_than_one_that_keeps_everything(counted):
-    found = counted("transpose/cuda.c2r_fused", "transpose/m20n516/f32/in")
-    best = found.bytes_read_once + found.bytes_written_once
-    assert found.waves
-    assert all(waves.bytes_read + waves.bytes_written >= best for waves in found.waves)
+    profile = counted("transpose/cuda.c2r_fused", "transpose/m20n516/f32/in")
+    best = profile.bytes_read_once + profile.bytes_written_once
+    assert profile.waves
+    assert all(waves.bytes_read + waves.bytes_written >= best for waves in profile.waves)
 
 
 def test_without_regular_footprints_no_waves_are_modelled(counted, monkeypatch):
     monkeypatch.setattr(emulated, "CHEAP", 0)
-    found = counted("transpose/cuda.tma", "transpose/m1000n1992/f32/out", replace(H100, multiprocessors=2))
-    assert found.waves == ()
-    assert any("by waves" in text for text in found.missing)
+    profile = counted("transpose/cuda.tma", "transpose/m1000n1992/f32/out", replace(H100, multiprocessors=2))
+    assert profile.waves == ()
+    assert any("by waves" in text for text in profile.missing)
 
 
 def test_lines_add_up_to_the_total(counted):
-    found = counted("transpose/cuda.tiled", "transpose/m33n70/f32/out")
+    profile = counted("transpose/cuda.tiled", "transpose/m33n70/f32/out")
     for name in ("warp_instructions", "active_lanes", "sectors", "wavefronts", "bytes_read", "bytes_written"):
-        assert getattr(found.total, name) == sum(getattr(line, name) for line in found.lines)
-    assert found.total.active_lanes < 32 * found.total.warp_instructions, "ragged edges leave lanes idle"
-    assert "transpose/tiled.cu:20" in "\n".join(sections(Profile(found)))
+        assert getattr(profile.total, name) == sum(getattr(line, name) for line in profile.lines)
+    assert profile.total.active_lanes < 32 * profile.total.warp_instructions, "ragged edges leave lanes idle"
+    assert "transpose/tiled.cu:20" in "\n".join(sections(Profile(profile)))
 
 
 NAIVE, ANNOTATED_PANEL = "transpose/naive.cu", "gemm/panel.cuh"
@@ -149,12 +149,12 @@ COUNTS = Counts(
 
 
 def test_sources_stand_whole_those_that_execute_most_first() -> None:
-    found = sources(LINES)
+    listed = sources(LINES)
     known = [(NAIVE, 150), (ANNOTATED_PANEL, 25), ("vector_types.h", 1)]
-    assert [(source.name, source.warp_instructions) for source in found] == known
-    for source in found[:2]:
+    assert [(source.name, source.warp_instructions) for source in listed] == known
+    for source in listed[:2]:
         assert [line.text for line in source.lines] == Path(CUDA, source.name).read_text().splitlines()
-    assert [line.number for line in found[2].lines] == [9], "of a header elsewhere only what was counted is known"
+    assert [line.number for line in listed[2].lines] == [9], "of a header elsewhere only what was counted is known"
 
 
 def test_lines_have_their_counts_their_heat_and_a_mark_above_the_least() -> None:
