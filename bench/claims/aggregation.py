@@ -27,34 +27,34 @@ def linked(q: Question) -> Iterator[ClaimRatio]:
     """
     for problem, rows in by_problem(q.rows).items():
         w, n = _sizes(q, problem)
-        known = [r for r in rows if r.device == q.asked.device and strategy_name(r.kernel) in STRATEGIES]
-        sides = [[r for r in known if matches(r.kernel, globs)] for globs in (q.asked.one, q.asked.other)]
+        known = [r for r in rows if r.device == q.contrast.device and strategy_name(r.kernel) in STRATEGIES]
+        sides = [[r for r in known if matches(r.kernel, globs)] for globs in (q.contrast.one, q.contrast.other)]
         if all(sides):
-            (own_s, one), (other_s, other) = (_fastest(q, side, w, n) for side in sides)
+            (time_s, row), (other_s, other) = (_fastest(q, side, w, n) for side in sides)
             network = next(layer.entry.network for layer in q.evidence.layers if layer.entry.problem.id == problem)
-            ratio = other_s.over(own_s)._replace(in_turn=bool(one.job) and one.job == other.job)
-            yield ClaimRatio(f"{network}, {w} workers", ratio, (one, other), against(one, other), n)
+            ratio = other_s.over(time_s)._replace(in_turn=bool(row.job) and row.job == other.job)
+            yield ClaimRatio(f"{network}, {w} workers", ratio, (row, other), against(row, other), n)
 
 
 def network_scaling(q: Question) -> Iterator[ClaimRatio]:
     """Yield, for each network in `other`, its data-parallel speedup over the data-parallel speedup of network `one`."""
-    one = _speedup(q, q.asked.one[0])
-    for network in q.asked.other:
-        if one and (other := _speedup(q, network)):
-            where = f"{network} against {q.asked.one[0]}, {q.asked.workers} workers: {other.ratio} against {one.ratio}"
-            yield ClaimRatio(where, other.ratio.over(one.ratio), other.rows + one.rows, other.by)
+    name, speedup = q.contrast.one[0], _speedup(q, q.contrast.one[0])
+    for network in q.contrast.other:
+        if speedup and (other := _speedup(q, network)):
+            where = f"{network} against {name}, {q.contrast.workers} workers: {other.ratio} against {speedup.ratio}"
+            yield ClaimRatio(where, other.ratio.over(speedup.ratio), other.rows + speedup.rows, other.by)
 
 
 def network_speedup(q: Question) -> Iterator[ClaimRatio]:
     """Yield the data-parallel speedup of each network, multiplied by the claim's factor `times`."""
-    for network in q.asked.one:
+    for network in q.contrast.one:
         if speedup := _speedup(q, network):
-            yield speedup._replace(ratio=speedup.ratio.scaled(q.asked.times))
+            yield speedup._replace(ratio=speedup.ratio.scaled(q.contrast.times))
 
 
 def _speedup(q: Question, name: str) -> ClaimRatio | None:
     """Return the speedup of a network with the fastest aggregation of its gradients, or None if rows are missing."""
-    workers, (forward, chosen) = q.asked.workers, _layers(q, name)
+    workers, (forward, chosen) = q.contrast.workers, _layers(q, name)
     batch, n = total(chosen), weights(forward)
     added = [r for r in _added(q) if _sizes(q, r.problem)[1] == n]
     if batch is None or not added:
@@ -69,27 +69,27 @@ def model_parallel(q: Question) -> Iterator[ClaimRatio]:
 
     A network is left out if the experiment does not measure its layers. docs/scaling.md explains what is exchanged.
     """
-    workers = q.asked.workers
-    sides = [[r for r in _added(q) if matches(r.kernel, globs)] for globs in (q.asked.one, q.asked.other)]
+    workers = q.contrast.workers
+    sides = [[r for r in _added(q) if matches(r.kernel, globs)] for globs in (q.contrast.one, q.contrast.other)]
     for name in dict.fromkeys(layer.network for layer in q.evidence.layers if layer.entry.part):
         forward, chosen = _layers(q, name)
         batch, n = total(chosen), exchanged(forward)
         if batch and all(sides):
             fastest = [_fastest(q, side, workers, n) for side in sides]
-            own, other = (parallel(workers, batch.scaled(1 / workers), seconds) for seconds, _ in fastest)
+            speedup, other = (parallel(workers, batch.scaled(1 / workers), seconds) for seconds, _ in fastest)
             rows = (*(r for _, r in fastest), *(row for _, row in chosen if row))
-            where = f"{name}, {workers} workers: {own} against {other}"
-            yield ClaimRatio(where, own.over(other), rows, against(fastest[0][1], fastest[1][1]))
+            where = f"{name}, {workers} workers: {speedup} against {other}"
+            yield ClaimRatio(where, speedup.over(other), rows, against(fastest[0][1], fastest[1][1]))
 
 
 def _added(q: Question) -> list[Result]:
-    return [r for r in q.rows if r.op == OP and r.device == q.asked.device]
+    return [r for r in q.rows if r.op == OP and r.device == q.contrast.device]
 
 
 def _layers(q: Question, name: str) -> tuple[list[tuple[int, Problem]], list[tuple[int, Result | None]]]:
     """Return a network's forward layers with counts, and the fastest row of each layer on the claim's device."""
     entries = [layer.entry for layer in q.evidence.layers if layer.network == name]
-    rows = by_problem(r for r in q.evidence.rows if r.op != OP and r.device == q.asked.device)
+    rows = by_problem(r for r in q.evidence.rows if r.op != OP and r.device == q.contrast.device)
     forward = [(entry.count, entry.problem) for entry in entries if entry.part == "forward"]
     return forward, [(entry.count, fastest(rows.get(entry.problem.id, ()))) for entry in entries]
 
@@ -101,7 +101,7 @@ def _fastest(q: Question, rows: Sequence[Result], workers: int, n: int) -> tuple
 
 def _seconds(q: Question, r: Result, workers: int, n: int) -> Ratio:
     strategy, (w, own_n) = STRATEGIES[strategy_name(r.kernel)], _sizes(q, r.problem)
-    link_s = strategy.link_s(workers, FLOAT_BYTES * n, 1e9 * q.asked.link_gbyte_per_s)
+    link_s = strategy.link_s(workers, FLOAT_BYTES * n, 1e9 * q.contrast.link_gbyte_per_s)
     return time_of(r).scaled(n / own_n * (workers + 1) / (w + 1) * strategy.share(workers)).plus(link_s)
 
 

@@ -202,10 +202,9 @@ def claims_rows(
 def answer(claim: Claim, tested: Experiment, evidence: ExperimentRows, prices: Prices, hardware: Hardware) -> Answer:
     """Return the verdict on a claim from the rows of its experiment."""
     q = findings.question(claim.comparison, evidence, prices)
-    ratios = [] if claim.lacks else list(COMPARE[q.asked.kind](q))
+    ratios = [] if claim.lacks else list(COMPARE[q.contrast.kind](q))
     numbers = tuple(
-        JudgedRatio(found.where, found.by, side(found.ratio, claim.confirm), *found.ratio[:4], rows=named(found.rows))
-        for found in ratios
+        JudgedRatio(f.where, f.by, side(f.ratio, claim.confirm), *f.ratio[:4], rows=named(f.rows)) for f in ratios
     )
     problems = {name for name in evidence.problems if matches(name, claim.comparison.problems)}
     covered = problems & {r.problem for r in evidence.all}  # timed or failed
@@ -242,14 +241,14 @@ def _notes(claim: Claim, evidence: ExperimentRows, prices: Prices) -> tuple[str,
 
 
 def _missing(claim: Claim, tested: Experiment, q: Question, hardware: Hardware) -> tuple[str, str]:
-    evidence, kind = q.evidence, q.asked.kind
+    evidence, kind = q.evidence, q.contrast.kind
     if reason := hardware.lacks(claim, tested):
         steps = findings.thread_steps(q) if claim.threads > 1 else ()
         gains = ", ".join(f"{step.where}: {step.ratio}" for step in steps)
         return NOT_TESTABLE, f"{reason}; the gains from these: {gains}" if gains else reason
     if claim.lacks:
         return NOT_MEASURED, claim.lacks
-    if failed := failures_of(q.asked, evidence):
+    if failed := failures_of(q.contrast, evidence):
         shown = "; ".join(f"{r.kernel} on {r.problem}: {r.status}: {r.reason}" for r in failed[:2])
         return NOT_MEASURED, shown + (f"; and {len(failed) - 2} more" if len(failed) > 2 else "")
     if kind in findings.BY_PRICES and len({r.device for r in evidence.rows}) > 1:
@@ -271,7 +270,8 @@ def _seconds_a_batch(evidence: ExperimentRows) -> Iterator[str]:
         rows = findings.by_problem(r for r in evidence.rows if r.device_name == device)
         for title, wanted in PASSES.items():
             for batch in evidence.experiment.batches if parts.issuperset(wanted) else ():
-                entries = [one.entry for one in evidence.layers if one.batch == batch and one.entry.part in wanted]
+                layers = (layer for layer in evidence.layers if layer.batch == batch and layer.entry.part in wanted)
+                entries = [layer.entry for layer in layers]
                 chosen = ((entry.count, findings.fastest(rows.get(entry.problem.id, ()))) for entry in entries)
                 if seconds := total(chosen):
                     yield f"{device}: {title} {time(*seconds[:3])} at batch {batch}"

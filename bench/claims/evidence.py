@@ -47,11 +47,11 @@ def entries(experiment: Experiment, registry: Registry) -> list[Layered]:
     """Return the problems of an experiment, at each of its batch sizes. Raises UsageError."""
     suites = [find_suite(name, registry) for name in experiment.problems]
     return [
-        found
+        layer
         for suite in suites
         for entry in suite.entries()
         if (not experiment.parts or entry.part in experiment.parts) and matches(entry.problem.id, experiment.only)
-        for found in _at_batches(suite, entry, experiment.batches)
+        for layer in _at_batches(suite, entry, experiment.batches)
     ]
 
 

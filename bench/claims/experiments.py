@@ -70,15 +70,15 @@ class Missing(NamedTuple):
 
 def _left(known: Known, claims: Sequence[Claim], registry: Registry, devices: tuple[str, ...]) -> list[Missing]:
     """Return the experiments that can be measured here and lack rows, with the missing jobs."""
-    asked, here = {e.id: e for e in (experiment(claim) for claim in claims if not claim.lacks)}, machine()
-    found = []
-    for e in asked.values():
+    by_id, here = {e.id: e for e in (experiment(claim) for claim in claims if not claim.lacks)}, machine()
+    gaps = []
+    for e in by_id.values():
         if untestable(e.id, here):
             continue
         how, planned = planned_jobs(e, registry, devices)
         if missing := known.lacks(how, planned, registry):
-            found.append(Missing(e, how, missing))
-    return found
+            gaps.append(Missing(e, how, missing))
+    return gaps
 
 
 def _measure(session: Session, missing: Missing, say: Callable[[str], None], end_s: float) -> bool:

@@ -42,20 +42,20 @@ class ClaimRatio(NamedTuple):
 class Question(NamedTuple):
     """A claim's comparison with its data: all rows of the experiment, those to compare, and device prices."""
 
-    asked: Contrast
+    contrast: Contrast
     evidence: ExperimentRows
     rows: Sequence[Result]
     prices: Prices
 
-    def faster(self, one: Result, other: Result) -> Ratio:
-        return faster(self.evidence.store, one, other)
+    def faster(self, row: Result, other: Result) -> Ratio:
+        return faster(self.evidence.store, row, other)
 
     def label(self, problem: Problem | str) -> str:
         """Return the words that distinguish one problem of a claim from the next."""
         known = self.evidence.problems[problem] if isinstance(problem, str) else problem
-        if not self.asked.label:
+        if not self.contrast.label:
             return "/".join(word for word in known.id.split("/")[1:] if word not in UNSAID)
-        return self.asked.label.format(**{axis: getattr(known, axis) for axis in known.axes()})
+        return self.contrast.label.format(**{axis: getattr(known, axis) for axis in known.axes()})
 
 
 def question(contrast: Contrast, evidence: ExperimentRows, prices: Prices) -> Question:
@@ -85,47 +85,47 @@ def by_problem(rows: Iterable[Result]) -> dict[str, list[Result]]:
     return rows_of
 
 
-def against(one: Result, other: Result) -> str:
+def against(row: Result, other: Result) -> str:
     """Name the kernels of two rows: `numpy.tnn against numpy.matmul`."""
-    return f"{short(one.kernel)} against {short(other.kernel)}"
+    return f"{short(row.kernel)} against {short(other.kernel)}"
 
 
 def kernels(q: Question) -> Iterator[ClaimRatio]:
     """Compare the fastest of some kernels with the fastest of others, problem by problem."""
     settings = by_setting(q.rows)
     for setting, rows in settings.items():
-        for problem, of_problem in by_problem(rows).items():
-            sides = ([r for r in of_problem if matches(r.kernel, globs)] for globs in (q.asked.one, q.asked.other))
-            one, other = map(fastest, sides)
-            if one and other:
+        for problem, group in by_problem(rows).items():
+            sides = ([r for r in group if matches(r.kernel, globs)] for globs in (q.contrast.one, q.contrast.other))
+            row, other = map(fastest, sides)
+            if row and other:
                 where = q.label(problem) + f" ({setting.title})" * (len(settings) > 1)
-                yield ClaimRatio(where, q.faster(one, other), (one, other), against(one, other))
+                yield ClaimRatio(where, q.faster(row, other), (row, other), against(row, other))
 
 
 def problems(q: Question) -> Iterator[ClaimRatio]:
     """Compare a kernel on one problem with the same or another kernel on another problem, pair by pair."""
     settings = by_setting(q.rows)
-    for (setting, rows), pair in product(settings.items(), zip(q.asked.one, q.asked.other, strict=True)):
+    for (setting, rows), pair in product(settings.items(), zip(q.contrast.one, q.contrast.other, strict=True)):
         ones = {r.kernel: r for r in rows if r.problem == pair[0]}
         for other in rows:
-            one = ones.get(q.asked.against or other.kernel)
-            if other.problem == pair[1] and one and other.kernel != q.asked.against:
-                name = f"{q.label(one.problem)} " if q.asked.label else ""
+            row = ones.get(q.contrast.against or other.kernel)
+            if other.problem == pair[1] and row and other.kernel != q.contrast.against:
+                name = f"{q.label(row.problem)} " if q.contrast.label else ""
                 where = name + short(other.kernel) + f" ({setting.title})" * (len(settings) > 1)
-                yield ClaimRatio(where, q.faster(one, other).scaled(q.asked.times), (one, other))
+                yield ClaimRatio(where, q.faster(row, other).scaled(q.contrast.times), (row, other))
 
 
 def verified(q: Question) -> Iterator[ClaimRatio]:
     """Yield the error bound over the largest error, or 0 for a row that is `wrong`."""
     for r in q.evidence.all:
-        if matches(r.kernel, q.asked.one) and r.status in (Status.OK, Status.WRONG) and r.error_bound:
+        if matches(r.kernel, q.contrast.one) and r.status in (Status.OK, Status.WRONG) and r.error_bound:
             margin = r.error_bound / max(r.max_error or 0.0, r.error_bound * 1e-6) if r.status == Status.OK else 0.0
             yield ClaimRatio(q.label(r.problem), Ratio(margin, margin, margin), (r,))
 
 
 def launched(q: Question) -> Iterator[ClaimRatio]:
     """Yield, for each problem, the number of distinct sets of GPU kernels that rows of `one` recorded as launched."""
-    for problem, rows in by_problem(r for r in q.rows if matches(r.kernel, q.asked.one)).items():
+    for problem, rows in by_problem(r for r in q.rows if matches(r.kernel, q.contrast.one)).items():
         named = [(r, names) for r in rows if (names := _names(r.launched))]
         if len(named) > 1:
             number = float(len({names for _, names in named}))
@@ -150,17 +150,17 @@ def threads(q: Question) -> Iterator[ClaimRatio]:
     """Compare a kernel on the thread counts `one` with the same kernel on the thread counts `other`."""
     for first, group in _alike(q.rows, "isa"):
         counts = {str(r.threads): r for r in group}
-        for one in filter(counts.get, q.asked.one):
-            for other in filter(counts.get, q.asked.other):
-                where = f"{first.op} {q.label(first.problem)}, {one} threads against {other}"
-                rows_of_both = counts[one], counts[other]
+        for number in filter(counts.get, q.contrast.one):
+            for other in filter(counts.get, q.contrast.other):
+                where = f"{first.op} {q.label(first.problem)}, {number} threads against {other}"
+                rows_of_both = counts[number], counts[other]
                 yield ClaimRatio(where, q.faster(*rows_of_both), rows_of_both, short(first.kernel))
 
 
 def thread_steps(q: Question) -> Iterator[ClaimRatio]:
     """Compare a kernel on each thread count with the same kernel on the next smaller thread count."""
     for first, group in _alike(q.rows, "isa"):
-        within = [r for r in group if r.threads <= (q.asked.limit or r.threads)]
+        within = [r for r in group if r.threads <= (q.contrast.limit or r.threads)]
         for fewer, more in pairwise(sorted(within, key=lambda r: r.threads)):
             where = f"{first.op} {q.label(first.problem)}, {more.threads} threads against {fewer.threads}"
             yield ClaimRatio(where, q.faster(more, fewer), (more, fewer), short(more.kernel))
@@ -176,10 +176,10 @@ def _isa_gains(q: Question) -> Iterator[ClaimRatio]:
     """Yield the gain of an instruction set; size: the number of threads."""
     for first, group in _alike(q.rows, "threads"):
         by_isa = {r.isa: r for r in group}
-        one, other = by_isa.get(q.asked.one[0]), by_isa.get(q.asked.other[0])
-        if one and other and first.threads in (q.asked.counts or (first.threads,)):
-            ratio = q.faster(one, other)
-            yield ClaimRatio(f"{first.op} {q.label(first.problem)}", ratio, (one, other), size=first.threads)
+        row, other = by_isa.get(q.contrast.one[0]), by_isa.get(q.contrast.other[0])
+        if row and other and first.threads in (q.contrast.counts or (first.threads,)):
+            ratio = q.faster(row, other)
+            yield ClaimRatio(f"{first.op} {q.label(first.problem)}", ratio, (row, other), size=first.threads)
 
 
 def isa_threads(q: Question) -> Iterator[ClaimRatio]:
@@ -232,7 +232,7 @@ class Pair(NamedTuple):
     """The fastest rows of two devices on one problem."""
 
     problem: Problem
-    one: Result
+    row: Result
     other: Result
 
 
@@ -242,19 +242,19 @@ def pairs(q: Question) -> Iterator[Pair]:
     for r in q.rows:
         rows_of[r.problem, r.mode, r.isa, comparable(r)][r.device].append(r)
     for (problem, *_), by_device in rows_of.items():
-        one, other = (fastest(by_device.get(side[0], [])) for side in (q.asked.one, q.asked.other))
-        if one and other:
-            yield Pair(q.evidence.problems[problem], one, other)
+        row, other = (fastest(by_device.get(side[0], [])) for side in (q.contrast.one, q.contrast.other))
+        if row and other:
+            yield Pair(q.evidence.problems[problem], row, other)
 
 
 def devices(q: Question) -> Iterator[ClaimRatio]:
     """Yield how many times faster device `one` is than device `other`."""
     for pair in pairs(q):
-        yield _finding(q, pair, q.faster(pair.one, pair.other))
+        yield _finding(q, pair, q.faster(pair.row, pair.other))
 
 
 def _finding(q: Question, pair: Pair, ratio: Ratio) -> ClaimRatio:
-    rows = pair.one, pair.other
+    rows = pair.row, pair.other
     return ClaimRatio(q.label(pair.problem), ratio, rows, against(*rows), pair.problem.flop or 0)
 
 
@@ -275,9 +275,9 @@ def rates(q: Question) -> Iterator[ClaimRatio]:
         if key not in best or best[key][0].median < rate.median:
             best[key] = rate, r
     for op in dict.fromkeys(op for op, _ in best):
-        one, other = best.get((op, q.asked.one[0])), best.get((op, q.asked.other[0]))
-        if one and other:
-            yield ClaimRatio(op, one[0].over(other[0]), (one[1], other[1]))
+        peak, other = best.get((op, q.contrast.one[0])), best.get((op, q.contrast.other[0]))
+        if peak and other:
+            yield ClaimRatio(op, peak[0].over(other[0]), (peak[1], other[1]))
 
 
 def price(q: Question) -> Iterator[ClaimRatio]:
@@ -286,25 +286,25 @@ def price(q: Question) -> Iterator[ClaimRatio]:
     For the kind `other-price`, the price of `other` is its `otherwise_per_hour`, such as the price without preemption.
     """
     for pair in pairs(q):
-        one, other = q.prices.of(pair.one), q.prices.of(pair.other)
-        paid = other and (other.otherwise_per_hour if q.asked.kind == "other-price" else other.per_hour)
-        if one and paid:
-            yield _finding(q, pair, q.faster(pair.one, pair.other).scaled(paid / one.per_hour))
+        price, other = q.prices.of(pair.row), q.prices.of(pair.other)
+        paid = other and (other.otherwise_per_hour if q.contrast.kind == "other-price" else other.per_hour)
+        if price and paid:
+            yield _finding(q, pair, q.faster(pair.row, pair.other).scaled(paid / price.per_hour))
 
 
 def energy(q: Question) -> Iterator[ClaimRatio]:
     """Yield how many times more work device `one` does for the same energy than device `other`."""
     for pair in pairs(q):
-        one, other = (_energy(r, q.prices) for r in (pair.one, pair.other))
-        if one and other:
-            yield _finding(q, pair, other.over(one))
+        joules, other = (_energy(r, q.prices) for r in (pair.row, pair.other))
+        if joules and other:
+            yield _finding(q, pair, other.over(joules))
 
 
 def thread_price(q: Question) -> Iterator[ClaimRatio]:
     """Yield how many times more work `one` threads do than `other` threads for the same money; a thread is one vCPU."""
-    for one, other in product(q.asked.one, q.asked.other):
-        paid = [q.prices.of_vcpus(int(count)) for count in (other, one)]
-        for ratio in threads(q._replace(asked=msgspec.structs.replace(q.asked, one=(one,), other=(other,)))):
+    for vcpus, other in product(q.contrast.one, q.contrast.other):
+        paid = [q.prices.of_vcpus(int(count)) for count in (other, vcpus)]
+        for ratio in threads(q._replace(contrast=msgspec.structs.replace(q.contrast, one=(vcpus,), other=(other,)))):
             if paid[0] and paid[1]:
                 yield ratio._replace(ratio=ratio.ratio.scaled(paid[0].per_hour / paid[1].per_hour))
 
@@ -325,9 +325,9 @@ def with_transfers(q: Question) -> Iterator[ClaimRatio]:
         for way, role in (("h2d", "in"), ("d2h", "out")):
             elements = sum(operand.elements for operand in pair.problem.operands() if operand.role == role)
             moves.append(fastest(moved.get(f"transfer/n{elements}/{pair.problem.dtype}/{way}", [])))
-        if all(moves) and (whole := total((1, r) for r in (pair.one, *moves))):
-            rows = pair.one, *filter(None, moves), pair.other
-            ratio, by = time_of(pair.other).over(whole), against(pair.one, pair.other)
+        if all(moves) and (whole := total((1, r) for r in (pair.row, *moves))):
+            rows = pair.row, *filter(None, moves), pair.other
+            ratio, by = time_of(pair.other).over(whole), against(pair.row, pair.other)
             yield ClaimRatio(q.label(pair.problem), ratio, rows, by, pair.problem.flop)
 
 

@@ -94,8 +94,8 @@ def _read(rows: Sequence[dict[str, str]]) -> Answer:
     findings = []
     for row in filter(itemgetter("ratio"), rows):
         low, high = (float(row[name]) if row[name] else None for name in ("ci95_low", "ci95_high"))
-        own = float(row["ratio"]), low, high, row["in_turn"] == yes_or_no(True), _split(row["rows"])
-        findings.append(JudgedRatio(row["where"], row["by"], row["answer"], *own))
+        ratio = float(row["ratio"]), low, high, row["in_turn"] == yes_or_no(True), _split(row["rows"])
+        findings.append(JudgedRatio(row["where"], row["by"], row["answer"], *ratio))
     return Answer(**fields, findings=tuple(findings))
 
 
