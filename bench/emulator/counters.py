@@ -101,10 +101,10 @@ def with_multiply_adds(assembly: str) -> str:
     """Return the assembly with a counter before each multiply-add, and with a table of the multiply-adds' addresses."""
     places: list[str] = []
 
-    def with_counter(found: re.Match[str]) -> str:
+    def with_counter(match: re.Match[str]) -> str:
         number = len(places)
         places.append(f"	.quad	.Lemu_multiply_add_{number}\n")
-        return _COUNTED.format(number=number, offset=4 * number) + found[0]
+        return _COUNTED.format(number=number, offset=4 * number) + match[0]
 
     text = _MULTIPLY_ADD.sub(with_counter, assembly) if cannot_count() is None else assembly
     table = "\n\t.section .rodata\n\t.balign 8\n\t.globl emu_multiply_add_count\nemu_multiply_add_count:\n"

@@ -136,8 +136,8 @@ def _counted(
     if scale > 1 and scale * sum(outcome.accesses for outcome in outcomes) <= CHEAP:
         sampled = tuple(Sampled(s.launch, {}) for s in sampled)
         outcomes = _outcomes(worker, buffers, sampled)
-    if widths and (asked := _asked(worker, outcomes, widths)):
-        outcomes = _outcomes(worker, buffers, sampled, asked)
+    if widths and (other_widths := _other_widths(worker, outcomes, widths)):
+        outcomes = _outcomes(worker, buffers, sampled, other_widths)
     lines = [line for outcome in outcomes for line in outcome.counts]
     counted = [words for verb, *words in lines if verb == "count"]
     places = lines_of(worker, sorted({pc for pc, *_ in counted if pc != "0"}))
@@ -151,7 +151,7 @@ def _counted(
     return Tallies(figures, Traffic(*(SECTOR * sum(column) for column in traffic)), sampled, footprints)
 
 
-def _asked(worker: Path, outcomes: Sequence[Outcome], widths: Widths) -> list[tuple[str, int, int]]:
+def _other_widths(worker: Path, outcomes: Sequence[Outcome], widths: Widths) -> list[tuple[str, int, int]]:
     """Return the accesses whose kind has other widths in the machine code.
 
     Each is its address, a number for its source line, and the sum of the machine code's widths. The widths of a kind
@@ -181,8 +181,8 @@ def _outcomes(
     processes = cpu_count() if any(s.clusters for s in sampled) else 1
 
     def share(number: int) -> Outcome:
-        own = [part for s in sampled if (part := _share(s, number, processes)) is not None]
-        outcome = run(worker, buffers, own, orders=("forward",), limit_s=LIMIT_S, widths=widths)[0]
+        parts = [part for s in sampled if (part := _share(s, number, processes)) is not None]
+        outcome = run(worker, buffers, parts, orders=("forward",), limit_s=LIMIT_S, widths=widths)[0]
         for report in outcome.reports:
             raise WorkerError(str(report))
         return outcome
@@ -195,8 +195,8 @@ def _share(sampled: Sampled, number: int, processes: int) -> Launch | None:
     """Return a process's part of a launch, if any; a launch without a sample is run whole by the first process."""
     if not sampled.clusters:
         return sampled.launch if number == 0 else None
-    own = dict(list(sampled.clusters.items())[number::processes])
-    return replace(sampled.launch, sample=own) if own else None
+    clusters = dict(list(sampled.clusters.items())[number::processes])
+    return replace(sampled.launch, sample=clusters) if clusters else None
 
 
 def sample(launch: Launch) -> dict[int, int]:

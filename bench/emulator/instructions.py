@@ -49,11 +49,11 @@ def split(text: str, separator: str) -> list[str]:
 
 
 class Translator:
-    """Translates the instructions of one `asm` statement to C++. own: the registers that the statement declares."""
+    """Translates the instructions of one `asm` statement to C++. registers: those that the statement declares."""
 
     def __init__(self, names: dict[str, str]) -> None:
         self.names = names
-        self.own: dict[str, str] = {}
+        self.registers: dict[str, str] = {}
 
     def code(self, template: str) -> Iterator[str]:
         template = re.sub(r"//[^\n]*|/\*.*?\*/", " ", template, flags=re.DOTALL)
@@ -90,14 +90,14 @@ class Translator:
         match = re.fullmatch(r"\.reg\s+\.(\w+)\s+(.*)", words, re.DOTALL)
         if not match or match[1] not in _TYPES:
             raise UnknownInstructionError(words)
-        found = []
+        names = []
         for name in re.split(r"[\s,]+", match[2].strip()):
             if several := re.fullmatch(r"(%?\w+)<(\d+)>", name):
-                found += [f"{several[1]}{i}" for i in range(int(several[2]))]
+                names += [f"{several[1]}{i}" for i in range(int(several[2]))]
             else:
-                found.append(name)
-        fresh = {name.lstrip("%"): f"emu_own_{name.lstrip('%')}" for name in found}
-        self.own |= fresh
+                names.append(name)
+        fresh = {name.lstrip("%"): f"emu_own_{name.lstrip('%')}" for name in names}
+        self.registers |= fresh
         return " ".join(f"[[maybe_unused]] {_TYPES[match[1]]} {name};" for name in fresh.values())
 
     def value(self, text: str) -> str:
@@ -106,8 +106,8 @@ class Translator:
         name, operand = text.lstrip("%"), re.fullmatch(r"%(?:\[(\w+)\]|(\w+))", text)
         if operand and (known := self.names.get(operand[1] or operand[2])):
             return known
-        if found := self.own.get(name) or (_SPECIAL.get(name) if text.startswith("%") else None):
-            return found
+        if expression := self.registers.get(name) or (_SPECIAL.get(name) if text.startswith("%") else None):
+            return expression
         if constant := re.fullmatch(r"0[fF]([0-9a-fA-F]{8})", text):
             return f"__builtin_bit_cast(float, 0x{constant[1]}u)"
         if re.fullmatch(r"-?(?:0[xX][0-9a-fA-F]+|\d+)U?", text):
@@ -137,11 +137,11 @@ class Translator:
 
 def _blocks_opened(template: str) -> str:
     """Return the template without the braces of blocks, but with the braces around registers."""
-    kept, at = [], 0
+    pieces, at = [], 0
     for match in re.finditer(r"\{[^{};]*\}", template):
-        kept += [re.sub(r"[{}]", ";", template[at : match.start()]), match[0]]
+        pieces += [re.sub(r"[{}]", ";", template[at : match.start()]), match[0]]
         at = match.end()
-    return "".join([*kept, re.sub(r"[{}]", ";", template[at:])])
+    return "".join([*pieces, re.sub(r"[{}]", ";", template[at:])])
 
 
 _Make = Callable[[Translator, re.Match[str], Sequence[str]], str]
@@ -268,8 +268,8 @@ def _shuffled(t: Translator, match: re.Match[str], args: Sequence[str]) -> str:
     to, _, inside = args[0].partition("|")
     words = ", ".join(f"unsigned({_as(t, 'unsigned', arg)})" for arg in args[1:])
     value = f"emu::ptx::shuffled<{mode}>({words}, emu_in, emu::Site::current())"
-    found = f" {t.value(inside)} = emu_in;" if inside else ""
-    return f"{{ bool emu_in; {t.put(to, 'unsigned', value)}{found} }}"
+    assignment = f" {t.value(inside)} = emu_in;" if inside else ""
+    return f"{{ bool emu_in; {t.put(to, 'unsigned', value)}{assignment} }}"
 
 
 def _call(code: str) -> _Make:

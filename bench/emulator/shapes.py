@@ -113,13 +113,13 @@ def _of(variant: dict[str, Any], all_problems: list[Problem]) -> list[Problem]:
 def _until_enough(
     kernel: CudaKernel,
     problem_class: type[Problem],
-    found: list[Problem],
+    all_problems: list[Problem],
     variants: list[dict[str, Any]],
     more: Sequence[Values],
 ) -> Iterator[Problem]:
     """Yield problems of more sizes in each variant that has too few, as far as the kernel takes them."""
     for variant in variants:
-        known = {_sizes(problem) for problem in _of(variant, found)}
+        known = {_sizes(problem) for problem in _of(variant, all_problems)}
         fresh = [values for values in more if tuple(values[name] for name in problem_class.sizes) not in known]
         taken = _all_taken(kernel, problem_class, fresh, [variant])
         yield from itertools.islice(taken, max(0, LEAST_SIZES - len(known)))

@@ -45,8 +45,8 @@ class EmulatedCase:
     def id(self) -> str:
         """Return `tiled.cu/gemm/m33n31k17/f32/NT/T16`: the file's base name first."""
         tile = "".join(f"{name}{value}" for name, value in vars(self.tile).items())
-        few = "" if self.device == H100 else f"{self.device.multiprocessors}sms"
-        return "/".join(filter(None, [Path(self.kernel.source).name, self.problem.id, tile, few]))
+        multiprocessors = "" if self.device == H100 else f"{self.device.multiprocessors}sms"
+        return "/".join(filter(None, [Path(self.kernel.source).name, self.problem.id, tile, multiprocessors]))
 
     @property
     def calls(self) -> list[tuple[str, KernelCall]]:
@@ -58,8 +58,8 @@ def cases(registry: Registry, kernel: CudaKernel, device: DeviceLimits = H100) -
     """Return a case for each problem with the default tile, a few for each other tile, and a few whose blocks loop."""
     taken = problems(kernel, registry.operations[kernel.op])
     default = [EmulatedCase(kernel, p, tile, device) for p in taken if (tile := kernel.tile_for(p, device))]
-    few = ((p, tile) for tile in kernel.tiles(device) for p in _few(kernel, taken, tile, device))
-    more = (EmulatedCase(kernel, p, tile, device) for p, tile in few)
+    pairs = ((p, tile) for tile in kernel.tiles(device) for p in _largest(kernel, taken, tile, device))
+    more = (EmulatedCase(kernel, p, tile, device) for p, tile in pairs)
     return [*default, *(case for case in more if case not in default), *_in_rounds(kernel, taken, device)]
 
 
@@ -100,8 +100,8 @@ def _by_function(
     for largest in reversed(ragged):
         functions = {name.partition("<")[0] for name in _launched(kernel, largest, devices[0])[1]}
         if not seen.issuperset(functions):
-            found = itertools.product(_larger(kernel, [] if seen else long, [largest]), devices)
-            fewest = (case for problem, on in found if (case := _fewest(kernel, problem, on)))
+            pairs = itertools.product(_larger(kernel, [] if seen else long, [largest]), devices)
+            fewest = (case for problem, on in pairs if (case := _fewest(kernel, problem, on)))
             yield from itertools.islice(filter(_goes_round, fewest), 1)
             seen |= functions
 
@@ -111,8 +111,8 @@ def _first_round(
 ) -> Iterator[EmulatedCase]:
     """Yield the least case under one of the tiles whose blocks take this many rounds, if there is one."""
     larger = _larger(kernel, [], ragged) if tiles else ()
-    found = (EmulatedCase(kernel, problem, tile, device) for problem, tile in itertools.product(larger, tiles))
-    fit = (case for case in found if kernel.unfit(case.problem, case.tile, device) is None)
+    candidates = (EmulatedCase(kernel, problem, tile, device) for problem, tile in itertools.product(larger, tiles))
+    fit = (case for case in candidates if kernel.unfit(case.problem, case.tile, device) is None)
     yield from itertools.islice((case for case in fit if _goes_round(case, rounds, every)), 1)
 
 
@@ -173,7 +173,7 @@ def _changed(kernel: CudaKernel, wanted: list[tuple[Problem, dict[str, int]]]) -
             yield changed
 
 
-def _few(kernel: CudaKernel, taken: list[Problem], tile: Tile, device: DeviceLimits) -> Iterator[Problem]:
+def _largest(kernel: CudaKernel, taken: list[Problem], tile: Tile, device: DeviceLimits) -> Iterator[Problem]:
     """Yield the largest ragged problem and the largest of whole vectors for each storage type, layout and direction.
 
     If no ragged problem fits the tile, the largest of any kind is used. Long problems take seconds, so each tile has
