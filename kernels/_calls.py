@@ -23,25 +23,25 @@ WORD = ir.IntType(64)
 
 
 class Table(NamedTuple):
-    """A list of calls, three words each, at `address`. calls: their number. held: objects that the list points to."""
+    """A list of calls, three words each, at `address`. calls: their number. objects: those that the list points to."""
 
     address: int
     calls: int
-    held: tuple[Any, ...]
+    objects: tuple[Any, ...]
 
 
 def table(compiled: Compiled) -> Table:
     """Return the table of a launch's calls."""
-    held, words = [], []
+    objects, words = [], []
     for function, args in compiled.calls:
         kinds = tuple(cast(Any, numba).typeof(arg) for arg in args)
-        found = cast(Any, function).overloads[kinds]
+        overload = cast(Any, function).overloads[kinds]
         given = np.frombuffer(b"".join(_flat(kinds, args)), np.int64)
-        address = found.library.get_pointer_to_function(found.fndesc.llvm_func_name)
+        address = overload.library.get_pointer_to_function(overload.fndesc.llvm_func_name)
         words.append((_passes(kinds)[0], address, given.ctypes.data))
-        held.append((given, args))
+        objects.append((given, args))
     lying = np.array(words, np.int64).reshape(-1, 3)
-    return Table(lying.ctypes.data, len(words), (lying, *held))
+    return Table(lying.ctypes.data, len(words), (lying, *objects))
 
 
 def _flat(kinds: Any, values: Any) -> Iterator[bytes]:

@@ -76,8 +76,8 @@ def _put(_context: Any, to: Any, at: Any, source: Any, begin: Any, count: Any, k
         count, keep = args[4:]
         whole = builder.and_(count, number(-LANES))
 
-        def add(place: Any, found: Any) -> None:
-            value = builder.load(found, align=4)
+        def add(place: Any, address: Any) -> None:
+            value = builder.load(address, align=4)
             total = builder.fadd(builder.load(place, align=4), value)
             builder.store(builder.select(keep, total, value), place, align=4)
 

@@ -20,7 +20,7 @@ class Shared:
 
     def __init__(self, bands: Sequence[Launch], meetings: Sequence[Array] = ()) -> None:
         self.bands, self.meetings = tuple(bands), tuple(meetings)
-        self._team, self._held, self._is_broken = team(len(bands) - 1), [Band.of(band) for band in bands], False
+        self._team, self._tasks, self._is_broken = team(len(bands) - 1), [Band.of(band) for band in bands], False
 
     def __call__(self) -> None:
         if self._is_broken:
@@ -28,7 +28,7 @@ class Shared:
             self._count(0)
             self._is_broken = False
         try:
-            self._team.run(self._held)
+            self._team.run(self._tasks)
         except BaseException:
             from kernelmark.kernels._spin import OPEN
 
@@ -74,8 +74,8 @@ def in_turn(*launches: Launch) -> Launch:
         return joined[0]
 
     def launch() -> None:
-        for one in joined:
-            one()
+        for step in joined:
+            step()
 
     return launch
 
@@ -107,12 +107,12 @@ def _joined(launches: Sequence[Launch], meets: bool = True) -> Launch:
     for bands in several:
         if meets and max(before, len(bands)) > 1 and any(calls):
             meetings.append(np.zeros(LINE_BYTES // 8, np.int64))
-            for own in calls:
-                own += _meeting(meetings[-1], threads)
-        for own, band in zip(reversed(calls), reversed(bands), strict=False):
-            own += band.calls
+            for sequence in calls:
+                sequence += _meeting(meetings[-1], threads)
+        for sequence, band in zip(reversed(calls), reversed(bands), strict=False):
+            sequence += band.calls
         before = len(bands)
-    together = [Compiled(tuple(own)) for own in calls]
+    together = [Compiled(tuple(sequence)) for sequence in calls]
     return together[0] if threads == 1 else Shared(together, meetings)
 
 

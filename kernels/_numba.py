@@ -161,16 +161,16 @@ def in_registers(
 
     factors = [everywhere(builder, factor, vector) for factor in (a, b)]
     values = [_alloca(builder, vector) for _ in range(accumulators)]  # LLVM keeps these in registers
-    for held, place in zip(values, places(1), strict=True):
-        builder.store(first(builder.load(place, align=itemsize)), held)
+    for register, place in zip(values, places(1), strict=True):
+        builder.store(first(builder.load(place, align=itemsize)), register)
     if ahead:  # steps take longer than the next group's loads, but out-of-order execution does not reach these
         for place in (*places(1, 1), *places(0, 1)):
             prefetch(builder, place)
     with cgutils.for_range(builder, count):
-        for held in values:
-            builder.store(step(builder.load(held), *factors), held)
-    for held, place in zip(values, places(0), strict=True):
-        builder.store(builder.load(held), place, align=itemsize)
+        for register in values:
+            builder.store(step(builder.load(register), *factors), register)
+    for register, place in zip(values, places(0), strict=True):
+        builder.store(builder.load(register), place, align=itemsize)
     return context.get_dummy_value()
 
 

@@ -31,10 +31,10 @@ def _rows_of(m):
 
 
 @part
-def _few(m, n, a_copied):
+def _tail(m, n, a_copied):
     """Return the number of columns that are multiplied one by one."""
-    few = n % LANES
-    return few if few <= (ALONE if n == few else FEW) and m >= ROWS and not a_copied else 0
+    tail = n % LANES
+    return tail if tail <= (ALONE if n == tail else FEW) and m >= ROWS and not a_copied else 0
 
 
 @part
@@ -45,7 +45,7 @@ def _is_lying(m, n, a_step, b):
 
 
 @inlined
-def _found(m, n, k, a_step, b, c_column):
+def _estimate(m, n, k, a_step, b, c_column):
     """Return the approximate cycles of a product if tiles have rows along m and lanes along n.
 
     Two vectors are multiplied per cycle.
@@ -53,12 +53,12 @@ def _found(m, n, k, a_step, b, c_column):
     The second value is how to compute the product, as in `order`; a separate function would take long to compile.
     """
     a_copied = a_step != 1
-    rows, few, lying = _rows_of(m), _few(m, n, a_copied), _is_lying(m, n, a_step, b)
+    rows, tail, lying = _rows_of(m), _tail(m, n, a_copied), _is_lying(m, n, a_step, b)
     near = b[1] == 1 and (lying or is_near(min(k, DEPTH), b[0]))
-    tiles = -(-m // rows) * rows * (-(-(n - few) // LANES) + few / LANES) * k / 2
+    tiles = -(-m // rows) * rows * (-(-(n - tail) // LANES) + tail / LANES) * k / 2
     copies = (a_copied and not lying) * COPY * m * k * max(1, -(-(n - WIDTH + 1) // (PANELS * WIDTH)))
     packs = (TURN if b[1] != 1 else PACK * (not near)) * n * k
-    return tiles + copies + packs + (c_column != 1) * STORE * m * n * -(-k // DEPTH), (rows, few, lying, near)
+    return tiles + copies + packs + (c_column != 1) * STORE * m * n * -(-k // DEPTH), (rows, tail, lying, near)
 
 
 @inlined
@@ -68,6 +68,6 @@ def order(m, n, k, a, b, c):
     The second value is a tuple: the rows of a tile, the number of columns that are multiplied one by one, whether a and
     b are both read in place, and whether b is read in place. a, b, c: strides of rows and columns.
     """
-    one_way, found = _found(m, n, k, a[1], b, c[1])
-    other_way, other = _found(n, m, k, b[0], (a[1], a[0]), c[0])
-    return (True, other) if other_way < one_way else (False, found)
+    cycles, way = _estimate(m, n, k, a[1], b, c[1])
+    other_cycles, other_way = _estimate(n, m, k, b[0], (a[1], a[0]), c[0])
+    return (True, other_way) if other_cycles < cycles else (False, way)

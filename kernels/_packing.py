@@ -31,7 +31,7 @@ def widths(first, last):
 
 
 @part
-def pack(held, b, at, deep, first, last):
+def pack(buffer, b, at, deep, first, last):
     """Copy columns first:last of `deep` rows of b, from offset `at` on, panel by panel; zeros fill the last vector."""
     if b[3] == 1:  # row by row, so that as much as possible is read from each page
         for t in range(deep):
@@ -41,13 +41,13 @@ def pack(held, b, at, deep, first, last):
             panel, j = 0, first
             while j < last:
                 real, lanes = widths(j, last)
-                padded(held, panel + t * lanes, b[0], at + t * b[2] + j, real, lanes)
+                padded(buffer, panel + t * lanes, b[0], at + t * b[2] + j, real, lanes)
                 panel, j = panel + deep * lanes, j + lanes
     else:
         panel, j = 0, first
         while j < last:
             real, lanes = widths(j, last)
-            turn(held, panel, b[0], at + j * b[3], b[3], deep, real, lanes)
+            turn(buffer, panel, b[0], at + j * b[3], b[3], deep, real, lanes)
             panel, j = panel + deep * lanes, j + lanes
 
 

@@ -40,30 +40,30 @@ _tile = products((ROWS, ROWS - 1), VECTORS)
 _row_dots = dots(ROWS)
 
 
-def _multiply(held, m, n, k, keep, a, a_size, a_row, a_step, b, b_size, b_step, b_column, c, c_size, c_row, c_column):
+def _multiply(buffer, m, n, k, keep, a, a_size, a_row, a_step, b, b_size, b_step, b_column, c, c_size, c_row, c_column):
     """Compiled by `_address`; see `multiply`."""
-    held = carray(held, (SCRATCH,))
+    buffer = carray(buffer, (SCRATCH,))
     a, b, c = carray(a, (a_size,)), carray(b, (b_size,)), carray(c, (c_size,))
     first, second, result = (a, 0, a_row, a_step), (b, 0, b_step, b_column), (c, 0, c_row, c_column)
-    turned, (rows, few, lying, near) = order(m, n, k, (a_row, a_step), (b_step, b_column), (c_row, c_column))
+    turned, (rows, tail, lying, near) = order(m, n, k, (a_row, a_step), (b_step, b_column), (c_row, c_column))
     if turned:
         m, n, result = n, m, (c, 0, c_column, c_row)
         first, second = (b, 0, b_column, b_step), (a, 0, a_step, a_row)
     most = SHALLOW if lying else DEPTH
     stop = 0
-    while stop < n - few:
+    while stop < n - tail:
         start, stop = stop, stop + PANELS * WIDTH
-        if lying or stop + WIDTH > n - few:  # a remainder of less than a panel would read all of a again
-            stop = n - few
+        if lying or stop + WIDTH > n - tail:  # a remainder of less than a panel would read all of a again
+            stop = n - tail
         for begin in range(0, k, most):
             deep = min(k - begin, most)
             at, copied = begin * second[2], _first_copied(near, start, stop)
             if copied < stop:
-                pack(held, second, at, deep, copied, stop)
+                pack(buffer, second, at, deep, copied, stop)
             factors, how = (second, at, copied), (lying, lying and begin + deep < k, keep or begin > 0)
-            _tiles(held, rows, m, begin, deep, first, factors, start, stop, how, result)
-    for begin in range(0, k if few else 0, DEPTH):
-        _dots(held, m, begin, min(k - begin, DEPTH), first, second, n - few, n, keep or begin > 0, result)
+            _tiles(buffer, rows, m, begin, deep, first, factors, start, stop, how, result)
+    for begin in range(0, k if tail else 0, DEPTH):
+        _dots(buffer, m, begin, min(k - begin, DEPTH), first, second, n - tail, n, keep or begin > 0, result)
 
 
 @lru_cache
@@ -88,7 +88,7 @@ def multiplying(setup: Callable[[Array], Launch]) -> Launch:
     return launch
 
 
-def _call(_context: Any, product: Any, held: Any, sizes: Any, keep: Any, a: Any, b: Any, c: Any) -> Any:
+def _call(_context: Any, product: Any, buffer: Any, sizes: Any, keep: Any, a: Any, b: Any, c: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         values = [data(context, builder, signature.args[1], args[1]), *cgutils.unpack_tuple(builder, args[2], 3)]
         values.append(builder.zext(args[3], ir.IntType(8)))
@@ -100,20 +100,20 @@ def _call(_context: Any, product: Any, held: Any, sizes: Any, keep: Any, a: Any,
         builder.call(builder.inttoptr(args[0], kind.as_pointer()), values)
         return context.get_dummy_value()
 
-    return types.void(product, held, sizes, keep, a, b, c), generate
+    return types.void(product, buffer, sizes, keep, a, b, c), generate
 
 
 _called = cast(Any, intrinsic(_call))
 
 
 @jit
-def multiply(product, held, m, n, k, a, b, keep, c):
+def multiply(product, buffer, m, n, k, a, b, keep, c):
     """Compute C = A B, or with `keep` C += A B, for A (m x k), B (k x n) and C.
 
     Each matrix is given as (flat array, offset, row stride, column stride); one of the strides is 1. product: the
-    argument that `multiplying` passes. held: scratch of SCRATCH elements.
+    argument that `multiplying` passes. buffer: SCRATCH elements.
     """
-    _called(product[0], held, (m, n, k), keep, a, b, c)
+    _called(product[0], buffer, (m, n, k), keep, a, b, c)
 
 
 @part
@@ -128,11 +128,11 @@ def _first_copied(in_place, first, last):
 
 
 @part
-def _tiles(held, rows, m, begin, deep, a, b, first, last, how, c):
+def _tiles(buffer, rows, m, begin, deep, a, b, first, last, how, c):
     """Multiply all rows of a with the panels. The last tile begins earlier if it would reach beyond c.
 
-    b: the matrix as stored, the offset of the panels' first row, and the first column that is in `held`. how: whether a
-    and b are read in place, whether lines of the next steps are prefetched, and whether sums are added to c.
+    b: the matrix as stored, the offset of the panels' first row, and the first column that is in `buffer`. how: whether
+    a and b are read in place, whether lines of the next steps are prefetched, and whether sums are added to c.
     """
     lying, more, keep = how
     of_a = more * -(-m // LINE), a[1] + (begin + deep) * a[3], LINE, a[3]
@@ -146,17 +146,17 @@ def _tiles(held, rows, m, begin, deep, a, b, first, last, how, c):
             tile = i // rows % TILES
             if tile == 0:
                 some = i, min(m, i + TILES * rows), rows, m
-                gather(held[_A:_TILE], source, (a[1] + begin * a[3], a[2], a[3]), some, deep)
-            source, place = held, (_A + tile * (ROWS * deep + GAP), 1, ROWS)
+                gather(buffer[_A:_TILE], source, (a[1] + begin * a[3], a[2], a[3]), some, deep)
+            source, place = buffer, (_A + tile * (ROWS * deep + GAP), 1, ROWS)
         to = c[0], c[1] + r * c[2], c[2], c[3]
         if a[3] == 1 and a[2] == deep:  # rows follow without gaps, and each panel's tile prefetches part of the next
             of_a, line = (panels, a[1] + (r + rows) * deep + begin, share * deep, share), 0
         later = a[0], of_b, of_a
-        line = _across(held, rows, i - r, count, source, place, b, deep, first, last, keep, to, later, line)
+        line = _across(buffer, rows, i - r, count, source, place, b, deep, first, last, keep, to, later, line)
 
 
 @part
-def _across(held, rows, skipped, count, a, a_place, b, deep, first, last, keep, c, later, line):
+def _across(buffer, rows, skipped, count, a, a_place, b, deep, first, last, keep, c, later, line):
     """Compute a row of tiles of c, and store only its rows skipped:count.
 
     later, line: arguments of `next_lines`. Returns `line` for the next tile.
@@ -165,38 +165,38 @@ def _across(held, rows, skipped, count, a, a_place, b, deep, first, last, keep, 
     while j < last:
         real, lanes = widths(j, last)
         whole = c[3] == 1 and not skipped and count == rows and real == lanes
-        to, place = (c[0], (c[1] + j, c[2])) if whole else (held, (_TILE, lanes))
-        in_held = j >= b[2]
-        factors, row = (held, (panel, lanes)) if in_held else (b[0][0], (b[1] + j, b[0][2]))
+        to, place = (c[0], (c[1] + j, c[2])) if whole else (buffer, (_TILE, lanes))
+        in_buffer = j >= b[2]
+        factors, row = (buffer, (panel, lanes)) if in_buffer else (b[0][0], (b[1] + j, b[0][2]))
         ahead = next_lines(later[0], b[0][0], line, later[1], later[2])
         _tile((rows, lanes), to, place, keep and whole, a, a_place, factors, row, deep, ahead)
         if not whole:
-            put(held[_TILE:], lanes, real, skipped, count, c[0], c[1] + j * c[3], c[2], c[3], keep)
-        panel, j, line = panel + deep * lanes if in_held else 0, j + lanes, line + 1
+            put(buffer[_TILE:], lanes, real, skipped, count, c[0], c[1] + j * c[3], c[2], c[3], keep)
+        panel, j, line = panel + deep * lanes if in_buffer else 0, j + lanes, line + 1
     return line
 
 
 @part
-def _dots(held, m, begin, deep, a, b, first, last, keep, c):
+def _dots(buffer, m, begin, deep, a, b, first, last, keep, c):
     """Compute columns first:last of c one by one; products beyond whole vectors are also added one by one."""
     whole = deep // LANES * LANES
     for j in range(first, last):
         to, at = _COLUMNS + (j - first) * DEPTH, b[1] + begin * b[2] + j * b[3]
         if b[2] == 1:
-            move(held, to, b[0], at, deep)
+            move(buffer, to, b[0], at, deep)
         else:
             for t in range(deep):
-                held[to + t] = b[0][at + t * b[2]]
+                buffer[to + t] = b[0][at + t * b[2]]
     for i in range(0, m, ROWS):
         r = min(i, m - ROWS)
         at = a[1] + r * a[2] + begin
         for j in range(first, last):
             column = _COLUMNS + (j - first) * DEPTH
-            sums = held[_TILE : _TILE + ROWS]
-            _row_dots(sums, a[0], at, a[2], held, column, whole)
+            sums = buffer[_TILE : _TILE + ROWS]
+            _row_dots(sums, a[0], at, a[2], buffer, column, whole)
             for q in range(i - r, ROWS):
                 total = sums[q]
                 for t in range(whole, deep):
-                    total += a[0][at + q * a[2] + t] * held[column + t]
+                    total += a[0][at + q * a[2] + t] * buffer[column + t]
                 place = c[1] + (r + q) * c[2] + j * c[3]
                 c[0][place] = c[0][place] + total if keep else total

@@ -51,35 +51,35 @@ class _Member:
         self._spin = _spin
         lines = np.zeros(64, np.int64)
         self._box, self._done = lines[:16], lines[32:]  # in separate cache lines, since each is written by one thread
-        self._asked, self._asleep, self._semaphore = 0, False, Semaphore(0)
+        self._requests, self._asleep, self._semaphore = 0, False, Semaphore(0)
         self._task: Launch | None = None
-        self._held: Band | None = None
+        self._band: Band | None = None
         self._error: BaseException | None = None
         self._thread = Thread(target=self._serve, name=name, daemon=True)
         self._thread.start()
 
     def begin(self, band: Band) -> None:
-        self._asked += 1
-        self._held = band  # keeps the arguments of calls that still run after an interrupt
+        self._requests += 1
+        self._band = band  # keeps the arguments of calls that still run after an interrupt
         if band.table is None:
             self._task = band.launch
-            self._spin.ask(self._box, 0, self._spin.OTHER, self._asked)
+            self._spin.ask(self._box, 0, self._spin.OTHER, self._requests)
         else:
-            self._spin.ask(self._box, band.table.address, band.table.calls, self._asked)
+            self._spin.ask(self._box, band.table.address, band.table.calls, self._requests)
         if self._asleep:
             self._asleep = False
             self._semaphore.release()
 
     def end(self) -> BaseException | None:
         """Wait until all tasks are done, and return the last exception that a task raised, or None."""
-        if self._held is None:
+        if self._band is None:
             return None
-        while not self._spin.rises(self._done, self._asked - 1, ROUNDS):
+        while not self._spin.rises(self._done, self._requests - 1, ROUNDS):
             os.sched_yield()
         if self._done[self._spin.FAILED]:
             self._done[self._spin.FAILED] = 0
             self._error = ArithmeticError(RAISED)
-        error, self._error, self._held = self._error, None, None
+        error, self._error, self._band = self._error, None, None
         return error
 
     def keep_to(self, cpus: Sequence[int]) -> None:
@@ -128,10 +128,10 @@ class _Team:
             for member, band in zip(self._members, bands[:-1], strict=True):
                 member.end()  # waits for tasks of an interrupted launch
                 member.begin(band)
-            launch, own = bands[-1]
-            if own is None:
+            launch, table = bands[-1]
+            if table is None:
                 launch()
-            elif self._perform(own.address, own.calls):
+            elif self._perform(table.address, table.calls):
                 raise ArithmeticError(RAISED)
             for error in [member.end() for member in self._members]:
                 if error is not None:
@@ -148,8 +148,8 @@ class _Team:
         if (cpu := here()) == self._cpu:
             return
         self._cpu = cpu
-        for member, own in zip(self._members, beside(cpu, len(self._members)), strict=False):
-            member.keep_to(own)
+        for member, cpus in zip(self._members, beside(cpu, len(self._members)), strict=False):
+            member.keep_to(cpus)
 
 
 def here() -> int:

@@ -59,10 +59,10 @@ class Sums:
 
     def __init__(self, builder: Any, rows: int, vectors: int) -> None:
         self._builder, self._rows, self._vectors = builder, rows, vectors
-        self._held = [_alloca(builder, VECTOR) for _ in range(rows * vectors)]  # LLVM keeps these in registers
+        self._registers = [_alloca(builder, VECTOR) for _ in range(rows * vectors)]  # LLVM keeps these in registers
 
     def begin(self, values: list[Any]) -> None:
-        for register, value in zip(self._held, values, strict=True):
+        for register, value in zip(self._registers, values, strict=True):
             self._builder.store(value, register)
 
     def add(self, elements: Callable[[int], Any], factors: list[Any]) -> None:
@@ -73,12 +73,12 @@ class Sums:
     def add_to(self, row: int, element: Any, factors: list[Any]) -> None:
         """Add to a row the products of its element, broadcast to all lanes, with the vectors."""
         for i, factor in enumerate(factors):
-            register = self._held[row * self._vectors + i]
+            register = self._registers[row * self._vectors + i]
             total = llvm(self._builder, "fma", element, factor, self._builder.load(register))
             self._builder.store(total, register)
 
     def values(self) -> list[Any]:
-        return [self._builder.load(register) for register in self._held]
+        return [self._builder.load(register) for register in self._registers]
 
 
 def products(heights: Sequence[int], widest: int) -> Any:
@@ -98,13 +98,13 @@ def products(heights: Sequence[int], widest: int) -> Any:
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         c, a, b = (data(context, builder, signature.args[i], args[i]) for i in (1, 4, 6))
-        found, (c_at, c_row) = (cgutils.unpack_tuple(builder, args[i], 2) for i in (0, 2))
+        tile, (c_at, c_row) = (cgutils.unpack_tuple(builder, args[i], 2) for i in (0, 2))
         a_at, a_row, a_step = cgutils.unpack_tuple(builder, args[5], 3)
         (b_at, b_step), (line, line_step) = (cgutils.unpack_tuple(builder, args[i], 2) for i in (7, 9))
         fetched = builder.inttoptr(line, a.type)
         starts = after(builder, c, c_at), after(builder, a, a_at), after(builder, b, b_at), fetched
         for rows, vectors in product(heights, range(1, widest + 1)):
-            sizes = zip(found, (rows, vectors * LANES), strict=True)
+            sizes = zip(tile, (rows, vectors * LANES), strict=True)
             alike = (builder.icmp_signed("==", value, number(size)) for value, size in sizes)
             with builder.if_then(builder.and_(*alike)):
                 _multiply(builder, (rows, vectors), starts, (c_row, a_row, a_step, b_step, line_step), args[3], args[8])
@@ -120,8 +120,8 @@ def _multiply(builder: Any, tile: tuple[int, int], starts: Any, strides: Any, ke
     places = [place for line in lines for place in vectors_at(builder, line, vectors)]
     begins = [after(builder, a, builder.mul(a_row, number(row))) for row in range(rows)]
     sums = Sums(builder, rows, vectors)
-    with builder.if_else(keep) as (kept, fresh):
-        with kept:
+    with builder.if_else(keep) as (old, fresh):
+        with old:
             sums.begin(loaded(builder, places))
         with fresh:
             sums.begin([ir.Constant(VECTOR, None)] * len(places))
@@ -151,15 +151,15 @@ def dots(rows: int) -> Any:
         c, a, b = (data(context, builder, signature.args[i], args[i]) for i in (0, 1, 4))
         a_at, a_row, (b_at, count) = args[2], args[3], args[5:]
         begins = [after(builder, a, a_at, builder.mul(a_row, number(row))) for row in range(rows)]
-        held = [_alloca(builder, VECTOR) for _ in range(rows)]
-        for register in held:
+        registers = [_alloca(builder, VECTOR) for _ in range(rows)]
+        for register in registers:
             builder.store(ir.Constant(VECTOR, None), register)
         with cgutils.for_range_slice(builder, number(0), count, number(LANES), INTEGER) as (t, _):
             (column,) = loaded(builder, vectors_at(builder, after(builder, b, b_at, t), 1))
-            for begin, register in zip(begins, held, strict=True):
+            for begin, register in zip(begins, registers, strict=True):
                 (line,) = loaded(builder, vectors_at(builder, after(builder, begin, t), 1))
                 builder.store(llvm(builder, "fma", line, column, builder.load(register)), register)
-        for row, register in enumerate(held):
+        for row, register in enumerate(registers):
             builder.store(total(builder, builder.load(register)), after(builder, c, number(row)))
         return context.get_dummy_value()
 

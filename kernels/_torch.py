@@ -66,9 +66,9 @@ class _Pool:
     def _keep_apart(self) -> None:
         if self._threads and (cpu := here()) != self._cpu:
             self._cpu = cpu
-            for thread, own in zip(sorted(self._threads), beside(cpu, len(self._threads)), strict=False):
+            for thread, cpus in zip(sorted(self._threads), beside(cpu, len(self._threads)), strict=False):
                 with suppress(ProcessLookupError):
-                    os.sched_setaffinity(thread, own)
+                    os.sched_setaffinity(thread, cpus)
 
 
 @cache
@@ -102,14 +102,14 @@ def _printed(run: Launch) -> str:
     libc = ctypes.CDLL(None)
     sys.stdout.flush()
     libc.fflush(None)
-    kept = os.dup(1)
+    stdout = os.dup(1)
     with tempfile.TemporaryFile() as file:
         os.dup2(file.fileno(), 1)
         try:
             run()
         finally:
             libc.fflush(None)
-            os.dup2(kept, 1)
-            os.close(kept)
+            os.dup2(stdout, 1)
+            os.close(stdout)
         file.seek(0)
         return file.read().decode(errors="replace")

@@ -57,12 +57,12 @@ def by_waves(
         return tiles, [score(p, tile, choice, device) for tile, choice in zip(tiles, choices, strict=True)]
 
     def unless(p: Any, t: Tile, device: DeviceLimits) -> str | None:
-        tiles, found = scored(p, device)
+        tiles, rates = scored(p, device)
         if t not in tiles:
             return None
-        best, own = max(found), found[tiles.index(t)]
-        if tiles.index(t) == found.index(best):
+        best, rate = max(rates), rates[tiles.index(t)]
+        if tiles.index(t) == rates.index(best):
             return None
-        return f"its blocks reach {own:.2f} of the device's rate, those of another tile {best:.2f}"
+        return f"its blocks reach {rate:.2f} of the device's rate, those of another tile {best:.2f}"
 
     return Prefer(tuple(choice.values for choice in choices), unless)

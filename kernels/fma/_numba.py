@@ -15,7 +15,7 @@ def _multiply_add(_context: Any, d: Any, x: Any, start: Any, a: Any, b: Any, ste
         return in_registers(
             (context, builder, signature, args),
             lambda first: _coarse(builder, first),
-            lambda held, a, b: llvm(builder, "fma", a, b, held),
+            lambda accumulator, a, b: llvm(builder, "fma", a, b, accumulator),
         )
 
     return types.void(d, x, types.int64, d.dtype, d.dtype, types.int64), generate

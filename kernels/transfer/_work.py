@@ -13,7 +13,7 @@ def _affine(_context: Any, b: Any, a: Any, start: Any, scale: Any, shift: Any, s
         return in_registers(
             (context, builder, signature, args),
             lambda first: first,
-            lambda held, scale, shift: llvm(builder, "fma", held, scale, shift),
+            lambda accumulator, scale, shift: llvm(builder, "fma", accumulator, scale, shift),
             ahead=True,
         )
 
