@@ -33,10 +33,10 @@ def send(gradient, left, sent, scales, start, stop):
     last = start + (stop - start) // block * block
     _send(gradient, left, sent, scales, start, last, 0)
     if last < stop:
-        kept = _filled(left, last, stop, block)
+        rest = _filled(left, last, stop, block)
         words, numbers = _from(sent, scales, last)
-        _send(_filled(gradient, last, stop, block), kept, words, numbers, 0, block, last + block - stop)
-        left[last:stop] = kept[: stop - last]
+        _send(_filled(gradient, last, stop, block), rest, words, numbers, 0, block, last + block - stop)
+        left[last:stop] = rest[: stop - last]
 
 
 @jit
@@ -46,10 +46,10 @@ def own(left, sent, scales, message, message_scales, start, stop):
     last = start + (stop - start) // block * block
     _own(left, sent, scales, 0, message, message_scales, start, last, 0)
     if last < stop:
-        kept = _filled(left, last, stop, block)
+        rest = _filled(left, last, stop, block)
         words, numbers = _from(message, message_scales, last)
-        _own(kept, sent, scales, last, words, numbers, 0, block, last + block - stop)
-        left[last:stop] = kept[: stop - last]
+        _own(rest, sent, scales, last, words, numbers, 0, block, last + block - stop)
+        left[last:stop] = rest[: stop - last]
 
 
 @jit
@@ -113,9 +113,9 @@ def _length(sent):
 @jit
 def _filled(row, start, stop, length):
     """Return a copy of the elements start:stop, padded with zeros to `length`."""
-    found = np.zeros(length, np.float32)
-    found[: stop - start] = row[start:stop]
-    return found
+    block = np.zeros(length, np.float32)
+    block[: stop - start] = row[start:stop]
+    return block
 
 
 @jit

@@ -52,17 +52,17 @@ class Compressed:
         self._drawn, self._outputs, self._lr = drawn, outputs, lr
         self._w, self._n = drawn["g"].shape
         self._dtype, self._u = dtype, DTYPES[dtype].roundoff
-        self._kept = self._offered = 0.0
+        self._residual = self._offered = 0.0
 
     def verdict(self) -> Verdict:
         """Return a verdict with the delivered sum's largest error, its bound, and the workers' compression error."""
         drawn = set(self._drawn["parts"].tolist())
         try:
-            found = [self._judge_part(start, start in drawn) for start in range(0, self._n, PART)]
+            errors = [self._judge_part(start, start in drawn) for start in range(0, self._n, PART)]
         except _Wrong as wrong:
             return Verdict(None, None, str(wrong))
-        worst, limit = max(found, key=lambda pair: pair[0] / max(pair[1], _TINY))
-        return Verdict(worst, limit, compression_error=self._kept / max(self._offered, _TINY))
+        worst, limit = max(errors, key=lambda pair: pair[0] / max(pair[1], _TINY))
+        return Verdict(worst, limit, compression_error=self._residual / max(self._offered, _TINY))
 
     def _judge_part(self, start: int, closely: bool) -> tuple[float, float]:
         """Check the residuals of each worker and the owner, then the delivered sum; closely: also the sent values."""
@@ -72,18 +72,18 @@ class Compressed:
         for i in range(self._w):
             x = drawn["g"][i, part].astype(np.float64)
             x += drawn["e"][i, part]
-            kept = left[i, part].astype(np.float64)
-            self._judge_row(x, kept, _WORKER * self._u * np.abs(x), i, start, closely)
-            self._kept += float(np.vdot(kept, kept))
+            residual = left[i, part].astype(np.float64)
+            self._judge_row(x, residual, _WORKER * self._u * np.abs(x), i, start, closely)
+            self._residual += float(np.vdot(residual, residual))
             self._offered += float(np.vdot(x, x))
             received += x
-            received -= kept
+            received -= residual
             size += np.abs(x)
-            size += np.abs(kept)
-        kept = left[self._w, part].astype(np.float64)
-        errors = rounded(self._w, self._dtype) * (size + np.abs(kept))
-        self._judge_row(received, kept, errors, self._w, start, closely)
-        return self._judge_sum(received - kept, errors, start)
+            size += np.abs(residual)
+        residual = left[self._w, part].astype(np.float64)
+        errors = rounded(self._w, self._dtype) * (size + np.abs(residual))
+        self._judge_row(received, residual, errors, self._w, start, closely)
+        return self._judge_sum(received - residual, errors, start)
 
     def _judge_sum(self, want: Array, errors: Array, start: int) -> tuple[float, float]:
         part, name = slice(start, start + PART), "s"
@@ -95,17 +95,17 @@ class Compressed:
         right = error <= errors
         if not right.all():
             at = int(right.argmin())
-            found = f"{name}[{start + at}] is {float(self._outputs[name][part][at]):.9g}, expected {want[at]:.9g}"
-            raise _Wrong(f"{found} within {errors[at]:.3g}: the drawn values minus the residuals")
+            difference = f"{name}[{start + at}] is {float(self._outputs[name][part][at]):.9g}, expected {want[at]:.9g}"
+            raise _Wrong(f"{difference} within {errors[at]:.3g}: the drawn values minus the residuals")
         at = int(np.argmax(error / np.maximum(errors, _TINY)))
         return float(error[at]), float(errors[at])
 
-    def _judge_row(self, x: Array, kept: Array, errors: Array, row: int, start: int, closely: bool) -> None:
-        """Check the blocks of a worker or owner that had to send x and kept the residual `kept`.
+    def _judge_row(self, x: Array, residual: Array, errors: Array, row: int, start: int, closely: bool) -> None:
+        """Check the blocks of a worker or owner that had to send x and kept `residual`.
 
         errors: bounds of elements; any element of a block may have the largest error, since the block has one scale.
         """
-        blocks = (_blocks(values, self._block) for values in (x, kept, errors))
+        blocks = (_blocks(values, self._block) for values in (x, residual, errors))
         for (whole, at), (rest, _), (error, _) in zip(*blocks, strict=True):
             tolerance = error.max(1)
             least, much = _LEAST[self._name](whole), np.einsum("ij,ij->i", rest, rest)
@@ -118,8 +118,8 @@ class Compressed:
             first = start + at + i * self._block
             block = f"e[{row}, {first}:{first + whole.shape[1]}]"
             if much[i] <= allowed[i]:
-                found = f"a sent value differs by {strays[i]:.3g} from {_VALUES[self._name]}"
-                raise _Wrong(f"{block}: {found}, expected at most {2 * tolerance[i]:.3g}")
+                difference = f"a sent value differs by {strays[i]:.3g} from {_VALUES[self._name]}"
+                raise _Wrong(f"{block}: {difference}, expected at most {2 * tolerance[i]:.3g}")
             size = max(float(np.vdot(whole[i], whole[i])), _TINY)
             expected = f"expected at most {allowed[i] / size:.3g} in {self._name}"
             raise _Wrong(f"{block} keeps {much[i] / size:.3g} of the values to be sent (squared norms), {expected}")
@@ -140,15 +140,15 @@ def _least_of_onebit(x: Array) -> Array:
     high = (x >= 0).sum(1)
     low = x.shape[1] - high
     mean_squares = ((size + total) / 2) ** 2 / np.maximum(high, 1) + ((size - total) / 2) ** 2 / np.maximum(low, 1)
-    found: Array = np.maximum(squares - mean_squares, 0.0)
-    return found
+    norms: Array = np.maximum(squares - mean_squares, 0.0)
+    return norms
 
 
 def _least_of_int8(x: Array) -> Array:
     """Return the squared norms of the residuals of rounding to multiples of the largest magnitude over 127."""
     rest, step = _off_grid(x)
-    found: Array = np.einsum("ij,ij->i", rest, rest) * step**2
-    return found
+    norms: Array = np.einsum("ij,ij->i", rest, rest) * step**2
+    return norms
 
 
 def _off_grid(x: Array) -> tuple[Array, Array]:
@@ -162,15 +162,15 @@ def _off_grid(x: Array) -> tuple[Array, Array]:
 def _strays_of_onebit(sent: Array) -> Array:
     """Return, for each block, the largest distance of a value from the nearer of the block's minimum and maximum."""
     low, high = sent.min(1, keepdims=True), sent.max(1, keepdims=True)
-    found: Array = np.minimum(sent - low, high - sent).max(1)
-    return found
+    distances: Array = np.minimum(sent - low, high - sent).max(1)
+    return distances
 
 
 def _strays_of_int8(sent: Array) -> Array:
     """Return, for each block, the largest distance of a value from the nearest multiple of the scale."""
     rest, step = _off_grid(sent)
-    found: Array = np.abs(rest).max(1) * step
-    return found
+    distances: Array = np.abs(rest).max(1) * step
+    return distances
 
 
 _LEAST = {"onebit": _least_of_onebit, "int8": _least_of_int8}

@@ -76,11 +76,11 @@ class _Code(NamedTuple):
         start = ir.Constant(ir.FloatType(), 0.0)
         return self.call(ir.FloatType(), f"vector.reduce.fadd.v{LANES}f32", start, line, fastmath=("reassoc",))
 
-    def tree(self, combine: Callable[[Any, Any], Any], found: list[Any]) -> Any:
+    def tree(self, combine: Callable[[Any, Any], Any], values: list[Any]) -> Any:
         """Combine pairs of values, then pairs of pairs; the number of values is a power of two."""
-        while len(found) > 1:
-            found = [combine(a, b) for a, b in zip(found[::2], found[1::2], strict=True)]
-        return found[0]
+        while len(values) > 1:
+            values = [combine(a, b) for a, b in zip(values[::2], values[1::2], strict=True)]
+        return values[0]
 
 
 def _combining(combine: str) -> Any:
@@ -91,8 +91,8 @@ def _combining(combine: str) -> Any:
             code = _Code(*given)
             (total,) = code.lines(2, code.args[3], 1)
             messages, numbers = (cgutils.unpack_tuple(code.builder, code.args[i]) for i in (4, 5))  # type: ignore[no-untyped-call]
-            for one, its_scales, kind in zip(messages, numbers, code.signature.args[4], strict=True):
-                total = getattr(code.builder, combine)(total, code.received(kind, one, its_scales))
+            for message, its_scales, kind in zip(messages, numbers, code.signature.args[4], strict=True):
+                total = getattr(code.builder, combine)(total, code.received(kind, message, its_scales))
             code.builder.store(total, code.at(0, code.args[1]), align=1)
             return code.context.get_dummy_value()
 

@@ -57,9 +57,9 @@ def step(weights, replicas, rows, lr, start, stop):
         part = weights[first:last]
         piece[:] = 0
         for row in rows:
-            one = row[first:last]
-            for j in range(len(one)):
-                piece[j] += one[j]
+            addend = row[first:last]
+            for j in range(len(addend)):
+                piece[j] += addend[j]
         for j in range(len(part)):
             part[j] -= lr * piece[j]
         for replica in replicas:
@@ -87,12 +87,12 @@ def from_bf16(target, message, start, stop):
 @jit
 def sum_bf16(message, sent, start, stop):
     """Store the sum of BF16 messages, added in FP32 and rounded to BF16, in message."""
-    piece, one = np.empty(PIECE, np.float32), np.empty(PIECE, np.float32)
+    piece, addend = np.empty(PIECE, np.float32), np.empty(PIECE, np.float32)
     for first in range(start, stop, PIECE):
         length = min(stop - first, PIECE)
         piece[:] = 0
         for row in sent:
-            from_bf16(one, row[first : first + length], 0, length)
+            from_bf16(addend, row[first : first + length], 0, length)
             for j in range(length):
-                piece[j] += one[j]
+                piece[j] += addend[j]
         to_bf16(message[first : first + length], piece, 0, length)

@@ -33,15 +33,15 @@ def tree(problem: AggregateProblem) -> Plan:
 
 
 def _up(bucket: Bucket) -> list[list[Step]]:
-    held: list[Part] = list(bucket.of_all("g"))
+    parts: list[Part] = list(bucket.of_all("g"))
     phases, apart, w = [], 1, bucket.problem.w
     while 2 * apart < w:
         pairs = range(0, w - apart, 2 * apart)
         sums = {i: bucket.room("partial", i // 2) for i in pairs}
-        phases.append([Step("total", (sums[i], (held[i], held[i + apart])), 0, bucket.length) for i in pairs])
-        held = [sums.get(i, part) for i, part in enumerate(held)]
+        phases.append([Step("total", (sums[i], (parts[i], parts[i + apart])), 0, bucket.length) for i in pairs])
+        parts = [sums.get(i, part) for i, part in enumerate(parts)]
         apart *= 2
-    last = bucket.deliver((held[0], held[apart]), 0, bucket.length, (bucket.of("replicas", 0),))
+    last = bucket.deliver((parts[0], parts[apart]), 0, bucket.length, (bucket.of("replicas", 0),))
     return [*phases, [last]]
 
 

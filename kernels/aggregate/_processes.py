@@ -23,7 +23,7 @@ class _Carried:
         self._arrays = arrays
         by_process = [[_step_of(phase, i) for phase in plan.phases] for i in range(w)]
         plain = {name: np.asarray(array) for name, array in arrays.items()}
-        self._own = [step and call_of(step, plain, step.start, step.stop) for step in by_process[0]]
+        self._calls = [step and call_of(step, plain, step.start, step.stop) for step in by_process[0]]
         self._orders = [Order(self._mapped, steps) for steps in by_process[1:]]
         self._others = [[i for i, steps in enumerate(by_process[1:]) if steps[k]] for k in range(len(plan.phases))]
         self._number, self._generation = -1, 0
@@ -36,10 +36,10 @@ class _Carried:
     def __call__(self) -> None:
         if not self._team.pids or self._generation != self._team.generation:
             self._introduce()
-        for phase, own in enumerate(self._own):
+        for phase, call in enumerate(self._calls):
             self._team.begin(self._number, phase, self._others[phase])
-            if own:
-                own()
+            if call:
+                call()
             self._team.wait(self._others[phase])
 
     def __del__(self) -> None:
@@ -53,13 +53,13 @@ def _step_of(phase: list[Step], i: int) -> Step | None:
 def _mapped(arrays: Arrays) -> tuple[list[int], dict[str, Mapped]]:
     """Return the descriptors of the files that contain the arrays, and each array's location."""
     files: list[int] = []
-    found = {}
+    places = {}
     for name, array in arrays.items():
         file, offset = _place(array)
         if file not in files:
             files.append(file)
-        found[name] = Mapped(files.index(file), offset, array.shape, array.dtype.str)
-    return files, found
+        places[name] = Mapped(files.index(file), offset, array.shape, array.dtype.str)
+    return files, places
 
 
 def _place(array: Array) -> tuple[int, int]:

@@ -117,7 +117,7 @@ def team_of(workers: int) -> Team:
 
 
 def _started() -> tuple[subprocess.Popen[bytes], socket.socket]:
-    own, others = socket.socketpair()
+    link, others = socket.socketpair()
     with others:
         words = [sys.executable, "-c", _START, str(others.fileno()), *sys.path]
-        return subprocess.Popen(words, pass_fds=[others.fileno()], stdin=subprocess.DEVNULL), own
+        return subprocess.Popen(words, pass_fds=[others.fileno()], stdin=subprocess.DEVNULL), link

@@ -23,12 +23,12 @@ def on_threads(problem: AggregateProblem, x: AggregateOperands, plan: Plan) -> L
 
 def operands_of(problem: AggregateProblem, x: AggregateOperands, plan: Plan) -> dict[str, Array]:
     """Return the operands and scratch arrays of a plan, by name."""
-    found = {operand.name: getattr(x, operand.name) for operand in problem.operands()}
+    arrays = {operand.name: getattr(x, operand.name) for operand in problem.operands()}
     for name, room in plan.rooms.items():
         dtype = np.dtype(room.dtype)
         raw = x.scratch((room.rows, -(-room.length * dtype.itemsize // 4)), "f32")
-        found[name] = raw.view(dtype)[:, : room.length]
-    return found
+        arrays[name] = raw.view(dtype)[:, : room.length]
+    return arrays
 
 
 def call_of(step: Step, arrays: Arrays, start: int, stop: int) -> Launch:
@@ -41,8 +41,8 @@ def call_of(step: Step, arrays: Arrays, start: int, stop: int) -> Launch:
 def _function(name: str) -> Callable[..., None]:
     from kernelmark.kernels.aggregate import _blocks, _numba
 
-    found: Callable[..., None] = getattr(_numba if hasattr(_numba, name) else _blocks, name)
-    return found
+    function: Callable[..., None] = getattr(_numba if hasattr(_numba, name) else _blocks, name)
+    return function
 
 
 def _given(arrays: Arrays, argument: Any) -> Any:
@@ -61,12 +61,12 @@ def _phase(phase: list[Step], arrays: Arrays, threads: int) -> Launch:
 
 def _bands(phase: list[Step], arrays: Arrays, i: int, threads: int) -> list[Launch]:
     """Return thread i's share of each step of a phase."""
-    found = []
+    launches = []
     for step in phase:
         start, stop = ends(step, i, threads)
         if start < stop:
-            found.append(call_of(step, arrays, start, stop))
-    return found
+            launches.append(call_of(step, arrays, start, stop))
+    return launches
 
 
 def ends(step: Step, i: int, parts: int) -> tuple[int, int]:

@@ -35,12 +35,12 @@ def main(descriptor: int) -> None:
 
 
 def _received(link: socket.socket, length: int) -> bytes:
-    found = bytearray()
-    while len(found) < length:
-        if not (more := link.recv(length - len(found))):
+    message = bytearray()
+    while len(message) < length:
+        if not (more := link.recv(length - len(message))):
             raise EOFError("the process that has started this one ended")
-        found += more
-    return bytes(found)
+        message += more
+    return bytes(message)
 
 
 def _compiled(order: Order, files: Sequence[int]) -> list[Launch | None]:
@@ -54,5 +54,5 @@ def _compiled(order: Order, files: Sequence[int]) -> list[Launch | None]:
 
 
 def _array(pages: mmap.mmap, mapped: Mapped) -> Array:
-    found: Array = np.ndarray(mapped.shape, mapped.dtype, pages, mapped.offset)
-    return found
+    array: Array = np.ndarray(mapped.shape, mapped.dtype, pages, mapped.offset)
+    return array

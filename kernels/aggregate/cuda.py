@@ -109,13 +109,13 @@ def _spilt(name: str, t: Tile, limits: DeviceLimits) -> str | None:
 
 def _quantised(name: str, code: str) -> dict[str, Any]:
     """Return the declaration of a strategy. name: that of its format and source. code: the format's C++ class."""
-    kept = 2 * FORMATS[name].block // WARP
+    registers = 2 * FORMATS[name].block // WARP
     return {
         **_wire.compressing(name),
         "source": f"aggregate/{name}.cu",
         "entry": f"aggregate_encode<{code}, {{V}}, {{THREADS}}>",
         "tunables": _PACKS,
-        "valid": lambda p, t, limits: _ragged(p, t) or _spilt(name, t, limits) or beyond_block(t.THREADS, kept),
+        "valid": lambda p, t, limits: _ragged(p, t) or _spilt(name, t, limits) or beyond_block(t.THREADS, registers),
         "prefer": _preferred(128),
     }
 

@@ -94,18 +94,18 @@ def tree(problem: AggregateProblem, x: AggregateOperands) -> Launch:
     """Caffe's strategy: half of the GPUs copy their sums to the others, which add them; weights go down the tree."""
     adding, w, everything = _Adding(problem, x), problem.w, slice(0, problem.n)
     rooms = {i: adding.room(i, 2, problem.n) for i in range(0, w - 1, 2)}
-    held, apart = list(x.g), 1
+    sums, apart = list(x.g), 1
     steps: list[Launch] = []
     while apart < w:
         for i in range(0, w - apart, 2 * apart):
             rows = rooms[i]
-            if held[i] is x.g[i]:
+            if sums[i] is x.g[i]:
                 steps.append(adding.gpus.copy(i, rows[0], i, x.g[i], on=i))
             steps.append(adding.gpus.after(i + apart, i))
-            steps.append(adding.gpus.copy(i, rows[1], i + apart, held[i + apart], on=i))
+            steps.append(adding.gpus.copy(i, rows[1], i + apart, sums[i + apart], on=i))
             last = 2 * apart >= w
             steps += adding.deliver(i, rows, everything) if last else [adding.sum(i, rows, rows[0])]
-            held[i] = rows[0]
+            sums[i] = rows[0]
         apart *= 2
     while (apart := apart // 2) and problem.step == "update":
         for i in range(0, w - apart, 2 * apart):

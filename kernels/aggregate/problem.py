@@ -78,10 +78,10 @@ class AggregateProblem(Problem, frozen=True, kw_only=True):
 
     @classmethod
     def parse_words(cls, words: list[str]) -> dict[str, Any]:
-        found = {"step" if word == "update" else "feedback": word for word in words}
+        fields = {"step" if word == "update" else "feedback": word for word in words}
         if words != [word for word in ("update", "ef") if word in words]:
             raise ValueError(f"ends in {'/'.join(words)!r}, expected nothing, update, ef or update/ef after the dtype")
-        return found
+        return fields
 
     @classmethod
     def typical(cls) -> Iterator[dict[str, Any]]:
@@ -109,15 +109,15 @@ class AggregateProblem(Problem, frozen=True, kw_only=True):
         gpus = tuple(range(self.w))
         # A block's loss by compression depends on the range of its values.
         specials = 1.0 if self.feedback == "ef" else SPECIALS
-        found = [Operand("g", (self.w, self.n), self.dtype, "in", gpus=gpus, specials=specials)]
+        operands = [Operand("g", (self.w, self.n), self.dtype, "in", gpus=gpus, specials=specials)]
         if self.step == "sum":
-            found.append(Operand("s", (self.n,), self.dtype, "out"))
+            operands.append(Operand("s", (self.n,), self.dtype, "out"))
         else:
-            found.append(Operand("weights", (self.n,), self.dtype, "inout", specials=specials))
-            found.append(Operand("replicas", (self.w, self.n), self.dtype, "out", gpus=gpus))
+            operands.append(Operand("weights", (self.n,), self.dtype, "inout", specials=specials))
+            operands.append(Operand("replicas", (self.w, self.n), self.dtype, "out", gpus=gpus))
         if self.feedback == "ef":
-            found.append(Operand("e", (self.w + 1, self.n), self.dtype, "inout", specials=specials))
-        return tuple(found)
+            operands.append(Operand("e", (self.w + 1, self.n), self.dtype, "inout", specials=specials))
+        return tuple(operands)
 
     def reference(self, inputs: Arrays, rng: "np.random.Generator") -> Arrays:
         """Return the drawn values, and `want` (the float64 result), `size` and `parts` (from `drawn_parts`).
@@ -165,9 +165,9 @@ class AggregateProblem(Problem, frozen=True, kw_only=True):
     def _seems_right(self, outputs: Arrays, now: Arrays, want: Array, size: Array, numerics: str) -> bool:
         got, bound = outputs[self.target], self.tolerance(numerics)._replace(unit=size)
         if self.feedback == "ef" and numerics in FORMATS:
-            kept = sum(row.astype(np.float64) - before for row, before in zip(outputs["e"], now["e"], strict=True))
+            residual = sum(row.astype(np.float64) - before for row, before in zip(outputs["e"], now["e"], strict=True))
             scale = 1.0 if self.step == "sum" else -LR
-            got = got + scale * kept
+            got = got + scale * residual
             # No drawn value exceeds 1, and residuals hardly do.
             bound = Bound(4 * abs(scale) * (self.w + 1) * rounded(self.w, self.dtype), 0.0, self.dtype)
         elif self.feedback == "ef" and not np.array_equal(outputs["e"], now["e"]):
@@ -192,8 +192,8 @@ class AggregateProblem(Problem, frozen=True, kw_only=True):
             bound = self.tolerance(numerics)._replace(unit=reference["size"])
             verdict = compare(target, outputs[target], reference["want"], bound, self.dtype)
             if self.feedback == "ef" and not np.array_equal(outputs["e"], reference["e"]):
-                kept = "e has changed, expected no change: an exact sum leaves nothing to be sent later"
-                verdict = msgspec.structs.replace(verdict, reason=verdict.reason or kept)
+                reason = "e has changed, expected no change: an exact sum leaves nothing to be sent later"
+                verdict = msgspec.structs.replace(verdict, reason=verdict.reason or reason)
         if not self._copied(outputs):
             late = "replicas differ from weights, expected a copy of the weights in each row"
             verdict = msgspec.structs.replace(verdict, reason=verdict.reason or late)
