@@ -161,10 +161,10 @@ class FftProblem(Problem, frozen=True, kw_only=True):
             np.add.at(want, which, (new - before) * back[np.ravel_multi_index(tuple(index), x)])
             np.add.at(squares, which, 2 * new**2)  # squares of old values stay: `known` was rounded with them
             units, weights = squares * (over @ over), float(over @ over)
-            own = DTYPES["f64"].roundoff * (len(back) + len(over)) * np.sqrt(units)
+            own_error = DTYPES["f64"].roundoff * (len(back) + len(over)) * np.sqrt(units)
             got, stored = _each_times(outputs["y"], over), partial(_each_times, outputs["y"], over**2, squared=True)
             bound = self.tolerance(numerics)
-            return summed("checksum of y by transform", got, want, bound, len(over), units, weights, own, stored)
+            return summed("checksum of y by transform", got, want, bound, len(over), units, weights, own_error, stored)
 
         return wrong
 
@@ -206,11 +206,11 @@ class FftProblem(Problem, frozen=True, kw_only=True):
 
 def _each_times(arrays: Array, weights: Array, squared: bool = False) -> Array:
     """Return the weighted sum of each array's elements, or of their squares, in float64, a few arrays at a time."""
-    step, found = max(1, _BLOCK_ELEMENTS // weights.size), np.empty(len(arrays))
+    step, sums = max(1, _BLOCK_ELEMENTS // weights.size), np.empty(len(arrays))
     for first in range(0, len(arrays), step):
         block = arrays[first : first + step].reshape(-1, weights.size).astype(np.float64)
-        np.matmul(np.square(block, out=block) if squared else block, weights, out=found[first : first + step])
-    return found
+        np.matmul(np.square(block, out=block) if squared else block, weights, out=sums[first : first + step])
+    return sums
 
 
 def _parts(values: Array) -> Array:

@@ -119,18 +119,18 @@ def listed(problem: GemmProblem, compute: int, most: int, scales: tuple[int, ...
     `described`.
     """
     lt, product = api(), described(problem, compute, scales)
-    found = np.zeros(most, lt.matmul_heuristic_result_dtype)
+    results = np.zeros(most, lt.matmul_heuristic_result_dtype)
     count = np.zeros((), "i4")
     result = split_dtype(problem.dtype)[1]
     layouts = (product.first, product.second, product.c, product.c)
     try:
         lt.matmul_algo_get_heuristic(
-            handle(), product.product, *layouts, _preference(result), most, found.ctypes.data, count.ctypes.data
+            handle(), product.product, *layouts, _preference(result), most, results.ctypes.data, count.ctypes.data
         )
     except lt.cuBLASLtError as error:
         if error.status != _NOT_SUPPORTED:
             raise
-    return tuple(Algorithm(found[i : i + 1]) for i in range(int(count)) if found["state"][i] == 0)
+    return tuple(Algorithm(results[i : i + 1]) for i in range(int(count)) if results["state"][i] == 0)
 
 
 @cache

@@ -28,11 +28,11 @@ _SLOPE = 0.25
 def beside(epilogue: Epilogue, c: Operand) -> tuple[Operand, ...]:
     """Return the operands that an epilogue needs besides A, B and C: the bias, or the velocity (stored like C)."""
     *batch, _, n = c.shape
-    found = {
+    operands = {
         "bias-relu": (Operand("bias", (*batch, n), c.dtype, "in", specials=c.specials, others=c.others),),
         "update": (Operand("v", c.shape, c.dtype, "inout", c.pad, specials=c.specials, others=c.others),),
     }
-    return found.get(epilogue, ())
+    return operands.get(epilogue, ())
 
 
 class Activation(NamedTuple):
@@ -44,14 +44,14 @@ class Activation(NamedTuple):
 
     def reference(self, rng: "np.random.Generator") -> Reference:
         """Return the reference of all elements of C, since sums of activations do not follow from sums of operands."""
-        found = reference(self.product, rng, whole=True)
+        linear = reference(self.product, rng, whole=True)
         if self.bias is not None:
             added = self.bias[:, None].astype(np.float64)
-            unit = np.hypot(found.unit, added * (3 / math.sqrt(self.product.a.shape[2])))
-            return found._replace(values=np.maximum(found.values + added, 0.0), unit=unit)
+            unit = np.hypot(linear.unit, added * (3 / math.sqrt(self.product.a.shape[2])))
+            return linear._replace(values=np.maximum(linear.values + added, 0.0), unit=unit)
         with np.errstate(over="ignore"):  # if exp is infinite, its inverse is 0
             # The error of the sigmoid itself does not shrink with x.
-            return found._replace(values=1 / (1 + np.exp(-found.values)), unit=np.maximum(found.unit, 1.0))
+            return linear._replace(values=1 / (1 + np.exp(-linear.values)), unit=np.maximum(linear.unit, 1.0))
 
     def all_right(self, c: Array, known: Reference, rows: Array, columns: Array, bound: Bound) -> bool:
         """Return whether all of C, (batch, m, n), is within its bound.
@@ -86,9 +86,9 @@ def step_changes(output: str, changed: Mapping[str, Changed]) -> dict[str, Chang
 
 def updated(product: Product, weights: Array, velocity: Array, rng: "np.random.Generator") -> Reference:
     """Return the reference of C, which holds the reference of V in `beside`. Both outputs are linear in the product."""
-    found = steps(product, weights, velocity)
-    v = reference(found["v"], rng)._replace(name="v")
-    return reference(found["c"], rng)._replace(beside=(v,))
+    products = steps(product, weights, velocity)
+    v = reference(products["v"], rng)._replace(name="v")
+    return reference(products["c"], rng)._replace(beside=(v,))
 
 
 def bound(epilogue: Epilogue, numerics: str, storage: str, k: int, stored: str, is_plain: bool) -> Bound:
@@ -96,9 +96,9 @@ def bound(epilogue: Epilogue, numerics: str, storage: str, k: int, stored: str, 
 
     The bound is a multiple of the reference's `unit`. is_plain: alpha is 1, and nothing is added to the product.
     """
-    found = sum_bound(numerics, storage, k, stored, added=float(not is_plain))
+    sum_error = sum_bound(numerics, storage, k, stored, added=float(not is_plain))
     if epilogue != "sigmoid":
-        return found
+        return sum_error
     u = NUMERICS[numerics].accumulate
-    rms = math.hypot(_SLOPE * found.rms, _SIGMOID_RMS * u)
-    return found._replace(largest=_SLOPE * found.largest + _SIGMOID * u, rms=rms)
+    rms = math.hypot(_SLOPE * sum_error.rms, _SIGMOID_RMS * u)
+    return sum_error._replace(largest=_SLOPE * sum_error.largest + _SIGMOID * u, rms=rms)

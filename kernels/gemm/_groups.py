@@ -44,14 +44,14 @@ class GroupedReference(NamedTuple):
 
     def check(self, c: Array, bound: Bound, mixed: bool = False) -> Verdict:
         """Compare C (1, m, n) by group; return the verdict on the first wrong group, else on the least exact group."""
-        found = []
+        verdicts = []
         for group, first, end, part in self.parts:
             verdict = part.check(c[:, first:end], bound, mixed)
             if verdict.reason:
                 where = f"rows are counted from {first}, where group {group} begins"
                 return msgspec.structs.replace(verdict, reason=f"{verdict.reason}; {where}")
-            found.append(verdict)
-        return max(found, key=lambda verdict: verdict.max_error or 0.0)
+            verdicts.append(verdict)
+        return max(verdicts, key=lambda verdict: verdict.max_error or 0.0)
 
 
 def grouped(product: Product, at: tuple[int, ...], rng: "np.random.Generator") -> GroupedReference:
@@ -61,5 +61,5 @@ def grouped(product: Product, at: tuple[int, ...], rng: "np.random.Generator") -
         c = None if product.c is None else product.c[:, rows]
         return reference(product._replace(a=product.a[:, rows], b=product.b[group : group + 1], c=c), rng)
 
-    found = ((i, first, end) for i, (first, end) in enumerate(pairwise(at)) if end > first)
-    return GroupedReference(tuple((i, first, end, part(i, slice(first, end))) for i, first, end in found))
+    ranges = ((i, first, end) for i, (first, end) in enumerate(pairwise(at)) if end > first)
+    return GroupedReference(tuple((i, first, end, part(i, slice(first, end))) for i, first, end in ranges))

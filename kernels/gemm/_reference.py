@@ -36,9 +36,9 @@ class Product(NamedTuple):
 
     def part(self, i: int, rows: Any, cols: Any) -> "Product":
         """Return the product that computes some rows and columns of product i of the batch."""
-        one = slice(i, i + 1)
-        c = None if self.c is None else self.c[one, rows][:, :, cols]
-        return self._replace(a=self.a[one, rows], b=self.b[one][:, :, cols], c=c)
+        batch = slice(i, i + 1)
+        c = None if self.c is None else self.c[batch, rows][:, :, cols]
+        return self._replace(a=self.a[batch, rows], b=self.b[batch][:, :, cols], c=c)
 
     def grid(self, rows: Array, cols: Array, batch: slice = slice(None)) -> Array:
         """Return the elements where these rows and columns cross, in float64."""
@@ -54,21 +54,21 @@ class Product(NamedTuple):
         added, beta = (self.c, self.beta) if self.added is None else (self.added, 1.0)
         if added is not None:
             norm = np.hypot(norm, beta * added[batch][:, rows][:, :, cols].astype(np.float64))
-        found: Array = norm * (3 / math.sqrt(self.a.shape[2]))
-        return found
+        units: Array = norm * (3 / math.sqrt(self.a.shape[2]))
+        return units
 
     def largest_unit(self) -> float:
         """Return `unit` for the largest row of A and column of B by norm, as if elements were paired at random."""
         a, b = (np.square(x.astype(np.float32)).sum(axis=axis).max() for x, axis in ((self.a, 2), (self.b, 1)))
-        found = abs(self.alpha) * math.sqrt(float(a) * float(b) / self.a.shape[2])
+        norm = abs(self.alpha) * math.sqrt(float(a) * float(b) / self.a.shape[2])
         if self.c is not None:
-            found = math.hypot(found, self.beta * float(np.abs(self.c).max()))
-        return found * (3 / math.sqrt(self.a.shape[2]))
+            norm = math.hypot(norm, self.beta * float(np.abs(self.c).max()))
+        return norm * (3 / math.sqrt(self.a.shape[2]))
 
     def weighted_squares(self, i: int, over_row: Array, over_column: Array) -> tuple[Array, Array]:
         """Return the squared units of the sums from `weighted`: sums of squares of `unit`, with squared weights."""
         weights = over_row**2, over_column**2
-        rows, columns = (self.alpha**2 * found for found in _weighted(self.a[i], self.b[i], *weights, squared=True))
+        rows, columns = (self.alpha**2 * sums for sums in _weighted(self.a[i], self.b[i], *weights, squared=True))
         added, beta = (self.c, self.beta) if self.added is None else (self.added, 1.0)
         if added is not None:
             of_rows, of_columns = both_ways(added[i], *weights, squared=True)
@@ -78,7 +78,7 @@ class Product(NamedTuple):
 
     def weighted(self, i: int, over_row: Array, over_column: Array) -> tuple[Array, Array]:
         """Return P @ over_row and P.T @ over_column for the product P that is number i of the batch."""
-        rows, columns = (self.alpha * found for found in _weighted(self.a[i], self.b[i], over_row, over_column))
+        rows, columns = (self.alpha * sums for sums in _weighted(self.a[i], self.b[i], over_row, over_column))
         if self.c is None:
             return rows, columns
         of_rows, of_columns = both_ways(self.c[i], over_row, over_column)
@@ -119,7 +119,7 @@ class Reference(NamedTuple):
         if mixed:
             unit = self.product.largest_unit()
             sums = tuple(
-                tuple(one._replace(squares=np.maximum(one.squares, unit**2 * _squares(one.weights))) for one in pair)
+                tuple(s._replace(squares=np.maximum(s.squares, unit**2 * _squares(s.weights))) for s in pair)
                 for pair in self.sums
             )
             return self._replace(unit=unit, sums=sums).check(c, bound._replace(unit=unit))
@@ -137,10 +137,10 @@ class Reference(NamedTuple):
     def _wrong_edges(self, c: Array, bound: Bound) -> str | None:
         """Check all of the first and last rows and columns, where errors in partial tiles show."""
         for i, (rows, columns) in enumerate(self.sums):
-            for name, found, sums in (("columns", c[i][:, EDGES], rows), ("rows", c[i][EDGES].T, columns)):
+            for name, edges, sums in (("columns", c[i][:, EDGES], rows), ("rows", c[i][EDGES].T, columns)):
                 of = f"{self.name}[{i}]" if len(c) > 1 else self.name
                 within = bound._replace(unit=np.sqrt(sums.squares[:, SUMS:]))
-                if reason := compare(f"first and last {name} of {of}", found, sums.edges, within, bound.stored).reason:
+                if reason := compare(f"first and last {name} of {of}", edges, sums.edges, within, bound.stored).reason:
                     return reason
         return None
 
@@ -164,15 +164,15 @@ class Reference(NamedTuple):
         lengths = (c.shape[2], c.shape[1])
         unstored = [error_variance(sample, self.values, bound, length) for length in lengths]
         for i, (rows, columns) in enumerate(self.sums):
-            found = both_ways(c[i], rows.weights, columns.weights)
+            checksums = both_ways(c[i], rows.weights, columns.weights)
             outputs = both_ways(c[i], rows.weights**2, columns.weights**2, squared=True)
             for name, sums, got, square, error, length in zip(
-                ("row", "column"), (rows, columns), found, outputs, unstored, lengths, strict=True
+                ("row", "column"), (rows, columns), checksums, outputs, unstored, lengths, strict=True
             ):
                 squares = sums.squares[:, :SUMS]
-                own = DTYPES["f64"].roundoff * (length + k) * np.sqrt(squares * (k / 9))
+                own_error = DTYPES["f64"].roundoff * (length + k) * np.sqrt(squares * (k / 9))
                 stored = DTYPES[bound.stored].roundoff ** 2 / 3 * np.nan_to_num(square)
-                limit = sums_limit(error * squares + stored, own)
+                limit = sums_limit(error * squares + stored, own_error)
                 of = f"{self.name}[{i}]" if len(c) > 1 else self.name
                 if reason := compare(f"checksum of {of} by {name}", got, sums.values, limit, "f64").reason:
                     return reason
@@ -188,10 +188,10 @@ def reference(product: Product, rng: "np.random.Generator", whole: bool = False)
         return Reference(product, product.grid(rows, cols), rows, cols, unit=product.unit(rows, cols))
     rows, cols = sampled(m, rng), sampled(n, rng)
     over = [_weights(length, rng) for length in (n, m)]
-    found = (
+    pairs = (
         zip(over, product.weighted(i, *over), product.weighted_squares(i, *over), strict=True) for i in range(batch)
     )
-    sums = tuple(tuple(Sums(x[:, :SUMS], y[:, :SUMS], y[:, SUMS:], z) for x, y, z in pair) for pair in found)
+    sums = tuple(tuple(Sums(x[:, :SUMS], y[:, :SUMS], y[:, SUMS:], z) for x, y, z in pair) for pair in pairs)
     return Reference(product, product.grid(rows, cols), rows, cols, sums, unit=product.unit(rows, cols))
 
 
@@ -216,8 +216,8 @@ def sampled(size: int, rng: "np.random.Generator") -> Array:
         if size > tile
         for places in [tile * rng.integers(1, -(-size // tile), BORDERS)]
     ]
-    found: Array = np.unique(np.concatenate([[0, size - 1], *borders, rng.integers(size, size=SAMPLED)]))
-    return found
+    indices: Array = np.unique(np.concatenate([[0, size - 1], *borders, rng.integers(size, size=SAMPLED)]))
+    return indices
 
 
 def _weighted(a: Array, b: Array, over_row: Array, over_column: Array, squared: bool = False) -> tuple[Array, Array]:

@@ -30,7 +30,7 @@ class RowSums:
         self._c_squares = 0.0 if c is None else _times(c if added is None else added, weights**2, squared=True)
 
     def wrong(
-        self, name: str, found: Array, a: Array, changes: dict[str, Changed], bound: Bound, mixed: bool
+        self, name: str, output: Array, a: Array, changes: dict[str, Changed], bound: Bound, mixed: bool
     ) -> str | None:
         """Return why an output, (batch, m, n), is wrong for operands with a few changed elements, or None.
 
@@ -58,16 +58,16 @@ class RowSums:
         units = norms * (9 / k)
         if mixed:
             units = np.maximum(units, self._largest_unit() ** 2 * float(x @ x))
-        own = DTYPES["f64"].roundoff * (len(x) + k) * np.sqrt(norms)
+        own_error = DTYPES["f64"].roundoff * (len(x) + k) * np.sqrt(norms)
         label, over = f"checksum of {name} by row", x[:, None]
-        stored = partial(_times, found, over**2, squared=True)
-        return summed(label, _times(found, over), want, bound, len(x), units, float(x @ x), own, stored)
+        stored = partial(_times, output, over**2, squared=True)
+        return summed(label, _times(output, over), want, bound, len(x), units, float(x @ x), own_error, stored)
 
 
 def _each_times(matrices: Array, vectors: Array, squared: bool = False) -> Array:
     """Return each matrix of a batch times its own vector."""
-    found = [_times(matrices[i : i + 1], vector[:, None], squared) for i, vector in enumerate(vectors)]
-    return np.concatenate(found)
+    products = [_times(matrices[i : i + 1], vector[:, None], squared) for i, vector in enumerate(vectors)]
+    return np.concatenate(products)
 
 
 def _times(matrices: Array, vector: Array, squared: bool = False) -> Array:

@@ -45,8 +45,8 @@ def side(p: GemmProblem, t: Tile, device: DeviceLimits) -> int:
 
 def together(p: GemmProblem, t: Tile, wide: int, threads: int) -> int:
     """Return how many products share a block: the most that fit and still leave each multiprocessor a block."""
-    held = 1024 * t.KIB // panels_bytes(p, wide)
-    return int(max(1, min(t.THREADS // threads, held, p.batch, blocks(p, wide) // t.SMS)))
+    capacity = 1024 * t.KIB // panels_bytes(p, wide)
+    return int(max(1, min(t.THREADS // threads, capacity, p.batch, blocks(p, wide) // t.SMS)))
 
 
 def _unfit(p: GemmProblem, t: Tile, device: DeviceLimits) -> str | None:

@@ -37,12 +37,12 @@ class _Matrix(NamedTuple):
 
 def _matrices(problem: GemmProblem, x: GemmOperands, order: str) -> dict[str, _Matrix]:
     ops = {"a": _cublas.OP[problem.op_a], "b": _cublas.OP[problem.op_b], "c": _cublas.OP["N"]}
-    found = {}
+    matrices = {}
     for operand in problem.operands():
         pointer, rows = getattr(x, operand.name).data.ptr, operand.shape[-2]
         ld = operand.ld if order == "C" else rows
-        found[operand.name] = _Matrix(ops[operand.name], int(pointer), ld, rows * operand.ld)
-    return found
+        matrices[operand.name] = _Matrix(ops[operand.name], int(pointer), ld, rows * operand.ld)
+    return matrices
 
 
 def _arguments(problem: GemmProblem, x: GemmOperands, order: str, scalar: str, types: bool) -> list[Any]:
@@ -91,8 +91,8 @@ def _groups(problem: GemmProblem, x: GemmOperands) -> Iterator[tuple[GemmProblem
         pointers = {o.name: getattr(x, o.name).data.ptr + place * DTYPES[o.dtype].itemsize for o, place in places}
         arrays = {name: SimpleNamespace(data=SimpleNamespace(ptr=pointer)) for name, pointer in pointers.items()}
         if end > first:
-            one = msgspec.structs.replace(problem, m=end - first, groups=1, grouping="none")
-            yield one, SimpleNamespace(stream=x.stream, **arrays)
+            product = msgspec.structs.replace(problem, m=end - first, groups=1, grouping="none")
+            yield product, SimpleNamespace(stream=x.stream, **arrays)
 
 
 def gemm(problem: GemmProblem, x: GemmOperands) -> Launch:
@@ -167,7 +167,7 @@ _OF_GROUPS: dict[str, Any] = _CUBLAS | {
 def loop(problem: GemmProblem, x: GemmOperands) -> Launch:
     """SGEMM, DGEMM or GemmEx of cuBLAS with COMPUTE_32F, called for one group after another."""
     routine = {"f32": _SGEMM, "f64": _DGEMM}.get(problem.dtype, _GEMMEX)
-    return in_turn(*(_launch(routine, one, own, "C") for one, own in _groups(problem, x)))
+    return in_turn(*(_launch(routine, product, operands, "C") for product, operands in _groups(problem, x)))
 
 
 def _aligned(problem: GemmProblem) -> str | None:
@@ -179,7 +179,7 @@ def _aligned(problem: GemmProblem) -> str | None:
 def grouped(problem: GemmProblem, x: GemmOperands) -> Launch:
     """GemmGroupedBatchedEx of cuBLAS with COMPUTE_32F or COMPUTE_64F, a group for each B."""
     blas, scalar = _cublas.handle_of(x), "f8" if problem.dtype == "f64" else "f4"
-    calls = [_arguments(one, own, "C", scalar, types=True) for one, own in _groups(problem, x)]
+    calls = [_arguments(product, operands, "C", scalar, types=True) for product, operands in _groups(problem, x)]
     op_a, op_b, m, n, k, _, a, (type_a, *_), lda, b, (type_b, *_), ldb, _, c, (type_c, *_), ldc = zip(
         *calls, strict=True
     )

@@ -53,8 +53,8 @@ def numbers(p: GemmProblem) -> np.void:
 
 def stride_beside(p: GemmProblem) -> np.int64:
     """Return the stride, in elements, of the epilogue's additional operand from one product of a batch to the next."""
-    own = p.operands()[3:]  # V is a matrix, a bias a vector
-    return np.int64(own[0].elements // p.batch if own else 0)
+    operands = p.operands()[3:]  # V is a matrix, a bias a vector
+    return np.int64(operands[0].elements // p.batch if operands else 0)
 
 
 def named(epilogue: str, p: GemmProblem, t: Tile) -> str:

@@ -260,12 +260,12 @@ class GemmProblem(Problem, frozen=True, kw_only=True):
         return self._activation(inputs).reference(rng)
 
     def check(self, outputs: Arrays, reference: Reference | _groups.GroupedReference, numerics: str) -> Verdict:
-        found = []
-        for one in (reference, *reference.beside):
-            output = self._as_batch(outputs[one.name])
-            verdict = one.check(output, self.tolerance(numerics), numerics in STRASSEN)
-            found.append(_unbatched(one.name, verdict, self.batch))
-        return next((verdict for verdict in found if verdict.reason), found[0])
+        verdicts = []
+        for expected in (reference, *reference.beside):
+            output = self._as_batch(outputs[expected.name])
+            verdict = expected.check(output, self.tolerance(numerics), numerics in STRASSEN)
+            verdicts.append(_unbatched(expected.name, verdict, self.batch))
+        return next((verdict for verdict in verdicts if verdict.reason), verdicts[0])
 
     def checksums(self, inputs: Arrays, rng: "np.random.Generator") -> Checksums | None:
         """Return a check of weighted row sums, or of all elements after an activation; None with scales or groups."""
@@ -279,9 +279,9 @@ class GemmProblem(Problem, frozen=True, kw_only=True):
             changed = {name: self._in_product(name, now[name], *change) for name, change in changes.items()}
             a, bound = self._product(now).a, self.tolerance(numerics)
             for name, of in sums.items():
-                own = _epilogue.step_changes(name, changed) if self.epilogue == "update" else changed
-                found = self._as_batch(outputs[name])
-                if reason := of.wrong(name, found, a, own, bound, numerics in STRASSEN):
+                operand_changes = _epilogue.step_changes(name, changed) if self.epilogue == "update" else changed
+                output = self._as_batch(outputs[name])
+                if reason := of.wrong(name, output, a, operand_changes, bound, numerics in STRASSEN):
                     return reason
             return None
 
@@ -299,7 +299,7 @@ class GemmProblem(Problem, frozen=True, kw_only=True):
             if self.epilogue == "bias-relu":
                 *batch, column = changes["bias"][0]
                 columns.append((batch[0] if batch else np.zeros_like(column), column))
-            at_rows, at_columns = (np.concatenate(found, axis=1) for found in (rows, columns))
+            at_rows, at_columns = (np.concatenate(places, axis=1) for places in (rows, columns))
             c, bound = self._as_batch(outputs["c"]), self.tolerance(numerics)
             if self._activation(now).all_right(c, known, at_rows, at_columns, bound):
                 return None
@@ -343,11 +343,11 @@ class GemmProblem(Problem, frozen=True, kw_only=True):
         storage, stored = split_dtype(self.dtype)
         numerics = "exact" if stored == "s32" else numerics
         is_plain = (self.alpha, self.beta) == (1.0, 0.0) and self.epilogue in ("plain", "sigmoid")
-        found = _epilogue.bound(self.epilogue, numerics, storage, self.k, stored, is_plain)
+        bound = _epilogue.bound(self.epilogue, numerics, storage, self.k, stored, is_plain)
         if numerics not in STRASSEN:
-            return found
+            return bound
         grown = _GROWTH**self.halvings
-        return found._replace(largest=grown * found.largest, rms=grown * found.rms, uneven=_UNEVEN**self.halvings)
+        return bound._replace(largest=grown * bound.largest, rms=grown * bound.rms, uneven=_UNEVEN**self.halvings)
 
     @property
     def halvings(self) -> int:
