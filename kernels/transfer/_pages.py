@@ -59,8 +59,8 @@ def _nodes_with(node: int) -> list[int]:
     """Return the NUMA nodes of this machine. Raises Unsupported if `node` is not among them."""
     nodes = sorted(int(path.name.removeprefix("node")) for path in NODES.glob("node[0-9]*"))
     if node not in nodes:
-        found = ", ".join(map(str, nodes)) or "none that the system names"
-        raise Unsupported(f"NUMA node {node} is not there; nodes of this machine: {found}")
+        names = ", ".join(map(str, nodes)) or "none that the system names"
+        raise Unsupported(f"NUMA node {node} is not there; nodes of this machine: {names}")
     return nodes
 
 

@@ -97,8 +97,8 @@ class Peer:
     def read(self, address: int, target: int, nbytes: int) -> None:
         """Copy from the helper's memory to this process, in system calls of at most 2 GB each."""
         while nbytes:
-            own, there = Vector(target, nbytes), Vector(address, nbytes)
-            count = _libc.process_vm_readv(self.pid, ctypes.byref(own), 1, ctypes.byref(there), 1, 0)
+            here, there = Vector(target, nbytes), Vector(address, nbytes)
+            count = _libc.process_vm_readv(self.pid, ctypes.byref(here), 1, ctypes.byref(there), 1, 0)
             if count <= 0:
                 self._complain()
             address, target, nbytes = address + count, target + count, nbytes - count
@@ -140,7 +140,7 @@ def peer(lane: int) -> Peer:
     """Return the helper process of a lane; a new one is started if the last one has ended. Raises Unsupported."""
     if not (hasattr(os, "memfd_create") and hasattr(_libc, "process_vm_readv")):
         raise Unsupported("memory shared with another process by its descriptor takes Linux")
-    return next(found for found in (_spawned(lane, number) for number in itertools.count()) if found.alive)
+    return next(helper for helper in (_spawned(lane, number) for number in itertools.count()) if helper.alive)
 
 
 class Shared:

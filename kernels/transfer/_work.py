@@ -88,6 +88,6 @@ def work_on_arrival(b, scale, shift, steps, size, step, counts):  # type: ignore
     """Work on each piece of b once counts[0] shows that the piece has arrived. counts[8] counts the finished pieces."""
     for piece in range((b.size + step - 1) // step):
         wait(counts, 0, piece + 1)  # type: ignore[no-untyped-call]
-        own = b[piece * step : (piece + 1) * step]
-        work(own, own, scale, shift, steps, size)  # type: ignore[no-untyped-call]
+        elements = b[piece * step : (piece + 1) * step]
+        work(elements, elements, scale, shift, steps, size)  # type: ignore[no-untyped-call]
         count(counts, 8, piece + 1)

@@ -121,7 +121,7 @@ def overlapped(problem: TransferProblem, x: TransferOperands) -> Launch:
 
 def _arrived(problem: TransferProblem, x: TransferOperands, piece: slice) -> Launch:
     """Return the launch of the work on a piece that has arrived on the device."""
-    own = x.b[piece]
+    part = x.b[piece]
     return x.launch(
-        "transfer/cuda.arrived", f"transfer/n{own.size}/{problem.dtype}/d2d/work{problem.work}", a=own, b=own
+        "transfer/cuda.arrived", f"transfer/n{part.size}/{problem.dtype}/d2d/work{problem.work}", a=part, b=part
     )

@@ -81,12 +81,12 @@ class TransferProblem(Problem, frozen=True, kw_only=True):
 
     @classmethod
     def parse_words(cls, words: list[str]) -> dict[str, Any]:
-        found = re.fullmatch(rf"([a-z0-9]+)(?:/node({WHOLE}))?(?:/work({WHOLE}))?", "/".join(words))
-        if not found or found[3] == "0":
+        match = re.fullmatch(rf"([a-z0-9]+)(?:/node({WHOLE}))?(?:/work({WHOLE}))?", "/".join(words))
+        if not match or match[3] == "0":
             expected = "a direction (h2d, d2h, bidir, d2d, p2p, h2h), then /node<int> and /work<int> if any"
             raise ValueError(f"ends in {'/'.join(words)!r}, expected {expected}")
-        numbers = {name: int(text) for name, text in (("node", found[2]), ("work", found[3])) if text is not None}
-        return {"direction": found[1], **numbers}
+        numbers = {name: int(text) for name, text in (("node", match[2]), ("work", match[3])) if text is not None}
+        return {"direction": match[1], **numbers}
 
     @classmethod
     def typical(cls) -> Iterator[dict[str, Any]]:
@@ -130,8 +130,8 @@ class TransferProblem(Problem, frozen=True, kw_only=True):
         return {name: 0.5 + scale * (source.astype(np.float64) - 0.5) for name, source in pairs.items()}
 
     def check(self, outputs: Arrays, reference: Arrays, numerics: str) -> Verdict:
-        found = [self._checked(name, outputs[name], want, numerics) for name, want in reference.items()]
-        return next((verdict for verdict in found if verdict.reason), found[0])
+        verdicts = [self._checked(name, outputs[name], want, numerics) for name, want in reference.items()]
+        return next((verdict for verdict in verdicts if verdict.reason), verdicts[0])
 
     def _checked(self, name: str, got: Array, want: Array, numerics: str) -> Verdict:
         if not self.work:

@@ -52,8 +52,8 @@ def serial(problem: TransferProblem, x: TransferOperands) -> Launch:
     bind_to_node(x.a, problem.node)
 
     def band(start: int, stop: int) -> Launch:
-        own = x.b[start:stop]
-        return in_turn(partial(np.copyto, own, x.a[start:stop]), _work(problem, own, own))
+        part = x.b[start:stop]
+        return in_turn(partial(np.copyto, part, x.a[start:stop]), _work(problem, part, part))
 
     return in_bands(problem.n, _lanes(x.threads), band)
 

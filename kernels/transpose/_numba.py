@@ -135,14 +135,14 @@ def cycles(rows, columns, longest):  # type: ignore[no-untyped-def]
 
 
 @jit
-def save(x, kept, saved, chunk, start, stop):  # type: ignore[no-untyped-def]
+def save(x, copies, saved, chunk, start, stop):  # type: ignore[no-untyped-def]
     """Save the chunks that one segment overwrites although another segment still needs them."""
     for e in range(start, stop):
-        move(kept, e * chunk, x, saved[e] * chunk, chunk)
+        move(copies, e * chunk, x, saved[e] * chunk, chunk)
 
 
 @jit
-def follow(x, s, kept, starts, moves, ends, rows, columns, chunk, start, stop):  # type: ignore[no-untyped-def]
+def follow(x, s, copies, starts, moves, ends, rows, columns, chunk, start, stop):  # type: ignore[no-untyped-def]
     """Follow segments start:stop of the cycles of a rows x columns grid of chunks."""
     for e in range(start, stop):
         q = starts[e]
@@ -155,7 +155,7 @@ def follow(x, s, kept, starts, moves, ends, rows, columns, chunk, start, stop): 
         if ends[e] < 0:
             move(x, q * chunk, s, 0, chunk)
         else:
-            move(x, q * chunk, kept, ends[e] * chunk, chunk)
+            move(x, q * chunk, copies, ends[e] * chunk, chunk)
 
 
 @jit

@@ -23,8 +23,8 @@ def _library() -> ctypes.CDLL:
     # SciPy brings its own OpenBLAS; NumPy's wheel keeps its library in numpy.libs (numpy/.dylibs on macOS).
     ours = [path for path in paths if "numpy" in path] or paths
     if not ours:
-        found = ", ".join(lib["internal_api"] for lib in blas) or "none"
-        raise Unsupported(f"needs NumPy on OpenBLAS, found {found}; pip install numpy brings one")
+        libraries = ", ".join(lib["internal_api"] for lib in blas) or "none"
+        raise Unsupported(f"needs NumPy on OpenBLAS, found {libraries}; pip install numpy brings one")
     return ctypes.CDLL(ours[0])
 
 
@@ -66,7 +66,7 @@ def imatcopy(address: int, m: int, n: int, dtype: str) -> Launch:
     function, nbytes = _function("imatcopy", dtype), imatcopy_scratch(m, n, dtype)
     libc = ctypes.CDLL(None)
     libc.malloc.restype = ctypes.c_void_p
-    if (found := libc.malloc(ctypes.c_size_t(nbytes))) is None and nbytes:
+    if (pointer := libc.malloc(ctypes.c_size_t(nbytes))) is None and nbytes:
         raise MemoryError(f"imatcopy allocates {nbytes / 1e9:.3g} GB by itself, which the system does not give")
-    libc.free(ctypes.c_void_p(found))
+    libc.free(ctypes.c_void_p(pointer))
     return lambda: function(ROW_MAJOR, TRANS, m, n, 1.0, address, n, m)

@@ -51,16 +51,16 @@ def rectangle(flat: Any, problem: TransposeProblem, x: TransposeOperands) -> lis
     border = x.scratch((rest * shorter,), problem.dtype).view(kind) if rest else None
     rows, columns = (m, many) if m <= n else (many, n)
     starts, lengths, ends, saved = moves.cycles(rows, columns, x.tile.SEGMENT)  # type: ignore[no-untyped-call]
-    kept = x.scratch((max(1, len(saved)), size), problem.dtype).view(kind).reshape(-1)
+    copies = x.scratch((max(1, len(saved)), size), problem.dtype).view(kind).reshape(-1)
     inner = (m, size) if m <= n else (size, n)
     side = width(flat.itemsize)
 
     def keep(_: int, start: int, stop: int) -> Launch:
-        return bind(moves.save, flat, kept, saved, size, start, stop)
+        return bind(moves.save, flat, copies, saved, size, start, stop)
 
     def grid(worker: int, start: int, stop: int) -> Launch:
         table = (starts, lengths, ends, rows, columns, size)
-        return bind(moves.follow, flat, buffers[worker], kept, *table, start, stop)
+        return bind(moves.follow, flat, buffers[worker], copies, *table, start, stop)
 
     def strip(worker: int, start: int, stop: int) -> Launch:
         return bind(moves.bands, flat, buffers[worker], *inner, side, start, stop)

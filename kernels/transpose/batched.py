@@ -26,8 +26,8 @@ def _valid(p: TransposeProblem, t: Tile, _: DeviceLimits) -> str | None:
         return f"a row of a tile has {t.TILE * size} bytes, expected a multiple of {LINE}"
     if t.TILE % (down := t.THREADS // (4 if size < WORD else 8)):
         return f"{t.THREADS} threads cover {down} lines at a time, expected a divisor of TILE = {t.TILE}"
-    if (found := tiles(p, t)) > INT_LIMIT:
-        return f"{found} tiles, expected at most {INT_LIMIT}: a grid has no more blocks along x"
+    if (count := tiles(p, t)) > INT_LIMIT:
+        return f"{count} tiles, expected at most {INT_LIMIT}: a grid has no more blocks along x"
     return beyond_static(t.TILE * (t.TILE * size + max(size, WORD)))
 
 

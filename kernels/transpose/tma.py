@@ -25,8 +25,8 @@ def stages(p: TransposeProblem, t: Tile) -> int:
 def _valid(p: TransposeProblem, t: Tile, _: DeviceLimits) -> str | None:
     if (width := tile_width(p, t.SQUARES)) > BOX_ROWS:
         return f"a tile has {width} rows, expected at most {BOX_ROWS}, which the TMA copies at once"
-    found = stages(p, t)
-    return None if found > 1 else f"a ring of {t.RING} KiB holds {found} tiles, expected at least 2"
+    count = stages(p, t)
+    return None if count > 1 else f"a ring of {t.RING} KiB holds {count} tiles, expected at least 2"
 
 
 @cuda_kernel(
