@@ -58,9 +58,9 @@ def supports(most_groups: int) -> Callable[[ConvProblem], str | None]:
 
     def refusal(p: ConvProblem) -> str | None:
         shape = (("filter", f"{p.r}x{p.s}", "3x3"), ("stride", p.stride, 1), ("dilation", p.dilation, 1))
-        for name, found, expected in shape:
-            if found != expected:
-                return f"{name} is {found}, expected {expected}"
+        for name, actual, expected in shape:
+            if actual != expected:
+                return f"{name} is {actual}, expected {expected}"
         channels = max(p.c, p.k)
         for name, count, most in (("groups", p.groups, most_groups), ("channels", channels, GRID_LIMIT * CHANNELS)):
             if count > most:

@@ -24,28 +24,28 @@ def scratch(line: int) -> int:
 
 
 @jit
-def lines_of_c(u, w, held, g, start, stop, first):
+def lines_of_c(u, w, buffer, g, start, stop, first):
     """Transform the filters k = start:stop for fprop; the first row of u belongs to filter `first`."""
     line, depth = g.filter_line, 9 * g.c
     for k in range(start, stop):
         if g.channels_last:
             for tap in range(9):
-                move(held, tap * line, w, k * depth + tap * g.c, g.c)
+                move(buffer, tap * line, w, k * depth + tap * g.c, g.c)
         else:
-            move(held, 9 * line, w, k * depth, depth)
-            divide(TAPS, held, 0, line, held[9 * line :])
-        filters(g.tile, u, held, ((k - first) * line, g.filter_plane, 0, line), g.c)
+            move(buffer, 9 * line, w, k * depth, depth)
+            divide(TAPS, buffer, 0, line, buffer[9 * line :])
+        filters(g.tile, u, buffer, ((k - first) * line, g.filter_plane, 0, line), g.c)
 
 
 @jit
-def lines_of_k(u, w, held, g, start, stop, first):
+def lines_of_k(u, w, buffer, g, start, stop, first):
     """Transform rows c = start:stop of rotated filters for dgrad, SIDE rows at a time; u begins at row `first`."""
     line, depth = g.filter_line, 9 * g.c
     for row in range(start, stop, SIDE):
         count = min(SIDE, stop - row)
         parts, begin, inner = (9, row, count) if g.channels_last else (1, 9 * row, 9 * count)
         for i in range(parts):
-            turn(held, i * SIDE * line, w, begin + i * g.c, depth, inner, g.k, line)
+            turn(buffer, i * SIDE * line, w, begin + i * g.c, depth, inner, g.k, line)
         for c in range(count):
             at, tap = (c * line, SIDE * line) if g.channels_last else (9 * c * line, line)
-            filters(g.tile, u, held, ((row + c - first) * line, g.filter_plane, at + 8 * tap, -tap), g.k)
+            filters(g.tile, u, buffer, ((row + c - first) * line, g.filter_plane, at + 8 * tap, -tap), g.k)

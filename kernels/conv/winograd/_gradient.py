@@ -33,16 +33,16 @@ def _products(product, p, d, v, packed, strides, c, tiles, keep, rows, start, st
 
 
 @jit
-def _filters(w, p, held, g, line, plane, first, start, stop):
+def _filters(w, p, buffer, g, line, plane, first, start, stop):
     """Compute filters start:stop from their planes, which begin with the row `first`."""
     for k in range(start, stop):
-        filters_back(g.tile, held, p, (0, line, (k - first) * g.c, plane), g.c)
+        filters_back(g.tile, buffer, p, (0, line, (k - first) * g.c, plane), g.c)
         if g.channels_last:
             for tap in range(9):
-                move(w, (9 * k + tap) * g.c, held, tap * line, g.c)
+                move(w, (9 * k + tap) * g.c, buffer, tap * line, g.c)
         else:
-            join(TAPS, held, 9 * line, held, (0, line), g.c)
-            move(w, 9 * k * g.c, held, 9 * line, 9 * g.c)
+            join(TAPS, buffer, 9 * line, buffer, (0, line), g.c)
+            move(w, 9 * k * g.c, buffer, 9 * line, 9 * g.c)
 
 
 class _Gradient:
@@ -59,11 +59,11 @@ class _Gradient:
         self.result = Planes(problem, x, output_gradient(problem, m, LANES), x.y, self.step)
         self.rows = beside(self.source.rows, self.result.rows)
         self.line = -(-self.g.c // LANES) * LANES
-        self.packed, self.held = (each_thread(x, size) for size in (SCRATCH, 18 * self.line))
+        self.packed, self.buffers = (each_thread(x, size) for size in (SCRATCH, 18 * self.line))
 
     def sums(self, rows: int) -> Array:
-        found: Array = self.x.scratch((self.places * rows * self.g.c + LANES,), "f32")
-        return found
+        sums: Array = self.x.scratch((self.places * rows * self.g.c + LANES,), "f32")
+        return sums
 
     def fill(self, first: int, last: int) -> Launch:
         return beside(self.source.fill(first, last), self.result.fill(first, last))
@@ -75,7 +75,7 @@ class _Gradient:
 
     def filters(self, i: int, *ends: int, sums: Array, rows: tuple[int, int]) -> Launch:
         plane = (rows[1] - rows[0]) * self.g.c
-        return bind(_filters, self.x.w.reshape(-1), sums, self.held[i], self.g, self.line, plane, rows[0], *ends)
+        return bind(_filters, self.x.w.reshape(-1), sums, self.buffers[i], self.g, self.line, plane, rows[0], *ends)
 
 
 def launch(problem: ConvProblem, x: ConvOperands, m: int, product: Array) -> Launch:

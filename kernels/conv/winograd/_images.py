@@ -28,13 +28,13 @@ class _Image:
         self.u = each_thread(x, places * self.g.filter_plane, not self.is_whole)
         self.products = each_thread(x, places * (channels * tiles + LANES))
         longest = (channels if g.channels_last else tiles) + LANES
-        self.held = each_thread(x, max(scratch(g.filter_line), 2 * m * (m + 1) * longest + LANES))
+        self.buffers = each_thread(x, max(scratch(g.filter_line), 2 * m * (m + 1) * longest + LANES))
         self.packed = each_thread(x, SCRATCH)
         x.chose(tiles=tiles)
 
     def filters(self, i: int, start: int, stop: int) -> Launch:
         first = start if self.is_whole else 0
-        return bind(lines(self.g)[0], self.u[i], self.w, self.held[i], self.g, start, stop, first)
+        return bind(lines(self.g)[0], self.u[i], self.w, self.buffers[i], self.g, start, stop, first)
 
     def all_filters(self) -> Launch:
         unit, rows = lines(self.g)[1], self.g.outputs
@@ -43,9 +43,9 @@ class _Image:
 
     def block(self, i: int, s0: int, s1: int, f0: int, f1: int) -> Launch:
         run, planes = loops.block_last if self.g.channels_last else loops.block, self.planes
-        own = self.u[i], planes.v[i], self.products[i], self.held[i], self.packed[i]
+        arrays = self.u[i], planes.v[i], self.products[i], self.buffers[i], self.packed[i]
         item = s0, s1, f0, f1, 0 if self.is_whole else f0
-        return bind(run, self.product, self.out, *own, self.g, planes.strides, item)
+        return bind(run, self.product, self.out, *arrays, self.g, planes.strides, item)
 
     def band(self, i: int, start: int, stop: int) -> Launch:
         launches, most = [], self.cut.channels

@@ -185,8 +185,8 @@ def _divided(builder: Any, vectors: list[Any]) -> list[Any]:
     if by == n:
         return [_picked(builder, vectors, range(i, n * LANES, n)) for i in range(n)]
     parts = [_divided(builder, vectors[i : i + by]) for i in range(0, n, by)]
-    found = [_divided(builder, [part[i] for part in parts]) for i in range(by)]
-    return [found[i % by][i // by] for i in range(n)]
+    groups = [_divided(builder, [part[i] for part in parts]) for i in range(by)]
+    return [groups[i % by][i // by] for i in range(n)]
 
 
 def _joined(builder: Any, lines: list[Any]) -> list[Any]:
@@ -196,8 +196,8 @@ def _joined(builder: Any, lines: list[Any]) -> list[Any]:
     if by == n:
         places = [k % n * LANES + k // n for k in range(n * LANES)]
         return [_picked(builder, lines, places[i : i + LANES]) for i in range(0, n * LANES, LANES)]
-    found = [_joined(builder, lines[i::by]) for i in range(by)]
-    return [part for parts in zip(*found, strict=True) for part in _joined(builder, list(parts))]
+    groups = [_joined(builder, lines[i::by]) for i in range(by)]
+    return [part for parts in zip(*groups, strict=True) for part in _joined(builder, list(parts))]
 
 
 def _factor(n: int) -> int:
@@ -207,9 +207,9 @@ def _factor(n: int) -> int:
 
 def _picked(builder: Any, vectors: list[Any], places: Iterable[int]) -> Any:
     """Return a vector of the elements at these places of consecutive vectors, merged one after the other."""
-    found, wanted = vectors[0], [divmod(place, LANES) for place in places]
+    merged, wanted = vectors[0], [divmod(place, LANES) for place in places]
     for number, vector in enumerate(vectors[1:], 1):
-        kept = (at if number == 1 and of == 0 else i for i, (of, at) in enumerate(wanted))
-        mask = [LANES + at if of == number else old for old, (of, at) in zip(kept, wanted, strict=True)]
-        found = builder.shuffle_vector(found, vector, ir.Constant(ir.VectorType(ir.IntType(32), LANES), mask))
-    return found
+        lanes = (at if number == 1 and of == 0 else i for i, (of, at) in enumerate(wanted))
+        mask = [LANES + at if of == number else old for old, (of, at) in zip(lanes, wanted, strict=True)]
+        merged = builder.shuffle_vector(merged, vector, ir.Constant(ir.VectorType(ir.IntType(32), LANES), mask))
+    return merged

@@ -16,16 +16,16 @@ STRIPS = 8  # strips whose columns are transformed before any row: data just sto
 
 
 @jit
-def padded(to, source, held, g, start, stop):
+def padded(to, source, buffer, g, start, stop):
     """Copy rows start:stop of images with zero padding, and split each row into `phases` interleaved parts.
 
     The last vector of a row may extend into the next row, which then overwrites the excess. The last rows are copied
-    from scratch. held: scratch, half of it for a row, half for the row's parts.
+    from scratch. buffer: half of it for a row, half for the row's parts.
     """
     row, skipped, left = g.phases * g.columns, max(0, -g.left), max(0, g.left)
     count = min(g.width - skipped, row - left)  # elements that no tile reads are left out
-    half, reach = len(held) // 2, row - g.columns + (g.columns + LANES - 1) // LANES * LANES
-    held[:half] = np.float32(0)
+    half, reach = len(buffer) // 2, row - g.columns + (g.columns + LANES - 1) // LANES * LANES
+    buffer[:half] = np.float32(0)
     for line in range(start, stop):
         block, down, at = line // g.rows, line % g.rows - g.top, line * row
         if down < 0 or down >= g.height:
@@ -37,16 +37,16 @@ def padded(to, source, held, g, start, stop):
             move(to, at + left, source, begin, count)
             to[at + left + count : at + row] = np.float32(0)
         else:
-            move(held, left, source, begin, count)
+            move(buffer, left, source, begin, count)
             if at + reach <= stop * row:
-                divide(g.tile, to, at, g.columns, held)
+                divide(g.tile, to, at, g.columns, buffer)
             else:
-                divide(g.tile, held, half, g.columns, held)
-                move(to, at, held, half, row)
+                divide(g.tile, buffer, half, g.columns, buffer)
+                move(to, at, buffer, half, row)
 
 
 @part
-def planes(v, x, held, g, plane, length, c0, c1, s0, s1):
+def planes(v, x, buffer, g, plane, length, c0, c1, s0, s1):
     """Transform channels c0:c1 of strips s0:s1 to planes, in lines over tiles; channels are `length` elements apart.
 
     g.back: transform the output's gradient instead of the input.
@@ -60,15 +60,15 @@ def planes(v, x, held, g, plane, length, c0, c1, s0, s1):
             for strip in range(first, last):
                 image, down = strip // g.down, strip % g.down
                 at = ((image * g.inputs + c) * g.rows + m * down) * row
-                _transformed(g, held, x, ((strip - first) * side * line, line, at, row, m * row), row)
+                _transformed(g, buffer, x, ((strip - first) * side * line, line, at, row, m * row), row)
             for strip in range(first, last):
                 for a in range(side):
                     to, at = a * side * plane + c * length + (strip - s0) * g.across, (strip - first) * side + a
-                    _transformed(g, v, held, (to, plane, at * line, g.columns, 1), g.across)
+                    _transformed(g, v, buffer, (to, plane, at * line, g.columns, 1), g.across)
 
 
 @part
-def planes_last(v, x, held, g, plane, length, s0, s1, tile):
+def planes_last(v, x, buffer, g, plane, length, s0, s1, tile):
     """Transform strips s0:s1 to planes from tile number `tile` on, in lines over channels, `length` elements apart."""
     side, m = g.m + 2, g.m
     row, line = g.columns, (g.m + 2) * g.inputs + LANES
@@ -76,10 +76,10 @@ def planes_last(v, x, held, g, plane, length, s0, s1, tile):
         image, down = strip // g.down, strip % g.down
         for across in range(g.across):
             at = (image * g.rows + m * down) * row + m * across * g.inputs
-            _transformed(g, held, x, (0, line, at, row, m * row), (m if g.back else side) * g.inputs)
+            _transformed(g, buffer, x, (0, line, at, row, m * row), (m if g.back else side) * g.inputs)
             for a in range(side):
                 to = a * side * plane + tile * length
-                _transformed(g, v, held, (to, plane, a * line, g.inputs, m * g.inputs), g.inputs)
+                _transformed(g, v, buffer, (to, plane, a * line, g.inputs, m * g.inputs), g.inputs)
             tile += 1
 
 
@@ -92,39 +92,39 @@ def _transformed(g, to, off, place, count):
 
 
 @part
-def _outputs(held, products, g, plane, at, count):
-    """Compute m x m lines of outputs from one line of each plane, the first at held[0], and return their length."""
+def _outputs(buffer, products, g, plane, at, count):
+    """Compute m x m lines of outputs from one line of each plane, the first at buffer[0], and return their length."""
     side, m, line = g.m + 2, g.m, (count + LANES - 1) // LANES * LANES
     between = m * m * line
     for b in range(side):
         place = between + b * line, side * line, b * plane + at, side * plane, m * side * plane
-        outputs(g.tile, held, products, place, count)
+        outputs(g.tile, buffer, products, place, count)
     for a in range(m):
-        outputs(g.tile, held, held, (a * m * line, line, between + a * side * line, line, m * line), count)
+        outputs(g.tile, buffer, buffer, (a * m * line, line, between + a * side * line, line, m * line), count)
     return line
 
 
 @part
-def _put(y, held, line, g, image_at, s0, s1):
+def _put(y, buffer, line, g, image_at, s0, s1):
     """Store one channel of the output, from lines over tiles."""
     between = g.m * g.m * line
     for strip in range(s0, s1):
         image, down = strip // g.down, strip % g.down
         for a in range(min(g.m, g.out_height - g.m * down)):
             at = image * g.outputs * g.out_height * g.out_width + image_at + (g.m * down + a) * g.out_width
-            join(g.tile, held, between, held, (a * g.m * line + (strip - s0) * g.across, line), g.across)
-            move(y, at, held, between, g.out_width)
+            join(g.tile, buffer, between, buffer, (a * g.m * line + (strip - s0) * g.across, line), g.across)
+            move(y, at, buffer, between, g.out_width)
 
 
 @part
-def _put_last(y, held, line, g, tile, f0, f1):
+def _put_last(y, buffer, line, g, tile, f0, f1):
     """Store one tile of the output, from lines over channels."""
     strip, across = tile // g.across, tile % g.across
     image, down = strip // g.down, strip % g.down
     for a in range(min(g.m, g.out_height - g.m * down)):
         for b in range(min(g.m, g.out_width - g.m * across)):
             pixel = (image * g.out_height + g.m * down + a) * g.out_width + g.m * across + b
-            to, off = y[pixel * g.outputs + f0 : pixel * g.outputs + f1], held[(a * g.m + b) * line :]
+            to, off = y[pixel * g.outputs + f0 : pixel * g.outputs + f1], buffer[(a * g.m + b) * line :]
             for i in range(len(to)):
                 to[i] = off[i]
 
@@ -146,7 +146,7 @@ def _multiplied(product, u, v, products, packed, g, tiles, item, strides, result
 
 
 @jit
-def block(product, y, u, v, products, held, packed, g, strides, item):
+def block(product, y, u, v, products, buffer, packed, g, strides, item):
     """Compute item (s0, s1, f0, f1, row): output channels f0:f1 of strips s0:s1, with filters from row `row` of u on.
 
     strides: the strides of v, as in `_multiplied`.
@@ -155,16 +155,16 @@ def block(product, y, u, v, products, held, packed, g, strides, item):
     tiles = (s1 - s0) * g.across
     plane = _multiplied(product, u, v, products, packed, g, tiles, item, strides, (tiles, 1))
     for f in range(f1 - f0):
-        line = _outputs(held, products, g, plane, f * tiles, tiles)
-        _put(y, held, line, g, (f0 + f) * g.out_height * g.out_width, s0, s1)
+        line = _outputs(buffer, products, g, plane, f * tiles, tiles)
+        _put(y, buffer, line, g, (f0 + f) * g.out_height * g.out_width, s0, s1)
 
 
 @jit
-def block_last(product, y, u, v, products, held, packed, g, strides, item):
+def block_last(product, y, u, v, products, buffer, packed, g, strides, item):
     """Compute an item as `block` does, for images with channels last."""
     s0, s1, f0, f1, _row = item
     tiles, count = (s1 - s0) * g.across, f1 - f0
     plane = _multiplied(product, u, v, products, packed, g, tiles, item, strides, (1, count))
     for tile in range(tiles):
-        line = _outputs(held, products, g, plane, tile * count, count)
-        _put_last(y, held, line, g, s0 * g.across + tile, f0, f1)
+        line = _outputs(buffer, products, g, plane, tile * count, count)
+        _put_last(y, buffer, line, g, s0 * g.across + tile, f0, f1)

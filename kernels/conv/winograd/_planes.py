@@ -18,14 +18,14 @@ def _between_zeros(problem: ConvProblem, x: ConvOperands, g: Tiling, source: Arr
     image = x.scratch((lines * g.phases * g.columns + LANES,), "f32")
 
     def band(start: int, stop: int) -> Launch:
-        held = x.scratch((2 * g.phases * (g.columns + LANES),), "f32")
-        return bind(loops.padded, image, source, held, g, start, stop)
+        buffer = x.scratch((2 * g.phases * (g.columns + LANES),), "f32")
+        return bind(loops.padded, image, source, buffer, g, start, stop)
 
     return image, in_bands(lines, x.threads, band)
 
 
 @jit
-def channels(v, x, held, g, strides, s0, s1, start, stop):
+def channels(v, x, buffer, g, strides, s0, s1, start, stop):
     """Transform channels start:stop. Whole vectors of tiles are written; the next line overwrites the excess.
 
     A line is written to scratch and copied from there if its tiles are not contiguous, or if its vectors would extend
@@ -33,11 +33,11 @@ def channels(v, x, held, g, strides, s0, s1, start, stop):
     """
     side, tiles, (plane, channel, tile) = g.m + 2, (s1 - s0) * g.across, strides
     far = tiles + LANES
-    edge = held[len(held) - side * side * far :]
+    edge = buffer[len(buffer) - side * side * far :]
     for c in range(start, stop):
         copied = tile != 1 or (c + 1) * channel + LANES > stop * channel
         to, apart, line = (edge, far, 0) if copied else (v, plane, channel)
-        loops.planes(to, x, held, g, apart, line, c, c + 1, s0, s1)
+        loops.planes(to, x, buffer, g, apart, line, c, c + 1, s0, s1)
         if copied:
             for e in range(side * side):
                 for i in range(tiles):
@@ -45,8 +45,8 @@ def channels(v, x, held, g, strides, s0, s1, start, stop):
 
 
 @jit
-def strips(v, x, held, g, strides, s0, s1, start, stop):
-    loops.planes_last(v, x, held, g, strides[0], strides[2], s0 + start, s0 + stop, start * g.across)
+def strips(v, x, buffer, g, strides, s0, s1, start, stop):
+    loops.planes_last(v, x, buffer, g, strides[0], strides[2], s0 + start, s0 + stop, start * g.across)
 
 
 def strides(g: Tiling, count: int) -> tuple[int, int, int]:
@@ -64,8 +64,8 @@ def strides(g: Tiling, count: int) -> tuple[int, int, int]:
 
 def each_thread(x: ConvOperands, elements: int, is_shared: bool = False) -> list[Array]:
     """Return scratch for each thread, or a buffer that all threads share."""
-    own = [x.scratch((elements,), "f32") for _ in range(1 if is_shared else x.threads)]
-    return own * x.threads if is_shared else own
+    buffers = [x.scratch((elements,), "f32") for _ in range(1 if is_shared else x.threads)]
+    return buffers * x.threads if is_shared else buffers
 
 
 class Planes:
@@ -84,7 +84,7 @@ class Planes:
         self.v = each_thread(x, side * side * self.strides[0], is_shared)
         strip = side * g.inputs if g.channels_last else loops.STRIPS * (g.phases * g.columns + LANES)
         edge = 0 if g.channels_last else side * side * (step * g.across + LANES)
-        self._held = each_thread(x, side * (strip + LANES) + LANES + edge)
+        self._buffers = each_thread(x, side * (strip + LANES) + LANES + edge)
 
     def fill(self, first: int, last: int) -> Launch:
         """Return a launch that transforms strips first:last to the planes that threads share."""
@@ -100,5 +100,5 @@ class Planes:
         return last - first if self._g.channels_last else self._g.inputs
 
     def _band(self, thread: int, first: int, last: int, start: int, stop: int) -> Launch:
-        run, held = strips if self._g.channels_last else channels, self._held[thread]
-        return bind(run, self.v[thread], self._image, held, self._g, self.strides, first, last, start, stop)
+        run, buffer = strips if self._g.channels_last else channels, self._buffers[thread]
+        return bind(run, self.v[thread], self._image, buffer, self._g, self.strides, first, last, start, stop)

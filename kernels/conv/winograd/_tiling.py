@@ -125,8 +125,8 @@ def cut(g: Tiling, images: int, threads: int, t: Tile) -> Cut:
 
 def gradient_step(g: Tiling, images: int, threads: int, t: Tile) -> int:
     """Return how many strips of both operands wgrad transforms to planes and multiplies at a time."""
-    held: int = threads * t.HELD
-    return max(1, min(images * g.down, held // ((g.m + 2) ** 2 * (g.c + g.k) * g.across)))
+    elements: int = threads * t.HELD
+    return max(1, min(images * g.down, elements // ((g.m + 2) ** 2 * (g.c + g.k) * g.across)))
 
 
 def filter_bytes(g: Tiling) -> int:

@@ -14,11 +14,11 @@ ALL, FEW, SOME, MANY = ({"HELD": 2**21, "OUTPUTS": some} for some in (0, 16, 32,
 
 def refused(problem: ConvProblem) -> str | None:
     """Return why the kernels cannot take a problem, or None: they support 3 x 3 filters without stride or dilation."""
-    found = {"r": problem.r, "s": problem.s, "stride": problem.stride, "dilation": problem.dilation}
-    found["groups"] = problem.groups
+    sizes = {"r": problem.r, "s": problem.s, "stride": problem.stride, "dilation": problem.dilation}
+    sizes["groups"] = problem.groups
     for what, expected in (("r", 3), ("s", 3), ("stride", 1), ("dilation", 1), ("groups", 1)):
-        if found[what] != expected:
-            return f"{what} is {found[what]}, expected {expected}"
+        if sizes[what] != expected:
+            return f"{what} is {sizes[what]}, expected {expected}"
     return None
 
 
@@ -79,8 +79,8 @@ def _suits(p: ConvProblem, t: Tile, m: int) -> str | None:
     """
     g, cache, default = tiling(p, m), second_level_bytes(), ALL
     row, tiles = filter_bytes(g), p.n * g.down * g.across
-    few = g.outputs // 8 if p.direction == "wgrad" else g.outputs
-    if _is_whole(p, t, m) and tiles < few and g.outputs * row > cache // 2:
+    limit = g.outputs // 8 if p.direction == "wgrad" else g.outputs
+    if _is_whole(p, t, m) and tiles < limit and g.outputs * row > cache // 2:
         rest = FEW if tiles <= ALONE else MANY
         some = SOME if SOME["OUTPUTS"] * row <= cache else rest
         default = some if some["OUTPUTS"] < g.outputs else ALL

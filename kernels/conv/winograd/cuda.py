@@ -162,12 +162,12 @@ def winograd4_fused(p: ConvProblem, t: Tile, device: DeviceLimits) -> list[Kerne
     exchange = 4 * TOGETHER * (FUSED_FILTERS * FUSED_TILES + (2 * FUSED_FILTERS if p.layout == "nchw" else 0))
     step = min(round_up(count, FUSED_TILES), chunk(t, v.groups * (frequencies(4) * v.c + outputs * ldk), FUSED_TILES))
     made = Scratch("input", 4 * frequencies(4) * v.groups * v.c * step)
-    kept = Scratch("kept", 4 * outputs * v.groups * ldk * step)
+    partials = Scratch("kept", 4 * outputs * v.groups * ldk * step)
     calls = [filters(p, 4, ldk)]
     for first in range(0, count, step):
         ldt = round_up(min(step, count - first), FUSED_TILES)
         sizes = (v.n, v.c, v.k, v.p, v.q, first, ldk, ldt)
         grid = (ldk // FUSED_FILTERS * (ldt // FUSED_TILES), v.groups)
-        args = (transformed(v, 4, ldk), made, kept, v.target, *sizes)
+        args = (transformed(v, 4, ldk), made, partials, v.target, *sizes)
         calls += [_input(v, made, first, ldt), KernelCall(grid, THREADS, args, max(panels, exchange))]
     return calls
