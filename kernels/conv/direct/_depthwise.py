@@ -36,10 +36,10 @@ from kernelmark.kernels.conv.direct._vectors import (
 
 @jit
 def images(
-    out, source, w, b, held, factors, turned, to, side, cut, parts, offsets, weights, planes, strides, items, span
+    out, source, w, b, sums, factors, turned, to, side, cut, parts, offsets, weights, planes, strides, items, span
 ):
     """Compute items span[0]:span[1] of fprop or dgrad. factors: scratch if cut.unit is 1, else `pack`'s weights."""
-    size, line = cut.down * cut.across * cut.depth * cut.pitch * cut.unit, len(held) // ROWS
+    size, line = cut.down * cut.across * cut.depth * cut.pitch * cut.unit, len(sums) // ROWS
     b[:] = np.float32(0)
     for item in range(span[0], span[1]):
         image, group, lanes, r0, r1 = items[item]
@@ -58,27 +58,27 @@ def images(
                 begin = group * strides[1] + plane * strides[0]
                 if cut.unit == 1:
                     _scalars(factors, w, begin, strides[0], many, weights, t0, t1)
-                    _sums(held, factors, b, offsets, many, t0, t1, length, line)
+                    _sums(sums, factors, b, offsets, many, t0, t1, length, line)
                 else:
                     for v in range(0, lanes, LANES):
-                        own = factors[(group * cut.unit + v) * len(weights) + t0 * LANES :]
-                        _weigh(held, own, b, offsets, v, t0, t1, length, cut.unit, False)
+                        lane_factors = factors[(group * cut.unit + v) * len(weights) + t0 * LANES :]
+                        _weigh(sums, lane_factors, b, offsets, v, t0, t1, length, cut.unit, False)
                 for row in range(many):
                     at = image * to.image + (group * planes[1] + plane + row) * to.plane
-                    store(out if turned is None else turned[1], to, held[row * line :], cut, at, lanes, down, across)
+                    store(out if turned is None else turned[1], to, sums[row * line :], cut, at, lanes, down, across)
                 plane += many
         if turned is not None:
             turn_back(out, turned[1], turned[3], image, group, lanes)
 
 
 @part
-def _sums(held, factors, b, offsets, many, t0, t1, length, line):
+def _sums(sums, factors, b, offsets, many, t0, t1, length, line):
     """Compute the sums of a plane's pixels, or of as many planes as `row_sums` handles."""
     if many > 1:
         for v in range(0, length, ACROSS * LANES):
-            row_sums(held, factors, b, offsets, (v, t0, t1, line))
+            row_sums(sums, factors, b, offsets, (v, t0, t1, line))
     else:
-        _weigh(held, factors, b, offsets, 0, t0, t1, length, LANES, True)
+        _weigh(sums, factors, b, offsets, 0, t0, t1, length, LANES, True)
 
 
 @part
@@ -100,25 +100,25 @@ def pack(packed, w, members, strides, weights, start, stop):
 
 
 @part
-def _weigh(held, factors, b, offsets, at, t0, t1, length, apart, alike):
+def _weigh(sums, factors, b, offsets, at, t0, t1, length, apart, alike):
     """Compute the sums of a plane's vectors, `apart` elements apart. alike: a tap has one weight for all lanes."""
     while at + (MANY - 1) * apart < length:
         if alike:
-            many_alike(held, factors, b, offsets, (at, t0, t1, LANES))
+            many_alike(sums, factors, b, offsets, (at, t0, t1, LANES))
         else:
-            many_sums(held, factors, b, offsets, (at, t0, t1, apart))
+            many_sums(sums, factors, b, offsets, (at, t0, t1, apart))
         at += MANY * apart
     while at + (SOME - 1) * apart < length:
         if alike:
-            some_alike(held, factors, b, offsets, (at, t0, t1, LANES))
+            some_alike(sums, factors, b, offsets, (at, t0, t1, LANES))
         else:
-            some_sums(held, factors, b, offsets, (at, t0, t1, apart))
+            some_sums(sums, factors, b, offsets, (at, t0, t1, apart))
         at += SOME * apart
     while at < length:
         if alike:
-            one_alike(held, factors, b, offsets, (at, t0, t1, LANES))
+            one_alike(sums, factors, b, offsets, (at, t0, t1, LANES))
         else:
-            one_sum(held, factors, b, offsets, (at, t0, t1, apart))
+            one_sum(sums, factors, b, offsets, (at, t0, t1, apart))
         at += apart
 
 
@@ -163,9 +163,9 @@ def _end(w, sums, group, plane, members, lanes, unit, weights, strides):
             w[group * strides[1] + plane * strides[0] + weights[t]] = total_of(sums, t * LANES)
         else:
             for i in range(lanes):
-                channel, own = group * unit + i, (i // LANES * taps + t) * LANES + i % LANES
+                channel, place = group * unit + i, (i // LANES * taps + t) * LANES + i % LANES
                 begin = channel // members * strides[1] + channel % members * strides[0]
-                w[begin + weights[t]] = sums[own]
+                w[begin + weights[t]] = sums[place]
 
 
 @part

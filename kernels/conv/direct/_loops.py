@@ -50,18 +50,18 @@ def surround(b, source, counts, strides, inner, which):
 
 
 @jit
-def sums(out, b, v, held, panel, turned, rows, steps, places, ends, targets, lanes, items, high, deep, start, stop):
+def sums(out, b, v, totals, panel, turned, rows, steps, places, ends, targets, lanes, items, high, deep, start, stop):
     """Compute items start:stop of a plan (`_plan.py`), `deep` steps of their sums at a time.
 
     ends: for each step, the end of its run, whose elements of v span less than SIDE. lanes: the stride between lanes in
-    v, and the stride between lanes in the output. high: the rows of a tile. held, panel, turned: scratch for the
+    v, and the stride between lanes in the output. high: the rows of a tile. totals, panel, turned: scratch for the
     sums of an item, for `deep` steps of v, and for a block to transpose.
     """
     for item in range(start, stop):
         r0, r1, t0, t1, at_b, at_v, at_out, count, images, next_b, next_v = items[item]
         tall = 2 * high if count <= LANES else high
         tiles = (r1 - r0 + tall - 1) // tall
-        held[: tiles * tall * WIDTH] = np.float32(0)
+        totals[: tiles * tall * WIDTH] = np.float32(0)
         for image in range(images):
             base, source = at_b + image * next_b, at_v + image * next_v
             for first in range(t0, t1, deep):
@@ -73,14 +73,14 @@ def sums(out, b, v, held, panel, turned, rows, steps, places, ends, targets, lan
                 for tile in range(0, tiles * tall, tall):
                     place = tile * WIDTH, base, r0 + tile, -first * WIDTH, first, last
                     if tall == ROWS:
-                        add_products(held, b, rows, steps, panel, place)
+                        add_products(totals, b, rows, steps, panel, place)
                     elif tall == ROWS - 1:
-                        add_fewer_products(held, b, rows, steps, panel, place)
+                        add_fewer_products(totals, b, rows, steps, panel, place)
                     elif tall == 2 * ROWS:
-                        add_narrow_products(held, b, rows, steps, panel, place)
+                        add_narrow_products(totals, b, rows, steps, panel, place)
                     else:
-                        add_fewer_narrow_products(held, b, rows, steps, panel, place)
-        _store(out, held, panel, targets[r0:r1], at_out, count, lanes[1], deep)
+                        add_fewer_narrow_products(totals, b, rows, steps, panel, place)
+        _store(out, totals, panel, targets[r0:r1], at_out, count, lanes[1], deep)
 
 
 @jit
@@ -126,11 +126,11 @@ def _turn(panel, v, base, count, lane, places, ends, first, last, turned):
 
 
 @jit
-def _store(out, held, panel, targets, at, lanes, lane, deep):
+def _store(out, totals, panel, targets, at, lanes, lane, deep):
     """Store rows of sums in the output, in the order of ascending addresses."""
     if lane == 1:
         for row in range(len(targets)):
-            _lanes(out, at + targets[row], held, row * WIDTH, lanes)
+            _lanes(out, at + targets[row], totals, row * WIDTH, lanes)
         return
     first = 0
     while first < len(targets):
@@ -139,7 +139,7 @@ def _store(out, held, panel, targets, at, lanes, lane, deep):
             joined += 1
         if joined - first >= SIDE:
             last = joined
-        _stand(panel, held, first, last - first, deep)
+        _stand(panel, totals, first, last - first, deep)
         for i in range(lanes):
             to = at + i * lane
             if last == joined:
@@ -151,13 +151,13 @@ def _store(out, held, panel, targets, at, lanes, lane, deep):
 
 
 @jit
-def _stand(panel, held, first, count, deep):
+def _stand(panel, totals, first, count, deep):
     """Transpose rows of sums to lines of `deep` elements."""
     if WIDTH % SIDE == 0:
         for row in range(0, count, SIDE):
             for i in range(0, WIDTH, SIDE):
-                square(panel, i * deep + row, deep, held, (first + row) * WIDTH + i, WIDTH)
+                square(panel, i * deep + row, deep, totals, (first + row) * WIDTH + i, WIDTH)
     else:
         for row in range(count):
             for i in range(WIDTH):
-                panel[i * deep + row] = held[(first + row) * WIDTH + i]
+                panel[i * deep + row] = totals[(first + row) * WIDTH + i]

@@ -111,19 +111,19 @@ def _expand(b, at, size, members, x, begin, lanes):
 
 
 @part
-def store(out, side, held, cut, at, lanes, rows, columns):
+def store(out, side, sums, cut, at, lanes, rows, columns):
     """Store a strip's sums in the target image. rows, columns: the first index, the step and the number of each."""
     step, count = columns[1] * side.column, columns[2]
     for i in range(rows[2]):
         line, to = i * cut.pitch * cut.unit, at + (rows[0] + i * rows[1]) * side.row + columns[0] * side.column
         if cut.unit > 1:
             for j in range(count):
-                _copy(out, to + j * step, held, line + j * cut.unit, lanes)
+                _copy(out, to + j * step, sums, line + j * cut.unit, lanes)
         elif step == 1:
-            _copy(out, to, held, line, count)
+            _copy(out, to, sums, line, count)
         else:
             for j in range(count):
-                out[to + j * step] = held[line + j]
+                out[to + j * step] = sums[line + j]
 
 
 @part
@@ -134,10 +134,10 @@ def turn(to, source, side, image, group, lanes):
 
 
 @part
-def turn_back(out, held, side, image, group, lanes):
+def turn_back(out, planes, side, image, group, lanes):
     """Transpose a vector of planes back from contiguous pixels to the storage that `side` describes."""
     pixels, at = side.height * side.width, image * side.image + group * side.plane
-    _transpose(out, (at, 1, pixels), held, (0, LANES, 1), pixels, lanes)
+    _transpose(out, (at, 1, pixels), planes, (0, LANES, 1), pixels, lanes)
 
 
 @part

@@ -34,12 +34,12 @@ class _Tables(NamedTuple):
 
 def phases(size: int, taps: int, pad: int, stride: int, dilation: int) -> list[Phase]:
     """Return the phases of an axis of x that have elements; the elements of a phase use the same taps."""
-    found = []
+    axis = []
     for first in range(min(stride, size)):
         met = np.array([t for t in range(taps) if (first + pad - t * dilation) % stride == 0], np.int64)
         length = -(-(size - first) // stride)
-        found.append(Phase(first, length, met, (first + pad - met * dilation) // stride))
-    return found
+        axis.append(Phase(first, length, met, (first + pad - met * dilation) // stride))
+    return axis
 
 
 def image_gradient(g: Shape, width: int, threads: int, most: int) -> Plan:

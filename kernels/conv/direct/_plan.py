@@ -91,14 +91,14 @@ def line(count: int, stride: int) -> Array:
 def together(places: Array, side: int) -> Array:
     """Cut the steps into runs whose offsets rise and span less than `side`; return the end of each step's run."""
     ends = np.append(np.flatnonzero(np.diff(places) <= 0) + 1, len(places))
-    found = np.empty(len(places), np.int64)
+    run_ends = np.empty(len(places), np.int64)
     first = 0
     while first < len(places):
         last = int(ends[np.searchsorted(ends, first, "right")])
         last = min(last, first + int(np.searchsorted(places[first:last], places[first] + side)))
-        found[first:last] = last
+        run_ends[first:last] = last
         first = last
-    return found
+    return run_ends
 
 
 def _met(g: Shape, border: Border) -> Array:
@@ -110,13 +110,13 @@ def _met(g: Shape, border: Border) -> Array:
 
 def lines_met(plan: Plan, images: int, start: int, stop: int) -> Array:
     """Return the sorted numbers of the lines of bordered images that items start:stop read."""
-    length, found = plan.border.strides[2], np.zeros(plan.border.lines(images), bool)
+    length, is_read = plan.border.strides[2], np.zeros(plan.border.lines(images), bool)
     shared = [i for i, name in enumerate(Item._fields) if name not in ("v", "out", "lanes", "next_v")]
     for r0, r1, t0, t1, b, count, next_b in np.unique(plan.items[start:stop, shared], axis=0).tolist():
         # The sum of two column indices never reaches the next line.
         rows, steps = (np.unique(places // length) for places in (plan.rows[r0:r1], plan.steps[t0:t1]))
-        found[b // length + grid(rows, steps, line(count, next_b // length))] = True
-    return np.flatnonzero(found)
+        is_read[b // length + grid(rows, steps, line(count, next_b // length))] = True
+    return np.flatnonzero(is_read)
 
 
 def panels(lanes: int, width: int) -> list[tuple[int, int]]:

@@ -136,20 +136,20 @@ def y_side(g: Shape, unit: int) -> Side:
     return Side(g.p, g.q, g.y_n, unit * g.y_k, g.q * g.y_pixel, g.y_pixel)
 
 
-def forward(g: Shape, unit: int, held: int | None) -> Plan:
-    """Return the plan of fprop and wgrad. held: the most elements in a strip of rows, or None for a single strip."""
+def forward(g: Shape, unit: int, elements: int | None) -> Plan:
+    """Return the plan of fprop and wgrad. elements: the most in a strip of rows, or None for a single strip."""
     down = _Axis(0, 1, g.p, [(t, *_apart(t * g.dilation_h, g.stride_h)) for t in range(g.r)])
     across = _Axis(0, 1, g.q, [(t, *_apart(t * g.dilation_w, g.stride_w)) for t in range(g.s)])
     sides, targets = (([down], g.stride_h, g.top), ([across], g.stride_w, g.left)), g.k if unit == 1 else 1
-    return _plan(g, unit, held, sides, (g.c, targets), (g.w_c, g.c * g.r * g.s))
+    return _plan(g, unit, elements, sides, (g.c, targets), (g.w_c, g.c * g.r * g.s))
 
 
-def image_gradient(g: Shape, unit: int, held: int | None) -> Plan:
+def image_gradient(g: Shape, unit: int, elements: int | None) -> Plan:
     """Return the plan of dgrad."""
     down, top = _back(g.h, g.r, g.top, g.stride_h, g.dilation_h)
     across, left = _back(g.w, g.s, g.left, g.stride_w, g.dilation_w)
     return _plan(
-        g, unit, held, ((down, 1, top), (across, 1, left)), (g.k, g.c if unit == 1 else 1), (g.c * g.r * g.s, g.w_c)
+        g, unit, elements, ((down, 1, top), (across, 1, left)), (g.k, g.c if unit == 1 else 1), (g.c * g.r * g.s, g.w_c)
     )
 
 
@@ -159,8 +159,8 @@ def _apart(distance: int, stride: int) -> tuple[int, int]:
 
 def _back(size: int, taps: int, pad: int, stride: int, dilation: int) -> tuple[list[_Axis], int]:
     """Return the phases of an axis of x, and the zeros before y that they read."""
-    found = phases(size, taps, pad, stride, dilation)
-    zeros = max(0, -min((int(at) for phase in found for at in phase.outputs), default=0))
+    axis = phases(size, taps, pad, stride, dilation)
+    zeros = max(0, -min((int(at) for phase in axis for at in phase.outputs), default=0))
     return [
         _Axis(
             phase.first,
@@ -168,14 +168,14 @@ def _back(size: int, taps: int, pad: int, stride: int, dilation: int) -> tuple[l
             phase.length,
             [(int(t), 0, int(at) + zeros) for t, at in zip(phase.taps, phase.outputs, strict=True)],
         )
-        for phase in found
+        for phase in axis
     ], zeros
 
 
 def _plan(
     g: Shape,
     unit: int,
-    held: int | None,
+    elements: int | None,
     sides: tuple[_Sides, _Sides],
     planes: tuple[int, int],
     strides: tuple[int, int],
@@ -184,7 +184,7 @@ def _plan(
     (down, apart_h, top), (across, apart_w, left) = sides
     pitch, reach = max(a.length + _reach(a) for a in across), max(_reach(a) for a in down)
     length = max(a.length for a in down)
-    most = max(1, held // (planes[0] * apart_h * apart_w * pitch * unit) - reach) if held else length
+    most = max(1, elements // (planes[0] * apart_h * apart_w * pitch * unit) - reach) if elements else length
     strip = max(b - a for a, b in split(length, most, 1, 1))
     cut = Cut(apart_h, apart_w, top, left, strip + reach, pitch, unit)
     parts: list[tuple[int, ...]] = []

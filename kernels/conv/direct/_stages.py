@@ -56,8 +56,9 @@ def _images(b: Array, plan: Plan, n: int, x: ConvOperands) -> tuple[list[Array],
     fits = size * b.itemsize <= second_level_bytes()
     met = [lines_met(plan, n, *band) for band in bands] if fits else []
     if fits and sum(map(len, met)) <= MOST_COPIES * lines:
-        own = [x.scratch((size,), "f32") for _ in bands]
-        return own, in_numbered_bands(len(plan.items), x.threads, lambda i, *_: _surround(own[i], b, border, met[i]))
+        copies = [x.scratch((size,), "f32") for _ in bands]
+        run = in_numbered_bands(len(plan.items), x.threads, lambda i, *_: _surround(copies[i], b, border, met[i]))
+        return copies, run
     shared = x.scratch((size,), "f32")
     launch = in_bands(lines, x.threads, lambda i, j: _surround(shared, b, border, np.arange(i, j)))
     return [shared] * len(bands), launch
@@ -89,9 +90,9 @@ def _sums(out: Array, images: list[Array], v: Array, plan: Plan, x: ConvOperands
     )
 
     def band(i: int, start: int, stop: int) -> Launch:
-        held = x.scratch(((-(-most // (2 * high)) * 2 * high + loops.SIDE) * WIDTH,), "f32")
+        totals = x.scratch(((-(-most // (2 * high)) * 2 * high + loops.SIDE) * WIDTH,), "f32")
         panel, turned = x.scratch((x.tile.STEPS * WIDTH,), "f32"), x.scratch((loops.SIDE**2,), "f32")
-        return bind(loops.sums, out, images[i], v, held, panel, turned, *tables, start, stop)
+        return bind(loops.sums, out, images[i], v, totals, panel, turned, *tables, start, stop)
 
     return in_numbered_bands(len(plan.items), x.threads, band)
 

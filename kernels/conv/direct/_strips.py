@@ -39,11 +39,11 @@ def strips(problem: ConvProblem, x: ConvOperands) -> Launch:
 
     def band(start: int, stop: int) -> Launch:
         b = x.scratch((plan.planes[0] * cut.size + SLACK,), "f32")
-        held = x.scratch((ROWS * (plan.strip * cut.pitch * unit + SLACK),), "f32")
+        strip_sums = x.scratch((ROWS * (plan.strip * cut.pitch * unit + SLACK),), "f32")
         factors = packed if unit > 1 else x.scratch((len(plan.weights) * ROWS,), "f32")
         flat = out.reshape(-1), source.reshape(-1), w
         scratch = _turned(x, stored) if turned else None
-        return bind(loops.images, *flat, b, held, factors, scratch, to, side, *tables, (start, stop))
+        return bind(loops.images, *flat, b, strip_sums, factors, scratch, to, side, *tables, (start, stop))
 
     def pack(start: int, stop: int) -> Launch:
         return bind(loops.pack, packed, w, plan.planes[0], plan.strides, plan.weights, start, stop)

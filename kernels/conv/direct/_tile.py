@@ -42,9 +42,9 @@ def _products(count: int, wide: int) -> Any:
 
         def add(elements_at: Callable[[Any], list[Any]]) -> None:
             with cgutils.for_range_slice(builder, first, last, number(1), INTEGER) as (t, _):
-                found = elements_at(builder.load(after(builder, step_at, t)))
+                addresses = elements_at(builder.load(after(builder, step_at, t)))
                 line = after(builder, vectors, panel, builder.mul(t, number(WIDTH)))
-                sums.add(lambda r: builder.load(found[r]), loaded(builder, vectors_at(builder, line, wide)))
+                sums.add(lambda r: builder.load(addresses[r]), loaded(builder, vectors_at(builder, line, wide)))
 
         def anywhere(step: Any) -> list[Any]:
             return [after(builder, begin, step) for begin in begins]

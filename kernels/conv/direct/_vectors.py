@@ -29,24 +29,24 @@ def _addresses(context: Any, builder: Any, signature: Any, args: Any) -> list[An
 
 
 def _weighted(count: int, alike: bool) -> Any:
-    def typed(_context: Any, held: Any, weights: Any, b: Any, offsets: Any, place: Any) -> Any:
-        return types.void(held, weights, b, offsets, place), generate
+    def typed(_context: Any, sums: Any, weights: Any, b: Any, offsets: Any, place: Any) -> Any:
+        return types.void(sums, weights, b, offsets, place), generate
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         to, factors, source, offsets = _addresses(context, builder, signature, args)
         at, first, last, apart = cgutils.unpack_tuple(builder, args[4], 4)
         skipped = [builder.mul(apart, number(i)) for i in range(count)]
         totals = [cast(Any, cgutils).alloca_once(builder, VECTOR) for _ in range(count)]  # kept in registers by LLVM
-        for held in totals:
-            builder.store(VECTOR(None), held)
+        for register in totals:
+            builder.store(VECTOR(None), register)
         with cgutils.for_range_slice(builder, first, last, number(1), INTEGER) as (t, _):
             weight = _weight(builder, factors, builder.sub(t, first), alike)
             begin = after(builder, source, at, builder.load(after(builder, offsets, t)))
             places = [vectors_at(builder, after(builder, begin, skip), 1)[0] for skip in skipped]
-            for held, met in zip(totals, loaded(builder, places), strict=True):
-                builder.store(llvm(builder, "fma", weight, met, builder.load(held)), held)
+            for register, met in zip(totals, loaded(builder, places), strict=True):
+                builder.store(llvm(builder, "fma", weight, met, builder.load(register)), register)
         places = [vectors_at(builder, after(builder, to, at, skip), 1)[0] for skip in skipped]
-        stored(builder, [builder.load(held) for held in totals], places)
+        stored(builder, [builder.load(register) for register in totals], places)
         return context.get_dummy_value()
 
     return cast(Any, intrinsic(typed))
@@ -60,13 +60,13 @@ def _weight(builder: Any, factors: Any, tap: Any, alike: bool) -> Any:
     return weight
 
 
-#: `f(held, weights, b, offsets, (at, first, last, apart))`: set vectors of held, `apart` elements apart from `at` on,
+#: `f(sums, weights, b, offsets, (at, first, last, apart))`: set vectors of sums, `apart` elements apart from `at` on,
 #: to the sum over taps first:last of weight times b from at + offsets[tap] on. `weights` begins at tap `first`.
 many_sums, some_sums, one_sum = (_weighted(count, False) for count in (MANY, SOME, 1))
 many_alike, some_alike, one_alike = (_weighted(count, True) for count in (MANY, SOME, 1))
 
 
-def _block(_context: Any, held: Any, weights: Any, b: Any, offsets: Any, place: Any) -> Any:
+def _block(_context: Any, sums: Any, weights: Any, b: Any, offsets: Any, place: Any) -> Any:
     """Compute ROWS x ACROSS vectors of sums; a tap has a weight for each row, and rows are `line` elements apart."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -75,15 +75,15 @@ def _block(_context: Any, held: Any, weights: Any, b: Any, offsets: Any, place: 
         sums = Sums(builder, ROWS, ACROSS)
         sums.begin([VECTOR(None)] * (ROWS * ACROSS))
         with cgutils.for_range_slice(builder, first, last, number(1), INTEGER) as (t, _):
-            own = after(builder, factors, builder.mul(builder.sub(t, first), number(ROWS)))
+            step_factors = after(builder, factors, builder.mul(builder.sub(t, first), number(ROWS)))
             begin = after(builder, source, at, builder.load(after(builder, offsets, t)))
             met = loaded(builder, vectors_at(builder, begin, ACROSS))
-            sums.add(lambda row: builder.load(after(builder, own, number(row))), met)
+            sums.add(lambda row: builder.load(after(builder, step_factors, number(row))), met)
         rows = (after(builder, to, at, builder.mul(line, number(row))) for row in range(ROWS))
         stored(builder, sums.values(), [place for row in rows for place in vectors_at(builder, row, ACROSS)])
         return context.get_dummy_value()
 
-    return types.void(held, weights, b, offsets, place), generate
+    return types.void(sums, weights, b, offsets, place), generate
 
 
 row_sums = cast(Any, intrinsic(_block))
@@ -99,14 +99,14 @@ def _added(count: int) -> Any:
         begins = [after(builder, source, builder.load(after(builder, offsets, first, number(t)))) for t in range(count)]
         places = vectors_at(builder, after(builder, to, builder.mul(first, number(LANES))), count)
         totals = [cast(Any, cgutils).alloca_once(builder, VECTOR) for _ in range(count)]
-        for held, value in zip(totals, loaded(builder, places), strict=True):
-            builder.store(value, held)
+        for register, value in zip(totals, loaded(builder, places), strict=True):
+            builder.store(value, register)
         with cgutils.for_range_slice(builder, start, length, apart, INTEGER) as (at, _):
             (factor,) = loaded(builder, vectors_at(builder, after(builder, gradient, at), 1))
-            for held, begin in zip(totals, begins, strict=True):
+            for register, begin in zip(totals, begins, strict=True):
                 (met,) = loaded(builder, vectors_at(builder, after(builder, begin, at), 1))
-                builder.store(llvm(builder, "fma", factor, met, builder.load(held)), held)
-        stored(builder, [builder.load(held) for held in totals], places)
+                builder.store(llvm(builder, "fma", factor, met, builder.load(register)), register)
+        stored(builder, [builder.load(register) for register in totals], places)
         return context.get_dummy_value()
 
     return cast(Any, intrinsic(typed))

@@ -42,8 +42,8 @@ class _Place:
 
     def store(self, at: int, *values: Any, past: bool = False) -> None:
         for part, value in enumerate(values):
-            held = ir.Constant(VECTOR, None) if value is None else value
-            stored = self._builder.store(held, self._pointer(at, part), align=4)
+            vector = ir.Constant(VECTOR, None) if value is None else value
+            stored = self._builder.store(vector, self._pointer(at, part), align=4)
             if past:
                 past_the_caches(self._builder, stored, LINE_BYTES)
 
@@ -89,12 +89,12 @@ def _generate_row_back(builder: Any, n: int, lane: Any, values: Any) -> None:
     unit = number(4 * UNIT)
     target = _Place(builder, builder.add(values[0], lane), unit, unit)
     source = _Place(builder, builder.add(values[1], lane), number(8 * UNIT), unit)
-    held: dict[int, Any] = {}
+    halves: dict[int, Any] = {}
 
     def half(at: int) -> Any:
-        if at not in held:
-            held[at] = source.load(at)
-        return held[at]
+        if at not in halves:
+            halves[at] = source.load(at)
+        return halves[at]
 
     for at, value in signal(Vectors(builder, VECTOR), n, half):
         target.store(at, value)

@@ -61,14 +61,14 @@ def half_spectrum(v: Vectors, numbers: Sequence[Callable[[], Number]]) -> Iterat
         yield 0, numbers[0]()
         return
     p = _factor(n)
-    m, found = n // p, set()
+    m, indices = n // p, set()
     parts = [dict(half_spectrum(v, numbers[i::p])) for i in range(p)]
     for k in range(m // 2 + 1):
         for j, number in enumerate(_combined(v, [part[k] for part in parts], k, n)):
             at = k + j * m
             at, number = (at, number) if 2 * at <= n else (n - at, _conjugate(v, number))
-            if at not in found:
-                found.add(at)
+            if at not in indices:
+                indices.add(at)
                 yield at, number
 
 
@@ -133,20 +133,20 @@ def _small(v: Vectors, numbers: list[Number]) -> list[Number]:
     pairs = [(numbers[j], numbers[p - j]) for j in range(1, p // 2 + 1)]
     sums = [(v.add(a[0], b[0]), v.add(a[1], b[1])) for a, b in pairs]
     differences = [(v.sub(a[0], b[0]), v.sub(a[1], b[1])) for a, b in pairs]
-    found = {0: first}
+    outputs = {0: first}
     for total in sums:
-        found[0] = v.add(found[0][0], total[0]), v.add(found[0][1], total[1])
+        outputs[0] = v.add(outputs[0][0], total[0]), v.add(outputs[0][1], total[1])
     for k in range(1, p // 2 + 1):
         (a, b), (c, d) = first, (None, None)
         for j, (total, difference) in enumerate(zip(sums, differences, strict=True), 1):
             angle = 2 * math.pi * j * k / p
             a, b = v.times(math.cos(angle), total[0], a), v.times(math.cos(angle), total[1], b)
             c, d = v.times(math.sin(angle), difference[0], c), v.times(math.sin(angle), difference[1], d)
-        found[k], found[p - k] = (v.add(a, d), v.sub(b, c)), (v.sub(a, d), v.add(b, c))
-    return [found[k] for k in range(p)]
+        outputs[k], outputs[p - k] = (v.add(a, d), v.sub(b, c)), (v.sub(a, d), v.add(b, c))
+    return [outputs[k] for k in range(p)]
 
 
 def _turned_back(v: Vectors, numbers: list[Number]) -> list[Number]:
     """Return the inverse of `_small`, times the count: the transform with all results but the first reversed."""
-    found = _small(v, numbers)
-    return [found[0], *found[:0:-1]]
+    outputs = _small(v, numbers)
+    return [outputs[0], *outputs[:0:-1]]

@@ -18,13 +18,13 @@ _NOWHERE = -1
 
 
 @jit
-def forward(codelets, flat, cut, order, held, spectra, start, stop):
+def forward(codelets, flat, cut, order, buffers, spectra, start, stop):
     """Transform batches start:stop of tiles to spectra (frequency, part, plane); parts are real and imaginary.
 
-    codelets: addresses of the functions for rows and for columns. held: scratch for a batch's half spectra (unit, row,
-    column, part, lane), for a row of UNIT tiles interleaved by lane, and for that row tile by tile.
+    codelets: addresses of the functions for rows and for columns. buffers: scratch for a batch's half spectra (unit,
+    row, column, part, lane), for a row of UNIT tiles interleaved by lane, and for that row tile by tile.
     """
-    half, line, buffer = held
+    half, line, buffer = buffers
     units, _, across = half.shape[:3]
     rows, sign = _rows(cut.height), -1 if cut.turned else 1
     places, addresses = np.empty((5, UNIT), np.int64), np.empty(UNIT, np.int64)
@@ -48,12 +48,12 @@ def forward(codelets, flat, cut, order, held, spectra, start, stop):
 
 
 @jit
-def inverse(codelets, flat, cut, order, held, spectra, start, stop):
+def inverse(codelets, flat, cut, order, buffers, spectra, start, stop):
     """Transform batches start:stop of spectra to tiles, and store their outputs, which begin at index `lead` of a tile.
 
     The inverse is computed as a forward transform that has real and imaginary parts exchanged in input and output.
     """
-    half, line, buffer = held
+    half, line, buffer = buffers
     units, across = half.shape[0], half.shape[2]
     scale = np.float32(1 / (cut.height.side * cut.width.side))
     places, addresses = np.empty((5, UNIT), np.int64), np.empty(UNIT, np.int64)

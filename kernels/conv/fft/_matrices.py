@@ -37,8 +37,8 @@ class Spectra(NamedTuple):
     @property
     def scratch(self) -> Scratch:
         """Return the scratch buffer of all spectra of all groups."""
-        held = self.cut.frequencies * self.cut.groups * self.matrix[0] * self.ld
-        return Scratch(f"spectrum_{self.name}", 8 * held)
+        elements = self.cut.frequencies * self.cut.groups * self.matrix[0] * self.ld
+        return Scratch(f"spectrum_{self.name}", 8 * elements)
 
     @property
     def grid(self) -> tuple[int, int]:
@@ -79,8 +79,8 @@ def spectra(p: ConvProblem, side: int) -> tuple[Spectra, Spectra, Spectra]:
         "dgrad": ("wyx", (False, True, True)),
         "wgrad": ("xyw", (False, False, True)),
     }[p.direction]
-    found = cuts(p, (side, side))._asdict()
-    a, b, c = (Spectra(name, found[name], rows) for name, rows in zip(names, by_channel, strict=True))
+    cut_of = cuts(p, (side, side))._asdict()
+    a, b, c = (Spectra(name, cut_of[name], rows) for name, rows in zip(names, by_channel, strict=True))
     return a, b, c
 
 
@@ -106,8 +106,8 @@ def not_held(side: int, among: list[int]) -> str | None:
 def wasteful(p: ConvProblem, side: int, among: list[int]) -> str | None:
     """Return why tiles of this side have far more frequencies than the best side in `among`, or None if they do not."""
     cut = {each: cuts(p, (each, each)).x for each in among}
-    found = {each: x.frequencies * x.places // p.n for each, x in cut.items()}
-    if found[side] <= WASTE * min(found.values()):
+    frequencies = {each: x.frequencies * x.places // p.n for each, x in cut.items()}
+    if frequencies[side] <= WASTE * min(frequencies.values()):
         return None
-    least = min(found.values())
-    return f"tiles of {side} x {side} have {found[side]} frequencies per image where {least} are enough"
+    least = min(frequencies.values())
+    return f"tiles of {side} x {side} have {frequencies[side]} frequencies per image where {least} are enough"

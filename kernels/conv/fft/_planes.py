@@ -124,13 +124,13 @@ def _store(flat: Array, cut: Cut, offset: int, top: int, left: int, source: Arra
 
 
 @jit
-def forward(fft, flat, cut, order, held, spectra, start, stop):  # type: ignore[no-untyped-def]
+def forward(fft, flat, cut, order, buffers, spectra, start, stop):  # type: ignore[no-untyped-def]
     """Cut batches start:stop of planes from the tensor, transform them, and store them by frequency.
 
-    fft: addresses of FFTW's execute function and plan. held: scratch for a batch of tiles and its spectra (frequency,
-    plane). spectra: (frequency, part, plane); parts are real and imaginary.
+    fft: addresses of FFTW's execute function and plan. buffers: scratch for a batch of tiles and its spectra
+    (frequency, plane). spectra: (frequency, part, plane); parts are real and imaginary.
     """
-    block, found = held
+    block, frequencies = buffers
     batch, sign = len(block), np.float32(-1 if cut.turned else 1)
     for at in range(start * batch, stop * batch, batch):
         for b in range(batch):
@@ -138,24 +138,24 @@ def forward(fft, flat, cut, order, held, spectra, start, stop):  # type: ignore[
             block[b] = 0
             if exists:
                 _fetch(flat, cut, offset, top, left, block[b])
-        transform(fft, block, found)
-        for frequency in range(len(found)):
-            row, real, imaginary = found[frequency], spectra[frequency, 0], spectra[frequency, 1]
+        transform(fft, block, frequencies)
+        for frequency in range(len(frequencies)):
+            row, real, imaginary = frequencies[frequency], spectra[frequency, 0], spectra[frequency, 1]
             for b in range(batch):
                 real[at + b], imaginary[at + b] = row[b].real, sign * row[b].imag
 
 
 @jit
-def inverse(fft, flat, cut, order, held, spectra, start, stop):  # type: ignore[no-untyped-def]
+def inverse(fft, flat, cut, order, buffers, spectra, start, stop):  # type: ignore[no-untyped-def]
     """Gather batches start:stop of spectra, transform them, and store their outputs, divided by the tile's size."""
-    block, found = held
+    block, frequencies = buffers
     batch, scale = len(block), np.float32(1 / (cut.height.side * cut.width.side))
     for at in range(start * batch, stop * batch, batch):
-        for frequency in range(len(found)):
-            row, real, imaginary = found[frequency], spectra[frequency, 0], spectra[frequency, 1]
+        for frequency in range(len(frequencies)):
+            row, real, imaginary = frequencies[frequency], spectra[frequency, 0], spectra[frequency, 1]
             for b in range(batch):
                 row[b] = complex(real[at + b], imaginary[at + b])
-        transform(fft, found, block)
+        transform(fft, frequencies, block)
         for b in range(batch):
             exists, offset, top, left = place(cut, order, at + b)
             if exists:

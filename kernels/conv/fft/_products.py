@@ -46,8 +46,8 @@ def _complex_products(rows: int, vectors: int) -> Any:
         imaginary = [place for row in along for place in vectors_at(builder, after(builder, second, row), vectors)]
         begins = [after(builder, a, a_at, builder.mul(a_row, number(row))) for row in range(rows)]
         parts = [(Sums(builder, rows, vectors), real), (Sums(builder, rows, vectors), imaginary)]
-        with builder.if_else(args[2]) as (kept, fresh):
-            with kept:
+        with builder.if_else(args[2]) as (old, fresh):
+            with old:
                 for sums, places in parts:
                     sums.begin(loaded(builder, places))
             with fresh:
@@ -96,7 +96,7 @@ _tall, _tall_half, _tall_one = (_complex_products(rows, 1) for rows in (TALL, TA
 
 
 @jit
-def products(held, sizes, a, a_place, b, b_place, keep, c, c_place, start, stop):
+def products(buffer, sizes, a, a_place, b, b_place, keep, c, c_place, start, stop):
     """Compute C = A B (C += A B if `keep`) for frequencies start:stop and all groups.
 
     sizes: groups, rows, lanes, steps (of the sum). a_place: the strides of frequency, group, row, step and part;
@@ -113,15 +113,15 @@ def products(held, sizes, a, a_place, b, b_place, keep, c, c_place, start, stop)
                 deep = min(DEPTH, steps - begin)
                 source = b_at + begin * b_place[2] + j, b_place[2], b_place[3]
                 if wide > LANES:
-                    _pack2(held, b, source, deep)
+                    _pack2(buffer, b, source, deep)
                 else:
-                    _pack1(held, b, source, deep)
+                    _pack1(buffer, b, source, deep)
                 off = a_at + begin * a_place[3], a_place[2], a_place[3], a_place[4]
-                _panel(held, rows, wide, deep, keep or begin > 0, a, off, c, (c_at + j, c_place[2], c_place[3]))
+                _panel(buffer, rows, wide, deep, keep or begin > 0, a, off, c, (c_at + j, c_place[2], c_place[3]))
 
 
 @part
-def _panel(held, rows, wide, deep, keep, a, a_place, c, c_place):
+def _panel(buffer, rows, wide, deep, keep, a, a_place, c, c_place):
     """Multiply all rows of A with a panel of B that is `wide` lanes wide."""
     two = wide > LANES
     whole = wide == (WIDTH if two else LANES)
@@ -132,11 +132,11 @@ def _panel(held, rows, wide, deep, keep, a, a_place, c, c_place):
         off = a_place[0] + r * a_place[1], a_place[1], a_place[2], a_place[3]
         at = c_place[0] + r * c_place[1]
         if whole:
-            _tile(count, two, c, (at, c_place[1], c_place[2]), keep, a, off, held, deep)
+            _tile(count, two, c, (at, c_place[1], c_place[2]), keep, a, off, buffer, deep)
         else:
             lanes = WIDTH if two else LANES
-            to = held[2 * DEPTH * WIDTH :]
-            _tile(count, two, to, (0, lanes, count * lanes), False, a, off, held, deep)
+            to = buffer[2 * DEPTH * WIDTH :]
+            _tile(count, two, to, (0, lanes, count * lanes), False, a, off, buffer, deep)
             for i in range(2 * count):
                 row, off_row = at + i % count * c_place[1] + i // count * c_place[2], i * lanes
                 for lane in range(wide):

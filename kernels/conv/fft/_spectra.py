@@ -31,13 +31,13 @@ AXES = {"x": "ct", "w": "kc", "y": "kt"}
 class Way(NamedTuple):
     """A way to transform `batch` planes at a time: a Numba function, and the addresses that the function uses.
 
-    held: each thread's scratch for a batch. facts: facts about the FFT plan that `x.chose` reports.
+    buffers: each thread's scratch for a batch. facts: facts about the FFT plan that `x.chose` reports.
     """
 
     run: Callable[..., None]
     addresses: tuple[int, int]
     batch: int
-    held: list[Any]
+    buffers: list[Any]
     facts: dict[str, str]
 
 
@@ -63,10 +63,10 @@ def spectral(problem: ConvProblem, x: ConvOperands, c: Cuts, block: int, way: An
     planes = {name: _planes_of(problem, x, c, block, name, lanes, way) for name in "xwy"}
     height, width = c.sides
     x.chose(tile=width if height == width else f"{height}x{width}", tiles=block, **planes["w"].way.facts)
-    held = [x.scratch((SCRATCH,), "f32") for _ in range(x.threads)]
+    buffers = [x.scratch((SCRATCH,), "f32") for _ in range(x.threads)]
 
     def multiplied(threads: int, keep: bool = False) -> Launch:
-        return _multiplied(planes, held[:threads], output, (rows, lanes, steps), keep)
+        return _multiplied(planes, buffers[:threads], output, (rows, lanes, steps), keep)
 
     back = planes[output].way.run, lambda: _transformed(planes[output], 0, 1)
     with ahead(back, (products, lambda: multiplied(1))):
@@ -96,13 +96,13 @@ def _planes_of(problem: ConvProblem, x: ConvOperands, c: Cuts, block: int, name:
     images, channels = problem.shapes()[name][:2]
     order = Order(0, images if name == "w" else block, images, channels, lanes == ("k" if name == "w" else "t"))
     count = order.channels * order.tiles
-    found: Way = way(x, cut, count, name == problem.output)
-    batches = math.ceil(count / found.batch)
-    width = -(-batches * found.batch // UNIT) * UNIT
+    method: Way = way(x, cut, count, name == problem.output)
+    batches = math.ceil(count / method.batch)
+    width = -(-batches * method.batch // UNIT) * UNIT
     width += UNIT * (width * 8 % 4096 == 0)  # rows 4 KiB apart would compete for the same lines of a cache
     # Vectors of the last row may reach beyond it.
     spectra = x.scratch((c.frequencies * 2 * width + WIDTH,), "f32")
-    return Planes(getattr(x, name).reshape(-1), cut, order, batches, width, spectra, found)
+    return Planes(getattr(x, name).reshape(-1), cut, order, batches, width, spectra, method)
 
 
 def by_fftw(x: ConvOperands, cut: Cut, count: int, output: bool) -> Way:
@@ -110,8 +110,8 @@ def by_fftw(x: ConvOperands, cut: Cut, count: int, output: bool) -> Way:
     batch = _batch(count, x.threads, _fitting(x, cut), UNIT)
     shape = (batch, cut.height.side, cut.width.side)
     plan = transform(*shape, output)
-    held = [(x.scratch(shape, "f32"), _complex(x, (cut.frequencies, batch))) for _ in range(x.threads)]
-    return Way(_planes.inverse if output else _planes.forward, (plan.execute, plan.plan), batch, held, plan.facts)
+    buffers = [(x.scratch(shape, "f32"), _complex(x, (cut.frequencies, batch))) for _ in range(x.threads)]
+    return Way(_planes.inverse if output else _planes.forward, (plan.execute, plan.plan), batch, buffers, plan.facts)
 
 
 def in_lanes(x: ConvOperands, cut: Cut, count: int, output: bool) -> Way:
@@ -120,11 +120,11 @@ def in_lanes(x: ConvOperands, cut: Cut, count: int, output: bool) -> Way:
     units = _batch(math.ceil(count / UNIT), x.threads, _fitting(x, cut) // UNIT, 1)
     whole = math.ceil(width / UNIT) * UNIT
     shapes = (units, height, width // 2 + 1, 2, UNIT), (whole * UNIT,), (whole * UNIT,)
-    held = [tuple(x.scratch(shape, "f32") for shape in shapes) for _ in range(x.threads)]
+    buffers = [tuple(x.scratch(shape, "f32") for shape in shapes) for _ in range(x.threads)]
     if output:
-        return Way(_lanes.inverse, (row_back(width), column(height)), units * UNIT, held, {})
+        return Way(_lanes.inverse, (row_back(width), column(height)), units * UNIT, buffers, {})
     past = CAN_PASS and 8 * cut.frequencies * count > x.tile.STREAM << 20
-    return Way(_lanes.forward, (row(width), column(height, past)), units * UNIT, held, {})
+    return Way(_lanes.forward, (row(width), column(height, past)), units * UNIT, buffers, {})
 
 
 def _fitting(x: ConvOperands, cut: Cut) -> int:
@@ -146,34 +146,34 @@ def _batch(count: int, threads: int, limit: int, least: int) -> int:
 
 def _transformed(planes: Planes, start: int, threads: int) -> Launch:
     """Return the launch that transforms planes of the tiles from `start` on, or of all filters, on all threads."""
-    way, order, held = planes.way, planes.order._replace(first=start), iter(planes.way.held)
+    way, order, buffers = planes.way, planes.order._replace(first=start), iter(planes.way.buffers)
     spectra = planes.spectra[:-WIDTH].reshape(-1, 2, planes.width)
 
     def band(first: int, last: int) -> Launch:
-        return bind(way.run, way.addresses, planes.flat, planes.cut, order, next(held), spectra, first, last)
+        return bind(way.run, way.addresses, planes.flat, planes.cut, order, next(buffers), spectra, first, last)
 
     return in_bands(planes.batches, threads, band)
 
 
-def _multiplied(planes: dict[str, Planes], held: list[Array], output: str, along: Any, keep: bool) -> Launch:
+def _multiplied(planes: dict[str, Planes], buffers: list[Array], output: str, along: Any, keep: bool) -> Launch:
     """Return the launch of a product per frequency and group, with a thread per scratch; it accumulates if `keep`."""
     rows, lanes, steps = along
     a, b = ("".join(name for name in "xwy" if set(AXES[name]) == {axis, steps}) for axis in (rows, lanes))
     of = {name: _strides(planes[name], name) for name in "xwy"}
     places = [
-        tuple(of[name][axis] for axis in found)
-        for name, found in ((a, f"fg{rows}{steps}p"), (b, f"fg{steps}p"), (output, f"fg{rows}p"))
+        tuple(of[name][axis] for axis in letters)
+        for name, letters in ((a, f"fg{rows}{steps}p"), (b, f"fg{steps}p"), (output, f"fg{rows}p"))
     ]
     cuts = {"k": planes["y"].cut.channels, "c": planes["x"].cut.channels, "t": planes["x"].order.tiles}
     sizes = (planes["x"].cut.groups, cuts[rows], cuts[lanes], cuts[steps])
     flat = [planes[name].spectra for name in (a, b, output)]
     operands = (flat[0], places[0], flat[1], places[1], keep, flat[2], places[2])
-    own = iter(held)
+    each_buffer = iter(buffers)
 
     def band(first: int, last: int) -> Launch:
-        return bind(products, next(own), sizes, *operands, first, last)
+        return bind(products, next(each_buffer), sizes, *operands, first, last)
 
-    return in_bands(planes["x"].cut.frequencies, len(held), band)
+    return in_bands(planes["x"].cut.frequencies, len(buffers), band)
 
 
 def _strides(planes: Planes, name: str) -> dict[str, int]:

@@ -157,8 +157,8 @@ def cheapest(p: ConvSizes, sides: Iterable[int], cost: Callable[[Cuts], float]) 
     """Return the cheapest tile by `cost`, no larger than a whole image and no smaller than the span of a filter."""
     limits, least = whole(p), spans(p)
     fitting = (tuple(min(side, limit) for limit in limits) for side in sides)
-    held = [(height, width) for height, width in fitting if height >= least[0] and width >= least[1]]
-    return min(held, key=lambda found: cost(cuts(p, found)))
+    tiles = [(height, width) for height, width in fitting if height >= least[0] and width >= least[1]]
+    return min(tiles, key=lambda tile: cost(cuts(p, tile)))
 
 
 def executed(c: Cuts, multiply_add: int) -> int:

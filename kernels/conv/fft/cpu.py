@@ -90,11 +90,11 @@ def _straight_seconds(c: Cuts) -> float:
     return float(sum(map(mul, STRAIGHT_SECONDS, work(c))))
 
 
-def _launch(problem: ConvProblem, x: ConvOperands, taken: Sides, own: bool) -> Launch:
+def _launch(problem: ConvProblem, x: ConvOperands, taken: Sides, is_in_lanes: bool) -> Launch:
     from kernelmark.kernels.conv.fft._spectra import by_fftw, in_lanes, spectral
 
     c = cuts(problem, taken)
-    return spectral(problem, x, c, at_once(c, x.tile.BLOCK), in_lanes if own else by_fftw)
+    return spectral(problem, x, c, at_once(c, x.tile.BLOCK), in_lanes if is_in_lanes else by_fftw)
 
 
 @kernel(
@@ -107,7 +107,7 @@ def _launch(problem: ConvProblem, x: ConvOperands, taken: Sides, own: bool) -> L
 @threads_that_pay(compiled=False)
 def full(problem: ConvProblem, x: ConvOperands) -> Launch:
     """FFTs of whole images and of filters of the same size, with a complex product per frequency."""
-    return _launch(problem, x, whole(problem), own=False)
+    return _launch(problem, x, whole(problem), is_in_lanes=False)
 
 
 @kernel(
@@ -121,7 +121,7 @@ def full(problem: ConvProblem, x: ConvOperands) -> Launch:
 @threads_that_pay(compiled=False)
 def tiled(problem: ConvProblem, x: ConvOperands) -> Launch:
     """FFTs of overlapping tiles, with a complex product per frequency; a cost model chooses the tile's side."""
-    return _launch(problem, x, sides(problem, x.tile, chosen), own=False)
+    return _launch(problem, x, sides(problem, x.tile, chosen), is_in_lanes=False)
 
 
 @kernel(
@@ -138,4 +138,4 @@ def tiled(problem: ConvProblem, x: ConvOperands) -> Launch:
 @threads_that_pay()
 def fft_tiled(problem: ConvProblem, x: ConvOperands) -> Launch:
     """FFTs of overlapping tiles, one per vector lane, with complex products in vector registers."""
-    return _launch(problem, x, sides(problem, x.tile, straight), own=True)
+    return _launch(problem, x, sides(problem, x.tile, straight), is_in_lanes=True)

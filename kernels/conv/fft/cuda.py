@@ -54,10 +54,10 @@ def _valid(p: ConvProblem, t: Tile, _: DeviceLimits) -> str | None:
 def _unless(p: ConvProblem, t: Tile, _: DeviceLimits) -> str | None:
     if reason := wasteful(p, t.T, fitting(p)):
         return reason
-    found, least = padded(p, vars(t)), min(padded(p, values) for values in PRODUCTS)
-    if found <= WASTE * least:
+    elements, least = padded(p, vars(t)), min(padded(p, values) for values in PRODUCTS)
+    if elements <= WASTE * least:
         return None
-    return f"products in tiles of {t.BM} rows have {found} elements where {least} are enough"
+    return f"products in tiles of {t.BM} rows have {elements} elements where {least} are enough"
 
 
 @cuda_kernel(
@@ -107,15 +107,15 @@ def _inputs(p: ConvProblem) -> int:
     return (p.k if p.direction == "dgrad" else p.c) // p.groups
 
 
-def _held(p: ConvProblem) -> list[int]:
+def _sides(p: ConvProblem) -> list[int]:
     """Return the sides of tiles for which a block of fft_fused has room for one tile per input channel."""
     return [side for side in fitting(p) if _inputs(p) <= THREADS // side]
 
 
-def _few(p: ConvProblem) -> str | None:
+def _refusal(p: ConvProblem) -> str | None:
     if reason := supports(p):
         return reason
-    if _held(p):
+    if _sides(p):
         return None
     name, most = "k" if p.direction == "dgrad" else "c", max(THREADS // side for side in fitting(p))
     return f"{name} / groups is {_inputs(p)}, expected at most {most}, the tiles of a block"
@@ -138,13 +138,13 @@ def _executed_fused(p: ConvProblem, side: int) -> int:
     dtypes=("f32",),
     layouts=("nchw",),
     directions=("fprop", "dgrad"),
-    supports=_few,
+    supports=_refusal,
     executed=lambda p, t: _executed_fused(p, t.T),
     tunables={"T": SIDES, "BLOCKS": (*map(blocks_on_each, (BLOCKS_PER_SM, 1, 2, 4, 6)), 1)},
-    valid=lambda p, t, _: not_held(t.T, _held(p)),
+    valid=lambda p, t, _: not_held(t.T, _sides(p)),
     prefer=Prefer(
         tuple({"T": side, "BLOCKS": blocks} for side in SIDES for blocks in (blocks_on_each(BLOCKS_PER_SM), 1)),
-        lambda p, t, _: wasteful(p, t.T, _held(p)),
+        lambda p, t, _: wasteful(p, t.T, _sides(p)),
     ),
 )
 def fft_fused(p: ConvProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
