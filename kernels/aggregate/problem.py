@@ -78,10 +78,9 @@ class AggregateProblem(Problem, frozen=True, kw_only=True):
 
     @classmethod
     def parse_words(cls, words: list[str]) -> dict[str, Any]:
-        fields = {"step" if word == "update" else "feedback": word for word in words}
         if words != [word for word in ("update", "ef") if word in words]:
             raise ValueError(f"ends in {'/'.join(words)!r}, expected nothing, update, ef or update/ef after the dtype")
-        return fields
+        return {"step" if word == "update" else "feedback": word for word in words}
 
     @classmethod
     def typical(cls) -> Iterator[dict[str, Any]]:

@@ -25,32 +25,32 @@ class ChannelSums:
     """Weighted sums over each pixel's channels (wgrad: over the filters), and sums of squares to bound the errors."""
 
     def __init__(self, problem: ConvSizes, arrays: Arrays, rng: "np.random.Generator") -> None:
-        self._few, self._whole = _READ[problem.direction]
+        self._narrow, self._whole = _READ[problem.direction]
         summed_over = problem.c if problem.direction == "dgrad" else problem.k
         self._weights = rng.standard_normal((1, problem.groups, summed_over // problem.groups))
         squares = {name: np.square(array.astype(np.float32)) for name, array in arrays.items()}
         self._least = least_units(problem, squares)
-        self._problem, held = narrowed(problem, arrays, self._weights)
+        self._problem, operands = narrowed(problem, arrays, self._weights)
         _, squared = narrowed(problem, squares, self._weights**2)
-        self._values, self._squares = convolve(self._problem, held), convolve(self._problem, squared, np.float32)
-        self._held, self._squared = held[self._few], squared[self._few]
+        self._values, self._squares = convolve(self._problem, operands), convolve(self._problem, squared, np.float32)
+        self._operand, self._squared = operands[self._narrow], squared[self._narrow]
         p = problem
         self._rows = _Axis(p.p, p.r, p.h, p.stride_h, p.dilation_h, p.pad_h.before)
         self._columns = _Axis(p.q, p.s, p.w, p.stride_w, p.dilation_w, p.pad_w.before)
 
-    def wrong(self, found: Array, now: Arrays, changes: dict[str, Changed], bound: Bound, numerics: str) -> str | None:
+    def wrong(self, output: Array, now: Arrays, changes: dict[str, Changed], bound: Bound, numerics: str) -> str | None:
         """Return why an output is wrong for the current operands, or None."""
         problem, weights, whole = self._problem, self._weights, now[self._whole]
-        changed = {self._whole: changes[self._whole], self._few: self._narrowed(*changes[self._few])}
-        want, got = self._values.copy(), channel_sums(problem, found, weights)
-        self._correct(want, {name: (at, new - old) for name, (at, new, old) in changed.items()}, whole, self._held)
-        stored = partial(channel_sums, problem, found, weights**2, squared=True)
+        changed = {self._whole: changes[self._whole], self._narrow: self._narrowed(*changes[self._narrow])}
+        want, got = self._values.copy(), channel_sums(problem, output, weights)
+        self._correct(want, {name: (at, new - old) for name, (at, new, old) in changed.items()}, whole, self._operand)
+        stored = partial(channel_sums, problem, output, weights**2, squared=True)
 
         def complaint(squares: Array) -> str | None:
             each = 9 / problem.reduction
-            units, own, uniform = bounding(problem, weights, squares * each, self._least.get(numerics))
+            units, own_error, uniform = bounding(problem, weights, squares * each, self._least.get(numerics))
             name, length = f"checksum of {problem.output}", weights.shape[-1]
-            return summed(name, got, want, bound, length, units, uniform, own, stored)
+            return summed(name, got, want, bound, length, units, uniform, own_error, stored)
 
         if complaint(self._squares) is None:
             return None
@@ -67,17 +67,17 @@ class ChannelSums:
             group, channel = first // (problem.k // problem.groups), second
             at = (first, np.zeros_like(second), *rest)
         else:
-            of, length = (first if self._few == "w" else second), self._weights.shape[-1]
+            of, length = (first if self._narrow == "w" else second), self._weights.shape[-1]
             group, channel = np.divmod(of, length)
-            at = (group, second, *rest) if self._few == "w" else (first, group, *rest)
+            at = (group, second, *rest) if self._narrow == "w" else (first, group, *rest)
         weights = self._weights[0, group, channel]
         return at, weights * new, weights * old
 
     def _correct(
-        self, sums: Array, changed: dict[str, tuple[tuple[Array, ...], Array]], whole: Array, few: Array
+        self, sums: Array, changed: dict[str, tuple[tuple[Array, ...], Array]], whole: Array, narrow: Array
     ) -> None:
         """Add to the sums the products of either operand's changes with the elements of the other operand."""
-        for name, other, array in ((self._whole, self._few, few), (self._few, self._whole, whole)):
+        for name, other, array in ((self._whole, self._narrow, narrow), (self._narrow, self._whole, whole)):
             index, changes = changed[name]
             for place, change in zip(np.stack(index, 1).tolist(), changes.tolist(), strict=True):
                 met = self._met_by(name, *place)

@@ -17,11 +17,11 @@ def convolve(problem: ConvSizes, arrays: Arrays, kind: Real = np.float64) -> Arr
     """Return the whole output, computed in the type `kind`, image by image."""
     groups = problem.groups
     parts = [{name: _of_group(name, array, group, groups) for name, array in arrays.items()} for group in range(groups)]
-    one = msgspec.structs.replace(problem, c=problem.c // groups, k=problem.k // groups, groups=1)
+    per_group = msgspec.structs.replace(problem, c=problem.c // groups, k=problem.k // groups, groups=1)
     if problem.direction == "wgrad":
-        return np.concatenate([_filters(one, part["x"], part["y"], kind) for part in parts])
+        return np.concatenate([_filters(per_group, part["x"], part["y"], kind) for part in parts])
     run = _forward if problem.direction == "fprop" else _backward
-    return np.concatenate([run(one, part, kind) for part in parts], axis=1)
+    return np.concatenate([run(per_group, part, kind) for part in parts], axis=1)
 
 
 def _of_group(name: str, array: Array, group: int, groups: int) -> Array:

@@ -57,10 +57,11 @@ class Reference(NamedTuple):
         if zeros or self.places is None or self.weights is None or self.sums is None or self.squares is None:
             return msgspec.structs.replace(verdict, reason=zeros)
         unstored = error_variance(output[self.places], self.values, bound, self.weights.shape[-1])
-        squares, own, _ = bounding(self.problem, self.weights, self.squares, least)
+        squares, own_error, _ = bounding(self.problem, self.weights, self.squares, least)
         stored = DTYPES[dtype].roundoff ** 2 / 3 * channel_sums(self.problem, output, self.weights**2, squared=True)
-        found, limit = channel_sums(self.problem, output, self.weights), sums_limit(unstored * squares + stored, own)
-        sums = compare(f"checksum of {name}", found, self.sums, limit, "f64")
+        checksums = channel_sums(self.problem, output, self.weights)
+        limit = sums_limit(unstored * squares + stored, own_error)
+        sums = compare(f"checksum of {name}", checksums, self.sums, limit, "f64")
         return msgspec.structs.replace(verdict, reason=sums.reason)
 
     def _roundings(self) -> int:
@@ -76,8 +77,8 @@ class Reference(NamedTuple):
             unit, least = unit.max(initial=1.0, keepdims=True), least.max()
         else:
             unit = unit.max(axis=(-2, -1), initial=1.0, keepdims=True)
-        found: Array = np.maximum(unit, least)
-        return found
+        units: Array = np.maximum(unit, least)
+        return units
 
     def _check_elements(self, name: str, output: Array, bound: Bound) -> Verdict:
         """Check only elements with products: the others are exact, and many of them would hide a large rms error."""
@@ -99,8 +100,7 @@ class Reference(NamedTuple):
             wrong = ~(np.abs(plane.astype(np.float64)) <= limit) & unreached
             if wrong.any():
                 where = tuple(np.argwhere(wrong)[0].tolist())
-                found = float(plane[where])
-                return f"{name}{[i, *where]} is {found:.9g}, expected 0{within}: no product reaches it"
+                return f"{name}{[i, *where]} is {float(plane[where]):.9g}, expected 0{within}: no product reaches it"
         return None
 
 
@@ -129,8 +129,8 @@ def narrowed(problem: ConvSizes, arrays: Arrays, weights: Array) -> tuple[ConvSi
     count, groups, _ = weights.shape
     if problem.direction == "dgrad":
         w = arrays["w"].reshape(groups, -1, *arrays["w"].shape[1:])
-        few = np.einsum("gkcrs,tgc->gktrs", w, weights).reshape(problem.k, count, problem.r, problem.s)
-        return msgspec.structs.replace(problem, c=groups * count), {**arrays, "w": few}
+        filters = np.einsum("gkcrs,tgc->gktrs", w, weights).reshape(problem.k, count, problem.r, problem.s)
+        return msgspec.structs.replace(problem, c=groups * count), {**arrays, "w": filters}
     name, sums = ("w", _sum_of_filters) if problem.direction == "fprop" else ("y", _sums_of_channels)
     return msgspec.structs.replace(problem, k=groups * count), {**arrays, name: sums(arrays[name], weights)}
 
@@ -151,8 +151,8 @@ def least_units(problem: ConvSizes, squares: Arrays) -> dict[str, Array]:
     point = msgspec.structs.replace(problem, h=1, w=1, r=1, s=1, pad=0, stride=1, dilation=1)
 
     def met(values: Arrays) -> Array:
-        found: Array = np.sqrt(convolve(point, values) * (9 / problem.reduction))
-        return found
+        units: Array = np.sqrt(convolve(point, values) * (9 / problem.reduction))
+        return units
 
     norms = {name: array.sum(axis=(2, 3), keepdims=True) for name, array in squares.items()}
     largest = {name: array.max(axis=(2, 3), keepdims=True) for name, array in squares.items()}
@@ -180,8 +180,8 @@ def _sum_of_filters(array: Array, weights: Array, squared: bool = False) -> Arra
     if squared:
         np.square(values, out=values)
     count, groups, length = weights.shape
-    found = weights.transpose(1, 0, 2) @ values.reshape(groups, length, -1)
-    return found.reshape(groups * count, *array.shape[1:])
+    sums = weights.transpose(1, 0, 2) @ values.reshape(groups, length, -1)
+    return sums.reshape(groups * count, *array.shape[1:])
 
 
 def _sums_of_channels(array: Array, weights: Array, squared: bool = False) -> Array:
@@ -250,8 +250,8 @@ def _patch(image: Array, rows: Array, columns: Array) -> Array:
     """Return the channels of an image at these rows and columns, zero outside."""
     height, width = image.shape[-2:]
     inside = ((rows >= 0) & (rows < height))[:, None] & ((columns >= 0) & (columns < width))
-    found = image[:, rows.clip(0, height - 1)][:, :, columns.clip(0, width - 1)]
-    return np.where(inside, found.astype(np.float64), 0.0)
+    pixels = image[:, rows.clip(0, height - 1)][:, :, columns.clip(0, width - 1)]
+    return np.where(inside, pixels.astype(np.float64), 0.0)
 
 
 def _dot(a: Array, b: Array) -> float:

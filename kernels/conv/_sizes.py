@@ -153,10 +153,10 @@ class ConvSizes(Problem, frozen=True, kw_only=True):
 
 def _met(outputs: int, taps: int, size: int, stride: int, dilation: int, pad: int) -> int:
     """Return the number of pairs of an output and a tap, along one axis, that are not in the padding."""
-    found = 0
+    pairs = 0
     for first in range(-pad, taps * dilation - pad, dilation):  # the element at the tap of the first output
-        found += max(0, min(outputs, (size - 1 - first) // stride + 1) - max(0, -(first // stride)))
-    return found
+        pairs += max(0, min(outputs, (size - 1 - first) // stride + 1) - max(0, -(first // stride)))
+    return pairs
 
 
 def as_nchw(array: Array, layout: str) -> Array:

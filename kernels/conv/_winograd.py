@@ -56,5 +56,5 @@ def unevenness(f: Transforms) -> float:
 
 def _variances(f: Transforms) -> Array:
     """Return the variances of errors along one axis; a variance along both is the product of two of them."""
-    found: Array = f.at**2 @ ((f.bt**2).sum(axis=1) * (f.g**2).sum(axis=1))
-    return found
+    variances: Array = f.at**2 @ ((f.bt**2).sum(axis=1) * (f.g**2).sum(axis=1))
+    return variances

@@ -1,6 +1,6 @@
 """Convolution as products with columns: blocks of columns are created, multiplied and discarded while in cache.
 
-Each function processes the items `start:stop` of a plan (`_plan.py`) on one thread, with `columns` and `held` as
+Each function processes the items `start:stop` of a plan (`_plan.py`) on one thread, with `columns` and `buffer` as
 scratch. Without columns (None) images are multiplied as stored; channels are last if `pixelwise` is not None. Numba
 compiles both cases separately by type and leaves out unused branches, which saves half a second.
 """
@@ -66,7 +66,7 @@ def _form(columns, x, pixelwise, g, at, block, p0, p1, share):
 
 
 @jit
-def forward(product, held, x, w, y, columns, pixelwise, g, items, blocks, does, share, start, stop):
+def forward(product, buffer, x, w, y, columns, pixelwise, g, items, blocks, does, share, start, stop):
     """Compute items start:stop of y, summed over blocks. An item: image, group, filters f0:f1, pixels p0:p1.
 
     does: the blocks e0:e1 (of channels and taps) to sum; whether to create their columns; whether to multiply the
@@ -85,7 +85,7 @@ def forward(product, held, x, w, y, columns, pixelwise, g, items, blocks, does, 
                     _form(columns, x, pixelwise, g, at, block, p0, p1, share)
                 met = _formed(columns, g, block, p1 - p0)
             if does[3]:
-                multiply(product, held, f1 - f0, p1 - p0, depth, _filters(w, g, group, f0, block), met, e > 0, result)
+                multiply(product, buffer, f1 - f0, p1 - p0, depth, _filters(w, g, group, f0, block), met, e > 0, result)
 
 
 @jit
@@ -104,7 +104,7 @@ def turned(to, w, g, start, stop):
 
 
 @jit
-def image_gradient(product, held, x, w, y, columns, pixelwise, g, items, blocks, step, lying, start, stop):
+def image_gradient(product, buffer, x, w, y, columns, pixelwise, g, items, blocks, step, lying, start, stop):
     """Compute items start:stop of x's gradient. An item: image, group, blocks e0:e1, pixels p0:p1.
 
     An item's blocks have the same channels. step: pixels multiplied at a time. lying: w is not transposed by `turned`.
@@ -127,7 +127,7 @@ def image_gradient(product, held, x, w, y, columns, pixelwise, g, items, blocks,
                     result = _as_stored(x, g, at, block, first)
                 else:
                     result = _formed(columns, g, block, last - first)
-                multiply(product, held, depth, last - first, g.k, transposed, gradient, False, result)
+                multiply(product, buffer, depth, last - first, g.k, transposed, gradient, False, result)
                 if columns is not None:
                     if pixelwise is None:
                         by_tap(columns, x, g, at, block, first, last, True)
@@ -145,7 +145,7 @@ def _clear(x, g, at, c0, c1):
 
 
 @jit
-def filter_gradient(product, held, x, w, y, columns, pixelwise, g, items, blocks, step, start, stop):
+def filter_gradient(product, buffer, x, w, y, columns, pixelwise, g, items, blocks, step, start, stop):
     """Compute items start:stop of w's gradient. An item: group, filters f0:f1, blocks e0:e1, pixels p0:p1 per image.
 
     step: the number of pixels to multiply at a time. With channels last, p0:p1 are pixels of all images together.
@@ -167,7 +167,7 @@ def filter_gradient(product, held, x, w, y, columns, pixelwise, g, items, blocks
                         met = _formed(columns, g, block, last - first)
                     gradient, across = _pixels(y, g, image, group, f0, first), (met[0], met[1], met[3], met[2])
                     added = image + first > p0
-                    multiply(product, held, f1 - f0, depth, last - first, gradient, across, added, result)
+                    multiply(product, buffer, f1 - f0, depth, last - first, gradient, across, added, result)
 
 
 @jit

@@ -94,8 +94,8 @@ def filter_gradient(g: Shape, plain: bool, threads: int, t: Tile) -> Plan:
     pixels = g.p * g.q
     if plain and g.channels_last and g.groups == 1 and g.c * g.k <= SMALL and pixels >= LONG * threads > LONG:
         blocks, parts = np.array([(0, g.c, 0, 1)]), split(pixels, pixels, 1, threads)
-        found = np.array([(0, 0, g.k, 0, 1, *part) for part in parts])
-        return Plan(found, blocks, _step(g, blocks, plain, t.AREA), parts=len(parts))
+        table = np.array([(0, 0, g.k, 0, 1, *part) for part in parts])
+        return Plan(table, blocks, _step(g, blocks, plain, t.AREA), parts=len(parts))
     uneven = g.groups == 1 and not g.channels_last and g.c % threads != 0 and g.c < FEW * threads
     if uneven and g.r * g.s >= LINE:  # with fewer taps, parts would be smaller than a vector
         return _even_filter_gradient(g, threads, t)
@@ -115,8 +115,8 @@ def _even_filter_gradient(g: Shape, threads: int, t: Tile) -> Plan:
         for c in range(start // taps, -(-stop // taps)):
             blocks.append((c, c + 1, max(0, start - c * taps), min(taps, stop - c * taps)))
         items.append((0, 0, g.k, before, len(blocks), 0, g.p * g.q))
-    found = np.array(blocks)
-    return Plan(np.array(items), found, _step(g, found, False, t.AREA))
+    table = np.array(blocks)
+    return Plan(np.array(items), table, _step(g, table, False, t.AREA))
 
 
 def _enough(g: Shape, plain: bool, high: int, least: int, threads: int) -> int:

@@ -68,8 +68,8 @@ def _launch(problem: ConvProblem, x: ConvOperands, product: Array) -> Launch:
         to = w if parts is None or start == 0 else parts[start - 1]
         columns = None if plain else x.scratch((plan.columns,), "f32")
         tables = (plan.items, plan.blocks, *steps)
-        held = x.scratch((SCRATCH,), "f32")
-        return bind(getattr(_loops, name), product, held, images, to, y, columns, pixelwise, g, *tables, start, stop)
+        buffer = x.scratch((SCRATCH,), "f32")
+        return bind(getattr(_loops, name), product, buffer, images, to, y, columns, pixelwise, g, *tables, start, stop)
 
     launches.append(in_bands(len(plan.items), x.threads, band))
     if parts is not None:
@@ -88,14 +88,14 @@ def _shared(x: ConvOperands, plan: Plan, product: Array, arrays: tuple[Array, ..
     from kernelmark.kernels.conv.columns import _loops
 
     threads, size = plan.sharers, plan.columns
-    columns, held = x.scratch((2 * size,), "f32"), [x.scratch((SCRATCH,), "f32") for _ in range(threads)]
+    columns, buffers = x.scratch((2 * size,), "f32"), [x.scratch((SCRATCH,), "f32") for _ in range(threads)]
     steps = [(first, e) for first in range(0, len(plan.items), threads) for e in range(len(plan.blocks))]
 
     def does(step: int, thread: int, forms: bool) -> Launch:
         (first, e), half = steps[step], columns[step % 2 * size :][:size]
         what, item = ((e, e + 1, forms, not forms), (thread, threads)), first + thread
         tables = *kind, plan.items, plan.blocks, *what, item, item + 1
-        return bind(_loops.forward, product, held[thread], *arrays, half, *tables)
+        return bind(_loops.forward, product, buffers[thread], *arrays, half, *tables)
 
     def together(step: int) -> Launch:
         def band(thread: int, _: int) -> Launch:

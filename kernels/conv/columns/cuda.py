@@ -117,11 +117,11 @@ def sums(p: ConvProblem, t: Tile, device: DeviceLimits) -> list[Sum]:
 
 
 def _wgrad(p: ConvProblem, t: Tile, device: DeviceLimits) -> Iterator[KernelCall]:
-    found = sums(p, t, device)
-    slices = sum(part.slices for part in found)
+    parts = sums(p, t, device)
+    slices = sum(part.slices for part in parts)
     out = partials(p, slices)
     before = 0
-    for part in found:
+    for part in parts:
         if not p.pointwise:
             yield _im2col(p, part.now)
         yield _slices(p, part, out, before, t)

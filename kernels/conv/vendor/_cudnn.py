@@ -93,8 +93,8 @@ class Cudnn:
         if number in _NO_MEMORY:
             raise MemoryError(text)
         # The workspace size is requested first, so an error there means that the algorithm is not built in.
-        asked = function.__name__.endswith("WorkspaceSize")
-        if number // 1000 == _NOT_SUPPORTED or (asked and number // 1000 == _CALLER_WRONG):
+        is_size_query = function.__name__.endswith("WorkspaceSize")
+        if number // 1000 == _NOT_SUPPORTED or (is_size_query and number // 1000 == _CALLER_WRONG):
             raise Refused(text)
         raise RuntimeError(text)
 
