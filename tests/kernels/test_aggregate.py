@@ -59,8 +59,8 @@ def judged(text: str, numerics: str = "fp32", **outputs: Any) -> str | None:
     """Return what is wrong with outputs, given as functions of what was drawn."""
     problem, rng = REGISTRY.problem(f"aggregate/{text}"), np.random.default_rng(0)
     drawn = {o.name: rng.uniform(-1, 1, o.shape).astype("f4") for o in problem.operands() if o.role != "out"}
-    found = {name: make(drawn).astype("f4") for name, make in outputs.items()}
-    return problem.check(found, problem.reference(drawn, rng), numerics).reason
+    arrays = {name: make(drawn).astype("f4") for name, make in outputs.items()}
+    return problem.check(arrays, problem.reference(drawn, rng), numerics).reason
 
 
 def total(drawn: Any) -> Any:
@@ -77,10 +77,10 @@ def test_a_sum_is_judged_by_the_size_of_what_is_added(dtype: str, words: str) ->
     reference, roundoff = problem.reference(x, rng), 2.0 ** {"f32": -24, "f64": -53}[dtype]
 
     def reason(g: Any) -> str | None:
-        found = g[::-1].sum(0)
+        updated = g[::-1].sum(0)
         if words:
-            found = x["weights"] - LR * found
-        outputs = {"weights": found, "replicas": np.stack([found] * 4)} if words else {"s": found}
+            updated = x["weights"] - LR * updated
+        outputs = {"weights": updated, "replicas": np.stack([updated] * 4)} if words else {"s": updated}
         return problem.check(outputs, reference, dtype.replace("f", "fp")).reason
 
     assert reason(x["g"]) is None
@@ -210,11 +210,11 @@ class PeerOperands:
         self.chosen |= settings
 
     def launch(self, kernel, problem, stream, g, s=None, weights=None, replicas=None):
-        asked = AggregateProblem.parse(problem.partition("/")[2])
-        assert g.shape == (asked.w, asked.n)
+        parsed = AggregateProblem.parse(problem.partition("/")[2])
+        assert g.shape == (parsed.w, parsed.n)
         assert g.flags.c_contiguous
-        assert kernel == "aggregate/cuda.device" or asked.w == 2
-        run = (lambda: np.copyto(s, sum(g))) if asked.step == "sum" else (lambda: step(g, weights, replicas))
+        assert kernel == "aggregate/cuda.device" or parsed.w == 2
+        run = (lambda: np.copyto(s, sum(g))) if parsed.step == "sum" else (lambda: step(g, weights, replicas))
         return lambda: stream.queue(run)
 
 

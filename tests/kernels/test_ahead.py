@@ -80,8 +80,8 @@ def test_a_function_has_one_child_as_long_as_the_cache_lasts(tmp_path: Path) -> 
 def test_functions_are_compiled_at_once(tmp_path: Path) -> None:
     first, second = tmp_path / "first", tmp_path / "second"
 
-    def meets(own: Path, other: Path):
-        return lambda: (own.write_text("here"), until_there(other), own.with_suffix(".met").write_text("here"))
+    def meets(file: Path, awaited: Path):
+        return lambda: (file.write_text("here"), until_there(awaited), file.with_suffix(".met").write_text("here"))
 
     with ahead((noted, meets(first, second)), (ended, meets(second, first))):
         pass

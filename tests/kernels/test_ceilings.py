@@ -85,8 +85,8 @@ def test_one_step_too_few_or_too_many_is_wrong_in_every_accumulator_with_its_own
     right, x, reference = referenced(problem)
     for steps in (699, 701):
         other = REGISTRY.problem(problem.replace("k700", f"k{steps}"))
-        found = other.reference(x, np.random.default_rng(0)).astype(numpy_dtype(right.accumulator))
-        verdict = right.check({"d": found}, reference, "fp32")
+        outputs = other.reference(x, np.random.default_rng(0)).astype(numpy_dtype(right.accumulator))
+        verdict = right.check({"d": outputs}, reference, "fp32")
         assert "500 of 500 elements wrong" in verdict.reason
 
 
@@ -165,11 +165,11 @@ HELD = {"ffma": (8, "f32"), "ffma_fed": (8 * 16, "f32/fed"), "mma": (8 * 4, "f32
 
 @pytest.mark.parametrize("name", HELD)
 def test_every_accumulator_has_a_thread_and_no_block_is_idle(name: str) -> None:
-    kernel, (held, dtype) = CUDA[f"fma/cuda.{name}"], HELD[name]
+    kernel, (accumulators, dtype) = CUDA[f"fma/cuda.{name}"], HELD[name]
     for n in (1, 127, 128, 2048, 2049, 8192, 8193, 32768, 32769, 100_003):
         (call,) = kernel.plan(REGISTRY.problem(f"fma/n{n}k3/{dtype}"), next(kernel.tiles()), H100)
         assert call.block == 256
-        assert call.grid == math.ceil(n / (256 * held)), n
+        assert call.grid == math.ceil(n / (256 * accumulators)), n
 
 
 @pytest.mark.parametrize(

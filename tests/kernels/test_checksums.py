@@ -65,9 +65,9 @@ def test_sums_pass_right_outputs_and_see_stale_and_wrong_ones(
 
     def rounded() -> None:
         with draw.holding(operands.change):
-            found = problem.reference(draw.views("C"), draw.rng)
-        for one in (found, *found.beside):
-            operands.array(one.name, "C")[:] = one.values
+            expected = problem.reference(draw.views("C"), draw.rng)
+        for output in (expected, *expected.beside):
+            operands.array(output.name, "C")[:] = output.values
 
     launch, order, numerics = rounded, "C", "fp32"
     if name:

@@ -51,7 +51,7 @@ def test_padding_names_the_two_ends_of_height_and_width() -> None:
 
 
 @pytest.mark.parametrize(
-    ("values", "found"),
+    ("values", "refusal"),
     [
         ({"pad": -1}, "pad is -1, expected integers >= 0"),
         ({"pad": 1.5}, "pad is 1.5, expected"),
@@ -60,19 +60,19 @@ def test_padding_names_the_two_ends_of_height_and_width() -> None:
         ({"r": 12}, "r is 12, expected at most the padded image's 9"),
     ],
 )
-def test_bad_values_of_a_suite_are_one_line_that_names_the_parameter(values: dict, found: str, complaint) -> None:
+def test_bad_values_of_a_suite_are_one_line_that_names_the_parameter(values: dict, refusal: str, complaint) -> None:
     sizes = {"n": 1, "c": 4, "h": 9, "w": 9, "k": 4, "r": 3, "s": 3, "dtype": "f32"}
-    assert complaint(lambda: ConvProblem.make(sizes | values, "suite.toml")).startswith(f"suite.toml: {found}")
+    assert complaint(lambda: ConvProblem.make(sizes | values, "suite.toml")).startswith(f"suite.toml: {refusal}")
 
 
 def test_operands_are_those_of_the_layout_and_the_direction() -> None:
-    def found(words: str) -> dict[str, tuple]:
+    def specs(words: str) -> dict[str, tuple]:
         operands = REGISTRY.problem(f"conv/n2c6h5w7k4r3s2/{words}/g2").operands()
         return {operand.name: (operand.shape, operand.role) for operand in operands}
 
-    assert found("f32/nchw/fprop") == {"x": ((2, 6, 5, 7), "in"), "w": ((4, 3, 3, 2), "in"), "y": ((2, 4, 3, 6), "out")}
-    assert found("f32/nhwc/dgrad") == {"x": ((2, 5, 7, 6), "out"), "w": ((4, 3, 2, 3), "in"), "y": ((2, 3, 6, 4), "in")}
-    assert found("f32/nhwc/wgrad")["w"] == ((4, 3, 2, 3), "out")
+    assert specs("f32/nchw/fprop") == {"x": ((2, 6, 5, 7), "in"), "w": ((4, 3, 3, 2), "in"), "y": ((2, 4, 3, 6), "out")}
+    assert specs("f32/nhwc/dgrad") == {"x": ((2, 5, 7, 6), "out"), "w": ((4, 3, 2, 3), "in"), "y": ((2, 3, 6, 4), "in")}
+    assert specs("f32/nhwc/wgrad")["w"] == ((4, 3, 2, 3), "out")
 
 
 SMALL = [
@@ -107,8 +107,8 @@ def by_definition(p: ConvProblem, inputs: dict[str, np.ndarray]) -> np.ndarray:
         w = j * p.stride_w + b * p.dilation_w - p.pad_w.before
         if 0 <= h < p.h and 0 <= w < p.w:
             place = {"x": (n, k // filters * depth + c, h, w), "w": (k, c, a, b), "y": (n, k, i, j)}
-            one, other = (arrays[name][place[name]] for name in shapes if name != out)
-            arrays[out][place[out]] += one * other
+            factor, weight = (arrays[name][place[name]] for name in shapes if name != out)
+            arrays[out][place[out]] += factor * weight
     return arrays[out]
 
 

@@ -127,8 +127,8 @@ def test_the_workspace_is_scratch_and_the_stream_is_that_of_the_operands(standin
     problem = PROBLEMS[0]
     for name, nbytes in (("implicit_gemm", 0), ("gemm", 1005)):
         operands = launch(REGISTRY.kernels[f"conv/cudnn.{name}"], problem)
-        assert [part.nbytes for part in operands.kept] == ([nbytes + 1] if nbytes else [])
-        assert all((part.view(np.uint8)[:nbytes] == 0xFF).all() for part in operands.kept)
+        assert [part.nbytes for part in operands.buffers] == ([nbytes + 1] if nbytes else [])
+        assert all((part.view(np.uint8)[:nbytes] == 0xFF).all() for part in operands.buffers)
         assert ctypes.c_size_t.in_dll(standin, "standin_nbytes").value == nbytes
         assert ctypes.c_void_p.in_dll(standin, "standin_stream").value == 5
 
@@ -320,8 +320,8 @@ def test_the_first_plan_with_the_notes_is_built(name: str, frontend: list[Any]) 
         assert Graph.last.steps == ["validate", "build", "plans"]
         addresses, workspace, handle = Graph.last.ran
         assert addresses == {tensor: x.flat[operand].ctypes.data for operand, tensor in Graph.last.tensors.items()}
-        assert [(part.shape, part.dtype) for part in x.kept] == ([((4,), np.float16)] if name == "fft" else [])
-        assert workspace == (x.kept[0].ctypes.data if name == "fft" else None)
+        assert [(part.shape, part.dtype) for part in x.buffers] == ([((4,), np.float16)] if name == "fft" else [])
+        assert workspace == (x.buffers[0].ctypes.data if name == "fft" else None)
         assert (handle, Graph.last.options["handle"], frontend[-1]) == ("handle", "handle", ("handle", 5))
 
 

@@ -417,7 +417,7 @@ def test_the_rows_tell_the_tile_and_the_scratch(standins: None) -> None:
     operands = HostOperands(parsed)
     cufft.full(parsed, operands)
     assert operands.chosen == {"tile": "8x8"}
-    tiles, x, w, y = (part.shape for part in operands.kept)
+    tiles, x, w, y = (part.shape for part in operands.buffers)
     assert (tiles, x, w, y) == ((6 * 64,), (40, 2, 2), (40, 6, 2), (40, 3, 2))
     assert REGISTRY.kernels["conv/cufft.full"].library_scratch(parsed) == 3 * 512 + _cublas.WORKSPACE_BYTES
 

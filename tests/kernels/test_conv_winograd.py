@@ -227,9 +227,9 @@ def test_rows_between_zeros_leave_those_of_other_threads_alone(side: int) -> Non
     problem = REGISTRY.problem(f"conv/n1c2h{side}w{side}k1r3s3pad1/f32/nchw/fprop")
     g = tiling(problem, 4, LANES)
     row, source = g.phases * g.columns, np.arange(2.0 * side * side, dtype="f4") + 1
-    image, held = np.full(2 * g.rows * row, np.nan, "f4"), np.empty(2 * g.phases * (g.columns + LANES), "f4")
+    image, scratch = np.full(2 * g.rows * row, np.nan, "f4"), np.empty(2 * g.phases * (g.columns + LANES), "f4")
     start, stop = 3, g.rows + 4  # the last has elements
-    winograd.padded(image, source, held, g, start, stop)
+    winograd.padded(image, source, scratch, g, start, stop)
     assert np.isnan(image[: start * row]).all()
     assert np.isnan(image[stop * row :]).all()
     for line in range(start, stop):
@@ -249,17 +249,17 @@ def test_planes_leave_lines_of_other_threads_alone(layout: str, side: int, first
     plane, *strides = planes.strides(g, g.down)
     v, image = np.full(36 * plane, np.nan, "f4"), np.ones(3 * g.rows * g.phases * g.columns + LANES, "f4")
     edge = 36 * (g.down * g.across + LANES)
-    held = np.empty(6 * (winograd.STRIPS * g.inputs * (g.phases * g.columns + LANES) + LANES) + edge, "f4")
+    buffer = np.empty(6 * (winograd.STRIPS * g.inputs * (g.phases * g.columns + LANES) + LANES) + edge, "f4")
     band = planes.strips if g.channels_last else planes.channels
-    band(v, image, held, g, (plane, *strides), 0, g.down, first, 2)
+    band(v, image, buffer, g, (plane, *strides), 0, g.down, first, 2)
     inputs, tiles = np.arange(3), np.arange(g.down * g.across)
     if g.channels_last:
         tiles = tiles[first * g.across : 2 * g.across]
     else:
         inputs = inputs[first:2]
-    own = np.add.outer(np.arange(36) * plane, np.add.outer(inputs * strides[0], tiles * strides[1]))
-    assert not np.isnan(v[own]).any()
+    written = np.add.outer(np.arange(36) * plane, np.add.outer(inputs * strides[0], tiles * strides[1]))
+    assert not np.isnan(v[written]).any()
     if g.channels_last:
-        own = own[:, :1] + np.arange(strides[1])[:, None]  # lines are written to their ends
-    v[own] = np.nan
+        written = written[:, :1] + np.arange(strides[1])[:, None]  # lines are written to their ends
+    v[written] = np.nan
     assert np.isnan(v).all()

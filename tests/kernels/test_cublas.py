@@ -110,10 +110,10 @@ class CuPy(ModuleType):
     def matmul(self, a: Any, b: Any, out: Any) -> None:
         assert a.dtype == b.dtype == out.dtype
         assert a.dtype in [numpy_dtype(dtype) for dtype in CUPY.domain["dtype"]]
-        for one in (a, b, out):
-            may_be_turned = one.ndim == 2 and one is not out
-            if not (one.flags.c_contiguous or (may_be_turned and one.flags.f_contiguous)):
-                self.copied_bytes += one.nbytes
+        for array in (a, b, out):
+            may_be_turned = array.ndim == 2 and array is not out
+            if not (array.flags.c_contiguous or (may_be_turned and array.flags.f_contiguous)):
+                self.copied_bytes += array.nbytes
         out[...] = a.astype(np.float64) @ b.astype(np.float64)
 
 
@@ -147,9 +147,9 @@ DTYPES = {"f32": "fp32", "f16.f32": "f16", "bf16": "bf16", "e4m3.f32": "e4m3", "
 @pytest.fixture
 def lt(monkeypatch: pytest.MonkeyPatch) -> Iterator[CublasLt]:
     """Stand-in for the bindings; what was made of it is forgotten at the end."""
-    found = CublasLt()
-    monkeypatch.setattr(_cublaslt, "api", lambda: found)
-    yield found
+    library = CublasLt()
+    monkeypatch.setattr(_cublaslt, "api", lambda: library)
+    yield library
     for function in (_cublaslt.handle, _cublaslt.described, _cublaslt.listed, _cublaslt._preference):
         function.cache_clear()
 
@@ -186,8 +186,8 @@ def test_cublaslt_is_asked_for_the_problem(name: str, options: str, lt: CublasLt
 
 def test_numerics_and_the_type_of_sums_belong_together(lt: CublasLt) -> None:
     problems = {dtype: REGISTRY.problem(f"gemm/m5n7k4/{dtype}/NT") for dtype in DTYPES}
-    found = {dtype: LT["heuristic"].numerics_for(problem) for dtype, problem in problems.items()}
-    assert found == DTYPES
+    numerics = {dtype: LT["heuristic"].numerics_for(problem) for dtype, problem in problems.items()}
+    assert numerics == DTYPES
     for name, compute in (("heuristic", 68), ("algo_0", 68), ("heuristic_tf32", 77)):
         set_up(name, NT)[0]()
         assert lt.ran[-1][2] == compute
@@ -199,8 +199,8 @@ def test_numerics_and_the_type_of_sums_belong_together(lt: CublasLt) -> None:
 def test_the_heuristic_is_asked_for_one_algorithm_or_for_all_with_a_workspace_of_32_mib(lt: CublasLt) -> None:
     for name in ("heuristic", "algo_0", "algo_1"):
         set_up(name, NT)
-    assert [asked["most"] for asked in lt.asked] == [1, 20]
-    assert {asked["MAX_WORKSPACE_BYTES"] for asked in lt.asked} == {32 * 2**20}
+    assert [query["most"] for query in lt.queries] == [1, 20]
+    assert {query["MAX_WORKSPACE_BYTES"] for query in lt.queries} == {32 * 2**20}
 
 
 @pytest.mark.parametrize(
@@ -208,14 +208,14 @@ def test_the_heuristic_is_asked_for_one_algorithm_or_for_all_with_a_workspace_of
 )
 def test_slices_of_k_are_summed_in_32_bits(dtype: str, mask: int, lt: CublasLt) -> None:
     set_up("heuristic", f"gemm/m5n7k4/{dtype}/NT")
-    assert lt.asked[0]["REDUCTION_SCHEME_MASK"] == mask
+    assert lt.queries[0]["REDUCTION_SCHEME_MASK"] == mask
 
 
 def test_an_algorithm_gets_the_workspace_that_it_asked_for_and_no_more(lt: CublasLt) -> None:
     lt.algorithms = (0, 65)
-    assert set_up("algo_0", NT)[1].kept == []
+    assert set_up("algo_0", NT)[1].buffers == []
     launch, operands = set_up("algo_1", NT)
-    assert [space.nbytes for space in operands.kept] == [66]
+    assert [space.nbytes for space in operands.buffers] == [66]
     launch()
     assert lt.ran == [(1, 65, 68)]
 
@@ -312,7 +312,7 @@ class Lab(HostOperands):
 
     @property
     def scratch_bytes(self) -> int:
-        return sum(part.nbytes for part in self.kept)
+        return sum(part.nbytes for part in self.buffers)
 
     def launch(self, kernel_id: str, problem: str, **arrays: Any) -> Any:
         parsed, chosen = REGISTRY.problem(problem), REGISTRY.kernels[kernel_id]

@@ -126,14 +126,14 @@ def test_a_transform_summed_term_by_term_is_right_and_one_of_19_bits_is_not(poin
 
 @pytest.fixture
 def plans(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    own = fftw.Wisdom(tmp_path / "wisdom.json")
-    monkeypatch.setattr(fftw, "_wisdom", lambda: own)
+    fresh_wisdom = fftw.Wisdom(tmp_path / "wisdom.json")
+    monkeypatch.setattr(fftw, "_wisdom", lambda: fresh_wisdom)
 
 
 def test_the_inverse_of_r2c_is_refused_in_suites(complaint: Callable[..., str]) -> None:
     values = {"b": 1, "h": 1, "w": 8, "dtype": "f32", "kind": "r2c", "direction": "inverse"}
-    found = complaint(lambda: REGISTRY.operations["fft"].make(values, "here"))
-    assert found == "here: direction is 'inverse', expected forward for r2c; the inverse of r2c is c2r"
+    refusal = complaint(lambda: REGISTRY.operations["fft"].make(values, "here"))
+    assert refusal == "here: direction is 'inverse', expected forward for r2c; the inverse of r2c is c2r"
 
 
 def test_the_suite_has_each_problem_once_and_every_kind() -> None:
@@ -201,9 +201,9 @@ class Plan:
             target[...] = parts(np.fft.rfftn(source.reshape(-1, *self.shape), axes=axes)).reshape(target.shape)
         elif self.kind == 0x2C:
             half = as_complex(source).reshape(self.batch, *self.shape[:-1], self.shape[-1] // 2 + 1)
-            found = np.fft.irfftn(half, self.shape, axes, norm="forward")
-            np.testing.assert_allclose(np.fft.rfftn(found, axes=axes, norm="forward"), half, atol=1e-5)
-            target[...] = found.reshape(target.shape)
+            signal = np.fft.irfftn(half, self.shape, axes, norm="forward")
+            np.testing.assert_allclose(np.fft.rfftn(signal, axes=axes, norm="forward"), half, atol=1e-5)
+            target[...] = signal.reshape(target.shape)
             source.fill(np.nan)
         else:
             values = as_complex(source).reshape(-1, *self.shape)

@@ -128,12 +128,12 @@ COUNTED = [
 
 
 @pytest.mark.parametrize(
-    ("text", "found"), [(f"{op}/{text}", found) for op, rows in REFUSED.items() for text, found in rows]
+    ("text", "refusal"), [(f"{op}/{text}", refusal) for op, rows in REFUSED.items() for text, refusal in rows]
 )
-def test_a_bad_id_is_refused_in_one_line_that_names_it(text, found, complaint):
+def test_a_bad_id_is_refused_in_one_line_that_names_it(text, refusal, complaint):
     line = complaint(lambda: REGISTRY.problem(text))
     assert line.startswith(text)
-    assert found in line
+    assert refusal in line
 
 
 @pytest.mark.parametrize("text", IDS)

@@ -237,8 +237,8 @@ REFUSED = [
 
 @pytest.mark.parametrize("op", dict.fromkeys(kernel.partition("/")[0] for kernel, *_ in REFUSED))
 def test_a_problem_is_refused_with_the_reason_or_taken(op: str) -> None:
-    found = [(*row, refusal(*row[:2])) for row in REFUSED if row[0].startswith(f"{op}/")]
-    assert [row for row in found if (row[2] not in row[3] if row[2] else row[3])] == []
+    answers = [(*row, refusal(*row[:2])) for row in REFUSED if row[0].startswith(f"{op}/")]
+    assert [row for row in answers if (row[2] not in row[3] if row[2] else row[3])] == []
 
 
 def test_cudnn_and_pytorch_take_no_uneven_padding() -> None:

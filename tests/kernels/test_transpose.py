@@ -69,16 +69,16 @@ def test_segments_are_the_cycles_of_the_transposed_grid(rows: int, columns: int)
     grid = np.arange(rows * columns)
     for longest in (2, 3, 10, 10**6):
         starts, lengths, ends, saved = _numba.cycles(rows, columns, longest)
-        found = grid.copy()
+        moved_grid = grid.copy()
         for start, length, end in zip(starts, lengths, ends, strict=True):
             q = start
             for _ in range(length):
                 p = grid.reshape(rows, columns).T.flat[q]
-                found[q], q = grid[p], p
+                moved_grid[q], q = grid[p], p
             assert length < longest
-            found[q] = grid[start] if end < 0 else grid[saved[end]]
-        assert np.array_equal(found, grid.reshape(rows, columns).T.reshape(-1)), longest
-        moved = np.count_nonzero(found != grid)
+            moved_grid[q] = grid[start] if end < 0 else grid[saved[end]]
+        assert np.array_equal(moved_grid, grid.reshape(rows, columns).T.reshape(-1)), longest
+        moved = np.count_nonzero(moved_grid != grid)
         assert sum(lengths) + len(starts) == moved
         assert len(saved) <= 2 * moved / longest + 1
 
@@ -220,9 +220,9 @@ def calls(
 
 def scratch_bytes(made: list[KernelCall]) -> int:
     """What a run reports: equal names are one buffer, and of one size."""
-    found = {arg for call in made for arg in call.args if isinstance(arg, Scratch)}
-    assert len({arg.name for arg in found}) == len(found)
-    return sum(arg.nbytes for arg in found)
+    buffers = {arg for call in made for arg in call.args if isinstance(arg, Scratch)}
+    assert len({arg.name for arg in buffers}) == len(buffers)
+    return sum(arg.nbytes for arg in buffers)
 
 
 @pytest.mark.parametrize("kernel", [C2R, FUSED], ids=lambda kernel: kernel.name)
@@ -281,10 +281,10 @@ def test_a_row_behind_both_fused_steps_is_made_of_rows_from_it_on_and_of_the_sta
     both = np.empty_like(x)
     np.put_along_axis(both, row_targets(rows, cols), rotated(x), axis=1)
     for i in range(rows):
-        found, at = np.divmod(both[i], cols)
-        again = found < i
-        assert np.array_equal(found, (i + at // b) % rows)
-        assert ((found < c - 1) & (at >= (found + 1) * b))[again].all()
+        sources, at = np.divmod(both[i], cols)
+        again = sources < i
+        assert np.array_equal(sources, (i + at // b) % rows)
+        assert ((sources < c - 1) & (at >= (sources + 1) * b))[again].all()
 
 
 def test_c2r_fused_makes_two_passes_and_a_stash_backwards_where_columns_are_longer() -> None:
@@ -345,10 +345,10 @@ def test_a_ring_has_a_block_on_each_multiprocessor_for_every_stripe_that_fits() 
 @pytest.mark.parametrize(("dtype", "width"), [("f64", 32), ("f32", 64), ("f16", 128)])
 def test_square_matrices_by_vectors_are_folded_as_those_by_elements(dtype: str, width: int, tiles: int) -> None:
     by_vectors, by_elements = (CUDA[f"transpose/cuda.{name}"] for name in ("vectorised_inplace", "tiled_inplace"))
-    (found, *_), (expected, *_) = (
+    (launch, *_), (expected, *_) = (
         calls(f"m{n}n{n}/{dtype}/in", kernel) for n, kernel in ((width * tiles, by_vectors), (32 * tiles, by_elements))
     )
-    assert found.grid == expected.grid
+    assert launch.grid == expected.grid
 
 
 _FURTHER = (("m36n90", 1, 8), ("m90n36", 1, 8), ("m31n97", 1, 8), ("m4n1030", 0, 32), ("m999n6", 0, 16))

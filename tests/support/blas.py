@@ -106,11 +106,11 @@ class HostOperands(SimpleNamespace):
     """A problem's operands in host memory, drawn and handed over as a GPU's would be.
 
     flat, views: their values, as stored and as the problem has them; before: what can be read, as it was.
-    kept: the scratch that is taken, filled with NaN.
+    buffers: the scratch that is taken, filled with NaN.
     """
 
     def __init__(self, problem: Any, order: str = "C") -> None:
-        rng, self.flat, self.kept, self.chosen = np.random.default_rng(0), {}, [], {}
+        rng, self.flat, self.buffers, self.chosen = np.random.default_rng(0), {}, [], {}
         for spec in problem.operands():
             self.flat[spec.name] = drawn(rng, (spec.elements,), spec)
             if spec.role == "out":
@@ -122,8 +122,8 @@ class HostOperands(SimpleNamespace):
         super().__init__(problem=problem, stream=SimpleNamespace(ptr=5), threads=1, **arrays)
 
     def scratch(self, shape: tuple[int, ...], dtype: str) -> Any:
-        self.kept.append(np.full(shape, np.nan, numpy_dtype(dtype)))
-        return array(self.kept[-1])
+        self.buffers.append(np.full(shape, np.nan, numpy_dtype(dtype)))
+        return array(self.buffers[-1])
 
     def chose(self, **settings: Any) -> None:
         self.chosen |= settings
@@ -199,7 +199,7 @@ class CublasLt:
     def __init__(self) -> None:
         self.algorithms, self.status, self.version = (0, 64), 0, 130002
         self.made: dict[int, dict[str, int]] = {}
-        self.asked: list[dict[str, int]] = []
+        self.queries: list[dict[str, int]] = []
         self.ran: list[tuple[int, int, int]] = []
 
     def create(self) -> int:
@@ -233,7 +233,7 @@ class CublasLt:
         a, b, c, d, preference, most, results, returned = rest
         assert (handle, "compute" in self.made[product]) == (7, True)
         assert all("ld" in self.made[layout] for layout in (a, b, c, d))
-        self.asked.append(self.made[preference] | {"most": most})
+        self.queries.append(self.made[preference] | {"most": most})
         if self.status:
             raise Refused(self.status)
         table, listed = view(results, RESULT, (most,), (1,)), self.algorithms[:most]
@@ -249,9 +249,9 @@ class CublasLt:
         address, nbytes, written = where
         kind, value = _SETTINGS[self.MatmulAlgoConfigAttribute(attribute).name]
         number = ctypes.c_uint64.from_address(algo).value
-        found = np.array(value + (number - 1 if value == 66 else 0), kind)
-        assert found.nbytes == nbytes
-        ctypes.memmove(address, found.ctypes.data, nbytes)
+        field = np.array(value + (number - 1 if value == 66 else 0), kind)
+        assert field.nbytes == nbytes
+        ctypes.memmove(address, field.ctypes.data, nbytes)
         ctypes.c_uint64.from_address(written).value = nbytes
 
     def matmul(self, handle: int, product: int, *rest: int) -> None:
@@ -281,19 +281,19 @@ class CublasLt:
         deep, wide = -(-k // 128), -(-m // 128)
         of_a = matrix(has["A_SCALE_POINTER"], "f32", -(-deep // 4) * 4, deep, wide)  # K-major
         of_b = matrix(has["B_SCALE_POINTER"], "f32", n, n, deep)  # N-major
-        found = np.zeros((m, n))
+        sums = np.zeros((m, n))
         for block in range(deep):
             along_k = slice(128 * block, 128 * block + 128)
             scale = np.outer(of_a[block, np.arange(m) // 128].astype("f8"), of_b[:, block].astype("f8"))
-            found += scale * (a[:, along_k] @ b[along_k])
-        return found
+            sums += scale * (a[:, along_k] @ b[along_k])
+        return sums
 
     def _matrices(self, pointer: int, layout: int) -> Iterator[Any]:
-        one = SimpleNamespace(**self.made[layout])
-        dtype = STORED[one.kind]
-        for i in range(one.BATCH_COUNT):
-            at = pointer + i * one.STRIDED_BATCH_OFFSET * numpy_dtype(dtype).itemsize
-            yield matrix(at, dtype, one.ld, one.rows, one.columns)
+        layout_ = SimpleNamespace(**self.made[layout])
+        dtype = STORED[layout_.kind]
+        for i in range(layout_.BATCH_COUNT):
+            at = pointer + i * layout_.STRIDED_BATCH_OFFSET * numpy_dtype(dtype).itemsize
+            yield matrix(at, dtype, layout_.ld, layout_.rows, layout_.columns)
 
     def _keep(self, **values: int) -> int:
         handle = 1000 + len(self.made)
