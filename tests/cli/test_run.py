@@ -55,12 +55,12 @@ def again(ran, called, monkeypatch):
 
 def test_a_wrong_kernel_makes_the_exit_status_1_and_leaves_the_rest_unharmed(ran):
     folder, done = ran
-    found = {r["kernel"]: r for r in rows((folder / "out" / "rows.csv").read_text())}
+    by_kernel = {r["kernel"]: r for r in rows((folder / "out" / "rows.csv").read_text())}
     assert (done.returncode, complaints(done.stderr)) == (1, [])
-    statuses = [found.pop(f"gemm/test.{name}")["status"] for name in ("zeros", "raises", "infinite")]
+    statuses = [by_kernel.pop(f"gemm/test.{name}")["status"] for name in ("zeros", "raises", "infinite")]
     assert statuses == ["wrong", "failed", "wrong"]
-    assert "gemm/numpy.matmul" in found
-    assert all(r["status"] == "ok" and float(r["gflop_per_s"]) > 0 for r in found.values())
+    assert "gemm/numpy.matmul" in by_kernel
+    assert all(r["status"] == "ok" and float(r["gflop_per_s"]) > 0 for r in by_kernel.values())
 
 
 def test_the_runs_id_is_printed_first_failures_below_the_table_and_the_tally_last(ran):
@@ -84,16 +84,16 @@ def test_csv_holds_what_export_writes_and_papers_get_their_tables(ran, again):
     assert again("export").out == written
     assert again("export", "-o", "deep/again.csv").out == ""
     assert (ran[0] / "deep" / "again.csv").read_text() == written
-    for style, found in (("markdown", "\n\n| kernel "), ("latex", "\\begin{tabular}")):
+    for style, beginning in (("markdown", "\n\n| kernel "), ("latex", "\\begin{tabular}")):
         printed = again("export", "--format", style).printed
-        assert found in printed
+        assert beginning in printed
         assert "numpy.matmul" in printed
 
 
 def test_json_is_strict_even_where_a_kernel_wrote_infinity(again):
-    found = strict(again("export", "--format", "json").out)
-    assert [len(r["samples_s"]) for r in found["results"]] == [r["samples"] for r in found["results"]]
-    (reason,) = [r["reason"] for r in found["results"] if r["kernel"] == "gemm/test.infinite"]
+    document = strict(again("export", "--format", "json").out)
+    assert [len(r["samples_s"]) for r in document["results"]] == [r["samples"] for r in document["results"]]
+    (reason,) = [r["reason"] for r in document["results"] if r["kernel"] == "gemm/test.infinite"]
     assert reason.startswith("c[0, 0] is inf")
 
 
@@ -126,9 +126,9 @@ def test_a_run_is_reproduced_with_its_seed_on_the_values_that_each_of_its_proces
         done = called(*words, "--reproduce", "first", "--db", "r.db")
         assert (done.status, "anew" in done.err) == (0, words == checks[-1]), done.err
     with closing(sqlite3.connect(tmp_path / "r.db")) as db:
-        found = db.execute("SELECT seed, entropy FROM result ORDER BY result_id").fetchall()
-    assert {seed for seed, _ in found} == {5}
-    *timed, verified, drawn_anew = (entropy for _, entropy in found)
+        drawn = db.execute("SELECT seed, entropy FROM result ORDER BY result_id").fetchall()
+    assert {seed for seed, _ in drawn} == {5}
+    *timed, verified, drawn_anew = (entropy for _, entropy in drawn)
     assert timed == timed[:1] * (2 + 2 + 3)
     assert verified == timed[0].split()[0]
     assert drawn_anew not in timed[0].split()
@@ -138,8 +138,8 @@ def test_a_suite_file_runs_all_of_its_problems(called, tmp_path):
     (tmp_path / "mine.toml").write_text(SWEEP)
     done = called("run", "mine.toml", *HOT, "--kernels", "copy/numpy.copyto", "--csv", "rows.csv", "--db", "my.db")
     assert done.status == 0
-    found = rows((tmp_path / "rows.csv").read_text())
-    assert [(r["suite"], r["problem"]) for r in found] == [("mine", f"copy/m{m}n5/f32") for m in (3, 4, 6)]
+    written = rows((tmp_path / "rows.csv").read_text())
+    assert [(r["suite"], r["problem"]) for r in written] == [("mine", f"copy/m{m}n5/f32") for m in (3, 4, 6)]
     assert (tmp_path / "my.db").is_file()
     assert not (tmp_path / "data").exists()
 
@@ -149,8 +149,8 @@ def test_sigint_keeps_the_row_in_hand_and_exits_with_130(kernelmark, called, tmp
     words = ("--plugin", FAULTS, "--kernels", "copy/bad.interrupts_at_m4", "--csv", "rows.csv", "--verbose")
     done = kernelmark("run", "mine.toml", *HOT, *words)
     assert (done.returncode, complaints(done.stderr)) == (130, [])
-    found = rows((tmp_path / "rows.csv").read_text())
-    assert [(r["problem"], r["status"]) for r in found] == [("copy/m3n5/f32", "ok"), ("copy/m4n5/f32", "ok")]
+    written = rows((tmp_path / "rows.csv").read_text())
+    assert [(r["problem"], r["status"]) for r in written] == [("copy/m3n5/f32", "ok"), ("copy/m4n5/f32", "ok")]
     assert json.loads(called("show", "--json").out)["run"]["finished_at"] is None
     *same, line = called("show").out.splitlines()
     run_id = same[0].split()[1]
@@ -181,12 +181,12 @@ def measured(registry, capsys):
         outs, errs = [], ""
         with Display(jobs, processes, registry, detail) as display:
             for process in range(1, processes + 1):
-                for one in jobs:
-                    display.begins(one, process)
+                for planned_job in jobs:
+                    display.begins(planned_job, process)
                     during(display)
-                    for problem in one.job.problems if process == processes else ():
-                        display.row(result(problem=problem, threads=one.job.threads, time_s_median=1e-3))
-                    display.ends(one, process)
+                    for problem in planned_job.job.problems if process == processes else ():
+                        display.row(result(problem=problem, threads=planned_job.job.threads, time_s_median=1e-3))
+                    display.ends(planned_job, process)
                     printed = capsys.readouterr()
                     outs.append(printed.out)
                     errs += printed.err
@@ -201,16 +201,16 @@ def tables(out):
 
 
 @pytest.mark.parametrize(
-    ("jobs", "found"),
+    ("jobs", "expected"),
     [
         ((planned(NT), planned(NN)), [[NT], [NN]]),
         ((planned(NT, NN),), [[NT, NN]]),
         ((planned(NT, threads=1), planned(NT, threads=2), planned(NN)), [[], [NT], [NN]]),
     ],
 )
-def test_each_table_is_printed_as_soon_as_its_problem_is_done_at_all_thread_counts(measured, jobs, found):
+def test_each_table_is_printed_as_soon_as_its_problem_is_done_at_all_thread_counts(measured, jobs, expected):
     outs, _ = measured(*jobs)
-    assert list(map(tables, outs)) == found
+    assert list(map(tables, outs)) == expected
 
 
 def test_tables_of_several_processes_come_with_the_last(measured):
@@ -276,7 +276,7 @@ TWO_TYPES = "[[sweep]]\nop = 'copy'\ndtype = ['f32', 'f64']\nn = 5\nm = [1, 2, 3
 def shards(tmp_path):
     """Two of three shards on the fake device, the second with another host and other ceilings; their paths."""
     suite = suite_file(tmp_path, range(1, 7))
-    found = []
+    paths = []
     for index, (host, rate) in enumerate((("one", 1e9), ("two", 2e9)), 1):
         path = tmp_path / f"{index}.db"
         run_id = measure(path, suite, f"{index}/3")
@@ -286,8 +286,8 @@ def shards(tmp_path):
         with closing(sqlite3.connect(path)) as db, db:
             db.execute("UPDATE result SET host = ?", (host,))
             db.execute("UPDATE run SET environment = json_set(environment, '$.versions.numpy', ?)", (host,))
-        found.append(str(path))
-    return found
+        paths.append(str(path))
+    return paths
 
 
 def test_a_merge_names_hosts_what_differs_and_what_is_missing(called, shards):

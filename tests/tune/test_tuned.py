@@ -60,22 +60,22 @@ def test_the_file_of_a_device_lies_with_the_results_and_is_json_that_people_can_
     assert file.path.suffix == ".json"
     assert files.tiles_in(file) == ()
     files.keep(file, entry(kernel).key, entry(kernel))
-    found = json.loads(file.path.read_text())
-    assert (found["device"], found["tiles"][0]["tile"]) == (file.device, "WORK=1")
+    content = json.loads(file.path.read_text())
+    assert (content["device"], content["tiles"][0]["tile"]) == (file.device, "WORK=1")
 
 
 def test_an_entry_is_kept_replaced_and_removed_by_kernel_problem_and_threads(file, kernel):
-    one, other = entry(kernel), entry(kernel, threads=2)
-    files.keep(file, one.key, None)
+    single, threaded = entry(kernel), entry(kernel, threads=2)
+    files.keep(file, single.key, None)
     assert not file.path.exists(), "where the default stays, no file is made"
-    files.keep(file, one.key, one)
-    files.keep(file, other.key, other)
-    assert files.tiles_in(file) == (one, other)
-    better = msgspec.structs.replace(one, tile="WORK=2")
-    files.keep(file, one.key, better)
-    assert files.tiles_in(file) == (better, other)
-    files.keep(file, one.key, None)
-    assert files.tiles_in(file) == (other,)
+    files.keep(file, single.key, single)
+    files.keep(file, threaded.key, threaded)
+    assert files.tiles_in(file) == (single, threaded)
+    better = msgspec.structs.replace(single, tile="WORK=2")
+    files.keep(file, single.key, better)
+    assert files.tiles_in(file) == (better, threaded)
+    files.keep(file, single.key, None)
+    assert files.tiles_in(file) == (threaded,)
     assert [path.name for path in file.path.parent.iterdir()] == [file.path.name]
 
 
@@ -122,9 +122,9 @@ def test_a_tile_is_stale_once_source_versions_kernel_or_values_are_others(kernel
         "problem": ("copy/m64", "copy/m64"),
     }
     for name, (value, reason) in stale.items():
-        good, (found,) = files.usable([msgspec.structs.replace(entry(kernel), **{name: value})], tuned.registry)
+        good, (complaint,) = files.usable([msgspec.structs.replace(entry(kernel), **{name: value})], tuned.registry)
         assert good == []
-        assert f" on {value if name == 'problem' else PROBLEM}: {reason}" in found
+        assert f" on {value if name == 'problem' else PROBLEM}: {reason}" in complaint
     assert [tile.tile for tile in files.usable([entry(kernel)], tuned.registry)[0]] == ["WORK=1"]
 
 
@@ -136,8 +136,8 @@ def test_a_stale_tile_is_left_out_with_a_word_and_doctor_lists_it_and_how_many_h
     stale = f"copy/mine.counted@WORK=1 on {PROBLEM}: its source has changed since it was tuned"
     assert remarks[0].startswith(f"tuned: 1 tile of {file.path} not used: {stale}")
     files.keep(file, entry(kernel).key, entry(kernel))
-    found = [(finding.usable, finding.found) for finding in doctor._tuned()]
-    assert found == [(True, f"1 tile in {file.path}"), (False, f"{stale}; tune again")]
+    findings = [(finding.usable, finding.found) for finding in doctor._tuned()]
+    assert findings == [(True, f"1 tile in {file.path}"), (False, f"{stale}; tune again")]
 
 
 def test_nothing_but_a_run_that_is_asked_to_takes_tuned_tiles():
@@ -159,11 +159,11 @@ def measured(tuned, plan):
 def test_a_run_takes_the_tile_and_its_rows_name_the_run_that_found_it(file, kernel, tuned):
     files.keep(file, entry(kernel).key, entry(kernel))
     kernels = ("copy/mine.counted", "copy/numpy.copyto")
-    asked = {"kernels": kernels, "max_time_s": 0.004, "ceilings": False}
-    rows = measured(tuned, plan_with("auto", tuned.registry, **asked)[0])
+    options = {"kernels": kernels, "max_time_s": 0.004, "ceilings": False}
+    rows = measured(tuned, plan_with("auto", tuned.registry, **options)[0])
     assert (rows[kernels[0]].tuned, rows[kernels[0]].tunables) == ("20260101-race", '{"WORK":1}')
     assert rows[kernels[1]].tuned == ""
-    plain = measured(tuned, Plan(devices=("cpu",), suites=(PROBLEM,), **asked))
+    plain = measured(tuned, Plan(devices=("cpu",), suites=(PROBLEM,), **options))
     assert (plain[kernels[0]].tuned, plain[kernels[0]].tunables) == ("", '{"WORK":4}')
 
 
@@ -256,11 +256,11 @@ def test_a_compiler_takes_the_header_twice_whatever_texts_the_file_has(file_with
 
 def test_tiles_are_chosen_by_kernel_problem_and_the_race_that_adopted_them(file_with):
     others = raced_entry(threads=1, run="race-2"), raced_entry(kernel="copy/a.b", problem="copy/m1n1/f32")
-    held = file_with(raced_entry(), *others)
-    assert len(files.adopted([held], False, EVERYTHING)) == 3
-    assert [tile.threads for _, tile in files.adopted([held], False, EVERYTHING, "race-2")] == [1]
-    assert [tile.kernel for _, tile in files.adopted([held], False, Selection(op=("copy",)))] == ["copy/a.b"]
-    assert len(files.adopted([held], False, Selection(kernels=("transpose/*",), problem=("*/f32/out",)))) == 2
+    file = file_with(raced_entry(), *others)
+    assert len(files.adopted([file], False, EVERYTHING)) == 3
+    assert [tile.threads for _, tile in files.adopted([file], False, EVERYTHING, "race-2")] == [1]
+    assert [tile.kernel for _, tile in files.adopted([file], False, Selection(op=("copy",)))] == ["copy/a.b"]
+    assert len(files.adopted([file], False, Selection(kernels=("transpose/*",), problem=("*/f32/out",)))) == 2
 
 
 @pytest.mark.parametrize(
@@ -272,9 +272,9 @@ def test_tiles_are_chosen_by_kernel_problem_and_the_race_that_adopted_them(file_
     ],
 )
 def test_where_there_is_no_tile_one_line_names_the_file_and_the_remedy(file_with, complaint, options, words):
-    held = file_with(raced_entry(), device="H100")  # which is another device
-    assert [device for device, _ in files.adopted([held], True, EVERYTHING)] == ["H100"]
-    assert complaint(lambda: text(held, **options)).startswith(f"{held.path}: {words}")
+    file = file_with(raced_entry(), device="H100")  # which is another device
+    assert [device for device, _ in files.adopted([file], True, EVERYTHING)] == ["H100"]
+    assert complaint(lambda: text(file, **options)).startswith(f"{file.path}: {words}")
 
 
 def test_a_tile_that_is_none_is_refused_in_one_line(file_with, complaint):
@@ -299,7 +299,7 @@ def kernel_tuner():
     needed(module_missing("kernel_tuner"))
 
 
-def asked(strategy, budget, seed=0, cost=cost):
+def evaluated(strategy, budget, seed=0, cost=cost):
     """The configurations that a search evaluates, in order, in the lists that it asks for."""
     calls = []
 
@@ -328,20 +328,20 @@ def test_without_kernel_tuner_the_command_and_two_other_ways_are_named(monkeypat
 
 
 def test_an_exhaustive_search_evaluates_every_tile_once():
-    assert asked("exhaustive", len(CONFIGS)) == [CONFIGS]
+    assert evaluated("exhaustive", len(CONFIGS)) == [CONFIGS]
 
 
 def test_a_random_search_evaluates_different_tiles_as_many_as_the_budget_has():
-    (drawn,) = asked("random", 37)
+    (drawn,) = evaluated("random", 37)
     assert len(drawn) == len(set(drawn)) == 37
-    assert asked("random", 37) == [drawn]
-    assert asked("random", 37, seed=1) != [drawn]
+    assert evaluated("random", 37) == [drawn]
+    assert evaluated("random", 37, seed=1) != [drawn]
 
 
 @pytest.mark.usefixtures("kernel_tuner")
 @pytest.mark.parametrize("strategy", GUIDED)
 def test_a_strategy_evaluates_no_tile_twice_and_keeps_to_the_budget(strategy, capsys):
-    tiles = [config for configs in asked(strategy, 60) for config in configs]
+    tiles = [config for configs in evaluated(strategy, 60) for config in configs]
     assert len(tiles) == len(set(tiles)) <= 60
     assert len(tiles) > 40
     assert set(tiles) <= set(CONFIGS)
@@ -351,27 +351,27 @@ def test_a_strategy_evaluates_no_tile_twice_and_keeps_to_the_budget(strategy, ca
 @pytest.mark.usefixtures("kernel_tuner")
 def test_a_strategy_asks_for_the_same_tiles_again_and_leaves_shared_generators_alone():
     random.seed(5), np.random.seed(5)
-    first = asked(GUIDED[0], 30, seed=3)
+    first = evaluated(GUIDED[0], 30, seed=3)
     left = random.random(), np.random.random()
     random.seed(5), np.random.seed(5)
     assert left == (random.random(), np.random.random())
-    assert asked(GUIDED[0], 30, seed=3) == first
+    assert evaluated(GUIDED[0], 30, seed=3) == first
 
 
 @pytest.mark.usefixtures("kernel_tuner")
 @pytest.mark.parametrize("strategy", GUIDED)
 def test_a_strategy_gets_past_tiles_that_fail_and_ends_where_all_do(strategy):
-    tiles = [c for configs in asked(strategy, 60, cost=lambda c: np.inf if c[0] < 4 else cost(c)) for c in configs]
+    tiles = [c for configs in evaluated(strategy, 60, cost=lambda c: np.inf if c[0] < 4 else cost(c)) for c in configs]
     assert min(map(cost, tiles)) < 1.3
-    assert 0 < len(asked(strategy, 20, cost=lambda config: np.inf)) <= 20
+    assert 0 < len(evaluated(strategy, 20, cost=lambda config: np.inf)) <= 20
 
 
 @pytest.mark.usefixtures("kernel_tuner")
 @pytest.mark.long
 def test_fifteen_percent_of_the_evaluations_find_97_percent_of_the_best_and_more_than_random_ones_do():
-    def found(strategy, seed):
-        return 1 / min(cost(c) for configs in asked(strategy, 60, seed) for c in configs)
+    def best_of(strategy, seed):
+        return 1 / min(cost(c) for configs in evaluated(strategy, 60, seed) for c in configs)
 
-    guided, drawn = ([found(strategy, seed) for seed in range(20)] for strategy in (GUIDED[0], "random"))
+    guided, drawn = ([best_of(strategy, seed) for seed in range(20)] for strategy in (GUIDED[0], "random"))
     assert median(guided) >= 0.97
     assert median(guided) > median(drawn)
