@@ -69,12 +69,12 @@ class Tuned:
         """What a worker would report."""
         self.jobs.append(job)
         rng = np.random.default_rng((len(self.jobs), key.process))
-        found = {entrant: self._measured(entrant, job, rng) for entrant in job.entrants}
-        base = found[job.entrants[0]]
-        for one in found.values():
-            if one is not base and one.samples:
-                one.over_baseline = speedup([base.samples], [one.samples])
-        return list(found.values())
+        by_entrant = {entrant: self._measured(entrant, job, rng) for entrant in job.entrants}
+        base = by_entrant[job.entrants[0]]
+        for measurement in by_entrant.values():
+            if measurement is not base and measurement.samples:
+                measurement.over_baseline = speedup([base.samples], [measurement.samples])
+        return list(by_entrant.values())
 
     def _measured(self, entrant, job, rng):
         kernel = self.registry.kernels[entrant.kernel]
@@ -93,13 +93,13 @@ class Tuned:
 
     def begin(self, kernel, suite="copy/m64n1024/f32", strategy=None, budget=None, op="copy/mine", **plan):
         self.jobs.clear()
-        found = find_suite(suite, self.registry)
-        subjects = subjects_of(self.registry, f"{op}.{kernel}", found, 0)
-        asked = {"devices": ("cpu",), "suites": (suite,), "plugins": (COUNTED,), "mode": Mode.HOT, "max_time_s": 0.004}
-        plan = Plan(**{**asked, "ceilings": False, "processes": 3, "spread_s": 0.0, **plan})
+        loaded = find_suite(suite, self.registry)
+        subjects = subjects_of(self.registry, f"{op}.{kernel}", loaded, 0)
+        fields = {"devices": ("cpu",), "suites": (suite,), "plugins": (COUNTED,), "mode": Mode.HOT, "max_time_s": 0.004}
+        plan = Plan(**{**fields, "ceilings": False, "processes": 3, "spread_s": 0.0, **plan})
         interrupted = lambda: len(self.jobs) >= self.stop_after  # noqa: E731
         rig = Rig(self.store, self.registry, self.execute, interrupted, lambda screen: None)
-        return Tuning(subjects, found, plan, SearchOptions(strategy, budget), rig)
+        return Tuning(subjects, loaded, plan, SearchOptions(strategy, budget), rig)
 
     def race(self, tuning):
         return tuning.race(lambda jobs, processes: nullcontext(Progress()))

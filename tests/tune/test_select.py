@@ -91,25 +91,25 @@ def test_nothing_is_learned_from_names_of_layouts_that_differ_in_no_time(store, 
 
 
 def test_a_kernel_is_chosen_by_the_name_of_a_layout_where_that_decides(store, registry):
-    for layout, (one, other) in {"NT": (1.0, 2.0), "NN": (2.0, 1.0)}.items():
-        plant(store, {FIRST: at(one), SECOND: at(other)}, run_id=layout, layout=layout)
+    for layout, (first, second) in {"NT": (1.0, 2.0), "NN": (2.0, 1.0)}.items():
+        plant(store, {FIRST: at(first), SECOND: at(second)}, run_id=layout, layout=layout)
     model = train.train(store, registry, ["NT", "NN"], ()).model
     assert [node.expression for node in model.tree if node.expression] == ["layout == 0"]
 
 
 def test_no_family_is_in_two_folds_and_folds_are_of_like_size():
     families = np.array([i // 7 for i in range(70)] + [10] * 30)
-    found = train.folds(families)
-    assert sorted(np.concatenate(found).tolist()) == list(range(100))
-    owners = [set(families[fold].tolist()) for fold in found]
+    folds = train.folds(families)
+    assert sorted(np.concatenate(folds).tolist()) == list(range(100))
+    owners = [set(families[fold].tolist()) for fold in folds]
     assert sum(map(len, owners)) == len(set(families.tolist()))
-    assert max(map(len, found)) - min(map(len, found)) <= 30 - 100 // train.FOLDS + 7
+    assert max(map(len, folds)) - min(map(len, folds)) <= 30 - 100 // train.FOLDS + 7
 
 
 def test_sizes_that_round_to_the_same_powers_of_two_are_one_family(registry):
     ids = ("gemm/m60n200k7/f32/NT", "gemm/m70n256k8/f32/NN", "gemm/m100n256k8/f32/NN")
-    found = families_of([registry.problem(name) for name in ids]).tolist()
-    assert found[0] == found[1] != found[2]
+    families = families_of([registry.problem(name) for name in ids]).tolist()
+    assert families[0] == families[1] != families[2]
 
 
 def test_a_family_that_was_held_out_was_not_learned_from(store, registry, trained):
@@ -124,9 +124,9 @@ def test_a_family_that_was_held_out_was_not_learned_from(store, registry, traine
 def test_the_oracle_is_timed_by_other_processes_than_chose_it_and_flattered_by_one(trained, processes):
     """One of several equal kernels that scatter looks fastest by luck; the oracle must not gain by that."""
     equal = {f"gemm/numpy.k{i}": at() for i in range(6)}
-    found = trained(equal, noise=0.2, processes=processes).model.regret
-    assert found.processes == processes
-    assert found.gap.low > 1.05 if processes == 1 else found.gap.low < 1 < found.gap.high
+    regret = trained(equal, noise=0.2, processes=processes).model.regret
+    assert regret.processes == processes
+    assert regret.gap.low > 1.05 if processes == 1 else regret.gap.low < 1 < regret.gap.high
 
 
 def test_kernels_that_cannot_be_distinguished_both_count_as_right(trained):
@@ -148,11 +148,11 @@ def test_five_sevenths_of_the_gap_are_recovered_where_two_of_seven_choices_are_w
 
 def test_shapes_of_the_test_are_left_out_of_the_training_whatever_their_layout(store, registry):
     plant(store, bordered(128), run_id="train")
-    held = [(m, n, 256) for m, n, _ in shapes() if n == 512]
-    plant(store, bordered(128), held, run_id="test", layout="NN")
+    test_shapes = [(m, n, 256) for m, n, _ in shapes() if n == 512]
+    plant(store, bordered(128), test_shapes, run_id="test", layout="NN")
     model = train.train(store, registry, ["train"], ["test"]).model
-    assert len(model.measured) == len(shapes()) - len(held)
-    assert not [one for one in model.measured if "n512k" in one.problem]
+    assert len(model.measured) == len(shapes()) - len(test_shapes)
+    assert not [problem for problem in model.measured if "n512k" in problem.problem]
     assert model.regret.held_out == "the rows of test"
 
 
@@ -162,9 +162,9 @@ def test_what_a_library_chooses_and_what_a_selector_was_timed_at_stand_beside_it
     plant(store, kernels, [(m + 1, n + 1, 256) for m, n, _ in shapes()], run_id="test")
     model = train.train(store, registry, ["train"], ["test"]).model
     assert f"gemm/{SELECTED}" not in model.kernels
-    found = lines(model)
-    assert [found[way].kernel for way in (train.LIBRARY, train.TIMED)] == [FIRST, f"gemm/{SELECTED}"]
-    assert found[train.TIMED].share.mean < found[train.SELECTOR].share.mean
+    ways = lines(model)
+    assert [ways[way].kernel for way in (train.LIBRARY, train.TIMED)] == [FIRST, f"gemm/{SELECTED}"]
+    assert ways[train.TIMED].share.mean < ways[train.SELECTOR].share.mean
 
 
 def test_a_kernel_that_refuses_gives_way_to_the_next(trained, registry):
@@ -173,7 +173,7 @@ def test_a_kernel_that_refuses_gives_way_to_the_next(trained, registry):
     model = trained(kernels).model
     selected = lines(model)[train.SELECTOR]
     assert (selected.problems, selected.share.mean > 0.9) == (len(shapes()), True)
-    assert {one.fastest for one in model.measured if re.search("n768k|n1024k", one.problem)} == {FIRST}
+    assert {problem.fastest for problem in model.measured if re.search("n768k|n1024k", problem.problem)} == {FIRST}
 
 
 def test_answers_name_the_nearest_shape_and_what_lies_outside(trained, registry):
@@ -188,9 +188,9 @@ def test_answers_name_the_nearest_shape_and_what_lies_outside(trained, registry)
 
 def test_an_answer_passes_over_what_refuses_the_problem(trained, registry):
     model = trained({FIRST: bordered(256)[FIRST], "gemm/openblas.tnn": bordered(256)[SECOND]}).model
-    found = answer(model, registry.problem("gemm/m512n64k256/f32/NN"), registry)
-    assert found.kernel == FIRST
-    (reason,) = found.refused
+    choice = answer(model, registry.problem("gemm/m512n64k256/f32/NN"), registry)
+    assert choice.kernel == FIRST
+    (reason,) = choice.refused
     assert reason.startswith("gemm/openblas.tnn has no NN path")
 
 
@@ -233,20 +233,20 @@ def test_planted_costs_are_found_for_shapes_that_were_not_measured(data):
     assert costs.max() < CAP
     known = np.arange(len(costs)) % 4 > 0  # every third problem is of the same direction
     formula = fitted(data.space, data.known[known], costs[known])
-    found = formula.costs(data.space, data.known[~known])
-    assert np.abs(found - costs[~known]).max() < 0.05
+    predicted = formula.costs(data.space, data.known[~known])
+    assert np.abs(predicted - costs[~known]).max() < 0.05
     clear = np.abs(np.diff(costs[~known], axis=1)[:, 0]) > 0.1
     assert clear.sum() > 20
-    assert (np.argmin(found, axis=1) == np.argmin(costs[~known], axis=1))[clear].all()
+    assert (np.argmin(predicted, axis=1) == np.argmin(costs[~known], axis=1))[clear].all()
 
 
 def test_problems_without_a_time_say_nothing_of_a_kernel(data):
     costs = planted_costs(data)
     costs[::2, 0] = MISSING
     never = np.column_stack([costs, np.full(len(costs), MISSING)])
-    found = fitted(data.space, data.known, never).costs(data.space, data.known)
-    assert np.abs(found[:, 0] - planted_costs(data)[:, 0]).max() < 0.05
-    assert found[:, 2] == pytest.approx(np.full(len(found), CAP))
+    predicted = fitted(data.space, data.known, never).costs(data.space, data.known)
+    assert np.abs(predicted[:, 0] - planted_costs(data)[:, 0]).max() < 0.05
+    assert predicted[:, 2] == pytest.approx(np.full(len(predicted), CAP))
 
 
 def test_a_border_that_is_a_slope_makes_a_formula(trained, registry):
@@ -263,10 +263,10 @@ def test_a_border_that_is_a_slope_makes_a_formula(trained, registry):
 
 def test_an_answer_states_what_the_same_choice_has_cost(trained, registry):
     model = trained(sloped()).model
-    found = answer(model, registry.problem("gemm/m900n900k256/f32/NT"), registry)
-    assert found.kernel == SECOND
+    choice = answer(model, registry.problem("gemm/m900n900k256/f32/NT"), registry)
+    assert choice.kernel == SECOND
     (leaf,) = (leaf for leaf in model.leaves if model.kernels[leaf.order[0]] == SECOND)
-    assert (found.problems, found.share, found.worst) == (leaf.problems, leaf.share, leaf.worst)
+    assert (choice.problems, choice.share, choice.worst) == (leaf.problems, leaf.share, leaf.worst)
     assert sum(leaf.problems for leaf in model.leaves) == len(shapes())
 
 
@@ -295,7 +295,7 @@ LIMITS = ("--threads", "1", "--max-time", "0.01", "--no-ceilings", "--select", "
 
 
 @pytest.fixture
-def kept(trained, tmp_path, monkeypatch):
+def selector(trained, tmp_path, monkeypatch):
     """A selector of one thread here, which takes the other kernel for m above 256; kept where `auto` finds it."""
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     kernels = {FIRST: bordered(256)[FIRST], TNN: bordered(256)["gemm/scipy.sgemm"]}
@@ -304,7 +304,7 @@ def kept(trained, tmp_path, monkeypatch):
     return made
 
 
-def test_the_choice_is_run_and_its_row_names_the_kernel(kept, registry, called, tmp_path):
+def test_the_choice_is_run_and_its_row_names_the_kernel(selector, registry, called, tmp_path):
     globs = ("--kernels", CHOSEN, "--kernels", FIRST)
     assert CHOSEN not in registry.kernels
     done = called("run", SMALL, LARGE, *LIMITS, *globs)
@@ -319,24 +319,24 @@ def test_the_choice_is_run_and_its_row_names_the_kernel(kept, registry, called, 
     assert row.job == rows[LARGE, FIRST].job, "it is sampled in turn with the others"
 
 
-def test_a_selector_of_other_threads_or_another_mode_or_device_is_refused(kept, registry, tmp_path, complaint):
-    path = str(file_of("gemm", kept.device_name))
-    found = complaint(lambda: contender.plugins_of(path, (1, 2), "cold", registry))
-    assert "1 thread, cold, f32; expected 1, 2 threads, cold; `kernelmark select --train RUN` makes one" in found
+def test_a_selector_of_other_threads_or_another_mode_or_device_is_refused(selector, registry, tmp_path, complaint):
+    path = str(file_of("gemm", selector.device_name))
+    refusal = complaint(lambda: contender.plugins_of(path, (1, 2), "cold", registry))
+    assert "1 thread, cold, f32; expected 1, 2 threads, cold; `kernelmark select --train RUN` makes one" in refusal
     assert "expected 1 thread, hot" in complaint(lambda: contender.plugins_of("auto", (1,), "hot", registry))
     assert contender.plugins_of("auto", (1,), "cold", registry) == contender.plugins_of(path, (1,), "cold", registry)
     other = tmp_path / "other.json"
-    other.write_text(file_of("gemm", kept.device_name).read_text().replace(cpu_name(), "Other"))
+    other.write_text(file_of("gemm", selector.device_name).read_text().replace(cpu_name(), "Other"))
     assert "is for Other, but this" in complaint(lambda: contender.plugins_of(str(other), (1,), "cold", registry))
 
 
-def test_what_no_kernel_of_the_selector_takes_is_unsupported_with_the_reason(kept, registry):
+def test_what_no_kernel_of_the_selector_takes_is_unsupported_with_the_reason(selector, registry):
     (plugin,) = contender.plugins_of("auto", (1,), "cold", registry)
     kernel = discover((plugin,)).kernels[CHOSEN]
     assert kernel.refuses(registry.problem(LARGE)) is None
     assert kernel.refuses(registry.problem("gemm/m400n31k33/f16/NT")) == f"{CHOSEN} has no f16 path; it has f32"
     with pytest.raises(UsageError, match="registered twice"):
-        contender.register(file_of("gemm", kept.device_name).read_text())
+        contender.register(file_of("gemm", selector.device_name).read_text())
 
 
 @pytest.fixture(params=["alone", "formula"])
@@ -367,9 +367,9 @@ def test_the_python_and_the_c_export_choose_as_the_model_does_on_thousands_of_sh
     model, drawn, expected = convolution
     scope = {}
     exec(as_python(model), scope)
-    found = [scope["select"](*row[:-1], model.words["direction"][int(row[-1])]) for row in drawn]
-    assert [list(order) for order in found] == expected
-    assert len({order[0] for order in found}) == 2
+    orders = [scope["select"](*row[:-1], model.words["direction"][int(row[-1])]) for row in drawn]
+    assert [list(order) for order in orders] == expected
+    assert len({order[0] for order in orders}) == 2
     if (compiler := shutil.which("cc")) is None:
         pytest.skip("there is no C compiler; apt-get install gcc")
     (tmp_path / "select.h").write_text(as_c(model))
@@ -395,8 +395,8 @@ def test_a_tree_agrees_with_that_of_scikit_learn_where_it_is_installed(data):
     theirs = trees.DecisionTreeRegressor(max_depth=DEPTH, min_samples_leaf=LEAST, random_state=0)
     features = data.space.features(data.known)
     chosen = theirs.fit(features, costs).predict(features).argmin(axis=1)
-    own = grow(features, data.costs)
-    same = [int(descend(own, row).order[0]) == place for row, place in zip(features, chosen, strict=True)]
+    tree = grow(features, data.costs)
+    same = [int(descend(tree, row).order[0]) == place for row, place in zip(features, chosen, strict=True)]
     assert sum(same) / len(same) > 0.97
 
 
@@ -412,9 +412,9 @@ def test_of_all_ways_to_make_a_selector_the_one_is_kept_that_loses_least_on_held
 def test_each_measured_problem_is_at_the_leaf_that_its_features_lead_to(store, registry):
     data = scattered(store, registry)
     root, features = taught(data.space, data.known, data.costs), data.space.features(data.known)
-    found = {id(node): node for node in (descend(root, values) for values in features)}
-    assert sorted(np.concatenate([node.rows for node in found.values()]).tolist()) == list(range(160))
-    for node in found.values():
+    leaves = {id(node): node for node in (descend(root, values) for values in features)}
+    assert sorted(np.concatenate([node.rows for node in leaves.values()]).tolist()) == list(range(160))
+    for node in leaves.values():
         assert {id(descend(root, features[row])) for row in node.rows} == {id(node)}
 
 
@@ -430,21 +430,21 @@ def panels_of(figure):
 
 
 def test_each_direction_is_a_figure_with_a_panel_for_each_filter(model, registry):
-    found = choice_figures(model, registry)
-    assert {figure.title.rpartition("/")[2] for figure in found.figures} == {"fprop", "dgrad", "wgrad"}
-    assert [list(panels_of(figure)) for figure in found.figures] == [["1x1", "3x3", "5x5", "7x7"]] * 3
-    spots = [spot for figure in found.figures for panel in panels_of(figure).values() for spot in panel.spots]
-    assert sorted(spot.kernel for spot in spots) == sorted(one.fastest for one in model.measured)
-    assert "Tint: the kernel that the selector chooses" in found.figures[0].caption
+    kind = choice_figures(model, registry)
+    assert {figure.title.rpartition("/")[2] for figure in kind.figures} == {"fprop", "dgrad", "wgrad"}
+    assert [list(panels_of(figure)) for figure in kind.figures] == [["1x1", "3x3", "5x5", "7x7"]] * 3
+    spots = [spot for figure in kind.figures for panel in panels_of(figure).values() for spot in panel.spots]
+    assert sorted(spot.kernel for spot in spots) == sorted(problem.fastest for problem in model.measured)
+    assert "Tint: the kernel that the selector chooses" in kind.figures[0].caption
 
 
 def test_what_is_tinted_is_what_the_selector_answers(model, registry):
-    (figure,) = [one for one in choice_figures(model, registry).figures if one.title.endswith("fprop")]
+    (figure,) = [figure for figure in choice_figures(model, registry).figures if figure.title.endswith("fprop")]
     panel = panels_of(figure)["3x3"]
     k = int(panel.title.rpartition("= ")[2].rstrip(")"))
     places = [(c, side) for c in (2, 60, 250) for side in (9, 29, 31, 70)]
     ids = [f"conv/n1c{c}h{side}w{side}k{k}r3s3pad1/f32/nchw/fprop" for c, side in places]
-    expected = [answer(model, registry.problem(one), registry).kernel for one in ids]
+    expected = [answer(model, registry.problem(problem), registry).kernel for problem in ids]
     channels, sides = np.array(places, dtype=float).T
     assert panel.chosen(channels, sides) == expected
     assert set(expected) == {DIRECT, IM2COL}
@@ -456,13 +456,13 @@ def test_a_place_without_a_problem_has_no_tint(model, registry):
 
 
 def test_a_selector_of_products_has_no_map(trained, registry):
-    found = choice_figures(trained({FIRST: at(), SECOND: at(2)}).model, registry)
-    assert (found.figures, found.omitted[:13]) == ([], "fewer than 8 ")
+    kind = choice_figures(trained({FIRST: at(), SECOND: at(2)}).model, registry)
+    assert (kind.figures, kind.omitted[:13]) == ([], "fewer than 8 ")
 
 
 def test_a_kernel_that_stands_in_for_one_that_refuses_has_a_look(model, registry):
     leaf = msgspec.structs.replace(model.leaves[0], order=[model.kernels.index(name) for name in (IM2COL, DIRECT)])
-    measured = [msgspec.structs.replace(one, fastest=IM2COL) for one in model.measured]
+    measured = [msgspec.structs.replace(problem, fastest=IM2COL) for problem in model.measured]
     alone = msgspec.structs.replace(model, tree=[leaf], measured=measured)
     registry.kernels[IM2COL] = replace(registry.kernels[IM2COL], supports=lambda problem: "refused")
     figure = choice_figures(alone, registry).figures[0]
@@ -473,7 +473,7 @@ def test_a_kernel_that_stands_in_for_one_that_refuses_has_a_look(model, registry
 @pytest.mark.long
 def test_regions_are_tinted_and_a_border_is_drawn_between_two(model, registry, tmp_path: Path):
     kind = choice_figures(model, registry)
-    (figure,) = [one for one in kind.figures if one.title.endswith("fprop")]
+    (figure,) = [figure for figure in kind.figures if figure.title.endswith("fprop")]
     tinted = [len(axes.collections) for axes in figure.draw().axes]
     assert max(tinted) >= 4  # two regions, each with its line
-    assert all(path.exists() for path in (tmp_path / f"{one.name}.svg" for one in draw([kind], tmp_path, pdf=False)))
+    assert all((tmp_path / f"{drawing.name}.svg").exists() for drawing in draw([kind], tmp_path, pdf=False))

@@ -30,8 +30,8 @@ def rows(tuned, run_id):
 
 
 def learned_of(tuned, tuning):
-    (found,) = report.searches(RunData(tuned.store, tuning.session.run_id))
-    return found
+    (search,) = report.searches(RunData(tuned.store, tuning.session.run_id))
+    return search
 
 
 def test_every_tile_is_a_row_of_a_run_every_job_has_the_default_and_values_are_counted_and_ranked(tuned):
@@ -41,9 +41,9 @@ def test_every_tile_is_a_row_of_a_run_every_job_has_the_default_and_values_are_c
     assert set(rows(tuned, tuning.session.run_id)) == {"copy/mine.counted", *others}
     assert all(job.kernels[0] == job.baseline == "copy/mine.counted" for job in tuned.jobs)
     assert all(len(job.kernels) <= 1 + AT_ONCE for job in tuned.jobs)
-    found = learned_of(tuned, tuning)
-    assert report.space_words(found) == "8 tiles, 8 valid; 8 tiles measured: 8 ok; 1 of 8 within 5 % of the best"
-    lines = report.searched_words(found).splitlines()
+    search = learned_of(tuned, tuning)
+    assert report.space_words(search) == "8 tiles, 8 valid; 8 tiles measured: 8 ok; 1 of 8 within 5 % of the best"
+    lines = report.searched_words(search).splitlines()
     assert [line.split()[1] for line in lines if line.startswith("WORK")] == list("12345678")
 
 
@@ -84,8 +84,8 @@ def test_both_runs_are_named_after_the_kernel_and_a_second_tuning_begins_anew(tu
 
 def test_a_tile_that_fails_is_a_row_and_is_not_raced(tuned):
     tuning, (verdict,) = tuned.all("failing")
-    found = rows(tuned, tuning.session.run_id)
-    assert {found[f"copy/mine.failing@WORK={work}"].status for work in (2, 3)} == {"failed"}
+    tiles = rows(tuned, tuning.session.run_id)
+    assert {tiles[f"copy/mine.failing@WORK={work}"].status for work in (2, 3)} == {"failed"}
     assert set(verdict.raced.rows).isdisjoint({"WORK=2", "WORK=3"})
     assert verdict.raced.decision.best == "WORK=1"
     assert "6 ok, 2 failed" in report.space_words(learned_of(tuned, tuning))
@@ -104,8 +104,8 @@ def test_an_interrupted_search_keeps_its_rows_and_goes_on_where_it_was(tuned):
     tuned.stop_after = 2
     with pytest.raises(Interrupted):
         tuning.search()
-    kept = rows(tuned, tuning.session.run_id)
-    assert len(kept) == 1 + AT_ONCE
+    before = rows(tuned, tuning.session.run_id)
+    assert len(before) == 1 + AT_ONCE
     tuned.stop_after = 10**6
     again = tuned.begin("counted")
     again.search()
@@ -113,7 +113,7 @@ def test_an_interrupted_search_keeps_its_rows_and_goes_on_where_it_was(tuned):
     assert [len(job.kernels) for job in tuned.jobs] == [1 + len(WORK) - 1 - AT_ONCE]
     now = rows(tuned, tuning.session.run_id)
     assert len(now) == len(WORK)
-    assert {name: now[name] for name in kept} == kept
+    assert {name: now[name] for name in before} == before
 
 
 def test_an_interrupted_race_goes_on_where_it_was(tuned):
@@ -155,9 +155,9 @@ def test_a_run_of_a_tuning_is_not_resumed_as_one_of_suites(tuned, complaint):
 def test_words_name_the_best_tile_and_those_that_cannot_be_distinguished_from_a_default_that_stays(tuned):
     tuning, (verdict,) = tuned.all("counted")
     undecided = verdict.raced.decision._replace(best=None, tied=["WORK=2"])
-    kept = report.sentence(verdict.raced._replace(decision=undecided))
-    assert "the default (WORK=4) stays, as none of 3 tiles is certainly faster over 3 processes" in kept
-    assert kept.endswith("; it cannot be distinguished from WORK=2")
+    sentence = report.sentence(verdict.raced._replace(decision=undecided))
+    assert "the default (WORK=4) stays, as none of 3 tiles is certainly faster over 3 processes" in sentence
+    assert sentence.endswith("; it cannot be distinguished from WORK=2")
     assert progress(tuning.screens[0]).startswith("8 of 8 tiles, best so far WORK=1: ")
 
 
@@ -182,7 +182,7 @@ def test_over_a_suite_each_problem_has_a_verdict_and_one_tile_is_best_for_all(tu
 
 
 @pytest.mark.parametrize(
-    ("asked", "words"),
+    ("arguments", "words"),
     [
         (["none"], "copy/mine.none: has no tunables; the kernels of copy that have tunables are copy/"),
         (["odd"], "copy/m64n1024/f32: copy/mine.odd: no tile is valid: 1 is odd; choose another problem"),
@@ -192,8 +192,8 @@ def test_over_a_suite_each_problem_has_a_verdict_and_one_tile_is_best_for_all(tu
         (["counted", "lstm"], "lstm: has no problem of copy/mine.counted; choose another suite, or give a problem's "),
     ],
 )
-def test_what_cannot_be_tuned_is_refused_in_one_line_and_leaves_no_run(tuned, complaint, asked, words):
-    assert complaint(lambda: tuned.begin(*asked)).startswith(words)
+def test_what_cannot_be_tuned_is_refused_in_one_line_and_leaves_no_run(tuned, complaint, arguments, words):
+    assert complaint(lambda: tuned.begin(*arguments)).startswith(words)
     assert tuned.store.runs() == []
 
 
@@ -281,9 +281,9 @@ def test_what_the_compiler_reports_of_tiles_is_kept_and_counted(tuned, folder, m
     monkeypatch.setattr("kernelmark.bench.tune.search.unavailable", lambda kernel: None)
     monkeypatch.setattr("kernelmark.bench.tune.search.present_limits", lambda: H100)
     tuning, (verdict,) = tuned.all("turned", "transpose/m61n47/f32/out", op="transpose/cuda")
-    (found,) = report.searches(RunData(tuned.store, tuning.session.run_id))
-    assert report.compiled_words(found) == "2 compiled, 0 of them spilling"
-    assert all(used.registers > 0 for used in found.resources.values())
+    (search,) = report.searches(RunData(tuned.store, tuning.session.run_id))
+    assert report.compiled_words(search) == "2 compiled, 0 of them spilling"
+    assert all(used.registers > 0 for used in search.resources.values())
     assert arch_here(tuned.registry.kernels["transpose/cuda.turned"]).startswith("sm_")
     assert verdict.adopted is None
 
@@ -291,13 +291,13 @@ def test_what_the_compiler_reports_of_tiles_is_kept_and_counted(tuned, folder, m
 def test_what_was_adopted_is_a_version_in_the_history_of_the_kernel(tuned):
     _, (verdict,) = tuned.all("counted")
     log_adopted(tuned.store, verdict)
-    (kept,) = tuned.store.versions("copy/mine.counted", "copy/m64n1024/f32")
-    assert (kept.version.by, kept.version.tile, kept.version.verdict) == ("tune", "WORK=1", "PASS, adopted")
-    assert (kept.version.run, kept.version.processes) == (verdict.default.run_id, 3)
-    (against,) = kept.version.compared
+    (adopted,) = tuned.store.versions("copy/mine.counted", "copy/m64n1024/f32")
+    assert (adopted.version.by, adopted.version.tile, adopted.version.verdict) == ("tune", "WORK=1", "PASS, adopted")
+    assert (adopted.version.run, adopted.version.processes) == (verdict.default.run_id, 3)
+    (against,) = adopted.version.compared
     assert against.kernel == "copy/mine.counted"
     assert 1 < against.low < against.ratio < against.high
-    assert b"def declare(" in kept.sources["counted.py"]
+    assert b"def declare(" in adopted.sources["counted.py"]
 
 
 PROBLEM = "copy/m64n1024/f32"
