@@ -3,7 +3,7 @@
 import math
 import shlex
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from pathlib import Path
 
 import msgspec
@@ -116,7 +116,7 @@ class Bridge:
 
     def _open(self) -> tuple[Store, Session]:
         if self.opened is None:
-            store = self._storing.enter_context(closing(Store(Path(self._db) if self._db else default_store())))
+            store = self._storing.enter_context(Store(Path(self._db) if self._db else default_store()))
             self._measuring.enter_context(exclusive(self._plan.devices, self._plan.share_gpu))
             workers = self._measuring.enter_context(Workers())
             session = Session(

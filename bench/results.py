@@ -1,7 +1,6 @@
 """The rows of a run as objects, for notebooks and programs: `kernelmark.load`."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -39,7 +38,7 @@ class Samples(Mapping[str, Sequence[float]]):
         self._db, self._run_id, self._rows = db, run_id, rows
 
     def __getitem__(self, case: str) -> Sequence[float]:
-        with closing(Store(self._db, create=False)) as store:
+        with Store(self._db, create=False) as store:
             if not store.has(self._run_id, case):
                 raise KeyError(case)
             return store.samples(self._run_id, case)
@@ -113,6 +112,6 @@ def _cells(row: Result) -> list[str]:
 def load(run: str | None = None, db: str | Path | None = None) -> Results:
     """Return a run, given its id, its name or a prefix of either; by default the latest. Raises UsageError."""
     path = Path(db) if db is not None else default_store()
-    with closing(Store(path, create=False)) as store, store.snapshot():
+    with Store(path, create=False) as store, store.snapshot():
         run_id = store.find_run(run)["run_id"]
         return Results(store.path, run_id, store.table(run_id))

@@ -3,7 +3,6 @@
 import json
 import shutil
 import statistics
-from contextlib import closing
 
 import pytest
 
@@ -121,7 +120,7 @@ def test_several_suites_and_every_option_of_the_command_are_taken(bench, tmp_pat
     assert "copy/m3n5/f32   hot" in done.stdout
     assert "transpose/m3n5/f32/in   hot" in done.stdout
     assert len(outcomes(done)) == 2
-    with closing(Store(tmp_path / "results.db")) as store:
+    with Store(tmp_path / "results.db") as store:
         plan = store.run(store.run_ids()[-1]).plan
     asked = {"seed": 7, "rel_ci": 0.5, "launcher": "pycuda", "ceilings": False, "timeout_s": 9.0}
     assert {name: plan[name] for name in asked} == asked

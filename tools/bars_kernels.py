@@ -8,7 +8,6 @@ import sys
 import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
-from contextlib import closing
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -354,7 +353,7 @@ def overlap() -> Found:
     with tempfile.TemporaryDirectory() as folder:
         problems = [f"transfer/n{ELEMENTS}/f32/h2h/work{work}" for work in WORKS]
         rows = measured(Path(folder), *problems, "--max-time", "4")
-        with closing(Store(Path(folder, "r.db"), create=False)) as store:
+        with Store(Path(folder, "r.db"), create=False) as store:
             for each in overlaps(store, rows):
                 both_s, work_s = (r.time_s_median or 0.0 for r in (each.serial, each.arrived))
                 link_s = 1e-9 * 4 * ELEMENTS / (each.row.ceiling_gbyte_per_s or math.inf)
@@ -369,7 +368,7 @@ def measured(folder: Path, *words: str) -> Sequence[Any]:
     """Return the rows of a run on all CPUs, with their dimensions."""
     command = [*COMMAND, "run", *words, "--device", "cpu", "--db", "r.db"]
     subprocess.run(command, cwd=folder, check=False, stdout=subprocess.DEVNULL)
-    with closing(Store(folder / "r.db", create=False)) as store:
+    with Store(folder / "r.db", create=False) as store:
         return list(store.results(store.run_ids()[-1]))
 
 

@@ -255,7 +255,7 @@ def _multiply(db: Path) -> None:
 
 
 def _cases(db: Path) -> list[str]:
-    with closing(Store(db, create=False)) as store:
+    with Store(db, create=False) as store:
         return [row.case for row, _ in store.results(store.run_ids()[-1])]
 
 
@@ -288,7 +288,7 @@ def select() -> Found:
     """Train a selector on kernels that are each the fastest for some sizes, and call its C code."""
     with tempfile.TemporaryDirectory() as name:
         db = make(Path(name, "planted.db"), processes=4, planted=_planted())
-        with closing(Store(db, create=False)) as store:
+        with Store(db, create=False) as store:
             start, before_s = time.perf_counter(), time.process_time()
             model = train(store, discover(), ["planted"], ()).model
             seconds, cpu_s = time.perf_counter() - start, time.process_time() - before_s

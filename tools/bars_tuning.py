@@ -114,7 +114,7 @@ def timed(default: str, tile: str, problem: str) -> Ratio:
     with tempfile.TemporaryDirectory() as name:
         words = ("--kernels", default, "--kernels", tile, "--processes", "5", "--max-time", "0.5", *ALONE)
         kernelmark("run", problem, *words, "--db", f"{name}/r.db", silent=True)
-        with closing(Store(Path(name, "r.db"), create=False)) as store:
+        with Store(Path(name, "r.db"), create=False) as store:
             (contest,) = contests([row for row, _ in store.results(store.run_ids()[-1])], store)
             first, tiled = contest.of(default), contest.of(tile)
             assert first is not None

@@ -16,7 +16,6 @@ import statistics
 import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import closing
 from math import inf
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -229,7 +228,7 @@ def main(words: Sequence[str] | None = None) -> int:
     options = parser.parse_args(words)
     try:
         suite = find_suite(options.suite, discover())
-        with closing(Store(options.db or default_store(), create=False)) as store:
+        with Store(options.db or default_store(), create=False) as store:
             run_id = find_run(suite, store, options.run)
             parts = list(filter(None, page(suite, options.network, store, run_id, options.layers)))
     except UsageError as error:

@@ -10,7 +10,6 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
 
@@ -89,7 +88,7 @@ def main(words: Sequence[str] = ()) -> int:
         shutil.copy(Path(__file__).with_name("data") / "shapes.toml", folder)
         for run in RUNS:
             _measure(db.absolute(), Path(folder), run, options.max_time)
-        with closing(Store(db, create=False)) as store:
+        with Store(db, create=False) as store:
             shown = _drawn(store)
     first = {figure.words: figure.title for figure in reversed(shown)}
     sections = [_section(figure, first[figure.words]) for figure in shown]
@@ -110,7 +109,7 @@ def _measure(db: Path, folder: Path, run: str, max_time: str) -> None:
 def _known(db: Path) -> dict[str, str]:
     if not db.is_file():
         return {}
-    with closing(Store(db, create=False)) as store:
+    with Store(db, create=False) as store:
         runs = {store.run(run).suites: run for run in store.run_ids()}
     return {run: runs[suites] for run in RUNS if (suites := _suites(run)) in runs}
 

@@ -6,7 +6,6 @@ Each table names the run, date, host and driver of its rows. Ratios are formed o
 import csv
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing
 from importlib.util import find_spec
 from itertools import groupby
 from math import inf
@@ -66,7 +65,7 @@ def publish(
     if not (folder / STORE).exists():
         _guarded(lambda: write(folder / README, _page(agenda_, tasks, slot, None, folder)))
         return
-    with closing(Store(folder / STORE)) as store:
+    with Store(folder / STORE) as store:
         # A task may have several runs, and each needs a different heading.
         runs = {f"{_purpose(store.run(run), agenda_)}, {run}": run for run in store.run_ids()}
         date = max((store.run(run).started_at for run in runs.values()), default="")[:10]
@@ -101,7 +100,7 @@ def against(folder: Path, agenda_: Agenda) -> int:
     """Return how many rows of the answering runs have a status that counts against their kernels."""
     if not (folder / STORE).exists():
         return 0
-    with closing(Store(folder / STORE)) as store:
+    with Store(folder / STORE) as store:
         runs = {answer.run for answer in agenda_.answers.values() if answer.run}
         return sum(store.statuses(run)[status] for run in runs for status in AGAINST)
 

@@ -6,7 +6,7 @@ before the slot does is skipped. A task that is cut off keeps its rows, but has 
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, suppress
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -130,7 +130,7 @@ class Slot:
     def run(self, name: str, plan: Plan, jobs: list[PlannedJob], until_s: float) -> tuple[str, str, bool]:
         """Measure jobs as a separate run; return its id, its statuses, and whether it was measured to its end."""
         whole, self._rows = False, dict[Entrant, str]()
-        with closing(Store(self.folder / STORE)) as store:
+        with Store(self.folder / STORE) as store:
             session = Session(store, [], plan, self._wary, known=self._known, command=f"make gpu: {name}")
             with suppress(_Cut):  # the reply reports it
                 whole = run_passes(session, lambda: jobs, self._keep, interrupted=lambda: now() >= until_s)
@@ -146,7 +146,7 @@ class Slot:
         first = self._measured(question)
         if first.cut:
             return first
-        with closing(Store(self.folder / STORE, create=False)) as store:
+        with Store(self.folder / STORE, create=False) as store:
             timed = [r for r, _ in store.results(first.run) if r.time_s_median]
         best = sorted(timed, key=lambda r: r.time_s_median or 0.0)[: gpu_tasks.AGAIN]
         names = tuple(dict.fromkeys((task.kernels[0], *(r.kernel for r in best))))

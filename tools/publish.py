@@ -13,7 +13,6 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
@@ -219,7 +218,7 @@ def main(words: Sequence[str] = ()) -> int:
     current = before.digest == present if before else None
     if status := measure(db, options, until_s, current):
         return status
-    with closing(Store(db, create=False)) as store:
+    with Store(db, create=False) as store:
         run = _latest(store)
         refuse_noise(noise(store, {"": run}), options.noisy_anyway)
         agenda_.answers[OF_SUITES] = agenda.Answer(digest=present, run=run)
@@ -294,7 +293,7 @@ def _unfinished(db: Path, noisy_anyway: bool = False, current: bool | None = Tru
     """
     if not db.is_file():
         return ""
-    with closing(Store(db, create=False)) as store:
+    with Store(db, create=False) as store:
         if not (run := _latest(store)):
             return ""
         is_of_this_commit = store.run(run).git_commit == git_commit()

@@ -2,7 +2,6 @@
 
 import shutil
 import sys
-from contextlib import closing
 from pathlib import Path
 
 import click
@@ -117,7 +116,7 @@ def _ceilings(path: Path) -> list[Diagnosis]:
     """Report whether the ceilings that the latest run was compared with are valid."""
     if not path.is_file():
         return []
-    with closing(Store(path, create=False)) as store:
+    with Store(path, create=False) as store:
         runs = store.run_ids()
         measured = in_force(store.ceilings(runs[-1])) if runs else []
     findings = [

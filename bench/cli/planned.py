@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from contextlib import closing, nullcontext
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -194,7 +194,7 @@ def print_list(plan: Plan, jobs: Sequence[PlannedJob], registry: Registry) -> No
 
 def print_estimate(plan: Plan, jobs: Sequence[PlannedJob], registry: Registry, db: Path) -> None:
     """Print the kernels of a run or a shard, the time that it would take and the bytes that it would store."""
-    with closing(Store(db, create=False)) if db.is_file() else nullcontext() as store:
+    with Store(db, create=False) if db.is_file() else nullcontext() as store:
         expected = estimate(store, jobs, plan, machine())
     groups = {group_of(planned.job.problems[0]) for planned in jobs}
     click.echo(_total(plan, len(groups), case_count(jobs, registry)))

@@ -1,7 +1,6 @@
 """The commands that draw conclusions from a run: `report`, `claims`, `scaling`."""
 
 import re
-from contextlib import closing
 from pathlib import Path
 from typing import IO
 
@@ -57,7 +56,7 @@ def report(run_id: str | None, out: Path, plugins: tuple[str, ...], db: Path | N
 
     The page opens without a network. Without RUN, it shows the latest run.
     """
-    with closing(reading(db)) as store:
+    with reading(db) as store:
         chosen, registry = store.find_run(run_id)["run_id"], discover(plugins)
         run = summary_of(store, chosen)
         click.echo("\n".join(filter(None, (run.title, run.partial(store.path)))))
@@ -101,7 +100,7 @@ def claims(
     chosen, paid, registry = catalog.claims(wanted), prices.load_prices(prices_path), discover()
     if csv_path is not None:
         check_writable(csv_path)
-    with closing(Store(db or default_store(), create=run_id is None)) as store:
+    with Store(db or default_store(), create=run_id is None) as store:
         if run_id is None:
             try:
                 evidence = measure_missing(store, chosen, registry, lambda line: click.echo(paragraph(line), err=True))
@@ -231,7 +230,7 @@ def trend(
         if subject.endswith(".toml"):
             raise
         problems, text = [], subject
-    with closing(reading(db, selection)) as store:
+    with reading(db, selection) as store:
         result = trends.trend(store, subject, text, problems, margin)
         if not result.cases and not result.single:
             raise UsageError(f"{subject}: {store.path} has no timed row of it; `kernelmark runs` lists the runs")

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Callable, Sequence
-from contextlib import closing
 from functools import wraps
 from pathlib import Path
 from typing import IO, Any
@@ -216,7 +215,7 @@ def _measure(
     fail_noisy: bool = False,
 ) -> None:
     """Measure, write what is asked for, and exit. fail_noisy: with 1 if a case was disturbed."""
-    with closing(Store(request.db or default_store(), create=request.resume is None)) as store:
+    with Store(request.db or default_store(), create=request.resume is None) as store:
         if request.resume is not None and not request.suites:
             request = request._replace(known=plan_of(store, request.resume))
         elif request.reproduce is not None:

@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Callable
-from contextlib import closing, redirect_stdout, suppress
+from contextlib import redirect_stdout, suppress
 from functools import wraps
 from pathlib import Path
 from typing import Any
@@ -33,7 +33,7 @@ def complete_runs(ctx: click.Context, param: click.Parameter, incomplete: str) -
     """Return the names and ids of the runs in the store, newest first, each with its suites."""
     from kernelmark.bench.record.store import Store, default_store
 
-    with suppress(UsageError), closing(Store(ctx.params.get("db") or default_store(), create=False)) as store:
+    with suppress(UsageError), Store(ctx.params.get("db") or default_store(), create=False) as store:
         known = [(text, ", ".join(run["suites"])) for run in store.runs() for text in (run["run_id"], run["name"])]
         return _beginning(known[::-1], incomplete)
     return []

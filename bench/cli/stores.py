@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import IO
@@ -74,7 +74,7 @@ def runs(delete: tuple[str, ...], prune: str | None, json_to: IO[str] | None, db
     """
     if delete and prune:
         raise UsageError("--delete and --prune: each chooses the runs to remove; leave one out")
-    with closing(reading(db)) as store:
+    with reading(db) as store:
         listed = summaries(store)
         if delete or prune:
             named = {store.find_run(text)["run_id"] for text in delete}
@@ -102,7 +102,7 @@ def merge(files: tuple[Path, ...], db: Path | None) -> None:
     """
     target = db or default_store()
     merged = merge_files(target, files)
-    with closing(Store(target, create=False)) as store:
+    with Store(target, create=False) as store:
         for line in merged_lines(store, merged, _problems):
             click.echo(line)
     raise SystemExit(OK if merged.complete else AGAINST)

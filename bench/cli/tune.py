@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Callable
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -109,7 +109,7 @@ def tune(
                 click.echo(words(subject, rank(subject, arch, budget, plan.seed), arch))
             return
         file = opened(where, subjects[0].kernel.device)
-        store = stack.enter_context(closing(Store(db or default_store())))
+        store = stack.enter_context(Store(db or default_store()))
         stack.enter_context(exclusive(plan.devices, plan.share_gpu))
         rig = Rig(store, registry, workers.run, stack.enter_context(interruptible()), _tell)
         try:

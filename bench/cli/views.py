@@ -2,7 +2,6 @@
 
 import re
 import sys
-from contextlib import closing
 from pathlib import Path
 from typing import IO
 
@@ -290,7 +289,7 @@ def history(kernel_id: str, problem_id: str, diff: bool, json_to: IO[str] | None
     """
     if "@" in kernel_id:
         raise UsageError(f"{kernel_id}: a history covers all tiles of a kernel; leave out @ and the tile")
-    with closing(reading(db)) as store:
+    with reading(db) as store:
         versions = store.versions(kernel_id, problem_id)
     if not versions:  # a kernel with versions may belong to a plug-in that is not loaded
         discover().problem(problem_id)

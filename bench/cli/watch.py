@@ -4,7 +4,7 @@ import os
 import re
 import sys
 import tempfile
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -77,7 +77,7 @@ def watch(file: Path, problem_id: str, once: bool, db: Path | None, **options: A
     """
     with tempfile.TemporaryDirectory(prefix="kernelmark-watch-") as folder, ExitStack() as stack:
         session = _session(file, problem_id, Path(folder), **options)
-        log = Log(stack.enter_context(closing(Store(db or default_store()))), session)
+        log = Log(stack.enter_context(Store(db or default_store())), session)
         try:
             for number, files in enumerate(saves(file), 1):
                 beside = f", compared with {session.beside.name}" if session.beside else ""

@@ -7,7 +7,7 @@ are copied in SQL and never become objects.
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -153,10 +153,10 @@ class Merged(NamedTuple):
 def merge_files(db: Path, paths: Sequence[Path]) -> Merged:
     """Merge stores into the store `db`, which is created if needed. Raises UsageError if they contradict each other."""
     sources = [_source(path, db) for path in {path.resolve(): path for path in paths}.values()]
-    with closing(Store(db)) as store:
+    with Store(db) as store:
         store.require_sound()
         campaigns = _campaigns([(path, run) for path, runs, _ in sources for run in runs], db, store.runs())
-    with closing(_Copying(db)) as target:
+    with _Copying(db) as target:
         rows, copied = 0, dict[str, None]()
         for path, runs, _ in sources:
             whole = [run for run in runs if not _is_part(run)]
@@ -181,7 +181,7 @@ def _source(path: Path, db: Path) -> tuple[Path, list[RunFacts], dict[str, Shard
         raise UsageError(f"{path}: is the store to merge into, expected another one; name the target with --db")
     if path.stat().st_size == 0:
         raise UsageError(f"{path}: is empty, expected a store that `kernelmark run --shard` has written")
-    with closing(Store(path, create=False)) as store:
+    with Store(path, create=False) as store:
         store.require_sound()
         runs = store.runs()
         places = {run["run_id"]: _place(store, run["run_id"]) for run in runs if _is_part(run)}

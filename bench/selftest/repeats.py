@@ -7,7 +7,6 @@ has ended, and is compared with it.
 
 import itertools
 from collections.abc import Iterator, Sequence
-from contextlib import closing
 from pathlib import Path
 from statistics import mean, median, stdev
 from tempfile import TemporaryDirectory
@@ -74,7 +73,7 @@ def check(tick: Tick) -> Iterator[Finding]:
     suites = [find_suite(PROBLEM, registry)]
     (planned,) = planned_jobs(suites, registry, PLAN)
     try:
-        with TemporaryDirectory() as folder, closing(Store(Path(folder) / "selftest.db")) as store:
+        with TemporaryDirectory() as folder, Store(Path(folder) / "selftest.db") as store:
             series = []
             for _ in range(SERIES):
                 sessions = [Session(store, suites, PLAN, _fresh) for _ in range(RUNS)]

@@ -1,7 +1,6 @@
 """A store with made-up runs, for commands."""
 
 import shutil
-from contextlib import closing
 
 import pytest
 
@@ -12,7 +11,7 @@ from support.rows import DISTURBED
 
 @pytest.fixture(scope="session")
 def both_runs(tmp_path_factory):
-    with closing(Store(tmp_path_factory.mktemp("runs") / "results.db")) as store:
+    with Store(tmp_path_factory.mktemp("runs") / "results.db") as store:
         begin(store, "20260101-old", name="base", started_at="2026-01-01T10:00:00+00:00", planned=2)
         begin(store, "20260201-new", started_at="2026-02-01T10:00:00+00:00", planned=3)
         for run_id in store.run_ids():

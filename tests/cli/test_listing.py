@@ -2,7 +2,6 @@
 
 import json
 import math
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -250,7 +249,7 @@ def test_a_comparison_without_a_ratio_has_null_and_one_that_fails_its_json_too(c
     m9 = next(case for case in document["cases"] if "m9" in case["case"])
     assert (m9["verdict"], m9["ratio"], m9["p_holm"]) == ("regressed", None, None)
     assert document["verdicts"] == {"same": 1, "regressed": 1}
-    with closing(Store(Path(two_runs))) as store:
+    with Store(Path(two_runs)) as store:
         begin(store, "slow")
         add(store, "slow", "m3n5/f32", times(1.5))
     done = called("compare", "base", "slow", "--fail-slower", "2%", "--json", "--db", two_runs)

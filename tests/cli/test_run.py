@@ -280,7 +280,7 @@ def shards(tmp_path):
     for index, (host, rate) in enumerate((("one", 1e9), ("two", 2e9)), 1):
         path = tmp_path / f"{index}.db"
         run_id = measure(path, suite, f"{index}/3")
-        with closing(Store(path)) as store:
+        with Store(path) as store:
             what, rates = ("cpu", 2, "memory", "copy/m9n9/f32", "copy/k", "x"), (rate, 0.9 * rate, 1.1 * rate, rate)
             store.add_ceiling(run_id, Ceiling(*what, *rates, "1"))
         with closing(sqlite3.connect(path)) as db, db:

@@ -2,7 +2,6 @@
 
 import json
 import sqlite3
-from contextlib import closing
 from dataclasses import replace
 
 import msgspec
@@ -141,7 +140,7 @@ def test_a_test_that_was_measured_otherwise_is_refused(called, store):
 
 @pytest.fixture(scope="module")
 def selector(tmp_path_factory):
-    with closing(Store(tmp_path_factory.mktemp("selector") / "results.db")) as store:
+    with Store(tmp_path_factory.mktemp("selector") / "results.db") as store:
         plant(store, bordered(256), device_name=cpu_name())
         model = train.train(store, discover(), ["planted"], ()).model
     return json.loads(file_text(model))

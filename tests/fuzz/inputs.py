@@ -116,18 +116,18 @@ EXPORTS = ("rows.csv", "rows.json", "rows.parquet", "nvbench.json", "pytest_benc
 
 def make_samples(folder: Path) -> Path:
     """Write every sample into a folder that is empty, and return it."""
-    with closing(Store(folder / "rows.db")) as rows:
+    with Store(folder / "rows.db") as rows:
         varied(rows)
         write_file(rows, [ROWS_RUN], "csv", folder / "rows.csv")
         write_file(rows, [ROWS_RUN], "json", folder / "rows.json")
         write_parquet_file(rows, [ROWS_RUN], folder / "rows.parquet")
-    with closing(Store(folder / "runs.db")) as runs:
+    with Store(folder / "runs.db") as runs:
         for run_id, factor, month in zip(RUNS, (1.0, 1.2), (1, 2), strict=False):
             name, planned = ("", RUNS[2])[month == 1], month + 1
             begin(runs, run_id, name=name, started_at=f"2026-0{month}-01T10:00:00+00:00", planned=planned)
             add(runs, run_id, "m3n5/f32", tuple(factor * median for median in STEADY))
             add(runs, run_id, "m9n5/f32", LOOSE)
-    with closing(Store(folder / "net.db")) as net:
+    with Store(folder / "net.db") as net:
         _network(net)
     with closing(sqlite3.connect(folder / "old.db")) as db:
         db.executescript((DATA / "schema4.sql").read_text())

@@ -1,7 +1,6 @@
 """Fixtures for tests of the store and of imports."""
 
 import json
-from contextlib import closing
 from functools import partial
 
 import pytest
@@ -25,7 +24,7 @@ def imported(tmp_path, find):
 
     def of(*paths):
         with_ids = import_files(tmp_path / "results.db", paths, find, new_run_id)
-        with closing(Store(tmp_path / "results.db")) as store:
+        with Store(tmp_path / "results.db") as store:
             return [(store.run(run.run_id), {r.case: (r, d) for r, d in store.results(run.run_id)}) for run in with_ids]
 
     return of

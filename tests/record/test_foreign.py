@@ -10,7 +10,6 @@ import io
 import json
 import math
 import sqlite3
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -55,7 +54,7 @@ def test_the_interval_of_a_benchmark_comes_from_its_samples(imported, tmp_path):
     want = median_interval(data)
     assert (r.time_s_median, r.time_s_ci95_low, r.time_s_ci95_high) == (want.median, want.low, want.high)
     assert (r.samples, r.interval) == (20, "within-process")
-    with closing(Store(tmp_path / "results.db")) as store:
+    with Store(tmp_path / "results.db") as store:
         assert store.samples(run.run_id, r.case) == data
         assert [part.samples for part in store.parts(run.run_id, r.case)] == [20]
 
@@ -80,7 +79,7 @@ def test_what_our_own_pytest_run_writes_comes_back_as_its_rows(tmp_path, python_
     old = text.splitlines()[1].split(",")[1]
     assert called("export", run.run_id, "--db", "results.db").out == text.replace(old, run.run_id)
     assert (r.kernel, dims["k"]) == ("gemm/numpy.matmul", 17)
-    with closing(Store(tmp_path / "results.db")) as store:
+    with Store(tmp_path / "results.db") as store:
         assert len(store.samples(run.run_id, r.case)) == r.samples
 
 
@@ -91,7 +90,7 @@ def test_an_imported_run_has_the_id_that_it_was_given_unless_that_is_taken(tmp_p
     taken = iter(("fourth", "first"))
     said = complaint(lambda: import_files(tmp_path / "r.db", [NVBENCH], find, lambda started: next(taken)))
     assert "nothing was imported" in said
-    with closing(Store(tmp_path / "r.db")) as store:
+    with Store(tmp_path / "r.db") as store:
         assert store.run_ids() == ["first", "second", "third"]
         assert {row.run_id for row, _ in store.results("second")} == {"second"}
 
@@ -101,7 +100,7 @@ def test_a_second_import_is_a_run_of_its_own_and_says_so(called, tmp_path):
     run_id = first.split()[1].removesuffix(":")
     assert first == f"run {run_id}: 5 rows from {FOREIGN}\n"
     assert second.endswith(f": 5 rows from {FOREIGN} (imported before, as run {run_id})\n")
-    with closing(Store(tmp_path / "r.db")) as store:
+    with Store(tmp_path / "r.db") as store:
         assert len(store.run_ids()) == 2
 
 

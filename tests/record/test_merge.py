@@ -41,7 +41,7 @@ def test_merged_shards_are_the_whole_run_row_by_row(shards, tmp_path):
     result = merge_files(tmp_path / "all.db", paths(shards, 1, 2, 3))
     assert result.rows == len(rows(shards / "whole.db")) == 24 * 3
     assert rows(tmp_path / "all.db") == rows(shards / "whole.db")
-    with closing(Store(tmp_path / "all.db")) as merged, closing(Store(shards / "whole.db")) as whole:
+    with Store(tmp_path / "all.db") as merged, Store(shards / "whole.db") as whole:
         (run,) = merged.runs()
         assert run["planned"] == whole.runs()[0]["planned"] == result.rows
         assert run["run_id"].startswith("3-shards-")
@@ -73,7 +73,7 @@ def test_the_order_of_files_and_the_number_of_merges_are_of_no_account(shards, t
 def test_missing_shards_have_numbers(shards, tmp_path):
     (campaign,) = merge_files(tmp_path / "all.db", paths(shards, 2)).campaigns
     assert campaign.missing == [1, 3]
-    with closing(Store(tmp_path / "all.db")) as store:
+    with Store(tmp_path / "all.db") as store:
         assert store.runs()[0]["finished_at"] is None
 
 
@@ -102,7 +102,7 @@ def test_runs_that_are_no_shards_are_copied_with_all_that_is_theirs(store, tmp_p
     before = content(target)
     merge_files(target, [store.path])
     assert content(target) == before
-    with closing(Store(target)) as merged, closing(Store(store.path)) as original:
+    with Store(target) as merged, Store(store.path) as original:
         assert merged.runs() == original.runs()
         assert list(merged.records("r1", samples=True)) == list(original.records("r1", samples=True))
         assert merged.ceilings("r1") == original.ceilings("r1")
@@ -118,7 +118,7 @@ def test_a_run_that_stands_above_a_merged_one_leaves_room_for_its_missing_shards
     merge_files(target, paths(shards, 3))
     merge_files(target, [store.path])
     merge_files(target, paths(shards, 1, 2))
-    with closing(Store(target)) as merged:
+    with Store(target) as merged:
         (run_id,) = [name for name in merged.run_ids() if "-shards-" in name]
     assert (rows(target, run_id), len(rows(target, "r1"))) == (rows(shards / "whole.db"), 1)
 

@@ -125,7 +125,7 @@ def test_of_damaged_files_beside_a_store_whole_rows_are_read_or_none(begun, tmp_
     writer.close()
     damage, counts = BESIDE[what]
     damage(Path(f"{copied}-wal"), Path(f"{copied}-shm"))
-    with closing(Store(copied)) as store:
+    with Store(copied) as store:
         rows = [row.kernel for row, _ in store.results("r1")]
     assert rows == [f"gemm/a.k{number}" for number in range(len(rows))]
     assert len(rows) in counts

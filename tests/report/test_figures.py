@@ -1,7 +1,6 @@
 """Figures: those for which a run has the data, their contents, and equal bytes for equal data."""
 
 import re
-from contextlib import closing
 from itertools import pairwise
 from pathlib import Path
 
@@ -62,7 +61,7 @@ def test_what_cannot_be_drawn_says_why_in_one_line_and_one_row_that_has_not_fail
 
 @pytest.fixture(scope="module")
 def every(tmp_path_factory):
-    with closing(Store(tmp_path_factory.mktemp("store") / "results.db")) as store:
+    with Store(tmp_path_factory.mktemp("store") / "results.db") as store:
         varied(store)
         yield store
 

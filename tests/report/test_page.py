@@ -4,7 +4,6 @@ import base64
 import hashlib
 import json
 import re
-from contextlib import closing
 
 import numpy as np
 import pytest
@@ -44,7 +43,7 @@ def test_a_report_is_the_same_bytes_for_the_same_data(begun, tmp_path):
 def single(tmp_path_factory):
     """The folder of the report of a run of one row."""
     folder = tmp_path_factory.mktemp("single")
-    with closing(Store(folder / "results.db")) as store:
+    with Store(folder / "results.db") as store:
         begin(store)
         put(store, "gemm/m8n8k8/f32/NN", "gemm/some.base")
         report(store, folder / "out", pdf=True)
@@ -60,7 +59,7 @@ def page(single):
 def everything(tmp_path_factory):
     """A run with everything, and the page of its report."""
     folder = tmp_path_factory.mktemp("everything")
-    with closing(Store(folder / "results.db")) as store:
+    with Store(folder / "results.db") as store:
         varied(store)
         yield store, report(store, folder / "out")
 

@@ -98,7 +98,7 @@ def unreadable(found: Slot) -> list[str]:
         return wrong
     with closing(sqlite3.connect(folder / "results.db")) as store:
         ((state,),) = store.execute("PRAGMA integrity_check").fetchall()
-    with closing(Store(folder / "results.db", create=False)) as opened:
+    with Store(folder / "results.db", create=False) as opened:
         count = sum(sum(opened.statuses(run).values()) for run in opened.run_ids())
     rows = found.rows
     if state != "ok" or len(rows) != count:

@@ -1,7 +1,7 @@
 """Runs on the fake device, whose times are a trace's: whole, in shards, by stations on GPUs or by Parsl."""
 
 from collections.abc import Sequence
-from contextlib import closing, nullcontext
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -66,7 +66,7 @@ def measure(
     planned = list(jobs(suites, registry, plan))
     if shard:
         plan, planned = sharded(plan, parse_shard(shard), planned, registry)
-    with closing(Store(db)) as store:
+    with Store(db) as store:
         options: dict[str, Any] = {"name": name, "planned": case_count(planned, registry), "resume": resume}
         session = Session(store, suites, plan, lambda job, key: run_job(job), **options)
         for number, planned_job in enumerate(planned[:most] if most is not None else []):
@@ -81,7 +81,7 @@ def rows(db: Path, run_id: str | None = None) -> list[dict[str, Any]]:
     """The rows of a run in their order, without what is a run's own."""
     from kernelmark.bench.record.columns import COLUMNS
 
-    with closing(Store(db, create=False)) as store:
+    with Store(db, create=False) as store:
         full_id = store.find_run(run_id)["run_id"]
         records = list(store.records(full_id, samples=True))
     named = [
@@ -124,7 +124,7 @@ def dispatch(
     suites = [load_suite(Path(name), registry) for name in plan.suites]
     planned = list(jobs(suites, registry, plan))
     expected = Host("", "", "", plugins=digests(plan.plugins))
-    with closing(Store(db)) as store, nullcontext(broker) if broker else Broker(config, gpus) as opened:
+    with Store(db) as store, nullcontext(broker) if broker else Broker(config, gpus) as opened:
         session = Session(store, suites, plan, None, resume, planned=case_count(planned, registry))
         Dispatch(session, store, opened).run(planned, expected)
     return session.run_id

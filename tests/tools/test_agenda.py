@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -164,7 +163,7 @@ def answers(out: Path) -> dict[str, dict[str, Any]]:
 
 
 def rows(out: Path) -> dict[str, list[bytes]]:
-    with closing(Store(out / "a-fake" / "results.db", create=False)) as store:
+    with Store(out / "a-fake" / "results.db", create=False) as store:
         return {run: [repr(record).encode() for record in store.records(run, samples=True)] for run in store.run_ids()}
 
 

@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import threading
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -344,7 +344,7 @@ def test_each_save_is_compiled_and_ctrl_c_ends_with_130(folder):
             "last: version 3, FAIL, does not compile",
         ]
         assert process.wait(timeout=20) == 130
-    with closing(Store(folder / "data" / "kernelmark" / "results.db", create=False)) as store:
+    with Store(folder / "data" / "kernelmark" / "results.db", create=False) as store:
         found = store.versions("transpose/cuda.turned", PROBLEM)
     kept = [(one.version.verdict, one.version.right, one.version.time_s, bool(one.version.registers)) for one in found]
     assert kept == [("PASS", True, None, True)] * 2 + [("FAIL, does not compile", False, None, False)]

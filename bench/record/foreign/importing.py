@@ -5,7 +5,7 @@ import json
 import shlex
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any, NamedTuple
@@ -66,7 +66,7 @@ def import_files(db: Path, paths: Sequence[Path], find: FindProblem, new_run_id:
         with only_utf8():
             str(path).encode()
     files = [(path, _digest(path), read(path, find)) for path in paths]
-    with closing(ImportStore(db)) as store:
+    with ImportStore(db) as store:
         plans = {run_id: store.run(run_id).plan for run_id in store.run_ids()}
         # The latest run of each file that was imported before, by the digest of its bytes.
         known = {plan["imported"]["sha256"]: run_id for run_id, plan in plans.items() if "imported" in plan}

@@ -1,6 +1,6 @@
 """The computed speedup of data parallelism, in per cent of linear, over the number of workers: a line per strategy."""
 
-from contextlib import closing, suppress
+from contextlib import suppress
 from functools import partial
 
 from kernelmark.bench.plan.errors import UsageError
@@ -23,7 +23,7 @@ def scaling_of_run(data: RunData, registry: Registry | None) -> style.Kind:
     figures: list[style.Figure] = []
     for network in dict.fromkeys(layer.network for layer in data.store.layers(data.run_id)) if registry else ():
         # Another connection, since `computed` selects rows. UsageError: layers or aggregations have no times.
-        with closing(Store(data.store.path, create=False)) as store, suppress(UsageError):
+        with Store(data.store.path, create=False) as store, suppress(UsageError):
             question = ScalingQuestion(network, WORKERS, LINK_BYTES_PER_S)
             figures += _figures(computed(store, registry, question, data.run_id, data.run_id))  # type: ignore[arg-type]
     lacking = "the run lacks times of all layers of a network, or of aggregations; `kernelmark scaling` joins two runs"
