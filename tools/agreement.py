@@ -8,9 +8,8 @@ from kernelmark.bench.emulator.sweep import EmulatedCase, cases, complaints, ent
 from kernelmark.bench.measure.cpu import cpu_count
 from kernelmark.bench.measure.cuda import present_limits
 from kernelmark.bench.measure.devices import get_device
-from kernelmark.bench.measure.draw import Draw
 from kernelmark.bench.measure.launch import cuda_launch
-from kernelmark.bench.measure.operands import Operands, OperandSet, ScratchBuffers, place_of
+from kernelmark.bench.measure.operands import Operands, ScratchBuffers, loaded, place_of
 from kernelmark.bench.measure.timing import now
 from kernelmark.bench.measure.verify import References, verify
 from kernelmark.bench.plan.discovery import discover
@@ -82,10 +81,8 @@ def _unwatched(stage: str) -> nullcontext[None]:
 def _on_device(case: EmulatedCase) -> str | None:
     device = get_device("cuda")
     place = place_of(case.kernel, case.problem, device)
-    operands = OperandSet(case.problem, device, place.memory, place.spread)
-    draw, scratch = Draw(case.problem, 0), ScratchBuffers(device, case.kernel.host_memory)
-    draw.redraw()
-    operands.load(draw)
+    draw, operands = loaded(case.problem, device, memory=place.memory, spread=place.spread)
+    scratch = ScratchBuffers(device, case.kernel.host_memory)
     x = Operands(operands, case.kernel.order, device, 1, scratch)
     launch = cuda_launch(case.kernel, case.problem, x, tile=case.tile)
     references = References(case.problem, draw, _unwatched)

@@ -20,9 +20,8 @@ import numpy as np
 from honest import alarms
 from kernelmark.bench.measure.cpu import cpu_count
 from kernelmark.bench.measure.devices import get_device
-from kernelmark.bench.measure.draw import Draw
 from kernelmark.bench.measure.measurement import Measurement
-from kernelmark.bench.measure.operands import Operands, OperandSet, ScratchBuffers
+from kernelmark.bench.measure.operands import Operands, ScratchBuffers, loaded
 from kernelmark.bench.measure.present import module_missing
 from kernelmark.bench.measure.ratio import speedup
 from kernelmark.bench.measure.stats import Interval, median_interval
@@ -291,11 +290,9 @@ class Pair:
     """A kernel set up for one thread and for two on the same operands, which this object keeps alive."""
 
     def __init__(self, kernel: Kernel, problem: Problem) -> None:
-        device, draw = get_device("cpu"), Draw(problem, 1)
-        self.operands = OperandSet(problem, device, kernel.host_memory)
+        device = get_device("cpu")
+        _, self.operands = loaded(problem, device, seed=1, memory=kernel.host_memory)
         self.scratch = [ScratchBuffers(device) for _ in "12"]
-        draw.redraw()
-        self.operands.load(draw)
         self.launches = [
             kernel.launch(problem, Operands(self.operands, kernel.order, device, threads, scratch))
             for threads, scratch in enumerate(self.scratch, 1)
@@ -396,10 +393,7 @@ def _encoder(name: str) -> tuple[Launch, Launch]:
     registry, device = discover(), get_device("cpu")
     kernel: Any = registry.kernels[f"aggregate/cpu.{name}"]
     problem: Any = registry.problem(f"aggregate/w{WORKERS}n{ENCODED}/f32/ef")
-    operands = OperandSet(problem, device, kernel.host_memory)
-    draw = Draw(problem, 0)
-    draw.redraw()
-    operands.load(draw)
+    _, operands = loaded(problem, device, memory=kernel.host_memory)
     x: Any = Operands(operands, "C", device, THREADS, ScratchBuffers(device, kernel.host_memory))
     plan = _plans.compressed(problem, name)
     encoded = on_threads(problem, x, plan._replace(phases=[p for p in plan.phases if p[0].function == "send"]))

@@ -25,11 +25,10 @@ from kernelmark.bench.emulator.sweep import EmulatedCase
 from kernelmark.bench.measure.compile import in_parallel
 from kernelmark.bench.measure.cuda import present_limits
 from kernelmark.bench.measure.devices import get_device
-from kernelmark.bench.measure.draw import Draw
 from kernelmark.bench.measure.launch import cuda_launch
 from kernelmark.bench.measure.lock import exclusive
 from kernelmark.bench.measure.machine import machine
-from kernelmark.bench.measure.operands import Operands, OperandSet, ScratchBuffers, place_of
+from kernelmark.bench.measure.operands import Operands, ScratchBuffers, loaded, place_of
 from kernelmark.bench.measure.timing import now
 from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.errors import UsageError
@@ -205,9 +204,7 @@ def launch_alone(kernel_id: str, problem_id: str) -> None:
     where = Device(facts["gpu"], facts["cuda_driver"], present_limits())
     print(f"{_DEVICE}{msgspec.json.encode(where).decode()}", flush=True)
     place = place_of(kernel, problem, device)
-    operands, draw = OperandSet(problem, device, place.memory, place.spread, guard=0), Draw(problem, 0)
-    draw.redraw()
-    operands.load(draw)
+    _, operands = loaded(problem, device, memory=place.memory, spread=place.spread, guard=0)
     x = Operands(operands, kernel.order, device, 1, ScratchBuffers(device, kernel.host_memory))
     launch = cuda_launch(kernel, problem, x)
     device.synchronize()

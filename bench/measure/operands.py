@@ -277,6 +277,14 @@ class OperandSet:
         return None
 
 
+def loaded(problem: Problem, device: Device, seed: int = 0, **options: Any) -> tuple[Draw, OperandSet]:
+    """Draw values from a seed, and load them into a new OperandSet. options: further arguments of OperandSet."""
+    draw, operands = Draw(problem, seed), OperandSet(problem, device, **options)
+    draw.redraw()
+    operands.load(draw)
+    return draw, operands
+
+
 class ScratchBuffers:
     """A kernel's scratch buffers. The kernel is set up for each copy of the operands; all set-ups use the same buffers.
 

@@ -8,8 +8,7 @@ import pytest
 from kernelmark import Arrays
 from kernelmark import Checksums as Checks
 from kernelmark.bench.measure.cpu import Cpu
-from kernelmark.bench.measure.draw import Draw
-from kernelmark.bench.measure.operands import Operands, OperandSet, ScratchBuffers
+from kernelmark.bench.measure.operands import Operands, ScratchBuffers, loaded
 from kernelmark.bench.measure.verify import Checksums
 from kernelmark.kernels.conv._convolve import convolve
 from support.kernels import REGISTRY
@@ -59,9 +58,7 @@ def test_sums_pass_right_outputs_and_see_stale_and_wrong_ones(
     text: str, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     problem, device = REGISTRY.problem(text), Cpu()
-    draw, operands = Draw(problem, 3), OperandSet(problem, device)
-    draw.redraw()
-    operands.load(draw)
+    draw, operands = loaded(problem, device, seed=3)
 
     def rounded() -> None:
         with draw.holding(operands.change):

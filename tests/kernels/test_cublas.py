@@ -13,8 +13,7 @@ import pytest
 
 from kernelmark.bench.measure.cpu import Cpu
 from kernelmark.bench.measure.cuda import Cuda
-from kernelmark.bench.measure.draw import Draw
-from kernelmark.bench.measure.operands import Operands, OperandSet, ScratchBuffers
+from kernelmark.bench.measure.operands import Operands, OperandSet, ScratchBuffers, loaded
 from kernelmark.bench.measure.present import EXTRAS
 from kernelmark.bench.plan.case import Budget, Job
 from kernelmark.bench.plan.dtypes import numpy_dtype
@@ -127,9 +126,7 @@ def test_cupy_is_asked_for_the_problem_and_what_it_copies_is_counted(sizes, opti
             assert dtype in ("f16", "bf16")
             continue
         monkeypatch.setitem(sys.modules, "cupy", cupy := CuPy("cupy"))
-        operands, draw = OperandSet(problem, Gpu()), Draw(problem, 0)
-        draw.redraw()
-        operands.load(draw)
+        draw, operands = loaded(problem, Gpu())
         operands.poison()
         reference = problem.reference(draw.views("C"), np.random.default_rng(0))
         CUPY.launch(problem, Operands(operands, "C", Gpu(), 1, ScratchBuffers(Gpu())))()

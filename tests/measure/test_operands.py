@@ -10,18 +10,14 @@ import pytest
 from kernelmark.bench.measure.cpu import Cpu
 from kernelmark.bench.measure.draw import LARGEST_INT, SPECIAL, Draw, drawn, poison
 from kernelmark.bench.measure.multi_gpu import Spread
-from kernelmark.bench.measure.operands import Operands, OperandSet, ScratchBuffers
+from kernelmark.bench.measure.operands import Operands, OperandSet, ScratchBuffers, loaded
 from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.dtypes import DTYPES, INTEGERS, bits_dtype, numpy_dtype
 from kernelmark.bench.plan.operation import Operand
 
 
 def _loaded(text: str, seed: int = 1) -> tuple[Draw, OperandSet]:
-    problem = discover().problem(text)
-    draw, operands = Draw(problem, seed), OperandSet(problem, Cpu())
-    draw.redraw()
-    operands.load(draw)
-    return draw, operands
+    return loaded(discover().problem(text), Cpu(), seed)
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from kernelmark.bench.measure.compile import ARCHS, Cubin, compile_cubin
 from kernelmark.bench.measure.cpu import Cpu
 from kernelmark.bench.measure.draw import Draw
 from kernelmark.bench.measure.measurement import Measurement
-from kernelmark.bench.measure.operands import Operands, OperandSet, ScratchBuffers
+from kernelmark.bench.measure.operands import Operands, OperandSet, ScratchBuffers, loaded
 from kernelmark.bench.plan.case import Budget, Job
 from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.files import cache_folder
@@ -142,9 +142,7 @@ class SetUp(NamedTuple):
 def set_up(problem: str, kernel: str, threads: int = 2) -> SetUp:
     """Set a kernel of the CPU up on operands with values."""
     parsed, found, device = REGISTRY.problem(problem), REGISTRY.kernels[kernel], Cpu()
-    operands, draw = OperandSet(parsed, device, found.host_memory), Draw(parsed, 0)
-    draw.redraw()
-    operands.load(draw)
+    draw, operands = loaded(parsed, device, memory=found.host_memory)
     scratch = ScratchBuffers(device, found.host_memory)
     with compiling(problem, kernel, threads > 1):
         launch = found.launch(parsed, Operands(operands, found.order, device, threads, scratch))
