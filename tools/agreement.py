@@ -73,11 +73,6 @@ def _emulated(case: EmulatedCase) -> str | None:
     return next(complaints(case, entries([case])), None)
 
 
-def _unwatched(stage: str) -> nullcontext[None]:
-    """Watch nothing: the process as a whole is watched."""
-    return nullcontext()
-
-
 def _on_device(case: EmulatedCase) -> str | None:
     device = get_device("cuda")
     place = place_of(case.kernel, case.problem, device)
@@ -85,6 +80,6 @@ def _on_device(case: EmulatedCase) -> str | None:
     scratch = ScratchBuffers(device, case.kernel.host_memory)
     x = Operands(operands, case.kernel.order, device, 1, scratch)
     launch = cuda_launch(case.kernel, case.problem, x, tile=case.tile)
-    references = References(case.problem, draw, _unwatched)
-    verdict, _ = verify(case.kernel, case.problem, launch, operands, draw, references, scratch, device, _unwatched)
+    references = References(case.problem, draw, nullcontext)  # no stages: the process as a whole is watched
+    verdict, _ = verify(case.kernel, case.problem, launch, operands, draw, references, scratch, device, nullcontext)
     return verdict.reason

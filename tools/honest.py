@@ -147,7 +147,7 @@ def complaints(registry: Registry, problem: Problem, whole: bool, seen: Counter[
         draw.redraw(problem.distribution)
     with sampled(not whole):
         yield from _rounded(problem, draw, seen)
-        references = References(problem, draw, lambda stage: nullcontext())
+        references = References(problem, draw, nullcontext)
         kernels = (k for k in registry.kernels.values() if k.op == problem.op and k.device == "cpu" and k.is_ours)
         for kernel in kernels:
             if unavailable(kernel) or kernel.refuses(problem):
@@ -159,7 +159,7 @@ def complaints(registry: Registry, problem: Problem, whole: bool, seen: Counter[
             seen[kernel.id] += 1
             numerics, outputs = kernel.numerics_for(problem), operands.outputs(kernel.order)
             reason = problem.check(outputs, references.get(kernel.order), numerics).reason
-            sums = Checksums(problem, draw, kernel.order, lambda stage: nullcontext())
+            sums = Checksums(problem, draw, kernel.order, nullcontext)
             if sums.possible:
                 operands.freshen(draw, draw.change())
                 operands.restore(draw)

@@ -56,8 +56,8 @@ CHECKED_SHARE, LONG_CHECK_S = 0.05, 0.1
 #: Samples are spread over at least this time if the limit allows, since a shorter span may lie in one burst of load.
 LEAST_SPAN_S = 1.0
 
-#: A context that records the stage in which the contender is called.
-Called = Callable[[str], AbstractContextManager[None]]
+#: A context that records the stage in which the contender is called; `nullcontext` records nothing.
+Called = Callable[[str], AbstractContextManager[object]]
 
 
 class Mark(NamedTuple):

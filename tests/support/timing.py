@@ -1,7 +1,7 @@
 """A series on a clock that only launches and tests move, and a monitor that follows a script."""
 
 from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from functools import partial
 from typing import Any
 from unittest.mock import Mock
@@ -30,10 +30,6 @@ class FakeTime:
 
     def sleep(self, seconds: float) -> None:
         self.now += seconds
-
-
-def called(stage: str) -> AbstractContextManager[None]:
-    return nullcontext()
 
 
 class Rig:
@@ -77,8 +73,9 @@ class Rig:
         """
         launches = launches or [self.launch(i, name, seconds, act) for i in range(len(self.sets))]
         changes = [self.draw.change() for _ in range(shared)]
-        summed = partial(Checksums(self.problem, self.draw, "C", called).wrong, numerics="exact") if sums else None
-        return Series(launches, self.sets, self.draw, self.device, CpuClock(), cold, evict, called, changes, summed)
+        summed = partial(Checksums(self.problem, self.draw, "C", nullcontext).wrong, numerics="exact") if sums else None
+        how = cold, evict, nullcontext, changes, summed
+        return Series(launches, self.sets, self.draw, self.device, CpuClock(), *how)
 
     def warmed(self, *words: Any, samples: int = 0, **options: Any) -> Series:
         """A series that has been warmed up, which the log does not show, and from which samples have been taken."""
