@@ -1,6 +1,5 @@
 """The claims and the experiments that test them, read from bench/claims/*.toml."""
 
-import tomllib
 from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import Path
@@ -9,7 +8,7 @@ from typing import Any, Literal
 import msgspec
 
 from kernelmark.bench.plan.errors import UsageError
-from kernelmark.bench.plan.files import require_file
+from kernelmark.bench.plan.files import read_toml
 
 SOURCES = {
     "shi2016": "S. Shi, Q. Wang, P. Xu and X. Chu (Hong Kong Baptist University), Benchmarking State-of-the-Art Deep "
@@ -183,12 +182,7 @@ def claims(only: Iterable[str] = ()) -> list[Claim]:
 
 def read_table(path: Path, kind: type[Any], remedy: str = "") -> Any:
     """Return the contents of a TOML file as `kind`. Raises UsageError with the file, the key and the remedy."""
-    require_file(path)
     try:
-        return msgspec.convert(tomllib.loads(path.read_text(encoding="utf-8-sig")), kind)
-    except OSError as error:
-        raise UsageError(f"{path}: cannot be read: {error.strerror}") from None
+        return msgspec.convert(read_toml(path), kind)
     except msgspec.ValidationError as error:
         raise UsageError(f"{path}: {error}{remedy}") from None
-    except (ValueError, RecursionError) as error:
-        raise UsageError(f"{path}: is not TOML: {error}") from None

@@ -10,6 +10,7 @@ from kernelmark.bench.cli.shared import Choice, plugin_option
 from kernelmark.bench.measure.present import unavailable
 from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.errors import UsageError
+from kernelmark.bench.plan.files import read_toml
 from kernelmark.bench.plan.registry import Registry
 from kernelmark.bench.plan.text import indented
 from kernelmark.bench.report.format import count
@@ -113,11 +114,9 @@ def _values(axis: str, values: Sequence[Any]) -> str:
 
 def suites() -> list[ListedSuite]:
     """Return a row for each suite, without expanding suites into problems."""
-    import tomllib  # listing kernels starts faster without these
+    from kernelmark.bench.plan.suites import FOLDER, suite_names  # listing kernels starts faster without these
 
-    from kernelmark.bench.plan.suites import FOLDER, suite_names
-
-    tables = {name: tomllib.loads((FOLDER / f"{name}.toml").read_text(encoding="utf-8")) for name in suite_names()}
+    tables = {name: read_toml(FOLDER / f"{name}.toml") for name in suite_names()}
     return [ListedSuite(name, read["title"], read["source"]) for name, read in tables.items()]
 
 

@@ -8,6 +8,7 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 from kernelmark.bench.plan.errors import UsageError
 
@@ -43,6 +44,27 @@ def require_file(path: Path, most_bytes: float = math.inf) -> None:
         raise UsageError(f"{path}: is {_KINDS.get(kind, 'of an unknown kind')}, expected a file")
     if status.st_size > most_bytes:
         raise UsageError(f"{path}: has {status.st_size / 1e6:.3g} MB, expected at most {most_bytes / 1e6:g}")
+
+
+@contextmanager
+def readable(path: Path, remedy: str = "", most_bytes: float = math.inf) -> Iterator[None]:
+    """Raise UsageError as `require_file` does, or if the file cannot be read in the context."""
+    require_file(path, most_bytes)
+    try:
+        yield
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read: {error.strerror}{remedy}") from None
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """Return the contents of a TOML file. Raises UsageError."""
+    import tomllib  # not at the top: listing kernels starts faster without it
+
+    with readable(path):
+        try:
+            return tomllib.loads(path.read_text(encoding="utf-8-sig"))
+        except (ValueError, RecursionError) as error:
+            raise UsageError(f"{path}: is not TOML: {error}") from None
 
 
 @contextmanager

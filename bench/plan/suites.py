@@ -1,7 +1,6 @@
 """Suites: TOML files of named sweeps, which are checked when they are loaded and expanded problem by problem."""
 
 import hashlib
-import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -9,7 +8,7 @@ from typing import Any
 import msgspec
 
 from kernelmark.bench.plan.errors import UsageError, meant
-from kernelmark.bench.plan.files import only_utf8, require_file
+from kernelmark.bench.plan.files import only_utf8, read_toml, require_file
 from kernelmark.bench.plan.operation import Problem
 from kernelmark.bench.plan.registry import Registry
 from kernelmark.bench.plan.sweep import Entry, Sweep, expect, known_keys, read_max_time, read_sweep
@@ -78,12 +77,7 @@ def load_suite(path: Path, registry: Registry) -> Suite:
     require_file(path)
     with only_utf8():
         str(path).encode()
-    try:
-        table = tomllib.loads(path.read_text(encoding="utf-8-sig"))
-    except OSError as error:
-        raise UsageError(f"{path}: cannot be read: {error.strerror}") from None
-    except (ValueError, RecursionError) as error:
-        raise UsageError(f"{path}: is not TOML: {error}") from None
+    table = read_toml(path)
     known_keys(table, _SUITE_KEYS, str(path))
     for key in ("title", "source"):
         value = table.get(key, "")

@@ -19,7 +19,7 @@ from kernelmark.bench.measure.devices import get_device
 from kernelmark.bench.measure.present import module_version
 from kernelmark.bench.plan.case import Plan
 from kernelmark.bench.plan.errors import Unsupported, UsageError
-from kernelmark.bench.plan.files import replacing, require_file
+from kernelmark.bench.plan.files import readable, replacing
 from kernelmark.bench.plan.kernel import CudaKernel, Kernel
 from kernelmark.bench.plan.registry import Registry
 from kernelmark.bench.plan.text import one_line
@@ -112,13 +112,12 @@ def tiles_in(file: TileFile) -> tuple[TileRecord, ...]:
 
 def read(path: Path) -> Tuned:
     """Return the contents of a file. Raises UsageError."""
-    require_file(path)
-    try:
-        contents = msgspec.json.decode(path.read_bytes(), type=Tuned)
-    except OSError as error:
-        raise UsageError(f"{path}: cannot be read: {error.strerror}; `kernelmark tune` writes one") from None
-    except msgspec.MsgspecError as error:
-        raise UsageError(f"{path}: is not a file of tuned tiles: {error}; remove it, or name another file") from None
+    with readable(path, "; `kernelmark tune` writes one"):
+        try:
+            contents = msgspec.json.decode(path.read_bytes(), type=Tuned)
+        except msgspec.MsgspecError as error:
+            remedy = "remove it, or name another file"
+            raise UsageError(f"{path}: is not a file of tuned tiles: {error}; {remedy}") from None
     if contents.format != _FORMAT:
         raise UsageError(f"{path}: has format {contents.format}, expected {_FORMAT}; tune again with this kernelmark")
     return contents

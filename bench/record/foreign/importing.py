@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 from kernelmark.bench.plan.errors import UsageError
-from kernelmark.bench.plan.files import only_utf8, require_file
+from kernelmark.bench.plan.files import only_utf8, readable, require_file
 from kernelmark.bench.record.foreign import nvbench, own_csv, pytest_benchmark
 from kernelmark.bench.record.foreign.source import FindProblem, ForeignRow, ForeignRun, JsonNode
 from kernelmark.bench.record.schema import INSERT, row_values
@@ -78,7 +78,7 @@ def import_files(db: Path, paths: Sequence[Path], find: FindProblem, new_run_id:
 
 def read(path: Path, find: FindProblem) -> list[ForeignRun]:
     """Return the contents of a file. Raises UsageError for an unknown format or invalid values."""
-    with _reading(path), path.open(encoding="utf-8-sig", newline="") as file:
+    with readable(path), path.open(encoding="utf-8-sig", newline="") as file:
         try:
             begin = _first_character(file)
             if not begin:
@@ -137,18 +137,9 @@ def _refuse_repeated(path: Path, sources: list[ForeignRun]) -> None:
             seen.add(case)
 
 
-@contextmanager
-def _reading(path: Path) -> Iterator[None]:
-    """Raise UsageError for a file that cannot be opened or read."""
-    try:
-        yield
-    except OSError as error:
-        raise UsageError(f"{path}: cannot be read: {error.strerror}") from None
-
-
 def _digest(path: Path) -> str:
     """Return the digest of a file's bytes, which identifies it in later imports. Raises UsageError."""
-    with _reading(path), path.open("rb") as file:
+    with readable(path), path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 

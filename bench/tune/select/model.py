@@ -15,7 +15,7 @@ from kernelmark.bench.measure.present import unavailable
 from kernelmark.bench.plan.declared import DEVICES, NAME
 from kernelmark.bench.plan.dtypes import DTYPES, Array
 from kernelmark.bench.plan.errors import UsageError
-from kernelmark.bench.plan.files import replacing, require_file
+from kernelmark.bench.plan.files import readable, replacing
 from kernelmark.bench.plan.modes import Mode
 from kernelmark.bench.plan.operation import Problem
 from kernelmark.bench.plan.registry import Registry
@@ -169,14 +169,12 @@ def file_text(model: Model) -> str:
 
 def read(path: Path, registry: Registry) -> Model:
     """Return the selector in a file. Raises UsageError if the file is no selector or has another schema."""
-    require_file(path, _MOST_BYTES)
     train = "`kernelmark select --train` makes one"
-    try:
-        model = msgspec.json.decode(path.read_bytes(), type=Model)
-    except OSError as error:
-        raise UsageError(f"{path}: cannot be read: {error.strerror}; {train}") from None
-    except msgspec.MsgspecError as error:
-        raise UsageError(f"{path}: is not a selector, or has another schema: {error}; {train}") from None
+    with readable(path, f"; {train}", _MOST_BYTES):
+        try:
+            model = msgspec.json.decode(path.read_bytes(), type=Model)
+        except msgspec.MsgspecError as error:
+            raise UsageError(f"{path}: is not a selector, or has another schema: {error}; {train}") from None
     if complaint := next(_complaints(model, registry), None):
         raise UsageError(f"{path}: {complaint}; {train}")
     return model
