@@ -1,7 +1,5 @@
 """The documentation: its site builds, its tables agree with the code, its commands run, its examples hold."""
 
-import csv
-import io
 import re
 import shutil
 import tomllib
@@ -22,6 +20,7 @@ from kernelmark.bench.plan.modes import TIMED, Mode
 from kernelmark.bench.plan.status import AGAINST, Status
 from kernelmark.bench.record.columns import COLUMNS
 from support.pages import DOCS, EXTENDING, PAGES, ROOT, SMALL, apply_changes, commands, reduced, save_files
+from support.texts import csv_rows
 from support.tools import needed
 
 
@@ -230,7 +229,7 @@ def extended(tmp_path, python_in):
         apply_changes(section, tmp_path)
         for command in commands(section):
             run(*reduced(command)[1:])
-        return list(csv.DictReader(io.StringIO(run("export", "--format", "csv"))))
+        return csv_rows(run("export", "--format", "csv"))
 
     return extend
 
@@ -258,7 +257,7 @@ def test_a_figure_is_drawn_and_on_the_page(extended, tmp_path):
 def test_a_column_reaches_csv_and_a_store_of_the_version_before(extended, kernelmark, tmp_path):
     assert kernelmark("run", "gemm/m8n8k8/f32/NT", "--kernels", "*/numpy.matmul", "--no-ceilings").returncode == 0
     stored = extended("Add a column or a metric")
-    rows = list(csv.DictReader((tmp_path / "rows.csv").read_text().splitlines()))
+    rows = csv_rows(tmp_path / "rows.csv")
     assert {row["status"] for row in rows} == {"ok"}
     assert all(int(row["preempted"]) >= 0 for row in rows)
     assert [row["preempted"] for row in stored] == [row["preempted"] for row in rows]

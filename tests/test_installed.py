@@ -1,6 +1,5 @@
 """An installed wheel and projects with packages `bench`, `kernels`, `cuda` and `tests` do not disturb each other."""
 
-import csv
 import json
 import os
 import re
@@ -17,6 +16,7 @@ import pytest
 from kernelmark.bench.emulator.build import missing_tool
 from support.pages import DOCS, ROOT, save_files, valid
 from support.processes import write_files
+from support.texts import csv_rows
 from support.tools import needed
 
 packaging = pytest.importorskip("packaging.requirements", exc_type=ImportError)
@@ -205,8 +205,7 @@ def journey(installed: Installed, tmp_path: Path) -> Callable[..., Path]:
 
 def test_an_author_gets_the_table_the_figure_and_the_csv_of_nt_over_nn(journey: Callable[..., Path]) -> None:
     folder = journey("paper.sh")
-    rows = csv.DictReader((folder / "ratios.csv").read_text().splitlines())
-    held = [row for row in rows if row["problem"].endswith("/NT")]
+    held = [row for row in csv_rows(folder / "ratios.csv") if row["problem"].endswith("/NT")]
     assert [row["against"] for row in held] == [row["problem"].replace("/NT", "/NN") for row in held]
     for row in held:
         low, ratio, high = (float(row[name]) for name in ("ratio_ci95_low", "ratio", "ratio_ci95_high"))

@@ -1,7 +1,5 @@
 """Results as objects: loaded runs, measured functions, and the page of docs that shows both."""
 
-import csv
-import io
 import linecache
 import re
 
@@ -14,6 +12,7 @@ from kernelmark.bench.notebook import _source
 from kernelmark.bench.report.export import write_csv
 from support import rows
 from support.pages import DOCS
+from support.texts import csv_rows, text_of
 from support.tools import needed
 
 NT = "gemm/m8n8k8/f32/NT"
@@ -110,9 +109,7 @@ def test_the_source_of_a_cell_s_function_brings_what_it_names(monkeypatch):
 def test_a_loaded_run_has_the_rows_of_its_csv(store):
     rows.varied(store)
     run = kernelmark.load(db=store.path)
-    out = io.StringIO()
-    write_csv(store, ["r1"], out)
-    expected = list(csv.DictReader(io.StringIO(out.getvalue())))
+    expected = csv_rows(text_of(lambda out: write_csv(store, ["r1"], out)))
     assert [row.case for row in run.rows] == list(run.samples)
     times = [row["time_s_median"] for row in expected]
     assert [row.time_s_median for row in run.rows] == [float(text) if text else None for text in times]

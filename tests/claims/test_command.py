@@ -1,6 +1,5 @@
 """The command that judges claims, and the catalogue of all claims."""
 
-import csv
 import json
 import signal
 import threading
@@ -16,6 +15,7 @@ from kernelmark.bench.measure.cpu import cpu_count
 from kernelmark.bench.measure.present import cuda_missing
 from kernelmark.bench.plan.globs import matches
 from support.rows import RUN
+from support.texts import csv_rows
 
 TINY = ("gemm/m64n48k32/f32/TN/alpha-0.01/beta1", "gemm/m96n48k32/f32/TN/alpha-0.01/beta1")
 
@@ -108,8 +108,7 @@ def test_a_run_is_judged_without_measuring_as_text_csv_and_json(put, store, call
     printed = called(*words, "beta,op-t-3x", "--csv", "claims.csv").printed
     assert printed.startswith("run r1")
     assert "\n\nNOT MEASURED  op-t-3x: " in printed
-    with (tmp_path / "claims.csv").open(newline="") as lines:
-        rows = list(csv.DictReader(lines))
+    rows = csv_rows(tmp_path / "claims.csv")
     assert [row["id"] for row in rows] == ["op-t-3x", "beta"]
     assert float(rows[1]["ratio"]) == pytest.approx(1.5)
     (answer,) = json.loads(called(*words, "beta", "--json").printed)

@@ -1,7 +1,5 @@
 """Verdicts of claims, comparisons between kernels, and how both are written."""
 
-import csv
-import io
 import json
 
 import msgspec
@@ -14,6 +12,7 @@ from kernelmark.bench.claims.evidence import ExperimentRows, Known, entries, gat
 from kernelmark.bench.claims.prices import load_prices
 from kernelmark.bench.report.contest import Ratio
 from support.rows import result
+from support.texts import csv_rows, text_of
 
 NT, NN = (f"gemm/m1024n2048k26752/f32/{layout}" for layout in ("NT", "NN"))
 
@@ -143,9 +142,7 @@ def test_failures_are_what_is_missing_and_are_named_in_the_csv(put, verdict):
     assert answer.verdict == "not measured"
     assert answer.rows == ("r1 gemm/scipy.two_step gemm/m2048n2048k1024/f32/TN/alpha-0.01/beta1 cold t2",)
     assert "scipy.two_step on gemm/m2048n2048k1024/f32/TN/alpha-0.01/beta1: oom: needs 3 GB" in answer.said[0]
-    out = io.StringIO()
-    views.write_csv([answer], out)
-    (row,) = csv.DictReader(io.StringIO(out.getvalue()))
+    (row,) = csv_rows(text_of(lambda out: views.write_csv([answer], out)))
     assert (row["verdict"], row["run_ids"], row["rows"]) == ("not measured", "r1", answer.rows[0])
 
 
@@ -401,11 +398,10 @@ def test_verdicts_go_out_as_text_json_csv_markdown_and_on_the_page(store, regist
     text = views.render(answers)
     assert "CONFIRMED  op-t-slower: op_T is slower" in text
     assert text.endswith(f"{len(answers)} claims: 1 confirmed, 1 refuted, {len(answers) - 2} not measured")
-    out = io.StringIO()
-    views.write_json(answers, out)
-    assert [entry["verdict"] for entry in json.loads(out.getvalue())] == [a.verdict for a in answers]
+    written = json.loads(text_of(lambda out: views.write_json(answers, out)))
+    assert [entry["verdict"] for entry in written] == [a.verdict for a in answers]
     views.write_files(tmp_path, answers, "a machine")
-    rows = list(csv.DictReader(io.StringIO((tmp_path / "claims.csv").read_text())))
+    rows = csv_rows(tmp_path / "claims.csv")
     assert tuple(rows[0]) == views.COLUMNS
     assert {row["id"] for row in rows} == {a.id for a in answers}
     assert set(VERDICTS) >= {row["verdict"] for row in rows}

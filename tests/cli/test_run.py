@@ -1,7 +1,5 @@
 """The commands that measure: their output, files, exit status and progress, and shards."""
 
-import csv
-import io
 import json
 import os
 import pty
@@ -26,14 +24,11 @@ from support.plugins import ADVERSARIES, FAULTS
 from support.processes import complaints
 from support.rows import result
 from support.shards import measure, suite_file
+from support.texts import csv_rows
 
 NT = "gemm/m8n8k8/f32/NT"
 HOT = ("--mode", "hot", "--max-time", "0.02", "--no-ceilings")
 SWEEP = "[[sweep]]\nop = 'copy'\ndtype = 'f32'\nn = 5\nm = [3, 4, 6]\n"
-
-
-def rows(text):
-    return list(csv.DictReader(io.StringIO(text)))
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +50,7 @@ def again(ran, called, monkeypatch):
 
 def test_a_wrong_kernel_makes_the_exit_status_1_and_leaves_the_rest_unharmed(ran):
     folder, done = ran
-    by_kernel = {r["kernel"]: r for r in rows((folder / "out" / "rows.csv").read_text())}
+    by_kernel = {r["kernel"]: r for r in csv_rows(folder / "out" / "rows.csv")}
     assert (done.returncode, complaints(done.stderr)) == (1, [])
     statuses = [by_kernel.pop(f"gemm/test.{name}")["status"] for name in ("zeros", "raises", "infinite")]
     assert statuses == ["wrong", "failed", "wrong"]
@@ -138,7 +133,7 @@ def test_a_suite_file_runs_all_of_its_problems(called, tmp_path):
     (tmp_path / "mine.toml").write_text(SWEEP)
     done = called("run", "mine.toml", *HOT, "--kernels", "copy/numpy.copyto", "--csv", "rows.csv", "--db", "my.db")
     assert done.status == 0
-    written = rows((tmp_path / "rows.csv").read_text())
+    written = csv_rows(tmp_path / "rows.csv")
     assert [(r["suite"], r["problem"]) for r in written] == [("mine", f"copy/m{m}n5/f32") for m in (3, 4, 6)]
     assert (tmp_path / "my.db").is_file()
     assert not (tmp_path / "data").exists()
@@ -149,7 +144,7 @@ def test_sigint_keeps_the_row_in_hand_and_exits_with_130(kernelmark, called, tmp
     words = ("--plugin", FAULTS, "--kernels", "copy/bad.interrupts_at_m4", "--csv", "rows.csv", "--verbose")
     done = kernelmark("run", "mine.toml", *HOT, *words)
     assert (done.returncode, complaints(done.stderr)) == (130, [])
-    written = rows((tmp_path / "rows.csv").read_text())
+    written = csv_rows(tmp_path / "rows.csv")
     assert [(r["problem"], r["status"]) for r in written] == [("copy/m3n5/f32", "ok"), ("copy/m4n5/f32", "ok")]
     assert json.loads(called("show", "--json").out)["run"]["finished_at"] is None
     *same, line = called("show").out.splitlines()

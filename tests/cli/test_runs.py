@@ -1,7 +1,5 @@
 """Commands that show runs: the list, selected rows, networks, crossovers, comparisons, and rows with tiles."""
 
-import csv
-import io
 import json
 import sqlite3
 from pathlib import Path
@@ -11,6 +9,7 @@ import pytest
 from kernelmark.bench.measure.lock import held_run
 from kernelmark.bench.record.store import Store
 from support.compared import STEADY, add, begin, times
+from support.texts import csv_rows
 
 PARTIAL = "partial: 2 of 3 cases; `kernelmark run --resume 20260201-new --db {}` continues it"
 
@@ -98,7 +97,7 @@ def test_report_says_when_a_run_is_partial(called, two_runs):
     ],
 )
 def test_rows_are_selected_alike_in_tables_csv_and_json(called, two_runs, words, problems):
-    exported = csv.DictReader(io.StringIO(called("export", *words, "--db", two_runs).out))
+    exported = csv_rows(called("export", *words, "--db", two_runs).out)
     assert [row["problem"] for row in exported] == problems
     printed = json.loads(called("show", *words, "--json", "--db", two_runs).out)
     assert [row["problem"] for row in printed["results"]] == problems
@@ -164,8 +163,7 @@ def test_what_a_run_has_no_rows_for_is_said_with_the_command_that_measures_it(ag
 def test_crossover_prints_a_table_and_writes_it_as_csv(measured, again):
     printed = again("crossover", "net.toml", "--db", "net.db", "--csv", "who.csv").printed
     assert "net: 2 of 2 problems timed" in printed
-    with (measured / "who.csv").open(newline="") as lines:
-        rows = list(csv.DictReader(lines))
+    rows = csv_rows(measured / "who.csv")
     assert [row["problem"] for row in rows] == ["gemm/m4n8k8/f32/NT", "gemm/m9n8k8/f32/NT"]
     assert {row["fastest"] for row in rows} == {"gemm/numpy.matmul"}
 
@@ -214,8 +212,7 @@ def test_what_compare_cannot_decide_is_refused_in_one_line(compared, words, refu
 
 def test_compare_writes_every_case_as_csv(compared, tmp_path):
     assert compared("base", "again", "--csv", "deep/all.csv").status == 0
-    with (tmp_path / "deep" / "all.csv").open(newline="") as lines:
-        (row,) = csv.DictReader(lines)
+    (row,) = csv_rows(tmp_path / "deep" / "all.csv")
     assert (row["verdict"], row["ratio"], row["p_holm"]) == ("same", "1.0", "1.0")
 
 
@@ -224,7 +221,7 @@ PLAIN, PINNED = "transpose/numba.blocked", "transpose/numba.blocked@RUN=512,STRE
 
 
 def rows_of(called, *words):
-    return list(csv.DictReader(io.StringIO(called("export", "--format", "csv", *words).printed)))
+    return csv_rows(called("export", "--format", "csv", *words).printed)
 
 
 def test_a_kernel_with_a_tile_has_a_row_of_its_own_with_the_whole_tile(called):

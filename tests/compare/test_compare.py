@@ -1,6 +1,5 @@
 """Comparing two runs: paired cases, variants, statistics, and the tables."""
 
-import io
 import json
 import math
 import re
@@ -16,6 +15,7 @@ from kernelmark.bench.record.store import Store
 from kernelmark.bench.report.welch import detectable, holm, welch
 from support.compared import LOOSE, STEADY, add, begin, compared, times, verdicts
 from support.rows import DISTURBED, result
+from support.texts import text_of
 
 
 @pytest.fixture
@@ -307,9 +307,8 @@ def test_the_change_of_a_pair_is_free_of_what_slowed_both_variants(drifted):
     assert (pair.variant.problem, pair.other.problem) == (NT, NN)
     assert (pair.base.median, pair.new.median) == (pytest.approx(1.0), pytest.approx(1 / 1.2))
     assert (pair.change.median, pair.change.side) == (pytest.approx(1 / 1.2), "slower")
-    out = io.StringIO()
-    compare_runs((drifted, "base"), (drifted, "new"), 0.02, None, False, None, out)
-    ((change),) = json.loads(out.getvalue())["ratios"]
+    runs = (drifted, "base"), (drifted, "new")
+    ((change),) = json.loads(text_of(lambda out: compare_runs(*runs, 0.02, None, False, None, out)))["ratios"]
     assert (change["problem"], change["against"], change["ratio"]) == (NT, NN, pytest.approx(1 / 1.2))
 
 

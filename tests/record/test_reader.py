@@ -1,7 +1,6 @@
 """Reading a store: runs, rows in groups, totals and cases; and rows as columns, many of which cost little."""
 
 import csv
-import io
 import math
 import random
 from array import array
@@ -16,6 +15,7 @@ from kernelmark.bench.record.store import Layer, Store
 from kernelmark.bench.record.table import Builder, Floats, cells
 from kernelmark.bench.report.export import write_csv, write_table
 from support.rows import RUN, begin, many, put, result, varied
+from support.texts import csv_rows, text_of
 
 
 def test_a_case_is_found_by_a_part_of_its_name_and_by_the_whole_though_others_contain_it(begun):
@@ -175,10 +175,7 @@ def test_a_table_has_the_values_of_every_row_its_dimensions_and_its_csv(store):
     assert list(table.records()) == values_of(r for r, _ in results)
     assert list(table.dims) == [dims for _, dims in results]
     assert [r.case for r in table.rows] == [r.case for r, _ in results]
-    from_store, from_table = io.StringIO(), io.StringIO()
-    write_csv(store, ["r1"], from_store)
-    write_table(table, from_table)
-    assert from_table.getvalue() == from_store.getvalue()
+    assert text_of(lambda out: write_table(table, out)) == text_of(lambda out: write_csv(store, ["r1"], out))
 
 
 def test_rows_of_more_than_one_chunk_are_in_their_order(store, monkeypatch):
@@ -227,11 +224,8 @@ def test_a_number_that_is_not_finite_is_empty_and_the_rows_around_it_are_whole(s
     before = [r.time_s_min for r in store.table("r1").rows]
     store._db.execute("UPDATE result SET time_s_min = 9e999 WHERE result_id = 3")
     assert [r.time_s_min for r in store.table("r1").rows] == [*before[:2], None, *before[3:]]
-    out = io.StringIO()
-    write_csv(store, ["r1"], out)
-    assert [line["time_s_min"] for line in csv.DictReader(io.StringIO(out.getvalue()))][1:4] == [
-        repr(before[1]), "", repr(before[3])
-    ]  # fmt: skip
+    rows = csv_rows(text_of(lambda out: write_csv(store, ["r1"], out)))
+    assert [row["time_s_min"] for row in rows][1:4] == [repr(before[1]), "", repr(before[3])]
 
 
 def test_a_table_of_some_columns_has_these_alone_and_the_samples_of_its_rows_their_order(store):
@@ -267,9 +261,9 @@ def test_a_table_takes_as_many_statements_for_few_rows_as_for_many(store):
 
 def by_writer(values):
     """What csv.writer writes of each value, next to another cell."""
-    lines = io.StringIO(newline="")
-    csv.writer(lines, lineterminator="\r\n").writerows((value, "end") for value in values)
-    return [line.removesuffix(",end") for line in lines.getvalue().split(",end\r\n")[:-1]]
+    rows = [(value, "end") for value in values]
+    lines = text_of(lambda out: csv.writer(out, lineterminator="\r\n").writerows(rows))
+    return [line.removesuffix(",end") for line in lines.split(",end\r\n")[:-1]]
 
 
 @pytest.mark.parametrize(

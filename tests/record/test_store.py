@@ -1,6 +1,5 @@
 """The store: what it keeps and refuses, stores of older schemas, and how rows are made for it."""
 
-import csv
 import math
 import os
 import signal
@@ -25,6 +24,7 @@ from kernelmark.bench.record.records import doubles
 from kernelmark.bench.record.store import Layer, Run, Store
 from kernelmark.bench.record.versions import KernelVersion, LaunchResources, VersionRatio
 from support.rows import RUN, result
+from support.texts import csv_rows
 
 LIMIT = Ceiling("cpu", 2, "fp32", "fma/n1k1/f32", "fma/a.b", "d", 2.0, 1.0, 3.0, 4.0, "t1")
 
@@ -258,7 +258,7 @@ def test_a_store_of_schema_4_opens_with_the_new_columns_empty_is_shown_and_expor
     with schema_4(tmp_path / "old.db") as db:
         written = db.execute('SELECT "case", time_s_median, sample_blob FROM result').fetchall()
     shown = called("show", "--db", "old.db").printed
-    rows = list(csv.DictReader(called("export", "--db", "old.db").out.splitlines()))
+    rows = csv_rows(called("export", "--db", "old.db").out)
     store = Store(tmp_path / "old.db", create=False)
     results = [row for row, _ in store.results(store.run_ids()[0])]
     assert [(r.case, r.time_s_median, store.samples(r.run_id, r.case)) for r in results] == [

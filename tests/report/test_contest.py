@@ -1,7 +1,5 @@
 """Ratios between rows: paired within a job, quotients of intervals between jobs, machines and vendors' kernels."""
 
-import csv
-import io
 from collections.abc import Callable
 from typing import Any
 
@@ -19,6 +17,7 @@ from kernelmark.bench.report.publish import SeveralRuns
 from kernelmark.bench.report.run_data import RunData
 from kernelmark.bench.report.tuning import decide
 from support.rows import begin, put, result
+from support.texts import csv_rows, text_of
 
 NT = "gemm/m1024n2048k26752/f32/NT"
 NN = NT.replace("NT", "NN")
@@ -67,9 +66,8 @@ def test_crossover_says_which_lead_was_not_measured_in_turn(drifted, registry, t
     assert paired.endswith("  tie [1, 1]")
     assert "  tie [" in unpaired
     assert unpaired.endswith("] (not measured in turn)")
-    out = io.StringIO()
-    write_csv(suite, "r1", all_contests, out)
-    assert [row["ratio_in_turn"] for row in csv.DictReader(io.StringIO(out.getvalue()))] == ["yes", "no"]
+    rows = csv_rows(text_of(lambda out: write_csv(suite, "r1", all_contests, out)))
+    assert [row["ratio_in_turn"] for row in rows] == ["yes", "no"]
 
 
 def test_crossover_sets_a_kernel_against_itself_on_the_variant(begun, registry, tmp_path):
@@ -118,9 +116,8 @@ def test_claims_leave_open_what_drift_may_have_made(drifted, registry):
     verdicts = [(number.in_turn, number.answer) for number in answer.findings]
     assert verdicts == [(True, "tie"), (False, "tie")]
     assert answer.notes[-1].startswith("not measured in turn: 1 of 2 numbers, ")
-    out = io.StringIO()
-    views.write_csv([answer], out)
-    assert [row["in_turn"] for row in csv.DictReader(io.StringIO(out.getvalue()))] == ["yes", "no"]
+    rows = csv_rows(text_of(lambda out: views.write_csv([answer], out)))
+    assert [row["in_turn"] for row in rows] == ["yes", "no"]
 
 
 @pytest.mark.parametrize("in_turn", [True, False])

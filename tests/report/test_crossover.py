@@ -1,7 +1,5 @@
 """Crossovers between kernels, transfers hidden by overlap, and the effect of noise on both."""
 
-import csv
-import io
 import re
 import subprocess
 import sys
@@ -24,6 +22,7 @@ from kernelmark.bench.report.networks import overlap_table, overlaps
 from kernelmark.bench.report.noise import is_noisy, marked, noise_of
 from kernelmark.bench.report.run_data import RunData
 from support.rows import DISTURBED, begin, put
+from support.texts import csv_rows, text_of
 
 SUITE = """
 [[sweep]]
@@ -191,9 +190,8 @@ def test_rows_that_failed_and_rows_of_other_suites_stand_nowhere(suite, store, m
 
 
 def test_csv_names_the_neighbour_from_which_the_winner_changed(suite, store, crossing):
-    out = io.StringIO()
-    crossover.write_csv(suite, "r1", crossover.standings(suite, store, "r1"), out)
-    rows = list(csv.DictReader(io.StringIO(out.getvalue())))
+    found = crossover.standings(suite, store, "r1")
+    rows = csv_rows(text_of(lambda out: crossover.write_csv(suite, "r1", found, out)))
     assert tuple(rows[0]) == crossover.COLUMNS
     five = next(row for row in rows if "r5s5" in row["problem"])
     three = "conv/n1c8h16w16k8r3s3/f32/nchw/fprop"
@@ -236,7 +234,7 @@ def test_the_ratio_of_two_rows_is_formed_once_however_often_it_is_asked_for(cros
     monkeypatch.setattr(contest, "faster", form)
     contests = crossover.standings(suite, store, "r1")
     crossover.render(suite, contests)
-    crossover.write_csv(suite, "r1", contests, io.StringIO())
+    text_of(lambda out: crossover.write_csv(suite, "r1", contests, out))
     assert len(formed) == len(set(map(tuple, formed))) == 5
 
 
@@ -405,8 +403,7 @@ def busy() -> Iterator[None]:
 def test_planted_noise_shows_on_the_terminal_the_page_in_latex_and_in_csv(busy, kernelmark, tmp_path) -> None:
     done = kernelmark(*WORDS, "--csv", "rows.csv", "--report", "page")
     assert done.returncode == 1, done.stderr
-    with (tmp_path / "rows.csv").open() as file:
-        rows = [row for row in csv.DictReader(file) if was_noisy(row["disturbed"])]
+    rows = [row for row in csv_rows(tmp_path / "rows.csv") if was_noisy(row["disturbed"])]
     noisy = {row["kernel"].removeprefix("gemm/"): row["disturbed"] for row in rows}
     # One row may have had its CPUs for itself.
     assert any("other processes used" in disturbed for disturbed in noisy.values())

@@ -21,6 +21,7 @@ from kernelmark.bench.report.parquet import unit, write_parquet_file
 from kernelmark.bench.report.pivot import MOST_PROBLEMS
 from support.pages import strict
 from support.rows import MACHINE, begin, fail, put, result
+from support.texts import csv_rows, text_of
 from support.tools import needed
 
 REASON = 'c[0, 1] is 2, expected "1"'
@@ -31,9 +32,7 @@ TAKEN = [1e-3, 2e-3] * 6
 
 def exported(store, style, runs=(), **options):
     """Return the export of these runs, or of all runs of the store."""
-    out = io.StringIO(newline="")
-    WRITERS[style](store, runs or store.run_ids(), out, Options(**options))
-    return out.getvalue()
+    return text_of(lambda out: WRITERS[style](store, runs or store.run_ids(), out, Options(**options)))
 
 
 def add(store, m, **values):
@@ -62,7 +61,7 @@ def run(store):
 
 
 def test_csv_is_empty_where_nothing_is_known(run):
-    fast, bad = csv.DictReader(io.StringIO(exported(run, "csv")))
+    fast, bad = csv_rows(exported(run, "csv"))
     assert (fast["roofline_pct"], fast["power_w"], fast["speedup"], fast["place"]) == ("",) * 4
     assert (fast["scratch_bytes"], fast["beta"]) == ("0", "0.0")
     assert (bad["time_s_median"], bad["gflop_per_s"], bad["k"], bad["scratch_bytes"]) == ("",) * 4
@@ -141,8 +140,7 @@ def two(store):
 
 
 def test_several_runs_become_one_file(two, arrow):
-    rows = list(csv.DictReader(io.StringIO(exported(two, "csv"))))
-    run_ops = [(row["run_id"], row["op"]) for row in rows]
+    run_ops = [(row["run_id"], row["op"]) for row in csv_rows(exported(two, "csv"))]
     assert run_ops == [("r1", "gemm"), ("r1", "transpose"), ("r2", "gemm"), ("r2", "transpose")]
     assert [run["run"]["run_id"] for run in strict(exported(two, "json"))] == ["r1", "r2"]
     assert re.findall(r"^## .*", exported(two, "markdown"), re.MULTILINE) == ["## run r1", "## run r2"]
@@ -203,7 +201,7 @@ NUMBERS = {"h": "-1.5", "i": -2, "j": "-1e-3", "k": "a=b", "l": ""}
 
 def of_formulas(store, style):
     store.add(result(run_id="r", time_s_median=1.0), FORMULAS | NUMBERS, [], None)
-    (row,) = csv.DictReader(io.StringIO(exported(store, style), newline=""))
+    (row,) = csv_rows(exported(store, style))
     return {name: row[name] for name in row if name not in COLUMNS}
 
 

@@ -15,6 +15,7 @@ from kernelmark.bench.report.layout import TableColumn, in_markdown, paragraph, 
 from kernelmark.bench.report.pivot import METRICS, MOST_PROBLEMS, Wanted, all_pivots, labelled, markdown
 from support.pages import DOCUMENT, EVERY, TIME, lines, sound
 from support.rows import DISTURBED, fail, put, result
+from support.texts import text_of
 from support.tools import needed
 
 SIUNITX, BEGIN = r"\usepackage{siunitx}", r"\begin{document}"
@@ -30,9 +31,7 @@ def latex(store):
         for i, values in enumerate(rows):
             known = {"run_id": "r", "suite": "s", "device_name": "d", "threads": 2, "problem": "gemm/m8n9k7/f32/NT"}
             store.add(result(**{**known, "kernel": f"gemm/a.k{i}", **values}), {}, [], None)
-        out = io.StringIO()
-        tex.write_latex(store, ["r"], out)
-        return out.getvalue()
+        return text_of(lambda out: tex.write_latex(store, ["r"], out))
 
     return of
 
@@ -242,9 +241,7 @@ def styled_of(store, sizes, layouts):
         put(store, problem, "gemm/some.fast", 0.5e-3, baseline=base, **fast)
 
     def of(*wanted, **values):
-        out = io.StringIO()
-        tex.write_latex(store, ["r1"], out, tex.Style(Wanted(*wanted), **values))
-        return out.getvalue()
+        return text_of(lambda out: tex.write_latex(store, ["r1"], out, tex.Style(Wanted(*wanted), **values)))
 
     return of
 
@@ -413,9 +410,8 @@ def test_an_export_has_no_markup_of_the_names_in_it(begun, wanted):
         put(begun, problem, f"gemm/some.{EVIL}", suite=EVIL, baseline=f"gemm/some.{EVIL}", **columns)
         put(begun, problem, "gemm/some.base", suite=EVIL)
         fail(begun, problem, "gemm/some.bad", status=EVIL, reason=EVIL)
-    out = io.StringIO()
-    WRITERS["markdown"](begun, ["r1"], out, ALL._replace(style=tex.Style(wanted)))
-    text = out.getvalue()
+    options = ALL._replace(style=tex.Style(wanted))
+    text = text_of(lambda out: WRITERS["markdown"](begun, ["r1"], out, options))
     assert "alert" in text
     assert not set("<\x1b") & set(text)
     assert "](" not in text.replace(r"\](", "")

@@ -1,7 +1,5 @@
 """Published reports: the files in their folder, names that are hidden, the index, and runs on several hosts."""
 
-import csv
-import io
 import json
 import re
 import socket
@@ -19,6 +17,7 @@ from kernelmark.bench.report.publish_index import Price, write_index
 from kernelmark.bench.report.run_data import RunData
 from kernelmark.bench.report.show import run_end
 from support.rows import DISTURBED, RUN, begin, fail, put, result
+from support.texts import csv_rows
 
 UUID = "GPU-0a1b2c3d-0000-1111-2222-333344445555"
 JUDGED = 'id,verdict,words,said,ratio\na,refuted,"op_T, they claim",0.9x,0.9\nb,depends,c,,\n'
@@ -115,8 +114,7 @@ def test_hosts_users_and_uuids_are_hashed_unless_they_are_asked_for(store, publi
     for name in ("bignode7", "/home/jane", UUID[4:]):
         assert (name in text) == identify
     if not identify:
-        rows = csv.DictReader(io.StringIO((published() / "results.csv").read_text()))
-        (row,) = [row for row in rows if row["samples"] != "0"]
+        (row,) = [row for row in csv_rows(published() / "results.csv") if row["samples"] != "0"]
         assert re.fullmatch(r"host-[0-9a-f]{8}", row["host"])
         assert re.fullmatch(r"uuid-[0-9a-f]{8}", row["device_uuid"])
 

@@ -1,7 +1,5 @@
 """A case over runs: the steps that are found, their causes, and the figure."""
 
-import io
-
 import numpy as np
 import pytest
 
@@ -12,6 +10,7 @@ from kernelmark.bench.report.run_data import RunData
 from kernelmark.bench.report.trend import page, trend, write_json
 from support.compared import LOOSE, STEADY, add, begin, times
 from support.pages import valid
+from support.texts import text_of
 
 #: The times of eight runs over that of the first, their processes, and the runs whose step is found.
 SERIES = [
@@ -55,9 +54,8 @@ def test_a_step_names_what_else_changed(history, store):
     assert "a.back copy/m3n5/f32 cold t1: faster in run r4" in text
     assert "no recorded fact changed" in text
     assert "1 case without two runs of several processes" in text
-    out = io.StringIO()
-    write_json(history, out)
-    assert [case["case"] for case in valid(out.getvalue(), "trend")["cases"]] == [case.case for case in history.cases]
+    cases = valid(text_of(lambda out: write_json(history, out)), "trend")["cases"]
+    assert [case["case"] for case in cases] == [case.case for case in history.cases]
 
 
 def test_a_slow_drift_shows_between_the_first_run_and_the_last(store):

@@ -1,6 +1,5 @@
 """A child that hangs or dies loses only its current answer; part of its output is shown, as plain text."""
 
-import io
 import os
 import subprocess
 import sys
@@ -13,6 +12,7 @@ import pytest
 from kernelmark.bench.measure.timing import now
 from kernelmark.bench.run import child
 from kernelmark.bench.run.child import MOST, Channel, Lost, answers, last_words, relay, trim
+from support.texts import text_of
 
 MODULE = """
 import builtins, os, sys, time
@@ -113,9 +113,7 @@ def log():
 
 
 def shown(log):
-    out = io.StringIO()
-    relay(log, out)
-    return out.getvalue()
+    return text_of(lambda out: relay(log, out))
 
 
 def test_what_was_printed_is_passed_on_once_as_plain_text(log):

@@ -1,6 +1,5 @@
 """The real cuda-core on the stub driver: spans of known lengths, several GPUs, and each breach of a rule found."""
 
-import csv
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -12,6 +11,7 @@ import pytest
 
 from kernelmark.bench.measure.present import cuda_missing
 from stub.library import Run, environment, on_stub
+from support.texts import csv_rows
 
 NAMES = ("properties", "spans", "held_span", "launches_read")
 
@@ -86,7 +86,7 @@ def test_a_run_on_two_gpus_has_a_group_on_each_and_names_them_where_it_is_to(
     done = command("run", *problems, *own)
     assert (done.returncode, done.stderr.count("Traceback")) == (0, 0), done.stderr
     for options, expected in (((), False), (("--identify",), True)):
-        rows = csv.DictReader(command("export", *options, "--db", "r.db").stdout.splitlines())
+        rows = csv_rows(command("export", *options, "--db", "r.db").stdout)
         found = {row["problem"]: row["device_uuid"] for row in rows}
         assert set(found) == set(problems)
         assert (set(found.values()) == set(GPUS)) is expected

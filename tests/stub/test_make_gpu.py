@@ -3,7 +3,6 @@
 In each slot the device has one fault, or two, which strike another kernel in every task that is struck.
 """
 
-import csv
 import json
 import os
 import sqlite3
@@ -19,6 +18,7 @@ import pytest
 from kernelmark.bench.plan.status import AGAINST
 from kernelmark.bench.record.store import Store
 from stub.library import environment, is_built, pycuda_folder
+from support.texts import csv_rows
 
 REHEARSAL = Path(__file__).with_name("rehearsal.py")
 DEADLINE_S = 540
@@ -56,8 +56,7 @@ class Slot(NamedTuple):
 
     @property
     def rows(self) -> list[dict[str, Any]]:
-        with (self.folder / "results.csv").open() as file:
-            return list(csv.DictReader(file, strict=True))
+        return csv_rows(self.folder / "results.csv")
 
     @property
     def agenda(self) -> dict[str, Any]:

@@ -1,7 +1,5 @@
 """Runs of made-up medians in a store, and the result of comparing two of them."""
 
-import csv
-
 import msgspec
 import numpy as np
 
@@ -9,6 +7,7 @@ from kernelmark.bench.compare.runs import Gate, compare_runs
 from kernelmark.bench.measure.measurement import ProcessPart
 from kernelmark.bench.record.store import Run
 from support.rows import result
+from support.texts import csv_rows
 
 NUMPY = {"versions": {"numpy": "2.4.5"}, "blas": []}
 STEADY = (1.00e-3, 1.001e-3, 0.999e-3, 1.0005e-3, 0.9995e-3)
@@ -38,5 +37,4 @@ def compared(store, fail_slower=None, anyway=False, csv_path=None, base="base", 
 
 def verdicts(store, tmp_path, **options):
     compared(store, csv_path=tmp_path / "all.csv", **options)
-    with (tmp_path / "all.csv").open(newline="") as lines:
-        return {row["problem"].partition("/")[2]: row for row in csv.DictReader(lines)}
+    return {row["problem"].partition("/")[2]: row for row in csv_rows(tmp_path / "all.csv")}

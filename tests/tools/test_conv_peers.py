@@ -1,12 +1,11 @@
 """Tables of our convolutions against oneDNN: the pairs that are compared, the notes, and layers without a ratio."""
 
-import csv
-
 import pytest
 
 import conv_peers
 from kernelmark.bench.measure.present import module_missing
 from support.rows import DISTURBED, begin, fail, put
+from support.texts import csv_rows
 from support.tools import needed
 
 ONEDNN, DIRECT, IM2COL = "conv/torch.conv2d", "conv/numba.direct", "conv/cpu.im2col"
@@ -45,7 +44,7 @@ def layers(call, tmp_path):
 
     def layers(*words):
         call("--layers", str(tmp_path / "layers.csv"), *words)
-        return {row["layer"]: row for row in csv.DictReader((tmp_path / "layers.csv").read_text().splitlines())}
+        return {row["layer"]: row for row in csv_rows(tmp_path / "layers.csv")}
 
     return layers
 
