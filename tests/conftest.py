@@ -22,6 +22,7 @@ from kernelmark.bench.plan.registry import Registry
 from kernelmark.bench.record.store import Store
 from support import emulated
 from support.processes import refusal
+from support.rows import begin
 
 #: The width of tables in tests, in characters.
 WIDE = "250"
@@ -114,6 +115,13 @@ def store(tmp_path: Path, empty_store: Path) -> Iterator[Store]:
     opened = Store(shutil.copy(empty_store, tmp_path / "results.db"))
     yield opened
     opened.close()
+
+
+@pytest.fixture
+def begun(store: Store) -> Store:
+    """A store with a run that has no rows yet."""
+    begin(store)
+    return store
 
 
 @pytest.fixture

@@ -1,6 +1,5 @@
 """Claims of aggregation, of hardware and of prices."""
 
-import msgspec
 import pytest
 
 from kernelmark.bench.claims import claims_rows
@@ -10,7 +9,7 @@ from kernelmark.bench.claims.evidence import entries
 from kernelmark.bench.claims.prices import Prices, check_known, load_prices
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.report.strategies import EIGHT_BITS, ONE_BIT
-from support.rows import RUN, result
+from support.rows import begin, result
 
 LSTM = "aggregate/w4n1048576/f32/ef"
 GPU = {"device": "cuda", "device_name": "CUDA", "threads": 1}
@@ -145,7 +144,7 @@ def judged(store, verdict):
     """The answer to a claim from a run on a machine with these facts."""
 
     def of(claim, facts):
-        store.begin(msgspec.structs.replace(RUN, run_id="r1", machine=facts))
+        begin(store, machine=facts)
         return verdict(claim)
 
     return of
@@ -234,7 +233,7 @@ def row(kernel, m, time_s, **values):
 @pytest.fixture
 def measured(store):
     """A GPU that loses at 16 and is eight times as fast at 1024."""
-    store.begin(RUN)
+    begin(store, machine={})
 
     def record(**values):
         for m, (cpu_s, gpu_s) in SIZES.items():
@@ -301,7 +300,7 @@ def test_a_price_or_an_energy_that_is_not_known_is_what_is_missing(priced, claim
 
 
 def test_without_a_gpu_it_is_no_price_that_is_missing(store, registry, write):
-    store.begin(RUN)
+    begin(store, machine={})
     store.add(row("gemm/numpy.matmul", 16, 1.0), {}, [1.0] * 12, None)
     prices = load_prices(write(HEAD + BOTH))
     (answer,) = claims_rows(store, ["r1"], registry, prices, only=("price-performance",))

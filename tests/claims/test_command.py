@@ -14,7 +14,7 @@ from kernelmark.bench.claims.evidence import batch_of, entries, planned, thread_
 from kernelmark.bench.measure.cpu import cpu_count
 from kernelmark.bench.measure.present import cuda_missing
 from kernelmark.bench.plan.globs import matches
-from support.rows import RUN
+from support.rows import begin
 from support.texts import csv_rows
 
 TINY = ("gemm/m64n48k32/f32/TN/alpha-0.01/beta1", "gemm/m96n48k32/f32/TN/alpha-0.01/beta1")
@@ -49,7 +49,7 @@ def test_runs_that_know_fewer_facts_of_this_machine_are_its_own(store, monkeypat
     here = {"cpu": "some", "isas": ["sse", "avx"]}
     monkeypatch.setattr(experiments, "machine", lambda: here)
     for run_id, facts in (("a", {"cpu": "some"}), ("b", here), ("c", {"cpu": "other"}), ("d", {})):
-        store.begin(msgspec.structs.replace(RUN, run_id=run_id, machine=facts))
+        begin(store, run_id, machine=facts)
     assert experiments.own_runs(store) == ["a", "b"]
 
 

@@ -9,13 +9,6 @@ from kernelmark.bench.cli.stores import _problem
 from kernelmark.bench.record.foreign.importing import import_files
 from kernelmark.bench.record.store import Store
 from kernelmark.bench.run.session import new_run_id
-from support.rows import RUN
-
-
-@pytest.fixture
-def begun(store):
-    store.begin(RUN)
-    return store
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ import math
 import random
 from array import array
 
-import msgspec
 import pytest
 
 from kernelmark.bench.measure.measurement import ProcessPart
@@ -14,7 +13,7 @@ from kernelmark.bench.record.selection import Selection
 from kernelmark.bench.record.store import Layer, Store
 from kernelmark.bench.record.table import Builder, Floats, cells
 from kernelmark.bench.report.export import write_csv, write_table
-from support.rows import RUN, begin, many, put, result, varied
+from support.rows import begin, many, put, result, varied
 from support.texts import csv_rows, text_of
 
 
@@ -39,7 +38,7 @@ NAMED = (("20260101-a", "base2"), ("20260102-b", "base"), ("20260103-c", ""))
 
 def begin_named(store):
     for run_id, name in NAMED:
-        store.begin(msgspec.structs.replace(RUN, run_id=run_id, name=name))
+        begin(store, run_id, name=name)
 
 
 @pytest.mark.parametrize(
@@ -51,8 +50,8 @@ def test_a_run_is_found_by_its_name_its_id_or_what_a_single_one_begins_with_and_
 
 
 def test_two_runs_of_one_name_are_refused_and_the_second_leaves_nothing(begun, complaint):
-    begun.begin(msgspec.structs.replace(RUN, run_id="r2", name="base"))
-    line = complaint(lambda: begun.begin(msgspec.structs.replace(RUN, run_id="r3", name="base")))
+    begin(begun, "r2", name="base")
+    line = complaint(lambda: begin(begun, "r3", name="base"))
     assert line.startswith("--name base: run r2 has this name; ")
     assert begun.run_ids() == ["r1", "r2"]
 
@@ -107,7 +106,7 @@ def test_groups_of_more_rows_than_are_fetched_at_a_time_are_whole(begun):
 
 
 def test_rows_of_runs_that_were_written_at_the_same_time_stay_apart(begun):
-    begun.begin(msgspec.structs.replace(RUN, run_id="r2"))
+    begin(begun, "r2")
     for m in range(3):
         fill(begun, (m, "cold", ""))
         fill(begun, (m + 10, "cold", ""), (m + 10, "hot", ""), run_id="r2")

@@ -21,9 +21,9 @@ from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.modes import Mode
 from kernelmark.bench.record.columns import COLUMNS, Result, make_result, row
 from kernelmark.bench.record.records import doubles
-from kernelmark.bench.record.store import Layer, Run, Store
+from kernelmark.bench.record.store import Layer, Store
 from kernelmark.bench.record.versions import KernelVersion, LaunchResources, VersionRatio
-from support.rows import RUN, result
+from support.rows import begin, result
 from support.texts import csv_rows
 
 LIMIT = Ceiling("cpu", 2, "fp32", "fma/n1k1/f32", "fma/a.b", "d", 2.0, 1.0, 3.0, 4.0, "t1")
@@ -72,7 +72,7 @@ def test_a_case_stands_once_in_its_own_run_alone_and_the_first_row_stays(begun):
 
 
 def test_runs_on_one_machine_share_its_row(begun):
-    begun.begin(Run("r2", *(getattr(RUN, name) for name in RUN.__struct_fields__[1:])))
+    begin(begun, "r2")
     with sqlite3.connect(begun.path) as db:
         assert db.execute("SELECT count(*) FROM machine").fetchone() == (1,)
 
@@ -141,11 +141,11 @@ def test_a_read_only_folder_is_named(tmp_path, complaint):
 WRITER = """
 import sys
 from pathlib import Path
-from support.rows import RUN, result
+from support.rows import begin, result
 from kernelmark.bench.record.store import Store
 
 store = Store(Path(sys.argv[1]))
-store.begin(RUN)
+begin(store)
 for i in range(10**9):
     store.add(result(threads=i), {"m": i}, [i + 1.0] * 100, None)
     sys.stdout.write(f"{i}\\n")
@@ -205,7 +205,7 @@ def test_ceilings_are_kept_in_their_order_with_what_speaks_against_them(begun):
     begun.doubt_ceiling("r1", second, "surpassed")
     assert (begun.ceilings("r1"), begun.ceilings("r2")) == ([(first, ""), (second, "surpassed")], [])
     for run_id, plan in (("r2", {"plugins": ["p.py"]}), ("r3", {}), ("r4", {"plugins": []})):
-        begun.begin(msgspec.structs.replace(RUN, run_id=run_id, plan=plan))
+        begin(begun, run_id, plan=plan)
     assert [*begun.earlier_ceilings("r4", first.need)] == [(first, ""), (second, "surpassed")]
     begun.add_ceiling("r2", first)  # a plug-in may have changed what it was measured with
     assert len([*begun.earlier_ceilings("r4", first.need)]) == 2
@@ -213,7 +213,7 @@ def test_ceilings_are_kept_in_their_order_with_what_speaks_against_them(begun):
 
 
 def test_what_belongs_to_a_removed_run_goes_with_it_and_that_of_others_stays(begun):
-    begun.begin(msgspec.structs.replace(RUN, run_id="r2", machine={"cpu": "other"}))
+    begin(begun, "r2", machine={"cpu": "other"})
     for run_id in begun.run_ids():
         row = result(run_id=run_id, baseline="gemm/numpy.matmul", speedup=2.0)
         begun.add(row, {}, [1.0], BaselineRatio(2.0, 1.5, 2.5, "paired", 1.9), evidence=Evidence([1.0], None))
@@ -275,10 +275,10 @@ def test_a_run_of_an_older_store_has_no_name_and_no_number_of_planned_cases_and_
     schema_4(tmp_path / "old.db").close()
     store = Store(tmp_path / "old.db", create=False)
     (old,) = store.run_ids()
-    store.begin(msgspec.structs.replace(RUN, name="new", planned=3))
+    begin(store, name="new", planned=3)
     runs = [(run.run_id, run.name, run.planned) for run in map(store.run, (old, "new"))]
     store.close()
-    assert runs == [(old, "", None), (RUN.run_id, "new", 3)]
+    assert runs == [(old, "", None), ("r1", "new", 3)]
 
 
 KNOWN = KernelVersion(kernel="k", problem="p", saved_at="t", by="watch", verdict="PASS", right=True, registers=40)

@@ -16,7 +16,7 @@ from kernelmark.bench.report.places import places
 from kernelmark.bench.report.publish_index import Price, write_index
 from kernelmark.bench.report.run_data import RunData
 from kernelmark.bench.report.show import run_end
-from support.rows import DISTURBED, RUN, begin, fail, put, result
+from support.rows import DISTURBED, begin, fail, put, result
 from support.texts import csv_rows
 
 UUID = "GPU-0a1b2c3d-0000-1111-2222-333344445555"
@@ -235,7 +235,7 @@ def test_a_run_on_one_host_with_one_gpu_has_no_such_table(begun):
 
 
 def test_exported_ceilings_and_plans_name_no_host_and_no_gpu_unless_they_are_to(begun, tmp_path):
-    begun.begin(msgspec.structs.replace(RUN, run_id="r2", plan={"gpus": ["GPU-a"]}))
+    begin(begun, "r2", plan={"gpus": ["GPU-a"]})
     begun.add_ceiling("r2", msgspec.structs.replace(CEILING, host="one.example", device_uuid="GPU-a"))
     for identifies in (False, True):
         begun.identifies = identifies

@@ -4,12 +4,12 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
+
 from kernelmark.bench.measure.measurement import Ceiling, ProcessPart
 from kernelmark.bench.measure.stats import median_interval
 from kernelmark.bench.record.columns import Result, finite
 from kernelmark.bench.record.store import Run, Store
-
-RUN = Run("r1", {"cpu": "some"}, "2026-01-01T00:00:00", ("smoke",), "kernelmark run smoke", {"blas": []}, "c0ffee", {})
 
 
 def result(**values: Any) -> Result:
@@ -23,15 +23,15 @@ def result(**values: Any) -> Result:
 MACHINE = {"cpu": "Some CPU", "cpus": 4, "cpus_usable": 2, "llc_bytes": 32_000_000, "memory_bytes": 8_000_000_000}
 ENVIRONMENT = {"kernelmark": "0.1.0", "versions": {"numpy": "2.4.6"}, "blas": ["openblas 0.3"], "variables": {}}
 PLAN = {"suites": [], "seed": 3, "rel_ci": 0.01, "max_time_s": 0.5, "processes": 1, "plugins": []}
+COMMIT, COMMAND = "c0ffee1234567", "kernelmark run mine"
+RUN = Run("r1", MACHINE, "2026-01-01T10:00:00+00:00", ("mine",), COMMAND, ENVIRONMENT, COMMIT, PLAN)
 #: What stands in a row during most of whose sampling others were at work.
 DISTURBED = "other processes used 0.98 CPUs during 60 % of the sampling"
 SHARED = {"provider": "some", "device": "cpu", "device_name": "Some CPU", "mode": "cold", "threads": 2, "reason": ""}
 
 
 def begin(store: Store, run_id: str = "r1", **facts: Any) -> None:
-    known = {"machine": MACHINE, "started_at": "2026-01-01T10:00:00+00:00", "suites": ("mine",)}
-    known |= {"command": "kernelmark run mine", "environment": ENVIRONMENT, "git_commit": "c0ffee1234567", "plan": PLAN}
-    store.begin(Run(run_id=run_id, **{**known, **facts}))
+    store.begin(msgspec.structs.replace(RUN, run_id=run_id, **facts))
 
 
 def put(
@@ -61,7 +61,7 @@ def put(
         "time_s_mean": sum(samples) / len(samples), "time_s_std": 0.01 * median, "time_s_ci95_low": low,
         "time_s_ci95_high": high, "gflop_per_s": 1e-3 / middle, "gbyte_per_s": 1e-4 / middle,
         "stopped_by": "interval", "interval": "within-process", "started_at": "2026-01-01T10:00:01.123+00:00",
-        "versions": "numpy 2.4.6", "git_commit": "c0ffee1234567", "outliers": 0, "repeated": 0, "load": 0.25,
+        "versions": "numpy 2.4.6", "git_commit": COMMIT, "outliers": 0, "repeated": 0, "load": 0.25,
     }  # fmt: skip
     layout = words[0] if op in ("gemm", "conv") and words else ""
     timed["job"] = " ".join([problem, *(str(values.get(name)) for name in ("mode", "isa", "threads"))])
