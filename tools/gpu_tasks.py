@@ -282,8 +282,7 @@ class Tasks:
     def _first_tiles(self, name: str, problem: str) -> list[str]:
         """Return the default tile of a kernel for a problem, and the tiles that differ from it in one or two values."""
         kernel, wanted = self._registry.named(name), self._registry.problem(problem)
-        default = kernel.tile_for(wanted, self._limits)
-        assert default is not None
+        default = kernel.default_tile(wanted, self._limits)
         space = kernel.values(self._limits)
         tiles = [default]
         for names in (*((key,) for key in space), *combinations(space, 2)):

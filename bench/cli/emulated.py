@@ -56,9 +56,7 @@ def _verified(kernel: CudaKernel, problem: Problem) -> bool:
     if reason := kernel.refuses(problem, device) or kernel.emulated:
         click.echo(f"unsupported: {reason}")
         return True
-    tile = kernel.tile_for(problem, device)
-    assert tile is not None, "a kernel that takes the problem has a tile for it"
-    case = EmulatedCase(kernel, problem, tile, device)
+    case = EmulatedCase(kernel, problem, kernel.default_tile(problem, device), device)
     try:
         lines = list(_lines(case))
     except (HostCompileError, WorkerError, ValueError) as error:  # ValueError: a waiver without a reason

@@ -42,8 +42,7 @@ def cuda_launch(
     device = present_limits()
     if reason := _beyond(kernel, device) or kernel.refuses(problem, device):
         raise Unsupported(reason)
-    tile = tile or kernel.tile_for(problem, device)
-    assert tile is not None, "a kernel that takes the problem has a tile for it"
+    tile = tile or kernel.default_tile(problem, device)
     calls = kernel.calls(problem, tile, device)
     cubin = compile_cubin(kernel.source, entries_of(calls), device.arch, kernel.id)
     scratch: dict[str, Any] = {}

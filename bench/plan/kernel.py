@@ -190,6 +190,12 @@ class Kernel:
         tiles = walk(self.values(device), lambda tile: self.unfit(problem, tile, device))
         return next((tile for tile in tiles if isinstance(tile, Tile)), None)
 
+    def default_tile(self, problem: Problem, device: DeviceLimits = H100) -> Tile:
+        """Return the tile that a run uses for a problem that the kernel takes on the device."""
+        tile = self.tile_for(problem, device)
+        assert tile is not None, self.refuses(problem, device)
+        return tile
+
 
 def _checked_tile(kernel: Kernel, values: Mapping[str, int]) -> dict[str, int]:
     """Return the values in the order of the kernel's tunables. Raises UsageError for an unknown tunable or value.

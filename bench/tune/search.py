@@ -272,10 +272,9 @@ def _subject(kernel: Kernel, problem: Problem, seed: int) -> Subject:
     plain = kernel.with_tile({})
     if reason := plain.refuses(problem, device):
         raise UsageError(f"{problem.id}: {reason}; choose another problem")
-    space, default = Space(kernel, problem, device), plain.tile_for(problem, device)
+    space, default = Space(kernel, problem, device), plain.default_tile(problem, device)
     counted = space.count()
     drawn = space.valid() if counted.exact else space.sample(SAMPLE, seed)
-    assert default is not None
     names = tuple(space.values)
     configs = [tuple(getattr(tile, name) for name in names) for tile in [default, *drawn]]
     tiles = SearchDomain(names, configs[1:], configs[0])

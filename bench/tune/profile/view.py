@@ -57,8 +57,7 @@ def profiled(kernel: CudaKernel, problem: Problem, arch: str, limits: Published 
     and CompileError if it does not compile.
     """
     device = typical(arch)
-    tile = kernel.tile_for(problem, device)
-    assert tile is not None, "a kernel that takes the problem has a tile for it"
+    tile = kernel.default_tile(problem, device)
     case = EmulatedCase(kernel, problem, tile, device)
     try:
         sass = analyse(kernel, problem, tile, arch, device)

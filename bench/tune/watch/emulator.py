@@ -50,8 +50,7 @@ def emulate(registry: Registry, kernel: CudaKernel, problem: Problem, device: De
 
     Also run as many blocks of the problem itself as a few seconds allow.
     """
-    tile = kernel.tile_for(problem, device)
-    assert tile is not None, "a kernel that takes the problem has a tile for it"
+    tile = kernel.default_tile(problem, device)
     if kernel.emulated:
         return Emulated(tile, skipped=f"{kernel.id} cannot be emulated: {kernel.emulated}")
     if reason := missing_tool():

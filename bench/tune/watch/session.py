@@ -194,9 +194,7 @@ class WatchSession:
 
     @property
     def tile(self) -> Tile:
-        tile = self.kernel.tile_for(self.problem, self.device)
-        assert tile is not None, "a kernel that takes the problem has a tile for it"
-        return tile
+        return self.kernel.default_tile(self.problem, self.device)
 
     def _of(self, version: Version) -> CudaKernel:
         return replace(self.kernel, source=str(version.source))
