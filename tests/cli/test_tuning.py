@@ -17,7 +17,7 @@ from kernelmark.bench.tune.profile import sass
 from kernelmark.bench.tune.select import train
 from kernelmark.bench.tune.select.model import Model, file_text
 from support.pages import valid
-from support.rows import begin, put
+from support.rows import put
 from support.tuning import FIRST, SECOND, bordered, plant, shapes
 
 PROBLEM = "gemm/m500n70k256/f32/NT"
@@ -243,14 +243,13 @@ WORDS = ("scaling", "net", "--link", "8GB/s", "--workers", "4,8,1")
 
 
 @pytest.fixture
-def path(store):
+def path(begun):
     """The path of a store with a network of one layer and an aggregation of its gradient."""
-    begin(store)
     for problem, part in (("gemm/m1n1000k500/f32/NT", "forward"), ("gemm/m1000n500k1/f32/TN", "backward")):
-        put(store, problem, "gemm/a.b")
-        store.add_layer("r1", Layer("net", problem, part, 1))
-    put(store, "aggregate/w4n500000/f32", "aggregate/cpu.host_serial", 1e-4, {"w": 4, "n": 500_000, "step": "sum"})
-    return str(store.path)
+        put(begun, problem, "gemm/a.b")
+        begun.add_layer("r1", Layer("net", problem, part, 1))
+    put(begun, "aggregate/w4n500000/f32", "aggregate/cpu.host_serial", 1e-4, {"w": 4, "n": 500_000, "step": "sum"})
+    return str(begun.path)
 
 
 def test_the_table_is_printed_and_nothing_is_stored(called, path):

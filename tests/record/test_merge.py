@@ -110,13 +110,12 @@ def test_runs_that_are_no_shards_are_copied_with_all_that_is_theirs(store, tmp_p
         assert copied.version == version
 
 
-def test_a_run_that_stands_above_a_merged_one_leaves_room_for_its_missing_shards(shards, store, tmp_path):
+def test_a_run_that_stands_above_a_merged_one_leaves_room_for_its_missing_shards(shards, begun, tmp_path):
     target = tmp_path / "all.db"
-    begin(store)
-    put(store, "gemm/m8n8k8/f32/NN", "gemm/some.own", dims={"m": 8})
-    store.close()
+    put(begun, "gemm/m8n8k8/f32/NN", "gemm/some.own", dims={"m": 8})
+    begun.close()
     merge_files(target, paths(shards, 3))
-    merge_files(target, [store.path])
+    merge_files(target, [begun.path])
     merge_files(target, paths(shards, 1, 2))
     with Store(target) as merged:
         (run_id,) = [name for name in merged.run_ids() if "-shards-" in name]
@@ -156,11 +155,10 @@ def test_what_does_not_belong_together_is_refused(shards, tmp_path, complaint, c
         ("UPDATE run SET started_at = '2026-01-01T00:00:00+00:00'", "differs from that in"),
     ],
 )
-def test_the_same_run_with_other_content_is_refused(shards, store, tmp_path, complaint, statement, refusal):
-    begin(store)
-    put(store, "copy/m8n8/f32", "copy/some.own", dims={"m": 8})
-    store.close()
-    for number, path in enumerate((shards / "1.db", store.path)):
+def test_the_same_run_with_other_content_is_refused(shards, begun, tmp_path, complaint, statement, refusal):
+    put(begun, "copy/m8n8/f32", "copy/some.own", dims={"m": 8})
+    begun.close()
+    for number, path in enumerate((shards / "1.db", begun.path)):
         target, changed = tmp_path / f"all{number}.db", tmp_path / f"changed{number}.db"
         merge_files(target, [path])
         with closing(sqlite3.connect(path)) as db, closing(sqlite3.connect(changed)) as copy:
@@ -200,8 +198,7 @@ def test_a_name_that_another_run_has_is_refused(store, shards, tmp_path, complai
     assert "run r1" in complaint(lambda: merge_files(store.path, [tmp_path / "1.db"]))
 
 
-def test_processes_of_another_host_are_not_pooled(store, complaint):
-    begin(store)
-    run = store.run("r1")
-    store.set_aside("r1", 0, 1, [Measurement(kernel="copy/k", host="elsewhere")])
-    assert "has processes of host elsewhere, which are not pooled" in complaint(lambda: taken_up(store, "r1", run))
+def test_processes_of_another_host_are_not_pooled(begun, complaint):
+    run = begun.run("r1")
+    begun.set_aside("r1", 0, 1, [Measurement(kernel="copy/k", host="elsewhere")])
+    assert "has processes of host elsewhere, which are not pooled" in complaint(lambda: taken_up(begun, "r1", run))

@@ -184,12 +184,11 @@ def test_rows_of_more_than_one_chunk_are_in_their_order(store, monkeypatch):
 
 
 @pytest.mark.parametrize("sizes", [(1,), (1, 2, 1), (1, 1, 2)])
-def test_a_column_is_constant_only_if_it_is_so_in_every_row(store, sizes):
-    begin(store)
+def test_a_column_is_constant_only_if_it_is_so_in_every_row(begun, sizes):
     for i, size in enumerate(sizes):
         values = {"seed": size, "load": float(size), "clock_mhz": None if size == 1 else 1000.0}
-        put(store, "copy/m1n1/f32", f"copy/some.k{i}", **values)
-    assert values_of(store.table("r1").rows) == values_of(r for r, _ in store.results("r1"))
+        put(begun, "copy/m1n1/f32", f"copy/some.k{i}", **values)
+    assert values_of(begun.table("r1").rows) == values_of(r for r, _ in begun.results("r1"))
 
 
 @pytest.mark.parametrize(("values", "kind"), [(256, "B"), (257, "H"), (65537, "I")])
@@ -210,12 +209,11 @@ def test_a_run_without_rows_is_an_empty_table_and_a_selection_holds_for_tables_t
     assert {r.op for r in store.table("r1").rows} == {"conv"}
 
 
-def test_a_value_of_a_wrong_type_is_named_in_one_line(store, complaint):
-    begin(store)
-    put(store, "gemm/m8n8k8/f32/NN", "gemm/some.base")
-    store._db.execute("UPDATE result SET time_s_min = 'soon'")
-    line = complaint(lambda: store.table("r1"))
-    assert line.startswith(f"{store.path}: cannot be read: Expected `float | null`, got `str` - at `$.time_s_min`; ")
+def test_a_value_of_a_wrong_type_is_named_in_one_line(begun, complaint):
+    put(begun, "gemm/m8n8k8/f32/NN", "gemm/some.base")
+    begun._db.execute("UPDATE result SET time_s_min = 'soon'")
+    line = complaint(lambda: begun.table("r1"))
+    assert line.startswith(f"{begun.path}: cannot be read: Expected `float | null`, got `str` - at `$.time_s_min`; ")
 
 
 def test_a_number_that_is_not_finite_is_empty_and_the_rows_around_it_are_whole(store):

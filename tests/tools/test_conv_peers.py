@@ -74,10 +74,9 @@ def rows(page, first):
     return [cells for cells in table if cells[0] == first]
 
 
-def test_the_fastest_own_kernel_is_compared_layer_by_layer_and_in_the_mean(store, call, layers):
-    begin(store)
-    times(store, 8, onednn=1e-3, direct=0.5e-3, im2col=2e-3, plugin=0.1e-3)
-    times(store, 16, onednn=8e-3, direct=9e-3, im2col=1e-3)
+def test_the_fastest_own_kernel_is_compared_layer_by_layer_and_in_the_mean(begun, call, layers):
+    times(begun, 8, onednn=1e-3, direct=0.5e-3, im2col=2e-3, plugin=0.1e-3)
+    times(begun, 16, onednn=8e-3, direct=9e-3, im2col=1e-3)
     page = call("--network", "two").out
     (summary,) = rows(page, "two")
     assert summary[1:5] == ["1", "nchw", "fprop", "2"]
@@ -99,13 +98,12 @@ def test_the_interval_of_a_mean_lies_between_the_means_of_the_ends():
     assert conv_peers.geometric_mean([conv_peers.Ratio(2, 1, 4), conv_peers.Ratio(8)])[:3] == (4, None, None)
 
 
-def test_layers_without_a_ratio_and_rows_without_a_time_stand_below_with_the_reason(store, call):
-    begin(store)
-    times(store, 8, onednn=1e-3)
-    fail(store, LAYER.format(8, "fprop"), IM2COL, "unsupported", "r is 3, expected 1 | 2")
-    times(store, 16, direct=1e-3)
-    fail(store, LAYER.format(16, "fprop"), ONEDNN, "failed", "RuntimeError: no primitive")
-    times(store, 16, "dgrad", onednn=1e-3, direct=0.5e-3)
+def test_layers_without_a_ratio_and_rows_without_a_time_stand_below_with_the_reason(begun, call):
+    times(begun, 8, onednn=1e-3)
+    fail(begun, LAYER.format(8, "fprop"), IM2COL, "unsupported", "r is 3, expected 1 | 2")
+    times(begun, 16, direct=1e-3)
+    fail(begun, LAYER.format(16, "fprop"), ONEDNN, "failed", "RuntimeError: no primitive")
+    times(begun, 16, "dgrad", onednn=1e-3, direct=0.5e-3)
     page = call().out
     assert "Partial: 5 of 6 layers have no ratio" in page
     assert [cells[3:5] for cells in rows(page, "one")] == [["fprop", "0 of 2"], ["dgrad", "1 of 2"]]
@@ -119,12 +117,11 @@ def test_layers_without_a_ratio_and_rows_without_a_time_stand_below_with_the_rea
         assert line in page.splitlines()
 
 
-def test_ties_and_noise_are_marked(store, call, layers):
-    begin(store)
-    times(store, 8, onednn=1e-3)
-    put(store, LAYER.format(8, "fprop"), DIRECT, taken=[1e-3 * (1 + 0.1 * (i % 2 - 0.5)) for i in range(12)])
-    put(store, LAYER.format(16, "fprop"), ONEDNN, taken=[1e-3] * 12, disturbed=DISTURBED)
-    put(store, LAYER.format(16, "fprop"), DIRECT, taken=[5e-4] * 12)
+def test_ties_and_noise_are_marked(begun, call, layers):
+    times(begun, 8, onednn=1e-3)
+    put(begun, LAYER.format(8, "fprop"), DIRECT, taken=[1e-3 * (1 + 0.1 * (i % 2 - 0.5)) for i in range(12)])
+    put(begun, LAYER.format(16, "fprop"), ONEDNN, taken=[1e-3] * 12, disturbed=DISTURBED)
+    put(begun, LAYER.format(16, "fprop"), DIRECT, taken=[5e-4] * 12)
     page = call("--network", "two").out
     tie, noisy = layers("--network", "two").values()
     assert float(tie["low"]) < 1 < float(tie["high"])

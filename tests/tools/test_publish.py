@@ -164,9 +164,8 @@ def test_figures_on_the_page_are_those_in_its_folder_and_small():
     assert [path.name for path in (DOCS / "figures").iterdir() if path.stat().st_size > figures.MOST_BYTES] == []
 
 
-def test_the_page_of_figures_has_every_kind(store):
-    begin(store)
-    titles = {kind.title for kind in kinds(RunData(store, "r1"))} - {OVER_RUNS} | {REGRET, CHOSEN_TITLE}
+def test_the_page_of_figures_has_every_kind(begun):
+    titles = {kind.title for kind in kinds(RunData(begun, "r1"))} - {OVER_RUNS} | {REGRET, CHOSEN_TITLE}
     assert set(re.findall(r"^## (.+)$", (DOCS / "figures.md").read_text(), re.MULTILINE)) == titles
 
 
@@ -185,12 +184,11 @@ FOREVER = float("inf")
 
 
 @pytest.fixture
-def made(store, registry, tmp_path, monkeypatch):
+def made(begun, registry, tmp_path, monkeypatch):
     """Experiments that take a second or two, `dull` longest; `made()` is what a call of `make publish` has."""
     use_small(monkeypatch)
-    begin(store)
     agenda_ = publish.Agenda()
-    return lambda store=store, agenda_=agenda_, anyway=True: publish.Experiments(
+    return lambda store=begun, agenda_=agenda_, anyway=True: publish.Experiments(
         store, agenda_, tmp_path, registry, "r1", anyway
     )
 
