@@ -2,6 +2,8 @@
 
 import pytest
 
+from support.kernels import DIRECTIONS
+
 
 @pytest.fixture(autouse=True)
 def _threads_on_every_problem(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -9,3 +11,9 @@ def _threads_on_every_problem(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(_worth, "pays", lambda problem, threads, compiled: True)
     monkeypatch.setattr(_fftw, "PLANNING_S", 1e-3)
+
+
+@pytest.fixture(params=DIRECTIONS)
+def direction(request: pytest.FixtureRequest) -> str:
+    """Each direction of a convolution."""
+    return str(request.param)

@@ -112,7 +112,6 @@ def by_definition(p: ConvProblem, inputs: dict[str, np.ndarray]) -> np.ndarray:
     return arrays[out]
 
 
-@pytest.mark.parametrize("direction", DIRECTIONS)
 @pytest.mark.parametrize("text", SMALL)
 def test_reference_is_the_definition(text: str, direction: str) -> None:
     problem, inputs, reference = referenced(text.format(direction))
@@ -120,7 +119,6 @@ def test_reference_is_the_definition(text: str, direction: str) -> None:
     assert np.allclose(reference.values, by_definition(problem, inputs), rtol=0, atol=1e-13)
 
 
-@pytest.mark.parametrize("direction", DIRECTIONS)
 @pytest.mark.parametrize("text", SMALL)
 def test_sampled_reference_is_the_whole_at_its_places(text: str, direction: str, monkeypatch) -> None:
     problem, inputs, reference = referenced(text.format(direction))
@@ -136,7 +134,6 @@ def test_sampled_reference_is_the_whole_at_its_places(text: str, direction: str,
 
 
 @pytest.mark.parametrize("error", [0.01, 1.0, np.nan])
-@pytest.mark.parametrize("direction", DIRECTIONS)
 @pytest.mark.parametrize("words", ["nchw", "nhwc"])
 def test_one_wrong_element_outside_the_sample_is_found_by_the_checksum(words, direction, error, monkeypatch) -> None:
     problem, inputs, whole = referenced(f"conv/n2c12h19w17k18r3s3pad1/f32/{words}/{direction}/g2")

@@ -98,7 +98,6 @@ def test_drawn_problems_are_of_every_kind() -> None:
 
 @pytest.mark.parametrize("every", ["tenth", pytest.param("other", marks=pytest.mark.long)])
 @pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("direction", DIRECTIONS)
 def test_every_kernel_is_right_on_drawn_problems(direction: str, layout: str, every: str) -> None:
     # Of three problems one for each direction in a layout, so that each of them is computed twice.
     first = (DIRECTIONS.index(direction) + LAYOUTS.index(layout)) % 3
@@ -115,7 +114,6 @@ def test_every_kernel_is_right_on_drawn_problems(direction: str, layout: str, ev
 
 
 @pytest.mark.parametrize("sizes", RAGGED)
-@pytest.mark.parametrize("direction", DIRECTIONS)
 def test_our_kernels_are_right_across_blocks_on_any_number_of_threads(sizes: str, direction: str) -> None:
     first = RAGGED.index(sizes) + DIRECTIONS.index(direction)
     for i, layout in enumerate(LAYOUTS):

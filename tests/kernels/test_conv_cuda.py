@@ -187,7 +187,6 @@ def test_slices_of_depthwise_filters_cover_all_pixels_and_none_is_empty(layout: 
             assert call.args[2:] == (128 * 9 if "k128" in sizes else 64 * 9, count)
 
 
-@pytest.mark.parametrize("direction", DIRECTIONS)
 def test_a_pointwise_convolution_needs_no_columns(direction: str) -> None:
     for layout in ("nchw", "nhwc"):
         made = calls("im2col", convolution("n4c64h14w14k96r1s1", f"{layout}/{direction}"))
@@ -197,7 +196,6 @@ def test_a_pointwise_convolution_needs_no_columns(direction: str) -> None:
 
 
 @pytest.mark.parametrize("layout", ["nchw", "nhwc"])
-@pytest.mark.parametrize("direction", DIRECTIONS)
 def test_images_of_which_scratch_holds_not_all_are_taken_in_passes(layout: str, direction: str) -> None:
     made = calls("im2col", convolution("n128c64h112w112k64r3s3pad1", f"{layout}/{direction}"))
     (scratch,) = {arg for _, call in made for arg in call.args if isinstance(arg, Scratch) and arg.name == "columns"}
@@ -232,7 +230,6 @@ TENSOR_CORES = (MMA, TF32, "conv/cuda.implicit_3xtf32")
 
 @pytest.mark.parametrize("sizes", ["n1c256h56w56k256", "n1c512h28w28k512", "n1c512h14w14k512"])
 @pytest.mark.parametrize("layout", ["nchw", "nhwc"])
-@pytest.mark.parametrize("direction", DIRECTIONS)
 def test_small_images_of_vgg_are_cut_into_slices_until_half_of_an_h100_has_work(sizes, layout, direction) -> None:
     (_, call), *_ = chosen(IMPLICIT, f"conv/{sizes}r3s3pad1/f32/{layout}/{direction}").calls
     x, y, z = call.grid
@@ -245,7 +242,6 @@ def test_64_channels_get_a_tile_that_is_64_wide() -> None:
         assert getattr(tile, side) == 64
 
 
-@pytest.mark.parametrize("direction", DIRECTIONS)
 def test_slices_cover_the_reduction_and_none_is_empty(direction: str) -> None:
     for name in (IMPLICIT, *TENSOR_CORES):
         dtype = CUDA[name].domain["dtype"][0]

@@ -327,7 +327,6 @@ def test_the_first_plan_with_the_notes_is_built(name: str, frontend: list[Any]) 
 
 @pytest.mark.usefixtures("frontend")
 @pytest.mark.parametrize("layout", ["nchw", "nhwc"])
-@pytest.mark.parametrize("direction", DIRECTIONS)
 @pytest.mark.parametrize(("dtype", "kind"), [("f32", "float"), ("f16", "half"), ("bf16", "bfloat16")])
 def test_the_graph_is_the_problem(layout: str, direction: str, dtype: str, kind: str) -> None:
     problem = REGISTRY.problem(f"conv/n2c4h9w8k6r3s2pad0-1x2stride2x1/{dtype}/{layout}/{direction}/dil1x3/g2")

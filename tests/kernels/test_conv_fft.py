@@ -114,7 +114,6 @@ def candidates(parsed: Any) -> list[Cuts]:
     return found
 
 
-@pytest.mark.parametrize("direction", DIRECTIONS)
 def test_tiles_hold_their_filter_and_cover_every_output(direction: str) -> None:
     for parsed in (convolution(sizes, f"nchw/{direction}") for sizes in (*RAGGED, *EVERY, L1, L2, L3)):
         sides = (side for side in (16, 32) if max(spans(parsed)) < side)
@@ -258,7 +257,6 @@ def test_every_tile_is_right_in_every_direction(every: partial[list[EmulatedCase
     assert not wrong_in_emulator(found)
 
 
-@pytest.mark.parametrize("direction", DIRECTIONS)
 @pytest.mark.parametrize("sizes", EVERY)
 def test_a_spectrum_that_is_multiplied_is_as_large_as_was_written(sizes: str, direction: str) -> None:
     parsed = convolution(sizes, f"nchw/{direction}")
@@ -390,7 +388,6 @@ def standins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cufft._movers.cache_clear()
 
 
-@pytest.mark.parametrize("direction", DIRECTIONS)
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("sizes", SHAPES)
 def test_the_convolution_comes_of_transforms_and_products(sizes: str, layout: str, direction: str, standins) -> None:
@@ -402,7 +399,6 @@ def test_the_convolution_comes_of_transforms_and_products(sizes: str, layout: st
         assert operands.complaint("fft") is None, name
 
 
-@pytest.mark.parametrize("direction", DIRECTIONS)
 def test_small_and_oblong_tiles_join_up(direction: str, standins: None, monkeypatch: pytest.MonkeyPatch) -> None:
     parsed = convolution("n2c2h17w23k3r3s2pad1stride2x1", f"nhwc/{direction}")
     for sides in ((3, 2), (4, 8), (7, 5), (16, 3)):

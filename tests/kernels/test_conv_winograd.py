@@ -143,7 +143,6 @@ LAYOUTS = ("nchw", "nhwc")
 
 @pytest.mark.parametrize("size", first_short(["h9w7", "h7w5"]))  # six and four tiles of 4 x 4
 @pytest.mark.parametrize("outputs", [4, 32])
-@pytest.mark.parametrize("direction", DIRECTIONS)
 def test_winograd_is_right_where_few_filters_are_transformed_at_a_time(direction: str, outputs: int, size: str) -> None:
     names = [f"conv/cpu.{name}@HELD=2097152,OUTPUTS={outputs}" for name in ("winograd", "winograd4")]
     for layout, threads in product(LAYOUTS, (1, 2, 3)):
@@ -194,7 +193,6 @@ def test_elements_are_divided_and_joined(count: int) -> None:
 
 
 @pytest.mark.parametrize("pad", ["3", "1-1x3-3", "3-0x0-3"])
-@pytest.mark.parametrize("direction", DIRECTIONS)
 def test_winograd_leaves_out_what_no_tile_meets(direction: str, pad: str) -> None:
     for layout, threads in product(LAYOUTS, (1, 3)):
         problem = f"conv/n2c5h4w10k3r3s3pad{pad}/f32/{layout}/{direction}"
@@ -205,7 +203,6 @@ def executed(name: str, problem: str) -> int:
     return REGISTRY.kernels[f"conv/cpu.{name}"].executed_flop(REGISTRY.problem(problem))
 
 
-@pytest.mark.parametrize("direction", DIRECTIONS)
 def test_winograd_executes_fewer_operations_by_what_its_tiles_save(direction: str) -> None:
     layer = f"conv/n64c512h48w48k512r3s3pad1/f32/nchw/{direction}"
     for name, saved in (("winograd", 9 * 4 / 16), ("winograd4", 9 * 16 / 36)):

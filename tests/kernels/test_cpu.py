@@ -146,14 +146,12 @@ def torch():
 
 
 @pytest.mark.parametrize("layout", ["nchw", "nhwc"])
-@pytest.mark.parametrize("direction", DIRECTIONS)
 @pytest.mark.parametrize("words", ["", "/dil1x2", "/g2"])
 def test_it_is_right_in_every_direction_and_layout(torch, layout: str, direction: str, words: str) -> None:
     for sizes in SIZES:
         assert not failures(f"conv/{sizes}/f32/{layout}/{direction}{words}", KERNEL), sizes
 
 
-@pytest.mark.parametrize("direction", DIRECTIONS)
 @pytest.mark.parametrize("layout", ["nchw", "nhwc"])
 def test_bfloat16_is_right(torch, layout: str, direction: str) -> None:
     refused = direction != "fprop" and not torch.ops.mkldnn._is_mkldnn_bf16_supported()
