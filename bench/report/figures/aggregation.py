@@ -83,7 +83,7 @@ def _winner(lane: NetworkLane) -> str:
 def _draw(lanes: Sequence[NetworkLane]) -> style.Drawing:
     kernels = sorted({r.kernel for lane in lanes for r, _ in lane.ratios})
     marked = sum(LANE_MM + MARK_MM * len(lane.ratios) for lane in lanes)
-    figure, axes = style.panel(14 + marked + 1.9 * len(kernels))
+    figure, axes = style.panel(14 + marked + 1.9 * len(kernels), grid="x")
     marks: dict[str, style.Look] = style.looks(kernels)
     for k, kernel in enumerate(kernels):
         shift = SPREAD * ((k + 0.5) / len(kernels) - 0.5)
@@ -100,6 +100,5 @@ def _draw(lanes: Sequence[NetworkLane]) -> style.Drawing:
     axes.set_yticks(range(len(lanes)), [f"{lane.name}\n{lane.elements / 1e6:.3g} million" for lane in lanes])
     axes.tick_params(axis="y", length=0)
     style.ticks(axes.xaxis, style.round_ticks(*axes.get_xlim()))
-    axes.grid(axis="x")
     figure.legend(loc="outside lower center", ncols=2, handletextpad=0.2)
     return figure

@@ -81,7 +81,7 @@ def _figure(lines: Lines, looks: dict[str, style.Look]) -> style.Figure:
 
 
 def _draw(lines: Lines, looks: dict[str, style.Look]) -> style.Drawing:
-    figure, axes = style.panel(58)
+    figure, axes = style.panel(58, grid="both")
     labels = []
     name, unit = lines.unit
     names = figure_names(lines.kernels)
@@ -96,7 +96,6 @@ def _draw(lines: Lines, looks: dict[str, style.Look]) -> style.Drawing:
     if _square(lines):
         values = sorted({_size(lines, c) for c in lines.contests})
         style.ticks(axes.xaxis, values[:: 1 + len(values) // 9])
-    axes.grid(which="major")
     style.label_right(axes, labels)
     return figure
 

@@ -86,7 +86,7 @@ def highest(data: RunData, device: str, threads: int, wanted: str, by: str | Non
 
 
 def _draw(roof: Roof, looks: dict[str, style.Look]) -> style.Drawing:
-    figure, axes = style.panel(66)
+    figure, axes = style.panel(66, grid="both")
     xs, ys = [x for x, _, _ in roof.points], [y for _, y, _ in roof.points]
     name, unit = roof.unit
     ridge = roof.compute.rate / roof.memory.rate
@@ -95,7 +95,6 @@ def _draw(roof: Roof, looks: dict[str, style.Look]) -> style.Drawing:
     axes.set_xlim(low, high)
     axes.set_ylim(min(*ys, roof.compute.rate / 30) * 0.5 / unit, max(*ys, roof.compute.rate) * 2.2 / unit)
     style.log_ticks(axes)
-    axes.grid(which="major")
     _draw_ceilings(axes, roof, low, ridge, high)
     _place(axes, roof, looks)
     return figure

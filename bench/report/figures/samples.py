@@ -35,7 +35,7 @@ def _draw(data: RunData, c: Contest, looks: dict[str, style.Look]) -> style.Draw
     import numpy as np
 
     rows = c.ranked[:MOST_KERNELS]
-    figure, axes = style.panel(13 + 6.0 * len(rows))
+    figure, axes = style.panel(13 + 6.0 * len(rows), grid="x")
     axes.set_xscale("log")
     low, high = 0.98, 1.02
     for y, r in enumerate(rows):
@@ -55,6 +55,5 @@ def _draw(data: RunData, c: Contest, looks: dict[str, style.Look]) -> style.Draw
     axes.tick_params(axis="y", length=0)
     axes.spines["left"].set_visible(False)
     style.ticks(axes.xaxis, style.ratio_ticks(low, high))
-    axes.grid(axis="x")
     axes.set_xlabel("sample over its kernel's median")
     return figure

@@ -56,7 +56,7 @@ def _figure(scaling: Scaling, section: ScalingSection, marks: dict[str, style.Lo
 
 
 def _draw(section: ScalingSection, marks: dict[str, style.Look]) -> style.Drawing:
-    figure, axes = style.panel(62)
+    figure, axes = style.panel(62, grid="y")
     axes.set(xlabel="workers", ylabel="speedup, % of linear", xscale="log")
     labels = []
     for kernel in dict.fromkeys(point.kernel for point in section.points):
@@ -70,7 +70,6 @@ def _draw(section: ScalingSection, marks: dict[str, style.Look]) -> style.Drawin
             axes.plot([stated.workers] * 2, ends, color=style.INK, linewidth=2.2, zorder=3)
     axes.set_ylim(bottom=0)
     style.ticks(axes.xaxis, sorted({point.workers for point in section.points}))
-    axes.grid(axis="y")
     style.label_right(axes, labels)
     return figure
 

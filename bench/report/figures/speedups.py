@@ -159,7 +159,7 @@ def _draw(plot: Plot) -> style.Drawing:
         if lane.head and lane.head not in lines:
             lines.append(lane.head)
         lines.append(lane)
-    figure, axes = style.panel(12 + 4.4 * len(lines))
+    figure, axes = style.panel(12 + 4.4 * len(lines), grid="x")
     low, high = plot.range
     axes.set_xscale("log")
     axes.set_xlim(low, high)
@@ -179,7 +179,6 @@ def _draw(plot: Plot) -> style.Drawing:
     axes.set_ylim(len(lines) - 0.4, -0.6)
     axes.spines["left"].set_visible(False)
     style.ticks(axes.xaxis, style.ratio_ticks(low, high))
-    axes.grid(axis="x")
     axes.set_xlabel(f"speed over {short(plot.baseline)}")
     return figure
 

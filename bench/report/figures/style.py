@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
     import matplotlib.axes
@@ -116,10 +116,16 @@ def looks(kernels: Iterable[str]) -> dict[str, Look]:
     return {kernel: look(i) for i, kernel in enumerate(sorted(set(kernels)))}
 
 
-def panel(height_mm: float, width: float = WIDTH) -> tuple[Drawing, Axes]:
-    """Return an empty figure with one plot, one column wide or of another width in inches."""
+def panel(height_mm: float, width: float = WIDTH, grid: Literal["", "x", "y", "both"] = "") -> tuple[Drawing, Axes]:
+    """Return an empty figure with one plot, one column wide or of another width in inches.
+
+    grid: the axes whose ticks have lines across the plot: `x`, `y` or `both`.
+    """
     figure = canvas(height_mm, width)
-    return figure, figure.subplots()
+    axes = figure.subplots()
+    if grid:
+        axes.grid(axis=grid)
+    return figure, axes
 
 
 def canvas(height_mm: float, width: float = WIDTH) -> Drawing:

@@ -57,7 +57,7 @@ def _figure(op: str, problem: str, mode: str, isa: str, scaling: Scaling, looks:
 
 
 def _draw(scaling: Scaling, looks: dict[str, style.Look]) -> style.Drawing:
-    figure, axes = style.panel(52)
+    figure, axes = style.panel(52, grid="y")
     labels = []
     for kernel, rows in scaling.items():
         gains = [Ratio(1.0), *(time_of(rows[0]).over(time_of(r)) for r in rows[1:])]
@@ -69,7 +69,6 @@ def _draw(scaling: Scaling, looks: dict[str, style.Look]) -> style.Drawing:
     axes.set(xlabel="threads", ylabel=f"speedup over {count(counts[0], 'thread')}", xscale="log")
     style.ticks(axes.xaxis, counts)
     axes.set_ylim(bottom=0)
-    axes.grid(axis="y")
     style.label_right(axes, labels)
     return figure
 
@@ -134,7 +133,7 @@ def _size_figure(op: str, mode: str, isa: str, gains: list[Gain], looks: dict[st
 
 
 def _draw_sizes(gains: list[Gain], threads: int, looks: dict[str, style.Look]) -> style.Drawing:
-    figure, axes = style.panel(66)
+    figure, axes = style.panel(66, grid="y")
     unit = "FLOP" if gains[0].row.gflop_per_s else "bytes"
     axes.set(xlabel=f"{unit} of the problem", ylabel=f"speedup of {count(threads, 'thread')} over 1")
     axes.set(xscale="log", yscale="log")
@@ -148,6 +147,5 @@ def _draw_sizes(gains: list[Gain], threads: int, looks: dict[str, style.Look]) -
     axes.axhline(1, color=style.GREY, linewidth=0.8, zorder=0)
     style.ticks(axes.xaxis, style.round_ticks(*axes.get_xlim()))
     style.ticks(axes.yaxis, style.ratio_ticks(*axes.get_ylim()))
-    axes.grid(axis="y")
     style.label_right(axes, labels)
     return figure

@@ -41,7 +41,7 @@ def _figure(problem: str, cases: list[TrendCase], looks: dict[str, style.Look]) 
 
 
 def _draw(cases: list[TrendCase], looks: dict[str, style.Look]) -> style.Drawing:
-    figure, axes = style.panel(52)
+    figure, axes = style.panel(52, grid="y")
     begun = sorted({(point.started_at, point.run_id) for case in cases for point in case.points})
     places = {run_id: at for at, (_, run_id) in enumerate(begun)}
     name, second = unit(max(point.time_s_median for case in cases for point in case.points))
@@ -59,6 +59,5 @@ def _draw(cases: list[TrendCase], looks: dict[str, style.Look]) -> style.Drawing
     if axes.dataLim.y1 > WIDE * axes.dataLim.y0:
         axes.set_yscale("log")
         style.ticks(axes.yaxis, style.round_ticks(*axes.get_ylim()))
-    axes.grid(axis="y")
     style.label_right(axes, labels)
     return figure

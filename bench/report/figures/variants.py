@@ -83,7 +83,7 @@ def _figure(lines: RatioLines, looks: dict[str, style.Look]) -> style.Figure:
 
 
 def _draw(lines: RatioLines, looks: dict[str, style.Look]) -> style.Drawing:
-    figure, axes = style.panel(58)
+    figure, axes = style.panel(58, grid="both")
     labels, spans = [], [1.0]
     names = figure_names(lines.kernels)
     for kernel, pairs in lines.kernels.items():
@@ -99,7 +99,6 @@ def _draw(lines: RatioLines, looks: dict[str, style.Look]) -> style.Drawing:
     if not lines.axis:  # round numbers of work, whose labels need more room
         places = style.round_ticks(*axes.get_xlim())
     style.ticks(axes.xaxis, places[:: 1 + len(places) // (9 if lines.axis else 4)])
-    axes.grid(which="major")
     style.label_right(axes, labels)
     return figure
 

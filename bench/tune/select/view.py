@@ -131,7 +131,7 @@ def regret_figure(model: Model, lost: Sequence[PolicyLosses]) -> style.Kind:
 
 
 def _draw(lost: Sequence[PolicyLosses]) -> "Drawing":
-    figure, axes = style.panel(62)
+    figure, axes = style.panel(62, grid="y")
     axes.set(xlabel="share of the shapes, %", ylabel="time over the oracle's", yscale="log", xlim=(0, 100))
     labels = []
     for i, each in enumerate(lost):
@@ -142,7 +142,6 @@ def _draw(lost: Sequence[PolicyLosses]) -> "Drawing":
         labels.append(style.Label(100.0, float(slowdowns[-1]), each.way, look))
     axes.axhline(1, color=style.GREY, linestyle="--", linewidth=0.8, zorder=0)
     style.ticks(axes.yaxis, style.ratio_ticks(*axes.get_ylim()))
-    axes.grid(axis="y")
     style.label_right(axes, labels)
     return figure
 
