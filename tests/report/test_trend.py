@@ -88,7 +88,7 @@ def test_runs_that_differ_by_chance_show_a_step_in_five_per_cent_of_questions(st
     assert false <= 18  # of 10 expected, in all but 1 % of such tests
 
 
-@pytest.mark.usefixtures("found")
+@pytest.mark.usefixtures("history")
 def test_a_figure_shows_a_problem_of_three_runs(store, tmp_path):
     data = RunData(store, "r8")
     kind = trends(data, looks(row.kernel for row in data.timed))
