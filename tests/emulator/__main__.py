@@ -19,7 +19,7 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
 from emulator.mutation import mutants
-from emulator.proof import SURVIVORS, Fate, corners, fate, headers_by_name, kept, kernels_by_source, mention, plan
+from emulator.proof import SURVIVORS, Fate, corners, fate, headers_by_name, kernels_by_source, mention, plan, short_run
 from emulator.trips import trips
 from kernelmark.bench.emulator.build import CUDA, missing_tool
 
@@ -46,7 +46,7 @@ def count_trips(files: list[str]) -> int:
     enough = True
     for kernel in (kernel.id for file in files for kernel in kernels_by_source().get(file, ())):
         print(kernel)
-        for loop, most in sorted(trips(kept(kernel)).items()):
+        for loop, most in sorted(trips(short_run(kernel)).items()):
             line = f"  {most.trips:4} of {most.least}  {loop.file}:{loop.line}: {loop.condition}  {most.case.id}"
             print(line, flush=True)
             enough &= most.trips >= most.least
@@ -56,14 +56,14 @@ def count_trips(files: list[str]) -> int:
 def prove(files: list[str], is_short: bool) -> int:
     """Print the survivors; return 1 where one of them is not explained."""
     began = time.monotonic()
-    found = [one for file in files for one in _run(file, is_short)]
-    survivors = [one for one in found if one.complaint is None]
+    fates = [outcome for file in files for outcome in _run(file, is_short)]
+    survivors = [outcome for outcome in fates if outcome.complaint is None]
     unexplained = _unexplained(survivors)
-    for one in unexplained:
-        print(f"not explained in {SURVIVORS.relative_to(CUDA.parent)}: {one.file} {one.mutant}")
-    stillborn = sum(not one.compiles for one in found)
+    for survivor in unexplained:
+        print(f"not explained in {SURVIVORS.relative_to(CUDA.parent)}: {survivor.file} {survivor.mutant}")
+    stillborn = sum(not outcome.compiles for outcome in fates)
     print(
-        f"{len(found)} mutants in {time.monotonic() - began:.0f} s: {len(found) - len(survivors) - stillborn} caught, "
+        f"{len(fates)} mutants in {time.monotonic() - began:.0f} s: {len(fates) - len(survivors) - stillborn} caught, "
         f"{stillborn} do not compile, {len(survivors)} survived, {len(unexplained)} of them unexplained"
     )
     return 1 if unexplained else 0
@@ -71,25 +71,25 @@ def prove(files: list[str], is_short: bool) -> int:
 
 def _run(file: str, is_short: bool) -> list[Fate]:
     plans = [*plan(file, is_short), *([case] for case in corners(file))]
-    found = []
+    fates = []
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        for one in pool.map(lambda mutant: fate(file, mutant, plans), mutants((CUDA / file).read_text())):
-            found.append(one)
-            if one.complaint is None:
-                print(f"SURVIVED {file} {one.mutant}", flush=True)
-    caught = sum(one.complaint is not None for one in found)
-    print(f"{file}: {caught} of {len(found)} mutants caught", flush=True)
-    return found
+        for outcome in pool.map(lambda mutant: fate(file, mutant, plans), mutants((CUDA / file).read_text())):
+            fates.append(outcome)
+            if outcome.complaint is None:
+                print(f"SURVIVED {file} {outcome.mutant}", flush=True)
+    caught = sum(outcome.complaint is not None for outcome in fates)
+    print(f"{file}: {caught} of {len(fates)} mutants caught", flush=True)
+    return fates
 
 
 def _unexplained(survivors: list[Fate]) -> list[Fate]:
     """Return the survivors that the page does not name; a mention explains one."""
     page, seen, left = SURVIVORS.read_text(), Counter[str](), []
-    for one in survivors:
-        name = mention(one.file, one.mutant)
+    for survivor in survivors:
+        name = mention(survivor.file, survivor.mutant)
         seen[name] += 1
         if seen[name] > page.count(name):
-            left.append(one)
+            left.append(survivor)
     return left
 
 

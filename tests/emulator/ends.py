@@ -35,8 +35,8 @@ def last(launch: Launch, blocks: int = 1) -> Launch:
 def ends(launch: Launch, rows: int = 1, blocks: int = 1) -> Launch:
     """Return the launch of the last blocks of each row, of which there are `rows` along x, wherever along y and z."""
     x, y, z = extents(launch.grid)
-    found = product(range(y * z), range(rows), range(blocks))
-    return numbered(launch, *(yz * x + (row + 1) * x // rows - 1 - block for yz, row, block in found))
+    places = product(range(y * z), range(rows), range(blocks))
+    return numbered(launch, *(yz * x + (row + 1) * x // rows - 1 - block for yz, row, block in places))
 
 
 def numbered(launch: Launch, *blocks: int) -> Launch:

@@ -69,7 +69,7 @@ def mutants(text: str) -> Iterator[Mutant]:
     """Every mutant of a source, in the order of its lines."""
     code = _blank_constants(blank_comments(text))
     edits = [*_removed_calls(code), *_comparisons(code), *_leading_dimensions(code)]
-    edits += [(*match.span(), kind, match.expand(into)) for kind, own, into in WORDS for match in own.finditer(code)]
+    edits += [(*match.span(), kind, match.expand(into)) for kind, rule, into in WORDS for match in rule.finditer(code)]
     seen = {text}
     for begin, end, kind, into in sorted(edits):
         changed = text[:begin] + into + text[end:]

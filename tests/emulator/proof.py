@@ -64,11 +64,11 @@ def are_explained(file: str, mutants: Iterable[Mutant]) -> set[Mutant]:
 
 @cache
 def kernels_by_source() -> dict[str, list[CudaKernel]]:
-    found: dict[str, list[CudaKernel]] = {}
+    by_source: dict[str, list[CudaKernel]] = {}
     for kernel in KERNELS.values():
         if not kernel.emulated:
-            found.setdefault(kernel.source, []).append(kernel)
-    return found
+            by_source.setdefault(kernel.source, []).append(kernel)
+    return by_source
 
 
 def emulated() -> list[str]:
@@ -84,12 +84,12 @@ def included(file: str) -> dict[str, str]:
 @cache
 def headers_by_name() -> dict[str, list[str]]:
     """Return the sources of emulated kernels that include each header; asm kernels have twins and are left out."""
-    found: dict[str, list[str]] = {}
+    sources: dict[str, list[str]] = {}
     for source in sorted(kernels_by_source()):
         for header in sorted(included(source)):
             if header != source and not header.startswith("ptx"):
-                found.setdefault(header, []).append(source)
-    return found
+                sources.setdefault(header, []).append(source)
+    return sources
 
 
 def plan(file: str, short: bool = False) -> list[list[EmulatedCase]]:
@@ -100,8 +100,8 @@ def plan(file: str, short: bool = False) -> list[list[EmulatedCase]]:
     """
     sources = headers_by_name()[file] if file.endswith(".cuh") else [file]
     kernels = [kernel.id for source in sources for kernel in kernels_by_source()[source]]
-    found = map(kept, kernels) if short else ([*kept(kernel), *paired_cases(kernel)] for kernel in kernels)
-    return [group for cases_ in sorted(found, key=len) for group in _by_variant(cases_)]
+    groups = map(short_run, kernels) if short else ([*short_run(kernel), *paired_cases(kernel)] for kernel in kernels)
+    return [group for cases_ in sorted(groups, key=len) for group in _by_variant(cases_)]
 
 
 @cache
@@ -114,7 +114,7 @@ def swept(kernel: str) -> list[EmulatedCase]:
 
 
 @cache
-def kept(kernel: str) -> list[EmulatedCase]:
+def short_run(kernel: str) -> list[EmulatedCase]:
     chosen = {case.id for case in short_cases(swept(kernel))}
     return [c for c in swept(kernel) if c.id in chosen or c.problem.id in ALSO.get(kernel, ())]
 
@@ -134,20 +134,20 @@ def fate(file: str, mutant: Mutant, plans: Iterable[Sequence[EmulatedCase]]) -> 
         names = entries(list(group))
         for case in group:
             try:
-                found = first_complaint(case, names, folder)
+                complaint = first_complaint(case, names, folder)
             except HostCompileError as error:
                 return Fate(file, mutant, str(error).splitlines()[0], case, compiles=False)
-            if found:
-                return Fate(file, mutant, found, case)
+            if complaint:
+                return Fate(file, mutant, complaint, case)
     return Fate(file, mutant)
 
 
 def first_complaint(case: EmulatedCase, names: tuple[str, ...], folder: Path) -> str | None:
     """Return what the case complains about first, or None. Raises HostCompileError."""
     short_s, long_s = LIMITS_S
-    found = _complaint(case, names, folder, short_s)
-    if found is None or "timeout: " not in found:
-        return found
+    complaint = _complaint(case, names, folder, short_s)
+    if complaint is None or "timeout: " not in complaint:
+        return complaint
     program(CUDA / case.kernel.source, names)  # to compile is no part of what the case takes without a mistake
     began = time.monotonic()
     assert not list(complaints(case, names, limit_s=SOUND_S))
@@ -197,21 +197,21 @@ def short_cases(every: Sequence[EmulatedCase]) -> list[EmulatedCase]:
 @cache
 def paired_cases(kernel: str) -> list[EmulatedCase]:
     """Choose cases of a kernel for the long run until each pair of values that the short run lacks is seen."""
-    return _covering(swept(kernel), pairs, kept(kernel))
+    return _covering(swept(kernel), pairs, short_run(kernel))
 
 
 def _covering(every: Sequence[EmulatedCase], traits: Traits, known: Sequence[EmulatedCase] = ()) -> list[EmulatedCase]:
     """Choose cases until each trait that the known ones lack is seen: each time the one with the most new traits."""
     ranked = sorted(every, key=_rank)
     seen = {trait for case in known for trait in traits(case)}
-    own = [set(traits(case)) - seen for case in ranked]
+    added = [set(traits(case)) - seen for case in ranked]
     # What a case adds only becomes less as others are chosen, so that the first that adds what it did is the best.
-    best = [(-len(new), place) for place, new in enumerate(own)]
+    best = [(-len(new), place) for place, new in enumerate(added)]
     heapq.heapify(best)
     chosen = []
     while best:
         count, place = heapq.heappop(best)
-        new = own[place] - seen
+        new = added[place] - seen
         if len(new) < -count:
             heapq.heappush(best, (-len(new), place))
         elif new:
@@ -277,9 +277,9 @@ def corner(
     more: Mapping[str, int] = {},
 ) -> EmulatedCase:
     """Return the case with the first tile of the kernel that has these values, and more that no preferred tile has."""
-    found, device = KERNELS[kernel], replace(H100, multiprocessors=multiprocessors)
-    tiles = (preferred for preferred in found.tiles(device) if tile.items() <= vars(preferred).items())
-    return EmulatedCase(found, discover().problem(problem), Tile(**{**vars(next(tiles)), **more}), device)
+    declared, device = KERNELS[kernel], replace(H100, multiprocessors=multiprocessors)
+    tiles = (preferred for preferred in declared.tiles(device) if tile.items() <= vars(preferred).items())
+    return EmulatedCase(declared, discover().problem(problem), Tile(**{**vars(next(tiles)), **more}), device)
 
 
 WGMMA = "conv/cuda.implicit_wgmma"

@@ -185,21 +185,21 @@ def findings(name: str, bug: int) -> list[Diagnostic | str]:
     texts = {number: re.sub(r"\bBUG\b", str(number), text) for number in bugs}
     constants = {f"_ZN{len(f'f{bug}')}f{bug}{len(symbol)}{symbol}E": v for symbol, v in setup.constants.items()}
     options = {"constants": constants, "limit_s": LIMIT_S}
-    found: list[Diagnostic | str] = []
+    entries: list[Diagnostic | str] = []
     for outcome in outcomes_among(texts, bug, setup.launch, setup.buffers, f"{name}.cu", **options):
-        found += unwaived(outcome.reports)
+        entries += unwaived(outcome.reports)
         for output, want in setup.want.items():
             if not np.allclose(outcome.outputs[output].reshape(want.shape), want, rtol=0, atol=setup.error):
-                found.append("wrong")
-    return found
+                entries.append("wrong")
+    return entries
 
 
 @pytest.mark.parametrize(("name", "number", "kinds"), BUGS)
 def test_planted_bug_is_found(name: str, number: int, kinds: set[str]) -> None:
-    found = findings(name, number)
-    named = {entry.kind if isinstance(entry, Diagnostic) else entry for entry in found}
-    assert named & kinds, f"expected one of {kinds}, found {sorted(named)}:\n" + "\n".join(map(str, found))
-    for entry in found:
+    entries = findings(name, number)
+    named = {entry.kind if isinstance(entry, Diagnostic) else entry for entry in entries}
+    assert named & kinds, f"expected one of {kinds}, found {sorted(named)}:\n" + "\n".join(map(str, entries))
+    for entry in entries:
         if isinstance(entry, Diagnostic) and entry.kind != "not-written":
             assert entry.file.endswith(f"{name}.cu"), f"names no line: {entry}"
             assert entry.line > 0, f"names no line: {entry}"
@@ -207,8 +207,8 @@ def test_planted_bug_is_found(name: str, number: int, kinds: set[str]) -> None:
 
 @pytest.mark.parametrize("name", SETUPS)
 def test_correct_kernel_is_not_accused(name: str) -> None:
-    found = findings(name, 0)
-    assert not found, "\n".join(map(str, found))
+    entries = findings(name, 0)
+    assert not entries, "\n".join(map(str, entries))
 
 
 def test_corpus_is_as_large_as_promised() -> None:

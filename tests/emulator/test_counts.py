@@ -300,19 +300,19 @@ def cubin(request: pytest.FixtureRequest, cuda_compiler: str) -> Cubin:
 def test_known_kernel_counts_as_its_machine_code_does(worker: Path, cubin: Cubin, known: Known) -> None:
     code = instructions(cubin.code, cubin.symbols[known.name])
     widths = access_widths([sass.counted(code)])
-    found = counts_of(worker, known.name, widths=widths).sites.items()
+    tallies = counts_of(worker, known.name, widths=widths).sites.items()
     if not main_loop(code) and known.name != "two_paths":  # of which nvcc makes one
         done = (instruction for instruction in code if instruction.predicate != "@!PT")
         executed = Counter(OPCODES[instruction.name] for instruction in done if instruction.name in OPCODES)
         reached = Counter[str]()
-        for site, tally in found:
+        for site, tally in tallies:
             reached[f"{site.does} {site.space}".strip()] += tally.instructions
         assert {name: reached[name] for name in OPCODES.values()} == {name: executed[name] for name in OPCODES.values()}
     does, _, space = known.what.partition(" ")
     if space:
-        those = [tally for site, tally in found if (site.does, site.space) == (does, space)]
+        those = [tally for site, tally in tallies if (site.does, site.space) == (does, space)]
         assert (sum(t.cost for t in those), sum(t.least for t in those)) == (known.cost, known.least), known.source
-    plain = {(site.does, site.space, site.bytes) for site, _ in found if site.does in ("load", "store")}
+    plain = {(site.does, site.space, site.bytes) for site, _ in tallies if site.does in ("load", "store")}
     assert plain == {(*kind, width) for kind, those in widths.items() for width in those}
 
 
@@ -323,8 +323,8 @@ def test_known_kernel_counts_what_the_documentation_gives(worker: Path, known: K
     if known.what == "multiply-add" and cannot_count():
         pytest.skip(str(cannot_count()))
     does, _, space = known.what.partition(" ")
-    found = counts_of(worker, known.name).sites.items()
-    those = [tally for site, tally in found if site.does == does and space in ("", site.space)]
+    tallies = counts_of(worker, known.name).sites.items()
+    those = [tally for site, tally in tallies if site.does == does and space in ("", site.space)]
     figures = [(t.cost, t.least) if space else (t.instructions, t.lanes) for t in those]
     assert [sum(column) for column in zip(*figures, strict=True)] == [known.cost, known.least], known.source
 
@@ -349,10 +349,10 @@ def profiled() -> Path:
 @pytest.mark.parametrize("each", PUBLISHED, ids=lambda each: each.name)
 def test_kernel_counts_what_nsight_compute_has_counted_of_it_on_a_gpu(profiled: Path, each: Published) -> None:
     buffers = {"a": read(np.zeros(32 * 16384)), "out": written(32 * 4096, np.float64)}
-    found = tallies_of(profiled, buffers, Launch(each.name, 1, each.block, ("a", "out"))).sites.items()
+    tallies = tallies_of(profiled, buffers, Launch(each.name, 1, each.block, ("a", "out"))).sites.items()
 
     def total(figure: str, does: str, space: str) -> int:
-        return sum(getattr(tally, figure) for site, tally in found if (site.does, site.space) == (does, space))
+        return sum(getattr(tally, figure) for site, tally in tallies if (site.does, site.space) == (does, space))
 
     counted = {
         f"t_{name}_pipe_lsu_mem_global_op_{short}": total(figure, does, "global") * each.stands_for
@@ -361,7 +361,7 @@ def test_kernel_counts_what_nsight_compute_has_counted_of_it_on_a_gpu(profiled: 
     }
     counted[SECTORS_A_LOAD] = total("cost", "load", "global") / total("requests", "load", "global")
     counted[WAVEFRONTS_LOADED] = total("cost", "load", "shared") * each.stands_for
-    shared = [(site, tally) for site, tally in found if site.space == "shared"]
+    shared = [(site, tally) for site, tally in tallies if site.space == "shared"]
     moved = sum(tally.lanes * site.bytes for site, tally in shared)
     if shared:
         percent = 100 * moved / (128 * sum(tally.cost for _, tally in shared))
@@ -412,8 +412,8 @@ def test_box_of_the_tma_takes_the_sectors_of_its_rows(column: int, sectors: int)
     worker = program(source_folder({"box.cu": BOX}) / "box.cu", ["box"], counts=True)
     buffers = {"a": read(np.zeros(64 * 32, np.float32)), "out": written(32)}
     maps = EmulatedTensorMap("a", (64, 32, 1), (256, 256 * 32), (32, 32), 4)
-    found = tallies_of(worker, buffers, Launch("box", 1, 32, (maps, "out", column))).sites
-    boxes = {site.space: tally for site, tally in found.items() if site.does == "box"}
+    tallies = tallies_of(worker, buffers, Launch("box", 1, 32, (maps, "out", column))).sites
+    boxes = {site.space: tally for site, tally in tallies.items() if site.does == "box"}
     assert boxes["global"].cost == sectors
     assert boxes["global"].instructions == 1
     assert boxes["shared"].cost == 32
@@ -434,8 +434,8 @@ __global__ void remote(float *out, int stride) {
 def test_shared_memory_of_another_block_takes_the_wavefronts_that_ones_own_would(stride: int, cost: int) -> None:
     worker = program(source_folder({"remote.cu": REMOTE}) / "remote.cu", ["remote"], counts=True)
     launch = Launch("remote", 2, 32, ("out", stride), cluster=2)
-    found = tallies_of(worker, {"out": written(64)}, launch).sites.items()
-    (load,) = [tally for site, tally in found if (site.does, site.space) == ("load", "shared")]
+    tallies = tallies_of(worker, {"out": written(64)}, launch).sites.items()
+    (load,) = [tally for site, tally in tallies if (site.does, site.space) == ("load", "shared")]
     assert (load.cost, load.least) == (cost, 2)
 
 

@@ -165,10 +165,10 @@ def test_wgmma_adds_integers_over_their_whole_range_and_wraps_around() -> None:
     a[:2], b[:2], b[2] = -128, -128, 127
     c = np.full((64, 64), 2**31 - 1, np.int32)
     descriptors = [[_k_major(64, 128, step)] * 2 for step in range(4)]
-    found = _wgmma("S8, 0, 0, 32", [_laid_out(x, 128) for x in (a, b)], descriptors, c)
+    sums = _wgmma("S8, 0, 0, 32", [_laid_out(x, 128) for x in (a, b)], descriptors, c)
     exact = a.astype(np.int64) @ b.astype(np.int64).T + c
     assert exact.max() > 2**31
-    assert np.array_equal(found, exact.astype(np.int32))
+    assert np.array_equal(sums, exact.astype(np.int32))
 
 
 @pytest.mark.parametrize("n", [64, 128, 256])
@@ -265,15 +265,15 @@ def test_pixels_are_taken_as_the_first_tap_visits_them(walk: Any, span: int, tap
     lower, upper, stride, first = walk
     box = (64, 37) if span else (16, 50)  # more channels than there are, or fewer
     want = columns(x, box, lower, upper, stride, first, tap)
-    found = loaded(images(x, box, lower, upper, stride, span), x, first, tap)
-    assert np.array_equal(found, swizzled(want.view(np.uint8), span))
+    copied = loaded(images(x, box, lower, upper, stride, span), x, first, tap)
+    assert np.array_equal(copied, swizzled(want.view(np.uint8), span))
 
 
 def test_a_copy_begins_at_its_channel() -> None:
     x = RNG.integers(1, 1000, (1, 2, 4, 24)).astype(np.uint16)
-    found = loaded(images(x, (16, 8), (0, 0), (0, 0), (1, 1)), x, (0, 0, 0), channel=16).view(np.uint16).reshape(8, 16)
-    assert np.array_equal(found[:, :8], x.reshape(8, 24)[:, 16:])
-    assert not found[:, 8:].any()
+    copied = loaded(images(x, (16, 8), (0, 0), (0, 0), (1, 1)), x, (0, 0, 0), channel=16).view(np.uint16).reshape(8, 16)
+    assert np.array_equal(copied[:, :8], x.reshape(8, 24)[:, 16:])
+    assert not copied[:, 8:].any()
 
 
 @pytest.mark.parametrize(
@@ -289,8 +289,8 @@ def test_a_copy_begins_at_its_channel() -> None:
 def test_published_output_of_a_device(corner: Pair, first: Any, tap: Pair, want: Any) -> None:
     """Two images of 4 x 4 pixels, numbered from 1: examples 1 to 5 of Triton's tutorial `conv-im2col`."""
     x = np.repeat(np.arange(1, 33, dtype=np.float32), 32).reshape(2, 4, 4, 32)
-    found = loaded(images(x, (32, 16), corner, corner, (1, 1)), x, first, tap)
-    assert found.view(np.float32).reshape(16, 32)[:, 0].tolist() == list(want)
+    copied = loaded(images(x, (32, 16), corner, corner, (1, 1)), x, first, tap)
+    assert copied.view(np.float32).reshape(16, 32)[:, 0].tolist() == list(want)
 
 
 EMPTY = np.zeros((1, 6, 5, 8), np.float32)

@@ -190,12 +190,12 @@ def _check_wmma(kind, m, n, k, layouts, a, b, storage) -> None:
     assert np.array_equal(out.reshape(n, m).T, _product(a, b).astype(np.float32))
 
 
-@pytest.mark.parametrize("kept", [0, 4, 12, 16])
-def test_async_copies_land_and_fill_up_with_zeros(kept: int) -> None:
+@pytest.mark.parametrize("nbytes", [0, 4, 12, 16])
+def test_async_copies_land_and_fill_up_with_zeros(nbytes: int) -> None:
     x = np.arange(1, 129, dtype=np.float32)
-    launch = Launch("copies", 1, 32, ("x", "out", kept))
+    launch = Launch("copies", 1, 32, ("x", "out", nbytes))
     out = intrinsic("tensor.cu", launch, {"x": read(x), "out": written(384)})["out"].reshape(3, 128)
-    cut = np.where(np.arange(128) % 4 < kept // 4, x, 0)
+    cut = np.where(np.arange(128) % 4 < nbytes // 4, x, 0)
     assert np.array_equal(out, np.stack([x, x, cut])[:, ::-1])
 
 

@@ -11,7 +11,7 @@ import pytest
 from _pytest.mark import ParameterSet
 
 from emulator.ends import case_of, drawn, faults
-from emulator.proof import CORNERS, Overflow, kept, paired_cases
+from emulator.proof import CORNERS, Overflow, paired_cases, short_run
 from emulator.trips import trips
 from kernelmark.bench.emulator.build import HostCompileError, source_folder
 from kernelmark.bench.emulator.shapes import LEAST_SIZES, sizes_by_variant
@@ -32,7 +32,7 @@ def _items(kernels: Iterable[CudaKernel]) -> Iterator[ParameterSet]:
             mark = pytest.mark.skip(reason=f"{kernel.id} is not emulated: {kernel.emulated}")
             yield pytest.param((), id=f"{source}/not-emulated", marks=mark)
             continue
-        yield pytest.param(partial(kept, kernel.id), id=f"{source}/{kernel.id}")
+        yield pytest.param(partial(short_run, kernel.id), id=f"{source}/{kernel.id}")
         yield pytest.param(partial(paired_cases, kernel.id), id=f"{source}/{kernel.id}/pairs", marks=pytest.mark.long)
 
 
@@ -61,19 +61,19 @@ EMULATED = [kernel for kernel in KERNELS if not kernel.emulated]
 
 @pytest.mark.parametrize("kernel", EMULATED, ids=lambda k: f"{Path(k.source).name}/{k.id}")
 def test_sweep_takes_every_kernel_through_enough_sizes_in_each_variant(kernel: CudaKernel) -> None:
-    found = sizes_by_variant(kernel, discover().operations[kernel.op])
-    few = {variant: len(sizes) for variant, sizes in found.items() if 0 < len(sizes) < LEAST_SIZES}
-    assert not any("zeros" in variant for variant in found), "operands of timed calls are of none that is emulated"
-    assert any(found.values()), f"{kernel.id} takes none of the sizes in emulator/shapes.py"
-    assert not few, f"{kernel.id} takes too few of the sizes in emulator/shapes.py, expected {LEAST_SIZES}: {few}"
+    variants = sizes_by_variant(kernel, discover().operations[kernel.op])
+    scarce = {variant: len(sizes) for variant, sizes in variants.items() if 0 < len(sizes) < LEAST_SIZES}
+    assert not any("zeros" in variant for variant in variants), "operands of timed calls are of none that is emulated"
+    assert any(variants.values()), f"{kernel.id} takes none of the sizes in emulator/shapes.py"
+    assert not scarce, f"{kernel.id} takes too few of the sizes in emulator/shapes.py, expected {LEAST_SIZES}: {scarce}"
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("kernel", EMULATED, ids=lambda k: f"{Path(k.source).name}/{k.id}")
 def test_loops_go_round_twice_or_more_in_the_short_run(kernel: CudaKernel) -> None:
-    found = trips(kept(kernel.id))
-    few = [f"{loop}: {most.trips} of {most.least} trips" for loop, most in found.items() if most.trips < most.least]
-    assert not few, f"{kernel.id}: no case of the short run has them; see Cases of the sweep in emulator-internals.md"
+    loops = trips(short_run(kernel.id))
+    short = [f"{loop}: {most.trips} of {most.least} trips" for loop, most in loops.items() if most.trips < most.least]
+    assert not short, f"{kernel.id}: no case of the short run has them; see Cases of the sweep in emulator-internals.md"
 
 
 def test_kernel_that_takes_too_few_sizes_is_named_with_the_variant() -> None:

@@ -20,13 +20,13 @@ from emulator.proof import (
     fate,
     headers_by_name,
     included,
-    kept,
     kernels_by_source,
     mention,
     paired_cases,
     pairs,
     plan,
     short_cases,
+    short_run,
     swept,
 )
 from kernelmark.bench.emulator.build import CUDA
@@ -53,9 +53,9 @@ def _each(files: Iterable[str], kinds: Container[str]) -> Iterator[ParameterSet]
     """Each mistake of these kinds, unless it is explained why no case notices; the short run has one of a kind."""
     seen = set()
     for file in files:
-        found = [mutant for mutant in mutants((CUDA / file).read_text()) if mutant.kind in kinds]
-        explained = are_explained(file, found)  # to try all cases takes a minute, and none may complain
-        for mutant in found:
+        selected = [mutant for mutant in mutants((CUDA / file).read_text()) if mutant.kind in kinds]
+        explained = are_explained(file, selected)  # to try all cases takes a minute, and none may complain
+        for mutant in selected:
             if mutant not in explained:
                 marks = pytest.mark.long if mutant.kind in seen else ()
                 seen.add(mutant.kind)
@@ -136,11 +136,11 @@ RARE = ("unwritten register", "second round", "second product")
 def _one_of_an_operation() -> Iterator[ParameterSet]:
     """Yield one mistake of each kind in each folder of cuda/; `make mutants` tries all."""
     kinds = set()
-    for one in _each((*kernels_by_source(), *headers_by_name()), RARE):
-        file, mutant = one.values
+    for parameters in _each((*kernels_by_source(), *headers_by_name()), RARE):
+        file, mutant = parameters.values
         if (kind := (file.rpartition("/")[0], mutant.kind)) not in kinds:
             kinds.add(kind)
-            yield one
+            yield parameters
 
 
 @pytest.mark.parametrize(("file", "mutant"), list(_one_of_an_operation()))
@@ -154,9 +154,9 @@ def test_mistake_of_a_register_or_a_second_round_is_found_by_the_short_run(file:
         return case.kernel.source not in callers, case.device == H100, getattr(case.problem, "batch", 1) == 1
 
     short = sorted((case for group in plan(file, short=True) for case in group), key=reaches)
-    found = fate(file, mutant, [[case] for case in short])
-    assert found.complaint
-    assert found.compiles
+    outcome = fate(file, mutant, [[case] for case in short])
+    assert outcome.complaint
+    assert outcome.compiles
 
 
 def test_mutants_differ_from_the_source_in_one_place() -> None:
@@ -198,7 +198,7 @@ def test_mistake_in_a_header_is_found_by_a_kernel_that_includes_it() -> None:
 
 
 def test_short_run_keeps_each_variant_tile_option_and_last_size_in_a_seventh_of_the_sweep() -> None:
-    for every, short in ((swept(kernel), kept(kernel)) for kernel in emulated()):
+    for every, short in ((swept(kernel), short_run(kernel)) for kernel in emulated()):
         for trait in ("dtype", "layout", "direction", "place"):
             values = [{getattr(case.problem, trait, "") for case in cases} for cases in (every, short)]
             assert values[0] == values[1]
@@ -208,21 +208,21 @@ def test_short_run_keeps_each_variant_tile_option_and_last_size_in_a_seventh_of_
     assert len([case for case in SHORT if case.problem.k == 613]) == 1  # long problems take seconds
     padded = {case.problem.layout for case in SHORT if case.problem.batch > 1 and case.problem.lda_pad}
     assert padded == {"NN", "NT", "TN", "TT"}
-    assert sum(len(kept(kernel)) for kernel in emulated()) * 7 < sum(len(swept(kernel)) for kernel in emulated())
+    assert sum(len(short_run(kernel)) for kernel in emulated()) * 7 < sum(len(swept(kernel)) for kernel in emulated())
 
 
 def test_case_is_kept_where_no_other_shows_its_traits() -> None:
     assert short_cases(SHORT[:1] * 3) == SHORT[:1]
-    assert len(kept("gemm/cuda.tiled")) == len(SHORT)
+    assert len(short_run("gemm/cuda.tiled")) == len(SHORT)
 
 
 @pytest.mark.long
 def test_long_run_has_each_pair_of_features_of_the_sweep() -> None:
     for kernel in emulated():
-        taken = [*kept(kernel), *paired_cases(kernel)]
+        taken = [*short_run(kernel), *paired_cases(kernel)]
         assert {pair for case in taken for pair in pairs(case)} == {p for c in swept(kernel) for p in pairs(c)}
 
 
 def test_problem_that_mutants_need_besides_is_one_of_the_sweep() -> None:
     for kernel, problems in ALSO.items():
-        assert {case.problem.id for case in kept(kernel)} >= set(problems)
+        assert {case.problem.id for case in short_run(kernel)} >= set(problems)

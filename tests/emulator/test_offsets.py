@@ -96,11 +96,11 @@ def cases_apart(name: str) -> list[EmulatedCase]:
     Taken are the sweep's problems with the most options, first in the largest ragged sizes, all with enlarged pads.
     """
     kernel = swept(name)[0].kernel
-    found = list(dict.fromkeys(case.problem for case in swept(name) if not is_long(case.problem)))
-    sizes = sorted((p for p in found if not is_whole(p)), key=lambda p: -_work(p))
+    problems = list(dict.fromkeys(case.problem for case in swept(name) if not is_long(case.problem)))
+    sizes = sorted((p for p in problems if not is_whole(p)), key=lambda p: -_work(p))
     chosen: list[EmulatedCase] = []
     seen: set[str] = set()
-    for problem in sorted(found, key=lambda p: (-_changed_options(p), -_work(p))):
+    for problem in sorted(problems, key=lambda p: (-_changed_options(p), -_work(p))):
         for large in (*sizes[:1], problem):
             words = {problem.dtype, getattr(problem, "layout", "")}
             if words <= seen:
@@ -159,11 +159,11 @@ def findings(source: str, names: Iterable[str], cuda: Path = CUDA) -> list[Findi
         file.write_text(unit)
         command = [CLANG_TIDY, "--quiet", "--experimental-custom-checks", f"--config-file={QUERY}"]
         done = subprocess.run([*command, str(file), "--", *flags], capture_output=True, text=True)
-    found = [_finding(match, cuda) for match in DIAGNOSTIC.finditer(done.stdout)]
+    reported = [_finding(match, cuda) for match in DIAGNOSTIC.finditer(done.stdout)]
     refused = next((line for line in done.stdout.splitlines() if ": error: " in line), None)
     if refused or done.returncode or "[clang-tidy-config]" in done.stdout:
         raise ValueError(f"{source}: clang-tidy cannot judge it: {refused or done.stdout + done.stderr}")
-    return [finding for finding in dict.fromkeys(found) if not finding.accepted]
+    return [finding for finding in dict.fromkeys(reported) if not finding.accepted]
 
 
 def _finding(match: re.Match[str], cuda: Path) -> Finding:
@@ -236,8 +236,8 @@ def _names_of(source: str) -> tuple[str, ...]:
 
 @pytest.mark.parametrize("source", first_short(sorted(kernels_by_source())))
 def test_no_offset_of_a_kernel_is_a_product_of_32_bits(source: str) -> None:
-    found = findings(source, _names_of(source))
-    assert not found, "\n" + "\n".join(map(str, found))
+    overflows = findings(source, _names_of(source))
+    assert not overflows, "\n" + "\n".join(map(str, overflows))
 
 
 def test_accepted_products_stand_in_their_files() -> None:
@@ -248,23 +248,23 @@ def test_accepted_products_stand_in_their_files() -> None:
 
 @pytest.mark.parametrize("planted", first_short(STATIC, lambda planted: planted.id))
 def test_planted_overflow_is_found_in_its_file(planted: Overflow) -> None:
-    found = findings(planted.compiled, _names_of(planted.compiled), planted.folder())
-    assert planted.file in [finding.file for finding in found]
+    overflows = findings(planted.compiled, _names_of(planted.compiled), planted.folder())
+    assert planted.file in [finding.file for finding in overflows]
 
 
-def _found(*statements: str) -> list[Finding]:
+def _findings_in(*statements: str) -> list[Finding]:
     folder = source_folder({"kernel.cu": KERNEL % "\n".join(statements)})
     return findings("kernel.cu", ("f",), folder)
 
 
 def test_products_of_32_bits_in_offsets_are_found_and_others_are_not() -> None:
-    lines = [finding.text for finding in _found(*WRONG, *RIGHT)]
+    lines = [finding.text for finding in _findings_in(*WRONG, *RIGHT)]
     assert list(dict.fromkeys(lines)) == list(WRONG)
 
 
 def test_source_that_clang_refuses_is_named() -> None:
     with pytest.raises(ValueError, match=r"kernel\.cu: clang-tidy cannot judge it: .*undeclared identifier 'nonsense'"):
-        _found("nonsense;")
+        _findings_in("nonsense;")
 
 
 #: Found by a run whose rows lie far apart.

@@ -199,9 +199,9 @@ def test_registers_hold_nan_or_a_large_number_until_they_are_written() -> None:
       if (beta != 0.0f) for (int i = 0; i < 8; ++i) sums[i] = beta;
       for (int i = 0; i < 8; ++i) out[i] = sums[(i + threadIdx.x) % 8];
     }"""
-    found = outcomes_of(text, Launch("sums", 1, 1, ("out", 0.0)), {"out": written(8)}, orders=("forward", "reverse"))
-    assert [np.isnan(outcome.outputs["out"]).any() for outcome in found] == [True, False]
-    assert np.abs(found[1].outputs["out"]).max() > 1e7
+    outcomes = outcomes_of(text, Launch("sums", 1, 1, ("out", 0.0)), {"out": written(8)}, orders=("forward", "reverse"))
+    assert [np.isnan(outcome.outputs["out"]).any() for outcome in outcomes] == [True, False]
+    assert np.abs(outcomes[1].outputs["out"]).max() > 1e7
 
 
 def test_struct_of_two_floats_may_lie_at_any_float_and_a_float2_may_not() -> None:
@@ -212,8 +212,8 @@ def test_struct_of_two_floats_may_lie_at_any_float_and_a_float2_may_not() -> Non
       if (threadIdx.x == 0) y[0] = x[0];
     }"""
     buffers = {"x": read(np.ones(65, np.float32)), "y": written(65)}
-    found = [reports_of(text, Launch(f"f<{type_}>", 1, 32, ("x", "y")), buffers) for type_ in ("Pair", "float2")]
-    assert [[report.kind for report in reports] for reports in found] == [[], ["misaligned"]]
+    by_type = [reports_of(text, Launch(f"f<{type_}>", 1, 32, ("x", "y")), buffers) for type_ in ("Pair", "float2")]
+    assert [[report.kind for report in reports] for reports in by_type] == [[], ["misaligned"]]
 
 
 STRUCTS = """#define CALLED __device__ __attribute__((noinline))
@@ -244,13 +244,13 @@ def test_structs_that_a_call_takes_from_memory_and_returns_to_it_are_checked(num
         text += f"__global__ void {name}(const {type_} *x, {type_} *y) {{ y[threadIdx.x] = {call}; }}\n"
     worker = program(source_folder({"kernel.cu": text}) / "kernel.cu", names)
     size = {"uchar2": 2, "Own": 12, "Big": 48, "Sum": 8}.get(CALLED[number][0], 16)
-    launch, found = Launch(f"f{number}", 1, 2, ("x", "y")), []
+    launch, misses = Launch(f"f{number}", 1, 2, ("x", "y")), []
     for inputs, outputs in ((2, 2), (1, 2), (2, 1)):
         buffers = {"x": read(np.zeros(inputs * size, np.uint8)), "y": written(outputs * size, np.uint8)}
         (outcome,) = run(worker, buffers, [launch], orders=("forward",))
-        found += [(report.kind, report.line, report.message.split()[0]) for report in outcome.reports]
+        misses += [(report.kind, report.line, report.message.split()[0]) for report in outcome.reports]
     line = STRUCTS.count("\n") + 1 + number
-    assert found == [("out-of-bounds", line, "read"), ("out-of-bounds", line, "write")]
+    assert misses == [("out-of-bounds", line, "read"), ("out-of-bounds", line, "write")]
 
 
 def test_waiver_with_a_reason_allows_its_kind_only() -> None:
@@ -396,14 +396,14 @@ def test_misuse_is_named_with_its_line(number: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "found"),
+    ("before", "after", "expected"),
     [
         ("", "", []),
         ("words[3] = 1;", "", [("wgmma", "no wgmma.fence is between")]),
         ("", "words[3] = 1;", [("wgmma-in-flight", "from which a wgmma still reads A")]),
     ],
 )
-def test_registers_of_a_change_neither_after_the_fence_nor_before_the_wait(before, after, found) -> None:
+def test_registers_of_a_change_neither_after_the_fence_nor_before_the_wait(before, after, expected) -> None:
     body = f"""  for (unsigned i = threadIdx.x; i < 512; i += 128) smem[i] = 0.0f;
   ptx::fence_proxy_async();
   __syncthreads();
@@ -417,8 +417,8 @@ def test_registers_of_a_change_neither_after_the_fence_nor_before_the_wait(befor
   ptx::wgmma_wait<0>();
 """
     reports = _reports(body, threads=128)
-    assert [r.kind for r in reports] == [kind for kind, _ in found]
-    assert all(said in report.message for report, (_, said) in zip(reports, found, strict=True))
+    assert [r.kind for r in reports] == [kind for kind, _ in expected]
+    assert all(said in report.message for report, (_, said) in zip(reports, expected, strict=True))
 
 
 def test_checkout_elsewhere_that_shares_the_cache_names_the_same_line(tmp_path: Path) -> None:

@@ -43,9 +43,9 @@ def test_softmax_of_groups_and_dynamic_shared_memory() -> None:
 def test_lanes_that_have_converged_take_places_together() -> None:
     x = RNG.integers(-9, 10, 150).astype(np.int32)
     buffers = {"x": read(x), "y": inout(np.zeros(150, np.int32)), "count": inout(np.zeros(1, np.int32))}
-    found = outputs("filter", 3, 64, buffers, 150, repeats=False)
-    assert found["count"][0] == (x > 0).sum()
-    assert sorted(found["y"][: found["count"][0]]) == sorted(x[x > 0])
+    arrays = outputs("filter", 3, 64, buffers, 150, repeats=False)
+    assert arrays["count"][0] == (x > 0).sum()
+    assert sorted(arrays["y"][: arrays["count"][0]]) == sorted(x[x > 0])
 
 
 def test_tiles_of_tiles_reduce_scan_and_vote() -> None:
@@ -153,9 +153,9 @@ def test_products_and_sums_of_several_words_by_asm() -> None:
 def test_histogram_by_red_and_largest_by_compare_and_swap_of_double() -> None:
     x = np.abs(X[:200]) % 1
     buffers = {"x": read(x), "bins": inout(np.zeros(8, np.uint32)), "most": inout(np.zeros(1))}
-    found = outputs("counted", 4, 64, buffers, 200)
-    assert np.array_equal(found["bins"], np.bincount((x * 8).astype(int), minlength=8))
-    assert found["most"][0] == x.max()
+    arrays = outputs("counted", 4, 64, buffers, 200)
+    assert np.array_equal(arrays["bins"], np.bincount((x * 8).astype(int), minlength=8))
+    assert arrays["most"][0] == x.max()
 
 
 def test_functions_of_bits_and_conversions() -> None:
@@ -224,15 +224,15 @@ def test_primitives_of_pipelines_and_atomics_of_libcu() -> None:
 
 def product(m: int, n: int, k: int, kind: Any, c: Buffer, entry: str, grid: Any, block: Any, *values: int) -> Any:
     a, b = X[: m * k].reshape(m, k).astype(kind), X[-k * n :].reshape(k, n).astype(kind)
-    found = outputs(entry, grid, block, {"a": read(a), "b": read(b), "c": c}, *values)["c"].reshape(m, n)
-    return found, a.astype(np.float64) @ b.astype(np.float64)
+    c_after = outputs(entry, grid, block, {"a": read(a), "b": read(b), "c": c}, *values)["c"].reshape(m, n)
+    return c_after, a.astype(np.float64) @ b.astype(np.float64)
 
 
 def test_product_by_wmma_with_an_activation_of_its_fragments() -> None:
     before = X[: 32 * 64 // 2].repeat(2)
-    found, want = product(32, 64, 16, np.float16, inout(before), "wmma_gemm", (2, 1), 128, 32, 64, 16)
+    c_after, want = product(32, 64, 16, np.float16, inout(before), "wmma_gemm", (2, 1), 128, 32, 64, 16)
     want = want + before.reshape(32, 64)
-    assert np.allclose(found, np.where(want > 0, want, 0.01 * want), rtol=1e-2, atol=1e-2)
+    assert np.allclose(c_after, np.where(want > 0, want, 0.01 * want), rtol=1e-2, atol=1e-2)
 
 
 @pytest.mark.parametrize(
@@ -241,8 +241,8 @@ def test_product_by_wmma_with_an_activation_of_its_fragments() -> None:
 )
 def test_products_of_copies_that_are_waited_for(entry: str, m: int, n: int, k: int, sizes: tuple[int, ...]) -> None:
     grid = (-(-n // 16), -(-m // 16))
-    found, want = product(m, n, k, np.float32, written(m * n), entry, grid, (16, 16), *sizes)
-    assert np.allclose(found, want, rtol=1e-4, atol=1e-4)
+    c_after, want = product(m, n, k, np.float32, written(m * n), entry, grid, (16, 16), *sizes)
+    assert np.allclose(c_after, want, rtol=1e-4, atol=1e-4)
 
 
 def test_attention_with_a_softmax_as_scores_come() -> None:
@@ -274,10 +274,10 @@ def test_rms_norm_by_warp_shuffles() -> None:
 def test_scans_of_a_block_and_of_blocks_that_look_back() -> None:
     x = RNG.integers(-99, 99, 256).astype(np.int32)
     buffers = {"x": read(x), "y": written(256, np.int32), "totals": written(2, np.int32)}
-    found = outputs("block_scan", 2, 64, buffers)
+    arrays = outputs("block_scan", 2, 64, buffers)
     halves = x.reshape(2, 128)
-    assert np.array_equal(found["y"].reshape(2, 128), halves.cumsum(1) - halves)
-    assert np.array_equal(found["totals"], halves.sum(1))
+    assert np.array_equal(arrays["y"].reshape(2, 128), halves.cumsum(1) - halves)
+    assert np.array_equal(arrays["totals"], halves.sum(1))
     buffers = {"x": read(x), "y": written(250, np.int32), "states": inout(np.zeros(4, np.uint64))}
     buffers["ticket"] = inout(np.zeros(1, np.uint32))
     y = outputs("look_back", 4, 64, buffers, 250, repeats=False)["y"]
@@ -296,10 +296,10 @@ def test_sums_of_segments_and_a_bitonic_sort() -> None:
 def test_quantisation_to_fp8_with_a_scale_a_row() -> None:
     x = X[:160].reshape(2, 80)
     buffers = {"x": read(x), "y": written(160, np.uint8), "scales": written(2)}
-    found = outputs("quantise", 2, 32, buffers, 20)
-    y = found["y"].view(ml_dtypes.float8_e4m3fn).astype(np.float32).reshape(2, 80)
-    assert np.allclose(found["scales"], np.abs(x).max(1) / 448)
-    assert np.allclose(y * found["scales"][:, None], x, rtol=1 / 16, atol=1e-2)
+    arrays = outputs("quantise", 2, 32, buffers, 20)
+    y = arrays["y"].view(ml_dtypes.float8_e4m3fn).astype(np.float32).reshape(2, 80)
+    assert np.allclose(arrays["scales"], np.abs(x).max(1) / 448)
+    assert np.allclose(y * arrays["scales"][:, None], x, rtol=1 / 16, atol=1e-2)
 
 
 def test_transposes_of_a_batch_by_tiles_of_eight_lanes() -> None:
@@ -344,9 +344,9 @@ def test_a_plugins_kernel_is_emulated_on_any_problem(tmp_path, text, status, ver
     (tmp_path / "mine.cu").write_text(text)
     (tmp_path / "mine.py").write_text(PLUGIN.format(folder=tmp_path, name=verdicts))
     words = f"verify transpose/m41n70/f32/out --plugin {tmp_path}/mine.py --kernels *{verdicts} --emulated"
-    found = CliRunner().invoke(cli, words.split())
-    assert found.exit_code == status, found.output
-    assert [line.split()[:2] for line in found.output.splitlines()[3:6]] == [
+    done = CliRunner().invoke(cli, words.split())
+    assert done.exit_code == status, done.output
+    assert [line.split()[:2] for line in done.output.splitlines()[3:6]] == [
         [order, verdicts] for order in ("forward", "reverse", "random")
     ]
 

@@ -63,7 +63,7 @@ class Trips(NamedTuple):
 def trips(cases: Sequence[EmulatedCase]) -> dict[Loop, Trips]:
     """Return what each loop of one kernel that is entered has, or that is written in the kernel's own .cu."""
     names = entries(list(cases))
-    found = {loop: Trips(0, 1, cases[0]) for loop in _written(cases[0].kernel.source)}
+    by_loop = {loop: Trips(0, 1, cases[0]) for loop in _written(cases[0].kernel.source)}
     for case in cases:
         rng = np.random.default_rng(1)
         buffers = {operand.name: _buffer(operand, rng) for operand in case.problem.operands()}
@@ -73,8 +73,8 @@ def trips(cases: Sequence[EmulatedCase]) -> dict[Loop, Trips]:
         for place, count in outcome.trips.items():
             if count and (loop := _loop(place)):
                 reached = Trips(count, loop.least(case.tile), case)
-                found[loop] = max(found.get(loop, reached), reached, key=lambda most: most.beyond)
-    return found
+                by_loop[loop] = max(by_loop.get(loop, reached), reached, key=lambda most: most.beyond)
+    return by_loop
 
 
 def _loop(place: counters.Loop) -> Loop | None:
