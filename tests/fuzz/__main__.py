@@ -33,14 +33,14 @@ def line(fault: Fault) -> str:
 
 def main() -> int:
     """Perform what is asked for; return 1 where something was wrong."""
-    asked = _arguments()
+    options = _arguments()
     kinds, total, begun = Counter[tuple[str, str]](), Report([], Counter(), Counter()), time.monotonic()
     with tempfile.TemporaryDirectory(prefix="kernelmark-fuzz-") as name:
         (samples := Path(name, "samples")).mkdir()
-        setting = Setting(make_samples(samples), Path(name), asked.limit, tuple(asked.only))
-        with ProcessPoolExecutor(asked.jobs, get_context("spawn")) as pool:
+        setting = Setting(make_samples(samples), Path(name), options.limit, tuple(options.only))
+        with ProcessPoolExecutor(options.jobs, get_context("spawn")) as pool:
             try:
-                for done in as_completed(list(submitted(pool, setting, asked))):
+                for done in as_completed(list(submitted(pool, setting, options))):
                     report = done.result()
                     total.statuses.update(report.statuses)
                     total.commands.update(report.commands)
@@ -48,7 +48,7 @@ def main() -> int:
                         kinds[fault.kind] += 1
                         if kinds[fault.kind] <= MOST_ALIKE:
                             print(line(fault), flush=True)
-                        if kinds[fault.kind] == 1 and asked.smallest:
+                        if kinds[fault.kind] == 1 and options.smallest:
                             print(f"smallest: {line(pool.submit(smallest, setting, fault).result())}", flush=True)
             except KeyboardInterrupt:
                 print("interrupted; what was begun is finished", flush=True)
@@ -56,20 +56,20 @@ def main() -> int:
                 pool.shutdown(cancel_futures=True)
     statuses = ", ".join(f"{status}: {number}" for status, number in sorted(total.statuses.items()))
     commands = ", ".join(f"{name} {number}" for name, number in total.commands.most_common() if name in cli.commands)
-    found = f"{kinds.total()} faults of {len(kinds)} kinds" if kinds else "no fault"
+    summary = f"{kinds.total()} faults of {len(kinds)} kinds" if kinds else "no fault"
     took = f"{total.statuses.total()} commands in {time.monotonic() - begun:.0f} s"
-    print(f"{took} ({commands}); exit statuses {statuses}; {found}")
+    print(f"{took} ({commands}); exit statuses {statuses}; {summary}")
     return 1 if kinds else 0
 
 
-def submitted(pool: Executor, setting: Setting, asked: argparse.Namespace) -> Iterator[Future[Report]]:
+def submitted(pool: Executor, setting: Setting, options: argparse.Namespace) -> Iterator[Future[Report]]:
     """Submit what is asked for: the inputs of files, or batches of drawn ones."""
-    if asked.replay:
-        yield from (pool.submit(tried, setting, read(path)) for path in asked.replay)
+    if options.replay:
+        yield from (pool.submit(tried, setting, read(path)) for path in options.replay)
         return
-    print(f"seed {asked.seed}", flush=True)
-    for number, start in enumerate(range(0, asked.inputs, BATCH), asked.start // BATCH):
-        yield pool.submit(batch, setting, asked.seed * MOST_BATCHES + number, min(BATCH, asked.inputs - start))
+    print(f"seed {options.seed}", flush=True)
+    for number, start in enumerate(range(0, options.inputs, BATCH), options.start // BATCH):
+        yield pool.submit(batch, setting, options.seed * MOST_BATCHES + number, min(BATCH, options.inputs - start))
 
 
 def _arguments() -> argparse.Namespace:
@@ -82,10 +82,10 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--only", choices=KINDS, nargs="+", default=[], help="draw these kinds of input alone")
     parser.add_argument("--replay", type=Path, nargs="+", help="files of out/fuzz or of the corpus, and nothing drawn")
     parser.add_argument("--smallest", action="store_true", help="shrink the first input of each kind of fault")
-    asked = parser.parse_args()
-    if asked.start % BATCH:
-        parser.error(f"argument --start: {asked.start} is no multiple of {BATCH}")
-    return asked
+    options = parser.parse_args()
+    if options.start % BATCH:
+        parser.error(f"argument --start: {options.start} is no multiple of {BATCH}")
+    return options
 
 
 if __name__ == "__main__":

@@ -58,22 +58,22 @@ class Report(NamedTuple):
     commands: Counter[str]
 
 
-def tried(setting: Setting, one: Input, seed: int = 0) -> Report:
+def tried(setting: Setting, input_: Input, seed: int = 0) -> Report:
     """Perform an input, and report what is wrong with it."""
-    found = perform(one, setting.samples, setting.place / f"{os.getpid()}-{next(_numbers)}", setting.limit_s)
-    commands = Counter(step.words[0] for step in one.steps if step.words)
-    statuses = Counter(outcome.status for outcome in found.outcomes)
-    return Report([Fault(one, words, seed) for words in faults(one, found)], statuses, commands)
+    performed = perform(input_, setting.samples, setting.place / f"{os.getpid()}-{next(_numbers)}", setting.limit_s)
+    commands = Counter(step.words[0] for step in input_.steps if step.words)
+    statuses = Counter(outcome.status for outcome in performed.outcomes)
+    return Report([Fault(input_, words, seed) for words in faults(input_, performed)], statuses, commands)
 
 
 def batch(setting: Setting, seed: int, most: int) -> Report:
     """Draw this many different inputs, and perform each."""
     report, seen = Report([], Counter(), Counter()), set[str]()
 
-    def use(one: Input) -> None:
-        hypothesis.assume(digest(one) not in seen)  # Hypothesis repeats a fifth of them
-        seen.add(digest(one))
-        for all_of_them, its in zip(report[1:], (new := tried(setting, one, seed))[1:], strict=True):
+    def use(input_: Input) -> None:
+        hypothesis.assume(digest(input_) not in seen)  # Hypothesis repeats a fifth of them
+        seen.add(digest(input_))
+        for all_of_them, its in zip(report[1:], (new := tried(setting, input_, seed))[1:], strict=True):
             all_of_them.update(its)
         report.faults.extend(new.faults)
 
@@ -83,16 +83,16 @@ def batch(setting: Setting, seed: int, most: int) -> Report:
 
 def smallest(setting: Setting, fault: Fault) -> Fault:
     """Return the smallest input that Hypothesis finds with a fault of the same kind."""
-    found = [fault]
+    alike = [fault]
 
-    def use(one: Input) -> None:
-        same = [new for new in tried(setting, one, fault.seed).faults if new.kind == fault.kind]
-        found.extend(same)
+    def use(input_: Input) -> None:
+        same = [new for new in tried(setting, input_, fault.seed).faults if new.kind == fault.kind]
+        alike.extend(same)
         assert not same
 
     with suppress(AssertionError, Flaky):
         _draw(use, setting, fault.seed, BATCH, Phase.shrink)
-    return found[-1]
+    return alike[-1]
 
 
 def _draw(use: Callable[[Input], None], setting: Setting, seed: int, most: int, *more: Phase) -> None:

@@ -102,7 +102,7 @@ def _any_of(texts: Sequence[str], **kind: bool) -> Strategy[Word]:
 
 #: Problems that no machine holds, if they are any.
 _HUGE_PROBLEMS = st.tuples(st.sampled_from(PROBLEMS), st.sampled_from(HUGE)).map(
-    lambda found: Word(re.sub(r"\d+", found[1], found[0], count=1), long=True)
+    lambda match: Word(re.sub(r"\d+", match[1], match[0], count=1), long=True)
 )
 PROBLEM_WORDS = st.one_of(
     *[_any_of(PROBLEMS)] * 2, _any_of(NO_PROBLEMS, refused=True), _changed(PROBLEMS), _HUGE_PROBLEMS
@@ -200,7 +200,7 @@ def calls(draw: Any) -> Step:
         words.append(draw(ANYTHING))
     known = [param for param in params if isinstance(param, click.Option)]
     usual = [option for option in known if option.required or option.name == "db"]
-    options = draw(st.lists(st.sampled_from(known), max_size=4)) + [one for one in usual if not draw(once_in(10))]
+    options = draw(st.lists(st.sampled_from(known), max_size=4)) + [param for param in usual if not draw(once_in(10))]
     for i, option in enumerate(options):
         again = option in options[i + 1 :] and not option.multiple  # the last one counts
         words += [word._replace(refused=word.refused and not again) for word in draw(_option(option))]
@@ -212,9 +212,9 @@ def calls(draw: Any) -> Step:
 @st.composite
 def _argument(draw: Any, param: click.Argument) -> list[Word]:
     least = 1 if param.required and not draw(once_in(20)) else 0
-    found = draw(st.lists(values_of(param), min_size=least, max_size=3 if param.nargs < 0 else 1))
+    words = draw(st.lists(values_of(param), min_size=least, max_size=3 if param.nargs < 0 else 1))
     # A word that begins with a hyphen would be an option.
-    return [word if word.text[:1] != "-" else Word(word.text, long=True) for word in found]
+    return [word if word.text[:1] != "-" else Word(word.text, long=True) for word in words]
 
 
 @st.composite

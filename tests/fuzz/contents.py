@@ -71,9 +71,9 @@ def toml(table: dict[str, Any]) -> str:
 @st.composite
 def hurt(draw: Any, sound: Any) -> Any:
     """A value, and in most cases one of its parts replaced, left out, doubled or called by another name."""
-    found = copy.deepcopy(sound)
+    document = copy.deepcopy(sound)
     for _ in range(draw(st.sampled_from([0, 1, 1, 1, 2]))):
-        place, depth = found, draw(st.integers(0, 6))
+        place, depth = document, draw(st.integers(0, 6))
         while isinstance(place, dict | list) and place:
             key = draw(st.sampled_from(sorted(place) if isinstance(place, dict) else range(len(place))))
             if depth == 0 or not isinstance(place[key], dict | list):
@@ -88,7 +88,7 @@ def hurt(draw: Any, sound: Any) -> Any:
                     place[draw(st.sampled_from(["x", "op", "", "kernels", "m"]))] = place[key]
                 break
             place, depth = place[key], depth - 1
-    return found
+    return document
 
 
 @st.composite
@@ -118,7 +118,7 @@ def defaults(draw: Any) -> dict[str, Any]:
 def foreign_json() -> st.SearchStrategy[File]:
     """What nvbench and pytest-benchmark write, with parts of it changed."""
     known = [json.loads((DATA / name).read_text()) for name in ("nvbench.json", "pytest_benchmark.json")]
-    return st.sampled_from(known).flatmap(hurt).map(lambda found: File(json.dumps(found)))
+    return st.sampled_from(known).flatmap(hurt).map(lambda document: File(json.dumps(document)))
 
 
 @st.composite

@@ -225,15 +225,15 @@ def _called() -> int:
 
 def _ended() -> tuple[str, ...]:
     """End what a step has left running, after a moment in which it may end by itself; return what that was."""
-    until, found = time.monotonic() + GRACE_S, set[str]()
+    until, ended = time.monotonic() + GRACE_S, set[str]()
     while left := _left():
         if time.monotonic() > until:
-            found.update(command(member.pid).replace("\0", " ")[:100] for member in left)
+            ended.update(command(member.pid).replace("\0", " ")[:100] for member in left)
             for member in left:
                 with suppress(ProcessLookupError):
                     os.kill(member.pid, signal.SIGKILL)
         time.sleep(0.01)
-    return tuple(sorted(found))
+    return tuple(sorted(ended))
 
 
 def _left() -> list[Member]:
@@ -247,11 +247,11 @@ def _left() -> list[Member]:
 
 def _seen(folder: Path) -> dict[str, tuple[int, int]]:
     """Return the size and the time of the last change of everything below a folder, folders without theirs."""
-    found = {}
+    facts_by_name = {}
     for path in folder.rglob("*"):
         facts = path.lstat()
-        found[str(path.relative_to(folder))] = (0, 0) if path.is_dir() else (facts.st_size, facts.st_mtime_ns)
-    return found
+        facts_by_name[str(path.relative_to(folder))] = (0, 0) if path.is_dir() else (facts.st_size, facts.st_mtime_ns)
+    return facts_by_name
 
 
 STATUSES = (0, 1, 2, 130)
@@ -266,17 +266,17 @@ _BEYOND = re.compile(r"^(KeyboardInterrupt|GeneratorExit|\S+\.Base)\b", re.MULTI
 SHORTEST_STEM = 3
 
 
-def faults(given: Input, found: Found) -> list[str]:
+def faults(given: Input, performed: Found) -> list[str]:
     """Return what is wrong, a few words for each."""
-    pairs = list(zip(given.steps, found.outcomes, strict=True))
+    pairs = list(zip(given.steps, performed.outcomes, strict=True))
     of_steps = [fault for step, outcome in pairs for fault in _step(given, step, outcome)]
-    if given.wild or any(outcome.hung for outcome in found.outcomes):
+    if given.wild or any(outcome.hung for outcome in performed.outcomes):
         return of_steps
     given_words = [word for s in given.steps for word in (*s.words, *s.variables.get("COMP_WORDS", "").split())]
     words = [text for word in given_words for text in (word, word.partition("=")[2] or word)]
     named = {os.path.normpath(word) for word in (*words, *given.asked, "kernelmark-report")}  # report's default
-    of_steps += [f"file left or changed: {name}" for name in found.changed if not _is_asked_for(name, named)]
-    return of_steps + [f"temporary file left: {name}" for name in found.temporary if "-defect-" not in name]
+    of_steps += [f"file left or changed: {name}" for name in performed.changed if not _is_asked_for(name, named)]
+    return of_steps + [f"temporary file left: {name}" for name in performed.temporary if "-defect-" not in name]
 
 
 def _is_asked_for(name: str, named: set[str]) -> bool:
@@ -317,12 +317,12 @@ def _status(step: Step, outcome: Outcome) -> Iterator[str]:
 
 def _lines(step: Step, outcome: Outcome) -> Iterator[str]:
     """Every line is short, complaints are one line, and a refusal has it."""
-    found = complaints(outcome.err)
+    told = complaints(outcome.err)
     for line in outcome.err.splitlines():
         if len(line) > MOST:
             yield f"a line of {len(line)} characters: {line}"
-    ours = [line for line in found if line.startswith("kernelmark: ")]
-    others = [] if any(word in step.words for word in TALKS) else [line for line in found if line not in ours]
+    ours = [line for line in told if line.startswith("kernelmark: ")]
+    others = [] if any(word in step.words for word in TALKS) else [line for line in told if line not in ours]
     if len(ours) > 1 or (len(ours) == 1 and others) or len(others) > 1:
         yield f"{len(ours) + len(others)} lines: {' | '.join(ours + others)}"
     if any(re.search(r"\b[A-Z]\w+Warning\b", line) for line in others):

@@ -66,13 +66,13 @@ KINDS = {
 def inputs(samples: Path, only: tuple[str, ...] = ()) -> st.SearchStrategy[Input]:
     """Return every kind of input; only: these of KINDS, and no others."""
     damages, text = contents.damages(samples / "rows.db"), (samples / "rows.csv").read_text()
-    found = {
+    by_kind = {
         "calls": _calls(damages), "prices": _prices(), "defaults": _defaults(), "problems": _problems(),
         "suites": _suites(), "imports": _imports(text), "plugins": _plugins(), "stores": _stores(damages),
         "faulty": _faulty(),
     }  # fmt: skip
     kinds = [kind for kind in only or KINDS for _ in range(KINDS[kind])]
-    return st.sampled_from(kinds).flatmap(found.__getitem__).flatmap(_placed)
+    return st.sampled_from(kinds).flatmap(by_kind.__getitem__).flatmap(_placed)
 
 
 @st.composite
@@ -111,15 +111,15 @@ def _problems(draw: Any, words: list[Word] | None = None, more: dict[str, File] 
 @st.composite
 def _suites(draw: Any) -> Input:
     suite = contents.SUITE | {"sweep": [draw(st.sampled_from(contents.SWEEPS))]}
-    found = draw(contents.documents(suite, contents.WRONG_SUITES))
-    return draw(_problems([Word("mine.toml", found.refused, not found.refused)], {"mine.toml": found.file}))
+    document = draw(contents.documents(suite, contents.WRONG_SUITES))
+    return draw(_problems([Word("mine.toml", document.refused, not document.refused)], {"mine.toml": document.file}))
 
 
 @st.composite
 def _prices(draw: Any) -> Input:
-    found = draw(contents.documents(contents.PRICES, contents.WRONG_PRICES))
+    document = draw(contents.documents(contents.PRICES, contents.WRONG_PRICES))
     words = ("claims", ROWS_RUN, "--db", "rows.db", "--prices", "mine.toml")
-    return Input((Step(words, refused=found.refused),), {**ROWS, "mine.toml": found.file})
+    return Input((Step(words, refused=document.refused),), {**ROWS, "mine.toml": document.file})
 
 
 @st.composite
@@ -129,9 +129,9 @@ def _defaults(draw: Any) -> Input:
     if draw(once_in(3)):
         files = {"pyproject.toml": File(contents.toml({"tool": {"kernelmark": table}}))}
         return Input((Step(words),), {**BESIDE, **files}, asked=(".",))
-    found = draw(contents.documents(table, contents.WRONG_DEFAULTS))
-    refused = found.refused and found.file.text.strip("\ufeff") != ""  # no defaults at all are sound
-    return Input((Step(words, refused=refused),), {**BESIDE, "kernelmark.toml": found.file}, asked=(".",))
+    document = draw(contents.documents(table, contents.WRONG_DEFAULTS))
+    refused = document.refused and document.file.text.strip("\ufeff") != ""  # no defaults at all are sound
+    return Input((Step(words, refused=refused),), {**BESIDE, "kernelmark.toml": document.file}, asked=(".",))
 
 
 @st.composite

@@ -40,15 +40,15 @@ def reported(setting: Setting) -> Iterator[Callable[..., Report]]:
 @pytest.fixture
 def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Input]:
     """The inputs that are drawn, of which none is performed; an `import` has a fault."""
-    found: list[Input] = []
+    inputs: list[Input] = []
 
-    def noted(_: Setting, one: Input, seed: int = 0) -> Report:
-        found.append(one)
-        bad = [Fault(one, "hang", seed)] if one.steps[0].words[:1] == ("import",) else []
+    def noted(_: Setting, given: Input, seed: int = 0) -> Report:
+        inputs.append(given)
+        bad = [Fault(given, "hang", seed)] if given.steps[0].words[:1] == ("import",) else []
         return Report(bad, Counter(), Counter())
 
     monkeypatch.setattr(campaign, "tried", noted)
-    return found
+    return inputs
 
 
 def words(report: Report) -> list[str]:
@@ -58,7 +58,7 @@ def words(report: Report) -> list[str]:
 @pytest.mark.parametrize("paths", [CORPUS[::5], pytest.param(LEFT, marks=pytest.mark.long)], ids=["some", "others"])
 def test_no_input_of_the_corpus_breaks_the_command_again(reported, paths: list[Path]) -> None:
     broken = {path.stem: words(reported(tried, read(path))) for path in paths}
-    assert {name: found for name, found in broken.items() if found} == {}
+    assert {name: texts for name, texts in broken.items() if texts} == {}
 
 
 @pytest.mark.long
@@ -72,7 +72,7 @@ def test_one_seed_draws_the_same_inputs_and_none_twice(setting: Setting, drawn: 
     for seed in (3, 3, 4):
         batch(setting, seed, 20)
     assert drawn[:20] == drawn[20:40] != drawn[40:]
-    assert [len({digest(one) for one in part}) for part in (drawn[:20], drawn[40:])] == [20, 20]
+    assert [len({digest(given) for given in part}) for part in (drawn[:20], drawn[40:])] == [20, 20]
 
 
 def test_a_campaign_goes_on_where_it_was_left(setting: Setting) -> None:
@@ -92,34 +92,34 @@ def test_a_smaller_input_with_a_fault_of_the_same_kind_is_found(setting: Setting
 
 @pytest.mark.parametrize("fresh", [False, True])
 @pytest.mark.parametrize(
-    ("step", "text", "found"),
+    ("step", "text", "expected"),
     [
         (PLUGIN, "import os\nos._exit(7)", ["exit 7: "]),
         (Step(("nothing",), refused=True), "", []),
         (Step(("list",), refused=True), "", ["not refused: exit 0: "]),
     ],
 )
-def test_a_step_has_the_exit_status_and_the_streams_of_a_process(reported, fresh, step, text, found) -> None:
+def test_a_step_has_the_exit_status_and_the_streams_of_a_process(reported, fresh, step, text, expected) -> None:
     step = Step(step.words, refused=step.refused, fresh=fresh)
-    assert words(reported(tried, Input((step,), {"mine.py": File(text)}))) == found
+    assert words(reported(tried, Input((step,), {"mine.py": File(text)}))) == expected
 
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    ("text", "found"),
+    ("text", "beginning"),
     [
         ("import os, time\nif os.fork() == 0:\n    os.setsid()\n    time.sleep(60)\nos._exit(2)", "left running: "),
         ("while True: pass", "hang: goes on"),
         ("import time\ntime.sleep(60)", "hang: goes on"),
     ],
 )
-def test_a_step_that_does_not_end_is_found_and_ended(reported, setting: Setting, text: str, found: str) -> None:
+def test_a_step_that_does_not_end_is_found_and_ended(reported, setting: Setting, text: str, beginning: str) -> None:
     given = Input((PLUGIN,), {"mine.py": File(text)})
-    assert words(reported(tried, given, setting=setting._replace(limit_s=0.5)))[0].startswith(found)
+    assert words(reported(tried, given, setting=setting._replace(limit_s=0.5)))[0].startswith(beginning)
 
 
 @pytest.mark.parametrize(
-    ("called", "outcome", "found"),
+    ("called", "outcome", "beginning"),
     [
         ("show", Outcome(3, "", "kernelmark: defect: KeyError"), "exit 3: kernelmark: defect: KeyError"),
         ("show", Outcome(-11), "SIGSEGV: "),
@@ -145,16 +145,16 @@ def test_a_step_that_does_not_end_is_found_and_ended(reported, setting: Setting,
         ("export --format latex", Outcome(0, "a,b\n1\n"), ""),
     ],
 )
-def test_each_fault_is_named_and_no_other(called: str, outcome: Outcome, found: str) -> None:
+def test_each_fault_is_named_and_no_other(called: str, outcome: Outcome, beginning: str) -> None:
     said = faults(Input((Step(tuple(called.split())),)), Found([outcome]))
-    assert [one for one in said if one.startswith(found)] if found else said == []
+    assert [fault for fault in said if fault.startswith(beginning)] if beginning else said == []
 
 
 def test_files_that_were_not_asked_for_are_a_fault() -> None:
     called = ("export", "--csv=out.csv", "-o", "table.tex", "--out", "new/place", "--db=a=b")
     changed = ["out.csv", "new/place/out.csv", "table.tex", "table-gemm.tex", "a=b", "other", "rows.db"]
-    found = faults(Input((Step(called),)), Found([GOOD], changed))
-    assert found == ["file left or changed: other", "file left or changed: rows.db"]
+    told = faults(Input((Step(called),)), Found([GOOD], changed))
+    assert told == ["file left or changed: other", "file left or changed: rows.db"]
 
 
 def test_an_input_is_the_same_when_it_is_read_again(tmp_path: Path) -> None:
