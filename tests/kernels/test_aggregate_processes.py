@@ -61,6 +61,6 @@ def test_a_process_unmaps_what_belongs_to_a_launch_that_is_gone() -> None:
     gc.collect()
     # This is answered once what was dropped before has been forgotten.
     other, *_ = set_up("aggregate/w2n5000/f32", "aggregate/process.tree")
-    own = Path(f"/proc/{pid}/maps").read_text().count("kernelmark")
+    mappings = Path(f"/proc/{pid}/maps").read_text().count("kernelmark")
     other()
-    assert own <= 3
+    assert mappings <= 3

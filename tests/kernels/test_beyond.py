@@ -169,10 +169,10 @@ def cases_of(kernel: str, problems: list[str], tiles: list[Tile]) -> list[Emulat
     [pytest.param(partial(cases_of, *row), id=f"{what}-{row[0]}-{row[1][0]}-{row[2][:1]}") for what, *row in BEYOND],
 )
 def test_what_the_sweep_is_too_small_for_is_right(every: partial[list[EmulatedCase]]) -> None:
-    (kernel, problems, _), found = every.args, every()
-    assert {case.problem.id for case in found} == {REGISTRY.problem(problem).id for problem in problems}
-    assert not any(CUDA[kernel].refuses(case.problem) for case in found)
-    assert not wrong_in_emulator(found)
+    (kernel, problems, _), tested = every.args, every()
+    assert {case.problem.id for case in tested} == {REGISTRY.problem(problem).id for problem in problems}
+    assert not any(CUDA[kernel].refuses(case.problem) for case in tested)
+    assert not wrong_in_emulator(tested)
 
 
 def test_slices_in_several_groups_and_of_unequal_depth_are_several() -> None:

@@ -36,15 +36,15 @@ OURS = ("conv/cpu.im2col", "conv/numba.direct", "conv/cpu.winograd", "conv/cpu.w
 
 def drawn() -> list[str]:
     """Sizes and options of problems, the same in every run; some are for Winograd, some depthwise."""
-    rng, found = random.Random(20240229), []
-    while len(found) < DRAWN:
-        sizes = KINDS[len(found) % len(KINDS)](rng)
+    rng, drawn_sizes = random.Random(20240229), []
+    while len(drawn_sizes) < DRAWN:
+        sizes = KINDS[len(drawn_sizes) % len(KINDS)](rng)
         try:
             convolution(sizes)
         except UsageError:  # the filter is larger than the padded image
             continue
-        found.append(sizes)
-    return found
+        drawn_sizes.append(sizes)
+    return drawn_sizes
 
 
 def _plain(rng: random.Random) -> str:
@@ -93,7 +93,7 @@ def test_drawn_problems_are_of_every_kind() -> None:
         "padding beyond the filter": [p.pad_h.before >= p.r * p.dilation_h for p in problems],
         "pointwise": [p.pointwise for p in problems],
     }
-    assert {kind: sum(found) for kind, found in kinds.items() if sum(found) < 5} == {}
+    assert {kind: sum(counts) for kind, counts in kinds.items() if sum(counts) < 5} == {}
 
 
 @pytest.mark.parametrize("every", ["tenth", pytest.param("other", marks=pytest.mark.long)])
@@ -107,9 +107,9 @@ def test_every_kernel_is_right_on_drawn_problems(direction: str, layout: str, ev
     declared = [k for k in declared if layout in k.domain.get("layout", LAYOUTS)]
     names, refused = [k.id for k in declared], Counter[str]()
     for i, sizes in enumerate(problems):
-        found = failures(convolution(sizes, f"{layout}/{direction}").id, *names, threads=1 + i % 3)
-        assert all(re.fullmatch("unsupported: .+", reason) for reason in found.values()), (sizes, found)
-        refused.update(found.keys())
+        reasons = failures(convolution(sizes, f"{layout}/{direction}").id, *names, threads=1 + i % 3)
+        assert all(re.fullmatch("unsupported: .+", reason) for reason in reasons.values()), (sizes, reasons)
+        refused.update(reasons.keys())
     assert [name for name in names if len(problems) - refused[name] < ENOUGH * len(problems) / DRAWN] == []
 
 
@@ -118,8 +118,8 @@ def test_our_kernels_are_right_across_blocks_on_any_number_of_threads(sizes: str
     first = RAGGED.index(sizes) + DIRECTIONS.index(direction)
     for i, layout in enumerate(LAYOUTS):
         threads = (1, 3)[(first + i) % 2]  # the other one with other sizes and directions
-        found = failures(f"conv/{sizes}/f32/{layout}/{direction}", *OURS, threads=threads)
-        assert all(reason.startswith("unsupported") for reason in found.values()), (layout, found)
+        reasons = failures(f"conv/{sizes}/f32/{layout}/{direction}", *OURS, threads=threads)
+        assert all(reason.startswith("unsupported") for reason in reasons.values()), (layout, reasons)
 
 
 @pytest.mark.parametrize("whole", [True, False], ids=["whole", "sampled"])

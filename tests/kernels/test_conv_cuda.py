@@ -60,10 +60,10 @@ def test_geometry_has_the_fields_of_the_headers_structs_in_their_order() -> None
 
 def test_geometry_holds_sizes_and_what_divides_by_them() -> None:
     p = convolution("n2c6h9w7k4r3s2pad0-1x2-0stride2x1/dil1x2/g2")
-    held = geometry(p)
-    assert [held[name] for name in SIZES] == [2, 6, 9, 7, 4, 3, 2, 4, 7, 2, 1, 1, 2, 0, 2, 2]
+    passed = geometry(p)
+    assert [passed[name] for name in SIZES] == [2, 6, 9, 7, 4, 3, 2, 4, 7, 2, 1, 1, 2, 0, 2, 2]
     divided = [28, 7, 63, 7, 6, 2, 3, 2, 2, 1]
-    assert [tuple(held[name]) for name in DIVISORS] == [(d, divisor(d)) for d in divided]
+    assert [tuple(passed[name]) for name in DIVISORS] == [(d, divisor(d)) for d in divided]
 
 
 def test_sizes_that_no_int_counts_are_refused_with_their_number() -> None:
@@ -245,11 +245,11 @@ def test_64_channels_get_a_tile_that_is_64_wide() -> None:
 def test_slices_cover_the_reduction_and_none_is_empty(direction: str) -> None:
     for name in (IMPLICIT, *TENSOR_CORES):
         dtype = CUDA[name].domain["dtype"][0]
-        one = chosen(name, f"conv/n2c64h14w14k64r3s3pad1/{dtype}/nhwc/{direction}")
-        (_, call), *_ = one.calls
+        split = chosen(name, f"conv/n2c64h14w14k64r3s3pad1/{dtype}/nhwc/{direction}")
+        (_, call), *_ = split.calls
         deep, count = call.args[3:5]
         depth = 2 * 14 * 14 if direction == "wgrad" else 64 * 3 * 3
-        assert deep % one.tile.BK == 0
+        assert deep % split.tile.BK == 0
         assert (count - 1) * deep < depth <= count * deep
 
 
@@ -302,17 +302,17 @@ STRIDED = ("n1c8h11w9k8r3s3pad1stride2x3", "n1c8h8w8k8r2s2stride8", "n1c8h9w9k8r
 def test_the_first_tap_visits_one_pixel_for_each_of_the_output(sizes: str, direction: str, dilated: str) -> None:
     p = REGISTRY.problem(f"conv/{sizes}/f16/nhwc/{direction}{dilated}")
     assert isinstance(p, ConvProblem)
-    found = hopper.images(p, 128)
+    visits = hopper.images(p, 128)
     axes = (
         (p.h, p.p, p.r, p.dilation_h, p.pad_h.before, p.stride_h),
         (p.w, p.q, p.s, p.dilation_w, p.pad_w.before, p.stride_w),
     )
     for i, (inputs, outputs, length, dilation, pad, stride) in enumerate(axes):
         if direction == "dgrad":
-            visited = range(found.lower[i], outputs + found.upper[i], found.stride[i])
+            visited = range(visits.lower[i], outputs + visits.upper[i], visits.stride[i])
             assert list(visited) == [place + pad - (length - 1) * dilation for place in range(inputs)]
         else:
-            visited = range(found.lower[i], inputs + found.upper[i], found.stride[i])
+            visited = range(visits.lower[i], inputs + visits.upper[i], visits.stride[i])
             assert list(visited) == [place * stride - pad for place in range(outputs)]
 
 

@@ -97,9 +97,9 @@ def test_rows_tell_the_tile_and_how_fftw_planned_it(monkeypatch: pytest.MonkeyPa
 def test_what_a_tile_meets_of_the_tensor_never_ends_before_it_begins() -> None:
     for side in (8, 16, 32):
         axis = cuts(convolution("n1c4h1w9k2r1s7pad14"), (side, side)).x.width
-        found = [_planes.met(axis, axis.first + tile * axis.step) for tile in range(axis.tiles)]
-        assert all(0 <= first <= last for first, last in found)
-        assert {column for part in found for column in range(*part)} == set(range(axis.size))
+        intervals = [_planes.met(axis, axis.first + tile * axis.step) for tile in range(axis.tiles)]
+        assert all(0 <= first <= last for first, last in intervals)
+        assert {column for part in intervals for column in range(*part)} == set(range(axis.size))
 
 
 @pytest.mark.parametrize("choose", [cpu.chosen, cpu.straight])
@@ -109,9 +109,9 @@ def test_larger_filters_take_larger_tiles(choose) -> None:
 
 
 def candidates(parsed: Any) -> list[Cuts]:
-    found: list[Cuts] = []
-    cheapest(parsed, (*cpu.SIDES, *whole(parsed)), lambda c: found.append(c) or 0.0)
-    return found
+    tried: list[Cuts] = []
+    cheapest(parsed, (*cpu.SIDES, *whole(parsed)), lambda c: tried.append(c) or 0.0)
+    return tried
 
 
 def test_tiles_hold_their_filter_and_cover_every_output(direction: str) -> None:
@@ -136,8 +136,8 @@ def test_tiles_are_no_larger_than_an_image_needs() -> None:
 
 
 def test_good_sizes_are_even_or_one_and_have_small_factors() -> None:
-    found = [good_size(size) for size in (1, 2, 3, 11, 13, 97, 230, 251, 4 * 10**11 + 1)]
-    assert found == [1, 2, 4, 12, 14, 98, 240, 252, 400_075_200_000]
+    sizes = [good_size(size) for size in (1, 2, 3, 11, 13, 97, 230, 251, 4 * 10**11 + 1)]
+    assert sizes == [1, 2, 4, 12, 14, 98, 240, 252, 400_075_200_000]
 
 
 def test_executed_operations_are_those_of_transforms_and_products() -> None:
@@ -162,11 +162,11 @@ def test_transforms_are_those_of_numpy(shape, rigour, monkeypatch) -> None:
     spectra = pyfftw.empty_aligned((shape[1], shape[2] // 2 + 1, shape[0]), np.complex64)
     forward, inverse = (_transforms.transform.__wrapped__(*shape, back) for back in (False, True))
     tiles[:] = np.random.default_rng(0).uniform(-1, 1, shape)
-    kept = tiles.copy()
+    before = tiles.copy()
     _planes.transform((forward.execute, forward.plan), tiles, spectra)
-    assert np.abs(np.moveaxis(spectra, 2, 0) - np.fft.rfft2(kept)).max() < 1e-5
+    assert np.abs(np.moveaxis(spectra, 2, 0) - np.fft.rfft2(before)).max() < 1e-5
     _planes.transform((inverse.execute, inverse.plan), spectra, tiles)
-    assert np.abs(tiles / (shape[1] * shape[2]) - kept).max() < 1e-6
+    assert np.abs(tiles / (shape[1] * shape[2]) - before).max() < 1e-6
 
 
 @pytest.mark.parametrize("n", [1, 2, 9, 14, 20, 25, 32, pytest.param(96, marks=pytest.mark.long)])
@@ -174,13 +174,13 @@ def test_straight_transforms_are_those_of_numpy(n: int) -> None:
     unit, item = _codelets.UNIT, 4
     rng, half = np.random.default_rng(n), n // 2 + 1
     numbers = rng.uniform(-1, 1, (n, 2, unit)).astype(np.float32)
-    found, signal, back = np.empty_like(numbers), numbers[:, 0].copy(), np.empty((n, unit), np.float32)
+    columns, signal, back = np.empty_like(numbers), numbers[:, 0].copy(), np.empty((n, unit), np.float32)
     spectrum = np.empty((half, 2, unit), np.float32)
     strides = 2 * item * unit, item * unit
-    called(_codelets.column(n), found.ctypes.data, *strides, numbers.ctypes.data, *strides, -1)
+    called(_codelets.column(n), columns.ctypes.data, *strides, numbers.ctypes.data, *strides, -1)
     called(_codelets.row(n), spectrum.ctypes.data, signal.ctypes.data)
     called(_codelets.row_back(n), back.ctypes.data, spectrum.ctypes.data)
-    as_complex = [array[:, 0] + 1j * array[:, 1] for array in (numbers, found, spectrum)]
+    as_complex = [array[:, 0] + 1j * array[:, 1] for array in (numbers, columns, spectrum)]
     assert np.abs(as_complex[1].conj() - np.fft.fft(as_complex[0], axis=0)).max() < 1e-5
     assert np.abs(as_complex[2] - np.fft.rfft(signal, axis=0)).max() < 1e-5
     assert np.abs(back / n - signal).max() < 1e-6
@@ -201,10 +201,10 @@ def test_products_are_those_of_numpy(rows: int, lanes: int, steps: int, keep: bo
     expected[:, 1] += a[:, 0] @ b[:, 1] + a[:, 1] @ b[:, 0]
     of = [(array[0].size, array[0, 0, 0].size, array.shape[-1]) for array in (a, b, c)]
     parts = [array[0, 0].size for array in (a, b, c)]
-    held, flat = np.empty(_products.SCRATCH, np.float32), np.append(b, np.zeros(_products.WIDTH, np.float32))
+    scratch, flat = np.empty(_products.SCRATCH, np.float32), np.append(b, np.zeros(_products.WIDTH, np.float32))
     places = (*of[0], 1, parts[0]), (*of[1], parts[1]), (*of[2], parts[2])
     sizes = groups, rows, lanes, steps
-    _products.products(held, sizes, a.ravel(), places[0], flat, places[1], keep, c.reshape(-1), places[2], 0, 3)
+    _products.products(scratch, sizes, a.ravel(), places[0], flat, places[1], keep, c.reshape(-1), places[2], 0, 3)
     assert np.abs(c - expected).max() < 1e-4
 
 
@@ -251,20 +251,20 @@ def cases_in(kernel: str, sizes: tuple[str, ...], direction: str) -> list[Emulat
     ids=lambda every: f"{every.args[0]}-{every.args[2]}",
 )
 def test_every_tile_is_right_in_every_direction(every: partial[list[EmulatedCase]]) -> None:
-    found = every()
-    assert {case.tile.T for case in found} == {16, 32}
-    assert every.args[0] == FUSED_STEPS or {case.tile.BM for case in found} == {64, 32, 16}
-    assert not wrong_in_emulator(found)
+    tested = every()
+    assert {case.tile.T for case in tested} == {16, 32}
+    assert every.args[0] == FUSED_STEPS or {case.tile.BM for case in tested} == {64, 32, 16}
+    assert not wrong_in_emulator(tested)
 
 
 @pytest.mark.parametrize("sizes", EVERY)
 def test_a_spectrum_that_is_multiplied_is_as_large_as_was_written(sizes: str, direction: str) -> None:
     parsed = convolution(sizes, f"nchw/{direction}")
-    found = CUDA[IN_STEPS]
-    for tile in found.tiles():
+    kernel = CUDA[IN_STEPS]
+    for tile in kernel.tiles():
         if max(parsed.r, parsed.s) >= tile.T:
             continue
-        *transforms, multiply, _ = found.plan(parsed, tile, H100)
+        *transforms, multiply, _ = kernel.plan(parsed, tile, H100)
         a, b, c, m, k, lda, ldb = multiply.args
         at_a_frequency = 8 * tile.T * (tile.T // 2 + 1) * parsed.groups
         assert [part.nbytes // at_a_frequency for part in (a, b, c)] == [k * lda, k * ldb, m * ldb]
@@ -333,11 +333,11 @@ class Plan:
         forward = self.kind == 0x2A
         assert direction == (-1 if forward else 1)
         kinds = (np.float32, np.complex64) if forward else (np.complex64, np.float32)
-        found, result = view(source.data.ptr, kinds[0], *self.read), view(target.data.ptr, kinds[1], *self.written)
+        operand, result = view(source.data.ptr, kinds[0], *self.read), view(target.data.ptr, kinds[1], *self.written)
         if forward:
-            result[...] = np.fft.rfft2(found)
+            result[...] = np.fft.rfft2(operand)
         else:
-            result[...] = np.fft.irfft2(found, self.shape) * (self.shape[0] * self.shape[1])
+            result[...] = np.fft.irfft2(operand, self.shape) * (self.shape[0] * self.shape[1])
 
 
 class Cgemm3m(Blas):
@@ -357,8 +357,8 @@ class Cgemm3m(Blas):
 
 def _operand(pointer: int, op: int, ld: int, stride: int, batch: int, rows: int, columns: int) -> Any:
     assert op in (0, 2)
-    found = view(pointer, np.complex64, (batch, rows, columns), (stride, ld, 1) if op else (stride, 1, ld))
-    return found.conj() if op else found
+    matrices = view(pointer, np.complex64, (batch, rows, columns), (stride, ld, 1) if op else (stride, 1, ld))
+    return matrices.conj() if op else matrices
 
 
 @pytest.fixture

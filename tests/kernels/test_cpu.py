@@ -49,8 +49,8 @@ def test_every_cpu_kernel_is_right_or_says_why_not(sizes: str) -> None:
     known = [k for k in REGISTRY.kernels.values() if k.device == "cpu" and k.provider in PROVIDERS]
     for problem in (REGISTRY.problem(text) for text in PROBLEMS if text.split("/")[1] == sizes):
         kernels = [k.id for k in known if k.op == problem.op and k.outside(problem) is None]
-        found = failures(problem.id, *kernels)
-        assert all(re.match("unsupported: .*(batch|padding)", reason) for reason in found.values()), (problem.id, found)
+        reasons = failures(problem.id, *kernels)
+        assert all(re.match("unsupported: .*(batch|padding)", text) for text in reasons.values()), (problem.id, reasons)
 
 
 @pytest.mark.parametrize("k", [1024, 1025, 131071])
@@ -241,8 +241,8 @@ TINY, LARGE = "conv/n1c1h2w2k1r1s1/f32/nchw/fprop", "conv/n8c256h56w56k256r3s3pa
 
 @pytest.mark.parametrize("compiled", [True, False])
 def test_threads_pay_on_large_problems_and_not_on_tiny_ones(compiled: bool) -> None:
-    found = [PAYS(REGISTRY.problem(text), 2, compiled) for text in (TINY, LARGE)]  # type: ignore[arg-type]
-    assert found == [False, True]
+    answers = [PAYS(REGISTRY.problem(text), 2, compiled) for text in (TINY, LARGE)]  # type: ignore[arg-type]
+    assert answers == [False, True]
 
 
 def test_a_launch_measured_on_a_busy_machine_leaves_a_large_problem_its_threads(monkeypatch) -> None:

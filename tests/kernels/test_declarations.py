@@ -190,12 +190,12 @@ def taken(cubin: Cubin, symbol: str, types: list[str]) -> list[str]:
 
 def misfits(cubin: Cubin, calls: list[tuple[str, KernelCall]]) -> list[str]:
     """Return a line for each launch whose arguments are not what the kernel's parameters are."""
-    found, types = [], demangled([cubin.symbols[entry] for entry, _ in calls])
+    mismatches, types = [], demangled([cubin.symbols[entry] for entry, _ in calls])
     for (entry, call), kinds in zip(calls, types, strict=True):
         given, expected = list(map(handed_over, call.args)), taken(cubin, cubin.symbols[entry], kinds)
         if expected not in (given, [f"?{kind[1:]}" for kind in given]):
-            found.append(f"{entry} takes {expected}, the plan hands over {given}")
-    return found
+            mismatches.append(f"{entry} takes {expected}, the plan hands over {given}")
+    return mismatches
 
 
 def plan(kernel: CudaKernel) -> list[tuple[str, KernelCall]]:
@@ -273,16 +273,16 @@ def changed(name: str, tunable: str) -> tuple[list[tuple[str, KernelCall]], list
 
 @pytest.mark.parametrize("name", TUNABLE_CUDA)
 def test_every_tunable_changes_what_is_launched(name: str) -> None:
-    found = [changed(name, tunable) for tunable in TUNABLE_CUDA[name].tunables]
-    assert any(found)
+    effects = [changed(name, tunable) for tunable in TUNABLE_CUDA[name].tunables]
+    assert any(effects)
 
 
 def code(kernel: CudaKernel, wanted: tuple[str, ...], arch: str) -> dict[str, str]:
     """The digest of the machine code of each entry, compiled together, which takes less than one by one."""
     cubin = compile_cubin(kernel.source, wanted, arch, kernel.id)
     parts = elf_sections(cubin.code)
-    found = {entry: parts[f".text.{symbol}"] for entry, symbol in cubin.symbols.items()}
-    return {e: hashlib.sha256(cubin.code[p.offset : p.offset + p.size]).hexdigest() for e, p in found.items()}
+    sections = {entry: parts[f".text.{symbol}"] for entry, symbol in cubin.symbols.items()}
+    return {e: hashlib.sha256(cubin.code[p.offset : p.offset + p.size]).hexdigest() for e, p in sections.items()}
 
 
 #: One kernel of each kind of template, and the tunables that only its launches show.
@@ -294,7 +294,7 @@ COMPILED += ("conv/cuda.fft_tiled", "transpose/cuda.tma", "copy/cuda.vectorised"
 @pytest.mark.usefixtures("cuda_compiler")
 def test_every_tunable_that_a_kernel_is_compiled_for_changes_its_machine_code() -> None:
     found_by = {(name, each): changed(name, each) for name in COMPILED for each in TUNABLE_CUDA[name].tunables}
-    every = {pair: [list(dict(calls)) for calls in found] for pair, found in found_by.items() if found}
+    every = {pair: [list(dict(calls)) for calls in variants] for pair, variants in found_by.items() if variants}
     named = {pair: sides for pair, sides in every.items() if sides[0] != sides[1]}
     wanted = {
         name: [entry for pair in named if pair[0] == name for side in named[pair] for entry in side]

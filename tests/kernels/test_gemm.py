@@ -155,8 +155,8 @@ def test_tolerance_grows_with_reduction_length_and_roundoff() -> None:
     small, large = (REGISTRY.problem(f"gemm/m8n8k{k}/f32/NN") for k in (100, 10_000))
     for name in NUMERICS:
         if name != "exact":
-            for one, other in zip(small.tolerance(name)[:2], large.tolerance(name)[:2], strict=True):
-                assert one < other < 1e4 * one
+            for near, far in zip(small.tolerance(name)[:2], large.tolerance(name)[:2], strict=True):
+                assert near < far < 1e4 * near
     bounds = [small.tolerance(name) for name in ("fp64", "fp32", "3xtf32", "tf32", "bf16")]
     assert [b.rms for b in bounds] == sorted({b.rms for b in bounds})
     assert [b.largest for b in bounds] == sorted({b.largest for b in bounds})
@@ -185,12 +185,12 @@ def test_a_wrong_integer_is_named_to_its_last_digit() -> None:
     problem, x = drawn(f"gemm/m1n1k{gemm.MOST_S8}/s8.s32/NT")
     x["a"][:], x["b"][:] = -128, -128
     reference = problem.reference(x, np.random.default_rng(0))
-    found = {"c": np.full((1, 1), 2**31 - 2**14 - 1, np.int32)}
-    assert problem.check(found, reference, "exact").reason == (
+    outputs = {"c": np.full((1, 1), 2**31 - 2**14 - 1, np.int32)}
+    assert problem.check(outputs, reference, "exact").reason == (
         "c[0, 0] is 2147467263, expected 2147467264 within 0 (1 of 1 elements wrong)"
     )
-    found["c"][:] = -(2**31)
-    assert "c[0, 0] was not written" in (problem.check(found, reference, "exact").reason or "")
+    outputs["c"][:] = -(2**31)
+    assert "c[0, 0] was not written" in (problem.check(outputs, reference, "exact").reason or "")
 
 
 def test_rows_of_groups_are_equal_or_follow_zipf() -> None:
@@ -270,17 +270,17 @@ def test_sums_of_14_bits_pass_with_scales_and_those_of_12_do_not(whole, monkeypa
     monkeypatch.setattr(_reference, "WHOLE_REFERENCE_MACS", 2**29 if whole else 0)
     problem, x, reference = referenced("gemm/m96n160k1024/e4m3.f32/NT/scale-blocks")
     for bits, passes in ((14, True), (12, False)):
-        found = np.zeros((problem.m, problem.n), np.float32)
+        c = np.zeros((problem.m, problem.n), np.float32)
         for block in range(8):
-            sums = np.zeros(found.shape)
+            sums = np.zeros(c.shape)
             for k in range(128 * block, 128 * block + 128, 32):
                 a, b = (x[name][:, k : k + 32].astype(np.float64) for name in "ab")
                 products = np.concatenate([sums[None], (a[:, None] * b[None]).transpose(2, 0, 1)])
                 unit = np.exp2(np.frexp(abs(products).max(axis=0))[1] - bits)
                 sums = np.floor(products / unit).sum(axis=0) * unit
             scale = np.outer(x["scale_a"][block], np.repeat(x["scale_b"][:, block], 128)[: problem.n])
-            found += scale.astype(np.float32) * sums.astype(np.float32)
-        assert (problem.check({"c": found}, reference, "e4m3").reason is None) == passes, bits
+            c += scale.astype(np.float32) * sums.astype(np.float32)
+        assert (problem.check({"c": c}, reference, "e4m3").reason is None) == passes, bits
 
 
 FUSED, TWO_STEP = "gemm/cuda.async_fused", "gemm/cuda.async_two_step"
@@ -315,8 +315,8 @@ def test_reference_is_the_formula(layout, words):
     problem, x, reference = referenced(f"gemm/m7n9k5/f64/{layout}/{words}")
     c, v = _by_definition(problem, x)
     assert np.allclose(reference.values[0], c, rtol=0, atol=1e-14)
-    assert [one.name for one in reference.beside] == (["v"] if "update" in words else [])
-    assert all(np.allclose(one.values[0], v, rtol=0, atol=1e-14) for one in reference.beside)
+    assert [output.name for output in reference.beside] == (["v"] if "update" in words else [])
+    assert all(np.allclose(output.values[0], v, rtol=0, atol=1e-14) for output in reference.beside)
 
 
 def test_products_of_a_batch_have_a_bias_and_a_velocity_each():
@@ -326,7 +326,7 @@ def test_products_of_a_batch_have_a_bias_and_a_velocity_each():
         for i in range(2):
             c, v = _by_definition(single, {each: x[each][i] for each in ("a", "b", "c", name) if each in x})
             assert np.allclose(whole.values[i], c, rtol=0, atol=1e-14)
-            assert all(np.allclose(one.values[i], v, rtol=0, atol=1e-14) for one in whole.beside)
+            assert all(np.allclose(output.values[i], v, rtol=0, atol=1e-14) for output in whole.beside)
 
 
 @pytest.mark.parametrize(
@@ -361,8 +361,8 @@ def test_only_kernels_that_declare_epilogues_take_them(epilogue):
 @pytest.mark.parametrize("sizes", ["m1n1k1", "m300n33k17"])
 def test_kernels_of_the_cpu_are_right_or_refuse_with_a_reason(sizes, options):
     for epilogue in EPILOGUES[: 2 if "beta" in options else 3]:
-        found = failures(f"gemm/{sizes}/{options}/epi-{epilogue}", *CPU)
-        assert all(re.match("unsupported: .*(padding|beta 0.5 path)", reason) for reason in found.values()), found
+        reasons = failures(f"gemm/{sizes}/{options}/epi-{epilogue}", *CPU)
+        assert all(re.match("unsupported: .*(padding|beta 0.5 path)", reason) for reason in reasons.values()), reasons
 
 
 def test_the_baseline_takes_batches():
@@ -391,19 +391,19 @@ def test_an_update_of_many_weights_is_sampled_and_a_wrong_one_is_named(output, e
     monkeypatch.setattr(_reference, "WHOLE_REFERENCE_MACS", 0)
     problem, x, reference = referenced("gemm/m531n497k20/f32/NT/epi-update")
     v = 7 / 8 * x["v"] - (x["a"].astype(float) @ x["b"].T.astype(float) + x["c"] / 2048) / 64
-    found = {"c": (x["c"] + v).astype(np.float32), "v": v.astype(np.float32)}
-    assert problem.check(found, reference, "fp32").reason is None
+    outputs = {"c": (x["c"] + v).astype(np.float32), "v": v.astype(np.float32)}
+    assert problem.check(outputs, reference, "fp32").reason is None
     row = next(i for i in range(531) if i not in reference.rows and i not in reference.beside[0].rows)
-    found[output][row, 5] += error
-    assert f"checksum of {output} by row[{row}, " in problem.check(found, reference, "fp32").reason
+    outputs[output][row, 5] += error
+    assert f"checksum of {output} by row[{row}, " in problem.check(outputs, reference, "fp32").reason
 
 
 @pytest.mark.parametrize("epilogue", EPILOGUES)
 def test_two_launches_have_the_tiles_of_one_and_room_for_all_sums(epilogue):
     layout = "TN" if epilogue == "update" else "NT"
     problem = f"gemm/m132n72k40/f32/{layout}/batch3/epi-{epilogue}"
-    (one,), (first, second) = chosen(FUSED, problem).calls, chosen(TWO_STEP, problem).calls
-    assert (one[1].grid, one[1].block, one[1].shared_bytes) == (first[1].grid, first[1].block, first[1].shared_bytes)
+    ((_, call),), (first, second) = chosen(FUSED, problem).calls, chosen(TWO_STEP, problem).calls
+    assert (call.grid, call.block, call.shared_bytes) == (first[1].grid, first[1].block, first[1].shared_bytes)
     (sums,) = {arg for arg in first[1].args if isinstance(arg, Scratch)}
     assert sums.nbytes == 3 * 132 * 72 * 4
     assert second[1].grid == (math.ceil(72 / 128), math.ceil(132 / 8), 3)

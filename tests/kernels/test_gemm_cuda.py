@@ -252,6 +252,6 @@ def test_a_default_fills_nine_tenths_of_what_the_best_tile_of_its_class_does(nam
         default = kernel.tile_for(problem, device)
         alike = [t for t in kernel.tiles(device) if (t.WM, t.WN, t.TM) == (default.WM, default.WN, default.TM)]
         fit = [tile for tile in alike if not kernel.unfit(problem, tile, device)]
-        found = {tile_text(vars(tile)): share(kernel, problem, tile, device) for tile in fit}
-        line = f"{problem.id} on {count} multiprocessors: {found[tile_text(vars(default))]:.2f} of {found}"
-        assert found[tile_text(vars(default))] >= 0.9 * max(found.values()), line
+        shares = {tile_text(vars(tile)): share(kernel, problem, tile, device) for tile in fit}
+        line = f"{problem.id} on {count} multiprocessors: {shares[tile_text(vars(default))]:.2f} of {shares}"
+        assert shares[tile_text(vars(default))] >= 0.9 * max(shares.values()), line

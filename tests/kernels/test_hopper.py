@@ -109,8 +109,8 @@ def test_fp64_is_multiplied_16_rows_at_once_from_hopper_on(capability: int, rows
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_fp64_is_right_where_8_rows_are_multiplied_at_once(layout: str) -> None:
     problem = REGISTRY.problem(f"gemm/m67n41k37/f64/{layout}/alpha2/beta0.5/batch2/ldb+1")
-    found = cases("gemm/cuda.mma_f64", problem)
-    assert not wrong_in_emulator([EmulatedCase(case.kernel, problem, case.tile, TYPICAL[80]) for case in found])
+    tested = cases("gemm/cuda.mma_f64", problem)
+    assert not wrong_in_emulator([EmulatedCase(case.kernel, problem, case.tile, TYPICAL[80]) for case in tested])
 
 
 def test_alpha_and_beta_of_fp64_are_passed_in_fp64() -> None:
@@ -128,13 +128,13 @@ def test_sums_of_16_bit_products_are_held_to_the_numerics_of_tensor_cores() -> N
 
 
 @pytest.mark.parametrize(
-    ("three", "one", "depths"),
+    ("three", "single", "depths"),
     [
         ("mma_3xtf32", "mma_tf32", (8, 64, 613)),
         ("wgmma_3xtf32", "wgmma_tf32", (64, 616)),  # which drops more of a emulated_product, in place of rounding
     ],
 )
-def test_three_times_tf32_is_at_least_half_as_exact_as_fp32(three: str, one: str, depths: tuple[int, ...]) -> None:
+def test_three_times_tf32_is_at_least_half_as_exact_as_fp32(three: str, single: str, depths: tuple[int, ...]) -> None:
     """Emulated tensor cores round their sums where real ones truncate them: this is the error of what is multiplied."""
     for k in depths:
         a, b = uniform(48, k), uniform(k, 40)
@@ -142,7 +142,7 @@ def test_three_times_tf32_is_at_least_half_as_exact_as_fp32(three: str, one: str
         fp32 = np.zeros_like(exact, np.float32)
         for i in range(k):
             fp32 += np.outer(a[:, i], b[i])
-        every = ((three, 0), (three, -1), (one, 0))
+        every = ((three, 0), (three, -1), (single, 0))
         *errors, of_one = (np.abs(emulated_product(name, a, b, tile) - exact).mean() for name, tile in every)
         assert max(errors) <= 2 * np.abs(fp32 - exact).mean() < of_one
 
@@ -265,11 +265,11 @@ def test_boxes_are_128_bytes_wide_and_follow_the_layout() -> None:
 
 
 def test_the_tma_rounds_to_tf32_what_is_read_and_nothing_else() -> None:
-    one, three = (
+    single, three = (
         [(arg.operand, arg.tf32) for arg in plan(name, "m8n8k8/f32/NT").args if isinstance(arg, TensorMap)]
         for name in IN_F32
     )
-    assert one == [("a", True), ("b", True), ("c", False)]
+    assert single == [("a", True), ("b", True), ("c", False)]
     assert three == [("a", False), ("b", False)]  # whose last bits are the small parts
 
 
@@ -292,8 +292,8 @@ ALONE = Tile(BN=64, STAGES=2, CLUSTER=1, SMS=3)
 
 def test_half_of_a_tile_is_at_least_64_columns_where_a_is_split_in_registers() -> None:
     problem, three = REGISTRY.problem("gemm/m256n256k256/f32/NT"), kernel("wgmma_3xtf32")
-    found = [three.unfit(problem, Tile(**vars(ALONE) | {"BN": width}, REGISTERS=1), H100) for width in (64, 128)]
-    assert found == ["half of BN = 64 is multiplied at a time, expected at least 64 columns", None]
+    reasons = [three.unfit(problem, Tile(**vars(ALONE) | {"BN": width}, REGISTERS=1), H100) for width in (64, 128)]
+    assert reasons == ["half of BN = 64 is multiplied at a time, expected at least 64 columns", None]
 
 
 @pytest.mark.parametrize(
@@ -317,8 +317,8 @@ def test_scales_are_arguments_of_the_kernel_that_has_them_alone() -> None:
 def test_a_launch_knows_where_rows_and_tiles_of_each_group_end() -> None:
     sizes, tile = "m1008n136k72/bf16/NT", Tile(BN=128, STAGES=3, CLUSTER=2, SMS=132)
     call = plan(GROUPED, sizes, tile)
-    found = call.args[-1]
-    assert (found["count"], found["rows"][:4].tolist(), found["tiles"][:4].tolist()) == (
+    groups = call.args[-1]
+    assert (groups["count"], groups["rows"][:4].tolist(), groups["tiles"][:4].tolist()) == (
         *(3, [549, 824, 1008, 0]),
         [3, 5, 6, 0],
     )

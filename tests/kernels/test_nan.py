@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from _pytest.mark import ParameterSet
 
-from emulator.proof import Overflow, _rank, emulated, kept
+from emulator.proof import Overflow, _rank, emulated, short_run
 from kernelmark.bench.emulator.build import CUDA, program
 from kernelmark.bench.emulator.report import unwaived
 from kernelmark.bench.emulator.sweep import EmulatedCase, _buffer, _view, entries, launches
@@ -96,8 +96,8 @@ def _values(problem: Problem, reference: Any) -> Arrays:
     if isinstance(reference, dict):
         return {name: reference["want"]} if problem.op == "aggregate" else reference
     return {
-        getattr(one, "name", name): getattr(one, "values", one)
-        for one in (reference, *getattr(reference, "beside", ()))
+        getattr(output, "name", name): getattr(output, "values", output)
+        for output in (reference, *getattr(reference, "beside", ()))
     }
 
 
@@ -140,12 +140,12 @@ WORDS = ("epilogue", "direction", "step", "feedback", "kind", "place")
 
 def _cases(kernel: str, others: bool) -> list[EmulatedCase]:
     """Return a case of a kernel for each of its words, or those of its other storage types."""
-    found: dict[tuple[str, ...], list[EmulatedCase]] = {}
-    for case in sorted(kept(kernel), key=_rank):
-        same = found.setdefault(tuple(getattr(case.problem, word, "") for word in WORDS), [])
+    alike: dict[tuple[str, ...], list[EmulatedCase]] = {}
+    for case in sorted(short_run(kernel), key=_rank):
+        same = alike.setdefault(tuple(getattr(case.problem, word, "") for word in WORDS), [])
         if case.problem.dtype not in [known.problem.dtype for known in same]:
             same.append(case)
-    return [case for same in found.values() for case in (same[1:] if others else same[:1])]
+    return [case for same in alike.values() for case in (same[1:] if others else same[:1])]
 
 
 def _emulated() -> Iterator[ParameterSet]:

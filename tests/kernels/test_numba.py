@@ -125,19 +125,19 @@ def stored(x: np.ndarray, order: str) -> tuple[np.ndarray, int, int, int]:
 @pytest.fixture(scope="module")
 def compiled() -> np.ndarray:
     """What functions multiply with."""
-    found: list[np.ndarray] = []
+    outputs: list[np.ndarray] = []
 
     def setup(product: np.ndarray):
-        found.append(product)
+        outputs.append(product)
         return lambda: None
 
     multiplying(setup)
-    return found[0]
+    return outputs[0]
 
 
 @pytest.mark.parametrize("k", K)
 def test_a_product_is_right_at_every_end_and_in_every_order(compiled: np.ndarray, k: int) -> None:
-    rng, held = np.random.default_rng(17), np.full(SCRATCH, np.nan, np.float32)
+    rng, scratch = np.random.default_rng(17), np.full(SCRATCH, np.nan, np.float32)
     for m, n in product(M, N):
         a, b, before = (rng.uniform(-1, 1, shape).astype(np.float32) for shape in ((m, k), (k, n), (m, n)))
         plain = a.astype(np.float64) @ b
@@ -145,9 +145,9 @@ def test_a_product_is_right_at_every_end_and_in_every_order(compiled: np.ndarray
         for first, second, third, keep in product("NT", "NTF", "NT", (False, True)):
             c = stored(before if keep else np.full((m, n), np.nan, np.float32), third)
             outside = np.isnan(c[0]).sum() - (0 if keep else m * n)
-            multiply(compiled, held, m, n, k, stored(a, first), stored(b, second), keep, c)
-            found = np.lib.stride_tricks.as_strided(c[0][c[1] :], (m, n), (4 * c[2], 4 * c[3]))
-            error = np.abs(found - plain - (before if keep else 0))
+            multiply(compiled, scratch, m, n, k, stored(a, first), stored(b, second), keep, c)
+            written = np.lib.stride_tricks.as_strided(c[0][c[1] :], (m, n), (4 * c[2], 4 * c[3]))
+            error = np.abs(written - plain - (before if keep else 0))
             assert (error <= (k + 2) * 2.0**-24 * size).all(), f"{m} x {n}, {first}{second}{third}, added: {keep}"
             assert np.isnan(c[0]).sum() == outside  # nothing was stored beside the product
 
@@ -185,13 +185,13 @@ def together(*bands) -> None:
 @pytest.mark.parametrize("pause_s", WAYS.values(), ids=WAYS)
 @pytest.mark.parametrize("threads", [2, 3, 5])
 def test_every_launch_does_each_band_once(threads: int, pause_s: float) -> None:
-    found: list[tuple[int, int]] = []
-    launch = in_bands(16, threads, lambda *band: lambda: found.append(band))
+    bands: list[tuple[int, int]] = []
+    launch = in_bands(16, threads, lambda *band: lambda: bands.append(band))
     edges = [16 * i // threads for i in range(threads + 1)]
     for _ in range(5 if pause_s else 2000):
-        found.clear()
+        bands.clear()
         launch()
-        assert sorted(found) == list(pairwise(edges))
+        assert sorted(bands) == list(pairwise(edges))
         time.sleep(pause_s)
 
 
@@ -241,11 +241,11 @@ def test_threads_meet_before_and_after_launches_beside_one_another_and_not_betwe
 
 
 def test_launches_of_the_interpreter_keep_their_place_between_compiled_ones() -> None:
-    counts, found = np.zeros((2, 8), np.int64), []
+    counts, sums = np.zeros((2, 8), np.int64), []
     adding = in_bands(2, 2, lambda i, _: bind(add_one, counts[i]))
-    launch = in_turn(adding, lambda: found.append(counts.sum()), adding, adding, lambda: found.append(counts.sum()))
+    launch = in_turn(adding, lambda: sums.append(counts.sum()), adding, adding, lambda: sums.append(counts.sum()))
     launch()
-    assert found == [16, 48]
+    assert sums == [16, 48]
 
 
 def test_what_a_compiled_function_raises_in_another_thread_is_raised_once() -> None:
@@ -279,10 +279,10 @@ def test_what_a_band_raises_is_raised_once_and_the_next_launch_is_sound() -> Non
 
 def test_a_launch_that_ended_keeps_nothing_alive() -> None:
     operand = np.zeros(3)
-    kept = weakref.ref(operand)
+    reference = weakref.ref(operand)
     together(partial(np.negative, operand, out=operand), lambda: None)
     del operand
-    assert kept() is None
+    assert reference() is None
 
 
 def test_a_launch_that_is_interrupted_ends_before_the_next_begins() -> None:
@@ -332,14 +332,14 @@ def test_threads_have_cpus_of_their_own() -> None:
     others = len(os.sched_getaffinity(0)) - 1
     if not others:
         pytest.skip("needs two CPUs")
-    kept: list[set[int]] = []
+    affinities: list[set[int]] = []
     here = get_native_id()
-    bands = [lambda: kept.append(os.sched_getaffinity(0))] * others
+    bands = [lambda: affinities.append(os.sched_getaffinity(0))] * others
     for _ in range(20):
-        kept.clear()
+        affinities.clear()
         together(*bands, lambda: None)
-        assert all(kept)
-        assert sum(map(len, kept)) == len(set().union(*kept)) <= others
+        assert all(affinities)
+        assert sum(map(len, affinities)) == len(set().union(*affinities)) <= others
         time.sleep(0.01)
     assert get_native_id() == here
     assert len(os.sched_getaffinity(0)) == others + 1  # that of the calling thread is as it was

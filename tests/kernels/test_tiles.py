@@ -28,8 +28,8 @@ RECORDED = json.loads(Path(__file__).parents[1].joinpath("data/default_tiles.jso
 
 
 def test_seven_kernels_on_the_cpu_and_twenty_on_a_gpu_have_fifty_tiles_to_search() -> None:
-    found = {name: list(islice(Space(kernel, typical(kernel)).valid(), 50)) for name, kernel in TUNABLE.items()}
-    wide = {name for name, tiles in found.items() if len(tiles) == 50}
+    sampled = {name: list(islice(Space(kernel, typical(kernel)).valid(), 50)) for name, kernel in TUNABLE.items()}
+    wide = {name for name, tiles in sampled.items() if len(tiles) == 50}
     assert len(wide & set(TUNABLE_CPU)) >= 7
     assert len(wide & set(TUNABLE_CUDA)) >= 20
 
@@ -49,21 +49,21 @@ def defaults(name: str, recorded: dict[str, Any]) -> Iterator[tuple[Problem, int
         if capability != "tiles":
             for problem, mark in zip(problems, taken, strict=True):
                 if mark != ".":
-                    found = recorded["tiles"][int(mark, 36)] if mark != "-" else ""
-                    yield REGISTRY.problem(problem), int(capability), found
+                    tile = recorded["tiles"][int(mark, 36)] if mark != "-" else ""
+                    yield REGISTRY.problem(problem), int(capability), tile
 
 
 @pytest.mark.parametrize("step", [29, pytest.param(1, marks=pytest.mark.long)])
 @pytest.mark.parametrize("name", RECORDED["kernels"])
 def test_defaults_stay_as_they_were_before_there_were_other_tiles(name: str, step: int) -> None:
-    found = []
+    changes = []
     for problem, capability, recorded in list(defaults(name, RECORDED["kernels"][name]))[::step]:
         tile = TUNABLE[name].tile_for(problem, TYPICAL[capability])
         known = dict(pair.split("=") for pair in recorded.split(",") if pair)
         taken = {key: str(vars(tile)[key]) for key in known} if tile else {}
         if taken != known or bool(tile) != bool(known):
-            found.append(f"{problem.id} on {capability}: {tile}, expected {recorded or 'none'}")
-    assert not found
+            changes.append(f"{problem.id} on {capability}: {tile}, expected {recorded or 'none'}")
+    assert not changes
 
 
 EACH = ("nchw/fprop", "nhwc/dgrad", "nchw/wgrad")
@@ -88,15 +88,15 @@ def test_every_kernel_on_the_cpu_that_has_tunables_is_verified_with_tiles_of_its
     assert set(SMALL) == set(TUNABLE_CPU)
 
 
-@pytest.mark.parametrize(("few", "count"), [(1, 2), pytest.param(None, 12, marks=pytest.mark.long)])
+@pytest.mark.parametrize(("problem_count", "count"), [(1, 2), pytest.param(None, 12, marks=pytest.mark.long)])
 @pytest.mark.parametrize("name", SMALL)
-def test_tiles_of_a_kernel_on_the_cpu_are_right(name: str, few: int | None, count: int) -> None:
-    for problem in SMALL[name][:few]:
+def test_tiles_of_a_kernel_on_the_cpu_are_right(name: str, problem_count: int | None, count: int) -> None:
+    for problem in SMALL[name][:problem_count]:
         tiles = Space(TUNABLE_CPU[name], REGISTRY.problem(problem)).sample(count, seed=1)
         assert tiles
         rows = verified(problem, *(f"{name}@{tile_text(vars(tile))}" for tile in tiles))
         taken = [json.loads(row.tunables) for row in rows]
-        assert all(found.items() >= vars(tile).items() for found, tile in zip(taken, tiles, strict=True))
+        assert all(tunables.items() >= vars(tile).items() for tunables, tile in zip(taken, tiles, strict=True))
         assert [(row.kernel, row.status, row.reason) for row in rows if row.status != "ok"] == [], problem
 
 
@@ -175,15 +175,15 @@ PROBLEMS = {
 
 @cache
 def problems(name: str) -> list[Problem]:
-    found, kernel = [], KERNELS[name]
+    suitable, kernel = [], KERNELS[name]
     for dtype, text in itertools.product(kernel.domain.get("dtype", ("f32", "f16")), PROBLEMS[kernel.op]):
         try:
             problem = REGISTRY.problem(f"{kernel.op}/{text.format(dtype)}")
         except UsageError:  # the operation has no such variant of this storage type
             continue
         if kernel.outside(problem) is None and not (kernel.supports and kernel.supports(problem)):
-            found.append(problem)
-    return found
+            suitable.append(problem)
+    return suitable
 
 
 def complaint(kernel: CudaKernel, tile: Tile, call: KernelCall, device: DeviceLimits) -> str | None:
@@ -196,9 +196,9 @@ def complaint(kernel: CudaKernel, tile: Tile, call: KernelCall, device: DeviceLi
         return f"clusters of {call.cluster}, {call.shared_bytes} bytes of shared memory a block"
     if getattr(tile, "SMS", 1) not in (1, device.multiprocessors):
         return f"a tile for {tile.SMS} multiprocessors"
-    held = min(device.sm_threads // threads, device.blocks_by_shared(call.shared_bytes))
-    if kernel.cooperative and math.prod(grid) > held * device.multiprocessors:
-        return f"{math.prod(grid)} blocks that synchronise, {held} on each multiprocessor"
+    resident = min(device.sm_threads // threads, device.blocks_by_shared(call.shared_bytes))
+    if kernel.cooperative and math.prod(grid) > resident * device.multiprocessors:
+        return f"{math.prod(grid)} blocks that synchronise, {resident} on each multiprocessor"
     return None
 
 
@@ -213,7 +213,7 @@ def test_each_kernel_has_launches_within_the_limits_or_a_line_with_the_reason(de
                 assert "\n" not in (kernel.refuses(problem, device) or "\n")
                 continue
             calls = [call for _, call in kernel.calls(problem, tile, device)]
-            assert [found for call in calls if (found := complaint(kernel, tile, call, device))] == [], problem.id
+            assert [excess for call in calls if (excess := complaint(kernel, tile, call, device))] == [], problem.id
             planned.add(name)
     assert planned == set(able)
 

@@ -34,8 +34,8 @@ def test_work_is_a_multiply_add_after_the_other() -> None:
     stepped = a.copy()
     for _ in range(64):
         stepped = (1 - 2**-10) * stepped + 2**-11
-    found = REGISTRY.problem("transfer/n11/f64/h2h/work64").reference({"a": a}, np.random.default_rng(0))
-    assert np.allclose(found["b"], stepped, rtol=0, atol=1e-14)
+    outputs = REGISTRY.problem("transfer/n11/f64/h2h/work64").reference({"a": a}, np.random.default_rng(0))
+    assert np.allclose(outputs["b"], stepped, rtol=0, atol=1e-14)
 
 
 def test_both_ways_are_checked() -> None:
@@ -74,9 +74,9 @@ def test_staging_and_work_are_set_against_one_after_the_other() -> None:
 
 
 def test_a_node_that_is_not_there_is_unsupported() -> None:
-    found = failures("transfer/n1000/f32/h2h/node1023", "transfer/numpy.copyto", "transfer/process.pipe")
-    assert len(found) == 2
-    assert all(reason.startswith("unsupported: NUMA node 1023 is not there; nodes") for reason in found.values())
+    reasons = failures("transfer/n1000/f32/h2h/node1023", "transfer/numpy.copyto", "transfer/process.pipe")
+    assert len(reasons) == 2
+    assert all(reason.startswith("unsupported: NUMA node 1023 is not there; nodes") for reason in reasons.values())
 
 
 def test_fresh_pages_are_given_back_before_each_copy() -> None:
@@ -101,8 +101,8 @@ def helpers() -> set[int]:
 
 
 def helper_pids() -> set[int]:
-    own = (member.pid for member in below(os.getpid()))
-    return {pid for pid in own if b"_helper.py" in Path(f"/proc/{pid}/cmdline").read_bytes()}
+    children = (member.pid for member in below(os.getpid()))
+    return {pid for pid in children if b"_helper.py" in Path(f"/proc/{pid}/cmdline").read_bytes()}
 
 
 def kill(pids: set[int]) -> None:
