@@ -174,7 +174,7 @@ def illegal_address() -> list[str]:
     stream, sound, struck = new_stream(), nothing(), nothing("struck")
     os.environ.update(KM_STUB_FAULT="illegal", KM_STUB_FAULT_AT="truc")
     launch(stream, sound)
-    found = [driver.cuCtxSynchronize()[0]]
+    statuses = [driver.cuCtxSynchronize()[0]]
     launch(stream, struck)  # the error is not yet known
-    found += [driver.cuCtxSynchronize()[0], driver.cuMemAlloc(16)[0], driver.cuStreamQuery(stream.handle)[0]]
-    return [str(status.name) for status in found]
+    statuses += [driver.cuCtxSynchronize()[0], driver.cuMemAlloc(16)[0], driver.cuStreamQuery(stream.handle)[0]]
+    return [str(status.name) for status in statuses]

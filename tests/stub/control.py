@@ -27,13 +27,13 @@ class Launch(ctypes.Structure):
 
 
 _Callback = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(Launch))
-_kept: list[object] = []  # the driver holds no reference
+_callbacks: list[object] = []  # the driver holds no reference
 
 
 def run_launches_with(run: Callable[[Launch], int]) -> None:
     """Hand every launch to `run` when its turn comes; what it returns is the driver's status, 0 for success."""
-    _kept[:] = [_Callback(lambda launch: run(launch.contents))]
-    _LIBRARY.km_stub_on_launch(_kept[0])
+    _callbacks[:] = [_Callback(lambda launch: run(launch.contents))]
+    _LIBRARY.km_stub_on_launch(_callbacks[0])
 
 
 def launches_take(nanoseconds: int) -> None:
@@ -61,5 +61,5 @@ def emulating_s() -> float:
 def allocation(address: int) -> tuple[int, int] | None:
     """Return where the memory that holds an address begins and its size in bytes, or None."""
     base, size = ctypes.c_size_t(), ctypes.c_size_t()
-    found = _LIBRARY.km_stub_allocation(ctypes.c_size_t(address), ctypes.byref(base), ctypes.byref(size))
-    return (base.value, size.value) if found else None
+    is_allocated = _LIBRARY.km_stub_allocation(ctypes.c_size_t(address), ctypes.byref(base), ctypes.byref(size))
+    return (base.value, size.value) if is_allocated else None

@@ -89,8 +89,8 @@ def a_call_that_leaves_another_stream_current_has_no_time() -> None:
 
 def a_kernel_that_enters_a_stream_of_its_own_leaves_the_devices_current() -> None:
     device = Cuda()
-    with cupy.cuda.Stream(non_blocking=True) as own:
-        assert cupy.cuda.get_current_stream().ptr == own.ptr != device.stream.ptr
+    with cupy.cuda.Stream(non_blocking=True) as stream:
+        assert cupy.cuda.get_current_stream().ptr == stream.ptr != device.stream.ptr
     assert device.strayed() is None
 
 

@@ -54,11 +54,11 @@ class Emulator:
     def _safely(self, launched: control.Launch) -> int:
         """Run a launch; an exception must not cross the driver."""
         try:
-            found = list(self._run(launched))
+            complaints = list(self._run(launched))
         except Exception:
-            found = [traceback.format_exc()]
-        self.complaints += found
-        return FAILED if found else 0
+            complaints = [traceback.format_exc()]
+        self.complaints += complaints
+        return FAILED if complaints else 0
 
     def _run(self, launched: control.Launch) -> Iterator[str]:
         symbol = launched.entry.decode()

@@ -95,8 +95,8 @@ def locked(kind: str, nbytes: int) -> str:
     """Allocate host memory of a kind on a host that has 64 kB; return why it is refused, or ""."""
     cuda.whole_bytes = lambda: 65536  # type: ignore[attr-defined]
     memory = cuda.DriverMemory()
-    kept = [memory.allocate(kind, nbytes)]
-    return error_of(lambda: kept.append(memory.allocate(kind, nbytes)))
+    allocations = [memory.allocate(kind, nbytes)]
+    return error_of(lambda: allocations.append(memory.allocate(kind, nbytes)))
 
 
 def not_run(kernel: str, problem: str) -> dict[str, Any]:

@@ -47,9 +47,9 @@ def record(stream: Any) -> Any:
 
 
 def properties() -> list[Any]:
-    found = device()
-    (_, count), names = driver.cuDeviceGetCount(), (found.name, f"sm_{found.arch}")
-    return [count, *names, found.properties.multiprocessor_count, found.properties.cluster_launch]
+    gpu = device()
+    (_, count), names = driver.cuDeviceGetCount(), (gpu.name, f"sm_{gpu.arch}")
+    return [count, *names, gpu.properties.multiprocessor_count, gpu.properties.cluster_launch]
 
 
 def span(stream: Any, *calls: Callable[[], object]) -> float:
@@ -63,11 +63,11 @@ def span(stream: Any, *calls: Callable[[], object]) -> float:
 
 
 def spans() -> list[float]:
-    stream, kernel, found = new_stream(), nothing(), []
+    stream, kernel, spans_s = new_stream(), nothing(), []
     for count, nanoseconds in ((0, 1), (1, 1), (3, 333_333), (5, 123_456_789)):
         control.launches_take(nanoseconds)
-        found.append(span(stream, *[lambda: launch(stream, kernel)] * count))
-    return found
+        spans_s.append(span(stream, *[lambda: launch(stream, kernel)] * count))
+    return spans_s
 
 
 def error_of(call: Callable[[], object]) -> str:
@@ -139,11 +139,11 @@ def launches_read() -> dict[str, Any]:
         "waits": waits,
         "raises": lambda: 1 // 0,
     }
-    found: dict[str, Any] = {how: launched(call, SimpleNamespace(ptr=at)) for how, call in calls.items()}
+    reports: dict[str, Any] = {how: launched(call, SimpleNamespace(ptr=at)) for how, call in calls.items()}
     before = len(ran)
     both()
     stream.sync()
     driver.cuMemFree(flag)
     driver.cuModuleUnload(module)
     control.run_launches_with(lambda launched: 0)
-    return found | {"before": before, "after": len(ran)}
+    return reports | {"before": before, "after": len(ran)}

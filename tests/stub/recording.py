@@ -57,12 +57,12 @@ def _file(name: str) -> str:
 
 def _ends(code: CodeType) -> dict[int, tuple[int, int]]:
     """Return where each call of a function ends in the source, last line and column, by the call's offset."""
-    found = {}
+    call_ends = {}
     for instruction in dis.get_instructions(code):
         where = instruction.positions
         if instruction.opname.startswith("CALL") and where and where.end_lineno and where.end_col_offset:
-            found[instruction.offset] = (where.end_lineno, where.end_col_offset)
-    return found
+            call_ends[instruction.offset] = (where.end_lineno, where.end_col_offset)
+    return call_ends
 
 
 #: Packages whose functions run on the stub, and those that cannot: a stand-in for CuPy runs in its place, and

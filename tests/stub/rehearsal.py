@@ -59,13 +59,13 @@ def without_ceilings(*words: Any, **more: Any) -> Plan:
 carry_out = gpu_slot.Slot.carry_out
 
 
-def faulty(slot: gpu_slot.Slot, asked: gpu_slot.Question) -> gpu_slot.Reply:
+def faulty(slot: gpu_slot.Slot, question: gpu_slot.Question) -> gpu_slot.Reply:
     """Carry out tasks on a device that has their fault, if any: with workers of their own, which have it from birth."""
-    wanted = [FAULTS[task.name] for task in asked.tasks if task.name in FAULTS]
+    wanted = [FAULTS[task.name] for task in question.tasks if task.name in FAULTS]
     slot._workers.close()
     for name, value in zip(("KM_STUB_FAULT", "KM_STUB_FAULT_AT"), wanted[0] if wanted else ("", ""), strict=True):
         os.environ[name] = value
-    return carry_out(slot, asked)
+    return carry_out(slot, question)
 
 
 gpu_slot.Slot.carry_out = faulty  # type: ignore[method-assign,assignment]

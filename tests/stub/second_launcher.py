@@ -73,9 +73,9 @@ def launch_elsewhere() -> float:
 def load_while_held() -> str:
     import pycuda.driver as driver
 
-    loaded, found = code("loaded_late"), []
+    loaded, modules = code("loaded_late"), []
     with holding(own_stream()):  # what is loaded is released when the stream runs again
-        return error_of(lambda: found.append(driver.module_from_buffer(loaded)))
+        return error_of(lambda: modules.append(driver.module_from_buffer(loaded)))
 
 
 def too_few_parameters() -> str:

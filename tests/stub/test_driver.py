@@ -49,12 +49,12 @@ def test_the_hosts_cost_of_a_launch_is_in_a_span_unless_the_stream_is_held(runs:
 
 
 def test_the_launches_of_a_call_are_read_from_its_graph_and_none_is_run(runs: dict[str, Run]) -> None:
-    found, one = runs["launches_read"].value, "scaled<<<1,1,1 x 32,1,1>>>"
-    assert found["both"] == "scaled<<<3,2,1 x 8,4,2>>>; scaled<<<5,1,7 x 64,1,1>>>"
-    assert (found["none"], found["waits"], found["raises"]) == ("", "", "")
-    assert (found["eight"], found["eleven"]) == ("; ".join([one] * 8), "; ".join([*[one] * 8, "and 3 more"]))
-    assert found["long"] == f"{('longer_' * 30)[:117]}...<<<1,1,1 x 32,1,1>>>"
-    assert (found["before"], found["after"]) == (0, 2)
+    launches, call = runs["launches_read"].value, "scaled<<<1,1,1 x 32,1,1>>>"
+    assert launches["both"] == "scaled<<<3,2,1 x 8,4,2>>>; scaled<<<5,1,7 x 64,1,1>>>"
+    assert (launches["none"], launches["waits"], launches["raises"]) == ("", "", "")
+    assert (launches["eight"], launches["eleven"]) == ("; ".join([call] * 8), "; ".join([*[call] * 8, "and 3 more"]))
+    assert launches["long"] == f"{('longer_' * 30)[:117]}...<<<1,1,1 x 32,1,1>>>"
+    assert (launches["before"], launches["after"]) == (0, 2)
 
 
 GPUS = [f"GPU-{UUID(bytes=b'kernelmark stub' + last)}" for last in (b".", b"/")]
@@ -82,15 +82,15 @@ def test_a_run_on_two_gpus_has_a_group_on_each_and_names_them_where_it_is_to(
     variables = environment(KM_STUB_LOG=str(tmp_path / "driver.log"), KM_STUB_DEVICES="2")
     command = partial(python_in, tmp_path, "-m", "kernelmark", **variables)
     problems = ("transfer/n1031/f32/h2d", "transfer/n2062/f32/h2d")
-    own = ("--kernels", "transfer/cuda.pinned", "--mode", "hot", "--no-ceilings", "--devices", "0,1", "--db", "r.db")
-    done = command("run", *problems, *own)
+    flags = ("--kernels", "transfer/cuda.pinned", "--mode", "hot", "--no-ceilings", "--devices", "0,1", "--db", "r.db")
+    done = command("run", *problems, *flags)
     assert (done.returncode, done.stderr.count("Traceback")) == (0, 0), done.stderr
     for options, expected in (((), False), (("--identify",), True)):
         rows = csv_rows(command("export", *options, "--db", "r.db").stdout)
-        found = {row["problem"]: row["device_uuid"] for row in rows}
-        assert set(found) == set(problems)
-        assert (set(found.values()) == set(GPUS)) is expected
-        assert len(set(found.values())) == 2
+        devices = {row["problem"]: row["device_uuid"] for row in rows}
+        assert set(devices) == set(problems)
+        assert (set(devices.values()) == set(GPUS)) is expected
+        assert len(set(devices.values())) == 2
 
 
 WAITING = ("cuStreamSynchronize", "cuEventSynchronize", "cuCtxSynchronize")

@@ -37,8 +37,8 @@ WAYS = ("cuda-core", "graph")
 
 @pytest.fixture(scope="module")
 def runs(tools: None, folder: Path, request: pytest.FixtureRequest) -> dict[str, Run]:
-    asked = {item.callspec.params.get("name") for item in request.session.items if hasattr(item, "callspec")}
-    wanted = {name: case for name, case in VERIFIED.items() if name not in LONG or name in asked}
+    names = {item.callspec.params.get("name") for item in request.session.items if hasattr(item, "callspec")}
+    wanted = {name: case for name, case in VERIFIED.items() if name not in LONG or name in names}
     verified = {name: ("stub.jobs:verified", *case[:2]) for name, case in wanted.items()}
     timed = {mode: ("stub.jobs:timed", *PLAIN, mode) for mode in MODES}
     ways = {f"way {name}": ("stub.jobs:way", name) for name in WAYS}
@@ -61,9 +61,9 @@ def runs(tools: None, folder: Path, request: pytest.FixtureRequest) -> dict[str,
     "name", [pytest.param(name, marks=pytest.mark.long if name in LONG else ()) for name in VERIFIED]
 )
 def test_a_kernel_verifies(runs: dict[str, Run], name: str) -> None:
-    found = runs[name].value
-    assert (found["status"], found["reason"], found["complaints"]) == ("ok", "", [])
-    assert found["ran"] >= 1
+    outcome = runs[name].value
+    assert (outcome["status"], outcome["reason"], outcome["complaints"]) == ("ok", "", [])
+    assert outcome["ran"] >= 1
     assert any(line.startswith("cuLaunchKernelEx ") and VERIFIED[name][2] in line for line in runs[name].log)
 
 
@@ -93,10 +93,10 @@ def test_a_timed_row_reports_them_too(runs: dict[str, Run], mode: str) -> None:
 
 @pytest.mark.parametrize("mode", MODES)
 def test_every_sample_is_the_length_of_a_launch(runs: dict[str, Run], mode: str) -> None:
-    found = runs[mode].value
-    assert (found["status"], found["reason"], found["complaints"]) == ("ok", "", [])
-    assert found["disturbed"] == ""
-    assert set(found["samples"]) == {0.02}
+    outcome = runs[mode].value
+    assert (outcome["status"], outcome["reason"], outcome["complaints"]) == ("ok", "", [])
+    assert outcome["disturbed"] == ""
+    assert set(outcome["samples"]) == {0.02}
 
 
 @pytest.mark.parametrize(("mode", "call"), [("hot", "cuLaunchKernelEx"), ("graph", "cuGraphLaunch")])
@@ -125,9 +125,9 @@ def test_a_map_that_the_driver_refuses_is_an_error_with_its_status(runs: dict[st
 def test_no_line_persists_in_l2_when_a_sample_is_taken(runs: dict[str, Run]) -> None:
     assert (runs["persisting"].value["status"], set(runs["persisting"].value["samples"])) == ("ok", {0.02})
     calls = [line for line in runs["persisting"].log if line.startswith(("cuStreamSetAttribute", "cuCtxSetLimit"))]
-    asked = max(i for i, line in enumerate(calls) if line.startswith("cuStreamSetAttribute"))
-    assert calls[asked - 1] == f"cuCtxSetLimit 6 {4 * 33 * 16}"
-    assert set(calls[asked + 1 :]) == {"cuCtxSetLimit 6 0"}
+    place = max(i for i, line in enumerate(calls) if line.startswith("cuStreamSetAttribute"))
+    assert calls[place - 1] == f"cuCtxSetLimit 6 {4 * 33 * 16}"
+    assert set(calls[place + 1 :]) == {"cuCtxSetLimit 6 0"}
 
 
 def test_a_tool_that_looks_from_start_to_stop_sees_one_call_of_the_kernel(runs: dict[str, Run]) -> None:

@@ -60,8 +60,8 @@ class Slot(NamedTuple):
 
     @property
     def agenda(self) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads((self.folder / "agenda.json").read_text())
-        return found
+        content: dict[str, Any] = json.loads((self.folder / "agenda.json").read_text())
+        return content
 
     def rows_of(self, task: str) -> list[dict[str, Any]]:
         """Return the rows of the run that answered a task; a question may have had others beside it."""
@@ -74,22 +74,22 @@ def use(out: Path, struck: Mapping[str, str], only: str = "") -> Slot:
     at = {task: (fault, STRUCK[task][2 if fault == "oom" else 1]) for task, fault in struck.items()}
     paced = {"KM_STUB_PACED": "1", "KM_STUB_LENGTH_NS": "2000000", "KM_STUB_EMULATES": "1"}
     device = " ".join([*sorted({*struck.values()}), only])  # two slots of one are refused
-    own = {"GPU_FAULTS": json.dumps(at), "KM_STUB_UUID": device}
+    variables = {"GPU_FAULTS": json.dumps(at), "KM_STUB_UUID": device}
     command = [sys.executable, str(REHEARSAL), "--out", str(out), "--deadline", str(DEADLINE_S), "--only", only]
-    env = environment(pycuda_folder() if is_built() else None, **paced, **own)
+    env = environment(pycuda_folder() if is_built() else None, **paced, **variables)
     done = subprocess.run(command, env=env, cwd=out, capture_output=True, text=True, timeout=DEADLINE_S + 30)
     printed = done.stdout + done.stderr
     print(printed)
     folders = [path for path in out.iterdir() if path.is_dir()]
     assert len(folders) == 1, printed
-    found = Slot(done.returncode, printed, folders[0])
-    assert unreadable(found) == []
-    return found
+    slot = Slot(done.returncode, printed, folders[0])
+    assert unreadable(slot) == []
+    return slot
 
 
-def unreadable(found: Slot) -> list[str]:
+def unreadable(slot: Slot) -> list[str]:
     """Return what is missing or torn in a report: whether results.csv, results.db and environment.json agree."""
-    folder = found.folder
+    folder = slot.folder
     wrong = [name for name in ("README.md", "agenda.json") if not (folder / name).read_text().endswith("\n")]
     if os.uname().nodename in (folder / "README.md").read_text():
         wrong.append("README.md names the host")
@@ -99,7 +99,7 @@ def unreadable(found: Slot) -> list[str]:
         ((state,),) = store.execute("PRAGMA integrity_check").fetchall()
     with Store(folder / "results.db", create=False) as opened:
         count = sum(sum(opened.statuses(run).values()) for run in opened.run_ids())
-    rows = found.rows
+    rows = slot.rows
     if state != "ok" or len(rows) != count:
         wrong.append(f"results.db is {state} and has {count} rows, results.csv has {len(rows)}")
     runs = json.loads((folder / "environment.json").read_text())["runs"]
@@ -108,9 +108,9 @@ def unreadable(found: Slot) -> list[str]:
     return wrong
 
 
-def strikes(found: Slot, task: str, fault: str) -> None:
+def strikes(slot: Slot, task: str, fault: str) -> None:
     """Assert that each kernel of a task has a row, right but for the one that is struck and those left out by then."""
-    rows, (status, reason) = found.rows_of(task), FAULTS[fault]
+    rows, (status, reason) = slot.rows_of(task), FAULTS[fault]
     assert {row["device"] for row in rows} == {"cuda"}
     # On a busy machine the host may wake up so late that a row is mistrusted.
     bad = [row for row in rows if row["status"] not in ("ok", "mistrusted")]
@@ -121,7 +121,7 @@ def strikes(found: Slot, task: str, fault: str) -> None:
     assert {row["status"] for row in bad} == {status}
     assert [row for row in bad if reason not in row["reason"]] == []
     out = {row["kernel"] for row in bad if row["reason"].startswith("left out after")}
-    assert out <= set(found.agenda["left_out"])
+    assert out <= set(slot.agenda["left_out"])
     assert {row["kernel"].partition("@")[0] for row in bad} - out == {STRUCK[task][0]}
 
 
@@ -131,24 +131,24 @@ def test_a_fault_costs_what_it_strikes_and_the_rest_is_measured(fault: str, tool
     where = {task: fault for task in STRUCK if is_built() or not task.startswith("pycuda")}
     if fault == "crash":
         where |= dict.fromkeys(TIMED, "clock")
-    found = use(tmp_path, where)
-    assert found.status == (FAULTS[fault][0] in AGAINST), found.printed  # want of memory is not the kernel's fault
-    answers = found.agenda["answers"]
+    slot = use(tmp_path, where)
+    assert slot.status == (FAULTS[fault][0] in AGAINST), slot.printed  # want of memory is not the kernel's fault
+    answers = slot.agenda["answers"]
     emulated = "emulator gemm/cuda.async"
     failed = {name for name, answer in answers.items() if answer["state"] == "failed"}
     assert failed == ({emulated} if fault == "hang" else set())
     assert {name.split()[0] for name in answers} >= set(KINDS)
     for task in filter(where.__contains__, JOBS):
-        strikes(found, task, where[task])
-    left_out = {kernel.partition("@")[0] for kernel in found.agenda["left_out"]}
+        strikes(slot, task, where[task])
+    left_out = {kernel.partition("@")[0] for kernel in slot.agenda["left_out"]}
     assert left_out <= {STRUCK[task][0] for task in where}
     assert bool(left_out) is (fault in ("hang", "illegal", "crash"))
     if emulated in where:
         words = "not finished" if fault == "hang" else "differ"
         assert answers[emulated]["text"].startswith(words)
         assert answers["emulator copy/cuda.vectorised"]["text"].startswith("differ" if fault == "oom" else "agree")
-    assert "*/cuda.*" in found.agenda["disagreeing"]["cuda-core"]
-    timed = [row for row in found.rows if row["time_s_median"]]
+    assert "*/cuda.*" in slot.agenda["disagreeing"]["cuda-core"]
+    timed = [row for row in slot.rows if row["time_s_median"]]
     assert {float(row["time_s_median"]) for row in timed} <= {0.002}
 
 
@@ -165,10 +165,10 @@ def test_kernels_of_a_way_that_is_timed_wrong_get_no_rows_afterwards(tools: None
 def test_a_kernel_that_takes_its_process_along_is_named_and_the_others_are_verified(
     tools: None, tmp_path: Path
 ) -> None:
-    found = use(tmp_path, {VERIFY: "crash"}, only="verify ")
-    assert found.status == 1, found.printed
-    strikes(found, VERIFY, "crash")
-    assert len(found.rows) == len(found.agenda["answers"]) == 4
+    slot = use(tmp_path, {VERIFY: "crash"}, only="verify ")
+    assert slot.status == 1, slot.printed
+    strikes(slot, VERIFY, "crash")
+    assert len(slot.rows) == len(slot.agenda["answers"]) == 4
     struck = STRUCK[VERIFY][0]
-    assert list(found.agenda["left_out"]) == [struck]
-    assert f"{struck} is left out: crashed" in (found.folder / "README.md").read_text()
+    assert list(slot.agenda["left_out"]) == [struck]
+    assert f"{struck} is left out: crashed" in (slot.folder / "README.md").read_text()

@@ -63,17 +63,17 @@ def breaches(pycuda: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str
 
 @pytest.mark.parametrize("name", VERIFIED)
 def test_a_kernel_verifies(runs: dict[str, Run], name: str) -> None:
-    found = runs[name].value
-    assert (found["status"], found["reason"], found["complaints"]) == ("ok", "", [])
-    assert found["ran"] >= 1
+    outcome = runs[name].value
+    assert (outcome["status"], outcome["reason"], outcome["complaints"]) == ("ok", "", [])
+    assert outcome["ran"] >= 1
     assert any(line.startswith("cuLaunchKernel ") and VERIFIED[name][2] in line for line in runs[name].log)
 
 
 @pytest.mark.parametrize("what", REFUSED)
 def test_what_pycuda_cannot_launch_is_refused_in_one_line(runs: dict[str, Run], what: str) -> None:
-    found = runs[what].value
-    assert (found["status"], found["ran"]) == ("unsupported", 0)
-    assert found["reason"] == f"PyCUDA cannot launch {what}; use --launcher cuda-core"
+    outcome = runs[what].value
+    assert (outcome["status"], outcome["ran"]) == ("unsupported", 0)
+    assert outcome["reason"] == f"PyCUDA cannot launch {what}; use --launcher cuda-core"
 
 
 def test_parameters_arrive_where_the_kernel_has_them(runs: dict[str, Run]) -> None:
@@ -85,9 +85,9 @@ def test_parameters_arrive_where_the_kernel_has_them(runs: dict[str, Run]) -> No
 
 @pytest.mark.parametrize(("mode", "sample"), [("hot", WITH_HOST_S), ("cold", FREE_S), ("graph", WITH_HOST_S)])
 def test_a_sample_is_a_launch_and_what_the_host_takes_for_it(runs: dict[str, Run], mode: str, sample: float) -> None:
-    found = runs[mode].value
-    assert (found["status"], found["reason"], found["complaints"]) == ("ok", "", [])
-    assert set(found["samples"]) == {sample}
+    outcome = runs[mode].value
+    assert (outcome["status"], outcome["reason"], outcome["complaints"]) == ("ok", "", [])
+    assert set(outcome["samples"]) == {sample}
 
 
 def test_the_self_test_finds_that_events_see_what_pycuda_launches(runs: dict[str, Run]) -> None:

@@ -81,9 +81,9 @@ def test_what_is_queued_beside_the_timed_stream_is_joined_to_it(runs: dict[str, 
 
 
 def test_the_kinds_of_memory_are_what_the_driver_is_asked_for(runs: dict[str, Run]) -> None:
-    asked = {name: {line.split()[0] for line in runs[name].log} for name in ("pinned h2d", "managed h2d")}
-    assert "cuMemHostAlloc" in asked["pinned h2d"]
-    assert {"cuMemAllocManaged", "cuMemAdvise_v2"} <= asked["managed h2d"]
+    calls = {name: {line.split()[0] for line in runs[name].log} for name in ("pinned h2d", "managed h2d")}
+    assert "cuMemHostAlloc" in calls["pinned h2d"]
+    assert {"cuMemAllocManaged", "cuMemAdvise_v2"} <= calls["managed h2d"]
 
 
 @pytest.mark.parametrize(
@@ -114,9 +114,9 @@ NBYTES = 4 * 1031 * 4
 @pytest.mark.parametrize("problem", PROBLEMS)
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_gradients_that_cross_to_the_host_are_summed(runs: dict[str, Run], kernel: str, problem: str) -> None:
-    found = runs[f"{kernel} {problem}"]
-    assert {status for status, _, _ in found.value.values()} == {"ok"}
-    assert found.violations == []
+    run = runs[f"{kernel} {problem}"]
+    assert {status for status, _, _ in run.value.values()} == {"ok"}
+    assert run.violations == []
 
 
 def test_what_is_locked_counts_as_scratch(runs: dict[str, Run]) -> None:
@@ -224,14 +224,14 @@ def test_nothing_is_left_when_the_process_ends(peers: dict[str, Run]) -> None:
 
 
 def test_every_gpu_can_use_the_others_memory_and_is_asked_once(peers: dict[str, Run]) -> None:
-    asked = [line for run in peers.values() for line in run.log if line.startswith("cuCtxEnablePeerAccess of")]
-    assert len(asked) == len(set(asked)) == 6  # three GPUs
+    grants = [line for run in peers.values() for line in run.log if line.startswith("cuCtxEnablePeerAccess of")]
+    assert len(grants) == len(set(grants)) == 6  # three GPUs
 
 
 def test_what_is_missing_is_named_in_the_row(tools: None, tmp_path: Path) -> None:
-    found = on_stub(REFUSED, tmp_path, KM_STUB_DEVICES="4")
-    assert [run.value["status"] for name, run in found.items() if name != "end"] == ["unsupported"] * 3
-    reasons = {name: run.value["reason"] for name, run in found.items() if name != "end"}
+    refused = on_stub(REFUSED, tmp_path, KM_STUB_DEVICES="4")
+    assert [run.value["status"] for name, run in refused.items() if name != "end"] == ["unsupported"] * 3
+    reasons = {name: run.value["reason"] for name, run in refused.items() if name != "end"}
     assert reasons == {
         "too few": "this needs 5 GPUs that can read each other's memory; this process sees 4",
         "no step": "aggregate/nccl.allreduce has no update path; it has sum",
@@ -241,9 +241,9 @@ def test_what_is_missing_is_named_in_the_row(tools: None, tmp_path: Path) -> Non
 
 @pytest.mark.long
 def test_gpus_that_cannot_use_each_others_memory_are_named(tools: None, tmp_path: Path) -> None:
-    found = on_stub({"apart": RING}, tmp_path, KM_STUB_DEVICES="4", KM_STUB_APART="1")["apart"].value
-    assert found["status"] == "unsupported"
-    assert found["reason"] == "GPU 0 cannot read the memory of GPU 1; `nvidia-smi topo -p2p r` shows which can"
+    outcome = on_stub({"apart": RING}, tmp_path, KM_STUB_DEVICES="4", KM_STUB_APART="1")["apart"].value
+    assert outcome["status"] == "unsupported"
+    assert outcome["reason"] == "GPU 0 cannot read the memory of GPU 1; `nvidia-smi topo -p2p r` shows which can"
 
 
 @pytest.mark.long
@@ -251,7 +251,7 @@ def test_operands_on_several_gpus_are_verified_on_each(tools: None, tmp_path: Pa
     (tmp_path / "cheats.py").write_text(CHEATS)
     names, rest = ("forgets", "spoils", "hurries"), (RING[2], "verify", str(tmp_path / "cheats.py"))
     calls = {name: (RING[0], f"aggregate/mine.{name}", *rest) for name in names}
-    found = on_stub(calls, tmp_path, KM_STUB_DEVICES="3")
-    assert [found[name].value["status"] for name in names] == ["wrong"] * 3
-    assert found["spoils"].value["reason"] == "changed its input g"
-    assert found["forgets"].value["reason"].startswith("s")
+    outcomes = on_stub(calls, tmp_path, KM_STUB_DEVICES="3")
+    assert [outcomes[name].value["status"] for name in names] == ["wrong"] * 3
+    assert outcomes["spoils"].value["reason"] == "changed its input g"
+    assert outcomes["forgets"].value["reason"].startswith("s")

@@ -28,7 +28,7 @@ class CUDARuntimeError(RuntimeError):
         self.status = 704 if name == "CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED" else 0
 
 
-def _asked(result: tuple[Any, ...]) -> Any:
+def _checked(result: tuple[Any, ...]) -> Any:
     status, *values = result
     if status == driver.CUresult.CUDA_ERROR_OUT_OF_MEMORY:
         raise OutOfMemoryError(status.name)
@@ -41,7 +41,7 @@ class Memory:
     """A block of device memory, freed with the last array on it."""
 
     def __init__(self, nbytes: int) -> None:
-        self.ptr, self.device = int(_asked(driver.cuMemAlloc(max(nbytes, 1)))), Device()
+        self.ptr, self.device = int(_checked(driver.cuMemAlloc(max(nbytes, 1)))), Device()
 
     def __del__(self) -> None:
         driver.cuMemFree(self.ptr)
@@ -74,18 +74,18 @@ class ndarray:  # noqa: N801
     def fill(self, value: int) -> None:
         fill = {1: driver.cuMemsetD8Async, 2: driver.cuMemsetD16Async, 4: driver.cuMemsetD32Async}
         if self.dtype.itemsize in fill:
-            _asked(fill[self.dtype.itemsize](self.data.ptr, int(value), self.size, _Streams.now()))
+            _checked(fill[self.dtype.itemsize](self.data.ptr, int(value), self.size, _Streams.now()))
         else:
             self.set(np.full(self.shape, value, self.dtype))
 
     def set(self, source: Any, stream: Any = None) -> None:
         host = np.ascontiguousarray(source, self.dtype)
-        _asked(driver.cuMemcpyHtoDAsync(self.data.ptr, host.ctypes.data, host.nbytes, _pointer(stream)))
+        _checked(driver.cuMemcpyHtoDAsync(self.data.ptr, host.ctypes.data, host.nbytes, _pointer(stream)))
 
     def get(self, stream: Any = None, out: Any = None) -> Any:
         host = np.empty(self.shape, self.dtype) if out is None else out
-        _asked(driver.cuMemcpyDtoHAsync(host.ctypes.data, self.data.ptr, host.nbytes, _pointer(stream)))
-        _asked(driver.cuStreamSynchronize(_pointer(stream)))
+        _checked(driver.cuMemcpyDtoHAsync(host.ctypes.data, self.data.ptr, host.nbytes, _pointer(stream)))
+        _checked(driver.cuStreamSynchronize(_pointer(stream)))
         return host
 
 
@@ -112,8 +112,8 @@ class Stream:
     """A stream; `with` and `use` make it current."""
 
     def __init__(self, non_blocking: bool = False) -> None:
-        self._own = Device().core.create_stream(options=core.StreamOptions(nonblocking=non_blocking))
-        self.ptr = int(self._own.handle)
+        self._stream = Device().core.create_stream(options=core.StreamOptions(nonblocking=non_blocking))
+        self.ptr = int(self._stream.handle)
 
     @classmethod
     def from_external(cls, other: Any) -> "Stream":
@@ -121,7 +121,7 @@ class Stream:
         stream = cls.__new__(cls)
         version, stream.ptr = other.__cuda_stream__()
         assert version == 0
-        stream._own = other
+        stream._stream = other
         return stream
 
     def use(self) -> "Stream":
@@ -137,27 +137,27 @@ class Stream:
         _Streams.current[Device().id] = _Streams.stack[-1]
 
     def wait_event(self, event: "Event") -> None:
-        _asked(driver.cuStreamWaitEvent(self.ptr, event.handle, 0))
+        _checked(driver.cuStreamWaitEvent(self.ptr, event.handle, 0))
 
     def synchronize(self) -> None:
-        _asked(driver.cuStreamSynchronize(self.ptr))
+        _checked(driver.cuStreamSynchronize(self.ptr))
 
     def begin_capture(self) -> None:
-        _asked(driver.cuStreamBeginCapture(self.ptr, driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED))
+        _checked(driver.cuStreamBeginCapture(self.ptr, driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED))
 
     def end_capture(self) -> "Graph":
-        return Graph(_asked(driver.cuStreamEndCapture(self.ptr)))
+        return Graph(_checked(driver.cuStreamEndCapture(self.ptr)))
 
 
 class Graph:
     """What a stream has captured, instantiated."""
 
     def __init__(self, graph: Any) -> None:
-        self._executable = _asked(driver.cuGraphInstantiate(graph, 0))
-        _asked(driver.cuGraphDestroy(graph))
+        self._executable = _checked(driver.cuGraphInstantiate(graph, 0))
+        _checked(driver.cuGraphDestroy(graph))
 
     def launch(self, stream: Stream) -> None:
-        _asked(driver.cuGraphLaunch(self._executable, stream.ptr))
+        _checked(driver.cuGraphLaunch(self._executable, stream.ptr))
 
     def __del__(self) -> None:
         driver.cuGraphExecDestroy(self._executable)
@@ -165,13 +165,13 @@ class Graph:
 
 class Event:
     def __init__(self, block: bool = False, disable_timing: bool = False) -> None:
-        self.handle = _asked(driver.cuEventCreate(block + 2 * disable_timing))
+        self.handle = _checked(driver.cuEventCreate(block + 2 * disable_timing))
 
     def record(self, stream: Stream) -> None:
-        _asked(driver.cuEventRecord(self.handle, stream.ptr))
+        _checked(driver.cuEventRecord(self.handle, stream.ptr))
 
     def synchronize(self) -> None:
-        _asked(driver.cuEventSynchronize(self.handle))
+        _checked(driver.cuEventSynchronize(self.handle))
 
     def __del__(self) -> None:
         driver.cuEventDestroy(self.handle)
@@ -179,11 +179,11 @@ class Event:
 
 def alloc_pinned_memory(nbytes: int) -> Any:
     """Return pinned memory that NumPy can look into."""
-    pointer = int(_asked(driver.cuMemHostAlloc(nbytes, 0)))
+    pointer = int(_checked(driver.cuMemHostAlloc(nbytes, 0)))
     kind = type("Pinned", (ctypes.c_ubyte * nbytes,), {"__del__": lambda self: driver.cuMemFreeHost(self.ptr)})
-    found: Any = kind.from_address(pointer)
-    found.ptr = pointer
-    return found
+    address: Any = kind.from_address(pointer)
+    address.ptr = pointer
+    return address
 
 
 class Device:
@@ -199,9 +199,9 @@ class Device:
 
     @property
     def core(self) -> Any:
-        found = core.Device(self.id)
-        found.set_current()
-        return found
+        device = core.Device(self.id)
+        device.set_current()
+        return device
 
     def use(self) -> None:
         self.core.set_current()
@@ -217,7 +217,7 @@ class Device:
 
     def synchronize(self) -> None:
         with self if self.id != Device._now else nullcontext():  # a lost device is waited for as it is
-            _asked(driver.cuCtxSynchronize())
+            _checked(driver.cuCtxSynchronize())
 
 
 def empty(count: int, dtype: Any) -> ndarray:
@@ -238,7 +238,7 @@ def _properties(number: int) -> dict[str, Any]:
     major, minor = device.compute_capability
     return {
         "name": device.name.encode(),
-        "totalGlobalMem": _asked(driver.cuDeviceTotalMem(number)),
+        "totalGlobalMem": _checked(driver.cuDeviceTotalMem(number)),
         "l2CacheSize": device.properties.l2_cache_size,
         "multiProcessorCount": device.properties.multiprocessor_count,
         "major": major,
@@ -248,29 +248,29 @@ def _properties(number: int) -> dict[str, Any]:
 
 def _copy(target: int, source: int, nbytes: int, kind: int, stream: int) -> None:
     copies = {1: driver.cuMemcpyHtoDAsync, 2: driver.cuMemcpyDtoHAsync, 3: driver.cuMemcpyDtoDAsync}
-    _asked(copies[kind](target, source, nbytes, stream))
+    _checked(copies[kind](target, source, nbytes, stream))
 
 
 def _copy_between(target: int, to: int, source: int, at: int, nbytes: int, stream: int) -> None:
-    _asked(driver.cuMemcpyPeerAsync(target, _contexts(to), source, _contexts(at), nbytes, stream))
+    _checked(driver.cuMemcpyPeerAsync(target, _contexts(to), source, _contexts(at), nbytes, stream))
 
 
 def _contexts(number: int) -> Any:
     """Return the primary context of a device, which cuda-core keeps."""
-    found = _asked(driver.cuDevicePrimaryCtxRetain(number))
+    context = _checked(driver.cuDevicePrimaryCtxRetain(number))
     driver.cuDevicePrimaryCtxRelease(number)
-    return found
+    return context
 
 
 runtime = SimpleNamespace(
-    getDeviceCount=lambda: int(_asked(driver.cuDeviceGetCount())),
+    getDeviceCount=lambda: int(_checked(driver.cuDeviceGetCount())),
     getDeviceProperties=_properties,
     memGetInfo=lambda: driver.cuMemGetInfo()[1:],
-    driverGetVersion=lambda: _asked(driver.cuDriverGetVersion()),
+    driverGetVersion=lambda: _checked(driver.cuDriverGetVersion()),
     memcpyAsync=_copy,
     memcpyPeerAsync=_copy_between,
-    deviceCanAccessPeer=lambda device, peer: int(_asked(driver.cuDeviceCanAccessPeer(device, peer))),
-    deviceEnablePeerAccess=lambda peer: _asked(driver.cuCtxEnablePeerAccess(_contexts(peer), 0)),
+    deviceCanAccessPeer=lambda device, peer: int(_checked(driver.cuDeviceCanAccessPeer(device, peer))),
+    deviceEnablePeerAccess=lambda peer: _checked(driver.cuCtxEnablePeerAccess(_contexts(peer), 0)),
     memcpyHostToDevice=1,
     memcpyDeviceToHost=2,
     memcpyDeviceToDevice=3,
@@ -282,7 +282,7 @@ cuda = SimpleNamespace(
     get_current_stream=lambda: SimpleNamespace(ptr=_Streams.now()),
     Event=Event,
     alloc_pinned_memory=alloc_pinned_memory,
-    get_elapsed_time=lambda start, stop: float(_asked(driver.cuEventElapsedTime(start.handle, stop.handle))),
+    get_elapsed_time=lambda start, stop: float(_checked(driver.cuEventElapsedTime(start.handle, stop.handle))),
     runtime=runtime,
     set_allocator=lambda allocator: None,  # each array has an allocation of its own
     nccl=SimpleNamespace(available=False),

@@ -94,7 +94,7 @@ class ElementwiseKernel:
 
     def __init__(self, in_params: str, out_params: str, operation: str, name: str) -> None:
         given = (*in_params.split(","), *out_params.split(","))
-        self._names, self._code = [one.split()[-1] for one in given], compile(operation, name, "exec")
+        self._names, self._code = [parameter.split()[-1] for parameter in given], compile(operation, name, "exec")
 
     def __call__(self, *args: Any) -> None:
         import cupy
