@@ -111,8 +111,8 @@ def test_every_cuda_kernel_is_right_on_the_device(problems: tuple[str, ...], dty
     for problem in (text.format(dtype=dtype) for text in problems):
         kernels = _cuda_kernels(problem, "cuda." if launcher == "pycuda" else "")
         job = Job((problem,), kernels, Mode.VERIFY, (), 0, Budget(), threads=1, launcher=launcher)
-        bad = [found for found in run_job(job) if found.status not in ("ok", "unsupported")]
-        complaints += [f"{found.kernel} on {problem}: {found.reason}" for found in bad]
+        bad = [row for row in run_job(job) if row.status not in ("ok", "unsupported")]
+        complaints += [f"{row.kernel} on {problem}: {row.reason}" for row in bad]
     assert not complaints
 
 

@@ -86,8 +86,8 @@ class Installed:
     def run(self, *words: str, folder: Path | None = None) -> str:
         """Run a program of the environment in the project's folder, or another. It has to end well; its output."""
         path = f"{self._bin}:{os.environ['PATH']}"
-        own = {"PATH": path, "XDG_DATA_HOME": str(self.project / "data"), "CUDA_VISIBLE_DEVICES": "", "COLUMNS": "200"}
-        settings = {name: value for name, value in os.environ.items() if not name.startswith(DROPPED)} | own
+        env = {"PATH": path, "XDG_DATA_HOME": str(self.project / "data"), "CUDA_VISIBLE_DEVICES": "", "COLUMNS": "200"}
+        settings = {name: value for name, value in os.environ.items() if not name.startswith(DROPPED)} | env
         command = [str(self._bin / words[0]), *words[1:]]
         done = subprocess.run(command, capture_output=True, text=True, cwd=folder or self.project, env=settings)
         assert done.returncode == 0, f"{words}: {done.returncode}\n{done.stdout}\n{done.stderr}"
@@ -108,12 +108,12 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     folder = tmp_path_factory.mktemp("built")
 
     def of(suffix: str) -> Path:
-        if not (found := next(folder.glob(f"*{suffix}"), None)):
+        if not (package := next(folder.glob(f"*{suffix}"), None)):
             kind = "build_wheel" if suffix == ".whl" else "build_sdist"
             code = f"from hatchling.build import {kind}; {kind}({str(folder)!r})"
             subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, cwd=ROOT)
-            found = next(folder.glob(f"*{suffix}"))
-        return found
+            package = next(folder.glob(f"*{suffix}"))
+        return package
 
     return of
 
@@ -124,9 +124,9 @@ def requirements(extras: set[str]) -> Iterator[str]:
     while left:
         name, wanted = left.pop()
         for text in distribution(name).requires or ():
-            found = packaging.Requirement(text)
-            used = not found.marker or any(found.marker.evaluate({"extra": extra}) for extra in ("", *wanted))
-            entry = found.name, frozenset(found.extras)
+            dependency = packaging.Requirement(text)
+            used = not dependency.marker or any(dependency.marker.evaluate({"extra": extra}) for extra in ("", *wanted))
+            entry = dependency.name, frozenset(dependency.extras)
             if used and entry not in seen:
                 seen.add(entry)
                 left.append(entry)
@@ -205,9 +205,9 @@ def journey(installed: Installed, tmp_path: Path) -> Callable[..., Path]:
 
 def test_an_author_gets_the_table_the_figure_and_the_csv_of_nt_over_nn(journey: Callable[..., Path]) -> None:
     folder = journey("paper.sh")
-    held = [row for row in csv_rows(folder / "ratios.csv") if row["problem"].endswith("/NT")]
-    assert [row["against"] for row in held] == [row["problem"].replace("/NT", "/NN") for row in held]
-    for row in held:
+    compared = [row for row in csv_rows(folder / "ratios.csv") if row["problem"].endswith("/NT")]
+    assert [row["against"] for row in compared] == [row["problem"].replace("/NT", "/NN") for row in compared]
+    for row in compared:
         low, ratio, high = (float(row[name]) for name in ("ratio_ci95_low", "ratio", "ratio_ci95_high"))
         assert low <= ratio <= high
     table = (folder / "table.tex").read_text()
@@ -257,8 +257,8 @@ def test_every_file_that_is_used_travels(built: Callable[[str], Path]) -> None:
 @pytest.mark.long
 def test_an_sdist_builds_the_same_wheel(built: Callable[[str], Path], tmp_path: Path) -> None:
     pip("wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", tmp_path, built(".tar.gz"))
-    one, other = (zipfile.ZipFile(path).infolist() for path in (built(".whl"), *tmp_path.iterdir()))
-    assert {file.filename: file.CRC for file in one} == {file.filename: file.CRC for file in other}
+    built_files, rebuilt_files = (zipfile.ZipFile(path).infolist() for path in (built(".whl"), *tmp_path.iterdir()))
+    assert {file.filename: file.CRC for file in built_files} == {file.filename: file.CRC for file in rebuilt_files}
 
 
 ALL = """\

@@ -26,15 +26,15 @@ def session(tmp_path_factory, python_in):
     selection = [word for kernel in kernels for word in ("--km-kernels", kernel)]
     files = ("--km-csv", "deep/rows.csv", "--benchmark-json", "b.json")
     done = python_in(folder, *ONLY, "--km-suite", NT, "--km-plugin", "wrong.py", *selection, *files)
-    found = json.loads((folder / "b.json").read_text())["benchmarks"]
-    return folder, done, {b["extra_info"]["kernel"]: b for b in found}
+    benchmarks = json.loads((folder / "b.json").read_text())["benchmarks"]
+    return folder, done, {b["extra_info"]["kernel"]: b for b in benchmarks}
 
 
 def test_a_wrong_kernel_is_a_failed_test_with_its_reason_one_that_cannot_is_a_skip_and_the_others_pass(session):
     _, done, _ = session
     assert done.returncode == 1
-    found = {"gemm/numpy.matmul": "PASSED", "gemm/scipy.sgemm": "PASSED", "gemm/test.zeros": "FAILED"}
-    assert outcomes(done) == found
+    expected = {"gemm/numpy.matmul": "PASSED", "gemm/scipy.sgemm": "PASSED", "gemm/test.zeros": "FAILED"}
+    assert outcomes(done) == expected
     assert f"wrong: gemm/test.zeros on {NT}: c[0, 0] is 0, expected " in done.stdout
     assert "Traceback" not in done.stdout
     assert "unsupported: gemm/scipy.dgemm has no f32 path; it has f64" in done.stdout
@@ -122,8 +122,8 @@ def test_several_suites_and_every_option_of_the_command_are_taken(bench, tmp_pat
     assert len(outcomes(done)) == 2
     with Store(tmp_path / "results.db") as store:
         plan = store.run(store.run_ids()[-1]).plan
-    asked = {"seed": 7, "rel_ci": 0.5, "launcher": "pycuda", "ceilings": False, "timeout_s": 9.0}
-    assert {name: plan[name] for name in asked} == asked
+    options = {"seed": 7, "rel_ci": 0.5, "launcher": "pycuda", "ceilings": False, "timeout_s": 9.0}
+    assert {name: plan[name] for name in options} == options
 
 
 def test_plain_pytest_collects_no_benchmark(python_in, tmp_path):
@@ -134,7 +134,7 @@ def test_plain_pytest_collects_no_benchmark(python_in, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("words", "found"),
+    ("words", "refusal"),
     [
         (("--km-suite", "smokey"), "suite 'smokey': is not a suite"),
         (("--km-timeout", "0"), "--km-timeout: is '0', expected a number above 0"),
@@ -143,13 +143,13 @@ def test_plain_pytest_collects_no_benchmark(python_in, tmp_path):
         pytest.param(("--km-suite", "late.toml"), "late.toml: [[sweep]] 1: lda_pad is -1", marks=pytest.mark.long),
     ],
 )
-def test_bad_usage_is_told_in_one_line_without_a_traceback(bench, tmp_path, words, found):
+def test_bad_usage_is_told_in_one_line_without_a_traceback(bench, tmp_path, words, refusal):
     (tmp_path / "file").write_text("")
     (tmp_path / "late.toml").write_text("[[sweep]]\nop = 'gemm'\ndtype = 'f32'\npoints = [[1, 1, 1]]\nlda_pad = -1\n")
     done = bench(*words)
     text = done.stdout + done.stderr
     assert done.returncode == pytest.ExitCode.USAGE_ERROR
-    (line,) = [line for line in text.splitlines() if found in line]
+    (line,) = [line for line in text.splitlines() if refusal in line]
     assert "kernelmark: " in line or "argument --km-" in line
     assert "Traceback" not in text
     assert "plugin.py" not in text
@@ -178,8 +178,8 @@ def test_items_of_variants_share_a_job_of_those_that_are_left(bench, tmp_path):
     axes = "layout = ['NT', 'NN']\npoints = [[8, 8, 8]]\ntogether = ['layout']\n"
     (tmp_path / "s.toml").write_text(f"[[sweep]]\nop = 'gemm'\ndtype = 'f32'\n{axes}")
     assert bench("--km-suite", "s.toml", "--km-kernels", "gemm/numpy.*", "-k", "not tnn").returncode == 0
-    (one, job), (other, same) = [(row.problem, row.job) for row in rows_in(tmp_path)]
-    assert (one, other, job) == (NT, NT.replace("NT", "NN"), same)
+    (first, job), (second, same) = [(row.problem, row.job) for row in rows_in(tmp_path)]
+    assert (first, second, job) == (NT, NT.replace("NT", "NN"), same)
 
 
 def test_k_selects_contenders_and_their_baseline_is_measured_without_an_item(bench, tmp_path):

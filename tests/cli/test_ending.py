@@ -172,13 +172,13 @@ def test_what_a_plugin_left_running_is_ended_and_a_shells_own_process_is_not(tmp
     code += "print(subprocess.Popen(['sleep', '60'], **quiet).pid, flush=True)\n"
     code += f"os.execl('{sys.executable}', '{sys.executable}', '-c', '{MAIN}', 'list', '--plugin', 'leaves.py')"
     done = called(code, folder=tmp_path, stdout=subprocess.PIPE)
-    own = int(done.stdout.split()[0])
+    shell_pid = int(done.stdout.split()[0])
     try:
         assert done.returncode == 0, done.stderr
-        assert command(own).startswith("sleep")
-        assert at_work_in(tmp_path) == [command(own)]
+        assert command(shell_pid).startswith("sleep")
+        assert at_work_in(tmp_path) == [command(shell_pid)]
     finally:
-        os.kill(own, 9)
+        os.kill(shell_pid, 9)
 
 
 #: Calls the command, and interrupts it when this many modules have been imported; without a number, counts them.

@@ -25,31 +25,31 @@ MEASURED = max(PROBLEMS, 2 * KILLS)
 @pytest.mark.long
 def test_kills_at_random_cost_no_row_and_leave_no_process(folder, start):
     path, dice = folder / "r.db", random.Random(6)
-    kept = {}
+    acknowledged = {}
     (folder / "s.toml").write_text(SUITE.format(MEASURED))
     run = start(*WORDS)
     for kill in range(KILLS):
-        wanted = len(kept) + dice.randint(kill == 0, max(1, 100 // KILLS))
+        wanted = len(acknowledged) + dice.randint(kill == 0, max(1, 100 // KILLS))
         wait_for(lambda wanted=wanted, run=run: len(visible(path)) >= wanted or run.poll() is not None, 60.0)
-        kept |= visible(path)
+        acknowledged |= visible(path)
         time.sleep(dice.uniform(0, 0.05))
         assert run.poll() is None, f"was over before kill {kill}: {run.communicate()}"
         if dice.random() < 0.5:
-            if found := below(run.pid):  # a keeper or a worker
+            if members := below(run.pid):  # a keeper or a worker
                 with suppress(ProcessLookupError):
-                    os.kill(dice.choice(found).pid, signal.SIGKILL)
+                    os.kill(dice.choice(members).pid, signal.SIGKILL)
             continue
         run.send_signal(dice.choice((signal.SIGKILL, signal.SIGKILL, signal.SIGINT, signal.SIGTERM, signal.SIGHUP)))
         run.communicate()
         ((run_id,),) = query(path, "SELECT run_id FROM run")
         now = visible(path)
-        assert kept.items() <= now.items()
-        kept = now
+        assert acknowledged.items() <= now.items()
+        acknowledged = now
         run = start("run", "--resume", run_id, "--db", "r.db")
     _, err = run.communicate()
     assert (run.returncode, complaints(err)) == (0, [])
     assert all_are_there_and_ok(path, MEASURED)
-    assert kept.items() <= visible(path).items()
+    assert acknowledged.items() <= visible(path).items()
     wait_for(lambda: at_work_in(folder) == [])
 
 

@@ -36,9 +36,9 @@ def program_entries(every: Sequence[EmulatedCase]) -> tuple[str, ...]:
 
     A program takes seconds to compile, so that tests share one.
     """
-    own = entries(list(every))
+    names = entries(list(every))
     shared = _shared(every[0].kernel.id) if every else ()
-    return shared if set(own) <= set(shared) else own
+    return shared if set(names) <= set(shared) else names
 
 
 @cache

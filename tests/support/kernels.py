@@ -60,10 +60,10 @@ def chosen(kernel: str, problem: str | Problem) -> EmulatedCase:
 
 def cases(kernel: str, *problems: str | Problem) -> list[EmulatedCase]:
     """Each problem that the kernel takes, under each tile that takes it."""
-    found = CUDA[kernel]
+    known = CUDA[kernel]
     parsed = [REGISTRY.problem(p) if isinstance(p, str) else p for p in problems]
-    taken = [p for p in parsed if found.refuses(p) is None]
-    return [EmulatedCase(found, p, tile) for p in taken for tile in found.tiles() if found.unwanted(p, tile) is None]
+    taken = [p for p in parsed if known.refuses(p) is None]
+    return [EmulatedCase(known, p, tile) for p in taken for tile in known.tiles() if known.unwanted(p, tile) is None]
 
 
 def refusal(kernel: str, problem: str) -> str:
@@ -139,11 +139,11 @@ class SetUp(NamedTuple):
 
 def set_up(problem: str, kernel: str, threads: int = 2) -> SetUp:
     """Set a kernel of the CPU up on operands with values."""
-    parsed, found, device = REGISTRY.problem(problem), REGISTRY.kernels[kernel], Cpu()
-    draw, operands = loaded(parsed, device, memory=found.host_memory)
-    scratch = ScratchBuffers(device, found.host_memory)
+    parsed, declared, device = REGISTRY.problem(problem), REGISTRY.kernels[kernel], Cpu()
+    draw, operands = loaded(parsed, device, memory=declared.host_memory)
+    scratch = ScratchBuffers(device, declared.host_memory)
     with compiling(problem, kernel, threads > 1):
-        launch = found.launch(parsed, Operands(operands, found.order, device, threads, scratch))
+        launch = declared.launch(parsed, Operands(operands, declared.order, device, threads, scratch))
     return SetUp(launch, operands, draw, scratch)
 
 

@@ -32,12 +32,12 @@ def command(pid: int) -> str:
 
 def at_work_in(folder: Path) -> list[str]:
     """Return the command lines of the processes whose working folder this is."""
-    found = []
+    commands = []
     for entry in Path("/proc").iterdir():
         with suppress(OSError):
             if entry.name.isdigit() and (entry / "cwd").readlink() == folder:
-                found.append(command(int(entry.name)))
-    return found
+                commands.append(command(int(entry.name)))
+    return commands
 
 
 def complaints(stderr: str) -> list[str]:

@@ -37,14 +37,14 @@ from support.tuning import BROKEN, PROBLEM, RACING, SOURCE, STAGED, UNGUARDED, r
 def test_a_save_without_a_change_is_none_a_header_is_watched_too_and_a_replaced_file_is_waited_for(tmp_path):
     for name in ("a.cu", "b.cuh", "c.cu"):
         (tmp_path / name).write_text("one")
-    found = saves(tmp_path / "a.cu")
-    assert next(found) == {"a.cu": b"one", "b.cuh": b"one"}
+    snapshots = saves(tmp_path / "a.cu")
+    assert next(snapshots) == {"a.cu": b"one", "b.cuh": b"one"}
     for delay_s, name, text in ((0.1, "a.cu", "one"), (0.7, "b.cuh", "two")):
         threading.Timer(delay_s, (tmp_path / name).write_text, [text]).start()
-    assert next(found) == {"a.cu": b"one", "b.cuh": b"two"}
+    assert next(snapshots) == {"a.cu": b"one", "b.cuh": b"two"}
     (tmp_path / "a.cu").unlink()
     threading.Timer(0.3, (tmp_path / "a.cu").write_text, ["two"]).start()
-    assert next(found) == {"a.cu": b"two", "b.cuh": b"two"}
+    assert next(snapshots) == {"a.cu": b"two", "b.cuh": b"two"}
 
 
 def test_a_named_pipe_is_refused_and_one_among_the_headers_is_left_out(tmp_path: Path, complaint: Any) -> None:
@@ -52,9 +52,9 @@ def test_a_named_pipe_is_refused_and_one_among_the_headers_is_left_out(tmp_path:
     os.mkfifo(tmp_path / "b.cuh")
     assert contents(tmp_path / "a.cu") == {"a.cu": b"one"}
     os.mkfifo(tmp_path / "c.cu")
-    found = f"{tmp_path}/c.cu: is a named pipe, expected a file"
-    assert complaint(lambda: contents(tmp_path / "c.cu")) == found
-    assert complaint(lambda: next(saves(tmp_path / "c.cu"))) == found
+    refusal = f"{tmp_path}/c.cu: is a named pipe, expected a file"
+    assert complaint(lambda: contents(tmp_path / "c.cu")) == refusal
+    assert complaint(lambda: next(saves(tmp_path / "c.cu"))) == refusal
 
 
 WHO = Thread((0, 0, 0), (1, 0, 0))
@@ -73,8 +73,8 @@ def report(kind, line, other_line=0):
 
 def test_the_same_report_in_several_tiles_problems_and_schedules_is_one_bug(case):
     at = [(case(5), "forward"), (case(5), "reverse"), (case(9), "random"), (case(9, SMALL), "forward")]
-    found = tuple(Defect(one, order, report("out-of-bounds", 7)) for one, order in at)
-    text = verdict(Emulated(BIG, (case(3), case(5), case(9), case(9, SMALL)), found)).splitlines()
+    defects = tuple(Defect(tile_case, order, report("out-of-bounds", 7)) for tile_case, order in at)
+    text = verdict(Emulated(BIG, (case(3), case(5), case(9), case(9, SMALL)), defects)).splitlines()
     assert text == [
         "FAIL: 1 report (3 problems x 3 schedules, 2 tiles)",
         "a.cu:7: out-of-bounds: out-of-bounds on smem; block (0, 0, 0) thread (1, 0, 0), 3 times",
@@ -103,7 +103,7 @@ def test_reports_that_a_barrier_or_an_index_connects_are_one_bug(case, reports, 
 
 
 def test_a_race_is_named_before_what_it_leaves_unwritten(case):
-    (bug,) = bugs([Defect(case(5), "forward", report(*one)) for one in (("uninitialised-read", 9), ("race", 7, 9))])
+    (bug,) = bugs([Defect(case(5), "forward", report(*facts)) for facts in (("uninitialised-read", 9), ("race", 7, 9))])
     first, second = str(bug).splitlines()
     assert first.startswith("a.cu:7: race")
     assert second.startswith("  also a.cu:9: uninitialised-read")
@@ -136,10 +136,10 @@ def test_verdicts_are_coloured_on_a_terminal_alone(monkeypatch, capsys, wanted):
 
 def test_what_differs_from_the_version_before_says_what_it_was():
     table = resource_table([row(registers=40, occupancy=0.75, limiter="registers")], [row()])
-    found = [re.split("  +", line.strip()) for line in table.splitlines()]
+    cells = [re.split("  +", line.strip()) for line in table.splitlines()]
     changed = [["registers", "40 (was 32)"], ["occupancy", "75% (was 100%)"], ["limited by", "registers (was warps)"]]
-    assert [words for words in found if "was" in words[-1]] == changed
-    assert ["spill", "0"] in found
+    assert [words for words in cells if "was" in words[-1]] == changed
+    assert ["spill", "0"] in cells
     assert "was" not in resource_table([row(entry="g", registers=40)], [row()]), "of a new launch nothing is known"
 
 
@@ -345,11 +345,11 @@ def test_each_save_is_compiled_and_ctrl_c_ends_with_130(folder):
         ]
         assert process.wait(timeout=20) == 130
     with Store(folder / "data" / "kernelmark" / "results.db", create=False) as store:
-        found = store.versions("transpose/cuda.turned", PROBLEM)
-    kept = [(one.version.verdict, one.version.right, one.version.time_s, bool(one.version.registers)) for one in found]
-    assert kept == [("PASS", True, None, True)] * 2 + [("FAIL, does not compile", False, None, False)]
-    assert [one.sources["turned.cu"].decode() for one in found] == [SOURCE, STAGED, BROKEN]
-    assert "common.cuh" in found[0].sources
+        versions = store.versions("transpose/cuda.turned", PROBLEM)
+    verdicts = [(v.version.verdict, v.version.right, v.version.time_s, bool(v.version.registers)) for v in versions]
+    assert verdicts == [("PASS", True, None, True)] * 2 + [("FAIL, does not compile", False, None, False)]
+    assert [each.sources["turned.cu"].decode() for each in versions] == [SOURCE, STAGED, BROKEN]
+    assert "common.cuh" in versions[0].sources
 
 
 @pytest.mark.usefixtures("cuda_compiler")
@@ -391,27 +391,27 @@ def emulator_passes(monkeypatch):
 
 
 def test_without_a_gpu_a_version_has_its_verdict_and_resources_and_no_rate(saved, session, registry):
-    found = saved(session, SOURCE, STAGED.replace("if (i < m && j < n) ", ""))
-    first, last = (kept.version for kept in found)
+    versions = saved(session, SOURCE, STAGED.replace("if (i < m && j < n) ", ""))
+    first, last = (each.version for each in versions)
     assert (first.by, first.verdict, first.right, first.tile, first.arch) == ("watch", "PASS", True, "H=8", "sm_90a")
     assert last.verdict.startswith("FAIL, ")
     assert last.right is False
     assert first.registers
     assert (first.spill_bytes, first.time_s, first.compared) == (0, None, ())
-    assert [each.against_first for each in history_document(KERNEL, PROBLEM, found).versions] == [None, None]
-    assert found[0].digest == digest_of(sources_of(registry.kernels[KERNEL]))
+    assert [each.against_first for each in history_document(KERNEL, PROBLEM, versions).versions] == [None, None]
+    assert versions[0].digest == digest_of(sources_of(registry.kernels[KERNEL]))
 
 
 @pytest.mark.usefixtures("emulator_passes")
 def test_the_history_shows_a_diff_for_each_step_and_names_the_compilers_refusal(saved, session):
-    found = saved(session, SOURCE, SOURCE, BROKEN)
-    page = list(history_page(history_document(KERNEL, PROBLEM, found), diff=True))
+    versions = saved(session, SOURCE, SOURCE, BROKEN)
+    page = list(history_page(history_document(KERNEL, PROBLEM, versions), diff=True))
     assert page[0] == f"{KERNEL} on {PROBLEM}: 3 versions, 0 right"
     assert page[-2] == "version 2 after version 1: the sources are the same"
     assert page[-1].startswith("version 3 after version 2\n--- turned.cu 2\n+++ turned.cu 3\n")
     assert "\n-  if (i < m && j < n) b[j * m + i]" in page[-1]
     assert "\n+  if (i < m && j < n) c[j * m + i]" in page[-1]
-    assert found[2].version.verdict == "FAIL, does not compile"
+    assert versions[2].version.verdict == "FAIL, does not compile"
 
 
 @pytest.mark.usefixtures("emulator_passes")
@@ -420,14 +420,14 @@ def test_on_a_gpu_rates_of_one_job_have_their_interval_and_others_are_marked_as_
 
     def compared(comparison, current, previous):
         ids = (*comparison.ids[: 1 + bool(previous)], "transpose/cublas.geam")
-        own = {"problem": PROBLEM, "job": "j", "device_name": "Some GPU", "interval_scope": "within-process"}
-        return [measured(name, 0.99 * s, s, 1.01 * s, **own) for name, s in zip(ids, next(medians), strict=True)]
+        columns = {"problem": PROBLEM, "job": "j", "device_name": "Some GPU", "interval_scope": "within-process"}
+        return [measured(name, 0.99 * s, s, 1.01 * s, **columns) for name, s in zip(ids, next(medians), strict=True)]
 
     monkeypatch.setattr(watched, "compare", compared)
     session = opened()
     session.comparison = VersionTiming(KERNEL, PROBLEM, (), (), Budget(0.01))
-    found = saved(session, SOURCE, STAGED, SOURCE)
-    document = history_document(KERNEL, PROBLEM, found)
+    versions = saved(session, SOURCE, STAGED, SOURCE)
+    document = history_document(KERNEL, PROBLEM, versions)
     _, second, third = (each.against_first for each in document.versions)
     assert (second.in_turn, round(second.ratio)) == (True, 2)
     assert (third.in_turn, round(third.ratio)) == (False, 4)
@@ -435,7 +435,7 @@ def test_on_a_gpu_rates_of_one_job_have_their_interval_and_others_are_marked_as_
     text = "\n".join(history_page(document, diff=False))
     assert "(not in turn)" in text
     assert "8x [8, 8] cublas.geam" in text
-    assert [[(one.kernel, one.version) for one in each.against] for each in document.versions] == [
+    assert [[(rate.kernel, rate.version) for rate in each.against] for each in document.versions] == [
         [("transpose/cublas.geam", None)],
         [("", 1), ("transpose/cublas.geam", None)],
         [("", 2), ("transpose/cublas.geam", None)],

@@ -95,8 +95,8 @@ def looks_at_one(problem: Any, x: Any) -> Launch:
 
 def declare_product(name: str, act: Act, **options: Any) -> None:
     """Register a kernel of gemm that does this in place of a product."""
-    own = {"provider": "test", "device": "cpu", "dtypes": ("f32",), "name": name, "label": name, **options}
-    kernel("gemm", **own)(lambda problem, x: lambda: act(x))
+    declared = {"provider": "test", "device": "cpu", "dtypes": ("f32",), "name": name, "label": name, **options}
+    kernel("gemm", **declared)(lambda problem, x: lambda: act(x))
 
 
 def add_in_f32(x: Any) -> None:
