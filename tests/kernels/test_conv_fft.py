@@ -83,12 +83,12 @@ def test_tiles_in_many_blocks_are_right_on_any_number_of_threads(sizes, directio
 
 
 def test_rows_tell_the_tile_and_how_fftw_planned_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kernelmark.kernels._fftw.PLANNING_S", 5.0)
+    monkeypatch.setattr("kernelmark.kernels._fftw.PLANNING_S", 60.0)  # a busy machine plans slowly
     parsed = convolution("n1c4h100w100k4r5s5pad2")
     (measured,) = verified(parsed.id, "conv/pyfftw.tiled")
     noted = json.loads(measured.tunables)
     assert cpu.chosen(parsed) == (noted["tile"], noted["tile"])
-    assert noted["rigour"] in ("FFTW_MEASURE", "FFTW_ESTIMATE")
+    assert noted["rigour"] == "FFTW_MEASURE"
     assert noted["wisdom"] in ("new", "found")
     (measured,) = verified("conv/n1c4h100w49k4r5s5pad2/f32/nchw/fprop", "conv/pyfftw.full")
     assert json.loads(measured.tunables)["tile"] == "108x54"
