@@ -7,7 +7,7 @@ from statistics import median, quantiles
 
 from kernelmark.bench.measure.sample import APART, Series
 from kernelmark.bench.measure.stats import MIN_SAMPLES, median_interval
-from kernelmark.bench.measure.timing import settle, unmonitor
+from kernelmark.bench.measure.timing import settle
 from kernelmark.bench.measure.turns import WINDOW_S
 
 #: The accepted ratio of a call's time on new values to its time on values that it has seen; the fewest calls of each
@@ -32,7 +32,7 @@ def complaint(series: Series) -> str | None:
         return f"returned before {series.unwritten} was written"
     if series.clock.left_signals:
         return "returned before its work was done: a signal that it had sent was still pending"
-    if series.clock.traced or unmonitor():
+    if series.clock.traced:
         return "sets a trace, profile or monitoring function, which Python also calls between timed calls"
     return reason or _moved_nothing(series)
 
@@ -119,9 +119,9 @@ def spared_when_renewed(series: Series) -> str | None:
 def stopped_sparing(series: Series) -> str | None:
     """Return a complaint if samples after all checks are far slower than before: until then the kernel spared work.
 
-    Other load also slows samples. So all samples must be slower than three in four samples of before, in QUIET_WINDOWS
-    windows that have no more load than half of the windows of before. Samples on a GPU are not compared, because its
-    clock rate may have dropped while it waited.
+    Other load also slows samples. So each sample must take SPARED_RATIO times as long as three in four earlier samples,
+    in QUIET_WINDOWS windows that have no more load than half of the earlier windows. Samples on a GPU are not compared,
+    because its clock rate may have dropped while it waited.
     """
     if series.device.stream is not None:
         return None

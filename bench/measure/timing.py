@@ -87,21 +87,22 @@ def signals_due() -> bool:
 
 
 def unhook() -> bool:
-    """Remove the trace and profile functions that a plug-in has set; return whether there were any.
+    """Remove the trace, profile and monitoring functions that a plug-in has set; return whether there were any.
 
     Such functions would run between timed calls and could warm caches.
     """
     if is_hooked := (gettrace(), getprofile()) != (_TRACE, _PROFILE):
         settrace(_TRACE)
         setprofile(_PROFILE)
-    return is_hooked
-
-
-def unmonitor() -> bool:
-    """Remove the functions that a plug-in has registered with `sys.monitoring`; return whether there were any."""
-    events = [event for event in vars(_MONITORING.events).values() if event] if _UNUSED else []
-    removed = [_MONITORING.register_callback(tool, event, None) for tool in _UNUSED for event in events]
-    return any(removed)
+    monitoring = [tool for tool in _UNUSED if _MONITORING.get_tool(tool) or _MONITORING.get_events(tool)]
+    for tool in monitoring:
+        if _MONITORING.get_tool(tool) is None:  # freed; up to Python 3.13 its events still call its functions
+            _MONITORING.use_tool_id(tool, "kernelmark")
+        _MONITORING.set_events(tool, 0)
+        for event in filter(None, vars(_MONITORING.events).values()):  # those that are set for single functions
+            _MONITORING.register_callback(tool, event, None)
+        _MONITORING.free_tool_id(tool)
+    return is_hooked or bool(monitoring)
 
 
 class CpuClock:
@@ -113,7 +114,7 @@ class CpuClock:
         self.resolution_s = resolution()
         #: Whether a signal was due when calls had returned; its handler could finish their work.
         self.left_signals = False
-        #: Whether a timed call has set a trace or profile function.
+        #: Whether a timed call has set a trace, profile or monitoring function.
         self.traced = False
 
     def now(self) -> float:

@@ -5,6 +5,7 @@ import os
 import sys
 from itertools import chain, cycle, pairwise, repeat
 from types import SimpleNamespace
+from typing import Any
 from unittest.mock import Mock
 
 import numpy as np
@@ -379,18 +380,49 @@ def test_a_trace_function_is_removed_after_a_timed_call_and_named(rig: Rig) -> N
     assert "sets a trace, profile or monitoring function" in complaint_of(series)
 
 
-def test_a_monitoring_function_is_removed_after_the_samples_and_named(monkeypatch):
-    registered = {(3, 32): print}  # the line events of a tool that has been freed
+class Monitoring:
+    """A stand-in for `sys.monitoring`, which Python before 3.12 lacks: its tools, their functions and events."""
 
-    def register(tool, event, function):
-        assert function is None
-        return registered.pop((tool, event), None)
+    events = SimpleNamespace(NO_EVENTS=0, PY_START=1, LINE=32)
 
-    monitoring = SimpleNamespace(events=SimpleNamespace(NO_EVENTS=0, PY_START=1, LINE=32), register_callback=register)
+    def __init__(self) -> None:
+        self.tools: dict[int, str] = {}
+        self.active: dict[int, int] = {}
+        self.functions: dict[tuple[int, int], object] = {}
+        self.get_tool, self.use_tool_id, self.free_tool_id = self.tools.get, self.tools.__setitem__, self.tools.pop
+
+    def get_events(self, tool: int) -> int:
+        return self.active.get(tool, 0)
+
+    def set_events(self, tool: int, events: int) -> None:
+        assert tool in self.tools
+        self.active[tool] = events
+
+    def register_callback(self, tool: int, event: int, function: object) -> object:
+        before = self.functions.pop((tool, event), None)
+        self.functions |= {(tool, event): function} if function else {}
+        return before
+
+
+@pytest.mark.parametrize("freed", [False, True])
+def test_a_monitoring_function_is_removed_after_a_timed_call_and_named(rig: Rig, monkeypatch, freed) -> None:
+    monitoring: Any = getattr(sys, "monitoring", None) or Monitoring()
+
+    def act(operands: OperandSet) -> None:
+        monitoring.use_tool_id(3, "cheat")
+        monitoring.register_callback(3, monitoring.events.LINE, print)
+        if freed:
+            monitoring.set_events(3, monitoring.events.LINE)
+            monitoring.free_tool_id(3)
+
     monkeypatch.setattr(timing, "_MONITORING", monitoring)
-    monkeypatch.setattr(timing, "_UNUSED", [0, 3])
-    assert "sets a trace, profile or monitoring function" in complaint_of(known())
-    assert complaint_of(known()) is None
+    monkeypatch.setattr(timing, "_UNUSED", [3])
+    series = rig.warmed(act=act, seconds=20e-3)
+    series.sample()
+    assert (monitoring.get_tool(3), monitoring.get_events(3)) == (None, 0)
+    assert monitoring.register_callback(3, monitoring.events.LINE, None) is None
+    series.unwritten = ""
+    assert "sets a trace, profile or monitoring function" in complaint_of(series)
 
 
 def test_a_batch_whose_calls_are_apart_meets_changed_values_and_poison_in_each(fake_time: FakeTime) -> None:
