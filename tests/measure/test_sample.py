@@ -24,7 +24,7 @@ from kernelmark.bench.measure.timing import CpuClock
 from kernelmark.bench.measure.turns import Turns
 from kernelmark.bench.plan.case import Budget
 from kernelmark.bench.selftest.known import map_at
-from support.timing import FakeTime, Rig, Script
+from support.timing import FakeTime, Monitoring, Rig, Script
 
 
 @pytest.fixture
@@ -317,13 +317,8 @@ def test_a_kernel_is_accused_that_is_slower_after_all_checks_in_three_windows_wi
     device = SimpleNamespace(stream=None, monitor=lambda: Script(causes))
     clock = SimpleNamespace(now=iter(range(100)).__next__)
     windows = [Window(0.1, {}, causes) for causes in (before, before, {"noise": 9.9})]
-    series = SimpleNamespace(
-        samples=[9e-5] * 5 + [1e-4] * 4 + [9e-3] * 2,
-        windows=windows,
-        device=device,
-        clock=clock,
-        take_again=cycle(again_s).__next__,
-    )
+    samples, again = [9e-5] * 5 + [1e-4] * 4 + [9e-3] * 2, cycle(again_s).__next__
+    series = SimpleNamespace(samples=samples, windows=windows, device=device, clock=clock, take_again=again)
     text = f"skips work: 0.0001 s per call in most samples, {again_s[0]:.2g} s or more after all checks"
     assert stopped_sparing(series) == (text if accused else None)
     device.stream = 1  # its clock rate may have dropped
@@ -380,49 +375,23 @@ def test_a_trace_function_is_removed_after_a_timed_call_and_named(rig: Rig) -> N
     assert "sets a trace, profile or monitoring function" in complaint_of(series)
 
 
-class Monitoring:
-    """A stand-in for `sys.monitoring`, which Python before 3.12 lacks: its tools, their functions and events."""
-
-    events = SimpleNamespace(NO_EVENTS=0, PY_START=1, LINE=32)
-
-    def __init__(self) -> None:
-        self.tools: dict[int, str] = {}
-        self.active: dict[int, int] = {}
-        self.functions: dict[tuple[int, int], object] = {}
-        self.get_tool, self.use_tool_id, self.free_tool_id = self.tools.get, self.tools.__setitem__, self.tools.pop
-
-    def get_events(self, tool: int) -> int:
-        return self.active.get(tool, 0)
-
-    def set_events(self, tool: int, events: int) -> None:
-        assert tool in self.tools
-        self.active[tool] = events
-
-    def register_callback(self, tool: int, event: int, function: object) -> object:
-        before = self.functions.pop((tool, event), None)
-        self.functions |= {(tool, event): function} if function else {}
-        return before
-
-
 @pytest.mark.parametrize("freed", [False, True])
-def test_a_monitoring_function_is_removed_after_a_timed_call_and_named(rig: Rig, monkeypatch, freed) -> None:
+def test_a_monitoring_function_is_removed_after_a_timed_call(monkeypatch, freed) -> None:
     monitoring: Any = getattr(sys, "monitoring", None) or Monitoring()
+    monkeypatch.setattr(timing, "_MONITORING", monitoring)
+    monkeypatch.setattr(timing, "_UNUSED", [3])
 
-    def act(operands: OperandSet) -> None:
+    def call() -> None:
         monitoring.use_tool_id(3, "cheat")
         monitoring.register_callback(3, monitoring.events.LINE, print)
         if freed:
             monitoring.set_events(3, monitoring.events.LINE)
             monitoring.free_tool_id(3)
 
-    monkeypatch.setattr(timing, "_MONITORING", monitoring)
-    monkeypatch.setattr(timing, "_UNUSED", [3])
-    series = rig.warmed(act=act, seconds=20e-3)
-    series.sample()
-    assert (monitoring.get_tool(3), monitoring.get_events(3)) == (None, 0)
+    clock = CpuClock()
+    clock.time([call])
+    assert (clock.traced, monitoring.get_tool(3), monitoring.get_events(3)) == (True, None, 0)
     assert monitoring.register_callback(3, monitoring.events.LINE, None) is None
-    series.unwritten = ""
-    assert "sets a trace, profile or monitoring function" in complaint_of(series)
 
 
 def test_a_batch_whose_calls_are_apart_meets_changed_values_and_poison_in_each(fake_time: FakeTime) -> None:

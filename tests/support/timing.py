@@ -1,8 +1,9 @@
-"""A series on a clock that only launches and tests move, and a monitor that follows a script."""
+"""A series on a clock that only launches and tests move, and stand-ins for a monitor and for `sys.monitoring`."""
 
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 from unittest.mock import Mock
 
@@ -104,3 +105,27 @@ class Script:
 
     def energy_j(self) -> float | None:
         return self._joules() if callable(self._joules) else None
+
+
+class Monitoring:
+    """A stand-in for `sys.monitoring`, which Python before 3.12 lacks: its tools, their functions and events."""
+
+    events = SimpleNamespace(NO_EVENTS=0, PY_START=1, LINE=32)
+
+    def __init__(self) -> None:
+        self.tools: dict[int, str] = {}
+        self.active: dict[int, int] = {}
+        self.functions: dict[tuple[int, int], object] = {}
+        self.get_tool, self.use_tool_id, self.free_tool_id = self.tools.get, self.tools.__setitem__, self.tools.pop
+
+    def get_events(self, tool: int) -> int:
+        return self.active.get(tool, 0)
+
+    def set_events(self, tool: int, events: int) -> None:
+        assert tool in self.tools
+        self.active[tool] = events
+
+    def register_callback(self, tool: int, event: int, function: object) -> object:
+        before = self.functions.pop((tool, event), None)
+        self.functions |= {(tool, event): function} if function else {}
+        return before
