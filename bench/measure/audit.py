@@ -3,6 +3,7 @@
 Each audit returns the reason to mistrust a kernel, or None.
 """
 
+import math
 from statistics import median, quantiles
 
 from kernelmark.bench.measure.sample import APART, Series
@@ -13,6 +14,11 @@ from kernelmark.bench.measure.turns import WINDOW_S
 #: The accepted ratio of a call's time on new values to its time on values that it has seen; the fewest calls of each
 #: kind; the most samples taken to get them.
 SPARED_RATIO, LEAST_ALONE, MOST_SAMPLES = 2.0, 12, 64
+#: The share of pairs in which a kernel that spares work is slower by SPARED_RATIO, on a loaded machine too. In pairs of
+#: an honest kernel, chance decides which of the two calls is slower, so its share is at most a half.
+SPARING_SHARE, HONEST_SHARE = 0.85, 0.5
+#: The probabilities of accusing an honest kernel and of missing a sparing one, and the most pairs taken.
+FALSE_ALARM, MISS, MOST_PAIRS = 1e-5, 0.01, 100
 #: The numbers of batches of calls apart after which a kernel is judged: each is reached only if the medians of the one
 #: before suggest a cheat and the intervals, which other load widens, cannot show it.
 APART_LOOKS = (LEAST_ALONE, 2 * LEAST_ALONE, 4 * LEAST_ALONE, 8 * LEAST_ALONE)
@@ -103,17 +109,22 @@ def spared_when_renewed(series: Series) -> str | None:
     """Return a complaint if calls are far slower after all elements have changed than after a few have, or None.
 
     Each timed call follows one other call and the same number of writes, so start-up costs are equal in both cases.
+    Pairs of calls are compared one after the other until Wald's sequential probability ratio test decides.
     """
     pairs: list[tuple[float, float]] = []
-    while len(pairs) < LEAST_ALONE:
-        pairs.append(series.take_renewed())
-        if sum(renewed_s < SPARED_RATIO * changed_s for renewed_s, changed_s in pairs) > LEAST_ALONE // 4:
+    evidence = 0.0
+    while math.log(MISS) < evidence < -math.log(FALSE_ALARM):
+        if len(pairs) == MOST_PAIRS:
             return None
-    renewed, changed = map(median_interval, zip(*pairs, strict=True))
-    if renewed.low < SPARED_RATIO * changed.high:
+        renewed_s, changed_s = series.take_renewed()
+        pairs.append((renewed_s, changed_s))
+        spared = renewed_s >= SPARED_RATIO * changed_s
+        evidence += math.log(SPARING_SHARE / HONEST_SHARE if spared else (1 - SPARING_SHARE) / (1 - HONEST_SHARE))
+    if evidence < 0:
         return None
-    all_s, few_s = f"{renewed.median:.2g} s", f"{changed.median:.2g} s"
-    return f"skips work: {all_s} per call when all operands have changed, {few_s} when a few elements have"
+    renewed_s, changed_s = map(median, zip(*pairs, strict=True))
+    times = f"{renewed_s:.2g} s per call when all operands have changed, {changed_s:.2g} s when a few elements have"
+    return f"skips work: {times}"
 
 
 def stopped_sparing(series: Series) -> str | None:

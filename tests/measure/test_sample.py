@@ -285,13 +285,13 @@ def test_without_a_sensor_or_with_one_that_stands_still_there_is_no_energy(fake_
 @pytest.mark.parametrize(
     ("pairs", "accused"),
     [
-        ([(0.5e-3, 0.1e-3)] * 12, True),
-        ([(0.5e-3, 0.1e-3)] * 10 + [(0.5e-3, 5e-3)] * 2, True),  # a neighbour took the CPU twice
-        ([(0.5e-3, 0.1e-3)] * 8 + [(0.15e-3, 0.1e-3)] * 4, False),
-        ([(0.3e-3, 0.1e-3), (0.6e-3, 0.2e-3)] * 6, False),  # in each pair, not in all of them together
+        ([(0.5e-3, 0.1e-3)] * 22, True),
+        ([(0.5e-3, 0.1e-3)] * 20 + [(0.5e-3, 5e-3)] * 2 + [(0.5e-3, 0.1e-3)] * 7, True),  # a neighbour took the CPU
+        ([(0.5e-3, 0.1e-3), (0.1e-3, 0.1e-3)] * 7, False),  # half of the pairs, as by chance
+        ([*[(0.5e-3, 0.1e-3)] * 7, *[(0.1e-3, 0.1e-3)] * 3] * 10, False),  # undecided after the most pairs
     ],
 )
-def test_a_kernel_is_accused_that_is_always_slower_when_all_operands_have_changed(
+def test_a_kernel_is_accused_that_is_slower_in_most_pairs_when_all_operands_have_changed(
     pairs: list[tuple[float, float]], accused: bool
 ) -> None:
     accusation = spared_when_renewed(SimpleNamespace(take_renewed=iter(pairs).__next__))
