@@ -1,15 +1,11 @@
 """Ratios between rows: paired within a job, quotients of intervals between jobs, machines and vendors' kernels."""
 
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
 import pytest
 
 from kernelmark.bench.claims import claims_rows, views
 from kernelmark.bench.measure.measurement import ProcessPart
 from kernelmark.bench.plan.suites import load_suite
-from kernelmark.bench.record.store import Store
 from kernelmark.bench.report import findings, founding
 from kernelmark.bench.report.contest import Ratio, by_setting, contests, faster, know_leads
 from kernelmark.bench.report.crossover import render, standings, write_csv
@@ -28,7 +24,6 @@ SUITE = '[[sweep]]\nop = "gemm"\nm = 1024\nn = 2048\nk = 26752\nlayout = "NT"\nd
 
 
 def add(store, kernel, job, factor=1.0, problem=NT, rounds=ROUNDS, **values):
-    """A row whose samples are `factor` times those of the rounds."""
     taken = [factor * 1e-3 * each for each in rounds]
     return put(store, problem, kernel, 1e-3, DIMS, taken, job=job, baseline="gemm/numpy.matmul", **values)
 
@@ -113,11 +108,9 @@ def test_what_is_faster_beyond_its_interval_is_advised_with_the_remark(begun):
 
 def test_claims_leave_open_what_drift_may_have_made(drifted, registry):
     (answer,) = claims_rows(drifted, ["r1"], registry, only=("transpose-first",))
-    verdicts = [(number.in_turn, number.answer) for number in answer.findings]
-    assert verdicts == [(True, "tie"), (False, "tie")]
     assert answer.notes[-1].startswith("not measured in turn: 1 of 2 numbers, ")
     rows = csv_rows(text_of(lambda out: views.write_csv([answer], out)))
-    assert [row["in_turn"] for row in rows] == ["yes", "no"]
+    assert [(row["in_turn"], row["answer"]) for row in rows] == [("yes", "tie"), ("no", "tie")]
 
 
 @pytest.mark.parametrize("in_turn", [True, False])
@@ -136,22 +129,6 @@ def test_variants_are_free_of_drift_within_a_job_and_left_open_between_jobs(begu
         assert page.words.startswith("NT vs NN: no measurable difference (1.08x [")
         assert "not measured in turn" in page.words
         assert (claim.verdict, claim.findings[0].in_turn) == ("depends", False)
-
-
-@pytest.mark.parametrize(
-    ("first", "second"),
-    [
-        ({"job": ""}, {"job": ""}),
-        ({"job": "a"}, {"job": "b"}),
-        ({"job": "a", "run_id": "r1"}, {"job": "a", "run_id": "r2"}),
-    ],
-)
-def test_rows_of_no_known_job_of_two_jobs_and_of_two_runs_are_not_paired(begun, first, second):
-    begin(begun, "r2")
-    rows = [add(begun, f"gemm/some.k{i}", **values) for i, values in enumerate((first, second))]
-    ratio = faster(begun, *rows)
-    assert not ratio.in_turn
-    assert ratio.low < 1 < ratio.high
 
 
 def test_too_few_rounds_of_one_job_have_no_interval_and_were_measured_in_turn(begun):
@@ -227,26 +204,31 @@ def test_a_kernel_on_column_major_buffers_computes_another_product_and_contends_
     ]
 
 
+TURN, MACHINE = "not measured in turn", "not measured on one machine"
+
+
 @pytest.mark.parametrize(
     ("facts", "other", "remark"),
     [
-        ({"host": "one"}, {"host": "two"}, "not measured on one machine"),
-        ({"host": "one"}, {"host": "one"}, "not measured in turn"),
-        ({"host": "one"}, {}, "not measured in turn"),
-        ({"device_uuid": "a"}, {"device_uuid": "b"}, "not measured on one machine"),
-        ({"device_name": "a"}, {"device_name": "b"}, "not measured on one machine"),
-        ({"device": "cuda", "device_name": "a"}, {"device_name": "b"}, "not measured in turn"),
+        ({"job": ""}, {"job": ""}, TURN),
+        ({}, {"run_id": "r2"}, TURN),
+        ({"host": "one"}, {"host": "two", "job": "b"}, MACHINE),
+        ({"host": "one"}, {"host": "one", "job": "b"}, TURN),
+        ({"host": "one"}, {"job": "b"}, TURN),
+        ({"device_uuid": "a"}, {"device_uuid": "b", "job": "b"}, MACHINE),
+        ({"device_name": "a"}, {"device_name": "b", "job": "b"}, MACHINE),
+        ({"device": "cuda", "device_name": "a"}, {"device_name": "b", "job": "b"}, TURN),
     ],
 )
-def test_a_ratio_between_jobs_of_two_machines_is_labelled_so(begun, facts, other, remark):
-    first, second = add(begun, "gemm/some.a", "first", **facts), add(begun, "gemm/some.b", "second", **other)
+def test_rows_of_no_known_job_two_jobs_runs_or_machines_are_not_paired_and_labelled_so(begun, facts, other, remark):
+    begin(begun, "r2")
+    first, second = (add(begun, f"gemm/some.{k}", **{"job": "a"} | v) for k, v in (("a", facts), ("b", other)))
     ratio = faster(begun, first, second)
-    assert ratio.remarks[0] == remark
+    assert (ratio.in_turn, ratio.remarks[0]) == (False, remark)
     assert (ratio.low, ratio.high) == pytest.approx(
         (second.time_s_ci95_low / first.time_s_ci95_high, second.time_s_ci95_high / first.time_s_ci95_low)
     )
     assert ratio.scaled(2.0).over(ratio.plus(1.0)).apart == remark
-    assert faster(begun, first, add(begun, "gemm/some.c", "first", **facts)).apart == ""
 
 
 def test_leads_that_are_formed_at_once_are_those_that_are_asked_for(begun):
@@ -267,15 +249,13 @@ def test_leads_that_are_formed_at_once_are_those_that_are_asked_for(begun):
 
 
 PROBLEM, OTHER = "gemm/m64n64k64/f32/NN", "gemm/m96n96k96/f32/NN"
-#: A row: its kernel and its time.
-Times = dict[str, float]
 
 
 @pytest.fixture
-def measured(begun: Store) -> Callable[..., dict[str, tuple[str, float | None]]]:
+def measured(begun):
     """Put rows of a GPU and of NumPy, the baseline of the run; return the baseline and speedup of each of the GPU's."""
 
-    def of(times: Times, problem: str = PROBLEM, **more: Any) -> dict[str, tuple[str, float | None]]:
+    def of(times, problem=PROBLEM, **more):
         ran(begun, "r1", times, problem, **more)
         all_contests = RunData(begun, "r1").contests
         return {r.kernel: (r.baseline, r.speedup) for c in all_contests for r in c.ranked if c.problem == problem}
@@ -283,7 +263,7 @@ def measured(begun: Store) -> Callable[..., dict[str, tuple[str, float | None]]]
     return of
 
 
-def ran(store: Store, run: str, times: Times, problem: str = PROBLEM, device: str = "cuda", **more: Any) -> None:
+def ran(store, run, times, problem=PROBLEM, device="cuda", **more):
     for kernel, median in times.items():
         provider = kernel.partition("/")[2].partition(".")[0]
         how = {"provider": provider, "job": "one", "device": "cpu" if provider == "numpy" else device}
@@ -291,9 +271,11 @@ def ran(store: Store, run: str, times: Times, problem: str = PROBLEM, device: st
         put(store, problem, kernel, taken=[median] * 20, **how)
 
 
-def test_numpy_is_no_baseline_on_a_gpu_where_the_vendor_has_a_kernel(measured: Any) -> None:
-    assert measured({"gemm/numpy.matmul": 1.0, "gemm/cublas.sgemm": 2e-3, "gemm/cuda.a": 4e-3}) == {
+def test_numpy_and_rows_of_other_jobs_are_no_baseline_on_a_gpu_where_the_vendor_has_a_kernel(measured):
+    times = {"gemm/numpy.matmul": 1.0, "gemm/cublas.sgemm": 2e-3, "gemm/cuda.a": 4e-3, "gemm/cuda.b": 4e-3}
+    assert measured(times, **{"gemm/cuda.b": {"job": "two"}}) == {
         "gemm/cuda.a": ("gemm/cublas.sgemm", pytest.approx(0.5)),
+        "gemm/cuda.b": ("", None),
         "gemm/cublas.sgemm": ("gemm/cublas.sgemm", None),
         "gemm/numpy.matmul": ("gemm/numpy.matmul", None),
     }
@@ -312,19 +294,14 @@ def test_the_baseline_is_the_vendors_fastest_that_is_one_call(measured, times, b
     assert speedups["gemm/cuda.a"] == (f"gemm/{baseline}", pytest.approx(speedup))
 
 
-def test_a_kernel_that_was_measured_in_another_job_has_no_speedup(measured: Any) -> None:
-    speedups = measured({"gemm/cublas.sgemm": 2e-3, "gemm/cuda.a": 4e-3}, **{"gemm/cuda.a": {"job": "two"}})
-    assert speedups["gemm/cuda.a"] == ("", None)
-
-
-def test_without_a_vendors_kernel_and_on_a_cpu_the_baseline_is_that_of_the_run(measured: Any) -> None:
+def test_without_a_vendors_kernel_and_on_a_cpu_the_baseline_is_that_of_the_run(measured):
     recorded = {"gemm/cuda.a": {"speedup": 7.0}}
     assert measured({"gemm/cuda.a": 1e-3}, **recorded)["gemm/cuda.a"] == ("gemm/numpy.matmul", 7.0)
     on_cpu = measured({"gemm/cublas.b": 1e-3, "gemm/cuda.a": 1e-3}, OTHER, device="cpu", **recorded)
     assert on_cpu["gemm/cuda.a"] == ("gemm/numpy.matmul", 7.0)
 
 
-def test_of_several_runs_a_contest_is_that_with_the_most_kernels_then_the_newest(store: Store) -> None:
+def test_of_several_runs_a_contest_is_that_with_the_most_kernels_then_the_newest(store):
     pair, single = {"gemm/cublas.sgemm": 2e-3, "gemm/cuda.a": 4e-3}, {"gemm/cublas.sgemm": 9e-3}
     runs = {"r1": pair, "r2": {name: 2 * median for name, median in pair.items()}, "r3": single}
     for run, times in runs.items():
@@ -338,7 +315,7 @@ def test_of_several_runs_a_contest_is_that_with_the_most_kernels_then_the_newest
     assert store.samples("r2", contest.fastest.case) == [4e-3] * 20
 
 
-def test_problems_that_were_measured_in_turn_stay_together(store: Store) -> None:
+def test_problems_that_were_measured_in_turn_stay_together(store):
     """A later run has one of them alone, with as many kernels and a tile of one."""
     two = {"gemm/cublas.sgemm": 1e-3, "gemm/cuda.async": 2e-3}
     for run in ("r1", "r2"):
@@ -376,23 +353,14 @@ def test_of_20_races_19_adopt_a_tile_only_if_it_is_faster(time, best):
     assert sum(decided(seed, 1.0, time, 1.0).best == best for seed in range(RACES)) >= 19
 
 
-def test_equals_of_the_default_are_named_where_it_stays():
-    decision = decided(1, 1.0, 1.3)
-    assert (decision.best, decision.tied) == (None, ["0"])
-    assert not decision.ratios["0"].certain
-    assert decision.ratios["1"].high < 1
-
-
-def test_equals_of_the_best_are_named_and_slower_ones_are_not():
-    decision = decided(2, 0.8, 0.8, 0.95)
-    assert sorted([decision.best, *decision.tied]) == ["0", "1"]
+def test_equals_of_the_default_or_of_the_best_are_named_and_slower_and_failed_ones_are_not():
+    stays, adopted = decided(1, 1.0, 1.3), decided(2, 0.8, 0.8, 0.95)
+    assert (stays.best, stays.tied) == (None, ["0"])
+    assert sorted([adopted.best, *adopted.tied]) == ["0", "1"]
+    assert decide([[1.0] * 12] * 2, {}, 3) == ({}, None, [])
 
 
 def test_the_intervals_are_wider_the_more_tiles_are_raced():
     base, tile = race(3, 1.0, 0.9)
     alone, of_three = (decide(base, {"tile": tile}, raced).ratios["tile"] for raced in (1, 3))
     assert of_three.high - of_three.low > alone.high - alone.low
-
-
-def test_a_tile_that_failed_is_neither_adopted_nor_named():
-    assert decide([[1.0] * 12] * 2, {}, 3) == ({}, None, [])
