@@ -4,9 +4,6 @@ import re
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
-from itertools import product
-from typing import Any
 
 import pytest
 
@@ -14,14 +11,12 @@ from kernelmark.bench.measure.cpu import cpu_count
 from kernelmark.bench.measure.disturbance import was_noisy
 from kernelmark.bench.plan.suites import load_suite
 from kernelmark.bench.plan.sweep import Sweep
-from kernelmark.bench.record.columns import Result
-from kernelmark.bench.record.store import Store
 from kernelmark.bench.report import contest, crossover
 from kernelmark.bench.report.figures.crossover import MARKS, crossover_maps
 from kernelmark.bench.report.networks import overlap_table, overlaps
-from kernelmark.bench.report.noise import is_noisy, marked, noise_of
+from kernelmark.bench.report.noise import marked, noise_of
 from kernelmark.bench.report.run_data import RunData
-from support.rows import DISTURBED, begin, put
+from support.rows import DISTURBED, begin, put, result
 from support.texts import csv_rows, text_of
 
 SUITE = """
@@ -61,7 +56,7 @@ def measured(store, tmp_path):
 
 @pytest.fixture
 def drawn(store, registry):
-    """Draws the run's figure: its caption, where lines are, and what is marked how often, `hollow` under noise."""
+    """Return the run's figure: its caption, the places of lines, and the number of marks of each kind."""
 
     def draw():
         (figure,) = crossover_maps(RunData(store, "r1"), registry).figures
@@ -142,27 +137,19 @@ def test_a_figure_marks_noise_and_finds_no_takeover_in_problems_that_no_suite_sw
     assert (at, marks) == (set(), {"hollow": 2, "wins": 1})
 
 
-def test_distributions_of_operands_are_figures_of_their_own(store, registry, measured):
-    for last, kernel, r in product(("", "zeros"), ("conv/a.direct", "conv/a.fft"), (1, 3, 5)):
-        measured(kernel, r, [1.0, 1.01] * 20, last)
-    figures = crossover_maps(RunData(store, "r1"), registry).figures
-    assert ["zeros" in figure.name for figure in figures] == [False, True]
-
-
-@pytest.mark.parametrize(
-    ("sizes", "labels"),
-    [
-        ([(1, 16), (3, 16), (5, 16)], ["1x1", "3x3", "5x5"]),
-        ([(1, 16), (3, 16), (3, 24)], ["r1 s1 w16", "r3 s3 w16", "r3 s3 w24"]),
-    ],
-)
-def test_problems_that_share_the_size_of_the_axis_are_labelled_by_all_that_differs(
-    store, registry, measured, sizes, labels
+def test_distributions_of_operands_are_figures_and_sizes_that_share_the_axis_are_labelled_by_all_that_differs(
+    store, registry, measured
 ):
-    for (r, w), kernel in product(sizes, ("conv/a.direct", "conv/a.fft")):
-        measured(kernel, r, [1.0, 1.01] * 20, w=w)
-    (figure,) = crossover_maps(RunData(store, "r1"), registry).figures
-    assert [label.get_text() for label in figure.draw().axes[0].get_xticklabels()] == labels
+    for kernel in ("conv/a.direct", "conv/a.fft"):
+        for r, w in ((1, 16), (3, 16), (3, 24)):
+            measured(kernel, r, [1.0, 1.01] * 20, w=w)
+        for r in (1, 3, 5):
+            measured(kernel, r, [1.0, 1.01] * 20, "zeros")
+    figures = crossover_maps(RunData(store, "r1"), registry).figures
+    assert {
+        figure.name.rpartition("zeros")[1]: [label.get_text() for label in figure.draw().axes[0].get_xticklabels()]
+        for figure in figures
+    } == {"": ["r1 s1 w16", "r3 s3 w16", "r3 s3 w24"], "zeros": ["1x1", "3x3", "5x5"]}
 
 
 def test_samples_in_turn_decide_which_of_two_kernels_leads_and_no_lead_is_below_one(suite, store, measured):
@@ -182,11 +169,12 @@ def test_a_noisy_winner_is_marked_and_counted_below_the_table(suite, store, meas
     assert "\n  ~ NOISY: 1 of 2 cases was disturbed (other processes used 0.98 CPUs)\n" in text
 
 
-def test_rows_that_failed_and_rows_of_other_suites_stand_nowhere(suite, store, measured):
+def test_rows_that_failed_and_rows_of_other_suites_stand_nowhere(suite, store, measured, complaint):
     measured("conv/a.direct", 7, [1.0] * 8)
     measured("conv/a.direct", 1, [1.0] * 8, status="oom", time_s_median=None)
     assert crossover.standings(suite, store, "r1") == []
     assert crossover.render(suite, []) == "mine: this run has no time for any of its problems"
+    assert complaint(lambda: crossover.find_run(suite, store, None)).startswith("mine: no run in ")
 
 
 def test_csv_names_the_neighbour_from_which_the_winner_changed(suite, store, crossing):
@@ -205,10 +193,6 @@ def test_the_latest_run_with_a_time_is_taken_and_one_that_is_missing_is_said(sui
     assert crossover.find_run(suite, store, None) == "r1"
     assert crossover.find_run(suite, store, "r2") == "r2"
     assert "is not a run" in complaint(lambda: crossover.find_run(suite, store, "r3"))
-
-
-def test_a_store_without_a_time_for_the_suite_says_how_to_get_one(suite, store, complaint):
-    assert complaint(lambda: crossover.find_run(suite, store, None)).startswith("mine: no run in ")
 
 
 def test_a_kernel_stands_once_at_each_thread_count_and_instruction_sets_stand_apart(suite, store, measured):
@@ -261,8 +245,6 @@ ROUNDS = (1.0, 1.1, 0.9, 1.0) * 6
 
 @pytest.fixture
 def add(begun):
-    """Records a row of rounds that the machine slowed and sped up alike: `add(kernel, seconds, ...)`."""
-
     def record(kernel, seconds, problem=ON_HOST, work=64, job="one", taken=ROUNDS, **values):
         dims = {"n": 1000, "direction": problem.split("/")[3], "node": "", "work": work}
         taken = [seconds * factor for factor in taken]
@@ -274,8 +256,6 @@ def add(begun):
 
 @pytest.fixture
 def three(add):
-    """Records an overlapped transfer and both that it is set against."""
-
     def record(arrived=8.0, staged=8.5, **values):
         for name, seconds in (("serial", 10.0), ("arrived", arrived), ("staged", staged)):
             add(f"numba.{name}", seconds, **values)
@@ -287,20 +267,14 @@ def shares(store):
     return {each.row.kernel.partition("/")[2]: each.share for each in overlaps(store, store.results("r1"))}
 
 
-def test_the_overlap_is_what_is_saved_over_the_shorter_of_transfer_and_work(store, three):
-    three()
-    (share,) = shares(store).values()
-    assert share.median == pytest.approx(0.75)
-    assert share.low == pytest.approx(0.75), "what slows a round slows all three"
-    assert share.high == pytest.approx(0.75)
-
-
 @pytest.mark.parametrize(
     ("arrived", "staged", "taken", "share"),
     [(8.0, 8.5, ROUNDS[:7], 0.75), (2.0, 9.0, ROUNDS, 0.5), (8.0, 12.0, ROUNDS, -1.0)],
     ids=["few rounds are taken one by one", "work may be the shorter", "both at once may take longer"],
 )
-def test_the_share_holds_for_any_rounds_and_whichever_is_the_shorter(store, three, arrived, staged, taken, share):
+def test_the_overlap_is_what_is_saved_over_the_shorter_of_transfer_and_work(
+    store, three, arrived, staged, taken, share
+):
     three(arrived, staged, taken=taken)
     assert shares(store)["numba.staged"].median == pytest.approx(share)
 
@@ -321,19 +295,18 @@ def test_rows_that_were_not_measured_in_turn_have_no_overlap(store, add, apart):
     assert overlap_table(store, store.results("r1")).startswith("no overlap: ")
 
 
-def test_a_round_in_which_the_transfer_took_no_time_leaves_the_end_open(store, three):
-    three(10.0, 9.0)
-    table = overlap_table(store, store.results("r1"))
-    assert "inf" in table
-    assert "[" not in table.splitlines()[-1]
-
-
-def test_the_table_names_all_three_times(store, three):
-    three()
+@pytest.mark.parametrize(
+    ("arrived", "staged", "cells"),
+    [
+        (8.0, 8.5, ["0.75 [0.75, 0.75]", "8.50 s", "10.0 s", "8.00 s"]),
+        (10.0, 9.0, ["inf", "9.00 s", "10.0 s", "10.0 s"]),
+    ],
+    ids=["what slows a round slows all three", "a transfer that took no time leaves the end open"],
+)
+def test_the_table_has_the_share_with_its_interval_and_all_three_times(store, three, arrived, staged, cells):
+    three(arrived, staged)
     row = overlap_table(store, store.results("r1")).splitlines()[-1].split("  ")
-    assert [cell.strip() for cell in row if cell.strip()] == [
-        *(ON_HOST, "numba.staged", "0.75 [0.75, 0.75]", "8.50 s", "10.0 s", "8.00 s"),
-    ]
+    assert [cell.strip() for cell in row if cell.strip()] == [ON_HOST, "numba.staged", *cells]
 
 
 @pytest.mark.parametrize("columns", ["80", "100", "200"])
@@ -346,11 +319,6 @@ def test_no_line_is_wider_than_the_terminal(store, three, monkeypatch, columns):
     assert "NOISY" in some
 
 
-def row(store: Store, name: str = "b", **values: Any) -> Result:
-    put(store, "gemm/m8n8k8/f32/NN", f"gemm/a.{name}", **values)
-    return [result for result, _ in store.results("r1")][-1]
-
-
 @pytest.mark.parametrize(
     ("disturbed", "noisy"),
     [
@@ -361,47 +329,32 @@ def row(store: Store, name: str = "b", **values: Any) -> Result:
         ("", False),
     ],
 )
-def test_a_row_is_noisy_if_it_was_disturbed_during_a_tenth_of_its_sampling(begun, disturbed, noisy) -> None:
-    stored = row(begun, disturbed=disturbed)
-    assert is_noisy(stored) is noisy
-    assert marked("1 ms", stored) == ("~1 ms" if noisy else "1 ms")
+def test_a_row_is_noisy_if_it_has_a_time_and_was_disturbed_during_a_tenth_of_its_sampling(disturbed, noisy):
+    row = result(time_s_median=1e-3, disturbed=disturbed)
+    assert marked("1 ms", row) == ("~1 ms" if noisy else "1 ms")
+    assert noise_of([result(disturbed=disturbed)]) == (0, 0, "")
 
 
-def test_a_row_without_a_time_is_not_noisy(begun) -> None:
-    stored = row(begun, disturbed=DISTURBED)
-    stored.time_s_median = None
-    assert not is_noisy(stored)
-    assert noise_of([stored]) == (0, 0, "")
-
-
-def test_the_sentence_counts_noisy_cases_and_names_the_longest_cause(begun) -> None:
-    rows = [row(begun, "a", disturbed="the hypervisor took 5 % of the time during 20 % of the sampling")]
-    rows += [row(begun, "b", disturbed=DISTURBED), row(begun, "c")]
+def test_the_sentence_counts_noisy_cases_and_names_the_longest_cause():
+    causes = ("the hypervisor took 5 % of the time during 20 % of the sampling", DISTURBED, "")
+    rows = [result(time_s_median=1e-3, disturbed=cause) for cause in causes]
     noise = noise_of(rows)
     assert noise.badge == "noisy"
     assert noise.sentence == "NOISY: 2 of 3 cases were disturbed (other processes used 0.98 CPUs)"
     assert (noise_of(rows[2:]).badge, noise_of(rows[2:]).sentence) == ("clean", "")
 
 
-WORDS = (
-    *("run", "gemm/m256n256k256/f32/NT", "--kernels", "gemm/numpy.matmul", "--kernels", "gemm/numpy.tnn"),
-    *("--mode", "hot", "--max-time", "0.1", "--no-ceilings", "--fail-noisy"),
-)
-
-
-@pytest.fixture
-def busy() -> Iterator[None]:
-    """Processes that do nothing but take time, one for each processor."""
-    others = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(cpu_count())]
-    yield
-    for other in others:
-        other.kill()
-        other.wait()
-
-
 @pytest.mark.long
-def test_planted_noise_shows_on_the_terminal_the_page_in_latex_and_in_csv(busy, kernelmark, tmp_path) -> None:
-    done = kernelmark(*WORDS, "--csv", "rows.csv", "--report", "page")
+def test_planted_noise_shows_on_the_terminal_the_page_in_latex_and_in_csv(kernelmark, tmp_path):
+    words = ("run", "gemm/m256n256k256/f32/NT", "--kernels", "gemm/numpy.matmul", "--kernels", "gemm/numpy.tnn")
+    options = ("--mode", "hot", "--max-time", "0.1", "--no-ceilings", "--fail-noisy", "--csv", "rows.csv")
+    others = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(cpu_count())]
+    try:
+        done = kernelmark(*words, *options, "--report", "page")
+    finally:
+        for other in others:
+            other.kill()
+            other.wait()
     assert done.returncode == 1, done.stderr
     rows = [row for row in csv_rows(tmp_path / "rows.csv") if was_noisy(row["disturbed"])]
     noisy = {row["kernel"].removeprefix("gemm/"): row["disturbed"] for row in rows}
