@@ -8,13 +8,12 @@ from support.rows import DISTURBED, fail, put
 
 NT, NN, WIDE = "gemm/m8n8k8/f32/NT", "gemm/m8n8k8/f32/NN", "conv/n8c64h56w56k64r3s3pad1stride2/f32/nchw/fprop"
 BASE = "gemm/numpy.matmul"
+FOUNDING, DIMS = "gemm/m1024n2048k26752/f32/NT", {"m": 1024, "n": 2048, "k": 26752}
 FASTER = {"baseline": BASE, "speedup": 1.25, "speedup_ci95_low": 1.2, "speedup_ci95_high": 1.3}
 
 
 @pytest.fixture
 def printed(begun, monkeypatch):
-    """The paragraphs that the run of these rows ends with, at a width."""
-
     def of(columns=80):
         monkeypatch.setenv("COLUMNS", str(columns))
         parts = [part for part in run_digest(begun, "r1") if part]
@@ -61,24 +60,19 @@ def test_names_that_do_not_fit_beside_their_times_stand_above_them(begun, printe
 
 def test_the_product_of_the_founding_text_stands_first(begun, printed):
     two_problems(begun)
-    founding = "gemm/m1024n2048k26752/f32/NT"
-    put(begun, founding, BASE, 0.5, {"m": 1024, "n": 2048, "k": 26752}, baseline=BASE)
+    put(begun, FOUNDING, BASE, 0.5, DIMS, baseline=BASE)
     assert printed()[0].splitlines()[3].startswith("  m1024n2048k26752/f32/NT")
 
 
-def test_a_run_of_one_problem_prints_its_fastest_kernels(begun, printed):
-    for i in range(digest.MOST_LINES + 5):
-        put(begun, NT, f"gemm/some.k{i}", 1e-3 + 1e-5 * i)
+def test_a_run_of_one_problem_prints_its_fastest_kernels_and_points_to_the_rest(begun, printed):
+    put(begun, NT, BASE)
+    assert printed()[1].splitlines()[-1] == "1 row: 1 ok"
+    for i in range(digest.MOST_LINES + 4):
+        put(begun, NT, f"gemm/some.k{i}", 1.1e-3 + 1e-5 * i)
     table, notes, _ = printed()
     assert table.splitlines()[-1] == "  5 slower kernels are left out"
-    assert sum("some.k" in line for line in table.splitlines()) == digest.MOST_LINES
+    assert sum(" ms " in line for line in table.splitlines()) == digest.MOST_LINES
     assert notes.splitlines()[-1].endswith(" ok; `kernelmark show` prints a table per problem")
-
-
-def test_a_run_whose_only_table_is_printed_does_not_point_to_another(begun, printed):
-    put(begun, NT, BASE)
-    _, notes, _ = printed()
-    assert notes.splitlines()[-1] == "1 row: 1 ok"
 
 
 def test_a_suite_of_many_problems_has_a_line_an_operation(begun, printed):
@@ -121,23 +115,22 @@ def test_a_run_in_which_all_fail_names_them_and_has_no_verdict(begun, printed):
     assert verdict.startswith("There is no verdict: ")
 
 
-def test_a_ratio_of_variants_without_rivals_is_the_verdict_and_no_note(begun, printed):
-    ends = {"against": NN, "ratio": 0.8, "ratio_ci95_low": 0.7, "ratio_ci95_high": 0.9}
-    put(begun, NN, BASE, 1e-3)
-    put(begun, NT, BASE, 1.25e-3, **ends)
-    *_, notes, verdict = printed()
-    assert verdict == "Verdict: NT vs NN: slower, 0.8x [0.7, 0.9], numpy.matmul on gemm/m8n8k8/f32."
-    assert "NT vs NN" not in notes
-
-
-def test_the_ratio_of_the_founding_product_is_in_the_verdict_and_no_note(begun, printed):
-    product, dims = "gemm/m1024n2048k26752/f32", {"m": 1024, "n": 2048, "k": 26752}
+@pytest.mark.parametrize(
+    ("product", "dims", "others", "expected"),
+    [
+        ("gemm/m8n8k8/f32", {}, (), "NT vs NN: slower, 0.8x [0.7, 0.9], numpy.matmul on gemm/m8n8k8/f32."),
+        (FOUNDING[:-3], DIMS, ("openblas.tnn",), "OP_T is 25 % slower than OP_N here, "),
+    ],
+    ids=["without rivals", "of the founding product"],
+)
+def test_a_ratio_of_variants_that_is_the_verdict_is_no_note(begun, printed, product, dims, others, expected):
     ends = {"against": f"{product}/NN", "ratio": 0.8, "ratio_ci95_low": 0.7, "ratio_ci95_high": 0.9}
     put(begun, f"{product}/NT", BASE, 0.5, dims, **ends)
     put(begun, f"{product}/NN", BASE, 0.4, dims)
-    put(begun, f"{product}/NT", "gemm/openblas.tnn", 0.6, dims)
+    for other in others:
+        put(begun, f"{product}/NT", f"gemm/{other}", 0.6, dims)
     *_, notes, verdict = printed()
-    assert verdict.startswith("Verdict: OP_T is 25 % slower than OP_N here, ")
+    assert verdict.startswith(f"Verdict: {expected}")
     assert "NT vs NN" not in notes
 
 
