@@ -11,7 +11,7 @@ from kernelmark.bench.record.store import Layer, Store
 from kernelmark.bench.report.figures import draw, first, heat, kinds, speedups, style
 from kernelmark.bench.report.figures.aggregation import aggregations
 from kernelmark.bench.report.figures.scaling import scaling_of_run
-from kernelmark.bench.report.figures.style import Figure, Kind, file_name, kind
+from kernelmark.bench.report.figures.style import Figure, Kind, kind
 from kernelmark.bench.report.figures.threads import gains_over_size
 from kernelmark.bench.report.figures.winners import TITLE, Panel, Spot, most_places
 from kernelmark.bench.report.run_data import RunData
@@ -66,44 +66,27 @@ def every(tmp_path_factory):
         yield store
 
 
-@pytest.fixture(scope="module")
-def drawn(every, tmp_path_factory):
-    """Every figure, drawn into a folder, and the first of each kind drawn again into another."""
-    folders = [tmp_path_factory.mktemp("drawn") for _ in range(2)]
-    drawings = list(draw(kinds(RunData(every, "r1")), folders[0]))
-    again = [each._replace(figures=each.figures[:1]) for each in kinds(RunData(every, "r1"))]
-    assert len(list(draw(again, folders[1]))) == len(again) - len(OF_OTHERS)
-    return drawings, folders
-
-
 @pytest.mark.long
-def test_figures_are_the_same_bytes_for_the_same_data(drawn):
-    _, (folder, other) = drawn
-    files = sorted(path.name for path in other.iterdir())
-    assert {path.suffix for path in other.iterdir()} == {".svg", ".pdf"}
-    assert {file for file in files if (folder / file).read_bytes() != (other / file).read_bytes()} == set()
-
-
-@pytest.mark.long
-def test_each_figure_is_svg_and_pdf_and_one_or_two_columns_wide(drawn):
-    figures, (folder, _) = drawn
-    for figure in figures:
-        assert (folder / f"{figure.name}.pdf").read_bytes().startswith(b"%PDF")
+def test_figures_are_one_or_two_columns_wide_have_their_fonts_and_are_the_same_bytes_for_the_same_data(every, tmp_path):
+    folder, other = tmp_path / "one", tmp_path / "other"
+    for path in (folder, other):
+        path.mkdir()
+    for figure in draw(kinds(RunData(every, "r1")), folder):
         width = float(re.search(r'<svg[^>]* width="([\d.]+)pt"', figure.svg).group(1))
         columns = 178 if figure.name.startswith("problems-") else 85
         assert width == pytest.approx(columns / 25.4 * 72, abs=0.01)
-
-
-@pytest.mark.long
-def test_pdfs_embed_truetype_and_svgs_need_no_font(drawn):
-    figures, (folder, _) = drawn
-    for figure in figures:
         pdf = (folder / f"{figure.name}.pdf").read_bytes()
+        assert pdf.startswith(b"%PDF")
         assert b"/FontFile2" in pdf
         assert b"/Type3" not in pdf
         assert b"/CreationDate" not in pdf
         assert "<text" not in figure.svg
         assert "<dc:date>" not in figure.svg
+    again = [each._replace(figures=each.figures[:1]) for each in kinds(RunData(every, "r1"))]
+    assert len(list(draw(again, other))) == len(again) - len(OF_OTHERS)
+    files = sorted(path.name for path in other.iterdir())
+    assert {path.suffix for path in other.iterdir()} == {".svg", ".pdf"}
+    assert {file for file in files if (folder / file).read_bytes() != (other / file).read_bytes()} == set()
 
 
 def rendered(figure):
@@ -153,20 +136,10 @@ def test_labels_in_the_margin_do_not_overlap(begun):
         assert min(above - below for below, above in pairwise(heights)) > 9, figure.name
 
 
-def test_a_kernel_looks_the_same_whatever_else_was_measured_first():
+def test_a_kernel_looks_the_same_whatever_else_was_measured_first_and_unlike_those_of_its_colour():
     assert style.looks(["b", "a", "c"]) == style.looks(["c", "b", "a", "a"])
-
-
-def test_kernels_that_share_a_colour_differ_in_marker_and_hatch():
-    looks = list(style.looks(f"k{i:02}" for i in range(40)).values())
+    looks = style.looks(f"k{i:02}" for i in range(40)).values()
     assert len({(look.colour, look.marker) for look in looks}) == 40
-
-
-def test_labels_are_pushed_apart_and_stay_in_their_range():
-    placed = style.spread_apart([5.0, 5.1, 5.2, 9.9], 1.0, 0.0, 10.0)
-    assert all(b - a >= 0.999 for a, b in pairwise(placed))
-    assert placed[0] >= 0
-    assert placed[-1] <= 10
 
 
 @pytest.mark.parametrize(("low", "high"), [(0.97, 1.04), (0.5, 1.9), (0.005, 1.1), (0.9, 31), (0.2, 450)])
@@ -183,10 +156,6 @@ def test_more_figures_of_a_kind_than_asked_for_are_counted():
     assert kind("Some", [], "none", 2)[1:] == ([], "none")
 
 
-def test_file_names_are_tame():
-    assert file_name("rate", "conv/f32", "n'1", "") == "rate-conv-f32-n-1"
-
-
 def test_a_ceiling_over_size_is_drawn_where_all_kernels_execute_nominal_operations(begun):
     for name, share, expected in (("base", 1.0, ["ceiling 50.0"]), ("fast", 0.4, [])):
         for n in (16, 64, 256):
@@ -197,20 +166,14 @@ def test_a_ceiling_over_size_is_drawn_where_all_kernels_execute_nominal_operatio
         assert [text for text in texts if text.startswith("ceiling")] == expected
 
 
-def test_a_ceiling_that_does_not_hold_draws_no_roof(begun):
-    put(begun, "gemm/m8n8k8/f32/NN", "gemm/some.base")
-    ceilings(begun)
-    assert planned(begun)["Roofline"].figures
-    for ceiling, _ in begun.ceilings("r1"):
-        begun.doubt_ceiling("r1", ceiling, "surpassed")
-    assert not planned(begun)["Roofline"].figures
-
-
-def test_each_operation_has_a_roofline_of_its_own(begun):
+def test_each_operation_has_a_roofline_of_its_own_unless_its_ceilings_do_not_hold(begun):
     ceilings(begun)
     for op, rest in (("gemm", "m8n8k8/f32/NN"), ("conv", "n1c8h16w16k8r1s1/f32/nchw/fprop")):
         put(begun, f"{op}/{rest}", f"{op}/some.k")
     assert len(planned(begun)["Roofline"].figures) == 2
+    for ceiling, _ in begun.ceilings("r1"):
+        begun.doubt_ceiling("r1", ceiling, "surpassed")
+    assert planned(begun)["Roofline"].figures == []
 
 
 def test_an_svg_follows_the_readers_colour_scheme(every, tmp_path):
@@ -252,39 +215,26 @@ def test_no_figure_of_speedups_mixes_baselines_or_operations(begun):
     ]
 
 
-def test_a_noisy_dot_is_marked(begun):
-    put(begun, "copy/m8n8/f32", "copy/a.k", baseline="copy/b", speedup=1.5, disturbed=DISTURBED)
-    ((lane,),) = (plot.lanes for plot in speedups.plots(RunData(begun, "r1")))
-    assert lane.dots[0].noisy
-    assert lane.text == "~1.5x"
-
-
-def test_a_long_whisker_is_cut_and_the_caption_says_so(begun):
+def test_a_noisy_dot_is_marked_and_a_long_whisker_is_cut_as_the_caption_says(begun):
     ends = {"speedup": 1.1, "speedup_ci95_low": 0.9, "speedup_ci95_high": 50.0}
-    put(begun, "copy/m8n8/f32", "copy/a.k", baseline="copy/b", **ends)
+    put(begun, "copy/m8n8/f32", "copy/a.k", baseline="copy/b", disturbed=DISTURBED, **ends)
     (plot,) = speedups.plots(RunData(begun, "r1"))
+    assert (plot.dots[0].noisy, plot.lanes[0].text) == (True, "~1.1x [0.9, 50]")
     assert plot.range[1] < 3
     assert "Long ones are cut at the edge." in plot.caption
 
 
-def test_a_heat_map_shows_the_time_of_the_winner_and_multiples_of_it(begun):
-    for n in (1, 2):
-        for name, median in (("a", 1e-3), ("b", 2e-3)):
-            put(begun, f"copy/m{n}n8/f32", f"copy/some.{name}", taken=[median] * 6)
+def test_a_heat_map_shows_the_time_of_the_winner_multiples_of_it_and_what_ties_with_it(begun):
+    for name, taken in (("a", (1.0, 1.2)), ("b", (1.01, 1.19)), ("c", (4.0, 4.4))):
+        put(begun, "copy/m1n8/f32", f"copy/some.{name}", taken=[1e-3 * t for t in taken] * 6)
+    for name, median in (("a", 1e-3), ("c", 2e-3)):
+        put(begun, "copy/m2n8/f32", f"copy/some.{name}", taken=[median] * 6)
     (heat_map,) = heat.maps(RunData(begun, "r1"))
-    cells = [heat_map.cell(c, kernel) for c in heat_map.contests for kernel in heat_map.kernels]
-    assert [(cell.text, cell.outline) for cell in cells] == [("1.00 ms", "wins"), ("2.00x", "")] * 2
+    tie, win = ([heat_map.cell(c, f"copy/some.{name}") for name in "abc"] for c in heat_map.contests)
+    assert [cell.outline for cell in tie] == ["ties", "ties", ""]
+    assert [cell and (cell.text, cell.outline) for cell in win] == [("1.00 ms", "wins"), None, ("2.00x", "")]
     assert heat_map.labels == ("n8 f32", ["m1", "m2"])
     assert heat_map.caption.startswith("copy, n8 f32; Some CPU")
-
-
-def test_a_heat_map_marks_all_that_tie_with_the_fastest(begun):
-    for n in (1, 2):
-        for name, taken in (("a", (1.0, 1.2)), ("b", (1.01, 1.19)), ("c", (9.0, 9.1))):
-            put(begun, f"copy/m{n}n8/f32", f"copy/some.{name}", taken=[1e-3 * t for t in taken] * 6)
-    (heat_map,) = heat.maps(RunData(begun, "r1"))
-    outlines = [heat_map.cell(heat_map.contests[0], f"copy/some.{name}").outline for name in "abc"]
-    assert outlines == ["ties", "ties", ""]
 
 
 def test_heat_maps_of_two_baselines_are_two(begun):
@@ -334,20 +284,16 @@ def test_each_filter_is_a_panel_of_its_winners_and_ties_are_no_wins(begun):
     assert "Certain wins: some.direct 12, some.fft 6, of 27 problems." in figure.caption
 
 
-def test_storage_types_are_maps_of_their_own_and_few_places_are_none(begun):
+def test_storage_types_are_maps_of_their_own_few_places_are_none_and_winners_that_were_disturbed_are_marked(begun):
     convolve(begun, 3, direct=1e-3, fft=2e-3)
-    in_turn(begun, "conv/n1c8h7w7k64r3s3/f16/nchw/fprop", {"c": 8, "h": 7, "w": 7, "r": 3, "s": 3}, direct=1, fft=2)
+    dims = {"h": 7, "w": 7, "r": 3, "s": 3}
+    in_turn(begun, "conv/n1c8h7w7k64r3s3/f16/nchw/fprop", dims | {"c": 8}, direct=1, fft=2)
+    for kernel, median, disturbed in (("fft", 1.0, DISTURBED), ("direct", 2.0, "")):
+        problem = "conv/n1c9h7w7k64r3s3/f32/nchw/fprop"
+        put(begun, problem, f"conv/some.{kernel}", median, dims | {"c": 9}, disturbed=disturbed)
     (figure,) = planned(begun)[TITLE].figures
     assert figure.title == f"{TITLE}: convolution, f32/nchw/fprop"
-
-
-def test_winners_that_were_disturbed_are_marked_so(begun):
-    convolve(begun, 3, direct=1e-3, fft=2e-3)
-    put(begun, "conv/n1c9h7w7k64r3s3/f32/nchw/fprop", "conv/some.fft", 1.0,
-        dims := {"c": 9, "h": 7, "w": 7, "r": 3, "s": 3}, layout="nchw", disturbed=DISTURBED)  # fmt: skip
-    put(begun, "conv/n1c9h7w7k64r3s3/f32/nchw/fprop", "conv/some.direct", 2.0, dims, layout="nchw")
-    ((panel,),) = [figure.draw.args[0] for figure in planned(begun)[TITLE].figures]
-    assert [spot.channels for spot in panel.spots if spot.noisy] == [9]
+    assert [spot.channels for panel in figure.draw.args[0] for spot in panel.spots if spot.noisy] == [9]
 
 
 def test_the_four_filters_with_the_most_places_are_shown_in_their_order():
@@ -388,15 +334,13 @@ def pair(store, n: int, one: float, two: float, flop: float = 0, nbytes: float =
     return problem
 
 
-def test_a_ratio_is_the_time_on_one_thread_over_that_on_most_and_not_measured_in_turn(begun):
-    slower, faster = pair(begun, 8, 1e-5, 2e-5), pair(begun, 64, 3e-3, 2e-3)
+def test_the_gain_over_one_thread_is_not_measured_in_turn_and_ceilings_allow_what_they_leave_where_both_are_known(
+    begun,
+):
+    computes, moves = pair(begun, 64, 3e-3, 2e-3, flop=1e9), pair(begun, 8, 1e-5, 2e-5, flop=1, nbytes=1e9)
     ratios = {problem: gain.ratio for problem, gain in gains(begun).items()}
-    assert {problem: ratio.median for problem, ratio in ratios.items()} == pytest.approx({slower: 0.5, faster: 1.5})
+    assert {problem: ratio.median for problem, ratio in ratios.items()} == pytest.approx({computes: 1.5, moves: 0.5})
     assert not any(ratio.in_turn for ratio in ratios.values())
-
-
-def test_ceilings_allow_the_ratio_of_the_times_that_they_leave_where_both_are_known(begun):
-    computes, moves = pair(begun, 64, 3e-3, 2e-3, flop=1e9), pair(begun, 8, 1e-5, 1e-5, flop=1, nbytes=1e9)
     assert {gain.allowed for gain in gains(begun).values()} == {None}
     ceilings(begun, 2)
     assert {gain.allowed for gain in gains(begun).values()} == {None}
@@ -420,7 +364,6 @@ TIMES = {"cpu.host_serial": 4.0, "cpu.host_parallel": 2.0, "cpu.tree": 3.0, "cpu
 
 
 def summed(store, problem, times=TIMES):
-    """Rows of the gradients of a network, in turn; each way takes its number of milliseconds."""
     w, n = (int(word) for word in problem.split("/")[1][1:].split("n"))
     for kernel, ms in times.items():
         numerics = {"numerics": "onebit"} if kernel == "cpu.onebit" else {}
