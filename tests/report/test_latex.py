@@ -11,7 +11,7 @@ import pytest
 from kernelmark.bench.record.store import Run
 from kernelmark.bench.report import latex as tex
 from kernelmark.bench.report.export import ALL, WRITERS
-from kernelmark.bench.report.layout import TableColumn, in_markdown, paragraph, table
+from kernelmark.bench.report.layout import in_markdown
 from kernelmark.bench.report.pivot import METRICS, MOST_PROBLEMS, Wanted, all_pivots, labelled, markdown
 from support.pages import DOCUMENT, EVERY, TIME, lines, sound
 from support.rows import DISTURBED, fail, put, result
@@ -19,6 +19,7 @@ from support.texts import text_of
 from support.tools import needed
 
 SIUNITX, BEGIN = r"\usepackage{siunitx}", r"\begin{document}"
+COPY = {"gflop_per_s": None, "gbyte_per_s": 7.0, "op": "copy", "problem": "copy/m1n1/f32"}
 
 
 @pytest.fixture
@@ -38,7 +39,7 @@ def latex(store):
 
 @pytest.fixture
 def compiled(tmp_path):
-    """The log of a compiled page with the table on it. Without LaTeX the call skips the test, in CI it fails it."""
+    """Return the log of LaTeX for a page with a table. Without LaTeX the call skips the test; in CI it fails."""
 
     def of(table):
         missing = "pdflatex is not there; apt-get install texlive-latex-base texlive-latex-recommended"
@@ -65,15 +66,13 @@ def test_every_character_that_latex_reads_is_printed(latex, compiled):
     assert "Missing character" not in compiled(text)
 
 
-def test_special_ids_leave_a_pivot_sound(latex, compiled):
-    names = [{"kernel": f"gemm/{mark}{EVERY}", "suite": EVERY} for mark in "[*a"]
-    text = latex(*({"problem": f"gemm/m{m}n1k1/f32/N{EVERY}"} | name | TIME for m in (1, 2) for name in names))
+@pytest.mark.parametrize("problems", [1, 2])
+def test_special_ids_and_a_line_that_begins_with_a_bracket_or_a_star_leave_a_table_sound(latex, compiled, problems):
+    names = [{"kernel": f"gemm/{mark}{EVERY}", "suite": EVERY} for mark in ("[2mm] ", "* ", "a")]
+    rows = ({"problem": f"gemm/m{m}n1k1/f32/N{EVERY}"} | name | TIME for m in range(problems) for name in names)
+    text = latex(*rows)
     assert sound(text)
     assert "Missing character" not in compiled(text)
-
-
-def test_a_row_that_begins_with_a_bracket_or_a_star_is_no_option_of_the_line_before(latex, compiled):
-    compiled(latex({"kernel": "gemm/[2mm] a"} | TIME, {"kernel": "gemm/* b"} | TIME))
 
 
 def test_escaping_leaves_plain_words_and_names_what_has_no_glyph():
@@ -120,34 +119,28 @@ def test_settings_stand_in_the_caption_where_all_share_them_and_at_the_problem_w
     assert "\\texttt{gemm/m8n9k7/f32/NT}, d, hot, 2 threads}" in mixed
 
 
-def test_thread_counts_are_named_where_there_are_several(latex):
-    text = latex({"threads": 1} | TIME, TIME)
-    assert "a.k0 (1 thr.) &" in text
+def test_thread_counts_are_named_where_there_are_several_and_a_mean_that_stands_for_a_median(latex):
+    text = latex({"threads": 1, "time_s_mean": 1.5e-3}, TIME)
+    assert "a.k0 (1 thr.) & 1.50\\,ms & (mean) " in text
     assert "a.k1 (2 thr.) &" in text
 
 
-def test_a_mean_stands_for_a_median_that_is_not_known_and_says_so(latex):
-    assert "a.k0 & 1.50\\,ms & (mean) \\\\" in latex({"time_s_mean": 1.5e-3})
-
-
-@pytest.mark.parametrize("status", ["wrong", "ok"])
-def test_a_run_without_a_time_says_what_came_of_it(latex, status):
-    table = latex({"status": status, "reason": "x", "baseline": "gemm/a.k0"})
-    assert f"a.k0 & \\multicolumn{{1}}{{l@{{}}}}{{{'right' if status == 'ok' else 'wrong'}}} \\\\" in table
+def test_a_run_without_a_time_says_what_came_of_it_and_one_without_rows_that_it_has_none(latex):
+    assert latex().endswith("% no rows\n")
+    table = latex(*({"status": status, "reason": "x", "baseline": "gemm/a.k0"} for status in ("wrong", "ok")))
+    for kernel, verdict in (("a.k0", "wrong"), ("a.k1", "right")):
+        assert f"{kernel} & \\multicolumn{{1}}{{l@{{}}}}{{{verdict}}} \\\\" in table
     sound(table)
 
 
-def test_a_run_without_rows_says_so(latex):
-    assert latex().endswith("% no rows\n")
-
-
-def test_each_operation_is_a_file_of_its_own_beside_the_whole(store, latex, tmp_path):
-    move = {"op": "copy", "problem": "copy/m1n1/f32", "kernel": "copy/a.b"} | TIME
-    latex(TIME, move)
+def test_each_operation_is_a_table_with_its_own_rate_and_a_file_of_its_own_beside_the_whole(store, latex, tmp_path):
+    latex(TIME | {"gbyte_per_s": 1.0}, TIME | COPY)
     tex.write_latex_files(store, ["r"], tmp_path / "run.tex")
     assert sorted(path.name for path in tmp_path.glob("*.tex")) == ["run-copy.tex", "run-gemm.tex", "run.tex"]
-    whole, copy = ((tmp_path / name).read_text() for name in ("run.tex", "run-copy.tex"))
-    assert (whole.count("\\begin{table}"), copy.count("\\begin{table}")) == (2, 1)
+    whole, gemm, copy = ((tmp_path / f"run{op}.tex").read_text() for op in ("", "-gemm", "-copy"))
+    assert [text.count("\\begin{table}") for text in (whole, gemm, copy)] == [2, 1, 1]
+    assert ("GFLOP/s" in gemm, "GB/s" in gemm) == (True, False)
+    assert ("GFLOP/s" in copy, "GB/s" in copy) == (False, True)
     assert tex.PREAMBLE in copy
 
 
@@ -166,13 +159,6 @@ def test_a_list_with_short_names_fits_a_column_of_85_mm(latex, compiled):
     boxed = f"\\newsavebox\\kmbox\\savebox\\kmbox{{{body}}}\\typeout{{WIDTH \\the\\wd\\kmbox}}\\usebox\\kmbox"
     width_pt = float(re.search(r"WIDTH ([\d.]+)pt", compiled(boxed))[1])
     assert width_pt * 25.4 / 72.27 < tex.COLUMN_MM
-
-
-def test_each_operation_of_a_suite_is_a_table_with_its_own_rate(latex):
-    move = TIME | {"gflop_per_s": None, "gbyte_per_s": 7.0, "op": "copy", "problem": "copy/m1n1/f32"}
-    first, second = latex(TIME | {"gbyte_per_s": 1.0}, move).split("\\end{table}")[:2]
-    assert ("GFLOP/s" in first, "GB/s" in first) == (True, False)
-    assert ("GFLOP/s" in second, "GB/s" in second) == (False, True)
 
 
 def times(problems, kernels, **values):
@@ -222,15 +208,11 @@ def test_a_long_pivot_is_a_longtable_that_repeats_its_head(latex, compiled):
     text = latex(*times(tex.FLOAT_LINES // 2 + 1, ("a.k", "a.l")))
     assert [kind for kind, _, _ in sound(text)] == ["longtable"]
     assert text.count("\\rotatebox{90}{a.k}") == 2
+    assert "textbf" not in text, "both tie for the first place"
     assert "Overfull" not in compiled(text)
 
 
-def test_a_tie_for_the_first_place_is_not_in_bold(latex):
-    assert "textbf" not in latex(*times(2, ("a.k", "a.l")))
-
-
 def styled_of(store, sizes, layouts):
-    """The LaTeX of a run of sizes and layouts, in a style."""
     for size, layout in product(sizes, layouts):
         problem, base = f"gemm/m{size}n8k8/f32/{layout}", "gemm/some.base"
         ratio = 0.5 if size == 8 else 1.0
@@ -266,12 +248,10 @@ def single(begun):
         ("ratio", r"m9 NT & over NN &  & 1.00 \\*"),
     ],
 )
-def test_a_pivot_holds_the_metric_that_was_asked_for(styled, metric, line):
-    assert any(row.startswith(line) for row in styled(metric).splitlines())
-
-
-def test_lines_without_the_metric_are_left_out(styled):
-    assert not [line for line in styled("ratio").splitlines() if line.startswith("m8 NN")]
+def test_a_pivot_holds_the_metric_that_was_asked_for_and_no_lines_without_it(styled, metric, line):
+    lines = styled(metric).splitlines()
+    assert any(row.startswith(line) for row in lines)
+    assert any(row.startswith("m8 NN") for row in lines) is (metric != "ratio")
 
 
 def test_sizes_are_columns_and_numbers_are_commands_of_siunitx_on_request(styled, compiled):
@@ -336,19 +316,14 @@ def test_problems_are_named_by_what_they_do_not_share_or_whole_where_one_would_h
     )
 
 
-def test_problems_without_a_kernel_in_common_are_pivots_of_their_own(store, pivots_of):
-    for m in (8, 16):
-        put(store, f"transpose/m{m}n8/f32/out", "transpose/a.out")
-        put(store, f"transpose/m{m}n8/f32/in", "transpose/a.in")
-    pivots = [(p.shared, p.kernels) for p in pivots_of()]
-    assert pivots == [("n8 f32 out", ["transpose/a.out"]), ("n8 f32 in", ["transpose/a.in"])]
-
-
-def test_thread_counts_are_pivots_of_their_own(store, pivots_of):
+def test_problems_without_a_kernel_in_common_and_thread_counts_are_pivots_of_their_own(store, pivots_of):
     for m in (8, 16):
         for threads in (1, 2):
-            put(store, f"gemm/m{m}n8k8/f32/NN", "gemm/a.b", threads=threads)
-    assert [p.setting.threads for p in pivots_of()] == [1, 2]
+            put(store, f"transpose/m{m}n8/f32/out", "transpose/a.out", threads=threads)
+        put(store, f"transpose/m{m}n8/f32/in", "transpose/a.in")
+    pivots = [(p.shared, p.kernels, p.setting.threads) for p in pivots_of()]
+    out, in_place = ("n8 f32 out", ["transpose/a.out"]), ("n8 f32 in", ["transpose/a.in"])
+    assert pivots == [(*out, 1), (*out, 2), (*in_place, 2)]
 
 
 def test_a_failure_stands_in_its_cell_a_missing_row_is_empty_and_each_problem_has_a_line(store, pivots_of):
@@ -394,14 +369,6 @@ def test_markup_is_escaped_and_everything_else_stays():
     assert {text: in_markdown(text) for text in written} == written
 
 
-def test_a_table_and_a_paragraph_have_no_markup_of_their_texts():
-    drawn = table((TableColumn("a"), TableColumn("b")), [[EVIL, "c"]], "github") + paragraph(EVIL, style="github")
-    assert len(drawn.splitlines()) == 3
-    assert "<" not in drawn
-    assert "](" not in drawn.replace(r"\](", "")
-    assert "http:" not in drawn
-
-
 @pytest.mark.parametrize("wanted", [Wanted(), Wanted("ratio", sizes=True)])
 def test_an_export_has_no_markup_of_the_names_in_it(begun, wanted):
     for size in (8, 9):
@@ -413,6 +380,7 @@ def test_an_export_has_no_markup_of_the_names_in_it(begun, wanted):
     options = ALL._replace(style=tex.Style(wanted))
     text = text_of(lambda out: WRITERS["markdown"](begun, ["r1"], out, options))
     assert "alert" in text
+    assert "http://" not in text
     assert not set("<\x1b") & set(text)
     assert "](" not in text.replace(r"\](", "")
     for rows in (part.split("\n") for part in text.split("\n\n") if part.startswith("|")):

@@ -43,6 +43,7 @@ def columns(monkeypatch):
 
 def test_what_fits_is_shown_whole_and_what_is_empty_throughout_is_left_out(columns):
     columns(80)
+    assert table(COLUMNS, []) == ""
     empty = [[*row, ""] for row in NAMES]
     assert table((*COLUMNS, TableColumn("scratch")), empty).splitlines() == [
         "kernel                     time  by",
@@ -50,10 +51,6 @@ def test_what_fits_is_shown_whole_and_what_is_empty_throughout_is_left_out(colum
         "gemm/openblas.omatcopy  1.00 ms  ci, 7",
         "gemm/a.b                12.3 us  time, 12",
     ]
-
-
-def test_a_table_without_rows_is_nothing():
-    assert table(COLUMNS, []) == ""
 
 
 def test_the_spare_column_with_the_highest_number_goes_first_and_is_named_below(columns):
@@ -93,18 +90,13 @@ def test_a_titled_table_leaves_its_columns_and_moves_the_first(columns):
     assert table(heads, rows, titled=True).splitlines()[-1] == "  1.00 ms  12.3 GFLOP/s"
 
 
-def test_a_text_narrower_than_reads_well_is_better_than_one_that_does_not_fit(columns):
+def test_a_text_narrower_than_reads_well_is_better_than_one_that_does_not_fit_and_all_of_the_best_row_is_bold(columns):
     columns(40)
     heads = (TableColumn("suite"), TableColumn("title", wraps=38))
-    assert max(map(len, table(heads, [["alexnet", "AlexNet, forward and backward"]]).splitlines())) <= 40
-
-
-def test_every_line_of_the_best_row_is_bold(columns):
-    columns(40)
-    heads = (TableColumn("k"), TableColumn("why", wraps=10))
-    rows = [["a", "one two three four five six seven eight nine"], ["b", "ten"]]
-    *_, first, second, last = table(heads, rows, "terminal", best=0).splitlines()
-    assert [line.startswith("\033[1m") for line in (first, second, last)] == [True, True, False]
+    rows = [["alexnet", "AlexNet, forward and backward, of 2012"], ["b", "ten"]]
+    lines = table(heads, rows, "terminal", best=0).splitlines()
+    assert max(len(line.removeprefix("\033[1m").removesuffix("\033[0m")) for line in lines) <= 40
+    assert [line.startswith("\033[1m") for line in lines[2:]] == [True, True, False]
 
 
 def test_a_terminal_of_any_width_shows_a_table_at_its_natural_width(columns):
@@ -124,7 +116,7 @@ def test_files_have_no_width(columns):
     assert paragraph("word " * 20, "  ", style="github") == "  " + "word " * 20
 
 
-def test_a_paragraph_hangs_and_breaks_no_word_and_no_command(columns):
+def test_a_paragraph_hangs_and_breaks_no_word_and_no_command_that_fits(columns):
     columns(40)
     text = f"unsupported: {PROBLEM} takes no such thing; `kernelmark run smoke --processes 5` does"
     lines = paragraph(text, "  ").splitlines()
@@ -132,9 +124,6 @@ def test_a_paragraph_hangs_and_breaks_no_word_and_no_command(columns):
     assert lines[1] == f"    {PROBLEM}"
     assert "    `kernelmark run smoke --processes 5`" in lines
     assert " ".join(" ".join(lines).split()) == text
-
-
-def test_a_command_that_is_longer_than_a_line_is_wrapped_too():
     assert max(map(len, wrapped("`kernelmark run smoke --processes 5 --db x`", 20))) <= 20
 
 
@@ -186,7 +175,11 @@ def test_bars_stand_behind_the_numbers_of_their_column_unless_it_is_empty():
     assert with_bars([["a", ""], ["b", ""]], 1) == [["a", ""], ["b", ""]]
 
 
-def test_the_fastest_kernel_is_bold_and_a_bound_is_not():
+@pytest.mark.parametrize(("columns", "bars"), [("200", True), ("50", False)])
+def test_the_fastest_kernel_is_bold_a_bound_is_not_and_bars_are_left_out_where_they_do_not_fit(
+    monkeypatch, columns, bars
+):
+    monkeypatch.setenv("COLUMNS", columns)
     bounded = {"roofline_pct": 50.0, "bound_by": "compute", "ceiling_gflop_per_s": 24.0, "gflop_per_s": 12.0}
     rows = [result(kernel=f"gemm/a.{name}", time_s_median=t, **bounded) for name, t in (("b", 1e-3), ("c", 2e-3))]
     *_, bound, fastest, other = run_table(rows, TERMINAL).splitlines()
@@ -194,6 +187,7 @@ def test_the_fastest_kernel_is_bold_and_a_bound_is_not():
     assert fastest.startswith("\033[1ma.b ")
     assert fastest.endswith("\033[0m")
     assert other.startswith("a.c ")
+    assert ("████" in fastest) is bars
 
 
 def test_a_kernel_without_a_rank_is_not_bold_and_the_reason_stands_below_where_it_is_first():
@@ -205,13 +199,6 @@ def test_a_kernel_without_a_rank_is_not_bold_and_the_reason_stands_below_where_i
     assert [line.startswith("\033[1m") for line in (first, second, third, fourth)] == [False, True, False, False]
     assert note == "  not ranked: a.d_colmajor reads column-major operands, so computes a different product"
     assert "not ranked" not in run_table(rows[2:])
-
-
-@pytest.mark.parametrize(("columns", "bars"), [("200", True), ("40", False)])
-def test_bars_are_left_out_where_they_do_not_fit(monkeypatch, columns, bars):
-    monkeypatch.setenv("COLUMNS", columns)
-    row = result(time_s_median=1e-3, gflop_per_s=12.0, roofline_pct=50.0, bound_by="compute")
-    assert ("████" in run_table([row], TERMINAL)) is bars
 
 
 @pytest.mark.parametrize(("columns", "characters"), [("72", 72), ("3", NARROWEST), ("", PIPE), ("0", PIPE)])
@@ -247,9 +234,9 @@ def on_a_terminal(words, env):
 CEILING = Ceiling("cpu", 1, "fp32", "fma/n1/f32", "fma/a.b", "d", 1e9, 0.9e9, 1.1e9, 1.1e9, "2026")
 
 
-def row(m, **values):
-    identity = {"run_id": "r", "op": "copy", "problem": f"copy/m{m}n1/f32", "kernel": "copy/a.b"}
-    return result(**{**identity, "time_s_median": 1e-3, "interval": "within-process", **values})
+def add(store, m, kernel="copy/a.b"):
+    identity = {"run_id": "r", "op": "copy", "problem": f"copy/m{m}n1/f32", "kernel": kernel}
+    store.add(result(**identity, time_s_median=1e-3, interval="within-process"), {}, [], None)
 
 
 @pytest.fixture
@@ -260,7 +247,7 @@ def filled(store, monkeypatch):
 
     def fill(count):
         for m in range(count):
-            store.add(row(m), {}, [], None)
+            add(store, m)
         return store
 
     return fill
@@ -270,19 +257,16 @@ def shown(store, page=1):
     return [paragraph for paragraph in run_page(store, "r", page) if paragraph]
 
 
-def test_a_page_or_less_is_shown_whole(filled):
-    *tables, note, tally = shown(filled(3))
+def test_a_page_or_less_is_shown_whole_with_a_verdict_where_two_kernels_have_times(filled):
+    store = filled(3)
+    *tables, note, tally = shown(store)
     assert [table.split()[0] for table in tables] == [f"copy/m{m}n1/f32" for m in range(3)]
     assert note.startswith("one process cannot show")
     assert tally == "3 rows: 3 ok"
-
-
-def test_the_verdict_stands_below_the_tables_where_two_kernels_have_times(filled):
-    store = filled(2)
-    store.add(row(0, kernel="copy/a.other"), {}, [], None)
-    *_, verdict, tally = shown(store)
+    add(store, 0, "copy/a.late")
+    first, *_, verdict, tally = shown(store)
+    assert "a.late" in first
     assert verdict.startswith("Verdict: ")
-    assert tally == "3 rows: 3 ok"
 
 
 @pytest.mark.parametrize(
@@ -301,19 +285,10 @@ def test_more_is_shown_by_the_page_with_what_all_rows_come_to(filled, page, prob
     assert tally == "7 rows: 7 ok"
 
 
-def test_a_row_that_was_measured_later_stands_with_its_problem(filled):
-    store = filled(5)
-    store.add(row(0, kernel="copy/a.late"), {}, [], None)
-    assert "a.late" in shown(store)[0]
-
-
-def test_a_page_that_is_not_there_is_refused_in_one_line(filled, complaint):
+def test_a_page_that_is_not_there_is_refused_and_a_run_without_rows_says_so(filled, complaint):
+    assert shown(filled(0)) == ["no rows"]
     store = filled(4)
     assert complaint(lambda: shown(store, 3)) == "page 3: run r has 2; --page 1 shows the first"
-
-
-def test_a_run_without_rows_says_so(filled):
-    assert shown(filled(0)) == ["no rows"]
 
 
 def test_a_run_with_too_many_rows_for_a_verdict_keeps_its_ceilings(filled, monkeypatch):
