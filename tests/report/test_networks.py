@@ -3,7 +3,7 @@
 import pytest
 
 from kernelmark.bench.plan.suites import find_suite
-from kernelmark.bench.record.store import Layer
+from kernelmark.bench.record.store import Layer, Store
 from kernelmark.bench.report.contest import Ratio, parallel
 from kernelmark.bench.report.figures import draw
 from kernelmark.bench.report.figures.scaling import scaling_figures
@@ -33,7 +33,6 @@ ROWS = [
 
 
 def cells(layers, rows):
-    """Forward, and forward and backward, by who ran the layers."""
     lines = [line.split("  ") for line in network_table(layers, rows).splitlines()[3:]]
     table = [[cell.strip() for cell in line if cell.strip()] for line in lines]
     return {by: rest for _, by, *rest in table}
@@ -47,18 +46,11 @@ def test_layers_are_summed_as_often_as_they_occur_and_a_kernel_is_joined_by_the_
     assert table["gemm/a.w, the fastest of each layer for the rest"][0] == "22.0 s [19.8 s, 26.4 s]"
 
 
-def test_a_layer_without_a_time_leaves_no_sum():
+def test_a_layer_without_a_time_or_an_interval_leaves_no_sum_or_no_interval_of_it():
     table = cells(LAYERS, [r for r in ROWS if r.problem != BACK])
     assert table["the fastest of each layer"] == ["12.0 s [10.8 s, 14.4 s]", "2 of 3"]
     assert table["conv/a.x, the fastest of each layer for the rest"] == ["12.0 s [10.8 s, 14.4 s]", "2 of 3"]
-
-
-def test_a_kernel_that_lacks_a_layer_has_no_sum_with_it():
-    table = cells(LAYERS, [r for r in ROWS if (r.kernel, r.problem) != ("conv/a.x", CONV)])
-    assert not any("conv/a.x" in by for by in table)
-
-
-def test_an_interval_that_is_unknown_makes_that_of_the_sum_unknown():
+    assert not any("conv/a.x" in by for by in cells(LAYERS, ROWS[1:]))
     bare = [row("conv/a.x", CONV, 1.0, time_s_ci95_low=None), *ROWS[1:]]
     assert cells(LAYERS, bare)["the fastest of each layer"][0] == "12.0 s"
 
@@ -120,17 +112,14 @@ def test_parameters_are_weights_as_often_as_the_network_has_the_layer(registry):
     assert parameters([*layers, convolution], registry) == WEIGHTS + 40 * 80 * 3 * 3
 
 
-def test_the_share_is_the_transfer_over_forward_and_backward(known, registry):
-    moved(known, "numpy.copyto", WEIGHTS, 0.02)
-    share = found_shares(known, registry)["numpy.copyto", "h2h"]
-    assert (share.parameters, share.scaled, share.share.median) == (WEIGHTS, 1.0, pytest.approx(0.2))
-
-
-def test_the_transfer_that_is_nearest_in_size_stands_for_the_parameters(known, registry):
-    moved(known, "numpy.copyto", WEIGHTS // 2, 0.02)
+@pytest.mark.parametrize(("part", "scaled", "of_step"), [(1, 1.0, 0.2), (2, 2.0, 0.4)])
+def test_the_share_is_the_transfer_that_is_nearest_in_size_over_forward_and_backward(
+    known, registry, part, scaled, of_step
+):
+    moved(known, "numpy.copyto", WEIGHTS // part, 0.02)
     moved(known, "numpy.copyto", 100, 1.0)
     share = found_shares(known, registry)["numpy.copyto", "h2h"]
-    assert (share.scaled, share.share.median) == (2.0, pytest.approx(0.4))
+    assert (share.parameters, share.scaled, share.share.median) == (WEIGHTS, scaled, pytest.approx(of_step))
 
 
 def test_transfers_with_work_or_measured_otherwise_are_none_of_it(known, registry):
@@ -191,7 +180,6 @@ def test_the_suite_has_both_sizes_and_all_layers(registry):
 
 
 def addition(store, kernel, w, median, n=WEIGHTS, run_id="r1", words="", **values):
-    """An aggregation whose interval ends a tenth below and above its median."""
     ends = exactly(0.9 * median, median, 1.1 * median)
     dims = {"w": w, "n": n, "step": "update" if "update" in words else "sum", "feedback": "plain"}
     problem = f"aggregate/w{w}n{n}/f32{words}"
@@ -200,7 +188,9 @@ def addition(store, kernel, w, median, n=WEIGHTS, run_id="r1", words="", **value
 
 def model(store, registry, workers=(4,), link=GRADIENT / 0.01, name="net", **runs):
     """The model; a gradient takes 10 ms on the link."""
-    return computed(store, registry, ScalingQuestion(name, workers, link), runs.get("run"), runs.get("other"))
+    question = ScalingQuestion(name, workers, link)
+    with Store(store.path) as opened:  # of which `computed` selects rows
+        return computed(opened, registry, question, runs.get("run"), runs.get("other"))
 
 
 def points(store, registry, workers=(4,), **more):
@@ -217,12 +207,9 @@ def test_the_formula_is_that_of_the_page_and_the_interval_has_the_worst_of_both_
     assert point.hidden.median == 4
 
 
-def test_what_is_hidden_costs_what_is_longer_than_the_batch():
+def test_what_is_hidden_costs_what_is_longer_than_the_batch_and_a_missing_interval_is_none_of_the_model():
     assert parallel(8, Ratio(1.0), Ratio(4.0), hidden=True).median == 2
     assert parallel(8, Ratio(1.0), Ratio(0.5), hidden=True).median == 8
-
-
-def test_an_interval_that_a_row_lacks_is_none_of_the_model():
     assert parallel(2, Ratio(1.0), Ratio(1.0, 0.9, 1.1))[:3] == (1.0, None, None)
 
 
@@ -240,10 +227,12 @@ def test_stripes_are_added_by_all_workers_and_compressed_ones_take_less_of_the_l
     }
 
 
-def test_one_worker_has_nothing_to_add_and_nothing_to_send(known, registry):
+def test_one_worker_has_nothing_to_add_or_send_and_only_strategies_by_stripes_have_model_parallelism(known, registry):
     for kernel in STRATEGIES:
         addition(known, f"cpu.{kernel}", 4, 0.03)
     assert {p.speedup.median for p in points(known, registry, (1,)).values()} == {1.0}
+    (section,) = model(known, registry).sections
+    assert {p.kernel.partition(".")[2] for p in section.divided} == {"device", "ring", "bf16", "int8"}
 
 
 def test_a_row_of_other_sizes_is_scaled_by_what_it_moves_and_shown_with_the_factor(known, registry):
@@ -252,10 +241,6 @@ def test_a_row_of_other_sizes_is_scaled_by_what_it_moves_and_shown_with_the_fact
     (point,) = points(known, registry, (16,)).values()
     assert point.scaled == pytest.approx(17 / 9 * 2)
     assert point.aggregation.median == pytest.approx(0.03 * 17 / 9 * 2)
-
-
-def test_the_factor_stands_beside_the_row(known, registry, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "200")
     addition(known, "cpu.host_serial", 8, 0.03)
     text = render(model(known, registry, (8, 16)))
     assert "w8n2000000/f32, times 1.89" in text
@@ -284,13 +269,9 @@ def test_model_parallelism_shares_one_batch_and_exchanges_outputs_and_gradients_
     assert {p.kernel.partition("/")[2]: p.speedup.median for p in section.divided} == {
         kernel: pytest.approx(4 / (1 + seconds / (0.1 / 4))) for kernel, seconds in added.items()
     }
-
-
-def test_model_parallelism_is_computed_of_strategies_by_stripes_alone(known, registry):
-    for kernel in STRATEGIES:
-        addition(known, f"cpu.{kernel}", 4, 0.02)
-    (section,) = model(known, registry).sections
-    assert {p.kernel.partition(".")[2] for p in section.divided} == {"device", "ring", "bf16", "int8"}
+    text = " ".join(render(made).split())
+    assert "Model parallelism: the workers share one batch" in text
+    assert "gradients of inputs, 18.0 kB in FP32." in text
 
 
 def test_model_parallelism_takes_a_row_without_the_update_before_one_with_it(known, registry):
@@ -298,13 +279,6 @@ def test_model_parallelism_takes_a_row_without_the_update_before_one_with_it(kno
     addition(known, "cpu.ring", 4, 0.01)
     (section,) = model(known, registry).sections
     assert ["update" in p.row.problem for p in (*section.points, *section.divided)] == [True, False]
-
-
-def test_the_table_of_model_parallelism_says_how_much_is_exchanged(known, registry):
-    addition(known, "cpu.int8", 4, 0.02)
-    text = " ".join(render(model(known, registry)).split())
-    assert "Model parallelism: the workers share one batch" in text
-    assert "gradients of inputs, 18.0 kB in FP32." in text
 
 
 def test_the_row_of_the_nearest_number_of_workers_is_taken_and_one_with_the_update_before_one_without(known, registry):
@@ -393,14 +367,10 @@ def test_every_speedup_is_shown_at_every_width(known, registry, monkeypatch, col
     assert "Computed, not measured" in " ".join(text.split())
 
 
-def test_a_noisy_row_is_reported(known, registry):
-    addition(known, "cpu.host_serial", 4, 0.01, disturbed=DISTURBED)
-    assert "NOISY: 1 of 4 cases" in render(model(known, registry))
-
-
-def test_points_of_noisy_rows_are_hollow(known, registry):
+def test_noisy_rows_are_reported_and_their_points_are_hollow(known, registry):
     addition(known, "cpu.host_serial", 4, 0.01)
     addition(known, "cpu.onebit", 4, 0.01, disturbed=DISTURBED)
+    assert "NOISY: 1 of 5 cases" in render(model(known, registry))
     (figure,) = scaling_figures(model(known, registry, (1, 2, 4))).figures
     assert figure.caption.endswith(" Hollow: from rows measured under noise.")
     (axes,) = figure.draw().axes
@@ -415,4 +385,4 @@ def test_the_figure_has_a_line_a_strategy_and_states_that_it_is_computed(known, 
     assert drawn.svg.startswith("<?xml")
     assert "not measured" in drawn.caption
     assert "noise" not in drawn.caption
-    assert scaling_figures(model(known.__class__(known.path), registry, (4,))).figures == []
+    assert scaling_figures(model(known, registry, (4,))).figures == []
