@@ -32,21 +32,16 @@ def files(folder):
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def test_a_report_is_the_same_bytes_for_the_same_data(begun, tmp_path):
-    put(begun, "gemm/m8n8k8/f32/NN", "gemm/some.base")
-    for name in ("one", "other"):
-        report(begun, tmp_path / name, pdf=True)
-    assert files(tmp_path / "one") == files(tmp_path / "other")
-
-
 @pytest.fixture(scope="module")
 def single(tmp_path_factory):
-    """The folder of the report of a run of one row."""
+    """Return the folder of the report of a run of one row, after its bytes were compared with those of another."""
     folder = tmp_path_factory.mktemp("single")
     with Store(folder / "results.db") as store:
         begin(store)
         put(store, "gemm/m8n8k8/f32/NN", "gemm/some.base")
-        report(store, folder / "out", pdf=True)
+        for name in ("out", "other"):
+            report(store, folder / name, pdf=True)
+    assert files(folder / "out") == files(folder / "other")
     return folder / "out"
 
 
@@ -64,7 +59,7 @@ def everything(tmp_path_factory):
         yield store, report(store, folder / "out")
 
 
-def test_a_report_has_page_figures_tables_method_and_environment(single):
+def test_a_report_has_page_figures_tables_method_and_environment_and_the_same_bytes_for_the_same_data(single):
     assert set(files(single)) == {
         "index.html",
         "method.txt",
@@ -101,22 +96,6 @@ def test_the_page_loads_nothing_from_elsewhere_and_runs_its_own_script_alone(pag
     assert not re.search(r"<[^>]* on\w+=|javascript:", page)
 
 
-def test_figures_of_an_earlier_report_go_and_foreign_files_stay(begun, tmp_path):
-    put(begun, "gemm/m8n8k8/f32/NN", "gemm/some.base")
-    report(begun, tmp_path, pdf=True)
-    (tmp_path / "figures" / "mine.pdf").write_text("mine")
-    begin(begun, "r2")
-    write_report(begun, "r2", tmp_path)
-    assert {path.name for path in (tmp_path / "figures").iterdir()} == {"mine.pdf", "captions.json"}
-
-
-def test_a_name_that_would_be_a_formula_or_moves_a_cursor_is_drawn_as_it_is(begun, tmp_path):
-    for kernel in ("base", "$\\frac{$", "\x1b[31m"):
-        put(begun, "gemm/m8n8k8/f32/NN", f"gemm/some.{kernel}")
-    write_report(begun, "r1", tmp_path, pdf=False)
-    assert (tmp_path / "index.html").exists()
-
-
 @pytest.mark.parametrize("text", ['{"../victim": ""}', "[" * 10**5, '{"a": 1}', ""])
 def test_a_list_of_figures_that_is_none_of_ours_removes_nothing_elsewhere(begun, tmp_path, text):
     (tmp_path / "report" / "figures").mkdir(parents=True)
@@ -126,12 +105,14 @@ def test_a_list_of_figures_that_is_none_of_ours_removes_nothing_elsewhere(begun,
     assert (tmp_path / "report" / "victim.pdf").read_text() == "kept"
 
 
-@pytest.mark.parametrize("status", sorted(set(Status) - {Status.OK}))
-def test_a_run_of_failures_alone_says_so_and_why(begun, tmp_path, status):
-    fail(begun, "gemm/m8n8k8/f32/NN", "gemm/some.bad", status)
+def test_a_run_of_failures_alone_says_so_and_why(begun, tmp_path):
+    failures = sorted(set(Status) - {Status.OK})
+    for status in failures:
+        fail(begun, "gemm/m8n8k8/f32/NN", f"gemm/some.{status}", status)
     page = report(begun, tmp_path)
-    assert f"1 row: 1 {status}. None has a time" in page
-    assert f"1 {status}: gemm/some.bad: c[0] is NaN" in page
+    assert f"{len(failures)} rows: 1 " in page
+    assert ". None has a time" in page
+    assert [status for status in failures if f"1 {status}: gemm/some.{status}: c[0] is NaN" not in page] == []
     assert "There is no figure" in page
 
 
@@ -141,10 +122,11 @@ def test_a_section_without_data_is_left_out_and_a_figure_that_was_not_drawn_is_n
     assert "founding claims" not in page
 
 
-def test_text_from_rows_cannot_become_markup(begun, tmp_path):
+def test_text_from_rows_cannot_become_markup_or_a_formula(begun, tmp_path):
     evil = "</script><img src=x onerror=alert(1)>"
     fail(begun, "gemm/m8n8k8/f32/NN", f"gemm/some.{evil}", reason=evil)
-    put(begun, "gemm/m8n8k8/f32/NN", "gemm/some.<b>&amp;")
+    for kernel in ("<b>&amp;", "$\\frac{$", "\x1b[31m"):
+        put(begun, "gemm/m8n8k8/f32/NN", f"gemm/some.{kernel}")
     page = report(begun, tmp_path)
     assert evil not in page
     assert "<b>" not in page
@@ -179,27 +161,19 @@ def test_nothing_heavy_is_loaded_before_a_figure_is_drawn(python_in, tmp_path):
     assert python_in(tmp_path, "-c", code).stdout.strip() == "set()"
 
 
-def test_the_head_names_the_suite_the_machine_the_date_and_whether_it_was_quiet(store, tmp_path, registry):
+def test_the_head_names_suite_machine_date_and_noise_above_the_verdict_of_the_run(store, tmp_path, registry):
     begin(store, suites=("smoke",))
     put(store, "copy/m8n8/f32", "copy/some.base")
     page = report(store, tmp_path, registry=registry)
-    assert "<h1>Smoke: every CPU kernel on small shapes</h1>" in page
-    assert "<span>Some CPU</span> &middot; <span>1 January 2026, 10:00 UTC</span>" in page
     assert '<span class="badge clean">clean</span>' in page
     assert "NOISY" not in page
-
-
-def test_a_noisy_run_has_its_badge_and_what_it_means_above_the_verdict(begun, tmp_path):
-    put(begun, "copy/m8n8/f32", "copy/some.base", disturbed=DISTURBED)
-    head = report(begun, tmp_path).partition('class="verdict"')[0]
+    put(store, "copy/m8n8/f32", "copy/some.fast", 4e-4, disturbed=DISTURBED)
+    head, _, rest = report(store, tmp_path, registry=registry).partition('class="verdict"')
+    assert "<h1>Smoke: every CPU kernel on small shapes</h1>" in head
+    assert "<span>Some CPU</span> &middot; <span>1 January 2026, 10:00 UTC</span>" in head
     assert '<span class="badge noisy">noisy</span>' in head
-    assert "NOISY: 1 of 1 case was disturbed (other processes used 0.98 CPUs). Rows marked ~ may be slower" in head
-
-
-def test_the_verdict_of_the_page_is_that_of_the_run(begun, tmp_path):
-    for name, median in (("a", 1e-3), ("b", 2e-3)):
-        put(begun, "copy/m8n8/f32", f"copy/some.{name}", taken=[median] * 6)
-    assert findings.verdict(RunData(begun, "r1")) in report(begun, tmp_path)
+    assert "NOISY: 1 of 2 cases was disturbed (other processes used 0.98 CPUs). Rows marked ~ may be slower" in head
+    assert findings.verdict(RunData(store, "r1")) in rest
 
 
 def test_what_has_no_result_is_grouped_by_its_reason_and_only_failed_checks_stand_out(begun, tmp_path):
@@ -230,54 +204,48 @@ def test_the_data_of_a_page_are_written_a_column_at_a_time_and_read_back_whole(e
     assert json.loads(text) == json.loads(json.dumps(page_data(data) | {"columns": dict(page_columns(data))}))
 
 
-def test_a_page_without_pdfs_links_to_none_and_leaves_none_of_an_earlier_report(begun, tmp_path) -> None:
+def test_pdfs_and_figures_of_an_earlier_report_go_and_foreign_files_stay(begun, tmp_path):
     put(begun, "gemm/m8n8k8/f32/NN", "gemm/some.base")
     put(begun, "gemm/m8n8k8/f32/NN", "gemm/some.other", speedup=2.0)
+    begin(begun, "r2")
     figures = tmp_path / "figures"
     page = write_report(begun, "r1", tmp_path)
     assert list(figures.glob("*.pdf"))
     assert ">PDF</a>" in page.read_text()
+    (figures / "mine.pdf").write_text("mine")
     page = write_report(begun, "r1", tmp_path, pdf=False)
     assert list(figures.glob("*.svg"))
-    assert not list(figures.glob("*.pdf"))
+    assert [path.name for path in figures.glob("*.pdf")] == ["mine.pdf"]
     assert ">PDF</a>" not in page.read_text()
     assert ">SVG</a>" in page.read_text()
+    write_report(begun, "r2", tmp_path)
+    assert {path.name for path in figures.iterdir()} == {"mine.pdf", "captions.json"}
 
 
 def decoded(encoded, kind):
     return list(memoryview(base64.b64decode(encoded)).cast(kind))
 
 
-def test_a_column_of_one_value_is_a_constant():
+def test_a_column_is_a_constant_a_dictionary_with_codes_or_floats_with_nan_for_unknowns():
     assert column(["cold"] * 3) == {"constant": "cold"}
     assert column([]) == {"constant": None}
-
-
-def test_texts_become_a_dictionary_with_codes():
     texts = column(["a", "b", "a"])
     assert (texts["values"], texts["bytes"]) == (["a", "b"], 1)
     assert decoded(texts["codes"], "B") == [0, 1, 0]
     wide = column([str(i) for i in range(300)])
     assert (wide["bytes"], decoded(wide["codes"], "H")[299]) == (2, 299)
-
-
-def test_many_different_numbers_become_floats_and_unknowns_nan():
-    values = [i / 7 for i in range(300)] + [None]
-    floats = decoded(column(values)["floats"], "f")
+    floats = decoded(column([*(i / 7 for i in range(300)), None])["floats"], "f")
     assert floats[5] == pytest.approx(5 / 7)
     assert floats[300] != floats[300]
 
 
-def test_samples_are_carried_as_floats(begun):
-    row = put(begun, "gemm/m8n8k8/f32/NN", "gemm/some.base")
-    content, samples = page_data(RunData(begun, "r1")), begun.samples("r1", row.case)
+def test_samples_are_floats_and_options_of_the_plan_part_of_the_command_of_which_imported_rows_have_none(store):
+    begin(store, plan={"max_time_s": 0.5, "rel_ci": 0.01, "processes": 5, "plugins": ["a b.py"]})
+    row = put(store, "gemm/m8n8k8/f32/NN", "gemm/some.base")
+    content, samples = page_data(RunData(store, "r1")), store.samples("r1", row.case)
     assert decoded(content["samples"], "f") == pytest.approx(samples, rel=1e-6)
     assert content["levels"] is None
-
-
-def test_options_of_the_plan_are_part_of_the_command_and_imported_rows_have_none(store):
-    begin(store, plan={"max_time_s": 0.5, "rel_ci": 0.01, "processes": 5, "plugins": ["a b.py"]})
-    assert page_data(RunData(store, "r1"))["options"] == "--max-time 0.5 --processes 5 --plugin 'a b.py'"
+    assert content["options"] == "--max-time 0.5 --processes 5 --plugin 'a b.py'"
     begin(store, "r2", plan={})
     assert page_data(RunData(store, "r2"))["options"] is None
 
@@ -299,21 +267,17 @@ def test_above_the_limit_each_row_carries_its_own_quantiles_though_many_are_form
     assert decoded(content["samples"], "f") == pytest.approx(np.concatenate(expected), rel=1e-6)
 
 
-def test_the_data_of_a_page_take_as_many_statements_for_few_rows_as_for_many(store, monkeypatch):
+def test_columns_of_the_table_are_what_their_values_give_and_take_as_many_statements_for_few_rows_as_for_many(
+    store, monkeypatch
+):
     monkeypatch.setattr("kernelmark.bench.report.page_data.MOST_ROWS", 10)
-    many(store, 500)
+    many(store, 400)
     data, made = RunData(store, "r1"), []
     store._db.set_trace_callback(made.append)
     page_data(data)
-    dict(page_columns(data))
+    columns = dict(page_columns(data))
     store._db.set_trace_callback(None)
     assert len(made) == 2
-
-
-def test_a_column_of_the_table_is_what_its_values_give(store):
-    many(store, 400)
-    data = RunData(store, "r1")
-    columns = dict(page_columns(data))
     assert columns.pop("started_at") == column([r.started_at[: len("2026-01-01T00:00")] for r in data.rows])
     assert columns == {name: column([getattr(r, name) for r in data.rows]) for name in columns}
 
@@ -340,20 +304,12 @@ def test_machine_versions_seed_mode_and_limits_are_named(store):
         assert words in text
 
 
-def test_modes_that_did_not_occur_are_not_explained(begun):
-    put(begun, "gemm/m8n8k8/f32/NN", "gemm/some.base", mode="hot")
-    assert "In hot mode" in said(begun)
-    assert "In cold mode" not in said(begun)
-
-
-def test_a_suite_with_its_own_limit_is_not_said_to_have_another(store):
-    begin(store, plan={"max_time_s": None, "rel_ci": 0.02})
-    put(store, "gemm/m8n8k8/f32/NN", "gemm/some.base")
+def test_only_modes_that_occurred_the_limit_of_the_suite_and_changes_that_were_not_committed_are_told(store):
+    begin(store, plan={"max_time_s": None, "rel_ci": 0.02}, git_commit="c0ffee1234567-dirty")
+    put(store, "gemm/m8n8k8/f32/NN", "gemm/some.base", mode="hot")
+    assert "In hot mode" in said(store)
+    assert "In cold mode" not in said(store)
     assert "narrower than 2 % of it or the suite's time limit a case (2 s if it sets none)" in said(store)
-
-
-def test_changes_that_were_not_committed_are_admitted(store):
-    begin(store, git_commit="c0ffee1234567-dirty")
     assert "(commit c0ffee123456, with changes that are not committed)" in said(store)
 
 

@@ -156,7 +156,7 @@ def test_a_filter_leaves_what_fits(opened, name, value, rows):
     assert len(page.column(0)) == rows
 
 
-def test_filters_add_up_and_are_cleared(opened):
+def test_filters_add_up_and_are_cleared_and_a_failure_opens_to_its_reason(opened):
     page = opened("varied")
     page.choose("op", "gemm")
     page.choose("threads", "1")
@@ -164,6 +164,10 @@ def test_filters_add_up_and_are_cleared(opened):
     assert page.count == "3 of 25 rows"
     page.find("#clear").click()
     assert page.count == "25 of 25 rows"
+    page.choose("status", "wrong")
+    page.find(".open").click()
+    assert "wrong: c[0] is NaN" in page.find(".detail").text
+    assert page.all(".detail svg") == []
 
 
 def test_a_heading_sorts_both_ways_by_value_with_unknowns_last(opened):
@@ -203,23 +207,7 @@ def test_a_row_opens_to_samples_provenance_and_command_and_closes(opened):
     assert page.all(".detail") == []
 
 
-def test_a_failure_opens_to_its_reason(opened):
-    page = opened("varied")
-    page.choose("status", "wrong")
-    page.find(".open").click()
-    assert "wrong: c[0] is NaN" in page.find(".detail").text
-    assert page.all(".detail svg") == []
-
-
-def test_above_the_limit_rows_show_quantiles(opened):
-    page = opened("many")
-    page.find(".open").click()
-    assert page.find(".detail svg").get_attribute("aria-label").startswith("quantiles of 40 samples")
-    assert page.all(".detail circle") == []
-    assert page.all(".detail path.curve")
-
-
-def test_pages_of_rows_are_turned(opened):
+def test_pages_of_rows_are_turned_and_above_the_limit_rows_show_quantiles(opened):
     page = opened("many")
     first = page.column(0)
     assert (len(first), page.find("#where").text) == (50, "page 1 of 3")
@@ -228,6 +216,10 @@ def test_pages_of_rows_are_turned(opened):
         page.find("#next").click()
     assert (len(page.column(0)), page.find("#where").text) == (20, "page 3 of 3")
     assert not page.find("#next").is_enabled()
+    page.find(".open").click()
+    assert page.find(".detail svg").get_attribute("aria-label").startswith("quantiles of 40 samples")
+    assert page.all(".detail circle") == []
+    assert page.all(".detail path.curve")
 
 
 def test_everything_can_be_done_by_keyboard(opened):
@@ -253,22 +245,20 @@ def test_everything_can_be_done_by_keyboard(opened):
 
 @pytest.mark.parametrize("name", ["varied", "evil", "empty", "many", "founding"])
 @pytest.mark.parametrize("width", [375, 1300])
-def test_the_page_never_scrolls_sideways(opened, name, width):
+def test_the_page_never_scrolls_sideways_and_on_a_phone_problem_kernel_time_and_status_remain(opened, name, width):
     page = opened(name, width)
     for button in page.all(".open")[:2]:
         button.click()
     assert page.run("return document.documentElement.scrollWidth") <= width
+    heads = page.run("return [...document.querySelectorAll('#table th')].filter(c => c.offsetParent)")
+    if width == 375:
+        assert [head.text for head in heads] == ["problem", "kernel", "time", "status"]
 
 
-def test_on_a_phone_problem_kernel_time_and_status_remain(opened):
-    page = opened("varied", 375)
-    shown = page.run(
-        "return [...document.querySelectorAll('#table th')].filter(c => c.offsetParent).map(c => c.innerText)"
-    )
-    assert shown == ["problem", "kernel", "time", "status"]
-
-
-def test_text_from_rows_stays_text(opened):
+def test_text_from_rows_stays_text_and_an_empty_run_says_so(opened):
+    page = opened("empty")
+    assert page.count == "0 of 0 rows"
+    assert "This run has no rows." in page.find("main").text
     page = opened("evil")
     for button in page.all(".open"):
         button.click()
@@ -276,12 +266,6 @@ def test_text_from_rows_stays_text(opened):
     assert page.browser.title.startswith("kernelmark")
     assert EVIL in page.run("return document.querySelector('.detail').textContent")
     assert EVIL in page.run("return document.getElementById('table').textContent")
-
-
-def test_an_empty_run_has_a_page_that_says_so(opened):
-    page = opened("empty")
-    assert page.count == "0 of 0 rows"
-    assert "This run has no rows." in page.find("main").text
 
 
 @pytest.mark.parametrize(("width", "height"), [(1300, 1000), (375, 2 * 812)])
@@ -295,28 +279,21 @@ def test_verdict_three_numbers_and_first_figure_stand_on_the_first_screens(opene
     assert max(ends) <= height
 
 
-def test_rows_refusals_method_claims_and_environment_are_folded(opened):
+def test_rows_refusals_method_claims_and_environment_are_folded_and_a_link_unfolds_them(opened):
     page = opened("founding", fold=True)
     heads = page.run("return [...document.querySelectorAll('main > details h2')].map(e => e.innerText)")
     assert heads == ["Findings", "Rows", "Rows without a result", "More figures", "Method", "Environment"]
     assert page.all("details[open]") == []
-
-
-def test_a_link_to_what_is_folded_unfolds_it(opened):
-    page = opened("founding", fold=True)
     page.find("a[href='#refusals']").click()
     assert page.find(".refusals .bad").is_displayed()
 
 
 @pytest.mark.parametrize("width", [375, 1300])
-def test_no_word_is_broken(opened, width):
+def test_no_word_is_broken_and_a_number_of_the_verdict_stays_with_its_per_cent(opened, width):
     page = opened("founding", width)
     page.find(".open").click()
     assert page.run(BROKEN) == []
-
-
-def test_a_number_of_the_verdict_stays_with_its_per_cent(opened):
-    verdict = opened("founding").run("return document.querySelector('.verdict').textContent")
+    verdict = page.run("return document.querySelector('.verdict').textContent")
     assert "\N{NO-BREAK SPACE}%" in verdict
     assert " %" not in verdict
 
