@@ -5,8 +5,6 @@ import signal
 import struct
 import subprocess
 import sys
-from collections.abc import Callable
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -15,7 +13,6 @@ from kernelmark.bench.measure import compile as compiling
 from kernelmark.bench.measure.compile import (
     ARCHS,
     CompileError,
-    Cubin,
     Program,
     compile_ahead,
     compile_cubin,
@@ -58,14 +55,14 @@ pytestmark = pytest.mark.usefixtures("cuda_compiler")
 
 
 @pytest.fixture(autouse=True)
-def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def own_cache(tmp_path, monkeypatch):
     """A cold cache for each test, and nothing compiled beforehand."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(compiling, "AHEAD", tmp_path / "ahead")
 
 
 @pytest.fixture
-def source(tmp_path: Path) -> Path:
+def source(tmp_path):
     (tmp_path / "width.cuh").write_text("#define WIDTH 1\n")
     file = tmp_path / "k.cu"
     file.write_text(SOURCE)
@@ -73,23 +70,23 @@ def source(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def builds(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def builds(monkeypatch):
     """The architectures for which NVRTC or nvcc really ran."""
-    ran: list[str] = []
+    ran = []
     for name in ("with_nvrtc", "with_nvcc"):
         real = getattr(compiling, name)
         monkeypatch.setattr(compiling, name, lambda *words, real=real: ran.append(words[3]) or real(*words))
     return ran
 
 
-def test_every_name_expression_has_its_symbol_and_code(source: Path) -> None:
+def test_every_name_expression_has_its_symbol_and_code(source):
     cubin = compile_cubin(str(source), ENTRIES, "sm_90a")
     assert cubin.code[:4] == b"\x7fELF"
     assert cubin.symbols == {"stage<32>": "_Z5stageILi32EEvPfi", "spills": "_Z6spillsPfi", "indexed": "indexed"}
     assert all(f".text.{symbol}" in elf_sections(cubin.code) for symbol in cubin.symbols.values())
 
 
-def test_resources_are_those_of_the_source(source: Path) -> None:
+def test_resources_are_those_of_the_source(source):
     resources = compile_cubin(str(source), ENTRIES, "sm_90a").resources
     stage, spills, indexed = (resources[entry] for entry in ENTRIES)
     assert (stage.static_shared_bytes, stage.max_threads, stage.spill_bytes, stage.stack_bytes) == (128, 128, 0, 0)
@@ -103,7 +100,7 @@ def test_resources_are_those_of_the_source(source: Path) -> None:
 @pytest.mark.parametrize(
     "arch", [pytest.param(arch, marks=[pytest.mark.long] * (arch not in ("sm_80", "sm_90a"))) for arch in ARCHS]
 )
-def test_the_log_and_the_elf_tell_the_same_resources(source: Path, arch: str) -> None:
+def test_the_log_and_the_elf_tell_the_same_resources(source, arch):
     cubin = compile_cubin(str(source), ENTRIES, arch)
     for entry, symbol in cubin.symbols.items():
         used = cubin.resources[entry]
@@ -114,7 +111,7 @@ def test_the_log_and_the_elf_tell_the_same_resources(source: Path, arch: str) ->
         assert used.static_shared_bytes == (shared.size if shared else 0) - reserved, entry
 
 
-def _by_symbol(cubin: Cubin, symbol: str, eiattr: int) -> int:
+def _by_symbol(cubin, symbol, eiattr):
     """An attribute of `.nv.info`, which holds one for each symbol by its index."""
     table, strings = (elf_sections(cubin.code)[name] for name in (".symtab", ".strtab"))
     values = (struct.unpack("<II", value) for name, value in _attributes(cubin.code, ".nv.info") if name == eiattr)
@@ -123,7 +120,7 @@ def _by_symbol(cubin: Cubin, symbol: str, eiattr: int) -> int:
     return int(attribute)
 
 
-def test_an_interrupt_while_nvrtc_compiles_ends_the_command_in_one_line(tmp_path: Path) -> None:
+def test_an_interrupt_while_nvrtc_compiles_ends_the_command_in_one_line(tmp_path):
     words = [sys.executable, "-m", "kernelmark", "inspect", "--kernels", "gemm/cuda.wgmma"]
     run = subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     wait_for(lambda: any("nvrtc.py" in command for command in at_work_in(tmp_path)))
@@ -132,7 +129,7 @@ def test_an_interrupt_while_nvrtc_compiles_ends_the_command_in_one_line(tmp_path
     assert (run.returncode, said.strip().removeprefix("kernelmark: interrupted")) == (130, "")
 
 
-def test_nvcc_finds_the_same_symbols(source: Path) -> None:
+def test_nvcc_finds_the_same_symbols(source):
     if not find_nvcc():
         pytest.skip("needs nvcc; install the CUDA toolkit 13.0")
     for arch in ("sm_75", "sm_90a"):
@@ -150,9 +147,7 @@ def test_nvcc_finds_the_same_symbols(source: Path) -> None:
         lambda content: content[:3000] + bytes([content[3000] ^ 1]) + content[3001:],  # in the machine code
     ],
 )
-def test_a_damaged_cache_file_compiles_anew(
-    source: Path, builds: list[str], tmp_path: Path, damage: Callable[[bytes], bytes]
-) -> None:
+def test_a_damaged_cache_file_compiles_anew(source, builds, tmp_path, damage):
     first = compile_cubin(str(source), ENTRIES, "sm_80")
     (file,) = (tmp_path / "cache" / "kernelmark").iterdir()
     file.write_bytes(damage(file.read_bytes()))
@@ -161,10 +156,8 @@ def test_a_damaged_cache_file_compiles_anew(
     assert len(builds) == 2
 
 
-def test_the_same_source_reads_the_cache_and_another_header_entry_or_architecture_does_not(
-    source: Path, builds: list[str], tmp_path: Path
-) -> None:
-    def shared_bytes(file: Path, arch: str = "sm_80", entry: str = "stage<32>") -> int:
+def test_the_same_source_reads_the_cache_and_another_header_entry_or_architecture_does_not(source, builds, tmp_path):
+    def shared_bytes(file, arch="sm_80", entry="stage<32>"):
         return compile_cubin(str(file), (entry,), arch).resources[entry].static_shared_bytes
 
     assert shared_bytes(source) == shared_bytes(source) == 128
@@ -177,10 +170,8 @@ def test_the_same_source_reads_the_cache_and_another_header_entry_or_architectur
     assert builds == ["sm_80", "sm_80", "sm_86", "sm_86"]
 
 
-def test_headers_of_cuda_count_by_their_version_wherever_they_lie(
-    source: Path, builds: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def headers(folder: str, version: int) -> None:
+def test_headers_of_cuda_count_by_their_version_wherever_they_lie(source, builds, tmp_path, monkeypatch):
+    def headers(folder, version):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "cuda.h").write_text(f"#pragma once\n#define CUDA_VERSION {version}\n")
         monkeypatch.setattr(compiling, "header_folders", lambda: (str(tmp_path / folder), *real()))
@@ -195,9 +186,7 @@ def test_headers_of_cuda_count_by_their_version_wherever_they_lie(
     assert version_of() == ""
 
 
-def test_what_was_compiled_ahead_is_found_in_a_copy_of_the_checkout(
-    source: Path, builds: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_was_compiled_ahead_is_found_in_a_copy_of_the_checkout(source, builds, tmp_path, monkeypatch):
     compile_cubin(str(source), ("plain",), "sm_80")  # which the machine's own cache has
     programs = [Program(str(source), entries, "k") for entries in (("plain",), ("stage<32>",), ("plain",))]
     assert compile_ahead(programs, "sm_80", tmp_path / "build") == []
@@ -211,14 +200,14 @@ def test_what_was_compiled_ahead_is_found_in_a_copy_of_the_checkout(
     assert len(builds) == 3
 
 
-def test_a_program_that_does_not_compile_ahead_is_a_line_and_the_rest_goes_on(source: Path, tmp_path: Path) -> None:
+def test_a_program_that_does_not_compile_ahead_is_a_line_and_the_rest_goes_on(source, tmp_path):
     programs = [Program(str(source), (entry,), f"mine.{entry[:6]}") for entry in ("absent", "plain")]
     (line,) = compile_ahead(programs, "sm_80", tmp_path / "build")
     assert line.startswith(f"mine.absent: {source} does not compile for sm_80 (")
     assert len(list((tmp_path / "build").iterdir())) == 1
 
 
-def test_a_cache_that_cannot_be_written_only_costs_time(source: Path, tmp_path: Path) -> None:
+def test_a_cache_that_cannot_be_written_only_costs_time(source, tmp_path):
     (tmp_path / "cache").write_text("a file, not a folder")
     assert compile_cubin(str(source), ("indexed",), "sm_80").symbols == {"indexed": "indexed"}
 
@@ -232,9 +221,7 @@ def test_a_cache_that_cannot_be_written_only_costs_time(source: Path, tmp_path: 
         *(("k.cu", "plain", bad, f"arch {bad!r}: expected sm_", "") for bad in ("90", "compute_90", "sm_9", "hopper")),
     ],
 )
-def test_what_cannot_be_compiled_is_refused_in_a_line_above_the_log(
-    source: Path, name: str, entry: str, arch: str, line: str, logged: str
-) -> None:
+def test_what_cannot_be_compiled_is_refused_in_a_line_above_the_log(source, name, entry, arch, line, logged):
     source.with_name("broken.cu").write_text("__global__ void k(float *a) { a[0] = undeclared; }\n")
     file = source.with_name(name)
     with pytest.raises(UsageError) as caught:
@@ -245,7 +232,7 @@ def test_what_cannot_be_compiled_is_refused_in_a_line_above_the_log(
     assert logged in "\n".join(log)
 
 
-def test_a_header_that_one_root_lacks_comes_from_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_header_that_one_root_lacks_comes_from_the_next(tmp_path, monkeypatch):
     wheels, toolkit = tmp_path / "cu13" / "include", tmp_path / "toolkit" / "include"
     for header in (wheels / "cuda_runtime.h", toolkit / "cuda_runtime.h", toolkit / "crt" / "mma.h"):
         header.parent.mkdir(parents=True, exist_ok=True)
@@ -262,7 +249,7 @@ def test_a_header_that_one_root_lacks_comes_from_the_next(tmp_path: Path, monkey
     assert header_folders.__wrapped__() == (str(wheels), str(toolkit / "cccl"))
 
 
-def test_headers_of_the_host_and_of_cudas_library_are_found_or_named(source: Path) -> None:
+def test_headers_of_the_host_and_of_cudas_library_are_found_or_named(source):
     includes = "#include <cooperative_groups.h>\n#include <cstdint>\n#include <stdio.h>\n"
     body = '__global__ void f(uint8_t *y) {{ printf("%d", *y); *y = {0} < 3 ? 1 : 2; }}\n'
     source.write_text(includes + body.format("-INFINITY"))
@@ -306,9 +293,7 @@ extern "C" __global__ void BOUND f(float *c) {
     ],
     ids=["wgmma-serialised", "setmaxnreg-ignored", "spills"],
 )
-def test_loss_is_reported_for_the_faulty_source_alone(
-    source: Path, text: str, word: str, faulty: str, sound: str, said: str
-) -> None:
+def test_loss_is_reported_for_the_faulty_source_alone(source, text, word, faulty, sound, said):
     reported = []
     for change in (faulty, sound):
         source.write_text(text.replace(word, change))

@@ -4,7 +4,6 @@ import ctypes
 import sys
 from dataclasses import replace
 from types import ModuleType, SimpleNamespace
-from typing import Any
 from unittest.mock import Mock
 
 import numpy as np
@@ -17,13 +16,13 @@ from kernelmark.bench.measure.cuda import present_limits
 from kernelmark.bench.measure.launch import c_scalar, cuda_launch, programs, shared_settings
 from kernelmark.bench.measure.tensormap import encode, packed
 from kernelmark.bench.plan.errors import Unsupported, UsageError
-from kernelmark.bench.plan.kernel import CudaKernel, Im2colMap, KernelCall, TensorMap, Tile
-from kernelmark.bench.plan.limits import H100, TYPICAL, DeviceLimits
+from kernelmark.bench.plan.kernel import Im2colMap, KernelCall, TensorMap, Tile
+from kernelmark.bench.plan.limits import H100, TYPICAL
 from support.cuda import CLUSTERED, HALVES, PADDED, REGISTRY, TILED, Gpu, device_arrays, operands, planned
 
 
 @pytest.fixture
-def hopper(monkeypatch: pytest.MonkeyPatch, cuda_compiler: str) -> Gpu:
+def hopper(monkeypatch, cuda_compiler):
     """A device of compute capability 9.0; what the tests launch is compiled before cuda.core is replaced."""
     from cuda.bindings import driver
 
@@ -44,17 +43,17 @@ def hopper(monkeypatch: pytest.MonkeyPatch, cuda_compiler: str) -> Gpu:
     return gpu
 
 
-def test_scalars_have_their_c_types() -> None:
+def test_scalars_have_their_c_types():
     assert [type(c_scalar(value, "k")) for value in (3, 0.5, np.int64(2**40))] == [np.int32, np.float32, np.int64]
 
 
 @pytest.mark.parametrize("value", [2**31, -(2**31) - 1, 1e39, None])
-def test_a_scalar_that_fits_no_c_type_is_refused(value: Any) -> None:
+def test_a_scalar_that_fits_no_c_type_is_refused(value):
     with pytest.raises(UsageError, match=r"^k: argument"):
         c_scalar(value, "k")
 
 
-def test_programs_compiled_ahead_are_those_that_a_launch_compiles(hopper: Gpu, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_programs_compiled_ahead_are_those_that_a_launch_compiles(hopper, monkeypatch):
     noted = Mock(wraps=compile_cubin)
     monkeypatch.setattr(launch, "compile_cubin", noted)
     cuda_launch(TILED, PADDED, operands(a=1024, b=2048, c=3072))
@@ -62,19 +61,19 @@ def test_programs_compiled_ahead_are_those_that_a_launch_compiles(hopper: Gpu, m
     assert programs([(TILED, [PADDED, PADDED]), (TILED, [PADDED])], H100) == compiled
 
 
-def test_what_a_device_does_not_take_is_not_compiled_ahead() -> None:
+def test_what_a_device_does_not_take_is_not_compiled_ahead():
     assert programs([(CLUSTERED, [HALVES])], TYPICAL[100]) == []
     assert programs([(TILED, [HALVES])], H100) == []
 
 
-def test_the_operand_sets_of_a_case_share_one_loaded_kernel(hopper: Gpu) -> None:
+def test_the_operand_sets_of_a_case_share_one_loaded_kernel(hopper):
     for base in (0, 16**5):
         cuda_launch(TILED, PADDED, operands(a=base + 16, b=base + 32, c=base + 48))
     assert len(hopper.loaded) == 1
 
 
 @pytest.mark.parametrize("name", ["a", "b", "c"])
-def test_an_operand_off_16_bytes_is_unsupported_before_anything_is_launched(hopper: Gpu, name: str) -> None:
+def test_an_operand_off_16_bytes_is_unsupported_before_anything_is_launched(hopper, name):
     pointers = {"a": 1024, "b": 2048, "c": 3072} | {name: 5004}
     with pytest.raises(Unsupported, match=rf"operand {name} lies at address 5004, expected a multiple of 16 bytes"):
         cuda_launch(TILED, PADDED, operands(**pointers))
@@ -82,7 +81,7 @@ def test_an_operand_off_16_bytes_is_unsupported_before_anything_is_launched(hopp
     assert hopper.launched == []
 
 
-def test_pycuda_refuses_what_it_cannot_launch(hopper: Gpu) -> None:
+def test_pycuda_refuses_what_it_cannot_launch(hopper):
     plain, mapped = (KernelCall(1, 1, args) for args in (("a", 3), (TensorMap("a", (8, 8)),)))
     refusals = [launch_pycuda.beyond_pycuda(TILED, call) for call in (plain, mapped, replace(plain, cluster=2))]
     assert refusals == [None, "tensor maps", "clusters"]
@@ -109,21 +108,19 @@ COOPERATIVE = replace(TILED, cooperative=True)
         (planned(TILED, grid=(7, 5), cluster=2), H100, UsageError, r"grid of \(7, 5\) blocks cannot be.*clusters of 2"),
     ],
 )
-def test_a_launch_that_the_device_does_not_take_is_refused(
-    hopper: Gpu, kernel: CudaKernel, limits: DeviceLimits, error: type[Exception], reason: str
-) -> None:
+def test_a_launch_that_the_device_does_not_take_is_refused(hopper, kernel, limits, error, reason):
     hopper.limits = limits
     problem, x = (HALVES, device_arrays(HALVES)) if kernel is CLUSTERED else (PADDED, operands(a=16, b=32, c=48))
     with pytest.raises(error, match=reason):
         cuda_launch(kernel, problem, x)
 
 
-def test_a_cooperative_grid_that_is_resident_as_a_whole_is_launched(hopper: Gpu) -> None:
+def test_a_cooperative_grid_that_is_resident_as_a_whole_is_launched(hopper):
     hopper.limits = replace(H100, multiprocessors=2)
     cuda_launch(COOPERATIVE, PADDED, operands(a=16, b=32, c=48))
 
 
-def test_a_struct_is_handed_to_the_driver_by_value(hopper: Gpu) -> None:
+def test_a_struct_is_handed_to_the_driver_by_value(hopper):
     run = cuda_launch(planned(TILED, args=("a", 5, STRUCT, 6)), PADDED, operands(a=16))
     run()
     addresses = (ctypes.c_void_p * 4).from_address(hopper.driven[0][2])
@@ -131,41 +128,41 @@ def test_a_struct_is_handed_to_the_driver_by_value(hopper: Gpu) -> None:
     assert hopper.launched == []
 
 
-def test_pycuda_launches_on_its_own_stream_alone(hopper: Gpu, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pycuda_launches_on_its_own_stream_alone(hopper, monkeypatch):
     monkeypatch.setattr(launch_pycuda, "pycuda_stream", lambda device: SimpleNamespace(handle=16))
     with pytest.raises(RuntimeError, match=r"PyCUDA launches only on its stream 0x10, not on 0x63"):
         cuda_launch(TILED, PADDED, operands(a=16, b=32, c=48), "pycuda")
 
 
-def test_a_launcher_that_is_none_is_refused() -> None:
+def test_a_launcher_that_is_none_is_refused():
     with pytest.raises(UsageError, match="launcher 'opencl'; expected one of cuda-core, pycuda"):
         cuda_launch(TILED, PADDED, operands(), "opencl")
 
 
-def test_cuda_core_counts_a_grid_in_clusters(hopper: Gpu) -> None:
+def test_cuda_core_counts_a_grid_in_clusters(hopper):
     cuda_launch(planned(TILED, grid=(6, 5, 4), cluster=3), PADDED, operands(a=16, b=32, c=48))()
     config = hopper.launched[0][1]
     assert (config["grid"], config["cluster"]) == ((2, 5, 4), (3, 1, 1))
 
 
-def asked_for(dynamic: int, static: int = 0, threads: int = 256) -> dict[str, int]:
+def asked_for(dynamic, static=0, threads=256):
     """Return what the shared memory of a launch asks of an H100's driver."""
     used = Resources(32, static, 0, 0, 0, 1024)
     return shared_settings(KernelCall(1, threads, (), dynamic), used, H100)
 
 
-def test_static_shared_memory_counts_towards_what_a_block_must_ask_for() -> None:
+def test_static_shared_memory_counts_towards_what_a_block_must_ask_for():
     assert "MAX_DYNAMIC_SHARED_SIZE_BYTES" not in asked_for(48 * 1024 - 64, 64)
     assert asked_for(48 * 1024 - 64, 65)["MAX_DYNAMIC_SHARED_SIZE_BYTES"] == 48 * 1024 - 64
 
 
-def test_blocks_that_share_a_multiprocessor_ask_for_the_whole_carve_out() -> None:
+def test_blocks_that_share_a_multiprocessor_ask_for_the_whole_carve_out():
     assert asked_for(34 * 1024) == {"PREFERRED_SHARED_MEMORY_CARVEOUT": 100}  # six of them
     assert asked_for(34 * 1024, threads=1024) == {"PREFERRED_SHARED_MEMORY_CARVEOUT": 100}  # two
     assert asked_for(24 * 1024, threads=1024) == asked_for(0) == {}  # two, within the 48 KiB of the default
 
 
-def test_the_driver_is_told_what_shared_memory_a_launch_asks_for(hopper: Gpu) -> None:
+def test_the_driver_is_told_what_shared_memory_a_launch_asks_for(hopper):
     cuda_launch(CLUSTERED, HALVES, device_arrays(HALVES))
     (call,) = (call for _, call in CLUSTERED.calls(HALVES, CLUSTERED.tile_for(HALVES) or Tile()))
     assert dict(hopper.set) == {
@@ -178,12 +175,12 @@ def test_the_driver_is_told_what_shared_memory_a_launch_asks_for(hopper: Gpu) ->
         cuda_launch(TAKING_99_KIB, PADDED, operands(a=16, b=32, c=48))
 
 
-def test_pycuda_sets_what_shared_memory_a_launch_asks_for(hopper: Gpu, monkeypatch: pytest.MonkeyPatch) -> None:
-    attributes: dict[str, int] = {}
+def test_pycuda_sets_what_shared_memory_a_launch_asks_for(hopper, monkeypatch):
+    attributes = {}
     function = SimpleNamespace(prepare=str, set_attribute=attributes.__setitem__, prepared_async_call=print)
     pycuda = ModuleType("pycuda.driver")
     names = ("MAX_DYNAMIC_SHARED_SIZE_BYTES", "PREFERRED_SHARED_MEMORY_CARVEOUT")  # of PyCUDA's function_attribute
-    pycuda.function_attribute = SimpleNamespace(**{name: name for name in names})  # type: ignore[attr-defined]
+    pycuda.function_attribute = SimpleNamespace(**{name: name for name in names})
     monkeypatch.setitem(sys.modules, "pycuda.driver", pycuda)
     monkeypatch.setattr(launch_pycuda, "pycuda_stream", lambda device: SimpleNamespace(handle=99))
     monkeypatch.setattr(launch_pycuda, "_pycuda_function", lambda code, symbol: function)
@@ -191,16 +188,16 @@ def test_pycuda_sets_what_shared_memory_a_launch_asks_for(hopper: Gpu, monkeypat
     assert attributes == {"MAX_DYNAMIC_SHARED_SIZE_BYTES": 99 * 1024, "PREFERRED_SHARED_MEMORY_CARVEOUT": 100}
 
 
-def test_the_limits_of_the_present_device_are_those_of_its_driver(hopper: Gpu) -> None:
+def test_the_limits_of_the_present_device_are_those_of_its_driver(hopper):
     for limits in (*TYPICAL.values(), replace(H100, multiprocessors=114, l2_bytes=5)):
         hopper.limits = limits
         assert present_limits() == limits
 
 
-def test_a_plan_sees_the_present_device(hopper: Gpu) -> None:
+def test_a_plan_sees_the_present_device(hopper):
     seen = []
 
-    def plan(problem: Any, tile: Any, device: Any) -> list[KernelCall]:
+    def plan(problem, tile, device):
         seen.append((tile.SMS, device))
         return TILED.plan(problem, Tile(T=tile.T), device)
 
@@ -210,17 +207,17 @@ def test_a_plan_sees_the_present_device(hopper: Gpu) -> None:
     assert set(seen) == {(114, hopper.limits)}
 
 
-def shown(array: Any) -> Any:
+def shown(array):
     """A host array as if it lay on a device, at address 32."""
     return SimpleNamespace(data=SimpleNamespace(ptr=32), shape=array.shape, strides=array.strides, dtype=array.dtype)
 
 
-def numbers(values: Any) -> list[int]:
+def numbers(values):
     """Return the integers that the bindings wrap."""
     return [int(value) for value in values]
 
 
-def test_a_tensor_map_has_columns_rows_and_products_from_the_array_as_it_lies(hopper: Gpu) -> None:
+def test_a_tensor_map_has_columns_rows_and_products_from_the_array_as_it_lies(hopper):
     cuda_launch(CLUSTERED, HALVES, device_arrays(HALVES))
     (kind, rank, address, sizes, pitches, box, steps, interleave, swizzle, promotion, fill), b, c = hopper.encoded
     assert (kind.name, rank, address) == ("CU_TENSOR_MAP_DATA_TYPE_BFLOAT16", 3, 4096)
@@ -233,7 +230,7 @@ def test_a_tensor_map_has_columns_rows_and_products_from_the_array_as_it_lies(ho
     assert (c[2], numbers(c[5])) == (4096 + 2 * 2**20, [64, 64, 1])
 
 
-def test_rows_may_be_any_axes_and_what_is_left_is_the_third_dimension(hopper: Gpu) -> None:
+def test_rows_may_be_any_axes_and_what_is_left_is_the_third_dimension(hopper):
     array = np.zeros((5, 3, 2, 8), np.float16)
     for rows in ((0,), (0, 1, 2)):
         encode(TensorMap("a", (8, 8), rows=rows), shown(array), "k")
@@ -245,7 +242,7 @@ def test_rows_may_be_any_axes_and_what_is_left_is_the_third_dimension(hopper: Gp
 IMAGES = Im2colMap("a", (128, 64), lower=(-1, -2), upper=(0, 3), stride=(2, 1), swizzle="128B")
 
 
-def test_a_map_of_images_has_its_axes_and_corners_innermost_first(hopper: Gpu) -> None:
+def test_a_map_of_images_has_its_axes_and_corners_innermost_first(hopper):
     encode(IMAGES, shown(np.zeros((5, 4, 3, 8), np.float16)), "k")
     ((kind, rank, address, sizes, pitches, lower, upper, channels, pixels, steps, *_, swizzle, _, _),) = hopper.encoded
     assert (kind.name, rank, address) == ("CU_TENSOR_MAP_DATA_TYPE_FLOAT16", 4, 32)
@@ -266,7 +263,7 @@ def test_a_map_of_images_has_its_axes_and_corners_innermost_first(hopper: Gpu) -
         ({"box": (8, 20)}, "a row of a copy has 40 bytes, expected a multiple of 16"),
     ],
 )
-def test_a_map_of_images_beyond_the_tma_is_refused_in_one_line(hopper: Gpu, changed: Any, reason: str) -> None:
+def test_a_map_of_images_beyond_the_tma_is_refused_in_one_line(hopper, changed, reason):
     with pytest.raises(UsageError, match=rf"^k: {reason}"):
         encode(replace(IMAGES, **changed), shown(np.zeros((5, 4, 3, 8), np.float16)), "k")
     assert hopper.encoded == []
@@ -285,12 +282,12 @@ def test_a_map_of_images_beyond_the_tma_is_refused_in_one_line(hopper: Gpu, chan
         ("f8", False, "FLOAT64"),
     ],
 )
-def test_the_elements_of_a_tensor_map_are_those_of_the_array(hopper: Gpu, dtype: str, tf32: bool, element: str) -> None:
+def test_the_elements_of_a_tensor_map_are_those_of_the_array(hopper, dtype, tf32, element):
     encode(TensorMap("a", (8, 8), tf32=tf32), shown(np.zeros((16, 16), dtype)), "k")
     assert hopper.encoded[0][0].name == f"CU_TENSOR_MAP_DATA_TYPE_{element}"
 
 
-def test_a_tensor_that_the_tma_cannot_address_is_unsupported(hopper: Gpu) -> None:
+def test_a_tensor_that_the_tma_cannot_address_is_unsupported(hopper):
     with pytest.raises(Unsupported, match="rows of a begin at address 4104 every 160 bytes, expected multiples of 16"):
         cuda_launch(CLUSTERED, HALVES, device_arrays(HALVES, base=4104))
     odd = device_arrays(REGISTRY.problem("gemm/m8n8k7/bf16/NN"))
@@ -301,19 +298,19 @@ def test_a_tensor_that_the_tma_cannot_address_is_unsupported(hopper: Gpu) -> Non
     assert hopper.encoded == []
 
 
-def test_a_launch_that_the_driver_refuses_is_an_error(hopper: Gpu) -> None:
+def test_a_launch_that_the_driver_refuses_is_an_error(hopper):
     run = cuda_launch(CLUSTERED, HALVES, device_arrays(HALVES))
     hopper.refuses = True
     with pytest.raises(RuntimeError, match="CUDA_ERROR_INVALID_VALUE"):
         run()
 
 
-def test_a_descriptor_lies_where_the_header_of_the_driver_has_it_and_is_launched_from_there(hopper: Gpu) -> None:
+def test_a_descriptor_lies_where_the_header_of_the_driver_has_it_and_is_launched_from_there(hopper):
     array = shown(np.zeros((16, 16), "f4"))
     encoded = [encode(TensorMap("a", (8, 8)), array, "k") for _ in range(20)]  # kept, or all lie at one address
     assert {descriptor.ctypes.data % 128 for descriptor in encoded} == {0}
     assert [value.ctypes.data for value in packed(encoded)] == [descriptor.ctypes.data for descriptor in encoded]
 
 
-def test_packed_parameters_are_as_wide_as_their_c_types() -> None:
+def test_packed_parameters_are_as_wide_as_their_c_types():
     assert [value.size for value in packed([2**40, np.int32(7), np.float32(0.5), np.int64(3)])] == [8, 4, 4, 8]

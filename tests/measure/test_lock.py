@@ -8,10 +8,9 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
-from typing import IO
 
 import pytest
 
@@ -33,7 +32,7 @@ Complaint = Callable[[Callable[[], object]], str]
 
 
 @pytest.fixture
-def holder(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+def holder(tmp_path):
     """Another process, with another TMPDIR, that holds a run of the store until its input ends."""
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     (tmp_path / "elsewhere").mkdir()
@@ -46,20 +45,18 @@ def holder(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
 
 
 @pytest.fixture
-def take(tmp_path: Path) -> Callable[..., None]:
+def take(tmp_path):
     """Hold a run of the store for a moment."""
 
     return lambda run_id="20260101-c0ffee": hold(held_run(tmp_path / "r.db", run_id, "leave"))
 
 
-def hold(lock: AbstractContextManager[None]) -> None:
+def hold(lock):
     with lock:
         pass
 
 
-def test_a_run_that_another_process_holds_is_refused_with_its_number_until_that_is_killed(
-    holder: subprocess.Popen[str], complaint: Complaint, take: Callable[..., None]
-) -> None:
+def test_a_run_that_another_process_holds_is_refused_with_its_number_until_that_is_killed(holder, complaint, take):
     expected = f"run-20260101-c0ffee: is being measured by process {holder.pid}; wait until that ends, or leave"
     assert complaint(take) == expected
     assert complaint(take) == expected
@@ -69,7 +66,7 @@ def test_a_run_that_another_process_holds_is_refused_with_its_number_until_that_
     take()
 
 
-def test_nothing_is_left_beside_the_store(tmp_path: Path, take: Callable[..., None]) -> None:
+def test_nothing_is_left_beside_the_store(tmp_path, take):
     take()
     with pytest.raises(ValueError, match="boom"), held_run(tmp_path / "r.db", "20260101-c0ffee", "leave"):
         raise ValueError("boom")
@@ -77,15 +74,13 @@ def test_nothing_is_left_beside_the_store(tmp_path: Path, take: Callable[..., No
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_lock_that_its_holder_removes_meanwhile_is_not_taken_for_the_next_ones(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, complaint: Complaint
-) -> None:
+def test_a_lock_that_its_holder_removes_meanwhile_is_not_taken_for_the_next_ones(tmp_path, monkeypatch, complaint):
     """One opens the file and waits; its holder removes it, and a third makes and locks another."""
     path = tmp_path / "test.lock"
     path.write_text("")
     opened, others = lock._opened, []
 
-    def slowly(path: Path) -> int:
+    def slowly(path):
         fd = opened(path)
         if not others:
             path.unlink()
@@ -99,7 +94,7 @@ def test_a_lock_that_its_holder_removes_meanwhile_is_not_taken_for_the_next_ones
     others[0].__exit__(None, None, None)
 
 
-def test_a_lock_that_cannot_be_opened_is_refused_in_one_line(complaint: Complaint, tmp_path: Path) -> None:
+def test_a_lock_that_cannot_be_opened_is_refused_in_one_line(complaint, tmp_path):
     path = tmp_path / "test.lock"
     path.mkdir()  # not even root can open it
 
@@ -107,7 +102,7 @@ def test_a_lock_that_cannot_be_opened_is_refused_in_one_line(complaint: Complain
     assert refusal == f"{path}: cannot be opened: Is a directory; remove it, or leave"
 
 
-def test_another_user_can_open_the_lock_whatever_the_umask(tmp_path: Path) -> None:
+def test_another_user_can_open_the_lock_whatever_the_umask(tmp_path):
     before = os.umask(0o077)
     try:
         hold(held(tmp_path / "test.lock", "test", "leave"))
@@ -116,9 +111,7 @@ def test_another_user_can_open_the_lock_whatever_the_umask(tmp_path: Path) -> No
     assert (tmp_path / "test.lock").stat().st_mode & 0o777 == 0o666
 
 
-def test_only_a_gpu_is_locked_for_the_whole_machine_and_only_if_it_is_not_shared(
-    complaint: Complaint, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_only_a_gpu_is_locked_for_the_whole_machine_and_only_if_it_is_not_shared(complaint, monkeypatch, tmp_path):
     assert Path("/tmp") == lock.MACHINE  # whatever TMPDIR is
     monkeypatch.setattr(lock, "MACHINE", tmp_path)
     monkeypatch.setattr(lock, "gpu_uuids", lambda: ["GPU-abc"])
@@ -132,12 +125,12 @@ def test_only_a_gpu_is_locked_for_the_whole_machine_and_only_if_it_is_not_shared
     hold(exclusive(("cuda",), shared=False))
 
 
-def test_a_turn_alone_waits_for_shared_ones_and_they_for_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_turn_alone_waits_for_shared_ones_and_they_for_it(monkeypatch, tmp_path):
     monkeypatch.setattr(lock, "MACHINE", tmp_path)
-    order: list[str] = []
+    order = []
 
-    def take(name: str, alone: bool) -> threading.Thread:
-        def wait() -> None:
+    def take(name, alone):
+        def wait():
             with turn(alone):
                 order.append(name)
 
@@ -156,7 +149,7 @@ def test_a_turn_alone_waits_for_shared_ones_and_they_for_it(monkeypatch: pytest.
     assert order == ["in company", "the first leaves", "alone", "late, in company"]
 
 
-def is_locked(path: Path) -> bool:
+def is_locked(path):
     with path.open() as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -174,12 +167,12 @@ with Board(int(sys.argv[1])).calling(3, "warm-up"):
 
 
 @pytest.fixture
-def shared() -> Iterator[IO[bytes]]:
+def shared():
     with tempfile.TemporaryFile() as file:
         yield file
 
 
-def test_a_call_tells_contender_stage_and_since_when_until_it_returns_or_raises() -> None:
+def test_a_call_tells_contender_stage_and_since_when_until_it_returns_or_raises():
     board_, before = Board(), now()
     assert board_.read() is None
     with suppress(ValueError), board_.calling(2, "sampling"):
@@ -190,7 +183,7 @@ def test_a_call_tells_contender_stage_and_since_when_until_it_returns_or_raises(
     assert board_.read() is None
 
 
-def test_the_call_outlives_the_process_that_was_in_it(shared: IO[bytes]) -> None:
+def test_the_call_outlives_the_process_that_was_in_it(shared):
     reader = Board(shared.fileno())
 
     done = subprocess.run([sys.executable, "-c", CALL_AND_DIE, str(shared.fileno())], pass_fds=[shared.fileno()])
@@ -201,7 +194,7 @@ def test_the_call_outlives_the_process_that_was_in_it(shared: IO[bytes]) -> None
     assert reader.read() is None
 
 
-def test_whoever_reads_in_the_midst_of_writing_sees_no_earlier_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_whoever_reads_in_the_midst_of_writing_sees_no_earlier_time(monkeypatch):
     """A time that is too early would end a worker for a call that has just begun."""
     board_, seen = Board(), []
     with board_.calling(0, "warm-up"):
@@ -210,9 +203,9 @@ def test_whoever_reads_in_the_midst_of_writing_sees_no_earlier_time(monkeypatch:
     class Slow(struct.Struct):
         """Packs a field at a time, looking after each."""
 
-        def pack_into(self, buffer: object, offset: int, *values: object) -> None:
+        def pack_into(self, buffer, offset, *values):
             for kind, value in zip(self.format, values, strict=True):
-                struct.pack_into(kind, buffer, offset, value)  # type: ignore[arg-type]
+                struct.pack_into(kind, buffer, offset, value)
                 offset += struct.calcsize(kind)
                 seen.append(board_.read())
 

@@ -5,7 +5,6 @@ import os
 import platform
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -29,10 +28,10 @@ linux = pytest.mark.skipif(sys.platform != "linux", reason="pinning and /proc/se
 
 
 @pytest.fixture
-def topology(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+def topology(monkeypatch, tmp_path):
     """A machine by its cores and its nodes, as the kernel lists them."""
 
-    def build(cores: list[str], nodes: list[str]) -> None:
+    def build(cores, nodes):
         write_files(tmp_path, {f"cpu{cpu}/topology/core_cpus_list": core for core in cores for cpu in cpus_in(core)})
         write_files(tmp_path, {f"node{number}/cpulist": node for number, node in enumerate(nodes)})
         monkeypatch.setattr(affinity, "CPUS", tmp_path)
@@ -78,7 +77,7 @@ def test_only_threads_that_worked_count(monkeypatch):
     assert working_threads(before) is None
 
 
-def _measure(problem: str, threads: int, max_time_s: float = 0.02):
+def _measure(problem, threads, max_time_s=0.02):
     job = Job((problem,), ("gemm/numpy.matmul",), Mode.HOT, (), 0, Budget(max_time_s), threads)
     with Workers() as workers:
         (row,) = workers.run(job, WorkerKey("cpu", threads))
@@ -125,13 +124,13 @@ def test_pinning_takes_along_the_threads_that_were_there_before(python_in, tmp_p
 
 
 @pytest.fixture(autouse=True)
-def _asked_anew() -> Iterator[None]:
+def _asked_anew():
     last_level_cache_bytes.cache_clear()
     yield
     last_level_cache_bytes.cache_clear()
 
 
-def test_the_variable_gives_the_size_and_without_it_a_cache_does(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_variable_gives_the_size_and_without_it_a_cache_does(monkeypatch):
     monkeypatch.setenv("KERNELMARK_LLC_BYTES", "12345")
     assert Cpu().llc_bytes == 12345
     monkeypatch.delenv("KERNELMARK_LLC_BYTES")
@@ -153,13 +152,13 @@ def test_the_last_level_caches_of_all_cpus_that_may_be_used_count_once_each(tmp_
 
 
 @pytest.fixture
-def control_groups(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., None]:
+def control_groups(monkeypatch, tmp_path):
     """Control groups with these files, and the groups that this process is in."""
     for module in ("cpu", "memory"):
         monkeypatch.setattr(f"kernelmark.bench.measure.{module}.CGROUP", tmp_path / "groups")
     monkeypatch.setattr(memory, "OWN_GROUPS", tmp_path / "own")
 
-    def written(files: Mapping[str, object], membership: str = "0::/\n") -> None:
+    def written(files, membership="0::/\n"):
         (tmp_path / "own").write_text(membership)
         write_files(tmp_path / "groups", files)
 
@@ -182,13 +181,13 @@ def test_a_quota_of_the_control_groups_limits_the_default_threads(files, threads
 
 
 @pytest.mark.parametrize("given", ["0", "-1", "8M", "1e6", " ", "1" * 30])
-def test_what_is_no_size_is_refused(given: str, monkeypatch: pytest.MonkeyPatch, complaint: Callable[..., str]) -> None:
+def test_what_is_no_size_is_refused(given, monkeypatch, complaint):
     monkeypatch.setenv("KERNELMARK_LLC_BYTES", given)
     want = f"KERNELMARK_LLC_BYTES: is {given!r}, expected an integer above 0, in bytes"
     assert complaint(last_level_cache_bytes) == want
 
 
-def test_every_cpu_empties_its_own_caches() -> None:
+def test_every_cpu_empties_its_own_caches():
     device = Cpu()
     before = thread_times()
     for _ in range(30):
@@ -196,7 +195,7 @@ def test_every_cpu_empties_its_own_caches() -> None:
     assert working_threads(before) == cpu_count()
 
 
-def test_memory_is_limited_by_the_control_group_whose_inactive_files_can_be_had(control_groups) -> None:
+def test_memory_is_limited_by_the_control_group_whose_inactive_files_can_be_had(control_groups):
     control_groups({"memory.max": 1_000_000, "memory.current": 400_000, "memory.stat": "anon 300000"})
     assert memory.available_bytes() == 600_000
     control_groups({"memory.current": 900_000, "memory.stat": "anon 300000\ninactive_file 500000"})
@@ -206,7 +205,7 @@ def test_memory_is_limited_by_the_control_group_whose_inactive_files_can_be_had(
     assert free is None or free > 600_000
 
 
-def test_the_narrowest_limit_of_nested_control_groups_of_either_version_counts(control_groups) -> None:
+def test_the_narrowest_limit_of_nested_control_groups_of_either_version_counts(control_groups):
     for folder, limit in (("memory", 10**9), ("memory/outer", 800_000), ("memory/outer/inner", 900_000)):
         files = {"memory.limit_in_bytes": limit, "memory.usage_in_bytes": 300_000, "memory.oom_control": "oom_kill 2"}
         control_groups({f"{folder}/{name}": text for name, text in files.items()}, "4:cpu,memory:/outer/inner\n0::/\n")
@@ -224,7 +223,7 @@ def cpu(monkeypatch, tmp_path):
     """A CPU with these flags."""
     cpu_name()  # which is kept, and stays that of this CPU
 
-    def build(flags: str, machine: str = "x86_64") -> None:
+    def build(flags, machine="x86_64"):
         (tmp_path / "cpuinfo").write_text(f"processor\t: 0\nflags\t\t: fpu {flags} ht\n")
         monkeypatch.setattr(affinity, "CPUINFO", tmp_path / "cpuinfo")
         monkeypatch.setattr(platform, "machine", lambda: machine)
@@ -331,14 +330,14 @@ def asks(problem, x):
 """
 
 
-def test_garbage_collection_is_off_in_a_sample_and_given_back_after_one_that_raises() -> None:
-    seen: list[bool] = []
+def test_garbage_collection_is_off_in_a_sample_and_given_back_after_one_that_raises():
+    seen = []
     with pytest.raises(ZeroDivisionError):
         CpuClock().time([lambda: seen.append(gc.isenabled()), lambda: 1 // 0])
     assert (seen, gc.isenabled()) == ([False], True)
 
 
-def test_threads_that_the_system_refuses_are_no_fault_of_the_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_threads_that_the_system_refuses_are_no_fault_of_the_kernel(monkeypatch):
     monkeypatch.setattr("kernelmark.bench.measure.cpu.cpu_count", lambda: 2)
     monkeypatch.setattr(threading.Thread, "start", Mock(side_effect=RuntimeError("can't start new thread")))
     with pytest.raises(Unsupported, match="emptying the caches of all CPUs: can't start new thread; `ulimit -u`"):

@@ -3,11 +3,8 @@
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from pathlib import Path
 from textwrap import dedent
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -22,7 +19,7 @@ from support.processes import write_files
 class Machine:
     """Two CPUs of two cores, as /proc and /sys show them, a clock, and the CPU time of this process."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, folder: Path, ours: set[int]) -> None:
+    def __init__(self, monkeypatch, folder, ours):
         self._patch, self._folder = monkeypatch, folder
         self.now_s = self.own_s = self.reaped_s = 0.0
         self.idle = [0, 0]
@@ -41,7 +38,7 @@ class Machine:
         monitor._counts_cycles.cache_clear()
         self.passes(0.0, 0.0, (0.0, 0.0))
 
-    def passes(self, seconds: float, own_s: float, idle: tuple[float, float], steal: float = 0.0) -> None:
+    def passes(self, seconds, own_s, idle, steal=0.0):
         """Let time pass; `idle` of each CPU, `steal` from CPU 0. What is neither idle nor stolen was spent by users."""
         self.now_s += seconds
         self.own_s += own_s
@@ -54,7 +51,7 @@ class Machine:
         text = "".join(f"{name} {' '.join(map(str, line))}\n" for name, line in named)
         (self._folder / "stat").write_text(text + "intr 5\n")
 
-    def has_below(self, pid: int, of: str, seconds: float) -> None:
+    def has_below(self, pid, of, seconds):
         """Let a process below another have had that much of any CPU, in user and system time alike."""
         ticks = round(seconds * 100)
         stat = f"{pid} (a name) with (blanks)) S {' '.join(['0'] * 10)} {ticks} 0 0 0 20"
@@ -62,19 +59,19 @@ class Machine:
 
 
 @pytest.fixture
-def both(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Machine:
+def both(monkeypatch, tmp_path):
     """We may use both CPUs."""
     return Machine(monkeypatch, tmp_path, {0, 1})
 
 
-def watching() -> CpuMonitor:
+def watching():
     """Return a monitor whose first look has been taken."""
     watch = CpuMonitor()
     watch.look()
     return watch
 
 
-def test_what_processes_below_us_take_is_no_load_whether_they_live_or_not(both: Machine) -> None:
+def test_what_processes_below_us_take_is_no_load_whether_they_live_or_not(both):
     both.has_below(7, of="self", seconds=0.2)
     both.has_below(8, of="7", seconds=0.1)
     watch = watching()
@@ -88,7 +85,7 @@ def test_what_processes_below_us_take_is_no_load_whether_they_live_or_not(both: 
     assert watch.look().causes == {}
 
 
-def test_a_process_has_a_child_until_it_has_waited_for_it() -> None:
+def test_a_process_has_a_child_until_it_has_waited_for_it():
     code = """
         import os, subprocess
         from kernelmark.bench.measure.monitor import has_children
@@ -104,7 +101,7 @@ def test_a_process_has_a_child_until_it_has_waited_for_it() -> None:
     assert done.stdout.split() == ["False", "True", "True", "-9", "False"]
 
 
-def test_what_was_before_the_first_look_is_no_load(both: Machine) -> None:
+def test_what_was_before_the_first_look_is_no_load(both):
     watch = CpuMonitor()
     both.passes(1.0, own_s=1.0, idle=(0.0, 0.5))
     window = watch.look()
@@ -133,8 +130,8 @@ STOLEN = "the hypervisor took 5 % of the time during 100 % of the sampling"
     ],
 )
 def test_what_others_take_is_load_and_disturbs_beyond_a_tenth_of_our_cpus(
-    ours: Any, passes: Any, load: float, disturbed: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+    ours, passes, load, disturbed, monkeypatch, tmp_path
+):
     if ours == "0-1":  # a core with both CPUs, of which we may use the first
         write_files(tmp_path, {"cpu0/topology/core_cpus_list": ours})
     machine = Machine(monkeypatch, tmp_path, {0} if ours == "0-1" else ours)
@@ -149,9 +146,7 @@ def test_what_others_take_is_load_and_disturbs_beyond_a_tenth_of_our_cpus(
     ("group", "counter"),
     [("", "throttled_usec {}000"), ("own", "throttled_usec {}000"), ("cpu/own", "throttled_time {}000000")],
 )
-def test_a_quota_that_holds_threads_back_disturbs_though_the_cpus_are_idle(
-    group: str, counter: str, both: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_quota_that_holds_threads_back_disturbs_though_the_cpus_are_idle(group, counter, both, tmp_path, monkeypatch):
     (tmp_path / "groups").write_text("3:cpu:/own\n0::/own\n")
     monkeypatch.setattr(memory, "OWN_GROUPS", tmp_path / "groups")
     write_files(tmp_path / group, {"cpu.stat": f"usage_usec 5\nnr_throttled 0\n{counter.format(1000)}"})
@@ -161,7 +156,7 @@ def test_a_quota_that_holds_threads_back_disturbs_though_the_cpus_are_idle(
     assert watch.look().causes == {monitor.QUOTA: pytest.approx(0.6)}
 
 
-def test_counters_that_stand_still_or_are_missing_tell_nothing(both: Machine, tmp_path: Path) -> None:
+def test_counters_that_stand_still_or_are_missing_tell_nothing(both, tmp_path):
     watch = watching()
     both.now_s = 1.0  # /proc/stat stays as it was, as sandboxes show it
     assert watch.look() == Window(1.0)
@@ -170,7 +165,7 @@ def test_counters_that_stand_still_or_are_missing_tell_nothing(both: Machine, tm
     assert watch.look() == Window(1.0)
 
 
-def test_the_clock_is_the_mean_of_the_cpus_that_we_may_use(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_clock_is_the_mean_of_the_cpus_that_we_may_use(monkeypatch, tmp_path):
     for cpu, khz in enumerate((3_000_000, 4_000_000, 9_000_000)):
         write_files(tmp_path, {f"cpu{cpu}/cpufreq/scaling_cur_freq": khz})
     Machine(monkeypatch, tmp_path, {0, 1})
@@ -178,13 +173,13 @@ def test_the_clock_is_the_mean_of_the_cpus_that_we_may_use(monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize(("flag", "mhz"), [("aperfmperf", 2600.0), ("tsc", None)])
-def test_the_clock_in_cpuinfo_counts_where_the_kernel_measures_it(both: Machine, tmp_path: Path, flag, mhz) -> None:
+def test_the_clock_in_cpuinfo_counts_where_the_kernel_measures_it(both, tmp_path, flag, mhz):
     cpus = "".join(f"processor\t: {i}\ncpu MHz\t\t: {2500 + 200 * i}.000\nflags\t\t: fpu {flag}\n\n" for i in (0, 1))
     (tmp_path / "cpuinfo").write_text(cpus)
     assert CpuMonitor().clock_mhz() == mhz
 
 
-def test_energy_is_that_of_whole_packages(both: Machine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_energy_is_that_of_whole_packages(both, monkeypatch, tmp_path):
     monkeypatch.setattr(monitor, "POWERCAP", tmp_path / "powercap")
     monitor._package_counters.cache_clear()
     for zone, name, microjoules in [("a", "package-0", 5_000_000), ("b", "core", 7), ("c", "package-1", 1_000_000)]:
@@ -195,7 +190,7 @@ def test_energy_is_that_of_whole_packages(both: Machine, monkeypatch: pytest.Mon
     monitor._package_counters.cache_clear()
 
 
-def test_readings_here_are_possible_ones() -> None:
+def test_readings_here_are_possible_ones():
     watch = watching()
     sum(range(10**6))
     window = watch.look()
@@ -205,13 +200,13 @@ def test_readings_here_are_possible_ones() -> None:
     assert window.state.get("load", 0.0) <= (os.cpu_count() or 1) + 1
 
 
-def test_means_weigh_windows_by_their_length_and_know_what_is_missing() -> None:
+def test_means_weigh_windows_by_their_length_and_know_what_is_missing():
     windows = [Window(1.0, {"load": 1.0}), Window(3.0, {"load": 0.0, "clock_mhz": 7.0}), Window(0.0, {"power_w": 1.0})]
     assert means(windows) == {"load": 0.25, "clock_mhz": 7.0}
     assert means([]) == {}
 
 
-def test_a_disturbance_names_its_mean_size_and_its_share_of_the_sampling() -> None:
+def test_a_disturbance_names_its_mean_size_and_its_share_of_the_sampling():
     windows = [Window(1.0, causes={monitor.OTHERS: 0.2}), Window(1.0, causes={monitor.OTHERS: 0.4}), Window(3.0)]
     assert disturbance(windows) == "other processes used 0.30 CPUs during 40 % of the sampling"
     assert disturbance([Window(1.0)]) == disturbance([]) == ""
@@ -228,9 +223,9 @@ class FakeNvml:
     class NVMLError(Exception):
         pass
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.started = 0
-        self.readings: dict[str, Any] = {
+        self.readings = {
             "HandleByPciBusId": BUS,
             "ClockInfo": 1980,
             "Temperature": 51,
@@ -239,14 +234,14 @@ class FakeNvml:
             "CurrentClocksThrottleReasons": 0,
         }
 
-    def nvmlInit(self) -> None:
+    def nvmlInit(self):
         self.started += 1
 
-    def __getattr__(self, function: str) -> Any:
+    def __getattr__(self, function):
         if (name := function.removeprefix("nvmlDeviceGet")) not in self.readings:
             raise AttributeError(function)
 
-        def read(handle: str, *kind: int) -> Any:
+        def read(handle, *kind):
             assert (handle, kind) == (BUS, {"ClockInfo": (1,), "Temperature": (0,)}.get(name, ()))
             if (value := self.readings[name]) is None:
                 raise self.NVMLError("Not Supported")
@@ -256,10 +251,10 @@ class FakeNvml:
 
 
 @pytest.fixture
-def installed(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Any], Any]]:
+def installed(monkeypatch):
     """Let this be NVML's bindings, or none be installed."""
 
-    def install(bindings: Any) -> Any:
+    def install(bindings):
         monkeypatch.setitem(sys.modules, "pynvml", bindings)
         nvml._library.cache_clear()
         return bindings
@@ -269,11 +264,11 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Any], Any]]
 
 
 @pytest.fixture
-def gpu(installed: Callable[[Any], Any]) -> FakeNvml:
+def gpu(installed):
     return installed(FakeNvml())
 
 
-def test_a_gpu_tells_clock_temperature_power_and_energy(gpu: FakeNvml) -> None:
+def test_a_gpu_tells_clock_temperature_power_and_energy(gpu):
     watch = nvml.GpuMonitor(BUS)
     assert watch.look().state == {"clock_mhz": 1980.0, "temperature_c": 51.0, "power_w": 350.5}
     assert watch.energy_j() == 7.25
@@ -281,13 +276,13 @@ def test_a_gpu_tells_clock_temperature_power_and_energy(gpu: FakeNvml) -> None:
     assert watch.energy_j() is None
 
 
-def test_the_library_is_started_once_a_process(gpu: FakeNvml) -> None:
+def test_the_library_is_started_once_a_process(gpu):
     for _ in range(3):
         nvml.GpuMonitor(BUS).look()
     assert gpu.started == 1
 
 
-def test_throttling_disturbs_and_idleness_or_a_chosen_clock_does_not(gpu: FakeNvml) -> None:
+def test_throttling_disturbs_and_idleness_or_a_chosen_clock_does_not(gpu):
     watch = nvml.GpuMonitor(BUS)
     gpu.readings["CurrentClocksThrottleReasons"] = 0x1 | 0x2 | 0x100
     assert watch.look().causes == {}
@@ -297,7 +292,7 @@ def test_throttling_disturbs_and_idleness_or_a_chosen_clock_does_not(gpu: FakeNv
     assert "(hardware thermal slowdown)" in disturbance([window])
 
 
-def test_a_gpus_clock_that_falls_by_more_than_three_per_cent_disturbs(gpu: FakeNvml) -> None:
+def test_a_gpus_clock_that_falls_by_more_than_three_per_cent_disturbs(gpu):
     watch = nvml.GpuMonitor(BUS)
     assert watch.clock_mhz() == 1980.0  # while it was warming up
     gpu.readings["ClockInfo"] = 1930
@@ -306,7 +301,7 @@ def test_a_gpus_clock_that_falls_by_more_than_three_per_cent_disturbs(gpu: FakeN
     assert disturbance([watch.look()]) == "the GPU's clock was 10 % below its highest during 100 % of the sampling"
 
 
-def test_without_the_librarys_bindings_a_gpu_tells_nothing(installed: Callable[[Any], Any]) -> None:
+def test_without_the_librarys_bindings_a_gpu_tells_nothing(installed):
     installed(None)
     watch = nvml.GpuMonitor(BUS)
     assert (watch.look().state, watch.clock_mhz(), watch.energy_j()) == ({}, None, None)
@@ -315,9 +310,9 @@ def test_without_the_librarys_bindings_a_gpu_tells_nothing(installed: Callable[[
 class Bus(FakeNvml):
     """A link that falls back where nothing crosses it, as NVML and CuPy have it."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
-        under_way: list[Any] = []
+        under_way = []
         self.readings |= {"CurrPcieLinkGeneration": lambda: 5 if under_way else 1, "CurrPcieLinkWidth": None}
         pointer = SimpleNamespace(ptr=4096)
         self.cupy = SimpleNamespace(empty=lambda *_: SimpleNamespace(data=pointer), uint8=None)
@@ -330,7 +325,7 @@ class Bus(FakeNvml):
 
 
 @pytest.fixture
-def bus(installed: Callable[[Any], Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Bus:
+def bus(installed, monkeypatch, tmp_path):
     stand_in = installed(Bus())
     monkeypatch.setitem(sys.modules, "cupy", stand_in.cupy)
     monkeypatch.setattr(machine, "LOAD_S", 0.01)
@@ -338,24 +333,24 @@ def bus(installed: Callable[[Any], Any], monkeypatch: pytest.MonkeyPatch, tmp_pa
     return stand_in
 
 
-def test_the_generation_is_that_of_a_link_under_load_and_what_nvml_lacks_is_left_out(bus: Bus) -> None:
+def test_the_generation_is_that_of_a_link_under_load_and_what_nvml_lacks_is_left_out(bus):
     assert GpuMonitor(BUS).link() == {"pcie_generation": 1}
     assert machine.gpu_link() == {"pcie_generation": 5}
 
 
 @pytest.mark.parametrize(("text", "expected"), [("1\n", {"gpu_numa_node": 1}), ("-1\n", {}), ("", {})])
-def test_the_node_of_a_gpu_is_the_systems(bus: Bus, tmp_path: Path, text: str, expected: dict[str, int]) -> None:
+def test_the_node_of_a_gpu_is_the_systems(bus, tmp_path, text, expected):
     write_files(tmp_path, {f"{BUS}/numa_node": text})
     assert machine.gpu_link() == {**expected, "pcie_generation": 5}
 
 
-def test_without_nvml_nothing_crosses_the_link(bus: Bus, installed: Callable[[Any], Any]) -> None:
+def test_without_nvml_nothing_crosses_the_link(bus, installed):
     installed(None)
     bus.cupy.cuda.runtime.memcpyAsync = None
     assert machine.gpu_link() == {}
 
 
-def test_the_nodes_of_the_host_are_numbers_in_order(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_nodes_of_the_host_are_numbers_in_order(monkeypatch, tmp_path):
     monkeypatch.setattr(machine, "NODES", tmp_path)
     monkeypatch.setattr(machine, "cuda_missing", lambda: "no GPU")
     assert machine.link_facts() == {}
@@ -364,7 +359,7 @@ def test_the_nodes_of_the_host_are_numbers_in_order(monkeypatch: pytest.MonkeyPa
     assert machine.link_facts() == {"numa_nodes": [2, 10]}
 
 
-def test_a_process_that_fails_leaves_the_facts_of_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_that_fails_leaves_the_facts_of_the_host(monkeypatch):
     monkeypatch.setattr(machine, "cuda_missing", lambda: None)
     monkeypatch.setattr(sys, "executable", "false")
     assert set(machine.link_facts()) <= {"numa_nodes"}

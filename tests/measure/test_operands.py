@@ -10,20 +10,20 @@ import pytest
 from kernelmark.bench.measure.cpu import Cpu
 from kernelmark.bench.measure.draw import LARGEST_INT, SPECIAL, Draw, drawn, poison
 from kernelmark.bench.measure.multi_gpu import Spread
-from kernelmark.bench.measure.operands import Operands, OperandSet, ScratchBuffers, loaded
+from kernelmark.bench.measure.operands import Operands, ScratchBuffers, loaded
 from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.dtypes import DTYPES, INTEGERS, bits_dtype, numpy_dtype
 from kernelmark.bench.plan.operation import Operand
 
 
-def _loaded(text: str, seed: int = 1) -> tuple[Draw, OperandSet]:
+def _loaded(text, seed=1):
     return loaded(discover().problem(text), Cpu(), seed)
 
 
 @pytest.mark.parametrize(
     ("dtype", "bits", "low"), [("f32", 24, 2**-7), ("f64", 53, 2**-10), ("f16", 11, 2**-14), ("bf16", 8, 2**-14)]
 )
-def test_values_are_uniform_in_all_bits_of_their_type(dtype: str, bits: int, low: float) -> None:
+def test_values_are_uniform_in_all_bits_of_their_type(dtype, bits, low):
     values = drawn(np.random.default_rng(0), (50_000,), Operand("a", (50_000,), dtype, "in")).astype(np.float64)
     assert np.quantile(values, [0.0, 0.25, 0.5, 0.75, 1.0]) == pytest.approx([-1, -0.5, 0, 0.5, 1], abs=0.02)
     mantissas = np.ldexp(np.frexp(values[abs(values) >= low])[0], bits)
@@ -33,9 +33,7 @@ def test_values_are_uniform_in_all_bits_of_their_type(dtype: str, bits: int, low
 
 @pytest.mark.parametrize("problem", ["gemm/m200n3k99/{}/NN/lda+3", "copy/m200n99/{}"])
 @pytest.mark.parametrize("dtype", ["f64", "f32", "f16", "bf16"])
-def test_other_distributions_are_normal_zeros_or_small_whole_numbers_and_leave_verification_as_it_is(
-    problem: str, dtype: str
-) -> None:
+def test_other_distributions_are_normal_zeros_or_small_whole_numbers_and_leave_verification_as_it_is(problem, dtype):
     draw, _ = _loaded(problem.format(dtype))
     usual = Draw(discover().problem(problem.format(dtype)), 1)
     by_distribution = {}
@@ -61,7 +59,7 @@ def test_other_distributions_are_normal_zeros_or_small_whole_numbers_and_leave_v
         ("fft/b2h1w{}/f32/c2c", 1),
     ],
 )
-def test_one_value_in_many_is_a_zero_an_integer_or_of_another_size(problem: str, largest: float) -> None:
+def test_one_value_in_many_is_a_zero_an_integer_or_of_another_size(problem, largest):
     draw, _ = _loaded(problem.format(100_000))
     values = next(iter(draw.views("C").values())).astype(np.float64).reshape(-1)
     scattered = np.concatenate([next(iter(draw.change().values()))[1] for _ in range(4000)]).astype(np.float64)
@@ -75,14 +73,14 @@ def test_one_value_in_many_is_a_zero_an_integer_or_of_another_size(problem: str,
         assert abs(numbers).max() <= 1.01 * largest
 
 
-def test_the_same_seed_draws_the_same_values() -> None:
+def test_the_same_seed_draws_the_same_values():
     first, again, other = (_loaded("copy/m31n33/f32", seed)[0] for seed in (1, 1, 2))
     assert np.array_equal(first.flat["a"], again.flat["a"])
     assert not np.array_equal(first.flat["a"], other.flat["a"])
 
 
-def test_values_follow_from_what_is_mixed_in_and_not_from_how_often_elements_have_changed() -> None:
-    def drawn(entropy: int, changes: int = 0) -> tuple[list[float], ...]:
+def test_values_follow_from_what_is_mixed_in_and_not_from_how_often_elements_have_changed():
+    def drawn(entropy, changes=0):
         draw = _loaded("copy/m31n33/f32")[0]
         draw.mix(entropy)
         draw.redraw()
@@ -96,7 +94,7 @@ def test_values_follow_from_what_is_mixed_in_and_not_from_how_often_elements_hav
     assert all(element != changed for element, changed in zip(drawn(3), drawn(4), strict=True))
 
 
-def test_a_draw_ends_with_the_last_that_holds_it() -> None:
+def test_a_draw_ends_with_the_last_that_holds_it():
     draw, _ = _loaded("copy/m3n5/f32")
     draw.change()
     reference = weakref.ref(draw)
@@ -112,7 +110,7 @@ def test_a_draw_ends_with_the_last_that_holds_it() -> None:
     ("text", "widths"),
     [("gemm/m200n200k200/f32/NN", (1000, 1000, 1)), ("conv/n8c8h32w32k8r3s3/f16/nchw/fprop", (4, 4, 16))],
 )
-def test_special_values_of_every_third_draw_have_another_width(text: str, widths: tuple[int, ...]) -> None:
+def test_special_values_of_every_third_draw_have_another_width(text, widths):
     draw = Draw(discover().problem(text), 0)
     for width in widths:
         draw.redraw()
@@ -120,12 +118,12 @@ def test_special_values_of_every_third_draw_have_another_width(text: str, widths
         assert 0.5 * width < largest <= width
 
 
-def test_column_major_views_keep_the_batch_outermost_and_read_the_buffer_column_by_column() -> None:
+def test_column_major_views_keep_the_batch_outermost_and_read_the_buffer_column_by_column():
     draw, _ = _loaded("gemm/m5n6k7/f32/NN/batch3")
     assert np.array_equal(draw.views("F")["a"][2], draw.flat["a"][2 * 35 :].reshape((5, 7), order="F"))
 
 
-def test_poison_marks_outputs_alone() -> None:
+def test_poison_marks_outputs_alone():
     draw, operands = _loaded("gemm/m5n6k7/f16/NN")
     operands.poison()
     assert (operands.flat["c"].view(bits_dtype("f16")) == DTYPES["f16"].poison).all()
@@ -133,7 +131,7 @@ def test_poison_marks_outputs_alone() -> None:
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_poison_is_a_nan_of_its_storage_type_and_the_least_of_integers(dtype: str) -> None:
+def test_poison_is_a_nan_of_its_storage_type_and_the_least_of_integers(dtype):
     flat = np.empty(5, numpy_dtype(dtype))
     poison(flat, dtype)
     is_poison = flat == np.iinfo(flat.dtype).min if dtype in INTEGERS else np.isnan(flat.astype(np.float64))
@@ -141,7 +139,7 @@ def test_poison_is_a_nan_of_its_storage_type_and_the_least_of_integers(dtype: st
 
 
 @pytest.mark.parametrize("dtype", ["e4m3", "e5m2"])
-def test_operands_of_fp8_are_drawn_change_and_have_padding_of_nan(dtype: str) -> None:
+def test_operands_of_fp8_are_drawn_change_and_have_padding_of_nan(dtype):
     draw, operands = _loaded(f"gemm/m301n16k33/{dtype}.f32/NT/lda+15")
     before = draw.views("C")["a"].astype(np.float64)
     assert np.quantile(before, [0.01, 0.99]) == pytest.approx([-1, 1], abs=0.05)
@@ -153,7 +151,7 @@ def test_operands_of_fp8_are_drawn_change_and_have_padding_of_nan(dtype: str) ->
     assert np.isnan(draw.flat["a"].reshape(301, 48)[:, 33:].astype(np.float64)).all()
 
 
-def test_integers_are_drawn_over_all_that_there_are_and_change() -> None:
+def test_integers_are_drawn_over_all_that_there_are_and_change():
     draw, operands = _loaded("gemm/m301n16k33/s8.s32/NT/lda+15")
     before = draw.views("C")["a"].astype(int)
     assert set(before.flat) == set(range(-128, 128))
@@ -168,7 +166,7 @@ def test_integers_are_drawn_over_all_that_there_are_and_change() -> None:
     assert min(-values.min(), values.max()) > 0.99 * 2**31
 
 
-def test_an_integer_that_is_not_written_is_seen() -> None:
+def test_an_integer_that_is_not_written_is_seen():
     draw, operands = _loaded("gemm/m5n6k7/s8.s32/NN")
     (spots,) = operands.spots(draw)
     spots.poison()
@@ -178,7 +176,7 @@ def test_an_integer_that_is_not_written_is_seen() -> None:
 
 
 @pytest.mark.parametrize("problem", ["copy/m301n33/f32", "copy/m2n3/f16"])
-def test_an_element_that_is_written_after_it_was_read_is_late(problem: str) -> None:
+def test_an_element_that_is_written_after_it_was_read_is_late(problem):
     draw, operands = _loaded(problem)
     (spots,) = operands.spots(draw)
     operands.flat["b"][:] = 1
@@ -189,7 +187,7 @@ def test_an_element_that_is_written_after_it_was_read_is_late(problem: str) -> N
     assert spots.is_late()
 
 
-def _freshened(draw: Draw, operands: OperandSet) -> None:
+def _freshened(draw, operands):
     """Give a set fresh values twice: it holds what was drawn but for the second change."""
     for change in (draw.change(), draw.change()):
         operands.freshen(draw, change)
@@ -198,7 +196,7 @@ def _freshened(draw: Draw, operands: OperandSet) -> None:
 
 
 @pytest.mark.parametrize("problem", ["copy/m301n33/f32", "copy/m2n3/f32"])
-def test_fresh_values_take_the_place_of_the_last_ones(problem: str) -> None:
+def test_fresh_values_take_the_place_of_the_last_ones(problem):
     draw, operands = _loaded(problem)
     _freshened(draw, operands)
     places = {name: places.tolist() for name, (places, _) in draw.change().items()}
@@ -207,7 +205,7 @@ def test_fresh_values_take_the_place_of_the_last_ones(problem: str) -> None:
     assert operands.damage(draw) is None
 
 
-def test_restored_inouts_hold_the_change_too() -> None:
+def test_restored_inouts_hold_the_change_too():
     draw, operands = _loaded("gemm/m50n60k7/f32/NN/beta1")
     operands.freshen(draw, change := draw.change())
     operands.flat["c"][:] = 7
@@ -227,18 +225,18 @@ def test_restored_inouts_hold_the_change_too() -> None:
     ],
 )
 @pytest.mark.parametrize("moved", [False, True])
-def test_damage_is_named(write: object, complaint: str | None, moved: bool) -> None:
+def test_damage_is_named(write, complaint, moved):
     draw, operands = _loaded("gemm/m5n6k7/f32/NN/ldc+1")
     if moved:
         operands = operands.moved(draw.rng)
         operands.fence()
         operands.load(draw)
     operands.poison()
-    write(operands)  # type: ignore[operator]
+    write(operands)
     assert operands.damage(draw) == complaint
 
 
-def test_moved_operands_begin_at_places_of_a_page_that_are_off_a_cache_line() -> None:
+def test_moved_operands_begin_at_places_of_a_page_that_are_off_a_cache_line():
     draw, operands = _loaded("gemm/m5n6k7/f32/NN")
     offsets = {operands.moved(draw.rng).flat[name].ctypes.data % 4096 for _ in range(100) for name in "abc"}
     assert len(offsets) > 60
@@ -246,7 +244,7 @@ def test_moved_operands_begin_at_places_of_a_page_that_are_off_a_cache_line() ->
 
 
 @pytest.mark.parametrize(("dtype", "kind"), [("f32", np.float32), ("f64", np.float64)])
-def test_a_kernel_that_reads_beyond_an_operand_finds_nan_and_the_largest_number_by_turns(dtype, kind) -> None:
+def test_a_kernel_that_reads_beyond_an_operand_finds_nan_and_the_largest_number_by_turns(dtype, kind):
     _, operands = _loaded(f"copy/m3n5/{dtype}")
     a = operands.flat["a"]
     beyond = np.lib.stride_tricks.as_strided(a[-1:], (2**16 // a.itemsize + 1,), (a.itemsize,))[1:]
@@ -255,7 +253,7 @@ def test_a_kernel_that_reads_beyond_an_operand_finds_nan_and_the_largest_number_
     assert (beyond.reshape(-1, 2, each)[:, 1] > np.finfo(kind).max / 1e3).all()
 
 
-def test_scratch_is_shared_by_set_ups_and_counted_once() -> None:
+def test_scratch_is_shared_by_set_ups_and_counted_once():
     scratch = ScratchBuffers(Cpu())
     first = scratch.take((4, 8), "f32")
     scratch.rewind()
@@ -264,7 +262,7 @@ def test_scratch_is_shared_by_set_ups_and_counted_once() -> None:
     assert scratch.nbytes == 128
 
 
-def test_operands_name_what_they_have() -> None:
+def test_operands_name_what_they_have():
     _, operands = _loaded("copy/m3n4/f32")
     x = Operands(operands, "C", Cpu(), 1, ScratchBuffers(Cpu()))
     assert x.a.shape == (3, 4)
@@ -272,7 +270,7 @@ def test_operands_name_what_they_have() -> None:
         _ = x.d
 
 
-def test_buffers_are_aligned_to_pages() -> None:
+def test_buffers_are_aligned_to_pages():
     assert Cpu().bytes(100).ctypes.data % 4096 == 0
 
 

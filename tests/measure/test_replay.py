@@ -3,7 +3,6 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -43,10 +42,10 @@ Replay = Callable[..., Measurement]
 
 
 @pytest.fixture
-def set_trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+def set_trace(tmp_path, monkeypatch):
     """Let the calls of `base`, and whatever else is named, take these seconds."""
 
-    def to(base: list[float], **other: Any) -> None:
+    def to(base, **other):
         calls = {"base": base, **other.pop("calls", {})}
         (tmp_path / "trace.json").write_text(json.dumps({"calls": calls, **other}))
         monkeypatch.setenv("FAKE_TRACE", str(tmp_path / "trace.json"))
@@ -55,12 +54,10 @@ def set_trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., 
 
 
 @pytest.fixture
-def replay(set_trace: Callable[..., None]) -> Replay:
+def replay(set_trace):
     """The measurement of `base` where its calls take these seconds, the last of them first again."""
 
-    def of(
-        *seconds: float, max_time_s: float = 2.0, rel_ci: float = 0.01, mode: Mode = Mode.HOT, **trace: Any
-    ) -> Measurement:
+    def of(*seconds, max_time_s=2.0, rel_ci=0.01, mode=Mode.HOT, **trace):
         set_trace(list(seconds), **trace)
         (row,) = run_job(Job((SMALL,), (BASE,), mode, (FAKE,), 0, Budget(max_time_s, rel_ci), 1))
         return row
@@ -68,7 +65,7 @@ def replay(set_trace: Callable[..., None]) -> Replay:
     return of
 
 
-def test_a_recorded_trace_gives_the_same_row_to_the_last_bit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_recorded_trace_gives_the_same_row_to_the_last_bit(tmp_path, monkeypatch):
     monkeypatch.setenv("FAKE_TRACE", str(RECORDED))
     db, suite = tmp_path / "r.db", suite_file(tmp_path, [3])
     first, second = (rows(db, measure(db, suite, kernels=(BASE, OTHER), max_time_s=2.0)) for _ in range(2))
@@ -78,7 +75,7 @@ def test_a_recorded_trace_gives_the_same_row_to_the_last_bit(tmp_path: Path, mon
     assert len(row["samples"]) == 718
 
 
-def test_the_samples_are_those_of_the_trace_in_their_order_after_the_warm_up(replay: Replay) -> None:
+def test_the_samples_are_those_of_the_trace_in_their_order_after_the_warm_up(replay):
     recorded = [1e-3 + 1e-6 * i for i in range(3000)]
     samples = replay(*recorded, rel_ci=0.0).samples
     first, last = recorded.index(samples[0]), recorded.index(samples[-1])
@@ -88,31 +85,31 @@ def test_the_samples_are_those_of_the_trace_in_their_order_after_the_warm_up(rep
     assert 10e-3 <= warm_up_s <= 2 * 10e-3 + 4e-3  # two blocks, since the second gained nothing
 
 
-def test_a_steady_kernel_stops_by_its_interval_once_a_second_is_over(replay: Replay) -> None:
+def test_a_steady_kernel_stops_by_its_interval_once_a_second_is_over(replay):
     row = replay(10e-3)
     assert (row.stopped_by, set(row.samples)) == ("interval", {10e-3})
     assert 1.0 <= len(row.samples) * 10e-3 < 2.0
 
 
-def test_a_kernel_that_never_settles_stops_by_time(replay: Replay) -> None:
+def test_a_kernel_that_never_settles_stops_by_time(replay):
     row = replay(10e-3, 20e-3, max_time_s=3.0)
     assert row.stopped_by == "time"
     assert 3.0 <= sum(row.samples) < 3.0 + 0.1 + 2 * 20e-3  # looked at every tenth of a second
 
 
-def test_a_wider_interval_is_reached_with_fewer_samples(replay: Replay) -> None:
+def test_a_wider_interval_is_reached_with_fewer_samples(replay):
     noisy = [10e-3 * (1 + 0.02 * ((i * 7919) % 101) / 101) for i in range(101)]
     counts = [len(replay(*noisy, rel_ci=rel_ci, max_time_s=100.0).samples) for rel_ci in (0.02, 0.01, 0.005)]
     assert counts == sorted(counts)
     assert counts[0] < counts[2]
 
 
-def test_no_limit_of_time_goes_below_six_samples(replay: Replay) -> None:
+def test_no_limit_of_time_goes_below_six_samples(replay):
     row = replay(3600.0, max_time_s=0.1)
     assert (row.stopped_by, len(row.samples)) == ("time", 6)
 
 
-def test_short_calls_are_batched_and_a_sample_is_their_mean(replay: Replay) -> None:
+def test_short_calls_are_batched_and_a_sample_is_their_mean(replay):
     micros = [10, 12, 10, 14]
     row = replay(*(1e-6 * micro for micro in micros), max_time_s=0.2, rel_ci=0.0)
     assert row.samples == pytest.approx([11.5e-6] * len(row.samples))  # 20 calls a batch: five times the trace
@@ -126,8 +123,8 @@ def test_short_calls_are_batched_and_a_sample_is_their_mean(replay: Replay) -> N
     ],
 )
 def test_a_call_too_short_for_the_clock_or_no_longer_than_an_empty_one_is_refused_with_the_reason(
-    replay: Replay, refused: dict[str, float], taken: dict[str, float], reason: str
-) -> None:
+    replay, refused, taken, reason
+):
     row = replay(2e-6, **refused)
     assert (row.status, row.samples) == ("unsupported", [])
     assert row.reason == f"too short to be timed: {reason}; take a larger problem"
@@ -135,7 +132,7 @@ def test_a_call_too_short_for_the_clock_or_no_longer_than_an_empty_one_is_refuse
     assert (row.status, row.call_overhead_s) == ("ok", taken.get("empty_call_s", 1e-7))
 
 
-def test_baselines_go_on_until_the_last_of_all_variants_is_known(set_trace: Callable[..., None]) -> None:
+def test_baselines_go_on_until_the_last_of_all_variants_is_known(set_trace):
     set_trace([2e-3], calls={"other": [1e-3, 2e-3]})
     job = Job((SMALL, "copy/m3n5/f64"), (BASE, OTHER), Mode.HOT, (FAKE,), 0, Budget(2.0), 1, BASE)
     rows = run_job(job.only([e for e in job.entrants if e != (SMALL, OTHER)]))
@@ -144,7 +141,7 @@ def test_baselines_go_on_until_the_last_of_all_variants_is_known(set_trace: Call
 
 
 @pytest.mark.long
-def test_no_disturbance_that_was_recorded_is_dropped(replay: Replay) -> None:
+def test_no_disturbance_that_was_recorded_is_dropped(replay):
     recorded = json.loads(RECORDED.read_text())["calls"]["base"]
     samples = replay(*recorded, rel_ci=0.0, max_time_s=20.0).samples
     assert len(samples) > 5 * len(recorded)

@@ -3,7 +3,6 @@
 import ctypes
 import itertools
 import subprocess
-from pathlib import Path
 
 import pytest
 from msgspec import structs
@@ -241,14 +240,12 @@ WORKED = [
 
 
 @pytest.mark.parametrize(("arch", "threads", "registers", "shared", "blocks", "share", "limiter"), WORKED)
-def test_occupancy_is_as_worked_from_the_published_limits(
-    arch: str, threads: int, registers: int, shared: int, blocks: int, share: float, limiter: str
-) -> None:
+def test_occupancy_is_as_worked_from_the_published_limits(arch, threads, registers, shared, blocks, share, limiter):
     occupied = occupancy(typical(arch), threads, registers, shared)
     assert (occupied.blocks_per_sm, occupied.occupancy, occupied.limiter) == (blocks, share, limiter)
 
 
-def test_an_architecture_without_known_limits_is_named() -> None:
+def test_an_architecture_without_known_limits_is_named():
     with pytest.raises(UsageError, match=r"'sm_70'.*sm_75.*sm_120"):
         typical("sm_70")
 
@@ -281,10 +278,10 @@ extern "C" int blocks(int capability, int threads_sm, int shared_sm, int shared_
 
 
 @pytest.fixture(scope="module")
-def calculator(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
+def calculator(tmp_path_factory):
     """Return cuda_occupancy.h, compiled into a library with one C function."""
     needed(None if header_folders() else f"needs CUDA's headers; {INSTALL}")
-    folder: Path = tmp_path_factory.mktemp("occupancy")
+    folder = tmp_path_factory.mktemp("occupancy")
     (folder / "calculator.cpp").write_text(CALCULATOR)
     library = folder / "calculator.so"
     include = [f"-I{path}" for path in header_folders()]
@@ -294,7 +291,7 @@ def calculator(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
 
 
 @pytest.mark.parametrize("number", TYPICAL)
-def test_nvidias_own_calculator_agrees(number: int, calculator: ctypes.CDLL) -> None:
+def test_nvidias_own_calculator_agrees(number, calculator):
     sm = TYPICAL[number]
     device = (sm.sm_threads, sm.sm_shared_bytes, sm.block_shared_bytes, sm.reserved_shared_bytes)
     shared = (0, 1, 1024, 8448, 8449, 9217, 16896, 40000, *(1024 * kib for kib in (48, 64, 99, 163, 227, 228)))

@@ -5,7 +5,6 @@ import os
 import sys
 from itertools import chain, cycle, pairwise, repeat
 from types import SimpleNamespace
-from typing import Any
 from unittest.mock import Mock
 
 import numpy as np
@@ -19,7 +18,6 @@ from kernelmark.bench.measure.disturbance import disturbance
 from kernelmark.bench.measure.monitor import means
 from kernelmark.bench.measure.observers import METERED_S, Energy
 from kernelmark.bench.measure.operands import OperandSet
-from kernelmark.bench.measure.sample import Series
 from kernelmark.bench.measure.timing import CpuClock
 from kernelmark.bench.measure.turns import Turns
 from kernelmark.bench.plan.case import Budget
@@ -28,7 +26,7 @@ from support.timing import FakeTime, Monitoring, Rig, Script
 
 
 @pytest.fixture
-def fake_time(monkeypatch: pytest.MonkeyPatch) -> FakeTime:
+def fake_time(monkeypatch):
     fake = FakeTime()
     monkeypatch.setattr(timing, "time", fake)
     monkeypatch.setattr(timing, "resolution", lambda: 1e-7)
@@ -38,17 +36,17 @@ def fake_time(monkeypatch: pytest.MonkeyPatch) -> FakeTime:
 
 
 @pytest.fixture
-def rig(fake_time: FakeTime) -> Rig:
+def rig(fake_time):
     """One set of operands of a small copy."""
     return Rig(fake_time, "copy/m3n4/f32", 1)
 
 
-def test_short_calls_are_batched_to_200_us_and_long_ones_are_not(rig: Rig) -> None:
+def test_short_calls_are_batched_to_200_us_and_long_ones_are_not(rig):
     short, long = rig.warmed(seconds=10e-6), rig.warmed(seconds=1e-3)
     assert (short.batch, long.batch) == (20, 1)
 
 
-def test_cold_draws_each_set_from_those_that_have_waited_longest(fake_time: FakeTime) -> None:
+def test_cold_draws_each_set_from_those_that_have_waited_longest(fake_time):
     rig = Rig(fake_time, "copy/m3n4/f32", 8)
     rig.warmed(samples=40, cold=True)
     assert {*rig.log} == {f"k{which}" for which in range(8)}
@@ -56,7 +54,7 @@ def test_cold_draws_each_set_from_those_that_have_waited_longest(fake_time: Fake
     assert len({*zip(rig.log, rig.log[1:], strict=False)}) > 16  # more pairs than a fixed order has
 
 
-def test_an_evicted_sample_touches_no_set_twice_after_its_one_eviction(fake_time: FakeTime) -> None:
+def test_an_evicted_sample_touches_no_set_twice_after_its_one_eviction(fake_time):
     rig = Rig(fake_time, "copy/m3n4/f32", 16)
     series = rig.warmed(seconds=10e-6, cold=True, evict=True)
     series.sample()
@@ -64,7 +62,7 @@ def test_an_evicted_sample_touches_no_set_twice_after_its_one_eviction(fake_time
     assert rig.device.evict.call_count == 1
 
 
-def test_every_call_of_a_hot_batch_is_timed_in_stretches_of_random_length(rig: Rig) -> None:
+def test_every_call_of_a_hot_batch_is_timed_in_stretches_of_random_length(rig):
     series = rig.warmed(seconds=10e-6, samples=100)
     assert len(rig.log) == sum(series.woken) + (100 + len(series.apart)) * series.batch
     assert {*series.woken} == {1, 2, 3}
@@ -72,7 +70,7 @@ def test_every_call_of_a_hot_batch_is_timed_in_stretches_of_random_length(rig: R
     assert series.samples == [pytest.approx(10e-6)] * 100
 
 
-def test_pauses_come_before_some_stretches_and_differ(fake_time: FakeTime, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pauses_come_before_some_stretches_and_differ(fake_time, monkeypatch):
     monkeypatch.setattr(sample, "LONGEST_PAUSE_S", 1.0)
     rig = Rig(fake_time, "copy/m3n4/f32", 1)
     began = []
@@ -85,7 +83,7 @@ def test_pauses_come_before_some_stretches_and_differ(fake_time: FakeTime, monke
     assert 0.05 < np.mean(gaps > 1e-4) < 0.6
 
 
-def test_a_pair_of_an_audit_differs_in_its_values_alone(fake_time: FakeTime) -> None:
+def test_a_pair_of_an_audit_differs_in_its_values_alone(fake_time):
     rig = Rig(fake_time, "copy/m30n40/f32", 4)
     met = []
     series = rig.warmed(act=lambda operands: met.append(operands.flat["a"].copy()), cold=True)
@@ -97,11 +95,11 @@ def test_a_pair_of_an_audit_differs_in_its_values_alone(fake_time: FakeTime) -> 
 
 
 @pytest.mark.parametrize("sets", [1, 2])
-def test_inouts_are_restored_before_each_call_and_cold_evicts_afterwards(fake_time: FakeTime, sets: int) -> None:
+def test_inouts_are_restored_before_each_call_and_cold_evicts_afterwards(fake_time, sets):
     rig = Rig(fake_time, "gemm/m3n4k5/f32/NN/beta1", sets)
-    seen: list[float] = []
+    seen = []
 
-    def accumulate(operands: OperandSet) -> None:
+    def accumulate(operands):
         seen.append(float((operands.flat["c"] != rig.draw.flat["c"]).mean()))
         operands.flat["c"] += 1
 
@@ -113,7 +111,7 @@ def test_inouts_are_restored_before_each_call_and_cold_evicts_afterwards(fake_ti
     assert rig.device.evict.call_count >= 5
 
 
-def test_every_stretch_meets_new_values_in_a_few_elements(fake_time: FakeTime) -> None:
+def test_every_stretch_meets_new_values_in_a_few_elements(fake_time):
     rig = Rig(fake_time, "copy/m30n40/f32", 1)
     met = []
     series = rig.warmed(act=lambda operands: met.append(operands.flat["a"].copy()))
@@ -125,11 +123,11 @@ def test_every_stretch_meets_new_values_in_a_few_elements(fake_time: FakeTime) -
     assert len({values.tobytes() for values in met}) == len(met)
 
 
-def test_outputs_that_are_judged_are_of_stretches_drawn_from_all(fake_time: FakeTime) -> None:
+def test_outputs_that_are_judged_are_of_stretches_drawn_from_all(fake_time):
     rig = Rig(fake_time, "copy/m30n40/f32", 1)
     calls = iter(range(10**6))
 
-    def copy(operands: OperandSet) -> None:
+    def copy(operands):
         np.copyto(operands.flat["b"], operands.flat["a"])
         operands.flat["b"][0] = next(calls)
 
@@ -142,14 +140,12 @@ def test_outputs_that_are_judged_are_of_stretches_drawn_from_all(fake_time: Fake
 
 
 @pytest.mark.parametrize(("sets", "cold"), [(1, False), (1, True), (8, True)])
-def test_outputs_of_timed_calls_are_summed_as_they_were_left(
-    fake_time: FakeTime, monkeypatch: pytest.MonkeyPatch, sets: int, cold: bool
-) -> None:
+def test_outputs_of_timed_calls_are_summed_as_they_were_left(fake_time, monkeypatch, sets, cold):
     monkeypatch.setattr(sample, "CHECKED_SHARE", 1.0)
     rig = Rig(fake_time, "copy/m30n40/f32", sets)
     calls = iter(range(10**6))
 
-    def copy(operands: OperandSet) -> None:
+    def copy(operands):
         np.copyto(operands.flat["b"], operands.flat["a"])
         if next(calls) >= 2300:
             operands.flat["b"][7] = 5
@@ -163,47 +159,47 @@ def test_outputs_of_timed_calls_are_summed_as_they_were_left(
     assert check_output.call_count > 5
 
 
-def test_a_timed_call_that_leaves_its_output_unwritten_is_seen(rig: Rig) -> None:
+def test_a_timed_call_that_leaves_its_output_unwritten_is_seen(rig):
     series = rig.warmed(act=lambda operands: None, samples=20)
     assert complaint_of(series) == "returned before b was written"
 
 
-def test_warming_up_ends_when_a_block_is_hardly_faster_than_the_one_before(rig: Rig) -> None:
+def test_warming_up_ends_when_a_block_is_hardly_faster_than_the_one_before(rig):
     durations = iter([12e-3, 11e-3, 10.5e-3, 10.4e-3, 99.0])
     rig.series(launches=[lambda: rig.fake.sleep(next(durations))]).warm_up(0.0)
     assert next(durations) == 99.0
 
 
-def test_warming_up_goes_on_while_the_clock_still_moves(rig: Rig) -> None:
+def test_warming_up_goes_on_while_the_clock_still_moves(rig):
     rig.series(seconds=12e-3).warm_up(0.0, monitor=Script(clocks=[1000, 2000, 3000, 3900, 3901, 3902]))
     assert len(rig.log) == 5
 
 
 @pytest.mark.parametrize(("max_time_s", "expected_s"), [(100, 0.5), (0.4, 0.1), (1e-3, 10e-3)])
 def test_warming_up_takes_half_a_second_at_most_or_a_quarter_of_the_limit_and_a_block_at_least(
-    rig: Rig, fake_time: FakeTime, max_time_s: float, expected_s: float
-) -> None:
+    rig, fake_time, max_time_s, expected_s
+):
     rig.series(seconds=10e-3).warm_up(0.0, max_time_s, Script(clocks=[1000, 2000] * 1000))
     assert fake_time.now == pytest.approx(expected_s, abs=15e-3)
 
 
-def _unexpected(name: str, error: Exception) -> None:
+def _unexpected(name, error):
     raise AssertionError(f"{name}: {error}")
 
 
-def _sampled(rig: Rig, names: str, seconds: float, budget: Budget, monitor: Script) -> list[Series]:
+def _sampled(rig, names, seconds, budget, monitor):
     series = {name: rig.warmed(name, seconds) for name in names}
     Turns(series, budget, (), False, _unexpected, {"cpu": monitor}).run()
     return list(series.values())
 
 
-def test_contenders_take_turns_forward_and_backward(rig: Rig) -> None:
+def test_contenders_take_turns_forward_and_backward(rig):
     series = {name: rig.warmed(name, seconds=20e-3) for name in "abc"}
     Turns(series, Budget(max_time_s=0.01, rel_ci=0), (), False, _unexpected, {}).run()
     assert "".join(entry[0] for entry in rig.log)[:12] == "abccbaabccba"
 
 
-def test_a_baseline_takes_at_most_four_times_the_limit_for_the_sake_of_others(rig: Rig) -> None:
+def test_a_baseline_takes_at_most_four_times_the_limit_for_the_sake_of_others(rig):
     series = {"base": rig.warmed("b", seconds=0.5), "fast": rig.warmed("f", seconds=5e-3)}
     Turns(series, Budget(max_time_s=2, rel_ci=-1), {"base"}, False, _unexpected, {}).run()
     assert 8 <= series["base"].spent_s < 10
@@ -211,7 +207,7 @@ def test_a_baseline_takes_at_most_four_times_the_limit_for_the_sake_of_others(ri
     assert [contender.stopped_by for contender in series.values()] == ["time", "time"]
 
 
-def test_a_contender_that_raises_leaves_the_others_alone(rig: Rig) -> None:
+def test_a_contender_that_raises_leaves_the_others_alone(rig):
     bad, on_error = Mock(), Mock()
     series = {"bad": rig.warmed(act=bad), "good": rig.warmed("g", seconds=1e-3)}
     bad.side_effect = RuntimeError("late")
@@ -220,7 +216,7 @@ def test_a_contender_that_raises_leaves_the_others_alone(rig: Rig) -> None:
     assert series["good"].stopped_by is not None
 
 
-def test_what_was_disturbed_is_taken_again_from_every_contender_and_counted(rig: Rig) -> None:
+def test_what_was_disturbed_is_taken_again_from_every_contender_and_counted(rig):
     budget = Budget(max_time_s=0.5, rel_ci=-1)
     calm = _sampled(rig, "ab", 13e-3, budget, Script())
     undisturbed = len(rig.log)
@@ -231,20 +227,20 @@ def test_what_was_disturbed_is_taken_again_from_every_contender_and_counted(rig:
     assert (disturbance(a.windows), means(a.windows)) == ("", {"load": 0.0})
 
 
-def test_a_window_holds_an_even_number_of_rounds_so_that_quads_stay_whole(rig: Rig) -> None:
+def test_a_window_holds_an_even_number_of_rounds_so_that_quads_stay_whole(rig):
     a, _, _ = _sampled(rig, "abc", 14e-3, Budget(0.5, rel_ci=-1), Script(causes=["noise"] * 2))
     assert a.repeated % 2 == 0
     assert "".join(entry[0] for entry in rig.log).startswith("abccba" * (a.repeated // 2 + 3))
     assert len(a.samples) % 2 == 0
 
 
-def test_samples_that_are_set_aside_cost_none_of_the_time_limit(rig: Rig) -> None:
+def test_samples_that_are_set_aside_cost_none_of_the_time_limit(rig):
     (contender,) = _sampled(rig, "a", 20e-3, Budget(1.0, rel_ci=-1), Script(causes=["noise"] * 3))
     assert contender.spent_s == pytest.approx(len(contender.samples) * 20e-3)
     assert contender.spent_s >= 1.0
 
 
-def test_where_it_never_ends_a_run_takes_twice_its_time_and_says_what_disturbed_it(rig: Rig) -> None:
+def test_where_it_never_ends_a_run_takes_twice_its_time_and_says_what_disturbed_it(rig):
     began = rig.fake.now
     a, b = _sampled(rig, "ab", 20e-3, Budget(1.0, rel_ci=-1), Script(causes=["noise"] * 1000))
     assert 2 * (1.0 + 1.0) - 0.3 < rig.fake.now - began < 2 * (1.0 + 1.0) + 0.3
@@ -252,18 +248,18 @@ def test_where_it_never_ends_a_run_takes_twice_its_time_and_says_what_disturbed_
     assert disturbance(a.windows) == disturbance(b.windows) == "noise during 100 % of the sampling"
 
 
-def test_long_samples_are_taken_again_twice_at_most(rig: Rig) -> None:
+def test_long_samples_are_taken_again_twice_at_most(rig):
     (contender,) = _sampled(rig, "a", 0.6, Budget(10.0, rel_ci=-1), Script(causes=["noise"] * 100))
     assert contender.repeated <= 4  # two windows of two rounds
     assert contender.repeated > 0
 
 
-def metered(fake: FakeTime) -> Script:
+def metered(fake):
     """A counter of 100 W that is brought up to date every 70 ms."""
     return Script(joules=lambda: 100 * 0.07 * (fake.now // 0.07))
 
 
-def test_energy_is_that_of_calls_between_two_steps_of_the_counter(fake_time: FakeTime) -> None:
+def test_energy_is_that_of_calls_between_two_steps_of_the_counter(fake_time):
     rig = Rig(fake_time, "copy/m3n4/f32", 3)
     series = rig.warmed(seconds=1e-3)
     results = Energy(series, metered(fake_time)).results(METERED_S)
@@ -272,7 +268,7 @@ def test_energy_is_that_of_calls_between_two_steps_of_the_counter(fake_time: Fak
     assert rig.log[:4] == ["k0", "k1", "k2", "k0"]
 
 
-def test_without_a_sensor_or_with_one_that_stands_still_there_is_no_energy(fake_time: FakeTime) -> None:
+def test_without_a_sensor_or_with_one_that_stands_still_there_is_no_energy(fake_time):
     rig = Rig(fake_time, "copy/m3n4/f32", 3)
     series, evicted = rig.warmed(), rig.warmed(cold=True, evict=True)
     assert Energy(series, Script()).results(METERED_S) == {}
@@ -291,9 +287,7 @@ def test_without_a_sensor_or_with_one_that_stands_still_there_is_no_energy(fake_
         ([*[(0.5e-3, 0.1e-3)] * 7, *[(0.1e-3, 0.1e-3)] * 3] * 10, False),  # undecided after the most pairs
     ],
 )
-def test_a_kernel_is_accused_that_is_slower_in_most_pairs_when_all_operands_have_changed(
-    pairs: list[tuple[float, float]], accused: bool
-) -> None:
+def test_a_kernel_is_accused_that_is_slower_in_most_pairs_when_all_operands_have_changed(pairs, accused):
     accusation = spared_when_renewed(SimpleNamespace(take_renewed=iter(pairs).__next__))
     text = "skips work: 0.0005 s per call when all operands have changed, 0.0001 s when a few elements have"
     assert accusation == (text if accused else None)
@@ -311,8 +305,8 @@ def test_a_kernel_is_accused_that_is_slower_in_most_pairs_when_all_operands_have
     ],
 )
 def test_a_kernel_is_accused_that_is_slower_after_all_checks_in_three_windows_without_unusual_load(
-    again_s: list[float], loaded: int, before: dict[str, float], accused: bool
-) -> None:
+    again_s, loaded, before, accused
+):
     causes = ["noise"] * (2 * loaded - 1)  # the first look causes nothing
     device = SimpleNamespace(stream=None, monitor=lambda: Script(causes))
     clock = SimpleNamespace(now=iter(range(100)).__next__)
@@ -325,7 +319,7 @@ def test_a_kernel_is_accused_that_is_slower_after_all_checks_in_three_windows_wi
     assert stopped_sparing(series) is None
 
 
-def test_a_sample_after_all_checks_is_not_kept(rig: Rig) -> None:
+def test_a_sample_after_all_checks_is_not_kept(rig):
     series = rig.warmed(seconds=1e-3, shared=2, sums=True)
     series.sample()
     before, taken = dict(series.snapshots), len(rig.log)
@@ -334,13 +328,13 @@ def test_a_sample_after_all_checks_is_not_kept(rig: Rig) -> None:
     assert len(rig.log) > taken
 
 
-def test_a_batch_follows_some_samples_whose_calls_are_apart(rig: Rig) -> None:
+def test_a_batch_follows_some_samples_whose_calls_are_apart(rig):
     series = rig.warmed(seconds=10e-6, samples=200)
     assert 20 < len(series.apart) < 80
     assert {one_s for one_s, _ in series.apart} <= {*series.samples}
 
 
-def test_a_call_is_long_if_its_samples_are(rig: Rig) -> None:
+def test_a_call_is_long_if_its_samples_are(rig):
     durations = chain([20e-3] * 3, repeat(1e-3))
     series = rig.series(launches=[lambda: rig.fake.sleep(next(durations))])
     series.warm_up(0.0, 1e-3)
@@ -351,9 +345,9 @@ def test_a_call_is_long_if_its_samples_are(rig: Rig) -> None:
 
 
 @pytest.mark.parametrize("copies", [False, True])
-def test_an_output_that_a_trace_function_writes_is_seen(rig: Rig, copies: bool) -> None:
-    def act(operands: OperandSet) -> None:
-        def trace(*_: object) -> None:
+def test_an_output_that_a_trace_function_writes_is_seen(rig, copies):
+    def act(operands):
+        def trace(*_):
             sys.settrace(before)
             np.copyto(operands.flat["b"], operands.flat["a"])
 
@@ -366,7 +360,7 @@ def test_an_output_that_a_trace_function_writes_is_seen(rig: Rig, copies: bool) 
     assert complaint_of(series) == "returned before b was written"
 
 
-def test_a_trace_function_is_removed_after_a_timed_call_and_named(rig: Rig) -> None:
+def test_a_trace_function_is_removed_after_a_timed_call_and_named(rig):
     before = sys.gettrace()
     series = rig.warmed(act=lambda operands: sys.settrace(lambda *_: None), seconds=20e-3)
     series.sample()
@@ -376,12 +370,12 @@ def test_a_trace_function_is_removed_after_a_timed_call_and_named(rig: Rig) -> N
 
 
 @pytest.mark.parametrize("freed", [False, True])
-def test_a_monitoring_function_is_removed_after_a_timed_call(monkeypatch, freed) -> None:
-    monitoring: Any = getattr(sys, "monitoring", None) or Monitoring()
+def test_a_monitoring_function_is_removed_after_a_timed_call(monkeypatch, freed):
+    monitoring = getattr(sys, "monitoring", None) or Monitoring()
     monkeypatch.setattr(timing, "_MONITORING", monitoring)
     monkeypatch.setattr(timing, "_UNUSED", [3])
 
-    def call() -> None:
+    def call():
         monitoring.use_tool_id(3, "cheat")
         monitoring.register_callback(3, monitoring.events.LINE, print)
         if freed:
@@ -394,11 +388,11 @@ def test_a_monitoring_function_is_removed_after_a_timed_call(monkeypatch, freed)
     assert monitoring.register_callback(3, monitoring.events.LINE, None) is None
 
 
-def test_a_batch_whose_calls_are_apart_meets_changed_values_and_poison_in_each(fake_time: FakeTime) -> None:
+def test_a_batch_whose_calls_are_apart_meets_changed_values_and_poison_in_each(fake_time):
     rig = Rig(fake_time, "copy/m30n40/f32", 1)
     met = []
 
-    def copy(operands: OperandSet) -> None:
+    def copy(operands):
         met.append(operands.flat["a"].copy())
         if skipping[0]:
             return
@@ -418,7 +412,7 @@ def test_a_batch_whose_calls_are_apart_meets_changed_values_and_poison_in_each(f
     assert series.unwritten == "b"
 
 
-def test_calls_on_renewed_operands_and_on_changed_ones_follow_as_many_writes(fake_time: FakeTime) -> None:
+def test_calls_on_renewed_operands_and_on_changed_ones_follow_as_many_writes(fake_time):
     rig = Rig(fake_time, "copy/m30n40/f32", 1)
     met = []
     series = rig.warmed(act=lambda operands: met.append(operands.flat["a"].copy()))
@@ -475,7 +469,7 @@ def test_an_output_that_calls_apart_leave_unwritten_is_named():
 @pytest.mark.parametrize(
     ("flags", "reason"), [("MAP_PRIVATE", "100% of its output's pages"), ("MAP_SHARED", "b was written")]
 )
-def test_an_output_whose_pages_are_mapped_in_place_of_being_written_is_seen(flags, reason, fake_time) -> None:
+def test_an_output_whose_pages_are_mapped_in_place_of_being_written_is_seen(flags, reason, fake_time):
     """The kernel maps a copy of the input's pages, or these, where its output is."""
     rig = Rig(fake_time, "copy/m128n256/f32", 1)
     rig.sets = [OperandSet(rig.problem, rig.device, "small")]
@@ -487,7 +481,7 @@ def test_an_output_whose_pages_are_mapped_in_place_of_being_written_is_seen(flag
     assert reason in (complaint_of(series) or "")
 
 
-def test_calls_apart_are_timed_without_their_pauses(fake_time: FakeTime) -> None:
+def test_calls_apart_are_timed_without_their_pauses(fake_time):
     calls = [lambda: fake_time.sleep(1e-3)] * 5
     fake_time.step = 1e-7
     assert CpuClock().time_apart(calls) == pytest.approx(1e-3, rel=1e-3)

@@ -2,10 +2,7 @@
 
 import json
 import shutil
-from collections.abc import Callable, Mapping
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +12,6 @@ from kernelmark.bench.measure.compile import cuda_sources, with_includes
 from kernelmark.bench.measure.sources import flattened, kernel_digest, python_code, task_digest
 from kernelmark.bench.plan.kernel import CudaKernel
 from kernelmark.bench.plan.limits import H100, TYPICAL
-from kernelmark.bench.plan.registry import Registry
 from kernelmark.bench.plan.tiles import Prefer
 from support.cuda import planned
 
@@ -49,7 +45,7 @@ PROBLEM = "gemm/m64n128k32/f32/NN"
 
 
 @pytest.fixture
-def cuda(tmp_path: Path) -> Path:
+def cuda(tmp_path):
     """A folder of sources: a kernel with two headers, and one with none."""
     folder = tmp_path / "cuda"
     (folder / "ops").mkdir(parents=True)
@@ -61,20 +57,20 @@ def cuda(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def tiled(registry: Registry) -> CudaKernel:
+def tiled(registry):
     kernel = registry.kernels["gemm/cuda.tiled"]
     assert isinstance(kernel, CudaKernel)
     return kernel
 
 
 @pytest.fixture
-def digest(registry: Registry) -> Callable[..., str]:
+def digest(registry):
     return lambda kernel, *problems, limits=H100: kernel_digest(
         kernel, [registry.problem(problem) for problem in problems or (PROBLEM,)], limits
     )
 
 
-def edit(file: Path, *changes: tuple[str, str]) -> None:
+def edit(file, *changes):
     text = file.read_text()
     for old, new in changes:
         assert old in text
@@ -82,7 +78,7 @@ def edit(file: Path, *changes: tuple[str, str]) -> None:
     file.write_text(text)
 
 
-def test_a_flat_source_has_its_headers_once_and_neither_comments_nor_the_emulators_code(cuda: Path) -> None:
+def test_a_flat_source_has_its_headers_once_and_neither_comments_nor_the_emulators_code(cuda):
     assert flattened(cuda / "ops" / "k.cu", cuda) == FLAT
 
 
@@ -105,20 +101,20 @@ def test_a_flat_source_has_its_headers_once_and_neither_comments_nor_the_emulato
     ],
 )
 def test_code_changes_a_flat_source_and_comments_formatting_and_the_emulators_code_do_not(
-    cuda: Path, file: str, old: str, new: str, is_same: bool
-) -> None:
+    cuda, file, old, new, is_same
+):
     edit(cuda / file, (old, new))
     assert (flattened(cuda / "ops" / "k.cu", cuda) == FLAT) is is_same
 
 
 @pytest.mark.parametrize(("first", "second"), [("a - -b", "a --b"), ("a + +b", "a++ b"), ("a & &b", "a && b")])
-def test_operators_that_only_a_space_separates_are_two(cuda: Path, first: str, second: str) -> None:
+def test_operators_that_only_a_space_separates_are_two(cuda, first, second):
     file = cuda / "ops" / "alone.cu"
     texts = {flattened(file, cuda) for text in (first, second) if file.write_text(text)}
     assert len(texts) == 2
 
 
-def test_a_renamed_header_and_a_moved_checkout_change_nothing(cuda: Path, tmp_path: Path) -> None:
+def test_a_renamed_header_and_a_moved_checkout_change_nothing(cuda, tmp_path):
     (cuda / "ops" / "own.cuh").rename(cuda / "renamed.cuh")
     edit(cuda / "ops" / "k.cu", ("ops/own.cuh", "renamed.cuh"))
     moved = cuda.rename(tmp_path / "elsewhere")
@@ -126,9 +122,7 @@ def test_a_renamed_header_and_a_moved_checkout_change_nothing(cuda: Path, tmp_pa
 
 
 @pytest.mark.parametrize("header", ["common.cuh", "gemm/panel.cuh", "conv/sum.cuh", "grid.cuh"])
-def test_one_token_in_a_header_changes_exactly_the_kernels_that_include_it(
-    registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, header: str
-) -> None:
+def test_one_token_in_a_header_changes_exactly_the_kernels_that_include_it(registry, tmp_path, monkeypatch, header):
     copy = tmp_path / "cuda"
     shutil.copytree(cuda_sources(), copy)
     monkeypatch.setattr(sources, "cuda_sources", lambda: copy)
@@ -143,9 +137,7 @@ def test_one_token_in_a_header_changes_exactly_the_kernels_that_include_it(
     assert users
 
 
-def test_a_renamed_source_and_what_is_for_reading_and_for_tests_change_nothing(
-    tiled: CudaKernel, digest: Callable[..., str], tmp_path: Path
-) -> None:
+def test_a_renamed_source_and_what_is_for_reading_and_for_tests_change_nothing(tiled, digest, tmp_path):
     renamed = shutil.copy(cuda_sources() / tiled.source, tmp_path / "renamed.cu")
     other = replace(tiled, label="Another label.", module="moved.away", emulated="not here", spills="it may")
     other = replace(other, source=str(renamed))
@@ -153,8 +145,8 @@ def test_a_renamed_source_and_what_is_for_reading_and_for_tests_change_nothing(
     assert len(digest(tiled)) == 20
 
 
-def test_every_declared_value_that_measuring_sees_changes_it(tiled: CudaKernel, digest: Callable[..., str]) -> None:
-    tunables: Mapping[str, Any] = {name: values[::-1] for name, values in tiled.tunables.items()}
+def test_every_declared_value_that_measuring_sees_changes_it(tiled, digest):
+    tunables = {name: values[::-1] for name, values in tiled.tunables.items()}
     fields = {"numerics": "tf32", "alignment": 4, "order": "F", "cooperative": True, "name": "x", "archs": ("sm_80",)}
     arguments = ("a", np.int32(3), np.int64(3), np.void((1, 2), "i4,i4"), np.void((1, 3), "i4,i4"))
     other = [
@@ -170,7 +162,7 @@ def test_every_declared_value_that_measuring_sees_changes_it(tiled: CudaKernel, 
     assert [i for i, each in enumerate(digests) if digests.count(each) > 1] == []
 
 
-def test_another_default_tile_changes_it_only_where_it_is_taken(registry: Registry, digest: Callable[..., str]) -> None:
+def test_another_default_tile_changes_it_only_where_it_is_taken(registry, digest):
     kernel = registry.kernels["gemm/cuda.warptile"]
     assert kernel.prefer is not None
     first, *others = kernel.prefer.tiles
@@ -180,27 +172,23 @@ def test_another_default_tile_changes_it_only_where_it_is_taken(registry: Regist
     assert digest(turned) != digest(kernel)
 
 
-def test_a_copy_of_a_launch_has_the_same_digest(tiled: CudaKernel, digest: Callable[..., str]) -> None:
+def test_a_copy_of_a_launch_has_the_same_digest(tiled, digest):
     assert digest(planned(tiled)) == digest(tiled)
 
 
-def test_problems_and_launcher_change_it_and_their_order_does_not(
-    tiled: CudaKernel, digest: Callable[..., str], registry: Registry
-) -> None:
+def test_problems_and_launcher_change_it_and_their_order_does_not(tiled, digest, registry):
     other = "gemm/m65n128k32/f32/NN"
     assert digest(tiled, PROBLEM, other) == digest(tiled, other, PROBLEM)
     problem = registry.problem(PROBLEM)
     assert len({digest(tiled), digest(tiled, PROBLEM, other), kernel_digest(tiled, [problem], H100, "pycuda")}) == 3
 
 
-def test_limits_change_it_by_the_launches_alone(tiled: CudaKernel, digest: Callable[..., str]) -> None:
+def test_limits_change_it_by_the_launches_alone(tiled, digest):
     assert digest(tiled, limits=replace(H100, l2_bytes=60 * 2**20)) == digest(tiled)
     assert digest(replace(tiled, min_arch=90), limits=TYPICAL[75]) != digest(tiled, limits=TYPICAL[75])
 
 
-def test_a_task_follows_from_its_kernels_and_the_version_of_the_measuring(
-    registry: Registry, tiled: CudaKernel, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_task_follows_from_its_kernels_and_the_version_of_the_measuring(registry, tiled, monkeypatch):
     tiled_task, naive_task = (tiled, [registry.problem(PROBLEM)]), (registry.kernels["gemm/cuda.naive"], [])
     before = task_digest([tiled_task, naive_task], H100)
     assert task_digest([naive_task, tiled_task], H100) == before
@@ -209,14 +197,12 @@ def test_a_task_follows_from_its_kernels_and_the_version_of_the_measuring(
     assert task_digest([tiled_task, naive_task], H100) != before
 
 
-def test_every_kernel_has_a_digest_of_its_own(registry: Registry) -> None:
+def test_every_kernel_has_a_digest_of_its_own(registry):
     digests = {kernel_digest(kernel, (), H100) for kernel in registry.kernels.values()}
     assert len(digests) == len(registry.kernels)
 
 
-def test_another_process_forms_the_same_digest(
-    tiled: CudaKernel, digest: Callable[..., str], registry: Registry, tmp_path: Path, python_in: Callable[..., Any]
-) -> None:
+def test_another_process_forms_the_same_digest(tiled, digest, registry, tmp_path, python_in):
     blocked = registry.kernels["gemm/numpy.matmul"]
     script = (
         "import json\nfrom kernelmark.bench.measure.sources import kernel_digest\n"
@@ -228,9 +214,7 @@ def test_another_process_forms_the_same_digest(
     assert json.loads(done.stdout) == [digest(tiled), digest(blocked)]
 
 
-def test_a_digest_that_cannot_be_formed_is_refused_in_one_line(
-    tiled: CudaKernel, digest: Callable[..., str], complaint: Callable[..., str]
-) -> None:
+def test_a_digest_that_cannot_be_formed_is_refused_in_one_line(tiled, digest, complaint):
     what = "<built-in function len> is a builtin_function_or_method, expected a number, a string or a launch argument"
     for kernel, reason in (
         (planned(tiled, args=(len,)), what),
@@ -271,7 +255,7 @@ FILES = {
 
 
 @pytest.fixture
-def package(tmp_path: Path) -> Path:
+def package(tmp_path):
     folder = tmp_path / "kernelmark"
     for name, text in FILES.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -279,7 +263,7 @@ def package(tmp_path: Path) -> Path:
     return folder
 
 
-def fast_in(package: Path, module: str = "kernels/op/cpu.py") -> tuple[str, ...]:
+def fast_in(package, module="kernels/op/cpu.py"):
     return python_code(package / module, "fast", package)
 
 
@@ -301,15 +285,13 @@ def fast_in(package: Path, module: str = "kernels/op/cpu.py") -> tuple[str, ...]
         ("_shared.py", "return parts", "return parts[::-1]", False),
     ],
 )
-def test_code_that_a_python_kernel_uses_changes_it_and_nothing_else_does(
-    package: Path, file: str, old: str, new: str, is_same: bool
-) -> None:
+def test_code_that_a_python_kernel_uses_changes_it_and_nothing_else_does(package, file, old, new, is_same):
     before = fast_in(package)
     edit(package / "kernels" / file, (old, new))
     assert (fast_in(package) == before) is is_same
 
 
-def test_modules_of_python_kernels_may_move_and_be_renamed(package: Path) -> None:
+def test_modules_of_python_kernels_may_move_and_be_renamed(package):
     before = fast_in(package)
     (package / "kernels" / "op" / "_parts.py").rename(package / "kernels" / "_pieces.py")
     edit(package / "kernels" / "op" / "cpu.py", ("op import _parts, other", "op import other"), ("_parts.", "_pieces."))

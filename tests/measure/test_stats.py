@@ -9,12 +9,12 @@ from kernelmark.bench.measure.ratio import speedup
 from kernelmark.bench.measure.stats import Looks, correlation_time, median_interval, outliers, pooled_interval
 
 
-def test_six_samples_give_their_range() -> None:
+def test_six_samples_give_their_range():
     interval = median_interval([3.0, 1.0, 2.0, 6.0, 5.0, 4.0])
     assert (interval.median, interval.low, interval.high) == (3.5, 1.0, 6.0)
 
 
-def test_five_samples_give_no_interval() -> None:
+def test_five_samples_give_no_interval():
     interval = median_interval([1.0, 2.0, 3.0, 4.0, 5.0])
     assert math.isnan(interval.low)
     assert interval.relative_width == math.inf
@@ -26,7 +26,7 @@ def test_five_samples_give_no_interval() -> None:
     # samples hold the median with at least 95 %.
     [(6, 1), (8, 1), (9, 2), (12, 3), (15, 4), (20, 6), (25, 8), (30, 10), (40, 14)],
 )
-def test_ranks_are_those_of_the_sign_test(n: int, rank: int) -> None:
+def test_ranks_are_those_of_the_sign_test(n, rank):
     # 1, -1, 2, -2, ... alternates about the median, so no autocorrelation widens the interval.
     values = [float(i // 2 + 1) * (-1) ** i for i in range(n)]
     interval = median_interval(values)
@@ -34,7 +34,7 @@ def test_ranks_are_those_of_the_sign_test(n: int, rank: int) -> None:
     assert interval.high == sorted(values)[n - rank]
 
 
-def test_correlation_time_of_an_autoregression_is_found() -> None:
+def test_correlation_time_of_an_autoregression_is_found():
     # Signs of a Gaussian AR(1) correlate as 2/pi asin(rho^k) (Sheppard, 1899): tau = 1 + 2 sum_k of that.
     rho, n = 0.7, 20_000
     rng = np.random.default_rng(1)
@@ -46,7 +46,7 @@ def test_correlation_time_of_an_autoregression_is_found() -> None:
 
 
 @pytest.mark.parametrize("n", [64, 400, 401])
-def test_correlation_time_sums_pairs_of_lags_until_one_is_not_positive(n: int) -> None:
+def test_correlation_time_sums_pairs_of_lags_until_one_is_not_positive(n):
     steps = np.random.default_rng(n).normal(size=n)
     values = np.convolve(steps, np.ones(40), "same")  # correlated beyond the lags that are summed one by one
     signs = np.sign(values - np.median(values))
@@ -58,7 +58,7 @@ def test_correlation_time_sums_pairs_of_lags_until_one_is_not_positive(n: int) -
     assert correlation_time(values, float(np.median(values))) == pytest.approx(max(1.0, 2 * sum(pairs[:stop]) - 1))
 
 
-def _bursts(rng: np.random.Generator, n: int) -> np.ndarray:
+def _bursts(rng, n):
     """A machine that is 5 % slower in bursts of ten samples on average, a fifth of the time."""
     state, slow = np.zeros(n), False
     for i in range(n):
@@ -68,7 +68,7 @@ def _bursts(rng: np.random.Generator, n: int) -> np.ndarray:
 
 
 @pytest.mark.parametrize("kind", ["independent", "skewed", "autocorrelated", "bursts"])
-def test_interval_keeps_its_coverage_when_it_stops_the_run(kind: str) -> None:
+def test_interval_keeps_its_coverage_when_it_stops_the_run(kind):
     rng = np.random.default_rng(3)
     truth = {"skewed": 1 + 0.03 * math.log(2), "bursts": float(np.median(_bursts(rng, 300_000)))}.get(kind, 1.0)
     hits, runs = 0, 200
@@ -83,11 +83,11 @@ def test_interval_keeps_its_coverage_when_it_stops_the_run(kind: str) -> None:
     assert hits / runs >= 0.92
 
 
-def _draw(kind: str, rng: np.random.Generator, n: int) -> np.ndarray:
+def _draw(kind, rng, n):
     return _bursts(rng, n) if kind == "bursts" else 1 + 0.03 * _noise(kind, rng, 1, n)[0]
 
 
-def _noise(kind: str, rng: np.random.Generator, count: int, samples: int) -> np.ndarray:
+def _noise(kind, rng, count, samples):
     """Rows of noise: normal, of one tail, or each sample drawn to the one before."""
     noise = rng.normal(size=(count, samples))
     if kind == "skewed":
@@ -98,7 +98,7 @@ def _noise(kind: str, rng: np.random.Generator, count: int, samples: int) -> np.
     return noise
 
 
-def test_looks_spend_no_more_than_five_per_cent_in_all() -> None:
+def test_looks_spend_no_more_than_five_per_cent_in_all():
     looks, spent = Looks(), 0.0
     for n in range(1, 100_000):
         if looks.due(n):
@@ -106,7 +106,7 @@ def test_looks_spend_no_more_than_five_per_cent_in_all() -> None:
     assert 0.03 < spent < 0.05
 
 
-def test_speedup_of_drifting_contenders_is_exact_by_quads() -> None:
+def test_speedup_of_drifting_contenders_is_exact_by_quads():
     # Both slow down linearly and take turns forward and backward: kernel twice as fast as the baseline throughout.
     clock = 0.0
     base, contender = [], []
@@ -119,7 +119,7 @@ def test_speedup_of_drifting_contenders_is_exact_by_quads() -> None:
     assert (ratio.low, ratio.median, ratio.high) == pytest.approx((2, 2, 2), rel=1e-5)
 
 
-def test_speedup_uses_only_rounds_that_both_have() -> None:
+def test_speedup_uses_only_rounds_that_both_have():
     ratio = speedup([[2.0] * 6], [[1.0] * 6 + [100.0] * 50])
     assert (ratio.median, ratio.method) == (2.0, "rounds")
 
@@ -128,7 +128,7 @@ PROCESSES, SAMPLES, RUNS = 5, 100, 300
 KINDS = ("normal", "skewed", "autocorrelated", "bursts")
 
 
-def _processes(kind: str, rng: np.random.Generator, count: int) -> np.ndarray:
+def _processes(kind, rng, count):
     """Rows of samples, one a process: each process has a level of its own, 2 % (lognormal) from the next one's."""
     noise = _noise(kind, rng, count, SAMPLES)
     if kind == "bursts":
@@ -137,7 +137,7 @@ def _processes(kind: str, rng: np.random.Generator, count: int) -> np.ndarray:
 
 
 @pytest.fixture(scope="module", params=KINDS)
-def simulated(request: pytest.FixtureRequest) -> tuple[float, list[np.ndarray]]:
+def simulated(request):
     """The grand median, over all processes that there could be, and runs of five processes."""
     rng = np.random.default_rng(KINDS.index(request.param))
     truth = float(np.median(_processes(request.param, rng, 4000)))
@@ -145,8 +145,8 @@ def simulated(request: pytest.FixtureRequest) -> tuple[float, list[np.ndarray]]:
 
 
 def test_five_processes_cover_the_median_of_all_that_there_could_be_and_one_far_too_seldom(
-    simulated: tuple[float, list[np.ndarray]],
-) -> None:
+    simulated,
+):
     """The reason for several processes: the samples of one do not show what the next process will find."""
     truth, runs = simulated
     five, one = map(pooled_interval, runs), (median_interval(run[0]) for run in runs)
@@ -154,7 +154,7 @@ def test_five_processes_cover_the_median_of_all_that_there_could_be_and_one_far_
     assert np.mean([interval.low <= truth <= interval.high for interval in one]) < 0.8
 
 
-def test_speedups_of_five_processes_cover_a_ratio_of_noisy_ones(simulated: tuple[float, list[np.ndarray]]) -> None:
+def test_speedups_of_five_processes_cover_a_ratio_of_noisy_ones(simulated):
     """Both contenders share the process's level; each is placed by itself besides, 1 % from process to process."""
     _, runs = simulated
     rng, hits = np.random.default_rng(9), []
@@ -167,17 +167,17 @@ def test_speedups_of_five_processes_cover_a_ratio_of_noisy_ones(simulated: tuple
     assert sum(hits) / len(hits) >= 0.92
 
 
-def test_one_group_is_asked_for_itself() -> None:
+def test_one_group_is_asked_for_itself():
     samples = np.random.default_rng(4).normal(1, 0.01, 50)
     assert pooled_interval([samples]) == median_interval(samples)
 
 
-def test_processes_weigh_the_same_however_many_samples_each_has() -> None:
+def test_processes_weigh_the_same_however_many_samples_each_has():
     """The first, with a hundred times the samples, would draw a median of all samples to itself."""
     assert pooled_interval([[1.0] * 1000, [2.0] * 10, [3.0] * 10]).median == 2.0
 
 
-def test_equal_processes_leave_no_doubt() -> None:
+def test_equal_processes_leave_no_doubt():
     interval = pooled_interval([[1.0, 2.0, 3.0]] * 5)
     assert (interval.low, interval.median, interval.high) == (2.0, 2.0, 2.0)
 
@@ -187,14 +187,14 @@ def test_processes_that_scatter_beyond_all_numbers_have_no_interval():
     assert np.isnan([interval.low, interval.high]).all()
 
 
-def test_the_interval_between_processes_is_students() -> None:
+def test_the_interval_between_processes_is_students():
     # Logarithms of the medians 0, 1, 2: mean 1, standard deviation 1; t(0.975, 2) = 4.3027 (any table).
     interval = pooled_interval([[1.0], [math.e], [math.e**2]])
     halves = [math.log(interval.high / interval.median), math.log(interval.median / interval.low)]
     assert halves == pytest.approx([4.3027 / math.sqrt(3)] * 2, rel=1e-4)
 
 
-def test_speedup_over_processes_pairs_samples_within_each() -> None:
+def test_speedup_over_processes_pairs_samples_within_each():
     """Process by process both are slower; a ratio across processes would be anything between 0.5 and 8."""
     base = [[2.0 * scale] * 12 for scale in (1.0, 2.0, 4.0)]
     contender = [[scale] * 12 for scale in (1.0, 2.0, 4.0)]
@@ -203,12 +203,12 @@ def test_speedup_over_processes_pairs_samples_within_each() -> None:
     assert ratio.minima == 2.0
 
 
-def test_the_ratio_of_minima_is_that_of_the_fastest_samples_of_all_processes() -> None:
+def test_the_ratio_of_minima_is_that_of_the_fastest_samples_of_all_processes():
     assert speedup([[4.0] * 6, [3.0] * 5 + [2.0]], [[1.0] * 6, [0.5] + [1.0] * 5]).minima == 4.0
 
 
 @pytest.mark.parametrize("rounds", [[5], [12, 5]])
-def test_a_process_with_fewer_than_six_rounds_leaves_no_ratio(rounds: list[int]) -> None:
+def test_a_process_with_fewer_than_six_rounds_leaves_no_ratio(rounds):
     assert speedup([[1.0] * count for count in rounds], [[1.0] * 12 for _ in rounds]) is None
 
 
@@ -224,5 +224,5 @@ def test_a_process_with_fewer_than_six_rounds_leaves_no_ratio(rounds: list[int])
         ([1.0], 0),
     ],
 )
-def test_outliers_lie_three_interquartile_ranges_outside(samples: list[float], count: int) -> None:
+def test_outliers_lie_three_interquartile_ranges_outside(samples, count):
     assert outliers(samples) == count

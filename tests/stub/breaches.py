@@ -1,10 +1,8 @@
 """Planted breaches of the stub driver's rules, calls that it refuses, faults of the device, and what breaks no rule."""
 
 import os
-from collections.abc import Callable
 from ctypes import c_uint32, c_uint64
 from types import SimpleNamespace
-from typing import Any
 
 import cuda.core as core
 from cuda.bindings import driver
@@ -14,7 +12,7 @@ from stub import control
 from stub.programs import code, device, error_of, holding, launch, new_stream, nothing, record, span
 
 
-def launch_elsewhere(is_forked: bool = False, is_joined: bool = False) -> float:
+def launch_elsewhere(is_forked=False, is_joined=False):
     """Launch on another stream between two records, forked from the timed stream and joined to it if so asked.
 
     Return the span, which misses what is not joined.
@@ -25,7 +23,7 @@ def launch_elsewhere(is_forked: bool = False, is_joined: bool = False) -> float:
 
 
 #: Calls that a held stream would keep from returning.
-BLOCKING: dict[str, Callable[[Any], tuple[Any, ...]]] = {
+BLOCKING = {
     "cuStreamSynchronize": lambda on: driver.cuStreamSynchronize(on.stream.handle),
     "cuEventSynchronize": lambda on: driver.cuEventSynchronize(on.event.handle),
     "cuCtxSynchronize": lambda on: driver.cuCtxSynchronize(),
@@ -36,7 +34,7 @@ BLOCKING: dict[str, Callable[[Any], tuple[Any, ...]]] = {
 }
 
 
-def call_while_held(function: str) -> str:
+def call_while_held(function):
     """Make a call while a stream is held; return the status, where the driver would not return."""
     stream, (_, address) = new_stream(), driver.cuMemAlloc(device() and 16)
     with holding(stream):
@@ -44,7 +42,7 @@ def call_while_held(function: str) -> str:
     return str(status.name)
 
 
-def copy_pinned_while_held() -> None:
+def copy_pinned_while_held():
     """Copy between pinned memory and the device on a held stream, which breaks no rule."""
     stream, pinned = new_stream(), core.LegacyPinnedMemoryResource().allocate(16)
     _, address = driver.cuMemAlloc(16)
@@ -54,7 +52,7 @@ def copy_pinned_while_held() -> None:
     pinned.close()
 
 
-def leave_everything() -> None:
+def leave_everything():
     stream = new_stream()
     driver.cuMemAlloc(16)
     driver.cuEventCreate(0)
@@ -64,7 +62,7 @@ def leave_everything() -> None:
     driver.cuGraphInstantiate(graph, 0)
 
 
-def synchronise_while_capturing() -> str:
+def synchronise_while_capturing():
     stream = new_stream()
     driver.cuStreamBeginCapture(stream.handle, driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED)
     (status,) = driver.cuStreamSynchronize(stream.handle)
@@ -73,7 +71,7 @@ def synchronise_while_capturing() -> str:
     return str(status.name)
 
 
-def capture_without_joining() -> str:
+def capture_without_joining():
     """End a capture while another stream still has work of it."""
     first, second, kernel = new_stream(), new_stream(), nothing()
     _, event = driver.cuEventCreate(0)
@@ -86,7 +84,7 @@ def capture_without_joining() -> str:
     return str(status.name)
 
 
-def launched(shape: dict[str, int], attribute: str = "", value: int = 0) -> str:
+def launched(shape, attribute="", value=0):
     """Launch in a shape, once this attribute of the kernel has a value; return the error."""
     stream, kernel = new_stream(), nothing()
     if attribute:
@@ -97,7 +95,7 @@ def launched(shape: dict[str, int], attribute: str = "", value: int = 0) -> str:
     return error_of(lambda: launch(stream, kernel, **shape)).split(":")[0]
 
 
-def too_many_cooperating_blocks() -> str:
+def too_many_cooperating_blocks():
     stream, kernel, config = new_stream(), nothing(), driver.CUlaunchConfig()
     config.gridDimX, config.gridDimY, config.gridDimZ = 132 * 32 + 1, 1, 1
     config.blockDimX, config.blockDimY, config.blockDimZ = 32, 1, 1
@@ -110,21 +108,21 @@ def too_many_cooperating_blocks() -> str:
     return str(status.name)
 
 
-def copy_beyond_the_end() -> str:
+def copy_beyond_the_end():
     _, address = driver.cuMemAlloc(device() and 16)
     (status,) = driver.cuMemcpyHtoD(address, bytes(17), 17)
     driver.cuMemFree(address)
     return str(status.name)
 
 
-def free_twice() -> str:
+def free_twice():
     _, address = driver.cuMemAlloc(device() and 16)
     driver.cuMemFree(address)
     (status,) = driver.cuMemFree(address)
     return str(status.name)
 
 
-def failing_launch() -> list[str]:
+def failing_launch():
     """Return the status of calls after a launch that failed: the context answers nothing any more."""
     stream, kernel = new_stream(), nothing()
     control.run_launches_with(lambda launched: driver.CUresult.CUDA_ERROR_LAUNCH_FAILED)
@@ -132,7 +130,7 @@ def failing_launch() -> list[str]:
     return [first, *(str(result[0].name) for result in (driver.cuCtxSynchronize(), driver.cuMemAlloc(16)))]
 
 
-def encoded_map(address: int = 0, box: int = 32, aside: int = 0) -> str:
+def encoded_map(address=0, box=32, aside=0):
     """Encode a map, whose memory and descriptor may lie so many bytes aside; return the status."""
     device()
     d = driver
@@ -153,7 +151,7 @@ def encoded_map(address: int = 0, box: int = 32, aside: int = 0) -> str:
     return str(d.CUresult(status).name)
 
 
-def memory_that_runs_out() -> list[str]:
+def memory_that_runs_out():
     """Return the statuses of three allocations, of which the second and all after it find no memory."""
     device()
     os.environ.update(KM_STUB_FAULT="oom", KM_STUB_FAULT_AT="2")
@@ -162,14 +160,14 @@ def memory_that_runs_out() -> list[str]:
     return [str(status.name) for status, _ in results]
 
 
-def clock_that_jumps() -> list[float]:
+def clock_that_jumps():
     """Return the spans of launches of 1 us in milliseconds: of a sound kernel, then twice of one that lets it jump."""
     stream, sound, struck = new_stream(), nothing(), nothing("struck")
     os.environ.update(KM_STUB_FAULT="clock", KM_STUB_FAULT_AT="truc")
     return [span(stream, lambda kernel=kernel: launch(stream, kernel)) for kernel in (sound, struck, struck)]
 
 
-def illegal_address() -> list[str]:
+def illegal_address():
     """Return the statuses of a launch that reads an illegal address, and of calls after it."""
     stream, sound, struck = new_stream(), nothing(), nothing("struck")
     os.environ.update(KM_STUB_FAULT="illegal", KM_STUB_FAULT_AT="truc")

@@ -7,14 +7,13 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import Any
 
 from stub import control
 from stub.library import BEGIN
 from stub.recording import RECORDED, Recorder
 
 # What a call leaves is collected before the next.
-values: dict[str, Any] = {}
+values = {}
 recorder = Recorder()
 if recorded := os.environ.get(RECORDED):
     recorder.start()

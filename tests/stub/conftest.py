@@ -1,7 +1,6 @@
 """The tests of the stub driver need a C++ compiler, cuda-core and NVRTC; without one of them they are skipped."""
 
 import os
-from pathlib import Path
 
 import pytest
 
@@ -13,18 +12,18 @@ BUILDS = "python -m pytest --all tests/stub/test_pycuda.py"
 
 
 @pytest.fixture(scope="session")
-def tools(cuda_compiler: str) -> None:
+def tools(cuda_compiler):
     host_compiler()
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory):
     """Return the folder that a module's process on the stub driver runs in."""
     return tmp_path_factory.mktemp("stub")
 
 
 @pytest.fixture(scope="session")
-def pycuda(tools: None, request: pytest.FixtureRequest) -> Path:
+def pycuda(tools, request):
     """Return the folder of PyCUDA. The short suite does not build it; in CI it is an error where it is not built."""
     ci = bool(os.environ.get("CI"))
     if not (is_built() or ci or request.config.option.all):

@@ -1,7 +1,6 @@
 """What a test sets in the stub driver that its process has loaded: lengths of launches, what runs them, the time."""
 
 import ctypes
-from collections.abc import Callable
 
 _LIBRARY = ctypes.CDLL("libcuda.so.1")
 _LIBRARY.km_stub_now.restype = _LIBRARY.km_stub_emulating.restype = ctypes.c_longlong
@@ -22,43 +21,43 @@ class Launch(ctypes.Structure):
         ("sizes", ctypes.POINTER(ctypes.c_size_t)),
     )
 
-    def parameters(self) -> list[bytes]:
+    def parameters(self):
         return [ctypes.string_at(self.args[i], self.sizes[i]) for i in range(self.count)]
 
 
 _Callback = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(Launch))
-_callbacks: list[object] = []  # the driver holds no reference
+_callbacks = []  # the driver holds no reference
 
 
-def run_launches_with(run: Callable[[Launch], int]) -> None:
+def run_launches_with(run):
     """Hand every launch to `run` when its turn comes; what it returns is the driver's status, 0 for success."""
     _callbacks[:] = [_Callback(lambda launch: run(launch.contents))]
     _LIBRARY.km_stub_on_launch(_callbacks[0])
 
 
-def launches_take(nanoseconds: int) -> None:
+def launches_take(nanoseconds):
     _LIBRARY.km_stub_length(ctypes.c_longlong(nanoseconds))
 
 
-def host_takes(nanoseconds: int) -> None:
+def host_takes(nanoseconds):
     """Set what the host spends on each call that submits work."""
     _LIBRARY.km_stub_host_cost(ctypes.c_longlong(nanoseconds))
 
 
-def note(text: str) -> None:
+def note(text):
     _LIBRARY.km_stub_note(text.encode())
 
 
-def now_ns() -> int:
+def now_ns():
     return int(_LIBRARY.km_stub_now())
 
 
-def emulating_s() -> float:
+def emulating_s():
     """Return the seconds that launches took to be emulated."""
     return int(_LIBRARY.km_stub_emulating()) * 1e-9
 
 
-def allocation(address: int) -> tuple[int, int] | None:
+def allocation(address):
     """Return where the memory that holds an address begins and its size in bytes, or None."""
     base, size = ctypes.c_size_t(), ctypes.c_size_t()
     is_allocated = _LIBRARY.km_stub_allocation(ctypes.c_size_t(address), ctypes.byref(base), ctypes.byref(size))

@@ -3,7 +3,6 @@
 import os
 from traceback import format_exc
 from types import SimpleNamespace
-from typing import Any
 from unittest.mock import Mock, patch
 
 import cuda.core as core
@@ -23,7 +22,7 @@ from stub import control
 from stub.programs import launch, new_stream, nothing
 
 
-def holds(fact: str) -> str:
+def holds(fact):
     """Return the traceback of what speaks against a fact, or ""."""
     try:
         globals()[fact]()
@@ -32,12 +31,12 @@ def holds(fact: str) -> str:
     return ""
 
 
-def launching(device: Cuda, name: str = "nothing") -> Any:
+def launching(device, name="nothing"):
     kernel, stream = nothing(name), core.Stream.from_handle(device.stream.ptr)
     return lambda: launch(stream, kernel)
 
 
-def a_batch_over_which_the_clock_of_the_device_jumps_is_refused() -> None:
+def a_batch_over_which_the_clock_of_the_device_jumps_is_refused():
     device = Cuda()
     call, clock = launching(device, "struck"), device.clock(hold=True)
     with patch.dict(os.environ, KM_STUB_FAULT="clock", KM_STUB_FAULT_AT="truc"):
@@ -46,7 +45,7 @@ def a_batch_over_which_the_clock_of_the_device_jumps_is_refused() -> None:
                 clock.time([call])
 
 
-def a_driver_without_stream_waits_is_timed_without_holding() -> None:
+def a_driver_without_stream_waits_is_timed_without_holding():
     device = Cuda()
     clock = device.clock(hold=True)
     control.launches_take(4_000_000)
@@ -55,14 +54,14 @@ def a_driver_without_stream_waits_is_timed_without_holding() -> None:
     assert not clock.holds_stream
 
 
-def a_call_that_raises_lets_the_stream_go() -> None:
+def a_call_that_raises_lets_the_stream_go():
     device = Cuda()
     with pytest.raises(ZeroDivisionError):
         device.clock(hold=True).time([lambda: 1 // 0])
     device.stream.synchronize()
 
 
-def work_beyond_the_events_is_named() -> None:
+def work_beyond_the_events_is_named():
     clock = Cuda().clock(hold=True)
     clock.unseen_s = [0.005] * 5
     assert "beyond" in (clock.hidden_work([1e-3] * 5, batch=1) or "")
@@ -70,7 +69,7 @@ def work_beyond_the_events_is_named() -> None:
     assert clock.hidden_work([1e-3] * 5, batch=1) is None
 
 
-def nothing_is_timed_while_another_stream_is_current_and_the_devices_is_current_again() -> None:
+def nothing_is_timed_while_another_stream_is_current_and_the_devices_is_current_again():
     device, called = Cuda(), []
     other = cupy.cuda.Stream(non_blocking=True).use()
     expected = f"current stream is {other.ptr:#x}, expected {device.stream.ptr:#x}"
@@ -80,21 +79,21 @@ def nothing_is_timed_while_another_stream_is_current_and_the_devices_is_current_
     assert device.strayed() is None
 
 
-def a_call_that_leaves_another_stream_current_has_no_time() -> None:
+def a_call_that_leaves_another_stream_current_has_no_time():
     device, other = Cuda(), cupy.cuda.Stream(non_blocking=True)
     with pytest.raises(RuntimeError, match=f"current stream is {other.ptr:#x}"):
         device.clock(hold=True).time([other.use])
     device.stream.synchronize()
 
 
-def a_kernel_that_enters_a_stream_of_its_own_leaves_the_devices_current() -> None:
+def a_kernel_that_enters_a_stream_of_its_own_leaves_the_devices_current():
     device = Cuda()
     with cupy.cuda.Stream(non_blocking=True) as stream:
         assert cupy.cuda.get_current_stream().ptr == stream.ptr != device.stream.ptr
     assert device.strayed() is None
 
 
-def the_devices_stream_is_current_after_an_upload_and_an_eviction_in_which_no_line_may_persist() -> None:
+def the_devices_stream_is_current_after_an_upload_and_an_eviction_in_which_no_line_may_persist():
     device = Cuda()
     device.upload(device.bytes(8), np.arange(8, dtype=np.uint8))
     with patch.object(driver, "cuCtxSetLimit") as limit, patch.object(driver, "cuCtxResetPersistingL2Cache") as reset:
@@ -104,7 +103,7 @@ def the_devices_stream_is_current_after_an_upload_and_an_eviction_in_which_no_li
     assert device.strayed() is None
 
 
-def a_captured_launch_runs_only_when_it_is_replayed_and_one_that_fails_leaves_the_stream_usable() -> None:
+def a_captured_launch_runs_only_when_it_is_replayed_and_one_that_fails_leaves_the_stream_usable():
     device, ran = Cuda(), []
     call = launching(device)
     control.run_launches_with(lambda launched: ran.append(launched.entry) or 0)
@@ -122,7 +121,7 @@ def a_captured_launch_runs_only_when_it_is_replayed_and_one_that_fails_leaves_th
     assert ran == [b"nothing"] * 5
 
 
-def pycudas_stream_becomes_the_devices_and_stays_it() -> None:
+def pycudas_stream_becomes_the_devices_and_stays_it():
     device, theirs = Cuda(), new_stream()
     before = device.stream
     with patch.object(launch_pycuda, "pycuda_stream", lambda number: SimpleNamespace(handle=int(theirs.handle))):
@@ -135,7 +134,7 @@ def pycudas_stream_becomes_the_devices_and_stays_it() -> None:
     assert cupy.cuda.get_current_stream().ptr == taken.ptr == int(theirs.handle)
 
 
-def an_input_is_compared_with_what_was_drawn_last_on_the_device_or_where_that_is_full_on_the_host() -> None:
+def an_input_is_compared_with_what_was_drawn_last_on_the_device_or_where_that_is_full_on_the_host():
     for free_bytes in (2**30, 0):
         with patch.object(cupy.cuda.runtime, "memGetInfo", lambda free_bytes=free_bytes: (free_bytes, 2**30)):
             device, problem = Cuda(), discover().problem("gemm/m3n5k7/f32/NN/lda+2")
@@ -151,7 +150,7 @@ def an_input_is_compared_with_what_was_drawn_last_on_the_device_or_where_that_is
             assert operands.damage(draw) == "changed its input a"
 
 
-def a_copy_of_an_input_that_a_kernel_writes_to_accuses_nobody() -> None:
+def a_copy_of_an_input_that_a_kernel_writes_to_accuses_nobody():
     device, problem = Cuda(), discover().problem("gemm/m3n5k7/f32/NN")
     draw, operands = Draw(problem, 0), OperandSet(problem, device)
     operands.load(draw)
@@ -160,7 +159,7 @@ def a_copy_of_an_input_that_a_kernel_writes_to_accuses_nobody() -> None:
     assert operands.damage(draw) is None
 
 
-def what_is_uploaded_to_several_gpus_lies_in_parts_between_the_edges() -> None:
+def what_is_uploaded_to_several_gpus_lies_in_parts_between_the_edges():
     edge, memory = 8, Cuda().peers((0, 1, 2), 8)
     for n in (1, 7, 100):
         raw = memory.bytes(3 * n * 4 + 2 * edge)
@@ -173,7 +172,7 @@ def what_is_uploaded_to_several_gpus_lies_in_parts_between_the_edges() -> None:
             assert memory.download(guard).tobytes() == bytes([0xA5]) * edge
 
 
-def single_elements_go_to_the_gpu_that_has_their_part() -> None:
+def single_elements_go_to_the_gpu_that_has_their_part():
     memory = Cuda().peers((0, 1, 2), 8)
     flat = memory.bytes(12 * 8 + 2 * 8)[8:-8].view("f8")
     memory.upload(flat, np.zeros(12))

@@ -4,9 +4,8 @@ import ctypes
 import hashlib
 import struct
 import traceback
-from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -15,7 +14,7 @@ from kernelmark.bench.emulator.report import unwaived
 from kernelmark.bench.emulator.worker import Buffer, EmulatedTensorMap, Im2col, run
 from kernelmark.bench.emulator.worker import Launch as EmulatedLaunch
 from kernelmark.bench.measure import launch
-from kernelmark.bench.measure.compile import Cubin, compile_cubin
+from kernelmark.bench.measure.compile import compile_cubin
 from stub import control
 
 FAILED = 719  # CUDA_ERROR_LAUNCH_FAILED, after which a context answers nothing any more
@@ -36,22 +35,22 @@ class Known(NamedTuple):
 class Emulator:
     """Runs launches of kernels that launchers compile, by their symbols; equal ones on equal memory run once."""
 
-    def __init__(self) -> None:
-        self.complaints: list[str] = []
-        self.ran: list[str] = []
-        self._known: dict[str, Known] = {}
-        self._seen: dict[bytes, dict[str, bytes]] = {}
+    def __init__(self):
+        self.complaints = []
+        self.ran = []
+        self._known = {}
+        self._seen = {}
         control.run_launches_with(self._safely)
         launch.compile_cubin = self._compiled
 
-    def _compiled(self, source: str, entries: Sequence[str], *more: Any) -> Cubin:
+    def _compiled(self, source, entries, *more):
         """Compile as asked, and take the kernels, but none that waits for a clock, which the emulator does not have."""
         cubin = compile_cubin(source, entries, *more)
         if source != "selftest/spin.cu":
             self._known |= {symbol: Known(source, tuple(entries), entry) for entry, symbol in cubin.symbols.items()}
         return cubin
 
-    def _safely(self, launched: control.Launch) -> int:
+    def _safely(self, launched):
         """Run a launch; an exception must not cross the driver."""
         try:
             complaints = list(self._run(launched))
@@ -60,7 +59,7 @@ class Emulator:
         self.complaints += complaints
         return FAILED if complaints else 0
 
-    def _run(self, launched: control.Launch) -> Iterator[str]:
+    def _run(self, launched):
         symbol = launched.entry.decode()
         known, parameters = self._known[symbol], launched.parameters()
         memory = Memory(parameters)
@@ -75,9 +74,7 @@ class Emulator:
         for name, content in outputs.items():
             memory.write(name, content)
 
-    def _emulate(
-        self, known: Known, launched: control.Launch, parameters: Sequence[bytes], memory: "Memory"
-    ) -> Iterator[str]:
+    def _emulate(self, known, launched, parameters, memory):
         buffers = {name: Buffer("inout", np.frombuffer(memory.read(name), np.uint8).copy()) for name in memory.blocks}
         arguments, cooperative = tuple(map(memory.argument, parameters)), bool(launched.cooperative)
         shape = (tuple(launched.grid), tuple(launched.block), arguments, launched.shared_bytes, cooperative)
@@ -94,20 +91,20 @@ class Memory:
     A parameter is an address where it has 8 bytes and lies in memory that the driver has given out.
     """
 
-    def __init__(self, parameters: Sequence[bytes]) -> None:
-        self.blocks: dict[str, tuple[int, int]] = {}
+    def __init__(self, parameters):
+        self.blocks = {}
         starts = sorted({address for raw in parameters if (address := _address(raw)) is not None})
         for start, following in pairwise([*starts, 1 << 64]):
             base, size = control.allocation(start) or (0, 0)
             self.blocks[f"at{start:x}"] = (start, min(base + size, following) - start)
 
-    def read(self, name: str) -> bytes:
+    def read(self, name):
         return ctypes.string_at(*self.blocks[name])
 
-    def write(self, name: str, content: bytes) -> None:
+    def write(self, name, content):
         ctypes.memmove(self.blocks[name][0], content, len(content))
 
-    def argument(self, raw: bytes) -> Any:
+    def argument(self, raw):
         """Return a parameter as the emulator takes it: a buffer's name, a tensor map, or its bytes."""
         address = _address(raw)
         if address is None:
@@ -115,7 +112,7 @@ class Memory:
         return _tensor_map(raw, f"at{address:x}") if raw.startswith(MAGIC) else f"at{address:x}"
 
 
-def _address(raw: bytes) -> int | None:
+def _address(raw):
     if raw.startswith(MAGIC):
         return int(struct.unpack_from("<8xQ", raw)[0])
     if len(raw) != 8:
@@ -124,7 +121,7 @@ def _address(raw: bytes) -> int | None:
     return address if control.allocation(address) else None
 
 
-def _tensor_map(raw: bytes, name: str) -> EmulatedTensorMap:
+def _tensor_map(raw, name):
     """Decode what driver/tensor_map.cpp encodes. Raises AssertionError for what the emulator has no map for."""
     sizes, pitches, box = (struct.unpack_from(f, raw, at) for f, at in (("<4Q", 16), ("<3Q", 56), ("<3I", 88)))
     rank, kind, swizzle, _, *corners = struct.unpack_from("<4B6b", raw, 108)

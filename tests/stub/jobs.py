@@ -3,7 +3,6 @@
 import os
 from contextlib import redirect_stdout
 from io import StringIO
-from typing import Any
 from unittest.mock import patch
 
 import cuda.core as core
@@ -30,19 +29,19 @@ from stub.emulated import Emulator
 from stub.programs import error_of, launch, nothing
 
 
-def verified(kernel: str, problem: str, launcher: str = "cuda-core", mode: str = Mode.VERIFY) -> dict[str, Any]:
+def verified(kernel, problem, launcher="cuda-core", mode=Mode.VERIFY):
     """Verify a kernel on a problem, or also time it; return the row, and how many launches the emulator ran."""
     emulator = Emulator()
     return _job(kernel, problem, Mode(mode), launcher) | {"complaints": emulator.complaints, "ran": len(emulator.ran)}
 
 
-def transferred(kernel: str, problem: str, mode: str = Mode.VERIFY) -> dict[str, Any]:
+def transferred(kernel, problem, mode=Mode.VERIFY):
     """Run a transfer, in pieces of 4 KiB if in any, and the work on arrival in the emulator."""
     emulator = _in_pieces()
     return _job(kernel, problem, Mode(mode)) | {"complaints": emulator.complaints}
 
 
-def timed_once(kernel: str, problem: str) -> float:
+def timed_once(kernel, problem):
     """Time one call of a transfer on a held stream; return the seconds between the events.
 
     A job would call again and again where the events see nothing of a call.
@@ -54,13 +53,13 @@ def timed_once(kernel: str, problem: str) -> float:
     return device.clock(hold=True).time([launch])
 
 
-def agreed(kernel: str) -> list[str]:
+def agreed(kernel):
     """Compare the emulator's verdict on a kernel's smallest case with the device's, as `make gpu` does."""
     Emulator()
     return list(agreement.replies([kernel]))
 
 
-def launched_alone(kernel: str, problem: str) -> str:
+def launched_alone(kernel, problem):
     """Launch a kernel once, as it is under a tool that looks into the process; return what it prints."""
     control.run_launches_with(lambda launch: 0)
     with redirect_stdout(StringIO()) as printed:
@@ -68,14 +67,14 @@ def launched_alone(kernel: str, problem: str) -> str:
     return printed.getvalue()
 
 
-def summed(kernel: str, problem: str) -> dict[str, Any]:
+def summed(kernel, problem):
     """Verify a sum of gradients on the host, and beside it one on the device that has the same operands."""
     Emulator()
     rows = run_job(Job((problem,), (kernel, "aggregate/cuda.device"), Mode.VERIFY, (), 0, Budget(), threads=1))
     return {row.kernel: [row.status, row.reason, row.scratch_bytes] for row in rows}
 
 
-def between_gpus(kernel: str, problem: str, mode: str = Mode.VERIFY, plugin: str = "") -> dict[str, Any]:
+def between_gpus(kernel, problem, mode=Mode.VERIFY, plugin=""):
     """Run a kernel whose operands lie on several GPUs; its sums are run in the emulator as they are compiled."""
     from stub.rehearsed import REHEARSED
 
@@ -85,32 +84,32 @@ def between_gpus(kernel: str, problem: str, mode: str = Mode.VERIFY, plugin: str
     return _job(kernel, problem, Mode(mode)) | {"complaints": REHEARSED.complaints, "ran": len(REHEARSED.ran)}
 
 
-def summed_in(whole: int, kernel: str, problem: str) -> dict[str, Any]:
+def summed_in(whole, kernel, problem):
     """Do that on a host whose memory has `whole` bytes."""
     with patch.object(cuda, "whole_bytes", lambda: whole):
         return summed(kernel, problem)
 
 
-def locked(kind: str, nbytes: int) -> str:
+def locked(kind, nbytes):
     """Allocate host memory of a kind on a host that has 64 kB; return why it is refused, or ""."""
-    cuda.whole_bytes = lambda: 65536  # type: ignore[attr-defined]
+    cuda.whole_bytes = lambda: 65536
     memory = cuda.DriverMemory()
     allocations = [memory.allocate(kind, nbytes)]
     return error_of(lambda: allocations.append(memory.allocate(kind, nbytes)))
 
 
-def not_run(kernel: str, problem: str) -> dict[str, Any]:
+def not_run(kernel, problem):
     """Verify a kernel where the driver accepts launches and runs none."""
     control.run_launches_with(lambda launch: 0)
     return _job(kernel, problem, Mode.VERIFY)
 
 
-def compiled(folder: str) -> str:
+def compiled(folder):
     os.environ["XDG_CACHE_HOME"] = folder
     return compile_cubin("transpose/naive.cu", ["transpose_naive<unsigned>"], "sm_90a").compiler
 
 
-def refused_map() -> str:
+def refused_map():
     """Ask for a tensor map that the driver refuses; return the message."""
     array = get_device("cuda").bytes(4096).view("f4").reshape(32, 32)
     with pytest.raises(UsageError) as error:
@@ -118,9 +117,7 @@ def refused_map() -> str:
     return str(error.value)
 
 
-def timed(
-    kernel: str, problem: str, mode: str, launcher: str = "cuda-core", length_ns: int = 20_000_000, host_ns: int = 3_000
-) -> dict[str, Any]:
+def timed(kernel, problem, mode, launcher="cuda-core", length_ns=20_000_000, host_ns=3_000):
     """Time a kernel on a problem by the virtual clock; return the samples too.
 
     The host's clock is the virtual one as well, since the emulator's time is no part of a launch.
@@ -131,7 +128,7 @@ def timed(
     return verified(kernel, problem, launcher, mode)
 
 
-def persisting() -> dict[str, Any]:
+def persisting():
     """Time the self-test's copy that asks for lines in L2, cold."""
     discover((plugin("cheats"),))
     Emulator()
@@ -140,7 +137,7 @@ def persisting() -> dict[str, Any]:
     return _job("copy/selftest.persists", "copy/m33n16/f32", Mode.COLD)
 
 
-def synchronising_call() -> dict[str, Any]:
+def synchronising_call():
     """Time a call that launches and waits for its stream, which the clock holds at first."""
     device, kernel = get_device("cuda"), nothing()
     stream = core.Stream.from_handle(device.stream.ptr)
@@ -148,7 +145,7 @@ def synchronising_call() -> dict[str, Any]:
     clock = device.clock(hold=True)
     clock.RELEASE_S = 0.05
 
-    def call() -> None:
+    def call():
         launch(stream, kernel)
         stream.sync()
 
@@ -156,7 +153,7 @@ def synchronising_call() -> dict[str, Any]:
     return {"held": clock.holds_stream, "span": span}
 
 
-def way(name: str) -> dict[str, Any]:
+def way(name):
     """Return the event span and wall clock that the self-test finds for a way of launching a kernel of known length."""
     control.run_launches_with(lambda launch: 0)
     control.launches_take(round(WAY_S * 1e9))
@@ -170,15 +167,15 @@ class VirtualTime:
 
     _looks = 0
 
-    def perf_counter(self) -> float:
+    def perf_counter(self):
         self._looks += 1
         return control.now_ns() * 1e-9 + self._looks * 1e-6
 
-    def sleep(self, seconds: float) -> None:
+    def sleep(self, seconds):
         """Return at once: nothing has to settle."""
 
 
-def _in_pieces() -> Emulator:
+def _in_pieces():
     """Let transfers go in pieces of 4 KiB, by the virtual clock, and the work on arrival run in the emulator."""
     _streams.LEAST_BYTES = _streams.Slot.NBYTES = 4096
     control.launches_take(50_000)  # so that a sample is a few calls
@@ -186,6 +183,6 @@ def _in_pieces() -> Emulator:
     return Emulator()
 
 
-def _job(kernel: str, problem: str, mode: Mode, launcher: str = "cuda-core") -> dict[str, Any]:
+def _job(kernel, problem, mode, launcher="cuda-core"):
     (row,) = run_job(Job((problem,), (kernel,), mode, (), 0, Budget(max_time_s=0.01), threads=1, launcher=launcher))
     return {name: getattr(row, name) for name in ("status", "reason", "samples", "disturbed", "launched")}

@@ -6,7 +6,6 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,13 +22,13 @@ BEGIN = "begin "
 FLAGS = ("-std=c++20", "-O1", "-g", "-fPIC", "-shared", "-Wall", "-Wextra", "-Werror", "-Wl,-soname,libcuda.so.1")
 
 
-def library_folder() -> Path:
+def library_folder():
     """Return the folder of `libcuda.so.1`, built once for each text of it and of CUDA's headers."""
     sources, headers = sorted((HERE / "driver").glob("*.[ch]pp")), Path(header_folders()[0])
     unit = "".join(f'#include "{source}"\n' for source in sources if source.suffix == ".cpp")
     texts = [path.read_bytes() for path in (*sources, headers / "cuda.h", headers / "cudaTypedefs.h")]
 
-    def fill(folder: Path) -> None:
+    def fill(folder):
         folder.mkdir()
         command = [build.compiler(), *FLAGS, f"-I{headers}", "-x", "c++", "-", "-o", str(folder / "libcuda.so.1")]
         build._run(command, "the stub driver does not compile", unit)
@@ -47,11 +46,11 @@ class Run:
     log: tuple[str, ...]
 
     @property
-    def violations(self) -> list[str]:
+    def violations(self):
         return [line.removeprefix("violation: ") for line in self.log if line.startswith("violation: ")]
 
 
-def environment(packages: Path | None = None, **variables: str) -> dict[str, str]:
+def environment(packages=None, **variables):
     """Return the environment of a process that has the stub for its driver.
 
     packages: a folder that Python looks into besides this checkout, its tests and its tools.
@@ -63,9 +62,7 @@ def environment(packages: Path | None = None, **variables: str) -> dict[str, str
     return env | {"LD_LIBRARY_PATH": libraries, "PYTHONPATH": path, **variables}
 
 
-def on_stub(
-    calls: Mapping[str, tuple[Any, ...]], folder: Path, *, packages: Path | None = None, **variables: str
-) -> dict[str, Run]:
+def on_stub(calls, folder, *, packages=None, **variables):
     """Call functions in turn in one process that has the stub for its driver; return the runs by their names.
 
     calls: `module:function` and its arguments, by the name of the run. The run `end` is what the driver logs as the
@@ -79,9 +76,9 @@ def on_stub(
     return _runs(json.loads(done.stdout), log.read_text().splitlines())
 
 
-def _runs(values: dict[str, Any], log: list[str]) -> dict[str, Run]:
+def _runs(values, log):
     """Divide the log at the notes with which each call begins."""
-    logs: dict[str, list[str]] = {}
+    logs = {}
     for line in log:
         if line.startswith(BEGIN):
             logs[line.removeprefix(BEGIN)] = []
@@ -104,24 +101,24 @@ LDFLAGS = ["-s"]
 """
 
 
-def pycuda_folder() -> Path:
+def pycuda_folder():
     """Return a folder with PyCUDA and what it imports, in the cache. Raises CompileError where it cannot be."""
     made = build.programs() / _name()
     build._once(made, _fill)
     return made
 
 
-def is_built() -> bool:
+def is_built():
     return (build.programs() / _name()).is_dir()
 
 
-def _name() -> str:
+def _name():
     python = f"{sysconfig.get_config_var('SOABI')} {sys.platform} NumPy {np.__version__.split('.')[0]}"
     key = build._digest([python, SITE_CONFIG], [(Path(header_folders()[0]) / "cuda.h").read_bytes()])
     return f"pycuda-{VERSION}-{key}"
 
 
-def _fill(folder: Path) -> None:
+def _fill(folder):
     with tempfile.TemporaryDirectory() as scratch:
         tools = Path(scratch, "tools")
         _pip(tools, "install", f"--target={tools}", *BUILD_TOOLS)
@@ -138,13 +135,13 @@ def _fill(folder: Path) -> None:
         _pip(tools, "install", f"--target={folder}", str(source))
 
 
-def _join(folder: Path) -> None:
+def _join(folder):
     """Make one source of a folder's: the compiler takes 4 s for all of Boost.Python at once, 28 s file by file."""
     parts = [part.rename(part.with_suffix(".ipp")) for part in sorted(folder.rglob("*.cpp"))]
     (folder / "all.cpp").write_text("".join(f'#include "{part}"\n' for part in parts))
 
 
-def _pip(tools: Path, command: str, *words: str) -> None:
+def _pip(tools, command, *words):
     """Run pip with the build tools and NumPy of here: an environment of its own would fetch NumPy twice."""
     pip = (sys.executable, "-m", "pip", command, "--quiet", "--disable-pip-version-check", "--no-build-isolation")
     build._run(["env", f"PYTHONPATH={tools}", *pip, *words], f"PyCUDA {VERSION} is not built")

@@ -1,11 +1,9 @@
 """What tests do on the stub driver with the real cuda-core, each function in a process of its own."""
 
 import ctypes
-from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from functools import lru_cache
 from types import SimpleNamespace
-from typing import Any
 
 import cuda.core as core
 from cuda.bindings import driver
@@ -16,43 +14,43 @@ from stub import control
 NOTHING = 'extern "C" __global__ void {name}(int *, int) {{}}'
 
 
-def device() -> Any:
+def device():
     present = core.Device(0)
     present.set_current()
     return present
 
 
-def new_stream() -> Any:
+def new_stream():
     return device().create_stream(options=core.StreamOptions(nonblocking=True))
 
 
-def nothing(name: str = "nothing") -> Any:
+def nothing(name="nothing"):
     """Return a kernel that does nothing with an address and an int, loaded anew."""
     return core.ObjectCode.from_cubin(code(name)).get_kernel(name)
 
 
 @lru_cache
-def code(name: str, source: str = NOTHING) -> bytes:
+def code(name, source=NOTHING):
     program = core.Program(source.format(name=name), "c++", core.ProgramOptions(arch="sm_90"))
     return bytes(program.compile("cubin").code)
 
 
-def launch(stream: Any, kernel: Any, **shape: Any) -> None:
+def launch(stream, kernel, **shape):
     config = core.LaunchConfig(**{"grid": 1, "block": 32, **shape})
     core.launch(stream, config, kernel, 0, 7)
 
 
-def record(stream: Any) -> Any:
+def record(stream):
     return stream.record(options=core.EventOptions(timing_enabled=True))
 
 
-def properties() -> list[Any]:
+def properties():
     gpu = device()
     (_, count), names = driver.cuDeviceGetCount(), (gpu.name, f"sm_{gpu.arch}")
     return [count, *names, gpu.properties.multiprocessor_count, gpu.properties.cluster_launch]
 
 
-def span(stream: Any, *calls: Callable[[], object]) -> float:
+def span(stream, *calls):
     """Return the milliseconds between two events of a stream, between which the calls are made."""
     start = record(stream)
     for call in calls:
@@ -62,7 +60,7 @@ def span(stream: Any, *calls: Callable[[], object]) -> float:
     return float(stop - start)
 
 
-def spans() -> list[float]:
+def spans():
     stream, kernel, spans_s = new_stream(), nothing(), []
     for count, nanoseconds in ((0, 1), (1, 1), (3, 333_333), (5, 123_456_789)):
         control.launches_take(nanoseconds)
@@ -70,7 +68,7 @@ def spans() -> list[float]:
     return spans_s
 
 
-def error_of(call: Callable[[], object]) -> str:
+def error_of(call):
     """Return the text of the error that a call raises, or ""."""
     try:
         call()
@@ -80,7 +78,7 @@ def error_of(call: Callable[[], object]) -> str:
 
 
 @contextmanager
-def holding(stream: Any) -> Iterator[None]:
+def holding(stream):
     """Hold the stream, which waits for a word in pinned memory, while the body runs."""
     flag = core.LegacyPinnedMemoryResource().allocate(4)
     word, geq = ctypes.c_uint32.from_address(int(flag.handle)), driver.CUstreamWaitValue_flags.CU_STREAM_WAIT_VALUE_GEQ
@@ -93,7 +91,7 @@ def holding(stream: Any) -> Iterator[None]:
     flag.close()
 
 
-def held_span() -> dict[str, float]:
+def held_span():
     """Return the span of ten launches that cost the host more than the device, held back and not."""
     control.launches_take(1_000)
     control.host_takes(5_000)
@@ -111,7 +109,7 @@ def held_span() -> dict[str, float]:
     return spans
 
 
-def launches_read() -> dict[str, Any]:
+def launches_read():
     """Return what calls are reported to launch, and how many of these launches ran meanwhile and afterwards."""
     stream, ran = new_stream(), []
     at = int(stream.handle)
@@ -120,12 +118,12 @@ def launches_read() -> dict[str, Any]:
     _, module = driver.cuModuleLoadData(code("scaled"))
     _, of_module = driver.cuModuleGetFunction(module, b"scaled")
 
-    def both() -> None:
+    def both():
         launch(stream, of_library, grid=(3, 2, 1), block=(8, 4, 2))
         driver.cuMemsetD8Async(flag, 0, 4, at)
         driver.cuLaunchKernel(of_module, 5, 1, 7, 64, 1, 1, 0, at, ((0, 7), (ctypes.c_void_p, ctypes.c_int)), 0)
 
-    def waits() -> None:
+    def waits():
         launch(stream, of_library)
         stream.sync()
 
@@ -139,7 +137,7 @@ def launches_read() -> dict[str, Any]:
         "waits": waits,
         "raises": lambda: 1 // 0,
     }
-    reports: dict[str, Any] = {how: launched(call, SimpleNamespace(ptr=at)) for how, call in calls.items()}
+    reports = {how: launched(call, SimpleNamespace(ptr=at)) for how, call in calls.items()}
     before = len(ran)
     both()
     stream.sync()

@@ -5,11 +5,8 @@ import json
 import os
 import sys
 import threading
-from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
-from types import CodeType, FrameType
-from typing import Any
 
 from tabulate import tabulate
 
@@ -22,19 +19,19 @@ FOLDERS = (f"{ROOT}/bench/measure/", f"{ROOT}/bench/run/", f"{ROOT}/bench/selfte
 class Recorder:
     """Traces the functions of FOLDERS until every instruction of theirs that calls is noted."""
 
-    def __init__(self) -> None:
-        self._places: set[tuple[str, int, int]] = set()
-        self._left: dict[CodeType, dict[int, tuple[int, int]]] = {}
+    def __init__(self):
+        self._places = set()
+        self._left = {}
 
-    def start(self) -> None:
+    def start(self):
         threading.settrace(self._called)
         sys.settrace(self._called)
 
-    def write(self, path: Path) -> None:
+    def write(self, path):
         sys.settrace(None)
         path.write_text(json.dumps(sorted(self._places)))
 
-    def _called(self, frame: FrameType, event: str, argument: Any) -> Callable[..., Any] | None:
+    def _called(self, frame, event, argument):
         code = frame.f_code
         if code not in self._left:
             self._left[code] = _ends(code) if _file(code.co_filename).startswith(FOLDERS) else {}
@@ -43,19 +40,19 @@ class Recorder:
         frame.f_trace_opcodes = True
         return self._instruction
 
-    def _instruction(self, frame: FrameType, event: str, argument: Any) -> Callable[..., Any]:
+    def _instruction(self, frame, event, argument):
         if event == "opcode" and (place := self._left[frame.f_code].pop(frame.f_lasti, None)):
             self._places.add((str(Path(_file(frame.f_code.co_filename)).relative_to(ROOT)), *place))
         return self._instruction
 
 
 @cache
-def _file(name: str) -> str:
+def _file(name):
     """Return the file of a module: below `kernelmark/` they are reached through links."""
     return os.path.realpath(name)
 
 
-def _ends(code: CodeType) -> dict[int, tuple[int, int]]:
+def _ends(code):
     """Return where each call of a function ends in the source, last line and column, by the call's offset."""
     call_ends = {}
     for instruction in dis.get_instructions(code):
@@ -71,12 +68,12 @@ ON_STUB = ("cuda.core.", "cuda.bindings.", "libcuda.", "pycuda.")
 SIGNATURE_ONLY = ("cuda.pathfinder.", "cupy.", "cudnn.", "libcublas.", "libcudnn.", "nvmath.", "pynvml.")
 
 
-def recorded_in(folder: Path) -> dict[str, str]:
+def recorded_in(folder):
     """Return the environment variable with which a process on the stub records its calls in the folder."""
     return {RECORDED: str(folder / "calls.json")}
 
 
-def unexecuted(folder: Path, packages: Sequence[str]) -> list[str]:
+def unexecuted(folder, packages):
     """Return what is missing: functions of these packages that are called, and were not executed when it was recorded.
 
     A package of which nothing is called is missing too, and so is a function of a package that is neither on the stub
@@ -85,7 +82,7 @@ def unexecuted(folder: Path, packages: Sequence[str]) -> list[str]:
     import conformance
 
     places = {tuple(place) for place in json.loads((folder / "calls.json").read_text())}
-    executed: dict[str, bool] = {}
+    executed = {}
     for use in conformance.all_uses():
         if use.arguments is not None:
             executed[use.name] = executed.get(use.name, False) or (use.file, *use.end) in places

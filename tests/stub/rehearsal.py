@@ -8,17 +8,14 @@ by itself it uses one slot.
 import json
 import os
 import sys
-from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
 import agreement
 import gpu_slot
 import gpu_tasks
-from agenda import Task
 from kernelmark.bench.plan.case import Plan
 from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.selftest import clocks
@@ -27,14 +24,14 @@ from kernelmark.bench.selftest import clocks
 KEPT = ("gemm/cuda.tiled", "gemm/cuda.async", "transpose/cuda.tiled_inplace", "copy/cuda.vectorised")
 GEMM, COPY = "gemm/m33n31k17/f32/NT", "copy/m3n5/f32"
 TILES = ("BM=64,BN=64,BK=8,WM=32,WN=32,TM=4,TN=8,STAGES=2", "BM=32,BN=64,BK=8,WM=32,WN=32,TM=4,TN=8,STAGES=2")
-FAULTS: dict[str, tuple[str, str]] = json.loads(os.environ.get("GPU_FAULTS", "{}"))
+FAULTS = json.loads(os.environ.get("GPU_FAULTS", "{}"))
 HANGS = any(fault == "hang" for fault, _ in FAULTS.values())
 
 
 class FewTasks(gpu_tasks.Tasks):
     """Every kind of task that the stub can carry out, in the order of their worth; the clocks bar kernels, so last."""
 
-    def all(self) -> list[Task]:
+    def all(self):
         launched = ("verify", "pycuda") if find_spec("pycuda") else ("verify",)
         compared = ("emulator gemm/cuda.async", "emulator copy/cuda.vectorised")
         made = [task for task in self._verified() if task.name.split()[0] in launched or task.name in compared]
@@ -42,8 +39,8 @@ class FewTasks(gpu_tasks.Tasks):
         worth = {"verify": 9.0, "time": 8.0, "tune": 7.0, "emulator": 6.0, "clocks": 5.0}
         return [msgspec.structs.replace(task, value=worth[task.kind], seconds=1.0) for task in made]
 
-    def _timed_ones(self) -> Iterator[Task]:
-        more: dict[str, Any] = {"max_time_s": 0.05, "baseline": KEPT[0], "processes": 2, "group": "Products"}
+    def _timed_ones(self):
+        more = {"max_time_s": 0.05, "baseline": KEPT[0], "processes": 2, "group": "Products"}
         yield from self._task("time gemm", "time", "problem", (GEMM,), KEPT[:2], **more)
         yield from self._task("time copy", "time", "problem", (COPY,), KEPT[3:], max_time_s=0.05, group="Copy")
         tiles = [f"{KEPT[1]}@{tile}" for tile in TILES]
@@ -51,7 +48,7 @@ class FewTasks(gpu_tasks.Tasks):
         yield from self._task("tiles", "tune", "tune", (GEMM,), tiles, **more)
 
 
-def without_ceilings(*words: Any, **more: Any) -> Plan:
+def without_ceilings(*words, **more):
     """Return a plan without the ceilings of figures, whose kernels an emulator would be at for minutes."""
     return Plan(*words, **{**more, "ceilings": False})
 
@@ -59,7 +56,7 @@ def without_ceilings(*words: Any, **more: Any) -> Plan:
 carry_out = gpu_slot.Slot.carry_out
 
 
-def faulty(slot: gpu_slot.Slot, question: gpu_slot.Question) -> gpu_slot.Reply:
+def faulty(slot, question):
     """Carry out tasks on a device that has their fault, if any: with workers of their own, which have it from birth."""
     wanted = [FAULTS[task.name] for task in question.tasks if task.name in FAULTS]
     slot._workers.close()
@@ -68,8 +65,8 @@ def faulty(slot: gpu_slot.Slot, question: gpu_slot.Question) -> gpu_slot.Reply:
     return carry_out(slot, question)
 
 
-gpu_slot.Slot.carry_out = faulty  # type: ignore[method-assign,assignment]
-gpu_tasks.Plan = without_ceilings  # type: ignore[assignment,attr-defined]
+gpu_slot.Slot.carry_out = faulty
+gpu_tasks.Plan = without_ceilings
 # A busy machine takes its time to emulate.
 gpu_tasks.TIMEOUT_S = agreement.SILENCE_S = clocks.SILENCE_S = 10.0 if HANGS else 60.0
 KERNELS = discover().kernels
@@ -80,6 +77,6 @@ if __name__ == "__main__":
     import gpu
     import gpu_report
 
-    gpu_report.find_spec = lambda name: None  # type: ignore[assignment,attr-defined,misc]  # figures take longer than all else
-    gpu.Tasks, gpu.LEAST_S, gpu.WATCHED_S = FewTasks, 120.0, 0.0  # type: ignore[attr-defined]
+    gpu_report.find_spec = lambda name: None  # figures take longer than all else
+    gpu.Tasks, gpu.LEAST_S, gpu.WATCHED_S = FewTasks, 120.0, 0.0
     sys.exit(gpu.main(["--dirty", "--plugin", str(Path(__file__).resolve()), *sys.argv[1:]]))

@@ -10,7 +10,7 @@ from stub.emulated import Emulator
 class Rehearsed(Emulator):
     """Runs the launches whose kernels this process has compiled; launches of other kernels do nothing."""
 
-    def _safely(self, launched: control.Launch) -> int:
+    def _safely(self, launched):
         return super()._safely(launched) if launched.entry.decode() in self._known else 0
 
 
@@ -19,9 +19,9 @@ class UnemulatedTime:
 
     sleep = staticmethod(time.sleep)
 
-    def perf_counter(self) -> float:
+    def perf_counter(self):
         return time.perf_counter() - control.emulating_s()
 
 
 REHEARSED = Rehearsed()
-timing.time = UnemulatedTime()  # type: ignore[assignment]
+timing.time = UnemulatedTime()

@@ -1,8 +1,6 @@
 """What tests do with the real PyCUDA on the stub driver, by the project's own launcher where that can be."""
 
 import ctypes
-from collections.abc import Callable
-from typing import Any
 from unittest.mock import patch
 
 import cuda.core as core
@@ -21,21 +19,21 @@ extern "C" __global__ void {name}(int *, int, S, float, long long) {{}}"""
 STRUCT = np.void((7, 2**40), np.dtype([("small", "u4"), ("large", "u8")], align=True))
 
 
-def own_stream() -> Any:
+def own_stream():
     """Return the stream that PyCUDA launches on and the device has taken over, as cuda-core sees it."""
     device = get_device("cuda")
     take_stream(device)
     return core.Stream.from_handle(device.stream.ptr)
 
 
-def prepared(*arguments: Any, source: str = NOTHING) -> Callable[[], None]:
+def prepared(*arguments, source=NOTHING):
     """Return what launches a kernel that does nothing, by our launcher, on the device's stream."""
     kernel, stream = discover().kernels["gemm/cuda.naive"], get_device("cuda").stream
     function = CubinFunction(code("nothing", source), "nothing", {})
     return with_pycuda(kernel, function, KernelCall(1, 32, ()), list(arguments or (0, np.int32(7))), stream)
 
 
-def parameters() -> list[str]:
+def parameters():
     """Return the bytes of an address, an int, a struct, a float and a long long, as a kernel gets them."""
     stream, got = own_stream(), []
     control.run_launches_with(lambda launched: got.extend(launched.parameters()) or 0)
@@ -46,7 +44,7 @@ def parameters() -> list[str]:
     return [raw.hex() for raw in got]
 
 
-def refused_stream() -> str:
+def refused_stream():
     """Set up a launch where the device's stream is not PyCUDA's; return why that is refused."""
     device = get_device("cuda")
     take_stream(device)
@@ -56,7 +54,7 @@ def refused_stream() -> str:
     return error.partition(" 0x")[0]
 
 
-def refused_by_the_driver() -> str:
+def refused_by_the_driver():
     """Ask for PyCUDA's stream where the driver creates none; return the error, after which the process must end."""
     import pycuda.driver as driver
 
@@ -64,13 +62,13 @@ def refused_by_the_driver() -> str:
         return error_of(lambda: pycuda_stream(0))
 
 
-def launch_elsewhere() -> float:
+def launch_elsewhere():
     """Launch on PyCUDA's stream between two events of another; return the span, which misses it."""
     own_stream()
     return span(new_stream(), prepared())
 
 
-def load_while_held() -> str:
+def load_while_held():
     import pycuda.driver as driver
 
     loaded, modules = code("loaded_late"), []
@@ -78,12 +76,12 @@ def load_while_held() -> str:
         return error_of(lambda: modules.append(driver.module_from_buffer(loaded)))
 
 
-def too_few_parameters() -> str:
+def too_few_parameters():
     own_stream()
     return error_of(prepared(0))
 
 
-def absent_function() -> str:
+def absent_function():
     """Call a function of the driver that PyCUDA has and the stub does not."""
     import pycuda.driver as driver
 
@@ -91,7 +89,7 @@ def absent_function() -> str:
     return error_of(lambda: driver.mem_alloc_pitch(4, 4, 4))
 
 
-def leave_a_stream() -> None:
+def leave_a_stream():
     """Leave a stream to the end of the process."""
     import pycuda.driver as driver
 

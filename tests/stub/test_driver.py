@@ -1,54 +1,51 @@
 """The real cuda-core on the stub driver: spans of known lengths, several GPUs, and each breach of a rule found."""
 
-from collections.abc import Callable
 from functools import partial
-from pathlib import Path
-from typing import Any
 from uuid import UUID
 
 import numpy as np
 import pytest
 
 from kernelmark.bench.measure.present import cuda_missing
-from stub.library import Run, environment, on_stub
+from stub.library import environment, on_stub
 from support.texts import csv_rows
 
 NAMES = ("properties", "spans", "held_span", "launches_read")
 
 
 @pytest.fixture(scope="module")
-def runs(tools: None, folder: Path) -> dict[str, Run]:
+def runs(tools, folder):
     calls = {name: (f"stub.programs:{name}",) for name in NAMES}
     return on_stub({"missing": ("kernelmark.bench.measure.present:cuda_missing",), **calls}, folder)
 
 
-def test_only_the_process_that_asks_for_the_stub_sees_it(runs: dict[str, Run]) -> None:
+def test_only_the_process_that_asks_for_the_stub_sees_it(runs):
     before = cuda_missing()
     assert runs["missing"].value is None
     cuda_missing.cache_clear()
     assert cuda_missing() == before
 
 
-def test_no_rule_is_broken_but_by_the_call_that_synchronises_in_a_capture(runs: dict[str, Run]) -> None:
+def test_no_rule_is_broken_but_by_the_call_that_synchronises_in_a_capture(runs):
     broken = {name: run.violations for name, run in runs.items() if run.violations}
     assert broken == {"launches_read": ["cuStreamSynchronize was called while a stream was capturing"]}
 
 
-def test_cuda_core_reads_the_devices_properties(runs: dict[str, Run]) -> None:
+def test_cuda_core_reads_the_devices_properties(runs):
     assert runs["properties"].value == [1, "kernelmark stub", "sm_90", 132, True]
 
 
-def test_a_span_is_the_length_of_its_launches_to_an_ulp_of_float32_milliseconds(runs: dict[str, Run]) -> None:
+def test_a_span_is_the_length_of_its_launches_to_an_ulp_of_float32_milliseconds(runs):
     exact = [0.0, 1e-6, 0.999999, 617.283945]
     assert runs["spans"].value == [float(np.float32(ms)) for ms in exact]
 
 
-def test_the_hosts_cost_of_a_launch_is_in_a_span_unless_the_stream_is_held(runs: dict[str, Run]) -> None:
+def test_the_hosts_cost_of_a_launch_is_in_a_span_unless_the_stream_is_held(runs):
     # Eleven calls follow the first record, the tenth launch and the last record, 5 us each.
     assert runs["held_span"].value == {"free": float(np.float32(0.055)), "held": float(np.float32(0.010))}
 
 
-def test_the_launches_of_a_call_are_read_from_its_graph_and_none_is_run(runs: dict[str, Run]) -> None:
+def test_the_launches_of_a_call_are_read_from_its_graph_and_none_is_run(runs):
     launches, call = runs["launches_read"].value, "scaled<<<1,1,1 x 32,1,1>>>"
     assert launches["both"] == "scaled<<<3,2,1 x 8,4,2>>>; scaled<<<5,1,7 x 64,1,1>>>"
     assert (launches["none"], launches["waits"], launches["raises"]) == ("", "", "")
@@ -68,17 +65,13 @@ GPUS = [f"GPU-{UUID(bytes=b'kernelmark stub' + last)}" for last in (b".", b"/")]
         ({"CUDA_VISIBLE_DEVICES": "GPU-another"}, []),
     ],
 )
-def test_a_process_sees_the_gpus_of_its_uuids(
-    tools: None, tmp_path: Path, variables: dict[str, str], expected: list[str]
-) -> None:
+def test_a_process_sees_the_gpus_of_its_uuids(tools, tmp_path, variables, expected):
     calls = {"uuids": ("kernelmark.bench.measure.cuda:gpu_uuids",)}
     assert on_stub(calls, tmp_path, KM_STUB_DEVICES="2", **variables)["uuids"].value == expected
 
 
 @pytest.mark.long
-def test_a_run_on_two_gpus_has_a_group_on_each_and_names_them_where_it_is_to(
-    tools: None, tmp_path: Path, python_in: Callable[..., Any]
-) -> None:
+def test_a_run_on_two_gpus_has_a_group_on_each_and_names_them_where_it_is_to(tools, tmp_path, python_in):
     variables = environment(KM_STUB_LOG=str(tmp_path / "driver.log"), KM_STUB_DEVICES="2")
     command = partial(python_in, tmp_path, "-m", "kernelmark", **variables)
     problems = ("transfer/n1031/f32/h2d", "transfer/n2062/f32/h2d")
@@ -126,30 +119,30 @@ ALLOWED = [
 
 
 @pytest.fixture(scope="module")
-def breaking(tools: None, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
+def breaking(tools, tmp_path_factory):
     calls = {str(call): (f"stub.breaches:{call[0]}", *call[1:]) for call, *_ in (*BREACHES, *ALLOWED)}
     return on_stub(calls, tmp_path_factory.mktemp("stub"), KM_STUB_PATIENCE_MS="0")
 
 
 @pytest.mark.parametrize(("call", "value", "expected"), BREACHES, ids=str)
-def test_a_breach_is_found(breaking: dict[str, Run], call: tuple[Any, ...], value: Any, expected: str) -> None:
+def test_a_breach_is_found(breaking, call, value, expected):
     (violation,) = breaking[str(call)].violations
     assert expected in violation
     assert breaking[str(call)].value == value
 
 
 @pytest.mark.parametrize(("call", "value"), ALLOWED, ids=str)
-def test_what_breaks_no_rule_is_no_violation(breaking: dict[str, Run], call: tuple[Any, ...], value: Any) -> None:
+def test_what_breaks_no_rule_is_no_violation(breaking, call, value):
     assert breaking[str(call)].violations == []
     assert breaking[str(call)].value == value
 
 
-def test_after_a_launch_that_failed_every_call_fails(tools: None, tmp_path: Path) -> None:
+def test_after_a_launch_that_failed_every_call_fails(tools, tmp_path):
     run = on_stub({"failing": ("stub.breaches:failing_launch",)}, tmp_path)["failing"]
     assert set(run.value) == {"CUDA_ERROR_LAUNCH_FAILED"}
 
 
-def test_a_device_has_the_faults_that_are_asked_for(tools: None, tmp_path: Path) -> None:
+def test_a_device_has_the_faults_that_are_asked_for(tools, tmp_path):
     names = ("memory_that_runs_out", "clock_that_jumps", "illegal_address")
     breaking = on_stub({name: (f"stub.breaches:{name}",) for name in names}, tmp_path)
     assert breaking["memory_that_runs_out"].value == ["CUDA_SUCCESS", *["CUDA_ERROR_OUT_OF_MEMORY"] * 2]
@@ -158,7 +151,7 @@ def test_a_device_has_the_faults_that_are_asked_for(tools: None, tmp_path: Path)
     assert breaking["illegal_address"].value == ["CUDA_SUCCESS", *["CUDA_ERROR_ILLEGAL_ADDRESS"] * 3]
 
 
-def test_every_kind_of_handle_that_is_left_is_named(tools: None, tmp_path: Path) -> None:
+def test_every_kind_of_handle_that_is_left_is_named(tools, tmp_path):
     run = on_stub({"leave": ("stub.breaches:leave_everything",)}, tmp_path)["end"]
     left = {line.partition(" of ")[0] for line in run.violations}
     assert left == {"memory", "an event", "a stream", "a graph", "an executable graph"}

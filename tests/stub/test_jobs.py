@@ -1,11 +1,10 @@
 """Kernels end to end on the stub driver: the project's launcher, clock and verification over the real cuda-core."""
 
 import re
-from pathlib import Path
 
 import pytest
 
-from stub.library import Run, on_stub
+from stub.library import on_stub
 from stub.recording import recorded_in, unexecuted
 
 PLAIN = ("gemm/cuda.tiled", "gemm/m33n31k17/f32/NT")
@@ -36,7 +35,7 @@ WAYS = ("cuda-core", "graph")
 
 
 @pytest.fixture(scope="module")
-def runs(tools: None, folder: Path, request: pytest.FixtureRequest) -> dict[str, Run]:
+def runs(tools, folder, request):
     names = {item.callspec.params.get("name") for item in request.session.items if hasattr(item, "callspec")}
     wanted = {name: case for name, case in VERIFIED.items() if name not in LONG or name in names}
     verified = {name: ("stub.jobs:verified", *case[:2]) for name, case in wanted.items()}
@@ -60,14 +59,14 @@ def runs(tools: None, folder: Path, request: pytest.FixtureRequest) -> dict[str,
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=pytest.mark.long if name in LONG else ()) for name in VERIFIED]
 )
-def test_a_kernel_verifies(runs: dict[str, Run], name: str) -> None:
+def test_a_kernel_verifies(runs, name):
     outcome = runs[name].value
     assert (outcome["status"], outcome["reason"], outcome["complaints"]) == ("ok", "", [])
     assert outcome["ran"] >= 1
     assert any(line.startswith("cuLaunchKernelEx ") and VERIFIED[name][2] in line for line in runs[name].log)
 
 
-def test_a_kernel_that_is_launched_and_not_run_is_wrong(runs: dict[str, Run]) -> None:
+def test_a_kernel_that_is_launched_and_not_run_is_wrong(runs):
     assert runs["not run"].value["status"] == "wrong"
 
 
@@ -82,17 +81,17 @@ LAUNCHED = {
 
 
 @pytest.mark.parametrize("name", LAUNCHED)
-def test_a_row_reports_the_kernels_that_its_call_launched(runs: dict[str, Run], name: str) -> None:
+def test_a_row_reports_the_kernels_that_its_call_launched(runs, name):
     assert re.fullmatch(LAUNCHED[name], runs[name].value["launched"])
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_a_timed_row_reports_them_too(runs: dict[str, Run], mode: str) -> None:
+def test_a_timed_row_reports_them_too(runs, mode):
     assert runs[mode].value["launched"] == runs["plain"].value["launched"]
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_every_sample_is_the_length_of_a_launch(runs: dict[str, Run], mode: str) -> None:
+def test_every_sample_is_the_length_of_a_launch(runs, mode):
     outcome = runs[mode].value
     assert (outcome["status"], outcome["reason"], outcome["complaints"]) == ("ok", "", [])
     assert outcome["disturbed"] == ""
@@ -100,29 +99,29 @@ def test_every_sample_is_the_length_of_a_launch(runs: dict[str, Run], mode: str)
 
 
 @pytest.mark.parametrize(("mode", "call"), [("hot", "cuLaunchKernelEx"), ("graph", "cuGraphLaunch")])
-def test_what_is_timed_is_queued_while_the_stream_is_held(runs: dict[str, Run], mode: str, call: str) -> None:
+def test_what_is_timed_is_queued_while_the_stream_is_held(runs, mode, call):
     calls = [line.split()[0] for line in runs[mode].log]
     last = len(calls) - 1 - calls[::-1].index("cuStreamWaitValue32_v2")
     assert calls[last + 1 : last + 4] == ["cuEventRecord", call, "cuEventRecord"]
 
 
-def test_a_call_that_synchronises_is_let_go_by_the_watchdog_and_timed_without_holding(runs: dict[str, Run]) -> None:
+def test_a_call_that_synchronises_is_let_go_by_the_watchdog_and_timed_without_holding(runs):
     (violation,) = runs["synchronising"].violations
     assert violation == "cuStreamSynchronize was called while a stream was held"
     assert runs["synchronising"].value == {"held": False, "span": 0.004}
 
 
 @pytest.mark.parametrize("name", WAYS)
-def test_the_self_test_finds_that_events_see_a_way_of_launching(runs: dict[str, Run], name: str) -> None:
+def test_the_self_test_finds_that_events_see_a_way_of_launching(runs, name):
     assert runs[f"way {name}"].value["holds"] is True
 
 
-def test_a_map_that_the_driver_refuses_is_an_error_with_its_status(runs: dict[str, Run]) -> None:
+def test_a_map_that_the_driver_refuses_is_an_error_with_its_status(runs):
     refused = r"k: the driver refuses to encode TensorMap\(operand='a', .*\) over \(32, 32\): CUDA_ERROR_INVALID_VALUE"
     assert re.fullmatch(refused, runs["refused map"].value)
 
 
-def test_no_line_persists_in_l2_when_a_sample_is_taken(runs: dict[str, Run]) -> None:
+def test_no_line_persists_in_l2_when_a_sample_is_taken(runs):
     assert (runs["persisting"].value["status"], set(runs["persisting"].value["samples"])) == ("ok", {0.02})
     calls = [line for line in runs["persisting"].log if line.startswith(("cuStreamSetAttribute", "cuCtxSetLimit"))]
     place = max(i for i, line in enumerate(calls) if line.startswith("cuStreamSetAttribute"))
@@ -130,7 +129,7 @@ def test_no_line_persists_in_l2_when_a_sample_is_taken(runs: dict[str, Run]) -> 
     assert set(calls[place + 1 :]) == {"cuCtxSetLimit 6 0"}
 
 
-def test_a_tool_that_looks_from_start_to_stop_sees_one_call_of_the_kernel(runs: dict[str, Run]) -> None:
+def test_a_tool_that_looks_from_start_to_stop_sees_one_call_of_the_kernel(runs):
     log = [line for line in runs["alone"].log if "cuProfiler" in line or line.startswith("cuLaunchKernelEx ")]
     assert [line.split(" on ")[0] for line in log] == [
         "first call of cuProfilerStart",
@@ -140,16 +139,14 @@ def test_a_tool_that_looks_from_start_to_stop_sees_one_call_of_the_kernel(runs: 
     assert '"name":"' in runs["alone"].value
 
 
-def test_an_operand_of_a_kernel_that_is_launched_alone_fills_its_allocation(runs: dict[str, Run]) -> None:
+def test_an_operand_of_a_kernel_that_is_launched_alone_fills_its_allocation(runs):
     assert any(line.startswith(f"cuMemAlloc_v2 of {4 * 2 * 8 * 6 * 6} bytes") for line in runs["alone"].log)
 
 
-def test_no_rule_is_broken(runs: dict[str, Run]) -> None:
+def test_no_rule_is_broken(runs):
     broken = {name for name, run in runs.items() if run.violations}
     assert broken == {"refused map", "synchronising"}
 
 
-def test_every_function_of_cuda_core_and_its_bindings_that_we_call_is_executed(
-    runs: dict[str, Run], folder: Path
-) -> None:
+def test_every_function_of_cuda_core_and_its_bindings_that_we_call_is_executed(runs, folder):
     assert unexecuted(folder, ("cuda.core.", "cuda.bindings.", "libcuda.")) == []

@@ -8,10 +8,9 @@ import os
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pytest
 
@@ -55,21 +54,20 @@ class Slot(NamedTuple):
     folder: Path
 
     @property
-    def rows(self) -> list[dict[str, Any]]:
+    def rows(self):
         return csv_rows(self.folder / "results.csv")
 
     @property
-    def agenda(self) -> dict[str, Any]:
-        content: dict[str, Any] = json.loads((self.folder / "agenda.json").read_text())
-        return content
+    def agenda(self):
+        return json.loads((self.folder / "agenda.json").read_text())
 
-    def rows_of(self, task: str) -> list[dict[str, Any]]:
+    def rows_of(self, task):
         """Return the rows of the run that answered a task; a question may have had others beside it."""
         run = self.agenda["answers"][task]["run"]
         return [row for row in self.rows if row["run_id"] == run]
 
 
-def use(out: Path, struck: Mapping[str, str], only: str = "") -> Slot:
+def use(out, struck, only=""):
     """Use a slot on the stub driver, whose launches take 2 ms, and which has a fault in each of these tasks."""
     at = {task: (fault, STRUCK[task][2 if fault == "oom" else 1]) for task, fault in struck.items()}
     paced = {"KM_STUB_PACED": "1", "KM_STUB_LENGTH_NS": "2000000", "KM_STUB_EMULATES": "1"}
@@ -87,7 +85,7 @@ def use(out: Path, struck: Mapping[str, str], only: str = "") -> Slot:
     return slot
 
 
-def unreadable(slot: Slot) -> list[str]:
+def unreadable(slot):
     """Return what is missing or torn in a report: whether results.csv, results.db and environment.json agree."""
     folder = slot.folder
     wrong = [name for name in ("README.md", "agenda.json") if not (folder / name).read_text().endswith("\n")]
@@ -108,7 +106,7 @@ def unreadable(slot: Slot) -> list[str]:
     return wrong
 
 
-def strikes(slot: Slot, task: str, fault: str) -> None:
+def strikes(slot, task, fault):
     """Assert that each kernel of a task has a row, right but for the one that is struck and those left out by then."""
     rows, (status, reason) = slot.rows_of(task), FAULTS[fault]
     assert {row["device"] for row in rows} == {"cuda"}
@@ -127,7 +125,7 @@ def strikes(slot: Slot, task: str, fault: str) -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize("fault", ["hang", "illegal", "crash", "oom"])
-def test_a_fault_costs_what_it_strikes_and_the_rest_is_measured(fault: str, tools: None, tmp_path: Path) -> None:
+def test_a_fault_costs_what_it_strikes_and_the_rest_is_measured(fault, tools, tmp_path):
     where = {task: fault for task in STRUCK if is_built() or not task.startswith("pycuda")}
     if fault == "crash":
         where |= dict.fromkeys(TIMED, "clock")
@@ -153,7 +151,7 @@ def test_a_fault_costs_what_it_strikes_and_the_rest_is_measured(fault: str, tool
 
 
 @pytest.mark.long
-def test_kernels_of_a_way_that_is_timed_wrong_get_no_rows_afterwards(tools: None, tmp_path: Path) -> None:
+def test_kernels_of_a_way_that_is_timed_wrong_get_no_rows_afterwards(tools, tmp_path):
     first = use(tmp_path, {"clocks": "clock"}, only="clocks")
     assert "*/cuda.*" in first.agenda["disagreeing"]["cuda-core"]
     assert "cuda-core: timed wrong" in (first.folder / "README.md").read_text()
@@ -162,9 +160,7 @@ def test_kernels_of_a_way_that_is_timed_wrong_get_no_rows_afterwards(tools: None
     assert second.status == 0, second.printed
 
 
-def test_a_kernel_that_takes_its_process_along_is_named_and_the_others_are_verified(
-    tools: None, tmp_path: Path
-) -> None:
+def test_a_kernel_that_takes_its_process_along_is_named_and_the_others_are_verified(tools, tmp_path):
     slot = use(tmp_path, {VERIFY: "crash"}, only="verify ")
     assert slot.status == 1, slot.printed
     strikes(slot, VERIFY, "crash")

@@ -1,14 +1,9 @@
 """Kernels end to end on the stub driver by the second launcher, over the real PyCUDA; the driver's rules hold there."""
 
-import subprocess
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
-
 import numpy as np
 import pytest
 
-from stub.library import Run, environment, on_stub
+from stub.library import environment, on_stub
 from stub.recording import recorded_in, unexecuted
 
 PLAIN = ("gemm/cuda.naive", "gemm/m33n31k17/f32/NT")
@@ -30,7 +25,7 @@ LENGTH_NS, HOST_NS = 12_345_678, 3_000
 FREE_S = float(np.float32(LENGTH_NS / 1e6)) * 1e-3
 WITH_HOST_S = float(np.float32((LENGTH_NS + HOST_NS) / 1e6)) * 1e-3
 #: The breach, what it returns, and what the one violation that it causes has.
-BREACHES: list[tuple[str, Any, str]] = [
+BREACHES = [
     ("launch_elsewhere", 0.0, "nothing ran on stream"),
     ("load_while_held", "", "cuModuleLoadData was called while a stream was held"),
     ("too_few_parameters", "cuLaunchKernel failed: CUDA_ERROR_INVALID_VALUE", "packed parameters of 8"),
@@ -42,7 +37,7 @@ BREACHES: list[tuple[str, Any, str]] = [
 
 
 @pytest.fixture(scope="module")
-def runs(pycuda: Path, folder: Path) -> dict[str, Run]:
+def runs(pycuda, folder):
     verified = {name: ("stub.jobs:verified", *case[:2], "pycuda") for name, case in VERIFIED.items()}
     refused = {name: ("stub.jobs:verified", *case, "pycuda") for name, case in REFUSED.items()}
     timed = {
@@ -56,13 +51,13 @@ def runs(pycuda: Path, folder: Path) -> dict[str, Run]:
 
 
 @pytest.fixture(scope="module")
-def breaches(pycuda: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
+def breaches(pycuda, tmp_path_factory):
     calls = {name: (f"stub.second_launcher:{name}",) for name, *_ in BREACHES}
     return on_stub(calls, tmp_path_factory.mktemp("stub"), packages=pycuda, KM_STUB_PATIENCE_MS="0")
 
 
 @pytest.mark.parametrize("name", VERIFIED)
-def test_a_kernel_verifies(runs: dict[str, Run], name: str) -> None:
+def test_a_kernel_verifies(runs, name):
     outcome = runs[name].value
     assert (outcome["status"], outcome["reason"], outcome["complaints"]) == ("ok", "", [])
     assert outcome["ran"] >= 1
@@ -70,13 +65,13 @@ def test_a_kernel_verifies(runs: dict[str, Run], name: str) -> None:
 
 
 @pytest.mark.parametrize("what", REFUSED)
-def test_what_pycuda_cannot_launch_is_refused_in_one_line(runs: dict[str, Run], what: str) -> None:
+def test_what_pycuda_cannot_launch_is_refused_in_one_line(runs, what):
     outcome = runs[what].value
     assert (outcome["status"], outcome["ran"]) == ("unsupported", 0)
     assert outcome["reason"] == f"PyCUDA cannot launch {what}; use --launcher cuda-core"
 
 
-def test_parameters_arrive_where_the_kernel_has_them(runs: dict[str, Run]) -> None:
+def test_parameters_arrive_where_the_kernel_has_them(runs):
     address, whole, struct, real, long = map(bytes.fromhex, runs["parameters"].value)
     assert (int.from_bytes(address, "little"), int.from_bytes(whole, "little", signed=True)) == (2**40 + 1, -2)
     assert (struct[:4], struct[8:]) == ((7).to_bytes(4, "little"), (2**40).to_bytes(8, "little"))
@@ -84,43 +79,41 @@ def test_parameters_arrive_where_the_kernel_has_them(runs: dict[str, Run]) -> No
 
 
 @pytest.mark.parametrize(("mode", "sample"), [("hot", WITH_HOST_S), ("cold", FREE_S), ("graph", WITH_HOST_S)])
-def test_a_sample_is_a_launch_and_what_the_host_takes_for_it(runs: dict[str, Run], mode: str, sample: float) -> None:
+def test_a_sample_is_a_launch_and_what_the_host_takes_for_it(runs, mode, sample):
     outcome = runs[mode].value
     assert (outcome["status"], outcome["reason"], outcome["complaints"]) == ("ok", "", [])
     assert set(outcome["samples"]) == {sample}
 
 
-def test_the_self_test_finds_that_events_see_what_pycuda_launches(runs: dict[str, Run]) -> None:
+def test_the_self_test_finds_that_events_see_what_pycuda_launches(runs):
     assert runs["way"].value["holds"] is True
 
 
-def test_the_first_launcher_verifies_on_the_stream_of_the_second(runs: dict[str, Run]) -> None:
+def test_the_first_launcher_verifies_on_the_stream_of_the_second(runs):
     assert runs["first launcher"].value["status"] == "ok"
     assert runs["first launcher"].value["complaints"] == []
 
 
-def test_a_launch_is_refused_where_the_device_has_another_stream(runs: dict[str, Run]) -> None:
+def test_a_launch_is_refused_where_the_device_has_another_stream(runs):
     assert runs["refused_stream"].value == "PyCUDA launches only on its stream"
 
 
-def test_every_function_of_pycuda_that_we_call_is_executed(runs: dict[str, Run], folder: Path) -> None:
+def test_every_function_of_pycuda_that_we_call_is_executed(runs, folder):
     assert unexecuted(folder, ("pycuda.",)) == []
 
 
-def test_no_rule_is_broken_and_every_handle_released(runs: dict[str, Run]) -> None:
+def test_no_rule_is_broken_and_every_handle_released(runs):
     assert {name: run.violations for name, run in runs.items() if run.violations} == {}
 
 
 @pytest.mark.parametrize(("name", "value", "expected"), BREACHES)
-def test_a_breach_is_found(breaches: dict[str, Run], name: str, value: Any, expected: str) -> None:
+def test_a_breach_is_found(breaches, name, value, expected):
     (violation,) = breaches[name].violations
     assert expected in violation
     assert breaches[name].value == value
 
 
-def test_a_stream_that_is_left_is_named_and_one_that_was_never_made_leaves_nothing(
-    pycuda: Path, tmp_path: Path
-) -> None:
+def test_a_stream_that_is_left_is_named_and_one_that_was_never_made_leaves_nothing(pycuda, tmp_path):
     names = ("refused_by_the_driver", "leave_a_stream")
     runs = on_stub({name: (f"stub.second_launcher:{name}",) for name in names}, tmp_path, packages=pycuda)
     assert runs["refused_by_the_driver"].value == "no stream"
@@ -135,12 +128,12 @@ def test_a_stream_that_is_left_is_named_and_one_that_was_never_made_leaves_nothi
     ],
 )
 def test_a_command_takes_the_second_launcher(
-    pycuda: Path,
-    tmp_path: Path,
-    python_in: Callable[..., subprocess.CompletedProcess[str]],
-    words: tuple[str, ...],
-    printed: str,
-) -> None:
+    pycuda,
+    tmp_path,
+    python_in,
+    words,
+    printed,
+):
     kernel, problem = PLAIN
     variables = environment(pycuda, KM_STUB_LOG=str(tmp_path / "driver.log"), KM_STUB_EMULATES="1")
     command = ("-m", "kernelmark", *words, problem, "--kernels", kernel)

@@ -1,14 +1,12 @@
 """What crosses to a GPU and between GPUs, on the stub driver: copies, sums on the host, sums by peers and NCCL."""
 
 import re
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 from kernelmark.bench.measure.operands import GUARD_BYTES
 from kernelmark.bench.plan.discovery import discover
-from stub.library import Run, on_stub
+from stub.library import on_stub
 
 BOTH_WAYS = ("pageable", "pinned", "managed")
 COPIES = (*BOTH_WAYS, "write_combined", "staged", "pipelined")
@@ -35,7 +33,7 @@ HAND_WRITTEN = {
 
 
 @pytest.fixture(scope="module")
-def runs(tools: None, folder: Path) -> dict[str, Run]:
+def runs(tools, folder):
     calls = {f"{kernel} {problem}": ("stub.jobs:summed", kernel, problem) for kernel in KERNELS for problem in PROBLEMS}
     calls["enough"] = ("stub.jobs:summed_in", 4 * NBYTES, *SUM)
     calls["little"] = ("stub.jobs:summed_in", 4 * NBYTES - 4, *SUM)
@@ -53,22 +51,22 @@ def runs(tools: None, folder: Path) -> dict[str, Run]:
     return on_stub(calls, folder)
 
 
-def status_of(run: Run) -> tuple[Any, ...]:
+def status_of(run):
     return run.value["status"], run.value["reason"], run.value["complaints"], run.violations
 
 
-def test_a_kernel_on_the_hosts_memory_is_compared_with_the_emulator(runs: dict[str, Run]) -> None:
+def test_a_kernel_on_the_hosts_memory_is_compared_with_the_emulator(runs):
     (line,) = runs["agreed"].value
     assert line.startswith("agree on copy.cu/transfer/n1/")
 
 
 @pytest.mark.parametrize("name", [*VERIFIED, *HAND_WRITTEN])
-def test_every_element_arrives(runs: dict[str, Run], name: str) -> None:
+def test_every_element_arrives(runs, name):
     assert status_of(runs[name]) == ("ok", "", [], [])
 
 
 @pytest.mark.parametrize("name", ["timed overlapped", "timed bidir"])
-def test_what_is_queued_beside_the_timed_stream_is_joined_to_it(runs: dict[str, Run], name: str) -> None:
+def test_what_is_queued_beside_the_timed_stream_is_joined_to_it(runs, name):
     lines = [line.split() for line in runs[name].log if line.startswith(("cuMemcpy", "cuEventRecord", "cuStreamWait"))]
     begun, joined = set(), set()  # streams: of the event, and of what waits for it
     for i, words in enumerate(lines):
@@ -80,7 +78,7 @@ def test_what_is_queued_beside_the_timed_stream_is_joined_to_it(runs: dict[str, 
     assert any((side, timed) in joined for timed, side in begun)
 
 
-def test_the_kinds_of_memory_are_what_the_driver_is_asked_for(runs: dict[str, Run]) -> None:
+def test_the_kinds_of_memory_are_what_the_driver_is_asked_for(runs):
     calls = {name: {line.split()[0] for line in runs[name].log} for name in ("pinned h2d", "managed h2d")}
     assert "cuMemHostAlloc" in calls["pinned h2d"]
     assert {"cuMemAllocManaged", "cuMemAdvise_v2"} <= calls["managed h2d"]
@@ -93,12 +91,12 @@ def test_the_kinds_of_memory_are_what_the_driver_is_asked_for(runs: dict[str, Ru
         ("no node", r"NUMA node 1023 is not there; nodes of this machine: .*"),
     ],
 )
-def test_what_the_machine_lacks_is_unsupported(runs: dict[str, Run], name: str, reason: str) -> None:
+def test_what_the_machine_lacks_is_unsupported(runs, name, reason):
     assert runs[name].value["status"] == "unsupported"
     assert re.fullmatch(reason, runs[name].value["reason"])
 
 
-def test_memory_beyond_a_quarter_of_the_hosts_is_refused_before_it_is_locked(runs: dict[str, Run]) -> None:
+def test_memory_beyond_a_quarter_of_the_hosts_is_refused_before_it_is_locked(runs):
     expected = "expected at most 1.64e-05 GB, a quarter of the host's memory"
     assert runs["much"].value == f"pinned memory: 2.4e-05 GB would be page-locked; {expected}"
     assert sum(line.startswith("cuMemHostAlloc") for line in runs["much"].log) == 1
@@ -113,23 +111,23 @@ NBYTES = 4 * 1031 * 4
 
 @pytest.mark.parametrize("problem", PROBLEMS)
 @pytest.mark.parametrize("kernel", KERNELS)
-def test_gradients_that_cross_to_the_host_are_summed(runs: dict[str, Run], kernel: str, problem: str) -> None:
+def test_gradients_that_cross_to_the_host_are_summed(runs, kernel, problem):
     run = runs[f"{kernel} {problem}"]
     assert {status for status, _, _ in run.value.values()} == {"ok"}
     assert run.violations == []
 
 
-def test_what_is_locked_counts_as_scratch(runs: dict[str, Run]) -> None:
+def test_what_is_locked_counts_as_scratch(runs):
     assert runs[" ".join(SUM)].value[KERNELS[0]][2] == NBYTES
 
 
-def test_sums_of_one_device_share_their_operands(runs: dict[str, Run]) -> None:
+def test_sums_of_one_device_share_their_operands(runs):
     allocated = re.findall(r"^cuMemAlloc_v2 of (\d+)", "\n".join(runs[" ".join(SUM)].log), re.MULTILINE)
     guarded = [str(operand.nbytes + 2 * GUARD_BYTES) for operand in discover().problem(SUM[1]).operands()]
     assert sorted(nbytes for nbytes in allocated if nbytes in guarded) == sorted(guarded)
 
 
-def test_more_than_a_quarter_of_the_hosts_memory_is_refused_before_it_is_locked(runs: dict[str, Run]) -> None:
+def test_more_than_a_quarter_of_the_hosts_memory_is_refused_before_it_is_locked(runs):
     assert runs["enough"].value[KERNELS[0]][0] == "ok"
     status, reason, _ = runs["little"].value[KERNELS[0]]
     assert status == "oom"
@@ -191,44 +189,44 @@ REFUSED = {
 
 
 @pytest.fixture(scope="module")
-def peers(tools: None, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
+def peers(tools, tmp_path_factory):
     return on_stub(CALLS, tmp_path_factory.mktemp("stub"), KM_STUB_DEVICES="4", KM_STUB_NCCL="1")
 
 
 @pytest.fixture(scope="module")
-def long_runs(tools: None, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
+def long_runs(tools, tmp_path_factory):
     return on_stub(LONG, tmp_path_factory.mktemp("stub"), KM_STUB_DEVICES="4")
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_what_lies_on_several_gpus_is_summed_and_copied(peers: dict[str, Run], name: str) -> None:
+def test_what_lies_on_several_gpus_is_summed_and_copied(peers, name):
     assert status_of(peers[name]) == ("ok", "", [], [])
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", LONG)
-def test_every_strategy_sums_in_every_mode(long_runs: dict[str, Run], name: str) -> None:
+def test_every_strategy_sums_in_every_mode(long_runs, name):
     assert status_of(long_runs[name]) == ("ok", "", [], [])
 
 
 @pytest.mark.long
-def test_each_gpu_sums_what_it_owns_on_a_stream_of_its_own(long_runs: dict[str, Run]) -> None:
+def test_each_gpu_sums_what_it_owns_on_a_stream_of_its_own(long_runs):
     streams = {"device": 1, "stripes": 4, "tree": 2, "ring": 4}
     for name, count in streams.items():
         log = "\n".join(long_runs[f"p2p.{name} w4n1056/f32/update"].log)
         assert len(set(re.findall(r"^cuLaunchKernelEx \S+ on (0x\w+):", log, re.MULTILINE))) == count
 
 
-def test_nothing_is_left_when_the_process_ends(peers: dict[str, Run]) -> None:
+def test_nothing_is_left_when_the_process_ends(peers):
     assert peers["end"].violations == []
 
 
-def test_every_gpu_can_use_the_others_memory_and_is_asked_once(peers: dict[str, Run]) -> None:
+def test_every_gpu_can_use_the_others_memory_and_is_asked_once(peers):
     grants = [line for run in peers.values() for line in run.log if line.startswith("cuCtxEnablePeerAccess of")]
     assert len(grants) == len(set(grants)) == 6  # three GPUs
 
 
-def test_what_is_missing_is_named_in_the_row(tools: None, tmp_path: Path) -> None:
+def test_what_is_missing_is_named_in_the_row(tools, tmp_path):
     refused = on_stub(REFUSED, tmp_path, KM_STUB_DEVICES="4")
     assert [run.value["status"] for name, run in refused.items() if name != "end"] == ["unsupported"] * 3
     reasons = {name: run.value["reason"] for name, run in refused.items() if name != "end"}
@@ -240,14 +238,14 @@ def test_what_is_missing_is_named_in_the_row(tools: None, tmp_path: Path) -> Non
 
 
 @pytest.mark.long
-def test_gpus_that_cannot_use_each_others_memory_are_named(tools: None, tmp_path: Path) -> None:
+def test_gpus_that_cannot_use_each_others_memory_are_named(tools, tmp_path):
     outcome = on_stub({"apart": RING}, tmp_path, KM_STUB_DEVICES="4", KM_STUB_APART="1")["apart"].value
     assert outcome["status"] == "unsupported"
     assert outcome["reason"] == "GPU 0 cannot read the memory of GPU 1; `nvidia-smi topo -p2p r` shows which can"
 
 
 @pytest.mark.long
-def test_operands_on_several_gpus_are_verified_on_each(tools: None, tmp_path: Path) -> None:
+def test_operands_on_several_gpus_are_verified_on_each(tools, tmp_path):
     (tmp_path / "cheats.py").write_text(CHEATS)
     names, rest = ("forgets", "spoils", "hurries"), (RING[2], "verify", str(tmp_path / "cheats.py"))
     calls = {name: (RING[0], f"aggregate/mine.{name}", *rest) for name in names}

@@ -3,10 +3,8 @@
 import ctypes
 import enum
 import json
-from collections.abc import Iterator
 from functools import partial, partialmethod
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 
@@ -17,7 +15,7 @@ from kernelmark.bench.plan.dtypes import numpy_dtype
 STORED = {0: "f32", 1: "f64", 2: "f16", 14: "bf16", 28: "e4m3", 3: "s8", 10: "s32"}
 
 
-def view(pointer: int, kind: Any, shape: tuple[int, ...], strides: tuple[int, ...]) -> Any:
+def view(pointer, kind, shape, strides):
     """An array at an address, with strides in elements."""
     size = np.dtype(kind).itemsize
     extent = 1 + sum((length - 1) * stride for length, stride in zip(shape, strides, strict=True))
@@ -25,20 +23,20 @@ def view(pointer: int, kind: Any, shape: tuple[int, ...], strides: tuple[int, ..
     return np.lib.stride_tricks.as_strided(np.frombuffer(raw, kind), shape, [stride * size for stride in strides])
 
 
-def matrix(pointer: int, dtype: str, ld: int, rows: int, cols: int) -> Any:
+def matrix(pointer, dtype, ld, rows, cols):
     return view(pointer, numpy_dtype(dtype), (rows, cols), (1, ld))
 
 
 class Blas:
     """cublas<T>gemm and cublasGemmEx, plain and strided batched, from their arguments as documented."""
 
-    def set_stream(self, handle: int, stream: int) -> None: ...
-    def set_workspace(self, handle: int, pointer: int, nbytes: int) -> None: ...
+    def set_stream(self, handle, stream): ...
+    def set_workspace(self, handle, pointer, nbytes): ...
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name):
         return lambda handle, *arguments: self.run(name, list(arguments))
 
-    def sgeam(self, handle: int, trans_a: int, trans_b: int, m: int, n: int, alpha: int, *rest: int) -> None:
+    def sgeam(self, handle, trans_a, trans_b, m, n, alpha, *rest):
         """C = alpha op(A) + beta B, in place where B is C; B is not read where beta is 0."""
         a, lda, beta, b, ldb, c, ldc = rest
         factors = [ctypes.c_float.from_address(address).value for address in (alpha, beta)]
@@ -47,12 +45,12 @@ class Blas:
         C = matrix(c, "f32", ldc, m, n)
         C[...] = factors[0] * (A.T if trans_a else A) + (factors[1] * C if factors[1] else 0)
 
-    def gemm_grouped_batched_ex(self, handle: int, *rest: int) -> None:
+    def gemm_grouped_batched_ex(self, handle, *rest):
         """A product for each group, from arrays; those of addresses would lie on the device."""
         *sizes, alpha, a, type_a, lda, b, type_b, ldb, beta, c, type_c, ldc, count, each, compute = rest
         kind = ctypes.c_double if compute == 70 else ctypes.c_float
 
-        def values(address: int, kind: Any = ctypes.c_int) -> list[Any]:
+        def values(address, kind=ctypes.c_int):
             return list((kind * count).from_address(address))
 
         assert values(each) == [1] * count
@@ -66,12 +64,12 @@ class Blas:
                 [*(values(size)[i] for size in sizes), scalars[0], *x, *y, scalars[1], *z, 68, -1],
             )
 
-    def run(self, name: str, rest: list[Any]) -> None:
+    def run(self, name, rest):
         typed, batched, fixed = "_ex" in name, "batched" in name, "f64" if name.startswith("d") else "f32"
         take = lambda: rest.pop(0)  # noqa: E731
         trans_a, trans_b, m, n, k, alpha = (take() for _ in range(6))
 
-        def operand() -> tuple[int, str, int, int]:
+        def operand():
             pointer, dtype = take(), STORED[take()] if typed else fixed
             return pointer, dtype, take(), take() if batched else 0
 
@@ -98,7 +96,7 @@ class Blas:
             C[...] = (product + beta * C.astype(np.float64) if beta else product).astype(C.dtype)
 
 
-def array(host: Any) -> Any:
+def array(host):
     return SimpleNamespace(data=SimpleNamespace(ptr=host.ctypes.data), set=partial(np.copyto, host))
 
 
@@ -109,7 +107,7 @@ class HostOperands(SimpleNamespace):
     buffers: the scratch that is taken, filled with NaN.
     """
 
-    def __init__(self, problem: Any, order: str = "C") -> None:
+    def __init__(self, problem, order="C"):
         rng, self.flat, self.buffers, self.chosen = np.random.default_rng(0), {}, [], {}
         for spec in problem.operands():
             self.flat[spec.name] = drawn(rng, (spec.elements,), spec)
@@ -121,14 +119,14 @@ class HostOperands(SimpleNamespace):
         arrays = {name: array(values) for name, values in self.flat.items()}
         super().__init__(problem=problem, stream=SimpleNamespace(ptr=5), threads=1, **arrays)
 
-    def scratch(self, shape: tuple[int, ...], dtype: str) -> Any:
+    def scratch(self, shape, dtype):
         self.buffers.append(np.full(shape, np.nan, numpy_dtype(dtype)))
         return array(self.buffers[-1])
 
-    def chose(self, **settings: Any) -> None:
+    def chose(self, **settings):
         self.chosen |= settings
 
-    def complaint(self, numerics: str) -> str | None:
+    def complaint(self, numerics):
         """What is wrong with the output, and with inputs that are no longer what they were."""
         for name, values in self.before.items():
             assert name == self.output or np.array_equal(self.views[name], values), name
@@ -137,7 +135,7 @@ class HostOperands(SimpleNamespace):
         return self.problem.check({self.output: self.views[self.output]}, reference, numerics).reason
 
 
-def blas_stand_in(stand_in: Any) -> Any:
+def blas_stand_in(stand_in):
     """What `_cublas._cublas` is replaced by: a binding that calls the stand-in."""
     from kernelmark.kernels.gemm import _cublas
 
@@ -167,12 +165,12 @@ _SETTINGS |= {"CLUSTER_SHAPE_ID": ("u2", 5)}
 class Refused(Exception):
     """What the library answers with."""
 
-    def __init__(self, status: int) -> None:
+    def __init__(self, status):
         super().__init__(f"status {status}")
         self.status = status
 
 
-def _recorded(kind: str) -> Any:
+def _recorded(kind):
     values = {name.rpartition(".")[2]: int(_NAMES[name]) for name in _NAMES if name.startswith(f"{_LT}{kind}.")}
     return enum.IntEnum(kind, values)
 
@@ -196,29 +194,29 @@ class CublasLt:
     MatmulStages = enum.IntEnum("MatmulStages", {"STAGES_UNDEFINED": 0})
     ClusterShape = enum.IntEnum("ClusterShape", {"SHAPE_AUTO": 0, "SHAPE_2x1x1": 5})
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.algorithms, self.status, self.version = (0, 64), 0, 130002
-        self.made: dict[int, dict[str, int]] = {}
-        self.queries: list[dict[str, int]] = []
-        self.ran: list[tuple[int, int, int]] = []
+        self.made = {}
+        self.queries = []
+        self.ran = []
 
-    def create(self) -> int:
+    def create(self):
         return 7
 
-    def get_version(self) -> int:
+    def get_version(self):
         return self.version
 
-    def matmul_desc_create(self, compute: int, scale: int) -> int:
+    def matmul_desc_create(self, compute, scale):
         assert STORED[scale] == _SCALES[compute]
         return self._keep(TRANSA=0, TRANSB=0, compute=compute)
 
-    def matrix_layout_create(self, kind: int, rows: int, columns: int, ld: int) -> int:
+    def matrix_layout_create(self, kind, rows, columns, ld):
         return self._keep(kind=kind, rows=rows, columns=columns, ld=ld)
 
-    def matmul_preference_create(self) -> int:
+    def matmul_preference_create(self):
         return self._keep()
 
-    def _set(self, names: Any, handle: int, attribute: int, address: int, nbytes: int) -> None:
+    def _set(self, names, handle, attribute, address, nbytes):
         name = names(attribute).name
         kind = np.dtype(_ATTRIBUTES[name])
         assert kind.itemsize == nbytes
@@ -228,7 +226,7 @@ class CublasLt:
     matrix_layout_set_attribute = partialmethod(_set, MatrixLayoutAttribute)
     matmul_preference_set_attribute = partialmethod(_set, MatmulPreferenceAttribute)
 
-    def matmul_algo_get_heuristic(self, handle: int, product: int, *rest: int) -> None:
+    def matmul_algo_get_heuristic(self, handle, product, *rest):
         """List algorithms, as many as there are and as are asked for."""
         a, b, c, d, preference, most, results, returned = rest
         assert (handle, "compute" in self.made[product]) == (7, True)
@@ -242,10 +240,10 @@ class CublasLt:
             table["workspace_size"][number], table["waves_count"][number] = nbytes, 1.5
         ctypes.c_int.from_address(returned).value = len(listed)
 
-    def get_matmul_algo_config_attribute_dtype(self, attribute: int) -> Any:
+    def get_matmul_algo_config_attribute_dtype(self, attribute):
         return np.dtype(_SETTINGS[self.MatmulAlgoConfigAttribute(attribute).name][0]).type
 
-    def matmul_algo_config_get_attribute(self, algo: int, attribute: int, *where: int) -> None:
+    def matmul_algo_config_get_attribute(self, algo, attribute, *where):
         address, nbytes, written = where
         kind, value = _SETTINGS[self.MatmulAlgoConfigAttribute(attribute).name]
         number = ctypes.c_uint64.from_address(algo).value
@@ -254,7 +252,7 @@ class CublasLt:
         ctypes.memmove(address, field.ctypes.data, nbytes)
         ctypes.c_uint64.from_address(written).value = nbytes
 
-    def matmul(self, handle: int, product: int, *rest: int) -> None:
+    def matmul(self, handle, product, *rest):
         """D = alpha op(A) op(B) + beta C, for each of a batch."""
         alpha, a, a_is, b, b_is, beta, c, c_is, d, d_is, algo, space, nbytes, stream = rest
         assert (handle, c, c_is, stream) == (7, d, d_is, 5)
@@ -270,7 +268,7 @@ class CublasLt:
             scaled = factors[0] * product_
             C[...] = (scaled + factors[1] * C.astype("f8") if factors[1] else scaled).astype(C.dtype)
 
-    def _product(self, a: Any, b: Any, has: dict[str, int]) -> Any:
+    def _product(self, a, b, has):
         """A B, with the scales of blocks of 128 that the descriptor has: of both operands' k, and of A's rows."""
         (m, k), n = a.shape, b.shape[1]
         if "A_SCALE_MODE" not in has:
@@ -288,14 +286,14 @@ class CublasLt:
             sums += scale * (a[:, along_k] @ b[along_k])
         return sums
 
-    def _matrices(self, pointer: int, layout: int) -> Iterator[Any]:
+    def _matrices(self, pointer, layout):
         layout_ = SimpleNamespace(**self.made[layout])
         dtype = STORED[layout_.kind]
         for i in range(layout_.BATCH_COUNT):
             at = pointer + i * layout_.STRIDED_BATCH_OFFSET * numpy_dtype(dtype).itemsize
             yield matrix(at, dtype, layout_.ld, layout_.rows, layout_.columns)
 
-    def _keep(self, **values: int) -> int:
+    def _keep(self, **values):
         handle = 1000 + len(self.made)
         self.made[handle] = values
         return handle

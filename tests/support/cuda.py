@@ -3,12 +3,9 @@
 import ctypes
 from dataclasses import replace
 from types import ModuleType, SimpleNamespace
-from typing import Any
 
 import numpy as np
 
-from kernelmark.bench.plan.kernel import CudaKernel
-from kernelmark.bench.plan.limits import DeviceLimits
 from support.kernels import CUDA, REGISTRY
 
 TILED = CUDA["gemm/cuda.tiled"]
@@ -29,7 +26,7 @@ LIMIT_OF = {
 }
 
 
-def planned(kernel: CudaKernel, **changes: Any) -> CudaKernel:
+def planned(kernel, **changes):
     """The kernel, whose launches have these fields."""
     return replace(kernel, plan=lambda p, t, device: [replace(call, **changes) for call in kernel.plan(p, t, device)])
 
@@ -37,29 +34,29 @@ def planned(kernel: CudaKernel, **changes: Any) -> CudaKernel:
 class Gpu:
     """Stands for cupy, cuda.core and the driver's functions: keeps a record of what was loaded, encoded, launched."""
 
-    def __init__(self, limits: DeviceLimits) -> None:
+    def __init__(self, limits):
         self.limits = limits
-        self.set: list[tuple[str, int]] = []
-        self.loaded: list[bytes] = []
-        self.launched: list[tuple[Any, ...]] = []
-        self.encoded: list[tuple[Any, ...]] = []
-        self.driven: list[tuple[Any, Any, int]] = []
+        self.set = []
+        self.loaded = []
+        self.launched = []
+        self.encoded = []
+        self.driven = []
         self.refuses = False
         device = SimpleNamespace(id=0, set_current=lambda: None)
         cupy, core = ModuleType("cupy"), ModuleType("cuda.core")
-        cupy.cuda = SimpleNamespace(Device=lambda: device)  # type: ignore[attr-defined]
-        core.Device = lambda number: device  # type: ignore[attr-defined]
-        core.LaunchConfig = lambda **options: options  # type: ignore[attr-defined]
-        core.Stream = SimpleNamespace(from_handle=lambda pointer: pointer)  # type: ignore[attr-defined]
-        core.ObjectCode = SimpleNamespace(from_cubin=self.load)  # type: ignore[attr-defined]
-        core.launch = lambda *arguments: self.launched.append(arguments)  # type: ignore[attr-defined]
+        cupy.cuda = SimpleNamespace(Device=lambda: device)
+        core.Device = lambda number: device
+        core.LaunchConfig = lambda **options: options
+        core.Stream = SimpleNamespace(from_handle=lambda pointer: pointer)
+        core.ObjectCode = SimpleNamespace(from_cubin=self.load)
+        core.launch = lambda *arguments: self.launched.append(arguments)
         self.modules = {"cupy": cupy, "cuda.core": core}
 
-    def load(self, code: bytes) -> Any:
+    def load(self, code):
         self.loaded.append(code)
         return SimpleNamespace(get_kernel=lambda symbol: SimpleNamespace(symbol=symbol, handle=4711))
 
-    def attribute(self, kind: Any, device: Any) -> tuple[Any, int]:
+    def attribute(self, kind, device):
         """Answer what the driver is asked for the limits of the device."""
         from cuda.bindings import driver
 
@@ -68,33 +65,33 @@ class Gpu:
         return driver.CUresult.CUDA_SUCCESS, part.get(kind.name.rpartition("_")[2], value)
 
     @property
-    def status(self) -> Any:
+    def status(self):
         from cuda.bindings import driver
 
         return driver.CUresult.CUDA_ERROR_INVALID_VALUE if self.refuses else driver.CUresult.CUDA_SUCCESS
 
-    def set_attribute(self, kind: Any, value: int, kernel: Any, device: Any) -> tuple[Any]:
+    def set_attribute(self, kind, value, kernel, device):
         self.set.append((kind.name.removeprefix("CU_FUNC_ATTRIBUTE_"), value))
         return (self.status,)
 
-    def encode(self, descriptor: int, *arguments: Any) -> Any:
+    def encode(self, descriptor, *arguments):
         """Fill a descriptor with bytes that all tell how many there were before."""
         ctypes.memset(descriptor, len(self.encoded), 128)
         self.encoded.append(arguments)
         return self.status
 
-    def drive(self, *arguments: Any) -> tuple[Any]:
+    def drive(self, *arguments):
         self.driven.append(arguments[:3])
         return (self.status,)
 
 
-def operands(**pointers: int) -> Any:
+def operands(**pointers):
     """Operands at these addresses, on stream 99."""
     arrays = {name: SimpleNamespace(data=SimpleNamespace(ptr=pointer)) for name, pointer in pointers.items()}
     return SimpleNamespace(stream=SimpleNamespace(ptr=99), **arrays)
 
 
-def device_arrays(problem: Any, base: int = 4096) -> Any:
+def device_arrays(problem, base=4096):
     """Operands of the problem as a GPU would hold them, bfloat16 in 16-bit integers, from this address on."""
     arrays = {}
     for index, operand in enumerate(problem.operands()):

@@ -1,20 +1,17 @@
 """Run the emulator on cases that are not in the sweep, with the sweep's programs where possible."""
 
-from collections.abc import Callable, Iterable, Sequence
 from functools import cache, partial
 from itertools import islice
-
-import pytest
 
 from kernelmark.bench.emulator.build import compiler, missing_tool
 from kernelmark.bench.emulator.sweep import EmulatedCase, complaints, entries
 from support.tools import needed
 
 #: By the kernel's id, what returns the cases that tests of this session are parametrised with.
-_selected: dict[str, list[Callable[[], Iterable[EmulatedCase]]]] = {}
+_selected = {}
 
 
-def select(items: Iterable[pytest.Item]) -> None:
+def select(items):
     """Take the cases of a session's tests: a `case`, that of an `end`, and `every` one that a partial returns.
 
     The first argument of the partial is the kernel's id, so that cases are made when a test of their kernel runs.
@@ -31,7 +28,7 @@ def select(items: Iterable[pytest.Item]) -> None:
             _selected.setdefault(every.args[0], []).append(every)
 
 
-def program_entries(every: Sequence[EmulatedCase]) -> tuple[str, ...]:
+def program_entries(every):
     """Return the entries to compile for cases of one kernel: what the whole session needs of it, if that has them all.
 
     A program takes seconds to compile, so that tests share one.
@@ -42,17 +39,17 @@ def program_entries(every: Sequence[EmulatedCase]) -> tuple[str, ...]:
 
 
 @cache
-def _shared(kernel: str) -> tuple[str, ...]:
+def _shared(kernel):
     return entries([case for cases in _selected.get(kernel, ()) for case in cases()])
 
 
-def host_compiler() -> str:
+def host_compiler():
     """Return the C++ compiler; without one the test is skipped, and in CI it fails."""
     needed(missing_tool())
     return compiler()
 
 
-def wrong_in_emulator(every: Sequence[EmulatedCase]) -> list[str]:
+def wrong_in_emulator(every):
     """Return what is wrong with these cases of one kernel, at most three complaints a case."""
     host_compiler()
     names = program_entries(every)

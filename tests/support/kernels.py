@@ -3,7 +3,7 @@
 import fcntl
 import re
 import tracemalloc
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -11,17 +11,15 @@ import numpy as np
 import pytest
 
 from kernelmark.bench.emulator.sweep import EmulatedCase
-from kernelmark.bench.measure.compile import ARCHS, Cubin, compile_cubin
+from kernelmark.bench.measure.compile import ARCHS, compile_cubin
 from kernelmark.bench.measure.cpu import Cpu
 from kernelmark.bench.measure.draw import Draw
-from kernelmark.bench.measure.measurement import Measurement
 from kernelmark.bench.measure.operands import Operands, OperandSet, ScratchBuffers, loaded
 from kernelmark.bench.plan.case import Budget, Job
 from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.files import cache_folder
-from kernelmark.bench.plan.kernel import CudaKernel, Kernel
+from kernelmark.bench.plan.kernel import CudaKernel
 from kernelmark.bench.plan.modes import Mode
-from kernelmark.bench.plan.operation import Problem
 from kernelmark.bench.run.job import run_job
 
 REGISTRY = discover()
@@ -46,19 +44,19 @@ RAGGED = (
 )
 
 
-def convolution(sizes: str, variant: str = "nchw/fprop", dtype: str = "f32") -> Any:
+def convolution(sizes, variant="nchw/fprop", dtype="f32"):
     """The problem of sizes, after which options may stand, in a layout and a direction."""
     sizes, slash, options = sizes.partition("/")
     return REGISTRY.problem(f"conv/{sizes}/{dtype}/{variant}{slash}{options}")
 
 
-def chosen(kernel: str, problem: str | Problem) -> EmulatedCase:
+def chosen(kernel, problem):
     """The problem under the tile that a run takes."""
     parsed = REGISTRY.problem(problem) if isinstance(problem, str) else problem
     return EmulatedCase(CUDA[kernel], parsed, CUDA[kernel].default_tile(parsed))
 
 
-def cases(kernel: str, *problems: str | Problem) -> list[EmulatedCase]:
+def cases(kernel, *problems):
     """Each problem that the kernel takes, under each tile that takes it."""
     known = CUDA[kernel]
     parsed = [REGISTRY.problem(p) if isinstance(p, str) else p for p in problems]
@@ -66,12 +64,12 @@ def cases(kernel: str, *problems: str | Problem) -> list[EmulatedCase]:
     return [EmulatedCase(known, p, tile) for p in taken for tile in known.tiles() if known.unwanted(p, tile) is None]
 
 
-def refusal(kernel: str, problem: str) -> str:
+def refusal(kernel, problem):
     """Why the kernel does not take the problem; nothing where it does."""
     return REGISTRY.kernels[kernel].refuses(REGISTRY.problem(problem)) or ""
 
 
-def lean(kernel: str, names: Iterable[str], arch: str) -> Cubin:
+def lean(kernel, names, arch):
     """Compile entries of a kernel, none of which may spill, use the stack or lose what ptxas reports."""
     cubin = compile_cubin(CUDA[kernel].source, tuple(dict.fromkeys(names)), arch, kernel)
     for entry, used in cubin.resources.items():
@@ -81,11 +79,11 @@ def lean(kernel: str, names: Iterable[str], arch: str) -> Cubin:
 
 
 #: Variants of operations, without the sizes, with what this process has run on them.
-_compiled: set[tuple[object, ...]] = set()
+_compiled = set()
 
 
 @contextmanager
-def compiling(problem: str, *words: object) -> Iterator[None]:
+def compiling(problem, *words):
     """Let one process compile for an operation at a time: parallel tests would compile the same functions at once."""
     op, _, variant = problem.split("/", 2)
     if (op, variant, *words) in _compiled:
@@ -101,20 +99,20 @@ def compiling(problem: str, *words: object) -> Iterator[None]:
     _compiled.add((op, variant, *words))
 
 
-def verified(problem: str, *kernels: str, threads: int = 2) -> list[Measurement]:
+def verified(problem, *kernels, threads=2):
     """The rows of kernels that are verified on a problem, and not timed."""
     with compiling(problem, kernels, threads > 1):
         return run_job(Job((problem,), kernels, Mode.VERIFY, (), 0, Budget(), threads=threads))
 
 
-def failures(problem: str, *kernels: str, threads: int = 2) -> dict[str, str]:
+def failures(problem, *kernels, threads=2):
     """Status and reason, by kernel, of the kernels that are not right on a problem."""
     rows = verified(problem, *kernels, threads=threads)
     assert len(rows) == len(kernels)
     return {row.kernel: f"{row.status}: {row.reason}" for row in rows if row.status != "ok"}
 
 
-def drawn(text: str) -> tuple[Any, dict[str, Any]]:
+def drawn(text):
     """The problem, and values for its operands by their names."""
     problem = REGISTRY.problem(text)
     draw = Draw(problem, 7)
@@ -122,7 +120,7 @@ def drawn(text: str) -> tuple[Any, dict[str, Any]]:
     return problem, draw.views("C")
 
 
-def referenced(text: str) -> tuple[Any, dict[str, Any], Any]:
+def referenced(text):
     """The problem, values for its operands by their names, and the reference for them."""
     problem, x = drawn(text)
     return problem, x, problem.reference(x, np.random.default_rng(0))
@@ -137,7 +135,7 @@ class SetUp(NamedTuple):
     scratch: ScratchBuffers
 
 
-def set_up(problem: str, kernel: str, threads: int = 2) -> SetUp:
+def set_up(problem, kernel, threads=2):
     """Set a kernel of the CPU up on operands with values."""
     parsed, declared, device = REGISTRY.problem(problem), REGISTRY.kernels[kernel], Cpu()
     draw, operands = loaded(parsed, device, memory=declared.host_memory)
@@ -147,7 +145,7 @@ def set_up(problem: str, kernel: str, threads: int = 2) -> SetUp:
     return SetUp(launch, operands, draw, scratch)
 
 
-def compiled_by(launch: Callable[[], Any]) -> list[tuple[Any, ...]]:
+def compiled_by(launch):
     """The functions that Numba compiles during a launch, on any thread, with the types of their arguments."""
     event = pytest.importorskip("numba.core.event")
     with event.install_recorder("numba:compile") as compiled:
@@ -155,7 +153,7 @@ def compiled_by(launch: Callable[[], Any]) -> list[tuple[Any, ...]]:
     return [(event.data["dispatcher"].py_func, event.data["args"]) for _, event in compiled.buffer if event.is_start]
 
 
-def allocated_by(launch: Callable[[], Any]) -> int:
+def allocated_by(launch):
     """The bytes that Python and NumPy hold at most during a launch, beyond those from before it."""
     tracemalloc.start()
     launch()
@@ -168,7 +166,7 @@ def allocated_by(launch: Callable[[], Any]) -> int:
 _LOSS = re.compile(r"\(C75\d\d\)|Potential Performance Loss|[1-9]\d* bytes spill (?:stores|loads)")
 
 
-def losses(log: str) -> list[str]:
+def losses(log):
     """Return the lines about a wgmma that is waited for, a setmaxnreg that is ignored, or spilled registers."""
     return [line.strip() for line in log.splitlines() if _LOSS.search(line)]
 
@@ -203,7 +201,7 @@ TYPICAL_OF = {
 }
 
 
-def typical(kernel: Kernel) -> Problem:
+def typical(kernel):
     """The problem under which a kernel's space is counted."""
     axes = {"dtype": "f32", "layout": "nchw"} | {axis: str(values[0]) for axis, values in kernel.domain.items()}
     return REGISTRY.problem(TYPICAL_OF.get(kernel.id, TYPICAL_OF[kernel.op]).format(**axes))

@@ -4,7 +4,6 @@ import json
 import re
 import shlex
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -144,16 +143,16 @@ def apply_changes(text, folder):
             (folder / name).write_text(content.replace(before, after))
 
 
-def strict(text: str) -> Any:
+def strict(text):
     """The document, in which NaN and the infinities are refused."""
 
-    def refuse(constant: str) -> None:
+    def refuse(constant):
         raise ValueError(f"{constant} is not JSON")
 
     return json.loads(text, parse_constant=refuse)
 
 
-def valid(text: str, name: str) -> Any:
+def valid(text, name):
     """The document, if it has the form of its schema."""
     msgspec.json.decode(text, type=DOCUMENTS[name][1], strict=True)
     return strict(text)

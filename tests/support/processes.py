@@ -1,13 +1,11 @@
 """Helpers for processes and files as the system shows them, their standard error, and waiting without an event."""
 
 import time
-from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from subprocess import CompletedProcess
 
 
-def gone(pid: int) -> bool:
+def gone(pid):
     """Return whether the process has ended; a zombie counts."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
@@ -15,7 +13,7 @@ def gone(pid: int) -> bool:
         return True
 
 
-def wait_for(condition: Callable[[], bool], seconds: float = 30.0) -> None:
+def wait_for(condition, seconds=30.0):
     """Poll until the condition holds, since no event announces it."""
     stop = time.monotonic() + seconds
     while not condition():
@@ -23,14 +21,14 @@ def wait_for(condition: Callable[[], bool], seconds: float = 30.0) -> None:
         time.sleep(0.01)
 
 
-def command(pid: int) -> str:
+def command(pid):
     """Return the command line of a process; nothing where it has ended."""
     with suppress(FileNotFoundError, ProcessLookupError):
         return Path(f"/proc/{pid}/cmdline").read_bytes().decode()
     return ""
 
 
-def at_work_in(folder: Path) -> list[str]:
+def at_work_in(folder):
     """Return the command lines of the processes whose working folder this is."""
     commands = []
     for entry in Path("/proc").iterdir():
@@ -40,19 +38,19 @@ def at_work_in(folder: Path) -> list[str]:
     return commands
 
 
-def complaints(stderr: str) -> list[str]:
+def complaints(stderr):
     """The lines of standard error that are not empty, nor the line of progress that a pipe gets for each job."""
     return [line for line in stderr.splitlines() if line.strip() and not line.startswith("[")]
 
 
-def refusal(done: CompletedProcess[str]) -> str:
+def refusal(done):
     """The one line on standard error with which a process exits 2."""
     assert done.returncode == 2, done.stderr
     (line,) = done.stderr.splitlines()
     return line
 
 
-def write_files(folder: Path, files: Mapping[str, object]) -> None:
+def write_files(folder, files):
     """Write files as the system shows them."""
     for name, text in files.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)

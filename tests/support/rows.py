@@ -1,18 +1,16 @@
 """Rows and runs in a real store, made up for tests of what reads them, and for the bars of the report."""
 
 import random
-from collections.abc import Sequence
-from typing import Any
 
 import msgspec
 
 from kernelmark.bench.measure.measurement import Ceiling, ProcessPart
 from kernelmark.bench.measure.stats import median_interval
 from kernelmark.bench.record.columns import Result, finite
-from kernelmark.bench.record.store import Run, Store
+from kernelmark.bench.record.store import Run
 
 
-def result(**values: Any) -> Result:
+def result(**values):
     """A row of the run, with these values in the place of the usual ones."""
     identity = {"run_id": "r1", "suite": "smoke", "op": "gemm", "problem": "gemm/m8n8k8/f32/NT", "kernel": "gemm/a.b"}
     device = {"provider": "a", "device": "cpu", "device_name": "some", "mode": "cold", "threads": 1}
@@ -30,20 +28,20 @@ DISTURBED = "other processes used 0.98 CPUs during 60 % of the sampling"
 SHARED = {"provider": "some", "device": "cpu", "device_name": "Some CPU", "mode": "cold", "threads": 2, "reason": ""}
 
 
-def begin(store: Store, run_id: str = "r1", **facts: Any) -> None:
+def begin(store, run_id="r1", **facts):
     store.begin(msgspec.structs.replace(RUN, run_id=run_id, **facts))
 
 
 def put(
-    store: Store,
-    problem: str,
-    kernel: str,
-    median: float = 1e-3,
-    dims: Any = None,
-    taken: Sequence[float] = (),
-    parts: Sequence[ProcessPart] = (),
-    **values: Any,
-) -> Result:
+    store,
+    problem,
+    kernel,
+    median=1e-3,
+    dims=None,
+    taken=(),
+    parts=(),
+    **values,
+):
     """A timed row with the samples `taken`, or forty that scatter by a few per cent, always the same ones.
 
     Rows of one problem, mode, instruction set and thread count share a job, unless they say another.
@@ -72,7 +70,7 @@ def put(
     return row
 
 
-def in_turn(store: Store, problem: str, dims: Any = None, baseline: str = "", **times: float) -> None:
+def in_turn(store, problem, dims=None, baseline="", **times):
     """Rows of kernels `some.NAME` that were sampled in turn, whose times vary by a hundredth around those given."""
     for name, median in times.items():
         taken = [median * (1 + 0.01 * (i % 3 - 1)) for i in range(12)]
@@ -80,16 +78,14 @@ def in_turn(store: Store, problem: str, dims: Any = None, baseline: str = "", **
         put(store, problem, kernel, median, dims, taken, job="one", baseline=baseline)
 
 
-def fail(
-    store: Store, problem: str, kernel: str, status: str = "wrong", reason: str = "c[0] is NaN", **values: Any
-) -> None:
+def fail(store, problem, kernel, status="wrong", reason="c[0] is NaN", **values):
     """A row without a time."""
     none = dict.fromkeys(("time_s_median", "time_s_min", "time_s_mean", "time_s_std", "gflop_per_s", "gbyte_per_s"))
     none |= dict.fromkeys(("time_s_ci95_low", "time_s_ci95_high"))
     put(store, problem, kernel, **{**none, "samples": 0, "status": status, "reason": reason, **values})
 
 
-def ceilings(store: Store, threads: int = 2) -> None:
+def ceilings(store, threads=2):
     """One of arithmetic and one of memory."""
     for kind, problem, kernel, rate in (
         ("fp32", "fma/n98304k8192/f32", "fma/some.fma", 5e10),
@@ -99,21 +95,21 @@ def ceilings(store: Store, threads: int = 2) -> None:
         store.add_ceiling("r1", Ceiling("cpu", threads, kind, problem, kernel, "Some CPU", rate, *ends, "2026"))
 
 
-def varied(store: Store) -> None:
+def varied(store):
     """A run that has the data for every kind of figure."""
     begin(store)
     ceilings(store)
     for n in (16, 64, 256):
         for layout in ("NN", "NT"):
             problem = f"gemm/m{n}n{n}k{n}/f32/{layout}"
-            dims: dict[str, Any] = {"m": n, "n": n, "k": n}
+            dims = {"m": n, "n": n, "k": n}
             base = n**3 * 1e-10
-            rates: dict[str, Any] = {"gflop_per_s": n**3 * 2e-9 / base, "gbyte_per_s": n * n * 12e-9 / base}
+            rates = {"gflop_per_s": n**3 * 2e-9 / base, "gbyte_per_s": n * n * 12e-9 / base}
             comparison = {"against": f"{problem[:-2]}NN", "ratio": 0.9, "ratio_ci95_low": 0.8, "ratio_ci95_high": 1.0}
             rates |= comparison if layout == "NT" else {}
             put(store, problem, "gemm/some.base", base, dims, baseline="gemm/some.base", **rates)
             ratio = {"speedup": 1.25, "speedup_ci95_low": 1.2, "speedup_ci95_high": 1.3}
-            faster: dict[str, Any] = {"baseline": "gemm/some.base", **ratio}
+            faster = {"baseline": "gemm/some.base", **ratio}
             for threads in (1, 2):
                 put(store, problem, "gemm/other.fast", base * 1.6 / threads, dims, **faster, **rates, threads=threads)
     for r in (1, 3, 5):
@@ -124,12 +120,12 @@ def varied(store: Store) -> None:
     fail(store, "gemm/m7n7k7/f32/NN", "gemm/some.bad")
 
 
-def many(store: Store, count: int) -> None:
+def many(store, count):
     """A run with `count` rows, of which ten kernels share a product."""
     begin(store)
     for i in range(count):
         size, layout = 16 + i // 10, ("NN", "NT", "TN", "TT")[i // 10 % 4]
-        columns: dict[str, Any] = {"baseline": "gemm/some.k0", "scratch_bytes": 4 * size**2}
+        columns = {"baseline": "gemm/some.k0", "scratch_bytes": 4 * size**2}
         if ratio := i % 10:
             columns |= {"speedup": ratio, "speedup_ci95_low": 0.95 * ratio, "speedup_ci95_high": 1.05 * ratio}
         problem, dims = f"gemm/m{size}n{size}k{size}/f32/{layout}", {"m": size, "n": size, "k": size}

@@ -2,7 +2,6 @@
 
 import sqlite3
 from contextlib import closing
-from pathlib import Path
 
 from kernelmark import kernel
 from kernelmark.bench.record.store import Store
@@ -15,14 +14,14 @@ QUICK = ("--mode", "hot", "--max-time", "0.01", "--no-ceilings", "--threads", "1
 WORDS = ("run", "s.toml", *QUICK, "--kernels", KERNELS[0], "--kernels", KERNELS[1], "--db", "r.db")
 
 
-def query(path: Path, sql: str) -> list[sqlite3.Row]:
+def query(path, sql):
     """What another process reads."""
     with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=30)) as db:
         db.row_factory = sqlite3.Row
         return db.execute(sql).fetchall()
 
 
-def visible(path: Path) -> dict[str, sqlite3.Row]:
+def visible(path):
     """The rows of a store with one run, whole, by case; none where there is no store yet."""
     try:
         rows = query(path, "SELECT * FROM result")
@@ -33,7 +32,7 @@ def visible(path: Path) -> dict[str, sqlite3.Row]:
     return by_case
 
 
-def all_are_there_and_ok(path: Path, problems: int = PROBLEMS) -> bool:
+def all_are_there_and_ok(path, problems=PROBLEMS):
     by_case = visible(path)
     return len(by_case) == problems * len(KERNELS) and {row["status"] for row in by_case.values()} == {"ok"}
 

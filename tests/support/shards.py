@@ -1,9 +1,7 @@
 """Runs on the fake device, whose times are a trace's: whole, in shards, by stations on GPUs or by Parsl."""
 
-from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -35,27 +33,27 @@ part = "forward"
 """
 
 
-def suite_file(folder: Path, sizes: Sequence[int] = range(1, 13)) -> Path:
+def suite_file(folder, sizes=range(1, 13)):
     path = folder / "s.toml"
     path.write_text(SUITE.format(sizes=list(sizes)))
     return path
 
 
-def plan_of(suite: Path, plugins: Sequence[str] = (FAKE,), **fields: Any) -> Plan:
+def plan_of(suite, plugins=(FAKE,), **fields):
     """The plan of a run of a suite on the fake device."""
     usual = {"devices": ("fake",), "kernels": KERNELS, "mode": Mode.HOT, "ceilings": False}
     return Plan(**{**usual, "plugins": tuple(plugins), "suites": (str(suite),), **fields})
 
 
 def measure(
-    db: Path,
-    suite: Path,
-    shard: str = "",
-    name: str = "",
-    most: int | None = None,
-    resume: str | None = None,
-    **fields: Any,
-) -> str:
+    db,
+    suite,
+    shard="",
+    name="",
+    most=None,
+    resume=None,
+    **fields,
+):
     """Measure a suite, or a shard of it, on the fake device; return the id of the run.
 
     most: jobs, then it is left. resume: the id of a run to go on with.
@@ -67,7 +65,7 @@ def measure(
     if shard:
         plan, planned = sharded(plan, parse_shard(shard), planned, registry)
     with Store(db) as store:
-        options: dict[str, Any] = {"name": name, "planned": case_count(planned, registry), "resume": resume}
+        options = {"name": name, "planned": case_count(planned, registry), "resume": resume}
         session = Session(store, suites, plan, lambda job, key: run_job(job), **options)
         for number, planned_job in enumerate(planned[:most] if most is not None else []):
             session.note(planned_job)
@@ -77,7 +75,7 @@ def measure(
     return session.run_id
 
 
-def rows(db: Path, run_id: str | None = None) -> list[dict[str, Any]]:
+def rows(db, run_id=None):
     """The rows of a run in their order, without what is a run's own."""
     from kernelmark.bench.record.columns import COLUMNS
 
@@ -109,15 +107,13 @@ config = Config(executors=[executor], run_dir={run_dir!r}, strategy_period=1, in
 """
 
 
-def config_file(folder: Path, text: str = THREADS, workers: int = 1, rest: str = "") -> str:
+def config_file(folder, text=THREADS, workers=1, rest=""):
     path = folder / "executor.py"
     path.write_text(text.format(run_dir=str(folder / "runinfo"), workers=workers, rest=rest))
     return str(path)
 
 
-def dispatch(
-    db: Path, plan: Plan, config: str = "", gpus: Sequence[str] = (), broker: Any = None, resume: str | None = None
-) -> str:
+def dispatch(db, plan, config="", gpus=(), broker=None, resume=None):
     """Measure the suite of a plan by stations; return the id of the run."""
     plan = msgspec.structs.replace(plan, executor=config, gpus=tuple(gpus))
     registry = discover(plan.plugins)

@@ -2,19 +2,17 @@
 
 import csv
 import io
-from collections.abc import Callable
 from pathlib import Path
-from typing import IO
 
 
-def text_of(write: Callable[[IO[str]], object]) -> str:
+def text_of(write):
     """What a function writes to the stream that it is given."""
     out = io.StringIO(newline="")
     write(out)
     return out.getvalue()
 
 
-def csv_rows(source: str | Path) -> list[dict[str, str]]:
+def csv_rows(source):
     """The rows of a text or a file, as cells by column."""
     text = source.read_text() if isinstance(source, Path) else source
     return list(csv.DictReader(io.StringIO(text, newline=""), strict=True))

@@ -1,11 +1,9 @@
 """Helpers for tests of tuning: a user's kernel, adopted tiles, rows of `inspect`, runs with known winners."""
 
 import random
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable
 
 from kernelmark.bench.measure.measurement import ProcessPart
-from kernelmark.bench.record.store import Store
 from kernelmark.bench.tune.inspect import InspectRow
 from kernelmark.bench.tune.tuned import TileRecord
 from kernelmark.bench.tune.watch.versions import keep
@@ -19,31 +17,31 @@ SIZES = (32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024)
 FIRST, SECOND = "gemm/numpy.matmul", "gemm/scipy.sgemm"
 
 
-def at(factor: float = 1.0) -> Took:
+def at(factor=1.0):
     """Return what a kernel takes that is this many times slower than another, whatever the shape."""
     return lambda m, n, k: factor * 1e-9 * m * n * k
 
 
-def shapes() -> list[tuple[int, int, int]]:
+def shapes():
     """Return 121 products whose m and n go through the sizes."""
     return [(m, n, 256) for m in SIZES for n in SIZES]
 
 
-def bordered(border: int, gain: float = 1.5) -> dict[str, Took]:
+def bordered(border, gain=1.5):
     """Return two kernels of which the second is this much faster for m above the border, and slower elsewhere."""
     return {FIRST: at(), SECOND: lambda m, n, k: 1e-9 * m * n * k * (1 / gain if m > border else gain)}
 
 
 def plant(
-    store: Store,
-    kernels: dict[str, Took],
-    chosen: Iterable[tuple[int, int, int]] = (),
-    run_id: str = "planted",
-    processes: int = 4,
-    noise: float = 0.01,
-    layout: str = "NT",
-    **values: object,
-) -> None:
+    store,
+    kernels,
+    chosen=(),
+    run_id="planted",
+    processes=4,
+    noise=0.01,
+    layout="NT",
+    **values,
+):
     """Add a run: each kernel on each shape, processes that scatter by this share."""
     begin(store, run_id)
     rng = random.Random(run_id)
@@ -59,7 +57,7 @@ def plant(
                 put(store, problem, kernel, seconds, dims, taken, parts, **columns)
 
 
-def convolutions(store: Store, count: int = 160, noise: float = 0.0) -> None:
+def convolutions(store, count=160, noise=0.0):
     """A run of convolutions whose fastest kernel follows from direction, taps and depth."""
     begin(store, "conv")
     rng = random.Random(5)
@@ -113,14 +111,14 @@ def version(folder, number, text, headers=None):
     return keep({name: content.encode() for name, content in files.items()}, folder / "turned.cu", folder, number)
 
 
-def entry(**values: Any) -> TileRecord:
+def entry(**values):
     """An entry with these values in the place of the usual ones."""
     usual = {"threads": 1, "mode": "cold", "digest": "c0ffee", "versions": "numba 0.62.1", "processes": 5}
     usual |= {"run": "race-1", "tuned_at": "2026-01-01T00:00:00"}
     return TileRecord(**{**usual, **values})
 
 
-def row(**values: Any) -> InspectRow:
+def row(**values):
     """A row with these values in the place of the usual ones."""
     identity = {"kernel": "k", "tunables": "", "arch": "sm_80", "entry": "f", "problem": "p", "compiler": "c"}
     used = {"registers": 32, "static_shared_bytes": 0, "dynamic_shared_bytes": 0, "spill_bytes": 0, "stack_bytes": 0}

@@ -8,7 +8,7 @@ import os
 import sys
 from contextlib import nullcontext
 from types import SimpleNamespace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import cuda.core as core
 import numpy as np
@@ -23,12 +23,12 @@ class OutOfMemoryError(MemoryError):
 class CUDARuntimeError(RuntimeError):
     """What a call of CuPy raises where the driver refuses; status: the runtime's number, where it is asked for."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name):
         super().__init__(name)
         self.status = 704 if name == "CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED" else 0
 
 
-def _checked(result: tuple[Any, ...]) -> Any:
+def _checked(result):
     status, *values = result
     if status == driver.CUresult.CUDA_ERROR_OUT_OF_MEMORY:
         raise OutOfMemoryError(status.name)
@@ -40,49 +40,49 @@ def _checked(result: tuple[Any, ...]) -> Any:
 class Memory:
     """A block of device memory, freed with the last array on it."""
 
-    def __init__(self, nbytes: int) -> None:
+    def __init__(self, nbytes):
         self.ptr, self.device = int(_checked(driver.cuMemAlloc(max(nbytes, 1)))), Device()
 
-    def __del__(self) -> None:
+    def __del__(self):
         driver.cuMemFree(self.ptr)
 
 
 class ndarray:  # noqa: N801
     """An array on the device: NumPy has its shape, and every access goes through the driver."""
 
-    def __init__(self, memory: Memory, shadow: Any) -> None:
+    def __init__(self, memory, shadow):
         self._memory, self._shadow = memory, shadow  # the shadow is never read or written
         self.shape, self.strides, self.dtype = shadow.shape, shadow.strides, shadow.dtype
         self.ndim, self.size, self.nbytes = shadow.ndim, shadow.size, shadow.nbytes
         self.data, self.device = SimpleNamespace(ptr=shadow.ctypes.data), memory.device
 
-    def __len__(self) -> int:
+    def __len__(self):
         return int(self.shape[0])
 
-    def view(self, dtype: Any) -> "ndarray":
+    def view(self, dtype):
         return ndarray(self._memory, self._shadow.view(dtype))
 
-    def reshape(self, *shape: Any) -> "ndarray":
+    def reshape(self, *shape):
         return ndarray(self._memory, self._shadow.reshape(*shape))
 
-    def swapaxes(self, first: int, second: int) -> "ndarray":
+    def swapaxes(self, first, second):
         return ndarray(self._memory, self._shadow.swapaxes(first, second))
 
-    def __getitem__(self, index: Any) -> "ndarray":
+    def __getitem__(self, index):
         return ndarray(self._memory, self._shadow[index])
 
-    def fill(self, value: int) -> None:
+    def fill(self, value):
         fill = {1: driver.cuMemsetD8Async, 2: driver.cuMemsetD16Async, 4: driver.cuMemsetD32Async}
         if self.dtype.itemsize in fill:
             _checked(fill[self.dtype.itemsize](self.data.ptr, int(value), self.size, _Streams.now()))
         else:
             self.set(np.full(self.shape, value, self.dtype))
 
-    def set(self, source: Any, stream: Any = None) -> None:
+    def set(self, source, stream=None):
         host = np.ascontiguousarray(source, self.dtype)
         _checked(driver.cuMemcpyHtoDAsync(self.data.ptr, host.ctypes.data, host.nbytes, _pointer(stream)))
 
-    def get(self, stream: Any = None, out: Any = None) -> Any:
+    def get(self, stream=None, out=None):
         host = np.empty(self.shape, self.dtype) if out is None else out
         _checked(driver.cuMemcpyDtoHAsync(host.ctypes.data, self.data.ptr, host.nbytes, _pointer(stream)))
         _checked(driver.cuStreamSynchronize(_pointer(stream)))
@@ -100,23 +100,23 @@ class _Streams:
     stack: ClassVar[list[int]] = [0]
 
     @classmethod
-    def now(cls) -> int:
+    def now(cls):
         return cls.current.get(Device().id, 0)
 
 
-def _pointer(stream: Any) -> int:
+def _pointer(stream):
     return _Streams.now() if stream is None else int(stream.ptr)
 
 
 class Stream:
     """A stream; `with` and `use` make it current."""
 
-    def __init__(self, non_blocking: bool = False) -> None:
+    def __init__(self, non_blocking=False):
         self._stream = Device().core.create_stream(options=core.StreamOptions(nonblocking=non_blocking))
         self.ptr = int(self._stream.handle)
 
     @classmethod
-    def from_external(cls, other: Any) -> "Stream":
+    def from_external(cls, other):
         """Take over a stream that another library owns."""
         stream = cls.__new__(cls)
         version, stream.ptr = other.__cuda_stream__()
@@ -124,64 +124,64 @@ class Stream:
         stream._stream = other
         return stream
 
-    def use(self) -> "Stream":
+    def use(self):
         _Streams.current[Device().id] = self.ptr
         return self
 
-    def __enter__(self) -> "Stream":
+    def __enter__(self):
         _Streams.stack.append(self.ptr)
         return self.use()
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, *_):
         _Streams.stack.pop()
         _Streams.current[Device().id] = _Streams.stack[-1]
 
-    def wait_event(self, event: "Event") -> None:
+    def wait_event(self, event):
         _checked(driver.cuStreamWaitEvent(self.ptr, event.handle, 0))
 
-    def synchronize(self) -> None:
+    def synchronize(self):
         _checked(driver.cuStreamSynchronize(self.ptr))
 
-    def begin_capture(self) -> None:
+    def begin_capture(self):
         _checked(driver.cuStreamBeginCapture(self.ptr, driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED))
 
-    def end_capture(self) -> "Graph":
+    def end_capture(self):
         return Graph(_checked(driver.cuStreamEndCapture(self.ptr)))
 
 
 class Graph:
     """What a stream has captured, instantiated."""
 
-    def __init__(self, graph: Any) -> None:
+    def __init__(self, graph):
         self._executable = _checked(driver.cuGraphInstantiate(graph, 0))
         _checked(driver.cuGraphDestroy(graph))
 
-    def launch(self, stream: Stream) -> None:
+    def launch(self, stream):
         _checked(driver.cuGraphLaunch(self._executable, stream.ptr))
 
-    def __del__(self) -> None:
+    def __del__(self):
         driver.cuGraphExecDestroy(self._executable)
 
 
 class Event:
-    def __init__(self, block: bool = False, disable_timing: bool = False) -> None:
+    def __init__(self, block=False, disable_timing=False):
         self.handle = _checked(driver.cuEventCreate(block + 2 * disable_timing))
 
-    def record(self, stream: Stream) -> None:
+    def record(self, stream):
         _checked(driver.cuEventRecord(self.handle, stream.ptr))
 
-    def synchronize(self) -> None:
+    def synchronize(self):
         _checked(driver.cuEventSynchronize(self.handle))
 
-    def __del__(self) -> None:
+    def __del__(self):
         driver.cuEventDestroy(self.handle)
 
 
-def alloc_pinned_memory(nbytes: int) -> Any:
+def alloc_pinned_memory(nbytes):
     """Return pinned memory that NumPy can look into."""
     pointer = int(_checked(driver.cuMemHostAlloc(nbytes, 0)))
     kind = type("Pinned", (ctypes.c_ubyte * nbytes,), {"__del__": lambda self: driver.cuMemFreeHost(self.ptr)})
-    address: Any = kind.from_address(pointer)
+    address = kind.from_address(pointer)
     address.ptr = pointer
     return address
 
@@ -194,46 +194,46 @@ class Device:
     _before: ClassVar[list[int]] = []
     _now = 0
 
-    def __init__(self, number: int | None = None) -> None:
+    def __init__(self, number=None):
         self.id = Device._now if number is None else number
 
     @property
-    def core(self) -> Any:
+    def core(self):
         device = core.Device(self.id)
         device.set_current()
         return device
 
-    def use(self) -> None:
+    def use(self):
         self.core.set_current()
         Device._now = self.id
 
-    def __enter__(self) -> "Device":
+    def __enter__(self):
         Device._before.append(Device._now)
         self.use()
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, *_):
         Device(Device._before.pop()).use()
 
-    def synchronize(self) -> None:
+    def synchronize(self):
         with self if self.id != Device._now else nullcontext():  # a lost device is waited for as it is
             _checked(driver.cuCtxSynchronize())
 
 
-def empty(count: int, dtype: Any) -> ndarray:
+def empty(count, dtype):
     memory = Memory(count * np.dtype(dtype).itemsize)
     return ndarray(memory, np.frombuffer((ctypes.c_ubyte * count).from_address(memory.ptr), dtype))
 
 
-def array_equal(a: ndarray, b: ndarray) -> bool:
+def array_equal(a, b):
     return np.array_equal(a.get(), b.get())
 
 
-def get_default_memory_pool() -> Any:
+def get_default_memory_pool():
     return SimpleNamespace(free_all_blocks=lambda: None)
 
 
-def _properties(number: int) -> dict[str, Any]:
+def _properties(number):
     device = core.Device(number)
     major, minor = device.compute_capability
     return {
@@ -246,16 +246,16 @@ def _properties(number: int) -> dict[str, Any]:
     }
 
 
-def _copy(target: int, source: int, nbytes: int, kind: int, stream: int) -> None:
+def _copy(target, source, nbytes, kind, stream):
     copies = {1: driver.cuMemcpyHtoDAsync, 2: driver.cuMemcpyDtoHAsync, 3: driver.cuMemcpyDtoDAsync}
     _checked(copies[kind](target, source, nbytes, stream))
 
 
-def _copy_between(target: int, to: int, source: int, at: int, nbytes: int, stream: int) -> None:
+def _copy_between(target, to, source, at, nbytes, stream):
     _checked(driver.cuMemcpyPeerAsync(target, _contexts(to), source, _contexts(at), nbytes, stream))
 
 
-def _contexts(number: int) -> Any:
+def _contexts(number):
     """Return the primary context of a device, which cuda-core keeps."""
     context = _checked(driver.cuDevicePrimaryCtxRetain(number))
     driver.cuDevicePrimaryCtxRelease(number)
@@ -287,7 +287,7 @@ cuda = SimpleNamespace(
     set_allocator=lambda allocator: None,  # each array has an allocation of its own
     nccl=SimpleNamespace(available=False),
 )
-sys.modules["cupy.cuda"] = cuda  # type: ignore[assignment]
+sys.modules["cupy.cuda"] = cuda
 if os.environ.get("KM_STUB_NCCL"):
     import nccl_stand_in
     from nccl_stand_in import ElementwiseKernel  # noqa: F401  # of the step that follows a sum

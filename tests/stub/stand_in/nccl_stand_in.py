@@ -4,7 +4,7 @@ The stub's device memory is the host's.
 """
 
 import ctypes
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from cuda.bindings import driver
@@ -34,16 +34,16 @@ class _Group:
     calls: list[Call] | None = None
 
 
-def get_version() -> int:
+def get_version():
     return 22707
 
 
-def groupStart() -> None:
+def groupStart():
     assert _Group.calls is None, "a group within a group"
     _Group.calls = []
 
 
-def groupEnd() -> None:
+def groupEnd():
     """Carry out the one collective of the group, of which each GPU has a call. Raises AssertionError for any other."""
     calls, _Group.calls = _Group.calls or [], None
     assert len(calls) == _Group.gpus, f"{len(calls)} calls in a group of {_Group.gpus} GPUs"
@@ -59,7 +59,7 @@ def groupEnd() -> None:
             _array(call.received, call)[:] = whole
 
 
-def _array(address: int, call: Call) -> Any:
+def _array(address, call):
     scalar = np.dtype(_TYPES[call.kind])
     return np.frombuffer((ctypes.c_ubyte * (call.count * scalar.itemsize)).from_address(address), scalar)
 
@@ -68,23 +68,23 @@ class NcclCommunicator:
     """A GPU's part of the group."""
 
     @staticmethod
-    def initAll(devices: int) -> list["NcclCommunicator"]:
+    def initAll(devices):
         _Group.gpus = devices
         return [NcclCommunicator() for _ in range(devices)]
 
-    def allReduce(self, sendbuf: int, recvbuf: int, count: int, datatype: int, op: int, stream: int) -> None:
+    def allReduce(self, sendbuf, recvbuf, count, datatype, op, stream):
         assert op == NCCL_SUM
         self._queue(Call("allReduce", sendbuf, recvbuf, count, datatype, EVERYWHERE, stream))
 
-    def reduce(self, sendbuf: int, recvbuf: int, count: int, datatype: int, op: int, root: int, stream: int) -> None:
+    def reduce(self, sendbuf, recvbuf, count, datatype, op, root, stream):
         assert op == NCCL_SUM
         self._queue(Call("reduce", sendbuf, recvbuf, count, datatype, root, stream))
 
-    def broadcast(self, sendbuff: int, recvbuff: int, count: int, datatype: int, root: int, stream: int) -> None:
+    def broadcast(self, sendbuff, recvbuff, count, datatype, root, stream):
         self._queue(Call("broadcast", sendbuff, recvbuff, count, datatype, root, stream))
 
     @staticmethod
-    def _queue(call: Call) -> None:
+    def _queue(call):
         assert _Group.calls is not None, "a call outside of a group"
         _Group.calls.append(call)
 
@@ -92,11 +92,11 @@ class NcclCommunicator:
 class ElementwiseKernel:
     """A kernel whose statement reads the same in C++ and in NumPy, run on the host once its stream is done."""
 
-    def __init__(self, in_params: str, out_params: str, operation: str, name: str) -> None:
+    def __init__(self, in_params, out_params, operation, name):
         given = (*in_params.split(","), *out_params.split(","))
         self._names, self._code = [parameter.split()[-1] for parameter in given], compile(operation, name, "exec")
 
-    def __call__(self, *args: Any) -> None:
+    def __call__(self, *args):
         import cupy
 
         (status,) = driver.cuStreamSynchronize(cupy.cuda.get_current_stream().ptr)
@@ -104,7 +104,7 @@ class ElementwiseKernel:
         exec(self._code, dict(zip(self._names, map(_on_host, args), strict=True)))
 
 
-def _on_host(x: Any) -> Any:
+def _on_host(x):
     """Return what shows the elements of an array, or a scalar as it is."""
     if isinstance(x, float):
         return x

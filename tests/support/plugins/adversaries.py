@@ -6,18 +6,18 @@ from typing import Any
 
 import numpy as np
 
-from kernelmark import Launch, Unsupported, kernel
+from kernelmark import Unsupported, kernel
 
 Act = Callable[[Any], object]
 
 
-def declare(name: str, act: Act = lambda x: None, set_up: Act = lambda x: None, **options: Any) -> None:
+def declare(name, act=lambda x: None, set_up=lambda x: None, **options):
     """Register a kernel that copies and then acts; `set_up` is done once, before."""
 
-    def launcher(problem: Any, x: Any) -> Launch:
+    def launcher(problem, x):
         set_up(x)
 
-        def launch() -> None:
+        def launch():
             np.copyto(x.b, x.a)
             act(x)
 
@@ -27,18 +27,18 @@ def declare(name: str, act: Act = lambda x: None, set_up: Act = lambda x: None, 
     kernel("copy", provider="test", device="cpu", numerics="exact", dtypes=("f32",), name=name, **options)(launcher)
 
 
-def raises(error: Exception, after: int = 0) -> Act:
+def raises(error, after=0):
     """Return what raises an error from some call on."""
     calls = count()
 
-    def act(x: Any) -> None:
+    def act(x):
         if next(calls) >= after:
             raise error
 
     return act
 
 
-def out_of_bounds(x: Any) -> None:
+def out_of_bounds(x):
     np.lib.stride_tricks.as_strided(x.b, (2, 1), (x.b.nbytes, 4))[1, 0] = 1
 
 
@@ -58,14 +58,14 @@ declare("miscounted", executed=raises(ZeroDivisionError("no tiles")))
 declare("counted", set_up=lambda x: x.chose(tile=3), executed=lambda problem: 7)
 declare("refuses", set_up=raises(Unsupported("takes no matrices on Saturdays")))
 
-COPY: dict[str, Any] = {"provider": "test", "device": "cpu", "numerics": "exact", "dtypes": ("f32",)}
+COPY = {"provider": "test", "device": "cpu", "numerics": "exact", "dtypes": ("f32",)}
 
 
 @kernel("copy", **COPY)
-def unwritten_element(problem: Any, x: Any) -> Launch:
+def unwritten_element(problem, x):
     """Leaves one element out."""
 
-    def launch() -> None:
+    def launch():
         keep = x.b[1, 2].copy()
         np.copyto(x.b, x.a)
         x.b.view(np.uint32)[1, 2] = keep.view(np.uint32)
@@ -74,18 +74,18 @@ def unwritten_element(problem: Any, x: Any) -> Launch:
 
 
 @kernel("copy", **COPY)
-def in_set_up(problem: Any, x: Any) -> Launch:
+def in_set_up(problem, x):
     """Computes its answer during set-up."""
     answer = x.a.copy()
     return lambda: np.copyto(x.b, answer)
 
 
 @kernel("copy", **COPY)
-def looks_at_one(problem: Any, x: Any) -> Launch:
+def looks_at_one(problem, x):
     """Copies only when the first element differs from what it was; else returns the last copy."""
-    seen: list[Any] = [None, None]
+    seen = [None, None]
 
-    def launch() -> None:
+    def launch():
         if seen[0] != x.a[0, 0]:
             seen[:] = x.a[0, 0], x.a.copy()
         np.copyto(x.b, seen[1])
@@ -93,13 +93,13 @@ def looks_at_one(problem: Any, x: Any) -> Launch:
     return launch
 
 
-def declare_product(name: str, act: Act, **options: Any) -> None:
+def declare_product(name, act, **options):
     """Register a kernel of gemm that does this in place of a product."""
     declared = {"provider": "test", "device": "cpu", "dtypes": ("f32",), "name": name, "label": name, **options}
     kernel("gemm", **declared)(lambda problem, x: lambda: act(x))
 
 
-def add_in_f32(x: Any) -> None:
+def add_in_f32(x):
     """Add a product to C, which is stored in f16: 65504 is soon passed if C is not restored."""
     x.c[...] = (x.a.astype("f4") @ x.b.astype("f4") + x.c.astype("f4")).astype("f2")
 

@@ -7,20 +7,20 @@ from typing import Any
 
 import numpy as np
 
-from kernelmark import DeviceLimits, Launch, Tile, kernel
+from kernelmark import kernel
 
 WORK = (4, 1, 2, 3, 5, 6, 7, 8)
 Act = Any
 
 
-def declare(name: str, tunables: dict[str, tuple[int, ...]], act: Act = lambda x: None, **options: Any) -> None:
+def declare(name, tunables, act=lambda x: None, **options):
     """Register a kernel that copies, after doing something in its set-up."""
 
-    def set_up(problem: Any, x: Any) -> Launch:
+    def set_up(problem, x):
         act(x)
         work = getattr(x.tile, "WORK", 1)
 
-        def launch() -> None:
+        def launch():
             for _ in range(work):
                 np.copyto(x.b, x.a)
 
@@ -29,12 +29,12 @@ def declare(name: str, tunables: dict[str, tuple[int, ...]], act: Act = lambda x
     kernel("copy", provider="mine", device="cpu", numerics="exact", name=name, tunables=tunables, **options)(set_up)
 
 
-def _fail(x: Any) -> None:
+def _fail(x):
     if x.tile.WORK in (2, 3):
         raise ValueError("no luck")
 
 
-def _interrupt(x: Any) -> None:
+def _interrupt(x):
     """Interrupt the command, once in a folder, when this tile is set up."""
     if x.tile.WORK == 6 and not Path("interrupted").exists():
         Path("interrupted").touch()
@@ -42,7 +42,7 @@ def _interrupt(x: Any) -> None:
         os.kill(int(keeper.rpartition(")")[2].split()[1]), signal.SIGINT)
 
 
-def _odd(problem: Any, tile: Tile, device: DeviceLimits) -> str | None:
+def _odd(problem, tile, device):
     return f"{tile.A} is odd" if tile.A % 2 else None
 
 
@@ -56,6 +56,6 @@ declare("vast", {name: tuple(range(10)) for name in "ABCDEFGHI"})
 
 
 @kernel("copy", provider="mine", device="cpu", numerics="exact", tunables={"WORK": WORK})
-def wrong(problem: Any, x: Any) -> Launch:
+def wrong(problem, x):
     """Zeros, whatever the tile."""
     return lambda: x.b.fill(0)

@@ -6,15 +6,13 @@ the end, and, where they are not the ones below, `empty_call_s` and `resolution_
 
 import json
 import os
-from collections.abc import Callable, Iterator, Sequence
 from itertools import cycle
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 
-from kernelmark import Launch, kernel
+from kernelmark import kernel
 from kernelmark.bench.measure import sample
 from kernelmark.bench.measure.cpu import Cpu
 from kernelmark.bench.measure.devices import DEVICES
@@ -30,39 +28,39 @@ class Fake(Cpu):
 
     name = "fake"
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.device_name = "a fake"
         self.device_uuid = os.environ.get("CUDA_VISIBLE_DEVICES", "")
         self.llc_bytes = 64
-        self.error: str | None = None
+        self.error = None
         self.release()
 
-    def release(self) -> None:
+    def release(self):
         """Begin a job at time zero and at the beginning of the trace."""
         self.now_s = 0.0
-        self.timed_s: float | None = None
-        self._traces: dict[str, Iterator[float]] = {}
+        self.timed_s = None
+        self._traces = {}
 
-    def clock(self, hold: bool) -> "FakeClock":
+    def clock(self, hold):
         return FakeClock(self, trace())
 
-    def monitor(self) -> Unwatched:
+    def monitor(self):
         """Return a monitor that observes nothing: what disturbs the machine does not disturb this device."""
         return Unwatched()
 
-    def broken(self) -> str | None:
+    def broken(self):
         """Return the error of the launch that corrupted the device, if any; the device does not recover."""
         return self.error
 
-    def evict(self) -> None:
+    def evict(self):
         """Do nothing, since there is no cache."""
 
-    def synchronize(self) -> None:
+    def synchronize(self):
         if self.error:
             raise RuntimeError(self.error)
 
-    def spend(self, name: str) -> None:
+    def spend(self, name):
         """Let the time of this kernel's next call pass, if the call is timed."""
         if self.timed_s is not None:
             if name not in self._traces:
@@ -76,15 +74,15 @@ class FakeClock:
     max_batch = 100
     left_signals = traced = False
 
-    def __init__(self, device: Fake, traits: dict[str, Any]) -> None:
+    def __init__(self, device, traits):
         self._device = device
         self._empty_call_s = traits.get("empty_call_s", 1e-7)
         self.resolution_s = traits.get("resolution_s", 1e-7)
 
-    def now(self) -> float:
+    def now(self):
         return self._device.now_s
 
-    def time(self, calls: Sequence[Launch]) -> float:
+    def time(self, calls):
         """Seconds a call: what the trace has for each, or what an empty one takes."""
         self._device.timed_s = 0.0
         for call in calls:
@@ -93,28 +91,28 @@ class FakeClock:
         self._device.now_s += span
         return span / len(calls) or self._empty_call_s
 
-    def time_apart(self, calls: Sequence[Launch], between: Iterator[None] | None = None) -> float:
+    def time_apart(self, calls, between=None):
         return self.time(calls)
 
 
-def trace() -> dict[str, Any]:
+def trace():
     """What FAKE_TRACE names; without it every call takes an eighth of a second."""
     path = os.environ.get("FAKE_TRACE")
     return json.loads(Path(path).read_text()) if path else {"calls": {}}
 
 
-FAKE: Any = DEVICES["fake"]() if "fake" in DEVICES else Fake()  # one object a process, however often this is loaded
-sample.secrets = SimpleNamespace(randbits=lambda bits: 0)  # type: ignore[assignment]  # stretches are drawn alike, too
+FAKE = DEVICES["fake"]() if "fake" in DEVICES else Fake()  # one object a process, however often this is loaded
+sample.secrets = SimpleNamespace(randbits=lambda bits: 0)  # stretches are drawn alike, too
 sample.CHECKED_SHARE = 0.0  # checks take real time, which this device does not
 DEVICES["fake"] = lambda: FAKE
 declared.DEVICES.add("fake")
 
 
-def declare(name: str, act: Callable[[], None] = lambda: None) -> None:
+def declare(name, act=lambda: None):
     """A kernel that copies, does something more, and takes the time that the trace has for its name."""
 
-    def set_up(problem: Any, x: Any) -> Launch:
-        def launch() -> None:
+    def set_up(problem, x):
+        def launch():
             np.copyto(x.b, x.a)
             act()
             FAKE.spend(name)
@@ -124,7 +122,7 @@ def declare(name: str, act: Callable[[], None] = lambda: None) -> None:
     kernel("copy", provider="fake", device="fake", numerics="exact", name=name)(set_up)
 
 
-def corrupt() -> None:
+def corrupt():
     """From now on every call of the device fails."""
     if FAKE.timed_s is not None:
         FAKE.error = STICKY

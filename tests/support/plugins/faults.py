@@ -11,11 +11,10 @@ from collections.abc import Callable
 from itertools import count
 from multiprocessing.shared_memory import SharedMemory
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from kernelmark import Launch, kernel
+from kernelmark import kernel
 
 #: Calls of 3 ms: the first verifies, at most four warm up, at least twelve belong to samples.
 CALL_S = 3e-3
@@ -24,19 +23,17 @@ FILLED_BYTES = 300_000_000
 Act = Callable[[], object]
 
 
-def declare(
-    name: str, act: Act, at: int | None = VERIFICATION, on: Callable[[str], bool] = lambda problem: True
-) -> None:
+def declare(name, act, at=VERIFICATION, on=lambda problem: True):
     """A kernel that copies, and does this at a call of this number, or in set-up for none; where `on` holds."""
 
-    def set_up(problem: Any, x: Any) -> Launch:
+    def set_up(problem, x):
         if not on(problem.id):
             return lambda: np.copyto(x.b, x.a)
         if at is None:
             act()
         calls = count(1)
 
-        def launch() -> None:
+        def launch():
             np.copyto(x.b, x.a)
             time.sleep(CALL_S)
             if next(calls) == at:
@@ -47,28 +44,28 @@ def declare(
     kernel("copy", provider="bad", device="cpu", numerics="exact", name=name)(set_up)
 
 
-def tell(pid: int) -> None:
+def tell(pid):
     """Leave the number of a process for the test to find, whole or not at all."""
     path = Path(os.environ["FAULTS_PID"])
     path.with_suffix(".new").write_text(str(pid))
     path.with_suffix(".new").rename(path)
 
 
-def segv() -> None:
+def segv():
     ctypes.string_at(0)
 
 
-def aborts() -> None:
+def aborts():
     print("cannot go on", file=sys.stderr, flush=True)
     os.abort()
 
 
-def killed_by_a_stranger() -> None:
+def killed_by_a_stranger():
     subprocess.run(["kill", "-9", str(os.getpid())], check=True)
     hangs()
 
 
-def killed_twice() -> None:
+def killed_twice():
     kills = Path(os.environ["FAULTS_PID"]).with_suffix(".kills")
     with kills.open("a") as file:
         file.write(".")
@@ -76,25 +73,25 @@ def killed_twice() -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-def raises_interrupt() -> None:
+def raises_interrupt():
     raise KeyboardInterrupt
 
 
 INTERRUPTS = count()
 
 
-def interrupts_once() -> None:
+def interrupts_once():
     """Interrupt the command, which is above the keeper of this worker."""
     if next(INTERRUPTS) == 0:
         keeper = Path(f"/proc/{os.getppid()}/stat").read_text()
         os.kill(int(keeper.rpartition(")")[2].split()[1]), signal.SIGINT)
 
 
-def hangs() -> None:
+def hangs():
     time.sleep(1000)
 
 
-def leaves_a_child() -> None:
+def leaves_a_child():
     """The child holds all files open that the process had."""
     child = os.fork()
     if child == 0:
@@ -103,7 +100,7 @@ def leaves_a_child() -> None:
     os._exit(3)
 
 
-def leaves_a_daemon() -> None:
+def leaves_a_daemon():
     """The daemon has a session of its own, and its parent has ended."""
     if os.fork() == 0:
         os.setsid()
@@ -114,7 +111,7 @@ def leaves_a_daemon() -> None:
     os.wait()
 
 
-def starts_80() -> None:
+def starts_80():
     for i in range(80):
         if os.fork() == 0:
             if i == 0:
@@ -122,26 +119,26 @@ def starts_80() -> None:
             hangs()
 
 
-def begins_a_reply() -> None:
+def begins_a_reply():
     """The reply is not as long as its head announces."""
     os.write(int(sys.argv[2]), (100).to_bytes(8, "little") + b"abc")
     hangs()
 
 
-def shares_memory() -> None:
+def shares_memory():
     """Nothing removes what is shared but the resource tracker, which Python has started."""
     shared = SharedMemory(create=True, size=1000)
     Path(os.environ["FAULTS_PID"]).with_suffix(".name").write_text(shared.name)
     os._exit(3)
 
 
-def writes_into_the_pipe() -> None:
+def writes_into_the_pipe():
     """The second file that a worker is given is the one that it answers into."""
     os.write(int(sys.argv[2]), (3).to_bytes(8, "little") + b"abc")
     hangs()
 
 
-def fills_memory() -> None:
+def fills_memory():
     filled = np.ones(FILLED_BYTES, np.uint8)
     hangs()
     del filled
@@ -152,10 +149,10 @@ TEXT = ctypes.create_string_buffer(b"all is well")
 SHARED = np.array([0, ctypes.addressof(TEXT)], np.uint64)
 
 
-def lets_ours_hang() -> None:
+def lets_ours_hang():
     copy = np.copyto
 
-    def copyto(*operands: Any, **options: Any) -> None:
+    def copyto(*operands, **options):
         if "kernels" in sys._getframe(1).f_code.co_filename:
             hangs()
         copy(*operands, **options)
@@ -164,25 +161,25 @@ def lets_ours_hang() -> None:
 
 
 #: What one kernel leaves, and others suffer from.
-LEFT: list[str] = []
+LEFT = []
 
 
-def raises_beside_spoils() -> None:
+def raises_beside_spoils():
     if LEFT:
         raise FloatingPointError(LEFT[0])
 
 
 #: The problems that `beside_another` was asked about in this process.
-SEEN: set[str] = set()
+SEEN = set()
 
 
-def beside_another(problem: str) -> bool:
+def beside_another(problem):
     """Return whether another problem was set up in this process too."""
     SEEN.add(problem)
     return len(SEEN) > 1
 
 
-ACTS: tuple[Act, ...] = (
+ACTS = (
     segv, aborts, killed_by_a_stranger, killed_twice, leaves_a_child, leaves_a_daemon, starts_80, shares_memory,
     writes_into_the_pipe, begins_a_reply, fills_memory, raises_interrupt,
 )  # fmt: skip
@@ -210,11 +207,11 @@ declare("tells", lambda: tell(os.getpid()))
 declare("honest", lambda: None)
 
 
-def declare_wrong(name: str, is_wrong: Callable[[], bool]) -> None:
+def declare_wrong(name, is_wrong):
     """A kernel that copies, but for the first element where `is_wrong` holds."""
 
-    def set_up(problem: Any, x: Any) -> Launch:
-        def launch() -> None:
+    def set_up(problem, x):
+        def launch():
             np.copyto(x.b, x.a)
             if is_wrong():
                 x.b[0, 0] = 7
@@ -229,11 +226,11 @@ declare_wrong("wrong_beside_spoils", lambda: bool(LEFT))
 
 
 @kernel("copy", provider="bad", device="cpu", numerics="exact")
-def another_cpu(problem: Any, x: Any) -> Launch:
+def another_cpu(problem, x):
     """Copies half of the rows on a thread that has left the CPU of its process."""
     half, work, done = problem.m // 2, threading.Semaphore(0), threading.Semaphore(0)
 
-    def other() -> None:
+    def other():
         os.sched_setaffinity(0, set(range(os.cpu_count() or 1)) - os.sched_getaffinity(0))
         while True:
             work.acquire()
@@ -244,7 +241,7 @@ def another_cpu(problem: Any, x: Any) -> Launch:
 
     threading.Thread(target=other, daemon=True).start()
 
-    def launch() -> None:
+    def launch():
         work.release()
         np.copyto(x.b[:half], x.a[:half])
         done.acquire()

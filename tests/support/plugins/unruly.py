@@ -1,14 +1,14 @@
 """A plug-in whose code outside of kernels' calls hangs: an operation's, and what kernels declare of themselves."""
 
 import time
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 
-from kernelmark import Arrays, Dim, Launch, Operand, Problem, Verdict, compare, kernel, operation
+from kernelmark import Dim, Operand, Problem, compare, kernel, operation
 
 
-def hang(*_: object) -> Any:
+def hang(*_):
     time.sleep(1000)
 
 
@@ -22,31 +22,31 @@ class StallProblem(Problem, frozen=True, kw_only=True):
     dtype: Literal["f32"]
     hangs: Literal["nowhere", "operands", "reference", "check", "flop"] = "nowhere"
 
-    def words(self) -> list[str]:
+    def words(self):
         return [] if self.hangs == "nowhere" else [self.hangs]
 
     @classmethod
-    def parse_words(cls, words: list[str]) -> dict[str, Any]:
+    def parse_words(cls, words):
         return dict(zip(("hangs",), words, strict=False))
 
-    def operands(self) -> tuple[Operand, ...]:
+    def operands(self):
         self._reach("operands")
         return (Operand("a", (self.m,), self.dtype, "in"), Operand("b", (self.m,), self.dtype, "out"))
 
-    def reference(self, inputs: Arrays, rng: np.random.Generator) -> Any:
+    def reference(self, inputs, rng):
         self._reach("reference")
         return inputs["a"].astype(np.float64)
 
-    def check(self, outputs: Arrays, reference: Any, numerics: str) -> Verdict:
+    def check(self, outputs, reference, numerics):
         self._reach("check")
         return compare("b", outputs["b"], reference, 0.0, self.dtype)
 
     @property
-    def flop(self) -> int:
+    def flop(self):
         self._reach("flop")
         return 0
 
-    def _reach(self, method: str) -> None:
+    def _reach(self, method):
         if self.hangs == method:
             hang()
 
@@ -54,14 +54,14 @@ class StallProblem(Problem, frozen=True, kw_only=True):
 class Arithmetic(dict[str, str]):
     """What a kernel declares as its numerics, and takes for ever to look up."""
 
-    def __getitem__(self, storage: str) -> str:
+    def __getitem__(self, storage):
         hang()
         return super().__getitem__(storage)
 
 
-def declare(name: str, **options: Any) -> None:
-    def set_up(problem: Any, x: Any) -> Launch:
-        def launch() -> None:
+def declare(name, **options):
+    def set_up(problem, x):
+        def launch():
             np.copyto(x.b, x.a)
             time.sleep(3e-3)
 
