@@ -56,7 +56,6 @@ pytestmark = pytest.mark.usefixtures("cuda_compiler")
 
 @pytest.fixture(autouse=True)
 def own_cache(tmp_path, monkeypatch):
-    """A cold cache for each test, and nothing compiled beforehand."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(compiling, "AHEAD", tmp_path / "ahead")
 

@@ -146,7 +146,6 @@ def test_cuda_core_counts_a_grid_in_clusters(hopper):
 
 
 def asked_for(dynamic, static=0, threads=256):
-    """Return what the shared memory of a launch asks of an H100's driver."""
     used = Resources(32, static, 0, 0, 0, 1024)
     return shared_settings(KernelCall(1, threads, (), dynamic), used, H100)
 
@@ -213,7 +212,6 @@ def shown(array):
 
 
 def numbers(values):
-    """Return the integers that the bindings wrap."""
     return [int(value) for value in values]
 
 

@@ -46,8 +46,6 @@ def holder(tmp_path):
 
 @pytest.fixture
 def take(tmp_path):
-    """Hold a run of the store for a moment."""
-
     return lambda run_id="20260101-c0ffee": hold(held_run(tmp_path / "r.db", run_id, "leave"))
 
 
@@ -201,8 +199,6 @@ def test_whoever_reads_in_the_midst_of_writing_sees_no_earlier_time(monkeypatch)
         pass
 
     class Slow(struct.Struct):
-        """Packs a field at a time, looking after each."""
-
         def pack_into(self, buffer, offset, *values):
             for kind, value in zip(self.format, values, strict=True):
                 struct.pack_into(kind, buffer, offset, value)

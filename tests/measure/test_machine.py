@@ -29,8 +29,6 @@ linux = pytest.mark.skipif(sys.platform != "linux", reason="pinning and /proc/se
 
 @pytest.fixture
 def topology(monkeypatch, tmp_path):
-    """A machine by its cores and its nodes, as the kernel lists them."""
-
     def build(cores, nodes):
         write_files(tmp_path, {f"cpu{cpu}/topology/core_cpus_list": core for core in cores for cpu in cpus_in(core)})
         write_files(tmp_path, {f"node{number}/cpulist": node for number, node in enumerate(nodes)})
@@ -153,7 +151,6 @@ def test_the_last_level_caches_of_all_cpus_that_may_be_used_count_once_each(tmp_
 
 @pytest.fixture
 def control_groups(monkeypatch, tmp_path):
-    """Control groups with these files, and the groups that this process is in."""
     for module in ("cpu", "memory"):
         monkeypatch.setattr(f"kernelmark.bench.measure.{module}.CGROUP", tmp_path / "groups")
     monkeypatch.setattr(memory, "OWN_GROUPS", tmp_path / "own")
@@ -220,7 +217,6 @@ x86 = pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="
 
 @pytest.fixture
 def cpu(monkeypatch, tmp_path):
-    """A CPU with these flags."""
     cpu_name()  # which is kept, and stays that of this CPU
 
     def build(flags, machine="x86_64"):

@@ -60,12 +60,10 @@ class Machine:
 
 @pytest.fixture
 def both(monkeypatch, tmp_path):
-    """We may use both CPUs."""
     return Machine(monkeypatch, tmp_path, {0, 1})
 
 
 def watching():
-    """Return a monitor whose first look has been taken."""
     watch = CpuMonitor()
     watch.look()
     return watch
@@ -252,8 +250,6 @@ class FakeNvml:
 
 @pytest.fixture
 def installed(monkeypatch):
-    """Let this be NVML's bindings, or none be installed."""
-
     def install(bindings):
         monkeypatch.setitem(sys.modules, "pynvml", bindings)
         nvml._library.cache_clear()

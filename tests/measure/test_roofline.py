@@ -279,7 +279,6 @@ extern "C" int blocks(int capability, int threads_sm, int shared_sm, int shared_
 
 @pytest.fixture(scope="module")
 def calculator(tmp_path_factory):
-    """Return cuda_occupancy.h, compiled into a library with one C function."""
     needed(None if header_folders() else f"needs CUDA's headers; {INSTALL}")
     folder = tmp_path_factory.mktemp("occupancy")
     (folder / "calculator.cpp").write_text(CALCULATOR)

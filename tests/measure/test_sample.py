@@ -37,7 +37,6 @@ def fake_time(monkeypatch):
 
 @pytest.fixture
 def rig(fake_time):
-    """One set of operands of a small copy."""
     return Rig(fake_time, "copy/m3n4/f32", 1)
 
 

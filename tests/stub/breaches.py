@@ -43,7 +43,6 @@ def call_while_held(function):
 
 
 def copy_pinned_while_held():
-    """Copy between pinned memory and the device on a held stream, which breaks no rule."""
     stream, pinned = new_stream(), core.LegacyPinnedMemoryResource().allocate(16)
     _, address = driver.cuMemAlloc(16)
     with holding(stream):
@@ -85,7 +84,6 @@ def capture_without_joining():
 
 
 def launched(shape, attribute="", value=0):
-    """Launch in a shape, once this attribute of the kernel has a value; return the error."""
     stream, kernel = new_stream(), nothing()
     if attribute:
         named = driver.CUfunction_attribute[f"CU_FUNC_ATTRIBUTE_{attribute}"]
@@ -123,7 +121,6 @@ def free_twice():
 
 
 def failing_launch():
-    """Return the status of calls after a launch that failed: the context answers nothing any more."""
     stream, kernel = new_stream(), nothing()
     control.run_launches_with(lambda launched: driver.CUresult.CUDA_ERROR_LAUNCH_FAILED)
     first = error_of(lambda: launch(stream, kernel)).split(":")[0]
@@ -131,7 +128,6 @@ def failing_launch():
 
 
 def encoded_map(address=0, box=32, aside=0):
-    """Encode a map, whose memory and descriptor may lie so many bytes aside; return the status."""
     device()
     d = driver
     status = encode_tiled()(
@@ -152,7 +148,6 @@ def encoded_map(address=0, box=32, aside=0):
 
 
 def memory_that_runs_out():
-    """Return the statuses of three allocations, of which the second and all after it find no memory."""
     device()
     os.environ.update(KM_STUB_FAULT="oom", KM_STUB_FAULT_AT="2")
     results = [driver.cuMemAlloc(16) for _ in range(3)]
@@ -168,7 +163,6 @@ def clock_that_jumps():
 
 
 def illegal_address():
-    """Return the statuses of a launch that reads an illegal address, and of calls after it."""
     stream, sound, struck = new_stream(), nothing(), nothing("struck")
     os.environ.update(KM_STUB_FAULT="illegal", KM_STUB_FAULT_AT="truc")
     launch(stream, sound)

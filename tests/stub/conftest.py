@@ -18,7 +18,6 @@ def tools(cuda_compiler):
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Return the folder that a module's process on the stub driver runs in."""
     return tmp_path_factory.mktemp("stub")
 
 

@@ -40,7 +40,6 @@ def launches_take(nanoseconds):
 
 
 def host_takes(nanoseconds):
-    """Set what the host spends on each call that submits work."""
     _LIBRARY.km_stub_host_cost(ctypes.c_longlong(nanoseconds))
 
 
@@ -53,7 +52,6 @@ def now_ns():
 
 
 def emulating_s():
-    """Return the seconds that launches took to be emulated."""
     return int(_LIBRARY.km_stub_emulating()) * 1e-9
 
 

@@ -30,7 +30,6 @@ from stub.programs import error_of, launch, nothing
 
 
 def verified(kernel, problem, launcher="cuda-core", mode=Mode.VERIFY):
-    """Verify a kernel on a problem, or also time it; return the row, and how many launches the emulator ran."""
     emulator = Emulator()
     return _job(kernel, problem, Mode(mode), launcher) | {"complaints": emulator.complaints, "ran": len(emulator.ran)}
 
@@ -60,7 +59,6 @@ def agreed(kernel):
 
 
 def launched_alone(kernel, problem):
-    """Launch a kernel once, as it is under a tool that looks into the process; return what it prints."""
     control.run_launches_with(lambda launch: 0)
     with redirect_stdout(StringIO()) as printed:
         counters.launch_alone(kernel, problem)
@@ -85,13 +83,11 @@ def between_gpus(kernel, problem, mode=Mode.VERIFY, plugin=""):
 
 
 def summed_in(whole, kernel, problem):
-    """Do that on a host whose memory has `whole` bytes."""
     with patch.object(cuda, "whole_bytes", lambda: whole):
         return summed(kernel, problem)
 
 
 def locked(kind, nbytes):
-    """Allocate host memory of a kind on a host that has 64 kB; return why it is refused, or ""."""
     cuda.whole_bytes = lambda: 65536
     memory = cuda.DriverMemory()
     allocations = [memory.allocate(kind, nbytes)]
@@ -99,7 +95,6 @@ def locked(kind, nbytes):
 
 
 def not_run(kernel, problem):
-    """Verify a kernel where the driver accepts launches and runs none."""
     control.run_launches_with(lambda launch: 0)
     return _job(kernel, problem, Mode.VERIFY)
 
@@ -110,7 +105,6 @@ def compiled(folder):
 
 
 def refused_map():
-    """Ask for a tensor map that the driver refuses; return the message."""
     array = get_device("cuda").bytes(4096).view("f4").reshape(32, 32)
     with pytest.raises(UsageError) as error:
         encode(TensorMap("a", (8, 64), swizzle="32B"), array, "k")
@@ -129,7 +123,6 @@ def timed(kernel, problem, mode, launcher="cuda-core", length_ns=20_000_000, hos
 
 
 def persisting():
-    """Time the self-test's copy that asks for lines in L2, cold."""
     discover((plugin("cheats"),))
     Emulator()
     control.launches_take(20_000_000)
@@ -138,7 +131,6 @@ def persisting():
 
 
 def synchronising_call():
-    """Time a call that launches and waits for its stream, which the clock holds at first."""
     device, kernel = get_device("cuda"), nothing()
     stream = core.Stream.from_handle(device.stream.ptr)
     control.launches_take(4_000_000)
@@ -154,7 +146,6 @@ def synchronising_call():
 
 
 def way(name):
-    """Return the event span and wall clock that the self-test finds for a way of launching a kernel of known length."""
     control.run_launches_with(lambda launch: 0)
     control.launches_take(round(WAY_S * 1e9))
     timing.time = VirtualTime()

@@ -23,7 +23,6 @@ FLAGS = ("-std=c++20", "-O1", "-g", "-fPIC", "-shared", "-Wall", "-Wextra", "-We
 
 
 def library_folder():
-    """Return the folder of `libcuda.so.1`, built once for each text of it and of CUDA's headers."""
     sources, headers = sorted((HERE / "driver").glob("*.[ch]pp")), Path(header_folders()[0])
     unit = "".join(f'#include "{source}"\n' for source in sources if source.suffix == ".cpp")
     texts = [path.read_bytes() for path in (*sources, headers / "cuda.h", headers / "cudaTypedefs.h")]
@@ -40,8 +39,6 @@ def library_folder():
 
 @dataclass(frozen=True)
 class Run:
-    """What a function returned on the stub, and the driver's log of it."""
-
     value: Any
     log: tuple[str, ...]
 

@@ -51,7 +51,6 @@ def properties():
 
 
 def span(stream, *calls):
-    """Return the milliseconds between two events of a stream, between which the calls are made."""
     start = record(stream)
     for call in calls:
         call()
@@ -69,7 +68,6 @@ def spans():
 
 
 def error_of(call):
-    """Return the text of the error that a call raises, or ""."""
     try:
         call()
     except Exception as error:

@@ -48,7 +48,6 @@ class Recorder:
 
 @cache
 def _file(name):
-    """Return the file of a module: below `kernelmark/` they are reached through links."""
     return os.path.realpath(name)
 
 

@@ -20,21 +20,18 @@ STRUCT = np.void((7, 2**40), np.dtype([("small", "u4"), ("large", "u8")], align=
 
 
 def own_stream():
-    """Return the stream that PyCUDA launches on and the device has taken over, as cuda-core sees it."""
     device = get_device("cuda")
     take_stream(device)
     return core.Stream.from_handle(device.stream.ptr)
 
 
 def prepared(*arguments, source=NOTHING):
-    """Return what launches a kernel that does nothing, by our launcher, on the device's stream."""
     kernel, stream = discover().kernels["gemm/cuda.naive"], get_device("cuda").stream
     function = CubinFunction(code("nothing", source), "nothing", {})
     return with_pycuda(kernel, function, KernelCall(1, 32, ()), list(arguments or (0, np.int32(7))), stream)
 
 
 def parameters():
-    """Return the bytes of an address, an int, a struct, a float and a long long, as a kernel gets them."""
     stream, got = own_stream(), []
     control.run_launches_with(lambda launched: got.extend(launched.parameters()) or 0)
     scalars = (np.int32(-2), STRUCT, np.float32(1.5), np.int64(-3))
@@ -63,7 +60,6 @@ def refused_by_the_driver():
 
 
 def launch_elsewhere():
-    """Launch on PyCUDA's stream between two events of another; return the span, which misses it."""
     own_stream()
     return span(new_stream(), prepared())
 
@@ -82,7 +78,6 @@ def too_few_parameters():
 
 
 def absent_function():
-    """Call a function of the driver that PyCUDA has and the stub does not."""
     import pycuda.driver as driver
 
     own_stream()
@@ -90,7 +85,6 @@ def absent_function():
 
 
 def leave_a_stream():
-    """Leave a stream to the end of the process."""
     import pycuda.driver as driver
 
     own_stream()

@@ -68,7 +68,6 @@ class Slot(NamedTuple):
 
 
 def use(out, struck, only=""):
-    """Use a slot on the stub driver, whose launches take 2 ms, and which has a fault in each of these tasks."""
     at = {task: (fault, STRUCK[task][2 if fault == "oom" else 1]) for task, fault in struck.items()}
     paced = {"KM_STUB_PACED": "1", "KM_STUB_LENGTH_NS": "2000000", "KM_STUB_EMULATES": "1"}
     device = " ".join([*sorted({*struck.values()}), only])  # two slots of one are refused

@@ -16,7 +16,6 @@ STORED = {0: "f32", 1: "f64", 2: "f16", 14: "bf16", 28: "e4m3", 3: "s8", 10: "s3
 
 
 def view(pointer, kind, shape, strides):
-    """An array at an address, with strides in elements."""
     size = np.dtype(kind).itemsize
     extent = 1 + sum((length - 1) * stride for length, stride in zip(shape, strides, strict=True))
     raw = (ctypes.c_char * (extent * size)).from_address(pointer)
@@ -136,7 +135,6 @@ class HostOperands(SimpleNamespace):
 
 
 def blas_stand_in(stand_in):
-    """What `_cublas._cublas` is replaced by: a binding that calls the stand-in."""
     from kernelmark.kernels.gemm import _cublas
 
     workspace = np.empty(1, np.uint8)
@@ -163,8 +161,6 @@ _SETTINGS |= {"CLUSTER_SHAPE_ID": ("u2", 5)}
 
 
 class Refused(Exception):
-    """What the library answers with."""
-
     def __init__(self, status):
         super().__init__(f"status {status}")
         self.status = status
@@ -227,7 +223,6 @@ class CublasLt:
     matmul_preference_set_attribute = partialmethod(_set, MatmulPreferenceAttribute)
 
     def matmul_algo_get_heuristic(self, handle, product, *rest):
-        """List algorithms, as many as there are and as are asked for."""
         a, b, c, d, preference, most, results, returned = rest
         assert (handle, "compute" in self.made[product]) == (7, True)
         assert all("ld" in self.made[layout] for layout in (a, b, c, d))

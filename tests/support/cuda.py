@@ -27,7 +27,6 @@ LIMIT_OF = {
 
 
 def planned(kernel, **changes):
-    """The kernel, whose launches have these fields."""
     return replace(kernel, plan=lambda p, t, device: [replace(call, **changes) for call in kernel.plan(p, t, device)])
 
 
@@ -57,7 +56,6 @@ class Gpu:
         return SimpleNamespace(get_kernel=lambda symbol: SimpleNamespace(symbol=symbol, handle=4711))
 
     def attribute(self, kind, device):
-        """Answer what the driver is asked for the limits of the device."""
         from cuda.bindings import driver
 
         value = getattr(self.limits, LIMIT_OF[kind.name.removeprefix("CU_DEVICE_ATTRIBUTE_")])
@@ -86,7 +84,6 @@ class Gpu:
 
 
 def operands(**pointers):
-    """Operands at these addresses, on stream 99."""
     arrays = {name: SimpleNamespace(data=SimpleNamespace(ptr=pointer)) for name, pointer in pointers.items()}
     return SimpleNamespace(stream=SimpleNamespace(ptr=99), **arrays)
 

@@ -45,7 +45,6 @@ RAGGED = (
 
 
 def convolution(sizes, variant="nchw/fprop", dtype="f32"):
-    """The problem of sizes, after which options may stand, in a layout and a direction."""
     sizes, slash, options = sizes.partition("/")
     return REGISTRY.problem(f"conv/{sizes}/{dtype}/{variant}{slash}{options}")
 
@@ -57,7 +56,6 @@ def chosen(kernel, problem):
 
 
 def cases(kernel, *problems):
-    """Each problem that the kernel takes, under each tile that takes it."""
     known = CUDA[kernel]
     parsed = [REGISTRY.problem(p) if isinstance(p, str) else p for p in problems]
     taken = [p for p in parsed if known.refuses(p) is None]
@@ -65,7 +63,6 @@ def cases(kernel, *problems):
 
 
 def refusal(kernel, problem):
-    """Why the kernel does not take the problem; nothing where it does."""
     return REGISTRY.kernels[kernel].refuses(REGISTRY.problem(problem)) or ""
 
 
@@ -100,20 +97,17 @@ def compiling(problem, *words):
 
 
 def verified(problem, *kernels, threads=2):
-    """The rows of kernels that are verified on a problem, and not timed."""
     with compiling(problem, kernels, threads > 1):
         return run_job(Job((problem,), kernels, Mode.VERIFY, (), 0, Budget(), threads=threads))
 
 
 def failures(problem, *kernels, threads=2):
-    """Status and reason, by kernel, of the kernels that are not right on a problem."""
     rows = verified(problem, *kernels, threads=threads)
     assert len(rows) == len(kernels)
     return {row.kernel: f"{row.status}: {row.reason}" for row in rows if row.status != "ok"}
 
 
 def drawn(text):
-    """The problem, and values for its operands by their names."""
     problem = REGISTRY.problem(text)
     draw = Draw(problem, 7)
     draw.redraw()
@@ -121,14 +115,11 @@ def drawn(text):
 
 
 def referenced(text):
-    """The problem, values for its operands by their names, and the reference for them."""
     problem, x = drawn(text)
     return problem, x, problem.reference(x, np.random.default_rng(0))
 
 
 class SetUp(NamedTuple):
-    """A launch, and what it was set up on."""
-
     launch: Callable[[], Any]
     operands: OperandSet
     draw: Draw
@@ -136,7 +127,6 @@ class SetUp(NamedTuple):
 
 
 def set_up(problem, kernel, threads=2):
-    """Set a kernel of the CPU up on operands with values."""
     parsed, declared, device = REGISTRY.problem(problem), REGISTRY.kernels[kernel], Cpu()
     draw, operands = loaded(parsed, device, memory=declared.host_memory)
     scratch = ScratchBuffers(device, declared.host_memory)
@@ -202,6 +192,5 @@ TYPICAL_OF = {
 
 
 def typical(kernel):
-    """The problem under which a kernel's space is counted."""
     axes = {"dtype": "f32", "layout": "nchw"} | {axis: str(values[0]) for axis, values in kernel.domain.items()}
     return REGISTRY.problem(TYPICAL_OF.get(kernel.id, TYPICAL_OF[kernel.op]).format(**axes))

@@ -116,7 +116,6 @@ def commands(page):
 
 
 def reduced(command):
-    """The command on less, in words."""
     command = REPLACED.get(command, command)
     besides = [option for first, options in BESIDES.items() if command.startswith(first) for option in options]
     missing = [option for option in besides if option.split()[0] not in command]
@@ -126,7 +125,6 @@ def reduced(command):
 
 
 def save_files(text, folder):
-    """Write the files that a page shows into a folder."""
     for name, content in SAVED.findall(text):
         (folder / name).write_text(content)
 
@@ -144,8 +142,6 @@ def apply_changes(text, folder):
 
 
 def strict(text):
-    """The document, in which NaN and the infinities are refused."""
-
     def refuse(constant):
         raise ValueError(f"{constant} is not JSON")
 
@@ -153,7 +149,6 @@ def strict(text):
 
 
 def valid(text, name):
-    """The document, if it has the form of its schema."""
     msgspec.json.decode(text, type=DOCUMENTS[name][1], strict=True)
     return strict(text)
 
@@ -178,7 +173,6 @@ def columns(layout):
 
 
 def cells(line):
-    """How many columns a line of a table fills."""
     spans = [int(span) for span in re.findall(r"\\multicolumn\{(\d+)\}", line)]
     return len(re.findall(r"(?<!\\)&", line)) + 1 + sum(spans) - len(spans)
 
@@ -204,8 +198,6 @@ def sound(text):
 
 
 class Page:
-    """What a reader can see and do."""
-
     def __init__(self, browser):
         self.run = browser.execute_script
         self.browser = browser

@@ -6,7 +6,6 @@ from pathlib import Path
 
 
 def gone(pid):
-    """Return whether the process has ended; a zombie counts."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
     except (FileNotFoundError, ProcessLookupError):  # the latter where it ends between opening and reading
@@ -22,7 +21,6 @@ def wait_for(condition, seconds=30.0):
 
 
 def command(pid):
-    """Return the command line of a process; nothing where it has ended."""
     with suppress(FileNotFoundError, ProcessLookupError):
         return Path(f"/proc/{pid}/cmdline").read_bytes().decode()
     return ""
@@ -44,14 +42,12 @@ def complaints(stderr):
 
 
 def refusal(done):
-    """The one line on standard error with which a process exits 2."""
     assert done.returncode == 2, done.stderr
     (line,) = done.stderr.splitlines()
     return line
 
 
 def write_files(folder, files):
-    """Write files as the system shows them."""
     for name, text in files.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(f"{text}\n")

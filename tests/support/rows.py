@@ -11,7 +11,6 @@ from kernelmark.bench.record.store import Run
 
 
 def result(**values):
-    """A row of the run, with these values in the place of the usual ones."""
     identity = {"run_id": "r1", "suite": "smoke", "op": "gemm", "problem": "gemm/m8n8k8/f32/NT", "kernel": "gemm/a.b"}
     device = {"provider": "a", "device": "cpu", "device_name": "some", "mode": "cold", "threads": 1}
     kind = {"dtype": "f32", "numerics": "fp32", "layout": "NT", "status": "ok", "reason": ""}
@@ -79,14 +78,12 @@ def in_turn(store, problem, dims=None, baseline="", **times):
 
 
 def fail(store, problem, kernel, status="wrong", reason="c[0] is NaN", **values):
-    """A row without a time."""
     none = dict.fromkeys(("time_s_median", "time_s_min", "time_s_mean", "time_s_std", "gflop_per_s", "gbyte_per_s"))
     none |= dict.fromkeys(("time_s_ci95_low", "time_s_ci95_high"))
     put(store, problem, kernel, **{**none, "samples": 0, "status": status, "reason": reason, **values})
 
 
 def ceilings(store, threads=2):
-    """One of arithmetic and one of memory."""
     for kind, problem, kernel, rate in (
         ("fp32", "fma/n98304k8192/f32", "fma/some.fma", 5e10),
         ("memory", "copy/m16384n1024/f32", "copy/some.copy", 2e10),
@@ -96,7 +93,6 @@ def ceilings(store, threads=2):
 
 
 def varied(store):
-    """A run that has the data for every kind of figure."""
     begin(store)
     ceilings(store)
     for n in (16, 64, 256):

@@ -63,7 +63,6 @@ ONLY = (*BENCH, "--benchmark-only", "--km-max-time", "0.02", "--km-db", "results
 
 
 def rows_in(folder):
-    """The rows of the last run that the benchmarks in a folder stored."""
     with Store(folder / "results.db") as store:
         return [row for row, _ in store.results(store.run_ids()[-1])]
 

@@ -40,7 +40,6 @@ def suite_file(folder, sizes=range(1, 13)):
 
 
 def plan_of(suite, plugins=(FAKE,), **fields):
-    """The plan of a run of a suite on the fake device."""
     usual = {"devices": ("fake",), "kernels": KERNELS, "mode": Mode.HOT, "ceilings": False}
     return Plan(**{**usual, "plugins": tuple(plugins), "suites": (str(suite),), **fields})
 
@@ -114,7 +113,6 @@ def config_file(folder, text=THREADS, workers=1, rest=""):
 
 
 def dispatch(db, plan, config="", gpus=(), broker=None, resume=None):
-    """Measure the suite of a plan by stations; return the id of the run."""
     plan = msgspec.structs.replace(plan, executor=config, gpus=tuple(gpus))
     registry = discover(plan.plugins)
     suites = [load_suite(Path(name), registry) for name in plan.suites]

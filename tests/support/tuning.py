@@ -18,12 +18,10 @@ FIRST, SECOND = "gemm/numpy.matmul", "gemm/scipy.sgemm"
 
 
 def at(factor=1.0):
-    """Return what a kernel takes that is this many times slower than another, whatever the shape."""
     return lambda m, n, k: factor * 1e-9 * m * n * k
 
 
 def shapes():
-    """Return 121 products whose m and n go through the sizes."""
     return [(m, n, 256) for m in SIZES for n in SIZES]
 
 
@@ -106,20 +104,17 @@ def turned(p, t, device):
 
 
 def version(folder, number, text, headers=None):
-    """A version of the user's source, as if it had been saved."""
     files = {"turned.cu": text, **{f"{name}.cuh": content for name, content in (headers or {}).items()}}
     return keep({name: content.encode() for name, content in files.items()}, folder / "turned.cu", folder, number)
 
 
 def entry(**values):
-    """An entry with these values in the place of the usual ones."""
     usual = {"threads": 1, "mode": "cold", "digest": "c0ffee", "versions": "numba 0.62.1", "processes": 5}
     usual |= {"run": "race-1", "tuned_at": "2026-01-01T00:00:00"}
     return TileRecord(**{**usual, **values})
 
 
 def row(**values):
-    """A row with these values in the place of the usual ones."""
     identity = {"kernel": "k", "tunables": "", "arch": "sm_80", "entry": "f", "problem": "p", "compiler": "c"}
     used = {"registers": 32, "static_shared_bytes": 0, "dynamic_shared_bytes": 0, "spill_bytes": 0, "stack_bytes": 0}
     fits = {"threads": 256, "blocks_per_sm": 8, "occupancy": 1.0, "limiter": "warps"}

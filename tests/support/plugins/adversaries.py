@@ -28,7 +28,6 @@ def declare(name, act=lambda x: None, set_up=lambda x: None, **options):
 
 
 def raises(error, after=0):
-    """Return what raises an error from some call on."""
     calls = count()
 
     def act(x):
@@ -94,7 +93,6 @@ def looks_at_one(problem, x):
 
 
 def declare_product(name, act, **options):
-    """Register a kernel of gemm that does this in place of a product."""
     declared = {"provider": "test", "device": "cpu", "dtypes": ("f32",), "name": name, "label": name, **options}
     kernel("gemm", **declared)(lambda problem, x: lambda: act(x))
 

@@ -14,8 +14,6 @@ Act = Any
 
 
 def declare(name, tunables, act=lambda x: None, **options):
-    """Register a kernel that copies, after doing something in its set-up."""
-
     def set_up(problem, x):
         act(x)
         work = getattr(x.tile, "WORK", 1)

@@ -61,7 +61,6 @@ class Fake(Cpu):
             raise RuntimeError(self.error)
 
     def spend(self, name):
-        """Let the time of this kernel's next call pass, if the call is timed."""
         if self.timed_s is not None:
             if name not in self._traces:
                 self._traces[name] = cycle(trace()["calls"].get(name, [NOOP_S]))
@@ -96,7 +95,6 @@ class FakeClock:
 
 
 def trace():
-    """What FAKE_TRACE names; without it every call takes an eighth of a second."""
     path = os.environ.get("FAKE_TRACE")
     return json.loads(Path(path).read_text()) if path else {"calls": {}}
 
@@ -123,7 +121,6 @@ def declare(name, act=lambda: None):
 
 
 def corrupt():
-    """From now on every call of the device fails."""
     if FAKE.timed_s is not None:
         FAKE.error = STICKY
         FAKE.synchronize()
