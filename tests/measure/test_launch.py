@@ -1,45 +1,34 @@
-"""Launching without a GPU: arguments as C types, tensor maps, refusals, and the calls of cuda.core."""
+"""Launching without a GPU: arguments as C types, tensor maps and refusals. tests/stub has the calls of cuda.core."""
 
-import ctypes
-import sys
 from dataclasses import replace
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 from unittest.mock import Mock
 
 import numpy as np
 import pytest
 
-from kernelmark.bench.measure import launch, launch_pycuda, tensormap
+from kernelmark.bench.measure import launch, tensormap
 from kernelmark.bench.measure.compile import compile_cubin
 from kernelmark.bench.measure.cubin import Resources
-from kernelmark.bench.measure.cuda import present_limits
 from kernelmark.bench.measure.launch import c_scalar, cuda_launch, programs, shared_settings
-from kernelmark.bench.measure.tensormap import encode, packed
+from kernelmark.bench.measure.tensormap import encode, launch_with_structs, packed
 from kernelmark.bench.plan.errors import Unsupported, UsageError
 from kernelmark.bench.plan.kernel import Im2colMap, KernelCall, TensorMap, Tile
 from kernelmark.bench.plan.limits import H100, TYPICAL
-from support.cuda import CLUSTERED, HALVES, PADDED, REGISTRY, TILED, Gpu, device_arrays, operands, planned
+from support.cuda import CLUSTERED, HALVES, PADDED, REGISTRY, TILED, device_arrays, operands, planned
 
 
 @pytest.fixture
 def hopper(monkeypatch, cuda_compiler):
-    """A device of compute capability 9.0; what the tests launch is compiled before cuda.core is replaced."""
+    """A device of compute capability 9.0, which notes the tensor maps and launches that it is given."""
     from cuda.bindings import driver
 
-    import cuda
-
-    for kernel, problem in ((TILED, PADDED), (CLUSTERED, HALVES)):
-        compile_cubin(kernel.source, [kernel.calls(problem, kernel.default_tile(problem))[0][0]], "sm_90a")
-    gpu = Gpu(H100)
-    for name, module in gpu.modules.items():
-        monkeypatch.setitem(sys.modules, name, module)
-    monkeypatch.setattr(cuda, "core", gpu.modules["cuda.core"], raising=False)
-    monkeypatch.setattr(tensormap, "encode_tiled", lambda: gpu.encode)
-    monkeypatch.setattr(tensormap, "encode_im2col", lambda: gpu.encode)
-    monkeypatch.setattr(driver, "cuLaunchKernelEx", gpu.drive)
-    monkeypatch.setattr(driver, "cuKernelSetAttribute", gpu.set_attribute)
-    monkeypatch.setattr(driver, "cuDeviceGetAttribute", gpu.attribute)
-    launch._cuda_core_kernel.cache_clear()
+    gpu = SimpleNamespace(limits=H100, launched=[], encoded=[])
+    monkeypatch.setattr(launch, "present_limits", lambda: gpu.limits)
+    monkeypatch.setitem(launch._LAUNCHERS, "cuda-core", lambda *words: gpu.launched.append(words))
+    for name in ("encode_tiled", "encode_im2col"):
+        encode = lambda descriptor, *words: gpu.encoded.append(words) or driver.CUresult.CUDA_SUCCESS  # noqa: E731
+        monkeypatch.setattr(tensormap, name, lambda encode=encode: encode)
     return gpu
 
 
@@ -66,34 +55,16 @@ def test_what_a_device_does_not_take_is_not_compiled_ahead():
     assert programs([(TILED, [HALVES])], H100) == []
 
 
-def test_the_operand_sets_of_a_case_share_one_loaded_kernel(hopper):
-    for base in (0, 16**5):
-        cuda_launch(TILED, PADDED, operands(a=base + 16, b=base + 32, c=base + 48))
-    assert len(hopper.loaded) == 1
-
-
 @pytest.mark.parametrize("name", ["a", "b", "c"])
 def test_an_operand_off_16_bytes_is_unsupported_before_anything_is_launched(hopper, name):
     pointers = {"a": 1024, "b": 2048, "c": 3072} | {name: 5004}
     with pytest.raises(Unsupported, match=rf"operand {name} lies at address 5004, expected a multiple of 16 bytes"):
         cuda_launch(TILED, PADDED, operands(**pointers))
-    cuda_launch(replace(TILED, alignment=4), PADDED, operands(**pointers))
     assert hopper.launched == []
+    cuda_launch(replace(TILED, alignment=4), PADDED, operands(**pointers))
 
 
-def test_pycuda_refuses_what_it_cannot_launch(hopper):
-    plain, mapped = (KernelCall(1, 1, args) for args in (("a", 3), (TensorMap("a", (8, 8)),)))
-    refusals = [launch_pycuda.beyond_pycuda(TILED, call) for call in (plain, mapped, replace(plain, cluster=2))]
-    assert refusals == [None, "tensor maps", "clusters"]
-    with pytest.raises(Unsupported, match="PyCUDA cannot launch cooperative kernels"):
-        cuda_launch(replace(TILED, cooperative=True), PADDED, operands(a=16, b=32, c=48), "pycuda")
-
-
-#: A struct of 16 bytes, aligned to 8: after an address and an int, 4 bytes of padding come before it.
-STRUCT = np.void((7, 2**40), np.dtype([("small", "u4"), ("large", "u8")], align=True))
 TAKING_99_KIB = planned(TILED, shared_bytes=99 * 1024)  # of dynamic shared memory, besides its static one
-
-
 #: 2 x 2 blocks of 1024 threads, two of which a multiprocessor holds.
 COOPERATIVE = replace(TILED, cooperative=True)
 
@@ -120,29 +91,9 @@ def test_a_cooperative_grid_that_is_resident_as_a_whole_is_launched(hopper):
     cuda_launch(COOPERATIVE, PADDED, operands(a=16, b=32, c=48))
 
 
-def test_a_struct_is_handed_to_the_driver_by_value(hopper):
-    run = cuda_launch(planned(TILED, args=("a", 5, STRUCT, 6)), PADDED, operands(a=16))
-    run()
-    addresses = (ctypes.c_void_p * 4).from_address(hopper.driven[0][2])
-    assert np.frombuffer(ctypes.string_at(addresses[2], 16), STRUCT.dtype)[0] == STRUCT
-    assert hopper.launched == []
-
-
-def test_pycuda_launches_on_its_own_stream_alone(hopper, monkeypatch):
-    monkeypatch.setattr(launch_pycuda, "pycuda_stream", lambda device: SimpleNamespace(handle=16))
-    with pytest.raises(RuntimeError, match=r"PyCUDA launches only on its stream 0x10, not on 0x63"):
-        cuda_launch(TILED, PADDED, operands(a=16, b=32, c=48), "pycuda")
-
-
 def test_a_launcher_that_is_none_is_refused():
     with pytest.raises(UsageError, match="launcher 'opencl'; expected one of cuda-core, pycuda"):
         cuda_launch(TILED, PADDED, operands(), "opencl")
-
-
-def test_cuda_core_counts_a_grid_in_clusters(hopper):
-    cuda_launch(planned(TILED, grid=(6, 5, 4), cluster=3), PADDED, operands(a=16, b=32, c=48))()
-    config = hopper.launched[0][1]
-    assert (config["grid"], config["cluster"]) == ((2, 5, 4), (3, 1, 1))
 
 
 def asked_for(dynamic, static=0, threads=256):
@@ -159,38 +110,6 @@ def test_blocks_that_share_a_multiprocessor_ask_for_the_whole_carve_out():
     assert asked_for(34 * 1024) == {"PREFERRED_SHARED_MEMORY_CARVEOUT": 100}  # six of them
     assert asked_for(34 * 1024, threads=1024) == {"PREFERRED_SHARED_MEMORY_CARVEOUT": 100}  # two
     assert asked_for(24 * 1024, threads=1024) == asked_for(0) == {}  # two, within the 48 KiB of the default
-
-
-def test_the_driver_is_told_what_shared_memory_a_launch_asks_for(hopper):
-    cuda_launch(CLUSTERED, HALVES, device_arrays(HALVES))
-    (call,) = (call for _, call in CLUSTERED.calls(HALVES, CLUSTERED.tile_for(HALVES) or Tile()))
-    assert dict(hopper.set) == {
-        "MAX_DYNAMIC_SHARED_SIZE_BYTES": call.shared_bytes,
-        "PREFERRED_SHARED_MEMORY_CARVEOUT": 100,
-    }
-    hopper.refuses = True
-    refusal = "the driver cannot set MAX_DYNAMIC_SHARED_SIZE_BYTES to 101376: CUDA_ERROR_INVALID_VALUE"
-    with pytest.raises(Unsupported, match=refusal):
-        cuda_launch(TAKING_99_KIB, PADDED, operands(a=16, b=32, c=48))
-
-
-def test_pycuda_sets_what_shared_memory_a_launch_asks_for(hopper, monkeypatch):
-    attributes = {}
-    function = SimpleNamespace(prepare=str, set_attribute=attributes.__setitem__, prepared_async_call=print)
-    pycuda = ModuleType("pycuda.driver")
-    names = ("MAX_DYNAMIC_SHARED_SIZE_BYTES", "PREFERRED_SHARED_MEMORY_CARVEOUT")  # of PyCUDA's function_attribute
-    pycuda.function_attribute = SimpleNamespace(**{name: name for name in names})
-    monkeypatch.setitem(sys.modules, "pycuda.driver", pycuda)
-    monkeypatch.setattr(launch_pycuda, "pycuda_stream", lambda device: SimpleNamespace(handle=99))
-    monkeypatch.setattr(launch_pycuda, "_pycuda_function", lambda code, symbol: function)
-    cuda_launch(TAKING_99_KIB, PADDED, operands(a=16, b=32, c=48), "pycuda")
-    assert attributes == {"MAX_DYNAMIC_SHARED_SIZE_BYTES": 99 * 1024, "PREFERRED_SHARED_MEMORY_CARVEOUT": 100}
-
-
-def test_the_limits_of_the_present_device_are_those_of_its_driver(hopper):
-    for limits in (*TYPICAL.values(), replace(H100, multiprocessors=114, l2_bytes=5)):
-        hopper.limits = limits
-        assert present_limits() == limits
 
 
 def test_a_plan_sees_the_present_device(hopper):
@@ -296,18 +215,12 @@ def test_a_tensor_that_the_tma_cannot_address_is_unsupported(hopper):
     assert hopper.encoded == []
 
 
-def test_a_launch_that_the_driver_refuses_is_an_error(hopper):
-    run = cuda_launch(CLUSTERED, HALVES, device_arrays(HALVES))
-    hopper.refuses = True
-    with pytest.raises(RuntimeError, match="CUDA_ERROR_INVALID_VALUE"):
-        run()
+def test_a_launch_that_the_driver_refuses_is_an_error(cuda_compiler, monkeypatch):
+    from cuda.bindings import driver
 
-
-def test_a_descriptor_lies_where_the_header_of_the_driver_has_it_and_is_launched_from_there(hopper):
-    array = shown(np.zeros((16, 16), "f4"))
-    encoded = [encode(TensorMap("a", (8, 8)), array, "k") for _ in range(20)]  # kept, or all lie at one address
-    assert {descriptor.ctypes.data % 128 for descriptor in encoded} == {0}
-    assert [value.ctypes.data for value in packed(encoded)] == [descriptor.ctypes.data for descriptor in encoded]
+    monkeypatch.setattr(driver, "cuLaunchKernelEx", lambda *_: (driver.CUresult.CUDA_ERROR_INVALID_VALUE,))
+    with pytest.raises(RuntimeError, match="CUDA_ERROR_INVALID_VALUE, with 1 arguments"):
+        launch_with_structs(0, KernelCall(1, 32, ()), [2**40], 0)()
 
 
 def test_packed_parameters_are_as_wide_as_their_c_types():

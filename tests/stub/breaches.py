@@ -93,19 +93,6 @@ def launched(shape, attribute="", value=0):
     return error_of(lambda: launch(stream, kernel, **shape)).split(":")[0]
 
 
-def too_many_cooperating_blocks():
-    stream, kernel, config = new_stream(), nothing(), driver.CUlaunchConfig()
-    config.gridDimX, config.gridDimY, config.gridDimZ = 132 * 32 + 1, 1, 1
-    config.blockDimX, config.blockDimY, config.blockDimZ = 32, 1, 1
-    config.hStream = stream.handle
-    attribute = driver.CUlaunchAttribute()
-    attribute.id = driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_COOPERATIVE
-    attribute.value.cooperative = 1
-    config.attrs, config.numAttrs = [attribute], 1
-    (status,) = driver.cuLaunchKernelEx(config, driver.CUfunction(int(kernel.handle)), 0, 0)
-    return str(status.name)
-
-
 def copy_beyond_the_end():
     _, address = driver.cuMemAlloc(device() and 16)
     (status,) = driver.cuMemcpyHtoD(address, bytes(17), 17)
@@ -141,8 +128,8 @@ def encoded_map(address=0, box=32, aside=0):
         (c_uint32 * 2)(1, 1),
         d.CUtensorMapInterleave.CU_TENSOR_MAP_INTERLEAVE_NONE,
         d.CUtensorMapSwizzle.CU_TENSOR_MAP_SWIZZLE_128B,
-        d.CUtensorMapL2promotion.CU_TENSOR_MAP_L2_PROMOTION_NONE,
-        d.CUtensorMapFloatOOBfill.CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,
+        0,
+        0,
     )
     return str(d.CUresult(status).name)
 

@@ -1,6 +1,7 @@
 """Facts of a device's clock, streams and memory, each a function, on the stub driver and the stand-in for CuPy."""
 
 import os
+from dataclasses import replace
 from traceback import format_exc
 from types import SimpleNamespace
 from unittest.mock import Mock, patch
@@ -12,12 +13,14 @@ import pytest
 from cuda.bindings import driver
 
 from kernelmark.bench.measure import launch_pycuda
-from kernelmark.bench.measure.cuda import Cuda
+from kernelmark.bench.measure.cuda import Cuda, present_limits
 from kernelmark.bench.measure.draw import Draw
+from kernelmark.bench.measure.launch import _set_attribute
 from kernelmark.bench.measure.operands import OperandSet
 from kernelmark.bench.measure.timing import captured
 from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.errors import Unsupported
+from kernelmark.bench.plan.limits import H100
 from stub import control
 from stub.programs import launch, new_stream, nothing
 
@@ -34,6 +37,17 @@ def holds(fact):
 def launching(device, name="nothing"):
     kernel, stream = nothing(name), core.Stream.from_handle(device.stream.ptr)
     return lambda: launch(stream, kernel)
+
+
+def the_limits_of_the_present_device_are_those_of_its_driver():
+    Cuda()
+    assert present_limits() == replace(H100, l2_bytes=1 << 16)
+
+
+def an_attribute_that_the_driver_refuses_is_unsupported():
+    Cuda()
+    with pytest.raises(Unsupported, match=r"cannot set MAX_DYNAMIC_SHARED_SIZE_BYTES to 232449: CUDA_ERROR_INVALID_V"):
+        _set_attribute(nothing(), "MAX_DYNAMIC_SHARED_SIZE_BYTES", 232449)
 
 
 def a_batch_over_which_the_clock_of_the_device_jumps_is_refused():

@@ -48,6 +48,7 @@ def runs(tools, folder, request):
         "identity": ("kernelmark.bench.measure.cuda:gpu_uuids",),
         "synchronising": ("stub.jobs:synchronising_call",),
         "pinned memory": ("stub.jobs:transferred", "transfer/cuda.pinned", "transfer/n33/f32/h2d"),
+        "parameters": ("stub.second_launcher:parameters", "cuda-core"),
         "alone": ("stub.jobs:launched_alone", *ALONE),
         "managed memory": ("stub.jobs:transferred", "transfer/cuda.managed", "transfer/n33/f32/h2d"),
     }
@@ -64,6 +65,18 @@ def test_a_kernel_verifies(runs, name):
     assert (outcome["status"], outcome["reason"], outcome["complaints"]) == ("ok", "", [])
     assert outcome["ran"] >= 1
     assert any(line.startswith("cuLaunchKernelEx ") and VERIFIED[name][2] in line for line in runs[name].log)
+
+
+def test_parameters_arrive_where_the_kernel_has_them(runs):
+    assert runs["parameters"].value == [2**40 + 1, -2, [7, 2**40], 1.5, -3]
+
+
+def test_a_kernel_with_much_shared_memory_is_loaded_once_and_asks_for_the_whole_carve_out(runs):
+    lines = [line for line in runs["dynamic shared memory"].log if line.startswith(("cuLibraryLoad", "cuKernelSet"))]
+    loaded, *attributes = map(str.split, lines)
+    assert loaded[0] == "cuLibraryLoadData"
+    assert [(words[1], words[-1]) for words in attributes] == [("8", "50176"), ("9", "100")]
+    assert not any(line.startswith("cuLibraryLoad") for mode in MODES for line in runs[mode].log)
 
 
 def test_a_kernel_that_is_launched_and_not_run_is_wrong(runs):

@@ -1,8 +1,7 @@
-"""A stand-in for a GPU: cupy, cuda.core and the driver are replaced by a record of their calls."""
+"""Kernels and problems for tests of launches, and operands that lie at given addresses of a GPU."""
 
-import ctypes
 from dataclasses import replace
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 
 import numpy as np
 
@@ -13,74 +12,9 @@ CLUSTERED = REGISTRY.named("gemm/cuda.wgmma_persistent@CLUSTER=2")
 PADDED = REGISTRY.problem("gemm/m40n50k60/f32/NT/ldb+4")
 HALVES = REGISTRY.problem("gemm/m520n264k72/bf16/NN/batch9/lda+8/alpha2")
 
-LIMIT_OF = {
-    "COMPUTE_CAPABILITY_MAJOR": "capability",
-    "COMPUTE_CAPABILITY_MINOR": "capability",
-    "MULTIPROCESSOR_COUNT": "multiprocessors",
-    "MAX_THREADS_PER_MULTIPROCESSOR": "sm_threads",
-    "MAX_BLOCKS_PER_MULTIPROCESSOR": "sm_blocks",
-    "MAX_SHARED_MEMORY_PER_MULTIPROCESSOR": "sm_shared_bytes",
-    "MAX_SHARED_MEMORY_PER_BLOCK_OPTIN": "block_shared_bytes",
-    "RESERVED_SHARED_MEMORY_PER_BLOCK": "reserved_shared_bytes",
-    "L2_CACHE_SIZE": "l2_bytes",
-}
-
 
 def planned(kernel, **changes):
     return replace(kernel, plan=lambda p, t, device: [replace(call, **changes) for call in kernel.plan(p, t, device)])
-
-
-class Gpu:
-    """Stands for cupy, cuda.core and the driver's functions: keeps a record of what was loaded, encoded, launched."""
-
-    def __init__(self, limits):
-        self.limits = limits
-        self.set = []
-        self.loaded = []
-        self.launched = []
-        self.encoded = []
-        self.driven = []
-        self.refuses = False
-        device = SimpleNamespace(id=0, set_current=lambda: None)
-        cupy, core = ModuleType("cupy"), ModuleType("cuda.core")
-        cupy.cuda = SimpleNamespace(Device=lambda: device)
-        core.Device = lambda number: device
-        core.LaunchConfig = lambda **options: options
-        core.Stream = SimpleNamespace(from_handle=lambda pointer: pointer)
-        core.ObjectCode = SimpleNamespace(from_cubin=self.load)
-        core.launch = lambda *arguments: self.launched.append(arguments)
-        self.modules = {"cupy": cupy, "cuda.core": core}
-
-    def load(self, code):
-        self.loaded.append(code)
-        return SimpleNamespace(get_kernel=lambda symbol: SimpleNamespace(symbol=symbol, handle=4711))
-
-    def attribute(self, kind, device):
-        from cuda.bindings import driver
-
-        value = getattr(self.limits, LIMIT_OF[kind.name.removeprefix("CU_DEVICE_ATTRIBUTE_")])
-        part = {"MAJOR": value // 10, "MINOR": value % 10}
-        return driver.CUresult.CUDA_SUCCESS, part.get(kind.name.rpartition("_")[2], value)
-
-    @property
-    def status(self):
-        from cuda.bindings import driver
-
-        return driver.CUresult.CUDA_ERROR_INVALID_VALUE if self.refuses else driver.CUresult.CUDA_SUCCESS
-
-    def set_attribute(self, kind, value, kernel, device):
-        self.set.append((kind.name.removeprefix("CU_FUNC_ATTRIBUTE_"), value))
-        return (self.status,)
-
-    def encode(self, descriptor, *arguments):
-        """Fill a descriptor with bytes that all tell how many there were before."""
-        ctypes.memset(descriptor, len(self.encoded), 128)
-        self.encoded.append(arguments)
-        return self.status
-
-    def drive(self, *arguments):
-        self.driven.append(arguments[:3])
-        return (self.status,)
 
 
 def operands(**pointers):
