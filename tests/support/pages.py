@@ -42,7 +42,13 @@ FEW = " ".join(
         *("scipy.pocketfft", "openblas.imatcopy", "cpu.host_serial", "cpu.im2col"),
     )
 )
+#: Commands that take minutes, or need what only a reader has: their options are checked, and their help printed.
+HELPED = re.compile(
+    r"kernelmark (claims|compare BASE|export (--format c |baseline|race)|scaling|select|suite --from|watch FILE"
+    r"|run (--resume networks|app|gemm/m1024|layers.toml --exec|seed --device|resnet50 |train-(conv.*--no|fft)))"
+)
 #: What is run in place of a command that would take minutes, or that promises what noise can break.
+SHORT = "kernelmark run small.toml --processes 2 --spread 0"
 REPLACED = {
     "python -m pytest tests/emulator --all": "python -m pytest tests/emulator/test_intrinsics.py -k block",
     "python -m pytest tests/emulator -k tiled.cu": "python -m pytest tests/emulator/test_kernels.py "
@@ -50,33 +56,13 @@ REPLACED = {
     "pytest --benchmark-only --km-processes 5 --benchmark-autosave": "pytest --benchmark-only --benchmark-autosave",
     "pytest --benchmark-only --km-processes 5 --benchmark-compare --benchmark-compare-fail=median:5%": "pytest "
     "--benchmark-only --benchmark-compare --benchmark-compare-fail=median:1000000%",
-    "kernelmark run question.toml --processes 5": "kernelmark run small.toml --processes 2 --spread 0",
-    "kernelmark run --resume networks --noisy-again": "kernelmark run --help",
-    "kernelmark compare BASE NEW": "kernelmark compare --help",
-    "kernelmark suite --from app.log -o app.toml": "kernelmark suite --help",
-    "kernelmark run app.toml": "kernelmark run --help",
-    "kernelmark compare BASE NEW --fail-slower 2%": "kernelmark compare --help",
-    "kernelmark import FILE": "kernelmark import --help",
-    "kernelmark export baseline 20260201 --format parquet -o both.parquet": "kernelmark export --help",
-    "kernelmark merge A.db B.db --db ALL.db": "kernelmark merge --help",
-    "kernelmark run gemm/m1024n1024k1024/f32/NT --blas /usr/lib/libblis.so": "kernelmark run --help",
-    "kernelmark run layers.toml --executor local.py": "kernelmark run --help",
-    "kernelmark run seed --device cuda --devices all": "kernelmark run --help",
-    "kernelmark export --format c -o tuned.h": "kernelmark export --help",
-    "kernelmark export race-numba.blocked-1 --format c": "kernelmark export --help",
-    "kernelmark watch FILE.cu PROBLEM": "kernelmark watch --help",
-    "kernelmark run train-conv --processes 2 --name training": "kernelmark run small.toml --processes 2 --spread 0",
-    "kernelmark run train-conv --processes 2 --spread 0 --no-ceilings --kernels '!conv/pyfftw.*' "
-    "--name training": "kernelmark run --help",
+    "kernelmark run question.toml --processes 5": SHORT,
+    "kernelmark run train-conv --processes 2 --name training": SHORT,
     "kernelmark run conv-peers --spread 0 --max-time 0.05 --no-ceilings --kernels '!conv/pyfftw.*'": "kernelmark run "
     "conv-peers --spread 0",
     "kernelmark run alexnet resnet50 --max-time 0.5": "kernelmark run alexnet resnet50",
-    "kernelmark run resnet50 --select auto": "kernelmark run --help",
-    "kernelmark run resnet50 vgg16 googlenet alexnet --processes 2 --spread 0 --max-time 0.1 --no-ceilings "
-    "--kernels 'conv/*' --kernels '!conv/pyfftw.*' --select auto --name networks": "kernelmark run --help",
-    "kernelmark run train-fft-tiles --processes 2 --spread 0": "kernelmark run --help",
     "kernelmark run shapes.toml --processes 4 --spread 0 --max-time 0.02 --kernels conv/numba.direct "
-    "--kernels conv/pyfftw.tiled": "kernelmark run small.toml --processes 2 --spread 0",
+    "--kernels conv/pyfftw.tiled": SHORT,
 }
 #: Problems that take seconds, with smaller ones of the same kind.
 SMALLER = {
@@ -86,6 +72,7 @@ SMALLER = {
     "aggregate/w4n14198784/f32/ef": "aggregate/w2n9001/f32/ef",
     "aggregate/w4n1048576/f32/ef": "aggregate/w2n1031/f32/ef",
 }
+FAST = ("--km-max-time 0.01", "--km-no-ceilings")
 #: Options that a command is run with besides, unless it has them, by how it begins.
 BESIDES = {
     "kernelmark run ": ("--mode hot", "--max-time 0.01", "--no-ceilings", FEW),
@@ -93,16 +80,7 @@ BESIDES = {
     "kernelmark inspect": ("--kernels gemm/cuda.tiled",),
     "kernelmark watch": ("--once",),
     "kernelmark tune": ("--budget 8", "--max-time 0.01", "--processes 2", "--spread 0", "--no-ceilings"),
-    "kernelmark claims": ("--help",),
-    "kernelmark scaling": ("--help",),
-    "kernelmark select": ("--help",),
-    "pytest": (
-        "--km-suite small.toml",
-        "--km-kernels '*/numpy.matmul'",
-        "--km-mode hot",
-        "--km-max-time 0.01",
-        "--km-no-ceilings",
-    ),
+    "pytest": ("--km-suite small.toml", "--km-kernels '*/numpy.matmul'", "--km-mode hot", *FAST),
 }
 COMMAND = re.compile(r"^ {4}((?:kernelmark|pytest|python -m pytest) .*)$", re.MULTILINE)
 SAVED = re.compile(r"save this as\s`([^`]+)`:\n\n```\w+\n(.*?)^```$", re.MULTILINE | re.DOTALL | re.IGNORECASE)
@@ -116,6 +94,8 @@ def commands(page):
 
 
 def reduced(command):
+    if HELPED.match(command):
+        return [*shlex.split(command), "--help"]
     command = REPLACED.get(command, command)
     besides = [option for first, options in BESIDES.items() if command.startswith(first) for option in options]
     missing = [option for option in besides if option.split()[0] not in command]
