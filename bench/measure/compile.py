@@ -62,16 +62,10 @@ _HOST_HEADERS = {
 }
 #: Standard headers for which CUDA's C++ library has a version for device code.
 _CUDA_STD = ("array", "limits", "tuple", "type_traits", "utility")
+#: A compiler's output: machine code, lowered symbols by name expression, and the log.
+CompilerOutput = tuple[bytes, dict[str, str], str]
 #: Included before a user's file, since nvcc defines INFINITY and uint32_t without a header.
 _FIRST = "nvcc_knows.h"
-
-
-class CompilerOutput(NamedTuple):
-    """A compiler's output: machine code, lowered symbols by name expression, and the log."""
-
-    code: bytes
-    symbols: dict[str, str]
-    log: str
 
 
 class BuildFailed(Exception):
@@ -95,7 +89,9 @@ def compiler() -> str:
         _, major, minor = nvrtc.nvrtcVersion()
     except (ImportError, RuntimeError) as error:  # RuntimeError: the bindings are installed but not the library
         if nvcc := find_nvcc():
-            return _nvcc_version(nvcc)
+            text = subprocess.run([nvcc, "--version"], capture_output=True, text=True, check=True).stdout
+            match = re.search(r"V(\d+\.\d+\.\d+)", text)
+            return f"nvcc {match[1] if match else hashlib.sha256(text.encode()).hexdigest()[:8]}"
         reason = str(error).split("\n")[0]
         raise Unsupported(f"no CUDA compiler: found neither NVRTC ({reason}) nor nvcc; {INSTALL}") from None
     return f"NVRTC {module_version('nvidia-cuda-nvrtc') or f'{major}.{minor}'}"
@@ -105,12 +101,6 @@ def find_nvcc() -> str | None:
     """Return the path of nvcc, or None."""
     roots = (os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), "/usr/local/cuda")
     return shutil.which("nvcc") or next((p for root in roots if root and (p := shutil.which(f"{root}/bin/nvcc"))), None)
-
-
-def _nvcc_version(nvcc: str) -> str:
-    text = subprocess.run([nvcc, "--version"], capture_output=True, text=True, check=True).stdout
-    match = re.search(r"V(\d+\.\d+\.\d+)", text)
-    return f"nvcc {match[1] if match else hashlib.sha256(text.encode()).hexdigest()[:8]}"
 
 
 @lru_cache
@@ -166,7 +156,7 @@ def with_nvrtc(path: Path, name: str, entries: Sequence[str], arch: str) -> Comp
     reply = json.loads(head)
     if "error" in reply:
         raise BuildFailed(_missing_header(reply["log"]) or reply["log"] or reply["error"])
-    return CompilerOutput(code, reply["symbols"], reply["log"])
+    return code, reply["symbols"], reply["log"]
 
 
 def _write_host_headers(folder: Path, texts: Iterable[bytes]) -> None:
@@ -209,7 +199,7 @@ def with_nvcc(path: Path, name: str, entries: Sequence[str], arch: str) -> Compi
         if done.returncode:
             raise BuildFailed((done.stderr + done.stdout).strip())
         code = out.read_bytes()
-    return CompilerOutput(code, dict(zip(entries, pointees(code, len(entries)), strict=True)), done.stderr)
+    return code, dict(zip(entries, pointees(code, len(entries)), strict=True)), done.stderr
 
 
 class CompileError(UsageError):
@@ -259,7 +249,9 @@ def compile_cubin(source: str, entries: Sequence[str], arch: str, kernel: str = 
         raise CompileError(f"{subject}: {path} does not compile for {arch} ({version})\n{error}") from None
     resources = {entry: resources_of(code, symbol, log) for entry, symbol in symbols.items()}
     cubin = Cubin(code, arch, version, symbols, resources, log)
-    _store(cache_folder() / name, cubin)
+    with suppress(OSError):  # if the folder cannot be written, the cubin is compiled again next time
+        cache_folder().mkdir(parents=True, exist_ok=True)
+        _write(cache_folder() / name, cubin)
     return cubin
 
 
@@ -330,13 +322,6 @@ def _load(file: Path) -> Cubin | None:
         if hashlib.sha256(content[32:]).digest() == content[:32]:
             return msgspec.msgpack.decode(content[32:], type=Cubin)
     return None
-
-
-def _store(file: Path, cubin: Cubin) -> None:
-    """Write a cubin to the cache; if the folder cannot be written, the cubin is compiled again next time."""
-    with suppress(OSError):
-        file.parent.mkdir(parents=True, exist_ok=True)
-        _write(file, cubin)
 
 
 def _write(file: Path, cubin: Cubin) -> None:

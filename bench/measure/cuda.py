@@ -239,7 +239,10 @@ class DriverMemory:
 
         locked = nbytes if kind in LOCKED else 0
         if kind in LOCKED:
-            self._refuse_too_much(kind, nbytes)
+            wanted, whole = self._locked_bytes + nbytes, whole_bytes()
+            if whole is not None and wanted > LOCKED_SHARE * whole:
+                expected = f"expected at most {LOCKED_SHARE * whole / 1e9:.3g} GB, a quarter of the host's memory"
+                raise MemoryError(f"{kind} memory: {wanted / 1e9:.3g} GB would be page-locked; {expected}")
             address, free = int(_result(*driver.cuMemHostAlloc(nbytes, LOCKED[kind]))), driver.cuMemFreeHost
         else:
             address, free = _managed(nbytes), driver.cuMemFree
@@ -247,12 +250,6 @@ class DriverMemory:
         block = (ctypes.c_ubyte * nbytes).from_address(address)
         weakref.finalize(block, self._free, free, address, locked).atexit = False
         return np.frombuffer(memoryview(block), np.uint8).view(Addressed)
-
-    def _refuse_too_much(self, kind: str, nbytes: int) -> None:
-        wanted, whole = self._locked_bytes + nbytes, whole_bytes()
-        if whole is not None and wanted > LOCKED_SHARE * whole:
-            expected = f"expected at most {LOCKED_SHARE * whole / 1e9:.3g} GB, a quarter of the host's memory"
-            raise MemoryError(f"{kind} memory: {wanted / 1e9:.3g} GB would be page-locked; {expected}")
 
     def _free(self, free: Any, address: int, locked: int) -> None:
         self._locked_bytes -= locked

@@ -25,21 +25,14 @@ class Isa(NamedTuple):
 _SSE = ("SSE", "SSE2", "SSE3", "SSSE3", "SSE41", "POPCNT", "SSE42")
 _AVX = (*_SSE, "AVX", "F16C")
 _AVX2 = (*_AVX, "FMA3", "AVX2", "X86_V3")
+_AVX512 = ("avx2", "fma", "avx512f", "avx512cd", "avx512bw", "avx512dq", "avx512vl")
 #: Each set includes the sets above it. With avx512, NumPy may use all of its features, since it splits AVX-512 into
 #: many.
 ISAS = {
     "sse": Isa(("sse4_2",), "Nehalem", "SSE41", "SSE4_2", "default", "nehalem", _SSE),
     "avx": Isa(("avx",), "Sandybridge", "AVX", "AVX", "default", "sandybridge", _AVX),
     "avx2": Isa(("avx2", "fma"), "Haswell", "AVX2", "AVX2", "avx2", "haswell", _AVX2),
-    "avx512": Isa(
-        ("avx2", "fma", "avx512f", "avx512cd", "avx512bw", "avx512dq", "avx512vl"),
-        "SkylakeX",
-        "AVX512_CORE",
-        "AVX512",
-        "avx512",
-        "skylake-avx512",
-        (),
-    ),
+    "avx512": Isa(_AVX512, "SkylakeX", "AVX512_CORE", "AVX512", "avx512", "skylake-avx512", ()),
 }
 
 

@@ -5,7 +5,7 @@ All arguments are resolved at set-up, so the returned function only launches. Th
 
 import ctypes
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import lru_cache, partial
 from typing import Any
@@ -90,21 +90,18 @@ def _check(kernel: CudaKernel, call: KernelCall, used: Resources, device: Device
     """Raise Unsupported or UsageError for a launch that the driver would refuse with `invalid argument`."""
     if extents(call.grid)[0] % call.cluster:
         raise UsageError(f"{kernel.id}: a grid of {call.grid} blocks cannot be divided into clusters of {call.cluster}")
-
     threads = math.prod(extents(call.block))
     if threads > used.max_threads:
-        raise UsageError(
-            f"{kernel.id}: a launch has {threads} threads per block, expected at most its bound of {used.max_threads}"
-        )
+        expected = f"expected at most its bound of {used.max_threads}"
+        raise UsageError(f"{kernel.id}: a launch has {threads} threads per block, {expected}")
     wanted, limit = used.static_shared_bytes + call.shared_bytes, device.block_shared_bytes
     if wanted > limit:
         raise Unsupported(f"{kernel.id} needs {wanted} bytes of shared memory per block, the device has {limit}")
     blocks, sms = math.prod(extents(call.grid)), device.multiprocessors
     resident = sms * resident_blocks(call, used, device)
     if kernel.cooperative and blocks > resident:
-        raise Unsupported(
-            f"{kernel.id} synchronises {blocks} blocks, but the device's {sms} multiprocessors hold only {resident}"
-        )
+        held = f"the device's {sms} multiprocessors hold only {resident}"
+        raise Unsupported(f"{kernel.id} synchronises {blocks} blocks, but {held}")
 
 
 def resident_blocks(call: KernelCall, used: Resources, device: DeviceLimits) -> int:
@@ -130,7 +127,11 @@ def shared_settings(call: KernelCall, used: Resources, device: DeviceLimits) -> 
 def _argument(kernel: CudaKernel, value: Any, x: Any, scratch: dict[str, Any]) -> Any:
     """Return an argument: a device address as int, a scalar as the NumPy scalar of its C type, or a tensor map."""
     if isinstance(value, str):
-        return _address(kernel, value, x)
+        pointer = int(getattr(x, value).data.ptr)
+        if pointer % kernel.alignment:
+            expected = f"expected a multiple of {kernel.alignment} bytes"
+            raise Unsupported(f"{kernel.id}: operand {value} lies at address {pointer}, {expected}")
+        return pointer
     if isinstance(value, Scratch):
         if value.name not in scratch:
             scratch[value.name] = x.scratch((-(-value.nbytes // 2),), "f16")
@@ -138,15 +139,6 @@ def _argument(kernel: CudaKernel, value: Any, x: Any, scratch: dict[str, Any]) -
     if isinstance(value, TensorMap | Im2colMap):
         return encode(value, getattr(x, value.operand), kernel.id)
     return c_scalar(value, kernel.id)
-
-
-def _address(kernel: CudaKernel, name: str, x: Any) -> int:
-    pointer = int(getattr(x, name).data.ptr)
-    if pointer % kernel.alignment:
-        raise Unsupported(
-            f"{kernel.id}: operand {name} lies at address {pointer}, expected a multiple of {kernel.alignment} bytes"
-        )
-    return pointer
 
 
 def c_scalar(value: Any, subject: str) -> Any:
@@ -200,8 +192,7 @@ def _set_attribute(function: Any, name: str, value: int) -> None:
         raise Unsupported(f"the driver cannot set {name} to {value}: {status.name}")
 
 
-_Launcher = Callable[[CudaKernel, CubinFunction, KernelCall, list[Any], Any], Launch]
-_LAUNCHERS: Mapping[str, _Launcher] = {"cuda-core": _with_cuda_core, "pycuda": with_pycuda}
+_LAUNCHERS: dict[str, Callable[..., Launch]] = {"cuda-core": _with_cuda_core, "pycuda": with_pycuda}
 
 
 def launched(launch: Launch, stream: Any) -> str:

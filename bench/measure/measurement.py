@@ -4,6 +4,7 @@ import hashlib
 import math
 from collections.abc import Sequence
 from itertools import chain
+from operator import itemgetter
 from socket import gethostname
 from statistics import fmean
 from typing import Annotated, Any, NamedTuple, get_type_hints
@@ -132,10 +133,6 @@ class Evidence(msgspec.Struct, frozen=True):
     excess: Excess | None = None
 
 
-def _first(values: Sequence[Any]) -> Any:
-    return values[0]
-
-
 def _alike(values: Sequence[Any]) -> Any:
     """Return the value that all processes have in common. Raises ValueError if they differ."""
     if any(value != values[0] for value in values):
@@ -262,6 +259,6 @@ class Measurement(Measured, kw_only=True):
 
 #: The function that merges several processes' values of a field, from the field's annotation.
 RULES = {
-    name: next((each for each in getattr(hint, "__metadata__", ()) if callable(each)), _first)
+    name: next((each for each in getattr(hint, "__metadata__", ()) if callable(each)), itemgetter(0))
     for name, hint in get_type_hints(Measurement, include_extras=True).items()
 }

@@ -60,18 +60,15 @@ class GpuMonitor:
         return {fact: int(value) for fact, value in readings.items() if value is not None}
 
     def _causes(self, state: dict[str, float]) -> dict[str, float]:
-        bits = int(self._throttling() or 0)
-        causes = {f"the GPU was throttled ({reason})": 1.0 for bit, reason in REASONS.items() if bits & bit}
+        bits = self._read("nvmlDeviceGetCurrentClocksEventReasons")
+        if bits is None:  # bindings before CUDA 12.6 have the function under an older name
+            bits = self._read("nvmlDeviceGetCurrentClocksThrottleReasons")
+        causes = {f"the GPU was throttled ({reason})": 1.0 for bit, reason in REASONS.items() if int(bits or 0) & bit}
         if "clock_mhz" in state and self._highest_mhz:
             below_pct = 100 * (1 - state["clock_mhz"] / self._highest_mhz)
             if below_pct > CLOCK_PCT:
                 causes["the GPU's clock was {:.2g} % below its highest"] = below_pct
         return causes
-
-    def _throttling(self) -> float | None:
-        """Return the bits of REASONS; bindings before CUDA 12.6 have the function under an older name."""
-        reasons = self._read("nvmlDeviceGetCurrentClocksEventReasons")
-        return self._read("nvmlDeviceGetCurrentClocksThrottleReasons") if reasons is None else reasons
 
     def _read(self, function: str, *constants: str, scale: float = 1.0) -> float | None:
         call = getattr(self._nvml, function, None)

@@ -2,7 +2,6 @@
 
 import ctypes
 import importlib.util
-from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import Path
 
@@ -26,14 +25,11 @@ def module_missing(module: str) -> str | None:
     top, *rest = module.split(".")
     spec = importlib.util.find_spec(top)
     # find_spec with a dotted name would import the parent packages, which takes seconds for GPU libraries.
-    if spec and (not rest or _inside(spec.submodule_search_locations or [], Path(*rest))):
+    folders = [Path(folder, *rest[:-1]) for folder in spec.submodule_search_locations or ()] if spec else []
+    if spec and (not rest or any(next(folder.glob(f"{rest[-1]}*"), None) for folder in folders)):
         return None
     what = f"'kernelmark[{EXTRAS[module]}]'" if module in EXTRAS else DISTRIBUTIONS.get(module, module)
     return f"{module} is not installed; pip install {what}"
-
-
-def _inside(folders: Iterable[str], module: Path) -> bool:
-    return any(next(Path(folder, module.parent).glob(f"{module.name}*"), None) for folder in folders)
 
 
 def unavailable(kernel: Kernel) -> str | None:
