@@ -2,7 +2,6 @@
 
 import shutil
 import signal
-import struct
 import subprocess
 import sys
 from types import SimpleNamespace
@@ -20,10 +19,10 @@ from kernelmark.bench.measure.compile import (
     header_folders,
     with_nvcc,
 )
-from kernelmark.bench.measure.cubin import _attributes, _string, elf_sections, resources_of
+from kernelmark.bench.measure.cubin import elf_sections, resources_of
 from kernelmark.bench.plan.errors import UsageError
 from support.kernels import losses
-from support.processes import at_work_in, wait_for
+from support.processes import at_work_in, wait_for, write_files
 
 SOURCE = """
 #include "width.cuh"
@@ -62,10 +61,8 @@ def own_cache(tmp_path, monkeypatch):
 
 @pytest.fixture
 def source(tmp_path):
-    (tmp_path / "width.cuh").write_text("#define WIDTH 1\n")
-    file = tmp_path / "k.cu"
-    file.write_text(SOURCE)
-    return file
+    write_files(tmp_path, {"width.cuh": "#define WIDTH 1", "k.cu": SOURCE})
+    return tmp_path / "k.cu"
 
 
 @pytest.fixture
@@ -78,45 +75,22 @@ def builds(monkeypatch):
     return ran
 
 
-def test_every_name_expression_has_its_symbol_and_code(source):
-    cubin = compile_cubin(str(source), ENTRIES, "sm_90a")
-    assert cubin.code[:4] == b"\x7fELF"
-    assert cubin.symbols == {"stage<32>": "_Z5stageILi32EEvPfi", "spills": "_Z6spillsPfi", "indexed": "indexed"}
-    assert all(f".text.{symbol}" in elf_sections(cubin.code) for symbol in cubin.symbols.values())
-
-
-def test_resources_are_those_of_the_source(source):
-    resources = compile_cubin(str(source), ENTRIES, "sm_90a").resources
-    stage, spills, indexed = (resources[entry] for entry in ENTRIES)
-    assert (stage.static_shared_bytes, stage.max_threads, stage.spill_bytes, stage.stack_bytes) == (128, 128, 0, 0)
-    assert stage.constant_bytes == 40
-    assert spills.registers <= 64  # 65536 registers over the 1024 threads of its bound
-    assert spills.spill_bytes > 0
-    assert indexed.stack_bytes >= 2048  # 512 floats, which no thread has registers for
-    assert (indexed.spill_bytes, indexed.max_threads) == (0, 1024)
-
-
 @pytest.mark.parametrize(
     "arch", [pytest.param(arch, marks=[pytest.mark.long] * (arch not in ("sm_80", "sm_90a"))) for arch in ARCHS]
 )
-def test_the_log_and_the_elf_tell_the_same_resources(source, arch):
+def test_symbols_code_and_resources_are_those_of_the_source(source, arch):
     cubin = compile_cubin(str(source), ENTRIES, arch)
-    for entry, symbol in cubin.symbols.items():
-        used = cubin.resources[entry]
-        assert used.registers == _by_symbol(cubin, symbol, eiattr=0x2F), entry  # EIATTR_REGCOUNT
-        assert used.stack_bytes == _by_symbol(cubin, symbol, eiattr=0x12), entry  # EIATTR_MIN_STACK_SIZE
-        shared = elf_sections(cubin.code).get(f".nv.shared.{symbol}")
-        reserved = 1024 if shared and int(arch.strip("sm_a")) >= 90 else 0  # the linker counts it in
-        assert used.static_shared_bytes == (shared.size if shared else 0) - reserved, entry
-
-
-def _by_symbol(cubin, symbol, eiattr):
-    """An attribute of `.nv.info`, which holds one for each symbol by its index."""
-    table, strings = (elf_sections(cubin.code)[name] for name in (".symtab", ".strtab"))
-    values = (struct.unpack("<II", value) for name, value in _attributes(cubin.code, ".nv.info") if name == eiattr)
-    starts = ((struct.unpack_from("<I", cubin.code, table.offset + 24 * index)[0], value) for index, value in values)
-    (attribute,) = (value for start, value in starts if _string(cubin.code, strings.offset + start) == symbol)
-    return int(attribute)
+    sections = elf_sections(cubin.code)
+    assert cubin.symbols == {"stage<32>": "_Z5stageILi32EEvPfi", "spills": "_Z6spillsPfi", "indexed": "indexed"}
+    assert all(f".text.{symbol}" in sections for symbol in cubin.symbols.values())
+    stage, spills, indexed = (cubin.resources[entry] for entry in ENTRIES)
+    assert (stage.static_shared_bytes, stage.max_threads, stage.spill_bytes, stage.stack_bytes) == (128, 128, 0, 0)
+    assert sections[".nv.shared._Z5stageILi32EEvPfi"].size % 1024 == 128  # the linker adds what is reserved
+    assert stage.constant_bytes == 40
+    assert spills.registers == 64  # 65536 registers over the 1024 threads of its bound
+    assert spills.spill_bytes > 0
+    assert indexed.stack_bytes == 2048  # 512 floats, which no thread has registers for
+    assert (indexed.spill_bytes, indexed.max_threads) == (0, 1024)
 
 
 def test_an_interrupt_while_nvrtc_compiles_ends_the_command_in_one_line(tmp_path):
@@ -170,15 +144,11 @@ def test_the_same_source_reads_the_cache_and_another_header_entry_or_architectur
 
 
 def test_headers_of_cuda_count_by_their_version_wherever_they_lie(source, builds, tmp_path, monkeypatch):
-    def headers(folder, version):
-        (tmp_path / folder).mkdir()
-        (tmp_path / folder / "cuda.h").write_text(f"#pragma once\n#define CUDA_VERSION {version}\n")
-        monkeypatch.setattr(compiling, "header_folders", lambda: (str(tmp_path / folder), *real()))
-        monkeypatch.setattr(compiling, "header_version", version_of)
-
     real, version_of = compiling.header_folders, compiling.header_version.__wrapped__
+    monkeypatch.setattr(compiling, "header_version", version_of)
     for folder, version, compiled in (("here", 13000, 1), ("there", 13000, 1), ("newer", 13010, 2)):
-        headers(folder, version)
+        write_files(tmp_path, {f"{folder}/cuda.h": f"#pragma once\n#define CUDA_VERSION {version}"})
+        monkeypatch.setattr(compiling, "header_folders", lambda folder=folder: (str(tmp_path / folder), *real()))
         compile_cubin(str(source), ("plain",), "sm_80")
         assert len(builds) == compiled, folder
     monkeypatch.setattr(compiling, "header_folders", tuple)
@@ -233,18 +203,14 @@ def test_what_cannot_be_compiled_is_refused_in_a_line_above_the_log(source, name
 
 def test_a_header_that_one_root_lacks_comes_from_the_next(tmp_path, monkeypatch):
     wheels, toolkit = tmp_path / "cu13" / "include", tmp_path / "toolkit" / "include"
-    for header in (wheels / "cuda_runtime.h", toolkit / "cuda_runtime.h", toolkit / "crt" / "mma.h"):
-        header.parent.mkdir(parents=True, exist_ok=True)
-        header.touch()
-    (toolkit / "cccl" / "nv").mkdir(parents=True)
-    (toolkit / "cccl" / "nv" / "target").touch()
+    write_files(wheels, {"cuda_runtime.h": ""})
+    write_files(toolkit, dict.fromkeys(("cuda_runtime.h", "crt/mma.h", "cccl/nv/target"), ""))
     spec = SimpleNamespace(submodule_search_locations=[str(tmp_path)])
     monkeypatch.setattr(compiling.importlib.util, "find_spec", lambda name: spec)
     monkeypatch.setattr(compiling, "find_nvcc", lambda: None)
     monkeypatch.setenv("CUDA_HOME", str(toolkit.parent))
     assert header_folders.__wrapped__() == (str(wheels), str(toolkit), str(toolkit / "cccl"))
-    (wheels / "crt").mkdir()
-    (wheels / "crt" / "mma.h").touch()
+    write_files(wheels, {"crt/mma.h": ""})
     assert header_folders.__wrapped__() == (str(wheels), str(toolkit / "cccl"))
 
 

@@ -84,12 +84,10 @@ def test_pauses_come_before_some_stretches_and_differ(fake_time, monkeypatch):
 
 def test_a_pair_of_an_audit_differs_in_its_values_alone(fake_time):
     rig = Rig(fake_time, "copy/m30n40/f32", 4)
-    met = []
-    series = rig.warmed(act=lambda operands: met.append(operands.flat["a"].copy()), cold=True)
-    met.clear()
+    series = rig.warmed(cold=True)
     series.take_pair()
     series.take_pair()
-    assert [bool((a == b).all()) for a, b in pairwise(met)] == [True, False, True]
+    assert [bool((a == b).all()) for a, b in pairwise(rig.met)] == [True, False, True]
     assert series.new_s == series.known_s == [pytest.approx(1e-3)] * 2
 
 
@@ -112,14 +110,10 @@ def test_inouts_are_restored_before_each_call_and_cold_evicts_afterwards(fake_ti
 
 def test_every_stretch_meets_new_values_in_a_few_elements(fake_time):
     rig = Rig(fake_time, "copy/m30n40/f32", 1)
-    met = []
-    series = rig.warmed(act=lambda operands: met.append(operands.flat["a"].copy()))
-    met.clear()
-    for _ in range(10):
-        series.sample()
-    changed = [int((values != rig.draw.flat["a"]).sum()) for values in met]  # a batch of one: none is known
-    assert changed == [8] * len(met)
-    assert len({values.tobytes() for values in met}) == len(met)
+    rig.warmed(samples=10)
+    changed = [int((values != rig.draw.flat["a"]).sum()) for values in rig.met]  # a batch of one: none is known
+    assert changed == [8] * len(rig.met)
+    assert len({values.tobytes() for values in rig.met}) == len(rig.met)
 
 
 def test_outputs_that_are_judged_are_of_stretches_drawn_from_all(fake_time):
@@ -389,35 +383,23 @@ def test_a_monitoring_function_is_removed_after_a_timed_call(monkeypatch, freed)
 
 def test_a_batch_whose_calls_are_apart_meets_changed_values_and_poison_in_each(fake_time):
     rig = Rig(fake_time, "copy/m30n40/f32", 1)
-    met = []
-
-    def copy(operands):
-        met.append(operands.flat["a"].copy())
-        if skipping[0]:
-            return
-        np.copyto(operands.flat["b"], operands.flat["a"])
-
-    skipping = [False]
+    copy = Mock(wraps=lambda operands: np.copyto(operands.flat["b"], operands.flat["a"]))
     series = rig.warmed(act=copy, seconds=10e-6)
     fake_time.step = 1e-6  # pauses end
-    met.clear()
     series.sample()
     series.take_apart()
-    apart = met[-series.batch :]
+    apart = rig.met[-series.batch :]
     assert [int((a != b).sum()) for a, b in pairwise(apart)] == [1] * (series.batch - 1)
     assert not series.unwritten
-    skipping[0] = True
+    copy.side_effect = [None] * series.batch
     series.take_apart()
     assert series.unwritten == "b"
 
 
 def test_calls_on_renewed_operands_and_on_changed_ones_follow_as_many_writes(fake_time):
     rig = Rig(fake_time, "copy/m30n40/f32", 1)
-    met = []
-    series = rig.warmed(act=lambda operands: met.append(operands.flat["a"].copy()))
-    met.clear()
-    assert series.take_renewed() == (pytest.approx(1e-3), pytest.approx(1e-3))
-    assert [int((a != b).sum()) for a, b in pairwise(met)] == [8, 0, 1200]
+    assert rig.warmed().take_renewed() == (pytest.approx(1e-3), pytest.approx(1e-3))
+    assert [int((a != b).sum()) for a, b in pairwise(rig.met)] == [8, 0, 1200]
 
 
 def known(new_s=(), known_s=(), apart_s=1e-6, late="", together_s=(1e-6,), **other):
@@ -448,17 +430,19 @@ def test_a_call_on_new_values_that_takes_twice_as_long_as_one_on_known_ones_spar
     assert ("skips work" in (complaint_of(known(new_s, [1e-6] * 14)) or "")) == spared
 
 
-def test_a_call_after_a_pause_that_takes_twice_as_long_as_in_a_batch_spares_work():
-    for apart_s, spared in ((2.05e-6, False), (2.2e-6, True)):
-        complaint = complaint_of(known([1e-6] * 14, [1e-6] * 14, apart_s)) or ""
-        assert ("s per call after a pause" in complaint) == spared
-
-
-@pytest.mark.parametrize(("together_s", "spared"), [((3e-6, 1e-6, 1e-6), True), ((3e-6, 3e-6, 1e-6), False)])
-def test_more_calls_apart_decide_if_some_batches_were_as_slow(together_s, spared):
-    series = known([1e-6] * 14, [1e-6] * 14, 3e-6, together_s=together_s)
+@pytest.mark.parametrize(
+    ("apart_s", "together_s", "calls", "spared"),
+    [
+        (2.05e-6, (1e-6,), 12, False),
+        (2.2e-6, (1e-6,), 12, True),
+        (3e-6, (3e-6, 3e-6, 1e-6), 12, False),
+        (3e-6, (3e-6, 1e-6, 1e-6), 48, True),  # some batches were as slow: more calls decide
+    ],
+)
+def test_a_call_after_a_pause_that_takes_twice_as_long_as_in_a_batch_spares_work(apart_s, together_s, calls, spared):
+    series = known([1e-6] * 14, [1e-6] * 14, apart_s, together_s=together_s)
     assert ("s per call after a pause" in (complaint_of(series) or "")) == spared
-    assert (len(series.apart) > 12) == spared
+    assert len(series.apart) == calls
 
 
 def test_an_output_that_calls_apart_leave_unwritten_is_named():
@@ -481,9 +465,8 @@ def test_an_output_whose_pages_are_mapped_in_place_of_being_written_is_seen(flag
 
 
 def test_calls_apart_are_timed_without_their_pauses(fake_time):
-    calls = [lambda: fake_time.sleep(1e-3)] * 5
     fake_time.step = 1e-7
-    assert CpuClock().time_apart(calls) == pytest.approx(1e-3, rel=1e-3)
+    assert CpuClock().time_apart([lambda: fake_time.sleep(1e-3)] * 5) == pytest.approx(1e-3, rel=1e-3)
 
 
 def test_samples_that_one_more_call_before_makes_slower_are_worked_ahead():

@@ -144,9 +144,7 @@ def simulated(request):
     return truth, [_processes(request.param, rng, PROCESSES) for _ in range(RUNS)]
 
 
-def test_five_processes_cover_the_median_of_all_that_there_could_be_and_one_far_too_seldom(
-    simulated,
-):
+def test_five_processes_cover_the_median_of_all_that_there_could_be_and_one_far_too_seldom(simulated):
     """The reason for several processes: the samples of one do not show what the next process will find."""
     truth, runs = simulated
     five, one = map(pooled_interval, runs), (median_interval(run[0]) for run in runs)

@@ -31,16 +31,7 @@ def begin(store, run_id="r1", **facts):
     store.begin(msgspec.structs.replace(RUN, run_id=run_id, **facts))
 
 
-def put(
-    store,
-    problem,
-    kernel,
-    median=1e-3,
-    dims=None,
-    taken=(),
-    parts=(),
-    **values,
-):
+def put(store, problem, kernel, median=1e-3, dims=None, taken=(), parts=(), **values):
     """A timed row with the samples `taken`, or forty that scatter by a few per cent, always the same ones.
 
     Rows of one problem, mode, instruction set and thread count share a job, unless they say another.

@@ -44,15 +44,7 @@ def plan_of(suite, plugins=(FAKE,), **fields):
     return Plan(**{**usual, "plugins": tuple(plugins), "suites": (str(suite),), **fields})
 
 
-def measure(
-    db,
-    suite,
-    shard="",
-    name="",
-    most=None,
-    resume=None,
-    **fields,
-):
+def measure(db, suite, shard="", name="", most=None, resume=None, **fields):
     """Measure a suite, or a shard of it, on the fake device; return the id of the run.
 
     most: jobs, then it is left. resume: the id of a run to go on with.

@@ -33,7 +33,7 @@ class FakeTime:
 
 
 class Rig:
-    """A problem's sets, with launches that record which set they ran on and let time pass."""
+    """A problem's sets, with launches that record their set and the values of `a` that they met, and let time pass."""
 
     def __init__(self, fake, text, sets):
         self.problem = problem = discover().problem(text)
@@ -45,28 +45,19 @@ class Rig:
         for operands in self.sets:
             operands.load(self.draw)
         self.fake = fake
-        self.log = []
+        self.log, self.met = [], []
 
     def launch(self, which, name, seconds, act):
         def call():
             self.log.append(f"{name}{which}")
+            self.met.append(self.sets[which].flat["a"].copy())
             if act:
                 act(self.sets[which])
             self.fake.now += seconds
 
         return call
 
-    def series(
-        self,
-        name="k",
-        seconds=1e-3,
-        cold=False,
-        evict=False,
-        launches=None,
-        act=None,
-        shared=0,
-        sums=False,
-    ):
+    def series(self, name="k", seconds=1e-3, cold=False, evict=False, launches=None, act=None, shared=0, sums=False):
         """A series of launches of one length, which act on their operands, or of these.
 
         shared: the number of changes that it is judged on. sums: whether every output is checked.
@@ -81,7 +72,7 @@ class Rig:
         """A series that has been warmed up, which the log does not show, and from which samples have been taken."""
         series = self.series(*words, **options)
         series.warm_up(0.0)
-        self.log.clear()
+        self.log.clear(), self.met.clear()
         for _ in range(samples):
             series.sample()
         return series

@@ -30,16 +30,7 @@ def bordered(border, gain=1.5):
     return {FIRST: at(), SECOND: lambda m, n, k: 1e-9 * m * n * k * (1 / gain if m > border else gain)}
 
 
-def plant(
-    store,
-    kernels,
-    chosen=(),
-    run_id="planted",
-    processes=4,
-    noise=0.01,
-    layout="NT",
-    **values,
-):
+def plant(store, kernels, chosen=(), run_id="planted", processes=4, noise=0.01, layout="NT", **values):
     """Add a run: each kernel on each shape, processes that scatter by this share."""
     begin(store, run_id)
     rng = random.Random(run_id)
