@@ -93,6 +93,13 @@ def launched(shape, attribute="", value=0):
     return error_of(lambda: launch(stream, kernel, **shape)).split(":")[0]
 
 
+def too_many_cooperating_blocks():
+    stream, kernel = new_stream(), nothing()
+    function = driver.CUfunction(int(kernel.handle))
+    (status,) = driver.cuLaunchCooperativeKernel(function, 132 * 32 + 1, 1, 1, 32, 1, 1, 0, stream.handle, 0)
+    return str(status.name)
+
+
 def copy_beyond_the_end():
     _, address = driver.cuMemAlloc(device() and 16)
     (status,) = driver.cuMemcpyHtoD(address, bytes(17), 17)

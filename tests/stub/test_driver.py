@@ -90,7 +90,6 @@ WAITING = ("cuStreamSynchronize", "cuEventSynchronize", "cuCtxSynchronize")
 OTHERS = ("cuMemAlloc_v2", "cuMemFree_v2", "cuLibraryLoadData", "cuMemcpyHtoDAsync_v2")
 BLOCKING = dict.fromkeys(WAITING, "CUDA_ERROR_LAUNCH_TIMEOUT") | dict.fromkeys(OTHERS, "CUDA_SUCCESS")
 BAD, SHARED = "CUDA_ERROR_INVALID_VALUE", {"shmem_size": 49153}
-COOPERATIVE = {"grid": 132 * 32 + 1, "is_cooperative": True}
 #: The breach, a function with its arguments, what it returns, and what the one violation that it causes has.
 BREACHES = [
     (("launch_elsewhere",), 0.0, "nothing ran on stream"),
@@ -98,7 +97,7 @@ BREACHES = [
     *((("call_while_held", name), BLOCKING[name], f"{name} was called while a stream was held") for name in BLOCKING),
     (("launched", SHARED), BAD, "dynamic shared memory of 49153, expected at most 49152"),
     (("launched", {"cluster": 16}), "CUDA_ERROR_INVALID_CLUSTER_SIZE", "clusters of 16, expected at most 8"),
-    (("launched", COOPERATIVE), "CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE", "4225, expected at most 4224"),
+    (("too_many_cooperating_blocks",), "CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE", "4225, expected at most 4224"),
     (("launched", {"block": 1025}), BAD, "threads a block, 1025, expected at most 1024"),
     (("copy_beyond_the_end",), BAD, "reach beyond the memory that was allocated"),
     (("free_twice",), BAD, "is no memory that is alive"),
