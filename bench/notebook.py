@@ -63,7 +63,6 @@ def measure(
 
 
 def _words(key: str, value: Any) -> list[str]:
-    """Return an option as arguments of the command. Raises UsageError."""
     if key not in _OPTIONS:
         raise UsageError(f"measure: {key} {unknown(key, _OPTIONS)}")
     option = _OPTIONS[key]

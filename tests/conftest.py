@@ -119,7 +119,6 @@ def store(tmp_path: Path, empty_store: Path) -> Iterator[Store]:
 
 @pytest.fixture
 def begun(store: Store) -> Store:
-    """A store with a run that has no rows yet."""
     begin(store)
     return store
 
@@ -146,8 +145,6 @@ def small_disk(tmp_path: Path) -> Iterator[Callable[[str], Path]]:
 
 @pytest.fixture(scope="session")
 def complaint() -> Callable[[Callable[[], object]], str]:
-    """The one line with which a call is refused."""
-
     def of(call: Callable[[], object]) -> str:
         with pytest.raises(UsageError) as caught:
             call()
@@ -172,20 +169,17 @@ def python_in() -> Callable[..., Finished]:
 
 @pytest.fixture(scope="session")
 def kernelmark_in(python_in: Callable[..., Finished]) -> Callable[..., Finished]:
-    """The console script in a folder."""
     script = str(Path(sys.executable).with_name("kernelmark"))
     return lambda folder, *words, **variables: python_in(folder, script, *words, **variables)
 
 
 @pytest.fixture
 def kernelmark(tmp_path: Path, kernelmark_in: Callable[..., Finished]) -> Callable[..., Finished]:
-    """The console script in this test's folder."""
     return lambda *words, **variables: kernelmark_in(tmp_path, *words, **variables)
 
 
 @pytest.fixture
 def refused(kernelmark: Callable[..., Finished]) -> Callable[..., str]:
-    """The one line on standard error with which the console script exits 2."""
     return lambda *words, **variables: refusal(kernelmark(*words, **variables))
 
 

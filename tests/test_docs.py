@@ -55,7 +55,6 @@ def test_every_command_of_a_page_runs(page, play, tmp_path):
 
 
 def table(page, *first):
-    """The cells of the rows of the table whose header begins so, without backticks."""
     lines = iter((DOCS / page).read_text().splitlines())
     start = "| " + " | ".join(first) + " |"
     for line in lines:
@@ -140,7 +139,6 @@ def test_every_file_and_folder_that_contributing_names_exists_and_it_has_every_c
 
 
 def is_id(registry, text):
-    """Whether a text is the id of a problem, or what two variants of one share: without the layout or place."""
     for variant in ("", "/NN", "/in"):
         with suppress(UsageError):
             if registry.problem(text + variant).id == text + variant:

@@ -104,7 +104,6 @@ def pip(*words: str | Path) -> None:
 
 @pytest.fixture(scope="session")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """Build the wheel or the sdist of this checkout, by its suffix."""
     folder = tmp_path_factory.mktemp("built")
 
     def of(suffix: str) -> Path:
@@ -119,7 +118,6 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
 
 
 def requirements(extras: set[str]) -> Iterator[str]:
-    """Yield the names of the distributions that kernelmark with these extras needs, and what those need."""
     left, seen = [("kernelmark", frozenset(extras))], set[tuple[str, frozenset[str]]]()
     while left:
         name, wanted = left.pop()

@@ -22,7 +22,6 @@ ARRAY, TWICE = np.ones(3), 2
 
 @pytest.fixture
 def home(tmp_path, monkeypatch):
-    """A folder of this test's own, where stores and plug-ins are kept as well."""
     monkeypatch.chdir(tmp_path)
     for name in ("XDG_CACHE_HOME", "XDG_DATA_HOME"):
         monkeypatch.setenv(name, str(tmp_path))

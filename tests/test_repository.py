@@ -39,7 +39,6 @@ markers = ["long: left out"]
 
 @pytest.fixture
 def output(tmp_path, python_in):
-    """What pytest prints, in a folder with the repository's conftest.py and tests of all kinds."""
     (tmp_path / "conftest.py").write_text((ROOT / "conftest.py").read_text())
     (tmp_path / "pyproject.toml").write_text(SETTINGS)
     (tmp_path / "test_all_kinds.py").write_text(TESTS)

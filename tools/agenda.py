@@ -110,7 +110,6 @@ def read(folder: Path, device: str = "") -> Agenda:
 
 
 def save(folder: Path, agenda: Agenda) -> None:
-    """Write the agenda atomically. Raises UsageError."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         write(folder / FILE, msgspec.json.format(msgspec.json.encode(agenda).decode(), indent=1) + "\n")
@@ -156,7 +155,6 @@ class Slot(NamedTuple):
 
 
 def slot(tasks: Sequence[Task], agenda: Agenda, seconds: float) -> Slot:
-    """Choose open tasks by value per second until the seconds are spent, skipping tasks that do not fit."""
     chosen: list[Task] = []
     left: list[Task] = []
     for task in ordered(tasks, agenda):
@@ -167,8 +165,6 @@ def slot(tasks: Sequence[Task], agenda: Agenda, seconds: float) -> Slot:
 
 
 def ordered(tasks: Sequence[Task], agenda: Agenda) -> list[Task]:
-    """Return the open tasks, those with the highest value per second first."""
-
     def worth(task: Task) -> float:
         last = agenda.answers.get(task.name)
         share = SEEN if last is not None and not last.digest else 1.0
@@ -203,7 +199,6 @@ def left_out(tasks: Iterable[Task], agenda: Agenda) -> dict[str, str]:
 
 
 def tally(tasks: Sequence[Task], agenda: Agenda) -> Mapping[str, int]:
-    """Return the numbers of tasks that are answered, failed and open."""
     counts = {"answered": 0, "failed": 0, "open": 0}
     for task in tasks:
         last = agenda.answers.get(task.name)

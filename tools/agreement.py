@@ -56,7 +56,6 @@ def replies(kernels: Sequence[str]) -> Iterator[str]:
 
 
 def smallest(registry: Registry, name: str) -> EmulatedCase:
-    """Return the case of a kernel with the smallest operands."""
     kernel = registry.kernels[name]
     assert isinstance(kernel, CudaKernel)
     return min(cases(registry, kernel, present_limits()), key=lambda case: case.problem.footprint_bytes)

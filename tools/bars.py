@@ -30,7 +30,6 @@ class Promise(NamedTuple):
 
     @property
     def group(self) -> str:
-        """Return the name of the measurement that yields the number."""
         return self.name.partition(".")[0]
 
     def __str__(self) -> str:
@@ -111,7 +110,6 @@ MEASURED: dict[str, Callable[[], Found]] = {"list": bars_stores.listing} | {
 
 
 def main(words: list[str] | None = None) -> int:
-    """Measure the named groups, or all; return the exit status."""
     parser = argparse.ArgumentParser(prog="bars", description=__doc__.partition("\n")[0])
     parser.add_argument("group", nargs="*", help=f"what to measure: {', '.join(MEASURED)}; all if left out")
     parser.add_argument("--list", action="store_true", help="print the promises, and measure nothing")

@@ -53,20 +53,17 @@ def hot(problem: str, *kernels: str, max_time_s: float = 3.0, threads: int = 2) 
 
 
 def hot_s(problem: str, kernel: str, **options: Any) -> float:
-    """Return the median of a kernel that is measured alone in a job, in seconds."""
     interval = hot(problem, kernel, **options)[0].interval
     assert interval is not None
     return interval.median
 
 
 def gain(row: Measurement) -> float:
-    """Return how many times as fast a row is as the first kernel of its job."""
     assert row.over_baseline is not None
     return row.over_baseline.median
 
 
 def shown(interval: Any, form: str = ".2f") -> str:
-    """Return a median with the ends of its interval."""
     return f"{interval.median:{form}} [{interval.low:{form}}, {interval.high:{form}}]"
 
 
@@ -182,7 +179,6 @@ def first() -> Found:
 
 
 def compiled(problem: Problem) -> list[Kernel]:
-    """Return our compiled CPU kernels that support a problem."""
     kernels = [k for k in discover().kernels.values() if k.device == "cpu" and k.provider in ("numba", "cpu")]
     return [k for k in kernels if k.op == problem.op and k.refuses(problem) is None]
 
@@ -223,7 +219,6 @@ class Round(NamedTuple):
 
     @property
     def share(self) -> float:
-        """Return the kernel's gain relative to the ceiling's."""
         return 2 * self.gain / (self.before + self.after)
 
 
@@ -299,7 +294,6 @@ class Pair:
         ]
 
     def gain(self) -> float:
-        """Return how many times as fast the kernel is on two threads now."""
         one_s, two_s = map(typical_s, self.launches)
         return one_s / two_s
 
@@ -362,7 +356,6 @@ def overlap() -> Found:
 
 
 def measured(folder: Path, *words: str) -> Sequence[Any]:
-    """Return the rows of a run on all CPUs, with their dimensions."""
     command = [*COMMAND, "run", *words, "--device", "cpu", "--db", "r.db"]
     subprocess.run(command, cwd=folder, check=False, stdout=subprocess.DEVNULL)
     with Store(folder / "r.db", create=False) as store:

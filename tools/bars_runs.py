@@ -40,7 +40,6 @@ NO_OPS = 3000
 
 
 def no_ops() -> Found:
-    """Time the commands `run` and `verify` on tiny copies, from start to end."""
     with tempfile.TemporaryDirectory() as name:
         words = (copies(Path(name), "copy/mine.noop", NO_OPS), "--plugin", PLUGIN, "--device", "cpu")
         db = ("--db", Path(name, "noops.db"))
@@ -109,7 +108,6 @@ def _is(pid: int, word: str) -> bool:
 
 
 def recorded(db: Path) -> list[str]:
-    """Return the cases that a store has so far."""
     return read(db, 'SELECT "case" FROM result')
 
 
@@ -167,7 +165,6 @@ class Run:
         self.words = [sys.executable, "-c", DISPATCH, copies(folder, kernel, jobs), str(folder), str(workers)]
 
     def started(self) -> "subprocess.Popen[bytes]":
-        """Start the run, or resume it."""
         begun = read(self.db, "SELECT run_id FROM run")[-1:] or [""]
         env = os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests'}"}
         return subprocess.Popen([*self.words, *begun], env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -278,7 +275,6 @@ def sgemm_ms() -> Iterator[float]:
 
 
 def tested_s(cache: str, *words: str) -> float:
-    """Return the seconds of a run of pytest."""
     command = [sys.executable, "-m", "pytest", "--quiet", *words]
     start = time.perf_counter()
     subprocess.run(command, cwd=ROOT, env={**os.environ, "XDG_CACHE_HOME": cache}, check=True, capture_output=True)

@@ -119,13 +119,11 @@ print(first, 1 + sum(1 for _ in cases), resource.getrusage(resource.RUSAGE_SELF)
 
 
 def listing() -> Found:
-    """Time `kernelmark list`."""
     times = [took([str(Path(sys.executable).parent / "kernelmark"), "list"]).wall_s for _ in range(9)]
     yield "list.seconds", median(times), f"median of 9, {min(times):.3f} to {max(times):.3f} s"
 
 
 def million() -> Found:
-    """Plan a million cases, and yield their number, the seconds to the first case, and the peak memory."""
     with tempfile.TemporaryDirectory() as folder:
         copies(Path(folder), "copy/numpy.copyto", 1000, 1000)
         out = subprocess.run([sys.executable, "-c", MILLION], cwd=folder, check=True, capture_output=True, text=True)
@@ -192,7 +190,6 @@ return performance.now() - began;
 
 
 def report() -> Found:
-    """Report two stores, and filter the page of the larger one in a headless Chromium."""
     with tempfile.TemporaryDirectory() as name:
         for count in (REPORTED, PAGED):
             db, out = make(Path(name, f"{count}.db"), many=products(count, 10)), Path(name, str(count))
@@ -307,7 +304,6 @@ def _planted() -> Iterator[Row]:
 
 
 def called_ns(model: Model, folder: Path) -> float:
-    """Return the nanoseconds per call of the exported code on drawn shapes, compiled by cc -O2."""
     rng = random.Random(1)
     sizes, words = [lambda: 2 ** rng.randint(0, 11)] * len(model.inputs), list(model.words.values())
     draws: list[Callable[[], int]] = [*sizes, *(lambda names=names: rng.randrange(len(names)) for names in words)]

@@ -35,7 +35,6 @@ class Truth(NamedTuple):
 
     @property
     def budget(self) -> int:
-        """Return how many evaluations a search may have."""
         return int(SHARE * len(self.costs))
 
     def found(self, strategy: str, seed: int) -> float:
@@ -51,12 +50,10 @@ class Truth(NamedTuple):
         return min(self.costs.values()) / min(seen)
 
     def median_found(self, strategy: str) -> float:
-        """Return the median of the speeds that a strategy finds with several seeds."""
         return median(self.found(strategy, seed) for seed in range(SEEDS))
 
 
 def truths() -> Iterator[Truth]:
-    """Yield every recorded space."""
     for path in sorted((DATA / "tuning").glob("*.json")):
         space = json.loads(path.read_text())
         costs = {tuple(config): cost for *config, cost in space["costs"]}
@@ -65,7 +62,6 @@ def truths() -> Iterator[Truth]:
 
 
 def replay() -> Found:
-    """Replay the default strategy and random tiles on each recorded space."""
     speeds = [(truth.kernel, truth.median_found(GUIDED[0]), truth.median_found(RANDOM)) for truth in truths()]
     text = "; ".join(f"{kernel} {guided:.3f} of the best, random {drawn:.3f}" for kernel, guided, drawn in speeds)
     yield "replay.found", min(guided for _, guided, _ in speeds), text
@@ -100,7 +96,6 @@ def again() -> Found:
 
 
 def tuned(kernel: str, problem: str, *options: str) -> str | None:
-    """Return the tile that `kernelmark tune` adopts, or None if it keeps the default."""
     with tempfile.TemporaryDirectory() as name:
         path, plugin = Path(name, "tuned.json"), DATA / "tuning_kernels.py"
         words: list[str | Path] = ["--plugin", plugin, "--tuned", path, *ALONE, "--db", f"{name}/t.db", *options]

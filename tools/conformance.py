@@ -106,14 +106,12 @@ class Use(NamedTuple):
 
 
 def all_uses() -> list[Use]:
-    """Return the uses in folders that touch a GPU, in the order of files."""
     folders = (ROOT / folder for folder in ("bench/measure", "bench/selftest", "kernels"))
     files = sorted(path for folder in folders for path in folder.rglob("*.py"))
     return [use for path in files for use in uses_of(str(path.relative_to(ROOT)), path.read_text())]
 
 
 def uses_of(file: str, text: str) -> Iterator[Use]:
-    """Yield the uses in a module."""
     for wanted, pattern, owner in STRINGS:
         for match in re.finditer(pattern, text) if wanted == file else ():
             line = text.count("\n", 0, match.start()) + 1
@@ -242,7 +240,6 @@ def _assigned(nodes: Iterable[ast.AST]) -> Iterator[tuple[ast.expr, ast.expr]]:
 
 
 def complaints(uses: Iterable[Use], names: Names) -> Iterator[str]:
-    """Yield a line for each use that does not fit the recorded names."""
     for use in uses:
         if use.name not in names:
             yield f"{use.file}:{use.line}: {use.name}: no such name is recorded; run make conformance"
@@ -359,7 +356,6 @@ def _documented(name: str, member: Any) -> Iterator[list[str]]:
 
 
 def main() -> int:
-    """Check the uses, record the signatures and compile every kernel; return 1 if something does not fit, else 0."""
     sys.setdlopenflags(os.RTLD_LAZY)  # PyCUDA is imported with an empty libcuda
     uses = all_uses()
     names = {use.name for use in uses} | declared().keys()
@@ -384,7 +380,6 @@ def main() -> int:
 
 
 def compile_kernels() -> None:
-    """Compile each kernel for one problem. Raises CompileError if the environment lacks what a kernel needs."""
     registry = discover()
     kernels = [kernel for kernel in registry.kernels.values() if isinstance(kernel, CudaKernel)]
     for kernel in kernels:

@@ -60,7 +60,6 @@ class Layer(NamedTuple):
 
     @property
     def group(self) -> tuple[str, int, str, str]:
-        """Return network, n, layout and direction: the key of a row of the summary."""
         return self.network, self._of("n"), self._of("layout"), self._of("direction")
 
     def _of(self, axis: str) -> Any:
@@ -76,7 +75,6 @@ class Pair(NamedTuple):
 
     @property
     def shown(self) -> str:
-        """Return the ratio with its remarks, marked if either row is noisy."""
         return f"{MARK * any(map(is_noisy, (self.ours, self.peer)))}{self.ratio.words}"
 
 
@@ -144,7 +142,6 @@ def geometric_mean(ratios: Sequence[Ratio]) -> Ratio:
 
 
 def summary(outcomes: Outcomes) -> Iterator[tuple[str, ...]]:
-    """Yield a row for each network, n, layout and direction, with the number of layers that have a ratio."""
     for group in dict.fromkeys(layer.group for layer in outcomes):
         members = {layer: pair for layer, pair in outcomes.items() if layer.group == group}
         known = {layer: pair for layer, pair in members.items() if isinstance(pair, Pair)}
@@ -158,7 +155,6 @@ def summary(outcomes: Outcomes) -> Iterator[tuple[str, ...]]:
 
 
 def by_layer(outcomes: Outcomes) -> Iterator[tuple[str | int, ...]]:
-    """Yield a row for each layer that has a ratio."""
     for layer, pair in outcomes.items():
         if isinstance(pair, Pair):
             numbers = (pair.ratio.median, pair.ratio.low, pair.ratio.high, pair.peer.gflop_per_s)
@@ -216,7 +212,6 @@ def page(suite: Suite, networks: Sequence[str], store: Store, run_id: str, file:
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Print the page; on an error print one line and return 2."""
     parser = argparse.ArgumentParser(
         prog="conv_peers", description="Print how our convolutions compare with oneDNN's, as Markdown."
     )

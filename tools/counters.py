@@ -162,7 +162,6 @@ class Row(msgspec.Struct, frozen=True):
     reason: str = ""
 
     def measured(self, figure: Figure) -> int | None:
-        """Return the sum of a figure's metrics, or None if ncu has none of them."""
         counts = [[value for name in names if (value := self.values.get(name)) is not None] for names in figure.metrics]
         return sum(next(filter(None, values), 0) for values in counts) if any(counts) else None
 
@@ -178,7 +177,6 @@ class Check(msgspec.Struct, frozen=True):
 
     @property
     def line(self) -> str:
-        """Return the outcome as one line."""
         what = f"{self.tool} of {self.kernel} on {self.problem}"
         if self.errors is None:
             return f"{what}: not checked: {self.reason}"
@@ -232,7 +230,6 @@ def ncu_command(pair: Pair, metrics: Sequence[str] = METRICS) -> list[str]:
 
 
 def parsed(text: str) -> list[Counted]:
-    """Return the launches in the output of `ncu --csv --page raw`, in order."""
     lines = [line for line in text.splitlines() if line.startswith('"')]
     if not lines:
         return []
@@ -272,7 +269,6 @@ def _run(command: Sequence[str], until_s: float) -> Ran:
 
 
 def replies(questions: Sequence[Sequence[str]]) -> Iterator[tuple[int, str]]:
-    """Yield the exit status and the output of each command."""
     for question in questions:
         done = subprocess.run(
             question, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env={**os.environ, "LC_ALL": "C"}
@@ -419,7 +415,6 @@ def checked(pair: Pair, tool: str, ran: Ran) -> Check:
 
 
 def main(words: Sequence[str]) -> int:
-    """Launch a kernel, or read counters and check kernels under the GPU's lock; return the exit status."""
     parser = argparse.ArgumentParser(prog="counters.py", description="Read the counters of kernels, or check kernels.")
     parser.add_argument("--launch", nargs="+", metavar="KERNEL PROBLEM", help="launch a kernel once on each problem")
     parser.add_argument("--out", type=Path, metavar="FOLDER", help="read counters; write them to this folder")

@@ -66,7 +66,6 @@ def probe(
 
 
 def answer(row: Measurement, direction: str, name: str) -> Answer:
-    """Return the outcome in a row as an answer to the probe `name`."""
     if row.status == Status.OK:
         return Answer(row.kernel, direction, name, f"runs, {(row.scratch_bytes or 0) / 2**20:.1f} MiB", "")
     status = re.search(r"returned (?:CUDNN_STATUS_)?(\w+)", row.reason or "")
@@ -86,7 +85,6 @@ def table(answers: list[Answer]) -> str:
 
 
 def write(folder: Path, execute: Execute, over: Callable[[], bool]) -> str:
-    """Write cudnn.md into the folder of a report, and return a summary in one line."""
     answers = probe(execute, over=over)
     text = (
         "# cuDNN's algorithms on this device\n\n"

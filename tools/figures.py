@@ -75,7 +75,6 @@ class Shown(NamedTuple):
 
 
 def main(words: Sequence[str] = ()) -> int:
-    """Measure the runs that the store lacks, and draw the page."""
     parser = argparse.ArgumentParser(description="Draw docs/figures.md.")
     parser.add_argument("--db", type=Path, help="store that keeps the runs; a temporary one if left out")
     parser.add_argument("--max-time", default="0.1", help="seconds a case")
@@ -135,7 +134,6 @@ def _drawn(store: Store) -> list[Shown]:
 
 
 def _origin(data: RunData) -> str:
-    """Return the machine and software of a run, and how noisy the run was."""
     machine, sentence = data.run.machine, noise_of(data.rows).sentence
     where = f"{machine.get('cpu')}, {count(machine.get('cpus_usable', 1), 'CPU')}"
     return f"Measured on {where}, with {software(data.run)}." + (f" {sentence}." if sentence else "")

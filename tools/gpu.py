@@ -49,7 +49,6 @@ MOST, MOST_S, QUESTIONS = 40, 70.0, 300
 
 
 def main(words: Sequence[str] = ()) -> int:
-    """Measure for a slot, or print the tasks that a slot would measure."""
     options = _options(words)
     try:
         if options.plan:
@@ -101,7 +100,6 @@ def tasks_of(options: argparse.Namespace, limits: DeviceLimits, agenda_: Agenda)
 
 
 def wanted(tasks: Sequence[Task], options: argparse.Namespace) -> list[Task]:
-    """Return the tasks that `--only` selects."""
     return [task for task in tasks if any(words in task.name for words in options.only or [""])]
 
 
@@ -263,7 +261,6 @@ def _questions(tasks: Sequence[Task], agenda_: Agenda) -> Iterator[list[Task]]:
 
 
 def measure(options: argparse.Namespace) -> int:
-    """Use a slot of the present device."""
     measuring = Measuring(options)
     settings = Settings("", options.device, tuple(map(os.path.abspath, options.plugin)))
     device = measuring.device(settings)

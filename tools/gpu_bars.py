@@ -42,7 +42,6 @@ class Bar(NamedTuple):
 
     @property
     def against(self) -> str:
-        """Return in words what the bar compares with."""
         if self.on:
             return f"{operation(self.on)} of as many bytes"
         error = f", at most {self.errors:g} times its error" if self.errors else ""
@@ -50,7 +49,6 @@ class Bar(NamedTuple):
 
     @property
     def is_fair(self) -> bool:
-        """Return whether both sides are in the same class."""
         return bool(self.numerics) and not self.rival_numerics
 
 

@@ -161,7 +161,6 @@ class Page:
         return [r for r in self._rows[answer.run] if r.problem in problems or not problems]
 
     def dirty(self) -> Iterator[str]:
-        """Yield a remark on runs that measured a tree with uncommitted changes."""
         if self._store:
             runs = self._store.run_ids()
             bad = [run for run in runs if self._store.run(run).git_commit.endswith("-dirty")]
@@ -169,7 +168,6 @@ class Page:
                 yield f"> {count(len(bad), 'run')} of {len(runs)} measured a tree with changes that were not committed."
 
     def founding(self) -> Iterator[str]:
-        """Yield the answer to the founding question, from one job: NT, NN, and transposing first."""
         yield f"**{QUESTION}**"
         rows = {(r.kernel, r.problem): r for r in self.rows("founding") if r.time_s_median}
         nt, nn, out, turned = FOUNDING[0], FOUNDING[1], TURNED[0], "gemm/cublas.tnn_geam"
@@ -198,7 +196,6 @@ class Page:
         return rate(nt) if nt else "", rate(nn) if nn else "", ratio
 
     def bars(self) -> Iterator[str]:
-        """Yield the table of bars, each within one class of numerics and algorithm."""
         yield "## Bars"
         yield "Our fastest kernel over the vendors' fastest of the same numerics, from rows of one run."
         yield from self._verdicts(gpu_bars.bars())
@@ -208,7 +205,6 @@ class Page:
         yield from self._verdicts(gpu_bars.lines())
 
     def verdict(self, bar: gpu_bars.Bar) -> gpu_bars.Verdict:
-        """Return the verdict on a bar from the rows that answer its task."""
         kernels, rivals = gpu_bars.contenders(bar, self._registry)
         work = 1.0
         if bar.on:
@@ -299,7 +295,6 @@ class Page:
             yield problem, first.mode, *told, rate(first), *theirs, ratio, first.run_id
 
     def claims(self, folder: Path) -> Iterator[str]:
-        """Yield the number of claims with each verdict; claims.md lists the claims."""
         path = folder / "claims.csv"
         if path.exists():
             with path.open(encoding="utf-8") as file:
@@ -326,7 +321,6 @@ class Page:
         yield "\n".join(f"- {way}: timed wrong, so `{globs}` get no rows" for way, globs in ways)
 
     def runs(self) -> Iterator[str]:
-        """Yield the runs of the store, each with its purpose, date, host, driver and commit."""
         if self._store:
             yield "## Runs"
             heads = ("run", "for", "answers", "began, UTC", "host", "driver", "commit", "rows")

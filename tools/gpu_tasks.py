@@ -100,7 +100,6 @@ class Tasks:
         self.refused: list[str] = []
 
     def all(self) -> list[Task]:
-        """Return every task once, in no particular order."""
         made = (
             self._tools(), self._verified(), self._founding(), self._bars(), self._claims(), self._layers(),
             self._problems(), self._modes(), self._tiles(),

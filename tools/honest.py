@@ -77,7 +77,6 @@ def conv(rng: np.random.Generator) -> str:
 
 
 def fft(rng: np.random.Generator) -> str:
-    """Return the id of a transform of one or two dimensions, with any length."""
     h = 1 if rng.random() < 0.5 else size(rng, 100)
     w = size(rng, 2000 if h == 1 else 100)
     return f"fft/b{size(rng, 20)}h{h}w{w}/{pick(rng, 'f32', 'f64')}/{pick(rng, 'r2c', 'c2r', 'c2c', 'c2c/inverse')}"
@@ -96,12 +95,10 @@ def copy(rng: np.random.Generator) -> str:
 
 
 def fma(rng: np.random.Generator) -> str:
-    """Return the id of multiply-adds in registers."""
     return f"fma/n{size(rng, 4096)}k{size(rng, 1000)}/{pick(rng, 'f32', 'f64')}"
 
 
 def transfer(rng: np.random.Generator) -> str:
-    """Return the id of a transfer within the host's memory, in any storage type."""
     return f"transfer/n{size(rng, 500_000)}/{pick(rng, 'f32', 'f64', 'f16', 'bf16')}/h2h"
 
 
@@ -139,7 +136,6 @@ def sampled(active: bool) -> Iterator[None]:
 
 
 def complaints(registry: Registry, problem: Problem, whole: bool, seen: Counter[str]) -> Iterator[str]:
-    """Yield a line for each right result that is called wrong."""
     draw = Draw(problem, zlib.crc32(problem.id.encode()))
     for _ in range(THIRD if zlib.crc32(problem.id.encode()) % 2 else 1):  # special values of either width
         draw.redraw()
@@ -207,14 +203,12 @@ def _rounded(problem: Problem, draw: Draw, seen: Counter[str]) -> Iterator[str]:
 
 
 def alarms(registry: Registry, count: int, seed: int, seen: Counter[str], op: str = "") -> Iterator[str]:
-    """Yield each false alarm for `count` drawn problems; `seen` counts the results that were checked."""
     wholes = itertools.cycle((True, False))
     for problem, whole in zip(problems(registry, count, seed, op), wholes, strict=False):
         yield from complaints(registry, problem, whole, seen)
 
 
 def main() -> int:
-    """Print every false alarm and the number of results checked; return 1 if there was an alarm, else 0."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--problems", type=int, default=3000)
     parser.add_argument("--seed", type=int, default=0)

@@ -65,7 +65,6 @@ def rungs(registry: Registry) -> dict[str, list[CudaKernel]]:
 
 
 def rung(registry: Registry, kernel: CudaKernel) -> tuple[str, ...]:
-    """Return the cells of a kernel: its label, and the resources of its default tile."""
     chosen = tile_rows(kernel, _large(registry, kernel), ARCHS)
     heaviest = max(chosen, key=lambda row: row.registers).entry  # the launch with the most registers
     default = list({row.arch: row for row in chosen if row.entry == heaviest}.values())

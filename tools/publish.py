@@ -64,7 +64,6 @@ CASE_S = 0.7
 
 
 def digest(jobs: Iterable[PlannedJob], registry: Registry) -> str:
-    """Return the digest of the kernels and problems of jobs. Raises UsageError."""
     by_kernel: dict[str, list[Problem]] = {}
     for problem, kernel in dict.fromkeys(entrant for job in jobs for entrant in job.job.entrants):
         by_kernel.setdefault(kernel, []).append(registry.problem(problem))
@@ -171,12 +170,10 @@ class Experiments:
 
     @property
     def runs(self) -> dict[str, str]:
-        """Return the answers' runs that are in the store, by task, without the run of the suites."""
         known = set(self._store.run_ids()) - {self._suites}
         return {name: run for name, run in self._done().items() if run in known}
 
     def judged(self, prices: Prices) -> list[Answer]:
-        """Return every claim with its verdict, each from the rows of one run."""
         done, claims_of_run, verdicts = self._done(), dict[str, list[str]](), dict[str, Answer]()
         for claim in claims():
             claims_of_run.setdefault(done.get(f"claim {claim.experiment}", self._suites), []).append(claim.id)
@@ -203,7 +200,6 @@ class Experiments:
 
 
 def main(words: Sequence[str] = ()) -> int:
-    """Measure the cases that the store lacks, and publish the report."""
     options = _options(words)
     title = f"{cpu_name()}, {count(cpu_count(), 'CPU')}"
     folder = options.out / folder_name(title)
@@ -309,7 +305,6 @@ def _latest(store: Store) -> str:
 def publish(
     store: Store, options: argparse.Namespace, title: str, folder: Path, run: str, experiments: Experiments
 ) -> None:
-    """Write the report of the suites' run and of the experiments."""
     runs = {", ".join(store.run(run).suites): run, **experiments.runs}
     prices, left = load_prices(options.prices), experiments.left()
     about = Publication(

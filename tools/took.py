@@ -61,7 +61,6 @@ def took(command: Sequence[str], silent: bool = False) -> Took:
 
 
 def kernelmark(*words: str | Path, silent: bool = False) -> Took:
-    """Run `kernelmark WORDS` of this checkout as `took` runs a command."""
     return took([*COMMAND, *map(str, words)], silent)
 
 

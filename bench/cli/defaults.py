@@ -100,7 +100,6 @@ def _entries(defaults: Defaults, commands: Commands) -> Iterator[tuple[str, str,
 
 
 def _option(command: click.Command, key: str) -> click.Option | None:
-    """Return the option that a key names, or None if there is none or if a file may not set it."""
     if key in NEVER:
         return None
     options = (param for param in command.params if isinstance(param, click.Option))

@@ -113,7 +113,6 @@ def _tuned() -> list[Diagnosis]:
 
 
 def _ceilings(path: Path) -> list[Diagnosis]:
-    """Report whether the ceilings that the latest run was compared with are valid."""
     if not path.is_file():
         return []
     with Store(path, create=False) as store:

@@ -151,7 +151,6 @@ def _done(work: Callable[[], object]) -> int:
 
 
 def _flush() -> None:
-    """Write the buffered output while a failure can still be handled."""
     try:
         sys.stdout.flush()
     except OSError:
@@ -176,7 +175,6 @@ def _defect(error: BaseException) -> int:
 
 
 def _of_plugin(error: BaseException) -> str | None:
-    """Return a complaint about the plug-in that raised an error, or None."""
     discovery = sys.modules.get("kernelmark.bench.plan.discovery")  # loaded only if there are plug-ins
     return discovery.of_plugin(error) if discovery else None
 
@@ -193,7 +191,6 @@ def _of_environment(error: BaseException) -> str | None:
 
 
 def _saved(error: BaseException) -> str:
-    """Write a report for the authors to a new file, and return its name."""
     import tempfile
     import traceback
 

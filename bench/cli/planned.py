@@ -229,7 +229,6 @@ def _bytes(expected: Estimate, cases: int, db: Path) -> str:
 
 
 def _about(seconds: float) -> str:
-    """Return a rough time, such as `40 s`, `7 min` or `2.5 h`."""
     unit, length = next(((unit, s) for unit, s in (("h", 3600), ("min", 60)) if seconds >= 2 * s), ("s", 1))
     number = seconds / length
     return f"{f'{number:.0f}' if number >= 10 else f'{number:.2g}'} {unit}"

@@ -124,7 +124,6 @@ class Display(Progress):
 
     @property
     def _where(self) -> str:
-        """Return the state of the run, such as `12/199, about 2 min left`."""
         part = f"{self._done}/{self._total}"
         if self._process > self._processes:
             part = f"process {self._process}, to replace disturbed ones, {part}"

@@ -128,7 +128,6 @@ _UNITS = {"kB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12, "Mbit": 1e6 / 8, "Gbit": 
 
 
 def _workers(text: str) -> tuple[int, ...]:
-    """Return `1,2,4` as ascending integers without duplicates. Raises ValueError."""
     words = text.split(",")
     if all(re.fullmatch("[0-9]{1,7}", word) and 1 <= int(word) <= MOST_WORKERS for word in words):
         return tuple(sorted({int(word) for word in words}))
@@ -136,7 +135,6 @@ def _workers(text: str) -> tuple[int, ...]:
 
 
 def _rate(text: str) -> float:
-    """Return `8GB/s` or `10Gbit/s` in bytes per second. Raises ValueError."""
     match = re.fullmatch(rf"({DECIMAL})({'|'.join(_UNITS)})/s", text)
     rate = float(match[1]) * _UNITS[match[2]] if match else 0.0
     if not 1 <= rate <= 1e18:

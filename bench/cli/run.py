@@ -277,7 +277,6 @@ def _reproducing(store: Store, request: RunRequest, run_id: str) -> RunRequest:
 
 
 def _run_here(store: Store, request: RunRequest, begun: _Begun) -> tuple[Registry, bool]:
-    """Measure in workers of this process; return the registry, and whether the run is complete."""
     plan = request.known or plan_asked(request.suites, request.options)
     with Workers() as workers:
         workers.load(plan)
@@ -365,7 +364,6 @@ def _recorded(store: Store, resume: str | None, host: Host) -> dict[str, Any]:
 
 
 def _chosen_gpus(numbers: tuple[int, ...], present: list[str]) -> tuple[str, ...]:
-    """Return the UUIDs of the GPUs with these numbers, or of all GPUs if there are none. Raises UsageError."""
     if missing := [number for number in numbers if number >= len(present)]:
         there = f"0 to {len(present) - 1}" if present else "none"
         raise UsageError(f"--devices: there is no GPU {missing[0]} here, expected {there}")

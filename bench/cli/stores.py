@@ -187,7 +187,6 @@ def _skipped(skipped: Mapping[str, int]) -> str:
 
 
 def _problem(registry: Registry, text: str) -> Problem | None:
-    """Return the problem with this id, or None if there is none. Raises UsageError for a plug-in without figures."""
     try:
         problem = registry.problem(text)
     except UsageError:

@@ -123,7 +123,6 @@ LEAST_MM = 40
 
 
 def _millimetres(text: str) -> float:
-    """Read a width in whole millimetres. Raises ValueError."""
     if re.fullmatch("[0-9]{2,3}", text) and int(text) >= LEAST_MM:
         return float(text)
     raise ValueError(f"is {text!r}, expected whole millimetres from {LEAST_MM} to 999")

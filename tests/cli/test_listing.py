@@ -82,14 +82,11 @@ def test_inspect_has_a_line_a_kernel(called, registry):
 
 
 def completing(line):
-    """The variables with which bash asks for the last word of a line."""
     return {"COMP_WORDS": line, "COMP_CWORD": str(line.count(" ")), "_KERNELMARK_COMPLETE": "bash_complete"}
 
 
 @pytest.fixture
 def complete(called, monkeypatch):
-    """What bash is offered for the last word of a line."""
-
     def of(words):
         for name, value in completing(f"kernelmark {words}").items():
             monkeypatch.setenv(name, value)
@@ -142,7 +139,6 @@ def test_each_shell_has_a_script(python_in, tmp_path, shell):
 
 
 def shown(called, *words):
-    """The problems that `show --json` prints."""
     return [row["problem"] for row in json.loads(called("show", "base", "--json", *words).out)["results"]]
 
 

@@ -42,7 +42,6 @@ def ran(tmp_path_factory, kernelmark_in):
 
 @pytest.fixture
 def again(ran, called, monkeypatch):
-    """Call a command in the folder of that run."""
     monkeypatch.chdir(ran[0])
     monkeypatch.setenv("XDG_DATA_HOME", str(ran[0] / "data"))
     return called

@@ -138,7 +138,6 @@ def measured(tmp_path_factory, kernelmark_in):
 
 @pytest.fixture
 def again(measured, called, monkeypatch):
-    """Call a command in the folder of that run."""
     monkeypatch.chdir(measured)
     return called
 
@@ -170,7 +169,6 @@ def test_crossover_prints_a_table_and_writes_it_as_csv(measured, again):
 
 @pytest.fixture
 def compared(called, store):
-    """Call `compare` for runs of one case, of five processes but for `single`."""
     for run_id, factor, processes in (("base", 1, 5), ("slow", 1.05, 5), ("again", 1, 5), ("single", 1, 1)):
         begin(store, run_id)
         add(store, run_id, "m1n1/f32", times(factor)[:processes])

@@ -82,7 +82,6 @@ def change(path, sql):
 
 
 def ended_well(done):
-    """Whether a command has done what it could, or has refused in one line."""
     lines = [line for line in done.err.splitlines() if not line.startswith("partial: ")]
     short = all(len(line) <= MOST and line.isprintable() for line in lines)
     return short and (len(lines) == 1 if done.status == 2 else not lines and done.status in (0, 1))
@@ -154,7 +153,6 @@ def test_a_number_that_is_not_finite_is_unknown(called, path, words):
 
 
 def flipped(content, rng):
-    """The file with a few bits turned, or a block of zeros in it."""
     damaged = bytearray(content)
     if rng.random() < 0.3:
         start = rng.randrange(len(damaged))

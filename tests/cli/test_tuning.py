@@ -25,8 +25,6 @@ PROBLEM = "gemm/m500n70k256/f32/NT"
 
 @pytest.fixture
 def trained(called, store):
-    """Plant runs, each with its values, and call `select --train` on them."""
-
     def of(*words, kernels=None, **runs):
         for run_id, values in (runs or {"planted": {}}).items():
             columns = {"device_name": cpu_name(), **values}
@@ -244,7 +242,6 @@ WORDS = ("scaling", "net", "--link", "8GB/s", "--workers", "4,8,1")
 
 @pytest.fixture
 def path(begun):
-    """The path of a store with a network of one layer and an aggregation of its gradient."""
     for problem, part in (("gemm/m1n1000k500/f32/NT", "forward"), ("gemm/m1000n500k1/f32/TN", "backward")):
         put(begun, problem, "gemm/a.b")
         begun.add_layer("r1", Layer("net", problem, part, 1))

@@ -77,7 +77,6 @@ IN_STORE = {"runs", "run", "show", "compare", "crossover", "claims", "doctor", "
 
 
 def words_of(text: str) -> set[str]:
-    """The words of a text, without rules and without the colon of a header."""
     return {word.rstrip(":") for word in text.split() if word.strip("-")}
 
 
@@ -106,7 +105,6 @@ def fill(store: Store, run_id: str, factor: float) -> None:
 
 
 def tile(number: int) -> str:
-    """A tile that is as long as those of kernels with many tunables."""
     return ",".join(f"{name}={value}" for name, value in {**json.loads(TILE), "STAGES": number}.items())
 
 
@@ -139,7 +137,6 @@ def versions(store: Store) -> None:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """A folder with a suite and a store of two runs whose ids and reasons are long."""
     made = tmp_path_factory.mktemp("width")
     (made / "long.toml").write_text(SUITE)
     store = Store(made / "w.db")
@@ -156,7 +153,6 @@ def folder(tmp_path_factory):
 
 @pytest.fixture
 def shown(folder, monkeypatch):
-    """Return what a command prints at a width."""
     findings = [Finding("adversaries: copies from its last output", REASON, "wrong or mistrusted", True)] * 2
     monkeypatch.setattr(checks, "run", lambda *_: iter(findings))
     known = {"kernel": KERNELS[0], "tunables": TILE, "arch": "sm_90a", "limiter": "shared memory"}

@@ -26,13 +26,11 @@ MOST_BATCHES = 100_000
 
 
 def line(fault: Fault) -> str:
-    """Write the input of a fault to a file, and return the line that describes both."""
     name = write(FOUND / f"{digest(fault.given)}.json", fault.words, fault.given).relative_to(ROOT)
     return f'{fault.words[:200]} | {shown(fault.given)} | make fuzz FUZZ_ARGS="--replay {name}"'
 
 
 def main() -> int:
-    """Perform what is asked for; return 1 where something was wrong."""
     options = _arguments()
     kinds, total, begun = Counter[tuple[str, str]](), Report([], Counter(), Counter()), time.monotonic()
     with tempfile.TemporaryDirectory(prefix="kernelmark-fuzz-") as name:
@@ -63,7 +61,6 @@ def main() -> int:
 
 
 def submitted(pool: Executor, setting: Setting, options: argparse.Namespace) -> Iterator[Future[Report]]:
-    """Submit what is asked for: the inputs of files, or batches of drawn ones."""
     if options.replay:
         yield from (pool.submit(tried, setting, read(path)) for path in options.replay)
         return

@@ -59,7 +59,6 @@ class Report(NamedTuple):
 
 
 def tried(setting: Setting, input_: Input, seed: int = 0) -> Report:
-    """Perform an input, and report what is wrong with it."""
     performed = perform(input_, setting.samples, setting.place / f"{os.getpid()}-{next(_numbers)}", setting.limit_s)
     commands = Counter(step.words[0] for step in input_.steps if step.words)
     statuses = Counter(outcome.status for outcome in performed.outcomes)
@@ -67,7 +66,6 @@ def tried(setting: Setting, input_: Input, seed: int = 0) -> Report:
 
 
 def batch(setting: Setting, seed: int, most: int) -> Report:
-    """Draw this many different inputs, and perform each."""
     report, seen = Report([], Counter(), Counter()), set[str]()
 
     def use(input_: Input) -> None:
@@ -82,7 +80,6 @@ def batch(setting: Setting, seed: int, most: int) -> Report:
 
 
 def smallest(setting: Setting, fault: Fault) -> Fault:
-    """Return the smallest input that Hypothesis finds with a fault of the same kind."""
     alike = [fault]
 
     def use(input_: Input) -> None:

@@ -87,7 +87,6 @@ def _words(sound: str, wrong: str = "", rest: str = "") -> Strategy[Word]:
 
 @st.composite
 def _changed(draw: Any, texts: Sequence[str]) -> Word:
-    """A text with a few characters replaced, left out or doubled."""
     text = draw(st.sampled_from(texts))
     for _ in range(draw(st.integers(1, 3))):
         start = draw(st.integers(0, len(text)))

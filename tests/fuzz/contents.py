@@ -116,14 +116,12 @@ def defaults(draw: Any) -> dict[str, Any]:
 
 
 def foreign_json() -> st.SearchStrategy[File]:
-    """What nvbench and pytest-benchmark write, with parts of it changed."""
     known = [json.loads((DATA / name).read_text()) for name in ("nvbench.json", "pytest_benchmark.json")]
     return st.sampled_from(known).flatmap(hurt).map(lambda document: File(json.dumps(document)))
 
 
 @st.composite
 def own_csv(draw: Any, text: str) -> File:
-    """Our own CSV with cells, columns or lines changed."""
     rows = list(csv.reader(io.StringIO(text)))[: draw(st.integers(1, 5))]
     if draw(st.sampled_from([False, False, True])):
         cell = draw(st.integers(0, len(rows[0]) - 1))
@@ -150,7 +148,6 @@ _STATEMENTS = (
 
 
 def outside() -> st.SearchStrategy[Damage]:
-    """Damage to the bytes of any file."""
     at, texts = st.floats(0, 1, exclude_max=True), st.sampled_from(["\udcff" * 64, "\0" * 16, "x" * 5000])
     return st.one_of(
         st.builds(Damage, st.just("flip"), at, st.integers(0, 7)),
@@ -285,7 +282,6 @@ class Plugin(NamedTuple):
 
 
 def loading() -> st.SearchStrategy[Plugin]:
-    """Plug-ins that do something when they are imported."""
     return st.one_of(
         st.sampled_from(RAISING + REFUSED).map(lambda text: Plugin(f"{HEAD}{text}\n", refused=True)),
         st.sampled_from(WILD).map(lambda text: Plugin(f"{HEAD}{text}\n", wild=True)),
@@ -296,7 +292,6 @@ def loading() -> st.SearchStrategy[Plugin]:
 
 @st.composite
 def declarations(draw: Any) -> Plugin:
-    """Plug-ins with declarations of which some cannot be."""
     given = draw(st.dictionaries(st.sampled_from(KEYWORDS), st.sampled_from(VALUES), max_size=3))
     given = {key: value for key, value in given.items() if value != "forever" or key in FUNCTIONS}
     op, how = draw(st.sampled_from(["'copy'"] * 9 + list(VALUES))), draw(st.sampled_from(["kernel"] * 3 + ["cuda"]))

@@ -79,7 +79,6 @@ class Input(_Part):
 
 
 def write(path: Path, note: str, given: Input) -> Path:
-    """Write an input, and what went wrong with it, as an entry of the corpus."""
     path.parent.mkdir(parents=True, exist_ok=True)
     # The encoder of msgspec refuses surrogates, which stand for bytes that are no UTF-8.
     path.write_text(json.dumps({"note": note, "input": msgspec.to_builtins(given)}, indent=1) + "\n", encoding="ascii")
@@ -87,17 +86,14 @@ def write(path: Path, note: str, given: Input) -> Path:
 
 
 def read(path: Path) -> Input:
-    """Return the input of an entry of the corpus."""
     return msgspec.convert(json.loads(path.read_text(encoding="ascii"))["input"], Input)
 
 
 def digest(given: Input) -> str:
-    """Return a name for an input."""
     return hashlib.sha256(json.dumps(msgspec.to_builtins(given)).encode()).hexdigest()[:12]
 
 
 def shown(given: Input, most: int = 160) -> str:
-    """Return the commands of an input in one line, a long one cut."""
     line = "; ".join(ascii(shlex.join(["kernelmark", *step.words]))[1:-1] for step in given.steps)
     return line if len(line) <= most else f"{line[: most - 4]} ..."
 
@@ -115,7 +111,6 @@ EXPORTS = ("rows.csv", "rows.json", "rows.parquet", "nvbench.json", "pytest_benc
 
 
 def make_samples(folder: Path) -> Path:
-    """Write every sample into a folder that is empty, and return it."""
     with Store(folder / "rows.db") as rows:
         varied(rows)
         write_file(rows, [ROWS_RUN], "csv", folder / "rows.csv")

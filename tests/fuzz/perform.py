@@ -109,7 +109,6 @@ def perform(given: Input, samples: Path, place: Path, limit_s: float) -> Found:
 
 
 def _performed(step: Step, place: Path, limit_s: float) -> Outcome:
-    """Fork for a step, and send it the signals that are due until it has ended."""
     limit_s = limit_s * SLOW.get("".join(step.words[:1]), 1) + step.patience_s
     paths = place / "out", place / "err"
     streams = [_stream(kind, path) for kind, path in zip((step.out, step.err), paths, strict=True)]
@@ -237,7 +236,6 @@ def _ended() -> tuple[str, ...]:
 
 
 def _left() -> list[Member]:
-    """Reap what has ended, and return the processes that have not."""
     with suppress(ChildProcessError):
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass
@@ -267,7 +265,6 @@ SHORTEST_STEM = 3
 
 
 def faults(given: Input, performed: Found) -> list[str]:
-    """Return what is wrong, a few words for each."""
     pairs = list(zip(given.steps, performed.outcomes, strict=True))
     of_steps = [fault for step, outcome in pairs for fault in _step(given, step, outcome)]
     if given.wild or any(outcome.hung for outcome in performed.outcomes):

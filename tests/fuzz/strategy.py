@@ -64,7 +64,6 @@ KINDS = {
 
 
 def inputs(samples: Path, only: tuple[str, ...] = ()) -> st.SearchStrategy[Input]:
-    """Return every kind of input; only: these of KINDS, and no others."""
     damages, text = contents.damages(samples / "rows.db"), (samples / "rows.csv").read_text()
     by_kind = {
         "calls": _calls(damages), "prices": _prices(), "defaults": _defaults(), "problems": _problems(),
@@ -136,7 +135,6 @@ def _defaults(draw: Any) -> Input:
 
 @st.composite
 def _stores(draw: Any, damages: Any) -> Input:
-    """A damaged store, and one or two commands that read it, add to it or remove from it."""
     sample = draw(st.sampled_from(["rows.db", "rows.db", "runs.db", "net.db", "old.db"]))
     chosen = draw(st.lists(st.sampled_from(READERS), min_size=1, max_size=2))
     if draw(once_in(120)):

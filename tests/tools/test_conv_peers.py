@@ -40,8 +40,6 @@ def call(store, suite, capsys):
 
 @pytest.fixture
 def layers(call, tmp_path):
-    """The rows of layers that a call writes, by the name of the layer."""
-
     def layers(*words):
         call("--layers", str(tmp_path / "layers.csv"), *words)
         return {row["layer"]: row for row in csv_rows(tmp_path / "layers.csv")}
@@ -69,7 +67,6 @@ def times(store, c, direction="fprop", **kernels):
 
 
 def rows(page, first):
-    """The cells of the rows of all tables whose first cell is this."""
     table = [[cell.strip() for cell in line.split("|")[1:-1]] for line in page.splitlines() if line.startswith("|")]
     return [cells for cells in table if cells[0] == first]
 

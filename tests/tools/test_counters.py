@@ -37,7 +37,6 @@ def text(name):
 
 @pytest.fixture
 def stand_in(monkeypatch, tmp_path):
-    """Put a shell script in the place of a command, its text given."""
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
 
     def make(command, script):

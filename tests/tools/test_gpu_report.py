@@ -235,7 +235,6 @@ def slot(tmp_path):
 
 
 def two_tasks(left_s, kind="emulator", limit_s=120.0):
-    """Return a question of two tasks so long before the end of the slot."""
     tasks = [
         gpu_slot.Task(name=f"{kind} {kernel}", kind=kind, value=1.0, digest="d", seconds=0.6, kernels=(kernel,))
         for kernel in ("a", "b")

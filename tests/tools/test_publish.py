@@ -87,7 +87,6 @@ def test_without_a_run_all_is_measured(store, tmp_path):
 
 @pytest.fixture
 def called(tmp_path, monkeypatch):
-    """A call of `make publish` for a store that is named `results.db`, without figures."""
     monkeypatch.setattr(Report, "draw", lambda *_: [])
     place = ("--out", str(tmp_path / "reports"), "--db", str(tmp_path / "results.db"), "--minutes", "1")
     return lambda *words: publish.main([*place, *TINY, *words])
@@ -194,7 +193,6 @@ def made(begun, registry, tmp_path, monkeypatch):
 
 
 def measured(store):
-    """The experiments that have a run, in the order of their beginning."""
     return [store.run(run).command.split()[3] for run in store.run_ids() if run != "r1"]
 
 
