@@ -1,6 +1,5 @@
 """The self-test: its arithmetic on recorded numbers, its cheats and wrong results, its runs in real processes."""
 
-import json
 import os
 import weakref
 from collections.abc import Iterator
@@ -30,6 +29,7 @@ from kernelmark.bench.selftest.neighbour import Neighbour, pinned
 from kernelmark.bench.selftest.wrong import conv, library
 from kernelmark.bench.selftest.wrong.library import Family
 from support.compared import times
+from support.pages import valid
 from support.plugins import FAKE
 
 
@@ -208,7 +208,7 @@ def test_the_exit_status_says_whether_every_bound_holds(fake, holds, status):
     fake(Finding("durations: x", "1", "2", holds))
     done = CliRunner().invoke(selftest, ["--only", "durations", "--json"])
     assert done.exit_code == status
-    said = json.loads(done.stdout)
+    said = valid(done.stdout, "selftest")
     assert said["findings"] == [{"check": "durations: x", "found": "1", "bound": "2", "holds": holds}]
     assert said["left_out"] == [name for name in checks.NAMES if name != "durations"]
 

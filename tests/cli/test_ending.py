@@ -19,9 +19,8 @@ BROKEN = "from kernelmark.bench.cli import listing, main\ndef fails(*_):\n    ra
 
 def called(code: str, *words: str, folder: Path, **options):
     variables = os.environ | {"XDG_DATA_HOME": str(folder), "TMPDIR": str(folder)}
-    return subprocess.run(
-        [sys.executable, "-c", code, *words], cwd=folder, env=variables, text=True, stderr=subprocess.PIPE, **options
-    )
+    options = {"stderr": subprocess.PIPE, **options}
+    return subprocess.run([sys.executable, "-c", code, *words], cwd=folder, env=variables, text=True, **options)
 
 
 @pytest.mark.parametrize("error", ["KeyError('x' * 5000)", "RecursionError('deep')", "type('Bad', (Exception,), {'__str__': lambda self: 1 / 0})()"])  # fmt: skip # noqa: E501
@@ -52,19 +51,20 @@ def test_what_the_environment_makes_fail_is_no_defect(tmp_path, monkeypatch, err
 
 
 @pytest.mark.parametrize(
-    ("code", "status", "said"),
+    ("code", "stream", "status", "said"),
     [
-        (MAIN, 0, ""),
+        (MAIN, "stdout", 0, ""),
         # What was printed before is still held then, and the interpreter would fail to write it at its end.
-        (BROKEN.replace("raise", "print('a row'); raise").format("KeyboardInterrupt"), 130, "\n"),
+        (BROKEN.replace("raise", "print('a row'); raise").format("KeyboardInterrupt"), "stdout", 130, "\n"),
+        (BROKEN.format("KeyboardInterrupt"), "stderr", 130, None),
     ],
-    ids=["whole", "interrupted"],
+    ids=["whole", "interrupted", "without a word"],
 )
-def test_a_reader_that_has_gone_is_no_failure(tmp_path, monkeypatch, code, status, said) -> None:
+def test_a_reader_that_has_gone_is_no_failure(tmp_path, monkeypatch, code, stream, status, said) -> None:
     monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)
     read, write = os.pipe()
     os.close(read)
-    done = called(code, "list", folder=tmp_path, stdout=write)
+    done = called(code, "list", folder=tmp_path, **{"stdout": subprocess.DEVNULL, stream: write})
     os.close(write)
     assert (done.returncode, done.stderr) == (status, said)
 
@@ -83,15 +83,6 @@ def test_what_is_printed_is_written_to_its_end_or_refused(tmp_path, monkeypatch,
     with (small_disk("8k") / "list").open("w") as out:
         done = called(MAIN, "list", folder=tmp_path, stdout=out)
     assert (done.returncode, done.stderr) == (2, "kernelmark: standard output: No space left on device\n")
-
-
-def test_an_interrupt_has_its_status_where_standard_error_has_no_reader(tmp_path) -> None:
-    read, write = os.pipe()
-    os.close(read)
-    code = BROKEN.format("KeyboardInterrupt")
-    done = subprocess.run([sys.executable, "-c", code, "list"], cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=write)
-    os.close(write)
-    assert done.returncode == 130
 
 
 LIST, NONE = "list --json", "verify copy/m4n4/f32 --kernels no/such"

@@ -10,11 +10,9 @@ from kernelmark.bench.cli.commands import cli
 from kernelmark.bench.cli.defaults import default_map
 from kernelmark.bench.cli.documents import DOCUMENTS, schema
 from kernelmark.bench.plan.kernel import CudaKernel
-from kernelmark.bench.plan.text import indented
 from kernelmark.bench.record.columns import COLUMNS
 from kernelmark.bench.record.store import Store
 from kernelmark.bench.record.versions import KernelVersion
-from kernelmark.bench.selftest.finding import Checks, Finding
 from support.compared import add, begin, times
 from support.pages import DOCS, valid
 
@@ -58,10 +56,6 @@ def test_doctor_says_what_is_usable_and_how_to_mend_the_rest(called):
     findings = valid(called("doctor", "--json").printed, "doctor")
     assert next(finding for finding in findings if finding["part"] == "numpy")["usable"]
     assert all(finding["found"] for finding in findings)
-
-
-def test_the_version_is_told(called):
-    assert called("--version").printed.split()[-1].count(".") == 2
 
 
 @pytest.mark.usefixtures("cuda_compiler")
@@ -128,14 +122,6 @@ def test_where_there_is_nothing_to_complete_nothing_is_offered(complete, tmp_pat
 def test_to_complete_imports_nothing_heavy(python_in, tmp_path, two_runs, words):
     done = python_in(tmp_path, "-c", IMPORTING, **completing(f"kernelmark {words.format(two_runs)}"))
     assert (done.returncode, done.stderr, done.stdout != "") == (0, "numpy", True)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_each_shell_has_a_script(python_in, tmp_path, shell):
-    done = python_in(tmp_path, "-c", IMPORTING, _KERNELMARK_COMPLETE=f"{shell}_source")
-    assert done.returncode == 0
-    assert "_kernelmark_completion" in done.stdout
 
 
 def shown(called, *words):
@@ -263,11 +249,6 @@ def test_a_history_is_valid_also_of_a_kernel_without_versions(called, store):
     shown = valid(called("history", "copy/a.c", "copy/m3n5/f32", "--json", "--db", path).out, "history")
     assert shown == {"kernel": "copy/a.c", "problem": "copy/m3n5/f32", "versions": []}
     assert called("history", "copy/a.c", "copy/m3n5/f32", "--db", path).printed.count("\n") == 1
-
-
-def test_findings_of_the_selftest_are_valid():
-    findings = [Finding("durations: a", "1 us", "2 us", True), Finding("cold", "none", "", None)]
-    assert valid(indented(Checks(findings, ["wrong"])), "selftest")["left_out"] == ["wrong"]
 
 
 def test_verify_prints_json_alone_and_all_else_on_standard_error(called):
