@@ -22,11 +22,11 @@ TESTS = Path(__file__).resolve().parents[1]
 DEADLINE_S = 120
 
 
-def task(name: str, value: float = 1.0, seconds: float = 1.0, digest: str = "d", **more: Any) -> Any:
+def task(name, value=1.0, seconds=1.0, digest="d", **more):
     return agenda.Task(**{"name": name, "kind": "time", "value": value, "seconds": seconds, "digest": digest, **more})
 
 
-def test_a_slot_takes_what_is_worth_most_a_second_and_fits() -> None:
+def test_a_slot_takes_what_is_worth_most_a_second_and_fits():
     tasks = [task("slow", 9, 10), task("quick", 2, 1), task("dull", 1, 4), task("long", 90, 99)]
     slot = agenda.slot(tasks, agenda.Agenda(), 12.0)
     assert [t.name for t in slot.chosen] == ["quick", "slow"]
@@ -34,7 +34,7 @@ def test_a_slot_takes_what_is_worth_most_a_second_and_fits() -> None:
     assert slot.seconds <= 12
 
 
-def test_an_answer_closes_a_task_at_its_digest_alone_and_one_of_an_unknown_tree_makes_it_come_later() -> None:
+def test_an_answer_closes_a_task_at_its_digest_alone_and_one_of_an_unknown_tree_makes_it_come_later():
     agenda_ = agenda.Agenda()
     agenda.answer(agenda_, task("a"), agenda.Answer(digest="d"))
     assert not agenda.is_open(task("a"), agenda_)
@@ -43,14 +43,14 @@ def test_an_answer_closes_a_task_at_its_digest_alone_and_one_of_an_unknown_tree_
     assert [t.name for t in agenda.ordered([task("a"), task("b")], agenda_)] == ["b", "a"]
 
 
-def test_a_task_that_fails_twice_at_one_digest_is_closed() -> None:
+def test_a_task_that_fails_twice_at_one_digest_is_closed():
     agenda_, first = agenda.Agenda(), task("a")
     for expected in (True, False):
         agenda.answer(agenda_, first, agenda.Answer(digest="d", state="failed", text="no luck"))
         assert agenda.is_open(first, agenda_) is expected
 
 
-def test_a_task_is_expected_to_take_as_long_as_it_took() -> None:
+def test_a_task_is_expected_to_take_as_long_as_it_took():
     agenda_ = agenda.Agenda()
     agenda.answer(agenda_, task("a", seconds=5.0), agenda.Answer(digest="before", seconds=2.5))
     first, other = agenda.timed([task("a", seconds=5.0), task("b", seconds=5.0)], agenda_)
@@ -58,7 +58,7 @@ def test_a_task_is_expected_to_take_as_long_as_it_took() -> None:
     assert (other.seconds, other.assumed) == (5.0, True)
 
 
-def test_a_kernel_is_left_out_until_the_task_that_lost_it_has_another_digest() -> None:
+def test_a_kernel_is_left_out_until_the_task_that_lost_it_has_another_digest():
     agenda_, first, other = agenda.Agenda(), task("a"), task("b")
     agenda.leave_out(agenda_, [first], {"gemm/cuda.x": "crashed: no luck"})
     agenda.leave_out(agenda_, [other], {"gemm/cuda.x": "crashed: again"})
@@ -77,9 +77,7 @@ def test_a_kernel_is_left_out_until_the_task_that_lost_it_has_another_digest() -
         ('{"schema": 1, "answers": 3}', "expected an agenda as `make gpu` writes it"),
     ],
 )
-def test_an_agenda_that_is_none_or_cannot_be_written_is_refused_in_one_line(
-    tmp_path: Path, text: str, said: str
-) -> None:
+def test_an_agenda_that_is_none_or_cannot_be_written_is_refused_in_one_line(tmp_path, text, said):
     (tmp_path / agenda.FILE).write_text(text)
     with pytest.raises(UsageError, match=r"agenda\.json") as raised:
         agenda.read(tmp_path, "NVIDIA H200")
@@ -89,7 +87,7 @@ def test_an_agenda_that_is_none_or_cannot_be_written_is_refused_in_one_line(
         agenda.save(tmp_path / agenda.FILE, agenda.Agenda())
 
 
-def test_tasks_that_share_a_run_come_together_up_to_a_number_of_seconds() -> None:
+def test_tasks_that_share_a_run_come_together_up_to_a_number_of_seconds():
     layers = [task(f"layer {i}", 9.0 - i, seconds=gpu.MOST_S / 2.5, kind="time") for i in range(4)]
     claim = task("claim", 7.5, seconds=1.0, kind="claim")
     slow = task("slow", 5.5, seconds=500.0, kind="time", processes=3)
@@ -103,9 +101,7 @@ def test_tasks_that_share_a_run_come_together_up_to_a_number_of_seconds() -> Non
 
 
 @pytest.mark.parametrize(("cut", "took"), [(False, [10.0]), (True, [0.0])])
-def test_what_a_task_took_beside_one_that_was_cut_off_is_not_known(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cut: bool, took: list[float]
-) -> None:
+def test_what_a_task_took_beside_one_that_was_cut_off_is_not_known(tmp_path, monkeypatch, cut, took):
     monkeypatch.setattr(gpu.signal, "signal", lambda *_: None)
     measuring, agenda_ = gpu.Measuring(gpu._options(["--out", str(tmp_path)])), gpu.Agenda()
     question = gpu.Question(gpu.Settings(""), 0.0, (task("a", seconds=1.0), task("b")))
@@ -114,9 +110,7 @@ def test_what_a_task_took_beside_one_that_was_cut_off_is_not_known(
 
 
 @pytest.mark.long
-def test_a_plan_of_an_h200_fits_its_slot_and_begins_with_what_is_worth_most(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_plan_of_an_h200_fits_its_slot_and_begins_with_what_is_worth_most(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(gpu, "_prepared", lambda tasks, limits: f"{sum(task.seconds for task in tasks):.1f}")
     monkeypatch.setattr(gpu, "MADE", tmp_path / "build" / "tasks.json")
     assert gpu.main(["--plan", "--out", str(tmp_path), "--deadline", "540"]) == 0
@@ -131,9 +125,7 @@ def test_a_plan_of_an_h200_fits_its_slot_and_begins_with_what_is_worth_most(
     assert all(len(task["digest"]) == 20 for task in made["tasks"])
 
 
-def test_a_dirty_tree_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_dirty_tree_is_refused(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(gpu, "git_commit", lambda: "abc-dirty")
     assert gpu.main(["--out", str(tmp_path)]) == 2
     assert capsys.readouterr().err.splitlines() == [
@@ -142,7 +134,7 @@ def test_a_dirty_tree_is_refused(
     assert not list(tmp_path.iterdir())
 
 
-def begin(out: Path, *words: str, **variables: str) -> "subprocess.Popen[str]":
+def begin(out, *words, **variables):
     path = os.pathsep.join(map(str, (TESTS.parent, TESTS, TESTS.parent / "tools")))
     rig = str(Path(__file__).with_name("agenda_rig.py"))
     command = [sys.executable, rig, "--out", str(out), "--deadline", str(DEADLINE_S), *words]
@@ -151,24 +143,24 @@ def begin(out: Path, *words: str, **variables: str) -> "subprocess.Popen[str]":
     return subprocess.Popen(command, env=env, cwd=out, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 
-def use(out: Path, *words: str, **variables: str) -> tuple[int, str]:
+def use(out, *words, **variables):
     with begin(out, *words, **variables) as process:
         printed, _ = process.communicate(timeout=DEADLINE_S + 60)
     return process.returncode, printed
 
 
-def answers(out: Path) -> dict[str, dict[str, Any]]:
+def answers(out):
     recorded: dict[str, dict[str, Any]] = json.loads((out / "a-fake" / "agenda.json").read_text())["answers"]
     return recorded
 
 
-def rows(out: Path) -> dict[str, list[bytes]]:
+def rows(out):
     with Store(out / "a-fake" / "results.db", create=False) as store:
         return {run: [repr(record).encode() for record in store.records(run, samples=True)] for run in store.run_ids()}
 
 
 @pytest.mark.long
-def test_three_slots_of_which_the_second_is_killed_answer_each_task_once(tmp_path: Path) -> None:
+def test_three_slots_of_which_the_second_is_killed_answer_each_task_once(tmp_path):
     with begin(tmp_path) as first:
         assert first.stdout is not None
         wait_for(lambda: (tmp_path / "a-fake" / "agenda.json").exists() and len(answers(tmp_path)) >= 4, 60)
@@ -217,9 +209,7 @@ def test_three_slots_of_which_the_second_is_killed_answer_each_task_once(tmp_pat
         pytest.param("exit", "the process ended with status 0", marks=pytest.mark.long),
     ],
 )
-def test_a_task_that_fails_is_named_with_the_reason_and_the_others_are_answered(
-    tmp_path: Path, fault: str, reason: str
-) -> None:
+def test_a_task_that_fails_is_named_with_the_reason_and_the_others_are_answered(tmp_path, fault, reason):
     bad, words = "copy copy/fake.base copy/m3n5/f32", ("--only", "copy/m3n5")  # two of the eight tasks
     variables = {"AGENDA_FAULT": bad, "AGENDA_WHAT": fault, "AGENDA_MOST": "1"}
     if fault == "crash":  # first beside another, which fails with it; the next slot tries each alone

@@ -51,17 +51,17 @@ PLANTED = {
 
 
 @pytest.fixture(scope="module")
-def uses() -> list[Any]:
+def uses():
     return list(conformance.all_uses())
 
 
-def test_every_use_fits_its_recorded_signature(uses: list[Any]) -> None:
+def test_every_use_fits_its_recorded_signature(uses):
     assert list(conformance.complaints(uses, NAMES)) == []
     assert NAMES.keys() == {use.name for use in uses} | conformance.declared().keys()
 
 
 @pytest.mark.parametrize("planted", PLANTED)
-def test_a_planted_mistake_is_found(planted: str) -> None:
+def test_a_planted_mistake_is_found(planted):
     file, old, new, expected = PLANTED[planted]
     text = (conformance.ROOT / file).read_text()
     assert old in text
@@ -69,20 +69,20 @@ def test_a_planted_mistake_is_found(planted: str) -> None:
     assert any(expected in line for line in complaints) if expected else not complaints
 
 
-def test_every_owner_is_of_something_that_is_called(uses: list[Any]) -> None:
+def test_every_owner_is_of_something_that_is_called(uses):
     called = {use.name for use in uses if use.arguments}
     owners = {owner.removesuffix("()") for owner in conformance.OWNERS}
     assert {owner for owner in owners if not any(name.startswith(owner) for name in called)} == set()
 
 
-def test_what_ctypes_declares_has_the_sizes_of_the_header() -> None:
+def test_what_ctypes_declares_has_the_sizes_of_the_header():
     assert list(conformance.differences(NAMES)) == []
     sgemm = "libcublas.cublasSgemm_v2"
     (complaint,) = conformance.differences({**NAMES, sgemm: NAMES[sgemm].replace("_5: 4", "_5: 8")})
     assert complaint.startswith(f"{sgemm}: parameters have [8, 4, 4, 4, 4, 4, ")
 
 
-def test_signatures_are_recorded_of_the_versions_that_are_pinned() -> None:
+def test_signatures_are_recorded_of_the_versions_that_are_pinned():
     pinned = re.findall(r"^([\w-]+)==(\S+)$", (TOOLS / "data" / "gpu-packages.txt").read_text(), re.MULTILINE)
     assert {name: RECORD["versions"].get(name) for name, _ in pinned} == dict(pinned)
     assert RECORD["versions"]["pycuda"].startswith("2026.")
@@ -91,7 +91,7 @@ def test_signatures_are_recorded_of_the_versions_that_are_pinned() -> None:
 class Api:
     """Stands for nvmath's bindings: each routine has its name."""
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name):
         routine = partial(print)
         routine.name = name  # type: ignore[attr-defined]
         return routine
@@ -103,9 +103,7 @@ PLAIN = [k.id for k in CUBLAS if "none" in k.domain["grouping"]]
 
 @pytest.mark.parametrize("batch", ["", "/batch8"])
 @pytest.mark.parametrize("name", PLAIN)
-def test_cublas_gets_as_many_arguments_as_its_bindings_take(
-    name: str, batch: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_cublas_gets_as_many_arguments_as_its_bindings_take(name, batch, monkeypatch):
     kernel = REGISTRY.kernels[name]
     problem = REGISTRY.problem(f"gemm/m8n16k24/{kernel.domain['dtype'][0]}/NT{batch}")
     if kernel.refuses(problem):

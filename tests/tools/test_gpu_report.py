@@ -1,6 +1,5 @@
 """The report of a GPU: bars that compare like with like, its page, and the process that carries tasks out."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,23 +11,20 @@ import gpu_report
 import gpu_slot
 import gpu_tasks
 from kernelmark.bench.measure.timing import now
-from kernelmark.bench.plan.kernel import Kernel
 from kernelmark.bench.plan.limits import H100
-from kernelmark.bench.plan.registry import Registry
 from kernelmark.bench.record.columns import Result
-from kernelmark.bench.record.store import Store
 from support.rows import begin, put, result
 
 OURS, RIVAL = ("gemm/cuda.a", "gemm/cuda.b"), ("gemm/cublas.x", "gemm/cublas.y")
 PROBLEM = "gemm/m32n32k32/f32/NT"
 
 
-def sides(bar: Any, registry: Registry) -> tuple[list[Kernel], list[Kernel]]:
+def sides(bar, registry):
     ours, rivals = ([registry.kernels[name] for name in names] for names in gpu_bars.contenders(bar, registry))
     return ours, rivals
 
 
-def test_no_bar_compares_unlike_numerics(registry: Registry) -> None:
+def test_no_bar_compares_unlike_numerics(registry):
     for bar in gpu_bars.bars():
         ours, rivals = sides(bar, registry)
         problem, other = registry.problem(bar.problem), registry.problem(bar.on or bar.problem)
@@ -39,7 +35,7 @@ def test_no_bar_compares_unlike_numerics(registry: Registry) -> None:
     assert not any(bar.is_fair for bar in gpu_bars.lines())
 
 
-def test_every_bar_has_kernels_on_both_sides_and_those_that_are_metered_are_there(registry: Registry) -> None:
+def test_every_bar_has_kernels_on_both_sides_and_those_that_are_metered_are_there(registry):
     bars = [*gpu_bars.bars(), *gpu_bars.lines()]
     assert len(set(bars)) == len(bars)
     assert {*gpu_tasks.METERED} <= set(registry.kernels)
@@ -55,7 +51,7 @@ def test_every_bar_has_kernels_on_both_sides_and_those_that_are_metered_are_ther
         assert len(rivals) == len(bar.rivals or rivals), bar
 
 
-def test_a_variant_is_named_by_what_makes_it_one(registry: Registry) -> None:
+def test_a_variant_is_named_by_what_makes_it_one(registry):
     for kernel, wanted in gpu_bars.VARIANTS.items():
         problem = "gemm/m4096n4096k4096/f32/NT" if "gemm" in kernel else "transpose/m2048n26752/f32/in"
         problem = problem.replace("/in", "/out") if kernel.endswith("vectorised") else problem
@@ -67,13 +63,13 @@ def test_a_variant_is_named_by_what_makes_it_one(registry: Registry) -> None:
         assert all(len(name) < 90 for name in others), others
 
 
-def test_a_bar_in_place_has_the_kernels_that_work_in_place(registry: Registry) -> None:
+def test_a_bar_in_place_has_the_kernels_that_work_in_place(registry):
     (bar,) = (bar for bar in gpu_bars.bars() if bar.problem == "transpose/m8192n8192/f32/in")
     ours, _ = gpu_bars.contenders(bar, registry)
     assert {"transpose/cuda.tiled_inplace", "transpose/cuda.vectorised_inplace"} <= set(ours)
 
 
-def row(kernel: str, time_s: float | None = 1.0, **more: Any) -> Result:
+def row(kernel, time_s=1.0, **more):
     """Return a row of a job whose baseline is RIVAL[0]; the speedup's interval is 1 % wide on either side."""
     if time_s and kernel != RIVAL[0]:
         ends = {"speedup_ci95_low": 0.99 / time_s, "speedup_ci95_high": 1.01 / time_s}
@@ -82,7 +78,7 @@ def row(kernel: str, time_s: float | None = 1.0, **more: Any) -> Result:
     return result(kernel=kernel, time_s_median=time_s, **{**columns, **more})
 
 
-def failed(kernel: str) -> Result:
+def failed(kernel):
     return row(kernel, None, status="oom", reason="too large")
 
 
@@ -115,14 +111,14 @@ JUDGED: dict[str, tuple[list[Result], str, str]] = {
 
 
 @pytest.mark.parametrize("case", JUDGED)
-def test_a_bar_is_judged_by_its_interval_its_processes_and_its_error(case: str) -> None:
+def test_a_bar_is_judged_by_its_interval_its_processes_and_its_error(case):
     rows, state, text = JUDGED[case]
     verdict = gpu_bars.judge(gpu_bars.Bar(PROBLEM, "fp32", 1.0, errors=2.0), OURS, RIVAL, rows)
     assert (verdict.state, verdict.text[: len(text)]) == (state, text)
     assert (verdict.ratio is None) is (state == "absent")
 
 
-def test_of_two_problems_the_work_counts_and_a_bar_may_have_no_rival() -> None:
+def test_of_two_problems_the_work_counts_and_a_bar_may_have_no_rival():
     bar = gpu_bars.Bar(PROBLEM, "exact", 1.0, on="copy/m32n32/f32", rivals=RIVAL)
     rows = [row(OURS[0], 1.0), row(RIVAL[0], 1.5, problem=bar.on)]
     ratios = {work: gpu_bars.judge(bar, OURS, RIVAL, rows, work).ratio.median for work in (1.0, 2.0)}
@@ -135,10 +131,10 @@ GPU = {"device": "cuda", "device_name": "NVIDIA H200", "host": "somewhere", "mod
 
 
 @pytest.fixture
-def page(store: Store) -> Callable[..., str]:
+def page(store):
     """Make the page of tasks (name, problem, run, detail) answered at a digest; an open one has no run."""
 
-    def of(*tasks: tuple[str, str, str, str], digest: str = "d") -> str:
+    def of(*tasks, digest="d"):
         made, agenda_ = [], agenda.Agenda(device="NVIDIA H200", notes=["Read this first."])
         for name, problem, run, detail in tasks:
             how: dict[str, Any] = {"problems": (problem,), "group": "Convolution: net", "detail": detail}
@@ -151,7 +147,7 @@ def page(store: Store) -> Callable[..., str]:
     return of
 
 
-def layer(store: Store, run: str, problem: str, ours: float, theirs: float, begun: bool = False, **more: Any) -> None:
+def layer(store, run, problem, ours, theirs, begun=False, **more):
     if not begun:
         begin(store, run)
     for provider, name, median in (("cuda", "implicit", ours), ("cudnn", "gemm", theirs)):
@@ -159,7 +155,7 @@ def layer(store: Store, run: str, problem: str, ours: float, theirs: float, begu
         put(store, problem, f"conv/{provider}.{name}", taken=[median] * 20, **how)
 
 
-def test_a_network_is_summed_once_every_layer_is_answered_on_one_host(store: Store, page: Callable[..., str]) -> None:
+def test_a_network_is_summed_once_every_layer_is_answered_on_one_host(store, page):
     layer(store, "r1", FPROP[0], 2e-3, 1e-3)
     layer(store, "r2", FPROP[1], 3e-3, 4e-3)
     text = page(("a", FPROP[0], "r1", "2"), ("b", FPROP[1], "r2", "1"))
@@ -170,7 +166,7 @@ def test_a_network_is_summed_once_every_layer_is_answered_on_one_host(store: Sto
     assert "Seconds a batch" not in page(("a", FPROP[0], "r1", "2"), ("b", FPROP[1], "r3", "1"))
 
 
-def test_a_run_that_answers_several_tasks_gives_each_its_own_rows(store: Store, page: Callable[..., str]) -> None:
+def test_a_run_that_answers_several_tasks_gives_each_its_own_rows(store, page):
     layer(store, "r1", FPROP[0], 2e-3, 1e-3)
     layer(store, "r1", FPROP[1], 3e-3, 4e-3, begun=True)
     text = page(("a", FPROP[0], "r1", "2"), ("b", FPROP[1], "r1", "1"))
@@ -178,7 +174,7 @@ def test_a_run_that_answers_several_tasks_gives_each_its_own_rows(store: Store, 
     assert "| 5.00 ms" in next(line for line in text.splitlines() if line.startswith("| fprop"))
 
 
-def test_the_page_begins_with_notes_and_names_what_is_open(store: Store, page: Callable[..., str]) -> None:
+def test_the_page_begins_with_notes_and_names_what_is_open(store, page):
     layer(store, "r1", FPROP[0], 2e-3, 1e-3)
     text = page(("a", FPROP[0], "r1", "2"), ("b", FPROP[1], "", "1"))
     assert text.startswith("# NVIDIA H200\n\n> Read this first.\n")
@@ -187,7 +183,7 @@ def test_the_page_begins_with_notes_and_names_what_is_open(store: Store, page: C
     assert "somewhere" not in text
 
 
-def test_joules_a_batch_are_summed_where_every_layer_was_metered(store: Store, page: Callable[..., str]) -> None:
+def test_joules_a_batch_are_summed_where_every_layer_was_metered(store, page):
     layer(store, "r1", FPROP[0], 2e-3, 1e-3, energy_j=0.5)
     layer(store, "r2", FPROP[1], 3e-3, 4e-3, energy_j=0.25)
     tasks = ("a", FPROP[0], "r1", "2"), ("b", FPROP[1], "r2", "1")
@@ -197,9 +193,7 @@ def test_joules_a_batch_are_summed_where_every_layer_was_metered(store: Store, p
     assert "Joules" not in page(tasks[0], ("b", FPROP[1], "r3", "1"))
 
 
-def test_bars_have_their_numerics_and_a_verdict_of_other_kernels_says_so(
-    store: Store, page: Callable[..., str]
-) -> None:
+def test_bars_have_their_numerics_and_a_verdict_of_other_kernels_says_so(store, page):
     problem, name = "gemm/m4096n4096k4096/f32/NN", "bar gemm/m4096n4096k4096/f32/NN"
     begin(store, "r1")
     for kernel, numerics in (("streamk", "fp32"), ("mma_tf32", "tf32")):
@@ -214,7 +208,7 @@ def test_bars_have_their_numerics_and_a_verdict_of_other_kernels_says_so(
     assert "its kernels have changed since" in page((name, problem, "r1", ""), digest="other")
 
 
-def test_the_answer_to_the_founding_question_names_the_kernels_that_were_launched(store: Store) -> None:
+def test_the_answer_to_the_founding_question_names_the_kernels_that_were_launched(store):
     begin(store, "r1")
     for layout, name in (("NT", "sgemm_tn<<<8,16,2 x 128,1,1>>>"), ("NN", "sgemm_nn<<<4,16,6 x 256,1,1>>>")):
         how = {**GPU, "layout": "", "run_id": "r1", "provider": "cublas", "launched": name}
