@@ -139,13 +139,10 @@ def test_plain_pytest_collects_no_benchmark(python_in, tmp_path):
         (("--km-suite", "smokey"), "suite 'smokey': is not a suite"),
         (("--km-timeout", "0"), "--km-timeout: is '0', expected a number above 0"),
         pytest.param(("--km-suite", NT, "--km-db", "file/x.db"), "cannot be used as a store", marks=pytest.mark.long),
-        pytest.param(("--km-isa", "sse9"), "kernelmark: --km-isa sse9: unknown", marks=pytest.mark.long),
-        pytest.param(("--km-suite", "late.toml"), "late.toml: [[sweep]] 1: lda_pad is -1", marks=pytest.mark.long),
     ],
 )
 def test_bad_usage_is_told_in_one_line_without_a_traceback(bench, tmp_path, words, refusal):
     (tmp_path / "file").write_text("")
-    (tmp_path / "late.toml").write_text("[[sweep]]\nop = 'gemm'\ndtype = 'f32'\npoints = [[1, 1, 1]]\nlda_pad = -1\n")
     done = bench(*words)
     text = done.stdout + done.stderr
     assert done.returncode == pytest.ExitCode.USAGE_ERROR

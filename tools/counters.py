@@ -135,13 +135,6 @@ FIGURES: Mapping[str, Figure] = {
 METRICS = tuple(name for figure in FIGURES.values() for names in figure.metrics for name in names)
 
 
-class Counted(msgspec.Struct, frozen=True):
-    """A launch under ncu: the function and its metrics; None for a metric without a number."""
-
-    function: str
-    values: Mapping[str, int | None]
-
-
 class Device(msgspec.Struct, frozen=True):
     """The device of a launch. driver: the driver's version of CUDA."""
 
@@ -183,13 +176,6 @@ class Check(msgspec.Struct, frozen=True):
         return f"{what}: {self.errors} errors" + f": {self.reason}" * bool(self.errors)
 
 
-class Ran(NamedTuple):
-    """A command's exit status and output; if it was stopped, -1 and the reason."""
-
-    status: int
-    text: str
-
-
 def launch_alone(kernel_id: str, problem_id: str) -> None:
     """Launch a kernel once on drawn operands, between the profiler's start and stop, and print the device."""
     from cuda.bindings import driver
@@ -229,7 +215,8 @@ def ncu_command(pair: Pair, metrics: Sequence[str] = METRICS) -> list[str]:
     return ["ncu", *options, "--csv", "--page", "raw", "--metrics", ",".join(metrics), *_launching(*pair)]
 
 
-def parsed(text: str) -> list[Counted]:
+def parsed(text: str) -> list[tuple[str, dict[str, int | None]]]:
+    """Return the launches in the output of `ncu --csv --page raw`: the function and its metrics, None for `n/a`."""
     lines = [line for line in text.splitlines() if line.startswith('"')]
     if not lines:
         return []
@@ -237,7 +224,7 @@ def parsed(text: str) -> list[Counted]:
     function = names.index("Kernel Name")
     cells = [[cell for cell in zip(names, units, row, strict=False) if "__" in cell[0]] for row in rows]
     return [
-        Counted(row[function], {name: _number(value, unit) for name, unit, value in row_cells})
+        (row[function], {name: _number(value, unit) for name, unit, value in row_cells})
         for row, row_cells in zip(rows, cells, strict=True)
     ]
 
@@ -259,13 +246,14 @@ def refusal(text: str) -> str:
     return reasons[0].split(". ")[0] if reasons else "no kernel was profiled"
 
 
-def _run(command: Sequence[str], until_s: float) -> Ran:
+def _run(command: Sequence[str], until_s: float) -> tuple[int, str]:
+    """Return a command's exit status and output; if it was stopped, -1 and the reason."""
     if not shutil.which(command[0]):
-        return Ran(127, f"{command[0]} is not on the PATH")
+        return 127, f"{command[0]} is not on the PATH"
     until_s = min(until_s, now() + LIMIT_S)
     for _, reply in answers("counters", [command], LIMIT_S, until_s):
-        return Ran(-1, reply.reason) if isinstance(reply, Lost) else Ran(*reply)
-    return Ran(-1, "the deadline came first")
+        return (-1, reply.reason) if isinstance(reply, Lost) else reply
+    return -1, "the deadline came first"
 
 
 def replies(questions: Sequence[Sequence[str]]) -> Iterator[tuple[int, str]]:
@@ -302,21 +290,21 @@ def _measured(pair: Pair, date: str, metrics: list[str], until_s: float) -> Row:
 
     ncu also prints values that were not requested, such as attributes of the device; these are dropped.
     """
-    ran = _run(ncu_command(pair, metrics), until_s)
-    if not (launches := parsed(ran.text)):
-        errors = re.findall(r"\w+", "".join(line for line in ran.text.splitlines() if line.startswith("==ERROR==")))
+    _, text = _run(ncu_command(pair, metrics), until_s)
+    if not (launches := parsed(text)):
+        errors = re.findall(r"\w+", "".join(line for line in text.splitlines() if line.startswith("==ERROR==")))
         known = [name for name in metrics if name.partition(".")[0] not in errors]
         if known == metrics:
-            return Row(*pair, date, reason=refusal(ran.text))
+            return Row(*pair, date, reason=refusal(text))
         metrics[:] = known
         return _measured(pair, date, metrics, until_s)
     sums: dict[str, int | None] = {}
-    for name in filter(launches[0].values.__contains__, metrics):
-        numbers = [launch.values[name] for launch in launches]
+    for name in filter(launches[0][1].__contains__, metrics):
+        numbers = [values[name] for _, values in launches]
         sums[name] = None if None in numbers else sum(filter(None, numbers))
-    (where,) = re.findall(f"^{_DEVICE}(.*)$", ran.text, re.MULTILINE)
+    (where,) = re.findall(f"^{_DEVICE}(.*)$", text, re.MULTILINE)
     device = msgspec.json.decode(where, type=Device)
-    return Row(*pair, date, device, tuple(launch.function for launch in launches), sums)
+    return Row(*pair, date, device, tuple(function for function, _ in launches), sums)
 
 
 def profiled(row: Row) -> dict[str, int | None]:
@@ -396,20 +384,20 @@ def sanitizer(kernels: Sequence[str], until_s: float) -> list[Check]:
         chosen = (taken[0].id, next((each.id for each in reversed(taken) if not is_whole(each)), taken[-1].id))
         for tool in ("memcheck", "racecheck"):
             command = ["compute-sanitizer", "--tool", tool, "--report-api-errors", "no", *_launching(name, *chosen)]
-            ran = Ran(-1, refused) if refused else _run(command, until_s)
-            checks.append(checked((name, " and ".join(chosen)), tool, ran))
+            ran = (-1, refused) if refused else _run(command, until_s)
+            checks.append(checked((name, " and ".join(chosen)), tool, *ran))
             refused = _refused(checks[-1].reason) if checks[-1].errors is None else ""
     return checks
 
 
-def checked(pair: Pair, tool: str, ran: Ran) -> Check:
+def checked(pair: Pair, tool: str, status: int, text: str) -> Check:
     """Return the number of errors in compute-sanitizer's summary, with the first finding as the reason."""
-    report = [line.removeprefix("=========").strip() for line in ran.text.splitlines() if line.startswith("=========")]
-    others = [line.strip() for line in ran.text.splitlines() if not line.startswith(("=========", _DEVICE))]
-    summary = re.search(r"(?:ERROR|RACECHECK) SUMMARY: (\d+)", ran.text)
+    report = [line.removeprefix("=========").strip() for line in text.splitlines() if line.startswith("=========")]
+    others = [line.strip() for line in text.splitlines() if not line.startswith(("=========", _DEVICE))]
+    summary = re.search(r"(?:ERROR|RACECHECK) SUMMARY: (\d+)", text)
     errors = int(summary[1]) if summary else 0
     first = next((line for line in report if line not in ("COMPUTE-SANITIZER", "") and "SUMMARY" not in line), "")
-    if not summary or "ot supported" in ran.text or (ran.status and not errors):
+    if not summary or "ot supported" in text or (status and not errors):
         return Check(*pair, tool, None, first or next(filter(None, reversed(others)), "no summary"))
     return Check(*pair, tool, errors, first if errors else "")
 

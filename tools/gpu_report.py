@@ -269,7 +269,7 @@ class Page:
         }
         for what, amount, unit in (
             ("Seconds", _time, seconds),
-            ("Joules", _energy, lambda joules: f"{digits(joules)} J"),
+            ("Joules", lambda r: (r.energy_j if r else None) or inf, lambda joules: f"{digits(joules)} J"),
         ):
             lines = []
             for key, layers in whole.items():
@@ -355,7 +355,3 @@ def _of(rows: Sequence[Result], ours: bool | None) -> Sequence[Result | None]:
 
 def _time(r: Result | None) -> float:
     return (r.time_s_median if r else None) or inf
-
-
-def _energy(r: Result | None) -> float:
-    return (r.energy_j if r else None) or inf

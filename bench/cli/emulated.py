@@ -1,6 +1,5 @@
 """`verify --emulated`: run CUDA kernels on any problem in the emulator, which executes threads in three orders."""
 
-from collections.abc import Iterator
 from itertools import islice
 
 import click
@@ -57,19 +56,17 @@ def _verified(kernel: CudaKernel, problem: Problem) -> bool:
         click.echo(f"unsupported: {reason}")
         return True
     case = EmulatedCase(kernel, problem, kernel.default_tile(problem, device), device)
+    cells, texts = list[tuple[str, ...]](), list[str]()
     try:
-        lines = list(_lines(case))
+        for outcome, defects in looks(case, entries([case]), limit_s=LIMIT_S):
+            reports = [str(defect.report or f"wrong: {defect.reason}") for defect in islice(defects, SHOWN)]
+            verdict = "FAIL" if reports else "PASS"
+            cells.append((outcome.order, verdict, seconds(outcome.time_s), size(outcome.peak_bytes)))
+            texts += reports
     except (HostCompileError, WorkerError, ValueError) as error:  # ValueError: a waiver without a reason
         click.echo(f"FAIL: {error}")
         return False
     heads = (TableColumn("order"), TableColumn("verdict"), TableColumn("time", "right"), TableColumn("memory", "right"))
-    click.echo(table(heads, [cells for cells, _ in lines]))
-    texts = [text for _, texts in lines for text in texts]
+    click.echo(table(heads, cells))
     click.echo("".join(f"{text}\n" for text in dict.fromkeys(texts)), nl=False)
     return not texts
-
-
-def _lines(case: EmulatedCase) -> Iterator[tuple[tuple[str, ...], list[str]]]:
-    for outcome, defects in looks(case, entries([case]), limit_s=LIMIT_S):
-        texts = [str(defect.report or f"wrong: {defect.reason}") for defect in islice(defects, SHOWN)]
-        yield (outcome.order, "FAIL" if texts else "PASS", seconds(outcome.time_s), size(outcome.peak_bytes)), texts

@@ -129,7 +129,9 @@ class Display(Progress):
             part = f"process {self._process}, to replace disturbed ones, {part}"
         elif self._processes > 1:
             part = f"process {self._process} of {self._processes}, {part}"
-        return f"{part}, about {_rounded(self._left_s)} left"
+        left_s = self._left_s  # an estimate deserves no more digits
+        left = f"{max(5, 5 * round(left_s / 5))} s" if left_s < _MINUTE_S else f"{left_s / 60:.0f} min"
+        return f"{part}, about {left} left"
 
     @property
     def _left_s(self) -> float:
@@ -168,11 +170,6 @@ def show_line(text: str) -> None:
 def _least_s(planned: PlannedJob) -> float:
     """Return a job's time in seconds if each case used its time limit and nothing else took time."""
     return planned.job.budget.max_time_s * len(planned.job.entrants)
-
-
-def _rounded(duration_s: float) -> str:
-    """Return a time as `40 s` or `12 min`, since an estimate deserves no more digits."""
-    return f"{max(5, 5 * round(duration_s / 5))} s" if duration_s < _MINUTE_S else f"{duration_s / 60:.0f} min"
 
 
 def _provisional(glimpses: Sequence[Glimpse], registry: Registry) -> str:

@@ -128,10 +128,6 @@ def _millimetres(text: str) -> float:
     raise ValueError(f"is {text!r}, expected whole millimetres from {LEAST_MM} to 999")
 
 
-def _names(text: str) -> tuple[str, ...]:
-    return tuple(filter(None, map(str.strip, text.split(","))))
-
-
 @click.command()
 @click.argument("suite_name", metavar="SUITE", shell_complete=complete_suites)
 @run_argument
@@ -177,7 +173,11 @@ def crossover(
     help="c: a header with the tiles that tuning has adopted. github: for github-action-benchmark.",
 )
 @click.option(
-    "--columns", type=Read(_names), default="", metavar="A,B,..", help="Write only these columns of CSV or JSON."
+    "--columns",
+    type=Read(lambda text: tuple(filter(None, map(str.strip, text.split(","))))),
+    default="",
+    metavar="A,B,..",
+    help="Write only these columns of CSV or JSON.",
 )
 @click.option("--no-empty", is_flag=True, help="Leave out columns of CSV that are empty in all rows.")
 @click.option(

@@ -211,11 +211,7 @@ RUN = "$KM run copy/m4n4/f32 --max-time 0.01 --no-ceilings --threads 1 --db r.db
 #: What a shell does, the exit status, and how the last line begins, which goes to standard error for 2.
 AROUND = {
     "removed": ("mkdir d; cd d; rmdir ../d; $KM list", 2, "kernelmark: the folder of this shell has been removed; "),
-    "no-home": (
-        "$ALONE $KM runs",
-        2,
-        "kernelmark: results: user 54321 has no home, and HOME is not set; set XDG_DATA_",
-    ),
+    "no-home": ("$ALONE $KM runs", 2, "kernelmark: results: user 54321 has no home, and HOME is not set; set XDG_"),
     "no-cache": (f"chmod 777 .; $ALONE {RUN}ba.streaming | grep ^1.row", 0, "1 row: 1 ok"),
     "no-data": ("XDG_DATA_HOME=/proc $KM run s", 2, "kernelmark: /proc/kernelmark/results.db: cannot be used as a s"),
     "no-process": (

@@ -223,18 +223,6 @@ def test_a_kernel_with_a_tile_has_a_row_of_its_own_with_the_whole_tile(called):
     assert {row["kernel"] for row in rows_of(called, "--kernels", "*@RUN=512*")} == {PINNED}
 
 
-@pytest.mark.long
-def test_a_run_that_goes_on_measures_no_tile_twice(called):
-    limit = ("--max-time", "0.02", "--no-ceilings", "--threads", "1")
-    done = called("run", PROBLEM, "--kernels", PLAIN, "--kernels", PINNED, *limit)
-    assert done.status == 0, done.err
-    run_id = done.out.split()[1]
-    before = rows_of(called, run_id)
-    assert called("run", "--resume", run_id).status == 0
-    assert rows_of(called, run_id) == before
-    assert [row["kernel"] for row in before] == [PLAIN, PINNED]
-
-
 def test_the_space_of_a_kernel_is_shown_with_what_is_refused_or_by_an_estimate(called):
     printed = called("inspect", "transpose/numba.blocked", "transpose/m300n70/f32/out").printed
     first, *table = printed.splitlines()

@@ -15,33 +15,21 @@ from support.tools import TOOLS
 RECORD = json.loads(conformance.RECORD.read_text())
 NAMES = RECORD["names"]
 LAUNCH, PYCUDA, MAPS = (f"bench/measure/{name}.py" for name in ("launch", "launch_pycuda", "tensormap"))
-CUDNN = "kernels/conv/vendor/cudnn_frontend.py"
+CUDNN, NCCL = "kernels/conv/vendor/cudnn_frontend.py", "kernels/aggregate/nccl.py"
 #: A change of a module, and what is then complained of.
 PLANTED = {
     "wrong name": (MAPS, "KernelEx(", "KernelExx(", "cuda.bindings.driver.cuLaunchKernelExx: no such name"),
-    "wrong member of an enumeration": (
-        *(MAPS, "L2_256B", "L2_512B"),
-        "CUtensorMapL2promotion.CU_TENSOR_MAP_L2_PROMOTION_L2_512B: no such name",
-    ),
+    "wrong member of an enumeration": (MAPS, "L2_256B", "L2_512B", "MAP_L2_PROMOTION_L2_512B: no such name"),
     "wrong name as a string": (CUDNN, '"TENSOR_CORE", ', '"TENSOR_CORES", ', "numerical_note.TENSOR_CORES: no"),
     "wrong attribute of the device": ("bench/measure/cuda.py", '"L2_CACHE_SIZE")', '"L2_SIZE")', "_L2_SIZE: no"),
     "wrong method of an instance": ("bench/measure/timing.py", "stop.synchronize", "stop.wait", "Event.wait: no such"),
-    "wrong function of a module that is held": (
-        *("kernels/aggregate/nccl.py", "_nccl.groupStart", "_nccl.groupBegin"),
-        "cupy.cuda.nccl.groupBegin: no such name",
-    ),
-    "an argument too many": (
-        *(LAUNCH, "Stream.from_handle(stream.ptr)", "Stream.from_handle(stream.ptr, 0)"),
-        "cuda.core.Stream.from_handle(handle): too many positional arguments",
-    ),
+    "wrong function of a held module": (NCCL, "_nccl.groupStart", "_nccl.groupBegin", "cuda.nccl.groupBegin: no such"),
+    "an argument too many": (LAUNCH, "handle(stream.ptr)", "handle(stream.ptr, 0)", "from_handle(handle): too many"),
     "an argument too many, of tuples": (
         *("kernels/gemm/cublaslt.py", "(beta, c, described.c, c, described.c)", "(beta, c, c, described.c, c, 0)"),
         "too many positional arguments",
     ),
-    "an argument too few": (
-        *("kernels/copy/cuda.py", "DeviceToDevice, stream", "DeviceToDevice"),
-        "cupy.cuda.runtime.memcpyAsync(dst, src, size, kind, stream): missing a required argument: 'stream'",
-    ),
+    "an argument too few": ("kernels/copy/cuda.py", "ToDevice, stream", "ToDevice", "required argument: 'stream'"),
     "an argument too few of C": (MAPS, "(c_uint32 * 3)(1, 1, 1),", "", "required argument: '_11'"),
     "wrong keyword": (LAUNCH, "shmem_size=", "shared_size=", "keyword argument 'shared_size'"),
     "wrong keyword of a method": (CUDNN, "space, handle=", "space, handles=", "keyword argument 'handles'"),
