@@ -26,7 +26,6 @@ from support.tools import needed
 
 @pytest.fixture
 def play(tmp_path, python_in, called, registry):
-    """Run a command of a page in this test's folder, which has what the pages speak of; return status and output."""
     (tmp_path / "small.toml").write_text(SMALL)
     (tmp_path / "cuda").symlink_to(ROOT / "cuda")
 

@@ -19,7 +19,6 @@ def bench(python_in, tmp_path):
 
 @pytest.fixture(scope="module")
 def session(tmp_path_factory, python_in):
-    """One session with right, wrong and unsupported kernels: its folder, its output, its JSON by kernel."""
     folder = tmp_path_factory.mktemp("session")
     shutil.copy(ADVERSARIES, folder / "wrong.py")  # pytest takes the common folder of its words for its root
     kernels = ("gemm/numpy.matmul", "gemm/scipy.sgemm", "gemm/scipy.dgemm", "gemm/test.zeros")

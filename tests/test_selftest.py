@@ -229,8 +229,6 @@ def test_the_table_has_a_row_a_finding_wraps_its_reason_and_marks_what_misses_it
 
 @pytest.fixture
 def fake(monkeypatch):
-    """Findings in the place of measuring."""
-
     def plant(*findings: Finding) -> None:
         def check(names: tuple[str, ...], tick: Tick, *_: int) -> Iterator[Finding]:
             tick()

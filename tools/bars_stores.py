@@ -51,7 +51,6 @@ class Row(NamedTuple):
 
 
 def products(count: int, kernels: int) -> Iterator[Row]:
-    """Yield `count` rows of different products, with the same number of kernels for each."""
     rng = random.Random(count)
     for i in range(count):
         size = 16 + i // kernels
@@ -282,7 +281,6 @@ int main(void) {{
 
 
 def select() -> Found:
-    """Train a selector on kernels that are each the fastest for some sizes, and call its C code."""
     with tempfile.TemporaryDirectory() as name:
         db = make(Path(name, "planted.db"), processes=4, planted=_planted())
         with Store(db, create=False) as store:

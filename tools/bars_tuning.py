@@ -69,7 +69,6 @@ def replay() -> Found:
 
 
 def tune() -> Found:
-    """Tune kernels with a known best tile repeatedly, and a kernel that does almost nothing once, to time a tile."""
     for name, kernel, best in (("default", "equal", None), ("planted", "planted", "PLANTED=7")):
         tiles = [tuned(f"copy/mine.{kernel}", "copy/m128n128/f32", "--max-time", "0.02") for _ in range(TUNINGS)]
         yield f"tune.{name}", sum(tile == best for tile in tiles), f"of {TUNINGS}"

@@ -54,7 +54,6 @@ class Layer(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Return the sizes as in an id, without the batch."""
         _, sizes, _, _, _, *words = self.problem.id.split("/")
         return " ".join([sizes.removeprefix(f"n{self._of('n')}"), *words])
 
@@ -83,7 +82,6 @@ Outcomes = dict[Layer, Pair | str]
 
 
 def layers(suite: Suite, networks: Sequence[str]) -> list[Layer]:
-    """Return the convolutions of a suite, group by group. Raises UsageError."""
     all_layers = [Layer(e.network or suite.name, e.problem) for e in suite.entries() if e.problem.op == "conv"]
     known = list(dict.fromkeys(layer.network for layer in all_layers))
     if not known:
@@ -163,7 +161,6 @@ def by_layer(outcomes: Outcomes) -> Iterator[tuple[str | int, ...]]:
 
 
 def without_ratio(outcomes: Outcomes) -> Iterator[str]:
-    """Yield a line for each reason why layers of a group have no ratio, listing these layers."""
     names: dict[tuple[str, int, str, str, str], list[str]] = defaultdict(list)
     for layer, pair in outcomes.items():
         if isinstance(pair, str):

@@ -73,7 +73,6 @@ def answer(row: Measurement, direction: str, name: str) -> Answer:
 
 
 def table(answers: list[Answer]) -> str:
-    """Return a table with a line per kernel and direction and a column per probe, then the reasons of failures."""
     probes = list(dict.fromkeys(answer.probe for answer in answers))
     cells = {(answer.kernel, answer.direction, answer.probe): answer.text for answer in answers}
     pairs = sorted({(answer.kernel, answer.direction) for answer in answers})

@@ -165,7 +165,6 @@ def slim(svg: str) -> str:
 
 
 def _section(shown: Shown, first: str) -> str:
-    """Return a figure with its caption; only the first figure of a run has the run's commands and origin."""
     lines = [f"## {shown.title}", "", f"![{shown.heading}]({FOLDER}/{shown.name}.svg)", "", shown.caption, ""]
     if shown.title != first:
         return "\n".join([*lines, f"Drawn from the run of [{first}](#{file_name(first)}).", ""])

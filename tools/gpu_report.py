@@ -97,7 +97,6 @@ def _guarded(step: Callable[[], object]) -> None:
 
 
 def against(folder: Path, agenda_: Agenda) -> int:
-    """Return how many rows of the answering runs have a status that counts against their kernels."""
     if not (folder / STORE).exists():
         return 0
     with Store(folder / STORE) as store:
@@ -241,7 +240,6 @@ class Page:
             yield f"{count(sum(map(len, open_.values())), 'comparison')} not measured yet: {', '.join(named)}."
 
     def groups(self) -> Iterator[str]:
-        """Yield a table for each group of timed problems, with our fastest kernel and the vendors' fastest."""
         groups: dict[str, list[str]] = {}
         for name, task in self._tasks.items():
             if task.kind == "time" and task.group not in ("Bars", "The founding question"):
@@ -340,7 +338,6 @@ class Page:
 
 
 def _plain(ratio: Ratio | None) -> str:
-    """Return a ratio without its interval, which is valid only for its single process."""
     return f"{ratio.median:.3g}x" if ratio else ""
 
 

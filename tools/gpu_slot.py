@@ -183,11 +183,9 @@ class Slot:
         return Reply(done, failed, cut=len(done) + len(failed) < len(names))
 
     def ask_cudnn(self, question: Question) -> Reply:
-        """Find which of cuDNN's algorithms run on this device."""
         return self._by(question, cudnn_table.write(self.folder, self._workers.run, lambda: now() >= question.until_s))
 
     def counted(self, question: Question) -> Reply:
-        """Count instructions and sectors with Nsight Compute, and compare them with the counts of `profile`."""
         rows = counters(question.until_s, self.folder)
         self._write("counters.md", table_of_counters(rows))
         return self._by(question, f"{sum(not row.reason for row in rows)} of {len(rows)} kernels counted")

@@ -46,7 +46,6 @@ def pick(rng: np.random.Generator, *choices: str) -> str:
 
 
 def gemm(rng: np.random.Generator) -> str:
-    """Return the id of a product with any layout, storage type, scaling, batch and padding, or groups or scales."""
     sizes = "".join(f"{name}{size(rng, 4096 if name == 'k' else 600)}" for name in "mnk")
     words = [pick(rng, "NN", "NT", "TN", "TT"), pick(rng, "", "", "alpha1.5", "alpha-0.25")]
     words += [pick(rng, "", "", word) for word in ("beta0.5", "batch3", "lda+3", "ldc+1")]
@@ -64,7 +63,6 @@ def gemm(rng: np.random.Generator) -> str:
 
 
 def conv(rng: np.random.Generator) -> str:
-    """Return the id of a convolution; some have strides, or padding that is wider than the filter."""
     groups = int(pick(rng, "1", "1", "1", "2", "5"))
     n, c, k = size(rng, 6), groups * size(rng, 48), groups * size(rng, 48)
     h, w, r, s = size(rng, 30), size(rng, 30), size(rng, 7), size(rng, 7)
@@ -83,7 +81,6 @@ def fft(rng: np.random.Generator) -> str:
 
 
 def transpose(rng: np.random.Generator) -> str:
-    """Return the id of a transposition in or out of place, or of a batch."""
     place = pick(rng, "in", "out", "out")
     batch = pick(rng, "", f"b{size(rng, 8)}") if place == "out" else ""
     sizes = f"{batch}m{size(rng, 700)}n{size(rng, 700)}"
@@ -103,7 +100,6 @@ def transfer(rng: np.random.Generator) -> str:
 
 
 def aggregate(rng: np.random.Generator) -> str:
-    """Return the id of a sum of a few gradients, which have less than one block or many."""
     words = [pick(rng, "", "update"), pick(rng, "", "ef", "ef")]
     sizes = f"w{pick(rng, '2', '2', '3', '4')}n{size(rng, 70_000)}"
     return "/".join(["aggregate", sizes, pick(rng, "f32", "f32", "f64"), *filter(None, words)])

@@ -54,7 +54,6 @@ def page(registry: Registry) -> str:
 
 
 def rungs(registry: Registry) -> dict[str, list[CudaKernel]]:
-    """Return the ladders with the kernels that exist, then the kernels that are in no ladder."""
     left = {k.id: k for k in registry.kernels.values() if isinstance(k, CudaKernel) and k.is_ours}
     ladders = {}
     for title, words in LADDERS.items():

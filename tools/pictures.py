@@ -42,7 +42,6 @@ def page(which: list[str], target: Path) -> None:
 
 
 def watched() -> str:
-    """Return the output of `watch` on a terminal for a kernel without its barrier."""
     with tempfile.TemporaryDirectory() as folder:
         for name in ("bench", "kernels", "cuda"):
             shutil.copytree(ROOT / name, Path(folder) / name, ignore=shutil.ignore_patterns("__pycache__"))
@@ -57,7 +56,6 @@ def watched() -> str:
 
 
 def as_svg(text: str) -> str:
-    """Return a terminal's lines, with bold and colours, as SVG."""
     console = Console(record=True, width=COLUMNS, file=StringIO())
     console.print(Text.from_ansi(text))
     drawn = console.export_svg(title="kernelmark watch")

@@ -92,7 +92,6 @@ class Experiments:
         self.tasks = agenda.timed(self._tasks(), agenda_)
 
     def _stands(self, task: str, answer: agenda.Answer) -> bool:
-        """Return whether an answer's rows are in the store, or else its verdicts in the report."""
         if answer.state == "failed":  # was noisy
             return answer.run in self._known and not self._anyway
         return answer.run in self._known or all(
@@ -186,7 +185,6 @@ class Experiments:
         return [verdicts[claim.id] for claim in claims()]
 
     def left(self) -> str:
-        """Return the experiments without an answer, each with the reason and the command that continues it."""
         lines = []
         for task in self.tasks:
             answer = self._agenda.answers.get(task.name)

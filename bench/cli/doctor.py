@@ -98,7 +98,6 @@ def _kernels() -> list[Diagnosis]:
 
 
 def _tuned() -> list[Diagnosis]:
-    """Report the tiles that `run --tuned auto` uses on this machine's devices, and each tile that is stale."""
     findings = []
     for file in (file_of(AUTO, device) for device in devices_present()):
         try:

@@ -132,7 +132,6 @@ def render(rows: list[ListedKernel], everything: bool) -> str:
 
 
 def _blocked(rows: list[ListedKernel], named: bool) -> Iterator[str]:
-    """Yield each reason why kernels cannot run, with its remedy. named: add a table of these kernels."""
     for reason in dict.fromkeys(row.reason for row in rows if row.reason):
         blocked = [row for row in rows if row.reason == reason]
         more = "" if named else "; --all lists them"

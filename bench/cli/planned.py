@@ -127,7 +127,6 @@ def expanded_plan(
 
 
 def _why_none(plan: Plan, suites: list[Suite], registry: Registry) -> str:
-    """Return the reason why there are no jobs: no kernel is selected, or all selected kernels need another device."""
     globs = "".join(f" --kernels {glob!r}" for glob in plan.kernels)
     which = f"no kernel matches{globs} on {' and '.join(plan.devices)}"
     for device in sorted({kernel.device for kernel in registry.kernels.values()} - set(plan.devices)):

@@ -151,7 +151,6 @@ class Display(Progress):
             show_line(text)
 
     def _note(self, text: str) -> None:
-        """Print a line of progress if standard error is a pipe."""
         if not self._terminal and self._detail is not Detail.QUIET:
             click.echo(text, err=True)
             self._printed_s = now()
@@ -173,7 +172,6 @@ def _least_s(planned: PlannedJob) -> float:
 
 
 def _provisional(glimpses: Sequence[Glimpse], registry: Registry) -> str:
-    """Return the times so far as a table that is marked as provisional."""
     cells = []
     for glimpse in sorted(glimpses, key=lambda glimpse: (glimpse.entrant.problem, glimpse.median_s)):
         problem = registry.problem(glimpse.entrant.problem)

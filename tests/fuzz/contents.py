@@ -103,7 +103,6 @@ def documents(draw: Any, sound: dict[str, Any], wrong: list[dict[str, Any]]) -> 
 
 @st.composite
 def defaults(draw: Any) -> dict[str, Any]:
-    """Names of options with values as people give them, right or wrong, for all commands or for one."""
     table: dict[str, Any] = {}
     for name in draw(st.lists(st.sampled_from(["", *sorted(cli.commands)]), min_size=1, max_size=2)):
         options = [param for param in cli.commands[name or "run"].params if isinstance(param, click.Option)]
@@ -158,7 +157,6 @@ def outside() -> st.SearchStrategy[Damage]:
 
 
 def damages(store: Path) -> st.SearchStrategy[tuple[Damage, ...]]:
-    """Damage to a store, from outside, and from within as SQL; this one has all tables and columns."""
     with closing(sqlite3.connect(store)) as db:
         columns = db.execute(
             "SELECT t.name, c.name FROM sqlite_master t, pragma_table_info(t.name) c WHERE t.type = 'table'"

@@ -79,7 +79,6 @@ class Found(NamedTuple):
 
 @functools.cache
 def prepare() -> None:
-    """Import what most steps need, and become the parent of what they leave running."""
     for module in pkgutil.walk_packages(bench.__path__, "kernelmark.bench."):
         if not module.name.startswith(COLD):
             with suppress(ImportError):
@@ -244,7 +243,6 @@ def _left() -> list[Member]:
 
 
 def _seen(folder: Path) -> dict[str, tuple[int, int]]:
-    """Return the size and the time of the last change of everything below a folder, folders without theirs."""
     facts_by_name = {}
     for path in folder.rglob("*"):
         facts = path.lstat()

@@ -238,7 +238,6 @@ def two_tasks(left_s, kind="emulator", limit_s=120.0):
 
 @pytest.mark.parametrize(("left_s", "failed"), [(30.0, {}), (1000.0, {"emulator a": LOST})])
 def test_a_comparison_that_took_too_long_is_no_answer(slot, monkeypatch, tmp_path, left_s, failed):
-    """A task is open where the end of the slot left it little time, and has failed where there was enough."""
     monkeypatch.setattr(gpu_slot, "compare", lambda kernels, until_s: [f"a: {LOST}", "b: agree on x"])
     reply = slot.compared(two_tasks(left_s))
     assert (reply.done, reply.failed, reply.cut) == ({"emulator b": "agree on x"}, failed, not failed)
