@@ -90,14 +90,6 @@ class TableColumn(NamedTuple):
     wraps: int = 0
 
 
-class _Layout(NamedTuple):
-    """The shown columns and their widths. titled: whether the first column is above its rows, as their title."""
-
-    shown: list[int]
-    widths: list[int]
-    titled: bool
-
-
 def table(
     columns: Sequence[TableColumn], rows: Rows, style: str = "simple", titled: bool = False, best: int = -1
 ) -> str:
@@ -155,55 +147,29 @@ def _total(widths: Sequence[int]) -> int:
     return sum(widths) + len(GAP) * (len(widths) - 1)
 
 
-class _Widths(NamedTuple):
-    """The widths of all columns. natural: unwrapped; least: wrapped to a readable width; tight: of the longest word."""
+def _fitted(columns: Sequence[TableColumn], rows: Rows, room: int, titled: bool, best: int) -> Iterator[str]:
+    """Yield the lines of the first of these layouts that fits: all columns; without spare ones; with narrower texts.
 
-    natural: list[int]
-    least: list[int]
-    tight: list[int]
-
-
-def _widths(columns: Sequence[TableColumn], rows: Rows) -> _Widths:
+    Then the last two are tried with the first column above its rows; if `titled`, only so.
+    """
     cells = [(column.header, *texts) for column, *texts in zip(columns, *rows, strict=True)]
     natural = [max(map(len, texts)) for texts in cells]
     words = [max((len(word) for text in texts for word in text.split()), default=0) for texts in cells]
     tight = [word if c.wraps else cell_width for c, word, cell_width in zip(columns, words, natural, strict=True)]
     least = [min(cell_width, max(word, c.wraps)) for c, word, cell_width in zip(columns, tight, natural, strict=True)]
-    return _Widths(natural, least, tight)
-
-
-def _fitted(columns: Sequence[TableColumn], rows: Rows, room: int, titled: bool, best: int) -> Iterator[str]:
-    widths = _widths(columns, rows)
-    if (plan := _plan(columns, widths, room, titled)) is None:
-        yield from _listed(columns, rows, room)
-        return
-    yield from _drawn(columns, rows, plan, room, best)
-    hidden = [column.header for i, column in enumerate(columns) if i not in plan.shown and not (plan.titled and i == 0)]
-    if hidden:
-        needed = len(GAP) + _total(widths.least[1:]) if titled else _total(widths.least)
-        text = f"left out to fit: {', '.join(hidden)} (COLUMNS={needed} or a wider terminal shows all)"
-        yield from wrapped(text, room, GAP, 2 * GAP)
-
-
-def _plan(columns: Sequence[TableColumn], widths: _Widths, room: int, titled: bool) -> _Layout | None:
-    """Return the first of these layouts that fits: all columns; without spare columns; the same with narrower texts.
-
-    Then the last two are tried with the first column above its rows; if `titled`, only so. None if no layout fits.
-    """
-    everything, above = list(range(len(columns))), len(columns) > 1
-    if _total(widths.least) <= room:
-        return _planned(everything, widths.least, widths, room, False)
-    ways = [(False, widths.least), (False, widths.tight)] * (not titled or not above)
-    ways += [(True, widths.least), (True, widths.tight)] * above
-    for under, least in ways:
-        space = room - len(GAP) * under
-        if shown := _fewer(columns, least, everything[under:], space):
-            return _planned(shown, least, widths, space, under)
-    return None
-
-
-def _planned(shown: list[int], least: Sequence[int], widths: _Widths, room: int, titled: bool) -> _Layout:
-    return _Layout(shown, _widened([least[i] for i in shown], [widths.natural[i] for i in shown], room), titled)
+    above = len(columns) > 1
+    beside = not titled or not above or _total(least) <= room
+    for under, widths in [(False, least), (False, tight)] * beside + [(True, least), (True, tight)] * above:
+        every, space = range(under, len(columns)), room - len(GAP) * under
+        if shown := _fewer(columns, widths, every, space):
+            widened = _widened([widths[i] for i in shown], [natural[i] for i in shown], space)
+            yield from _drawn(columns, rows, shown, widened, under, room, best)
+            if hidden := [columns[i].header for i in every if i not in shown]:
+                needed = len(GAP) + _total(least[1:]) if titled else _total(least)
+                text = f"left out to fit: {', '.join(hidden)} (COLUMNS={needed} or a wider terminal shows all)"
+                yield from wrapped(text, room, GAP, 2 * GAP)
+            return
+    yield from _listed(columns, rows, room)
 
 
 def _fewer(columns: Sequence[TableColumn], least: Sequence[int], shown: Sequence[int], room: int) -> list[int]:
@@ -222,16 +188,18 @@ def _widened(widths: list[int], natural: Sequence[int], room: int) -> list[int]:
     return widths
 
 
-def _drawn(columns: Sequence[TableColumn], rows: Rows, plan: _Layout, room: int, best: int) -> Iterator[str]:
-    indent = GAP if plan.titled else ""
-    if plan.titled:
+def _drawn(
+    columns: Sequence[TableColumn], rows: Rows, at: Sequence[int], widths: list[int], titled: bool, room: int, best: int
+) -> Iterator[str]:
+    indent = GAP if titled else ""
+    if titled:
         yield columns[0].header
-    shown, previous = [columns[i] for i in plan.shown], None
-    yield from _row(shown, plan.widths, [c.header for c in shown], indent)
-    yield indent + GAP.join("-" * cell_width for cell_width in plan.widths)
+    shown, previous = [columns[i] for i in at], None
+    yield from _row(shown, widths, [c.header for c in shown], indent)
+    yield indent + GAP.join("-" * cell_width for cell_width in widths)
     for number, row in enumerate(rows):
-        lines = list(_row(shown, plan.widths, [row[i] for i in plan.shown], indent))
-        if plan.titled and row[0] != previous:
+        lines = list(_row(shown, widths, [row[i] for i in at], indent))
+        if titled and row[0] != previous:
             lines, previous = [*wrapped(row[0], room, "", 2 * GAP), *lines], row[0]
         yield from (f"{_BOLD}{line}{_RESET}" if number == best else line for line in lines)
 
