@@ -42,17 +42,16 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 _NUMBER = re.compile(DECIMAL)
 
 
-def write_csv(store: Store, run_ids: Sequence[str], out: IO[str], options: Options = ALL) -> None:
-    """Write rows as CSV: their columns, then every dimension in the runs; cells of unknown values are empty."""
-    with store.snapshot():
-        out.writelines(map(_lines, _columns(store, run_ids, options)))
+def write_csv(
+    store: Store, run_ids: Sequence[str], out: IO[str], options: Options = ALL, *, inert: bool = False
+) -> None:
+    """Write rows as CSV: their columns, then every dimension in the runs; cells of unknown values are empty.
 
-
-def write_spreadsheet(store: Store, run_ids: Sequence[str], out: IO[str], options: Options = ALL) -> None:
-    """Write CSV that is safe to open in a spreadsheet: text that would be read as a formula gets the prefix `'`."""
+    inert: for a spreadsheet, text that would be read as a formula gets the prefix `'`.
+    """
     with store.snapshot():
-        chunks = _columns(store, run_ids, options)
-        out.writelines(_lines([*map(_inert, values)] for values in columns) for columns in chunks)
+        for columns in _columns(store, run_ids, options):
+            out.write(_lines([*map(_inert, values)] for values in columns) if inert else _lines(columns))
 
 
 def _columns(store: Store, run_ids: Sequence[str], options: Options) -> Iterator[list[Sequence[Any]]]:
@@ -168,7 +167,7 @@ def _paragraphs(store: Store, run_id: str, options: Options) -> Iterator[str]:
 
 WRITERS: dict[str, Writer] = {
     "csv": write_csv,
-    "spreadsheet": write_spreadsheet,
+    "spreadsheet": partial(write_csv, inert=True),
     "json": write_json,
     "markdown": write_markdown,
     "latex": lambda store, run_ids, out, options: write_latex(store, run_ids, out, options.style),
