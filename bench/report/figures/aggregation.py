@@ -89,9 +89,7 @@ def _draw(lanes: Sequence[NetworkLane]) -> style.Drawing:
         shift = SPREAD * ((k + 0.5) / len(kernels) - 0.5)
         dots = [(i + shift, r, ratio) for i, lane in enumerate(lanes) for r, ratio in lane.ratios if r.kernel == kernel]
         xs, ys = [ratio.median for *_, ratio in dots], [y for y, *_ in dots]
-        bars = [style.ends(*ratio[:3]) for *_, ratio in dots]
-        errors = [[x - low for x, (low, _) in zip(xs, bars, strict=True)]]
-        errors += [[high - x for x, (_, high) in zip(xs, bars, strict=True)]]
+        errors = style.errors([ratio for *_, ratio in dots])
         axes.errorbar(xs, ys, xerr=errors, fmt="none", ecolor=marks[kernel].colour, elinewidth=0.6)
         style.mark_points(axes, xs, ys, marks[kernel], [is_noisy(r) for _, r, _ in dots])
         axes.plot([], [], marks[kernel].marker, color=marks[kernel].colour, label=short(kernel))

@@ -176,15 +176,19 @@ def ends(middle: float, low: float | None, high: float | None) -> tuple[float, f
     return min(middle, low if low and low > 0 else middle), max(middle, high if high and high < math.inf else middle)
 
 
+def errors(ratios: Sequence["Ratio"]) -> list[list[float]]:
+    """Return the distances of the medians to the lower and to the upper ends of their error bars."""
+    return [[abs(ratio.median - ends(*ratio[:3])[side]) for ratio in ratios] for side in range(2)]
+
+
 def line(axes: Axes, points: Sequence[tuple[float, "Ratio", bool]], text: str, look: Look, joined: str = "-") -> Label:
     """Draw ratios with their intervals, and return the label of the line that joins them.
 
     points: each ratio's x, the ratio, and whether it was measured under noise (drawn hollow). joined: the line's style.
     """
     xs, ratios, noisy = zip(*points, strict=True)
-    ys, bars = [ratio.median for ratio in ratios], [ends(*ratio[:3]) for ratio in ratios]
-    errors = [[abs(y - bar[side]) for y, bar in zip(ys, bars, strict=True)] for side in range(2)]
-    axes.errorbar(xs, ys, yerr=errors, color=look.colour, elinewidth=0.6, linestyle=joined)
+    ys = [ratio.median for ratio in ratios]
+    axes.errorbar(xs, ys, yerr=errors(ratios), color=look.colour, elinewidth=0.6, linestyle=joined)
     mark_points(axes, xs, ys, look, noisy)
     return Label(xs[-1], ys[-1], text, look)
 
@@ -260,15 +264,8 @@ def save(figure: Drawing, stem: Path, pdf: bool) -> str:
         figure.set_layout_engine("none")  # the layout has been computed
         figure.savefig(other, metadata={"CreationDate": None})
     head, tag, body = file.read_text(encoding="utf-8").partition("<defs>")
-    svg = f"{head}<style>{_dark_rules()}</style>\n {tag}{body}"
+    colours = ((part, light, dark) for light, dark in DARK.items() for part in ("fill", "stroke"))
+    rules = "".join(f'[style*="{part}: {light}"]{{{part}:{dark}!important}}' for part, light, dark in colours)
+    svg = f"{head}<style>@media (prefers-color-scheme: dark){{{rules}}}</style>\n {tag}{body}"
     file.write_text(svg, encoding="utf-8")
     return svg
-
-
-def _dark_rules() -> str:
-    rules = (
-        f'[style*="{part}: {light}"]{{{part}:{dark}!important}}'
-        for light, dark in DARK.items()
-        for part in ("fill", "stroke")
-    )
-    return f"@media (prefers-color-scheme: dark){{{''.join(rules)}}}"
