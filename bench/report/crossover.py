@@ -333,7 +333,11 @@ def rows(suite: Suite, run_id: str, contests: Sequence[Contest]) -> Iterator[Cro
     """Yield the row of each problem and setting."""
     turned = {(change.after.problem, change.after.setting): change for change in changes(suite, contests)}
     for c in contests:
-        yield CrossoverRow(suite=suite.name, run_id=run_id, **_row(c), **_turn(turned.get((c.problem, c.setting))))
+        turn: dict[str, Any] = {}
+        if change := turned.get((c.problem, c.setting)):
+            turn = {"along": change.along, "before": change.before.problem, "previous": change.old}
+            turn |= _ratio("gain", change.gain)
+        yield CrossoverRow(suite=suite.name, run_id=run_id, **_row(c), **turn)
 
 
 def _row(c: Contest) -> dict[str, Any]:
@@ -350,13 +354,6 @@ def _row(c: Contest) -> dict[str, Any]:
         "fft": fft.kernel if fft else "",
         **_ratio("fft_speedup", fft_speedup(c)),
     }
-
-
-def _turn(change: Change | None) -> dict[str, Any]:
-    if change is None:
-        return {}
-    previous = {"before": change.before.problem, "previous": change.old}
-    return {"along": change.along, **previous, **_ratio("gain", change.gain)}
 
 
 def _ratio(name: str, ratio: Ratio | None) -> dict[str, Any]:

@@ -167,7 +167,8 @@ def _refused(data: RunData, many: Collection[str]) -> Iterator[str]:
     several = len({r.problem for r in data.rows}) > 1
     failed = [r for r in data.rows if r.status not in (Status.OK, Status.UNSUPPORTED)]
     failed.sort(key=lambda r: r.status not in AGAINST)
-    yield from _first([_failure(r, several) for r in failed], data.run_id)
+    where = {r.problem: f" on {r.problem.partition('/')[2]}" * several for r in failed}
+    yield from _first([f"{r.status}: {r.kernel}{where[r.problem]}: {_cut(r.reason)}" for r in failed], data.run_id)
     lines = []
     outcomes: dict[str, set[str]] = defaultdict(set)
     for r in data.rows:
@@ -177,11 +178,6 @@ def _refused(data: RunData, many: Collection[str]) -> Iterator[str]:
         rows = f" ({refusal.rows} rows)" if refusal.rows > 1 else ""
         lines.append(f"{refusal.status}: {some(refusal.kernels, _MOST_KERNELS)}{rows}: {_cut(refusal.reason)}")
     yield from _first(lines, data.run_id)
-
-
-def _failure(r: Result, several: bool) -> str:
-    where = f" on {r.problem.partition('/')[2]}" if several else ""
-    return f"{r.status}: {r.kernel}{where}: {_cut(r.reason)}"
 
 
 def _cut(reason: str) -> str:

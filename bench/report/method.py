@@ -6,7 +6,6 @@ from statistics import median
 from typing import Any
 
 from kernelmark.bench.plan.modes import Mode
-from kernelmark.bench.record.columns import Result
 from kernelmark.bench.record.store import Run
 from kernelmark.bench.report.format import count, size
 from kernelmark.bench.report.noise import noise_of
@@ -95,16 +94,6 @@ def _how(data: RunData) -> Iterator[str]:
     )
     counts = [r.samples for r in timed]
     yield f"A case has {min(counts)} to {max(counts)} samples (median {median(counts):g})."
-    yield from _intervals(timed)
-    yield (
-        "A speedup is the median, over pairs of neighbouring rounds, of the baseline's time over the kernel's. GFLOP/s "
-        "counts the nominal operations, GB/s (1e9 bytes) the compulsory traffic."
-    )
-    if data.all_ceilings:
-        yield "Ceilings are the rates that microbenchmarks of arithmetic and of copying reached here in this run."
-
-
-def _intervals(timed: list[Result]) -> Iterator[str]:
     processes = sorted({r.processes for r in timed})
     if processes == [1]:
         yield (
@@ -116,6 +105,12 @@ def _intervals(timed: list[Result]) -> Iterator[str]:
             f"Each case was measured in {_listed(processes, '')} fresh processes; if there are several, intervals "
             "are Student's over the logarithms of the processes' medians and hold for the next process too."
         )
+    yield (
+        "A speedup is the median, over pairs of neighbouring rounds, of the baseline's time over the kernel's. GFLOP/s "
+        "counts the nominal operations, GB/s (1e9 bytes) the compulsory traffic."
+    )
+    if data.all_ceilings:
+        yield "Ceilings are the rates that microbenchmarks of arithmetic and of copying reached here in this run."
 
 
 def _result(data: RunData) -> Iterator[str]:

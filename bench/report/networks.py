@@ -45,15 +45,10 @@ def total(layers: Iterable[tuple[int, Result | None]]) -> Ratio | None:
 
     The interval's ends are the sums of the layers' ends, which is valid even if all errors have the same sign.
     """
-    counted = list(layers)
-    times = [row_time(r) if r else (None, None, None) for _, r in counted]
-    median, low, high = (_weighted([(n, t[end]) for (n, _), t in zip(counted, times, strict=True)]) for end in range(3))
+    counted = [(count, row_time(r) if r else (None, None, None)) for count, r in layers]
+    weighted = ([count * time_s for count, ends in counted if (time_s := ends[at]) is not None] for at in range(3))
+    median, low, high = (sum(times) if len(times) == len(counted) else None for times in weighted)
     return Ratio(median, low, high) if median else None
-
-
-def _weighted(values: Sequence[tuple[int, float | None]]) -> float | None:
-    weighted = [count * value for count, value in values if value is not None]
-    return sum(weighted) if len(weighted) == len(values) else None
 
 
 def network_table(layers: Sequence[Layer], results: Iterable[Result], style: str = "simple") -> str:

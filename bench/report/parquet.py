@@ -89,9 +89,7 @@ def _common(kinds: set[type]) -> str:
 
 
 def _rows(store: Store, run_id: str, dims: dict[str, str]) -> Iterator[tuple[Any, ...]]:
+    texts = {name for name, kind in dims.items() if kind == "string"}
     for values, row_dims, samples in records(store, run_id, samples=True):
-        yield (*values, *(_typed(row_dims.get(name), kind) for name, kind in dims.items()), samples)
-
-
-def _typed(value: Any, kind: str) -> Any:
-    return str(value) if kind == "string" and value is not None else value
+        known = {name: str(value) if name in texts else value for name, value in row_dims.items() if value is not None}
+        yield (*values, *map(known.get, dims), samples)

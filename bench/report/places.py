@@ -65,30 +65,18 @@ def apart(best: Mapping[int, Mapping[Need, Ceiling]], what: str, style: str = "s
         if len(ranked) > 1:
             (low, low_of), (high, high_of) = ranked[0], ranked[-1]
             name = f"{need.device} {need.kind}" + (f" x{need.threads}" if need.device == "cpu" else "")
-            ratio = _number(high).over(_number(low))._replace(elsewhere=True)
+            over, under = (Ratio(ceiling.rate, ceiling.low, ceiling.high) for ceiling in (high, low))
+            ratio = over.over(under)._replace(elsewhere=True)
             cells.append((name, need.problem, _rate(low), str(low_of), _rate(high), str(high_of), ratio.words))
             unlike += [name] * ratio.certain
     if cells:
-        yield table(_ceilings(what), cells, style, titled=style == "simple")
+        of = TableColumn(f"of {what}", "right", spare=1)
+        ends = TableColumn("lowest", "right"), of, TableColumn("highest", "right"), of
+        heads = TableColumn("ceiling"), TableColumn("on", spare=2), *ends, TableColumn("highest over lowest", wraps=24)
+        yield table(heads, cells, style, titled=style == "simple")
         differ = f"; not alike: {', '.join(dict.fromkeys(unlike))}" if unlike else ""
         sentence = f"ceilings that are alike everywhere: {len(cells) - len(unlike)} of {len(cells)}{differ}"
         yield f"<p>{escape(sentence)}</p>" if style == "html" else paragraph(sentence, rest="")
-
-
-def _ceilings(what: str) -> tuple[TableColumn, ...]:
-    return (
-        TableColumn("ceiling"),
-        TableColumn("on", spare=2),
-        TableColumn("lowest", "right"),
-        TableColumn(f"of {what}", "right", spare=1),
-        TableColumn("highest", "right"),
-        TableColumn(f"of {what}", "right", spare=1),
-        TableColumn("highest over lowest", wraps=24),
-    )
-
-
-def _number(ceiling: Ceiling) -> Ratio:
-    return Ratio(ceiling.rate, ceiling.low, ceiling.high)
 
 
 def _rate(ceiling: Ceiling) -> str:
