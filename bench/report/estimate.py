@@ -52,6 +52,7 @@ def estimate(store: Reader | None, jobs: Sequence[PlannedJob], plan: Plan, machi
     taken = [known[key] for key, _ in cases if key in known]
     limits = [job.budget.max_time_s for key, job in cases if key not in known]
     passes = plan.processes if plan.mode.does.times else 1
+    rows = sum(tally.rows for tallies in store.tallies().values() for tally in tallies) if store else 0
     return Estimate(
         cases=len(cases),
         seconds=passes * sum(map(median, taken)),
@@ -60,7 +61,7 @@ def estimate(store: Reader | None, jobs: Sequence[PlannedJob], plan: Plan, machi
         runs=list(used),
         unknown=len(limits),
         limit_s=passes * sum(limits),
-        row_bytes=_row_bytes(store) if store else None,
+        row_bytes=store.path.stat().st_size / rows if store and rows else None,
     )
 
 
@@ -86,8 +87,3 @@ def _seconds(store: Reader, start: str, end: str) -> float:
         return (datetime.fromisoformat(end) - datetime.fromisoformat(start)).total_seconds()
     except (ValueError, TypeError) as error:
         raise UsageError(f"{store.path}: cannot be read: {error}; --db names another file") from None
-
-
-def _row_bytes(store: Reader) -> float | None:
-    rows = sum(tally.rows for tallies in store.tallies().values() for tally in tallies)
-    return store.path.stat().st_size / rows if rows else None

@@ -293,14 +293,9 @@ def _of_many(data: RunData, winners: Sequence[Winner]) -> list[Number]:
         (w,) = winners
         label = f"{of_contests(w.contests).partition(' ')[2]} won by {short(w.kernel)}"
         return [Number(f"{w.wins} of {len(w.contests)}", label, w.op), sure, lead]
-    return [sure, lead, *_roofline(data)]
-
-
-def _roofline(data: RunData) -> list[Number]:
-    best = max((r for r in data.timed if r.roofline_pct), key=lambda r: r.roofline_pct or 0.0, default=None)
-    if best is None:
-        return []
-    return [Number(f"{share(best)} %", "of the roofline at best", f"{best.kernel} on {best.problem}")]
+    best = max(data.timed, key=lambda r: r.roofline_pct or 0.0)
+    roofline = Number(f"{share(best)} %", "of the roofline at best", f"{best.kernel} on {best.problem}")
+    return [sure, lead, *[roofline] * bool(best.roofline_pct)]
 
 
 def _sure(ratio: Ratio) -> str:

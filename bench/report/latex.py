@@ -20,7 +20,7 @@ from kernelmark.bench.report.format import count, digits, rounded, short, unit
 from kernelmark.bench.report.method import software
 from kernelmark.bench.report.noise import is_noisy
 from kernelmark.bench.report.pivot import TIMES, Cell, Pivot, PivotLine, Wanted, chunks, pivots
-from kernelmark.bench.report.variants import variant_pairs
+from kernelmark.bench.report.variants import ratio_of, variant_pairs
 
 #: The mark before the time of a noisy row (`~` in other formats), and its explanation in captions.
 MARKED = r"$\sim$"
@@ -191,16 +191,12 @@ def _speedup_cells(r: Result) -> tuple[str, str]:
     return rounded(r.speedup, r.speedup_ci95_low, r.speedup_ci95_high)
 
 
-def _ratio_cells(r: Result) -> tuple[str, str]:
-    return ("", "") if r.ratio is None else rounded(r.ratio, r.ratio_ci95_low, r.ratio_ci95_high)
-
-
 _COLUMNS = (
     LatexColumn(r"time [95\,\%]", "rl", _time_cells),
     LatexColumn("GFLOP/s", "r", lambda r: (digits(r.gflop_per_s),)),
     LatexColumn("GB/s", "r", lambda r: (digits(None if r.gflop_per_s else r.gbyte_per_s),)),
     LatexColumn(r"speedup [95\,\%]", "rl", _speedup_cells),
-    LatexColumn(r"variant [95\,\%]", "rl", _ratio_cells),
+    LatexColumn(r"variant [95\,\%]", "rl", lambda r: rounded(*ratio[:3]) if (ratio := ratio_of(r)) else ("", "")),
 )
 
 

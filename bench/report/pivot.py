@@ -159,7 +159,9 @@ def _pivot(
 ) -> Pivot:
     failed = {(r.problem, r.kernel): r for r in rows if r.time_s_median is None}
     problems = list(dict.fromkeys(r.problem for r in rows))
-    kernels = _ranked(timed.values(), failed.values())
+    slower = slowdowns(timed.values())
+    ranked = sorted(slower, key=lambda kernel: (-len(slower[kernel]), geometric_mean(slower[kernel])))
+    kernels = list(dict.fromkeys([*ranked, *(r.kernel for r in failed.values())]))
     shared, labels, sizes = _named(problems, wanted)
     names = list(dict.fromkeys(name for by_name in sizes for name in by_name))
     lines = [
@@ -188,12 +190,6 @@ def _size(text: str) -> tuple[str, str]:
     name = re.match("[a-z]+", text)
     assert name is not None  # a token of sizes begins with a letter
     return name[0].upper(), text[name.end() :]
-
-
-def _ranked(timed: Iterable[Contest], failed: Iterable[Result]) -> list[str]:
-    slower = slowdowns(timed)
-    ranked = sorted(slower, key=lambda kernel: (-len(slower[kernel]), geometric_mean(slower[kernel])))
-    return list(dict.fromkeys([*ranked, *(r.kernel for r in failed)]))
 
 
 def _line(

@@ -110,19 +110,15 @@ def draw(panels: Sequence[Panel], looks: dict[str, style.Look]) -> style.Drawing
             axes.tick_params(labelbottom=True)
     for axes in every[len(panels) :]:
         axes.set_axis_off()
-    _scale(every[0], panels)
+    spots = [spot for panel in panels for spot in panel.spots]
+    across_all, down_all = _around([spot.channels for spot in spots]), _around([spot.side for spot in spots])
+    every[0].set(xscale="log", yscale="log", xlim=across_all, ylim=down_all)
+    style.ticks(every[0].xaxis, _powers(*every[0].get_xlim()))
+    style.ticks(every[0].yaxis, _powers(*every[0].get_ylim()))
     for kernel in sorted(set(shown)):
         every[0].plot([], [], looks[kernel].marker, color=looks[kernel].colour, label=short(kernel))
     figure.legend(loc="outside lower center", ncols=2, handletextpad=0.2)
     return figure
-
-
-def _scale(axes: style.Axes, panels: Sequence[Panel]) -> None:
-    channels = [spot.channels for panel in panels for spot in panel.spots]
-    sides = [spot.side for panel in panels for spot in panel.spots]
-    axes.set(xscale="log", yscale="log", xlim=_around(channels), ylim=_around(sides))
-    style.ticks(axes.xaxis, _powers(*axes.get_xlim()))
-    style.ticks(axes.yaxis, _powers(*axes.get_ylim()))
 
 
 def _around(values: Sequence[float]) -> tuple[float, float]:
