@@ -35,7 +35,7 @@ class Welch(NamedTuple):
     freedom: Array
 
 
-def welch(base: Groups, new: Groups, alpha: float = ALPHA) -> Welch:
+def welch(base: Groups, new: Groups) -> Welch:
     """Apply Welch's test (Biometrika 34, 1947) to many cases at once.
 
     base, new: for each case, the medians of its processes in seconds. If a case has no variance in either run, any
@@ -52,7 +52,7 @@ def welch(base: Groups, new: Groups, alpha: float = ALPHA) -> Welch:
         difference = np.where(np.abs(difference) < _ROUNDING, 0, difference)
         # 0 / 0: if all medians of both runs are equal to the last digit, there is no difference.
         t = np.where((difference == 0) & (variance == 0), 0, np.abs(difference) / error)
-    half = two_sided(freedom, alpha) * error
+    half = two_sided(freedom, ALPHA) * error
     low, high = np.exp(difference - half), np.exp(difference + half)
     return Welch(np.exp(difference), low, high, 2 * stdtr(freedom, -t), error, freedom)
 
