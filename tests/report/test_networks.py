@@ -5,7 +5,6 @@ import pytest
 from kernelmark.bench.plan.suites import find_suite
 from kernelmark.bench.record.store import Layer, Store
 from kernelmark.bench.report.contest import Ratio, parallel
-from kernelmark.bench.report.figures import draw
 from kernelmark.bench.report.figures.scaling import scaling_figures
 from kernelmark.bench.report.networks import STATED, network_table, parameters, shares, step_table
 from kernelmark.bench.report.scaling import ScalingQuestion, compared, computed, render
@@ -274,19 +273,16 @@ def test_model_parallelism_shares_one_batch_and_exchanges_outputs_and_gradients_
     assert "gradients of inputs, 18.0 kB in FP32." in text
 
 
-def test_model_parallelism_takes_a_row_without_the_update_before_one_with_it(known, registry):
-    addition(known, "cpu.ring", 4, 0.02, words="/update")
+def test_the_row_of_the_nearest_number_of_workers_is_taken_with_the_update_or_for_model_parallelism_without(
+    known, registry
+):
     addition(known, "cpu.ring", 4, 0.01)
-    (section,) = model(known, registry).sections
-    assert ["update" in p.row.problem for p in (*section.points, *section.divided)] == [True, False]
-
-
-def test_the_row_of_the_nearest_number_of_workers_is_taken_and_one_with_the_update_before_one_without(known, registry):
-    addition(known, "cpu.host_serial", 4, 0.01)
-    addition(known, "cpu.host_serial", 4, 0.02, words="/update")
-    addition(known, "cpu.host_serial", 8, 0.03)
-    taken = {workers: p.row.problem for (_, workers), p in points(known, registry, (2, 4, 7)).items()}
-    assert [taken[w].split("/", 1)[1] for w in (2, 4, 7)] == [f"w4n{WEIGHTS}/f32/update"] * 2 + [f"w8n{WEIGHTS}/f32"]
+    addition(known, "cpu.ring", 4, 0.02, words="/update")
+    addition(known, "cpu.ring", 8, 0.03)
+    (section,) = model(known, registry, (2, 4, 7)).sections
+    near, plain, far = f"w4n{WEIGHTS}/f32/update", f"w4n{WEIGHTS}/f32", f"w8n{WEIGHTS}/f32"
+    assert [p.row.problem.split("/", 1)[1] for p in section.points] == [near, near, far]
+    assert [p.row.problem.split("/", 1)[1] for p in section.divided] == [plain, plain, far]
 
 
 def test_additions_are_taken_from_the_same_device_threads_and_mode(known, registry):
@@ -367,8 +363,12 @@ def test_every_speedup_is_shown_at_every_width(known, registry, monkeypatch, col
     assert "Computed, not measured" in " ".join(text.split())
 
 
-def test_noisy_rows_are_reported_and_their_points_are_hollow(known, registry):
+def test_the_figure_says_that_it_is_computed_and_points_of_noisy_rows_are_reported_and_hollow(known, registry):
     addition(known, "cpu.host_serial", 4, 0.01)
+    assert scaling_figures(model(known, registry, (4,))).figures == []
+    (figure,) = scaling_figures(model(known, registry, (1, 2, 4))).figures
+    assert "not measured" in figure.caption
+    assert "noise" not in figure.caption
     addition(known, "cpu.onebit", 4, 0.01, disturbed=DISTURBED)
     assert "NOISY: 1 of 5 cases" in render(model(known, registry))
     (figure,) = scaling_figures(model(known, registry, (1, 2, 4))).figures
@@ -376,13 +376,3 @@ def test_noisy_rows_are_reported_and_their_points_are_hollow(known, registry):
     (axes,) = figure.draw().axes
     hollow = [line for line in axes.lines if line.get_markerfacecolor() == "none" and len(line.get_xdata())]
     assert [list(line.get_xdata()) for line in hollow] == [[1, 2, 4]]
-
-
-def test_the_figure_has_a_line_a_strategy_and_states_that_it_is_computed(known, registry, tmp_path):
-    addition(known, "cpu.host_serial", 4, 0.01)
-    kind = scaling_figures(model(known, registry, (1, 2, 4)))
-    (drawn,) = draw([kind], tmp_path, pdf=False)
-    assert drawn.svg.startswith("<?xml")
-    assert "not measured" in drawn.caption
-    assert "noise" not in drawn.caption
-    assert scaling_figures(model(known, registry, (4,))).figures == []

@@ -142,7 +142,6 @@ def opened(browser, pages):
         ("problem", "m16n16", 6),
         ("problem", "conv r3", 2),
         ("kernel", "FFT", 3),
-        ("device", "cpu", 25),
         ("mode", "cold", 25),
         ("status", "wrong", 1),
         ("threads", "1", 6),
