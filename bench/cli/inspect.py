@@ -9,7 +9,7 @@ from typing import Any
 import click
 import msgspec
 
-from kernelmark.bench.cli.shared import AGAINST, OK, Choice, complete_kernels, file_option, plugin_option
+from kernelmark.bench.cli.shared import AGAINST, OK, Choice, complete_kernels, file_option, plugin_option, value_option
 from kernelmark.bench.measure.compile import ARCHS
 from kernelmark.bench.measure.occupancy import typical
 from kernelmark.bench.plan.discovery import discover
@@ -102,12 +102,8 @@ def inspect(
 @click.command()
 @click.argument("kernel_id", metavar="KERNEL", shell_complete=complete_kernels)
 @click.argument("problem_id", metavar="PROBLEM")
-@click.option(
-    "--arch",
-    default="sm_90a",
-    show_default=True,
-    metavar="sm_90a",
-    help="Assume a typical device of this architecture.",
+@value_option(
+    "--arch", kind=str, metavar="sm_90a", default="sm_90a", text="Assume a typical device of this architecture."
 )
 @click.option(
     "--on",

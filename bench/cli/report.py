@@ -24,6 +24,7 @@ from kernelmark.bench.cli.shared import (
     plugin_option,
     run_argument,
     select_options,
+    value_option,
 )
 from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.errors import UsageError
@@ -145,20 +146,19 @@ def _rate(text: str) -> float:
 @click.command()
 @click.argument("network")
 @run_argument
-@click.option(
+@value_option(
     "--workers",
-    type=Read(_workers),
-    default="1,2,4,8,16,96",
-    show_default=True,
+    kind=Read(_workers),
     metavar="N,..",
-    help="Numbers of workers; each worker processes its own batch.",
+    default="1,2,4,8,16,96",
+    text="Numbers of workers; each worker processes its own batch.",
 )
-@click.option(
+@value_option(
     "--link",
-    type=Read(_rate),
-    required=True,
+    kind=Read(_rate),
     metavar="RATE",
-    help="The rate of each worker's link in each direction, such as 8GB/s or 10Gbit/s.",
+    required=True,
+    text="The rate of each worker's link in each direction, such as 8GB/s or 10Gbit/s.",
 )
 @click.option(
     "--aggregation",
@@ -196,13 +196,12 @@ def scaling(
 
 @click.command()
 @click.argument("subject", metavar="CASE|SUITE", shell_complete=complete_suites)
-@click.option(
+@value_option(
     "--margin",
-    type=Read(per_cent),
-    default="2%",
-    show_default=True,
+    kind=Read(per_cent),
     metavar="P%",
-    help="Show steps (changes between runs) that are larger than this.",
+    default="2%",
+    text="Show steps (changes between runs) that are larger than this.",
 )
 @select_options
 @json_option

@@ -19,13 +19,14 @@ from kernelmark.bench.cli.shared import (
     OK,
     Decorator,
     Read,
-    complete_runs,
     complete_suites,
     db_option,
     file_option,
     folder_option,
     json_option,
     plan_option,
+    run_option,
+    value_option,
 )
 from kernelmark.bench.measure.cuda import gpu_uuids
 from kernelmark.bench.measure.host import Host, digests
@@ -63,19 +64,10 @@ def _asks(options: Sequence[Option]) -> Decorator:
             metavar="FILE",
             help="Also measure GEMM of this library, which has a CBLAS interface, such as libblis.so; may be repeated.",
         )(function)
-        function = click.option(
-            "--name",
-            default="",
-            metavar="NAME",
-            type=Read(_parse_name),
-            help="Give the run a name, which every argument RUN accepts instead of the id.",
-        )(db_option(_detailed(function)))
-        function = click.option(
-            "--reproduce",
-            metavar="RUN",
-            shell_complete=complete_runs,
-            help="Draw the same operand values as this run; without SUITE, measure the same cases, too.",
-        )(json_option(function))
+        text = "Give the run a name, which every argument RUN accepts instead of the id."
+        named = value_option("--name", kind=Read(_parse_name), metavar="NAME", default="", text=text)
+        text = "Draw the same operand values as this run; without SUITE, measure the same cases, too."
+        function = run_option("--reproduce", text=text)(json_option(named(db_option(_detailed(function)))))
         for option in reversed(options):
             function = plan_option(option)(function)
         return click.argument("suites", nargs=-1, metavar="SUITE...", shell_complete=complete_suites)(function)
@@ -117,12 +109,7 @@ def _parse_gpus(text: str) -> tuple[int, ...]:
 @click.command()
 @_asks(OPTIONS)
 @file_option("--csv", "csv_path", text="Write the rows of the run to this file.")
-@click.option(
-    "--resume",
-    metavar="RUN",
-    shell_complete=complete_runs,
-    help="Continue an interrupted run; without SUITE, use the run's suites.",
-)
+@run_option("--resume", text="Continue an interrupted run; without SUITE, use the run's suites.")
 @click.option("--noisy-again", is_flag=True, help="With --resume: also measure problems with disturbed cases again.")
 @folder_option(
     "--report", "report_to", text="Write the page of the run to this folder, as `report` does, but without PDFs."

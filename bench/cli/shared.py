@@ -64,6 +64,17 @@ def folder_option(*names: str, text: str, default: Path | None = None) -> Decora
     return click.option(*names, type=kind, default=default, metavar="DIR", help=text, show_default=default is not None)
 
 
+def value_option(*names: str, kind: Any, text: str, default: object = None, **more: Any) -> Decorator:
+    """Return an option with a value of a type of click; its help shows the default, if there is one."""
+    shown = default not in (None, "")
+    return click.option(*names, type=kind, default=default, show_default=shown, help=text, **more)
+
+
+def run_option(*names: str, text: str, **more: Any) -> Decorator:
+    """Return an option that takes the id or name of a run."""
+    return click.option(*names, metavar="RUN", shell_complete=complete_runs, help=text, **more)
+
+
 run_argument = click.argument("run_id", required=False, metavar="[RUN]", shell_complete=complete_runs)
 db_option = file_option("--db", text="The store to read or write. [default: $XDG_DATA_HOME/kernelmark/results.db]")
 

@@ -11,7 +11,7 @@ import click
 import msgspec
 
 from kernelmark.bench.cli.output import print_or_write, reading
-from kernelmark.bench.cli.shared import AGAINST, OK, complete_runs, db_option, file_option, json_option, plugin_option
+from kernelmark.bench.cli.shared import AGAINST, OK, db_option, file_option, json_option, plugin_option, run_option
 from kernelmark.bench.measure.lock import held_run
 from kernelmark.bench.plan.case import Plan
 from kernelmark.bench.plan.declared import is_foreign, require_figures
@@ -55,9 +55,7 @@ def _moment(ctx: click.Context, param: click.Parameter, value: str | None) -> st
 
 
 @click.command()
-@click.option(
-    "--delete", multiple=True, metavar="RUN", shell_complete=complete_runs, help="Remove this run; may be repeated."
-)
+@run_option("--delete", multiple=True, text="Remove this run; may be repeated.")
 @click.option(
     "--prune",
     metavar="OLDER",

@@ -19,6 +19,7 @@ from kernelmark.bench.cli.shared import (
     complete_suites,
     db_option,
     plan_option,
+    value_option,
 )
 from kernelmark.bench.measure.lock import exclusive
 from kernelmark.bench.plan.case import Plan
@@ -75,13 +76,13 @@ def _asks(function: Callable[..., Any]) -> Callable[..., Any]:
 )
 @click.option("--static", is_flag=True, help="Only compile the tiles of a CUDA kernel and rank them; nothing is timed.")
 @click.option("--strategy", type=Choice(STRATEGIES), help="How to search a space of more tiles than the budget.")
-@click.option(
+@value_option(
     "--tuned",
     "where",
-    default="auto",
-    show_default=True,
+    kind=str,
     metavar="FILE",
-    help="The file to save the tile in; auto: the file of this device, which `run --tuned auto` reads.",
+    default="auto",
+    text="The file to save the tile in; auto: the file of this device, which `run --tuned auto` reads.",
 )
 @_asks
 def tune(

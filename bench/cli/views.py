@@ -23,6 +23,7 @@ from kernelmark.bench.cli.shared import (
     plugin_option,
     run_argument,
     select_options,
+    value_option,
 )
 from kernelmark.bench.compare.runs import Gate, compare_runs
 from kernelmark.bench.measure.devices import devices_present
@@ -48,22 +49,17 @@ from kernelmark.bench.tune.tuned import AUTO, adopted, file_of, header
 
 @click.command()
 @run_argument
-@click.option(
+@value_option(
     "--by",
-    type=Choice(["problem", "network", "overlap"]),
+    kind=Choice(["problem", "network", "overlap"]),
     default="problem",
-    show_default=True,
-    help="Print a table for each problem, the seconds that a network takes per batch, or the time hidden by overlap.",
+    text="Print a table for each problem, the seconds that a network takes per batch, or the time hidden by overlap.",
 )
 @click.option(
     "--step", is_flag=True, help="With --by network: print the share of a training step spent on moving the parameters."
 )
-@click.option(
-    "--page",
-    type=click.IntRange(min=1),
-    default=1,
-    show_default=True,
-    help="Print this page of a long run; a page has 100 tables.",
+@value_option(
+    "--page", kind=click.IntRange(min=1), default=1, text="Print this page of a long run; a page has 100 tables."
 )
 @click.option(
     "--row", metavar="CASE", help="Print one row in full, with its evidence; CASE is a part of the row's name."
@@ -164,13 +160,12 @@ def crossover(
 
 @click.command()
 @click.argument("run_id", nargs=-1, metavar="[RUN]...", shell_complete=complete_runs)
-@click.option(
+@value_option(
     "--format",
     "style",
-    type=Choice(["csv", "json", "markdown", "latex", "parquet", "c", "github", "bencher", "asv"]),
     default="csv",
-    show_default=True,
-    help="c: a header with the tiles that tuning has adopted. github: for github-action-benchmark.",
+    kind=Choice(["csv", "json", "markdown", "latex", "parquet", "c", "github", "bencher", "asv"]),
+    text="c: a header with the tiles that tuning has adopted. github: for github-action-benchmark.",
 )
 @click.option(
     "--columns",
@@ -180,22 +175,20 @@ def crossover(
     help="Write only these columns of CSV or JSON.",
 )
 @click.option("--no-empty", is_flag=True, help="Leave out columns of CSV that are empty in all rows.")
-@click.option(
+@value_option(
     "--metric",
-    type=Choice(list(METRICS)),
+    kind=Choice(list(METRICS)),
     default="time",
-    show_default=True,
-    help="The metric in tables of problems x kernels, in Markdown and LaTeX.",
+    text="The metric in tables of problems x kernels, in Markdown and LaTeX.",
 )
 @click.option("--sizes", is_flag=True, help="Add a column for each size of a problem (M, N, K), in Markdown and LaTeX.")
 @click.option("--siunitx", is_flag=True, help="In LaTeX, write numbers with the commands of siunitx 3.")
-@click.option(
+@value_option(
     "--width",
-    type=Read(_millimetres),
-    default=f"{COLUMN_MM:g}",
-    show_default=True,
+    kind=Read(_millimetres),
     metavar="MM",
-    help="Width of the page; wider LaTeX tables are split.",
+    default=f"{COLUMN_MM:g}",
+    text="Width of the page; wider LaTeX tables are split.",
 )
 @file_option("-o", "--output", text="[default: standard output]")
 @click.option(
@@ -313,13 +306,12 @@ PER_CENT = Read(per_cent)
 )
 @click.option("--fail-unclear", is_flag=True, help="Also exit with 1 if a slowdown by P% could go undetected.")
 @click.option("--allow-missing", is_flag=True, help="Ignore cases that are missing, `unsupported` or `oom` in NEW.")
-@click.option(
+@value_option(
     "--margin",
+    kind=PER_CENT,
     metavar="P%",
-    type=PER_CENT,
     default="2%",
-    show_default=True,
-    help="Call a case `same` if its ratio differs from 1 by no more than this.",
+    text="Call a case `same` if its ratio differs from 1 by no more than this.",
 )
 @click.option("--anyway", is_flag=True, help="Compare even runs of different machines; the output shows what differs.")
 @file_option("--csv", "csv_path", text="Also write every case to this file.")

@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from kernelmark.bench.cli.shared import AGAINST, INTERRUPTED, OK, Read, db_option, plugin_option
+from kernelmark.bench.cli.shared import AGAINST, INTERRUPTED, OK, Read, db_option, plugin_option, value_option
 from kernelmark.bench.measure.cuda import present_limits
 from kernelmark.bench.measure.occupancy import typical
 from kernelmark.bench.measure.present import cuda_missing
@@ -57,13 +57,8 @@ DEFAULT_ARCH = "sm_90a"
 @click.option(
     "--arch", metavar="sm_90a", help="Compile for this architecture. [default: the GPU's, or sm_90a without one]"
 )
-@click.option(
-    "--max-time",
-    type=Read(above_zero),
-    default=1.0,
-    show_default=True,
-    metavar="S",
-    help="Seconds to spend on timing each kernel.",
+@value_option(
+    "--max-time", kind=Read(above_zero), metavar="S", default=1.0, text="Seconds to spend on timing each kernel."
 )
 @click.option("--once", is_flag=True, help="Check the file once and exit, with status 1 if something is wrong.")
 @plugin_option
