@@ -58,9 +58,7 @@ class SlotFacts(NamedTuple):
     left: list[str]
 
 
-def publish(
-    folder: Path, agenda_: Agenda, tasks: Sequence[Task], slot: SlotFacts | None, identify: bool = False
-) -> None:
+def publish(folder: Path, agenda_: Agenda, tasks: Sequence[Task], slot: SlotFacts, identify: bool = False) -> None:
     """Write the files of the report; if one cannot be written, the others still are."""
     if not (folder / STORE).exists():
         _guarded(lambda: write(folder / README, _page(agenda_, tasks, slot, None, folder)))
@@ -107,7 +105,7 @@ def against(folder: Path, agenda_: Agenda) -> int:
 def _page(
     agenda_: Agenda,
     tasks: Sequence[Task],
-    slot: SlotFacts | None,
+    slot: SlotFacts,
     store: Store | None,
     folder: Path,
     drawn: Sequence[Drawn] = (),
@@ -119,9 +117,7 @@ def _page(
     return "\n\n".join(filter(None, parts)) + "\n"
 
 
-def _slot(slot: SlotFacts | None, agenda_: Agenda) -> Iterator[str]:
-    if slot is None:
-        return
+def _slot(slot: SlotFacts, agenda_: Agenda) -> Iterator[str]:
     yield "## The last slot"
     yield f"Of {slot.deadline_s:.0f} s, {slot.used_s:.0f} s were used, and {count(len(slot.ended), 'task')} answered."
     together = groupby(slot.ended, lambda name: agenda_.answers[name].run or name)

@@ -108,10 +108,7 @@ class Slot:
 
     def carry_out(self, question: Question) -> Reply:
         self._deadline.until_s = question.until_s
-        kind = question.tasks[0].kind
-        if kind in KINDS:
-            return KINDS[kind](self, question)
-        return self._measured(question) if kind != "tune" else self._tuned(question)
+        return KINDS.get(question.tasks[0].kind, Slot._measured)(self, question)
 
     def _measured(self, question: Question) -> Reply:
         first = question.tasks[0]
@@ -211,13 +208,14 @@ class Slot:
         self._write(name, "\n".join([head, *sorted(known.values())]) + "\n")
 
 
-#: The methods for tasks that are not jobs of a run, by kind.
+#: The methods for tasks that are more than the jobs of one run, by kind.
 KINDS: dict[str, Callable[[Slot, Question], Reply]] = {
     "clocks": Slot.time_ways,
     "emulator": Slot.compared,
     "cudnn": Slot.ask_cudnn,
     "counters": Slot.counted,
     "sanitizer": Slot.sanitized,
+    "tune": Slot._tuned,
 }
 
 

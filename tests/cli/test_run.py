@@ -128,16 +128,6 @@ def test_a_run_is_reproduced_with_its_seed_on_the_values_that_each_of_its_proces
     assert drawn_anew not in timed[0].split()
 
 
-def test_a_suite_file_runs_all_of_its_problems(called, tmp_path):
-    (tmp_path / "mine.toml").write_text(SWEEP)
-    done = called("run", "mine.toml", *HOT, "--kernels", "copy/numpy.copyto", "--csv", "rows.csv", "--db", "my.db")
-    assert done.status == 0
-    written = csv_rows(tmp_path / "rows.csv")
-    assert [(r["suite"], r["problem"]) for r in written] == [("mine", f"copy/m{m}n5/f32") for m in (3, 4, 6)]
-    assert (tmp_path / "my.db").is_file()
-    assert not (tmp_path / "data").exists()
-
-
 def test_sigint_keeps_the_row_in_hand_and_exits_with_130(kernelmark, called, tmp_path):
     (tmp_path / "mine.toml").write_text(SWEEP)
     words = ("--plugin", FAULTS, "--kernels", "copy/bad.interrupts_at_m4", "--csv", "rows.csv", "--verbose")
