@@ -221,12 +221,12 @@ def slot(tmp_path):
     return gpu_slot.Slot(gpu_slot.Settings(str(tmp_path)))
 
 
-def two_tasks(left_s, kind="emulator", limit_s=120.0):
+def two_tasks(left_s, kind="emulator"):
     tasks = [
         gpu_slot.Task(name=f"{kind} {kernel}", kind=kind, value=1.0, digest="d", seconds=0.6, kernels=(kernel,))
         for kernel in ("a", "b")
     ]
-    return gpu_slot.Question(gpu_slot.Settings(""), now() + left_s, tuple(tasks), limit_s)
+    return gpu_slot.Question(gpu_slot.Settings(""), now() + left_s, tuple(tasks), 120.0)
 
 
 @pytest.mark.parametrize(("left_s", "failed"), [(30.0, {}), (1000.0, {"emulator a": LOST})])
