@@ -24,7 +24,7 @@ from kernelmark.bench.measure.measurement import Measurement
 from kernelmark.bench.measure.operands import Operands, ScratchBuffers, loaded
 from kernelmark.bench.measure.present import module_missing
 from kernelmark.bench.measure.ratio import speedup
-from kernelmark.bench.measure.stats import Interval, median_interval
+from kernelmark.bench.measure.stats import median_interval
 from kernelmark.bench.plan.case import Budget, Job
 from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.kernel import Kernel, Launch
@@ -222,33 +222,19 @@ class Round(NamedTuple):
         return 2 * self.gain / (self.before + self.after)
 
 
-class Scaling(NamedTuple):
-    """A kernel's gain from a second thread on a layer, round by round."""
-
-    kernel: str
-    problem: Problem
-    rounds: Sequence[Round]
-
-    @property
-    def gain(self) -> Interval:
-        return median_interval([each.gain for each in self.rounds])
-
-    @property
-    def share(self) -> Interval:
-        return median_interval([each.share for each in self.rounds])
-
-
 def threads() -> Found:
     """Compare two threads with one on every layer: the least gain, and the least share of the ceiling's gain."""
     scaled = list(scalings())
-    for name, each in (("gain", scaled), ("share", [s for s in scaled if s.problem.flop >= LEAST_FLOP])):
-        worst = min(each, key=lambda s: getattr(s, name).median)
-        interval = getattr(worst, name)
-        text = f"{shown(interval)}, {worst.kernel} on {worst.problem.id}, the least of {len(each)}"
-        yield f"threads.{name}", interval.median, text
+    for name, least_flop in (("gain", 0), ("share", LEAST_FLOP)):
+        layers = [(kernel, problem, rounds) for kernel, problem, rounds in scaled if problem.flop >= least_flop]
+        intervals = [median_interval([getattr(each, name) for each in rounds]) for _, _, rounds in layers]
+        worst = min(range(len(layers)), key=lambda i: intervals[i].median)
+        kernel, problem, _ = layers[worst]
+        text = f"{shown(intervals[worst])}, {kernel} on {problem.id}, the least of {len(layers)}"
+        yield f"threads.{name}", intervals[worst].median, text
 
 
-def scalings() -> Iterator[Scaling]:
+def scalings() -> Iterator[tuple[str, Problem, Sequence[Round]]]:
     """Verify every compiled kernel on every layer that it takes, and time it between runs of the arithmetic ceiling.
 
     Each round passes through all layers, so that a disturbance of some seconds affects one round of many layers.
@@ -268,7 +254,7 @@ def scalings() -> Iterator[Scaling]:
                 layer_rounds.append(Round(gained, before, after))
         ceilings = [gained for layer_rounds in rounds for each in layer_rounds for gained in each[1:]]
         for layer, layer_rounds in zip(layers, rounds, strict=True):
-            yield Scaling(name, layer, quiet(layer_rounds, ceilings))
+            yield name, layer, quiet(layer_rounds, ceilings)
 
 
 def quiet(rounds: Sequence[Round], ceilings: Sequence[float]) -> Sequence[Round]:

@@ -22,7 +22,6 @@ from typing import Any, NamedTuple
 
 from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.errors import UsageError
-from kernelmark.bench.plan.operation import Problem
 from kernelmark.bench.plan.status import Status
 from kernelmark.bench.plan.suites import Suite, find_suite
 from kernelmark.bench.record.columns import Result
@@ -50,19 +49,16 @@ class Layer(NamedTuple):
     """A layer of a network in one direction, layout and batch."""
 
     network: str
-    problem: Problem
+    problem: Any
 
     @property
     def name(self) -> str:
         _, sizes, _, _, _, *words = self.problem.id.split("/")
-        return " ".join([sizes.removeprefix(f"n{self._of('n')}"), *words])
+        return " ".join([sizes.removeprefix(f"n{self.problem.n}"), *words])
 
     @property
     def group(self) -> tuple[str, int, str, str]:
-        return self.network, self._of("n"), self._of("layout"), self._of("direction")
-
-    def _of(self, axis: str) -> Any:
-        return getattr(self.problem, axis)
+        return self.network, self.problem.n, self.problem.layout, self.problem.direction
 
 
 class Pair(NamedTuple):

@@ -89,10 +89,10 @@ def test_a_measurement_finds_the_number_of_each_of_its_promises(monkeypatch, too
 def test_the_gain_of_a_second_thread_is_measured_beside_that_of_the_ceiling(monkeypatch):
     for name, value in {"SUITE": LAYER, "ROUNDS_OF_THREADS": 2, "LEAST_S": 1e-4, "LEAST_FLOP": 0}.items():
         monkeypatch.setattr(bars_kernels, name, value)
-    scalings = {each.kernel: each for each in bars_kernels.scalings()}
-    assert {"conv/numba.direct", "conv/cpu.im2col"} < set(scalings)
-    assert all(len(each.rounds) == 2 for each in scalings.values())
-    monkeypatch.setattr(bars_kernels, "scalings", lambda: iter(scalings.values()))
+    scalings = list(bars_kernels.scalings())
+    assert {"conv/numba.direct", "conv/cpu.im2col"} < {kernel for kernel, _, _ in scalings}
+    assert all(len(rounds) == 2 for _, _, rounds in scalings)
+    monkeypatch.setattr(bars_kernels, "scalings", lambda: iter(scalings))
     rows = list(bars_kernels.threads())
     assert [name for name, *_ in rows] == names("threads")
     assert all(LAYER in text for *_, text in rows)
@@ -122,11 +122,13 @@ def test_rounds_in_which_the_ceiling_gained_less_than_it_can_do_not_count(monkey
     assert bars_kernels.quiet(rounds, [1.2] * 20 + [2.0]) == rounds  # one that gained more by chance
 
 
-def test_a_gain_is_judged_by_its_median_and_a_share_round_by_round(monkeypatch):
+def test_a_gain_is_judged_by_its_median_and_a_share_round_by_round(registry, monkeypatch):
     rounds = tuple(bars_kernels.Round(*numbers) for numbers in ((0.9, 0.8, 1.0), (1.2, 2.0, 2.0), (1.8, 2.0, 2.0)))
-    scaling, calls = bars_kernels.Scaling("conv/numba.direct", None, rounds), []
-    assert (scaling.gain.median, scaling.share.median) == (1.2, 0.9)
-    monkeypatch.setattr(bars_kernels, "LEAST_S", 0)
+    calls, scaled = [], ("conv/numba.direct", registry.problem(LAYER), rounds)
+    monkeypatch.setattr(bars_kernels, "scalings", lambda: iter([scaled]))
+    for name in ("LEAST_S", "LEAST_FLOP"):
+        monkeypatch.setattr(bars_kernels, name, 0)
+    assert [value for _, value, _ in bars_kernels.threads()] == [1.2, 0.9]
     bars_kernels.typical_s(lambda: calls.append(1))
     assert len(calls) == 1 + bars_kernels.LEAST_CALLS  # one that fills the caches
 
