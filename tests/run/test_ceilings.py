@@ -79,15 +79,14 @@ def test_a_row_is_placed_under_what_was_measured(lab):
     assert all(job.mode == "hot" and job.threads == 1 and job.ours for job in lab.jobs)
 
 
-def test_ceilings_are_measured_again_after_a_minute_and_not_before(lab):
-    lab.apply(numpy_matmul=1.0)
-    assert len(lab.jobs) == 3
-    lab.now += 59
-    lab.apply(numpy_matmul=1.0)
-    assert len(lab.jobs) == 3
-    lab.now += 2
-    lab.apply(numpy_matmul=1.0)
-    assert len(lab.jobs) == 5  # what accuses alone is measured once
+#: Those that take 10 s are 190 s old when the first of three is measured again, the second 180 s.
+@pytest.mark.parametrize(("takes_s", "before_s", "after_s"), [(0, 59, 2), (10, 170, 30)])
+def test_ceilings_are_measured_again_after_a_minute_or_twenty_times_what_they_took(lab, takes_s, before_s, after_s):
+    lab.takes_s = takes_s
+    for later_s, jobs in ((0, 3), (before_s, 3), (after_s, 5)):  # what accuses alone is measured once
+        lab.now += later_s
+        lab.apply(numpy_matmul=1.0)
+        assert len(lab.jobs) == jobs
 
 
 def test_a_run_keeps_the_ceilings_that_an_earlier_one_measured_just_now(lab):
@@ -126,17 +125,6 @@ def test_a_run_stands_on_no_ceiling_that_it_does_not_have(lab):
     (row,) = lab.apply(numpy_matmul=2**31 / 2.5e10)
     assert max(ceiling.rate for ceiling in lab.stored if ceiling.kind == "fp32") == pytest.approx(5e10)
     assert row.roofline.roofline_pct == pytest.approx(50)
-
-
-def test_a_ceiling_that_takes_long_is_measured_again_later(lab):
-    lab.takes_s = 10
-    lab.apply(numpy_matmul=1.0)
-    lab.now += 170  # 190 s since the first of three was taken, 180 since the second
-    lab.apply(numpy_matmul=1.0)
-    assert len(lab.jobs) == 3
-    lab.now += 30
-    lab.apply(numpy_matmul=1.0)
-    assert len(lab.jobs) == 5
 
 
 def test_one_kernel_above_a_ceiling_that_was_measured_again_is_mistrusted_and_loses_its_time(lab):
