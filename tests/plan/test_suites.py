@@ -66,17 +66,13 @@ BAD_SWEEPS = {
     "op_of_wrong_type": ("op = 3", "op", "'3'"),
     "no_op": (SIZES, "op", "missing"),
     "unknown_dtype": ("op = 'copy'\nm = 1\nn = 1\ndtype = ['f32', 'f31']", "dtype", "'f31'"),
-    "unknown_layout": ("op = 'gemm'\ndtype = 'f32'\nlayout = 'NX'\n" + SIZES, "layout", "'NX'"),
     "size_zero": (GEMM + "m = [8, 0]\nn = 1\nk = 1", "m", "is 0, expected `int` >= 1"),
-    "size_below_zero": (GEMM + "m = -8\nn = 1\nk = 1", "m", "is -8"),
     "size_that_is_a_float": (GEMM + "m = 8.0\nn = 1\nk = 1", "m", "is 8.0"),
     "size_that_is_a_boolean": (GEMM + "m = true\nn = 1\nk = 1", "m", "is True"),
-    "size_that_is_a_list": (GEMM + "m = [[8]]\nn = 1\nk = 1", "m", "is [8]"),
     "empty_axis": (GEMM + "m = []\nn = 1\nk = 1", "m", "empty list"),
     "empty_points": (GEMM + "points = []", "points", "is []"),
     "points_of_no_list": (GEMM + "points = 3", "points", "is 3"),
     "short_point": (GEMM + "points = [[1, 2, 3], [1, 2]]", "points", "3 values (m, n, k)"),
-    "long_point": (GEMM + "points = [[1, 2, 3, 4]]", "points", "3 values (m, n, k)"),
     "zero_in_a_point": (GEMM + "points = [[1, 2, 3], [1, 0, 3]]", "points", "key 'n': n is 0"),
     "fewer_counts_than_points": (GEMM + "points = [[1, 2, 3], [4, 5, 6]]\ncount = [1]", "count", "2 points"),
     "count_zero": (GEMM + SIZES + "count = 0", "count", "is 0"),
@@ -88,7 +84,6 @@ BAD_SWEEPS = {
     "axis_tied_twice": (GEMM + "n = 1\nk = 1\naxes = ['m', 'm']\npoints = [[1, 2]]", "axes", "'m'"),
     "axis_given_twice": (GEMM + "m = 1\npoints = [[1, 2, 3]]", "m", "points"),
     "missing_size": (GEMM + "m = 8\nn = 8", "k", "missing"),
-    "missing_dtype": ("op = 'copy'\n" + "m = 8\nn = 8", "dtype", "missing"),
     "pow2_of_one_number": (GEMM + "m = {pow2 = [8]}\nn = 1\nk = 1", "m", "{pow2 = [first, last]}"),
     "pow2_downwards": (GEMM + "m = {pow2 = [8, 4]}\nn = 1\nk = 1", "m", "{pow2 = [first, last]}"),
     "pow2_of_no_list": (GEMM + "m = {pow2 = 8}\nn = 1\nk = 1", "m", "{pow2 = [first, last]}"),
@@ -172,11 +167,6 @@ def test_a_byte_order_mark_is_no_part_of_a_suite_and_what_is_not_utf8_is_no_toml
     assert load_suite(path, registry).title == "x"
     path.write_bytes(b"title = '\xe9'\n")
     assert complaint(lambda: load_suite(path, registry)).startswith(f"{path}: is not TOML")
-
-
-def test_a_problem_id_is_a_suite_of_one(registry):
-    suite = find_suite("gemm/m8n8k8/f32/NT", registry)
-    assert (suite.name, problems(suite)) == ("gemm/m8n8k8/f32/NT", ["gemm/m8n8k8/f32/NT"])
 
 
 def test_every_suite_that_comes_along_has_title_source_and_problems(registry):

@@ -7,14 +7,13 @@ from types import SimpleNamespace
 import pytest
 
 from kernelmark.bench.plan import space as spaces
-from kernelmark.bench.plan.case import Plan, case_of, contenders, jobs
+from kernelmark.bench.plan.case import contenders
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.globs import matches
 from kernelmark.bench.plan.kernel import KernelCall, Prefer
 from kernelmark.bench.plan.limits import TYPICAL
 from kernelmark.bench.plan.registry import cuda_kernel
 from kernelmark.bench.plan.space import Space
-from kernelmark.bench.plan.suites import Suite
 from kernelmark.bench.plan.sweep import Entry
 from kernelmark.bench.plan.tiles import Refused, walk
 
@@ -99,12 +98,6 @@ def test_a_name_with_another_tile_is_refused_in_one_line_with_what_there_is(tune
     assert str(refused.value) == said
 
 
-@pytest.mark.parametrize("name", ["gemm/own.tunde", "gemm/own.tunde@BM=16"])
-def test_a_kernel_that_is_unknown_is_refused_with_one_that_is_near(tuned, registry, name):
-    with pytest.raises(UsageError, match=r"'gemm/own.tunde' is unknown, .*did you mean gemm/own.tuned\?$"):
-        registry.named(name)
-
-
 def test_a_value_that_follows_from_the_device_may_be_any_number_and_nothing_else(dummy, registry):
     @cuda_kernel("gemm", source="x.cu", entry="x", tunables={"SMS": (lambda device: device.multiprocessors, 1)})
     def dealt(p, t, device):
@@ -151,14 +144,6 @@ def test_a_suite_lists_tiles_as_a_user_does(tuned, registry):
     assert ids(registry, (), listed) == list(listed)
     assert ids(registry, ("gemm/own.*",), listed) == list(listed)
     assert ids(registry, ("gemm/own.*@BM=32",), listed) == ["gemm/own.tuned@BM=32"]
-
-
-def test_each_tile_is_a_case_of_its_own(tuned, registry):
-    suite = Suite(name="one", title="one", problem=registry.problem(PROBLEM))
-    kernels = ("gemm/own.tuned", "gemm/own.tuned@BM=16", "gemm/own.tuned@BM=32")
-    (planned,) = jobs([suite], registry, Plan(devices=("cpu",), kernels=kernels))
-    assert planned.job.kernels == kernels
-    assert len({case_of(planned.job, PROBLEM, registry.kernels[name]) for name in kernels}) == 3
 
 
 def test_what_is_refused_by_the_first_values_is_not_descended_into():

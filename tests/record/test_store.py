@@ -131,13 +131,6 @@ def test_of_damaged_files_beside_a_store_whole_rows_are_read_or_none(begun, tmp_
     assert len(rows) in counts
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write in a folder that is read-only")
-def test_a_read_only_folder_is_named(tmp_path, complaint):
-    (tmp_path / "locked").mkdir(mode=0o500)
-    path = tmp_path / "locked" / "results.db"
-    assert complaint(lambda: Store(path)).startswith(f"{path}: cannot be used as a store")
-
-
 WRITER = """
 import sys
 from pathlib import Path
@@ -400,7 +393,3 @@ def test_every_column_has_the_type_that_it_declares(made, mode, problem):
     values = {} if mode.does.times else {"samples": [], "interval": None}
     r = made(problem, mode, **values)
     assert msgspec.convert(msgspec.to_builtins(r), Result) == r
-
-
-def test_dimensions_follow_the_columns(made):
-    assert list(row(made(), {"m": 10, "place": "in"})) == [*COLUMNS, "m", "place"]
