@@ -101,7 +101,6 @@ def test_what_is_no_python_file_is_no_plugin(tmp_path, complaint, name, refusal)
 
 @pytest.fixture
 def checkout(tmp_path):
-    """A copy of the sources, to be broken."""
     for name in ("bench", "kernels"):
         shutil.copytree(ROOT / name, tmp_path / "src" / name, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copytree(ROOT / "kernelmark", tmp_path / "src" / "kernelmark", symlinks=True)

@@ -25,7 +25,6 @@ def imported(tmp_path, find):
 
 @pytest.fixture
 def find(registry):
-    """The problem that a text is the id of, or None."""
     return partial(_problem, registry)
 
 

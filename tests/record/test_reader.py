@@ -257,7 +257,6 @@ def test_a_table_takes_as_many_statements_for_few_rows_as_for_many(store):
 
 
 def by_writer(values):
-    """What csv.writer writes of each value, next to another cell."""
     rows = [(value, "end") for value in values]
     lines = text_of(lambda out: csv.writer(out, lineterminator="\r\n").writerows(rows))
     return [line.removesuffix(",end") for line in lines.split(",end\r\n")[:-1]]

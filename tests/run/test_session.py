@@ -280,7 +280,6 @@ def test_samples_are_kept_by_process_and_the_interval_says_what_it_holds_for():
 
 
 def test_ratios_are_formed_within_each_process():
-    """Both slow down from process to process; the ratio does not."""
     base, other = merge([[timed("base", 2 * scale), timed("own", scale)] for scale in (1.0, 1.5, 3.0)], BASELINE)
     assert base.over_baseline is None
     assert (other.over_baseline.low, other.over_baseline.median, other.over_baseline.high) == pytest.approx((2, 2, 2))

@@ -24,14 +24,12 @@ APART = "measured separately from its variants"
 
 
 def group(*kernels, **values):
-    """The rows of these kernels on two variants, by problem."""
     job = Job((F32, F64), kernels, Mode.HOT, (), 0, Budget(0.02), 1, kernels[0])
     rows = run_job(msgspec.json.decode(msgspec.json.encode(msgspec.structs.replace(job, **values)), type=Job))
     return {name: list(of_problem) for name, of_problem in groupby(rows, lambda row: row.problem)}
 
 
 def in_worker(workers, *kernels):
-    """The rows of kernels that may end their process, on two variants, in real workers."""
     job = Job((F32, F64), kernels, Mode.HOT, (FAULTS,), 0, Budget(0.02), 1, kernels[0])
     return workers.run(job, WorkerKey("cpu", 1))
 
