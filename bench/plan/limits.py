@@ -38,7 +38,6 @@ class DeviceLimits:
 
 
 def _limits(capability: int, multiprocessors: int, threads: int, blocks: int, sm_kib: int, l2_mib: int) -> DeviceLimits:
-    """Return a device's limits; from compute capability 8.0 on, 1 KiB of shared memory is reserved for each block."""
     reserved = _KIB if capability >= 80 else 0
     return DeviceLimits(
         capability=capability,

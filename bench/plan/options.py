@@ -64,7 +64,6 @@ def _integers(text: str) -> tuple[int, ...]:
 
 
 def _share(text: str) -> float:
-    """Return `2%` or `2` as 0.02."""
     return float(text.removesuffix("%")) / 100
 
 

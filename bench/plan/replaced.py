@@ -106,7 +106,8 @@ class Originals:
 
     def _wraps(self, after: object, before: object, package: str) -> bool:
         """Return whether a library's function wraps the library's original function, and calls no foreign function."""
-        wrapped = [it for it in _enclosed(after) if callable(it) and type(it) not in self._methods]
+        cells = [cell.cell_contents for cell in getattr(after, "__closure__", None) or () if cell != CellType()]
+        wrapped = [it for it in cells if callable(it) and type(it) not in self._methods]
         return before in wrapped and all(self._by_library(it, package) for it in (after, *wrapped))
 
     def _by_library(self, function: object, package: str) -> bool:
@@ -126,12 +127,6 @@ class Originals:
 
 def _package(name: str) -> str:
     return name.partition(".")[0]
-
-
-def _enclosed(function: object) -> list[object]:
-    """Return the values in a function's closure, where a wrapper stores the function that it calls."""
-    cells = getattr(function, "__closure__", None) or ()
-    return [cell.cell_contents for cell in cells if cell != CellType()]
 
 
 def _layers(it: object) -> Iterator[FunctionType]:

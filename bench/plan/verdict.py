@@ -127,7 +127,11 @@ def compare(name: str, got: Array, want: Array, bound: float | Array | Bound, dt
             errors.add(error, limits, start)
     if errors.first is not None:
         return _wrong(name, got, want, bound, dtype, errors)
-    reason = _imprecise(name, bound, errors) if isinstance(bound, Bound) and errors.count else None
+    reason = None
+    if isinstance(bound, Bound) and errors.count:
+        rms, most = math.sqrt(errors.squares / errors.count), bound.rms_limit(errors.count)
+        times = f"{rms:.3g} times that of the declared arithmetic"
+        reason = f"{name} has an rms error {times}, expected at most {most:.3g}" if rms > most else None
     return Verdict(errors.largest, errors.limit, reason)
 
 
@@ -180,14 +184,6 @@ def _wrong(name: str, got: Array, want: Array, bound: float | Array | Bound, dty
     index = ", ".join(map(str, where))
     reason = f"{name}[{index}] {value}, expected {float(want[where]):{number}} within {float(limit):.3g} ({count})"
     return Verdict(None if errors.nan else errors.largest, errors.limit, reason)
-
-
-def _imprecise(name: str, bound: Bound, errors: Errors) -> str | None:
-    """Return why errors that are each within their bound are too large as a whole, or None."""
-    rms, limit = math.sqrt(errors.squares / errors.count), bound.rms_limit(errors.count)
-    if rms <= limit:
-        return None
-    return f"{name} has an rms error {rms:.3g} times that of the declared arithmetic, expected at most {limit:.3g}"
 
 
 def error_variance(got: Array, want: Array, bound: Bound, length: int) -> float:

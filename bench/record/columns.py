@@ -165,7 +165,6 @@ def sample_columns(times: Sequence[float], interval: Interval) -> dict[str, Any]
 
 
 def _times(measured: Measurement, problem: Problem, interval: Interval) -> dict[str, Any]:
-    """Return the columns that only a timed row has."""
     speedup, variant = measured.over_baseline, measured.over_variant
     return {
         **sample_columns(measured.samples, interval),

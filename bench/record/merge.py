@@ -173,7 +173,6 @@ def merge_files(db: Path, paths: Sequence[Path]) -> Merged:
 
 
 def _source(path: Path, db: Path) -> tuple[Path, list[RunFacts], dict[str, ShardPlace]]:
-    """Return a file, its runs, and where its shards were measured. Raises UsageError for a file that is no store."""
     require_file(path)
     if not path.is_file():
         raise UsageError(f"{path}: there is no such file; expected a store that `kernelmark run --shard` has written")
@@ -227,7 +226,6 @@ def _parts_of(run: RunFacts) -> list[ShardRun]:
 
 
 def _campaigns(runs: Sequence[tuple[Path, RunFacts]], db: Path, there: Iterable[RunFacts]) -> list[Campaign]:
-    """Return a campaign for each plan, with its shards in the store `db`. Raises UsageError for contradictions."""
     shards: dict[tuple[str, ...], list[tuple[Path, RunFacts]]] = {}
     for path, run in runs:
         if _is_part(run):
@@ -302,7 +300,6 @@ def _key(run: RunFacts) -> tuple[str, ...]:
 
 
 def _run_id(run: RunFacts) -> str:
-    """Return the id of the merged run, made from the facts that its shards have in common."""
     facts = json.dumps([_key(run), _agreed(run)], sort_keys=True)
     return f"{_shard_of(run).count}-shards-{hashlib.sha256(facts.encode()).hexdigest()[:8]}"
 

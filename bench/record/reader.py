@@ -36,17 +36,14 @@ _SELECTED = _selected(COLUMNS)
 
 
 def _only(kind: Any) -> Read:
-    """Return a function that reads a row of one column."""
     return lambda values: msgspec.convert(values[0], kind)
 
 
 def _json(kind: Any) -> Read:
-    """Return a function that reads a row of one column with JSON."""
     return lambda values: msgspec.json.decode(values[0], type=kind)
 
 
 def _all(kind: Any) -> Read:
-    """Return a function that reads a row as a tuple type."""
     return partial(msgspec.convert, type=kind)
 
 

@@ -116,7 +116,6 @@ class ParslPool:
 
 
 def _workers(executor: Any) -> int:
-    """Return the number of an executor's connected workers, or an assumed number if it does not count them."""
     if hasattr(executor, "connected_managers"):
         with suppress(Exception):  # an executor does not answer while it starts or ends
             return sum(manager["worker_count"] for manager in executor.connected_managers())
@@ -125,7 +124,6 @@ def _workers(executor: Any) -> int:
 
 
 def _state(executor: Any) -> str:
-    """Return the states of an executor's blocks, with the last line that a block printed to standard error."""
     words = []
     for name, status in getattr(executor, "status_facade", {}).items():
         lines = (status.message or status.stderr_summary or "").strip().splitlines()

@@ -120,7 +120,6 @@ class Ceilings:
     def _surpassed(
         self, problem: Problem, rows: list[Measurement], judges: Mapping[Entrant, list[tuple[Need, float]]]
     ) -> dict[Need, list[tuple[Measurement, Excess]]]:
-        """Return the ceilings that rows exceed, each with those rows and their excesses."""
         excesses: dict[Need, list[tuple[Measurement, Excess]]] = {}
         for row in rows:
             for need, times in judges[row.entrant]:

@@ -157,7 +157,6 @@ def new_run_id(started: datetime) -> str:
 
 
 def _run_of(suites: list[Suite], plan: Plan) -> Run:
-    """Return the store's record of a run that begins now. Raises UsageError for a plan that cannot be recorded."""
     started, command = datetime.now(UTC), shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])
     with only_utf8():
         msgspec.json.encode(plan)
@@ -173,12 +172,12 @@ def _run_of(suites: list[Suite], plan: Plan) -> Run:
     )
 
 
-def ignore(row: Result) -> None:
-    """Ignore a row."""
-
-
 def run_jobs(
-    session: Session, jobs: Jobs, notify: Notify = ignore, progress: Progress | None = None, plan: Plan | None = None
+    session: Session,
+    jobs: Jobs,
+    notify: Notify = lambda row: None,
+    progress: Progress | None = None,
+    plan: Plan | None = None,
 ) -> bool:
     """Measure everything; return True if not interrupted. After a signal the job has ten seconds to finish."""
     with interruptible() as interrupted:
@@ -190,7 +189,7 @@ def run_jobs(
 def run_passes(
     session: Session,
     jobs: Jobs,
-    notify: Notify = ignore,
+    notify: Notify = lambda row: None,
     progress: Progress | None = None,
     interrupted: Callable[[], bool] = lambda: False,
     plan: Plan | None = None,

@@ -85,6 +85,5 @@ def _other(
 
 
 def _processes(measured: Measurement) -> list[list[float]]:
-    """Return the samples of each process that a row was measured in."""
     samples = iter(measured.samples)
     return [list(islice(samples, part.samples)) for part in measured.parts] or [measured.samples]

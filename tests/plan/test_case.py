@@ -14,7 +14,6 @@ from kernelmark.bench.plan.case import (
     Plan,
     WorkerKey,
     case_count,
-    case_key,
     case_of,
     contenders,
     jobs,
@@ -175,10 +174,6 @@ def test_what_was_asked_for_reaches_the_job(registry):
     job = only_job(registry, NT, **plan).job
     assert (job.problems, job.mode, job.plugins, job.seed) == ((NT,), "hot", ("p.py",), 9)
     assert (job.launcher, job.threads) == ("pycuda", 3)
-
-
-def test_a_case_holds_kernel_problem_mode_threads_and_isa():
-    assert (case_key("a", "p", "cold", 1), case_key("a", "p", "hot", 2, "avx2")) == ("a p cold t1", "a p hot t2 avx2")
 
 
 def test_as_many_cases_are_planned_as_rows_come_though_problems_and_baselines_recur(registry):

@@ -128,13 +128,6 @@ def install(folder, module):
     (folder / "mine_kernels.py").write_text(module)
 
 
-def test_an_installed_packages_kernels_are_found_by_their_entry_point(tmp_path, kernelmark):
-    install(tmp_path / "site", KERNEL)
-    done = kernelmark("list", "--op", "gemm", PYTHONPATH=str(tmp_path / "site"))
-    assert done.returncode == 0
-    assert "gemm/mine.other" in done.stdout
-
-
 def test_a_process_that_measures_ceilings_loads_no_package_of_others(tmp_path, python_in):
     install(tmp_path / "site", KERNEL)
     load = "; d.discover(ours={}); print(d.others_installed(), 'mine_kernels' in sys.modules)"

@@ -1,7 +1,6 @@
 """Suites contain what their sources state: products, layers, gradients, and shapes to train on."""
 
 import hashlib
-from itertools import pairwise
 
 import pytest
 
@@ -49,32 +48,6 @@ def test_the_layers_of_a_network_know_it_when_they_are_planned(registry):
 
 #: A worker's own memory, and the last-level cache of the machine whose memory was read.
 LIMIT_BYTES, WORKER_BYTES, LLC_BYTES = 12e9, 0.4e9, 32 * 2**20
-
-
-def weights(layers):
-    sizes = ((e, e.problem) for e in layers if e.part == "forward")
-    return sum(e.count * (p.c * p.k * p.r * p.s if p.op == "conv" else p.n * p.k) for e, p in sizes)
-
-
-def dense(*widths):
-    return sum(a * b for a, b in pairwise(widths))
-
-
-def test_gradients_are_as_large_as_the_layers_for_two_four_and_eight_workers(entries):
-    hidden = 2048
-    expected = {
-        "AlexNet": weights(entries("alexnet")),
-        "GoogLeNet": weights(entries("googlenet")),
-        "ResNet-50": weights(entries("resnet50")),
-        "VGG-16": weights(entries("vgg16")),
-        "FCN-5": dense(26752, *[hidden] * 3, 26752),
-        "FCN-8": dense(26752, *[hidden] * 6, 26752),
-        "FCN-R": dense(784, 2048, 4096, 1024, 10),
-        "FCN-R, by its transfer": round(0.0256 * 8e9 / 4),
-        "LSTM": 2 * (2 * 256) * (4 * 256),
-    }
-    gradients = [(entry.network, entry.problem.n, entry.problem.w) for entry in entries("aggregation")]
-    assert sorted(gradients) == sorted((*network, workers) for network in expected.items() for workers in (2, 4, 8))
 
 
 def peak_bytes(problem):

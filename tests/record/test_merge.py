@@ -186,7 +186,7 @@ def test_a_file_that_is_no_store_is_refused_before_anything_is_merged(shards, tm
     assert refused().startswith("holds no run")
     with closing(sqlite3.connect(bad)) as db:
         db.execute("PRAGMA user_version = 99")
-    assert refused().startswith("has schema 99")
+    assert refused().startswith("has schema 99, this kernelmark reads 10; ")
     assert not target.exists()
     assert "is the store to merge into" in complaint(lambda: merge_files(shards / "1.db", paths(shards, 1)))
 

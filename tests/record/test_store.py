@@ -92,12 +92,6 @@ def test_a_foreign_file_is_refused_by_name_and_left_alone(tmp_path, complaint, s
     assert path.read_bytes() == before
 
 
-def test_a_newer_schema_is_refused_with_both_versions(store, complaint):
-    with sqlite3.connect(store.path) as db:
-        db.execute("PRAGMA user_version = 99")
-    assert "has schema 99, this kernelmark reads 10" in complaint(lambda: Store(store.path))
-
-
 @pytest.mark.parametrize("left", [50, 4096, 0.25, 0.5, 0.9])
 def test_a_store_that_is_cut_short_is_refused_in_one_line(store, complaint, left):
     store.close()

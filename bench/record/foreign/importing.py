@@ -83,7 +83,13 @@ def read(path: Path, find: FindProblem) -> list[ForeignRun]:
             begin = _first_character(file)
             if not begin:
                 raise UsageError(f"{path}: is empty; {EXPECTED}")
-            sources = _from_json(path, file.read(), find) if begin in "{[" else _from_csv(path, file)
+            if begin in "{[":
+                sources = _from_json(path, file.read(), find)
+            elif own_csv.recognise(header := file.readline(_LONGEST_LINE).strip()):
+                file.seek(0)
+                sources = own_csv.read(file, str(path))
+            else:
+                raise UsageError(f"{path}: begins with {header[:60]!r}; {EXPECTED}")
         except UnicodeDecodeError:
             raise UsageError(f"{path}: byte {_first_wrong_byte(path)} is not UTF-8; {EXPECTED}") from None
     if not any(source.rows for source in sources):
@@ -119,14 +125,6 @@ def _from_json(path: Path, text: str, find: FindProblem) -> list[ForeignRun]:
     raise UsageError(f"{path}: is {description}; {EXPECTED}")
 
 
-def _from_csv(path: Path, file: IO[str]) -> list[ForeignRun]:
-    header = file.readline(_LONGEST_LINE).strip()
-    if not own_csv.recognise(header):
-        raise UsageError(f"{path}: begins with {header[:60]!r}; {EXPECTED}")
-    file.seek(0)
-    return own_csv.read(file, str(path))
-
-
 def _refuse_repeated(path: Path, sources: list[ForeignRun]) -> None:
     for source in sources:
         seen: set[str] = set()
@@ -138,7 +136,6 @@ def _refuse_repeated(path: Path, sources: list[ForeignRun]) -> None:
 
 
 def _digest(path: Path) -> str:
-    """Return the digest of a file's bytes, which identifies it in later imports. Raises UsageError."""
     with readable(path), path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

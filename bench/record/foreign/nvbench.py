@@ -74,7 +74,6 @@ def _device(state: JsonNode, devices: dict[int, JsonNode]) -> int | None:
 
 
 def _machine(device: JsonNode) -> dict[str, Any]:
-    """Return the facts about the machine, by the names that kernelmark's runs use."""
     version = device.get("sm_version")
     facts: dict[str, Any] = {"gpu": text_under(device, "name")}
     numbers = {"memory_bytes": "global_memory_size", "l2_bytes": "l2_cache_size", "multiprocessors": "number_of_sms"}

@@ -102,7 +102,6 @@ def read(lines: IO[str], file: str) -> list[ForeignRun]:
 
 
 def _parser(header: list[str], file: str) -> Callable[[list[CsvRecord]], list[Sequence[Any]]]:
-    """Return a function that converts records with this header to columns of the table."""
     if missing := [name for name in REQUIRED if name not in header]:
         more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
         raise UsageError(f"{file}: has no column {', '.join(missing[:3])}{more}; every row of kernelmark has it")

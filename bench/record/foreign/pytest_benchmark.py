@@ -46,10 +46,6 @@ def _row(bench: JsonNode, shared: dict[str, Any], find: FindProblem) -> ForeignR
         result = source.own_result(extra)
         problem = find(result.problem)
         return ForeignRow(result, problem.dims() if problem else {}, samples if len(samples) == result.samples else ())
-    return _foreign_row(bench, samples, shared, find)
-
-
-def _foreign_row(bench: JsonNode, samples: list[float], shared: dict[str, Any], find: FindProblem) -> ForeignRow:
     path, _, function = bench.need("fullname").text().partition("[")[0].partition("::")
     module = path.removesuffix(".py").replace("/", ".")
     group, param = text_under(bench, "group"), text_under(bench, "param")
@@ -90,7 +86,6 @@ def _add_statistics(result: Any, stats: JsonNode) -> None:
 
 
 def _machine(root: JsonNode) -> dict[str, Any]:
-    """Return the facts about the machine, by the names that kernelmark's runs use. Missing facts are left out."""
     info = root.need("machine_info")
     system = (text_under(info, name) for name in ("system", "release", "machine"))
     cpu = info.get("cpu")
