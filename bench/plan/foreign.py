@@ -12,7 +12,6 @@ import sys
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from itertools import islice
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -61,7 +60,7 @@ def each_overseen(items: Iterable[T], subject: str, timeout_s: float) -> Iterato
     iterator = iter(items)
     while True:
         with overseen(subject, timeout_s):
-            first = list(islice(iterator, 1))
-        if not first:
+            item = next(iterator, None)
+        if item is None:
             return
-        yield first[0]
+        yield item

@@ -8,10 +8,8 @@ import msgspec
 
 #: An integer in an id: ASCII digits without leading zeros, so that equal problems have equal ids.
 WHOLE = "(?:0|[1-9][0-9]*)"
-#: A decimal number in a file.
 DECIMAL = r"-?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?"
 _MOST = sys.float_info.max
-#: Finite numbers.
 Finite = Annotated[float, msgspec.Meta(ge=-_MOST, le=_MOST)]
 NotNegative = Annotated[float, msgspec.Meta(ge=0, le=_MOST)]
 #: 128 random bits in hexadecimal for each process of a row.

@@ -86,7 +86,6 @@ def operation(name: str) -> Callable[[type[P]], type[P]]:
     return register
 
 
-#: Fields that the decorators set.
 _FILLED = {"op", "domain", "module", "setup", "plan", "tile"}
 
 

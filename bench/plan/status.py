@@ -38,5 +38,4 @@ class Status(StrEnum):
     )
 
 
-#: The statuses that count as failures.
 AGAINST = frozenset(status for status in Status if status.against)

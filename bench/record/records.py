@@ -17,7 +17,6 @@ from kernelmark.bench.plan.numbers import finite
 from kernelmark.bench.plan.tuned import TunedTile, Tunes
 from kernelmark.bench.record.columns import COLUMNS, HINTS, Result, ShortText
 
-#: The dimensions of a problem by name.
 Dims = dict[str, Any]
 #: The samples of a row, process by process.
 Groups = Sequence[Sequence[float]]

@@ -10,7 +10,6 @@ from kernelmark.bench.plan.numbers import NotNegative
 
 #: The most bytes of a version's decompressed sources.
 _MOST_BYTES = 64 * 2**20
-#: The contents of source files by name.
 Sources = Mapping[str, bytes]
 WATCH, TUNE = "watch", "tune"
 

@@ -9,7 +9,6 @@ from collections import Counter, deque
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import NamedTuple
 
 import msgspec
 
@@ -87,20 +86,14 @@ def _rows_in(answer: TaskReply) -> StationRows:
     return rows
 
 
-class _JobGroup(NamedTuple):
-    """The jobs of a comparison group as planned, and the part of each that has no row yet."""
-
-    whole: list[PlannedJob]
-    left: list[PlannedJob]
-
-
 class Dispatch:
     """Measures a run with the workers of a broker."""
 
     def __init__(self, session: Session, store: Store, broker: Broker) -> None:
         self._session, self._store, self._broker = session, store, broker
         self._hosts = {host.host for host in store.hosts(session.run_id)}
-        self._groups: list[_JobGroup] = []
+        #: The jobs of each comparison group as planned, each with its part that has no row yet.
+        self._groups: list[list[tuple[PlannedJob, PlannedJob]]] = []
         self._losses: Counter[int] = Counter()
         self._lost = ""
 
@@ -123,7 +116,7 @@ class Dispatch:
                 while at_work or (waiting and not interrupted()):
                     while waiting and not interrupted() and len(at_work) <= 2 * self._broker.workers:
                         group = waiting.popleft()
-                        left = self._groups[group].left
+                        left = [part for _, part in self._groups[group]]
                         for planned in left:
                             progress.begins(planned, 1)
                         at_work[self._broker.ask(Task(expected, self._session.plan, left))] = group
@@ -141,16 +134,14 @@ class Dispatch:
             raise UsageError(f"{error}; {remedy}") from None
 
     def _plan_groups(self, jobs: Iterable[PlannedJob], progress: Progress) -> None:
-        groups: dict[str, _JobGroup] = {}
+        groups: dict[str, list[tuple[PlannedJob, PlannedJob]]] = {}
         for planned in jobs:
             self._session.note(planned)
             left = self._session.missing(planned)
             if left is None:
                 progress.ends(planned, 1)
                 continue
-            group = groups.setdefault(group_of(planned.job.problems[0]), _JobGroup([], []))
-            group.whole.append(planned)
-            group.left.append(left)
+            groups.setdefault(group_of(planned.job.problems[0]), []).append((planned, left))
         self._groups = list(groups.values())
 
     def _take(self, group: int, answer: TaskReply, notify: Notify, progress: Progress) -> bool:
@@ -167,7 +158,7 @@ class Dispatch:
             self._store.add_ceiling(self._session.run_id, ceiling)
             if doubt:
                 self._store.doubt_ceiling(self._session.run_id, ceiling, doubt)
-        for whole, left, rows in zip(*self._groups[group], answered.rows, strict=True):
+        for (whole, left), rows in zip(self._groups[group], answered.rows, strict=True):
             for result, _ in self._session.record(left, rows):
                 notify(result)
             progress.ends(whole, 1)

@@ -61,7 +61,9 @@ class Stock:
         self._checksums: dict[str, Checksums] = {}
         devices = {c.place: c.device for c in contenders}
         rotation = job.mode.rotation
-        self.rotations = {at: rotation(_cached_bytes(problem, at), device.llc_bytes) for at, device in devices.items()}
+        gpus = max(len(operand.gpus) for operand in problem.operands())  # each has a cache and a share of a spread set
+        nbytes = {at: problem.footprint_bytes // (gpus if at.spread else 1) for at in devices}
+        self.rotations = {at: rotation(nbytes[at], device.llc_bytes) for at, device in devices.items()}
         self.sets: dict[Place, list[OperandSet]] = {}
         #: For each place on the CPU, a set in the memory of the first set, whose operands begin off a cache line.
         self.moved: dict[Place, OperandSet] = {}
@@ -352,12 +354,6 @@ def _stocks(job: Job, contenders: Sequence[Contender]) -> list[Stock]:
     by_problem = {c.problem.id: [other for other in contenders if other.problem.id == c.problem.id] for c in contenders}
     refuse_what_does_not_fit(sum(_host_bytes(job, some) for some in by_problem.values()), "operands need")
     return [Stock(job, some[0].problem, some) for some in by_problem.values()]
-
-
-def _cached_bytes(problem: Problem, place: Place) -> int:
-    """Return the bytes of an operand set in one cache: with several GPUs, the least share of a GPU."""
-    gpus = max(len(operand.gpus) for operand in problem.operands()) if place.spread else 1
-    return problem.footprint_bytes // gpus
 
 
 def _host_bytes(job: Job, contenders: Sequence[Contender]) -> int:

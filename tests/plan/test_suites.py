@@ -60,14 +60,12 @@ def test_problems_that_differ_in_the_named_axes_alone_are_variants(load):
 
 
 BAD_SWEEPS = {
-    "unknown_axis_of_the_operation": (GEMM + SIZES + "place = 'out'", "place", "beta"),
     "misspelt_axis": (GEMM + SIZES + "layuot = 'NT'", "key 'layuot': is unknown, expected one of al", "mean layout?"),
     "unknown_op": ("op = 'gem'", "op", "'gem'"),
     "op_of_wrong_type": ("op = 3", "op", "'3'"),
     "no_op": (SIZES, "op", "missing"),
     "unknown_dtype": ("op = 'copy'\nm = 1\nn = 1\ndtype = ['f32', 'f31']", "dtype", "'f31'"),
     "size_zero": (GEMM + "m = [8, 0]\nn = 1\nk = 1", "m", "is 0, expected `int` >= 1"),
-    "size_that_is_a_float": (GEMM + "m = 8.0\nn = 1\nk = 1", "m", "is 8.0"),
     "size_that_is_a_boolean": (GEMM + "m = true\nn = 1\nk = 1", "m", "is True"),
     "empty_axis": (GEMM + "m = []\nn = 1\nk = 1", "m", "empty list"),
     "empty_points": (GEMM + "points = []", "points", "is []"),
@@ -108,9 +106,7 @@ BAD_SWEEPS = {
     "kernels_of_wrong_type": (GEMM + SIZES + "kernels = [3]", "kernels", "[3]"),
     # Mistakes that only the problem class can find; it reports them when the problem is made.
     "beta_that_is_not_finite": (GEMM + SIZES + "beta = nan", "beta", "2: beta is nan"),
-    "padding_below_zero": (GEMM + SIZES + "lda_pad = -1", "lda_pad", "2: lda_pad is -1"),
     "filter_beyond_the_image": (CONV + "r = 9\ns = 3", "r", "2: r is 9, expected at most the padded image's 8"),
-    "channels_in_no_groups": (CONV + "r = 3\ns = 3\ngroups = 3", "groups", "is 3, expected a divisor of c = 8"),
 }
 
 
@@ -136,8 +132,10 @@ def test_a_large_sweep_is_not_expanded_when_it_is_loaded(load, complaint):
         ("[sweep]\nop = 'gemm'\n", "no [[sweep]]"),
         ("sweep = []\n", "no [[sweep]]"),
         ("sweep = [3]\n", "[[sweep]] 1: is 3, expected a table"),
-        ("colour = 'red'\n" + GOOD, "key 'colour': is unknown, expected one of baseline, max_time, source"),
-        ("titel = 'x'\n" + GOOD, "sweep, title; did you mean title?"),
+        (
+            "titel = 'x'\n" + GOOD,
+            "key 'titel': is unknown, expected one of baseline, max_time, source, sweep, title; did",
+        ),
         ("title = 3\n" + GOOD, "title is 3, expected a string"),
         ("max_time = 0\n" + GOOD, "max_time is 0, expected a finite number of seconds above 0"),
         ("max_time = 'long'\n" + GOOD, "max_time is 'long'"),

@@ -139,11 +139,10 @@ def test_globs_select_kernels_before_the_at_and_their_tiles_after_it(tuned, regi
     assert ids(registry, globs) == selected
 
 
-def test_a_suite_lists_tiles_as_a_user_does(tuned, registry):
+@pytest.mark.parametrize(("globs", "selected"), [((), (16, 32)), (("gemm/own.*",), (16, 32)), (("*@BM=32",), (32,))])
+def test_a_suite_lists_tiles_as_a_user_does(tuned, registry, globs, selected):
     listed = ("gemm/own.tuned@BM=16", "gemm/own.tuned@BM=32")
-    assert ids(registry, (), listed) == list(listed)
-    assert ids(registry, ("gemm/own.*",), listed) == list(listed)
-    assert ids(registry, ("gemm/own.*@BM=32",), listed) == ["gemm/own.tuned@BM=32"]
+    assert ids(registry, globs, listed) == [f"gemm/own.tuned@BM={rows}" for rows in selected]
 
 
 def test_what_is_refused_by_the_first_values_is_not_descended_into():

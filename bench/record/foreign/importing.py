@@ -17,7 +17,6 @@ from kernelmark.bench.record.foreign.source import FindProblem, ForeignRow, Fore
 from kernelmark.bench.record.schema import INSERT, row_values
 from kernelmark.bench.record.store import Run, Store
 
-#: A function that returns a new id for a run that began at a time.
 NewRunId = Callable[[datetime], str]
 #: The number of characters of the first line that are read to recognise the format.
 _LONGEST_LINE = 65536
