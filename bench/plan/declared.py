@@ -15,7 +15,7 @@ import msgspec
 
 from kernelmark.bench.plan.dtypes import DTYPES, NUMERICS
 from kernelmark.bench.plan.errors import UsageError
-from kernelmark.bench.plan.kernel import K, Kernel
+from kernelmark.bench.plan.kernel import K
 from kernelmark.bench.plan.operation import SWEEP_KEYS, Problem
 
 #: The devices that a kernel can declare; tests add a fake one.
@@ -79,26 +79,18 @@ def checked(kernel: K, problem_class: type[Problem]) -> K:
         space = kernel.tunables
         right = tile.keys() == space.keys() and all(value in space[tunable] for tunable, value in tile.items())
         _require(right, subject, "a preferred tile", tile, "one of the values of each tunable")
-    _check_numerics(kernel, subject)
-    _check_domain(kernel, problem_class, subject)
-    return kernel
-
-
-def _check_numerics(kernel: Kernel, subject: str) -> None:
     declared = kernel.numerics or {}
     by_storage = declared if isinstance(declared, Mapping) else {}
     for storage in by_storage:
         _require(storage in DTYPES, subject, "numerics", by_storage, f"storage types out of {', '.join(DTYPES)}")
-    for name in by_storage.values() or filter(None, [declared]):
-        _require(name in NUMERICS, subject, "numerics", name, f"one of {', '.join(NUMERICS)}")
-
-
-def _check_domain(kernel: Kernel, problem_class: type[Problem], subject: str) -> None:
+    for numerics in by_storage.values() or filter(None, [declared]):
+        _require(numerics in NUMERICS, subject, "numerics", numerics, f"one of {', '.join(NUMERICS)}")
     for axis, values in kernel.domain.items():
         _require(bool(values), subject, f"{axis}s", values, "at least one value; leave the option out for all")
         for value in values:
             if (complaint := problem_class.complaint(axis, value)) is not None:
                 raise UsageError(f"{subject}: {complaint}")
+    return kernel
 
 
 def check_operation(name: object, cls: object, options: set[str]) -> None:

@@ -14,64 +14,56 @@ def twin(problem, x):
     return lambda: None
 
 
-BAD_ARGUMENTS = {
-    "an_unknown_device": ({"device": "tpu"}, "device is 'tpu', expected one of cpu, cuda"),
-    "a_device_that_is_no_string": ({"device": 1}, "device is 1, expected a string"),
-    "no_provider": ({"provider": None}, "provider is None, expected a string"),
-    "a_blank_in_the_provider": ({"provider": "my own"}, "provider is 'my own', expected letters, digits, _"),
-    "a_dot_in_the_provider": ({"provider": "my.own"}, "provider is 'my.own', expected letters"),
-    "a_line_end_in_the_name": ({"name": "a\n"}, r"name is 'a\n', expected letters"),
-    "a_name_in_another_script": ({"name": "é"}, "name is 'é', expected letters"),
-    "modules_as_a_string": ({"modules": "numpy"}, "modules is 'numpy', expected a tuple, each a string"),
-    "a_module_that_is_no_string": ({"modules": (1,)}, "modules is (1,), expected a tuple, each a string"),
-    "a_word_for_a_truth_value": ({"threaded": "yes"}, "threaded is 'yes', expected True or False"),
-    "no_function": ({"supports": "even"}, "supports is 'even', expected a function or None"),
-    "an_unknown_order": ({"order": "fortran"}, "order is 'fortran', expected one of C, F"),
-    "numerics_of_no_kind": ({"numerics": 32}, "numerics is 32, expected a string or a dict"),
-    "unknown_numerics": ({"numerics": "fp33"}, "numerics is 'fp33', expected one of exact, fp64, fp32"),
-    "numerics_of_an_unknown_type": ({"numerics": {"f31": "fp32"}}, "expected storage types out of f64, f32"),
-    "an_axis_without_a_value": ({"dtypes": ()}, "dtypes is (), expected at least one value"),
-    "an_axis_in_a_list": ({"dtypes": ["f32"]}, "dtypes is ['f32'], expected a tuple of values"),
-    "a_size_that_is_none": ({"ms": (0,)}, "m is 0, expected"),
-    "an_unknown_axis": ({"places": ("in",)}, "places is unknown, expected one of alphas, batchs, betas, "),
-    "an_unknown_operation": ({"op": "gem"}, "'gem' is not an operation; expected one of aggregate, conv, copy"),
-    "a_misspelt_axis": ({"dtpyes": ("f32",)}, "did you mean dtypes?"),
-    "an_empty_provider": ({"provider": ""}, "provider is missing, expected a string"),
-    "an_unknown_type": ({"dtypes": ("f31",)}, "dtype is 'f31', expected one of f64, f32"),
-    "an_unknown_layout": ({"layouts": ("NT", "NX")}, "layout is 'NX', expected one of NN, NT, TN, TT"),
-}
+BAD_ARGUMENTS = [
+    ({"device": "tpu"}, "device is 'tpu', expected one of cpu, cuda"),
+    ({"device": 1}, "device is 1, expected a string"),
+    ({"provider": None}, "provider is None, expected a string"),
+    ({"provider": "my own"}, "provider is 'my own', expected letters, digits, _"),
+    ({"name": "a\n"}, r"name is 'a\n', expected letters"),
+    ({"name": "é"}, "name is 'é', expected letters"),
+    ({"modules": "numpy"}, "modules is 'numpy', expected a tuple, each a string"),
+    ({"threaded": "yes"}, "threaded is 'yes', expected True or False"),
+    ({"supports": "even"}, "supports is 'even', expected a function or None"),
+    ({"order": "fortran"}, "order is 'fortran', expected one of C, F"),
+    ({"numerics": 32}, "numerics is 32, expected a string or a dict"),
+    ({"numerics": "fp33"}, "numerics is 'fp33', expected one of exact, fp64, fp32"),
+    ({"numerics": {"f31": "fp32"}}, "expected storage types out of f64, f32"),
+    ({"dtypes": ()}, "dtypes is (), expected at least one value"),
+    ({"dtypes": ["f32"]}, "dtypes is ['f32'], expected a tuple of values"),
+    ({"ms": (0,)}, "m is 0, expected"),
+    ({"places": ("in",)}, "places is unknown, expected one of alphas, batchs, betas, "),
+    ({"op": "gem"}, "'gem' is not an operation; expected one of aggregate, conv, copy"),
+    ({"dtpyes": ("f32",)}, "did you mean dtypes?"),
+    ({"provider": ""}, "provider is missing, expected a string"),
+    ({"layouts": ("NT", "NX")}, "layout is 'NX', expected one of NN, NT, TN, TT"),
+]
+BAD_CUDA_ARGUMENTS = [
+    ({"source": 1}, "source is 1, expected a string"),
+    ({"archs": "sm_90a"}, "archs is 'sm_90a', expected a tuple, each a string"),
+    ({"alignment": True}, "alignment is True, expected a whole number"),
+    ({"tunables": ["BM"]}, "tunables is ['BM'], expected a dict"),
+    ({"tunables": {"BM": ()}}, "tunable BM is (), expected at least one value"),
+    ({"tunables": {"BM": ("x",)}}, "each value a tuple, each a whole number or a function"),
+    ({"sourc": "gemm/x.cu"}, "did you mean source?"),
+    ({"entry": ""}, "entry is missing, expected a string"),
+    ({}, "its plan takes (problem, x), expected (problem, tile, device)"),
+    ({"provider": "mine"}, "provider is unknown, expected one of "),
+]
 
 
-@pytest.mark.parametrize("case", BAD_ARGUMENTS)
-def test_a_bad_argument_of_a_kernel_is_named_with_what_is_expected(registry, complaint, case):
-    options, refusal = BAD_ARGUMENTS[case]
+@pytest.mark.parametrize(
+    ("decorator", "options", "refusal"),
+    [
+        *((kernel, OPTIONS | options, refusal) for options, refusal in BAD_ARGUMENTS),
+        *((cuda_kernel, {"source": "gemm/x.cu", "entry": "x"} | options, said) for options, said in BAD_CUDA_ARGUMENTS),
+    ],
+)
+def test_a_bad_argument_of_a_kernel_is_named_with_what_is_expected(registry, complaint, decorator, options, refusal):
     before = set(registry.kernels)
-    line = complaint(lambda: kernel(**{"op": "gemm", **OPTIONS, **options})(twin))
-    assert line.startswith("kernel gem")
+    line = complaint(lambda: decorator(**{"op": "gemm", **options})(twin))
+    assert line.startswith("kernel gemm/cuda.twin: " if decorator == cuda_kernel else "kernel gem")
     assert refusal in line
     assert set(registry.kernels) == before
-
-
-BAD_CUDA_ARGUMENTS = {
-    "a_source_that_is_no_string": ({"source": 1}, "source is 1, expected a string"),
-    "architectures_as_a_string": ({"archs": "sm_90a"}, "archs is 'sm_90a', expected a tuple, each a string"),
-    "an_alignment_that_is_no_number": ({"alignment": True}, "alignment is True, expected a whole number"),
-    "tunables_in_a_list": ({"tunables": ["BM"]}, "tunables is ['BM'], expected a dict"),
-    "a_tunable_without_a_value": ({"tunables": {"BM": ()}}, "tunable BM is (), expected at least one value"),
-    "a_tunable_of_words": ({"tunables": {"BM": ("x",)}}, "each value a tuple, each a whole number or a function"),
-    "a_misspelt_keyword": ({"sourc": "gemm/x.cu"}, "did you mean source?"),
-    "no_entry": ({"entry": ""}, "entry is missing, expected a string"),
-    "a_plan_of_two_arguments": ({}, "its plan takes (problem, x), expected (problem, tile, device)"),
-    "a_provider_of_its_own": ({"provider": "mine"}, "provider is unknown, expected one of "),
-}
-
-
-@pytest.mark.parametrize("case", BAD_CUDA_ARGUMENTS)
-def test_a_bad_argument_of_a_cuda_kernel_is_named_with_what_is_expected(registry, complaint, case):
-    options, refusal = BAD_CUDA_ARGUMENTS[case]
-    line = complaint(lambda: cuda_kernel("gemm", **{"source": "gemm/x.cu", "entry": "x", **options})(twin))
-    assert line.startswith("kernel gemm/cuda.twin: ")
-    assert refusal in line
 
 
 @pytest.mark.parametrize(("decorator", "name"), [(kernel, "kernel"), (cuda_kernel, "cuda_kernel")])

@@ -98,7 +98,10 @@ def _rows(
         with source.refused_alone(refused):
             samples = _samples(state, path) if way.tag == "nv/cold" else []
             if not timed:
-                result.status, result.reason = _why(state)
+                reason = text_under(state, "skip_reason").strip()
+                was_skipped = reason and not reason.startswith("Unexpected error")
+                result.status = Status.UNSUPPORTED if was_skipped else Status.FAILED
+                result.reason = reason or "the file has no time for it"
             else:
                 _add_times(result, way, summaries, samples, problem)
                 source.refuse_unsound(result, state)
@@ -111,13 +114,6 @@ def _axis_value(axis: JsonNode) -> Any:
     if kind not in ("int64", "float64"):
         return value.value
     return int(value.number()) if kind == "int64" else value.number()
-
-
-def _why(state: JsonNode) -> tuple[str, str]:
-    """Return the status and reason of a state without a time. It failed, or its benchmark skipped it."""
-    reason = text_under(state, "skip_reason").strip()
-    failed = not reason or reason.startswith("Unexpected error")
-    return Status.FAILED if failed else Status.UNSUPPORTED, reason or "the file has no time for it"
 
 
 def _summaries(state: JsonNode) -> dict[str, JsonNode]:
