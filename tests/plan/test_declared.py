@@ -1,11 +1,12 @@
 """Declarations of kernels and operations, and the registry that holds them."""
 
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import pytest
 
 from kernelmark import Dim, Problem, cuda_kernel, kernel, operation
 from kernelmark.bench.plan.declared import shown
+from kernelmark.kernels.copy.problem import CopyProblem
 
 OPTIONS = {"provider": "mine", "device": "cpu"}
 
@@ -78,25 +79,6 @@ def test_what_is_no_function_is_no_kernel(registry, complaint):
     assert line == "kernel gemm/mine.?: setup is 42, expected a function or None"
 
 
-class Whole(Problem, frozen=True, kw_only=True):
-    sizes: ClassVar[tuple[str, ...]] = ("m",)
-    m: Dim
-    dtype: Literal["f32"] = "f32"
-
-    def operands(self):
-        return ()
-
-    def reference(self, inputs, rng):
-        return None
-
-    def check(self, outputs, reference, numerics):
-        return None
-
-    @property
-    def flop(self):
-        return 0
-
-
 class Bare(Problem, frozen=True, kw_only=True):
     sizes: ClassVar[tuple[str, ...]] = ("m",)
     m: Dim
@@ -104,7 +86,8 @@ class Bare(Problem, frozen=True, kw_only=True):
 
 def varied(frozen=True, **namespace):
     """Return an operation with everything that it needs, but for one thing."""
-    return type(Whole)("Varied", (Whole,), {"__module__": __name__, **namespace}, frozen=frozen, kw_only=True)
+    namespace |= {"__module__": __name__}
+    return type(CopyProblem)("Varied", (CopyProblem,), namespace, frozen=frozen, kw_only=True)
 
 
 def with_axis(name):
@@ -115,7 +98,7 @@ with_axes_anew = varied(axes=classmethod(dict))
 BAD_OPERATIONS = {
     "a_function": ("mine", twin, "it is <function twin", "kernelmark.Problem as its base"),
     "a_class_of_another_base": ("mine", dict, "it is <class 'dict'>", "kernelmark.Problem as its base"),
-    "a_blank_in_the_name": ("my own", Whole, "its name is 'my own'", "letters, digits"),
+    "a_blank_in_the_name": ("my own", CopyProblem, "its name is 'my own'", "letters, digits"),
     "problems_that_can_change": ("mine", varied(frozen=False), "frozen is False", "frozen=True"),
     "an_unknown_size": ("mine", varied(sizes=("m", "q")), "sizes is ('m', 'q')", "some of its axes: "),
     "an_unknown_suffix": ("mine", varied(suffixes=("q",)), "suffixes is ('q',)", "some of its axes: "),
@@ -140,7 +123,7 @@ def test_what_cannot_be_an_operation_is_refused_with_what_is_expected(registry, 
 
 def test_a_whole_operation_is_registered(registry):
     operation("mine")(varied())
-    assert registry.problem("mine/m3/f32").m == 3
+    assert registry.problem("mine/m3n5/f32").m == 3
 
 
 class Mute:

@@ -204,36 +204,15 @@ def test_commands_to_a_terminal_are_left_out(text, shown):
     assert plain(text) == shown
 
 
-def named_pipe(folder: Path) -> Path:
-    os.mkfifo(folder / "pipe")
-    return folder / "pipe"
-
-
-def listening(folder: Path) -> Path:
+def test_what_is_no_file_is_refused_by_its_kind(tmp_path, complaint):
+    pipe, link, listening = (tmp_path / name for name in ("pipe", "link", "socket"))
+    os.mkfifo(pipe)
+    link.symlink_to(pipe)
     with socket.socket(socket.AF_UNIX) as listener:
-        listener.bind(str(folder / "socket"))
-    return folder / "socket"
-
-
-def linked(folder: Path) -> Path:
-    (folder / "link").symlink_to(named_pipe(folder))
-    return folder / "link"
-
-
-@pytest.mark.parametrize(
-    ("make", "kind"),
-    [
-        (lambda folder: folder, "is a folder"),
-        (named_pipe, "is a named pipe"),
-        (linked, "is a named pipe"),
-        (listening, "is a socket"),
-        (lambda folder: Path("/dev/null"), "is a device"),
-    ],
-    ids=["folder", "pipe", "link", "socket", "device"],
-)
-def test_what_is_no_file_is_refused_by_its_kind(tmp_path, complaint, make, kind):
-    path = make(tmp_path)
-    assert complaint(lambda: require_file(path)) == f"{path}: {kind}, expected a file"
+        listener.bind(str(listening))
+    pipes = {pipe: "a named pipe", link: "a named pipe"}
+    for path, kind in {tmp_path: "a folder", **pipes, listening: "a socket", Path("/dev/null"): "a device"}.items():
+        assert complaint(lambda path=path: require_file(path)) == f"{path}: is {kind}, expected a file"
 
 
 def test_a_file_and_what_is_not_there_are_left_to_whoever_opens_them(tmp_path):

@@ -241,31 +241,25 @@ def test_a_store_that_is_brought_up_to_date_has_the_tables_and_columns_of_a_new_
         assert set(old.execute(of_all_tables)) == set(new.execute(of_all_tables))
 
 
-def test_a_store_of_schema_4_opens_with_the_new_columns_empty_is_shown_and_exported(tmp_path, called):
+def test_a_store_of_schema_4_opens_with_what_is_new_empty_is_shown_and_exported_and_takes_new_runs(tmp_path, called):
     with schema_4(tmp_path / "old.db") as db:
         written = db.execute('SELECT "case", time_s_median, sample_blob FROM result').fetchall()
     shown = called("show", "--db", "old.db").printed
     rows = csv_rows(called("export", "--db", "old.db").out)
     store = Store(tmp_path / "old.db", create=False)
-    results = [row for row, _ in store.results(store.run_ids()[0])]
+    (run_id,) = store.run_ids()
+    results = [row for row, _ in store.results(run_id)]
     assert [(r.case, r.time_s_median, store.samples(r.run_id, r.case)) for r in results] == [
         (case, median, doubles(blob).tolist()) for case, median, blob in written
     ]
+    begin(store, name="new", planned=3)
+    runs = [(run.run_id, run.name, run.planned) for run in map(store.run, (run_id, "new"))]
+    assert runs == [(run_id, "", None), ("r1", "new", 3)]
     store.close()
     assert all(row["kernel"].rpartition(".")[2] in shown for row in rows)
     assert [float(row["time_s_median"]) for row in rows] == [median for _, median, _ in written]
     assert {row[name] for row in rows for name in SINCE_4} == {""}
     assert {getattr(r, name) for r in results for name in SINCE_4} == {"", None}
-
-
-def test_a_run_of_an_older_store_has_no_name_and_no_number_of_planned_cases_and_takes_rows_of_new_runs(tmp_path):
-    schema_4(tmp_path / "old.db").close()
-    store = Store(tmp_path / "old.db", create=False)
-    (old,) = store.run_ids()
-    begin(store, name="new", planned=3)
-    runs = [(run.run_id, run.name, run.planned) for run in map(store.run, (old, "new"))]
-    store.close()
-    assert runs == [(old, "", None), ("r1", "new", 3)]
 
 
 KNOWN = KernelVersion(kernel="k", problem="p", saved_at="t", by="watch", verdict="PASS", right=True, registers=40)
