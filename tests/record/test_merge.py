@@ -70,13 +70,6 @@ def test_the_order_of_files_and_the_number_of_merges_are_of_no_account(shards, t
     assert all(merged == contents[0] for merged in contents)
 
 
-def test_missing_shards_have_numbers(shards, tmp_path):
-    (campaign,) = merge_files(tmp_path / "all.db", paths(shards, 2)).campaigns
-    assert campaign.missing == [1, 3]
-    with Store(tmp_path / "all.db") as store:
-        assert store.runs()[0]["finished_at"] is None
-
-
 def test_a_shard_that_went_on_brings_what_is_new(tmp_path):
     suite = suite_file(tmp_path, range(1, 7))
     run_id = measure(tmp_path / "1.db", suite, "1/2", most=3)
