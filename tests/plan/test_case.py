@@ -7,17 +7,7 @@ import pytest
 
 from kernelmark import kernel
 from kernelmark.bench.cli.run import run, verify
-from kernelmark.bench.plan.case import (
-    Budget,
-    Entrant,
-    Job,
-    Plan,
-    WorkerKey,
-    case_count,
-    case_of,
-    contenders,
-    jobs,
-)
+from kernelmark.bench.plan.case import Budget, Entrant, Job, Plan, WorkerKey, case_count, case_of, contenders, jobs
 from kernelmark.bench.plan.modes import MAX_SETS, Mode
 from kernelmark.bench.plan.options import MAX_TIME_S, OPTIONS, REL_CI
 from kernelmark.bench.plan.suites import find_suite

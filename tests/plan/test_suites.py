@@ -93,11 +93,7 @@ BAD_SWEEPS = {
     "unknown_part": (GEMM + SIZES + "part = 'sideways'", "part", "'sideways'"),
     "network_of_wrong_type": (GEMM + SIZES + "network = 3", "network", "is 3"),
     "along_what_is_not_tied": (GEMM + SIZES + "along = 'm'", "along", "axes of points: none"),
-    "variants_of_other_sizes": (
-        GEMM + SIZES + "together = ['m']",
-        "together",
-        "for values, each once; here: dtype, la",
-    ),
+    "variants_of_sizes": (GEMM + SIZES + "together = ['m']", "together", "values, each once; here: dtype, layout"),
     "variants_along_an_axis_not_given": (GEMM + SIZES + "together = ['place']", "together", "is ['place'], expected"),
     "variants_along_an_axis_twice": (GEMM + SIZES + "together = ['dtype', 'dtype']", "together", "each once"),
     "variants_of_wrong_type": (GEMM + SIZES + "together = 'layout'", "together", "is 'layout'"),
