@@ -94,7 +94,6 @@ def with_axis(name):
     return varied(__annotations__={name: int}, **{name: 1})
 
 
-with_axes_anew = varied(axes=classmethod(dict))
 BAD_OPERATIONS = {
     "a_function": ("mine", twin, "it is <function twin", "kernelmark.Problem as its base"),
     "a_class_of_another_base": ("mine", dict, "it is <class 'dict'>", "kernelmark.Problem as its base"),
@@ -105,7 +104,7 @@ BAD_OPERATIONS = {
     "no_size": ("mine", varied(sizes=()), "sizes is ()", "one axis or more"),
     "a_key_of_suites": ("mine", with_axis("count"), "an axis is 'count'", "another name"),
     "an_option_of_kernels": ("mine", with_axis("module"), "an axis is 'module'", "another name"),
-    "axes_of_its_own": ("mine", with_axes_anew, "an overridden method is 'axes'", "they follow from the fields"),
+    "axes_of_its_own": ("mine", varied(axes=classmethod(dict)), "an overridden method is 'axes'", "they follow"),
     "a_missing_method": ("mine", Bare, "operands is missing", "operands, reference, check, flop"),
 }
 
@@ -188,12 +187,9 @@ def test_numerics_are_the_declared_ones_or_the_storages_own(dummy, registry, dec
     assert dummy("twin", numerics=declared).numerics_for(problem) == numerics
 
 
-def tile_fits(problem, tile, device):
-    return f"{tile.BM} does not divide m" if problem.m % tile.BM else None
-
-
 def test_without_a_preference_the_first_valid_tile_of_all_combinations_is_taken(dummy, registry):
-    declared = dummy("tuned", tunables={"BM": (64, 16), "BN": (8, 4)}, valid=tile_fits)
+    fits = {"valid": lambda problem, t, device: f"{t.BM} does not divide m" if problem.m % t.BM else None}
+    declared = dummy("tuned", tunables={"BM": (64, 16), "BN": (8, 4)}, **fits)
     assert [(t.BM, t.BN) for t in declared.tiles()] == [(64, 8), (64, 4), (16, 8), (16, 4)]
     chosen = [declared.tile_for(registry.problem(f"gemm/m{m}n8k8/f32/NN")) for m in (128, 48, 31)]
     assert [tile and (tile.BM, tile.BN) for tile in chosen] == [(64, 8), (16, 8), None]
