@@ -23,7 +23,8 @@ Groups = Sequence[Sequence[float]]
 Struct = TypeVar("Struct", bound=msgspec.Struct)
 #: A run's id. Its characters are limited since it appears in file names and printed commands.
 RunId = Annotated[str, msgspec.Meta(pattern=r"\A[A-Za-z0-9_][A-Za-z0-9_.+-]{0,99}\Z")]
-_DIMS = msgspec.json.Decoder(Dims)
+#: Returns the dimensions from the store's text. Raises ValueError.
+dims_of = msgspec.json.Decoder(Dims).decode
 #: The shortest and the longest time of a call, in seconds, that a store can hold. The longest is 30 years. The ratio of
 #: any two times is finite.
 SHORTEST_S, LONGEST_S = 1e-18, 1e9
@@ -221,11 +222,6 @@ def _kinds(names: tuple[str, ...]) -> tuple[type[msgspec.Struct], type[msgspec.S
 def struct_of(kind: type[Struct], values: Sequence[Any]) -> Struct:
     """Return the struct whose fields, in order, have these values. Raises ValueError."""
     return msgspec.convert(dict(zip(kind.__struct_fields__, values, strict=True)), kind)
-
-
-def dims_of(text: str) -> Dims:
-    """Return the dimensions from the store's text. Raises ValueError."""
-    return _DIMS.decode(text)
 
 
 def doubles(blob: bytes) -> "array.array[float]":

@@ -116,12 +116,13 @@ def _from_json(path: Path, text: str, find: FindProblem) -> list[ForeignRun]:
     except (ValueError, RecursionError) as error:
         raise UsageError(f"{path}: is not JSON: {error}; {EXPECTED}") from None
     root, suite = JsonNode(value, str(path)), f"imported:{path.name}"
-    if pytest_benchmark.recognise(value):
+    if not isinstance(value, dict):
+        raise UsageError(f"{path}: is a list; {EXPECTED}")
+    if value.keys() >= pytest_benchmark.KEYS:
         return pytest_benchmark.read(root, suite, find)
-    if nvbench.recognise(value):
+    if value.keys() >= nvbench.KEYS:
         return nvbench.read(root, path, suite, find)
-    description = f"an object with {', '.join(list(value)[:5]) or 'nothing'}" if isinstance(value, dict) else "a list"
-    raise UsageError(f"{path}: is {description}; {EXPECTED}")
+    raise UsageError(f"{path}: is an object with {', '.join(list(value)[:5]) or 'nothing'}; {EXPECTED}")
 
 
 def _refuse_repeated(path: Path, sources: list[ForeignRun]) -> None:

@@ -19,9 +19,11 @@ from kernelmark.bench.plan.operation import Problem
 from kernelmark.bench.plan.status import Status
 from kernelmark.bench.record.columns import Result
 from kernelmark.bench.record.foreign import source
-from kernelmark.bench.record.foreign.source import FindProblem, ForeignRow, ForeignRun, JsonNode, text_under
+from kernelmark.bench.record.foreign.source import FindProblem, ForeignRow, ForeignRun, JsonNode, RowRefused, text_under
 
 KIND = "nvbench JSON"
+#: The keys by which a document is recognised.
+KEYS = {"devices", "benchmarks"}
 
 
 class NvbenchTiming(NamedTuple):
@@ -40,11 +42,6 @@ WAYS = (
     NvbenchTiming("nv/batch", "gpu", "cuda", Mode.HOT),
     NvbenchTiming("nv/cpu_only", "cpu", "cpu", ""),
 )
-
-
-def recognise(root: Any) -> bool:
-    """Return whether a JSON value is a document of nvbench."""
-    return isinstance(root, dict) and {"devices", "benchmarks"} <= root.keys()
 
 
 def read(root: JsonNode, path: Path, suite: str, find: FindProblem) -> list[ForeignRun]:
@@ -95,7 +92,7 @@ def _rows(
     for way in timed or WAYS[:1]:
         where = {"device": way.device, "device_name": gpu if way.device == "cuda" else "", "mode": way.mode}
         result = source.foreign(name, problem, text, f"nvbench.{name}", **fields, **where)
-        with source.refused_alone(refused):
+        try:
             samples = _samples(state, path) if way.tag == "nv/cold" else []
             if not timed:
                 reason = text_under(state, "skip_reason").strip()
@@ -106,6 +103,8 @@ def _rows(
                 _add_times(result, way, summaries, samples, problem)
                 source.refuse_unsound(result, state)
             yield ForeignRow(result, dims, samples if timed else ())
+        except RowRefused as error:
+            refused.append(str(error))
 
 
 def _axis_value(axis: JsonNode) -> Any:

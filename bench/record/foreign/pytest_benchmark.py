@@ -7,15 +7,12 @@ becomes the kernel, and its group and parameters become the problem. Only --benc
 from typing import Any
 
 from kernelmark.bench.record.foreign import source
-from kernelmark.bench.record.foreign.source import FindProblem, ForeignRow, ForeignRun, JsonNode, text_under
+from kernelmark.bench.record.foreign.source import FindProblem, ForeignRow, ForeignRun, JsonNode, RowRefused, text_under
 
 KIND = "pytest-benchmark JSON"
+#: The keys by which a document is recognised.
+KEYS = {"machine_info", "benchmarks"}
 _OURS = {"schema", "kernel", "problem", "status"}
-
-
-def recognise(root: Any) -> bool:
-    """Return whether a JSON value is a document of pytest-benchmark."""
-    return isinstance(root, dict) and {"machine_info", "benchmarks"} <= root.keys()
 
 
 def read(root: JsonNode, suite: str, find: FindProblem) -> list[ForeignRun]:
@@ -34,8 +31,10 @@ def read(root: JsonNode, suite: str, find: FindProblem) -> list[ForeignRun]:
     }
     rows, refused = list[ForeignRow](), list[str]()
     for bench in root.items("benchmarks"):
-        with source.refused_alone(refused):
+        try:
             rows.append(_row(bench, shared, find))
+        except RowRefused as error:
+            refused.append(str(error))
     environment = {"versions": {"pytest-benchmark": text_under(root, "version")}}
     return [ForeignRun(KIND, machine, environment, shared["git_commit"], rows, refused)]
 

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from itertools import islice
 from typing import Any, NamedTuple, NoReturn
 
@@ -146,15 +145,6 @@ class ForeignRun(NamedTuple):
     git_commit: str
     rows: Sequence[ForeignRow]
     refused: Sequence[str] = ()
-
-
-@contextmanager
-def refused_alone(refused: list[str]) -> Iterator[None]:
-    """Skip a benchmark that raises RowRefused, and record why."""
-    try:
-        yield
-    except RowRefused as error:
-        refused.append(str(error))
 
 
 def foreign(op: str, problem: Problem | None, text: str, kernel: str, **columns: Any) -> Result:
