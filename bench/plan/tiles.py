@@ -68,10 +68,9 @@ class _Part:
     """The first values of a tile, for a rule that may refuse it without the rest."""
 
     __slots__ = ("_values",)
-    _values: Mapping[str, int]
 
     def __init__(self, values: Mapping[str, int]) -> None:
-        object.__setattr__(self, "_values", values)
+        self._values = values
 
     def __getattr__(self, name: str) -> int:
         try:

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import closing, suppress
 from types import TracebackType
 from typing import IO, Any, NamedTuple, TextIO, TypeVar
 
@@ -97,7 +97,7 @@ class Channel:
         os.close(self._writes)
 
 
-class Child(AbstractContextManager["Child", None]):
+class Child:
     """A module that runs in another process, started by a keeper."""
 
     def __init__(self, module: str, *words: str, variables: Mapping[str, str] = {}, passed: Sequence[int] = ()) -> None:
@@ -125,9 +125,6 @@ class Child(AbstractContextManager["Child", None]):
         self.pid = self._process.pid
         os.close(questions)
         os.close(answers)
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def ask(self, body: object) -> int:
         """Send a question and return its number; if the child has ended, `receive` raises."""
@@ -256,7 +253,7 @@ def answers(
     """
     left = list(questions)
     while left and now() < until_s and not stop():
-        with Child(__name__, module) as child:
+        with closing(Child(__name__, module)) as child:
             while left:
                 limit_s = silence_s(left[0]) if callable(silence_s) else silence_s
                 answer = _answer(child, left, min(now() + limit_s, until_s), stop)
