@@ -61,9 +61,10 @@ class Stock:
         self._checksums: dict[str, Checksums] = {}
         devices = {c.place: c.device for c in contenders}
         rotation = job.mode.rotation
-        gpus = max(len(operand.gpus) for operand in problem.operands())  # each has a cache and a share of a spread set
-        nbytes = {at: problem.footprint_bytes // (gpus if at.spread else 1) for at in devices}
-        self.rotations = {at: rotation(nbytes[at], device.llc_bytes) for at, device in devices.items()}
+        #: The number of caches that a set is spread over; with several GPUs, each has a share.
+        caches = {at: max(len(each.gpus) for each in problem.operands()) if at.spread else 1 for at in devices}
+        nbytes = problem.footprint_bytes
+        self.rotations = {at: rotation(nbytes // caches[at], device.llc_bytes) for at, device in devices.items()}
         self.sets: dict[Place, list[OperandSet]] = {}
         #: For each place on the CPU, a set in the memory of the first set, whose operands begin off a cache line.
         self.moved: dict[Place, OperandSet] = {}
