@@ -9,23 +9,8 @@ import click
 from kernelmark.bench.claims import catalog, claims_rows, prices, views
 from kernelmark.bench.claims.experiments import ExperimentRuns, measure_missing
 from kernelmark.bench.claims.views import statements, write_files
+from kernelmark.bench.cli import shared
 from kernelmark.bench.cli.output import drawn_in, reading
-from kernelmark.bench.cli.shared import (
-    AGAINST,
-    INTERRUPTED,
-    KEPT,
-    OK,
-    Read,
-    complete_suites,
-    db_option,
-    file_option,
-    folder_option,
-    json_option,
-    plugin_option,
-    run_argument,
-    select_options,
-    value_option,
-)
 from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.numbers import DECIMAL
@@ -44,14 +29,14 @@ from kernelmark.bench.report.scaling import ScalingQuestion, computed, render, w
 
 
 @click.command()
-@run_argument
-@folder_option(
+@shared.run_argument
+@shared.folder_option(
     "--out",
     text="The folder to write: index.html, figures/, tables/, method.txt, environment.json.",
     default=Path("kernelmark-report"),
 )
-@plugin_option
-@db_option
+@shared.plugin_option
+@shared.db_option
 def report(run_id: str | None, out: Path, plugins: tuple[str, ...], db: Path | None) -> None:
     """Write a page of a run, with figures and tables for a paper.
 
@@ -74,16 +59,16 @@ def write_folder(store: Store, run_id: str, out: Path, registry: Registry, pdf: 
 
 
 @click.command()
-@run_argument
-@json_option
-@file_option("--csv", "csv_path", text="Also write each number as a row of this CSV file.")
-@file_option(
+@shared.run_argument
+@shared.json_option
+@shared.file_option("--csv", "csv_path", text="Also write each number as a row of this CSV file.")
+@shared.file_option(
     "--prices",
     "prices_path",
     text="TOML file with the price of an hour of each device. [default: an example with published prices]",
 )
 @click.option("--only", metavar="ID,..", help="Test only these claims.")
-@db_option
+@shared.db_option
 def claims(
     run_id: str | None,
     json_to: IO[str] | None,
@@ -106,8 +91,8 @@ def claims(
             try:
                 evidence = measure_missing(store, chosen, registry, lambda line: click.echo(paragraph(line), err=True))
             except KeyboardInterrupt:
-                click.echo(KEPT, err=True)
-                raise SystemExit(INTERRUPTED) from None
+                click.echo(shared.KEPT, err=True)
+                raise SystemExit(shared.INTERRUPTED) from None
         else:
             evidence = ExperimentRuns([store.find_run(run_id)["run_id"]])
         if prices_path is not None:
@@ -120,8 +105,8 @@ def claims(
     if csv_path is not None:
         write_text(csv_path, lambda out: views.write_csv(answers, out))
     if not evidence.finished:
-        raise SystemExit(INTERRUPTED)
-    raise SystemExit(AGAINST if evidence.against else OK)
+        raise SystemExit(shared.INTERRUPTED)
+    raise SystemExit(shared.AGAINST if evidence.against else shared.OK)
 
 
 MOST_WORKERS = 10**6
@@ -145,17 +130,17 @@ def _rate(text: str) -> float:
 
 @click.command()
 @click.argument("network")
-@run_argument
-@value_option(
+@shared.run_argument
+@shared.value_option(
     "--workers",
-    kind=Read(_workers),
+    kind=shared.Read(_workers),
     metavar="N,..",
     default="1,2,4,8,16,96",
     text="Numbers of workers; each worker processes its own batch.",
 )
-@value_option(
+@shared.value_option(
     "--link",
-    kind=Read(_rate),
+    kind=shared.Read(_rate),
     metavar="RATE",
     required=True,
     text="The rate of each worker's link in each direction, such as 8GB/s or 10Gbit/s.",
@@ -165,10 +150,10 @@ def _rate(text: str) -> float:
     metavar="RUN",
     help="The run with the times of aggregations. [default: the latest run that has them]",
 )
-@folder_option("--figures", text="Also draw the speedups to this folder, as SVG and PDF.")
-@json_option
-@plugin_option
-@db_option
+@shared.folder_option("--figures", text="Also draw the speedups to this folder, as SVG and PDF.")
+@shared.json_option
+@shared.plugin_option
+@shared.db_option
 def scaling(
     network: str,
     run_id: str | None,
@@ -195,18 +180,18 @@ def scaling(
 
 
 @click.command()
-@click.argument("subject", metavar="CASE|SUITE", shell_complete=complete_suites)
-@value_option(
+@click.argument("subject", metavar="CASE|SUITE", shell_complete=shared.complete_suites)
+@shared.value_option(
     "--margin",
-    kind=Read(per_cent),
+    kind=shared.Read(per_cent),
     metavar="P%",
     default="2%",
     text="Show steps (changes between runs) that are larger than this.",
 )
-@select_options
-@json_option
-@plugin_option
-@db_option
+@shared.select_options
+@shared.json_option
+@shared.plugin_option
+@shared.db_option
 def trend(
     subject: str,
     margin: float,

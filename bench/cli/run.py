@@ -10,24 +10,10 @@ import click
 import msgspec
 
 from kernelmark import __version__
+from kernelmark.bench.cli import shared
 from kernelmark.bench.cli.emulated import verify_emulated
 from kernelmark.bench.cli.planned import RunRequest, asked_of, expanded_plan, plan_only, with_plugins
 from kernelmark.bench.cli.progress import Detail, Display, print_end
-from kernelmark.bench.cli.shared import (
-    AGAINST,
-    INTERRUPTED,
-    OK,
-    Decorator,
-    Read,
-    complete_suites,
-    db_option,
-    file_option,
-    folder_option,
-    json_option,
-    plan_option,
-    run_option,
-    value_option,
-)
 from kernelmark.bench.measure.cuda import gpu_uuids
 from kernelmark.bench.measure.host import Host, digests
 from kernelmark.bench.measure.lock import exclusive, held_run
@@ -55,7 +41,7 @@ _OWN_RUN = "start a run of your own"
 _Begun = list[tuple[Session, int]]
 
 
-def _asks(options: Sequence[Option]) -> Decorator:
+def _asks(options: Sequence[Option]) -> shared.Decorator:
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         function = click.option(
             "--blas",
@@ -65,12 +51,13 @@ def _asks(options: Sequence[Option]) -> Decorator:
             help="Also measure GEMM of this library, which has a CBLAS interface, such as libblis.so; may be repeated.",
         )(function)
         text = "Give the run a name, which every argument RUN accepts instead of the id."
-        named = value_option("--name", kind=Read(_parse_name), metavar="NAME", default="", text=text)
+        named = shared.value_option("--name", kind=shared.Read(_parse_name), metavar="NAME", default="", text=text)
         text = "Draw the same operand values as this run; without SUITE, measure the same cases, too."
-        function = run_option("--reproduce", text=text)(json_option(named(db_option(_detailed(function)))))
+        function = named(shared.db_option(_detailed(function)))
+        function = shared.run_option("--reproduce", text=text)(shared.json_option(function))
         for option in reversed(options):
-            function = plan_option(option)(function)
-        return click.argument("suites", nargs=-1, metavar="SUITE...", shell_complete=complete_suites)(function)
+            function = shared.plan_option(option)(function)
+        return click.argument("suites", nargs=-1, metavar="SUITE...", shell_complete=shared.complete_suites)(function)
 
     return decorate
 
@@ -108,10 +95,10 @@ def _parse_gpus(text: str) -> tuple[int, ...]:
 
 @click.command()
 @_asks(OPTIONS)
-@file_option("--csv", "csv_path", text="Write the rows of the run to this file.")
-@run_option("--resume", text="Continue an interrupted run; without SUITE, use the run's suites.")
+@shared.file_option("--csv", "csv_path", text="Write the rows of the run to this file.")
+@shared.run_option("--resume", text="Continue an interrupted run; without SUITE, use the run's suites.")
 @click.option("--noisy-again", is_flag=True, help="With --resume: also measure problems with disturbed cases again.")
-@folder_option(
+@shared.folder_option(
     "--report", "report_to", text="Write the page of the run to this folder, as `report` does, but without PDFs."
 )
 @click.option(
@@ -126,7 +113,7 @@ def _parse_gpus(text: str) -> tuple[int, ...]:
 )
 @click.option(
     "--shard",
-    type=Read(parse_shard),
+    type=shared.Read(parse_shard),
     metavar="I/N",
     help="Measure part I of N. Other machines measure the other parts, and `kernelmark merge` joins them into one run.",
 )
@@ -139,7 +126,7 @@ def _parse_gpus(text: str) -> tuple[int, ...]:
 @click.option(
     "--start-timeout",
     "start_timeout_s",
-    type=Read(above_zero),
+    type=shared.Read(above_zero),
     default=300.0,
     metavar="S",
     help="Seconds that the executor may take to start its first worker. [default: 300]",
@@ -147,7 +134,7 @@ def _parse_gpus(text: str) -> tuple[int, ...]:
 @click.option(
     "--devices",
     "gpus",
-    type=Read(_parse_gpus),
+    type=shared.Read(_parse_gpus),
     metavar="all|N,..",
     help="Measure on several GPUs of this machine, with a worker for each; numbers as in nvidia-smi.",
 )
@@ -238,8 +225,8 @@ def _measure(
             done = session.tally.total()
             if done < planned:
                 click.echo(f"\n{done} of {planned} cases done; {resuming(session.run_id, store.path)}")
-            raise SystemExit(INTERRUPTED) from None
-    raise SystemExit(AGAINST if session.against or noisy else OK)
+            raise SystemExit(shared.INTERRUPTED) from None
+    raise SystemExit(shared.AGAINST if session.against or noisy else shared.OK)
 
 
 def _announce(session: Session, detail: Detail) -> None:

@@ -5,17 +5,8 @@ from typing import IO
 
 import click
 
+from kernelmark.bench.cli import shared
 from kernelmark.bench.cli.output import drawn_in, print_or_write, reading
-from kernelmark.bench.cli.shared import (
-    Choice,
-    complete_runs,
-    db_option,
-    file_option,
-    folder_option,
-    json_option,
-    plugin_option,
-    select_options,
-)
 from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.record.selection import Selection
@@ -26,7 +17,7 @@ from kernelmark.bench.tune.select.view import answered, choice_figures, regret_f
 
 
 @click.command()
-@click.argument("names", nargs=-1, metavar="PROBLEM | RUN...", shell_complete=complete_runs)
+@click.argument("names", nargs=-1, metavar="PROBLEM | RUN...", shell_complete=shared.complete_runs)
 @click.option("--train", is_flag=True, help="Train a selector for a device and an operation on the rows of RUN.")
 @click.option(
     "--test",
@@ -36,15 +27,15 @@ from kernelmark.bench.tune.select.view import answered, choice_figures, regret_f
     help="With --train: test on the rows of this run, and train without its shapes; may be repeated.",
 )
 @click.option("--model", "where", default="auto", metavar="FILE", help="The selector to use. [default: this device's]")
-@click.option("--format", "style", type=Choice(["c", "python", "json"]), help="Print the selector as code.")
-@file_option("-o", "--output", text="The file for --format. [default: standard output]")
-@folder_option(
+@click.option("--format", "style", type=shared.Choice(["c", "python", "json"]), help="Print the selector as code.")
+@shared.file_option("-o", "--output", text="The file for --format. [default: standard output]")
+@shared.folder_option(
     "--figures", text="With --train: also draw figures of regret and choices to this folder, as SVG and PDF."
 )
-@select_options
-@json_option
-@plugin_option
-@db_option
+@shared.select_options
+@shared.json_option
+@shared.plugin_option
+@shared.db_option
 def select(
     names: tuple[str, ...],
     train: bool,

@@ -9,18 +9,8 @@ from typing import Any
 import click
 import msgspec
 
+from kernelmark.bench.cli import shared
 from kernelmark.bench.cli.progress import Display, show_line
-from kernelmark.bench.cli.shared import (
-    AGAINST,
-    INTERRUPTED,
-    KEPT,
-    Choice,
-    complete_kernels,
-    complete_suites,
-    db_option,
-    plan_option,
-    value_option,
-)
 from kernelmark.bench.measure.lock import exclusive
 from kernelmark.bench.plan.case import Plan
 from kernelmark.bench.plan.discovery import discover
@@ -61,13 +51,13 @@ from kernelmark.bench.tune.tuning import (
 
 def _asks(function: Callable[..., Any]) -> Callable[..., Any]:
     for option in reversed(TUNE_OPTIONS):
-        function = plan_option(option)(function)
-    return db_option(function)
+        function = shared.plan_option(option)(function)
+    return shared.db_option(function)
 
 
 @click.command()
-@click.argument("kernel_id", metavar="KERNEL", shell_complete=complete_kernels)
-@click.argument("suite_name", metavar="PROBLEM|SUITE", shell_complete=complete_suites)
+@click.argument("kernel_id", metavar="KERNEL", shell_complete=shared.complete_kernels)
+@click.argument("suite_name", metavar="PROBLEM|SUITE", shell_complete=shared.complete_suites)
 @click.option(
     "--budget",
     type=click.IntRange(min=1),
@@ -75,8 +65,8 @@ def _asks(function: Callable[..., Any]) -> Callable[..., Any]:
     help=f"Number of tiles to measure. [default: all if there are at most {ALL}, otherwise {BUDGET}]",
 )
 @click.option("--static", is_flag=True, help="Only compile the tiles of a CUDA kernel and rank them; nothing is timed.")
-@click.option("--strategy", type=Choice(STRATEGIES), help="How to search a space of more tiles than the budget.")
-@value_option(
+@click.option("--strategy", type=shared.Choice(STRATEGIES), help="How to search a space of more tiles than the budget.")
+@shared.value_option(
     "--tuned",
     "where",
     kind=str,
@@ -116,11 +106,11 @@ def tune(
         try:
             _carry_out(Tuning(subjects, suite, plan, SearchOptions(strategy, budget, where), rig), file)
         except (Interrupted, KeyboardInterrupt):
-            click.echo(KEPT)
-            raise SystemExit(INTERRUPTED) from None
+            click.echo(shared.KEPT)
+            raise SystemExit(shared.INTERRUPTED) from None
         except DefaultFailed as error:
             click.echo(one_line(f"kernelmark: {error}"), err=True)
-            raise SystemExit(AGAINST) from None
+            raise SystemExit(shared.AGAINST) from None
 
 
 def _planned(

@@ -7,24 +7,9 @@ from typing import IO
 
 import click
 
+from kernelmark.bench.cli import shared
 from kernelmark.bench.cli.output import print_or_write, reading
 from kernelmark.bench.cli.progress import print_run
-from kernelmark.bench.cli.shared import (
-    AGAINST,
-    OK,
-    Choice,
-    Read,
-    complete_kernels,
-    complete_runs,
-    complete_suites,
-    db_option,
-    file_option,
-    json_option,
-    plugin_option,
-    run_argument,
-    select_options,
-    value_option,
-)
 from kernelmark.bench.compare.runs import Gate, compare_runs
 from kernelmark.bench.measure.devices import devices_present
 from kernelmark.bench.plan.discovery import discover
@@ -48,25 +33,25 @@ from kernelmark.bench.tune.tuned import AUTO, adopted, file_of, header
 
 
 @click.command()
-@run_argument
-@value_option(
+@shared.run_argument
+@shared.value_option(
     "--by",
-    kind=Choice(["problem", "network", "overlap"]),
+    kind=shared.Choice(["problem", "network", "overlap"]),
     default="problem",
     text="Print a table for each problem, the seconds that a network takes per batch, or the time hidden by overlap.",
 )
 @click.option(
     "--step", is_flag=True, help="With --by network: print the share of a training step spent on moving the parameters."
 )
-@value_option(
+@shared.value_option(
     "--page", kind=click.IntRange(min=1), default=1, text="Print this page of a long run; a page has 100 tables."
 )
 @click.option(
     "--row", metavar="CASE", help="Print one row in full, with its evidence; CASE is a part of the row's name."
 )
-@select_options
-@json_option
-@db_option
+@shared.select_options
+@shared.json_option
+@shared.db_option
 def show(
     run_id: str | None,
     by: str,
@@ -125,13 +110,13 @@ def _millimetres(text: str) -> float:
 
 
 @click.command()
-@click.argument("suite_name", metavar="SUITE", shell_complete=complete_suites)
-@run_argument
-@file_option("--csv", "csv_path", text="Also write the table to this CSV file.")
-@select_options
-@json_option
-@plugin_option
-@db_option
+@click.argument("suite_name", metavar="SUITE", shell_complete=shared.complete_suites)
+@shared.run_argument
+@shared.file_option("--csv", "csv_path", text="Also write the table to this CSV file.")
+@shared.select_options
+@shared.json_option
+@shared.plugin_option
+@shared.db_option
 def crossover(
     suite_name: str,
     run_id: str | None,
@@ -159,38 +144,38 @@ def crossover(
 
 
 @click.command()
-@click.argument("run_id", nargs=-1, metavar="[RUN]...", shell_complete=complete_runs)
-@value_option(
+@click.argument("run_id", nargs=-1, metavar="[RUN]...", shell_complete=shared.complete_runs)
+@shared.value_option(
     "--format",
     "style",
     default="csv",
-    kind=Choice(["csv", "json", "markdown", "latex", "parquet", "c", "github", "bencher", "asv"]),
+    kind=shared.Choice(["csv", "json", "markdown", "latex", "parquet", "c", "github", "bencher", "asv"]),
     text="c: a header with the tiles that tuning has adopted. github: for github-action-benchmark.",
 )
 @click.option(
     "--columns",
-    type=Read(lambda text: tuple(filter(None, map(str.strip, text.split(","))))),
+    type=shared.Read(lambda text: tuple(filter(None, map(str.strip, text.split(","))))),
     default="",
     metavar="A,B,..",
     help="Write only these columns of CSV or JSON.",
 )
 @click.option("--no-empty", is_flag=True, help="Leave out columns of CSV that are empty in all rows.")
-@value_option(
+@shared.value_option(
     "--metric",
-    kind=Choice(list(METRICS)),
+    kind=shared.Choice(list(METRICS)),
     default="time",
     text="The metric in tables of problems x kernels, in Markdown and LaTeX.",
 )
 @click.option("--sizes", is_flag=True, help="Add a column for each size of a problem (M, N, K), in Markdown and LaTeX.")
 @click.option("--siunitx", is_flag=True, help="In LaTeX, write numbers with the commands of siunitx 3.")
-@value_option(
+@shared.value_option(
     "--width",
-    kind=Read(_millimetres),
+    kind=shared.Read(_millimetres),
     metavar="MM",
     default=f"{COLUMN_MM:g}",
     text="Width of the page; wider LaTeX tables are split.",
 )
-@file_option("-o", "--output", text="[default: standard output]")
+@shared.file_option("-o", "--output", text="[default: standard output]")
 @click.option(
     "--spreadsheet",
     is_flag=True,
@@ -203,8 +188,8 @@ def crossover(
     help="With --format c: the tuning file to read; RUN selects the tiles of one race. [default: this machine's file]",
 )
 @click.option("--identify", is_flag=True, help="Write the names of hosts and devices instead of hashes of them.")
-@select_options
-@db_option
+@shared.select_options
+@shared.db_option
 def export(
     run_id: tuple[str, ...],
     style: str,
@@ -268,11 +253,11 @@ def export(
 
 
 @click.command()
-@click.argument("kernel_id", metavar="KERNEL", shell_complete=complete_kernels)
+@click.argument("kernel_id", metavar="KERNEL", shell_complete=shared.complete_kernels)
 @click.argument("problem_id", metavar="PROBLEM")
 @click.option("--diff", is_flag=True, help="Also print a diff of the sources from version to version.")
-@json_option
-@db_option
+@shared.json_option
+@shared.db_option
 def history(kernel_id: str, problem_id: str, diff: bool, json_to: IO[str] | None, db: Path | None) -> None:
     """List the versions of KERNEL that watch and tune have tried.
 
@@ -292,12 +277,12 @@ def history(kernel_id: str, problem_id: str, diff: bool, json_to: IO[str] | None
     click.echo("\n\n".join(history_page(document, diff)))
 
 
-PER_CENT = Read(per_cent)
+PER_CENT = shared.Read(per_cent)
 
 
 @click.command()
-@click.argument("base", metavar="BASE", shell_complete=complete_runs)
-@click.argument("new", metavar="NEW", shell_complete=complete_runs)
+@click.argument("base", metavar="BASE", shell_complete=shared.complete_runs)
+@click.argument("new", metavar="NEW", shell_complete=shared.complete_runs)
 @click.option(
     "--fail-slower",
     metavar="P%",
@@ -306,7 +291,7 @@ PER_CENT = Read(per_cent)
 )
 @click.option("--fail-unclear", is_flag=True, help="Also exit with 1 if a slowdown by P% could go undetected.")
 @click.option("--allow-missing", is_flag=True, help="Ignore cases that are missing, `unsupported` or `oom` in NEW.")
-@value_option(
+@shared.value_option(
     "--margin",
     kind=PER_CENT,
     metavar="P%",
@@ -314,11 +299,11 @@ PER_CENT = Read(per_cent)
     text="Call a case `same` if its ratio differs from 1 by no more than this.",
 )
 @click.option("--anyway", is_flag=True, help="Compare even runs of different machines; the output shows what differs.")
-@file_option("--csv", "csv_path", text="Also write every case to this file.")
-@file_option("--base-db", text="The store that holds BASE. [default: the store of NEW]")
-@select_options
-@json_option
-@db_option
+@shared.file_option("--csv", "csv_path", text="Also write every case to this file.")
+@shared.file_option("--base-db", text="The store that holds BASE. [default: the store of NEW]")
+@shared.select_options
+@shared.json_option
+@shared.db_option
 def compare(
     base: str,
     new: str,
@@ -346,4 +331,4 @@ def compare(
     text, fails = compare_runs((base_store, base), (new_store, new), margin, gate, anyway, csv_path, json_to)
     if json_to is None:
         click.echo(text)
-    raise SystemExit(AGAINST if fails else OK)
+    raise SystemExit(shared.AGAINST if fails else shared.OK)

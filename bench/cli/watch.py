@@ -23,16 +23,8 @@ from kernelmark.bench.plan.options import above_zero
 from kernelmark.bench.plan.tiles import parse_tile
 from kernelmark.bench.record.store import Store, default_store
 from kernelmark.bench.report.layout import is_wanted
+from kernelmark.bench.tune.watch import versions
 from kernelmark.bench.tune.watch.session import Log, WatchSession
-from kernelmark.bench.tune.watch.versions import (
-    VersionTiming,
-    contents,
-    counterparts,
-    keep,
-    saves,
-    watched_kernel,
-    with_tile,
-)
 
 #: The architecture to compile for if there is no GPU.
 DEFAULT_ARCH = "sm_90a"
@@ -74,10 +66,10 @@ def watch(file: Path, problem_id: str, once: bool, db: Path | None, **options: A
         session = _session(file, problem_id, Path(folder), **options)
         log = Log(stack.enter_context(Store(db or default_store())), session)
         try:
-            for number, files in enumerate(saves(file), 1):
+            for number, files in enumerate(versions.saves(file), 1):
                 beside = f", compared with {session.beside.name}" if session.beside else ""
                 _print(f"version {number}, {datetime.now():%H:%M:%S}{beside}")
-                for part in session.look(keep(files, file, Path(folder), number)):
+                for part in session.look(versions.keep(files, file, Path(folder), number)):
                     _print(f"\n{part}")
                 log.add(files)
                 if once:
@@ -110,13 +102,15 @@ def _session(
     problem = registry.problem(problem_id)
     device = H100 if cuda_missing() else present_limits()
     fixed = parse_tile(tile, f"--tile {tile}") if tile is not None else {}
-    chosen = with_tile(watched_kernel(registry, file, problem, kernel, device), fixed, problem, device)
-    others = counterparts(registry, chosen, problem, against, device)
-    other = keep(contents(vs) or {}, vs, folder, 0) if vs else None
+    chosen = versions.with_tile(
+        versions.watched_kernel(registry, file, problem, kernel, device), fixed, problem, device
+    )
+    others = versions.counterparts(registry, chosen, problem, against, device)
+    other = versions.keep(versions.contents(vs) or {}, vs, folder, 0) if vs else None
     comparison = None
     if not cuda_missing():
         absolute = tuple(str(Path(plugin).absolute()) for plugin in plugins)
-        comparison = VersionTiming(chosen.id, problem.id, others, absolute, Budget(max_time))
+        comparison = versions.VersionTiming(chosen.id, problem.id, others, absolute, Budget(max_time))
     arch = arch or (DEFAULT_ARCH if cuda_missing() else device.arch)
     typical(arch)  # raises UsageError if it is unknown
     if not chosen.runs_on(arch):
