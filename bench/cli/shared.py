@@ -64,10 +64,9 @@ def folder_option(*names: str, text: str, default: Path | None = None) -> Decora
     return click.option(*names, type=kind, default=default, metavar="DIR", help=text, show_default=default is not None)
 
 
-def value_option(*names: str, kind: Any, text: str, default: object = None, **more: Any) -> Decorator:
+def value_option(*names: str, kind: Any, text: str, **more: Any) -> Decorator:
     """Return an option with a value of a type of click; its help shows the default, if there is one."""
-    shown = default not in (None, "")
-    return click.option(*names, type=kind, default=default, show_default=shown, help=text, **more)
+    return click.option(*names, type=kind, show_default=bool(more.get("default")), help=text, **more)
 
 
 def run_option(*names: str, text: str, **more: Any) -> Decorator:
