@@ -4,7 +4,7 @@ Each audit returns the reason to mistrust a kernel, or None.
 """
 
 import math
-from statistics import median, quantiles
+from statistics import median
 
 from kernelmark.bench.measure.sample import APART, Series
 from kernelmark.bench.measure.stats import MIN_SAMPLES, median_interval
@@ -22,8 +22,9 @@ FALSE_ALARM, MISS, MOST_PAIRS = 1e-5, 0.01, 100
 #: The numbers of batches of calls apart after which a kernel is judged: each is reached only if the medians of the one
 #: before suggest a cheat and the intervals, which other load widens, cannot show it.
 APART_LOOKS = (LEAST_ALONE, 2 * LEAST_ALONE, 4 * LEAST_ALONE, 8 * LEAST_ALONE)
-#: The windows without unusual load in which samples must be slower after all checks, of at most so many.
-QUIET_WINDOWS, MOST_WINDOWS = 3, 20
+#: The windows without unusual load in which samples must be slower after all checks, of at most so many, and the fewest
+#: samples of a window. Load is unusual if it exceeds the median of earlier windows by this factor.
+QUIET_WINDOWS, MOST_WINDOWS, LEAST_AGAIN, UNUSUAL_LOAD = 10, 60, 4, 1.1
 #: The accepted share of an output's pages that a call has left unmapped, in the median of at least LEAST_MADE calls.
 MADE_SHARE, LEAST_MADE = 0.5, 3
 #: The accepted ratio of a sample's time after two waking calls to its time after one. An honest kernel is no slower
@@ -130,24 +131,24 @@ def spared_when_renewed(series: Series) -> str | None:
 def stopped_sparing(series: Series) -> str | None:
     """Return a complaint if samples after all checks are far slower than before: until then the kernel spared work.
 
-    Other load also slows samples. So each sample must take SPARED_RATIO times as long as three in four earlier samples,
-    in QUIET_WINDOWS windows that have no more load than half of the earlier windows. Samples on a GPU are not compared,
-    because its clock rate may have dropped while it waited.
+    Other load also slows samples, though seldom all of them. So each must take SPARED_RATIO times as long as the median
+    of the earlier samples, in QUIET_WINDOWS windows without unusual load. Samples on a GPU are not compared, since its
+    clock rate may have dropped while it waited.
     """
     if series.device.stream is not None:
         return None
     settle()
     causes = {cause for window in series.windows for cause in window.causes}
     usual = {cause: median(window.causes.get(cause, 0.0) for window in series.windows) for cause in causes}
-    before_s, monitor, quiet, again = quantiles(series.samples)[-1], series.device.monitor(), 0, list[float]()
+    before_s, monitor, quiet, again = median(series.samples), series.device.monitor(), 0, list[float]()
     for _ in range(MOST_WINDOWS):
         monitor.look()
         began_s, taken = series.clock.now(), len(again)
-        while len(again) < taken + LEAST_ALONE // QUIET_WINDOWS or series.clock.now() < began_s + WINDOW_S:
+        while len(again) < taken + LEAST_AGAIN or series.clock.now() < began_s + WINDOW_S:
             again.append(series.take_again())
             if again[-1] < SPARED_RATIO * before_s:
                 return None
-        quiet += all(size <= usual.get(cause, 0.0) for cause, size in monitor.look().causes.items())
+        quiet += all(size <= UNUSUAL_LOAD * usual.get(cause, 0.0) for cause, size in monitor.look().causes.items())
         if quiet == QUIET_WINDOWS:
             return f"skips work: {before_s:.2g} s per call in most samples, {min(again):.2g} s or more after all checks"
     return None
