@@ -52,9 +52,9 @@ def workers():
 def measure(workers):
     """The rows of these kernels as one job, in workers that outlive it."""
 
-    def of(*kernels, problem=SMALL, timeout_s=60.0):
+    def of(*kernels, problems=(SMALL,), timeout_s=60.0):
         names = tuple(f"copy/{name}" if "." in name else f"copy/bad.{name}" for name in kernels)
-        job = Job((problem,), names, Mode.HOT, (FAULTS, FAKE), 0, Budget(0.02), 1, names[0], timeout_s=timeout_s)
+        job = Job(problems, names, Mode.HOT, (FAULTS, FAKE), 0, Budget(0.02), 1, names[0], timeout_s=timeout_s)
         return workers.run(job, WorkerKey("cpu", 1))
 
     return of

@@ -240,7 +240,7 @@ def test_a_device_that_fails_for_good_costs_a_row_and_the_others_get_a_fresh_pro
 
 
 def test_ids_that_do_not_exist_are_refused_in_the_workers_words(measure, complaint):
-    assert "copy/m0n5/f32" in complaint(lambda: measure("honest", problem="copy/m0n5/f32"))
+    assert "copy/m0n5/f32" in complaint(lambda: measure("honest", problems=("copy/m0n5/f32",)))
 
 
 def test_no_worker_can_be_started_where_nothing_can_be_written(measure, complaint, monkeypatch):

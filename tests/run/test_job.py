@@ -171,12 +171,6 @@ def test_accumulation_is_right_after_any_number_of_samples(problem, kernels, mod
     assert {(row.status, row.reason) for row in _run(problem, *kernels, mode=mode)} == {("ok", "")}
 
 
-def test_verification_alone_takes_no_samples():
-    (measured,) = _run("gemm/m31n33k7/f32/TT", "gemm/numpy.matmul", mode=Mode.VERIFY)
-    assert (measured.status, measured.samples, measured.interval) == ("ok", [], None)
-    assert 0 < measured.max_error <= measured.error_bound
-
-
 def test_a_reason_is_one_plain_line_of_bounded_length():
     at_length = {"supports": lambda problem: "\x1b[31m" + "y" * 10_000_000}
     kernel("copy", name="loud", provider="mine", device="cpu", numerics="exact", **at_length)(lambda problem, x: None)

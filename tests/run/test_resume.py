@@ -116,7 +116,6 @@ def test_a_run_that_is_taken_up_counts_the_verdicts_that_it_had_and_measures_not
     ("problems", "plan", "reason"),
     [
         ((), {"seed": 1}, "plan.seed was 0 and is 1"),
-        ((), {"max_time_s": 0.006}, "plan.max_time_s was 0.005 and is 0.006"),
         ((), {"threads": (1, 2)}, "plan.threads was [1] and is [1, 2]"),
         ((), {"seed": 1, "rel_ci": 0.1, "mode": Mode.HOT, "processes": 3}, "; and 1 more; only an unchanged run"),
         (("copy/m7n7/f32",), {}, f"suites was ['{SMALL}'] and is ['{SMALL}', 'copy/m7n7/f32']"),

@@ -8,13 +8,12 @@ import pytest
 from kernelmark.bench.measure import memory
 from kernelmark.bench.measure.measurement import Measurement, ProcessPart
 from kernelmark.bench.measure.stats import Interval
-from kernelmark.bench.plan.case import Budget, Job, WorkerKey
+from kernelmark.bench.plan.case import Budget, Job
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.modes import Mode
 from kernelmark.bench.report.contest import faster
 from kernelmark.bench.run.job import run_job
 from kernelmark.bench.run.variants import plainer_variants, set_against_variants
-from support.plugins import FAULTS
 from support.runs import copy, declare, nothing
 
 F32, F64 = "copy/m3n5/f32", "copy/m3n5/f64"
@@ -27,11 +26,6 @@ def group(*kernels, **values):
     job = Job((F32, F64), kernels, Mode.HOT, (), 0, Budget(0.02), 1, kernels[0])
     rows = run_job(msgspec.json.decode(msgspec.json.encode(msgspec.structs.replace(job, **values)), type=Job))
     return {name: list(of_problem) for name, of_problem in groupby(rows, lambda row: row.problem)}
-
-
-def in_worker(workers, *kernels):
-    job = Job((F32, F64), kernels, Mode.HOT, (FAULTS,), 0, Budget(0.02), 1, kernels[0])
-    return workers.run(job, WorkerKey("cpu", 1))
 
 
 @pytest.fixture
@@ -122,8 +116,8 @@ def test_what_has_no_memory_left_beside_its_variants_gets_it_alone(registry):
     assert len({of_problem[0].job for of_problem in rows.values()}) == 2
 
 
-def test_a_crash_on_one_variant_costs_that_row_and_the_others_are_measured_in_turn_again(workers):
-    rows = in_worker(workers, "copy/bad.honest", "copy/bad.segv_on_f64")
+def test_a_crash_on_one_variant_costs_that_row_and_the_others_are_measured_in_turn_again(measure):
+    rows = measure("honest", "segv_on_f64", problems=(F32, F64))
     cases = [(row.problem, row.status, row.attempt) for row in rows]
     assert cases == [(F32, "ok", 2), (F32, "ok", 2), (F64, "ok", 2), (F64, "crashed", 2)]
     assert (rows[3].reason, len({row.job for row in rows[:3]})) == ("verification: SIGSEGV", 1)
@@ -131,9 +125,9 @@ def test_a_crash_on_one_variant_costs_that_row_and_the_others_are_measured_in_tu
 
 
 @pytest.mark.long
-def test_variants_that_the_system_kills_for_memory_are_measured_apart(workers, monkeypatch):
+def test_variants_that_the_system_kills_for_memory_are_measured_apart(measure, monkeypatch):
     monkeypatch.setattr(memory, "kills_by_system", count().__next__)
-    rows = in_worker(workers, "copy/bad.killed_beside_variants")
+    rows = measure("killed_beside_variants", problems=(F32, F64))
     assert [(row.problem, row.status, row.attempt) for row in rows] == [(F32, "ok", 2), (F64, "ok", 3)]
     assert rows[0].job != rows[1].job
     why = "with them the worker was lost (verification: killed by the system for lack of memory)"
