@@ -29,8 +29,8 @@ QUICK = Budget(max_time_s=0.02)
 pytestmark = pytest.mark.usefixtures("registry")  # which forgets the plug-ins that are loaded into this process
 
 
-def _run(problem, *kernels, mode=Mode.HOT, threads=1):
-    job = Job((problem,), kernels, mode, (ADVERSARIES,), 0, QUICK, threads, kernels[0])
+def _run(problem, *kernels, mode=Mode.HOT, plugins=(ADVERSARIES,), budget=QUICK, threads=1, absent=()):
+    job = Job((problem,), kernels, mode, plugins, 0, budget, threads, kernels[0], absent=absent)
     return run_job(msgspec.json.decode(msgspec.json.encode(job), type=Job))  # data alone crosses to the worker
 
 
@@ -91,8 +91,7 @@ def test_a_right_kernel_is_ok_or_told_why_it_cannot_run(problem, kernel, mode, o
     ],
 )
 def test_a_declaration_that_cannot_hold_has_no_row_that_could_be_timed(name, status, reason):
-    job = Job(("gemm/m9n8k7/f32/NN",), (f"gemm/selftest.{name}",), Mode.VERIFY, (plugin("cheats"),), 0, QUICK, 1)
-    (row,) = run_job(job)
+    (row,) = _run("gemm/m9n8k7/f32/NN", f"gemm/selftest.{name}", mode=Mode.VERIFY, plugins=(plugin("cheats"),))
     assert (row.status, row.reason) == (status, reason)
 
 
@@ -142,9 +141,7 @@ def test_a_kernel_that_does_less_when_it_is_timed_is_wrong():
 
 
 def test_a_kernel_of_a_device_that_the_run_does_not_use_is_unsupported_and_harms_nobody():
-    kernels = ("gemm/numpy.matmul", "gemm/cublas.sgemm")
-    job = Job(("gemm/m8n8k8/f32/NT",), kernels, Mode.HOT, (), 0, QUICK, 1, kernels[0], absent=("cuda",))
-    good, absent = run_job(job)
+    good, absent = _run("gemm/m8n8k8/f32/NT", "gemm/numpy.matmul", "gemm/cublas.sgemm", absent=("cuda",))
     assert (good.status, absent.status, absent.device_name) == ("ok", "unsupported", "")
     assert "NVIDIA" in absent.reason or "--device leaves out" in absent.reason
 
@@ -282,8 +279,7 @@ def test_a_row_above_the_ceiling_has_no_time_and_show_prints_the_samples_and_the
 def test_a_kernel_that_is_seen_to_spare_itself_work_keeps_the_samples_that_were_taken():
     cheats = EXPECTED["only_when_changed"]
     kernels = (cheats.honest, "gemm/selftest.only_when_changed")
-    job = Job((cheats.problem,), kernels, Mode.HOT, (plugin("cheats"),), 0, Budget(0.3), 1, cheats.honest)
-    honest, cheat = run_job(job)
+    honest, cheat = _run(cheats.problem, *kernels, plugins=(plugin("cheats"),), budget=Budget(0.3))
     assert (cheat.status, cheat.samples, cheat.parts) == ("mistrusted", [], [])
     assert (cheat.interval, cheat.over_baseline, cheat.stopped_by, cheat.repeated) == (None, None, "", None)
     assert len(cheat.evidence.samples) >= 6
