@@ -21,32 +21,15 @@ from kernelmark.bench.plan.signals import interruptible
 from kernelmark.bench.plan.suites import Suite
 from kernelmark.bench.plan.text import one_line
 from kernelmark.bench.record.store import Store, default_store
+from kernelmark.bench.report import tuning as report
 from kernelmark.bench.report.layout import paragraph
 from kernelmark.bench.report.run_data import RunData
-from kernelmark.bench.report.tuning import (
-    over_suite,
-    overall_words,
-    races,
-    searched_words,
-    searches,
-    sentence,
-    size_words,
-)
 from kernelmark.bench.run.asked import plan_asked, suites_asked
 from kernelmark.bench.run.crashes import Workers
+from kernelmark.bench.tune import tuning as tuner
 from kernelmark.bench.tune.search import Subject, subjects_of
 from kernelmark.bench.tune.static import arch_here, rank, words
 from kernelmark.bench.tune.tuned import TileFile, keep, opened
-from kernelmark.bench.tune.tuning import (
-    DefaultFailed,
-    Interrupted,
-    Rig,
-    Screen,
-    SearchOptions,
-    Tuning,
-    log_adopted,
-    progress,
-)
 
 
 def _asks(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -102,13 +85,13 @@ def tune(
         file = opened(where, subjects[0].kernel.device)
         store = stack.enter_context(Store(db or default_store()))
         stack.enter_context(exclusive(plan.devices, plan.share_gpu))
-        rig = Rig(store, registry, workers.run, stack.enter_context(interruptible()), _tell)
+        rig = tuner.Rig(store, registry, workers.run, stack.enter_context(interruptible()), _tell)
         try:
-            _carry_out(Tuning(subjects, suite, plan, SearchOptions(strategy, budget, where), rig), file)
-        except (Interrupted, KeyboardInterrupt):
+            _carry_out(tuner.Tuning(subjects, suite, plan, tuner.SearchOptions(strategy, budget, where), rig), file)
+        except (tuner.Interrupted, KeyboardInterrupt):
             click.echo(shared.KEPT)
             raise SystemExit(shared.INTERRUPTED) from None
-        except DefaultFailed as error:
+        except tuner.DefaultFailed as error:
             click.echo(one_line(f"kernelmark: {error}"), err=True)
             raise SystemExit(shared.AGAINST) from None
 
@@ -128,11 +111,11 @@ def _planned(
     return registry, suite, msgspec.structs.replace(plan, devices=(kernel.device,), kernels=(kernel.id,)), subjects
 
 
-def _carry_out(tuning: Tuning, file: TileFile) -> None:
+def _carry_out(tuning: tuner.Tuning, file: TileFile) -> None:
     run_id = tuning.session.run_id
     click.echo(f"run {run_id}")
     for subject, choice in zip(tuning.subjects, tuning.choices, strict=True):
-        text = f"{subject.kernel.id} on {subject.problem.id}: {size_words(subject.space)}; search: {choice}"
+        text = f"{subject.kernel.id} on {subject.problem.id}: {report.size_words(subject.space)}; search: {choice}"
         click.echo(paragraph(text, rest=""))
     with tuning.held(run_id):
         tuning.search()
@@ -141,7 +124,7 @@ def _carry_out(tuning: Tuning, file: TileFile) -> None:
         verdicts = tuning.race(lambda jobs, processes: Display(jobs, processes, tuning.rig.registry))
         for verdict in verdicts:
             keep(file, verdict.key, verdict.entry)
-            log_adopted(tuning.rig.store, verdict)
+            tuner.log_adopted(tuning.rig.store, verdict)
         tuning.session.finish()  # the same command then starts a new tuning
     print_race(tuning.rig.store, verdicts[0].default.run_id)
 
@@ -149,23 +132,23 @@ def _carry_out(tuning: Tuning, file: TileFile) -> None:
 def print_search(store: Store, run_id: str) -> None:
     """Print the result of a search on each problem."""
     with store.snapshot():
-        for searched in searches(RunData(store, run_id)):
-            click.echo(f"\n{searched_words(searched)}")
+        for searched in report.searches(RunData(store, run_id)):
+            click.echo(f"\n{report.searched_words(searched)}")
 
 
 def print_race(store: Store, run_id: str) -> None:
     """Print the decision of a race."""
     click.echo(f"\nrace: run {run_id}")
     with store.snapshot():
-        raced = races(RunData(store, run_id))
+        raced = report.races(RunData(store, run_id))
     for each in raced:
-        click.echo(f"\n{paragraph(sentence(each), rest='')}")
+        click.echo(f"\n{paragraph(report.sentence(each), rest='')}")
     if raced[0].tunes.overall:
-        click.echo(f"\n{over_suite(raced)}\n\n{paragraph(overall_words(raced), rest='')}")
+        click.echo(f"\n{report.over_suite(raced)}\n\n{paragraph(report.overall_words(raced), rest='')}")
 
 
-def _tell(screen: Screen) -> None:
+def _tell(screen: tuner.Screen) -> None:
     """Show the progress of the search: one changing line in a terminal, a line for each job in a pipe."""
-    show_line(progress(screen))
+    show_line(tuner.progress(screen))
     if not sys.stderr.isatty():
-        click.echo(f"[{progress(screen)}]", err=True)
+        click.echo(f"[{tuner.progress(screen)}]", err=True)
