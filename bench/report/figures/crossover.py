@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from functools import partial
 from statistics import geometric_mean
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -24,21 +24,7 @@ SLOWEST = 16.0
 AXES = ("r", "s", "n", "c", "k", "h", "w")
 #: The marks of certain winners and of ties; red is legible in every cell.
 MARKS = {"wins": style.Look("#B00020", "*", ""), "ties": style.Look("#B00020", "o", "")}
-
-
-class CrossoverMap(NamedTuple):
-    """The contests from left to right, their labels, and the kernels from top to bottom.
-
-    turns: the takeovers along the axis, as `kernelmark crossover` finds them; None if no suite sweeps the axis.
-    left_out: the number of problems that are not shown.
-    """
-
-    contests: list[Contest]
-    axis: str
-    names: list[str]
-    kernels: list[str]
-    turns: list[Change] | None
-    left_out: int
+NO_SUITE = "No suite of the run sweeps these problems, so takeovers are not determined."
 
 
 def crossover_maps(data: RunData, registry: Registry | None) -> style.Kind:
@@ -49,11 +35,11 @@ def crossover_maps(data: RunData, registry: Registry | None) -> style.Kind:
         lambda c: (*map(dims[c.problem].get, ("direction", "distribution")), c.fastest.layout, c.setting),
     )
     several = [contests for contests in kinds.values() if len(contests) >= LEAST_PROBLEMS]
+    several.sort(key=lambda contests: -min(len(contests), MOST_PROBLEMS))
     suites = list(_suites(data, registry)) if several else []
-    maps = [_map(data, contests, suites) for contests in several]
-    maps.sort(key=lambda m: -len(m.contests))
+    figures = [_figure(data, contests, suites) for contests in several]
     lacking = f"fewer than {LEAST_PROBLEMS} convolutions of a kind have times of two algorithms"
-    return style.kind("Crossover of convolution algorithms", [_figure(m) for m in maps], lacking, MOST)
+    return style.kind("Crossover of convolution algorithms", figures, lacking, MOST)
 
 
 def _suites(data: RunData, registry: Registry | None) -> Iterator[Suite]:
@@ -67,7 +53,7 @@ def _suites(data: RunData, registry: Registry | None) -> Iterator[Suite]:
             continue  # without the suite's file, the sizes themselves show what differs
 
 
-def _map(data: RunData, contests: list[Contest], suites: Sequence[Suite]) -> CrossoverMap:
+def _figure(data: RunData, contests: list[Contest], suites: Sequence[Suite]) -> style.Figure:
     dims = {c.problem: data.dims_of[c.problem] for c in contests}
     along = [axis for suite in suites for sweep in suite.sweeps for axis in sweep.along]
     differing = [axis for axis in AXES if len({str(d.get(axis)) for d in dims.values()}) > 1]
@@ -79,7 +65,19 @@ def _map(data: RunData, contests: list[Contest], suites: Sequence[Suite]) -> Cro
     wins = {kernel: sum(c.fastest.kernel == kernel for c in ordered) for kernel in relative}
     kernels = sorted(relative, key=lambda k: (-wins[k], geometric_mean(relative[k])))[:MOST_KERNELS]
     turns = [turn for suite in suites for turn in changes(suite, contests) if turn.along == axis]
-    return CrossoverMap(ordered, axis, names, kernels, turns if axis in along else None, len(every) - len(ordered))
+    said = _turns(axis, turns) if axis in along else NO_SUITE
+    first = ordered[0]
+    storage = "/".join(first.problem.split("/")[2:])
+    cut = f" The first {len(ordered)} of {len(every)} problems." if len(every) > len(ordered) else ""
+    over = {"r": "filter r x s", "s": "filter r x s", "": "problem"}.get(axis, axis)
+    return style.Figure(
+        style.file_name("crossover", storage, *style.of_setting(first.setting)),
+        f"Crossover: convolution over {over}, {storage}",
+        f"{first.setting.title}. Lines: takeovers, after which another kernel is the fastest; two lines if ties lie "
+        f"between. {said} Stars: certainly the fastest; dots: ties for the first place; hollow: measured under "
+        f"noise. Times over that of the fastest; darker is slower, and empty cells have no time.{cut}",
+        partial(_draw, SlowdownMap("conv", first.setting, ordered, kernels, ""), names, over, turns),
+    )
 
 
 def _names(every: Sequence[dict[str, Any]], axis: str, differing: Sequence[str]) -> list[str]:
@@ -90,50 +88,30 @@ def _names(every: Sequence[dict[str, Any]], axis: str, differing: Sequence[str])
     return names
 
 
-def _axis_name(m: CrossoverMap) -> str:
-    return {"r": "filter r x s", "s": "filter r x s", "": "problem"}.get(m.axis, m.axis)
-
-
-def _figure(m: CrossoverMap) -> style.Figure:
-    first = m.contests[0]
-    storage = "/".join(first.problem.split("/")[2:])
-    cut = f" The first {len(m.contests)} of {len(m.contests) + m.left_out} problems." if m.left_out else ""
-    return style.Figure(
-        style.file_name("crossover", storage, *style.of_setting(first.setting)),
-        f"Crossover: convolution over {_axis_name(m)}, {storage}",
-        f"{first.setting.title}. Lines: takeovers, after which another kernel is the fastest; two lines if ties lie "
-        f"between. {_turns(m)} Stars: certainly the fastest; dots: ties for the first place; hollow: measured under "
-        f"noise. Times over that of the fastest; darker is slower, and empty cells have no time.{cut}",
-        partial(_draw, m),
-    )
-
-
-def _turns(m: CrossoverMap) -> str:
+def _turns(axis: str, turns: Sequence[Change]) -> str:
     """Return a sentence on the takeovers, in the words of `kernelmark crossover`."""
-    if m.turns is None:
-        return "No suite of the run sweeps these problems, so takeovers are not determined."
-    if not m.turns:
-        return f"No takeover along {m.axis} is certain."
-    if len(m.turns) > MOST_CHANGES:
-        return f"{count(len(m.turns), 'takeover')} along {m.axis} are certain; `kernelmark crossover` lists them."
-    takeovers = (f"{turn.here} to {turn.there}, {short(turn.old)} gives way to {short(turn.new)}" for turn in m.turns)
-    return f"Certain takeovers along {m.axis}: {'; '.join(takeovers)}."
+    if not turns:
+        return f"No takeover along {axis} is certain."
+    if len(turns) > MOST_CHANGES:
+        return f"{count(len(turns), 'takeover')} along {axis} are certain; `kernelmark crossover` lists them."
+    takeovers = (f"{turn.here} to {turn.there}, {short(turn.old)} gives way to {short(turn.new)}" for turn in turns)
+    return f"Certain takeovers along {axis}: {'; '.join(takeovers)}."
 
 
-def _draw(m: CrossoverMap) -> style.Drawing:
+def _draw(m: SlowdownMap, names: list[str], over: str, turns: Sequence[Change]) -> style.Drawing:
     import numpy as np
     from matplotlib.colors import LogNorm
 
-    figure, axes = style.panel(20 + 4.2 * len(m.kernels) + 1.6 * max(map(len, m.names)))  # labels are vertical
+    figure, axes = style.panel(20 + 4.2 * len(m.kernels) + 1.6 * max(map(len, names)))  # labels are vertical
     values = [[c.slowdown(r) if (r := c.of(kernel)) else np.nan for c in m.contests] for kernel in m.kernels]
     image = axes.imshow(np.clip(values, 1.0, SLOWEST), cmap="cividis_r", aspect="auto", norm=LogNorm(1, SLOWEST))
-    _mark(axes, m)
-    every = 1 + len(m.names) // 17
-    axes.set_xticks(range(0, len(m.names), every), m.names[::every], rotation=90)
+    _mark(axes, m, turns if len(set(names)) == len(names) else ())
+    every = 1 + len(names) // 17
+    axes.set_xticks(range(0, len(names), every), names[::every], rotation=90)
     axes.set_yticks(range(len(m.kernels)), [short(kernel) for kernel in m.kernels])
     axes.tick_params(length=0)
     axes.spines[:].set_visible(False)
-    axes.set_xlabel("problem" if " " in m.names[0] else _axis_name(m))
+    axes.set_xlabel("problem" if " " in names[0] else over)
     bar = figure.colorbar(image, ax=axes, pad=0.02, fraction=0.08, ticks=[1, 2, 4, 8, 16])
     bar.ax.set_yticklabels(["1x", "2x", "4x", "8x", "16x+"])
     bar.ax.minorticks_off()
@@ -141,21 +119,20 @@ def _draw(m: CrossoverMap) -> style.Drawing:
     return figure
 
 
-def _mark(axes: style.Axes, m: CrossoverMap) -> None:
-    """Mark winners and ties and, if no two columns have the same label, draw a line at each side of a takeover."""
-    cells = SlowdownMap("conv", m.contests[0].setting, m.contests, m.kernels, "")
+def _mark(axes: style.Axes, m: SlowdownMap, turns: Sequence[Change]) -> None:
+    """Mark winners and ties, and draw a line at each side of a takeover."""
     for outline, look in MARKS.items():
         places = [
             (j, i, is_noisy(row))
             for j, c in enumerate(m.contests)
             for i, kernel in enumerate(m.kernels)
-            if (cell := cells.cell(c, kernel)) and cell.outline == outline and (row := c.of(kernel))
+            if (cell := m.cell(c, kernel)) and cell.outline == outline and (row := c.of(kernel))
         ]
         if places:
             xs, ys, noisy = zip(*places, strict=True)
             style.mark_points(axes, xs, ys, look, noisy, size=5)
-    at = {c.problem: place for place, c in enumerate(m.contests)} if len(set(m.names)) == len(m.names) else {}
-    for turn in m.turns or ():
+    at = {c.problem: place for place, c in enumerate(m.contests)}
+    for turn in turns:
         if turn.before.problem in at and turn.after.problem in at:
             for x in {at[turn.before.problem] + 0.5, at[turn.after.problem] - 0.5}:
                 axes.axvline(x, color="#000000", linewidth=1)

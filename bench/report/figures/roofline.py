@@ -33,6 +33,11 @@ class Roof(NamedTuple):
         name, unit = flop_unit([self.compute.rate * 1e-9, *(y * 1e-9 for _, y, _ in self.points)])
         return name, unit * 1e9
 
+    @property
+    def where(self) -> str:
+        threads = f", {count(self.compute.threads, 'thread')}" * (self.compute.device == "cpu")
+        return f"{self.compute.device_name}{threads}, {self.compute.kind}"
+
 
 def rooflines(data: RunData, looks: dict[str, style.Look]) -> style.Kind:
     """Return a figure for each operation, device, number of threads and arithmetic, those with the most rows first."""
@@ -40,7 +45,7 @@ def rooflines(data: RunData, looks: dict[str, style.Look]) -> style.Kind:
     figures = [
         style.Figure(
             style.file_name("roofline", roof.op, roof.compute.device, f"t{roof.compute.threads}", roof.compute.kind),
-            f"Roofline of {roof.op}, {_where(roof)}",
+            f"Roofline of {roof.op}, {roof.where}",
             "x: executed operations per byte of compulsory traffic; y: executed operations per second. Lines: the "
             f"highest ceilings that {short(roof.compute.kernel)} and {short(roof.memory.kernel)} reached here. The "
             "slope is the bandwidth of memory, so marks of operands that stay in a cache may lie above the slope. "
@@ -52,25 +57,15 @@ def rooflines(data: RunData, looks: dict[str, style.Look]) -> style.Kind:
     return style.kind(TITLE, figures, "no row with operations has a ceiling of arithmetic and one of memory", MOST)
 
 
-def _where(roof: Roof) -> str:
-    threads = f", {count(roof.compute.threads, 'thread')}" * (roof.compute.device == "cpu")
-    return f"{roof.compute.device_name}{threads}, {roof.compute.kind}"
-
-
 def _roofs(data: RunData) -> Iterator[Roof]:
     rows = grouped(data.timed, lambda r: (r.op, r.device, r.threads, UNITS.get(r.numerics, r.numerics)))
     for (op, device, threads, numerics), group in rows.items():
         compute = highest(data, device, threads, numerics, microbenchmark(op, device, numerics, threads))
         memory = highest(data, device, threads, "link" if op == "transfer" else "memory")
-        if compute and memory and (points := [*_points(group)]):
+        known = ((flop_and_bytes(r), r.time_s_median, r) for r in group)
+        points = [(flop / moved, flop / time_s, r) for (flop, moved), time_s, r in known if flop and moved and time_s]
+        if compute and memory and points:
             yield Roof(op, compute, memory, points)
-
-
-def _points(rows: list[Result]) -> Iterator[tuple[float, float, Result]]:
-    for r in rows:
-        flop, traffic = flop_and_bytes(r)
-        if flop and traffic and r.time_s_median:
-            yield flop / traffic, flop / r.time_s_median, r
 
 
 def highest(data: RunData, device: str, threads: int, wanted: str, by: str | None = None) -> Ceiling | None:
@@ -95,13 +90,7 @@ def _draw(roof: Roof, looks: dict[str, style.Look]) -> style.Drawing:
     axes.set_xlim(low, high)
     axes.set_ylim(min(*ys, roof.compute.rate / 30) * 0.5 / unit, max(*ys, roof.compute.rate) * 2.2 / unit)
     style.log_ticks(axes)
-    _draw_ceilings(axes, roof, low, ridge, high)
-    _place(axes, roof, looks)
-    return figure
-
-
-def _draw_ceilings(axes: style.Axes, roof: Roof, low: float, ridge: float, high: float) -> None:
-    top, slope = roof.compute.rate / roof.unit[1], roof.memory.rate / roof.unit[1]
+    top, slope = roof.compute.rate / unit, roof.memory.rate / unit
     axes.plot([low, ridge, high], [low * slope, top, top], color=style.INK)
     texts = (
         (high, top, flop_rate(roof.compute.rate * 1e-9)),
@@ -109,6 +98,8 @@ def _draw_ceilings(axes: style.Axes, roof: Roof, low: float, ridge: float, high:
     )
     for x, y, text in texts:
         axes.annotate(text, (x, y), xytext=(-3, 2), textcoords="offset points", ha="right", va="bottom")
+    _place(axes, roof, looks)
+    return figure
 
 
 def _place(axes: style.Axes, roof: Roof, looks: dict[str, style.Look]) -> None:
