@@ -4,7 +4,7 @@ import getpass
 import hashlib
 import re
 import socket
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import lru_cache
 from typing import Any
@@ -40,8 +40,11 @@ def hidden(column: str, value: Any) -> Any:
 
 def records(store: Reader, run_id: str, samples: bool = False) -> Iterator[Record]:
     """Yield the rows of a run; names of hosts and devices are hashed unless `store.identifies` is true."""
-    rows = store.records(run_id, samples)
-    return rows if store.identifies else map(_nameless, rows)
+    for record in store.records(run_id, samples):
+        values: list[Any] = list(record.values)
+        for at, column in () if store.identifies else _PLACES:
+            values[at] = hidden(column, values[at])
+        yield record._replace(values=tuple(values))
 
 
 def nameless(store: Reader, fields: dict[str, Any]) -> dict[str, Any]:
@@ -56,16 +59,6 @@ def facts(store: Reader, run_id: str) -> dict[str, Any]:
     if store.identifies or not isinstance(gpus, list):
         return run
     return run | {"plan": run["plan"] | {"gpus": [hidden("device_uuid", str(gpu)) for gpu in gpus]}}
-
-
-def _nameless(record: Record) -> Record:
-    values: Sequence[Any] = record.values
-    if not any(values[at] for at, _ in _PLACES):
-        return record
-    changed = list(values)
-    for at, column in _PLACES:
-        changed[at] = hidden(column, values[at])
-    return record._replace(values=tuple(changed))
 
 
 def mask(hosts: Iterable[str] = ()) -> Mask:

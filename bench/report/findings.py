@@ -186,8 +186,7 @@ def fastest(data: RunData) -> tuple[list[Fastest], int]:
     """Return the fastest kernels of the problems that take longest, in the run's order, and the number of problems."""
     decided = _decided(data.contests)
     long = sorted(decided, key=lambda c: -(c.fastest.time_s_median or 0.0) * c.fastest.count)[:MOST_FASTEST]
-    chosen = [c for c in decided if any(c is contest for contest in long)]
-    return [_fastest(c) for c in chosen], len(decided)
+    return [_fastest(c) for c in decided if any(c is contest for contest in long)], len(decided)
 
 
 def _fastest(c: Contest) -> Fastest:

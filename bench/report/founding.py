@@ -83,17 +83,11 @@ class FoundingProduct(NamedTuple):
             lines.append(f"op_N on these sizes was not measured; `kernelmark run {same}` measures it.")
         else:
             lines.append(f"op_N on the same sizes ({short(self.op_n.kernel)}): {time(*row_time(self.op_n))}.")
-        return lines + [
-            f"B transposed {way.place} first ({short(way.row.kernel)}): {time(*row_time(way.row))}, "
-            f"{_speed_of_op_t(way.speed)}."
-            for way in self.ways
-        ]
-
-
-def _speed_of_op_t(ratio: Ratio) -> str:
-    """Return `1.2x [1.1, 1.3] the speed of op_T, faster`, with the remark on a ratio not measured in turn."""
-    side = f"a {TIE} (the interval includes 1)" if ratio.side == TIE else ratio.side
-    return f"{ratio} the speed of op_T, {side}{_apart(ratio)}"
+        for place, row, speed in self.ways:
+            side = f"a {TIE} (the interval includes 1)" if speed.side == TIE else speed.side
+            how = f"{time(*row_time(row))}, {speed} the speed of op_T, {side}{_apart(speed)}"
+            lines.append(f"B transposed {place} first ({short(row.kernel)}): {how}.")
+        return lines
 
 
 def _apart(ratio: Ratio) -> str:

@@ -149,14 +149,10 @@ def _group(rows: list[Result], fact: str, columns: list[LatexColumn]) -> Iterato
     yield f"\\multicolumn{{{1 + width}}}{{@{{}}l@{{}}}}{{{title}}} \\\\"
     for r in sorted(rows, key=lambda r: _known_time(r) or math.inf):
         name = escape(short(r.kernel)) + (f" ({r.threads} thr.)" if several else "")
-        yield " & ".join([name, *_cells(r, columns, width)]) + r" \\"
-
-
-def _cells(r: Result, columns: list[LatexColumn], width: int) -> Iterator[str]:
-    if _known_time(r) is not None:
-        yield from (_numbers(cell) for column in columns for cell in column.cells(r))
-    else:
-        yield f"\\multicolumn{{{width}}}{{l@{{}}}}{{{_verdict(r)}}}"
+        cells = [f"\\multicolumn{{{width}}}{{l@{{}}}}{{{_verdict(r)}}}"]
+        if _known_time(r) is not None:
+            cells = [_numbers(cell) for column in columns for cell in column.cells(r)]
+        yield " & ".join([name, *cells]) + r" \\"
 
 
 def _verdict(r: Result) -> str:

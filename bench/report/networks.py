@@ -252,6 +252,10 @@ def _cells(overlap: Overlap) -> Sequence[str]:
 
 
 WAYS = ("h2d", "d2h", "h2h")
+NO_SHARE = (
+    "no share: a share needs times of all layers of a network, forward and backward, and the time of a transfer, "
+    "on the same device, threads and mode; `kernelmark run transfer` measures transfers"
+)
 SHARES = (
     TableColumn("network"),
     TableColumn("parameters", "right", spare=3),
@@ -345,7 +349,8 @@ def step_table(store: Store, registry: Registry, run_id: str) -> str:
         noise = noise_of([*{r.case: r for each in transfers for r in (each.row, *each.batch.rows)}.values()]).sentence
         drawn = table(SHARES, [*map(_share_cells, transfers)], titled=True)
         parts += [f"{paragraph(setting.title)}\n{drawn}", paragraph(noise)]
-    parts = parts or [paragraph(_missing(store.layers(run_id)))]
+    missing = NO_SHARE if store.layers(run_id) else NO_NETWORK
+    parts = parts or [paragraph(missing)]
     return "\n\n".join(filter(None, (*parts, paragraph(_stated(store, registry, run_id)))))
 
 
@@ -361,15 +366,6 @@ def _share_cells(transfer_share: TransferShare) -> Sequence[str]:
         fmt.seconds(transfer_share.batch.seconds.median),
         f"{fmt.percent(share.median)} {interval}".rstrip(),
         f"{r.problem.removeprefix('transfer/')}{times}",
-    )
-
-
-def _missing(layers: Sequence[Layer]) -> str:
-    if not layers:
-        return NO_NETWORK
-    return (
-        "no share: a share needs times of all layers of a network, forward and backward, and the time of a transfer, "
-        "on the same device, threads and mode; `kernelmark run transfer` measures transfers"
     )
 
 

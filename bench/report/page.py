@@ -19,7 +19,6 @@ from kernelmark.bench.plan.files import require_file
 from kernelmark.bench.plan.registry import Registry
 from kernelmark.bench.record.store import Store
 from kernelmark.bench.report import figures, findings, founding, method, tuning
-from kernelmark.bench.report.contest import Ratio
 from kernelmark.bench.report.export import write_file, write_table, write_text, writing
 from kernelmark.bench.report.figures.style import Kind, ratio_ticks
 from kernelmark.bench.report.format import short
@@ -186,7 +185,8 @@ def _page(data: RunData, registry: Registry | None, parts: dict[str, Any]) -> st
     jinja = Environment(
         loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
-    jinja.filters |= {"breakable": _breakable, "place": _place, "side": _side}
+    # `side` is the CSS class of a dot; a dot without an interval is grey, as a tie is.
+    jinja.filters |= {"breakable": _breakable, "place": _place, "side": lambda r: r.side if r.certain else "tie"}
     jinja.filters |= {"base64": _base64, "ratio_ticks": ratio_ticks, "short": short}
     fastest, problems = findings.fastest(data)
     script = Markup('"use strict"; (() => {{\n{}}})();').format(Markup().join(raw(name) for name in SCRIPTS))
@@ -243,8 +243,3 @@ def _breakable(text: str) -> str:
 def _place(ratio: float, low: float, high: float) -> float:
     """Return the position of a ratio on a logarithmic axis, in per cent."""
     return round(100 * min(1.0, max(0.0, math.log(ratio / low) / math.log(high / low))), 2)
-
-
-def _side(ratio: Ratio) -> str:
-    """Return the CSS class of a dot; a dot without an interval is grey, as a tie is."""
-    return ratio.side if ratio.certain else "tie"

@@ -181,11 +181,10 @@ class Report:
         else:
             yield "Nothing: no case was disturbed during a tenth of its sampling or more."
         if refused := findings.refusals(self.main.rows):
-            told = [
-                (count(refusal.rows, f"{refusal.status} case"), refusal.reason, some(refusal.kernels, MOST_KERNELS))
-                for refusal in refused
-            ]
-            lines = [f"- {cases}: {reason} ({kernels})" for cases, reason, kernels in told]
+            lines = (
+                f"- {count(each.rows, f'{each.status} case')}: {each.reason} ({some(each.kernels, MOST_KERNELS)})"
+                for each in refused
+            )
             yield "## What has no result\n\n" + "\n".join(lines)
 
     def _before(self) -> Iterator[tuple[str, str]]:

@@ -62,12 +62,13 @@ def write_asv(store: Store, run_ids: Sequence[str], out: IO[str]) -> None:
     run_id = _only(run_ids, "asv")
     with store.snapshot():
         run = store.run(run_id)
+        facts = {k: ", ".join(map(str, v)) if isinstance(v, list) else str(v) for k, v in run.machine.items()}
         head = {
             "version": 2,
             "commit_hash": run.git_commit.removesuffix("-dirty"),
             "env_name": "kernelmark",
             "date": _milliseconds(run.started_at),
-            "params": {"machine": str(run.machine.get("cpu", "")), **{k: _fact(v) for k, v in run.machine.items()}},
+            "params": {"machine": str(run.machine.get("cpu", "")), **facts},  # asv expects texts
             "python": str(run.machine.get("python", "")),
             "requirements": {},
             "env_vars": {},
@@ -87,11 +88,6 @@ def _benchmarks(store: Store, run_id: str) -> Iterator[str]:
             began = _milliseconds(r.started_at)
             stats = [[None], [None], [low], [high], [1], [len(samples)], [samples]]
             yield f"{as_json(r.case)}:{as_json([[r.time_s_median], [], None, began, None, *stats])}"
-
-
-def _fact(value: Any) -> str:
-    """Return a fact of a machine as a text, which asv expects."""
-    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 def _milliseconds(moment: str) -> int | None:
