@@ -218,6 +218,7 @@ def test_one_problem_has_the_fastest_its_lead_and_its_rate(begun):
 def test_several_operations_have_how_sure_by_how_much_and_the_best_of_the_roofline(begun):
     in_turn(begun, "copy/m1n8/f32", a=1e-3, b=2e-3)
     in_turn(begun, "transpose/m1n8/f32/out", a=1e-3, b=2e-3)
+    assert len(numbers(begun)) == 2
     put(begun, "fft/b1h8w8/f32/r2c", "fft/some.k", roofline_pct=87.0)
     assert numbers(begun)[2:] == [("87.0 %", "of the roofline at best")]
 

@@ -24,7 +24,6 @@ COPY = {"gflop_per_s": None, "gbyte_per_s": 7.0, "op": "copy", "problem": "copy/
 
 @pytest.fixture
 def latex(store):
-    """Adds rows, one a keyword set, and gives the LaTeX of the run."""
     environment = {"kernelmark": "0.1.0"}
     store.begin(Run("r", {"cpu": f"Some {EVERY}"}, "2026", ("s",), "", environment, "c0ffee1234567", {}))
 
@@ -277,6 +276,7 @@ def test_the_list_of_one_problem_has_the_commands_of_siunitx_on_request(single, 
     numbers = re.sub("[0-9.]+", r"\\num{\g<0>}", cells).replace(r"$\mu$s", r"\unit{\micro\second}")
     assert row == f"{name} & {numbers}"
     assert r"& \unit{GFLOP\per\second} &" in text
+    assert r"& baseline & 0.50 & [0.45, 0.55] \\" in single()
     compiled(text)
 
 

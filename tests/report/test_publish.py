@@ -3,6 +3,7 @@
 import json
 import re
 import socket
+from itertools import product
 
 import msgspec
 import pytest
@@ -217,13 +218,16 @@ def test_devices_whose_ceilings_agree_are_alike_and_one_host_with_one_gpu_has_no
     assert words(places(begun, "r1"))[-1] == "ceilings that are alike everywhere: 1 of 1"
 
 
-def test_exported_ceilings_and_plans_name_no_host_and_no_gpu_unless_they_are_to(begun, tmp_path):
+def test_exported_rows_ceilings_and_plans_name_no_host_and_no_gpu_unless_they_are_to(begun, tmp_path):
+    where = {"host": "one.example", "device_uuid": "GPU-a"}
     begin(begun, "r2", plan={"gpus": ["GPU-a"]})
-    begun.add_ceiling("r2", msgspec.structs.replace(CEILING, host="one.example", device_uuid="GPU-a"))
-    for identifies in (False, True):
+    begun.add_ceiling("r2", msgspec.structs.replace(CEILING, **where))
+    begin(begun, "r3")
+    put(begun, "gemm/m8n8k8/f32/NN", "gemm/a.b", run_id="r3", **where)
+    for identifies, (run, style) in product((False, True), (("r2", "json"), ("r3", "json"), ("r3", "csv"))):
         begun.identifies = identifies
-        write_file(begun, ["r2"], "json", tmp_path / "r.json")
-        text = (tmp_path / "r.json").read_text()
+        write_file(begun, [run], style, tmp_path / "r")
+        text = (tmp_path / "r").read_text()
         assert ("GPU-a" in text, "one.example" in text) == (identifies, identifies)
 
 
