@@ -47,7 +47,6 @@ def empty(store):
 
 @pytest.fixture
 def run(store):
-    """A run with a timed row and one that is wrong."""
     store.begin(Run("r", {"cpu": "some"}, "2026", ("s",), "kernelmark run s", {"blas": []}, "c0ffee", {"seed": 0}))
     times = {"time_s_median": MEDIAN, "time_s_ci95_low": MEDIAN * 0.9, "time_s_ci95_high": MEDIAN * 1.2, "samples": 2}
     known = {"gflop_per_s": 12.5, "scratch_bytes": 0, "executed_flop": 2**40, "stopped_by": "ci"}

@@ -1,13 +1,14 @@
 """Figures: those for which a run has the data, their contents, and equal bytes for equal data."""
 
 import re
-from itertools import pairwise
+from itertools import pairwise, product
 from pathlib import Path
 
 import msgspec
 import pytest
 
 from kernelmark.bench.record.store import Layer, Store
+from kernelmark.bench.report.contest import Ratio
 from kernelmark.bench.report.figures import draw, first, heat, kinds, speedups, style
 from kernelmark.bench.report.figures.aggregation import aggregations
 from kernelmark.bench.report.figures.scaling import scaling_of_run
@@ -98,27 +99,18 @@ def rendered(figure):
     return drawing
 
 
-@pytest.fixture(scope="module")
-def laid_out(every):
-    return {figure.name: rendered(figure) for kind in kinds(RunData(every, "r1")) for figure in kind.figures}
-
-
-def test_text_of_a_column_is_legible_on_a_phone(laid_out):
+def test_text_of_a_column_is_legible_on_a_phone_and_nothing_sticks_out_of_a_figure(every):
     from matplotlib.text import Text
 
     pixels = 375 - 2 * 16  # a phone's width less the page's margins
-    for name, drawing in laid_out.items():
-        texts = [text for text in drawing.findobj(Text) if text.get_text().strip()]
-        smallest, wide = min(text.get_fontsize() for text in texts), drawing.get_size_inches()[0] > style.WIDTH
-        assert smallest >= 6.5 if wide else smallest * pixels / (72 * style.WIDTH) >= 11, name
-
-
-def test_nothing_sticks_out_of_a_figure(laid_out):
-    for name, drawing in laid_out.items():
+    for figure in (figure for each in kinds(RunData(every, "r1")) for figure in each.figures):
+        drawing = rendered(figure)
+        smallest = min(text.get_fontsize() for text in drawing.findobj(Text) if text.get_text().strip())
         box, (width, height) = drawing.get_tightbbox(), drawing.get_size_inches()
-        assert min(box.x0, box.y0) > -0.01, name
-        assert box.x1 < width + 0.01, name
-        assert box.y1 < height + 0.01, name
+        is_legible = smallest >= 6.5 if width > style.WIDTH else smallest * pixels / (72 * style.WIDTH) >= 11
+        assert is_legible, figure.name
+        assert min(box.x0, box.y0) > -0.01, figure.name
+        assert max(box.x1 - width, box.y1 - height) < 0.01, figure.name
 
 
 def test_labels_in_the_margin_do_not_overlap(begun):
@@ -140,6 +132,10 @@ def test_a_kernel_looks_the_same_whatever_else_was_measured_first_and_unlike_tho
     assert style.looks(["b", "a", "c"]) == style.looks(["c", "b", "a", "a"])
     looks = style.looks(f"k{i:02}" for i in range(40)).values()
     assert len({(look.colour, look.marker) for look in looks}) == 40
+
+
+def test_error_bars_reach_to_the_ends_of_an_interval_that_is_known():
+    assert style.errors([Ratio(2.0, 1.5, 4.0), Ratio(1.0)]) == [[0.5, 0.0], [2.0, 0.0]]
 
 
 @pytest.mark.parametrize(("low", "high"), [(0.97, 1.04), (0.5, 1.9), (0.005, 1.1), (0.9, 31), (0.2, 450)])
@@ -203,15 +199,16 @@ def test_lanes_of_few_rows_stand_below_their_problem_fastest_first(begun):
     assert [(lane.head, lane.name) for lane in plot.lanes] == [("copy/m8n8/f32", "b.k"), ("copy/m8n8/f32", "a.k")]
 
 
-def test_no_figure_of_speedups_mixes_baselines_or_operations(begun):
-    for problem, baseline in (("transpose/m8n8/f32/out", "a"), ("transpose/m8n8/f32/in", "b"), ("copy/m8n8/f32", "a")):
-        op = problem.partition("/")[0]
-        put(begun, problem, f"{op}/some.k", baseline=f"{op}/{baseline}", speedup=1.1)
-    plots = speedups.plots(RunData(begun, "r1"))
-    assert sorted((plot.op, plot.baseline, len(plot.dots)) for plot in plots) == [
-        ("copy", "copy/a", 1),
-        ("transpose", "transpose/a", 1),
-        ("transpose", "transpose/b", 1),
+def test_no_figure_of_speedups_or_heat_map_mixes_baselines_or_operations(begun):
+    for op, rest, baseline in (("transpose", "/out", "a"), ("transpose", "/in", "b"), ("copy", "", "a")):
+        for n, name in product((1, 2), "kl"):
+            ratio = {"baseline": f"{op}/{baseline}", "speedup": 1.1}
+            put(begun, f"{op}/m{n}n8/f32{rest}", f"{op}/some.{name}", **ratio)
+    data = RunData(begun, "r1")
+    baselines = ["copy/a", "transpose/a", "transpose/b"]
+    assert sorted((plot.baseline, len(plot.dots)) for plot in speedups.plots(data)) == [(b, 4) for b in baselines]
+    assert sorted((m.contests[0].fastest.baseline, len(m.contests)) for m in heat.maps(data)) == [
+        (baseline, 2) for baseline in baselines
     ]
 
 
@@ -237,14 +234,6 @@ def test_a_heat_map_shows_the_time_of_the_winner_multiples_of_it_and_what_ties_w
     assert heat_map.caption.startswith("copy, n8 f32; Some CPU")
 
 
-def test_heat_maps_of_two_baselines_are_two(begun):
-    for place, baseline in (("out", "numpy.out"), ("in", "openblas.imatcopy")):
-        for n in (1, 2):
-            for name in (baseline, "some.fast"):
-                put(begun, f"transpose/m{n}n8/f32/{place}", f"transpose/{name}", baseline=f"transpose/{baseline}")
-    assert [len(heat_map.contests) for heat_map in heat.maps(RunData(begun, "r1"))] == [2, 2]
-
-
 def test_values_in_a_heat_map_stay_in_their_cells(begun):
     for n in (1, 2):
         for i in range(heat.MOST_KERNELS):
@@ -261,7 +250,6 @@ CHANNELS, SIDES = (8, 32, 128), (7, 14, 28)
 
 
 def convolve(store, r, channels=CHANNELS, **times):
-    """Convolutions of one filter by every side, each by these kernels."""
     for c in channels:
         for side in SIDES:
             dims = {"n": 1, "c": c, "h": side, "w": side, "k": 64, "r": r, "s": r, "direction": "fprop"}

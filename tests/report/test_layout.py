@@ -219,7 +219,6 @@ def test_show_on_a_terminal_differs_from_a_pipe_unless_no_colour_is_wanted(calle
 
 
 def on_a_terminal(words, env):
-    """What a program writes to a terminal, line ends as in a pipe."""
     ours, theirs = pty.openpty()
     with subprocess.Popen(words, stdin=theirs, stdout=theirs, stderr=theirs, env=env):
         os.close(theirs)

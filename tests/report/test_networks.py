@@ -185,11 +185,10 @@ def addition(store, kernel, w, median, n=WEIGHTS, run_id="r1", words="", **value
     return put(store, problem, f"aggregate/{kernel}", dims=dims, run_id=run_id, **{**ends, **values})
 
 
-def model(store, registry, workers=(4,), link=GRADIENT / 0.01, name="net", **runs):
+def model(store, registry, workers=(4,), link=GRADIENT / 0.01, name="net"):
     """The model; a gradient takes 10 ms on the link."""
-    question = ScalingQuestion(name, workers, link)
     with Store(store.path) as opened:  # of which `computed` selects rows
-        return computed(opened, registry, question, runs.get("run"), runs.get("other"))
+        return computed(opened, registry, ScalingQuestion(name, workers, link), None, None)
 
 
 def points(store, registry, workers=(4,), **more):
@@ -285,23 +284,18 @@ def test_the_row_of_the_nearest_number_of_workers_is_taken_with_the_update_or_fo
     assert [p.row.problem.split("/", 1)[1] for p in section.divided] == [plain, plain, far]
 
 
-def test_additions_are_taken_from_the_same_device_threads_and_mode(known, registry):
+def test_additions_are_taken_from_the_same_device_threads_and_mode_with_a_time_and_a_model(known, registry):
     addition(known, "cpu.host_serial", 4, 0.01, threads=1)
     addition(known, "cpu.host_parallel", 4, 0.01, threads=1)
     addition(known, "cpu.host_parallel", 4, 0.02, threads=2)
     addition(known, "cpu.tree", 4, 0.01, threads=8)
     addition(known, "cpu.ring", 4, 0.01, mode="hot")
     addition(known, "cuda.device", 4, 0.01, device="cuda", device_name="Some GPU")
-    threads = {name: p.row.threads for (name, _), p in points(known, registry).items()}
-    assert threads == {"host_serial": 1, "host_parallel": 2}
-
-
-def test_rows_without_a_time_and_strategies_without_a_model_are_left_out(known, registry):
-    addition(known, "cpu.host_serial", 4, 0.01)
     addition(known, "mine.gossip", 4, 0.01)
     addition(known, "p2p.ring", 4, 0.01)  # what its GPUs send each other is in its time
-    fail(known, f"aggregate/w4n{WEIGHTS}/f32", "aggregate/cpu.ring", dims={"w": 4, "n": WEIGHTS})
-    assert list(points(known, registry)) == [("host_serial", 4)]
+    fail(known, f"aggregate/w4n{WEIGHTS}/f32", "aggregate/cpu.int8", dims={"w": 4, "n": WEIGHTS})
+    threads = {name: p.row.threads for (name, _), p in points(known, registry).items()}
+    assert threads == {"host_serial": 1, "host_parallel": 2}
 
 
 def test_the_latest_runs_that_have_the_rows_are_taken_and_named(store, registry):
@@ -314,12 +308,14 @@ def test_the_latest_runs_that_have_the_rows_are_taken_and_named(store, registry)
     assert "runs r2 (layers) and r1 (additions)" in " ".join(render(made).split())
 
 
-def test_missing_layers_are_one_line_with_the_command_that_measures_them(store, registry, complaint):
+def test_missing_layers_or_networks_are_one_line_with_the_command_that_measures_them(store, registry, complaint):
     network(store, name="alexnet", without=(NN,))
     assert complaint(lambda: model(store, registry, name="alexnet")) == (
         f"alexnet: no run in {store.path} has times of all its layers, forward and backward; "
         "`kernelmark run alexnet` measures them"
     )
+    line = complaint(lambda: model(store, registry, name="net"))
+    assert line.startswith(f"net: no run in {store.path} has layers of it, only of alexnet; `kernelmark run alexnet`")
 
 
 def test_missing_aggregations_are_one_line_with_the_command_that_measures_them(known, registry, complaint):
@@ -329,11 +325,6 @@ def test_missing_aggregations_are_one_line_with_the_command_that_measures_them(k
         f"(Some CPU, 2 threads, cold, fp32); `kernelmark run aggregate/w2n{WEIGHTS}/f32/update "
         f"aggregate/w4n{WEIGHTS}/f32/update aggregate/w8n{WEIGHTS}/f32/update` measures it"
     )
-
-
-def test_a_network_that_no_run_has_is_one_line_with_those_that_there_are(known, registry, complaint):
-    line = complaint(lambda: model(known, registry, name="nett"))
-    assert line.startswith(f"nett: no run in {known.path} has layers of it, only of net; `kernelmark run alexnet`")
 
 
 def test_what_the_texts_state_stands_beside_the_same_strategy_and_number_of_workers(known, registry):

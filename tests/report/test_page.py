@@ -52,7 +52,6 @@ def page(single):
 
 @pytest.fixture(scope="module")
 def everything(tmp_path_factory):
-    """A run with everything, and the page of its report."""
     folder = tmp_path_factory.mktemp("everything")
     with Store(folder / "results.db") as store:
         varied(store)
