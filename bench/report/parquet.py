@@ -79,13 +79,11 @@ def _dimension_types(store: Store, run_ids: Sequence[str]) -> dict[str, str]:
     for _, dims, _ in chain.from_iterable(map(store.records, run_ids)):
         for name, value in dims.items():
             kinds.setdefault(name, set()).add(type(value))
-    return {name: _common(types) for name, types in kinds.items() if name not in (*COLUMNS, SAMPLES)}
-
-
-def _common(kinds: set[type]) -> str:
-    if kinds == {int}:
-        return "int64"
-    return "float64" if kinds <= {int, float} else "string"
+    return {
+        name: "int64" if types == {int} else "float64" if types <= {int, float} else "string"
+        for name, types in kinds.items()
+        if name not in (*COLUMNS, SAMPLES)
+    }
 
 
 def _rows(store: Store, run_id: str, dims: dict[str, str]) -> Iterator[tuple[Any, ...]]:

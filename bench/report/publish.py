@@ -188,7 +188,12 @@ class Report:
             yield "## What has no result\n\n" + "\n".join(lines)
 
     def _before(self) -> Iterator[tuple[str, str]]:
-        if earlier := _earlier_runs(self._earlier):
+        earlier = [
+            (run, min(row["started_at"] for row in rows), len(rows), rows[0]["git_commit"])
+            for run, rows in grouped(self._earlier, lambda row: row["run_id"]).items()
+        ]
+        earlier.sort(key=lambda run: run[1])
+        if earlier:
             runs = github_table(("run", "began", "rows", "commit"), earlier)
             yield "Earlier runs", f"Their rows are in [{RESULTS}]({RESULTS}), apart from those above.\n\n{runs}"
 
@@ -337,15 +342,6 @@ def _earlier_rows(results: Path, runs: Collection[str]) -> list[Row]:
     except (OSError, KeyError, csv.Error, UnicodeDecodeError) as error:
         raise UsageError(f"{results}: {error}; expected the rows of a published report; move the file away") from None
     return rows
-
-
-def _earlier_runs(rows: Collection[Row]) -> list[tuple[str, str, int, str]]:
-    """Return the id, start, number of rows and commit of each run in these rows, the earliest first."""
-    known = [
-        (run, min(row["started_at"] for row in group), len(group), group[0]["git_commit"])
-        for run, group in grouped(rows, lambda row: row["run_id"]).items()
-    ]
-    return sorted(known, key=lambda run: run[1])
 
 
 def _earlier_facts(environment: Path, runs: Collection[str]) -> list[dict[str, Any]]:

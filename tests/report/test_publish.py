@@ -158,6 +158,16 @@ def test_the_index_shows_the_latest_report_first_and_passes_over_what_is_no_repo
     assert re.findall(r"\]\(([^/]+)/", index) == ["later", "some-cpu-2-cpus"]
 
 
+def test_rows_of_earlier_reports_stay_in_the_results_and_their_runs_are_listed(store, published):
+    for run in ("r1", "r2"):
+        begin(store, run)
+        put(store, "gemm/m8n8k8/f32/NN", "gemm/a.b", run_id=run)
+        folder = published(runs={"mine": run})
+    assert [row["run_id"] for row in csv_rows(folder / "results.csv")] == ["r1", "r2"]
+    earlier = (folder / publish.README).read_text().partition("## Earlier runs")[2]
+    assert re.search(r"\| r1 +\| 2026-01-01T10:00:01\S+ +\| 1 +\| c0ffee1234567 +\|", earlier)
+
+
 def test_the_tables_hold_no_gpu_to_numpy_and_say_what_was_not_timed(begun, published):
     ratio = {"baseline": "gemm/numpy.matmul", "speedup": 333.0, "job": "one"}
     put(begun, "gemm/m8n8k8/f32/NN", "gemm/numpy.matmul", 1.0, **{**ratio, "speedup": None})
