@@ -148,11 +148,8 @@ def selector(tmp_path_factory):
 ENDS = '"; */ evil() """'
 EVALUATED = {"expression": "().__class__", "below": 1, "above": 2}
 LEAF = {"order": [0, 1], "share": {"mean": 1.0, "low": None, "high": None}, "worst": 1.0}
-
-
-def chain(length):
-    """Nodes that each lead to the next one alone, by both ways: 2 to the power of their number."""
-    return [{"expression": "m", "below": i, "above": i} for i in range(1, length)] + [LEAF]
+#: Nodes that each lead to the next one alone, by both ways: 2 to the power of their number.
+CHAIN = [{"expression": "m", "below": i, "above": i} for i in range(1, 40)] + [LEAF]
 
 
 @pytest.mark.parametrize(
@@ -164,7 +161,7 @@ def chain(length):
         ({"op": "sort"}, "is of 'sort', which is no operation"),
         ({"op": "transpose"}, "has the inputs m, n, k, batch, expected m, n;"),
         ({"tree": []}, "has a tree with a node that leads nowhere"),
-        ({"tree": chain(40)}, "has two parents"),
+        ({"tree": CHAIN}, "has two parents"),
         ({"tree": [{"expression": "m", "below": 1, "above": 1}, {"order": [0, 1]}]}, "has a tree with a node"),
         ({"tree": [EVALUATED, LEAF, LEAF]}, "compares '().__class__', which is not an expression of gemm"),
         ({"kernels": [ENDS, FIRST]}, "Expected `str` matching regex"),

@@ -23,16 +23,12 @@ points = [[8, 14, 14, 16, 3, 3, 1], [16, 14, 14, 16, 3, 3, 1]]
 
 
 @pytest.fixture
-def suite(tmp_path):
-    path = tmp_path / "peers.toml"
-    path.write_text(SUITE.format("one", '["fprop", "dgrad"]') + SUITE.format("two", '["fprop"]'), encoding="utf-8")
-    return str(path)
+def call(store, tmp_path, capsys):
+    suite = tmp_path / "peers.toml"
+    suite.write_text(SUITE.format("one", '["fprop", "dgrad"]') + SUITE.format("two", '["fprop"]'), encoding="utf-8")
 
-
-@pytest.fixture
-def call(store, suite, capsys):
     def call(*words, status=0):
-        assert conv_peers.main(["--db", str(store.path), "--suite", suite, *words]) == status
+        assert conv_peers.main(["--db", str(store.path), "--suite", str(suite), *words]) == status
         return capsys.readouterr()
 
     return call
@@ -45,17 +41,6 @@ def layers(call, tmp_path):
         return {row["layer"]: row for row in csv_rows(tmp_path / "layers.csv")}
 
     return layers
-
-
-@pytest.fixture
-def refusal(call):
-    def refusal(*words):
-        printed = call(*words, status=2)
-        (line,) = printed.err.splitlines()
-        assert printed.out == ""
-        return line
-
-    return refusal
 
 
 def times(store, c, direction="fprop", **kernels):
@@ -127,7 +112,13 @@ def test_ties_and_noise_are_marked(begun, call, layers):
     assert "NOISY: 1 of 4 cases was disturbed" in page
 
 
-def test_bad_input_gets_one_line(store, refusal):
+def test_bad_input_gets_one_line(store, call):
+    def refusal(*words):
+        printed = call(*words, status=2)
+        (line,) = printed.err.splitlines()
+        assert printed.out == ""
+        return line
+
     assert "has timed it" in refusal()
     begin(store)
     times(store, 8, direct=1e-3)
