@@ -62,14 +62,23 @@ def registers() -> Registers:
     raise Unsupported(f"{cpu} has no fused multiply-add; expected AVX2 with FMA, AVX-512 or NEON")
 
 
+class Call(NamedTuple):
+    """A call of a compiled function. kinds: Numba's types of the arguments; stored: what `_calls.py` makes of them."""
+
+    function: Callable[..., object]
+    args: tuple[Any, ...]
+    kinds: tuple[Any, ...]
+    stored: list[Any]
+
+
 @dataclass(frozen=True)
 class Compiled:
     """A launch of compiled functions, one after the other; `_calls.py` calls them without the interpreter."""
 
-    calls: tuple[tuple[Callable[..., object], tuple[Any, ...]], ...]
+    calls: tuple[Call, ...]
 
     def __call__(self) -> None:
-        for function, args in self.calls:
+        for function, args, _, _ in self.calls:
             function(*args)
 
 

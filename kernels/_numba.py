@@ -17,7 +17,7 @@ from numba.core.registry import cpu_target
 from numba.extending import intrinsic
 
 from kernelmark import Launch, Unsupported, cache_folder
-from kernelmark.kernels._host import Compiled, registers
+from kernelmark.kernels._host import Call, Compiled, registers
 
 KEPT_S = 30 * 24 * 3600
 _alloca = cast(Any, cgutils).alloca_once
@@ -105,8 +105,9 @@ def get_ready() -> None:
 
 def bind(function: Callable[..., object], *args: Any) -> Launch:
     """Return a launch of `function(*args)`, compiled (or read from the cache) now."""
-    cast(Any, function).compile(tuple(cast(Any, numba).typeof(arg) for arg in args))
-    return Compiled(((function, args),))
+    kinds = tuple(cast(Any, numba).typeof(arg) for arg in args)
+    cast(Any, function).compile(kinds)
+    return Compiled((Call(function, args, kinds, []),))
 
 
 def data(context: Any, builder: Any, kind: Any, array: Any) -> Any:
