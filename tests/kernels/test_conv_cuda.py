@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from kernelmark.bench.emulator.shapes import problems
-from kernelmark.bench.emulator.sweep import entries
 from kernelmark.bench.measure.compile import cuda_sources
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.kernel import Im2colMap, KernelCall, Scratch, TensorMap
@@ -22,7 +21,7 @@ from kernelmark.kernels.conv.implicit import hopper
 from kernelmark.kernels.conv.implicit._product import taps
 from kernelmark.kernels.conv.problem import ConvProblem
 from support.emulated import wrong_in_emulator
-from support.kernels import CUDA, DIRECTIONS, REGISTRY, cases, chosen, convolution, lean
+from support.kernels import CUDA, DIRECTIONS, REGISTRY, cases, chosen, convolution
 
 NAMES = ("direct", "direct_tiled", "depthwise", "im2col")
 VARIANTS = tuple(itertools.product(("nchw", "nhwc"), DIRECTIONS))
@@ -116,22 +115,6 @@ def test_the_sweep_meets_each_option_and_each_bad_shape_in_every_variant(dtype: 
     assert any(p.h == 1 and p.p * p.q > 32 for p in taken)
     assert any(p.groups == p.c > 1 for p in taken)
     assert max(p.q for p in taken) > 32
-
-
-@pytest.mark.long  # test_declarations.py compiles a variant of each
-@pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.usefixtures("cuda_compiler")
-def test_no_variant_spills(name: str, arch: str) -> None:
-    sizes = (LAYER, "n8c3h7w7k3r3s2", "n8c64h7w7k130r1s1", "n1c3h7w7k130r3s3")
-    sizes += (f"{LAYER}/g64", "n8c64h14w14k64r5s5pad2stride2/g64", "n1c8h1w9k8r1s3/g8")
-    problems = [
-        convolution(text, "/".join(variant), dtype)
-        for text in sizes
-        for variant in VARIANTS
-        for dtype in ("f32", "f16", "bf16")
-    ]
-    lean(f"conv/cuda.{name}", entries(cases(f"conv/cuda.{name}", *problems)), arch)
 
 
 @pytest.mark.parametrize("layout", ["nchw", "nhwc"])
@@ -339,11 +322,3 @@ def test_slices_of_pixels_fill_the_device_and_cover_them() -> None:
     steps = -(-pixels // 64)
     assert (count - 1) * depth < steps <= count * depth
     assert call.grid in range(H100.multiprocessors // 2, H100.multiprocessors + 1)
-
-
-@pytest.mark.long  # test_declarations.py compiles every tile for fprop
-@pytest.mark.parametrize("direction", ["dgrad", "wgrad"])
-def test_every_tile_compiles_without_spills_and_with_wgmma_in_flight(direction: str, cuda_compiler: str) -> None:
-    problem = REGISTRY.problem(f"conv/n8c64h14w14k64r3s3pad1/f16/nhwc/{direction}")
-    kernel = CUDA[WGMMA]
-    lean(WGMMA, (entry for tile in kernel.tiles(H100) for entry, _ in kernel.calls(problem, tile, H100)), "sm_90a")

@@ -4,7 +4,7 @@ import hashlib
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import cache
@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from kernelmark.bench.emulator.sweep import entries
+from kernelmark.bench.measure import occupancy
 from kernelmark.bench.measure.compile import ARCHS, Cubin, compile_cubin, cuda_sources
 from kernelmark.bench.measure.cpu import cpu_count
 from kernelmark.bench.measure.cubin import elf_parameters, elf_sections
@@ -27,7 +28,7 @@ from kernelmark.bench.plan.space import Space
 from kernelmark.bench.tune import inspect
 from kernelmark.bench.tune.inspect import sample_problems
 from support.kernels import CUDA as KERNELS
-from support.kernels import LAYOUTS, REGISTRY, TUNABLE_CUDA, cases, losses, typical
+from support.kernels import DIRECTIONS, LAYOUTS, REGISTRY, TUNABLE_CUDA, cases, convolution, lean, losses, typical
 
 ARCH = "sm_90a"
 DTYPES = ("f64", "f32", "f16", "bf16")
@@ -86,6 +87,10 @@ def test_transposition_plans_cover_the_matrix_and_no_block_is_idle(m: int, n: in
 @pytest.mark.parametrize("name", KERNELS)
 @pytest.mark.usefixtures("cuda_compiler")
 def test_every_kernel_compiles_without_spills_or_a_loss_and_takes_what_its_plan_hands_over(name, arch, monkeypatch):
+    """Every tile on Hopper and on the kernel's oldest architecture, elsewhere the tile that a run takes.
+
+    A tile bounds the registers of a thread by the same number on all architectures.
+    """
     kernel = KERNELS[name]
     cubins: list[Cubin] = []
 
@@ -96,7 +101,13 @@ def test_every_kernel_compiles_without_spills_or_a_loss_and_takes_what_its_plan_
     monkeypatch.setattr(inspect, "compile_cubin", noted)
     if not kernel.runs_on(arch):
         pytest.skip(f"{name} does not run on {arch}")
-    for row in inspect.inspect_rows(REGISTRY, name, (arch,)):
+    if arch in (ARCH, next(filter(kernel.runs_on, ARCHS))):
+        rows = inspect.inspect_rows(REGISTRY, name, (arch,))
+    else:
+        problems = sample_problems(kernel, REGISTRY.problem_class(kernel.op, name))
+        taken = next(problem for problem in problems if not kernel.refuses(problem, occupancy.typical(arch)))
+        rows = inspect.tile_rows(kernel, taken, (arch,))
+    for row in rows:
         if not kernel.spills:  # a declaration that allows it has the reason
             assert (row.spill_bytes, row.stack_bytes) == (0, 0), row.entry
         assert row.blocks_per_sm > 0, row.entry
@@ -107,6 +118,45 @@ def test_every_kernel_compiles_without_spills_or_a_loss_and_takes_what_its_plan_
         calls = plan(kernel)
         (cubin, *_) = (cubin for cubin in cubins if cubin.symbols.keys() >= dict(calls).keys())
         assert misfits(cubin, calls) == []
+
+
+_LAYER, _SMALL = "n32c64h56w56k128r3s3pad1", "n8c3h7w7k3r3s2"
+_CONVOLVED = (_LAYER, _SMALL, "n8c64h7w7k130r1s1", "n1c3h7w7k130r3s3")
+_CONVOLVED += (f"{_LAYER}/g64", "n8c64h14w14k64r5s5pad2stride2/g64", "n1c8h1w9k8r1s3/g8")
+#: Kernels with variants that `inspect` does not show, and problems that have all of them.
+VARIANTS: dict[str, Sequence[Any]] = {
+    **dict.fromkeys(
+        (f"conv/cuda.{name}" for name in ("direct", "direct_tiled", "depthwise", "im2col")),
+        tuple(
+            convolution(sizes, f"{layout}/{direction}", dtype)
+            for sizes, layout, direction in product(_CONVOLVED, ("nchw", "nhwc"), DIRECTIONS)
+            for dtype in ("f32", "f16", "bf16")
+        ),
+    ),
+    "conv/cuda.implicit_wgmma": [f"conv/n8c64h14w14k64r3s3pad1/f16/nhwc/{each}" for each in DIRECTIONS[1:]],
+    "fft/cuda.small": [
+        f"fft/b64{sides}/{dtype}/{kind}"
+        for dtype, more in (("f32", ("h1w256", "h1w1024")), ("f64", ()))
+        for sides in ("h16w16", "h32w32", "h1w16", "h1w32", *more)
+        for kind in ("r2c", "c2r", "c2c", "c2c/inverse")
+    ],
+    "gemm/cuda.async_fused": [f"gemm/m4096n4096k64/f32/{words}" for words in ("NT/epi-sigmoid", "TN/epi-update")],
+    "gemm/cuda.skinny": [
+        f"gemm/m{m}n4096k{k}/{dtype}/{layout}"  # of as many rows as take the most registers
+        for m, k, dtype, layout in product((12, 16), (4096, 4095), ("f32", "bf16"), ("NT", "NN"))
+    ],
+    "transpose/cuda.batched": [
+        f"transpose/b2m{m}n{n}/{dtype}/out" for m, n, dtype in product((64, 49), (136, 35), ("f64", "f32", "f16"))
+    ],
+}
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("cuda_compiler")
+@pytest.mark.parametrize("name", VARIANTS)
+def test_no_variant_spills_on_hopper_or_on_the_oldest_architecture(name: str) -> None:
+    for arch in {ARCH, next(filter(KERNELS[name].runs_on, ARCHS))}:
+        lean(name, entries(cases(name, *VARIANTS[name])), arch)
 
 
 @pytest.mark.usefixtures("cuda_compiler")

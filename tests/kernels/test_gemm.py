@@ -11,7 +11,7 @@ from kernelmark.bench.plan.dtypes import NUMERICS, numpy_dtype, operand_roundoff
 from kernelmark.bench.plan.kernel import Scratch
 from kernelmark.kernels.gemm import _reference
 from kernelmark.kernels.gemm import problem as gemm
-from support.kernels import LAYOUTS, REGISTRY, chosen, drawn, failures, lean, referenced, refusal, set_up, verified
+from support.kernels import LAYOUTS, REGISTRY, chosen, drawn, failures, referenced, refusal, set_up, verified
 
 
 def _truth(problem: gemm.GemmProblem, x: dict[str, np.ndarray]) -> np.ndarray:
@@ -414,14 +414,6 @@ def test_two_launches_have_the_tiles_of_one_and_room_for_all_sums(epilogue):
 def test_layouts_that_no_layer_has_are_refused():
     taken = {(e, ops) for e in EPILOGUES for ops in LAYOUTS if not refusal(FUSED, f"gemm/m8n8k8/f32/{ops}/epi-{e}")}
     assert taken == {*((e, ops) for e in EPILOGUES[:2] for ops in ("NN", "NT")), ("update", "TN")}
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("words", ["NT/epi-sigmoid", "TN/epi-update"])
-def test_no_other_epilogue_than_that_inspected_spills_where_a_thread_has_most_sums(words):
-    wide = chosen(FUSED, f"gemm/m4096n4096k64/f32/{words}")
-    assert (wide.tile.TM, wide.tile.TN) == (8, 16)
-    lean(FUSED, [name for name, _ in wide.calls], "sm_90a")
 
 
 def test_blas_has_its_threads_back_after_a_launch() -> None:

@@ -6,7 +6,7 @@ from itertools import product
 
 import pytest
 
-from kernelmark.bench.emulator.sweep import EmulatedCase, entries
+from kernelmark.bench.emulator.sweep import EmulatedCase
 from kernelmark.bench.plan.kernel import CudaKernel, Scratch, Tile
 from kernelmark.bench.plan.limits import H100, DeviceLimits
 from kernelmark.bench.plan.operation import Problem
@@ -16,7 +16,7 @@ from kernelmark.kernels._waves import filled
 from kernelmark.kernels.gemm._tiles import warps
 from kernelmark.kernels.gemm.ladder import CHOICES, dealt, useful
 from support.emulated import wrong_in_emulator
-from support.kernels import CUDA, DISTINCT, REGISTRY, cases, chosen, lean
+from support.kernels import CUDA, REGISTRY, cases, chosen
 
 PACKED = ("vectorised", "warptile", "async", "splitk")
 FOUNDING = "gemm/m1024n2048k26752/f32/NT"
@@ -171,20 +171,6 @@ def test_a_layer_of_a_decoder_fills_the_device(sizes: str) -> None:
     for m, dtype in product((1, 8, 16), ("f32", "bf16")):
         (_, call), *_ = chosen(SKINNY.id, f"gemm/m{m}{sizes}/{dtype}/NT").calls
         assert math.prod(call.grid) >= 0.9 * H100.multiprocessors, (m, dtype)
-
-
-@pytest.mark.long  # test_declarations.py compiles a variant
-@pytest.mark.parametrize("arch", DISTINCT)
-@pytest.mark.usefixtures("cuda_compiler")
-def test_no_variant_spills(arch: str) -> None:
-    if not SKINNY.runs_on(arch):
-        pytest.skip(f"{SKINNY.id} does not run on {arch}")
-    rows = (1, 8, 12, 16) if arch == "sm_90a" else (12, 16)  # which take the most registers
-    axes = list(product(rows, (4096, 4095), ("f32", "bf16"), ALONG_N))
-    # Elsewhere every other one, so that each three of four axes are met in all their values.
-    taken = axes if arch == "sm_90a" else [values for i, values in enumerate(axes) if i.bit_count() % 2]
-    every = [chosen(SKINNY.id, f"gemm/m{m}n4096k{k}/{dtype}/{layout}") for m, k, dtype, layout in taken]
-    lean(SKINNY.id, entries(every), arch)
 
 
 BATCHED = CUDA["gemm/cuda.batched"]

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from kernelmark.bench.emulator.sweep import EmulatedCase
-from kernelmark.bench.measure.compile import ARCHS, compile_cubin
+from kernelmark.bench.measure.compile import compile_cubin
 from kernelmark.bench.measure.cpu import Cpu
 from kernelmark.bench.measure.draw import Draw
 from kernelmark.bench.measure.operands import Operands, OperandSet, ScratchBuffers, loaded
@@ -25,8 +25,6 @@ from kernelmark.bench.run.job import run_job
 REGISTRY = discover()
 CUDA = {kernel.id: kernel for kernel in REGISTRY.kernels.values() if isinstance(kernel, CudaKernel)}
 LAYOUTS = ("NN", "NT", "TN", "TT")
-#: The architectures that have machine code of their own: sm_89 has that of sm_86 (kernels/test_declarations.py).
-DISTINCT = tuple(arch for arch in ARCHS if arch != "sm_89")
 DIRECTIONS = ("fprop", "dgrad", "wgrad")
 #: Kernels with wgmma, each with a storage type, and what the ids of their products end with.
 WGMMA = dict.fromkeys(("wgmma", "wgmma_persistent", "wgmma_splitk"), "bf16")
