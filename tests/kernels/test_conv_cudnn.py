@@ -92,10 +92,13 @@ def taken(kernel: Any) -> list[Any]:
 
 
 @pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.id)
-def test_cudnn_is_asked_for_the_problem(kernel: Any, standin: ctypes.CDLL) -> None:
+def test_cudnn_is_asked_for_the_problem_in_the_precision_of_the_numerics(kernel: Any, standin: ctypes.CDLL) -> None:
     for problem in taken(kernel):
-        operands = launch(kernel, problem)
-        assert operands.complaint(kernel.numerics_for(problem)) is None, problem.id
+        operands, numerics = launch(kernel, problem), kernel.numerics_for(problem)
+        assert operands.complaint(numerics) is None, problem.id
+        wanted = FMA if numerics in ("fp32", "fft", "winograd", "winograd4") else TENSOR_OP
+        assert told(standin, "math") == (DEFAULT if numerics == "tf32" else wanted)
+        assert told(standin, "compute") == 0
 
 
 def test_every_algorithm_of_every_pass_has_a_kernel(standin: ctypes.CDLL) -> None:
@@ -112,15 +115,6 @@ def test_every_algorithm_of_every_pass_has_a_kernel(standin: ctypes.CDLL) -> Non
                     assert told(standin, "direction") == list(ALGORITHMS).index(problem.direction)
                 named[problem.direction][name] = number
     assert named == {direction: {name: i for i, name in enumerate(names)} for direction, names in ALGORITHMS.items()}
-
-
-@pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.id)
-def test_the_precision_class_is_the_math_type(kernel: Any, standin: ctypes.CDLL) -> None:
-    for problem in taken(kernel):
-        launch(kernel, problem)
-        wanted = FMA if kernel.numerics_for(problem) in ("fp32", "fft", "winograd", "winograd4") else TENSOR_OP
-        assert told(standin, "math") == (DEFAULT if kernel.numerics_for(problem) == "tf32" else wanted)
-        assert told(standin, "compute") == 0
 
 
 def test_the_workspace_is_scratch_and_the_stream_is_that_of_the_operands(standin: ctypes.CDLL) -> None:
