@@ -6,7 +6,7 @@ from support.kernels import DIRECTIONS
 
 
 @pytest.fixture(autouse=True)
-def _threads_on_every_problem(monkeypatch: pytest.MonkeyPatch) -> None:
+def _threads_on_every_problem(monkeypatch):
     from kernelmark.kernels import _fftw, _worth
 
     monkeypatch.setattr(_worth, "pays", lambda problem, threads, compiled: True)
@@ -14,6 +14,6 @@ def _threads_on_every_problem(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(params=DIRECTIONS)
-def direction(request: pytest.FixtureRequest) -> str:
+def direction(request):
     """Each direction of a convolution."""
     return str(request.param)

@@ -23,39 +23,39 @@ COMPRESSED = ("aggregate/cpu.onebit", "aggregate/cpu.int8")
 
 
 @pytest.mark.parametrize("problem", ["w2n1/f32", "w2n33/f32/update", "w3n9001/f32", "w3n1031/f64/update/ef"])
-def test_strategies_that_send_all_are_right_on_ragged_sizes(problem: str) -> None:
+def test_strategies_that_send_all_are_right_on_ragged_sizes(problem):
     assert not failures(f"aggregate/{problem}", *EXACT)
 
 
 @pytest.mark.parametrize("problem", ["w2n512/f32/ef", "w3n9001/f32/ef", "w2n1537/f32/update/ef"])
-def test_compressed_strategies_are_right_on_short_last_blocks(problem: str) -> None:
+def test_compressed_strategies_are_right_on_short_last_blocks(problem):
     onebit, int8 = verified(f"aggregate/{problem}", *COMPRESSED, threads=3)
     assert (onebit.reason, int8.reason) == ("", "")
     assert onebit.compression_error == pytest.approx(1 / 3, abs=0.03)
     assert int8.compression_error == pytest.approx(3e-5, abs=1e-5)
 
 
-def test_gradients_of_several_buckets_are_right(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gradients_of_several_buckets_are_right(monkeypatch):
     for module in (_steps, _plans):
         monkeypatch.setattr(module, "BUCKET", 1024)
     assert not failures("aggregate/w3n2500/f32/ef", *EXACT, *COMPRESSED)
     assert not failures("aggregate/w3n2500/f32", "aggregate/cpu.bf16")
 
 
-def test_bytes_on_the_wire_shrink_by_as_much_as_the_formats_do() -> None:
+def test_bytes_on_the_wire_shrink_by_as_much_as_the_formats_do():
     rows = verified("aggregate/w2n5120/f32/ef", "aggregate/cpu.ring", *COMPRESSED)
     ring, onebit, int8 = (row.wire_bytes for row in rows)
     assert ring / onebit == pytest.approx(28.4, abs=0.05)
     assert ring / int8 == pytest.approx(3.94, abs=0.005)
 
 
-def test_a_kernel_that_declares_fewer_bytes_than_its_format_takes_is_failed() -> None:
+def test_a_kernel_that_declares_fewer_bytes_than_its_format_takes_is_failed():
     kernel = replace(REGISTRY.kernels["aggregate/cpu.int8"], wire=lambda problem: 8)
     with pytest.raises(ValueError, match="declares 8 bytes on the wire, expected at least 1040 for int8"):
         kernel.wire_bytes_for(REGISTRY.problem("aggregate/w2n512/f32/ef"))
 
 
-def judged(text: str, numerics: str = "fp32", **outputs: Any) -> str | None:
+def judged(text, numerics="fp32", **outputs):
     """Return what is wrong with outputs, given as functions of what was drawn."""
     problem, rng = REGISTRY.problem(f"aggregate/{text}"), np.random.default_rng(0)
     drawn = {o.name: rng.uniform(-1, 1, o.shape).astype("f4") for o in problem.operands() if o.role != "out"}
@@ -63,20 +63,20 @@ def judged(text: str, numerics: str = "fp32", **outputs: Any) -> str | None:
     return problem.check(arrays, problem.reference(drawn, rng), numerics).reason
 
 
-def total(drawn: Any) -> Any:
+def total(drawn):
     return drawn["g"].sum(0)
 
 
 @pytest.mark.parametrize("words", ["", "/update"])
 @pytest.mark.parametrize("dtype", ["f32", "f64"])
-def test_a_sum_is_judged_by_the_size_of_what_is_added(dtype: str, words: str) -> None:
+def test_a_sum_is_judged_by_the_size_of_what_is_added(dtype, words):
     problem, rng = REGISTRY.problem(f"aggregate/w4n4000/{dtype}{words}"), np.random.default_rng(0)
     size = 10 ** rng.uniform(-3, 3, 4000)
     drawn = {o.name: size * rng.uniform(-1, 1, o.shape) for o in problem.operands() if o.role != "out"}
     x = {name: values.astype(numpy_dtype(dtype)) for name, values in drawn.items()}
     reference, roundoff = problem.reference(x, rng), 2.0 ** {"f32": -24, "f64": -53}[dtype]
 
-    def reason(g: Any) -> str | None:
+    def reason(g):
         updated = g[::-1].sum(0)
         if words:
             updated = x["weights"] - LR * updated
@@ -88,16 +88,16 @@ def test_a_sum_is_judged_by_the_size_of_what_is_added(dtype: str, words: str) ->
     assert reason(changed) is not None
 
 
-def test_an_exact_sum_that_changes_residuals_is_wrong() -> None:
+def test_an_exact_sum_that_changes_residuals_is_wrong():
     assert judged("w2n99/f32/ef", s=total, e=lambda drawn: drawn["e"]) is None
     assert "e has changed" in (judged("w2n99/f32/ef", s=total, e=lambda drawn: 0 * drawn["e"]) or "")
 
 
-def test_weights_that_do_not_reach_every_replica_are_wrong() -> None:
-    def weights(drawn: Any) -> Any:
+def test_weights_that_do_not_reach_every_replica_are_wrong():
+    def weights(drawn):
         return drawn["weights"] - total(drawn) / 64
 
-    def replicas(drawn: Any) -> Any:
+    def replicas(drawn):
         return np.stack([weights(drawn), weights(drawn)])
 
     assert judged("w2n99/f32/update", weights=weights, replicas=replicas) is None
@@ -107,23 +107,23 @@ def test_weights_that_do_not_reach_every_replica_are_wrong() -> None:
     assert "weights" in (judged("w2n99/f32/update", weights=lambda drawn: drawn["weights"], replicas=replicas) or "")
 
 
-def test_residuals_that_are_not_a_number_are_wrong() -> None:
+def test_residuals_that_are_not_a_number_are_wrong():
     assert judged("w2n999/f32/ef", "int8", s=total, e=lambda drawn: np.nan * drawn["e"])
 
 
 class OnGpu(np.ndarray[Any, Any]):
     """An array in the host's memory, with the copies that CuPy's arrays have."""
 
-    def get(self, stream: Any, out: Any) -> None:
+    def get(self, stream, out):
         out[...] = self
 
-    def set(self, values: Any, stream: Any) -> None:
+    def set(self, values, stream):
         self[...] = values
 
 
 @pytest.mark.parametrize("name", ["host_serial", "host_parallel"])
 @pytest.mark.parametrize("words", ["", "/ef", "/update", "/update/ef"])
-def test_sums_on_the_host_of_a_gpus_gradients_are_right_and_leave_residuals(name: str, words: str) -> None:
+def test_sums_on_the_host_of_a_gpus_gradients_are_right_and_leave_residuals(name, words):
     kernel, rng = REGISTRY.kernels[f"aggregate/cuda.{name}"], np.random.default_rng(0)
     problem = REGISTRY.problem(f"aggregate/w3n1031/f32{words}")
     arrays = {o.name: rng.uniform(-1, 1, o.shape).astype("f4").view(OnGpu) for o in problem.operands()}
@@ -138,7 +138,7 @@ def test_sums_on_the_host_of_a_gpus_gradients_are_right_and_leave_residuals(name
 
 @pytest.mark.parametrize("name", ["onebit", "int8"])
 @pytest.mark.parametrize("block", ["zeros", "negative", "magnitudes"])
-def test_blocks_of_zeros_of_one_sign_and_of_all_magnitudes_are_right_on_the_cpu(name: str, block: str) -> None:
+def test_blocks_of_zeros_of_one_sign_and_of_all_magnitudes_are_right_on_the_cpu(name, block):
     size, rng = FORMATS[name].block, np.random.default_rng(0)
     problem = REGISTRY.problem(f"aggregate/w2n{3 * size}/f32/ef")
     launch, operands, *_ = set_up(problem.id, f"aggregate/cpu.{name}")
@@ -157,7 +157,7 @@ def test_blocks_of_zeros_of_one_sign_and_of_all_magnitudes_are_right_on_the_cpu(
 class Stream:
     """Work in the order in which it was queued; each piece waits for those of other streams that it comes after."""
 
-    every: ClassVar[list["Stream"]] = []
+    every: ClassVar = []
 
     def __init__(self, non_blocking=True):
         self.work, self.done, self.ptr = [], 0, self

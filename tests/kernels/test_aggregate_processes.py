@@ -3,7 +3,6 @@
 import gc
 import os
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +21,7 @@ pytestmark = [
 
 
 @pytest.fixture(autouse=True)
-def teams() -> Iterator[None]:
+def teams():
     yield
     gc.collect()
     team_of(2).close()
@@ -37,11 +36,11 @@ def teams() -> Iterator[None]:
         ("w2n1537/f32/update/ef", COMPRESSED),
     ],
 )
-def test_strategies_are_right_in_two_processes(problem: str, names: tuple[str, ...]) -> None:
+def test_strategies_are_right_in_two_processes(problem, names):
     assert not failures(f"aggregate/{problem}", *(f"aggregate/process.{name}" for name in names))
 
 
-def test_a_process_that_is_killed_costs_one_call_and_the_next_has_another() -> None:
+def test_a_process_that_is_killed_costs_one_call_and_the_next_has_another():
     launch, operands, *_ = set_up("aggregate/w2n5000/f32", "aggregate/process.parallel")
     (killed,) = team_of(2).pids
     os.kill(killed, signal.SIGKILL)
@@ -53,7 +52,7 @@ def test_a_process_that_is_killed_costs_one_call_and_the_next_has_another() -> N
     assert np.array_equal(operands.flat["s"], gradients[0] + gradients[1])
 
 
-def test_a_process_unmaps_what_belongs_to_a_launch_that_is_gone() -> None:
+def test_a_process_unmaps_what_belongs_to_a_launch_that_is_gone():
     dropped = set_up("aggregate/w2n5000/f32", "aggregate/process.ring")
     (pid,) = team_of(2).pids
     assert "kernelmark" in Path(f"/proc/{pid}/maps").read_text()

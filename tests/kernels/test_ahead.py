@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -34,41 +33,41 @@ if not _ahead._may_fork():
 
 
 @pytest.fixture(autouse=True)
-def cache(tmp_path: Path, monkeypatch) -> Path:
+def cache(tmp_path, monkeypatch):
     """A folder in which nothing is compiled yet."""
     monkeypatch.setattr(_numba, "_compiled", lambda: tmp_path)
     return tmp_path
 
 
-def noted(path: Path):
+def noted(path):
     """What a child is to do: leave its process number."""
     return lambda: path.write_text(str(os.getpid()))
 
 
-def ended(path: Path) -> bool:
+def ended(path):
     """Whether the child that left its number there has ended."""
     return gone(int(path.read_text()))
 
 
-def until_there(path: Path) -> None:
+def until_there(path):
     wait_for(lambda: path.exists() and path.read_text() != "", 60)
 
 
-def test_what_a_child_has_compiled_is_loaded(cache: Path) -> None:
+def test_what_a_child_has_compiled_is_loaded(cache):
     @jit
     def twice(value):
         return 2 * value
 
     with ahead((twice, lambda: bind(twice, 1))):
-        assert not twice.signatures  # type: ignore[attr-defined]
+        assert not twice.signatures
     bind(twice, 1)
-    stats = twice.stats  # type: ignore[attr-defined]
+    stats = twice.stats
     assert sum(stats.cache_hits.values()) == 1
     assert not stats.cache_misses
     assert twice(3) == 6
 
 
-def test_a_function_has_one_child_as_long_as_the_cache_lasts(tmp_path: Path) -> None:
+def test_a_function_has_one_child_as_long_as_the_cache_lasts(tmp_path):
     first, second = tmp_path / "first", tmp_path / "second"
     for path in (first, second):
         with ahead((noted, noted(path))):
@@ -77,10 +76,10 @@ def test_a_function_has_one_child_as_long_as_the_cache_lasts(tmp_path: Path) -> 
     assert not second.exists()
 
 
-def test_functions_are_compiled_at_once(tmp_path: Path) -> None:
+def test_functions_are_compiled_at_once(tmp_path):
     first, second = tmp_path / "first", tmp_path / "second"
 
-    def meets(file: Path, awaited: Path):
+    def meets(file, awaited):
         return lambda: (file.write_text("here"), until_there(awaited), file.with_suffix(".met").write_text("here"))
 
     with ahead((noted, meets(first, second)), (ended, meets(second, first))):
@@ -90,13 +89,13 @@ def test_functions_are_compiled_at_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("ends", [lambda: 1 // 0, lambda: os.kill(os.getpid(), signal.SIGKILL), lambda: sys.exit(3)])
-def test_a_child_that_fails_is_done_without(ends, capfd) -> None:
+def test_a_child_that_fails_is_done_without(ends, capfd):
     with ahead((noted, ends)):
         pass
     assert capfd.readouterr() == ("", "")
 
 
-def test_a_child_that_hangs_is_ended_in_time(tmp_path: Path, monkeypatch) -> None:
+def test_a_child_that_hangs_is_ended_in_time(tmp_path, monkeypatch):
     monkeypatch.setattr(_ahead, "LIMIT_S", 1)
     path = tmp_path / "child"
     with ahead((noted, lambda: (noted(path)(), time.sleep(600)))):
@@ -104,19 +103,19 @@ def test_a_child_that_hangs_is_ended_in_time(tmp_path: Path, monkeypatch) -> Non
     assert ended(path)
 
 
-def raised() -> None:
+def raised():
     raise KeyboardInterrupt
 
 
-def interrupted_later() -> None:
+def interrupted_later():
     signal.setitimer(signal.ITIMER_REAL, 0.2)
 
 
 @pytest.mark.parametrize("interrupt", [raised, interrupted_later])
-def test_an_interrupt_ends_the_child(interrupt, tmp_path: Path) -> None:
+def test_an_interrupt_ends_the_child(interrupt, tmp_path):
     begun, done = tmp_path / "begun", tmp_path / "done"
 
-    def is_interrupted() -> None:
+    def is_interrupted():
         with ahead((noted, lambda: (noted(begun)(), time.sleep(3), done.write_text("here")))):
             until_there(begun)
             interrupt()
@@ -131,7 +130,7 @@ def test_an_interrupt_ends_the_child(interrupt, tmp_path: Path) -> None:
     assert not done.exists()
 
 
-def test_a_child_holds_no_pipe_of_its_parent(tmp_path: Path, capfd) -> None:
+def test_a_child_holds_no_pipe_of_its_parent(tmp_path, capfd):
     reads, writes = os.pipe()
     with ahead((noted, lambda: (os.write(1, b"said"), until_there(tmp_path / "seen")))):
         os.close(writes)
@@ -142,7 +141,7 @@ def test_a_child_holds_no_pipe_of_its_parent(tmp_path: Path, capfd) -> None:
     assert capfd.readouterr() == ("", "")
 
 
-def test_a_child_ends_with_its_parent(tmp_path: Path) -> None:
+def test_a_child_ends_with_its_parent(tmp_path):
     path = tmp_path / "child"
     env = os.environ | {"XDG_CACHE_HOME": str(tmp_path)}
     command = [sys.executable, "-c", PARENT, path]
@@ -152,7 +151,7 @@ def test_a_child_ends_with_its_parent(tmp_path: Path) -> None:
     wait_for(lambda: ended(path), 60)
 
 
-def refuses() -> int:
+def refuses():
     raise BlockingIOError
 
 
@@ -164,7 +163,7 @@ def refuses() -> int:
         pytest.param(_numba, "_compiled", lambda: Path(__file__), id="nothing can be kept"),
     ],
 )
-def test_where_there_can_be_no_child_there_is_none(module, name, replacement, tmp_path: Path, monkeypatch) -> None:
+def test_where_there_can_be_no_child_there_is_none(module, name, replacement, tmp_path, monkeypatch):
     monkeypatch.setattr(module, name, replacement)
     with ahead((noted, noted(tmp_path / "child"))):
         pass
@@ -184,10 +183,10 @@ class Handed(Exception):
         ("conv/numba.fft_tiled", {"conv.fft._lanes.inverse", "conv.fft._products.products"}),
     ],
 )
-def test_set_ups_leave_functions_to_children(kernel: str, others: set[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_set_ups_leave_functions_to_children(kernel, others, monkeypatch):
     handed = set[str]()
 
-    def claimed(function: Callable[..., object]) -> bool:
+    def claimed(function):
         handed.add(f"{function.__module__}.{function.__qualname__}".removeprefix("kernelmark.kernels."))
         if any(name.endswith(f".cpu.{kernel.partition('.')[2]}") for name in handed) and handed >= others:
             raise Handed  # before anything more is compiled

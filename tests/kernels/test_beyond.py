@@ -1,6 +1,5 @@
 """Problems that are too large for the emulator's sweep; each covers a property of one kernel."""
 
-from collections.abc import Iterator
 from functools import partial
 from itertools import product
 
@@ -25,15 +24,15 @@ BATCHES = ("b1h1w8", "b130h1w16", "b67h1w32", "b5h8w8", "b17h16w16", "b1h32w32",
 LINES = ("b35h1w64", "b1h1w64", "b17h1w256", "b9h1w1024")
 
 
-def tiles(kernel: str) -> list[Tile]:
+def tiles(kernel):
     return list(CUDA[kernel].tiles())
 
 
-def storage(kernel: str) -> str:
+def storage(kernel):
     return str(CUDA[kernel].domain["dtype"][0])
 
 
-def gemm() -> Iterator[tuple[str, str, list[str], list[Tile]]]:
+def gemm():
     """What is shown, a kernel, problems, and tiles; without any, each that the declaration takes for the problem."""
     wgmma, persistent, splitk = (f"gemm/cuda.wgmma{name}" for name in ("", "_persistent", "_splitk"))
     registers, turned = "gemm/cuda.wgmma_tf32_registers", "gemm/cuda.wgmma_tf32_turned"
@@ -109,7 +108,7 @@ def gemm() -> Iterator[tuple[str, str, list[str], list[Tile]]]:
         yield "a last block with fewer products", "gemm/cuda.batched", fewer, []
 
 
-def conv() -> Iterator[tuple[str, str, list[str], list[Tile]]]:
+def conv():
     """What is shown, a kernel and problems, for each tile that takes them."""
     implicit, mma, tf32 = (f"conv/cuda.implicit{name}" for name in ("", "_mma", "_tf32"))
     for layout, direction in BOTH:
@@ -135,7 +134,7 @@ def conv() -> Iterator[tuple[str, str, list[str], list[Tile]]]:
         yield "edges, and more padding than the filter", f"conv/cuda.{name}", taken, []
 
 
-def others() -> Iterator[tuple[str, str, list[str], list[Tile]]]:
+def others():
     for dtype in ("f64", "f32", "f16"):
         ids = [f"transpose/b3m{m}n{n}/{dtype}/out" for m, n in product((72, 49), (136, 35))]
         yield "tiles of several matrices", "transpose/cuda.batched", ids, []
@@ -156,7 +155,7 @@ def others() -> Iterator[tuple[str, str, list[str], list[Tile]]]:
 BEYOND = [*gemm(), *conv(), *others()]
 
 
-def cases_of(kernel: str, problems: list[str], tiles: list[Tile]) -> list[EmulatedCase]:
+def cases_of(kernel, problems, tiles):
     """Return the cases of a row, whether or not the declaration would take its tiles for so small a problem."""
     if not tiles:
         return cases(kernel, *problems)
@@ -168,14 +167,14 @@ def cases_of(kernel: str, problems: list[str], tiles: list[Tile]) -> list[Emulat
     "every",
     [pytest.param(partial(cases_of, *row), id=f"{what}-{row[0]}-{row[1][0]}-{row[2][:1]}") for what, *row in BEYOND],
 )
-def test_what_the_sweep_is_too_small_for_is_right(every: partial[list[EmulatedCase]]) -> None:
+def test_what_the_sweep_is_too_small_for_is_right(every):
     (kernel, problems, _), tested = every.args, every()
     assert {case.problem.id for case in tested} == {REGISTRY.problem(problem).id for problem in problems}
     assert not any(CUDA[kernel].refuses(case.problem) for case in tested)
     assert not wrong_in_emulator(tested)
 
 
-def test_slices_in_several_groups_and_of_unequal_depth_are_several() -> None:
+def test_slices_in_several_groups_and_of_unequal_depth_are_several():
     for what, kernel, problems, tiles in BEYOND:
         if what == "slices in several groups":
             assert any(len(case.calls) > 1 for case in cases(kernel, *problems))

@@ -21,13 +21,13 @@ VECTORISED = CUDA["copy/cuda.vectorised"]
 
 
 @pytest.mark.parametrize(("m", "n"), [(1, 1), (1, 63), (1, 64), (1, 65), (31, 33), (257, 129), (1000, 1031)])
-def test_streaming_copies_every_byte(m: int, n: int) -> None:
+def test_streaming_copies_every_byte(m, n):
     for dtype, threads in product(("f64", "f32", "f16", "bf16"), (1, 2, 3, 7)):
         assert not failures(f"copy/m{m}n{n}/{dtype}", "copy/numba.streaming", threads=threads), (dtype, threads)
 
 
 @pytest.mark.parametrize("size", [1, 5, 63, 64, 65, 127, 128, 1000])
-def test_lines_are_streamed_wherever_the_bytes_lie(size: int) -> None:
+def test_lines_are_streamed_wherever_the_bytes_lie(size):
     a = np.random.default_rng(0).integers(1, 255, size, np.uint8)
     for offset in (*range(0, 64, 7), 63):
         raw = np.zeros(size + 256, np.uint8)
@@ -38,7 +38,7 @@ def test_lines_are_streamed_wherever_the_bytes_lie(size: int) -> None:
         assert not raw[start + size :].any(), offset
 
 
-def test_streaming_stores_past_the_caches() -> None:
+def test_streaming_stores_past_the_caches():
     fresh = numba.njit(moves.stream.py_func)  # numba shows no code that it read from its cache
     arguments = np.zeros(1, np.uint8), np.zeros(1, np.uint8), 0, (0,), (0,), 0, True
     fresh.compile(types := tuple(map(numba.typeof, arguments)))
@@ -46,7 +46,7 @@ def test_streaming_stores_past_the_caches() -> None:
 
 
 @pytest.mark.parametrize(("m", "n"), [(1, 1), (31, 33), (1024, 4096), (1024, 4097), (26752, 26752)])
-def test_one_round_of_blocks_covers_the_matrix_and_none_is_idle(m: int, n: int) -> None:
+def test_one_round_of_blocks_covers_the_matrix_and_none_is_idle(m, n):
     for dtype, tile in product(("f64", "f32", "f16", "bf16"), VECTORISED.tiles()):
         problem = REGISTRY.problem(f"copy/m{m}n{n}/{dtype}")
         (call,) = VECTORISED.plan(problem, tile, H100)
@@ -59,7 +59,7 @@ def test_one_round_of_blocks_covers_the_matrix_and_none_is_idle(m: int, n: int) 
 
 @pytest.mark.parametrize("unit", ["", "/mma"])
 @pytest.mark.parametrize(("n", "k"), [(1, 1), (130, 15), (257, 16), (31, 33)])
-def test_the_reference_is_the_sum_of_the_steps(n: int, k: int, unit: str) -> None:
+def test_the_reference_is_the_sum_of_the_steps(n, k, unit):
     problem, x, reference = referenced(f"fma/n{n}k{k}/f32{unit}")
     rows, cols, depth = TILES[problem.unit]
     a, b, d = (coarse(x[name]) for name in "abx")
@@ -70,7 +70,7 @@ def test_the_reference_is_the_sum_of_the_steps(n: int, k: int, unit: str) -> Non
 
 @pytest.mark.parametrize("unit", ["", "/mma"])
 @pytest.mark.parametrize("dtype", ["f64", "f32", "f16", "bf16"])
-def test_the_longest_sums_are_exact_in_the_accumulators_type(dtype: str, unit: str) -> None:
+def test_the_longest_sums_are_exact_in_the_accumulators_type(dtype, unit):
     problem = REGISTRY.problem(f"fma/n300k{LONGEST}/{dtype}{unit}")
     # The largest value that a draw may be rounded to, everywhere.
     inputs = {o.name: np.ones(o.shape, numpy_dtype(o.dtype)) for o in problem.operands() if o.role == "in"}
@@ -81,7 +81,7 @@ def test_the_longest_sums_are_exact_in_the_accumulators_type(dtype: str, unit: s
 
 
 @pytest.mark.parametrize("problem", ["fma/n500k700/f32", "fma/n500k700/f64", "fma/n500k700/f16/mma"])
-def test_one_step_too_few_or_too_many_is_wrong_in_every_accumulator_with_its_own_sum(problem: str) -> None:
+def test_one_step_too_few_or_too_many_is_wrong_in_every_accumulator_with_its_own_sum(problem):
     right, x, reference = referenced(problem)
     for steps in (699, 701):
         other = REGISTRY.problem(problem.replace("k700", f"k{steps}"))
@@ -90,20 +90,20 @@ def test_one_step_too_few_or_too_many_is_wrong_in_every_accumulator_with_its_own
         assert "500 of 500 elements wrong" in verdict.reason
 
 
-def test_values_are_coarsened_to_odd_quarters_and_never_to_zero() -> None:
+def test_values_are_coarsened_to_odd_quarters_and_never_to_zero():
     values = np.array([-1.0, -0.51, -0.5, -0.01, 0.0, 0.49, 0.5, 0.99, 1.0])
     assert coarse(values).tolist() == [-0.75, -0.75, -0.25, -0.25, 0.25, 0.25, 0.75, 0.75, 1.25]
 
 
 @pytest.mark.parametrize("dtype", ["f32", "f64"])
 @pytest.mark.parametrize("n", [1, 31, 95, 96, 97, 191, 192, 193, 383, 384, 385, 1009, 4096])
-def test_numba_is_right_below_a_group_of_registers_and_where_the_last_group_reaches_back(n: int, dtype: str) -> None:
+def test_numba_is_right_below_a_group_of_registers_and_where_the_last_group_reaches_back(n, dtype):
     for threads in (1, 2, 5):
         assert not failures(f"fma/n{n}k17/{dtype}", "fma/numba.fma", threads=threads), threads
 
 
 @pytest.mark.parametrize("k", [1, 2, 3, 4, 5, 7, 1000, LONGEST])
-def test_numba_takes_every_number_of_steps(k: int) -> None:
+def test_numba_takes_every_number_of_steps(k):
     assert not failures(f"fma/n400k{k}/f32", "fma/numba.fma", threads=1)
 
 
@@ -131,7 +131,7 @@ if row.status == "ok":
 """
 
 
-def on_cpu(**environment: str) -> list[str]:
+def on_cpu(**environment):
     """What CODE prints where Numba generates code for another CPU."""
     done = subprocess.run(
         [sys.executable, "-c", CODE], env=os.environ | environment, check=True, capture_output=True, text=True
@@ -144,7 +144,7 @@ HASWELL = {"NUMBA_CPU_NAME": "haswell", "NUMBA_CPU_FEATURES": "+avx,+avx2,+fma"}
 
 
 @pytest.mark.parametrize("cpu", [{}, pytest.param(HASWELL, marks=pytest.mark.skipif(not X86, reason="AVX2 is x86's"))])
-def test_no_accumulator_leaves_its_register_between_the_steps(cpu: dict[str, str]) -> None:
+def test_no_accumulator_leaves_its_register_between_the_steps(cpu):
     status, counts, memory = on_cpu(**cpu)
     assert status.startswith("ok")
     whole_rounds, accumulators = map(int, counts.split())
@@ -154,7 +154,7 @@ def test_no_accumulator_leaves_its_register_between_the_steps(cpu: dict[str, str
 
 
 @pytest.mark.skipif(not X86, reason="other CPUs have fused multiply-adds from the start")
-def test_a_cpu_without_fused_multiply_adds_is_unsupported() -> None:
+def test_a_cpu_without_fused_multiply_adds_is_unsupported():
     (line,) = on_cpu(NUMBA_CPU_NAME="nehalem", NUMBA_CPU_FEATURES="+sse4.2")
     assert line == "unsupported nehalem has no fused multiply-add; expected AVX2 with FMA, AVX-512 or NEON"
 
@@ -164,7 +164,7 @@ HELD = {"ffma": (8, "f32"), "ffma_fed": (8 * 16, "f32/fed"), "mma": (8 * 4, "f32
 
 
 @pytest.mark.parametrize("name", HELD)
-def test_every_accumulator_has_a_thread_and_no_block_is_idle(name: str) -> None:
+def test_every_accumulator_has_a_thread_and_no_block_is_idle(name):
     kernel, (accumulators, dtype) = CUDA[f"fma/cuda.{name}"], HELD[name]
     for n in (1, 127, 128, 2048, 2049, 8192, 8193, 32768, 32769, 100_003):
         (call,) = kernel.plan(REGISTRY.problem(f"fma/n{n}k3/{dtype}"), next(kernel.tiles()), H100)
@@ -185,6 +185,6 @@ def test_every_accumulator_has_a_thread_and_no_block_is_idle(name: str) -> None:
         ),
     ],
 )
-def test_a_ceiling_belongs_to_a_numerics(name: str, problem: str, numerics: str) -> None:
+def test_a_ceiling_belongs_to_a_numerics(name, problem, numerics):
     assert refusal(f"fma/cuda.{name}", problem) == ""
     assert CUDA[f"fma/cuda.{name}"].numerics_for(REGISTRY.problem(problem)) == numerics

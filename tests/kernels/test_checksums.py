@@ -5,8 +5,6 @@ from contextlib import nullcontext
 import numpy as np
 import pytest
 
-from kernelmark import Arrays
-from kernelmark import Checksums as Checks
 from kernelmark.bench.measure.cpu import Cpu
 from kernelmark.bench.measure.operands import Operands, ScratchBuffers, loaded
 from kernelmark.bench.measure.verify import Checksums
@@ -54,13 +52,11 @@ SUMMED = [
 
 
 @pytest.mark.parametrize(("text", "name"), SUMMED)
-def test_sums_pass_right_outputs_and_see_stale_and_wrong_ones(
-    text: str, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_sums_pass_right_outputs_and_see_stale_and_wrong_ones(text, name, monkeypatch):
     problem, device = REGISTRY.problem(text), Cpu()
     draw, operands = loaded(problem, device, seed=3)
 
-    def rounded() -> None:
+    def rounded():
         with draw.holding(operands.change):
             expected = problem.reference(draw.views("C"), draw.rng)
         for output in (expected, *expected.beside):
@@ -102,13 +98,13 @@ def test_sums_pass_right_outputs_and_see_stale_and_wrong_ones(
 
 
 @pytest.mark.parametrize("name", ["x", "w"])
-def test_bounds_of_a_convolutions_sums_follow_a_large_value_that_comes_and_goes(name: str) -> None:
+def test_bounds_of_a_convolutions_sums_follow_a_large_value_that_comes_and_goes(name):
     problem, rng = REGISTRY.problem("conv/n1c4h7w8k6r3s3pad1/f32/nchw/fprop"), np.random.default_rng(5)
     small = {each: rng.uniform(-1, 1, shape) / 16 for each, shape in problem.shapes().items() if each != "y"}
     large = {**small, name: small[name].copy()}
     large[name][0, 1, 1, 1] = 1000
 
-    def least_error(checks: Checks, before: Arrays, now: Arrays, *place: int) -> float:
+    def least_error(checks, before, now, *place):
         index = tuple(np.array([at]) for at in place)
         changes = {each: (index, array[index]) for each, array in before.items()}
         for exponent in range(-40, 10):

@@ -16,7 +16,7 @@ from kernelmark.kernels.conv.problem import ConvProblem
 from support.kernels import DIRECTIONS, REGISTRY, referenced
 
 
-def test_every_problem_is_found_again_by_its_id() -> None:
+def test_every_problem_is_found_again_by_its_id():
     axes = {"pad": (0, 1, "1x2", "0-1x0-1", "2-0x3"), "stride": (1, 2, "1x2"), "dilation": (1, "2x1"), "groups": (1, 3)}
     axes |= {"layout": ("nchw", "nhwc"), "dtype": ("f32", "f16", "bf16"), "direction": DIRECTIONS}
     options = (dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values()))
@@ -39,12 +39,12 @@ def test_every_problem_is_found_again_by_its_id() -> None:
         ("stride1x1", ""),
     ],
 )
-def test_equal_problems_have_one_id(written: str, canonical: str) -> None:
+def test_equal_problems_have_one_id(written, canonical):
     sizes = "conv/n1c4h8w8k4r3s3"
     assert REGISTRY.problem(f"{sizes}{written}/f32/nchw/fprop").id == f"{sizes}{canonical}/f32/nchw/fprop"
 
 
-def test_padding_names_the_two_ends_of_height_and_width() -> None:
+def test_padding_names_the_two_ends_of_height_and_width():
     problem = REGISTRY.problem("conv/n1c1h4w4k1r1s1pad1-2x3-4/f32/nchw/fprop")
     assert (problem.pad_h, problem.pad_w) == ((1, 2), (3, 4))
     assert (problem.p, problem.q) == (4 + 3, 4 + 7)
@@ -60,13 +60,13 @@ def test_padding_names_the_two_ends_of_height_and_width() -> None:
         ({"r": 12}, "r is 12, expected at most the padded image's 9"),
     ],
 )
-def test_bad_values_of_a_suite_are_one_line_that_names_the_parameter(values: dict, refusal: str, complaint) -> None:
+def test_bad_values_of_a_suite_are_one_line_that_names_the_parameter(values, refusal, complaint):
     sizes = {"n": 1, "c": 4, "h": 9, "w": 9, "k": 4, "r": 3, "s": 3, "dtype": "f32"}
     assert complaint(lambda: ConvProblem.make(sizes | values, "suite.toml")).startswith(f"suite.toml: {refusal}")
 
 
-def test_operands_are_those_of_the_layout_and_the_direction() -> None:
-    def specs(words: str) -> dict[str, tuple]:
+def test_operands_are_those_of_the_layout_and_the_direction():
+    def specs(words):
         operands = REGISTRY.problem(f"conv/n2c6h5w7k4r3s2/{words}/g2").operands()
         return {operand.name: (operand.shape, operand.role) for operand in operands}
 
@@ -87,14 +87,14 @@ SMALL = [
 ]
 
 
-def output(problem: ConvProblem, values: np.ndarray) -> dict[str, np.ndarray]:
+def output(problem, values):
     """Values with channels in second place, as a kernel would have stored them."""
     name = {"fprop": "y", "dgrad": "x", "wgrad": "w"}[problem.direction]
     stored = values.transpose(0, 2, 3, 1) if problem.layout == "nhwc" else values
     return {name: np.ascontiguousarray(stored, np.float32)}
 
 
-def by_definition(p: ConvProblem, inputs: dict[str, np.ndarray]) -> np.ndarray:
+def by_definition(p, inputs):
     """Seven loops over what the class's docstring says, in plain Python numbers."""
     order = (0, 3, 1, 2) if p.layout == "nhwc" else (0, 1, 2, 3)
     arrays = {name: array.transpose(order).astype(float) for name, array in inputs.items()}
@@ -113,14 +113,14 @@ def by_definition(p: ConvProblem, inputs: dict[str, np.ndarray]) -> np.ndarray:
 
 
 @pytest.mark.parametrize("text", SMALL)
-def test_reference_is_the_definition(text: str, direction: str) -> None:
+def test_reference_is_the_definition(text, direction):
     problem, inputs, reference = referenced(text.format(direction))
     assert reference.places is None
     assert np.allclose(reference.values, by_definition(problem, inputs), rtol=0, atol=1e-13)
 
 
 @pytest.mark.parametrize("text", SMALL)
-def test_sampled_reference_is_the_whole_at_its_places(text: str, direction: str, monkeypatch) -> None:
+def test_sampled_reference_is_the_whole_at_its_places(text, direction, monkeypatch):
     problem, inputs, reference = referenced(text.format(direction))
     whole = reference.values
     monkeypatch.setattr(_reference, "WHOLE_REFERENCE_MACS", 0)
@@ -135,7 +135,7 @@ def test_sampled_reference_is_the_whole_at_its_places(text: str, direction: str,
 
 @pytest.mark.parametrize("error", [0.01, 1.0, np.nan])
 @pytest.mark.parametrize("words", ["nchw", "nhwc"])
-def test_one_wrong_element_outside_the_sample_is_found_by_the_checksum(words, direction, error, monkeypatch) -> None:
+def test_one_wrong_element_outside_the_sample_is_found_by_the_checksum(words, direction, error, monkeypatch):
     problem, inputs, whole = referenced(f"conv/n2c12h19w17k18r3s3pad1/f32/{words}/{direction}/g2")
     wrong = whole.values
     monkeypatch.setattr(_reference, "WHOLE_REFERENCE_MACS", 0)
@@ -148,14 +148,14 @@ def test_one_wrong_element_outside_the_sample_is_found_by_the_checksum(words, di
     assert reason.startswith("checksum of ")
 
 
-def test_an_element_that_was_not_written_is_wrong() -> None:
+def test_an_element_that_was_not_written_is_wrong():
     problem, _, reference = referenced("conv/n1c3h5w5k2r3s3/f32/nchw/fprop")
     right = output(problem, reference.values)
     right["y"].view(np.uint32)[0, 1, 2, 0] = 0x7FC0DEAD
     assert "y[0, 1, 2, 0] was not written" in problem.check(right, reference, "fp32").reason
 
 
-def test_tolerance_is_tighter_the_more_exact_the_numerics() -> None:
+def test_tolerance_is_tighter_the_more_exact_the_numerics():
     problem = REGISTRY.problem("conv/n1c64h28w28k64r3s3pad1/f32/nchw/fprop")
     bounds = {
         numerics: problem.tolerance(numerics).largest for numerics in NUMERICS if numerics not in ("exact", "fp64")
@@ -167,7 +167,7 @@ def test_tolerance_is_tighter_the_more_exact_the_numerics() -> None:
     assert bounds["fp32"] < bounds["fft"] < bounds["f16"]
 
 
-def test_tolerance_grows_with_the_reduction_of_each_direction() -> None:
+def test_tolerance_grows_with_the_reduction_of_each_direction():
     problem = REGISTRY.problem("conv/n4c64h28w28k8r3s3pad1/f32/nchw/fprop")
     lengths = {d: msgspec.structs.replace(problem, direction=d).reduction for d in DIRECTIONS}
     assert lengths == {"fprop": 64 * 9, "dgrad": 8 * 9, "wgrad": 4 * 28 * 28}
@@ -176,13 +176,13 @@ def test_tolerance_grows_with_the_reduction_of_each_direction() -> None:
 
 
 @pytest.mark.parametrize("f", [F2, F4])
-def test_the_transforms_compute_a_correlation(f) -> None:
+def test_the_transforms_compute_a_correlation(f):
     rng = np.random.default_rng(3)
     x, w = rng.uniform(-1, 1, len(f.bt)), rng.uniform(-1, 1, 3)
     assert np.allclose(f.at @ ((f.g @ w) * (f.bt @ x)), np.correlate(x, w), rtol=0, atol=1e-13)
 
 
-def test_sums_over_the_least_exact_pixels_of_tiles_are_allowed_their_errors() -> None:
+def test_sums_over_the_least_exact_pixels_of_tiles_are_allowed_their_errors():
     problem = REGISTRY.problem("conv/n1c144h54w54k176r3s3pad1/f32/nchw/fprop")
     bound, rng = problem.tolerance("winograd4"), np.random.default_rng(5)
     along = np.resize(np.sqrt(F4.at**2 @ ((F4.bt**2).sum(axis=1) * (F4.g**2).sum(axis=1))), problem.p)
@@ -194,13 +194,13 @@ def test_sums_over_the_least_exact_pixels_of_tiles_are_allowed_their_errors() ->
 
 
 @pytest.mark.parametrize("f", [F2, F4])
-def test_growth_is_the_measured_growth_of_errors(f) -> None:
+def test_growth_is_the_measured_growth_of_errors(f):
     # Sums over many channels in single precision, on transformed operands and on as many plain products.
     rng, channels, tiles = np.random.default_rng(5), 512, 200
     side = len(f.bt)
     x, w = rng.uniform(-1, 1, (tiles, channels, side, side)), rng.uniform(-1, 1, (channels, 3, 3))
 
-    def error(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    def error(a, b):
         """The error of sums over channels in single precision, product by product, for operands that it holds."""
         a, b = a.astype(np.float32), b.astype(np.float32)
         total = np.zeros(a.shape[:1] + a.shape[2:], np.float32)
@@ -216,7 +216,7 @@ def test_growth_is_the_measured_growth_of_errors(f) -> None:
 
 
 @pytest.mark.parametrize("numerics", ["fp32", "winograd4", "fft"])
-def test_operands_clipped_at_4_are_wrong_in_every_third_draw(numerics: str) -> None:
+def test_operands_clipped_at_4_are_wrong_in_every_third_draw(numerics):
     problem = REGISTRY.problem("conv/n2c16h14w14k16r3s3pad1/f32/nchw/fprop")
     draw = Draw(problem, 1)
     for _ in range(THIRD):
@@ -228,7 +228,7 @@ def test_operands_clipped_at_4_are_wrong_in_every_third_draw(numerics: str) -> N
     assert problem.check({"y": reference.values.astype(np.float32)}, reference, numerics).reason is None
 
 
-def test_an_fft_may_err_by_what_strides_keep_from_its_output() -> None:
+def test_an_fft_may_err_by_what_strides_keep_from_its_output():
     problem = REGISTRY.problem("conv/n1c1h8w8k1r1s1stride4/f32/nchw/fprop")
     x, w = np.full((1, 1, 8, 8), 0.5, np.float32), np.full((1, 1, 1, 1), 0.5, np.float32)
     x[0, 0, 1, 1] = 1e3

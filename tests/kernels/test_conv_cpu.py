@@ -3,21 +3,19 @@
 import random
 import re
 from collections import Counter
-from collections.abc import Iterator
 from itertools import product
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from kernelmark import Array
 from kernelmark.bench.measure.present import unavailable
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.kernels._host import split
 from kernelmark.kernels._launches import parts
 from kernelmark.kernels._product import SCRATCH
 from kernelmark.kernels.conv import _reference
-from kernelmark.kernels.conv._shape import Shape, shape
+from kernelmark.kernels.conv._shape import shape
 from kernelmark.kernels.conv.columns import _plan
 from kernelmark.kernels.conv.direct import _phases, _pixels, _stages
 from kernelmark.kernels.conv.direct import _plan as direct
@@ -34,7 +32,7 @@ POINTWISE = ("n1c5h1w1k3r1s1", "n2c37h5w7k41r1s1", "n3c6h3w11k9r1s1/g3", "n1c70h
 OURS = ("conv/cpu.im2col", "conv/numba.direct", "conv/cpu.winograd", "conv/cpu.winograd4")
 
 
-def drawn() -> list[str]:
+def drawn():
     """Sizes and options of problems, the same in every run; some are for Winograd, some depthwise."""
     rng, drawn_sizes = random.Random(20240229), []
     while len(drawn_sizes) < DRAWN:
@@ -47,24 +45,24 @@ def drawn() -> list[str]:
     return drawn_sizes
 
 
-def _plain(rng: random.Random) -> str:
+def _plain(rng):
     ends = [rng.randint(0, 3) for _ in range(4)]
     pad = rng.choice([str(ends[0]), "1", "{}-{}x{}-{}".format(*ends)])
     n, c, h, w, k = (rng.randint(1, most) for most in (2, 37, 15, 21, 37))
     return f"n{n}c{c}h{h}w{w}k{k}r3s3pad{pad}"
 
 
-def _depthwise(rng: random.Random) -> str:
+def _depthwise(rng):
     channels = rng.choice([1, 3, 8, 37, 70])
     return _with(rng, channels, channels, channels)
 
 
-def _any(rng: random.Random) -> str:
+def _any(rng):
     groups = rng.choice([1, 1, 2, 3, 8])
     return _with(rng, groups, *(groups * rng.choice([1, 1, 2, 3, 5, 7]) for _ in range(2)))
 
 
-def _with(rng: random.Random, groups: int, c: int, k: int) -> str:
+def _with(rng, groups, c, k):
     h, w = rng.choice([(1, 1), (1, rng.randint(1, 40)), *((rng.randint(1, 17), rng.randint(1, 19)) for _ in range(4))])
     r, s = rng.choice([(1, 1), (3, 3), (rng.randint(1, 6), rng.randint(1, 6)), (rng.randint(1, 6), 1)])
     ends, steps = [rng.randint(0, 4) for _ in range(4)], [rng.randint(1, 4) for _ in range(2)]
@@ -78,7 +76,7 @@ def _with(rng: random.Random, groups: int, c: int, k: int) -> str:
 KINDS = (_plain, _any, _depthwise, _any, _plain, _any, _any)
 
 
-def test_drawn_problems_are_of_every_kind() -> None:
+def test_drawn_problems_are_of_every_kind():
     problems = [convolution(sizes) for sizes in drawn()]
     assert len({p.id for p in problems}) >= 200
     kinds = {
@@ -98,7 +96,7 @@ def test_drawn_problems_are_of_every_kind() -> None:
 
 @pytest.mark.parametrize("every", ["fifth", pytest.param("other", marks=pytest.mark.long)])
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_every_kernel_is_right_on_drawn_problems(direction: str, layout: str, every: str) -> None:
+def test_every_kernel_is_right_on_drawn_problems(direction, layout, every):
     # Each problem in one direction and layout, so that all six get five problems of each kind.
     first = 2 * DIRECTIONS.index(direction) + LAYOUTS.index(layout)
     problems = [p for i, p in enumerate(drawn()[first::6]) if (i % 5 == 0) is (every == "fifth")]
@@ -114,7 +112,7 @@ def test_every_kernel_is_right_on_drawn_problems(direction: str, layout: str, ev
 
 
 @pytest.mark.parametrize("sizes", RAGGED)
-def test_our_kernels_are_right_across_blocks_on_any_number_of_threads(sizes: str, direction: str) -> None:
+def test_our_kernels_are_right_across_blocks_on_any_number_of_threads(sizes, direction):
     first = RAGGED.index(sizes) + DIRECTIONS.index(direction)
     for i, layout in enumerate(LAYOUTS):
         threads = (1, 3)[(first + i) % 2]  # the other one with other sizes and directions
@@ -147,7 +145,7 @@ def test_large_values_of_a_tile_that_have_no_product_are_not_held_against_it(tex
 
 @pytest.mark.parametrize("rule", [_pixels.is_product, lambda g: False], ids=["pixels", "channels"])
 @pytest.mark.parametrize("direction", DIRECTIONS[:2])
-def test_a_product_of_matrices_is_right_with_lanes_of_pixels_and_of_channels(direction: str, rule, monkeypatch) -> None:
+def test_a_product_of_matrices_is_right_with_lanes_of_pixels_and_of_channels(direction, rule, monkeypatch):
     taken = []
     monkeypatch.setattr(_pixels, "is_better", lambda g, width: taken.append(rule(g)) or taken[-1])
     for sizes, layout, threads in product(POINTWISE, LAYOUTS, (1, 3)):
@@ -156,12 +154,12 @@ def test_a_product_of_matrices_is_right_with_lanes_of_pixels_and_of_channels(dir
     assert set(taken) == {rule is _pixels.is_product}
 
 
-def test_channels_side_by_side_are_those_of_several_tiles_where_an_image_is_a_pixel() -> None:
+def test_channels_side_by_side_are_those_of_several_tiles_where_an_image_is_a_pixel():
     assert not failures("conv/n2c48h1w9k18r1s5stride1x3/f32/nhwc/dgrad/dil2/g2", "conv/numba.fft_tiled")
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3])
-def test_parts_of_a_1x1_filters_gradient_are_added_up(threads: int) -> None:
+def test_parts_of_a_1x1_filters_gradient_are_added_up(threads):
     assert not failures("conv/n8c9h13w31k21r1s1/f32/nhwc/wgrad", "conv/cpu.im2col", threads=threads)
 
 
@@ -172,7 +170,7 @@ def test_parts_of_a_1x1_filters_gradient_are_added_up(threads: int) -> None:
         *((kernel, DIRECTIONS, 50_000) for kernel in ("conv/pyfftw.full", "conv/pyfftw.tiled", "conv/numba.fft_tiled")),
     ],
 )
-def test_a_launch_neither_compiles_nor_allocates(kernel: str, directions: tuple[str, ...], most: int) -> None:
+def test_a_launch_neither_compiles_nor_allocates(kernel, directions, most):
     for direction, layout in product(directions, LAYOUTS):
         launch, operands, *_ = set_up(f"conv/n2c19h60w61k21r3s3pad1/f32/{layout}/{direction}", kernel, 3)
         launch()
@@ -182,7 +180,7 @@ def test_a_launch_neither_compiles_nor_allocates(kernel: str, directions: tuple[
         assert not np.isnan(operands.flat[{"fprop": "y", "dgrad": "x", "wgrad": "w"}[direction]]).any()
 
 
-def test_columns_take_scratch_for_blocks_only() -> None:
+def test_columns_take_scratch_for_blocks_only():
     # All columns of this layer are 9 times its input, 29 MB; a pointwise convolution has none, but parts of a sum.
     products = 2 * 4 * SCRATCH  # what each of two threads multiplies with
     *_, scratch = set_up("conv/n1c256h56w56k256r3s3pad1/f32/nchw/fprop", "conv/cpu.im2col")
@@ -205,13 +203,13 @@ SIZES = (
 TILE = next(REGISTRY.kernels["conv/cpu.im2col"].tiles())
 
 
-def _shapes() -> Iterator[tuple[Shape, bool]]:
+def _shapes():
     for sizes, layout in product(SIZES, ("nchw", "nhwc")):
         problem = convolution(sizes, f"{layout}/fprop")
         yield shape(problem), problem.pointwise
 
 
-def test_blocks_of_columns_cover_each_channel_and_tap_once() -> None:
+def test_blocks_of_columns_cover_each_channel_and_tap_once():
     for (g, plain), threads in product(_shapes(), (1, 2, 5)):
         for plan_of in (_plan.forward, _plan.image_gradient, _plan.filter_gradient):
             covered = np.zeros((g.c, g.r * g.s), int)
@@ -220,7 +218,7 @@ def test_blocks_of_columns_cover_each_channel_and_tap_once() -> None:
             assert (covered == 1).all()
 
 
-def test_items_of_columns_cover_each_output_once() -> None:
+def test_items_of_columns_cover_each_output_once():
     for (g, plain), threads in product(_shapes(), (1, 2, 5)):
         images, pixels = (1, g.n * g.p * g.q) if g.channels_last else (g.n, g.p * g.q)
         y = np.zeros((images, g.groups, g.k, pixels), int)
@@ -240,7 +238,7 @@ def test_items_of_columns_cover_each_output_once() -> None:
         assert (w == 1).all()
 
 
-def test_items_of_direct_sums_cover_each_output_once() -> None:
+def test_items_of_direct_sums_cover_each_output_once():
     for (g, _), threads in product(_shapes(), (1, 2, 5)):
         y, x, w = g.n * g.groups * g.k * g.p * g.q, g.n * g.groups * g.c * g.h * g.w, g.groups * g.k * g.c * g.r * g.s
         plans = (direct.forward, y), (_phases.image_gradient, x), (direct.filter_gradient, w)
@@ -265,8 +263,8 @@ def test_items_of_direct_sums_cover_each_output_once() -> None:
         ("n1c512h7w7k64r3s3pad1", False),
     ],
 )
-def test_lanes_are_pixels_where_few_of_them_fill_their_panels(sizes: str, expected: bool) -> None:
-    g = shape(REGISTRY.problem(f"conv/{sizes}/f32/nchw/fprop"))  # type: ignore[arg-type]
+def test_lanes_are_pixels_where_few_of_them_fill_their_panels(sizes, expected):
+    g = shape(REGISTRY.problem(f"conv/{sizes}/f32/nchw/fprop"))
     assert _pixels.is_better(g, 32) == expected
 
 
@@ -283,12 +281,12 @@ def test_lanes_are_pixels_where_few_of_them_fill_their_panels(sizes: str, expect
         ("n8c512h7w7k512r1s1/f32/nhwc/fprop/g2", 1024),
     ],
 )
-def test_few_rows_are_summed_at_once_where_what_they_meet_leaves_the_cache(problem, rows, monkeypatch) -> None:
+def test_few_rows_are_summed_at_once_where_what_they_meet_leaves_the_cache(problem, rows, monkeypatch):
     monkeypatch.setattr("kernelmark.kernels.conv.direct.cpu.second_level_bytes", lambda: 2**21)
     assert rows == REGISTRY.kernels["conv/numba.direct"].tile_for(REGISTRY.problem(f"conv/{problem}")).AT_ONCE
 
 
-def test_tiles_waste_few_rows_and_if_high_have_rows_evenly_apart() -> None:
+def test_tiles_waste_few_rows_and_if_high_have_rows_evenly_apart():
     length = ROWS * (ROWS - 1)
     assert tile_rows(length, None) == tile_rows(length, 4 * ROWS) == ROWS
     assert tile_rows(length, 4 * (ROWS - 1)) == ROWS - 1
@@ -300,12 +298,12 @@ def test_tiles_waste_few_rows_and_if_high_have_rows_evenly_apart() -> None:
 @pytest.mark.parametrize(
     ("rows", "count"), [([7], 1), ([0, 9], 2), ([0, 2, 4, 6], 4), ([0, 1, 2, 5, 6, 7], 3), ([0, 1, 5, 9], 2)]
 )
-def test_rows_are_counted_until_one_is_not_as_far_apart(rows: list[int], count: int) -> None:
+def test_rows_are_counted_until_one_is_not_as_far_apart(rows, count):
     assert _stages._even(np.array(rows)) == count
 
 
 @pytest.mark.parametrize("most", [1, 3, 100])
-def test_parts_cover_a_length_and_are_at_most_that_long(most: int) -> None:
+def test_parts_cover_a_length_and_are_at_most_that_long(most):
     for length, others, threads in product((1, 5, 97), (1, 2, 3, 16), (1, 2, 6)):
         parts = split(length, most, others, threads)
         assert [stop for _, stop in parts[:-1]] == [start for start, _ in parts[1:]]
@@ -326,11 +324,11 @@ def test_parts_cover_a_length_and_are_at_most_that_long(most: int) -> None:
         (3, 3, 1, 4, 3),  # no more than there are
     ],
 )
-def test_there_are_more_parts_where_threads_share_them_more_evenly(length, most, others, threads, expected) -> None:
+def test_there_are_more_parts_where_threads_share_them_more_evenly(length, most, others, threads, expected):
     assert len(split(length, most, others, threads)) == expected
 
 
-def test_a_thread_surrounds_the_lines_that_its_items_meet_and_no_others() -> None:
+def test_a_thread_surrounds_the_lines_that_its_items_meet_and_no_others():
     for (g, _), threads in product(_shapes(), (2, 5)):
         for plan_of in (direct.forward, _phases.image_gradient, direct.filter_gradient):
             plan = plan_of(g, 8, threads, 24)
@@ -356,9 +354,9 @@ def test_threads_surround_images_for_themselves_where_that_is_little(sizes, thre
     monkeypatch.setattr(_stages, "second_level_bytes", lambda: cache)
     problem = REGISTRY.problem(f"conv/{sizes}r3s3pad1/f32/nchw/fprop")
     plan = direct.forward(shape(problem), 32, threads, 1024)
-    taken: list[int] = []
+    taken = []
 
-    def scratch(shape: tuple[int], _dtype: str) -> Array:
+    def scratch(shape, _dtype):
         taken.append(*shape)
         return np.empty(shape, "f4")
 
@@ -371,7 +369,7 @@ def test_threads_surround_images_for_themselves_where_that_is_little(sizes, thre
 @pytest.mark.parametrize(
     ("size", "taps", "pad", "stride", "dilation"), [(9, 3, 1, 1, 1), (7, 3, 0, 2, 1), (5, 2, 3, 4, 3)]
 )
-def test_phases_meet_each_output_through_each_tap_where_it_is(size, taps, pad, stride, dilation) -> None:
+def test_phases_meet_each_output_through_each_tap_where_it_is(size, taps, pad, stride, dilation):
     outputs = (size + 2 * pad - (taps - 1) * dilation - 1) // stride + 1
     met = set()
     for phase in phases(size, taps, pad, stride, dilation):
@@ -384,7 +382,7 @@ def test_phases_meet_each_output_through_each_tap_where_it_is(size, taps, pad, s
 
 @pytest.mark.parametrize("layout", ["nchw", "nhwc"])
 @pytest.mark.parametrize(("c", "k", "longer"), [(256, 64, "channels"), (64, 256, "filters")])
-def test_threads_share_the_longer_side_of_a_1x1_filters_gradient(layout: str, c: int, k: int, longer: str) -> None:
+def test_threads_share_the_longer_side_of_a_1x1_filters_gradient(layout, c, k, longer):
     problem = REGISTRY.problem(f"conv/n1c{c}h28w28k{k}r1s1/f32/{layout}/wgrad")
     plan = _plan.filter_gradient(shape(problem), True, 2, TILE)
     filters = {(int(item[1]), int(item[2])) for item in plan.items}
@@ -395,7 +393,7 @@ def test_threads_share_the_longer_side_of_a_1x1_filters_gradient(layout: str, c:
     assert (plan.blocks.tolist(), filters) == halves[longer]
 
 
-def test_threads_add_up_parts_of_a_1x1_filters_gradient_where_pixels_are_many() -> None:
+def test_threads_add_up_parts_of_a_1x1_filters_gradient_where_pixels_are_many():
     problem = REGISTRY.problem("conv/n8c256h28w28k64r1s1/f32/nhwc/wgrad")
     plan = _plan.filter_gradient(shape(problem), True, 2, TILE)
     assert (plan.parts, plan.blocks.tolist()) == (2, [[0, 256, 0, 1]])

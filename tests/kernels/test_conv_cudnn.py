@@ -3,12 +3,10 @@
 import ctypes
 import subprocess
 import sys
-from collections.abc import Iterator
 from enum import Enum
 from functools import partialmethod
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -47,7 +45,7 @@ MISSING = {("fprop", "direct"): "NOT_SUPPORTED", ("wgrad", "winograd"): "BAD_PAR
 
 
 @pytest.fixture(scope="module")
-def library(tmp_path_factory: pytest.TempPathFactory) -> str:
+def library(tmp_path_factory):
     target = tmp_path_factory.mktemp("cudnn") / "libcudnn.so.9"
     source = Path(__file__).with_name("cudnn_standin.cpp")
     command = [host_compiler(), "-std=c++17", "-O1", "-shared", "-fPIC", "-o", str(target), str(source)]
@@ -56,7 +54,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.fixture
-def nothing_kept() -> Iterator[None]:
+def nothing_kept():
     """What is kept of a library is of the one that a test has."""
     caches = (_cudnn.cudnn, _cudnn.handle, declared._descriptors)
     for cache in caches:
@@ -67,22 +65,22 @@ def nothing_kept() -> Iterator[None]:
 
 
 @pytest.fixture
-def standin(library: str, nothing_kept: None, monkeypatch: pytest.MonkeyPatch) -> ctypes.CDLL:
+def standin(library, nothing_kept, monkeypatch):
     monkeypatch.setattr(_cudnn, "library_path", lambda: library)
     return ctypes.CDLL(library)
 
 
-def told(standin: ctypes.CDLL, name: str) -> int:
+def told(standin, name):
     return ctypes.c_int.in_dll(standin, f"standin_{name}").value
 
 
-def launch(kernel: Any, problem: Any) -> HostOperands:
+def launch(kernel, problem):
     operands = HostOperands(problem)
     kernel.setup(problem, operands)()
     return operands
 
 
-def taken(kernel: Any) -> list[Any]:
+def taken(kernel):
     """The problems of the kernel that cuDNN, as the stand-in has it, takes."""
     return [
         problem
@@ -92,7 +90,7 @@ def taken(kernel: Any) -> list[Any]:
 
 
 @pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.id)
-def test_cudnn_is_asked_for_the_problem_in_the_precision_of_the_numerics(kernel: Any, standin: ctypes.CDLL) -> None:
+def test_cudnn_is_asked_for_the_problem_in_the_precision_of_the_numerics(kernel, standin):
     for problem in taken(kernel):
         operands, numerics = launch(kernel, problem), kernel.numerics_for(problem)
         assert operands.complaint(numerics) is None, problem.id
@@ -101,7 +99,7 @@ def test_cudnn_is_asked_for_the_problem_in_the_precision_of_the_numerics(kernel:
         assert told(standin, "compute") == 0
 
 
-def test_every_algorithm_of_every_pass_has_a_kernel(standin: ctypes.CDLL) -> None:
+def test_every_algorithm_of_every_pass_has_a_kernel(standin):
     named = {direction: {} for direction in ALGORITHMS}
     for kernel in KERNELS:
         for problem in PROBLEMS[:18]:
@@ -117,7 +115,7 @@ def test_every_algorithm_of_every_pass_has_a_kernel(standin: ctypes.CDLL) -> Non
     assert named == {direction: {name: i for i, name in enumerate(names)} for direction, names in ALGORITHMS.items()}
 
 
-def test_the_workspace_is_scratch_and_the_stream_is_that_of_the_operands(standin: ctypes.CDLL) -> None:
+def test_the_workspace_is_scratch_and_the_stream_is_that_of_the_operands(standin):
     problem = PROBLEMS[0]
     for name, nbytes in (("implicit_gemm", 0), ("gemm", 1005)):
         operands = launch(REGISTRY.kernels[f"conv/cudnn.{name}"], problem)
@@ -128,7 +126,7 @@ def test_the_workspace_is_scratch_and_the_stream_is_that_of_the_operands(standin
 
 
 @pytest.mark.parametrize(("direction", "name"), MISSING)
-def test_what_cudnn_has_not_is_unsupported_with_its_status(direction: str, name: str, standin: ctypes.CDLL) -> None:
+def test_what_cudnn_has_not_is_unsupported_with_its_status(direction, name, standin):
     problem = next(problem for problem in PROBLEMS if problem.direction == direction)
     status = MISSING[direction, name]
     with pytest.raises(Unsupported, match=rf"cudnnGetConvolution\w+WorkspaceSize returned {status}$"):
@@ -144,7 +142,7 @@ def test_what_cudnn_has_not_is_unsupported_with_its_status(direction: str, name:
         (5000, RuntimeError, "cudnnConvolutionForward returned FAILED"),
     ],
 )
-def test_no_status_of_a_run_is_lost(number: int, error: type[Exception], text: str, standin: ctypes.CDLL) -> None:
+def test_no_status_of_a_run_is_lost(number, error, text, standin):
     run = REGISTRY.kernels["conv/cudnn.gemm"].setup(PROBLEMS[0], HostOperands(PROBLEMS[0]))
     ctypes.c_int.in_dll(standin, "standin_next_status").value = number
     with pytest.raises(error, match=f"^{text}$"):
@@ -152,20 +150,20 @@ def test_no_status_of_a_run_is_lost(number: int, error: type[Exception], text: s
     run()
 
 
-def test_a_missing_library_gives_the_install_command(nothing_kept: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_library_gives_the_install_command(nothing_kept, monkeypatch):
     monkeypatch.setattr(_cudnn, "library_path", lambda: "libcudnn_is_not_here.so.9")
     with pytest.raises(Unsupported, match=r"^found no libcudnn.so.9; pip install nvidia-cudnn-cu13$"):
         _cudnn.cudnn()
 
 
-def test_declared_operations_are_no_more_than_those_of_direct_convolution_with_large_filters() -> None:
+def test_declared_operations_are_no_more_than_those_of_direct_convolution_with_large_filters():
     large = REGISTRY.problem("conv/n8c64h64w64k128r9s9/f32/nchw/fprop")
     assert 0 < REGISTRY.kernels["conv/cudnn.fft"].executed(large) < large.flop
     small = REGISTRY.problem("conv/n1c8h8w8k8r3s3/f32/nchw/fprop")
     assert REGISTRY.kernels["conv/cudnn.winograd"].executed(small) == small.flop * 16 // 36
 
 
-def test_the_real_library_takes_the_descriptors_and_finds_the_output_as_large(nothing_kept: None) -> None:
+def test_the_real_library_takes_the_descriptors_and_finds_the_output_as_large(nothing_kept):
     try:
         api = _cudnn.cudnn()
     except Unsupported as missing:
@@ -183,14 +181,14 @@ def test_the_real_library_takes_the_descriptors_and_finds_the_output_as_large(no
         assert _stored(api, described.y) == _strides(problem, "y")
 
 
-def _stored(api: Any, tensor: Any) -> tuple[int, ...]:
+def _stored(api, tensor):
     """n, c, h, w and their strides, as the library has them."""
     numbers = [ctypes.c_int() for _ in range(9)]
     assert api.cudnnGetTensor4dDescriptor(tensor, *map(ctypes.byref, numbers)) == 0
     return tuple(number.value for number in numbers[1:])
 
 
-def _strides(problem: Any, name: str) -> tuple[int, ...]:
+def _strides(problem, name):
     spec = next(spec for spec in problem.operands() if spec.name == name)
     view = logical(np.empty(spec.elements, np.uint8), spec)
     view = view.transpose(0, 3, 1, 2) if problem.layout == "nhwc" else view
@@ -219,10 +217,10 @@ class NotSupportedError(Exception):
 
 
 class Tensor:
-    def __init__(self, **told: Any) -> None:
+    def __init__(self, **told):
         self.told = told
 
-    def _tell(self, name: str, value: Any) -> "Tensor":
+    def _tell(self, name, value):
         self.told[name] = value
         return self
 
@@ -231,47 +229,45 @@ class Tensor:
 
 
 class Graph:
-    last: "Graph"
-
-    def __init__(self, **options: Any) -> None:
+    def __init__(self, **options):
         Graph.last, self.options, self.steps, self.built = self, options, [], None
 
-    def tensor(self, **told: Any) -> Tensor:
+    def tensor(self, **told):
         return Tensor(**told)
 
-    def conv_fprop(self, image: Tensor, weight: Tensor, **geometry: Any) -> Tensor:
+    def conv_fprop(self, image, weight, **geometry):
         return self._convolve({"x": image, "w": weight}, "y", geometry)
 
-    def conv_dgrad(self, loss: Tensor, filter: Tensor, **geometry: Any) -> Tensor:  # noqa: A002
+    def conv_dgrad(self, loss, filter, **geometry):  # noqa: A002
         return self._convolve({"y": loss, "w": filter}, "x", geometry)
 
-    def conv_wgrad(self, image: Tensor, loss: Tensor, **geometry: Any) -> Tensor:
+    def conv_wgrad(self, image, loss, **geometry):
         return self._convolve({"x": image, "y": loss}, "w", geometry)
 
-    def _convolve(self, inputs: dict[str, Tensor], output: str, geometry: Any) -> Tensor:
+    def _convolve(self, inputs, output, geometry):
         self.tensors, self.geometry = {**inputs, output: Tensor()}, geometry
         return self.tensors[output]
 
-    def validate(self) -> None:
+    def validate(self):
         self.steps.append("validate")
 
-    def build_operation_graph(self) -> None:
+    def build_operation_graph(self):
         self.steps.append("build")
 
-    def create_execution_plans(self, modes: list[str]) -> None:
+    def create_execution_plans(self, modes):
         self.steps.append("plans")
         self.allowed = dict(PLANS)
 
-    def deselect_numeric_notes(self, notes: list[Any]) -> None:
+    def deselect_numeric_notes(self, notes):
         self.allowed = {name: of for name, of in self.allowed.items() if not of & {note.name for note in notes}}
 
-    def select_numeric_notes(self, notes: list[Any]) -> None:
+    def select_numeric_notes(self, notes):
         self.allowed = {name: of for name, of in self.allowed.items() if of >= {note.name for note in notes}}
 
-    def get_execution_plan_count(self) -> int:
+    def get_execution_plan_count(self):
         return len(PLANS)
 
-    def build_plan_at_index(self, index: int) -> None:
+    def build_plan_at_index(self, index):
         name = list(PLANS)[index]
         if name not in self.allowed:
             raise ValueError(f"{name} is barred")
@@ -279,18 +275,18 @@ class Graph:
             raise NotSupportedError(name)
         self.built = index
 
-    def get_plan_name_at_index(self, index: int) -> str:
+    def get_plan_name_at_index(self, index):
         return list(PLANS)[index]
 
-    def get_workspace_size(self) -> int:
+    def get_workspace_size(self):
         return 7 if self.built == list(PLANS).index("spectra") else 0
 
-    def execute(self, addresses: dict[Tensor, int], workspace: int | None, handle: str) -> None:
+    def execute(self, addresses, workspace, handle):
         self.ran = addresses, workspace, handle
 
 
 @pytest.fixture
-def frontend(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+def frontend(monkeypatch):
     module, streams = ModuleType("cudnn"), []
     module.pygraph, module.numerical_note, module.cudnnGraphNotSupportedError = Graph, NOTES, NotSupportedError
     module.data_type = SimpleNamespace(FLOAT="float", HALF="half", BFLOAT16="bfloat16")
@@ -304,7 +300,7 @@ def frontend(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
 
 @pytest.mark.parametrize("name", CHOSEN)
-def test_the_first_plan_with_the_notes_is_built(name: str, frontend: list[Any]) -> None:
+def test_the_first_plan_with_the_notes_is_built(name, frontend):
     for direction in DIRECTIONS:
         problem = REGISTRY.problem(f"conv/n1c2h8w8k3r3s3/f32/nchw/{direction}")
         x = HostOperands(problem)
@@ -322,7 +318,7 @@ def test_the_first_plan_with_the_notes_is_built(name: str, frontend: list[Any]) 
 @pytest.mark.usefixtures("frontend")
 @pytest.mark.parametrize("layout", ["nchw", "nhwc"])
 @pytest.mark.parametrize(("dtype", "kind"), [("f32", "float"), ("f16", "half"), ("bf16", "bfloat16")])
-def test_the_graph_is_the_problem(layout: str, direction: str, dtype: str, kind: str) -> None:
+def test_the_graph_is_the_problem(layout, direction, dtype, kind):
     problem = REGISTRY.problem(f"conv/n2c4h9w8k6r3s2pad0-1x2stride2x1/{dtype}/{layout}/{direction}/dil1x3/g2")
     PLANNED["tensor_core"].setup(problem, HostOperands(problem))
     for spec in problem.operands():
@@ -338,7 +334,7 @@ def test_the_graph_is_the_problem(layout: str, direction: str, dtype: str, kind:
 
 
 @pytest.mark.usefixtures("frontend")
-def test_no_plan_with_the_notes_is_unsupported(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_plan_with_the_notes_is_unsupported(monkeypatch):
     monkeypatch.delitem(PLANS, "spectra")
     problem = REGISTRY.problem("conv/n1c2h8w8k3r3s3/f32/nchw/fprop")
     text = "^none of cuDNN's 7 plans notes FFT and not TENSOR_CORE, DOWN_CONVERT_INPUTS, REDUCED_PRECISION_REDUCTION$"
@@ -347,8 +343,8 @@ def test_no_plan_with_the_notes_is_unsupported(monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.usefixtures("frontend")
-def test_what_the_graph_api_refuses_is_unsupported_in_its_words(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(graph: Graph) -> None:
+def test_what_the_graph_api_refuses_is_unsupported_in_its_words(monkeypatch):
+    def refuse(graph):
         raise NotSupportedError("no such convolution\nand more")
 
     monkeypatch.setattr(Graph, "build_operation_graph", refuse)

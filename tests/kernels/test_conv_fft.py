@@ -6,19 +6,17 @@ import subprocess
 import sys
 from functools import partial
 from itertools import product
-from pathlib import Path
 from types import ModuleType, SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pyfftw
 import pytest
 
-from kernelmark.bench.emulator.sweep import EmulatedCase, entries
+from kernelmark.bench.emulator.sweep import entries
 from kernelmark.bench.plan.kernel import Scratch
 from kernelmark.bench.plan.limits import H100
 from kernelmark.kernels.conv.fft import _codelets, _planes, _products, _spectra, _transforms, cpu
-from kernelmark.kernels.conv.fft._tiling import Cuts, cheapest, cuts, executed, good_size, spans, whole
+from kernelmark.kernels.conv.fft._tiling import cheapest, cuts, executed, good_size, spans, whole
 from kernelmark.kernels.conv.vendor import cufft
 from kernelmark.kernels.gemm import _cublas
 from support.blas import Blas, HostOperands, blas_stand_in, view
@@ -46,11 +44,11 @@ WAYS = [
 
 
 @pytest.fixture
-def tile(monkeypatch: pytest.MonkeyPatch):
+def tile(monkeypatch):
     """A function that sets the tile's side and the bytes of a block of tiles."""
     at_once = cpu.at_once
 
-    def set_(side: int, block_bytes: int) -> None:
+    def set_(side, block_bytes):
         monkeypatch.setattr(cpu, "SIDES", (side,))
         monkeypatch.setattr(cpu, "STRAIGHT", (side, 32))
         monkeypatch.setattr(cpu, "at_once", lambda c, _: at_once(c, block_bytes / 2**20))
@@ -59,7 +57,7 @@ def tile(monkeypatch: pytest.MonkeyPatch):
         monkeypatch.setattr(cpu, "_straight_seconds", lambda c: c.points)  # the side if it holds the filter
         forget()
 
-    def forget() -> None:
+    def forget():
         cpu.chosen.cache_clear()
         cpu.straight.cache_clear()
 
@@ -82,7 +80,7 @@ def test_tiles_in_many_blocks_are_right_on_any_number_of_threads(sizes, directio
     assert True in several
 
 
-def test_rows_tell_the_tile_and_how_fftw_planned_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_tell_the_tile_and_how_fftw_planned_it(monkeypatch):
     monkeypatch.setattr("kernelmark.kernels._fftw.PLANNING_S", 60.0)  # a busy machine plans slowly
     parsed = convolution("n1c4h100w100k4r5s5pad2")
     (measured,) = verified(parsed.id, "conv/pyfftw.tiled")
@@ -94,7 +92,7 @@ def test_rows_tell_the_tile_and_how_fftw_planned_it(monkeypatch: pytest.MonkeyPa
     assert json.loads(measured.tunables)["tile"] == "108x54"
 
 
-def test_what_a_tile_meets_of_the_tensor_never_ends_before_it_begins() -> None:
+def test_what_a_tile_meets_of_the_tensor_never_ends_before_it_begins():
     for side in (8, 16, 32):
         axis = cuts(convolution("n1c4h1w9k2r1s7pad14"), (side, side)).x.width
         intervals = [_planes.met(axis, axis.first + tile * axis.step) for tile in range(axis.tiles)]
@@ -103,18 +101,18 @@ def test_what_a_tile_meets_of_the_tensor_never_ends_before_it_begins() -> None:
 
 
 @pytest.mark.parametrize("choose", [cpu.chosen, cpu.straight])
-def test_larger_filters_take_larger_tiles(choose) -> None:
+def test_larger_filters_take_larger_tiles(choose):
     sides = [choose(convolution(f"n1c64h224w224k64r{r}s{r}")) for r in (3, 7, 31)]
     assert sides == sorted(set(sides))
 
 
-def candidates(parsed: Any) -> list[Cuts]:
-    tried: list[Cuts] = []
+def candidates(parsed):
+    tried = []
     cheapest(parsed, (*cpu.SIDES, *whole(parsed)), lambda c: tried.append(c) or 0.0)
     return tried
 
 
-def test_tiles_hold_their_filter_and_cover_every_output(direction: str) -> None:
+def test_tiles_hold_their_filter_and_cover_every_output(direction):
     for parsed in (convolution(sizes, f"nchw/{direction}") for sizes in (*RAGGED, *EVERY, L1, L2, L3)):
         sides = (side for side in (16, 32) if max(spans(parsed)) < side)
         for c in (*candidates(parsed), *(cuts(parsed, (side, side)) for side in sides)):
@@ -127,7 +125,7 @@ def test_tiles_hold_their_filter_and_cover_every_output(direction: str) -> None:
             assert count * -(-c.x.places // count) >= c.x.places
 
 
-def test_tiles_are_no_larger_than_an_image_needs() -> None:
+def test_tiles_are_no_larger_than_an_image_needs():
     for parsed in map(convolution, RAGGED):
         largest, sides = whole(parsed), [c.sides for c in candidates(parsed)]
         assert cuts(parsed, largest).x.places == parsed.n
@@ -135,19 +133,19 @@ def test_tiles_are_no_larger_than_an_image_needs() -> None:
         assert all(height <= largest[0] and width <= largest[1] for height, width in sides)
 
 
-def test_good_sizes_are_even_or_one_and_have_small_factors() -> None:
+def test_good_sizes_are_even_or_one_and_have_small_factors():
     sizes = [good_size(size) for size in (1, 2, 3, 11, 13, 97, 230, 251, 4 * 10**11 + 1)]
     assert sizes == [1, 2, 4, 12, 14, 98, 240, 252, 400_075_200_000]
 
 
-def test_executed_operations_are_those_of_transforms_and_products() -> None:
+def test_executed_operations_are_those_of_transforms_and_products():
     # One tile of 16 x 16, 2 images of 3 channels, 5 filters: 5/2 N log2 N a transform, 16 x 9 frequencies.
     transforms = (2 * 3 + 2 * 5 + 3 * 5) * 5 * 256 * 8 // 2
     products = 8 * 16 * 9 * 2 * 3 * 5
     assert REGISTRY.kernels["conv/pyfftw.full"].executed_flop(convolution("n2c3h16w16k5r3s3")) == transforms + products
 
 
-def test_tiles_save_operations_where_filters_are_large() -> None:
+def test_tiles_save_operations_where_filters_are_large():
     layer = convolution("n1c64h224w224k64r7s7pad3")
     full, *tiled = (REGISTRY.kernels[name].executed_flop(layer) for name in KERNELS)
     assert max(tiled) * 4 < full < layer.flop
@@ -156,7 +154,7 @@ def test_tiles_save_operations_where_filters_are_large() -> None:
 
 @pytest.mark.parametrize("shape", [(8, 1, 1), (8, 1, 12), (16, 14, 1), (8, 7, 10), (32, 16, 16)])
 @pytest.mark.parametrize("rigour", ["FFTW_MEASURE", "FFTW_ESTIMATE"])
-def test_transforms_are_those_of_numpy(shape, rigour, monkeypatch) -> None:
+def test_transforms_are_those_of_numpy(shape, rigour, monkeypatch):
     monkeypatch.setattr(_transforms, "plan", lambda *args, **kwargs: SimpleNamespace(facts={"rigour": rigour}))
     tiles = pyfftw.empty_aligned(shape, np.float32)
     spectra = pyfftw.empty_aligned((shape[1], shape[2] // 2 + 1, shape[0]), np.complex64)
@@ -170,7 +168,7 @@ def test_transforms_are_those_of_numpy(shape, rigour, monkeypatch) -> None:
 
 
 @pytest.mark.parametrize("n", [1, 2, 9, 14, 20, 25, 32, pytest.param(96, marks=pytest.mark.long)])
-def test_straight_transforms_are_those_of_numpy(n: int) -> None:
+def test_straight_transforms_are_those_of_numpy(n):
     unit, item = _codelets.UNIT, 4
     rng, half = np.random.default_rng(n), n // 2 + 1
     numbers = rng.uniform(-1, 1, (n, 2, unit)).astype(np.float32)
@@ -186,13 +184,13 @@ def test_straight_transforms_are_those_of_numpy(n: int) -> None:
     assert np.abs(back / n - signal).max() < 1e-6
 
 
-def called(address: int, *numbers: int) -> None:
+def called(address, *numbers):
     ctypes.CFUNCTYPE(None, *(ctypes.c_int64,) * len(numbers))(address)(*numbers)
 
 
 @pytest.mark.parametrize(("rows", "lanes", "steps"), [(1, 1, 1), (31, 33, 300), (97, 70, 7), (13, 9, 129)])
 @pytest.mark.parametrize("keep", [False, True])
-def test_products_are_those_of_numpy(rows: int, lanes: int, steps: int, keep: bool) -> None:
+def test_products_are_those_of_numpy(rows, lanes, steps, keep):
     rng, frequencies, groups = np.random.default_rng(rows), 3, 2
     shapes = [(frequencies, 2, groups, *shape) for shape in ((rows, steps), (steps, lanes), (rows, lanes))]
     a, b, c = (rng.uniform(-1, 1, shape).astype(np.float32) for shape in shapes)
@@ -208,7 +206,7 @@ def test_products_are_those_of_numpy(rows: int, lanes: int, steps: int, keep: bo
     assert np.abs(c - expected).max() < 1e-4
 
 
-def test_filters_are_transformed_once_whatever_the_blocks(tile, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_filters_are_transformed_once_whatever_the_blocks(tile, monkeypatch):
     tile(12, 40_000)
     names = []
     transformed = _spectra._transformed
@@ -236,7 +234,7 @@ FUSED += ("n9c2h3w4k17r2s2pad1",)
 L1, L2, L3 = "n128c3h128w128k96r11s11", "n128c64h64w64k128r9s9", "n128c128h32w32k128r9s9"
 
 
-def cases_in(kernel: str, sizes: tuple[str, ...], direction: str) -> list[EmulatedCase]:
+def cases_in(kernel, sizes, direction):
     return cases(kernel, *(convolution(text, f"nchw/{direction}") for text in sizes))
 
 
@@ -250,7 +248,7 @@ def cases_in(kernel: str, sizes: tuple[str, ...], direction: str) -> list[Emulat
     ],
     ids=lambda every: f"{every.args[0]}-{every.args[2]}",
 )
-def test_every_tile_is_right_in_every_direction(every: partial[list[EmulatedCase]]) -> None:
+def test_every_tile_is_right_in_every_direction(every):
     tested = every()
     assert {case.tile.T for case in tested} == {16, 32}
     assert every.args[0] == FUSED_STEPS or {case.tile.BM for case in tested} == {64, 32, 16}
@@ -258,7 +256,7 @@ def test_every_tile_is_right_in_every_direction(every: partial[list[EmulatedCase
 
 
 @pytest.mark.parametrize("sizes", EVERY)
-def test_a_spectrum_that_is_multiplied_is_as_large_as_was_written(sizes: str, direction: str) -> None:
+def test_a_spectrum_that_is_multiplied_is_as_large_as_was_written(sizes, direction):
     parsed = convolution(sizes, f"nchw/{direction}")
     kernel = CUDA[IN_STEPS]
     for tile in kernel.tiles():
@@ -276,13 +274,13 @@ def test_a_spectrum_that_is_multiplied_is_as_large_as_was_written(sizes: str, di
 
 
 @pytest.mark.parametrize(("sizes", "side"), [(L1, 32), (L2, 32), (L3, 32), ("n8c512h14w14k512r3s3pad1", 16)])
-def test_the_side_is_the_one_with_fewest_frequencies(sizes: str, side: int) -> None:
+def test_the_side_is_the_one_with_fewest_frequencies(sizes, side):
     tile = CUDA[IN_STEPS].tile_for(convolution(sizes))
     assert side == tile.T
 
 
 @pytest.mark.parametrize("sizes", [L1, L2, L3])
-def test_large_filters_take_a_tenth_of_direct_convolution_at_the_most(sizes: str) -> None:
+def test_large_filters_take_a_tenth_of_direct_convolution_at_the_most(sizes):
     parsed = convolution(sizes)
     count = CUDA[FUSED_STEPS if sizes == L1 else IN_STEPS].executed_flop(parsed)
     assert 0 < count < parsed.flop / (4 if sizes == L1 else 10)
@@ -291,7 +289,7 @@ def test_large_filters_take_a_tenth_of_direct_convolution_at_the_most(sizes: str
 @pytest.mark.long
 @pytest.mark.parametrize(("kernel", "sizes"), [(IN_STEPS, (L2, *EVERY)), (FUSED_STEPS, (L1, *FUSED))])
 @pytest.mark.usefixtures("cuda_compiler")
-def test_no_entry_spills_registers_or_uses_stack(kernel: str, sizes: tuple[str, ...]) -> None:
+def test_no_entry_spills_registers_or_uses_stack(kernel, sizes):
     every = [case for direction in DIRECTIONS for case in cases_in(kernel, sizes, direction)]
     for arch in ("sm_80", "sm_90a"):
         lean(kernel, entries(every), arch)
@@ -321,7 +319,7 @@ extern "C" void run_NAME(unsigned grid, unsigned block, const float* source, flo
 class Plan:
     """`cupy.cuda.cufft.PlanNd` of single-precision real transforms in two dimensions, by cuFFT's advanced layout."""
 
-    def __init__(self, shape: Any, *layout: Any) -> None:
+    def __init__(self, shape, *layout):
         inner, istride, idist, outer, ostride, odist, self.kind, batch, *_ = layout
         self.shape, half = shape, (shape[0], shape[1] // 2 + 1)
         read, written = (shape, half) if self.kind == 0x2A else (half, shape)
@@ -329,7 +327,7 @@ class Plan:
         self.written = (batch, *written), (odist, ostride * outer[1], ostride)
         self.work_area = SimpleNamespace(mem=SimpleNamespace(size=512))
 
-    def fft(self, source: Any, target: Any, direction: int) -> None:
+    def fft(self, source, target, direction):
         forward = self.kind == 0x2A
         assert direction == (-1 if forward else 1)
         kinds = (np.float32, np.complex64) if forward else (np.complex64, np.float32)
@@ -343,7 +341,7 @@ class Plan:
 class Cgemm3m(Blas):
     """cublasCgemm3mStridedBatched, with the three products of real matrices in single precision."""
 
-    def cgemm3m_strided_batched(self, handle: int, op_a: int, op_b: int, m: int, n: int, k: int, *rest: int) -> None:
+    def cgemm3m_strided_batched(self, handle, op_a, op_b, m, n, k, *rest):
         alpha, a, lda, stride_a, b, ldb, stride_b, beta, c, ldc, stride_c, batch = rest
         alpha, beta = (complex(view(pointer, np.complex64, (1,), (1,))[0]) for pointer in (alpha, beta))
         assert beta == 0
@@ -355,18 +353,18 @@ class Cgemm3m(Blas):
         result[...] = np.complex64(alpha) * ((real - imaginary) + 1j * (mixed - real - imaginary)).astype(np.complex64)
 
 
-def _operand(pointer: int, op: int, ld: int, stride: int, batch: int, rows: int, columns: int) -> Any:
+def _operand(pointer, op, ld, stride, batch, rows, columns):
     assert op in (0, 2)
     matrices = view(pointer, np.complex64, (batch, rows, columns), (stride, ld, 1) if op else (stride, 1, ld))
     return matrices.conj() if op else matrices
 
 
 @pytest.fixture
-def standins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def standins(tmp_path, monkeypatch):
     """CuPy, of which there are a plan and a module here, and cuBLAS."""
 
     class Module:
-        def __init__(self, code: str) -> None:
+        def __init__(self, code):
             names = [word.split("(")[0] for word in code.split() if word.startswith(("cut_", "paste_"))]
             path = tmp_path / f"{len(list(tmp_path.iterdir()))}"
             source = SHIM + code + "".join(RUN.replace("NAME", name) for name in names)
@@ -374,7 +372,7 @@ def standins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             subprocess.run(command, input=source, text=True, check=True)
             self.library = ctypes.CDLL(str(path))
 
-        def get_function(self, name: str) -> Any:
+        def get_function(self, name):
             run = self.library[f"run_{name}"]
             run.argtypes = (ctypes.c_uint, ctypes.c_uint, ctypes.c_void_p, ctypes.c_void_p)
             return lambda grid, block, arrays: run(*grid, *block, *(part.data.ptr for part in arrays))
@@ -390,7 +388,7 @@ def standins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("sizes", SHAPES)
-def test_the_convolution_comes_of_transforms_and_products(sizes: str, layout: str, direction: str, standins) -> None:
+def test_the_convolution_comes_of_transforms_and_products(sizes, layout, direction, standins):
     parsed = convolution(sizes, f"{layout}/{direction}")
     for name in ("full", "tiled"):
         kernel, operands = REGISTRY.kernels[f"conv/cufft.{name}"], HostOperands(parsed)
@@ -399,7 +397,7 @@ def test_the_convolution_comes_of_transforms_and_products(sizes: str, layout: st
         assert operands.complaint("fft") is None, name
 
 
-def test_small_and_oblong_tiles_join_up(direction: str, standins: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_small_and_oblong_tiles_join_up(direction, standins, monkeypatch):
     parsed = convolution("n2c2h17w23k3r3s2pad1stride2x1", f"nhwc/{direction}")
     for sides in ((3, 2), (4, 8), (7, 5), (16, 3)):
         monkeypatch.setattr(cufft, "chosen", lambda _, sides=sides: sides)
@@ -408,7 +406,7 @@ def test_small_and_oblong_tiles_join_up(direction: str, standins: None, monkeypa
         assert operands.complaint("fft") is None, sides
 
 
-def test_the_rows_tell_the_tile_and_the_scratch(standins: None) -> None:
+def test_the_rows_tell_the_tile_and_the_scratch(standins):
     parsed = convolution("n1c2h8w8k3r3s3")
     operands = HostOperands(parsed)
     cufft.full(parsed, operands)
@@ -418,7 +416,7 @@ def test_the_rows_tell_the_tile_and_the_scratch(standins: None) -> None:
     assert REGISTRY.kernels["conv/cufft.full"].library_scratch(parsed) == 3 * 512 + _cublas.WORKSPACE_BYTES
 
 
-def test_tiles_execute_less_than_whole_images_where_filters_are_small() -> None:
+def test_tiles_execute_less_than_whole_images_where_filters_are_small():
     parsed = convolution(L2)
     tiled, full = (REGISTRY.kernels[f"conv/cufft.{name}"].executed(parsed) for name in ("tiled", "full"))
     assert tiled <= full < parsed.flop

@@ -2,17 +2,16 @@
 
 import math
 from itertools import product
-from typing import Any
 
 import numpy as np
 import pytest
 
 from emulator.fixtures import first_short
 from kernelmark import Tile
-from kernelmark.bench.emulator.sweep import EmulatedCase, entries
+from kernelmark.bench.emulator.sweep import entries
 from kernelmark.bench.measure.launch import resident_blocks
 from kernelmark.bench.measure.occupancy import typical
-from kernelmark.bench.plan.kernel import KernelCall, Scratch
+from kernelmark.bench.plan.kernel import Scratch
 from kernelmark.kernels._numba import jit
 from kernelmark.kernels.conv.winograd import _loops as winograd
 from kernelmark.kernels.conv.winograd import _planes as planes
@@ -26,33 +25,33 @@ VGG3 = "conv/n32c256h56w56k256r3s3pad1/f32/nchw/fprop"
 CHUNKED = (VGG3, "conv/n128c64h224w224k64r3s3pad1/f32/nchw/fprop", "conv/n7c9h23w41k70r3s3/f32/nhwc/dgrad")
 
 
-def calls(case: EmulatedCase, part: str) -> list[KernelCall]:
+def calls(case, part):
     return [call for entry, call in case.calls if entry.startswith(part)]
 
 
-def outputs(case: EmulatedCase, side: int) -> tuple[int, int]:
+def outputs(case, side):
     """Tiles of `side` x `side` outputs, and output channels of a group."""
-    p: Any = case.problem
+    p = case.problem
     height, width, channels = (p.h, p.w, p.c) if p.direction == "dgrad" else (p.p, p.q, p.k)
     return p.n * math.ceil(height / side) * math.ceil(width / side), channels // p.groups
 
 
 @pytest.mark.parametrize(("name", "saved"), [(F2, 2.25), (F4, 4.0), (FUSED4, 4.0)])
-def test_executed_products_are_a_fraction_of_the_nominal_ones_and_transforms_come_on_top(name, saved) -> None:
+def test_executed_products_are_a_fraction_of_the_nominal_ones_and_transforms_come_on_top(name, saved):
     problem, executed = REGISTRY.problem(VGG3), CUDA[name].executed_flop
     products = problem.flop / saved
     assert products < executed(problem) < 1.1 * products
 
 
 @pytest.mark.parametrize("name", [F2, F4, FUSED4])
-def test_both_directions_of_a_symmetric_problem_execute_the_same(name: str) -> None:
+def test_both_directions_of_a_symmetric_problem_execute_the_same(name):
     executed = CUDA[name].executed_flop
     assert executed(REGISTRY.problem(VGG3)) == executed(REGISTRY.problem(VGG3.replace("fprop", "dgrad")))
 
 
 @pytest.mark.parametrize("pad", ["0", "1", "2", "0-1x2-0", "3"])
-def test_an_inputs_gradient_is_a_convolution_whose_padding_complements_the_other(pad: str) -> None:
-    problem: Any = REGISTRY.problem(f"conv/n1c2h5w6k3r3s3pad{pad}/f32/nchw/dgrad")
+def test_an_inputs_gradient_is_a_convolution_whose_padding_complements_the_other(pad):
+    problem = REGISTRY.problem(f"conv/n1c2h5w6k3r3s3pad{pad}/f32/nchw/dgrad")
     (call,) = calls(cases(F2, problem.id)[-1], "winograd_fused")
     n, c, h, w, k, p, q, top, left = call.args[3:12]
     assert (top, left) == (2 - problem.pad_h.before, 2 - problem.pad_w.before)
@@ -63,7 +62,7 @@ def test_an_inputs_gradient_is_a_convolution_whose_padding_complements_the_other
 @pytest.mark.parametrize(
     "problem", [VGG3, "conv/n3c5h7w9k65r3s3/f32/nhwc/fprop", "conv/n1c8h3w3k6r3s3/f32/nchw/dgrad/g2"]
 )
-def test_every_tile_and_filter_has_one_block_of_the_fused_kernel(problem: str) -> None:
+def test_every_tile_and_filter_has_one_block_of_the_fused_kernel(problem):
     for case in cases(F2, problem):
         (call,) = calls(case, "winograd_fused")
         (tiles, channels), width = outputs(case, 2), case.tile.BK
@@ -80,7 +79,7 @@ def test_every_tile_and_filter_has_one_block_of_the_fused_kernel(problem: str) -
         ("conv/n1c8h3w3k6r3s3/f32/nchw/dgrad/g2", 1),
     ],
 )
-def test_slices_of_channels_fill_the_device_once(problem: str, slices: int) -> None:
+def test_slices_of_channels_fill_the_device_once(problem, slices):
     for case in cases(F2, problem):
         (call,), sums = calls(case, "winograd_fused"), calls(case, "conv_sum")
         p = case.problem
@@ -91,7 +90,7 @@ def test_slices_of_channels_fill_the_device_once(problem: str, slices: int) -> N
 
 
 @pytest.mark.parametrize("problem", CHUNKED)
-def test_chunks_follow_one_another_through_all_tiles_and_keep_to_their_memory(problem: str) -> None:
+def test_chunks_follow_one_another_through_all_tiles_and_keep_to_their_memory(problem):
     for case in cases(F4, problem):
         covered, sizes, p = 0, set(), case.problem
         for call in calls(case, "winograd4_input"):
@@ -107,7 +106,7 @@ def test_chunks_follow_one_another_through_all_tiles_and_keep_to_their_memory(pr
 
 
 @pytest.mark.parametrize("problem", CHUNKED)
-def test_blocks_of_fused_f4_own_48_tiles_of_a_chunk_and_64_filters_and_have_room_for_what_they_keep(problem) -> None:
+def test_blocks_of_fused_f4_own_48_tiles_of_a_chunk_and_64_filters_and_have_room_for_what_they_keep(problem):
     for case in cases(FUSED4, problem):
         tiles, channels = outputs(case, 4)
         covered = 0
@@ -126,7 +125,7 @@ def test_blocks_of_fused_f4_own_48_tiles_of_a_chunk_and_64_filters_and_have_room
 @pytest.mark.parametrize("variant", ["nchw/fprop", "nchw/dgrad", "nhwc/fprop", "nhwc/dgrad"])
 @pytest.mark.parametrize(("name", "resident"), [(F2, {64: 1, 32: 2}), (F4, {128: 2, 64: 3}), (FUSED4, {4: 1, 3: 1})])
 @pytest.mark.usefixtures("cuda_compiler")
-def test_no_variant_spills_and_as_many_blocks_are_resident_as_are_meant_to_be(name, resident, variant, arch) -> None:
+def test_no_variant_spills_and_as_many_blocks_are_resident_as_are_meant_to_be(name, resident, variant, arch):
     if not CUDA[name].runs_on(arch):
         pytest.skip(f"{name} does not run on {arch}")
     every = cases(name, f"conv/n1c70h9w9k70r3s3/f32/{variant}")
@@ -143,7 +142,7 @@ LAYOUTS = ("nchw", "nhwc")
 
 @pytest.mark.parametrize("size", first_short(["h9w7", "h7w5"]))  # six and four tiles of 4 x 4
 @pytest.mark.parametrize("outputs", [4, 32])
-def test_winograd_is_right_where_few_filters_are_transformed_at_a_time(direction: str, outputs: int, size: str) -> None:
+def test_winograd_is_right_where_few_filters_are_transformed_at_a_time(direction, outputs, size):
     names = [f"conv/cpu.{name}@HELD=2097152,OUTPUTS={outputs}" for name in ("winograd", "winograd4")]
     for layout, threads in product(LAYOUTS, (1, 2, 3)):
         problem = f"conv/n1c43{size}k45r3s3pad1/f32/{layout}/{direction}"
@@ -170,7 +169,7 @@ def test_winograd_transforms_few_filters_at_a_time_where_all_leave_the_cache(siz
         assert outputs == tile.OUTPUTS
 
 
-def test_winograd_has_no_tiles_that_do_the_same() -> None:
+def test_winograd_has_no_tiles_that_do_the_same():
     tile = Tile(HELD=2**12, OUTPUTS=4)
     for direction in DIRECTIONS:
         problem = REGISTRY.problem(f"conv/n2c19h22w31k70r3s3pad1/f32/nchw/{direction}")
@@ -179,9 +178,9 @@ def test_winograd_has_no_tiles_that_do_the_same() -> None:
 
 
 @pytest.mark.parametrize("count", [2, 3, 4, 9])
-def test_elements_are_divided_and_joined(count: int) -> None:
+def test_elements_are_divided_and_joined(count):
     @jit
-    def both(tile, divided, joined, line, length):  # type: ignore[no-untyped-def]
+    def both(tile, divided, joined, line, length):
         divide(tile, divided, 0, length, line)
         join(tile, joined, 0, divided, (0, length), length)
 
@@ -193,24 +192,24 @@ def test_elements_are_divided_and_joined(count: int) -> None:
 
 
 @pytest.mark.parametrize("pad", ["3", "1-1x3-3", "3-0x0-3"])
-def test_winograd_leaves_out_what_no_tile_meets(direction: str, pad: str) -> None:
+def test_winograd_leaves_out_what_no_tile_meets(direction, pad):
     for layout, threads in product(LAYOUTS, (1, 3)):
         problem = f"conv/n2c5h4w10k3r3s3pad{pad}/f32/{layout}/{direction}"
         assert not failures(problem, "conv/cpu.winograd", "conv/cpu.winograd4", threads=threads), (layout, threads)
 
 
-def executed(name: str, problem: str) -> int:
+def executed(name, problem):
     return REGISTRY.kernels[f"conv/cpu.{name}"].executed_flop(REGISTRY.problem(problem))
 
 
-def test_winograd_executes_fewer_operations_by_what_its_tiles_save(direction: str) -> None:
+def test_winograd_executes_fewer_operations_by_what_its_tiles_save(direction):
     layer = f"conv/n64c512h48w48k512r3s3pad1/f32/nchw/{direction}"
     for name, saved in (("winograd", 9 * 4 / 16), ("winograd4", 9 * 16 / 36)):
         ratio = REGISTRY.problem(layer).flop / executed(name, layer)
         assert 0.95 * saved < ratio < saved
 
 
-def test_winograd_counts_the_operations_of_its_transforms() -> None:
+def test_winograd_counts_the_operations_of_its_transforms():
     # F(2,3) of one vector: 4 additions of the input, 4 of the output, 4 of the filter and 6 multiplications by a half.
     products, inputs, outputs, filters = 2 * 16, 2 * 4 * 4, (4 + 2) * 4, (3 + 4) * (4 + 6)
     assert executed("winograd", "conv/n1c1h4w4k1r3s3/f32/nchw/fprop") == products + inputs + outputs + filters
@@ -220,7 +219,7 @@ def test_winograd_counts_the_operations_of_its_transforms() -> None:
 
 
 @pytest.mark.parametrize("side", [7, 13, 4 * LANES - 1, 4 * LANES + 3])
-def test_rows_between_zeros_leave_those_of_other_threads_alone(side: int) -> None:
+def test_rows_between_zeros_leave_those_of_other_threads_alone(side):
     problem = REGISTRY.problem(f"conv/n1c2h{side}w{side}k1r3s3pad1/f32/nchw/fprop")
     g = tiling(problem, 4, LANES)
     row, source = g.phases * g.columns, np.arange(2.0 * side * side, dtype="f4") + 1
@@ -240,7 +239,7 @@ def test_rows_between_zeros_leave_those_of_other_threads_alone(side: int) -> Non
 @pytest.mark.parametrize("side", [7, 9, 4 * LANES + 3])
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("first", [0, 1])
-def test_planes_leave_lines_of_other_threads_alone(layout: str, side: int, first: int) -> None:
+def test_planes_leave_lines_of_other_threads_alone(layout, side, first):
     problem = REGISTRY.problem(f"conv/n1c3h{side}w{side}k1r3s3pad1/f32/{layout}/fprop")
     g = tiling(problem, 4, LANES)
     plane, *strides = planes.strides(g, g.down)

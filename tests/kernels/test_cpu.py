@@ -6,7 +6,6 @@ import subprocess
 import sys
 from itertools import product
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -45,7 +44,7 @@ PROVIDERS = ("numba", "numpy", "scipy", "openblas")
 
 
 @pytest.mark.parametrize("sizes", dict.fromkeys(problem.split("/")[1] for problem in PROBLEMS))
-def test_every_cpu_kernel_is_right_or_says_why_not(sizes: str) -> None:
+def test_every_cpu_kernel_is_right_or_says_why_not(sizes):
     known = [k for k in REGISTRY.kernels.values() if k.device == "cpu" and k.provider in PROVIDERS]
     for problem in (REGISTRY.problem(text) for text in PROBLEMS if text.split("/")[1] == sizes):
         kernels = [k.id for k in known if k.op == problem.op and k.outside(problem) is None]
@@ -54,7 +53,7 @@ def test_every_cpu_kernel_is_right_or_says_why_not(sizes: str) -> None:
 
 
 @pytest.mark.parametrize("k", [1024, 1025, 131071])
-def test_widened_integers_hold_the_largest_sums(k: int) -> None:
+def test_widened_integers_hold_the_largest_sums(k):
     launch, operands, *_ = set_up(f"gemm/m3n5k{k}/s8.s32/NT", "gemm/numpy.widened", threads=1)
     operands.flat["a"][:] = operands.flat["b"][:] = -128
     launch()
@@ -83,13 +82,13 @@ print(resident("VmHWM") - before)
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads peak memory from /proc")
 @pytest.mark.parametrize(("m", "n"), [(1024, 8192), (2048, 2048)])
-def test_imatcopy_declares_the_memory_that_it_touches(m: int, n: int) -> None:
+def test_imatcopy_declares_the_memory_that_it_touches(m, n):
     kernel, problem = REGISTRY.kernels[IMATCOPY], REGISTRY.problem(f"transpose/m{m}n{n}/f32/in")
     out = subprocess.run([sys.executable, "-c", PEAK, str(m), str(n)], check=True, capture_output=True, text=True)
     assert int(out.stdout) == pytest.approx(kernel.library_scratch(problem), abs=2e6)
 
 
-def test_imatcopy_is_out_of_memory_where_it_would_end_the_process() -> None:
+def test_imatcopy_is_out_of_memory_where_it_would_end_the_process():
     tall = REGISTRY.problem("transpose/m10000000n1/f32/in")
     assert REGISTRY.kernels[IMATCOPY].library_scratch(tall) == 4 * 10**14  # more than there are addresses
     with pytest.raises(MemoryError, match="imatcopy allocates 4e\\+05 GB by itself"):
@@ -97,8 +96,8 @@ def test_imatcopy_is_out_of_memory_where_it_would_end_the_process() -> None:
 
 
 @pytest.mark.parametrize(("name", "flags"), [("sgemm", (True, False)), ("sgemm_colmajor", (False, True))])
-def test_nt_of_scipy_is_the_call_that_its_label_has(name, flags, monkeypatch) -> None:
-    calls: list[tuple[Any, ...]] = []
+def test_nt_of_scipy_is_the_call_that_its_label_has(name, flags, monkeypatch):
+    calls = []
     monkeypatch.setattr("scipy.linalg.blas.sgemm", lambda *arguments: calls.append(arguments))
     set_up("gemm/m3n5k7/f32/NT", f"gemm/scipy.{name}", threads=1)[0]()
     assert [call[5:7] for call in calls] == [flags]
@@ -108,7 +107,7 @@ def test_nt_of_scipy_is_the_call_that_its_label_has(name, flags, monkeypatch) ->
 
 @pytest.mark.parametrize("name", ["sgemm", "sgemm_colmajor"])
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_scipy_gemm_makes_no_copies(name: str, layout: str) -> None:
+def test_scipy_gemm_makes_no_copies(name, layout):
     # f2py copies what it cannot pass on: then the result would not land in C, and memory would grow by an operand.
     launch, operands, *_ = set_up(f"gemm/m300n200k400/f32/{layout}", f"gemm/scipy.{name}", threads=1)
     launch()
@@ -125,7 +124,7 @@ def test_scipy_gemm_makes_no_copies(name: str, layout: str) -> None:
         *((f"transpose/{sizes}/f64/in", "transpose/numba.tiles") for sizes in ("m96n1003", "m1003n96", "m100n100")),
     ],
 )
-def test_nothing_is_compiled_after_set_up(problem: str, kernel: str) -> None:
+def test_nothing_is_compiled_after_set_up(problem, kernel):
     assert not compiled_by(set_up(problem, kernel).launch)
 
 
@@ -147,13 +146,13 @@ def torch():
 
 @pytest.mark.parametrize("layout", ["nchw", "nhwc"])
 @pytest.mark.parametrize("words", ["", "/dil1x2", "/g2"])
-def test_it_is_right_in_every_direction_and_layout(torch, layout: str, direction: str, words: str) -> None:
+def test_it_is_right_in_every_direction_and_layout(torch, layout, direction, words):
     for sizes in SIZES:
         assert not failures(f"conv/{sizes}/f32/{layout}/{direction}{words}", KERNEL), sizes
 
 
 @pytest.mark.parametrize("layout", ["nchw", "nhwc"])
-def test_bfloat16_is_right(torch, layout: str, direction: str) -> None:
+def test_bfloat16_is_right(torch, layout, direction):
     refused = direction != "fprop" and not torch.ops.mkldnn._is_mkldnn_bf16_supported()
     for sizes in SIZES:
         (measured,) = verified(f"conv/{sizes}/bf16/{layout}/{direction}", KERNEL)
@@ -166,7 +165,7 @@ def test_bfloat16_is_right(torch, layout: str, direction: str) -> None:
 
 @pytest.mark.parametrize("dtype", ["f32", "f64", "bf16"])
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_products_are_right(torch, dtype: str, layout: str) -> None:
+def test_products_are_right(torch, dtype, layout):
     options = ("", "/beta1", "/alpha0.5/beta-2", "/batch3", "/beta1/batch3", "/lda+3/ldb+1/ldc+5")
     for sizes, words in product(("m65n33k31", "m1n70k257", "m128n96k64"), options):
         (measured,) = verified(f"gemm/{sizes}/{dtype}/{layout}{words}", PRODUCT)
@@ -175,7 +174,7 @@ def test_products_are_right(torch, dtype: str, layout: str) -> None:
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_products_of_integers_are_right(torch, layout: str) -> None:
+def test_products_of_integers_are_right(torch, layout):
     for sizes, words in product(("m65n33k31", "m2n70k257", "m128n96k64", "m33n2k1030"), ("", "/lda+3/ldb+1")):
         (measured,) = verified(f"gemm/{sizes}/s8.s32/{layout}{words}", "gemm/torch.int_mm")
         assert measured.status == "ok", f"{sizes}{words}: {measured.reason}"
@@ -183,14 +182,14 @@ def test_products_of_integers_are_right(torch, layout: str) -> None:
     assert not failures("gemm/m1n1k5/s8.s32/NN", "gemm/torch.int_mm")
 
 
-def test_a_product_tells_what_ran(torch) -> None:
+def test_a_product_tells_what_ran(torch):
     blas = r"PyTorch's BLAS, \w+( [\d.]+)?"
     for dtype, ran in (("f32", blas), ("bf16", f"({ONEDNN}|{blas})")):  # oneDNN's needs instructions for it
         (measured,) = verified(f"gemm/m128n96k64/{dtype}/NT", PRODUCT)
         assert re.search(ran + "$", measured.versions), measured.versions
 
 
-def test_rows_tell_what_onednn_ran(torch, capfd: pytest.CaptureFixture[str]) -> None:
+def test_rows_tell_what_onednn_ran(torch, capfd):
     if not torch.backends.mkldnn.is_available():
         pytest.skip("this PyTorch has no oneDNN")
     for direction in DIRECTIONS:
@@ -203,7 +202,7 @@ def test_rows_tell_what_onednn_ran(torch, capfd: pytest.CaptureFixture[str]) -> 
 
 
 @pytest.mark.parametrize("threads", [1, 2])
-def test_threads_hold_whatever_another_kernel_has_set(torch, threads: int) -> None:
+def test_threads_hold_whatever_another_kernel_has_set(torch, threads):
     problem = "conv/n1c8h16w16k8r3s3/f32/nchw/fprop"
     (launch, *_), (other, *_) = (set_up(problem, KERNEL, count) for count in (threads, 3 - threads))
     other()
@@ -212,10 +211,10 @@ def test_threads_hold_whatever_another_kernel_has_set(torch, threads: int) -> No
     assert torch.get_num_threads() == threads
 
 
-def test_what_c_code_prints_is_caught_and_what_follows_is_not(capfd: pytest.CaptureFixture[str]) -> None:
+def test_what_c_code_prints_is_caught_and_what_follows_is_not(capfd):
     from kernelmark.kernels._torch import _printed
 
-    def fail() -> None:
+    def fail():
         os.write(1, b"lost")
         raise RuntimeError
 
@@ -227,7 +226,7 @@ def test_what_c_code_prints_is_caught_and_what_follows_is_not(capfd: pytest.Capt
     assert capfd.readouterr().out == "before after"
 
 
-def test_discovery_imports_no_torch() -> None:
+def test_discovery_imports_no_torch():
     code = (
         "import sys; from kernelmark.bench.plan.discovery import discover; "
         f"assert {KERNEL!r} in discover().kernels; assert 'torch' not in sys.modules"
@@ -240,26 +239,26 @@ TINY, LARGE = "conv/n1c1h2w2k1r1s1/f32/nchw/fprop", "conv/n8c256h56w56k256r3s3pa
 
 
 @pytest.mark.parametrize("compiled", [True, False])
-def test_threads_pay_on_large_problems_and_not_on_tiny_ones(compiled: bool) -> None:
-    answers = [PAYS(REGISTRY.problem(text), 2, compiled) for text in (TINY, LARGE)]  # type: ignore[arg-type]
+def test_threads_pay_on_large_problems_and_not_on_tiny_ones(compiled):
+    answers = [PAYS(REGISTRY.problem(text), 2, compiled) for text in (TINY, LARGE)]
     assert answers == [False, True]
 
 
-def test_a_launch_measured_on_a_busy_machine_leaves_a_large_problem_its_threads(monkeypatch) -> None:
+def test_a_launch_measured_on_a_busy_machine_leaves_a_large_problem_its_threads(monkeypatch):
     rates()
     monkeypatch.setattr(_worth, "_time_s", lambda launch: 1.0)
     launch_s.cache_clear()
     try:
         assert launch_s(2, True) == _worth.MOST_S
-        assert PAYS(REGISTRY.problem(LARGE), 2, True)  # type: ignore[arg-type]
+        assert PAYS(REGISTRY.problem(LARGE), 2, True)
     finally:
         launch_s.cache_clear()
 
 
 @pytest.mark.parametrize(("pay", "expected"), [(True, 3), (False, 1)])
-def test_a_kernel_is_set_up_for_one_thread_where_several_do_not_pay(pay: bool, expected: int, monkeypatch) -> None:
+def test_a_kernel_is_set_up_for_one_thread_where_several_do_not_pay(pay, expected, monkeypatch):
     monkeypatch.setattr(_worth, "pays", lambda problem, threads, compiled: pay)
-    taken: list[int] = []
+    taken = []
 
     @threads_that_pay()
     def set_up(problem, x):

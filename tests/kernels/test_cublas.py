@@ -4,9 +4,7 @@ import itertools
 import json
 import re
 import sys
-from collections.abc import Iterator
 from types import ModuleType
-from typing import Any
 
 import numpy as np
 import pytest
@@ -34,7 +32,7 @@ OPTIONS = ("", "/beta1", "/alpha0.5/beta2/batch3", "/lda+3/ldb+1/ldc+5", "/batch
 
 @pytest.mark.parametrize("options", OPTIONS)
 @pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.id)
-def test_cublas_is_asked_for_the_problem(kernel: Any, options: str) -> None:
+def test_cublas_is_asked_for_the_problem(kernel, options):
     for dtype in kernel.domain["dtype"]:
         for layout in LAYOUTS:
             problem = REGISTRY.problem(f"gemm/m5n7k4/{dtype}/{layout}{options}")
@@ -56,7 +54,7 @@ def test_cublas_is_asked_for_the_problem(kernel: Any, options: str) -> None:
     ],
 )
 @pytest.mark.parametrize("kernel", GROUPED, ids=lambda kernel: kernel.id)
-def test_groups_are_multiplied_each_by_its_own_b(kernel: Any, options: str) -> None:
+def test_groups_are_multiplied_each_by_its_own_b(kernel, options):
     for dtype, layout in itertools.product(("f64", "f32", "f16", "bf16"), kernel.domain["layout"]):
         problem = REGISTRY.problem(f"gemm/m7n8k16/{dtype}/{layout}/{options}")
         operands = HostOperands(problem)
@@ -68,7 +66,7 @@ def test_groups_are_multiplied_each_by_its_own_b(kernel: Any, options: str) -> N
 
 
 @pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.id)
-def test_nt_is_the_call_that_its_label_has(kernel: Any) -> None:
+def test_nt_is_the_call_that_its_label_has(kernel):
     problem = REGISTRY.problem(f"gemm/m5n7k4/{kernel.domain['dtype'][0]}/NT")
     ops = kernel.setup(problem, HostOperands(problem, kernel.order)).args[1:3]
     names = {number: f"OP_{name}" for name, number in _cublas.OP.items()}
@@ -76,7 +74,7 @@ def test_nt_is_the_call_that_its_label_has(kernel: Any) -> None:
     assert ops == ((_cublas.OP["N"], _cublas.OP["T"]) if kernel.order == "F" else (_cublas.OP["T"], _cublas.OP["N"]))
 
 
-def test_an_nvmath_that_refuses_the_other_packages_leaves_cublas_to_ctypes(tmp_path, monkeypatch) -> None:
+def test_an_nvmath_that_refuses_the_other_packages_leaves_cublas_to_ctypes(tmp_path, monkeypatch):
     (tmp_path / "nvmath").mkdir()
     (tmp_path / "nvmath" / "__init__.py").write_text("raise RuntimeError('cuda-core 0.3 is required')")
     monkeypatch.syspath_prepend(str(tmp_path))
@@ -97,7 +95,7 @@ class Gpu(Cpu):
 
     dtype = Cuda.dtype
 
-    def upload(self, target: Any, source: Any) -> None:
+    def upload(self, target, source):
         super().upload(target, source.view(target.dtype))
 
 
@@ -106,7 +104,7 @@ class CuPy(ModuleType):
 
     copied_bytes = 0
 
-    def matmul(self, a: Any, b: Any, out: Any) -> None:
+    def matmul(self, a, b, out):
         assert a.dtype == b.dtype == out.dtype
         assert a.dtype in [numpy_dtype(dtype) for dtype in CUPY.domain["dtype"]]
         for array in (a, b, out):
@@ -118,7 +116,7 @@ class CuPy(ModuleType):
 
 @pytest.mark.parametrize("sizes", ["m5n7k4", "m1n7k4", "m5n1k1", "m1n1k1"])
 @pytest.mark.parametrize("options", ["", "/batch3", "/lda+3/ldb+1/ldc+5", "/batch2/lda+1"])
-def test_cupy_is_asked_for_the_problem_and_what_it_copies_is_counted(sizes, options, monkeypatch) -> None:
+def test_cupy_is_asked_for_the_problem_and_what_it_copies_is_counted(sizes, options, monkeypatch):
     for dtype, layout in itertools.product(CUPY.domain["dtype"], LAYOUTS):
         problem = REGISTRY.problem(f"gemm/{sizes}/{dtype}/{layout}{options}")
         if CUPY.refuses(problem):
@@ -142,7 +140,7 @@ DTYPES = {"f32": "fp32", "f16.f32": "f16", "bf16": "bf16", "e4m3.f32": "e4m3", "
 
 
 @pytest.fixture
-def lt(monkeypatch: pytest.MonkeyPatch) -> Iterator[CublasLt]:
+def lt(monkeypatch):
     """Stand-in for the bindings; what was made of it is forgotten at the end."""
     library = CublasLt()
     monkeypatch.setattr(_cublaslt, "api", lambda: library)
@@ -151,26 +149,26 @@ def lt(monkeypatch: pytest.MonkeyPatch) -> Iterator[CublasLt]:
         function.cache_clear()
 
 
-def set_up(name: str, problem: str) -> tuple[Any, HostOperands]:
+def set_up(name, problem):
     parsed = REGISTRY.problem(problem)
     assert LT[name].refuses(parsed) is None
     operands = HostOperands(parsed)
     return LT[name].setup(parsed, operands), operands
 
 
-def test_there_is_a_kernel_for_what_the_heuristic_chooses_and_one_for_each_algorithm() -> None:
+def test_there_is_a_kernel_for_what_the_heuristic_chooses_and_one_for_each_algorithm():
     assert list(LT) == ["heuristic", "heuristic_tf32", *(f"algo_{i}" for i in range(20))]
     assert {name for name, k in LT.items() if k.on_request} == {f"algo_{i}" for i in range(20)}
 
 
-def test_without_the_bindings_they_are_unavailable() -> None:
+def test_without_the_bindings_they_are_unavailable():
     assert {k.modules for k in LT.values()} == {("cupy", "nvmath.bindings")}
     assert EXTRAS["nvmath.bindings"] == "gpu"
 
 
 @pytest.mark.parametrize("options", OPTIONS)
 @pytest.mark.parametrize("name", ["heuristic", "heuristic_tf32", "algo_1"])
-def test_cublaslt_is_asked_for_the_problem(name: str, options: str, lt: CublasLt) -> None:
+def test_cublaslt_is_asked_for_the_problem(name, options, lt):
     for dtype in LT[name].domain["dtype"]:
         if dtype == "s8.s32" and "beta" in options:
             continue
@@ -181,7 +179,7 @@ def test_cublaslt_is_asked_for_the_problem(name: str, options: str, lt: CublasLt
     assert {number for number, _, _ in lt.ran} == {1 if name == "algo_1" else 0}
 
 
-def test_numerics_and_the_type_of_sums_belong_together(lt: CublasLt) -> None:
+def test_numerics_and_the_type_of_sums_belong_together(lt):
     problems = {dtype: REGISTRY.problem(f"gemm/m5n7k4/{dtype}/NT") for dtype in DTYPES}
     numerics = {dtype: LT["heuristic"].numerics_for(problem) for dtype, problem in problems.items()}
     assert numerics == DTYPES
@@ -193,7 +191,7 @@ def test_numerics_and_the_type_of_sums_belong_together(lt: CublasLt) -> None:
         assert lt.ran[-1][2] == 72
 
 
-def test_the_heuristic_is_asked_for_one_algorithm_or_for_all_with_a_workspace_of_32_mib(lt: CublasLt) -> None:
+def test_the_heuristic_is_asked_for_one_algorithm_or_for_all_with_a_workspace_of_32_mib(lt):
     for name in ("heuristic", "algo_0", "algo_1"):
         set_up(name, NT)
     assert [query["most"] for query in lt.queries] == [1, 20]
@@ -203,12 +201,12 @@ def test_the_heuristic_is_asked_for_one_algorithm_or_for_all_with_a_workspace_of
 @pytest.mark.parametrize(
     ("dtype", "mask"), [("f32", 7), ("f16.f32", 7), ("f16", 2), ("bf16", 2), ("e4m3.bf16", 2), ("s8.s32", 7)]
 )
-def test_slices_of_k_are_summed_in_32_bits(dtype: str, mask: int, lt: CublasLt) -> None:
+def test_slices_of_k_are_summed_in_32_bits(dtype, mask, lt):
     set_up("heuristic", f"gemm/m5n7k4/{dtype}/NT")
     assert lt.queries[0]["REDUCTION_SCHEME_MASK"] == mask
 
 
-def test_an_algorithm_gets_the_workspace_that_it_asked_for_and_no_more(lt: CublasLt) -> None:
+def test_an_algorithm_gets_the_workspace_that_it_asked_for_and_no_more(lt):
     lt.algorithms = (0, 65)
     assert set_up("algo_0", NT)[1].buffers == []
     launch, operands = set_up("algo_1", NT)
@@ -225,13 +223,13 @@ def test_an_algorithm_gets_the_workspace_that_it_asked_for_and_no_more(lt: Cubla
         ((), "cuBLASLt lists no algorithm for this problem"),
     ],
 )
-def test_a_number_beyond_the_list_is_unsupported(algorithms: tuple[int, ...], reason: str, lt: CublasLt) -> None:
+def test_a_number_beyond_the_list_is_unsupported(algorithms, reason, lt):
     lt.algorithms = algorithms
     with pytest.raises(cublaslt.Unsupported, match=f"^{reason}$"):
         set_up(f"algo_{len(algorithms)}", NT)
 
 
-def test_a_problem_that_the_library_does_not_support_is_unsupported_and_another_error_is_not(lt: CublasLt) -> None:
+def test_a_problem_that_the_library_does_not_support_is_unsupported_and_another_error_is_not(lt):
     lt.status = 15
     with pytest.raises(cublaslt.Unsupported, match="lists no algorithm"):
         set_up("heuristic", NT)
@@ -240,7 +238,7 @@ def test_a_problem_that_the_library_does_not_support_is_unsupported_and_another_
             set_up("heuristic", f"gemm/m5n7k{lt.status}/f32/NT")
 
 
-def test_the_settings_of_the_algorithm_are_the_rows_tunables(lt: CublasLt) -> None:
+def test_the_settings_of_the_algorithm_are_the_rows_tunables(lt):
     chosen = [set_up(name, NT)[1].chosen for name in ("algo_0", "algo_1")]
     assert [settings["algorithm"] for settings in chosen] == [66, 67]
     assert json.loads(json.dumps(chosen[0])) == {
@@ -258,7 +256,7 @@ def test_the_settings_of_the_algorithm_are_the_rows_tunables(lt: CublasLt) -> No
 
 @pytest.mark.parametrize("options", ["", "/alpha2/beta0.5/lda+3/ldb+1/ldc+5"])
 @pytest.mark.parametrize("dtype", ["e4m3.f32", "e4m3.bf16"])
-def test_scales_of_blocks_are_those_of_the_problem(dtype: str, options: str, lt: CublasLt) -> None:
+def test_scales_of_blocks_are_those_of_the_problem(dtype, options, lt):
     """Three blocks of k and two of columns, of which the last ones end early; other operands have other scales."""
     problem = REGISTRY.problem(f"gemm/m132n140k300/{dtype}/NT{options}/scale-blocks")
     _, others = set_up("heuristic", problem.id)
@@ -269,7 +267,7 @@ def test_scales_of_blocks_are_those_of_the_problem(dtype: str, options: str, lt:
     assert operands.complaint("e4m3") is None
 
 
-def test_a_library_without_scales_of_blocks_is_unsupported_in_one_line(lt: CublasLt) -> None:
+def test_a_library_without_scales_of_blocks_is_unsupported_in_one_line(lt):
     lt.version = 120804
     reason = r"^cublaslt 12\.8\.4 by nvmath has no scales of blocks, which 12\.9 is the first to have$"
     with pytest.raises(cublaslt.Unsupported, match=reason):
@@ -278,11 +276,11 @@ def test_a_library_without_scales_of_blocks_is_unsupported_in_one_line(lt: Cubla
     set_up("heuristic", "gemm/m8n8k16/e4m3.f32/NT/scale-blocks")
 
 
-def test_the_version_is_the_librarys(lt: CublasLt) -> None:
+def test_the_version_is_the_librarys(lt):
     assert re.fullmatch(r"cublaslt 13\.0\.2 by nvmath", _cublaslt.version(None))
 
 
-def test_bindings_that_do_not_load_are_unsupported(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bindings_that_do_not_load_are_unsupported(monkeypatch):
     _cublaslt.api.cache_clear()
     monkeypatch.setitem(sys.modules, "nvmath", None)
     with pytest.raises(cublaslt.Unsupported, match=r"^nvmath\.bindings\.cublasLt does not load: "):
@@ -295,11 +293,11 @@ F32 = 4
 
 
 class Lab(HostOperands):
-    def __init__(self, problem: str) -> None:
+    def __init__(self, problem):
         super().__init__(REGISTRY.problem(problem))
-        self.launched: list[str] = []
+        self.launched = []
 
-    def run(self, kernel_id: str) -> None:
+    def run(self, kernel_id):
         """Set up and launch twice: what one launch leaves must not change the next."""
         launch = REGISTRY.kernels[kernel_id].setup(self.problem, self)
         launch()
@@ -308,16 +306,16 @@ class Lab(HostOperands):
         launch()
 
     @property
-    def scratch_bytes(self) -> int:
+    def scratch_bytes(self):
         return sum(part.nbytes for part in self.buffers)
 
-    def launch(self, kernel_id: str, problem: str, **arrays: Any) -> Any:
+    def launch(self, kernel_id, problem, **arrays):
         parsed, chosen = REGISTRY.problem(problem), REGISTRY.kernels[kernel_id]
         assert chosen.refuses(parsed) is None
         self.launched.append(f"{kernel_id} {problem}")
         m, n = parsed.m, parsed.n
 
-        def move() -> None:
+        def move():
             source = matrix(arrays["a"].data.ptr, "f32", n, n, m).T.copy()
             target = arrays["b"] if parsed.place == "out" else arrays["a"]
             matrix(target.data.ptr, "f32", m, m, n)[...] = source
@@ -326,14 +324,14 @@ class Lab(HostOperands):
 
 
 @pytest.fixture(autouse=True)
-def blas(monkeypatch: pytest.MonkeyPatch) -> None:
+def blas(monkeypatch):
     monkeypatch.setattr(_cublas, "_cublas", blas_stand_in(Blas()))
 
 
 @pytest.mark.parametrize("options", ["", "/alpha0.5/beta2"])
 @pytest.mark.parametrize("shape", ["m5n7k4", "m3n6k6", "m1n1k1", "m2n1k9"])
 @pytest.mark.parametrize("kernel_id", TRANSPOSING)
-def test_transposing_first_is_the_product_and_leaves_the_inputs(kernel_id: str, shape: str, options: str) -> None:
+def test_transposing_first_is_the_product_and_leaves_the_inputs(kernel_id, shape, options):
     lab = Lab(f"gemm/{shape}/f32/NT{options}")
     lab.run(kernel_id)
     assert lab.complaint("fp32") is None
@@ -348,7 +346,7 @@ def test_transposing_first_is_the_product_and_leaves_the_inputs(kernel_id: str, 
         ("inplace", "m5n8k8", ["vectorised_inplace transpose/m8n8/f32/in"] * 2, 0),
     ],
 )
-def test_each_strategy_transposes_b_as_it_says(name, sizes, launched, scratch_bytes) -> None:
+def test_each_strategy_transposes_b_as_it_says(name, sizes, launched, scratch_bytes):
     lab = Lab(f"gemm/{sizes}/f32/NT")
     lab.run(f"gemm/cublas.{name}")
     assert (lab.launched, lab.scratch_bytes) == ([f"transpose/cuda.{words}" for words in launched], scratch_bytes)
@@ -356,28 +354,28 @@ def test_each_strategy_transposes_b_as_it_says(name, sizes, launched, scratch_by
 
 @pytest.mark.parametrize("alpha", ["", "/alpha-0.01", "/alpha0"])
 @pytest.mark.parametrize("shape", ["m5n7k4", "m1n1k1"])
-def test_two_steps_are_the_update(shape: str, alpha: str) -> None:
+def test_two_steps_are_the_update(shape, alpha):
     lab = Lab(f"gemm/{shape}/f32/TN{alpha}/beta1")
     lab.run(TWO_STEP)
     assert lab.complaint("fp32") is None
     assert lab.scratch_bytes == lab.problem.m * lab.problem.n * F32
 
 
-def test_the_seed_suite_sets_every_strategy_of_every_provider_side_by_side() -> None:
+def test_the_seed_suite_sets_every_strategy_of_every_provider_side_by_side():
     founding = REGISTRY.problem("gemm/m1024n2048k26752/f32/NT")
     taken = {k.id for k in REGISTRY.kernels.values() if k.op == "gemm" and k.refuses(founding) is None}
     cpu = {"gemm/numpy.matmul", "gemm/scipy.sgemm", "gemm/numpy.tnn", "gemm/openblas.tnn", "gemm/openblas.inplace"}
     assert taken > cpu | set(TRANSPOSING) | {"gemm/cublas.sgemm", "gemm/cuda.streamk"}
 
 
-def _operands(problem: str) -> Operands:
+def _operands(problem):
     return Operands(OperandSet(REGISTRY.problem(problem), Cpu()), "C", Cpu(), 1, ScratchBuffers(Cpu()))
 
 
-def test_a_kernel_launches_another_on_arrays_of_its_choice(registry: Any) -> None:
+def test_a_kernel_launches_another_on_arrays_of_its_choice(registry):
     seen = []
 
-    def set_up(problem: Any, x: Any) -> Any:
+    def set_up(problem, x):
         seen.append((problem.id, x.a, x.b, x.threads, x.scratch((2, 3), "f32").shape))
         return lambda: np.copyto(x.b, x.a.T)
 
@@ -393,7 +391,7 @@ def test_a_kernel_launches_another_on_arrays_of_its_choice(registry: Any) -> Non
     assert b is turned
 
 
-def test_what_the_other_kernel_refuses_is_unsupported(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_the_other_kernel_refuses_is_unsupported(monkeypatch):
     monkeypatch.setattr("kernelmark.bench.measure.launch.present_limits", lambda: H100)
     x = _operands("gemm/m2n3k4/f32/NT")
     with pytest.raises(Unsupported, match="square"):
@@ -404,7 +402,7 @@ SCIPY_TWO_STEP = "gemm/scipy.two_step"
 
 
 @pytest.mark.parametrize(("dtype", "size"), [("f32", 4), ("f64", 8)])
-def test_two_steps_of_scipy_are_the_update_and_keep_the_gradient_in_scratch(dtype: str, size: int) -> None:
+def test_two_steps_of_scipy_are_the_update_and_keep_the_gradient_in_scratch(dtype, size):
     sizes = ((1, 1, 1), (31, 33, 17), (127, 1, 3), (1, 64, 129))
     for (m, n, k), alpha in itertools.product(sizes, ("", "/alpha-0.01", "/alpha0")):
         (measured,) = verified(f"gemm/m{m}n{n}k{k}/{dtype}/TN{alpha}/beta1", SCIPY_TWO_STEP)
@@ -412,7 +410,7 @@ def test_two_steps_of_scipy_are_the_update_and_keep_the_gradient_in_scratch(dtyp
 
 
 @pytest.mark.parametrize("mode", [Mode.COLD, Mode.HOT])
-def test_two_steps_are_right_after_any_number_of_samples(mode: Mode) -> None:
+def test_two_steps_are_right_after_any_number_of_samples(mode):
     problem = "gemm/m33n31k65/f32/TN/alpha-0.01/beta1"
     (measured,) = run_job(Job((problem,), (SCIPY_TWO_STEP,), mode, (), 0, Budget(0.05), threads=2))
     assert (measured.status, measured.reason) == ("ok", "")

@@ -5,10 +5,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
-from pathlib import Path
 from types import ModuleType, SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pyfftw
@@ -24,12 +21,12 @@ SIZES = [(1, 1, 1), (3, 1, 2), (2, 1, 7), (5, 1, 16), (2, 2, 1), (1, 6, 5), (3, 
 LARGER = [(1, 1, 1021), (7, 1, 139), (1, 1, 4096), (65, 1, 32), (2, 31, 37), (3, 64, 48), (1, 113, 1), (4, 32, 32)]
 
 
-def dft(length: int, sign: int) -> Any:
+def dft(length, sign):
     index = np.arange(length)
     return np.exp(sign * 2j * np.pi * (np.outer(index, index) % length) / length)
 
 
-def by_definition(problem: Any, x: Any) -> Any:
+def by_definition(problem, x):
     sign = -1 if problem.direction == "forward" else 1
     rows, columns = dft(problem.h, sign), dft(problem.w, sign)
     if problem.kind == "r2c":
@@ -43,17 +40,17 @@ def by_definition(problem: Any, x: Any) -> Any:
     return np.einsum("bpj,qj,j->bpq", lines, columns[:, : problem.half], doubled).real
 
 
-def drawn(problem: Any) -> Any:
+def drawn(problem):
     (shape,) = (operand.shape for operand in problem.operands() if operand.role == "in")
     return np.random.default_rng(1).uniform(-1, 1, shape)
 
 
-def as_parts(values: Any) -> Any:
+def as_parts(values):
     return np.stack([values.real, values.imag], -1) if np.iscomplexobj(values) else values
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_reference_is_the_sum_of_the_definition(kind: str) -> None:
+def test_the_reference_is_the_sum_of_the_definition(kind):
     for b, h, w in SIZES:
         problem = REGISTRY.problem(f"fft/b{b}h{h}w{w}/f64/{kind}")
         x = drawn(problem)
@@ -64,7 +61,7 @@ def test_the_reference_is_the_sum_of_the_definition(kind: str) -> None:
 
 
 @pytest.mark.parametrize(("h", "w"), [(1, 8), (1, 9), (6, 8), (6, 7), (5, 4), (2, 2)])
-def test_c2r_of_a_spectrum_is_that_of_its_hermitian_part(h: int, w: int) -> None:
+def test_c2r_of_a_spectrum_is_that_of_its_hermitian_part(h, w):
     problem = REGISTRY.problem(f"fft/b2h{h}w{w}/f64/c2r")
     x = drawn(problem)
     part = x.copy()
@@ -78,7 +75,7 @@ def test_c2r_of_a_spectrum_is_that_of_its_hermitian_part(h: int, w: int) -> None
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("dtype", ["f32", "f64"])
-def test_every_cpu_kernel_is_right(dtype: str, kind: str, plans: None) -> None:
+def test_every_cpu_kernel_is_right(dtype, kind, plans):
     known = [k for k in REGISTRY.kernels.values() if k.op == "fft" and k.device == "cpu"]
     for i, (b, h, w) in enumerate(SIZES + LARGER, KINDS.index(kind)):
         problem = REGISTRY.problem(f"fft/b{b}h{h}w{w}/{dtype}/{kind}")
@@ -88,7 +85,7 @@ def test_every_cpu_kernel_is_right(dtype: str, kind: str, plans: None) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_wrong_normalisation_or_sign_is_wrong(kind: str) -> None:
+def test_a_wrong_normalisation_or_sign_is_wrong(kind):
     problem = REGISTRY.problem(f"fft/b2h4w6/f32/{kind}")
     reference = problem.reference({"x": drawn(problem)}, np.random.default_rng(0))
     right = reference.values.astype(np.float32)
@@ -97,7 +94,7 @@ def test_a_wrong_normalisation_or_sign_is_wrong(kind: str) -> None:
         assert problem.check({"y": wrong}, reference, "fp32").reason is not None
 
 
-def test_errors_are_judged_by_the_operands_of_their_own_transform() -> None:
+def test_errors_are_judged_by_the_operands_of_their_own_transform():
     problem = REGISTRY.problem("fft/b2h4w6/f32/c2c")
     x = drawn(problem) * np.array([1e6, 1]).reshape(2, 1, 1, 1)
     reference = problem.reference({"x": x}, np.random.default_rng(0))
@@ -108,7 +105,7 @@ def test_errors_are_judged_by_the_operands_of_their_own_transform() -> None:
 
 
 @pytest.mark.parametrize("points", [16, 173, 512])
-def test_a_transform_summed_term_by_term_is_right_and_one_of_19_bits_is_not(points: int) -> None:
+def test_a_transform_summed_term_by_term_is_right_and_one_of_19_bits_is_not(points):
     problem, rng = REGISTRY.problem(f"fft/b16h1w{points}/f32/c2c"), np.random.default_rng(0)
     x = drawn(problem).astype(np.float32)
     x[:, 0, rng.integers(points)] *= 1000
@@ -123,21 +120,21 @@ def test_a_transform_summed_term_by_term_is_right_and_one_of_19_bits_is_not(poin
 
 
 @pytest.fixture
-def plans(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def plans(tmp_path, monkeypatch):
     fresh_wisdom = fftw.Wisdom(tmp_path / "wisdom.json")
     monkeypatch.setattr(fftw, "_wisdom", lambda: fresh_wisdom)
 
 
-def test_the_inverse_of_r2c_is_refused_in_suites(complaint: Callable[..., str]) -> None:
+def test_the_inverse_of_r2c_is_refused_in_suites(complaint):
     values = {"b": 1, "h": 1, "w": 8, "dtype": "f32", "kind": "r2c", "direction": "inverse"}
     refusal = complaint(lambda: REGISTRY.operations["fft"].make(values, "here"))
     assert refusal == "here: direction is 'inverse', expected forward for r2c; the inverse of r2c is c2r"
 
 
-def test_the_suite_has_each_problem_once_and_every_kind() -> None:
+def test_the_suite_has_each_problem_once_and_every_kind():
     problems = [entry.problem for entry in find_suite("fft", REGISTRY).entries()]
     assert len({problem.id for problem in problems}) == len(problems) > 40
-    assert {(problem.kind, problem.direction) for problem in problems} == {  # type: ignore[attr-defined]
+    assert {(problem.kind, problem.direction) for problem in problems} == {
         ("r2c", "forward"),
         ("c2r", "inverse"),
         ("c2c", "forward"),
@@ -163,7 +160,7 @@ SMALL = "fft/cuda.small"
         ("b17h1w64/f32/c2c", 2, 128),
     ],
 )
-def test_real_transforms_go_two_by_two_and_rows_fill_tiles(problem: str, blocks: int, threads: int) -> None:
+def test_real_transforms_go_two_by_two_and_rows_fill_tiles(problem, blocks, threads):
     ((_, call),) = chosen(SMALL, f"fft/{problem}").calls
     assert (call.grid, call.block) == (blocks, threads)
 
@@ -176,12 +173,12 @@ class Plan:
 
     work_area = SimpleNamespace(mem=SimpleNamespace(size=96))
 
-    def __init__(self, shape: Any, *rest: Any) -> None:
+    def __init__(self, shape, *rest):
         self.shape, (*embedding, kind, batch, order, _, _) = shape, rest
         assert (embedding[0], embedding[3], order) == (None, None, "C")
         self.kind, self.batch, self.double = kind & ~0x40, batch, kind & 0x40
 
-    def fft(self, a: Any, out: Any, direction: int) -> None:
+    def fft(self, a, out, direction):
         assert a.dtype == out.dtype == (np.float64 if self.double else np.float32)
         axes = tuple(range(1, 1 + len(self.shape)))
         source, target = a.reshape(self.batch, -1), out.reshape(self.batch, -1)
@@ -199,11 +196,11 @@ class Plan:
             target[...] = parts(run(values, axes=axes, norm=norm)).reshape(target.shape)
 
 
-def as_complex(values: Any) -> Any:
+def as_complex(values):
     return values.astype(np.float64).view(np.complex128)
 
 
-def parts(values: Any) -> Any:
+def parts(values):
     return np.ascontiguousarray(values, np.complex128).view(np.float64)
 
 
@@ -220,17 +217,17 @@ extern "C" void f64(c16* x, c16* y, long long n, long long h, long long c, long 
 
 
 @pytest.fixture(scope="module")
-def compiled_part(tmp_path_factory: pytest.TempPathFactory) -> Any:
+def compiled_part(tmp_path_factory):
     """The body of our elementwise kernel, compiled for the host, called as CuPy calls it."""
     from kernelmark.kernels.fft import cufft
 
-    folder: Path = tmp_path_factory.mktemp("hermitian")
+    folder = tmp_path_factory.mktemp("hermitian")
     (folder / "part.cpp").write_text(SOURCE.replace("BODY", cufft._HERMITIAN))
     words = ["-std=c++17", "-O1", "-Wall", "-Werror", "-shared", "-fPIC", "part.cpp", "-o", "part.so"]
     subprocess.run([host_compiler(), *words], cwd=folder, check=True)
     library = ctypes.CDLL(str(folder / "part.so"))
 
-    def call(x: Any, h: int, columns: int, w: int, y: Any) -> None:
+    def call(x, h, columns, w, y):
         assert x.shape == y.shape
         routine = library.f32 if x.dtype == np.complex64 else library.f64
         sizes = [ctypes.c_longlong(value) for value in (x.size, h, columns, w)]
@@ -240,13 +237,13 @@ def compiled_part(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 
 @pytest.fixture
-def stood_in(compiled_part: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def stood_in(compiled_part, monkeypatch):
     from kernelmark.kernels.fft import cufft
 
     modules = {name: ModuleType(name) for name in ("cupy", "cupy.cuda", "cupy.cuda.cufft")}
-    modules["cupy.cuda"].cufft = modules["cupy.cuda.cufft"]  # type: ignore[attr-defined]
-    modules["cupy.cuda.cufft"].PlanNd = Plan  # type: ignore[attr-defined]
-    modules["cupy.cuda.cufft"].getVersion = lambda: 12004  # type: ignore[attr-defined]
+    modules["cupy.cuda"].cufft = modules["cupy.cuda.cufft"]
+    modules["cupy.cuda.cufft"].PlanNd = Plan
+    modules["cupy.cuda.cufft"].getVersion = lambda: 12004
     for name, module in modules.items():
         monkeypatch.setitem(sys.modules, name, module)
     monkeypatch.setattr(cufft, "_hermitian_part", lambda: compiled_part)
@@ -255,7 +252,7 @@ def stood_in(compiled_part: Any, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("dtype", ["f32", "f64"])
-def test_cufft_is_asked_for_the_problem(dtype: str, kind: str, stood_in: None) -> None:
+def test_cufft_is_asked_for_the_problem(dtype, kind, stood_in):
     for b, h, w in SIZES:
         problem = REGISTRY.problem(f"fft/b{b}h{h}w{w}/{dtype}/{kind}")
         launch, operands, draw, scratch = set_up(problem.id, KERNEL.id, threads=1)
@@ -267,17 +264,17 @@ def test_cufft_is_asked_for_the_problem(dtype: str, kind: str, stood_in: None) -
         assert scratch.nbytes == (problem.operands()[0].nbytes if kind == "c2r" else 0), problem.id
 
 
-def test_the_row_tells_the_work_area_and_the_version(stood_in: None) -> None:
+def test_the_row_tells_the_work_area_and_the_version(stood_in):
     problem = REGISTRY.problem("fft/b2h4w6/f32/r2c")
     assert KERNEL.library_scratch(problem) == 96
     assert KERNEL.library_version(problem) == "cufft 12.0.4"
 
 
 @pytest.fixture
-def wisdom(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], fftw.Wisdom]:
+def wisdom(tmp_path, monkeypatch):
     """Begins a process anew, as far as FFTW's memory goes."""
 
-    def begin() -> fftw.Wisdom:
+    def begin():
         pyfftw.forget_wisdom()
         started = fftw.Wisdom(tmp_path / "cache" / "wisdom.json")
         monkeypatch.setattr(fftw, "_wisdom", lambda: started)
@@ -288,15 +285,15 @@ def wisdom(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], fftw
     return begin
 
 
-def arrays(n: int = 96) -> tuple[Any, Any]:
+def arrays(n=96):
     return pyfftw.empty_aligned((4, n), "c8", n=64), pyfftw.empty_aligned((4, n), "c8", n=64)
 
 
-def facts(n: int = 96, **options: Any) -> dict[str, str]:
+def facts(n=96, **options):
     return fftw.plan(*arrays(n), (1,), **options).facts
 
 
-def test_a_plan_is_new_once_and_found_by_later_processes(wisdom: Callable[[], Any]) -> None:
+def test_a_plan_is_new_once_and_found_by_later_processes(wisdom):
     assert facts() == {"rigour": "FFTW_MEASURE", "wisdom": "new"}
     assert facts() == {"rigour": "FFTW_MEASURE", "wisdom": "new"}  # the next operands of the same job
     wisdom()
@@ -304,7 +301,7 @@ def test_a_plan_is_new_once_and_found_by_later_processes(wisdom: Callable[[], An
     assert facts(n=100)["wisdom"] == facts(inverse=True)["wisdom"] == "new"
 
 
-def test_what_cannot_be_planned_in_time_says_so_and_is_not_tried_again(wisdom, monkeypatch) -> None:
+def test_what_cannot_be_planned_in_time_says_so_and_is_not_tried_again(wisdom, monkeypatch):
     monkeypatch.setattr(fftw, "PLANNING_S", 1e-6)
     assert facts(n=4096) == {"rigour": "FFTW_ESTIMATE", "wisdom": "none"}
     monkeypatch.setattr(fftw, "PLANNING_S", 60.0)  # a busy machine plans slowly
@@ -315,7 +312,7 @@ DAMAGED = ["", "{", "null", "3", '"abc"', "[]", "[1, 2, 3]", '["a", "b"]', '["(f
 
 
 @pytest.mark.parametrize("text", [*DAMAGED, "truncated"])
-def test_a_damaged_file_is_ignored_and_replaced(text: str, wisdom: Callable[[], Any], tmp_path: Path) -> None:
+def test_a_damaged_file_is_ignored_and_replaced(text, wisdom, tmp_path):
     file = tmp_path / "cache" / "wisdom.json"
     facts()
     file.write_text(file.read_text()[:-40] if text == "truncated" else text, "latin-1")
@@ -326,13 +323,13 @@ def test_a_damaged_file_is_ignored_and_replaced(text: str, wisdom: Callable[[], 
     assert [part[:5] for part in json.loads(file.read_text())] == ["(fftw"] * 3
 
 
-def test_a_folder_that_refuses_costs_only_time(wisdom: Callable[[], Any], tmp_path: Path) -> None:
+def test_a_folder_that_refuses_costs_only_time(wisdom, tmp_path):
     (tmp_path / "cache").write_text("a file in the folder's place")
     wisdom()
     assert facts() == {"rigour": "FFTW_MEASURE", "wisdom": "new"}
 
 
-def test_what_another_process_wrote_meanwhile_is_kept(wisdom: Callable[[], Any], tmp_path: Path) -> None:
+def test_what_another_process_wrote_meanwhile_is_kept(wisdom, tmp_path):
     other = wisdom()
     wisdom()
     facts(n=96)
@@ -354,7 +351,7 @@ for n in range(int(sys.argv[1]), int(sys.argv[1]) + 8):
 """
 
 
-def test_processes_at_once_leave_a_whole_file(wisdom: Callable[[], Any], tmp_path: Path) -> None:
+def test_processes_at_once_leave_a_whole_file(wisdom, tmp_path):
     env = {**os.environ, "XDG_CACHE_HOME": str(tmp_path)}
     writers = [subprocess.Popen([sys.executable, "-c", LEARN, str(first)], env=env) for first in (10, 20, 30)]
     assert [writer.wait(60) for writer in writers] == [0, 0, 0]
@@ -362,7 +359,7 @@ def test_processes_at_once_leave_a_whole_file(wisdom: Callable[[], Any], tmp_pat
     assert pyfftw.import_wisdom(tuple(part.encode() for part in json.loads(file.read_text())))[:2] == (True, True)
 
 
-def test_the_file_belongs_to_this_pyfftw_and_this_cpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_file_belongs_to_this_pyfftw_and_this_cpu(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr(fftw, "_cpu", lambda: " Some CPU @ 2.0GHz/é")
     started = fftw._wisdom.__wrapped__()
@@ -373,7 +370,7 @@ def test_the_file_belongs_to_this_pyfftw_and_this_cpu(tmp_path: Path, monkeypatc
 
 
 @pytest.mark.parametrize("threads", [1, 2])
-def test_plans_transform_what_their_arrays_hold_later(threads: int, wisdom: Callable[[], Any]) -> None:
+def test_plans_transform_what_their_arrays_hold_later(threads, wisdom):
     source, target = np.empty((3, 8, 6, 2), "f4"), np.empty((3, 8, 6, 2), "f4")
     planned = fftw.plan(fftw.as_complex(source), fftw.as_complex(target), (1, 2), threads=threads, inverse=True)
     source[...] = np.random.default_rng(0).uniform(-1, 1, source.shape)

@@ -14,7 +14,7 @@ from kernelmark.kernels.gemm import problem as gemm
 from support.kernels import LAYOUTS, REGISTRY, chosen, drawn, failures, referenced, refusal, set_up, verified
 
 
-def _truth(problem: gemm.GemmProblem, x: dict[str, np.ndarray]) -> np.ndarray:
+def _truth(problem, x):
     """C by its definition: each element of A and B times the scale of its block, if it has one."""
     a, b = (x[name].astype(float) for name in "ab")
     if "scale_a" in x:
@@ -37,14 +37,14 @@ SCALED = ("/beta1", "/alpha-0.5/beta2/lda+3/ldb+1/ldc+2", "/beta1/batch2")
         *(f"m131n264k300/e4m3.f32/NT{options}/scale-blocks" for options in SCALED),
     ],
 )
-def test_reference_is_the_definition(problem: str) -> None:
+def test_reference_is_the_definition(problem):
     parsed, x, reference = referenced(f"gemm/{problem}")
     truth = _truth(parsed, x)
     assert np.allclose(reference.values.reshape(truth.shape), truth, rtol=0, atol=1e-13)
 
 
 @pytest.mark.parametrize("options", ["", "/beta1", "/alpha3", "/batch2"])
-def test_sampled_check_accepts_the_truth(options: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sampled_check_accepts_the_truth(options, monkeypatch):
     monkeypatch.setattr(_reference, "WHOLE_REFERENCE_MACS", 0)
     problem, x, reference = referenced(f"gemm/m131n97k203/f32/NT{options}")
     right = _truth(problem, x).astype(np.float32)
@@ -59,7 +59,7 @@ def test_sampled_check_accepts_the_truth(options: str, monkeypatch: pytest.Monke
         *((f"{sizes}/f64/NN", "fp64", 1e-6) for sizes in ("m900n1100k1300", "m128n128k40000")),
     ],
 )
-def test_the_checksum_passes_a_right_product_and_finds_one_wrong_element(text, numerics, error, monkeypatch) -> None:
+def test_the_checksum_passes_a_right_product_and_finds_one_wrong_element(text, numerics, error, monkeypatch):
     monkeypatch.setattr(_reference, "WHOLE_REFERENCE_MACS", 0)
     problem, x, reference = referenced(f"gemm/{text}")
     result = _truth(problem, x).astype(numpy_dtype(problem.operands()[2].dtype))
@@ -72,7 +72,7 @@ def test_the_checksum_passes_a_right_product_and_finds_one_wrong_element(text, n
 @pytest.mark.parametrize(
     ("dtype", "k"), [("f32", k) for k in (1, 31, 1024, 26752)] + [("f64", k) for k in (1, 86, 128, 300)]
 )
-def test_a_dropped_product_exceeds_the_tolerance_and_sequential_rounding_does_not(dtype: str, k: int) -> None:
+def test_a_dropped_product_exceeds_the_tolerance_and_sequential_rounding_does_not(dtype, k):
     problem, x, reference = referenced(f"gemm/m64n64k{k}/{dtype}/NT")
     numerics = dtype.replace("f", "fp")
     sequential = np.zeros((64, 64), numpy_dtype(dtype))
@@ -86,7 +86,7 @@ def test_a_dropped_product_exceeds_the_tolerance_and_sequential_rounding_does_no
 # As many bits as truncation must keep to be as exact.
 @pytest.mark.parametrize(("numerics", "bits"), [("tf32", 10), ("bf16", 8)])
 @pytest.mark.parametrize("k", [16, 1000])
-def test_truncated_operands_pass_as_what_they_are_and_not_as_fp32(numerics: str, bits: int, k: int) -> None:
+def test_truncated_operands_pass_as_what_they_are_and_not_as_fp32(numerics, bits, k):
     problem, x, reference = referenced(f"gemm/m128n128k{k}/f32/NT")
     mask = np.uint32((0xFFFFFFFF << (23 - bits)) & 0xFFFFFFFF)
     a, b = ((x[name].copy().view(np.uint32) & mask).view(np.float32).astype(float) for name in "ab")
@@ -95,7 +95,7 @@ def test_truncated_operands_pass_as_what_they_are_and_not_as_fp32(numerics: str,
     assert problem.check({"c": result}, reference, "fp32").reason is not None
 
 
-def _strassen(a: np.ndarray, b: np.ndarray, levels: int) -> np.ndarray:
+def _strassen(a, b, levels):
     """Winograd's variant, whose errors are larger than those of Strassen's own."""
     if not levels:
         return a @ b
@@ -110,7 +110,7 @@ def _strassen(a: np.ndarray, b: np.ndarray, levels: int) -> np.ndarray:
 
 @pytest.mark.parametrize("dtype", ["f32", "f64"])
 @pytest.mark.parametrize(("size", "levels"), [(64, 1), (512, 4)])
-def test_strassens_algorithm_is_right_as_such_in_all_its_levels(dtype, size, levels, monkeypatch) -> None:
+def test_strassens_algorithm_is_right_as_such_in_all_its_levels(dtype, size, levels, monkeypatch):
     problem, x = drawn(f"gemm/m{size}n{size}k{size}/{dtype}/NN")
     x = {name: np.clip(values, -1, 1) for name, values in x.items()}
     assert problem.halvings == levels
@@ -125,7 +125,7 @@ def test_strassens_algorithm_is_right_as_such_in_all_its_levels(dtype, size, lev
 
 
 @pytest.mark.parametrize("numerics", ["f16", "tf32"])
-def test_sums_truncated_as_tensor_cores_do_pass_as_theirs_and_not_as_fp32(numerics: str) -> None:
+def test_sums_truncated_as_tensor_cores_do_pass_as_theirs_and_not_as_fp32(numerics):
     problem, x, reference = referenced("gemm/m48n48k26752/f16.f32/NT")
     a, b = (x[name].astype(np.float64) for name in "ab")
     sums = np.zeros((48, 48), np.float32)
@@ -138,20 +138,20 @@ def test_sums_truncated_as_tensor_cores_do_pass_as_theirs_and_not_as_fp32(numeri
 
 
 @pytest.mark.parametrize(("storage", "numerics"), [("f16", "f16"), ("bf16", "bf16"), ("f16", "fp32")])
-def test_operands_stored_no_more_precisely_than_the_arithmetic_are_not_rounded_again(storage, numerics) -> None:
+def test_operands_stored_no_more_precisely_than_the_arithmetic_are_not_rounded_again(storage, numerics):
     assert operand_roundoff(numerics, storage) == 0.0
     assert operand_roundoff("tf32", "f32") == 2.0**-10
 
 
 @pytest.mark.parametrize("dtype", ["f16", "bf16"])
-def test_half_precision_storage_passes_when_rounded_once(dtype: str) -> None:
+def test_half_precision_storage_passes_when_rounded_once(dtype):
     problem, x, reference = referenced(f"gemm/m64n64k500/{dtype}/NN")
     rounded = _truth(problem, x).astype(numpy_dtype(dtype))
     assert problem.check({"c": rounded}, reference, "fp32").reason is None
     assert problem.check({"c": np.nextafter(rounded.astype(np.float32), 99) + 0.5}, reference, "fp32").reason
 
 
-def test_tolerance_grows_with_reduction_length_and_roundoff() -> None:
+def test_tolerance_grows_with_reduction_length_and_roundoff():
     small, large = (REGISTRY.problem(f"gemm/m8n8k{k}/f32/NN") for k in (100, 10_000))
     for name in NUMERICS:
         if name != "exact":
@@ -164,7 +164,7 @@ def test_tolerance_grows_with_reduction_length_and_roundoff() -> None:
 
 @pytest.mark.parametrize("whole", [True, False])
 @pytest.mark.parametrize("k", [3, gemm.MOST_S8])
-def test_integers_are_right_only_to_the_last_one(k: int, whole: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_integers_are_right_only_to_the_last_one(k, whole, monkeypatch):
     if not whole:
         monkeypatch.setattr(_reference, "WHOLE_REFERENCE_MACS", 0)
     problem, x = drawn(f"gemm/m131n65k{k}/s8.s32/NT/lda+1")
@@ -181,7 +181,7 @@ def test_integers_are_right_only_to_the_last_one(k: int, whole: bool, monkeypatc
             assert problem.check({"c": wrong}, reference, numerics).reason, place
 
 
-def test_a_wrong_integer_is_named_to_its_last_digit() -> None:
+def test_a_wrong_integer_is_named_to_its_last_digit():
     problem, x = drawn(f"gemm/m1n1k{gemm.MOST_S8}/s8.s32/NT")
     x["a"][:], x["b"][:] = -128, -128
     reference = problem.reference(x, np.random.default_rng(0))
@@ -193,7 +193,7 @@ def test_a_wrong_integer_is_named_to_its_last_digit() -> None:
     assert "c[0, 0] was not written" in (problem.check(outputs, reference, "exact").reason or "")
 
 
-def test_rows_of_groups_are_equal_or_follow_zipf() -> None:
+def test_rows_of_groups_are_equal_or_follow_zipf():
     rows = [np.diff(drawn(f"gemm/m{m}n1k1/f32/NT/{groups}")[0].group_rows).tolist() for m, groups in (
         (8192, "groups8-skewed"), (8, "groups3-equal"), (3, "groups4-skewed"),
     )]  # fmt: skip
@@ -201,7 +201,7 @@ def test_rows_of_groups_are_equal_or_follow_zipf() -> None:
 
 
 @pytest.mark.parametrize("layout", ["NN", "NT"])
-def test_groups_are_products_of_their_rows_with_their_own_b(layout: str) -> None:
+def test_groups_are_products_of_their_rows_with_their_own_b(layout):
     problem, x, reference = referenced(f"gemm/m31n33k17/f64/{layout}/beta2/groups4-skewed")
     b = x["b"].transpose(0, 2, 1) if layout == "NT" else x["b"]
     # Of 31 rows 12/25, 6/25, 4/25 and 3/25.
@@ -416,11 +416,11 @@ def test_layouts_that_no_layer_has_are_refused():
     assert taken == {*((e, ops) for e in EPILOGUES[:2] for ops in ("NN", "NT")), ("update", "TN")}
 
 
-def test_blas_has_its_threads_back_after_a_launch() -> None:
+def test_blas_has_its_threads_back_after_a_launch():
     import scipy.linalg.blas  # noqa: F401
     import threadpoolctl
 
-    def threads() -> list[int]:
+    def threads():
         return [lib["num_threads"] for lib in threadpoolctl.threadpool_info() if lib["user_api"] == "blas"]
 
     launch, *_ = set_up("gemm/m30n20k10/f32/NN/epi-sigmoid", "gemm/numpy.fused", 3)

@@ -7,9 +7,8 @@ from itertools import product
 import pytest
 
 from kernelmark.bench.emulator.sweep import EmulatedCase
-from kernelmark.bench.plan.kernel import CudaKernel, Scratch, Tile
-from kernelmark.bench.plan.limits import H100, DeviceLimits
-from kernelmark.bench.plan.operation import Problem
+from kernelmark.bench.plan.kernel import Scratch
+from kernelmark.bench.plan.limits import H100
 from kernelmark.bench.plan.suites import find_suite
 from kernelmark.bench.plan.tiles import tile_text
 from kernelmark.kernels._waves import filled
@@ -24,7 +23,7 @@ FOUNDING = "gemm/m1024n2048k26752/f32/NT"
 
 @pytest.mark.parametrize("name", ["blocktile1d", "blocktile2d", *PACKED])
 @pytest.mark.parametrize(("m", "n", "k"), [(1, 1, 1), (31, 33, 17), (1000, 257, 3), (129, 64, 4096)])
-def test_every_tile_of_c_has_a_block_and_no_block_is_idle(name: str, m: int, n: int, k: int) -> None:
+def test_every_tile_of_c_has_a_block_and_no_block_is_idle(name, m, n, k):
     problem = REGISTRY.problem(f"gemm/m{m}n{n}k{k}/f32/NT/batch3")
     for case in cases(f"gemm/cuda.{name}", problem):
         (_, call), *_ = case.calls
@@ -52,7 +51,7 @@ def test_every_tile_of_c_has_a_block_and_no_block_is_idle(name: str, m: int, n: 
         (("skinny",), "m5n64k64/f16/NT/ldc+1", 8),
     ],
 )
-def test_packs_are_moved_only_where_their_rows_are_aligned(names: tuple[str, ...], problem: str, width: int) -> None:
+def test_packs_are_moved_only_where_their_rows_are_aligned(names, problem, width):
     for name in names:
         (entry, _), *_ = chosen(f"gemm/cuda.{name}", f"gemm/{problem}").calls
         assert f", {width}, Op::" in entry, name
@@ -60,7 +59,7 @@ def test_packs_are_moved_only_where_their_rows_are_aligned(names: tuple[str, ...
 
 @pytest.mark.parametrize("k", [1, 7, 255, 256, 511, 512, 26752, 26753])
 @pytest.mark.parametrize("batch", ["", "/batch5"])
-def test_slices_cover_k_and_none_is_empty(k: int, batch: str) -> None:
+def test_slices_cover_k_and_none_is_empty(k, batch):
     for case in cases("gemm/cuda.splitk", f"gemm/m130n70k{k}/f32/NN{batch}"):
         (_, product), *sums = case.calls
         depth, count = product.args[-2:]
@@ -75,7 +74,7 @@ def test_slices_cover_k_and_none_is_empty(k: int, batch: str) -> None:
         assert partials.nbytes == 4 * math.prod(product.grid[2:]) * 130 * 70
 
 
-def test_the_founding_shape_is_cut_until_its_blocks_fill_the_device() -> None:
+def test_the_founding_shape_is_cut_until_its_blocks_fill_the_device():
     problem = REGISTRY.problem(FOUNDING)
     splitk = CUDA["gemm/cuda.splitk"]
     call = splitk.plan(problem, next(splitk.tiles()), H100)[0]
@@ -84,7 +83,7 @@ def test_the_founding_shape_is_cut_until_its_blocks_fill_the_device() -> None:
 
 @pytest.mark.parametrize("name", ["async", "splitk", "streamk"])
 @pytest.mark.parametrize("k", [8, 24, 136])
-def test_copies_without_guards_are_right_from_one_step_on(name: str, k: int) -> None:
+def test_copies_without_guards_are_right_from_one_step_on(name, k):
     """Tiles that divide the product; with few steps some stages of the pipeline are never filled."""
     problems = [REGISTRY.problem(f"gemm/m128n64k{k}/f32/{layout}/alpha2/beta0.5/batch2") for layout in ("NT", "TT")]
     kernel = CUDA[f"gemm/cuda.{name}"]
@@ -95,7 +94,7 @@ def test_copies_without_guards_are_right_from_one_step_on(name: str, k: int) -> 
 
 
 @pytest.mark.parametrize("name", ["async", "splitk", "streamk"])
-def test_wide_tiles_divide_a_product_without_guards(name: str) -> None:
+def test_wide_tiles_divide_a_product_without_guards(name):
     for shape in ("m128n256k40", "m256n256k40"):
         kernel = CUDA[f"gemm/cuda.{name}"]
         tile = next(t for t in kernel.tiles() if (t.TM, t.TN) == (8, 16))
@@ -110,7 +109,7 @@ SHAPES = [(1, 1, 1), (31, 33, 17), (1024, 2048, 26752), (4096, 4096, 4096), (129
 
 
 @pytest.mark.parametrize("tile", [WIDE, MIDDLE, TINY], ids=["wide", "middle", "tiny"])
-def test_whole_tiles_and_equal_shares_cover_every_step_once(tile: Tile) -> None:
+def test_whole_tiles_and_equal_shares_cover_every_step_once(tile):
     for (m, n, k), batch in product(SHAPES, ("", "/batch3")):
         problem = REGISTRY.problem(f"gemm/m{m}n{n}k{k}/f32/NT{batch}")
         d = dealt(problem, tile)
@@ -123,7 +122,7 @@ def test_whole_tiles_and_equal_shares_cover_every_step_once(tile: Tile) -> None:
         assert d.blocks <= tile.SMS * tile.BLOCKS_PER_SM, problem.id
 
 
-def test_the_founding_shape_keeps_every_multiprocessor_busy_for_the_same_time() -> None:
+def test_the_founding_shape_keeps_every_multiprocessor_busy_for_the_same_time():
     problem = REGISTRY.problem(FOUNDING)
     assert STREAMK.tile_for(problem) == WIDE
     d = dealt(problem, WIDE)
@@ -131,7 +130,7 @@ def test_the_founding_shape_keeps_every_multiprocessor_busy_for_the_same_time() 
     assert d.share * d.blocks < 1.001 * d.tiles * d.steps
 
 
-def test_scratch_is_two_tiles_a_block_and_none_where_no_tile_is_divided() -> None:
+def test_scratch_is_two_tiles_a_block_and_none_where_no_tile_is_divided():
     product, _ = STREAMK.plan(REGISTRY.problem(FOUNDING), WIDE, H100)
     (partials,) = (arg for arg in product.args if isinstance(arg, Scratch))
     assert partials.nbytes == 2 * 132 * WIDE.BM * WIDE.BN * 4
@@ -141,7 +140,7 @@ def test_scratch_is_two_tiles_a_block_and_none_where_no_tile_is_divided() -> Non
 
 
 @pytest.mark.parametrize("options", ["", "/alpha2/beta0.5/batch3/lda+4/ldb+8/ldc+4"])
-def test_the_product_that_is_emulated_has_several_whole_tiles_a_block_and_divided_ones(options: str) -> None:
+def test_the_product_that_is_emulated_has_several_whole_tiles_a_block_and_divided_ones(options):
     d = dealt(REGISTRY.problem(f"gemm/m72n68k44/f32/NT{options}"), TINY)
     assert d.whole > d.blocks
     assert d.divides
@@ -152,7 +151,7 @@ ALONG_N = ("NT", "NN")
 
 
 @pytest.mark.parametrize("sizes", ["m1n576k7168", "m16n129280k7168", "m5n33k1", "m8n2112k7169", "m16n7168k16384"])
-def test_slices_cover_k_once_and_blocks_cover_the_columns(sizes: str) -> None:
+def test_slices_cover_k_once_and_blocks_cover_the_columns(sizes):
     variants = product(("f32", "f16", "bf16.f32"), ALONG_N)
     taken = [cases(SKINNY.id, f"gemm/{sizes}/{dtype}/{layout}/batch2") for dtype, layout in variants]
     assert all(taken)
@@ -167,7 +166,7 @@ def test_slices_cover_k_once_and_blocks_cover_the_columns(sizes: str) -> None:
 
 
 @pytest.mark.parametrize("sizes", ["n576k7168", "n2112k7168", "n4096k4096"])
-def test_a_layer_of_a_decoder_fills_the_device(sizes: str) -> None:
+def test_a_layer_of_a_decoder_fills_the_device(sizes):
     for m, dtype in product((1, 8, 16), ("f32", "bf16")):
         (_, call), *_ = chosen(SKINNY.id, f"gemm/m{m}{sizes}/{dtype}/NT").calls
         assert math.prod(call.grid) >= 0.9 * H100.multiprocessors, (m, dtype)
@@ -178,7 +177,7 @@ DEFAULT = next(BATCHED.tiles())
 
 
 @pytest.mark.parametrize("size", [1, 3, 8, 17, 32, 33, 64, 100, 128])
-def test_every_element_of_every_product_has_a_thread_and_panels_fit(size: int) -> None:
+def test_every_element_of_every_product_has_a_thread_and_panels_fit(size):
     for dtype, batch in product(("f32", "f64"), (1, 2, 1000, 100_000)):
         problem = f"gemm/m{size}n{size}k{size}/{dtype}/NT" + (f"/batch{batch}" if batch > 1 else "")
         ((entry, call),) = chosen(BATCHED.id, problem).calls
@@ -190,7 +189,7 @@ def test_every_element_of_every_product_has_a_thread_and_panels_fit(size: int) -
         assert call.shared_bytes <= 99 * 1024, problem  # what every device from 8.0 on has
 
 
-def test_products_share_blocks_only_once_there_is_one_for_each_multiprocessor() -> None:
+def test_products_share_blocks_only_once_there_is_one_for_each_multiprocessor():
     few, many = (REGISTRY.problem(f"gemm/m4n4k4/f32/NN/batch{batch}") for batch in (100, 10_000))
     assert BATCHED.plan(few, DEFAULT, H100)[0].block[1] == 1
     shared = BATCHED.plan(many, DEFAULT, H100)[0]
@@ -210,24 +209,24 @@ def test_products_share_blocks_only_once_there_is_one_for_each_multiprocessor() 
         (396, 2, 4, 0.75),
     ],
 )
-def test_the_share_of_a_device_that_blocks_fill(blocks: int, resident: int, warps_: int, share: float) -> None:
+def test_the_share_of_a_device_that_blocks_fill(blocks, resident, warps_, share):
     assert filled(blocks, resident, warps_, 132) == pytest.approx(share)
 
 
-def test_a_small_product_is_not_given_a_tile_that_is_mostly_empty() -> None:
+def test_a_small_product_is_not_given_a_tile_that_is_mostly_empty():
     for name in ("gemm/cuda.async", "gemm/cuda.splitk"):
         tile = chosen(name, "gemm/m32n32k32/f32/NT/batch4").tile
         assert (tile.BM, tile.BN) == (64, 32)
 
 
-def share(kernel: CudaKernel, problem: Problem, tile: Tile, device: DeviceLimits) -> float:
+def share(kernel, problem, tile, device):
     (resident,) = (c.resident for c in CHOICES if all(vars(tile)[name] == value for name, value in c.values.items()))
     grid = kernel.plan(problem, tile, device)[0].grid
     return filled(math.prod(grid), resident, warps(tile) // 32, device.multiprocessors) * useful(problem, tile)
 
 
 @pytest.mark.parametrize("name", ["gemm/cuda.async", "gemm/cuda.splitk"])
-def test_a_default_fills_nine_tenths_of_what_the_best_tile_of_its_class_does(name: str) -> None:
+def test_a_default_fills_nine_tenths_of_what_the_best_tile_of_its_class_does(name):
     """Tiles whose threads have as many sums in warps of the same size compute alike."""
     kernel = CUDA[name]
     suites = ("founding", "seed", "smoke")

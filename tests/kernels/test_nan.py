@@ -7,24 +7,17 @@ keeps its bits.
 import gc
 import os
 import re
-from collections.abc import Iterator
 from functools import partial
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-from _pytest.mark import ParameterSet
 
 from emulator.proof import Overflow, _rank, emulated, short_run
 from kernelmark.bench.emulator.build import CUDA, program
 from kernelmark.bench.emulator.report import unwaived
-from kernelmark.bench.emulator.sweep import EmulatedCase, _buffer, _view, entries, launches
+from kernelmark.bench.emulator.sweep import _buffer, _view, entries, launches
 from kernelmark.bench.emulator.worker import run
 from kernelmark.bench.measure.present import unavailable
-from kernelmark.bench.plan.dtypes import Array
-from kernelmark.bench.plan.kernel import Kernel
-from kernelmark.bench.plan.operation import Problem
 from kernelmark.kernels.aggregate._formats import FORMATS
 from kernelmark.kernels.aggregate._team import team_of
 from kernelmark.kernels.conv._convolve import convolve
@@ -33,7 +26,6 @@ from kernelmark.kernels.conv._tolerance import TRANSFORMED
 from support.emulated import host_compiler, program_entries
 from support.kernels import REGISTRY, set_up
 
-Arrays = dict[str, Array]
 pytestmark = pytest.mark.filterwarnings("ignore:(invalid value|overflow) encountered:RuntimeWarning")
 #: Numerics that divide a number into parts, of which some are NaN where it is infinite.
 DIVIDED = ("3xtf32", *TRANSFORMED)
@@ -41,7 +33,7 @@ DIVIDED = ("3xtf32", *TRANSFORMED)
 PAIRED = "fft/cuda.small"
 
 
-def planted(problem: Problem, views: Arrays) -> tuple[Arrays, Arrays]:
+def planted(problem, views):
     """Put two NaN, one with all bits, and both infinities far apart into each operand, or one NaN into a small one.
 
     Return what was drawn, with zeros among it, and the same with NaN and infinities.
@@ -61,7 +53,7 @@ def planted(problem: Problem, views: Arrays) -> tuple[Arrays, Arrays]:
     return clean, {name: array.copy() for name, array in views.items()}
 
 
-def wrong(problem: Problem, kernel: Kernel, values: tuple[Arrays, Arrays], outputs: Arrays) -> str | None:
+def wrong(problem, kernel, values, outputs):
     drawn, inputs = values
     numerics = kernel.numerics_for(problem)
     clean, want = (problem.reference(each, np.random.default_rng(1)) for each in values)
@@ -91,7 +83,7 @@ def wrong(problem: Problem, kernel: Kernel, values: tuple[Arrays, Arrays], outpu
     return problem.check(patched, clean, numerics).reason
 
 
-def _values(problem: Problem, reference: Any) -> Arrays:
+def _values(problem, reference):
     name = next(operand.name for operand in problem.operands() if operand.role != "in")
     if isinstance(reference, dict):
         return {name: reference["want"]} if problem.op == "aggregate" else reference
@@ -101,7 +93,7 @@ def _values(problem: Problem, reference: Any) -> Arrays:
     }
 
 
-def _reached(problem: Problem, kernel: Kernel, inputs: Arrays, before: Array, want: Array) -> tuple[Array, ...]:
+def _reached(problem, kernel, inputs, before, want):
     """Return which values depend on what was planted, which of these need only be NaN or infinite, which are free."""
     nothing, numerics = np.zeros(want.shape, bool), kernel.numerics_for(problem)
     if problem.op == "fft":
@@ -123,7 +115,7 @@ def _reached(problem: Problem, kernel: Kernel, inputs: Arrays, before: Array, wa
     return reached, reached & (planes | (numerics in DIVIDED)), planes & ~reached
 
 
-def complaint(case: EmulatedCase, cuda: Path = CUDA) -> str | None:
+def complaint(case, cuda=CUDA):
     """Return what an emulated kernel, from the sources in a folder, makes wrong of planted operands."""
     problem, rng = case.problem, np.random.default_rng(3)
     buffers = {operand.name: _buffer(operand, rng) for operand in problem.operands()}
@@ -138,9 +130,9 @@ def complaint(case: EmulatedCase, cuda: Path = CUDA) -> str | None:
 WORDS = ("epilogue", "direction", "step", "feedback", "kind", "place")
 
 
-def _cases(kernel: str, others: bool) -> list[EmulatedCase]:
+def _cases(kernel, others):
     """Return a case of a kernel for each of its words, or those of its other storage types."""
-    alike: dict[tuple[str, ...], list[EmulatedCase]] = {}
+    alike = {}
     for case in sorted(short_run(kernel), key=_rank):
         same = alike.setdefault(tuple(getattr(case.problem, word, "") for word in WORDS), [])
         if case.problem.dtype not in [known.problem.dtype for known in same]:
@@ -148,7 +140,7 @@ def _cases(kernel: str, others: bool) -> list[EmulatedCase]:
     return [case for same in alike.values() for case in (same[1:] if others else same[:1])]
 
 
-def _emulated() -> Iterator[ParameterSet]:
+def _emulated():
     """Yield kernels; the short run takes one storage type. Those of `fma` coarsen their operands."""
     for name in emulated():
         types = REGISTRY.kernels[name].domain.get("dtype", ())
@@ -159,7 +151,7 @@ def _emulated() -> Iterator[ParameterSet]:
 
 
 @pytest.mark.parametrize("every", list(_emulated()))
-def test_emulated_kernel_keeps_nan_and_infinities(every: partial[list[EmulatedCase]]) -> None:
+def test_emulated_kernel_keeps_nan_and_infinities(every):
     host_compiler()
     assert every()
     for case in every():
@@ -187,7 +179,7 @@ PROBLEMS = (
 )
 
 
-def _on_cpu() -> Iterator[ParameterSet]:
+def _on_cpu():
     """Yield each kernel of the CPU that takes reals; each process of its own loads Numba, which takes seconds."""
     for kernel in REGISTRY.kernels.values():
         if kernel.device == "cpu" and kernel.op != "fma" and kernel.domain.get("dtype") != ("s8.s32",):
@@ -195,7 +187,7 @@ def _on_cpu() -> Iterator[ParameterSet]:
 
 
 @pytest.mark.parametrize("kernel", list(_on_cpu()))
-def test_kernel_of_the_cpu_keeps_nan_and_infinities(kernel: Kernel) -> None:
+def test_kernel_of_the_cpu_keeps_nan_and_infinities(kernel):
     problems = [p for p in map(REGISTRY.problem, PROBLEMS) if p.op == kernel.op and kernel.refuses(p) is None]
     if kernel.provider == "process" and not problems:
         pytest.skip("two processes need two CPUs")
@@ -233,7 +225,7 @@ LOST = (
 
 @pytest.mark.long
 @pytest.mark.parametrize(("lost", "kernel", "word"), LOST, ids=lambda value: getattr(value, "id", ""))
-def test_nan_that_a_kernel_loses_is_missed(lost: Overflow, kernel: str, word: str) -> None:
+def test_nan_that_a_kernel_loses_is_missed(lost, kernel, word):
     host_compiler()
     case = next(case for case in _cases(kernel, False) if word in case.problem.id)
     assert re.search("expected nan|NaN is lost", complaint(case, lost.folder()) or "")

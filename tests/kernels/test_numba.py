@@ -45,7 +45,7 @@ def answer():
 
 
 @pytest.fixture
-def answer(tmp_path: Path):
+def answer(tmp_path):
     """What a compiled function returns in a process of its own, where the one that it calls returns `value`."""
     shutil.copytree(ROOT / "bench", tmp_path / "bench")
     shutil.copytree(ROOT / "kernelmark", tmp_path / "kernelmark", symlinks=True)
@@ -54,23 +54,23 @@ def answer(tmp_path: Path):
         shutil.copy(ROOT / "kernels" / name, tmp_path / "kernels")
     (tmp_path / "kernels" / "_caller.py").write_text(CALLER)
 
-    def run(value: int, before: str = "") -> int:
+    def run(value, before=""):
         (tmp_path / "kernels" / "_callee.py").write_text(CALLEE.format(value=value))
         env = os.environ | {"XDG_CACHE_HOME": str(tmp_path / "cache"), "PYTHONDONTWRITEBYTECODE": "1"}
         command = [sys.executable, "-c", f"{before}\nfrom kernelmark.kernels._caller import answer; print(answer())"]
         done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, check=True)
         return int(done.stdout)
 
-    run.cache = tmp_path / "cache" / "kernelmark" / "numba"  # type: ignore[attr-defined]
+    run.cache = tmp_path / "cache" / "kernelmark" / "numba"
     return run
 
 
-def test_a_function_is_compiled_anew_where_one_that_it_calls_has_changed(answer) -> None:
+def test_a_function_is_compiled_anew_where_one_that_it_calls_has_changed(answer):
     assert answer(10) == 11
     assert answer(20) == 21
 
 
-def test_what_is_compiled_is_kept_and_what_is_a_month_old_is_removed(answer) -> None:
+def test_what_is_compiled_is_kept_and_what_is_a_month_old_is_removed(answer):
     answer(10)
     (folder,) = answer.cache.iterdir()
     assert list(folder.rglob("*.nbc"))
@@ -79,12 +79,12 @@ def test_what_is_compiled_is_kept_and_what_is_a_month_old_is_removed(answer) -> 
     assert folder not in list(answer.cache.iterdir())
 
 
-def test_a_function_is_compiled_where_no_file_can_be_written(answer) -> None:
+def test_a_function_is_compiled_where_no_file_can_be_written(answer):
     assert answer(10, "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))") == 11
     assert not list(answer.cache.rglob("*.nbc"))
 
 
-def test_functions_are_refused_where_numba_compiles_nothing(monkeypatch) -> None:
+def test_functions_are_refused_where_numba_compiles_nothing(monkeypatch):
     monkeypatch.setattr(numba.config, "DISABLE_JIT", 1)
     with pytest.raises(Unsupported, match="NUMBA_DISABLE_JIT is set, so that Numba compiles nothing; unset it"):
         jit(lambda: None)
@@ -95,7 +95,7 @@ def _next(value):
     return value + 1
 
 
-def test_a_part_is_compiled_only_within_its_caller() -> None:
+def test_a_part_is_compiled_only_within_its_caller():
     after = numba.njit(lambda value: _next(value) + _next(2 * value))
     assert {function for function, _ in compiled_by(lambda: after(1))} == {after.py_func}
     assert after(3) == 11
@@ -110,7 +110,7 @@ N = (1, 2, ALONE, ALONE + 1, LANES - 1, LANES, LANES + 1, 2 * LANES + FEW + 1, W
 K = (1, 5, LANES, LANES + 1, DEPTH + 3)
 
 
-def stored(x: np.ndarray, order: str) -> tuple[np.ndarray, int, int, int]:
+def stored(x, order):
     """Return a copy in rows (N), columns (T), or rows too far apart to be read in place (F).
 
     Elements before it and after each of its rows are no numbers.
@@ -123,11 +123,11 @@ def stored(x: np.ndarray, order: str) -> tuple[np.ndarray, int, int, int]:
 
 
 @pytest.fixture(scope="module")
-def compiled() -> np.ndarray:
+def compiled():
     """What functions multiply with."""
-    outputs: list[np.ndarray] = []
+    outputs = []
 
-    def setup(product: np.ndarray):
+    def setup(product):
         outputs.append(product)
         return lambda: None
 
@@ -136,7 +136,7 @@ def compiled() -> np.ndarray:
 
 
 @pytest.mark.parametrize("k", K)
-def test_a_product_is_right_at_every_end_and_in_every_order(compiled: np.ndarray, k: int) -> None:
+def test_a_product_is_right_at_every_end_and_in_every_order(compiled, k):
     rng, scratch = np.random.default_rng(17), np.full(SCRATCH, np.nan, np.float32)
     for m, n in product(M, N):
         a, b, before = (rng.uniform(-1, 1, shape).astype(np.float32) for shape in ((m, k), (k, n), (m, n)))
@@ -152,15 +152,15 @@ def test_a_product_is_right_at_every_end_and_in_every_order(compiled: np.ndarray
             assert np.isnan(c[0]).sum() == outside  # nothing was stored beside the product
 
 
-def test_each_step_of_a_wide_tile_fetches_a_row_and_another_line() -> None:
+def test_each_step_of_a_wide_tile_fetches_a_row_and_another_line():
     tile = products((ROWS,), VECTORS)
 
     @jit
     def added(c, a, b):
         tile((ROWS, VECTORS * LANES), c, (0, WIDTH), False, a, (0, 1, ROWS), b, (0, WIDTH), len(a) // ROWS, (0, 0))
 
-    added.compile("void(f4[::1], f4[::1], f4[::1])")  # type: ignore[attr-defined]
-    (code,) = added.inspect_llvm().values()  # type: ignore[attr-defined]
+    added.compile("void(f4[::1], f4[::1], f4[::1])")
+    (code,) = added.inspect_llvm().values()
     assert code.count("call void @llvm.prefetch") >= -(-VECTORS * LANES // LINE) + 1
 
 
@@ -178,14 +178,14 @@ def divide(row):
     row[0] = 1 // row[0]
 
 
-def together(*bands) -> None:
+def together(*bands):
     team(len(bands) - 1).run([Band.of(band) for band in bands])
 
 
 @pytest.mark.parametrize("pause_s", WAYS.values(), ids=WAYS)
 @pytest.mark.parametrize("threads", [2, 3, 5])
-def test_every_launch_does_each_band_once(threads: int, pause_s: float) -> None:
-    bands: list[tuple[int, int]] = []
+def test_every_launch_does_each_band_once(threads, pause_s):
+    bands = []
     launch = in_bands(16, threads, lambda *band: lambda: bands.append(band))
     edges = [16 * i // threads for i in range(threads + 1)]
     for _ in range(5 if pause_s else 2000):
@@ -196,7 +196,7 @@ def test_every_launch_does_each_band_once(threads: int, pause_s: float) -> None:
 
 
 @pytest.mark.parametrize("pause_s", WAYS.values(), ids=WAYS)
-def test_bands_of_any_number_of_compiled_calls_are_done_beside_those_of_the_interpreter(pause_s: float) -> None:
+def test_bands_of_any_number_of_compiled_calls_are_done_beside_those_of_the_interpreter(pause_s):
     counts = np.zeros((3, 8), np.int64)
     calls = [bind(add_one, row) for row in counts]
     for number in range(1, 5 if pause_s else 500):
@@ -214,7 +214,7 @@ def copy(to, off):
 
 @pytest.mark.parametrize("pause_s", WAYS.values(), ids=WAYS)
 @pytest.mark.parametrize("threads", [2, 3, 5])
-def test_compiled_launches_in_turn_are_one_in_which_no_thread_goes_on_before_all_others(threads, pause_s) -> None:
+def test_compiled_launches_in_turn_are_one_in_which_no_thread_goes_on_before_all_others(threads, pause_s):
     counts, seen, total = np.zeros((threads, 10_000), np.int64), np.zeros((threads, 10_000), np.int64), np.zeros(1)
     adding = in_bands(threads, threads, lambda i, _: in_turn(*[bind(add_one, counts[i])] * (1 if i else 3)))
     reading = in_bands(threads, threads, lambda i, _: bind(copy, seen[i], counts[(i + 1) % threads]))
@@ -228,7 +228,7 @@ def test_compiled_launches_in_turn_are_one_in_which_no_thread_goes_on_before_all
         time.sleep(pause_s)
 
 
-def test_threads_meet_before_and_after_launches_beside_one_another_and_not_between() -> None:
+def test_threads_meet_before_and_after_launches_beside_one_another_and_not_between():
     counts = np.zeros((2, 8), np.int64)
     adding = in_bands(2, 2, lambda i, _: bind(add_one, counts[i]))
     assert len(in_turn(adding, adding).meetings) == 1
@@ -240,7 +240,7 @@ def test_threads_meet_before_and_after_launches_beside_one_another_and_not_betwe
     assert (counts == [[5], [6]]).all()
 
 
-def test_launches_of_the_interpreter_keep_their_place_between_compiled_ones() -> None:
+def test_launches_of_the_interpreter_keep_their_place_between_compiled_ones():
     counts, sums = np.zeros((2, 8), np.int64), []
     adding = in_bands(2, 2, lambda i, _: bind(add_one, counts[i]))
     launch = in_turn(adding, lambda: sums.append(counts.sum()), adding, adding, lambda: sums.append(counts.sum()))
@@ -248,7 +248,7 @@ def test_launches_of_the_interpreter_keep_their_place_between_compiled_ones() ->
     assert sums == [16, 48]
 
 
-def test_what_a_compiled_function_raises_in_another_thread_is_raised_once() -> None:
+def test_what_a_compiled_function_raises_in_another_thread_is_raised_once():
     numbers = np.zeros(1, np.int64)
     bands = bind(divide, numbers), in_turn()
     others = bind(add_one, np.zeros(1, np.int64)), bind(add_one, np.zeros(1, np.int64))
@@ -260,11 +260,11 @@ def test_what_a_compiled_function_raises_in_another_thread_is_raised_once() -> N
         launch()
 
 
-def test_what_a_band_raises_is_raised_once_and_the_next_launch_is_sound() -> None:
+def test_what_a_band_raises_is_raised_once_and_the_next_launch_is_sound():
     fails = [True]
 
-    def band(start: int, stop: int):
-        def run() -> None:
+    def band(start, stop):
+        def run():
             if start == 0 and fails[0]:
                 raise ArithmeticError("in another thread")
 
@@ -277,7 +277,7 @@ def test_what_a_band_raises_is_raised_once_and_the_next_launch_is_sound() -> Non
     launch()
 
 
-def test_a_launch_that_ended_keeps_nothing_alive() -> None:
+def test_a_launch_that_ended_keeps_nothing_alive():
     operand = np.zeros(3)
     reference = weakref.ref(operand)
     together(partial(np.negative, operand, out=operand), lambda: None)
@@ -285,14 +285,14 @@ def test_a_launch_that_ended_keeps_nothing_alive() -> None:
     assert reference() is None
 
 
-def test_a_launch_that_is_interrupted_ends_before_the_next_begins() -> None:
-    order: list[str] = []
+def test_a_launch_that_is_interrupted_ends_before_the_next_begins():
+    order = []
 
-    def slow() -> None:
+    def slow():
         time.sleep(0.2)
         order.append("slow")
 
-    def interrupted() -> None:
+    def interrupted():
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -302,13 +302,13 @@ def test_a_launch_that_is_interrupted_ends_before_the_next_begins() -> None:
 
 
 @pytest.mark.parametrize("came", [False, True], ids=["before", "after"])
-def test_threads_that_meet_are_not_left_waiting_by_an_interrupt(monkeypatch, came) -> None:
+def test_threads_that_meet_are_not_left_waiting_by_an_interrupt(monkeypatch, came):
     counts, seen = np.zeros((2, 300_000), np.int64), np.zeros((2, 300_000), np.int64)
     adding = in_bands(2, 2, lambda i, _: bind(add_one, counts[i]))
     launch = in_turn(adding, in_bands(2, 2, lambda i, _: bind(copy, seen[i], counts[1 - i])))
     perform = team(1)._perform
 
-    def interrupted(address: int, calls: int) -> int:
+    def interrupted(address, calls):
         if came:
             perform(address, calls)
         raise KeyboardInterrupt
@@ -328,11 +328,11 @@ def test_threads_that_meet_are_not_left_waiting_by_an_interrupt(monkeypatch, cam
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="threads are kept to CPUs on Linux alone")
-def test_threads_have_cpus_of_their_own() -> None:
+def test_threads_have_cpus_of_their_own():
     others = len(os.sched_getaffinity(0)) - 1
     if not others:
         pytest.skip("needs two CPUs")
-    affinities: list[set[int]] = []
+    affinities = []
     here = get_native_id()
     bands = [lambda: affinities.append(os.sched_getaffinity(0))] * others
     for _ in range(20):

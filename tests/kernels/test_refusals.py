@@ -236,12 +236,12 @@ REFUSED = [
 
 
 @pytest.mark.parametrize("op", dict.fromkeys(kernel.partition("/")[0] for kernel, *_ in REFUSED))
-def test_a_problem_is_refused_with_the_reason_or_taken(op: str) -> None:
+def test_a_problem_is_refused_with_the_reason_or_taken(op):
     answers = [(*row, refusal(*row[:2])) for row in REFUSED if row[0].startswith(f"{op}/")]
     assert [row for row in answers if (row[2] not in row[3] if row[2] else row[3])] == []
 
 
-def test_cudnn_and_pytorch_take_no_uneven_padding() -> None:
+def test_cudnn_and_pytorch_take_no_uneven_padding():
     modules = [f"kernelmark.kernels.conv.vendor.{name}" for name in ("cudnn", "torch")]
     vendors = [kernel for kernel in REGISTRY.kernels.values() if kernel.module in modules]
     for pad, direction in product(("pad0-1", "pad1x2-1"), ("fprop", "dgrad", "wgrad")):

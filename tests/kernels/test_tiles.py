@@ -3,21 +3,18 @@
 import itertools
 import json
 import math
-from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from kernelmark.bench.emulator.sweep import EmulatedCase
 from kernelmark.bench.measure.tensormap import extents
 from kernelmark.bench.plan.errors import UsageError
-from kernelmark.bench.plan.kernel import CudaKernel, KernelCall, Tile
-from kernelmark.bench.plan.limits import H100, TYPICAL, DeviceLimits
-from kernelmark.bench.plan.operation import Problem
+from kernelmark.bench.plan.kernel import Tile
+from kernelmark.bench.plan.limits import H100, TYPICAL
 from kernelmark.bench.plan.space import Space
 from kernelmark.bench.plan.tiles import tile_text
 from support.emulated import wrong_in_emulator
@@ -27,7 +24,7 @@ from support.kernels import REGISTRY, TUNABLE, TUNABLE_CPU, TUNABLE_CUDA, typica
 RECORDED = json.loads(Path(__file__).parents[1].joinpath("data/default_tiles.json").read_text())
 
 
-def test_seven_kernels_on_the_cpu_and_twenty_on_a_gpu_have_fifty_tiles_to_search() -> None:
+def test_seven_kernels_on_the_cpu_and_twenty_on_a_gpu_have_fifty_tiles_to_search():
     sampled = {name: list(islice(Space(kernel, typical(kernel)).valid(), 50)) for name, kernel in TUNABLE.items()}
     wide = {name for name, tiles in sampled.items() if len(tiles) == 50}
     assert len(wide & set(TUNABLE_CPU)) >= 7
@@ -35,7 +32,7 @@ def test_seven_kernels_on_the_cpu_and_twenty_on_a_gpu_have_fifty_tiles_to_search
 
 
 @pytest.mark.parametrize("name", TUNABLE)
-def test_what_is_preferred_is_of_the_space_on_every_device(name: str) -> None:
+def test_what_is_preferred_is_of_the_space_on_every_device(name):
     for device in TYPICAL.values():
         values = TUNABLE[name].values(device)
         for tile in TUNABLE[name].tiles(device):
@@ -43,7 +40,7 @@ def test_what_is_preferred_is_of_the_space_on_every_device(name: str) -> None:
             assert all(value in values[tunable] for tunable, value in vars(tile).items())
 
 
-def defaults(name: str, recorded: dict[str, Any]) -> Iterator[tuple[Problem, int, str]]:
+def defaults(name, recorded):
     problems = RECORDED["problems"][name.partition("/")[0]]
     for capability, taken in recorded.items():
         if capability != "tiles":
@@ -55,7 +52,7 @@ def defaults(name: str, recorded: dict[str, Any]) -> Iterator[tuple[Problem, int
 
 @pytest.mark.parametrize("step", [29, pytest.param(1, marks=pytest.mark.long)])
 @pytest.mark.parametrize("name", RECORDED["kernels"])
-def test_defaults_stay_as_they_were_before_there_were_other_tiles(name: str, step: int) -> None:
+def test_defaults_stay_as_they_were_before_there_were_other_tiles(name, step):
     changes = []
     for problem, capability, recorded in list(defaults(name, RECORDED["kernels"][name]))[::step]:
         tile = TUNABLE[name].tile_for(problem, TYPICAL[capability])
@@ -84,13 +81,13 @@ SMALL["conv/numba.direct"] = SMALL["conv/cpu.im2col"]
 SMALL["conv/numba.fft_tiled"] = SMALL["conv/pyfftw.tiled"]
 
 
-def test_every_kernel_on_the_cpu_that_has_tunables_is_verified_with_tiles_of_its_space() -> None:
+def test_every_kernel_on_the_cpu_that_has_tunables_is_verified_with_tiles_of_its_space():
     assert set(SMALL) == set(TUNABLE_CPU)
 
 
 @pytest.mark.parametrize(("problem_count", "count"), [(1, 2), pytest.param(None, 12, marks=pytest.mark.long)])
 @pytest.mark.parametrize("name", SMALL)
-def test_tiles_of_a_kernel_on_the_cpu_are_right(name: str, problem_count: int | None, count: int) -> None:
+def test_tiles_of_a_kernel_on_the_cpu_are_right(name, problem_count, count):
     for problem in SMALL[name][:problem_count]:
         tiles = Space(TUNABLE_CPU[name], REGISTRY.problem(problem)).sample(count, seed=1)
         assert tiles
@@ -120,7 +117,7 @@ EMULATED = {
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", EMULATED)
-def test_a_drawn_tile_is_right_in_the_emulator(name: str) -> None:
+def test_a_drawn_tile_is_right_in_the_emulator(name):
     problem = REGISTRY.problem(EMULATED[name])
     (tile,) = Space(TUNABLE_CUDA[name], problem).sample(1, seed=1)
     assert not wrong_in_emulator([EmulatedCase(TUNABLE_CUDA[name], problem, tile)])
@@ -174,7 +171,7 @@ PROBLEMS = {
 
 
 @cache
-def problems(name: str) -> list[Problem]:
+def problems(name):
     suitable, kernel = [], KERNELS[name]
     for dtype, text in itertools.product(kernel.domain.get("dtype", ("f32", "f16")), PROBLEMS[kernel.op]):
         try:
@@ -186,7 +183,7 @@ def problems(name: str) -> list[Problem]:
     return suitable
 
 
-def complaint(kernel: CudaKernel, tile: Tile, call: KernelCall, device: DeviceLimits) -> str | None:
+def complaint(kernel, tile, call, device):
     grid, block, threads = extents(call.grid), extents(call.block), math.prod(extents(call.block))
     if not all(1 <= count <= most for count, most in zip(grid, (2**31 - 1, 65535, 65535), strict=True)):
         return f"a grid of {grid}"
@@ -203,7 +200,7 @@ def complaint(kernel: CudaKernel, tile: Tile, call: KernelCall, device: DeviceLi
 
 
 @pytest.mark.parametrize("device", DEVICES, ids=IDS)
-def test_each_kernel_has_launches_within_the_limits_or_a_line_with_the_reason(device: DeviceLimits) -> None:
+def test_each_kernel_has_launches_within_the_limits_or_a_line_with_the_reason(device):
     planned = set()
     able = {name: kernel for name, kernel in KERNELS.items() if kernel.runs_on(device.arch)}
     for name, kernel in able.items():
@@ -218,7 +215,7 @@ def test_each_kernel_has_launches_within_the_limits_or_a_line_with_the_reason(de
     assert planned == set(able)
 
 
-def test_a_tile_that_takes_more_shared_memory_than_the_device_has_is_left_out() -> None:
+def test_a_tile_that_takes_more_shared_memory_than_the_device_has_is_left_out():
     kernel, problem = KERNELS["gemm/cuda.wgmma"], REGISTRY.problem("gemm/m512n512k512/f16/NT")
     small, none = (replace(H100, block_shared_bytes=kib * 1024) for kib in (64, 16))
     assert [tile.BN for device in (H100, small) if (tile := kernel.tile_for(problem, device))] == [128, 64]
@@ -228,7 +225,7 @@ def test_a_tile_that_takes_more_shared_memory_than_the_device_has_is_left_out() 
 
 
 @pytest.mark.parametrize("device", DEVICES, ids=IDS)
-def test_the_founding_shape_is_transposed_in_place_on_every_device(device: DeviceLimits) -> None:
+def test_the_founding_shape_is_transposed_in_place_on_every_device(device):
     assert C2R.refuses(FOUNDING, device) is None
     rows_are_shared = device.block_shared_bytes >= 26752 * 4
     tile = C2R.tile_for(FOUNDING, device)
@@ -238,7 +235,7 @@ def test_the_founding_shape_is_transposed_in_place_on_every_device(device: Devic
     assert (FUSED.refuses(FOUNDING, device) is None) == rows_are_shared
 
 
-def small_cases() -> Iterator[EmulatedCase]:
+def small_cases():
     """Yield more rows than blocks that are resident on 108 or 114 multiprocessors, and rows that need scratch."""
     problem = REGISTRY.problem("transpose/m231n497/f32/in")
     for count in (108, 114):
@@ -252,7 +249,7 @@ def small_cases() -> Iterator[EmulatedCase]:
 @pytest.mark.parametrize(
     "case", list(small_cases()), ids=lambda case: f"{case.kernel.name} {case.device.multiprocessors}"
 )
-def test_emulated_transpositions_for_other_devices_are_right(case: EmulatedCase) -> None:
+def test_emulated_transpositions_for_other_devices_are_right(case):
     (_, rows), *_ = (named for named in case.calls if "rows" in named[0])
     assert rows.grid in (2 * case.device.multiprocessors, 4)
     assert not wrong_in_emulator([case])

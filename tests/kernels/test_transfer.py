@@ -25,11 +25,11 @@ pytestmark = pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="memory 
 
 @pytest.mark.parametrize("threads", [1, 2, 5])
 @pytest.mark.parametrize("problem", ["n1/f64/h2h", "n1031/bf16/h2h", "n300007/f32/h2h/node0"])
-def test_every_byte_arrives_by_every_way(problem: str, threads: int) -> None:
+def test_every_byte_arrives_by_every_way(problem, threads):
     assert failures(f"transfer/{problem}", *PLAIN, threads=threads) == {}
 
 
-def test_work_is_a_multiply_add_after_the_other() -> None:
+def test_work_is_a_multiply_add_after_the_other():
     a = np.linspace(-1, 1, 11)
     stepped = a.copy()
     for _ in range(64):
@@ -38,7 +38,7 @@ def test_work_is_a_multiply_add_after_the_other() -> None:
     assert np.allclose(outputs["b"], stepped, rtol=0, atol=1e-14)
 
 
-def test_both_ways_are_checked() -> None:
+def test_both_ways_are_checked():
     problem, values = REGISTRY.problem("transfer/n3/f32/bidir"), np.ones(3, np.float32)
     reference = problem.reference({"a": values, "c": values}, np.random.default_rng(0))
     assert problem.check({"b": values, "d": values}, reference, "exact").reason is None
@@ -47,18 +47,18 @@ def test_both_ways_are_checked() -> None:
 
 @pytest.mark.parametrize("threads", [1, 2, 5])
 @pytest.mark.parametrize("problem", ["n1/f64/h2h/work4", "n1031/f32/h2h/work64", "n600011/f32/h2h/work1"])
-def test_work_is_done_on_every_element_that_arrives(problem: str, threads: int) -> None:
+def test_work_is_done_on_every_element_that_arrives(problem, threads):
     assert failures(f"transfer/{problem}", *WORKED, threads=threads) == {}
 
 
 @pytest.mark.parametrize(("nbytes", "ahead"), [(4096, 1), (2**14, 2)])
-def test_the_thread_that_copies_waits_for_the_one_that_works(monkeypatch, nbytes, ahead) -> None:
+def test_the_thread_that_copies_waits_for_the_one_that_works(monkeypatch, nbytes, ahead):
     monkeypatch.setattr(worked, "PIECE_BYTES", nbytes)
     monkeypatch.setattr(worked, "AHEAD", ahead)
     assert failures("transfer/n60011/f64/h2h/work4", "transfer/numba.staged") == {}
 
 
-def test_one_step_of_the_work_left_out_is_wrong() -> None:
+def test_one_step_of_the_work_left_out_is_wrong():
     problem, values = REGISTRY.problem("transfer/n100/f32/h2h/work64"), np.linspace(-1, 1, 100).astype(np.float32)
     less = REGISTRY.problem("transfer/n100/f32/h2h/work63").reference({"a": values}, np.random.default_rng(0))
     reference = problem.reference({"a": values}, np.random.default_rng(0))
@@ -66,20 +66,20 @@ def test_one_step_of_the_work_left_out_is_wrong() -> None:
     assert problem.check({"b": less["b"].astype(np.float32)}, reference, "fp32").reason
 
 
-def test_staging_and_work_are_set_against_one_after_the_other() -> None:
+def test_staging_and_work_are_set_against_one_after_the_other():
     suite = find_suite("transfer/n1000/f32/h2h/work64", REGISTRY)
     (planned,) = jobs([suite], REGISTRY, Plan(("cpu",), threads=(2,)))
     assert planned.job.baseline == "transfer/numba.serial"
     assert set(planned.job.kernels) == set(WORKED)
 
 
-def test_a_node_that_is_not_there_is_unsupported() -> None:
+def test_a_node_that_is_not_there_is_unsupported():
     reasons = failures("transfer/n1000/f32/h2h/node1023", "transfer/numpy.copyto", "transfer/process.pipe")
     assert len(reasons) == 2
     assert all(reason.startswith("unsupported: NUMA node 1023 is not there; nodes") for reason in reasons.values())
 
 
-def test_fresh_pages_are_given_back_before_each_copy() -> None:
+def test_fresh_pages_are_given_back_before_each_copy():
     from resource import RUSAGE_SELF, getrusage
 
     launch, operands, draw, _ = set_up("transfer/n300007/f32/h2h", "transfer/numpy.fresh_pages", threads=1)
@@ -94,25 +94,25 @@ def test_fresh_pages_are_given_back_before_each_copy() -> None:
 
 
 @pytest.fixture
-def helpers() -> set[int]:
+def helpers():
     """The helper processes that there are after one transfer by a pipe."""
     assert failures("transfer/n1000/f32/h2h", "transfer/process.pipe") == {}
     return helper_pids()
 
 
-def helper_pids() -> set[int]:
+def helper_pids():
     children = (member.pid for member in below(os.getpid()))
     return {pid for pid in children if b"_helper.py" in Path(f"/proc/{pid}/cmdline").read_bytes()}
 
 
-def kill(pids: set[int]) -> None:
+def kill(pids):
     for pid in pids:
         os.kill(pid, signal.SIGKILL)
     wait_for(lambda: all(map(gone, pids)), 60)
 
 
 @pytest.mark.parametrize("way", ["shared", "readv", "pipe"])
-def test_a_helper_that_is_killed_between_transfers_is_replaced(helpers: set[int], way: str) -> None:
+def test_a_helper_that_is_killed_between_transfers_is_replaced(helpers, way):
     assert helpers
     kill(helpers)
     assert failures("transfer/n1031/f64/h2h", f"transfer/process.{way}", threads=1) == {}
@@ -120,7 +120,7 @@ def test_a_helper_that_is_killed_between_transfers_is_replaced(helpers: set[int]
 
 
 @pytest.mark.parametrize("way", ["shared", "readv", "pipe"])
-def test_a_helper_that_is_killed_fails_the_transfer_and_says_so(way: str) -> None:
+def test_a_helper_that_is_killed_fails_the_transfer_and_says_so(way):
     launch, *_ = set_up("transfer/n300007/f32/h2h", f"transfer/process.{way}", threads=1)
     launch()
     kill(helper_pids())
@@ -128,8 +128,8 @@ def test_a_helper_that_is_killed_fails_the_transfer_and_says_so(way: str) -> Non
         launch()
 
 
-def test_a_helper_keeps_no_memory_of_transfers_that_are_over() -> None:
-    def mapped() -> int:
+def test_a_helper_keeps_no_memory_of_transfers_that_are_over():
+    def mapped():
         maps = (Path(f"/proc/{pid}/maps").read_text() for pid in helper_pids())
         return sum(text.count("memfd:kernelmark") for text in maps)
 
@@ -154,7 +154,7 @@ while True:
 """
 
 
-def test_a_worker_that_is_killed_in_a_transfer_takes_its_helper_along() -> None:
+def test_a_worker_that_is_killed_in_a_transfer_takes_its_helper_along():
     code = TRANSFERS_FOREVER.replace("tests_of_transfers", Path(__file__).stem)
     path = os.pathsep.join([str(Path(__file__).parent), *sys.path])
     worker = subprocess.Popen(
@@ -166,18 +166,18 @@ def test_a_worker_that_is_killed_in_a_transfer_takes_its_helper_along() -> None:
     wait_for(lambda: gone(pid), 60)
 
 
-def baselines(problem: str) -> dict[str, str | None]:
+def baselines(problem):
     """The baseline of each problem of the suite's jobs on a GPU that measure this one, by their ids."""
     planned = jobs([find_suite("transfer", REGISTRY)], REGISTRY, Plan(("cpu", "cuda")))
     (job,) = (each.job for each in planned if problem in each.job.problems)
     return {name: job.baseline_of(name) for name in job.problems}
 
 
-def test_a_gpus_baselines_are_those_of_the_direction() -> None:
+def test_a_gpus_baselines_are_those_of_the_direction():
     assert baselines("transfer/n1024/f32/h2d") == {"transfer/n1024/f32/h2d": "transfer/cuda.pageable"}
     assert baselines("transfer/n51200000/f32/d2d") == {"transfer/n51200000/f32/d2d": "transfer/cuda.device"}
 
 
-def test_on_a_gpu_the_work_alone_is_measured_in_turn_with_the_transfer_before_it() -> None:
+def test_on_a_gpu_the_work_alone_is_measured_in_turn_with_the_transfer_before_it():
     at_once, within = (f"transfer/n51200000/f32/{way}/work64" for way in ("h2d", "d2d"))
     assert baselines(at_once) == {at_once: "transfer/cuda.serial", within: None}
