@@ -5,13 +5,11 @@ import json
 import msgspec
 import pytest
 
-from kernelmark.bench.claims import VERDICTS, claims_rows, findings, views
+from kernelmark.bench.claims import VERDICTS, claims_rows, views
 from kernelmark.bench.claims.answer import side
 from kernelmark.bench.claims.catalog import Confirm, claims, experiment
-from kernelmark.bench.claims.evidence import ExperimentRows, Known, entries, gather, planned_jobs, thread_counts
-from kernelmark.bench.claims.prices import load_prices
+from kernelmark.bench.claims.evidence import Known, entries, planned_jobs, thread_counts
 from kernelmark.bench.report.contest import Ratio
-from support.rows import result
 from support.texts import csv_rows, text_of
 
 NT, NN = (f"gemm/m1024n2048k26752/f32/{layout}" for layout in ("NT", "NN"))
@@ -112,19 +110,13 @@ def test_a_kernel_of_another_problem_can_be_the_measure(put, verdict):
     assert (answer.verdict, [f.where for f in answer.findings]) == ("confirmed", ["openblas.inplace"])
 
 
-def test_the_rows_of_the_run_with_most_kernels_count_and_then_the_latest(store, registry, put):
-    experiment_ = experiment(*claims(["transpose-first"]))
-
-    def whose():
-        results = [r for run_id in store.run_ids() for r, _ in store.results(run_id)]
-        return {r.run_id for r in gather(store, registry, experiment_, results).rows}
-
+def test_the_rows_of_the_run_with_most_kernels_count_and_then_the_latest(put, verdict):
     put("gemm/numpy.matmul", NT, 1.0, run_id="r1")
     put("gemm/numpy.tnn", NT, 1.0, run_id="r1")
     put("gemm/numpy.matmul", NT, 2.0, run_id="r2")
-    assert whose() == {"r1"}
+    assert verdict("transpose-first", ("r1", "r2")).run_ids == ("r1",)
     put("gemm/numpy.tnn", NT, 2.0, run_id="r2")
-    assert whose() == {"r2"}
+    assert verdict("transpose-first", ("r1", "r2")).run_ids == ("r2",)
 
 
 def test_rows_from_the_processes_that_are_asked_for_go_before_later_ones(put, verdict):
@@ -265,19 +257,6 @@ def test_four_gates_at_once_are_set_against_four_times_one(put, verdict):
     assert {f.where: f.answer for f in answer.findings} == {"20x400 scipy.sgemm": "yes", "128x512 scipy.sgemm": "no"}
 
 
-def launched_by(store, registry, *columns):
-    """The findings of `cudnn-parameters` from rows of one convolution with these values of the column."""
-    (claim,) = claims(["cudnn-parameters"])
-    layers = entries(experiment(claim), registry)
-    problem, kernels = layers[0].entry.problem.id, ("implicit_gemm", "gemm", "fft")
-    rows = [
-        result(problem=problem, kernel=f"conv/cudnn.{kernel}", time_s_median=1.0, launched=column)
-        for kernel, column in zip(kernels, columns, strict=True)
-    ]
-    evidence = ExperimentRows(store, experiment(claim), layers, rows)
-    return list(findings.launched(findings.question(claim.comparison, evidence, load_prices(None))))
-
-
 #: A kernel whose name has spaces, and others, as the column gives them.
 A, B = "a<float, 128><<<{},1,1 x 32,1,1>>>", "b<<<2,1,1 x 32,1,1>>>"
 OTHER_A = "a<float, 64><<<9,1,1 x 32,1,1>>>"
@@ -291,10 +270,15 @@ OTHER_A = "a<float, 64><<<9,1,1 x 32,1,1>>>"
         ((B, "", ""), []),
     ],
 )
-def test_calls_that_launch_other_gpu_kernels_are_counted_where_the_rows_name_them(store, registry, columns, number):
-    numbers = launched_by(store, registry, *columns)
-    assert [each.ratio.median for each in numbers] == number
-    assert {each.by for each in numbers} <= {"cudnn.implicit_gemm, cudnn.gemm, cudnn.fft"}
+def test_calls_that_launch_other_gpu_kernels_are_counted_where_the_rows_name_them(
+    put, verdict, registry, columns, number
+):
+    problem = entries(experiment(*claims(["cudnn-parameters"])), registry)[0].entry.problem.id
+    for kernel, launched in zip(("implicit_gemm", "gemm", "fft"), columns, strict=True):
+        put(f"conv/cudnn.{kernel}", problem, 1.0, launched=launched)
+    found = verdict("cudnn-parameters").findings
+    assert [each.ratio for each in found] == number
+    assert {each.by for each in found} <= {"cudnn.implicit_gemm, cudnn.gemm, cudnn.fft"}
 
 
 def devices_at(put, *times):
