@@ -65,12 +65,6 @@ def test_an_interval_in_which_another_kernel_is_best_is_recovered(trained):
     assert [96 <= borders[0] < 128, 256 <= borders[-1] < 384] == [True, True]
 
 
-def test_a_kernel_that_always_wins_is_the_answer_and_the_tree_is_a_leaf(trained):
-    model = trained({FIRST: at(), SECOND: at(1.3)}).model
-    assert (model.single, len(model.tree)) == (FIRST, 1)
-    assert not model.regret.is_worth_it
-
-
 def test_a_gap_that_nothing_explains_is_not_worth_a_choice(trained):
     def second(m, n, k):
         return 1e-9 * m * n * k * random.Random(f"{m} {n}").choice((0.7, 1.4))
@@ -168,9 +162,8 @@ def test_what_a_library_chooses_and_what_a_selector_was_timed_at_stand_beside_it
 
 
 def test_a_kernel_that_refuses_gives_way_to_the_next(trained, registry):
-    kernels = bordered(128)
-    kernels[SECOND] = lambda m, n, k: None if n > 512 else bordered(128, 3)[SECOND](m, n, k)
-    model = trained(kernels).model
+    second = bordered(128, 3)[SECOND]
+    model = trained({FIRST: at(), SECOND: lambda m, n, k: None if n > 512 else second(m, n, k)}).model
     selected = lines(model)[train.SELECTOR]
     assert (selected.problems, selected.share.mean > 0.9) == (len(shapes()), True)
     assert {problem.fastest for problem in model.measured if re.search("n768k|n1024k", problem.problem)} == {FIRST}

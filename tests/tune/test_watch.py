@@ -181,10 +181,13 @@ def test_both_tables_fit_the_terminal(registry, monkeypatch):
 
 
 def test_what_changed_is_told_against_the_last_version_that_was_right(look, session):
-    look(SOURCE)
+    assert re.search(r"^wavefronts +0 *$", look(SOURCE), re.MULTILINE)
     assert "FAIL: " in look(STAGED.replace("if (i < m && j < n) ", ""))
     assert not session.good
-    assert "1024 (was 0)" in look(STAGED)
+    staged = look(STAGED)
+    assert "1024 (was 0)" in staged
+    assert re.search(r"^wavefronts .*ideal \(was 0\) *$", staged, re.MULTILINE)
+    assert re.search(r"^sectors [^(]*$", staged, re.MULTILINE), "where nothing changed, only the present value is shown"
     assert "0 (was 1024)" in look(SOURCE)
 
 
@@ -235,19 +238,9 @@ def test_versions_are_compared_with_another_source_where_one_is_named(opened, fo
     for number in (1, 2):
         assert session.beside.name == "other.cu"
         assert "0 (was 1024)" in "\n".join(session.look(version(folder, number, SOURCE)))
-
-
-def test_another_source_that_does_not_compile_is_named(opened, folder):
-    other = keep({"other.cu": BROKEN.encode()}, folder / "other.cu", folder, 0)
-    with pytest.raises(UsageError, match=r"/other\.cu does not compile for sm_90a"):
-        opened(vs=other)
-
-
-def test_a_version_that_does_not_compile_is_told_by_the_users_file(look, session, folder):
-    said = look(BROKEN)
-    assert f"{folder / 'turned.cu'} does not compile for sm_90a" in said
-    assert str(folder / "1" / "turned.cu") not in said
-    assert not session.good
+    broken = keep({"broken.cu": BROKEN.encode()}, folder / "broken.cu", folder, 3)
+    with pytest.raises(UsageError, match=r"/broken\.cu does not compile for sm_90a"):
+        opened(vs=broken)
 
 
 @pytest.mark.parametrize("place", ["", "{folder}/"])
@@ -291,13 +284,6 @@ def test_the_vendors_calls_of_the_same_numerics_are_what_a_kernel_is_set_against
     assert counterparts(registry, kernel, problem, "*/cublas.sgemm") == ("gemm/cublas.sgemm",)
 
 
-def test_a_version_shows_what_it_counts_beside_the_one_before(look):
-    first, second = look(SOURCE), look(STAGED)
-    assert re.search(r"^wavefronts +0 *$", first, re.MULTILINE)
-    assert re.search(r"^wavefronts .*ideal \(was 0\) *$", second, re.MULTILINE)
-    assert re.search(r"^sectors [^(]*$", second, re.MULTILINE), "where nothing changed, only the present value is shown"
-
-
 TILED = str(ROOT / "cuda/gemm/tiled.cu")
 #: The driver then finds none, and the emulator judges.
 NO_GPU = {"CUDA_VISIBLE_DEVICES": ""}
@@ -336,7 +322,7 @@ def test_each_save_is_compiled_and_ctrl_c_ends_with_130(folder):
         (folder / "turned.cu").write_text(BROKEN)
         said = until(process, "waiting")
         assert "turned.cu does not compile for sm_90a" in said
-        assert 'turned.cu(5): error: identifier "c" is undefined' in said
+        assert '\nturned.cu(5): error: identifier "c" is undefined' in said, "by the user's file, not its copy"
         process.send_signal(signal.SIGINT)
         assert process.stdout.read().strip().splitlines() == [
             "3 versions tried, 2 passed",
