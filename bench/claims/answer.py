@@ -64,13 +64,6 @@ def side(ratio: Ratio, confirm: Confirm) -> str:
     return NO if ratio.high < low or high < ratio.low else OPEN
 
 
-def judge(answers: Sequence[str], whole: bool) -> str:
-    """Return `confirmed` if all answers are yes, `refuted` if all are no, otherwise (or if not `whole`) `depends`."""
-    if whole and set(answers) == {YES}:
-        return CONFIRMED
-    return REFUTED if whole and set(answers) == {NO} else DEPENDS
-
-
 class Hardware(NamedTuple):
     """The hardware of some runs' machines: the most GPUs and threads of any machine, and all instruction sets.
 
@@ -117,12 +110,6 @@ def untestable(name: str, machine: Mapping[str, Any]) -> str:
     return reasons[0] if all(reasons) else ""
 
 
-def without_sensor(results: Sequence[Result]) -> list[str]:
-    """Return the names of devices for which no row has a reading of power or energy."""
-    read = {r.device_name for r in results if r.energy_j is not None or r.power_w is not None}
-    return [name for name in dict.fromkeys(r.device_name for r in results) if name not in read]
-
-
 #: At most TOLD numbers are listed one by one. Of more numbers, only the range and at most NAMED names are listed.
 TOLD, NAMED = 4, 8
 
@@ -140,13 +127,6 @@ def _group(numbers: Sequence[JudgedRatio], of: int) -> str:
     counted = f"{len(numbers)} of {of}, {least.interval} ({least.where}) to {most.interval} ({most.where})"
     more = f" and {len(numbers) - NAMED} more" if len(numbers) > NAMED else ""
     return counted if len(numbers) == of else f"{counted}: {'; '.join(n.where for n in numbers[:NAMED])}{more}"
-
-
-def apart(numbers: Sequence[JudgedRatio]) -> list[str]:
-    """Return, as a line, how many ratios compare rows not measured in turn; an empty list if none does."""
-    count = sum(not n.in_turn for n in numbers)
-    what = f"{APART}: {count} of {len(numbers)} numbers"
-    return [f"{what}, whose intervals combine those of both rows"] if count else []
 
 
 COMPARE = {**findings.COMPARE, **aggregation.COMPARE}
@@ -209,9 +189,17 @@ def answer(claim: Claim, tested: Experiment, evidence: ExperimentRows, prices: P
     problems = {name for name in evidence.problems if matches(name, claim.comparison.problems)}
     covered = problems & {r.problem for r in evidence.all}  # timed or failed
     lacking = [f"{len(covered)} of {len(problems)} problems have rows"] if len(covered) < len(problems) else []
+    notes: tuple[str, ...] = ()
     if numbers:
-        verdict, said = judge([number.answer for number in numbers], whole=not lacking), told(numbers)
+        answers = {number.answer for number in numbers}
+        verdict = CONFIRMED if answers == {YES} else REFUTED if answers == {NO} else DEPENDS
+        verdict, said = DEPENDS if lacking else verdict, told(numbers)
         rows = [r for finding in ratios for r in finding.rows]
+        apart = f"{APART}: {sum(not n.in_turn for n in numbers)} of {len(numbers)} numbers"
+        how = [] if all(n.in_turn for n in numbers) else [f"{apart}, whose intervals combine those of both rows"]
+        by_price = prices.told(evidence.rows) if claim.comparison.kind in findings.BY_PRICES else ()
+        seconds = _seconds_a_batch(evidence) if claim.comparison.kind == "batches" else ()
+        notes = (*lacking, *by_price, *seconds, *how)
     else:
         verdict, reason = _missing(claim, tested, q, hardware)
         said, rows = [reason], failures_of(claim.comparison, evidence)
@@ -225,19 +213,13 @@ def answer(claim: Claim, tested: Experiment, evidence: ExperimentRows, prices: P
         expected=str(claim.confirm),
         verdict=verdict,
         said=tuple(said),
-        notes=(*lacking, *_notes(claim, evidence, prices), *apart(numbers)) if numbers else (),
+        notes=notes,
         device_names=tuple(dict.fromkeys(r.device_name for r in rows)),
         interval=", ".join(dict.fromkeys(r.interval for r in rows if r.interval)),
         run_ids=tuple(dict.fromkeys(r.run_id for r in rows)),
         findings=numbers,
         rows=named(rows),
     )
-
-
-def _notes(claim: Claim, evidence: ExperimentRows, prices: Prices) -> tuple[str, ...]:
-    if claim.comparison.kind == "batches":
-        return tuple(_seconds_a_batch(evidence))
-    return prices.told(evidence.rows) if claim.comparison.kind in findings.BY_PRICES else ()
 
 
 def _missing(claim: Claim, tested: Experiment, q: Question, hardware: Hardware) -> tuple[str, str]:
@@ -256,7 +238,9 @@ def _missing(claim: Claim, tested: Experiment, q: Question, hardware: Hardware) 
             names = ", ".join(dict.fromkeys(r.device_name for r in evidence.rows))
             price = "a price on other terms (otherwise_per_hour)" if kind == "other-price" else "a price"
             return NOT_MEASURED, f"{price}: the prices file lacks it for at least one of {names}"
-        if names := ", ".join(without_sensor([r for r in evidence.rows if not q.prices.watts(r)])):
+        lacking = dict.fromkeys(r.device_name for r in evidence.rows if not q.prices.watts(r))
+        read = {r.device_name for r in evidence.rows if r.energy_j is not None or r.power_w is not None}
+        if names := ", ".join(name for name in lacking if name not in read):
             return NOT_TESTABLE, f"energy: no sensor was read on {names}, and the prices file declares no watts"
     lack = f"{'some ' if evidence.rows else ''}rows of the experiment {tested.id!r} ({tested.title})"
     where = " on a machine with a GPU" if tested.device == "cuda" else ""

@@ -98,17 +98,13 @@ def thread_counts(experiment: Experiment) -> tuple[int, ...]:
     return tuple(sorted({*(count for count in experiment.threads if count < everything), everything}))
 
 
-def planned(name: str, registry: Registry, devices: tuple[str, ...]) -> tuple[Plan, list[PlannedJob]]:
+def planned(name: str | Experiment, registry: Registry, devices: tuple[str, ...]) -> tuple[Plan, list[PlannedJob]]:
     """Return the plan of an experiment on these devices, and its jobs, one comparison group after another.
 
     An experiment on the CPU has only contenders on the CPU. The caller may replace `spread_s` of the plan. Raises
     UsageError for an unknown experiment.
     """
-    return planned_jobs(experiment_named(name), registry, devices)
-
-
-def planned_jobs(experiment: Experiment, registry: Registry, devices: tuple[str, ...]) -> tuple[Plan, list[PlannedJob]]:
-    """Return the plan of an experiment on these devices, and its jobs."""
+    experiment = experiment_named(name) if isinstance(name, str) else name
     how = Plan(
         devices=devices if experiment.device == "cuda" else ("cpu",),
         kernels=experiment.kernels,

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from kernelmark.bench.claims.answer import untestable
 from kernelmark.bench.claims.catalog import Claim, Experiment, experiment
-from kernelmark.bench.claims.evidence import Chosen, Known, planned_jobs
+from kernelmark.bench.claims.evidence import Chosen, Known, planned
 from kernelmark.bench.measure.devices import choose_devices
 from kernelmark.bench.measure.lock import exclusive
 from kernelmark.bench.measure.machine import machine
@@ -71,21 +71,20 @@ class Missing(NamedTuple):
 def _left(known: Known, claims: Sequence[Claim], registry: Registry, devices: tuple[str, ...]) -> list[Missing]:
     """Return the experiments that can be measured here and lack rows, with the missing jobs."""
     by_id, here = {e.id: e for e in (experiment(claim) for claim in claims if not claim.lacks)}, machine()
-    gaps = []
-    for e in by_id.values():
-        if untestable(e.id, here):
-            continue
-        how, planned = planned_jobs(e, registry, devices)
-        if missing := known.lacks(how, planned, registry):
-            gaps.append(Missing(e, how, missing))
-    return gaps
+    able = [(e, *planned(e, registry, devices)) for e in by_id.values() if not untestable(e.id, here)]
+    gaps = (Missing(e, how, known.lacks(how, jobs, registry)) for e, how, jobs in able)
+    return [gap for gap in gaps if gap.jobs]
 
 
 def _measure(session: Session, missing: Missing, say: Callable[[str], None], end_s: float) -> bool:
     """Measure comparison groups one after another until time is up; return False if the user interrupts."""
+
+    def problems() -> str:
+        return count(len({problem for each in chain(*groups) for problem in each.job.problems}), "problem")
+
     began_s, rows = now(), Counter[str]()
     groups = [list(group) for _, group in groupby(missing.jobs, key=lambda planned: planned.job.problems)]
-    say(f"{missing.experiment.id}: {missing.experiment.title}; {_problems(groups)}")
+    say(f"{missing.experiment.id}: {missing.experiment.title}; {problems()}")
     while groups and now() < end_s:
         # Passes over all problems keep the processes of one problem apart in time.
         batch = groups if missing.plan.processes > 1 else groups[:1]
@@ -93,11 +92,7 @@ def _measure(session: Session, missing: Missing, say: Callable[[str], None], end
             return False
         groups = groups[len(batch) :]
     if groups:
-        say(f"  out of time: {_problems(groups)} are left; the same command continues with them")
+        say(f"  out of time: {problems()} are left; the same command continues with them")
     statuses = ", ".join(f"{number} {status}" for status, number in rows.items()) or "no rows"
     say(f"  {statuses} in {now() - began_s:.0f} s")
     return True
-
-
-def _problems(groups: Sequence[Sequence[PlannedJob]]) -> str:
-    return count(len({problem for group in groups for planned in group for problem in planned.job.problems}), "problem")

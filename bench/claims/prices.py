@@ -58,24 +58,20 @@ class Prices(TomlTable, frozen=True):
         if not isinstance(self.date, str | dt.date) or self.date == "":
             raise ValueError(f"date is {self.date!r}, expected a date, or text that contains one")
 
-    def of(self, result: Result) -> DevicePrice | None:
-        return self.find(result.device, result.device_name)
+    def of(self, r: Result) -> DevicePrice | None:
+        return next((d for d in self.device if d.device == r.device and fnmatchcase(r.device_name, d.name)), None)
 
     def watts(self, result: Result) -> float | None:
         """Return the watts that the file declares for the device of a row."""
         device = self.of(result)
         return device.watts if device else None
 
-    def find(self, device: str, name: str) -> DevicePrice | None:
-        return next((d for d in self.device if d.device == device and fnmatchcase(name, d.name)), None)
-
     def of_vcpus(self, count: int) -> Vcpus | None:
         return next((priced for priced in self.vcpus if priced.count == count), None)
 
     def told(self, results: Iterable[Result]) -> tuple[str, ...]:
-        devices = dict.fromkeys((r.device, r.device_name) for r in results)
-        priced = ((name, self.find(device, name)) for device, name in devices)
-        return tuple(f"{name}: {self._price(price)}" for name, price in priced if price)
+        devices = {(r.device, r.device_name): (r.device_name, self.of(r)) for r in results}
+        return tuple(f"{name}: {self._price(price)}" for name, price in devices.values() if price)
 
     def _price(self, device: DevicePrice) -> str:
         watts = f", {device.watts:g} W declared" if device.watts else ""
@@ -93,8 +89,8 @@ def load_prices(path: Path | None) -> Prices:
 
 def check_known(prices: Prices, path: Path, store: Store, run_ids: Iterable[str]) -> None:
     """Raise UsageError if the file has no price for any device of the runs."""
-    devices = {(r.device, r.device_name) for run_id in run_ids for r, _ in store.results(run_id) if r.device_name}
-    if devices and not any(prices.find(*device) for device in devices):
-        here = " or ".join(f"{name!r} ({kind})" for kind, name in sorted(devices))
+    rows = {(r.device, r.device_name): r for run_id in run_ids for r, _ in store.results(run_id) if r.device_name}
+    if rows and not any(map(prices.of, rows.values())):
+        here = " or ".join(f"{name!r} ({kind})" for kind, name in sorted(rows))
         said = ", ".join(f"{d.name!r} ({d.device})" for d in prices.device)
         raise UsageError(f"{path}: has prices for {said}, expected one for {here}{REMEDY}")

@@ -8,7 +8,7 @@ import pytest
 from kernelmark.bench.claims import VERDICTS, claims_rows, views
 from kernelmark.bench.claims.answer import side
 from kernelmark.bench.claims.catalog import Confirm, claims, experiment
-from kernelmark.bench.claims.evidence import Known, entries, planned_jobs, thread_counts
+from kernelmark.bench.claims.evidence import Known, entries, planned, thread_counts
 from kernelmark.bench.report.contest import Ratio
 from support.texts import csv_rows, text_of
 
@@ -156,8 +156,8 @@ def test_without_a_run_the_hardware_is_that_of_this_machine(store, registry, mon
 
 
 def lacks(store, run_ids, experiment_, registry):
-    how, jobs = planned_jobs(experiment_, registry, ("cpu",))
-    return [problem for planned in Known(store, run_ids).lacks(how, jobs, registry) for problem in planned.job.problems]
+    how, jobs = planned(experiment_, registry, ("cpu",))
+    return [problem for each in Known(store, run_ids).lacks(how, jobs, registry) for problem in each.job.problems]
 
 
 def test_what_a_run_holds_whole_is_not_missing(store, registry, put):
