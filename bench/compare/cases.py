@@ -56,8 +56,14 @@ class Comparison:
         self.vanished: list[str] = []
         self.devices: set[tuple[str, str]] = set()
         self._p, self._error, self._freedom = array("d"), array("f"), array("f")
-        for pairs, tested in self._tested(self._counted()):
-            self._note(pairs, tested)
+        for pairs, result in self._tested(self._counted()):
+            tested, timed = ~np.isnan(result.p), [pair for pair in pairs if is_timed(pair)]
+            self._p.frombytes(result.p.tobytes())
+            self._error.frombytes(result.error[tested].astype(np.float32).tobytes())
+            self._freedom.frombytes(result.freedom[tested].astype(np.float32).tobytes())
+            self.timed += len(timed)
+            self.alone += sum(processes(pair) < 2 for pair in timed)
+            self.devices |= {(a.device_name, b.device_name) for a, b in pairs if a.device_name != b.device_name}
         self.p_holm = holm(np.asarray(self._p))
 
     def _counted(self) -> Iterator[Pair]:
@@ -75,16 +81,6 @@ class Comparison:
             base, new = ([pair[side].medians if is_timed(pair) else () for pair in chunk] for side in (0, 1))
             yield chunk, welch(base, new)
 
-    def _note(self, pairs: list[Pair], welch: Welch) -> None:
-        tested = ~np.isnan(welch.p)
-        self._p.frombytes(welch.p.tobytes())
-        self._error.frombytes(welch.error[tested].astype(np.float32).tobytes())
-        self._freedom.frombytes(welch.freedom[tested].astype(np.float32).tobytes())
-        timed = [pair for pair in pairs if is_timed(pair)]
-        self.timed += len(timed)
-        self.alone += sum(processes(pair) < 2 for pair in timed)
-        self.devices |= {(a.device_name, b.device_name) for a, b in pairs if a.device_name != b.device_name}
-
     @property
     def tested(self) -> int:
         return len(self._error)
@@ -96,17 +92,14 @@ class Comparison:
         for pairs, tested in self._tested(both):
             p_holm = self.p_holm[start : (start := start + len(pairs))]
             columns = (column.tolist() for column in (tested.ratio, tested.low, tested.high, tested.p, p_holm))
-            for pair, *numbers in zip(pairs, *columns, strict=True):
-                yield self._judged(pair, *numbers)
-
-    def _judged(self, pair: Pair, ratio: float, low: float, high: float, p: float, p_holm: float) -> CasePair:
-        if not is_timed(pair):
-            return CasePair(*pair, *_status_change(*pair))
-        if math.isnan(p):
-            base, new = (row.time_s_median or math.nan for row in pair)
-            return CasePair(*pair, UNCLEAR, _untested(pair), new / base)
-        verdict, reason = self._verdict(ratio, low, high, p, p_holm)
-        return CasePair(*pair, verdict, reason, ratio, low, high, p, p_holm)
+            for pair, numbers in zip(pairs, zip(*columns, strict=True), strict=True):
+                if not is_timed(pair):
+                    yield CasePair(*pair, *_status_change(*pair))
+                elif math.isnan(numbers[3]):
+                    base, new = (row.time_s_median or math.nan for row in pair)
+                    yield CasePair(*pair, UNCLEAR, _untested(pair), new / base)
+                else:
+                    yield CasePair(*pair, *self._verdict(*numbers), *numbers)
 
     def _verdict(self, ratio: float, low: float, high: float, p: float, p_holm: float) -> tuple[str, str]:
         if p_holm < ALPHA:

@@ -144,15 +144,15 @@ def judged(gate: Gate, comparison: Comparison, findings: Findings) -> tuple[list
     return [*blind, *lines], bool(lines)
 
 
-def gather(comparison: Comparison, gate: Gate | None, writers: Sequence[Callable[[CasePair], object]]) -> Findings:
-    """Return the findings of one pass over all cases; call every writer with each case."""
+def gather(comparison: Comparison, gate: Gate | None, writers: Sequence[Callable[[ComparedCase], object]]) -> Findings:
+    """Return the findings of one pass over all cases; call every writer with each case as a row."""
     findings = Findings(Counter(), [], [], [], Counter(), Counter())
     bound = 1 + gate.slower if gate else math.inf
 
     def timed() -> Iterator[CasePair]:
         for case in comparison.compared():
             for write in writers:
-                write(case)
+                write(as_row(case))
             findings.verdicts[case.verdict] += 1
             findings.counts["lost"] += case.base.status == Status.OK != case.new.status
             if case.verdict in _RANK:
@@ -185,23 +185,22 @@ def _lines(texts: Sequence[str]) -> str:
 def _table(findings: Findings) -> str:
     if not findings.worst:
         return ""
-    drawn = table(SHOWN, [_cells(case) for case in findings.worst], titled=True)
-    shown = Counter(case.verdict for case in findings.worst)
+    cells = [
+        (
+            case.base.case,
+            *(MARK * was_noisy(row.disturbed) + seconds(row.time_s_median) for row in (case.base, case.new)),
+            f"{case.ratio:.4g} {interval(case.low, case.high, '{:.4g}'.format)}".rstrip(),
+            "" if math.isnan(case.p_holm) else f"{case.p_holm:.2g}",
+            case.verdict,
+            case.reason,
+        )
+        for case in findings.worst
+    ]
+    drawn, shown = table(SHOWN, cells, titled=True), Counter(case.verdict for case in findings.worst)
     more = {verdict: findings.verdicts[verdict] - shown[verdict] for verdict in _RANK}
     hidden = ", ".join(f"{number} {verdict}" for verdict, number in more.items() if number)
     drawn += f"\n  {MARK} measured under noise" * (f" {MARK}" in drawn)
     return f"{drawn}\nand {hidden} more; --csv FILE has all" if hidden else drawn
-
-
-def _cells(case: CasePair) -> Sequence[str]:
-    return (
-        case.base.case,
-        *(MARK * was_noisy(row.disturbed) + seconds(row.time_s_median) for row in (case.base, case.new)),
-        f"{case.ratio:.4g} {interval(case.low, case.high, '{:.4g}'.format)}".rstrip(),
-        "" if math.isnan(case.p_holm) else f"{case.p_holm:.2g}",
-        case.verdict,
-        case.reason,
-    )
 
 
 def _statuses(findings: Findings) -> list[str]:
@@ -224,8 +223,8 @@ def _smallest(comparison: Comparison) -> str:
 
 def _tally(comparison: Comparison, verdicts: Counter[str]) -> str:
     """Return `120 cases: 3 slower, 1 faster, 100 same, 16 unclear`, and other verdicts if there are any."""
-    counts = [f"{verdicts[verdict]} {verdict}" for verdict in (SLOWER, FASTER, SAME, UNCLEAR)]
-    counts += [f"{verdicts[verdict]} {verdict}" for verdict in (REGRESSED, UNTIMED) if verdicts[verdict]]
+    named = (SLOWER, FASTER, SAME, UNCLEAR, *(verdict for verdict in (REGRESSED, UNTIMED) if verdicts[verdict]))
+    counts = [f"{verdicts[verdict]} {verdict}" for verdict in named]
     total, only = verdicts.total(), {"BASE": comparison.base_only, "NEW": comparison.new_only}
     alone = "".join(f"; {number} in {side} only" for side, number in only.items() if number)
     return f"{count(total, 'case')}: {', '.join(counts)}{alone}"
@@ -241,12 +240,9 @@ def as_row(case: CasePair) -> ComparedCase:
     return ComparedCase(*values)
 
 
-Asked = tuple[Store, str]
-
-
 def compare_runs(
-    base: Asked,
-    new: Asked,
+    base: tuple[Store, str],
+    new: tuple[Store, str],
     margin: float,
     gate: Gate | None,
     anyway: bool,
@@ -267,21 +263,17 @@ def compare_runs(
         machines, updated = _machines(old, now, anyway)
         _check_tiles(old, now, anyway)
         comparison = Comparison(Side(base[0], old["run_id"]), Side(new[0], now["run_id"]), margin)
-        _check_cases(comparison, anyway)
-        if gate is not None:
-            _check_decidable(comparison)
+        _check_cases(comparison, gate, anyway)
         machines += [f"device: {a} -> {b}" for a, b in sorted(comparison.devices)]
         differs = [*_differences(_settings(old), _settings(now)), *updated]
         cases: list[ComparedCase] = []
-        writers: list[Callable[[CasePair], object]] = []
-        if json_to is not None:
-            writers.append(lambda case: cases.append(as_row(case)))
+        writers: list[Callable[[ComparedCase], object]] = [cases.append] if json_to is not None else []
         with ExitStack() as files:
             if csv_path is not None:
                 writer = csv.writer(files.enter_context(opened(csv_path)), lineterminator="\n")
                 writer.writerow(COLUMNS)
                 runs = (comparison.base.run_id, comparison.new.run_id, "; ".join(machines) or "same")
-                writers.append(lambda case: writer.writerow([*runs, *msgspec.structs.astuple(as_row(case))]))
+                writers.append(lambda case: writer.writerow([*runs, *msgspec.structs.astuple(case)]))
             findings = gather(comparison, gate, writers)
         lines, fails = judged(gate, comparison, findings) if gate else ([], False)
         if json_to is not None:
@@ -336,20 +328,17 @@ def _check_tiles(base: Mapping[str, Any], new: Mapping[str, Any], anyway: bool) 
         raise UsageError(f"{which} differ in tuned tiles: only one has {only}; --anyway compares them")
 
 
-def _check_cases(comparison: Comparison, anyway: bool) -> None:
+def _check_cases(comparison: Comparison, gate: Gate | None, anyway: bool) -> None:
+    """Raise UsageError without common cases or with different devices, or if a gate would pass what it cannot see."""
     if not len(comparison.p_holm):
         counts = f"{comparison.base_only} in BASE, {comparison.new_only} in NEW"
         raise UsageError(f"the runs have no case in common: {counts}; a case is kernel, problem, mode, threads and isa")
     if comparison.devices and not anyway:
         old, now = min(comparison.devices)
         raise UsageError(f"cases ran on different devices: {old} in BASE, {now} in NEW; --anyway compares them")
-
-
-def _check_decidable(comparison: Comparison) -> None:
-    """Raise UsageError if cases cannot be found slower for lack of times or processes: the gate must not pass then."""
-    if not comparison.timed:
+    if gate and not comparison.timed:
         raise UsageError("--fail-slower: no case has a time in both runs, so none can be found slower")
-    if comparison.alone:
+    if gate and comparison.alone:
         which = f"{comparison.alone} of {comparison.timed} cases"
         raise UsageError(f"--fail-slower: {which} have fewer than two processes in BASE or NEW; {REMEDY}")
 

@@ -74,13 +74,12 @@ def as_row(pair: ComparedPair) -> ComparedRatio:
 def pairs_table(pairs: Sequence[ComparedPair]) -> str:
     """Return a table of the pairs that have changed the most."""
     shown = sorted(pairs, key=lambda pair: -abs(math.log(pair.change.median)))[:LISTED]
-    cells = [(_title(pair), str(pair.base), str(pair.new), str(pair.change), pair.change.side) for pair in shown]
+    cells = []
+    for pair in shown:
+        names, problem = variant_names(pair.variant.problem, pair.other.problem)
+        title = f"{' vs '.join(names)} on {problem} by {short(pair.variant.kernel)}"
+        cells.append((title, str(pair.base), str(pair.new), str(pair.change), pair.change.side))
     if not cells:
         return ""
     more = f"\nand {len(pairs) - LISTED} more of the first {MOST_PAIRS} pairs of NEW" if len(pairs) > LISTED else ""
     return table(PAIRS, cells, titled=True) + more
-
-
-def _title(pair: ComparedPair) -> str:
-    names, problem = variant_names(pair.variant.problem, pair.other.problem)
-    return f"{' vs '.join(names)} on {problem} by {short(pair.variant.kernel)}"
