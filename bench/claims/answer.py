@@ -204,12 +204,9 @@ def answer(claim: Claim, tested: Experiment, evidence: ExperimentRows, prices: P
         verdict, reason = _missing(claim, tested, q, hardware)
         said, rows = [reason], failures_of(claim.comparison, evidence)
     return Answer(
-        id=claim.id,
-        words=claim.words,
+        **{name: getattr(claim, name) for name in ("id", "words", "applies", "number")},
         source=claim.cited,
-        applies=claim.applies,
         experiment=tested.title,
-        number=claim.number,
         expected=str(claim.confirm),
         verdict=verdict,
         said=tuple(said),
