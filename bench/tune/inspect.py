@@ -142,23 +142,11 @@ def launch_rows(
         for entry, call in calls.items():
             used, threads = cubin.resources[entry], math.prod(extents(call.block))
             shared = used.static_shared_bytes + call.shared_bytes
-            fits = occupancy(typical(arch), threads, used.registers, shared)
-            row = InspectRow(
-                kernel=kernel.id,
-                tunables=as_json(vars(tile)) if vars(tile) else "",
-                arch=arch,
-                registers=used.registers,
-                static_shared_bytes=used.static_shared_bytes,
-                dynamic_shared_bytes=call.shared_bytes,
-                spill_bytes=used.spill_bytes,
-                stack_bytes=used.stack_bytes,
-                threads=threads,
-                entry=entry,
-                problem=problem.id,
-                compiler=cubin.compiler,
-                **msgspec.structs.asdict(fits),
-            )
-            rows.append(row)
+            facts = {**msgspec.structs.asdict(used), "dynamic_shared_bytes": call.shared_bytes, "threads": threads}
+            facts |= msgspec.structs.asdict(occupancy(typical(arch), threads, used.registers, shared))
+            facts |= {"kernel": kernel.id, "tunables": as_json(vars(tile)) if vars(tile) else "", "arch": arch}
+            facts |= {"entry": entry, "problem": problem.id, "compiler": cubin.compiler}
+            rows.append(InspectRow(**{name: facts[name] for name in InspectRow.__struct_fields__}))
     return rows
 
 
@@ -202,19 +190,19 @@ def summary(rows: Sequence[InspectRow]) -> str:
         TableColumn("spill", "right"),
         TableColumn("occupancy", "right"),
     )
+
+    def span(values: Sequence[int]) -> str:
+        return "..".join(dict.fromkeys(map(str, (min(values), max(values)))))
+
     lines = []
     for kernel, group in groupby(rows, key=lambda row: row.kernel):
-        rows_of_kernel = list(group)
-        archs = list(dict.fromkeys(row.arch for row in rows_of_kernel))
-        numbers = ([row.registers for row in rows_of_kernel], [row.spill_bytes for row in rows_of_kernel])
-        shares = _span([round(100 * row.occupancy) for row in rows_of_kernel]) + "%"
-        tiles = str(len({re.sub(r',?"SMS":\d+', "", row.tunables) for row in rows_of_kernel}))
-        lines.append((kernel, tiles, "..".join(dict.fromkeys((archs[0], archs[-1]))), *map(_span, numbers), shares))
+        of = list(group)
+        archs = list(dict.fromkeys(row.arch for row in of))
+        numbers = span([row.registers for row in of]), span([row.spill_bytes for row in of])
+        tiles = str(len({re.sub(r',?"SMS":\d+', "", row.tunables) for row in of}))
+        shares = span([round(100 * row.occupancy) for row in of]) + "%"
+        lines.append((kernel, tiles, "..".join(dict.fromkeys((archs[0], archs[-1]))), *numbers, shares))
     return table(columns, lines)
-
-
-def _span(values: Sequence[int]) -> str:
-    return "..".join(dict.fromkeys(map(str, (min(values), max(values)))))
 
 
 def cells(rows: Sequence[InspectRow]) -> list[Sequence[str]]:

@@ -92,18 +92,11 @@ def search(field: SearchDomain, evaluate: Evaluate, choice: SearchWay, seed: int
             _guided(field, evaluate, choice)
 
 
-def _descend(field: SearchDomain, runner: "_Runner") -> None:
-    """Step from the default to the fastest configuration nearby, until none is faster or half the budget is spent."""
-    here = field.default if field.default in field.configs else None
-    while here is not None:
-        around = [here, *field.near(here)]
-        runner.run(around)
-        best = min((config for config in around if config in runner.costs), key=lambda config: runner.costs[config])
-        here = best if best != here and runner.get_fraction_consumed() < 0.5 else None
-
-
 def _guided(field: SearchDomain, evaluate: Evaluate, choice: SearchWay) -> None:
-    """Descend from the default, then let a strategy of Kernel Tuner choose, which needs no compiler and no GPU."""
+    """Descend from the default, then let a strategy of Kernel Tuner choose, which needs no compiler and no GPU.
+
+    The descent steps to the fastest configuration nearby, until none is faster or half the budget is spent.
+    """
     from kernel_tuner.interface import Options
     from kernel_tuner.searchspace import Searchspace
     from kernel_tuner.util import StopCriterionReached
@@ -120,7 +113,12 @@ def _guided(field: SearchDomain, evaluate: Evaluate, choice: SearchWay) -> None:
         verbose=False,
     )
     module = import_module(f"kernel_tuner.strategies.{_MODULES.get(choice.strategy, choice.strategy)}")
-    _descend(field, runner)
+    here = field.default if field.default in field.configs else None
+    while here is not None:
+        around = [here, *field.near(here)]
+        runner.run(around)
+        best = min((config for config in around if config in runner.costs), key=runner.costs.__getitem__)
+        here = best if best != here and runner.get_fraction_consumed() < 0.5 else None
     while not runner.is_done():  # some strategies end before the budget is spent
         visits = runner.visits
         with suppress(StopCriterionReached):
@@ -276,8 +274,8 @@ def _subject(kernel: Kernel, problem: Problem, seed: int) -> Subject:
     counted = space.count()
     drawn = space.valid() if counted.exact else space.sample(SAMPLE, seed)
     names = tuple(space.values)
-    configs = [tuple(getattr(tile, name) for name in names) for tile in [default, *drawn]]
-    tiles = SearchDomain(names, configs[1:], configs[0])
+    first, *configs = [tuple(getattr(tile, name) for name in names) for tile in [default, *drawn]]
+    tiles = SearchDomain(names, configs, first)
     if not tiles.configs:
         why = next(iter(counted.refused), "none was found")
         raise UsageError(f"{kernel.id} on {problem.id}: none of {counted.size} tiles is valid: {why}")

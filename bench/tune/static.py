@@ -89,9 +89,7 @@ def rank(subject: Subject, arch: str, budget: int | None, seed: int) -> Ranked:
     return Ranked(good, gpu, len(chosen), len(built) - len(good), len(chosen) - len(built), len(counted))
 
 
-def _counted(
-    subject: Subject, kernel: CudaKernel, tile: CompiledTile, arch: str, gpu: Published | None
-) -> CompiledTile:
+def _counted(subject: Subject, kernel: CudaKernel, tile: CompiledTile, arch: str, gpu: Published) -> CompiledTile:
     """Return the tile with its counts, or unchanged if it cannot be counted."""
     try:
         counted_kernel(kernel)

@@ -223,12 +223,10 @@ def versions(kernel: Kernel) -> str:
     return "; ".join(listed)
 
 
-#: The device of a tile, and the tile.
-Adopted = tuple[str, TileRecord]
-
-
-def adopted(files: Sequence[TileFile], named: bool, selection: Selection, run_id: str | None = None) -> list[Adopted]:
-    """Return the files' adopted tiles that the selection takes; if `run_id` is given, only tiles of this run.
+def adopted(
+    files: Sequence[TileFile], named: bool, selection: Selection, run_id: str | None = None
+) -> list[tuple[str, TileRecord]]:
+    """Return the files' adopted tiles that the selection takes, and their devices; with `run_id`, only those of a run.
 
     named: whether the user named the file, which may then be for another device. Raises UsageError if there is no such
     tile, or no file.
@@ -248,7 +246,7 @@ def adopted(files: Sequence[TileFile], named: bool, selection: Selection, run_id
     return selected
 
 
-def header(tiles: Sequence[Adopted]) -> str:
+def header(tiles: Sequence[tuple[str, TileRecord]]) -> str:
     """Return a header that defines a constant for each tunable of each tile. Raises UsageError for an invalid tile."""
     used, parts = Counter[str](), ["#ifndef KERNELMARK_TUNED_H\n#define KERNELMARK_TUNED_H"]
     for device, entry in tiles:

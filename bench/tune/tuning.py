@@ -10,7 +10,7 @@ faster than the default, the default stays in 99 % of the races (bench/report/tu
 import math
 import re
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from itertools import count
 from statistics import fmean
 from typing import NamedTuple
@@ -67,13 +67,8 @@ class Screen:
 
     def __init__(self, subject: Subject, choice: SearchWay, session: Session, plan: Plan, rig: Rig) -> None:
         self.subject, self.choice, self.trials = subject, choice, dict[Config, float]()
+        self.default: Result
         self._session, self._plan, self._rig = session, plan, rig
-
-    @property
-    def default(self) -> Result:
-        row = self._stored(self.subject.tiles.default)
-        assert row is not None
-        return row
 
     @property
     def ranked(self) -> list[Config]:
@@ -116,7 +111,7 @@ class Screen:
         self.trials[config] = 1 / row.speedup if row.speedup else math.inf
         if config == self.subject.tiles.default:
             require(row)
-            self.trials[config] = 1.0
+            self.default, self.trials[config] = row, 1.0
 
 
 def progress(screen: Screen) -> str:
@@ -282,8 +277,12 @@ class Tuning:
 
     def race(self, watch: Watch) -> list[RaceOutcome]:
         """Race the best tiles of each problem against the default. Raises Interrupted and DefaultFailed."""
-        raced = [self._raced(screen) for screen in self.screens]
-        overall = self.subjects[0].text(self.overall) if self.overall is not None else ""
+        common = self.overall
+        raced = [candidates(screen) for screen in self.screens]
+        for screen, best in zip(self.screens, raced, strict=True):
+            if common and common not in (screen.subject.tiles.default, *best) and screen.subject.takes(common):
+                best.append(common)
+        overall = self.subjects[0].text(common) if common else ""
         names = tuple(dict.fromkeys(s.text(c) for s, tiles in zip(self.subjects, raced, strict=True) for c in tiles))
         tunes = msgspec.structs.replace(self._tunes, search=self.session.run_id, raced=names, overall=overall)
         plan = msgspec.structs.replace(self._plan, max_time_s=LONGER * (self._plan.max_time_s or 0.0), tunes=tunes)
@@ -301,11 +300,6 @@ class Tuning:
             outcomes = races(RunData(store, session.run_id))
         return [RaceOutcome(*pair) for pair in zip(self.subjects, outcomes, strict=True)]
 
-    def _raced(self, screen: Screen) -> list[Config]:
-        best, overall = candidates(screen), self.overall
-        more = overall is not None and overall != screen.subject.tiles.default and screen.subject.takes(overall)
-        return list(dict.fromkeys([*best, *([overall] if overall is not None and more else [])]))
-
     def _begun(self, plan: Plan, stage: str, unfinished: bool) -> Session:
         """Return a session that resumes the latest run with exactly this plan, or one of a new run."""
         store, execute, suites = self.rig.store, self.rig.execute, [self._suite]
@@ -313,10 +307,8 @@ class Tuning:
         for run in reversed(store.runs()):
             fields = {name: value for name, value in run["plan"].items() if name != "suite_digests"}
             if fields == wanted and not (unfinished and run["finished_at"]):
-                try:
+                with suppress(UsageError):  # of another machine, commit or library: its rows do not apply
                     return Session(store, suites, plan, execute, run["run_id"])
-                except UsageError:  # another machine, commit or library: its rows do not apply
-                    continue
         kernel = re.sub(r"[^\w.+-]+", "-", short(self.subjects[0].kernel.base_id))
         head, taken = f"{stage}-{kernel}"[:50], {run["name"] for run in store.runs()}
         names = (f"{head}-{number}" for number in count(1))

@@ -65,14 +65,13 @@ def modelled(tallied: Tallies, device: DeviceLimits) -> tuple[Waves, ...]:
     A multiprocessor holds at least one block, and at most as many as its threads and dynamic shared memory allow. The
     true number depends on registers, which the emulator does not have. Raises NoModelError.
     """
-    smallest = (device.multiprocessors,) * len(tallied.sampled)
-    largest = tuple(device.multiprocessors * _most(sampled, device) for sampled in tallied.sampled)
-    return tuple(_in_waves(tallied, device, sizes) for sizes in dict.fromkeys((smallest, largest)))
-
-
-def _most(sampled: Sampled, device: DeviceLimits) -> int:
-    by_threads = min(device.sm_threads // int(np.prod(sampled.launch.block)), device.sm_blocks)
-    return max(1, min(by_threads, device.blocks_by_shared(sampled.launch.shared_bytes)))
+    largest = []
+    for launch in (sampled.launch for sampled in tallied.sampled):
+        by_threads = min(device.sm_threads // int(np.prod(launch.block)), device.sm_blocks)
+        most = max(1, min(by_threads, device.blocks_by_shared(launch.shared_bytes)))
+        largest.append(device.multiprocessors * most)
+    smallest = (device.multiprocessors,) * len(largest)
+    return tuple(_in_waves(tallied, device, sizes) for sizes in dict.fromkeys((smallest, tuple(largest))))
 
 
 def _in_waves(tallied: Tallies, device: DeviceLimits, sizes: tuple[int, ...]) -> Waves:
@@ -274,7 +273,12 @@ def counts_of(case: EmulatedCase, every_block: bool = False, widths: Widths | No
     except WorkerError as error:
         raise UsageError(f"{case.kernel.id} on {case.problem.id}: cannot be counted: {error}") from None
     waves: tuple[Waves, ...] = ()
-    missing = [*_missing(case, tallied)]
+    missing = [reason] if (reason := cannot_count()) else []
+    if any(site.does == "product" for site in tallied.sites):
+        missing.append("reads of shared memory by wgmma")
+    if any(b"<mma.h>" in text for text in with_includes(CUDA / case.kernel.source, CUDA).values()):
+        moves = "the true moves of fragments by wmma, which are unspecified"
+        missing.append(f"{moves}: here each lane moves its elements one by one")
     try:
         waves = modelled(tallied, case.device)
     except NoModelError as error:
@@ -299,15 +303,6 @@ def counts_of(case: EmulatedCase, every_block: bool = False, widths: Widths | No
         traffic_bytes=case.problem.traffic_bytes,
         missing=tuple(missing),
     )
-
-
-def _missing(case: EmulatedCase, tallied: Tallies) -> Iterator[str]:
-    if reason := cannot_count():
-        yield reason
-    if any(site.does == "product" for site in tallied.sites):
-        yield "reads of shared memory by wgmma"
-    if any(b"<mma.h>" in text for text in with_includes(CUDA / case.kernel.source, CUDA).values()):
-        yield "the true moves of fragments by wmma, which are unspecified: here each lane moves its elements one by one"
 
 
 def _lines(tallied: Tallies) -> tuple[LineCounts, ...]:

@@ -133,7 +133,7 @@ class TimeBound(msgspec.Struct, frozen=True):
 
     @property
     def limiting(self) -> str | None:
-        return max(self.times, key=lambda limit: self.times[limit]) if self.times else None
+        return max(self.times, key=lambda limit: self.times[limit], default=None)
 
     @property
     def time_s(self) -> float | None:
@@ -186,7 +186,7 @@ def tensor_type(loop: Code | None) -> str | None:
 def render(bound: TimeBound, style: str = "simple") -> str:
     """Return the times as a table in a style of bench/report/layout.py, the limiting one first."""
     ordered = sorted(bound.times.items(), key=lambda pair: -pair[1])
-    rows = [(limit, seconds(time), "limiting" if limit == bound.limiting else "") for limit, time in ordered]
+    rows = [(limit, seconds(time), "limiting" * (limit == bound.limiting)) for limit, time in ordered]
     columns = (TableColumn(f"least time on {bound.device}"), TableColumn("bound", "right"), TableColumn(""))
     return table(columns, rows, style, titled=True)
 
@@ -239,8 +239,7 @@ def agreement(counts: Counts, sass: Sass) -> Agreement:
         made = f"a warp makes {trips / warps:.1f} trips on this problem"
         return Agreement(reason=f"{made}, expected at least {LEAST_TRIPS}")
     differing = dict(_differing(counts, function, trips, warps))
-    in_excess = (text for text, is_excess in differing.items() if is_excess)
-    return Agreement(trips, tuple(differing), in_excess=tuple(in_excess))
+    return Agreement(trips, tuple(differing), in_excess=tuple(filter(differing.get, differing)))
 
 
 def _differing(counts: Counts, function: LaunchCode, trips: float, warps: int) -> Iterator[tuple[str, bool]]:
@@ -311,9 +310,8 @@ def sections(code: MachineCode) -> Iterator[str]:
         yield render(code.bound)
         if code.unbounded:
             yield paragraph(f"No bound by shared memory: {code.unbounded}.")
-        yield paragraph(
-            "Bounds are computed from counts and published limits; no kernel is faster, and most are slower."
-        )
+        note = "Bounds are computed from counts and published limits; no kernel is faster, and most are slower."
+        yield paragraph(note)
 
 
 def described(function: LaunchCode) -> str:

@@ -297,14 +297,9 @@ def lanes(opcode: str) -> int:
     if "MMA" not in name:
         return 64 if name == "FFMA2" else 32
     for part in parts:
-        if "x" in part:
-            return math.prod(int(size) for size in part.split("x")) // (4 if _KIND_OF[name] == "wgmma" else 1)
-        if part.isdigit():
-            return _SHAPES[part]
+        if sizes := re.fullmatch(r"(8|16)(8)(\d+)|(\d+)x(\d+)x(\d+)", part):
+            return math.prod(int(size) for size in sizes.groups("1")) // (4 if _KIND_OF[name] == "wgmma" else 1)
     raise ValueError(f"{opcode}: has no shape; expected one such as HMMA.16816.F32")
-
-
-_SHAPES = {"884": 8 * 8 * 4, "1684": 16 * 8 * 4, "1688": 16 * 8 * 8, "16816": 16 * 8 * 16, "16832": 16 * 8 * 32}
 
 
 def width(instruction: Instruction) -> int:

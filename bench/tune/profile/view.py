@@ -208,11 +208,8 @@ def write_page(profile: Profile, path: Path) -> None:
     loader = FileSystemLoader(Path(__file__).parent)
     jinja = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
     counts, machine = profile.counts, profile.machine
-    tables = []
-    if machine and machine.sass.main.loop is not None:
-        tables.append(table(MIX, list(mix(machine.sass.main)), "html"))
-    if machine and machine.bound is not None:
-        tables.append(render(machine.bound, "html"))
+    tables = [table(MIX, list(mix(machine.sass.main)), "html")] if machine and machine.sass.main.loop else []
+    tables += [render(machine.bound, "html")] if machine and machine.bound else []
     page = jinja.get_template("annotated.html").render(
         title=f"{counts.kernel} on {counts.problem}",
         head=list(head(counts)),
@@ -235,11 +232,9 @@ def sources(lines: Sequence[LineCounts]) -> list[AnnotatedSource]:
     by_file: dict[str, dict[int, LineCounts]] = {}
     for line in lines:
         by_file.setdefault(line.file, {})[line.line] = line
-    files = [
-        AnnotatedSource(file, sum(line.warp_instructions for line in those.values()), [*_annotated(file, those, most)])
-        for file, those in by_file.items()
-    ]
-    return sorted(files, key=lambda source: -source.warp_instructions)
+    executed = {file: sum(line.warp_instructions for line in those.values()) for file, those in by_file.items()}
+    files = sorted(by_file, key=lambda file: -executed[file])
+    return [AnnotatedSource(file, executed[file], [*_annotated(file, by_file[file], most)]) for file in files]
 
 
 def _annotated(file: str, counted: dict[int, LineCounts], most: int) -> Iterator[SourceLine]:

@@ -212,11 +212,6 @@ def taught(space: FeatureSpace, known: Array, costs: Array) -> TreeNode:
     return _settled(pupil, np.arange(len(known)), features)
 
 
-def alone(space: FeatureSpace, known: Array, costs: Array) -> TreeNode:
-    """Return the tree grown directly on the problems."""
-    return grow(space.features(known), costs)
-
-
 def _around(rng: "np.random.Generator", known: Array, inputs: int) -> Array:
     """Return a group of shapes around each known one, which is the first of its group."""
     shapes = np.repeat(known, AROUND, axis=0)
@@ -255,7 +250,7 @@ def _settled(node: TreeNode, rows: Array, features: Array) -> TreeNode:
 
 #: The methods by name; training uses the one that loses least on held-out families.
 GROWERS: dict[str, Callable[[FeatureSpace, Array, Array], TreeNode | Formula]] = {
-    "alone": alone,
+    "alone": lambda space, known, costs: grow(space.features(known), costs),
     "taught": taught,
     "formula": fitted,
 }

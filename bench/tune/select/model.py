@@ -361,8 +361,7 @@ def choice(model: Model, problem: Problem, registry: Registry) -> tuple[Split, s
     node, names = placed(model, space, space.numbers([problem]))
     refused: list[str] = []
     for name in names:
-        reason = _refusal(name, problem, registry)
-        if not reason:
+        if not (reason := _refusal(name, problem, registry)):
             return node, name, refused
         refused.append(reason)
     what = f"the selector has no kernel that can run it: {refused[0]}"
@@ -390,9 +389,7 @@ def placed(model: Model, space: FeatureSpace, known: Array) -> tuple[Split, list
 
 
 def _refusal(name: str, problem: Problem, registry: Registry) -> str | None:
-    try:
-        kernel = registry.kernels[name]
-    except KeyError:
+    if (kernel := registry.kernels.get(name)) is None:
         return f"{name} is unknown here; --plugin names the file that declares it"
     return unavailable(kernel) or kernel.refuses(problem)
 

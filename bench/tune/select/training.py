@@ -120,9 +120,9 @@ def read_times(store: Reader, registry: Registry, run_ids: Sequence[str], select
 
 def _setting(where: str, conditions: Collection[tuple[str, ModelSetting]]) -> ModelSetting:
     settings = {setting for _, setting in conditions}
-    threads = {setting.threads for setting in settings}
     if len({(kernel, setting.threads) for kernel, setting in conditions}) == len({kernel for kernel, _ in conditions}):
-        most = max(threads)  # kernels with one thread are compared with those that use all threads
+        # Kernels with one thread are compared with those that use all threads.
+        most = max(setting.threads for setting in settings)
         settings = {setting._replace(threads=most) if setting.threads == 1 else setting for setting in settings}
     for name, values in zip(ModelSetting._fields, zip(*sorted(settings), strict=True), strict=True):
         distinct = sorted(set(values))
@@ -272,20 +272,13 @@ def require_enough(where: str, data: Data) -> None:
             op = data.times.setting.op
             suite = f"`kernelmark run train-{op}`" if f"train-{op}" in suite_names() else "a larger suite"
             raise UsageError(f"{where}: has {number} {what}, expected at least {least} to learn from; {suite} has more")
-    if not everywhere(data.times.means).any():
+    if np.isnan(data.times.means).any(axis=0).all():
         what = f"no kernel was timed on all {problems} problems, expected at least one to fall back on"
         raise UsageError(f"{where}: {what}; --problem chooses problems that one kernel takes")
     if len(data.times.kernels) < 2:
         raise UsageError(f"{where}: has times of only {data.times.kernels[0]}; a choice needs two kernels")
 
 
-def everywhere(means: Array) -> Array:
-    """Return for each kernel whether it has a time on every problem."""
-    complete: Array = np.asarray(~np.isnan(means).any(axis=0))
-    return complete
-
-
 def single(means: Array, costs: Array) -> Array:
     """Return the kernels timed on every problem, then the others, each sorted by mean cost over the problems."""
-    mean: Array = costs.mean(axis=0)
-    return np.lexsort((mean, ~everywhere(means)))
+    return np.lexsort((costs.mean(axis=0), np.isnan(means).any(axis=0)))

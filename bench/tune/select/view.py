@@ -16,7 +16,7 @@ from kernelmark.bench.report.figures import style, winners
 from kernelmark.bench.report.figures.winners import Panel, Spot, is_map, most_places
 from kernelmark.bench.report.format import count, factor, interval, percent, short
 from kernelmark.bench.report.layout import TableColumn, paragraph, table
-from kernelmark.bench.tune.select.model import WORTH, KernelChoice, Model, PolicyScore, Share, choice, chosen
+from kernelmark.bench.tune.select.model import WORTH, KernelChoice, Model, Share, choice, chosen
 from kernelmark.bench.tune.select.train import LIBRARY, PolicyLosses
 
 if TYPE_CHECKING:
@@ -42,7 +42,11 @@ def trained(model: Model) -> str:
         f"{cost.held_out}, {count(cost.problems, 'problem')} of {cost.families} families.",
         rest="",
     )
-    ways = table(WAYS, [_cells(line) for line in cost.lines], titled=True)
+    lines = [
+        (x.way, words(x.share), factor(x.worst), percent(x.right), str(x.problems), short(x.kernel), x.worst_problem)
+        for x in cost.lines
+    ]
+    ways = table(WAYS, lines, titled=True)
     choices = [(name, str(of), percent(of / len(model.measured))) for name, of in chosen(model).items()]
     parts = [head, ways, *remarks(model), paragraph(verdict(model), rest="")]
     return "\n\n".join([*parts, table(CHOICES, choices, titled=True)])
@@ -81,18 +85,6 @@ def verdict(model: Model) -> str:
 def words(share: Share) -> str:
     """Return the share with its interval: `0.98x [0.97, 0.99]`."""
     return factor(share.mean, share.low, share.high)
-
-
-def _cells(line: PolicyScore) -> Sequence[str]:
-    return (
-        line.way,
-        words(line.share),
-        factor(line.worst),
-        percent(line.right),
-        str(line.problems),
-        short(line.kernel),
-        line.worst_problem,
-    )
 
 
 def answered(model: Model, answer: KernelChoice) -> str:

@@ -56,8 +56,7 @@ def emulate(registry: Registry, kernel: CudaKernel, problem: Problem, device: De
     if reason := missing_tool():
         return Emulated(tile, skipped=reason)
     every, axes = cases(registry, kernel, device), ("dtype", "layout", "place", "direction", "kind", "unit")
-    alike = [c for c in every if all(getattr(c.problem, a, "") == getattr(problem, a, "") for a in axes)]
-    chosen = alike or every
+    chosen = [c for c in every if all(getattr(c.problem, a, "") == getattr(problem, a, "") for a in axes)] or every
     taken = [case.tile for case in chosen]
     untested = [t for t in kernel.tiles(device) if t not in taken and kernel.unwanted(problem, t, device) is None]
     trips: dict[Loop, int] = {}
@@ -70,7 +69,8 @@ def emulate(registry: Registry, kernel: CudaKernel, problem: Problem, device: De
         return Emulated(tile, refused=str(error))
     defects = (*(finding for _, some in looked for finding in some), *more)
     tested, left = tuple(case for case, _ in looked), tuple(chosen[len(looked) :])
-    return Emulated(tile, tested, defects, tuple(untested), left=left, share=share, once=_once(trips))
+    once = tuple(sorted(loop for loop, most in trips.items() if most < 2 and _sizes(loop)))
+    return Emulated(tile, tested, defects, tuple(untested), left=left, share=share, once=once)
 
 
 #: The most operations plus bytes of traffic that are run, which takes seconds, and the most bytes of operands; the
@@ -137,15 +137,8 @@ def _add(trips: dict[Loop, int], more: Mapping[Loop, int]) -> None:
 
 #: Matches a size that may differ between problems: a name that begins with a small letter, except sizes of the block.
 _SIZE = re.compile(r"\b(?!blockDim\b|warpSize\b|sizeof\b|unsigned\b|int\b)(?<![.\w])[a-z]\w*\b(?!:)")
-
-
 #: Matches the name of a constant of the compiler where it is declared.
 _CONSTANT = re.compile(r"\bconstexpr\b[^=;({]*?(\w+)\s*[={(]")
-
-
-def _once(trips: Mapping[Loop, int]) -> tuple[Loop, ...]:
-    """Return the loops that never had a second iteration, except those with a constant bound."""
-    return tuple(sorted(loop for loop, most in trips.items() if most < 2 and _sizes(loop)))
 
 
 def _sizes(loop: Loop) -> set[str]:

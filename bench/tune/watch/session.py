@@ -90,21 +90,16 @@ def time_table(rows: Sequence[Measurement], names: Mapping[str, str], problem: P
         for row in rows
         if row.status == Status.OK and row.interval
     ]
-    parts = [table(columns, lines)] if lines else []
-    parts += [
-        paragraph(f"{row.status}: {names.get(row.kernel, row.kernel)}: {row.reason}")
-        for row in rows
-        if row.status != Status.OK
-    ]
-    return "\n".join(parts)
+    failed = (
+        f"{row.status}: {names.get(row.kernel, row.kernel)}: {row.reason}" for row in rows if row.status != Status.OK
+    )
+    return "\n".join([*([table(columns, lines)] if lines else []), *map(paragraph, failed)])
 
 
 def _against(other: Measurement, present: Measurement) -> str:
     """Return `1.05x [1.03, 1.07] faster`, or with `tie` if the interval includes 1."""
-    if other.job != present.job:
-        return APART
-    ratio = paired([other.samples], [present.samples])
-    return f"{ratio} {ratio.side}" if ratio else ""
+    ratio = paired([other.samples], [present.samples]) if other.job == present.job else None
+    return f"{ratio} {ratio.side}" if ratio else APART * (other.job != present.job)
 
 
 @dataclass
@@ -242,8 +237,7 @@ class WatchSession:
             return "no version was tried"
         good = [tried for tried in self.tried if tried.good]
         lines = [f"{count(len(self.tried), 'version')} tried, {len(good)} passed"]
-        timed = [(tried.time_s, tried.version.name) for tried in good if tried.time_s is not None]
-        if timed:
+        if timed := [(tried.time_s, tried.version.name) for tried in good if tried.time_s is not None]:
             time_s, name = min(timed)
             lines.append(f"best: {name}, {seconds(time_s)} (its own median, not measured in turn)")
         elif good:
@@ -293,10 +287,9 @@ class Log:
 
     def _compared(self, tried: Tried, other: Measurement) -> VersionRatio | None:
         """Return the version's speed over another kernel of its job; None if the two were not sampled in turn."""
-        present = tried.rows[0]
-        if other.status != Status.OK or other.job != present.job:
-            return None
-        if (ratio := paired([other.samples], [present.samples])) is None:
+        is_in_turn = other.status == Status.OK and other.job == tried.rows[0].job
+        ratio = paired([other.samples], [tried.rows[0].samples]) if is_in_turn else None
+        if ratio is None:
             return None
         comparison = self._session.comparison
         if (before := tried.beside) is None or comparison is None or other.kernel != comparison.ids[1]:

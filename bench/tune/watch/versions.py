@@ -84,11 +84,8 @@ def watched_kernel(
     registry: Registry, file: Path, problem: Problem, wanted: str | None, device: DeviceLimits
 ) -> CudaKernel:
     """Return the kernel in `file` that takes `problem`; `wanted` selects one of several. Raises UsageError."""
-    kernels = [
-        k
-        for k in registry.kernels.values()
-        if isinstance(k, CudaKernel) and (cuda_sources() / k.source).resolve() == file.resolve()
-    ]
+    handwritten = (k for k in registry.kernels.values() if isinstance(k, CudaKernel))
+    kernels = [k for k in handwritten if (cuda_sources() / k.source).resolve() == file.resolve()]
     if not kernels:
         raise UsageError(f"{file}: no registered kernel uses this file; --plugin names the file that declares one")
     head, _, tile = (wanted or "").partition("@")
