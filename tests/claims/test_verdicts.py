@@ -46,14 +46,6 @@ def test_slower_beyond_doubt_confirms_and_faster_beyond_doubt_refutes(put, verdi
     assert finding.rows == slower.rows == (f"r1 gemm/scipy.sgemm {NN} cold t2", f"r1 gemm/scipy.sgemm {NT} cold t2")
 
 
-def test_an_interval_that_includes_the_number_is_a_tie(put, verdict):
-    put("gemm/scipy.sgemm", NT, 1.01, spread=0.1)
-    put("gemm/scipy.sgemm", NN, 1.0, spread=0.1)
-    answer = verdict("op-t-slower")
-    assert answer.verdict == "depends"
-    assert answer.said[0].startswith("tie  scipy.sgemm: 1.01x [")
-
-
 def test_where_problems_disagree_it_depends_and_says_where(put, verdict):
     for m, two_step_s in ((2048, 2.0), (4096, 0.5)):
         problem = f"gemm/m{m}n2048k1024/f32/TN/alpha-0.01/beta1"

@@ -55,20 +55,15 @@ def plan_with(where, registry, **others):
     return files.with_tuned(Plan(devices=("cpu",), suites=(PROBLEM,), **others), where, registry)
 
 
-def test_the_file_of_a_device_lies_with_the_results_and_is_json_that_people_can_read(file, kernel, tmp_path):
-    assert file.path.parent == tmp_path / "data" / "kernelmark" / "tuned"
-    assert file.path.suffix == ".json"
-    assert files.tiles_in(file) == ()
-    files.keep(file, entry(kernel).key, entry(kernel))
-    content = json.loads(file.path.read_text())
-    assert (content["device"], content["tiles"][0]["tile"]) == (file.device, "WORK=1")
-
-
-def test_an_entry_is_kept_replaced_and_removed_by_kernel_problem_and_threads(file, kernel):
+def test_an_entry_is_kept_with_the_results_replaced_and_removed_by_kernel_problem_and_threads(file, kernel, tmp_path):
     single, threaded = entry(kernel), entry(kernel, threads=2)
+    assert file.path.parent == tmp_path / "data" / "kernelmark" / "tuned"
+    assert files.tiles_in(file) == ()
     files.keep(file, single.key, None)
     assert not file.path.exists(), "where the default stays, no file is made"
     files.keep(file, single.key, single)
+    content = json.loads(file.path.read_text())
+    assert (content["device"], content["tiles"][0]["tile"]) == (file.device, "WORK=1")
     files.keep(file, threaded.key, threaded)
     assert files.tiles_in(file) == (single, threaded)
     better = msgspec.structs.replace(single, tile="WORK=2")
@@ -325,10 +320,6 @@ def test_without_kernel_tuner_the_command_and_two_other_ways_are_named(monkeypat
     instead = "take --strategy exhaustive (all 201 tiles) or --strategy random"
     assert complaint(lambda: choose(201, None, None)) == f"--strategy genetic_algorithm: {reason}, or {instead}"
     assert [choose(201, way, None).strategy for way in ("exhaustive", "random")] == ["exhaustive", "random"]
-
-
-def test_an_exhaustive_search_evaluates_every_tile_once():
-    assert evaluated("exhaustive", len(CONFIGS)) == [CONFIGS]
 
 
 def test_a_random_search_evaluates_different_tiles_as_many_as_the_budget_has():

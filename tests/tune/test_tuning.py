@@ -9,6 +9,7 @@ from kernelmark.bench.measure.present import cuda_missing
 from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.limits import H100
 from kernelmark.bench.plan.registry import Registry
+from kernelmark.bench.record.versions import VersionRatio
 from kernelmark.bench.report import findings, founding
 from kernelmark.bench.report import tuning as report
 from kernelmark.bench.report.figures import tunables
@@ -45,9 +46,12 @@ def test_every_tile_is_a_row_of_a_run_every_job_has_the_default_and_values_are_c
     assert report.space_words(search) == "8 tiles, 8 valid; 8 tiles measured: 8 ok; 1 of 8 within 5 % of the best"
     lines = report.searched_words(search).splitlines()
     assert [line.split()[1] for line in lines if line.startswith("WORK")] == list("12345678")
+    text = findings.verdict(RunData(tuned.store, tuning.session.run_id))
+    assert text.startswith("copy/mine.counted on copy/m64n1024/f32: undecided, not yet compared with the default; ")
+    assert "in the search WORK=1 was fastest, " in text
 
 
-def test_the_tile_that_works_least_is_adopted_with_what_the_file_needs_and_plans_hold_what_is_tuned_and_how(tuned):
+def test_the_tile_that_works_least_is_adopted_for_the_file_and_the_history_and_plans_hold_what_is_tuned_and_how(tuned):
     tuning, (verdict,) = tuned.all("counted")
     assert verdict.raced.decision.best == "WORK=1"
     assert set(verdict.raced.rows) == {"WORK=1", "WORK=2", "WORK=3"}
@@ -61,17 +65,19 @@ def test_the_tile_that_works_least_is_adopted_with_what_the_file_needs_and_plans
     space = {"problem": "copy/m64n1024/f32", "size": 8, "valid": 8, "exact": True, "listed": 8, "default": "WORK=4"}
     assert search["spaces"] == [space]
     assert (race["search"], race["raced"]) == (tuning.session.run_id, ["WORK=1", "WORK=2", "WORK=3"])
+    log_adopted(tuned.store, verdict)
+    (adopted,) = tuned.store.versions("copy/mine.counted", "copy/m64n1024/f32")
+    assert (adopted.version.by, adopted.version.tile, adopted.version.verdict) == ("tune", "WORK=1", "PASS, adopted")
+    assert (adopted.version.run, adopted.version.processes) == (verdict.default.run_id, 3)
+    assert adopted.version.compared == (VersionRatio(entry.ratio, entry.low, entry.high, "copy/mine.counted"),)
+    assert b"def declare(" in adopted.sources["counted.py"]
 
 
 def test_the_race_takes_fresh_samples_for_ten_times_as_long_in_one_job_a_process(tuned):
-    tuning = tuned.begin("counted")
-    tuning.search()
-    tuned.jobs.clear()
-    (verdict,) = tuned.race(tuning)
-    assert len(tuned.jobs) == 3
+    _, (verdict,) = tuned.all("counted")
     raced = ("copy/mine.counted", *(row.kernel for row in verdict.raced.rows.values()))
-    assert {job.kernels for job in tuned.jobs} == {raced}
-    assert {job.budget.max_time_s for job in tuned.jobs} == {0.04}
+    assert [(job.kernels, job.budget.max_time_s) for job in tuned.jobs[-3:]] == [(raced, 0.04)] * 3
+    assert {job.budget.max_time_s for job in tuned.jobs[:-3]} == {0.004}
     assert len(verdict.raced.rows) == CANDIDATES
 
 
@@ -225,22 +231,10 @@ def test_both_runs_have_the_verdict_of_the_race_and_the_numbers_of_the_search(da
             ("8 of 8", "valid tiles were measured"),
         ]
         assert findings.title(data, None) == "Tuning of mine.counted: copy/m64n1024/f32"
-
-
-def test_a_search_whose_race_has_not_ended_is_undecided(tuned):
-    tuning = tuned.begin("counted")
-    tuning.search()
-    text = findings.verdict(RunData(tuned.store, tuning.session.run_id))
-    assert text.startswith("copy/mine.counted on copy/m64n1024/f32: undecided, not yet compared with the default; ")
-    assert "in the search WORK=1 was fastest, " in text
-
-
-def test_a_race_whose_search_was_removed_still_has_its_verdict(tuned):
-    tuning, (verdict,) = tuned.all("counted")
-    tuned.store.remove([tuning.session.run_id])
-    data = RunData(tuned.store, verdict.default.run_id)
-    assert "WORK=1 is " in findings.verdict(data)
-    assert [number.label for number in findings.numbers(data)] == ["speed of the adopted tile over the default"]
+    search, race = datas
+    search.store.remove([search.run_id])
+    assert "WORK=1 is " in findings.verdict(RunData(race.store, race.run_id))
+    assert len(findings.numbers(RunData(race.store, race.run_id))) == 1, "those of the search are gone with it"
 
 
 def test_the_figure_has_a_panel_for_each_tunable_that_was_varied_and_a_word_about_noise(datas):
@@ -286,18 +280,6 @@ def test_what_the_compiler_reports_of_tiles_is_kept_and_counted(tuned, folder, m
     assert all(used.registers > 0 for used in search.resources.values())
     assert arch_here(tuned.registry.kernels["transpose/cuda.turned"]).startswith("sm_")
     assert verdict.adopted is None
-
-
-def test_what_was_adopted_is_a_version_in_the_history_of_the_kernel(tuned):
-    _, (verdict,) = tuned.all("counted")
-    log_adopted(tuned.store, verdict)
-    (adopted,) = tuned.store.versions("copy/mine.counted", "copy/m64n1024/f32")
-    assert (adopted.version.by, adopted.version.tile, adopted.version.verdict) == ("tune", "WORK=1", "PASS, adopted")
-    assert (adopted.version.run, adopted.version.processes) == (verdict.default.run_id, 3)
-    (against,) = adopted.version.compared
-    assert against.kernel == "copy/mine.counted"
-    assert 1 < against.low < against.ratio < against.high
-    assert b"def declare(" in adopted.sources["counted.py"]
 
 
 PROBLEM = "copy/m64n1024/f32"
