@@ -191,51 +191,46 @@ def test_a_loop_of_known_work_has_it_on_every_architecture(tmp_path, arch: str) 
     assert loop.waits > 0  # for shared memory
 
 
-#: The least share of multiply-adds in the main loop on Hopper, and whether only the long run tests it.
-SHARES = [
-    ("gemm/cuda.async", "gemm/m4096n4096k4096/f32/NN", 0.895, False),
-    ("gemm/cuda.async", "gemm/m4096n4096k4096/f32/NT", 0.87, False),
-    ("conv/cuda.implicit", f"{CONV}/nchw/fprop", 0.87, False),
-    ("conv/cuda.implicit@BM=128,BN=128", f"{CONV}/nchw/fprop", 0.82, True),
-    ("conv/cuda.fft_tiled", f"{CONV}/nchw/fprop", 0.86, True),
-    ("conv/cuda.implicit", f"{CONV}/nchw/dgrad", 0.87, True),
-    ("conv/cuda.implicit", f"{CONV}/nchw/wgrad", 0.865, True),
-    ("conv/cuda.im2col", f"{CONV}/nchw/fprop", 0.82, True),
-    ("conv/cuda.winograd4", f"{CONV}/nchw/fprop", 0.865, True),
-    ("conv/cuda.winograd4_fused", f"{CONV}/nchw/fprop", 0.88, True),
+#: For a kernel on a problem, the least share of multiply-adds in the main loop on Hopper, and whether factors and sums
+#: lie in different banks. The short run has those that are not long.
+LOOPS = [
+    ("gemm/cuda.async", "gemm/m4096n4096k4096/f32/NN", 0.895, False, False),
+    ("gemm/cuda.async", "gemm/m4096n4096k4096/f32/NT", 0.87, False, False),
 ]
 for _name in ("gemm/cuda.streamk", "gemm/cuda.splitk"):
-    SHARES += [(f"{_name}@BN=256", f"{FOUNDING}/NT", 0.87, "splitk" in _name)]
-    SHARES += [(f"{_name}@BN=128", f"{FOUNDING}/NT", 0.805, True)]
-    SHARES += [(f"{_name}@BN=256", f"{FOUNDING}/NN", 0.895, True), (f"{_name}@BN=128", f"{FOUNDING}/NN", 0.83, True)]
+    LOOPS += [(f"{_name}@BN=256", f"{FOUNDING}/NT", 0.87, False, "splitk" in _name)]
+    for _width, _layout, _least in ((128, "NT", 0.805), (256, "NN", 0.895), (128, "NN", 0.83)):
+        LOOPS += [(f"{_name}@BN={_width}", f"{FOUNDING}/{_layout}", _least, False, True)]
+EVERY = ["/".join(pair) for pair in product(("nchw", "nhwc"), ("fprop", "dgrad", "wgrad"))]
+for _name, _variant, *_facts in (
+    ("implicit", "nchw/fprop", 0.87, False, False),
+    ("implicit@BM=128,BN=128", "nchw/fprop", 0.82, True, False),
+    ("winograd4_fused", "nchw/fprop", 0.88, True, False),
+    ("winograd@BK=64", "nchw/fprop", 0, True, False),
+    ("fft_tiled", "nchw/fprop", 0.86, False, True),
+    ("implicit", "nchw/dgrad", 0.87, False, True),
+    ("implicit", "nchw/wgrad", 0.865, False, True),
+    ("im2col", "nchw/fprop", 0.82, False, True),
+    ("winograd4", "nchw/fprop", 0.865, True, True),
+    ("winograd@BK=32", "nchw/fprop", 0, True, True),
+    *((f"winograd@BK={k}", other, 0, True, True) for k in (32, 64) for other in ("nhwc/fprop", "nchw/dgrad")),
+    *(("implicit@BN=256", every, 0, True, True) for every in EVERY),
+):
+    LOOPS += [(f"conv/cuda.{_name}", f"{CONV}/{_variant}", *_facts)]
 
 
 @pytest.mark.usefixtures("disassembler")
 @pytest.mark.parametrize(
-    ("name", "problem", "least"),
-    [pytest.param(*words, marks=pytest.mark.long if is_long else ()) for *words, is_long in SHARES],
+    ("name", "problem", "least", "is_banked"),
+    [pytest.param(*words, marks=pytest.mark.long if is_long else ()) for *words, is_long in LOOPS],
 )
-def test_the_main_loop_on_hopper_keeps_its_share_of_multiply_adds(name: str, problem: str, least: float) -> None:
+def test_the_main_loop_on_hopper_keeps_its_share_of_multiply_adds_and_its_banks(
+    name, problem, least, is_banked
+) -> None:
     main = of(name, problem).main
     assert main.loop.useful_share >= least
     assert main.spill_bytes == 0
-
-
-#: Tiles of convolutions, with the directions and layouts in which they may be the default.
-BANKED = [("winograd@BK=64", "nchw/fprop"), ("implicit@BM=128,BN=128", "nchw/fprop"), ("winograd4_fused", "nchw/fprop")]
-BANKED += [("winograd@BK=32", "nchw/fprop"), ("winograd4", "nchw/fprop")]
-BANKED += [(f"winograd@BK={width}", variant) for width in (32, 64) for variant in ("nhwc/fprop", "nchw/dgrad")]
-EVERY = product(("nchw", "nhwc"), ("fprop", "dgrad", "wgrad"))
-BANKED += [("implicit@BN=256", "/".join(variant)) for variant in EVERY]
-
-
-@pytest.mark.usefixtures("disassembler")
-@pytest.mark.parametrize(
-    ("name", "variant"), [pytest.param(*pair, marks=pytest.mark.long if i > 2 else ()) for i, pair in enumerate(BANKED)]
-)
-def test_factors_and_sums_of_convolutions_lie_in_different_banks(name: str, variant: str) -> None:
-    main = of(f"conv/cuda.{name}", f"{CONV}/{variant}").main
-    assert (main.one_bank, main.spill_bytes) == (0, 0)
+    assert main.one_bank == 0 or not is_banked
 
 
 @pytest.mark.usefixtures("disassembler")
