@@ -276,16 +276,12 @@ def counted(listed: Iterable[Instruction]) -> Code:
     """Return the counts of some instructions."""
     instructions = list(listed)
     kinds = kinds_of(instructions)
-    moves = (i for i, of in zip(instructions, kinds, strict=True) if of in _MOVES)
+    moves = (f"{i.name} {width(i)}" for i, of in zip(instructions, kinds, strict=True) if of in _MOVES)
     products = (i.opcode for i, of in zip(instructions, kinds, strict=True) if of in USEFUL)
-    return Code(
-        instructions=len(instructions),
-        mix=dict(sorted(Counter(kinds).items())),
-        widths=dict(sorted(Counter(f"{i.name} {width(i)}" for i in moves).items())),
-        products=dict(sorted(Counter(products).items())),
-        stall_cycles=sum(i.stall for i in instructions),
-        waits=sum(i.waits > 0 for i in instructions),
-    )
+    mix, by_width, by_opcode = dict(sorted(Counter(kinds).items())), Counter(moves), Counter(products)
+    waits = sum(i.waits > 0 for i in instructions)
+    stalls = sum(i.stall for i in instructions)
+    return Code(len(instructions), mix, dict(sorted(by_width.items())), dict(sorted(by_opcode.items())), stalls, waits)
 
 
 def lanes(opcode: str) -> int:

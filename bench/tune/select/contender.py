@@ -113,14 +113,12 @@ def plugins_of(where: str, threads: Sequence[int], mode: str, registry: Registry
         setting = f"{', '.join(map(str, threads))} thread{'s' * (tuple(threads) != (1,))}, {mode}"
         subjects = "; ".join(f"{path} is of {model.subject}" for path, model in models) or "there is none"
         raise UsageError(f"--select {where}: {subjects}; expected {setting}; `kernelmark select --train RUN` makes one")
-    return [str(_plugin(model)) for model in alike]
-
-
-def _plugin(model: Model) -> Path:
-    text = as_json(model)
-    name = f"{model.op}-{hashlib.sha256(text.encode()).hexdigest()[:16]}.py"
-    path = file_of(model.op, model.device_name).with_name(name)
-    with writing(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(_PLUGIN.format(op=model.op, text=text), encoding="utf-8")
-    return path
+    plugins = []
+    for model in alike:
+        text = as_json(model)
+        name = f"{model.op}-{hashlib.sha256(text.encode()).hexdigest()[:16]}.py"
+        plugins.append(path := file_of(model.op, model.device_name).with_name(name))
+        with writing(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(_PLUGIN.format(op=model.op, text=text), encoding="utf-8")
+    return [*map(str, plugins)]

@@ -79,13 +79,9 @@ def _split(features: Array, costs: Array, least: int) -> tuple[int, float] | Non
     at, feature = np.unravel_index(int(np.argmax(explained)), explained.shape)
     if explained[at, feature] <= (total**2).sum() / count + 1e-9:
         return None
-    return int(feature), _between(float(values[at, feature]), float(values[at + 1, feature]))
-
-
-def _between(low: float, high: float) -> float:
-    """Return a threshold from low to below high: their geometric mean, since sizes are drawn by their logarithms."""
-    middle = math.sqrt(low) * math.sqrt(high)
-    return middle if low <= middle < high else low
+    low, high = float(values[at, feature]), float(values[at + 1, feature])
+    middle = math.sqrt(low) * math.sqrt(high)  # the geometric mean, since sizes are drawn by their logarithms
+    return int(feature), middle if low <= middle < high else low
 
 
 def descend(node: TreeNode, values: Array) -> TreeNode:
@@ -121,8 +117,7 @@ class Formula(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """Return predicted costs (problems x kernels): the logarithm of the time over the fastest kernel's time."""
         values = np.log2(evaluated((*space.inputs, *space.words), [axis.expression for axis in self.axes], known))
         scaled = (values - [axis.centre for axis in self.axes]) * [axis.scale for axis in self.axes]
-        costs: Array = np.einsum("pt,ptk->pk", terms(scaled), np.array(self.weights)[combination(space, known)])
-        return costs
+        return np.asarray(np.einsum("pt,ptk->pk", terms(scaled), np.array(self.weights)[combination(space, known)]))
 
     def complaint(self, space: FeatureSpace, kernels: int) -> str:
         """Return why the formula does not fit a feature space, or ""."""
@@ -175,12 +170,10 @@ def _ridge(design: Array, costs: Array, penalty: Array) -> Array:
     """Return one kernel's coefficients, from the problems for which it has a time; without any, its cost is CAP."""
     has = costs != MISSING
     if not has.any():
-        none: Array = np.eye(len(penalty))[0] * CAP
-        return none
+        return np.asarray(np.eye(len(penalty))[0] * CAP)
     rows = design[has]
     normal = rows.T @ rows + np.diag(RIDGE * len(design) * penalty)
-    coefficients: Array = np.linalg.solve(normal, rows.T @ np.minimum(costs[has], CAP))
-    return coefficients
+    return np.asarray(np.linalg.solve(normal, rows.T @ np.minimum(costs[has], CAP)))
 
 
 def _places(space: FeatureSpace) -> list[list[int]]:
@@ -218,8 +211,7 @@ def _around(rng: "np.random.Generator", known: Array, inputs: int) -> Array:
     is_many = [i < inputs and len(np.unique(column)) >= FEWEST_VALUES for i, column in enumerate(known.T)]
     factors = np.where(is_many, 2.0 ** rng.uniform(-OCTAVES, OCTAVES, shapes.shape), 1.0)
     factors[::AROUND] = 1.0
-    around: Array = shapes * factors
-    return around
+    return np.asarray(shapes * factors)
 
 
 def _means(node: TreeNode, features: Array, costs: Array) -> Array:

@@ -52,8 +52,7 @@ def quotient(above: Array, below: Array, draws: Array) -> Share:
 def _ratios(above: Array, below: Array, draws: Array) -> Array:
     has = ~np.isnan(above)
     drawn_above, drawn_below = (draws[:, has] @ values[has] for values in (above, below))
-    ratios: Array = np.where(drawn_below == 0, np.nan, drawn_above / np.where(drawn_below == 0, 1, drawn_below))
-    return ratios
+    return np.where(drawn_below == 0, np.nan, drawn_above / np.where(drawn_below == 0, 1, drawn_below))
 
 
 FOLDS = 5
@@ -137,14 +136,12 @@ def _oracle(logs: Array) -> Array:
     """Return the logarithm of the oracle's time on each problem: each half times the other's choice, then the mean."""
     chosen = np.nanargmin(logs, axis=2)
     rows = np.arange(logs.shape[1])
-    oracle: Array = (logs[1, rows, chosen[0]] + logs[0, rows, chosen[1]]) / 2
-    return oracle
+    return np.asarray((logs[1, rows, chosen[0]] + logs[0, rows, chosen[1]]) / 2)
 
 
 def _first(order: Array, means: Array) -> Array:
     has = np.take_along_axis(~np.isnan(means), order, axis=1)
-    first: Array = order[np.arange(len(order)), np.argmax(has, axis=1)]
-    return first
+    return np.asarray(order[np.arange(len(order)), np.argmax(has, axis=1)])
 
 
 def regret(store: Reader, times: Times, families: Array, lost: Sequence[PolicyLosses], what: str) -> Regret:

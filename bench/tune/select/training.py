@@ -73,8 +73,7 @@ class Times(NamedTuple):
     @property
     def means(self) -> Array:
         """Return the mean of both halves' logarithms (problems x kernels)."""
-        means: Array = self.logs.mean(axis=0)
-        return means
+        return np.asarray(self.logs.mean(axis=0))
 
     def only(self, chosen: Sequence[int], kernels: Sequence[str]) -> "Times":
         """Return the times of some problems, with these kernels in this order; NaN for a kernel without times."""
@@ -198,8 +197,7 @@ class FeatureSpace(NamedTuple):
         count = len(self.inputs)
         octaves = np.log2(others[:, :count]) - np.log2(point[:count])
         is_like = (others[:, count:] == point[count:]).all(axis=1)
-        distances: Array = np.where(is_like, np.hypot.reduce(octaves, axis=1), np.inf)
-        return distances
+        return np.where(is_like, np.hypot.reduce(octaves, axis=1), np.inf)
 
 
 def feature_space(kind: type[Problem], words: dict[str, list[str]], fixed: dict[str, Any]) -> FeatureSpace:

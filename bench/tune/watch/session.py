@@ -8,6 +8,7 @@ from kernelmark.bench.emulator.build import HostCompileError
 from kernelmark.bench.emulator.sweep import EmulatedCase
 from kernelmark.bench.measure.compile import cuda_sources, with_includes
 from kernelmark.bench.measure.measurement import Measurement
+from kernelmark.bench.measure.stats import Interval
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.kernel import CudaKernel, Tile
 from kernelmark.bench.plan.limits import H100, DeviceLimits
@@ -118,10 +119,9 @@ class Tried:
     rows: Sequence[Measurement] = ()
 
     @property
-    def time_s(self) -> float | None:
-        """Return the version's median time in its job, or None."""
-        interval = self.rows[0].interval if self.rows and self.rows[0].status == Status.OK else None
-        return interval.median if interval else None
+    def interval(self) -> Interval | None:
+        """Return the version's median time in its job with its interval, or None."""
+        return self.rows[0].interval if self.rows and self.rows[0].status == Status.OK else None
 
     @property
     def good(self) -> bool:
@@ -237,7 +237,7 @@ class WatchSession:
             return "no version was tried"
         good = [tried for tried in self.tried if tried.good]
         lines = [f"{count(len(self.tried), 'version')} tried, {len(good)} passed"]
-        if timed := [(tried.time_s, tried.version.name) for tried in good if tried.time_s is not None]:
+        if timed := [(tried.interval.median, tried.version.name) for tried in good if tried.interval]:
             time_s, name = min(timed)
             lines.append(f"best: {name}, {seconds(time_s)} (its own median, not measured in turn)")
         elif good:
@@ -264,8 +264,8 @@ class Log:
 
     def _version(self, tried: Tried) -> KernelVersion:
         session, rows, launches = self._session, tried.rows, tried.launches
-        first = rows[0] if tried.time_s is not None else None
-        interval = first.interval if first else None
+        interval = tried.interval
+        first = rows[0] if interval else None
         return KernelVersion(
             kernel=session.kernel.base_id,
             problem=session.problem.id,
