@@ -19,6 +19,7 @@ from kernelmark.bench.plan.suites import Suite, find_suite
 from kernelmark.bench.plan.sweep import Entry
 from kernelmark.bench.record.columns import Result
 from kernelmark.bench.record.store import Store
+from kernelmark.bench.report.contest import grouped
 
 
 class Chosen(Suite, frozen=True):
@@ -55,14 +56,14 @@ def entries(experiment: Experiment, registry: Registry) -> list[Layered]:
     ]
 
 
-def grouped(layers: Sequence[Layered], together: Sequence[str]) -> list[list[Layered]]:
+def comparison_groups(layers: Sequence[Layered], together: Sequence[str]) -> list[list[Layered]]:
     """Return the entries in groups whose problems differ only in the axes `together`; without axes, groups of one."""
-    groups: dict[Any, list[Layered]] = {}
-    for number, layer in enumerate(layers):
+
+    def alike(layer: Layered) -> tuple[Any, ...]:
         problem = layer.entry.problem
-        alike = tuple(getattr(problem, axis) for axis in problem.axes() if axis not in together)
-        groups.setdefault((problem.op, *alike) if together else number, []).append(layer)
-    return list(groups.values())
+        return problem.op, *(getattr(problem, axis) for axis in problem.axes() if axis not in together)
+
+    return list(grouped(layers, alike).values()) if together else [[layer] for layer in layers]
 
 
 def _at_batches(suite: Suite, entry: Entry, batches: tuple[int, ...]) -> Iterator[Layered]:
@@ -116,7 +117,7 @@ def planned(name: str | Experiment, registry: Registry, devices: tuple[str, ...]
         ceilings=False,
         suites=experiment.problems,
     )
-    groups = grouped(entries(experiment, registry), experiment.together)
+    groups = comparison_groups(entries(experiment, registry), experiment.together)
     suites: list[Suite] = [
         Chosen(name=group[0].suite, title="", picked=(tuple(layer.entry for layer in group),)) for group in groups
     ]
@@ -145,7 +146,7 @@ def gather(
     `ok` rows in the comparison group, then to the latest run. mode: if given, use only rows of this mode.
     """
     layers = entries(experiment, registry)
-    groups = enumerate(grouped(layers, experiment.together))
+    groups = enumerate(comparison_groups(layers, experiment.together))
     group_of = {layer.entry.problem.id: number for number, group in groups for layer in group}
     rows_of: dict[tuple[Any, ...], dict[str, list[Result]]] = defaultdict(lambda: defaultdict(list))
     company: Counter[tuple[Any, ...]] = Counter()

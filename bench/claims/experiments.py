@@ -45,50 +45,38 @@ def measure_missing(
     store: Store, claims: Sequence[Claim], registry: Registry, say: Callable[[str], None], budget_s: float = BUDGET_S
 ) -> ExperimentRuns:
     """Measure missing rows of experiments. Raises UsageError if another run uses the GPU. say: takes each message."""
-    run_ids, devices = own_runs(store), choose_devices("auto")
-    left = _left(Known(store, run_ids), claims, registry, devices)
+    run_ids, devices, here = own_runs(store), choose_devices("auto"), machine()
+    by_id, known = {e.id: e for e in (experiment(claim) for claim in claims if not claim.lacks)}, Known(store, run_ids)
+    able = [(e, *planned(e, registry, devices)) for e in by_id.values() if not untestable(e.id, here)]
+    left = [(e, plan, missing) for e, plan, jobs in able if (missing := known.lacks(plan, jobs, registry))]
     if not left:
         return ExperimentRuns(run_ids)
-    suites: list[Suite] = [Chosen(name=missing.jobs[0].suite, title=missing.experiment.title) for missing in left]
-    names = tuple(name for missing in left for name in missing.experiment.problems)
+    suites: list[Suite] = [Chosen(name=jobs[0].suite, title=e.title) for e, _, jobs in left]
+    names = tuple(name for e, *_ in left for name in e.problems)
     with exclusive(devices, False), Workers() as workers:
         session = Session(store, suites, Plan(devices, ceilings=False, suites=names), workers.run)
         say(f"run {session.run_id} measures missing rows, for at most about {(budget_s + 90) / 60:.0f} minutes")
         end_s, finished = now() + budget_s, True
-        for missing in left:
-            finished = finished and _measure(session, missing, say, end_s)
+        for e, plan, jobs in left:
+            finished = finished and _measure(session, e, plan, jobs, say, end_s)
     return ExperimentRuns([*run_ids, session.run_id], finished, session.against)
 
 
-class Missing(NamedTuple):
-    """An experiment, its plan, and its jobs that no run has measured."""
-
-    experiment: Experiment
-    plan: Plan
-    jobs: list[PlannedJob]
-
-
-def _left(known: Known, claims: Sequence[Claim], registry: Registry, devices: tuple[str, ...]) -> list[Missing]:
-    """Return the experiments that can be measured here and lack rows, with the missing jobs."""
-    by_id, here = {e.id: e for e in (experiment(claim) for claim in claims if not claim.lacks)}, machine()
-    able = [(e, *planned(e, registry, devices)) for e in by_id.values() if not untestable(e.id, here)]
-    gaps = (Missing(e, how, known.lacks(how, jobs, registry)) for e, how, jobs in able)
-    return [gap for gap in gaps if gap.jobs]
-
-
-def _measure(session: Session, missing: Missing, say: Callable[[str], None], end_s: float) -> bool:
+def _measure(
+    session: Session, e: Experiment, plan: Plan, jobs: list[PlannedJob], say: Callable[[str], None], end_s: float
+) -> bool:
     """Measure comparison groups one after another until time is up; return False if the user interrupts."""
 
     def problems() -> str:
         return count(len({problem for each in chain(*groups) for problem in each.job.problems}), "problem")
 
     began_s, rows = now(), Counter[str]()
-    groups = [list(group) for _, group in groupby(missing.jobs, key=lambda planned: planned.job.problems)]
-    say(f"{missing.experiment.id}: {missing.experiment.title}; {problems()}")
+    groups = [list(group) for _, group in groupby(jobs, key=lambda planned: planned.job.problems)]
+    say(f"{e.id}: {e.title}; {problems()}")
     while groups and now() < end_s:
         # Passes over all problems keep the processes of one problem apart in time.
-        batch = groups if missing.plan.processes > 1 else groups[:1]
-        if not run_jobs(session, partial(chain, *batch), lambda r: rows.update([r.status]), plan=missing.plan):
+        batch = groups if plan.processes > 1 else groups[:1]
+        if not run_jobs(session, partial(chain, *batch), lambda r: rows.update([r.status]), plan=plan):
             return False
         groups = groups[len(batch) :]
     if groups:

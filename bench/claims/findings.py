@@ -4,7 +4,6 @@ A claim compares kernels, problems, threads, instruction sets, batches or two de
 a transfer between host and GPU with a training step.
 """
 
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise, product
 from typing import Any, NamedTuple
@@ -18,7 +17,7 @@ from kernelmark.bench.plan.globs import matches
 from kernelmark.bench.plan.operation import Problem
 from kernelmark.bench.plan.status import Status
 from kernelmark.bench.record.columns import Result
-from kernelmark.bench.report.contest import Ratio, by_setting, comparable, faster, time_of
+from kernelmark.bench.report.contest import Ratio, by_setting, comparable, faster, grouped, time_of
 from kernelmark.bench.report.format import count, short
 from kernelmark.bench.report.networks import total
 
@@ -79,10 +78,7 @@ def fastest(rows: Iterable[Result]) -> Result | None:
 
 def by_problem(rows: Iterable[Result]) -> dict[str, list[Result]]:
     """Return the rows of each problem, by its id."""
-    rows_of: dict[str, list[Result]] = defaultdict(list)
-    for r in rows:
-        rows_of[r.problem].append(r)
-    return rows_of
+    return grouped(rows, lambda r: r.problem)
 
 
 def against(row: Result, other: Result) -> str:
@@ -138,32 +134,26 @@ def _names(launched: str) -> frozenset[str]:
     return frozenset(name.strip() for part in launched.split(";") for name, grid, _ in [part.partition("<<<")] if grid)
 
 
-def _alike(rows: Iterable[Result], *names: str) -> Iterator[tuple[Result, list[Result]]]:
-    alike: dict[Any, list[Result]] = defaultdict(list)
-    for r in rows:
-        alike[r.problem, r.kernel, r.mode, *(getattr(r, name) for name in names)].append(r)
-    for group in alike.values():
-        yield group[0], group
-
-
 def threads(q: Question) -> Iterator[ClaimRatio]:
     """Compare a kernel on the thread counts `one` with the same kernel on the thread counts `other`."""
-    for first, group in _alike(q.rows, "isa"):
+    for group in grouped(q.rows, lambda r: (r.problem, r.kernel, r.mode, r.isa)).values():
         counts = {str(r.threads): r for r in group}
-        for number in filter(counts.get, q.contrast.one):
-            for other in filter(counts.get, q.contrast.other):
-                where = f"{first.op} {q.label(first.problem)}, {number} threads against {other}"
-                rows_of_both = counts[number], counts[other]
-                yield ClaimRatio(where, q.faster(*rows_of_both), rows_of_both, short(first.kernel))
+        for number, other in product(q.contrast.one, q.contrast.other):
+            if number in counts and other in counts:
+                yield _gain(q, counts[number], counts[other])
 
 
 def thread_steps(q: Question) -> Iterator[ClaimRatio]:
     """Compare a kernel on each thread count with the same kernel on the next smaller thread count."""
-    for first, group in _alike(q.rows, "isa"):
+    for group in grouped(q.rows, lambda r: (r.problem, r.kernel, r.mode, r.isa)).values():
         within = [r for r in group if r.threads <= (q.contrast.limit or r.threads)]
         for fewer, more in pairwise(sorted(within, key=lambda r: r.threads)):
-            where = f"{first.op} {q.label(first.problem)}, {more.threads} threads against {fewer.threads}"
-            yield ClaimRatio(where, q.faster(more, fewer), (more, fewer), short(more.kernel))
+            yield _gain(q, more, fewer)
+
+
+def _gain(q: Question, row: Result, other: Result) -> ClaimRatio:
+    where = f"{row.op} {q.label(row.problem)}, {row.threads} threads against {other.threads}"
+    return ClaimRatio(where, q.faster(row, other), (row, other), short(row.kernel))
 
 
 def isas(q: Question) -> Iterator[ClaimRatio]:
@@ -174,20 +164,18 @@ def isas(q: Question) -> Iterator[ClaimRatio]:
 
 def _isa_gains(q: Question) -> Iterator[ClaimRatio]:
     """Yield the gain of an instruction set; size: the number of threads."""
-    for first, group in _alike(q.rows, "threads"):
+    rows = [r for r in q.rows if r.threads in (q.contrast.counts or (r.threads,))]
+    for group in grouped(rows, lambda r: (r.problem, r.kernel, r.mode, r.threads)).values():
         by_isa = {r.isa: r for r in group}
         row, other = by_isa.get(q.contrast.one[0]), by_isa.get(q.contrast.other[0])
-        if row and other and first.threads in (q.contrast.counts or (first.threads,)):
-            ratio = q.faster(row, other)
-            yield ClaimRatio(f"{first.op} {q.label(first.problem)}", ratio, (row, other), size=first.threads)
+        if row and other:
+            where = f"{row.op} {q.label(row.problem)}"
+            yield ClaimRatio(where, q.faster(row, other), (row, other), size=row.threads)
 
 
 def isa_threads(q: Question) -> Iterator[ClaimRatio]:
     """Yield the gain of an instruction set on the fewest threads over its gain on the most threads."""
-    gains_of: dict[tuple[str, str], list[ClaimRatio]] = defaultdict(list)
-    for gain in _isa_gains(q):
-        gains_of[gain.rows[0].problem, gain.rows[0].kernel].append(gain)
-    for gains in gains_of.values():
+    for gains in grouped(_isa_gains(q), lambda gain: (gain.rows[0].problem, gain.rows[0].kernel)).values():
         least, many = (pick(gains, key=lambda gain: gain.size) for pick in (min, max))
         if least.size < many.size:
             where = f"{least.where}, {least.size} against {many.size} threads"
@@ -196,14 +184,13 @@ def isa_threads(q: Question) -> Iterator[ClaimRatio]:
 
 def batch_steps(q: Question) -> Iterator[ClaimRatio]:
     """Yield each kernel's images per second at each batch over its images per second at the next smaller batch."""
-    batches_of: dict[Any, list[tuple[int, Result]]] = defaultdict(list)
-    for setting, rows in by_setting(q.rows).items():
-        for r in rows:
-            batches_of[r.kernel, setting].append((batch_of(q.evidence.problems[r.problem]), r))
-    for batches in batches_of.values():
-        for (images, smaller), (many, larger) in pairwise(sorted(batches, key=lambda pair: pair[0])):
-            ratio = q.faster(larger, smaller).scaled(many / images)
-            yield ClaimRatio(f"{images} to {many}", ratio, (larger, smaller), short(larger.kernel))
+    images = {name: batch_of(problem) for name, problem in q.evidence.problems.items()}
+    each = ((setting, r) for setting, rows in by_setting(q.rows).items() for r in rows)
+    for batches in grouped(each, lambda pair: (pair[1].kernel, pair[0])).values():
+        for smaller, larger in pairwise(sorted((r for _, r in batches), key=lambda r: images[r.problem])):
+            few, many = images[smaller.problem], images[larger.problem]
+            ratio = q.faster(larger, smaller).scaled(many / few)
+            yield ClaimRatio(f"{few} to {many}", ratio, (larger, smaller), short(larger.kernel))
 
 
 def batches(q: Question) -> Iterator[ClaimRatio]:
@@ -238,13 +225,11 @@ class Pair(NamedTuple):
 
 def pairs(q: Question) -> Iterator[Pair]:
     """Yield the fastest row of each device, on each problem, mode and precision that both devices have timed."""
-    rows_of: dict[Any, dict[str, list[Result]]] = defaultdict(lambda: defaultdict(list))
-    for r in q.rows:
-        rows_of[r.problem, r.mode, r.isa, comparable(r)][r.device].append(r)
-    for (problem, *_), by_device in rows_of.items():
+    for group in grouped(q.rows, lambda r: (r.problem, r.mode, r.isa, comparable(r))).values():
+        by_device = grouped(group, lambda r: r.device)
         row, other = (fastest(by_device.get(side[0], [])) for side in (q.contrast.one, q.contrast.other))
         if row and other:
-            yield Pair(q.evidence.problems[problem], row, other)
+            yield Pair(q.evidence.problems[row.problem], row, other)
 
 
 def devices(q: Question) -> Iterator[ClaimRatio]:

@@ -36,6 +36,7 @@ from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.kernel import CudaKernel, Kernel
 from kernelmark.bench.plan.limits import DeviceLimits
 from kernelmark.bench.plan.tiles import tile_text
+from kernelmark.bench.report.contest import grouped
 
 Array = np.ndarray[Any, Any]
 Key = tuple[str, bool]
@@ -306,9 +307,7 @@ def counts_of(case: EmulatedCase, every_block: bool = False, widths: Widths | No
 
 
 def _lines(tallied: Tallies) -> tuple[LineCounts, ...]:
-    places: dict[tuple[str, int], list[tuple[Site, InstructionCount]]] = {}
-    for site, tally in tallied.sites.items():
-        places.setdefault((site.file, site.line), []).append((site, tally))
+    places = grouped(tallied.sites.items(), lambda pair: (pair[0].file, pair[0].line))
     return tuple(
         _line(str(Path(file).relative_to(CUDA)) if Path(file).is_relative_to(CUDA) else file, line, those)
         for (file, line), those in sorted(places.items())

@@ -1,6 +1,5 @@
 """Format the output of `select`: the regret on held-out shapes, the answer for one problem, and plots of both."""
 
-from collections import defaultdict
 from collections.abc import Sequence
 from functools import partial
 from math import sqrt
@@ -12,6 +11,7 @@ import numpy as np
 from kernelmark.bench.plan.dtypes import Array
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.registry import REGISTRY, Registry
+from kernelmark.bench.report.contest import grouped
 from kernelmark.bench.report.figures import style, winners
 from kernelmark.bench.report.figures.winners import Panel, Spot, is_map, most_places
 from kernelmark.bench.report.format import count, factor, interval, percent, short
@@ -140,12 +140,11 @@ def _draw(lost: Sequence[PolicyLosses]) -> "Drawing":
 
 def choice_figures(model: Model, registry: Registry) -> style.Kind:
     """Return a figure for each direction and storage type of convolutions: selected kernels and measured winners."""
-    tails: dict[str, dict[tuple[int, int], list[tuple[Any, str]]]] = defaultdict(lambda: defaultdict(list))
-    for measured in model.measured if model.op == "conv" else ():
-        problem: Any = registry.problem(measured.problem)
-        tails[problem.id.split("/", 2)[2]][problem.r, problem.s].append((problem, measured.fastest))
+    fastest: list[tuple[Any, str]] = [(registry.problem(each.problem), each.fastest) for each in model.measured]
+    tails = grouped(fastest if model.op == "conv" else [], lambda pair: pair[0].id.split("/", 2)[2])
     figures = []
-    for tail, filters in tails.items():
+    for tail, marked in tails.items():
+        filters = grouped(marked, lambda pair: (pair[0].r, pair[0].s))
         panels = most_places(_panel(model, registry, marks) for _, marks in sorted(filters.items()))
         if is_map(panels):
             figure = style.Figure(
