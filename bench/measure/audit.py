@@ -4,6 +4,8 @@ Each audit returns the reason to mistrust a kernel, or None.
 """
 
 import math
+from collections.abc import Iterable, Iterator
+from random import SystemRandom
 from statistics import median
 
 from kernelmark.bench.measure.sample import APART, Series
@@ -14,14 +16,13 @@ from kernelmark.bench.measure.turns import WINDOW_S
 #: The accepted ratio of a call's time on new values to its time on values that it has seen; the fewest calls of each
 #: kind; the most samples taken to get them.
 SPARED_RATIO, LEAST_ALONE, MOST_SAMPLES = 2.0, 12, 64
-#: The share of pairs in which a kernel that spares work is slower by SPARED_RATIO, on a loaded machine too. In pairs of
-#: an honest kernel, chance decides which of the two calls is slower, so its share is at most a half.
-SPARING_SHARE, HONEST_SHARE = 0.85, 0.5
-#: The probabilities of accusing an honest kernel and of missing a sparing one, and the most pairs taken.
-FALSE_ALARM, MISS, MOST_PAIRS = 1e-5, 0.01, 100
-#: The numbers of batches of calls apart after which a kernel is judged: each is reached only if the medians of the one
-#: before suggest a cheat and the intervals, which other load widens, cannot show it.
-APART_LOOKS = (LEAST_ALONE, 2 * LEAST_ALONE, 4 * LEAST_ALONE, 8 * LEAST_ALONE)
+#: Chance decides which of the two calls of a pair an honest kernel does faster, so that the second is slower by
+#: SPARED_RATIO in at most this share of pairs. The probabilities of accusing it, and of missing one that spares work.
+HONEST_SHARE, FALSE_ALARM, MISS = 0.5, 1e-5, 0.01
+#: The share of pairs in which a kernel that spares work is slower, and the most pairs taken: of a sample with a batch
+#: of calls apart, and of calls on few and on entirely new values, which cost more but are disturbed less.
+APART_SHARE, MOST_APART = 0.65, 400
+RENEWED_SHARE, MOST_RENEWED = 0.85, 100
 #: The windows without unusual load in which samples must be slower after all checks, of at most so many, and the fewest
 #: samples of a window. Load is unusual if it exceeds the median of earlier windows by this factor.
 QUIET_WINDOWS, MOST_WINDOWS, LEAST_AGAIN, UNUSUAL_LOAD = 10, 60, 4, 1.1
@@ -77,22 +78,42 @@ def _spared_work(series: Series) -> str | None:
     return f"skips work: {times}"
 
 
+def _spares(pairs: Iterable[tuple[float, float]], share: float) -> bool:
+    """Return whether the second call is slower by SPARED_RATIO in `share` of the pairs rather than in HONEST_SHARE.
+
+    This is Wald's sequential probability ratio test: it takes pairs until one of both shares is improbable.
+    """
+    evidence = 0.0
+    for fast_s, slow_s in pairs:
+        slower = slow_s >= SPARED_RATIO * fast_s
+        evidence += math.log(share / HONEST_SHARE if slower else (1 - share) / (1 - HONEST_SHARE))
+        if not math.log(MISS) < evidence < -math.log(FALSE_ALARM):
+            break
+    return evidence >= -math.log(FALSE_ALARM)
+
+
 def _skipped(series: Series) -> str | None:
     """Compare samples with batches whose calls are microseconds apart, to catch calls skipped in a batch."""
     if not series.cuts:
         return None
-    mark, reason = series.mark(), None
+    mark = series.mark()
     empty_s = median(series.clock.time_apart([lambda: None] * APART) for _ in range(LEAST_ALONE))
-    for wanted in APART_LOOKS:
-        while len(series.apart) < wanted:
-            series.sample()
-        together, apart = map(median_interval, zip(*series.apart, strict=True))
-        if apart.low - empty_s >= SPARED_RATIO * together.high:
-            reason = f"skips work: {apart.median:.2g} s per call after a pause, {together.median:.2g} s in a batch"
-        if reason or apart.median - empty_s < SPARED_RATIO * together.median:
-            break
+    spares = _spares(((together, apart - empty_s) for together, apart in _pairs_apart(series)), APART_SHARE)
     series.forget(mark)
-    return reason
+    if not spares:
+        return None
+    together, apart = map(median, zip(*series.apart, strict=True))
+    return f"skips work: {apart:.2g} s per call after a pause, {together:.2g} s in a batch"
+
+
+def _pairs_apart(series: Series) -> Iterator[tuple[float, float]]:
+    """Yield pairs of a sample and a batch of calls apart: at least LEAST_ALONE in random order, then new ones."""
+    while len(series.apart) < LEAST_ALONE:
+        series.sample()
+    yield from SystemRandom().sample(series.apart, len(series.apart))
+    while (taken := len(series.apart)) < MOST_APART:
+        series.sample()
+        yield from series.apart[taken:]
 
 
 def _worked_ahead(series: Series) -> str | None:
@@ -110,20 +131,17 @@ def spared_when_renewed(series: Series) -> str | None:
     """Return a complaint if calls are far slower after all elements have changed than after a few have, or None.
 
     Each timed call follows one other call and the same number of writes, so start-up costs are equal in both cases.
-    Pairs of calls are compared one after the other until Wald's sequential probability ratio test decides.
     """
     pairs: list[tuple[float, float]] = []
-    evidence = 0.0
-    while math.log(MISS) < evidence < -math.log(FALSE_ALARM):
-        if len(pairs) == MOST_PAIRS:
-            return None
-        renewed_s, changed_s = series.take_renewed()
-        pairs.append((renewed_s, changed_s))
-        spared = renewed_s >= SPARED_RATIO * changed_s
-        evidence += math.log(SPARING_SHARE / HONEST_SHARE if spared else (1 - SPARING_SHARE) / (1 - HONEST_SHARE))
-    if evidence < 0:
+
+    def taken() -> Iterator[tuple[float, float]]:
+        while len(pairs) < MOST_RENEWED:
+            pairs.append(series.take_renewed())
+            yield pairs[-1]
+
+    if not _spares(taken(), RENEWED_SHARE):
         return None
-    renewed_s, changed_s = map(median, zip(*pairs, strict=True))
+    changed_s, renewed_s = map(median, zip(*pairs, strict=True))
     times = f"{renewed_s:.2g} s per call when all operands have changed, {changed_s:.2g} s when a few elements have"
     return f"skips work: {times}"
 

@@ -222,7 +222,7 @@ class Series:
             seconds.append(took)
 
     def take_renewed(self) -> tuple[float, float]:
-        """Return the seconds of a call on entirely new values, and of a call after only a few elements have changed.
+        """Return the seconds of a call after only a few elements have changed, and of a call on entirely new values.
 
         On return, only the first OperandSet has the drawn values. Its outputs are those of the call on new values.
         """
@@ -241,7 +241,8 @@ class Series:
             if self._evict:
                 self.device.evict()
             seconds.append(self._time([launch], "sampling"))
-        return seconds[1], seconds[0]
+        changed_s, renewed_s = seconds
+        return changed_s, renewed_s
 
     def take_again(self) -> float:
         """End all checks of outputs for good, take one more sample, discard it, and return its seconds per call."""
