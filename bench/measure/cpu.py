@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from kernelmark.bench.measure.affinity import CPUS, cpu_facts
-from kernelmark.bench.measure.device import Clock, Memory, Monitor
+from kernelmark.bench.measure.device import Clock, Device, Memory, Monitor
 from kernelmark.bench.measure.draw import Draw
 from kernelmark.bench.measure.memory import CGROUP, control_groups, refuse_what_does_not_fit
 from kernelmark.bench.measure.monitor import CpuMonitor
@@ -142,12 +142,10 @@ class _Eviction:
             share.result()
 
 
-class Cpu(HostMemory):
+class Cpu(HostMemory, Device):
     """The CPU as a device, with host memory as NumPy allocates it."""
 
     name = "cpu"
-    device_uuid = ""
-    stream = None
     warm_up_s = 0.5
 
     def __init__(self) -> None:
@@ -164,10 +162,6 @@ class Cpu(HostMemory):
         """Return host memory with pages of this kind."""
         return HostMemory(PAGES[kind])
 
-    def peers(self, gpus: tuple[int, ...], edge: int = 0) -> Memory:
-        """Raise Unsupported: a kernel on the CPU has no operands on GPUs."""
-        raise Unsupported("host memory lies on no GPU")
-
     def evict(self) -> None:
         """Read and write twice as many bytes as the last-level cache has, so that no operand stays in it.
 
@@ -181,23 +175,9 @@ class Cpu(HostMemory):
             hint = "`ulimit -u`, or the limit of pids in a container, is too low"
             raise Unsupported(f"emptying the caches of all CPUs: {error}; {hint}") from None
 
-    def synchronize(self) -> None:
-        """Do nothing: calls on the CPU return when they are done."""
-
     def monitor(self) -> Monitor:
         """Return a monitor of clock, load and steal time of the CPUs that this process may use now."""
         return CpuMonitor()
-
-    def release(self) -> None:
-        """Do nothing: NumPy releases memory by itself."""
-
-    def broken(self) -> str | None:
-        """Return None: a fault on the CPU ends the process, so none is left to report."""
-        return None
-
-    def strayed(self) -> str | None:
-        """Return None: a CPU has no streams."""
-        return None
 
 
 def cpu_count() -> int:

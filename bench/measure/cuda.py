@@ -245,7 +245,11 @@ class DriverMemory:
                 raise MemoryError(f"{kind} memory: {wanted / 1e9:.3g} GB would be page-locked; {expected}")
             address, free = int(_result(*driver.cuMemHostAlloc(nbytes, LOCKED[kind]))), driver.cuMemFreeHost
         else:
-            address, free = _managed(nbytes), driver.cuMemFree
+            address = int(_result(*driver.cuMemAllocManaged(nbytes, driver.CUmemAttach_flags.CU_MEM_ATTACH_GLOBAL)))
+            free, host = driver.cuMemFree, driver.CUmemLocation()  # it stays on the host whichever device reads it
+            host.type = driver.CUmemLocationType.CU_MEM_LOCATION_TYPE_HOST
+            advice = driver.CUmem_advise.CU_MEM_ADVISE_SET_PREFERRED_LOCATION
+            _result(*driver.cuMemAdvise(address, nbytes, advice, host))
         self._locked_bytes += locked
         block = (ctypes.c_ubyte * nbytes).from_address(address)
         weakref.finalize(block, self._free, free, address, locked).atexit = False
@@ -254,18 +258,6 @@ class DriverMemory:
     def _free(self, free: Any, address: int, locked: int) -> None:
         self._locked_bytes -= locked
         free(address)
-
-
-def _managed(nbytes: int) -> int:
-    """Return the address of managed memory that stays on the host whichever device reads it."""
-    from cuda.bindings import driver
-
-    address = int(_result(*driver.cuMemAllocManaged(nbytes, driver.CUmemAttach_flags.CU_MEM_ATTACH_GLOBAL)))
-    host = driver.CUmemLocation()
-    host.type = driver.CUmemLocationType.CU_MEM_LOCATION_TYPE_HOST
-    advice = driver.CUmem_advise.CU_MEM_ADVISE_SET_PREFERRED_LOCATION
-    _result(*driver.cuMemAdvise(address, nbytes, advice, host))
-    return address
 
 
 def _result(status: Any, value: Any = None) -> Any:

@@ -8,6 +8,7 @@ import msgspec
 from kernelmark.bench.measure.draw import Draw
 from kernelmark.bench.plan.case import Entrant
 from kernelmark.bench.plan.dtypes import Array
+from kernelmark.bench.plan.errors import Unsupported
 from kernelmark.bench.plan.kernel import Launch
 
 
@@ -65,7 +66,8 @@ class Memory(Protocol):
 class Device(Memory, Protocol):
     """A device and its memory. `host_memory` returns memory of one of the kinds in `HOST_MEMORY`.
 
-    `peers` returns the joint memory of several GPUs; its arrays have `edge` extra bytes at both ends.
+    `peers` returns the joint memory of several GPUs; its arrays have `edge` extra bytes at both ends. By default a
+    device is like a CPU: it has no streams, calls return when they are done, and a fault ends the process.
 
     warm_up_s: how long the device's clock rate may take to settle. device_uuid: `GPU-...` for a GPU, which stays the
     same when GPUs are renumbered.
@@ -73,17 +75,23 @@ class Device(Memory, Protocol):
 
     name: str
     device_name: str
-    device_uuid: str
+    device_uuid: str = ""
     llc_bytes: int
     warm_up_s: float
-    stream: Any
+    stream: Any = None
 
     def clock(self, hold: bool) -> Clock: ...
     def host_memory(self, kind: str) -> Memory: ...
-    def peers(self, gpus: tuple[int, ...], edge: int = 0) -> Memory: ...
     def evict(self) -> None: ...
-    def synchronize(self) -> None: ...
     def monitor(self) -> Monitor: ...
+    def synchronize(self) -> None: ...
     def release(self) -> None: ...
-    def broken(self) -> str | None: ...
-    def strayed(self) -> str | None: ...
+
+    def peers(self, gpus: tuple[int, ...], edge: int = 0) -> Memory:
+        raise Unsupported("host memory lies on no GPU")
+
+    def broken(self) -> str | None:
+        return None
+
+    def strayed(self) -> str | None:
+        return None

@@ -245,7 +245,10 @@ def _result(status: Any, *values: Any) -> Any:
 
 def _readable(symbol: bytes) -> str:
     """Return the name of a kernel without return type and parameters, cut to NAME characters."""
-    name = _demangled(symbol)
+    name = symbol.decode()
+    if (library := _cxx()) and (text := library.__cxa_demangle(symbol, None, None, None)):
+        name = ctypes.string_at(text).decode()
+        ctypes.CDLL(None).free(ctypes.c_void_p(text))
     if name.endswith(")"):
         depth, at = 1, len(name) - 1
         while depth:
@@ -253,14 +256,6 @@ def _readable(symbol: bytes) -> str:
             depth += (name[at] == ")") - (name[at] == "(")
         name = name[:at].removeprefix("void ")
     return name if len(name) <= NAME else f"{name[: NAME - 3]}..."
-
-
-def _demangled(symbol: bytes) -> str:
-    if (library := _cxx()) is None or not (text := library.__cxa_demangle(symbol, None, None, None)):
-        return symbol.decode()
-    name = ctypes.string_at(text).decode()
-    ctypes.CDLL(None).free(ctypes.c_void_p(text))
-    return name
 
 
 @lru_cache
