@@ -8,7 +8,6 @@ import cuda.core as core
 from cuda.bindings import driver
 
 from kernelmark.bench.measure.tensormap import NBYTES, aligned, encode_tiled
-from stub import control
 from stub.programs import code, device, error_of, holding, launch, new_stream, nothing, record, span
 
 
@@ -112,13 +111,6 @@ def free_twice():
     driver.cuMemFree(address)
     (status,) = driver.cuMemFree(address)
     return str(status.name)
-
-
-def failing_launch():
-    stream, kernel = new_stream(), nothing()
-    control.run_launches_with(lambda launched: driver.CUresult.CUDA_ERROR_LAUNCH_FAILED)
-    first = error_of(lambda: launch(stream, kernel)).split(":")[0]
-    return [first, *(str(result[0].name) for result in (driver.cuCtxSynchronize(), driver.cuMemAlloc(16)))]
 
 
 def encoded_map(address=0, box=32, aside=0):

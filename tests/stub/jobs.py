@@ -65,10 +65,11 @@ def launched_alone(kernel, problem):
     return printed.getvalue()
 
 
-def summed(kernel, problem):
-    """Verify a sum of gradients on the host, and beside it one on the device that has the same operands."""
+def summed(kernel, problem, whole=2**40):
+    """Verify a sum of gradients on a host of `whole` bytes, and beside it one on the device with the same operands."""
     Emulator()
-    rows = run_job(Job((problem,), (kernel, "aggregate/cuda.device"), Mode.VERIFY, (), 0, Budget(), threads=1))
+    with patch.object(cuda, "whole_bytes", lambda: whole):
+        rows = run_job(Job((problem,), (kernel, "aggregate/cuda.device"), Mode.VERIFY, (), 0, Budget(), threads=1))
     return {row.kernel: [row.status, row.reason, row.scratch_bytes] for row in rows}
 
 
@@ -80,11 +81,6 @@ def between_gpus(kernel, problem, mode=Mode.VERIFY, plugin=""):
     control.launches_take(20_000_000)
     timing.time = VirtualTime()
     return _job(kernel, problem, Mode(mode)) | {"complaints": REHEARSED.complaints, "ran": len(REHEARSED.ran)}
-
-
-def summed_in(whole, kernel, problem):
-    with patch.object(cuda, "whole_bytes", lambda: whole):
-        return summed(kernel, problem)
 
 
 def locked(kind, nbytes):
@@ -112,22 +108,15 @@ def refused_map():
 
 
 def timed(kernel, problem, mode, launcher="cuda-core", length_ns=20_000_000, host_ns=3_000):
-    """Time a kernel on a problem by the virtual clock; return the samples too.
+    """Time a kernel, which may be a cheat, on a problem by the virtual clock; return the samples too.
 
     The host's clock is the virtual one as well, since the emulator's time is no part of a launch.
     """
+    discover((plugin("cheats"),))
     control.launches_take(length_ns)
     control.host_takes(host_ns)
     timing.time = VirtualTime()
     return verified(kernel, problem, launcher, mode)
-
-
-def persisting():
-    discover((plugin("cheats"),))
-    Emulator()
-    control.launches_take(20_000_000)
-    timing.time = VirtualTime()
-    return _job("copy/selftest.persists", "copy/m33n16/f32", Mode.COLD)
 
 
 def synchronising_call():

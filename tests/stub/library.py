@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -41,6 +42,11 @@ def library_folder():
 class Run:
     value: Any
     log: tuple[str, ...]
+
+    @property
+    def outcome(self):
+        """The status of a job's row, its reason, and the emulator's complaints."""
+        return self.value["status"], self.value["reason"], self.value["complaints"]
 
     @property
     def violations(self):
@@ -121,9 +127,7 @@ def _fill(folder):
         _pip(tools, "install", f"--target={tools}", *BUILD_TOOLS)
         _pip(tools, "download", "--no-deps", "--no-binary=pycuda", f"--dest={scratch}", f"pycuda=={VERSION}")
         (archive,) = Path(scratch).glob("*.tar.gz")
-        build._run(
-            ["tar", "--extract", f"--file={archive}", f"--directory={scratch}"], f"{archive.name} does not unpack"
-        )
+        shutil.unpack_archive(archive, scratch, filter="data")
         source = archive.with_name(archive.name.removesuffix(".tar.gz"))
         headers = [header_folders()[0], str(tools / "nvidia" / "cu13" / "include")]
         _join(source / "bpl-subset" / "bpl_subset" / "libs" / "python" / "src")

@@ -35,8 +35,7 @@ HAND_WRITTEN = {
 @pytest.fixture(scope="module")
 def runs(tools, folder):
     calls = {f"{kernel} {problem}": ("stub.jobs:summed", kernel, problem) for kernel in KERNELS for problem in PROBLEMS}
-    calls["enough"] = ("stub.jobs:summed_in", 4 * NBYTES, *SUM)
-    calls["little"] = ("stub.jobs:summed_in", 4 * NBYTES - 4, *SUM)
+    calls |= {"enough": ("stub.jobs:summed", *SUM, 4 * NBYTES), "little": ("stub.jobs:summed", *SUM, 4 * NBYTES - 4)}
     calls |= {name: ("stub.jobs:transferred", *case) for name, case in VERIFIED.items()}
     calls["agreed"] = ("stub.jobs:agreed", "transfer/cuda.mapped")
     calls |= {name: ("stub.jobs:verified", *case) for name, case in HAND_WRITTEN.items()}
@@ -51,10 +50,6 @@ def runs(tools, folder):
     return on_stub(calls, folder)
 
 
-def status_of(run):
-    return run.value["status"], run.value["reason"], run.value["complaints"], run.violations
-
-
 def test_a_kernel_on_the_hosts_memory_is_compared_with_the_emulator(runs):
     (line,) = runs["agreed"].value
     assert line.startswith("agree on copy.cu/transfer/n1/")
@@ -62,7 +57,7 @@ def test_a_kernel_on_the_hosts_memory_is_compared_with_the_emulator(runs):
 
 @pytest.mark.parametrize("name", [*VERIFIED, *HAND_WRITTEN])
 def test_every_element_arrives(runs, name):
-    assert status_of(runs[name]) == ("ok", "", [], [])
+    assert (*runs[name].outcome, runs[name].violations) == ("ok", "", [], [])
 
 
 @pytest.mark.parametrize("name", ["timed overlapped", "timed bidir"])
@@ -117,10 +112,6 @@ def test_gradients_that_cross_to_the_host_are_summed(runs, kernel, problem):
     assert run.violations == []
 
 
-def test_what_is_locked_counts_as_scratch(runs):
-    assert runs[" ".join(SUM)].value[KERNELS[0]][2] == NBYTES
-
-
 def test_sums_of_one_device_share_their_operands(runs):
     allocated = re.findall(r"^cuMemAlloc_v2 of (\d+)", "\n".join(runs[" ".join(SUM)].log), re.MULTILINE)
     guarded = [str(operand.nbytes + 2 * GUARD_BYTES) for operand in discover().problem(SUM[1]).operands()]
@@ -128,7 +119,7 @@ def test_sums_of_one_device_share_their_operands(runs):
 
 
 def test_more_than_a_quarter_of_the_hosts_memory_is_refused_before_it_is_locked(runs):
-    assert runs["enough"].value[KERNELS[0]][0] == "ok"
+    assert runs["enough"].value[KERNELS[0]] == ["ok", "", NBYTES]  # what is locked counts as scratch
     status, reason, _ = runs["little"].value[KERNELS[0]]
     assert status == "oom"
     assert reason.startswith("pinned memory: 1.65e-05 GB would be page-locked; expected at most ")
@@ -181,10 +172,13 @@ def hurries(problem, x):
         STREAMS.append(cupy.cuda.Stream(non_blocking=True))
     return in_turn(device(problem, x), between(0, x.s, 1, x.g[1], STREAMS[-1]))
 """
+PEERS = "this needs 5 GPUs that can read each other's memory; this process sees 4"
+NO_STEP = "aggregate/nccl.allreduce has no update path; it has sum"
+NO_NCCL = "CuPy finds no NCCL (libnccl.so.2); pip install 'kernelmark[nccl]'"
 REFUSED = {
-    "too few": (*RING[:2], "aggregate/w5n70/f32"),
-    "no step": (RING[0], "aggregate/nccl.allreduce", "aggregate/w2n70/f32/update"),
-    "no nccl": (RING[0], "aggregate/nccl.allreduce", RING[2]),
+    "too few": ((*RING[:2], "aggregate/w5n70/f32"), PEERS),
+    "no step": ((RING[0], "aggregate/nccl.allreduce", "aggregate/w2n70/f32/update"), NO_STEP),
+    "no nccl": ((RING[0], "aggregate/nccl.allreduce", RING[2]), NO_NCCL),
 }
 
 
@@ -200,13 +194,13 @@ def long_runs(tools, tmp_path_factory):
 
 @pytest.mark.parametrize("name", CALLS)
 def test_what_lies_on_several_gpus_is_summed_and_copied(peers, name):
-    assert status_of(peers[name]) == ("ok", "", [], [])
+    assert (*peers[name].outcome, peers[name].violations) == ("ok", "", [], [])
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", LONG)
 def test_every_strategy_sums_in_every_mode(long_runs, name):
-    assert status_of(long_runs[name]) == ("ok", "", [], [])
+    assert (*long_runs[name].outcome, long_runs[name].violations) == ("ok", "", [], [])
 
 
 @pytest.mark.long
@@ -227,21 +221,16 @@ def test_every_gpu_can_use_the_others_memory_and_is_asked_once(peers):
 
 
 def test_what_is_missing_is_named_in_the_row(tools, tmp_path):
-    refused = on_stub(REFUSED, tmp_path, KM_STUB_DEVICES="4")
-    assert [run.value["status"] for name, run in refused.items() if name != "end"] == ["unsupported"] * 3
-    reasons = {name: run.value["reason"] for name, run in refused.items() if name != "end"}
-    assert reasons == {
-        "too few": "this needs 5 GPUs that can read each other's memory; this process sees 4",
-        "no step": "aggregate/nccl.allreduce has no update path; it has sum",
-        "no nccl": "CuPy finds no NCCL (libnccl.so.2); pip install 'kernelmark[nccl]'",
-    }
+    refused = on_stub({name: call for name, (call, _) in REFUSED.items()}, tmp_path, KM_STUB_DEVICES="4")
+    for name, (_, reason) in REFUSED.items():
+        assert refused[name].outcome == ("unsupported", reason, [])
 
 
 @pytest.mark.long
 def test_gpus_that_cannot_use_each_others_memory_are_named(tools, tmp_path):
-    outcome = on_stub({"apart": RING}, tmp_path, KM_STUB_DEVICES="4", KM_STUB_APART="1")["apart"].value
-    assert outcome["status"] == "unsupported"
-    assert outcome["reason"] == "GPU 0 cannot read the memory of GPU 1; `nvidia-smi topo -p2p r` shows which can"
+    run = on_stub({"apart": RING}, tmp_path, KM_STUB_DEVICES="4", KM_STUB_APART="1")["apart"]
+    reason = "GPU 0 cannot read the memory of GPU 1; `nvidia-smi topo -p2p r` shows which can"
+    assert run.outcome == ("unsupported", reason, [])
 
 
 @pytest.mark.long
