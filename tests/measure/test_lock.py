@@ -90,12 +90,9 @@ def test_a_lock_that_its_holder_removes_meanwhile_is_not_taken_for_the_next_ones
     others[0].__exit__(None, None, None)
 
 
-def test_a_lock_that_cannot_be_opened_is_refused_in_one_line(complaint, tmp_path):
-    path = tmp_path / "test.lock"
-    path.mkdir()  # not even root can open it
-
-    refusal = complaint(lambda: hold(held(path, "test", "leave")))
-    assert refusal == f"{path}: cannot be opened: Is a directory; remove it, or leave"
+def test_a_lock_that_cannot_be_opened_is_refused_in_one_line(complaint, tmp_path):  # not even root can open a folder
+    refusal = complaint(lambda: hold(held(tmp_path, "test", "leave")))
+    assert refusal == f"{tmp_path}: cannot be opened: Is a directory; remove it, or leave"
 
 
 def test_another_user_can_open_the_lock_whatever_the_umask(tmp_path):

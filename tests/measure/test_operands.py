@@ -12,7 +12,7 @@ from kernelmark.bench.measure.draw import LARGEST_INT, SPECIAL, Draw, drawn, poi
 from kernelmark.bench.measure.multi_gpu import Spread
 from kernelmark.bench.measure.operands import Operands, ScratchBuffers, loaded
 from kernelmark.bench.plan.discovery import discover
-from kernelmark.bench.plan.dtypes import DTYPES, INTEGERS, bits_dtype, numpy_dtype
+from kernelmark.bench.plan.dtypes import DTYPES, INTEGERS, numpy_dtype
 from kernelmark.bench.plan.operation import Operand
 
 
@@ -73,15 +73,9 @@ def test_one_value_in_many_is_a_zero_an_integer_or_of_another_size(problem, larg
         assert abs(numbers).max() <= 1.01 * largest
 
 
-def test_the_same_seed_draws_the_same_values():
-    first, again, other = (_loaded("copy/m31n33/f32", seed)[0] for seed in (1, 1, 2))
-    assert np.array_equal(first.flat["a"], again.flat["a"])
-    assert not np.array_equal(first.flat["a"], other.flat["a"])
-
-
-def test_values_follow_from_what_is_mixed_in_and_not_from_how_often_elements_have_changed():
-    def drawn(entropy, changes=0):
-        draw = _loaded("copy/m31n33/f32")[0]
+def test_values_follow_from_the_seed_and_what_is_mixed_in_and_not_from_how_often_elements_have_changed():
+    def drawn(entropy, changes=0, seed=1):
+        draw = _loaded("copy/m31n33/f32", seed)[0]
         draw.mix(entropy)
         draw.redraw()
         before = draw.flat["a"].tolist()
@@ -91,7 +85,8 @@ def test_values_follow_from_what_is_mixed_in_and_not_from_how_often_elements_hav
         return before, draw.flat["a"].tolist()
 
     assert drawn(3) == drawn(3, changes=100)
-    assert all(element != changed for element, changed in zip(drawn(3), drawn(4), strict=True))
+    for other in (drawn(4), drawn(3, seed=2)):
+        assert all(element != changed for element, changed in zip(drawn(3), other, strict=True))
 
 
 def test_a_draw_ends_with_the_last_that_holds_it():
@@ -121,13 +116,6 @@ def test_special_values_of_every_third_draw_have_another_width(text, widths):
 def test_column_major_views_keep_the_batch_outermost_and_read_the_buffer_column_by_column():
     draw, _ = _loaded("gemm/m5n6k7/f32/NN/batch3")
     assert np.array_equal(draw.views("F")["a"][2], draw.flat["a"][2 * 35 :].reshape((5, 7), order="F"))
-
-
-def test_poison_marks_outputs_alone():
-    draw, operands = _loaded("gemm/m5n6k7/f16/NN")
-    operands.poison()
-    assert (operands.flat["c"].view(bits_dtype("f16")) == DTYPES["f16"].poison).all()
-    assert np.array_equal(operands.flat["a"], draw.flat["a"])
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -231,8 +219,9 @@ def test_damage_is_named(write, complaint, moved):
     assert operands.damage(draw) == complaint
 
 
-def test_moved_operands_begin_at_places_of_a_page_that_are_off_a_cache_line():
+def test_operands_begin_at_a_page_and_moved_ones_at_places_of_a_page_that_are_off_a_cache_line():
     draw, operands = _loaded("gemm/m5n6k7/f32/NN")
+    assert {operands.flat[name].ctypes.data % 4096 for name in "abc"} == {0}
     offsets = {operands.moved(draw.rng).flat[name].ctypes.data % 4096 for _ in range(100) for name in "abc"}
     assert len(offsets) > 60
     assert {place % 64 for place in offsets} == {16, 32, 48}
@@ -263,10 +252,6 @@ def test_operands_name_what_they_have():
     assert x.a.shape == (3, 4)
     with pytest.raises(AttributeError, match="'d' is not an operand; expected one of a, b"):
         _ = x.d
-
-
-def test_buffers_are_aligned_to_pages():
-    assert Cpu().bytes(100).ctypes.data % 4096 == 0
 
 
 def test_a_part_of_parts_is_that_of_the_whole():

@@ -14,6 +14,7 @@ from kernelmark.bench.plan.kernel import CudaKernel
 from kernelmark.bench.plan.limits import H100, TYPICAL
 from kernelmark.bench.plan.tiles import Prefer
 from support.cuda import planned
+from support.processes import write_files
 
 SOURCE = """// An idea.
 #include <cuda_fp16.h>
@@ -47,13 +48,10 @@ PROBLEM = "gemm/m64n128k32/f32/NN"
 @pytest.fixture
 def cuda(tmp_path):
     """A folder of sources: a kernel with two headers, and one with none."""
-    folder = tmp_path / "cuda"
-    (folder / "ops").mkdir(parents=True)
-    (folder / "ops" / "k.cu").write_text(SOURCE)
-    (folder / "ops" / "own.cuh").write_text(OWN)
-    (folder / "ops" / "alone.cu").write_text("__global__ void alone() {}\n")
-    (folder / "shared.cuh").write_text(SHARED)
-    return folder
+    alone = "__global__ void alone() {}"
+    files = {"ops/k.cu": SOURCE, "ops/own.cuh": OWN, "ops/alone.cu": alone, "shared.cuh": SHARED}
+    write_files(tmp_path / "cuda", files)
+    return tmp_path / "cuda"
 
 
 @pytest.fixture
@@ -256,11 +254,8 @@ FILES = {
 
 @pytest.fixture
 def package(tmp_path):
-    folder = tmp_path / "kernelmark"
-    for name, text in FILES.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(text)
-    return folder
+    write_files(tmp_path / "kernelmark", FILES)
+    return tmp_path / "kernelmark"
 
 
 def fast_in(package, module="kernels/op/cpu.py"):

@@ -6,15 +6,11 @@ import numpy as np
 import pytest
 
 from kernelmark.bench.measure.ratio import speedup
-from kernelmark.bench.measure.stats import Looks, correlation_time, median_interval, outliers, pooled_interval
+from kernelmark.bench.measure.stats import Interval, Looks, correlation_time, median_interval, outliers, pooled_interval
 
 
-def test_six_samples_give_their_range():
-    interval = median_interval([3.0, 1.0, 2.0, 6.0, 5.0, 4.0])
-    assert (interval.median, interval.low, interval.high) == (3.5, 1.0, 6.0)
-
-
-def test_five_samples_give_no_interval():
+def test_six_samples_give_their_range_and_five_no_interval():
+    assert median_interval([3.0, 1.0, 2.0, 6.0, 5.0, 4.0]) == Interval(3.5, 1.0, 6.0)
     interval = median_interval([1.0, 2.0, 3.0, 4.0, 5.0])
     assert math.isnan(interval.low)
     assert interval.relative_width == math.inf
@@ -119,11 +115,6 @@ def test_speedup_of_drifting_contenders_is_exact_by_quads():
     assert (ratio.low, ratio.median, ratio.high) == pytest.approx((2, 2, 2), rel=1e-5)
 
 
-def test_speedup_uses_only_rounds_that_both_have():
-    ratio = speedup([[2.0] * 6], [[1.0] * 6 + [100.0] * 50])
-    assert (ratio.median, ratio.method) == (2.0, "rounds")
-
-
 PROCESSES, SAMPLES, RUNS = 5, 100, 300
 KINDS = ("normal", "skewed", "autocorrelated", "bursts")
 
@@ -165,27 +156,17 @@ def test_speedups_of_five_processes_cover_a_ratio_of_noisy_ones(simulated):
     assert sum(hits) / len(hits) >= 0.92
 
 
-def test_one_group_is_asked_for_itself():
-    samples = np.random.default_rng(4).normal(1, 0.01, 50)
-    assert pooled_interval([samples]) == median_interval(samples)
-
-
 def test_processes_weigh_the_same_however_many_samples_each_has():
     """The first, with a hundred times the samples, would draw a median of all samples to itself."""
     assert pooled_interval([[1.0] * 1000, [2.0] * 10, [3.0] * 10]).median == 2.0
 
 
-def test_equal_processes_leave_no_doubt():
-    interval = pooled_interval([[1.0, 2.0, 3.0]] * 5)
-    assert (interval.low, interval.median, interval.high) == (2.0, 2.0, 2.0)
-
-
-def test_processes_that_scatter_beyond_all_numbers_have_no_interval():
-    interval = pooled_interval([[1e-3], [10.0]], 0.003)
-    assert np.isnan([interval.low, interval.high]).all()
-
-
 def test_the_interval_between_processes_is_students():
+    samples = np.random.default_rng(4).normal(1, 0.01, 50)
+    assert pooled_interval([samples]) == median_interval(samples)
+    assert pooled_interval([[1.0, 2.0, 3.0]] * 5) == Interval(2.0, 2.0, 2.0)
+    scattered = pooled_interval([[1e-3], [10.0]], 0.003)  # beyond all numbers
+    assert np.isnan([scattered.low, scattered.high]).all()
     # Logarithms of the medians 0, 1, 2: mean 1, standard deviation 1; t(0.975, 2) = 4.3027 (any table).
     interval = pooled_interval([[1.0], [math.e], [math.e**2]])
     halves = [math.log(interval.high / interval.median), math.log(interval.median / interval.low)]
@@ -201,7 +182,9 @@ def test_speedup_over_processes_pairs_samples_within_each():
     assert ratio.minima == 2.0
 
 
-def test_the_ratio_of_minima_is_that_of_the_fastest_samples_of_all_processes():
+def test_only_rounds_that_both_have_count_and_minima_are_those_of_all_processes():
+    ratio = speedup([[2.0] * 6], [[1.0] * 6 + [100.0] * 50])
+    assert (ratio.median, ratio.method) == (2.0, "rounds")
     assert speedup([[4.0] * 6, [3.0] * 5 + [2.0]], [[1.0] * 6, [0.5] + [1.0] * 5]).minima == 4.0
 
 

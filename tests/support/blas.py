@@ -274,12 +274,8 @@ class CublasLt:
         deep, wide = -(-k // 128), -(-m // 128)
         of_a = matrix(has["A_SCALE_POINTER"], "f32", -(-deep // 4) * 4, deep, wide)  # K-major
         of_b = matrix(has["B_SCALE_POINTER"], "f32", n, n, deep)  # N-major
-        sums = np.zeros((m, n))
-        for block in range(deep):
-            along_k = slice(128 * block, 128 * block + 128)
-            scale = np.outer(of_a[block, np.arange(m) // 128].astype("f8"), of_b[:, block].astype("f8"))
-            sums += scale * (a[:, along_k] @ b[along_k])
-        return sums
+        blocks = np.arange(k) // 128
+        return (a * of_a[blocks][:, np.arange(m) // 128].T) @ (b * of_b[:, blocks].T)
 
     def _matrices(self, pointer, layout):
         layout_ = SimpleNamespace(**self.made[layout])
