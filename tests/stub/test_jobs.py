@@ -24,6 +24,7 @@ ALONE_LAUNCHES = (
     "_Z16winograd_filtersI2F2L6Layout0ELb0EEvPKfPfjjj",
     "_Z14winograd_fusedILi32EL6Layout0EEvPKfS2_Pfjjjjjjjiijj",
 )
+PERSISTS = ("copy/selftest.persists", "copy/m33n16/f32")
 MODES = ("hot", "cold", "graph")
 #: Ways of launching, by the names of the self-test, that load no kernel by CuPy.
 WAYS = ("cuda-core", "graph")
@@ -36,7 +37,7 @@ def runs(tools, folder):
     ways = {f"way {name}": ("stub.jobs:way", name) for name in WAYS}
     others = {
         "refused map": ("stub.jobs:refused_map",),
-        "persisting": ("stub.jobs:timed", "copy/selftest.persists", "copy/m33n16/f32", "cold"),
+        "persisting": ("stub.jobs:timed", *PERSISTS, "cold", "cuda-core", 20_000_000, 0),
         "not run": ("stub.jobs:not_run", *PLAIN),
         "identity": ("kernelmark.bench.measure.cuda:gpu_uuids",),
         "synchronising": ("stub.jobs:synchronising_call",),
