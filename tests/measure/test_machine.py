@@ -39,7 +39,7 @@ TWO_NODES = (["0,4", "1,5", "2,6", "3,7"], ["0-1,4-5", "2-3,6-7"])
         (([], []), {3, 1, 2}, [1, 2]),
     ],
 )
-def test_cores_come_before_second_threads_and_a_nodes_cores_before_the_next_nodes(
+def test_cores_of_a_node_come_before_those_of_the_next_and_second_threads_last(
     machine, usable, cpus, monkeypatch, tmp_path
 ):
     cores, nodes = machine

@@ -124,9 +124,7 @@ STOLEN = "the hypervisor took 5 % of the time during 100 % of the sampling"
         ("0-1", {"seconds": 1.0, "own_s": 1.0, "idle": (0.0, 0.0)}, 1.0, OTHERS.format("1.0")),
     ],
 )
-def test_what_others_take_is_load_and_disturbs_beyond_a_tenth_of_our_cpus(
-    ours, passes, load, disturbed, monkeypatch, tmp_path
-):
+def test_what_others_take_is_load_and_disturbs_beyond_a_tenth(ours, passes, load, disturbed, monkeypatch, tmp_path):
     if ours == "0-1":  # a core with both CPUs, of which we may use the first
         write_files(tmp_path, {"cpu0/topology/core_cpus_list": ours})
     machine = Machine(monkeypatch, tmp_path, {0} if ours == "0-1" else ours)

@@ -116,9 +116,7 @@ def test_short_calls_are_batched_and_a_sample_is_their_mean(replay):
         ({"empty_call_s": 2e-6}, {"empty_call_s": 1.9e-6}, "a call takes 2e-06 s, an empty one 2e-06 s"),
     ],
 )
-def test_a_call_too_short_for_the_clock_or_no_longer_than_an_empty_one_is_refused_with_the_reason(
-    replay, refused, taken, reason
-):
+def test_a_call_too_short_for_the_clock_or_no_longer_than_an_empty_one_is_refused(replay, refused, taken, reason):
     row = replay(2e-6, **refused)
     assert (row.status, row.samples) == ("unsupported", [])
     assert row.reason == f"too short to be timed: {reason}; take a larger problem"

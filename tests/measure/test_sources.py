@@ -98,9 +98,7 @@ def test_a_flat_source_has_its_headers_once_and_neither_comments_nor_the_emulato
         ("ops/k.cu", "a[1]) + ", "a[1]) // + ", False),
     ],
 )
-def test_code_changes_a_flat_source_and_comments_formatting_and_the_emulators_code_do_not(
-    cuda, file, old, new, is_same
-):
+def test_a_flat_source_changes_with_code_that_a_gpu_runs_alone(cuda, file, old, new, is_same):
     edit(cuda / file, (old, new))
     assert (flattened(cuda / "ops" / "k.cu", cuda) == FLAT) is is_same
 
