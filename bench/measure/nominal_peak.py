@@ -29,6 +29,7 @@ UNITS = {
 LANES = {"fp32": 1.0, "fp64": 0.5}
 
 
+@lru_cache
 def nominal_peak(need: Need) -> Ceiling | None:
     """Return the peak rate of a CPU's threads, or None if the units or the highest clock are unknown."""
     units, hertz = _units(), _highest_hertz()
@@ -39,7 +40,6 @@ def nominal_peak(need: Need) -> Ceiling | None:
     return Ceiling(need.device, need.threads, need.kind, "", peak, cpu_name(), rate, rate, rate, rate, "")
 
 
-@lru_cache
 def _units() -> tuple[int, int] | None:
     """Return the FMA units of a core and the FP32 lanes of each, or None if unknown."""
     facts = cpu_facts()
@@ -52,7 +52,6 @@ def _units() -> tuple[int, int] | None:
     return UNITS[max(known)] if known else None
 
 
-@lru_cache
 def _highest_hertz() -> float | None:
     """Return the highest clock that the system reports, or None for acpi-cpufreq, which leaves out the boost."""
     folder = CPUS / "cpu0" / "cpufreq"

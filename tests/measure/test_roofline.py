@@ -188,17 +188,13 @@ def peak_of(tmp_path, monkeypatch):
     def of(cpuinfo, need=NEED, mhz=2000, driver="intel_pstate"):
         (tmp_path / "cpuinfo").write_text(cpuinfo)
         write_files(tmp_path / "cpu0/cpufreq", {"scaling_driver": driver, "cpuinfo_max_freq": 1000 * mhz})
-        nominal_peak._units.cache_clear()
-        nominal_peak._highest_hertz.cache_clear()
-        ceiling = nominal_peak.nominal_peak(need)
+        ceiling = nominal_peak.nominal_peak.__wrapped__(need)
         return ceiling and ceiling.rate * 1e-9
 
     cpu_name()  # which is kept, and stays that of this CPU
     monkeypatch.setattr(affinity, "CPUINFO", tmp_path / "cpuinfo")
     monkeypatch.setattr(nominal_peak, "CPUS", tmp_path)
-    yield of
-    nominal_peak._units.cache_clear()
-    nominal_peak._highest_hertz.cache_clear()
+    return of
 
 
 @pytest.mark.parametrize(
@@ -213,8 +209,7 @@ def test_the_peak_is_clock_times_units_times_lanes_of_each_thread(peak_of, cpuin
 def test_there_is_no_peak_where_the_highest_clock_is_unknown_or_without_its_boost(peak_of, tmp_path):
     assert peak_of(EMERALD, driver="acpi-cpufreq") is None
     (tmp_path / "cpu0/cpufreq/cpuinfo_max_freq").unlink()
-    nominal_peak._highest_hertz.cache_clear()
-    assert nominal_peak.nominal_peak(NEED) is None
+    assert nominal_peak.nominal_peak.__wrapped__(NEED) is None
 
 
 # A multiprocessor has 65536 registers in four partitions of 16384. A warp takes ceil(32 r / 256) * 256 of them, a
