@@ -142,20 +142,13 @@ def ceiling(need: Need, row: Measurement, problem: Problem, measured_at: str) ->
     )
 
 
-class Tenth(NamedTuple):
-    """The tenth percentile of the samples, and the order statistics that form its 95 % interval."""
-
-    middle: float
-    low: float
-    high: float
-
-
-def fastest_tenth(samples: Sequence[float]) -> Tenth:
-    """Return the tenth percentile of the samples."""
+def fastest_tenth(samples: Sequence[float]) -> tuple[float, float, float]:
+    """Return the tenth percentile of the samples, and the order statistics that form its 95 % interval."""
     ranked, mean = sorted(samples), FASTEST * len(samples)
     off = 1.96 * math.sqrt(mean * (1 - FASTEST))
     places = (math.floor(mean), math.floor(mean - off), math.ceil(mean + off))
-    return Tenth(*(ranked[min(max(place, 0), len(ranked) - 1)] for place in places))
+    middle, low, high = (ranked[min(max(place, 0), len(ranked) - 1)] for place in places)
+    return middle, low, high
 
 
 #: The doubt about a ceiling begins with these words if it was measured during other load, in short samples.

@@ -102,7 +102,7 @@ def _tiled(descriptor: "np.ndarray[Any, Any]", wanted: TensorMap, array: Any) ->
     interleave, swizzle, promotion, fill = _enumerations(wanted.swizzle)
     return encode_tiled()(
         descriptor.ctypes.data,
-        _data_type("TFLOAT32" if wanted.tf32 else _element(array)),
+        _data_type(array, wanted.tf32),
         3,
         array.data.ptr,
         (c_uint64 * 3)(*sizes),
@@ -121,7 +121,7 @@ def _im2col(descriptor: "np.ndarray[Any, Any]", wanted: Im2colMap, array: Any) -
     interleave, swizzle, promotion, fill = _enumerations(wanted.swizzle)
     return encode_im2col()(
         descriptor.ctypes.data,
-        _data_type(_element(array)),
+        _data_type(array),
         4,
         array.data.ptr,
         (c_uint64 * 4)(*array.shape[::-1]),
@@ -138,13 +138,10 @@ def _im2col(descriptor: "np.ndarray[Any, Any]", wanted: Im2colMap, array: Any) -
     )
 
 
-def _element(array: Any) -> str:
-    return _ELEMENTS[f"{array.dtype.kind}{array.dtype.itemsize}"]
-
-
-def _data_type(element: str) -> Any:
+def _data_type(array: Any, tf32: bool = False) -> Any:
     from cuda.bindings import driver
 
+    element = "TFLOAT32" if tf32 else _ELEMENTS[f"{array.dtype.kind}{array.dtype.itemsize}"]
     return getattr(driver.CUtensorMapDataType, f"CU_TENSOR_MAP_DATA_TYPE_{element}")
 
 

@@ -4,8 +4,8 @@ import ctypes
 import hashlib
 import struct
 import traceback
+from collections import namedtuple
 from itertools import pairwise
-from typing import NamedTuple
 
 import numpy as np
 
@@ -24,12 +24,8 @@ ITEM_BYTES = {0: 1, 1: 2, 2: 4, 3: 4, 4: 8, 5: 8, 6: 2, 7: 4, 8: 8, 9: 2, 11: 4}
 TF32 = 11
 
 
-class Known(NamedTuple):
-    """A kernel that the emulator can run: its source, all entries that go into the program, and its own."""
-
-    source: str
-    entries: tuple[str, ...]
-    entry: str
+#: A kernel that the emulator can run: its source, all entries that go into the program, and its own.
+Known = namedtuple("Known", "source entries entry")
 
 
 class Emulator:

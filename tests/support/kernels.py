@@ -3,9 +3,8 @@
 import fcntl
 import re
 import tracemalloc
-from collections.abc import Callable
+from collections import namedtuple
 from contextlib import contextmanager
-from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -14,7 +13,7 @@ from kernelmark.bench.emulator.sweep import EmulatedCase
 from kernelmark.bench.measure.compile import compile_cubin
 from kernelmark.bench.measure.cpu import Cpu
 from kernelmark.bench.measure.draw import Draw
-from kernelmark.bench.measure.operands import Operands, OperandSet, ScratchBuffers, loaded
+from kernelmark.bench.measure.operands import Operands, ScratchBuffers, loaded
 from kernelmark.bench.plan.case import Budget, Job
 from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.files import cache_folder
@@ -117,11 +116,8 @@ def referenced(text):
     return problem, x, problem.reference(x, np.random.default_rng(0))
 
 
-class SetUp(NamedTuple):
-    launch: Callable[[], Any]
-    operands: OperandSet
-    draw: Draw
-    scratch: ScratchBuffers
+#: A launch, and what it was set up on.
+SetUp = namedtuple("SetUp", "launch operands draw scratch")
 
 
 def set_up(problem, kernel, threads=2):

@@ -4,7 +4,7 @@ The stub's device memory is the host's.
 """
 
 import ctypes
-from typing import NamedTuple
+from collections import namedtuple
 
 import numpy as np
 from cuda.bindings import driver
@@ -15,23 +15,14 @@ _TYPES = {NCCL_FLOAT32: np.float32, NCCL_FLOAT64: np.float64}
 EVERYWHERE = -1
 
 
-class Call(NamedTuple):
-    """What one GPU has queued; root: the one that gets the sum, or whose array all get."""
-
-    name: str
-    sent: int
-    received: int
-    count: int
-    kind: int
-    root: int
-    stream: int
+#: What one GPU has queued; root: the one that gets the sum, or whose array all get.
+Call = namedtuple("Call", "name sent received count kind root stream")
 
 
 class _Group:
-    """The calls of the group that is open, and how many GPUs there are."""
+    """The calls of the group that is open, without which a call fails, and how many GPUs there are."""
 
-    gpus = 0
-    calls: list[Call] | None = None
+    gpus, calls = 0, None
 
 
 def get_version():
@@ -74,19 +65,14 @@ class NcclCommunicator:
 
     def allReduce(self, sendbuf, recvbuf, count, datatype, op, stream):
         assert op == NCCL_SUM
-        self._queue(Call("allReduce", sendbuf, recvbuf, count, datatype, EVERYWHERE, stream))
+        _Group.calls.append(Call("allReduce", sendbuf, recvbuf, count, datatype, EVERYWHERE, stream))
 
     def reduce(self, sendbuf, recvbuf, count, datatype, op, root, stream):
         assert op == NCCL_SUM
-        self._queue(Call("reduce", sendbuf, recvbuf, count, datatype, root, stream))
+        _Group.calls.append(Call("reduce", sendbuf, recvbuf, count, datatype, root, stream))
 
     def broadcast(self, sendbuff, recvbuff, count, datatype, root, stream):
-        self._queue(Call("broadcast", sendbuff, recvbuff, count, datatype, root, stream))
-
-    @staticmethod
-    def _queue(call):
-        assert _Group.calls is not None, "a call outside of a group"
-        _Group.calls.append(call)
+        _Group.calls.append(Call("broadcast", sendbuff, recvbuff, count, datatype, root, stream))
 
 
 class ElementwiseKernel:
