@@ -60,15 +60,6 @@ def leave_everything():
     driver.cuGraphInstantiate(graph, 0)
 
 
-def synchronise_while_capturing():
-    stream = new_stream()
-    driver.cuStreamBeginCapture(stream.handle, driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED)
-    (status,) = driver.cuStreamSynchronize(stream.handle)
-    _, graph = driver.cuStreamEndCapture(stream.handle)
-    driver.cuGraphDestroy(graph)
-    return str(status.name)
-
-
 def capture_without_joining():
     """End a capture while another stream still has work of it."""
     first, second, kernel = new_stream(), new_stream(), nothing()

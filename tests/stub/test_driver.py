@@ -95,7 +95,6 @@ BREACHES = [
     (("launched", {"block": 1025}), BAD, "threads a block, 1025, expected at most 1024"),
     (("copy_beyond_the_end",), BAD, "reach beyond the memory that was allocated"),
     (("free_twice",), BAD, "is no memory that is alive"),
-    (("synchronise_while_capturing",), "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED", "while a stream was capturing"),
     (("capture_without_joining",), "CUDA_ERROR_STREAM_CAPTURE_UNJOINED", "another stream's work had joined it"),
     (("encoded_map", 8), BAD, "begins at a multiple of 16 bytes"),
     (("encoded_map", 0, 32, 64), BAD, "expected a multiple of 128"),
