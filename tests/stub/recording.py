@@ -8,8 +8,6 @@ import threading
 from functools import cache
 from pathlib import Path
 
-from tabulate import tabulate
-
 ROOT = Path(__file__).resolve().parents[2]
 #: Environment variable that names the file to write.
 RECORDED = "KM_STUB_CALLS"
@@ -76,7 +74,7 @@ def unexecuted(folder, packages):
     """Return what is missing: functions of these packages that are called, and were not executed when it was recorded.
 
     A package of which nothing is called is missing too, and so is a function of a package that is neither on the stub
-    nor among those whose signatures are all that can be checked. Prints each function and whether it was executed.
+    nor among those whose signatures are all that can be checked.
     """
     import conformance
 
@@ -85,12 +83,6 @@ def unexecuted(folder, packages):
     for use in conformance.all_uses():
         if use.arguments is not None:
             executed[use.name] = executed.get(use.name, False) or (use.file, *use.end) in places
-    others = tuple(set(ON_STUB) - set(packages))
-    states = {
-        name: "signature only" if name.startswith(SIGNATURE_ONLY) else "yes" if done else "no"
-        for name, done in sorted(executed.items())
-        if not name.startswith(others)
-    }
-    print(tabulate(states.items(), headers=("function", "executed on the stub")))
-    unused = [package for package in packages if not any(name.startswith(package) for name in states)]
-    return [*unused, *(name for name, state in states.items() if state == "no")]
+    left = (*set(ON_STUB).difference(packages), *SIGNATURE_ONLY)
+    unused = [package for package in packages if not any(name.startswith(package) for name in executed)]
+    return [*unused, *sorted(name for name, done in executed.items() if not (done or name.startswith(left)))]
