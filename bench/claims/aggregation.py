@@ -106,7 +106,6 @@ def _seconds(q: Question, r: Result, workers: int, n: int) -> Ratio:
 
 
 def _sizes(q: Question, problem: str) -> tuple[int, int]:
-    """Return the numbers of workers and of elements of an aggregation."""
     known: Any = q.evidence.problems[problem]
     return known.w, known.n
 

@@ -30,8 +30,6 @@ def put(store):
 
 @pytest.fixture
 def verdict(store, registry):
-    """The answer to one claim from the rows of run r1."""
-
     def of(claim, run_ids=("r1",), **options):
         (answer,) = claims_rows(store, run_ids, registry, only=(claim,), **options)
         return answer

@@ -135,8 +135,6 @@ LARGE = SMALL | {"cpus_usable": 64, "gpu": "Some GPU", "gpus": 4, "isas": ["sse"
 
 @pytest.fixture
 def judged(store, verdict):
-    """The answer to a claim from a run on a machine with these facts."""
-
     def of(claim, facts):
         begin(store, machine=facts)
         return verdict(claim)
@@ -232,8 +230,6 @@ def measured(put, store):
 
 @pytest.fixture
 def priced(measured, registry, write):
-    """The answer to a claim from a file with the prices of these devices, and from rows with these values."""
-
     def of(claim, devices, **values):
         prices = load_prices(write(HEAD + devices))
         (answer,) = claims_rows(measured(**values), ["r1"], registry, prices, only=(claim,))

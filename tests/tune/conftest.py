@@ -66,7 +66,6 @@ class Tuned:
         self.registry, self.store, self.jobs, self.stop_after = registry, store, [], 10**6
 
     def execute(self, job, key):
-        """What a worker would report."""
         self.jobs.append(job)
         rng = np.random.default_rng((len(self.jobs), key.process))
         by_entrant = {entrant: self._measured(entrant, job, rng) for entrant in job.entrants}

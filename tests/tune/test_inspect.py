@@ -134,8 +134,6 @@ LOOP = {"f": {"multiply_add_pct": 91.3}}
 
 @pytest.fixture
 def against(tmp_path):
-    """Compare numbers with pins of others."""
-
     def of(pinned, counted, **more):
         path = tmp_path / "pins.json"
         gate(path, WORDS, PinnedCommand("nvcc 1", pinned), update=True)

@@ -14,6 +14,7 @@ from kernelmark.bench.plan.errors import Unsupported, UsageError
 from kernelmark.bench.plan.files import require_file
 from kernelmark.bench.plan.kernel import CudaKernel
 from kernelmark.bench.plan.operation import Problem
+from kernelmark.bench.report.contest import grouped
 from kernelmark.bench.report.export import write_text
 from kernelmark.bench.report.format import digits, size
 from kernelmark.bench.report.layout import TableColumn, paragraph, table
@@ -229,16 +230,14 @@ def write_page(profile: Profile, path: Path) -> None:
 def sources(lines: Sequence[LineCounts]) -> list[AnnotatedSource]:
     """Return the annotated sources, sorted by warp instructions in descending order."""
     most = max((line.warp_instructions for line in lines), default=0)
-    by_file: dict[str, dict[int, LineCounts]] = {}
-    for line in lines:
-        by_file.setdefault(line.file, {})[line.line] = line
-    executed = {file: sum(line.warp_instructions for line in those.values()) for file, those in by_file.items()}
+    by_file = grouped(lines, lambda line: line.file)
+    executed = {file: sum(line.warp_instructions for line in those) for file, those in by_file.items()}
     files = sorted(by_file, key=lambda file: -executed[file])
     return [AnnotatedSource(file, executed[file], [*_annotated(file, by_file[file], most)]) for file in files]
 
 
-def _annotated(file: str, counted: dict[int, LineCounts], most: int) -> Iterator[SourceLine]:
-    texts = _texts(file)
+def _annotated(file: str, lines: Sequence[LineCounts], most: int) -> Iterator[SourceLine]:
+    texts, counted = _texts(file), {line.line: line for line in lines}
     for number in range(1, len(texts) + 1) if texts else sorted(counted):
         text, line = texts[number - 1] if texts else "", counted.get(number)
         if line is None:
