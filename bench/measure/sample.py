@@ -125,7 +125,7 @@ class Series:
         self._by_last_use = list(range(len(sets)))
         self._offered = 0
         self._looks = Looks()
-        self._started = self._call_s = 0.0
+        self._started, self._call_s = math.inf, 0.0
         self.batch = 1
         self.samples: list[float] = []
         #: The number of waking calls before each sample; seconds of single-call stretches on new and on known values.
@@ -144,6 +144,7 @@ class Series:
 
         A batch is timed in stretches of one or more calls. Waking calls are prepared alike, but their time is not kept.
         """
+        self._started = min(self._started, self.clock.now())
         waking = 0 if self.is_long else self._random.choice(WAKING)
         stretches = [self._next_stretch(calls) for calls in (*[1] * waking, *self._split())]
         for stretch in stretches[waking:]:
@@ -292,7 +293,6 @@ class Series:
         limit = len(self.sets) // 2 if self._evict else self.clock.max_batch
         self.batch = max(1, min(wanted, limit, MAX_RESTORED if self._restores else wanted, self.clock.max_batch))
         self._refuse_what_is_too_short(overhead_s)
-        self._started = self.clock.now()
 
     def _until_settled(self, limit_s: float, monitor: Monitor) -> float:
         """Make calls until neither the fastest nor the clock improves, or time is up; return seconds of the fastest."""

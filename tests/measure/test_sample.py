@@ -310,6 +310,16 @@ def test_a_kernel_is_accused_that_is_slower_after_all_checks_without_unusual_loa
     assert stopped_sparing(series) is None
 
 
+def test_samples_are_spread_over_a_second_from_the_first_sample_on(rig):
+    series = rig.warmed()
+    rig.fake.now += 5  # others warm up
+    while not series.stopped_by:
+        series.sample()
+        series.decide(Budget(max_time_s=2, rel_ci=0.5))
+    assert len(rig.log) >= 1000  # calls of a millisecond
+    assert series.stopped_by == "interval"
+
+
 def test_a_sample_after_all_checks_is_not_kept(rig):
     series = rig.warmed(seconds=1e-3, shared=2, sums=True)
     series.sample()
