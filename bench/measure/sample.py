@@ -1,7 +1,8 @@
 """Take the samples of a kernel: prepare operands, time a batch of calls, store the time, until samples suffice.
 
-`Series.sample` is the measurement. `turns.py` calls it for each kernel of a job in turn, reads the machine's state
-between windows of samples, and calls `Series.decide` after a window that is kept. Other metrics of a kernel are
+`Series.sample` is the measurement: it times a batch of calls in one or more stretches, and the time of the batch,
+divided by its calls, is a sample. `turns.py` calls it for each kernel of a job in turn (ABBA), reads the machine's
+state between windows of samples, and calls `Series.decide` after a window that is kept. Other metrics of a kernel are
 measured by observers (`observers.py`); attempts to deceive the sampling are caught in `verify.py` and `audit.py`.
 """
 
@@ -39,19 +40,19 @@ BLOCK_S = 10e-3
 SETTLED = 0.02
 #: The share of a contender's time limit that warming up may use.
 WARM_UP_SHARE = 0.25
-#: The number of waking calls before a sample is drawn from these. It is random, so that kernels cannot predict timed
+#: How many waking calls precede a sample: one of these numbers, drawn at random so that no kernel can predict timed
 #: calls.
 WAKING = (1, 1, 1, 2, 2, 2, 3)
-#: One stretch in PAUSED follows a random pause, log-uniform from SHORTEST_PAUSE_S to LONGEST_PAUSE_S, which is too
+#: One preparation in PAUSED is followed by a random pause, log-uniform from SHORTEST_PAUSE_S to LONGEST_PAUSE_S, too
 #: short for waiting threads to go to sleep. Long calls need no pause, since the time to prepare them varies by as much.
 PAUSED, SHORTEST_PAUSE_S, LONGEST_PAUSE_S = 4, 1e-6, 0.2e-3
 #: At most this many of a stretch's operand sets, the last ones, get new values.
 FRESHENED = 16
 #: The most calls of a batch that is timed call by call, and one sample in how many is followed by such a batch.
 APART, APART_EVERY = 32, 4
-#: The share of the samples' time that checks of whole outputs may take on average, besides those of `take_apart`. The
-#: first check, which shows how long the others take, is made at once unless it is expected to take longer than
-#: LONG_CHECK_S.
+#: The share of the samples' time that checks of whole outputs may take on average, besides those of `take_apart`: a
+#: check is made with the probability that this allows. The first one, which shows how long a check takes, is always
+#: made unless it is expected to take longer than LONG_CHECK_S.
 CHECKED_SHARE, LONG_CHECK_S = 0.05, 0.1
 #: Samples are spread over at least this time if the limit allows, since a shorter span may lie in one burst of load.
 LEAST_SPAN_S = 1.0
@@ -69,7 +70,7 @@ class Mark(NamedTuple):
 
 @dataclass
 class _Stretch:
-    """Calls that are timed together, with the operand set of each.
+    """Calls that are timed together. sets: the number of the operand set of each call.
 
     known: the set keeps the values of its previous call. is_sample: whether the time is kept. judged_on: the number of
     the shared change in the operands, if the output is judged. spots: poisoned elements of the output.
@@ -81,11 +82,17 @@ class _Stretch:
     judged_on: int | None = None
     spots: list[Spots] = field(default_factory=list)
 
+    @property
+    def is_single(self) -> bool:
+        """Return whether this is one call."""
+        return len(self.sets) == 1
+
 
 class Series:
     """One kernel's samples, its launches on several copies of the operands, and the rule that stops sampling.
 
-    shared: changes of the operands, the same for all kernels of the problem; outputs after these changes are compared
+    cold: the copies are used in turn. evict: they are too few to be cold by then, so caches are evicted too. shared:
+    changes of the operands, the same for all kernels of the problem; outputs after these changes are compared
     with a reference. check_output: a function that checks all outputs in an OperandSet, in about `check_s` seconds.
     """
 
@@ -108,7 +115,7 @@ class Series:
         self._cold, self._called, self.shared = cold, called, shared
         #: The outputs of timed calls, by the number of the shared change in their operands.
         self.snapshots: dict[int, dict[str, Array]] = {}
-        self._check_output, self._check_s, self._limits_checks = check_output, check_s, check_s > LONG_CHECK_S
+        self._check_output, self._check_s, self._rations_checks = check_output, check_s, check_s > LONG_CHECK_S
         #: The name of an output that was not written when a timed call returned, and a complaint about memory that a
         #: call must not write; "" if there is none.
         self.unwritten = self.damage = ""
@@ -138,148 +145,6 @@ class Series:
         self.windows: list[Window] = []
         self.spent_s = 0.0
         self.stopped_by: str | None = None
-
-    def sample(self) -> None:
-        """Take one sample: make calls that wake threads and caches, time a batch, and store its seconds per call.
-
-        A batch is timed in stretches of one or more calls. Waking calls are prepared alike, but their time is not kept.
-        """
-        self._started = min(self._started, self.clock.now())
-        waking = 0 if self.is_long else self._random.choice(WAKING)
-        stretches = [self._next_stretch(calls) for calls in (*[1] * waking, *self._split())]
-        for stretch in stretches[waking:]:
-            stretch.is_sample = True
-            stretch.known = self.cuts and len(stretch.sets) == 1 and self._random.random() < 0.5
-        seconds = self._take(stretches)[waking:]
-        self.samples.append(math.fsum(seconds) / self.batch)
-        self.woken.append(waking)
-        for stretch, took in zip(stretches[waking:], seconds, strict=True):
-            if self.cuts and len(stretch.sets) == 1:
-                (self.known_s if stretch.known else self.new_s).append(took)
-        if self.cuts and not self._random.randrange(APART_EVERY):  # here, so that no kernel can wait for its audit
-            self.take_apart()
-
-    def _take(self, stretches: list[_Stretch]) -> list[float]:
-        """Prepare and time stretches of calls; return the seconds of each.
-
-        Without eviction, each stretch is prepared just before it is timed. With eviction, all stretches are prepared,
-        caches are evicted once, and all are timed; if two use the same set, this is done for each stretch separately.
-        """
-        used = [which for stretch in stretches for which in stretch.sets]
-        together = self._evict and len(set(used)) == len(used)
-        seconds: list[float] = []
-        for group in [stretches] if together else [[stretch] for stretch in stretches]:
-            began = self.clock.now()
-            for stretch in group:
-                self._prepare(stretch)
-            if self._evict:
-                self.device.evict()
-            self._pause_sometimes()
-            seconds += map(self._time_stretch, group)
-            is_last = group[-1] is stretches[-1]
-            if self._check_if_affordable(group, self.clock.now() - began) and not is_last:
-                self._take([self._next_stretch(1)])  # checking an output leaves caches cold
-        return seconds
-
-    def _pause_sometimes(self) -> None:
-        """Sometimes wait for a moment, so that a kernel learns nothing from the time since its last call."""
-        if self.is_long or self._random.randrange(PAUSED):
-            return
-        pause_s = SHORTEST_PAUSE_S * (LONGEST_PAUSE_S / SHORTEST_PAUSE_S) ** self._random.random()
-        until_s = now() + pause_s  # the machine's clock, since a test's clock may stand still
-        while now() < until_s:
-            pass
-
-    def _check_if_affordable(self, group: list[_Stretch], took_s: float) -> bool:
-        """Check an output of a kept stretch if CHECKED_SHARE of the seconds allows it. Return whether one was."""
-        sampled = [stretch for stretch in group if stretch.is_sample]
-        if not self._check_output or not sampled:
-            return False
-        if self._limits_checks and self._check_s * self._random.random() >= CHECKED_SHARE * took_s:
-            return False
-        began, self._limits_checks = self.clock.now(), True
-        operands = self.sets[self._random.choice(self._random.choice(sampled).sets)]
-        with self._called("check"):
-            self.wrong = self.wrong or self._check_output(operands) or ""
-        self._check_s = min(self._check_s, self.clock.now() - began)  # a longer check may have been interrupted
-        return True
-
-    def _split(self) -> list[int]:
-        """Return the number of calls in each stretch of a batch. Half of the batches are cut, half of them at one call.
-
-        If an operand is both read and written, each call is a stretch, since the operand is restored before it.
-        """
-        if self._restores:
-            return [1] * self.batch
-        if not self.cuts or self._random.random() < 0.5:
-            return [self.batch]
-        first = 1 if self._random.random() < 0.5 else self._random.randrange(1, self.batch)
-        return self._random.sample([first, self.batch - first], 2)
-
-    def take_pair(self) -> None:
-        """Time a call on new values and another on the same values; append the seconds to `new_s` and `known_s`."""
-        stretches = [_Stretch([0], is_sample=True), _Stretch([0], known=True, is_sample=True)]
-        for seconds, took in zip((self.new_s, self.known_s), self._take(stretches), strict=True):
-            seconds.append(took)
-
-    def take_renewed(self) -> tuple[float, float]:
-        """Return the seconds of a call after only a few elements have changed, and of a call on entirely new values.
-
-        On return, only the first OperandSet has the drawn values. Its outputs are those of the call on new values.
-        """
-        launch, operands, seconds = self._launches[0], self.sets[0], []
-        for renews in (False, True):
-            before = {name: values.copy() for name, values in self.draw.flat.items()}
-            self.draw.redraw()  # in both cases, since a helper process that has waited longer wakes more slowly
-            for name, values in before.items() if not renews else ():
-                self.draw.flat[name][:] = values
-            if not self.is_long:
-                self._time([launch], "sampling")
-            operands.load(self.draw)
-            operands.freshen(self.draw, self.draw.change())
-            operands.restore(self.draw)
-            operands.poison()
-            if self._evict:
-                self.device.evict()
-            seconds.append(self._time([launch], "sampling"))
-        changed_s, renewed_s = seconds
-        return changed_s, renewed_s
-
-    def take_again(self) -> float:
-        """End all checks of outputs for good, take one more sample, discard it, and return its seconds per call."""
-        self.shared, self._check_output = (), None
-        mark = self.mark()
-        self.sample()
-        seconds = self.samples[-1]
-        self.forget(mark)
-        return seconds
-
-    def take_apart(self) -> None:
-        """Time a batch with input changes and pauses of microseconds between calls, to compare with the last sample.
-
-        The outputs of the last call are checked completely in one of three such batches, however long that takes.
-        """
-        stretch = self._next_stretch(min(self.batch, APART) // 2 * 2)
-        self._prepare(stretch)
-        launches, operands = [self._launches[which] for which in stretch.sets], self.sets[stretch.sets[-1]]
-        spots = operands.spots(self.draw)
-        with self._called("sampling"), undisturbed():
-            apart_s = self.clock.time_apart(launches, operands.stirring(self.draw, spots))
-            self._look_for_unwritten(spots)
-        self.apart.append((self.samples[-1], apart_s))
-        if self._check_output and not self._random.randrange(3):
-            with self._called("check"):
-                self.wrong = self.wrong or self._check_output(operands) or ""
-
-    def _next_stretch(self, calls: int) -> _Stretch:
-        """Return a stretch; each call's set is drawn at random from the quarter that has waited longest."""
-        among = max(1, min(len(self._by_last_use) - 1, max(2, len(self._by_last_use) // 4)))
-        numbers = []
-        for _ in range(calls):
-            which = self._by_last_use.pop(self._random.randrange(among) if among > 1 else 0)
-            self._by_last_use.append(which)
-            numbers.append(which)
-        return _Stretch(numbers)
 
     def warm_up(self, overhead_s: float, max_time_s: float = math.inf, monitor: Monitor | None = None) -> None:
         """Make calls until caches, threads and branch predictors are warm, and choose the number of calls in a batch.
@@ -324,6 +189,98 @@ class Series:
         if self._call_s <= overhead_s:
             span = f"a call takes {self._call_s:.2g} s, an empty one {overhead_s:.2g} s"
             raise Unsupported(f"too short to be timed: {span}; take a larger problem")
+
+    def sample(self) -> None:
+        """Take one sample: make calls that wake threads and caches, time a batch, and store its seconds per call.
+
+        A batch is timed in stretches of one or more calls. Waking calls are prepared alike, but their time is not kept.
+        """
+        self._started = min(self._started, self.clock.now())
+        waking = 0 if self.is_long else self._random.choice(WAKING)
+        stretches = [self._next_stretch(calls) for calls in (*[1] * waking, *self._split())]
+        for stretch in stretches[waking:]:
+            stretch.is_sample = True
+            stretch.known = self.cuts and stretch.is_single and self._random.random() < 0.5
+        seconds = self._take(stretches)[waking:]
+        self.samples.append(math.fsum(seconds) / self.batch)
+        self.woken.append(waking)
+        for stretch, took in zip(stretches[waking:], seconds, strict=True):
+            if self.cuts and stretch.is_single:
+                (self.known_s if stretch.known else self.new_s).append(took)
+        if self.cuts and not self._random.randrange(APART_EVERY):  # here, so that no kernel can wait for its audit
+            self.take_apart()
+
+    @property
+    def cuts(self) -> bool:
+        """Return whether batches are divided into stretches, some of which repeat the values of an earlier call."""
+        return self.batch > 1 and not self._restores and not self._cold
+
+    def _take(self, stretches: list[_Stretch]) -> list[float]:
+        """Prepare and time stretches of calls; return the seconds of each.
+
+        Without eviction, each stretch is prepared just before it is timed. With eviction, all stretches are prepared,
+        caches are evicted once, and all are timed; if two use the same set, this is done for each stretch separately.
+        """
+        used = [which for stretch in stretches for which in stretch.sets]
+        together = self._evict and len(set(used)) == len(used)
+        seconds: list[float] = []
+        for group in [stretches] if together else [[stretch] for stretch in stretches]:
+            began = self.clock.now()
+            for stretch in group:
+                self._prepare(stretch)
+            if self._evict:
+                self.device.evict()
+            self._pause_sometimes()
+            seconds += map(self._time_stretch, group)
+            is_last = group[-1] is stretches[-1]
+            if self._check_if_affordable(group, self.clock.now() - began) and not is_last:
+                self._take([self._next_stretch(1)])  # checking an output leaves caches cold
+        return seconds
+
+    def _pause_sometimes(self) -> None:
+        """Sometimes wait for a moment, so that a kernel learns nothing from the time since its last call."""
+        if self.is_long or self._random.randrange(PAUSED):
+            return
+        pause_s = SHORTEST_PAUSE_S * (LONGEST_PAUSE_S / SHORTEST_PAUSE_S) ** self._random.random()
+        until_s = now() + pause_s  # the machine's clock, since a test's clock may stand still
+        while now() < until_s:
+            pass
+
+    def _check_if_affordable(self, group: list[_Stretch], took_s: float) -> bool:
+        """Check an output of a kept stretch if CHECKED_SHARE of the seconds allows it. Return whether one was."""
+        sampled = [stretch for stretch in group if stretch.is_sample]
+        if not self._check_output or not sampled:
+            return False
+        if self._rations_checks and self._check_s * self._random.random() >= CHECKED_SHARE * took_s:
+            return False
+        began, self._rations_checks = self.clock.now(), True
+        operands = self.sets[self._random.choice(self._random.choice(sampled).sets)]
+        with self._called("check"):
+            self.wrong = self.wrong or self._check_output(operands) or ""
+        self._check_s = min(self._check_s, self.clock.now() - began)  # a longer check may have been interrupted
+        return True
+
+    def _split(self) -> list[int]:
+        """Return the number of calls in each stretch of a batch. Half of the batches are cut, half of them at one call.
+
+        If an operand is both read and written, each call is a stretch, since the operand is restored before it.
+        """
+        if self._restores:
+            return [1] * self.batch
+        if not self.cuts or self._random.random() < 0.5:
+            return [self.batch]
+        first = 1 if self._random.random() < 0.5 else self._random.randrange(1, self.batch)
+        return self._random.sample([first, self.batch - first], 2)
+
+    def _next_stretch(self, calls: int) -> _Stretch:
+        """Return a stretch; each call's set is drawn at random from the quarter that has waited longest."""
+        among = max(1, min(len(self._by_last_use) - 1, max(2, len(self._by_last_use) // 4)))
+        numbers = []
+        for _ in range(calls):
+            which = self._by_last_use.pop(self._random.randrange(among) if among > 1 else 0)
+            self._by_last_use.append(which)
+            numbers.append(which)
+        return _Stretch(numbers)
 
     def _time(self, calls: list[Launch], stage: str) -> float:
         with self._called(stage):
@@ -396,11 +353,6 @@ class Series:
         return Mark(len(self.samples), self.spent_s)
 
     @property
-    def cuts(self) -> bool:
-        """Return whether batches are divided into stretches, some of which repeat the values of an earlier call."""
-        return self.batch > 1 and not self._restores and not self._cold
-
-    @property
     def meets_known(self) -> bool:
         """Return whether some calls of a batch get the same values as an earlier call."""
         return self.cuts or (self._cold and self.batch > FRESHENED)
@@ -439,6 +391,61 @@ class Series:
     def longest_s(self, mark: Mark) -> float:
         """Return the seconds of the longest batch since a mark."""
         return max(self.samples[mark.samples :], default=0.0) * self.batch
+
+    def take_pair(self) -> None:
+        """Time a call on new values and another on the same values; append the seconds to `new_s` and `known_s`."""
+        stretches = [_Stretch([0], is_sample=True), _Stretch([0], known=True, is_sample=True)]
+        for seconds, took in zip((self.new_s, self.known_s), self._take(stretches), strict=True):
+            seconds.append(took)
+
+    def take_renewed(self) -> tuple[float, float]:
+        """Return the seconds of a call after only a few elements have changed, and of a call on entirely new values.
+
+        On return, only the first OperandSet has the drawn values. Its outputs are those of the call on new values.
+        """
+        launch, operands, seconds = self._launches[0], self.sets[0], []
+        for renews in (False, True):
+            before = {name: values.copy() for name, values in self.draw.flat.items()}
+            self.draw.redraw()  # in both cases, since a helper process that has waited longer wakes more slowly
+            for name, values in before.items() if not renews else ():
+                self.draw.flat[name][:] = values
+            if not self.is_long:
+                self._time([launch], "sampling")
+            operands.load(self.draw)
+            operands.freshen(self.draw, self.draw.change())
+            operands.restore(self.draw)
+            operands.poison()
+            if self._evict:
+                self.device.evict()
+            seconds.append(self._time([launch], "sampling"))
+        changed_s, renewed_s = seconds
+        return changed_s, renewed_s
+
+    def take_again(self) -> float:
+        """End all checks of outputs for good, take one more sample, discard it, and return its seconds per call."""
+        self.shared, self._check_output = (), None
+        mark = self.mark()
+        self.sample()
+        seconds = self.samples[-1]
+        self.forget(mark)
+        return seconds
+
+    def take_apart(self) -> None:
+        """Time a batch with input changes and pauses of microseconds between calls, to compare with the last sample.
+
+        The outputs of the last call are checked completely in one of three such batches, however long that takes.
+        """
+        stretch = self._next_stretch(min(self.batch, APART) // 2 * 2)
+        self._prepare(stretch)
+        launches, operands = [self._launches[which] for which in stretch.sets], self.sets[stretch.sets[-1]]
+        spots = operands.spots(self.draw)
+        with self._called("sampling"), undisturbed():
+            apart_s = self.clock.time_apart(launches, operands.stirring(self.draw, spots))
+            self._look_for_unwritten(spots)
+        self.apart.append((self.samples[-1], apart_s))
+        if self._check_output and not self._random.randrange(3):
+            with self._called("check"):
+                self.wrong = self.wrong or self._check_output(operands) or ""
 
     def burst(self, seconds: float) -> int:
         """Make back-to-back calls, untimed and on unprepared operands, for about this long; return their number."""
