@@ -126,10 +126,10 @@ DISPATCH = """
 import sys
 from pathlib import Path
 from support.plugins import FAKE
-from support.shards import LOCAL, asked, config_file, dispatch
+from support.shards import LOCAL, config_file, dispatch, plan_of
 suite, name, workers, resume = sys.argv[1:]
 folder = Path(name)
-plan = asked(Path(suite), (FAKE, str(folder / "sleeps.py")), kernels=())
+plan = plan_of(Path(suite), (FAKE, str(folder / "sleeps.py")), kernels=())
 dispatch(folder / "r.db", plan, config_file(folder, LOCAL, int(workers)), resume=resume or None)
 """
 SLEEPS = """
