@@ -79,7 +79,7 @@ Region *Checker::find(uintptr_t address, size_t bytes, size_t alignment, Access 
   Region *region = machine.memory.find(address);
   if (!region || address + bytes > region->end) out_of_bounds(region, address, bytes, kind, pc);
   if (region->space == Space::program) return nullptr;
-  if (address % alignment) {
+  if (address & (alignment - 1)) {  // a power of two
     machine.reports.add("misaligned", std::to_string(bytes) + "-byte access at " + place(*region, address), pc);
     machine.abort_run();
   }
@@ -93,8 +93,26 @@ Region *Checker::find(uintptr_t address, size_t bytes, size_t alignment, Access 
   return region;
 }
 
+namespace {
+
+// The running thread's place in the order of events, as far as barriers of the grid and of its block make it.
+struct Now {
+  uint32_t me = machine.me, grid = machine.grid_synchronised, block = machine.block->synchronised;
+  uint32_t first = machine.block->first_thread, threads = machine.threads_per_block;
+
+  bool follows(const Event &earlier) const {
+    if (earlier.thread == me || earlier.time < grid) return true;
+    return (earlier.thread - first < threads && earlier.time < block) || machine.ordered(earlier);
+  }
+};
+
+}  // namespace
+
+// Most accesses are checked here, so what is rare is in other functions.
 void Checker::shadow_access(Region &region, uintptr_t address, size_t bytes, Access kind, uint32_t who, uint32_t pc) {
   EMU_COUNTING(return;)  // only bounds and alignment are checked, since buffers have no shadow
+  const Now now;
+  const Event event{who, machine.time, pc};
   const uintptr_t granule = region.granule(), end = address + bytes;
   uintptr_t at = address & ~(granule - 1);
   for (Cell *next = &region.cell(at); at < end; at += granule, ++next) {
@@ -102,25 +120,52 @@ void Checker::shadow_access(Region &region, uintptr_t address, size_t bytes, Acc
     uint8_t mask = uint8_t((1u << granule) - 1);
     if (at < address) mask &= uint8_t(0xff << (address - at));
     if (at + granule > end) mask &= uint8_t((1u << (end - at)) - 1);
-    if (cell.flag == Cell::in_flight && kind != Access::copy_done) {
-      const std::string what = std::string(verb(kind)) + " of " + place(region, at);
-      machine.reports.add("copy-in-flight", what + ", the destination of a copy that no thread has waited for", pc);
-      cell.flag = Cell::plain;
-    }
-    if (cell.flag >= Cell::new_barrier && kind != Access::atomic) {
-      machine.reports.add("mbarrier", std::string(verb(kind)) + " of " + place(region, at) + ", which is an mbarrier", pc);
-      cell.flag = Cell::plain;
-    }
-    if (kind == Access::read || kind == Access::atomic) {
-      if ((cell.initialised & mask) != mask)
-        machine.reports.add("uninitialised-read", "read of " + place(region, at) + " before any write", pc);
-    }
+    if (cell.flag >= Cell::in_flight) [[unlikely]]
+      check_flag(region, cell, at, kind, pc);
+    if ((kind == Access::read || kind == Access::atomic) && (cell.initialised & mask) != mask) [[unlikely]]
+      machine.reports.add("uninitialised-read", "read of " + place(region, at) + " before any write", pc);
     if (who & Agent::flag) check_proxy(region, cell, mask, at, pc);
-    if (kind == Access::read)
-      read_cell(region, cell, mask, at, who, pc);
-    else
-      write_cell(region, cell, mask, at, who, kind, pc);
+    if (kind == Access::read) {
+      if ((cell.written & mask) && !now.follows(cell.write)) [[unlikely]]
+        unordered_read(region, cell, mask, at, who, pc);
+      if (!cell.was_read) region.other_reads(cell) = {event, event};
+      else if (cell.read.thread / 32 != who / 32) region.other_reads(cell) = {event, cell.read};
+      else if (cell.read.thread != who) region.other_reads(cell).near = cell.read;
+      cell.read = event;
+      cell.was_read |= mask;
+      continue;
+    }
+    const bool both_atomic = kind == Access::atomic && (cell.flag == Cell::atomic || cell.flag == Cell::barrier);
+    if ((cell.written & mask) && !both_atomic && !now.follows(cell.write)) [[unlikely]]
+      race("write after write", region, at, cell.write, pc);
+    if (cell.was_read & mask) {
+      const OtherReads &others = region.other_reads(cell);
+      for (const Event &read : {cell.read, others.near, others.far}) {
+        if (now.follows(read)) continue;
+        race("write after read", region, at, read, pc);
+        break;
+      }
+    }
+    const bool again = cell.write.thread == who && cell.write.time == event.time;
+    cell.written = again ? uint8_t(cell.written | mask) : mask;
+    cell.write = event;
+    cell.flag = cell.flag >= Cell::new_barrier ? Cell::barrier
+                : kind == Access::atomic       ? Cell::atomic
+                : kind == Access::copy_issued  ? Cell::in_flight
+                                               : Cell::plain;
+    cell.initialised |= mask;
+    cell.was_read &= uint8_t(~mask);
   }
+}
+
+void Checker::check_flag(const Region &region, Cell &cell, uintptr_t at, Access kind, uint32_t pc) {
+  const auto report = [&](const char *name, const char *what) {
+    machine.reports.add(name, std::string(verb(kind)) + " of " + place(region, at) + what, pc);
+    cell.flag = Cell::plain;
+  };
+  if (cell.flag == Cell::in_flight && kind != Access::copy_done)
+    report("copy-in-flight", ", the destination of a copy that no thread has waited for");
+  if (cell.flag >= Cell::new_barrier && kind != Access::atomic) report("mbarrier", ", which is an mbarrier");
 }
 
 // The TMA and the tensor cores see a thread's ordinary writes only after a fence.proxy.async, either of that thread or
@@ -137,46 +182,10 @@ void Checker::check_proxy(const Region &region, const Cell &cell, uint8_t mask, 
                       "between the write and its use by the TMA or wgmma", pc);
 }
 
-void Checker::read_cell(Region &region, Cell &cell, uint8_t mask, uintptr_t at, uint32_t who, uint32_t pc) {
-  if ((cell.written & mask) && !machine.ordered(cell.write)) {
-    if (cell.flag == Cell::atomic && !(who & Agent::flag)) guess(region, at, mask, cell.write, pc);
-    else race("read after write", region, at, cell.write, pc);
-  }
-  const Event now{who, machine.time, pc};
-  if (!cell.was_read) {
-    cell.near_read = cell.far_read = now;
-  } else if (cell.read.thread / 32 != who / 32) {
-    cell.far_read = cell.read;
-    cell.near_read = now;
-  } else if (cell.read.thread != who) {
-    cell.near_read = cell.read;
-  }
-  cell.read = now;
-  cell.was_read |= mask;
-}
-
-void Checker::write_cell(Region &region, Cell &cell, uint8_t mask, uintptr_t at, uint32_t who, Access kind,
-                         uint32_t pc) {
-  const bool is_barrier = cell.flag >= Cell::new_barrier;
-  const bool both_atomic = kind == Access::atomic && (cell.flag == Cell::atomic || cell.flag == Cell::barrier);
-  if ((cell.written & mask) && !both_atomic && !machine.ordered(cell.write))
-    race("write after write", region, at, cell.write, pc);
-  if (cell.was_read & mask) {
-    for (const Event *read : {&cell.read, &cell.near_read, &cell.far_read}) {
-      if (machine.ordered(*read)) continue;
-      race("write after read", region, at, *read, pc);
-      break;
-    }
-  }
-  const bool again = cell.write.thread == who && cell.write.time == machine.time;
-  cell.written = again ? uint8_t(cell.written | mask) : mask;
-  cell.write = {who, machine.time, pc};
-  cell.flag = is_barrier                   ? Cell::barrier
-              : kind == Access::atomic      ? Cell::atomic
-              : kind == Access::copy_issued ? Cell::in_flight
-                                            : Cell::plain;
-  cell.initialised |= mask;
-  cell.was_read &= uint8_t(~mask);
+void Checker::unordered_read(const Region &region, const Cell &cell, uint8_t mask, uintptr_t at, uint32_t who,
+                             uint32_t pc) {
+  if (cell.flag == Cell::atomic && !(who & Agent::flag)) guess(region, at, mask, cell.write, pc);
+  else race("read after write", region, at, cell.write, pc);
 }
 
 void Checker::guess(const Region &region, uintptr_t at, uint8_t mask, const Event &write, uint32_t pc) {

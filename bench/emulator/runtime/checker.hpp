@@ -48,9 +48,9 @@ class Checker {
   Region *find(uintptr_t address, size_t bytes, size_t alignment, Access kind, uintptr_t pc);
   void shadow_access(Region &region, uintptr_t address, size_t bytes, Access kind, uint32_t who, uint32_t pc);
   void check_remote(const Block &host, uintptr_t pc);
+  void check_flag(const Region &region, Cell &cell, uintptr_t at, Access kind, uint32_t pc);
   void check_proxy(const Region &region, const Cell &cell, uint8_t mask, uintptr_t at, uint32_t pc);
-  void read_cell(Region &region, Cell &cell, uint8_t mask, uintptr_t at, uint32_t who, uint32_t pc);
-  void write_cell(Region &region, Cell &cell, uint8_t mask, uintptr_t at, uint32_t who, Access kind, uint32_t pc);
+  void unordered_read(const Region &region, const Cell &cell, uint8_t mask, uintptr_t at, uint32_t who, uint32_t pc);
   void guess(const Region &region, uintptr_t at, uint8_t mask, const Event &write, uint32_t pc);
   void race(const char *what, const Region &region, uintptr_t at, const Event &earlier, uint32_t pc);
   [[noreturn]] void out_of_bounds(const Region *region, uintptr_t address, size_t bytes, Access kind, uintptr_t pc);

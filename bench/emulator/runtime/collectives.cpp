@@ -99,7 +99,11 @@ void warp_collective(unsigned mask, void *payload, Combine combine, bool orders_
   me.orders_memory = orders_memory;
   me.state = State::in_warp;
   me.site = site;
-  release_group(*machine.block, machine.current / 32, machine.current);  // no other group waits for this lane
+  // Lanes mostly run in their order; as long as the next one can still run, no group is complete.
+  const uint32_t next = machine.current + 1;
+  const bool is_awaited = lane < 31 && me.mask >> lane >> 1 & 1 && next < machine.threads_per_block;
+  if (!is_awaited || machine.block->threads[next].state != State::ready)
+    release_group(*machine.block, machine.current / 32, machine.current);  // no other group waits for this lane
   if (me.state == State::in_warp) machine.wait();
 }
 

@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <fstream>
 #include <span>
 #include <stdexcept>
@@ -12,14 +13,16 @@ namespace emu {
 
 void Unmap::operator()(Cell *cells) const {
   if (bytes) munmap(cells, bytes);
-  else delete[] cells;
+  else std::free(cells);
 }
 
 namespace {
 
-// Cells that take no memory until they are written; their bytes are zero, as those of a new Cell are.
-Shadow map_cells(size_t count) {
-  const size_t bytes = count * sizeof(Cell);
+// Returns the shadow of so many cells. If it is `sparse`, it takes no memory until it is written, and its bytes are
+// zero, as those of a new Cell are.
+Shadow make_shadow(size_t count, bool sparse) {
+  const size_t bytes = (count * (sizeof(Cell) + sizeof(OtherReads)) + alignof(Cell) - 1) / alignof(Cell) * alignof(Cell);
+  if (!sparse) return Shadow(static_cast<Cell *>(std::aligned_alloc(alignof(Cell), bytes)));
   void *cells = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (cells == MAP_FAILED) throw std::runtime_error("no address space for a shadow of " + std::to_string(bytes) + " bytes");
   return Shadow(static_cast<Cell *>(cells), Unmap{bytes});
@@ -28,7 +31,7 @@ Shadow map_cells(size_t count) {
 }  // namespace
 
 void Region::forget(bool initialised) {
-  if (!shadow) shadow = piece * places.size() < size() ? map_cells(cells()) : Shadow(new Cell[cells()]);
+  if (!shadow) shadow = make_shadow(cells(), piece * places.size() < size());
   Cell fresh;
   fresh.initialised = initialised ? 0xff : 0;
   for (const size_t at : places) std::fill(&cell(begin + at), &cell(begin + at + piece - 1) + 1, fresh);

@@ -13,14 +13,18 @@ struct Event {
   uint32_t thread = 0, time = 0, pc = 0;
 };
 
-// The shadow of `granule` bytes. Masks have a bit for each byte of the cell.
-struct Cell {
+// The shadow of `granule` bytes. Masks have a bit for each byte of the cell. Two cells fit a line of the cache.
+struct alignas(32) Cell {
   enum Flag : uint8_t { plain, atomic, in_flight, new_barrier, barrier };  // the last two: an mbarrier, new or used
 
-  // The last write; the last read since, the last one by another thread of the same warp, and by another warp.
-  Event write, read, near_read, far_read;
+  Event write, read;  // the last write, and the last read since
   uint8_t written = 0, was_read = 0, initialised = 0;
   Flag flag = plain;
+};
+
+// Further reads of a cell since its last write: the last one by another thread of the same warp, and by another warp.
+struct OtherReads {
+  Event near, far;
 };
 
 enum class Space : uint8_t { global, shared, program };
@@ -29,6 +33,7 @@ struct Unmap {
   size_t bytes = 0;
   void operator()(Cell *cells) const;
 };
+// The cells, followed by the other reads of each.
 using Shadow = std::unique_ptr<Cell[], Unmap>;
 
 // A range of bytes. Of each `pitch` bytes the first `row` are elements, and the rest is padding. Only `piece`
@@ -50,6 +55,9 @@ struct Region {
   // Cells are aligned to their size even if the region is not: a lone `__shared__ bool` may lie anywhere.
   size_t cells() const { return (end >> granule_shift) - (begin >> granule_shift) + 1; }
   Cell &cell(uintptr_t address) const { return shadow[(address >> granule_shift) - (begin >> granule_shift)]; }
+  OtherReads &other_reads(const Cell &cell) const {
+    return reinterpret_cast<OtherReads *>(&shadow[cells()])[&cell - shadow.get()];
+  }
   // Whether an access ends past the elements of the row that it begins in.
   bool reaches_padding(uintptr_t address, size_t bytes) const {
     return row < pitch && (address - begin) % pitch + bytes > row;
