@@ -50,7 +50,7 @@ HELPED = re.compile(
 #: What is run in place of a command that would take minutes, or that promises what noise can break.
 SHORT = "kernelmark run small.toml --processes 2 --spread 0"
 REPLACED = {
-    "python -m pytest tests/emulator --all": "python -m pytest tests/emulator/test_kernels.py --all --collect-only -q",
+    "python -m pytest tests/emulator --all": "python -m pytest tests/emulator/test_intrinsics.py -k block",
     "python -m pytest tests/emulator -k tiled.cu": "python -m pytest tests/emulator/test_kernels.py "
     "-k tiled.cu --collect-only -q",
     "pytest --benchmark-only --km-processes 5 --benchmark-autosave": "pytest --benchmark-only --benchmark-autosave",
