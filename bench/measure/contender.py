@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import partial
+from statistics import quantiles
 
 import msgspec
 
@@ -165,7 +166,7 @@ class Contender:
     def audit_renewed(self) -> None:
         """Mark as mistrusted a kernel that recomputes only what changed inputs affect; run after all verification."""
         with self._blamed():
-            if not (self.live and self.series) or self._fresh_s < SPARED_RATIO * min(self.series.samples):
+            if not (self.live and self.series) or self._fresh_s < SPARED_RATIO * quantiles(self.series.samples)[0]:
                 return
             reason = spared_when_renewed(self.series)
             draw, operands, order = self.series.draw, self.series.sets[0], self.kernel.order
