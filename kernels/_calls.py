@@ -16,7 +16,7 @@ from numba import types
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.registry import cpu_target
 
-from kernelmark.kernels._host import Call, Compiled
+from kernelmark.kernels._host import Compiled
 
 WORD = ir.IntType(64)
 
@@ -31,18 +31,15 @@ class Table(NamedTuple):
 
 def table(compiled: Compiled) -> Table:
     """Return the table of a launch's calls."""
-    words = np.array([_words(call) for call in compiled.calls], np.int64).reshape(-1, 3)
-    return Table(words.ctypes.data, len(words), (words, compiled))
-
-
-def _words(call: Call) -> tuple[int, int, int]:
-    """Return the three words of a call. The call keeps them, and the array that the last one points to."""
-    if not call.stored:
+    objects, words = [], []
+    for call in compiled.calls:
         overload = cast(Any, call.function).overloads[call.kinds]
-        address = overload.library.get_pointer_to_function(overload.fndesc.llvm_func_name)
         given = np.frombuffer(b"".join(_flat(call.kinds, call.args)), np.int64)
-        call.stored[:] = (_passes(call.kinds)[0], address, given.ctypes.data), given
-    return cast(tuple[int, int, int], call.stored[0])
+        address = overload.library.get_pointer_to_function(overload.fndesc.llvm_func_name)
+        words.append((_passes(call.kinds)[0], address, given.ctypes.data))
+        objects.append((given, call))
+    lying = np.array(words, np.int64).reshape(-1, 3)
+    return Table(lying.ctypes.data, len(words), (lying, *objects))
 
 
 def _flat(kinds: Any, values: Any) -> Iterator[bytes]:

@@ -62,13 +62,13 @@ def registers() -> Registers:
     raise Unsupported(f"{cpu} has no fused multiply-add; expected AVX2 with FMA, AVX-512 or NEON")
 
 
-class Call(NamedTuple):
-    """A call of a compiled function. kinds: Numba's types of the arguments; stored: what `_calls.py` makes of them."""
+@dataclass(frozen=True)
+class Call:
+    """A call of a compiled function. kinds: Numba's types of the arguments."""
 
     function: Callable[..., object]
     args: tuple[Any, ...]
     kinds: tuple[Any, ...]
-    stored: list[Any]
 
 
 @dataclass(frozen=True)
@@ -78,8 +78,8 @@ class Compiled:
     calls: tuple[Call, ...]
 
     def __call__(self) -> None:
-        for function, args, _, _ in self.calls:
-            function(*args)
+        for call in self.calls:
+            call.function(*call.args)
 
 
 @lru_cache

@@ -107,7 +107,7 @@ def bind(function: Callable[..., object], *args: Any) -> Launch:
     """Return a launch of `function(*args)`, compiled (or read from the cache) now."""
     kinds = tuple(cast(Any, numba).typeof(arg) for arg in args)
     cast(Any, function).compile(kinds)
-    return Compiled((Call(function, args, kinds, []),))
+    return Compiled((Call(function, args, kinds),))
 
 
 def data(context: Any, builder: Any, kind: Any, array: Any) -> Any:

@@ -191,9 +191,9 @@ def answer(claim: Claim, tested: Experiment, evidence: ExperimentRows, prices: P
     lacking = [f"{len(covered)} of {len(problems)} problems have rows"] if len(covered) < len(problems) else []
     notes: tuple[str, ...] = ()
     if numbers:
-        answers = {number.answer for number in numbers}
+        answers = set() if lacking else {number.answer for number in numbers}
         verdict = CONFIRMED if answers == {YES} else REFUTED if answers == {NO} else DEPENDS
-        verdict, said = DEPENDS if lacking else verdict, told(numbers)
+        said = told(numbers)
         rows = [r for finding in ratios for r in finding.rows]
         apart = f"{APART}: {sum(not n.in_turn for n in numbers)} of {len(numbers)} numbers"
         how = [] if all(n.in_turn for n in numbers) else [f"{apart}, whose intervals combine those of both rows"]
@@ -204,7 +204,10 @@ def answer(claim: Claim, tested: Experiment, evidence: ExperimentRows, prices: P
         verdict, reason = _missing(claim, tested, q, hardware)
         said, rows = [reason], failures_of(claim.comparison, evidence)
     return Answer(
-        **{name: getattr(claim, name) for name in ("id", "words", "applies", "number")},
+        id=claim.id,
+        words=claim.words,
+        applies=claim.applies,
+        number=claim.number,
         source=claim.cited,
         experiment=tested.title,
         expected=str(claim.confirm),

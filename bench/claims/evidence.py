@@ -99,13 +99,13 @@ def thread_counts(experiment: Experiment) -> tuple[int, ...]:
     return tuple(sorted({*(count for count in experiment.threads if count < everything), everything}))
 
 
-def planned(name: str | Experiment, registry: Registry, devices: tuple[str, ...]) -> tuple[Plan, list[PlannedJob]]:
+def planned(of: str | Experiment, registry: Registry, devices: tuple[str, ...]) -> tuple[Plan, list[PlannedJob]]:
     """Return the plan of an experiment on these devices, and its jobs, one comparison group after another.
 
-    An experiment on the CPU has only contenders on the CPU. The caller may replace `spread_s` of the plan. Raises
-    UsageError for an unknown experiment.
+    of: an experiment or its name. An experiment on the CPU has only contenders on the CPU. The caller may replace
+    `spread_s` of the plan. Raises UsageError for an unknown experiment.
     """
-    experiment = experiment_named(name) if isinstance(name, str) else name
+    experiment = experiment_named(of) if isinstance(of, str) else of
     how = Plan(
         devices=devices if experiment.device == "cuda" else ("cpu",),
         kernels=experiment.kernels,

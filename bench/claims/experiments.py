@@ -46,7 +46,8 @@ def measure_missing(
 ) -> ExperimentRuns:
     """Measure missing rows of experiments. Raises UsageError if another run uses the GPU. say: takes each message."""
     run_ids, devices, here = own_runs(store), choose_devices("auto"), machine()
-    by_id, known = {e.id: e for e in (experiment(claim) for claim in claims if not claim.lacks)}, Known(store, run_ids)
+    by_id = {e.id: e for e in (experiment(claim) for claim in claims if not claim.lacks)}
+    known = Known(store, run_ids)
     able = [(e, *planned(e, registry, devices)) for e in by_id.values() if not untestable(e.id, here)]
     left = [(e, plan, missing) for e, plan, jobs in able if (missing := known.lacks(plan, jobs, registry))]
     if not left:

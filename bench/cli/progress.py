@@ -129,7 +129,8 @@ class Display(Progress):
             part = f"process {self._process}, to replace disturbed ones, {part}"
         elif self._processes > 1:
             part = f"process {self._process} of {self._processes}, {part}"
-        left_s = self._left_s  # an estimate deserves no more digits
+        left_s = self._left_s
+        # An estimate deserves no more digits.
         left = f"{max(5, 5 * round(left_s / 5))} s" if left_s < _MINUTE_S else f"{left_s / 60:.0f} min"
         return f"{part}, about {left} left"
 

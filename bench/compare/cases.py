@@ -93,9 +93,10 @@ class Comparison:
             p_holm = self.p_holm[start : (start := start + len(pairs))]
             columns = (column.tolist() for column in (tested.ratio, tested.low, tested.high, tested.p, p_holm))
             for pair, numbers in zip(pairs, zip(*columns, strict=True), strict=True):
+                _, _, _, p, _ = numbers
                 if not is_timed(pair):
                     yield CasePair(*pair, *_status_change(*pair))
-                elif math.isnan(numbers[3]):
+                elif math.isnan(p):
                     base, new = (row.time_s_median or math.nan for row in pair)
                     yield CasePair(*pair, UNCLEAR, _untested(pair), new / base)
                 else:

@@ -151,8 +151,10 @@ def gather(comparison: Comparison, gate: Gate | None, writers: Sequence[Callable
 
     def timed() -> Iterator[CasePair]:
         for case in comparison.compared():
-            for write in writers:
-                write(as_row(case))
+            if writers:
+                row = as_row(case)
+                for write in writers:
+                    write(row)
             findings.verdicts[case.verdict] += 1
             findings.counts["lost"] += case.base.status == Status.OK != case.new.status
             if case.verdict in _RANK:

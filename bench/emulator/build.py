@@ -102,7 +102,7 @@ def program(
 
     include: the folder of headers such as common.cuh; it may be the source's folder. counts: the program counts the
     kernel's work instead of checking it. trips: the program counts the iterations of loops. checks: the program checks
-    each access; without checks, it is not optimised either, and is compiled in a third of the time.
+    each access; without checks, it counts nothing, is not optimised, and is compiled in a third of the time.
     """
     flags = [*_kernel_flags(counts, checks), f"-D__CUDA_ARCH__={arch}"]
     files = with_includes(source, include)

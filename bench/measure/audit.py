@@ -168,5 +168,6 @@ def stopped_sparing(series: Series) -> str | None:
                 return None
         quiet += all(size <= UNUSUAL_LOAD * usual.get(cause, 0.0) for cause, size in monitor.look().causes.items())
         if quiet == QUIET_WINDOWS:
-            return f"skips work: {before_s:.2g} s per call in most samples, {min(again):.2g} s or more after all checks"
+            before = f"{before_s:.2g} s per call in the median of the samples"
+            return f"skips work: {before}, {min(again):.2g} s or more after all checks"
     return None

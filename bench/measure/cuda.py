@@ -246,7 +246,8 @@ class DriverMemory:
             address, free = int(_result(*driver.cuMemHostAlloc(nbytes, LOCKED[kind]))), driver.cuMemFreeHost
         else:
             address = int(_result(*driver.cuMemAllocManaged(nbytes, driver.CUmemAttach_flags.CU_MEM_ATTACH_GLOBAL)))
-            free, host = driver.cuMemFree, driver.CUmemLocation()  # it stays on the host whichever device reads it
+            free = driver.cuMemFree
+            host = driver.CUmemLocation()  # where the memory stays, whichever device reads it
             host.type = driver.CUmemLocationType.CU_MEM_LOCATION_TYPE_HOST
             advice = driver.CUmem_advise.CU_MEM_ADVISE_SET_PREFERRED_LOCATION
             _result(*driver.cuMemAdvise(address, nbytes, advice, host))

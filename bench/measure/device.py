@@ -67,7 +67,8 @@ class Device(Memory, Protocol):
     """A device and its memory. `host_memory` returns memory of one of the kinds in `HOST_MEMORY`.
 
     `peers` returns the joint memory of several GPUs; its arrays have `edge` extra bytes at both ends. By default a
-    device is like a CPU: it has no streams, calls return when they are done, and a fault ends the process.
+    device is like a CPU: it has no streams, calls return when they are done, and a fault ends the process. `broken`
+    returns why the device no longer responds, and `strayed` a complaint if a kernel has changed the current stream.
 
     warm_up_s: how long the device's clock rate may take to settle. device_uuid: `GPU-...` for a GPU, which stays the
     same when GPUs are renumbered.

@@ -165,6 +165,14 @@ def _means(values: Sequence[dict[str, float]]) -> dict[str, float]:
     return {name: fmean(readings[name] for readings in values if name in readings) for name in values[0]}
 
 
+def _time_first(values: Sequence[str]) -> str:
+    return "time" if "time" in values else "interval"
+
+
+def _in_a_line(values: Sequence[str]) -> str:
+    return " ".join(filter(None, values))
+
+
 def _joint_id(jobs: Sequence[str]) -> str:
     """Return an id that two kernels share only if they were in the same job in every process."""
     return hashlib.sha256(" ".join(jobs).encode()).hexdigest()[:12]
@@ -183,7 +191,7 @@ class Measured(msgspec.Struct, kw_only=True):
     scratch_bytes: Annotated[int | None, _largest] = None
     versions: str = ""
     started_at: str = ""
-    stopped_by: Annotated[str, lambda values: "time" if "time" in values else "interval"] = ""
+    stopped_by: Annotated[str, _time_first] = ""
     disturbed: Annotated[str, _each_once] = ""
     tunables: str = ""
     executed_flop: int | None = None
@@ -200,7 +208,7 @@ class Measured(msgspec.Struct, kw_only=True):
     wire_bytes: Annotated[int | None, _alike] = None
     compression_error: Annotated[Finite | None, _largest] = None
     launched: str = ""
-    entropy: Annotated[Entropy, lambda values: " ".join(filter(None, values))] = ""
+    entropy: Annotated[Entropy, _in_a_line] = ""
     llc_bytes: int | None = None
     judged_by: str = ""
 

@@ -56,21 +56,26 @@ def means(windows: Sequence[Window]) -> dict[str, float]:
     return {column: total / seconds[column] for column, total in sums.items() if seconds[column]}
 
 
-class _Reading(NamedTuple):
-    """The counters at one time, in seconds from an arbitrary zero: idle time and time stolen by the hypervisor.
+class _Cpus(NamedTuple):
+    """The counters of a set of CPUs, in seconds from an arbitrary zero: total, idle, and stolen by the hypervisor."""
 
-    own_s: CPU time that we used. denied_s: CPU time denied by quotas. counted_s: the total of all CPUs. "We" are this
-    process and its descendants, since a transfer between two processes keeps both at work.
+    counted_s: float
+    idle_s: float
+    steal_s: float
+
+
+class _Reading(NamedTuple):
+    """The counters at one time: of all CPUs, of our CPUs, CPU time that we used, and CPU time denied by quotas.
+
+    "We" are this process and its descendants, since a transfer between two processes keeps both at work.
     """
 
     at_s: float
     own_s: float
     denied_s: float
-    counted_s: float
-    idle_s: float
-    steal_s: float
-    our_idle_s: float
-    our_steal_s: float
+    every: _Cpus
+    ours: _Cpus
+    cpus: int
 
 
 class CpuMonitor:
@@ -82,7 +87,6 @@ class CpuMonitor:
         self._scaling = _scaling_files(CPUS, tuple(self._cpus))
         self._began_s = now()
         self._before: _Reading | None = None
-        self._count = 0  # of all CPUs
 
     def look(self) -> Window:
         """Return the means since the last reading. Load is missing at the first reading, or if /proc/stat lacks it."""
@@ -90,17 +94,17 @@ class CpuMonitor:
         self._began_s, self._before = now(), self._read()
         mhz = self.clock_mhz()
         state = {} if mhz is None else {"clock_mhz": mhz}
-        if before is None or self._before is None or before.counted_s == self._before.counted_s:
+        if before is None or self._before is None or before.every.counted_s == self._before.every.counted_s:
             return Window(self._began_s - began_s, state)
-        spent = _Reading(*(late - early for early, late in zip(before, self._before, strict=True)))
-        load, steal_pct = _taken(spent, spent.idle_s, spent.steal_s, self._count)
+        spent = _difference(before, self._before)
+        load, steal_pct = _taken(spent, spent.every, spent.cpus)
         return Window(spent.at_s, state | {"load": load, "steal_pct": steal_pct}, self._causes(spent))
 
     def _causes(self, spent: _Reading) -> dict[str, float]:
         """Return disturbances by cause that exceed counter rounding; a sum of n counters is off by sqrt(n) steps."""
         count = len(self._ours)
-        step = TICK_S * (1 if count == self._count else math.sqrt(count)) / spent.at_s
-        others, steal_pct = _taken(spent, spent.our_idle_s, spent.our_steal_s, count)
+        step = TICK_S * (1 if count == spent.cpus else math.sqrt(count)) / spent.at_s
+        others, steal_pct = _taken(spent, spent.ours, count)
         causes = {}
         if others - step > OTHERS_CPUS:
             causes[OTHERS] = others
@@ -122,9 +126,8 @@ class CpuMonitor:
             ours = [every]
         used = [seconds for usage in map(_usage, (_SELF, _REAPED)) for seconds in (usage.ru_utime, usage.ru_stime)]
         below_s = _below_s() if has_children() else 0.0
-        self._count = len(counters)
-        _, *usage = ours[0] if len(ours) == 1 else map(math.fsum, zip(*ours, strict=True))
-        return _Reading(now(), math.fsum(used) + below_s, _denied_s(), *every, *usage)
+        usage = ours[0] if len(ours) == 1 else _Cpus(*(math.fsum(column) for column in zip(*ours, strict=True)))
+        return _Reading(now(), math.fsum(used) + below_s, _denied_s(), every, usage, len(counters))
 
     def clock_mhz(self) -> float | None:
         """Return the mean clock of the CPUs that we may use, in MHz, if the system measures it."""
@@ -178,19 +181,27 @@ def _throttled(root: Path) -> tuple[tuple[str, bytes, float], ...]:
     return tuple((str(file), name, unit_s) for file, name, unit_s in files if file.exists())
 
 
-def _counters(words: list[bytes]) -> tuple[float, float, float]:
-    """Return the total of a CPU's counters, its idle time and its stolen time, in seconds."""
+def _counters(words: list[bytes]) -> _Cpus:
     seconds = [int(word) * TICK_S for word in words]
-    return math.fsum(seconds), seconds[_IDLE] + seconds[_IOWAIT], seconds[_STEAL]
+    return _Cpus(math.fsum(seconds), seconds[_IDLE] + seconds[_IOWAIT], seconds[_STEAL])
 
 
-def _taken(spent: _Reading, idle_s: float, steal_s: float, count: int) -> tuple[float, float]:
+def _difference(early: _Reading, late: _Reading) -> _Reading:
+    every, ours = (
+        _Cpus(*(b - a for a, b in zip(first, second, strict=True)))
+        for first, second in ((early.every, late.every), (early.ours, late.ours))
+    )
+    own_s, denied_s = late.own_s - early.own_s, late.denied_s - early.denied_s
+    return _Reading(late.at_s - early.at_s, own_s, denied_s, every, ours, late.cpus)
+
+
+def _taken(spent: _Reading, cpus: _Cpus, count: int) -> tuple[float, float]:
     """Return other processes' use of `count` CPUs, in CPUs, and the hypervisor's share, in per cent.
 
     The use is computed from idle time, which is exact to a step; busy time may be sampled only at timer ticks.
     """
-    others_s = count * spent.at_s - idle_s - steal_s - spent.own_s
-    return max(0.0, others_s) / spent.at_s, 100 * steal_s / (count * spent.at_s)
+    others_s = count * spent.at_s - cpus.idle_s - cpus.steal_s - spent.own_s
+    return max(0.0, others_s) / spent.at_s, 100 * cpus.steal_s / (count * spent.at_s)
 
 
 @lru_cache

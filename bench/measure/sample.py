@@ -91,9 +91,10 @@ class _Stretch:
 class Series:
     """One kernel's samples, its launches on several copies of the operands, and the rule that stops sampling.
 
-    cold: the copies are used in turn. evict: they are too few to be cold by then, so caches are evicted too. shared:
-    changes of the operands, the same for all kernels of the problem; outputs after these changes are compared
-    with a reference. check_output: a function that checks all outputs in an OperandSet, in about `check_s` seconds.
+    cold: operands come from memory, since each copy has left the cache before it is used again. evict: there are too
+    few copies for that, so caches are evicted. shared: changes of the operands, the same for all kernels of the
+    problem; outputs after these changes are compared with a reference. check_output: a function that checks all
+    outputs in an OperandSet, in about `check_s` seconds.
     """
 
     def __init__(

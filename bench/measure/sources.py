@@ -257,10 +257,11 @@ class _Bare(ast.NodeTransformer):
     def __init__(self, modules: Collection[str]) -> None:
         self._modules = modules
 
-    def visit_Import(self, node: ast.Import | ast.ImportFrom) -> None:
+    def visit_Import(self, node: ast.Import) -> None:
         return None
 
-    visit_ImportFrom = visit_Import  # noqa: N815
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
+        return None
 
     def visit_Expr(self, node: ast.Expr) -> ast.AST | None:
         is_text = isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)

@@ -81,13 +81,17 @@ def _import_kernels() -> None:
     package = Path(__file__).parents[2]
     for folder in sorted((package / "kernels").iterdir()):
         if (folder / "problem.py").is_file():
-            parts_of = {file: file.relative_to(folder).parts for file in sorted(folder.rglob("*.py"))}
-            declaring = (file for file, parts in parts_of.items() if not any(p.startswith(("_", ".")) for p in parts))
-            for file in [folder / "problem.py", *declaring]:
+            for file in [folder / "problem.py", *_declaring(folder)]:
                 try:
                     importlib.import_module(".".join(file.relative_to(package.parent).with_suffix("").parts))
                 except (Exception, SystemExit) as error:
                     raise UsageError(_where(error, file)) from None
+
+
+def _declaring(folder: Path) -> list[Path]:
+    """Return the modules of an operation that may declare kernels, including those in subfolders."""
+    parts = {file: file.relative_to(folder).parts for file in folder.rglob("*.py")}
+    return sorted(file for file in parts if not any(part.startswith(("_", ".")) for part in parts[file]))
 
 
 #: Cached, since every job resolves its plug-ins.

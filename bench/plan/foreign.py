@@ -12,7 +12,7 @@ import sys
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import Any, TypeVar
 
 T = TypeVar("T")
 #: Seconds that an import or a step of planning may take at least, even if a call may take less.
@@ -55,12 +55,15 @@ def _end(subject: str, limit_s: float, caller: int) -> None:
     os._exit(2)
 
 
+_END: Any = object()
+
+
 def each_overseen(items: Iterable[T], subject: str, timeout_s: float) -> Iterator[T]:
     """Yield the items, and limit the time to compute each."""
     iterator = iter(items)
     while True:
         with overseen(subject, timeout_s):
-            item = next(iterator, None)
-        if item is None:
+            item = next(iterator, _END)
+        if item is _END:
             return
         yield item

@@ -12,7 +12,18 @@ from kernelmark.bench.plan.errors import UsageError, unknown
 from kernelmark.bench.plan.globs import matches
 from kernelmark.bench.plan.limits import H100, DeviceLimits
 from kernelmark.bench.plan.operation import Problem
-from kernelmark.bench.plan.tiles import Prefer, Rule, Tile, Tunable, nearest, parse_tile, tile_text, values_on, walk
+from kernelmark.bench.plan.tiles import (
+    Prefer,
+    Rule,
+    Tile,
+    Tunable,
+    nearest,
+    parse_tile,
+    tile_on,
+    tile_text,
+    values_on,
+    walk,
+)
 
 __all__ = ["Prefer", "Tile"]
 
@@ -158,7 +169,7 @@ class Kernel:
         if self.prefer is None:
             values = self.values(device)
             return (Tile(**dict(zip(values, taken, strict=True))) for taken in product(*values.values()))
-        wanted = self.prefer.on(device)
+        wanted = (tile_on(device, tile) for tile in self.prefer.tiles)
         return iter(nearest(wanted, self.tile)) if self.tile else wanted
 
     def unfit(self, problem: Problem, tile: Tile, device: DeviceLimits = H100) -> str | None:

@@ -38,7 +38,7 @@ class DeviceLimits:
 
 
 def _limits(capability: int, multiprocessors: int, threads: int, blocks: int, sm_kib: int, l2_mib: int) -> DeviceLimits:
-    reserved = _KIB if capability >= 80 else 0
+    reserved = _KIB if capability >= 80 else 0  # for each block
     return DeviceLimits(
         capability=capability,
         multiprocessors=multiprocessors,

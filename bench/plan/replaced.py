@@ -106,6 +106,7 @@ class Originals:
 
     def _wraps(self, after: object, before: object, package: str) -> bool:
         """Return whether a library's function wraps the library's original function, and calls no foreign function."""
+        # The values in the function's closure; an empty cell equals CellType().
         cells = [cell.cell_contents for cell in getattr(after, "__closure__", None) or () if cell != CellType()]
         wrapped = [it for it in cells if callable(it) and type(it) not in self._methods]
         return before in wrapped and all(self._by_library(it, package) for it in (after, *wrapped))

@@ -25,10 +25,6 @@ class Prefer(NamedTuple):
     tiles: tuple[Mapping[str, Tunable], ...]
     unless: Rule | None = None
 
-    def on(self, device: DeviceLimits) -> Iterator[Tile]:
-        """Yield the tiles with the values that they have on the device."""
-        return (tile_on(device, tile) for tile in self.tiles)
-
 
 def values_on(device: DeviceLimits, values: tuple[Tunable, ...]) -> tuple[int, ...]:
     """Return the values that a tunable has on the device, without duplicates."""

@@ -130,8 +130,9 @@ def compare(name: str, got: Array, want: Array, bound: float | Array | Bound, dt
     reason = None
     if isinstance(bound, Bound) and errors.count:
         rms, most = math.sqrt(errors.squares / errors.count), bound.rms_limit(errors.count)
-        times = f"{rms:.3g} times that of the declared arithmetic"
-        reason = f"{name} has an rms error {times}, expected at most {most:.3g}" if rms > most else None
+        if not rms <= most:  # also for NaN
+            times = f"{rms:.3g} times that of the declared arithmetic"
+            reason = f"{name} has an rms error {times}, expected at most {most:.3g}"
     return Verdict(errors.largest, errors.limit, reason)
 
 

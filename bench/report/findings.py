@@ -293,8 +293,9 @@ def _of_many(data: RunData, winners: Sequence[Winner]) -> list[Number]:
         label = f"{of_contests(w.contests).partition(' ')[2]} won by {short(w.kernel)}"
         return [Number(f"{w.wins} of {len(w.contests)}", label, w.op), sure, lead]
     best = max(data.timed, key=lambda r: r.roofline_pct or 0.0)
-    roofline = Number(f"{share(best)} %", "of the roofline at best", f"{best.kernel} on {best.problem}")
-    return [sure, lead, *[roofline] * bool(best.roofline_pct)]
+    if not best.roofline_pct:
+        return [sure, lead]
+    return [sure, lead, Number(f"{share(best)} %", "of the roofline at best", f"{best.kernel} on {best.problem}")]
 
 
 def _sure(ratio: Ratio) -> str:

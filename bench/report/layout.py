@@ -150,7 +150,8 @@ def _total(widths: Sequence[int]) -> int:
 def _fitted(columns: Sequence[TableColumn], rows: Rows, room: int, titled: bool, best: int) -> Iterator[str]:
     """Yield the lines of the first of these layouts that fits: all columns; without spare ones; with narrower texts.
 
-    Then the last two are tried with the first column above its rows; if `titled`, only so.
+    Then the last two are tried with the first column above its rows; if `titled`, only so. If none fits, each cell is a
+    line.
     """
     cells = [(column.header, *texts) for column, *texts in zip(columns, *rows, strict=True)]
     natural = [max(map(len, texts)) for texts in cells]

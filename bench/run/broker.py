@@ -116,6 +116,7 @@ class ParslPool:
 
 
 def _workers(executor: Any) -> int:
+    """Return the number of an executor's connected workers, or an assumed number if it does not count them."""
     if hasattr(executor, "connected_managers"):
         with suppress(Exception):  # an executor does not answer while it starts or ends
             return sum(manager["worker_count"] for manager in executor.connected_managers())

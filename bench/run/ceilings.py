@@ -232,7 +232,8 @@ class Ceilings:
     def _looks_disturbed(self, measured: Ceiling, row: Measurement) -> str:
         """Return why other load seems to have lowered a ceiling, or ""."""
         cause = disturbances(row.disturbed)[0].cause if was_noisy(row.disturbed) else ""
-        if cause and measured.device == "cpu" and roofline.fastest_tenth(row.samples)[0] > roofline.SLICE_S:
+        tenth_s, _, _ = roofline.fastest_tenth(row.samples)
+        if cause and measured.device == "cpu" and tenth_s > roofline.SLICE_S:
             return cause + _LONG
         # During other load a short sample is either undisturbed or takes a time slice longer.
         if (wide := measured.high - (measured.rate if cause else measured.low)) > WIDE * measured.rate:

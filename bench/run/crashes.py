@@ -213,6 +213,7 @@ def next_look_s(spare_bytes: float | None) -> float:
 
 
 def _spare_bytes() -> float | None:
+    """Return the bytes of available memory above the floor, or None if unknown."""
     available, whole = memory.available_bytes(), memory.whole_bytes()
     return None if available is None or whole is None else available - floor_bytes(whole)
 

@@ -142,11 +142,22 @@ def launch_rows(
         for entry, call in calls.items():
             used, threads = cubin.resources[entry], math.prod(extents(call.block))
             shared = used.static_shared_bytes + call.shared_bytes
-            facts = {**msgspec.structs.asdict(used), "dynamic_shared_bytes": call.shared_bytes, "threads": threads}
-            facts |= msgspec.structs.asdict(occupancy(typical(arch), threads, used.registers, shared))
-            facts |= {"kernel": kernel.id, "tunables": as_json(vars(tile)) if vars(tile) else "", "arch": arch}
-            facts |= {"entry": entry, "problem": problem.id, "compiler": cubin.compiler}
-            rows.append(InspectRow(**{name: facts[name] for name in InspectRow.__struct_fields__}))
+            row = InspectRow(
+                kernel=kernel.id,
+                tunables=as_json(vars(tile)) if vars(tile) else "",
+                arch=arch,
+                registers=used.registers,
+                static_shared_bytes=used.static_shared_bytes,
+                dynamic_shared_bytes=call.shared_bytes,
+                spill_bytes=used.spill_bytes,
+                stack_bytes=used.stack_bytes,
+                threads=threads,
+                entry=entry,
+                problem=problem.id,
+                compiler=cubin.compiler,
+                **msgspec.structs.asdict(occupancy(typical(arch), threads, used.registers, shared)),
+            )
+            rows.append(row)
     return rows
 
 
@@ -196,11 +207,11 @@ def summary(rows: Sequence[InspectRow]) -> str:
 
     lines = []
     for kernel, group in groupby(rows, key=lambda row: row.kernel):
-        of = list(group)
-        archs = list(dict.fromkeys(row.arch for row in of))
-        numbers = span([row.registers for row in of]), span([row.spill_bytes for row in of])
-        tiles = str(len({re.sub(r',?"SMS":\d+', "", row.tunables) for row in of}))
-        shares = span([round(100 * row.occupancy) for row in of]) + "%"
+        group_rows = list(group)
+        archs = list(dict.fromkeys(row.arch for row in group_rows))
+        numbers = span([row.registers for row in group_rows]), span([row.spill_bytes for row in group_rows])
+        tiles = str(len({re.sub(r',?"SMS":\d+', "", row.tunables) for row in group_rows}))
+        shares = span([round(100 * row.occupancy) for row in group_rows]) + "%"
         lines.append((kernel, tiles, "..".join(dict.fromkeys((archs[0], archs[-1]))), *numbers, shares))
     return table(columns, lines)
 

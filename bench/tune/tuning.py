@@ -62,7 +62,8 @@ class Rig(NamedTuple):
 class Screen:
     """The tiles of a kernel that were tried on a problem; tiles that have a row in the run are not measured again.
 
-    trials: the time of each tile over the default's, sampled in turn; infinite if the tile failed.
+    trials: the time of each tile over the default's, sampled in turn; infinite if the tile failed. default: the row of
+    the default tile, once it is measured.
     """
 
     def __init__(self, subject: Subject, choice: SearchWay, session: Session, plan: Plan, rig: Rig) -> None:

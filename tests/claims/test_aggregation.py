@@ -295,6 +295,7 @@ def test_without_a_gpu_it_is_no_price_that_is_missing(priced):
         (HEAD + "device = []\n", "has no [[device]] table"),
         (HEAD + CPU.replace("per_hour = 1.0", ""), "missing required field `per_hour` - at `$.device[0]`"),
         (HEAD + CPU.replace("1.0", "0"), "per_hour is 0.0, expected a finite number above 0"),
+        (HEAD + CPU + "otherwise_per_hour = -1.0\n", "otherwise_per_hour is -1.0, expected a finite number above 0"),
         (HEAD + CPU + "[[vcpus]]\ncount = 16\nper_hour = 0.0\n", "per_hour is 0.0, expected a finite number above 0"),
         (HEAD + CPU.replace("1.0", "nan"), "per_hour is nan, expected a finite number above 0"),
         (HEAD + CPU.replace("1.0", '"one"'), "Expected `float`, got `str`"),

@@ -21,7 +21,9 @@ STREAMING = "copy/numba.streaming"
 TILED, WGMMA = (ROOT / f"cuda/gemm/{name}.cu" for name in ("tiled", "wgmma"))
 SWEEP = "[[sweep]]\nop = 'copy'\ndtype = 'f32'\nn = 5\nm = [3, 4, 6]\n"
 HUGE = "9" * 5000
+PRICES = 'currency = "EUR"\ndate = "now"\n[[device]]\ndevice = "cpu"\nname = "Other"\nper_hour = 1.0\n'
 FILES = {
+    "other.toml": PRICES,
     "file": "no database, but many bytes of something else\n" * 40,
     "hollow": "",
     "own.cu": "",
@@ -34,7 +36,13 @@ FILES = {
 }
 #: Commands beside a store of two runs, and what their line has.
 REFUSED = [
+    ("claims --prices other.toml base --db results.db", "other.toml: has prices for 'Other' (cpu), expected one"),
     ("lst", "No such command 'lst'"),
+    ("show --row gemm/none --db results.db", "--row 'gemm/none': run 20"),
+    ("compare r9 r8 --allow-missing", "work only with --fail-slower P%; add it"),
+    ("compare r9 r8 --margin -1%", "is '-1%', expected a percentage above 0"),
+    ("runs --prune 0d --db results.db", "is '0d', expected an age"),
+    ("claims --csv file/a.csv", "file/a.csv: cannot be written"),
     ("list --xyz", "No such option '--xyz'; `kernelmark list --help` lists its options and arguments"),
     ("list --op gem", "--op: 'gem' is not an operation; expected one of "),
     ("run", "no SUITE was named"),
@@ -215,6 +223,8 @@ KINDS = {
 ])  # fmt: skip
 @pytest.mark.usefixtures("two_runs")
 def test_what_is_no_file_is_refused_before_it_is_opened(called, tmp_path, kind, words):
+    if "parquet" in words:
+        pytest.importorskip("pyarrow")
     make, names = KINDS[kind]
     make(tmp_path / "found.toml")
     db = ("--db", "results.db") if words.startswith("export") else ()

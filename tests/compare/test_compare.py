@@ -170,10 +170,25 @@ def test_more_cases_than_are_tested_at_a_time_keep_their_own_p_values(runs, tmp_
     assert [by_problem[f"m{i}"]["verdict"] for i in range(10)] == ["same"] + ["slower"] * 9
 
 
-def test_a_gate_is_refused_where_no_case_has_a_time_in_both_runs(runs, complaint):
-    verified = {"m1": {"mode": "verify"}}
-    refusal = complaint(lambda: compared(runs(verified, verified), fail_slower=0.02))
-    assert refusal.startswith("--fail-slower: no case has a time in both runs")
+VERIFIED = {"m1": {"mode": "verify"}}
+
+
+@pytest.mark.parametrize(
+    ("base", "new", "options", "refusal"),
+    [
+        (VERIFIED, VERIFIED, {"fail_slower": 0.02}, "--fail-slower: no case has a time in both runs"),
+        (
+            {"m1": STEADY, "m2": STEADY},
+            {"m1": STEADY, "m2": STEADY[:1]},
+            {"fail_slower": 0.02},
+            "--fail-slower: 1 of 2 cases have fewer than two processes",
+        ),
+        ({"m1": STEADY}, {"m2": STEADY}, {}, "the runs have no case in common: 1 in BASE, 1 in NEW"),
+        ({"m1": STEADY}, {}, {"new": "base"}, "BASE and NEW are both run base"),
+    ],
+)
+def test_runs_that_cannot_be_compared_are_refused(runs, complaint, base, new, options, refusal):
+    assert complaint(lambda: compared(runs(base, new), **options)).startswith(refusal)
 
 
 @pytest.mark.parametrize(

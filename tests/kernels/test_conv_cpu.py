@@ -25,7 +25,7 @@ from kernelmark.kernels.conv.problem import LARGE
 from support.kernels import DIRECTIONS, RAGGED, REGISTRY, allocated_by, compiled_by, convolution, failures, set_up
 
 DRAWN = 210
-ENOUGH = 25  # of DRAWN sets each kernel has to take at least this share, in each direction and layout that it declares
+ENOUGH = 25  # of DRAWN sets; a kernel takes at least the same share of those of each direction and layout
 LAYOUTS = ("nchw", "nhwc")
 #: One pixel, fewer than a vector has lanes, some more; one image and several; groups; filters in several items.
 POINTWISE = ("n1c5h1w1k3r1s1", "n2c37h5w7k41r1s1", "n3c6h3w11k9r1s1/g3", "n1c70h7w9k300r1s1")

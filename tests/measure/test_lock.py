@@ -8,7 +8,6 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -28,7 +27,6 @@ with held_run(Path(sys.argv[1]), "20260101-c0ffee", "leave"):
     print("held", flush=True)
     input()
 """
-Complaint = Callable[[Callable[[], object]], str]
 
 
 @pytest.fixture

@@ -1,12 +1,10 @@
 """Recorded traces replayed on a device where no time passes: equal traces give equal rows, to the last bit."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from kernelmark.bench.measure.measurement import Measurement
 from kernelmark.bench.plan.case import Budget, Job
 from kernelmark.bench.plan.modes import Mode
 from kernelmark.bench.run.job import run_job
@@ -38,7 +36,6 @@ repeated = 0
 disturbed = ''
 attempt = 1
 """
-Replay = Callable[..., Measurement]
 
 
 @pytest.fixture

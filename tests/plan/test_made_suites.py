@@ -1,8 +1,10 @@
 """Suites contain what their sources state: products, layers, gradients, and shapes to train on."""
 
 import hashlib
+from collections import Counter
 
 import pytest
+from msgspec.structs import replace
 
 from kernelmark.bench.plan.case import Plan, jobs
 from kernelmark.bench.plan.modes import Mode
@@ -41,6 +43,29 @@ def test_a_list_is_as_it_was_published_or_drawn_and_each_problem_is_found_again_
     assert [e.problem.id for e in entries(name) if registry.problem(e.problem.id) != e.problem] == []
 
 
+@pytest.mark.parametrize("name", HELD_OUT)
+def test_conv_peers_has_each_layer_of_a_network_once_in_both_layouts_for_1_and_8_images(entries, name):
+    layers = {e.problem for e in entries(name) if e.problem.op == "conv"}
+    layer_entries = [e for e in entries("conv-peers") if e.network == name]
+    counts = Counter(e.problem for e in layer_entries)
+    assert set(counts.values()) == {e.count for e in layer_entries} == {1}
+    for n in (1, 8):
+        for layout in ("nchw", "nhwc"):
+            expected = {replace(layer, n=n, layout=layout) for layer in layers}
+            assert {p for p in counts if (p.n, p.layout) == (n, layout)} == expected
+    assert len(counts) == 4 * len(layers)
+
+
+@pytest.mark.parametrize(
+    ("network", "suite"),
+    [("AlexNet", "alexnet"), ("GoogLeNet", "googlenet"), ("ResNet-50", "resnet50"), ("VGG-16", "vgg16")],
+)
+def test_gradients_are_as_large_as_the_layers_of_the_network(entries, network, suite):
+    layers = [(entry.count, entry.problem) for entry in entries(suite) if entry.part == "forward"]
+    weights = sum(count * (p.c * p.k * p.r * p.s if p.op == "conv" else p.n * p.k) for count, p in layers)
+    assert {entry.problem.n for entry in entries("aggregation") if entry.network == network} == {weights}
+
+
 def test_the_layers_of_a_network_know_it_when_they_are_planned(registry):
     planned = next(jobs([find_suite("cifar10", registry)], registry, Plan(devices=("cpu",))))
     assert (planned.suite, planned.network, planned.part) == ("cifar10", "vgg", "forward")
@@ -70,6 +95,19 @@ def test_no_layer_of_the_test_is_drawn_in_any_direction_or_layout(registry, name
     drawn = [entry.problem.id for entry in find_suite(name, registry).entries()]
     assert len(set(drawn)) == len(drawn) >= 300
     assert {group_of(problem) for problem in drawn} & test_groups == set()
+
+
+def test_each_kind_of_layer_is_drawn_in_every_direction(registry):
+    def kinds(*names):
+        problems = [entry.problem for name in names for entry in find_suite(name, registry).entries()]
+        convolutions = [p for p in problems if p.op == "conv"]
+        sides = Counter((p.direction, p.r, "large") for p in convolutions if p.h > 2**6.5)
+        return sides + Counter((p.direction, p.r, str(p.stride)) for p in convolutions)
+
+    drawn = kinds("train-conv")
+    assert min(drawn[kind] for kind in kinds(*HELD_OUT)) >= 3
+    for least, *rare in ((10, 1, "2"), (5, 3, "large")):
+        assert min(drawn[direction, *rare] for direction in ("fprop", "dgrad", "wgrad")) >= least, rare
 
 
 @pytest.mark.parametrize("name", TRAINING)

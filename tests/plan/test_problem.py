@@ -222,6 +222,12 @@ def test_errors_that_are_each_within_the_bound_are_too_large_together(size):
     assert reason is None, "the rms of few roundings may scatter widely"
 
 
+def test_an_rms_error_that_is_nan_is_too_large():
+    want = np.full(4, 1e175)  # whose squares overflow
+    bound = Bound(1e-9, 1e-15, "f64", unit=1e175)
+    assert "x has an rms error nan times" in compare("x", want * (1 + 1e-12), want, bound, "f64").reason
+
+
 def test_right_samples_exceed_the_limit_of_their_rms_at_most_once_in_many():
     rng = np.random.default_rng(3)
     for size in (1, 4, 30, 1000):

@@ -53,6 +53,8 @@ def test_merged_shards_are_the_whole_run_row_by_row(shards, tmp_path):
     ratios = [[row[1:] for row in content(db)["ratio"]] for db in (tmp_path / "all.db", shards / "whole.db")]
     assert sorted(ratios[0]) == sorted(ratios[1]) != []
     merge_files(tmp_path / "a.db", paths(shards, 1, 3))
+    with Store(tmp_path / "a.db") as partial:
+        assert partial.runs()[0]["finished_at"] is None
     merge_files(tmp_path / "again.db", [tmp_path / "a.db", shards / "2.db"])  # of which one was merged before
     assert rows(tmp_path / "again.db") == rows(shards / "whole.db")
 

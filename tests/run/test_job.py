@@ -193,6 +193,7 @@ def test_a_row_tells_what_is_executed_what_was_chosen_and_how_long_set_up_took()
     assert (plain.executed_flop, plain.tunables) == (None, "")
     (product,) = _run("gemm/m8n8k8/f32/NN", "gemm/numpy.matmul", mode=Mode.VERIFY)
     assert product.executed_flop == 2 * 8**3
+    assert 0 < product.max_error <= product.error_bound
     worded = replace(discover().kernels["copy/numpy.copyto"], executed=lambda problem: "7")
     with pytest.raises(ValueError, match="declares that it executes '7', expected a number of operations"):
         worded.executed_flop(discover().problem("copy/m8n8/f32"))

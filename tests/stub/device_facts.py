@@ -42,6 +42,13 @@ def launching(device, name="nothing"):
 def the_limits_of_the_present_device_are_those_of_its_driver():
     Cuda()
     assert present_limits() == replace(H100, l2_bytes=1 << 16)
+    of_driver = driver.cuDeviceGetAttribute
+
+    def with_minor(attribute, device):
+        return (driver.CUresult.CUDA_SUCCESS, 6) if attribute.name.endswith("MINOR") else of_driver(attribute, device)
+
+    with patch.object(driver, "cuDeviceGetAttribute", with_minor):
+        assert present_limits().capability == 96
 
 
 def an_attribute_that_the_driver_refuses_is_unsupported():

@@ -1,6 +1,5 @@
 """A series on a clock that only launches and tests move, and stand-ins for a monitor and for `sys.monitoring`."""
 
-from collections.abc import Callable
 from contextlib import nullcontext
 from functools import partial
 from types import SimpleNamespace
@@ -14,8 +13,6 @@ from kernelmark.bench.measure.sample import Series
 from kernelmark.bench.measure.timing import CpuClock
 from kernelmark.bench.measure.verify import Checksums
 from kernelmark.bench.plan.discovery import discover
-
-Act = Callable[[OperandSet], object]
 
 
 class FakeTime:
@@ -72,7 +69,8 @@ class Rig:
         """A series that has been warmed up, which the log does not show, and from which samples have been taken."""
         series = self.series(*words, **options)
         series.warm_up(0.0)
-        self.log.clear(), self.met.clear()
+        self.log.clear()
+        self.met.clear()
         for _ in range(samples):
             series.sample()
         return series

@@ -229,3 +229,10 @@ def test_a_kernel_that_cannot_be_checked_is_refused_in_a_line(capsys, kernel, re
     assert counters.main(["--sanitizer", kernel]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith(f"counters.py: {reason}")
+
+
+def test_the_command_profiles_what_lies_between_start_and_stop_at_free_clocks():
+    words = counters.ncu_command(TILED, ["a.sum", "b.sum"])
+    assert words[words.index("--clock-control") + 1] == "none"
+    assert words[words.index("--profile-from-start") + 1] == "off"
+    assert words[words.index("--metrics") + 1] == "a.sum,b.sum"

@@ -22,7 +22,7 @@ from kernelmark.bench.report.figures import draw
 from kernelmark.bench.tune.select import contender, train
 from kernelmark.bench.tune.select.export import as_c, as_python
 from kernelmark.bench.tune.select.growers import CAP, GROWERS, descend, fitted, taught
-from kernelmark.bench.tune.select.model import answer, file_of, file_text, placed, read, space_in, write
+from kernelmark.bench.tune.select.model import _refusal, answer, file_of, file_text, placed, read, space_in, write
 from kernelmark.bench.tune.select.training import MISSING, SELECTED, data_of, families_of, read_times, space_of
 from kernelmark.bench.tune.select.view import choice_figures
 from support.tuning import DIRECT, FIRST, IM2COL, SECOND, SIZES, at, bordered, convolutions, plant, shapes
@@ -150,6 +150,11 @@ def test_what_a_library_chooses_and_what_a_selector_was_timed_at_stand_beside_it
     ways = lines(model)
     assert [ways[way].kernel for way in (train.LIBRARY, train.TIMED)] == [FIRST, f"gemm/{SELECTED}"]
     assert ways[train.TIMED].share.mean < ways[train.SELECTOR].share.mean
+
+
+def test_a_kernel_with_a_tile_is_called(registry):
+    problem = registry.problem("conv/n1c8h9w9k8r3s3pad1/f32/nchw/fprop")
+    assert _refusal("conv/cpu.im2col@DEPTH=96,AREA=16384", problem, registry) is None
 
 
 def test_a_kernel_that_refuses_gives_way_to_the_next(trained, registry):
@@ -424,7 +429,9 @@ def test_what_is_tinted_is_what_the_selector_answers(model, registry):
 
 
 def test_a_selector_of_products_has_no_map(trained, registry):
-    kind = choice_figures(trained({FIRST: at(), SECOND: at(2)}).model, registry)
+    model = trained({FIRST: at(), SECOND: at(2)}).model
+    assert (model.single, len(model.tree)) == (FIRST, 1)
+    kind = choice_figures(model, registry)
     assert (kind.figures, kind.omitted[:13]) == ([], "fewer than 8 ")
 
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <fstream>
+#include <new>
 #include <span>
 #include <stdexcept>
 
@@ -22,7 +23,11 @@ namespace {
 // zero, as those of a new Cell are.
 Shadow make_shadow(size_t count, bool sparse) {
   const size_t bytes = (count * (sizeof(Cell) + sizeof(OtherReads)) + alignof(Cell) - 1) / alignof(Cell) * alignof(Cell);
-  if (!sparse) return Shadow(static_cast<Cell *>(std::aligned_alloc(alignof(Cell), bytes)));
+  if (!sparse) {
+    void *cells = std::aligned_alloc(alignof(Cell), bytes);
+    if (!cells) throw std::bad_alloc();
+    return Shadow(static_cast<Cell *>(cells));
+  }
   void *cells = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (cells == MAP_FAILED) throw std::runtime_error("no address space for a shadow of " + std::to_string(bytes) + " bytes");
   return Shadow(static_cast<Cell *>(cells), Unmap{bytes});

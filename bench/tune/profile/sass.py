@@ -278,10 +278,14 @@ def counted(listed: Iterable[Instruction]) -> Code:
     kinds = kinds_of(instructions)
     moves = (f"{i.name} {width(i)}" for i, of in zip(instructions, kinds, strict=True) if of in _MOVES)
     products = (i.opcode for i, of in zip(instructions, kinds, strict=True) if of in USEFUL)
-    mix, by_width, by_opcode = dict(sorted(Counter(kinds).items())), Counter(moves), Counter(products)
-    waits = sum(i.waits > 0 for i in instructions)
-    stalls = sum(i.stall for i in instructions)
-    return Code(len(instructions), mix, dict(sorted(by_width.items())), dict(sorted(by_opcode.items())), stalls, waits)
+    return Code(
+        instructions=len(instructions),
+        mix=dict(sorted(Counter(kinds).items())),
+        widths=dict(sorted(Counter(moves).items())),
+        products=dict(sorted(Counter(products).items())),
+        stall_cycles=sum(i.stall for i in instructions),
+        waits=sum(i.waits > 0 for i in instructions),
+    )
 
 
 def lanes(opcode: str) -> int:

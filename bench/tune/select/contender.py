@@ -117,8 +117,9 @@ def plugins_of(where: str, threads: Sequence[int], mode: str, registry: Registry
     for model in alike:
         text = as_json(model)
         name = f"{model.op}-{hashlib.sha256(text.encode()).hexdigest()[:16]}.py"
-        plugins.append(path := file_of(model.op, model.device_name).with_name(name))
+        path = file_of(model.op, model.device_name).with_name(name)
         with writing(path):
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(_PLUGIN.format(op=model.op, text=text), encoding="utf-8")
-    return [*map(str, plugins)]
+        plugins.append(str(path))
+    return plugins

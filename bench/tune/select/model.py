@@ -389,7 +389,9 @@ def placed(model: Model, space: FeatureSpace, known: Array) -> tuple[Split, list
 
 
 def _refusal(name: str, problem: Problem, registry: Registry) -> str | None:
-    if (kernel := registry.kernels.get(name)) is None:
+    try:
+        kernel = registry.kernels[name]  # not get(), which knows no tiles
+    except KeyError:
         return f"{name} is unknown here; --plugin names the file that declares it"
     return unavailable(kernel) or kernel.refuses(problem)
 

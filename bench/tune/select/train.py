@@ -150,7 +150,8 @@ def regret(store: Reader, times: Times, families: Array, lost: Sequence[PolicyLo
     what: a name for the problems.
     """
     draws, ids = drawn(families), {problem.id for problem in times.problems}
-    tree, single_logs = (next(each.logs for each in lost if each.way == way) for way in (SELECTOR, SINGLE))
+    logs = {each.way: each.logs for each in lost}
+    tree, single_logs = logs[SELECTOR], logs[SINGLE]
     gap = share(single_logs, draws)
     return Regret(
         held_out=what,

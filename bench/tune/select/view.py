@@ -140,8 +140,9 @@ def _draw(lost: Sequence[PolicyLosses]) -> "Drawing":
 
 def choice_figures(model: Model, registry: Registry) -> style.Kind:
     """Return a figure for each direction and storage type of convolutions: selected kernels and measured winners."""
-    fastest: list[tuple[Any, str]] = [(registry.problem(each.problem), each.fastest) for each in model.measured]
-    tails = grouped(fastest if model.op == "conv" else [], lambda pair: pair[0].id.split("/", 2)[2])
+    measured = model.measured if model.op == "conv" else []
+    fastest: list[tuple[Any, str]] = [(registry.problem(each.problem), each.fastest) for each in measured]
+    tails = grouped(fastest, lambda pair: pair[0].id.split("/", 2)[2])
     figures = []
     for tail, marked in tails.items():
         filters = grouped(marked, lambda pair: (pair[0].r, pair[0].s))

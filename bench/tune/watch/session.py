@@ -99,8 +99,10 @@ def time_table(rows: Sequence[Measurement], names: Mapping[str, str], problem: P
 
 def _against(other: Measurement, present: Measurement) -> str:
     """Return `1.05x [1.03, 1.07] faster`, or with `tie` if the interval includes 1."""
-    ratio = paired([other.samples], [present.samples]) if other.job == present.job else None
-    return f"{ratio} {ratio.side}" if ratio else APART * (other.job != present.job)
+    if other.job != present.job:
+        return APART
+    ratio = paired([other.samples], [present.samples])
+    return f"{ratio} {ratio.side}" if ratio else ""
 
 
 @dataclass

@@ -1,14 +1,10 @@
 """A plug-in of kernels that are wrong, that raise, or that cheat; each is named after what it does."""
 
-from collections.abc import Callable
 from itertools import count
-from typing import Any
 
 import numpy as np
 
 from kernelmark import Unsupported, kernel
-
-Act = Callable[[Any], object]
 
 
 def declare(name, act=lambda x: None, set_up=lambda x: None, **options):

@@ -3,14 +3,12 @@
 import os
 import signal
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from kernelmark import kernel
 
 WORK = (4, 1, 2, 3, 5, 6, 7, 8)
-Act = Any
 
 
 def declare(name, tunables, act=lambda x: None, **options):

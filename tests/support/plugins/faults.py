@@ -7,7 +7,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
 from itertools import count
 from multiprocessing.shared_memory import SharedMemory
 from pathlib import Path
@@ -20,7 +19,6 @@ from kernelmark import kernel
 CALL_S = 3e-3
 VERIFICATION, SAMPLING = 1, 8
 FILLED_BYTES = 300_000_000
-Act = Callable[[], object]
 
 
 def declare(name, act, at=VERIFICATION, on=lambda problem: True):
