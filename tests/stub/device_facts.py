@@ -15,14 +15,16 @@ from cuda.bindings import driver
 from kernelmark.bench.measure import launch_pycuda
 from kernelmark.bench.measure.cuda import Cuda, present_limits
 from kernelmark.bench.measure.draw import Draw
-from kernelmark.bench.measure.launch import _set_attribute
+from kernelmark.bench.measure.launch import _LAUNCHERS, _set_attribute
+from kernelmark.bench.measure.launch_pycuda import CubinFunction
 from kernelmark.bench.measure.operands import OperandSet
 from kernelmark.bench.measure.timing import captured
 from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.errors import Unsupported
+from kernelmark.bench.plan.kernel import KernelCall
 from kernelmark.bench.plan.limits import H100
 from stub import control
-from stub.programs import launch, new_stream, nothing
+from stub.programs import code, launch, new_stream, nothing
 
 
 def holds(fact):
@@ -49,6 +51,17 @@ def the_limits_of_the_present_device_are_those_of_its_driver():
 
     with patch.object(driver, "cuDeviceGetAttribute", with_minor):
         assert present_limits().capability == 96
+
+
+def a_grid_of_clusters_is_launched_with_as_many_blocks():
+    device, seen = Cuda(), []
+    control.run_launches_with(lambda launched: seen.append((*launched.grid, *launched.cluster)) or 0)
+    kernel, cubin = discover().kernels["gemm/cuda.naive"], CubinFunction(code("nothing"), "nothing", {})
+    call = KernelCall((6, 5, 4), 32, (), cluster=3)
+    _LAUNCHERS["cuda-core"](kernel, cubin, call, [0, np.int32(7)], device.stream)()
+    device.synchronize()
+    control.run_launches_with(lambda launched: 0)
+    assert seen == [(6, 5, 4, 3, 1, 1)]
 
 
 def an_attribute_that_the_driver_refuses_is_unsupported():
