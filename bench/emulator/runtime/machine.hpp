@@ -142,7 +142,8 @@ struct Machine {
   Thread &thread() { return block->threads[current]; }
   Who who() const;
   Who who(uint32_t global_thread) const;
-  // Whether a barrier orders an earlier event before what the running thread does now.
+  // Whether a barrier orders an earlier event before what the running thread does now. Now in checker.cpp repeats the
+  // first of these tests.
   bool ordered(const Event &earlier) const;
   void make_current(uint32_t thread);
   // Returns to the scheduler until the thread is ready again.
