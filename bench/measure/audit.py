@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from random import SystemRandom
 from statistics import median
 
+from kernelmark.bench.measure.roofline import SLICE_S
 from kernelmark.bench.measure.sample import APART, Series
 from kernelmark.bench.measure.stats import MIN_SAMPLES, median_interval
 from kernelmark.bench.measure.timing import settle
@@ -146,17 +147,20 @@ def spared_when_renewed(series: Series) -> str | None:
     return f"skips work: {times}"
 
 
-def stopped_sparing(series: Series) -> str | None:
+def stopped_sparing(series: Series, threads: int) -> str | None:
     """Return a complaint if samples after all checks are far slower than before: until then the kernel spared work.
 
-    Other load also slows samples, though seldom all of them. So each must take SPARED_RATIO times as long as the median
-    of the earlier samples, in QUIET_WINDOWS windows without unusual load. Samples on a GPU are not compared, since its
+    Each must take SPARED_RATIO times as long as the median of the earlier samples, in QUIET_WINDOWS windows. Windows
+    with load do not count, since load may slow all samples; except that short samples of one thread are either
+    undisturbed or a time slice longer, so they count if the load is usual. Samples on a GPU are not compared, since its
     clock rate may have dropped while it waited.
     """
     if series.device.stream is not None:
         return None
     settle()
     causes = {cause for window in series.windows for cause in window.causes}
+    if threads > 1 or median(series.samples) * series.batch > SLICE_S:
+        causes = set()
     usual = {cause: median(window.causes.get(cause, 0.0) for window in series.windows) for cause in causes}
     before_s, monitor, quiet, again = median(series.samples), series.device.monitor(), 0, list[float]()
     for _ in range(MOST_WINDOWS):

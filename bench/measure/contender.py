@@ -175,7 +175,7 @@ class Contender:
                 wrong = check(self.kernel, self.problem, operands.outputs(order), references, self.called).reason
             if wrong:
                 self._take(Verdict(reason=wrong))
-            elif reason := reason or stopped_sparing(self.series):
+            elif reason := reason or stopped_sparing(self.series, self.report.threads):
                 self.mistrust(reason)
 
     def note_launched(self) -> None:

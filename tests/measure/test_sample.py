@@ -287,27 +287,31 @@ def test_a_kernel_is_accused_that_is_slower_in_most_pairs_when_all_operands_have
 
 
 @pytest.mark.parametrize(
-    ("again_s", "loaded", "before", "accused"),
+    ("again_s", "loaded", "before", "threads", "accused"),
     [
-        ([0.22e-3], 0, {}, True),
-        ([0.22e-3], 50, {}, True),
-        ([0.9e-3], 51, {}, False),
-        ([0.9e-3], 60, {"noise": 0.9, "steal": 2.0}, False),
-        ([0.22e-3], 60, {"noise": 0.92}, True),
-        ([0.22e-3] * 39 + [0.19e-3], 0, {}, False),
+        ([0.22e-3], 0, {}, 2, True),
+        ([0.22e-3], 50, {}, 1, True),
+        ([0.9e-3], 51, {}, 1, False),
+        ([0.9e-3], 60, {"noise": 0.9, "steal": 2.0}, 1, False),
+        ([0.22e-3], 60, {"noise": 0.92}, 1, True),
+        ([0.9e-3], 60, {"noise": 0.92}, 2, False),
+        ([0.22e-3] * 39 + [0.19e-3], 0, {}, 1, False),
     ],
 )
-def test_a_kernel_is_accused_that_is_slower_after_all_checks_without_unusual_load(again_s, loaded, before, accused):
+def test_a_kernel_is_accused_that_is_slower_after_all_checks_in_ten_windows_without_unusual_load(
+    again_s, loaded, before, threads, accused
+):
     causes = ["noise"] * (2 * loaded - 1)  # the first look causes nothing
     device = SimpleNamespace(stream=None, monitor=lambda: Script(causes))
     clock = SimpleNamespace(now=iter(range(200)).__next__)
     windows = [Window(0.1, {}, causes) for causes in (before, before, {"noise": 9.9})]
     samples, again = [9e-5] * 5 + [1e-4] * 4 + [9e-3] * 2, cycle(again_s).__next__
-    series = SimpleNamespace(samples=samples, windows=windows, device=device, clock=clock, take_again=again)
+    fields = {"samples": samples, "batch": 1, "windows": windows, "device": device, "clock": clock}
+    series = SimpleNamespace(**fields, take_again=again)
     text = f"skips work: 0.0001 s per call in the median of the samples, {again_s[0]:.2g} s or more after all checks"
-    assert stopped_sparing(series) == (text if accused else None)
+    assert stopped_sparing(series, threads) == (text if accused else None)
     device.stream = 1  # its clock rate may have dropped
-    assert stopped_sparing(series) is None
+    assert stopped_sparing(series, threads) is None
 
 
 def test_samples_are_spread_over_a_second_from_the_first_sample_on(rig):
