@@ -203,12 +203,17 @@ def error_variance(got: Array, want: Array, bound: Bound, length: int) -> float:
     return likely + (bound.largest / length) ** 2
 
 
-def sums_limit(variance: Array, own_error: float | Array, verdicts: int = 1) -> Array:
-    """Return limits on Gaussian sums of errors with this variance; the chance that right results exceed one is 1e-6.
+def sum_weights(rng: "np.random.Generator", shape: int | tuple[int, ...]) -> Array:
+    """Draw weights for sums of outputs: magnitudes from 0.5 to 1.5, so that each element counts, and random signs."""
+    return np.copysign(rng.uniform(0.5, 1.5, shape), rng.uniform(-1, 1, shape))
 
-    Weights are drawn independently of the errors, so a weighted sum is normally distributed however errors depend on
-    each other. own_error: the standard deviation of computing the sums in float64. verdicts: the number of verdicts
-    that share this chance.
+
+def sums_limit(variance: Array, own_error: float | Array, verdicts: int = 1) -> Array:
+    """Return limits on weighted sums of errors with this variance; the chance that right results exceed one is 1e-6.
+
+    Signs of weights are drawn independently of the errors, so the limits hold however errors depend on each other
+    (Hoeffding, 1963). own_error: the standard deviation of computing the sums in float64. verdicts: the number of
+    verdicts that share this chance.
     """
     quantile = math.sqrt(2 * math.log(2 * verdicts * max(1, variance.size) / _FALSE_ALARMS))
     limits: Array = quantile * np.sqrt(variance + own_error**2)
@@ -226,7 +231,7 @@ def summed(
     own_error: float | Array,
     stored: Callable[[], Array],
 ) -> str | None:
-    """Return why Gaussian weighted sums, in float64, over `length` elements of a timed output are wrong, or None.
+    """Return why sums, in float64, of `length` weighted elements of a timed output are wrong, or None.
 
     squares: sums of (weight * unit)**2 with the elements' units, as in `Bound`. weights: sums of weight**2. own_error:
     as in `sums_limit`. stored: returns sums of (weight * element)**2, for the error of storing the elements; it reads

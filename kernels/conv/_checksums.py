@@ -9,7 +9,7 @@ from functools import partial
 
 import numpy as np
 
-from kernelmark import Array, Arrays, Bound, summed
+from kernelmark import Array, Arrays, Bound, sum_weights, summed
 from kernelmark.kernels.conv._convolve import convolve
 from kernelmark.kernels.conv._reference import bounding, channel_sums, least_units, narrowed
 from kernelmark.kernels.conv._sizes import ConvSizes
@@ -27,7 +27,7 @@ class ChannelSums:
     def __init__(self, problem: ConvSizes, arrays: Arrays, rng: "np.random.Generator") -> None:
         self._narrow, self._whole = _READ[problem.direction]
         summed_over = problem.c if problem.direction == "dgrad" else problem.k
-        self._weights = rng.standard_normal((1, problem.groups, summed_over // problem.groups))
+        self._weights = sum_weights(rng, (1, problem.groups, summed_over // problem.groups))
         squares = {name: np.square(array.astype(np.float32)) for name, array in arrays.items()}
         self._least = least_units(problem, squares)
         self._problem, operands = narrowed(problem, arrays, self._weights)

@@ -9,7 +9,18 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
-from kernelmark import DTYPES, Array, Arrays, Bound, Verdict, compare, error_variance, independent_roundings, sums_limit
+from kernelmark import (
+    DTYPES,
+    Array,
+    Arrays,
+    Bound,
+    Verdict,
+    compare,
+    error_variance,
+    independent_roundings,
+    sum_weights,
+    sums_limit,
+)
 from kernelmark.kernels.conv._convolve import convolve
 from kernelmark.kernels.conv._sizes import ConvSizes, as_nchw
 from kernelmark.kernels.conv._tolerance import WINOGRAD
@@ -114,7 +125,7 @@ def reference(problem: ConvSizes, inputs: Arrays, rng: "np.random.Generator") ->
         return Reference(problem, reached, convolve(problem, arrays), unit, least)
     groups, summed = problem.groups, problem.c if problem.direction == "dgrad" else problem.k
     count = min(SUMS, summed // groups)
-    weights = rng.standard_normal((count, groups, summed // groups))
+    weights = sum_weights(rng, (count, groups, summed // groups))
     places = _sampled(problem, reached, rng)
     unit = np.sqrt(each * _elements(problem, squares, places))
     return Reference(

@@ -23,6 +23,7 @@ from kernelmark import (
     Verdict,
     compare,
     operation,
+    sum_weights,
     summed,
 )
 
@@ -151,7 +152,7 @@ class FftProblem(Problem, frozen=True, kw_only=True):
     def checksums(self, inputs: Arrays, rng: "np.random.Generator") -> Checksums:
         """Return a check of weighted sums of each transform, computed from its input and the adjoint transform."""
         x, y = (operand.shape[1:] for operand in self.operands())
-        over = rng.standard_normal(y)
+        over = sum_weights(rng, y)
         back, over = self._adjoint(over).ravel(), over.ravel()
         known, known_squares = _each_times(inputs["x"], back), self._squares(inputs["x"])
 

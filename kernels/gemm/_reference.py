@@ -9,7 +9,17 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-from kernelmark import DTYPES, Array, Bound, Verdict, compare, error_variance, independent_roundings, sums_limit
+from kernelmark import (
+    DTYPES,
+    Array,
+    Bound,
+    Verdict,
+    compare,
+    error_variance,
+    independent_roundings,
+    sum_weights,
+    sums_limit,
+)
 
 #: Problems of at most this many multiply-adds are compared with the whole float64 product (about 20 ms of DGEMM).
 WHOLE_REFERENCE_MACS = 2**29
@@ -86,7 +96,7 @@ class Product(NamedTuple):
 
 
 class Sums(NamedTuple):
-    """Normally distributed weights, and the float64 sums of all rows (or of all columns) with these weights.
+    """Random weights, and the float64 sums of all rows (or of all columns) with these weights.
 
     edges: the product's first and last column (or row), computed as sums with weights of 0 and 1. squares: the squared
     units of the sums, then the squared units of the edges.
@@ -201,9 +211,9 @@ def _squares(weights: Array) -> Array:
 
 
 def _weights(length: int, rng: "np.random.Generator") -> Array:
-    """Return columns of normally distributed weights, and two columns that pick the first and the last element."""
+    """Return columns of random weights, and two columns that pick the first and the last element."""
     weights = np.zeros((length, SUMS + len(EDGES)))
-    weights[:, :SUMS] = rng.standard_normal((length, SUMS))
+    weights[:, :SUMS] = sum_weights(rng, (length, SUMS))
     weights[EDGES, range(SUMS, SUMS + len(EDGES))] = 1
     return weights
 

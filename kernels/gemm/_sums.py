@@ -7,7 +7,7 @@ from functools import partial
 
 import numpy as np
 
-from kernelmark import DTYPES, Array, Bound, summed
+from kernelmark import DTYPES, Array, Bound, sum_weights, summed
 from kernelmark.kernels.gemm._reference import BLOCK_ELEMENTS, Product, both_ways
 
 #: Changes of A, B or C: the indices in the batch, the rows, the columns, the new and the old values in float64.
@@ -20,7 +20,7 @@ class RowSums:
     def __init__(self, product: Product, rng: "np.random.Generator") -> None:
         a, b, c, self._alpha, self._beta, added = product
         self._largest_unit = product.largest_unit
-        self._x = rng.standard_normal(b.shape[2])
+        self._x = sum_weights(rng, b.shape[2])
         weights = self._x[:, None]
         self._bx = _times(b, weights)
         self._ab = _each_times(a, self._bx)
@@ -42,11 +42,11 @@ class RowSums:
         # The squares of the old values stay: the sum was rounded with these before it was corrected.
         np.add.at(squares, (which, row), new**2 * self._b_squares[which, column])
         which, row, column, new, old = changes["b"]
-        of = (values.tolist() for values in (which, row, new * x[column], old * x[column]))
-        for i, at, now, before in zip(*of, strict=True):
-            along = a[i, :, at].astype(np.float64)
-            rows[i] += (now - before) * along
-            squares[i] += (now * along) ** 2
+        for i in set(which.tolist()):  # of the batch
+            at = which == i
+            along = a[i][:, row[at]].astype(np.float64)
+            rows[i] += along @ ((new - old) * x[column])[at]
+            squares[i] += along**2 @ (new * x[column])[at] ** 2
         want = self._alpha * rows + self._beta * self._cx
         added = self._c_squares
         if "c" in changes:

@@ -7,7 +7,7 @@ import pytest
 
 from kernelmark.bench.plan.dtypes import DTYPES, numpy_dtype
 from kernelmark.bench.plan.tolerance import accumulation_error, accumulation_rms, sum_bound
-from kernelmark.bench.plan.verdict import Bound, compare, error_variance, sums_limit
+from kernelmark.bench.plan.verdict import Bound, compare, error_variance, sum_weights, sums_limit
 
 STORED = ("f64", "f32", "f16", "bf16")
 SIZES = (1, 31, 33, 127, 26752)
@@ -235,12 +235,17 @@ def test_right_samples_exceed_the_limit_of_their_rms_at_most_once_in_many():
         assert worst < Bound(1.0, 0.01, "f64").rms_limit(size)
 
 
-def test_gaussian_sums_of_any_errors_stay_below_their_limit():
+def test_weighted_sums_of_any_errors_stay_below_their_limit():
     rng = np.random.default_rng(4)
     errors = np.full(500, 0.01)  # all of one sign, as truncation makes them
-    sums = rng.standard_normal((20000, 500)) @ errors
-    limit = sums_limit(np.full(20000, 500 * 0.01**2), 0.0)
-    assert abs(sums).max() < limit.min() < 2 * abs(sums).max()
+    weights = sum_weights(rng, (20000, 500))
+    sums, limits = weights @ errors, sums_limit(weights**2 @ errors**2, 0.0)
+    assert (abs(sums) < limits).all()
+    assert limits.min() < 2 * abs(sums).max()
+
+
+def test_no_weight_of_a_sum_hides_the_error_of_an_element():
+    assert abs(sum_weights(np.random.default_rng(5), 100_000)).min() >= 0.5
 
 
 def test_the_variance_of_errors_comes_of_the_sample_within_what_the_arithmetic_allows():
