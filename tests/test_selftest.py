@@ -104,8 +104,6 @@ CHEATS += [(("habits", modes[i % len(modes)]), [pytest.mark.long]) for i, modes 
 def test_a_cheat_is_caught_and_the_honest_product_beside_it_is_not_harmed(check, cheat, monkeypatch):
     monkeypatch.setattr(adversaries, "cheats", lambda check, cheats=adversaries.cheats: {cheat: cheats(check)[cheat]})
     (finding,) = adversaries.run(check, lambda: None)
-    if not finding.holds and "honest" not in finding.found:  # on a loaded machine, one in 20 may be missed
-        (finding,) = adversaries.run(check, lambda: None, 2)
     assert finding.holds, finding
 
 

@@ -29,9 +29,20 @@ RENEWED_SHARE, MOST_RENEWED = 0.85, 100
 QUIET_WINDOWS, MOST_WINDOWS, LEAST_AGAIN, UNUSUAL_LOAD = 10, 60, 4, 1.1
 #: The accepted share of an output's pages that a call has left unmapped, in the median of at least LEAST_MADE calls.
 MADE_SHARE, LEAST_MADE = 0.5, 3
+#: The fewest whole outputs that are checked, if that takes less than CHECKING_S after sampling.
+LEAST_CHECKS, CHECKING_S = 24, 0.03
 #: The accepted ratio of a sample's time after two waking calls to its time after one. An honest kernel is no slower
 #: after two, which wake its threads better.
 AHEAD_RATIO = 1.5
+
+
+def check_more(series: Series) -> None:
+    """Check outputs of more calls until LEAST_CHECKS have been checked, to find errors that are rare."""
+    began_s = series.clock.now()
+    while series.check_output and not series.wrong and series.checks < LEAST_CHECKS:
+        if series.clock.now() - began_s + series.check_s + median(series.samples) > CHECKING_S:
+            return
+        series.take_checked()
 
 
 def complaint(series: Series) -> str | None:

@@ -10,7 +10,7 @@ from statistics import quantiles
 import msgspec
 
 from kernelmark.bench.measure.affinity import affinity, cpus_in
-from kernelmark.bench.measure.audit import SPARED_RATIO, complaint, spared_when_renewed, stopped_sparing
+from kernelmark.bench.measure.audit import SPARED_RATIO, check_more, complaint, spared_when_renewed, stopped_sparing
 from kernelmark.bench.measure.cuda import present_limits
 from kernelmark.bench.measure.device import Device, DeviceLost, Monitor
 from kernelmark.bench.measure.disturbance import beyond, disturbance
@@ -240,6 +240,7 @@ class Contender:
             if not (self.live and self.series):
                 return
             self.series.clock.left_signals &= not self._signals_due
+            check_more(self.series)
             reason = complaint(self.series)
             if self.series.wrong:
                 self._take(Verdict(reason=self.series.wrong), OF_A_TIMED_CALL)

@@ -116,14 +116,14 @@ class Series:
         self._cold, self._called, self.shared = cold, called, shared
         #: The outputs of timed calls, by the number of the shared change in their operands.
         self.snapshots: dict[int, dict[str, Array]] = {}
-        self._check_output, self._check_s, self._rations_checks = check_output, check_s, check_s > LONG_CHECK_S
+        self.check_output, self.check_s, self._rations_checks = check_output, check_s, check_s > LONG_CHECK_S
         #: The name of an output that was not written when a timed call returned, and a complaint about memory that a
         #: call must not write; "" if there is none.
         self.unwritten = self.damage = ""
         #: For randomly drawn calls, the share of the output's pages that were created by writes after the call.
         self.made: list[float] = []
-        #: Why a check of a whole output failed, or "".
-        self.wrong = ""
+        #: The number of checks of whole outputs; why one of them failed, or "".
+        self.checks, self.wrong = 0, ""
         self._restores = any(spec.role == "inout" for spec in sets[0].specs.values())
         # Restoring brings operands into the cache, so a cold sample that restores must evict afterwards.
         self._evict = cold and (evict or self._restores)
@@ -250,16 +250,20 @@ class Series:
     def _check_if_affordable(self, group: list[_Stretch], took_s: float) -> bool:
         """Check an output of a kept stretch if CHECKED_SHARE of the seconds allows it. Return whether one was."""
         sampled = [stretch for stretch in group if stretch.is_sample]
-        if not self._check_output or not sampled:
+        if not self.check_output or not sampled:
             return False
-        if self._rations_checks and self._check_s * self._random.random() >= CHECKED_SHARE * took_s:
+        if self._rations_checks and self.check_s * self._random.random() >= CHECKED_SHARE * took_s:
             return False
         began, self._rations_checks = self.clock.now(), True
-        operands = self.sets[self._random.choice(self._random.choice(sampled).sets)]
-        with self._called("check"):
-            self.wrong = self.wrong or self._check_output(operands) or ""
-        self._check_s = min(self._check_s, self.clock.now() - began)  # a longer check may have been interrupted
+        self._check(self.sets[self._random.choice(self._random.choice(sampled).sets)])
+        self.check_s = min(self.check_s, self.clock.now() - began)  # a longer check may have been interrupted
         return True
+
+    def _check(self, operands: OperandSet) -> None:
+        if self.check_output and not self.wrong:
+            self.checks += 1
+            with self._called("check"):
+                self.wrong = self.check_output(operands) or ""
 
     def _split(self) -> list[int]:
         """Return the number of calls in each stretch of a batch. Half of the batches are cut, half of them at one call.
@@ -424,7 +428,7 @@ class Series:
 
     def take_again(self) -> float:
         """End all checks of outputs for good, take one more sample, discard it, and return its seconds per call."""
-        self.shared, self._check_output = (), None
+        self.shared, self.check_output = (), None
         mark = self.mark()
         self.sample()
         seconds = self.samples[-1]
@@ -444,9 +448,15 @@ class Series:
             apart_s = self.clock.time_apart(launches, operands.stirring(self.draw, spots))
             self._look_for_unwritten(spots)
         self.apart.append((self.samples[-1], apart_s))
-        if self._check_output and not self._random.randrange(3):
-            with self._called("check"):
-                self.wrong = self.wrong or self._check_output(operands) or ""
+        if not self._random.randrange(3):
+            self._check(operands)
+
+    def take_checked(self) -> None:
+        """Prepare and make one more call, and check its outputs completely, however long that takes."""
+        stretch = self._next_stretch(1)
+        self._prepare(stretch)
+        self._time_stretch(stretch)
+        self._check(self.sets[stretch.sets[0]])
 
     def burst(self, seconds: float) -> int:
         """Make back-to-back calls, untimed and on unprepared operands, for about this long; return their number."""

@@ -14,12 +14,13 @@ from kernelmark.bench.selftest.finding import Finding, Tick, measured
 
 #: The statuses of a cheat that is caught; a cheat with right results can only be `mistrusted`.
 CAUGHT = (Status.WRONG, Status.MISTRUSTED)
+MAX_TIME_S = 0.3
 
 
 class Cheat(NamedTuple):
     """A cheating kernel: the statuses that it may end with, its problem, and an honest kernel in the same job.
 
-    kernel: the kernel's name in the plug-in, if it differs from the cheat's name. max_time_s: the limit of each job.
+    kernel: the kernel's name in the plug-in, if it differs from the cheat's name.
     """
 
     statuses: tuple[Status, ...] = (Status.WRONG,)
@@ -29,7 +30,6 @@ class Cheat(NamedTuple):
     mode: Mode = Mode.HOT
     plugin: str = "cheats"
     kernel: str = ""
-    max_time_s: float = 0.3
 
 
 #: For each operation, the problem on which its cheats are tried, and the honest kernel in the same job.
@@ -51,7 +51,7 @@ EXPECTED = {
     "when_read": Cheat(CAUGHT),
     "warms_by_a_trace": Cheat((Status.MISTRUSTED,), "copy/m512n512/f32", "copy/numpy.copyto", mode=Mode.COLD),
     "by_a_signal": Cheat(CAUGHT),
-    "wrong_on_a_coin": Cheat(max_time_s=1.0),  # the more calls, the surer
+    "wrong_on_a_coin": Cheat(),
     "sends_later": Cheat(CAUGHT, "transfer/n16777216/f32/h2h", "transfer/numpy.copyto"),
     "copies_from_its_last_output": Cheat(problem="copy/m512n512/f32", honest="copy/numpy.copyto", mode=Mode.COLD),
     **{
@@ -122,7 +122,7 @@ def _tried(check: str, cheat: Cheat, seed: int, tick: Tick) -> Finding:
         (cheat.honest, f"{cheat.problem.partition('/')[0]}/selftest.{kernel}"),
         cheat.plugin,
         mode=cheat.mode,
-        budget=Budget(cheat.max_time_s),
+        budget=Budget(MAX_TIME_S),
         device=cheat.device,
         seed=seed,
         baseline=cheat.honest,

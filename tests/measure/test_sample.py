@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from kernelmark.bench.measure import sample, timing
+from kernelmark.bench.measure.audit import LEAST_CHECKS, check_more, spared_when_renewed, stopped_sparing
 from kernelmark.bench.measure.audit import complaint as complaint_of
-from kernelmark.bench.measure.audit import spared_when_renewed, stopped_sparing
 from kernelmark.bench.measure.device import Window
 from kernelmark.bench.measure.disturbance import disturbance
 from kernelmark.bench.measure.monitor import means
@@ -144,12 +144,22 @@ def test_outputs_of_timed_calls_are_summed_as_they_were_left(fake_time, monkeypa
             operands.flat["b"][7] = 5
 
     series = rig.warmed(act=copy, cold=cold, seconds=10e-6, sums=True)
-    series._check_output = check_output = Mock(wraps=series._check_output)
+    series.check_output = check_output = Mock(wraps=series.check_output)
     while not series.wrong and len(series.samples) < 1000:
         series.sample()
     assert next(calls) < 2300 + 3 * series.batch
     assert series.wrong.startswith("b[0, 7] is 5, expected ")
     assert check_output.call_count > 5
+
+
+@pytest.mark.parametrize(("check_s", "checks"), [(1e-4, LEAST_CHECKS), (0.01, 2), (0.1, 0)])
+def test_after_sampling_more_outputs_are_summed_if_that_is_quick(fake_time, check_s, checks):
+    series = Rig(fake_time, "copy/m30n40/f32", 1).warmed(seconds=1e-4, sums=True)
+    series.samples.append(1e-4)
+    series.check_output, series.check_s = Mock(side_effect=lambda operands: fake_time.sleep(check_s)), check_s
+    check_more(series)
+    assert series.checks == series.check_output.call_count == checks
+    assert len(series.samples) == 1
 
 
 def test_a_timed_call_that_leaves_its_output_unwritten_is_seen(rig):
