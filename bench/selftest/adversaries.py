@@ -14,6 +14,7 @@ from kernelmark.bench.selftest.finding import Finding, Tick, measured
 
 #: The statuses of a cheat that is caught; a cheat with right results can only be `mistrusted`.
 CAUGHT = (Status.WRONG, Status.MISTRUSTED)
+#: The time limit of each cheat, in seconds.
 MAX_TIME_S = 0.3
 
 
