@@ -40,7 +40,7 @@ def measure(
 
     fn: takes the problem and its operands and returns the closure to be timed, as with `@kernel`. A worker must be able
     to import it, or its source must be readable. beside: other kernels to measure in turn with `fn`, by id or glob.
-    declared: further arguments of `@kernel`, such as `numerics="tf32"`. options: those of `kernelmark run`, such as
+    declared: further arguments of `@kernel`, such as `numerics="tf32"`. options: options of `kernelmark run`, such as
     `max_time=0.5`, `ceilings=False`. With several thread counts, the row of the first is returned. Raises UsageError.
     """
     registry = discover()

@@ -18,7 +18,7 @@ _COLUMNS = tuple(map(TableColumn, ("problem", "kernel", "mode", "threads", "time
 
 
 class RowRatio(NamedTuple):
-    """The speed of a row over that of another row, from samples taken in turn. low, high: the 95 % interval.
+    """The speed of a row over the speed of another row, from samples taken in turn. low, high: the 95 % interval.
 
     against: the baseline of the row's problem, or a variant of the problem (the column `against`).
     """

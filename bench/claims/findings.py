@@ -194,7 +194,7 @@ def batch_steps(q: Question) -> Iterator[ClaimRatio]:
 
 
 def batches(q: Question) -> Iterator[ClaimRatio]:
-    """Yield, for each layer and kernel, the images per second at the largest batch over those at the smallest."""
+    """Yield, for each layer and kernel, the images per second at the largest batch over the smallest batch's."""
     by_id, seen = by_problem(q.rows), set()
     least, most = min(q.evidence.experiment.batches), max(q.evidence.experiment.batches)
     at = {(layer.base, layer.batch): layer.entry.problem.id for layer in q.evidence.layers}

@@ -202,5 +202,5 @@ def print_end(store: Store, run_id: str, detail: Detail, again: bool) -> None:
 
 
 def table_style() -> str:
-    """Return the style of tables for standard output: that of a terminal, or plain in a pipe."""
+    """Return the style of tables on standard output: the style for a terminal, or a plain style for a pipe."""
     return TERMINAL if is_wanted(sys.stdout, os.environ) else "simple"

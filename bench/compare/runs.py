@@ -290,7 +290,7 @@ def compare_runs(
 
 
 def _machines(base: Mapping[str, Any], new: Mapping[str, Any], anyway: bool) -> tuple[list[str], list[str]]:
-    """Return the facts that differ between two machines, and those that an update of one machine may change.
+    """Return the differences between two machines, and the differences that an update of one machine may cause.
 
     Raises UsageError for a run compared with itself and, unless `anyway`, for different machines.
     """
@@ -331,7 +331,7 @@ def _check_tiles(base: Mapping[str, Any], new: Mapping[str, Any], anyway: bool) 
 
 
 def _check_cases(comparison: Comparison, gate: Gate | None, anyway: bool) -> None:
-    """Raise UsageError without common cases or with different devices, or if a gate would pass what it cannot see."""
+    """Raise UsageError without common cases or with different devices, or if a gate could miss slower cases."""
     if not len(comparison.p_holm):
         counts = f"{comparison.base_only} in BASE, {comparison.new_only} in NEW"
         raise UsageError(f"the runs have no case in common: {counts}; a case is kernel, problem, mode, threads and isa")

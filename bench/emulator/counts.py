@@ -177,7 +177,7 @@ def _outcomes(
     sampled: Sequence[Sampled],
     widths: Sequence[tuple[str, int, int]] = (),
 ) -> list[Outcome]:
-    """Run the clusters of each sample, dealt out to as many processes as there are processors."""
+    """Run the clusters of each sample. They are dealt out to processes, one for each processor."""
     processes = cpu_count() if any(s.clusters for s in sampled) else 1
 
     def share(number: int) -> Outcome:

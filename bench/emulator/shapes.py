@@ -141,7 +141,7 @@ def has_whole_rows(problem: Problem) -> bool:
 
 
 def _variants(kernel: CudaKernel, problem_class: type[Problem]) -> Iterator[dict[str, Any]]:
-    """Yield every combination of values of the axes that have only a few: storage type, layout, place.
+    """Yield every combination of values of the axes that have few values: storage type, layout, place.
 
     An option whose default the kernel refuses is also varied, over the first two values that the kernel declares.
     """

@@ -70,9 +70,9 @@ ROUNDS, ROUNDS_WORK, BATCH = 3, 12_000_000, 7
 def _in_rounds(kernel: CudaKernel, taken: list[Problem], device: DeviceLimits) -> Iterator[EmulatedCase]:
     """Yield cases whose blocks take several rounds, on one multiprocessor, or on two for clusters.
 
-    The cases are: for each function, one with three rounds; one with clusters; one in which a block's ring of tiles
-    wraps twice; one whose sums many multiprocessors would split into short ones; and one in which blocks share
-    products, and the last block has fewer.
+    Each function gets a case with three rounds. Further cases have clusters; a ring of tiles that wraps twice in a
+    block; long sums, which many multiprocessors would split; and blocks that share products, of which the last block
+    has fewer.
     """
     one, two = (replace(device, multiprocessors=count) for count in (1, 2))
     ragged = sorted((p for p in taken if not is_whole(p) and not is_long(p)), key=lambda p: p.footprint_bytes) or taken
@@ -176,8 +176,8 @@ def _changed(kernel: CudaKernel, wanted: list[tuple[Problem, dict[str, int]]]) -
 def _largest(kernel: CudaKernel, taken: list[Problem], tile: Tile, device: DeviceLimits) -> Iterator[Problem]:
     """Yield the largest ragged problem and the largest of whole vectors for each storage type, layout and direction.
 
-    If no ragged problem fits the tile, the largest of any kind is used. Long problems take seconds, so each tile has
-    one, which makes its ring of stages wrap around, and not one for each variant.
+    If no ragged problem fits the tile, the largest of any kind is used. Long problems take seconds. So each tile, not
+    each variant, has one long problem, which makes the tile's ring of stages wrap around.
     """
     groups: dict[tuple[Any, ...], list[Problem]] = {}
     for problem in taken:

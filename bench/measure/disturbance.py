@@ -61,7 +61,7 @@ def was_noisy(disturbed: str) -> bool:
 
 
 def beyond(cpus: str) -> str:
-    """Return the note for a row whose kernel worked on these CPUs, some of which are outside its process's affinity."""
+    """Return the note for a row whose kernel worked on these CPUs; some are outside its process's affinity."""
     return f"{_BEYOND}: {cpus}"
 
 

@@ -228,7 +228,7 @@ def _counts_cycles() -> bool:
 
 @lru_cache
 def _package_counters() -> tuple[Path, ...]:
-    """Return the energy counters of whole packages; with those of cores and memory, energy would count twice."""
+    """Return the energy counters of whole packages; the counters of cores and memory would count energy twice."""
     try:
         zones = [path.parent for path in POWERCAP.glob("*/name") if path.read_text().startswith("package-")]
     except OSError:

@@ -1,7 +1,7 @@
 """Theoretical occupancy: how many blocks of a kernel fit on a multiprocessor, and what limits them.
 
-The allocation rules are those of NVIDIA's occupancy calculator (cuda_occupancy.h of CUDA 13.0), with which tests
-compare them. No GPU is needed. The largest shared memory carve-out is assumed, as launches request it if needed.
+The allocation rules come from NVIDIA's occupancy calculator (cuda_occupancy.h of CUDA 13.0); tests compare them with
+it. No GPU is needed. The largest shared memory carve-out is assumed, as launches request it if needed.
 """
 
 import re

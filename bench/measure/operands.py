@@ -238,7 +238,7 @@ class OperandSet:
         return dict(into)
 
     def outputs(self, order: str, snapshot: Mapping[str, Array] | None = None) -> dict[str, Array]:
-        """Return the outputs on the host: the current ones, or those of a snapshot."""
+        """Return the outputs on the host: the current outputs, or the outputs in a snapshot."""
         outputs = {}
         for name in self.written:
             flat = self._memory[name].download(self.flat[name]) if snapshot is None else snapshot[name]

@@ -77,7 +77,7 @@ class Job(msgspec.Struct, frozen=True):
         return [self.only([e for e in self.entrants if e.problem == name]) for name in self.problems]
 
     def of_process(self, number: int) -> Self:
-        """Return the job with the entropy of the process with this number, counted from 1."""
+        """Return the job with the entropy of one process; processes are numbered from 1."""
         return msgspec.structs.replace(self, entropy=" ".join(self.entropy.split()[number - 1 : number]))
 
     def baseline_of(self, problem: str) -> str | None:

@@ -152,7 +152,7 @@ def of_plugin(error: BaseException) -> str | None:
 
 
 def _where(error: BaseException, path: Path | None = None) -> str:
-    """Return `file, line N: Type: message`, with the innermost line in `path` or that of a bad declaration."""
+    """Return `file, line N: Type: message`, with the innermost line in `path` or the line of a bad declaration."""
     if isinstance(error, SyntaxError):
         return f"{error.filename}, line {error.lineno}: {error.msg}"
     frames = list(traceback.extract_tb(error.__traceback__))

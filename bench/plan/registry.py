@@ -148,9 +148,9 @@ def cuda_kernel(op: str, *, source: str = "", entry: str = "", **options: Any) -
     """Register `plan(problem, tile, device) -> list[KernelCall]` as a hand-written CUDA kernel of `op`.
 
     The plan is pure: it computes grids, blocks and arguments from the problem, the tile and the DeviceLimits, and uses
-    no device. source: a path relative to the file that declares the kernel, or below `cuda/`. Options are those of
-    `kernel` and the fields of `CudaKernel`. Raises UsageError if the name is taken, a keyword is unknown, source or
-    entry is missing, or a value is invalid.
+    no device. source: a path relative to the file that declares the kernel, or below `cuda/`. options: options of
+    `kernel` and fields of `CudaKernel`. Raises UsageError if the name is taken, a keyword is unknown, source or entry
+    is missing, or a value is invalid.
     """
     check_op(op, "cuda_kernel")
 

@@ -50,7 +50,7 @@ def tile_text(values: Mapping[str, int]) -> str:
 
 
 def nearest(wanted: Iterable[Tile], pinned: Mapping[str, int]) -> list[Tile]:
-    """Return the wanted tiles, but with the pinned values; first those in which pinning changes the fewest values."""
+    """Return the wanted tiles with the pinned values. Tiles in which this changes fewer values come first."""
     ranked = sorted(wanted, key=lambda tile: sum(vars(tile)[name] != value for name, value in pinned.items()))
     laid = [Tile(**{**vars(tile), **pinned}) for tile in ranked]
     return [tile for i, tile in enumerate(laid) if tile not in laid[:i]]

@@ -25,8 +25,8 @@ class TunedTile(msgspec.Struct, frozen=True):
 class SearchSpace(msgspec.Struct, frozen=True):
     """The tiles that a kernel may have for a problem, counted before any tile is measured.
 
-    size: the number of all combinations. valid: the number of valid ones, an estimate unless `exact`. listed: the
-    number from which the search could choose. default: the tile that a run uses, `BM=64,BN=32`.
+    size: the number of all combinations. valid: the number of valid combinations, an estimate unless `exact`. listed:
+    the number of tiles that the search could choose from. default: the tile that a run uses, `BM=64,BN=32`.
     """
 
     problem: str

@@ -313,7 +313,7 @@ def _aliased(table: str, names: Sequence[str]) -> str:
 
 
 class _Copying(Store):
-    """A store to which rows of another store, attached as `shard`, are copied."""
+    """A store that receives the rows of another store, which is attached as `shard`."""
 
     @contextmanager
     def attached(self, path: Path) -> Iterator[None]:

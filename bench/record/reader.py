@@ -64,7 +64,7 @@ class Reader(Queries):
         return list(self._rows(query, stored.facts_of, run_id=run_id))
 
     def tallies(self, run_id: str | None = None) -> dict[str, list[stored.RowCount]]:
-        """Return the row counts of each run that has rows, or only those of the run with this id."""
+        """Return the row counts of each run that has rows, or only of the run with this id."""
         columns = "run_id, status, device_name, disturbed"
         query = f"SELECT {columns}, count(time_s_median), count(*) FROM main.result WHERE {{}} GROUP BY {columns}"
         read = _all(tuple[str, str, str, str, int, int])
@@ -283,7 +283,7 @@ class Reader(Queries):
     def variant_cases(self, run_id: str, limit: int) -> list[tuple[str, str]]:
         """Return the first `limit` pairs of cases, in the order of their rows: one kernel on two problems of one job.
 
-        A kernel on n problems has about n^2 / 2 pairs. Only the first `limit` of them are formed.
+        A kernel on n problems has about n^2 / 2 pairs. Only the first `limit` pairs are formed.
         """
         columns = "job, kernel, mode, threads, isa"
         query = f"""SELECT {columns}, result_id, "case" FROM result
@@ -386,7 +386,7 @@ def _measured(values: tuple[Any, ...]) -> list[Measurement]:
 
 
 def _total(kernel: str, sums: list[tuple[Any, ...]]) -> stored.KernelTotal:
-    """Return the totals of a kernel's rows. Speedup and roofline are those of its `ok` rows."""
+    """Return the totals of a kernel's rows. Speedup and roofline come from its `ok` rows only."""
     _, _, _, mean, low, high, roofline, _ = next((row for row in sums if row[1] == Status.OK), sums[0])
     statuses = {status: count for _, status, count, *_ in sums}
     return stored.KernelTotal(kernel, statuses, None if mean is None else math.exp(mean), low, high, roofline)

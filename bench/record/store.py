@@ -350,7 +350,7 @@ def _rows_outside(path: Path) -> bool:
 
 def _prepare(db: sqlite3.Connection, path: Path, writable: bool) -> None:
     for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'"):
-        raise UsageError(f"{path}: has the trigger {name!r}, which writing would execute; expected none; {_REMEDY}")
+        raise UsageError(f"{path}: has the trigger {name!r}, which would run on writes; expected none; {_REMEDY}")
     if _tables(db) == set() and _version(db) == 0:
         schema.bring_up_to_date(db)
     version, newest = _version(db), schema.SCHEMA_VERSION

@@ -100,7 +100,7 @@ def time_of(r: Result) -> Ratio:
 
 
 def paired(base: Groups, contender: Groups, alpha: float = ALPHA) -> Ratio | None:
-    """Return the time of `base` over that of `contender`, from samples taken in turn; None for too few samples.
+    """Return the time of `base` over the time of `contender`, from samples taken in turn; None for too few samples.
 
     The i-th samples of both were taken in the i-th round. alpha: the error level of the interval.
     """

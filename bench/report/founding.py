@@ -119,7 +119,7 @@ def _with(c: Contest, *marks: str) -> list[Result]:
 
 
 def _handing_on(c: Contest) -> Result | None:
-    """Return the row of a kernel that does not transpose B first: of the baseline, or else of the fastest one."""
+    """Return the row of a kernel that does not transpose B first: the baseline's row, or else the fastest kernel's."""
     handing = [r for r in c.ranked if r not in _with(c, OUT_OF_PLACE, IN_PLACE)]
     return min(handing, key=lambda r: (r.kernel != r.baseline, r.time_s_median), default=None)
 

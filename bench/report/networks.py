@@ -1,8 +1,8 @@
 """Sum a run's rows for `show`: seconds per batch of networks, shares of a training step, overlaps of transfers.
 
 The time of a batch is the sum of the network's layer times, each multiplied by the layer's count. The share of a step
-is the time to transfer the parameters, divided by the time of a batch. The transfer's time is that of a row of
-`transfer`, scaled to the number of parameters. A published share (S. Shi et al.) is printed for comparison.
+is the time to transfer the parameters, divided by the time of a batch. The transfer's time comes from a row of
+`transfer`, and is scaled to the number of parameters. A published share (S. Shi et al.) is printed for comparison.
 """
 
 import math
@@ -215,8 +215,8 @@ def _ending(r: Result) -> str:
 def _share(store: Reader, *rows: Result) -> Ratio | None:
     """Return the median overlap of the rounds with its interval; None for too few rounds.
 
-    Neighbouring rounds have opposite order, so a pair of rounds is free of linear drift; with enough rounds, each share
-    is that of a pair.
+    Neighbouring rounds have opposite order, so a pair of rounds is free of linear drift. If there are enough rounds,
+    each share is computed from a pair.
     """
     shares = []
     for groups in zip(*(store.by_process(r.run_id, r.case) for r in rows), strict=False):

@@ -234,7 +234,7 @@ def measured(r: Result, metric: str) -> Ratio | None:
 
 
 def _cell(r: Result, metric: str, factor: float, fastest: bool) -> Cell | None:
-    """Return a cell, in bold if it is certainly the best of its line or a ratio that is certainly not 1."""
+    """Return a cell. It is bold if it is certainly the best of its line, or a ratio that is certainly not 1."""
     if (ratio := measured(r, metric)) is None:
         return Cell("base", number=False) if metric == "speedup" and r.kernel == r.baseline else None
     text, interval = rounded(*(None if number is None else number / factor for number in ratio[:3]))  # type: ignore[arg-type]

@@ -356,7 +356,7 @@ def _earlier_facts(environment: Path, runs: Collection[str]) -> list[dict[str, A
 
 
 class SeveralRuns(RunData):
-    """The GPU rows of several runs, the earliest first; facts are those of the last run.
+    """The GPU rows of several runs, the earliest first; facts come from the last run.
 
     Each contest comes from one run: the run with the most kernels in this contest (tiles not counted). In a tie, it
     is the run that measured the most problems in the same job, then the latest. No ratio is formed between runs.

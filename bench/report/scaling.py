@@ -147,7 +147,7 @@ def _points(
 ) -> Iterator[Point]:
     """Yield the points of data parallelism, where each worker computes a batch and exchanges `elements` elements.
 
-    divided: yield those of model parallelism, where each worker computes a part of every layer of one batch.
+    divided: yield the points of model parallelism, where each worker computes a part of every layer of one batch.
     """
     for kernel, rows in by_kernel.items():
         modelled = not divided or strategy_name(kernel) in BY_STRIPES

@@ -43,7 +43,7 @@ class TrendPoint(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=Fal
 
 
 class TrendStep(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A change between two runs. ratio: the time in `to` over that in `since`; changed: recorded facts that differ."""
+    """A change between two runs. ratio: `to`'s time over `since`'s time; changed: recorded facts that differ."""
 
     since: str
     to: str

@@ -281,7 +281,7 @@ class Number(NamedTuple):
 
 
 def verdict(data: RunData) -> str:
-    """Return a sentence on the tile to use, or on the number of problems with a certainly faster tile."""
+    """Return a sentence: the tile to use, or on how many problems a tile is certainly faster than the default."""
     raced, searched = races(data.race), searches(data.search)
     if not raced:
         return _undecided(searched) if searched else "Nothing was tuned: the default tile was not timed."

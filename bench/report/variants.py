@@ -73,9 +73,9 @@ def no_difference(ratio: Ratio) -> str:
 def variant_lines(rows: Iterable[Result]) -> list[str]:
     """Return a line for each kind of variant in a setting: `NT vs NN: slower, 0.81x [0.79, 0.83], numpy.matmul on ...`.
 
-    The ratio is that of the fastest kernel with times on both variants. Without such a kernel, the fastest kernels on
-    the two variants are compared. For several problems, the line has the numbers of slower and faster problems, and the
-    geometric mean of the ratios.
+    The ratio is measured with the fastest kernel that has times on both variants. Without such a kernel, the fastest
+    kernels on the two variants are compared. For several problems, the line has the numbers of slower and faster
+    problems, and the geometric mean of the ratios.
     """
     kinds: dict[tuple[str, str, Setting], dict[str, VariantPair]] = defaultdict(dict)
     pairs = {id(pair.row): pair for pair in variant_pairs(r for r in rows if not why_unranked(r))}

@@ -1,4 +1,4 @@
-"""Run jobs in worker processes: a kernel that crashes its worker loses one row, and the others run again.
+"""Run jobs in worker processes: a kernel that crashes its worker loses one row, and the other kernels run again.
 
 The parent ends a worker that hangs or uses up the memory.
 """

@@ -170,7 +170,7 @@ class _Runner:
 
 @contextmanager
 def _isolated(seed: int) -> Iterator[None]:
-    """Seed the global generators, from which strategies draw, restore their states at the end, and print nothing."""
+    """Seed the global generators that strategies draw from. Restore their states at the end, and print nothing."""
     before = random.getstate(), np.random.get_state()
     random.seed(seed)
     np.random.seed(seed % 2**32)

@@ -226,7 +226,7 @@ def versions(kernel: Kernel) -> str:
 def adopted(
     files: Sequence[TileFile], named: bool, selection: Selection, run_id: str | None = None
 ) -> list[tuple[str, TileRecord]]:
-    """Return the files' adopted tiles that the selection takes, and their devices; with `run_id`, only those of a run.
+    """Return the files' adopted tiles that the selection takes, and their devices. run_id: take only this run's.
 
     named: whether the user named the file, which may then be for another device. Raises UsageError if there is no such
     tile, or no file.

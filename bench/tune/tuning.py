@@ -238,7 +238,7 @@ class Tuning:
     """A tuning. Its two stages are separate runs; rows of unfinished runs of the same tuning are reused."""
 
     def __init__(self, subjects: Sequence[Subject], suite: Suite, plan: Plan, wanted: SearchOptions, rig: Rig) -> None:
-        """Begin or resume a tuning. plan: that of the search, with the processes of the race. Raises UsageError."""
+        """Begin or resume a tuning. plan: the search's, but with the race's processes. Raises UsageError."""
         self.subjects, self.screens = subjects, list[Screen]()
         self.choices = [choose(len(s.tiles.configs), wanted.strategy, wanted.budget) for s in subjects]
         kernel, choices = subjects[0].kernel, ", ".join(dict.fromkeys(map(str, self.choices)))

@@ -1,4 +1,4 @@
-"""Functions that make wrong results from right ones, and the trial that reports which of them are caught."""
+"""Functions that turn right results into wrong ones, and the trial that reports which wrong results are caught."""
 
 import math
 from collections import Counter

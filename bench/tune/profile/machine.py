@@ -1,7 +1,7 @@
 """Compare a kernel's machine code with the emulator's counts, and compute a lower bound of its time on a GPU.
 
 The emulator executes code from g++, and a GPU executes code from ptxas. If the two differ, for instance because nvcc
-keeps a value in a register that g++ loads again, the counts are those of g++'s code.
+keeps a value in a register that g++ loads again, the counts describe g++'s code.
 
 The bound is not a prediction, and is not stored with results. Each limit gives a time, computed as if there were no
 other limit. The bound is the longest of these times: no kernel is faster at the published clocks, and a kernel may be

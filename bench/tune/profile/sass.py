@@ -1,6 +1,6 @@
 """Analyse the machine code of a kernel's launches: the main loop, its instructions, and the share of useful ones.
 
-A loop's counts are those of one trip of a warp. They include the instructions of branches that are not taken.
+A loop's counts are for one trip of one warp. They include the instructions of branches that are not taken.
 """
 
 import functools

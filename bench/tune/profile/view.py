@@ -174,7 +174,7 @@ _COUNTS = slice(1, -1)
 class SourceLine(NamedTuple):
     """A line of a source. cells: its counts; empty if it has none.
 
-    heat: its warp instructions as a percentage of those of the busiest line.
+    heat: its warp instructions, in percent of the warp instructions of the busiest line.
     """
 
     number: int

@@ -167,7 +167,7 @@ def fitted(space: FeatureSpace, known: Array, costs: Array) -> Formula:
 
 
 def _ridge(design: Array, costs: Array, penalty: Array) -> Array:
-    """Return one kernel's coefficients, from the problems for which it has a time; without any, its cost is CAP."""
+    """Return one kernel's coefficients, fitted to its timed problems. If it has none, its cost is CAP."""
     has = costs != MISSING
     if not has.any():
         return np.asarray(np.eye(len(penalty))[0] * CAP)
@@ -177,7 +177,7 @@ def _ridge(design: Array, costs: Array, penalty: Array) -> Array:
 
 
 def _places(space: FeatureSpace) -> list[list[int]]:
-    """Return, for each combination of words, the index of each word among the words of all axes."""
+    """Return the combinations of one word per axis, each as indices into a list of the words of all axes."""
     counts = [len(words) for words in space.words.values()]
     ranges = (range(end - count, end) for end, count in zip(accumulate(counts), counts, strict=True))
     return [list(chosen) for chosen in product(*ranges)]
@@ -206,7 +206,7 @@ def taught(space: FeatureSpace, known: Array, costs: Array) -> TreeNode:
 
 
 def _around(rng: "np.random.Generator", known: Array, inputs: int) -> Array:
-    """Return a group of shapes around each known one, which is the first of its group."""
+    """Return a group of shapes around each known shape; the known shape is the first of its group."""
     shapes = np.repeat(known, AROUND, axis=0)
     is_many = [i < inputs and len(np.unique(column)) >= FEWEST_VALUES for i, column in enumerate(known.T)]
     factors = np.where(is_many, 2.0 ** rng.uniform(-OCTAVES, OCTAVES, shapes.shape), 1.0)

@@ -181,7 +181,7 @@ def read(path: Path, registry: Registry) -> Model:
 
 
 def _complaints(model: Model, registry: Registry) -> Iterator[str]:
-    """Yield why a selector cannot be used. Only expressions and names that kernelmark writes are valid."""
+    """Yield the reasons why a selector cannot be used. Only expressions and names that kernelmark writes are valid."""
     if model.format != _FORMAT:
         yield f"has format {model.format}, expected {_FORMAT}"
     if model.op not in registry.operations:
@@ -295,7 +295,7 @@ class KernelChoice(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 class SelectDocument(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The document of `select --json`. single: the kernel to call on every problem, or "" if selecting pays.
 
-    problems: the number of training problems; leaves: the number of leaves, or if a formula chooses, of kernels that it
+    problems: the number of training problems; leaves: the number of leaves of the tree, or of kernels that the formula
     chooses; choices: the number of problems for which each kernel is chosen; answer: null if no problem was given.
     """
 
