@@ -94,7 +94,7 @@ def _is_compiled(launch: Launch) -> bool:
 
 
 def _joined(launches: Sequence[Launch], meets: bool = True) -> Launch:
-    """Return one launch that performs compiled launches, the last band of each on the calling thread.
+    """Return one launch that performs compiled launches. The calling thread runs the last band of each launch.
 
     meets: whether all threads wait at a barrier between two launches.
     """

@@ -1,6 +1,6 @@
 """The bytes that strategies send if each worker has its own memory, and the declarations of compressing strategies.
 
-The bytes include those of the sum, which is sent to every worker.
+The bytes include the sum, which is sent to every worker.
 """
 
 from collections.abc import Callable

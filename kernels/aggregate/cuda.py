@@ -108,7 +108,7 @@ def _spilt(name: str, t: Tile, limits: DeviceLimits) -> str | None:
 
 
 def _quantised(name: str, code: str) -> dict[str, Any]:
-    """Return the declaration of a strategy. name: that of its format and source. code: the format's C++ class."""
+    """Return the declaration of a strategy. name: names its format and source. code: the format's C++ class."""
     registers = 2 * FORMATS[name].block // WARP
     return {
         **_wire.compressing(name),

@@ -33,8 +33,8 @@ def tolerance(problem: ConvSizes, numerics: str) -> Bound:
 def _winograd(problem: ConvSizes, f: Transforms) -> tuple[float, float]:
     """Return the largest and the rms error: transformed operands are larger than the operands, and so are their errors.
 
-    `growth` is the rms error after the inverse transform divided by that of a sum of the same number of plain products,
-    for independent roundings: Barabasz, Anderson, Soodhalter, Gregg, "Error Analysis and Improving the Accuracy of
+    `growth` is a ratio for independent roundings: the rms error after the inverse transform over the rms error of a sum
+    of as many plain products. See Barabasz, Anderson, Soodhalter, Gregg, "Error Analysis and Improving the Accuracy of
     Winograd Convolution for Deep Neural Networks", ACM TOMS 46(4), 2020, with norms of rows instead of worst cases. The
     transforms round each product a few times; the sum over channels then adds independent errors. A filter's gradient
     is summed over tiles instead.

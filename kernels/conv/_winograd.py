@@ -44,7 +44,7 @@ BY_TILE = {2: F2, 4: F4}
 
 
 def growth(f: Transforms) -> float:
-    """Return the rms error of a tile's least exact output divided by that of a plain sum of as many products."""
+    """Return the rms error of a tile's least exact output over the rms error of a plain sum of as many products."""
     return float(_variances(f).max())
 
 
@@ -55,6 +55,6 @@ def unevenness(f: Transforms) -> float:
 
 
 def _variances(f: Transforms) -> Array:
-    """Return the variances of errors along one axis; a variance along both is the product of two of them."""
+    """Return the variances of errors along one axis; a variance along both axes is the product of two of these."""
     variances: Array = f.at**2 @ ((f.bt**2).sum(axis=1) * (f.g**2).sum(axis=1))
     return variances

@@ -67,7 +67,7 @@ class FftProblem(Problem, frozen=True, kw_only=True):
     (the sign in the exponent). c2r: x (b, h, w//2+1, 2), y (b, h, w) real. Nothing is divided by h w, as with FFTW and
     cuFFT.
 
-    The half spectra that are drawn for c2r are not those of real arrays: in columns 0 and (for even w) w/2, rows p and
+    No real array has the half spectra that are drawn for c2r: in columns 0 and (for even w) w/2, rows p and
     h - p are not conjugate. c2r is defined as in NumPy, FFTW and pocketfft: columns are transformed over h, then rows
     over w as if the imaginary parts in these two columns were 0. This transforms the columns' Hermitian part.
     """
@@ -131,7 +131,7 @@ class FftProblem(Problem, frozen=True, kw_only=True):
     def _squares(self, x: Array) -> Array:
         """Return the square of the rms of a real or imaginary part of each transform's result.
 
-        By Parseval's theorem the norm of the input is the rms of the result. The rms of either part is 1/sqrt(2) of it.
+        By Parseval's theorem the norm of the input is the rms of the result. Either part has 1/sqrt(2) of this rms.
         """
         norms = _each_times(x, np.ones(x[0].size), squared=True)
         return (2.0 if self.kind == "c2r" else 0.5) * norms
@@ -170,7 +170,7 @@ class FftProblem(Problem, frozen=True, kw_only=True):
         return wrong
 
     def _adjoint(self, y: Array) -> Array:
-        """Return the adjoint of one transform at y: its inner product with any x is that of y with x's transform."""
+        """Return A*(y), where A* is the adjoint of one transform A: <A*(y), x> = <y, A(x)> for any x."""
         if self.kind == "c2r":
             columns = np.full(self.half, 2.0)
             columns[[0, -1] if self.w % 2 == 0 else [0]] = 1  # each other column of a half spectrum stands for two

@@ -42,9 +42,9 @@ class FmaOperands(Protocol):
 class FmaProblem(Problem, frozen=True, kw_only=True):
     """The addition of k products to each of n accumulators, d = x + A B, with operands in registers.
 
-    With unit `fma` every accumulator has the same a and b, in registers. With unit `fed` they are read from shared
-    memory, with as many reads per multiply-add as in the largest tile of a matrix product. With unit `mma` accumulator
-    i lies in row i / 8 % 16 and column i % 8 of a tile, and step s adds a[row, s % 16] b[s % 16, column]. dtype is the
+    With unit `fma` every accumulator has the same a and b, in registers. With unit `fed` a and b are read from shared
+    memory; a multiply-add needs as many reads as in the largest tile of a matrix product. With unit `mma` accumulator i
+    lies in row i / 8 % 16 and column i % 8 of a tile, and step s adds a[row, s % 16] b[s % 16, column]. dtype is the
     type of a and b. x and d have the accumulators' type, which is f32 if dtype has 16 bits.
     """
 
@@ -103,6 +103,6 @@ class FmaProblem(Problem, frozen=True, kw_only=True):
 
 
 def coarse(values: Array) -> Array:
-    """Round values from -1 to 1 to -3/4, -1/4, 1/4 or 3/4 (and 1 itself to 5/4), as kernels do, but never to 0."""
+    """Round values in [-1, 1] to -3/4, -1/4, 1/4 or 3/4 (and 1 itself to 5/4), as kernels do, but never to 0."""
     halves: Array = np.floor(2 * values.astype(np.float64))
     return halves / 2 + 0.25

@@ -56,8 +56,8 @@ class Activation(NamedTuple):
     def all_right(self, c: Array, known: Reference, rows: Array, columns: Array, bound: Bound) -> bool:
         """Return whether all of C, (batch, m, n), is within its bound.
 
-        known: the reference for the operands before the change. rows, columns: the batch numbers and indices of changed
-        rows, and of changed columns.
+        known: the reference for the operands before the change. rows: the batch numbers and the indices of changed
+        rows; columns: likewise for columns.
         """
         right, rng = within(c, known.values, bound._replace(unit=known.unit)), np.random.default_rng(0)
         for i in np.unique(np.concatenate([rows[0], columns[0]])).tolist():
@@ -77,7 +77,7 @@ def steps(product: Product, weights: Array, velocity: Array) -> dict[str, Produc
 
 
 def step_changes(output: str, changed: Mapping[str, Changed]) -> dict[str, Changed]:
-    """Return `changed` with C's changes replaced by those of the term that `steps` adds to the product in `output`."""
+    """Return `changed`, but under "c" the changes of the term that `steps` adds to the product for `output`."""
     factors = {"c": float(output == "c") - RATE * DECAY, "v": MOMENTUM}
     added = [(*changed[name][:3], *(factor * x for x in changed[name][3:])) for name, factor in factors.items()]
     which, row, column, new, old = map(np.concatenate, zip(*added, strict=True))

@@ -32,7 +32,7 @@ class RowSums:
     def wrong(
         self, name: str, output: Array, a: Array, changes: dict[str, Changed], bound: Bound, mixed: bool
     ) -> str | None:
-        """Return why an output, (batch, m, n), is wrong for operands with a few changed elements, or None.
+        """Return None, or why an output, (batch, m, n), is wrong after a few elements of the operands have changed.
 
         a: A after the changes. mixed: as in `Reference.check`.
         """

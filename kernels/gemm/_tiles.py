@@ -33,7 +33,7 @@ def pack(p: GemmProblem) -> int:
 
 
 def blocks_per_sm(t: Tile) -> int:
-    """Return the blocks per multiprocessor in the launch bounds (panel.cuh), for which registers must suffice."""
+    """Return the blocks per multiprocessor in the launch bounds (panel.cuh); the registers must suffice for so many."""
     return 2 if t.TM * t.TN <= 64 else 1
 
 

@@ -23,7 +23,7 @@ def small(p: GemmProblem) -> str | None:
 
 
 def panels_bytes(p: GemmProblem, side: int) -> int:
-    """Return the bytes of shared memory of one product: a panel of A and one of B."""
+    """Return the bytes of shared memory that one product needs for a panel of A and a panel of B."""
     return 2 * p.k * (side + PAD) * DTYPES[p.dtype].itemsize
 
 

@@ -263,7 +263,7 @@ def wgmma_grouped(p: GemmProblem, t: Tile, device: DeviceLimits) -> list[KernelC
 
 
 def rows_and_columns(p: GemmProblem) -> tuple[int, int]:
-    """Return the size (m or n) of the operand in registers, which is not stored along k, and that of the other."""
+    """Return (m, n) or (n, m): first the size of the operand in registers, which is not stored along k."""
     return (p.m, p.n) if p.op_a == "T" else (p.n, p.m)
 
 

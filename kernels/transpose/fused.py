@@ -87,7 +87,7 @@ def _call(
 
 
 def _resident(t: Tile, device: DeviceLimits, threads: int, shared: int, registers: int = 2) -> int:
-    """Return the most blocks of a cooperative launch, all of which must be resident at once.
+    """Return the largest number of blocks in a cooperative launch: all its blocks must be resident at once.
 
     registers: the most blocks per multiprocessor that registers allow.
     """

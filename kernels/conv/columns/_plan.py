@@ -88,7 +88,7 @@ def filter_gradient(g: Shape, plain: bool, threads: int, t: Tile) -> Plan:
     """Return the plan of wgrad. An item has a group, filters, blocks e0:e1, and pixels.
 
     Threads divide the longer axis of the product, and each thread reads the whole other operand. If there are many
-    pixels, threads divide the pixels instead. With channels last, the pixels are those of all images.
+    pixels, threads divide the pixels instead. With channels last, the pixels of all images form one sequence.
     """
     g = _flat(g)
     pixels = g.p * g.q
@@ -120,7 +120,7 @@ def _even_filter_gradient(g: Shape, threads: int, t: Tile) -> Plan:
 
 
 def _enough(g: Shape, plain: bool, high: int, least: int, threads: int) -> int:
-    """Return the fewest pixels, at least `least`, for which threads share the pixels and not the `high` rows.
+    """Return the number of pixels, at least `least`, from which threads share the pixels, not the `high` rows.
 
     Threads that share pixels write parts of the same rows of an image, and fetch lines that another thread has written.
     Threads that share rows each pack all pixels that are not read in place, and fetch columns that others have created.

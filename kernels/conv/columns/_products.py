@@ -33,7 +33,7 @@ class Pass(NamedTuple):
 
 
 class Product(NamedTuple):
-    """For each group, `products` GEMMs op(a) op(b) (m x n, over k), or the sum of them. op: `NN`, `NT` or `TN`."""
+    """For each group, `products` GEMMs op(a) op(b) (m x n, over k), or their sum. op: `NN`, `NT` or `TN`."""
 
     op: str
     a: Matrix

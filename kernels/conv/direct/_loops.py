@@ -30,9 +30,9 @@ WORTH = SIDE // 4 + 1  # the fewest steps for which transposing a square is fast
 def surround(b, source, counts, strides, inner, which):
     """Copy lines of `inner` elements of the source to b, with zeros around them.
 
-    counts: the lines per outer block in the source, the lines per outer block in b, and the zero lines before the
-    copied ones. strides: from line to line in the source, from line to line in b, and from the start of a line of b to
-    its copied elements. which: the lines of b to write.
+    counts: an outer block's lines in the source, its lines in b, and the lines of zeros before the copied lines.
+    strides: the distance between lines in the source, between lines in b, and from the start of a line of b to its
+    copied elements. which: the lines of b to write.
     """
     lines, padded, top = counts
     short, long, left = strides

@@ -1,8 +1,8 @@
 """Cut grouped (and depthwise) convolution into planes and strips of rows; pure arithmetic on shapes.
 
 A plane is a channel of an image. With channels last and small groups it is a few vectors of channels, in which one
-channel of each group represents the whole group. Small planes of nchw are transposed to this form, too. A strip of each
-plane of a group lies in a zero-padded buffer, in which the elements of a stride are separated into phases, each of
+channel of each group represents the whole group. Small planes of nchw are transposed to this form, too. A zero-padded
+buffer holds a strip of each plane of a group. In it, the elements of a stride are separated into phases; a phase has
 `depth` rows of `pitch` positions. So every tap reads the factors of all outputs of a strip contiguously, from the tap's
 offset on.
 

@@ -2,7 +2,7 @@
 
 A tile has rows x WIDTH sums: each step multiplies an element of each row, located by tables of offsets, with WIDTH
 contiguous elements. If a panel has no more lanes than a vector, a tile is half as wide and twice as high, with separate
-code for evenly spaced rows, such as those of neighbouring pixels.
+code for evenly spaced rows, such as rows of neighbouring pixels.
 """
 
 # mypy: allow-untyped-calls

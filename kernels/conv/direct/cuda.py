@@ -14,7 +14,7 @@ SHARED_BYTES = 96 * 1024  # of a block: an sm_80 has room for one such block, an
 
 
 def places(p: ConvProblem) -> tuple[int, int]:
-    """Return the numbers of output pixels and channels; for wgrad, of elements in a filter and of filters."""
+    """Return the numbers of output pixels and of channels. For wgrad: of elements in a filter, and of filters."""
     if p.direction == "wgrad":
         return p.c // p.groups * p.r * p.s, p.k
     return (p.n * p.p * p.q, p.k) if p.direction == "fprop" else (p.n * p.h * p.w, p.c)

@@ -86,7 +86,7 @@ def _power_of_2(least: int) -> int:
 
 
 def _staged(p: ConvProblem, rows: int, cols: int) -> tuple[int, int]:
-    """Return the rows and columns of the input (dgrad: of the output) that a tile of the other one needs."""
+    """Return the rows and columns of the input that a tile of the output needs (dgrad: input and output swapped)."""
     high, wide = (p.r - 1) * p.dilation_h, (p.s - 1) * p.dilation_w
     if p.direction == "fprop":
         return (rows - 1) * p.stride_h + high + 1, (cols - 1) * p.stride_w + wide + 1

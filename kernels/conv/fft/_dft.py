@@ -147,6 +147,6 @@ def _small(v: Vectors, numbers: list[Number]) -> list[Number]:
 
 
 def _turned_back(v: Vectors, numbers: list[Number]) -> list[Number]:
-    """Return the inverse of `_small`, times the count: the transform with all results but the first reversed."""
+    """Return the inverse of `_small`, times the count: its results, with all but the first in reverse order."""
     outputs = _small(v, numbers)
     return [outputs[0], *outputs[:0:-1]]

@@ -1,7 +1,7 @@
 """Numba functions that transform images to spectra and back, UNIT tiles at a time, one in each vector lane.
 
-A row of UNIT tiles is transposed, so that an element of all of them is a vector, and transformed. Then the columns of
-the half spectra are transformed, and written where products read them. The functions are serial and release the GIL.
+A row of UNIT tiles is transposed, so that a vector holds one element of all tiles, then transformed. The columns of the
+half spectra are transformed next, and written where products read them. The functions are serial and release the GIL.
 """
 
 # mypy: allow-untyped-defs, allow-untyped-calls
@@ -87,9 +87,9 @@ def _units(order):
 
 @part
 def _find(places, cut, order, plane):
-    """Find the image, the corner's row and column, and the image's columns for tiles of UNIT planes.
+    """Find, for the tiles of UNIT planes, the image, the corner's row and column, and the range of the image's columns.
 
-    Return whether all have the same corner and are contiguous in memory, like neighbouring channels of a tile.
+    Return whether the tiles have the same corner and are contiguous in memory, as in neighbouring channels.
     """
     same = not order.tiles_first and cut.strides[1] == 1
     for lane in range(UNIT):

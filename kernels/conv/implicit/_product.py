@@ -46,7 +46,7 @@ def product(p: ConvProblem) -> Product:
 
 
 def taps(p: ConvProblem) -> int:
-    """Return the number of taps that contribute to a pixel; for an input's gradient, those of the largest phase."""
+    """Return the number of taps that contribute to a pixel; for an input's gradient, in the largest phase."""
     if p.direction != "dgrad":
         return p.r * p.s
     down, across = math.gcd(p.stride_h, p.dilation_h), math.gcd(p.stride_w, p.dilation_w)

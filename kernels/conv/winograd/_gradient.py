@@ -22,7 +22,7 @@ from kernelmark.kernels.conv.winograd._tiling import gradient_step, output_gradi
 def _products(product, p, d, v, packed, strides, c, tiles, keep, rows, start, stop):
     """Compute planes start:stop of the sums over tiles, for some rows k and all c.
 
-    strides: those of planes, channels and tiles, of d and of v.
+    strides: between planes, channels and tiles, first in d, then in v.
     """
     (d_plane, d_channel, d_tile), (v_plane, v_channel, v_tile) = strides
     count = rows[1] - rows[0]

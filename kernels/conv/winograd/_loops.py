@@ -133,7 +133,7 @@ def _put_last(y, buffer, line, g, tile, f0, f1):
 def _multiplied(product, u, v, products, packed, g, tiles, item, strides, result_strides):
     """Compute all planes of products for an item's output channels, and return the distance between planes.
 
-    strides: those of planes, channels and tiles in v. result_strides: those of channels and tiles in the products.
+    strides: between planes, channels and tiles in v. result_strides: between channels and tiles in the products.
     """
     count, row = item[3] - item[2], item[4]
     out_plane = count * tiles + LANES

@@ -91,7 +91,7 @@ def output_gradient(problem: ConvProblem, m: int, lanes: int) -> Tiling:
 
 
 def _columns(count: int, lanes: int) -> int:
-    """Return the elements of a part: whole vectors, unless it is smaller than one, so that it is not mostly zeros."""
+    """Return the elements of a part: padded to whole vectors, unless it is below one vector (mostly zeros then)."""
     return count if count <= lanes else -(-count // lanes) * lanes
 
 

@@ -37,7 +37,7 @@ def round_up(a: int, unit: int) -> int:
 
 
 def _wide_enough(p: ConvProblem, width: int) -> str | None:
-    """Return why a tile of `width` filters is not used for `p`, or None: half as many filters may be enough."""
+    """Return why a tile of `width` filters is not used for `p`, or None: a tile of half this width may be enough."""
     k = view(p).k
     return None if 2 * k > width else f"{k} filters a group fill at most half of a tile of {width}"
 
