@@ -258,7 +258,7 @@ def scalings() -> Iterator[tuple[str, Problem, Sequence[Round]]]:
 
 
 def quiet(rounds: Sequence[Round], ceilings: Sequence[float]) -> Sequence[Round]:
-    """Return the rounds in which the ceiling had nearly its full gain before and after; all rounds if these are few.
+    """Return the rounds before and after which the ceiling had nearly its full gain, or all rounds if these are few.
 
     A virtual machine's CPUs may be separate cores in one second, and threads of one core in the next.
     """

@@ -202,7 +202,7 @@ def executor() -> Found:
 def killed(parsl_run: Run) -> tuple[int, str]:
     """Kill a worker, Parsl's manager or the parent after random numbers of rows, until the run is complete.
 
-    Return the number of rows that are lost, doubled or missing, plus that of kills not made, and a text.
+    Return the number of faults (rows lost, doubled or missing, and kills not made), and a text.
     """
     drawn, seen = random.Random(SEED), set[str]()
     lost = times = stalls = 0

@@ -84,7 +84,7 @@ def tune() -> Found:
 
 
 def again() -> Found:
-    """Tune the kernels of the recorded spaces; time adopted tiles again, with the default, in fresh processes."""
+    """Tune the kernels of the recorded spaces; then time adopted tiles and defaults again, in fresh processes."""
     slower = []
     for kernel, problem, budget in ((truth.kernel, truth.problem, truth.budget) for truth in truths()):
         tile = tuned(kernel, problem, "--strategy", GUIDED[0], "--budget", str(budget), "--max-time", "0.05")

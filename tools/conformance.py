@@ -177,7 +177,7 @@ class _Module:
             yield Use(name, self._file, node.lineno, (node.end_lineno or 0, node.end_col_offset or 0), arguments)
 
     def _flat(self, arguments: Iterable[ast.expr]) -> Iterator[ast.expr]:
-        """Yield the arguments, with `*name` replaced by the elements of that tuple."""
+        """Yield the arguments; the elements of the tuple `name` replace `*name`."""
         for argument in arguments:
             match argument:
                 case ast.Starred(ast.Name(name)) if name in self._stars:

@@ -1,12 +1,12 @@
 """Print how our convolutions compare with oneDNN's, as Markdown: the table of docs/convolution.md.
 
 `python tools/conv_peers.py [--db FILE] [--run RUN] [--network NAME] [--layers FILE.csv]` reads a run of the suite
-conv-peers; --layers also writes a row for each layer. A ratio is the speed of our fastest kernel over that of oneDNN
+conv-peers; --layers also writes a row for each layer. A ratio is the speed of our fastest kernel over oneDNN's speed
 (`conv/torch.conv2d`); bench/report/contest.py computes it from samples taken in turn. Our kernels are all kernels that
 come with kernelmark except oneDNN, whatever library they call for products or transforms.
 
-The interval of a geometric mean runs from the geometric mean of its layers' lower ends to that of their upper ends, as
-for the sums of `show --by network`. It is valid even if all layers share their errors, and wider than necessary if
+The interval of a geometric mean has as its ends the geometric means of the layers' lower ends and of their upper ends,
+as for the sums of `show --by network`. It is valid even if all layers share their errors, and wider than necessary if
 errors are independent. It covers measurement errors, not the choice of layers.
 """
 

@@ -27,7 +27,7 @@ PROCESSES = 3
 class Bar(NamedTuple):
     """A bar: our fastest kernel on `problem` must be at least `least` times as fast as the fastest rival.
 
-    numerics: that of our kernels; "" stands for all (a line across classes). on: the rivals' problem, if it differs.
+    numerics: our kernels' numerics; "" stands for all (a line across classes). on: the rivals' problem, if it differs.
     rivals: the rivals' ids, if given. rival_numerics: the rivals' numerics, if it differs. errors: the limit of our
     error over theirs.
     """
@@ -87,7 +87,7 @@ def bars() -> Iterator[Bar]:
 
 
 def lines() -> list[Bar]:
-    """Return comparisons across classes, which are not bars: what a user gains who takes the fastest of any class."""
+    """Return comparisons across classes. They show the gain of a user who accepts any class, and are not bars."""
     problem = "gemm/m4096n4096k4096/f32/NT"
     return [Bar(problem, "3xtf32", 2.4, rival_numerics="fp32", errors=2.0), *(Bar(name, "", 0.9) for name in VGG)]
 
@@ -120,7 +120,7 @@ VARIANTS: dict[str, tuple[dict[str, int], ...]] = {
 
 
 def variants(kernels: Iterable[str], problem: str, registry: Registry, limits: DeviceLimits) -> Iterator[str]:
-    """Yield each kernel, and as KERNEL@TILE those of its VARIANTS that support the problem."""
+    """Yield each kernel, and then, as KERNEL@TILE, each of its VARIANTS that supports the problem."""
     for name in kernels:
         yield name
         kernel, wanted = registry.named(name), registry.problem(problem)

@@ -50,7 +50,7 @@ NAMED = 12
 
 
 class SlotFacts(NamedTuple):
-    """A slot that has ended: seconds available and used, the tasks that it answered, and those that it left out."""
+    """A slot that has ended: the seconds available and used, the tasks answered, and the tasks left out."""
 
     deadline_s: float
     used_s: float
@@ -342,7 +342,7 @@ SIDES = (None, True, False)
 
 
 def _of(rows: Sequence[Result], ours: bool | None) -> Sequence[Result | None]:
-    """Return the rows of one side, or [None] for a layer for which the side has no kernel."""
+    """Return the rows of one side, or [None] if the side has no kernel for the layer."""
     return [r for r in rows if ours is None or (r.provider == "cuda") is ours] or [None]
 
 

@@ -138,7 +138,7 @@ class Slot:
         self._rows[Entrant(row.problem, row.kernel)] = row.status
 
     def _tuned(self, question: Question) -> Reply:
-        """Time the tiles of a kernel in one process, and the best of them with the default in two more."""
+        """Time a kernel's tiles in one process, then the best tiles and the default in two more processes."""
         (task,) = question.tasks
         first = self._measured(question)
         if first.cut:

@@ -1,8 +1,8 @@
 """Check right results of thousands of drawn problems: none may be called wrong.
 
-The results are those of every CPU kernel that supports the problem, and the float64 reference, which is rounded once to
-the storage type and checked in every numerics. Half of the problems are checked like large ones, by samples and sums. A
-second call, after a few elements have changed, is checked like the outputs of timed calls.
+The results come from every CPU kernel that supports the problem, and from the float64 reference, which is rounded once
+to the storage type and checked in every numerics. Half of the problems are checked like large ones, by samples and
+sums. A second call, after a few elements have changed, is checked like the outputs of timed calls.
 """
 
 import argparse

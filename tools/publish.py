@@ -2,9 +2,9 @@
 
 The suites are measured first, then experiments of claims while there is time. The store is kept: a run that was cut off
 is resumed, and in a run that was refused as noisy, only disturbed cases are measured again. A task with an answer in
-`agenda.json` at its present digest is not measured again. A claim is judged by the rows of one run, that of its
-experiment, or else that of the suites; if the store no longer has the run, the earlier report's verdict is kept. The
-exit status is 0 if the report was written, 1 if a kernel failed a check, 2 if the report was refused, 130 after Ctrl-C.
+`agenda.json` at its present digest is not measured again. A claim is judged by the rows of one run: its experiment's
+run, or otherwise the suites' run. If the store no longer has this run, the earlier report's verdict is kept. The exit
+status is 0 if the report was written, 1 if a kernel failed a check, 2 if the report was refused, 130 after Ctrl-C.
 """
 
 import argparse
