@@ -23,7 +23,7 @@ from kernelmark.bench.run.broker import TaskReply
 from kernelmark.bench.run.child import Child
 from kernelmark.bench.run.crashes import KILLS
 from kernelmark.bench.run.progress import Progress
-from kernelmark.bench.run.session import Notify, Session
+from kernelmark.bench.run.session import Notify, Session, ignore_row
 from kernelmark.bench.run.station import StationRows, Task
 
 #: The most seconds until an interrupt is noticed, and until an executor has shut down.
@@ -101,7 +101,7 @@ class Dispatch:
         self,
         jobs: Iterable[PlannedJob],
         expected: Host,
-        notify: Notify = lambda row: None,
+        notify: Notify = ignore_row,
         progress: Progress | None = None,
     ) -> bool:
         """Measure everything; return True unless interrupted. After a signal, groups that have begun are finished.

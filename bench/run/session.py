@@ -40,6 +40,10 @@ Notify = Callable[[Result], None]
 Jobs = Callable[[], Iterable[PlannedJob]]
 
 
+def ignore_row(row: Result) -> None:
+    """Do nothing with a row; the default of `notify`."""
+
+
 class Session:
     """A run that a store records: it is begun or resumed, and then measures the jobs that it is given."""
 
@@ -175,7 +179,7 @@ def _run_of(suites: list[Suite], plan: Plan) -> Run:
 def run_jobs(
     session: Session,
     jobs: Jobs,
-    notify: Notify = lambda row: None,
+    notify: Notify = ignore_row,
     progress: Progress | None = None,
     plan: Plan | None = None,
 ) -> bool:
@@ -189,7 +193,7 @@ def run_jobs(
 def run_passes(
     session: Session,
     jobs: Jobs,
-    notify: Notify = lambda row: None,
+    notify: Notify = ignore_row,
     progress: Progress | None = None,
     interrupted: Callable[[], bool] = lambda: False,
     plan: Plan | None = None,
