@@ -1,4 +1,4 @@
-"""The commands that read runs of a store: `show`, `export`, `crossover`, `history`, `compare`."""
+"""The command `show`, and other commands that read runs: `export`, `crossover`, `history`, `compare`."""
 
 import re
 import sys
