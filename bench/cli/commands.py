@@ -26,7 +26,7 @@ COMMANDS = {
     "profile": ("inspect.profile", "Count the memory traffic and instructions of a CUDA kernel."),
     "compare": ("show.compare", "Compare two runs: which cases got slower or faster."),
     "crossover": ("show.crossover", "Show the fastest kernel of each problem of SUITE."),
-    "export": ("show.export", "Write the rows of a run for other programs and papers."),
+    "export": ("export.export", "Write the rows of a run for other programs and papers."),
     "history": ("show.history", "List the versions of KERNEL that watch and tune have tried."),
     "trend": ("report.trend", "Show how the times of a case or SUITE changed over the runs."),
     "show": ("show.show", "Print the tables of a run; by default the latest."),

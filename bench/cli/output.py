@@ -5,6 +5,7 @@ from pathlib import Path
 
 import click
 
+from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.record.selection import Selection
 from kernelmark.bench.record.store import Store, default_store
 from kernelmark.bench.report.export import write_text, writing
@@ -17,6 +18,18 @@ def reading(db: Path | None, selection: Selection | None = None) -> Store:
     if selection is not None and any(selection):
         store.select(selection)
     return store
+
+
+def selected(db: Path | None, run_id: str | None, selection: Selection) -> tuple[Store, str]:
+    """Return the store, with only the selected rows visible, and the id of the run.
+
+    Raises UsageError if no row of the run is selected.
+    """
+    store = reading(db, selection)
+    run: str = store.find_run(run_id)["run_id"]
+    if any(selection) and not store.statuses(run):
+        raise UsageError(f"{selection}: selects no row of run {run}; `kernelmark show {run}` shows all")
+    return store, run
 
 
 def print_or_write(text: str, output: Path | None) -> None:
