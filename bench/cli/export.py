@@ -2,6 +2,7 @@
 
 import re
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import click
@@ -106,17 +107,9 @@ def export(
         "--spreadsheet": (spreadsheet, ("csv",)),
         "--tuned": (where is not None, ("c",)),
     }
-    for name, (given, styles) in restricted.items():
-        if given and style not in styles:
-            applies = f"applies to --format {' and '.join(styles)}, not to {style}"
-            raise UsageError(f"{name}: {applies}; leave one of the two out")
+    _require_applicable(style, restricted)
     if style == "c":
-        if len(run_id) > 1:
-            raise UsageError("--format c: takes one run, the race of a tuning; name only one RUN")
-        named = where not in (None, AUTO)
-        files = [file_of(where or AUTO, device) for device in (("cpu",) if named else devices_present())]
-        race = selected(db, run_id[0], Selection())[1] if run_id else None
-        print_or_write(header(adopted(files, named, selection, race)), output)
+        print_or_write(_tuned_header(run_id, where, selection, db), output)
         return
     style = "spreadsheet" if spreadsheet else style
     store, first = selected(db, next(iter(run_id), None), selection)
@@ -136,3 +129,21 @@ def export(
         write_file(store, runs, style, output, options)
     if partial:  # last, because an error above must be the only line printed
         click.echo(partial, err=True)
+
+
+def _require_applicable(style: str, restricted: Mapping[str, tuple[bool, Sequence[str]]]) -> None:
+    """Raise UsageError if an option is given that the format lacks. restricted: whether it is given, its formats."""
+    for name, (given, styles) in restricted.items():
+        if given and style not in styles:
+            applies = f"applies to --format {' and '.join(styles)}, not to {style}"
+            raise UsageError(f"{name}: {applies}; leave one of the two out")
+
+
+def _tuned_header(run_id: tuple[str, ...], where: str | None, selection: Selection, db: Path | None) -> str:
+    """Return the C header of the adopted tiles. Raises UsageError."""
+    if len(run_id) > 1:
+        raise UsageError("--format c: takes one run, the race of a tuning; name only one RUN")
+    named = where not in (None, AUTO)
+    files = [file_of(where or AUTO, device) for device in (("cpu",) if named else devices_present())]
+    race = selected(db, run_id[0], Selection())[1] if run_id else None
+    return header(adopted(files, named, selection, race))
