@@ -101,16 +101,7 @@ def read_sweep(table: Any, registry: Registry, where: str) -> Sweep:
     expect("op" in table, f"{where}: op is missing; expected one of {', '.join(sorted(registry.operations))}")
     problem_class = registry.problem_class(str(table["op"]), f"{where}, key 'op'")
     known_keys(table, {*SWEEP_KEYS, *problem_class.axes()}, where)
-    axes = {key: value for key, value in table.items() if key not in SWEEP_KEYS}
-    swept = {axis: _values(value, f"{where}, key '{axis}'") for axis, value in axes.items()}
-    for axis, values in swept.items():
-        _check(problem_class, axis, values, where)
-    tied, points = _points(table, problem_class, where)
-    required = problem_class.required()
-    missing = [axis for axis in required if axis not in swept and axis not in tied]
-    expect(not missing, f"{where}: {', '.join(missing)} is missing; {problem_class.op} needs {', '.join(required)}")
-    twice = [axis for axis in tied if axis in swept]
-    expect(not twice, f"{where}, key '{', '.join(twice)}': is also in points; give it once")
+    swept, tied, points = _axes(table, problem_class, where)
 
     def take(key: str, default: Any, expected: str, holds: Callable[[Any], bool]) -> Any:
         value = table.get(key, default)
@@ -173,6 +164,22 @@ def read_max_time(table: Mapping[str, Any], where: str) -> float | None:
         right = isinstance(seconds, int | float) and not isinstance(seconds, bool) and 0 < seconds <= sys.float_info.max
         expect(right, f"{where}: max_time is {seconds!r}, expected a finite number of seconds above 0")
     return seconds
+
+
+def _axes(
+    table: Mapping[str, Any], problem_class: type[Problem], where: str
+) -> tuple[dict[str, Sequence[Any]], tuple[str, ...], Sequence[Sequence[Any]]]:
+    """Return the swept axes with their values, the tied axes, and their rows of values; none may be missing."""
+    swept = {key: _values(value, f"{where}, key '{key}'") for key, value in table.items() if key not in SWEEP_KEYS}
+    for axis, values in swept.items():
+        _check(problem_class, axis, values, where)
+    tied, points = _points(table, problem_class, where)
+    required = problem_class.required()
+    missing = [axis for axis in required if axis not in swept and axis not in tied]
+    expect(not missing, f"{where}: {', '.join(missing)} is missing; {problem_class.op} needs {', '.join(required)}")
+    twice = [axis for axis in tied if axis in swept]
+    expect(not twice, f"{where}, key '{', '.join(twice)}': is also in points; give it once")
+    return swept, tied, points
 
 
 def _points(
