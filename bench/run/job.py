@@ -216,6 +216,29 @@ def _measure(job: Job, contenders: list[Contender], board: Board, show: Show) ->
         for contender in live:
             contender.fail(error)
         return ""
+    _set_up(job, stocks, board)
+    for report in [contender.report for contender in contenders if len(job.problems) > 1]:
+        if report.status == Status.OOM:
+            return one_line(f"{report.kernel}: {report.reason}")
+    if job.mode.does.times:
+        _time(job, stocks, show)
+        for stock in stocks:
+            _judge_standing(stock)
+            for contender in stock.live:
+                contender.audit()
+    for stock in stocks:
+        if stock.moved and not job.mode.does.times:
+            _judge(stock)  # also calls the launches that have not been called yet
+        _judge(stock)
+        for contender in stock.live:
+            contender.audit_renewed()  # last, since it draws new values
+    if job.mode.does.times:
+        _conclude(job, live)
+    return ""
+
+
+def _set_up(job: Job, stocks: list[Stock], board: Board) -> None:
+    """Set up the contenders, verify them, and draw the changes of operands between timed calls."""
     for stock in stocks:
         if stock.live:
             stock.redraw()
@@ -235,24 +258,6 @@ def _measure(job: Job, contenders: list[Contender], board: Board, show: Show) ->
         if stock.live:
             count = _standing(job, stock, (now() - began_s) / len(stock.live))
             stock.shared = [stock.draw.change() for _ in range(count)]
-    for report in [contender.report for contender in contenders if len(job.problems) > 1]:
-        if report.status == Status.OOM:
-            return one_line(f"{report.kernel}: {report.reason}")
-    if job.mode.does.times:
-        _time(job, stocks, show)
-        for stock in stocks:
-            _judge_standing(stock)
-            for contender in stock.live:
-                contender.audit()
-    for stock in stocks:
-        if stock.moved and not job.mode.does.times:
-            _judge(stock)  # also calls the launches that have not been called yet
-        _judge(stock)
-        for contender in stock.live:
-            contender.audit_renewed()  # last, since it draws new values
-    if job.mode.does.times:
-        _conclude(job, live)
-    return ""
 
 
 def _time(job: Job, stocks: list[Stock], show: Show) -> None:
