@@ -1,4 +1,4 @@
-"""The commands that draw conclusions from a run: `report`, `claims`, `scaling`."""
+"""The commands that draw conclusions from runs: `report`, `claims`, `scaling`, `trend`."""
 
 import re
 from pathlib import Path

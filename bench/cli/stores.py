@@ -1,4 +1,4 @@
-"""The commands that manage a store: `runs`, `merge`, `import`."""
+"""The commands that manage a store, `runs`, `merge` and `import`, and `suite`, which makes a suite from a log."""
 
 import re
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""A worker's report on one contender: the data that it sends to the process that records them."""
+"""The columns that a worker measures, in its report on one contender; record/columns.py adds the others."""
 
 import hashlib
 import math

@@ -1,4 +1,4 @@
-"""Lay out operands between guards, poison and restore them, and pass them to kernels."""
+"""Lay out operands between guards, poison, restore and pass them to kernels; draw.py draws their values."""
 
 from collections.abc import Iterator, Mapping
 from copy import copy

@@ -1,4 +1,4 @@
-"""Find the measured ceilings of arithmetic and bandwidth that bound a row, and compare its time with them.
+"""Compare a row's time with the ceilings that bound it; run/ceilings.py measures them.
 
 Roofline model: Williams, Waterman, Patterson, "Roofline: an insightful visual performance model", CACM 52(4), 2009. A
 ceiling is the best rate that kernelmark's microbenchmarks reach on this machine (operations `fma`, `copy` and, over a

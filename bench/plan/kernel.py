@@ -1,4 +1,4 @@
-"""The classes of kernels: name, the problems that a kernel takes, and how it is set up or launched."""
+"""The classes of kernels: name, problems that a kernel takes, default tile (`tile_for`), set-up and launch."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace

@@ -1,4 +1,4 @@
-"""Tiles: a tile is a value for each tunable of a kernel. Write and read tiles, and walk over all of them."""
+"""Write, read and enumerate tiles: a tile is a value for each tunable. kernel.py chooses the default tile."""
 
 import math
 import re

@@ -1,4 +1,4 @@
-"""Bound the largest and the rms error of sums of products whose operands are uniform in [-1, 1].
+"""Tolerances: the largest and the rms error of sums of products whose operands are uniform in [-1, 1].
 
 The constants are checked by simulation in tests/plan/test_problem.py.
 """

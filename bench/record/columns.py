@@ -1,4 +1,4 @@
-"""Define the columns of a row of results, and make a row from a measurement."""
+"""Define all columns of a row, and make rows; measure/measurement.py declares the columns that a worker measures."""
 
 import math
 from collections.abc import Iterator, Sequence

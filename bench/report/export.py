@@ -1,4 +1,4 @@
-"""Write rows as CSV, JSON, Markdown or LaTeX while they are read from the store."""
+"""Export rows as CSV, JSON, Markdown or LaTeX; trackers.py and parquet.py have the other formats."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -1,4 +1,4 @@
-"""Write rows as Parquet, by row group: the columns of the CSV with types and units, and the samples."""
+"""Export rows as Parquet, by row group: the columns of the CSV with types and units, and the samples."""
 
 import json
 from collections.abc import Iterator, Sequence

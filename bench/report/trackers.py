@@ -1,4 +1,4 @@
-"""Write rows for programs that track benchmarks over commits: github-action-benchmark, Bencher and asv.
+"""Export rows to programs that track benchmarks over commits: github-action-benchmark, Bencher and asv.
 
 Each timed row is a benchmark with the name of its case. The programs document their formats:
 https://github.com/benchmark-action/github-action-benchmark, https://bencher.dev/docs/reference/bencher-metric-format,

@@ -1,4 +1,4 @@
-"""A plug-in of kernels that cheat, each named after its trick."""
+"""Cheating kernels, each named after its trick: a plug-in; adversaries.py checks that they are caught."""
 
 import ctypes
 import math

@@ -1,4 +1,4 @@
-"""A plug-in of cheating kernels, each named after its trick; every trick is tried on every operation."""
+"""Cheating kernels, each named after its trick, which is tried on every operation: a plug-in."""
 
 import gc
 import sys
