@@ -21,10 +21,7 @@ def reading(db: Path | None, selection: Selection | None = None) -> Store:
 
 
 def selected(db: Path | None, run_id: str | None, selection: Selection) -> tuple[Store, str]:
-    """Return the store, with only the selected rows visible, and the id of the run.
-
-    Raises UsageError if no row of the run is selected.
-    """
+    """Return the store, showing only selected rows, and the run's id. Raises UsageError if the run has no such row."""
     store = reading(db, selection)
     run: str = store.find_run(run_id)["run_id"]
     if any(selection) and not store.statuses(run):

@@ -176,10 +176,7 @@ const int entry_count = {len(entries)};
 
 
 def _rewritten(command: list[str], unit: str, refused: str, foreign: bool, trips: bool) -> str:
-    """Return the preprocessed unit, with nvcc's extensions replaced by C++, and with counters of trips.
-
-    Raises HostCompileError.
-    """
+    """Return the preprocessed unit with C++ for nvcc's extensions, and counters of trips. Raises HostCompileError."""
     unit = f'#include "{HERE}/include/emu/asm.h"\n{unit}' if foreign else unit
     text = _run([*command, "-x", "c++", "-E", "-fpch-preprocess", "-"], refused, unit)
     text = re.sub(r"^#pragma GCC pch_preprocess.*$", "", text, flags=re.MULTILINE)

@@ -4,9 +4,6 @@ Kernels are ranked within a contest: one problem in one setting. Rows of one job
 sampled in turn: if the machine slowed down, it slowed both, and the interval of their ratio comes from samples of the
 same rounds. Rows of two jobs were not sampled in turn: the interval of their ratio is the quotient of the intervals of
 their times, and the ratio is marked as not measured in turn.
-
-On a GPU, reported speedups are over the vendor's kernels: cuBLAS, cuDNN, cuFFT, the driver's copy. The run's baseline
-may be NumPy, or the first of cuDNN's algorithms; readers want a comparison with the best of the GPU's libraries.
 """
 
 from collections import defaultdict
@@ -332,7 +329,7 @@ _LIKE = 0.01  # vendors' kernels whose times differ by a smaller fraction count 
 
 
 def over_vendors(contests: Sequence[Contest]) -> list[Contest]:
-    """Return the contests. On a GPU, their speedups are relative to a vendor's kernel of the same job.
+    """Return the contests. On a GPU, speedups are over a vendor's kernel, since the run's baseline may be NumPy.
 
     For each operation and setting, vendors' kernels are ordered by the number of problems with a time, then by speed.
     In each contest, the first of these kernels with a time is the baseline. A contest with none keeps its baseline.

@@ -45,10 +45,7 @@ class Cell(NamedTuple):
 
 
 class PivotLine(NamedTuple):
-    """A problem, the unit of its cells, and a cell for each kernel, or None for a kernel without a row.
-
-    sizes: the problem's sizes, if sizes have columns.
-    """
+    """A problem, its sizes if these have columns, the unit of its cells, and a cell (None: no row) for each kernel."""
 
     label: str
     unit: str

@@ -1,7 +1,4 @@
-"""A tuning run in a report: its search for tiles, the race between the best tiles, the verdict and three numbers.
-
-The race's intervals are 99 % intervals with Bonferroni's correction, so that they hold for all tiles jointly.
-"""
+"""A tuning run in a report: its search for tiles, the race between the best tiles, the verdict and three numbers."""
 
 import json
 from collections import Counter
@@ -204,7 +201,7 @@ def decide(default: Groups, tiles: Mapping[str, Groups], raced: int) -> Decision
 
 
 def _ratios(base: Groups, tiles: Mapping[str, Groups], raced: int) -> dict[str, Ratio]:
-    """Return the speedup of each tile over the base; the intervals hold jointly in 99 % of the races."""
+    """Return the speedup of each tile over the base; the intervals hold jointly in 99 % of the races (Bonferroni)."""
     ratios = {name: paired(base, times, RISK / raced) for name, times in tiles.items()}
     return {name: ratio for name, ratio in ratios.items() if ratio is not None}
 

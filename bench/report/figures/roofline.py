@@ -1,7 +1,4 @@
-"""The roofline: each kernel's executed FLOP/s over its FLOP/byte, below the measured ceilings.
-
-Williams, Waterman, Patterson, "Roofline: an insightful visual performance model", CACM 52(4), 2009.
-"""
+"""The roofline: each kernel's executed FLOP/s over its FLOP/byte, below the measured ceilings."""
 
 from collections.abc import Iterator
 from functools import partial

@@ -32,10 +32,7 @@ def drawn(families: Array) -> Array:
 
 
 def share(logs: Array, draws: Array) -> Share:
-    """Return the geometric mean of numbers, given their logarithms, and its interval if there are several families.
-
-    NaN are left out.
-    """
+    """Return the geometric mean of numbers from their logarithms without NaN, and its interval for several families."""
     mean = float(np.exp(np.nanmean(logs)))
     if np.ptp(draws) == 0:  # all draws have the only family
         return Share(mean, None, None)
@@ -145,10 +142,7 @@ def _first(order: Array, means: Array) -> Array:
 
 
 def regret(store: Reader, times: Times, families: Array, lost: Sequence[PolicyLosses], what: str) -> Regret:
-    """Return the regret of the selector, the score of each way to choose, and intervals over families of problems.
-
-    what: a name for the problems.
-    """
+    """Return the regret on problems named `what`, the score of each way to choose, and intervals over families."""
     draws, ids = drawn(families), {problem.id for problem in times.problems}
     logs = {each.way: each.logs for each in lost}
     tree, single_logs = logs[SELECTOR], logs[SINGLE]
