@@ -112,7 +112,8 @@ class Reference(NamedTuple):
     """The float64 `values` of all elements, or of a sample along with sums over each whole row and column.
 
     rows, cols: the sample has the elements where these cross. name: the output's name. beside: references of the
-    problem's other outputs. unit: the unit of error bounds of `values`.
+    problem's other outputs. unit: the unit of error bounds of `values`. mixed: the least unit of all elements if the
+    algorithm adds rows and columns before it multiplies, so that errors of large elements spread; otherwise 0.
     """
 
     product: Product
@@ -123,6 +124,7 @@ class Reference(NamedTuple):
     name: str = "c"
     beside: tuple["Reference", ...] = ()
     unit: Array | float = 1.0
+    mixed: float = 0.0
 
     def check(self, c: Array, bound: Bound, mixed: bool = False) -> Verdict:
         """Compare an output (batch, m, n). mixed: whether the algorithm adds rows and columns before it multiplies."""
@@ -132,7 +134,7 @@ class Reference(NamedTuple):
                 tuple(s._replace(squares=np.maximum(s.squares, unit**2 * _squares(s.weights))) for s in pair)
                 for pair in self.sums
             )
-            return self._replace(unit=unit, sums=sums).check(c, bound._replace(unit=unit))
+            return self._replace(unit=unit, sums=sums, mixed=unit).check(c, bound._replace(unit=unit))
         batch, _, k = self.product.a.shape
         roundings = batch * independent_roundings(len(self.rows), len(self.cols), k)
         bound = bound._replace(roundings=roundings, unit=self.unit)
@@ -149,7 +151,8 @@ class Reference(NamedTuple):
         for i, (rows, columns) in enumerate(self.sums):
             for name, edges, sums in (("columns", c[i][:, EDGES], rows), ("rows", c[i][EDGES].T, columns)):
                 of = f"{self.name}[{i}]" if len(c) > 1 else self.name
-                within = bound._replace(unit=np.sqrt(sums.squares[:, SUMS:]))
+                roundings = independent_roundings(*edges.shape, self.product.a.shape[2])
+                within = bound._replace(unit=np.sqrt(sums.squares[:, SUMS:]), roundings=roundings)
                 if reason := compare(f"first and last {name} of {of}", edges, sums.edges, within, bound.stored).reason:
                     return reason
         return None
@@ -160,7 +163,7 @@ class Reference(NamedTuple):
         places = np.argwhere(zeros)[:SUSPECTS].tolist() if zeros.any() else ()
         for i, row, col in places:
             at = np.array([row]), np.array([col]), slice(i, i + 1)
-            within = bound._replace(unit=self.product.unit(*at)[0, 0])
+            within = bound._replace(unit=np.maximum(self.product.unit(*at)[0, 0], self.mixed))
             want = self.product.grid(*at)[0, 0]
             if reason := compare(self.name, c[i, row, col : col + 1], want, within, bound.stored).reason:
                 place = f"{self.name}[{i}, {row}, {col}]"
@@ -172,7 +175,10 @@ class Reference(NamedTuple):
         # The float64 sums have rounding errors of their own, from n (or m) and k additions in a chain.
         k = self.product.a.shape[2]
         lengths = (c.shape[2], c.shape[1])
-        unstored = [error_variance(sample, self.values, bound, length) for length in lengths]
+        if self.mixed:  # a sample may have none of the rows whose errors are large
+            unstored = [(bound.uneven * bound.rms) ** 2 + (bound.largest / length) ** 2 for length in lengths]
+        else:
+            unstored = [error_variance(sample, self.values, bound, length) for length in lengths]
         for i, (rows, columns) in enumerate(self.sums):
             checksums = both_ways(c[i], rows.weights, columns.weights)
             outputs = both_ways(c[i], rows.weights**2, columns.weights**2, squared=True)
@@ -182,7 +188,7 @@ class Reference(NamedTuple):
                 squares = sums.squares[:, :SUMS]
                 own_error = DTYPES["f64"].roundoff * (length + k) * np.sqrt(squares * (k / 9))
                 stored = DTYPES[bound.stored].roundoff ** 2 / 3 * np.nan_to_num(square)
-                limit = sums_limit(error * squares + stored, own_error)
+                limit = sums_limit(error * squares + stored, own_error, 2 * len(self.sums))
                 of = f"{self.name}[{i}]" if len(c) > 1 else self.name
                 if reason := compare(f"checksum of {of} by {name}", got, sums.values, limit, "f64").reason:
                     return reason
