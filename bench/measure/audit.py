@@ -4,19 +4,19 @@ Each audit returns the reason to mistrust a kernel, or None.
 """
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from random import SystemRandom
 from statistics import median
 
 from kernelmark.bench.measure.roofline import SLICE_S
 from kernelmark.bench.measure.sample import APART, Series
-from kernelmark.bench.measure.stats import MIN_SAMPLES, median_interval
+from kernelmark.bench.measure.stats import MIN_SAMPLES
 from kernelmark.bench.measure.timing import settle
 from kernelmark.bench.measure.turns import WINDOW_S
 
-#: The accepted ratio of a call's time on new values to its time on values that it has seen; the fewest calls of each
-#: kind; the most samples taken to get them.
-SPARED_RATIO, LEAST_ALONE, MOST_SAMPLES = 2.0, 12, 64
+#: The accepted ratio of a call's time on new values to its time on values that it has seen; the fewest batches of calls
+#: apart; the most samples taken to get single calls of both kinds.
+SPARED_RATIO, LEAST_ALONE, MOST_SAMPLES = 2.0, 12, 400
 #: Chance decides which of the two calls of a pair an honest kernel does faster, so that the second is slower by
 #: SPARED_RATIO in at most this share of pairs. The probabilities of accusing it, and of missing one that spares work.
 HONEST_SHARE, FALSE_ALARM, MISS = 0.5, 1e-5, 0.01
@@ -60,7 +60,7 @@ def complaint(series: Series) -> str | None:
 def _moved_nothing(series: Series) -> str | None:
     """Return a complaint if the kernel maps the pages of its output from elsewhere instead of writing them, or None."""
     mark = series.mark()
-    while 0 < len(series.made) < LEAST_MADE:
+    while series.sets[0].has_pages and len(series.made) < LEAST_MADE:
         series.sample()
     series.forget(mark)
     if len(series.made) < LEAST_MADE or (made := median(series.made)) <= MADE_SHARE:
@@ -73,31 +73,33 @@ def _spared_work(series: Series) -> str | None:
     if not series.meets_known:
         return None
     mark = series.mark()
-    for _ in range(MOST_SAMPLES):
-        if min(len(series.new_s), len(series.known_s)) >= LEAST_ALONE:
-            break
-        if series.cuts:
-            series.sample()
-        else:
-            series.take_pair()
+    pairs = _pairs(series.known_s, series.new_s, series.sample if series.cuts else series.take_pair)
+    spares = _spares(pairs, RENEWED_SHARE)
     series.forget(mark)
-    if min(len(series.new_s), len(series.known_s)) < MIN_SAMPLES:
+    if not spares:
         return None
-    new, known = map(median_interval, (series.new_s, series.known_s))
-    if new.low < SPARED_RATIO * known.high:
-        return None
-    times = f"{new.median:.2g} s per call when operands have changed, {known.median:.2g} s when they have not"
-    return f"skips work: {times}"
+    new_s, known_s = median(series.new_s), median(series.known_s)
+    return f"skips work: {new_s:.2g} s per call when operands have changed, {known_s:.2g} s when they have not"
 
 
-def _spares(pairs: Iterable[tuple[float, float]], share: float) -> bool:
-    """Return whether the second call is slower by SPARED_RATIO in `share` of the pairs rather than in HONEST_SHARE.
+def _pairs(first: list[float], second: list[float], take: Callable[[], object]) -> Iterator[tuple[float, float]]:
+    """Yield pairs of times, in random order, then new ones: `take` adds times to the lists, MOST_SAMPLES times."""
+    count = min(len(first), len(second))
+    yield from zip(*(SystemRandom().sample(times[:count], count) for times in (first, second)), strict=True)
+    for _ in range(MOST_SAMPLES):
+        take()
+        yield from zip(first[count:], second[count:], strict=False)
+        count = min(len(first), len(second))
+
+
+def _spares(pairs: Iterable[tuple[float, float]], share: float, ratio: float = SPARED_RATIO) -> bool:
+    """Return whether the second call is slower by `ratio` in `share` of the pairs rather than in HONEST_SHARE.
 
     This is Wald's sequential probability ratio test: it takes pairs until one of both shares is improbable.
     """
     evidence = 0.0
     for fast_s, slow_s in pairs:
-        slower = slow_s >= SPARED_RATIO * fast_s
+        slower = slow_s >= ratio * fast_s
         evidence += math.log(share / HONEST_SHARE if slower else (1 - share) / (1 - HONEST_SHARE))
         if not math.log(MISS) < evidence < -math.log(FALSE_ALARM):
             break
@@ -133,10 +135,18 @@ def _worked_ahead(series: Series) -> str | None:
     groups = [[s for s, woken in zip(series.samples, series.woken, strict=True) if woken == n] for n in (1, 2)]
     if any(len(group) < MIN_SAMPLES for group in groups):
         return None
-    once, twice = map(median_interval, groups)
-    if twice.low < AHEAD_RATIO * once.high:
+
+    def take() -> None:
+        mark = series.mark()
+        series.sample()
+        if (woken := series.woken[-1]) <= len(groups):
+            groups[woken - 1].append(series.samples[-1])
+        series.forget(mark)
+
+    if not _spares(_pairs(*groups, take), RENEWED_SHARE, AHEAD_RATIO):
         return None
-    return f"works ahead: {once.median:.2g} s per call if one call precedes it, {twice.median:.2g} s if two do"
+    once_s, twice_s = map(median, groups)
+    return f"works ahead: {once_s:.2g} s per call if one call precedes it, {twice_s:.2g} s if two do"
 
 
 def spared_when_renewed(series: Series) -> str | None:

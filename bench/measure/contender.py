@@ -242,8 +242,8 @@ class Contender:
             self.series.clock.left_signals &= not self._signals_due
             check_more(self.series)
             reason = complaint(self.series)
-            if self.series.wrong:
-                self._take(Verdict(reason=self.series.wrong), OF_A_TIMED_CALL)
+            if wrong := self.series.wrong or self.series.damage:
+                self._take(Verdict(reason=wrong), OF_A_TIMED_CALL)
             elif reason:
                 self.mistrust(reason)
 

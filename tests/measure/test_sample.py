@@ -62,16 +62,15 @@ def test_an_evicted_sample_touches_no_set_twice_after_its_one_eviction(fake_time
 
 
 def test_every_call_of_a_hot_batch_is_timed_in_stretches_of_random_length(rig):
-    series = rig.warmed(seconds=10e-6, samples=100)
-    assert len(rig.log) == sum(series.woken) + (100 + len(series.apart)) * series.batch
+    series = rig.warmed(seconds=10e-6, samples=200)
+    assert len(rig.log) == sum(series.woken) + (200 + len(series.apart)) * series.batch
     assert {*series.woken} == {1, 2, 3}
     assert min(len(series.new_s), len(series.known_s)) > 5
-    assert series.samples == [pytest.approx(10e-6)] * 100
+    assert series.samples == [pytest.approx(10e-6)] * 200
 
 
-def test_pauses_come_before_some_stretches_and_differ(fake_time, monkeypatch):
+def test_pauses_come_before_some_stretches_and_differ(rig, fake_time, monkeypatch):
     monkeypatch.setattr(sample, "LONGEST_PAUSE_S", 1.0)
-    rig = Rig(fake_time, "copy/m3n4/f32", 1)
     began = []
     series = rig.warmed(act=lambda operands: began.append(fake_time.now))
     fake_time.step = 1e-6
@@ -436,23 +435,23 @@ def known(new_s=(), known_s=(), apart_s=1e-6, late="", together_s=(1e-6,), **oth
         if len(series.apart) == 12:  # the last time
             series.unwritten = late
 
-    fields = {"unwritten": "", "made": (), "samples": (), "woken": (), "cuts": True, "meets_known": True, **other}
+    fields = {"unwritten": "", "made": (), "samples": [], "woken": [], "cuts": True, "meets_known": True, **other}
     clock = SimpleNamespace(left_signals=False, traced=False, time_apart=lambda calls: 0.1e-6)
     does = {"mark": lambda: None, "forget": lambda mark: None, "sample": sample, "clock": clock}
-    series = SimpleNamespace(new_s=new_s, known_s=known_s, apart=[], **does, **fields)
-    return series
+    sets = [SimpleNamespace(has_pages=False)]
+    return (series := SimpleNamespace(new_s=new_s, known_s=known_s, apart=[], sets=sets, **does, **fields))
 
 
 @pytest.mark.parametrize(
     ("new_s", "spared"),
     [
-        ([10e-6] * 12 + [1e-6] * 2, True),  # two were disturbed, or a lucky guess
-        ([1.9e-6] * 14, False),
-        ([1e-6] * 12 + [10e-6] * 2, False),
+        ([10e-6] * 28 + [1e-6] * 2, True),  # two were disturbed, or a lucky guess
+        ([10e-6] * 15 + [1e-6] * 15, False),  # half were disturbed
+        ([1.9e-6] * 30, False),
     ],
 )
 def test_a_call_on_new_values_that_takes_twice_as_long_as_one_on_known_ones_spares_work(new_s, spared):
-    assert ("skips work" in (complaint_of(known(new_s, [1e-6] * 14)) or "")) == spared
+    assert ("skips work" in (complaint_of(known(new_s, [1e-6] * 30)) or "")) == spared
 
 
 @pytest.mark.parametrize(
@@ -481,11 +480,10 @@ def test_an_output_that_calls_apart_leave_unwritten_is_named():
 def test_an_output_whose_pages_are_mapped_in_place_of_being_written_is_seen(flags, reason, fake_time):
     """The kernel maps a copy of the input's pages, or these, where its output is."""
     rig = Rig(fake_time, "copy/m128n256/f32", 1)
-    rig.sets = [OperandSet(rig.problem, rig.device, "small")]
-    file = os.memfd_create("pages")
-    os.ftruncate(file, rig.sets[0].flat["a"].nbytes)
-    map_at(rig.sets[0].flat["a"], mmap.MAP_SHARED, file)
-    rig.sets[0].load(rig.draw)
+    rig.sets = [operands := OperandSet(rig.problem, rig.device, "small")]
+    os.ftruncate(file := os.memfd_create("pages"), operands.flat["a"].nbytes)
+    map_at(operands.flat["a"], mmap.MAP_SHARED, file)
+    operands.load(rig.draw)
     series = rig.warmed(act=lambda operands: map_at(operands.flat["b"], getattr(mmap, flags), file), samples=10)
     assert reason in (complaint_of(series) or "")
 
@@ -497,6 +495,6 @@ def test_calls_apart_are_timed_without_their_pauses(fake_time):
 
 def test_samples_that_one_more_call_before_makes_slower_are_worked_ahead():
     for factor, ahead in ((0.5, False), (1.2, False), (2.0, True)):
-        samples = [1e-3, factor * 1e-3] * 10
-        series = known(samples=samples, woken=[1, 2] * 10, cuts=False, meets_known=False)
+        samples = [1e-3, factor * 1e-3] * 30
+        series = known(samples=samples, woken=[1, 2] * 30, cuts=False, meets_known=False)
         assert (complaint_of(series) or "").startswith("works ahead") == ahead
