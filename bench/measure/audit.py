@@ -21,7 +21,7 @@ SPARED_RATIO, LEAST_ALONE, MOST_SAMPLES = 2.0, 12, 400
 #: SPARED_RATIO in at most this share of pairs. The probabilities of accusing it, and of missing one that spares work.
 HONEST_SHARE, FALSE_ALARM, MISS = 0.5, 1e-5, 0.01
 #: The share of pairs in which a kernel that spares work is slower, and the most pairs taken: of a sample with a batch
-#: of calls apart, and of calls on few and on entirely new values, which cost more but are disturbed less.
+#: of calls apart, and of other calls, which cost more but are disturbed less.
 APART_SHARE, MOST_APART = 0.65, 400
 RENEWED_SHARE, MOST_RENEWED = 0.85, 100
 #: The windows without unusual load in which samples must be slower after all checks, of at most so many, and the fewest
@@ -132,21 +132,21 @@ def _pairs_apart(series: Series) -> Iterator[tuple[float, float]]:
 
 def _worked_ahead(series: Series) -> str | None:
     """Compare samples after one waking call with samples after two, to catch calls that do work of the next call."""
-    groups = [[s for s, woken in zip(series.samples, series.woken, strict=True) if woken == n] for n in (1, 2)]
-    if any(len(group) < MIN_SAMPLES for group in groups):
+    taken = list(zip(series.woken, series.samples, strict=True))
+    once, twice = ([sample for woken, sample in taken if woken == number] for number in (1, 2))
+    if min(len(once), len(twice)) < MIN_SAMPLES:
         return None
 
     def take() -> None:
         mark = series.mark()
         series.sample()
-        if (woken := series.woken[-1]) <= len(groups):
-            groups[woken - 1].append(series.samples[-1])
+        if series.woken[-1] <= 2:
+            (once if series.woken[-1] == 1 else twice).append(series.samples[-1])
         series.forget(mark)
 
-    if not _spares(_pairs(*groups, take), RENEWED_SHARE, AHEAD_RATIO):
+    if not _spares(_pairs(once, twice, take), RENEWED_SHARE, AHEAD_RATIO):
         return None
-    once_s, twice_s = map(median, groups)
-    return f"works ahead: {once_s:.2g} s per call if one call precedes it, {twice_s:.2g} s if two do"
+    return f"works ahead: {median(once):.2g} s per call if one call precedes it, {median(twice):.2g} s if two do"
 
 
 def spared_when_renewed(series: Series) -> str | None:

@@ -151,7 +151,7 @@ class Reference(NamedTuple):
         for i, (rows, columns) in enumerate(self.sums):
             for name, edges, sums in (("columns", c[i][:, EDGES], rows), ("rows", c[i][EDGES].T, columns)):
                 of = f"{self.name}[{i}]" if len(c) > 1 else self.name
-                roundings = independent_roundings(*edges.shape, self.product.a.shape[2])
+                roundings = independent_roundings(len(edges), len(EDGES), self.product.a.shape[2])
                 within = bound._replace(unit=np.sqrt(sums.squares[:, SUMS:]), roundings=roundings)
                 if reason := compare(f"first and last {name} of {of}", edges, sums.edges, within, bound.stored).reason:
                     return reason
