@@ -1,4 +1,8 @@
-"""The history of a kernel on a problem: each version that was tried, its speed, and the changes of its sources."""
+"""The history of a kernel on a problem: each version that was tried, its speed, and the changes of its sources.
+
+Only versions that shared a job were sampled in turn. The interval of any other ratio is the quotient of two intervals,
+and the ratio is marked.
+"""
 
 import difflib
 from collections.abc import Iterator, Sequence
