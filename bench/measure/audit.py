@@ -26,7 +26,7 @@ APART_SHARE, MOST_APART = 0.65, 400
 RENEWED_SHARE, MOST_RENEWED = 0.85, 100
 #: The windows without unusual load in which samples must be slower after all checks, of at most so many, and the fewest
 #: samples of a window. Load is unusual if it exceeds the median of earlier windows by this factor.
-QUIET_WINDOWS, MOST_WINDOWS, LEAST_AGAIN, UNUSUAL_LOAD = 10, 60, 4, 1.1
+QUIET_WINDOWS, MOST_WINDOWS, LEAST_AGAIN, UNUSUAL_LOAD = 10, 300, 4, 1.1
 #: The accepted share of an output's pages that a call has left unmapped, in the median of at least LEAST_MADE calls.
 MADE_SHARE, LEAST_MADE = 0.5, 3
 #: The fewest whole outputs that are checked, if that takes less than CHECKING_S after sampling.

@@ -297,11 +297,11 @@ def test_a_kernel_is_accused_that_is_slower_in_most_pairs_when_all_operands_have
     ("again_s", "loaded", "before", "threads", "accused"),
     [
         ([0.22e-3], 0, {}, 2, True),
-        ([0.22e-3], 50, {}, 1, True),
-        ([0.9e-3], 51, {}, 1, False),
-        ([0.9e-3], 60, {"noise": 0.9, "steal": 2.0}, 1, False),
-        ([0.22e-3], 60, {"noise": 0.92}, 1, True),
-        ([0.9e-3], 60, {"noise": 0.92}, 2, False),
+        ([0.22e-3], 290, {}, 1, True),
+        ([0.9e-3], 291, {}, 1, False),
+        ([0.9e-3], 300, {"noise": 0.9, "steal": 2.0}, 1, False),
+        ([0.22e-3], 300, {"noise": 0.92}, 1, True),
+        ([0.9e-3], 300, {"noise": 0.92}, 2, False),
         ([0.22e-3] * 39 + [0.19e-3], 0, {}, 1, False),
     ],
 )
@@ -310,7 +310,7 @@ def test_a_kernel_is_accused_that_is_slower_after_all_checks_in_ten_windows_with
 ):
     causes = ["noise"] * (2 * loaded - 1)  # the first look causes nothing
     device = SimpleNamespace(stream=None, monitor=lambda: Script(causes))
-    clock = SimpleNamespace(now=iter(range(200)).__next__)
+    clock = SimpleNamespace(now=iter(range(2000)).__next__)
     windows = [Window(0.1, {}, causes) for causes in (before, before, {"noise": 9.9})]
     samples, again = [9e-5] * 5 + [1e-4] * 4 + [9e-3] * 2, cycle(again_s).__next__
     fields = {"samples": samples, "batch": 1, "windows": windows, "device": device, "clock": clock}
