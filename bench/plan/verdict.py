@@ -204,8 +204,8 @@ def error_variance(got: Array, want: Array, bound: Bound, length: int) -> float:
 
 
 def sum_weights(rng: "np.random.Generator", shape: int | tuple[int, ...]) -> Array:
-    """Draw weights for sums of outputs: magnitudes from 1 to 1.5, so that each element counts, and random signs."""
-    return np.copysign(rng.uniform(1, 1.5, shape), rng.uniform(-1, 1, shape))
+    """Draw weights for sums of outputs: magnitudes from 1 to 1.25, so that each element counts, and random signs."""
+    return np.copysign(rng.uniform(1, 1.25, shape), rng.uniform(-1, 1, shape))
 
 
 def sums_limit(variance: Array, own_error: float | Array, verdicts: int = 1) -> Array:
