@@ -30,7 +30,7 @@ QUIET_WINDOWS, MOST_WINDOWS, LEAST_AGAIN, UNUSUAL_LOAD = 10, 300, 4, 1.1
 #: The accepted share of an output's pages that a call has left unmapped, in the median of at least LEAST_MADE calls.
 MADE_SHARE, LEAST_MADE = 0.5, 3
 #: The fewest whole outputs that are checked, if that takes less than CHECKING_S after sampling.
-LEAST_CHECKS, CHECKING_S = 24, 0.03
+LEAST_CHECKS, CHECKING_S = 24, 0.06
 #: The accepted ratio of a sample's time after two waking calls to its time after one. An honest kernel is no slower
 #: after two, which wake its threads better.
 AHEAD_RATIO = 1.5
