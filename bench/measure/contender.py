@@ -23,7 +23,7 @@ from kernelmark.bench.measure.operands import Operands, OperandSet, Place, Scrat
 from kernelmark.bench.measure.present import unavailable
 from kernelmark.bench.measure.sample import Called, Series
 from kernelmark.bench.measure.stats import median_interval
-from kernelmark.bench.measure.timing import CudaClock, call_overhead, captured, now, signals_due
+from kernelmark.bench.measure.timing import CudaClock, call_overhead, captured, now, signals_due, undisturbed
 from kernelmark.bench.measure.verify import Checksums, References, check, verify
 from kernelmark.bench.plan.case import Job
 from kernelmark.bench.plan.dtypes import numerics_missing
@@ -182,7 +182,7 @@ class Contender:
         """Record which GPU kernels a call launches, if all of them run on one GPU and none waits for the host."""
         if self.kernel.device == "cpu" or self.kernel.spread or Mode.GRAPH.refuses(self.kernel):
             return
-        with self._blamed(), self.called("verification"):
+        with self._blamed(), self.called("verification"), undisturbed():
             self.report.launched = launched(self.launches[0], self.device.stream)
             self._refuse_strayed()
 

@@ -33,8 +33,9 @@ SAMPLE_S = 200e-6
 MAX_RESTORED = 32
 #: The least duration of a batch in clock steps.
 MIN_STEPS = 20
-#: Longer calls are not preceded by waking calls, since waking threads and caches is a small part of their time.
-LONG_CALL_S = 10e-3
+#: Waking threads and caches is a small part of longer calls, so few of their samples have a waking call: one of the
+#: first MIN_SAMPLES, and one in LONG_WAKING. It is needed for its early reads.
+LONG_CALL_S, LONG_WAKING = 10e-3, 16
 #: Warming up repeats blocks of this length until neither the fastest call nor the clock changes by SETTLED.
 BLOCK_S = 10e-3
 SETTLED = 0.02
@@ -131,7 +132,7 @@ class Series:
         self._random = random.Random(secrets.randbits(128))
         #: The numbers of the sets, from the one used longest ago to the one used last.
         self._by_last_use = list(range(len(sets)))
-        self._offered = 0
+        self._offered, self._first_waking = 0, self._random.randrange(MIN_SAMPLES)
         self._looks = Looks()
         self._started, self._call_s = math.inf, 0.0
         self.batch = 1
@@ -197,7 +198,10 @@ class Series:
         A batch is timed in stretches of one or more calls. Waking calls are prepared alike, but their time is not kept.
         """
         self._started = min(self._started, self.clock.now())
-        waking = 0 if self.is_long else self._random.choice(WAKING)
+        if self.is_long:
+            waking = int(len(self.samples) == self._first_waking or not self._random.randrange(LONG_WAKING))
+        else:
+            waking = self._random.choice(WAKING)
         stretches = [self._next_stretch(calls) for calls in (*[1] * waking, *self._split())]
         for stretch in stretches[waking:]:
             stretch.is_sample = True
@@ -312,7 +316,8 @@ class Series:
                 operands.spoil(self.draw)
         for which in dict.fromkeys(stretch.sets) if self._restores else ():
             self.sets[which].restore(self.draw)
-        stretch.spots = operands.spots(self.draw) if self._random.random() < 0.5 else []
+        must_look = self.is_long and not stretch.is_sample
+        stretch.spots = operands.spots(self.draw) if must_look or self._random.random() < 0.5 else []
         for spot in stretch.spots:
             spot.poison()
 
@@ -327,11 +332,10 @@ class Series:
     def _time_stretch(self, stretch: _Stretch) -> float:
         """Time the calls of a stretch, and read their outputs as soon as they return.
 
-        Unless a short call's time is kept, elements are also read before the clock is, which takes some 3 us: less than
-        0.1 % of LONG_CALL_S.
+        Unless the time is kept, elements are also read before the clock is. This takes up to 0.1 ms if caches are cold.
         """
         calls, operands = [self._launches[which] for which in stretch.sets], self.sets[stretch.sets[-1]]
-        for spot in stretch.spots if self.is_long or not stretch.is_sample else ():
+        for spot in () if stretch.is_sample else stretch.spots:
             calls += spot.early_reads()
         with undisturbed():
             seconds = self._time(calls, "sampling") * len(calls)
@@ -462,7 +466,7 @@ class Series:
         """Make back-to-back calls, untimed and on unprepared operands, for about this long; return their number."""
         count = max(1, min(round(seconds / max(self._call_s, 1e-9)), self.clock.max_batch))
         launches = islice(cycle(self._launches), count)
-        with self._called("sampling"):
+        with self._called("sampling"), undisturbed():
             for launch in launches:
                 launch()
             self.device.synchronize()

@@ -1,0 +1,23 @@
+"""A clock that tests control, and series on it."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from kernelmark.bench.measure import sample, timing
+from support.timing import FakeTime, Rig
+
+
+@pytest.fixture
+def fake_time(monkeypatch):
+    fake = FakeTime()
+    monkeypatch.setattr(timing, "time", fake)
+    monkeypatch.setattr(timing, "resolution", lambda: 1e-7)
+    monkeypatch.setattr(sample, "LONGEST_PAUSE_S", 0.0)  # pauses end by the clock
+    monkeypatch.setattr(timing, "random", SimpleNamespace(uniform=lambda *_: 0.0))
+    return fake
+
+
+@pytest.fixture
+def rig(fake_time):
+    return Rig(fake_time, "copy/m3n4/f32", 1)
