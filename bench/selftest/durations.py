@@ -12,11 +12,11 @@ from kernelmark.bench.selftest.finding import Finding, Tick, measured
 from kernelmark.bench.selftest.known import DURATIONS_US, counter_missing, spin_name
 from kernelmark.bench.selftest.neighbour import SHARE, Neighbour, pinned
 
-#: The accepted relative error of a time; an error up to the cost of a call is accepted as well.
+#: The accepted relative error of a time, beyond the cost of a call.
 RELATIVE = 0.005
 BUDGET = Budget()
-BARE_CALLS = 2000
-WORK_S = 20e-6
+#: The calls that show the cost of a call take about ALONE_S for each duration; there are at least 50, at most 2000.
+ALONE_S, FEWEST, MOST = 0.2, 50, 2000
 #: The least CPU share that the neighbour must have used; with less, the check shows nothing.
 LEAST_SHARE = 0.8 * SHARE
 
@@ -32,7 +32,8 @@ def check(tick: Tick) -> Iterator[Finding]:
         yield from _on_cpu(tick)
     if "cuda" in devices_present():
         rows = _measure("cuda")
-        yield from judge(rows, rows[0].interval.median if rows[0].interval else 0.0, "GPU", "an empty launch")
+        empty_s = rows[0].interval.median if rows[0].interval else 0.0
+        yield from judge(rows, dict.fromkeys(DURATIONS_US, empty_s), "GPU")
         tick()
 
 
@@ -40,16 +41,16 @@ def _on_cpu(tick: Tick) -> Iterator[Finding]:
     if reason := counter_missing():
         yield Finding("durations", "not testable here", reason, None)
         return
-    bare_s, quiet = bare_call_s(), _measure("cpu")
+    before_s, quiet, between_s = call_costs_s(), _measure("cpu"), call_costs_s()
     tick()
-    yield cost_of_a_call(bare_s, quiet[0])
-    yield from judge(quiet, bare_s, "quiet")
+    yield cost_of_a_call(quiet[0])
+    yield from judge(quiet, _larger(before_s, between_s), "quiet")
     with Neighbour() as neighbour:
         disturbed = _measure("cpu")
     tick()
     figure, bound = f"busy {100 * neighbour.share:.1f} % of the time", f"at least {100 * LEAST_SHARE:.0f} %"
     yield Finding("durations: neighbour on the same core", figure, bound, neighbour.share >= LEAST_SHARE)
-    yield from judge(disturbed, bare_s, "neighbour")
+    yield from judge(disturbed, _larger(between_s, call_costs_s()), "neighbour")
 
 
 def _measure(device: str) -> list[Measurement]:
@@ -58,27 +59,31 @@ def _measure(device: str) -> list[Measurement]:
     return measured(("copy/m4n8/f32",), kernels, "timed", budget=BUDGET, device=device)
 
 
-def bare_call_s() -> float:
-    """Return the time that the harness measures for an empty compiled call: the 90th percentile of many calls.
+def call_costs_s() -> dict[int, float]:
+    """Return for each duration how much longer a call takes in a loop without a harness: the 90th percentile.
 
-    Each call is timed alone, after 20 us of other work. In a batch, an empty call takes a fraction of this time,
-    because caches and branch predictors still hold the state of the previous call.
+    The longer a kernel spins, the more of the code that calls it has left the caches when it returns.
     """
     from kernelmark.bench.selftest._spin import spinner
 
     source = np.zeros(32, np.float32)
     target = np.empty_like(source)
-    addresses = target.ctypes.data, source.ctypes.data, source.nbytes
-    clock, empty, work, times_s = CpuClock(), spinner(*addresses, 0), spinner(*addresses, WORK_S), []
-    for _ in range(BARE_CALLS):
-        work()
-        times_s.append(clock.time([empty]))
-    return float(np.quantile(times_s, 0.9))
+    clock, costs_s = CpuClock(), {}
+    for duration_us in DURATIONS_US[1:]:
+        duration_s = duration_us * 1e-6
+        call = spinner(target.ctypes.data, source.ctypes.data, source.nbytes, duration_s)
+        count = max(FEWEST, min(round(ALONE_S / duration_s), MOST))
+        costs_s[duration_us] = float(np.quantile([clock.time([call]) for _ in range(count)], 0.9)) - duration_s
+    return costs_s
 
 
-def cost_of_a_call(bare_s: float, empty: Measurement) -> Finding:
-    """Report the time of an empty compiled call, alone and in a batch, and `call_overhead_s`. There is no bound."""
-    parts = [f"{1e9 * bare_s:.0f} ns alone"]
+def _larger(first_s: dict[int, float], second_s: dict[int, float]) -> dict[int, float]:
+    return {duration: max(cost_s, second_s[duration]) for duration, cost_s in first_s.items()}
+
+
+def cost_of_a_call(empty: Measurement) -> Finding:
+    """Report the time of an empty compiled call in a batch, and `call_overhead_s`. There is no bound."""
+    parts = []
     if empty.interval:
         parts.append(f"{1e9 * empty.interval.median:.0f} ns in a batch")
     if empty.call_overhead_s:
@@ -86,15 +91,18 @@ def cost_of_a_call(bare_s: float, empty: Measurement) -> Finding:
     return Finding("durations: a call that does nothing", ", ".join(parts), "", None)
 
 
-def judge(rows: list[Measurement], call_s: float, where: str, call: str = "a call timed alone") -> Iterator[Finding]:
-    """Compare measured times with known durations, except in the first row (an empty kernel). call_s: a call's cost."""
+def judge(rows: list[Measurement], costs_s: dict[int, float], where: str) -> Iterator[Finding]:
+    """Compare measured times with known durations, except in the first row (an empty kernel).
+
+    A time may be RELATIVE shorter than its duration, and RELATIVE plus the cost of a call longer.
+    """
     for row, duration_us in list(zip(rows, DURATIONS_US, strict=True))[1:]:
         name = f"durations: {duration_us} us, {where}"
         if row.interval is None:
             yield Finding(name, f"{row.status}: {row.reason}", "a time", False)
             continue
-        found_s, duration_s = row.interval.median, duration_us * 1e-6
+        found_s, duration_s, cost_s = row.interval.median, duration_us * 1e-6, max(0.0, costs_s[duration_us])
         off_s, relative_s = found_s - duration_s, RELATIVE * duration_s
         figure = f"{1e6 * found_s:.6g} us ({100 * off_s / duration_s:+.2f} %, {1e9 * off_s:+.0f} ns)"
-        bound = f"{100 * RELATIVE:g} %" if relative_s >= call_s else f"{1e9 * call_s:.0f} ns, {call}"
-        yield Finding(name, figure, bound, abs(off_s) <= max(relative_s, call_s))
+        bound = f"{100 * RELATIVE:g} % + {1e9 * cost_s:.0f} ns"
+        yield Finding(name, figure, bound, -relative_s <= off_s <= relative_s + cost_s)
