@@ -23,7 +23,7 @@ from kernelmark.bench.measure.operands import Operands, OperandSet, Place, Scrat
 from kernelmark.bench.measure.present import unavailable
 from kernelmark.bench.measure.sample import Called, Series
 from kernelmark.bench.measure.stats import median_interval
-from kernelmark.bench.measure.timing import CudaClock, call_overhead, captured, now, signals_due, undisturbed
+from kernelmark.bench.measure.timing import CudaClock, call_overhead, captured, now, signals_due, tidied, undisturbed
 from kernelmark.bench.measure.verify import Checksums, References, check, verify
 from kernelmark.bench.plan.case import Job
 from kernelmark.bench.plan.dtypes import numerics_missing
@@ -95,7 +95,7 @@ class Contender:
 
     def set_up(self, sets: list[OperandSet], moved: OperandSet | None = None) -> None:
         """Set up a launch on each operand set, with shared scratch. moved: a set at other addresses, never timed."""
-        with self._blamed(), self.called("set-up"):
+        with self._blamed(), self.called("set-up"), tidied():
             if reason := self._refusal():
                 raise Unsupported(reason)
             self._moved = self._launch_on(moved) if moved else None

@@ -27,7 +27,7 @@ SETTLE_S = 0.002 if "OPENBLAS_THREAD_TIMEOUT" in os.environ else 0.15
 #: Python's clock, bound before a plug-in could replace it.
 time: Any = SimpleNamespace(perf_counter=_time.perf_counter, sleep=_time.sleep)
 _is_collecting, _collect, _do_not_collect = gc.isenabled, gc.enable, gc.disable
-_block, _pending, _timer = signal.pthread_sigmask, signal.sigpending, signal.getitimer
+_block, _pending, _timer, _set = signal.pthread_sigmask, signal.sigpending, signal.getitimer, signal.setitimer
 _TIMERS = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
 #: Signals that neither stop a process nor report a fault; a kernel could postpone work to their handlers.
 _HELD = {signal.SIGALRM, signal.SIGVTALRM, signal.SIGPROF, signal.SIGUSR1, signal.SIGUSR2, signal.SIGIO, signal.SIGURG}
@@ -73,12 +73,24 @@ def undisturbed() -> Iterator[None]:
     collecting, blocked = _is_collecting(), _block(signal.SIG_BLOCK, _HELD)
     _do_not_collect()
     try:
-        yield
+        with tidied():
+            yield
     finally:
-        unhook()
         if collecting:
             _collect()
         _block(signal.SIG_SETMASK, blocked)
+
+
+@contextmanager
+def tidied() -> Iterator[None]:
+    """Return a context that removes hooks and stops interval timers of its calls, for which others would be blamed."""
+    stopped = [which for which in _TIMERS if not _timer(which)[0]]
+    try:
+        yield
+    finally:
+        unhook()
+        for which in stopped:
+            _set(which, 0.0)
 
 
 def signals_due() -> bool:

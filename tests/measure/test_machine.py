@@ -3,6 +3,7 @@
 import gc
 import os
 import platform
+import signal
 import sys
 import threading
 from pathlib import Path
@@ -317,6 +318,14 @@ def test_garbage_collection_is_off_in_a_sample_and_given_back_after_one_that_rai
     with pytest.raises(ZeroDivisionError):
         CpuClock().time([lambda: seen.append(gc.isenabled()), lambda: 1 // 0])
     assert (seen, gc.isenabled()) == ([False], True)
+
+
+def test_a_timer_that_a_call_starts_is_noticed_and_stopped_and_an_earlier_one_goes_on():
+    clock = CpuClock()
+    signal.setitimer(signal.ITIMER_PROF, 1000.0)
+    clock.time([lambda: signal.setitimer(signal.ITIMER_REAL, 1000.0, 1.0)])
+    assert (clock.left_signals, signal.getitimer(signal.ITIMER_REAL)[0]) == (True, 0.0)
+    assert signal.setitimer(signal.ITIMER_PROF, 0.0)[0] > 900
 
 
 def test_threads_that_the_system_refuses_are_no_fault_of_the_kernel(monkeypatch):
