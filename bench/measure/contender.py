@@ -217,6 +217,8 @@ class Contender:
             check_output = partial(checksums.wrong, numerics=numerics) if checksums.possible else None
             checks = self.called, shared, check_output, checksums.took_s
             self.series = Series(self.launches, sets, draw, self.device, clock, does.from_memory, evict, *checks)
+            if isinstance(clock, CudaClock):
+                clock.restore = self.series.restore
             self._observers = [kind(self.series, monitor) for kind in OBSERVERS]
             for observer in self._observers:
                 observer.before()

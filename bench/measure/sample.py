@@ -130,8 +130,8 @@ class Series:
         self._evict = cold and (evict or self._restores)
         self.cold_by_eviction = cold and evict
         self._random = random.Random(secrets.randbits(128))
-        #: The numbers of the sets, from the one used longest ago to the one used last.
-        self._by_last_use = list(range(len(sets)))
+        #: The numbers of the sets, from the one used longest ago to the one used last; those of the timed calls.
+        self._by_last_use, self._timed_sets = list(range(len(sets))), list[int]()
         self._offered, self._first_waking = 0, self._random.randrange(MIN_SAMPLES)
         self._looks = Looks()
         self._started, self._call_s = math.inf, 0.0
@@ -335,6 +335,7 @@ class Series:
         Unless the time is kept, elements are also read before the clock is. This takes up to 0.1 ms if caches are cold.
         """
         calls, operands = [self._launches[which] for which in stretch.sets], self.sets[stretch.sets[-1]]
+        self._timed_sets = stretch.sets
         for spot in () if stretch.is_sample else stretch.spots:
             calls += spot.early_reads()
         with undisturbed():
@@ -347,6 +348,11 @@ class Series:
         if stretch.spots and operands.has_pages:
             self.made.append(operands.touch())
         return seconds
+
+    def restore(self) -> None:
+        """Restore the operands of the timed calls, which are made again."""
+        for which in self._timed_sets:
+            self.sets[which].restore(self.draw)
 
     def _look_for_unwritten(self, spots: list[Spots]) -> None:
         late = next((spot.operand for spot in spots if spot.is_late()), "")
@@ -413,6 +419,7 @@ class Series:
         On return, only the first OperandSet has the drawn values. Its outputs are those of the call on new values.
         """
         launch, operands, seconds = self._launches[0], self.sets[0], []
+        self._timed_sets = [0]
         for renews in (False, True):
             before = {name: values.copy() for name, values in self.draw.flat.items()}
             self.draw.redraw()  # in both cases, since a helper process that has waited longer wakes more slowly

@@ -125,13 +125,16 @@ def synchronising_call():
     control.launches_take(4_000_000)
     clock = device.clock(hold=True)
     clock.RELEASE_S = 0.05
+    done = []
+    clock.restore = lambda: done.append("restored")
 
     def call():
+        done.append("called")
         launch(stream, kernel)
         stream.sync()
 
     span = clock.time([call])
-    return {"held": clock.holds_stream, "span": span}
+    return {"held": clock.holds_stream, "span": span, "done": done}
 
 
 def way(name):
