@@ -193,12 +193,20 @@ def test_the_victim_of_a_corrupted_process_is_measured_alone_and_says_so(measure
     assert (victim.over_baseline, victim.attempt) == (None, 2)
 
 
-@pytest.mark.parametrize(("status", "victim"), [("wrong", "wrong_beside_spoils"), ("failed", "raises_beside_spoils")])
+@pytest.mark.parametrize(
+    ("status", "victim"),
+    [
+        ("wrong", "wrong_beside_spoils"),
+        ("failed", "raises_beside_spoils"),
+        ("mistrusted", "traces_beside_spoils"),
+    ],
+)
 def test_the_victim_of_another_kernel_is_judged_again_alone_before_it_is_blamed(measure, status, victim):
     spoils, suffers, honest = measure("spoils", victim, "honest")
     assert (spoils.status, suffers.status, honest.status) == ("ok", "ok", "ok")
     assert f"measured alone, since with other kernels it was {status}: " in suffers.disturbed
     assert ALONE not in spoils.disturbed + honest.disturbed
+    assert suffers.entropy != honest.entropy == spoils.entropy
 
 
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs a CPU beside the kernel's own")

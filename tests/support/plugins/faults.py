@@ -191,6 +191,7 @@ declare("corrupts", lambda: SHARED.fill(8))
 declare("reads", lambda: ctypes.string_at(int(SHARED[1])))
 declare("spoils", lambda: LEFT.append("a setting of the library"))
 declare("raises_beside_spoils", raises_beside_spoils)
+declare("traces_beside_spoils", lambda: LEFT and sys.settrace(lambda *_: None))
 for _name, _at in (("set_up", None), ("verification", VERIFICATION), ("sampling", SAMPLING)):
     declare(f"forks_in_{_name}", os.fork, _at)
     declare(f"hangs_in_{_name}", hangs, _at)
