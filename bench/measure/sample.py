@@ -308,12 +308,10 @@ class Series:
             operands.freshen(self.draw, operands.change)
         else:
             stretch.judged_on = self._drawn_to_be_judged()
-            if stretch.judged_on is not None:
-                operands.repaired(self.draw)  # damage by an earlier stretch, perhaps another contender's
             change = self.draw.change() if stretch.judged_on is None else self.shared[stretch.judged_on]
             operands.freshen(self.draw, change)
-            if stretch.judged_on is not None:
-                operands.spoil(self.draw)
+            if stretch.judged_on is not None or self._random.random() < 0.5:
+                operands.spoil(self.draw)  # in other stretches, too, so that a kernel cannot tell which are judged
         for which in dict.fromkeys(stretch.sets) if self._restores else ():
             self.sets[which].restore(self.draw)
         must_look = self.is_long and not stretch.is_sample
@@ -343,8 +341,11 @@ class Series:
             if stretch.judged_on is not None:
                 self.snapshots[stretch.judged_on] = operands.snapshot(self.snapshots.get(stretch.judged_on))
             self._look_for_unwritten(stretch.spots)
-        if stretch.judged_on is not None and (damage := operands.repaired(self.draw)):
-            self.damage = self.damage or damage
+        if stretch.judged_on is not None and operands.repaired(self.draw):
+            # Perhaps another contender did the damage, so this one is blamed if another call of it does some, too.
+            del self.snapshots[stretch.judged_on]
+            self._time(calls, "sampling")
+            self.damage = self.damage or operands.repaired(self.draw) or ""
         if stretch.spots and operands.has_pages:
             self.made.append(operands.touch())
         return seconds

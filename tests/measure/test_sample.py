@@ -11,7 +11,7 @@ from kernelmark.bench.measure import sample
 from kernelmark.bench.measure.disturbance import disturbance
 from kernelmark.bench.measure.monitor import means
 from kernelmark.bench.measure.observers import METERED_S, Energy
-from kernelmark.bench.measure.operands import Spots
+from kernelmark.bench.measure.operands import OperandSet, Spots
 from kernelmark.bench.measure.timing import CpuClock
 from kernelmark.bench.measure.turns import Turns
 from kernelmark.bench.plan.case import Budget
@@ -115,6 +115,13 @@ def test_outputs_that_are_judged_are_of_stretches_drawn_from_all(fake_time):
     for number, snapshot in series.snapshots.items():
         with rig.draw.holding(series.shared[number]):
             assert np.array_equal(snapshot["b"][1:], rig.draw.flat["a"][1:])
+
+
+def test_operands_are_looked_through_after_judged_calls_alone_and_never_before(rig, monkeypatch):
+    monkeypatch.setattr(OperandSet, "damage", damage := Mock(return_value=None))
+    monkeypatch.setattr(OperandSet, "snapshot", snapshot := Mock(return_value={}))
+    rig.warmed(shared=4, samples=100)
+    assert damage.call_count == snapshot.call_count > 4
 
 
 @pytest.mark.parametrize(("sets", "cold"), [(1, False), (1, True), (8, True)])
