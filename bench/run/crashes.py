@@ -357,7 +357,7 @@ class Workers(AbstractContextManager["Workers", None]):
         One of kernelmark's kernels that hung in a job with plug-ins is tried alone, too.
         """
         kernel = REGISTRY.kernels.get(entrant.kernel)
-        if death.status == Status.CRASHED or (job.plugins and kernel and kernel.is_ours):
+        if death.status != Status.TIMEOUT or (job.plugins and kernel and kernel.is_ours):
             return self._alone(job, entrant, death, key, attempt + 1, killed)
         return _row(entrant, death, attempt)
 

@@ -321,6 +321,14 @@ def test_a_kernel_that_takes_the_last_of_the_memory_is_oom(measure, monkeypatch)
     assert re.fullmatch(r"verification: the process used 0\.[234]\d* GB, 0\.2 GB are left", bad.reason)
 
 
+def test_a_kernel_that_meets_the_end_of_the_memory_that_another_leaked_is_measured_alone(measure, monkeypatch):
+    monkeypatch.setattr(memory, "available_bytes", lambda: 400_000_000)
+    monkeypatch.setattr(memory, "whole_bytes", lambda: 20_000_000_000)
+    culprit, victim = measure("leaks_memory", "borrows_memory")
+    assert (culprit.status, victim.status, victim.reason) == ("ok", "ok", "")
+    assert f"{ALONE}, since with other kernels the worker was lost (verification: the process used" in victim.disturbed
+
+
 def test_a_worker_is_looked_at_sooner_where_memory_is_short():
     assert crashes.next_look_s(None) == crashes.next_look_s(100e9) == crashes.POLL_S
     assert crashes.SOONEST_S < crashes.next_look_s(1e9) < crashes.POLL_S

@@ -18,7 +18,7 @@ from kernelmark import kernel
 #: Calls of 3 ms: the first verifies, at most four warm up, at least twelve belong to samples.
 CALL_S = 3e-3
 VERIFICATION, SAMPLING = 1, 8
-FILLED_BYTES = 300_000_000
+FILLED_BYTES, LEAKED_BYTES = 300_000_000, 200_000_000
 
 
 def declare(name, act, at=VERIFICATION, on=lambda problem: True):
@@ -142,6 +142,20 @@ def fills_memory():
     del filled
 
 
+#: What a kernel has left in memory.
+LEAKED = []
+
+
+def leaks_memory():
+    LEAKED[:] = LEAKED or [np.ones(LEAKED_BYTES, np.uint8)]
+
+
+def borrows_memory():
+    borrowed = np.ones(LEAKED_BYTES, np.uint8)
+    time.sleep(1)
+    del borrowed
+
+
 #: What two kernels of one library might share: a word of the first, and the address of what the second one reads.
 TEXT = ctypes.create_string_buffer(b"all is well")
 SHARED = np.array([0, ctypes.addressof(TEXT)], np.uint64)
@@ -179,7 +193,7 @@ def beside_another(problem):
 
 ACTS = (
     segv, aborts, killed_by_a_stranger, killed_twice, leaves_a_child, leaves_a_daemon, starts_80, shares_memory,
-    writes_into_the_pipe, begins_a_reply, fills_memory, raises_interrupt,
+    writes_into_the_pipe, begins_a_reply, fills_memory, leaks_memory, borrows_memory, raises_interrupt,
 )  # fmt: skip
 for _act in ACTS:
     declare(_act.__name__, _act)
