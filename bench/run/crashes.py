@@ -47,6 +47,8 @@ CALLS, BUDGETS, LEAST_JOB_S = 100, 10, 60.0
 FLOOR_SHARE, LEAST_FLOOR_BYTES = 0.03, 128 * 2**20
 #: Seconds between two checks of a busy worker, which disturb it little; if memory is short, as few as SOONEST_S.
 POLL_S, SOONEST_S = 0.25, 5e-3
+#: If the parent checks a worker later than it should by more than this, it was stopped, as in a paused container.
+STOPPED_S = 1.0
 #: The rate at which a process is assumed to fill memory.
 FILL_BYTES_PER_S = 20e9
 #: A count of the system's kills is used for a new job up to this age, since reading it takes as long as a short job.
@@ -87,6 +89,9 @@ class Worker:
         self._shared = scratch_file()
         self._board = Board(self._shared.fileno())
         self.is_fresh, self._look_s = True, next_look_s(_spare_bytes())
+        self._asked_s = self._looked_s = now()
+        #: The times in which this process was stopped during the job: begin and end.
+        self._stops: list[tuple[float, float]] = []
         self._kills, self._kills_at_s = memory.kills_by_system(), now()
         variables = idle_variables() | environment(key.isa) | ({"CUDA_VISIBLE_DEVICES": key.gpu} if key.gpu else {})
         shared, words = self._shared.fileno(), msgspec.json.encode(key).decode()
@@ -108,12 +113,14 @@ class Worker:
         return reply._replace(fresh=fresh, entropy=self._board.entropy) if isinstance(reply, Death) else reply
 
     def _answer(self, job: Job, progress: Progress) -> Reply | Death:
-        number, until_s = self._child.ask(job), now() + job_limit_s(job)
+        number = self._child.ask(job)
+        self._asked_s = self._looked_s = now()
+        self._stops = []
         try:
             while True:
                 message = self._child.receive(self._look_s)
                 if message is None:
-                    if death := self._look(job, until_s, progress):
+                    if death := self._look(job, progress):
                         return death
                     continue
                 reply = msgspec.msgpack.decode(message.body, type=Reply)
@@ -130,26 +137,37 @@ class Worker:
             return Death((reply.lost[0],), Status.CRASHED, reply.lost[1])
         return reply
 
-    def _look(self, job: Job, until_s: float, progress: Progress) -> Death | None:
+    def _look(self, job: Job, progress: Progress) -> Death | None:
         """Return why the worker must be ended, or None, and report the call in progress."""
+        self._note_stop()
         trim(self._child.log)
         spare, call = _spare_bytes(), self._board.read()
-        if death := self._overdue(job, call, until_s) or self._greedy(job, call, spare) or self._crowded(job, call):
+        if death := self._overdue(job, call) or self._greedy(job, call, spare) or self._crowded(job, call):
             return death
         self._look_s = next_look_s(spare)
         if call and call.stage != IMPORT:
             progress.calls(job.entrants[call.contender], call.stage)
         return None
 
-    def _overdue(self, job: Job, call: Call | None, until_s: float) -> Death | None:
+    def _note_stop(self) -> None:
+        """Note the time since the last look if this process was stopped meanwhile, and perhaps the worker too."""
+        due_s, self._looked_s = self._looked_s + POLL_S, now()
+        if self._looked_s - due_s > STOPPED_S:
+            self._stops.append((due_s, self._looked_s))
+
+    def _ran_s(self, since_s: float) -> float:
+        """Return the seconds from a time to the last look, without those in which this process was stopped."""
+        return self._looked_s - since_s - sum(max(0.0, end - max(begin, since_s)) for begin, end in self._stops)
+
+    def _overdue(self, job: Job, call: Call | None) -> Death | None:
         """Return the `Death` of a worker whose call or job takes too long, or None. Raises UsageError for an import."""
         limit_s = call_limit_s(call.stage, job.timeout_s) if call else 0.0
-        if call and now() - call.since_s > limit_s:
+        if call and self._ran_s(call.since_s) > limit_s:
             reason = f"{call.stage} took more than {limit_s:g} s; see --timeout"
             if call.stage == IMPORT:
                 subject = f"plugin {' and '.join(job.plugins)}" if job.plugins else "the libraries of kernels"
                 raise UsageError(f"{subject}: {reason}")
-        elif now() > until_s:
+        elif self._ran_s(self._asked_s) > job_limit_s(job):
             reason = f"all kernels together took more than {job_limit_s(job):g} s; see --timeout"
         else:
             return None

@@ -1,6 +1,9 @@
 """Foreign code that hangs outside of a kernel's calls, in real processes: `--timeout` applies there, too."""
 
+import os
 import re
+import signal
+import time
 from pathlib import Path
 
 import pytest
@@ -11,7 +14,10 @@ from kernelmark.bench.plan.modes import Mode
 from kernelmark.bench.run import crashes
 from kernelmark.bench.run.asked import jobs_asked, suites_asked
 from kernelmark.bench.run.crashes import Workers
-from support.plugins import UNRULY
+from kernelmark.bench.run.family import below
+from support.plugins import FAULTS, UNRULY
+from support.processes import complaints, wait_for
+from support.runs import SMALL, query
 
 #: Ample for calls of 3 ms.
 TIMEOUT_S = 0.5
@@ -30,10 +36,10 @@ def workers(monkeypatch):
 def measure(workers):
     """Status, reason and attempt of each row of a job of the unruly operation, by what hangs in it and by kernel."""
 
-    def of(*problems, kernels=("honest",)):
+    def of(*problems, kernels=("honest",), timeout_s=TIMEOUT_S):
         ids = tuple(f"stall/m8/f32{problem and '/'}{problem}" for problem in problems)
         names = tuple(f"stall/bad.{name}" for name in kernels)
-        job = Job(ids, names, Mode.HOT, (UNRULY,), 0, Budget(0.02), 1, names[0], timeout_s=TIMEOUT_S)
+        job = Job(ids, names, Mode.HOT, (UNRULY,), 0, Budget(0.02), 1, names[0], timeout_s=timeout_s)
         method_of = dict(zip(ids, problems, strict=True))
         rows = workers.run(job, WorkerKey("cpu", 1))
         return {(method_of[row.problem], row.kernel[10:]): (row.status, row.reason, row.attempt) for row in rows}
@@ -75,6 +81,26 @@ def test_the_limit_of_a_job_grows_with_its_contenders_and_what_a_call_may_take()
     assert limit_s(60.0, "a") == 60 * crashes.CALLS + 2 * crashes.BUDGETS
     assert limit_s(60.0, "a", "b") == 2 * limit_s(60.0, "a")
     assert limit_s(0.01, "a") == crashes.LEAST_JOB_S
+
+
+def test_no_limit_counts_the_time_in_which_the_parent_was_stopped(measure, monkeypatch):
+    """The clock leaps as it does for a process that is stopped, first while plug-ins are imported."""
+    began, clock = time.monotonic(), crashes.now
+    monkeypatch.setattr(crashes, "now", lambda: clock() + 1e6 * (time.monotonic() - began > 0.1))
+    assert measure("", timeout_s=60.0) == {("", "honest"): ("ok", "", 1)}
+
+
+def test_a_run_that_was_stopped_for_longer_than_a_call_may_take_goes_on(start, told, folder):
+    quick = ("--mode", "hot", "--max-time", "0.01", "--no-ceilings", "--threads", "1", "--timeout", "2")
+    run = start("run", SMALL, *quick, "--plugin", FAULTS, "--kernels", "copy/bad.tells_and_works", "--db", "r.db")
+    wait_for(told.exists)
+    stopped = [run.pid, *(member.pid for member in below(run.pid))]
+    for number, seconds in ((signal.SIGSTOP, 2.5), (signal.SIGCONT, 0)):
+        for pid in stopped:
+            os.kill(pid, number)
+        time.sleep(seconds)
+    assert (run.wait(), complaints(run.communicate()[1])) == (0, [])
+    assert [(row["status"], row["attempt"]) for row in query(folder / "r.db", "SELECT * FROM result")] == [("ok", 1)]
 
 
 #: What a plug-in does when it is imported, and how it is refused.

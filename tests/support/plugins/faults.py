@@ -17,6 +17,8 @@ from kernelmark import kernel
 
 #: Calls of 3 ms: the first verifies, at most four warm up, at least twelve belong to samples.
 CALL_S = 3e-3
+#: The CPU time of a longer call.
+WORK_S = 0.2
 VERIFICATION, SAMPLING = 1, 8
 FILLED_BYTES, LEAKED_BYTES = 300_000_000, 200_000_000
 
@@ -115,6 +117,13 @@ def starts_80():
             if i == 0:
                 tell(os.getpid())
             hangs()
+
+
+def tells_and_works():
+    tell(os.getpid())
+    until_s = time.process_time() + WORK_S
+    while time.process_time() < until_s:
+        pass
 
 
 def begins_a_reply():
@@ -216,6 +225,7 @@ declare("segv_on_f64", segv, on=lambda problem: problem.endswith("f64"))
 declare("killed_beside_variants", killed_by_a_stranger, on=beside_another)
 declare("exits", lambda: os._exit(3))
 declare("prints", lambda: print("what a kernel prints", flush=True))
+declare("tells_and_works", tells_and_works)
 declare("tells", lambda: tell(os.getpid()))
 declare("honest", lambda: None)
 
