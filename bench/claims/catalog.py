@@ -1,6 +1,6 @@
 """The claims and the experiments that test them, read from bench/claims/*.toml."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
@@ -131,7 +131,10 @@ class Claim(TomlTable, frozen=True):
 
 
 class Catalog(TomlTable, frozen=True):
-    """The experiments and claims of one TOML file in bench/claims/."""
+    """The experiments and claims of one TOML file in bench/claims/.
+
+    In the file, `like` names an earlier table of the same kind; keys that a table lacks are those of the named table.
+    """
 
     experiment: tuple[Experiment, ...] = ()
     claim: tuple[Claim, ...] = ()
@@ -140,7 +143,18 @@ class Catalog(TomlTable, frozen=True):
 @lru_cache
 def files() -> dict[str, Catalog]:
     """Return the contents of each file of claims, in order. Raises UsageError."""
-    return {name: read_table(FOLDER / f"{name}.toml", Catalog) for name in ORDER}
+    return {name: read_table(FOLDER / f"{name}.toml", Catalog, complete=_completed) for name in ORDER}
+
+
+def _completed(file: dict[str, list[dict[str, Any]]]) -> dict[str, list[dict[str, Any]]]:
+    """Return the tables of a file, with the missing keys of each taken from the table that it names by `like`."""
+    for tables in file.values():
+        by_id: dict[str, dict[str, Any]] = {}
+        for table in tables:
+            for key, value in by_id[table.pop("like")].items() if "like" in table else ():
+                table[key] = value | table.get(key, {}) if key == "comparison" else table.get(key, value)
+            by_id[table["id"]] = table
+    return file
 
 
 @lru_cache
@@ -180,9 +194,14 @@ def claims(only: Iterable[str] = ()) -> list[Claim]:
     return [claim for name, claim in known.items() if not wanted or name in wanted | of_files]
 
 
-def read_table(path: Path, kind: type[Any], remedy: str = "") -> Any:
-    """Return the contents of a TOML file as `kind`. Raises UsageError with the file, the key and the remedy."""
+def read_table(
+    path: Path, kind: type[Any], remedy: str = "", complete: Callable[[dict[str, Any]], object] = dict
+) -> Any:
+    """Return the contents of a TOML file as `kind`, after `complete` has added what the file leaves out.
+
+    Raises UsageError with the file, the key and the remedy.
+    """
     try:
-        return msgspec.convert(read_toml(path), kind)
+        return msgspec.convert(complete(read_toml(path)), kind)
     except msgspec.ValidationError as error:
         raise UsageError(f"{path}: {error}{remedy}") from None
