@@ -47,8 +47,8 @@ COMMANDS = {
     ("runs",): "the new run",
     ("show", "new"): "NOISY",
     ("show", "new", "--by", "network"): "NOISY",
-    ("show", "new", "--by", "network", "--step"): "no share",
-    ("show", "new", "--by", "overlap"): "overlap",
+    ("show", "new", "--by", "network", "--step"): "NOISY",
+    ("show", "new", "--by", "overlap"): "NOISY",
     ("show", "new", "--row", "tf32_wrong"): "reason",
     ("run", "long.toml", "--list"): "comparison group",
     ("run", "long.toml", "--dry-run"): "kernels: ",
@@ -97,6 +97,11 @@ def fill(store: Store, run_id: str, factor: float) -> None:
     for layout in ("NT", "NN"):
         for kernel in ("gemm/numpy.matmul", "gemm/openblas.tnn", "gemm/scipy.sgemm"):
             put(store, PRODUCT.format(layout=layout), kernel, run_id=run_id)
+    moved = {"n": 10**6, "direction": "h2h", "node": "", "work": 0}
+    put(store, "transfer/n1000000/f32/h2h", "transfer/numpy.copyto", 1e-3, moved, run_id=run_id, disturbed=NOISE)
+    for name, time_s in (("serial", 3e-3), ("arrived", 2e-3), ("staged", 2.5e-3)):
+        problem, dims = "transfer/n1000000/f32/h2h/work64", moved | {"work": 64}
+        put(store, problem, f"transfer/numba.{name}", time_s, dims, run_id=run_id, disturbed=NOISE)
     matrix = "transpose/m26752n26752/f32/in"
     put(store, matrix, "transpose/openblas.omatcopy_and_back", run_id=run_id, scratch_bytes=10**9, gbyte_per_s=1.0)
     for status in set(Status) - {Status.OK}:

@@ -10,11 +10,10 @@ import pytest
 from kernelmark.bench.compare.cases import Side
 from kernelmark.bench.compare.runs import Gate, compare_runs
 from kernelmark.bench.compare.variant_ratios import compared_pairs
-from kernelmark.bench.measure.measurement import ProcessPart
 from kernelmark.bench.record.store import Store
 from kernelmark.bench.report.welch import detectable, holm, welch
 from support.compared import LOOSE, STEADY, add, begin, compared, times, verdicts
-from support.rows import DISTURBED, result
+from support.rows import DISTURBED, put
 from support.texts import text_of
 
 
@@ -276,11 +275,7 @@ NT, NN = "gemm/m8n8k8/f32/NT", "gemm/m8n8k8/f32/NN"
 
 
 def add_variant(store, run_id, problem, times, job="j", kernel="gemm/a.b"):
-    median = sorted(times)[len(times) // 2]
-    ends = {"time_s_median": median, "time_s_ci95_low": min(times), "time_s_ci95_high": max(times)}
-    ends["against"] = NN if problem == NT else ""
-    row = result(run_id=run_id, problem=problem, layout=problem[-2:], job=job, kernel=kernel, **ends)
-    store.add(row, {}, times, None, [ProcessPart(len(times), median)])
+    put(store, problem, kernel, taken=times, job=job, run_id=run_id, against=NN if problem == NT else "")
 
 
 def drifting(factor, slope):

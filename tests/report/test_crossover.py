@@ -191,19 +191,6 @@ def test_the_latest_run_with_a_time_is_taken_and_one_that_is_missing_is_said(sui
     assert "is not a run" in complaint(lambda: crossover.find_run(suite, store, "r3"))
 
 
-def test_a_kernel_stands_once_at_each_thread_count_and_instruction_sets_stand_apart(suite, store, measured):
-    for threads in (1, 2):
-        measured("conv/a.direct", 1, [2.0 / threads] * 20, threads=threads)
-    measured("conv/a.fft", 1, [3.0] * 20, threads=1)
-    measured("conv/a.direct", 1, [4.0] * 20, isa="sse")
-    one, two, sse = crossover.standings(suite, store, "r1")
-    machines = [(c.setting.machine, c.setting.threads) for c in (one, two, sse)]
-    assert machines == [("Some CPU", 1), ("Some CPU", 2), ("Some CPU, sse", 2)]
-    assert [r.time_s_median for r in one.ranked] == [2.0, 3.0]
-    assert [r.time_s_median for r in two.ranked] == [1.0, 3.0]
-    assert [r.time_s_median for r in sse.ranked] == [4.0]
-
-
 def test_the_ratio_of_two_rows_is_formed_once_however_often_it_is_asked_for(crossing, suite, store, monkeypatch):
     formed, faster = [], contest.faster
 
@@ -303,16 +290,6 @@ def test_the_table_has_the_share_with_its_interval_and_all_three_times(store, th
     three(arrived, staged)
     row = overlap_table(store, store.results("r1")).splitlines()[-1].split("  ")
     assert [cell.strip() for cell in row if cell.strip()] == [ON_HOST, "numba.staged", *cells]
-
-
-@pytest.mark.parametrize("columns", ["80", "100", "200"])
-def test_no_line_is_wider_than_the_terminal(store, three, monkeypatch, columns):
-    monkeypatch.setenv("COLUMNS", columns)
-    none = overlap_table(store, store.results("r1"))
-    three(disturbed=DISTURBED)
-    some = overlap_table(store, store.results("r1"))
-    assert [line for line in f"{none}\n{some}".splitlines() if len(line) > int(columns)] == []
-    assert "NOISY" in some
 
 
 @pytest.mark.parametrize(

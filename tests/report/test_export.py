@@ -34,17 +34,6 @@ def exported(store, style, runs=(), **options):
     return text_of(lambda out: WRITERS[style](store, runs or store.run_ids(), out, Options(**options)))
 
 
-def add(store, m, **values):
-    row = result(run_id="r", problem=f"gemm/m{m}n1k1/f32/NT", time_s_median=1e-3, **values)
-    store.add(row, {}, [], None)
-
-
-@pytest.fixture
-def empty(store):
-    store.begin(Run("r", {}, "2026", (), "", {}, "", {}))
-    return store
-
-
 @pytest.fixture
 def run(store):
     store.begin(Run("r", {"cpu": "some"}, "2026", ("s",), "kernelmark run s", {"blas": []}, "c0ffee", {"seed": 0}))
@@ -92,9 +81,9 @@ def test_markdown_holds_the_table_and_the_failures(run):
     assert (lines[-2], lines[-1].strip()) == ("", f"wrong: transpose/a.bad: {REASON}")
 
 
-def test_a_run_without_rows_can_be_exported(empty, arrow):
-    assert all(exported(empty, style).endswith("\n") for style in WRITERS)
-    read = table(arrow, empty)
+def test_a_run_without_rows_can_be_exported(begun, arrow):
+    assert all(exported(begun, style).endswith("\n") for style in WRITERS)
+    read = table(arrow, begun)
     assert (read.num_rows, read.column_names) == (0, [*COLUMNS, "samples_s"])
 
 
@@ -110,11 +99,11 @@ def test_a_full_disk_leaves_the_old_file_as_it_was(run, small_disk, complaint, s
 
 @pytest.mark.parametrize(("problems", "pivots"), [(2, 1), (1, 0), (MOST_PROBLEMS + 1, 0)])
 def test_markdown_begins_with_problems_x_kernels_where_these_are_a_few_and_ends_with_its_only_note(
-    empty, problems, pivots
+    begun, problems, pivots
 ):
     for m in range(1, problems + 1):
-        add(empty, m, interval="within-process")
-    text = exported(empty, "markdown")
+        put(begun, f"gemm/m{m}n1k1/f32/NT", "gemm/a.b")
+    text = exported(begun, "markdown")
     assert text.count("**gemm, n1k1 f32 NT**") == pivots
     assert text.startswith("**gemm" if pivots else "gemm/m1n1k1/f32/NT")
     assert text.count("one process cannot show") == 1
@@ -191,9 +180,9 @@ FORMULAS = {"a": "=cmd|'/c calc'!A0", "b": "+1+1", "c": "-2+3", "d": "@SUM(A1)",
 NUMBERS = {"h": "-1.5", "i": -2, "j": "-1e-3", "k": "a=b", "l": ""}
 
 
-def test_csv_is_exact_and_that_for_a_spreadsheet_has_a_quote_before_what_would_be_a_formula(empty):
-    empty.add(result(run_id="r", time_s_median=1.0), FORMULAS | NUMBERS, [], None)
-    (exact,), (inert,) = (csv_rows(exported(empty, style)) for style in ("csv", "spreadsheet"))
+def test_csv_is_exact_and_that_for_a_spreadsheet_has_a_quote_before_what_would_be_a_formula(begun):
+    put(begun, "gemm/m8n8k8/f32/NT", "gemm/a.b", dims=FORMULAS | NUMBERS)
+    (exact,), (inert,) = (csv_rows(exported(begun, style)) for style in ("csv", "spreadsheet"))
     written = {name: str(value) for name, value in (FORMULAS | NUMBERS).items()}
     assert {name: exact[name] for name in exact if name not in COLUMNS} == written
     del written["=g"]

@@ -10,8 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from kernelmark.bench.measure.measurement import Ceiling
-from kernelmark.bench.record.store import Run
 from kernelmark.bench.report import show
 from kernelmark.bench.report.layout import (
     BAR_WIDTH,
@@ -29,7 +27,7 @@ from kernelmark.bench.report.layout import (
 )
 from kernelmark.bench.report.show import run_end, run_page
 from kernelmark.bench.report.tables import run_table
-from support.rows import result, varied
+from support.rows import ceilings, put, result, varied
 
 NAMES = [["gemm/openblas.omatcopy", "1.00 ms", "ci, 7"], ["gemm/a.b", "12.3 us", "time, 12"]]
 COLUMNS = (TableColumn("kernel"), TableColumn("time", "right"), TableColumn("by", spare=1))
@@ -230,30 +228,21 @@ def on_a_terminal(words, env):
     return b"".join(parts).decode().replace("\r\n", "\n")
 
 
-CEILING = Ceiling("cpu", 1, "fp32", "fma/n1/f32", "fma/a.b", "d", 1e9, 0.9e9, 1.1e9, 1.1e9, "2026")
-
-
-def add(store, m, kernel="copy/a.b"):
-    identity = {"run_id": "r", "op": "copy", "problem": f"copy/m{m}n1/f32", "kernel": kernel}
-    store.add(result(**identity, time_s_median=1e-3, interval="within-process"), {}, [], None)
-
-
 @pytest.fixture
-def filled(store, monkeypatch):
-    """Return a function that fills run `r` with N problems, three to a page."""
+def filled(begun, monkeypatch):
+    """Return a function that fills a run with N problems, three to a page."""
     monkeypatch.setattr(show, "PAGE", 3)
-    store.begin(Run("r", {}, "2026", (), "", {}, "", {}))
 
     def fill(count):
         for m in range(count):
-            add(store, m)
-        return store
+            put(begun, f"copy/m{m}n1/f32", "copy/a.b")
+        return begun
 
     return fill
 
 
 def shown(store, page=1):
-    return [paragraph for paragraph in run_page(store, "r", page) if paragraph]
+    return [paragraph for paragraph in run_page(store, "r1", page) if paragraph]
 
 
 def test_a_page_or_less_is_shown_whole_with_a_verdict_where_two_kernels_have_times(filled):
@@ -262,7 +251,7 @@ def test_a_page_or_less_is_shown_whole_with_a_verdict_where_two_kernels_have_tim
     assert [table.split()[0] for table in tables] == [f"copy/m{m}n1/f32" for m in range(3)]
     assert note.startswith("one process cannot show")
     assert tally == "3 rows: 3 ok"
-    add(store, 0, "copy/a.late")
+    put(store, "copy/m0n1/f32", "copy/a.late")
     first, *_, verdict, tally = shown(store)
     assert "a.late" in first
     assert verdict.startswith("Verdict: ")
@@ -271,9 +260,9 @@ def test_a_page_or_less_is_shown_whole_with_a_verdict_where_two_kernels_have_tim
 @pytest.mark.parametrize(
     ("page", "problems", "where"),
     [
-        (1, (0, 1, 2), "page 1 of 3; the next: `kernelmark show r --page 2`."),
-        (2, (3, 4, 5), "page 2 of 3; the next: `kernelmark show r --page 3`."),
-        (3, (6,), "page 3 of 3; the first: `kernelmark show r --page 1`."),
+        (1, (0, 1, 2), "page 1 of 3; the next: `kernelmark show r1 --page 2`."),
+        (2, (3, 4, 5), "page 2 of 3; the next: `kernelmark show r1 --page 3`."),
+        (3, (6,), "page 3 of 3; the first: `kernelmark show r1 --page 1`."),
     ],
 )
 def test_more_is_shown_by_the_page_with_what_all_rows_come_to(filled, page, problems, where):
@@ -287,13 +276,13 @@ def test_more_is_shown_by_the_page_with_what_all_rows_come_to(filled, page, prob
 def test_a_page_that_is_not_there_is_refused_and_a_run_without_rows_says_so(filled, complaint):
     assert shown(filled(0)) == ["no rows"]
     store = filled(4)
-    assert complaint(lambda: shown(store, 3)) == "page 3: run r has 2; --page 1 shows the first"
+    assert complaint(lambda: shown(store, 3)) == "page 3: run r1 has 2; --page 1 shows the first"
 
 
 def test_a_run_with_too_many_rows_for_a_verdict_keeps_its_ceilings(filled, monkeypatch):
     monkeypatch.setattr(show, "MOST_JUDGED", 1)
     store = filled(2)
-    store.add_ceiling("r", CEILING)
-    text = "\n".join(run_end(store, "r"))
-    assert "fma/a.b" in text
-    assert "no verdict is printed for 2 rows; `kernelmark report r --out DIR` writes one" in text
+    ceilings(store)
+    text = "\n".join(run_end(store, "r1"))
+    assert "fma/some.fma" in text
+    assert "no verdict is printed for 2 rows; `kernelmark report r1 --out DIR` writes one" in text

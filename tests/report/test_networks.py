@@ -158,17 +158,6 @@ def test_the_texts_figure_and_the_layers_both_stand(store, registry):
     assert STATED.parameters == 51_200_000
 
 
-@pytest.mark.parametrize("columns", ["80", "100", "200"])
-def test_no_line_is_wider_than_the_terminal(store, registry, monkeypatch, columns):
-    monkeypatch.setenv("COLUMNS", columns)
-    network(store, name="a-network-with-a-long-name", disturbed=DISTURBED)
-    none = step_table(store, registry, "r1")
-    moved(store, "numpy.copyto", WEIGHTS, 0.02)
-    some = step_table(store, registry, "r1")
-    assert [line for line in f"{none}\n{some}".splitlines() if len(line) > int(columns)] == []
-    assert "NOISY" in some
-
-
 def test_the_suite_has_both_sizes_and_all_layers(registry):
     entries = list(find_suite("transfer", registry).entries())
     layers = [Layer(e.network, e.problem.id, e.part, e.count) for e in entries if e.network]
