@@ -17,7 +17,7 @@ import gpu_bars
 from agenda import Agenda, Answer, Task, write
 from gpu_slot import STORE
 from gpu_tasks import FOUNDING, TURNED
-from kernelmark.bench.claims import claims_rows
+from kernelmark.bench.claims.answer import claims_rows
 from kernelmark.bench.claims.views import write_files
 from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.errors import UsageError

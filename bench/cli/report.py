@@ -6,7 +6,8 @@ from typing import IO
 
 import click
 
-from kernelmark.bench.claims import catalog, claims_rows, prices, views
+from kernelmark.bench.claims import catalog, prices, views
+from kernelmark.bench.claims.answer import claims_rows
 from kernelmark.bench.claims.experiments import ExperimentRuns, measure_missing
 from kernelmark.bench.claims.views import statements, write_files
 from kernelmark.bench.cli import shared

@@ -237,7 +237,7 @@ def title(data: RunData, registry: Registry | None) -> str:
     rest = len(titles) - MOST_TITLES
     more = [f"{rest} more"] if rest > 0 else []
     heading = "; ".join(titles[:MOST_TITLES] + more) or "A run without a suite"
-    return f"{tuning.title(data)}: {heading}" if data.tunes else heading
+    return f"Tuning of {short(data.tunes.kernel)}: {heading}" if data.tunes else heading
 
 
 def _title_of(text: str, registry: Registry | None) -> str:

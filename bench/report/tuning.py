@@ -15,7 +15,7 @@ from kernelmark.bench.record.columns import Result
 from kernelmark.bench.record.records import Groups
 from kernelmark.bench.record.versions import LaunchResources
 from kernelmark.bench.report.contest import Ratio, grouped, is_timed, paired, speedup_of
-from kernelmark.bench.report.format import count, factor, interval, percent, rate, short, yes_or_no
+from kernelmark.bench.report.format import count, factor, interval, percent, rate, yes_or_no
 from kernelmark.bench.report.layout import TableColumn, paragraph, table
 from kernelmark.bench.report.noise import marked
 from kernelmark.bench.report.run_data import RunData
@@ -344,9 +344,3 @@ def learned(data: RunData) -> dict[str, object]:
         "overall": overall_words(raced) if raced and raced[0].tunes.overall else "",
         "runs": ", ".join(f"{stage}: run {each.run_id}" for stage, each in stages if each),
     }
-
-
-def title(data: RunData) -> str:
-    """Return the title of the page: `Tuning of numba.blocked`."""
-    assert data.tunes is not None
-    return f"Tuning of {short(data.tunes.kernel)}"

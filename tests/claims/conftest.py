@@ -2,7 +2,7 @@
 
 import pytest
 
-from kernelmark.bench.claims import claims_rows
+from kernelmark.bench.claims.answer import claims_rows
 from kernelmark.bench.claims.catalog import claims, experiment
 from kernelmark.bench.claims.evidence import entries
 from kernelmark.bench.measure.measurement import ProcessPart

@@ -2,8 +2,7 @@
 
 import pytest
 
-from kernelmark.bench.claims import claims_rows
-from kernelmark.bench.claims.answer import Hardware, untestable
+from kernelmark.bench.claims.answer import Hardware, claims_rows, untestable
 from kernelmark.bench.claims.catalog import PRICES, catalog, claims, experiment, files
 from kernelmark.bench.claims.evidence import entries
 from kernelmark.bench.claims.prices import Prices, check_known, load_prices

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from kernelmark.bench.claims import answer, claims_rows, experiments
+from kernelmark.bench.claims import answer, experiments
 from kernelmark.bench.claims.catalog import (
     FOLDER,
     ORDER,
@@ -53,7 +53,7 @@ def test_what_is_missing_is_measured_once_into_a_run_of_its_own(store, registry,
     rows = [r for r, _ in store.results(first.run_ids[0])]
     assert {(r.problem, r.kernel) for r in rows} == {(p, k) for p in TINY for k in experiment(claim).kernels}
     assert measure().run_ids == first.run_ids
-    (beta,) = claims_rows(store, first.run_ids, registry, only=("beta",), here=True)
+    (beta,) = answer.claims_rows(store, first.run_ids, registry, only=("beta",), here=True)
     assert beta.verdict in ("confirmed", "refuted", "depends")
     assert [finding.where for finding in beta.findings] == ["64x48x32", "96x48x32"]
 

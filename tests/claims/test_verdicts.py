@@ -5,8 +5,8 @@ import json
 import msgspec
 import pytest
 
-from kernelmark.bench.claims import VERDICTS, claims_rows, views
-from kernelmark.bench.claims.answer import side
+from kernelmark.bench.claims import views
+from kernelmark.bench.claims.answer import VERDICTS, claims_rows, side
 from kernelmark.bench.claims.catalog import Confirm, claims, experiment
 from kernelmark.bench.claims.evidence import Known, entries, planned, thread_counts
 from kernelmark.bench.report.contest import Ratio
