@@ -20,10 +20,11 @@ from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.numbers import finite
 from kernelmark.bench.plan.status import Status
 from kernelmark.bench.plan.text import as_json
+from kernelmark.bench.record.records import CaseRow
 from kernelmark.bench.record.store import Store
 from kernelmark.bench.report.export import check_writable, opened
 from kernelmark.bench.report.format import count, interval, percent, seconds
-from kernelmark.bench.report.layout import TableColumn, paragraph, table
+from kernelmark.bench.report.layout import TableColumn, paragraph, table_of
 from kernelmark.bench.report.noise import MARK
 from kernelmark.bench.report.runs import RunSummary, summary_of
 from kernelmark.bench.report.welch import POWER
@@ -33,13 +34,13 @@ REMEDY = "`kernelmark run --processes 5` measures in several processes"
 #: The most cases that are printed.
 LISTED = 50
 SHOWN = (
-    TableColumn("case", wraps=30),
-    TableColumn("BASE", "right", spare=1),
-    TableColumn("NEW", "right", spare=1),
-    TableColumn("NEW/BASE"),
-    TableColumn("p (Holm)", "right", spare=2),
-    TableColumn("verdict"),
-    TableColumn("why", wraps=24),
+    TableColumn("case", wraps=30, cell=lambda c: c.base.case),
+    TableColumn("BASE", "right", spare=1, cell=lambda c: _time(c.base)),
+    TableColumn("NEW", "right", spare=1, cell=lambda c: _time(c.new)),
+    TableColumn("NEW/BASE", cell=lambda c: f"{c.ratio:.4g} {interval(c.low, c.high, '{:.4g}'.format)}".rstrip()),
+    TableColumn("p (Holm)", "right", spare=2, cell=lambda c: "" if math.isnan(c.p_holm) else f"{c.p_holm:.2g}"),
+    TableColumn("verdict", cell=lambda c: c.verdict),
+    TableColumn("why", wraps=24, cell=lambda c: c.reason),
 )
 _RANK = {SLOWER: 2, UNCLEAR: 1, FASTER: 0}
 
@@ -187,22 +188,15 @@ def _lines(texts: Sequence[str]) -> str:
 def _table(findings: Findings) -> str:
     if not findings.worst:
         return ""
-    cells = [
-        (
-            case.base.case,
-            *(MARK * was_noisy(row.disturbed) + seconds(row.time_s_median) for row in (case.base, case.new)),
-            f"{case.ratio:.4g} {interval(case.low, case.high, '{:.4g}'.format)}".rstrip(),
-            "" if math.isnan(case.p_holm) else f"{case.p_holm:.2g}",
-            case.verdict,
-            case.reason,
-        )
-        for case in findings.worst
-    ]
-    drawn, shown = table(SHOWN, cells, titled=True), Counter(case.verdict for case in findings.worst)
+    drawn, shown = table_of(SHOWN, findings.worst), Counter(case.verdict for case in findings.worst)
     more = {verdict: findings.verdicts[verdict] - shown[verdict] for verdict in _RANK}
     hidden = ", ".join(f"{number} {verdict}" for verdict, number in more.items() if number)
     drawn += f"\n  {MARK} measured under noise" * (f" {MARK}" in drawn)
     return f"{drawn}\nand {hidden} more; --csv FILE has all" if hidden else drawn
+
+
+def _time(row: CaseRow) -> str:
+    return MARK * was_noisy(row.disturbed) + seconds(row.time_s_median)
 
 
 def _statuses(findings: Findings) -> list[str]:

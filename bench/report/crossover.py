@@ -17,7 +17,7 @@ from kernelmark.bench.record.reader import Reader
 from kernelmark.bench.record.store import Store
 from kernelmark.bench.report.contest import APART, TIE, Contest, Ratio, Setting, contests, grouped, is_timed, know_leads
 from kernelmark.bench.report.format import count, interval, row_time, seconds, short, spread, yes_or_no
-from kernelmark.bench.report.layout import TableColumn, paragraph, table
+from kernelmark.bench.report.layout import TableColumn, paragraph, table_of
 from kernelmark.bench.report.noise import MARK, marked, noise_of
 from kernelmark.bench.report.runs import RunSummary, summary_of
 from kernelmark.bench.report.variants import held_first
@@ -183,20 +183,20 @@ def find_run(suite: Suite, store: Store, run_id: str | None) -> str:
 
 
 STANDING = (
-    TableColumn("problem"),
-    TableColumn("fastest"),
-    TableColumn("time", "right"),
-    TableColumn("95 %", "right", spare=4),
-    TableColumn("next", spare=2),
-    TableColumn("ahead of next", wraps=18),
-    TableColumn("FFT", spare=3),
-    TableColumn("FFT against the rest", spare=1, wraps=18),
+    TableColumn("problem", cell=lambda c: c.problem),
+    TableColumn("fastest", cell=lambda c: short(c.fastest.kernel)),
+    TableColumn("time", "right", cell=lambda c: marked(seconds(c.fastest.time_s_median), c.fastest)),
+    TableColumn("95 %", "right", spare=4, cell=lambda c: spread(*row_time(c.fastest))),
+    TableColumn("next", spare=2, cell=lambda c: short(c.ranked[1].kernel) if c.lead else ""),
+    TableColumn("ahead of next", wraps=18, cell=lambda c: _words(c.lead)),
+    TableColumn("FFT", spare=3, cell=lambda c: short(fft.kernel) if (fft := fastest_fft(c)) else ""),
+    TableColumn("FFT against the rest", spare=1, wraps=18, cell=lambda c: _words(fft_speedup(c))),
 )
 KIN = (
-    TableColumn("kernel"),
-    TableColumn("variant"),
-    TableColumn("against", spare=1),
-    TableColumn("variant's speed", wraps=18),
+    TableColumn("kernel", cell=lambda kin: short(kin.row.kernel)),
+    TableColumn("variant", cell=lambda kin: kin.row.problem),
+    TableColumn("against", spare=1, cell=lambda kin: kin.other.problem),
+    TableColumn("variant's speed", wraps=18, cell=lambda kin: _words(kin.ratio)),
 )
 
 
@@ -265,31 +265,15 @@ def render(suite: Suite, contests: Sequence[Contest]) -> str:
 
 def _section(suite: Suite, rows: Sequence[Contest], turned: Sequence[Change], kin: Sequence[Kin]) -> str:
     setting = rows[0].setting
-    parts = [paragraph(setting.title), table(STANDING, [_cells(contest) for contest in rows], titled=True)]
+    parts = [paragraph(setting.title), table_of(STANDING, rows)]
     if sentence := noise_of(r for contest in rows for r in contest.ranked).sentence:
         parts.append(paragraph(f"{MARK} {sentence}", "  "))
     takeovers = [_sentence(change) for change in turned if change.after.setting == setting]
     if axes := ", ".join(dict.fromkeys(axis for sweep in suite.sweeps for axis in sweep.along)):
         parts += ["", *(paragraph(text, "  ") for text in takeovers or [f"no takeover along {axes} is certain"])]
-    variants = (each for each in kin if each.setting == setting)
-    cells = [(short(k.row.kernel), k.row.problem, k.other.problem, _words(k.ratio)) for k in variants]
-    if cells:
-        parts += ["", table(KIN, cells, titled=True)]
+    if variants := [each for each in kin if each.setting == setting]:
+        parts += ["", table_of(KIN, variants)]
     return "\n".join(parts)
-
-
-def _cells(c: Contest) -> Sequence[str]:
-    lead, fft, gain = c.lead, fastest_fft(c), fft_speedup(c)
-    return (
-        c.problem,
-        short(c.fastest.kernel),
-        marked(seconds(c.fastest.time_s_median), c.fastest),
-        spread(*row_time(c.fastest)),
-        short(c.ranked[1].kernel) if lead else "",
-        _words(lead),
-        short(fft.kernel) if fft else "",
-        _words(gain),
-    )
 
 
 def _words(ratio: Ratio | None) -> str:

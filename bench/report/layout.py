@@ -6,9 +6,9 @@ In Markdown, names and texts are escaped, so that they cannot form cells, tags o
 import re
 import shutil
 import textwrap
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import zip_longest
-from typing import NamedTuple, TextIO
+from typing import Any, NamedTuple, TextIO
 
 from kernelmark.bench.plan.text import escaped
 
@@ -82,12 +82,19 @@ class TableColumn(NamedTuple):
 
     spare: 0 if the column is always shown. On a narrow terminal, columns with the highest number are left out first.
     wraps: 0 if cells are never wrapped, otherwise the least width of a wrapped cell in characters.
+    cell: for `table_of`, a function from an item to its text in this column.
     """
 
     header: str
     align: str = "left"
     spare: int = 0
     wraps: int = 0
+    cell: Callable[[Any], str] = str
+
+
+def table_of(columns: Sequence[TableColumn], items: Iterable[Any]) -> str:
+    """Return a table with a row for each item, whose first column becomes titles if the table is too wide."""
+    return table(columns, [[column.cell(item) for column in columns] for item in items], titled=True)
 
 
 def table(

@@ -17,17 +17,18 @@ from kernelmark.bench.record.records import RowCount, RunFacts
 from kernelmark.bench.record.store import resuming
 from kernelmark.bench.report.anonymity import nameless
 from kernelmark.bench.report.format import count, some
-from kernelmark.bench.report.layout import TableColumn, paragraph, table
+from kernelmark.bench.report.layout import TableColumn, paragraph, table, table_of
 from kernelmark.bench.report.places import apart
 
 COLUMNS = (
-    TableColumn("run"),
-    TableColumn("name", wraps=8),
-    TableColumn("suites", wraps=12),
-    TableColumn("begun (UTC)", spare=2),
-    TableColumn("cases"),
-    TableColumn("noisy", spare=1),
-    TableColumn("machine", spare=3, wraps=16),
+    TableColumn("run", cell=lambda run: run.run_id),
+    TableColumn("name", wraps=8, cell=lambda run: run.name),
+    # A run's line must fit the screen, so of many suites only two are named.
+    TableColumn("suites", wraps=12, cell=lambda run: some(run.suites, 3 if len(run.suites) < 4 else 2)),
+    TableColumn("begun (UTC)", spare=2, cell=lambda run: run.started_at[:16].replace("T", " ")),
+    TableColumn("cases", cell=lambda run: run.cases),
+    TableColumn("noisy", spare=1, cell=lambda run: f"{run.noisy} of {run.timed}" if run.noisy else ""),
+    TableColumn("machine", spare=3, wraps=16, cell=lambda run: run.machine),
 )
 
 
@@ -103,12 +104,7 @@ def _summary(run: RunFacts, rows: Sequence[RowCount]) -> RunSummary:
 
 def runs_table(runs: Iterable[RunSummary]) -> str:
     """Return a table with a line for each run, or `no runs`."""
-    cells = []
-    for run in runs:
-        begun, noisy = run.started_at[:16].replace("T", " "), f"{run.noisy} of {run.timed}" if run.noisy else ""
-        suites = some(run.suites, 3 if len(run.suites) < 4 else 2)  # a run's line must fit the screen
-        cells.append((run.run_id, run.name, suites, begun, run.cases, noisy, run.machine))
-    return table(COLUMNS, cells, titled=True) if cells else "no runs"
+    return table_of(COLUMNS, runs) or "no runs"
 
 
 def removed_line(runs: Sequence[RunSummary]) -> str:

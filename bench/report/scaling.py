@@ -21,7 +21,7 @@ from kernelmark.bench.record.selection import Selection
 from kernelmark.bench.record.store import Store
 from kernelmark.bench.report import format as fmt
 from kernelmark.bench.report.contest import Ratio, Setting, grouped, is_timed, parallel, time_of
-from kernelmark.bench.report.layout import TableColumn, paragraph, table
+from kernelmark.bench.report.layout import TableColumn, paragraph, table, table_of
 from kernelmark.bench.report.networks import Batch, Found, batches, exchanged, parameters
 from kernelmark.bench.report.noise import noise_of
 from kernelmark.bench.report.strategies import BY_STRIPES, STATED, STRATEGIES, StatedSpeedup, strategy_name
@@ -192,14 +192,14 @@ def _unmeasured(
 
 
 POINTS = (
-    TableColumn("strategy"),
-    TableColumn("workers", "right"),
-    TableColumn("speedup"),
-    TableColumn("of linear", "right", spare=2),
-    TableColumn("if hidden", spare=4),
-    TableColumn("additions", "right", spare=1),
-    TableColumn("link", "right", spare=3),
-    TableColumn("additions from", spare=5),
+    TableColumn("strategy", cell=lambda p: fmt.short(p.kernel)),
+    TableColumn("workers", "right", cell=lambda p: str(p.workers)),
+    TableColumn("speedup", cell=lambda p: str(p.speedup)),
+    TableColumn("of linear", "right", spare=2, cell=lambda p: fmt.percent(p.speedup.median / p.workers)),
+    TableColumn("if hidden", spare=4, cell=lambda p: str(p.hidden)),
+    TableColumn("additions", "right", spare=1, cell=lambda p: fmt.seconds(p.aggregation.median) if p.scaled else ""),
+    TableColumn("link", "right", spare=3, cell=lambda p: fmt.seconds(p.link_s) if p.link_s else ""),
+    TableColumn("additions from", spare=5, cell=lambda p: _measured(p)),
 )
 TEXTS = (
     TableColumn("stated of"),
@@ -298,14 +298,14 @@ def _section(scaling: Scaling, section: ScalingSection) -> Iterator[str]:
         f"{section.setting.title}: {fmt.time(*batch.seconds[:3])} a batch forward and backward, by the fastest kernel "
         f"of each of {fmt.count(len(batch.rows), 'layer')}"
     )
-    yield table(POINTS, [_cells(point) for point in section.points], titled=True)
+    yield table_of(POINTS, section.points)
     if section.divided:
         moved = fmt.size(scaling.exchanged * 2 * FLOAT_BYTES)
         yield paragraph(
             "Model parallelism: the workers share one batch, and each computes its part of every layer's outputs. They "
             f"exchange outputs and the gradients of inputs, {moved} in FP32."
         )
-        yield table(POINTS, [_cells(point) for point in section.divided], titled=True)
+        yield table_of(POINTS, section.divided)
     used = {point.row.case: point.row for point in (*section.points, *section.divided)}
     if sentence := noise_of([*batch.rows, *used.values()]).sentence:
         yield paragraph(sentence)
@@ -317,18 +317,9 @@ def _section(scaling: Scaling, section: ScalingSection) -> Iterator[str]:
         yield table(TEXTS, cells, titled=True)
 
 
-def _cells(point: Point) -> Sequence[str]:
-    exactly = "" if abs(point.scaled - 1) < 1e-9 or not point.scaled else f", times {point.scaled:.3g}"
-    return (
-        fmt.short(point.kernel),
-        str(point.workers),
-        str(point.speedup),
-        fmt.percent(point.speedup.median / point.workers),
-        str(point.hidden),
-        fmt.seconds(point.aggregation.median) if point.scaled else "",
-        fmt.seconds(point.link_s) if point.link_s else "",
-        f"{point.row.problem.removeprefix('aggregate/')}{exactly}" if point.scaled else "",
-    )
+def _measured(point: Point) -> str:
+    exactly = "" if abs(point.scaled - 1) < 1e-9 else f", times {point.scaled:.3g}"
+    return f"{point.row.problem.removeprefix('aggregate/')}{exactly}" if point.scaled else ""
 
 
 def compared(points: Sequence[Point]) -> Iterator[tuple[StatedSpeedup, Point]]:
