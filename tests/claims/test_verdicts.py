@@ -88,12 +88,6 @@ def test_problems_are_never_paired_and_it_says_so(put, verdict):
     assert answer.notes[-1].startswith("not measured in turn: 1 of 1 numbers, ")
 
 
-def test_samples_of_different_runs_are_no_pairs(put, verdict):
-    put("gemm/numpy.matmul", NT, 2.0, spread=0.5, run_id="r1")
-    put("gemm/openblas.tnn", NT, 1.0, spread=0.5, run_id="r2")
-    assert verdict("transpose-first", ("r1", "r2")).verdict == "not measured"
-
-
 def test_a_kernel_of_another_problem_can_be_the_measure(put, verdict):
     put("gemm/openblas.inplace", NT, 3.0)
     put("gemm/numpy.matmul", NT, 1.5)
@@ -323,14 +317,6 @@ def test_layers_are_distinguished_and_networks_summed(put, verdict, registry):
 def test_a_layer_counts_as_often_as_the_network_has_it(fill, verdict):
     fill("layers-resnet50", 1.0, BOTH)
     assert verdict("layers-resnet50").notes[0].startswith("CPU: forward 54.0 s ["), "53 convolutions and a product"
-
-
-def test_a_layer_without_a_time_leaves_no_sum(put, verdict):
-    put("gemm/scipy.sgemm", "gemm/m1n4096k4096/f32/NT", 1.0)
-    put("gemm/scipy.sgemm", "gemm/m8n4096k4096/f32/NT", 1.0)
-    answer = verdict("layers-alexnet")
-    assert (len(answer.findings), answer.notes[0]) == (1, "2 of 46 problems have rows")
-    assert not any("forward" in note for note in answer.notes)
 
 
 def test_problems_without_rows_leave_a_verdict_open(put, verdict):

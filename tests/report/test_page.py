@@ -12,7 +12,7 @@ from kernelmark.bench.plan.status import Status
 from kernelmark.bench.record.store import Store
 from kernelmark.bench.report import findings, founding
 from kernelmark.bench.report.method import paragraph
-from kernelmark.bench.report.page import script_json, write_report
+from kernelmark.bench.report.page import write_report
 from kernelmark.bench.report.page_data import LEVELS, column, page_columns, page_data
 from kernelmark.bench.report.run_data import RunData
 from support.rows import DISTURBED, begin, fail, many, put, varied
@@ -130,13 +130,6 @@ def test_text_from_rows_cannot_become_markup_or_a_formula(begun, tmp_path):
     assert evil not in page
     assert "<b>" not in page
     assert page.count("</script>") == 2
-
-
-def test_json_in_a_script_reads_back_as_it_was():
-    content = {"a": "</script><!-- & '"}
-    text = script_json(content)
-    assert json.loads(text) == content
-    assert not set("<&") & set(text)
 
 
 def test_rows_from_elsewhere_with_little_known_of_them_are_reported(store, tmp_path):
