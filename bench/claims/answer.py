@@ -204,10 +204,7 @@ def answer(claim: Claim, tested: Experiment, evidence: ExperimentRows, prices: P
         verdict, reason = _missing(claim, tested, q, hardware)
         said, rows = [reason], failures_of(claim.comparison, evidence)
     return Answer(
-        id=claim.id,
-        words=claim.words,
-        applies=claim.applies,
-        number=claim.number,
+        **{name: getattr(claim, name) for name in ("id", "words", "applies", "number")},
         source=claim.cited,
         experiment=tested.title,
         expected=str(claim.confirm),

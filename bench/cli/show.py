@@ -19,7 +19,7 @@ from kernelmark.bench.report.crossover import find_run, listed, render, standing
 from kernelmark.bench.report.export import write_text
 from kernelmark.bench.report.history import history_document, history_page
 from kernelmark.bench.report.layout import paragraph
-from kernelmark.bench.report.networks import summed
+from kernelmark.bench.report.networks import network_table, overlap_table, step_table
 from kernelmark.bench.report.runs import summary_of, write_run
 from kernelmark.bench.report.show import row_page
 
@@ -72,8 +72,12 @@ def show(
     click.echo(summary.title)
     if by == "problem":
         print_run(store, run, page)
+    elif by == "overlap":
+        click.echo("\n" + overlap_table(store, store.results(run)))
+    elif step:
+        click.echo("\n" + step_table(store, discover(), run))
     else:
-        click.echo("\n" + summed(store, run, by, step))
+        click.echo("\n" + network_table(store.layers(run), store.layer_results(run)))
     if partial := summary.partial(store.path):
         click.echo("\n" + paragraph(partial, rest=""))
 

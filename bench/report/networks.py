@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kernelmark.bench.measure.stats import MIN_SAMPLES, median_interval
-from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.operation import Problem
 from kernelmark.bench.plan.registry import Registry
 from kernelmark.bench.record.columns import Result
@@ -155,15 +154,6 @@ def _row(by_kernel: dict[str, Result], kernel: str | None) -> Result | None:
     if kernel is not None and any(operation(name) == operation(kernel) for name in by_kernel):
         return by_kernel.get(kernel)
     return min(by_kernel.values(), key=lambda r: r.time_s_median or 0.0, default=None)
-
-
-def summed(store: Store, run_id: str, by: str, step: bool) -> str:
-    """Return the tables of `show --by overlap` or `show --by network`. step: whether the latter has `--step`."""
-    if by == "overlap":
-        return overlap_table(store, store.results(run_id))
-    if step:
-        return step_table(store, discover(), run_id)
-    return network_table(store.layers(run_id), list(store.layer_results(run_id)))
 
 
 #: Suffixes of kernels without overlap: `serial` copies, then works; `arrived` only works, on data copied before.

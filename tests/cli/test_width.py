@@ -54,6 +54,7 @@ COMMANDS = {
     ("run", "long.toml", "--dry-run"): "kernels: ",
     ("compare", "old", "new"): "slower",
     ("crossover", "long.toml", "new"): "gives way to",
+    ("scaling", "network-with-a-long-name", "--link", "8GB/s"): "speedup",
     ("trend", "long.toml"): "last over first",
     ("trend", KERNELS[1]): "slower in",
     ("claims", "new", "--only", "op-t-slower,transpose-first,gpu-pays"): "DEPENDS",
@@ -71,9 +72,9 @@ COMMANDS = {
     ("profile", "transpose/cuda.tiled", "transpose/m33n70/f32/out"): "wavefronts",
     ("selftest", "--quick"): "adversaries",
 }
-#: What has no table, or is run below (`verify`), or has tests of its own (`merge`, `scaling`, `watch`).
-WITHOUT = {"export", "import", "merge", "report", "scaling", "suite", "verify", "watch"}
-IN_STORE = {"runs", "run", "show", "compare", "crossover", "claims", "doctor", "history", "select", "trend"}
+#: What has no table, or is run below (`verify`), or has tests of its own (`merge`, `watch`).
+WITHOUT = {"export", "import", "merge", "report", "suite", "verify", "watch"}
+IN_STORE = {"runs", "run", "show", "compare", "crossover", "claims", "doctor", "history", "scaling", "select", "trend"}
 
 
 def words_of(text: str) -> set[str]:
@@ -102,6 +103,8 @@ def fill(store: Store, run_id: str, factor: float) -> None:
     for name, time_s in (("serial", 3e-3), ("arrived", 2e-3), ("staged", 2.5e-3)):
         problem, dims = "transfer/n1000000/f32/h2h/work64", moved | {"work": 64}
         put(store, problem, f"transfer/numba.{name}", time_s, dims, run_id=run_id, disturbed=NOISE)
+    sums = {"w": 4, "n": 10**6, "step": "sum"}
+    put(store, "aggregate/w4n1000000/f32", "aggregate/cpu.host_serial", 1e-3, sums, run_id=run_id, disturbed=NOISE)
     matrix = "transpose/m26752n26752/f32/in"
     put(store, matrix, "transpose/openblas.omatcopy_and_back", run_id=run_id, scratch_bytes=10**9, gbyte_per_s=1.0)
     for status in set(Status) - {Status.OK}:

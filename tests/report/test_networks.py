@@ -331,18 +331,6 @@ def test_what_the_texts_state_stands_beside_the_same_strategy_and_number_of_work
     }
 
 
-@pytest.mark.parametrize("columns", ["80", "100", "200"])
-def test_every_speedup_is_shown_at_every_width(known, registry, monkeypatch, columns):
-    monkeypatch.setenv("COLUMNS", columns)
-    for kernel in ("host_serial", "onebit"):
-        addition(known, f"cpu.{kernel}", 4, 0.01)
-    made = model(known, registry, (1, 2, 4, 8, 16, 96))
-    text = render(made)
-    assert max(map(len, text.splitlines())) <= int(columns)
-    assert all(str(point.speedup) in text for point in made.sections[0].points)
-    assert "Computed, not measured" in " ".join(text.split())
-
-
 def test_the_figure_says_that_it_is_computed_and_points_of_noisy_rows_are_reported_and_hollow(known, registry):
     addition(known, "cpu.host_serial", 4, 0.01)
     assert scaling_figures(model(known, registry, (4,))).figures == []
