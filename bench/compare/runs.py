@@ -188,7 +188,7 @@ def _lines(texts: Sequence[str]) -> str:
 def _table(findings: Findings) -> str:
     if not findings.worst:
         return ""
-    drawn, shown = table_of(SHOWN, findings.worst), Counter(case.verdict for case in findings.worst)
+    drawn, shown = table_of(SHOWN, findings.worst, titled=True), Counter(case.verdict for case in findings.worst)
     more = {verdict: findings.verdicts[verdict] - shown[verdict] for verdict in _RANK}
     hidden = ", ".join(f"{number} {verdict}" for verdict, number in more.items() if number)
     drawn += f"\n  {MARK} measured under noise" * (f" {MARK}" in drawn)

@@ -265,14 +265,14 @@ def render(suite: Suite, contests: Sequence[Contest]) -> str:
 
 def _section(suite: Suite, rows: Sequence[Contest], turned: Sequence[Change], kin: Sequence[Kin]) -> str:
     setting = rows[0].setting
-    parts = [paragraph(setting.title), table_of(STANDING, rows)]
+    parts = [paragraph(setting.title), table_of(STANDING, rows, titled=True)]
     if sentence := noise_of(r for contest in rows for r in contest.ranked).sentence:
         parts.append(paragraph(f"{MARK} {sentence}", "  "))
     takeovers = [_sentence(change) for change in turned if change.after.setting == setting]
     if axes := ", ".join(dict.fromkeys(axis for sweep in suite.sweeps for axis in sweep.along)):
         parts += ["", *(paragraph(text, "  ") for text in takeovers or [f"no takeover along {axes} is certain"])]
     if variants := [each for each in kin if each.setting == setting]:
-        parts += ["", table_of(KIN, variants)]
+        parts += ["", table_of(KIN, variants, titled=True)]
     return "\n".join(parts)
 
 

@@ -92,9 +92,9 @@ class TableColumn(NamedTuple):
     cell: Callable[[Any], str] = str
 
 
-def table_of(columns: Sequence[TableColumn], items: Iterable[Any]) -> str:
-    """Return a table with a row for each item, whose first column becomes titles if the table is too wide."""
-    return table(columns, [[column.cell(item) for column in columns] for item in items], titled=True)
+def table_of(columns: Sequence[TableColumn], items: Iterable[Any], style: str = "simple", titled: bool = False) -> str:
+    """Return a table with a row for each item; the cells come from the columns' functions."""
+    return table(columns, [[column.cell(item) for column in columns] for item in items], style, titled)
 
 
 def table(

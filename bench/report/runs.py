@@ -104,7 +104,7 @@ def _summary(run: RunFacts, rows: Sequence[RowCount]) -> RunSummary:
 
 def runs_table(runs: Iterable[RunSummary]) -> str:
     """Return a table with a line for each run, or `no runs`."""
-    return table_of(COLUMNS, runs) or "no runs"
+    return table_of(COLUMNS, runs, titled=True) or "no runs"
 
 
 def removed_line(runs: Sequence[RunSummary]) -> str:

@@ -298,14 +298,14 @@ def _section(scaling: Scaling, section: ScalingSection) -> Iterator[str]:
         f"{section.setting.title}: {fmt.time(*batch.seconds[:3])} a batch forward and backward, by the fastest kernel "
         f"of each of {fmt.count(len(batch.rows), 'layer')}"
     )
-    yield table_of(POINTS, section.points)
+    yield table_of(POINTS, section.points, titled=True)
     if section.divided:
         moved = fmt.size(scaling.exchanged * 2 * FLOAT_BYTES)
         yield paragraph(
             "Model parallelism: the workers share one batch, and each computes its part of every layer's outputs. They "
             f"exchange outputs and the gradients of inputs, {moved} in FP32."
         )
-        yield table_of(POINTS, section.divided)
+        yield table_of(POINTS, section.divided, titled=True)
     used = {point.row.case: point.row for point in (*section.points, *section.divided)}
     if sentence := noise_of([*batch.rows, *used.values()]).sentence:
         yield paragraph(sentence)

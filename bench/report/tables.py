@@ -22,6 +22,7 @@ from kernelmark.bench.report.layout import (
     natural_width,
     paragraph,
     table,
+    table_of,
     width,
     with_bars,
 )
@@ -51,12 +52,14 @@ CEILING_COLUMNS = (
     TableColumn("does not hold", wraps=28),
 )
 TOTAL_COLUMNS = (
-    TableColumn("kernel"),
-    TableColumn("rows", "right"),
-    TableColumn("ok", "right"),
-    TableColumn("others", wraps=16),
-    TableColumn("speedup, mean [range]", spare=2),
-    TableColumn("best roof %", "right", spare=1),
+    TableColumn("kernel", cell=lambda t: t.kernel),
+    TableColumn("rows", "right", cell=lambda t: str(sum(t.statuses.values()))),
+    TableColumn("ok", "right", cell=lambda t: str(t.statuses.get(Status.OK, 0))),
+    TableColumn(
+        "others", wraps=16, cell=lambda t: ", ".join(f"{n} {s}" for s, n in t.statuses.items() if s != Status.OK)
+    ),
+    TableColumn("speedup, mean [range]", spare=2, cell=lambda t: "" if t.speedup is None else fmt.factor(*t[2:5])),
+    TableColumn("best roof %", "right", spare=1, cell=lambda t: fmt.digits(t.roofline_pct)),
 )
 NOTE = "one process cannot show run-to-run variation; --processes 5 does"
 
@@ -219,18 +222,7 @@ def _small(value: float | None) -> str:
 
 def totals_table(totals: Iterable[KernelTotal]) -> str:
     """Return a line for each kernel: rows by status, mean and range of the speedups, best share of the roofline."""
-    cells = [
-        (
-            t.kernel,
-            str(sum(t.statuses.values())),
-            str(t.statuses.get(Status.OK, 0)),
-            ", ".join(f"{count} {status}" for status, count in t.statuses.items() if status != Status.OK),
-            fmt.factor(t.speedup, t.speedup_min, t.speedup_max) if t.speedup is not None else "",
-            fmt.digits(t.roofline_pct),
-        )
-        for t in totals
-    ]
-    return table(TOTAL_COLUMNS, cells)
+    return table_of(TOTAL_COLUMNS, totals)
 
 
 def status_line(statuses: Counter[str]) -> str:

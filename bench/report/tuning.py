@@ -16,7 +16,7 @@ from kernelmark.bench.record.records import Groups
 from kernelmark.bench.record.versions import LaunchResources
 from kernelmark.bench.report.contest import Ratio, grouped, is_timed, paired, speedup_of
 from kernelmark.bench.report.format import count, factor, interval, percent, rate, yes_or_no
-from kernelmark.bench.report.layout import TableColumn, paragraph, table
+from kernelmark.bench.report.layout import TableColumn, paragraph, table, table_of
 from kernelmark.bench.report.noise import marked
 from kernelmark.bench.report.run_data import RunData
 
@@ -137,13 +137,13 @@ def compiled_words(search: Searched) -> str:
 RISK = ALPHA / 5
 DEFAULT = "the default"
 SUITE = (
-    TableColumn("problem"),
-    TableColumn(DEFAULT, "right"),
-    TableColumn("best tile"),
-    TableColumn("its speed", "right"),
-    TableColumn("adopted"),
-    TableColumn("one for all", "right"),
-    TableColumn("regret", "right"),
+    TableColumn("problem", cell=lambda race: race.space.problem),
+    TableColumn(DEFAULT, "right", cell=lambda race: marked(rate(race.default), race.default)),
+    TableColumn("best tile", cell=lambda race: race.leader or ""),
+    TableColumn("its speed", "right", cell=lambda race: str(race.decision.ratios.get(race.leader, ""))),
+    TableColumn("adopted", cell=lambda race: yes_or_no(race.decision.best is not None)),
+    TableColumn("one for all", "right", cell=lambda race: factor(race.overall) if race.tunes.overall else ""),
+    TableColumn("regret", "right", cell=lambda race: percent(race.regret) if race.tunes.overall else ""),
 )
 
 
@@ -246,7 +246,7 @@ def sentence(race: Raced) -> str:
 
 def over_suite(raced: Sequence[Raced], style: str = "simple") -> str:
     """Return a table of problems, each with its best tile and the speed of the tile that is best over the suite."""
-    return table(SUITE, [_cells(each) for each in raced], style)
+    return table_of(SUITE, raced, style)
 
 
 def overall_words(raced: Sequence[Raced]) -> str:
@@ -255,14 +255,6 @@ def overall_words(raced: Sequence[Raced]) -> str:
     worst = max(raced, key=lambda each: each.regret)
     most = f"at most {percent(worst.regret)} slower than the best of a problem ({worst.space.problem})"
     return f"one tile for all: {raced[0].tunes.overall}, {factor(mean)} {DEFAULT} (geometric mean), {most}"
-
-
-def _cells(race: Raced) -> tuple[str, ...]:
-    tile = race.leader
-    speed = str(race.decision.ratios[tile]) if tile is not None else ""
-    adopted = yes_or_no(race.decision.best is not None)
-    shares = (factor(race.overall), percent(race.regret)) if race.tunes.overall else ("", "")
-    return race.space.problem, marked(rate(race.default), race.default), tile or "", speed, adopted, *shares
 
 
 #: The most problems whose spaces are described in words, since a suite may have hundreds.
