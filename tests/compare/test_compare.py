@@ -84,12 +84,6 @@ def test_a_single_process_leaves_a_case_unclear_with_the_remedy(runs, tmp_path, 
     assert text.count(remedy) == 1
 
 
-@pytest.mark.parametrize("bad", [math.nan, 0.0, math.inf])
-def test_a_median_that_is_no_time_leaves_a_case_unclear(runs, tmp_path, bad):
-    row = verdicts(runs({"m1": STEADY}, {"m1": {"medians": (1e-3, bad), "time_s_median": 1e-3}}), tmp_path)["m1"]
-    assert (row["verdict"], row["p_holm"]) == ("unclear", "")
-
-
 @pytest.mark.parametrize("status", ["wrong", "failed", "crashed", "timeout", "mistrusted"])
 def test_what_was_ok_and_is_broken_regressed(runs, status):
     store = runs({"m1": STEADY, "m2": STEADY}, {"m1": {"status": status, "reason": "because"}, "m2": STEADY})
