@@ -23,7 +23,7 @@ SLOWEST = 16.0
 #: Axes that may label the columns if their values differ, the filter's first.
 AXES = ("r", "s", "n", "c", "k", "h", "w")
 #: The marks of certain winners and of ties; red is legible in every cell.
-MARKS = {"wins": style.Look("#B00020", "*"), "ties": style.Look("#B00020", "o")}
+MARKS = {"wins": style.Look("#B00020", "*", ""), "ties": style.Look("#B00020", "o", "")}
 NO_SUITE = "No suite of the run sweeps these problems, so takeovers are not determined."
 
 

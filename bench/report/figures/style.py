@@ -68,6 +68,7 @@ SIDES = {"faster": COLOURS[0], "slower": COLOURS[1]}
 #: The replacements of colours in a dark colour scheme; the other colours are legible in both schemes.
 DARK = {INK: "#e8e8e8", GREY: "#a9b0b6", GRID: "#3a4046", "#0072b2": "#3fa2e6", "#d55e00": "#ff8242"}
 MARKERS = ("o", "s", "^", "D", "v", "P", "<", "X", ">")
+HATCHES = ("", "////", "\\\\\\\\", "xxxx", "----", "||||", "++++")
 RC: dict[Any, Any] = {
     "font.size": 8,  # 11 pixels or more on a phone that shows a column 343 pixels wide
     "font.family": "DejaVu Sans",
@@ -79,6 +80,7 @@ RC: dict[Any, Any] = {
     "lines.linewidth": 1.0,
     "lines.markersize": 3.5,
     "patch.linewidth": 0.5,
+    "hatch.linewidth": 0.5,
     "grid.linewidth": 0.4,
     "grid.color": GRID,
     **dict.fromkeys(("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color"), INK),
@@ -97,15 +99,16 @@ _SUPERSCRIPT = str.maketrans("-0123456789", "\u207b\u2070\u00b9\u00b2\u00b3\u207
 
 
 class Look(NamedTuple):
-    """The colour and marker of a kernel in every figure of a report."""
+    """The colour, marker and hatch of a kernel in every figure of a report."""
 
     colour: str
     marker: str
+    hatch: str
 
 
 def look(i: int) -> Look:
     """Return the i-th look; looks repeat when they run out."""
-    return Look(COLOURS[i % len(COLOURS)], MARKERS[i % len(MARKERS)])
+    return Look(COLOURS[i % len(COLOURS)], MARKERS[i % len(MARKERS)], HATCHES[i % len(HATCHES)])
 
 
 def looks(kernels: Iterable[str]) -> dict[str, Look]:
