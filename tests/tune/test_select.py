@@ -21,7 +21,7 @@ from kernelmark.bench.record.store import Store
 from kernelmark.bench.report.figures import draw
 from kernelmark.bench.tune.select import contender, train
 from kernelmark.bench.tune.select.export import as_c, as_python
-from kernelmark.bench.tune.select.growers import CAP, GROWERS, descend, fitted, taught
+from kernelmark.bench.tune.select.growers import CAP, GROWERS, at_leaves, fitted, taught
 from kernelmark.bench.tune.select.model import _refusal, answer, file_of, file_text, placed, read, space_in, write
 from kernelmark.bench.tune.select.training import MISSING, SELECTED, data_of, families_of, read_times, space_of
 from kernelmark.bench.tune.select.view import choice_figures
@@ -390,10 +390,9 @@ def test_of_all_ways_to_make_a_selector_the_one_is_kept_that_loses_least_on_held
 def test_each_measured_problem_is_at_the_leaf_that_its_features_lead_to(store, registry):
     data = scattered(store, registry)
     root, features = taught(data.space, data.known, data.costs), data.space.features(data.known)
-    leaves = {id(node): node for node in (descend(root, values) for values in features)}
-    assert sorted(np.concatenate([node.rows for node in leaves.values()]).tolist()) == list(range(160))
-    for node in leaves.values():
-        assert {id(descend(root, features[row])) for row in node.rows} == {id(node)}
+    leaves = [(node.rows.tolist(), rows.tolist()) for node, rows in at_leaves(root, features)]
+    assert sorted(row for rows, _ in leaves for row in rows) == list(range(160))
+    assert all(held == led for held, led in leaves)
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ logarithms of the sizes needs few coefficients.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import accumulate, product
 from typing import NamedTuple
 
@@ -84,11 +84,15 @@ def _split(features: Array, costs: Array, least: int) -> tuple[int, float] | Non
     return int(feature), middle if low <= middle < high else low
 
 
-def descend(node: TreeNode, values: Array) -> TreeNode:
-    """Return the leaf to which a problem's features lead."""
-    while node.below is not None and node.above is not None:
-        node = node.below if values[node.feature] <= node.threshold else node.above
-    return node
+def at_leaves(node: TreeNode, features: Array, rows: Array | None = None) -> Iterator[tuple[TreeNode, Array]]:
+    """Yield each leaf with the problems that their features lead to it. rows: the problems, by default all."""
+    rows = np.arange(len(features)) if rows is None else rows
+    if node.below is None or node.above is None:
+        yield node, rows
+        return
+    is_below = features[rows, node.feature] <= node.threshold
+    for side, mask in ((node.below, is_below), (node.above, ~is_below)):
+        yield from at_leaves(side, features, rows[mask])
 
 
 #: CAP: larger costs count as this, since such kernels are never chosen. RIDGE: a coefficient's penalty per problem,
@@ -200,7 +204,8 @@ def taught(space: FeatureSpace, known: Array, costs: Array) -> TreeNode:
     for _ in range(TREES):
         drawn = rng.integers(0, len(known), len(known))
         teacher = grow(features[drawn], costs[drawn], LEAST_TAUGHT)
-        expected += _means(teacher, shapes, costs[drawn])
+        for leaf, rows in at_leaves(teacher, shapes):
+            expected[rows] += costs[drawn[leaf.rows]].mean(axis=0)
     pupil = grow(shapes, expected / TREES, LEAST_TAUGHT * AROUND)
     return _settled(pupil, np.arange(len(known)), features)
 
@@ -212,17 +217,6 @@ def _around(rng: "np.random.Generator", known: Array, inputs: int) -> Array:
     factors = np.where(is_many, 2.0 ** rng.uniform(-OCTAVES, OCTAVES, shapes.shape), 1.0)
     factors[::AROUND] = 1.0
     return np.asarray(shapes * factors)
-
-
-def _means(node: TreeNode, features: Array, costs: Array) -> Array:
-    """Return each kernel's mean cost in the leaf of each shape. costs: those that the tree was grown on."""
-    if node.below is None or node.above is None:
-        return np.broadcast_to(costs[node.rows].mean(axis=0), (len(features), costs.shape[1]))
-    is_below = features[:, node.feature] <= node.threshold
-    means = np.empty((len(features), costs.shape[1]))
-    for side, mask in ((node.below, is_below), (node.above, ~is_below)):
-        means[mask] = _means(side, features[mask], costs)
-    return means
 
 
 def _settled(node: TreeNode, rows: Array, features: Array) -> TreeNode:
@@ -252,4 +246,7 @@ def orders(grown: TreeNode | Formula, space: FeatureSpace, known: Array) -> Arra
     """Return an array (problems x kernels) with the kernels for each problem, the best first."""
     if isinstance(grown, Formula):
         return np.argsort(grown.costs(space, known), axis=1, kind="stable")
-    return np.array([descend(grown, values).order for values in space.features(known)])
+    order = np.empty((len(known), len(grown.order)), dtype=np.intp)
+    for leaf, rows in at_leaves(grown, space.features(known)):
+        order[rows] = leaf.order
+    return order
