@@ -4,7 +4,6 @@ Workers load the selector from a plug-in file, whose name contains a hash of the
 the selector with which it began.
 """
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -15,11 +14,11 @@ import msgspec
 
 from kernelmark.bench.measure.devices import devices_present
 from kernelmark.bench.plan.errors import UsageError
+from kernelmark.bench.plan.files import kept_plugin
 from kernelmark.bench.plan.kernel import Kernel, Launch
 from kernelmark.bench.plan.operation import Problem
 from kernelmark.bench.plan.registry import REGISTRY, Registry
 from kernelmark.bench.plan.text import as_json
-from kernelmark.bench.report.export import writing
 from kernelmark.bench.tune.select.model import Model, choice, file_of, read, require_here
 from kernelmark.bench.tune.select.training import SELECTED
 from kernelmark.bench.tune.tuned import AUTO, device_name
@@ -113,13 +112,4 @@ def plugins_of(where: str, threads: Sequence[int], mode: str, registry: Registry
         setting = f"{', '.join(map(str, threads))} thread{'s' * (tuple(threads) != (1,))}, {mode}"
         subjects = "; ".join(f"{path} is of {model.subject}" for path, model in models) or "there is none"
         raise UsageError(f"--select {where}: {subjects}; expected {setting}; `kernelmark select --train RUN` makes one")
-    plugins = []
-    for model in alike:
-        text = as_json(model)
-        name = f"{model.op}-{hashlib.sha256(text.encode()).hexdigest()[:16]}.py"
-        path = file_of(model.op, model.device_name).with_name(name)
-        with writing(path):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(_PLUGIN.format(op=model.op, text=text), encoding="utf-8")
-        plugins.append(str(path))
-    return plugins
+    return [str(kept_plugin(_PLUGIN.format(op=model.op, text=as_json(model)))) for model in alike]
