@@ -200,10 +200,9 @@ def own_result(node: JsonNode) -> Result:
     values = {name: read[KINDS[name]](child) for name in COLUMNS if (child := node.get(name)) is not None}
     for name in REQUIRED:
         node.need(name)
-    if complaint := unsound({name: (value,) for name, value in values.items()}):
-        _, name, expected = complaint
-        node.need(name).refuse(expected)
-    return Result(**{**values, "run_id": ""})
+    result = Result(**{**values, "run_id": ""})
+    refuse_unsound(result, node)
+    return result
 
 
 def unsound(columns: Columns) -> Wrong | None:
@@ -220,7 +219,8 @@ def unsound(columns: Columns) -> Wrong | None:
 def refuse_unsound(result: Result, node: JsonNode) -> None:
     """Raise UsageError, which names the node, if its row has invalid values."""
     values = msgspec.structs.asdict(result)
-    for _, name, expected in _impossible({name: (value,) for name, value in values.items()}):
+    if complaint := unsound({name: (value,) for name, value in values.items()}):
+        _, name, expected = complaint
         JsonNode(values, node._file, node._place).need(name).refuse(expected)
 
 
