@@ -82,12 +82,7 @@ class Floats:
     def attribute(self) -> Any:
         """Return a class attribute for row objects: a property that looks up the row's number."""
         numbers = self.numbers
-
-        def get(row: Any) -> float | None:
-            number = numbers[row.at]
-            return None if number != number else number
-
-        return property(get)
+        return property(lambda row: None if (number := numbers[row.at]) != number else number)
 
 
 class Table:
