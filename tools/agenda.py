@@ -5,12 +5,15 @@ task is open while no answer has its digest, so a change to a kernel opens only 
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal, NamedTuple
 
 import msgspec
 
 from kernelmark.bench.plan.errors import UsageError
+from kernelmark.bench.plan.files import readable, replacing
+from kernelmark.bench.plan.text import indented
 
 SCHEMA = 1
 FILE = "agenda.json"
@@ -91,12 +94,10 @@ class Agenda(msgspec.Struct, kw_only=True):
 def read(folder: Path, device: str = "") -> Agenda:
     """Return the agenda of a report's folder, or an empty one if the folder has none. Raises UsageError."""
     path = folder / FILE
-    try:
-        data = path.read_bytes()
-    except FileNotFoundError:
+    if not path.exists():
         return Agenda(device=device)
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror}; expected a readable file") from None
+    with readable(path):
+        data = path.read_bytes()
     try:
         schema = msgspec.json.decode(data, type=dict[str, object]).get("schema")
         if schema != SCHEMA:
@@ -110,18 +111,8 @@ def read(folder: Path, device: str = "") -> Agenda:
 
 
 def save(folder: Path, agenda: Agenda) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        write(folder / FILE, msgspec.json.format(msgspec.json.encode(agenda).decode(), indent=1) + "\n")
-    except OSError as error:
-        raise UsageError(f"{folder / FILE}: {error.strerror}; --out names another folder for reports") from None
-
-
-def write(path: Path, text: str) -> None:
-    """Write a new file and rename it to `path`, so that no reader sees half of it. Raises OSError."""
-    new = path.with_name(f"{path.name}.new")
-    new.write_text(text, encoding="utf-8")
-    new.rename(path)
+    with replacing(folder / FILE, "--out names another folder for reports") as beside:
+        beside.write_text(indented(agenda, 1) + "\n", encoding="utf-8")
 
 
 def is_open(task: Task, agenda: Agenda) -> bool:
@@ -173,12 +164,16 @@ def ordered(tasks: Sequence[Task], agenda: Agenda) -> list[Task]:
     return sorted((task for task in tasks if is_open(task, agenda)), key=lambda task: (-worth(task), task.name))
 
 
-def answer(agenda: Agenda, task: Task, outcome: Answer) -> None:
-    """Record the outcome of a task, and count failures at one digest."""
+def answer(agenda: Agenda, task: Task, text: str, failed: bool = False, run: str = "", seconds: float = 0.0) -> Answer:
+    """Record the outcome of a task that took some seconds, and count its failures at one digest."""
     before = agenda.answers.get(task.name)
-    again = before is not None and before.digest == task.digest and before.state == outcome.state == "failed"
-    tries = before.tries + 1 if again and before else 1
-    agenda.answers[task.name] = msgspec.structs.replace(outcome, tries=tries)
+    failures = before.tries if before and (before.digest, before.state) == (task.digest, "failed") else 0
+    agenda.answers[task.name] = Answer(
+        digest=task.digest, state="failed" if failed else "done", run=run, at=f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}",
+        seconds=round(seconds, 2), expected_s=round(task.seconds, 2), assumed=task.assumed, text=text,
+        tries=failures + 1 if failed else 1,
+    )  # fmt: skip
+    return agenda.answers[task.name]
 
 
 def leave_out(agenda: Agenda, tasks: Sequence[Task], reasons: Mapping[str, str]) -> None:

@@ -11,9 +11,8 @@ import os
 import signal
 import sys
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 from tabulate import tabulate
@@ -203,14 +202,8 @@ class Measuring:
         for task in question.tasks:
             text = reply.done.get(task.name, reply.failed.get(task.name))
             if text is not None:
-                state: Literal["done", "failed"] = "done" if task.name in reply.done else "failed"
-                at = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
-                answer = Answer(
-                    digest=task.digest, state=state, run=reply.run, at=at, seconds=round(share * task.seconds, 2),
-                    expected_s=round(task.seconds, 2), assumed=task.assumed, text=text,
-                )  # fmt: skip
-                agenda.answer(agenda_, task, answer)
-                self.ended[task.name] = answer
+                failed, seconds_ = task.name not in reply.done, share * task.seconds
+                self.ended[task.name] = agenda.answer(agenda_, task, text, failed, reply.run, seconds_)
         if not reply.passed:
             lines = reply.failed or reply.done
             first = next(iter(lines.items()), (question.tasks[0].name, "cut off at the deadline"))

@@ -3,8 +3,8 @@
 Each table names the run, date, host and driver of its rows. Ratios are formed only within a run.
 """
 
-import csv
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from importlib.util import find_spec
 from itertools import groupby
@@ -14,11 +14,11 @@ from typing import NamedTuple
 
 import agenda
 import gpu_bars
-from agenda import Agenda, Answer, Task, write
+from agenda import Agenda, Answer, Task
 from gpu_slot import STORE
 from gpu_tasks import FOUNDING, TURNED
 from kernelmark.bench.claims.answer import claims_rows
-from kernelmark.bench.claims.views import write_files
+from kernelmark.bench.claims.views import read_csv, write_files
 from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.status import AGAINST
@@ -27,11 +27,12 @@ from kernelmark.bench.record.store import Run, Store
 from kernelmark.bench.report import contest
 from kernelmark.bench.report.anonymity import hidden
 from kernelmark.bench.report.contest import Ratio, by_columns
+from kernelmark.bench.report.export import write_text
 from kernelmark.bench.report.figures import Drawn
 from kernelmark.bench.report.format import count, digits, rate, seconds, short
 from kernelmark.bench.report.founding import QUESTION
 from kernelmark.bench.report.layout import github_table
-from kernelmark.bench.report.publish import FILES, README, Publication, Report, figures, listed
+from kernelmark.bench.report.publish import CLAIMS, FILES, README, Publication, Report, figures, listed
 from kernelmark.bench.report.publish_index import write_index
 
 #: Files of a GPU's report in addition to those of every report.
@@ -61,7 +62,7 @@ class SlotFacts(NamedTuple):
 def publish(folder: Path, agenda_: Agenda, tasks: Sequence[Task], slot: SlotFacts, identify: bool = False) -> None:
     """Write the files of the report; if one cannot be written, the others still are."""
     if not (folder / STORE).exists():
-        _guarded(lambda: write(folder / README, _page(agenda_, tasks, slot, None, folder)))
+        _write(folder / README, lambda: _page(agenda_, tasks, slot, None, folder))
         return
     with Store(folder / STORE) as store:
         # A task may have several runs, and each needs a different heading.
@@ -71,12 +72,12 @@ def publish(folder: Path, agenda_: Agenda, tasks: Sequence[Task], slot: SlotFact
         answering = {answer.run for answer in agenda_.answers.values() if answer.digest}
         report = Report(store, about, folder, [run for run in runs.values() if run in answering])
         for name, make in report.texts().items():
-            _guarded(lambda name=name, make=make: write(folder / name, make()))  # type: ignore[misc]
+            _write(folder / name, make)
         _guarded(lambda: write_files(folder, claims_rows(store, list(runs.values()), here=True), agenda_.device))
         drawn: list[Drawn] = []
         if find_spec("matplotlib"):
             _guarded(lambda: drawn.extend(report.draw(folder, None)))
-        _guarded(lambda: write(folder / README, _page(agenda_, tasks, slot, store, folder, drawn)))
+        _write(folder / README, lambda: _page(agenda_, tasks, slot, store, folder, drawn))
     _guarded(lambda: write_index(folder.parent))
 
 
@@ -85,6 +86,10 @@ def _purpose(run: Run, agenda_: Agenda) -> str:
     name = run.command.partition("make gpu: ")[2] or ", ".join(run.suites) or "an earlier report"
     others = sum(answer.run == run.run_id and other != name for other, answer in agenda_.answers.items())
     return f"{name} and {others} more" if others else name
+
+
+def _write(path: Path, make: Callable[[], str]) -> None:
+    _guarded(lambda: write_text(path, lambda out: out.write(make())))
 
 
 def _guarded(step: Callable[[], object]) -> None:
@@ -289,14 +294,10 @@ class Page:
             yield problem, first.mode, *told, rate(first), *theirs, ratio, first.run_id
 
     def claims(self, folder: Path) -> Iterator[str]:
-        path = folder / "claims.csv"
-        if path.exists():
-            with path.open(encoding="utf-8") as file:
-                verdicts = {row["id"]: row["verdict"] for row in csv.DictReader(file)}
-            counts = {verdict: list(verdicts.values()).count(verdict) for verdict in dict.fromkeys(verdicts.values())}
+        if answers := read_csv(folder / CLAIMS):
             yield "## Founding claims"
-            told = ", ".join(f"{n} {verdict}" for verdict, n in counts.items())
-            yield f"{count(len(verdicts), 'claim')}: {told}. [claims.md](claims.md) has each with its rows."
+            told = ", ".join(f"{n} {verdict}" for verdict, n in Counter(each.verdict for each in answers).items())
+            yield f"{count(len(answers), 'claim')}: {told}. [claims.md](claims.md) has each with its rows."
 
     def state(self) -> Iterator[str]:
         yield "## The agenda"

@@ -13,9 +13,8 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import agenda
 from agenda import Agenda, Task
@@ -135,13 +134,9 @@ class Experiments:
         if goes_on(self._store, run, noisy_anyway=True):  # cut off
             return
         noisy = noise(self._store, {"": run})
-        state: Literal["done", "failed"] = "failed" if noisy.noisy and not self._anyway else "done"
         text = noisy.sentence or status_line(self._store.statuses(run))
-        answer = agenda.Answer(
-            digest=task.digest, state=state, run=run, at=f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}", text=text,
-            seconds=0.0 if before else round(now() - began, 2), expected_s=round(task.seconds, 2), assumed=task.assumed,
-        )  # fmt: skip
-        agenda.answer(self._agenda, task, answer)
+        failed, seconds = bool(noisy.noisy) and not self._anyway, 0.0 if before else now() - began
+        agenda.answer(self._agenda, task, text, failed, run, seconds)
         print(f"publish: {task.name}: {text}", flush=True)
 
     def _run(self, task: Task, command: str, begun: str, until_s: float) -> str:

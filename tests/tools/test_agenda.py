@@ -36,23 +36,23 @@ def test_a_slot_takes_what_is_worth_most_a_second_and_fits():
 
 def test_an_answer_closes_a_task_at_its_digest_alone_and_one_of_an_unknown_tree_makes_it_come_later():
     agenda_ = agenda.Agenda()
-    agenda.answer(agenda_, task("a"), agenda.Answer(digest="d"))
+    agenda.answer(agenda_, task("a"), "")
     assert not agenda.is_open(task("a"), agenda_)
     assert agenda.is_open(task("a", digest="other"), agenda_)
-    agenda.answer(agenda_, task("a"), agenda.Answer(digest=""))
+    agenda_.answers["a"] = agenda.Answer(digest="")
     assert [t.name for t in agenda.ordered([task("a"), task("b")], agenda_)] == ["b", "a"]
 
 
 def test_a_task_that_fails_twice_at_one_digest_is_closed():
     agenda_, first = agenda.Agenda(), task("a")
     for expected in (True, False):
-        agenda.answer(agenda_, first, agenda.Answer(digest="d", state="failed", text="no luck"))
+        agenda.answer(agenda_, first, "no luck", failed=True)
         assert agenda.is_open(first, agenda_) is expected
 
 
 def test_a_task_is_expected_to_take_as_long_as_it_took():
     agenda_ = agenda.Agenda()
-    agenda.answer(agenda_, task("a", seconds=5.0), agenda.Answer(digest="before", seconds=2.5))
+    agenda_.answers["a"] = agenda.Answer(digest="before", seconds=2.5)
     first, other = agenda.timed([task("a", seconds=5.0), task("b", seconds=5.0)], agenda_)
     assert (first.seconds, first.assumed) == (2.5, False)
     assert (other.seconds, other.assumed) == (5.0, True)
@@ -95,7 +95,7 @@ def test_tasks_that_share_a_run_come_together_up_to_a_number_of_seconds():
     agenda_ = gpu.Agenda()
     names = [[task.name for task in batch] for batch in gpu._questions(tasks, agenda_)]
     assert names == [["layer 0", "layer 1"], ["claim"], ["layer 2", "layer 3"], ["slow"]]
-    gpu.agenda.answer(agenda_, layers[1], gpu.Answer(digest="d", state="failed"))
+    agenda.answer(agenda_, layers[1], "", failed=True)
     names = [[task.name for task in batch] for batch in gpu._questions(tasks, agenda_)]
     assert names == [["layer 0", "layer 2"], ["layer 1"], ["claim"], ["layer 3"], ["slow"]], "failed tasks come alone"
 
