@@ -205,9 +205,7 @@ def page(suite: Suite, networks: Sequence[str], store: Store, run_id: str, file:
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        prog="conv_peers", description="Print how our convolutions compare with oneDNN's, as Markdown."
-    )
+    parser = argparse.ArgumentParser(prog="conv_peers", description=__doc__.partition("\n")[0])
     parser.add_argument("--db", type=Path, help="store that holds the run; kernelmark's own if left out")
     parser.add_argument("--run", help="id or name of the run; the latest with times of the suite if left out")
     parser.add_argument("--network", action="append", default=[], help="a network of the suite, instead of all")
