@@ -155,14 +155,11 @@ class Slot:
 
     def time_ways(self, question: Question) -> Reply:
         """Time work of known length through each way of launching; kernels of a way that disagrees get no rows."""
-        findings, bad = [], {}
-        for name, finding in clocks.findings(question.answer_s):
-            findings.append(finding)
-            if finding.holds is False:
-                bad[name] = " ".join(clocks.WAYS[name].serves)
-        self._write("clocks.md", f"# Clocks\n\n```\n{table(findings)}\n```\n")
-        whole = len(findings) == len(clocks.WAYS) or now() < question.until_s
-        text = f"{len(findings)} of {len(clocks.WAYS)} ways, {len(bad)} disagree or fail"
+        found = dict(clocks.findings(question.answer_s))
+        bad = {name: " ".join(clocks.WAYS[name].serves) for name, each in found.items() if each.holds is False}
+        self._write("clocks.md", f"# Clocks\n\n```\n{table([*found.values()])}\n```\n")
+        whole = len(found) == len(clocks.WAYS) or now() < question.until_s
+        text = f"{len(found)} of {len(clocks.WAYS)} ways, {len(bad)} disagree or fail"
         return Reply({question.tasks[0].name: text} if whole else {}, cut=not whole, disagreeing=bad)
 
     def compared(self, question: Question) -> Reply:
