@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import lru_cache
-from itertools import chain, islice, repeat
+from itertools import islice, repeat
 from typing import IO, Annotated, Any
 
 import msgspec
@@ -33,22 +33,6 @@ _EMPTY = {None: "null", 0: "0", 1: "1"}
 
 #: A record of the CSV file: the number of its last line, and its fields.
 CsvRecord = tuple[int, list[str]]
-
-
-def _records(lines: IO[str]) -> Iterator[CsvRecord]:
-    """Yield the records that csv.reader yields. Lines without quotes are split, which is faster. Raises csv.Error."""
-    number, longest = 0, csv.field_size_limit()
-    for line in lines:
-        number += 1
-        if '"' not in line and len(line) <= longest:
-            fields = line.rstrip("\r\n").split(",")
-            if fields != [""]:
-                yield number, fields
-            continue
-        reader = csv.reader(chain([line], lines), strict=True)  # a quoted field may continue on further lines
-        fields = next(reader)
-        number += reader.line_num - 1
-        yield number, fields
 
 
 class Rows(Sequence[ForeignRow]):
@@ -84,7 +68,8 @@ def recognise(header: str) -> bool:
 
 def read(lines: IO[str], file: str) -> list[ForeignRun]:
     """Return one run with a row for each line; the run's machine has the rows' device names. Raises UsageError."""
-    records, builder = _records(lines), Builder()
+    reader, builder = csv.reader(lines, strict=True), Builder()
+    records = ((reader.line_num, fields) for fields in reader if fields)
     try:
         parse = _parser(next(records)[1], file)
         while chunk := list(islice(records, CHUNK)):
