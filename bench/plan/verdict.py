@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator
+from statistics import NormalDist
 from typing import Any, NamedTuple
 
 import msgspec
@@ -9,8 +10,8 @@ import numpy as np
 
 from kernelmark.bench.plan.dtypes import DTYPES, Array, bits_dtype
 
-#: The one-sided normal quantile for the accepted rate of false alarms of rms checks: one in ten million.
-_RMS_QUANTILE = 5.2
+#: The share of right results that the rms checks of one kind in one verdict together may reject.
+_RMS_FALSE_ALARMS = 1e-7
 #: The share of right results that the weighted sums of one verdict together may reject. For outputs of timed calls it
 #: is the share for all _VERDICTS outputs together.
 _FALSE_ALARMS, _VERDICTS = 1e-6, 2**20
@@ -41,7 +42,8 @@ class Bound(NamedTuple):
     `unit`. unit: the magnitude of each element's operands, a number or an array that broadcasts to the output. stored:
     the storage type of the results. roundings: the least number of independent rounding errors in all elements; if it
     is small, the rms error scatters more. uneven: the rms error of an algorithm's least exact elements, divided by the
-    rms error of all elements.
+    rms error of all elements. comparisons: the number of such comparisons in a verdict, which share the accepted rate
+    of false alarms.
     """
 
     largest: float
@@ -50,6 +52,7 @@ class Bound(NamedTuple):
     roundings: int = 2**31
     uneven: float = 1.0
     unit: float | Array = 1.0
+    comparisons: int = 1
 
     def of(self, part: Any, shape: tuple[int, ...]) -> "Bound":
         """Return the bound for a part of an output of this shape."""
@@ -75,10 +78,11 @@ class Bound(NamedTuple):
         return float(np.sum(np.divide(error * error, variance, out=np.zeros(error.shape), where=variance > 0)))
 
     def rms_limit(self, count: int) -> float:
-        """Return a limit on (rms error) / `rms`, which `count` right elements exceed with probability 1e-7."""
+        """Return a limit on (rms error) / `rms`; right elements exceed it in any comparison with probability 1e-7."""
+        quantile = -NormalDist().inv_cdf(_RMS_FALSE_ALARMS / self.comparisons)
         dof = max(1.0, min(count, self.roundings) / 4)  # only a quarter, since variances differ between elements
         spread = 2 / (9 * dof)  # Wilson and Hilferty's approximation of the chi-square distribution
-        return math.sqrt((1 - spread + _RMS_QUANTILE * math.sqrt(spread)) ** 3)
+        return math.sqrt((1 - spread + quantile * math.sqrt(spread)) ** 3)
 
 
 class Errors:

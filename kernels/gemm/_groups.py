@@ -44,7 +44,7 @@ class GroupedReference(NamedTuple):
 
     def check(self, c: Array, bound: Bound, mixed: bool = False) -> Verdict:
         """Compare C (1, m, n) by group; return the verdict on the first wrong group, else on the least exact group."""
-        verdicts = []
+        verdicts, bound = [], bound._replace(comparisons=len(self.parts) * bound.comparisons)
         for group, first, end, part in self.parts:
             verdict = part.check(c[:, first:end], bound, mixed)
             if verdict.reason:

@@ -153,6 +153,7 @@ class Reference(NamedTuple):
                 of = f"{self.name}[{i}]" if len(c) > 1 else self.name
                 roundings = independent_roundings(len(edges), len(EDGES), self.product.a.shape[2])
                 within = bound._replace(unit=np.sqrt(sums.squares[:, SUMS:]), roundings=roundings)
+                within = within._replace(comparisons=2 * len(self.sums) * bound.comparisons)
                 if reason := compare(f"first and last {name} of {of}", edges, sums.edges, within, bound.stored).reason:
                     return reason
         return None
@@ -188,7 +189,7 @@ class Reference(NamedTuple):
                 squares = sums.squares[:, :SUMS]
                 own_error = DTYPES["f64"].roundoff * (length + k) * np.sqrt(squares * (k / 9))
                 stored = DTYPES[bound.stored].roundoff ** 2 / 3 * np.nan_to_num(square)
-                limit = sums_limit(error * squares + stored, own_error, 2 * len(self.sums))
+                limit = sums_limit(error * squares + stored, own_error, 2 * len(self.sums) * bound.comparisons)
                 of = f"{self.name}[{i}]" if len(c) > 1 else self.name
                 if reason := compare(f"checksum of {of} by {name}", got, sums.values, limit, "f64").reason:
                     return reason

@@ -260,10 +260,11 @@ class GemmProblem(Problem, frozen=True, kw_only=True):
         return self._activation(inputs).reference(rng)
 
     def check(self, outputs: Arrays, reference: Reference | _groups.GroupedReference, numerics: str) -> Verdict:
-        verdicts = []
-        for expected in (reference, *reference.beside):
+        verdicts, every = [], (reference, *reference.beside)
+        bound = self.tolerance(numerics)._replace(comparisons=len(every))
+        for expected in every:
             output = self._as_batch(outputs[expected.name])
-            verdict = expected.check(output, self.tolerance(numerics), numerics in STRASSEN)
+            verdict = expected.check(output, bound, numerics in STRASSEN)
             verdicts.append(_unbatched(expected.name, verdict, self.batch))
         return next((verdict for verdict in verdicts if verdict.reason), verdicts[0])
 

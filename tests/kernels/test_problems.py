@@ -1,12 +1,18 @@
 """Ids of problems: bad ones are refused in one line, others are printed as they were read; the work of problems."""
 
+from collections import Counter
 from itertools import product
 
+import numpy as np
 import pytest
 
-from kernelmark.bench.plan.dtypes import numerics_missing
+from kernelmark.bench.plan import verdict
+from kernelmark.bench.plan.dtypes import numerics_missing, numpy_dtype
+from kernelmark.bench.plan.verdict import Bound
+from kernelmark.kernels.conv import _reference as conv_reference
 from kernelmark.kernels.fma.problem import LONGEST
-from support.kernels import REGISTRY
+from kernelmark.kernels.gemm import _reference as gemm_reference
+from support.kernels import REGISTRY, drawn
 
 #: By operation: the rest of an id, and a part of the refusal.
 REFUSED = {
@@ -194,3 +200,52 @@ def test_products_with_padding_need_not_be_executed(tail, dilation):
 )
 def test_numerics_that_a_device_lacks_are_named(numerics, device, capability, missing):
     assert numerics_missing(numerics, device, capability) == missing
+
+
+@pytest.mark.parametrize("sampled", [True, False])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "gemm/m31n33k17/f32/NN",
+        "gemm/m31n33k17/f32/NT/batch3",
+        "gemm/m31n33k17/f32/NN/groups4-skewed",
+        "gemm/m31n33k17/f32/NN/batch2/epi-update",
+        "conv/n2c6h9w7k4r3s3/f32/nchw/fprop",
+        "conv/n2c6h9w7k4r1s1stride2/f32/nchw/dgrad/g2",
+    ],
+)
+def test_the_rates_of_false_alarms_hold_for_all_comparisons_of_a_verdict_together(text, sampled, monkeypatch):
+    """A comparison that is one of N has an Nth of the rate, so the shares of each kind add up to one."""
+    problem, x = drawn(text)
+    whole = problem.reference(x, np.random.default_rng(0))
+    outputs = (operand for operand in problem.operands() if operand.role != "in")
+    right = {
+        operand.name: np.reshape(each.values, operand.shape).astype(numpy_dtype(operand.dtype))
+        for operand, each in zip(outputs, (whole, *getattr(whole, "beside", ())), strict=True)
+    }
+    shares = Counter()
+
+    def compare(name, got, want, bound, dtype):
+        if isinstance(bound, Bound):
+            shares["edges" if name.startswith("first and last") else "rms"] += 1 / bound.comparisons
+        return verdict.compare(name, got, want, bound, dtype)
+
+    def sums_limit(variance, own_error, verdicts=1):
+        shares["sums"] += 1 / verdicts
+        return verdict.sums_limit(variance, own_error, verdicts)
+
+    for reference in (gemm_reference, conv_reference):
+        monkeypatch.setattr(reference, "compare", compare)
+        monkeypatch.setattr(reference, "sums_limit", sums_limit)
+        if sampled:
+            monkeypatch.setattr(reference, "WHOLE_REFERENCE_MACS", 0)
+    reference = problem.reference(x, np.random.default_rng(0))
+    assert problem.check(right, reference, "fp32").reason is None
+    kinds = {"rms", "sums"} | ({"edges"} if problem.op == "gemm" else set()) if sampled else {"rms"}
+    assert shares == pytest.approx(dict.fromkeys(kinds, 1.0))
+
+
+def test_the_rms_of_one_of_many_comparisons_may_be_a_little_larger():
+    for count, most in ((32, 1.2), (1000, 1.04), (10**6, 1.01)):
+        alone, among = (Bound(1.0, 0.1, "f32", comparisons=number).rms_limit(count) for number in (1, 100))
+        assert alone < among < most * alone
