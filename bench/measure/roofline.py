@@ -69,7 +69,7 @@ def needs(problem: Problem, device: str, threads: int, numerics: str, mode: Mode
     kind = UNITS.get(numerics, numerics)
     if problem.flop and (micro := microbenchmark(problem.op, device, numerics, threads)):
         yield Need(device, threads, kind, micro)
-    nbytes = level_bytes(problem.footprint_bytes, mode, llc_bytes)
+    nbytes = level_bytes(problem.touched_bytes, mode, llc_bytes)
     if transfer := problem.link(nbytes):
         yield Need(device, threads, "link", transfer)
     else:
@@ -81,16 +81,17 @@ def judges(
 ) -> Iterator[tuple[Need, float]]:
     """Yield the ceilings to check a kernel against, each with the factor by which a rate may exceed it.
 
-    If operands are smaller than four last-level caches, part of the stores stay in the cache. On a CPU, the limit is
-    then twice the rate of a copy within a cache. In cold mode, or for operands larger than two caches, this is a small
-    copy per thread; otherwise it is a copy of the operands' size.
+    If a call touches less than four last-level caches, part of the stores stay in the cache. On a CPU, the limit is
+    then twice the rate of a copy within a cache. In cold mode, or if a call touches more than two caches, this is a
+    small copy per thread; otherwise it is a copy of the touched size.
     """
+    touched = problem.touched_bytes
     for need in needs(problem, device, threads, numerics, mode, llc_bytes):
-        if not need.moves or problem.footprint_bytes >= 4 * llc_bytes:
+        if not need.moves or touched >= 4 * llc_bytes:
             yield need, SLACK
-        elif device == "cpu" and (mode.does.from_memory or problem.footprint_bytes >= _SMALLEST):
-            cold = mode.does.from_memory or problem.footprint_bytes > 2 * llc_bytes
-            nbytes = threads * _CACHED_BYTES if cold else level_bytes(problem.footprint_bytes, mode, llc_bytes)
+        elif device == "cpu" and (mode.does.from_memory or touched >= _SMALLEST):
+            cold = mode.does.from_memory or touched > 2 * llc_bytes
+            nbytes = threads * _CACHED_BYTES if cold else level_bytes(touched, mode, llc_bytes)
             yield Need(device, threads, "memory", _copy_of(nbytes)), FAR
 
 
@@ -102,15 +103,15 @@ def microbenchmark(op: str, device: str, numerics: str, threads: int) -> str | N
     return microbenchmark_id and microbenchmark_id.format(lanes=_THREAD_LANES * threads)
 
 
-def level_bytes(footprint: int, mode: Mode, llc_bytes: int) -> int:
+def level_bytes(touched: int, mode: Mode, llc_bytes: int) -> int:
     """Return the size in bytes of the copy whose rate bounds a row.
 
     If operands come from memory, the size is four last-level caches. Otherwise it is the operands' size, rounded down
     to a power of four, so that the copy does not lie in a slower cache than the operands.
     """
-    if mode.does.from_memory or footprint > 2 * llc_bytes:
+    if mode.does.from_memory or touched > 2 * llc_bytes:
         return 4 * llc_bytes
-    return max(_SMALLEST, 1 << ((footprint.bit_length() - 1) // 2 * 2))
+    return max(_SMALLEST, 1 << ((touched.bit_length() - 1) // 2 * 2))
 
 
 def _copy_of(nbytes: int) -> str:

@@ -47,16 +47,22 @@ class Mode(StrEnum):
         """Return the description of the mode."""
         return DOES[self]
 
-    def rotation(self, footprint_bytes: int, llc_bytes: int) -> Rotation:
+    def rotation(self, footprint_bytes: int, llc_bytes: int, touched_bytes: int | None = None) -> Rotation:
         """Return how many copies of the operands to use in turn, so that each has left the cache before its next use.
 
-        The other copies fill at least twice the last-level cache; if that takes more than MAX_SETS copies, the cache is
-        evicted. One copy is enough if operands may stay in a cache, or are so large that almost none of them stay.
+        touched_bytes: the part of a copy that a call reads or writes; by default all of it. The touched parts of the
+        other copies fill at least twice the last-level cache. If that takes more than MAX_SETS copies, or more memory
+        than four caches, the cache is evicted. One copy is enough if operands may stay in a cache, or are so large that
+        almost none of them stay.
         """
-        if not self.does.from_memory or footprint_bytes >= AMPLE * llc_bytes:
+        touched = footprint_bytes if touched_bytes is None else touched_bytes
+        if not self.does.from_memory:
             return Rotation(1, False)
-        wanted = 1 + -(-2 * llc_bytes // footprint_bytes)
-        return Rotation(min(MAX_SETS, wanted), wanted > MAX_SETS)
+        if footprint_bytes >= AMPLE * llc_bytes:
+            return Rotation(1, touched < AMPLE * llc_bytes)
+        wanted = 1 + -(-2 * llc_bytes // touched)
+        sets = min(MAX_SETS, wanted, 1 + -(-4 * llc_bytes // footprint_bytes))
+        return Rotation(sets, sets < wanted)
 
     def refuses(self, kernel: "Kernel") -> str | None:
         """Return why the kernel cannot be measured in this mode, or None."""

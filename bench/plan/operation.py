@@ -21,6 +21,8 @@ from kernelmark.bench.plan.verdict import Verdict
 TYPICAL_SIZES, APART = (1024, 512, 64, 7, 3, 1), 24
 #: The keys of a suite's sweep other than axes.
 SWEEP_KEYS = {"op", "axes", "points", "count", "kernels", "network", "part", "along", "together", "max_time"}
+#: The bytes of a cache line.
+_LINE_BYTES = 64
 #: The default of the largest special values of operands.
 SPECIALS = 1e3
 #: How the operands of timed calls can be drawn (bench/measure/draw.py); the first is the default. An operation whose
@@ -308,6 +310,15 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
     def touched(self) -> tuple[Operand, ...]:
         """Return the operands that a kernel has to read or write."""
         return self.operands()
+
+    @property
+    def touched_bytes(self) -> int:
+        """Return the bytes that a call brings into a cache; of the padding after a row, at most a line is counted."""
+        rows = ((operand, DTYPES[operand.dtype].itemsize) for operand in self.touched)
+        return sum(
+            math.prod(operand.shape[:-1]) * min(operand.ld * size, operand.shape[-1] * size + _LINE_BYTES)
+            for operand, size in rows
+        )
 
     @property
     def traffic_bytes(self) -> int:

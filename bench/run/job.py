@@ -63,8 +63,10 @@ class Stock:
         rotation = job.mode.rotation
         #: The number of caches that a set is spread over; with several GPUs, each has a share.
         caches = {at: max(len(each.gpus) for each in problem.operands()) if at.spread else 1 for at in devices}
-        nbytes = problem.footprint_bytes
-        self.rotations = {at: rotation(nbytes // caches[at], device.llc_bytes) for at, device in devices.items()}
+        self.rotations = {
+            at: rotation(problem.footprint_bytes // share, devices[at].llc_bytes, problem.touched_bytes // share)
+            for at, share in caches.items()
+        }
         self.sets: dict[Place, list[OperandSet]] = {}
         #: For each place on the CPU, a set in the memory of the first set, whose operands begin off a cache line.
         self.moved: dict[Place, OperandSet] = {}
@@ -369,7 +371,7 @@ def _host_bytes(job: Job, contenders: Sequence[Contender]) -> int:
     outputs = _output_bytes(problem)
     judged_bytes = min(MOST_STANDING * outputs, max(KEPT_BYTES, outputs)) if job.mode.does.times else 0
     sets = sum(
-        job.mode.rotation(problem.footprint_bytes, device.llc_bytes).sets
+        job.mode.rotation(problem.footprint_bytes, device.llc_bytes, problem.touched_bytes).sets
         * sum(operand.nbytes for operand in problem.operands() if operand.in_host or on_host)
         for device, on_host in places.values()
     )

@@ -220,6 +220,11 @@ class AggregateProblem(Problem, frozen=True, kw_only=True):
         return (self.w - 1) * self.n + (2 * self.n if self.step == "update" else 0)
 
     @property
+    def touched(self) -> tuple[Operand, ...]:
+        """Return all operands except the residuals, which exact strategies leave alone."""
+        return tuple(operand for operand in self.operands() if operand.name != "e")
+
+    @property
     def traffic_bytes(self) -> int:
         """Return the bytes that every strategy has to move; residuals, which only some strategies use, are left out."""
         moved = self.w + 1 if self.step == "sum" else 2 * self.w + 2

@@ -204,6 +204,21 @@ def test_cold_rotates_over_twice_the_last_level_cache(footprint: int, expected: 
     assert Mode.COLD.rotation(footprint, LLC) == expected
 
 
+@pytest.mark.parametrize(
+    ("footprint", "touched", "expected"),
+    [
+        (2**23, 2**23 - 9999, (10, False)),  # with a little padding, a further set
+        (2**27, 2**20, (2, True)),  # one that makes room in the caches would take too many sets of 128 MiB
+        (2**30, 2**20, (1, True)),
+        (2**30, 2**30 - 1, (1, True)),
+        (2**22, 96, (32, True)),
+    ],
+)
+def test_cold_makes_room_for_the_bytes_that_calls_touch(footprint, touched, expected) -> None:
+    assert Mode.COLD.rotation(footprint, LLC, touched) == expected
+    assert Mode.HOT.rotation(footprint, LLC, touched) == (1, False)
+
+
 @pytest.mark.parametrize("mode", Mode)
 def test_cold_alone_rotates_graph_alone_refuses_kernels_and_every_mode_is_described(registry, mode: Mode) -> None:
     kernels = registry.kernels.values()
