@@ -24,6 +24,7 @@ from kernelmark.bench.report.figures.style import Kind, ratio_ticks
 from kernelmark.bench.report.format import short
 from kernelmark.bench.report.noise import noise_of
 from kernelmark.bench.report.page_data import page_columns, page_data
+from kernelmark.bench.report.places import places
 from kernelmark.bench.report.run_data import RunData
 from kernelmark.bench.report.tables import ceiling_table
 
@@ -189,6 +190,8 @@ def _page(data: RunData, registry: Registry | None, parts: dict[str, Any]) -> st
     jinja.filters |= {"breakable": _breakable, "place": _place, "side": lambda r: r.side if r.certain else "tie"}
     jinja.filters |= {"base64": _base64, "ratio_ticks": ratio_ticks, "short": short}
     fastest, problems = findings.fastest(data)
+    hosts = places(data.store, data.run_id, "html", identify=False)
+    ceilings = [ceiling_table(data.all_ceilings, "html"), *hosts] if data.all_ceilings else []
     script = Markup('"use strict"; (() => {{\n{}}})();').format(Markup().join(raw(name) for name in SCRIPTS))
     page: str = jinja.get_template("page.html").render(
         data=data,
@@ -206,7 +209,7 @@ def _page(data: RunData, registry: Registry | None, parts: dict[str, Any]) -> st
         problems=problems,
         tally=findings.tally(data.rows),
         refusals=findings.refusals(data.rows),
-        ceilings=Markup("".join([ceiling_table(data.all_ceilings, "html"), *data.places]) if data.all_ceilings else ""),
+        ceilings=Markup("".join(ceilings)),
         css=raw("page.css"),
         script=script,
         script_hash=f"sha256-{_base64(hashlib.sha256(script.encode()).digest())}",

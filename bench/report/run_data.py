@@ -11,7 +11,6 @@ from kernelmark.bench.plan.tuned import Tunes
 from kernelmark.bench.record.columns import Result
 from kernelmark.bench.record.store import Store
 from kernelmark.bench.report.contest import Contest, Ratio, contests, is_timed, know_leads, over_vendors
-from kernelmark.bench.report.places import places
 
 Dims = dict[str, Any]
 
@@ -54,11 +53,6 @@ class RunData:
     def leads(self) -> list[tuple[Contest, Ratio]]:
         """Return the contests of at least two kernels, each with the fastest kernel's speed over the second."""
         return [(c, lead) for c in self.contests if (lead := c.lead)]
-
-    @property
-    def places(self) -> list[str]:
-        """Return tables of several hosts or GPUs as HTML; names are hashed unless the store's `identifies` is true."""
-        return list(places(self.store, self.run_id, "html", identify=self.store.identifies))
 
     @cached_property
     def tunes(self) -> Tunes | None:

@@ -178,10 +178,8 @@ def test_too_few_threads_are_told_with_what_they_gain(judged, put, verdict):
     ("name", "facts", "said"),
     [
         ("lstm", SMALL, "a GPU; Some CPU has none"),
-        ("lstm", LARGE, ""),
         ("threads", SMALL, ""),
         ("threads-mlp", SMALL, "64 threads; Some CPU has 2"),
-        ("isa-mlp", SMALL | {"cpus_usable": 8}, "the instruction sets sse and avx2; Some CPU has sse and avx"),
         ("gpu-sizes", LARGE, ""),
     ],
 )

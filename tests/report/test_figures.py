@@ -2,7 +2,6 @@
 
 import re
 from itertools import pairwise, product
-from pathlib import Path
 
 import msgspec
 import pytest
@@ -291,17 +290,14 @@ def test_the_four_filters_with_the_most_places_are_shown_in_their_order():
 
 
 @pytest.mark.long
-def test_problems_of_one_place_stand_side_by_side_and_only_winners_are_named(begun, tmp_path: Path):
+def test_problems_of_one_place_stand_side_by_side_and_only_winners_are_named(begun):
     convolve(begun, 3, direct=1e-3, fft=2e-3, slow=9e-3)
     same = {"n": 2, "c": 8, "h": 7, "w": 7, "k": 64, "r": 3, "s": 3}
     in_turn(begun, "conv/n2c8h7w7k64r3s3/f32/nchw/fprop", same, "conv/some.direct", direct=2e-3, fft=1e-3)
-    kind = planned(begun)[TITLE]
-    drawing = kind.figures[0].draw()
+    drawing = rendered(planned(begun)[TITLE].figures[0])
     xs = sorted(x for line in drawing.axes[0].lines for x in line.get_xdata())
     assert len(set(xs)) == len(CHANNELS) + 2
     assert [text.get_text() for text in drawing.legends[0].get_texts()] == ["some.direct", "some.fft"]
-    (drawn,) = draw([kind], tmp_path, pdf=False)
-    assert (tmp_path / f"{drawn.name}.svg").exists()
 
 
 def gained(store):
@@ -359,16 +355,14 @@ def summed(store, problem, times=TIMES):
         put(store, problem, f"aggregate/{kernel}", ms * 1e-3, dims, **numerics)
 
 
-def test_each_network_has_its_winner_and_by_how_much(begun, registry, tmp_path: Path):
+def test_each_network_has_its_winner_and_by_how_much(begun, registry):
     summed(begun, LSTM)
     summed(begun, RESNET, {**TIMES, "cpu.onebit": 1.0})
-    kind = aggregations(RunData(begun, "r1"), registry)
-    (figure,) = kind.figures
+    (figure,) = aggregations(RunData(begun, "r1"), registry).figures
     assert figure.title == "Aggregation: the gradients of 4 workers"
     assert "LSTM: cpu.host_parallel 2x" in figure.caption
     assert "ResNet-50: cpu.onebit 3.99x" in figure.caption
-    (drawn,) = draw([kind], tmp_path, pdf=False)
-    assert (tmp_path / f"{drawn.name}.svg").exists()
+    rendered(figure)
 
 
 def test_one_network_or_no_baseline_makes_no_figure(begun, registry):

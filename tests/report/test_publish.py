@@ -15,7 +15,6 @@ from kernelmark.bench.report.anonymity import mask
 from kernelmark.bench.report.export import write_file
 from kernelmark.bench.report.places import places
 from kernelmark.bench.report.publish_index import Price, write_index
-from kernelmark.bench.report.run_data import RunData
 from kernelmark.bench.report.show import run_end
 from support.rows import DISTURBED, begin, fail, put, result
 from support.texts import csv_rows
@@ -241,11 +240,10 @@ def test_exported_rows_ceilings_and_plans_name_no_host_and_no_gpu_unless_they_ar
         assert ("GPU-a" in text, "one.example" in text) == (identifies, identifies)
 
 
-def test_a_report_names_no_host_and_no_device_unless_it_is_to(begun):
+def test_places_name_no_host_and_no_device_unless_they_are_to(begun):
     put_on(begun, 1, "one", "GPU-a")
     put_on(begun, 2, "two", "GPU-b")
-    page = "".join(RunData(begun, "r1").places)
+    page = "".join(places(begun, "r1", "html", identify=False))
     assert "GPU-a" not in page
     assert page.count("uuid-") == page.count("host-") == 2
-    begun.identifies = True
-    assert "GPU-a" in "".join(RunData(begun, "r1").places)
+    assert "GPU-a" in "".join(places(begun, "r1", "html"))
