@@ -15,7 +15,7 @@ from kernelmark.bench.plan.text import indented
 from kernelmark.bench.report.export import write_text
 from kernelmark.bench.report.format import count, yes_or_no
 from kernelmark.bench.report.layout import TableColumn, paragraph, table
-from kernelmark.bench.report.page import Statement, Statements
+from kernelmark.bench.report.page import Claims
 
 _FIELDS = (
     "id", "verdict", "said", "notes", "words", "source", "applies", "experiment", "number", "expected",
@@ -109,14 +109,15 @@ def write_markdown(answers: Sequence[Answer], title: str, out: IO[str]) -> None:
     out.write(f"# Claims: {title}\n\n{tally(answers)}.\n\n{table(_IN_FILES, rows, 'github')}\n")
 
 
-def statements(answers: Sequence[Answer]) -> Statements:
-    """Return the claims for which a number was computed, for the page of a run."""
+def statements(answers: Sequence[Answer]) -> Claims:
+    """Return what the page of a run shows: how many claims have each verdict, and the claims that have a number."""
 
-    def statement(a: Answer) -> Statement:
+    def statement(a: Answer) -> dict[str, object]:
         rows = f"{count(len(a.rows), 'row')} of {', '.join(a.run_ids)}, named in claims.csv"
-        return Statement(a.verdict, a.words, f"{_question(a)} {a.source}.", (*a.said, *a.notes, rows))
+        number, lines = f"{_question(a)} {a.source}.", (*a.said, *a.notes, rows)
+        return {"verdict": a.verdict, "words": a.words, "number": number, "lines": lines}
 
-    return Statements(tally(answers), [statement(a) for a in answers if a.findings])
+    return {"tally": tally(answers), "shown": [statement(a) for a in answers if a.findings]}
 
 
 def write_files(folder: Path, answers: Sequence[Answer], title: str) -> None:

@@ -5,12 +5,12 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from itertools import chain, islice, product
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -43,22 +43,7 @@ _DRAWN, _MOST = ("time_s_median", "gflop_per_s", "gbyte_per_s", "speedup", "roof
 _DATA = '<script type="application/json" id="data">'
 
 _Figure = TypeVar("_Figure")
-
-
-class Statement(NamedTuple):
-    """A claim on the page: its verdict, its text, the number that it is about, and lines with the measured result."""
-
-    verdict: str
-    words: str
-    number: str
-    lines: Sequence[str]
-
-
-class Statements(NamedTuple):
-    """The number of claims for each verdict, and the claims that the run has numbers for."""
-
-    tally: str
-    shown: Sequence[Statement]
+Claims = Mapping[str, object]
 
 
 def write_report(
@@ -66,12 +51,13 @@ def write_report(
     run_id: str,
     folder: Path,
     registry: Registry | None = None,
-    claims: Statements | None = None,
+    claims: Claims | None = None,
     pdf: bool = True,
 ) -> Path:
     """Write the report to `folder`, with figures as SVG and optionally PDF, and return the page's path.
 
-    The same data give the same bytes. Raises UsageError if a package is missing or a file cannot be written.
+    claims: what the page shows of claims, from bench/claims/views.py. The same data give the same bytes. Raises
+    UsageError if a package is missing or a file cannot be written.
     """
     for module in ("jinja2", "matplotlib"):
         if find_spec(module) is None:
@@ -113,7 +99,7 @@ def _write_tables(store: Store, data: RunData, folder: Path) -> list[str]:
 
 
 def _write_page(
-    data: RunData, claims: Statements | None, tables: Sequence[str], folder: Path, registry: Registry | None, pdf: bool
+    data: RunData, claims: Claims | None, tables: Sequence[str], folder: Path, registry: Registry | None, pdf: bool
 ) -> None:
     planned = figures.kinds(data, registry)
     drawn = list(figures.draw(planned, folder / "figures", pdf))

@@ -373,5 +373,5 @@ def test_verdicts_go_out_as_text_json_csv_markdown_and_on_the_page(store, regist
     lines = (tmp_path / "claims.md").read_text().splitlines()
     assert lines[0] == "# Claims: a machine"
     assert sum(line.startswith("| ") for line in lines) == len(answers) + 1
-    shown = views.statements(answers).shown
-    assert {statement.lines[-1] for statement in shown} == {"2 rows of r1, named in claims.csv"}
+    shown = views.statements(answers)["shown"]
+    assert {statement["lines"][-1] for statement in shown} == {"2 rows of r1, named in claims.csv"}
