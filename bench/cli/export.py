@@ -12,10 +12,9 @@ from kernelmark.bench.cli.output import print_or_write, selected
 from kernelmark.bench.measure.devices import devices_present
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.record.selection import Selection
-from kernelmark.bench.report.export import WRITERS, Options, check_writable, write_file
-from kernelmark.bench.report.latex import COLUMN_MM, Style
+from kernelmark.bench.report.export import WRITERS, check_writable, write_file
 from kernelmark.bench.report.parquet import write_parquet_file
-from kernelmark.bench.report.pivot import METRICS, Wanted
+from kernelmark.bench.report.pivot import COLUMN_MM, METRICS, Options
 from kernelmark.bench.report.runs import summary_of
 from kernelmark.bench.tune.tuned import AUTO, adopted, file_of, header
 
@@ -115,7 +114,7 @@ def export(
     store, first = selected(db, next(iter(run_id), None), selection)
     runs = list(dict.fromkeys([first, *(store.find_run(text)["run_id"] for text in run_id[1:])]))
     store.identifies = identify
-    options = Options(columns, no_empty, Style(Wanted(metric, sizes), width, siunitx))
+    options = Options(columns, no_empty, metric, sizes, width, siunitx)
     partial = "\n".join(filter(None, (summary_of(store, run).partial(store.path) for run in runs)))
     if style == "parquet":
         if output is None:

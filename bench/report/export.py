@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, Any
 
 from msgspec.structs import asdict
 
@@ -17,25 +17,11 @@ from kernelmark.bench.record.columns import COLUMNS
 from kernelmark.bench.record.store import Store
 from kernelmark.bench.record.table import Table, cells
 from kernelmark.bench.report.anonymity import NAMES, facts, hidden, nameless, records
-from kernelmark.bench.report.latex import PLAIN, Style, write_latex, write_latex_files
-from kernelmark.bench.report.pivot import MOST_PROBLEMS, all_pivots, markdown
+from kernelmark.bench.report.latex import write_latex, write_latex_files
+from kernelmark.bench.report.pivot import ALL, MOST_PROBLEMS, Options, all_pivots, markdown
 from kernelmark.bench.report.tables import ceiling_table, group_table, scope_note
 from kernelmark.bench.report.trackers import write_asv, write_bencher, write_github
 
-
-class Options(NamedTuple):
-    """Options of an export.
-
-    columns: the columns of CSV and JSON, in this order; all by default. filled: leave out columns of CSV that are empty
-    in all rows. style: the style of pivots in Markdown and LaTeX.
-    """
-
-    columns: Sequence[str] = ()
-    filled: bool = False
-    style: Style = PLAIN
-
-
-ALL = Options()
 Writer = Callable[[Store, Sequence[str], IO[str], Options], None]
 #: Beginnings of texts that spreadsheets read as formulas, unless the text is a number.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
@@ -156,7 +142,7 @@ def write_markdown(store: Store, run_ids: Sequence[str], out: IO[str], options: 
 
 def _paragraphs(store: Store, run_id: str, options: Options) -> Iterator[str]:
     if store.group_count(run_id) <= MOST_PROBLEMS:
-        yield from (markdown(pivot) for pivot in all_pivots(store, run_id, options.style.wanted) if pivot.lines)
+        yield from (markdown(pivot) for pivot in all_pivots(store, run_id, options) if pivot.lines)
     note = ""
     for rows in store.groups(run_id):
         yield group_table(rows, "github")
@@ -170,7 +156,7 @@ WRITERS: dict[str, Writer] = {
     "spreadsheet": partial(write_csv, inert=True),
     "json": write_json,
     "markdown": write_markdown,
-    "latex": lambda store, run_ids, out, options: write_latex(store, run_ids, out, options.style),
+    "latex": write_latex,
     "github": lambda store, run_ids, out, _: write_github(store, run_ids, out),
     "bencher": lambda store, run_ids, out, _: write_bencher(store, run_ids, out),
     "asv": lambda store, run_ids, out, _: write_asv(store, run_ids, out),
@@ -188,7 +174,7 @@ def check_writable(path: Path) -> None:
 def write_file(store: Store, run_ids: Sequence[str], style: str, path: Path, options: Options = ALL) -> None:
     """Write runs in a style of `WRITERS`; for LaTeX, also write a file for each operation. Raises UsageError."""
     if style == "latex":
-        write_latex_files(store, run_ids, path, options.style)
+        write_latex_files(store, run_ids, path, options)
         return
     write_text(path, lambda out: WRITERS[style](store, run_ids, out, options))
 

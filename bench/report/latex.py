@@ -19,7 +19,7 @@ from kernelmark.bench.record.store import Store
 from kernelmark.bench.report.format import count, digits, rounded, short, unit
 from kernelmark.bench.report.method import software
 from kernelmark.bench.report.noise import is_noisy
-from kernelmark.bench.report.pivot import TIMES, Cell, Pivot, PivotLine, Wanted, chunks, pivots
+from kernelmark.bench.report.pivot import ALL, Cell, Options, Pivot, PivotLine, chunks, pivots
 from kernelmark.bench.report.variants import ratio_of, variant_pairs
 
 #: The mark before the time of a noisy row (`~` in other formats), and its explanation in captions.
@@ -202,7 +202,6 @@ _COLUMNS = (
 
 
 PREAMBLE = r"\usepackage{booktabs,graphicx,longtable}"
-COLUMN_MM = 85.0
 #: The most lines of a float; a longer table is broken across pages.
 FLOAT_LINES = 40
 #: Widths in millimetres: a letter and a wide letter in \scriptsize; a letter and a point in \tiny; a gap; a header.
@@ -210,34 +209,23 @@ LETTER_MM, WIDE_MM, TINY_MM, POINT_MM, GAP_MM, HEAD_MM = 1.45, 2.25, 1.22, 0.8, 
 _BOLD = "in bold where certain; below them their 95\\,\\% intervals."
 
 
-class Style(NamedTuple):
-    """The style of pivots. width: millimetres; wider tables are split. siunitx: whether to use the package siunitx."""
-
-    wanted: Wanted = TIMES
-    width: float = COLUMN_MM
-    siunitx: bool = False
-
-
-PLAIN = Style()
-
-
-def write_latex(store: Store, run_ids: Sequence[str], out: IO[str], style: Style = PLAIN) -> None:
+def write_latex(store: Store, run_ids: Sequence[str], out: IO[str], options: Options = ALL) -> None:
     """Write all tables of these runs; comments above the tables of a run say how it was measured."""
     used: dict[str, int] = {}
     with store.snapshot():
         for run_id in run_ids:
-            out.write(_head(store, run_id, style))
+            out.write(_head(store, run_id, options))
             gap = ""
-            for _, text in _tables(store, run_id, style, used):
+            for _, text in _tables(store, run_id, options, used):
                 out.write(gap + text)
                 gap = "\n"
             out.write("" if gap else "% no rows\n")
 
 
-def write_latex_files(store: Store, run_ids: Sequence[str], path: Path, style: Style = PLAIN) -> None:
+def write_latex_files(store: Store, run_ids: Sequence[str], path: Path, options: Options = ALL) -> None:
     """Write all tables of runs to `NAME.tex`, and each operation's to `NAME-OPERATION.tex`. Raises UsageError."""
     with store.snapshot(), ExitStack() as stack:
-        head = "".join(_head(store, run_id, style) for run_id in run_ids)
+        head = "".join(_head(store, run_id, options) for run_id in run_ids)
         files: dict[str, IO[str]] = {}
         used: dict[str, int] = {}
 
@@ -248,7 +236,7 @@ def write_latex_files(store: Store, run_ids: Sequence[str], path: Path, style: S
             return opened
 
         whole = file(path)
-        for op, text in chain.from_iterable(_tables(store, run_id, style, used) for run_id in run_ids):
+        for op, text in chain.from_iterable(_tables(store, run_id, options, used) for run_id in run_ids):
             if op not in files:
                 files[op] = file(path.with_name(f"{path.stem}-{label(op)}{path.suffix}"))
             for out in (whole, files[op]):
@@ -256,7 +244,7 @@ def write_latex_files(store: Store, run_ids: Sequence[str], path: Path, style: S
         whole.write("" if files else "% no rows\n")
 
 
-def _head(store: Store, run_id: str, style: Style) -> str:
+def _head(store: Store, run_id: str, options: Options) -> str:
     """Return LaTeX comments: the run, the packages that its tables need, the machine, and BibTeX to cite the run."""
     run = store.run(run_id)
     machine = ", ".join(str(run.machine[name]) for name in ("cpu", "gpu") if name in run.machine)
@@ -264,26 +252,26 @@ def _head(store: Store, run_id: str, style: Style) -> str:
         f"@misc{{kernelmark-{run.run_id}, author = {{The kernelmark authors}}, title = {{{escape(software(run))}}}, "
         f"year = {{{escape(run.started_at[:4])}}}, note = {{Run {escape(run.run_id)}}}}}"
     )
-    needs = PREAMBLE + r"\usepackage{siunitx}" * style.siunitx
+    needs = PREAMBLE + r"\usepackage{siunitx}" * options.siunitx
     lines = (f"kernelmark run {comment(run.run_id)}; needs {needs}", comment(machine), f"to cite: {cite}")
     return "".join(f"% {line}\n" for line in lines if line)
 
 
-def _tables(store: Store, run_id: str, style: Style, used: dict[str, int]) -> Iterator[tuple[str, str]]:
+def _tables(store: Store, run_id: str, options: Options, used: dict[str, int]) -> Iterator[tuple[str, str]]:
     """Yield the operation and the LaTeX of each table."""
     run = store.run(run_id)
     source = escape(f"{software(run)}, run {run.run_id}.")
     for suite, op, groups in chunks(store.groups(run_id)):
-        pivot_tables = pivots(suite, op, groups, store, style.wanted)
-        panels = (_panels(pivot, source, used, style) for pivot in pivot_tables if pivot.lines)
+        pivot_tables = pivots(suite, op, groups, store, options)
+        panels = (_panels(pivot, source, used, options) for pivot in pivot_tables if pivot.lines)
         texts = chain.from_iterable(panels) if pivot_tables else None
         for text in texts if texts is not None else listed(suite, op, groups, source, used):
-            yield op, text if style.siunitx else _plain(text)
+            yield op, text if options.siunitx else _plain(text)
 
 
-def _panels(pivot: Pivot, source: str, used: dict[str, int], style: Style) -> Iterator[str]:
+def _panels(pivot: Pivot, source: str, used: dict[str, int], options: Options) -> Iterator[str]:
     """Yield a pivot as tables, each with as many kernels as fit the width; captions after the first refer to it."""
-    name, parts, first = f"{pivot.suite}-{pivot.op}", _parted(pivot, style.width), ""
+    name, parts, first = f"{pivot.suite}-{pivot.op}", _parted(pivot, options.width), ""
     words = f"{pivot.words}, {_BOLD}"
     beside = "".join(f" & {name}" for name in pivot.sizes)
     title = f"{escape(pivot.title)}, suite {escape(pivot.suite)}"

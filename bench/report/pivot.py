@@ -30,6 +30,8 @@ from kernelmark.bench.report.variants import ratio_of, variant_pairs
 
 #: The most problems of a pivot; a longer suite gets several pivots, so that the whole suite need not be in memory.
 MOST_PROBLEMS = 200
+#: The width of a page's column, in millimetres.
+COLUMN_MM = 85.0
 #: The words of cells without a time.
 _STATUS = {Status.UNSUPPORTED.value: "--", Status.OK.value: "right"}
 
@@ -53,14 +55,23 @@ class PivotLine(NamedTuple):
     sizes: Sequence[str] = ()
 
 
-class Wanted(NamedTuple):
-    """The contents of a pivot. metric: one of `METRICS`; sizes: whether each size of a problem has a column."""
+class Options(NamedTuple):
+    """Options of an export.
 
+    columns: the columns of CSV and JSON, in this order; all by default. filled: leave out columns of CSV that are empty
+    in all rows. metric, sizes: the metric of pivots, and whether each size of a problem has a column. width, siunitx:
+    for LaTeX, the millimetres beyond which tables are split, and whether to use the package siunitx.
+    """
+
+    columns: Sequence[str] = ()
+    filled: bool = False
     metric: str = "time"
     sizes: bool = False
+    width: float = COLUMN_MM
+    siunitx: bool = False
 
 
-TIMES = Wanted()
+ALL = Options()
 #: The metrics of a pivot, each with a description.
 METRICS = {
     "time": "Median times in the unit of the line",
@@ -100,19 +111,19 @@ def chunks(groups: Iterable[list[Result]]) -> Iterator[tuple[str, str, list[list
             yield suite, op, part
 
 
-def all_pivots(store: Reader, run_id: str, wanted: Wanted = TIMES) -> Iterator[Pivot]:
+def all_pivots(store: Reader, run_id: str, options: Options = ALL) -> Iterator[Pivot]:
     """Yield the pivots of a run, in the order of the run."""
     for suite, op, groups in chunks(store.groups(run_id)):
-        yield from pivots(suite, op, groups, store, wanted)
+        yield from pivots(suite, op, groups, store, options)
 
 
-def pivots(suite: str, op: str, groups: list[list[Result]], store: Reader, wanted: Wanted = TIMES) -> list[Pivot]:
+def pivots(suite: str, op: str, groups: list[list[Result]], store: Reader, options: Options) -> list[Pivot]:
     """Return pivots of the rows of one operation: one for each setting and each group of problems that share kernels.
 
     A setting without times has no pivot. A single problem has no pivot of times: a list of kernels shows more columns.
     """
     rows = [r for group in groups for r in group]
-    if len({r.problem for r in rows}) < 2 and wanted == TIMES:
+    if len({r.problem for r in rows}) < 2 and options.metric == "time" and not options.sizes:
         return []
     by_setting: dict[Setting, dict[str, Contest]] = defaultdict(dict)
     for contest in contests(rows, store):
@@ -128,7 +139,7 @@ def pivots(suite: str, op: str, groups: list[list[Result]], store: Reader, wante
         return sorted(chain(*others, *(c.ranked for c in timed.values())), key=lambda r: places[id(r)])
 
     return [
-        _pivot(suite, op, setting, {p: timed[p] for p in problems if p in timed}, members, wanted)
+        _pivot(suite, op, setting, {p: timed[p] for p in problems if p in timed}, members, options)
         for setting, timed in by_setting.items()
         for problems, members in _connected(belong(setting, timed))
     ]
@@ -152,29 +163,29 @@ def _connected(rows: list[Result]) -> Iterator[tuple[list[str], list[Result]]]:
 
 
 def _pivot(
-    suite: str, op: str, setting: Setting, timed: dict[str, Contest], rows: list[Result], wanted: Wanted
+    suite: str, op: str, setting: Setting, timed: dict[str, Contest], rows: list[Result], options: Options
 ) -> Pivot:
     failed = {(r.problem, r.kernel): r for r in rows if r.time_s_median is None}
     problems = list(dict.fromkeys(r.problem for r in rows))
     slower = slowdowns(timed.values())
     ranked = sorted(slower, key=lambda kernel: (-len(slower[kernel]), geometric_mean(slower[kernel])))
     kernels = list(dict.fromkeys([*ranked, *(r.kernel for r in failed.values())]))
-    shared, labels, sizes = _named(problems, wanted)
+    shared, labels, sizes = _named(problems, options.sizes)
     names = list(dict.fromkeys(name for by_name in sizes for name in by_name))
     lines = [
-        _line(label, timed.get(problem), [failed.get((problem, kernel)) for kernel in kernels], kernels, wanted.metric)
+        _line(label, timed.get(problem), [failed.get((problem, kernel)) for kernel in kernels], kernels, options.metric)
         ._replace(sizes=[by_name.get(name, "") for name in names])
         for label, problem, by_name in zip(labels, problems, sizes, strict=True)
     ]  # fmt: skip
-    if wanted.metric != "time":
+    if options.metric != "time":
         lines = [line for line in lines if any(cell and cell.number for cell in line.cells)]
     processes = min((r.processes for c in timed.values() for r in c.ranked), default=1)
-    return Pivot(suite, op, shared, setting, kernels, lines, processes, names, METRICS[wanted.metric])
+    return Pivot(suite, op, shared, setting, kernels, lines, processes, names, METRICS[options.metric])
 
 
-def _named(problems: Sequence[str], wanted: Wanted) -> tuple[str, list[str], list[dict[str, str]]]:
+def _named(problems: Sequence[str], as_columns: bool) -> tuple[str, list[str], list[dict[str, str]]]:
     """Return the common part of the problems' ids, the rest of each, and its sizes if these are columns."""
-    if not wanted.sizes:
+    if not as_columns:
         return *labelled(problems), [{} for _ in problems]
     parts = [_tokens(problem) for problem in problems]
     sizes = [dict(_size(text) for place, text in tokens if place == 0) for tokens in parts]

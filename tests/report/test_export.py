@@ -16,9 +16,9 @@ from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.record.columns import COLUMNS, KINDS
 from kernelmark.bench.record.store import Run
 from kernelmark.bench.report import parquet
-from kernelmark.bench.report.export import WRITERS, Options, write_file
+from kernelmark.bench.report.export import WRITERS, write_file
 from kernelmark.bench.report.parquet import unit, write_parquet_file
-from kernelmark.bench.report.pivot import MOST_PROBLEMS
+from kernelmark.bench.report.pivot import MOST_PROBLEMS, Options
 from support.pages import strict
 from support.rows import MACHINE, begin, fail, put, result
 from support.texts import csv_rows, text_of

@@ -10,9 +10,9 @@ import pytest
 
 from kernelmark.bench.record.store import Run
 from kernelmark.bench.report import latex as tex
-from kernelmark.bench.report.export import ALL, WRITERS
+from kernelmark.bench.report.export import WRITERS
 from kernelmark.bench.report.layout import in_markdown
-from kernelmark.bench.report.pivot import METRICS, MOST_PROBLEMS, Wanted, all_pivots, labelled, markdown
+from kernelmark.bench.report.pivot import COLUMN_MM, METRICS, MOST_PROBLEMS, Options, all_pivots, labelled, markdown
 from support.pages import DOCUMENT, EVERY, TIME, lines, sound
 from support.rows import DISTURBED, fail, put, result
 from support.texts import text_of
@@ -150,7 +150,7 @@ def test_a_list_with_short_names_fits_a_column_of_85_mm(latex, compiled):
     body = source[source.index("\\scriptsize") : source.index("\\end{table}")]
     boxed = f"\\newsavebox\\kmbox\\savebox\\kmbox{{{body}}}\\typeout{{WIDTH \\the\\wd\\kmbox}}\\usebox\\kmbox"
     width_pt = float(re.search(r"WIDTH ([\d.]+)pt", compiled(boxed))[1])
-    assert width_pt * 25.4 / 72.27 < tex.COLUMN_MM
+    assert width_pt * 25.4 / 72.27 < COLUMN_MM
 
 
 def times(problems, kernels, **values):
@@ -214,8 +214,8 @@ def styled_of(store, sizes, layouts):
         fast = {"speedup": 2.0, "speedup_ci95_low": 1.9, "speedup_ci95_high": 2.1}
         put(store, problem, "gemm/some.fast", 0.5e-3, baseline=base, **fast)
 
-    def of(*wanted, **values):
-        return text_of(lambda out: tex.write_latex(store, ["r1"], out, tex.Style(Wanted(*wanted), **values)))
+    def of(metric="time", sizes=False, **values):
+        return text_of(lambda out: tex.write_latex(store, ["r1"], out, Options((), False, metric, sizes, **values)))
 
     return of
 
@@ -286,7 +286,7 @@ def test_a_table_is_parted_only_where_it_is_wider_than_asked(begun):
     counts = []
     for width in (85.0, 300.0):
         out = io.StringIO()
-        tex.write_latex(begun, ["r1"], out, tex.Style(width=width))
+        tex.write_latex(begun, ["r1"], out, Options(width=width))
         counts.append(out.getvalue().count(r"\begin{tabular}"))
     assert counts[0] > counts[1] == 1
 
@@ -362,15 +362,14 @@ def test_markup_is_escaped_and_everything_else_stays():
     assert {text: in_markdown(text) for text in written} == written
 
 
-@pytest.mark.parametrize("wanted", [Wanted(), Wanted("ratio", sizes=True)])
-def test_an_export_has_no_markup_of_the_names_in_it(begun, wanted):
+@pytest.mark.parametrize("options", [Options(), Options(metric="ratio", sizes=True)])
+def test_an_export_has_no_markup_of_the_names_in_it(begun, options):
     for size in (8, 9):
         problem = f"gemm/m{size}[|X](//A)n8k8/f32/{EVIL}"
         columns = {"against": problem.replace("f32", "f64"), "ratio": 2.0, "status": EVIL}
         put(begun, problem, f"gemm/some.{EVIL}", suite=EVIL, baseline=f"gemm/some.{EVIL}", **columns)
         put(begun, problem, "gemm/some.base", suite=EVIL)
         fail(begun, problem, "gemm/some.bad", status=EVIL, reason=EVIL)
-    options = ALL._replace(style=tex.Style(wanted))
     text = text_of(lambda out: WRITERS["markdown"](begun, ["r1"], out, options))
     assert "alert" in text
     assert "http://" not in text
