@@ -4,6 +4,7 @@ import hashlib
 import json
 import shlex
 import sqlite3
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -126,13 +127,10 @@ def _from_json(path: Path, text: str, find: FindProblem) -> list[ForeignRun]:
 
 
 def _refuse_repeated(path: Path, sources: list[ForeignRun]) -> None:
-    for source in sources:
-        seen: set[str] = set()
-        rows = source.rows
-        for case in rows.cases() if isinstance(rows, own_csv.Rows) else (row.result.case for row in rows):
-            if case in seen:
-                raise UsageError(f"{path}: {case!r} occurs twice; a run has one row per case")
-            seen.add(case)
+    for rows in (source.rows for source in sources):
+        cases = Counter(rows.cases() if isinstance(rows, own_csv.Rows) else (row.result.case for row in rows))
+        for case in (case for case, number in cases.items() if number > 1):
+            raise UsageError(f"{path}: {case!r} occurs twice; a run has one row per case")
 
 
 def _digest(path: Path) -> str:
