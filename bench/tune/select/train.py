@@ -69,14 +69,12 @@ class PolicyLosses(NamedTuple):
 
 def folds(families: Array) -> list[Array]:
     """Return the problems of each fold. Whole families, the largest first, go to the fold that is smallest so far."""
-    names, counts = np.unique(families, return_counts=True)
-    parts: list[list[int]] = [[] for _ in range(FOLDS)]
-    sizes = [0] * FOLDS
-    for i in np.argsort(-counts, kind="stable"):
-        fold = sizes.index(min(sizes))
-        parts[fold].append(int(names[i]))
-        sizes[fold] += int(counts[i])
-    return [np.flatnonzero(np.isin(families, part)) for part in parts]
+    _, places, counts = np.unique(families, return_inverse=True, return_counts=True)
+    chosen, sizes = np.zeros_like(counts), np.zeros(FOLDS)
+    for family in np.argsort(-counts, kind="stable"):
+        chosen[family] = np.argmin(sizes)
+        sizes[chosen[family]] += counts[family]
+    return [np.flatnonzero(chosen[places] == fold) for fold in range(FOLDS)]
 
 
 def orders_by_way(known: Data, test: Data, grown: str) -> dict[str, Array]:
