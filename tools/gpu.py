@@ -176,7 +176,7 @@ class Measuring:
 
         Return False if the set of wrongly timed ways of launching has changed, and with it the tasks; else True.
         """
-        batches = list(_questions(agenda.ordered(tasks, agenda_), agenda_))[:QUESTIONS]
+        batches = _questions(agenda.ordered(tasks, agenda_), agenda_)[:QUESTIONS]
         questions = [Question(settings, self.until_s, tuple(batch), _limit_s(batch)) for batch in batches]
         began = now()
         for question, reply in self._ask(questions):
@@ -226,8 +226,8 @@ def _limit_s(tasks: Sequence[Task]) -> float:
     return LEAST_S + SLACK * sum(task.seconds for task in tasks) + WATCHED_S * (tasks[0].kind in WATCHED)
 
 
-def _questions(tasks: Sequence[Task], agenda_: Agenda) -> Iterator[list[Task]]:
-    """Yield the tasks in order, in batches: each has a task and as many later tasks as fit and may share its run.
+def _questions(tasks: Sequence[Task], agenda_: Agenda) -> list[list[Task]]:
+    """Return the tasks in order, in batches: each has a task and as many later tasks as fit and may share its run.
 
     A task that failed before is tried alone, since another task may have caused the failure.
     """
@@ -238,19 +238,14 @@ def _questions(tasks: Sequence[Task], agenda_: Agenda) -> Iterator[list[Task]]:
             return task.name
         return f"{task.kind} {task.launcher} {task.mode} {task.processes} {task.max_time_s}"
 
-    waiting: dict[str, dict[str, Task]] = {}
+    batches, last = list[list[Task]](), dict[str, list[Task]]()
     for task in tasks:
-        waiting.setdefault(key(task), {})[task.name] = task
-    for task in tasks:
-        others, together, seconds = waiting[key(task)], list[Task](), 0.0
-        while task.name in others or (together and others and len(together) < MOST):
-            candidate = next(iter(others.values()))
-            seconds += candidate.seconds
-            if together and seconds > MOST_S:
-                break
-            together.append(others.pop(candidate.name))
-        if together:
-            yield together
+        batch = last.get(key(task))
+        if not batch or len(batch) == MOST or sum(other.seconds for other in (*batch, task)) > MOST_S:
+            batch = last[key(task)] = []
+            batches.append(batch)
+        batch.append(task)
+    return batches
 
 
 def measure(options: argparse.Namespace) -> int:
