@@ -27,7 +27,7 @@ from kernelmark.bench.plan.suites import Suite, find_suite
 from kernelmark.bench.record.columns import Result
 from kernelmark.bench.record.store import Store, default_store
 from kernelmark.bench.report import format as fmt
-from kernelmark.bench.report.contest import Ratio, Setting, contests, is_timed
+from kernelmark.bench.report.contest import Ratio, Setting, contests, grouped, is_timed
 from kernelmark.bench.report.crossover import find_run
 from kernelmark.bench.report.layout import github_table, in_markdown
 from kernelmark.bench.report.noise import MARK, is_noisy, noise_of
@@ -157,12 +157,11 @@ def by_layer(outcomes: Outcomes) -> Iterator[tuple[str | int, ...]]:
 
 
 def without_ratio(outcomes: Outcomes) -> Iterator[str]:
-    names: dict[tuple[str, int, str, str, str], list[str]] = defaultdict(list)
-    for layer, pair in outcomes.items():
-        if isinstance(pair, str):
-            names[*layer.group, pair].append(layer.name)
-    for (network, n, layout, direction, reason), layer_names in names.items():
-        yield f"- {network}, n = {n}, {layout}, {direction}: {', '.join(layer_names)}: {in_markdown(reason)}"
+    failed = [(layer, reason) for layer, reason in outcomes.items() if isinstance(reason, str)]
+    for (group, reason), those in grouped(failed, lambda pair: (pair[0].group, pair[1])).items():
+        network, n, layout, direction = group
+        names = ", ".join(layer.name for layer, _ in those)
+        yield f"- {network}, n = {n}, {layout}, {direction}: {names}: {in_markdown(reason)}"
 
 
 def without_time(rows: Iterable[Result]) -> Iterator[str]:

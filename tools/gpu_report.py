@@ -282,8 +282,7 @@ class Page:
 
     def _fastest(self, task: str) -> Iterator[tuple[str, ...]]:
         rows = [r for r in self.rows(task) if r.time_s_median]
-        for problem in dict.fromkeys(r.problem for r in rows):
-            here = [r for r in rows if r.problem == problem]
+        for problem, here in contest.grouped(rows, lambda r: r.problem).items():
             sides = [[r for r in here if (r.provider == "cuda") is ours] for ours in (True, False)]
             row, rival = (min(side, key=_time, default=None) for side in sides)
             ratio = _plain(by_columns(row, rival)) if row and rival else ""
@@ -301,10 +300,8 @@ class Page:
 
     def state(self) -> Iterator[str]:
         yield "## The agenda"
-        kinds = dict.fromkeys(task.kind for task in self._tasks.values())
         lines = []
-        for kind in kinds:
-            tasks = [task for task in self._tasks.values() if task.kind == kind]
+        for kind, tasks in contest.grouped(self._tasks.values(), lambda task: task.kind).items():
             tally = agenda.tally(tasks, self._agenda)
             left_s = sum(task.seconds for task in tasks if agenda.is_open(task, self._agenda))
             lines.append((kind, *map(str, tally.values()), f"{left_s / 60:.1f} min"))
