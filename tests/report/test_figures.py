@@ -171,12 +171,6 @@ def test_each_operation_has_a_roofline_of_its_own_unless_its_ceilings_do_not_hol
     assert planned(begun)["Roofline"].figures == []
 
 
-def test_an_svg_follows_the_readers_colour_scheme(every, tmp_path):
-    for figure in draw(kinds(RunData(every, "r1")), tmp_path, pdf=False):
-        assert "@media (prefers-color-scheme: dark)" in figure.svg
-        assert "fill: #ffffff" not in figure.svg.partition("</style>")[0]
-
-
 def test_of_many_figures_the_first_of_each_kind_come_before_the_second_of_any():
     figure = Figure("a", "A", "", lambda: None)
     chosen = first([Kind("one", [figure] * 3, ""), Kind("none", [], "no data"), Kind("two", [figure] * 3, "")], 3)

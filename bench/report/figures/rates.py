@@ -6,10 +6,11 @@ from operator import le
 from statistics import geometric_mean
 
 from kernelmark.bench.record.columns import Result
-from kernelmark.bench.report.contest import Contest, Ratio, grouped, slowdowns, time_of
+from kernelmark.bench.report.contest import Contest, Ratio, grouped, slowdowns
 from kernelmark.bench.report.figures import style
 from kernelmark.bench.report.format import digits, figure_names, flop_unit, other_flop
 from kernelmark.bench.report.noise import is_noisy
+from kernelmark.bench.report.pivot import measured
 from kernelmark.bench.report.run_data import RunData, numbers, sizes, variant, work
 
 MOST, MOST_KERNELS, LEAST_SIZES, MOST_SIZES = 4, 8, 3, 48
@@ -36,8 +37,8 @@ def _thinned(contests: list[Contest]) -> list[Contest]:
     return [contests[round(i * (len(contests) - 1) / steps)] for i in range(steps + 1)]
 
 
-def _figure(measured: list[Contest], looks: dict[str, style.Look]) -> style.Figure | None:
-    contests = _thinned(sorted(measured, key=lambda c: (work(c.fastest), c.problem)))
+def _figure(given: list[Contest], looks: dict[str, style.Look]) -> style.Figure | None:
+    contests = _thinned(sorted(given, key=lambda c: (work(c.fastest), c.problem)))
     every = slowdowns(contests)
     several = {kernel: values for kernel, values in every.items() if len(values) >= LEAST_SIZES}
     kernels = sorted(several, key=lambda k: (-len(several[k]), geometric_mean(several[k])))[:MOST_KERNELS]
@@ -45,7 +46,7 @@ def _figure(measured: list[Contest], looks: dict[str, style.Look]) -> style.Figu
         return None
     first = contests[0]
     shown = f" The {len(kernels)} fastest of {len(every)} kernels." * (len(kernels) < len(every))
-    shown += f" {len(contests)} of {len(measured)} sizes." * (len(contests) < len(measured))
+    shown += f" {len(contests)} of {len(given)} sizes." * (len(contests) < len(given))
     return style.Figure(
         style.file_name("rate", first.op, variant(first.problem), *style.of_setting(first.setting)),
         f"{'Rate' if first.fastest.gflop_per_s else 'Bandwidth'} over size: {first.op} {variant(first.problem)}",
@@ -66,7 +67,7 @@ def _draw(contests: list[Contest], kernels: list[str], looks: dict[str, style.Lo
     labels, names = [], figure_names(kernels)
     for kernel in kernels:
         sized = [(x, r) for x, c in zip(places, contests, strict=True) for r in c.ranked if r.kernel == kernel]
-        points = [(x, _rate(r).scaled(1 / unit), is_noisy(r)) for x, r in sized]
+        points = [(x, (measured(r, "rate") or Ratio(0.0)).scaled(1 / unit), is_noisy(r)) for x, r in sized]
         labels.append(style.line(axes, points, names[kernel], looks[kernel], joined))
     size = "m = n = k" if is_square else "bytes moved" if moves else "nominal FLOP of the problem"
     axes.set(xscale="log", yscale="log", xlabel=size, ylabel=name)
@@ -78,11 +79,6 @@ def _draw(contests: list[Contest], kernels: list[str], looks: dict[str, style.Lo
         style.ticks(axes.xaxis, values[:: 1 + len(values) // 9])
     style.label_right(axes, labels)
     return figure
-
-
-def _rate(r: Result) -> Ratio:
-    work = (r.gflop_per_s or r.gbyte_per_s or 0.0) * (r.time_s_median or 0.0)
-    return Ratio(work, work, work).over(time_of(r))
 
 
 def _ceiling(axes: style.Axes, shown: list[Result], unit: float) -> None:
