@@ -7,7 +7,7 @@ is the time to transfer the parameters, divided by the time of a batch. The tran
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import Any, NamedTuple
 
@@ -23,7 +23,7 @@ from kernelmark.bench.record.store import Store
 from kernelmark.bench.report import format as fmt
 from kernelmark.bench.report.contest import Ratio, Setting, by_setting, grouped, is_timed, order, time_of
 from kernelmark.bench.report.format import operation, row_time, time
-from kernelmark.bench.report.layout import TableColumn, paragraph, table
+from kernelmark.bench.report.layout import TableColumn, paragraph, table, table_of
 from kernelmark.bench.report.noise import noise_of
 
 COLUMNS = (
@@ -159,12 +159,12 @@ def _row(by_kernel: dict[str, Result], kernel: str | None) -> Result | None:
 #: Suffixes of kernels without overlap: `serial` copies, then works; `arrived` only works, on data copied before.
 SERIAL, ARRIVED = "serial", "arrived"
 OVERLAPS = (
-    TableColumn("problem"),
-    TableColumn("kernel"),
-    TableColumn("overlap"),
-    TableColumn("time", "right", spare=1),
-    TableColumn("in turn", "right", spare=2),
-    TableColumn("work alone", "right", spare=3),
+    TableColumn("problem", cell=lambda overlap: overlap.row.problem),
+    TableColumn("kernel", cell=lambda overlap: fmt.short(overlap.row.kernel)),
+    TableColumn("overlap", cell=lambda overlap: _with_interval(overlap.share, "{:.2f}".format)),
+    TableColumn("time", "right", spare=1, cell=lambda overlap: fmt.seconds(overlap.row.time_s_median)),
+    TableColumn("in turn", "right", spare=2, cell=lambda overlap: fmt.seconds(overlap.serial.time_s_median)),
+    TableColumn("work alone", "right", spare=3, cell=lambda overlap: fmt.seconds(overlap.arrived.time_s_median)),
 )
 Found = tuple[Result, dict[str, Any]]
 
@@ -231,14 +231,11 @@ def overlap_table(store: Reader, results: Iterable[Found]) -> str:
             "`arrived`; `kernelmark run transfer` measures some"
         )
     noise = paragraph(noise_of([r for each in measured for r in each[:3]]).sentence)
-    return "\n\n".join(filter(None, (table(OVERLAPS, [_cells(each) for each in measured], titled=True), noise)))
+    return "\n\n".join(filter(None, (table_of(OVERLAPS, measured, titled=True), noise)))
 
 
-def _cells(overlap: Overlap) -> Sequence[str]:
-    share = overlap.share
-    number = f"{share.median:.2f} {fmt.interval(share.low, share.high, '{:.2f}'.format)}".rstrip()
-    times = (fmt.seconds(time_of(r).median) for r in overlap[:3])
-    return overlap.row.problem, fmt.short(overlap.row.kernel), number, *times
+def _with_interval(share: Ratio, write: Callable[[float], str]) -> str:
+    return f"{write(share.median)} {fmt.interval(share.low, share.high, write)}".rstrip()
 
 
 WAYS = ("h2d", "d2h", "h2h")
@@ -247,13 +244,13 @@ NO_SHARE = (
     "on the same device, threads and mode; `kernelmark run transfer` measures transfers"
 )
 SHARES = (
-    TableColumn("network"),
-    TableColumn("parameters", "right", spare=3),
-    TableColumn("moved by"),
-    TableColumn("transfer", "right", spare=2),
-    TableColumn("forward + backward", "right", spare=4),
-    TableColumn("share of the step"),
-    TableColumn("transfer from", spare=5),
+    TableColumn("network", cell=lambda step: step.network),
+    TableColumn("parameters", "right", spare=3, cell=lambda step: f"{step.parameters:,}"),
+    TableColumn("moved by", cell=lambda step: fmt.short(step.row.kernel)),
+    TableColumn("transfer", "right", spare=2, cell=lambda step: fmt.seconds(step.transfer.median)),
+    TableColumn("forward + backward", "right", spare=4, cell=lambda step: fmt.seconds(step.batch.seconds.median)),
+    TableColumn("share of the step", cell=lambda step: _with_interval(step.share, fmt.percent)),
+    TableColumn("transfer from", spare=5, cell=lambda step: _origin(step)),
 )
 
 
@@ -337,26 +334,16 @@ def step_table(store: Store, registry: Registry, run_id: str) -> str:
     parts = []
     for setting, transfers in shares_of.items():
         noise = noise_of([*{r.case: r for each in transfers for r in (each.row, *each.batch.rows)}.values()]).sentence
-        drawn = table(SHARES, [*map(_share_cells, transfers)], titled=True)
+        drawn = table_of(SHARES, transfers, titled=True)
         parts += [f"{paragraph(setting.title)}\n{drawn}", paragraph(noise)]
     missing = NO_SHARE if store.layers(run_id) else NO_NETWORK
     parts = parts or [paragraph(missing)]
     return "\n\n".join(filter(None, (*parts, paragraph(_stated(store, registry, run_id)))))
 
 
-def _share_cells(transfer_share: TransferShare) -> Sequence[str]:
-    r, share = transfer_share.row, transfer_share.share
-    times = "" if transfer_share.scaled == 1 else f", times {transfer_share.scaled:.3g}"
-    interval = fmt.interval(share.low, share.high, fmt.percent)
-    return (
-        transfer_share.network,
-        f"{transfer_share.parameters:,}",
-        fmt.short(r.kernel),
-        fmt.seconds(transfer_share.transfer.median),
-        fmt.seconds(transfer_share.batch.seconds.median),
-        f"{fmt.percent(share.median)} {interval}".rstrip(),
-        f"{r.problem.removeprefix('transfer/')}{times}",
-    )
+def _origin(step: TransferShare) -> str:
+    times = "" if step.scaled == 1 else f", times {step.scaled:.3g}"
+    return f"{step.row.problem.removeprefix('transfer/')}{times}"
 
 
 def _stated(store: Store, registry: Registry, run_id: str) -> str:
