@@ -187,17 +187,12 @@ def _speedup_cells(r: Result) -> tuple[str, str]:
     return rounded(r.speedup, r.speedup_ci95_low, r.speedup_ci95_high)
 
 
-def _variant_cells(r: Result) -> tuple[str, str]:
-    ratio = ratio_of(r)
-    return rounded(*ratio[:3]) if ratio else ("", "")
-
-
 _COLUMNS = (
     LatexColumn(r"time [95\,\%]", "rl", _time_cells),
     LatexColumn("GFLOP/s", "r", lambda r: (digits(r.gflop_per_s),)),
     LatexColumn("GB/s", "r", lambda r: (digits(None if r.gflop_per_s else r.gbyte_per_s),)),
     LatexColumn(r"speedup [95\,\%]", "rl", _speedup_cells),
-    LatexColumn(r"variant [95\,\%]", "rl", _variant_cells),
+    LatexColumn(r"variant [95\,\%]", "rl", lambda r: rounded(*ratio[:3]) if (ratio := ratio_of(r)) else ("", "")),
 )
 
 
