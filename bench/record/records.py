@@ -254,8 +254,6 @@ def with_dims(values: tuple[Any, ...]) -> tuple[Result, Dims]:
 def groups_of(samples_blob: bytes, part_blob: bytes) -> Groups:
     """Return the samples of each process. Raises ValueError."""
     samples, counts = samples_of(samples_blob), doubles(part_blob)[::2]
-    if len(counts) == 1:  # as in nearly all rows
-        return [samples]
     ends = [0, *accumulate(map(int, counts))]
     return [samples[start:end] for start, end in pairwise(ends)] if 0 < ends[-1] == len(samples) else [samples]
 
