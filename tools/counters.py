@@ -222,11 +222,8 @@ def parsed(text: str) -> list[tuple[str, dict[str, int | None]]]:
         return []
     names, units, *rows = csv.reader(lines)
     function = names.index("Kernel Name")
-    cells = [[cell for cell in zip(names, units, row, strict=False) if "__" in cell[0]] for row in rows]
-    return [
-        (row[function], {name: _number(value, unit) for name, unit, value in row_cells})
-        for row, row_cells in zip(rows, cells, strict=True)
-    ]
+    cells = ((row[function], zip(names, units, row, strict=False)) for row in rows)
+    return [(launched, {n: _number(value, unit) for n, unit, value in each if "__" in n}) for launched, each in cells]
 
 
 def _number(value: str, unit: str) -> int | None:
