@@ -225,9 +225,7 @@ def struct_of(kind: type[Struct], values: Sequence[Any]) -> Struct:
 
 def doubles(blob: bytes) -> "array.array[float]":
     """Return the numbers in a stored blob. Raises ValueError."""
-    values = array.array("d")
-    values.frombytes(blob)
-    return values
+    return array.array("d", blob)
 
 
 def samples_of(blob: bytes) -> "array.array[float]":
