@@ -113,8 +113,7 @@ def planned_text(options: argparse.Namespace) -> str:
     limits = DeviceLimits(**agenda_.limits) if agenda_.limits else H100
     tasks = wanted(tasks_of(options, limits, agenda_), options)
     slot = agenda.slot(tasks, agenda_, options.deadline - PUBLISH_S)
-    asked_for = map(_together, _questions(slot.chosen, agenda_))
-    lines = [(t.name, f"{t.seconds:.1f} s", "assumed: " * t.assumed + t.basis, f"{t.value:g}") for t in asked_for]
+    lines = list(map(_line, _questions(slot.chosen, agenda_)))
     shown = tabulate(lines, ("task", "time", "by", "value"), tablefmt="plain", disable_numparse=True)
     counts = ", ".join(f"{n} {state}" for state, n in agenda.tally(tasks, agenda_).items())
     left = f"{len(slot.left)} more are left: {sum(task.seconds for task in slot.left) / 60:.0f} minutes"
@@ -122,12 +121,12 @@ def planned_text(options: argparse.Namespace) -> str:
     return f"{head}; {counts}\n\n{shown}\n\n{left}\n{_prepared(slot.chosen, limits)}"
 
 
-def _together(batch: Sequence[Task]) -> Task:
-    """Return a single task that represents tasks sharing a question, for one line."""
+def _line(batch: Sequence[Task]) -> tuple[str, ...]:
+    """Return a line on tasks that share a question: their names, time, the basis of the first, and their value."""
     first, *others = batch
     name = first.name + f" and {len(others)} more" * bool(others)
     value, seconds = (sum(getattr(task, field) for task in batch) for field in ("value", "seconds"))
-    return msgspec.structs.replace(first, name=name, value=value, seconds=seconds)
+    return name, f"{seconds:.1f} s", "assumed: " * first.assumed + first.basis, f"{value:g}"
 
 
 def _prepared(tasks: Sequence[Task], limits: DeviceLimits) -> str:
