@@ -71,8 +71,8 @@ def _in_rounds(kernel: CudaKernel, taken: list[Problem], device: DeviceLimits) -
     """Yield cases whose blocks take several rounds, on one multiprocessor, or on two for clusters.
 
     Each function gets a case with three rounds. Further cases have clusters; a ring of tiles that wraps twice in a
-    block; long sums, which many multiprocessors would split; and blocks that share products, of which the last block
-    has fewer.
+    block; long sums, which many multiprocessors would split; and blocks that share products, the last block
+    fewer than the others.
     """
     one, two = (replace(device, multiprocessors=count) for count in (1, 2))
     ragged = sorted((p for p in taken if not is_whole(p) and not is_long(p)), key=lambda p: p.footprint_bytes) or taken
@@ -109,7 +109,7 @@ def _by_function(
 def _first_round(
     kernel: CudaKernel, tiles: list[Tile], ragged: list[Problem], device: DeviceLimits, rounds: int, every: bool = False
 ) -> Iterator[EmulatedCase]:
-    """Yield the least case under one of the tiles whose blocks take this many rounds, if there is one."""
+    """Yield the least case in which the blocks of one of the tiles take this many rounds, if there is such a case."""
     larger = _larger(kernel, [], ragged) if tiles else ()
     candidates = (EmulatedCase(kernel, problem, tile, device) for problem, tile in itertools.product(larger, tiles))
     fit = (case for case in candidates if kernel.unfit(case.problem, case.tile, device) is None)
@@ -117,7 +117,7 @@ def _first_round(
 
 
 def _fewest(kernel: CudaKernel, problem: Problem, device: DeviceLimits) -> EmulatedCase | None:
-    """Return the case with a run's tile, changed to the fewest blocks that its tunables allow; None without a tile."""
+    """Return the case with a run's tile, but with the fewest blocks that its tunables allow; None if no tile fits."""
     if (tile := kernel.tile_for(problem, device)) is None:
         return None
     alike = (other for other in kernel.tiles(device) if {**vars(other), **_blocks(tile)} == vars(tile))
@@ -152,9 +152,9 @@ def _launched(
 
 
 def _larger(kernel: CudaKernel, long: list[Problem], ragged: list[Problem]) -> Iterator[Problem]:
-    """Yield the problems in batches, then with one size or all sizes doubled repeatedly, the least work first.
+    """Yield the problems with a batch, then the ragged problems with one size or all sizes times a power of two.
 
-    Problems that the kernel refuses are left out.
+    The second group is sorted by work, the least first. Problems that the kernel refuses are left out.
     """
     batches = [(p, {"batch": ROUNDS}) for p in long] + [(p, {"batch": BATCH}) for p in ragged]
     yield from _changed(kernel, [(p, values) for p, values in batches if "batch" in p.axes()])

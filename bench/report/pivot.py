@@ -133,7 +133,7 @@ def pivots(suite: str, op: str, groups: list[list[Result]], store: Reader, optio
     failed = grouped(untimed, lambda r: (r.device, r.mode, r.isa, comparable(r), order(r), r.threads))
 
     def belong(setting: Setting, timed: dict[str, Contest]) -> list[Result]:
-        """Return a setting's rows in run order. Untimed rows of one thread belong to settings of every thread count."""
+        """Return a setting's rows in run order. Untimed rows of 1 thread also belong to settings of more threads."""
         key = (setting.device, setting.mode, setting.isa, setting.precision, setting.order)
         others = (failed.get((*key, threads), []) for threads in {setting.threads, 1})
         return sorted(chain(*others, *(c.ranked for c in timed.values())), key=lambda r: places[id(r)])

@@ -93,7 +93,7 @@ def search(field: SearchDomain, evaluate: Evaluate, choice: SearchWay, seed: int
 
 
 def _guided(field: SearchDomain, evaluate: Evaluate, choice: SearchWay) -> None:
-    """Descend from the default, then let a strategy of Kernel Tuner choose, which needs no compiler and no GPU.
+    """Descend from the default, then let a strategy of Kernel Tuner choose. No strategy needs a compiler or a GPU.
 
     The descent steps to the fastest configuration nearby, until none is faster or half the budget is spent.
     """

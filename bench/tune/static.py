@@ -124,7 +124,7 @@ def _launches(subject: Subject, kernel: CudaKernel, config: Config, arch: str) -
 def _built(
     subject: Subject, kernel: CudaKernel, config: Config, arch: str, gpu: Published | None
 ) -> CompiledTile | None:
-    """Return a compiled tile; without a bound if it cannot be disassembled, or the GPU's limits are unknown."""
+    """Return a compiled tile, or None. It has no bound without a disassembly, or without the GPU's limits."""
     if not (launches := _launches(subject, kernel, config, arch)):
         return None
     problem, tile, planned, bound_s = subject.problem, subject.tile(config), limits_here(kernel), None
@@ -137,14 +137,14 @@ def _built(
 
 
 def words(subject: Subject, ranked: Ranked, arch: str) -> str:
-    """Return text: the number of dropped tiles, and a table of the best, each by its launch of least occupancy."""
+    """Return text: the number of dropped tiles, and a table of the best, each with its launch of least occupancy."""
     shown = ranked.tiles[:SHOWN]
     dropped = f"{ranked.spilling} spill, {ranked.failed} do not compile"
     tried = f"{count(ranked.tried, 'tile')} compiled for {arch}"
     head = f"{subject.kernel.id} on {subject.problem.id}: {size_words(subject.space)}; {tried}"
     by = "occupancy"
     if ranked.gpu and any(tile.bound_s for tile in shown):
-        equals = f", then {ranked.counted} equal tiles by counts of the emulator" if ranked.counted else ""
+        equals = f", then (for {ranked.counted} equal tiles) by the emulator's counts" if ranked.counted else ""
         by = f"the code's least time under published limits of the {ranked.gpu.name}{equals}, then by occupancy"
     note = f"NOTHING WAS TIMED: ranked by {by}, which alone does not decide how fast a tile is"
     first, *others = COLUMNS

@@ -272,7 +272,7 @@ def require_enough(where: str, data: Data) -> None:
             raise UsageError(f"{where}: has {number} {what}, expected at least {least} to learn from; {suite} has more")
     if np.isnan(data.times.means).any(axis=0).all():
         what = f"no kernel was timed on all {problems} problems, expected at least one to fall back on"
-        raise UsageError(f"{where}: {what}; --problem chooses problems that one kernel takes")
+        raise UsageError(f"{where}: {what}; use --problem to choose problems that one kernel takes")
     if len(data.times.kernels) < 2:
         raise UsageError(f"{where}: has times of only {data.times.kernels[0]}; a choice needs two kernels")
 
