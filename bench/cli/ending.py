@@ -104,7 +104,7 @@ def _stand_in_for_closed() -> None:
 class _Whole(io.FileIO):
     """An open file whose `write` writes all data, even if the system accepts only a part at a time, or none for now.
 
-    Python's own file would drop the rest without a buffer, as under PYTHONUNBUFFERED, and fail on a non-blocking pipe.
+    Python's own file drops the rest if it has no buffer (PYTHONUNBUFFERED), and fails on a non-blocking pipe if it has.
     """
 
     def write(self, data: Any) -> int:

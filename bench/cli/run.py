@@ -188,7 +188,7 @@ def _measure(
     report_to: Path | None = None,
     fail_noisy: bool = False,
 ) -> None:
-    """Measure, write what is asked for, and exit. fail_noisy: with 1 if a case was disturbed."""
+    """Measure, write the requested output, and exit. fail_noisy: exit with 1 if a case was disturbed."""
     with Store(request.db or default_store(), create=request.resume is None) as store:
         if request.resume is not None and not request.suites:
             request = request._replace(known=plan_of(store, request.resume))
@@ -235,7 +235,7 @@ def _announce(session: Session, detail: Detail) -> None:
 
 
 def _reproducing(store: Store, request: RunRequest, run_id: str) -> RunRequest:
-    """Return the request with the run to reproduce and its seed, or without SUITE, with that run's plan.
+    """Return the request to reproduce a run: with SUITE, with its id and seed; without SUITE, with its plan.
 
     The plan has the kernels that `--kernels` selects, if given. Raises UsageError if the run has no entropy.
     """

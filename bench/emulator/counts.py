@@ -98,7 +98,7 @@ class Sampled:
 class Tallies:
     """The counts of all launches of a case, each launch as if all its blocks had run.
 
-    footprints: a block's sectors, by the numbers of launch and block; of sampled blocks, or of all if few (WHOLE).
+    footprints: the sectors of each sampled block, or of every block of a small launch (WHOLE), by launch and block.
     """
 
     sites: Mapping[Site, InstructionCount]
@@ -154,8 +154,8 @@ def _counted(
 def _other_widths(worker: Path, outcomes: Sequence[Outcome], widths: Widths) -> list[tuple[str, int, int]]:
     """Return the accesses whose kind has other widths in the machine code.
 
-    Each is its address, a number for its source line, and the sum of the machine code's widths. The widths of a kind
-    also differ if the machine code has an access wider than any counted one, since it may replace several.
+    Each access is given by its address, a number for its source line, and the sum of the machine code's widths. The
+    widths of a kind also differ if the machine code has wider accesses than were counted: one may replace several.
     """
     counted = [words for outcome in outcomes for verb, *words in outcome.counts if verb == "count"]
     per_access: dict[tuple[str, str], dict[str, int]] = {}

@@ -199,7 +199,7 @@ def _with_options(kernel: CudaKernel, problem_class: type[Problem], taken: list[
 
 
 def _changed(kernel: CudaKernel, problem: Problem, name: str) -> Problem:
-    """Return the problem with another value of an option, if the option is a number and the kernel takes another."""
+    """Return the problem with another value of an option, if the option is a number and the kernel takes that value."""
     value = getattr(problem, name)
     if isinstance(value, bool) or not isinstance(value, int | float):
         return problem

@@ -62,7 +62,7 @@ def accumulation_rms(numerics: str, storage: str, length: int) -> float:
 
 
 def _limited(promoted: int, length: int) -> tuple[float, float, int, float]:
-    """Return the mean error of promoted sums with 14 bits, its spread, the products of a sum, and the number of sums.
+    """Return mean error, spread of errors, products per sum and number of sums, for promoted sums with 14 bits.
 
     Means add up, and the spread around them grows like the square root of the number of sums.
     """

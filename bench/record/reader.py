@@ -195,7 +195,7 @@ class Reader(Queries):
             yield [result for _, result in rows]
 
     def _with_results(self, keys: Iterator[tuple[int, int]]) -> Iterator[tuple[int, Result]]:
-        """Yield the row of each key (group, result_id). Only the keys were sorted, which needs little memory."""
+        """Yield the row of each key (group, result_id). Only keys are sorted, since sorting rows needs more memory."""
         while chunk := list(islice(keys, 500)):
             ids = ", ".join(str(result_id) for _, result_id in chunk)
             query = f"SELECT result_id, {_SELECTED} FROM result WHERE result_id IN ({ids})"

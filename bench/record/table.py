@@ -154,7 +154,7 @@ def number_cells(values: Sequence[float | None]) -> list[str]:
 
 
 def _written(values: Iterable[Any]) -> list[str]:
-    """Return cells as csv.writer writes them. Each shares its line with a second cell: alone, "" would be quoted."""
+    """Return cells as csv.writer writes them. Each line has a second cell, since csv quotes "" if it is alone."""
     lines: list[str] = []
     # A writer that ends rows with only a line feed leaves carriage returns in a cell unquoted.
     csv.writer(SimpleNamespace(write=lines.append), lineterminator="\r\n").writerows(zip(values, repeat(None)))

@@ -162,7 +162,7 @@ def _operations(rows: Iterable[tuple[str, str, str, int]]) -> str:
 def _refused(data: RunData, many: Collection[str]) -> Iterator[str]:
     """Yield a line for each failed row, failed checks first, then a line for each reason of `unsupported`.
 
-    In the long suites `many`, unsupported rows are listed only for kernels whose rows all have the same reason.
+    many: the long suites. Their unsupported rows are listed only for kernels whose rows all have the same reason.
     """
     several = len({r.problem for r in data.rows}) > 1
     failed = [r for r in data.rows if r.status not in (Status.OK, Status.UNSUPPORTED)]

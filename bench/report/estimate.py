@@ -66,7 +66,7 @@ def estimate(store: Reader | None, jobs: Sequence[PlannedJob], plan: Plan, machi
 
 
 def _is_alike(run: RunFacts, plan: Plan) -> bool:
-    """Return whether a run is complete, not merged and no tuning, and had the plan's options that affect the time."""
+    """Return whether a run is complete, is no merged or tuning run, and had the plan's options that affect the time."""
     recorded, options = run["plan"], ("mode", "max_time_s", "rel_ci", "ceilings", "timeout_s")
     alike = all(recorded.get(name) == getattr(plan, name) for name in options)
     return alike and run["finished_at"] is not None and run["command"] != MERGED and not recorded.get("tunes")

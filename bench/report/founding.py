@@ -27,7 +27,7 @@ class TransposeFirst(NamedTuple):
 
 
 class FoundingProduct(NamedTuple):
-    """Whether GEMM is slow with op_T, in one contest. speed: op_T's over op_N's; ways: of transposing B first."""
+    """Whether GEMM is slow with op_T, in a contest. speed: op_T's over op_N's; ways: the ways to transpose B first."""
 
     contest: Contest
     op_t: Result

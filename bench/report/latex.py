@@ -342,7 +342,7 @@ def _number(cell: Cell | None) -> str:
 
 
 def _parted(pivot: Pivot, width_mm: float) -> list[range]:
-    """Return ranges of kernels; the columns of each fit the width, next to the names and sizes of the problems."""
+    """Return ranges of kernels; the columns of each range fit the width, next to the problems' names and sizes."""
     units = max(len(line.unit) for line in pivot.lines)
     names = max(_wide(line.label) for line in pivot.lines)
     columns = zip(pivot.sizes, *(line.sizes for line in pivot.lines), strict=True)

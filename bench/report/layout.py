@@ -157,8 +157,8 @@ def _total(widths: Sequence[int]) -> int:
 def _fitted(columns: Sequence[TableColumn], rows: Rows, room: int, titled: bool, best: int) -> Iterator[str]:
     """Yield the lines of the first of these layouts that fits: all columns; without spare ones; with narrower texts.
 
-    Then the last two are tried with the first column above its rows; if `titled`, only so. If none fits, each cell is a
-    line.
+    Then the last two are tried with the first column above its rows; if `titled`, only in this form. If no layout fits,
+    each cell is a line.
     """
     cells = [(column.header, *texts) for column, *texts in zip(columns, *rows, strict=True)]
     natural = [max(map(len, texts)) for texts in cells]
@@ -213,7 +213,7 @@ def _drawn(
 
 
 def _listed(columns: Sequence[TableColumn], rows: Rows, room: int) -> Iterator[str]:
-    """Yield a line for each cell, indented except for a row's first; a word that is too long gets a separate line."""
+    """Yield a line for each cell, indented after the first of a row; a word that is too long gets a separate line."""
     for title, *texts in rows:
         yield from wrapped(title, room, "", 2 * GAP)
         for column, text in zip(columns[1:], texts, strict=True):

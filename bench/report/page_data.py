@@ -118,7 +118,7 @@ def _text(values: Array) -> str:
 
 
 def _options(plan: dict[str, Any]) -> str:
-    """Return as a text the options of `run` in the plan that affect results but are in no column of the rows."""
+    """Return, as text, the options of `run` in the plan that affect results but are in no column of the rows."""
     import shlex
 
     words: list[str] = []

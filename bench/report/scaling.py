@@ -159,7 +159,7 @@ def _points(
 def _point(
     question: ScalingQuestion, kernel: str, workers: int, n: int, compute: Ratio, rows: Sequence[Found], update: bool
 ) -> Point:
-    """Return the point of a strategy: `workers` workers that each compute for `compute` and exchange n elements."""
+    """Return the point of a strategy: each of `workers` workers takes `compute` seconds and exchanges n elements."""
     strategy = STRATEGIES[strategy_name(kernel)]
     r, dims = min(rows, key=lambda row: _distance(row, workers, n, update))
     # An aggregation moves w gradients and their sum.

@@ -185,7 +185,7 @@ def by_name_only(r: Result) -> bool:
 
 
 def _bounds(timed: list[Result], shown: _Shown) -> Iterator[tuple[float, Sequence[str]]]:
-    """Yield the roofline bounds of these rows, without duplicates: the time and the line in the table of kernels.
+    """Yield the roofline bounds of these rows, without duplicates, each as its time and its line for the table.
 
     A bound of arithmetic holds for the operations that an algorithm executes. If these are not the nominal operations,
     the line names the kernel.

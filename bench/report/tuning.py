@@ -170,7 +170,7 @@ class Raced(NamedTuple):
 
     @property
     def overall(self) -> float:
-        """Return the speed relative to the default, on this problem, of the suite's best tile."""
+        """Return the speed of the suite's best tile on this problem, relative to the default."""
         return self._speeds.get(self.tunes.overall, 1.0)
 
     @property
@@ -191,7 +191,7 @@ class Raced(NamedTuple):
 
 
 def decide(default: Groups, tiles: Mapping[str, Groups], raced: int) -> Decision:
-    """Decide a race from the samples, by process, of the default and of each tile. raced: the number of tiles."""
+    """Decide a race from samples of the default and of each tile, grouped by process. raced: the number of tiles."""
     ratios = _ratios(default, tiles, raced)
     faster = [name for name, ratio in ratios.items() if ratio.certain and ratio.median > 1]
     best = max(faster, key=lambda name: ratios[name].median, default=None)

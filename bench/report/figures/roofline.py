@@ -66,7 +66,7 @@ def _roofs(data: RunData) -> Iterator[Roof]:
 
 
 def highest(data: RunData, device: str, threads: int, wanted: str, by: str | None = None) -> Ceiling | None:
-    """Return the highest valid ceiling of kind `wanted`, on the largest problem: for memory, a copy beyond all caches.
+    """Return the highest valid ceiling of kind `wanted` on its largest problem (for memory, larger than all caches).
 
     by: use only ceilings measured on this problem, if there are any.
     """

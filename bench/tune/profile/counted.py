@@ -118,7 +118,7 @@ def _shifted(sampled: Sampled, footprints: Mapping[int, Footprint]) -> Iterator[
 
 
 def _rates(known: Mapping[Place, Footprint], axis: int, inner: set[int]) -> dict[Key, int]:
-    """Return the sectors between the footprints of neighbouring blocks along an axis, by buffer and direction.
+    """Return how many sectors apart the footprints of neighbouring blocks are along an axis, by buffer and direction.
 
     Raises NoModelError if this distance is not constant.
     """

@@ -85,7 +85,7 @@ def _split(features: Array, costs: Array, least: int) -> tuple[int, float] | Non
 
 
 def at_leaves(node: TreeNode, features: Array, rows: Array | None = None) -> Iterator[tuple[TreeNode, Array]]:
-    """Yield each leaf with the problems that their features lead to it. rows: the problems, by default all."""
+    """Yield each leaf with the problems whose features lead to it. rows: the problems, by default all."""
     rows = np.arange(len(features)) if rows is None else rows
     if node.below is None or node.above is None:
         yield node, rows
@@ -220,7 +220,7 @@ def _around(rng: "np.random.Generator", known: Array, inputs: int) -> Array:
 
 
 def _settled(node: TreeNode, rows: Array, features: Array) -> TreeNode:
-    """Return the tree with the measured problems, `rows`, at its leaves, without the splits that separate none."""
+    """Return the tree with the measured problems, `rows`, at its leaves, without splits that separate none of them."""
     if node.below is None or node.above is None:
         return node._replace(rows=rows)
     is_below = features[rows, node.feature] <= node.threshold

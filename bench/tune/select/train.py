@@ -32,7 +32,7 @@ def drawn(families: Array) -> Array:
 
 
 def share(logs: Array, draws: Array) -> Share:
-    """Return the geometric mean of numbers from their logarithms without NaN, and its interval for several families."""
+    """Return the geometric mean from logarithms, ignoring NaN; if there are several families, also its interval."""
     mean = float(np.exp(np.nanmean(logs)))
     if np.ptp(draws) == 0:  # all draws have the only family
         return Share(mean, None, None)
@@ -109,7 +109,7 @@ def held_out(data: Data, grown: str) -> dict[str, Array]:
 def losses(times: Times, orders: dict[str, Array]) -> list[PolicyLosses]:
     """Return the losses of each way to choose, relative to the oracle; kernels without a time are passed over.
 
-    orders: for each way, the order of all kernels of `times` except the selector itself, which may be the last.
+    orders: for each way, the order of all kernels of `times` except the selector, if that is the last one.
     """
     means, count = times.means, candidates(times)
     oracle, rows = _oracle(times.logs[:, :, :count]), np.arange(len(means))
@@ -123,12 +123,12 @@ def losses(times: Times, orders: dict[str, Array]) -> list[PolicyLosses]:
 
 
 def candidates(times: Times) -> int:
-    """Return the number of kernels that can be chosen: all except the selector itself, which may be the last."""
+    """Return the number of kernels that can be chosen: all except the selector, if that is the last one."""
     return len(times.kernels) - times.kernels[-1].endswith(SELECTED)
 
 
 def _oracle(logs: Array) -> Array:
-    """Return the logarithm of the oracle's time on each problem: each half times the other's choice, then the mean."""
+    """Return the log of the oracle's time on each problem: the mean of both halves, each timing the other's choice."""
     chosen = np.nanargmin(logs, axis=2)
     rows = np.arange(logs.shape[1])
     return np.asarray((logs[1, rows, chosen[0]] + logs[0, rows, chosen[1]]) / 2)

@@ -161,7 +161,7 @@ def choice_figures(model: Model, registry: Registry) -> style.Kind:
 
 
 def _panel(model: Model, registry: Registry, measured: Sequence[tuple[Any, str]]) -> Panel:
-    """Return the panel of one filter size. Its choices are for the problem with the median k, at other c, h and w."""
+    """Return the panel of one filter size. Choices are made for the problem with the median k, at other c, h and w."""
     like = sorted((problem for problem, _ in measured), key=lambda p: (p.k, p.id))[len(measured) // 2]
     spots = [Spot(problem.c, sqrt(problem.h * problem.w), fastest) for problem, fastest in measured]
     return Panel(f"{like.r}x{like.s} (n = {like.n}, k = {like.k})", spots, partial(_chosen, model, registry, like))
