@@ -26,7 +26,7 @@ SEEN = 0.25
 class Task(msgspec.Struct, frozen=True, kw_only=True):
     """A task of the agenda. value: relative worth of its answer; seconds: expected device time.
 
-    kind: selects the code that carries it out. basis: how `seconds` was found; assumed: whether by a rule instead of an
+    kind: selects the code that carries it out. basis: how `seconds` was found; assumed: whether a rule gave it, not an
     earlier run. problems, kernels, processes, mode and max_time_s: the jobs, if jobs measure it. baseline: the kernel
     that the others are compared with. group: the heading of its rows in the report. detail: data for its kind.
     """
@@ -135,7 +135,7 @@ def timed(tasks: Iterable[Task], agenda: Agenda) -> list[Task]:
 
 
 class Slot(NamedTuple):
-    """The open tasks chosen for some seconds on a device, and those that do not fit; both by value per second."""
+    """The open tasks chosen for some seconds on a device, and those that do not fit, sorted by value per second."""
 
     chosen: list[Task]
     left: list[Task]

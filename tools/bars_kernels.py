@@ -83,7 +83,7 @@ for _ in range(7):
 
 
 def loop() -> Found:
-    """Compare NumPy NT's hot median with bare loops in processes just before and after; up to three tries, best one."""
+    """Compare NumPy NT's hot median with bare loops in processes just before and after; take the best of 3 tries."""
 
     def bare() -> list[float]:
         out = subprocess.run([sys.executable, "-c", BARE_LOOP], check=True, capture_output=True, text=True)

@@ -138,7 +138,7 @@ READ = (["show", "base"], *(["export", "base", "--format", style] for style in S
 
 
 def scale() -> Found:
-    """Read runs of five processes from two stores: yield the seconds for the smaller, the memory for the larger one."""
+    """Read runs of five processes from two stores: yield the seconds for the smaller, and the memory for the larger."""
     with tempfile.TemporaryDirectory() as folder:
         usages = {}
         for count in (FEW, LARGE):

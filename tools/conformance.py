@@ -177,7 +177,7 @@ class _Module:
             yield Use(name, self._file, node.lineno, (node.end_lineno or 0, node.end_col_offset or 0), arguments)
 
     def _flat(self, arguments: Iterable[ast.expr]) -> Iterator[ast.expr]:
-        """Yield the arguments; the elements of the tuple `name` replace `*name`."""
+        """Yield the arguments, with the elements of the tuple `name` in place of `*name`."""
         for argument in arguments:
             match argument:
                 case ast.Starred(ast.Name(name)) if name in self._stars:
@@ -204,7 +204,7 @@ class _Module:
         return ""
 
     def _is_constant(self, node: ast.expr) -> bool:
-        """Return whether an expression can be looked up, which a member of an instance cannot."""
+        """Return whether an expression can be looked up; a member of an instance cannot."""
         return "()" not in self._owner(node) and (not isinstance(node, ast.Attribute) or self._is_constant(node.value))
 
     def _member(self, node: ast.expr, name: str) -> str:

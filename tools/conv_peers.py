@@ -5,9 +5,9 @@ conv-peers; --layers also writes a row for each layer. A ratio is the speed of o
 (`conv/torch.conv2d`); bench/report/contest.py computes it from samples taken in turn. Our kernels are all kernels that
 come with kernelmark except oneDNN, whatever library they call for products or transforms.
 
-The interval of a geometric mean has as its ends the geometric means of the layers' lower ends and of their upper ends,
-as for the sums of `show --by network`. It is valid even if all layers share their errors, and wider than necessary if
-errors are independent. It covers measurement errors, not the choice of layers.
+The ends of the interval of a geometric mean are the geometric means of the layers' lower ends and of their upper ends,
+as for the sums of `show --by network`. The interval is valid even if all layers share their errors, and wider than
+necessary if errors are independent. It covers measurement errors, not the choice of layers.
 """
 
 import argparse

@@ -278,7 +278,7 @@ def counters(until_s: float, folder: Path, pairs: Sequence[Pair] = CHOSEN) -> li
 
 
 def _refused(reason: str) -> str:
-    """Return the reason if it applies to every other kernel, too, else ""."""
+    """Return why a kernel was not measured if the reason applies to all others, too, else ""."""
     return reason if any(words in reason for words in REFUSALS) else ""
 
 

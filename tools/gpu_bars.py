@@ -132,7 +132,7 @@ def variants(kernels: Iterable[str], problem: str, registry: Registry, limits: D
 
 
 def with_tile(name: str, tile: Tile, problem: Problem, registry: Registry, limits: DeviceLimits) -> str:
-    """Return the id of a kernel with a tile. It has the values that differ from the default, and more if necessary."""
+    """Return a kernel's id with a tile: the values that differ from the default, or more if these are not enough."""
     kernel, values = registry.named(name), vars(tile)
     default = kernel.tile_for(problem, limits)
     if tile == default:
