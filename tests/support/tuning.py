@@ -1,7 +1,6 @@
 """Helpers for tests of tuning: a user's kernel, adopted tiles, rows of `inspect`, runs with known winners."""
 
 import random
-from collections.abc import Callable
 
 from kernelmark.bench.measure.measurement import ProcessPart
 from kernelmark.bench.tune.inspect import InspectRow
@@ -9,8 +8,6 @@ from kernelmark.bench.tune.tuned import TileRecord
 from kernelmark.bench.tune.watch.versions import keep
 from support.rows import begin, put
 
-#: The kernel of a product and the seconds that it takes, by (m, n, k); None where it refuses.
-Took = Callable[[int, int, int], float | None]
 CONV = "conv/n1c{c}h{side}w{side}k{k}r{r}s{r}pad{pad}/f32/nchw/{direction}"
 IM2COL, DIRECT = "conv/cpu.im2col", "conv/numba.direct"
 SIZES = (32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024)
