@@ -148,7 +148,7 @@ class Tasks:
         ours = (candidate.op, candidate.device) == (wanted.op, self._device)
         return ours and candidate.refuses(wanted, self._limits) is None
 
-    def _able(self, problem: str, wanted: Callable[[Kernel], bool] = lambda kernel: True) -> list[str]:
+    def _able(self, problem: str, wanted: Callable[[Kernel], bool]) -> list[str]:
         return [kernel.id for kernel in self._kernels if wanted(kernel) and self._takes(kernel.id, problem)]
 
     def _tools(self) -> Iterator[Task]:
