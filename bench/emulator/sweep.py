@@ -5,6 +5,7 @@ import math
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -48,7 +49,7 @@ class EmulatedCase:
         multiprocessors = "" if self.device == H100 else f"{self.device.multiprocessors}sms"
         return "/".join(filter(None, [Path(self.kernel.source).name, self.problem.id, tile, multiprocessors]))
 
-    @property
+    @cached_property
     def calls(self) -> list[tuple[str, KernelCall]]:
         """Return the launches, each with its name expression."""
         return self.kernel.calls(self.problem, self.tile, self.device)
@@ -284,10 +285,12 @@ def launches(
 ) -> Iterator[Launch]:
     """Yield the launches of a case, and add the scratch buffers that they use to `buffers`."""
     operands = {operand.name: operand for operand in case.problem.operands()}
+    made = set[Scratch]()
     for name, call in case.calls:
         for arg in call.args:
-            if isinstance(arg, Scratch):
+            if isinstance(arg, Scratch) and arg not in made:
                 buffers[arg.name] = scratch(arg)
+                made.add(arg)
         args = tuple(_argument(arg, operands) for arg in call.args)
         yield Launch(name, call.grid, call.block, args, call.shared_bytes, case.kernel.cooperative, call.cluster)
 
