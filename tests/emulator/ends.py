@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import product
 from math import prod
 from pathlib import Path
@@ -106,7 +107,7 @@ class End:
     def id(self) -> str:
         return f"{self.kernel} {self.part}"
 
-    @property
+    @cached_property
     def case(self) -> EmulatedCase:
         return case_of(self.kernel, msgspec.structs.replace(discover().problem(self.part), **self.whole), self.tile)
 
