@@ -3,6 +3,7 @@
 import json
 import re
 import shlex
+from functools import cache
 from pathlib import Path
 
 import msgspec
@@ -93,15 +94,19 @@ def commands(page):
     return [part.strip() for line in lines for part in line.split("&&")]
 
 
+@cache
+def _suites():
+    return {row.suite for row in listing.suites()}
+
+
 def reduced(command):
     if HELPED.match(command):
         return [*shlex.split(command), "--help"]
     command = REPLACED.get(command, command)
     besides = [option for first, options in BESIDES.items() if command.startswith(first) for option in options]
     missing = [option for option in besides if option.split()[0] not in command]
-    suites = {row.suite for row in listing.suites()}
     words = shlex.split(" ".join([command, *missing]))
-    return ["small.toml" if word in suites else SMALLER.get(word, word) for word in words]
+    return ["small.toml" if word in _suites() else SMALLER.get(word, word) for word in words]
 
 
 def save_files(text, folder):
