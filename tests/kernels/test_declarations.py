@@ -338,12 +338,13 @@ COMPILED += ("conv/cuda.fft_tiled", "transpose/cuda.tma", "copy/cuda.vectorised"
 @pytest.mark.usefixtures("cuda_compiler")
 def test_every_tunable_that_a_kernel_is_compiled_for_changes_its_machine_code():
     found_by = {(name, each): changed(name, each) for name in COMPILED for each in TUNABLE_CUDA[name].tunables}
-    every = {pair: [list(dict(calls)) for calls in variants] for pair, variants in found_by.items() if variants}
-    named = {pair: sides for pair, sides in every.items() if sides[0] != sides[1]}
-    wanted = {
-        name: [entry for pair in named if pair[0] == name for side in named[pair] for entry in side]
-        for name in COMPILED
-    }
+    named = {}  # the first entry that differs, under both values
+    for pair, sides in found_by.items():
+        before, after = ([entry for entry, _ in calls] for calls in sides or ((), ()))
+        differing = [both for both in zip(before, after, strict=True) if both[0] != both[1]]
+        if differing:
+            named[pair] = differing[0]
+    wanted = {name: [entry for pair in named if pair[0] == name for entry in named[pair]] for name in COMPILED}
     assert all(wanted.values())
     with ThreadPoolExecutor(cpu_count()) as pool:
         archs = [next(arch for arch in ("sm_80", "sm_90a") if KERNELS[name].runs_on(arch)) for name in COMPILED]
@@ -351,6 +352,5 @@ def test_every_tunable_that_a_kernel_is_compiled_for_changes_its_machine_code():
             lambda name, arch: code(KERNELS[name], tuple(dict.fromkeys(wanted[name])), arch), COMPILED, archs
         )
         codes = dict(zip(COMPILED, compiled, strict=True))
-    for (name, tunable), sides in named.items():
-        before, after = ({codes[name][entry] for entry in side} for side in sides)
-        assert before != after, (name, tunable)
+    for (name, tunable), (before, after) in named.items():
+        assert codes[name][before] != codes[name][after], (name, tunable)
