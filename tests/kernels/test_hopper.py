@@ -14,7 +14,7 @@ from kernelmark.bench.measure.compile import ARCHS
 from kernelmark.bench.plan.kernel import TensorMap, Tile
 from kernelmark.bench.plan.limits import H100, TYPICAL
 from kernelmark.bench.tune.profile.counted import counts_of
-from support.emulated import host_compiler, wrong_in_emulator
+from support.emulated import host_compiler, program_entries, wrong_in_emulator
 from support.kernels import CUDA, LAYOUTS, REGISTRY, WGMMA, WGMMA_WORDS, cases, chosen, lean
 
 PIPELINED = ("mma", "mma_tf32", "mma_3xtf32", "mma_f64")
@@ -41,7 +41,7 @@ def emulated_product(name, a, b, tile=0):
     c = np.full(m * n, np.nan, np.float32)
     buffers = {"a": Buffer("in", a.ravel()), "b": Buffer("in", stored.ravel()), "c": Buffer("out", c)}
     planned = list(launches(case, buffers))
-    worker = program(SOURCES / case.kernel.source, [launch.entry for launch in planned])
+    worker = program(SOURCES / case.kernel.source, program_entries([case]))
     (outcome,) = run(worker, buffers, planned, orders=("forward",))
     assert not outcome.reports
     return outcome.outputs["c"].reshape(m, n)
