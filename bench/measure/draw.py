@@ -52,8 +52,21 @@ def poison(flat: Any, dtype: str) -> None:
     flat.view(bits_dtype(dtype)).fill(DTYPES[dtype].poison)
 
 
+def padding(flat: Array, operand: Operand) -> list[tuple[Array, int]]:
+    """Return views that divide the padding between an operand's rows, and the bits that each must hold.
+
+    NaN alternates with the largest number, along rows and columns. A kernel that reads padding gets a wrong result even
+    if it drops NaN, and one that computes in it changes a number where NaN stays NaN.
+    """
+    if not operand.pad:
+        return []
+    kind = DTYPES[operand.dtype]
+    gaps = flat.view(bits_dtype(operand.dtype)).reshape(-1, operand.ld)[:, operand.shape[-1] :]
+    return [(gaps[i::2, j::2], kind.poison if i == j else kind.largest) for i in (0, 1) for j in (0, 1)]
+
+
 class Draw:
-    """The values of the inputs, on the host. Every draw replaces them; padding is poisoned."""
+    """The values of the inputs, on the host. Every draw replaces them; padding stays as `padding` describes it."""
 
     def __init__(self, problem: Problem, seed: int) -> None:
         self._key: tuple[int, ...] = (seed, zlib.crc32(problem.id.encode()))
@@ -68,6 +81,8 @@ class Draw:
         for operand in self._specs:
             self.flat[operand.name] = np.empty(operand.elements, numpy_dtype(operand.dtype))
             poison(self.flat[operand.name], operand.dtype)
+            for gap, bits in padding(self.flat[operand.name], operand):
+                gap.fill(bits)
 
     def _generator(self, number: int) -> np.random.Generator:
         return np.random.Generator(np.random.SFC64([*self._key, number]))

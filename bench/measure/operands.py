@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kernelmark.bench.measure.device import Device, Memory
-from kernelmark.bench.measure.draw import Change, Draw, logical, poison
+from kernelmark.bench.measure.draw import Change, Draw, logical, padding, poison
 from kernelmark.bench.measure.launch import cuda_launch
 from kernelmark.bench.measure.memory import page_faults, read_by_system
 from kernelmark.bench.measure.multi_gpu import parts_of
@@ -196,7 +196,13 @@ class OperandSet:
     def poison(self) -> None:
         """Poison the outputs, padding included."""
         for name in self._named("out"):
-            poison(self.flat[name], self.specs[name].dtype)
+            flat, operand, home = self.flat[name], self.specs[name], self._memory[name]
+            poison(flat, operand.dtype)
+            if operand.pad:
+                written = home.download(flat)
+                for gap, bits in padding(written, operand):
+                    gap.fill(bits)
+                home.upload(flat, written)
 
     def spots(self, draw: Draw) -> list[Spots]:
         """Return randomly drawn elements of each output in host memory, to be read as soon as a call returns.
@@ -266,9 +272,8 @@ class OperandSet:
                     if not home.holds(self.flat[name], name, draw):
                         return f"changed its input {name}"
                 elif operand.pad:
-                    rows = home.download(self.flat[name]).view(bits_dtype(operand.dtype)).reshape(-1, operand.ld)
-                    gap = rows[:, operand.shape[-1] :]
-                    if (gap != DTYPES[operand.dtype].poison).any():
+                    gaps = padding(home.download(self.flat[name]), operand)
+                    if any((gap != bits).any() for gap, bits in gaps):
                         return f"wrote into the padding between the rows of {name}"
                 for guard, where in zip(self._guards(name), ("before", "beyond"), strict=True):
                     if not np.array_equal(home.download(guard), _GUARD[: guard.nbytes]):

@@ -11,7 +11,7 @@ Array = np.ndarray[Any, Any]
 class DType(NamedTuple):
     """A storage type: size in bytes, unit roundoff, the NaN that marks unwritten elements, and the name in CUDA.
 
-    underflow: the largest rounding error of a subnormal number.
+    underflow: the largest rounding error of a subnormal number. largest: the bits of the largest number.
     """
 
     itemsize: int
@@ -19,18 +19,19 @@ class DType(NamedTuple):
     poison: int
     ctype: str
     underflow: float
+    largest: int
 
 
 # f64, f32 and bf16 may flush subnormals to zero. FP8 is used for operands, never for results.
 DTYPES = {
-    "f64": DType(8, 2.0**-53, 0x7FF8DEADDEADDEAD, "double", 2.0**-1022),
-    "f32": DType(4, 2.0**-24, 0x7FC0DEAD, "float", 2.0**-126),
-    "f16": DType(2, 2.0**-11, 0x7EAD, "__half", 2.0**-25),
-    "bf16": DType(2, 2.0**-8, 0x7FDE, "__nv_bfloat16", 2.0**-126),
-    "e4m3": DType(1, 2.0**-4, 0x7F, "__nv_fp8_e4m3", 2.0**-10),
-    "e5m2": DType(1, 2.0**-3, 0x7E, "__nv_fp8_e5m2", 2.0**-17),
-    "s8": DType(1, 0.0, 0x80, "signed char", 0.0),
-    "s32": DType(4, 0.0, 0x80000000, "int", 0.0),
+    "f64": DType(8, 2.0**-53, 0x7FF8DEADDEADDEAD, "double", 2.0**-1022, 0x7FEFFFFFFFFFFFFF),
+    "f32": DType(4, 2.0**-24, 0x7FC0DEAD, "float", 2.0**-126, 0x7F7FFFFF),
+    "f16": DType(2, 2.0**-11, 0x7EAD, "__half", 2.0**-25, 0x7BFF),
+    "bf16": DType(2, 2.0**-8, 0x7FDE, "__nv_bfloat16", 2.0**-126, 0x7F7F),
+    "e4m3": DType(1, 2.0**-4, 0x7F, "__nv_fp8_e4m3", 2.0**-10, 0x7E),
+    "e5m2": DType(1, 2.0**-3, 0x7E, "__nv_fp8_e5m2", 2.0**-17, 0x7B),
+    "s8": DType(1, 0.0, 0x80, "signed char", 0.0, 0x7F),
+    "s32": DType(4, 0.0, 0x80000000, "int", 0.0, 0x7FFFFFFF),
 }
 #: Signed integers, named as in PTX. They have no NaN, so the least value replaces it.
 INTEGERS = ("s8", "s32")

@@ -4,6 +4,7 @@ import ctypes
 import gc
 import weakref
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -127,7 +128,7 @@ def test_poison_is_a_nan_of_its_storage_type_and_the_least_of_integers(dtype):
 
 
 @pytest.mark.parametrize("dtype", ["e4m3.f32", "e5m2.f32", "s8.s32"])
-def test_operands_of_a_byte_are_drawn_over_their_range_change_and_have_poisoned_padding(dtype):
+def test_operands_of_a_byte_are_drawn_over_their_range_and_change(dtype):
     draw, operands = _loaded(f"gemm/m301n16k33/{dtype}/NT/lda+15")
     before = draw.views("C")["a"].astype(np.float64)
     if dtype == "s8.s32":
@@ -139,8 +140,6 @@ def test_operands_of_a_byte_are_drawn_over_their_range_change_and_have_poisoned_
     assert (draw.views("C")["a"].astype(np.float64) != before).mean() > 0.95
     operands.load(draw)
     _freshened(draw, operands)
-    padding = draw.flat["a"].reshape(301, 48)[:, 33:].astype(np.float64)
-    assert (padding == -128 if dtype == "s8.s32" else np.isnan(padding)).all()
 
 
 def test_integers_of_32_bits_are_drawn_over_all_that_there_are():
@@ -204,6 +203,8 @@ def test_restored_inouts_hold_the_change_too():
         (lambda s: ctypes.memset(s.flat["c"].ctypes.data - 1, 0, 1), "wrote before the bounds of c"),
         (lambda s: ctypes.memset(s.flat["c"].ctypes.data + s.flat["c"].nbytes, 0, 1), "wrote beyond the bounds of c"),
         (lambda s: s.flat["c"].__setitem__(6, 0), "wrote into the padding between the rows of c"),
+        # NaN stays NaN.
+        (lambda s: s.flat["c"].__imul__(0.5), "wrote into the padding between the rows of c"),
         (lambda s: s.flat["c"].__setitem__(5, 0), None),
     ],
 )
@@ -235,6 +236,23 @@ def test_a_kernel_that_reads_beyond_an_operand_finds_nan_and_the_largest_number_
     each = 8 // a.itemsize
     assert np.isnan(beyond.reshape(-1, 2, each)[:, 0]).all()
     assert (beyond.reshape(-1, 2, each)[:, 1] > np.finfo(kind).max / 1e3).all()
+
+
+@pytest.mark.parametrize("pad", [1, 2, 7])
+@pytest.mark.parametrize("dtype", ["f64", "f32", "f16.f32", "bf16", "e4m3.f32", "e5m2.f32", "s8.s32"])
+def test_padding_is_nan_and_the_largest_number_by_turns_from_row_to_row_and_along_rows(dtype, pad):
+    draw, operands = _loaded(f"gemm/m8n5k6/{dtype}/NT/lda+{pad}/ldc+{pad}")
+    operands.poison()
+    draw.redraw()
+    operands.load(draw)
+    for name, size in (("a", 6), ("c", 5)):
+        gaps = operands.flat[name].reshape(8, size + pad)[:, size:]
+        integer = gaps.dtype.kind == "i"
+        largest = np.iinfo(gaps.dtype).max if integer else ml_dtypes.finfo(gaps.dtype).max.astype(np.float64)
+        values = gaps.astype(np.float64)
+        marked = values == np.iinfo(gaps.dtype).min if integer else np.isnan(values)
+        for by_turns in (marked, values != largest):
+            assert (by_turns == (np.indices(gaps.shape).sum(axis=0) % 2 == 0)).all()
 
 
 def test_scratch_is_shared_by_set_ups_and_counted_once():
