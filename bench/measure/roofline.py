@@ -45,8 +45,8 @@ PRODUCTS = ("gemm", "conv")
 #: counts each byte once, as rows of `transfer` do; the memory ceiling counts reads and writes.
 LINKS = {f"transfer/{name}" for name in ("numpy.copyto", "numba.streaming", "cuda.pinned", "cuda.device", "cuda.peer")}
 #: Numerics that use the arithmetic units of another numerics.
-UNITS = {"3xtf32": "tf32", "strassen64": "fp64"}
-UNITS |= dict.fromkeys(("winograd", "winograd4", "fft", "strassen", "onebit", "int8"), "fp32")
+UNITS = {"3xtf32": "tf32", "strassen64": "fp64", "dft64": "fp64"}
+UNITS |= dict.fromkeys(("winograd", "winograd4", "fft", "dft", "strassen", "onebit", "int8"), "fp32")
 _ROW_BYTES = 4 * 1024  # of the matrices that bandwidth is measured with
 _SMALLEST = 2**16
 _THREAD_LANES = 98304

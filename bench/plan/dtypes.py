@@ -81,6 +81,9 @@ NUMERICS = {
     # FP32 and FP64, by Strassen's algorithm or Winograd's variant of it, which multiply halves of the matrices.
     "strassen": Numerics(0.0, 2.0**-24),
     "strassen64": Numerics(0.0, 2.0**-53),
+    # FP32 and FP64, by the definition of the discrete Fourier transform, whose sums have as many terms as points.
+    "dft": Numerics(0.0, 2.0**-24),
+    "dft64": Numerics(0.0, 2.0**-53),
     # FP32; only a bit or a byte per element is sent, and the rest is kept and added to the next gradient.
     "onebit": Numerics(0.0, 2.0**-24),
     "int8": Numerics(0.0, 2.0**-24),

@@ -127,16 +127,18 @@ class Kernel:
     def executed_flop(self, problem: Problem, device: DeviceLimits = H100) -> int:
         """Return the floating-point operations that the kernel, with its tile, executes for `problem` on the device.
 
-        Raises ValueError if the kernel declares fewer operations than its numerics require.
+        They are the nominal ones by default, or those that its numerics require if these are more. Raises ValueError if
+        the kernel declares fewer operations than its numerics require.
         """
+        numerics = self.numerics_for(problem)
+        least = problem.least_flop(numerics)
         if self.executed is None:
-            return problem.flop
+            return max(problem.flop, least)
         tile = (self.tile_for(problem, device),) if self.tunables else ()
         declared: Any = self.executed(problem, *tile)
-        numerics = self.numerics_for(problem)
         if not issubclass(type(declared), Real):
             raise ValueError(f"declares that it executes {declared!r}, expected a number of operations")
-        if declared < problem.flop and declared < (least := problem.least_flop(numerics)):
+        if declared < least:
             raise ValueError(f"declares that it executes {declared} flop, expected at least {least} for {numerics}")
         return int(declared)
 

@@ -23,6 +23,7 @@ from kernelmark import (
     Verdict,
     compare,
     operation,
+    sum_bound,
     sum_weights,
     summed,
 )
@@ -34,6 +35,8 @@ _LARGEST = 8.0
 #: factors of angles in FP32 below 2.1, sums of 512 terms by the definition at 2.2. Operands of 19 bits give 12 u.
 _RMS = 2.5
 _BLOCK_ELEMENTS = 2**16
+#: The numerics of a sum by the definition of the transform, whose error grows with the root of the number of terms.
+_DIRECT = ("dft", "dft64")
 _ONE_WAY = {"r2c": "forward", "c2r": "inverse"}
 
 
@@ -192,7 +195,14 @@ class FftProblem(Problem, frozen=True, kw_only=True):
         """
         u = max(DTYPES[self.dtype].roundoff, NUMERICS[numerics].operand, NUMERICS[numerics].accumulate)
         depth, both = math.log2(2 * self.h * self.w), 2 if self.dtype == "f64" else 1
-        return Bound(_LARGEST * u * depth * both, _RMS * u * math.sqrt(depth * both), self.dtype)
+        largest, rms = _LARGEST * u * depth * both, _RMS * u * math.sqrt(depth * both)
+        if numerics in _DIRECT:
+            # A part of a result is a sum of two products for each point, and its rms is the norm of these products.
+            products = 2 * self.h * self.w
+            direct = sum_bound(numerics, self.dtype, products, self.dtype)
+            uniform = math.sqrt(products) / 3  # the norm of products of uniform operands
+            largest, rms = max(largest, direct.largest / uniform), max(rms, direct.rms / uniform)
+        return Bound(largest, rms, self.dtype)
 
     @property
     def flop(self) -> int:
@@ -201,8 +211,12 @@ class FftProblem(Problem, frozen=True, kw_only=True):
         return round(self.b * (5 if self.kind == "c2c" else 2.5) * points * math.log2(points))
 
     def least_flop(self, numerics: str) -> int:
-        """Return a quarter of the nominal operations: a lower bound, since real transforms of 4 points take 6 of 20."""
-        return self.flop // 4
+        """Return a quarter of the nominal operations: a lower bound, since real transforms of 4 points take 6 of 20.
+
+        By the definition, each result is a sum over all points; symmetry of the factors saves at most three quarters.
+        """
+        direct = (2 if self.kind == "c2c" else 1) * self.b * (self.h * self.w) ** 2 if numerics in _DIRECT else 0
+        return max(self.flop // 4, direct)
 
 
 def _each_times(arrays: Array, weights: Array, squared: bool = False) -> Array:

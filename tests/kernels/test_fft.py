@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from types import ModuleType, SimpleNamespace
 
 import numpy as np
@@ -117,6 +118,41 @@ def test_a_transform_summed_term_by_term_is_right_and_one_of_19_bits_is_not(poin
     mantissa, exponent = np.frexp(x.astype(np.float64))
     coarse = problem.reference({"x": np.ldexp(np.rint(np.ldexp(mantissa, 19)), exponent - 19)}, rng)
     assert "rms error" in problem.check({"y": coarse.values.astype(np.float32)}, reference, "fp32").reason
+
+
+@pytest.mark.parametrize(("dtype", "numerics", "bits"), [("f32", "dft", 17), ("f64", "dft64", 45)])
+@pytest.mark.parametrize("words", ["c2c", "r2c", "c2c/inverse"])
+def test_a_long_sum_by_the_definition_is_right_as_such_unlike_one_of_coarse_operands(dtype, numerics, bits, words):
+    """The two products of each term are added to one sum, one after the other, which errs most."""
+    points, kind = 2048 if words == "r2c" else 1024, {"f32": np.float32, "f64": np.float64}[dtype]
+    problem, rng = REGISTRY.problem(f"fft/b8h1w{points}/{dtype}/{words}"), np.random.default_rng(0)
+    x = drawn(problem).astype(kind)
+    reference = problem.reference({"x": x}, rng)
+    waves = as_parts(dft(points, 1 if "inverse" in words else -1)).astype(kind)
+    reals, imaginaries = (x[:, 0], np.zeros_like(x[:, 0])) if words == "r2c" else (x[:, 0, :, 0], x[:, 0, :, 1])
+    sums = np.zeros((8, 1, *reference.values.shape[2:]), kind)
+    of_result = waves[:, : sums.shape[2]]
+    for term in range(points):
+        real, imaginary = reals[:, term, None], imaginaries[:, term, None]
+        sums[:, 0, :, 0] += real * of_result[term, :, 0]
+        sums[:, 0, :, 0] -= imaginary * of_result[term, :, 1]
+        sums[:, 0, :, 1] += real * of_result[term, :, 1]
+        sums[:, 0, :, 1] += imaginary * of_result[term, :, 0]
+    assert problem.check({"y": sums}, reference, numerics).reason is None
+    assert problem.check({"y": sums}, reference, dtype.replace("f", "fp")).reason is not None
+    mantissa, exponent = np.frexp(x.astype(np.float64))
+    coarse = problem.reference({"x": np.ldexp(np.rint(np.ldexp(mantissa, bits)), exponent - bits)}, rng)
+    assert "rms error" in problem.check({"y": coarse.values.astype(kind)}, reference, numerics).reason
+
+
+def test_a_kernel_that_sums_by_the_definition_executes_at_least_its_operations():
+    """So a fast transform that declares `dft` for its wider bound exceeds the ceiling of arithmetic."""
+    problem = REGISTRY.problem("fft/b3h1w1024/f32/c2c")
+    plain = replace(REGISTRY.kernels["fft/pyfftw.plan"], numerics="dft")
+    assert plain.executed_flop(problem) == 3 * 2 * 1024**2
+    less = replace(plain, executed=lambda problem: 2 * problem.flop)
+    with pytest.raises(ValueError, match="executes 307200 flop, expected at least 6291456 for dft"):
+        less.executed_flop(problem)
 
 
 @pytest.fixture
