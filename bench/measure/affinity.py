@@ -13,6 +13,8 @@ CPUINFO = PROC / "cpuinfo"
 #: A thread that ran for less than this share of the busiest thread's time counts as waiting, not working.
 WORKING_SHARE = 0.1
 _PIECE_BYTES = 2**16
+#: The process that adopts descendants of this process whose parent has ended, if there is one.
+_keeper: list[str] = []
 #: Functions of `os`, bound before a plug-in could replace them.
 _open, _read, _close, _list = os.open, os.read, os.close, os.listdir
 
@@ -114,7 +116,7 @@ def thread_times() -> dict[str, int]:
 
 def family_times() -> dict[str, int]:
     """Return the nanoseconds for which each thread of this process and its descendants has run, by thread id."""
-    return _times(process_tree("self"))
+    return _times([*process_tree("self"), *adopted()])
 
 
 def _times(processes: Iterable[str]) -> dict[str, int]:
@@ -133,6 +135,23 @@ def process_tree(pid: str) -> Iterator[str]:
     for process in processes:
         yield process
         processes += children_of(process)
+
+
+def set_keeper(pid: int) -> None:
+    """Set the process that adopts descendants of this process; it must have no other children than this process."""
+    _keeper[:] = [str(pid)]
+
+
+def keeper() -> list[str]:
+    """Return the id of the process that adopts descendants of this process, or an empty list."""
+    return list(_keeper)
+
+
+def adopted() -> Iterator[str]:
+    """Yield the ids of descendants of this process that its keeper has adopted, and of their descendants."""
+    for child in (child for pid in _keeper for child in children_of(pid)):
+        if child != str(os.getpid()):
+            yield from process_tree(child)
 
 
 def children_of(pid: str) -> list[str]:

@@ -10,7 +10,17 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-from kernelmark.bench.measure.affinity import CPUINFO, CPUS, PROC, contents, core_of, cpu_facts, process_tree
+from kernelmark.bench.measure.affinity import (
+    CPUINFO,
+    CPUS,
+    PROC,
+    adopted,
+    contents,
+    core_of,
+    cpu_facts,
+    keeper,
+    process_tree,
+)
 from kernelmark.bench.measure.device import Window
 from kernelmark.bench.measure.memory import CGROUP, control_groups, number_in
 from kernelmark.bench.measure.timing import now
@@ -27,6 +37,8 @@ OTHERS = "other processes used {:#.2g} CPUs"
 STEAL = "the hypervisor took {:.2g} % of the time"
 QUOTA = "the control group's CPU quota withheld {:.2g} CPUs"
 _IDLE, _IOWAIT, _STEAL = 3, 4, 7
+#: Of the four times of a process, in user and system mode: those of its children that have ended.
+_ENDED = slice(2, 4)
 #: Functions of `resource` and `os`, bound before a plug-in could replace them.
 _usage, _SELF, _REAPED = resource.getrusage, resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN
 _wait = getattr(os, "waitid", None)
@@ -125,9 +137,8 @@ class CpuMonitor:
         if len(ours) == len(counters):  # the total is rounded once, a sum of rounded counters several times
             ours = [every]
         used = [seconds for usage in map(_usage, (_SELF, _REAPED)) for seconds in (usage.ru_utime, usage.ru_stime)]
-        below_s = _below_s() if has_children() else 0.0
         usage = ours[0] if len(ours) == 1 else _Cpus(*(math.fsum(column) for column in zip(*ours, strict=True)))
-        return _Reading(now(), math.fsum(used) + below_s, _denied_s(), every, usage, len(counters))
+        return _Reading(now(), math.fsum(used) + _below_s(), _denied_s(), every, usage, len(counters))
 
     def clock_mhz(self) -> float | None:
         """Return the mean clock of the CPUs that we may use, in MHz, if the system measures it."""
@@ -144,13 +155,20 @@ class CpuMonitor:
 
 
 def _below_s() -> float:
-    """Return the CPU seconds of this process's living descendants; 0 if the system does not list children."""
-    spent = 0.0
-    for child in islice(process_tree("self"), 1, None):
-        with suppress(OSError, ValueError, IndexError):  # the child has ended meanwhile
-            words = contents(f"{PROC}/{child}/stat").rpartition(b")")[2].split()
-            spent += math.fsum(int(word) for word in words[11:15]) * TICK_S
-    return spent
+    """Return the CPU seconds of this process's other descendants; 0 if the system does not list children.
+
+    Included are descendants that the keeper has adopted, and those that it has reaped.
+    """
+    below = [*islice(process_tree("self"), 1, None)] if has_children() else []
+    return math.fsum([*map(_spent_s, below), *map(_spent_s, adopted()), *(_spent_s(pid, _ENDED) for pid in keeper())])
+
+
+def _spent_s(pid: str, which: slice = slice(None)) -> float:
+    """Return the CPU seconds of a process and of its children that have ended, or only of those."""
+    with suppress(OSError, ValueError, IndexError):  # the process has ended meanwhile
+        words = contents(f"{PROC}/{pid}/stat").rpartition(b")")[2].split()
+        return math.fsum(int(word) for word in words[11:15][which]) * TICK_S
+    return 0.0
 
 
 def has_children() -> bool:

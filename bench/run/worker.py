@@ -7,7 +7,7 @@ from functools import partial
 
 import msgspec
 
-from kernelmark.bench.measure.affinity import children_of, pin
+from kernelmark.bench.measure.affinity import children_of, pin, set_keeper
 from kernelmark.bench.measure.board import Board
 from kernelmark.bench.measure.device import DeviceLost
 from kernelmark.bench.measure.measurement import Measurement
@@ -44,6 +44,7 @@ def main(parent: Channel, board: Board, key: WorkerKey) -> None:
     """Run jobs until there are no more, or until a kernel has made the device unusable."""
     if key.device != "cuda":  # host threads of GPU kernels may run on any CPU
         pin(key.threads)
+    set_keeper(os.getppid())
     known: set[str] = set()
     while message := parent.receive():
         job = msgspec.msgpack.decode(message.body, type=Job)

@@ -50,10 +50,10 @@ class Machine:
         text = "".join(f"{name} {' '.join(map(str, line))}\n" for name, line in named)
         (self._folder / "stat").write_text(text + "intr 5\n")
 
-    def has_below(self, pid, of, seconds):
-        """Let a process below another have had that much of any CPU, in user and system time alike."""
-        ticks = round(seconds * 100)
-        stat = f"{pid} (a name) with (blanks)) S {' '.join(['0'] * 10)} {ticks} 0 0 0 20"
+    def has_below(self, pid, of, seconds, ended_s=0.0):
+        """Let a process below another, and its children that ended, have had that much of any CPU, in either mode."""
+        ticks, ended = round(seconds * 100), round(ended_s * 100)
+        stat = f"{pid} (a name) with (blanks)) S {' '.join(['0'] * 10)} {ticks} 0 {ended} 0 20"
         write_files(self._folder / "proc", {f"{pid}/stat": stat, f"{of}/task/1/children": f"{pid} "})
 
 
@@ -80,6 +80,22 @@ def test_what_processes_below_us_take_is_no_load_whether_they_live_or_not(both):
     both.reaped_s += 0.5
     both.passes(1.0, own_s=1.0, idle=(0.0, 0.0))
     assert watch.look().causes == {}
+
+
+def test_what_processes_take_that_the_keeper_has_adopted_is_no_load_whether_they_live_or_not(both, monkeypatch):
+    monkeypatch.setattr(affinity, "_keeper", ["5"])
+    monkeypatch.setattr(monitor, "has_children", lambda: False)
+    both.has_below(5, of="1", seconds=0.0)
+    both.has_below(7, of="5", seconds=0.2)
+    both.has_below(8, of="7", seconds=0.1)
+    watch = watching()
+    both.has_below(8, of="7", seconds=0.6)
+    both.passes(1.0, own_s=1.0, idle=(0.0, 0.5))
+    assert watch.look().state["load"] == pytest.approx(0.0, abs=1e-9)
+    both.has_below(5, of="1", seconds=0.0, ended_s=1.1)
+    both.has_below(os.getpid(), of="5", seconds=0.0)  # no other process is left
+    both.passes(1.0, own_s=1.0, idle=(0.0, 0.7))
+    assert watch.look().state["load"] == pytest.approx(0.0, abs=1e-9)
 
 
 def test_a_process_has_a_child_until_it_has_waited_for_it():

@@ -210,8 +210,9 @@ def test_the_victim_of_another_kernel_is_judged_again_alone_before_it_is_blamed(
 
 
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs a CPU beside the kernel's own")
-def test_a_kernel_that_works_on_cpus_beyond_its_own_is_marked_and_has_no_ratio(measure):
-    honest, another, prints = measure("honest", "another_cpu", "prints")
+@pytest.mark.parametrize("name", ["another_cpu", "another_cpu_by_a_daemon"])
+def test_a_kernel_that_works_on_cpus_beyond_its_own_is_marked_and_has_no_ratio(measure, name):
+    honest, another, prints = measure("honest", name, "prints")
     assert re.search(r"ran on CPUs beyond its own: \d+(,|-)", another.disturbed)
     assert another.affinity != honest.affinity
     assert (another.status, another.over_baseline) == ("ok", None)

@@ -270,3 +270,24 @@ def another_cpu(problem, x):
         done.acquire()
 
     return launch
+
+
+@kernel("copy", provider="bad", device="cpu", numerics="exact")
+def another_cpu_by_a_daemon(problem, x):
+    """Copies beside a process on another CPU, whose parent has ended."""
+    (reads, go), (until, done) = os.pipe(), os.pipe()
+    if os.fork() == 0:
+        if os.fork() == 0:
+            os.sched_setaffinity(0, set(range(os.cpu_count() or 1)) - os.sched_getaffinity(0))
+            while os.read(reads, 1):
+                sum(range(10**5))
+                os.write(done, b"x")
+        os._exit(0)
+    os.wait()
+
+    def launch():
+        os.write(go, b"x")
+        np.copyto(x.b, x.a)
+        os.read(until, 1)
+
+    return launch
