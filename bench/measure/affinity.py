@@ -1,10 +1,14 @@
 """Choose the CPUs of a worker, and count the threads that have worked."""
 
+import math
 import os
+import resource
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import lru_cache
+from operator import sub
 from pathlib import Path
+from typing import NamedTuple
 
 CPUS = Path("/sys/devices/system/cpu")
 NODES = Path("/sys/devices/system/node")
@@ -15,8 +19,16 @@ WORKING_SHARE = 0.1
 _PIECE_BYTES = 2**16
 #: The process that adopts descendants of this process whose parent has ended, if there is one.
 _keeper: list[str] = []
-#: Functions of `os`, bound before a plug-in could replace them.
+#: Functions of `os` and `resource`, bound before a plug-in could replace them.
+_usage = resource.getrusage
 _open, _read, _close, _list = os.open, os.read, os.close, os.listdir
+
+
+class Spent(NamedTuple):
+    """The nanoseconds that a thread has run, and those that it has waited for a CPU."""
+
+    ran_ns: int
+    waited_ns: int
 
 
 def pin(threads: int) -> None:
@@ -102,30 +114,41 @@ def cpu_facts() -> dict[str, str]:
     return facts
 
 
-def working_threads(before: Mapping[str, int]) -> int | None:
-    """Return how many threads of this process have worked since `thread_times` returned `before`; None if unknown."""
-    grown = [ns - before.get(task, 0) for task, ns in thread_times().items()]
-    busiest = max(grown, default=0)
-    return sum(ns > WORKING_SHARE * busiest for ns in grown) if busiest > 0 else None
+def working_threads(before: Mapping[str, Spent], seconds: float) -> int | None:
+    """Return how many threads have worked at once since `family_times` returned `before`, or None if unknown.
+
+    Threads that take turns count once. Threads that hardly worked count as one if they have worked enough together,
+    since each operand set may have a separate thread. Of processes that share one CPU only this one's threads count.
+    """
+    cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 0
+    grown = _grown(before, family_times() if cpus > 1 else _times(["self"]))
+    ran = [spent.ran_ns for spent in grown.values()]
+    if (busiest := max(ran, default=0)) <= 0:
+        return None
+    worked = [ns for ns in ran if ns > WORKING_SHARE * busiest]
+    count = len(worked) + (sum(ran) - sum(worked) > WORKING_SHARE * busiest)
+    at_once = math.ceil(sum(map(sum, grown.values())) * 1e-9 / seconds - WORKING_SHARE)
+    return max(1, min(count, at_once, cpus if cpus > 1 else count))  # a library's pools may differ from the kernel's
 
 
-def thread_times() -> dict[str, int]:
-    """Return the nanoseconds for which each thread of this process has run on a CPU, by thread id."""
-    return _times(["self"])
-
-
-def family_times() -> dict[str, int]:
-    """Return the nanoseconds for which each thread of this process and its descendants has run, by thread id."""
+def family_times() -> dict[str, Spent]:
+    """Return the times of each thread of this process and its descendants, by thread id."""
     return _times([*process_tree("self"), *adopted()])
 
 
-def _times(processes: Iterable[str]) -> dict[str, int]:
+def _grown(before: Mapping[str, Spent], after: Mapping[str, Spent]) -> dict[str, Spent]:
+    zero = Spent(0, 0)
+    return {task: Spent(*map(sub, spent, before.get(task, zero))) for task, spent in after.items()}
+
+
+def _times(processes: Iterable[str]) -> dict[str, Spent]:
+    _usage(resource.RUSAGE_SELF)  # has the system count the time of this thread up to now, not to the last tick
     times = {}
     for process in processes:
         tasks = f"{PROC}/{process}/task"
         for task in names(tasks):
             with suppress(OSError, ValueError, IndexError):  # the thread has ended, or the system keeps no times
-                times[task] = int(contents(f"{tasks}/{task}/schedstat").split()[0])
+                times[task] = Spent(*map(int, contents(f"{tasks}/{task}/schedstat").split()[:2]))
     return times
 
 
@@ -163,12 +186,12 @@ def children_of(pid: str) -> list[str]:
     return children
 
 
-def cpus_beyond(before: Mapping[str, int]) -> set[int]:
+def cpus_beyond(before: Mapping[str, Spent]) -> set[int]:
     """Return the CPUs outside this process's affinity on which its other threads or descendants may have worked.
 
     before: an earlier result of `family_times`. The set is empty if threads outside the affinity have hardly run since.
     """
-    grown = {task: ns - before.get(task, 0) for task, ns in family_times().items()}
+    grown = {task: spent.ran_ns for task, spent in _grown(before, family_times()).items()}
     beyond: set[int] = set()
     spent_ns = 0  # summed, since each operand set may have a separate thread
     for task, ns in grown.items():

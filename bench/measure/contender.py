@@ -13,7 +13,7 @@ from kernelmark.bench.measure.affinity import affinity, cpus_in
 from kernelmark.bench.measure.audit import SPARED_RATIO, check_more, complaint, spared_when_renewed, stopped_sparing
 from kernelmark.bench.measure.cuda import present_limits
 from kernelmark.bench.measure.device import Device, DeviceLost, Monitor
-from kernelmark.bench.measure.disturbance import beyond, disturbance
+from kernelmark.bench.measure.disturbance import beyond, disturbance, more_threads
 from kernelmark.bench.measure.draw import Change, Draw
 from kernelmark.bench.measure.launch import cuda_launch, launched
 from kernelmark.bench.measure.machine import versions
@@ -276,6 +276,8 @@ class Contender:
         self._keep_samples(self.series)
         if set(cpus_in(self.report.affinity)) - set(cpus_in(affinity())):
             self.report.note(beyond(self.report.affinity))
+        if (used := self.report.threads_used or 0) > self.report.threads:
+            self.report.note(more_threads(used, self.report.threads))
         clock = self.series.clock
         if isinstance(clock, CudaClock) and not clock.holds_stream:
             self.report.note("timed without holding the stream: the time may include the host's launch cost")

@@ -16,6 +16,8 @@ _CAUSE = re.compile(r"(?P<cause>.+) during (?P<share>[0-9]{1,9}) % of the sampli
 _LOW = re.compile(r"the \S+ ceiling (?:was|beside it is) disturbed")
 #: The note for a row whose kernel also worked on CPUs outside its affinity.
 _BEYOND = "ran on CPUs beyond its own"
+#: The note for a row whose kernel had more threads at work than the row has.
+_MORE = "ran on more threads than its own"
 
 
 class Disturbance(NamedTuple):
@@ -65,6 +67,14 @@ def beyond(cpus: str) -> str:
     return f"{_BEYOND}: {cpus}"
 
 
+def more_threads(used: int, threads: int) -> str:
+    """Return the note for a row of `threads` threads whose kernel had more of them at work."""
+    return f"{_MORE}: {used} instead of {threads}"
+
+
 def ran_beyond(disturbed: str) -> bool:
-    """Return whether a kernel used more CPUs than it has threads, so that ratios at this thread count are invalid."""
-    return _BEYOND in disturbed
+    """Return whether a kernel used more CPUs or threads than its own, so that ratios at this thread count are invalid.
+
+    This is read from the text of the column `disturbed`.
+    """
+    return _BEYOND in disturbed or _MORE in disturbed

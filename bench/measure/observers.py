@@ -6,6 +6,7 @@ from kernelmark.bench.measure import affinity
 from kernelmark.bench.measure.device import Monitor
 from kernelmark.bench.measure.monitor import means
 from kernelmark.bench.measure.sample import Series
+from kernelmark.bench.measure.timing import now
 
 #: Energy is not measured if the time limit of a case is shorter than this.
 METERED_S = 1.0
@@ -37,19 +38,22 @@ class Threads(Observer):
     """The number of threads that worked and the CPUs that they could use, for kernels on the CPU."""
 
     def before(self) -> None:
-        self._times = affinity.thread_times()
+        self._began_s, self._times = now(), affinity.family_times()
 
     def after(self) -> None:
-        self._count = affinity.working_threads(self._times)
+        self._count = affinity.working_threads(self._times, now() - self._began_s)
 
     def results(self, max_time_s: float) -> dict[str, Any]:
-        """Return `threads_used` and `affinity`. First call the kernel again, as it may use other CPUs only later."""
+        """Return `threads_used` and `affinity`. First call the kernel again, as it may use others only later."""
         if self.series.device.name != "cpu":
             return {}
-        before = affinity.family_times()
+        count = self._count
+        self.before()
         self.series.burst(BURST_S)
-        cpus = affinity.cpus_in(affinity.affinity()) | affinity.cpus_beyond(before)
-        return {"threads_used": self._count, "affinity": affinity.listed(cpus)}
+        self.after()
+        cpus = affinity.cpus_in(affinity.affinity()) | affinity.cpus_beyond(self._times)
+        most = max((known for known in (count, self._count) if known), default=None)
+        return {"threads_used": most, "affinity": affinity.listed(cpus)}
 
 
 class Machine(Observer):

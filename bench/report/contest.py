@@ -207,7 +207,7 @@ def order(r: Result) -> str:
 def why_unranked(r: Result) -> str:
     """Return the reason to leave a timed row out of the ranking, or ""."""
     if ran_beyond(r.disturbed):
-        return "used more CPUs than it has threads"
+        return "used more CPUs or threads than its own"
     return "reads column-major operands, so computes a different product" if order(r) else ""
 
 

@@ -275,7 +275,7 @@ def _time(job: Job, stocks: list[Stock], show: Show) -> None:
     monitors = {c.device.name: c.device.monitor() for c, _ in contenders}
     threaded = sum(c.report.threads > 1 for c, _ in contenders)
     for contender, stock in contenders:
-        if threaded:
+        if job.threads > 1:
             settle()
         evict = stock.rotations[contender.place].evict
         monitor, checksums = monitors[contender.device.name], stock.checksums(contender.kernel.order)
@@ -298,6 +298,8 @@ def _time(job: Job, stocks: list[Stock], show: Show) -> None:
 
     Turns(series, job.budget, baselines, threaded > 1, lambda name, why: running[name].fail(why), monitors).run(look)
     for contender in running.values():
+        if job.threads > 1:
+            settle()
         contender.observe()
 
 

@@ -12,7 +12,15 @@ from unittest.mock import Mock
 import pytest
 
 from kernelmark.bench.measure import affinity, isa, memory
-from kernelmark.bench.measure.affinity import cpus_beyond, cpus_in, listed, spread, thread_times, working_threads
+from kernelmark.bench.measure.affinity import (
+    Spent,
+    cpus_beyond,
+    cpus_in,
+    family_times,
+    listed,
+    spread,
+    working_threads,
+)
 from kernelmark.bench.measure.cpu import Cpu, cpu_count, cpu_name, default_threads, last_level_cache_bytes
 from kernelmark.bench.measure.isa import ISAS, choose_isas, environment
 from kernelmark.bench.measure.machine import machine
@@ -62,13 +70,37 @@ def test_only_threads_that_worked_count(monkeypatch):
     stop = threading.Event()
     waiting = threading.Thread(target=stop.wait)
     waiting.start()
-    before = thread_times()
+    before = family_times()
     sum(range(3 * 10**6))
     stop.set()
     waiting.join()
-    assert working_threads(before) == 1
+    assert working_threads(before, 1e-3) == 1
     monkeypatch.setattr(affinity, "PROC", Path("/nowhere"))
-    assert working_threads(before) is None
+    assert working_threads(before, 1e-3) is None
+
+
+@linux
+@pytest.mark.parametrize(
+    ("spent", "cpus", "count"),
+    [
+        ([(9, 0), (9, 0)], 2, 2),
+        ([(9, 0), (0.8, 0)], 2, 1),  # an idle thread that woke
+        ([(10, 0), (2, 0)], 2, 2),
+        ([(5, 0), (5, 0)], 2, 1),  # in turns
+        ([(5, 5), (5, 5)], 2, 2),  # beside other load
+        ([(9, 0), *[(0.5, 0)] * 10], 2, 2),  # a thread for each operand set
+        ([(2, 7), (0.1, 6)], 2, 1),
+        ([(6, 3), (6, 3), (6, 3)], 2, 2),  # two pools
+        ([(0.5, 0), (0.4, 0)], 2, 1),  # a kernel that sleeps
+        ([(5, 5), (5, 5)], 1, 2),
+    ],
+)
+def test_threads_count_that_have_worked_at_once(spent, cpus, count, monkeypatch):
+    """The milliseconds of ten that each thread has worked and has waited for a CPU."""
+    times = {str(task): Spent(*(round(ms * 1e6) for ms in each)) for task, each in enumerate(spent)}
+    monkeypatch.setattr(affinity, "_times", lambda processes: times)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: range(cpus))
+    assert working_threads({}, 10e-3) == count
 
 
 def _measure(problem, threads, max_time_s=0.02):
@@ -83,7 +115,7 @@ def _measure(problem, threads, max_time_s=0.02):
 @pytest.mark.parametrize(("ns", "is_beyond"), [(9, True), (1, False)])
 def test_threads_of_many_operand_sets_that_work_on_other_cpus_are_seen_together(ns, is_beyond, monkeypatch):
     tasks = [str(number) for number in range(3, 10)]
-    monkeypatch.setattr(affinity, "family_times", lambda: {"2": 100, **dict.fromkeys(tasks, ns)})
+    monkeypatch.setattr(affinity, "family_times", lambda: {"2": Spent(100, 0), **dict.fromkeys(tasks, Spent(ns, 0))})
     monkeypatch.setattr(os, "sched_getaffinity", lambda task: {1} if str(task) in tasks else {0})
     assert cpus_beyond({}) == ({1} if is_beyond else set())
 
@@ -173,10 +205,10 @@ def test_what_is_no_size_is_refused(given, monkeypatch, complaint):
 
 def test_every_cpu_empties_its_own_caches():
     device = Cpu()
-    before = thread_times()
+    before = family_times()
     for _ in range(30):
         device.evict()
-    assert working_threads(before) == cpu_count()
+    assert working_threads(before, 1e-3) == cpu_count()
 
 
 def test_memory_is_limited_by_the_control_group_whose_inactive_files_can_be_had(control_groups):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kernelmark.bench.measure.disturbance import beyond
+from kernelmark.bench.measure.disturbance import beyond, more_threads
 from kernelmark.bench.report import findings, founding
 from kernelmark.bench.report.run_data import RunData
 from support.rows import begin, fail, in_turn, put
@@ -27,7 +27,8 @@ COLUMNS = "which reads column-major operands, so computes a different product."
     ("name", "values", "why"),
     [
         ("first_colmajor", {}, COLUMNS),
-        ("first", {"disturbed": beyond("2, 3")}, "which used more CPUs than it has threads."),
+        ("first", {"disturbed": beyond("2, 3")}, "which used more CPUs or threads than its own."),
+        ("first", {"disturbed": more_threads(2, 1)}, "which used more CPUs or threads than its own."),
         ("first", {"numerics": "tf32"}, "which has no rival of its device, threads and precision."),
     ],
 )

@@ -220,6 +220,18 @@ def test_a_kernel_that_works_on_cpus_beyond_its_own_is_marked_and_has_no_ratio(m
     assert "beyond" not in honest.disturbed + prints.disturbed
 
 
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs a CPU for each of two threads")
+def test_a_kernel_of_one_thread_that_works_on_two_is_marked_and_has_no_ratio(workers):
+    names = ("honest", "helped", "helped_later", "hardly_helped")
+    kernels = tuple(f"copy/bad.{name}" for name in names)
+    job = Job((SMALL,), kernels, Mode.HOT, (FAULTS,), 0, Budget(0.02), 2, kernels[0])
+    rows = workers.run(job, WorkerKey("cpu", 2))
+    assert [(row.status, row.threads, row.threads_used) for row in rows] == [("ok", 1, n) for n in (1, 2, 2, 1)]
+    note = "ran on more threads than its own: 2 instead of 1"
+    assert [note in row.disturbed for row in rows] == [False, True, True, False]
+    assert [row.over_baseline is not None for row in rows] == [False, False, False, True]
+
+
 def test_a_kernel_that_is_wrong_alone_too_keeps_its_row(measure):
     wrong, honest = measure("wrong", "honest")
     assert (wrong.status, wrong.disturbed, honest.status, wrong.job) == ("wrong", "", "ok", honest.job)

@@ -272,6 +272,44 @@ def another_cpu(problem, x):
     return launch
 
 
+def roots():
+    """Work for a few milliseconds without the interpreter, which only one thread holds at a time."""
+    ones = np.ones(2**20)
+    for _ in range(3):
+        np.sqrt(ones, out=ones)
+
+
+def declare_helped(name, help_with, at=1):
+    """A kernel that copies, with a thread that does this from a call of this number on."""
+
+    def set_up(problem, x):
+        work, done, calls = threading.Semaphore(0), threading.Semaphore(0), count(1)
+
+        def helper():
+            while work.acquire():
+                help_with()
+                done.release()
+
+        threading.Thread(target=helper, daemon=True).start()
+
+        def launch():
+            np.copyto(x.b, x.a)
+            if helped := next(calls) >= at:
+                work.release()
+            roots()
+            if helped:
+                done.acquire()
+
+        return launch
+
+    kernel("copy", provider="bad", device="cpu", numerics="exact", name=name)(set_up)
+
+
+declare_helped("helped", roots)
+declare_helped("helped_later", roots, SAMPLING)
+declare_helped("hardly_helped", lambda: None)
+
+
 @kernel("copy", provider="bad", device="cpu", numerics="exact")
 def another_cpu_by_a_daemon(problem, x):
     """Copies beside a process on another CPU, whose parent has ended."""
