@@ -22,7 +22,7 @@ from kernelmark.bench.emulator.sweep import EmulatedCase, complaints, entries
 from kernelmark.bench.emulator.worker import Buffer, Launch
 from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.operation import Problem
-from support.emulated import program_entries, wrong_in_emulator
+from support.emulated import wrong_in_emulator
 
 #: Elements from one row to the next: the fourth row is past 2^32, and no multiple of it below 2^9 is near one of 2^32.
 LEADING = 2**30 + 3 * 2**21
@@ -301,7 +301,7 @@ def test_kernel_is_right_where_rows_lie_far_apart(every: partial[list[EmulatedCa
 def test_planted_overflow_is_found_where_rows_lie_far_apart(planted: Overflow) -> None:
     (kernel, *_) = kernels_by_source()[planted.compiled]
     cases, folder = cases_apart(kernel.id), planted.folder()
-    assert any(list(complaints(case, program_entries(cases), folder)) for case in cases)
+    assert any(list(complaints(case, entries(cases), folder)) for case in cases)
 
 
 def _copy(row: str) -> tuple[list[str], np.ndarray]:
