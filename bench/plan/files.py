@@ -97,9 +97,9 @@ def replacing(path: Path, remedy: str = "name another file", only_try: bool = Fa
 
 def kept_plugin(text: str) -> Path:
     """Write a generated plug-in to a file that workers and a resumed run can load. Raises UsageError."""
-    path = cache_folder() / "plugins" / f"{hashlib.sha256(text.encode()).hexdigest()[:16]}.py"
+    path = data_folder() / "plugins" / f"{hashlib.sha256(text.encode()).hexdigest()[:16]}.py"
     if not path.exists():
-        with replacing(path, "set XDG_CACHE_HOME to a folder that can be written") as beside:
+        with replacing(path, "set XDG_DATA_HOME to a folder that can be written") as beside:
             beside.write_text(text, encoding="utf-8")
     return path
 
