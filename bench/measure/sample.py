@@ -51,6 +51,8 @@ PAUSED, SHORTEST_PAUSE_S, LONGEST_PAUSE_S = 4, 1e-6, 0.2e-3
 FRESHENED = 16
 #: The most calls of a batch that is timed call by call, and one sample in how many is followed by such a batch.
 APART, APART_EVERY = 32, 4
+#: If caches are evicted, one sample in how many is followed by a call that is prepared after its waking call.
+AHEAD_EVERY = 8
 #: The share of the samples' time that checks of whole outputs may take on average, besides those of `take_apart`: a
 #: check is made with the probability that this allows. The first one, which shows how long a check takes, is always
 #: made unless it is expected to take longer than LONG_CHECK_S.
@@ -214,6 +216,10 @@ class Series:
                 (self.known_s if stretch.known else self.new_s).append(took)
         if self.cuts and not self._random.randrange(APART_EVERY):  # here, so that no kernel can wait for its audit
             self.take_apart()
+        is_due = len(self.samples) == self._first_waking + 1 or not self._random.randrange(AHEAD_EVERY)
+        if is_due and self._evict and self.check_output and not self.is_long:
+            self._take([self._next_stretch(1)])  # before the checked call is prepared, so that this cannot work ahead
+            self.take_checked()
 
     @property
     def cuts(self) -> bool:

@@ -12,6 +12,7 @@ from kernelmark.bench.measure.disturbance import disturbance
 from kernelmark.bench.measure.monitor import means
 from kernelmark.bench.measure.observers import METERED_S, Energy
 from kernelmark.bench.measure.operands import OperandSet, Spots
+from kernelmark.bench.measure.stats import MIN_SAMPLES
 from kernelmark.bench.measure.timing import CpuClock
 from kernelmark.bench.measure.turns import Turns
 from kernelmark.bench.plan.case import Budget
@@ -37,6 +38,19 @@ def test_an_evicted_sample_touches_no_set_twice_after_its_one_eviction(fake_time
     series.sample()
     assert len(rig.log) == len(set(rig.log)) == series.batch + series.woken[0]
     assert rig.device.evict.call_count == 1
+
+
+def test_with_eviction_a_kernel_that_works_ahead_in_waking_calls_is_wrong(fake_time):
+    rig, evicted, kept = Rig(fake_time, "copy/m30n40/f32", 16), [True], {}
+
+    def copy(operands):
+        if evicted:
+            evicted.clear()
+            kept.update({id(each): each.flat["a"].copy() for each in rig.sets})
+        operands.flat["b"][:] = kept[id(operands)]
+
+    rig.device.evict.side_effect = lambda: evicted.append(True)
+    assert "expected" in rig.warmed(act=copy, cold=True, evict=True, sums=True, samples=MIN_SAMPLES).wrong
 
 
 def test_every_call_of_a_hot_batch_is_timed_in_stretches_of_random_length(rig):
