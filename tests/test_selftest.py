@@ -124,6 +124,11 @@ def test_a_cheat_is_caught_by_its_status_without_a_time_beside_an_honest_product
     assert finding.found.startswith(f"{status}: why")
 
 
+def test_a_cheat_that_gets_a_time_is_caught_by_its_note():
+    rows = Measurement(kernel="h"), Measurement(kernel="k", disturbed="a note", samples=[1.0])
+    assert [adversaries.caught("a", *rows, ("ok",), note).holds for note in ("note", "other")] == [True, False]
+
+
 @pytest.mark.parametrize(("values", "holds"), [((1.0, 1.02, 1.0, 1.02), True), ((1.0, 1.04, 1.0, 1.04), False)])
 def test_the_spread_of_a_ratio_is_its_standard_deviation_over_processes(values, holds):
     finding = known_ratios.spread_of([BaselineRatio(value, 0, 0, "abba-quads", 1.0) for value in values])

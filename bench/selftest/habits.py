@@ -12,6 +12,7 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided, sliding_window_view
 
 from kernelmark import Launch, kernel
+from kernelmark.bench.selftest.wrong.library import nearest
 
 ANY: dict[str, Any] = {"provider": "selftest", "device": "cpu", "dtypes": ("f32",), "modules": ("numpy",)}
 #: The elements of an input that a kernel probes to recognise it.
@@ -121,6 +122,13 @@ def half_fingerprints(problem: Any, x: Any) -> Launch:
         lower()
 
     return launch
+
+
+@kernel("transpose", **ANY, numerics="exact", places=("in",))
+def in_place(problem: Any, x: Any) -> Launch:
+    """Copies its last result if sampled elements of its operand are those of the previous call."""
+    flat = x.a.reshape(-1)
+    return unless_probed([flat], flat, lambda: np.copyto(flat, x.a.T.flatten()))
 
 
 def unless_soon(compute: Launch, otherwise: Launch) -> Launch:
@@ -240,3 +248,35 @@ def drops_bits(work: CheatedWork) -> Launch:
         np.bitwise_and(bits, 0xFFFFC000, out=bits)
 
     return launch
+
+
+def _on_others(work: CheatedWork, change: Callable[[Any], Any]) -> Launch:
+    """Return a launch that computes on changed operands, and restores them."""
+
+    def launch() -> None:
+        kept = [array.copy() for array in work.inputs]
+        for array in work.inputs:
+            array[...] = change(array)
+        work.compute()
+        for array, values in zip(work.inputs, kept, strict=True):
+            array[...] = values
+
+    return launch
+
+
+@habit
+def clips(work: CheatedWork) -> Launch:
+    """Clips its operands to [-1, 1], where most drawn values lie."""
+    return _on_others(work, lambda values: values.clip(-1, 1))
+
+
+@habit
+def packs(work: CheatedWork) -> Launch:
+    """Reads its operands as fixed-point numbers of 24 bits."""
+    return _on_others(work, lambda values: ((values * 2.0**23).astype(np.int64) << 40 >> 40) * 2.0**-23)
+
+
+@habit
+def rounds(work: CheatedWork) -> Launch:
+    """Rounds its operands to 17 bits."""
+    return _on_others(work, nearest(17))
