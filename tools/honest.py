@@ -3,6 +3,8 @@
 The results come from every CPU kernel that supports the problem, and from the float64 reference, which is rounded once
 to the storage type and checked in every numerics. Half of the problems are checked like large ones, by samples and
 sums. A second call, after a few elements have changed, is checked like the outputs of timed calls.
+
+With `--timed`, the kernels of each problem are measured by turns in a worker process instead: none may be accused.
 """
 
 import argparse
@@ -22,18 +24,24 @@ from kernelmark.bench.measure.draw import THIRD, Draw
 from kernelmark.bench.measure.operands import Operands, OperandSet, ScratchBuffers
 from kernelmark.bench.measure.present import unavailable
 from kernelmark.bench.measure.verify import Checksums, References
+from kernelmark.bench.plan.case import Budget
 from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.dtypes import NUMERICS, numpy_dtype, split_dtype
 from kernelmark.bench.plan.errors import Unsupported, UsageError
-from kernelmark.bench.plan.kernel import Launch
+from kernelmark.bench.plan.kernel import Kernel, Launch
+from kernelmark.bench.plan.modes import Mode
 from kernelmark.bench.plan.operation import OTHER_DISTRIBUTIONS, UNIFORM, Problem
 from kernelmark.bench.plan.registry import Registry
+from kernelmark.bench.plan.status import Status
+from kernelmark.bench.selftest.finding import measured
 from kernelmark.kernels.conv import _reference as conv_reference
 from kernelmark.kernels.gemm import _reference as gemm_reference
 
 #: The most multiply-adds of a drawn problem.
 LARGEST = 2**25
 REFERENCES: tuple[Any, ...] = (gemm_reference, conv_reference)
+#: The time limit of a kernel that is measured.
+BUDGET = Budget(max_time_s=0.3)
 
 
 def size(rng: np.random.Generator, largest: int) -> int:
@@ -131,6 +139,12 @@ def sampled(active: bool) -> Iterator[None]:
         yield
 
 
+def supporting(registry: Registry, problem: Problem) -> Iterator[Kernel]:
+    """Yield the CPU kernels of kernelmark that can run on a problem."""
+    kernels = (k for k in registry.kernels.values() if k.op == problem.op and k.device == "cpu" and k.is_ours)
+    yield from (kernel for kernel in kernels if not (unavailable(kernel) or kernel.refuses(problem)))
+
+
 def complaints(registry: Registry, problem: Problem, whole: bool, seen: Counter[str]) -> Iterator[str]:
     draw = Draw(problem, zlib.crc32(problem.id.encode()))
     for _ in range(THIRD if zlib.crc32(problem.id.encode()) % 2 else 1):  # special values of either width
@@ -140,10 +154,7 @@ def complaints(registry: Registry, problem: Problem, whole: bool, seen: Counter[
     with sampled(not whole):
         yield from _rounded(problem, draw, seen)
         references = References(problem, draw, nullcontext)
-        kernels = (k for k in registry.kernels.values() if k.op == problem.op and k.device == "cpu" and k.is_ours)
-        for kernel in kernels:
-            if unavailable(kernel) or kernel.refuses(problem):
-                continue
+        for kernel in supporting(registry, problem):
             try:
                 operands, launch = _called(kernel, problem, draw)
             except Unsupported:
@@ -204,14 +215,28 @@ def alarms(registry: Registry, count: int, seed: int, seen: Counter[str], op: st
         yield from complaints(registry, problem, whole, seen)
 
 
+def timed_alarms(registry: Registry, count: int, seed: int, seen: Counter[str], op: str = "") -> Iterator[str]:
+    """Yield a line for each kernel that fails or is accused when it is measured, hot or cold in turn."""
+    modes = itertools.cycle((Mode.HOT, Mode.COLD))
+    for problem, mode in zip(problems(registry, count, seed, op), modes, strict=False):
+        kernels = [kernel.id for kernel in supporting(registry, problem)]
+        drawn = zlib.crc32(problem.id.encode())
+        for row in measured((problem.id,), kernels, mode=mode, budget=BUDGET, seed=drawn) if kernels else ():
+            seen[row.kernel] += row.status != Status.UNSUPPORTED
+            if row.status in (Status.WRONG, Status.MISTRUSTED, Status.FAILED, Status.CRASHED):
+                yield f"{row.kernel} on {problem.id} ({mode}): {row.status}: {row.reason}"
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--problems", type=int, default=3000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--op", default="", choices=[draw.__name__ for draw, _ in DRAWS])
+    parser.add_argument("--timed", action="store_true", help="measure each kernel for 0.3 s in a worker process")
     options = parser.parse_args()
     seen, alarm_count = Counter[str](), 0
-    for alarm in alarms(discover(), options.problems, options.seed, seen, options.op):
+    found = timed_alarms if options.timed else alarms
+    for alarm in found(discover(), options.problems, options.seed, seen, options.op):
         alarm_count += 1
         print(alarm, flush=True)
     for name, count in sorted(seen.items()):

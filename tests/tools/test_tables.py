@@ -37,6 +37,14 @@ def test_a_bound_that_is_too_tight_raises_alarms_and_a_search_that_is_left_early
     assert [module.WHOLE_REFERENCE_MACS for module in honest.REFERENCES] == [12345, 12345]
 
 
+def test_of_timed_kernels_those_that_fail_or_are_accused_raise_alarms(registry, monkeypatch):
+    rows = [Measurement(kernel="k", status=status) for status in ("ok", "unsupported", "mistrusted", "crashed")]
+    monkeypatch.setattr(honest, "measured", lambda *_, **__: rows)
+    seen = Counter()
+    assert len(list(honest.timed_alarms(registry, 3, 0, seen, "copy"))) == 3 * 2
+    assert seen == {"k": 3 * 3}
+
+
 def test_activations_are_judged_as_those_of_large_products_which_have_no_sums(registry):
     problem = registry.problem("gemm/m3n5k7/f32/NN/epi-sigmoid")
     for active in (True, False):
