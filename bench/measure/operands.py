@@ -257,11 +257,15 @@ class OperandSet:
         return self._named("out") + self._named("inout")
 
     def repaired(self, draw: Draw) -> str | None:
-        """Return the damage that a call has done; if there is any, load and poison the operands again."""
-        if damage := self.damage(draw):
+        """Return the first damage that calls have done; if there is any, load and poison the operands again."""
+        first = None
+        for _ in range(2 * len(self.specs) + 1):  # guards are repaired one by one
+            if not (damage := self.damage(draw)):
+                break
+            first = first or damage
             self.load(draw)
             self.poison()
-        return damage
+        return first
 
     def damage(self, draw: Draw) -> str | None:
         """Return a complaint if a call has changed an input, an output's padding or bytes outside a buffer."""

@@ -84,6 +84,7 @@ def verify(
 ) -> tuple[Verdict, float]:
     """Verify one call on new operands; return the verdict and the call's seconds. Raises the kernel's exceptions."""
     references.get(kernel.order)  # computed first, since it takes long, so that outputs can be read at once
+    operands.repaired(draw)  # damage by timed calls, perhaps another contender's
     operands.restore(draw)
     operands.poison()
     scratch.poison()

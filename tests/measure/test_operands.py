@@ -220,6 +220,16 @@ def test_damage_is_named(write, complaint, moved):
     assert operands.damage(draw) == complaint
 
 
+def test_all_damage_is_repaired_at_once():
+    draw, operands = _loaded("gemm/m5n6k7/f32/NN/ldc+1")
+    operands.poison()
+    for flat in operands.flat.values():
+        np.lib.stride_tricks.as_strided(flat, (2,), (flat.nbytes,))[1] = 1
+    operands.flat["a"][3] = 9
+    assert operands.repaired(draw) == "changed its input a"
+    assert operands.damage(draw) is None
+
+
 def test_operands_begin_at_a_page_and_moved_ones_at_places_of_a_page_that_are_off_a_cache_line():
     draw, operands = _loaded("gemm/m5n6k7/f32/NN")
     assert {operands.flat[name].ctypes.data % 4096 for name in "abc"} == {0}
