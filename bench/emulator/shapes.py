@@ -30,8 +30,6 @@ _SIZES = (
 _LONG = (5, 37, 613)
 #: The assumed bytes in a stage's row if no tunable gives its number of elements.
 _STAGE_ROW = 128
-#: The number of elements, for kernels without such a tunable whose stages have shorter rows.
-_STAGE_ELEMENTS = {"conv/cuda.winograd4_fused": 8}
 #: Further sizes, used until there are LEAST_SIZES: squares, rows of whole vectors, and batches of powers of two in one
 #: dimension or two, since some kernels support nothing else.
 _MORE = (
@@ -77,8 +75,7 @@ def _deep(
 def _depth(kernel: CudaKernel) -> int:
     """Return a length that goes twice around the largest ring of stages, if there is one, plus a ragged step."""
     itemsize = min((DTYPES[dtype.partition(".")[0]].itemsize for dtype in kernel.domain.get("dtype", ())), default=4)
-    row = _STAGE_ELEMENTS.get(kernel.base_id, _STAGE_ROW // itemsize)
-    steps = ((2 * getattr(t, "STAGES", 0), getattr(t, "BK", row)) for t in kernel.tiles(H100))
+    steps = ((2 * getattr(t, "STAGES", 0), getattr(t, "BK", _STAGE_ROW // itemsize)) for t in kernel.tiles(H100))
     return max(count * depth + 5 for count, depth in steps)
 
 
