@@ -316,8 +316,7 @@ class Series:
             stretch.judged_on = self._drawn_to_be_judged()
             change = self.draw.change() if stretch.judged_on is None else self.shared[stretch.judged_on]
             operands.freshen(self.draw, change)
-            if stretch.judged_on is not None or self._random.random() < 0.5:
-                operands.spoil(self.draw)  # in other stretches, too, so that a kernel cannot tell which are judged
+            operands.spoil(self.draw)  # whether judged or not, so that a kernel cannot tell
         for which in dict.fromkeys(stretch.sets) if self._restores else ():
             self.sets[which].restore(self.draw)
         must_look = self.is_long and not stretch.is_sample
@@ -349,7 +348,6 @@ class Series:
             self._look_for_unwritten(stretch.spots)
         if stretch.judged_on is not None and operands.repaired(self.draw):
             # Perhaps another contender did the damage, so this one is blamed if another call of it does some, too.
-            del self.snapshots[stretch.judged_on]
             self._time(calls, "sampling")
             self.damage = self.damage or operands.repaired(self.draw) or ""
         if stretch.spots and operands.has_pages:
