@@ -147,7 +147,7 @@ def _times(processes: Iterable[str]) -> dict[str, Spent]:
     for process in processes:
         tasks = f"{PROC}/{process}/task"
         for task in names(tasks):
-            with suppress(OSError, ValueError, IndexError):  # the thread has ended, or the system keeps no times
+            with suppress(OSError, ValueError, TypeError):  # the thread has ended, or the system keeps no times
                 times[task] = Spent(*map(int, contents(f"{tasks}/{task}/schedstat").split()[:2]))
     return times
 

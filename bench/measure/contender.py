@@ -276,7 +276,7 @@ class Contender:
         self._keep_samples(self.series)
         if set(cpus_in(self.report.affinity)) - set(cpus_in(affinity())):
             self.report.note(beyond(self.report.affinity))
-        if (used := self.report.threads_used or 0) > self.report.threads:
+        if (used := self.report.threads_used or 0) > self.report.threads < len(cpus_in(affinity())):
             self.report.note(more_threads(used, self.report.threads))
         clock = self.series.clock
         if isinstance(clock, CudaClock) and not clock.holds_stream:

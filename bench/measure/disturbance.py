@@ -69,7 +69,8 @@ def beyond(cpus: str) -> str:
 
 def more_threads(used: int, threads: int) -> str:
     """Return the note for a row of `threads` threads whose kernel had more of them at work."""
-    return f"{_MORE}: {used} instead of {threads}"
+    remedy = "" if threads > 1 else "; a kernel of several threads declares threaded=True"
+    return f"{_MORE}: {used} instead of {threads}{remedy}"
 
 
 def ran_beyond(disturbed: str) -> bool:

@@ -295,7 +295,7 @@ def is_timed(r: Result) -> bool:
 
 
 def contests(rows: Iterable[Result], store: Reader) -> list[Contest]:
-    """Return a contest for each problem and setting, in row order, without kernels that used more CPUs than threads."""
+    """Return a contest for each problem and setting, in row order, without kernels that `ran_beyond`."""
     problems = grouped((r for r in rows if is_timed(r) and not ran_beyond(r.disturbed)), lambda r: r.problem)
     return [
         Contest(problem, setting, sorted(contenders, key=lambda r: r.time_s_median or 0.0), store, {})
