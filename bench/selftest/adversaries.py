@@ -1,5 +1,6 @@
 """Check that cheating kernels are caught, and that the honest kernel in the same job is not affected."""
 
+import os
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -73,9 +74,6 @@ EXPECTED = {
     "out_of_bounds": Cheat(plugin="habits", kernel="writes_beyond"),
     "right_on_cache_lines": Cheat(),
     "half_fingerprints": Cheat(plugin="habits"),
-    "works_ahead": Cheat(CAUGHT, *OPERATIONS["gemm"], mode=Mode.COLD),
-    "helped": Cheat((Status.OK,), "gemm/m512n512k512/f32/NN", note=beyond("")),
-    "slows_numpy": Cheat((Status.OK,), note="measured without the plug-ins, which had replaced numpy.matmul"),
     **{
         f"computes_when_changed {op}": Cheat(problem=problem, honest=honest, plugin="habits")
         for op, (problem, honest) in OPERATIONS.items()
@@ -100,7 +98,13 @@ HABITS = {
     if (habit, op) != ("clips", "fft")  # transforms meet no values beyond [-1, 1]
 }
 HABITS |= {f"in_place transpose {mode}": _IN_PLACE._replace(mode=mode) for mode in (Mode.COLD, Mode.HOT)}
-HABITS["reads_beyond gemm hot"] = Cheat(CAUGHT, *OPERATIONS["gemm"])
+HABITS |= {
+    "reads_beyond gemm hot": Cheat(CAUGHT, *OPERATIONS["gemm"]),
+    "works_ahead gemm cold": Cheat(CAUGHT, *OPERATIONS["gemm"], mode=Mode.COLD),
+    "slows_numpy gemm hot": Cheat((Status.OK,), note="measured without the plug-ins, which had replaced numpy.matmul"),
+}
+if (os.cpu_count() or 1) > 1:
+    HABITS["helped gemm hot"] = Cheat((Status.OK,), "gemm/m512n512k512/f32/NN", note=beyond(""))
 
 
 def cheats(check: str) -> dict[str, Cheat]:
