@@ -54,7 +54,7 @@ COMMANDS = {
     ("run", "long.toml", "--dry-run"): "kernels: ",
     ("compare", "old", "new"): "slower",
     ("crossover", "long.toml", "new"): "gives way to",
-    ("scaling", "network-with-a-long-name", "--link", "8GB/s"): "speedup",
+    ("scaling", "network-with-a-long-name", "--link", "8GB/s"): "omputed, not measured",
     ("trend", "long.toml"): "last over first",
     ("trend", KERNELS[1]): "slower in",
     ("claims", "new", "--only", "op-t-slower,transpose-first,gpu-pays"): "DEPENDS",

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from kernelmark.bench.claims.answer import claims_rows
 from kernelmark.bench.measure.measurement import ProcessPart
 from kernelmark.bench.plan.suites import load_suite
 from kernelmark.bench.report import findings, founding
@@ -99,6 +100,24 @@ def test_what_is_faster_beyond_its_interval_is_advised_with_the_remark(begun):
     (answer,) = founding.answers(RunData(begun, "r1"))
     assert "Transpose B out of place first: it is 3x as fast as OP_T, 3x [" in answer.words
     assert answer.words.endswith("], not measured in turn.")
+
+
+@pytest.mark.parametrize("in_turn", [True, False])
+def test_variants_are_free_of_drift_within_a_job_and_left_open_between_jobs(begun, registry, in_turn):
+    """NN takes 2 % less than NT, while the machine drifts by half; between two jobs the second is 10 % slower."""
+    for kernel in ("gemm/numpy.matmul", "gemm/openblas.tnn", "gemm/scipy.sgemm"):
+        add(begun, kernel, "first")
+    for kernel in ("gemm/numpy.matmul", "gemm/scipy.sgemm"):
+        add(begun, kernel, "first" if in_turn else "second", 0.98 if in_turn else 1.078, NN)
+    (page,) = founding.answers(RunData(begun, "r1"))
+    (claim,) = claims_rows(begun, ["r1"], registry, only=("op-t-slower",))
+    if in_turn:
+        assert page.words.startswith("OP_T is 2 % slower than OP_N here, 0.98x [0.98, 0.98]. ")
+        assert (claim.verdict, claim.findings[0].in_turn, claim.notes) == ("confirmed", True, ())
+    else:
+        assert page.words.startswith("NT vs NN: no measurable difference (1.08x [")
+        assert "not measured in turn" in page.words
+        assert (claim.verdict, claim.findings[0].in_turn) == ("depends", False)
 
 
 def test_too_few_rounds_of_one_job_have_no_interval_and_were_measured_in_turn(begun):
