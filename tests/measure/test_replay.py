@@ -18,20 +18,20 @@ SMALL = "copy/m3n5/f32"
 BASE, OTHER = "copy/fake.base", "copy/fake.other"
 GOLDEN = """\
 status = 'ok'
-time_s_median = 0.000296094
+time_s_median = 0.00029560899999999995
 time_s_min = 0.000284356
-time_s_mean = 0.000934720299442897
-time_s_std = 0.002100869153644701
-time_s_ci95_low = 0.000294722
-time_s_ci95_high = 0.000297286
+time_s_mean = 0.0009940731153846153
+time_s_std = 0.0020386913769940484
+time_s_ci95_low = 0.000294642
+time_s_ci95_high = 0.000297366
 call_overhead_s = 1e-07
-speedup = 0.9608742597696985
-speedup_ci95_low = 0.9543550363754256
-speedup_ci95_high = 0.9671367098566032
-speedup_of_minima = 0.9661902685366233
+speedup = 0.9619932421127457
+speedup_ci95_low = 0.9509058752041063
+speedup_ci95_high = 0.9708335377935555
+speedup_of_minima = 0.9692216798660833
 stopped_by = 'interval'
 interval = 'within-process'
-outliers = 75
+outliers = 25
 repeated = 0
 disturbed = ''
 attempt = 1
@@ -69,7 +69,7 @@ def test_a_recorded_trace_gives_the_same_row_to_the_last_bit(tmp_path, monkeypat
     assert first == second
     (row,) = (row for row in first if (row["kernel"], row["dtype"]) == (OTHER, "f32"))
     assert "".join(f"{line.split()[0]} = {row[line.split()[0]]!r}\n" for line in GOLDEN.splitlines()) == GOLDEN
-    assert len(row["samples"]) == 718
+    assert len(row["samples"]) == 208
 
 
 def test_the_samples_are_those_of_the_trace_in_their_order_after_the_warm_up(replay):
@@ -85,17 +85,18 @@ def test_the_samples_are_those_of_the_trace_in_their_order_after_the_warm_up(rep
 def test_a_steady_kernel_stops_by_its_interval_after_a_second_and_one_that_never_settles_by_time(replay):
     row = replay(10e-3)
     assert (row.stopped_by, set(row.samples)) == ("interval", {10e-3})
-    assert 1.0 <= len(row.samples) * 10e-3 < 2.0
+    assert 0.9 <= len(row.samples) * 10e-3 < 2.0  # a few samples follow a waking call
     row = replay(10e-3, 20e-3, max_time_s=3.0)
     assert row.stopped_by == "time"
-    assert 3.0 <= sum(row.samples) < 3.0 + 0.1 + 2 * 20e-3  # looked at every tenth of a second
+    waking_s = 3.0 / 16 + 5 * 20e-3  # one sample in 16, or a few more, follows a waking call
+    assert 3.0 - waking_s <= sum(row.samples) < 3.0 + 0.1 + 2 * 20e-3  # looked at every tenth of a second
     row = replay(3600.0, max_time_s=0.1)
     assert (row.stopped_by, len(row.samples)) == ("time", 6)
 
 
 def test_a_wider_interval_is_reached_with_fewer_samples(replay):
     noisy = [10e-3 * (1 + 0.02 * ((i * 7919) % 101) / 101) for i in range(101)]
-    counts = [len(replay(*noisy, rel_ci=rel_ci, max_time_s=100.0).samples) for rel_ci in (0.02, 0.01, 0.005)]
+    counts = [len(replay(*noisy, rel_ci=rel_ci, max_time_s=100.0).samples) for rel_ci in (0.02, 0.01, 0.002)]
     assert counts == sorted(counts)
     assert counts[0] < counts[2]
 
@@ -103,7 +104,8 @@ def test_a_wider_interval_is_reached_with_fewer_samples(replay):
 def test_short_calls_are_batched_and_a_sample_is_their_mean(replay):
     micros = [10, 12, 10, 14]
     row = replay(*(1e-6 * micro for micro in micros), max_time_s=0.2, rel_ci=0.0)
-    assert row.samples == pytest.approx([11.5e-6] * len(row.samples))  # 20 calls a batch: five times the trace
+    five_traces = [sample == pytest.approx(11.5e-6) for sample in row.samples]  # 20 calls a batch
+    assert five_traces.count(False) <= 1  # where an output was checked between two stretches
 
 
 @pytest.mark.parametrize(
