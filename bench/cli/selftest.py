@@ -17,7 +17,7 @@ from kernelmark.bench.selftest.finding import Checks, table
 @click.option(
     "--quick",
     is_flag=True,
-    help="Run only the checks durations, clocks, adversaries and ratio, in at most three minutes.",
+    help="Run only the checks durations, clocks, adversaries and ratio, in three to five minutes.",
 )
 @click.option("--only", metavar="CHECK,..", help="Run only these checks.")
 @click.option(
