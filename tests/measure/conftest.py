@@ -1,5 +1,6 @@
 """A clock that tests control, and series on it."""
 
+import math
 from types import SimpleNamespace
 
 import pytest
@@ -21,3 +22,9 @@ def fake_time(monkeypatch):
 @pytest.fixture
 def rig(fake_time):
     return Rig(fake_time, "copy/m3n4/f32", 1)
+
+
+@pytest.fixture
+def without_waking(monkeypatch):
+    monkeypatch.setattr(sample, "WAKING", (0,))
+    monkeypatch.setattr(sample, "LONG_CALL_S", math.inf)

@@ -1,6 +1,5 @@
 """Samples of contenders in turn, with clocks that tests control, and other metrics."""
 
-import math
 from itertools import chain, pairwise, repeat
 from unittest.mock import Mock
 
@@ -179,12 +178,6 @@ def test_warming_up_takes_from_a_block_to_half_a_second_or_a_quarter_of_the_limi
 
 def _unexpected(name, error):
     raise AssertionError(f"{name}: {error}")
-
-
-@pytest.fixture
-def without_waking(monkeypatch):
-    monkeypatch.setattr(sample, "WAKING", (0,))
-    monkeypatch.setattr(sample, "LONG_CALL_S", math.inf)
 
 
 def _sampled(rig, names, seconds, budget, monitor):
