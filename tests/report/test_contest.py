@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from kernelmark.bench.claims import views
 from kernelmark.bench.claims.answer import claims_rows
 from kernelmark.bench.measure.measurement import ProcessPart
 from kernelmark.bench.plan.suites import load_suite
@@ -47,6 +48,10 @@ def test_drift_between_jobs_is_no_lead_and_within_a_job_the_ratio_is_exact(drift
     assert (beside.lead.in_turn, beside.lead.certain) == (False, False)
     assert beside.lead.median == pytest.approx(1.1)
     assert beside.lead.low < 1 < beside.lead.high
+    fast, slow = beside.ranked
+    ratio = faster(drifted, fast, slow)  # unpaired: the quotient of both intervals
+    assert ratio.low == pytest.approx(slow.time_s_ci95_low / fast.time_s_ci95_high)
+    assert ratio.high == pytest.approx(slow.time_s_ci95_high / fast.time_s_ci95_low)
 
 
 def test_crossover_says_which_lead_was_not_measured_in_turn(drifted, registry, tmp_path):
@@ -100,6 +105,13 @@ def test_what_is_faster_beyond_its_interval_is_advised_with_the_remark(begun):
     (answer,) = founding.answers(RunData(begun, "r1"))
     assert "Transpose B out of place first: it is 3x as fast as OP_T, 3x [" in answer.words
     assert answer.words.endswith("], not measured in turn.")
+
+
+def test_claims_leave_open_what_drift_may_have_made(drifted, registry):
+    (answer,) = claims_rows(drifted, ["r1"], registry, only=("transpose-first",))
+    assert answer.notes[-1].startswith("not measured in turn: 1 of 2 numbers, ")
+    rows = csv_rows(text_of(lambda out: views.write_csv([answer], out)))
+    assert [(row["in_turn"], row["answer"]) for row in rows] == [("yes", "tie"), ("no", "tie")]
 
 
 @pytest.mark.parametrize("in_turn", [True, False])
