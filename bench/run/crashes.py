@@ -155,6 +155,11 @@ class Worker:
         if self._looked_s - due_s > STOPPED_S:
             self._stops.append((due_s, self._looked_s))
 
+    @property
+    def stopped_s(self) -> float:
+        """Return the seconds during which this process, and perhaps the worker, was stopped in the last job."""
+        return sum(end - begin for begin, end in self._stops)
+
     def _ran_s(self, since_s: float) -> float:
         """Return the seconds from a time to the last look, without those in which this process was stopped."""
         return self._looked_s - since_s - sum(max(0.0, end - max(begin, since_s)) for begin, end in self._stops)
@@ -314,6 +319,8 @@ class Workers(AbstractContextManager["Workers", None]):
         self._had_company = len(job.entrants) > 1 or not worker.is_fresh
         try:
             reply = worker.ask(job, self.progress)
+            if isinstance(reply, Reply) and job.mode.does.times and (stopped_s := worker.stopped_s):
+                reply = self._again(worker, job, stopped_s)
         except BaseException:
             worker.close()
             raise
@@ -321,6 +328,13 @@ class Workers(AbstractContextManager["Workers", None]):
             worker.close()
         else:
             self._waiting[slot] = worker  # last in order: the one used most recently
+        return reply
+
+    def _again(self, worker: Worker, job: Job, stopped_s: float) -> Reply | Death:
+        """Measure a job again in the same worker, since any of its windows may contain the time of the stop."""
+        reply = worker.ask(job, self.progress)
+        for row in reply.rows if isinstance(reply, Reply) else ():
+            row.note(f"measured again, since kernelmark had been stopped for {stopped_s:.2g} s")
         return reply
 
     def _survive(self, job: Job, key: WorkerKey, attempt: int = 1, killed: tuple[Death, ...] = ()) -> list[Measurement]:

@@ -90,7 +90,7 @@ def test_no_limit_counts_the_time_in_which_the_parent_was_stopped(measure, monke
     assert measure("", timeout_s=60.0) == {("", "honest"): ("ok", "", 1)}
 
 
-def test_a_run_that_was_stopped_for_longer_than_a_call_may_take_goes_on(start, told, folder):
+def test_a_run_that_was_stopped_for_longer_than_a_call_may_take_measures_the_job_again(start, told, folder):
     quick = ("--mode", "hot", "--max-time", "0.01", "--no-ceilings", "--threads", "1", "--timeout", "2")
     run = start("run", SMALL, *quick, "--plugin", FAULTS, "--kernels", "copy/bad.tells_and_works", "--db", "r.db")
     wait_for(told.exists)
@@ -100,7 +100,9 @@ def test_a_run_that_was_stopped_for_longer_than_a_call_may_take_goes_on(start, t
             os.kill(pid, number)
         time.sleep(seconds)
     assert (run.wait(), complaints(run.communicate()[1])) == (0, [])
-    assert [(row["status"], row["attempt"]) for row in query(folder / "r.db", "SELECT * FROM result")] == [("ok", 1)]
+    (row,) = query(folder / "r.db", "SELECT * FROM result")
+    assert (row["status"], row["attempt"]) == ("ok", 1)
+    assert re.search(r"measured again, since kernelmark had been stopped for 2\.\d s", row["disturbed"])
 
 
 #: What a plug-in does when it is imported, and how it is refused.
