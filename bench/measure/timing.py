@@ -24,8 +24,10 @@ from kernelmark.bench.plan.kernel import Launch
 
 #: Seconds until another contender's idle threads stop spinning, which without IDLE (machine.py) takes 2^28 ticks.
 SETTLE_S = 0.002 if "OPENBLAS_THREAD_TIMEOUT" in os.environ else 0.15
-#: Python's clock, bound before a plug-in could replace it.
-time: Any = SimpleNamespace(perf_counter=_time.perf_counter, sleep=_time.sleep)
+#: Seconds for which `awake_cpus` measures this process's CPU time.
+AWAKE_S = 0.003
+#: Python's clocks, bound before a plug-in could replace them.
+time: Any = SimpleNamespace(perf_counter=_time.perf_counter, sleep=_time.sleep, process_time=_time.process_time)
 _is_collecting, _collect, _do_not_collect = gc.isenabled, gc.enable, gc.disable
 _block, _pending, _timer, _set = signal.pthread_sigmask, signal.sigpending, signal.getitimer, signal.setitimer
 _TIMERS = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
@@ -53,6 +55,14 @@ def pause(seconds: float) -> None:
 def settle() -> None:
     """Wait until the previous contender's threads sleep, so that they do not compete with the next contender."""
     time.sleep(SETTLE_S)
+
+
+def awake_cpus() -> float:
+    """Return the number of CPUs that threads of this process keep busy while no call is made."""
+    settle()
+    used_s, began_s = time.process_time(), now()
+    pause(AWAKE_S)
+    return float(time.process_time() - used_s) / (now() - began_s)
 
 
 @lru_cache

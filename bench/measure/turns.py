@@ -1,10 +1,14 @@
 """Sample contenders in turn, and repeat windows that other load disturbed."""
 
+import random
 from collections.abc import Callable, Collection, Mapping
 
+import msgspec
+
 from kernelmark.bench.measure.device import Monitor, Window
+from kernelmark.bench.measure.monitor import OTHERS_CPUS
 from kernelmark.bench.measure.sample import LEAST_SPAN_S, Mark, Series
-from kernelmark.bench.measure.timing import settle
+from kernelmark.bench.measure.timing import awake_cpus, settle
 from kernelmark.bench.plan.case import Budget
 
 #: The least time between two readings of the machine's state: ten steps of the load's counters.
@@ -12,6 +16,9 @@ WINDOW_S = 0.1
 #: Windows with a sample longer than this are repeated at most MAX_LONG_REPEATS times in a job.
 LONG_SAMPLE_S = 0.5
 MAX_LONG_REPEATS = 2
+#: One window in AWAKE_EVERY, the first one, and those after a find are followed by a look for threads left running.
+AWAKE_EVERY = 8
+LEFT = "threads that calls left running used {:#.2g} CPUs"
 #: A baseline may take this many time limits while others continue. Otherwise a baseline that is twenty times as slow as
 #: a contender would be sampled for twenty times as long.
 BASELINE_TIMES = 4
@@ -57,6 +64,7 @@ class Turns:
         self._on_error, self._monitors = on_error, monitors
         self._active = list(series)
         self._repeats = Repeats(len(series) * min(LEAST_SPAN_S, budget.max_time_s))
+        self._must_look = len(series) > 1  # a single kernel disturbs only itself
 
     def run(self, look: Callable[[], None] = lambda: None) -> None:
         """Take turns until every kernel has stopped, and call `look` after each window of samples."""
@@ -105,7 +113,11 @@ class Turns:
 
     def _close(self, marks: dict[str, Mark], seconds: float) -> None:
         """Keep the window, or discard it to be repeated; then let contenders with enough samples stop."""
-        windows = {device: monitor.look() for device, monitor in self._monitors.items()}
+        left = self._left_running()
+        windows = {
+            device: msgspec.structs.replace(window, causes=window.causes | left)
+            for device, window in ((device, monitor.look()) for device, monitor in self._monitors.items())
+        }
         taken = [(self._series[name], marks[name]) for name in self._active]
         longest_s = max((series.longest_s(mark) for series, mark in taken), default=0.0)
         disturbed = any(window.causes for window in windows.values())
@@ -115,6 +127,14 @@ class Turns:
             return
         self._repeats.kept_s += seconds
         self._keep(windows)
+
+    def _left_running(self) -> dict[str, float]:
+        """Return the cause and size of a disturbance by threads of this process that run between calls, if any."""
+        if not self._must_look and (len(self._series) == 1 or random.randrange(AWAKE_EVERY)):
+            return {}
+        cpus = awake_cpus()
+        self._must_look = cpus > OTHERS_CPUS
+        return {LEFT: cpus} if self._must_look else {}
 
     def _keep(self, windows: dict[str, Window]) -> None:
         is_late = self._baseline_is_late()

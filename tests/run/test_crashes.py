@@ -220,6 +220,13 @@ def test_a_kernel_that_works_on_cpus_beyond_its_own_is_marked_and_has_no_ratio(m
     assert "beyond" not in honest.disturbed + prints.disturbed
 
 
+def test_threads_that_a_kernel_leaves_running_disturb_all_rows_of_its_job(measure):
+    named = r"threads that calls left running used \d\.\d+ CPUs during \d+ % of the sampling"
+    for rows, expected in [(measure("honest", "prints"), False), (measure("honest", "leaves_a_thread_running"), True)]:
+        assert [row.status for row in rows] == ["ok", "ok"]
+        assert [bool(re.search(named, row.disturbed)) for row in rows] == [expected] * 2
+
+
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs a CPU for each of two threads")
 def test_a_kernel_of_one_thread_that_works_on_two_is_marked_and_has_no_ratio(workers):
     names = ("honest", "helped", "helped_later", "hardly_helped")

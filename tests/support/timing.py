@@ -28,6 +28,9 @@ class FakeTime:
     def sleep(self, seconds):
         self.now += seconds
 
+    def process_time(self):
+        return 0.0
+
 
 class Rig:
     """A problem's sets, with launches that record their set and the values of `a` that they met, and let time pass."""

@@ -305,6 +305,19 @@ def declare_helped(name, help_with, at=1):
     kernel("copy", provider="bad", device="cpu", numerics="exact", name=name)(set_up)
 
 
+@kernel("copy", provider="bad", device="cpu", numerics="exact")
+def leaves_a_thread_running(problem, x):
+    def work():
+        while True:
+            roots()
+
+    def launch():
+        np.copyto(x.b, x.a)
+
+    threading.Thread(target=work, daemon=True).start()
+    return launch
+
+
 declare_helped("helped", roots)
 declare_helped("helped_later", roots, SAMPLING)
 declare_helped("hardly_helped", lambda: None)
