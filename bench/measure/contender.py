@@ -204,8 +204,12 @@ class Contender:
         monitor: Monitor,
         shared: Sequence[Change],
         checksums: Checksums,
+        by_last_use: list[int],
     ) -> None:
-        """Create the series and observers, and warm up. shared: the operand changes on which outputs are verified."""
+        """Create the series and observers, and warm up. shared: the operand changes on which outputs are verified.
+
+        by_last_use: the order in which the contenders at this place have used the sets.
+        """
         does = self._job.mode.does
         with self._blamed():
             if does.replays:  # captured after an ordinary call, so that the graph contains no loading or tuning
@@ -215,7 +219,7 @@ class Contender:
             self.report.call_overhead_s = call_overhead(clock)
             numerics = self.kernel.numerics_for(self.problem)
             check_output = partial(checksums.wrong, numerics=numerics) if checksums.possible else None
-            checks = self.called, shared, check_output, checksums.took_s
+            checks = self.called, shared, check_output, checksums.took_s, by_last_use
             self.series = Series(self.launches, sets, draw, self.device, clock, does.from_memory, evict, *checks)
             if isinstance(clock, CudaClock):
                 clock.restore = self.series.restore

@@ -9,10 +9,9 @@ measured by observers (`observers.py`); attempts to deceive the sampling are cau
 import math
 import random
 import secrets
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from itertools import cycle, islice
 from typing import NamedTuple
 
 from kernelmark.bench.measure.device import Clock, Device, Monitor, Window
@@ -97,7 +96,8 @@ class Series:
     cold: operands come from memory, since each copy has left the cache before it is used again. evict: there are too
     few copies for that, so caches are evicted. shared: changes of the operands, the same for all kernels of the
     problem; outputs after these changes are compared with a reference. check_output: a function that checks all
-    outputs in an OperandSet, in about `check_s` seconds.
+    outputs in an OperandSet, in about `check_s` seconds. by_last_use: the numbers of the sets, from the one used longest
+    ago to the one used last, shared by all series that use these sets.
     """
 
     def __init__(
@@ -113,6 +113,7 @@ class Series:
         shared: Sequence[Change] = (),
         check_output: Callable[[OperandSet], str | None] | None = None,
         check_s: float = 0.0,
+        by_last_use: list[int] | None = None,
     ) -> None:
         self._launches, self.sets, self.draw = launches, sets, draw
         self.device, self.clock = device, clock
@@ -132,8 +133,9 @@ class Series:
         self._evict = cold and (evict or self._restores)
         self.cold_by_eviction = cold and evict
         self._random = random.Random(secrets.randbits(128))
-        #: The numbers of the sets, from the one used longest ago to the one used last; those of the timed calls.
-        self._by_last_use, self._timed_sets = list(range(len(sets))), list[int]()
+        self._by_last_use = [*range(len(sets))] if by_last_use is None else by_last_use
+        #: The numbers of the sets of the timed calls.
+        self._timed_sets: list[int] = []
         self._offered, self._first_waking = 0, self._random.randrange(MIN_SAMPLES)
         self._looks = Looks()
         self._started, self._call_s = math.inf, 0.0
@@ -165,24 +167,29 @@ class Series:
 
     def _until_settled(self, limit_s: float, monitor: Monitor) -> float:
         """Make calls until neither the fastest nor the clock improves, or time is up; return seconds of the fastest."""
-        began, launches, block_s = self.clock.now(), cycle(self._launches), min(BLOCK_S, limit_s)
-        fastest, mhz = self._block(launches, block_s), monitor.clock_mhz()
+        began, block_s = self.clock.now(), min(BLOCK_S, limit_s)
+        fastest, mhz = self._block(block_s), monitor.clock_mhz()
         while self.clock.now() - began < limit_s:
-            block, mhz_before, mhz = self._block(launches, block_s), mhz, monitor.clock_mhz()
+            block, mhz_before, mhz = self._block(block_s), mhz, monitor.clock_mhz()
             settled = block >= (1 - SETTLED) * fastest and _steady(mhz_before, mhz)
             fastest = min(fastest, block)
             if settled:
                 break
         return fastest
 
-    def _block(self, launches: Iterator[Launch], seconds: float) -> float:
+    def _block(self, seconds: float) -> float:
         """Make calls for this long, at least one, and return the seconds of the fastest."""
         began, fastest = self.clock.now(), math.inf
-        for launch in launches:
-            fastest = min(fastest, self._time([launch], "warm-up"))
+        while True:
+            fastest = min(fastest, self._time([self._launches[self._use(0)]], "warm-up"))
             if self.clock.now() - began >= seconds:
-                break
-        return fastest
+                return fastest
+
+    def _use(self, place: int) -> int:
+        """Return the number of the set at a place in the order of last use, where it becomes the last."""
+        which = self._by_last_use.pop(place)
+        self._by_last_use.append(which)
+        return which
 
     def _refuse_what_is_too_short(self, overhead_s: float) -> None:
         """Raise Unsupported unless a batch lasts MIN_STEPS clock steps, and a call longer than an empty call."""
@@ -290,12 +297,7 @@ class Series:
     def _next_stretch(self, calls: int) -> _Stretch:
         """Return a stretch; each call's set is drawn at random from the quarter that has waited longest."""
         among = max(1, min(len(self._by_last_use) - 1, max(2, len(self._by_last_use) // 4)))
-        numbers = []
-        for _ in range(calls):
-            which = self._by_last_use.pop(self._random.randrange(among) if among > 1 else 0)
-            self._by_last_use.append(which)
-            numbers.append(which)
-        return _Stretch(numbers)
+        return _Stretch([self._use(self._random.randrange(among) if among > 1 else 0) for _ in range(calls)])
 
     def _time(self, calls: list[Launch], stage: str) -> float:
         with self._called(stage):
@@ -477,7 +479,7 @@ class Series:
     def burst(self, seconds: float) -> int:
         """Make back-to-back calls, untimed and on unprepared operands, for about this long; return their number."""
         count = max(1, min(round(seconds / max(self._call_s, 1e-9)), self.clock.max_batch))
-        launches = islice(cycle(self._launches), count)
+        launches = [self._launches[self._use(0)] for _ in range(count)]
         with self._called("sampling"), undisturbed():
             for launch in launches:
                 launch()

@@ -68,6 +68,8 @@ class Stock:
             for at, share in caches.items()
         }
         self.sets: dict[Place, list[OperandSet]] = {}
+        #: For each place, the numbers of its sets, from the one used longest ago to the one used last by any contender.
+        self.by_last_use = {at: [*range(rotated.sets)] for at, rotated in self.rotations.items()}
         #: For each place on the CPU, a set in the memory of the first set, whose operands begin off a cache line.
         self.moved: dict[Place, OperandSet] = {}
         self.draw = Draw(problem, job.seed)
@@ -277,9 +279,10 @@ def _time(job: Job, stocks: list[Stock], show: Show) -> None:
     for contender, stock in contenders:
         if job.threads > 1:
             settle()
-        evict = stock.rotations[contender.place].evict
-        monitor, checksums = monitors[contender.device.name], stock.checksums(contender.kernel.order)
-        contender.prepare(stock.of(contender), stock.draw, evict, monitor, stock.shared, checksums)
+        place, monitor = contender.place, monitors[contender.device.name]
+        evict, by_last_use = stock.rotations[place].evict, stock.by_last_use[place]
+        checksums = stock.checksums(contender.kernel.order)
+        contender.prepare(stock.of(contender), stock.draw, evict, monitor, stock.shared, checksums, by_last_use)
     running = {" ".join(c.report.entrant): c for c, _ in contenders if c.live}
     series = {name: c.series for name, c in running.items() if c.series is not None}
     baselines = {name for name, c in running.items() if c.kernel.id == job.baseline_of(c.problem.id)}
