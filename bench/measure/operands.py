@@ -33,26 +33,22 @@ _GUARD = np.tile(np.array([0xFF] * 8 + [0xFF, 0xFF, 0x7F, 0x7F] * 2, np.uint8), 
 
 
 class Spots(NamedTuple):
-    """A few poisoned elements of an output, at the indices `places` of `flat`, its buffer as unsigned integers.
+    """A few elements of an output, at the indices `places` of `flat`, its buffer as unsigned integers.
 
-    unwritten: the bits of an unwritten element. early: for each call of `early_reads`, the position in `places` of the
+    unwritten: the bits of a poisoned element, or None if the operand is also read. early: for each call of `early_reads`, the position in `places` of the
     element that is read first, and the bits that were read.
     """
 
     operand: str
     flat: Array
     places: Array
-    unwritten: int
+    unwritten: int | None
     early: list[tuple[int, Array]]
 
     def poison(self) -> None:
-        """Poison the elements again."""
-        self.flat[self.places] = self.unwritten
-
-    def written(self) -> Array:
-        """Return which elements are no longer poisoned."""
-        written: Array = self.flat[self.places] != self.unwritten
-        return written
+        """Poison the elements of an output that is not read."""
+        if self.unwritten is not None:
+            self.flat[self.places] = self.unwritten
 
     def early_reads(self) -> list[Launch]:
         """Return two calls that read elements for `is_late`: the first reads a single element, the second reads all.
@@ -68,11 +64,16 @@ class Spots(NamedTuple):
         first = read_by_system(address, elements[:1]) or partial(flat.take, place, None, elements[:1], "clip")
         return [first, partial(flat.take, self.places, None, elements[1:], "clip")]
 
-    def is_late(self) -> bool:
-        """Return whether an element is still poisoned, or has changed since the calls of `early_reads` read it."""
+    def has_changed(self) -> bool:
+        """Return whether an element has changed since the calls of `early_reads` read it."""
         bits = self.flat[self.places]
-        changed = any(elements[0] != bits[number] or (elements[1:] != bits).any() for number, elements in self.early)
-        return bool(changed or (bits == self.unwritten).any())
+        return any(elements[0] != bits[number] or bool((elements[1:] != bits).any()) for number, elements in self.early)
+
+    def is_late(self) -> bool:
+        """Return whether an element is still poisoned or has changed."""
+        return self.has_changed() or (
+            self.unwritten is not None and bool((self.flat[self.places] == self.unwritten).any())
+        )
 
 
 class Place(NamedTuple):
@@ -205,15 +206,16 @@ class OperandSet:
                 home.upload(flat, written)
 
     def spots(self, draw: Draw) -> list[Spots]:
-        """Return randomly drawn elements of each output in host memory, to be read as soon as a call returns.
+        """Return randomly drawn elements of what a call writes in host memory, to be read as soon as it returns.
 
         A kernel on the host may return while one of its threads is still writing. The list is empty on a GPU, which is
         synchronised before its outputs are read.
         """
         spots = []
-        for operand in [self.specs[name] for name in self._named("out")] if self._on_host else []:
+        for operand in [self.specs[name] for name in self.written] if self._on_host else []:
             flat = self.flat[operand.name].view(bits_dtype(operand.dtype))
-            spots.append(Spots(operand.name, flat, draw.scattered(operand)[0], DTYPES[operand.dtype].poison, []))
+            unwritten = DTYPES[operand.dtype].poison if operand.role == "out" else None
+            spots.append(Spots(operand.name, flat, draw.scattered(operand)[0], unwritten, []))
         return spots
 
     def touch(self) -> float:

@@ -345,6 +345,7 @@ class Series:
             calls += spot.early_reads()
         with undisturbed():
             seconds = self._time(calls, "sampling") * len(calls)
+            self._read_early([spot for spot in stretch.spots if stretch.is_sample and spot.unwritten is None])
             if stretch.judged_on is not None:
                 self.snapshots[stretch.judged_on] = operands.snapshot(self.snapshots.get(stretch.judged_on))
             self._look_for_unwritten(stretch.spots)
@@ -355,6 +356,11 @@ class Series:
         if stretch.spots and operands.has_pages:
             self.made.append(operands.touch())
         return seconds
+
+    @staticmethod
+    def _read_early(spots: list[Spots]) -> None:
+        for read in [read for spot in spots for read in spot.early_reads()]:
+            read()
 
     def restore(self) -> None:
         """Restore the operands of the timed calls, which are made again."""

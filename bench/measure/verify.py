@@ -95,13 +95,13 @@ def verify(
         launch()
         device.synchronize()
         took_s = now() - began
-        early = [~spot.written() for spot in spots]
+        for read in [read for spot in spots for read in spot.early_reads()]:
+            read()
     verdict = check(kernel, problem, operands.outputs(kernel.order), references, called)
     if damage := operands.repaired(draw):
         verdict = msgspec.structs.replace(verdict, reason=verdict.reason or damage)
-    late = (spot.operand for spot, missing in zip(spots, early, strict=True) if (missing & spot.written()).any())
-    if not verdict.reason and (operand := next(late, None)):
-        verdict = msgspec.structs.replace(verdict, reason=f"returned before {operand} was written")
+    if not verdict.reason and (late := next((spot.operand for spot in spots if spot.has_changed()), None)):
+        verdict = msgspec.structs.replace(verdict, reason=f"returned before {late} was written")
     return verdict, took_s
 
 

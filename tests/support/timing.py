@@ -57,7 +57,9 @@ class Rig:
 
         return call
 
-    def series(self, name="k", seconds=1e-3, cold=False, evict=False, launches=None, act=None, shared=0, sums=False):
+    def series(
+        self, name="k", seconds=1e-3, cold=False, evict=False, launches=None, act=None, shared=0, sums=False, **options
+    ):
         """A series of launches of one length, which act on their operands, or of these.
 
         shared: the number of changes that it is judged on. sums: whether every output is checked.
@@ -66,7 +68,7 @@ class Rig:
         changes = [self.draw.change() for _ in range(shared)]
         summed = partial(Checksums(self.problem, self.draw, "C", nullcontext).wrong, numerics="exact") if sums else None
         how = cold, evict, nullcontext, changes, summed
-        return Series(launches, self.sets, self.draw, self.device, CpuClock(), *how)
+        return Series(launches, self.sets, self.draw, self.device, CpuClock(), *how, **options)
 
     def warmed(self, *words, samples=0, **options):
         """A series that has been warmed up, which the log does not show, and from which samples have been taken."""
