@@ -134,6 +134,8 @@ class CpuMonitor:
         counters = {name: _counters(words) for name, *words in lines}
         every = counters.pop(b"cpu")
         ours = [counters[name] for cpu in self._ours if (name := b"cpu%d" % cpu) in counters]
+        if counters and len(ours) < len(self._ours):  # a container may number the CPUs in /proc/stat differently
+            return None
         if len(ours) == len(counters):  # the total is rounded once, a sum of rounded counters several times
             ours = [every]
         used = [seconds for usage in map(_usage, (_SELF, _REAPED)) for seconds in (usage.ru_utime, usage.ru_stime)]

@@ -68,6 +68,14 @@ def watching():
     return watch
 
 
+def test_load_is_unknown_if_the_system_does_not_list_one_of_our_cpus(monkeypatch, tmp_path):
+    for ours in {4, 5}, {1, 2}:
+        machine = Machine(monkeypatch, tmp_path, ours)
+        watch = watching()
+        machine.passes(1.0, own_s=0.0, idle=(0.0, 0.0))
+        assert watch.look() == Window(1.0)
+
+
 def test_what_processes_below_us_take_is_no_load_whether_they_live_or_not(both):
     both.has_below(7, of="self", seconds=0.2)
     both.has_below(8, of="7", seconds=0.1)
