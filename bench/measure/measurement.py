@@ -186,7 +186,7 @@ class Measured(msgspec.Struct, kw_only=True):
     """
 
     call_overhead_s: Finite | None = None
-    max_error: Annotated[NotNegative | None, _largest] = None
+    max_error: NotNegative | None = None
     error_bound: NotNegative | None = None
     scratch_bytes: Annotated[int | None, _largest] = None
     versions: str = ""

@@ -1,5 +1,6 @@
 """Combine the processes of a job: choose the processes that count, and merge each contender's measurements."""
 
+import math
 from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
 
@@ -85,5 +86,7 @@ def _merge(measured: Sequence[Measurement], processes: int) -> Measurement:
     values = {name: rule([getattr(row, name) for row in measured]) for name, rule in RULES.items()}
     first, last = (datetime.fromisoformat(row.started_at) for row in (measured[0], measured[-1]))
     spread_s = (last - first).total_seconds()
+    closest = max(measured, key=lambda row: (row.max_error or 0.0) / (row.error_bound or math.inf))
+    values |= {"max_error": closest.max_error, "error_bound": closest.error_bound}
     values |= {"interval": pooled_interval(_groups(measured)), "interval_scope": BETWEEN, "spread_s": spread_s}
     return Measurement(**values)

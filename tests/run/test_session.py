@@ -314,7 +314,6 @@ def test_a_baseline_that_failed_gives_nobody_a_ratio():
 @pytest.mark.parametrize(
     ("column", "values", "expected"),
     [
-        ("max_error", (1e-3, 2e-3, None), 2e-3),
         ("scratch_bytes", (8, 4, None), 8),
         ("attempt", (1, 3, 1), 3),
         ("repeated", (2, 1, None), 3),
@@ -330,6 +329,12 @@ def test_a_baseline_that_failed_gives_nobody_a_ratio():
 def test_the_values_of_several_processes_become_one(column, values, expected):
     (row,) = merge([[timed("a", **{column: value})] for value in values], NO_BASELINE)
     assert getattr(row, column) == expected
+
+
+def test_the_error_that_is_closest_to_its_bound_is_kept_with_this_bound():
+    pairs = ((1e-5, 2e-5), (3e-5, 9e-5), (None, None))
+    (row,) = merge([[timed("a", max_error=error, error_bound=bound)] for error, bound in pairs], NO_BASELINE)
+    assert (row.max_error, row.error_bound) == (1e-5, 2e-5)
 
 
 def test_processes_that_differ_in_what_a_case_is_are_refused():
