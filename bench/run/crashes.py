@@ -54,7 +54,7 @@ FILL_BYTES_PER_S = 20e9
 #: A count of the system's kills is used for a new job up to this age, since reading it takes as long as a short job.
 KILLS_AGE_S = 1.0
 #: Signals that come from other processes; a fault of the worker itself raises different signals.
-FROM_OUTSIDE = frozenset((signal.SIGKILL, signal.SIGTERM, signal.SIGHUP))
+FROM_OUTSIDE = frozenset((signal.SIGKILL, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2))
 #: The number of processes that a kernel may start in addition to one per thread.
 MOST_PROCESSES = 64
 #: The reason for a kernel that forks its worker.
@@ -438,7 +438,8 @@ class Wary:
         others = [entrant for entrant in job.entrants if entrant.kernel not in out]
         rows = self._execute(job.only(others), key) if others else []
         for row in rows:
-            if row.status in (Status.CRASHED, Status.TIMEOUT):
+            of_operation = row.reason.startswith(tuple(f"{stage} took" for stage in OF_OPERATION))  # blamed on all
+            if row.status in (Status.CRASHED, Status.TIMEOUT) and not of_operation:
                 # A crash is tried again and so costs two workers; a call that hangs is not tried again.
                 self._deaths[row.kernel] += 2 if row.status == Status.CRASHED and row.attempt > 1 else 1
                 if self._deaths[row.kernel] >= LEFT_OUT_AFTER:

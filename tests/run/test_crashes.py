@@ -326,6 +326,14 @@ def test_a_crash_that_was_tried_again_has_cost_two_workers_and_a_wrong_result_no
     assert (pool.call_count, bool(wary.left_out)) == (calls, calls < 3)
 
 
+def test_no_kernel_is_left_out_because_of_code_of_the_operation():
+    pool = pool_of(lambda kernel: Measurement(kernel=kernel, status="timeout", reason="reference took more than 5 s"))
+    wary = Wary(pool)
+    for problem in "pqr":
+        wary(job(problem, "a", "b"), KEY)
+    assert wary.left_out == {}
+
+
 def test_a_kernel_that_an_earlier_run_left_out_is_not_called():
     pool = Mock()
     (row,) = Wary(pool, {"a": "crashed on p: SIGSEGV"})(job("q", "a"), KEY)
