@@ -160,7 +160,7 @@ class Ceilings:
 
     def _facts(self, job: Job, problem: Problem, row: Measurement) -> tuple[Problem, str, int, str, Mode, int]:
         device = self._registry.kernels[row.kernel].device
-        return problem, device, row.threads, row.numerics, job.mode, get_device(device).llc_bytes
+        return problem, device, row.threads, row.numerics, job.mode, row.llc_bytes or get_device(device).llc_bytes
 
     def _holds(self, need: Need) -> bool:
         """Return whether an undisturbed ceiling of this kind is known for this machine."""
