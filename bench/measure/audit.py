@@ -4,10 +4,11 @@ Each audit returns the reason to mistrust a kernel, or None.
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from random import SystemRandom
 from statistics import median
 
+from kernelmark.bench.measure.monitor import OTHERS_CPUS, means
 from kernelmark.bench.measure.roofline import SLICE_S
 from kernelmark.bench.measure.sample import APART, Series
 from kernelmark.bench.measure.stats import MIN_SAMPLES
@@ -168,13 +169,21 @@ def spared_when_renewed(series: Series) -> str | None:
     return f"skips work: {times}"
 
 
+def _as_fast(state: Mapping[str, float], before: Mapping[str, float]) -> bool:
+    """Return whether the machine's CPUs have no more load, and no lower clock rate, than before."""
+    load, mhz = (state.get(name, before.get(name, 0.0)) for name in ("load", "clock_mhz"))
+    usual = UNUSUAL_LOAD * before.get("load", 0.0) + OTHERS_CPUS
+    return load <= usual and UNUSUAL_LOAD * mhz >= before.get("clock_mhz", 0.0)
+
+
 def stopped_sparing(series: Series, threads: int) -> str | None:
     """Return a complaint if samples after all checks are far slower than before: until then the kernel spared work.
 
     Each must take SPARED_RATIO times as long as the median of the earlier samples, in QUIET_WINDOWS windows. Windows
     with load do not count, since load may slow all samples; except that short samples of one thread are either
-    undisturbed or a time slice longer, so they count if the load is usual. Samples on a GPU are not compared, since its
-    clock rate may have dropped while it waited.
+    undisturbed or a time slice longer, so they count if the load is usual. Nor do windows count in which other CPUs,
+    which share the memory, have more load than before, or the clock rate is lower. Samples on a GPU are not compared,
+    since its clock rate may have dropped while it waited.
     """
     if series.device.stream is not None:
         return None
@@ -183,6 +192,7 @@ def stopped_sparing(series: Series, threads: int) -> str | None:
     if threads > 1 or median(series.samples) * series.batch > SLICE_S:
         causes = set()
     usual = {cause: median(window.causes.get(cause, 0.0) for window in series.windows) for cause in causes}
+    state = means(series.windows)
     before_s, monitor, quiet, again = median(series.samples), series.device.monitor(), 0, list[float]()
     for _ in range(MOST_WINDOWS):
         monitor.look()
@@ -191,7 +201,9 @@ def stopped_sparing(series: Series, threads: int) -> str | None:
             again.append(series.take_again())
             if again[-1] < SPARED_RATIO * before_s:
                 return None
-        quiet += all(size <= UNUSUAL_LOAD * usual.get(cause, 0.0) for cause, size in monitor.look().causes.items())
+        window = monitor.look()
+        is_usual = all(size <= UNUSUAL_LOAD * usual.get(cause, 0.0) for cause, size in window.causes.items())
+        quiet += is_usual and _as_fast(window.state, state)
         if quiet == QUIET_WINDOWS:
             before = f"{before_s:.2g} s per call in the median of the samples"
             return f"skips work: {before}, {min(again):.2g} s or more after all checks"

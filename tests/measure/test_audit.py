@@ -67,7 +67,7 @@ def test_a_kernel_is_accused_that_is_slower_after_all_checks_in_ten_windows_with
     causes = ["noise"] * (2 * loaded - 1)  # the first look causes nothing
     device = SimpleNamespace(stream=None, monitor=lambda: Script(causes))
     clock = SimpleNamespace(now=iter(range(2000)).__next__)
-    windows = [Window(0.1, {}, causes) for causes in (before, before, {"noise": 9.9})]
+    windows = [Window(0.1, {"load": 0.5 * bool(causes)}, causes) for causes in (before, before, {"noise": 9.9})]
     samples, again = [9e-5] * 5 + [1e-4] * 4 + [9e-3] * 2, cycle(again_s).__next__
     fields = {"samples": samples, "batch": 1, "windows": windows, "device": device, "clock": clock}
     series = SimpleNamespace(**fields, take_again=again)
@@ -75,6 +75,18 @@ def test_a_kernel_is_accused_that_is_slower_after_all_checks_in_ten_windows_with
     assert stopped_sparing(series, threads) == (text if accused else None)
     device.stream = 1  # its clock rate may have dropped
     assert stopped_sparing(series, threads) is None
+
+
+@pytest.mark.parametrize(
+    ("now", "accused"),
+    [({"load": 0.19}, True), ({"load": 0.21}, False), ({"clock_mhz": 2000.0}, True), ({"clock_mhz": 1800.0}, False)],
+)
+def test_a_kernel_is_not_accused_if_other_cpus_have_more_load_or_the_clock_is_lower(now, accused):
+    device = SimpleNamespace(stream=None, monitor=lambda: SimpleNamespace(look=lambda: Window(0.1, now)))
+    windows = [Window(0.1, {"load": 0.1 - 1e-9, "clock_mhz": 2100.0})]
+    clock = SimpleNamespace(now=iter(range(2000)).__next__)
+    fields = {"samples": [1e-4], "batch": 1, "windows": windows, "device": device, "clock": clock}
+    assert bool(stopped_sparing(SimpleNamespace(**fields, take_again=lambda: 1e-3), 1)) == accused
 
 
 @pytest.mark.parametrize(("copies", "seconds", "samples"), [(False, 1e-3, 20), (True, 1e-3, 20), (False, 20e-3, 6)])
