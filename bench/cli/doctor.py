@@ -9,7 +9,7 @@ import msgspec
 
 from kernelmark.bench.cli.listing import remedied
 from kernelmark.bench.cli.shared import db_option
-from kernelmark.bench.measure.cpu import cpu_count, cpu_name, last_level_cache_bytes
+from kernelmark.bench.measure.cpu import cpu_count, cpu_name, known_llc_bytes
 from kernelmark.bench.measure.devices import devices_present
 from kernelmark.bench.measure.machine import environment
 from kernelmark.bench.measure.present import cuda_missing, module_missing, module_version, unavailable
@@ -67,7 +67,8 @@ def doctor(everything: bool, prints_json: bool, db: Path | None) -> None:
 
 def examine(store: Path) -> list[Diagnosis]:
     """Return the state of every part: machine, libraries, compilers, GPU, kernels, and ceilings of the latest run."""
-    cache, python = f"last-level cache {last_level_cache_bytes() / 2**20:.0f} MiB", f"Python {sys.version.split()[0]}"
+    llc_bytes, python = known_llc_bytes(), f"Python {sys.version.split()[0]}"
+    cache = f"last-level cache {llc_bytes / 2**20:.0f} MiB" if llc_bytes else "last-level cache unknown"
     findings = [
         Diagnosis("machine", True, f"{cpu_name()}, {cpu_count()} usable CPUs, {cache}, {python}"),
         Diagnosis("clock", True, f"smallest step {resolution() * 1e9:.0f} ns"),

@@ -11,6 +11,7 @@ import msgspec
 
 from kernelmark.bench.measure.affinity import affinity, cpus_in
 from kernelmark.bench.measure.audit import SPARED_RATIO, check_more, complaint, spared_when_renewed, stopped_sparing
+from kernelmark.bench.measure.cpu import LLC_IF_UNKNOWN, known_llc_bytes
 from kernelmark.bench.measure.cuda import present_limits
 from kernelmark.bench.measure.device import Device, DeviceLost, Monitor
 from kernelmark.bench.measure.disturbance import beyond, disturbance, more_threads
@@ -284,6 +285,9 @@ class Contender:
             self.report.note(beyond(self.report.affinity))
         if (used := self.report.threads_used or 0) > self.report.threads < len(cpus_in(affinity())):
             self.report.note(more_threads(used, self.report.threads))
+        if self.device.name == "cpu" and self._job.mode.does.from_memory and known_llc_bytes() is None:
+            assumed = f"{LLC_IF_UNKNOWN >> 20} MiB are assumed; see KERNELMARK_LLC_BYTES"
+            self.report.note(f"the system does not report its last-level cache: {assumed}")
         clock = self.series.clock
         if isinstance(clock, CudaClock) and not clock.holds_stream:
             self.report.note("timed without holding the stream: the time may include the host's launch cost")

@@ -207,19 +207,24 @@ def cpu_name() -> str:
     return (facts.get("model name") if facts else platform.processor()) or platform.machine()
 
 
-@lru_cache
 def last_level_cache_bytes() -> int:
+    """Return the size of the last-level caches that this process uses, in bytes, or the size to assume if unknown."""
+    return known_llc_bytes() or LLC_IF_UNKNOWN
+
+
+@lru_cache
+def known_llc_bytes() -> int | None:
     """Return the total bytes of the last-level caches of this process's CPUs, or the value of KERNELMARK_LLC_BYTES.
 
-    Each socket has its own last-level cache, and some processors have one for every few cores. Raises UsageError for an
-    invalid size.
+    Each socket has its own last-level cache, and some processors have one for every few cores. Returns None if the
+    system reports none. Raises UsageError for an invalid size.
     """
     if given := os.environ.get("KERNELMARK_LLC_BYTES"):
         if re.fullmatch("0*[1-9][0-9]{0,17}", given):
             return int(given)
         raise UsageError(f"KERNELMARK_LLC_BYTES: is {given!r}, expected an integer above 0, in bytes")
     cpus = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else {0}
-    return sum({shared: size for cpu in cpus for shared, size in _last_level_cache(cpu)}.values()) or LLC_IF_UNKNOWN
+    return sum({shared: size for cpu in cpus for shared, size in _last_level_cache(cpu)}.values()) or None
 
 
 def _last_level_cache(cpu: int) -> list[tuple[str, int]]:

@@ -13,7 +13,7 @@ from typing import Any
 
 from kernelmark import __version__
 from kernelmark.bench.measure.affinity import cpu_facts
-from kernelmark.bench.measure.cpu import cpu_count, cpu_name, last_level_cache_bytes
+from kernelmark.bench.measure.cpu import cpu_count, cpu_name, known_llc_bytes
 from kernelmark.bench.measure.isa import isas_here
 from kernelmark.bench.measure.memory import number_in, physical_bytes
 from kernelmark.bench.measure.nvml import GpuMonitor
@@ -93,7 +93,7 @@ def machine() -> dict[str, Any]:
         "cpus": os.cpu_count(),
         "cpus_usable": cpu_count(),
         "isas": isas_here(),
-        "llc_bytes": last_level_cache_bytes(),
+        "llc_bytes": known_llc_bytes(),
         "memory_bytes": physical_bytes(),
         "system": platform.platform(),
         "python": sys.version.split()[0],

@@ -21,7 +21,7 @@ from kernelmark.bench.measure.affinity import (
     spread,
     working_threads,
 )
-from kernelmark.bench.measure.cpu import Cpu, cpu_count, cpu_name, default_threads, last_level_cache_bytes
+from kernelmark.bench.measure.cpu import Cpu, cpu_count, cpu_name, default_threads, known_llc_bytes
 from kernelmark.bench.measure.isa import ISAS, choose_isas, environment
 from kernelmark.bench.measure.machine import machine
 from kernelmark.bench.measure.timing import CpuClock
@@ -150,9 +150,9 @@ def test_pinning_takes_along_the_threads_that_were_there_before(python_in, tmp_p
 
 def test_the_variable_gives_the_size_and_without_it_a_cache_does(monkeypatch):
     monkeypatch.setenv("KERNELMARK_LLC_BYTES", "12345")
-    assert last_level_cache_bytes.__wrapped__() == 12345
+    assert known_llc_bytes.__wrapped__() == 12345
     monkeypatch.delenv("KERNELMARK_LLC_BYTES")
-    assert last_level_cache_bytes.__wrapped__() >= 2**16
+    assert known_llc_bytes.__wrapped__() >= 2**16
 
 
 def test_the_last_level_caches_of_all_cpus_that_may_be_used_count_once_each(tmp_path, monkeypatch):
@@ -165,7 +165,7 @@ def test_the_last_level_caches_of_all_cpus_that_may_be_used_count_once_each(tmp_
     monkeypatch.delenv("KERNELMARK_LLC_BYTES")
     monkeypatch.setattr("kernelmark.bench.measure.cpu.CPUS", tmp_path)
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1, 2, 3})
-    assert last_level_cache_bytes.__wrapped__() == 2 * 32 * 2**20
+    assert known_llc_bytes.__wrapped__() == 2 * 32 * 2**20
 
 
 @pytest.fixture
@@ -200,7 +200,7 @@ def test_a_quota_of_the_control_groups_limits_the_default_threads(files, threads
 def test_what_is_no_size_is_refused(given, monkeypatch, complaint):
     monkeypatch.setenv("KERNELMARK_LLC_BYTES", given)
     want = f"KERNELMARK_LLC_BYTES: is {given!r}, expected an integer above 0, in bytes"
-    assert complaint(last_level_cache_bytes.__wrapped__) == want
+    assert complaint(known_llc_bytes.__wrapped__) == want
 
 
 def test_every_cpu_empties_its_own_caches():

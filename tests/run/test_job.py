@@ -8,6 +8,7 @@ import msgspec
 import numpy as np
 import pytest
 
+from kernelmark.bench.measure import contender
 from kernelmark.bench.measure.device import Window
 from kernelmark.bench.measure.devices import get_device
 from kernelmark.bench.measure.draw import SCATTERED
@@ -144,6 +145,14 @@ def test_a_kernel_of_a_device_that_the_run_does_not_use_is_unsupported_and_harms
     good, absent = _run("gemm/m8n8k8/f32/NT", "gemm/numpy.matmul", "gemm/cublas.sgemm", absent=("cuda",))
     assert (good.status, absent.status, absent.device_name) == ("ok", "unsupported", "")
     assert "NVIDIA" in absent.reason or "--device leaves out" in absent.reason
+
+
+@pytest.mark.parametrize(("mode", "noted"), [(Mode.COLD, True), (Mode.HOT, False)])
+def test_a_cold_row_says_which_cache_was_assumed_if_the_system_reports_none(mode, noted, monkeypatch):
+    monkeypatch.setattr(contender, "known_llc_bytes", lambda: None)
+    (row,) = _run("copy/m64n64/f32", "copy/numpy.copyto", mode=mode)
+    note = "the system does not report its last-level cache: 64 MiB are assumed; see KERNELMARK_LLC_BYTES"
+    assert (note in row.disturbed) == noted
 
 
 @pytest.mark.parametrize("mode", [Mode.COLD, Mode.HOT])
