@@ -216,10 +216,11 @@ class Contender:
         does = self._job.mode.does
         with self._blamed():
             if does.replays:  # captured after an ordinary call, so that the graph contains no loading or tuning
-                self.launches = [captured(launch, self.device.stream) for launch in self.launches]
+                with self.called("warm-up"):
+                    self.launches = [captured(launch, self.device.stream) for launch in self.launches]
             # PyCUDA does not release the GIL when it launches, so the watchdog of a held stream could not run.
             clock = self.device.clock(hold=not self.kernel.synchronises and self._launcher != "pycuda")
-            self.report.call_overhead_s = call_overhead(clock)
+            self.report.call_overhead_s = call_overhead(clock, 1 if sets[0].is_restored else 200)
             numerics = self.kernel.numerics_for(self.problem)
             check_output = partial(checksums.wrong, numerics=numerics) if checksums.possible else None
             checks = self.called, shared, check_output, checksums.took_s, by_last_use

@@ -35,8 +35,8 @@ _GUARD = np.tile(np.array([0xFF] * 8 + [0xFF, 0xFF, 0x7F, 0x7F] * 2, np.uint8), 
 class Spots(NamedTuple):
     """A few elements of an output, at the indices `places` of `flat`, its buffer as unsigned integers.
 
-    unwritten: the bits of a poisoned element, or None if the operand is also read. early: for each call of `early_reads`, the position in `places` of the
-    element that is read first, and the bits that were read.
+    unwritten: the bits of a poisoned element, or None if the operand is also read. early: for each call of
+    `early_reads`, the position in `places` of the element that is read first, and the bits that were read.
     """
 
     operand: str
@@ -190,6 +190,11 @@ class OperandSet:
         """Overwrite a few elements of the outputs, which may still contain right results of another kernel."""
         for name in self._named("out"):
             self._memory[name].scatter(self.flat[name], *draw.scattered(self.specs[name]))
+
+    @property
+    def is_restored(self) -> bool:
+        """Return whether an operand is both read and written, so that it is restored before each call."""
+        return bool(self._named("inout"))
 
     def _named(self, role: str) -> list[str]:
         return [name for name, operand in self.specs.items() if operand.role == role]

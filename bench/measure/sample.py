@@ -128,7 +128,7 @@ class Series:
         self.made: list[float] = []
         #: The number of checks of whole outputs; why one of them failed, or "".
         self.checks, self.wrong = 0, ""
-        self._restores = any(spec.role == "inout" for spec in sets[0].specs.values())
+        self._restores = sets[0].is_restored
         # Restoring brings operands into the cache, so a cold sample that restores must evict afterwards.
         self._evict = cold and (evict or self._restores)
         self.cold_by_eviction = cold and evict

@@ -311,7 +311,7 @@ def captured(launch: Launch, stream: Any) -> Launch:
     return partial(graph.launch, stream)
 
 
-def call_overhead(clock: Clock) -> float:
-    """Return the seconds of an empty call, measured in a batch that lasts hundreds of times the clock's resolution."""
-    calls = [lambda: None] * min(200, clock.max_batch)
+def call_overhead(clock: Clock, batch: int) -> float:
+    """Return the seconds of an empty call in a batch of `batch` calls; 200 last hundreds of times the resolution."""
+    calls = [lambda: None] * min(batch, clock.max_batch)
     return min(clock.time(calls) for _ in range(5))
