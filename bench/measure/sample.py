@@ -96,8 +96,8 @@ class Series:
     cold: operands come from memory, since each copy has left the cache before it is used again. evict: there are too
     few copies for that, so caches are evicted. shared: changes of the operands, the same for all kernels of the
     problem; outputs after these changes are compared with a reference. check_output: a function that checks all
-    outputs in an OperandSet, in about `check_s` seconds. by_last_use: the numbers of the sets, from the one used longest
-    ago to the one used last, shared by all series that use these sets.
+    outputs in an OperandSet, in about `check_s` seconds. by_last_use: the numbers of the sets, from the one that any
+    series has used longest ago to the one used last; all series that use these sets share the list.
     """
 
     def __init__(
@@ -251,7 +251,7 @@ class Series:
             self._pause_sometimes()
             seconds += map(self._time_stretch, group)
             is_last = group[-1] is stretches[-1]
-            if self._check_if_affordable(group, self.clock.now() - began) and not is_last:
+            if self._check_if_affordable(group, self.clock.now() - began) and (self.is_long or not is_last):
                 self._take([self._next_stretch(1)])  # checking an output leaves caches cold
         return seconds
 
@@ -269,7 +269,8 @@ class Series:
         sampled = [stretch for stretch in group if stretch.is_sample]
         if not self.check_output or not sampled:
             return False
-        if self._rations_checks and self.check_s * self._random.random() >= CHECKED_SHARE * took_s:
+        cost_s = self.check_s + self._call_s * self.is_long  # a long call is followed by a waking call
+        if self._rations_checks and cost_s * self._random.random() >= CHECKED_SHARE * took_s:
             return False
         began, self._rations_checks = self.clock.now(), True
         self._check(self.sets[self._random.choice(self._random.choice(sampled).sets)])
