@@ -11,6 +11,7 @@ from functools import lru_cache, partial
 from pathlib import Path
 from statistics import median
 
+import numpy as np
 import threadpoolctl
 
 from kernelmark.bench.measure.board import IMPORT, Board
@@ -135,7 +136,7 @@ def run_job(job: Job, board: Board | None = None, show: Show = lambda glimpses: 
     if not job.entrants:
         return []
     called = {entrant: partial(board.calling, number) for number, entrant in enumerate(job.entrants)}
-    with pools.limit(limits=job.threads):
+    with pools.limit(limits=job.threads), np.errstate(all="ignore"):  # also for faults that a plug-in wants to raise
         rows, crowded = _in_turn(job, registry, called, board, show)
         if crowded:
             rows = [row for part in job.apart() for row in _in_turn(part, registry, called, board, show)[0]]
