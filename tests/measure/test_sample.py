@@ -1,5 +1,6 @@
 """Samples of contenders in turn, with clocks that tests control, and other metrics."""
 
+import math
 from itertools import chain, pairwise, repeat
 from unittest.mock import Mock
 
@@ -155,6 +156,17 @@ def test_outputs_of_timed_calls_are_summed_as_they_were_left(fake_time, monkeypa
     assert next(calls) < 2300 + 3 * series.batch
     assert series.wrong.startswith("b[0, 7] is 5, expected ")
     assert check_output.call_count > 5
+
+
+def test_a_check_after_a_long_sample_is_followed_by_a_waking_call(rig, monkeypatch):
+    monkeypatch.setattr(sample, "CHECKED_SHARE", math.inf)
+    monkeypatch.setattr(sample, "LONG_WAKING", 10**9)
+    series = rig.warmed(
+        act=lambda operands: np.copyto(operands.flat["b"], operands.flat["a"]), seconds=20e-3, sums=True
+    )
+    for _ in range(10):
+        series.sample()
+    assert (series.checks, len(rig.log)) == (10, 10 + 10 + 1)  # one of the first samples has a waking call
 
 
 def test_warming_up_ends_when_a_block_is_hardly_faster_than_the_one_before(rig):

@@ -215,6 +215,23 @@ def test_the_row_names_the_blas_that_it_stands_on():
     assert numpy.versions != scipy.versions
 
 
+@pytest.mark.parametrize(
+    ("problem", "name", "batch"), [("m9n9/f32/out", "numpy.out", 200), ("m9n9/f32/in", "openblas.imatcopy", 1)]
+)
+def test_an_empty_call_is_measured_alone_if_samples_are_timed_call_by_call(problem, name, batch, monkeypatch):
+    monkeypatch.setattr(contender, "call_overhead", lambda clock, calls: calls * 1e-9)
+    (row,) = _run(f"transpose/{problem}", f"transpose/{name}")
+    assert row.call_overhead_s == batch * 1e-9
+
+
+def test_operands_are_drawn_although_a_plugin_wants_floating_point_faults_to_raise(tmp_path, workers):
+    (tmp_path / "strict.py").write_text("import numpy\nnumpy.seterr(all='raise')\n")
+    plugins = (str(tmp_path / "strict.py"),)
+    job = Job(("copy/m99n99/f16",), ("copy/numpy.copyto",), Mode.HOT, plugins, 0, Budget(0.05), 1)
+    (row,) = workers.run(job, WorkerKey("cpu", 1))
+    assert (row.status, row.reason) == ("ok", "")
+
+
 SPY = """
 from kernelmark import kernel
 
