@@ -127,6 +127,10 @@ def _carry_out(tuning: tuner.Tuning, file: TileFile) -> None:
             tuner.log_adopted(tuning.rig.store, verdict)
         tuning.session.finish()  # the same command then starts a new tuning
     print_race(tuning.rig.store, verdicts[0].default.run_id)
+    for reason in tuning.skipped:
+        click.echo(one_line(f"kernelmark: {reason}; this problem was skipped"), err=True)
+    if tuning.skipped:
+        raise SystemExit(shared.AGAINST)
 
 
 def print_search(store: Store, run_id: str) -> None:

@@ -9,8 +9,8 @@ faster than the default, the default stays in 99 % of the races (bench/report/tu
 
 import math
 import re
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from itertools import count
 from statistics import fmean
 from typing import NamedTuple
@@ -128,7 +128,7 @@ def require(default: Result) -> None:
     """Raise DefaultFailed unless the default tile's result is right."""
     if default.status != Status.OK:
         what = f"{default.kernel} on {default.problem}: is {default.status} with its default tile"
-        raise DefaultFailed(f"{what}: {default.reason}; nothing was tuned")
+        raise DefaultFailed(f"{what}: {default.reason}")
 
 
 #: Tiles that are raced with the default.
@@ -235,11 +235,14 @@ class SearchOptions(NamedTuple):
 
 
 class Tuning:
-    """A tuning. Its two stages are separate runs; rows of unfinished runs of the same tuning are reused."""
+    """A tuning. Its two stages are separate runs; rows of unfinished runs of the same tuning are reused.
+
+    skipped: for each problem that is not tuned because the default tile failed on it, the reason.
+    """
 
     def __init__(self, subjects: Sequence[Subject], suite: Suite, plan: Plan, wanted: SearchOptions, rig: Rig) -> None:
         """Begin or resume a tuning. plan: the search's, but with the race's processes. Raises UsageError."""
-        self.subjects, self.screens = subjects, list[Screen]()
+        self.subjects, self.screens, self.skipped = subjects, list[Screen](), list[str]()
         self.choices = [choose(len(s.tiles.configs), wanted.strategy, wanted.budget) for s in subjects]
         kernel, choices = subjects[0].kernel, ", ".join(dict.fromkeys(map(str, self.choices)))
         spaces = tuple(subject.space for subject in subjects)
@@ -249,20 +252,37 @@ class Tuning:
         self.session = self._begun(self._searching, "tune", unfinished=True)
 
     def search(self) -> None:
-        """Measure tiles on every problem. Raises Interrupted, or DefaultFailed, which ends the run."""
-        try:
-            for subject, choice in zip(self.subjects, self.choices, strict=True):
-                screen = Screen(subject, choice, self.session, self._searching, self.rig)
-                self.screens.append(screen)
+        """Measure tiles on every problem on which the default works.
+
+        Raises Interrupted, or DefaultFailed, which ends the run, if there is no such problem.
+        """
+        for subject, choice in zip(self.subjects, self.choices, strict=True):
+            screen = Screen(subject, choice, self.session, self._searching, self.rig)
+            with self._skipping():
                 screen.costs([subject.tiles.default])
                 search(subject.tiles, screen.costs, choice, self._plan.seed)
-            if len(self.screens) > 1:  # try each problem's best tiles on all, to find the best over the suite
-                best = dict.fromkeys(config for screen in self.screens for config in candidates(screen))
-                for screen in self.screens:
-                    screen.costs([config for config in best if screen.subject.takes(config)])
-        except DefaultFailed:
+                self.screens.append(screen)
+        # Try each problem's best tiles on all, to find the best over the suite.
+        best = dict.fromkeys(config for screen in self.screens for config in candidates(screen))
+        searched, self.screens = self.screens, []
+        for screen in searched:
+            with self._skipping():
+                screen.costs([config for config in best if screen.subject.takes(config)])
+                self.screens.append(screen)
+        self._check(self.screens)
+
+    @contextmanager
+    def _skipping(self) -> Iterator[None]:
+        try:
+            yield
+        except DefaultFailed as error:
+            self.skipped.append(str(error))
+
+    def _check(self, left: Sequence[object]) -> None:
+        """Raise DefaultFailed if no problem is left; the same command then begins a new tuning."""
+        if not left:
             self.session.finish()
-            raise
+            raise DefaultFailed(f"{self.skipped[0]}; nothing was tuned")
 
     def held(self, run_id: str) -> AbstractContextManager[None]:
         """Lock one of the runs against other processes while the context lasts. Raises UsageError."""
@@ -274,20 +294,24 @@ class Tuning:
             return None
         timed = [screen.ranked for screen in self.screens]
         common = [config for config in timed[0] if all(config in configs for configs in timed)]
-        return min(common, key=lambda config: fmean(math.log(screen.trials[config]) for screen in self.screens))
+        mean = lambda config: fmean(math.log(screen.trials[config]) for screen in self.screens)  # noqa: E731
+        return min(common, key=mean, default=None)
 
     def race(self, watch: Watch) -> list[RaceOutcome]:
-        """Race the best tiles of each problem against the default. Raises Interrupted and DefaultFailed."""
-        common = self.overall
+        """Race the best tiles of each problem against the default, and skip problems on which the default fails.
+
+        Raises Interrupted, and DefaultFailed if no problem is left.
+        """
+        common, subjects = self.overall, [screen.subject for screen in self.screens]
         raced = [candidates(screen) for screen in self.screens]
         for screen, best in zip(self.screens, raced, strict=True):
             if common and common not in (screen.subject.tiles.default, *best) and screen.subject.takes(common):
                 best.append(common)
         overall = self.subjects[0].text(common) if common else ""
-        names = tuple(dict.fromkeys(s.text(c) for s, tiles in zip(self.subjects, raced, strict=True) for c in tiles))
+        names = tuple(dict.fromkeys(s.text(c) for s, tiles in zip(subjects, raced, strict=True) for c in tiles))
         tunes = msgspec.structs.replace(self._tunes, search=self.session.run_id, raced=names, overall=overall)
         plan = msgspec.structs.replace(self._plan, max_time_s=LONGER * (self._plan.max_time_s or 0.0), tunes=tunes)
-        jobs = [s.job(configs, plan) for s, configs in zip(self.subjects, raced, strict=True)]
+        jobs = [s.job(configs, plan) for s, configs in zip(subjects, raced, strict=True)]
         session = self._begun(plan, "race", unfinished=False)
         store, interrupted = self.rig.store, self.rig.interrupted
         with self.held(session.run_id), watch(jobs, plan.processes) as progress:
@@ -295,11 +319,15 @@ class Tuning:
         if interrupted():
             raise Interrupted
         session.finish()
-        for subject in self.subjects:
-            require(store.result(session.run_id, subject.case(subject.tiles.default, plan))[0])
         with store.snapshot():
-            outcomes = races(RunData(store, session.run_id))
-        return [RaceOutcome(*pair) for pair in zip(self.subjects, outcomes, strict=True)]
+            outcomes = {raced.space.problem: raced for raced in races(RunData(store, session.run_id))}
+        verdicts = list[RaceOutcome]()
+        for subject in subjects:
+            with self._skipping():
+                require(store.result(session.run_id, subject.case(subject.tiles.default, plan))[0])
+                verdicts.append(RaceOutcome(subject, outcomes[subject.problem.id]))
+        self._check(verdicts)
+        return verdicts
 
     def _begun(self, plan: Plan, stage: str, unfinished: bool) -> Session:
         """Return a session that resumes the latest run with exactly this plan, or one of a new run."""

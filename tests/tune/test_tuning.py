@@ -5,6 +5,7 @@ import re
 
 import pytest
 
+from kernelmark.bench.cli.tune import _carry_out
 from kernelmark.bench.measure.present import cuda_missing
 from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.limits import H100
@@ -18,6 +19,7 @@ from kernelmark.bench.report.run_data import RunData
 from kernelmark.bench.report.runs import summaries
 from kernelmark.bench.run.session import plan_of
 from kernelmark.bench.tune.static import arch_here
+from kernelmark.bench.tune.tuned import opened, tiles_in
 from kernelmark.bench.tune.tuning import AT_ONCE, CANDIDATES, DefaultFailed, Interrupted, log_adopted, progress
 from support.plugins import COUNTED
 from support.processes import complaints
@@ -167,9 +169,43 @@ def test_words_name_the_best_tile_and_those_that_cannot_be_distinguished_from_a_
     assert progress(tuning.screens[0]).startswith("8 of 8 tiles, best so far WORK=1: ")
 
 
-def test_over_a_suite_each_problem_has_a_verdict_and_one_tile_is_best_for_all(tuned, tmp_path):
+@pytest.fixture
+def two(tmp_path):
     (tmp_path / "two.toml").write_text("[[sweep]]\nop = 'copy'\ndtype = 'f32'\nn = 1024\nm = [32, 64]\n")
-    tuning, verdicts = tuned.all("counted", str(tmp_path / "two.toml"))
+    return str(tmp_path / "two.toml")
+
+
+@pytest.mark.parametrize("max_time", [0.004, 0.04], ids=["search", "race"])
+def test_a_problem_whose_default_fails_is_skipped_and_the_others_are_tuned(tuned, two, tmp_path, capsys, max_time):
+    tuned.hangs = ("copy/m32n1024/f32", max_time)
+    tuning, file = tuned.begin("counted", two), opened(str(tmp_path / "tuned.json"), "cpu")
+    with pytest.raises(SystemExit, match="1"):
+        _carry_out(tuning, file)
+    assert [tile.problem for tile in tiles_in(file)] == ["copy/m64n1024/f32"]
+    (line,) = complaints(capsys.readouterr().err)
+    reason = "is timeout with its default tile: a call took longer than 1 s; this problem was skipped"
+    assert line == f"kernelmark: copy/mine.counted on copy/m32n1024/f32: {reason}"
+    assert tuned.begin("counted", two).session.run_id != tuning.session.run_id
+
+
+def test_a_default_that_fails_in_the_race_ends_the_tuning_and_the_same_command_begins_anew(tuned):
+    tuned.hangs = ("copy/m64n1024/f32", 0.04)
+    with pytest.raises(DefaultFailed, match="nothing was tuned"):
+        tuned.all("counted")
+    tuned.hangs = None
+    assert tuned.all("counted")[1][0].adopted
+
+
+def test_there_is_no_tile_for_all_if_no_tile_was_timed_on_every_problem(tuned, two):
+    tuning = tuned.begin("counted", two)
+    tuning.search()
+    for screen, work in zip(tuning.screens, (1, 2), strict=True):
+        screen.trials = {(work,): 1.0}
+    assert tuning.overall is None
+
+
+def test_over_a_suite_each_problem_has_a_verdict_and_one_tile_is_best_for_all(tuned, two):
+    tuning, verdicts = tuned.all("counted", two)
     problems = ["copy/m32n1024/f32", "copy/m64n1024/f32"]
     assert [verdict.subject.problem.id for verdict in verdicts] == problems
     assert tuning.overall == (1,)
