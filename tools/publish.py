@@ -13,6 +13,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -317,12 +318,12 @@ def publish(
     write(folder, report, discover())
 
 
-def _price(prices: Any) -> Price | None:
-    price = prices.find("cpu", cpu_name())
+def _price(prices: Prices) -> Price | None:
+    price = next((each for each in prices.device if each.device == "cpu" and fnmatchcase(cpu_name(), each.name)), None)
     if price is None:
         return None
-    words = f"{price.per_hour:g} {prices.currency} an hour ({prices.date}; {price.terms})"
-    return Price(price.per_hour, prices.currency, words)
+    source = "; ".join(filter(None, (str(prices.date), price.terms)))
+    return Price(price.per_hour, prices.currency, f"{price.per_hour:g} {prices.currency} an hour ({source})")
 
 
 if __name__ == "__main__":

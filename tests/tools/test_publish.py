@@ -10,7 +10,7 @@ import figures
 import kernelmark
 import publish
 from kernelmark.bench.claims import answer, catalog
-from kernelmark.bench.claims.prices import load_prices
+from kernelmark.bench.claims.prices import DevicePrice, Prices, load_prices
 from kernelmark.bench.claims.views import write_files
 from kernelmark.bench.measure.cpu import cpu_count
 from kernelmark.bench.plan.errors import UsageError
@@ -177,6 +177,16 @@ def test_a_slim_figure_keeps_its_references():
 
 def test_the_citation_names_this_version():
     assert f"\nversion: {kernelmark.__version__}\n" in (ROOT / "CITATION.cff").read_text()
+
+
+def test_the_price_of_a_report_is_the_first_of_a_cpu_whose_name_matches(monkeypatch):
+    monkeypatch.setattr(publish, "cpu_name", lambda: "Some CPU")
+    priced = [("cuda", "*", 9, ""), ("cpu", "Other*", 8, ""), ("cpu", "Some*", 0.5, ""), ("cpu", "*", 7, "spot")]
+    devices = tuple(DevicePrice(device, name, price, terms=terms) for device, name, price, terms in priced)
+    prices = Prices(currency="USD", date="July 2026", device=devices)
+    assert publish._price(prices) == publish.Price(0.5, "USD", "0.5 USD an hour (July 2026)")
+    monkeypatch.setattr(publish, "cpu_name", lambda: "Another CPU")
+    assert publish._price(prices).words == "7 USD an hour (July 2026; spot)"
 
 
 FOREVER = float("inf")
