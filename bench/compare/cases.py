@@ -47,7 +47,7 @@ class Comparison:
 
     base_only, new_only: the numbers of cases that only one run has; vanished: the `ok` cases of BASE that NEW lacks;
     timed: the number of cases with a time in both runs; alone: the number of timed cases with a single process in BASE
-    or NEW; devices: pairs of device names that differ.
+    or NEW; devices: pairs of device names that differ; places: pairs of known hosts and of UUIDs that differ.
     """
 
     def __init__(self, base: Side, new: Side, margin: float) -> None:
@@ -55,6 +55,7 @@ class Comparison:
         self.base_only = self.new_only = self.timed = self.alone = 0
         self.vanished: list[str] = []
         self.devices: set[tuple[str, str]] = set()
+        self.places: dict[str, set[tuple[str, str]]] = {"host": set(), "device_uuid": set()}
         self._p, self._error, self._freedom = array("d"), array("f"), array("f")
         for pairs, result in self._tested(self._counted()):
             tested, timed = ~np.isnan(result.p), [pair for pair in pairs if is_timed(pair)]
@@ -64,6 +65,9 @@ class Comparison:
             self.timed += len(timed)
             self.alone += sum(processes(pair) < 2 for pair in timed)
             self.devices |= {(a.device_name, b.device_name) for a, b in pairs if a.device_name != b.device_name}
+            for name, differing in self.places.items():
+                both = ((getattr(a, name), getattr(b, name)) for a, b in pairs)
+                differing.update((old, now) for old, now in both if old and now and old != now)
         self.p_holm = holm(np.asarray(self._p))
 
     def _counted(self) -> Iterator[Pair]:

@@ -26,7 +26,7 @@ from kernelmark.bench.report.export import check_writable, opened
 from kernelmark.bench.report.format import count, interval, percent, seconds
 from kernelmark.bench.report.layout import TableColumn, paragraph, table_of
 from kernelmark.bench.report.noise import MARK
-from kernelmark.bench.report.runs import RunSummary, summary_of
+from kernelmark.bench.report.runs import RunSummary, differences, settings_of, summary_of
 from kernelmark.bench.report.welch import POWER
 
 #: The remedy in messages about cases with fewer than two processes.
@@ -261,7 +261,7 @@ def compare_runs(
         comparison = Comparison(Side(base[0], old["run_id"]), Side(new[0], now["run_id"]), margin)
         _check_cases(comparison, gate, anyway)
         machines += [f"device: {a} -> {b}" for a, b in sorted(comparison.devices)]
-        differs = [*_differences(_settings(old), _settings(now)), *updated]
+        differs = [*differences(settings_of(old), settings_of(now)), *updated, *_places(comparison)]
         cases: list[ComparedCase] = []
         writers: list[Callable[[ComparedCase], object]] = [cases.append] if json_to is not None else []
         with ExitStack() as files:
@@ -291,8 +291,8 @@ def _machines(base: Mapping[str, Any], new: Mapping[str, Any], anyway: bool) -> 
     if base["run_id"] == new["run_id"]:
         raise UsageError(f"BASE and NEW are both run {base['run_id']}; expected two runs")
     old, now = base["machine"], new["machine"]
-    names = {line.partition(":")[0] for line in _differences(_coarse(old), _coarse(now, old))}
-    lines = _differences(old, now)
+    names = {line.partition(":")[0] for line in differences(_coarse(old), _coarse(now, old))}
+    lines = differences(old, now)
     others = [line for line in lines if line.partition(":")[0] in names]
     if names and not anyway:
         which = f"runs {base['run_id']} and {new['run_id']} were measured on different machines"
@@ -312,6 +312,12 @@ def _coarse(machine: Mapping[str, Any], other: Mapping[str, Any] | None = None) 
     base_bytes, theirs = (facts.get("memory_bytes", 0) for facts in (machine, other or machine))
     alike = base_bytes and abs(base_bytes - theirs) <= _LIKE * theirs
     return {**facts_of, "memory_bytes": theirs} if alike else facts_of
+
+
+def _places(comparison: Comparison) -> list[str]:
+    """Return the differences between the hosts and the GPUs that measured the cases, which may be of one model."""
+    sides = ((name, zip(*pairs, strict=True)) for name, pairs in comparison.places.items() if pairs)
+    return [f"{name}: {' -> '.join(', '.join(sorted(set(side))) for side in both)}" for name, both in sides]
 
 
 def _check_tiles(base: Mapping[str, Any], new: Mapping[str, Any], anyway: bool) -> None:
@@ -351,25 +357,3 @@ def _header(
         f"same: the interval lies within {100 * margin:g} % of 1"
     )
     return "\n".join(map(paragraph, lines))
-
-
-def _differences(base: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
-    """Return `numpy: 2.4.5 -> 2.4.6` for each value that is not the same in both."""
-    pairs = ((name, base.get(name), new.get(name)) for name in dict.fromkeys([*base, *new]))
-    changed = {name: f"{name}: {_told(old)} -> {_told(now)}" for name, old, now in pairs if old != now}
-    return [line for name, line in changed.items() if name != "suite_digests" or "suites" not in changed]
-
-
-def _told(value: Any) -> str:
-    """Return `a, b` for a list, and `none` for a missing value."""
-    if value in (None, []):
-        return "none"
-    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
-
-
-def _settings(run: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings that may differ between runs on one machine: commit, plan, versions, variables."""
-    environment = run["environment"]
-    nested = {name: value for part in environment.values() if isinstance(part, dict) for name, value in part.items()}
-    flat = {name: value for name, value in environment.items() if not isinstance(value, dict)}
-    return {"git_commit": run["git_commit"], **run["plan"], **flat, **nested}

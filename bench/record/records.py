@@ -56,6 +56,8 @@ class CaseRow(NamedTuple):
     threads: int
     isa: ShortText
     device_name: ShortText
+    host: ShortText
+    device_uuid: ShortText
     status: ShortText
     reason: ShortText
     time_s_median: float | None
@@ -74,6 +76,8 @@ class PointRow(NamedTuple):
     problem: ShortText
     versions: ShortText
     tunables: ShortText
+    host: ShortText
+    device_uuid: ShortText
     disturbed: ShortText
     time_s_median: float
     time_s_ci95_low: float | None

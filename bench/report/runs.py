@@ -193,3 +193,25 @@ def _missing(campaign: Campaign, problems: Problems) -> Iterator[str]:
         return
     for index, names in by_shard.items():
         yield paragraph(f"{index}/{campaign.shard.count}: {some(names, _NAMED) or 'no problem'}", "  ")
+
+
+def differences(base: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+    """Return `numpy: 2.4.5 -> 2.4.6` for each value that is not the same in both."""
+    pairs = ((name, base.get(name), new.get(name)) for name in dict.fromkeys([*base, *new]))
+    changed = {name: f"{name}: {_told(old)} -> {_told(now)}" for name, old, now in pairs if _told(old) != _told(now)}
+    return [line for name, line in changed.items() if name != "suite_digests" or "suites" not in changed]
+
+
+def _told(value: Any) -> str:
+    """Return `a, b` for a list, and `none` for a missing value."""
+    if value in (None, [], ""):
+        return "none"
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def settings_of(run: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings that may differ between runs on one machine: commit, plan, versions, variables."""
+    environment = run["environment"]
+    nested = {name: value for part in environment.values() if isinstance(part, dict) for name, value in part.items()}
+    flat = {name: value for name, value in environment.items() if not isinstance(value, dict)}
+    return {"git_commit": run["git_commit"], **run["plan"], **flat, **nested}

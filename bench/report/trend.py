@@ -4,7 +4,7 @@ Consecutive runs are compared as `compare` does: by Welch's test on their proces
 all tests of a command. A run of one process is shown but not tested.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby, islice, pairwise
 from sys import intern
 from typing import IO, Any
@@ -19,9 +19,14 @@ from kernelmark.bench.record.store import Store
 from kernelmark.bench.report.format import count, factor, percent, seconds, short, spread
 from kernelmark.bench.report.layout import TableColumn, paragraph, table
 from kernelmark.bench.report.noise import MARK
+from kernelmark.bench.report.runs import differences, settings_of
 from kernelmark.bench.report.welch import ALPHA, holm, welch
 
 MARGIN = 0.02
+#: The host and the device's UUID of a row; "" if unknown.
+Place = tuple[str, str]
+#: A function that returns the place and the run of a case's point, by the indices of both.
+Facts = Callable[[int, int], tuple[Place, RunFacts]]
 #: Pairs that are tested at once; the most cases and steps that are printed; the most cases printed run by run.
 CHUNK, LISTED, IN_FULL = 2000, 50, 3
 
@@ -91,7 +96,7 @@ def trend(store: Store, subject: str, text: str, problems: Iterable[str] = (), m
     """
     with store.snapshot():
         runs = {run["run_id"]: run for run in store.runs()}
-        cases, medians, single = [], [], 0
+        cases, medians, places, single, known = [], [], [], 0, dict[Place, Place]()
         for _, rows in groupby(store.points(text, problems), key=lambda row: row[:3]):
             case_rows = list(rows)
             single += len(case_rows) == 1
@@ -100,7 +105,13 @@ def trend(store: Store, subject: str, text: str, problems: Iterable[str] = (), m
                 points = [_point(row, runs[row.run_id]) for row in case_rows]
                 cases.append(TrendCase(first.case, first.kernel, first.problem, *first[1:3], points))
                 medians.append([np.array(row.medians) for row in case_rows])
-    return TrendDocument(subject, margin, single, _find_steps(cases, medians, margin), cases)
+                pairs = ((row.host, row.device_uuid) for row in case_rows)
+                places.append([known.setdefault(pair, pair) for pair in pairs])
+
+    def facts(at: int, place: int) -> tuple[Place, RunFacts]:
+        return places[at][place], runs[cases[at].points[place].run_id]
+
+    return TrendDocument(subject, margin, single, _find_steps(cases, medians, facts, margin), cases)
 
 
 def _point(row: PointRow, run: RunFacts) -> TrendPoint:
@@ -120,7 +131,7 @@ def _point(row: PointRow, run: RunFacts) -> TrendPoint:
     )
 
 
-def _find_steps(cases: list[TrendCase], medians: Sequence[Sequence[Any]], margin: float) -> int:
+def _find_steps(cases: list[TrendCase], medians: Sequence[Sequence[Any]], facts: Facts, margin: float) -> int:
     """Add to each case its steps that are certain and exceed the margin; return the number of tested pairs."""
     pairs = list(_pairs(cases))
     estimates: list[tuple[float, ...]] = []
@@ -134,7 +145,8 @@ def _find_steps(cases: list[TrendCase], medians: Sequence[Sequence[Any]], margin
             case = cases[at]
             since, to = case.points[old], case.points[new]
             numbers = float(ratio), float(low), float(high), float(p)
-            step = TrendStep(since.run_id, to.run_id, *numbers, _changed(since, to))
+            changed = _changed(since, to, facts(at, old), facts(at, new))
+            step = TrendStep(since.run_id, to.run_id, *numbers, changed)
             if whole:
                 case.drift = step
             else:
@@ -155,13 +167,18 @@ def _pairs(cases: Iterable[TrendCase]) -> Iterator[tuple[int, int, int, bool]]:
             yield at, tested[0], tested[-1], True
 
 
-def _changed(since: TrendPoint, to: TrendPoint) -> list[str]:
-    """Return the differences between the runs of two points, other than the time."""
+def _changed(since: TrendPoint, to: TrendPoint, old: tuple[Place, RunFacts], now: tuple[Place, RunFacts]) -> list[str]:
+    """Return the differences between two points, other than the time, and between their runs' settings."""
     fields = (("commit", "git_commit", 8), ("kernelmark", "kernelmark", 99), ("tile", "tunables", 999))
     changes = [(name, getattr(since, field)[:most], getattr(to, field)[:most]) for name, field, most in fields]
-    was, now = (dict.fromkeys(point.versions.split(", ")) for point in (since, to))
-    gone, new = (", ".join(a for a in versions if a not in other) for versions, other in ((was, now), (now, was)))
-    return [f"{name}: {a or 'none'} -> {b or 'none'}" for name, a, b in (*changes, ("versions", gone, new)) if a != b]
+    was, are = (dict.fromkeys(point.versions.split(", ")) for point in (since, to))
+    gone, new = ([a for a in versions if a not in other] for versions, other in ((was, are), (are, was)))
+    changes.append(("versions", ", ".join(gone), ", ".join(new)))
+    places = zip(("host", "device_uuid"), old[0], now[0], strict=True)
+    changes += [place for place in places if all(place)]
+    named = {"git_commit", "kernelmark", "tiles", "tunes", *(version.rpartition(" ")[0] for version in (*gone, *new))}
+    settings = ({k: v for k, v in settings_of(run).items() if k not in named} for _, run in (old, now))
+    return [f"{name}: {a or 'none'} -> {b or 'none'}" for name, a, b in changes if a != b] + differences(*settings)
 
 
 def write_json(document: TrendDocument, out: IO[str]) -> None:

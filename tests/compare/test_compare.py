@@ -240,6 +240,17 @@ def test_what_may_vary_is_named_and_not_refused(runs):
     ]
 
 
+def test_other_hosts_and_gpus_of_one_model_are_named_and_not_refused(store):
+    begin(store, "base")
+    begin(store, "new")
+    places = {"m1": (("a", "GPU-1"), ("b", "GPU-2")), "m2": (("c", ""), ("b", "")), "m3": (("", ""), ("b", "GPU-2"))}
+    for problem, sides in places.items():
+        for run_id, (host, device_uuid) in zip(("base", "new"), sides, strict=True):
+            add(store, run_id, problem, STEADY, host=host, device_uuid=device_uuid)
+    lines = [line for line in compared(store)[0].splitlines() if line.startswith("differs: ")]
+    assert lines == ["differs: host: a, c -> b", "differs: device_uuid: GPU-1 -> GPU-2"]
+
+
 def test_base_may_lie_in_another_store(runs, tmp_path):
     store, other = runs({"m1": STEADY}, {"m1": times(1.05)}), Store(tmp_path / "other.db")
     begin(other, "older")

@@ -58,6 +58,24 @@ def test_a_step_names_what_else_changed(history, store):
     assert [case["case"] for case in cases] == [case.case for case in history.cases]
 
 
+def test_a_step_names_each_setting_and_the_host_that_changed(store):
+    plans = {"launcher": "cuda.core"}, {"launcher": "cupy", "absent": []}
+    for i, (host, threads) in enumerate((("a", "1"), ("b", "2"))):
+        versions = {"numpy": f"2.4.{i}", "scipy": f"1.{i}"}
+        environment = {"versions": versions, "variables": {"OPENBLAS_NUM_THREADS": threads}}
+        begin(store, f"r{i}", started_at=f"2026-01-0{i + 1}", environment=environment, plan=plans[i])
+        columns = {"host": host, "device_uuid": "GPU-1" * i, "versions": f"numpy 2.4.{i}"}
+        add(store, f"r{i}", "m3n5/f32", times(1 + i), **columns)
+    ((step,),) = (case.steps for case in trend(store, "copy", "", ["copy/m3n5/f32"]).cases)
+    assert step.changed == [
+        "versions: numpy 2.4.0 -> numpy 2.4.1",
+        "host: a -> b",
+        "launcher: cuda.core -> cupy",
+        "OPENBLAS_NUM_THREADS: 1 -> 2",
+        "scipy: 1.0 -> 1.1",
+    ]
+
+
 def test_a_slow_drift_shows_between_the_first_run_and_the_last(store):
     for i in range(6):
         begin(store, f"r{i}", started_at=f"2026-01-0{i + 1}")
