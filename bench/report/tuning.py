@@ -1,6 +1,7 @@
 """A tuning run in a report: its search for tiles, the race between the best tiles, the verdict and three numbers."""
 
 import json
+import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from statistics import geometric_mean, median
@@ -14,8 +15,8 @@ from kernelmark.bench.plan.tuned import SearchSpace, Tunes
 from kernelmark.bench.record.columns import Result
 from kernelmark.bench.record.records import Groups
 from kernelmark.bench.record.versions import LaunchResources
-from kernelmark.bench.report.contest import Ratio, grouped, is_timed, paired, speedup_of
-from kernelmark.bench.report.format import count, factor, interval, percent, rate, yes_or_no
+from kernelmark.bench.report.contest import APART, Ratio, grouped, is_timed, paired, speedup_of
+from kernelmark.bench.report.format import count, factor, interval, percent, rate, some, yes_or_no
 from kernelmark.bench.report.layout import TableColumn, paragraph, table, table_of
 from kernelmark.bench.report.noise import marked
 from kernelmark.bench.report.run_data import RunData
@@ -142,8 +143,8 @@ SUITE = (
     TableColumn("best tile", cell=lambda race: race.leader or ""),
     TableColumn("its speed", "right", cell=lambda race: str(race.decision.ratios.get(race.leader, ""))),
     TableColumn("adopted", cell=lambda race: yes_or_no(race.decision.best is not None)),
-    TableColumn("one for all", "right", cell=lambda race: factor(race.overall) if race.tunes.overall else ""),
-    TableColumn("regret", "right", cell=lambda race: percent(race.regret) if race.tunes.overall else ""),
+    TableColumn("one for all", "right", cell=lambda race: factor(race.overall) if race.overall else race.lacking),
+    TableColumn("regret", "right", cell=lambda race: percent(race.regret) if race.overall else ""),
 )
 
 
@@ -169,14 +170,22 @@ class Raced(NamedTuple):
     decision: Decision
 
     @property
-    def overall(self) -> float:
-        """Return the speed of the suite's best tile on this problem, relative to the default."""
-        return self._speeds.get(self.tunes.overall, 1.0)
+    def overall(self) -> float | None:
+        """Return the speed of the suite's best tile on this problem, relative to the default; None without a ratio."""
+        return self._speeds.get(self.tunes.overall)
+
+    @property
+    def lacking(self) -> str:
+        """Return why the suite's best tile, if there is one, has no ratio on this problem."""
+        if self.overall or not self.tunes.overall:
+            return ""
+        row = self.rows.get(self.tunes.overall)
+        return "not measured" if row is None else APART if row.status == Status.OK else row.status
 
     @property
     def regret(self) -> float:
         """Return the fraction by which the suite's best tile is slower than the fastest tile on this problem."""
-        return max(self._speeds.values()) / self.overall - 1
+        return max(self._speeds.values()) / (self.overall or math.nan) - 1
 
     @property
     def leader(self) -> str | None:
@@ -251,14 +260,26 @@ def over_suite(raced: Sequence[Raced], style: str = "simple") -> str:
 
 def overall_words(raced: Sequence[Raced]) -> str:
     """Return a text: the tile that is best over the suite, its mean speed, and the problem where it loses most."""
-    mean = geometric_mean(each.overall for each in raced)
-    worst = max(raced, key=lambda each: each.regret)
+    name, lacking = f"one tile for all: {raced[0].tunes.overall}", _lacking(raced)
+    if not (speeds := _speeds(raced)):
+        return f"{name}{lacking}"
+    worst = max((each for each in raced if each.overall), key=lambda each: each.regret)
     most = f"at most {percent(worst.regret)} slower than the best of a problem ({worst.space.problem})"
-    return f"one tile for all: {raced[0].tunes.overall}, {factor(mean)} {DEFAULT} (geometric mean), {most}"
+    return f"{name}, {factor(geometric_mean(speeds))} {DEFAULT} (geometric mean), {most}{lacking}"
 
 
-#: The most problems whose spaces are described in words, since a suite may have hundreds.
-MOST_DESCRIBED = 12
+def _speeds(raced: Sequence[Raced]) -> list[float]:
+    return [each.overall for each in raced if each.overall]
+
+
+def _lacking(raced: Sequence[Raced]) -> str:
+    """Return a text on the problems on which the suite's best tile has no ratio, or ""."""
+    left = [f"{each.space.problem} ({each.lacking})" for each in raced if not each.overall]
+    return f"; without a ratio on {some(left, MOST_NAMED)}" if left else ""
+
+
+#: The most problems whose spaces are described in words, since a suite may have hundreds, and those that lack a ratio.
+MOST_DESCRIBED, MOST_NAMED = 12, 3
 
 
 class Number(NamedTuple):
@@ -306,11 +327,11 @@ def _gain(raced: Sequence[Raced]) -> list[Number]:
         what = "speed of the adopted tile" if race.decision.best else "speed of the best tile raced"
         sure = f"{interval(ratio.low, ratio.high, '{:.3g}'.format)}, {ratio.side}"
         return [Number(factor(ratio.median), f"{what} over the default", sure)]
-    if not raced or not raced[0].tunes.overall:
+    if not (speeds := _speeds(raced)):
         return []
-    mean = geometric_mean(each.overall for each in raced)
-    most = f"at most {percent(max(each.regret for each in raced))} slower than a problem's best"
-    return [Number(factor(mean), "speed of the one tile for all over the default (geometric mean)", most)]
+    most = f"at most {percent(max(each.regret for each in raced if each.overall))} slower than a problem's best"
+    label = "speed of the one tile for all over the default (geometric mean)"
+    return [Number(factor(geometric_mean(speeds)), label, most + _lacking(raced))]
 
 
 def _of_search(searched: Sequence[Searched]) -> Iterator[Number]:

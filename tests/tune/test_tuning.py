@@ -14,6 +14,7 @@ from kernelmark.bench.record.versions import VersionRatio
 from kernelmark.bench.report import findings, founding
 from kernelmark.bench.report import tuning as report
 from kernelmark.bench.report.figures import tunables
+from kernelmark.bench.report.format import factor
 from kernelmark.bench.report.page import write_report
 from kernelmark.bench.report.run_data import RunData
 from kernelmark.bench.report.runs import summaries
@@ -221,6 +222,24 @@ def test_over_a_suite_each_problem_has_a_verdict_and_one_tile_is_best_for_all(tu
     )
     assert findings.numbers(data)[0].label == "speed of the one tile for all over the default (geometric mean)"
     assert len(tunables.tunables(data).figures) == 2
+
+
+@pytest.mark.parametrize(
+    ("changed", "why"), [({"status": "crashed"}, "crashed"), ({"job": "alone"}, "not measured in turn")]
+)
+def test_a_tile_for_all_that_has_no_ratio_on_a_problem_has_none_in_the_mean(tuned, two, changed, why):
+    _, (verdict, other) = tuned.all("counted", two)
+    run_id, case = verdict.default.run_id, verdict.raced.rows["WORK=1"].case
+    ((column, value),) = changed.items()
+    tuned.store._db.execute(f'UPDATE result SET {column} = ? WHERE run_id = ? AND "case" = ?', (value, run_id, case))
+    data = RunData(tuned.store, run_id)
+    raced = report.races(data)
+    assert report.over_suite(raced).splitlines()[2].rstrip().endswith(why)
+    left = f"; without a ratio on copy/m32n1024/f32 ({why})"
+    assert report.overall_words(raced).endswith(left)
+    (gain,) = findings.numbers(data)[:1]
+    assert (gain.value, gain.note.endswith(left)) == (factor(other.raced.overall), True)
+    assert report.overall_words(raced[:1]) == f"one tile for all: WORK=1{left}"
 
 
 @pytest.mark.parametrize(
