@@ -16,6 +16,7 @@ from kernelmark.bench.measure.disturbance import was_noisy
 from kernelmark.bench.plan.text import as_json, escaped
 from kernelmark.bench.record.records import PointRow, RunFacts
 from kernelmark.bench.record.store import Store
+from kernelmark.bench.report.contest import Ratio
 from kernelmark.bench.report.format import count, factor, percent, seconds, short, spread
 from kernelmark.bench.report.layout import TableColumn, paragraph, table
 from kernelmark.bench.report.noise import MARK
@@ -257,7 +258,13 @@ def _run_cells(case: TrendCase) -> Iterator[tuple[str, ...]]:
 
 
 def _case_cells(case: TrendCase) -> tuple[str, ...]:
-    first, last = case.points[0].time_s_median, case.points[-1].time_s_median
-    drift = case.drift or (case.steps[0] if len(case.points) == 2 and case.steps else None)
-    ratio = factor(drift.ratio, drift.ratio_ci95_low, drift.ratio_ci95_high) if drift else f"{last / first:.3g}x"
-    return short(case.case), str(len(case.points)), seconds(first), seconds(last), ratio, str(len(case.steps))
+    step = case.drift or (case.steps[0] if case.steps and len(_several(case.points)) == 2 else None)
+    ends = (step.since, step.to) if step else (case.points[0].run_id, case.points[-1].run_id)
+    first, last = (next(point for point in case.points if point.run_id == run_id) for run_id in ends)
+    if step:
+        ratio = factor(step.ratio, step.ratio_ci95_low, step.ratio_ci95_high)
+    else:
+        times = (Ratio(p.time_s_median, p.time_s_ci95_low, p.time_s_ci95_high) for p in (last, first))
+        ratio = next(times).over(next(times))._replace(in_turn=True).words
+    cells = str(len(case.points)), seconds(first.time_s_median), seconds(last.time_s_median)
+    return short(case.case), *cells, ratio, str(len(case.steps))

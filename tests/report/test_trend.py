@@ -1,5 +1,7 @@
 """A case over runs: the steps that are found, their causes, and the figure."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -82,6 +84,25 @@ def test_a_slow_drift_shows_between_the_first_run_and_the_last(store):
         add(store, f"r{i}", "m3n5/f32", times(1.012**i))
     (case,) = trend(store, "copy", "", ["copy/m3n5/f32"]).cases
     assert (case.steps, case.drift.to, case.drift.ratio) == ([], "r5", pytest.approx(1.012**5))
+
+
+def test_last_over_first_is_of_the_times_beside_it_and_has_an_interval_or_a_remark(store):
+    series = {"m1": (10, 10, 20, 20, 10), "m2": (10, 10, 20), "m3": (10, 10, 10, 10, 12), "m4": (10, 10, 10, 10, 13)}
+    for i in range(5):
+        begin(store, f"r{i}", started_at=f"2026-01-0{i + 1}")
+        for problem, took in series.items():
+            if i < len(took):
+                median = 1e-6 * took[i]
+                ends = {} if problem == "m4" else {"time_s_ci95_low": 0.9 * median, "time_s_ci95_high": 1.1 * median}
+                medians = times(took[i] / 1e3, STEADY if 0 < i < 4 else STEADY[:1])
+                add(store, f"r{i}", f"{problem}n5/f32", medians, **ends)
+    text = "\n".join(page(trend(store, "copy", "copy/")))
+    assert re.findall(r"(\S+) us +(\S+) us +(\S+x .*?)  ", text) == [
+        ("10.0", "20.0", "2x [2, 2]"),
+        ("10.0", "20.0", "2x [2, 2]"),
+        ("10.0", "12.0", "1.2x [0.982, 1.47] (tie)"),
+        ("10.0", "13.0", "1.3x (without an interval)"),
+    ]
 
 
 def test_runs_of_another_machine_are_another_trend(store):
