@@ -23,7 +23,7 @@ from kernelmark.bench.plan.text import as_json
 from kernelmark.bench.record.records import CaseRow
 from kernelmark.bench.record.store import Store
 from kernelmark.bench.report.export import check_writable, opened
-from kernelmark.bench.report.format import count, interval, percent, seconds
+from kernelmark.bench.report.format import count, ends, percent, seconds
 from kernelmark.bench.report.layout import TableColumn, paragraph, table_of
 from kernelmark.bench.report.noise import MARK
 from kernelmark.bench.report.runs import RunSummary, differences, settings_of, summary_of
@@ -37,7 +37,7 @@ SHOWN = (
     TableColumn("case", wraps=30, cell=lambda c: c.base.case),
     TableColumn("BASE", "right", spare=1, cell=lambda c: _time(c.base)),
     TableColumn("NEW", "right", spare=1, cell=lambda c: _time(c.new)),
-    TableColumn("NEW/BASE", cell=lambda c: f"{c.ratio:.4g} {interval(c.low, c.high, '{:.4g}'.format)}".rstrip()),
+    TableColumn("NEW/BASE", cell=lambda c: f"{c.ratio:.4g} {ends(c.low, c.high, 4)}".rstrip()),
     TableColumn("p (Holm)", "right", spare=2, cell=lambda c: "" if math.isnan(c.p_holm) else f"{c.p_holm:.2g}"),
     TableColumn("verdict", cell=lambda c: c.verdict),
     TableColumn("why", wraps=24, cell=lambda c: c.reason),

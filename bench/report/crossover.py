@@ -16,7 +16,7 @@ from kernelmark.bench.record.columns import Result
 from kernelmark.bench.record.reader import Reader
 from kernelmark.bench.record.store import Store
 from kernelmark.bench.report.contest import APART, TIE, Contest, Ratio, Setting, contests, grouped, is_timed, know_leads
-from kernelmark.bench.report.format import count, interval, row_time, seconds, short, spread, yes_or_no
+from kernelmark.bench.report.format import count, ends, row_time, seconds, short, spread, yes_or_no
 from kernelmark.bench.report.layout import TableColumn, paragraph, table_of
 from kernelmark.bench.report.noise import MARK, marked, noise_of
 from kernelmark.bench.report.runs import RunSummary, summary_of
@@ -281,7 +281,7 @@ def _words(ratio: Ratio | None) -> str:
     if ratio is None:
         return ""
     if ratio.side == TIE:
-        tie = f"{TIE} {interval(ratio.low, ratio.high, '{:.3g}'.format)}"
+        tie = f"{TIE} {ends(ratio.low, ratio.high)}"
         return tie if ratio.in_turn else f"{tie} ({APART})"
     return ratio.words
 

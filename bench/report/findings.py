@@ -15,7 +15,7 @@ from kernelmark.bench.plan.suites import find_suite
 from kernelmark.bench.record.columns import Result
 from kernelmark.bench.report import tuning
 from kernelmark.bench.report.contest import TIE, Contest, Ratio, grouped, speedup_of, why_unranked
-from kernelmark.bench.report.format import count, factor, interval, pace, rate, row_time, seconds, short, time
+from kernelmark.bench.report.format import count, ends, factor, interval, pace, rate, row_time, seconds, short, time
 from kernelmark.bench.report.founding import FoundingProduct, answers
 from kernelmark.bench.report.noise import marked, share
 from kernelmark.bench.report.run_data import RunData
@@ -300,8 +300,7 @@ def _of_many(data: RunData, winners: Sequence[Winner]) -> list[Number]:
 
 def _sure(ratio: Ratio) -> str:
     """Return the interval of a ratio and its remarks: `[0.97, 1.03], tie`."""
-    ends = interval(ratio.low, ratio.high, "{:.3g}".format)
-    return ", ".join(filter(None, (ends, ratio.side, *ratio.remarks[:1] * (not ratio.in_turn))))
+    return ", ".join(filter(None, (ends(ratio.low, ratio.high), ratio.side, *ratio.remarks[:1] * (not ratio.in_turn))))
 
 
 def _fastest_time(r: Result) -> Number:

@@ -73,7 +73,17 @@ def time(middle: float | None, low: float | None, high: float | None) -> str:
 def factor(middle: float, low: float | None = None, high: float | None = None) -> str:
     """Format a ratio with its interval: `1.4x [1.3, 1.5]`; a ratio that rounds to 1 is `1.00x`."""
     text = f"{middle:.3g}"
-    return f"{'1.00' if text == '1' else text}x {interval(low, high, '{:.3g}'.format)}".rstrip()
+    return f"{'1.00' if text == '1' else text}x {ends(low, high)}".rstrip()
+
+
+def ends(low: float | None, high: float | None, places: int = 3) -> str:
+    """Format the interval of a ratio: `[1.2, 1.3]`; an end that is not 1 has enough digits not to be written as 1."""
+
+    def write(end: float) -> str:
+        texts = [f"{end:.{number}g}" for number in range(places, 13)]
+        return next((text for text in texts if text != "1"), "1")
+
+    return interval(low, high, write)
 
 
 def spread(middle: float | None, low: float | None, high: float | None) -> str:

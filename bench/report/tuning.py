@@ -16,7 +16,7 @@ from kernelmark.bench.record.columns import Result
 from kernelmark.bench.record.records import Groups
 from kernelmark.bench.record.versions import LaunchResources
 from kernelmark.bench.report.contest import APART, Ratio, grouped, is_timed, paired, speedup_of
-from kernelmark.bench.report.format import count, factor, interval, percent, rate, some, yes_or_no
+from kernelmark.bench.report.format import count, ends, factor, percent, rate, some, yes_or_no
 from kernelmark.bench.report.layout import TableColumn, paragraph, table, table_of
 from kernelmark.bench.report.noise import marked
 from kernelmark.bench.report.run_data import RunData
@@ -325,7 +325,7 @@ def _gain(raced: Sequence[Raced]) -> list[Number]:
             return []
         ratio = race.decision.ratios[tile]
         what = "speed of the adopted tile" if race.decision.best else "speed of the best tile raced"
-        sure = f"{interval(ratio.low, ratio.high, '{:.3g}'.format)}, {ratio.side}"
+        sure = f"{ends(ratio.low, ratio.high)}, {ratio.side}"
         return [Number(factor(ratio.median), f"{what} over the default", sure)]
     if not (speeds := _speeds(raced)):
         return []

@@ -8,7 +8,9 @@ import pytest
 from kernelmark.bench.measure.measurement import Ceiling
 from kernelmark.bench.plan.status import Status
 from kernelmark.bench.record.records import KernelTotal
+from kernelmark.bench.report import crossover, findings
 from kernelmark.bench.report import format as fmt
+from kernelmark.bench.report.contest import Ratio
 from kernelmark.bench.report.noise import noise_of
 from kernelmark.bench.report.tables import ceiling_table, run_table, scope_note, totals_table
 from support.rows import result
@@ -210,6 +212,14 @@ def test_an_interval_stands_in_brackets_where_it_is_known():
     assert fmt.factor(1.2345, 1.2, 1300.0) == "1.23x [1.2, 1.3e+03]"
     assert fmt.factor(0.9996, 0.97, 1.03) == "1.00x [0.97, 1.03]"
     assert fmt.factor(2.0, math.nan, math.nan) == "2x"
+
+
+def test_an_end_of_a_ratio_that_is_not_1_is_not_written_as_1():
+    assert fmt.factor(1.004, 1.002, 1.006) == "1.00x [1.002, 1.01]"
+    assert fmt.factor(1.0, 0.99996, 1.0) == "1.00x [0.99996, 1]"
+    assert fmt.factor(1.0, 1 - 2**-53, 1 + 2**-52) == "1.00x [1, 1]", "errors of rounding"
+    assert crossover._words(Ratio(1.1, 0.9999, 1.2)) == "tie [0.9999, 1.2]"
+    assert findings._sure(Ratio(1.1, 1.002, 1.2)) == "[1.002, 1.2], faster"
 
 
 def test_a_rate_is_of_what_is_computed_or_else_of_what_is_moved():
