@@ -16,6 +16,7 @@ from kernelmark.bench.measure.disturbance import was_noisy
 from kernelmark.bench.plan.text import as_json, escaped
 from kernelmark.bench.record.records import PointRow, RunFacts
 from kernelmark.bench.record.store import Store
+from kernelmark.bench.report.anonymity import NAMES, hidden
 from kernelmark.bench.report.contest import Ratio
 from kernelmark.bench.report.format import count, factor, percent, seconds, short, spread
 from kernelmark.bench.report.layout import TableColumn, paragraph, table
@@ -175,8 +176,8 @@ def _changed(since: TrendPoint, to: TrendPoint, old: tuple[Place, RunFacts], now
     was, are = (dict.fromkeys(point.versions.split(", ")) for point in (since, to))
     gone, new = ([a for a in versions if a not in other] for versions, other in ((was, are), (are, was)))
     changes.append(("versions", ", ".join(gone), ", ".join(new)))
-    places = zip(("host", "device_uuid"), old[0], now[0], strict=True)
-    changes += [place for place in places if all(place)]
+    places = zip(NAMES, old[0], now[0], strict=True)
+    changes += [(name, hidden(name, a), hidden(name, b)) for name, a, b in places if a and b]
     named = {"git_commit", "kernelmark", "tiles", "tunes", *(version.rpartition(" ")[0] for version in (*gone, *new))}
     settings = ({k: v for k, v in settings_of(run).items() if k not in named} for _, run in (old, now))
     return [f"{name}: {a or 'none'} -> {b or 'none'}" for name, a, b in changes if a != b] + differences(*settings)

@@ -11,6 +11,7 @@ from kernelmark.bench.compare.cases import Side
 from kernelmark.bench.compare.runs import Gate, compare_runs
 from kernelmark.bench.compare.variant_ratios import compared_pairs
 from kernelmark.bench.record.store import Store
+from kernelmark.bench.report.anonymity import hashed
 from kernelmark.bench.report.welch import detectable, holm, welch
 from support.compared import LOOSE, STEADY, add, begin, compared, times, verdicts
 from support.rows import DISTURBED, put
@@ -248,7 +249,8 @@ def test_other_hosts_and_gpus_of_one_model_are_named_and_not_refused(store):
         for run_id, (host, device_uuid) in zip(("base", "new"), sides, strict=True):
             add(store, run_id, problem, STEADY, host=host, device_uuid=device_uuid)
     lines = [line for line in compared(store)[0].splitlines() if line.startswith("differs: ")]
-    assert lines == ["differs: host: a, c -> b", "differs: device_uuid: GPU-1 -> GPU-2"]
+    a, b, c, one, two = map(hashed, ["host"] * 3 + ["uuid"] * 2, ["a", "b", "c", "GPU-1", "GPU-2"])
+    assert lines == [f"differs: host: {', '.join(sorted((a, c)))} -> {b}", f"differs: device_uuid: {one} -> {two}"]
 
 
 def test_base_may_lie_in_another_store(runs, tmp_path):

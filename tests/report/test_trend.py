@@ -5,6 +5,7 @@ import re
 import numpy as np
 import pytest
 
+from kernelmark.bench.report.anonymity import hashed
 from kernelmark.bench.report.figures import draw
 from kernelmark.bench.report.figures.style import looks
 from kernelmark.bench.report.figures.trends import trends
@@ -71,7 +72,7 @@ def test_a_step_names_each_setting_and_the_host_that_changed(store):
     ((step,),) = (case.steps for case in trend(store, "copy", "", ["copy/m3n5/f32"]).cases)
     assert step.changed == [
         "versions: numpy 2.4.0 -> numpy 2.4.1",
-        "host: a -> b",
+        f"host: {hashed('host', 'a')} -> {hashed('host', 'b')}",
         "launcher: cuda.core -> cupy",
         "OPENBLAS_NUM_THREADS: 1 -> 2",
         "scipy: 1.0 -> 1.1",
