@@ -54,11 +54,14 @@ def nameless(store: Reader, fields: dict[str, Any]) -> dict[str, Any]:
 
 def facts(store: Reader, run_id: str) -> dict[str, Any]:
     """Return the facts of a run; the UUIDs of its GPUs are hashed unless `store.identifies` is true."""
-    run: dict[str, Any] = {**store.find_run(run_id)}
-    gpus = run["plan"].get("gpus")
-    if store.identifies or not isinstance(gpus, list):
-        return run
-    return run | {"plan": run["plan"] | {"gpus": [hidden("device_uuid", str(gpu)) for gpu in gpus]}}
+    run = store.find_run(run_id)
+    return {**run} if store.identifies else {**run, "plan": nameless_plan(run["plan"])}
+
+
+def nameless_plan(plan: dict[str, Any]) -> dict[str, Any]:
+    """Return a run's plan with the UUIDs of its GPUs hashed."""
+    gpus = plan.get("gpus")
+    return plan | {"gpus": [hidden("device_uuid", str(gpu)) for gpu in gpus]} if isinstance(gpus, list) else plan
 
 
 def mask(hosts: Iterable[str] = ()) -> Mask:

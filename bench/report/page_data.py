@@ -12,6 +12,7 @@ from kernelmark.bench.measure.disturbance import low_ceilings
 from kernelmark.bench.plan.dtypes import Array
 from kernelmark.bench.plan.numbers import finite
 from kernelmark.bench.record.table import Coded, Floats
+from kernelmark.bench.report.anonymity import hidden
 from kernelmark.bench.report.contest import grouped
 from kernelmark.bench.report.noise import is_noisy
 from kernelmark.bench.report.run_data import RunData
@@ -78,7 +79,8 @@ def _stored(name: str, stored: Coded | Floats) -> dict[str, Any]:
     """Return a column of the table, encoded without iterating over its rows if values need no conversion."""
     if isinstance(stored, Coded):
         codes = np.asarray(stored.codes)
-        return _minutes(stored.values, codes) if name == "started_at" else _coded(stored.values, codes)
+        values = [hidden(name, value) for value in stored.values]
+        return _minutes(values, codes) if name == "started_at" else _coded(values, codes)
     if len({number for number in stored.numbers[: 4 * _FEW] if number == number}) > _FEW:
         return _floats(stored.numbers)
     return column(list(stored))

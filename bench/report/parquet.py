@@ -13,7 +13,7 @@ from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.files import replacing
 from kernelmark.bench.record.columns import COLUMNS, KINDS
 from kernelmark.bench.record.store import Store
-from kernelmark.bench.report.anonymity import records
+from kernelmark.bench.report.anonymity import nameless_plan, records
 
 #: Rows that are in memory at a time.
 ROW_GROUP = 2000
@@ -54,7 +54,7 @@ def write_parquet_file(store: Store, run_ids: Sequence[str], path: Path) -> None
         raise UsageError("parquet: pyarrow is not installed; pip install 'kernelmark[export]'") from None
     with replacing(path) as beside, beside.open("wb") as out, store.snapshot():
         dims = _dimension_types(store, run_ids)
-        runs = [msgspec.structs.asdict(store.run(run_id)) for run_id in run_ids]
+        runs = [_facts(store, run_id) for run_id in run_ids]
         schema = _schema(arrow, dims, runs if len(runs) > 1 else runs[0])
         rows = chain.from_iterable(_rows(store, run_id, dims) for run_id in run_ids)
         with parquet.ParquetWriter(out, schema) as writer:
@@ -62,6 +62,11 @@ def write_parquet_file(store: Store, run_ids: Sequence[str], path: Path) -> None
                 columns = [list(column) for column in zip(*chunk, strict=True)]
                 arrays = [arrow.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
                 writer.write_table(arrow.Table.from_arrays(arrays, schema=schema))
+
+
+def _facts(store: Store, run_id: str) -> dict[str, Any]:
+    run = msgspec.structs.asdict(store.run(run_id))
+    return run if store.identifies else run | {"plan": nameless_plan(run["plan"])}
 
 
 def _schema(arrow: Any, dims: dict[str, str], facts: Any) -> Any:

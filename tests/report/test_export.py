@@ -16,6 +16,7 @@ from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.record.columns import COLUMNS, KINDS
 from kernelmark.bench.record.store import Run
 from kernelmark.bench.report import parquet
+from kernelmark.bench.report.anonymity import hashed
 from kernelmark.bench.report.export import WRITERS, write_file
 from kernelmark.bench.report.parquet import unit, write_parquet_file
 from kernelmark.bench.report.pivot import MOST_PROBLEMS, Options
@@ -108,6 +109,13 @@ def test_markdown_begins_with_problems_x_kernels_where_these_are_a_few_and_ends_
     assert text.startswith("**gemm" if pivots else "gemm/m1n1k1/f32/NT")
     assert text.count("one process cannot show") == 1
     assert text.splitlines()[-1].startswith("one process cannot")
+
+
+def test_the_plan_in_the_metadata_of_parquet_has_hashes_of_uuids_unless_they_are_asked_for(store):
+    begin(store, plan={"gpus": ["GPU-c0ffee"]})
+    assert parquet._facts(store, "r1")["plan"] == {"gpus": [hashed("uuid", "GPU-c0ffee")]}
+    store.identifies = True
+    assert parquet._facts(store, "r1")["plan"] == {"gpus": ["GPU-c0ffee"]}
 
 
 @pytest.fixture

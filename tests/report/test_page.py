@@ -104,6 +104,14 @@ def test_a_list_of_figures_that_is_none_of_ours_removes_nothing_elsewhere(begun,
     assert (tmp_path / "report" / "victim.pdf").read_text() == "kept"
 
 
+def test_hosts_and_uuids_are_hashes_in_the_page_and_beside_it(store, tmp_path):
+    begin(store, plan={"gpus": ["GPU-c0ffee"]})
+    put(store, "gemm/m8n8k8/f32/NN", "gemm/some.base", host="bignode7", device_uuid="GPU-c0ffee")
+    report(store, tmp_path / "out")
+    text = b"".join(files(tmp_path / "out").values())
+    assert [name for name in (b"bignode7", b"GPU-c0ffee") if name in text] == []
+
+
 def test_a_run_of_failures_alone_says_so_and_why(begun, tmp_path):
     failures = sorted(set(Status) - {Status.OK})
     for status in failures:
