@@ -291,6 +291,7 @@ OWN |= {"layout": "", "reason": "", "time_s_median": "0.5"}
         ("time_s_median", "nan", "line 2: time_s_median is 'nan', expected a finite number, or no text"),
         ("time_s_median", "0.0", "time_s_median is 0.0, expected seconds above 0"),
         ("time_s_median", "٣", "time_s_median is '٣', expected a finite number"),
+        ("status", "wrong", "time_s_median is 0.5, expected none in a row that is 'wrong'"),
         ("time_s_min", "0.75", "time_s_min is 0.75, expected at most time_s_median, 0.5"),
         ("time_s_std", "-0.1", "time_s_std is -0.1, expected 0 or more"),
         ("samples", "-3", "samples is '-3', expected an integer from 0"),
