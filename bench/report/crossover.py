@@ -294,7 +294,7 @@ def _sentence(change: Change) -> str:
 
 
 def write_csv(suite: Suite, run_id: str, contests: Sequence[Contest], out: IO[str]) -> None:
-    """Write a row for each problem and setting, with the columns of `CrossoverRow`.
+    """Write a row for each problem and setting, or for each takeover there, with the columns of `CrossoverRow`.
 
     `ratio_in_turn` and similar columns: whether the two kernels shared a job, so that the interval comes from paired
     samples.
@@ -314,14 +314,17 @@ def write_json(suite: Suite, store: Reader, run_id: str, contests: Sequence[Cont
 
 
 def rows(suite: Suite, run_id: str, contests: Sequence[Contest]) -> Iterator[CrossoverRow]:
-    """Yield the row of each problem and setting."""
-    turned = {(change.after.problem, change.after.setting): change for change in changes(suite, contests)}
+    """Yield a row for each problem and setting, or for each takeover there, since there may be one along each axis."""
+    turned: dict[object, list[dict[str, Any]]] = defaultdict(list)
+    for change in changes(suite, contests):
+        turn: dict[str, Any] = {"along": change.along, "before": change.before.problem, "previous": change.old}
+        turns = turned[change.after.problem, change.after.setting]
+        turn |= _ratio("gain", change.gain)
+        if turn not in turns:  # sweeps may overlap
+            turns.append(turn)
     for c in contests:
-        turn: dict[str, Any] = {}
-        if change := turned.get((c.problem, c.setting)):
-            turn = {"along": change.along, "before": change.before.problem, "previous": change.old}
-            turn |= _ratio("gain", change.gain)
-        yield CrossoverRow(suite=suite.name, run_id=run_id, **_row(c), **turn)
+        for turn in turned.get((c.problem, c.setting), [{}]):
+            yield CrossoverRow(suite=suite.name, run_id=run_id, **_row(c), **turn)
 
 
 def _row(c: Contest) -> dict[str, Any]:

@@ -101,6 +101,19 @@ def test_kernels_are_ranked_by_rounds_and_the_winner_changes_between_neighbours_
     assert float(five["gain"]) == pytest.approx(2.0)
 
 
+def test_a_problem_has_a_row_for_each_axis_along_which_a_kernel_takes_over_there(registry, store, measured, tmp_path):
+    other = SUITE.partition("axes")[0].replace("w = 16", "w = [8, 16]") + "r = 5\ns = 5\n"
+    (tmp_path / "two.toml").write_text(SUITE + SUITE + other)
+    for r, w, direct in ((1, 16, 1.0), (3, 16, 2.0), (5, 8, 2.0), (5, 16, 8.0)):
+        measured("conv/a.direct", r, [direct, direct * 1.01] * 20, w=w)
+        measured("conv/a.fft", r, [4.0, 4.04] * 20, w=w)
+    suite = load_suite(tmp_path / "two.toml", registry)
+    contests = crossover.standings(suite, store, "r1")
+    rows = csv_rows(text_of(lambda out: crossover.write_csv(suite, "r1", contests, out)))
+    assert [row["along"] for row in rows if row["problem"].startswith("conv/n1c8h16w16k8r5")] == ["r", "w"]
+    assert len(rows) == len(contests) + 1
+
+
 #: Samples that neither 1.0 nor 2.0 is certainly faster than, round by round.
 NOISE = [0.7, 1.4, 0.9, 1.3, 0.8, 1.2] * 6
 
