@@ -325,7 +325,7 @@ def _gain(raced: Sequence[Raced]) -> list[Number]:
             return []
         ratio = race.decision.ratios[tile]
         what = "speed of the adopted tile" if race.decision.best else "speed of the best tile raced"
-        sure = f"{ends(ratio.low, ratio.high)}, {ratio.side}"
+        sure = f"{ends(ratio.low, ratio.high)} ({percent(1 - RISK)}), {ratio.side}"
         return [Number(factor(ratio.median), f"{what} over the default", sure)]
     if not (speeds := _speeds(raced)):
         return []
@@ -355,5 +355,6 @@ def learned(data: RunData) -> dict[str, object]:
         "more": max(0, len(searched) - MOST_DESCRIBED),
         "outcome": over_suite(raced, "html"),
         "overall": overall_words(raced) if raced and raced[0].tunes.overall else "",
+        "level": percent(1 - RISK),
         "runs": ", ".join(f"{stage}: run {each.run_id}" for stage, each in stages if each),
     }
