@@ -1,6 +1,6 @@
 """Judge a claim: find missing hardware, compare each number's interval with the claim, and form the verdict."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any, NamedTuple, Self
 
@@ -16,6 +16,7 @@ from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.globs import matches
 from kernelmark.bench.plan.modes import Mode
 from kernelmark.bench.plan.registry import Registry
+from kernelmark.bench.plan.status import Status
 from kernelmark.bench.record.columns import Result
 from kernelmark.bench.record.store import Store
 from kernelmark.bench.report.contest import APART, TIE, Ratio
@@ -189,6 +190,7 @@ def answer(claim: Claim, tested: Experiment, evidence: ExperimentRows, prices: P
     problems = {name for name in evidence.problems if matches(name, claim.comparison.problems)}
     covered = problems & {r.problem for r in evidence.all}  # timed or failed
     lacking = [f"{len(covered)} of {len(problems)} problems have rows"] if len(covered) < len(problems) else []
+    lacking += _unanswered(claim, evidence, {r.problem for finding in ratios for r in finding.rows})
     notes: tuple[str, ...] = ()
     if numbers:
         answers = set() if lacking else {number.answer for number in numbers}
@@ -228,8 +230,7 @@ def _missing(claim: Claim, tested: Experiment, q: Question, hardware: Hardware) 
     if claim.lacks:
         return NOT_MEASURED, claim.lacks
     if failed := failures_of(q.contrast, evidence):
-        shown = "; ".join(f"{r.kernel} on {r.problem}: {r.status}: {r.reason}" for r in failed[:2])
-        return NOT_MEASURED, shown + (f"; and {len(failed) - 2} more" if len(failed) > 2 else "")
+        return NOT_MEASURED, _reasons(failed)
     if kind in findings.BY_PRICES and len({r.device for r in evidence.rows}) > 1:
         if kind != "energy":
             names = ", ".join(dict.fromkeys(r.device_name for r in evidence.rows))
@@ -242,6 +243,20 @@ def _missing(claim: Claim, tested: Experiment, q: Question, hardware: Hardware) 
     lack = f"{'some ' if evidence.rows else ''}rows of the experiment {tested.id!r} ({tested.title})"
     where = " on a machine with a GPU" if tested.device == "cuda" else ""
     return NOT_MEASURED, f"{lack}; `kernelmark claims --only {claim.id}` measures them{where}"
+
+
+def _reasons(failed: Sequence[Result]) -> str:
+    shown = "; ".join(f"{r.kernel} on {r.problem}: {r.status}: {r.reason}" for r in failed[:2])
+    return shown + (f"; and {len(failed) - 2} more" if len(failed) > 2 else "")
+
+
+def _unanswered(claim: Claim, evidence: ExperimentRows, answered: Container[str]) -> list[str]:
+    """Return a note on problems without a number because a kernel failed; what is unsupported is no failure."""
+    if claim.comparison.kind not in findings.EACH:
+        return []
+    failed = [r for r in failures_of(claim.comparison, evidence) if r.status != Status.UNSUPPORTED]
+    failed = [r for r in failed if r.problem not in answered]
+    return [f"no number for {count(len({r.problem for r in failed}), 'problem')}: {_reasons(failed)}"] if failed else []
 
 
 def _seconds_a_batch(evidence: ExperimentRows) -> Iterator[str]:

@@ -21,6 +21,8 @@ from kernelmark.bench.report.contest import Ratio, by_setting, comparable, faste
 from kernelmark.bench.report.format import count, short
 from kernelmark.bench.report.networks import total
 
+#: The kinds of claims that name kernels and have a number for each problem.
+EACH = ("kernels", "linked", "verified")
 #: Words of ids that labels leave out, since nearly all problems of claims have them.
 UNSAID = ("f32", "nchw")
 
@@ -66,7 +68,7 @@ def question(contrast: Contrast, evidence: ExperimentRows, prices: Prices) -> Qu
 
 def failures_of(contrast: Contrast, evidence: ExperimentRows) -> list[Result]:
     """Return the failed rows of a comparison's problems and kernels."""
-    sides = (*contrast.one, *contrast.other) if contrast.kind in ("kernels", "linked", "verified") else ()
+    sides = (*contrast.one, *contrast.other) if contrast.kind in EACH else ()
     rows = [r for r in evidence.failed if matches(r.problem, contrast.problems) and matches(r.kernel, contrast.kernels)]
     return [r for r in rows if matches(r.kernel, sides)]
 

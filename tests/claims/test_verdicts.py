@@ -122,6 +122,19 @@ def test_failures_are_what_is_missing_and_are_named_in_the_csv(put, verdict):
     assert (row["verdict"], row["run_ids"], row["rows"]) == ("not measured", "r1", answer.rows[0])
 
 
+@pytest.mark.parametrize(("status", "verdict_"), [("oom", "depends"), ("unsupported", "confirmed")])
+def test_a_claim_is_not_confirmed_if_a_kernel_failed_on_a_problem(put, verdict, status, verdict_):
+    first, second = (f"gemm/m{m}n2048k1024/f32/TN/alpha-0.01/beta1" for m in (2048, 4096))
+    for problem in (first, second):
+        put("gemm/scipy.sgemm", problem, 1.0)
+    put("gemm/scipy.two_step", first, 2.0)
+    put("gemm/scipy.two_step", second, 1.0, status=status, reason="needs 3 GB", time_s_median=None)
+    answer = verdict("beta")
+    assert answer.verdict == verdict_
+    note = f"no number for 1 problem: gemm/scipy.two_step on {second}: oom: needs 3 GB"
+    assert (note in answer.notes) is (status == "oom")
+
+
 def test_a_run_without_rows_says_which_would_be_needed(store, put, verdict):
     put("gemm/numpy.matmul", "gemm/m8n8k8/f32/NN", 1.0)
     cpu, gpu = verdict("op-t-slower"), verdict("gpu-lstm")
