@@ -149,14 +149,15 @@ class Ceilings:
         return msgspec.structs.replace(ceiling, best=ever[0].best)
 
     def _judges_of(self, job: Job, problem: Problem, row: Measurement) -> list[tuple[Need, float]]:
-        """Return the ceilings that a row is checked against, each with its factor; none for a microbenchmark.
+        """Return the ceilings that a row is checked against, each with its factor; only far ones for a microbenchmark.
 
         None are returned if operands are zeros, since a correct kernel may then skip the arithmetic.
         """
-        kernel = self._registry.kernels[row.kernel]
-        if (kernel.is_ours and problem.is_ceiling) or problem.distribution == "zeros":
+        if problem.distribution == "zeros":
             return []
-        return [*roofline.judges(*self._facts(job, problem, row))]
+        sets_ceilings = self._registry.kernels[row.kernel].is_ours and problem.is_ceiling
+        judges = roofline.judges(*self._facts(job, problem, row))
+        return [(need, times) for need, times in judges if not sets_ceilings or times >= roofline.FAR]
 
     def _facts(self, job: Job, problem: Problem, row: Measurement) -> tuple[Problem, str, int, str, Mode, int]:
         device = self._registry.kernels[row.kernel].device

@@ -190,6 +190,14 @@ def test_a_microbenchmark_is_not_accused_by_itself(lab, registry):
     assert (row.status, lab.doubts) == ("ok", [])
 
 
+@pytest.mark.parametrize(("rate", "status"), [(1.9e10, "ok"), (2.1e10, "mistrusted")])
+def test_a_copy_of_ours_is_compared_with_twice_a_copy_within_a_cache(lab, registry, rate, status):
+    job = Job(("copy/m512n512/f32",), ("copy/numpy.copyto",), Mode.COLD, (), 0, Budget(), 1)
+    row = timed("copy/numpy.copyto", registry.problem(job.problems[0]).traffic_bytes / rate, job.problems[0])
+    lab.ceilings.apply(job, [row])
+    assert (row.status, row.judged_by.startswith("twice")) == (status, True)
+
+
 def test_a_row_at_twice_the_highest_ceiling_ever_is_mistrusted_even_where_the_ceiling_is_doubted(lab):
     base, other = lab.apply(numpy_matmul=2**31 / 1.5e11, scipy_sgemm=2**31 / 3e11)
     assert (base.status, other.status) == ("ok", "mistrusted")
