@@ -94,8 +94,9 @@ def unranked(data: RunData, rows: Sequence[Result]) -> Iterator[str]:
     by_reason = grouped((r for r in heads if r.case not in ranked), lambda r: why_unranked(r) or rivals)
     for why, first in by_reason.items():
         where = f"{len(first)} of {count(len(several), 'table')}" if len(several) > 1 else "the table"
-        kernels = ", ".join(map(short, dict.fromkeys(r.kernel for r in first)))
-        yield f"First in {where}, but not ranked: {kernels}, which {why}."
+        kernels = [*map(short, dict.fromkeys(r.kernel for r in first))]
+        which = "which" if len(kernels) == 1 else "each of which"
+        yield f"First in {where}, but not ranked: {', '.join(kernels)}, {which} {why}."
 
 
 def _who_is_fastest(data: RunData) -> str:

@@ -47,7 +47,7 @@ def test_kernels_without_a_rank_are_named_once_for_all_tables_that_they_head(beg
     put(begun, "gemm/m9n9k9/f32/NT", "gemm/some.alone")
     in_turn(begun, "gemm/m4n6k8/f32/NT", best=0.1e-3)
     names = "some.a_colmajor, some.b_colmajor"
-    assert verdict(begun).endswith(f". First in 2 of 3 tables, but not ranked: {names}, {COLUMNS}")
+    assert verdict(begun).endswith(f". First in 2 of 3 tables, but not ranked: {names}, each of {COLUMNS}")
 
 
 def test_the_founding_question_is_answered_beside_what_heads_its_table(begun):
