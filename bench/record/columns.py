@@ -133,6 +133,8 @@ def make_result(
         values |= {name: getattr(source, name) for name in _shared(type(source), source)}
     values |= {"run_id": run_id, "kernel": kernel.id, "problem": problem.id, "git_commit": git_commit}
     values["reason"] = one_line(measured.reason)
+    if kernel.threaded:
+        values["threads"] = planned.job.threads  # which a lost worker did not report
     values |= {"baseline": planned.job.baseline_of(problem.id) or "", "samples": 0, "interval": ""}
     if measured.status == Status.OK and measured.interval is not None:
         values |= _times(measured, problem, measured.interval)

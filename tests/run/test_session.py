@@ -52,6 +52,23 @@ def test_a_baseline_that_is_wrong_gives_nobody_a_speedup(measured, tmp_path):
     assert outcomes == [("copy/mine.base", "wrong", None), ("copy/mine.good", "ok", None)]
 
 
+@pytest.mark.parametrize("threads", [(1, 2), (2, 1)])
+def test_a_kernel_whose_worker_was_lost_has_the_threads_of_its_job(measured, threads):
+    def execute(job, key):
+        if job.threads == 1:
+            return run_job(job)
+        return [Measurement(kernel=kernel, problem=problem, status="crashed") for problem, kernel in job.entrants]
+
+    declare("single", copy)
+    declare("several", copy, threaded=True)
+    rows, session, _ = measured(SMALL, kernels=("copy/mine.*",), threads=threads, execute=execute)
+    outcomes = {(r.kernel, r.threads): r.status for r in rows}
+    single = "ok" if threads[0] == 1 else "crashed"  # it runs in the first job alone
+    several = {("copy/mine.several", 1): "ok", ("copy/mine.several", 2): "crashed"}
+    assert outcomes == {("copy/mine.single", 1): single, **several}
+    assert session.against == list(outcomes.values()).count("crashed")
+
+
 def test_a_run_tells_what_was_asked_for_on_which_machine_and_when_it_ended(measured, store):
     measured(SMALL, kernels=("copy/numpy.copyto",), seed=3)
     run = store.find_run(None)
