@@ -17,7 +17,16 @@ from kernelmark.bench.plan.globs import matches
 from kernelmark.bench.plan.operation import Problem
 from kernelmark.bench.plan.status import Status
 from kernelmark.bench.record.columns import Result
-from kernelmark.bench.report.contest import Ratio, by_setting, comparable, faster, grouped, time_of
+from kernelmark.bench.report.contest import (
+    Ratio,
+    Setting,
+    by_setting,
+    comparable,
+    faster,
+    grouped,
+    multithreaded,
+    time_of,
+)
 from kernelmark.bench.report.format import count, short
 from kernelmark.bench.report.networks import total
 
@@ -47,6 +56,10 @@ class Question(NamedTuple):
     evidence: ExperimentRows
     rows: Sequence[Result]
     prices: Prices
+
+    @property
+    def settings(self) -> dict[Setting, list[Result]]:
+        return by_setting(self.rows, multithreaded(self.evidence.all))
 
     def faster(self, row: Result, other: Result) -> Ratio:
         return faster(self.evidence.store, row, other)
@@ -90,7 +103,7 @@ def against(row: Result, other: Result) -> str:
 
 def kernels(q: Question) -> Iterator[ClaimRatio]:
     """Compare the fastest of some kernels with the fastest of others, problem by problem."""
-    settings = by_setting(q.rows)
+    settings = q.settings
     for setting, rows in settings.items():
         for problem, group in by_problem(rows).items():
             sides = ([r for r in group if matches(r.kernel, globs)] for globs in (q.contrast.one, q.contrast.other))
@@ -102,7 +115,7 @@ def kernels(q: Question) -> Iterator[ClaimRatio]:
 
 def problems(q: Question) -> Iterator[ClaimRatio]:
     """Compare a kernel on one problem with the same or another kernel on another problem, pair by pair."""
-    settings = by_setting(q.rows)
+    settings = q.settings
     for (setting, rows), pair in product(settings.items(), zip(q.contrast.one, q.contrast.other, strict=True)):
         ones = {r.kernel: r for r in rows if r.problem == pair[0]}
         for other in rows:
@@ -187,7 +200,7 @@ def isa_threads(q: Question) -> Iterator[ClaimRatio]:
 def batch_steps(q: Question) -> Iterator[ClaimRatio]:
     """Yield each kernel's images per second at each batch over its images per second at the next smaller batch."""
     images = {name: batch_of(problem) for name, problem in q.evidence.problems.items()}
-    each = ((setting, r) for setting, rows in by_setting(q.rows).items() for r in rows)
+    each = ((setting, r) for setting, rows in q.settings.items() for r in rows)
     for batches in grouped(each, lambda pair: (pair[1].kernel, pair[0])).values():
         for smaller, larger in pairwise(sorted((r for _, r in batches), key=lambda r: images[r.problem])):
             few, many = images[smaller.problem], images[larger.problem]

@@ -7,7 +7,7 @@ their times, and the ratio is marked as not measured in turn.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import lru_cache
 from math import inf, log
 from statistics import mean
@@ -219,16 +219,21 @@ def grouped(items: Iterable[Item], key: Callable[[Item], Key]) -> dict[Key, list
     return dict(groups)
 
 
-def by_setting(rows: Iterable[Result]) -> dict[Setting, list[Result]]:
+def multithreaded(rows: Iterable[Result]) -> set[str]:
+    """Return the kernels with a row of several threads, with or without a time."""
+    return {r.kernel for r in rows if r.threads > 1}
+
+
+def by_setting(rows: Sequence[Result], threaded: Collection[str] | None = None) -> dict[Setting, list[Result]]:
     """Return the rows of each setting, with ascending thread counts.
 
     A kernel that has only rows of one thread is also listed at every thread count of the other kernels, since it cannot
-    use more threads.
+    use more threads. threaded: the other kernels; by default, those with a row of several threads among `rows`.
     """
+    threaded = multithreaded(rows) if threaded is None else threaded
     alike = grouped(rows, lambda r: (r.device, r.device_name, r.mode, comparable(r), r.isa, order(r)))
     settings = {}
     for (device, name, *others), group in alike.items():
-        threaded = {r.kernel for r in group if r.threads > 1}
         for threads in sorted({r.threads for r in group if r.kernel in threaded} or {1}):
             beside = [r for r in group if r.threads == threads or r.kernel not in threaded]
             settings[Setting(device, name, threads, *others)] = beside
@@ -294,13 +299,17 @@ def is_timed(r: Result) -> bool:
     return 0 < (r.time_s_median or 0.0) < inf
 
 
-def contests(rows: Iterable[Result], store: Reader) -> list[Contest]:
-    """Return a contest for each problem and setting, in row order, without kernels that `ran_beyond`."""
+def contests(rows: Sequence[Result], store: Reader) -> list[Contest]:
+    """Return a contest for each problem and setting, in row order, without kernels that `ran_beyond`.
+
+    rows: those without a time, too, since a kernel that fails on several threads is not ranked there with one thread.
+    """
+    threaded = multithreaded(rows)
     problems = grouped((r for r in rows if is_timed(r) and not ran_beyond(r.disturbed)), lambda r: r.problem)
     return [
         Contest(problem, setting, sorted(contenders, key=lambda r: r.time_s_median or 0.0), store, {})
         for problem, group in problems.items()
-        for setting, contenders in by_setting(group).items()
+        for setting, contenders in by_setting(group, threaded).items()
     ]
 
 

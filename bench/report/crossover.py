@@ -87,7 +87,7 @@ def standings(suite: Suite, store: Store, run_id: str) -> list[Contest]:
     """Return the contests on the problems of a suite, in the order of the suite."""
     problems = dict.fromkeys(entry.problem.id for entry in suite.entries())
     order = {problem: place for place, problem in enumerate(problems)}
-    measured = contests((r for r in store.table(run_id, NEEDED).rows if r.problem in order), store)
+    measured = contests([r for r in store.table(run_id, NEEDED).rows if r.problem in order], store)
     know_leads(measured, store, run_id)
     return sorted((c.by_lead() for c in measured), key=lambda c: order[c.problem])
 

@@ -72,7 +72,9 @@ def verdict(data: RunData, variants: bool = True) -> str:
     if founding := answers(data):
         problem = founding[0].contest.problem
         return " ".join([founding[0].words, *unranked(data, [r for r in data.timed if r.problem == problem])])
-    lines = [f"{line}." for line in variant_lines(data.timed)[:MOST_OPERATIONS] if variants or not data.leads]
+    lines = [
+        f"{line}." for line in variant_lines(data.timed, data.threaded)[:MOST_OPERATIONS] if variants or not data.leads
+    ]
     first = [] if lines and not data.leads else [_who_is_fastest(data)]
     return " ".join([*first, *lines, *unranked(data, data.timed)])
 
@@ -81,7 +83,7 @@ def variants_beside(data: RunData) -> list[str]:
     """Return the lines on ratios between variants that `verdict(data, variants=False)` omits."""
     founding = answers(data)
     told = {r.case for answer in founding[:1] for r in answer.contest.ranked}
-    lines = variant_lines(r for r in data.timed if r.case not in told)
+    lines = variant_lines((r for r in data.timed if r.case not in told), data.threaded)
     return lines if data.leads or founding else lines[MOST_OPERATIONS:]
 
 

@@ -21,7 +21,7 @@ from kernelmark.bench.record.reader import Reader
 from kernelmark.bench.record.records import Layer
 from kernelmark.bench.record.store import Store
 from kernelmark.bench.report import format as fmt
-from kernelmark.bench.report.contest import Ratio, Setting, by_setting, grouped, is_timed, order, time_of
+from kernelmark.bench.report.contest import Ratio, Setting, by_setting, grouped, is_timed, multithreaded, order, time_of
 from kernelmark.bench.report.format import operation, row_time, time
 from kernelmark.bench.report.layout import TableColumn, paragraph, table, table_of
 from kernelmark.bench.report.noise import noise_of
@@ -115,9 +115,10 @@ def batches(layers: Sequence[Layer], results: Iterable[Result]) -> dict[Setting,
 
 def times_of(layers: Sequence[Layer], results: Iterable[Result]) -> dict[Setting, Times]:
     """Return the rows of a network's layers that have a time, by setting."""
-    wanted = {layer.problem for layer in layers}
+    wanted, every = {layer.problem for layer in layers}, list(results)
+    timed = [r for r in every if r.problem in wanted and is_timed(r) and not order(r)]
     times: dict[Setting, Times] = {}
-    for setting, rows in by_setting(r for r in results if r.problem in wanted and is_timed(r) and not order(r)).items():
+    for setting, rows in by_setting(timed, multithreaded(every)).items():
         times[setting] = defaultdict(dict)
         for r in rows:
             times[setting][r.problem][r.kernel] = r

@@ -389,7 +389,7 @@ class SeveralRuns(RunData):
             in_turn: dict[str, set[str]] = defaultdict(set)
             for r in run.timed:
                 in_turn[r.job].add(r.problem)
-            for c in contests((r for r in run.timed if r.device != "cpu"), self.store):
+            for c in contests([r for r in run.timed if r.device != "cpu"], self.store):
                 kernels = {r.kernel.partition("@")[0] for r in c.ranked}
                 have, key = (len(kernels), max(len(in_turn[r.job]) for r in c.ranked)), (c.problem, c.setting)
                 if not c.setting.order and have >= most.get(key, (0, 0)):

@@ -10,7 +10,7 @@ import msgspec
 from kernelmark.bench.plan.tuned import Tunes
 from kernelmark.bench.record.columns import Result
 from kernelmark.bench.record.store import Store
-from kernelmark.bench.report.contest import Contest, Ratio, contests, is_timed, know_leads, over_vendors
+from kernelmark.bench.report.contest import Contest, Ratio, contests, is_timed, know_leads, multithreaded, over_vendors
 
 Dims = dict[str, Any]
 
@@ -34,6 +34,10 @@ class RunData:
         return [r for r in self.rows if is_timed(r)]
 
     @cached_property
+    def threaded(self) -> set[str]:
+        return multithreaded(self.rows)
+
+    @cached_property
     def dims_of(self) -> dict[str, Dims]:
         return dict(zip(self.table.columns["problem"], self.table.dims, strict=True))
 
@@ -44,7 +48,7 @@ class RunData:
         Kernels that read buffers as column-major compute another product. They have contests only if no other kernel
         was timed. On a GPU, speedups are relative to the vendors' kernels.
         """
-        measured = contests(self.timed, self.store)
+        measured = contests(self.rows, self.store)
         measured = over_vendors([c for c in measured if not c.setting.order] or measured)
         know_leads(measured, self.store, self.run_id)
         return [c.by_lead() for c in measured]

@@ -6,7 +6,7 @@ and its assumptions. Tables and JSON show published speedups next to the compute
 """
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import IO, Any, NamedTuple
 
 import msgspec
@@ -20,7 +20,7 @@ from kernelmark.bench.record.records import Layer
 from kernelmark.bench.record.selection import Selection
 from kernelmark.bench.record.store import Store
 from kernelmark.bench.report import format as fmt
-from kernelmark.bench.report.contest import Ratio, Setting, grouped, is_timed, parallel, time_of
+from kernelmark.bench.report.contest import Ratio, Setting, grouped, is_timed, multithreaded, parallel, time_of
 from kernelmark.bench.report.layout import TableColumn, paragraph, table, table_of
 from kernelmark.bench.report.networks import Batch, Found, batches, exchanged, parameters
 from kernelmark.bench.report.noise import noise_of
@@ -95,9 +95,7 @@ def computed(
     store.select(Selection(op=("aggregate",)))
     for known in _runs(store, other):
         rows = [
-            (r, dims)
-            for r, dims in store.results(known)
-            if is_timed(r) and r.dtype == "f32" and strategy_name(r.kernel) in STRATEGIES
+            (r, dims) for r, dims in store.results(known) if r.dtype == "f32" and strategy_name(r.kernel) in STRATEGIES
         ]
         sections = []
         for setting, batch in batch_of.items():
@@ -133,13 +131,12 @@ def _layers_of(store: Store, network: str, run_id: str | None) -> tuple[str, lis
     raise UsageError(f"{network}: {where} {lacks}; `kernelmark run {suite}` measures them")
 
 
-def _beside(setting: Setting, rows: Iterable[Found]) -> dict[str, list[Found]]:
+def _beside(setting: Setting, rows: Sequence[Found]) -> dict[str, list[Found]]:
     """Return the rows of each kernel in a setting; kernels with only one thread belong to every thread count."""
-    by_kernel = {}
-    for kernel, every in grouped((row for row in rows if setting.includes(row[0])), lambda row: row[0].kernel).items():
-        threads = setting.threads if any(r.threads > 1 for r, _ in every) else every[0][0].threads
-        by_kernel[kernel] = [(r, dims) for r, dims in every if r.threads == threads]
-    return by_kernel
+    threaded = multithreaded(r for r, _ in rows)
+    timed = [row for row in rows if is_timed(row[0]) and setting.includes(row[0])]
+    beside = (row for row in timed if row[0].threads == setting.threads or row[0].kernel not in threaded)
+    return grouped(beside, lambda row: row[0].kernel)
 
 
 def _points(

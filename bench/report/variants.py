@@ -1,7 +1,7 @@
 """The ratios of variants in rows: NT over NN, in place over out of place, FFT over direct."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from statistics import geometric_mean
 from typing import NamedTuple
 
@@ -70,16 +70,16 @@ def no_difference(ratio: Ratio) -> str:
     return f"{_OPEN} ({ratio})"
 
 
-def variant_lines(rows: Iterable[Result]) -> list[str]:
+def variant_lines(rows: Iterable[Result], threaded: Collection[str] | None = None) -> list[str]:
     """Return a line for each kind of variant in a setting: `NT vs NN: slower, 0.81x [0.79, 0.83], numpy.matmul on ...`.
 
     The ratio is measured with the fastest kernel that has times on both variants. Without such a kernel, the fastest
     kernels on the two variants are compared. For several problems, the line has the numbers of slower and faster
-    problems, and the geometric mean of the ratios.
+    problems, and the geometric mean of the ratios. threaded: as in `by_setting`.
     """
     kinds: dict[tuple[str, str, Setting], dict[str, VariantPair]] = defaultdict(dict)
     pairs = {id(pair.row): pair for pair in variant_pairs(r for r in rows if not why_unranked(r))}
-    for setting, alike in by_setting(pair.row for pair in pairs.values()).items():
+    for setting, alike in by_setting([pair.row for pair in pairs.values()], threaded).items():
         for pair in (pairs[id(r)] for r in alike):
             best = kinds[pair.row.op, pair.title, setting].setdefault(pair.problem, pair)
             least = min(best, pair, key=lambda each: (each.by != "", each.row.time_s_median or 0.0))

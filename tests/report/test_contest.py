@@ -1,19 +1,26 @@
 """Ratios between rows: paired within a job, quotients of intervals between jobs, machines and vendors' kernels."""
 
+import re
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
 from kernelmark.bench.claims import views
 from kernelmark.bench.claims.answer import claims_rows
+from kernelmark.bench.claims.findings import Question
 from kernelmark.bench.measure.measurement import ProcessPart
 from kernelmark.bench.plan.suites import load_suite
+from kernelmark.bench.record.records import Layer
 from kernelmark.bench.report import findings, founding
 from kernelmark.bench.report.contest import Ratio, by_setting, contests, faster, know_leads
 from kernelmark.bench.report.crossover import render, standings, write_csv
+from kernelmark.bench.report.networks import times_of
 from kernelmark.bench.report.publish import SeveralRuns
 from kernelmark.bench.report.run_data import RunData
 from kernelmark.bench.report.tuning import decide
-from support.rows import begin, put, result
+from kernelmark.bench.report.variants import variant_lines
+from support.rows import begin, fail, put, result
 from support.texts import csv_rows, text_of
 
 NT = "gemm/m1024n2048k26752/f32/NT"
@@ -183,6 +190,34 @@ def test_quotients_of_ratios_are_not_paired_and_as_wide_as_their_ends_allow():
 def test_kernels_of_one_thread_stand_at_every_count_and_threaded_ones_where_they_were_measured(measured, listed):
     rows = [result(kernel=kernel, threads=threads) for kernel, counts in measured.items() for threads in counts]
     assert {setting.threads: [r.kernel for r in group] for setting, group in by_setting(rows).items()} == listed
+
+
+@pytest.mark.parametrize("outcome", ["crashed", "measured on another problem"])
+def test_a_kernel_without_a_time_on_several_threads_has_no_rank_there_with_its_time_on_one(begun, outcome):
+    for kernel, median, threads in (("fast", 1.0, 1), ("slow", 2.0, 1), ("slow", 2.0, 4)):
+        ratio = {"against": NN, "ratio": 0.9, "ratio_ci95_low": 0.8, "ratio_ci95_high": 1.0}
+        put(begun, NT, f"gemm/some.{kernel}", median, threads=threads, **ratio)
+    if outcome == "crashed":
+        fail(begun, NT, "gemm/some.fast", outcome, device_name="", numerics="", threads=4)
+    else:
+        put(begun, NN, "gemm/some.fast", threads=4)
+    data = RunData(begun, "r1")
+    at_four = [
+        *([r.kernel for r in c.ranked] for c in data.contests if (c.problem, c.setting.threads) == (NT, 4)),
+        *(list(t[NT]) for s, t in times_of([Layer("net", NT, "forward", 1)], data.rows).items() if s.threads == 4),
+        *([r.kernel for r in rows if r.problem == NT] for s, rows in settings_of(data).items() if s.threads == 4),
+        *(
+            [f"gemm/{name}" for name in re.findall(r"some\.\w+", line)]
+            for line in variant_lines(data.timed, data.threaded)
+            if "4 threads" in line
+        ),
+    ]
+    assert at_four == [["gemm/some.slow"]] * 4
+
+
+def settings_of(data):
+    """The settings of a claim about the rows of a run."""
+    return Question(None, SimpleNamespace(all=data.rows), data.timed, None).settings
 
 
 def test_mode_precision_device_instruction_set_and_order_of_the_product_are_settings_of_their_own(begun):

@@ -36,7 +36,7 @@ def ratio_lines(data: RunData, looks: dict[str, style.Look]) -> style.Kind:
     """Return a figure for each kind of variants with at least two sizes, those with the most ratios first."""
     pairs = {id(pair.row): pair for pair in variant_pairs(r for r in data.timed if not why_unranked(r))}
     groups: dict[tuple[object, ...], list[VariantPair]] = defaultdict(list)
-    for setting, rows in by_setting(pair.row for pair in pairs.values()).items():
+    for setting, rows in by_setting([pair.row for pair in pairs.values()], data.threaded).items():
         for pair in (pairs[id(r)] for r in rows):
             groups[pair.row.op, variant(pair.row.problem), pair.names, setting].append(pair)
     lines = [ratio_places(data, key[-1], group) for key, group in groups.items()]  # type: ignore[arg-type]  # the setting is last
