@@ -7,11 +7,11 @@ their times, and the ratio is marked as not measured in turn.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 from math import inf, log
 from statistics import mean
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from kernelmark.bench.measure.disturbance import ran_beyond
 from kernelmark.bench.measure.ratio import speedup
@@ -313,6 +313,21 @@ def contests(rows: Sequence[Result], store: Reader) -> list[Contest]:
     ]
 
 
+def speedups_in_turn(contests: Iterable[Contest], threaded: Collection[str], plan: Mapping[str, Any]) -> list[Contest]:
+    """Return the contests without speedups over the baseline at another thread count.
+
+    Kernels of one thread are in all contests, but were measured only in jobs of the plan's first thread count. In later
+    contests a baseline of several threads is another row. threaded: kernels of several threads.
+    """
+    later = plan.get("threads", [])[1:]
+
+    def shown(c: Contest, r: Result) -> Result:
+        is_other = c.setting.device == "cpu" and c.setting.threads in later and r.baseline in threaded
+        return _with_speedup(r) if r.speedup and is_other and r.kernel not in threaded else r
+
+    return [c._replace(ranked=[shown(c, r) for r in c.ranked]) for c in contests]
+
+
 def know_leads(contests: Iterable[Contest], store: Reader, run_id: str) -> None:
     """Put the ratio of each contest's first two kernels into `known`; one pass over the rows saves queries."""
     waiting: dict[str, list[Contest]] = defaultdict(list)
@@ -373,6 +388,10 @@ def _with_baseline(c: Contest, names: Sequence[str]) -> Contest:
 def _over_base(c: Contest, r: Result, base: Result) -> Result:
     """Return a row with its speedup over the baseline, or without one if the two were not measured in turn."""
     ratio = Ratio(1.0) if r is base else c.faster(r, base)
-    columns = {name: getattr(r, name) for name in COLUMNS} | {"baseline": base.kernel if ratio.in_turn else ""}
-    median, low, high = ratio[:3] if ratio.in_turn and r is not base else (None, None, None)
+    return _with_speedup(r, base.kernel if ratio.in_turn else "", ratio if ratio.in_turn and r is not base else None)
+
+
+def _with_speedup(r: Result, baseline: str = "", ratio: Ratio | None = None) -> Result:
+    columns = {name: getattr(r, name) for name in COLUMNS} | {"baseline": baseline}
+    median, low, high = ratio[:3] if ratio else (None, None, None)
     return Result(**columns | {"speedup": median, "speedup_ci95_low": low, "speedup_ci95_high": high})

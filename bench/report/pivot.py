@@ -18,9 +18,11 @@ from kernelmark.bench.report.contest import (
     contests,
     grouped,
     is_timed,
+    multithreaded,
     order,
     slowdowns,
     speedup_of,
+    speedups_in_turn,
     time_of,
 )
 from kernelmark.bench.report.format import digits, flop_unit, rounded, short, unit
@@ -126,9 +128,10 @@ def pivots(suite: str, op: str, groups: list[list[Result]], store: Reader, optio
     if len({r.problem for r in rows}) < 2 and options.metric == "time" and not options.sizes:
         return []
     by_setting: dict[Setting, dict[str, Contest]] = defaultdict(dict)
-    for contest in contests(rows, store):
+    plan = store.find_run(rows[0].run_id)["plan"]
+    for contest in speedups_in_turn(contests(rows, store), multithreaded(rows), plan):
         by_setting[contest.setting][contest.problem] = contest
-    places = {id(r): i for i, r in enumerate(rows)}
+    places = {r.case: i for i, r in enumerate(rows)}
     untimed = (r for r in rows if not is_timed(r))
     failed = grouped(untimed, lambda r: (r.device, r.mode, r.isa, comparable(r), order(r), r.threads))
 
@@ -136,7 +139,7 @@ def pivots(suite: str, op: str, groups: list[list[Result]], store: Reader, optio
         """Return a setting's rows in run order. Untimed rows of 1 thread also belong to settings of more threads."""
         key = (setting.device, setting.mode, setting.isa, setting.precision, setting.order)
         others = (failed.get((*key, threads), []) for threads in {setting.threads, 1})
-        return sorted(chain(*others, *(c.ranked for c in timed.values())), key=lambda r: places[id(r)])
+        return sorted(chain(*others, *(c.ranked for c in timed.values())), key=lambda r: places[r.case])
 
     return [
         _pivot(suite, op, setting, {p: timed[p] for p in problems if p in timed}, members, options)

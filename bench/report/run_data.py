@@ -10,7 +10,16 @@ import msgspec
 from kernelmark.bench.plan.tuned import Tunes
 from kernelmark.bench.record.columns import Result
 from kernelmark.bench.record.store import Store
-from kernelmark.bench.report.contest import Contest, Ratio, contests, is_timed, know_leads, multithreaded, over_vendors
+from kernelmark.bench.report.contest import (
+    Contest,
+    Ratio,
+    contests,
+    is_timed,
+    know_leads,
+    multithreaded,
+    over_vendors,
+    speedups_in_turn,
+)
 
 Dims = dict[str, Any]
 
@@ -48,7 +57,7 @@ class RunData:
         Kernels that read buffers as column-major compute another product. They have contests only if no other kernel
         was timed. On a GPU, speedups are relative to the vendors' kernels.
         """
-        measured = contests(self.rows, self.store)
+        measured = speedups_in_turn(contests(self.rows, self.store), self.threaded, self.run.plan)
         measured = over_vendors([c for c in measured if not c.setting.order] or measured)
         know_leads(measured, self.store, self.run_id)
         return [c.by_lead() for c in measured]

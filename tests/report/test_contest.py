@@ -16,11 +16,12 @@ from kernelmark.bench.report import findings, founding
 from kernelmark.bench.report.contest import Ratio, by_setting, contests, faster, know_leads
 from kernelmark.bench.report.crossover import render, standings, write_csv
 from kernelmark.bench.report.networks import times_of
+from kernelmark.bench.report.pivot import Options, all_pivots
 from kernelmark.bench.report.publish import SeveralRuns
 from kernelmark.bench.report.run_data import RunData
 from kernelmark.bench.report.tuning import decide
 from kernelmark.bench.report.variants import variant_lines
-from support.rows import begin, fail, put, result
+from support.rows import PLAN, begin, fail, put, result
 from support.texts import csv_rows, text_of
 
 NT = "gemm/m1024n2048k26752/f32/NT"
@@ -213,6 +214,35 @@ def test_a_kernel_without_a_time_on_several_threads_has_no_rank_there_with_its_t
         ),
     ]
     assert at_four == [["gemm/some.slow"]] * 4
+
+
+@pytest.mark.parametrize(("first", "second"), [(1, 4), (4, 1)])
+@pytest.mark.parametrize("baseline", ["gemm/numpy.matmul", "gemm/some.single"])
+def test_no_contest_has_a_speedup_over_the_baseline_at_another_thread_count(store, baseline, first, second):
+    """A kernel of one thread runs in the first job alone; a baseline of one thread is the same row in all contests."""
+    begin(store, plan={**PLAN, "threads": [first, second]})
+    kernels = {"gemm/numpy.matmul": (first, second), "gemm/some.single": (1,), "gemm/some.other": (1,)}
+    for kernel, counts in kernels.items():
+        for threads in counts:
+            of = {} if kernel == baseline else {"speedup": 2.0, "speedup_ci95_low": 1.9, "speedup_ci95_high": 2.1}
+            put(
+                store,
+                NT,
+                kernel,
+                threads=threads,
+                baseline=baseline,
+                job=f"{first if counts == (1,) else threads}",
+                **of,
+            )
+    singles = {"gemm/some.single", "gemm/some.other"} if baseline == "gemm/numpy.matmul" else set()
+    contests, options = RunData(store, "r1").contests, Options(metric="speedup", sizes=True)
+    pivots = {pivot.setting.threads: pivot for pivot in all_pivots(store, "r1", options)}
+    for c in contests:
+        without = {baseline, *(singles if c.setting.threads == second else ())}
+        assert {r.kernel for r in c.ranked if not r.speedup} == without
+        pivot = pivots[c.setting.threads]
+        cells = dict(zip(pivot.kernels, pivot.lines[0].cells, strict=True)) if pivot.lines else {}
+        assert {kernel for kernel, cell in cells.items() if cell and cell.number} == ({*kernels} - without)
 
 
 def settings_of(data):
