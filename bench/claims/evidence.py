@@ -19,7 +19,7 @@ from kernelmark.bench.plan.suites import Suite, find_suite
 from kernelmark.bench.plan.sweep import Entry
 from kernelmark.bench.record.columns import Result
 from kernelmark.bench.record.store import Store
-from kernelmark.bench.report.contest import grouped
+from kernelmark.bench.report.contest import grouped, is_fair
 
 
 class Chosen(Suite, frozen=True):
@@ -125,14 +125,14 @@ def planned(of: str | Experiment, registry: Registry, devices: tuple[str, ...]) 
 
 
 class ExperimentRows:
-    """The rows of an experiment. rows: those with a time. failed: those that are not `ok`. problems: problems by id."""
+    """The rows of an experiment. rows: those with a fair time. failed: those not `ok`. problems: problems by id."""
 
     def __init__(self, store: Store, experiment: Experiment, layers: list[Layered], results: Iterable[Result]) -> None:
         self.store, self.experiment, self.layers = store, experiment, layers
         self.problems = {layer.entry.problem.id: layer.entry.problem for layer in layers}
         order = {name: i for i, name in enumerate(self.problems)}
         self.all = sorted(results, key=lambda r: order[r.problem])
-        self.rows = [r for r in self.all if r.time_s_median is not None]
+        self.rows = [r for r in self.all if is_fair(r)]
         self.failed = [r for r in self.all if r.status != Status.OK]
 
 

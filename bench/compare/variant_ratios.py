@@ -8,7 +8,7 @@ import msgspec
 
 from kernelmark.bench.compare.cases import Side
 from kernelmark.bench.record.columns import Result
-from kernelmark.bench.report.contest import Ratio, faster, is_timed
+from kernelmark.bench.report.contest import Ratio, faster, is_fair
 from kernelmark.bench.report.format import short
 from kernelmark.bench.report.layout import TableColumn, table
 from kernelmark.bench.report.variants import held_first, variant_names
@@ -36,7 +36,7 @@ def compared_pairs(base: Side, new: Side) -> Iterator[ComparedPair]:
     for pair in new.store.variant_cases(new.run_id, MOST_PAIRS):
         if all(base.store.has(base.run_id, case) for case in pair):
             before, now = ([side.store.result(side.run_id, case)[0] for case in pair] for side in (base, new))
-            if before[0].job == before[1].job != "" and all(map(is_timed, before)):
+            if before[0].job == before[1].job != "" and all(map(is_fair, (*before, *now))):
                 variant, other = held_first(*now)
                 was = {r.case: r for r in before}
                 base_ratio = faster(base.store, was[variant.case], was[other.case])

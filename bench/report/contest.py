@@ -25,6 +25,8 @@ from kernelmark.bench.report import format as fmt
 
 #: Remarks on a ratio: its interval includes 1; its rows come from two jobs; its rows come from two machines.
 TIE, APART, ELSEWHERE = "tie", "not measured in turn", "not measured on one machine"
+#: The reason why a row has neither a ratio nor a rank.
+BEYOND = "used more CPUs or threads than its own"
 #: The suffix of kernels that read the buffers as column-major matrices, and the word for this order.
 _COLMAJOR, _COLUMN_MAJOR = "_colmajor", "column-major"
 Item = TypeVar("Item")
@@ -207,7 +209,7 @@ def order(r: Result) -> str:
 def why_unranked(r: Result) -> str:
     """Return the reason to leave a timed row out of the ranking, or ""."""
     if ran_beyond(r.disturbed):
-        return "used more CPUs or threads than its own"
+        return BEYOND
     return "reads column-major operands, so computes a different product" if order(r) else ""
 
 
@@ -299,13 +301,18 @@ def is_timed(r: Result) -> bool:
     return 0 < (r.time_s_median or 0.0) < inf
 
 
+def is_fair(r: Result) -> bool:
+    """Return whether a row has a time that may be compared: its kernel used no CPUs or threads but its own."""
+    return is_timed(r) and not ran_beyond(r.disturbed)
+
+
 def contests(rows: Sequence[Result], store: Reader) -> list[Contest]:
     """Return a contest for each problem and setting, in row order, without kernels that `ran_beyond`.
 
     rows: those without a time, too, since a kernel that fails on several threads is not ranked there with one thread.
     """
     threaded = multithreaded(rows)
-    problems = grouped((r for r in rows if is_timed(r) and not ran_beyond(r.disturbed)), lambda r: r.problem)
+    problems = grouped(filter(is_fair, rows), lambda r: r.problem)
     return [
         Contest(problem, setting, sorted(contenders, key=lambda r: r.time_s_median or 0.0), store, {})
         for problem, group in problems.items()

@@ -21,7 +21,7 @@ from kernelmark.bench.record.reader import Reader
 from kernelmark.bench.record.records import Layer
 from kernelmark.bench.record.store import Store
 from kernelmark.bench.report import format as fmt
-from kernelmark.bench.report.contest import Ratio, Setting, by_setting, grouped, is_timed, multithreaded, order, time_of
+from kernelmark.bench.report.contest import Ratio, Setting, by_setting, grouped, is_fair, multithreaded, order, time_of
 from kernelmark.bench.report.format import operation, row_time, time
 from kernelmark.bench.report.layout import TableColumn, paragraph, table, table_of
 from kernelmark.bench.report.noise import noise_of
@@ -116,7 +116,7 @@ def batches(layers: Sequence[Layer], results: Iterable[Result]) -> dict[Setting,
 def times_of(layers: Sequence[Layer], results: Iterable[Result]) -> dict[Setting, Times]:
     """Return the rows of a network's layers that have a time, by setting."""
     wanted, every = {layer.problem for layer in layers}, list(results)
-    timed = [r for r in every if r.problem in wanted and is_timed(r) and not order(r)]
+    timed = [r for r in every if r.problem in wanted and is_fair(r) and not order(r)]
     times: dict[Setting, Times] = {}
     for setting, rows in by_setting(timed, multithreaded(every)).items():
         times[setting] = defaultdict(dict)
@@ -184,7 +184,7 @@ def overlaps(store: Reader, results: Iterable[Found]) -> Iterator[Overlap]:
 
     overlap = (t_copy + t_work - t) / min(t_copy, t_work). `serial` takes t_copy + t_work, and `arrived` takes t_work.
     """
-    rows = [(r, dims) for r, dims in results if r.op == "transfer" and dims.get("work") and is_timed(r) and r.job]
+    rows = [(r, dims) for r, dims in results if r.op == "transfer" and dims.get("work") and is_fair(r) and r.job]
     for _, group in groupby(sorted(rows, key=_key), key=_key):
         contenders = [r for r, _ in group]
         ends = {name: next((r for r in contenders if _ending(r) == name), None) for name in (SERIAL, ARRIVED)}
@@ -315,7 +315,7 @@ def _moved(store: Store, run_ids: Iterable[str], setting: Setting) -> list[Found
 
     for run_id in run_ids:
         rows = ((r, dims) for r, dims in store.results(run_id) if r.op == "transfer" and r.dtype == "f32")
-        if transfers := [(r, dims) for r, dims in rows if is_timed(r) and alike(r, dims)]:
+        if transfers := [(r, dims) for r, dims in rows if is_fair(r) and alike(r, dims)]:
             return transfers
     return []
 

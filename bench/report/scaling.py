@@ -20,7 +20,7 @@ from kernelmark.bench.record.records import Layer
 from kernelmark.bench.record.selection import Selection
 from kernelmark.bench.record.store import Store
 from kernelmark.bench.report import format as fmt
-from kernelmark.bench.report.contest import Ratio, Setting, grouped, is_timed, multithreaded, parallel, time_of
+from kernelmark.bench.report.contest import Ratio, Setting, grouped, is_fair, multithreaded, parallel, time_of
 from kernelmark.bench.report.layout import TableColumn, paragraph, table, table_of
 from kernelmark.bench.report.networks import Batch, Found, batches, exchanged, parameters
 from kernelmark.bench.report.noise import noise_of
@@ -134,7 +134,7 @@ def _layers_of(store: Store, network: str, run_id: str | None) -> tuple[str, lis
 def _beside(setting: Setting, rows: Sequence[Found]) -> dict[str, list[Found]]:
     """Return the rows of each kernel in a setting; kernels with only one thread belong to every thread count."""
     threaded = multithreaded(r for r, _ in rows)
-    timed = [row for row in rows if is_timed(row[0]) and setting.includes(row[0])]
+    timed = [row for row in rows if is_fair(row[0]) and setting.includes(row[0])]
     beside = (row for row in timed if row[0].threads == setting.threads or row[0].kernel not in threaded)
     return grouped(beside, lambda row: row[0].kernel)
 

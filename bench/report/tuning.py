@@ -15,7 +15,7 @@ from kernelmark.bench.plan.tuned import SearchSpace, Tunes
 from kernelmark.bench.record.columns import Result
 from kernelmark.bench.record.records import Groups
 from kernelmark.bench.record.versions import LaunchResources
-from kernelmark.bench.report.contest import APART, Ratio, grouped, is_timed, paired, speedup_of
+from kernelmark.bench.report.contest import APART, BEYOND, Ratio, grouped, is_fair, is_timed, paired, speedup_of
 from kernelmark.bench.report.format import count, ends, factor, percent, rate, some, yes_or_no
 from kernelmark.bench.report.layout import TableColumn, paragraph, table, table_of
 from kernelmark.bench.report.noise import marked
@@ -180,7 +180,9 @@ class Raced(NamedTuple):
         if self.overall or not self.tunes.overall:
             return ""
         row = self.rows.get(self.tunes.overall)
-        return "not measured" if row is None else APART if row.status == Status.OK else row.status
+        if row is None or row.status != Status.OK:
+            return row.status if row else "not measured"
+        return APART if is_fair(row) and is_fair(self.default) else BEYOND
 
     @property
     def regret(self) -> float:
@@ -232,7 +234,8 @@ def _raced(data: RunData, space: SearchSpace, rows: dict[str, Result]) -> Raced:
     assert data.tunes is not None
     default = rows.pop("")
     in_turn = {tile: row for tile, row in rows.items() if row.status == Status.OK and row.job == default.job}
-    groups = {tile: data.store.by_process(row.run_id, row.case) for tile, row in in_turn.items()}
+    fair = {tile: row for tile, row in in_turn.items() if is_fair(row) and is_fair(default)}
+    groups = {tile: data.store.by_process(row.run_id, row.case) for tile, row in fair.items()}
     base = data.store.by_process(default.run_id, default.case)
     return Raced(data.tunes, space, default, rows, decide(base, groups, max(1, len(rows))))
 

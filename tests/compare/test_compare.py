@@ -3,6 +3,7 @@
 import json
 import math
 import re
+from itertools import product
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from kernelmark.bench.record.store import Store
 from kernelmark.bench.report.anonymity import hashed
 from kernelmark.bench.report.welch import detectable, holm, welch
 from support.compared import LOOSE, STEADY, add, begin, compared, times, verdicts
-from support.rows import DISTURBED, put
+from support.rows import BEYOND, DISTURBED, put
 from support.texts import text_of
 
 
@@ -281,8 +282,8 @@ def test_runs_whose_kernels_had_different_tuned_tiles_are_refused_unless_told(st
 NT, NN = "gemm/m8n8k8/f32/NT", "gemm/m8n8k8/f32/NN"
 
 
-def add_variant(store, run_id, problem, times, job="j", kernel="gemm/a.b"):
-    put(store, problem, kernel, taken=times, job=job, run_id=run_id, against=NN if problem == NT else "")
+def add_variant(store, run_id, problem, times, job="j", kernel="gemm/a.b", **more):
+    put(store, problem, kernel, taken=times, job=job, run_id=run_id, against=NN if problem == NT else "", **more)
 
 
 def drifting(factor, slope):
@@ -323,6 +324,14 @@ def test_rows_of_different_jobs_are_no_pair(store, apart):
 def test_a_kernel_that_lacks_a_variant_in_one_run_is_no_pair(drifted, added):
     for run_id, problem in added:
         add_variant(drifted, run_id, problem, drifting(1.0, 0.0), kernel="gemm/a.other")
+    assert len(list(compared_pairs(Side(drifted, "base"), Side(drifted, "new")))) == 1
+
+
+@pytest.mark.parametrize("beyond", ["base", "new"])
+def test_a_kernel_that_used_other_cpus_in_one_run_is_no_pair(drifted, beyond):
+    for run_id, problem in product(("base", "new"), (NT, NN)):
+        disturbed = BEYOND if run_id == beyond else ""
+        add_variant(drifted, run_id, problem, drifting(1.0, 0.0), kernel="gemm/a.other", disturbed=disturbed)
     assert len(list(compared_pairs(Side(drifted, "base"), Side(drifted, "new")))) == 1
 
 

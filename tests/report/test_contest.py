@@ -8,6 +8,7 @@ import pytest
 
 from kernelmark.bench.claims import views
 from kernelmark.bench.claims.answer import claims_rows
+from kernelmark.bench.claims.evidence import ExperimentRows
 from kernelmark.bench.claims.findings import Question
 from kernelmark.bench.measure.measurement import ProcessPart
 from kernelmark.bench.plan.suites import load_suite
@@ -19,9 +20,9 @@ from kernelmark.bench.report.networks import times_of
 from kernelmark.bench.report.pivot import Options, all_pivots
 from kernelmark.bench.report.publish import SeveralRuns
 from kernelmark.bench.report.run_data import RunData
-from kernelmark.bench.report.tuning import decide
+from kernelmark.bench.report.tuning import decide, races
 from kernelmark.bench.report.variants import variant_lines
-from support.rows import PLAN, begin, fail, put, result
+from support.rows import BEYOND, PLAN, begin, fail, put, result
 from support.texts import csv_rows, text_of
 
 NT = "gemm/m1024n2048k26752/f32/NT"
@@ -193,13 +194,15 @@ def test_kernels_of_one_thread_stand_at_every_count_and_threaded_ones_where_they
     assert {setting.threads: [r.kernel for r in group] for setting, group in by_setting(rows).items()} == listed
 
 
-@pytest.mark.parametrize("outcome", ["crashed", "measured on another problem"])
+@pytest.mark.parametrize("outcome", ["crashed", "ran beyond", "measured on another problem"])
 def test_a_kernel_without_a_time_on_several_threads_has_no_rank_there_with_its_time_on_one(begun, outcome):
     for kernel, median, threads in (("fast", 1.0, 1), ("slow", 2.0, 1), ("slow", 2.0, 4)):
         ratio = {"against": NN, "ratio": 0.9, "ratio_ci95_low": 0.8, "ratio_ci95_high": 1.0}
         put(begun, NT, f"gemm/some.{kernel}", median, threads=threads, **ratio)
     if outcome == "crashed":
         fail(begun, NT, "gemm/some.fast", outcome, device_name="", numerics="", threads=4)
+    elif outcome == "ran beyond":
+        put(begun, NT, "gemm/some.fast", 0.5, threads=4, disturbed=BEYOND, **ratio)
     else:
         put(begun, NN, "gemm/some.fast", threads=4)
     data = RunData(begun, "r1")
@@ -247,7 +250,9 @@ def test_no_contest_has_a_speedup_over_the_baseline_at_another_thread_count(stor
 
 def settings_of(data):
     """The settings of a claim about the rows of a run."""
-    return Question(None, SimpleNamespace(all=data.rows), data.timed, None).settings
+    layers = [SimpleNamespace(entry=SimpleNamespace(problem=SimpleNamespace(id=problem))) for problem in (NT, NN)]
+    evidence = ExperimentRows(data.store, None, layers, data.rows)
+    return Question(None, evidence, evidence.rows, None).settings
 
 
 def test_mode_precision_device_instruction_set_and_order_of_the_product_are_settings_of_their_own(begun):
@@ -418,6 +423,15 @@ def test_equals_of_the_default_or_of_the_best_are_named_and_slower_and_failed_on
     assert (stays.best, stays.tied) == (None, ["0"])
     assert sorted([adopted.best, *adopted.tied]) == ["0", "1"]
     assert decide([[1.0] * 12] * 2, {}, 3) == ({}, None, [])
+
+
+@pytest.mark.parametrize("beyond", ["", "@BK=16"])
+def test_a_tile_or_default_that_used_other_cpus_is_not_raced(begun, beyond):
+    for tile, factor in (("", 1.0), ("@BK=16", 0.5)):
+        add(begun, f"gemm/some.tiled{tile}", "one", factor, disturbed=BEYOND if tile == beyond else "")
+    data = RunData(begun, "r1")
+    data.tunes = SimpleNamespace(kernel="gemm/some.tiled", spaces=[SimpleNamespace(problem=NT)])
+    assert [race.decision for race in races(data)] == [({}, None, [])]
 
 
 def test_the_intervals_are_wider_the_more_tiles_are_raced():

@@ -16,7 +16,7 @@ from kernelmark.bench.report.figures.crossover import MARKS, crossover_maps
 from kernelmark.bench.report.networks import overlap_table, overlaps
 from kernelmark.bench.report.noise import marked, noise_of
 from kernelmark.bench.report.run_data import RunData
-from support.rows import DISTURBED, begin, put, result
+from support.rows import BEYOND, DISTURBED, begin, put, result
 from support.texts import csv_rows, text_of
 
 SUITE = """
@@ -279,7 +279,9 @@ def test_on_a_gpu_the_work_alone_is_that_of_the_transfer_within_it(store, add):
     assert shares(store)["cuda.overlapped"].median == pytest.approx(1.0)
 
 
-@pytest.mark.parametrize("apart", [{"job": "other"}, {"work": 16}, {"mode": "hot"}, {"taken": ROUNDS[:5]}])
+@pytest.mark.parametrize(
+    "apart", [{"job": "other"}, {"work": 16}, {"mode": "hot"}, {"taken": ROUNDS[:5]}, {"disturbed": BEYOND}]
+)
 def test_rows_that_were_not_measured_in_turn_have_no_overlap(store, add, apart):
     add("numba.serial", 10.0)
     add("numba.arrived", 8.0)

@@ -15,7 +15,7 @@ from kernelmark.bench.report.figures.style import Figure, Kind, kind
 from kernelmark.bench.report.figures.threads import gains_over_size
 from kernelmark.bench.report.figures.winners import TITLE, Panel, Spot, most_places
 from kernelmark.bench.report.run_data import RunData
-from support.rows import DISTURBED, ceilings, fail, in_turn, many, put, varied
+from support.rows import BEYOND, DISTURBED, ceilings, fail, in_turn, many, put, varied
 
 #: Which take runs of their own: see the tests of the map of algorithms below, and the files of those of the others.
 OF_OTHERS = ["Which algorithm where", "Aggregation of gradients", "Data parallelism", "Over runs"]
@@ -304,11 +304,11 @@ def gains(store):
     return {gain.row.problem: gain for gain in figure.draw.args[0]}
 
 
-def pair(store, n: int, one: float, two: float, flop: float = 0, nbytes: float = 1e3, layout: str = "NN"):
+def pair(store, n: int, one: float, two: float, flop: float = 0, nbytes: float = 1e3, layout: str = "NN", **more):
     problem, flop = f"gemm/m{n}n{n}k{n}/f32/{layout}", flop or 2 * n**3
     for threads, seconds in ((1, one), (2, two)):
         rates = {"gflop_per_s": flop * 1e-9 / seconds, "gbyte_per_s": nbytes * 1e-9 / seconds}
-        put(store, problem, "gemm/some.base", taken=[seconds] * 12, threads=threads, **rates)
+        put(store, problem, "gemm/some.base", taken=[seconds] * 12, threads=threads, **rates, **more)
     return problem
 
 
@@ -333,6 +333,7 @@ def test_one_size_or_one_thread_count_makes_no_figure_and_says_why(begun):
     pair(begun, 8, 1e-5, 2e-5)
     pair(begun, 8, 1e-5, 3e-5, layout="NT")
     put(begun, "gemm/m9n9k9/f32/NN", "gemm/some.base", threads=2)
+    pair(begun, 16, 1e-5, 2e-5, disturbed=BEYOND)
     assert gained(begun).figures == []
     assert "--threads 1,2" in gained(begun).omitted
 
@@ -341,12 +342,12 @@ LSTM, RESNET = "aggregate/w4n1048576/f32/ef", "aggregate/w4n25502912/f32/ef"
 TIMES = {"cpu.host_serial": 4.0, "cpu.host_parallel": 2.0, "cpu.tree": 3.0, "cpu.onebit": 5.0}
 
 
-def summed(store, problem, times=TIMES):
+def summed(store, problem, times=TIMES, **more):
     w, n = (int(word) for word in problem.split("/")[1][1:].split("n"))
     for kernel, ms in times.items():
         numerics = {"numerics": "onebit"} if kernel == "cpu.onebit" else {}
         dims = {"w": w, "n": n, "step": "sum", "feedback": "ef"}
-        put(store, problem, f"aggregate/{kernel}", ms * 1e-3, dims, **numerics)
+        put(store, problem, f"aggregate/{kernel}", ms * 1e-3, dims, **numerics, **more)
 
 
 def test_each_network_has_its_winner_and_by_how_much(begun, registry):
@@ -362,6 +363,7 @@ def test_each_network_has_its_winner_and_by_how_much(begun, registry):
 def test_one_network_or_no_baseline_makes_no_figure(begun, registry):
     summed(begun, LSTM)
     summed(begun, RESNET, {"cpu.tree": 1.0, "cpu.ring": 1.0})
+    summed(begun, RESNET, {"cpu.host_serial": 1.0}, disturbed=BEYOND)
     kind = aggregations(RunData(begun, "r1"), registry)
     assert (kind.figures, kind.omitted[:31]) == ([], "fewer than two sets of gradient")
 

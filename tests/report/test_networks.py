@@ -9,7 +9,7 @@ from kernelmark.bench.report.figures.scaling import scaling_figures
 from kernelmark.bench.report.networks import STATED, network_table, parameters, shares, step_table
 from kernelmark.bench.report.scaling import ScalingQuestion, compared, computed, render
 from kernelmark.bench.report.strategies import STRATEGIES
-from support.rows import DISTURBED, begin, fail, put, result
+from support.rows import BEYOND, DISTURBED, begin, fail, put, result
 
 CONV, BACK, DENSE = "conv/a/f32/nchw/fprop", "conv/a/f32/nchw/wgrad", "gemm/b/f32/NT"
 LAYERS = [Layer("net", CONV, "forward", 2), Layer("net", DENSE, "forward", 1), Layer("net", BACK, "backward", 3)]
@@ -125,6 +125,7 @@ def test_transfers_with_work_or_measured_otherwise_are_none_of_it(known, registr
     moved(known, "numba.staged", WEIGHTS, 0.02, work=64)
     moved(known, "numpy.copyto", WEIGHTS, 0.02, threads=1)
     moved(known, "numba.streaming", WEIGHTS, 0.02, mode="hot")
+    moved(known, "numba.parallel", WEIGHTS, 0.02, disturbed=BEYOND)
     moved(known, "cuda.pinned", WEIGHTS, 0.02, way="h2d", device="cuda", device_name="A GPU")
     assert found_shares(known, registry) == {}
     assert step_table(known, registry, "r1").startswith("no share: ")
@@ -203,6 +204,7 @@ def test_what_is_hidden_costs_what_is_longer_than_the_batch_and_a_missing_interv
 def test_stripes_are_added_by_all_workers_and_compressed_ones_take_less_of_the_link(known, registry):
     for kernel in ("ring", "int8", "onebit", "bf16", "tree"):
         addition(known, f"cpu.{kernel}", 4, 0.04)
+    addition(known, "cpu.host_parallel", 4, 0.04, disturbed=BEYOND)
     made = {name: (p.aggregation.median, p.link_s) for (name, _), p in points(known, registry).items()}
     ring = 0.01 * 2 * 3 / 4
     assert made == {

@@ -4,6 +4,7 @@ import random
 
 import msgspec
 
+from kernelmark.bench.measure.disturbance import beyond
 from kernelmark.bench.measure.measurement import Ceiling, ProcessPart
 from kernelmark.bench.measure.stats import median_interval
 from kernelmark.bench.record.columns import Result, finite
@@ -24,6 +25,8 @@ COMMIT, COMMAND = "c0ffee1234567", "kernelmark run mine"
 RUN = Run("r1", MACHINE, "2026-01-01T10:00:00+00:00", ("mine",), COMMAND, ENVIRONMENT, COMMIT, PLAN)
 #: What stands in a row during most of whose sampling others were at work.
 DISTURBED = "other processes used 0.98 CPUs during 60 % of the sampling"
+#: What stands in a row whose kernel also worked on another CPU; it has neither a ratio nor a rank.
+BEYOND = beyond("2")
 SHARED = {"provider": "some", "device": "cpu", "device_name": "Some CPU", "mode": "cold", "threads": 2, "reason": ""}
 
 

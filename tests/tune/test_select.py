@@ -25,6 +25,7 @@ from kernelmark.bench.tune.select.growers import CAP, GROWERS, at_leaves, fitted
 from kernelmark.bench.tune.select.model import _refusal, answer, file_of, file_text, placed, read, space_in, write
 from kernelmark.bench.tune.select.training import MISSING, SELECTED, data_of, families_of, read_times, space_of
 from kernelmark.bench.tune.select.view import choice_figures
+from support.rows import BEYOND
 from support.tuning import DIRECT, FIRST, IM2COL, SECOND, SIZES, at, bordered, convolutions, plant, shapes
 
 
@@ -190,6 +191,11 @@ def gain(m, n):
 
 def sloped():
     return {FIRST: at(), SECOND: lambda m, n, k: 1e-9 * m * n * k / gain(m, n)}
+
+
+def test_times_of_kernels_that_used_other_cpus_train_no_selector(store, registry, complaint):
+    plant(store, {FIRST: at()}, [(8, 8, 8)], disturbed=BEYOND)
+    assert "has no row with a time" in complaint(lambda: read_times(store, registry, ["planted"]))
 
 
 def scattered(store, registry, noise=0.2):

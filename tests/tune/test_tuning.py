@@ -11,7 +11,7 @@ from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.limits import H100
 from kernelmark.bench.plan.registry import Registry
 from kernelmark.bench.record.versions import VersionRatio
-from kernelmark.bench.report import findings, founding
+from kernelmark.bench.report import contest, findings, founding
 from kernelmark.bench.report import tuning as report
 from kernelmark.bench.report.figures import tunables
 from kernelmark.bench.report.format import factor
@@ -24,7 +24,7 @@ from kernelmark.bench.tune.tuned import opened, tiles_in
 from kernelmark.bench.tune.tuning import AT_ONCE, CANDIDATES, DefaultFailed, Interrupted, log_adopted, progress
 from support.plugins import COUNTED
 from support.processes import complaints
-from support.rows import PLAN, begin, put
+from support.rows import BEYOND, PLAN, begin, put
 
 WORK = (4, 1, 2, 3, 5, 6, 7, 8)  # of the plug-in counted.py
 
@@ -225,7 +225,12 @@ def test_over_a_suite_each_problem_has_a_verdict_and_one_tile_is_best_for_all(tu
 
 
 @pytest.mark.parametrize(
-    ("changed", "why"), [({"status": "crashed"}, "crashed"), ({"job": "alone"}, "not measured in turn")]
+    ("changed", "why"),
+    [
+        ({"status": "crashed"}, "crashed"),
+        ({"job": "alone"}, "not measured in turn"),
+        ({"disturbed": BEYOND}, contest.BEYOND),
+    ],
 )
 def test_a_tile_for_all_that_has_no_ratio_on_a_problem_has_none_in_the_mean(tuned, two, changed, why):
     _, (verdict, other) = tuned.all("counted", two)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from kernelmark.bench.plan.registry import Registry
 from kernelmark.bench.plan.suites import find_suite
 from kernelmark.bench.record.columns import Result
-from kernelmark.bench.report.contest import Ratio, faster, grouped
+from kernelmark.bench.report.contest import Ratio, faster, grouped, is_fair
 from kernelmark.bench.report.figures import style
 from kernelmark.bench.report.format import count, short
 from kernelmark.bench.report.noise import is_noisy
@@ -33,7 +33,7 @@ class NetworkLane(NamedTuple):
 def aggregations(data: RunData, registry: Registry | None) -> style.Kind:
     """Return a figure for each device, mode and number of workers; it needs sums of at least two sets of gradients."""
     names = _names(registry)
-    summed = (r for r in data.timed if r.op == OP)
+    summed = (r for r in data.timed if r.op == OP and is_fair(r))
     groups = grouped(summed, lambda r: (r.device_name, r.mode, r.isa, data.dims_of[r.problem]["w"]))
     figures = []
     for (device, mode, isa, workers), rows in groups.items():

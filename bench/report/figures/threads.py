@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from kernelmark.bench.measure.roofline import UNITS
 from kernelmark.bench.record.columns import Result
-from kernelmark.bench.report.contest import Ratio, grouped, time_of
+from kernelmark.bench.report.contest import Ratio, grouped, is_fair, time_of
 from kernelmark.bench.report.figures import style
 from kernelmark.bench.report.figures.roofline import highest
 from kernelmark.bench.report.format import count, short
@@ -20,7 +20,7 @@ Scaling = dict[str, list[Result]]
 
 def thread_scaling(data: RunData, looks: dict[str, style.Look]) -> style.Kind:
     """Return a figure for each operation, on the problem with the most thread counts; in a tie, on the largest one."""
-    by_op = grouped((r for r in data.timed if r.device == "cpu"), lambda r: (r.op, r.mode, r.isa))
+    by_op = grouped((r for r in data.timed if r.device == "cpu" and is_fair(r)), lambda r: (r.op, r.mode, r.isa))
     figures = []
     for (op, mode, isa), group in by_op.items():
         scalings = {problem: _scaling(rows) for problem, rows in grouped(group, lambda r: r.problem).items()}
@@ -98,7 +98,7 @@ def gains_over_size(data: RunData, looks: dict[str, style.Look]) -> style.Kind:
 
 def gains(data: RunData) -> Iterator[Gain]:
     """Yield the gain of each CPU kernel on each problem that it ran on one thread and on more."""
-    rows = (r for r in data.timed if r.device == "cpu" and work(r))
+    rows = (r for r in data.timed if r.device == "cpu" and is_fair(r) and work(r))
     for group in grouped(rows, lambda r: (r.op, r.mode, r.isa, r.problem, r.kernel)).values():
         fewest, most = (pick(group, key=lambda r: r.threads) for pick in (min, max))
         if fewest.threads == 1 < most.threads:

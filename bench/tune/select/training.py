@@ -21,7 +21,7 @@ from kernelmark.bench.plan.registry import Registry
 from kernelmark.bench.plan.suites import suite_names
 from kernelmark.bench.record.columns import Result
 from kernelmark.bench.record.reader import Reader
-from kernelmark.bench.report.contest import comparable, is_timed, order
+from kernelmark.bench.report.contest import comparable, is_fair, order
 
 #: The end of the id of a selector's kernel; no selector is trained on its rows.
 SELECTED = "kernelmark.selected"
@@ -95,7 +95,7 @@ def read_times(store: Reader, registry: Registry, run_ids: Sequence[str], select
     for run_id in run_ids:
         by_case = {case.case: case.medians for case in store.cases(run_id)}
         for r, _ in store.results(run_id):
-            if is_timed(r) and not order(r) and (selected or not r.kernel.endswith(SELECTED)):
+            if is_fair(r) and not order(r) and (selected or not r.kernel.endswith(SELECTED)):
                 problem = registry.problem(r.problem)
                 key = problem.id, r.kernel
                 rows[key] = r
