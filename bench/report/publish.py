@@ -395,4 +395,4 @@ class SeveralRuns(RunData):
                 if not c.setting.order and have >= most.get(key, (0, 0)):
                     best[key], most[key] = c, have
         decided = [c for c in best.values() if len(c.ranked) > 1]
-        return over_vendors(decided or list(best.values()))
+        return [c.by_lead() for c in over_vendors(decided or list(best.values()))]

@@ -380,6 +380,17 @@ def test_of_several_runs_a_contest_is_that_with_the_most_kernels_then_the_newest
     assert store.samples("r2", contest.fastest.case) == [4e-3] * 20
 
 
+@pytest.mark.parametrize("data_of", [RunData, lambda store, run: SeveralRuns(store, [run])], ids=["one", "several"])
+def test_a_kernel_that_was_slow_after_the_rounds_of_its_rival_is_first_if_it_was_faster_in_turn(begun, data_of):
+    for kernel, taken in (("steady", [1.01] * 20), ("slow_later", [1.0] * 20 + [1.5] * 30)):
+        put(begun, PROBLEM, f"gemm/cuda.{kernel}", taken=taken, device="cuda", job="one")
+    (contest,) = data_of(begun, "r1").contests
+    assert ([r.kernel for r in contest.ranked], contest.lead.side) == (
+        ["gemm/cuda.slow_later", "gemm/cuda.steady"],
+        "faster",
+    )
+
+
 def test_problems_that_were_measured_in_turn_stay_together(store):
     """A later run has one of them alone, with as many kernels and a tile of one."""
     two = {"gemm/cublas.sgemm": 1e-3, "gemm/cuda.async": 2e-3}
