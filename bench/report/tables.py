@@ -145,7 +145,8 @@ def _drawn(cells: Sequence[Sequence[str]], style: str, unit: str, best: int) -> 
 
 
 def _title(rows: Sequence[Result], style: str) -> str:
-    threads, processes = max(r.threads for r in rows), max(r.processes for r in rows)
+    timed = [r for r in rows if r.time_s_median] or rows
+    threads, processes = max(r.threads for r in timed), min(r.processes for r in timed)
     several = f"{processes} processes" * (processes > 1)
     facts = filter(None, (rows[0].mode, fmt.count(threads, "thread"), rows[0].isa, several))
     baseline = next((r.baseline for r in rows if r.baseline and r.time_s_median), "")

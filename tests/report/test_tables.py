@@ -82,6 +82,13 @@ def test_names_stand_to_the_left_and_numbers_to_the_right_in_columns_of_one_widt
     ]
 
 
+def test_the_title_has_the_threads_of_timed_rows_and_the_processes_that_all_of_them_have():
+    crashed = result(kernel="gemm/a.b", threads=4, status="crashed")
+    title, *_ = lines(timed("gemm/a.b", processes=5), timed("gemm/a.c", processes=3), crashed)
+    assert title == "gemm/m8n8k8/f32/NT   cold, 1 thread, 3 processes"
+    assert "4 threads" in lines(crashed)[0]
+
+
 def test_kernels_are_distinguished_by_thread_counts_where_there_are_several():
     title, *_, one, four = lines(timed("gemm/a.b"), timed("gemm/a.b", 2e-3, threads=4))
     assert ("4 threads" in title, one[:8], four[:8]) == (True, "a.b (t1)", "a.b (t4)")
