@@ -123,7 +123,7 @@ class GemmProblem(Problem, frozen=True, kw_only=True):
         for name in ("alpha", "beta"):
             if not math.isfinite(getattr(self, name)):
                 raise ValueError(f"{name} is {getattr(self, name)}, expected a finite number")
-            _require_scale(name, getattr(self, name), self.dtype)
+            self._require_scale(name, getattr(self, name))
         if self.epilogue == "update" and self.beta:
             raise ValueError(f"beta is {self.beta:g}, expected 0 with epi-update, which reads C itself")
         if self.epilogue == "update" and (stored := split_dtype(self.dtype)[1]) not in ("f64", "f32"):
@@ -149,6 +149,17 @@ class GemmProblem(Problem, frozen=True, kw_only=True):
                 ("the layout", self.layout, ("NT",)),
                 ("the epilogue", self.epilogue, ("plain",)),
             )
+
+    def _require_scale(self, name: str, value: float) -> None:
+        """Raise ValueError for a factor with which a correct kernel might overflow or underflow."""
+        limit, rest = (1e100, "") if self.dtype == "f64" else (1e30, ", or storage f64")
+        most = limit
+        if self.dtype == "f16":  # half of FP16's range is for each summand
+            sums = 2 * F16_SPECIALS**2 + math.sqrt(self.k) * (40 if self.distribution == "ints" else 8)
+            most = max(1.0, 2.0**15 // (sums if name == "alpha" else F16_SPECIALS))
+            rest = ", or storage f16.f32" if abs(value) > most else rest
+        if value and not 1 / limit <= abs(value) <= most:
+            raise ValueError(f"{name} is {value:g}, expected 0 or a size from {1 / limit:g} to {most:g}{rest}")
 
     @staticmethod
     def _expect(word: str, *parts: tuple[str, str, tuple[str, ...]]) -> None:
@@ -390,13 +401,6 @@ def _whole(word: str, text: str) -> int:
     if not re.fullmatch(WHOLE, text):
         raise ValueError(f"{word!r} needs a whole number without leading zeros")
     return int(text)
-
-
-def _require_scale(name: str, value: float, dtype: str) -> None:
-    """Raise ValueError for a factor with which a correct kernel might overflow or underflow."""
-    most, rest = (1e100, "") if dtype == "f64" else (1e30, ", or storage f64")
-    if value and not 1 / most <= abs(value) <= most:
-        raise ValueError(f"{name} is {value:g}, expected 0 or a size from {1 / most:g} to {most:g}{rest}")
 
 
 def _decimal(word: str, text: str) -> float:
