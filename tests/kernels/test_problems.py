@@ -190,6 +190,12 @@ def test_products_with_padding_need_not_be_executed(tail, dilation):
     assert p.least_flop("fp32") == 2 * rows * columns <= p.flop
 
 
+@pytest.mark.parametrize("kernel", ["conv/torch.conv2d", "conv/cuda.direct"])
+def test_kernels_that_skip_padding_declare_fewer_operations(kernel):
+    p = REGISTRY.problem("conv/n2c128h16w16k128r3s3pad18/f32/nhwc/fprop/dil18")  # only padding meets eight of nine taps
+    assert REGISTRY.kernels[kernel].executed_flop(p) == p.flop // 9
+
+
 @pytest.mark.parametrize(
     ("numerics", "device", "capability", "missing"),
     [

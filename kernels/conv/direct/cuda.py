@@ -32,6 +32,7 @@ def _direct(p: ConvProblem) -> str | None:
     source="conv/direct.cu",
     entry="conv_direct_{direction}<{ctype}, Layout::{layout}>",
     supports=_direct,
+    executed=lambda p: p.least_flop("fp32"),
 )
 def direct(p: ConvProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
     """One thread per element of the output, without staging."""

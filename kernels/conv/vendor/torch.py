@@ -32,6 +32,7 @@ def _implementations() -> dict[ConvProblem, str]:
     modules=("numpy", "torch"),
     threaded=True,
     supports=_symmetric,
+    executed=lambda p: p.least_flop("fp32"),
     library_scratch=_output_bytes,
     library_version=lambda p: _implementations()[p],
 )
