@@ -382,8 +382,12 @@ class GemmProblem(Problem, frozen=True, kw_only=True):
 
     @property
     def touched(self) -> tuple[Operand, ...]:
-        operands = self.operands()
-        return operands if self.alpha else tuple(operand for operand in operands if operand.name not in ("a", "b"))
+        a, b, *others = self.operands()
+        if not self.alpha:
+            return tuple(others)
+        if self.grouping != "none":  # no product reads the B of a group without rows
+            b = msgspec.structs.replace(b, shape=(len({*self.group_rows}) - 1, *b.shape[1:]))
+        return (a, b, *others)
 
     def _as_batch(self, array: Array) -> Array:
         return array if self.batch > 1 else array[None]

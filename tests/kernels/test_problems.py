@@ -124,6 +124,7 @@ COUNTED = [
     ("gemm/m8n8k8/f32/NN/beta1", None, 4 * 8 * 8 * 4),
     ("gemm/m8n8k8/f32/NN/alpha0", 0, 8 * 8 * 4),  # BLAS returns before it looks at A and B
     ("gemm/m8n8k8/f32/NN/alpha0/beta1", 0, 2 * 8 * 8 * 4),
+    ("gemm/m2n5k7/f32/NT/groups128-equal", None, 4 * (2 * 7 + 2 * 5 * 7 + 2 * 5)),  # of 128 matrices B, two are read
     # VGG-16 conv3_2: 2 x 256 x 256 x 9 x 56^2; 256 x 56^2 twice and 256 x 256 x 9 elements of 4 bytes.
     ("conv/n1c256h56w56k256r3s3pad1/f32/nchw/fprop", 3_699_376_128, 8_781_824),
     ("conv/n1c256h56w56k256r3s3pad1/f32/nhwc/wgrad", 3_699_376_128, 8_781_824),
