@@ -1,7 +1,8 @@
 """Make the plan and the jobs of `run` before anything is measured. `--list` and `--dry-run` stop after that."""
 
+import fnmatch
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -111,19 +112,32 @@ def expanded_plan(
         for remark in remarks:  # remarks on tiles that are not used
             click.echo(remark, err=True)
     chosen = suites_asked(plan, registry)
+    for sweep in (sweep for suite in chosen for sweep in suite.sweeps):
+        op = sweep.problem_class.op
+        known = [name for name, kernel in registry.kernels.items() if kernel.op == op]
+        for glob in sweep.kernels:
+            if complaint := _matches_none(glob, known, f" of {op}"):
+                raise UsageError(f"{sweep.where}, key 'kernels': {glob!r} {complaint}")
     expanded = jobs_asked(chosen, registry, plan)
     if not expanded:
         raise UsageError(_why_none(plan, chosen, registry))
     for glob in plan.kernels:
-        if not set(glob) & set("!*?[") and glob.partition("@")[0] not in registry.kernels:
-            near = meant(glob, registry.kernels)
-            raise UsageError(f"--kernels {glob!r}: matches no kernel; `kernelmark list --all` lists them{near}")
+        if complaint := _matches_none(glob, registry.kernels):
+            raise UsageError(f"--kernels {glob!r}: {complaint}")
     if shard := request.shard or plan.shard:
         plan, expanded = sharded(plan, shard, expanded, registry)
     if plan.reproduce and store:
         expanded = list(_reproduced(expanded, registry, store, plan.reproduce))
     _name_tiles(plan, expanded)
     return plan, registry, chosen, expanded
+
+
+def _matches_none(glob: str, names: Iterable[str], of: str = "") -> str | None:
+    """Return a complaint if a glob, which may begin with ! or end in a tile, matches none of the kernels' names."""
+    head = glob.removeprefix("!").partition("@")[0]
+    if fnmatch.filter(names, head):
+        return None
+    return f"matches no kernel{of}; `kernelmark list --all` lists them{meant(head, names)}"
 
 
 def _why_none(plan: Plan, suites: list[Suite], registry: Registry) -> str:

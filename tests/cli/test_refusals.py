@@ -32,6 +32,7 @@ FILES = {
     "nested.toml": f"a = {'[' * 3000}{']' * 3000}",
     "huge.toml": f"a = {HUGE}",
     "shapes.toml": "[[sweep]]\nop = 'gemm'\nshapes = [[1, 1, 1]]\n",
+    "typo.toml": f"{SWEEP}{SWEEP}kernels = ['copy/numpi.*']\n",
     "late.toml": "[[sweep]]\nop = 'gemm'\ndtype = 'f32'\npoints = [[1, 1, 1]]\nlda_pad = -1\n",
 }
 #: Commands beside a store of two runs, and what their line has.
@@ -67,6 +68,9 @@ REFUSED = [
     (f"run {NT} --kernels no/such", "no kernel matches --kernels 'no/such' on cpu; `kernelmark list --all` "),
     (f"run {NT} --kernels gemm/nump.matmul", "; did you mean gemm/numpy.matmul?"),
     (f"run {NT} --kernels *numpy.* --kernels gemm/scipi.dgemm", "--kernels 'gemm/scipi.dgemm': matches no kernel; "),
+    (f"run {NT} --kernels gemm/numpi.* --kernels gemm/numpy.matmul", "--kernels 'gemm/numpi.*': matches no kernel; "),
+    (f"run {NT} --kernels !gemm/numpy.matmull", "'!gemm/numpy.matmull': matches no kernel; `kernelmark list --all` "),
+    ("run typo.toml", "typo.toml: [[sweep]] 2, key 'kernels': 'copy/numpi.*' matches no kernel of copy; `kernelm"),
     ("run transfer/n8/f32/p2p", "no kernel matches on cpu; on cuda, transfer/cuda.peer would match; "),
     (f"run {NT} --dry-run --json", "--json: prints the rows of a run, but --list and --dry-run measure none"),
     ("run --resume r --list", "--resume: continues a run, but --list and --dry-run measure nothing"),
