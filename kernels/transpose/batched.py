@@ -2,7 +2,7 @@
 
 from kernelmark import DTYPES, DeviceLimits, KernelCall, Prefer, Tile, cuda_kernel
 from kernelmark.kernels._cuda import INT_LIMIT, beyond_static, ceil_div
-from kernelmark.kernels.transpose.handwritten import BITS
+from kernelmark.kernels.transpose.handwritten import BITS, within_ints
 from kernelmark.kernels.transpose.problem import TransposeProblem
 
 VECTOR, LINE, WORD = 16, 128, 4  # bytes that a lane moves at once, bytes across all banks, bytes of one bank
@@ -44,6 +44,7 @@ def _empty(p: TransposeProblem, t: Tile, device: DeviceLimits) -> str | None:
     entry="transpose_batched<bits::{dtype}, {TILE}, {THREADS}, {WA}, {WB}>",
     places=("out",),
     tunables={"TILE": (16, 32, 64, 128), "THREADS": (64, 128, 256, 512)},
+    supports=within_ints,
     valid=_valid,
     prefer=Prefer(({"TILE": 64, "THREADS": 256}, {"TILE": 32, "THREADS": 256}, {"TILE": 16, "THREADS": 128}), _empty),
     **{name: value for name, value in BITS.items() if name != "batchs"},

@@ -13,12 +13,18 @@ BANDS = (4, 1, 2, 8, 16)  # columns of tiles in a band (bands.cuh)
 _GROUPS = (1, 4, 2, 8)  # tiles along the side of a group (pairs.cuh)
 
 
+def within_ints(p: TransposeProblem) -> str | None:
+    """Return why a kernel whose sizes are C ints cannot take `p`, or None."""
+    large = ((name, size) for name, size in (("m", p.m), ("n", p.n)) if size > INT_LIMIT)
+    return next((f"{name} is {size}, expected at most {INT_LIMIT}: it is a C int" for name, size in large), None)
+
+
 def _rows_within_grid(width: int) -> Callable[[TransposeProblem], str | None]:
     """Return the predicate for kernels whose blocks cover `width` rows along the grid's y."""
 
     def supports(p: TransposeProblem) -> str | None:
         if p.m <= GRID_LIMIT * width:
-            return None
+            return within_ints(p)
         return f"m is {p.m}, expected at most {GRID_LIMIT * width}: a grid has {GRID_LIMIT} blocks along y"
 
     return supports
@@ -41,7 +47,9 @@ def _vector_tiles(p: TransposeProblem) -> int:
 
 def _vectors_within_grid(p: TransposeProblem) -> str | None:
     tiles = _vector_tiles(p)
-    return f"A has {tiles} tiles, a block each, expected at most {INT_LIMIT}" if tiles > INT_LIMIT else None
+    if tiles > INT_LIMIT:
+        return f"A has {tiles} tiles, a block each, expected at most {INT_LIMIT}"
+    return within_ints(p)
 
 
 def _vectors_square(p: TransposeProblem) -> str | None:

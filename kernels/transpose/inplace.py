@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from kernelmark import DTYPES, DeviceLimits, KernelCall, Prefer, Scratch, Tile, cuda_kernel
 from kernelmark.kernels._cuda import BLOCK_THREADS, ceil_div
-from kernelmark.kernels.transpose.handwritten import BITS
+from kernelmark.kernels.transpose.handwritten import BITS, within_ints
 from kernelmark.kernels.transpose.problem import TransposeProblem
 
 SHARED_EVERYWHERE = 64 * 1024  # bytes, on every compute capability; three such blocks share a multiprocessor of Hopper
@@ -154,6 +154,7 @@ def _wide(p: TransposeProblem, t: Tile, device: DeviceLimits) -> str | None:
     entry="c2r_rows<bits::{dtype}, false, false>",
     places=("in",),
     tunables={"SCRATCH": (0, 1), "W": (32, 16, 8), "STAGES": (1, 2, 3)},
+    supports=within_ints,
     valid=_fits,
     prefer=Prefer(
         (

@@ -2,7 +2,7 @@
 
 from kernelmark import DTYPES, DeviceLimits, KernelCall, Prefer, TensorMap, Tile, cuda_kernel
 from kernelmark.kernels._cuda import blocks_on_each, ceil_div, rows_of_16_bytes
-from kernelmark.kernels.transpose.handwritten import BANDS, BITS
+from kernelmark.kernels.transpose.handwritten import BANDS, BITS, within_ints
 from kernelmark.kernels.transpose.problem import TransposeProblem
 
 SPAN = 1024  # alignment of tiles in bytes, and the most bytes that alignment may cost
@@ -41,7 +41,7 @@ def _valid(p: TransposeProblem, t: Tile, _: DeviceLimits) -> str | None:
         "BLOCKS": (*map(blocks_on_each, (BLOCKS_PER_SM, 1, 4)), 1),
         "GROUP": BANDS,
     },
-    supports=rows_of_16_bytes,
+    supports=lambda p: rows_of_16_bytes(p) or within_ints(p),
     valid=_valid,
     prefer=Prefer(
         tuple(

@@ -113,6 +113,15 @@ REFUSED = [
         )
     ],
     (TRANSPOSE + "naive", "transpose/m524281n1/f32/out", "m is "),
+    *[
+        (TRANSPOSE + name, f"transpose/m{m}n{2**31}/f16/{place}", f"n is {2**31}, expected at most {2**31 - 1}")
+        for names, m, place in (
+            (("naive", "unpadded", "tiled", "vectorised", "batched"), 1, "out"),
+            (("tma",), 8, "out"),
+            (("c2r",), 65535, "in"),
+        )
+        for name in names
+    ],
     (TRANSPOSE + "tiled_inplace", "transpose/m5n7/f32/in", "transposes square matrices only; m is 5 and n is 7"),
     (TRANSPOSE + "c2r", "transpose/m9n1000000/f32/in", "a row of 1000000 elements takes 4000000 bytes"),
     (TRANSPOSE + "c2r", "transpose/m9n1000000/f32/in", "it has 9 rows, expected at least 10"),
