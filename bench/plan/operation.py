@@ -150,8 +150,8 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
         if words and words[-1] in OTHER_DISTRIBUTIONS and "distribution" in cls.axes():
             last["distribution"] = words.pop()
         try:
-            parts = {name: value for name, value in match.groupdict().items() if value is not None}
-            values: dict[str, Any] = {name: int(value) if name in cls.sizes else value for name, value in parts.items()}
+            parts = {name: part for name, part in match.groupdict().items() if part is not None}
+            values: dict[str, Any] = {name: part if name in cls.suffixes else int(part) for name, part in parts.items()}
             values |= {"dtype": dtype, **cls.parse_words(words), **last}
         except ValueError as error:
             raise UsageError(f"{subject}: {error}") from None

@@ -1,9 +1,9 @@
 """Transposition of m x n row-major matrices, out of place or in place."""
 
 import re
-from typing import Any, ClassVar, Literal, Protocol, Self
+from functools import cache
+from typing import Any, ClassVar, Literal, Protocol
 
-import msgspec
 import numpy as np
 
 from kernelmark import (
@@ -64,12 +64,9 @@ class TransposeProblem(Problem, frozen=True, kw_only=True):
         return f"{head}{slash}b{self.batch}{rest}" if self.batch > 1 else f"{head}{slash}{rest}"
 
     @classmethod
-    def parse(cls, text: str) -> Self:
-        batch = re.match(rf"b({WHOLE})(?=m)", text)
-        if batch is None:
-            return super().parse(text)
-        single = super().parse(text[batch.end() :])
-        return cls.make({**msgspec.structs.asdict(single), "batch": int(batch[1])}, f"{cls.op}/{text}")
+    @cache
+    def _sizes(cls) -> re.Pattern[str]:
+        return re.compile(rf"(?:b(?P<batch>{WHOLE}))?{super()._sizes().pattern}")
 
     def words(self) -> list[str]:
         return [self.place]

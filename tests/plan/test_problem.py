@@ -91,7 +91,11 @@ def test_an_id_has_what_its_parts_say_without_defaults(registry):
         ("transfer/n8/f32/h2h/ints", "'h2h/ints'", "a direction"),
         ("aggregate/w2n8/f32/normal", "'normal'", "update, ef"),
         ("copy/m8n8/f16.f32", "'f16.f32'", "f64, f32, f16, bf16"),
+        ("transpose/b8m8n08/f32/out", "'b8m8n08'", "m<int>n<int>"),
+        ("transpose/b8m8n8/f32/up", "'up'", "out, in"),
+        ("transpose/b0m8n8/f32/out", "batch is 0", ">= 1"),
         pytest.param(f"copy/m{'9' * 5000}n8/f32", "digits", "limit", id="more digits than Python reads"),
+        pytest.param(f"transpose/b{'9' * 5000}m1n1/f32/out", "digits", "limit", id="also in a batch"),
     ],
 )
 def test_a_bad_id_is_one_line_with_subject_found_and_expected(registry, complaint, text, fault, expected):
