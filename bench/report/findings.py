@@ -14,7 +14,7 @@ from kernelmark.bench.plan.status import AGAINST, Status
 from kernelmark.bench.plan.suites import find_suite
 from kernelmark.bench.record.columns import Result
 from kernelmark.bench.report import tuning
-from kernelmark.bench.report.contest import TIE, Contest, Ratio, grouped, speedup_of, why_unranked
+from kernelmark.bench.report.contest import TIE, Contest, Ratio, grouped, is_fair, speedup_of, why_unranked
 from kernelmark.bench.report.format import count, ends, factor, interval, pace, rate, row_time, seconds, short, time
 from kernelmark.bench.report.founding import FoundingProduct, answers
 from kernelmark.bench.report.noise import marked, share
@@ -266,7 +266,8 @@ def numbers(data: RunData) -> list[Number]:
         return _of_founding(founding[0])
     leaders = winners(data)
     if not leaders:
-        return [_fastest_time(r) for r in sorted(data.timed, key=lambda r: r.time_s_median or 0.0)[:1]]
+        ranked = sorted((c.fastest for c in data.contests), key=lambda r: r.time_s_median or 0.0)
+        return [_fastest_time(r) for r in ranked[:1]]
     if len(data.leads) == 1:
         ((c, lead),) = data.leads
         behind = Number(factor(lead.median), f"its speed over {short(c.ranked[1].kernel)}", _sure(lead))
@@ -295,7 +296,7 @@ def _of_many(data: RunData, winners: Sequence[Winner]) -> list[Number]:
         (w,) = winners
         label = f"{of_contests(w.contests).partition(' ')[2]} won by {short(w.kernel)}"
         return [Number(f"{w.wins} of {len(w.contests)}", label, w.op), sure, lead]
-    best = max(data.timed, key=lambda r: r.roofline_pct or 0.0)
+    best = max(filter(is_fair, data.timed), key=lambda r: r.roofline_pct or 0.0)
     if not best.roofline_pct:
         return [sure, lead]
     return [sure, lead, Number(f"{share(best)} %", "of the roofline at best", f"{best.kernel} on {best.problem}")]

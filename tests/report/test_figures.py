@@ -165,6 +165,7 @@ def test_each_operation_has_a_roofline_of_its_own_unless_its_ceilings_do_not_hol
     ceilings(begun)
     for op, rest in (("gemm", "m8n8k8/f32/NN"), ("conv", "n1c8h16w16k8r1s1/f32/nchw/fprop")):
         put(begun, f"{op}/{rest}", f"{op}/some.k")
+    put(begun, "fft/b1h8w8/f32/r2c", "fft/some.k", disturbed=BEYOND)
     assert len(planned(begun)["Roofline"].figures) == 2
     for ceiling, _ in begun.ceilings("r1"):
         begun.doubt_ceiling("r1", ceiling, "surpassed")

@@ -5,7 +5,7 @@ import pytest
 from kernelmark.bench.measure.disturbance import beyond, more_threads
 from kernelmark.bench.report import findings, founding
 from kernelmark.bench.report.run_data import RunData
-from support.rows import begin, fail, in_turn, put
+from support.rows import BEYOND, begin, fail, in_turn, put
 
 SMALL = "gemm/m4n6k8/f32/NT"
 
@@ -102,6 +102,16 @@ def test_without_contenders_there_is_no_verdict_and_without_times_there_are_no_n
     put(begun, SMALL, "gemm/some.alone")
     fail(begun, SMALL, "gemm/some.bad")
     assert verdict(begun).startswith("There is no verdict")
+
+
+def test_a_kernel_that_used_other_cpus_is_neither_the_fastest_nor_best_of_the_roofline(begun):
+    put(begun, SMALL, "gemm/some.beyond", 0.5e-3, disturbed=BEYOND, roofline_pct=99.0)
+    assert numbers(begun) == []
+    put(begun, SMALL, "gemm/some.alone", roofline_pct=87.0)
+    assert numbers(begun) == [("1.02 ms", "fastest: some.alone")]
+    for op in ("copy", "transpose"):
+        in_turn(begun, f"{op}/m1n8/f32", a=1e-3, b=2e-3)
+    assert numbers(begun)[2:] == [("87.0 %", "of the roofline at best")]
 
 
 def test_speedups_are_counted_as_certain_only_without_one_in_their_interval(begun):

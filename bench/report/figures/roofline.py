@@ -7,7 +7,7 @@ from typing import NamedTuple
 from kernelmark.bench.measure.measurement import Ceiling
 from kernelmark.bench.measure.roofline import UNITS, certainty, microbenchmark
 from kernelmark.bench.record.columns import Result
-from kernelmark.bench.report.contest import grouped
+from kernelmark.bench.report.contest import grouped, is_fair
 from kernelmark.bench.report.figures import style
 from kernelmark.bench.report.format import count, digits, figure_names, flop_rate, flop_unit, short
 from kernelmark.bench.report.noise import is_noisy
@@ -55,7 +55,8 @@ def rooflines(data: RunData, looks: dict[str, style.Look]) -> style.Kind:
 
 
 def _roofs(data: RunData) -> Iterator[Roof]:
-    rows = grouped(data.timed, lambda r: (r.op, r.device, r.threads, UNITS.get(r.numerics, r.numerics)))
+    fair = filter(is_fair, data.timed)
+    rows = grouped(fair, lambda r: (r.op, r.device, r.threads, UNITS.get(r.numerics, r.numerics)))
     for (op, device, threads, numerics), group in rows.items():
         compute = highest(data, device, threads, numerics, microbenchmark(op, device, numerics, threads))
         memory = highest(data, device, threads, "link" if op == "transfer" else "memory")
