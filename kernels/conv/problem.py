@@ -99,12 +99,15 @@ class ConvProblem(ConvSizes, frozen=True, kw_only=True):
             )
         values: dict[str, Any] = {"layout": words[0], "direction": words[1]}
         for word in words[2:]:
+            before = len(values)
             if word.startswith("dil"):
                 values["dilation"] = word[3:]
             elif match := re.fullmatch(f"g({WHOLE})", word):
                 values["groups"] = int(match[1])
             else:
                 raise ValueError(f"{word!r} is not a part of a conv id; expected dilN or gN")
+            if len(values) == before:
+                raise ValueError(f"{word!r} contradicts or repeats an earlier part, expected each only once")
         return values
 
     @classmethod

@@ -30,7 +30,6 @@ from kernelmark.kernels.gemm import _epilogue, _groups, _reference, _scales
 from kernelmark.kernels.gemm._reference import Product, Reference, reference
 from kernelmark.kernels.gemm._sums import Changed, RowSums
 
-Pad = Any
 #: The largest special values of operands: in FP16, so that it can hold sums of their products; in FP8, because sums of
 #: FP8 products lose products that are too small.
 F16_SPECIALS, FP8_SPECIALS = 16.0, 2.0
@@ -118,8 +117,8 @@ class GemmProblem(Problem, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         for name in ("lda_pad", "ldb_pad", "ldc_pad"):
-            if getattr(self, name) < 0:
-                raise ValueError(f"{name} is {getattr(self, name)}, expected an integer >= 0")
+            if not 0 <= getattr(self, name) < 2**63:
+                raise ValueError(f"{name} is {getattr(self, name)}, expected an integer from 0 to {2**63 - 1}")
         for name in ("alpha", "beta"):
             if not math.isfinite(getattr(self, name)):
                 raise ValueError(f"{name} is {getattr(self, name)}, expected a finite number")
@@ -209,6 +208,7 @@ class GemmProblem(Problem, frozen=True, kw_only=True):
             raise ValueError("has no layout; expected one of NN, NT, TN, TT after the storage type")
         values: dict[str, Any] = {"layout": words[0]}
         for word in words[1:]:
+            before = len(values)
             if word[:3] in ("lda", "ldb", "ldc") and word[3:4] == "+":
                 values[f"{word[:3]}_pad"] = _whole(word, word[4:])
             elif word.startswith("batch"):
@@ -227,6 +227,8 @@ class GemmProblem(Problem, frozen=True, kw_only=True):
             else:
                 expected = "alphaX, betaX, batchN, lda+N, ldb+N, ldc+N, epi-NAME, groupsN-equal, scale-blocks"
                 raise ValueError(f"{word!r} is not a part of a gemm id; expected {expected}")
+            if len(values) == before:
+                raise ValueError(f"{word!r} contradicts or repeats an earlier part, expected each only once")
         return values
 
     @property
