@@ -62,9 +62,9 @@ def pocketfft(problem: FftProblem, x: FftOperands) -> Launch:
     return lambda: np.copyto(target, run(source, **options))
 
 
-@kernel("fft", provider="numpy", name="fft", device="cpu", dtypes=("f64",), modules=("numpy",))
+@kernel("fft", provider="numpy", name="fft", device="cpu", modules=("numpy",))
 def numpy_fft(problem: FftProblem, x: FftOperands) -> Launch:
-    """NumPy's pocketfft in FP64, one axis after the other, on one thread."""
+    """NumPy's pocketfft, one axis after the other, on one thread."""
     source, target = _arrays(problem, x)
     if problem.kind == "c2r":
         return _numpy_c2r(problem, x, source, target)

@@ -81,7 +81,7 @@ def test_every_cpu_kernel_is_right(dtype, kind, plans):
     for i, (b, h, w) in enumerate(SIZES + LARGER, KINDS.index(kind)):
         problem = REGISTRY.problem(f"fft/b{b}h{h}w{w}/{dtype}/{kind}")
         kernels = [k.id for k in known if not k.outside(problem)]
-        assert len(kernels) == (3 if dtype == "f64" else 2)
+        assert len(kernels) == 3
         assert not failures(problem.id, *kernels, threads=1 + i % 2), problem.id  # the other number with another kind
 
 
