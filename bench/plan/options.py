@@ -139,7 +139,7 @@ OPTIONS = (
     Option(
         "rel-ci",
         "rel_ci",
-        "Stop when the width of the 95 % interval is below this percentage of the median.",
+        "Stop when the width of the 95 % interval is below this fraction of the median (0.01 is 1 %).",
         REL_CI,
         parse=not_negative,
         metavar="R",

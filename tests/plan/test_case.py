@@ -246,6 +246,7 @@ def test_an_option_that_is_left_out_leaves_the_plans_default() -> None:
     unset = {option.field: () if option.many else option.default for option in OPTIONS if option.field not in RESOLVED}
     assert {name: getattr(plan, name) for name in unset} == unset
     assert Budget() == Budget(MAX_TIME_S, REL_CI)
+    assert "fraction of the median (0.01 is 1 %)" in BY_NAME["rel-ci"].help
 
 
 def test_the_command_takes_every_option_and_verify_those_that_concern_no_time() -> None:
