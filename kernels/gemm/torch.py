@@ -44,7 +44,8 @@ def matmul(problem: GemmProblem, x: GemmOperands) -> Launch:
     b = tensor(np.swapaxes(x.b, -1, -2) if problem.op_b == "T" else x.b)
     known = _implementations()
     if problem not in known:
-        known[problem] = implementation(on_threads(lambda: a @ b, x.threads), "matmul", _blas())
+        untimed = _product(problem, a, b, tensor(x.c.copy()))
+        known[problem] = implementation(on_threads(untimed, x.threads), "matmul", _blas())
     return on_threads(_product(problem, a, b, tensor(x.c)), x.threads)
 
 

@@ -189,6 +189,14 @@ def test_a_product_tells_what_ran(torch):
         assert re.search(ran + "$", measured.versions), measured.versions
 
 
+def test_a_product_with_alpha_or_beta_tells_what_its_own_call_ran(torch, monkeypatch):
+    calls = []
+    monkeypatch.setattr(torch.Tensor, "addmm_", lambda *_, **__: calls.append("addmm_"))
+    monkeypatch.setattr("kernelmark.kernels._torch.implementation", lambda launch, *_: launch())
+    set_up("gemm/m9n8k7/f32/NT/beta1", PRODUCT)
+    assert calls == ["addmm_"]
+
+
 def test_rows_tell_what_onednn_ran(torch, capfd):
     if not torch.backends.mkldnn.is_available():
         pytest.skip("this PyTorch has no oneDNN")
