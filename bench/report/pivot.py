@@ -128,18 +128,19 @@ def pivots(suite: str, op: str, groups: list[list[Result]], store: Reader, optio
     if len({r.problem for r in rows}) < 2 and options.metric == "time" and not options.sizes:
         return []
     by_setting: dict[Setting, dict[str, Contest]] = defaultdict(dict)
-    plan = store.find_run(rows[0].run_id)["plan"]
-    for contest in speedups_in_turn(contests(rows, store), multithreaded(rows), plan):
+    plan, threaded = store.find_run(rows[0].run_id)["plan"], multithreaded(rows)
+    for contest in speedups_in_turn(contests(rows, store), threaded, plan):
         by_setting[contest.setting][contest.problem] = contest
     places = {r.case: i for i, r in enumerate(rows)}
     untimed = (r for r in rows if not is_timed(r))
     failed = grouped(untimed, lambda r: (r.device, r.mode, r.isa, comparable(r), order(r), r.threads))
 
     def belong(setting: Setting, timed: dict[str, Contest]) -> list[Result]:
-        """Return a setting's rows in run order. Untimed rows of 1 thread also belong to settings of more threads."""
+        """Return a setting's rows in run order, with untimed rows of kernels that cannot use its number of threads."""
         key = (setting.device, setting.mode, setting.isa, setting.precision, setting.order)
-        others = (failed.get((*key, threads), []) for threads in {setting.threads, 1})
-        return sorted(chain(*others, *(c.ranked for c in timed.values())), key=lambda r: places[r.case])
+        others = (r for threads in {setting.threads, 1} for r in failed.get((*key, threads), []))
+        here = [r for r in others if r.threads == setting.threads or r.kernel not in threaded]
+        return sorted(chain(here, *(c.ranked for c in timed.values())), key=lambda r: places[r.case])
 
     return [
         _pivot(suite, op, setting, {p: timed[p] for p in problems if p in timed}, members, options)

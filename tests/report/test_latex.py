@@ -330,6 +330,22 @@ def test_a_failure_stands_in_its_cell_a_missing_row_is_empty_and_each_problem_ha
     assert list(cells.items()) == [("m8", "wrong"), ("m9", None), ("m7", None)]
 
 
+def test_a_failure_on_one_thread_is_at_more_threads_only_if_the_kernel_cannot_use_them(store, pivots_of):
+    for problem in (problems := ("gemm/m8n8k8/f32/NN", "gemm/m9n8k8/f32/NN")):
+        for threads in (1, 2):
+            put(store, problem, "gemm/a.b", threads=threads)
+        fail(store, problem, "gemm/a.single", threads=1)
+    for problem, threads in zip(problems, (1, 2), strict=True):
+        fail(store, problem, "gemm/a.threaded", threads=threads)
+    cells = {
+        (pivot.setting.threads, line.label): {k for k, cell in zip(pivot.kernels, line.cells, strict=True) if cell}
+        for pivot in pivots_of()
+        for line in pivot.lines
+    }
+    both, every = {"gemm/a.b", "gemm/a.single"}, {"gemm/a.b", "gemm/a.single", "gemm/a.threaded"}
+    assert cells == {(1, "m8"): every, (1, "m9"): both, (2, "m8"): both, (2, "m9"): every}
+
+
 def test_markdown_marks_the_fastest_and_what_was_disturbed(store, pivots_of):
     for m in (8, 16):
         put(store, f"gemm/m{m}n8k8/f32/NN", "gemm/a.slow", taken=[2e-3] * 20, disturbed=DISTURBED)
