@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Annotated, Any, get_args, get_type_hints
 
 import msgspec
@@ -10,6 +11,7 @@ from kernelmark.bench.measure.measurement import Measured, Measurement
 from kernelmark.bench.measure.ratio import BaselineRatio
 from kernelmark.bench.measure.stats import Interval, outliers
 from kernelmark.bench.plan.case import PlannedJob, case_key
+from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.kernel import Kernel
 from kernelmark.bench.plan.numbers import Finite, NotNegative, finite
 from kernelmark.bench.plan.operation import Problem
@@ -135,6 +137,8 @@ def make_result(
     values["reason"] = one_line(measured.reason)
     if kernel.threaded:
         values["threads"] = planned.job.threads  # which a lost worker did not report
+    with suppress(LookupError, UsageError):  # an undeclared storage type or selection, by which the worker was lost
+        values["numerics"] = measured.numerics or kernel.numerics_for(problem)
     values |= {"baseline": planned.job.baseline_of(problem.id) or "", "samples": 0, "interval": ""}
     if measured.status == Status.OK and measured.interval is not None:
         values |= _times(measured, problem, measured.interval)

@@ -53,20 +53,28 @@ def test_a_baseline_that_is_wrong_gives_nobody_a_speedup(measured, tmp_path):
 
 
 @pytest.mark.parametrize("threads", [(1, 2), (2, 1)])
-def test_a_kernel_whose_worker_was_lost_has_the_threads_of_its_job(measured, threads):
+def test_a_kernel_whose_worker_was_lost_has_the_threads_of_its_job_and_its_numerics(measured, threads):
     def execute(job, key):
         if job.threads == 1:
             return run_job(job)
         return [Measurement(kernel=kernel, problem=problem, status="crashed") for problem, kernel in job.entrants]
 
     declare("single", copy)
-    declare("several", copy, threaded=True)
+    declare("several", copy, threaded=True, numerics="fp32")
     rows, session, _ = measured(SMALL, kernels=("copy/mine.*",), threads=threads, execute=execute)
     outcomes = {(r.kernel, r.threads): r.status for r in rows}
     single = "ok" if threads[0] == 1 else "crashed"  # it runs in the first job alone
     several = {("copy/mine.several", 1): "ok", ("copy/mine.several", 2): "crashed"}
     assert outcomes == {("copy/mine.single", 1): single, **several}
     assert session.against == list(outcomes.values()).count("crashed")
+    assert {(r.kernel, r.numerics) for r in rows} == {("copy/mine.single", "exact"), ("copy/mine.several", "fp32")}
+
+
+def test_a_kernel_that_declares_no_numerics_for_the_storage_type_has_a_row(measured):
+    declare("odd", copy, numerics={"f64": "fp64"})
+    lost = Measurement(kernel="copy/mine.odd", problem="copy/m3n5/f32", status="crashed")
+    rows, *_ = measured(SMALL, kernels=("copy/mine.odd",), execute=lambda job, key: [lost])
+    assert [(r.status, r.numerics) for r in rows] == [("crashed", "")]
 
 
 def test_a_run_tells_what_was_asked_for_on_which_machine_and_when_it_ended(measured, store):
