@@ -82,11 +82,13 @@ def test_names_stand_to_the_left_and_numbers_to_the_right_in_columns_of_one_widt
     ]
 
 
-def test_the_title_has_the_threads_of_timed_rows_and_the_processes_that_all_of_them_have():
-    crashed = result(kernel="gemm/a.b", threads=4, status="crashed")
-    title, *_ = lines(timed("gemm/a.b", processes=5), timed("gemm/a.c", processes=3), crashed)
+def test_the_title_has_the_threads_of_timed_rows_and_a_line_below_has_other_threads():
+    crashed = result(kernel="gemm/a.b", threads=4, status="crashed", reason="SIGSEGV")
+    title, *_, below = lines(timed("gemm/a.b", processes=5), timed("gemm/a.c", processes=3), crashed)
     assert title == "gemm/m8n8k8/f32/NT   cold, 1 thread, 3 processes"
-    assert "4 threads" in lines(crashed)[0]
+    assert below == "  crashed: gemm/a.b (t4): SIGSEGV"
+    title, below = lines(crashed)
+    assert ("4 threads" in title, below) == (True, "  crashed: gemm/a.b: SIGSEGV")
 
 
 def test_kernels_are_distinguished_by_thread_counts_where_there_are_several():
