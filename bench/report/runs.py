@@ -8,6 +8,7 @@ from typing import IO, Any
 import msgspec
 
 from kernelmark.bench.measure.disturbance import was_noisy
+from kernelmark.bench.plan.case import Plan
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.text import as_json, escaped
 from kernelmark.bench.record.columns import Result, row
@@ -195,10 +196,17 @@ def _missing(campaign: Campaign, problems: Problems) -> Iterator[str]:
         yield paragraph(f"{index}/{campaign.shard.count}: {some(names, _NAMED) or 'no problem'}", "  ")
 
 
+#: The defaults of all options in a plan, as a store has them.
+_DEFAULTS = msgspec.json.decode(msgspec.json.encode(Plan(devices=())))
+
+
 def differences(base: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
-    """Return `numpy: 2.4.5 -> 2.4.6` for each value that is not the same in both."""
-    pairs = ((name, base.get(name), new.get(name)) for name in dict.fromkeys([*base, *new]))
-    changed = {name: f"{name}: {_told(old)} -> {_told(now)}" for name, old, now in pairs if _told(old) != _told(now)}
+    """Return `numpy: 2.4.5 -> 2.4.6` for each value that is not the same in both; an unset option has its default."""
+    changed = {}
+    for name in dict.fromkeys([*base, *new]):
+        old, now = (_told(facts.get(name, _DEFAULTS.get(name))) for facts in (base, new))
+        if old != now:
+            changed[name] = f"{name}: {_told(base.get(name))} -> {_told(new.get(name))}"
     return [line for name, line in changed.items() if name != "suite_digests" or "suites" not in changed]
 
 

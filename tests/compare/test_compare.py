@@ -230,7 +230,7 @@ def test_patch_releases_and_a_hundredth_of_the_memory_are_no_other_machine(store
 
 def test_what_may_vary_is_named_and_not_refused(runs):
     environment = {"versions": {"numpy": "2.4.6"}, "blas": ["openblas"]}
-    plan = {"seed": 1, "suites": ["a", "b"], "suite_digests": ["c0", "ff"]}
+    plan = {"seed": 1, "suites": ["a", "b"], "suite_digests": ["c0", "ff"], "share_gpu": False, "tiles": []}
     store = runs({"m1": STEADY}, {"m1": STEADY}, environment=environment, git_commit="beef", plan=plan)
     lines = compared(store)[0].splitlines()
     assert [line for line in lines if line.startswith("differs: ")] == [
