@@ -4,7 +4,7 @@ import getpass
 import hashlib
 import re
 import socket
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import lru_cache
 from typing import Any
@@ -15,8 +15,8 @@ from kernelmark.bench.record.records import Record
 
 Mask = Callable[[str], str]
 _UUID = re.compile(r"\b[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\b")
-#: Matches paths of home folders, which contain user names.
-_HOME = re.compile(r"(/home/|/Users/)([^/\\\s\"',;:]+)")
+#: Matches paths of home folders, which contain user names that are not hashes yet.
+_HOME = re.compile(r"(/home/|/Users/)(?!user-[0-9a-f]{8}\b)([^/\\\s\"',;:]+)")
 #: The fewest letters of a host name to hide; a shorter one is more likely an ordinary word.
 _SHORTEST = 4
 #: Columns that identify a machine, each with the prefix of its hash.
@@ -53,15 +53,19 @@ def nameless(store: Reader, fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def facts(store: Reader, run_id: str) -> dict[str, Any]:
-    """Return the facts of a run; the UUIDs of its GPUs are hashed unless `store.identifies` is true."""
+    """Return the facts of a run, as `nameless_run` does unless `store.identifies` is true."""
     run = store.find_run(run_id)
-    return {**run} if store.identifies else {**run, "plan": nameless_plan(run["plan"])}
+    return {**run} if store.identifies else nameless_run(run)
 
 
-def nameless_plan(plan: dict[str, Any]) -> dict[str, Any]:
-    """Return a run's plan with the UUIDs of its GPUs hashed."""
-    gpus = plan.get("gpus")
-    return plan | {"gpus": [hidden("device_uuid", str(gpu)) for gpu in gpus]} if isinstance(gpus, list) else plan
+def nameless_run(run: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the facts of a run; the UUIDs of its GPUs are hashed, and the names in environment variables masked."""
+    plan, environment, masked = {**run["plan"]}, {**run["environment"]}, mask()
+    if isinstance(gpus := plan.get("gpus"), list):
+        plan["gpus"] = [hidden("device_uuid", str(gpu)) for gpu in gpus]
+    if variables := environment.get("variables"):
+        environment["variables"] = {name: masked(str(value)) for name, value in variables.items()}
+    return {**run, "plan": plan, "environment": environment}
 
 
 def mask(hosts: Iterable[str] = ()) -> Mask:

@@ -19,7 +19,7 @@ from kernelmark.bench.plan.files import require_file
 from kernelmark.bench.plan.registry import Registry
 from kernelmark.bench.record.store import Store
 from kernelmark.bench.report import figures, findings, founding, method, tuning
-from kernelmark.bench.report.anonymity import facts
+from kernelmark.bench.report.anonymity import facts, mask
 from kernelmark.bench.report.export import write_file, write_table, write_text, writing
 from kernelmark.bench.report.figures.style import Kind, ratio_ticks
 from kernelmark.bench.report.format import short
@@ -106,7 +106,7 @@ def _write_page(
     drawn = list(figures.draw(planned, folder / "figures", pdf))
     _forget(folder / "figures", drawn)
     environment = json.dumps(facts(data.store, data.run_id), indent=2, sort_keys=True)
-    text = method.paragraph(data)
+    text = mask()(method.paragraph(data))
     (folder / "environment.json").write_text(environment + "\n", encoding="utf-8")
     (folder / "method.txt").write_text(text + "\n", encoding="utf-8")
     parts = {"claims": None if data.tunes else claims, "method": text, "environment": environment, "tables": tables}

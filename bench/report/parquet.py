@@ -13,7 +13,7 @@ from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.files import replacing
 from kernelmark.bench.record.columns import COLUMNS, KINDS
 from kernelmark.bench.record.store import Store
-from kernelmark.bench.report.anonymity import nameless_plan, records
+from kernelmark.bench.report.anonymity import nameless_run, records
 
 #: Rows that are in memory at a time.
 ROW_GROUP = 2000
@@ -66,7 +66,7 @@ def write_parquet_file(store: Store, run_ids: Sequence[str], path: Path) -> None
 
 def _facts(store: Store, run_id: str) -> dict[str, Any]:
     run = msgspec.structs.asdict(store.run(run_id))
-    return run if store.identifies else run | {"plan": nameless_plan(run["plan"])}
+    return run if store.identifies else nameless_run(run)
 
 
 def _schema(arrow: Any, dims: dict[str, str], facts: Any) -> Any:

@@ -16,7 +16,7 @@ from kernelmark.bench.record.merge import MERGED, Campaign, Merged, ShardPlace, 
 from kernelmark.bench.record.reader import Reader
 from kernelmark.bench.record.records import RowCount, RunFacts
 from kernelmark.bench.record.store import resuming
-from kernelmark.bench.report.anonymity import nameless, nameless_plan
+from kernelmark.bench.report.anonymity import nameless, nameless_run
 from kernelmark.bench.report.format import count, some
 from kernelmark.bench.report.layout import TableColumn, paragraph, table, table_of
 from kernelmark.bench.report.places import apart
@@ -219,7 +219,8 @@ def _told(value: Any) -> str:
 
 def settings_of(run: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings that may differ between runs on one machine: commit, plan, versions, variables."""
+    run = nameless_run(run)
     environment = run["environment"]
     nested = {name: value for part in environment.values() if isinstance(part, dict) for name, value in part.items()}
     flat = {name: value for name, value in environment.items() if not isinstance(value, dict)}
-    return {"git_commit": run["git_commit"], **nameless_plan(run["plan"]), **flat, **nested}
+    return {"git_commit": run["git_commit"], **run["plan"], **flat, **nested}

@@ -111,11 +111,14 @@ def test_markdown_begins_with_problems_x_kernels_where_these_are_a_few_and_ends_
     assert text.splitlines()[-1].startswith("one process cannot")
 
 
-def test_the_plan_in_the_metadata_of_parquet_has_hashes_of_uuids_unless_they_are_asked_for(store):
-    begin(store, plan={"gpus": ["GPU-c0ffee"]})
-    assert parquet._facts(store, "r1")["plan"] == {"gpus": [hashed("uuid", "GPU-c0ffee")]}
+def test_the_metadata_of_parquet_have_hashes_of_uuids_and_users_unless_they_are_asked_for(store):
+    begin(store, plan={"gpus": ["GPU-c0ffee"]}, environment={"variables": {"CUDA_PATH": "/home/jane"}})
+    facts = parquet._facts(store, "r1")
+    assert facts["plan"] == {"gpus": [hashed("uuid", "GPU-c0ffee")]}
+    assert facts["environment"]["variables"] == {"CUDA_PATH": f"/home/{hashed('user', 'jane')}"}
     store.identifies = True
-    assert parquet._facts(store, "r1")["plan"] == {"gpus": ["GPU-c0ffee"]}
+    facts = parquet._facts(store, "r1")
+    assert (facts["plan"]["gpus"], facts["environment"]["variables"]) == (["GPU-c0ffee"], {"CUDA_PATH": "/home/jane"})
 
 
 @pytest.fixture

@@ -11,11 +11,12 @@ import pytest
 from kernelmark.bench.plan.status import Status
 from kernelmark.bench.record.store import Store
 from kernelmark.bench.report import findings, founding
+from kernelmark.bench.report.anonymity import hashed
 from kernelmark.bench.report.method import paragraph
 from kernelmark.bench.report.page import write_report
 from kernelmark.bench.report.page_data import LEVELS, column, page_columns, page_data
 from kernelmark.bench.report.run_data import RunData
-from support.rows import DISTURBED, begin, fail, many, put, varied
+from support.rows import DISTURBED, ENVIRONMENT, begin, fail, many, put, varied
 
 
 def shown(folder):
@@ -105,11 +106,15 @@ def test_a_list_of_figures_that_is_none_of_ours_removes_nothing_elsewhere(begun,
 
 
 def test_hosts_and_uuids_are_hashes_in_the_page_and_beside_it(store, tmp_path):
-    begin(store, plan={"gpus": ["GPU-c0ffee"]})
+    uuid = "GPU-01234567-89ab-cdef-0123-456789abcdef"
+    variables = {"CUDA_VISIBLE_DEVICES": uuid, "NUMBA_CACHE_DIR": "/home/jane/cache"}
+    begin(store, plan={"gpus": ["GPU-c0ffee"]}, environment={**ENVIRONMENT, "variables": variables})
     put(store, "gemm/m8n8k8/f32/NN", "gemm/some.base", host="bignode7", device_uuid="GPU-c0ffee")
     report(store, tmp_path / "out")
     text = b"".join(files(tmp_path / "out").values())
-    assert [name for name in (b"bignode7", b"GPU-c0ffee") if name in text] == []
+    names = b"bignode7", b"GPU-c0ffee", uuid.encode(), b"/home/jane"
+    assert [name for name in names if name in text] == []
+    assert f"/home/{hashed('user', 'jane')}/cache".encode() in text
 
 
 def test_a_run_of_failures_alone_says_so_and_why(begun, tmp_path):

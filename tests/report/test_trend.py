@@ -65,7 +65,10 @@ def test_a_step_names_each_setting_and_the_host_that_changed(store):
     plans = {"launcher": "cuda.core"}, {"launcher": "cupy", "absent": []}
     for i, (host, threads) in enumerate((("a", "1"), ("b", "2"))):
         versions = {"numpy": f"2.4.{i}", "scipy": f"1.{i}"}
-        environment = {"versions": versions, "variables": {"OPENBLAS_NUM_THREADS": threads}}
+        environment = {
+            "versions": versions,
+            "variables": {"OPENBLAS_NUM_THREADS": threads, "CUDA_PATH": f"/home/{host}"},
+        }
         begin(store, f"r{i}", started_at=f"2026-01-0{i + 1}", environment=environment, plan=plans[i])
         columns = {"host": host, "device_uuid": "GPU-1" * i, "versions": f"numpy 2.4.{i}"}
         add(store, f"r{i}", "m3n5/f32", times(1 + i), **columns)
@@ -74,6 +77,7 @@ def test_a_step_names_each_setting_and_the_host_that_changed(store):
         "versions: numpy 2.4.0 -> numpy 2.4.1",
         f"host: {hashed('host', 'a')} -> {hashed('host', 'b')}",
         "launcher: cuda.core -> cupy",
+        f"CUDA_PATH: /home/{hashed('user', 'a')} -> /home/{hashed('user', 'b')}",
         "OPENBLAS_NUM_THREADS: 1 -> 2",
         "scipy: 1.0 -> 1.1",
     ]
