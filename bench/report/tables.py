@@ -116,7 +116,9 @@ def _below(rows: Sequence[Result], timed: Sequence[Result]) -> Iterator[str]:
     if names := ", ".join(dict.fromkeys(fmt.short(r.kernel) for r in timed if by_name_only(r))):
         yield f"* in place by name only, with scratch of more than a tenth of the matrix: {names}"
     yield from filter(None, map(correct, rows))
-    yield from (f"{r.status}: {r.kernel}: {r.reason}" for r in rows if r.status != Status.OK)
+    for r in (r for r in rows if r.status != Status.OK):
+        where = f" (t{r.threads})" * (r.device == "cpu" and r.threads != _titled_threads(rows))
+        yield f"{r.status}: {r.kernel}{where}: {r.reason}"
 
 
 def correct(r: Result) -> str:
@@ -144,9 +146,13 @@ def _drawn(cells: Sequence[Sequence[str]], style: str, unit: str, best: int) -> 
     return table(columns, barred if natural_width(columns, barred) <= width() else cells, style, best=best)
 
 
+def _titled_threads(rows: Sequence[Result]) -> int:
+    return max(r.threads for r in [r for r in rows if r.time_s_median] or rows)
+
+
 def _title(rows: Sequence[Result], style: str) -> str:
     timed = [r for r in rows if r.time_s_median] or rows
-    threads, processes = max(r.threads for r in timed), min(r.processes for r in timed)
+    threads, processes = _titled_threads(rows), min(r.processes for r in timed)
     several = f"{processes} processes" * (processes > 1)
     facts = filter(None, (rows[0].mode, fmt.count(threads, "thread"), rows[0].isa, several))
     baseline = next((r.baseline for r in rows if r.baseline and r.time_s_median), "")
