@@ -117,8 +117,8 @@ def cpu_facts() -> dict[str, str]:
 def working_threads(before: Mapping[str, Spent], seconds: float) -> int | None:
     """Return how many threads have worked at once since `family_times` returned `before`, or None if unknown.
 
-    Threads that take turns count once. Threads that hardly worked count as one if they have worked enough together,
-    since each operand set may have a separate thread. Of processes that share one CPU only this one's threads count.
+    Threads that take turns count as one. Threads that hardly worked count as one if they have worked enough together,
+    since each operand set may have a separate thread. If there is only one CPU, descendants' threads do not count.
     """
     cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 0
     grown = _grown(before, family_times() if cpus > 1 else _times(["self"]))
@@ -142,7 +142,7 @@ def _grown(before: Mapping[str, Spent], after: Mapping[str, Spent]) -> dict[str,
 
 
 def _times(processes: Iterable[str]) -> dict[str, Spent]:
-    _usage(resource.RUSAGE_SELF)  # has the system count the time of this thread up to now, not to the last tick
+    _usage(resource.RUSAGE_SELF)  # makes the system count this thread's time up to now, not up to the last tick
     times = {}
     for process in processes:
         tasks = f"{PROC}/{process}/task"

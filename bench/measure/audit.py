@@ -15,22 +15,22 @@ from kernelmark.bench.measure.stats import MIN_SAMPLES
 from kernelmark.bench.measure.timing import settle
 from kernelmark.bench.measure.turns import WINDOW_S
 
-#: The accepted ratio of a call's time on new values to its time on values that it has seen; the fewest batches of calls
-#: apart; the most samples taken to get single calls of both kinds.
+#: The accepted ratio of a call's time on new values to its time on values that it has seen; the fewest batches timed
+#: call by call; the most samples taken to get single calls on both kinds of values.
 SPARED_RATIO, LEAST_ALONE, MOST_SAMPLES = 2.0, 12, 400
-#: Chance decides which of the two calls of a pair an honest kernel does faster, so that the second is slower by
-#: SPARED_RATIO in at most this share of pairs. The probabilities of accusing it, and of missing one that spares work.
+#: For an honest kernel, chance decides which call of a pair is faster, so the second is slower by SPARED_RATIO in at
+#: most HONEST_SHARE of pairs. Next, the probability of accusing an honest kernel, and of missing one that spares work.
 HONEST_SHARE, FALSE_ALARM, MISS = 0.5, 1e-5, 0.01
-#: The share of pairs in which a kernel that spares work is slower, and the most pairs taken: of a sample with a batch
-#: of calls apart, and of other calls, which cost more but are disturbed less.
+#: The share of pairs in which a kernel that spares work is slower, and the most pairs taken. APART: pairs of a sample
+#: and a batch timed call by call. RENEWED: pairs of single calls, which cost more but are disturbed less.
 APART_SHARE, MOST_APART = 0.65, 400
 RENEWED_SHARE, MOST_RENEWED = 0.85, 100
-#: The windows without unusual load in which samples must be slower after all checks, of at most so many, and the fewest
-#: samples of a window. Load is unusual if it exceeds the median of earlier windows by this factor.
+#: A kernel is accused if samples after all checks are slower in QUIET_WINDOWS windows without unusual load, of at most
+#: MOST_WINDOWS; each has at least LEAST_AGAIN samples. Unusual load exceeds UNUSUAL_LOAD times earlier windows' median.
 QUIET_WINDOWS, MOST_WINDOWS, LEAST_AGAIN, UNUSUAL_LOAD = 10, 300, 4, 1.1
 #: The accepted share of an output's pages that a call has left unmapped, in the median of at least LEAST_MADE calls.
 MADE_SHARE, LEAST_MADE = 0.5, 3
-#: The fewest whole outputs that are checked, if that takes less than CHECKING_S after sampling.
+#: The fewest whole outputs that are checked, unless checking takes more than CHECKING_S after sampling.
 LEAST_CHECKS, CHECKING_S = 24, 0.06
 #: The accepted ratio of a sample's time after two waking calls to its time after one. An honest kernel is no slower
 #: after two, which wake its threads better.
@@ -70,7 +70,7 @@ def _moved_nothing(series: Series) -> str | None:
 
 
 def _spared_work(series: Series) -> str | None:
-    """Return a complaint if single calls are far slower on new values than on those of the previous call, or None."""
+    """Return a complaint if single calls are far slower on new than on unchanged values, or None."""
     if not series.meets_known:
         return None
     mark = series.mark()
@@ -84,7 +84,7 @@ def _spared_work(series: Series) -> str | None:
 
 
 def _pairs(first: list[float], second: list[float], take: Callable[[], object]) -> Iterator[tuple[float, float]]:
-    """Yield pairs of times, in random order, then new ones: `take` adds times to the lists, MOST_SAMPLES times."""
+    """Yield pairs of the times at hand, in random order, then of up to MOST_SAMPLES times that `take` adds."""
     count = min(len(first), len(second))
     yield from zip(*(SystemRandom().sample(times[:count], count) for times in (first, second)), strict=True)
     for _ in range(MOST_SAMPLES):
@@ -96,7 +96,7 @@ def _pairs(first: list[float], second: list[float], take: Callable[[], object]) 
 def _spares(pairs: Iterable[tuple[float, float]], share: float, ratio: float = SPARED_RATIO) -> bool:
     """Return whether the second call is slower by `ratio` in `share` of the pairs rather than in HONEST_SHARE.
 
-    This is Wald's sequential probability ratio test: it takes pairs until one of both shares is improbable.
+    This is Wald's sequential probability ratio test: it takes pairs until one of the two shares is improbable.
     """
     evidence = 0.0
     for fast_s, slow_s in pairs:
@@ -108,7 +108,7 @@ def _spares(pairs: Iterable[tuple[float, float]], share: float, ratio: float = S
 
 
 def _skipped(series: Series) -> str | None:
-    """Compare samples with batches whose calls are microseconds apart, to catch calls skipped in a batch."""
+    """Compare samples with batches timed call by call, to catch a kernel that skips calls in a batch."""
     if not series.cuts:
         return None
     mark = series.mark()
@@ -122,7 +122,7 @@ def _skipped(series: Series) -> str | None:
 
 
 def _pairs_apart(series: Series) -> Iterator[tuple[float, float]]:
-    """Yield pairs of a sample and a batch of calls apart: at least LEAST_ALONE in random order, then new ones."""
+    """Yield pairs of a sample and a batch timed call by call: at least LEAST_ALONE in random order, then new pairs."""
     while len(series.apart) < LEAST_ALONE:
         series.sample()
     yield from SystemRandom().sample(series.apart, len(series.apart))
@@ -132,7 +132,7 @@ def _pairs_apart(series: Series) -> Iterator[tuple[float, float]]:
 
 
 def _worked_ahead(series: Series) -> str | None:
-    """Compare samples after one waking call with samples after two, to catch calls that do work of the next call."""
+    """Compare samples after one waking call with samples after two, to catch calls that do the next calls' work."""
     taken = list(zip(series.woken, series.samples, strict=True))
     once, twice = ([sample for woken, sample in taken if woken == number] for number in (1, 2))
     if min(len(once), len(twice)) < MIN_SAMPLES:
@@ -179,11 +179,11 @@ def _as_fast(state: Mapping[str, float], before: Mapping[str, float]) -> bool:
 def stopped_sparing(series: Series, threads: int) -> str | None:
     """Return a complaint if samples after all checks are far slower than before: until then the kernel spared work.
 
-    Each must take SPARED_RATIO times as long as the median of the earlier samples, in QUIET_WINDOWS windows. Windows
-    with load do not count, since load may slow all samples; except that short samples of one thread are either
-    undisturbed or a time slice longer, so they count if the load is usual. Nor do windows count in which other CPUs,
-    which share the memory, have more load than before, or the clock rate is lower. Samples on a GPU are not compared,
-    since its clock rate may have dropped while it waited.
+    Each sample in QUIET_WINDOWS windows must take SPARED_RATIO times as long as the median of the earlier samples.
+    Windows with load do not count, since load may slow every sample. With short samples on one thread, windows with the
+    usual load do count, since such a sample is either undisturbed or a time slice longer. Windows do not count if the
+    clock rate is lower than before, or other CPUs, which share the memory, have more load. Samples on a GPU are not
+    compared, since its clock rate may have dropped while it waited.
     """
     if series.device.stream is not None:
         return None

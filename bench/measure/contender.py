@@ -165,7 +165,7 @@ class Contender:
             self._take(verdict)
 
     def audit_renewed(self) -> None:
-        """Mark as mistrusted a kernel that recomputes only what changed inputs affect; run after all verification."""
+        """Mistrust a kernel that recomputes only the outputs that changed inputs affect. Run after all verification."""
         with self._blamed():
             if not (self.live and self.series) or self._fresh_s < SPARED_RATIO * quantiles(self.series.samples)[0]:
                 return
@@ -190,7 +190,7 @@ class Contender:
             self._refuse_strayed()
 
     def _take(self, verdict: Verdict, of: str = "") -> None:
-        """Add a verdict to the report: the reason for a wrong result, and the error if none was closer to its bound."""
+        """Add a verdict to the report: the reason for a wrong result, and the error if it came closest to its bound."""
         if verdict.reason:
             self.report.status, self.report.reason = Status.WRONG, of + verdict.reason
         self.report.compression_error = finite(verdict.compression_error) or self.report.compression_error
@@ -245,7 +245,7 @@ class Contender:
                         self.report.state[column] = value
 
     def audit(self) -> None:
-        """Mark as mistrusted a kernel that does less on unchanged operands, or returns before its output is written."""
+        """Mistrust a kernel that does less work on unchanged operands, or returns before its output is written."""
         with self._blamed():
             if not (self.live and self.series):
                 return

@@ -125,7 +125,7 @@ class HostMemory:
 
 
 class _Eviction:
-    """A buffer twice as large as the last-level cache, with a share for each CPU, since all caches hold operands."""
+    """A buffer twice as large as the last-level cache, with a share for each CPU, since any cache may hold operands."""
 
     def __init__(self, nbytes: int) -> None:
         self._shares = np.array_split(np.ones(nbytes // 8, np.uint64), cpu_count())

@@ -61,16 +61,16 @@ class Cuda:
         self.stream.__enter__()
 
     def strayed(self) -> str | None:
-        """Make the device's stream, which has the timing events, current again. Return a complaint if it was not."""
+        """Make the device's stream, which has the timing events, current; return a complaint if another one was."""
         current = self._cupy.cuda.get_current_stream()
         if current.ptr == self.stream.ptr:
             return None
         self.stream.use()
-        complaint = f"CuPy's current stream is {current.ptr:#x}, expected {self.stream.ptr:#x}, which has the events"
-        return f"{complaint}; a kernel may change it only by `with stream:`"
+        complaint = f"CuPy's current stream is {current.ptr:#x}, expected {self.stream.ptr:#x}"
+        return f"{complaint}, which has the timing events; a kernel may change it only by `with stream:`"
 
     def forget_persisting(self) -> None:
-        """Reset L2 lines that a kernel made persistent. The error of older devices, which have none, is ignored."""
+        """Reset L2 lines that a kernel made persistent. Errors are ignored, since older devices have no such lines."""
         from cuda.bindings import driver
 
         driver.cuCtxSetLimit(driver.CUlimit.CU_LIMIT_PERSISTING_L2_CACHE_SIZE, 0)
@@ -133,7 +133,7 @@ class Cuda:
         return draw.is_held(self.download(array), name)
 
     def evict(self) -> None:
-        """Reset persistent lines, and write twice the L2 cache's size on each GPU in use. The clock waits for this."""
+        """Reset persistent lines, and write twice the L2 cache's size on each GPU in use, before the clock starts."""
         self.forget_persisting()
         for gpu, buffer in self._evictions.items():
             with self._cupy.cuda.Device(gpu):

@@ -89,7 +89,7 @@ class Device(Memory, Protocol):
     def release(self) -> None: ...
 
     def peers(self, gpus: tuple[int, ...], edge: int = 0) -> Memory:
-        raise Unsupported("host memory lies on no GPU")
+        raise Unsupported("host memory cannot be spread over GPUs")
 
     def broken(self) -> str | None:
         return None

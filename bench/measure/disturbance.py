@@ -12,7 +12,7 @@ from kernelmark.bench.measure.device import Window
 #: disturbance hardly moves a median, and is recorded in the column `disturbed` all the same.
 LEAST_PCT = 10
 _CAUSE = re.compile(r"(?P<cause>.+) during (?P<share>[0-9]{1,9}) % of the sampling")
-#: Matches the present wording and that of older stores.
+#: Matches the present wording and the wording in older stores.
 _LOW = re.compile(r"the \S+ ceiling (?:was|beside it is) disturbed")
 #: The note for a row whose kernel also worked on CPUs outside its affinity.
 _BEYOND = "ran on CPUs beyond its own"

@@ -48,7 +48,7 @@ def index_of(places: Array, operand: Operand, order: str) -> tuple[Array, ...]:
 
 
 def poison(flat: Any, dtype: str) -> None:
-    """Fill a buffer with the NaN that marks unwritten elements."""
+    """Fill a buffer with the value that marks unwritten elements: a NaN, or the least integer."""
     flat.view(bits_dtype(dtype)).fill(DTYPES[dtype].poison)
 
 
@@ -71,7 +71,7 @@ class Draw:
     def __init__(self, problem: Problem, seed: int) -> None:
         self._key: tuple[int, ...] = (seed, zlib.crc32(problem.id.encode()))
         self._redraws = 0
-        #: Also for other draws: sampled outputs, checksums.
+        #: The generator of the present draw, which also chooses sampled outputs and makes checksums.
         self.rng = self._changes = self._generator(0)
         self._specs = [operand for operand in problem.operands() if operand.role != "out"]
         self._scatter: dict[str, Iterator[tuple[Array, Array]]] = {}
@@ -158,7 +158,7 @@ def drawn(
     specials: float | None = None,
     distribution: str = UNIFORM,
 ) -> Array:
-    """Draw uniform values in [-1, 1] that use all bits of their type, and some special values; integers: any value.
+    """Draw uniform values in [-1, 1] that use all bits of their type, with some special values; or any integers.
 
     specials: the largest special value; by default the operand's. Other distributions have no special values: `normal`
     has variance 1, `zeros` is 0 everywhere, and `ints` has integers from -LARGEST_INT to LARGEST_INT.

@@ -13,7 +13,7 @@ from kernelmark.bench.plan.errors import UsageError
 class Host(msgspec.Struct, frozen=True):
     """A host: its name, commit, Python, the versions of its libraries, and the digests of plug-ins.
 
-    machine, environment: the facts that a run records (machine.py); they may differ from host to host.
+    machine, environment: the facts that a run records (machine.py), which may differ from host to host.
     """
 
     host: str

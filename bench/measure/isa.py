@@ -26,8 +26,8 @@ _SSE = ("SSE", "SSE2", "SSE3", "SSSE3", "SSE41", "POPCNT", "SSE42")
 _AVX = (*_SSE, "AVX", "F16C")
 _AVX2 = (*_AVX, "FMA3", "AVX2", "X86_V3")
 _AVX512 = ("avx2", "fma", "avx512f", "avx512cd", "avx512bw", "avx512dq", "avx512vl")
-#: Each set includes the sets above it. With avx512, NumPy may use all of its features, since it splits AVX-512 into
-#: many.
+#: Each instruction set includes the sets above it. With avx512, NumPy may use all features, since it divides AVX-512
+#: into many features.
 ISAS = {
     "sse": Isa(("sse4_2",), "Nehalem", "SSE41", "SSE4_2", "default", "nehalem", _SSE),
     "avx": Isa(("avx",), "Sandybridge", "AVX", "AVX", "default", "sandybridge", _AVX),
@@ -67,7 +67,7 @@ def _cpu_flags(option: str) -> frozenset[str]:
     if platform.machine() not in ("x86_64", "AMD64"):
         raise UsageError(f"{option} is for x86 CPUs, this one is {platform.machine()}; leave it out")
     if not (facts := cpu_facts()):
-        raise UsageError(f"{option}: {CPUINFO} does not report what this CPU has; leave it out")
+        raise UsageError(f"{option}: {CPUINFO} does not list the flags of this CPU; leave {option} out")
     return frozenset(facts.get("flags", "").split())
 
 

@@ -92,7 +92,7 @@ def _check(kernel: CudaKernel, call: KernelCall, used: Resources, device: Device
         raise UsageError(f"{kernel.id}: a grid of {call.grid} blocks cannot be divided into clusters of {call.cluster}")
     threads = math.prod(extents(call.block))
     if threads > used.max_threads:
-        expected = f"expected at most its bound of {used.max_threads}"
+        expected = f"expected at most its launch bound of {used.max_threads}"
         raise UsageError(f"{kernel.id}: a launch has {threads} threads per block, {expected}")
     wanted, limit = used.static_shared_bytes + call.shared_bytes, device.block_shared_bytes
     if wanted > limit:

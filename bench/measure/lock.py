@@ -41,7 +41,7 @@ def held_run(store: Path, run_id: str, remedy: str) -> AbstractContextManager[No
 
 @contextmanager
 def held(path: Path, subject: str, remedy: str, once: bool = False) -> Iterator[None]:
-    """Lock a file until the context or process ends. once: then remove it. Raises UsageError with the holder's pid."""
+    """Lock a file until the context or process ends. once: then remove the file. Raises UsageError with its holder."""
     try:
         fd = _locked(path)
     except BlockingIOError as error:
@@ -87,10 +87,10 @@ def _opened(path: Path) -> int:
 
 @contextmanager
 def turn(alone: bool) -> Iterator[None]:
-    """Wait for a lock of this host, exclusive (`alone`) or shared, and hold it; first come, first served."""
+    """Hold a lock of this host, exclusive (`alone`) or shared. Processes get it in the order in which they asked."""
     queue, host = (_opened(MACHINE / f"kernelmark-{name}.lock") for name in ("queue", "host"))
     try:
-        fcntl.flock(queue, fcntl.LOCK_EX)  # otherwise shared turns could keep an exclusive one waiting for ever
+        fcntl.flock(queue, fcntl.LOCK_EX)  # otherwise an exclusive lock could wait for ever for shared locks to end
         fcntl.flock(host, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
         fcntl.flock(queue, fcntl.LOCK_UN)
         yield

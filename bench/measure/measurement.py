@@ -77,7 +77,7 @@ class Ceiling(msgspec.Struct, frozen=True):
 
 
 class Excess(msgspec.Struct, frozen=True):
-    """An impossible rate of a row: from declared flop or bytes, it exceeds `times` the ceiling's best sample."""
+    """An impossible rate of a row: `declared` flop or bytes over its time exceed `times` the ceiling's best sample."""
 
     ceiling: Ceiling
     declared: int

@@ -28,7 +28,7 @@ from kernelmark.bench.measure.timing import now
 STAT = PROC / "stat"
 POWERCAP = Path("/sys/class/powercap")
 #: A window is disturbed if other processes use more than OTHERS_CPUS of our CPUs, or the hypervisor takes more than
-# STEAL_PCT per cent of their time.
+#: STEAL_PCT per cent of our CPUs' time.
 OTHERS_CPUS = 0.1
 STEAL_PCT = 2.0
 #: The step of the counters in /proc/stat. Load that rounding to this step could explain is ignored.
@@ -37,7 +37,7 @@ OTHERS = "other processes used {:#.2g} CPUs"
 STEAL = "the hypervisor took {:.2g} % of the time"
 QUOTA = "the control group's CPU quota withheld {:.2g} CPUs"
 _IDLE, _IOWAIT, _STEAL = 3, 4, 7
-#: Of the four times of a process, in user and system mode: those of its children that have ended.
+#: Of a process's four times in /proc/PID/stat, the user and system time of its children that have ended.
 _ENDED = slice(2, 4)
 #: Functions of `resource` and `os`, bound before a plug-in could replace them.
 _usage, _SELF, _REAPED = resource.getrusage, resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN
@@ -157,16 +157,16 @@ class CpuMonitor:
 
 
 def _below_s() -> float:
-    """Return the CPU seconds of this process's other descendants; 0 if the system does not list children.
+    """Return the CPU seconds of descendants that this process has not reaped; 0 if the system does not list children.
 
-    Included are descendants that the keeper has adopted, and those that it has reaped.
+    Included are descendants that the keeper (this process's parent, family.py) has adopted or reaped.
     """
     below = [*islice(process_tree("self"), 1, None)] if has_children() else []
     return math.fsum([*map(_spent_s, below), *map(_spent_s, adopted()), *(_spent_s(pid, _ENDED) for pid in keeper())])
 
 
 def _spent_s(pid: str, which: slice = slice(None)) -> float:
-    """Return the CPU seconds of a process and of its children that have ended, or only of those."""
+    """Return the CPU seconds of a process and of its ended children; with `_ENDED`, only of the ended children."""
     with suppress(OSError, ValueError, IndexError):  # the process has ended meanwhile
         words = contents(f"{PROC}/{pid}/stat").rpartition(b")")[2].split()
         return math.fsum(int(word) for word in words[11:15][which]) * TICK_S
@@ -218,7 +218,7 @@ def _difference(early: _Reading, late: _Reading) -> _Reading:
 def _taken(spent: _Reading, cpus: _Cpus, count: int) -> tuple[float, float]:
     """Return other processes' use of `count` CPUs, in CPUs, and the hypervisor's share, in per cent.
 
-    The use is computed from idle time, which is exact to a step; busy time may be sampled only at timer ticks.
+    The use is computed from idle time, which is exact to a step of the counter. Busy time may be sampled at ticks only.
     """
     others_s = count * spent.at_s - cpus.idle_s - cpus.steal_s - spent.own_s
     return max(0.0, others_s) / spent.at_s, 100 * cpus.steal_s / (count * spent.at_s)

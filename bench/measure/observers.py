@@ -44,7 +44,7 @@ class Threads(Observer):
         self._count = affinity.working_threads(self._times, now() - self._began_s)
 
     def results(self, max_time_s: float) -> dict[str, Any]:
-        """Return `threads_used` and `affinity`. First call the kernel again, as it may use others only later."""
+        """Return `threads_used` and `affinity`. First call the kernel again, as it may use some threads only later."""
         if self.series.device.name != "cpu":
             return {}
         count = self._count

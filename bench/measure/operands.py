@@ -22,8 +22,8 @@ from kernelmark.bench.plan.registry import REGISTRY
 
 #: Bytes of the guard on each side of an operand: large enough to detect a kernel that overruns by a tile.
 GUARD_BYTES = 2**16
-#: Operands begin at a page. Moved operands do not begin at a cache line, but at a multiple of 16 bytes, as every
-#: allocation does.
+#: Operands begin at a page. The operands of a moved set (`OperandSet.moved`) begin at a multiple of 16 bytes, as every
+#: allocation does, but not at a cache line.
 _PAGE_BYTES, _ALIGNED_BYTES, _LINE_BYTES = 4096, 16, 64
 #: For outputs of fewer pages, copying is faster than mapping.
 LEAST_PAGES = 16
@@ -53,8 +53,8 @@ class Spots(NamedTuple):
     def early_reads(self) -> list[Launch]:
         """Return two calls that read elements for `is_late`: the first reads a single element, the second reads all.
 
-        A kernel must not notice the calls. They call no Python function, which would call a trace function. The first
-        lets the system read, if possible, which raises no fault in memory that the kernel has protected.
+        A kernel must not notice these calls. They call no Python function, which would call a trace function. The first
+        reads by a system call, if possible, which raises no fault in memory that the kernel has protected.
         """
         flat, elements = self.flat, np.empty(len(self.places) + 1, self.flat.dtype)
         number = int(self.places[0]) % len(self.places)
@@ -333,7 +333,7 @@ class ScratchBuffers:
         return parts_of(raw.view(home.dtype(dtype)))[0].reshape(shape)
 
     def poison(self) -> None:
-        """Set all bits to 1, which is NaN in every storage type."""
+        """Set all bits to 1, which is NaN in every floating-point type."""
         for raw in self._buffers:
             raw.fill(0xFF)
 
@@ -377,8 +377,8 @@ class Operands:
     def launch(self, kernel: str, problem: str, stream: Any = None, **arrays: Any) -> Launch:
         """Return a function that launches another registered kernel on `arrays`, given by the names of its operands.
 
-        It is for kernels that combine others. stream: a stream of the current GPU, by default the timed one. The other
-        kernel's scratch counts as this kernel's. Raises Unsupported if the other kernel cannot take the problem.
+        A kernel that combines other kernels uses it. stream: a stream of the current GPU, by default the timed stream.
+        The other kernel's scratch counts as this kernel's. Raises Unsupported if that kernel cannot take the problem.
         """
         chosen, parsed = REGISTRY.kernels[kernel], REGISTRY.problem(problem)
         part = SimpleNamespace(

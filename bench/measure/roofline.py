@@ -37,12 +37,12 @@ COMPUTE = {
         "bf16": "fma/n34603008k65536/bf16/mma",
     },
 }
-#: The microbenchmark for the operations in PRODUCTS. Their kernels load factors from shared memory, which takes issue
-#: slots.
+#: The microbenchmark for the operations in PRODUCTS. Their kernels load the factors from shared memory, and these loads
+#: take issue slots.
 FED = {("cuda", "fp32"): "fma/n8650752k32768/f32/fed"}
 PRODUCTS = ("gemm", "conv")
-#: The transfers that measure a link's ceiling. Within the host they are copies on the row's threads. This ceiling
-#: counts each byte once, as rows of `transfer` do; the memory ceiling counts reads and writes.
+#: The kernels that measure a link's ceiling; within the host, they copy on the row's threads. A link's ceiling counts
+#: each byte once, as rows of `transfer` do; the memory ceiling counts reads and writes.
 LINKS = {f"transfer/{name}" for name in ("numpy.copyto", "numba.streaming", "cuda.pinned", "cuda.device", "cuda.peer")}
 #: Numerics that use the arithmetic units of another numerics.
 UNITS = {"3xtf32": "tf32", "strassen64": "fp64", "dft64": "fp64"}
@@ -81,9 +81,9 @@ def judges(
 ) -> Iterator[tuple[Need, float]]:
     """Yield the ceilings to check a kernel against, each with the factor by which a rate may exceed it.
 
-    If a call touches less than four last-level caches, part of the stores stay in the cache. On a CPU, the limit is
-    then twice the rate of a copy within a cache. In cold mode, or if a call touches more than two caches, this is a
-    small copy per thread; otherwise it is a copy of the touched size.
+    If a call touches fewer bytes than four last-level caches hold, part of the stores stay in the cache. On a CPU, the
+    limit is then twice the rate of a copy within a cache. In cold mode, or if a call touches more than two caches, each
+    thread makes a small copy; otherwise the copy has the touched size.
     """
     touched = problem.touched_bytes
     for need in needs(problem, device, threads, numerics, mode, llc_bytes):
@@ -159,7 +159,7 @@ BESIDE = "measured while "
 def highest(ceilings: Iterable[tuple[Ceiling, str]]) -> tuple[Ceiling, str] | None:
     """Return the ceiling to use among several of one kind, and the doubt about it; its `best` is the highest of all.
 
-    Ceilings without doubt are preferred, then those measured during other load; among equals the highest is used.
+    Ceilings without doubt are preferred, then ceilings measured during other load; among equals the highest is used.
     """
     every = list(ceilings)
     if not every:

@@ -1,9 +1,9 @@
 """Take the samples of a kernel: prepare operands, time a batch of calls, store the time, until samples suffice.
 
-`Series.sample` is the measurement: it times a batch of calls in one or more stretches, and the time of the batch,
-divided by its calls, is a sample. `turns.py` calls it for each kernel of a job in turn (ABBA), reads the machine's
-state between windows of samples, and calls `Series.decide` after a window that is kept. Other metrics of a kernel are
-measured by observers (`observers.py`); attempts to deceive the sampling are caught in `verify.py` and `audit.py`.
+`Series.sample` is the measurement: it times a batch of calls in one or more stretches (calls timed together). A sample
+is the time of the batch, divided by its calls. `turns.py` samples the kernels of a job in turn (ABBA), reads the
+machine's state between windows of samples, and calls `Series.decide` after a window that is kept. Observers measure
+other metrics (`observers.py`); `verify.py` and `audit.py` catch kernels that deceive the sampling.
 """
 
 import math
@@ -25,41 +25,40 @@ from kernelmark.bench.plan.dtypes import Array
 from kernelmark.bench.plan.errors import Unsupported
 from kernelmark.bench.plan.kernel import Launch
 
-#: Shorter calls are batched, so that a sample lasts about this long: thousands of steps of a CPU's clock, 400 of a
-#: GPU's. It is shorter if the calls of a batch are limited.
+#: Shorter calls are batched, so that a batch lasts about this long: thousands of steps of a CPU's clock, 400 steps of a
+#: GPU's. It is shorter if the number of calls in a batch is limited.
 SAMPLE_S = 200e-6
-#: The most calls of a batch if each is timed separately because the kernel reads and writes the same operand.
+#: The most calls in a batch of a kernel that works in place, whose operand is restored before each call.
 MAX_RESTORED = 32
 #: The least duration of a batch in clock steps.
 MIN_STEPS = 20
-#: Waking threads and caches is a small part of longer calls, so few of their samples have a waking call: one of the
-#: first MIN_SAMPLES, and one in LONG_WAKING. It is needed for its early reads.
+#: A call longer than LONG_CALL_S hardly needs a waking call before it. Only one of the first MIN_SAMPLES samples, and
+#: one in LONG_WAKING, have one, since outputs are read early (`Spots.early_reads`) only in waking calls.
 LONG_CALL_S, LONG_WAKING = 10e-3, 16
-#: Warming up repeats blocks of this length until neither the fastest call nor the clock changes by SETTLED.
+#: Warming up repeats blocks of this length until neither the fastest call nor the clock rate changes by SETTLED.
 BLOCK_S = 10e-3
 SETTLED = 0.02
 #: The share of a contender's time limit that warming up may use.
 WARM_UP_SHARE = 0.25
-#: How many waking calls precede a sample: one of these numbers, drawn at random so that no kernel can predict timed
-#: calls.
+#: The numbers of waking calls before a sample, drawn at random so that no kernel can predict which calls are timed.
 WAKING = (1, 1, 1, 2, 2, 2, 3)
 #: One preparation in PAUSED is followed by a random pause, log-uniform from SHORTEST_PAUSE_S to LONGEST_PAUSE_S, too
 #: short for waiting threads to go to sleep. Long calls need no pause, since the time to prepare them varies by as much.
 PAUSED, SHORTEST_PAUSE_S, LONGEST_PAUSE_S = 4, 1e-6, 0.2e-3
-#: At most this many of a stretch's operand sets, the last ones, get new values.
+#: Before a stretch, only the last FRESHENED of its operand sets get new values.
 FRESHENED = 16
-#: The most calls of a batch that is timed call by call, and one sample in how many is followed by such a batch.
+#: One sample in APART_EVERY is followed by a batch of at most APART calls that is timed call by call.
 APART, APART_EVERY = 32, 4
-#: If caches are evicted, one sample in how many is followed by a call that is prepared after its waking call.
+#: If caches are evicted, one sample in AHEAD_EVERY is followed by a waking call, then by a call prepared only after it.
 AHEAD_EVERY = 8
-#: The share of the samples' time that checks of whole outputs may take on average, besides those of `take_apart`: a
-#: check is made with the probability that this allows. The first one, which shows how long a check takes, is always
-#: made unless it is expected to take longer than LONG_CHECK_S.
+#: The share of the samples' time that checks of whole outputs may take on average, not counting those in `take_apart`.
+#: Checks are made at random, with a probability that keeps to this share. The first check, which shows how long checks
+#: take, is always made, unless it is expected to take longer than LONG_CHECK_S.
 CHECKED_SHARE, LONG_CHECK_S = 0.05, 0.1
 #: Samples are spread over at least this time if the limit allows, since a shorter span may lie in one burst of load.
 LEAST_SPAN_S = 1.0
 
-#: A context that records the stage in which the contender is called; `nullcontext` records nothing.
+#: Returns a context that records the stage in which the contender is called; `nullcontext` records nothing.
 Called = Callable[[str], AbstractContextManager[object]]
 
 
@@ -74,8 +73,8 @@ class Mark(NamedTuple):
 class _Stretch:
     """Calls that are timed together. sets: the number of the operand set of each call.
 
-    known: the set keeps the values of its previous call. is_sample: whether the time is kept. judged_on: the number of
-    the shared change in the operands, if the output is judged. spots: poisoned elements of the output.
+    known: the set keeps the values of its previous call. is_sample: whether the time is kept. judged_on: if the output
+    will be compared with a reference, the index in `Series.shared` of the operands' change. spots: poisoned elements.
     """
 
     sets: list[int]
@@ -86,7 +85,7 @@ class _Stretch:
 
     @property
     def is_single(self) -> bool:
-        """Return whether this is one call."""
+        """Return whether the stretch is a single call."""
         return len(self.sets) == 1
 
 
@@ -124,7 +123,7 @@ class Series:
         #: The name of an output that was not written when a timed call returned, and a complaint about memory that a
         #: call must not write; "" if there is none.
         self.unwritten = self.damage = ""
-        #: For randomly drawn calls, the share of the output's pages that were created by writes after the call.
+        #: For randomly drawn calls, the share of the output's pages that did not exist until the harness wrote them.
         self.made: list[float] = []
         #: The number of checks of whole outputs; why one of them failed, or "".
         self.checks, self.wrong = 0, ""
@@ -145,7 +144,7 @@ class Series:
         self.woken: list[int] = []
         self.new_s: list[float] = []
         self.known_s: list[float] = []
-        #: Seconds per call of a sample, and of the batch after it whose calls were apart.
+        #: Seconds per call of a sample, and of the batch after it that was timed call by call.
         self.apart: list[tuple[float, float]] = []
         self.repeated = 0
         self.windows: list[Window] = []
@@ -166,7 +165,7 @@ class Series:
         self._refuse_what_is_too_short(overhead_s)
 
     def _until_settled(self, limit_s: float, monitor: Monitor) -> float:
-        """Make calls until neither the fastest nor the clock improves, or time is up; return seconds of the fastest."""
+        """Make calls until the fastest time and the clock rate have settled or time is up; return the fastest time."""
         began, block_s = self.clock.now(), min(BLOCK_S, limit_s)
         fastest, mhz = self._block(block_s), monitor.clock_mhz()
         while self.clock.now() - began < limit_s:
@@ -178,7 +177,7 @@ class Series:
         return fastest
 
     def _block(self, seconds: float) -> float:
-        """Make calls for this long, at least one, and return the seconds of the fastest."""
+        """Make calls for `seconds`, but at least one call, and return the time of the fastest."""
         began, fastest = self.clock.now(), math.inf
         while True:
             fastest = min(fastest, self._time([self._launches[self._use(0)]], "warm-up"))
@@ -204,7 +203,7 @@ class Series:
     def sample(self) -> None:
         """Take one sample: make calls that wake threads and caches, time a batch, and store its seconds per call.
 
-        A batch is timed in stretches of one or more calls. Waking calls are prepared alike, but their time is not kept.
+        A batch is timed in stretches of one or more calls. Waking calls are prepared in the same way, but not kept.
         """
         self._started = min(self._started, self.clock.now())
         if self.is_long:
@@ -221,11 +220,11 @@ class Series:
         for stretch, took in zip(stretches[waking:], seconds, strict=True):
             if self.cuts and stretch.is_single:
                 (self.known_s if stretch.known else self.new_s).append(took)
-        if self.cuts and not self._random.randrange(APART_EVERY):  # here, so that no kernel can wait for its audit
+        if self.cuts and not self._random.randrange(APART_EVERY):  # amid sampling, so that no kernel can expect it
             self.take_apart()
         is_due = len(self.samples) == self._first_waking + 1 or not self._random.randrange(AHEAD_EVERY)
         if is_due and self._evict and self.check_output and not self.is_long:
-            self._take([self._next_stretch(1)])  # before the checked call is prepared, so that this cannot work ahead
+            self._take([self._next_stretch(1)])  # cannot work ahead: the checked call is not prepared yet
             self.take_checked()
 
     @property
@@ -265,7 +264,7 @@ class Series:
             pass
 
     def _check_if_affordable(self, group: list[_Stretch], took_s: float) -> bool:
-        """Check an output of a kept stretch if CHECKED_SHARE of the seconds allows it. Return whether one was."""
+        """Check an output of a timed stretch if CHECKED_SHARE of the time allows it; return whether it was checked."""
         sampled = [stretch for stretch in group if stretch.is_sample]
         if not self.check_output or not sampled:
             return False
@@ -284,9 +283,10 @@ class Series:
                 self.wrong = self.check_output(operands) or ""
 
     def _split(self) -> list[int]:
-        """Return the number of calls in each stretch of a batch. Half of the batches are cut, half of them at one call.
+        """Return the calls in each stretch of a batch. Half of the batches are cut in two.
 
-        If an operand is both read and written, each call is a stretch, since the operand is restored before it.
+        In half of the cut batches, one stretch is a single call. If an operand is both read and written, each call is a
+        stretch, since the operand is restored before it.
         """
         if self._restores:
             return [1] * self.batch
@@ -296,7 +296,7 @@ class Series:
         return self._random.sample([first, self.batch - first], 2)
 
     def _next_stretch(self, calls: int) -> _Stretch:
-        """Return a stretch; each call's set is drawn at random from the quarter that has waited longest."""
+        """Return a stretch. Each call's operand set is drawn at random from the least recently used quarter."""
         among = max(1, min(len(self._by_last_use) - 1, max(2, len(self._by_last_use) // 4)))
         return _Stretch([self._use(self._random.randrange(among) if among > 1 else 0) for _ in range(calls)])
 
@@ -338,7 +338,7 @@ class Series:
     def _time_stretch(self, stretch: _Stretch) -> float:
         """Time the calls of a stretch, and read their outputs as soon as they return.
 
-        Unless the time is kept, elements are also read before the clock is. This takes up to 0.1 ms if caches are cold.
+        Unless the time is kept, elements are read even before the clock stops: up to 0.1 ms more if caches are cold.
         """
         calls, operands = [self._launches[which] for which in stretch.sets], self.sets[stretch.sets[-1]]
         self._timed_sets = stretch.sets
@@ -351,7 +351,7 @@ class Series:
                 self.snapshots[stretch.judged_on] = operands.snapshot(self.snapshots.get(stretch.judged_on))
             self._look_for_unwritten(stretch.spots)
         if stretch.judged_on is not None and operands.repaired(self.draw):
-            # Perhaps another contender did the damage, so this one is blamed if another call of it does some, too.
+            # Another contender may have done the damage, so this one is blamed only if a second call does damage, too.
             self._time(calls, "sampling")
             self.damage = self.damage or operands.repaired(self.draw) or ""
         if stretch.spots and operands.has_pages:
@@ -364,7 +364,7 @@ class Series:
             read()
 
     def restore(self) -> None:
-        """Restore the operands of the timed calls, which are made again."""
+        """Restore the operands of the timed calls, before these calls are repeated."""
         for which in self._timed_sets:
             self.sets[which].restore(self.draw)
 
@@ -398,7 +398,7 @@ class Series:
         self._started += seconds
 
     def out_of_time(self, budget: Budget, others: bool = False) -> bool:
-        """Return whether there are MIN_SAMPLES samples and time is up, for this kernel or (`others`) for a baseline."""
+        """Return whether there are MIN_SAMPLES samples and this kernel or, if `others`, a baseline has no time left."""
         return len(self.samples) >= MIN_SAMPLES and (others or self.spent_s >= budget.max_time_s)
 
     def decide(self, budget: Budget, others: bool = False) -> None:

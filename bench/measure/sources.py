@@ -1,6 +1,6 @@
 """Digests of everything that a measured row depends on: the kernel's code, its declared values, the measuring code.
 
-They leave out paths, names of files, comments and formatting, so that two checkouts of the same code agree.
+Digests leave out paths, names of files, comments and formatting, so that two checkouts of the same code agree.
 """
 
 import ast
@@ -57,8 +57,8 @@ def task_digest(
 ) -> str:
     """Return the digest of a task that measures kernels on problems, by this version of the measuring method.
 
-    limits: the device's limits. code: a function like code_of, such as a cached one, since reading code takes most of
-    the time. The order of kernels and of problems does not matter. Raises UsageError.
+    limits: the device's limits. code: returns a kernel's code; it may cache the code, since reading takes most of the
+    time. The order of kernels and of problems does not matter. Raises UsageError.
     """
     digests = sorted(kernel_digest(kernel, problems, limits, launcher, code) for kernel, problems in kernels)
     return _hash((MEASURING, *digests))

@@ -52,7 +52,7 @@ def median_interval(samples: Sequence[float], alpha: float = ALPHA) -> Interval:
 
 
 def _middle(ordered: Sequence[float] | Array) -> float:
-    """Return the median of sorted values, twenty times as fast as np.median; a report computes a hundred thousand."""
+    """Return the median of sorted values. A report computes 100,000 medians; this is 20 times as fast as np.median."""
     half, odd = divmod(len(ordered), 2)
     if not len(ordered):
         return math.nan

@@ -22,7 +22,7 @@ from kernelmark.bench.measure.device import Clock
 from kernelmark.bench.plan.errors import Unsupported
 from kernelmark.bench.plan.kernel import Launch
 
-#: Seconds until another contender's idle threads stop spinning, which without IDLE (machine.py) takes 2^28 ticks.
+#: Seconds until another contender's idle threads stop spinning: 2^28 ticks unless IDLE (machine.py) is in effect.
 SETTLE_S = 0.002 if "OPENBLAS_THREAD_TIMEOUT" in os.environ else 0.15
 #: Seconds for which `awake_cpus` measures this process's CPU time.
 AWAKE_S = 0.003
@@ -93,7 +93,7 @@ def undisturbed() -> Iterator[None]:
 
 @contextmanager
 def tidied() -> Iterator[None]:
-    """Return a context that removes hooks and stops interval timers of its calls, for which others would be blamed."""
+    """Return a context that ends by removing its calls' hooks and timers, so that no later contender is blamed."""
     stopped = [which for which in _TIMERS if not _timer(which)[0]]
     try:
         yield
@@ -118,10 +118,10 @@ def unhook() -> bool:
         setprofile(_PROFILE)
     monitoring = [tool for tool in _UNUSED if _MONITORING.get_tool(tool) or _MONITORING.get_events(tool)]
     for tool in monitoring:
-        if _MONITORING.get_tool(tool) is None:  # freed; up to Python 3.13 its events still call its functions
+        if _MONITORING.get_tool(tool) is None:  # a freed id, whose events still call functions up to Python 3.13
             _MONITORING.use_tool_id(tool, "kernelmark")
         _MONITORING.set_events(tool, 0)
-        for event in filter(None, vars(_MONITORING.events).values()):  # those that are set for single functions
+        for event in filter(None, vars(_MONITORING.events).values()):  # even if set for single functions
             _MONITORING.register_callback(tool, event, None)
         _MONITORING.free_tool_id(tool)
     return is_hooked or bool(monitoring)
@@ -134,7 +134,7 @@ class CpuClock:
 
     def __init__(self) -> None:
         self.resolution_s = resolution()
-        #: Whether a signal was due when calls had returned; its handler could finish their work.
+        #: Whether a signal was due after timed calls had returned; its handler could finish their work.
         self.left_signals = False
         #: Whether a timed call has set a trace, profile or monitoring function.
         self.traced = False
@@ -210,7 +210,7 @@ class CudaClock:
         self._memory = cupy.cuda.alloc_pinned_memory(4)
         self._flag = np.frombuffer(self._memory, np.uint32, 1)
         self.holds_stream = hold
-        #: Restores the operands of calls that are made a second time, since the stream was not held to their end.
+        #: Restores the operands of a batch that is timed again because the watchdog released the stream.
         self.restore: Callable[[], None] = lambda: None
         self.unseen_s: list[float] = []
 
@@ -219,7 +219,7 @@ class CudaClock:
         return now()
 
     def time(self, calls: Sequence[Launch]) -> float:
-        """Return the seconds per call between two events; append the seconds of later work to `unseen_s`.
+        """Return the seconds per call between two events; append the seconds of work after them to `unseen_s`.
 
         Raises RuntimeError if the device's clock has jumped, or if CuPy's current stream is not the stream of this
         CudaClock before or after the calls.
@@ -261,7 +261,7 @@ class CudaClock:
 
         def after_a_pause(call: Launch) -> Launch:
             def launch() -> None:
-                next(between, None)  # calls made again have no step
+                next(between, None)  # repeated calls have no step left
                 until_s = now() + random.uniform(0, 5e-6)
                 while now() < until_s:
                     pass

@@ -19,8 +19,8 @@ MAX_LONG_REPEATS = 2
 #: One window in AWAKE_EVERY, the first one, and those after a find are followed by a look for threads left running.
 AWAKE_EVERY = 8
 LEFT = "threads that calls left running used {:#.2g} CPUs"
-#: A baseline may take this many time limits while others continue. Otherwise a baseline that is twenty times as slow as
-#: a contender would be sampled for twenty times as long.
+#: A baseline is sampled for at most this many time limits while other contenders continue. Without this bound, a
+#: baseline that is twenty times as slow as a contender would be sampled for twenty times as long.
 BASELINE_TIMES = 4
 
 

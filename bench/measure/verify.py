@@ -51,7 +51,7 @@ class Checksums:
         with called("reference"):
             self._check = problem.checksums(draw.views(order), draw.rng)
             if by_reference := self._check is None and reference_s <= LONGEST_S:
-                problem.reference(draw.views(order), draw.rng)  # a second one, since the first also loads libraries
+                problem.reference(draw.views(order), draw.rng)  # timed here, since the first also loaded libraries
                 self._check = lambda outputs, now, changes, numerics: (
                     problem.check(outputs, problem.reference(now, draw.rng), numerics).reason
                 )
@@ -84,7 +84,7 @@ def verify(
 ) -> tuple[Verdict, float]:
     """Verify one call on new operands; return the verdict and the call's seconds. Raises the kernel's exceptions."""
     references.get(kernel.order)  # computed first, since it takes long, so that outputs can be read at once
-    operands.repaired(draw)  # damage by timed calls, perhaps another contender's
+    operands.repaired(draw)  # ignore damage by earlier calls, perhaps another contender's
     operands.restore(draw)
     operands.poison()
     scratch.poison()
