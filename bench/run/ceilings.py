@@ -19,8 +19,8 @@ from kernelmark.bench.plan.registry import Registry
 from kernelmark.bench.plan.status import Status
 from kernelmark.bench.run.crashes import Execute
 
-#: A ceiling older than this is measured again, since clocks and neighbours drift. The age grows so that ceilings take
-#: at most a twentieth of the time: with large caches, the copies that measure memory bandwidth are large, too.
+#: A ceiling is measured again after MAX_AGE_S or, if longer, MAX_AGE_COSTS times its measuring time, since clocks and
+#: neighbours drift. So ceilings take at most a twentieth of the time, even if large caches need large copies.
 MAX_AGE_S, MAX_AGE_COSTS = 60.0, 20
 #: Seconds for each microbenchmark, and the factor by which a second try is longer, since intervals of bandwidth are
 #: wide.
@@ -97,7 +97,7 @@ class Ceilings:
         for need, suspects in self._surpassed(problem, timed, judges_of).items():
             row, excess = suspects[0]
             if len(suspects) > 1 or row.kernel == job.baseline_of(problem.id):
-                # Correct kernels have surpassed it, so it bounds nothing until it is measured again.
+                # Correct kernels have surpassed the ceiling, so it bounds nothing until it is measured again.
                 known, doubt = self._known[need], f"{row.kernel} on {problem.id}: {excess.reason}"
                 if known.ceiling:
                     self._doubt(known.ceiling, doubt)
@@ -171,7 +171,7 @@ class Ceilings:
         return ever is not None and not ever[1]
 
     def _refresh(self, need: Need, job: Job) -> None:
-        """Measure a ceiling unless it is recent; a recent one of an earlier run is recorded for this run."""
+        """Measure a ceiling unless it is recent; record a recent ceiling of an earlier run for this run."""
         self._holds(need)
         known = self._known.get(need)
         if known is None or known.stale_at_s < now():
@@ -183,10 +183,10 @@ class Ceilings:
             self._add(known.ceiling, known.doubt)
 
     def _measure(self, need: Need, job: Job) -> None:
-        """Measure a ceiling, twice if it looks disturbed and no valid one is known; the highest valid one bounds rows.
+        """Measure a ceiling, twice if it looks disturbed and no valid value is known; the highest valid value counts.
 
-        If a valid one is known there is no second try, which the same load would disturb. A ceiling has one value in a
-        run; a later one replaces it only if noise does not explain the difference.
+        If a valid value is known, there is no second try, which the same load would disturb. A ceiling has one value in
+        a run; a later measurement replaces it only if noise does not explain the difference.
         """
         began_s, known = now(), self._known.get(need)
         ceiling, doubt = (known.ceiling, known.doubt) if known else (None, "")

@@ -2,7 +2,7 @@
 
 The parent uses a `Child`; the module that the child runs gets its channel from `to_parent`. Each message carries the
 number of its question and the id of the process that sent it. A child's output goes to a file, and the parent shows a
-part of it. If a child ends, the reason is its last line of output.
+part of it. If a child ends, its last line of output is reported as the reason.
 """
 
 import importlib

@@ -30,7 +30,7 @@ from kernelmark.bench.run.family import below
 from kernelmark.bench.run.progress import Progress
 from kernelmark.bench.run.worker import Reply
 
-#: The most idle workers that are kept for later jobs of their keys; if there are more, the least recently used ends.
+#: The most idle workers that are kept for later jobs with their keys; beyond, the least recently used worker is ended.
 MAX_WAITING = 4
 #: A signal from another process may have nothing to do with a kernel: the contenders that were being called are
 #: blamed only after this many workers were killed.
@@ -41,17 +41,17 @@ LEFT_OUT_AFTER = 2
 SLOW_FACTOR = 10
 #: The least limits for an operation's code and for imports, whose time does not depend on the kernel.
 LEAST_S, LEAST_IMPORT_S = 10.0, 10.0
-#: A whole job may take this many call limits and sampling budgets for each contender, and at least LEAST_JOB_S.
+#: The limit of a whole job: for each contender CALLS call limits and BUDGETS sampling budgets, at least LEAST_JOB_S.
 CALLS, BUDGETS, LEAST_JOB_S = 100, 10, 60.0
 #: This share of the memory, at least this many bytes, must stay free; with less the system would kill a process.
 FLOOR_SHARE, LEAST_FLOOR_BYTES = 0.03, 128 * 2**20
 #: Seconds between two checks of a busy worker, which disturb it little; if memory is short, as few as SOONEST_S.
 POLL_S, SOONEST_S = 0.25, 5e-3
-#: If the parent checks a worker later than it should by more than this, it was stopped, as in a paused container.
+#: If the parent checks a worker more than this too late, the parent itself was stopped, as in a paused container.
 STOPPED_S = 1.0
 #: The rate at which a process is assumed to fill memory.
 FILL_BYTES_PER_S = 20e9
-#: A count of the system's kills is used for a new job up to this age, since reading it takes as long as a short job.
+#: A count of the system's out-of-memory kills is reused up to this age, since reading it takes as long as a short job.
 KILLS_AGE_S = 1.0
 #: Signals that come from other processes; a fault of the worker itself raises different signals.
 FROM_OUTSIDE = frozenset((signal.SIGKILL, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2))
@@ -90,7 +90,7 @@ class Worker:
         self._board = Board(self._shared.fileno())
         self.is_fresh, self._look_s = True, next_look_s(_spare_bytes())
         self._asked_s = self._looked_s = now()
-        #: The times in which this process was stopped during the job: begin and end.
+        #: Begin and end of each span in which this process was stopped during the job.
         self._stops: list[tuple[float, float]] = []
         self._kills, self._kills_at_s = memory.kills_by_system(), now()
         variables = idle_variables() | environment(key.isa) | ({"CUDA_VISIBLE_DEVICES": key.gpu} if key.gpu else {})
@@ -293,9 +293,9 @@ class Workers(AbstractContextManager["Workers", None]):
         return self._survive(job.of_process(key.process), key)
 
     def _confirmed(self, job: Job, row: Measurement, key: WorkerKey) -> Measurement:
-        """Return the row of a kernel alone, if another kernel may have caused its failure and it succeeds alone.
+        """Return the row or, if another kernel may have caused its failure and the kernel succeeds alone, its new row.
 
-        It is verified on the same values, then measured on new ones, as it may have kept the results of the first.
+        Alone, the kernel is verified on the same values, then measured on new values, since it may have kept results.
         """
         if row.status not in BLAMED:
             return row
@@ -340,7 +340,7 @@ class Workers(AbstractContextManager["Workers", None]):
     def _survive(self, job: Job, key: WorkerKey, attempt: int = 1, killed: tuple[Death, ...] = ()) -> list[Measurement]:
         """Run the job, and again without the contenders that ended their worker, until a worker returns rows.
 
-        killed: the earlier deaths of these contenders' workers by a signal from another process.
+        killed: the earlier deaths of workers in this job by a signal from another process.
         """
         reply = self._ask(job, key)
         if isinstance(reply, Reply) and reply.replaced:

@@ -24,8 +24,8 @@ _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_CHILD_SUBREAPER = 1, 4, 36
 _TRACKER = b"multiprocessing.resource_tracker"
 #: The number of searches for remaining processes, and the seconds after each: five seconds in total.
 _PASSES, _PAUSE_S = 1000, 5e-3
-#: The searches during which a resource tracker is left to remove shared objects: four seconds, since it may only be
-#: starting.
+#: The searches during which a resource tracker is left alive to remove shared objects: four seconds, since it may still
+#: be starting.
 _GRACE_PASSES = 800
 #: Milliseconds for which a process may have no name; after that it is taken to hide its name.
 _LOADING_PASSES = 200
@@ -196,7 +196,7 @@ def _keep(child: int) -> None:
     status = status or 0
     if os.WIFSIGNALED(status):
         number = os.WTERMSIG(status)
-        _control(_PR_SET_DUMPABLE, 0)  # if the signal dumps core, the child has done so
+        _control(_PR_SET_DUMPABLE, 0)  # if the signal dumps core, the child has already dumped its core
         if number != signal.SIGKILL:
             signal.signal(number, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {number})

@@ -149,7 +149,7 @@ def run_job(job: Job, board: Board | None = None, show: Show = lambda glimpses: 
 def _in_turn(
     job: Job, registry: Registry, called: Mapping[Entrant, Called], board: Board, show: Show
 ) -> tuple[list[Measurement], str]:
-    """Measure contenders in turn. Return their rows, and why variants do not fit into memory: then none is timed."""
+    """Measure contenders in turn and return their rows. If variants do not fit into memory, time none; return why."""
     contenders = [_contender(registry, entrant, job, called[entrant]) for entrant in job.entrants]
     crowded = _measure(job, contenders, board, show)
     devices, rows = {c.device.name: c.device for c in contenders}, [contender.report for contender in contenders]
@@ -341,7 +341,7 @@ def _judge(stock: Stock, moved: bool = False) -> float:
 
 
 def _standing(job: Job, stock: Stock, judged_s: float) -> int:
-    """Return the number of outputs to judge for each contender, given the seconds that one takes (0: unknown)."""
+    """Return the number of outputs to judge for each contender, given the seconds to judge one (0: unknown)."""
     affordable = int(STANDING_SHARE * job.budget.max_time_s / judged_s) if judged_s else MOST_STANDING
     return max(1, min(max(STANDING, affordable), MOST_STANDING, KEPT_BYTES // _output_bytes(stock.problem)))
 

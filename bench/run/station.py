@@ -1,8 +1,8 @@
 """A station measures tasks in an executor's worker, with the same worker processes and ceilings as a local run.
 
-Its process outlives its tasks, so that workers are started and ceilings measured once. It locks a GPU as a run does. A
-job that needs the host's processors or memory waits until it has the host to itself; only jobs on different GPUs run
-concurrently.
+The process of a station outlives its tasks, so that workers are started and ceilings measured once. A station locks its
+GPU as a run does. A job that needs the host's processors or memory waits until it has the host to itself; only jobs on
+different GPUs run concurrently.
 """
 
 import threading

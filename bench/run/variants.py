@@ -65,7 +65,7 @@ def _place(problem: Problem) -> list[int]:
 def _other(
     measured: Measurement, timed: Sequence[Measurement], variant: str | None, registry: Registry
 ) -> Measurement | None:
-    """Return the row to compare a row with; for an FFT without a variant, another algorithm's row on its problem."""
+    """Return the row to compare with; for an FFT without a variant, the row of another algorithm on its problem."""
     kernel = registry.kernels[measured.kernel]
     fft = variant is None and measured.numerics == "fft"
     rows = [
