@@ -49,7 +49,7 @@ def test_a_duration_may_be_half_a_per_cent_shorter_and_longer_by_that_or_the_cos
     findings = list(durations.judge(rows, dict.fromkeys(durations.DURATIONS_US, 300.0001e-9), "quiet"))
     assert [finding.holds for finding in findings] == holds
     assert findings[0].check == "durations: 20 us, quiet"
-    assert findings[0].bound == "300 ns, a call"
+    assert findings[0].bound == "300 ns (cost of a call)"
     assert findings[3].bound == "0.5 %"
 
 

@@ -23,8 +23,8 @@ MAX_TIME_S = 0.3
 class Cheat(NamedTuple):
     """A cheating kernel: the statuses that it may end with, its problem, and an honest kernel in the same job.
 
-    kernel: the kernel's name in the plug-in, if it differs from the cheat's name. note: part of the column `disturbed`
-    of a cheat that gets a time, which is caught by this note.
+    kernel: the kernel's name in the plug-in, if it differs from the cheat's name. note: for a cheat that gets a time,
+    the text that must be in its column `disturbed`.
     """
 
     statuses: tuple[Status, ...] = (Status.WRONG,)
@@ -86,7 +86,7 @@ _HABITS = (
     *("leaves_a_thread", "skips_when_timed", "spoils_its_input", "writes_beyond", "drops_bits", "copies_when_soon"),
     *("computes_in_a_trace", "clips", "packs", "rounds"),
 )
-#: Habits that are tried only in hot mode, since cold calls never follow each other so soon, or have the same results.
+#: Habits that are tried only in hot mode: cold calls never follow each other so soon, or cold results are the same.
 _HOT = ("skips_soon", "copies_when_soon", "clips", "packs", "rounds")
 _IN_PLACE = Cheat(CAUGHT, "transpose/m256n256/f32/in", "transpose/openblas.imatcopy", plugin="habits")
 HABITS = {
@@ -95,7 +95,7 @@ HABITS = {
     for habit in _HABITS
     for mode in (Mode.COLD, Mode.HOT)
     if habit not in _HOT or mode == Mode.HOT
-    if (habit, op) != ("clips", "fft")  # transforms meet no values beyond [-1, 1]
+    if (habit, op) != ("clips", "fft")  # the operands of transforms lie in [-1, 1]
 }
 HABITS |= {f"in_place transpose {mode}": _IN_PLACE._replace(mode=mode) for mode in (Mode.COLD, Mode.HOT)}
 HABITS |= {
@@ -149,10 +149,10 @@ def _tried(check: str, cheat: Cheat, seed: int, tick: Tick) -> Finding:
 def caught(
     check: str, honest: Measurement, cheating: Measurement, statuses: tuple[Status, ...], note: str = ""
 ) -> Finding:
-    """Return a finding. It holds if the cheat has one of `statuses` and no time (or `note`), and the other is ok."""
+    """Return a finding. It holds if the cheat has one of `statuses` and no time (or `note`); the honest one is ok."""
     is_seen = note in cheating.disturbed if note else not cheating.samples
     holds = honest.status == Status.OK and cheating.status in statuses and is_seen
     why = cheating.reason or (note and cheating.disturbed)
     said = f"{cheating.status}: {why}" if why else cheating.status
-    beside = "" if honest.status == Status.OK else f"; honest {honest.status}: {honest.reason}"
+    beside = "" if honest.status == Status.OK else f"; the honest kernel is {honest.status}: {honest.reason}"
     return Finding(check.replace("_", " "), said + beside, " or ".join(statuses), holds)

@@ -300,7 +300,7 @@ def slows_numpy(problem: Any, x: Any) -> Launch:
 
 @kernel("gemm", **CPU)
 def helped(problem: Any, x: Any) -> Launch:
-    """Lets a process on another CPU, started at set-up, multiply half of the rows, in memory that both share."""
+    """Starts a process on another CPU at set-up, which multiplies half of the rows in each call, in shared memory."""
     half, (near, far) = problem.m // 2, socket.socketpair()
     if any(array.ctypes.data % mmap.PAGESIZE for array in (x.a, x.b, x.c)):
         return lambda: np.matmul(x.a, x.b, out=x.c)
@@ -326,7 +326,7 @@ _ended_s = 0.0
 
 @kernel("gemm", **CPU)
 def works_ahead(problem: Any, x: Any) -> Launch:
-    """Multiplies all operand sets in a call after a pause; calls within 3 ms after it copy their products."""
+    """Multiplies all operand sets in a call after a pause; a call within 3 ms of the last one copies its product."""
     product = np.empty_like(x.c)
     _ahead.append(partial(np.matmul, x.a, x.b, out=product))
 

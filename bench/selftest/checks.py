@@ -66,7 +66,7 @@ def run(names: Sequence[str], tick: Tick, seeds: int | None = None) -> Iterator[
     """
     for group, draws in _groups(names, seeds):
         for finding in group.check(tick, *draws):
-            # A finding that is reported instead of figures has a name of its own, and concerns all checks of the group.
+            # A finding that replaces figures has a name of its own, since it concerns all checks of the group.
             if finding.name in names or finding.name not in NAMES:
                 yield finding
 

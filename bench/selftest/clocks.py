@@ -25,7 +25,7 @@ BOUND = 0.02
 #: The least duration of a batch. The wall clock includes a launch and a wait, whose cost is small compared with it.
 LEAST_S = 20e-3
 GOES, MOST_GOES = 6, 24
-#: The most seconds for a way, and the most of the total time, so that a way that hangs leaves time for the others.
+#: The most seconds for a way to launch, and its largest share of all time, so that a way that hangs spares the others.
 SILENCE_S, SHARE = 60.0, 0.3
 SPIN, PROBLEM = "copy/cuda.way", "copy/m4n8/f32"
 

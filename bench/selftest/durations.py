@@ -1,4 +1,4 @@
-"""Check that the harness times kernels of known duration right, on a quiet core and on one with a busy process."""
+"""Check the harness's times of kernels of known duration, on a quiet core and on a core with a busy process."""
 
 from collections.abc import Iterator
 
@@ -15,7 +15,7 @@ from kernelmark.bench.selftest.neighbour import SHARE, Neighbour, pinned
 #: The accepted relative error of a time; an error up to the cost of a call is accepted as well.
 RELATIVE = 0.005
 BUDGET = Budget()
-#: The calls that show the cost of a call take about ALONE_S for each duration; there are at least 50, at most 2000.
+#: The cost of a call is measured for about ALONE_S per duration, by at least FEWEST and at most MOST calls.
 ALONE_S, FEWEST, MOST = 0.2, 50, 2000
 #: The least CPU share that the neighbour must have used; with less, the check shows nothing.
 LEAST_SHARE = 0.8 * SHARE
@@ -60,7 +60,7 @@ def _measure(device: str) -> list[Measurement]:
 
 
 def call_costs_s() -> dict[int, float]:
-    """Return for each duration how much longer a call takes in a loop without a harness: the 90th percentile.
+    """Return the cost of a call for each duration: the 90th percentile of its excess time in a loop without harness.
 
     The longer a kernel spins, the more of the code that calls it has left the caches when it returns.
     """
@@ -104,5 +104,5 @@ def judge(rows: list[Measurement], costs_s: dict[int, float], where: str) -> Ite
         found_s, duration_s, cost_s = row.interval.median, duration_us * 1e-6, max(0.0, costs_s[duration_us])
         off_s, relative_s = found_s - duration_s, RELATIVE * duration_s
         figure = f"{1e6 * found_s:.6g} us ({100 * off_s / duration_s:+.2f} %, {1e9 * off_s:+.0f} ns)"
-        bound = f"{100 * RELATIVE:g} %" if relative_s >= cost_s else f"{1e9 * cost_s:.0f} ns, a call"
+        bound = f"{100 * RELATIVE:g} %" if relative_s >= cost_s else f"{1e9 * cost_s:.0f} ns (cost of a call)"
         yield Finding(name, figure, bound, -relative_s <= off_s <= max(relative_s, cost_s))

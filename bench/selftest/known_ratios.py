@@ -80,5 +80,5 @@ def persisting(honest: Measurement, asking: Measurement) -> Finding:
     assert honest.interval
     assert asking.interval
     ratio = asking.interval.median / honest.interval.median
-    figure = f"{ratio:.2f} of the time of one that does not"
+    figure = f"{ratio:.2f} of the time of a plain copy"
     return Finding("cold: a copy that asks to stay in L2", figure, f"at least {LEAST:g}", ratio >= LEAST)

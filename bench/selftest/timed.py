@@ -1,6 +1,6 @@
 """A plug-in of kernels with known durations: copies that spin until a clock reaches a time, and a slowed product.
 
-They do not use the harness's clock, but the processor's time-stamp counter on a CPU, and the global timer on a GPU.
+The kernels read the processor's time-stamp counter on a CPU and the global timer on a GPU, not the harness's clock.
 """
 
 from time import perf_counter

@@ -13,7 +13,7 @@ FPROP, DGRAD, WGRAD = (f"conv/n8c128h28w28k192r3s3pad1/f32/nchw/{name}" for name
 HOLLOW = "conv/n64c64h7w7k64r1s1pad12/f32/nchw/fprop"
 STRIDED = "conv/n32c64h28w28k64r1s1stride4/f32/nchw/dgrad"
 SMALL = "conv/n2c3h9w8k5r3s3pad1/f32/nhwc/fprop"
-#: The kernel that computes right results; the operation's reference computes only parts of large ones.
+#: The kernel that computes right results, since the operation's reference computes only parts of large results.
 KERNEL = "conv/cpu.im2col"
 
 

@@ -281,7 +281,7 @@ _RESCALED: dict[str, Rescale] = {
     "scales of A from the previous row": lambda a, b, _: (np.roll(a, 1, axis=1), b),
     "scales of B from the previous block": lambda a, b, _: (a, np.roll(b, 1, axis=1)),
     "scales of B from the previous columns": lambda a, b, _: (a, np.roll(b, 1, axis=0)),
-    # A gets the scales of B, and B those of the first of each 128 rows of A.
+    # A gets the scales of B, and B gets the scales of every 128th row of A.
     "scales of A and B exchanged": lambda a, b, _: (np.repeat(b.T, BLOCK, axis=1)[:, : a.shape[1]], a[:, ::BLOCK].T),
     "scales rounded to BF16": lambda a, b, _: (nearest(8)(a), nearest(8)(b)),
     "a scale of one row stale": _scale_stale,
@@ -336,7 +336,7 @@ def unpromoted(c: Array, inputs: Inputs, _rng: "np.random.Generator") -> Array:
 
 def _worse_arithmetic(k: int) -> tuple[Wrong, ...]:
     f32, f16, fp8, stored = (f"gemm/m48n48k{k}/{dtype}/NN" for dtype in ("f32", "f16.f32", "e4m3.f32", "f16"))
-    seen = 0.99 if k < 20000 else None  # with more, right sums err as much
+    seen = 0.99 if k < 20000 else None  # right sums longer than that have as large errors
     return (
         Wrong("operands of 8 bits (BF16)", f32, operands(nearest(8)), "tf32"),
         Wrong("operands of 11 bits (TF32)", f32, operands(nearest(11)), "3xtf32"),
@@ -345,7 +345,7 @@ def _worse_arithmetic(k: int) -> tuple[Wrong, ...]:
         Wrong("operands of 17 bits", f32, operands(nearest(17)), "fp32", seen),
         Wrong("sums of 16 products in FP16", f16, sums(16, 11), "f16", seen),
         *([Wrong("FP8 sums that are not promoted", fp8, unpromoted, "e4m3")] if 16 < k < 20000 else []),
-        # A single sum of 16 products is rounded to FP16 once, which is also done when a right result is stored.
+        # A single sum of 16 products is rounded to FP16 once, as a right result is when it is stored.
         Wrong("sums of 16 products in FP16", stored, sums(16, 11), "f16", seen if k > 16 else None),
         Wrong("one chain in FP16", f16, sums(1, 11, chained=True), "f16"),
     )

@@ -73,7 +73,7 @@ def count(families: tuple[Family, ...], seeds: int = SEEDS) -> int:
 
 
 def _judged(family: Family, members: list[Wrong], seed: int) -> Iterator[tuple[Wrong, str]]:
-    """Yield each member and the check that catches it, or "". Raises RuntimeError if the right result is wrong."""
+    """Yield each member and the check that catches it, or "". Raises RuntimeError if a right result is judged wrong."""
     problem = discover().problem(members[0].problem)
     draw = Draw(problem, seed)
     draw.redraw()
