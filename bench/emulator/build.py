@@ -35,7 +35,7 @@ _KERNEL_FLAGS = (
     *("-fno-tree-sra", "-fno-ipa-sra", "-fno-tree-dominator-opts", "-fno-elide-constructors"),
     *("-fno-extern-tls-init", "-Wall", "-Wno-unknown-pragmas", "-Wno-unused"),
 )
-#: The definition of a static shared variable in assembly. Unused bytes after each catch an index past its end.
+#: The definition of a static shared variable in assembly. Unused bytes after each variable catch an index past its end.
 SHARED_VARIABLE = re.compile(r"^\t\.size\t(\S+), (\d+)\n\1:\n\t\.zero\t\2$", re.MULTILINE)
 RED_ZONE = 4096
 #: `__shared__ alignas(16)` after macro expansion; C++ requires the alignment first.
@@ -125,7 +125,7 @@ def program(
 def _once(target: Path, build: Callable[[Path], object]) -> None:
     """Build a file or folder of the cache unless it exists; other processes that need it wait.
 
-    It is built in a temporary folder, and moved into place when it is complete.
+    The file or folder is built in a temporary folder, and moved into place when it is complete.
     """
     if target.exists():
         return
@@ -213,7 +213,7 @@ def _precompiled(flags: tuple[str, ...]) -> Path:
     def fill(folder: Path) -> None:
         folder.mkdir()
         header = HERE / "include" / "emulator.h"
-        (folder / header.name).write_text(f'#include "{header}"\n')  # for compilers that reject the precompiled one
+        (folder / header.name).write_text(f'#include "{header}"\n')  # for compilers that reject the precompiled header
         target = folder / f"{header.name}.gch"
         command = [compiler(), *flags, "-x", "c++-header", str(header), "-o", str(target)]
         _run(command, f"{header.name} does not compile")
@@ -266,7 +266,7 @@ def _run(command: list[str], refused: str, stdin: str = "") -> str:
 
 
 def _lacking(log: str) -> str | None:
-    """Return a line about a log's first error if that is a feature that the emulator lacks, or None."""
+    """Return a line about a log's first error if it is due to a missing feature of the emulator, or None."""
     if launch := _LAUNCH.search(log):
         return f"{launch[1]}: `<<<` launches a kernel, but only kernels may be here; remove the host code ({PAGE})"
     for line in log.splitlines():

@@ -27,7 +27,7 @@ from kernelmark.bench.plan.operation import Operand
 WHOLE = 27
 #: Launches with up to this many accesses, including those to local variables, are run whole, too, which takes a second.
 CHEAP = 50_000_000
-#: Clusters in a sample besides the first and the last if the grid extends only along x, so that edges are unknown.
+#: Clusters in a sample between the first and the last, if the grid extends only along x and hides where edges are.
 BETWEEN = 7
 #: Seconds of processor time for one worker.
 LIMIT_S = 300
@@ -129,7 +129,7 @@ def tallies_of(worker: Path, buffers: Mapping[str, Buffer], launch: Launch, widt
 def _counted(
     worker: Path, buffers: Mapping[str, Buffer], sampled: tuple[Sampled, ...], widths: Widths | None
 ) -> Tallies:
-    """Count the launches, once more with all blocks if that is cheap, and once more if accesses have other widths."""
+    """Count the launches; again with all blocks if that is cheap, and again if the machine code has other widths."""
     outcomes = _outcomes(worker, buffers, sampled)
     footprints = _footprints(outcomes, sampled)
     scale = max(s.blocks / s.run_blocks for s in sampled)
@@ -154,8 +154,8 @@ def _counted(
 def _other_widths(worker: Path, outcomes: Sequence[Outcome], widths: Widths) -> list[tuple[str, int, int]]:
     """Return the accesses whose kind has other widths in the machine code.
 
-    Each access is given by its address, a number for its source line, and the sum of the machine code's widths. The
-    widths of a kind also differ if the machine code has wider accesses than were counted: one may replace several.
+    Each access is given by its address, a number for its source line, and the sum of the machine code's widths. A kind
+    also has other widths if the machine code's accesses are wider than the counted ones, as a joined access is.
     """
     counted = [words for outcome in outcomes for verb, *words in outcome.counts if verb == "count"]
     per_access: dict[tuple[str, str], dict[str, int]] = {}
@@ -177,7 +177,7 @@ def _outcomes(
     sampled: Sequence[Sampled],
     widths: Sequence[tuple[str, int, int]] = (),
 ) -> list[Outcome]:
-    """Run the clusters of each sample. They are dealt out to processes, one for each processor."""
+    """Run the clusters of each sample, divided among processes, one process for each processor."""
     processes = cpu_count() if any(s.clusters for s in sampled) else 1
 
     def share(number: int) -> Outcome:

@@ -1,4 +1,4 @@
-"""Parse the checker's reports, find their lines in the .cu, and apply the waivers of the .cu."""
+"""Parse the checker's reports, find their lines in the .cu file, and apply the waivers in that file."""
 
 import re
 import subprocess
@@ -66,7 +66,7 @@ def located(program: Path, lines: Sequence[str]) -> list[Diagnostic]:
 
 
 def lines_of(program: Path, addresses: list[str]) -> dict[str, tuple[str, int]]:
-    """Return file and line of each address. In inlined calls, take the innermost place outside the emulator's headers.
+    """Return each address's file and line. For inlined calls, it is the innermost place outside the emulator's headers.
 
     A copy of a struct belongs to the line that requests the copy, not to the struct's declaration.
     """

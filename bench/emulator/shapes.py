@@ -25,8 +25,8 @@ _SIZES = (
     *((1,), (5, 3, 7), (33, 31, 17), (17, 34, 1), (64, 128, 32), (67, 37, 33), (33, 33, 33)),
     *((40, 24, 56), (9, 264, 8)),
 )
-#: Less than a tile, more than a warp, and a length that kernels may split. The last grows until a ring of stages wraps
-#: twice. Only the first and the last variant have these sizes, since they take a second.
+#: Less than a tile, more than a warp, and a length that kernels may split; this length grows until a ring of stages
+#: wraps twice. Only a kernel's first and last variant are run on these sizes, since such a problem takes a second.
 _LONG = (5, 37, 613)
 #: The assumed bytes in a stage's row if no tunable gives its number of elements.
 _STAGE_ROW = 128
@@ -38,7 +38,7 @@ _MORE = (
 )
 #: Whole tiles for kernels that support none of those above, because they need squares or larger tiles.
 _LARGE = ((64, 64, 64), (128, 128, 32), (128, 256, 64), (256, 256, 64))
-#: The number of elements that fill whole units of 16 bytes in every storage type except FP8.
+#: The fewest elements that fill whole units of 16 bytes in every storage type of at least two bytes.
 _UNIT = 8
 
 
@@ -80,7 +80,7 @@ def _depth(kernel: CudaKernel) -> int:
 
 
 def _long_problems(kernel: CudaKernel, problem_class: type[Problem], variants: list[dict[str, Any]]) -> list[Problem]:
-    """Return the long problems; if the kernel takes none, those with whole vectors in each row."""
+    """Return the long problems; if the kernel takes none, long problems with whole vectors in each row."""
     long = (*_LONG[:-1], max(_LONG[-1], _depth(kernel)))
     for sizes in (long, tuple(-(-size // 16) * 16 for size in long)):
         if taken := list(_all_taken(kernel, problem_class, _patterns(problem_class, (sizes,)), variants)):

@@ -71,9 +71,9 @@ ROUNDS, ROUNDS_WORK, BATCH = 3, 12_000_000, 7
 def _in_rounds(kernel: CudaKernel, taken: list[Problem], device: DeviceLimits) -> Iterator[EmulatedCase]:
     """Yield cases whose blocks take several rounds, on one multiprocessor, or on two for clusters.
 
-    Each function gets a case with three rounds. Further cases have clusters; a ring of tiles that wraps twice in a
-    block; long sums, which many multiprocessors would split; and blocks that share products, the last block
-    fewer than the others.
+    Each `__global__` function gets a case with three rounds. Further cases have clusters; a ring of tiles that wraps
+    twice in a block; long sums, which many multiprocessors would split; and batches whose products are divided among
+    blocks, the last of which gets fewer.
     """
     one, two = (replace(device, multiprocessors=count) for count in (1, 2))
     ragged = sorted((p for p in taken if not is_whole(p) and not is_long(p)), key=lambda p: p.footprint_bytes) or taken
@@ -132,7 +132,7 @@ def _blocks(tile: Tile, most: int | None = None) -> dict[str, int]:
 
 
 def _goes_round(case: EmulatedCase, rounds: int = ROUNDS, every: bool = False) -> bool:
-    """Return whether the largest launch, or `every` launch, would have `rounds` times the blocks without limits."""
+    """Return whether on a huge device the largest launch, or `every` launch, would have `rounds` times the blocks."""
     most = 2**14
     wide, many = Tile(**vars(case.tile) | _blocks(case.tile, most)), replace(case.device, multiprocessors=most)
     count, names = _launched(case.kernel, case.problem, case.device, case.tile)
