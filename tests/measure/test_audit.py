@@ -1,4 +1,4 @@
-"""Checks after sampling that find kernels which spare work when they are timed."""
+"""Checks after sampling, which find kernels that do less work when they are timed."""
 
 import mmap
 import os
@@ -38,9 +38,9 @@ def test_a_timed_call_that_leaves_its_output_unwritten_is_seen(rig):
     ("pairs", "accused"),
     [
         ([(0.1e-3, 0.5e-3)] * 22, True),
-        ([(0.1e-3, 0.5e-3)] * 20 + [(5e-3, 0.5e-3)] * 2 + [(0.1e-3, 0.5e-3)] * 7, True),  # a neighbour took the CPU
-        ([(0.1e-3, 0.5e-3), (0.1e-3, 0.1e-3)] * 7, False),  # half of the pairs, as by chance
-        ([*[(0.1e-3, 0.5e-3)] * 7, *[(0.1e-3, 0.1e-3)] * 3] * 10, False),  # undecided after the most pairs
+        ([(0.1e-3, 0.5e-3)] * 20 + [(5e-3, 0.5e-3)] * 2 + [(0.1e-3, 0.5e-3)] * 7, True),  # load slowed two calls
+        ([(0.1e-3, 0.5e-3), (0.1e-3, 0.1e-3)] * 7, False),  # slower in half of the pairs, as by chance
+        ([*[(0.1e-3, 0.5e-3)] * 7, *[(0.1e-3, 0.1e-3)] * 3] * 10, False),  # undecided after 100 pairs, the most
     ],
 )
 def test_a_kernel_is_accused_that_is_slower_in_most_pairs_when_all_operands_have_changed(pairs, accused):
@@ -64,7 +64,7 @@ def test_a_kernel_is_accused_that_is_slower_in_most_pairs_when_all_operands_have
 def test_a_kernel_is_accused_that_is_slower_after_all_checks_in_ten_windows_without_unusual_load(
     again_s, loaded, before, threads, accused
 ):
-    causes = ["noise"] * (2 * loaded - 1)  # the first look causes nothing
+    causes = ["noise"] * (2 * loaded - 1)  # the first look reports no cause
     device = SimpleNamespace(stream=None, monitor=lambda: Script(causes))
     clock = SimpleNamespace(now=iter(range(2000)).__next__)
     windows = [Window(0.1, {"load": 0.5 * bool(causes)}, causes) for causes in (before, before, {"noise": 9.9})]
@@ -73,7 +73,7 @@ def test_a_kernel_is_accused_that_is_slower_after_all_checks_in_ten_windows_with
     series = SimpleNamespace(**fields, take_again=again)
     text = f"skips work: 0.0001 s per call in the median of the samples, {again_s[0]:.2g} s or more after all checks"
     assert stopped_sparing(series, threads) == (text if accused else None)
-    device.stream = 1  # its clock rate may have dropped
+    device.stream = 1  # a GPU, whose clock rate may have dropped
     assert stopped_sparing(series, threads) is None
 
 
@@ -96,7 +96,7 @@ def test_an_output_that_a_trace_function_writes_is_seen(rig, copies, seconds, sa
             sys.settrace(before)
             np.copyto(operands.flat["b"], operands.flat["a"])
 
-        if copies:  # a result that is not that of these operands
+        if copies:  # a wrong result for these operands
             operands.flat["b"][:] = 0
         sys.settrace(trace)
 
@@ -135,12 +135,12 @@ def test_a_monitoring_function_is_removed_after_a_timed_call(monkeypatch, freed)
 
 
 def known(new_s=(), known_s=(), apart_s=1e-6, late="", together_s=(1e-6,), **other):
-    """A series with these seconds of calls on new and on known values; a sample gives no more of them."""
+    """Return a series with these times of calls on new and on known values; `sample` adds only batches apart."""
     together = cycle(together_s)
 
     def sample():
         series.apart.append((next(together), apart_s))
-        if len(series.apart) == 12:  # the last time
+        if len(series.apart) == 12:  # the last batch
             series.unwritten = late
 
     fields = {"unwritten": "", "made": (), "samples": [], "woken": [], "cuts": True, "meets_known": True, **other}
@@ -153,8 +153,8 @@ def known(new_s=(), known_s=(), apart_s=1e-6, late="", together_s=(1e-6,), **oth
 @pytest.mark.parametrize(
     ("new_s", "spared"),
     [
-        ([10e-6] * 28 + [1e-6] * 2, True),  # two were disturbed, or a lucky guess
-        ([10e-6] * 15 + [1e-6] * 15, False),  # half were disturbed
+        ([10e-6] * 28 + [1e-6] * 2, True),  # two calls were disturbed, or guessed right
+        ([10e-6] * 15 + [1e-6] * 15, False),  # half of the calls were disturbed
         ([1.9e-6] * 30, False),
     ],
 )
@@ -168,7 +168,7 @@ def test_a_call_on_new_values_that_takes_twice_as_long_as_one_on_known_ones_spar
         (2.05e-6, (1e-6,), 13, False),
         (2.2e-6, (1e-6,), 44, True),
         (3e-6, (3e-6, 3e-6, 1e-6), 29, False),
-        (3e-6, (3e-6, 1e-6, 1e-6), 207, True),  # some batches were as slow: more calls decide
+        (3e-6, (3e-6, 1e-6, 1e-6), 207, True),  # a third of the batches are as slow: more calls decide
         (3e-6, (3e-6, 1e-6, 1e-6, 3e-6, 1e-6, 3e-6, 1e-6), 400, False),  # undecided
     ],
 )
@@ -186,7 +186,7 @@ def test_an_output_that_calls_apart_leave_unwritten_is_named():
     ("flags", "reason"), [("MAP_PRIVATE", "100% of its output's pages"), ("MAP_SHARED", "b was written")]
 )
 def test_an_output_whose_pages_are_mapped_in_place_of_being_written_is_seen(flags, reason, fake_time):
-    """The kernel maps a copy of the input's pages, or these, where its output is."""
+    """The kernel maps the input's pages, or copies of them, at its output's address."""
     rig = Rig(fake_time, "copy/m128n256/f32", 1)
     rig.sets = [operands := OperandSet(rig.problem, rig.device, "small")]
     os.ftruncate(file := os.memfd_create("pages"), operands.flat["a"].nbytes)

@@ -67,7 +67,7 @@ def source(tmp_path):
 
 @pytest.fixture
 def builds(monkeypatch):
-    """The architectures for which NVRTC or nvcc really ran."""
+    """The architectures for which NVRTC or nvcc was called, because the cache had no cubin."""
     ran = []
     for name in ("with_nvrtc", "with_nvcc"):
         real = getattr(compiling, name)
@@ -85,11 +85,11 @@ def test_symbols_code_and_resources_are_those_of_the_source(source, arch):
     assert all(f".text.{symbol}" in sections for symbol in cubin.symbols.values())
     stage, spills, indexed = (cubin.resources[entry] for entry in ENTRIES)
     assert (stage.static_shared_bytes, stage.max_threads, stage.spill_bytes, stage.stack_bytes) == (128, 128, 0, 0)
-    assert sections[".nv.shared._Z5stageILi32EEvPfi"].size % 1024 == 128  # the linker adds what is reserved
+    assert sections[".nv.shared._Z5stageILi32EEvPfi"].size % 1024 == 128  # the linker adds reserved bytes
     assert stage.constant_bytes == 40
-    assert spills.registers == 64  # 65536 registers over the 1024 threads of its bound
+    assert spills.registers == 64  # 65536 registers / 1024 threads, its launch bound
     assert spills.spill_bytes > 0
-    assert indexed.stack_bytes == 2048  # 512 floats, which no thread has registers for
+    assert indexed.stack_bytes == 2048  # 512 floats, more than a thread's registers
     assert (indexed.spill_bytes, indexed.max_threads) == (0, 1024)
 
 
@@ -156,7 +156,7 @@ def test_headers_of_cuda_count_by_their_version_wherever_they_lie(source, builds
 
 
 def test_what_was_compiled_ahead_is_found_in_a_copy_of_the_checkout(source, builds, tmp_path, monkeypatch):
-    compile_cubin(str(source), ("plain",), "sm_80")  # which the machine's own cache has
+    compile_cubin(str(source), ("plain",), "sm_80")  # now in the machine's cache
     programs = [Program(str(source), entries, "k") for entries in (("plain",), ("stage<32>",), ("plain",))]
     assert compile_ahead(programs, "sm_80", tmp_path / "build") == []
     assert len(list((tmp_path / "build").iterdir())) == len(builds) == 2
@@ -224,7 +224,7 @@ def test_headers_of_the_host_and_of_cudas_library_are_found_or_named(source):
         compile_cubin(str(source), ("f",), "sm_80")
 
 
-# One sum is changed while products are in flight, so that the compiler waits for each.
+# The kernel changes a sum while wgmmas are in flight, so that the compiler makes it wait for each wgmma.
 SERIALISED = """#include "ptx_hopper.cuh"
 extern "C" __global__ void __launch_bounds__(128)
 f(float *c, unsigned long long a, unsigned long long b, int n) {

@@ -20,7 +20,7 @@ from support.cuda import CLUSTERED, HALVES, PADDED, REGISTRY, TILED, device_arra
 
 @pytest.fixture
 def hopper(monkeypatch, cuda_compiler):
-    """A device of compute capability 9.0, which notes the tensor maps and launches that it is given."""
+    """A fake device of compute capability 9.0, which records tensor maps and launches."""
     from cuda.bindings import driver
 
     gpu = SimpleNamespace(limits=H100, launched=[], encoded=[])
@@ -64,8 +64,8 @@ def test_an_operand_off_16_bytes_is_unsupported_before_anything_is_launched(hopp
     cuda_launch(replace(TILED, alignment=4), PADDED, operands(**pointers))
 
 
-TAKING_99_KIB = planned(TILED, shared_bytes=99 * 1024)  # of dynamic shared memory, besides its static one
-#: 2 x 2 blocks of 1024 threads, two of which a multiprocessor holds.
+TAKING_99_KIB = planned(TILED, shared_bytes=99 * 1024)  # dynamic shared memory, in addition to static
+#: 2 x 2 blocks of 1024 threads; a multiprocessor holds two such blocks.
 COOPERATIVE = replace(TILED, cooperative=True)
 
 
@@ -107,9 +107,9 @@ def test_static_shared_memory_counts_towards_what_a_block_must_ask_for():
 
 
 def test_blocks_that_share_a_multiprocessor_ask_for_the_whole_carve_out():
-    assert asked_for(34 * 1024) == {"PREFERRED_SHARED_MEMORY_CARVEOUT": 100}  # six of them
-    assert asked_for(34 * 1024, threads=1024) == {"PREFERRED_SHARED_MEMORY_CARVEOUT": 100}  # two
-    assert asked_for(24 * 1024, threads=1024) == asked_for(0) == {}  # two, within the 48 KiB of the default
+    assert asked_for(34 * 1024) == {"PREFERRED_SHARED_MEMORY_CARVEOUT": 100}  # six blocks
+    assert asked_for(34 * 1024, threads=1024) == {"PREFERRED_SHARED_MEMORY_CARVEOUT": 100}  # two blocks
+    assert asked_for(24 * 1024, threads=1024) == asked_for(0) == {}  # two blocks, within the default of 48 KiB
 
 
 def test_a_plan_sees_the_present_device(hopper):
@@ -126,7 +126,7 @@ def test_a_plan_sees_the_present_device(hopper):
 
 
 def shown(array):
-    """A host array as if it lay on a device, at address 32."""
+    """Return an object that describes a host array as a device array at address 32."""
     return SimpleNamespace(data=SimpleNamespace(ptr=32), shape=array.shape, strides=array.strides, dtype=array.dtype)
 
 

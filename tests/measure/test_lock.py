@@ -1,4 +1,4 @@
-"""State that processes share: locks on a GPU and on a run, and the board that names the current call."""
+"""State that processes share: locks of a GPU and of a run, and the board that records the call in progress."""
 
 import fcntl
 import os
@@ -31,7 +31,7 @@ with held_run(Path(sys.argv[1]), "20260101-c0ffee", "leave"):
 
 @pytest.fixture
 def holder(tmp_path):
-    """Another process, with another TMPDIR, that holds a run of the store until its input ends."""
+    """Start another process, with another TMPDIR, that locks a run of the store until its input ends."""
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     (tmp_path / "elsewhere").mkdir()
     words = [sys.executable, "-c", HOLDER, str(tmp_path / "elsewhere" / ".." / "r.db")]
@@ -69,7 +69,7 @@ def test_nothing_is_left_beside_the_store(tmp_path, take):
 
 
 def test_a_lock_that_its_holder_removes_meanwhile_is_not_taken_for_the_next_ones(tmp_path, monkeypatch, complaint):
-    """One opens the file and waits; its holder removes it, and a third makes and locks another."""
+    """A process opens the lock file; then the holder removes the file, and a third process creates a new one."""
     path = tmp_path / "test.lock"
     path.write_text("")
     opened, others = lock._opened, []
@@ -88,7 +88,7 @@ def test_a_lock_that_its_holder_removes_meanwhile_is_not_taken_for_the_next_ones
     others[0].__exit__(None, None, None)
 
 
-def test_a_lock_that_cannot_be_opened_is_refused_in_one_line(complaint, tmp_path):  # not even root can open a folder
+def test_a_lock_that_cannot_be_opened_is_refused_in_one_line(complaint, tmp_path):  # even root cannot open a folder
     refusal = complaint(lambda: hold(held(tmp_path, "test", "leave")))
     assert refusal == f"{tmp_path}: cannot be opened: Is a directory; remove it, or leave"
 
@@ -103,7 +103,7 @@ def test_another_user_can_open_the_lock_whatever_the_umask(tmp_path):
 
 
 def test_only_a_gpu_is_locked_for_the_whole_machine_and_only_if_it_is_not_shared(complaint, monkeypatch, tmp_path):
-    assert Path("/tmp") == lock.MACHINE  # whatever TMPDIR is
+    assert Path("/tmp") == lock.MACHINE  # independent of TMPDIR
     monkeypatch.setattr(lock, "MACHINE", tmp_path)
     monkeypatch.setattr(lock, "gpu_uuids", lambda: ["GPU-abc"])
 
@@ -179,7 +179,7 @@ def test_the_call_outlives_the_process_that_was_in_it():
 
 
 def test_whoever_reads_in_the_midst_of_writing_sees_no_earlier_time(monkeypatch):
-    """A time that is too early would end a worker for a call that has just begun."""
+    """If the parent read an earlier call's start, it would end the worker because of a call that has just begun."""
     board_, seen = Board(), []
     with board_.calling(0, "warm-up"):
         pass

@@ -1,4 +1,4 @@
-"""The machine: CPUs that a worker keeps to, caches, memory, instruction sets, and the clock of the CPU."""
+"""The machine: the CPUs that a worker is pinned to, caches, memory, instruction sets, and the clock of the CPU."""
 
 import gc
 import os
@@ -43,7 +43,7 @@ TWO_NODES = (["0,4", "1,5", "2,6", "3,7"], ["0-1,4-5", "2-3,6-7"])
     ("machine", "usable", "cpus"),
     [
         *((TWO_NODES, range(8), [*range(count)]) for count in (1, 2, 3, 4, 5, 8)),
-        (TWO_NODES, {0, 2, 3, 6}, [2, 3]),  # the node with most room comes first
+        (TWO_NODES, {0, 2, 3, 6}, [2, 3]),  # the node with the most usable cores is first
         (TWO_NODES, {4, 5, 6}, [4, 5]),
         (([], []), {3, 1, 2}, [1, 2]),
     ],
@@ -84,19 +84,19 @@ def test_only_threads_that_worked_count(monkeypatch):
     ("spent", "cpus", "count"),
     [
         ([(9, 0), (9, 0)], 2, 2),
-        ([(9, 0), (0.8, 0)], 2, 1),  # an idle thread that woke
+        ([(9, 0), (0.8, 0)], 2, 1),  # an idle thread woke briefly
         ([(10, 0), (2, 0)], 2, 2),
-        ([(5, 0), (5, 0)], 2, 1),  # in turns
-        ([(5, 5), (5, 5)], 2, 2),  # beside other load
-        ([(9, 0), *[(0.5, 0)] * 10], 2, 2),  # a thread for each operand set
+        ([(5, 0), (5, 0)], 2, 1),  # two threads in turn
+        ([(5, 5), (5, 5)], 2, 2),  # two threads during other load
+        ([(9, 0), *[(0.5, 0)] * 10], 2, 2),  # ten threads, one per operand set
         ([(2, 7), (0.1, 6)], 2, 1),
-        ([(6, 3), (6, 3), (6, 3)], 2, 2),  # two pools
+        ([(6, 3), (6, 3), (6, 3)], 2, 2),  # two pools on two CPUs
         ([(0.5, 0), (0.4, 0)], 2, 1),  # a kernel that sleeps
         ([(5, 5), (5, 5)], 1, 2),
     ],
 )
 def test_threads_count_that_have_worked_at_once(spent, cpus, count, monkeypatch):
-    """The milliseconds of ten that each thread has worked and has waited for a CPU."""
+    """spent: the milliseconds, of ten, that each thread has worked, and has waited for a CPU."""
     times = {str(task): Spent(*(round(ms * 1e6) for ms in each)) for task, each in enumerate(spent)}
     monkeypatch.setattr(affinity, "_times", lambda processes: times)
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: range(cpus))
@@ -156,7 +156,7 @@ def test_the_variable_gives_the_size_and_without_it_a_cache_does(monkeypatch):
 
 
 def test_the_last_level_caches_of_all_cpus_that_may_be_used_count_once_each(tmp_path, monkeypatch):
-    """Two complexes of two CPUs, each with a cache of its own; the third may not be used."""
+    """There are three complexes of two CPUs with one cache each; the process may use two complexes."""
     for number in range(6):
         complex_of = f"{number // 2 * 2}-{number // 2 * 2 + 1}"
         for index, level, size, shared in ((0, 1, "48K", number), (2, 2, "64M", number), (3, 3, "32M", complex_of)):
@@ -236,7 +236,7 @@ x86 = pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="
 
 @pytest.fixture
 def cpu(monkeypatch, tmp_path):
-    cpu_name()  # which is kept, and stays that of this CPU
+    cpu_name()  # cached, so that it stays this CPU's name
 
     def build(flags, machine="x86_64"):
         (tmp_path / "cpuinfo").write_text(f"processor\t: 0\nflags\t\t: fpu {flags} ht\n")

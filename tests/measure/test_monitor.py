@@ -17,7 +17,7 @@ from support.processes import write_files
 
 
 class Machine:
-    """Two CPUs of two cores, as /proc and /sys show them, a clock, and the CPU time of this process."""
+    """A fake machine with two CPUs, on two cores, in /proc and /sys; a clock, and the CPU time of this process."""
 
     def __init__(self, monkeypatch, folder, ours):
         self._folder = folder
@@ -38,7 +38,7 @@ class Machine:
         self.passes(0.0, 0.0, (0.0, 0.0))
 
     def passes(self, seconds, own_s, idle, steal=0.0):
-        """Let time pass; `idle` of each CPU, `steal` from CPU 0. What is neither idle nor stolen was spent by users."""
+        """Let time pass: `idle` seconds of each CPU, `steal` seconds of CPU 0; the rest is time in user mode."""
         self.now_s += seconds
         self.own_s += own_s
         self.idle = [ticks + round(more * 100) for ticks, more in zip(self.idle, idle, strict=True)]
@@ -51,7 +51,7 @@ class Machine:
         (self._folder / "stat").write_text(text + "intr 5\n")
 
     def has_below(self, pid, of, seconds, ended_s=0.0):
-        """Let a process below another, and its children that ended, have had that much of any CPU, in either mode."""
+        """Make `pid` a child of `of`, with the CPU time that it has used and the CPU time of its ended children."""
         ticks, ended = round(seconds * 100), round(ended_s * 100)
         stat = f"{pid} (a name) with (blanks)) S {' '.join(['0'] * 10)} {ticks} 0 {ended} 0 20"
         write_files(self._folder / "proc", {f"{pid}/stat": stat, f"{of}/task/1/children": f"{pid} "})
@@ -101,7 +101,7 @@ def test_what_processes_take_that_the_keeper_has_adopted_is_no_load_whether_they
     both.passes(1.0, own_s=1.0, idle=(0.0, 0.5))
     assert watch.look().state["load"] == pytest.approx(0.0, abs=1e-9)
     both.has_below(5, of="1", seconds=0.0, ended_s=1.1)
-    both.has_below(os.getpid(), of="5", seconds=0.0)  # no other process is left
+    both.has_below(os.getpid(), of="5", seconds=0.0)  # the keeper's only child is this process
     both.passes(1.0, own_s=1.0, idle=(0.0, 0.7))
     assert watch.look().state["load"] == pytest.approx(0.0, abs=1e-9)
 
@@ -138,18 +138,18 @@ STOLEN = "the hypervisor took 5 % of the time during 100 % of the sampling"
         ({0, 1}, {"seconds": 1.0, "own_s": 1.5, "idle": (0.0, 0.5)}, 0.0, ""),
         ({0, 1}, {"seconds": 1.0, "own_s": 1.0, "idle": (0.0, 0.65)}, 0.35, OTHERS.format(0.35)),
         ({0, 1}, {"seconds": 1.0, "own_s": 1.0, "idle": (0.0, 0.91)}, 0.09, ""),
-        # In a short window one step of the counters disturbs nothing.
+        # In a short window, load that is at most one step of the counters is no disturbance.
         ({0, 1}, {"seconds": 0.05, "own_s": 0.05, "idle": (0.0, 0.04)}, 0.2, ""),
         ({0, 1}, {"seconds": 0.05, "own_s": 0.05, "idle": (0.0, 0.03)}, 0.4, OTHERS.format("0.40")),
         ({0, 1}, {"seconds": 1.0, "own_s": 1.0, "idle": (0.0, 0.9), "steal": 0.1}, 0.0, STOLEN),
-        # Who keeps to a CPU that is not ours is load, and disturbs only on another hardware thread of our core.
+        # A process on a CPU that is not ours is load; it disturbs only on another hardware thread of our core.
         ({0}, {"seconds": 1.0, "own_s": 1.0, "idle": (0.0, 0.0)}, 1.0, ""),
         ({0}, {"seconds": 1.0, "own_s": 0.5, "idle": (0.0, 1.0)}, 0.5, OTHERS.format("0.50")),
         ("0-1", {"seconds": 1.0, "own_s": 1.0, "idle": (0.0, 0.0)}, 1.0, OTHERS.format("1.0")),
     ],
 )
 def test_what_others_take_is_load_and_disturbs_beyond_a_tenth(ours, passes, load, disturbed, monkeypatch, tmp_path):
-    if ours == "0-1":  # a core with both CPUs, of which we may use the first
+    if ours == "0-1":  # both CPUs are on one core, and we may use the first
         write_files(tmp_path, {"cpu0/topology/core_cpus_list": ours})
     machine = Machine(monkeypatch, tmp_path, {0} if ours == "0-1" else ours)
     watch = watching()
@@ -175,7 +175,7 @@ def test_a_quota_that_holds_threads_back_disturbs_though_the_cpus_are_idle(group
 
 def test_counters_that_stand_still_or_are_missing_tell_nothing(both, tmp_path):
     watch = watching()
-    both.now_s = 1.0  # /proc/stat stays as it was, as sandboxes show it
+    both.now_s = 1.0  # /proc/stat stays unchanged, as in some sandboxes
     assert watch.look() == Window(1.0)
     (tmp_path / "stat").unlink()
     both.now_s = 2.0
@@ -202,7 +202,7 @@ def test_energy_is_that_of_whole_packages(both, monkeypatch, tmp_path):
     for zone, name, microjoules in [("a", "package-0", 5_000_000), ("b", "core", 7), ("c", "package-1", 1_000_000)]:
         write_files(tmp_path / "powercap" / zone, {"name": name, "energy_uj": microjoules})
     assert CpuMonitor().energy_j() == 6.0
-    (tmp_path / "powercap/c/energy_uj").unlink()  # as one that only the administrator may read
+    (tmp_path / "powercap/c/energy_uj").unlink()  # like a file that only root may read
     assert CpuMonitor().energy_j() is None
     monitor._package_counters.cache_clear()
 
@@ -232,7 +232,7 @@ BUS = "0000:01:00.0"
 
 
 class FakeNvml:
-    """NVML with one GPU and a reading for each of its functions: None if it does not support one."""
+    """A fake NVML with one GPU and a reading for each function: None if the GPU does not support it."""
 
     NVML_TEMPERATURE_GPU, NVML_CLOCK_SM = 0, 1
 
@@ -303,7 +303,7 @@ def test_throttling_disturbs_and_idleness_or_a_chosen_clock_does_not(gpu):
 
 def test_a_gpus_clock_that_falls_by_more_than_three_per_cent_disturbs(gpu):
     watch = nvml.GpuMonitor(BUS)
-    assert watch.clock_mhz() == 1980.0  # while it was warming up
+    assert watch.clock_mhz() == 1980.0  # during warm-up
     gpu.readings["ClockInfo"] = 1930
     assert watch.look().causes == {}
     gpu.readings["ClockInfo"] = 1782
@@ -318,7 +318,7 @@ def test_without_the_librarys_bindings_a_gpu_tells_nothing(installed):
 
 @pytest.fixture
 def bus(gpu, monkeypatch, tmp_path):
-    """A link that falls back where nothing crosses it, as NVML and CuPy have it; the latter's module `cuda`."""
+    """Return a fake `cupy.cuda`, and let NVML report a link that is slow unless a copy is in progress."""
     under_way, pointer = [], SimpleNamespace(ptr=4096)
     gpu.readings |= {"CurrPcieLinkGeneration": lambda: 5 if under_way else 1, "CurrPcieLinkWidth": None}
     cuda = SimpleNamespace(

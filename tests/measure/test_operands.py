@@ -171,7 +171,7 @@ def test_an_element_that_is_written_after_it_was_read_is_late(problem):
 
 
 def _freshened(draw, operands):
-    """Give a set fresh values twice: it holds what was drawn but for the second change."""
+    """Change a set's values twice; check that it has the drawn values with only the second change."""
     for change in (draw.change(), draw.change()):
         operands.freshen(draw, change)
     with draw.holding(change):
@@ -204,7 +204,7 @@ def test_restored_inouts_hold_the_change_too():
         (lambda s: ctypes.memset(s.flat["c"].ctypes.data - 1, 0, 1), "wrote before the bounds of c"),
         (lambda s: ctypes.memset(s.flat["c"].ctypes.data + s.flat["c"].nbytes, 0, 1), "wrote beyond the bounds of c"),
         (lambda s: s.flat["c"].__setitem__(6, 0), "wrote into the padding between the rows of c"),
-        # NaN stays NaN.
+        # Multiplying by 0.5 leaves NaN unchanged, but not the largest number.
         (lambda s: s.flat["c"].__imul__(0.5), "wrote into the padding between the rows of c"),
         (lambda s: s.flat["c"].__setitem__(5, 0), None),
     ],

@@ -1,4 +1,4 @@
-"""Recorded traces replayed on a device where no time passes: equal traces give equal rows, to the last bit."""
+"""Recorded times of calls, replayed on a fake device without real time: equal traces give bit-identical rows."""
 
 import json
 from pathlib import Path
@@ -41,7 +41,7 @@ attempt = 1
 
 @pytest.fixture
 def set_trace(tmp_path, monkeypatch):
-    """Let the calls of `base`, and whatever else is named, take these seconds."""
+    """Return a function that sets the seconds of the calls of `base`, and of other kernels."""
 
     def to(base, **other):
         calls = {"base": base, **other.pop("calls", {})}
@@ -53,7 +53,7 @@ def set_trace(tmp_path, monkeypatch):
 
 @pytest.fixture
 def replay(set_trace):
-    """The measurement of `base` where its calls take these seconds, the last of them first again."""
+    """Return a function that measures `base` with calls of these seconds, repeated in this order."""
 
     def of(*seconds, max_time_s=2.0, rel_ci=0.01, mode=Mode.HOT, **trace):
         set_trace(list(seconds), **trace)
@@ -78,9 +78,9 @@ def test_the_samples_are_those_of_the_trace_in_their_order_after_the_warm_up(rep
     samples = replay(*recorded, rel_ci=0.0).samples
     first, last = recorded.index(samples[0]), recorded.index(samples[-1])
     assert samples == sorted(samples)
-    assert 2 * len(samples) < last - first < 3 * len(samples)  # each follows one call that wakes, or two
+    assert 2 * len(samples) < last - first < 3 * len(samples)  # one or two waking calls precede each
     warm_up_s = sum(recorded[:first])
-    assert 10e-3 <= warm_up_s <= 2 * 10e-3 + 4e-3  # two blocks, since the second gained nothing
+    assert 10e-3 <= warm_up_s <= 2 * 10e-3 + 4e-3  # two blocks: the second was no faster
 
 
 @pytest.mark.usefixtures("without_waking")
@@ -90,7 +90,7 @@ def test_a_steady_kernel_stops_by_its_interval_after_a_second_and_one_that_never
     assert 1.0 <= len(row.samples) * 10e-3 < 2.0
     row = replay(10e-3, 20e-3, max_time_s=3.0)
     assert row.stopped_by == "time"
-    assert 3.0 <= sum(row.samples) < 3.0 + 0.1 + 2 * 20e-3  # looked at every tenth of a second
+    assert 3.0 <= sum(row.samples) < 3.0 + 0.1 + 2 * 20e-3  # the end is checked every 0.1 s
     row = replay(3600.0, max_time_s=0.1)
     assert (row.stopped_by, len(row.samples)) == ("time", 6)
 
@@ -104,10 +104,10 @@ def test_a_wider_interval_is_reached_with_fewer_samples(replay):
 
 
 def test_short_calls_are_batched_and_a_sample_is_their_mean(replay, monkeypatch):
-    monkeypatch.setattr(Series, "_check_if_affordable", lambda *_: False)  # a call follows each between two stretches
+    monkeypatch.setattr(Series, "_check_if_affordable", lambda *_: False)  # a check adds a waking call
     micros = [10, 12, 10, 14]
     row = replay(*(1e-6 * micro for micro in micros), max_time_s=0.2, rel_ci=0.0)
-    assert row.samples == pytest.approx([11.5e-6] * len(row.samples))  # 20 calls a batch: five times the trace
+    assert row.samples == pytest.approx([11.5e-6] * len(row.samples))  # a batch has 20 calls, five traces
 
 
 @pytest.mark.parametrize(

@@ -68,7 +68,7 @@ def test_a_row_needs_the_ceiling_of_its_arithmetic_and_of_its_memory(registry):
     assert (compute.kind, compute.threads, compute.problem) == ("fp32", 2, "fma/n196608k512/f32")
     assert (memory.kind, memory.problem) == ("memory", "copy/m4096n1024/f32")
     assert registry.problem(memory.problem).footprint_bytes == 4 * LLC
-    (need,) = needs(registry.problem("transpose/m9n9/f32/in"), "cpu", 1, "exact", Mode.COLD, LLC)  # moves data alone
+    (need,) = needs(registry.problem("transpose/m9n9/f32/in"), "cpu", 1, "exact", Mode.COLD, LLC)  # only moves data
     assert need.kind == "memory"
 
 
@@ -151,7 +151,7 @@ def test_only_a_time_whose_slow_end_beats_the_best_sample_by_two_per_cent_exceed
         ("copy/m1023n4096/f32", Mode.HOT, ("copy/m256n1024/f32", FAR)),
         ("copy/m64n1024/f32", Mode.HOT, ("copy/m32n1024/f32", FAR)),
         ("copy/m8n1023/f32", Mode.HOT, None),
-        # Without A and B, only C (1 MiB) is touched.
+        # With alpha = 0, only C (1 MiB) is touched, not A and B.
         ("gemm/m512n512k32768/f32/NN/alpha0", Mode.COLD, ("copy/m256n1024/f32", FAR)),
         ("gemm/m512n512k32768/f32/NN/alpha0", Mode.HOT, ("copy/m128n1024/f32", FAR)),
         ("gemm/m512n512k32768/s8.s32/NN/lda+8", Mode.COLD, ("copy/m4096n1024/f32", SLACK)),
@@ -173,7 +173,7 @@ def test_bandwidth_accuses_operands_beyond_caches_and_others_at_twice_that_of_a_
         (GEMM, 2000.0, 2500.0, pytest.approx(40)),
         (GEMM, None, 2000.0, None),
         (GEMM, 2000.0, None, None),
-        ("copy/m1000n1000/f32", 2000.0, 2000.0, None),  # which memory bounds
+        ("copy/m1000n1000/f32", 2000.0, 2000.0, None),  # bound by memory
     ],
 )
 def test_a_changed_clock_is_out_of_the_share_in_cycles_if_both_are_known(registry, problem, ceiling_mhz, row_mhz, pct):
@@ -191,7 +191,7 @@ NEOVERSE = "CPU implementer : 0x41\nCPU architecture: 8\nCPU part : 0xd0c\n"
 
 @pytest.fixture
 def peak_of(tmp_path, monkeypatch):
-    """The peak in GFLOP/s where the system gives these facts; None where there is none."""
+    """Return a function: the nominal peak in GFLOP/s on a system with these facts, or None."""
 
     def of(cpuinfo, need=NEED, mhz=2000, driver="intel_pstate"):
         (tmp_path / "cpuinfo").write_text(cpuinfo)
@@ -199,7 +199,7 @@ def peak_of(tmp_path, monkeypatch):
         ceiling = nominal_peak.nominal_peak.__wrapped__(need)
         return ceiling and ceiling.rate * 1e-9
 
-    cpu_name()  # which is kept, and stays that of this CPU
+    cpu_name()  # cached, so that it stays this CPU's name
     monkeypatch.setattr(affinity, "CPUINFO", tmp_path / "cpuinfo")
     monkeypatch.setattr(nominal_peak, "CPUS", tmp_path)
     return of
@@ -220,21 +220,21 @@ def test_there_is_no_peak_where_the_highest_clock_is_unknown_or_without_its_boos
     assert nominal_peak.nominal_peak.__wrapped__(NEED) is None
 
 
-# A multiprocessor has 65536 registers in four partitions of 16384. A warp takes ceil(32 r / 256) * 256 of them, a
-# partition holds floor(16384 / that) warps. Of 9.0 it has 64 warps and 228 KiB of shared memory, of which a block takes
-# 1 KiB more than it asks for; of 8.6 48 warps and 16 blocks (CUDA C++ Programming Guide, technical specifications per
-# compute capability). NVIDIA's calculator has the blocks of more kernels and of every architecture.
+# A multiprocessor has 65536 registers in four partitions of 16384. With r registers per thread, a warp takes
+# w = ceil(32 r / 256) * 256 registers, and a partition holds floor(16384 / w) warps. Capability 9.0 has 64 warps and
+# 228 KiB of shared memory, of which a block takes 1 KiB more than it requests; 8.6 has 48 warps and 16 blocks (CUDA
+# C++ Programming Guide, technical specifications). Another test compares more kernels with NVIDIA's calculator.
 WORKED = [
-    # 8 warps a block: 64 / 8 = 8. 1024 registers a warp: 16 a partition, 64 / 8 = 8.
+    # 8 warps per block: 64 / 8 = 8 blocks. 1024 registers per warp: 16 warps per partition, 64 / 8 = 8 blocks.
     ("sm_90a", 256, 32, 0, 8, 8 * 8 / 64, "warps"),
-    # 65 * 32 = 2080, rounded to 2304: 7 a partition, 28 warps, 28 / 8 = 3.
+    # 65 * 32 = 2080 registers, rounded up to 2304: 7 warps per partition, 28 warps, floor(28 / 8) = 3 blocks.
     ("sm_90a", 256, 65, 0, 3, 3 * 8 / 64, "registers"),
-    # 2304 registers a warp times 32 warps is 73728, more than a block may have.
+    # 2304 registers per warp times 32 warps are 73728 registers, more than a block may have.
     ("sm_90a", 1024, 65, 0, 0, 0.0, "does not fit"),
     # 227 KiB is the most that a block may have; with the reserved 1 KiB it fills the multiprocessor.
     ("sm_90a", 256, 32, 227 * 1024, 1, 8 / 64, "shared memory"),
     ("sm_90a", 256, 32, 227 * 1024 + 1, 0, 0.0, "does not fit"),
-    # 2 warps a block: 48 / 2 = 24, but 16 blocks.
+    # 2 warps per block: the warps allow 48 / 2 = 24 blocks, but at most 16 blocks are resident.
     ("sm_86", 64, 16, 0, 16, 16 * 2 / 48, "blocks"),
 ]
 

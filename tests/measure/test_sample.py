@@ -29,7 +29,7 @@ def test_cold_draws_each_set_from_those_that_have_waited_longest(fake_time):
     rig.warmed(samples=40, cold=True)
     assert {*rig.log} == {f"k{which}" for which in range(8)}
     assert all(len(set(rig.log[at : at + 7])) == 7 for at in range(len(rig.log) - 7))
-    assert len({*zip(rig.log, rig.log[1:], strict=False)}) > 16  # more pairs than a fixed order has
+    assert len({*zip(rig.log, rig.log[1:], strict=False)}) > 16  # more than in a fixed order
 
 
 def test_an_evicted_sample_touches_no_set_twice_after_its_one_eviction(fake_time):
@@ -101,16 +101,16 @@ def test_inouts_are_restored_before_each_call_and_cold_evicts_afterwards(fake_ti
     seen.clear()
     for _ in range(5):
         series.sample()
-    series.restore()  # of the last call
+    series.restore()  # the operands of the last call
     seen.append(float((rig.sets[int(rig.log[-1][1:])].flat["c"] != rig.draw.flat["c"]).mean()))
-    assert max(seen) < 1  # all but the elements that change are as they were drawn
+    assert max(seen) < 1  # all elements have the drawn values, except the changed ones
     assert rig.device.evict.call_count >= 5
 
 
 def test_every_stretch_meets_new_values_in_a_few_elements(fake_time):
     rig = Rig(fake_time, "copy/m30n40/f32", 1)
     rig.warmed(samples=10)
-    changed = [int((values != rig.draw.flat["a"]).sum()) for values in rig.met]  # a batch of one: none is known
+    changed = [int((values != rig.draw.flat["a"]).sum()) for values in rig.met]  # one call, so new values
     assert changed == [8] * len(rig.met)
     assert len({values.tobytes() for values in rig.met}) == len(rig.met)
 
@@ -240,7 +240,7 @@ def test_what_was_disturbed_is_taken_again_from_every_contender_and_counted(rig)
     calm = _sampled(rig, "ab", 13e-3, budget, Script())
     undisturbed = len(rig.log)
     a, b = _sampled(rig, "ab", 13e-3, budget, Script(causes=["", "noise", "noise", ""]))
-    assert (a.repeated, b.repeated) == (8, 8)  # two windows, in each four rounds of 26 ms
+    assert (a.repeated, b.repeated) == (8, 8)  # two windows of four rounds of 26 ms
     assert len(rig.log) == undisturbed + 16
     assert [len(contender.samples) for contender in (a, b)] == [len(contender.samples) for contender in calm]
     assert (disturbance(a.windows), means(a.windows)) == ("", {"load": 0.0})
@@ -276,7 +276,7 @@ def test_long_samples_are_taken_again_twice_at_most(rig):
 
 
 def metered(fake):
-    """A counter of 100 W that is brought up to date every 70 ms."""
+    """Return a monitor whose energy counter shows 100 W and steps every 70 ms."""
     return Script(joules=lambda: 100 * 0.07 * (fake.now // 0.07))
 
 
@@ -293,7 +293,7 @@ def test_without_a_sensor_or_with_one_that_stands_still_there_is_no_energy(fake_
     rig = Rig(fake_time, "copy/m3n4/f32", 3)
     series, evicted = rig.warmed(), rig.warmed(cold=True, evict=True)
     assert Energy(series, Script()).results(METERED_S) == {}
-    # Back to back it would be warm.
+    # Evicted caches would be warm in back-to-back calls.
     assert Energy(evicted, metered(fake_time)).results(METERED_S) == {}
     assert rig.log == []
     assert Energy(series, Script(joules=lambda: 5.0)).results(METERED_S) == {}
@@ -301,7 +301,7 @@ def test_without_a_sensor_or_with_one_that_stands_still_there_is_no_energy(fake_
 
 def test_samples_are_spread_over_a_second_from_the_first_sample_on(rig):
     series = rig.warmed()
-    rig.fake.now += 5  # others warm up
+    rig.fake.now += 5  # other contenders warm up
     while not series.stopped_by:
         series.sample()
         series.decide(Budget(max_time_s=2, rel_ci=0.5))
@@ -360,7 +360,7 @@ def test_a_batch_whose_calls_are_apart_meets_changed_values_and_poison_in_each(f
     rig = Rig(fake_time, "copy/m30n40/f32", 1)
     copy = Mock(wraps=lambda operands: np.copyto(operands.flat["b"], operands.flat["a"]))
     series = rig.warmed(act=copy, seconds=10e-6)
-    fake_time.step = 1e-6  # pauses end
+    fake_time.step = 1e-6  # time passes, so that pauses end
     series.sample()
     series.take_apart()
     apart = rig.met[-series.batch :]

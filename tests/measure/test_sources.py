@@ -47,7 +47,7 @@ PROBLEM = "gemm/m64n128k32/f32/NN"
 
 @pytest.fixture
 def cuda(tmp_path):
-    """A folder of sources: a kernel with two headers, and one with none."""
+    """A folder of sources: a kernel with two headers, and a kernel without headers."""
     alone = "__global__ void alone() {}"
     files = {"ops/k.cu": SOURCE, "ops/own.cuh": OWN, "ops/alone.cu": alone, "shared.cuh": SHARED}
     write_files(tmp_path / "cuda", files)
@@ -266,8 +266,8 @@ def fast_in(package, module="kernels/op/cpu.py"):
         ("op/cpu.py", "  # lanes", "", True),
         ("op/cpu.py", "A label.", "Another label.", True),
         ("op/cpu.py", "WIDTH = 4", "WIDTH = (\n    4\n)", True),
-        ("op/cpu.py", "x.b, x.a", "x.a, x.b", True),  # another kernel
-        ("op/other.py", "return 3", "return 4", True),  # which is not used
+        ("op/cpu.py", "x.b, x.a", "x.a, x.b", True),  # code of another kernel
+        ("op/other.py", "return 3", "return 4", True),  # code that the kernel does not use
         ("op/problem.py", "pass", "k = 1", True),
         ("_unused.py", "return 0", "return 1", True),
         ("op/cpu.py", "WIDTH = 4", "WIDTH = 8", False),

@@ -18,8 +18,8 @@ def test_six_samples_give_their_range_and_five_no_interval():
 
 @pytest.mark.parametrize(
     ("n", "rank"),
-    # Conover, Practical Nonparametric Statistics, 3rd ed., table A3, p = 0.5: the r-th smallest and r-th largest of n
-    # samples hold the median with at least 95 %.
+    # Conover, Practical Nonparametric Statistics, 3rd ed., table A3, p = 0.5: the median lies between the r-th smallest
+    # and the r-th largest of n samples with a probability of at least 95 %.
     [(6, 1), (8, 1), (9, 2), (12, 3), (15, 4), (20, 6), (25, 8), (30, 10), (40, 14)],
 )
 def test_ranks_are_those_of_the_sign_test(n, rank):
@@ -31,7 +31,7 @@ def test_ranks_are_those_of_the_sign_test(n, rank):
 
 
 def test_correlation_time_of_an_autoregression_is_found():
-    # Signs of a Gaussian AR(1) correlate as 2/pi asin(rho^k) (Sheppard, 1899): tau = 1 + 2 sum_k of that.
+    # Signs of a Gaussian AR(1) have the autocorrelation r_k = 2/pi asin(rho^k) (Sheppard, 1899): tau = 1 + 2 sum_k r_k.
     rho, n = 0.7, 20_000
     rng = np.random.default_rng(1)
     values = np.zeros(n)
@@ -44,7 +44,7 @@ def test_correlation_time_of_an_autoregression_is_found():
 @pytest.mark.parametrize("n", [64, 400, 401])
 def test_correlation_time_sums_pairs_of_lags_until_one_is_not_positive(n):
     steps = np.random.default_rng(n).normal(size=n)
-    values = np.convolve(steps, np.ones(40), "same")  # correlated beyond the lags that are summed one by one
+    values = np.convolve(steps, np.ones(40), "same")  # correlated over more lags than are summed one by one
     signs = np.sign(values - np.median(values))
     signs -= signs.mean()
     covariance = [float(sum(signs[i] * signs[i + lag] for i in range(n - lag))) for lag in range(n // 2 // 2 * 2)]
@@ -55,7 +55,7 @@ def test_correlation_time_sums_pairs_of_lags_until_one_is_not_positive(n):
 
 
 def _bursts(rng, n):
-    """A machine that is 5 % slower in bursts of ten samples on average, a fifth of the time."""
+    """Return times of a machine that is 5 % slower for a fifth of the time, in bursts of ten samples on average."""
     state, slow = np.zeros(n), False
     for i in range(n):
         slow = rng.random() < (0.9 if slow else 0.025)
@@ -84,7 +84,7 @@ def _draw(kind, rng, n):
 
 
 def _noise(kind, rng, count, samples):
-    """Rows of noise: normal, of one tail, or each sample drawn to the one before."""
+    """Return rows of noise: normal, skewed (one-tailed), or autocorrelated."""
     noise = rng.normal(size=(count, samples))
     if kind == "skewed":
         noise = rng.exponential(size=(count, samples))
@@ -103,7 +103,7 @@ def test_looks_spend_no_more_than_five_per_cent_in_all():
 
 
 def test_speedup_of_drifting_contenders_is_exact_by_quads():
-    # Both slow down linearly and take turns forward and backward: kernel twice as fast as the baseline throughout.
+    # Both slow down linearly and are sampled in ABBA order; the kernel is always twice as fast as the baseline.
     clock = 0.0
     base, contender = [], []
     for turn in range(40):
@@ -120,7 +120,7 @@ KINDS = ("normal", "skewed", "autocorrelated", "bursts")
 
 
 def _processes(kind, rng, count):
-    """Rows of samples, one a process: each process has a level of its own, 2 % (lognormal) from the next one's."""
+    """Return a row of samples for each process; the processes' levels are lognormal with a deviation of 2 %."""
     noise = _noise(kind, rng, count, SAMPLES)
     if kind == "bursts":
         noise = (np.array([_bursts(rng, SAMPLES) for _ in range(count)]) - 1) / 0.01
@@ -129,14 +129,14 @@ def _processes(kind, rng, count):
 
 @pytest.fixture(scope="module", params=KINDS)
 def simulated(request):
-    """The grand median, over all processes that there could be, and runs of five processes."""
+    """Return the true median, over thousands of processes, and many runs of five processes."""
     rng = np.random.default_rng(KINDS.index(request.param))
     truth = float(np.median(_processes(request.param, rng, 4000)))
     return truth, [_processes(request.param, rng, PROCESSES) for _ in range(RUNS)]
 
 
 def test_five_processes_cover_the_median_of_all_that_there_could_be_and_one_far_too_seldom(simulated):
-    """The reason for several processes: the samples of one do not show what the next process will find."""
+    """This is the reason for several processes: one process's samples do not show the variation between processes."""
     truth, runs = simulated
     five, one = map(pooled_interval, runs), (median_interval(run[0]) for run in runs)
     assert np.mean([interval.low <= truth <= interval.high for interval in five]) >= 0.92
@@ -144,7 +144,7 @@ def test_five_processes_cover_the_median_of_all_that_there_could_be_and_one_far_
 
 
 def test_speedups_of_five_processes_cover_a_ratio_of_noisy_ones(simulated):
-    """Both contenders share the process's level; each is placed by itself besides, 1 % from process to process."""
+    """Both contenders share the process's level; each also has its own, with a deviation of 1 % between processes."""
     _, runs = simulated
     rng, hits = np.random.default_rng(9), []
     for run in runs:
@@ -157,7 +157,7 @@ def test_speedups_of_five_processes_cover_a_ratio_of_noisy_ones(simulated):
 
 
 def test_processes_weigh_the_same_however_many_samples_each_has():
-    """The first, with a hundred times the samples, would draw a median of all samples to itself."""
+    """The first process has a hundred times the samples, so an unweighted median would be its median."""
     assert pooled_interval([[1.0] * 1000, [2.0] * 10, [3.0] * 10]).median == 2.0
 
 
@@ -165,16 +165,16 @@ def test_the_interval_between_processes_is_students():
     samples = np.random.default_rng(4).normal(1, 0.01, 50)
     assert pooled_interval([samples]) == median_interval(samples)
     assert pooled_interval([[1.0, 2.0, 3.0]] * 5) == Interval(2.0, 2.0, 2.0)
-    scattered = pooled_interval([[1e-3], [10.0]], 0.003)  # beyond all numbers
+    scattered = pooled_interval([[1e-3], [10.0]], 0.003)  # the upper end overflows
     assert np.isnan([scattered.low, scattered.high]).all()
-    # Logarithms of the medians 0, 1, 2: mean 1, standard deviation 1; t(0.975, 2) = 4.3027 (any table).
+    # The medians' logarithms are 0, 1, 2: mean 1, standard deviation 1; t(0.975, 2) = 4.3027 (any table).
     interval = pooled_interval([[1.0], [math.e], [math.e**2]])
     halves = [math.log(interval.high / interval.median), math.log(interval.median / interval.low)]
     assert halves == pytest.approx([4.3027 / math.sqrt(3)] * 2, rel=1e-4)
 
 
 def test_speedup_over_processes_pairs_samples_within_each():
-    """Process by process both are slower; a ratio across processes would be anything between 0.5 and 8."""
+    """Both contenders get slower from process to process; ratios across processes would vary from 0.5 to 8."""
     base = [[2.0 * scale] * 12 for scale in (1.0, 2.0, 4.0)]
     contender = [[scale] * 12 for scale in (1.0, 2.0, 4.0)]
     ratio = speedup(base, contender)
@@ -196,7 +196,7 @@ def test_a_process_with_fewer_than_six_rounds_leaves_no_ratio(rounds):
 @pytest.mark.parametrize(
     ("samples", "count"),
     [
-        # Quartiles 2 and 4 of 1 to 5: the reach is 3 times 2, to -4 and 10.
+        # The quartiles of 1 to 5 are 2 and 4, so outliers are beyond 2 - 3 * 2 = -4 and 4 + 3 * 2 = 10.
         ([1.0, 2.0, 3.0, 4.0, 5.0], 0),
         ([1.0, 2.0, 3.0, 4.0, 10.0], 0),
         ([1.0, 2.0, 3.0, 4.0, 10.1], 1),
