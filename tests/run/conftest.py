@@ -20,10 +20,10 @@ from support.runs import PROBLEMS, QUICK, SMALL, SUITE
 
 @pytest.fixture
 def measured(registry, store):
-    """The rows of a run of these kernels on these problems, its session, and whether it went to its end.
+    """Return a function that runs kernels on problems and returns the rows, the session, and whether the run finished.
 
-    execute: what measures a job; kernels that a test declares are known in its own process alone. resume: the id of the
-    run to go on with, if any.
+    execute: measures a job, by default in this process, which alone knows kernels that a test declares. resume: the id
+    of a run to resume.
     """
 
     def of(*problems, kernels=(), execute=lambda job, key: run_job(job), resume=None, progress=None, **plan):
@@ -50,7 +50,7 @@ def workers():
 
 @pytest.fixture
 def measure(workers):
-    """The rows of these kernels as one job, in workers that outlive it."""
+    """Return a function that measures kernels as one job and returns their rows. Its workers outlive the job."""
 
     def of(*kernels, problems=(SMALL,), timeout_s=60.0):
         names = tuple(f"copy/{name}" if "." in name else f"copy/bad.{name}" for name in kernels)
@@ -62,7 +62,7 @@ def measure(workers):
 
 @pytest.fixture
 def told(tmp_path, monkeypatch):
-    """The file in which a kernel leaves the number of a process."""
+    """The file into which a kernel writes a process id."""
     monkeypatch.setenv("FAULTS_PID", str(tmp_path / "pid"))
     return tmp_path / "pid"
 
@@ -84,7 +84,7 @@ def start(folder):
 
 @pytest.fixture
 def hanging(start, told):
-    """A run in the midst of a call that does not end, and its worker's number."""
+    """Start a run whose kernel hangs in a call; return the run and its worker's process id."""
     run = start("run", SMALL, *QUICK, "--kernels", "copy/bad.hangs_and_tells", "--db", "r.db")
     wait_for(told.exists)
     return run, int(told.read_text())

@@ -1,4 +1,4 @@
-"""The ceilings of a run: measured, refreshed, doubted, lowered by other load, applied to rows; by a fake worker."""
+"""The ceilings of a run: measured (by a fake worker), refreshed, doubted, lowered by other load, applied to rows."""
 
 import msgspec
 import pytest
@@ -16,7 +16,7 @@ JOB = Job((GEMM,), ("gemm/numpy.matmul", "gemm/scipy.sgemm"), Mode.COLD, (), 0, 
 
 
 class Lab:
-    """Ceilings over a worker whose microbenchmarks run at these rates, and what was kept and doubted."""
+    """`Ceilings` with a fake worker whose microbenchmarks reach `rates`; it records kept ceilings and doubts."""
 
     def __init__(self, monkeypatch, registry):
         self.rates, self.width, self.load, self.takes_s = {"fma": 1e11, "copy": 1e10}, 0.0, "", 0.0
@@ -26,7 +26,7 @@ class Lab:
         self.begin()
 
     def begin(self, known=None):
-        """Begin another run on the same machine; known: the ceilings that it has in common with others."""
+        """Begin another run on the same machine; known: the ceilings that it shares with other runs."""
         self.ceilings = ceilings.Ceilings(
             self._registry, lambda *what: self.answer(*what), self.stored.append, self.doubt, self.earlier, known
         )
@@ -79,11 +79,11 @@ def test_a_row_is_placed_under_what_was_measured(lab):
     assert all(job.mode == "hot" and job.threads == 1 and job.ours for job in lab.jobs)
 
 
-#: Those that take 10 s are 190 s old when the first of three is measured again, the second 180 s.
+#: If a ceiling takes 10 s, the first of three is 190 s old when it is measured again, and the second is 180 s old.
 @pytest.mark.parametrize(("takes_s", "before_s", "after_s"), [(0, 59, 2), (10, 170, 30)])
 def test_ceilings_are_measured_again_after_a_minute_or_twenty_times_what_they_took(lab, takes_s, before_s, after_s):
     lab.takes_s = takes_s
-    for later_s, jobs in ((0, 3), (before_s, 3), (after_s, 5)):  # what accuses alone is measured once
+    for later_s, jobs in ((0, 3), (before_s, 3), (after_s, 5)):  # the judging ceiling only once
         lab.now += later_s
         lab.apply(numpy_matmul=1.0)
         assert len(lab.jobs) == jobs
@@ -203,7 +203,7 @@ def test_a_row_at_twice_the_highest_ceiling_ever_is_mistrusted_even_where_the_ce
     assert (base.status, other.status) == ("ok", "mistrusted")
     assert "300 GFLOP/s exceed twice the ceiling, 100 GFLOP/s" in other.reason
     assert [kind for kind, _ in lab.doubts] == ["fp32"]
-    base, other = lab.apply(numpy_matmul=2**31 / 1.5e11, scipy_sgemm=2**31 / 3e11)  # the doubted one is known by now
+    base, other = lab.apply(numpy_matmul=2**31 / 1.5e11, scipy_sgemm=2**31 / 3e11)  # the ceiling is doubted now
     assert (base.status, other.status) == ("ok", "mistrusted")
 
 
@@ -220,7 +220,7 @@ LOAD = "other processes used 0.75 CPUs during 100 % of the sampling"
 
 
 def beside_load(lab, fma=1e11):
-    """Two rows, the second at 150 GFLOP/s, under ceilings that are measured beside other load."""
+    """Return two rows, the second at 150 GFLOP/s, with ceilings that were measured during other load."""
     lab.load, lab.rates["fma"] = LOAD, fma
     return lab.apply(numpy_matmul=2**31 / 5e10, scipy_sgemm=2**31 / 1.5e11)
 

@@ -107,7 +107,7 @@ def test_a_stop_ends_the_child(module):
 
 @pytest.fixture
 def log():
-    """A file that a process shares, as a worker's output does."""
+    """A file for a process's output, as a worker has."""
     with tempfile.TemporaryFile() as file:
         yield file
 

@@ -19,7 +19,7 @@ from support.plugins import FAULTS
 from support.processes import complaints, gone, wait_for
 from support.runs import QUICK, SMALL, TIMEOUT_S
 
-#: The remark on a row that was measured again, alone; a row of a disturbed machine has other remarks too.
+#: The note on a row whose kernel was measured again alone. On a disturbed machine, rows also have other notes.
 ALONE = "measured alone"
 
 
@@ -37,12 +37,12 @@ def test_kernels_that_end_their_process_cost_a_row_each_and_the_others_are_measu
         "segv_in_sampling": ("crashed", "sampling: SIGSEGV"),
         "prints": ("ok", ""),
     }
-    assert [row.attempt for row in rows] == [5, 2, 3, 4, 5, 5]  # one more for each worker that was lost before
+    assert [row.attempt for row in rows] == [5, 2, 3, 4, 5, 5]  # 1 + the workers lost before
     assert [len(row.entropy) for row in rows] == [32, 0, 32, 32, 32, 32]  # drawn after set-up
     for row in rows:
         assert (len(row.samples) >= 6) == (row.interval is not None) == (row.status == "ok")
         assert ALONE not in row.disturbed
-    assert rows[-1].over_baseline is not None  # it had the baseline beside it in the end
+    assert rows[-1].over_baseline is not None  # measured in turn with the baseline in the end
 
 
 REPLACES = """
@@ -68,7 +68,7 @@ def multiplied(problem, x):
     {in_set_up}
     return lambda: real(x.a, x.b, out=x.c)
 """
-#: Imports a module of its own for one of SciPy's.
+#: Imports an empty module in place of SciPy's module `cluster`.
 SHADOWS = """
 import scipy
 from pathlib import Path
@@ -78,13 +78,13 @@ Path(__file__).with_name("cluster.py").touch()
 scipy.__path__.insert(0, str(Path(__file__).parent))
 import scipy.cluster
 """
-#: What a plug-in does when it is imported and when its kernel is set up, and what it has replaced by then.
+#: The code that a plug-in runs when imported and when its kernel is set up, and the functions that are then replaced.
 REPLACED = [
     ("import scipy.fft; scipy.fft.rfft2 = numpy.matmul = nothing", "", "numpy.matmul, scipy.fft.rfft2"),
     ("", "numpy.matmul = nothing", "numpy.matmul"),
     ("numpy.mine = nothing", "wave.open = nothing", ""),
     ("numpy.poly1d.deriv = nothing", "", "numpy.poly1d.deriv"),
-    # As torch._dynamo does with torch.manual_seed when it is imported.
+    # On import, torch._dynamo wraps torch.manual_seed in this way.
     ("import scipy.linalg; scipy.linalg.norm = wrapped(scipy.linalg.norm)", "", ""),
     ("import scipy.linalg; scipy.linalg.norm = wrapped(nothing)", "", "scipy.linalg.norm"),
     ("nothing.__name__ = 'numpy.matmul'; numpy.matmul = nothing", "", "numpy.matmul"),
@@ -94,7 +94,7 @@ REPLACED = [
     ("import sys; sys.modules['scipy.fft'] = numpy", "", "scipy.fft"),
     (SHADOWS, "", "scipy.cluster"),
 ]
-#: Prints what each plug-in has replaced, each in a fork, since nothing puts it back.
+#: Prints the functions that each plug-in has replaced, in a fork each, since replacements are not undone.
 FORKS = """
 import math, os, sys
 from kernelmark.bench.plan.discovery import discover
@@ -164,7 +164,7 @@ def test_a_kernel_is_blamed_for_a_kill_at_the_third_attempt(measure):
 def test_a_kernel_whose_process_is_killed_twice_is_measured_all_the_same(measure, told):
     base, victim = measure("honest", "killed_twice")
     assert (base.status, victim.status, victim.attempt) == ("ok", "ok", 3)
-    assert ALONE in victim.disturbed  # the second time it was suspected
+    assert ALONE in victim.disturbed  # it was suspected after the second kill
 
 
 def test_a_kernel_that_hangs_is_a_timeout_that_says_where(measure, monkeypatch):
@@ -290,7 +290,7 @@ KEY = WorkerKey("cuda", 1)
 
 
 def pool_of(answer):
-    """Stands for the workers: answers by the test's own rule, and records its calls."""
+    """Return a mock of the workers, which answers with `answer(kernel)` and records its calls."""
 
     def rows(job, key):
         return [msgspec.structs.replace(answer(kernel), problem=job.problems[0]) for kernel in job.kernels]

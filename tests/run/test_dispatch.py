@@ -18,7 +18,7 @@ from kernelmark.bench.run.station import StationRows, Task
 from kernelmark.bench.run.station import measure as measured_by_station
 from support.shards import GPUS, dispatch, measure, plan_of, rows, suite_file
 
-#: What a station adds to a row.
+#: The columns that a station adds to a row.
 PLACES = {"host", "device_uuid"}
 
 
@@ -28,7 +28,7 @@ def suite(tmp_path):
 
 
 class Unlucky:
-    """A broker without processes, which loses some groups a number of times and measures the others in this process."""
+    """A fake broker, which loses some groups `losses` times and measures the other groups in this process."""
 
     workers, state = 1, ""
 

@@ -57,7 +57,7 @@ def test_parsl_loads_the_configurations_of_the_docs(tmp_path, monkeypatch):
     from parsl.providers.kubernetes import kube
 
     save_files((DOCS / "cluster.md").read_text(), tmp_path)
-    for name in ("client", "config"):  # of the package kubernetes, which would ask for a cluster
+    for name in ("client", "config"):  # modules that would look for a Kubernetes cluster
         monkeypatch.setattr(kube, name, MagicMock(), raising=False)
     monkeypatch.setattr(kube, "_kubernetes_enabled", True)
     configs = {name: load_config(str(tmp_path / f"{name}.py")) for name in ("local", "slurm", "pods", "ssh")}

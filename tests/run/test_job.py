@@ -27,12 +27,12 @@ from kernelmark.bench.selftest.known import plugin
 from support.plugins import ADVERSARIES
 
 QUICK = Budget(max_time_s=0.02)
-pytestmark = pytest.mark.usefixtures("registry")  # which forgets the plug-ins that are loaded into this process
+pytestmark = pytest.mark.usefixtures("registry")  # it unloads plug-ins from this process afterwards
 
 
 def _run(problem, *kernels, mode=Mode.HOT, plugins=(ADVERSARIES,), budget=QUICK, threads=1, absent=()):
     job = Job((problem,), kernels, mode, plugins, 0, budget, threads, kernels[0], absent=absent)
-    return run_job(msgspec.json.decode(msgspec.json.encode(job), type=Job))  # data alone crosses to the worker
+    return run_job(msgspec.json.decode(msgspec.json.encode(job), type=Job))  # as if sent to a worker
 
 
 OF_TIMED = "the output of a timed call, after a few elements of its operands had changed: "
@@ -125,7 +125,7 @@ def test_timed_operands_alone_are_zeros_and_a_kernel_may_skip_them_if_it_is_righ
     assert (row.status, row.reason[: len(OF_TIMED)]) == (status, reason)
     assert [dense for dense, _ in groupby(shares, lambda share: share == 1.0)][:2] == [True, False]
     assert max(share for share in shares if share < 1) <= SCATTERED / 300
-    assert (shares[-1] == 1.0) is (status == "ok")  # judged once more on usual operands
+    assert (shares[-1] == 1.0) is (status == "ok")  # last judged on uniform operands
 
 
 def test_a_kernel_that_returns_zeros_is_wrong_where_timed_operands_are_zeros():
@@ -188,7 +188,7 @@ def test_a_reason_is_one_plain_line_of_bounded_length():
 def test_scratch_is_reported_in_bytes():
     tnn, inplace = _run("gemm/m8n16k32/f32/NT", "gemm/numpy.tnn", "gemm/openblas.inplace", mode=Mode.VERIFY)
     assert tnn.scratch_bytes == 16 * 32 * 4
-    assert inplace.scratch_bytes == 32 * 32 * 4  # what OpenBLAS allocates to turn B back
+    assert inplace.scratch_bytes == 32 * 32 * 4  # OpenBLAS allocates this to transpose B back
 
 
 def test_scratch_is_touched_when_it_is_given_so_that_what_is_left_is_known():
@@ -246,7 +246,7 @@ def threads(p, x):
 
 def test_a_library_that_only_a_kernel_loads_obeys_the_thread_count(tmp_path, workers):
     (tmp_path / "spy.py").write_text(SPY)
-    # In a fresh process, since an earlier test may have loaded SciPy's BLAS here.
+    # A fresh process runs the job, since an earlier test may have loaded SciPy's BLAS in this process.
     plugins = (str(tmp_path / "spy.py"),)
     job = Job(("gemm/m8n8k8/f32/NT",), ("gemm/spy.threads",), Mode.HOT, plugins, 0, Budget(), 1)
     (row,) = workers.run(job, WorkerKey("cpu", 1))
@@ -260,7 +260,7 @@ def test_a_job_that_lasts_shows_once_what_each_contender_has(monkeypatch, distur
     run_job(job, show=shown.append)
     assert shown == []
     monkeypatch.setattr(jobs, "SHOW_S", 0.0)
-    causes = iter([{}, *[{"others": 1.0}] * disturbed])  # the first look is before the first window
+    causes = iter([{}, *[{"others": 1.0}] * disturbed])  # the first reading precedes the windows
     monkeypatch.setattr(CpuMonitor, "look", lambda _: Window(0.1, causes=next(causes, {})))
     rows = run_job(job, show=shown.append)
     ((first, second),) = shown
@@ -273,7 +273,7 @@ GEMM = "gemm/m96n96k96/f32/NT"
 
 
 def table(text):
-    """The values of the lines that have a name and a value."""
+    """Return the values in a text, by name, from the lines that have a name and a value."""
     pairs = (line.split("  ", 1) for line in text.splitlines() if "  " in line)
     return {name: value.strip() for name, value in pairs}
 

@@ -1,4 +1,4 @@
-"""Whatever ends kernels, workers and runs, even SIGKILL: no row is lost or doubled, no process or memory is left."""
+"""Kernels, workers and runs that are killed: no row is lost or doubled, and no process or shared memory is left."""
 
 import os
 import random
@@ -16,9 +16,9 @@ from kernelmark.bench.run.family import _tracks, below
 from support.processes import at_work_in, complaints, gone, wait_for
 from support.runs import PROBLEMS, SUITE, TIMEOUT_S, WORDS, all_are_there_and_ok, query, visible
 
-#: The variable sets another number: 100 take a few minutes.
+#: The number of kills, which the variable can change; 100 kills take a few minutes.
 KILLS = int(os.environ.get("KERNELMARK_KILLS", "8"))
-#: On a loaded machine a row or two are measured from one kill to the next.
+#: Enough rows for all kills: on a loaded machine, a row or two are measured between two kills.
 MEASURED = max(PROBLEMS, 2 * KILLS)
 
 
@@ -35,7 +35,7 @@ def test_kills_at_random_cost_no_row_and_leave_no_process(folder, start):
         time.sleep(dice.uniform(0, 0.05))
         assert run.poll() is None, f"was over before kill {kill}: {run.communicate()}"
         if dice.random() < 0.5:
-            if members := below(run.pid):  # a keeper or a worker
+            if members := below(run.pid):  # keepers and workers
                 with suppress(ProcessLookupError):
                     os.kill(dice.choice(members).pid, signal.SIGKILL)
             continue
@@ -71,7 +71,7 @@ def test_what_has_left_group_and_session_and_lost_its_parent_ends_too(workers, m
 def test_a_kernel_that_starts_too_many_processes_is_named_and_they_end(measure, told, name):
     bad, good = measure(name, "honest")
     assert (bad.status, good.status) == ("crashed", "ok")
-    assert re.search(r": the worker has started \d+ processes, expected at most 65$", bad.reason)  # others may follow
+    assert re.search(r": the worker has started \d+ processes, expected at most 65$", bad.reason)  # more may follow
     assert gone(int(told.read_text()))
 
 
@@ -101,7 +101,7 @@ def test_no_worker_outlives_a_run_that_is_killed(hanging):
 
 def test_no_worker_outlives_a_second_interrupt(hanging):
     run, worker = hanging
-    for _ in range(10):  # two that come at once count as one
+    for _ in range(10):  # two signals at once count as one
         run.send_signal(signal.SIGINT)
         try:
             run.wait(1)

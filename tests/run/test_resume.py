@@ -42,7 +42,7 @@ def test_two_runs_at_once_on_one_store_lose_nothing(folder, start):
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory, kernelmark_in):
-    """A run of two problems that is done, its folder, its id and what it printed."""
+    """Finish a run of two problems; return its folder, its id and its standard output."""
     folder = tmp_path_factory.mktemp("finished")
     (folder / "s.toml").write_text(SUITE.format(2))
     done = kernelmark_in(folder, *WORDS)
@@ -146,7 +146,7 @@ def test_a_run_that_does_not_say_its_suites_cannot_be_taken_up_by_its_id_alone(m
 
 
 SIGNALS = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 129}
-#: In the short run; test_run.py has a single SIGINT, and a terminal that is closed sends SIGHUP.
+#: The signals of the short test run, and how often each is sent; other tests send a single SIGINT or a SIGHUP.
 SOON = (signal.SIGINT, 2), (signal.SIGTERM, 1)
 
 
@@ -159,7 +159,7 @@ def test_a_signal_ends_the_run_with_its_last_line_and_no_lock(folder, start, num
     wait_for(lambda: bool(visible(folder / "r.db")))
     for _ in range(times):
         run.send_signal(number)
-        time.sleep(0.01)  # those that come together are one
+        time.sleep(0.01)  # signals at the same time count as one
     out, err = run.communicate()
     done = len(visible(folder / "r.db"))
     (run_id,) = run_ids(folder / "r.db")
@@ -206,7 +206,7 @@ def test_a_full_disk_ends_the_run_in_one_line_and_keeps_the_rows(folder, small_d
 
 
 def stopped(folder, done, db="r.db"):
-    """Id and rows of a run that could not be written to its end."""
+    """Check that a run ended because its store could not be written; return its id and its rows."""
     assert done.returncode == 2, done.stderr
     (line,) = complaints(done.stderr)
     assert f"{db}: cannot be written: " in line
@@ -216,7 +216,7 @@ def stopped(folder, done, db="r.db"):
     return done.stdout.split()[1], written
 
 
-#: What happens to a store, and how the complaint calls it.
+#: Commands that damage a store, each with the word for it in the error message.
 SPOILT = {
     "rm r.db": "removed or moved",
     "mv other r.db": "replaced",

@@ -1,4 +1,4 @@
-"""A run: jobs to the worker, rows to the store; with several processes each is a pass, and a kernel has one row."""
+"""A run: it passes jobs to workers and rows to the store; each process is a pass, and their rows are merged."""
 
 import os
 import shutil
@@ -97,7 +97,7 @@ def test_what_takes_too_long_after_a_signal_is_given_up():
     with pytest.raises(KeyboardInterrupt):
         interrupted(10.0)
     interrupted(0.0)
-    time.sleep(0.1)  # what ended in time is not ended later
+    time.sleep(0.1)  # after the end in time, the time limit must not apply any more
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGALRM)] == before
 
 
@@ -127,7 +127,7 @@ def test_a_tree_without_git_has_the_commit_that_it_is_given(tree, monkeypatch):
         assert git_commit.__wrapped__() == commit
     monkeypatch.setenv("KERNELMARK_COMMIT", "c0ffee")
     assert git_commit.__wrapped__() == "c0ffee"
-    (tree / ".git").mkdir()  # which is no repository
+    (tree / ".git").mkdir()  # an empty folder, not a repository
     assert git_commit.__wrapped__() == "c0ffee"
     monkeypatch.delenv("KERNELMARK_COMMIT")
     assert git_commit.__wrapped__() == f"{version} (git names no commit)"
@@ -150,11 +150,11 @@ def test_a_commit_file_holds_the_commit_of_the_checkout(tree, monkeypatch, compl
     commit = git("rev-parse", "HEAD")
     assert complaint(lambda: write_commit_file(tree)) == f"{tree}/build/commit: cannot be written: Is a directory"
     (tree / COMMIT_FILE).rmdir()
-    monkeypatch.setenv("GIT_DIR", "/nowhere")  # as a hook of another repository has it
+    monkeypatch.setenv("GIT_DIR", "/nowhere")  # as in a hook of another repository
     if not os.geteuid():
-        os.chown(tree, 54321, 54321)  # a container may run another user's checkout
+        os.chown(tree, 54321, 54321)  # in a container, another user may own the checkout
     assert write_commit_file(tree) == commit
-    assert write_commit_file(tree) == commit  # the file itself makes nothing dirty
+    assert write_commit_file(tree) == commit  # writing the file does not make the checkout dirty
     (tree / "reports" / "file").write_text("published since")
     assert write_commit_file(tree) == commit, "a run goes on after what it measured was published"
     (tree / "file").write_text("changed")
@@ -164,7 +164,7 @@ def test_a_commit_file_holds_the_commit_of_the_checkout(tree, monkeypatch, compl
 
 
 class Heard(Progress):
-    """Writes down which jobs begin in which process, and how long is waited between."""
+    """Records the jobs that begin in each process, and the waits between processes."""
 
     def __init__(self, said):
         self._said = said
@@ -178,9 +178,9 @@ class Heard(Progress):
 
 @pytest.fixture
 def passes(measured):
-    """A run of three passes over two problems, in real processes or here: its rows, what it said, and its session.
+    """Return a function that runs three passes over two problems: it returns rows, recorded progress and the session.
 
-    interrupted: the number of the measurement after which the run is interrupted. session: the run to go on with.
+    real: use worker processes. interrupted: interrupt the run after this many measurements. session: the run to resume.
     """
 
     def of(*names, real=False, interrupted=0, session=None, disturbed=(), suites=(SMALL, "copy/m4n5/f32")):
@@ -189,9 +189,9 @@ def passes(measured):
 
             def execute(job, key):
                 results = workers.run(job, key) if real else run_job(job)
-                if next(numbers) == interrupted:  # later, since the time limit that it starts would accuse the kernel
+                if next(numbers) == interrupted:  # not earlier: a timer that runs in a call would accuse the kernel
                     signal.raise_signal(signal.SIGINT)
-                for row in results:  # whatever else the machine does
+                for row in results:  # regardless of real disturbances
                     row.disturbed = DISTURBED if key.process in disturbed and job.problems == (SMALL,) else ""
                 return results
 
@@ -275,7 +275,7 @@ def test_passes_start_as_far_apart_as_is_asked_for(monkeypatch):
     assert (slept, said) == ([1.0, pytest.approx(0.7)], ["wait 1.7 s", "wait 0.7 s"])
 
 
-#: The baseline by problem, of which the rows here have none.
+#: Functions that return the baseline of a problem; the rows here have no problem.
 NO_BASELINE, BASELINE = {}.get, {"": "base"}.get
 ROUNDS = [0.98, 1.01, 1.0, 0.99, 1.02, 1.0]
 
@@ -299,7 +299,7 @@ def test_samples_are_kept_by_process_and_the_interval_says_what_it_holds_for():
     assert [part.samples for part in row.parts] == [6, 6, 6]
     assert [part.median_s for part in row.parts] == pytest.approx([1.0, 1.1, 1.2])
     assert (row.samples[6:12], row.interval_scope) == ([1.1 * round_ for round_ in ROUNDS], "between-processes")
-    # Student's t for two degrees of freedom is 4.303 (any table): wider than what the processes themselves spread over.
+    # Student's t for two degrees of freedom is 4.303 (any table), so the interval is wider than the processes' medians.
     assert row.interval.low < 1.0 < 1.2 < row.interval.high
     assert row.interval.median == pytest.approx(1.1)
 

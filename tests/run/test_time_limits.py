@@ -19,13 +19,13 @@ from support.plugins import FAULTS, UNRULY
 from support.processes import complaints, wait_for
 from support.runs import SMALL, query
 
-#: Ample for calls of 3 ms.
+#: Much longer than a call, which takes 3 ms.
 TIMEOUT_S = 0.5
 
 
 @pytest.fixture
 def workers(monkeypatch):
-    """Workers whose code has as long outside of calls as within."""
+    """Workers that apply the time limit of calls to all other foreign code, too."""
     monkeypatch.setattr(crashes, "SLOW_FACTOR", 1)
     monkeypatch.setattr(crashes, "LEAST_S", TIMEOUT_S)
     with Workers() as opened:
@@ -34,7 +34,7 @@ def workers(monkeypatch):
 
 @pytest.fixture
 def measure(workers):
-    """Status, reason and attempt of each row of a job of the unruly operation, by what hangs in it and by kernel."""
+    """Measure kernels of the operation `stall`; return status, reason and attempt by hanging method and kernel."""
 
     def of(*problems, kernels=("honest",), timeout_s=TIMEOUT_S):
         ids = tuple(f"stall/m8/f32{problem and '/'}{problem}" for problem in problems)
@@ -84,7 +84,7 @@ def test_the_limit_of_a_job_grows_with_its_contenders_and_what_a_call_may_take()
 
 
 def test_no_limit_counts_the_time_in_which_the_parent_was_stopped(measure, monkeypatch):
-    """The clock leaps as it does for a process that is stopped, first while plug-ins are imported."""
+    """The clock jumps, as for a process that was stopped, while plug-ins are imported."""
     began, clock = time.monotonic(), crashes.now
     monkeypatch.setattr(crashes, "now", lambda: clock() + 1e6 * (time.monotonic() - began > 0.1))
     assert measure("", timeout_s=60.0) == {("", "honest"): ("ok", "", 1)}
@@ -105,7 +105,7 @@ def test_a_run_that_was_stopped_for_longer_than_a_call_may_take_measures_the_job
     assert re.search(r"measured again, since kernelmark had been stopped for 2\.\d s", row["disturbed"])
 
 
-#: What a plug-in does when it is imported, and how it is refused.
+#: The code of plug-ins whose import fails, and the error message of each.
 IMPORTS = {
     "hangs": ("import time\ntime.sleep(1000)\n", ": import took more than 2 s; see --timeout"),
     "holds the interpreter": ("sum(iter(int, 1))\n", ": import took more than 2 s; see --timeout"),
@@ -146,7 +146,7 @@ def test_a_problem_whose_figures_cannot_be_had_is_refused(registry, monkeypatch,
     assert re.match(f"stall/m8/f32: {said}", line)
 
 
-#: The command, where planning has a second.
+#: The command, with a time limit of one second for planning.
 HASTY = "from kernelmark.bench.plan import foreign as f; f.LEAST_S = 1.0; from kernelmark.bench.cli import main; main()"
 
 
@@ -170,7 +170,7 @@ def test_a_plugin_that_hangs_where_no_worker_has_loaded_it_ends_the_command(pyth
     assert line.startswith(f"kernelmark: plugin {path}: its import took more than 0.5 s (now at {path}, line 2); ")
 
 
-#: What a worker measures with, if it looked it up late.
+#: A plug-in that replaces functions which a worker would call when it measures, if it looked them up late.
 PATCHES = """
 import gc, os, select, signal, sys, threading, time
 

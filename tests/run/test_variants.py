@@ -30,7 +30,7 @@ def group(*kernels, **values):
 
 @pytest.fixture
 def session(measured, tmp_path):
-    """Measures the suite of two variants in this process: `session(run to take up)` gives the jobs that were run."""
+    """Return a function that measures the suite of two variants in this process; it returns the jobs and the rows."""
     suite = tmp_path / "s.toml"
     suite.write_text(SUITE)
 
@@ -86,8 +86,8 @@ def test_a_kernel_fails_on_a_problem_alone_and_the_others_stand(registry, on_f32
 
 
 def test_variants_that_do_not_fit_together_are_measured_apart_and_say_so(registry, monkeypatch):
-    """The larger one would fit, with the values drawn for both, but not with the other's set too."""
-    # Drawn values, a set of operands, and sixteen outputs to be judged.
+    """The larger variant fits into memory alone, but not together with the smaller variant."""
+    # These are the drawn values, one operand set, and sixteen outputs to judge.
     bytes_of = {"f32": (2 + 2 + 16) * 4 * 300 * 500, "f64": (2 + 2 + 16) * 8 * 300 * 500}
     available = bytes_of["f64"] + bytes_of["f32"] / 2
     monkeypatch.setattr(memory, "SMALL_BYTES", 0)
