@@ -2,12 +2,12 @@
 
     make mutants MUTANTS_ARGS="[--short | --trips] [PART OF A PATH ...]"
 
-Removes each barrier, wait, arrival, fence and boundary guard, shifts each bound by one, puts another size in place of
-each leading dimension, and runs that kernel's sweep; for a header, those of all kernels that include it until one
-complains. Survivors are printed; one that survivors.md does not explain makes the exit status 1.
+The command removes each barrier, wait, arrival, fence and boundary guard, shifts each bound by one, and replaces each
+leading dimension by another size. For each mistake, it runs the sweeps of all kernels that include the file, until a
+case complains. It prints the survivors; the exit status is 1 if survivors.md does not explain one of them.
 
---short runs only the cases that the short run of the tests keeps. --trips prints instead how often each loop of each
-kernel goes round in these at most, the trips that it must have, and the case that has them.
+--short runs only the cases of the short test run. --trips prints instead the most iterations of each loop in these
+cases, the iterations that it must have, and the case with the most.
 """
 
 import argparse
@@ -25,7 +25,7 @@ from kernelmark.bench.emulator.build import CUDA, missing_tool
 
 
 def main() -> int:
-    """Return 0 where every survivor is explained, 1 where not, and 2 where nothing can be compiled."""
+    """Return 0 if every survivor is explained, 1 if one is not, and 2 if nothing can be compiled."""
     if reason := missing_tool():
         print(reason, file=sys.stderr)
         return 2
@@ -34,7 +34,7 @@ def main() -> int:
     parser.add_argument("--trips", action="store_true")
     parser.add_argument("parts", nargs="*")
     given = parser.parse_args()
-    with tempfile.TemporaryDirectory() as cache:  # thousands of programs that are used once
+    with tempfile.TemporaryDirectory() as cache:  # for thousands of programs, each used once
         os.environ["XDG_CACHE_HOME"] = cache
         files = [*sorted(kernels_by_source()), *sorted(headers_by_name())]
         chosen = [file for file in files if not given.parts or any(part in file for part in given.parts)]
@@ -42,7 +42,7 @@ def main() -> int:
 
 
 def count_trips(files: list[str]) -> int:
-    """Print the trips of the loops of the kernels of these sources; return 1 where one has fewer than it must have."""
+    """Print the iterations of each loop in the kernels of these sources; return 1 if a loop has too few."""
     enough = True
     for kernel in (kernel.id for file in files for kernel in kernels_by_source().get(file, ())):
         print(kernel)
@@ -54,7 +54,7 @@ def count_trips(files: list[str]) -> int:
 
 
 def prove(files: list[str], is_short: bool) -> int:
-    """Print the survivors; return 1 where one of them is not explained."""
+    """Print the survivors; return 1 if a survivor is not explained."""
     began = time.monotonic()
     fates = [outcome for file in files for outcome in _run(file, is_short)]
     survivors = [outcome for outcome in fates if outcome.complaint is None]
@@ -83,7 +83,7 @@ def _run(file: str, is_short: bool) -> list[Fate]:
 
 
 def _unexplained(survivors: list[Fate]) -> list[Fate]:
-    """Return the survivors that the page does not name; a mention explains one."""
+    """Return the survivors that survivors.md does not name; each mention explains one survivor."""
     page, seen, left = SURVIVORS.read_text(), Counter[str](), []
     for survivor in survivors:
         name = mention(survivor.file, survivor.mutant)

@@ -8,5 +8,5 @@ from support.tools import needed
 
 @pytest.fixture(autouse=True, scope="session")
 def toolchain() -> None:
-    """Skip with the reason and the install command; in CI a skip would be a hole, so there it is an error."""
+    """Skip all tests if a tool is missing, with the reason and the command that installs it; in CI, fail."""
     needed(missing_tool())

@@ -1,4 +1,4 @@
-"""Problems of more than 2^32 elements: only the last blocks run, and only the memory that these touch exists."""
+"""Problems of more than 2^32 elements, of which only the last blocks are run, in only the memory that they touch."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -34,7 +34,7 @@ def last(launch: Launch, blocks: int = 1) -> Launch:
 
 
 def ends(launch: Launch, rows: int = 1, blocks: int = 1) -> Launch:
-    """Return the launch of the last blocks of each row, of which there are `rows` along x, wherever along y and z."""
+    """Return the launch of the last blocks of each row: the grid is divided into `rows` rows along x."""
     x, y, z = extents(launch.grid)
     places = product(range(y * z), range(rows), range(blocks))
     return numbered(launch, *(yz * x + (row + 1) * x // rows - 1 - block for yz, row, block in places))
@@ -45,12 +45,12 @@ def numbered(launch: Launch, *blocks: int) -> Launch:
 
 
 def last_block(planned: list[Launch]) -> list[Launch]:
-    """Choose all blocks of the launches that prepare something, and the last block of the last launch."""
+    """Choose all blocks of all launches but the last, and the last block of the last launch."""
     return [*planned[:-1], last(planned[-1])]
 
 
 def case_of(kernel: str, problem: Problem, tile: Mapping[str, int] | None = None) -> EmulatedCase:
-    """Return the problem under these values of a tile, or under the one that a run takes."""
+    """Return the case of a problem with the tile that has these values, or with the tile that a run uses."""
     assert not KERNELS[kernel].refuses(problem)
     taken = tile_on(H100, tile) if tile else KERNELS[kernel].tile_for(problem)
     assert taken is not None
@@ -58,7 +58,7 @@ def case_of(kernel: str, problem: Problem, tile: Mapping[str, int] | None = None
 
 
 def drawn(problem: Problem) -> dict[str, Array]:
-    """Draw values for all operands; what is to be written holds the mark of an element that was not."""
+    """Draw values for all operands; outputs are poisoned, as unwritten elements are."""
     rng = np.random.default_rng(1)
     values = {o.name: rng.uniform(-1, 1, o.shape).astype(numpy_dtype(o.dtype)) for o in problem.operands()}
     for operand in problem.operands():
@@ -76,7 +76,7 @@ def faults(
     choose: Choose = list,
     *scratch: Callable[[Scratch], Buffer],
 ) -> list[str]:
-    """Run launches of a case once; return the reports, and what is wrong with its outputs as those of `part`."""
+    """Run launches of a case once; return the reports, and the reason if its outputs are not the results of `part`."""
     inputs = {o.name: values[o.name].copy() for o in part.operands() if o.role != "out"}
     reference = part.reference(inputs, np.random.default_rng(1))
     planned = choose(list(launches(case, buffers, *scratch)))
@@ -90,10 +90,10 @@ def faults(
 
 @dataclass(frozen=True)
 class End:
-    """What the chosen blocks compute of a problem with the sizes `whole`: the problem `part`.
+    """The problem `part`, which the chosen blocks of a problem with the sizes `whole` compute.
 
-    The operands of `part` lie at the end of the whole's along every axis. rows: of buffers of scratch too large to
-    exist, the number of equal rows and the bytes at the end of each that do.
+    The operands of `part` are the ends of the whole problem's operands along every axis. rows: for scratch buffers too
+    large to exist, the number of equal rows, and the bytes at the end of each row that exist.
     """
 
     kernel: str
@@ -125,7 +125,7 @@ class End:
 
 
 def _at_the_end(operand: Operand, values: Array) -> Buffer:
-    """Return a buffer of the operand's size, of which the last elements along each axis exist."""
+    """Return a buffer of the operand's size in which only the last elements along each axis exist."""
     axis = max(
         (i for i, (size, of) in enumerate(zip(values.shape, operand.shape, strict=True)) if size != of), default=0
     )

@@ -1,4 +1,4 @@
-"""Run one kernel from a .cu file of a test: arrays in, arrays out."""
+"""Run one kernel of a test's .cu file on arrays, and return its output arrays."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -18,7 +18,7 @@ from kernelmark.bench.emulator.worker import Array, Buffer, Launch, Outcome, run
 
 
 def first_short(values: Iterable[Any], name: Callable[[Any], str] = str) -> list[ParameterSet]:
-    """Return a parameter for each value, with its name; the short run takes the first alone."""
+    """Return a parameter for each value, with its name; the short test run uses only the first."""
     return [pytest.param(value, id=name(value), marks=pytest.mark.long if i else ()) for i, value in enumerate(values)]
 
 
@@ -27,11 +27,11 @@ def read(array: Array) -> Buffer:
 
 
 def written(count: int, dtype: Any = np.float32) -> Buffer:
-    """An output, full of ones' bits until it is written."""
+    """Return an output buffer whose bits are all 1."""
     return Buffer("out", np.frombuffer(b"\xff" * (count * np.dtype(dtype).itemsize), dtype).copy())
 
 
-#: Instances of templates in intrinsics/ and user/.
+#: The template instances to compile, by file, in intrinsics/ and user/.
 INSTANCES = {
     "block.cu": ["memories<double, 48>"],
     "hopper.cu": [
@@ -63,7 +63,7 @@ INSTANCES = {
 
 @cache
 def together(source: Path) -> list[str]:
-    """Return a file's functions, except templates, and its instances, which are one program."""
+    """Return a file's kernels, except templates, and its template instances; all are compiled into one program."""
     function = r'^(?<!>\n)(?:extern "C" )?__global__ void (?:__cluster_dims__\(.*?\) )?(\w+)'
     return [*re.findall(function, source.read_text(), re.MULTILINE), *INSTANCES.get(source.name, ())]
 
@@ -71,7 +71,7 @@ def together(source: Path) -> list[str]:
 def outputs_of(
     source: Path, launch: Launch, buffers: Mapping[str, Buffer], repeats: bool = True, **options: Any
 ) -> dict[str, Array]:
-    """Outputs of a kernel of a file, without a report, and equal under all orders if it repeats."""
+    """Return a kernel's outputs; check that there is no report and, if `repeats`, that all orders give equal bits."""
     outcomes = run(program(source, together(source)), buffers, [launch], **options)
     for outcome in outcomes:
         assert not outcome.reports, "\n".join(map(str, outcome.reports))
@@ -88,9 +88,9 @@ def intrinsic(file: str, launch: Launch, buffers: Mapping[str, Buffer], **option
 def outcomes_among(
     texts: Mapping[int, str], number: int, launch: Launch, buffers: Mapping[str, Buffer], file: str = "", **options: Any
 ) -> list[Outcome]:
-    """The runs of the kernel of one of several texts. They are one program, so that a compiler is started once.
+    """Run the kernel of one of several texts; all texts are compiled into one program, to start a compiler only once.
 
-    Each text is a file of this name, in a namespace that is `f` and its number.
+    Each text is written to a file of this name, and included in a namespace: `f` and the text's number.
     """
     files = {f"f{i}/{file or 'kernel.cu'}": text.replace('extern "C" ', "") for i, text in texts.items()}
     heads = dict.fromkeys(re.findall(r"^#include .*$", "\n".join(files.values()), re.MULTILINE))
@@ -101,11 +101,11 @@ def outcomes_among(
 
 
 def outcomes_of(text: str, launch: Launch, buffers: Mapping[str, Buffer], **options: Any) -> list[Outcome]:
-    """The runs of a kernel written down in the test itself."""
+    """Run a kernel whose text is in the test itself."""
     source = source_folder({"kernel.cu": text}) / "kernel.cu"
     return run(program(source, [launch.entry]), buffers, [launch], **options)
 
 
 def reports_of(text: str, launch: Launch, buffers: Mapping[str, Buffer]) -> Sequence[Diagnostic]:
-    """The reports of its run in forward order."""
+    """Return the reports on a kernel's run in forward order."""
     return outcomes_of(text, launch, buffers, orders=("forward",))[0].reports

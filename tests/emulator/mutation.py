@@ -1,10 +1,10 @@
-"""Mutants of a .cu or a .cuh: one deliberate mistake each, of the kinds that the emulator has to notice."""
+"""Mutants of a .cu or .cuh file: copies with one deliberate mistake, of the kinds that the emulator must detect."""
 
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-#: Calls that synchronise threads and engines, by the name of their removal.
+#: Calls that synchronise threads and engines, by the name of the mistake of removing them.
 REMOVED = {
     "no barrier": re.compile(
         r"__sync(?:threads(?:_count|_and|_or)?|warp)\s*\(|\b(?:[\w:]+\(\)|\w+)\.sync\s*\("
@@ -16,12 +16,12 @@ REMOVED = {
     "no arrival": re.compile(r"\bptx::mbarrier_arrive\w*\s*\("),
     "no fence": re.compile(r"\bptx::(?:fence_proxy_async|fence_mbarrier_init|wgmma_fence)\s*\("),
 }
-#: A comparison as it stands in a guard or a loop; templates have no blanks around their brackets.
+#: A comparison in a guard or a loop. The brackets of templates do not match, since they have no blanks around them.
 COMPARISON = re.compile(r"(?<=[\w)\]]) (<=|>=|<|>) (?=[\w(])")
-#: Changes of words, by their kind. Sums that begin at zero and tests that keep an unread C out, without which registers
-#: are read before they are written. What shows in a second round alone: a step of a persistent loop twice its length, a
-#: parity that stays, a count without the cluster, a wait for one copy fewer, a slot that is refilled or given back too
-#: early. A second product of a batch that is read from the first one's place, or stored there.
+#: Replacements of words, by kind of mistake. "unwritten register": it is read before it is written, since a sum begins
+#: without zero, or C is read although beta is 0. "second round": visible only in a second round, such as a doubled step
+#: of a persistent loop, an unchanged parity, a count without the cluster, a wait for one copy fewer, a slot refilled or
+#: released too early. "second product": a batch's second product is read from, or stored at, the first product's place.
 WORDS = (
     ("unwritten register", re.compile(r"(?<=\]) = \{\}"), ""),
     ("unwritten register", re.compile(r"\b(?:by\.)?beta == 0(?:\.0f)?"), "false"),
@@ -39,18 +39,18 @@ WORDS = (
     ("second product", re.compile(r"\b(?:blockIdx\.z|(?:to\.)?product)(?= \* stride_)"), "0"),
 )
 CONNECTIVES = ("&&", "||", "?", ";", ",", "=", ":", "return")
-#: Where a leading dimension stands: last in a call of `offset`, a factor of an index, an argument named ld, lda, ...
+#: The places of leading dimensions: the last argument of `offset`, a factor in an index, an argument named ld, lda, ...
 OFFSET = re.compile(r"\boffset<[^>]*>\(")
 FACTOR = re.compile(r"(?<=\* )[a-z]\w*\b(?=[ )\]])|\b[a-z]\w*(?= \* \w)")
 ARGUMENT = re.compile(r"(?<=, )ld\w?(?=[,)])")
-#: A function's head, and the integers it takes; strides and coordinates are no leading dimensions.
+#: A function's head, and its integer parameters, except strides and coordinates, which are no leading dimensions.
 HEAD = re.compile(r"\b\w+\s*\(([^;{}]*?)\)\s*\{")
 INTEGER = re.compile(r"\b(?:unsigned|int|long long|size_t)\s+(?!stride)([a-z]+)(?=\s*(?:,|$))")
 
 
 @dataclass(frozen=True)
 class Mutant:
-    """A changed source: what was done to it, and on which line."""
+    """A changed source: the kind of mistake, its line, and the change."""
 
     kind: str
     line: int
@@ -61,12 +61,12 @@ class Mutant:
         return f"line {self.line}: {self.kind}: {self.change}"
 
 
-#: Begin, end and kind of a mistake, and the text in its place.
+#: Begin and end of the text to replace, the kind of mistake, and the new text.
 Edit = tuple[int, int, str, str]
 
 
 def mutants(text: str) -> Iterator[Mutant]:
-    """Every mutant of a source, in the order of its lines."""
+    """Yield every mutant of a source, in the order of lines."""
     code = _blank_constants(blank_comments(text))
     edits = [*_removed_calls(code), *_comparisons(code), *_leading_dimensions(code)]
     edits += [(*match.span(), kind, match.expand(into)) for kind, rule, into in WORDS for match in rule.finditer(code)]
@@ -80,19 +80,19 @@ def mutants(text: str) -> Iterator[Mutant]:
 
 
 def blank_comments(text: str) -> str:
-    """The text with blanks in place of comments, strings and preprocessor lines, so that positions stay."""
+    """Return the text with blanks in place of comments, strings and preprocessor lines; positions are unchanged."""
     pattern = r"//[^\n]*|/\*.*?\*/|\"[^\"\n]*\"|^[ \t]*#[^\n]*"
     return re.sub(pattern, lambda m: re.sub(r"[^\n]", " ", m[0]), text, flags=re.DOTALL | re.MULTILINE)
 
 
 def _blank_constants(code: str) -> str:
-    """The code with blanks in place of what changes no result: static assertions, and blocks a multiprocessor holds."""
+    """Return the code with blanks in place of constants without effect: static assertions and `*BLOCKS_PER_SM`."""
     pattern = r"\bstatic_assert\s*\([^;]*;|\bconstexpr \w+ \w*BLOCKS_PER_SM\s*=[^;]*;"
     return re.sub(pattern, lambda m: re.sub(r"[^\n]", " ", m[0]), code)
 
 
 def _removed_calls(code: str) -> Iterator[Edit]:
-    """Remove each barrier, wait, arrival and fence; a barrier whose value is used is replaced by its predicate."""
+    """Yield the removal of each barrier, wait, arrival and fence. If a barrier's value is used, its predicate stays."""
     for kind, pattern in REMOVED.items():
         for match in pattern.finditer(code):
             close = closing(code, match.end() - 1)
@@ -103,20 +103,20 @@ def _removed_calls(code: str) -> Iterator[Edit]:
 
 
 def _comparisons(code: str) -> Iterator[Edit]:
-    """Each comparison shifted by one both ways, and, outside of loops' heads, taken to hold."""
+    """Yield changes of each comparison: its bound shifted by one both ways and, outside loop heads, no guard."""
     for match in COMPARISON.finditer(code):
         left, right = _operand_before(code, match.start()), _operand_after(code, match.end())
         bound = code[match.end() : right].strip()
         for shifted in (f"{bound} + 1", f"int({bound}) - 1"):
             yield left, right, "bound shifted by one", code[left : match.end()] + shifted
         if not _in_loop_head(code, match.start()):
-            # A guard that is a reason to leave never holds, one that is a condition to act always does.
+            # Without a guard, a condition to leave is never true, and a condition to act is always true.
             leaving = re.match(r"[^;{]*\)\s*(?:return|continue|break)\b", code[right:])
             yield left, right, "no guard", "false" if leaving else "true"
 
 
 def _leading_dimensions(code: str) -> Iterator[Edit]:
-    """Each leading dimension replaced by each other integer that the function takes."""
+    """Yield replacements of each leading dimension by each other integer parameter of the function."""
     places = [_last_argument(code, match.end() - 1) for match in OFFSET.finditer(code)]
     places += [match.span() for pattern in (FACTOR, ARGUMENT) for match in pattern.finditer(code)]
     for begin, end in places:
@@ -128,7 +128,7 @@ def _leading_dimensions(code: str) -> Iterator[Edit]:
 
 
 def closing(code: str, opening: int) -> int:
-    """The position of the bracket that closes the one at `opening`."""
+    """Return the position of the bracket that closes the bracket at `opening`."""
     depth = 0
     for at in range(opening, len(code)):
         depth += code[at] in "([{"
@@ -146,7 +146,7 @@ def _last_argument(code: str, opening: int) -> tuple[int, int]:
 
 
 def _operand_after(code: str, at: int) -> int:
-    """Where the right operand of a comparison ends: at a connective or at a bracket that it did not open."""
+    """Return the end of a comparison's right operand: a connective, or a bracket that closes an outer one."""
     depth = 0
     while at < len(code):
         if depth == 0 and (code.startswith(CONNECTIVES, at) or code[at] in ")]}"):

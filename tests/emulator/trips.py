@@ -1,4 +1,4 @@
-"""The loops of kernels, and the numbers of trips that the sweep has to cover."""
+"""The loops of kernels, and the trips (iterations) that the sweep must make in each."""
 
 import json
 import re
@@ -16,16 +16,16 @@ from kernelmark.bench.emulator.worker import run
 from kernelmark.bench.plan.kernel import Tile
 
 _COUNTER = re.compile(r'emu_trips\{("(?:[^"\\]|\\.)*")\}')
-#: Names of the code's own in a bound: those of templates and constants are in capitals.
+#: The variables in a bound; names of template parameters and constants are in capitals, and do not match.
 _OWN_NAME = re.compile(r"\b[a-z]\w*\b(?!:)")
 _GRID_STRIDE = re.compile(r"gridDim\.x(?! \* blockDim)|\bstride\(\)|\bround\b|\bown\.step\b")
-#: One trip at most, or nearly always: the rest of a stride in gemm/skinny.cu, and the emulator's own check in grid.cuh.
+#: Loops of at most (or nearly always) one trip: a stride's rest in gemm/skinny.cu, the emulator's check in grid.cuh.
 _ONCE = ("k0 < end", "taken && i < min(before, step)")
 _RING = re.compile(r"^steps?\b|^nth < stripes$")
 
 
 class Loop(NamedTuple):
-    """A `for` with three parts, by the file below `cuda/` and the line. A `while` waits, and is left out."""
+    """A `for` loop of three parts, its file below `cuda/` and its line. `while` loops, which wait, are left out."""
 
     file: str
     line: int
@@ -33,9 +33,9 @@ class Loop(NamedTuple):
     step: str
 
     def least(self, tile: Tile) -> int:
-        """Return the trips that the sweep owes it: two, more of blocks that persist or of a ring, none of a constant.
+        """Return the trips that some case of the sweep must make: two, or 0 for a loop with a constant bound.
 
-        The least for a ring of stages is two rounds of it.
+        A ring of stages must go round twice, and the loop of a persistent block ROUNDS times.
         """
         bound = re.sub(r"^\w+|\bunsigned\b|\bsizeof\b", "", self.condition)
         if "STAGES" not in self.condition and _RING.search(self.condition) and getattr(tile, "STAGES", 1) > 1:
@@ -48,7 +48,7 @@ class Loop(NamedTuple):
 
 
 class Trips(NamedTuple):
-    """The most trips of a loop beside the least that it has to have, and the case that has them."""
+    """The most trips of a loop in any case, the trips that it must have, and the case with the most."""
 
     trips: int
     least: int
@@ -56,12 +56,12 @@ class Trips(NamedTuple):
 
     @property
     def beyond(self) -> tuple[bool, int]:
-        """Return by how much the trips exceed the least, after whether there are any."""
+        """Return a sort key: whether there is any trip, then by how much the trips exceed the least."""
         return self.trips > 0, self.trips - self.least
 
 
 def trips(cases: Sequence[EmulatedCase]) -> dict[Loop, Trips]:
-    """Return what each loop of one kernel that is entered has, or that is written in the kernel's own .cu."""
+    """Return the trips of each loop that a kernel enters, or that its own .cu file contains."""
     names = entries(list(cases))
     by_loop = {loop: Trips(0, 1, cases[0]) for loop in _written(cases[0].kernel.source)}
     for case in cases:
@@ -69,7 +69,7 @@ def trips(cases: Sequence[EmulatedCase]) -> dict[Loop, Trips]:
         buffers = {operand.name: _buffer(operand, rng) for operand in case.problem.operands()}
         arch = case.device.capability * 10
         worker = program(CUDA / case.kernel.source, names, trips=True, checks=False, arch=arch)
-        # The trips are the same under each order of threads.
+        # One order of threads is enough, since the trips do not depend on it.
         (outcome,) = run(worker, buffers, list(launches(case, buffers)), orders=("forward",))
         for place, count in outcome.trips.items():
             if count and (loop := _loop(place)):
@@ -85,7 +85,7 @@ def _loop(place: counters.Loop) -> Loop | None:
 
 
 def _written(source: str) -> Iterator[Loop]:
-    """Yield the loops of a .cu."""
+    """Yield the loops in a .cu file."""
     text = counters.with_trips(f'# 1 "{CUDA / source}"\n{blank_comments((CUDA / source).read_text())}')
     for counter in _COUNTER.finditer(text):
         place = counters.Loop(str(CUDA / source), text.count("\n", 0, counter.start()), json.loads(counter[1]))
