@@ -89,7 +89,7 @@ def test_a_neighbour_is_on_the_same_core_and_the_affinity_is_given_back():
     assert 0 <= neighbour.share <= 1
 
 
-#: The modes of each habit on each operation; those that are cheats above are left out.
+#: The modes of each habit on each operation, without the habits that are also in `adversaries.EXPECTED`.
 MODES = {
     name: [habit for habit in adversaries.HABITS if habit.startswith(f"{name} ")]
     for name in dict.fromkeys(habit.rpartition(" ")[0] for habit in adversaries.HABITS)
@@ -267,7 +267,7 @@ def test_spans_that_differ_by_more_than_two_per_cent_do_not_hold(way: str, reply
 
 
 class LateHost:
-    """A device whose events see `seen` of each second of work, and a host that wakes up late from all waits but one."""
+    """A device whose events show a share `seen` of the time, on a host that wakes up late from all waits but one."""
 
     max_batch = 10
 

@@ -19,7 +19,7 @@ F32 = np.float32
 
 @dataclass(frozen=True)
 class Setup:
-    """A launch, and the right result: each output, and the error that it may have."""
+    """A launch with its right outputs (`want`), and the accepted absolute error."""
 
     launch: Launch
     buffers: Mapping[str, Buffer]
@@ -29,13 +29,13 @@ class Setup:
 
 
 def setup(launch: Launch, inputs: Mapping[str, Array], want: Mapping[str, Array], **others: Buffer) -> Setup:
-    """Set a launch up; what is wanted is an output of floats, unless it is among the others."""
+    """Return the set-up of a launch. Each array in `want` is an output of floats, unless `others` has its buffer."""
     buffers = {name: read(array) for name, array in inputs.items()}
     return Setup(launch, {**buffers, **{name: written(array.size) for name, array in want.items()}, **others}, want)
 
 
 def given(*shape: int) -> Array:
-    """Small multiples of 1/4: sums of a few hundred products are exact in float."""
+    """Return random small multiples of 1/4, so that sums of a few hundred products are exact in float."""
     return (np.random.default_rng(7).integers(-8, 9, shape) / 4).astype(F32)
 
 
@@ -87,7 +87,7 @@ def products_of_swizzles() -> Setup:
 POSITIVE = np.abs(given(150)) + 1
 BYTES = np.random.default_rng(3).integers(0, 256, 500, np.uint8)
 WORDS = np.random.default_rng(3).integers(-99, 99, 128).astype(np.int32)
-#: By the name of the file.
+#: The set-up of each kernel, by the name of its file.
 SETUPS = {
     "cluster_gemm": product(
         Launch("gemm", 2, 384, (tensor("a", 256, 192, (64, 64), 2, 128), tensor("b", 192, 128, (64, 64), 2, 128),
@@ -178,9 +178,9 @@ BUGS = list(_bugs())
 
 
 def findings(name: str, bug: int) -> list[Diagnostic | str]:
-    """Reports and wrong results of a file with this bug, under all orders; a wrong result is the word `wrong`."""
+    """Return the reports on a file with this bug, under all orders, and `wrong` for each wrong result."""
     setup, text = SETUPS[name], (CORPUS / f"{name}.cu").read_text()
-    # The descriptors of wgmma reach 256 KiB of shared memory, less than all kernels of such a file have.
+    # wgmma descriptors address 256 KiB of shared memory, less than all kernels of a file have together.
     bugs = [bug] if "wgmma" in text else [0, *(int(number) for number, *_ in BUG.findall(text))]
     texts = {number: re.sub(r"\bBUG\b", str(number), text) for number in bugs}
     constants = {f"_ZN{len(f'f{bug}')}f{bug}{len(symbol)}{symbol}E": v for symbol, v in setup.constants.items()}

@@ -41,7 +41,7 @@ ARITHMETIC = "CUDA C++ Programming Guide, SIMT Architecture: a warp executes one
 
 
 class Known(NamedTuple):
-    """A kernel's body and what it counts: of accesses of a kind in a space, or `instructions` and lanes of a kind."""
+    """A kernel's body and its known counts: the cost of accesses of a kind in a space, or instructions of a kind."""
 
     name: str
     body: str
@@ -56,12 +56,12 @@ def _global(name: str, index: str, cost: int, least: int, source: str, kind: str
 
 
 def _shared(name: str, index: str, cost: int, least: int, source: str, kind: str = "float") -> Known:
-    body = f"s[lane] = 1.0f; __syncthreads(); {_copied('s', index, kind)}"  # or nvcc would load nothing
+    body = f"s[lane] = 1.0f; __syncthreads(); {_copied('s', index, kind)}"  # without the store, nvcc would load nothing
     return Known(name, body, "load shared", cost, least, source)
 
 
 def _copied(array: str, index: str, kind: str) -> str:
-    """Return a copy of one value, which uses all of its bytes."""
+    """Return a statement that copies one value, so that all of its bytes are used."""
     return f"reinterpret_cast<{kind} *>(out)[lane] = reinterpret_cast<const {kind} *>({array})[{index}];"
 
 
@@ -75,7 +75,7 @@ def _matrix(name: str, number: int, row_bytes: int, cost: int) -> Known:
     return Known(name, body + "out[lane] = float(r[0]);", "matrix shared", cost, number, MATRIX)
 
 
-#: Eight numbers of shared memory in a loop that nvcc unrolls, and joins where they adjoin.
+#: Adds eight numbers of shared memory in a loop that nvcc unrolls; nvcc joins loads of adjoining numbers.
 _SUM = "s[lane] = a[lane]; __syncthreads(); float x = 0; for (int i = 0; i < 8; ++i) x += s[{}]; out[lane] = x;"
 KNOWN = (
     _global("sequential", "lane", 4, 4, SIMPLE),
@@ -182,9 +182,9 @@ KNOWN = (
     Known("padded_shared_columns", _SUM.format("lane + 32 * i"), "load shared", 8, 8, BANKS),
 )  # fmt: skip
 
-#: Those whose widths only the machine code tells: the host's compiler cuts constants, and keeps structs whole.
+#: Kernels whose access widths only the machine code shows: g++ splits constants, and keeps structs whole.
 CUT = {known.name for known in KNOWN if re.search("constant|zero|structs|joined", known.name)}
-#: What instructions of the machine code are called in counts.
+#: The names of counted instructions, by opcode of the machine code.
 OPCODES = {"LDG": "load global", "STG": "store global", "LDS": "load shared", "STS": "store shared"}
 OPCODES |= {"LDGSTS": "copy shared", "BAR": "barrier", "SHFL": "collective", "LDSM": "collective"}
 OPCODES |= {"RED": "atomic global", "REDG": "atomic global", "ATOMS": "atomic shared"}
@@ -208,7 +208,7 @@ COURSE = "github.com/eduardo4jesus/cuda-training-series 2cce63d, exercises/hw8"
 SUMS = "github.com/eduardo4jesus/cuda-training-series 6269da9, exercises/hw4/Profile Output - RTX 3070"
 PRODUCT = "forums.developer.nvidia.com/t/profiling-coalesced-memory-accesses-confusion/169185"
 
-#: Nsight Compute's names of the counters, after l1tex__ or smsp__sass_average_ and without .sum, .ratio or .pct.
+#: Nsight Compute's names of counters, without the prefixes l1tex__ and smsp__sass_average_ and .sum, .ratio or .pct.
 REQUESTS_LOADED, REQUESTS_STORED = (f"t_requests_pipe_lsu_mem_global_op_{does}" for does in ("ld", "st"))
 SECTORS_LOADED, SECTORS_STORED = (f"t_sectors_pipe_lsu_mem_global_op_{does}" for does in ("ld", "st"))
 SECTORS_A_LOAD = "average_t_sectors_per_request_pipe_lsu_mem_global_op_ld"
@@ -217,7 +217,7 @@ BYTES_A_WAVEFRONT = "data_bytes_per_wavefront_mem_shared"  # per cent of 128
 
 
 class Published(NamedTuple):
-    """A kernel's body, the block that runs, for how many equal ones it stands, and the counters that were published."""
+    """A kernel's body, the block to run, the number of equal blocks that it represents, and published counters."""
 
     name: str
     body: str
@@ -228,7 +228,7 @@ class Published(NamedTuple):
 
 
 def _transposition(name: str, body: str, sectors: tuple[int, int], task: str, **shared: float) -> Published:
-    """Return a transposition of 4096 x 4096 doubles by 128 x 128 blocks."""
+    """Return a transposition of 4096 x 4096 doubles, with its published counters, in a grid of 128 x 128 blocks."""
     warps = 4096 * 4096 // 32
     counters = {REQUESTS_LOADED: warps, REQUESTS_STORED: warps}
     counters |= {SECTORS_LOADED: sectors[0], SECTORS_STORED: sectors[1]}
@@ -246,7 +246,7 @@ def _tile(name: str, width: int, put: str, take: str, task: str, **shared: float
 
 
 def _sums(name: str, index: str, **counters: float) -> Published:
-    """Return sums of 16384 x 16384 floats, a row or column a thread; 32 of the 16384 loads of one of 512 warps run."""
+    """Return sums of 16384 x 16384 floats, a row or column per thread; one of 512 warps runs 32 of its 16384 loads."""
     body = (
         "const float *f = reinterpret_cast<const float *>(a); float sum = 0; "
         f"for (int i = 0; i < 32; ++i) sum += f[{index}]; reinterpret_cast<float *>(out)[x] = sum;"
@@ -255,7 +255,7 @@ def _sums(name: str, index: str, **counters: float) -> Published:
 
 
 def _product(name: str, term: str, sectors: float) -> Published:
-    """Return a product of matrices of ints, an element a thread, by blocks of 32 x 16. Any size has the same ratios."""
+    """Return a product of int matrices, an element per thread, by blocks of 32 x 16. Its size changes no ratios."""
     body = (
         "const int n = 512; const int *i = reinterpret_cast<const int *>(a), *j = i + 64 * n; int sum = 0; "
         f"for (int k = 0; k < 32; ++k) sum += {term}; reinterpret_cast<int *>(out)[y * n + x] = sum;"
@@ -301,7 +301,7 @@ def test_known_kernel_counts_as_its_machine_code_does(worker: Path, cubin: Cubin
     code = instructions(cubin.code, cubin.symbols[known.name])
     widths = access_widths([sass.counted(code)])
     tallies = counts_of(worker, known.name, widths=widths).sites.items()
-    if not main_loop(code) and known.name != "two_paths":  # of which nvcc makes one
+    if not main_loop(code) and known.name != "two_paths":  # nvcc merges both paths
         done = (instruction for instruction in code if instruction.predicate != "@!PT")
         executed = Counter(OPCODES[instruction.name] for instruction in done if instruction.name in OPCODES)
         reached = Counter[str]()
@@ -408,7 +408,7 @@ __global__ void box(const __grid_constant__ TensorMap map, float *out, int colum
 
 @pytest.mark.parametrize(("column", "sectors"), [(0, 32 * 4), (4, 32 * 5), (48, 32 * 2)])
 def test_box_of_the_tma_takes_the_sectors_of_its_rows(column: int, sectors: int) -> None:
-    """A row of 128 bytes, one that begins in the middle of a sector, and one that half lies outside the tensor."""
+    """Rows have 128 bytes: aligned, beginning in the middle of a sector, or half outside the tensor."""
     worker = program(source_folder({"box.cu": BOX}) / "box.cu", ["box"], counts=True)
     buffers = {"a": read(np.zeros(64 * 32, np.float32)), "out": written(32)}
     maps = EmulatedTensorMap("a", (64, 32, 1), (256, 256 * 32), (32, 32), 4)

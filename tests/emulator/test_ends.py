@@ -29,30 +29,30 @@ def _all_ends(planned: list[Launch]) -> list[Launch]:
 
 
 def _corner(planned: list[Launch]) -> list[Launch]:
-    """Choose the blocks that swap the last two tiles along the diagonal (transpose/pairs.cuh), of an even number."""
+    """Choose the blocks that swap the last two tiles on the diagonal (transpose/pairs.cuh), if their number is even."""
     (launch,) = planned
     assert isinstance(launch.grid, tuple)
     return [numbered(launch, 0, launch.grid[0], launch.grid[0] + 1)]
 
 
 def _images_spectra(planned: list[Launch]) -> list[Launch]:
-    """Choose what fft_tiled.cu does for the last 32 images of 8 channels and 16 filters; a block transforms 16."""
+    """Choose the blocks of fft_tiled.cu for the last 32 images, 16 per block, of 8 channels and 16 filters."""
     of_w, of_x, multiply, to_y = planned
     return [of_w, ends(of_x, 8, 2), ends(multiply), ends(to_y, 16, 2)]
 
 
 def _channels_spectra(planned: list[Launch]) -> list[Launch]:
-    """Choose what fft_tiled.cu does for the filters of the last 16 channels."""
+    """Choose the blocks of fft_tiled.cu for the filters of the last 16 channels."""
     of_x, of_y, multiply, to_w = planned
     return [ends(of_x), of_y, ends(multiply), ends(to_w, blocks=16)]
 
 
-#: 64 x 64 in f32.
+#: A tile of 64 x 64 elements in f32.
 _SQUARES = {"SQUARES": 16, "RING": 96, "BLOCKS": 2**21, "GROUP": 4}
 _PACKS = {"V": 4, "THREADS": 256, "BLOCKS": 2**23}
 _CODES = {"V": 4, "THREADS": 128, "BLOCKS": 2**23}
-_LARGE = 3 * 2**29  # elements of a gradient, of four or five
-#: Rows of scratch of four workers, and what a block of 128 threads has of it.
+_LARGE = 3 * 2**29  # elements of one of four or five gradients
+#: For each scratch buffer of four workers, its rows, and a block's bytes in each row (128 threads).
 _ONE_BIT = {"words_of_workers": (4, 256), "scales_of_workers": (4, 32)}
 _ONE_BIT |= {"words_of_owners": (1, 256), "scales_of_owners": (1, 32)}
 _BYTES = {"words_of_workers": (4, 1024), "scales_of_workers": (4, 16)}
@@ -68,7 +68,7 @@ ENDS = (
         lambda planned: [last(planned[0], 2)]),
     End("transpose/cuda.tiled_inplace", "transpose/m64n64/f32/in", {"m": 65600, "n": 65600}, choose=_corner),
     End("transpose/cuda.vectorised_inplace", "transpose/m128n128/f32/in", {"m": 65664, "n": 65664}, choose=_corner),
-    # More than 2^32 vectors of 16 bytes.
+    # These problems have more than 2^32 vectors of 16 bytes.
     End("copy/cuda.vectorised", "copy/m1n16384/f64", {"m": 2**19 + 1}, {"THREADS": 512, "LOADS": 16, "BLOCKS": 2**20}),
     End("transfer/cuda.arrived", "transfer/n8192/f64/d2d/work2", {"n": 2**33 + 8192},
         {"THREADS": 512, "LOADS": 8, "BLOCKS": 2**21}),
@@ -99,12 +99,12 @@ ENDS = (
     End("conv/cuda.implicit", "conv/n2c8h8w8k64r2s2/f32/nhwc/dgrad", {"n": 1_400_000}),
     End("conv/cuda.implicit_mma", "conv/n1c8h8w8k64r2s2/f16/nhwc/dgrad", {"n": 1_400_000}),
     End("conv/cuda.implicit_tf32", "conv/n1c8h8w8k64r2s2/f32/nhwc/dgrad", {"n": 1_400_000}),
-    # Their last pass or chunk is as small as the part; there are few before it, each of which has to be planned.
+    # The last pass or chunk is as small as the part. There are few earlier passes, since each must be planned.
     *(End("conv/cuda.im2col", f"conv/n1c8h9w9k4096r2s2/f32/{layout}/dgrad", {"n": 16 * 1024 + 1},
           SMALL | {"SLICE": 8, "KIB": 2**13}, choose=lambda planned: planned[-2:]) for layout in ("nchw", "nhwc")),
     End("conv/cuda.winograd", "conv/n1c64h16w8k32r3s3pad1/f32/nchw/fprop", {"n": 524_300}),
     End("conv/cuda.winograd", "conv/n1c32h16w8k64r3s3pad1/f32/nhwc/dgrad", {"n": 524_300}),
-    # The two have the walk through images in common with winograd, so that each takes one of its variants.
+    # These two kernels address images by the code of winograd, so each is tested in only one variant.
     End("conv/cuda.winograd4", "conv/n4c256h16w8k4r3s3pad1/f32/nchw/fprop", {"n": 131_100}, SMALL | {"KIB": 2**14},
         choose=lambda planned: [planned[0], *planned[-3:]]),
     End("conv/cuda.winograd4_fused", "conv/n4c4h16w8k256r3s3pad1/f32/nhwc/dgrad", {"n": 131_092},
@@ -159,16 +159,16 @@ def test_launch_of_more_threads_than_the_emulator_numbers_is_refused() -> None:
 
 
 W = 8  # columns of a stripe
-DTYPES = {2: "f16", 4: "f32"}  # by bytes
+DTYPES = {2: "f16", 4: "f32"}  # storage type by bytes
 
 
 def _moved(sides: tuple[int, int], back: bool, entry: str, values: Array, places: Array, stages: int = 1) -> Array:
-    """Return what the last block of one pass makes of the elements at these places, in elements, which alone exist."""
+    """Return the elements at these indices, the only elements in memory, after the last block of one pass."""
     rows, cols = sides
     assert rows * cols > 2**32
     m, n = (cols, rows) if back else (rows, cols)
     problem = discover().problem(f"transpose/m{m}n{n}/{DTYPES[values.itemsize]}/in")
-    device = replace(H100, multiprocessors=2**20)  # a stripe for each block of a ring
+    device = replace(H100, multiprocessors=2**20)  # one stripe per block of a ring
     tile = tile_on(device, {"SCRATCH": 0, "W": W, "STAGES": stages})
     case = EmulatedCase(KERNELS["transpose/cuda.c2r"], problem, tile, device)
     planned = launches(case, {}, lambda wanted: Buffer("scratch", np.empty(0)))
@@ -219,7 +219,7 @@ def test_the_last_stripe_is_permuted(sides: tuple[int, int], stages: int, step: 
     assert np.array_equal(_moved(sides, back, entry, stripe, i.ravel() * cols + cols - W, stages), wanted)
 
 
-#: Images of which a tile meets less than 2^31 elements, as the kernels require, and which together have more than 2^32.
+#: The factor by which images are enlarged, to over 2^32 elements; a tile covers less than 2^31, as kernels require.
 FACTOR = 800
 MAGNIFIED = (
     ("conv/cuda.direct", "conv/n16c8h9w9k8r2s2/f32/nchw/fprop"),
@@ -235,7 +235,7 @@ MAGNIFIED = (
 
 
 def _pixels(data: Array, shape: tuple[int, ...], layout: str) -> Buffer:
-    """Return the large x: its pixels, in nchw the elements of each, at their places."""
+    """Return the enlarged x, in which only the pixels (in nchw, the elements) of the small x exist."""
     *axes, size = data.shape if layout == "nhwc" else (*data.shape, 1)
     steps = (1, FACTOR, FACTOR) if layout == "nhwc" else (1, 1, FACTOR, FACTOR)
     at = np.ravel_multi_index(np.indices(axes) * np.reshape(steps, (-1, *[1] * len(axes))), shape[: len(axes)])

@@ -17,13 +17,13 @@ Pair, Triple = tuple[int, int], tuple[int, int, int]
 
 
 def tensor(name: str, array: Array, box: Pair, swizzle: int = 0, tf32: bool = False) -> EmulatedTensorMap:
-    """A map over an array of three dimensions; box in elements along x and y."""
+    """Return a tensor map over an array of three dimensions; box: its elements along x and y."""
     deep, down, _ = array.strides
     return EmulatedTensorMap(name, array.shape[::-1], (down, deep), box, array.itemsize, swizzle, tf32)
 
 
 def swizzled(rows: Array, span: int) -> Array:
-    """Rows of bytes as they lie in memory: the 16-byte chunk's number is XORed with the number of its 128 bytes."""
+    """Return rows of bytes, swizzled: a 16-byte chunk's number is XORed with the number of its 128-byte line."""
     flat = rows.reshape(-1, 16)
     chunk = np.arange(len(flat))
     where = chunk ^ (chunk >> 3 & (span // 16 - 1)) if span else chunk
@@ -59,7 +59,7 @@ def test_tma_store_leaves_alone_what_lies_outside(span: int) -> None:
     x, width, height = np.full((2, 21, 40), 7000, np.uint32), (span or 48) // 4, 24
     words = swizzled(np.arange(width * height, dtype=np.uint32).view(np.uint8), span).view(np.uint32)
     order = np.empty_like(words)
-    order[words] = np.arange(words.size)  # where each word of the box lies
+    order[words] = np.arange(words.size)  # the place of each word of the box
     for cx, cy, cz in ((0, 0, 0), (4, 3, 1), (-3, -1, 0), (30, 18, 1)):
         want = x.copy()
         for i, j in np.ndindex(height, width):
@@ -71,7 +71,7 @@ def test_tma_store_leaves_alone_what_lies_outside(span: int) -> None:
 
 
 def test_tma_store_writes_whole_16_bytes_beyond_the_edge() -> None:
-    """As seen on an H100 and an H200: a row that ends within 16 bytes is written up to their end."""
+    """H100 and H200 write a row that ends within 16 bytes up to the end of these 16 bytes."""
     x = np.full((1, 4, 40), 7000, np.uint32)
     part = tensor("x", x[:, :, :33], (12, 4))
     launch = Launch("store_box", 1, 32, (part, 24, 0, 0, x[:, :, :12].nbytes))
@@ -95,7 +95,7 @@ def test_multicast_reaches_every_block_of_the_cluster() -> None:
     assert np.array_equal(out, x[0][:, None] + np.arange(4, dtype=np.float32)[:, None])
 
 
-#: C++ name, NumPy type, elements of a row of 32 bytes.
+#: The NumPy type of each C++ type; the value of each swizzle span in a descriptor.
 TYPES = {"F16": np.float16, "Bf16": ml_dtypes.bfloat16, "Tf32": np.float32}
 FP8 = {"E4m3": ml_dtypes.float8_e4m3fn, "E5m2": ml_dtypes.float8_e5m2}
 INTEGERS = {"S8": np.int8}
@@ -103,7 +103,7 @@ SPANS = {0: 0, 128: 1, 64: 2, 32: 3}
 
 
 def _laid_out(x: Array, span: int) -> Array:
-    """A matrix whose rows are 128 bytes, in columns of `span` bytes (16 where that is 0), each swizzled."""
+    """Return a matrix with rows of 128 bytes, laid out in swizzled columns of `span` bytes (16 if span is 0)."""
     width = (span or 16) // x.itemsize
     columns = x.reshape(len(x), -1, width).transpose(1, 0, 2)
     return np.concatenate([swizzled(np.ascontiguousarray(c).view(np.uint8).reshape(-1), span) for c in columns])
@@ -114,14 +114,14 @@ def _descriptor(start: int, leading: int, stride: int, span: int) -> int:
 
 
 def _k_major(rows: int, span: int, step: int) -> int:
-    """32 bytes of k at a time from columns of `span` bytes."""
+    """Return the descriptor of a step of 32 bytes along k, in columns of `span` bytes."""
     width = span or 16
     start = step * 32 // width * (rows * width) + step * 32 % width
     return _descriptor(start, rows * 16 if span == 0 else 0, 8 * width, span)
 
 
 def _mn_major(depth: int, span: int, step: int) -> int:
-    """16 rows of k at a time; a column of `span` bytes along m or n is `depth` rows deep."""
+    """Return the descriptor of a step of 16 rows along k; columns of `span` bytes along m or n have `depth` rows."""
     width = span or 16
     column, eight_k = depth * width, 8 * width
     leading, stride = (eight_k, column) if span == 0 else (column, eight_k)
@@ -129,7 +129,7 @@ def _mn_major(depth: int, span: int, step: int) -> int:
 
 
 def _wgmma(instance: str, laid: list[Array], descriptors: Any, c: Array, zero: int = 0) -> Array:
-    """Return the sum of c and products of A and B, laid out; descriptors: a pair for each step; zero: leave C out."""
+    """Return A B + C for laid-out operands; descriptors: a pair for each step; zero: leave C out."""
     a, b = (x.view(np.uint32) for x in laid)
     pairs = np.array(descriptors, np.uint64)
     args = ("a", "b", "c", "d", a.size, b.size, len(pairs), zero)
@@ -146,7 +146,7 @@ MAJORS = [*product(("Tf32", *FP8, *INTEGERS), ["kk"]), *product(("F16", "Bf16"),
 def test_wgmma_takes_both_majors_and_all_swizzles(n: int, kind: str, majors: str) -> None:
     dtype = (TYPES | FP8 | INTEGERS)[kind]
     depth = 128 // np.dtype(dtype).itemsize
-    steps_of = 1 if kind in INTEGERS else 4  # to 1
+    steps_of = 1 if kind in INTEGERS else 4  # operands are multiples of 1 or 1/4
     a, b = ((RNG.integers(-8, 9, shape) / steps_of).astype(dtype) for shape in ((64, depth), (n, depth)))
     c = RNG.integers(-8, 9, (64, n)).astype(np.int32 if kind in INTEGERS else np.float32)
     for span, zero in (*((span, 0) for span in SPANS), (128, 1)):
@@ -183,7 +183,7 @@ def test_wgmma_takes_a_from_registers(n: int) -> None:
 
 
 def _one_sum(kind: str, a: dict[int, float], b: dict[int, float], c: float) -> float:
-    """The first sum of one FP8 wgmma, of rows whose other elements are 0."""
+    """Return the first sum of one FP8 wgmma on rows with these elements; all other elements are 0."""
     laid = []
     for row in (a, b):
         x = np.zeros((64, 128), FP8[kind])
@@ -198,18 +198,18 @@ def _one_sum(kind: str, a: dict[int, float], b: dict[int, float], c: float) -> f
     ("a", "b", "c", "want"),
     [
         ({}, {}, 1 + 2.0**-13, 1 + 2.0**-13),  # 14 bits of C are kept,
-        ({}, {}, 1 + 2.0**-13 + 2.0**-14, 1 + 2.0**-13),  # and the 15th is not
+        ({}, {}, 1 + 2.0**-13 + 2.0**-14, 1 + 2.0**-13),  # but not the 15th
         ({0: 1.0, 31: 2.0**-6}, {0: 1.0, 31: 2.0**-7}, 0.0, 1 + 2.0**-13),
-        ({0: 1.0, 31: 2.0**-7}, {0: 1.0, 31: 2.0**-7}, 0.0, 1.0),  # 2^-14 of the largest product
-        ({0: 1.0, 31: -(2.0**-7)}, {0: 1.0, 31: 2.0**-7}, 0.0, 1 - 2.0**-13),  # the shift fills with the sign
+        ({0: 1.0, 31: 2.0**-7}, {0: 1.0, 31: 2.0**-7}, 0.0, 1.0),  # 2^-14 of the largest product is cut off
+        ({0: 1.0, 31: -(2.0**-7)}, {0: 1.0, 31: 2.0**-7}, 0.0, 1 - 2.0**-13),  # an arithmetic shift
         ({0: 1.0, 1: 1.0}, {0: 2.0**-7, 1: 2.0**-7}, 1.0, 1 + 2.0**-6),
-        ({0: 2.0**-7, 1: 2.0**-7}, {0: 2.0**-7, 1: 2.0**-7}, 1.0, 1.0),  # each is cut off before they are added
+        ({0: 2.0**-7, 1: 2.0**-7}, {0: 2.0**-7, 1: 2.0**-7}, 1.0, 1.0),  # cut off before the addition
         ({0: -1.0}, {0: 1.0}, 1.0, 0.0),
         ({0: float("nan")}, {0: 1.0}, 1.0, float("nan")),
     ],
 )
 def test_wgmma_adds_products_of_fp8_with_14_bits(kind: str, a: Any, b: Any, c: float, want: float) -> None:
-    """As DeepSeek-AI found by products of different size, and the authors of SageAttention2 by A = B = 0."""
+    """Sources: DeepSeek-AI, from products of different sizes; the authors of SageAttention2, from A = B = 0."""
     assert np.array_equal(_one_sum(kind, a, b, c), want, equal_nan=True)
 
 
@@ -221,7 +221,7 @@ def test_wgmma_tf32_drops_13_bits() -> None:
     assert np.array_equal(out, (cut[0] @ cut[1].T).astype(np.float32))
 
 
-#: Lower and upper corner and stride, by columns and rows, then the first pixel's column, row and image.
+#: Lower corner, upper corner and stride, each (columns, rows), then the first pixel (column, row, image).
 WALKS = {
     "whole": ((0, 0), (0, 0), (1, 1), (0, 0, 0)),
     "padded": ((-1, -2), (1, 0), (1, 1), (-1, -2, 0)),
@@ -232,13 +232,13 @@ WALKS = {
 
 
 def images(x: Array, box: Pair, lower: Pair, upper: Pair, stride: Pair, swizzle: int = 0) -> EmulatedTensorMap:
-    """A map over images; box in channels and pixels, all else by columns and rows."""
+    """Return a tensor map over images; box: (channels, pixels); the other pairs: (columns, rows)."""
     pitches = tuple(x.strides[axis] for axis in (2, 1, 0))
     return EmulatedTensorMap("x", x.shape[::-1], pitches, box, x.itemsize, swizzle, im2col=Im2col(lower, upper, stride))
 
 
 def columns(x: Array, box: Pair, lower: Pair, upper: Pair, stride: Pair, first: Triple, tap: Pair) -> Array:
-    """What a copy takes: the pixels after the first one among those that are visited, at a tap's distance."""
+    """Return the pixels that a copy takes: from the first pixel on in visiting order, each shifted by the tap."""
     n, h, w, c = x.shape
     across = range(lower[0], w + upper[0], stride[0])
     visited = list(product(range(n + 40), range(lower[1], h + upper[1], stride[1]), across))
@@ -263,7 +263,7 @@ def loaded(tensor: EmulatedTensorMap, x: Array, first: Triple, tap: Pair = (0, 0
 def test_pixels_are_taken_as_the_first_tap_visits_them(walk: Any, span: int, tap: Pair) -> None:
     x = RNG.integers(1, 1000, (2, 6, 5, 24)).astype(np.uint16)
     lower, upper, stride, first = walk
-    box = (64, 37) if span else (16, 50)  # more channels than there are, or fewer
+    box = (64, 37) if span else (16, 50)  # more or fewer channels than x
     want = columns(x, box, lower, upper, stride, first, tap)
     copied = loaded(images(x, box, lower, upper, stride, span), x, first, tap)
     assert np.array_equal(copied, swizzled(want.view(np.uint8), span))
@@ -287,7 +287,7 @@ def test_a_copy_begins_at_its_channel() -> None:
     ],
 )
 def test_published_output_of_a_device(corner: Pair, first: Any, tap: Pair, want: Any) -> None:
-    """Two images of 4 x 4 pixels, numbered from 1: examples 1 to 5 of Triton's tutorial `conv-im2col`."""
+    """The cases are examples 1 to 5 of Triton's tutorial `conv-im2col`: two images of 4 x 4 pixels, numbered from 1."""
     x = np.repeat(np.arange(1, 33, dtype=np.float32), 32).reshape(2, 4, 4, 32)
     copied = loaded(images(x, (32, 16), corner, corner, (1, 1)), x, first, tap)
     assert copied.view(np.float32).reshape(16, 32)[:, 0].tolist() == list(want)
@@ -319,7 +319,7 @@ PIXELS = images(EMPTY, (8, 8), (-1, -1), (1, 1), (2, 1))
 
 
 _COPY = "ptx::tma_load_im2col(to, &map, 0, -1, 0, 0, 0, 0, barrier);"
-#: A map, what is called with it, and kind and message of the report of it.
+#: A tensor map, a call that misuses it, and the kind and message of the report.
 MISUSED = (
     (PIXELS, "ptx::tma_load(to, &map, 0, 0, 0, barrier);", "tma", "a copy of a box by a map of images"),
     (BOXES, "ptx::tma_load_im2col(to, &map, 0, 0, 0, 0, 0, 0, barrier);", "tma", "pixels by a map of boxes"),

@@ -204,7 +204,7 @@ ONCE = {"orders": ("forward",)}
 
 
 def _same(got: np.ndarray, want: np.ndarray) -> bool:
-    """Equal bits, any NaN being as good as another."""
+    """Return whether the bits are equal; all NaNs count as equal."""
     nan = np.isnan(want.astype(np.float32))
     bits = np.array_equal(got[~nan].view(np.uint16), want[~nan].view(np.uint16))
     return bits and bool(np.isnan(got[nan].astype(np.float32)).all())
@@ -223,7 +223,7 @@ def test_widening_is_exact_for_all_65536_values(name: str, dtype: Any) -> None:
 def test_rounding_is_to_nearest_even(name: str, dtype: Any, source: str, wide: Any) -> None:
     with np.errstate(all="ignore"):
         exact = ALL.view(dtype).astype(np.float32).astype(wide)
-        between = (exact[:-1] + exact[1:]) / 2  # ties, and their neighbours on both sides
+        between = (exact[:-1] + exact[1:]) / 2  # ties; their neighbours are added below
         x = np.concatenate([exact, between, np.nextafter(between, wide(np.inf)), np.nextafter(between, wide(-np.inf))])
         x = np.append(x, np.array([65519.996, 65520.0, 3.4e38, 1e-8, -1e-30], wide)).astype(wide)
         want = x.astype(dtype) if wide is np.float32 or dtype is np.float16 else _round_once(x)
@@ -233,7 +233,7 @@ def test_rounding_is_to_nearest_even(name: str, dtype: Any, source: str, wide: A
 
 
 def _round_once(x: np.ndarray) -> np.ndarray:
-    """bfloat16 nearest to a double: ml_dtypes goes by way of float, which rounds twice."""
+    """Return the bfloat16 nearest to each double. ml_dtypes converts to float first, and so rounds twice."""
     near = x.astype(np.float32)
     bits = near.view(np.uint32)
     inexact = (near.astype(np.float64) != x) & np.isfinite(near)

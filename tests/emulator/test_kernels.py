@@ -1,4 +1,4 @@
-"""Every registered CUDA kernel, run on the CPU: no reports, right under every order of threads, also in corners."""
+"""Every registered CUDA kernel, run on the CPU: right under every order of threads, without reports, in corners too."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
@@ -63,7 +63,7 @@ EMULATED = [kernel for kernel in KERNELS if not kernel.emulated]
 def test_sweep_takes_every_kernel_through_enough_sizes_in_each_variant(kernel: CudaKernel) -> None:
     variants = sizes_by_variant(kernel, discover().operations[kernel.op])
     scarce = {variant: len(sizes) for variant, sizes in variants.items() if 0 < len(sizes) < LEAST_SIZES}
-    assert not any("zeros" in variant for variant in variants), "operands of timed calls are of none that is emulated"
+    assert not any("zeros" in variant for variant in variants), "emulated operands are never drawn as for timed calls"
     assert any(variants.values()), f"{kernel.id} takes none of the sizes in emulator/shapes.py"
     assert not scarce, f"{kernel.id} takes too few of the sizes in emulator/shapes.py, expected {LEAST_SIZES}: {scarce}"
 
@@ -84,7 +84,7 @@ def test_kernel_that_takes_too_few_sizes_is_named_with_the_variant() -> None:
 
 
 _STRIDE = ("return gridDim.x / CLUSTER;", "return gridDim.x;")
-#: Bugs in what the corners are there for, each with the place of one that sees it.
+#: Bugs that only corners detect, each with the index of a corner that detects it.
 PLANTED = {
     Overflow("gemm/wgmma_specialised.cuh", *_STRIDE, "gemm/wgmma_persistent.cu"): 0,
     Overflow("gemm/tileorder.cuh", "{band * BAND + left", "{left", "gemm/mma.cu"): 2,
@@ -97,7 +97,7 @@ PLANTED = {
 
 
 def _corners() -> Iterator[ParameterSet]:
-    """Yield each case; the short run takes those that a planted bug needs."""
+    """Yield each corner; the short test run uses only the corners that detect a planted bug."""
     for place, corner in enumerate(CORNERS):
         marks = () if place in PLANTED.values() else pytest.mark.long
         yield pytest.param(corner, id=f"{corner.kernel.id}-{corner.problem.id}", marks=marks)
@@ -120,14 +120,14 @@ BLOCKS = {"int8": 256, "onebit": 512}
 
 
 def zeros(values: dict[str, Array], block: int) -> None:
-    """The second block of all parties, and the first of one worker."""
+    """Set the second block of every gradient and residual to 0, and the first block of one worker."""
     for name in ("g", "e"):
         values[name][:, block : 2 * block] = 0
         values[name][0, :block] = 0
 
 
 def negative(values: dict[str, Array], block: int) -> None:
-    """No element of the first block is a high one."""
+    """Make all elements of the first block negative, so that none is above the threshold."""
     for name in ("g", "e"):
         values[name][:, :block] = -np.abs(values[name][:, :block])
 

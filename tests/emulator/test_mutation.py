@@ -1,4 +1,4 @@
-"""The mutants and the short run, and the part that every test run repeats: the removal of any barrier is detected."""
+"""The mutants and the choice of cases for the short run; in every run, that removed barriers are detected."""
 
 import re
 import subprocess
@@ -50,11 +50,11 @@ __global__ void f(float *c, unsigned m, unsigned n, unsigned ldc) {
 
 
 def _each(files: Iterable[str], kinds: Container[str]) -> Iterator[ParameterSet]:
-    """Each mistake of these kinds, unless it is explained why no case notices; the short run has one of a kind."""
+    """Yield each mistake of these kinds that survivors.md does not explain; the short run has one of each kind."""
     seen = set()
     for file in files:
         selected = [mutant for mutant in mutants((CUDA / file).read_text()) if mutant.kind in kinds]
-        explained = are_explained(file, selected)  # to try all cases takes a minute, and none may complain
+        explained = are_explained(file, selected)  # known survivors would run all cases for a minute
         for mutant in selected:
             if mutant not in explained:
                 marks = pytest.mark.long if mutant.kind in seen else ()
@@ -68,7 +68,7 @@ SHORT = short_cases(TILED)
 
 
 def _plans(file: str) -> Iterator[Sequence[EmulatedCase]]:
-    """Yield the cases of the short run, each a program of its own, then all, and those beyond the sweep's."""
+    """Yield the cases of the short run, each as a separate program, then all cases, then the corners."""
     yield from ([case] for group in plan(file, short=True) for case in group)
     yield from plan(file)
     yield from ([case] for case in corners(file))
@@ -80,7 +80,7 @@ def test_kernel_without_a_barrier_wait_or_fence_is_reported_with_file_and_line(s
     if complaint is None:
         assert mention(source, mutant) in SURVIVORS.read_text(), f"no case notices it, and no reason is given: {mutant}"
         return
-    assert re.search(r": [\w.]+\.cuh?:\d+: ", complaint), complaint  # the line may stand in a header of the source
+    assert re.search(r": [\w.]+\.cuh?:\d+: ", complaint), complaint  # the line may be in a header
     assert re.search(r"block \(\d+, \d+, \d+\) thread \(\d+, \d+, \d+\)", complaint), complaint
 
 
@@ -129,7 +129,7 @@ def test_second_rounds_and_products_are_spoilt() -> None:
     ]
 
 
-#: Kinds of mistakes that small problems may not reach.
+#: Kinds of mistakes that small problems may not detect.
 RARE = ("unwritten register", "second round", "second product")
 
 
@@ -150,7 +150,7 @@ def test_mistake_of_a_register_or_a_second_round_is_found_by_the_short_run(file:
     callers = {source for source in kernels_by_source() if function in (CUDA / source).read_text()}
 
     def reaches(case: EmulatedCase) -> tuple[bool, bool, bool]:
-        """Order kernels that call the function before others, and then second rounds and products."""
+        """Return a sort key: first kernels that call the function, then cases with several rounds or products."""
         return case.kernel.source not in callers, case.device == H100, getattr(case.problem, "batch", 1) == 1
 
     short = sorted((case for group in plan(file, short=True) for case in group), key=reaches)

@@ -1,4 +1,4 @@
-"""Offsets are computed in 64 bits: clang-tidy finds products of 32 bits, and rows that lie far apart find the rest."""
+"""Offsets are computed in 64 bits: clang-tidy finds 32-bit products; runs with rows far apart find other overflows."""
 
 import math
 import re
@@ -24,15 +24,15 @@ from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.operation import Problem
 from support.emulated import wrong_in_emulator
 
-#: Elements from one row to the next: the fourth row is past 2^32, and no multiple of it below 2^9 is near one of 2^32.
+#: The leading dimension: the fourth row is beyond 2^32, and no multiple of it below 2^9 is near a multiple of 2^32.
 LEADING = 2**30 + 3 * 2**21
 QUERY = Path(__file__).with_name("offsets.yaml")
 CLANG_TIDY = Path(sys.executable).with_name("clang-tidy")
-#: constinit forbids the initialisers of some shared variables in clang, which g++ accepts.
+#: Replaces `constinit`, with which clang, but not g++, rejects the initialisers of some shared variables.
 SHARED = "#undef __shared__\n#define __shared__ static thread_local\n"
 DIAGNOSTIC = re.compile(r"^(/[^:\n]+):(\d+):(\d+): (?:warning: (.*) \[custom-offset\]|error: .*)$", re.MULTILINE)
 
-#: What the query finds and what cannot overflow, by file and part of the line, with the reason.
+#: Findings of the query that cannot overflow, by file and part of the line, with the reason.
 ACCEPTED = {
     ("emu/math.h", "int(__double_as_longlong(x))"): "the low word",
     ("emu/math.h", "unsigned(x >> 32)"): "the high word",
@@ -93,7 +93,7 @@ ACCEPTED = {
 def cases_apart(name: str) -> list[EmulatedCase]:
     """Return a case for each layout and a case for each storage type of a kernel, with rows far apart.
 
-    Taken are the sweep's problems with the most options, first in the largest ragged sizes, all with enlarged pads.
+    They are the sweep's problems with the most options, with enlarged pads, preferably in the largest ragged sizes.
     """
     kernel = swept(name)[0].kernel
     problems = list(dict.fromkeys(case.problem for case in swept(name) if not is_long(case.problem)))
@@ -126,9 +126,9 @@ def _changed_options(problem: Problem) -> int:
 
 @dataclass(frozen=True)
 class Finding:
-    """A product of 32 bits that becomes an offset, or an offset that is cut to 32 bits.
+    """A product of 32 bits that is used as an offset, or an offset that is cut to 32 bits.
 
-    file: below `cuda/` or the headers of the emulator.
+    file: a file below `cuda/`, or a header of the emulator.
     """
 
     file: str
@@ -147,9 +147,9 @@ class Finding:
 
 
 def findings(source: str, names: Iterable[str], cuda: Path = CUDA) -> list[Finding]:
-    """Return what the query finds and is not accepted in a .cu below `cuda`, instantiated for these name expressions.
+    """Return the query's findings that are not accepted in a .cu file, instantiated for these name expressions.
 
-    Raises ValueError where the source does not compile: without its types, the query would find nothing.
+    Raises ValueError if the source does not compile: without its types, the query would find nothing.
     """
     table = "".join(f"    EMU_ENTRY({name}),\n" for name in names)
     unit = f'{SHARED}#include "{cuda / source}"\nconst emu::Entry table[] = {{\n{table}}};\n'
@@ -172,7 +172,7 @@ def _finding(match: re.Match[str], cuda: Path) -> Finding:
     return Finding(str(name), line, column, match[4], path.read_text().splitlines()[line - 1])
 
 
-#: Found by clang-tidy.
+#: Overflows that clang-tidy finds.
 STATIC = (
     Overflow("common.cuh", "size_t(row) * ld + col :", "row * ld + col :", "gemm/naive.cu"),
     Overflow("common.cuh", "size_t(col) * ld + row", "size_t(col * ld) + row", "gemm/naive.cu"),
@@ -225,7 +225,7 @@ RIGHT = (
 
 @cache
 def _names_of(source: str) -> tuple[str, ...]:
-    """Return the name expressions of one case for each tile of a kernel, and for each of the words on its axes."""
+    """Return the name expressions of a case for each tile of each kernel, and for each combination of axes' words."""
     chosen: dict[tuple[object, ...], EmulatedCase] = {}
     for case in (case for kernel in kernels_by_source()[source] for case in swept(kernel.id)):
         variant = [value for value in msgspec.structs.astuple(case.problem) if isinstance(value, str)]
@@ -267,7 +267,7 @@ def test_source_that_clang_refuses_is_named() -> None:
         _findings_in("nonsense;")
 
 
-#: Found by a run whose rows lie far apart.
+#: Overflows that a run with rows far apart finds.
 APART = (
     Overflow("panel_share.cuh", "size_t(Panel::ROWS) * ld", "Panel::ROWS * ld", "gemm/blocktile1d.cu"),
     Overflow("common.cuh", "size_t(row) * ld + col :", "row * ld + col :", "gemm/naive.cu"),
@@ -283,7 +283,7 @@ __global__ void f(const float *x, float *y, unsigned ld) {
 }"""
 
 
-#: Those of operations with padded rows.
+#: The cases of each kernel of an operation with padded rows.
 GROUPS = [
     partial(cases_apart, name)
     for name in emulated()
@@ -305,7 +305,7 @@ def test_planted_overflow_is_found_where_rows_lie_far_apart(planted: Overflow) -
 
 
 def _copy(row: str) -> tuple[list[str], np.ndarray]:
-    """Return the kinds of reports and the result of copying six rows that lie LEADING floats apart."""
+    """Copy six rows that are LEADING floats apart; return the kinds of reports, and the copy."""
     x = np.arange(6 * 32, dtype=np.float32)
     places = tuple(row * LEADING * 4 for row in range(6))
     buffers = {

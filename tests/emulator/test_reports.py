@@ -25,7 +25,7 @@ BUFFERS = {"x": read(X), "y": written(64)}
 PADDED = {"x": read(X), "y": Buffer("out", np.full(64, np.nan, np.float32), row=7, pad=1)}
 SCRATCH = {**BUFFERS, "z": Buffer("scratch", np.zeros(8, np.float32))}
 INDEX = "  const int i = blockIdx.x * 32 + threadIdx.x;\n"
-#: By what is shown: a kernel's body, its launch and buffers, and kind, line and message of its only report.
+#: For each fault: a kernel's body, its launch and buffers, and the kind, line and message of its only report.
 ONE_REPORT = {
     "a race of two threads of a block": (
         """  __shared__ float s[33];
@@ -99,7 +99,7 @@ def test_bytes_of_one_word_belong_to_their_own_threads() -> None:
     assert not reports_of(text, Launch("f", 1, 64, ("x", "y")), BUFFERS)
 
 
-#: A sum of doubles by a loop of compare and swap, as the CUDA programming guide has it.
+#: A sum of doubles by a compare-and-swap loop, as in the CUDA programming guide.
 SWAPPED = """extern "C" __global__ void f(const float *x, double *y) {
   auto *at = (unsigned long long *)y;
   unsigned long long old = *at, assumed;
@@ -110,7 +110,7 @@ SWAPPED = """extern "C" __global__ void f(const float *x, double *y) {
 }"""
 
 
-#: What is changed in it, into what, and the line of the race.
+#: Changes of that kernel: the old text, the new text, and the line of the race, or 0.
 CHANGES = (
     ("", "", 0),
     ("*at,", "*(volatile unsigned long long *)at,", 0),
@@ -299,7 +299,7 @@ def test_worker_that_is_killed_while_it_writes_an_output_is_an_error(tmp_path: P
         run(worker, BUFFERS, [LAUNCH])
 
 
-@pytest.mark.long  # compiles the runtime once more
+@pytest.mark.long  # compiles the runtime again
 def test_portable_fibers_give_the_same_results(monkeypatch: pytest.MonkeyPatch) -> None:
     text = """extern "C" __global__ void f(const float *x, float *y) {
   __shared__ float s[32];
@@ -361,7 +361,7 @@ def test_grid_that_does_not_divide_into_clusters_is_refused() -> None:
 LOAD = "ptx::mbarrier_arrive_expect_tx(barrier, 1024); ptx::tma_load(to, &map, 0, 0, 0, barrier);"
 
 
-#: A line, and kind and message of the report of it.
+#: A statement, and the kind and message of the report on it.
 MISUSED = (
     ("if (threadIdx.x == 0) ptx::tma_load(to + 16, &map, 0, 0, 0, barrier);", "misaligned", "not a multiple of 128"),
     ("ptx::mbarrier_wait(barrier + 4, 0);", "mbarrier", "aligned to 8 bytes"),
@@ -381,7 +381,7 @@ MISUSED = (
 
 
 def misuses(bodies: Sequence[str], number: int, tensor: EmulatedTensorMap, x: np.ndarray) -> list[Diagnostic]:
-    """Return the reports of the kernel with one of these bodies."""
+    """Return the reports on the kernel whose body is `bodies[number]`; all bodies are compiled into one program."""
     texts = {i: f"{HEAD}  {body}\n  y[threadIdx.x] = 0.0f;\n}}\n" for i, body in enumerate(bodies)}
     launch, buffers = Launch("f", 1, 32, (tensor, "y")), {"x": read(x), "y": written(32)}
     (outcome,) = outcomes_among(texts, number, launch, buffers, orders=("forward",))
@@ -436,7 +436,7 @@ def test_checkout_elsewhere_that_shares_the_cache_names_the_same_line(tmp_path: 
 
 
 def test_bytes_that_were_not_announced_are_counted_before_and_after_the_last_arrival() -> None:
-    """Thread 1 arrives at `two` once `full` is complete, which the boxes reach in either order."""
+    """Thread 1 arrives at `two` when `full` is complete; the boxes of `two` and `full` land in either order."""
     body = """  __shared__ unsigned long long two;
   const unsigned second = ptx::smem_address(&two);
   if (threadIdx.x == 0) {
@@ -456,7 +456,7 @@ def test_bytes_that_were_not_announced_are_counted_before_and_after_the_last_arr
     messages = [next(r.message for r in outcome.reports if r.kind == "mbarrier") for outcome in outcomes]
     assert set(messages) == {"512 bytes more have landed than the phase announced, and it can never end"}
     lines = {next(r.line for r in outcome.reports if r.kind == "mbarrier") - LINE for outcome in outcomes}
-    assert lines == {6, 11}  # the load, and the last arrival
+    assert lines == {6, 11}  # of the load, and of the last arrival
 
 
 def test_load_that_was_not_waited_for_has_not_landed() -> None:

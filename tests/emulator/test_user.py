@@ -1,4 +1,4 @@
-"""Kernels written like users' files: each computes the same as NumPy, or is refused in one line."""
+"""Kernels as users write them: each gives the same result as NumPy, or is refused in one line."""
 
 import math
 import re
@@ -24,7 +24,7 @@ WORDS = RNG.integers(-(2**31), 2**31, 32).astype(np.int32)
 def outputs(
     entry: str, grid: Any, block: Any, buffers: dict[str, Buffer], *values: float, repeats: bool = True, **options: int
 ) -> dict[str, Any]:
-    """Outputs of a kernel; values: arguments after the buffers; options: those of a launch."""
+    """Return a kernel's outputs; values: the arguments after the buffers; options: fields of the Launch."""
     file = next(file for file, entries in ENTRIES.items() if entry in entries)
     return outputs_of(file, Launch(entry, grid, block, (*buffers, *values), **options), buffers, repeats)
 
@@ -92,7 +92,7 @@ extern "C" __global__ void f(const float *x, float *y) {
 
 
 _SWAP = "  for (int was, old = *at; (was = atomicCAS(at, old, 7)) != old;) old = was;"
-#: What is changed in it, into what, and kind, line and message of the report of that.
+#: Changes of the kernel: the old text, the new text, and the kind, line and message of the report, if any.
 CHANGES = (
     ("y[", "y[", "", 0, ""),
     ("= other[threadIdx.x];", f"= 0;\n  auto *at = (int *)other;\n{_SWAP}", "", 0, ""),
