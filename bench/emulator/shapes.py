@@ -36,7 +36,7 @@ _MORE = (
     *((8,), (40,), (7,), (65,), (32,), (16, 24, 8), (72, 16, 24), (24, 72, 40), (2,), (96,)),
     *((3, 1, 1024), (5, 1, 256), (7, 1, 8), (33, 1, 16), (5, 16, 16), (35, 1, 32), (7, 8, 8), (9, 32, 32)),
 )
-#: Whole tiles for kernels that support none of those above, because they need squares or larger tiles.
+#: Whole tiles for kernels that support none of the sizes above, because they need squares or larger tiles.
 _LARGE = ((64, 64, 64), (128, 128, 32), (128, 256, 64), (256, 256, 64))
 #: The fewest elements that fill whole units of 16 bytes in every storage type of at least two bytes.
 _UNIT = 8

@@ -128,7 +128,7 @@ def working_threads(before: Mapping[str, Spent], seconds: float) -> int | None:
     worked = [ns for ns in ran if ns > WORKING_SHARE * busiest]
     count = len(worked) + (sum(ran) - sum(worked) > WORKING_SHARE * busiest)
     at_once = math.ceil(sum(map(sum, grown.values())) * 1e-9 / seconds - WORKING_SHARE)
-    return max(1, min(count, at_once, cpus if cpus > 1 else count))  # a library's pools may differ from the kernel's
+    return max(1, min(count, at_once, cpus if cpus > 1 else count))  # threads of several pools may outnumber CPUs
 
 
 def family_times() -> dict[str, Spent]:

@@ -169,7 +169,7 @@ class OperandSet:
         self.change = change
 
     def stirring(self, draw: Draw, spots: list[Spots]) -> Iterator[None]:
-        """Yield before each call, after undoing or reapplying the change of an input element and poisoning the spots.
+        """Before each call, undo or reapply the change of one input element, poison the spots, and yield.
 
         Inputs on a GPU stay unchanged, since a write would wait on the stream.
         """

@@ -26,7 +26,7 @@ FASTEST = 0.1
 #: The time slice of a process on a shared CPU; a shorter call is often undisturbed.
 SLICE_S = 2e-3
 #: The microbenchmark of each numerics, by device; on a CPU its lanes grow with the threads, and a call takes about half
-# a millisecond.
+#: a millisecond.
 COMPUTE = {
     "cpu": {"fp32": "fma/n{lanes}k512/f32", "fp64": "fma/n{lanes}k256/f64"},
     "cuda": {

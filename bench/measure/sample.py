@@ -32,8 +32,8 @@ SAMPLE_S = 200e-6
 MAX_RESTORED = 32
 #: The least duration of a batch in clock steps.
 MIN_STEPS = 20
-#: A call longer than LONG_CALL_S hardly needs a waking call before it. Only one of the first MIN_SAMPLES samples, and
-#: one in LONG_WAKING, have one, since outputs are read early (`Spots.early_reads`) only in waking calls.
+#: A call longer than LONG_CALL_S hardly needs a waking call before it. A waking call precedes only one of the first
+#: MIN_SAMPLES samples, and one in LONG_WAKING, since outputs are read early (`Spots.early_reads`) only in waking calls.
 LONG_CALL_S, LONG_WAKING = 10e-3, 16
 #: Warming up repeats blocks of this length until neither the fastest call nor the clock rate changes by SETTLED.
 BLOCK_S = 10e-3
@@ -203,7 +203,7 @@ class Series:
     def sample(self) -> None:
         """Take one sample: make calls that wake threads and caches, time a batch, and store its seconds per call.
 
-        A batch is timed in stretches of one or more calls. Waking calls are prepared in the same way, but not kept.
+        A batch is timed in stretches of one or more calls. Waking calls are prepared alike; their times are discarded.
         """
         self._started = min(self._started, self.clock.now())
         if self.is_long:
@@ -220,7 +220,7 @@ class Series:
         for stretch, took in zip(stretches[waking:], seconds, strict=True):
             if self.cuts and stretch.is_single:
                 (self.known_s if stretch.known else self.new_s).append(took)
-        if self.cuts and not self._random.randrange(APART_EVERY):  # amid sampling, so that no kernel can expect it
+        if self.cuts and not self._random.randrange(APART_EVERY):  # between samples, so that no kernel can expect it
             self.take_apart()
         is_due = len(self.samples) == self._first_waking + 1 or not self._random.randrange(AHEAD_EVERY)
         if is_due and self._evict and self.check_output and not self.is_long:
@@ -378,7 +378,7 @@ class Series:
         return min([self._call_s, *self.samples[-1:]]) >= LONG_CALL_S
 
     def mark(self) -> Mark:
-        """Return the present state: `forget` discards later samples, and `set_aside` also restores `spent_s`."""
+        """Return the present state, for `forget`, which discards later samples, or `set_aside`, which repeats them."""
         return Mark(len(self.samples), self.spent_s)
 
     @property

@@ -14,7 +14,7 @@ from kernelmark.bench.plan.dtypes import Array
 ALPHA = 0.05
 #: The fewest samples whose order statistics form a 95 % interval: 1 - 2 * (1/2)^6 = 96.9 %, with five only 93.8 %.
 MIN_SAMPLES = 6
-#: Autocovariances are computed one by one up to this even number of lags, which is fast for few lags.
+#: Up to this even number of lags, autocovariances are computed one by one, which is faster than by FFT.
 _LAGS = 16
 #: With fewer samples no correlation can be estimated.
 _CORRELATED = 16

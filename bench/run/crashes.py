@@ -30,7 +30,7 @@ from kernelmark.bench.run.family import below
 from kernelmark.bench.run.progress import Progress
 from kernelmark.bench.run.worker import Reply
 
-#: The most idle workers that are kept for later jobs with their keys; beyond, the least recently used worker is ended.
+#: The most idle workers that are kept for later jobs; if there are more, the least recently used worker is ended.
 MAX_WAITING = 4
 #: A signal from another process may have nothing to do with a kernel: the contenders that were being called are
 #: blamed only after this many workers were killed.
@@ -161,7 +161,7 @@ class Worker:
         return sum(end - begin for begin, end in self._stops)
 
     def _ran_s(self, since_s: float) -> float:
-        """Return the seconds from a time to the last look, without those in which this process was stopped."""
+        """Return the seconds from a time to the last look, minus the seconds for which this process was stopped."""
         return self._looked_s - since_s - sum(max(0.0, end - max(begin, since_s)) for begin, end in self._stops)
 
     def _overdue(self, job: Job, call: Call | None) -> Death | None:

@@ -69,9 +69,9 @@ class Stock:
             for at, share in caches.items()
         }
         self.sets: dict[Place, list[OperandSet]] = {}
-        #: For each place, the numbers of its sets, from the one used longest ago to the one used last by any contender.
+        #: For each place, the numbers of its sets, the least recently used (by any contender) first.
         self.by_last_use = {at: [*range(rotated.sets)] for at, rotated in self.rotations.items()}
-        #: For each place on the CPU, a set in the memory of the first set, whose operands begin off a cache line.
+        #: For each place on the CPU, a moved set: in the first set's memory, with operands that begin off cache lines.
         self.moved: dict[Place, OperandSet] = {}
         self.draw = Draw(problem, job.seed)
         for place, device in devices.items():
@@ -108,7 +108,7 @@ class Stock:
         return self._checksums[order]
 
     def lay_out(self, moved: bool) -> None:
-        """Load the drawn values into the sets that begin off a cache line if `moved`, otherwise into the first sets."""
+        """Load the drawn values into the moved sets if `moved`, otherwise into the first sets, in the same memory."""
         for place, shifted in self.moved.items():
             operands = shifted if moved else self.sets[place][0]
             operands.fence()

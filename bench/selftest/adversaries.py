@@ -149,7 +149,7 @@ def _tried(check: str, cheat: Cheat, seed: int, tick: Tick) -> Finding:
 def caught(
     check: str, honest: Measurement, cheating: Measurement, statuses: tuple[Status, ...], note: str = ""
 ) -> Finding:
-    """Return a finding. It holds if the cheat has one of `statuses` and no time (or `note`); the honest one is ok."""
+    """Return a finding that holds if the cheat has one of `statuses` and no time (or `note`), and the other is ok."""
     is_seen = note in cheating.disturbed if note else not cheating.samples
     holds = honest.status == Status.OK and cheating.status in statuses and is_seen
     why = cheating.reason or (note and cheating.disturbed)

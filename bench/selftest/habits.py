@@ -132,7 +132,7 @@ def in_place(problem: Any, x: Any) -> Launch:
 
 
 def unless_soon(compute: Launch, otherwise: Launch) -> Launch:
-    """Return a launch of `compute`; of `otherwise` if the last call ended less than max(0.2 ms, 2x its time) ago."""
+    """Return a launch: `compute`, or `otherwise` if the last call ended less than 0.2 ms (or twice its time) ago."""
     ended_s = took_s = 0.0
 
     def launch() -> None:
