@@ -1,4 +1,4 @@
-"""Planted breaches of the stub driver's rules, calls that it refuses, faults of the device, and what breaks no rule."""
+"""Planted breaches of the stub driver's rules, calls that it refuses, faults of the device, and permitted calls."""
 
 import os
 from ctypes import c_uint32, c_uint64
@@ -12,9 +12,9 @@ from stub.programs import code, device, error_of, holding, launch, new_stream, n
 
 
 def launch_elsewhere(is_forked=False, is_joined=False):
-    """Launch on another stream between two records, forked from the timed stream and joined to it if so asked.
+    """Launch on another stream between two event records, forked from the timed stream and joined to it if wanted.
 
-    Return the span, which misses what is not joined.
+    Return the span between the events, which does not include launches that are not joined.
     """
     timed, other, kernel = new_stream(), new_stream(), nothing()
     fork, join = [lambda: other.wait(timed)] * is_forked, [lambda: timed.wait(other)] * is_joined
@@ -34,7 +34,7 @@ BLOCKING = {
 
 
 def call_while_held(function):
-    """Make a call while a stream is held; return the status, where the driver would not return."""
+    """Make a call while a stream is held; return the stub's status. The real driver would not return."""
     stream, (_, address) = new_stream(), driver.cuMemAlloc(device() and 16)
     with holding(stream):
         status, *_ = BLOCKING[function](SimpleNamespace(stream=stream, event=record(stream), address=address))
@@ -61,7 +61,7 @@ def leave_everything():
 
 
 def capture_without_joining():
-    """End a capture while another stream still has work of it."""
+    """End a capture while another stream still has captured work that is not joined."""
     first, second, kernel = new_stream(), new_stream(), nothing()
     _, event = driver.cuEventCreate(0)
     driver.cuStreamBeginCapture(first.handle, driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED)
@@ -133,7 +133,7 @@ def memory_that_runs_out():
 
 
 def clock_that_jumps():
-    """Return the spans of launches of 1 us in milliseconds: of a sound kernel, then twice of one that lets it jump."""
+    """Return the spans in milliseconds of three launches of 1 us: a sound kernel, then two at which time jumps."""
     stream, sound, struck = new_stream(), nothing(), nothing("struck")
     os.environ.update(KM_STUB_FAULT="clock", KM_STUB_FAULT_AT="truc")
     return [span(stream, lambda kernel=kernel: launch(stream, kernel)) for kernel in (sound, struck, struck)]
@@ -144,6 +144,6 @@ def illegal_address():
     os.environ.update(KM_STUB_FAULT="illegal", KM_STUB_FAULT_AT="truc")
     launch(stream, sound)
     statuses = [driver.cuCtxSynchronize()[0]]
-    launch(stream, struck)  # the error is not yet known
+    launch(stream, struck)  # the driver reports the error later
     statuses += [driver.cuCtxSynchronize()[0], driver.cuMemAlloc(16)[0], driver.cuStreamQuery(stream.handle)[0]]
     return [str(status.name) for status in statuses]

@@ -1,4 +1,4 @@
-"""Calls functions in turn, as library.on_stub asks for them, and prints what they return as JSON."""
+"""Calls the functions that library.on_stub requests, in turn, and prints their results as JSON."""
 
 import atexit
 import gc
@@ -12,12 +12,12 @@ from stub import control
 from stub.library import BEGIN
 from stub.recording import RECORDED, Recorder
 
-# What a call leaves is collected before the next.
+# Garbage of a call is collected before the next call.
 values = {}
 recorder = Recorder()
 if recorded := os.environ.get(RECORDED):
     recorder.start()
-    atexit.register(recorder.write, Path(recorded))  # the first one runs last, after what libraries do at exit
+    atexit.register(recorder.write, Path(recorded))  # registered first, so that it runs last
 for name, (function, *arguments) in json.loads(sys.argv[1]).items():
     control.note(BEGIN + name)
     module, _, attribute = function.partition(":")

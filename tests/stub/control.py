@@ -1,4 +1,4 @@
-"""What a test sets in the stub driver that its process has loaded: lengths of launches, what runs them, the time."""
+"""Controls the stub driver in this process: the lengths of launches, the function that runs them, the time."""
 
 import ctypes
 
@@ -7,7 +7,7 @@ _LIBRARY.km_stub_now.restype = _LIBRARY.km_stub_emulating.restype = ctypes.c_lon
 
 
 class Launch(ctypes.Structure):
-    """A launch as the driver hands it over: `args` are the addresses of the parameters' bytes."""
+    """A launch as the driver passes it on; `args` are the addresses of the parameters' bytes."""
 
     _fields_ = (
         ("entry", ctypes.c_char_p),
@@ -26,11 +26,11 @@ class Launch(ctypes.Structure):
 
 
 _Callback = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(Launch))
-_callbacks = []  # the driver holds no reference
+_callbacks = []  # kept here, since the driver holds no reference
 
 
 def run_launches_with(run):
-    """Hand every launch to `run` when its turn comes; what it returns is the driver's status, 0 for success."""
+    """Pass every launch to `run` when its turn comes; `run` returns the driver's status, 0 for success."""
     _callbacks[:] = [_Callback(lambda launch: run(launch.contents))]
     _LIBRARY.km_stub_on_launch(_callbacks[0])
 
@@ -56,7 +56,7 @@ def emulating_s():
 
 
 def allocation(address):
-    """Return where the memory that holds an address begins and its size in bytes, or None."""
+    """Return the start and the bytes of the allocation that contains an address, or None."""
     base, size = ctypes.c_size_t(), ctypes.c_size_t()
     is_allocated = _LIBRARY.km_stub_allocation(ctypes.c_size_t(address), ctypes.byref(base), ctypes.byref(size))
     return (base.value, size.value) if is_allocated else None

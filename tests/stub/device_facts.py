@@ -1,4 +1,4 @@
-"""Facts of a device's clock, streams and memory, each a function, on the stub driver and the stand-in for CuPy."""
+"""Facts about a device's clock, streams and memory, one function each, on the stub driver and a fake CuPy."""
 
 import os
 from dataclasses import replace
@@ -28,10 +28,10 @@ from stub.programs import code, launch, new_stream, nothing
 
 
 def holds(fact):
-    """Return the traceback of what speaks against a fact, or ""."""
+    """Return "" if a fact holds, otherwise the traceback of its function."""
     try:
         globals()[fact]()
-    except BaseException:  # pytest's failures are no exceptions
+    except BaseException:  # pytest's failures are not Exceptions
         return format_exc()
     return ""
 

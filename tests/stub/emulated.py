@@ -1,4 +1,4 @@
-"""Runs the launches of the stub driver in the emulator: device memory in, device memory out, complaints kept."""
+"""Runs the launches of the stub driver in the emulator, on the stub's device memory, and collects complaints."""
 
 import ctypes
 import hashlib
@@ -17,19 +17,19 @@ from kernelmark.bench.measure import launch
 from kernelmark.bench.measure.compile import compile_cubin
 from stub import control
 
-FAILED = 719  # CUDA_ERROR_LAUNCH_FAILED, after which a context answers nothing any more
+FAILED = 719  # CUDA_ERROR_LAUNCH_FAILED, after which a context is unusable
 MAGIC = b"KMTMAP1\0"
-#: The driver's numbers of the types of a tensor map's elements, with their sizes in bytes.
+#: The bytes of a tensor map's element, by the driver's number of its type.
 ITEM_BYTES = {0: 1, 1: 2, 2: 4, 3: 4, 4: 8, 5: 8, 6: 2, 7: 4, 8: 8, 9: 2, 11: 4}
 TF32 = 11
 
 
-#: A kernel that the emulator can run: its source, all entries that go into the program, and its own.
+#: A kernel that the emulator can run: its source, all entries of the program, and the kernel's entry.
 Known = namedtuple("Known", "source entries entry")
 
 
 class Emulator:
-    """Runs launches of kernels that launchers compile, by their symbols; equal ones on equal memory run once."""
+    """Runs launches of kernels that launchers have compiled. Equal launches on equal memory are run once."""
 
     def __init__(self):
         self.complaints = []
@@ -40,7 +40,7 @@ class Emulator:
         launch.compile_cubin = self._compiled
 
     def _compiled(self, source, entries, *more):
-        """Compile as asked, and take the kernels, but none that waits for a clock, which the emulator does not have."""
+        """Compile a program and register its kernels, except those that wait for a clock, which the emulator lacks."""
         cubin = compile_cubin(source, entries, *more)
         if source != "selftest/spin.cu":
             self._known |= {symbol: Known(source, tuple(entries), entry) for entry, symbol in cubin.symbols.items()}
@@ -82,9 +82,9 @@ class Emulator:
 
 
 class Memory:
-    """The blocks of device memory that a launch's parameters point to, each from there to its end or to the next.
+    """The blocks of device memory of a launch: from each pointer parameter to the next one or the allocation's end.
 
-    A parameter is an address where it has 8 bytes and lies in memory that the driver has given out.
+    A parameter counts as a pointer if it has 8 bytes and is an address in memory that the driver has allocated.
     """
 
     def __init__(self, parameters):
@@ -101,7 +101,7 @@ class Memory:
         ctypes.memmove(self.blocks[name][0], content, len(content))
 
     def argument(self, raw):
-        """Return a parameter as the emulator takes it: a buffer's name, a tensor map, or its bytes."""
+        """Return a parameter in the emulator's form: a buffer's name, a tensor map, or its bytes."""
         address = _address(raw)
         if address is None:
             return np.void(raw)
@@ -118,7 +118,7 @@ def _address(raw):
 
 
 def _tensor_map(raw, name):
-    """Decode what driver/tensor_map.cpp encodes. Raises AssertionError for what the emulator has no map for."""
+    """Decode a tensor map that driver/tensor_map.cpp encoded. Raises AssertionError if the emulator lacks such maps."""
     sizes, pitches, box = (struct.unpack_from(f, raw, at) for f, at in (("<4Q", 16), ("<3Q", 56), ("<3I", 88)))
     rank, kind, swizzle, _, *corners = struct.unpack_from("<4B6b", raw, 108)
     if corners[-1]:

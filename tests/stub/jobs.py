@@ -1,4 +1,4 @@
-"""Jobs of the project on the stub driver: its own launcher, clock and verification, kernels run by the emulator."""
+"""Jobs on the stub driver, with the project's launcher, clock and verification; the emulator runs the kernels."""
 
 import os
 from contextlib import redirect_stdout
@@ -35,7 +35,7 @@ def verified(kernel, problem, launcher="cuda-core", mode=Mode.VERIFY):
 
 
 def transferred(kernel, problem, mode=Mode.VERIFY):
-    """Run a transfer, in pieces of 4 KiB if in any, and the work on arrival in the emulator."""
+    """Run a transfer in pieces of at most 4 KiB, and the kernels of its work on arrival in the emulator."""
     emulator = _in_pieces()
     return _job(kernel, problem, Mode(mode)) | {"complaints": emulator.complaints}
 
@@ -43,7 +43,7 @@ def transferred(kernel, problem, mode=Mode.VERIFY):
 def timed_once(kernel, problem):
     """Time one call of a transfer on a held stream; return the seconds between the events.
 
-    A job would call again and again where the events see nothing of a call.
+    A job would repeat the call for ever if the events do not cover it.
     """
     _in_pieces()
     device, chosen, parsed = get_device("cuda"), discover().kernels[kernel], discover().problem(problem)
@@ -53,7 +53,7 @@ def timed_once(kernel, problem):
 
 
 def agreed(kernel):
-    """Compare the emulator's verdict on a kernel's smallest case with the device's, as `make gpu` does."""
+    """Compare the device's result of a kernel's smallest case with the emulator's, as `make gpu` does."""
     Emulator()
     return list(agreement.replies([kernel]))
 
@@ -66,7 +66,7 @@ def launched_alone(kernel, problem):
 
 
 def summed(kernel, problem, whole=2**40):
-    """Verify a sum of gradients on a host of `whole` bytes, and beside it one on the device with the same operands."""
+    """Verify a sum of gradients on a host with `whole` bytes, and a sum on the device of the same operands."""
     Emulator()
     with patch.object(cuda, "whole_bytes", lambda: whole):
         rows = run_job(Job((problem,), (kernel, "aggregate/cuda.device"), Mode.VERIFY, (), 0, Budget(), threads=1))
@@ -74,7 +74,7 @@ def summed(kernel, problem, whole=2**40):
 
 
 def between_gpus(kernel, problem, mode=Mode.VERIFY, plugin=""):
-    """Run a kernel whose operands lie on several GPUs; its sums are run in the emulator as they are compiled."""
+    """Run a kernel whose operands are on several GPUs; the emulator runs the kernels that it compiles for sums."""
     from stub.rehearsed import REHEARSED
 
     discover((plugin,) if plugin else ())
@@ -108,9 +108,9 @@ def refused_map():
 
 
 def timed(kernel, problem, mode, launcher="cuda-core", length_ns=20_000_000, host_ns=3_000):
-    """Time a kernel, which may be a cheat, on a problem by the virtual clock; return the samples too.
+    """Time a kernel, which may be a cheat, on a problem with the virtual clock; return its row's fields.
 
-    The host's clock is the virtual one as well, since the emulator's time is no part of a launch.
+    The host also uses the virtual clock, since the time that the emulator takes is not part of a launch.
     """
     discover((plugin("cheats"),))
     control.launches_take(length_ns)
@@ -146,7 +146,7 @@ def way(name):
 
 
 class VirtualTime:
-    """The host's clock, which moves as the driver's does, and by a microsecond with each look."""
+    """A clock for the host that moves with the driver's clock, and by a microsecond each time it is read."""
 
     _looks = 0
 
@@ -155,13 +155,13 @@ class VirtualTime:
         return control.now_ns() * 1e-9 + self._looks * 1e-6
 
     def sleep(self, seconds):
-        """Return at once: nothing has to settle."""
+        """Return at once, since no threads have to settle."""
 
 
 def _in_pieces():
-    """Let transfers go in pieces of 4 KiB, by the virtual clock, and the work on arrival run in the emulator."""
+    """Divide transfers into pieces of 4 KiB, use the virtual clock, and return the emulator that runs kernels."""
     _streams.LEAST_BYTES = _streams.Slot.NBYTES = 4096
-    control.launches_take(50_000)  # so that a sample is a few calls
+    control.launches_take(50_000)  # so that a sample has a few calls
     timing.time = VirtualTime()
     return Emulator()
 

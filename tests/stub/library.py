@@ -1,4 +1,4 @@
-"""Builds the stub driver, and PyCUDA against it, and runs Python on it in a process: no other test may see a driver."""
+"""Builds the stub driver, and PyCUDA against it, and runs Python on it in processes, so no other test sees a driver."""
 
 import json
 import os
@@ -18,7 +18,7 @@ from kernelmark.bench.measure.compile import header_folders
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-#: What a line of the log begins with where a call begins; its name follows.
+#: The first word of the log's line at which a call begins; the call's name follows.
 BEGIN = "begin "
 FLAGS = ("-std=c++20", "-O1", "-g", "-fPIC", "-shared", "-Wall", "-Wextra", "-Werror", "-Wl,-soname,libcuda.so.1")
 
@@ -54,9 +54,9 @@ class Run:
 
 
 def environment(packages=None, **variables):
-    """Return the environment of a process that has the stub for its driver.
+    """Return the environment of a process that uses the stub driver.
 
-    packages: a folder that Python looks into besides this checkout, its tests and its tools.
+    packages: a folder of Python's path, in addition to this checkout, its tests and its tools.
     """
     libraries = os.pathsep.join(filter(None, (str(library_folder()), os.environ.get("LD_LIBRARY_PATH"))))
     places = (ROOT, ROOT / "tests", ROOT / "tools", HERE / "stand_in", packages)
@@ -66,10 +66,10 @@ def environment(packages=None, **variables):
 
 
 def on_stub(calls, folder, *, packages=None, **variables):
-    """Call functions in turn in one process that has the stub for its driver; return the runs by their names.
+    """Call functions in turn in one process that uses the stub driver; return the runs by their names.
 
-    calls: `module:function` and its arguments, by the name of the run. The run `end` is what the driver logs as the
-    process ends. packages: as in `environment`. Raises AssertionError with what the process wrote where it fails.
+    calls: `module:function` and its arguments, by the name of the run. The run `end` has the driver's log of the end of
+    the process. packages: as in `environment`. Raises AssertionError with the process's output if it fails.
     """
     log = folder / "driver.log"
     command = [sys.executable, "-m", "stub.calling", json.dumps(calls)]
@@ -80,7 +80,7 @@ def on_stub(calls, folder, *, packages=None, **variables):
 
 
 def _runs(values, log):
-    """Divide the log at the notes with which each call begins."""
+    """Divide the log at the lines at which calls begin."""
     logs = {}
     for line in log:
         if line.startswith(BEGIN):
@@ -91,9 +91,9 @@ def _runs(values, log):
 
 
 VERSION = "2026.1"
-#: With the one header of the driver that comes in a wheel of its own, cudaProfiler.h.
+#: Packages to build PyCUDA; the second has cudaProfiler.h, the only driver header in a separate wheel.
 BUILD_TOOLS = ("setuptools", "nvidia-cuda-profiler-api<14")
-#: Without optimisation, since the tests wait for the build, and on the stub no time is PyCUDA's own.
+#: PyCUDA's configuration, without optimisation: tests wait for the build, and PyCUDA's speed does not matter here.
 SITE_CONFIG = """\
 CUDA_INC_DIR = {headers!r}
 CUDADRV_LIB_DIR = [{driver!r}]
@@ -105,7 +105,7 @@ LDFLAGS = ["-s"]
 
 
 def pycuda_folder():
-    """Return a folder with PyCUDA and what it imports, in the cache. Raises CompileError where it cannot be."""
+    """Return a cached folder with PyCUDA and the packages that it imports. Raises HostCompileError."""
     made = build.programs() / _name()
     build._once(made, _fill)
     return made
@@ -137,12 +137,12 @@ def _fill(folder):
 
 
 def _join(folder):
-    """Make one source of a folder's: the compiler takes 4 s for all of Boost.Python at once, 28 s file by file."""
+    """Join a folder's sources into one: the compiler takes 4 s for all of Boost.Python at once, 28 s file by file."""
     parts = [part.rename(part.with_suffix(".ipp")) for part in sorted(folder.rglob("*.cpp"))]
     (folder / "all.cpp").write_text("".join(f'#include "{part}"\n' for part in parts))
 
 
 def _pip(tools, command, *words):
-    """Run pip with the build tools and NumPy of here: an environment of its own would fetch NumPy twice."""
+    """Run pip with these build tools and the installed NumPy; a build environment would download NumPy again."""
     pip = (sys.executable, "-m", "pip", command, "--quiet", "--disable-pip-version-check", "--no-build-isolation")
     build._run(["env", f"PYTHONPATH={tools}", *pip, *words], f"PyCUDA {VERSION} is not built")

@@ -1,4 +1,4 @@
-"""What tests do on the stub driver with the real cuda-core, each function in a process of its own."""
+"""Functions that tests call in processes with the stub driver and the real cuda-core."""
 
 import ctypes
 from contextlib import contextmanager, nullcontext
@@ -25,7 +25,7 @@ def new_stream():
 
 
 def nothing(name="nothing"):
-    """Return a kernel that does nothing with an address and an int, loaded anew."""
+    """Load a kernel with two parameters, an address and an int, that does nothing; return it."""
     return core.ObjectCode.from_cubin(code(name)).get_kernel(name)
 
 
@@ -77,7 +77,7 @@ def error_of(call):
 
 @contextmanager
 def holding(stream):
-    """Hold the stream, which waits for a word in pinned memory, while the body runs."""
+    """Hold the stream, which waits for a word in pinned memory, while the context lasts."""
     flag = core.LegacyPinnedMemoryResource().allocate(4)
     word, geq = ctypes.c_uint32.from_address(int(flag.handle)), driver.CUstreamWaitValue_flags.CU_STREAM_WAIT_VALUE_GEQ
     word.value = 0
@@ -90,7 +90,7 @@ def holding(stream):
 
 
 def held_span():
-    """Return the span of ten launches that cost the host more than the device, held back and not."""
+    """Return the span of ten launches that cost the host more than the device, with and without a held stream."""
     control.launches_take(1_000)
     control.host_takes(5_000)
     stream, kernel, spans = new_stream(), nothing(), {}
@@ -108,7 +108,7 @@ def held_span():
 
 
 def launches_read():
-    """Return what calls are reported to launch, and how many of these launches ran meanwhile and afterwards."""
+    """Return the launches that `launched` reports for each call, and how many had run before and after a real call."""
     stream, ran = new_stream(), []
     at = int(stream.handle)
     control.run_launches_with(lambda launched: ran.append(launched.entry) or 0)

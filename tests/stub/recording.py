@@ -1,4 +1,4 @@
-"""Records which calls in bench and kernels a process executes, and tells which functions of packages it left out."""
+"""Records the calls that a process executes in bench and kernels, and finds functions of packages left uncalled."""
 
 import dis
 import json
@@ -15,7 +15,7 @@ FOLDERS = (f"{ROOT}/bench/measure/", f"{ROOT}/bench/run/", f"{ROOT}/bench/selfte
 
 
 class Recorder:
-    """Traces the functions of FOLDERS until every instruction of theirs that calls is noted."""
+    """Traces functions of FOLDERS until all of their call instructions have been recorded."""
 
     def __init__(self):
         self._places = set()
@@ -50,7 +50,7 @@ def _file(name):
 
 
 def _ends(code):
-    """Return where each call of a function ends in the source, last line and column, by the call's offset."""
+    """Return the end of each call in a function's source (line, column), by the offset of its instruction."""
     call_ends = {}
     for instruction in dis.get_instructions(code):
         where = instruction.positions
@@ -59,22 +59,22 @@ def _ends(code):
     return call_ends
 
 
-#: Packages whose functions run on the stub, and those that cannot: a stand-in for CuPy runs in its place, and
-#: cuda.pathfinder looks for cuBLAS and cuDNN.
+#: Packages whose functions run on the stub, and packages that cannot: CuPy is replaced by a fake, and cuda.pathfinder
+#: looks for cuBLAS and cuDNN.
 ON_STUB = ("cuda.core.", "cuda.bindings.", "libcuda.", "pycuda.")
 SIGNATURE_ONLY = ("cuda.pathfinder.", "cupy.", "cudnn.", "libcublas.", "libcudnn.", "nvmath.", "pynvml.")
 
 
 def recorded_in(folder):
-    """Return the environment variable with which a process on the stub records its calls in the folder."""
+    """Return the environment variable that makes a process on the stub record its calls in the folder."""
     return {RECORDED: str(folder / "calls.json")}
 
 
 def unexecuted(folder, packages):
-    """Return what is missing: functions of these packages that are called, and were not executed when it was recorded.
+    """Return functions of these packages that our code calls, but that no recorded process executed.
 
-    A package of which nothing is called is missing too, and so is a function of a package that is neither on the stub
-    nor among those whose signatures are all that can be checked.
+    Also return packages of which no function is called, and functions of packages that are neither in ON_STUB nor in
+    SIGNATURE_ONLY.
     """
     import conformance
 

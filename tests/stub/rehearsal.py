@@ -1,8 +1,8 @@
-"""`make gpu` on the stub driver, by an agenda of a few kernels, through the real cuda-core and the emulator.
+"""`make gpu` on the stub driver, with an agenda of a few kernels, through the real cuda-core and the emulator.
 
-GPU_FAULTS has the fault of the device in each task, as JSON: its name in tests/stub/driver/faults.cpp, and where it
-comes. As a plug-in this module leaves those kernels in the process that carries tasks out, and brings the faults; run
-by itself it uses one slot.
+GPU_FAULTS is JSON with the device's fault in each task: its name in tests/stub/driver/faults.cpp, and its place. As a
+plug-in, this module removes all other kernels from the process that carries out tasks, and causes the faults. As a
+program, it uses one slot.
 """
 
 import json
@@ -20,7 +20,7 @@ from kernelmark.bench.plan.case import Plan
 from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.selftest import clocks
 
-#: Kernels whose launches differ: plain, with scalars and much shared memory, in place, and without shared memory.
+#: The kernels that stay: plain, with scalars and much shared memory, in place, and without shared memory.
 KEPT = ("gemm/cuda.tiled", "gemm/cuda.async", "transpose/cuda.tiled_inplace", "copy/cuda.vectorised")
 GEMM, COPY = "gemm/m33n31k17/f32/NT", "copy/m3n5/f32"
 TILES = ("BM=64,BN=64,BK=8,WM=32,WN=32,TM=4,TN=8,STAGES=2", "BM=32,BN=64,BK=8,WM=32,WN=32,TM=4,TN=8,STAGES=2")
@@ -29,7 +29,7 @@ HANGS = any(fault == "hang" for fault, _ in FAULTS.values())
 
 
 class FewTasks(gpu_tasks.Tasks):
-    """Every kind of task that the stub can carry out, in the order of their worth; the clocks bar kernels, so last."""
+    """Every kind of task that the stub can carry out. The clocks have the least value, since they exclude kernels."""
 
     def all(self):
         launched = ("verify", "pycuda") if find_spec("pycuda") else ("verify",)
@@ -49,7 +49,7 @@ class FewTasks(gpu_tasks.Tasks):
 
 
 def without_ceilings(*words, **more):
-    """Return a plan without the ceilings of figures, whose kernels an emulator would be at for minutes."""
+    """Return a plan without ceilings, whose kernels would take minutes in the emulator."""
     return Plan(*words, **{**more, "ceilings": False})
 
 
@@ -57,7 +57,7 @@ carry_out = gpu_slot.Slot.carry_out
 
 
 def faulty(slot, question):
-    """Carry out tasks on a device that has their fault, if any: with workers of their own, which have it from birth."""
+    """Carry out tasks in new workers, on a device with the tasks' fault, if any, from the start."""
     wanted = [FAULTS[task.name] for task in question.tasks if task.name in FAULTS]
     slot._workers.close()
     for name, value in zip(("KM_STUB_FAULT", "KM_STUB_FAULT_AT"), wanted[0] if wanted else ("", ""), strict=True):
@@ -67,7 +67,7 @@ def faulty(slot, question):
 
 gpu_slot.Slot.carry_out = faulty
 gpu_tasks.Plan = without_ceilings
-# A busy machine takes its time to emulate.
+# The limits allow for slow emulation on a busy machine.
 gpu_tasks.TIMEOUT_S = agreement.SILENCE_S = clocks.SILENCE_S = 10.0 if HANGS else 60.0
 KERNELS = discover().kernels
 for id_ in set(KERNELS) - set(KEPT):
@@ -77,6 +77,6 @@ if __name__ == "__main__":
     import gpu
     import gpu_report
 
-    gpu_report.find_spec = lambda name: None  # figures take longer than all else
+    gpu_report.find_spec = lambda name: None  # no figures, which take longer than the rest
     gpu.Tasks, gpu.LEAST_S, gpu.WATCHED_S = FewTasks, 120.0, 0.0
     sys.exit(gpu.main(["--dirty", "--plugin", str(Path(__file__).resolve()), *sys.argv[1:]]))

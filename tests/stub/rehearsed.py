@@ -1,4 +1,4 @@
-"""Runs the launches of the process that imports this module in the emulator, on the stub driver."""
+"""Imported in a process with the stub driver, this module runs the process's launches in the emulator."""
 
 import time
 
@@ -15,7 +15,7 @@ class Rehearsed(Emulator):
 
 
 class UnemulatedTime:
-    """Python's `time` without what launches took to be emulated, as the paced driver counts it too."""
+    """Python's `time` minus the time that emulation took, as the paced stub driver counts time."""
 
     sleep = staticmethod(time.sleep)
 

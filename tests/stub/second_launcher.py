@@ -1,4 +1,4 @@
-"""What tests do with the project's launchers and the real PyCUDA on the stub driver."""
+"""Functions that tests call with the project's launchers and the real PyCUDA on the stub driver."""
 
 from unittest.mock import patch
 
@@ -25,7 +25,7 @@ def prepared(*arguments, source=NOTHING, launcher="pycuda"):
 
 
 def parameters(launcher):
-    """Return the values of parameters as the kernel gets them: an address, an int, a struct, a float, a long long."""
+    """Return the parameters' values that the kernel gets: an address, an int, a struct, a float, a long long."""
     device, got = get_device("cuda"), []
     if launcher == "pycuda":
         take_stream(device)
@@ -39,7 +39,7 @@ def parameters(launcher):
 
 
 def refused_stream():
-    """Set up a launch where the device's stream is not PyCUDA's; return why that is refused."""
+    """Set up a launch while the device's stream is not PyCUDA's stream; return the error."""
     device = get_device("cuda")
     take_stream(device)
     device.run_on(cupy.cuda.Stream(non_blocking=True))
@@ -49,7 +49,7 @@ def refused_stream():
 
 
 def refused_by_the_driver():
-    """Ask for PyCUDA's stream where the driver creates none; return the error, after which the process must end."""
+    """Ask for PyCUDA's stream when the driver creates no stream; return the error. The process must then end."""
     import pycuda.driver as driver
 
     with patch.object(driver, "Stream", side_effect=driver.Error("no stream")):

@@ -35,9 +35,9 @@ def test_no_rule_is_broken_but_by_the_call_that_synchronises_in_a_capture(runs):
     ("name", "expected"),
     [
         ("properties", [1, "kernelmark stub", "sm_90", 132, True]),
-        # The length of the launches, to an ulp of float32 milliseconds.
+        # A span is the length of its launches, rounded to float32 milliseconds.
         ("spans", [float(np.float32(ms)) for ms in (0.0, 1e-6, 0.999999, 617.283945)]),
-        # Eleven calls follow the first record, the tenth launch and the last record, 5 us each, unless they are held.
+        # Without holding, the span has the host cost of eleven calls, 5 us each, between the two records.
         ("held_span", {"free": float(np.float32(0.055)), "held": float(np.float32(0.010))}),
     ],
 )
@@ -84,7 +84,7 @@ WAITING = ("cuStreamSynchronize", "cuEventSynchronize", "cuCtxSynchronize")
 OTHERS = ("cuMemAlloc_v2", "cuMemFree_v2", "cuLibraryLoadData", "cuMemcpyHtoDAsync_v2")
 BLOCKING = dict.fromkeys(WAITING, "CUDA_ERROR_LAUNCH_TIMEOUT") | dict.fromkeys(OTHERS, "CUDA_SUCCESS")
 BAD, SHARED = "CUDA_ERROR_INVALID_VALUE", {"shmem_size": 49153}
-#: The breach, a function with its arguments, what it returns, and what the one violation that it causes has.
+#: A breach (a function with its arguments), its result, and a part of the only violation that it causes.
 BREACHES = [
     (("launch_elsewhere",), 0.0, "nothing ran on stream"),
     (("launch_elsewhere", True), 0.0, "nothing ran on stream"),
@@ -100,7 +100,7 @@ BREACHES = [
     (("encoded_map", 0, 32, 64), BAD, "expected a multiple of 128"),
     (("encoded_map", 0, 64), BAD, "a box no wider than its swizzle"),
 ]
-#: What breaks no rule, with what it returns. More shared memory than there is is refused where it is asked for.
+#: Calls that break no rule, with their results. The last one requests more shared memory than exists, and is refused.
 ALLOWED = [
     (("launch_elsewhere", True, True), float(np.float32(0.001))),
     (("copy_pinned_while_held",), None),

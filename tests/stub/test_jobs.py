@@ -1,4 +1,4 @@
-"""Kernels end to end on the stub driver: the project's launcher, clock and verification over the real cuda-core."""
+"""Kernels end to end on the stub driver, with the project's launcher, clock and verification and the real cuda-core."""
 
 import re
 
@@ -8,7 +8,7 @@ from stub.library import on_stub
 from stub.recording import recorded_in, unexecuted
 
 PLAIN = ("gemm/cuda.tiled", "gemm/m33n31k17/f32/NT")
-#: Kernels and problems, with what the log must have of one of their launches.
+#: Kernels and problems, each with a text that the log must have about one of its launches.
 VERIFIED = {
     "plain": (*PLAIN, "grid 1 2 1, block 32 32 1"),
     "dynamic shared memory": ("gemm/cuda.async@BM=128,BN=256", "gemm/m33n31k17/f32/NT", "shared 50176"),
@@ -18,7 +18,7 @@ VERIFIED = {
     "cluster and tensor maps": ("gemm/cuda.wgmma_tf32@CLUSTER=2", "gemm/m40n48k64/f32/NT", "cluster 2 1 1"),
     "groups of rows": ("gemm/cuda.wgmma_grouped", "gemm/m40n48k64/bf16/NT/groups3-skewed", "shared 164864"),
 }
-#: A kernel of two launches, and their functions.
+#: A kernel with two launches, and the symbols of their functions.
 ALONE = ("conv/cuda.winograd", "conv/n2c8h6w6k8r3s3pad1/f32/nchw/fprop")
 ALONE_LAUNCHES = (
     "_Z16winograd_filtersI2F2L6Layout0ELb0EEvPKfPfjjj",
@@ -26,7 +26,7 @@ ALONE_LAUNCHES = (
 )
 PERSISTS = ("copy/selftest.persists", "copy/m33n16/f32")
 MODES = ("hot", "cold", "graph")
-#: Ways of launching, by the names of the self-test, that load no kernel by CuPy.
+#: The self-test's ways of launching in which CuPy loads no kernel.
 WAYS = ("cuda-core", "graph")
 
 
@@ -75,7 +75,7 @@ def test_a_kernel_that_is_launched_and_not_run_is_wrong(runs):
 
 
 FUSED = ("c2r_fused_columns", "c2r_fused_rows", "c2r_stash")
-#: What a row reports of its call's launches: the beginning of the name, and the grid and block as the log has them.
+#: The launches that a row reports: the beginning of the kernel's name, and the grid and block as in the log.
 LAUNCHED = {
     "plain": r"sgemm_tiled<[^;]+<<<1,2,1 x 32,32,1>>>",
     "cooperative": "; ".join(rf"{name}<[^;]+<<<\d+,1,1 x 32,1,1>>>" for name in FUSED),
@@ -137,7 +137,7 @@ def test_a_tool_that_looks_from_start_to_stop_sees_one_call_of_the_kernel(runs):
         "first call of cuProfilerStop",
     ]
     assert '"name":"' in runs["alone"].value
-    # An operand fills its allocation, so that the tool sees an access beyond it.
+    # Each operand fills its allocation, so that the tool detects an access beyond it.
     assert any(line.startswith(f"cuMemAlloc_v2 of {4 * 2 * 8 * 6 * 6} bytes") for line in runs["alone"].log)
 
 

@@ -1,6 +1,6 @@
-"""`make gpu` on the stub driver: an agenda through the real cuda-core and PyCUDA, with the emulator as the device.
+"""`make gpu` on the stub driver: an agenda with the real cuda-core and PyCUDA, and with the emulator as the device.
 
-In each slot the device has one fault, or two, which strike another kernel in every task that is struck.
+In each slot the device has one or two faults; in each affected task, a fault strikes one kernel.
 """
 
 import json
@@ -21,7 +21,7 @@ from support.texts import csv_rows
 
 REHEARSAL = Path(__file__).with_name("rehearsal.py")
 DEADLINE_S = 540
-#: The status that each fault gives to a kernel that it strikes, and what the reason has. The longest comes first.
+#: The status of a kernel that each fault strikes, and a part of the reason. The fault that takes longest is first.
 FAULTS = {
     "hang": ("timeout", "took more than"),
     "illegal": ("crashed", "CUDA_ERROR_ILLEGAL_ADDRESS"),
@@ -29,8 +29,8 @@ FAULTS = {
     "clock": ("failed", "passed on the host"),
     "oom": ("oom", "CUDA_ERROR_OUT_OF_MEMORY"),
 }
-#: The tasks that are struck, in their order, each with the kernel, a part of its entry's name, and the number of the
-#: allocation from which on there is no memory. The clocks come last: what is timed wrong there gets no rows afterwards.
+#: The tasks that are struck, in order, each with the kernel, a part of its entry's name, and the number of the first
+#: allocation that fails. The clocks are last, since kernels that are timed wrong there get no rows afterwards.
 VERIFY = "verify transpose/cuda.tiled_inplace"
 STRUCK = {
     "pycuda copy/cuda.vectorised": ("copy/cuda.vectorised", "copy_vectorised", "12"),
@@ -40,14 +40,14 @@ STRUCK = {
     "emulator gemm/cuda.async": ("gemm/cuda.async", "sgemm_async", "1"),
     "clocks": ("copy/cuda.way", "selftest_spin", "1"),
 }
-#: Those that measure by jobs, whose rows have a status; those that read a clock, which alone may jump.
+#: The tasks that run jobs, whose rows have a status; the tasks that read a clock, in which the clock can jump.
 JOBS, TIMED = list(STRUCK)[:4], ("time gemm", "tiles", "clocks")
-#: Kinds of tasks of which each is answered, whatever strikes it.
+#: The kinds of tasks, each of which is answered in spite of any fault.
 KINDS = ("verify", "time", "tiles", "emulator", "clocks")
 
 
 class Slot(NamedTuple):
-    """A slot that has ended: its exit status, what it printed, and the folder of its report."""
+    """A slot that has ended: its exit status, its output, and the folder of its report."""
 
     status: int
     printed: str
@@ -62,7 +62,7 @@ class Slot(NamedTuple):
         return json.loads((self.folder / "agenda.json").read_text())
 
     def rows_of(self, task):
-        """Return the rows of the run that answered a task; a question may have had others beside it."""
+        """Return the rows of the run that answered a task; the run may have answered other tasks, too."""
         run = self.agenda["answers"][task]["run"]
         return [row for row in self.rows if row["run_id"] == run]
 
@@ -70,7 +70,7 @@ class Slot(NamedTuple):
 def use(out, struck, only=""):
     at = {task: (fault, STRUCK[task][2 if fault == "oom" else 1]) for task, fault in struck.items()}
     paced = {"KM_STUB_PACED": "1", "KM_STUB_LENGTH_NS": "2000000", "KM_STUB_EMULATES": "1"}
-    device = " ".join([*sorted({*struck.values()}), only])  # two slots of one are refused
+    device = " ".join([*sorted({*struck.values()}), only])  # unique, since two slots of a device are refused
     variables = {"GPU_FAULTS": json.dumps(at), "KM_STUB_UUID": device}
     command = [sys.executable, str(REHEARSAL), "--out", str(out), "--deadline", str(DEADLINE_S), "--only", only]
     env = environment(pycuda_folder() if is_built() else None, **paced, **variables)
@@ -85,7 +85,7 @@ def use(out, struck, only=""):
 
 
 def unreadable(slot):
-    """Return what is missing or torn in a report: whether results.csv, results.db and environment.json agree."""
+    """Return complaints about a report's files: incomplete ones, or results and environment that disagree."""
     folder = slot.folder
     wrong = [name for name in ("README.md", "agenda.json") if not (folder / name).read_text().endswith("\n")]
     if os.uname().nodename in (folder / "README.md").read_text():
@@ -106,12 +106,12 @@ def unreadable(slot):
 
 
 def strikes(slot, task, fault):
-    """Assert that each kernel of a task has a row, right but for the one that is struck and those left out by then."""
+    """Assert that each kernel of a task has a row, and only the struck kernel and kernels left out have a bad one."""
     rows, (status, reason) = slot.rows_of(task), FAULTS[fault]
     assert {row["device"] for row in rows} == {"cuda"}
     # On a busy machine the host may wake up so late that a row is mistrusted.
     bad = [row for row in rows if row["status"] not in ("ok", "mistrusted")]
-    if fault == "oom":  # it may not strike again where the kernel is alone in a fresh process
+    if fault == "oom":  # may not strike again if the kernel runs alone in a fresh process
         assert all(reason in row["reason"] for row in bad)
         assert bad or any("with other kernels it was oom: " in row["disturbed"] for row in rows)
         return
@@ -129,7 +129,7 @@ def test_a_fault_costs_what_it_strikes_and_the_rest_is_measured(fault, tools, tm
     if fault == "crash":
         where |= dict.fromkeys(TIMED, "clock")
     slot = use(tmp_path, where)
-    assert slot.status == (FAULTS[fault][0] in AGAINST), slot.printed  # want of memory is not the kernel's fault
+    assert slot.status == (FAULTS[fault][0] in AGAINST), slot.printed  # out of memory is not the kernel's fault
     answers = slot.agenda["answers"]
     emulated = "emulator gemm/cuda.async"
     failed = {name for name, answer in answers.items() if answer["state"] == "failed"}
@@ -155,7 +155,7 @@ def test_kernels_of_a_way_that_is_timed_wrong_get_no_rows_afterwards(tools, tmp_
     assert "*/cuda.*" in first.agenda["disagreeing"]["cuda-core"]
     assert "cuda-core: timed wrong" in (first.folder / "README.md").read_text()
     second = use(tmp_path, {})
-    assert list(second.agenda["answers"]) == ["clocks"]  # no other task has a kernel left
+    assert list(second.agenda["answers"]) == ["clocks"]  # all other tasks have lost their kernels
     assert second.status == 0, second.printed
 
 

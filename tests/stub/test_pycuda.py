@@ -1,4 +1,4 @@
-"""Kernels end to end on the stub driver by the second launcher, over the real PyCUDA; the driver's rules hold there."""
+"""Kernels end to end on the stub driver with the second launcher, the real PyCUDA, which keeps the driver's rules."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,7 @@ from stub.library import environment, on_stub
 from stub.recording import recorded_in, unexecuted
 
 PLAIN = ("gemm/cuda.naive", "gemm/m33n31k17/f32/NT")
-#: Kernels and problems, with what the log must have of one of their launches.
+#: Kernels and problems, each with a text that the log must have about one of its launches.
 VERIFIED = {
     "naive": (*PLAIN, "grid 2 4 1, block 32 8 1"),
     "shared memory that is asked for": ("gemm/cuda.async@BM=128,BN=256", "gemm/m33n31k17/f32/NT", "shared 50176"),
@@ -20,11 +20,11 @@ REFUSED = {
     "tensor maps": ("transpose/cuda.tma", "transpose/m64n32/f32/out"),
     "clusters": ("gemm/cuda.wgmma_tf32@CLUSTER=2", "gemm/m40n48k64/f32/NT"),
 }
-#: Nanoseconds of a launch, and what a sample of it is: the float32 milliseconds of the driver, in seconds.
+#: The nanoseconds of a launch on the device and on the host; the samples, from the driver's float32 milliseconds.
 LENGTH_NS, HOST_NS = 12_345_678, 3_000
 FREE_S = float(np.float32(LENGTH_NS / 1e6)) * 1e-3
 WITH_HOST_S = float(np.float32((LENGTH_NS + HOST_NS) / 1e6)) * 1e-3
-#: The breach, what it returns, and what the one violation that it causes has.
+#: A breach, its result, and a part of the only violation that it causes.
 BREACHES = [
     ("too_few_parameters", "cuLaunchKernel failed: CUDA_ERROR_INVALID_VALUE", "packed parameters of 8"),
     (

@@ -1,4 +1,4 @@
-"""What crosses to a GPU and between GPUs, on the stub driver: copies, sums on the host, sums by peers and NCCL."""
+"""Transfers to a GPU and between GPUs, on the stub driver: copies, sums on the host, sums by peers and NCCL."""
 
 import re
 
@@ -11,7 +11,7 @@ from stub.library import on_stub
 BOTH_WAYS = ("pageable", "pinned", "managed")
 COPIES = (*BOTH_WAYS, "write_combined", "staged", "pipelined")
 OVERLAPPED = ("transfer/cuda.overlapped", "transfer/n2503/f32/h2d/work1")
-#: Kernels and problems; more than 4 KiB go in pieces, through each slot of pinned memory several times.
+#: Kernels and problems; transfers of more than 4 KiB are divided, and use each slot of pinned memory several times.
 VERIFIED = {
     **{f"{name} h2d": (f"transfer/cuda.{name}", "transfer/n1031/f32/h2d") for name in COPIES},
     **{f"{name} d2h": (f"transfer/cuda.{name}", "transfer/n1031/bf16/d2h") for name in BOTH_WAYS},
@@ -63,7 +63,7 @@ def test_every_element_arrives(runs, name):
 @pytest.mark.parametrize("name", ["timed overlapped", "timed bidir"])
 def test_what_is_queued_beside_the_timed_stream_is_joined_to_it(runs, name):
     lines = [line.split() for line in runs[name].log if line.startswith(("cuMemcpy", "cuEventRecord", "cuStreamWait"))]
-    begun, joined = set(), set()  # streams: of the event, and of what waits for it
+    begun, joined = set(), set()  # pairs: the event's stream, the waiting stream
     for i, words in enumerate(lines):
         if words[0] == "cuStreamWaitEvent" and lines[i - 1][:2] == ["cuEventRecord", words[1]]:
             pair = lines[i - 1][-1], words[-1]
@@ -119,7 +119,7 @@ def test_sums_of_one_device_share_their_operands(runs):
 
 
 def test_more_than_a_quarter_of_the_hosts_memory_is_refused_before_it_is_locked(runs):
-    assert runs["enough"].value[KERNELS[0]] == ["ok", "", NBYTES]  # what is locked counts as scratch
+    assert runs["enough"].value[KERNELS[0]] == ["ok", "", NBYTES]  # locked memory counts as scratch
     status, reason, _ = runs["little"].value[KERNELS[0]]
     assert status == "oom"
     assert reason.startswith("pinned memory: 1.65e-05 GB would be page-locked; expected at most ")
@@ -127,7 +127,7 @@ def test_more_than_a_quarter_of_the_hosts_memory_is_refused_before_it_is_locked(
 
 
 STRATEGIES = ("p2p.device", "p2p.stripes", "p2p.tree", "p2p.ring")
-#: Stripes of unequal lengths, fewer of them than GPUs, and weights that go back to all.
+#: Problems with stripes of unequal lengths, with fewer stripes than GPUs, and with weights returned to all GPUs.
 STRIPED = ("w3n1031/f32", "w4n17/f32/ef", "w4n1056/f32/update")
 RING = ("stub.jobs:between_gpus", "aggregate/p2p.ring", "aggregate/w3n1031/f32")
 CALLS = {
@@ -143,7 +143,7 @@ LONG = {
     "graph": (RING[0], "aggregate/p2p.tree", RING[2], "graph"),
     "cold": (RING[0], "aggregate/p2p.stripes", RING[2], "cold"),
 }
-#: Kernels whose sums are not right, or that write where they must not.
+#: Kernels with wrong sums, or that write to memory that they must not change.
 CHEATS = """
 from kernelmark import kernel
 from kernelmark.kernels._gpus import between
@@ -217,7 +217,7 @@ def test_nothing_is_left_when_the_process_ends(peers):
 
 def test_every_gpu_can_use_the_others_memory_and_is_asked_once(peers):
     grants = [line for run in peers.values() for line in run.log if line.startswith("cuCtxEnablePeerAccess of")]
-    assert len(grants) == len(set(grants)) == 6  # three GPUs
+    assert len(grants) == len(set(grants)) == 6  # ordered pairs of three GPUs
 
 
 def test_what_is_missing_is_named_in_the_row(tools, tmp_path):
