@@ -27,15 +27,15 @@ from support.rows import begin
 #: The width of tables in tests, in characters.
 WIDE = "250"
 Finished = subprocess.CompletedProcess[str]
-#: What cold mode rotates over and evicts twice, and ceilings of memory are measured with four times: the cache of a
-#: server would take every test that measures many seconds.
+#: The assumed last-level cache. Cold mode moves twice its size, and memory ceilings four times its size, so with the
+#: cache of a server each test that measures would take many seconds.
 os.environ.setdefault("KERNELMARK_LLC_BYTES", str(8 * 2**20))
 
-gc.disable()  # until all tests are collected: nothing of what is imported and made for them is garbage
+gc.disable()  # until all tests are collected, since collection makes no garbage
 
 
 class Called(NamedTuple):
-    """What a command printed, and its exit status."""
+    """The exit status and the output of a command."""
 
     status: int
     out: str
@@ -43,20 +43,20 @@ class Called(NamedTuple):
 
     @property
     def printed(self) -> str:
-        """What it prints, having ended well and without a word on standard error."""
+        """The standard output of a command that succeeded and wrote nothing to standard error."""
         assert (self.status, self.err) == (0, "")
         return self.out
 
     @property
     def refusal(self) -> str:
-        """The one line with which it exits 2, having printed nothing."""
+        """The only line on standard error of a command that exited with 2 and printed nothing else."""
         assert (self.status, self.out) == (2, ""), self.err
         (line,) = self.err.splitlines()
         return line
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests marked `gpu` are skipped where no GPU answers, with the driver's reason."""
+    """Skip tests marked `gpu` if there is no usable GPU, with the reason."""
     if reason := cuda_missing() or module_missing("cupy"):
         for item in items:
             if item.get_closest_marker("gpu"):
@@ -64,7 +64,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Let tests share the emulator's programs, and the collector leave alone what lives as long as the session."""
+    """Let tests share the emulator's programs, and exempt objects that live for the session from garbage collection."""
     emulated.select(session.items)
     gc.freeze()
     gc.enable()
@@ -72,16 +72,16 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 @pytest.fixture(autouse=True)
 def wide_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tables have one width, whatever terminal the tests run in, and leave out nothing."""
+    """Give tables a fixed width, independent of the terminal, at which they leave out nothing."""
     monkeypatch.setenv("COLUMNS", WIDE)
 
 
 @contextmanager
 def forgetting() -> Iterator[Registry]:
-    """Everything that is discovered; what is registered meanwhile is forgotten, and can be loaded again."""
+    """Return a context with the registry; at its end, newer kernels, operations and plug-ins are forgotten."""
     registry_ = discover()
     known, plugins = (copy(registry_.kernels), copy(registry_.operations)), dict(discovery._loaded)
-    sampling = sample.secrets, sample.CHECKED_SHARE  # of which the plug-in with the fake device has its own
+    sampling = sample.secrets, sample.CHECKED_SHARE  # which the fake device's plug-in replaces
     yield registry_
     registry_.kernels, registry_.operations = known
     discovery._loaded = plugins
@@ -90,21 +90,21 @@ def forgetting() -> Iterator[Registry]:
 
 @pytest.fixture
 def registry() -> Iterator[Registry]:
-    """Everything that is discovered; what a test registers is forgotten after it."""
+    """Return the registry; kernels and operations that the test registers are forgotten after the test."""
     with forgetting() as registry_:
         yield registry_
 
 
 @pytest.fixture(scope="module", autouse=True)
 def known_after_a_module() -> Iterator[None]:
-    """What the tests of a module load is unknown to those of the next."""
+    """Forget kernels, operations and plug-ins that a module's tests have loaded, before the next module."""
     with forgetting():
         yield
 
 
 @pytest.fixture(scope="session")
 def empty_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The file of an empty store: a copy takes a tenth of the time that a new one takes."""
+    """Return the file of an empty store, which can be copied in a tenth of the time to create a new store."""
     path = tmp_path_factory.mktemp("store") / "results.db"
     Store(path).close()
     return path
@@ -125,7 +125,7 @@ def begun(store: Store) -> Store:
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Callable[[str], Path]]:
-    """Call it with a size (`400k`): `tmp_path/disk` is a disk of its own of that size. Call it again to resize it."""
+    """Return a function that mounts a disk of a size (`400k`) at `tmp_path/disk`; later calls resize the disk."""
     disk = tmp_path / "disk"
 
     def mounted(size: str) -> Path:
@@ -156,7 +156,7 @@ def complaint() -> Callable[[Callable[[], object]], str]:
 
 @pytest.fixture(scope="session")
 def python_in() -> Callable[..., Finished]:
-    """Python in a folder, with results kept there too."""
+    """Return a function that runs Python in a folder, which also holds the results."""
 
     def run(folder: Path, *words: str, **variables: str) -> Finished:
         env = {key: value for key, value in os.environ.items() if not key.startswith(("PYTEST_", "COV_"))}
@@ -187,12 +187,12 @@ def refused(kernelmark: Callable[..., Finished]) -> Callable[..., str]:
 def called(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], registry: Registry
 ) -> Callable[..., Called]:
-    """Call a command in this test's folder, in this process: most of a process's time goes into imports."""
+    """Return a function that calls a command in the test's folder, in this process, to save the time of imports."""
     from kernelmark.bench.cli import main
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
-    for name in ("freeze", "set_threshold"):  # they are for a process that ends with its command
+    for name in ("freeze", "set_threshold"):  # only for processes that end with the command
         monkeypatch.setattr(gc, name, lambda *given: None)
 
     def call(*words: str) -> Called:
@@ -209,7 +209,7 @@ def called(
 
 @pytest.fixture(scope="session")
 def cuda_compiler() -> str:
-    """The CUDA compiler here; without one the test is skipped with the install command, and in CI it is an error."""
+    """Return the CUDA compiler. If there is none, skip the test with the install command; in CI, raise Unsupported."""
     from kernelmark.bench.measure.compile import compiler
 
     try:

@@ -1,4 +1,4 @@
-"""Stand-ins for cuBLAS and cuBLASLt on host memory, which compute by NumPy what the libraries' references define."""
+"""Stand-ins for cuBLAS and cuBLASLt on host memory, which compute with NumPy as the libraries' references specify."""
 
 import ctypes
 import enum
@@ -27,7 +27,7 @@ def matrix(pointer, dtype, ld, rows, cols):
 
 
 class Blas:
-    """cublas<T>gemm and cublasGemmEx, plain and strided batched, from their arguments as documented."""
+    """A fake cuBLAS: cublas<T>gemm and cublasGemmEx, plain and strided batched, with the documented arguments."""
 
     def set_stream(self, handle, stream): ...
     def set_workspace(self, handle, pointer, nbytes): ...
@@ -36,7 +36,7 @@ class Blas:
         return lambda handle, *arguments: self.run(name, list(arguments))
 
     def sgeam(self, handle, trans_a, trans_b, m, n, alpha, *rest):
-        """C = alpha op(A) + beta B, in place where B is C; B is not read where beta is 0."""
+        """Compute C = alpha op(A) + beta C in place; C is not read if beta is 0."""
         a, lda, beta, b, ldb, c, ldc = rest
         factors = [ctypes.c_float.from_address(address).value for address in (alpha, beta)]
         assert (trans_b, b, ldb) == (0, c, ldc)
@@ -45,7 +45,7 @@ class Blas:
         C[...] = factors[0] * (A.T if trans_a else A) + (factors[1] * C if factors[1] else 0)
 
     def gemm_grouped_batched_ex(self, handle, *rest):
-        """A product for each group, from arrays; those of addresses would lie on the device."""
+        """Compute a product for each group, from arrays of arguments. With cuBLAS, addresses are in device memory."""
         *sizes, alpha, a, type_a, lda, b, type_b, ldb, beta, c, type_c, ldc, count, each, compute = rest
         kind = ctypes.c_double if compute == 70 else ctypes.c_float
 
@@ -100,10 +100,10 @@ def array(host):
 
 
 class HostOperands(SimpleNamespace):
-    """A problem's operands in host memory, drawn and handed over as a GPU's would be.
+    """A problem's operands, drawn in host memory, with the interface of operands on a GPU.
 
-    flat, views: their values, as stored and as the problem has them; before: what can be read, as it was.
-    buffers: the scratch that is taken, filled with NaN.
+    flat, views: their values as stored, and in the problem's shapes; before: copies of the readable operands.
+    buffers: the scratch buffers, filled with NaN.
     """
 
     def __init__(self, problem, order="C"):
@@ -126,7 +126,7 @@ class HostOperands(SimpleNamespace):
         self.chosen |= settings
 
     def complaint(self, numerics):
-        """What is wrong with the output, and with inputs that are no longer what they were."""
+        """Return why the output is wrong, or None; assert that inputs are unchanged."""
         for name, values in self.before.items():
             assert name == self.output or np.array_equal(self.views[name], values), name
         inputs = {name: values.copy() for name, values in self.before.items()}
@@ -143,7 +143,7 @@ def blas_stand_in(stand_in):
 
 _NAMES = json.loads(conformance.RECORD.read_text())["names"]
 _LT = "nvmath.bindings.cublasLt."
-#: CUBLAS_OP_T, and the types of scalars by the values of cublasComputeType_t: of products in FP32, TF32 and integers.
+#: CUBLAS_OP_T, and the type of alpha and beta by cublasComputeType_t: products in FP32, TF32 and integers.
 _T, _SCALES = 1, {68: "f32", 77: "f32", 72: "s32"}
 RESULT = np.dtype(
     [
@@ -151,7 +151,7 @@ RESULT = np.dtype(
         *(("workspace_size", "<u8"), ("state", "<i4"), ("waves_count", "<f4"), ("reserved", "<i4", (4,))),
     ]
 )
-#: Types of the attributes of products, layouts and preferences.
+#: The types of the attributes of cuBLASLt's matmul descriptors, layouts and preferences.
 _ATTRIBUTES = dict.fromkeys(("TRANSA", "TRANSB", "A_SCALE_MODE", "B_SCALE_MODE", "BATCH_COUNT"), "i4")
 _ATTRIBUTES |= {"A_SCALE_POINTER": "u8", "B_SCALE_POINTER": "u8", "STRIDED_BATCH_OFFSET": "i8"}
 _ATTRIBUTES |= {"MAX_WORKSPACE_BYTES": "u8", "REDUCTION_SCHEME_MASK": "u4"}
@@ -172,12 +172,12 @@ def _recorded(kind):
 
 
 class CublasLt:
-    """The routines, which write and read attributes at addresses and find algorithms in the caller's list.
+    """A fake cuBLASLt, which reads and writes attributes at addresses, and lists algorithms in the caller's memory.
 
-    Enumerations have the values that tools/data/gpu-signatures.json records of nvmath's bindings.
-    algorithms: the workspace of each that the heuristic lists, the number of which is its name.
-    made: products, layouts and preferences by their handles. status: what the heuristic answers.
-    ran: the algorithms of the products that ran, with their workspace.
+    Enumerations have the values of nvmath's bindings, as recorded in tools/data/gpu-signatures.json.
+    algorithms: the workspace of each algorithm that the heuristic lists; an algorithm's index is its name.
+    made: descriptors, layouts and preferences by handle. status: the status that the heuristic returns.
+    ran: the algorithm, workspace and compute type of each product.
     """
 
     cuBLASLtError = Refused  # noqa: N815  # as in the bindings
@@ -248,7 +248,7 @@ class CublasLt:
         ctypes.c_uint64.from_address(written).value = nbytes
 
     def matmul(self, handle, product, *rest):
-        """D = alpha op(A) op(B) + beta C, for each of a batch."""
+        """Compute D = alpha op(A) op(B) + beta C for each product of a batch."""
         alpha, a, a_is, b, b_is, beta, c, c_is, d, d_is, algo, space, nbytes, stream = rest
         assert (handle, c, c_is, stream) == (7, d, d_is, 5)
         number = ctypes.c_uint64.from_address(algo).value - 1
@@ -264,7 +264,7 @@ class CublasLt:
             C[...] = (scaled + factors[1] * C.astype("f8") if factors[1] else scaled).astype(C.dtype)
 
     def _product(self, a, b, has):
-        """A B, with the scales of blocks of 128 that the descriptor has: of both operands' k, and of A's rows."""
+        """Return A B. If the descriptor has scales, apply them: per block of 128 along k, and 128 rows of A."""
         (m, k), n = a.shape, b.shape[1]
         if "A_SCALE_MODE" not in has:
             return a @ b

@@ -7,7 +7,7 @@ from kernelmark.bench.measure.measurement import ProcessPart
 from support import rows
 from support.texts import csv_rows
 
-#: A run of the few facts that the comparisons name.
+#: A run with only the facts that comparisons mention.
 PLAIN = {"machine": {"cpu": "some"}, "environment": {"versions": {"numpy": "2.4.5"}, "blas": []}, "plan": {"seed": 0}}
 PLAIN |= {"suites": ("s",), "git_commit": "c0ffee"}
 STEADY = (1.00e-3, 1.001e-3, 0.999e-3, 1.0005e-3, 0.9995e-3)

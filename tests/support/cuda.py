@@ -1,4 +1,4 @@
-"""Kernels and problems for tests of launches, and operands that lie at given addresses of a GPU."""
+"""Kernels and problems for tests of launches, and fake operands at given addresses of a GPU."""
 
 from dataclasses import replace
 from types import SimpleNamespace
@@ -23,7 +23,7 @@ def operands(**pointers):
 
 
 def device_arrays(problem, base=4096):
-    """Operands of the problem as a GPU would hold them, bfloat16 in 16-bit integers, from this address on."""
+    """Return fake device arrays for a problem's bfloat16 operands, as 16-bit integers, from address `base` on."""
     arrays = {}
     for index, operand in enumerate(problem.operands()):
         dtype = np.dtype(np.uint16)

@@ -7,14 +7,14 @@ from kernelmark.bench.emulator.build import compiler, missing_tool
 from kernelmark.bench.emulator.sweep import EmulatedCase, complaints, entries
 from support.tools import needed
 
-#: By the kernel's id, what returns the cases that tests of this session are parametrised with.
+#: Functions that return the cases of this session's tests, by kernel id.
 _selected = {}
 
 
 def select(items):
-    """Take the cases of a session's tests: a `case`, that of an `end`, and `every` one that a partial returns.
+    """Register the cases of a session's tests, from their parameters: `case`, `end` (an End) or `every` (a partial).
 
-    The first argument of the partial is the kernel's id, so that cases are made when a test of their kernel runs.
+    A partial returns cases when a test of their kernel runs; its first argument is the kernel's id.
     """
     _selected.clear()
     _shared.cache_clear()
@@ -29,9 +29,9 @@ def select(items):
 
 
 def program_entries(every):
-    """Return the entries to compile for cases of one kernel: what the whole session needs of it, if that has them all.
+    """Return the entries to compile for cases of one kernel: all that the session needs of it, if they include them.
 
-    A program takes seconds to compile, so that tests share one.
+    A program takes seconds to compile, so tests share one program.
     """
     names = entries(list(every))
     shared = _shared(every[0].kernel.id) if every else ()
@@ -44,15 +44,15 @@ def _shared(kernel):
 
 
 def host_compiler():
-    """Return the C++ compiler; without one the test is skipped, and in CI it fails."""
+    """Return the C++ compiler. If there is none, skip the test; in CI, fail it."""
     needed(missing_tool())
     return compiler()
 
 
 def wrong_in_emulator(every):
-    """Return what is wrong with these cases of one kernel, at most three complaints a case.
+    """Return the complaints about cases of one kernel, at most three per case.
 
-    Cases with the same launches, whose tiles differ only in a limit that none of them reaches, run once.
+    Cases with equal launches (their tiles differ only in a limit that they do not reach) are run once.
     """
     host_compiler()
     names = program_entries(every)

@@ -25,13 +25,13 @@ REGISTRY = discover()
 CUDA = {kernel.id: kernel for kernel in REGISTRY.kernels.values() if isinstance(kernel, CudaKernel)}
 LAYOUTS = ("NN", "NT", "TN", "TT")
 DIRECTIONS = ("fprop", "dgrad", "wgrad")
-#: Kernels with wgmma, each with a storage type, and what the ids of their products end with.
+#: Kernels with wgmma, each with a storage type; the last word of some kernels' problem ids.
 WGMMA = dict.fromkeys(("wgmma", "wgmma_persistent", "wgmma_splitk"), "bf16")
 WGMMA |= {"wgmma_tf32": "f32", "wgmma_3xtf32": "f32"}
 WGMMA |= {"wgmma_fp8": "e4m3.bf16", "wgmma_int8": "s8.s32", "wgmma_fp8_blocks": "e4m3.bf16", "wgmma_grouped": "bf16"}
 WGMMA_WORDS = {"wgmma_fp8_blocks": "/scale-blocks", "wgmma_grouped": "/groups3-skewed"}
-#: Convolutions with more than one block, panel, strip or item of everything that a CPU's kernels cut into them; none
-#: divides evenly.
+#: Convolutions that CPU kernels divide into more than one block, panel, strip or item along each dimension, without
+#: dividing evenly.
 RAGGED = (
     "n2c70h23w29k67r3s3pad1",
     "n1c97h40w37k41r3s3pad2-1x0-1",
@@ -47,7 +47,7 @@ def convolution(sizes, variant="nchw/fprop", dtype="f32"):
 
 
 def chosen(kernel, problem):
-    """The problem under the tile that a run takes."""
+    """Return the emulated case of a problem with the tile that a run uses."""
     parsed = REGISTRY.problem(problem) if isinstance(problem, str) else problem
     return EmulatedCase(CUDA[kernel], parsed, CUDA[kernel].default_tile(parsed))
 
@@ -64,7 +64,7 @@ def refusal(kernel, problem):
 
 
 def lean(kernel, names, arch):
-    """Compile entries of a kernel, none of which may spill, use the stack or lose what ptxas reports."""
+    """Compile entries of a kernel; assert that none spills, uses the stack, or has a loss that ptxas reports."""
     cubin = compile_cubin(CUDA[kernel].source, tuple(dict.fromkeys(names)), arch, kernel)
     for entry, used in cubin.resources.items():
         assert (used.spill_bytes, used.stack_bytes) == (0, 0), entry
@@ -72,13 +72,13 @@ def lean(kernel, names, arch):
     return cubin
 
 
-#: Variants of operations, without the sizes, with what this process has run on them.
+#: The variants of operations, without sizes, and the kernels that this process has run on them.
 _compiled = set()
 
 
 @contextmanager
 def compiling(problem, *words):
-    """Let one process compile for an operation at a time: parallel tests would compile the same functions at once."""
+    """Lock an operation while this process compiles for it, so that parallel tests do not compile functions twice."""
     op, _, variant = problem.split("/", 2)
     if (op, variant, *words) in _compiled:
         yield
@@ -89,7 +89,7 @@ def compiling(problem, *words):
         try:
             yield
         finally:
-            fcntl.flock(file, fcntl.LOCK_UN)  # a child that was forked meanwhile has the file open
+            fcntl.flock(file, fcntl.LOCK_UN)  # explicit, since a child forked meanwhile also has the file open
     _compiled.add((op, variant, *words))
 
 
@@ -116,7 +116,7 @@ def referenced(text):
     return problem, x, problem.reference(x, np.random.default_rng(0))
 
 
-#: A launch, and what it was set up on.
+#: A launch, and the operands, draw and scratch of its set-up.
 SetUp = namedtuple("SetUp", "launch operands draw scratch")
 
 
@@ -130,7 +130,7 @@ def set_up(problem, kernel, threads=2):
 
 
 def compiled_by(launch):
-    """The functions that Numba compiles during a launch, on any thread, with the types of their arguments."""
+    """Return the functions that Numba compiles during a launch, on any thread, with their arguments' types."""
     event = pytest.importorskip("numba.core.event")
     with event.install_recorder("numba:compile") as compiled:
         launch()
@@ -138,7 +138,7 @@ def compiled_by(launch):
 
 
 def allocated_by(launch):
-    """The bytes that Python and NumPy hold at most during a launch, beyond those from before it."""
+    """Return the peak of the bytes that Python and NumPy allocate during a launch."""
     tracemalloc.start()
     launch()
     _, peak = tracemalloc.get_traced_memory()
@@ -146,19 +146,19 @@ def allocated_by(launch):
     return peak
 
 
-#: Its advice about wgmma and setmaxnreg has numbers from C7508 on, and is given as information, not as a warning.
+#: The advice of ptxas about wgmma and setmaxnreg has numbers from C7508 on, and is information, not a warning.
 _LOSS = re.compile(r"\(C75\d\d\)|Potential Performance Loss|[1-9]\d* bytes spill (?:stores|loads)")
 
 
 def losses(log):
-    """Return the lines about a wgmma that is waited for, a setmaxnreg that is ignored, or spilled registers."""
+    """Return the lines of a log about serialised wgmma, an ignored setmaxnreg, or spilled registers."""
     return [line.strip() for line in log.splitlines() if _LOSS.search(line)]
 
 
 TUNABLE = {k.id: k for k in REGISTRY.kernels.values() if k.is_ours and k.tunables}
 TUNABLE_CUDA = {name: kernel for name, kernel in TUNABLE.items() if isinstance(kernel, CudaKernel)}
 TUNABLE_CPU = {name: kernel for name, kernel in TUNABLE.items() if kernel.device == "cpu"}
-#: A problem of each kernel for which its space is what it is meant for; for the others one of their operation.
+#: A typical problem for tuning, by kernel, or by operation for all other kernels.
 TYPICAL_OF = {
     "gemm": "gemm/m4096n4096k4096/{dtype}/NN",
     **{

@@ -13,11 +13,11 @@ from kernelmark.bench.cli.documents import DOCUMENTS
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
-#: A page whose commands need its changes to the source tree: tests/test_docs.py applies them.
+#: A page whose commands need the changes to the source tree that it shows; tests/test_docs.py applies these.
 EXTENDING = DOCS / "extending.md"
 PAGES = [ROOT / "README.md", *sorted(DOCS.glob("*.md"))]
 
-#: Stands for every suite that a page names, so that its commands take seconds.
+#: Replaces every suite that a page names, so that its commands take seconds.
 SMALL = """title = "Small"
 
 [[sweep]]
@@ -35,7 +35,7 @@ part = "forward"
 points = [[1, 3, 9, 9, 4, 3, 3], [1, 3, 9, 9, 4, 1, 1]]
 along = "r"
 """
-#: A kernel or two of each operation, so that no page waits for all of them.
+#: Selects one or two kernels of each operation, so that pages need not wait for all kernels.
 FEW = " ".join(
     f"--kernels '*/{name}'"
     for name in (
@@ -43,12 +43,12 @@ FEW = " ".join(
         *("scipy.pocketfft", "openblas.imatcopy", "cpu.host_serial", "cpu.im2col"),
     )
 )
-#: Commands that take minutes, or need what only a reader has: their options are checked, and their help printed.
+#: Commands that take minutes, or need a reader's files: tests only check their options and print their help.
 HELPED = re.compile(
     r"kernelmark (claims|compare BASE|export (--format c |baseline|race)|scaling|select|suite --from|watch FILE"
     r"|run (--resume networks|app|gemm/m1024|layers.toml --exec|seed --device|resnet50 |train-(conv.*--no|fft)))"
 )
-#: What is run in place of a command that would take minutes, or that promises what noise can break.
+#: Replacements of commands that would take minutes, or whose result noise could change.
 SHORT = "kernelmark run small.toml --processes 2 --spread 0"
 REPLACED = {
     "python -m pytest tests/emulator --all": "python -m pytest tests/emulator/test_intrinsics.py -k block",
@@ -65,16 +65,16 @@ REPLACED = {
     "kernelmark run shapes.toml --processes 4 --spread 0 --max-time 0.02 --kernels conv/numba.direct "
     "--kernels conv/pyfftw.tiled": SHORT,
 }
-#: Problems that take seconds, with smaller ones of the same kind.
+#: Problems that take seconds, each with a smaller problem of the same kind.
 SMALLER = {
     "conv/n1c64h56w56k64r3s3pad1/f32/nchw/fprop": "conv/n1c64h7w7k64r3s3pad1/f32/nchw/fprop",
     "conv/n1c256h56w56k256r3s3pad1/f32/nchw/fprop": "conv/n1c128h7w7k128r3s3pad1/f32/nchw/fprop",
-    "transpose/m2048n26752/f32/out": "transpose/m640n120/f32/out",  # 40 tiles, of runs that compile in no time
+    "transpose/m2048n26752/f32/out": "transpose/m640n120/f32/out",  # 40 tiles, which compile quickly
     "aggregate/w4n14198784/f32/ef": "aggregate/w2n9001/f32/ef",
     "aggregate/w4n1048576/f32/ef": "aggregate/w2n1031/f32/ef",
 }
 FAST = ("--km-max-time 0.01", "--km-no-ceilings")
-#: Options that a command is run with besides, unless it has them, by how it begins.
+#: Options that tests add to a command that lacks them, by the command's first words.
 BESIDES = {
     "kernelmark run ": ("--mode hot", "--max-time 0.01", "--no-ceilings", FEW),
     "kernelmark verify": (FEW,),
@@ -89,7 +89,7 @@ CHANGED = re.compile(r"`([\w/.]+)`[^`]*:\n\n```diff\n(.*?)^```$", re.MULTILINE |
 
 
 def commands(page):
-    """The commands in the indented blocks of a page, without the words that explain them."""
+    """Return the commands in the indented blocks of a page, without their explanations."""
     lines = (re.split(r" {2,}| #", line)[0] for line in COMMAND.findall(page))
     return [part.strip() for line in lines for part in line.split("&&")]
 
@@ -115,7 +115,7 @@ def save_files(text, folder):
 
 
 def apply_changes(text, folder):
-    """Change files of a folder as the diffs of a page show; each place has to be found exactly once."""
+    """Apply a page's diffs to the files of a folder; each place must occur exactly once."""
     for name, diff in CHANGED.findall(text):
         for place in diff.split("@@\n"):
             lines = place.splitlines(keepends=True)
@@ -163,7 +163,7 @@ def cells(line):
 
 
 def sound(text):
-    """Assert that environments and braces close, and that each line of a table has its columns; return the tables."""
+    """Assert that LaTeX environments and braces close and table rows have all columns; return the tables."""
     text = "\n".join(lines(text))
     opened = []
     for kind, name in re.findall(r"\\(begin|end)\{(\w+)\}", text):

@@ -1,4 +1,4 @@
-"""Helpers for processes and files as the system shows them, their standard error, and waiting without an event."""
+"""Helpers for processes, as /proc shows them, for their standard error, for waiting, and for writing files."""
 
 import time
 from contextlib import suppress
@@ -8,7 +8,7 @@ from pathlib import Path
 def gone(pid):
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
-    except (FileNotFoundError, ProcessLookupError):  # the latter where it ends between opening and reading
+    except (FileNotFoundError, ProcessLookupError):  # the latter if it ends after opening
         return True
 
 
@@ -27,7 +27,7 @@ def command(pid):
 
 
 def at_work_in(folder):
-    """Return the command lines of the processes whose working folder this is."""
+    """Return the command lines of the processes that have this working folder."""
     commands = []
     for entry in Path("/proc").iterdir():
         with suppress(OSError):
@@ -37,7 +37,7 @@ def at_work_in(folder):
 
 
 def complaints(stderr):
-    """The lines of standard error that are not empty, nor the line of progress that a pipe gets for each job."""
+    """Return the non-empty lines of standard error, without the progress lines that a pipe gets for each job."""
     return [line for line in stderr.splitlines() if line.strip() and not line.startswith("[")]
 
 

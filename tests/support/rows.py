@@ -1,4 +1,4 @@
-"""Rows and runs in a real store, made up for tests of what reads them, and for the bars of the report."""
+"""Made-up rows and runs in a real store, for tests of its readers and for the bars of the report."""
 
 import random
 
@@ -23,7 +23,7 @@ ENVIRONMENT = {"kernelmark": "0.1.0", "versions": {"numpy": "2.4.6"}, "blas": ["
 PLAN = {"suites": [], "seed": 3, "rel_ci": 0.01, "max_time_s": 0.5, "processes": 1, "plugins": []}
 COMMIT, COMMAND = "c0ffee1234567", "kernelmark run mine"
 RUN = Run("r1", MACHINE, "2026-01-01T10:00:00+00:00", ("mine",), COMMAND, ENVIRONMENT, COMMIT, PLAN)
-#: What stands in a row during most of whose sampling others were at work.
+#: The column `disturbed` of a row that other processes disturbed during most of its sampling.
 DISTURBED = "other processes used 0.98 CPUs during 60 % of the sampling"
 #: What stands in a row whose kernel also worked on another CPU; it has neither a ratio nor a rank.
 BEYOND = beyond("2")
@@ -35,9 +35,9 @@ def begin(store, run_id="r1", **facts):
 
 
 def put(store, problem, kernel, median=1e-3, dims=None, taken=(), parts=(), **values):
-    """A timed row with the samples `taken`, or forty that scatter by a few per cent, always the same ones.
+    """Add a timed row with the samples `taken`, or with forty reproducible samples that scatter by a few per cent.
 
-    Rows of one problem, mode, instruction set and thread count share a job, unless they say another.
+    Rows of one problem, mode, instruction set and thread count share a job, unless `job` is given.
     """
     rng = random.Random(f"{problem} {kernel} {values.get('threads')} {values.get('mode')}")
     samples = list(taken) or [median * (1 + 0.03 * rng.random()) for _ in range(40)]
@@ -64,7 +64,7 @@ def put(store, problem, kernel, median=1e-3, dims=None, taken=(), parts=(), **va
 
 
 def in_turn(store, problem, dims=None, baseline="", **times):
-    """Rows of kernels `some.NAME` that were sampled in turn, whose times vary by a hundredth around those given."""
+    """Add rows of kernels `some.NAME` that were sampled in turn; times vary by 1 % around the given ones."""
     for name, median in times.items():
         taken = [median * (1 + 0.01 * (i % 3 - 1)) for i in range(12)]
         kernel = f"{problem.partition('/')[0]}/some.{name}"
@@ -111,7 +111,7 @@ def varied(store):
 
 
 def many(store, count):
-    """A run with `count` rows, of which ten kernels share a product."""
+    """Add a run with `count` rows: ten kernels on each product."""
     begin(store)
     for i in range(count):
         size, layout = 16 + i // 10, ("NN", "NT", "TN", "TT")[i // 10 % 4]

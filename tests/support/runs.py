@@ -1,4 +1,4 @@
-"""Runs of small problems: their words, their suite, kernels declared in this process, and what the store shows."""
+"""Runs of small problems: their command, suite and kernels, and the rows that a store shows to other processes."""
 
 import sqlite3
 from contextlib import closing
@@ -15,14 +15,14 @@ WORDS = ("run", "s.toml", *QUICK, "--kernels", KERNELS[0], "--kernels", KERNELS[
 
 
 def query(path, sql):
-    """What another process reads."""
+    """Return the result of a query, read as another process reads the store."""
     with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=30)) as db:
         db.row_factory = sqlite3.Row
         return db.execute(sql).fetchall()
 
 
 def visible(path):
-    """The rows of a store with one run, whole, by case; none where there is no store yet."""
+    """Return the rows of a store with one run, by case; none if there is no store yet."""
     try:
         rows = query(path, "SELECT * FROM result")
     except sqlite3.OperationalError:
@@ -38,7 +38,7 @@ def all_are_there_and_ok(path, problems=PROBLEMS):
 
 
 SMALL = "copy/m3n5/f32"
-#: Ample for a call of 3 ms.
+#: Much longer than a call, which takes 3 ms.
 TIMEOUT_S = 0.5
 
 

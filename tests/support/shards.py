@@ -1,4 +1,4 @@
-"""Runs on the fake device, whose times are a trace's: whole, in shards, by stations on GPUs or by Parsl."""
+"""Runs on the fake device, whose times come from a trace: whole, in shards, by stations on GPUs, or by Parsl."""
 
 from contextlib import nullcontext
 from pathlib import Path
@@ -18,7 +18,7 @@ from kernelmark.bench.run.session import Session, run_jobs
 from support.plugins import FAKE
 
 KERNELS = ("copy/fake.*", "!copy/fake.sticky")
-#: What differs from run to run even where every time is the same.
+#: Columns that differ between runs even if all times are equal.
 RUN_OWN = {"run_id", "job", "entropy", "started_at", "setup_s", "load", "threads_used"}
 SUITE = """
 title = "Copies"
@@ -47,7 +47,7 @@ def plan_of(suite, plugins=(FAKE,), **fields):
 def measure(db, suite, shard="", name="", most=None, resume=None, **fields):
     """Measure a suite, or a shard of it, on the fake device; return the id of the run.
 
-    most: jobs, then it is left. resume: the id of a run to go on with.
+    most: leave the run after this many jobs. resume: the id of a run to resume.
     """
     plan = plan_of(suite, **fields)
     registry = discover(plan.plugins)
@@ -67,7 +67,7 @@ def measure(db, suite, shard="", name="", most=None, resume=None, **fields):
 
 
 def rows(db, run_id=None):
-    """The rows of a run in their order, without what is a run's own."""
+    """Return the rows of a run in order, without the columns in RUN_OWN."""
     from kernelmark.bench.record.columns import COLUMNS
 
     with Store(db, create=False) as store:
@@ -81,13 +81,13 @@ def rows(db, run_id=None):
 
 
 GPUS = ("GPU-one", "GPU-two")
-#: Parsl's threads: nothing has to start.
+#: A configuration of Parsl with threads, so that no process must start.
 THREADS = """
 from parsl import Config
 from parsl.executors import ThreadPoolExecutor
 config = Config(executors=[ThreadPoolExecutor(max_threads=2)], run_dir={run_dir!r}, initialize_logging=False)
 """
-#: Parsl's executor with workers on this host.
+#: A configuration of Parsl with worker processes on this host.
 LOCAL = """
 from parsl import Config
 from parsl.executors import HighThroughputExecutor

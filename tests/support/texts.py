@@ -1,4 +1,4 @@
-"""What functions write to a stream, and the rows of CSV."""
+"""Helpers that return the text that a function writes to a stream, and the rows of a CSV file."""
 
 import csv
 import io

@@ -1,4 +1,4 @@
-"""A series on a clock that only launches and tests move, and stand-ins for a monitor and for `sys.monitoring`."""
+"""Series with a fake clock, which only launches and tests move; fakes of a monitor and of `sys.monitoring`."""
 
 from contextlib import nullcontext
 from functools import partial
@@ -16,7 +16,7 @@ from kernelmark.bench.plan.discovery import discover
 
 
 class FakeTime:
-    """A clock that only launches and tests move, and reading it if `step` is set."""
+    """A clock that moves only in launches, by tests and, if `step` is set, when it is read."""
 
     def __init__(self):
         self.now = self.step = 0.0
@@ -33,7 +33,7 @@ class FakeTime:
 
 
 class Rig:
-    """A problem's sets, with launches that record their set and the values of `a` that they met, and let time pass."""
+    """A problem's operand sets, and launches that take time and record their set (`log`) and values of `a` (`met`)."""
 
     def __init__(self, fake, text, sets):
         self.problem = problem = discover().problem(text)
@@ -60,9 +60,9 @@ class Rig:
     def series(
         self, name="k", seconds=1e-3, cold=False, evict=False, launches=None, act=None, shared=0, sums=False, **options
     ):
-        """A series of launches of one length, which act on their operands, or of these.
+        """Return a series of `launches`, or of launches that take `seconds` and call `act` on their operands.
 
-        shared: the number of changes that it is judged on. sums: whether every output is checked.
+        shared: the number of changes on which the series is judged. sums: whether every output is checked.
         """
         launches = launches or [self.launch(i, name, seconds, act) for i in range(len(self.sets))]
         changes = [self.draw.change() for _ in range(shared)]
@@ -71,7 +71,7 @@ class Rig:
         return Series(launches, self.sets, self.draw, self.device, CpuClock(), *how, **options)
 
     def warmed(self, *words, samples=0, **options):
-        """A series that has been warmed up, which the log does not show, and from which samples have been taken."""
+        """Return a series that is warmed up, without a trace in the log, and has taken this many samples."""
         series = self.series(*words, **options)
         series.warm_up(0.0)
         self.log.clear()
@@ -82,7 +82,7 @@ class Rig:
 
 
 class Script:
-    """A monitor that reports what the test sets: a cause or none for each window, or clocks, or joules."""
+    """A fake monitor: it reports the given causes (one per window, or ""), clock rates and joules."""
 
     def __init__(self, causes=(), clocks=(), joules=None):
         self._causes, self._clocks, self._joules = iter(causes), iter(clocks), joules
@@ -90,7 +90,7 @@ class Script:
 
     def look(self):
         self.looks += 1
-        cause = next(self._causes, "") if self.looks > 1 else ""  # the first look begins the sampling
+        cause = next(self._causes, "") if self.looks > 1 else ""  # the first reading precedes sampling
         return Window(0.1, {"load": 0.5 if cause else 0.0}, {cause: 1.0} if cause else {})
 
     def clock_mhz(self):
@@ -101,7 +101,7 @@ class Script:
 
 
 class Monitoring:
-    """A stand-in for `sys.monitoring`, which Python before 3.12 lacks: its tools, their functions and events."""
+    """A fake of `sys.monitoring`, which Python lacks before 3.12: tools, their functions and their events."""
 
     events = SimpleNamespace(NO_EVENTS=0, PY_START=1, LINE=32)
 

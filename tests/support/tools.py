@@ -1,4 +1,4 @@
-"""The scripts' folder, and tools that a machine may lack."""
+"""The folder tools/, and skipping tests if a tool is missing on this machine."""
 
 import os
 from pathlib import Path
@@ -9,7 +9,7 @@ TOOLS = Path(__file__).resolve().parents[2] / "tools"
 
 
 def needed(missing):
-    """Skip a test, or a module, where something is missing, with the reason; in CI, where all is to be there, fail."""
+    """Skip a test or module with the reason `missing`, unless it is empty; in CI, fail instead."""
     if missing and os.environ.get("CI"):
         pytest.fail(f"{missing} (an error, since CI is set)")
     if missing:

@@ -23,12 +23,12 @@ def shapes():
 
 
 def bordered(border, gain=1.5):
-    """Return two kernels of which the second is this much faster for m above the border, and slower elsewhere."""
+    """Return two kernels; the second is `gain` times as fast if m exceeds `border`, and as much slower otherwise."""
     return {FIRST: at(), SECOND: lambda m, n, k: 1e-9 * m * n * k * (1 / gain if m > border else gain)}
 
 
 def plant(store, kernels, chosen=(), run_id="planted", processes=4, noise=0.01, layout="NT", **values):
-    """Add a run: each kernel on each shape, processes that scatter by this share."""
+    """Add a run of each kernel on each shape, in several processes whose times scatter by the share `noise`."""
     begin(store, run_id)
     rng = random.Random(run_id)
     for m, n, k in chosen or shapes():
@@ -44,7 +44,7 @@ def plant(store, kernels, chosen=(), run_id="planted", processes=4, noise=0.01, 
 
 
 def convolutions(store, count=160, noise=0.0):
-    """A run of convolutions whose fastest kernel follows from direction, taps and depth."""
+    """Add a run of convolutions whose fastest kernel depends on direction, filter size, channels and image size."""
     begin(store, "conv")
     rng = random.Random(5)
     for i in range(count):
@@ -71,7 +71,7 @@ STAGED = SOURCE.replace("  if (i", "  __shared__ T tile[H][32];\n  if (i").repla
     "{ tile[threadIdx.y][threadIdx.x] = a[i * n + j]; b[j * m + i] = tile[threadIdx.y][threadIdx.x]; }",
 )
 UNGUARDED = SOURCE.replace("if (i < m && j < n) ", "")
-#: Lanes read what others write, without a barrier, in the tile that no run of the problem takes.
+#: Lanes read elements that other lanes write, without a barrier, but only with a tile that no run of PROBLEM uses.
 RACING = STAGED.replace(
     "= tile[threadIdx.y][threadIdx.x];", "= tile[threadIdx.y][H == 4 ? threadIdx.x ^ 1 : threadIdx.x];"
 )

@@ -8,7 +8,7 @@ from kernelmark import Unsupported, kernel
 
 
 def declare(name, act=lambda x: None, set_up=lambda x: None, **options):
-    """Register a kernel that copies and then acts; `set_up` is done once, before."""
+    """Register a kernel that copies and then calls `act`; its set-up calls `set_up`."""
 
     def launcher(problem, x):
         set_up(x)
@@ -77,7 +77,7 @@ def in_set_up(problem, x):
 
 @kernel("copy", **COPY)
 def looks_at_one(problem, x):
-    """Copies only when the first element differs from what it was; else returns the last copy."""
+    """Copies its input only if the first element has changed; otherwise returns the last copy."""
     seen = [None, None]
 
     def launch():
@@ -94,7 +94,7 @@ def declare_product(name, act, **options):
 
 
 def add_in_f32(x):
-    """Add a product to C, which is stored in f16: 65504 is soon passed if C is not restored."""
+    """Add a product to C, which is stored in f16: if C is not restored, it soon exceeds 65504."""
     x.c[...] = (x.a.astype("f4") @ x.b.astype("f4") + x.c.astype("f4")).astype("f2")
 
 

@@ -1,4 +1,4 @@
-"""A plug-in of copies whose work is counted by their tiles: WORK squared copies, whatever the other tunables are."""
+"""A plug-in of copies whose work depends on the tile: a call copies WORK squared times."""
 
 import os
 import signal
@@ -14,7 +14,7 @@ WORK = (4, 1, 2, 3, 5, 6, 7, 8)
 def declare(name, tunables, act=lambda x: None, **options):
     def set_up(problem, x):
         act(x)
-        work = getattr(x.tile, "WORK", 1) ** 2  # far enough apart for three processes of a loaded machine
+        work = getattr(x.tile, "WORK", 1) ** 2  # clearly different even on a loaded machine
 
         def launch():
             for _ in range(work):
@@ -31,10 +31,10 @@ def _fail(x):
 
 
 def _interrupt(x):
-    """Interrupt the command, once in a folder, when this tile is set up."""
+    """Interrupt the command when the tile WORK=6 is set up, but only once per folder."""
     if x.tile.WORK == 6 and not Path("interrupted").exists():
         Path("interrupted").touch()
-        keeper = Path(f"/proc/{os.getppid()}/stat").read_text()  # of the worker, between it and the command
+        keeper = Path(f"/proc/{os.getppid()}/stat").read_text()  # the process between worker and command
         os.kill(int(keeper.rpartition(")")[2].split()[1]), signal.SIGINT)
 
 
@@ -53,5 +53,5 @@ declare("vast", {name: tuple(range(10)) for name in "ABCDEFGHI"})
 
 @kernel("copy", provider="mine", device="cpu", numerics="exact", tunables={"WORK": WORK})
 def wrong(problem, x):
-    """Zeros, whatever the tile."""
+    """Writes zeros with every tile."""
     return lambda: x.b.fill(0)

@@ -1,7 +1,7 @@
 """A plug-in with the device `fake`, whose times come from a trace. Nothing waits, and equal traces give equal rows.
 
-The variable FAKE_TRACE names a JSON file: `calls`, the seconds of each timed call by the kernel's name, begun again at
-the end, and, where they are not the ones below, `empty_call_s` and `resolution_s`. Untimed calls take no time.
+The variable FAKE_TRACE names a JSON file with `calls`: the seconds of each timed call, by kernel name; a list is
+repeated from its beginning. It may also have `empty_call_s` and `resolution_s`. Untimed calls take no time.
 """
 
 import json
@@ -24,7 +24,7 @@ NOOP_S = 0.125
 
 
 class Fake(Cpu):
-    """Host memory and a clock of its own. So small a cache that few sets of operands are cold."""
+    """A device in host memory with its own clock, and with so small a cache that few operand sets are cold."""
 
     name = "fake"
 
@@ -37,7 +37,7 @@ class Fake(Cpu):
         self.release()
 
     def release(self):
-        """Begin a job at time zero and at the beginning of the trace."""
+        """Reset the clock to zero and the trace to its beginning, for the next job."""
         self.now_s = 0.0
         self.timed_s = None
         self._traces = {}
@@ -46,7 +46,7 @@ class Fake(Cpu):
         return FakeClock(self, trace())
 
     def monitor(self):
-        """Return a monitor that observes nothing: what disturbs the machine does not disturb this device."""
+        """Return a monitor that reports nothing, since load on the machine does not disturb this device."""
         return Unwatched()
 
     def broken(self):
@@ -68,7 +68,7 @@ class Fake(Cpu):
 
 
 class FakeClock:
-    """Reads the device's time, which passes in timed calls alone."""
+    """Reads the device's time, which passes only in timed calls."""
 
     max_batch = 100
     left_signals = traced = False
@@ -82,7 +82,7 @@ class FakeClock:
         return self._device.now_s
 
     def time(self, calls):
-        """Seconds a call: what the trace has for each, or what an empty one takes."""
+        """Return the seconds per call according to the trace, or the time of an empty call."""
         self._device.timed_s = 0.0
         for call in calls:
             call()
@@ -99,15 +99,15 @@ def trace():
     return json.loads(Path(path).read_text()) if path else {"calls": {}}
 
 
-FAKE = DEVICES["fake"]() if "fake" in DEVICES else Fake()  # one object a process, however often this is loaded
-sample.secrets = SimpleNamespace(randbits=lambda bits: 0)  # stretches are drawn alike, too
+FAKE = DEVICES["fake"]() if "fake" in DEVICES else Fake()  # one object per process
+sample.secrets = SimpleNamespace(randbits=lambda bits: 0)  # so that the same stretches are drawn
 sample.CHECKED_SHARE = 0.0  # checks take real time, which this device does not
 DEVICES["fake"] = lambda: FAKE
 declared.DEVICES.add("fake")
 
 
 def declare(name, act=lambda: None):
-    """A kernel that copies, does something more, and takes the time that the trace has for its name."""
+    """Register a kernel that copies, calls `act`, and takes the time in the trace for its name."""
 
     def set_up(problem, x):
         def launch():

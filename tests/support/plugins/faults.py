@@ -1,4 +1,4 @@
-"""A plug-in of kernels that take their process along; each is named after what it does, and all of them copy."""
+"""A plug-in of copies that crash, hang or disturb their process; each is named after what it does."""
 
 import ctypes
 import os
@@ -15,16 +15,16 @@ import numpy as np
 
 from kernelmark import kernel
 
-#: Calls of 3 ms: the first verifies, at most four warm up, at least twelve belong to samples.
+#: The seconds of a call. The first call is verification, at most four are warm-up, at least twelve are sampling.
 CALL_S = 3e-3
-#: The CPU time of a longer call.
+#: The CPU time of a longer call, in seconds.
 WORK_S = 0.2
 VERIFICATION, SAMPLING = 1, 8
 FILLED_BYTES, LEAKED_BYTES = 300_000_000, 200_000_000
 
 
 def declare(name, act, at=VERIFICATION, on=lambda problem: True):
-    """A kernel that copies, and does this at a call of this number, or in set-up for none; where `on` holds."""
+    """Register a kernel that copies; call number `at` (None: set-up) also calls `act`, on problems that fit `on`."""
 
     def set_up(problem, x):
         if not on(problem.id):
@@ -45,7 +45,7 @@ def declare(name, act, at=VERIFICATION, on=lambda problem: True):
 
 
 def tell(pid):
-    """Leave the number of a process for the test to find, whole or not at all."""
+    """Write a process id to the file FAULTS_PID in one step, so that a test never reads half of it."""
     path = Path(os.environ["FAULTS_PID"])
     path.with_suffix(".new").write_text(str(pid))
     path.with_suffix(".new").rename(path)
@@ -81,7 +81,7 @@ INTERRUPTS = count()
 
 
 def interrupts_once():
-    """Interrupt the command, which is above the keeper of this worker."""
+    """Interrupt the command, which is the parent of this worker's keeper."""
     if next(INTERRUPTS) == 0:
         keeper = Path(f"/proc/{os.getppid()}/stat").read_text()
         os.kill(int(keeper.rpartition(")")[2].split()[1]), signal.SIGINT)
@@ -92,7 +92,7 @@ def hangs():
 
 
 def leaves_a_child():
-    """The child holds all files open that the process had."""
+    """Leave a child that holds all files of this process open, and exit."""
     child = os.fork()
     if child == 0:
         hangs()
@@ -101,7 +101,7 @@ def leaves_a_child():
 
 
 def leaves_a_daemon():
-    """The daemon has a session of its own, and its parent has ended."""
+    """Leave a daemon: a process in its own session whose parent has ended."""
     if os.fork() == 0:
         os.setsid()
         if os.fork() == 0:
@@ -127,20 +127,20 @@ def tells_and_works():
 
 
 def begins_a_reply():
-    """The reply is not as long as its head announces."""
+    """Write a reply that is shorter than its header announces, and hang."""
     os.write(int(sys.argv[2]), (100).to_bytes(8, "little") + b"abc")
     hangs()
 
 
 def shares_memory():
-    """Nothing removes what is shared but the resource tracker, which Python has started."""
+    """Share memory and exit; only Python's resource tracker removes this memory."""
     shared = SharedMemory(create=True, size=1000)
     Path(os.environ["FAULTS_PID"]).with_suffix(".name").write_text(shared.name)
     os._exit(3)
 
 
 def writes_into_the_pipe():
-    """The second file that a worker is given is the one that it answers into."""
+    """Write garbage into the pipe of the worker's answers, its second file, and hang."""
     os.write(int(sys.argv[2]), (3).to_bytes(8, "little") + b"abc")
     hangs()
 
@@ -151,7 +151,7 @@ def fills_memory():
     del filled
 
 
-#: What a kernel has left in memory.
+#: Memory that a kernel leaks.
 LEAKED = []
 
 
@@ -165,7 +165,7 @@ def borrows_memory():
     del borrowed
 
 
-#: What two kernels of one library might share: a word of the first, and the address of what the second one reads.
+#: State that two kernels share, as in a library: the second reads a text at an address that the first overwrites.
 TEXT = ctypes.create_string_buffer(b"all is well")
 SHARED = np.array([0, ctypes.addressof(TEXT)], np.uint64)
 
@@ -181,7 +181,7 @@ def lets_ours_hang():
     np.copyto = copyto
 
 
-#: What one kernel leaves, and others suffer from.
+#: A setting that one kernel leaves changed, with which others fail.
 LEFT = []
 
 
@@ -190,12 +190,12 @@ def raises_beside_spoils():
         raise FloatingPointError(LEFT[0])
 
 
-#: The problems that `beside_another` was asked about in this process.
+#: The problems with which `beside_another` was called in this process.
 SEEN = set()
 
 
 def beside_another(problem):
-    """Return whether another problem was set up in this process too."""
+    """Return whether another problem has also been set up in this process."""
     SEEN.add(problem)
     return len(SEEN) > 1
 
@@ -231,7 +231,7 @@ declare("honest", lambda: None)
 
 
 def declare_wrong(name, is_wrong):
-    """A kernel that copies, but for the first element where `is_wrong` holds."""
+    """Register a kernel that copies, with a wrong first element if `is_wrong` returns True."""
 
     def set_up(problem, x):
         def launch():
@@ -273,14 +273,14 @@ def another_cpu(problem, x):
 
 
 def roots():
-    """Work for a few milliseconds without the interpreter, which only one thread holds at a time."""
+    """Work for a few milliseconds without Python's global lock, so that two threads can work at once."""
     ones = np.ones(2**20)
     for _ in range(3):
         np.sqrt(ones, out=ones)
 
 
 def declare_helped(name, help_with, at=1):
-    """A kernel that copies, with a thread that does this from a call of this number on."""
+    """Register a kernel that copies, with a thread that calls `help_with` in call number `at` and all later calls."""
 
     def set_up(problem, x):
         work, done, calls = threading.Semaphore(0), threading.Semaphore(0), count(1)
@@ -325,7 +325,7 @@ declare_helped("hardly_helped", lambda: None)
 
 @kernel("copy", provider="bad", device="cpu", numerics="exact")
 def another_cpu_by_a_daemon(problem, x):
-    """Copies beside a process on another CPU, whose parent has ended."""
+    """Copies while a process on another CPU, whose parent has ended, works, too."""
     (reads, go), (until, done) = os.pipe(), os.pipe()
     if os.fork() == 0:
         if os.fork() == 0:

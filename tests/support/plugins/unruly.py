@@ -1,4 +1,4 @@
-"""A plug-in whose code outside of kernels' calls hangs: an operation's, and what kernels declare of themselves."""
+"""A plug-in whose code outside of kernels' calls hangs: methods of an operation, and functions in declarations."""
 
 import time
 from typing import ClassVar, Literal
@@ -14,7 +14,7 @@ def hang(*_):
 
 @operation("stall")
 class StallProblem(Problem, frozen=True, kw_only=True):
-    """B = A, unless the method that `hangs` names is called."""
+    """A copy of A to B; the method that `hangs` names hangs."""
 
     sizes: ClassVar[tuple[str, ...]] = ("m",)
 
@@ -52,7 +52,7 @@ class StallProblem(Problem, frozen=True, kw_only=True):
 
 
 class Arithmetic(dict[str, str]):
-    """What a kernel declares as its numerics, and takes for ever to look up."""
+    """Declared numerics that hang when they are looked up."""
 
     def __getitem__(self, storage):
         hang()
