@@ -71,7 +71,7 @@ class Draw:
     def __init__(self, problem: Problem, seed: int) -> None:
         self._key: tuple[int, ...] = (seed, zlib.crc32(problem.id.encode()))
         self._redraws = 0
-        #: The generator of the present draw, which also chooses sampled outputs and makes checksums.
+        #: The generator of the present draw, which `Problem.reference` and `Problem.checksums` use, too.
         self.rng = self._changes = self._generator(0)
         self._specs = [operand for operand in problem.operands() if operand.role != "out"]
         self._scatter: dict[str, Iterator[tuple[Array, Array]]] = {}

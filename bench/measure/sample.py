@@ -33,7 +33,7 @@ MAX_RESTORED = 32
 #: The least duration of a batch in clock steps.
 MIN_STEPS = 20
 #: A call longer than LONG_CALL_S hardly needs a waking call before it. A waking call precedes only one of the first
-#: MIN_SAMPLES samples, and one in LONG_WAKING, since outputs are read early (`Spots.early_reads`) only in waking calls.
+#: MIN_SAMPLES samples, and one in LONG_WAKING, to read its output early (`Spots.early_reads`), as samples do not.
 LONG_CALL_S, LONG_WAKING = 10e-3, 16
 #: Warming up repeats blocks of this length until neither the fastest call nor the clock rate changes by SETTLED.
 BLOCK_S = 10e-3

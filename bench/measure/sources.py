@@ -29,7 +29,7 @@ PACKAGE = Path(kernelmark.__file__).parent
 MEASURING = 2
 #: The fields of a declaration that change a kernel's launch or its operands.
 _DECLARED = {"alignment", "cooperative", "order", "synchronises", "host_memory", "spread", "threaded"}
-#: Matches `#ifdef CUDA_EMU` and `#ifndef CUDA_EMU` blocks, with their `#else`, but no blocks with other conditions.
+#: Matches `#ifdef CUDA_EMU` and `#ifndef CUDA_EMU` blocks, with their `#else`, unless they contain other conditions.
 _EMULATED = re.compile(
     r"^#if(n?)def CUDA_EMU\n((?:(?!#if|#else|#endif).*\n)*)(?:#else\n((?:(?!#if|#endif).*\n)*))?#endif\n", re.MULTILINE
 )
