@@ -211,7 +211,7 @@ class OperandSet:
                 home.upload(flat, written)
 
     def spots(self, draw: Draw) -> list[Spots]:
-        """Return randomly drawn elements of what a call writes in host memory, to be read as soon as it returns.
+        """Return randomly drawn elements of each operand that a call writes, to be read as soon as the call returns.
 
         A kernel on the host may return while one of its threads is still writing. The list is empty on a GPU, which is
         synchronised before its outputs are read.

@@ -95,8 +95,8 @@ class Series:
     cold: operands come from memory, since each copy has left the cache before it is used again. evict: there are too
     few copies for that, so caches are evicted. shared: changes of the operands, the same for all kernels of the
     problem; outputs after these changes are compared with a reference. check_output: a function that checks all
-    outputs in an OperandSet, in about `check_s` seconds. by_last_use: the numbers of the sets, from the one that any
-    series has used longest ago to the one used last; all series that use these sets share the list.
+    outputs in an OperandSet, in about `check_s` seconds. by_last_use: the numbers of the sets, the least recently used
+    first; all series that use these sets share the list.
     """
 
     def __init__(
@@ -185,7 +185,7 @@ class Series:
                 return fastest
 
     def _use(self, place: int) -> int:
-        """Return the number of the set at a place in the order of last use, where it becomes the last."""
+        """Return the number of the set at a place in the order of last use, and move it to the end of this order."""
         which = self._by_last_use.pop(place)
         self._by_last_use.append(which)
         return which
