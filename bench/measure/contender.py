@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import partial
 from statistics import quantiles
+from typing import cast
 
 import msgspec
 
@@ -114,6 +115,9 @@ class Contender:
         self.scratch.rewind()
         x = Operands(operands, self.kernel.order, self.device, self.report.threads, self.scratch)
         launch = self._launch(x)
+        if not callable(cast("object", launch)):  # a plug-in may return anything
+            found = f"{self.kernel.id}: returned {type(launch).__name__}"
+            raise TypeError(f"{found}, expected the function to be timed; write return lambda: ...")
         if settings := {**vars(x.tile or Tile()), **x.settings}:
             self.report.tunables = msgspec.json.encode(settings).decode()
         self._refuse_strayed()
@@ -155,7 +159,7 @@ class Contender:
     ) -> None:
         """Verify the launch on operand set number `which`, or on the set `moved` if it is given."""
         launch, operands = self.launches[which], sets[which]
-        if moved and self._moved:
+        if moved and self._moved is not None:
             launch, operands = self._moved, moved
         with self._blamed():
             verdict, self._fresh_s = verify(

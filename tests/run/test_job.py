@@ -49,6 +49,7 @@ OF_TIMED = "the output of a timed call, after a few elements of its operands had
         ("out_of_bounds_when_timed", "wrong", OF_TIMED + "wrote beyond the bounds of b"),
         ("out_of_bounds", "wrong", "wrote beyond the bounds of b"),
         ("raises_in_set_up", "failed", "RuntimeError: no such thing"),
+        ("lacks_lambda", "failed", "copy/test.lacks_lambda: returned ndarray, expected the function to be timed; "),
         ("raises_in_run", "failed", "ValueError: cannot"),
         ("raises_when_timed", "failed", "ArithmeticError: worn out"),
         ("no_memory", "oom", "4 PB wanted"),

@@ -57,6 +57,11 @@ COPY = {"provider": "test", "device": "cpu", "numerics": "exact", "dtypes": ("f3
 
 
 @kernel("copy", **COPY)
+def lacks_lambda(problem, x):
+    return np.add(x.a, 0, out=x.b)
+
+
+@kernel("copy", **COPY)
 def unwritten_element(problem, x):
     """Leaves one element out."""
 
