@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from kernelmark.bench.measure.lock import exclusive
-from kernelmark.bench.plan.case import Entrant, PlannedJob, case_count, case_of, jobs
+from kernelmark.bench.plan.case import Entrant, PlannedJob, case_count, case_of
 from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.options import OPTIONS
 from kernelmark.bench.plan.suites import find_suite
@@ -19,7 +19,7 @@ from kernelmark.bench.record.store import Store, default_store
 from kernelmark.bench.report.export import check_writable, write_file
 from kernelmark.bench.report.format import count
 from kernelmark.bench.report.show import run_end, run_tables
-from kernelmark.bench.run.asked import plan_asked
+from kernelmark.bench.run.asked import checked_jobs, plan_asked
 from kernelmark.bench.run.crashes import Workers
 from kernelmark.bench.run.session import Session, run_passes
 
@@ -79,7 +79,7 @@ class Bridge:
     def cases(self) -> Iterator[BenchmarkItem]:
         """Yield every case of the suites once, in order."""
         seen: set[str] = set()
-        for planned in jobs(self._suites, self.registry, self._plan):
+        for planned in checked_jobs(self._suites, self.registry, self._plan, "--km-"):
             for problem, kernel in planned.job.entrants:
                 case = BenchmarkItem(planned, problem, kernel)
                 if case.id not in seen:

@@ -130,6 +130,7 @@ def test_plain_pytest_collects_no_benchmark(python_in, tmp_path):
     ("words", "refusal"),
     [
         (("--km-suite", "smokey"), "suite 'smokey': is not a suite"),
+        (("--km-suite", NT, "--km-kernels", "gemm/numpy.matmull"), "did you mean gemm/numpy.matmul?"),
         (("--km-timeout", "0"), "--km-timeout: is '0', expected a number above 0"),
         pytest.param(("--km-suite", NT, "--km-db", "file/x.db"), "cannot be used as a store", marks=pytest.mark.long),
     ],

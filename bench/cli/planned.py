@@ -1,8 +1,7 @@
 """Make the plan and the jobs of `run` before anything is measured. `--list` and `--dry-run` stop after that."""
 
-import fnmatch
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,7 +14,7 @@ from kernelmark.bench.measure.cpu import default_threads
 from kernelmark.bench.measure.machine import machine
 from kernelmark.bench.plan.case import Entrant, Plan, PlannedJob, Shard, case_count, case_of
 from kernelmark.bench.plan.discovery import discover
-from kernelmark.bench.plan.errors import UsageError, meant
+from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.files import kept_plugin
 from kernelmark.bench.plan.modes import Mode
 from kernelmark.bench.plan.registry import Registry
@@ -23,9 +22,9 @@ from kernelmark.bench.plan.shards import group_of, sharded
 from kernelmark.bench.plan.suites import Suite
 from kernelmark.bench.record.store import Store, default_store
 from kernelmark.bench.report.estimate import Estimate, estimate
-from kernelmark.bench.report.format import count, short, size, some
+from kernelmark.bench.report.format import count, short, size
 from kernelmark.bench.report.layout import TableColumn, paragraph, table
-from kernelmark.bench.run.asked import jobs_asked, plan_asked, suites_asked
+from kernelmark.bench.run.asked import checked_jobs, plan_asked, suites_asked
 from kernelmark.bench.tune.select.contender import plugins_of
 from kernelmark.bench.tune.tuned import with_tuned
 
@@ -112,44 +111,13 @@ def expanded_plan(
         for remark in remarks:  # remarks on tiles that are not used
             click.echo(remark, err=True)
     chosen = suites_asked(plan, registry)
-    for sweep in (sweep for suite in chosen for sweep in suite.sweeps):
-        op = sweep.problem_class.op
-        known = [name for name, kernel in registry.kernels.items() if kernel.op == op]
-        for glob in sweep.kernels:
-            if complaint := _matches_none(glob, known, f" of {op}"):
-                raise UsageError(f"{sweep.where}, key 'kernels': {glob!r} {complaint}")
-    expanded = jobs_asked(chosen, registry, plan)
-    if not expanded:
-        raise UsageError(_why_none(plan, chosen, registry))
-    for glob in plan.kernels:
-        if complaint := _matches_none(glob, registry.kernels):
-            raise UsageError(f"--kernels {glob!r}: {complaint}")
+    expanded = checked_jobs(chosen, registry, plan)
     if shard := request.shard or plan.shard:
         plan, expanded = sharded(plan, shard, expanded, registry)
     if plan.reproduce and store:
         expanded = list(_reproduced(expanded, registry, store, plan.reproduce))
     _name_tiles(plan, expanded)
     return plan, registry, chosen, expanded
-
-
-def _matches_none(glob: str, names: Iterable[str], of: str = "") -> str | None:
-    """Return a complaint if a glob, which may begin with ! or end in a tile, matches none of the kernels' names."""
-    head = glob.removeprefix("!").partition("@")[0]
-    if fnmatch.filter(names, head):
-        return None
-    return f"matches no kernel{of}; `kernelmark list --all` lists them{meant(head, names)}"
-
-
-def _why_none(plan: Plan, suites: list[Suite], registry: Registry) -> str:
-    globs = "".join(f" --kernels {glob!r}" for glob in plan.kernels)
-    which = f"no kernel matches{globs} on {' and '.join(plan.devices)}"
-    for device in sorted({kernel.device for kernel in registry.kernels.values()} - set(plan.devices)):
-        elsewhere = jobs_asked(suites, registry, msgspec.structs.replace(plan, devices=(device,)))
-        if names := list(dict.fromkeys(name for planned in elsewhere for name in planned.job.kernels)):
-            listed = some(names, 3)
-            return f"{which}; on {device}, {listed} would match; `kernelmark doctor` reports what is missing here"
-    near = "".join(meant(glob, registry.kernels) for glob in plan.kernels if glob not in registry.kernels)
-    return f"{which}; `kernelmark list --all` lists them{near}"
 
 
 def _reproduced(

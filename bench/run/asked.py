@@ -1,16 +1,19 @@
 """Turn the user's options into a plan for this machine, and a plan into its suites and jobs."""
 
+import fnmatch
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from kernelmark.bench.measure.cpu import cpu_count, default_threads
 from kernelmark.bench.measure.devices import choose_devices
 from kernelmark.bench.measure.isa import choose_isas
 from kernelmark.bench.plan.case import Plan, PlannedJob, jobs
 from kernelmark.bench.plan.declared import is_foreign, require_figures
-from kernelmark.bench.plan.errors import UsageError
+from kernelmark.bench.plan.errors import UsageError, meant
 from kernelmark.bench.plan.foreign import each_overseen, overseen
 from kernelmark.bench.plan.modes import Mode
 from kernelmark.bench.plan.registry import Registry
@@ -56,6 +59,46 @@ def jobs_asked(suites: list[Suite], registry: Registry, plan: Plan) -> list[Plan
             with overseen(f"{name}: its size, work and traffic", patience_s):
                 require_figures(registry.problem(name), name)
     return expanded
+
+
+def checked_jobs(suites: list[Suite], registry: Registry, plan: Plan, prefix: str = "--") -> list[PlannedJob]:
+    """Return the jobs of a plan. Raises UsageError if there are none, or if a glob matches no kernel.
+
+    prefix: the text before an option's name in messages.
+    """
+    for sweep in (sweep for suite in suites for sweep in suite.sweeps):
+        op = sweep.problem_class.op
+        known = [name for name, kernel in registry.kernels.items() if kernel.op == op]
+        for glob in sweep.kernels:
+            if complaint := _matches_none(glob, known, f" of {op}"):
+                raise UsageError(f"{sweep.where}, key 'kernels': {glob!r} {complaint}")
+    expanded = jobs_asked(suites, registry, plan)
+    if not expanded:
+        raise UsageError(_why_none(plan, suites, registry, prefix))
+    for glob in plan.kernels:
+        if complaint := _matches_none(glob, registry.kernels):
+            raise UsageError(f"{prefix}kernels {glob!r}: {complaint}")
+    return expanded
+
+
+def _matches_none(glob: str, names: Iterable[str], of: str = "") -> str | None:
+    """Return a complaint if a glob, which may begin with ! or end in a tile, matches none of the kernels' names."""
+    head = glob.removeprefix("!").partition("@")[0]
+    if fnmatch.filter(names, head):
+        return None
+    return f"matches no kernel{of}; `kernelmark list --all` lists them{meant(head, names)}"
+
+
+def _why_none(plan: Plan, suites: list[Suite], registry: Registry, prefix: str) -> str:
+    globs = "".join(f" {prefix}kernels {glob!r}" for glob in plan.kernels)
+    which = f"no kernel matches{globs} on {' and '.join(plan.devices)}"
+    for device in sorted({kernel.device for kernel in registry.kernels.values()} - set(plan.devices)):
+        elsewhere = jobs_asked(suites, registry, msgspec.structs.replace(plan, devices=(device,)))
+        if names := list(dict.fromkeys(name for planned in elsewhere for name in planned.job.kernels)):
+            listed = ", ".join(names[:3]) + f" and {len(names) - 3} more" * (len(names) > 3)
+            return f"{which}; on {device}, {listed} would match; `kernelmark doctor` reports what is missing here"
+    near = "".join(meant(glob, registry.kernels) for glob in plan.kernels if glob not in registry.kernels)
+    return f"{which}; `kernelmark list --all` lists them{near}"
 
 
 def _patience_s(plan: Plan, registry: Registry) -> float:
