@@ -311,13 +311,12 @@ def _conclude(job: Job, contenders: list[Contender]) -> None:
     """Compute intervals for contenders that passed both checks, and ratios to the baselines that passed."""
     for contender in contenders:
         contender.conclude()
-    live = {c.report.entrant: c for c in contenders if c.live}
-    for (problem, kernel), contender in live.items():
-        name, report = job.baseline_of(problem), contender.report
+    live = {c.report.entrant: c.report for c in contenders if c.live}
+    for (problem, kernel), report in live.items():
+        name = job.baseline_of(problem)
         base = live.get(Entrant(problem, name)) if name and name != kernel else None
-        if base and base.series and contender.series and not ran_beyond(base.report.disturbed + report.disturbed):
-            alpha = min(base.series.alpha, contender.series.alpha)
-            report.over_baseline = speedup([base.report.samples], [report.samples], alpha)
+        if base and not ran_beyond(base.disturbed + report.disturbed):
+            report.over_baseline = speedup([base.samples], [report.samples])
 
 
 def _judge(stock: Stock, moved: bool = False) -> float:
