@@ -320,22 +320,27 @@ class Workers(AbstractContextManager["Workers", None]):
         try:
             reply = worker.ask(job, self.progress)
             if isinstance(reply, Reply) and job.mode.does.times and (stopped_s := worker.stopped_s):
-                reply = self._again(worker, job, stopped_s)
+                reply = self._again(worker, job, reply, stopped_s)
         except BaseException:
             worker.close()
             raise
-        if isinstance(reply, Death):
+        if isinstance(reply, Death) or reply.is_awake:
             worker.close()
         else:
             self._waiting[slot] = worker  # last in order: the one used most recently
         return reply
 
-    def _again(self, worker: Worker, job: Job, stopped_s: float) -> Reply | Death:
-        """Measure a job again in the same worker, since any of its windows may contain the time of the stop."""
-        reply = worker.ask(job, self.progress)
-        for row in reply.rows if isinstance(reply, Reply) else ():
+    def _again(self, worker: Worker, job: Job, reply: Reply, stopped_s: float) -> Reply | Death:
+        """Measure timed rows again in the same worker, since any window may contain the time of the stop."""
+        timed = [row.entrant for row in reply.rows if row.interval]
+        again = worker.ask(job.only(timed), self.progress) if timed else Reply()
+        self._had_company = True
+        if isinstance(again, Death):
+            return again
+        for row in filter(lambda row: row.interval, again.rows):
             row.note(f"measured again, since kernelmark had been stopped for {stopped_s:.2g} s")
-        return reply
+        rows = {row.entrant: row for row in (*reply.rows, *again.rows)}
+        return msgspec.structs.replace(reply, rows=list(rows.values()))
 
     def _survive(self, job: Job, key: WorkerKey, attempt: int = 1, killed: tuple[Death, ...] = ()) -> list[Measurement]:
         """Run the job, and again without the contenders that ended their worker, until a worker returns rows.
@@ -438,7 +443,8 @@ class Wary:
         others = [entrant for entrant in job.entrants if entrant.kernel not in out]
         rows = self._execute(job.only(others), key) if others else []
         for row in rows:
-            of_operation = row.reason.startswith(tuple(f"{stage} took" for stage in OF_OPERATION))  # blamed on all
+            ends = (":", " took")  # of the stage in a reason; code of the operation is blamed on all
+            of_operation = row.reason.startswith(tuple(stage + end for stage in OF_OPERATION for end in ends))
             if row.status in (Status.CRASHED, Status.TIMEOUT) and not of_operation:
                 # A crash is tried again and so costs two workers; a call that hangs is not tried again.
                 self._deaths[row.kernel] += 2 if row.status == Status.CRASHED and row.attempt > 1 else 1

@@ -11,8 +11,8 @@ from kernelmark.bench.measure.affinity import children_of, pin, set_keeper
 from kernelmark.bench.measure.board import Board
 from kernelmark.bench.measure.device import DeviceLost
 from kernelmark.bench.measure.measurement import Measurement
-from kernelmark.bench.measure.monitor import has_children
-from kernelmark.bench.measure.timing import now, pause
+from kernelmark.bench.measure.monitor import OTHERS_CPUS, has_children
+from kernelmark.bench.measure.timing import awake_cpus, now, pause
 from kernelmark.bench.plan.case import Entrant, Job, WorkerKey
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.plan.registry import REGISTRY
@@ -30,6 +30,7 @@ class Reply(msgspec.Struct):
 
     glimpses: provisional times, sent before the final reply. replaced: the library functions that plug-ins have
     replaced. If there are any, the reply has no rows, and the contenders `ours` must be measured without plug-ins.
+    is_awake: calls have left threads running, which would disturb the worker's next job.
     """
 
     rows: list[Measurement] = []
@@ -38,6 +39,7 @@ class Reply(msgspec.Struct):
     glimpses: list[Glimpse] = []
     replaced: str = ""
     ours: list[Entrant] = []
+    is_awake: bool = False
 
 
 def main(parent: Channel, board: Board, key: WorkerKey) -> None:
@@ -49,6 +51,7 @@ def main(parent: Channel, board: Board, key: WorkerKey) -> None:
     while message := parent.receive():
         job = msgspec.msgpack.decode(message.body, type=Job)
         reply = _answer(job, board, partial(_show, parent, message.number))
+        reply.is_awake = bool(job.entrants) and awake_cpus() > OTHERS_CPUS
         known = _let_return(board, known)
         parent.send(message.number, reply)
         if reply.lost:

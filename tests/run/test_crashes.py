@@ -220,6 +220,14 @@ def test_a_kernel_that_works_on_cpus_beyond_its_own_is_marked_and_has_no_ratio(m
     assert "beyond" not in honest.disturbed + prints.disturbed
 
 
+def test_a_worker_in_which_threads_run_on_gets_no_other_job(measure, told):
+    pids = []
+    for kernels in ["tells"], ["tells", "leaves_a_thread_running"], ["tells"]:
+        measure(*kernels)
+        pids.append(told.read_text())
+    assert pids[0] == pids[1] != pids[2]
+
+
 def test_threads_that_a_kernel_leaves_running_disturb_all_rows_of_its_job(measure):
     named = r"threads that calls left running used \d\.\d+ CPUs during \d+ % of the sampling"
     for rows, expected in [(measure("honest", "prints"), False), (measure("honest", "leaves_a_thread_running"), True)]:
@@ -326,8 +334,11 @@ def test_a_crash_that_was_tried_again_has_cost_two_workers_and_a_wrong_result_no
     assert (pool.call_count, bool(wary.left_out)) == (calls, calls < 3)
 
 
-def test_no_kernel_is_left_out_because_of_code_of_the_operation():
-    pool = pool_of(lambda kernel: Measurement(kernel=kernel, status="timeout", reason="reference took more than 5 s"))
+@pytest.mark.parametrize(
+    ("status", "reason"), [("timeout", "reference took more than 5 s"), ("crashed", "check: SIGSEGV (/usr/lib/libc)")]
+)
+def test_no_kernel_is_left_out_because_of_code_of_the_operation(status, reason):
+    pool = pool_of(lambda kernel: Measurement(kernel=kernel, status=status, reason=reason, attempt=2))
     wary = Wary(pool)
     for problem in "pqr":
         wary(job(problem, "a", "b"), KEY)
