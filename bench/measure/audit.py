@@ -169,11 +169,12 @@ def spared_when_renewed(series: Series) -> str | None:
     return f"skips work: {times}"
 
 
-def _as_fast(state: Mapping[str, float], before: Mapping[str, float]) -> bool:
-    """Return whether the machine's CPUs have no more load, and no lower clock rate, than before."""
-    load, mhz = (state.get(name, before.get(name, 0.0)) for name in ("load", "clock_mhz"))
-    usual = UNUSUAL_LOAD * before.get("load", 0.0) + OTHERS_CPUS
-    return load <= usual and UNUSUAL_LOAD * mhz >= before.get("clock_mhz", 0.0)
+def _slowed(state: Mapping[str, float], before: Mapping[str, float]) -> float:
+    """Return the factor by which a lower clock rate slows calls; infinity if other load has begun on any CPU."""
+    if state.get("load", 0.0) > UNUSUAL_LOAD * before.get("load", 0.0) + OTHERS_CPUS:
+        return math.inf
+    mhz = state.get("clock_mhz", 0.0)
+    return max(1.0, before.get("clock_mhz", mhz) / mhz) if mhz else 1.0
 
 
 def stopped_sparing(series: Series, threads: int) -> str | None:
@@ -181,8 +182,8 @@ def stopped_sparing(series: Series, threads: int) -> str | None:
 
     Each sample in QUIET_WINDOWS windows must take SPARED_RATIO times as long as the median of the earlier samples.
     Windows with load do not count, since load may slow every sample. With short samples on one thread, windows with the
-    usual load do count, since such a sample is either undisturbed or a time slice longer. Windows do not count if the
-    clock rate is lower than before, or other CPUs, which share the memory, have more load. Samples on a GPU are not
+    usual load do count, since such a sample is either undisturbed or a time slice longer. Windows do not count if a
+    lower clock rate may be the reason, or other CPUs, which share the memory, have more load. Samples on a GPU are not
     compared, since its clock rate may have dropped while it waited.
     """
     if series.device.stream is not None:
@@ -203,7 +204,7 @@ def stopped_sparing(series: Series, threads: int) -> str | None:
                 return None
         window = monitor.look()
         is_usual = all(size <= UNUSUAL_LOAD * usual.get(cause, 0.0) for cause, size in window.causes.items())
-        quiet += is_usual and _as_fast(window.state, state)
+        quiet += is_usual and _slowed(window.state, state) * SPARED_RATIO * before_s <= min(again[taken:])
         if quiet == QUIET_WINDOWS:
             before = f"{before_s:.2g} s per call in the median of the samples"
             return f"skips work: {before}, {min(again):.2g} s or more after all checks"
