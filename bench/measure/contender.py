@@ -180,7 +180,11 @@ class Contender:
                 wrong = check(self.kernel, self.problem, operands.outputs(order), references, self.called).reason
             if wrong:
                 self._take(Verdict(reason=wrong))
-            elif not reason and self.problem.distribution == UNIFORM:  # samples on zeros may have been faster
+            elif not reason:
+                if self.problem.distribution != UNIFORM:  # such samples may have been faster
+                    draw.redraw(self.problem.distribution)
+                    for each in self.series.sets:
+                        each.load(draw)
                 reason = stopped_sparing(self.series, self.report.threads)
             if reason and self.live:
                 self.mistrust(reason)
