@@ -77,14 +77,13 @@ class _Cpus(NamedTuple):
 
 
 class _Reading(NamedTuple):
-    """The counters at one time: of all CPUs, of our CPUs, CPU time that we used, and CPU time denied by quotas.
+    """The counters at one time: CPU time that we used, the counters of all CPUs, and those of our CPUs.
 
     "We" are this process and its descendants, since a transfer between two processes keeps both at work.
     """
 
     at_s: float
     own_s: float
-    denied_s: float
     every: _Cpus
     ours: _Cpus
     cpus: int
@@ -97,20 +96,21 @@ class CpuMonitor:
         self._cpus = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
         self._ours = sorted({sibling for cpu in self._cpus for sibling in core_of(cpu)})
         self._scaling = _scaling_files(CPUS, tuple(self._cpus))
-        self._began_s = now()
+        self._began_s, self._denied_s = now(), math.nan
         self._before: _Reading | None = None
 
     def look(self) -> Window:
         """Return the means since the last reading. Load is missing at the first reading, or if /proc/stat lacks it."""
-        began_s, before = self._began_s, self._before
-        self._began_s, self._before = now(), self._read()
-        mhz = self.clock_mhz()
-        state = {} if mhz is None else {"clock_mhz": mhz}
+        began_s, denied_s, before = self._began_s, self._denied_s, self._before
+        self._began_s, self._denied_s, self._before = now(), _denied_s(), self._read()
+        mhz, seconds = self.clock_mhz(), self._began_s - began_s
+        state, denied_s = {} if mhz is None else {"clock_mhz": mhz}, self._denied_s - denied_s
+        quota = {QUOTA: denied_s / seconds} if denied_s > STEAL_PCT / 100 * seconds else {}
         if before is None or self._before is None or before.every.counted_s == self._before.every.counted_s:
-            return Window(self._began_s - began_s, state)
+            return Window(seconds, state, quota)
         spent = _difference(before, self._before)
         load, steal_pct = _taken(spent, spent.every, spent.cpus)
-        return Window(spent.at_s, state | {"load": load, "steal_pct": steal_pct}, self._causes(spent))
+        return Window(spent.at_s, state | {"load": load, "steal_pct": steal_pct}, self._causes(spent) | quota)
 
     def _causes(self, spent: _Reading) -> dict[str, float]:
         """Return disturbances by cause that exceed counter rounding; a sum of n counters is off by sqrt(n) steps."""
@@ -122,8 +122,6 @@ class CpuMonitor:
             causes[OTHERS] = others
         if steal_pct - 100 * step / count > STEAL_PCT:
             causes[STEAL] = steal_pct
-        if spent.denied_s > STEAL_PCT / 100 * spent.at_s:
-            causes[QUOTA] = spent.denied_s / spent.at_s
         return causes
 
     def _read(self) -> _Reading | None:
@@ -140,7 +138,7 @@ class CpuMonitor:
             ours = [every]
         used = [seconds for usage in map(_usage, (_SELF, _REAPED)) for seconds in (usage.ru_utime, usage.ru_stime)]
         usage = ours[0] if len(ours) == 1 else _Cpus(*(math.fsum(column) for column in zip(*ours, strict=True)))
-        return _Reading(now(), math.fsum(used) + _below_s(), _denied_s(), every, usage, len(counters))
+        return _Reading(now(), math.fsum(used) + _below_s(), every, usage, len(counters))
 
     def clock_mhz(self) -> float | None:
         """Return the mean clock of the CPUs that we may use, in MHz, if the system measures it."""
@@ -211,8 +209,7 @@ def _difference(early: _Reading, late: _Reading) -> _Reading:
         _Cpus(*(b - a for a, b in zip(first, second, strict=True)))
         for first, second in ((early.every, late.every), (early.ours, late.ours))
     )
-    own_s, denied_s = late.own_s - early.own_s, late.denied_s - early.denied_s
-    return _Reading(late.at_s - early.at_s, own_s, denied_s, every, ours, late.cpus)
+    return _Reading(late.at_s - early.at_s, late.own_s - early.own_s, every, ours, late.cpus)
 
 
 def _taken(spent: _Reading, cpus: _Cpus, count: int) -> tuple[float, float]:

@@ -171,6 +171,10 @@ def test_a_quota_that_holds_threads_back_disturbs_though_the_cpus_are_idle(group
     write_files(tmp_path / group, {"cpu.stat": f"usage_usec 5\nnr_throttled 4\n{counter.format(1600)}"})
     both.passes(1.0, own_s=1.0, idle=(0.5, 0.5))
     assert watch.look().causes == {monitor.QUOTA: pytest.approx(0.6)}
+    monkeypatch.setattr(watch, "_ours", [4])  # which /proc/stat does not list
+    write_files(tmp_path / group, {"cpu.stat": f"usage_usec 5\nnr_throttled 4\n{counter.format(2400)}"})
+    both.passes(1.0, own_s=1.0, idle=(0.5, 0.5))
+    assert watch.look() == Window(1.0, {}, {monitor.QUOTA: pytest.approx(0.8)})
 
 
 def test_counters_that_stand_still_or_are_missing_tell_nothing(both, tmp_path):
