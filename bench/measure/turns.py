@@ -1,7 +1,7 @@
 """Sample contenders in turn, and repeat windows that other load disturbed."""
 
-import random
 from collections.abc import Callable, Collection, Mapping
+from random import SystemRandom
 
 import msgspec
 
@@ -17,7 +17,7 @@ WINDOW_S = 0.1
 LONG_SAMPLE_S = 0.5
 MAX_LONG_REPEATS = 2
 #: One window in AWAKE_EVERY, the first one, and those after a find are followed by a look for threads left running.
-AWAKE_EVERY = 8
+AWAKE_EVERY, _RANDOM = 8, SystemRandom()
 LEFT = "threads that calls left running used {:#.2g} CPUs"
 #: A baseline is sampled for at most this many time limits while other contenders continue. Without this bound, a
 #: baseline that is twenty times as slow as a contender would be sampled for twenty times as long.
@@ -113,11 +113,9 @@ class Turns:
 
     def _close(self, marks: dict[str, Mark], seconds: float) -> None:
         """Keep the window, or discard it to be repeated; then let contenders with enough samples stop."""
-        left = self._left_running()
-        windows = {
-            device: msgspec.structs.replace(window, causes=window.causes | left)
-            for device, window in ((device, monitor.look()) for device, monitor in self._monitors.items())
-        }
+        windows = {device: monitor.look() for device, monitor in self._monitors.items()}
+        if left := self._left_running():
+            windows = {at: msgspec.structs.replace(seen, causes=seen.causes | left) for at, seen in windows.items()}
         taken = [(self._series[name], marks[name]) for name in self._active]
         longest_s = max((series.longest_s(mark) for series, mark in taken), default=0.0)
         disturbed = any(window.causes for window in windows.values())
@@ -130,7 +128,7 @@ class Turns:
 
     def _left_running(self) -> dict[str, float]:
         """Return the cause and size of a disturbance by threads of this process that run between calls, if any."""
-        if not self._must_look and (len(self._series) == 1 or random.randrange(AWAKE_EVERY)):
+        if not self._must_look and (len(self._series) == 1 or _RANDOM.randrange(AWAKE_EVERY)):
             return {}
         cpus = awake_cpus()
         self._must_look = cpus > OTHERS_CPUS
