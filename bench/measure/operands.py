@@ -69,6 +69,13 @@ class Spots(NamedTuple):
         bits = self.flat[self.places]
         return any(elements[0] != bits[number] or bool((elements[1:] != bits).any()) for number, elements in self.early)
 
+    def was_late(self) -> bool:
+        """Return whether a call wrote an element after the calls of `early_reads`; others may have written since."""
+        if self.unwritten is None:
+            return self.has_changed()
+        bits = self.flat[self.places]
+        return any(bool(((early[1:] == self.unwritten) & (bits != self.unwritten)).any()) for _, early in self.early)
+
     def is_late(self) -> bool:
         """Return whether an element is still poisoned or has changed."""
         return self.has_changed() or (

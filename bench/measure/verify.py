@@ -100,7 +100,7 @@ def verify(
     verdict = check(kernel, problem, operands.outputs(kernel.order), references, called)
     if damage := operands.repaired(draw):
         verdict = msgspec.structs.replace(verdict, reason=verdict.reason or damage)
-    if not verdict.reason and (late := next((spot.operand for spot in spots if spot.has_changed()), None)):
+    if not verdict.reason and (late := next((spot.operand for spot in spots if spot.was_late()), None)):
         verdict = msgspec.structs.replace(verdict, reason=f"returned before {late} was written")
     return verdict, took_s
 
