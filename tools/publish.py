@@ -198,7 +198,7 @@ def main(words: Sequence[str] = ()) -> int:
     title = f"{cpu_name()}, {count(cpu_count(), 'CPU')}"
     folder = options.out / folder_name(title)
     db = options.db or ROOT / "out" / "publish" / f"{folder.name}.db"
-    until_s = now() + 60 * options.minutes - PUBLISH_S
+    prices, until_s = load_prices(options.prices), now() + 60 * options.minutes - PUBLISH_S
     agenda_, registry = agenda.read(folder, title), discover()
     if options.fresh:
         db.unlink(missing_ok=True)
@@ -215,7 +215,7 @@ def main(words: Sequence[str] = ()) -> int:
         agenda.save(folder, agenda_)
         experiments = Experiments(store, agenda_, folder, registry, run, options.noisy_anyway)
         experiments.measure(until_s)
-        publish(store, options, title, folder, run, experiments)
+        publish(store, options, prices, title, folder, run, experiments)
         agenda.save(folder, agenda_)
         published = {run, *experiments.runs.values()}
         against = sum(store.statuses(run)[status] for run in published for status in AGAINST)
@@ -297,10 +297,16 @@ def _latest(store: Store) -> str:
 
 
 def publish(
-    store: Store, options: argparse.Namespace, title: str, folder: Path, run: str, experiments: Experiments
+    store: Store,
+    options: argparse.Namespace,
+    prices: Prices,
+    title: str,
+    folder: Path,
+    run: str,
+    experiments: Experiments,
 ) -> None:
     runs = {", ".join(store.run(run).suites): run, **experiments.runs}
-    prices, left = load_prices(options.prices), experiments.left()
+    left = experiments.left()
     about = Publication(
         title=title,
         date=store.run(run).started_at[: len("2026-01-01")],

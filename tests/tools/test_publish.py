@@ -105,6 +105,13 @@ def test_a_noisy_run_is_refused_before_anything_is_written(store, called, tmp_pa
     assert not (tmp_path / "reports").exists()
 
 
+def test_a_prices_file_is_refused_before_anything_is_deleted_or_measured(store, called, tmp_path, monkeypatch):
+    monkeypatch.setattr(publish, "measure", MagicMock(side_effect=AssertionError))
+    with pytest.raises(UsageError, match=r"none\.toml"):
+        called("--fresh", "--prices", str(tmp_path / "none.toml"))
+    assert store.path.exists()
+
+
 def test_a_noisy_run_is_published_if_asked_for_with_that_on_top_and_what_is_left_below(
     store, called, tmp_path, monkeypatch
 ):
