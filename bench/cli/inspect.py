@@ -79,6 +79,8 @@ def inspect(
     tile that a run uses for PROBLEM, and how many tiles KERNEL has for it.
     """
     _require_baseline(baseline, update)
+    if kernel is not None and kernels is not None:
+        raise UsageError(f"--kernels {kernels}: selects kernels, and so does KERNEL; omit one of them")
     registry, wanted = discover(plugins), archs.split(",") if archs else ARCHS
     if kernel is None:
         rows = inspect_rows(registry, kernels or "*", wanted)

@@ -148,6 +148,7 @@ REFUSED = [
         (f"{words} {OUT}", f"{NO_TILE}: RUM is unknown, expected one of DOWN, RUN, STREAM; did you mean RUN?")
         for words in (f"inspect {NO_TILE}", f"run --kernels {NO_TILE}", f"verify --kernels {NO_TILE}")
     ),
+    (f"inspect gemm/cuda.tiled {PRODUCT} --kernels *", "--kernels *: selects kernels, and so does KERNEL; omit one"),
     ("inspect --arch sm_1", "arch 'sm_1': its limits are not known"),
     (f"profile gemm/cuda.async {PRODUCT} --arch sm_{'9' * 5000}", ", sm_100, sm_120"),
     ("inspect --kernels none*", "kernels 'none*': matches no hand-written kernel"),
