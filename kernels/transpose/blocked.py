@@ -44,10 +44,14 @@ def _suits(p: TransposeProblem, t: Tile, _: DeviceLimits) -> str | None:
     return f"a row of {p.m} elements is {'no' if p.m % line else 'a'} multiple of a cache line's {line}"
 
 
+def _no_vector(p: TransposeProblem) -> str | None:
+    return f"{p.m} x {p.n} is a vector, of which nothing has to move in place" if 1 in (p.m, p.n) else None
+
+
 def _strips(p: TransposeProblem, t: Tile, _: DeviceLimits) -> str | None:
-    """Return why a rectangle cannot be cut into strips of STRIP, or None. Squares and vectors are not cut."""
-    shorter, longer = sorted((p.m, p.n))
-    if shorter in (1, longer):
+    """Return why a rectangle cannot be cut into strips of STRIP, or None. Squares are not cut."""
+    longer = max(p.m, p.n)
+    if p.m == p.n:
         return f"{p.m} x {p.n} is not cut into strips" if vars(t) != WHOLE else None
     if t.STRIP and int(SHARE * longer) - longer % t.STRIP < t.STRIP:
         return f"a strip of {t.STRIP} and the rest of {longer} take more than {SHARE:.0%} of the matrix"
@@ -100,6 +104,7 @@ def blocked(problem: TransposeProblem, x: TransposeOperands) -> Launch:
         "STRIP": (0, 4, 8, 16, 32, 64, 128, 256),
         "SEGMENT": (128, 256, 512, 1024, 2048, 4096, 8192, 16384),
     },
+    supports=_no_vector,
     valid=_strips,
     prefer=Prefer((WHOLE,)),
     **_NUMBA,
@@ -109,6 +114,4 @@ def tiles(problem: TransposeProblem, x: TransposeOperands) -> Launch:
     """In place: chunks follow the cycles of their grid, then strips are transposed in cache; squares swap blocks."""
     from kernelmark.kernels.transpose._tiles import rectangle, square
 
-    if 1 in (problem.m, problem.n):
-        return lambda: None
     return in_turn(*(square if problem.m == problem.n else rectangle)(_bits(x.a), problem, x))

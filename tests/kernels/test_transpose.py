@@ -28,7 +28,8 @@ BLOCKED, TILES = "transpose/numba.blocked", "transpose/numba.tiles"
 )
 @pytest.mark.parametrize(("place", "name"), [("out", BLOCKED), ("in", TILES)])
 def test_every_shape_and_storage_type_is_transposed(dtype, place, name):
-    for i, (m, n) in enumerate(AWKWARD + COMMON + WHOLE, dtype in ("bf16", "f64")):
+    sizes = [size for size in AWKWARD + COMMON + WHOLE if place == "out" or 1 not in size]
+    for i, (m, n) in enumerate(sizes, dtype in ("bf16", "f64")):
         threads = (1, 3)[i % 2]  # the other number with another storage type
         assert not failures(f"transpose/m{m}n{n}/{dtype}/{place}", name, threads=threads), (m, n, threads)
 
