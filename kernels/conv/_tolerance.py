@@ -21,30 +21,32 @@ def tolerance(problem: ConvSizes, numerics: str) -> Bound:
     """Return the bound on the errors of the output's elements."""
     bound = sum_bound(numerics, problem.dtype, problem.reduction, problem.dtype)
     if numerics in WINOGRAD:
-        f = WINOGRAD[numerics]
-        largest, rms = _winograd(problem, f)
-        return bound._replace(largest=largest, rms=rms, uneven=unevenness(f))
+        largest, rms, uneven = _winograd(problem, WINOGRAD[numerics])
+        return bound._replace(largest=largest, rms=rms, uneven=uneven)
     if numerics == "fft":
         largest, rms = _transforms(problem)
         return bound._replace(largest=bound.largest + largest, rms=math.hypot(bound.rms, rms))
     return bound
 
 
-def _winograd(problem: ConvSizes, f: Transforms) -> tuple[float, float]:
-    """Return the largest and the rms error: transformed operands are larger than the operands, and so are their errors.
+def _winograd(problem: ConvSizes, f: Transforms) -> tuple[float, float, float]:
+    """Return the largest error, the rms error and the unevenness of errors, which grow as transformed operands do.
 
     `growth` is a ratio for independent roundings: the rms error after the inverse transform over the rms error of a sum
     of as many plain products. See Barabasz, Anderson, Soodhalter, Gregg, "Error Analysis and Improving the Accuracy of
     Winograd Convolution for Deep Neural Networks", ACM TOMS 46(4), 2020, with norms of rows instead of worst cases. The
     transforms round each product a few times; the sum over channels then adds independent errors. A filter's gradient
-    is summed over tiles instead.
+    has transposed transforms, A for y and G^T for the sums over tiles. Tiles that end outside y count as whole ones:
+    they add little to a sum, but as one more addition they round it, and it may have its full size by then.
     """
-    side = len(f.at)
-    length = math.ceil(problem.reduction / (side * side if problem.direction == "wgrad" else problem.r * problem.s))
+    length = math.ceil(problem.reduction / (problem.r * problem.s))
+    if problem.direction == "wgrad":
+        length = problem.n * math.ceil(problem.p / len(f.at)) * math.ceil(problem.q / len(f.at))
+        f = f._replace(at=f.g.T, g=f.at.T)
     rounding = DTYPES["f32"].roundoff * math.sqrt(length)
     largest = accumulation_error("winograd", problem.dtype, length) + _ROUNDINGS * rounding
     rms = math.hypot(accumulation_rms("winograd", problem.dtype, length), _RMS_ROUNDINGS * rounding)
-    return growth(f) * largest, growth(f) / unevenness(f) * rms
+    return growth(f) * largest, growth(f) / unevenness(f) * rms, unevenness(f)
 
 
 def _transforms(problem: ConvSizes) -> tuple[float, float]:

@@ -9,6 +9,7 @@ import pytest
 from kernelmark.bench.measure.draw import THIRD, Draw
 from kernelmark.bench.plan.dtypes import NUMERICS
 from kernelmark.bench.plan.verdict import error_variance
+from kernelmark.bench.selftest.wrong.library import nearest
 from kernelmark.kernels.conv import _reference
 from kernelmark.kernels.conv._convolve import convolve
 from kernelmark.kernels.conv._winograd import F2, F4, growth, unevenness
@@ -193,12 +194,12 @@ def test_sums_over_the_least_exact_pixels_of_tiles_are_allowed_their_errors():
         assert error_variance(errors, np.zeros(len(errors)), bound, problem.k) > sizes.max() ** 2
 
 
-@pytest.mark.parametrize("f", [F2, F4])
+@pytest.mark.parametrize("f", [F2, F4, *(f._replace(at=f.g.T, g=f.at.T) for f in (F2, F4))])
 def test_growth_is_the_measured_growth_of_errors(f):
     # Sums over many channels in single precision, on transformed operands and on as many plain products.
     rng, channels, tiles = np.random.default_rng(5), 512, 200
-    side = len(f.bt)
-    x, w = rng.uniform(-1, 1, (tiles, channels, side, side)), rng.uniform(-1, 1, (channels, 3, 3))
+    side, taps = f.g.shape
+    x, w = rng.uniform(-1, 1, (tiles, channels, side, side)), rng.uniform(-1, 1, (channels, taps, taps))
 
     def error(a, b):
         """The error of sums over channels in single precision, product by product, for operands that it holds."""
@@ -213,6 +214,21 @@ def test_growth_is_the_measured_growth_of_errors(f):
     spread = np.sqrt((behind**2).mean(axis=0))
     assert spread.max() / np.sqrt((plain**2).mean()) == pytest.approx(growth(f), rel=0.1)
     assert spread.max() / np.sqrt((spread**2).mean()) == pytest.approx(unevenness(f), rel=0.1)
+
+
+def test_a_filters_gradient_may_be_one_chain_over_all_tiles_but_not_one_of_operands_with_13_bits():
+    problem, inputs, reference = referenced("conv/n1024c16h5w5k16r3s3pad1/f32/nchw/wgrad")
+    x, y = (np.pad(inputs[name], ((0, 0), (0, 0), ends, ends)) for name, ends in (("x", (1, 4)), ("y", (0, 3))))
+    sums = np.zeros((16, 16, 6, 6), np.float32)
+    for i, j in itertools.product((0, 4), (0, 4)):
+        tiles = F4.bt @ x[:, :, i : i + 6, j : j + 6] @ F4.bt.T, F4.at.T @ y[:, :, i : i + 4, j : j + 4] @ F4.at
+        for of_x, of_y in zip(*(tile.astype(np.float32) for tile in tiles), strict=True):
+            sums += of_y[:, None] * of_x
+    right = (F4.g.T @ sums @ F4.g).astype(np.float32)
+    wrong = convolve(problem, {name: nearest(13)(array) for name, array in inputs.items()}).astype(np.float32)
+    reasons = [problem.check({"w": output}, reference, "winograd4").reason for output in (right, wrong)]
+    assert reasons[0] is None
+    assert reasons[1].startswith("w has an rms error")
 
 
 @pytest.mark.parametrize("numerics", ["fp32", "winograd4", "fft"])
