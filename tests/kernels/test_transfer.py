@@ -14,7 +14,7 @@ from kernelmark.bench.plan.case import Plan, jobs
 from kernelmark.bench.plan.suites import find_suite
 from kernelmark.bench.run.family import below
 from kernelmark.kernels.transfer import worked
-from support.kernels import REGISTRY, failures, set_up
+from support.kernels import REGISTRY, failures, referenced, set_up
 from support.processes import gone, wait_for
 
 WORKED = ("transfer/numba.serial", "transfer/numba.arrived", "transfer/numba.staged")
@@ -36,6 +36,19 @@ def test_work_is_a_multiply_add_after_the_other():
         stepped = (1 - 2**-10) * stepped + 2**-11
     outputs = REGISTRY.problem("transfer/n11/f64/h2h/work64").reference({"a": a}, np.random.default_rng(0))
     assert np.allclose(outputs["b"], stepped, rtol=0, atol=1e-14)
+
+
+@pytest.mark.parametrize("work", [1, 64, 4096])
+@pytest.mark.parametrize("dtype", ["f16", "bf16"])
+def test_work_on_16_bits_is_done_in_fp32_and_rounded_once(dtype, work):
+    problem, inputs, reference = referenced(f"transfer/n4096/{dtype}/h2h/work{work}")
+    scale, shift, y = np.float32(1 - 2**-10), np.float32(2**-11), inputs["a"].astype(np.float32)
+    steps = [y, *(y := scale * y + shift for _ in range(work))]
+    results = {"right": steps[-1], "copied": steps[0], "half of it": steps[work // 2], "zeros": 0 * y}
+    reasons = {
+        name: problem.check({"b": y.astype(inputs["a"].dtype)}, reference, "fp32").reason for name, y in results.items()
+    }
+    assert [name for name, reason in reasons.items() if not reason] == ["right"]
 
 
 def test_both_ways_are_checked():
