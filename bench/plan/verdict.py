@@ -43,7 +43,7 @@ class Bound(NamedTuple):
     the storage type of the results. roundings: the least number of independent rounding errors in all elements; if it
     is small, the rms error scatters more. uneven: the rms error of an algorithm's least exact elements, divided by the
     rms error of all elements. comparisons: the number of such comparisons in a verdict, which share the accepted rate
-    of false alarms.
+    of false alarms. own: the rms error of a function of a sum, whatever `unit`; a quarter of its largest.
     """
 
     largest: float
@@ -53,6 +53,7 @@ class Bound(NamedTuple):
     uneven: float = 1.0
     unit: float | Array = 1.0
     comparisons: int = 1
+    own: float = 0.0
 
     def of(self, part: Any, shape: tuple[int, ...]) -> "Bound":
         """Return the bound for a part of an output of this shape."""
@@ -61,7 +62,7 @@ class Bound(NamedTuple):
     def limits(self, want: Array) -> Array:
         """Return the largest absolute error that each stored element may have."""
         dtype = DTYPES[self.stored]
-        before = self.largest * (1 + dtype.roundoff) * self.unit
+        before = (self.largest * self.unit + 4 * self.own) * (1 + dtype.roundoff)
         limits: Array = before + dtype.roundoff * np.abs(want) + dtype.underflow
         return limits
 
@@ -74,7 +75,7 @@ class Bound(NamedTuple):
 
     def share(self, error: Array, want: Array) -> float:
         """Return the sum of error**2 / variance over all elements; elements without variance add 0 (see `limits`)."""
-        variance = np.square(self.rms * self.unit) + self.variance(want)
+        variance = np.square(self.rms * self.unit) + self.own**2 + self.variance(want)
         return float(np.sum(np.divide(error * error, variance, out=np.zeros(error.shape), where=variance > 0)))
 
     def rms_limit(self, count: int) -> float:

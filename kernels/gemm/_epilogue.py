@@ -17,12 +17,10 @@ Epilogue = Literal["plain", "bias-relu", "sigmoid", "update"]
 EPILOGUES: tuple[Epilogue, ...] = ("bias-relu", "sigmoid", "update")
 #: The numbers of `update`, exact in every storage type: learning rate, momentum and weight decay (5e-4 in AlexNet).
 RATE, MOMENTUM, DECAY = 2.0**-6, 0.875, 2.0**-11
-#: The largest and the rms error of computing 1 / (1 + exp(-x)), in units of the result's roundoff: exp is within 2.5
-#: units in the last place, as in NumPy, and an addition and a division follow. In FP64, the reference errs as much.
-_SIGMOID, _SIGMOID_RMS = 8.0, 2.0
+#: The rms error of computing 1 / (1 + exp(-x)), a quarter of the largest, in units of the result's roundoff: exp is
+#: within 2.5 units in the last place, as in NumPy; an addition and a division follow. In FP64, the reference errs, too.
+_SIGMOID = 2.0
 ALL = slice(None)
-#: The steepest slope of the sigmoid.
-_SLOPE = 0.25
 
 
 def beside(epilogue: Epilogue, c: Operand) -> tuple[Operand, ...]:
@@ -50,8 +48,7 @@ class Activation(NamedTuple):
             unit = np.hypot(linear.unit, added * (3 / math.sqrt(self.product.a.shape[2])))
             return linear._replace(values=np.maximum(linear.values + added, 0.0), unit=unit)
         with np.errstate(over="ignore"):  # if exp is infinite, its inverse is 0
-            # The error of the sigmoid itself does not shrink with x.
-            return linear._replace(values=1 / (1 + np.exp(-linear.values)), unit=np.maximum(linear.unit, 1.0))
+            return linear._replace(values=1 / (1 + np.exp(-linear.values)), before=linear.values)
 
     def all_right(self, c: Array, known: Reference, rows: Array, columns: Array, bound: Bound) -> bool:
         """Return whether all of C, (batch, m, n), is within its bound.
@@ -59,12 +56,12 @@ class Activation(NamedTuple):
         known: the reference for the operands before the change. rows: the batch numbers and the indices of changed
         rows; columns: likewise for columns.
         """
-        right, rng = within(c, known.values, bound._replace(unit=known.unit)), np.random.default_rng(0)
+        right, rng = within(c, known.values, known.scaled(bound)), np.random.default_rng(0)
         for i in np.unique(np.concatenate([rows[0], columns[0]])).tolist():
             for at in ((np.unique(rows[1][rows[0] == i]), ALL), (ALL, np.unique(columns[1][columns[0] == i]))):
                 bias = None if self.bias is None else self.bias[i : i + 1, at[1]]
                 now = Activation(self.epilogue, self.product.part(i, *at), bias).reference(rng)
-                right[i][at] = within(c[i][at][None], now.values, bound._replace(unit=now.unit))[0]
+                right[i][at] = within(c[i][at][None], now.values, now.scaled(bound))[0]
         return bool(right.all())
 
 
@@ -92,13 +89,9 @@ def updated(product: Product, weights: Array, velocity: Array, rng: "np.random.G
 
 
 def bound(epilogue: Epilogue, numerics: str, storage: str, k: int, stored: str, is_plain: bool) -> Bound:
-    """Return the bound of C or V: the product's errors times the epilogue's steepest slope, plus the epilogue's errors.
+    """Return the bound of C or V: the product's errors, and the epilogue's own. `Reference.scaled` adds its slope.
 
     The bound is a multiple of the reference's `unit`. is_plain: alpha is 1, and nothing is added to the product.
     """
     sum_error = sum_bound(numerics, storage, k, stored, added=float(not is_plain))
-    if epilogue != "sigmoid":
-        return sum_error
-    u = NUMERICS[numerics].accumulate
-    rms = math.hypot(_SLOPE * sum_error.rms, _SIGMOID_RMS * u)
-    return sum_error._replace(largest=_SLOPE * sum_error.largest + _SIGMOID * u, rms=rms)
+    return sum_error._replace(own=_SIGMOID * NUMERICS[numerics].accumulate) if epilogue == "sigmoid" else sum_error

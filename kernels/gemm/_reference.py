@@ -113,7 +113,8 @@ class Reference(NamedTuple):
 
     rows, cols: the sample has the elements where these cross. name: the output's name. beside: references of the
     problem's other outputs. unit: the unit of error bounds of `values`. mixed: the least unit of all elements if the
-    algorithm adds rows and columns before it multiplies, so that errors of large elements spread; otherwise 0.
+    algorithm adds rows and columns before it multiplies, so that errors of large elements spread; otherwise 0. before:
+    the values whose sigmoids are `values`, if these are sigmoids.
     """
 
     product: Product
@@ -125,6 +126,18 @@ class Reference(NamedTuple):
     beside: tuple["Reference", ...] = ()
     unit: Array | float = 1.0
     mixed: float = 0.0
+    before: Array | None = None
+
+    def scaled(self, bound: Bound) -> Bound:
+        """Return the bound with the unit of these values.
+
+        A sigmoid multiplies an error of x by at most its steepest slope on the way, which is at the point nearest to 0:
+        |x| less the largest error.
+        """
+        if self.before is None:
+            return bound._replace(unit=self.unit)
+        decay = np.exp(-np.maximum(np.abs(self.before) - bound.largest * self.unit, 0))
+        return bound._replace(unit=self.unit * decay / (1 + decay) ** 2)
 
     def check(self, c: Array, bound: Bound, mixed: bool = False) -> Verdict:
         """Compare an output (batch, m, n). mixed: whether the algorithm adds rows and columns before it multiplies."""
@@ -137,7 +150,7 @@ class Reference(NamedTuple):
             return self._replace(unit=unit, sums=sums, mixed=unit).check(c, bound._replace(unit=unit))
         batch, _, k = self.product.a.shape
         roundings = batch * independent_roundings(len(self.rows), len(self.cols), k)
-        bound = bound._replace(roundings=roundings, unit=self.unit)
+        bound = self.scaled(bound)._replace(roundings=roundings)
         if not self.sums:
             return compare(self.name, c, self.values, bound, bound.stored)
         sample = c[:, self.rows][:, :, self.cols]

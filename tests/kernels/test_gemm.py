@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from kernelmark.bench.measure.draw import Draw
+from kernelmark.bench.measure.draw import THIRD, Draw
 from kernelmark.bench.plan.dtypes import NUMERICS, numpy_dtype, operand_roundoff
 from kernelmark.bench.plan.kernel import Scratch
+from kernelmark.bench.selftest.wrong.library import nearest, truncated
 from kernelmark.kernels.gemm import _reference
 from kernelmark.kernels.gemm import problem as gemm
 from support.kernels import LAYOUTS, REGISTRY, chosen, drawn, failures, referenced, refusal, set_up, verified
@@ -25,6 +26,10 @@ def _truth(problem, x):
     of_a, of_b = {"N": "...mk", "T": "...km"}[problem.op_a], {"N": "...kn", "T": "...nk"}[problem.op_b]
     c = problem.alpha * np.einsum(f"{of_a},{of_b}->...mn", a, b, order="C", optimize=True)
     return c + problem.beta * x["c"].astype(float) if problem.beta else c
+
+
+def _sigmoid(x):
+    return 0.5 + 0.5 * np.tanh(x / 2)
 
 
 PLAIN = ("", "/beta1", "/alpha-0.5/beta2", "/batch3", "/lda+3/ldb+1/ldc+2", "/beta1/batch2")
@@ -397,6 +402,34 @@ def test_fused_rows_of_an_update_have_no_gradient_of_all_weights():
     scratch = {row.kernel: row.scratch_bytes for row in verified("gemm/m1000n9k3/f32/TN/epi-update", *CPU)}
     assert scratch["gemm/numpy.fused"] == 2 * 2 * 128 * 9 * 4  # 128 rows of x and of room, for each of two threads
     assert scratch["gemm/numpy.two_step"] == 2 * 1000 * 9 * 4
+
+
+def _third_draw(text):
+    problem = REGISTRY.problem(text)
+    draw = Draw(problem, 1)
+    for _ in range(THIRD):
+        draw.redraw()
+    x = draw.views("C")
+    return problem, x, problem.reference(x, draw.rng)
+
+
+@pytest.mark.parametrize(("numerics", "bits"), [("tf32", truncated(11)), ("bf16", nearest(8))])
+@pytest.mark.parametrize("words", ["m64n64k256/f32/NT/alpha1000", "m32n32k16384/f32/NT"])
+def test_a_sigmoid_of_large_sums_errs_by_its_slope_there(words, numerics, bits):
+    problem, x, reference = _third_draw(f"gemm/{words}/epi-sigmoid")
+    c, cut = (_sigmoid(_truth(problem, {name: of(x[name]) for name in "ab"})) for of in (np.array, bits))
+    wrong = [0 * c, 0 * c + 0.5, 1 - c]
+    if (numerics, problem.k) == ("tf32", 16384):
+        wrong.append(np.clip(0.2 * _truth(problem, x) + 0.5, 0, 1))
+    reasons = [problem.check({"c": c.astype(np.float32)}, reference, numerics).reason for c in (c, cut, *wrong)]
+    assert reasons[:2] == [None, None]
+    assert all(reasons[2:])
+
+
+def test_a_sigmoid_of_small_sums_by_strassens_algorithm_may_be_rounded():
+    problem, x, reference = _third_draw("gemm/m64n64k64/f32/NN/alpha0.001/epi-sigmoid")
+    c = 1 / (1 + np.exp(-_truth(problem, x).astype(np.float32)))
+    assert problem.check({"c": c}, reference, "strassen").reason is None
 
 
 def test_activations_of_large_problems_are_compared_element_by_element(monkeypatch):
