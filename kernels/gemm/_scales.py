@@ -22,8 +22,8 @@ def beside(m: int, n: int, k: int, batch: tuple[int, ...]) -> tuple[Operand, Ope
     """
     deep, wide = (-(-size // BLOCK) for size in (k, n))
     return (
-        Operand("scale_a", (*batch, deep, m), "f32", "in", -m % 4, specials=SPECIALS),
-        Operand("scale_b", (*batch, wide, deep), "f32", "in", -deep % 4, specials=SPECIALS),
+        Operand("scale_a", (*batch, deep, m), "f32", "in", -m % 4, specials=SPECIALS, others=1.0),
+        Operand("scale_b", (*batch, wide, deep), "f32", "in", -deep % 4, specials=SPECIALS, others=1.0),
     )
 
 

@@ -413,6 +413,12 @@ def _third_draw(text):
     return problem, x, problem.reference(x, draw.rng)
 
 
+@pytest.mark.parametrize("words", ["f32/NT/beta1/epi-bias-relu", "f32/TN/epi-update", "e4m3.f32/NT/scale-blocks"])
+def test_no_operand_of_a_third_draw_has_a_value_above_1(words):
+    _, x, _ = _third_draw(f"gemm/m4000n200k640/{words}")
+    assert {name for name, values in x.items() if np.abs(values.astype(float)).max() > 1} == set()
+
+
 @pytest.mark.parametrize(("numerics", "bits"), [("tf32", truncated(11)), ("bf16", nearest(8))])
 @pytest.mark.parametrize("words", ["m64n64k256/f32/NT/alpha1000", "m32n32k16384/f32/NT"])
 def test_a_sigmoid_of_large_sums_errs_by_its_slope_there(words, numerics, bits):
