@@ -249,8 +249,8 @@ class Series:
                 self.device.evict()
             self._pause_sometimes()
             seconds += map(self._time_stretch, group)
-            is_last = group[-1] is stretches[-1]
-            if self._check_if_affordable(group, self.clock.now() - began) and (self._is_long_and_hot or not is_last):
+            is_last, took_s = group[-1] is stretches[-1], self.clock.now() - began
+            if self._check_if_affordable(group, took_s) and ((self.is_long and not self._cold) or not is_last):
                 self._take([self._next_stretch(1)])  # checking an output leaves caches cold
         return seconds
 
@@ -268,7 +268,7 @@ class Series:
         sampled = [stretch for stretch in group if stretch.is_sample]
         if not self.check_output or not sampled:
             return False
-        cost_s = self.check_s + self._call_s * self._is_long_and_hot  # of the waking call after it
+        cost_s = self.check_s + self._call_s * (self.is_long and not self._cold)  # of the waking call after it
         if self._rations_checks and cost_s * self._random.random() >= CHECKED_SHARE * took_s:
             return False
         began, self._rations_checks = self.clock.now(), True
@@ -376,11 +376,6 @@ class Series:
     def is_long(self) -> bool:
         """Return whether calls in warm-up and in the last sample took much longer than waking threads and caches."""
         return min([self._call_s, *self.samples[-1:]]) >= LONG_CALL_S
-
-    @property
-    def _is_long_and_hot(self) -> bool:
-        """Return whether a check must be followed by a waking call, since few samples of long calls have one."""
-        return self.is_long and not self._cold
 
     def mark(self) -> Mark:
         """Return the present state, for `forget`, which discards later samples, or `set_aside`, which repeats them."""
