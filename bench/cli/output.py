@@ -7,7 +7,7 @@ import click
 
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.record.selection import Selection
-from kernelmark.bench.record.store import Store, default_store
+from kernelmark.bench.record.store import Store, command_on, default_store
 from kernelmark.bench.report.export import write_text, writing
 from kernelmark.bench.report.figures.style import Kind
 
@@ -25,7 +25,7 @@ def selected(db: Path | None, run_id: str | None, selection: Selection) -> tuple
     store = reading(db, selection)
     run: str = store.find_run(run_id)["run_id"]
     if any(selection) and not store.statuses(run):
-        raise UsageError(f"{selection}: selects no row of run {run}; `kernelmark show {run}` shows all")
+        raise UsageError(f"{selection}: selects no row of run {run}; {command_on(store.path, f'show {run}')} shows all")
     return store, run
 
 

@@ -43,10 +43,15 @@ def default_store() -> Path:
 
 def resuming(run_id: str, path: Path) -> str:
     """Return the command that continues a run, in backquotes, with --db if the store is not the default one."""
+    return command_on(path, f"run --resume {run_id}")
+
+
+def command_on(path: Path, words: str) -> str:
+    """Return a command for a store, in backquotes, with --db if the store is not the default one."""
     with suppress(UsageError):  # a user without a home has no default store
         if path == default_store().absolute():
-            return f"`kernelmark run --resume {run_id}`"
-    return f"`kernelmark run --resume {run_id} --db {escaped(shlex.quote(str(path)))}`"
+            return f"`kernelmark {words}`"
+    return f"`kernelmark {words} --db {escaped(shlex.quote(str(path)))}`"
 
 
 def files_of(path: Path) -> dict[str, os.stat_result]:

@@ -9,8 +9,7 @@ from kernelmark.bench.measure.disturbance import low_ceilings
 from kernelmark.bench.plan.modes import Mode
 from kernelmark.bench.plan.status import AGAINST, Status
 from kernelmark.bench.record.columns import Result
-from kernelmark.bench.record.reader import Reader
-from kernelmark.bench.record.store import Store
+from kernelmark.bench.record.store import Store, command_on
 from kernelmark.bench.report.contest import TIE, Contest, grouped, speedup_of
 from kernelmark.bench.report.findings import refusals, variants_beside, verdict
 from kernelmark.bench.report.format import count, operation, seconds, short, some
@@ -68,7 +67,7 @@ def run_digest(store: Store, run_id: str, style: str = "simple") -> Iterator[str
         yield f"{title}\n{_operations((r.problem, r.kernel, r.status, 1) for r in rows)}"
     variants = map(_text, variants_beside(data))
     notes = [*variants, *_refused(data, many), *_remarks(data, [] if is_single else lines)]
-    last = status_line(tally) if is_single and len(data.rows) <= MOST_LINES else _tallied(tally)
+    last = status_line(tally) if is_single and len(data.rows) <= MOST_LINES else _tallied(tally, store)
     yield "\n".join([*notes, *[last] * _is_timed(data)])
     yield verdict_line(data, variants=False)
 
@@ -85,13 +84,14 @@ def _is_timed(data: RunData) -> bool:
     return data.run.plan.get("mode") != Mode.VERIFY and bool(data.rows)
 
 
-def _of_many(store: Reader, run_id: str, tally: Counter[str]) -> Iterator[str]:
+def _of_many(store: Store, run_id: str, tally: Counter[str]) -> Iterator[str]:
     """Yield the paragraphs of a run with too many rows to be read at once."""
     rows = [(t.kernel, status, n) for t in store.kernel_totals(run_id) for status, n in t.statuses.items()]
     yield _operations((kernel, kernel, status, n) for kernel, status, n in rows)
     failed = [f"{status}: {kernel}: {count(n, 'row')}" for kernel, status, n in rows if status != Status.OK]
-    yield "\n".join([*_first(failed, run_id), _tallied(tally)])
-    yield _text(f"no verdict is printed for {tally.total()} rows; `kernelmark report {run_id} --out DIR` writes one")
+    yield "\n".join([*_first(failed, store, run_id), _tallied(tally, store)])
+    writes = command_on(store.path, f"report {run_id} --out DIR")
+    yield _text(f"no verdict is printed for {tally.total()} rows; {writes} writes one")
 
 
 def _is_long(rows: Sequence[Result]) -> bool:
@@ -168,7 +168,8 @@ def _refused(data: RunData, many: Collection[str]) -> Iterator[str]:
     failed = [r for r in data.rows if r.status not in (Status.OK, Status.UNSUPPORTED)]
     failed.sort(key=lambda r: r.status not in AGAINST)
     where = {r.problem: f" on {r.problem.partition('/')[2]}" * several for r in failed}
-    yield from _first([f"{r.status}: {r.kernel}{where[r.problem]}: {_cut(r.reason)}" for r in failed], data.run_id)
+    lines = [f"{r.status}: {r.kernel}{where[r.problem]}: {_cut(r.reason)}" for r in failed]
+    yield from _first(lines, data.store, data.run_id)
     lines = []
     outcomes: dict[str, set[str]] = defaultdict(set)
     for r in data.rows:
@@ -177,17 +178,17 @@ def _refused(data: RunData, many: Collection[str]) -> Iterator[str]:
     for refusal in refusals([r for r in refused if r.suite not in many or len(outcomes[r.kernel]) == 1]):
         rows = f" ({refusal.rows} rows)" if refusal.rows > 1 else ""
         lines.append(f"{refusal.status}: {some(refusal.kernels, _MOST_KERNELS)}{rows}: {_cut(refusal.reason)}")
-    yield from _first(lines, data.run_id)
+    yield from _first(lines, data.store, data.run_id)
 
 
 def _cut(reason: str) -> str:
     return textwrap.shorten(reason, _REASON, placeholder=" ...") if len(reason) > _REASON else reason
 
 
-def _first(lines: Sequence[str], run_id: str) -> Iterator[str]:
+def _first(lines: Sequence[str], store: Store, run_id: str) -> Iterator[str]:
     yield from map(_text, lines[:_MOST_NAMED])
     if (more := len(lines) - _MOST_NAMED) > 0:
-        yield _text(f"and {more} more; `kernelmark show {run_id}` shows all")
+        yield _text(f"and {more} more; {command_on(store.path, f'show {run_id}')} shows all")
 
 
 def _remarks(data: RunData, lines: Sequence[Contest]) -> Iterator[str]:
@@ -208,8 +209,8 @@ def _remarks(data: RunData, lines: Sequence[Contest]) -> Iterator[str]:
         yield _text(scope)
 
 
-def _tallied(tally: Counter[str]) -> str:
-    return _text(f"{status_line(tally)}; `kernelmark show` prints a table per problem")
+def _tallied(tally: Counter[str], store: Store) -> str:
+    return _text(f"{status_line(tally)}; {command_on(store.path, 'show')} prints a table per problem")
 
 
 def _text(text: str) -> str:

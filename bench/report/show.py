@@ -7,8 +7,7 @@ from statistics import median
 from kernelmark.bench.measure.measurement import Evidence
 from kernelmark.bench.plan.errors import UsageError
 from kernelmark.bench.record.columns import row
-from kernelmark.bench.record.reader import Reader
-from kernelmark.bench.record.store import Store
+from kernelmark.bench.record.store import Store, command_on
 from kernelmark.bench.report.digest import MOST_JUDGED
 from kernelmark.bench.report.findings import verdict
 from kernelmark.bench.report.layout import paragraph, width, wrapped
@@ -43,7 +42,7 @@ def run_end(store: Store, run_id: str, page: int = 1) -> Iterator[str]:
     pages, tally = _pages(store, run_id), store.statuses(run_id)
     if pages > 1:
         which, other = ("next", page + 1) if page < pages else ("first", 1)
-        show = f"`kernelmark show {run_id} --page {other}`"
+        show = command_on(store.path, f"show {run_id} --page {other}")
         yield paragraph(f"page {page} of {pages}; the {which}: {show}. All rows of each kernel:", rest="")
         yield totals_table(store.kernel_totals(run_id))
     data = RunData(store, run_id) if tally.total() <= MOST_JUDGED else None
@@ -52,7 +51,8 @@ def run_end(store: Store, run_id: str, page: int = 1) -> Iterator[str]:
     yield ceiling_table(store.ceilings(run_id))
     yield from places(store, run_id)
     if data is None:
-        text = f"no verdict is printed for {tally.total()} rows; `kernelmark report {run_id} --out DIR` writes one"
+        writes = command_on(store.path, f"report {run_id} --out DIR")
+        text = f"no verdict is printed for {tally.total()} rows; {writes} writes one"
         yield paragraph(text, rest="")
     else:
         yield paragraph(noise_of(data.rows).sentence, rest="")
@@ -61,7 +61,7 @@ def run_end(store: Store, run_id: str, page: int = 1) -> Iterator[str]:
     yield paragraph(status_line(tally), rest="")
 
 
-def row_page(store: Reader, run_id: str, text: str) -> Iterator[str]:
+def row_page(store: Store, run_id: str, text: str) -> Iterator[str]:
     """Yield the paragraphs that `show --row` prints for the case whose name contains `text`.
 
     Raises UsageError if there is none, or several.
@@ -80,10 +80,11 @@ def _pages(store: Store, run_id: str) -> int:
     return max(1, ceil(store.group_count(run_id) / PAGE))
 
 
-def _find(store: Reader, run_id: str, text: str) -> str:
+def _find(store: Store, run_id: str, text: str) -> str:
     cases = store.find_cases(run_id, text, _NAMED + 1)
     if not cases:
-        raise UsageError(f"--row {text!r}: run {run_id} has no such case; `kernelmark export {run_id}` lists its rows")
+        lists = command_on(store.path, f"export {run_id}")
+        raise UsageError(f"--row {text!r}: run {run_id} has no such case; {lists} lists its rows")
     if len(cases) > 1:
         named = ", ".join(map(repr, cases[:_NAMED])) + (" and more" if len(cases) > _NAMED else "")
         raise UsageError(f"--row {text!r}: expected one case of run {run_id}, found {named}; give more of the name")

@@ -100,7 +100,7 @@ REFUSED = [
     ("show --row a.b --db results.db", "found 'copy/a.b copy/m3n5/f32 cold t1', 'copy"),
     ("show --row m3n5 --page 2 --db results.db", "--row: shows one row"),
     ("show --json --row m3 --db results.db", "--json: prints all rows"),
-    ("show --op conv --db results.db", "--op conv: selects no row of run 20260201-new; `kernelmark show 20260201-new`"),
+    ("show --op conv --db results.db", "conv: selects no row of run 20260201-new; `kernelmark show 20260201-new --db"),
     ("show --status fine --db results.db", "'fine' is not one of 'ok'"),
     ("report r9 --db results.db", "run 'r9': is not a run of "),
     ("report --db results.db --out file/below", "file/below: "),

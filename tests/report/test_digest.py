@@ -2,6 +2,7 @@
 
 import pytest
 
+from kernelmark.bench.record import store as stores
 from kernelmark.bench.report import digest
 from kernelmark.bench.report.digest import run_digest
 from support.rows import DISTURBED, fail, put
@@ -14,6 +15,8 @@ FASTER = {"baseline": BASE, "speedup": 1.25, "speedup_ci95_low": 1.2, "speedup_c
 
 @pytest.fixture
 def printed(begun, monkeypatch):
+    monkeypatch.setattr(stores, "default_store", lambda: begun.path)
+
     def of(columns=80):
         monkeypatch.setenv("COLUMNS", str(columns))
         parts = [part for part in run_digest(begun, "r1") if part]
@@ -105,6 +108,15 @@ def test_rows_without_a_result_are_named_the_first_five_and_those_that_failed_a_
     assert sum(line.startswith("wrong: ") for line in notes) == 5
     assert "and 1 more; `kernelmark show r1` shows all" in notes
     assert "unsupported: gemm/torch.matmul (2 rows): torch is not installed" in notes
+
+
+def test_commands_for_more_name_a_store_that_is_not_the_default_one(begun):
+    for i in range(6):
+        fail(begun, NT, f"gemm/a.bad{i}", "crashed", "SIGSEGV")
+    two_problems(begun)
+    text = " ".join(" ".join(run_digest(begun, "r1")).split())
+    assert f"and 1 more; `kernelmark show r1 --db {begun.path}` shows all" in text
+    assert f"9 rows: 6 crashed, 3 ok; `kernelmark show --db {begun.path}` prints a table per problem" in text
 
 
 def test_a_run_in_which_all_fail_names_them_and_has_no_verdict(begun, printed):

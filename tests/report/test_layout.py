@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from kernelmark.bench.record import store as stores
 from kernelmark.bench.report import show
 from kernelmark.bench.report.layout import (
     BAR_WIDTH,
@@ -232,6 +233,7 @@ def on_a_terminal(words, env):
 def filled(begun, monkeypatch):
     """Return a function that fills a run with N problems, three to a page."""
     monkeypatch.setattr(show, "PAGE", 3)
+    monkeypatch.setattr(stores, "default_store", lambda: begun.path)
 
     def fill(count):
         for m in range(count):
