@@ -24,7 +24,7 @@ from kernelmark.bench.record.store import Store, default_store
 from kernelmark.bench.report.estimate import Estimate, estimate
 from kernelmark.bench.report.format import count, short, size
 from kernelmark.bench.report.layout import TableColumn, paragraph, table
-from kernelmark.bench.run.asked import checked_jobs, plan_asked, suites_asked
+from kernelmark.bench.run.asked import checked_jobs, plan_asked, suites_asked, unfit
 from kernelmark.bench.tune.select.contender import plugins_of
 from kernelmark.bench.tune.tuned import with_tuned
 
@@ -112,6 +112,8 @@ def expanded_plan(
             click.echo(remark, err=True)
     chosen = suites_asked(plan, registry)
     expanded = checked_jobs(chosen, registry, plan)
+    for reason in unfit(plan, expanded, registry):
+        click.echo(f"--plugin: {reason}", err=True)
     if shard := request.shard or plan.shard:
         plan, expanded = sharded(plan, shard, expanded, registry)
     if plan.reproduce and store:

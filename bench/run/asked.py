@@ -15,7 +15,9 @@ from kernelmark.bench.plan.case import Plan, PlannedJob, jobs
 from kernelmark.bench.plan.declared import is_foreign, require_figures
 from kernelmark.bench.plan.errors import UsageError, meant
 from kernelmark.bench.plan.foreign import each_overseen, overseen
+from kernelmark.bench.plan.kernel import PLUGIN_MODULE, Kernel, tiled
 from kernelmark.bench.plan.modes import Mode
+from kernelmark.bench.plan.operation import Problem
 from kernelmark.bench.plan.registry import Registry
 from kernelmark.bench.plan.suites import Suite, find_suite, full_name
 
@@ -81,6 +83,23 @@ def checked_jobs(suites: list[Suite], registry: Registry, plan: Plan, prefix: st
     return expanded
 
 
+def unfit(plan: Plan, planned_jobs: Sequence[PlannedJob], registry: Registry) -> list[str]:
+    """Return why the selected kernels of plug-ins without a kernel in the jobs are in none of them."""
+    used = {registry.kernels[name].module for planned in planned_jobs for name in planned.job.kernels}
+    unused = [k for k in registry.kernels.values() if k.module.startswith(PLUGIN_MODULE) and k.module not in used]
+    names = dict.fromkeys(name for planned in planned_jobs for name in planned.job.problems if unused)
+    return _outside(unused, map(registry.problem, names), plan)
+
+
+def _outside(kernels: Iterable[Kernel], problems: Iterable[Problem], plan: Plan) -> list[str]:
+    """Return why the first problem of its operation is outside the domain of each selected kernel."""
+    firsts: dict[str, Problem] = {}
+    for problem in problems:
+        firsts.setdefault(problem.op, problem)
+    chosen = (k for k in kernels if k.op in firsts and k.device in plan.devices and any(tiled(k, plan.kernels)))
+    return [reason for kernel in chosen if (reason := kernel.outside(firsts[kernel.op]))]
+
+
 def _matches_none(glob: str, names: Iterable[str], of: str = "") -> str | None:
     """Return a complaint if a glob, which may begin with ! or end in a tile, matches none of the kernels' names."""
     head = glob.removeprefix("!").partition("@")[0]
@@ -97,6 +116,9 @@ def _why_none(plan: Plan, suites: list[Suite], registry: Registry, prefix: str) 
         if names := list(dict.fromkeys(name for planned in elsewhere for name in planned.job.kernels)):
             listed = ", ".join(names[:3]) + f" and {len(names) - 3} more" * (len(names) > 3)
             return f"{which}; on {device}, {listed} would match; `kernelmark doctor` reports what is missing here"
+    problems = (entry.problem for suite in suites for entry in suite.entries())
+    if reasons := _outside(registry.kernels.values(), problems, plan) if plan.kernels else []:
+        return f"{which}; {reasons[0]}" + f", and {len(reasons) - 1} more" * (len(reasons) > 1)
     near = "".join(meant(glob, registry.kernels) for glob in plan.kernels if glob not in registry.kernels)
     return f"{which}; `kernelmark list --all` lists them{near}"
 

@@ -27,6 +27,8 @@ FILES = {
     "file": "no database, but many bytes of something else\n" * 40,
     "hollow": "",
     "own.cu": "",
+    "tn.py": "from kernelmark import kernel\n@kernel('gemm', provider='mine', device='cpu', layouts=('TN',))\n"
+    "def f(problem, x): ...\n",
     "broken.py": "def (:\n",
     "s.toml": SWEEP,
     "nested.toml": f"a = {'[' * 3000}{']' * 3000}",
@@ -87,6 +89,7 @@ REFUSED = [
     (f"run {NT} --device cuda", "cuda"),
     (f"run {NT} --plugin absent.py", "there is no such file"),
     (f"run {NT} --plugin {'n' * 300}", "there is no such file"),
+    (f"run {NT} --plugin tn.py --kernels gemm/mine.*", "on cpu; gemm/mine.f has no NT path; it has TN"),
     (f"run {NT} --plugin broken.py", "broken.py, line 1: "),
     (f"run {NT} --db file/results.db", "file/results.db: cannot be used as a store"),
     (f"run {NT} --db file", "file: cannot be used as a store"),

@@ -340,6 +340,10 @@ def test_what_a_run_or_a_shard_would_take_is_listed_without_a_store(called, tmp_
     assert sorted(line.split()[0] for part in parts for line in part if line.startswith("copy/")) == sorted(groups)
     assert [part[-1].partition(":")[0] for part in parts] == ["shard 1/2", "shard 2/2"]
     assert not (tmp_path / "none.db").exists()
+    declares = "@kernel('gemm', provider='mine', device='cpu', layouts=('TN',))\ndef f(problem, x): ..."
+    (tmp_path / "tn.py").write_text(f"from kernelmark import kernel\n{declares}\n")
+    listed = called("run", NT, "--list", "--plugin", "tn.py")
+    assert (listed.status, listed.err) == (0, "--plugin: gemm/mine.f has no NT path; it has TN\n")
 
 
 def test_a_dry_run_gives_what_was_measured_and_counts_what_was_not(called, tmp_path):
