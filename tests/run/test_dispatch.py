@@ -27,6 +27,14 @@ def suite(tmp_path):
     return suite_file(tmp_path, range(1, 7))
 
 
+@pytest.fixture(autouse=True)
+def closed_station():
+    """The station of this process, which stays open for further tasks, ends with each test."""
+    yield
+    if left := vars(station._local).pop("station", None):
+        left.close()
+
+
 class Unlucky:
     """A fake broker, which loses some groups `losses` times and measures the other groups in this process."""
 
