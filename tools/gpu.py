@@ -2,8 +2,8 @@
 
 The report is `${OUT:-reports}/<device>/` and grows: each slot continues where the last one ended. Tasks run in a
 separate process, which this one watches without touching the device. The agenda is saved after each task. At SIGTERM or
-the deadline, the results so far are published. The exit status is 0 if the slot was used to its end and no row counts
-against its kernel, 1 if not, 2 if there is no GPU or the tree is dirty, 143 after SIGTERM.
+the deadline, the results so far are published. The exit status is 0 if no task failed and no row counts against its
+kernel, 1 if one did, 2 if there is no GPU or the tree is dirty, 143 after SIGTERM.
 """
 
 import argparse

@@ -121,7 +121,7 @@ def select_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class Read(click.ParamType):  # type: ignore[type-arg]  # generic only in newer versions of click
-    """The type of an option whose value is parsed by a function. All numeric options have this type."""
+    """The type of an option whose value a function parses."""
 
     name = "text"
 
