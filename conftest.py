@@ -1,4 +1,4 @@
-"""Which tests run, and in which order: without --all none marked long, none of tests/ under --benchmark-only."""
+"""Choose and order the tests: --all includes those marked long, and --benchmark-only excludes all of tests/."""
 
 import os
 from collections import Counter
@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-#: Some tests measure in their own process; these are what a worker is started with.
+#: The variables with which workers start, for tests that measure in their own process.
 os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "20")
 os.environ.setdefault("GOMP_SPINCOUNT", "30000")
-#: Tests that take seconds begin first, those that wait or build for minutes foremost. The many short ones of kernels
-#: and the emulator are left for the end, when workers take from one another what is not begun.
+#: Tests that wait or build for minutes run first, then tests that take seconds. The many short tests of kernels and the
+#: emulator run last, when idle workers of pytest-xdist take unstarted tests from busy ones.
 FIRST = ("tests/stub/", "tests/test_docs.py", "tests/test_", "tests/tune/", "tests/run/", "tests/tools/")
 LAST = ("tests/kernels/", "tests/emulator/")
-#: Tests of this session that are left to `make test-all`.
+#: The number of this session's tests that only `make test-all` runs.
 LEFT = pytest.StashKey[int]()
 
 
@@ -24,14 +24,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Leave tests/ out when benchmarks are asked for, rather than skip them one by one."""
+    """Do not collect tests/ under --benchmark-only, so that its tests are not listed as skipped."""
     ours = collection_path.is_relative_to(config.rootpath / "tests")
     return True if ours and config.getoption("benchmark_only", False) else None
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what is marked long, unless --all or the test's own name is given, and order the others."""
+    """Leave out tests marked long, unless --all or a test's own name is given, and order the others."""
     named = any("::" in word for word in config.args)
     long = [] if config.option.all or named else [item for item in items if item.get_closest_marker("long")]
     left = set(long)
@@ -53,12 +53,12 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
-    """Receive it; each process leaves out the same tests."""
+    """Receive the number from a process of pytest-xdist; it is the same in all processes."""
     node.config.stash[LEFT] = getattr(node, "workeroutput", {}).get("left", 0)
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    """Print the reasons for skips, each with the number of tests, and what was left out."""
+    """Print each reason for skips with its number of tests, and the number of tests that were left out."""
     skipped = terminalreporter.stats.get("skipped", ())
     reasons = Counter(report.longrepr[2].removeprefix("Skipped: ") for report in skipped)
     for reason, count in reasons.most_common():

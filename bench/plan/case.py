@@ -15,12 +15,12 @@ from kernelmark.bench.plan.suites import Suite
 from kernelmark.bench.plan.sweep import Entry
 from kernelmark.bench.plan.tuned import TunedTile, Tunes
 
-#: A cache of the kernels that the globs of a suite and of the user select, by kernel id and the suite's globs.
+#: A cache: for a kernel id and the globs of a suite, the kernels that these globs and the user's globs select.
 Tiled = dict[tuple[str, tuple[str, ...]], list[Kernel]]
 
 
 class Budget(msgspec.Struct, frozen=True):
-    """The limits at which sampling stops: seconds per case, and full width of the 95 % interval over the median."""
+    """The limits at which sampling stops: seconds per case, and width of the 95 % interval divided by the median."""
 
     max_time_s: float = MAX_TIME_S
     rel_ci: float = REL_CI
@@ -86,7 +86,7 @@ class Job(msgspec.Struct, frozen=True):
 
 
 class WorkerKey(msgspec.Struct, frozen=True):
-    """Settings fixed when a worker starts. process: a case's process, from 1. gpu: UUID of the worker's only GPU."""
+    """A worker's settings. process: its number among the processes of a case, from 1. gpu: UUID of the worker's GPU."""
 
     device: str
     threads: int
@@ -194,9 +194,9 @@ def contenders(
 ) -> list[Kernel]:
     """Return the kernels that devices, suite and the user's globs select, and whose domain contains the problem.
 
-    A kernel that is named in full is returned whatever its device and domain; its row is `unsupported`, with the
-    reason. A kernel of a plug-in is returned even if its device is absent. A kernel with `on_request` is returned only
-    if a glob selects it. known: a cache of results for the same globs; new results are added to it.
+    A kernel that is named in full is returned even if its device or domain excludes it; its row is then `unsupported`.
+    A kernel of a plug-in is returned even if its device is absent. A kernel with `on_request` is returned only if a
+    glob selects it. known: a cache of results for the same globs; new results are added to it.
     """
     known = {} if known is None else known
     named = {glob.partition("@")[0] for glob in globs}
@@ -232,7 +232,7 @@ class _Field(NamedTuple):
     kernels: list[Kernel]
 
     def takes(self, tile: TunedTile, threads: int) -> bool:
-        """Return whether a contender uses a tuned tile; a baseline never does, since all speedups would change."""
+        """Return whether a contender uses a tuned tile. A baseline never uses one, since all speedups would change."""
         named = [kernel for kernel in self.kernels if kernel.id == tile.kernel != self.baseline]
         return self.problem == tile.problem and any(tile.threads == threads or not kernel.threaded for kernel in named)
 
@@ -265,8 +265,8 @@ def _variants(
 ) -> Iterator[tuple[str, int, str | None, list[Kernel]]]:
     """Yield instruction set, thread count, baseline and kernels of each job; GPU kernels have no instruction set.
 
-    Kernels that are not threaded run only at the first thread count. Such a baseline is measured at each count, so that
-    all kernels have a speedup; its first row is kept.
+    Kernels that are not threaded run only at the first thread count. A baseline that is not threaded is measured at
+    each count, so that all kernels have a speedup, but only its first row is kept.
     """
     problem = entry.problem
     names = [suite.baseline[problem.op]] if problem.op in suite.baseline else problem.baselines

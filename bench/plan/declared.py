@@ -94,7 +94,7 @@ def checked(kernel: K, problem_class: type[Problem]) -> K:
 
 
 def check_operation(name: object, cls: object, options: set[str]) -> None:
-    """Raise UsageError for an invalid operation class. options: keywords; with `ms` among them, no axis may be `m`."""
+    """Raise UsageError for an invalid operation class. options: keywords; if one is `ms`, no axis may be named `m`."""
     subject = f"operation {name if isinstance(name, str) else shown(name)}"
     _require(isinstance(name, str) and bool(_NAME.fullmatch(name)), subject, "its name", name, _EXPECTED_NAME)
     right = isinstance(cls, type) and issubclass(cls, Problem)
@@ -180,7 +180,7 @@ def _fits(value: object, hint: Any) -> bool:
 
 
 def _words(hint: Any) -> str:
-    """Return a type in words for a complaint: `a tuple, each a string`."""
+    """Return the words for a type in a complaint, such as `a tuple, each a string`."""
     origin, args = typing.get_origin(hint), typing.get_args(hint)
     if origin in (typing.Union, UnionType):
         return " or ".join(_words(arg) for arg in args)

@@ -66,7 +66,7 @@ def others_installed() -> bool:
 def _entry_points() -> Iterator[Any]:
     """Yield installed packages' entry points for `kernelmark.kernels`; damaged packages are skipped.
 
-    Importing importlib.metadata takes a tenth of `kernelmark list`, so the files that it would read are searched first.
+    Importing importlib.metadata takes a tenth of `kernelmark list`'s time, so its files are searched without it first.
     """
     folders = [Path(folder) for folder in dict.fromkeys(sys.path) if Path(folder).is_dir()]
     for file in (file for folder in folders for file in folder.glob("*-info/entry_points.txt")):
@@ -145,7 +145,7 @@ def _put_back(in_command: bool) -> Iterator[None]:
 
 
 def of_plugin(error: BaseException) -> str | None:
-    """Return a complaint if the code of an imported plug-in raised the error or the error's cause; otherwise None."""
+    """Return a complaint if code of an imported plug-in raised the error or its cause; otherwise return None."""
     files = {frame.filename for frame in traceback.extract_tb(error.__traceback__)}
     complaint = next((f"plugin {_where(error, path)}" for path in _loaded if str(path) in files), None)
     return complaint or (of_plugin(error.__cause__) if error.__cause__ else None)

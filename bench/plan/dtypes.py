@@ -33,7 +33,7 @@ DTYPES = {
     "s8": DType(1, 0.0, 0x80, "signed char", 0.0, 0x7F),
     "s32": DType(4, 0.0, 0x80000000, "int", 0.0, 0x7FFFFFFF),
 }
-#: Signed integers, named as in PTX. They have no NaN, so the least value replaces it.
+#: Signed integers, named as in PTX. They have no NaN, so the least value marks unwritten elements.
 INTEGERS = ("s8", "s32")
 
 #: The types that NumPy lacks, by their names in ml_dtypes.
@@ -41,7 +41,7 @@ ML_DTYPES = {"bf16": "bfloat16", "e4m3": "float8_e4m3fn", "e5m2": "float8_e5m2"}
 
 
 class Numerics(NamedTuple):
-    """Unit roundoffs of the operands, which are rounded before they are multiplied, and of the accumulator.
+    """The unit roundoffs of operands, which are rounded before they are multiplied, and of the accumulator.
 
     truncating: the number of products that are added before the sum is truncated to the accumulator, or 0 if sums are
     rounded to nearest. Truncation is biased, so its errors add up. promoted: the number of products that are summed
@@ -89,7 +89,7 @@ NUMERICS = {
     "int8": Numerics(0.0, 2.0**-24),
 }
 
-#: Ten times the least compute capability of a GPU for each numerics. Of these numerics, CPUs have only `ON_CPU`.
+#: By numerics, ten times the least compute capability of a GPU that has it. Of these, CPUs have only `ON_CPU`.
 CAPABILITY = {"f16": 70, "tf32": 80, "3xtf32": 80, "bf16": 80, "e4m3": 89, "e5m2": 89}
 ON_CPU = ("f16", "bf16")
 

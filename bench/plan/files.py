@@ -48,7 +48,7 @@ def require_file(path: Path, most_bytes: float = math.inf) -> None:
 
 @contextmanager
 def readable(path: Path, remedy: str = "", most_bytes: float = math.inf) -> Iterator[None]:
-    """Raise UsageError as `require_file` does, or if the file cannot be read in the context."""
+    """Check `path` as `require_file` does, and raise UsageError if reading it within the context fails."""
     require_file(path, most_bytes)
     try:
         yield

@@ -1,8 +1,8 @@
 """Limit the time of foreign code in the parent process: a call that takes too long ends the process with one line.
 
-Kernels and operations are called in worker processes, which their parent ends from outside. But the parent, too,
-imports plug-ins and asks their problems for sizes and figures. Python cannot stop a call from within, so a thread ends
-the process.
+Kernels and operations are called in worker processes, which the parent process can kill. But the parent, too, imports
+plug-ins, and calls their problem classes for sizes and work. Python cannot interrupt such a call, so a thread ends the
+process.
 """
 
 import builtins
@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 T = TypeVar("T")
-#: Seconds that an import or a step of planning may take at least, even if a call may take less.
+#: Seconds that an import or a step of planning may always take, even if the time limit of a call is shorter.
 LEAST_S = 10.0
 #: Seconds after which faulthandler ends the process if C code keeps the thread from running.
 GRACE_S = 1.0
@@ -59,7 +59,7 @@ _END: Any = object()
 
 
 def each_overseen(items: Iterable[T], subject: str, timeout_s: float) -> Iterator[T]:
-    """Yield the items, and limit the time to compute each."""
+    """Yield the items of an iterable, and limit the time that each takes to compute."""
     iterator = iter(items)
     while True:
         with overseen(subject, timeout_s):

@@ -127,8 +127,8 @@ class Kernel:
     def executed_flop(self, problem: Problem, device: DeviceLimits = H100) -> int:
         """Return the floating-point operations that the kernel, with its tile, executes for `problem` on the device.
 
-        They are the nominal ones by default, or those that its numerics require if these are more. Raises ValueError if
-        the kernel declares fewer operations than its numerics require.
+        A kernel that declares no number executes the nominal number or, if larger, the number that its numerics
+        require. Raises ValueError if the kernel declares fewer operations than its numerics require.
         """
         numerics = self.numerics_for(problem)
         least = problem.least_flop(numerics)
@@ -275,7 +275,7 @@ class Im2colMap:
     swizzle: str = "none"
 
     def refusal(self, itemsize: int) -> str | None:
-        """Return the TMA limit that two-dimensional images with elements of `itemsize` bytes exceed, or None.
+        """Return the limit of the TMA that this map exceeds for images with elements of `itemsize` bytes, or None.
 
         Source: cuTensorMapEncodeIm2col in the CUDA driver API, for tensors of rank 4.
         """
@@ -305,10 +305,10 @@ class Scratch:
 class KernelCall:
     """One launch of a CUDA kernel.
 
-    args: operand names, integers (C `int`), floats (C `float`), NumPy scalars (keep their width; structured ones are
-    structs, by value), Scratch, TensorMap, Im2colMap. entry: the name expression, if it differs from the declaration's;
-    grid in blocks, block in threads. cluster: blocks along the grid's x that can access each other's shared memory;
-    divides the grid's width.
+    args: operand names, integers (C `int`), floats (C `float`), NumPy scalars (passed in their own type; structured
+    scalars as structs by value), Scratch, TensorMap, Im2colMap. entry: the name expression, if it differs from the
+    declaration's. grid: in blocks; block: in threads. cluster: the number of blocks along the grid's x that share a
+    cluster; it divides the grid's width.
     """
 
     grid: int | tuple[int, ...]

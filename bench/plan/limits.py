@@ -32,7 +32,7 @@ class DeviceLimits:
         """Return how many blocks with `nbytes` of shared memory, static and dynamic, fit on a multiprocessor."""
         if nbytes > self.block_shared_bytes:
             return 0
-        unit = 256 if self.capability < 80 else 128  # bytes, to which a block's shared memory is rounded up
+        unit = 256 if self.capability < 80 else 128  # bytes; a block's shared memory is rounded up to it
         allocated = -(-(nbytes + self.reserved_shared_bytes) // unit) * unit
         return min(self.sm_blocks, self.sm_shared_bytes // allocated) if allocated else self.sm_blocks
 

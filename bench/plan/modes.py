@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:  # commands read the modes before they import anything large
     from kernelmark.bench.plan.kernel import Kernel
 
-#: The most sets of operands; if more would be needed, the cache is evicted instead.
+#: The maximum number of operand sets; if more were needed, the cache is evicted instead.
 MAX_SETS = 32
-#: Operands as large as this many last-level caches need no second set, since at most 1/32 of them stays in a cache.
+#: Operands of this many times the last-level cache's size need no second set: at most 1/32 of them stays in the cache.
 AMPLE = 32
 
 
@@ -78,8 +78,8 @@ class Mode(StrEnum):
 DOES = {
     Mode.COLD: Does(
         "rotates operands over twice the last-level cache",
-        "In cold mode the operands rotate over at least twice the last-level cache (at most 32 sets, evicted untimed "
-        "where that is not enough), so that a call finds them in memory.",
+        "In cold mode calls rotate over sets of operands with at least twice the last-level cache's size, so that a "
+        "call finds its operands in memory. If too few sets fit, the caches are emptied, untimed, before each sample.",
         from_memory=True,
     ),
     Mode.HOT: Does(
@@ -93,5 +93,5 @@ DOES = {
     ),
     Mode.VERIFY: Does("times nothing", "Rows of mode verify were checked and not timed.", times=False),
 }
-#: The modes that can be chosen, which give rows a time.
+#: The modes that `--mode` accepts, in which rows get a time.
 TIMED = tuple(mode.value for mode, does in DOES.items() if does.times)

@@ -23,7 +23,7 @@ TYPICAL_SIZES, APART = (1024, 512, 64, 7, 3, 1), 24
 SWEEP_KEYS = {"op", "axes", "points", "count", "kernels", "network", "part", "along", "together", "max_time"}
 #: The bytes of a cache line.
 _LINE_BYTES = 64
-#: The default of the largest special values of operands.
+#: The default of `Operand.specials`, the largest magnitude of special values.
 SPECIALS = 1e3
 #: How the operands of timed calls can be drawn (bench/measure/draw.py); the first is the default. An operation whose
 #: time depends on it has an axis `distribution` of this type.
@@ -33,7 +33,7 @@ Dim = typing.Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)]
 Arrays = Mapping[str, Array]
 #: The index of each input's changed elements, and their previous values.
 Changes = Mapping[str, tuple[tuple[Array, ...], Array]]
-#: Returns why outputs are wrong, or None, given the outputs, the current inputs, their changes and the numerics.
+#: A function of the outputs, the current inputs, their changes and the numerics: why outputs are wrong, or None.
 Checksums = Callable[[Arrays, Arrays, Changes, str], str | None]
 
 

@@ -12,7 +12,7 @@ TIMEOUT_S = 60.0
 #: A machine drifts over about a minute (docs/measurement.md): processes less than a minute apart agree with each other,
 #: but not with the next run.
 SPREAD_S = 60.0
-#: Seconds per case, and the full width of the 95 % interval over the median, at which sampling stops.
+#: The limits at which sampling stops: seconds per case, and the width of the 95 % interval divided by the median.
 MAX_TIME_S, REL_CI = 2.0, 0.01
 LAUNCHERS = ("cuda-core", "pycuda")
 
@@ -149,7 +149,7 @@ OPTIONS = (
     Option(
         "processes",
         "processes",
-        "Fresh processes for each case. With 2 or more, intervals cover the next process, too; publish with 5.",
+        "Fresh processes for each case. With 2 or more, intervals include variation between processes; publish with 5.",
         1,
         parse=_processes,
         metavar="N",
@@ -158,7 +158,7 @@ OPTIONS = (
     Option(
         "spread",
         "spread_s",
-        "Least seconds between the starts of these processes; a machine drifts over about a minute.",
+        "Minimum seconds between the starts of these processes; a machine drifts over about a minute.",
         SPREAD_S,
         parse=not_negative,
         metavar="S",

@@ -112,7 +112,7 @@ class Originals:
         return before in wrapped and all(self._by_library(it, package) for it in (after, *wrapped))
 
     def _by_library(self, function: object, package: str) -> bool:
-        """Return whether a library defines a function, by its recorded globals and code, since names can be forged."""
+        """Return whether a library defines a function. Its globals and code decide this, since names can be forged."""
         return isinstance(function, FunctionType) and any(
             function.__code__ is part
             for owner, code in self._globals.get(id(function.__globals__), ())
@@ -121,7 +121,7 @@ class Originals:
         )
 
     def _by_import(self, after: object, before: object, name: str) -> bool:
-        """Return whether an import explains a change: it sets a submodule as an attribute that a package may delete."""
+        """Return whether an import explains a change: it sets submodules as attributes, which a package may delete."""
         is_module = name in self._modules and after is self._modules[name][0]
         return is_module or (after is None and isinstance(before, ModuleType))
 

@@ -17,8 +17,8 @@ from kernelmark.bench.plan.case import Plan, PlannedJob, Shard, case_count
 from kernelmark.bench.plan.registry import Registry
 
 MOST_SHARDS = 100_000
-#: The assumed cost of a case, by which groups are balanced on any machine: the time limit of its samples, and CALLS
-#: calls of its kernel at these rates.
+#: The assumed cost of a case, by which groups are balanced on any machine, is the time limit of its samples plus the
+#: time of CALLS calls of its kernel at these rates.
 CALLS, FLOP_PER_S, BYTES_PER_S = 20, 20e9, 10e9
 
 

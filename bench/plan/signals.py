@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from types import FrameType
     from typing import Any
 
-#: Seconds that the current row may still take after the first signal: schedulers kill a process 10 to 30 seconds after
-#: it, and users do not wait longer.
+#: Seconds that the current row may still take after the first signal. Schedulers kill a process 10 to 30 seconds after
+#: that signal, and users do not wait longer.
 FINISH_S = 10.0
 _came: list[int] = []
 #: Python's function, bound before a plug-in could replace it, since it is called until the process ends.

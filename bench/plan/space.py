@@ -13,14 +13,14 @@ from kernelmark.bench.plan.limits import H100, DeviceLimits
 from kernelmark.bench.plan.operation import Problem
 from kernelmark.bench.plan.tiles import Refused, Tile, Values, refused_by, walk
 
-#: A count of tiles walks at most this many parts of a space; beyond that it is estimated from this many drawn tiles.
+#: `count` examines at most LOOKS tiles and refused groups; in a larger space it estimates from DRAWN random tiles.
 LOOKS, DRAWN = 20_000, 2_000
-#: Consecutive draws without a new tile after which no other tile is assumed to exist.
+#: After this many consecutive draws without a new tile, the space is assumed to have no other valid tile.
 TRIES = 1_000
 
 
 class Count(NamedTuple):
-    """The number of valid tiles, and of refused tiles for each reason; reasons differing only in numbers are merged.
+    """The numbers of valid tiles and, by reason, of refused tiles; reasons that differ only in digits are merged.
 
     exact: whether all tiles were examined; otherwise the numbers are estimated from drawn tiles.
     """
@@ -118,7 +118,7 @@ class Space:
 
 
 def _grouped(reasons: Mapping[str, int]) -> dict[str, int]:
-    """Return the number of refused tiles by reason, largest first; those that differ only in numbers are merged."""
+    """Return the number of refused tiles by reason, largest first; reasons that differ only in digits are merged."""
     examples: dict[str, str] = {}
     total: Counter[str] = Counter()
     for reason, count in reasons.items():

@@ -17,7 +17,7 @@ CHECKED_AT_ONCE = 1000
 MOST_PROBLEMS = 10_000_000
 #: The largest integer of the store.
 _LARGEST = 2**63 - 1
-#: The parts of a network. The seconds per batch of a part are the sum over its layers of time times count.
+#: The parts of a network. A part's seconds per batch are the sum of time x count over its layers.
 PARTS = ("forward", "backward")
 
 

@@ -50,7 +50,7 @@ def tile_text(values: Mapping[str, int]) -> str:
 
 
 def nearest(wanted: Iterable[Tile], pinned: Mapping[str, int]) -> list[Tile]:
-    """Return the wanted tiles with the pinned values. Tiles in which this changes fewer values come first."""
+    """Set the pinned values in the wanted tiles. Return the results, those with the fewest changed values first."""
     ranked = sorted(wanted, key=lambda tile: sum(vars(tile)[name] != value for name, value in pinned.items()))
     laid = [Tile(**{**vars(tile), **pinned}) for tile in ranked]
     return [tile for i, tile in enumerate(laid) if tile not in laid[:i]]
@@ -61,7 +61,7 @@ class _Undecided(Exception):
 
 
 class _Part:
-    """The first values of a tile, for a rule that may refuse it without the rest."""
+    """A tile of which only the first values are set; a rule may refuse it without reading the others."""
 
     __slots__ = ("_values",)
 
@@ -113,7 +113,7 @@ def walk(values: Values, rule: Callable[[Any], str | None]) -> Iterator[Tile | R
 
 
 def refused_by(rule: Callable[[Any], str | None], taken: Mapping[str, int]) -> str | None:
-    """Return why every tile that begins with these values is refused, or None if that is not known yet."""
+    """Return why every tile that begins with these values is refused, or None if the rule needs more values."""
     if not taken:
         return None
     try:

@@ -34,7 +34,7 @@ _LARGEST_MEAN, _LARGEST_LIMITED = 2.0, 1.5
 
 
 def accumulation_error(numerics: str, storage: str, length: int) -> float:
-    """Return a bound on the error of a sum of `length` products of operands stored as `storage`, before it is stored.
+    """Return a bound on the error, before rounding to storage, of a sum of `length` products of `storage` operands.
 
     With k products, 8/3 u k bounds the accumulation error of many million sums, also if all partial sums are large.
     Operands rounded to u_in have k independent errors of 0.2 u_in, whose sum grows like sqrt(k). Truncated sums lose

@@ -10,14 +10,14 @@ import numpy as np
 
 from kernelmark.bench.plan.dtypes import DTYPES, Array, bits_dtype
 
-#: The share of right results that the rms checks of one kind in one verdict together may reject.
+#: The share of right results that all rms checks of one kind in a verdict may reject together.
 _RMS_FALSE_ALARMS = 1e-7
-#: The share of right results that the weighted sums of one verdict together may reject. For outputs of timed calls it
-#: is the share for all _VERDICTS outputs together.
+#: The share of right results that all weighted sums of a verdict may reject together. For outputs of timed calls, all
+#: sums of _VERDICTS outputs share it.
 _FALSE_ALARMS, _VERDICTS = 1e-6, 2**20
-#: The factor by which the rms error of a row may exceed that of the sample, beyond an algorithm's known unevenness.
+#: The factor by which a row's rms error may exceed the sample's, in addition to an algorithm's known unevenness.
 _UNEVEN = 4.0
-#: The least assumed error, as a share of the error that the arithmetic allows, even if a sample has less.
+#: The smallest error that is assumed, as a share of the allowed error, even if the errors of a sample are smaller.
 _FLOOR = 1 / 256
 _BLOCK_ELEMENTS, _CACHED_ELEMENTS = 2**20, 2**14
 
@@ -26,7 +26,7 @@ class Verdict(msgspec.Struct, frozen=True):
     """The verdict on outputs. reason: why they are wrong; None if they are right.
 
     max_error: the absolute error of the element whose error is closest to its bound. error_bound: that element's bound.
-    compression_error: for compressed gradients, the squared norm of the unsent part over that of the whole.
+    compression_error: for compressed gradients, the squared norm of the unsent part divided by that of the whole.
     """
 
     max_error: float | None = None
@@ -42,8 +42,8 @@ class Bound(NamedTuple):
     `unit`. unit: the magnitude of each element's operands, a number or an array that broadcasts to the output. stored:
     the storage type of the results. roundings: the least number of independent rounding errors in all elements; if it
     is small, the rms error scatters more. uneven: the rms error of an algorithm's least exact elements, divided by the
-    rms error of all elements. comparisons: the number of such comparisons in a verdict, which share the accepted rate
-    of false alarms. own: the rms error of a function of a sum, whatever `unit`; a quarter of its largest.
+    rms error of all elements. comparisons: the number of comparisons of this kind in a verdict; they share the rate of
+    false alarms. own: the rms error of a function of a sum, whatever `unit`; a quarter of its largest.
     """
 
     largest: float
@@ -98,7 +98,7 @@ class Errors:
         self._closest = -1.0
 
     def add(self, error: Array, limits: Array, start: tuple[int, ...]) -> None:
-        """Add a block whose first element has the index `start`. NaN is wrong."""
+        """Add a block whose first element has the index `start`. NaN counts as a wrong element."""
         right = error <= limits  # False for NaN, which is why it is not written as ~(error > limits)
         if not right.all():
             first = tuple(int(i) + s for i, s in zip(np.argwhere(~right)[0], start, strict=True))
@@ -195,8 +195,8 @@ def _wrong(name: str, got: Array, want: Array, bound: float | Array | Bound, dty
 def error_variance(got: Array, want: Array, bound: Bound, length: int) -> float:
     """Return the error variance of an element before it is stored, estimated from sampled sums over `length` elements.
 
-    Its unit is the square of `bound.unit`. The estimate hardly exceeds what the arithmetic allows. It is never 0, since
-    a single element may have a much larger error than most, and a sample may contain only sums of zeros.
+    Its unit is the square of `bound.unit`. The estimate hardly exceeds the variance that the arithmetic allows. It is
+    never 0, since a single element may have a much larger error than most, and a sample may contain only sums of zeros.
     """
     likely = (bound.uneven * bound.rms) ** 2
     if want.size and likely and np.any(bound.unit):
