@@ -29,7 +29,7 @@ def main() -> None:
 
 
 def shadowed() -> str | None:
-    """Return a complaint about a file that is imported instead of one of Python's own modules, or None."""
+    """Return a complaint about a file that hides one of Python's own modules from imports, or None."""
     library = os.path.dirname(os.__file__)  # noqa: PTH120 # such a file may break pathlib
     folders = sys.path[: sys.path.index(library)] if library in sys.path else []
     for folder in filter(os.path.isdir, folders):

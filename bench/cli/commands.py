@@ -62,10 +62,10 @@ class _Imported(Mapping[str, click.Command]):
 
 
 class Commands(click.Group):
-    """A click group that imports no command for help or completion, and passes a broken pipe on to its caller."""
+    """A click group that imports no command for help or completion, and raises ReaderGone for a broken pipe."""
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Return a command; for help and completion, a placeholder with its name and the first sentence of its help."""
+        """Return a placeholder with a command's name and the first sentence of its help, for help and completion."""
         return click.Command(cmd_name, help=COMMANDS[cmd_name][1]) if cmd_name in COMMANDS else None
 
     def resolve_command(

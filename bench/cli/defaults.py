@@ -13,7 +13,7 @@ import click
 from kernelmark.bench.plan.errors import UsageError
 
 FILES = (("kernelmark.toml", ()), ("pyproject.toml", ("tool", "kernelmark")))
-#: Options that no file may set. They name, continue or remove a run, choose its tiles or part, or measure nothing.
+#: Options that no file may set. They name, continue or remove a run, choose its tiles or its shard, or measure nothing.
 NEVER = ("name", "resume", "reproduce", "delete", "prune", "tuned", "shard", "list", "dry-run")
 Commands = Mapping[str, click.Command]
 
@@ -107,7 +107,7 @@ def _option(command: click.Command, key: str) -> click.Option | None:
 
 
 def _checked(defaults: Defaults, table: str, option: click.Option, command: click.Command, value: Any) -> Any:
-    """Return a value in the form that the command line gives it. Raises UsageError if the option does not take it."""
+    """Return a value as the command line would pass it. Raises UsageError if the option does not accept the value."""
     key = option.opts[-1].removeprefix("--")
     scalars = value if isinstance(value, list) else [value]
     if option.is_flag != isinstance(value, bool) or not all(isinstance(word, str | int | float) for word in scalars):

@@ -39,7 +39,7 @@ _MODULES = (
 
 
 class ExaminedPart(msgspec.Struct, forbid_unknown_fields=True):
-    """A part that `doctor` has examined. found: its description, or why it cannot be used and how to fix it."""
+    """A part that `doctor` has examined. found: its description, or why it cannot be used and how to fix that."""
 
     part: str
     usable: bool
@@ -47,7 +47,7 @@ class ExaminedPart(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Diagnosis(ExaminedPart):
-    """The state of a part of the machine or of kernelmark. kernels: those that cannot run for the reason in `found`."""
+    """The state of a part of the machine or of kernelmark. kernels: ids of kernels that cannot run because of it."""
 
     kernels: tuple[str, ...] = ()
 

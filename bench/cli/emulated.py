@@ -21,7 +21,7 @@ from kernelmark.bench.plan.suites import find_suite, full_name
 from kernelmark.bench.report.format import seconds, size
 from kernelmark.bench.report.layout import TableColumn, table
 
-#: Limit of CPU seconds for all orders of a case, and the number of findings that are printed for each order.
+#: The limit of CPU seconds for a case in all orders of threads, and the most findings printed for each order.
 LIMIT_S, SHOWN = 3600, 8
 
 

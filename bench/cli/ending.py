@@ -22,10 +22,10 @@ from kernelmark.bench.plan.text import MOST, one_line
 
 #: Errors of writes to standard output; such an error names no file.
 _OF_OUTPUT = (errno.ENOSPC, errno.EIO, errno.EBADF)
-#: Errors of calls that fail since the system allows no more files, processes or memory.
+#: Errors of calls that fail because the system allows no more files, processes or memory.
 _OF_MACHINE = (errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM)
 _LIMITS = "`ulimit -a` shows the limits"
-#: The loader's message if a process may not map more memory.
+#: Part of the dynamic loader's message if a process may not map more memory.
 _NO_ROOM = "failed to map segment"
 
 
@@ -96,7 +96,7 @@ def _stand_in_for_closed() -> None:
     """Open the null device for each closed stream. Otherwise the next file opened would get the stream's number."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(getattr(sys, name), "closed", True):  # None has no such attribute
-            # No file that the interpreter would have to close at exit, which warns.
+            # A bare descriptor: the interpreter warns if it has to close a file object at exit.
             null = os.open(os.devnull, os.O_RDONLY if mode == "r" else os.O_WRONLY)
             setattr(sys, name, open(null, mode, closefd=False))  # noqa: SIM115
 
@@ -104,7 +104,7 @@ def _stand_in_for_closed() -> None:
 class _Whole(io.FileIO):
     """An open file whose `write` writes all data, even if the system accepts only a part at a time, or none for now.
 
-    Python's own file drops the rest if it has no buffer (PYTHONUNBUFFERED), and fails on a non-blocking pipe if it has.
+    Python's unbuffered file (PYTHONUNBUFFERED) drops the rest; its buffered file fails on a non-blocking pipe.
     """
 
     def write(self, data: Any) -> int:
@@ -117,7 +117,7 @@ class _Whole(io.FileIO):
 
 
 def _print_everything() -> None:
-    """Make all output complete, and UTF-8 in any locale. Bytes of a path that are not UTF-8 are escaped."""
+    """Write all output completely, and as UTF-8 in any locale. Bytes of a path that are not UTF-8 are escaped."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         buffer = getattr(stream, "buffer", None)
@@ -145,7 +145,7 @@ def _done(work: Callable[[], object]) -> int:
         sys.stdout, sys.stderr = streams  # a plug-in may have closed or replaced them
         _stand_in_for_closed()
     sys.stdout.flush()  # a full disk makes this fail
-    if isinstance(status, str):  # of a module that a plug-in imports
+    if isinstance(status, str):  # from sys.exit("...") in a module that a plug-in imports
         raise UsageError(status)
     return status or OK
 

@@ -131,7 +131,7 @@ def export(
 
 
 def _require_applicable(style: str, restricted: Mapping[str, tuple[bool, Sequence[str]]]) -> None:
-    """Raise UsageError for a given option that the format lacks. restricted: whether each is given, and its formats."""
+    """Raise UsageError for an option that the format lacks. restricted: options, whether given, and their formats."""
     for name, (given, styles) in restricted.items():
         if given and style not in styles:
             applies = f"applies to --format {' and '.join(styles)}, not to {style}"

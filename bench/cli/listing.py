@@ -31,7 +31,7 @@ SUITE_COLUMNS = {
 
 
 class ListedKernel(msgspec.Struct, forbid_unknown_fields=True):
-    """A kernel in the output of `list`. here: whether it can run here, `yes` or `no`; reason: why not, or ""."""
+    """A kernel in the output of `list`. here: `yes` or `no`, whether it can run here. reason: why it cannot, or ""."""
 
     kernel: str
     device: str
@@ -121,7 +121,7 @@ def suites() -> list[ListedSuite]:
 
 
 def render(rows: list[ListedKernel], everything: bool) -> str:
-    """Return a table of the kernels that can run here, then each reason why others cannot, with their number.
+    """Return a table of the kernels that can run here, then each reason why others cannot, with its number of kernels.
 
     everything: also list the kernels that cannot run. They are always listed if no kernel can run.
     """

@@ -54,7 +54,7 @@ class RunRequest(NamedTuple):
 
 
 def asked_of(given: dict[str, Any]) -> RunRequest:
-    """Return the arguments as a request. Raises UsageError for arguments that contradict each other on any machine."""
+    """Return the arguments as a request. Raises UsageError if they contradict each other, whatever the machine."""
     fields = {name: value for name, value in given.items() if name in RunRequest._fields}
     request = RunRequest(**fields, options={name: value for name, value in given.items() if name not in fields})
     if "" in (request.resume, request.reproduce):
@@ -103,7 +103,7 @@ def expanded_plan(
 ) -> tuple[Plan, Registry, list[Suite], list[PlannedJob]]:
     """Return the plan with tuned tiles, the registry, the suites and the jobs. Raises UsageError if there are no jobs.
 
-    With --shard, return only the jobs of this part; with more shards than comparison groups, some have no jobs.
+    With --shard, return only this shard's jobs; a shard has none if there are more shards than comparison groups.
     """
     registry = discover(plan.plugins, plan.timeout_s)
     if tuned := request.tuned or plan.tuned:
@@ -149,7 +149,7 @@ def _reproduced(
 def _name_tiles(plan: Plan, jobs: Sequence[PlannedJob]) -> None:
     taken = dict.fromkeys(tile for planned in jobs for tile in planned.job.tiles)
     for tile in taken:
-        click.echo(f"tuned: {tile.kernel} takes {tile.tile} on {tile.problem}, as run {tile.run} found", err=True)
+        click.echo(f"tuned: {tile.kernel} uses {tile.tile} on {tile.problem}, found by run {tile.run}", err=True)
     if plan.tiles and not taken:
         click.echo("tuned: none of the tuned tiles matches a kernel and a problem of this run", err=True)
 

@@ -53,7 +53,7 @@ _PROVISIONAL = (
 
 
 class Display(Progress):
-    """Print finished tables, and progress on standard error: one changing line in a terminal, or lines in a pipe.
+    """Print finished tables, and the progress on standard error: a terminal shows one changing line, a pipe gets lines.
 
     jobs: the planned jobs in order; they may finish in another order. processes: the number of processes that measure
     each job. again: the run was resumed, so tables are printed only at the end.
@@ -68,7 +68,7 @@ class Display(Progress):
         again: bool = False,
     ) -> None:
         following = [*(planned.job.problems for planned in jobs[1:]), ()]
-        self._jobs = jobs  # keeps the jobs alive, so that no other object gets the id of one
+        self._jobs = jobs  # keeps the jobs alive, so that no new object gets the id() of a job
         self._following = {id(planned): problems for planned, problems in zip(jobs, following, strict=True)}
         self._registry, self._processes, self._detail = registry, processes, detail
         self._style = table_style() if detail is Detail.TABLES and not again else None
@@ -130,13 +130,13 @@ class Display(Progress):
         elif self._processes > 1:
             part = f"process {self._process} of {self._processes}, {part}"
         left_s = self._left_s
-        # An estimate deserves no more digits.
+        # More digits would pretend an accuracy that the estimate lacks.
         left = f"{max(5, 5 * round(left_s / 5))} s" if left_s < _MINUTE_S else f"{left_s / 60:.0f} min"
         return f"{part}, about {left} left"
 
     @property
     def _left_s(self) -> float:
-        """Return the estimated seconds left: the limits of the remaining jobs, times the pace of the finished ones."""
+        """Return the estimated seconds left: the time limits of the remaining jobs, times the finished jobs' pace."""
         pace = (now() - self._began_s) / self._done_s if self._done_s else 1.0
         return max(0.0, self._total_s - self._done_s) * pace
 
@@ -168,7 +168,7 @@ def show_line(text: str) -> None:
 
 
 def _least_s(planned: PlannedJob) -> float:
-    """Return a job's time in seconds if each case used its time limit and nothing else took time."""
+    """Return the seconds that a job would take if each case used its time limit and nothing else took time."""
     return planned.job.budget.max_time_s * len(planned.job.entrants)
 
 

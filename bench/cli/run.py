@@ -37,7 +37,7 @@ from kernelmark.bench.run.station import Task
 
 #: The remedy if another process is measuring the run.
 _OWN_RUN = "start a run of your own"
-#: A list that gets a session as soon as it has begun, with the number of cases of the complete run.
+#: A list to which a session is appended when it begins, with the number of cases of the complete run.
 _Begun = list[tuple[Session, int]]
 
 
@@ -217,7 +217,7 @@ def _measure(
             store.require_in_place()
             if not finished:
                 raise KeyboardInterrupt
-        except KeyboardInterrupt:  # at any moment, so that the last line is always printed
+        except KeyboardInterrupt:  # this covers all of the above, so that the last line is always printed
             ignore()
             if not begun:
                 raise
@@ -235,9 +235,9 @@ def _announce(session: Session, detail: Detail) -> None:
 
 
 def _reproducing(store: Store, request: RunRequest, run_id: str) -> RunRequest:
-    """Return the request to reproduce a run: with SUITE, with its id and seed; without SUITE, with its plan.
+    """Complete a request from the run to reproduce: with SUITE, by the run's id and seed; otherwise by the run's plan.
 
-    The plan has the kernels that `--kernels` selects, if given. Raises UsageError if the run has no entropy.
+    `--kernels`, if given, replaces the plan's kernels. Raises UsageError if the run has no entropy.
     """
     run = store.run(run_id)
     if not store.entropies(run.run_id):
@@ -328,7 +328,7 @@ def _planned(request: RunRequest, broker: Broker, config: str, gpus: tuple[str, 
 def _recorded(store: Store, resume: str | None, host: Host) -> dict[str, Any]:
     """Return the machine and the environment to record for the run.
 
-    A resumed run keeps those that it began with, since its workers may be other hosts now, with the same versions.
+    For a resumed run these are the recorded ones: its workers may now be on other hosts, with the same versions.
     """
     if resume is None:
         return {"machine": host.machine, "environment": host.environment}

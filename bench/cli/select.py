@@ -30,7 +30,7 @@ from kernelmark.bench.tune.select.view import answered, choice_figures, regret_f
 @click.option("--format", "style", type=shared.Choice(["c", "python", "json"]), help="Print the selector as code.")
 @shared.file_option("-o", "--output", text="The file for --format. [default: standard output]")
 @shared.folder_option(
-    "--figures", text="With --train: also draw figures of regret and choices to this folder, as SVG and PDF."
+    "--figures", text="With --train: also draw figures of losses and choices to this folder, as SVG and PDF."
 )
 @shared.select_options
 @shared.json_option

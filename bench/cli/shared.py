@@ -79,7 +79,7 @@ db_option = file_option("--db", text="The store to read or write. [default: $XDG
 
 
 def json_option(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add `--json`, which passes the command the stream for its JSON, or None. All other output goes to stderr."""
+    """Add `--json`. The command gets the stream for its JSON, or None; with JSON, all other output goes to stderr."""
 
     @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
     @wraps(function)
@@ -126,7 +126,7 @@ class Read(click.ParamType):  # type: ignore[type-arg]  # generic only in newer 
     name = "text"
 
     def __init__(self, parse: Callable[[str], Any]) -> None:
-        """parse: the function. It raises ValueError, whose text states the value found and the values expected."""
+        """parse: the function. Its ValueErrors state the value found and the values expected."""
         self._parse = parse
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:

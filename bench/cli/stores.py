@@ -31,7 +31,7 @@ from kernelmark.bench.report.runs import merged_lines, removed_line, runs_table,
 from kernelmark.bench.run.asked import jobs_asked, suites_asked
 from kernelmark.bench.run.session import new_run_id
 
-#: The number of reasons for skipped lines that are printed by name.
+#: The most reasons for skipped lines that are printed; further reasons are only counted.
 _NAMED = 3
 _HOURS = {"h": 1, "d": 24, "w": 24 * 7}
 
@@ -60,7 +60,7 @@ def _moment(ctx: click.Context, param: click.Parameter, value: str | None) -> st
     "--prune",
     metavar="OLDER",
     callback=_moment,
-    help="Remove runs that began before this age (30d) or date (2026-01-31).",
+    help="Remove runs that are older than this age (30d), or began before this date (2026-01-31).",
 )
 @json_option
 @db_option
@@ -176,7 +176,7 @@ def suite(log: Path, output: Path | None, plugins: tuple[str, ...]) -> None:
 
 
 def _skipped(skipped: Mapping[str, int]) -> str:
-    """Return `; not understood: oneDNN reorder (2)`, with the most frequent reasons by name and the rest as a count."""
+    """Return `; not understood: oneDNN reorder (2)`: the most frequent reasons, then the number of other reasons."""
     ordered = sorted(skipped.items(), key=lambda item: -item[1])
     named = [f"{reason} ({number})" for reason, number in ordered[:_NAMED]]
     if rest := ordered[_NAMED:]:

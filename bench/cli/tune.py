@@ -48,7 +48,7 @@ def _asks(function: Callable[..., Any]) -> Callable[..., Any]:
     help=f"Number of tiles to measure. [default: all if there are at most {ALL}, otherwise {BUDGET}]",
 )
 @click.option("--static", is_flag=True, help="Only compile the tiles of a CUDA kernel and rank them; nothing is timed.")
-@click.option("--strategy", type=shared.Choice(STRATEGIES), help="How to search a space of more tiles than the budget.")
+@click.option("--strategy", type=shared.Choice(STRATEGIES), help="How to search more tiles than the budget allows.")
 @shared.value_option(
     "--tuned",
     "where",
@@ -71,8 +71,8 @@ def tune(
     """Search the tiles of KERNEL for a faster one.
 
     The default tile is kept unless another is certainly faster. Tiles are measured in short jobs, each in turn with the
-    default; then the best three race the default in fresh processes. After an interruption the same command continues.
-    KERNEL@A=1 searches only tiles in which A is 1.
+    default tile; then the best three race the default in fresh processes. After an interruption the same command
+    continues. KERNEL@A=1 searches only tiles in which the tunable A is 1.
     """
     with ExitStack() as stack:
         workers = stack.enter_context(Workers())

@@ -37,14 +37,14 @@ DEFAULT_ARCH = "sm_90a"
 @click.option(
     "--against",
     metavar="GLOB",
-    help="GPU kernels to time in turn with the watched one. [default: the vendor's kernels with the same numerics]",
+    help="GPU kernels to time in turn with FILE.cu. [default: the vendor's kernels with the same numerics]",
 )
 @click.option("--tile", metavar="NAME=VALUE,..", help="Test only tiles with these values, such as T=32. [default: all]")
 @click.option(
     "--vs",
     metavar="OTHER.cu",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    help="Compare with this source as it is now, not with the previous version.",
+    help="Compare each version with this file, as it is at the start, not with the previous version.",
 )
 @click.option(
     "--arch", metavar="sm_90a", help="Compile for this architecture. [default: the GPU's, or sm_90a without one]"

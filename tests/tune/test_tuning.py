@@ -372,7 +372,7 @@ def test_a_session_tunes_is_interrupted_goes_on_and_run_uses_the_tile(tmp_path, 
     assert (tile["kernel"], tile["tile"]) == ("copy/mine.interrupting", "WORK=1")
     ran = kernelmark("run", PROBLEM, *QUICK, "--kernels", "copy/mine.inter*", "--tuned", "auto", "--csv", "o.csv")
     assert ran.returncode == 0
-    assert f"tuned: copy/mine.interrupting takes WORK=1 on {PROBLEM}, as run {tile['run']} found" in ran.stderr
+    assert f"tuned: copy/mine.interrupting uses WORK=1 on {PROBLEM}, found by run {tile['run']}" in ran.stderr
     assert tile["run"] in (tmp_path / "o.csv").read_text()
     exported = kernelmark("export", "race-mine.interrupting-1", "--format", "c", "--db", "r.db", "-o", "tuned.h")
     assert (exported.returncode, exported.stdout) == (0, "")
