@@ -35,7 +35,7 @@ TOGETHER = 8
 class InspectRow(msgspec.Struct, frozen=True):
     """The resources of one function of a kernel, with one tile on one architecture.
 
-    spill_bytes: bytes of spill stores plus spill loads. occupancy: resident warps over the most possible, 0 to 1.
+    spill_bytes: bytes of spill stores plus spill loads. occupancy: resident warps divided by the maximum, 0 to 1.
     """
 
     kernel: str
@@ -83,7 +83,7 @@ def inspect_rows(registry: Registry, glob: str = "*", archs: Sequence[str] = ARC
 
 
 def tile_rows(kernel: Kernel, problem: Problem, archs: Sequence[str]) -> list[InspectRow]:
-    """For the tile that a run uses, return a row per launch and architecture; [] for a kernel without a .cu file.
+    """Return a row per launch and architecture for the tile that a run uses; [] for a kernel without a .cu file.
 
     An architecture is left out if its typical device cannot run the problem. Raises UsageError if no device can.
     """
@@ -100,7 +100,7 @@ def tile_rows(kernel: Kernel, problem: Problem, archs: Sequence[str]) -> list[In
 
 
 def space_text(kernel: Kernel, problem: Problem, device: DeviceLimits) -> str:
-    """Return text on the kernel's possible tiles: how many there are, how many are valid, and why others are not."""
+    """Return text: how many tiles the kernel can have, how many are valid for the problem, and why others are not."""
     if not kernel.tunables:
         return f"{kernel.id} has no tunables"
     tiles, tile = Space(kernel, problem, device).count(), kernel.tile_for(problem, device)
@@ -214,7 +214,7 @@ def summary(rows: Sequence[InspectRow]) -> str:
 
 
 def cells(rows: Sequence[InspectRow]) -> list[Sequence[str]]:
-    """Return the cells of all COLUMNS. If a kernel launches several functions, its cell also names the function."""
+    """Return each row's cells for COLUMNS. The first cell also names the function if the kernel launches several."""
     launches, lines = Counter((row.kernel, row.tunables, row.arch) for row in rows), list[Sequence[str]]()
     for row in rows:
         sizes = (row.registers, row.static_shared_bytes, row.dynamic_shared_bytes, row.spill_bytes, row.stack_bytes)

@@ -20,7 +20,7 @@ from kernelmark.bench.tune.profile.view import Profile
 Number = int | float
 #: Figures, such as `registers`, by the name of their function or kernel.
 Found = Mapping[str, Mapping[str, Number]]
-#: The words that follow each figure in a message. Larger figures are worse, except for the last.
+#: By figure, the words after its number in a message. A larger number is worse, except for the last figure.
 _WORDS = {
     "registers": "registers",
     "spill_bytes": "bytes of spills",

@@ -29,13 +29,13 @@ from kernelmark.bench.plan.tuned import SearchSpace
 
 #: The values of the tunables, in the order of the names.
 Config = tuple[int, ...]
-#: A function that returns the cost of each configuration: its time over the default's, or infinity if it fails.
+#: A function that returns the cost of each configuration: its time divided by the default's, or infinity if it fails.
 Evaluate = Callable[[Sequence[Config]], Sequence[float]]
 
 _MODULES = {"hybrid_vndx": "gen_hybrid_vndx"}
-#: How many values up or down count as near. With only one, a single bad value would end the descent.
+#: Values up to this many places above or below count as near. With one place, a single bad value would end the descent.
 REACH = 2
-#: The most requests of a strategy for each evaluation in the budget: some strategies repeat requests for ever.
+#: The limit of a strategy's requests per evaluation in the budget, since some strategies repeat requests for ever.
 VISITS = 20
 
 
@@ -55,7 +55,7 @@ def choose(size: int, strategy: str | None, budget: int | None) -> SearchWay:
         return SearchWay(EXHAUSTIVE, size)
     strategy = strategy or GUIDED[0]
     if strategy in GUIDED and (reason := module_missing("kernel_tuner")):
-        instead = f"take --strategy {EXHAUSTIVE} (all {size} tiles) or --strategy {RANDOM}"
+        instead = f"use --strategy {EXHAUSTIVE} (all {size} tiles) or --strategy {RANDOM}"
         raise UsageError(f"--strategy {strategy}: {reason}, or {instead}")
     return SearchWay(strategy, budget or BUDGET)
 
@@ -170,7 +170,7 @@ class _Runner:
 
 @contextmanager
 def _isolated(seed: int) -> Iterator[None]:
-    """Seed the global generators that strategies draw from. Restore their states at the end, and print nothing."""
+    """Seed the global random generators, from which strategies draw; restore them at the end, and suppress output."""
     before = random.getstate(), np.random.get_state()
     random.seed(seed)
     np.random.seed(seed % 2**32)
@@ -244,7 +244,7 @@ class Subject(NamedTuple):
 def subjects_of(registry: Registry, kernel_id: str, suite: Suite, seed: int, static: bool = False) -> list[Subject]:
     """Return a subject for each problem of a suite that the kernel takes.
 
-    kernel_id: values of tunables after an @ are fixed. static: tiles will only be compiled, so no device is needed.
+    kernel_id: an id, in which an @ may fix tunables. static: tiles will only be compiled, so no device is needed.
     Raises UsageError if there is nothing to tune, or if the device is needed and absent.
     """
     kernel = registry.named(kernel_id)

@@ -27,7 +27,7 @@ from kernelmark.bench.tune.profile.sass import analyse
 from kernelmark.bench.tune.profile.view import profiled
 from kernelmark.bench.tune.search import Config, Subject, limits_here
 
-#: The most tiles that are printed, and the most tiles with equal bounds that are counted.
+#: The most tiles that are printed, and the most tiles with equal bounds that are run in the emulator.
 SHOWN = 10
 ARCH = "sm_90a"
 
@@ -51,9 +51,9 @@ class CompiledTile(NamedTuple):
 
 
 class Ranked(NamedTuple):
-    """Tiles that compiled without spilling, the best first, and the numbers of tried and of dropped tiles.
+    """Tiles that compiled without spilling, the best first, and the numbers of tried, spilling and failed tiles.
 
-    gpu: the GPU whose limits give the bounds. counted: how many tiles ran in the emulator because bounds were equal.
+    gpu: the GPU whose limits give the bounds. counted: the number of tiles with equal bounds that the emulator ran.
     """
 
     tiles: list[CompiledTile]
@@ -117,14 +117,14 @@ def resources(subject: Subject, config: Config) -> LaunchResources | None:
 def _launches(subject: Subject, kernel: CudaKernel, config: Config, arch: str) -> list[InspectRow]:
     try:
         return launch_rows(kernel, [(subject.problem, Tile(**subject.tile(config)))], arch, limits_here(kernel))
-    except (CompileError, Unsupported):  # the latter: no compiler is here
+    except (CompileError, Unsupported):  # Unsupported: this machine has no compiler
         return []
 
 
 def _built(
     subject: Subject, kernel: CudaKernel, config: Config, arch: str, gpu: Published | None
 ) -> CompiledTile | None:
-    """Return a compiled tile, or None. It has no bound without a disassembly, or without the GPU's limits."""
+    """Return a compiled tile, or None. The bound is missing without a disassembler or the GPU's limits."""
     if not (launches := _launches(subject, kernel, config, arch)):
         return None
     problem, tile, planned, bound_s = subject.problem, subject.tile(config), limits_here(kernel), None
@@ -137,7 +137,7 @@ def _built(
 
 
 def words(subject: Subject, ranked: Ranked, arch: str) -> str:
-    """Return text: the number of dropped tiles, and a table of the best, each with its launch of least occupancy."""
+    """Return text: the numbers of dropped tiles, and a table of the best, each by its launch of lowest occupancy."""
     shown = ranked.tiles[:SHOWN]
     dropped = f"{ranked.spilling} spill, {ranked.failed} do not compile"
     tried = f"{count(ranked.tried, 'tile')} compiled for {arch}"

@@ -31,7 +31,7 @@ from kernelmark.bench.report.contest import Ratio
 from kernelmark.bench.report.format import count
 from kernelmark.bench.tune.search import limits_here
 
-#: The word for the file of this machine's device.
+#: The option value that stands for the file of this machine's device.
 AUTO = "auto"
 _FORMAT = 1
 _ANOTHER = "--tuned FILE names another"
@@ -41,7 +41,7 @@ class TileRecord(msgspec.Struct, frozen=True, kw_only=True):
     """A tile that was certainly faster than the default of its kernel on a problem.
 
     digest: hash of the kernel's source. versions: its compiler and libraries. tile: such as `BM=64,BN=32`. ratio, low,
-    high: the tile's speed over the default's, with the interval between processes. run: the id of the race.
+    high: the tile's speed relative to the default's, with an interval over processes. run: the id of the race.
     """
 
     kernel: str
@@ -157,7 +157,7 @@ def with_tuned(plan: Plan, where: str, registry: Registry) -> tuple[Plan, list[s
 
 
 def usable(entries: Sequence[TileRecord], registry: Registry) -> tuple[list[TunedTile], list[str]]:
-    """Return the tiles that are valid for the present kernels, and the stale entries with reasons, in words."""
+    """Return the tiles that are valid for the present kernels, and a text on each stale entry with the reason."""
     good, stale = [], []
     for entry in entries:
         if reason := _staleness(entry, registry):
@@ -198,7 +198,7 @@ def source_digest(kernel: Kernel) -> str:
 def sources_of(kernel: Kernel) -> dict[str, bytes]:
     """Return the files of a kernel's code by name: the .cu file with its headers, or Python modules."""
     files = _parts(kernel) if isinstance(kernel, CudaKernel) else [_module(kernel), *_parts(kernel)]
-    return {file.name: file.read_bytes() for file in reversed(files)}  # of two files with one name, the nearer one
+    return {file.name: file.read_bytes() for file in reversed(files)}  # of files with one name, the nearer is kept
 
 
 def _module(kernel: Kernel) -> Path:
@@ -226,7 +226,7 @@ def versions(kernel: Kernel) -> str:
 def adopted(
     files: Sequence[TileFile], named: bool, selection: Selection, run_id: str | None = None
 ) -> list[tuple[str, TileRecord]]:
-    """Return the files' adopted tiles that the selection takes, and their devices. run_id: take only this run's.
+    """Return the adopted tiles that are selected, each with its device. run_id: select only the tiles of this race.
 
     named: whether the user named the file, which may then be for another device. Raises UsageError if there is no such
     tile, or no file.
@@ -252,7 +252,7 @@ def header(tiles: Sequence[tuple[str, TileRecord]]) -> str:
     for device, entry in tiles:
         words = entry.kernel, entry.problem.partition("/")[2], f"t{entry.threads}"
         name = "KERNELMARK_" + "_".join(map(_macro, words))
-        used[name] += 1  # ids that differ in punctuation alone are numbered
+        used[name] += 1  # ids that differ only in punctuation have the same macro name
         numbered = name if used[name] == 1 else f"{name}_{used[name]}"
         faster = f"{Ratio(entry.ratio, entry.low, entry.high)} as fast as {entry.default}"
         origin = (

@@ -2,9 +2,9 @@
 
 The search measures a few tiles in each of its short jobs, always with the default, so that drift of the machine affects
 both. The best of many short jobs owes part of its lead to luck, so the race takes new samples of the fastest few tiles
-in several processes. A tile is adopted only if the whole interval of its speed over the default's is above 1. The
-interval holds for a further process, too. Its confidence is 99 % after Bonferroni's correction: if no candidate is
-faster than the default, the default stays in 99 % of the races (bench/report/tuning.py).
+in several processes. Speedups are relative to the default, and their intervals include variation between processes. A
+tile is adopted only if its whole interval is above 1. With Bonferroni's correction the confidence is 99 %: if no
+candidate is faster than the default, the default stays in 99 % of the races (bench/report/tuning.py).
 """
 
 import math
@@ -37,7 +37,7 @@ from kernelmark.bench.tune.search import Config, SearchWay, Subject, choose, sea
 from kernelmark.bench.tune.static import arch_here, resources
 from kernelmark.bench.tune.tuned import AUTO, TileRecord, source_digest, sources_of, versions
 
-#: Tiles per job, in addition to the default; a job draws its operands and computes its references only once.
+#: The most tiles per job besides the default. A job draws its operands and computes its references only once.
 AT_ONCE = 6
 
 
@@ -62,7 +62,7 @@ class Rig(NamedTuple):
 class Screen:
     """The tiles of a kernel that were tried on a problem; tiles that have a row in the run are not measured again.
 
-    trials: the time of each tile over the default's, sampled in turn; infinite if the tile failed. default: the row of
+    trials: each tile's time divided by the default's, sampled in turn; infinite if the tile failed. default: the row of
     the default tile, once it is measured.
     """
 
@@ -78,7 +78,7 @@ class Screen:
         return sorted(timed, key=self.trials.__getitem__)
 
     def costs(self, configs: Sequence[Config]) -> list[float]:
-        """Return the cost of each tile; unknown ones are measured.
+        """Return the cost of each tile, after measuring the tiles whose cost is unknown.
 
         Raises Interrupted, and DefaultFailed if the default is wrong or fails.
         """
@@ -131,7 +131,7 @@ def require(default: Result) -> None:
         raise DefaultFailed(f"{what}: {default.reason}")
 
 
-#: Tiles that are raced with the default.
+#: The number of tiles that race against the default.
 CANDIDATES = 3
 
 
@@ -235,13 +235,13 @@ class SearchOptions(NamedTuple):
 
 
 class Tuning:
-    """A tuning. Its two stages are separate runs; rows of unfinished runs of the same tuning are reused.
+    """A tuning: a search and then a race, which are separate runs. An interrupted tuning is resumed.
 
     skipped: for each problem that is not tuned because the default tile failed on it, the reason.
     """
 
     def __init__(self, subjects: Sequence[Subject], suite: Suite, plan: Plan, wanted: SearchOptions, rig: Rig) -> None:
-        """Begin or resume a tuning. plan: the search's, but with the race's processes. Raises UsageError."""
+        """Begin or resume a tuning. plan: the plan of the search, with the processes of the race. Raises UsageError."""
         self.subjects, self.screens, self.skipped = subjects, list[Screen](), list[str]()
         self.choices = [choose(len(s.tiles.configs), wanted.strategy, wanted.budget) for s in subjects]
         kernel, choices = subjects[0].kernel, ", ".join(dict.fromkeys(map(str, self.choices)))
@@ -336,7 +336,7 @@ class Tuning:
         for run in reversed(store.runs()):
             fields = {name: value for name, value in run["plan"].items() if name != "suite_digests"}
             if fields == wanted and not (unfinished and run["finished_at"]):
-                with suppress(UsageError):  # of another machine, commit or library: its rows do not apply
+                with suppress(UsageError):  # a run of another machine, commit or library cannot be resumed
                     return Session(store, suites, plan, execute, run["run_id"])
         kernel = re.sub(r"[^\w.+-]+", "-", short(self.subjects[0].kernel.base_id))
         head, taken = f"{stage}-{kernel}"[:50], {run["name"] for run in store.runs()}

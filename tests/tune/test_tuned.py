@@ -316,7 +316,7 @@ def test_without_kernel_tuner_the_command_and_two_other_ways_are_named(monkeypat
     assert present.EXTRAS["kernel_tuner"] == "tune"
     reason = "kernel_tuner is not installed; pip install 'kernelmark[tune]'"
     monkeypatch.setattr(searching, "module_missing", lambda module: reason)
-    instead = "take --strategy exhaustive (all 201 tiles) or --strategy random"
+    instead = "use --strategy exhaustive (all 201 tiles) or --strategy random"
     assert complaint(lambda: choose(201, None, None)) == f"--strategy genetic_algorithm: {reason}, or {instead}"
     assert [choose(201, way, None).strategy for way in ("exhaustive", "random")] == ["exhaustive", "random"]
 

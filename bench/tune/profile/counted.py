@@ -40,11 +40,11 @@ from kernelmark.bench.report.contest import grouped
 
 Array = np.ndarray[Any, Any]
 Key = tuple[str, bool]
-#: Where a block is: the x of its cluster, its y and z, and its rank in the cluster.
+#: The place of a block: the x of its cluster, its own y and z, and its rank in the cluster.
 Place = tuple[int, int, int, int]
 #: The sectors that a block touches, by buffer and direction: the sectors of a block that ran, and an offset to add.
 Touched = list[tuple[Key, Array, int]]
-#: The most blocks that the model takes; each costs some microseconds.
+#: The most blocks of a launch in the model; each takes some microseconds of computation.
 MOST_BLOCKS = 200_000
 
 
@@ -118,7 +118,7 @@ def _shifted(sampled: Sampled, footprints: Mapping[int, Footprint]) -> Iterator[
 
 
 def _rates(known: Mapping[Place, Footprint], axis: int, inner: set[int]) -> dict[Key, int]:
-    """Return how many sectors apart the footprints of neighbouring blocks are along an axis, by buffer and direction.
+    """Return the distance, in sectors, of neighbouring blocks' footprints along an axis, by buffer and direction.
 
     Raises NoModelError if this distance is not constant.
     """

@@ -119,7 +119,7 @@ class Work(msgspec.Struct, frozen=True):
 
 
 class TimeBound(msgspec.Struct, frozen=True):
-    """The least time in seconds by each known limit. limiting: the limit with the longest time.
+    """Lower bounds of the time. times: by known limit, the least seconds. limiting: the limit with the longest time.
 
     waves: the blocks of the main launch, divided by the blocks that the device holds at once. tail: the most blocks on
     a multiprocessor, divided by the average. The times of limits within a multiprocessor are multiplied by `tail`,
@@ -144,10 +144,10 @@ class TimeBound(msgspec.Struct, frozen=True):
 def bounds(work: Work, sass: Sass, device: Published) -> TimeBound:
     """Return the least times on a device for the kernel's work with this machine code.
 
-    The limit of issue slots assumes that all multiply-adds are in the main loop, and that no trip skips instructions.
+    The limit of issue slots assumes that all multiply-adds are in the main loop, which executes all its instructions.
     """
     main, loop = sass.main, sass.main.loop
-    clocks: dict[str, float] = {}  # of one multiprocessor, as if it were alone
+    clocks: dict[str, float] = {}  # of one multiprocessor that does all the work
     if loop is not None and loop.useful:
         clocks["issue slots"] = work.multiply_adds / loop.multiply_adds * loop.instructions / SCHEDULERS
         if loop.mix.get("FFMA") and not any(opcode.startswith("DFMA") for opcode in loop.products):
@@ -191,10 +191,10 @@ def render(bound: TimeBound, style: str = "simple") -> str:
     return table(columns, rows, style, titled=True)
 
 
-#: The fewest trips per warp for a comparison. With fewer, work outside the loop would hide differences inside it.
+#: The fewest iterations per warp for a comparison: with fewer, work outside the loop would hide differences inside.
 LEAST_TRIPS = 16
 _WARP = 32
-#: By opcode, the field of LineCounts that has the emulator's count, and the first word of the field's keys.
+#: By opcode, the field of LineCounts with the emulator's counts, and the word with which this field's keys begin.
 _NAMES = {"LDS": ("loads", "shared"), "LDG": ("loads", "global"), "STS": ("stores", "shared")}
 _NAMES |= {"LDGSTS": ("copies", "copy")}
 
@@ -281,7 +281,7 @@ def machine(
     unbounded = "; ".join(unlike(counts, sass, agreed)) if total.wavefronts else ""
     if loop is not None and "FFMA" in loop.mix and total.fma is not None:
         multiply_adds = _WARP * total.fma
-    else:  # not counted, but declared
+    else:  # declared by the kernel, since they were not counted
         multiply_adds = kernel.executed_flop(problem, planned) // 2
     through_l2 = counts.block_bytes_read + counts.block_bytes_written
     work = Work(multiply_adds, None if unbounded else total.wavefronts, through_l2, counts.traffic_bytes)

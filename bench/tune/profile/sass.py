@@ -34,8 +34,8 @@ WIDTH = 16
 class Instruction(msgspec.Struct, frozen=True):
     """One machine instruction. address: bytes from the function's start.
 
-    stall: cycles until the warp's next instruction may issue, as ptxas encodes them; waits: how many of the six
-    scoreboards the instruction waits for. NVIDIA does not publish these fields; their places are taken from Jia,
+    stall: cycles until the warp's next instruction may issue, as ptxas encodes them; waits: the number of the six
+    scoreboards that the instruction waits for. NVIDIA does not publish these fields; their bit positions are from Jia,
     Maggioni, Staiger, Scarpazza, "Dissecting the NVIDIA Volta GPU Architecture via Microbenchmarking", 2018, chapter 2.
     """
 
@@ -173,8 +173,8 @@ class LaunchCode(msgspec.Struct, frozen=True):
     """A launch: the sizes of grid and block, the compiler's report, all code, and the main loop if there is one.
 
     blocks_per_sm: computed for the device that the launches are planned for. loop_at: first and last address of the
-    loop. clumped: the largest share of the loop's copies that lies in one quarter of the loop; None without copies.
-    cover: the fewest issue cycles, as estimated, from a load in the loop to its first use; None without loads.
+    loop. clumped: the largest share of the loop's copies (LDGSTS) in any quarter of the loop; None without copies.
+    cover: an estimate of the fewest issue cycles from a load in the loop to its first use; None without loads.
     one_bank: the number of FFMA in the loop that read three registers of one bank; None without FFMA.
     """
 

@@ -44,7 +44,7 @@ LINES = (
 
 
 class Profile(msgspec.Struct, frozen=True):
-    """The document of `profile --json`. machine: None without machine code; `no_machine` then says why."""
+    """The document of `profile --json`. machine: None without machine code. no_machine: why there is none, or ""."""
 
     counts: Counts
     machine: MachineCode | None = None

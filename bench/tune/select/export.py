@@ -63,7 +63,7 @@ def _c_tree(model: Model, prefix: str) -> Iterator[str]:
 
 
 def _c_formula(model: Model, formula: Formula, prefix: str) -> Iterator[str]:
-    """Yield code that computes the costs of all kernels at once, which a compiler can vectorise, and finds the least.
+    """Yield code that computes the costs of all kernels at once, which a compiler can vectorise, and finds the lowest.
 
     Its names end in _, so that they differ from the names of inputs.
     """

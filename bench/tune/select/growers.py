@@ -9,9 +9,9 @@ A tree grown on a few hundred noisy problems depends on the choice of these prob
 grown on resampled problems, varies less (bagging, Breiman, 1996). This mean predicts costs for shapes near the measured
 shapes, and a single tree is grown on these predictions (Breiman and Shang, "Born again trees", 1996).
 
-If the work of two algorithms grows with different powers of the sizes, the border between them is a sloping line. A
-tree needs many steps to follow the line, and learns each step from few problems. A quadratic polynomial of the
-logarithms of the sizes needs few coefficients.
+If the work of two algorithms grows with different powers of the sizes, the border between their regions is a slanted
+line in the logarithms of the sizes. A tree needs many steps to follow the line, and learns each step from few problems.
+A quadratic polynomial of the logarithms of the sizes needs few coefficients.
 """
 
 import math
@@ -27,7 +27,7 @@ from kernelmark.bench.tune.select.training import MISSING, FeatureSpace, evaluat
 
 #: The most splits above a leaf, and the fewest problems in a leaf.
 DEPTH, LEAST = 8, 5
-#: In the search for splits, larger costs count as this, so that hopeless kernels influence no split.
+#: In the search for splits, costs are capped at this value, so that hopeless kernels influence no split.
 CLIP = math.log(2)
 
 
@@ -95,8 +95,8 @@ def at_leaves(node: TreeNode, features: Array, rows: Array | None = None) -> Ite
         yield from at_leaves(side, features, rows[mask])
 
 
-#: CAP: larger costs count as this, since such kernels are never chosen. RIDGE: a coefficient's penalty per problem,
-#: which is multiplied by the square of its degree. OWN: a factor on the degree for coefficients of a single word.
+#: CAP: costs are capped at this value, since such kernels are never chosen. RIDGE: a coefficient's penalty per problem,
+#: times the square of its degree. OWN: a factor on the degree of coefficients for a single name on an axis.
 CAP, RIDGE, OWN = float(np.log(3)), 3e-3, 2.0
 
 
@@ -118,7 +118,7 @@ class Formula(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     weights: list[list[list[float]]]
 
     def costs(self, space: FeatureSpace, known: Array) -> Array:
-        """Return predicted costs (problems x kernels): the logarithm of the time over the fastest kernel's time."""
+        """Return predicted costs (problems x kernels): the logarithm of the time divided by the fastest kernel's."""
         values = np.log2(evaluated((*space.inputs, *space.words), [axis.expression for axis in self.axes], known))
         scaled = (values - [axis.centre for axis in self.axes]) * [axis.scale for axis in self.axes]
         return np.asarray(np.einsum("pt,ptk->pk", terms(scaled), np.array(self.weights)[combination(space, known)]))
@@ -181,17 +181,17 @@ def _ridge(design: Array, costs: Array, penalty: Array) -> Array:
 
 
 def _places(space: FeatureSpace) -> list[list[int]]:
-    """Return the combinations of one word per axis, each as indices into a list of the words of all axes."""
+    """Return the combinations of one name per axis, each as indices into a list of all axes' names."""
     counts = [len(words) for words in space.words.values()]
     ranges = (range(end - count, end) for end, count in zip(accumulate(counts), counts, strict=True))
     return [list(chosen) for chosen in product(*ranges)]
 
 
-#: The number of trees, the number of shapes for each measured shape, and the octaves within which these are drawn.
+#: The number of trees; the number of shapes drawn around each measured shape, and the octaves within which they lie.
 TREES, AROUND, OCTAVES, SEED = 20, 12, 0.25, 0
 #: An input with fewer values than this is not varied, such as taps, strides and groups.
 FEWEST_VALUES = 10
-#: The fewest problems in a leaf of an averaged tree, which may err more than a tree that is used alone.
+#: The fewest problems in a leaf of one of the averaged trees, which may err more than a tree used alone.
 LEAST_TAUGHT = 3
 
 

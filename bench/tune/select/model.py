@@ -27,7 +27,7 @@ from kernelmark.bench.tune.select.training import FeatureSpace, feature_space, i
 from kernelmark.bench.tune.tuned import AUTO, device_name
 
 _FORMAT = 2
-#: The least gain of the oracle over the best single kernel that makes a selector worth its code.
+#: A selector is worth its code only if the oracle is at least this many times as fast as the best single kernel.
 WORTH = 1.05
 #: The largest file that is read; a selector of 10,000 problems has a tenth of this.
 _MOST_BYTES = 16e6
@@ -36,7 +36,7 @@ KernelId = Annotated[str, Meta(pattern=rf"\A{NAME}/{NAME}\.{NAME}\Z", max_length
 
 
 class Share(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A geometric mean over problems (`recovered`: a quotient). low, high: 95 % interval; null for a single family."""
+    """A ratio of speeds, as geometric mean over problems. low, high: 95 % interval, null for problems of one family."""
 
     mean: float
     low: float | None
@@ -46,8 +46,8 @@ class Share(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class PolicyScore(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The score of one way to choose kernels.
 
-    problems: the number of problems with a time. right: the share of problems whose chosen kernel is not certainly
-    slower than the fastest kernel. kernel: the chosen kernel if it is always the same, or "".
+    problems: the number of timed problems. share, worst: mean and least speed relative to the oracle's. right: the
+    share of problems whose chosen kernel is not certainly slower than the fastest. kernel: the only choice, or "".
     """
 
     way: str
@@ -62,7 +62,7 @@ class PolicyScore(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 class Regret(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The cost of a selector on held-out problems. The oracle is the choice of the fastest kernel for each problem.
 
-    gap: the oracle's speed over the best single kernel's. over_single: the selector's speed over the best single
+    gap: the oracle's speed relative to the best single kernel's. over_single: the selector's speed relative to that
     kernel's. recovered: log(over_single) / log(gap). processes: the fewest processes of any row; if it is 1, the same
     process chooses and times the oracle's kernels. noise: a sentence with the number of disturbed rows, or "".
     """
@@ -112,8 +112,8 @@ class Model(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """A stored selector. single: the kernel to call on every problem, or "" if selecting pays.
 
     words: the names on each axis that has names; expressions contain the index of a name; fixed: the values that all
-    problems share; ranges: the least and the greatest value of each input; grown: `alone`, `taught` or `formula`;
-    tree: the nodes, the root first; formula: if given, it chooses instead of the tree, which then has only leaves.
+    problems share; ranges: the least and the greatest value of each input; grown: `alone`, `taught` or `formula`; tree:
+    the nodes, the root first; formula: if given, it chooses instead of the tree, which then has only leaves.
     """
 
     format: int = _FORMAT
@@ -265,7 +265,7 @@ def require_here(path: Path, model: Model) -> None:
 
 
 def chosen(model: Model) -> dict[str, int]:
-    """Return the number of training problems for which each kernel is chosen, the most frequent first."""
+    """Return, by kernel, the number of training problems for which it is chosen, the most frequent kernel first."""
     counts = Counter[str]()
     for node in model.leaves:
         counts[model.kernels[node.order[0]]] += node.problems
@@ -277,7 +277,7 @@ class KernelChoice(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
     share, worst: the mean and the least share of the oracle's speed on the leaf's held-out problems. problems: the
     number of these problems. nearest: the nearest measured problem. octaves: its distance, null if a name such as the
-    layout differs. fastest: the fastest kernel on it. outside: each value outside the measured range, and the range.
+    layout differs. fastest: its fastest kernel. outside: each value outside the measured range, and the range.
     """
 
     problem: str
@@ -390,7 +390,7 @@ def placed(model: Model, space: FeatureSpace, known: Array) -> tuple[Split, list
 
 def _refusal(name: str, problem: Problem, registry: Registry) -> str | None:
     try:
-        kernel = registry.kernels[name]  # not get(), which knows no tiles
+        kernel = registry.kernels[name]  # not get(), which resolves no tiles
     except KeyError:
         return f"{name} is unknown here; --plugin names the file that declares it"
     return unavailable(kernel) or kernel.refuses(problem)

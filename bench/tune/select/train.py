@@ -25,7 +25,7 @@ DRAWS, SEED = 1000, 0
 
 
 def drawn(families: Array) -> Array:
-    """Draw families for a reproducible bootstrap; return how often a draw includes a problem (draws x problems)."""
+    """Draw families for a reproducible bootstrap; return how often each draw has each problem (draws x problems)."""
     names, places = np.unique(families, return_inverse=True)
     picks = np.random.default_rng(SEED).integers(0, len(names), (DRAWS, len(names)))
     return np.array([np.bincount(row, minlength=len(names))[places] for row in picks])
@@ -59,7 +59,7 @@ SELECTOR, SINGLE, NEAREST, LIBRARY, TIMED = "selected", "best single", "nearest 
 class PolicyLosses(NamedTuple):
     """The losses of one way to choose kernels, by problem.
 
-    chosen: the index of the kernel, -1 for none. logs: the logarithm of its time over the oracle's; NaN without a time.
+    chosen: the kernel's index, -1 for none. logs: the logarithm of its time over the oracle's time; NaN without a time.
     """
 
     way: str
@@ -128,7 +128,7 @@ def candidates(times: Times) -> int:
 
 
 def _oracle(logs: Array) -> Array:
-    """Return the log of the oracle's time on each problem: the mean of both halves, each timing the other's choice."""
+    """Return the log of the oracle's time on each problem: the mean of two halves, each timing the other's choice."""
     chosen = np.nanargmin(logs, axis=2)
     rows = np.arange(logs.shape[1])
     return np.asarray((logs[1, rows, chosen[0]] + logs[0, rows, chosen[1]]) / 2)
@@ -140,7 +140,7 @@ def _first(order: Array, means: Array) -> Array:
 
 
 def regret(store: Reader, times: Times, families: Array, lost: Sequence[PolicyLosses], what: str) -> Regret:
-    """Return the regret on problems named `what`, the score of each way to choose, and intervals over families."""
+    """Return the score of each way to choose, with intervals over families. what: words for the held-out problems."""
     draws, ids = drawn(families), {problem.id for problem in times.problems}
     logs = {each.way: each.logs for each in lost}
     tree, single_logs = logs[SELECTOR], logs[SINGLE]

@@ -1,9 +1,9 @@
 """Training data of a selector: times from a store, features of the problems, families, and the cost of each kernel.
 
-A selector uses the inputs of a problem, and expressions of them in the common syntax of Python and C. A tree only
-compares expressions with thresholds, so it needs no logarithms. A selector is for one device, so it needs no division
-by the size of a cache. Both languages compute the expressions alike. A formula uses the logarithms of a few
-expressions.
+A selector uses the inputs of a problem, and expressions of them in the common syntax of Python and C. Both languages
+compute them with the same results. A tree only compares expressions with thresholds, so it needs no logarithms; a
+formula uses the logarithms of a few expressions. A selector is for one device, so it needs no division by the size of a
+cache.
 """
 
 import math
@@ -23,7 +23,7 @@ from kernelmark.bench.record.columns import Result
 from kernelmark.bench.record.reader import Reader
 from kernelmark.bench.report.contest import comparable, is_fair, order
 
-#: The end of the id of a selector's kernel; no selector is trained on its rows.
+#: The end of the id of a selector's kernel. No selector is trained on this kernel's rows.
 SELECTED = "kernelmark.selected"
 
 
@@ -41,7 +41,7 @@ class ModelSetting(NamedTuple):
     precision: str
 
 
-#: For each field in which rows differ: the word for its values in the message, and the remedy.
+#: The words for the error if rows differ in a field: the plural of its values, and the remedy.
 _WORDS = {
     "op": ("operations", "--op chooses one"),
     "device": ("devices", "--kernels chooses those of one"),
@@ -140,7 +140,7 @@ def inputs_of(kind: type[Problem]) -> tuple[str, ...]:
 def words_of(kind: type[Problem]) -> tuple[str, ...]:
     """Return the axes whose values are names, such as layout, direction or place.
 
-    Axes that kernels declare are left out, and so is the distribution of operands, which a caller does not know.
+    Left out are the axes in `assumed`, and the distribution of the operands, which a caller does not know.
     """
     fixed = {"dtype", "distribution", *kind.assumed}
     return tuple(
@@ -163,7 +163,7 @@ def evaluated(names: Sequence[str], known: Sequence[str], rows: Array) -> Array:
     return np.column_stack([np.asarray(eval(text, scope), dtype=np.float64) for text in known])
 
 
-#: With fewer problems or families than these, shares on held-out families mean little.
+#: With fewer problems or families than these, scores on held-out families would mean little.
 LEAST_PROBLEMS, LEAST_FAMILIES = 60, 20
 
 
@@ -222,15 +222,15 @@ def space_of(problems: Sequence[Problem]) -> FeatureSpace:
     return feature_space(kind, words, fixed)
 
 
-#: The cost of a kernel on a problem for which it has no time, when the kernels of a leaf are ordered.
+#: The cost that is assumed for a kernel on a problem without a time when the kernels of a leaf are ordered.
 MISSING = math.log(100)
 
 
 class Data(NamedTuple):
     """Times with the features of their problems.
 
-    known: (problems x inputs); costs: (problems x kernels), the logarithm of the time over the fastest kernel's;
-    families: the number of each problem's family.
+    known: (problems x inputs); costs: (problems x kernels), the logarithm of the time divided by the fastest kernel's;
+    families: the index of each problem's family.
     """
 
     times: Times
@@ -249,7 +249,7 @@ def data_of(times: Times, space: FeatureSpace | None = None) -> Data:
 
 
 def families_of(problems: Sequence[Problem]) -> Array:
-    """Return the family number of each problem; a family's sizes round to the same powers of two.
+    """Return the index of each problem's family: problems whose sizes round to the same powers of two.
 
     All layouts, directions and places of a shape are in one family, so that they are held out together.
     """

@@ -35,7 +35,7 @@ CHOICES = (TableColumn("kernel"), TableColumn("problems", "right"), TableColumn(
 
 
 def trained(model: Model) -> str:
-    """Return the text on a trained selector: the verdict, all ways to choose, and how often each kernel is chosen."""
+    """Return the text on a trained selector: the scores of all ways to choose, the verdict, and the choices."""
     cost = model.regret
     head = paragraph(
         f"{model.subject}, from {' and '.join(model.runs)}: {count(len(model.measured), 'problem')}. Held out: "
@@ -58,8 +58,8 @@ def remarks(model: Model) -> list[str]:
     parts = [cost.noise] if cost.noise else []
     if cost.processes < 2:
         parts.append(
-            "Some rows are of one process, so the samples that chose the oracle also time it, and it looks too fast. "
-            "`kernelmark run SUITE --processes 5` makes runs of several."
+            "Some rows have one process, whose samples choose and time the oracle's kernels, so it looks too fast. "
+            "`kernelmark run SUITE --processes 5` measures in several."
         )
     if REGISTRY.operations[model.op].features.libraries and not any(line.way == LIBRARY for line in cost.lines):
         parts.append("The library's own choice has no row in these runs; `kernelmark doctor` reports what is missing.")

@@ -31,7 +31,7 @@ class Emulated(msgspec.Struct, frozen=True):
 
     untested: tiles that take the problem, but none of the small problems. skipped: why nothing was tested. refused: why
     the emulator refuses the source or its plan, with the compiler's log. left: cases that were not run after the first
-    timeout. share: how much of the user's problem was run, in words. once: loops that never had a second iteration.
+    timeout. share: text on the part of the user's problem that was run. once: loops that never had a second iteration.
     """
 
     chosen: Tile
@@ -73,15 +73,15 @@ def emulate(registry: Registry, kernel: CudaKernel, problem: Problem, device: De
     return Emulated(tile, tested, defects, tuple(untested), left=left, share=share, once=once)
 
 
-#: The most operations plus bytes of traffic that are run, which takes seconds, and the most bytes of operands; the
-#: emulator's records take eight times as many.
+#: Limits for running the user's problem: operations plus bytes of traffic, some seconds' worth; and bytes of operands,
+#: for which the emulator's records take eight times as many bytes.
 SECONDS_WORTH, HELD_BYTES = 30_000_000, 2**28
-#: The most clusters of a sample, including the first and the last, and the limit in CPU seconds.
+#: The most clusters in a sample of the problem, including the first and the last, and the limit of CPU seconds.
 SAMPLED, OWN_S = 9, 60
 
 
 def _of_itself(case: EmulatedCase, trips: dict[Loop, int]) -> tuple[str, list[Defect]]:
-    """Run the problem, or a sample of its blocks; return how much was run, or why not, and the defects."""
+    """Run the problem or a sample of its blocks. Return text (the part run, or why none was run) and the defects."""
     problem, calls = case.problem, case.calls
     work, needed = problem.flop + problem.traffic_bytes, problem.footprint_bytes
     not_run = f"{problem.id} itself was not run: "
@@ -137,7 +137,7 @@ def _add(trips: dict[Loop, int], more: Mapping[Loop, int]) -> None:
 
 #: Matches a size that may differ between problems: a name that begins with a small letter, except sizes of the block.
 _SIZE = re.compile(r"\b(?!blockDim\b|warpSize\b|sizeof\b|unsigned\b|int\b)(?<![.\w])[a-z]\w*\b(?!:)")
-#: Matches the name of a constant of the compiler where it is declared.
+#: Matches the name of a `constexpr` constant in its declaration.
 _CONSTANT = re.compile(r"\bconstexpr\b[^=;({]*?(\w+)\s*[={(]")
 
 
@@ -150,7 +150,7 @@ def _sizes(loop: Loop) -> set[str]:
 
 #: The most reports shown; more would only fill the screen.
 SHOWN = 8
-#: The most problems that a report names, and the most further places that it lists for a bug.
+#: The most problems, and the most further places of a bug, that a report lists.
 NAMED = 3
 #: Kinds of report that one bug (a missing barrier, a wrong index) can cause. Reports of other kinds are separate bugs.
 FAMILIES = dict.fromkeys(("race", "uninitialised-read"), "order")
@@ -159,7 +159,7 @@ FAMILIES |= dict.fromkeys(("out-of-bounds", "write-to-padding", "write-to-input"
 
 @dataclass
 class Bug:
-    """A bug: faults of one family that share lines, or wrong results, with all cases in which they occurred."""
+    """A bug: all faults of one family that share source lines, or all wrong results, each with its case."""
 
     family: str
     lines: set[tuple[str, int]]
@@ -226,7 +226,7 @@ def _extent(emulated: Emulated) -> str:
 
 
 def _problems(emulated: Emulated) -> list[str]:
-    """Return lines on the small problems, the user's problem, and untested iterations; [] after a failure."""
+    """Return lines on small problems, the user's problem, and loops with one iteration; [] after a failure."""
     if emulated.findings or emulated.left or not emulated.tested:
         return []
     places = ((f"{Path(loop.file).name}:{loop.line}", loop.head) for loop in emulated.once)

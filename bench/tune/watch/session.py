@@ -1,4 +1,4 @@
-"""For `watch`: report on each version, choose the version that the next is compared with, and store a history."""
+"""For `watch`: report on each version, choose the version to compare the next one with, and store a history."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -69,7 +69,7 @@ def _changed(new: str, old: str) -> str:
 
 
 def time_table(rows: Sequence[Measurement], names: Mapping[str, str], problem: Problem) -> str:
-    """Return a table of the current version (first row) against each other kernel, from samples taken in turn.
+    """Return a table that compares the current version (first row) with each other kernel, from samples taken in turn.
 
     names: the printed names of versions. Below the table are the kernels without a time, with reasons.
     """
@@ -98,7 +98,7 @@ def time_table(rows: Sequence[Measurement], names: Mapping[str, str], problem: P
 
 
 def _against(other: Measurement, present: Measurement) -> str:
-    """Return `1.05x [1.03, 1.07] faster`, or with `tie` if the interval includes 1."""
+    """Return `1.05x [1.03, 1.07] faster`, or `1.05x [0.99, 1.1] tie` if the interval includes 1."""
     if other.job != present.job:
         return APART
     ratio = paired([other.samples], [present.samples])
@@ -107,7 +107,7 @@ def _against(other: Measurement, present: Measurement) -> str:
 
 @dataclass
 class Tried:
-    """A version that was tried. beside: the version to compare it with. against: the ways in which it failed.
+    """A version that was tried. beside: the version to compare it with. against: its failures, in words.
 
     judged: whether it was verified, on a device or in the emulator. rows: all rows of its job, the version's row first.
     """
@@ -260,7 +260,7 @@ class Log:
         tried = self._session.tried[-1]
         folder = tried.version.source.parent
         included = with_includes(tried.version.source, cuda_sources()).items()
-        # as saved, since includes are renamed in the copies
+        # contents as saved, since includes are renamed in the copies
         sources = {path.name: files.get(path.name, text) if path.parent == folder else text for path, text in included}
         self._numbers[tried.version.number] = self._store.add_version(self._version(tried), sources)
 
@@ -288,7 +288,7 @@ class Log:
         )
 
     def _compared(self, tried: Tried, other: Measurement) -> VersionRatio | None:
-        """Return the version's speed over another kernel of its job; None if the two were not sampled in turn."""
+        """Return the version's speed relative to another kernel of its job; None if they were not sampled in turn."""
         is_in_turn = other.status == Status.OK and other.job == tried.rows[0].job
         ratio = paired([other.samples], [tried.rows[0].samples]) if is_in_turn else None
         if ratio is None:

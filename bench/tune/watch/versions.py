@@ -40,7 +40,7 @@ class Version(msgspec.Struct, frozen=True):
         return f"version {self.number}" if self.number else self.original.name
 
     def told(self, text: str) -> str:
-        """Return the output of a compiler or checker with the path of each copy replaced by that of the user's file."""
+        """Return a compiler's or checker's output, with the paths of copies replaced by those of the user's files."""
         return text.replace(f"{self.source.parent}/", str(self.original).removesuffix(self.original.name))
 
 
@@ -69,7 +69,7 @@ def contents(file: Path) -> Files | None:
 
 
 def keep(files: Files, file: Path, folder: Path, number: int) -> Version:
-    """Copy this version to a folder in `folder`, so that a later save does not change it."""
+    """Copy this version to a new folder inside `folder`, so that a later save does not change it."""
     place, original = folder / str(number), file.resolve().parent.name
     place.mkdir()
     for name, content in files.items():
