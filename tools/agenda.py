@@ -1,7 +1,7 @@
-"""The agenda of a device: the tasks to be measured, their values, and the answers by digest.
+"""The agenda of a device: the tasks to be measured, their values, and their answers.
 
 `reports/<device>/agenda.json` holds the answers; the tasks are generated from the sources each time (gpu_tasks.py). A
-task is open while no answer has its digest, so a change to a kernel opens only the tasks of that kernel.
+task is open until its digest (of the code that it measures) has an answer, so a changed kernel opens only its tasks.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,14 +19,14 @@ SCHEMA = 1
 FILE = "agenda.json"
 #: How often a task may fail at one digest before it counts as answered.
 TRIES = 2
-#: The share of its value that a task keeps if it was answered at an unknown digest.
+#: The share of its value that a task keeps if an earlier answer, at an unknown digest, exists.
 SEEN = 0.25
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True):
     """A task of the agenda. value: relative worth of its answer; seconds: expected device time.
 
-    kind: selects the code that carries it out. basis: how `seconds` was found; assumed: whether a rule gave it, not an
+    kind: selects the code that carries it out. basis: the source of `seconds`; assumed: whether this is a rule, not an
     earlier run. problems, kernels, processes, mode and max_time_s: the jobs, if jobs measure it. baseline: the kernel
     that the others are compared with. group: the heading of its rows in the report. detail: data for its kind.
     """
@@ -78,8 +78,8 @@ class Agenda(msgspec.Struct, kw_only=True):
     """The state of all tasks of a device.
 
     limits: the device's limits, for the digests of tasks that are planned without the device. left_out: kernels that
-    crashed two workers, with the reason. disagreeing: the ways of launching that are timed wrong, with globs of their
-    kernels. notes: handwritten notes at the top of the report.
+    crashed two workers, with the reason. disagreeing: the ways of launching whose timing is wrong, with globs of the
+    kernels that they launch. notes: handwritten notes at the top of the report.
     """
 
     schema: int = SCHEMA
@@ -124,7 +124,7 @@ def is_open(task: Task, agenda: Agenda) -> bool:
 
 
 def timed(tasks: Iterable[Task], agenda: Agenda) -> list[Task]:
-    """Return the tasks. The `seconds` of tasks that were measured before are replaced by the time that they took."""
+    """Return the tasks, with the time that a task took before, if it was measured, as its `seconds`."""
     known = {name: a.seconds for name, a in agenda.answers.items() if a.state == "done" and a.seconds}
     return [
         msgspec.structs.replace(task, seconds=known[task.name], assumed=False, basis="the time that it took before")
@@ -185,7 +185,7 @@ def leave_out(agenda: Agenda, tasks: Sequence[Task], reasons: Mapping[str, str])
 
 
 def left_out(tasks: Iterable[Task], agenda: Agenda) -> dict[str, str]:
-    """Forget kernels whose task has a new digest; return the other kernels that are not called, with the reasons."""
+    """Forget left-out kernels whose task has a new digest; return the others, with the reasons."""
     present = {task.name: task.digest for task in tasks}
     for kernel, crash in list(agenda.left_out.items()):
         if present.get(crash.task, crash.digest) != crash.digest:

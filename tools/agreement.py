@@ -17,8 +17,8 @@ from kernelmark.bench.plan.kernel import CudaKernel
 from kernelmark.bench.plan.registry import Registry
 from kernelmark.bench.run.child import Lost, answers
 
-#: The most seconds for a kernel, and its largest share of the total time, so that a kernel that hangs leaves time for
-#: the others. The first kernel also waits for the emulator's compilations.
+#: Limits of a kernel's time, in seconds and as a share of the total, so that a kernel that hangs leaves time for the
+#: others. The first kernel also waits for the emulator's compilations.
 SILENCE_S, SHARE = 60.0, 0.5
 NOT_FINISHED = "not finished"
 
@@ -29,13 +29,13 @@ def compare(kernels: Sequence[str], until_s: float) -> Iterator[str]:
     for kernel, reply in answers("agreement", kernels, silence_s, until_s):
         if isinstance(reply, Lost) and now() >= until_s:
             break
-        if isinstance(reply, Lost):  # a process that died is an answer, a silent one is not
+        if isinstance(reply, Lost):  # if the process died, that is the verdict; if it was ended, there is none
             reply = f"{NOT_FINISHED if reply.reason.startswith('ended after') else 'differ'}: {reply.reason}"
         yield f"{kernel}: {reply}"
 
 
 def replies(kernels: Sequence[str]) -> Iterator[str]:
-    """Yield for each kernel whether emulator and device agree on its smallest case; if not, with both verdicts.
+    """Yield, for each kernel, whether emulator and device agree on its smallest case; if not, both verdicts.
 
     The process ends at a kernel that corrupts the device, since all later kernels would fail.
     """
@@ -64,7 +64,7 @@ def smallest(registry: Registry, name: str) -> EmulatedCase:
 def _guarded(verdict: Callable[[EmulatedCase], str | None], case: EmulatedCase) -> str | None:
     try:
         return verdict(case)
-    except Exception as error:  # no compiler for the emulator, no such instruction on the device
+    except Exception as error:  # such as no compiler for the emulator
         return f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else 'no message'}"
 
 
@@ -79,6 +79,6 @@ def _on_device(case: EmulatedCase) -> str | None:
     scratch = ScratchBuffers(device, case.kernel.host_memory)
     x = Operands(operands, case.kernel.order, device, 1, scratch)
     launch = cuda_launch(case.kernel, case.problem, x, tile=case.tile)
-    references = References(case.problem, draw, nullcontext)  # no stages: the process as a whole is watched
+    references = References(case.problem, draw, nullcontext)  # no stages are recorded: the whole process is watched
     verdict, _ = verify(case.kernel, case.problem, launch, operands, draw, references, scratch, device, nullcontext)
     return verdict.reason

@@ -1,4 +1,4 @@
-"""Measure the figures that the project promises on this machine: `make bars BARS_ARGS="conv transpose"`, or all.
+"""Measure the figures that the project promises on this machine: `make bars`; BARS_ARGS="conv merge" selects some.
 
 Prints a line for each promise; the exit status is 1 if one is missed. `--list` only prints the promises.
 """
@@ -125,7 +125,7 @@ def main(words: list[str] | None = None) -> int:
     for group in dict.fromkeys(promise.group for promise in promises.values()):
         for name, value, text in MEASURED[group]():
             promise = promises.pop(name)
-            holds = HOLDS[promise.sign](value, promise.limit)  # not for NaN, of a failed measurement
+            holds = HOLDS[promise.sign](value, promise.limit)  # false for NaN, the value of a failed measurement
             missed += not holds
             line = f"{promise}: {value:.4g}{f' ({text})' * bool(text)}"
             print(f"{'holds ' if holds else 'MISSED'} {line}", flush=True)

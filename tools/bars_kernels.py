@@ -45,7 +45,7 @@ from took import COMMAND, ROOT, Found, in_turn
 
 
 def hot(problem: str, *kernels: str, max_time_s: float = 3.0, threads: int = 2) -> list[Measurement]:
-    """Return the rows of kernels sampled in turn, with ratios to the first. Raises AssertionError if one fails."""
+    """Return rows of kernels sampled in turn, with ratios to the first kernel. Raises AssertionError if one fails."""
     rows = run_job(Job((problem,), kernels, Mode.HOT, (), 0, Budget(max_time_s), threads, baseline=kernels[0]))
     for row in rows:
         assert row.status == Status.OK, f"{row.kernel}: {row.reason}"
@@ -102,7 +102,7 @@ ROUNDS = 15
 
 
 def transpose() -> Found:
-    """Transpose the founding operands, which exceed most last-level caches, so that hot mode is as good as cold.
+    """Transpose the founding operands, which exceed most last-level caches, so that even hot mode reads memory.
 
     In place, all kernels share a job. Out of place, a kernel is compared with a copy, which is another operation: their
     jobs alternate, and the ratio is the median of rounds. Each job has one kernel, since some kernels are slowed by the
@@ -139,7 +139,7 @@ LAYERS = {
 
 
 def conv() -> Found:
-    """Compare our fastest kernel (FULL is left out) with oneDNN on four layers, and tiled FFTs with FULL."""
+    """Compare our fastest kernel, without FFTs of whole images (FULL), with oneDNN, and tiled FFTs with FULL."""
     registry, missing = discover(), module_missing("torch")
     for name, problem in LAYERS.items():
         parsed = registry.problem(problem)
@@ -204,7 +204,7 @@ def _setup_s(problem: str, kernel: str) -> float:
 
 SUITE, CEILING = "resnet50", ("fma/n12288k8192/f32", "fma/numba.fma")
 ROUNDS_OF_THREADS, LEAST_QUIET, LEAST_CALLS, LEAST_S = 15, 9, 3, 4e-3
-#: The percentile of the ceiling's gains that counts as its full gain, and the least share of that in a quiet round.
+#: The percentile of the ceiling's gains that counts as its full gain, and the least share of it in a quiet round.
 BEST, QUIET = 90, 0.9
 #: The fewest operations of a layer for which a share is promised.
 LEAST_FLOP = 50e6
@@ -285,7 +285,7 @@ class Pair:
 
 
 def typical_s(launch: Launch) -> float:
-    """Return the median time of calls that take LEAST_S together, after one that fills the caches.
+    """Return the median time of calls that together take LEAST_S, after an untimed call that fills the caches.
 
     There are at least LEAST_CALLS calls, so that one disturbed call does not change the median of a long kernel.
     """
@@ -310,9 +310,9 @@ def judged() -> Found:
 
 
 def sums() -> Found:
-    """Compare sums on the host with the ceiling of the same run for as many threads; take the median of short runs.
+    """Compare sums on the host with the same run's ceiling for this number of threads; take the median of short runs.
 
-    If the memory's bandwidth changes within a minute, a run may compare a sum with a ceiling of another bandwidth.
+    In a run in which the memory's bandwidth changes, a sum may be compared with a ceiling of another bandwidth.
     """
     shares: dict[str, list[float]] = defaultdict(list)
     for _ in range(RUNS):
@@ -325,7 +325,7 @@ def sums() -> Found:
 
 
 def overlap() -> Found:
-    """Compare the overlap of work and staging with the most that the link's ceiling and the work's time allow."""
+    """Compare the overlap of work and staging with the largest that the link's ceiling and the work's time allow."""
     reached: dict[str, float] = {}
     with tempfile.TemporaryDirectory() as folder:
         problems = [f"transfer/n{ELEMENTS}/f32/h2h/work{work}" for work in WORKS]

@@ -30,7 +30,7 @@ OPTIONS = ("--mode", "hot", "--threads", "1", "--no-ceilings")
 
 
 def durations() -> Found:
-    """Run `selftest --only durations`, and yield its exit status, which is 0 if every duration was measured right."""
+    """Run `selftest --only durations`, and yield its exit status: 0 if every duration was measured correctly."""
     words = [*COMMAND, "selftest", "--only", "durations"]
     done = subprocess.run(words, check=False, capture_output=True, text=True)
     yield "durations.missed", done.returncode, done.stdout.strip().splitlines()[-1] if done.stdout else done.stderr
@@ -119,7 +119,7 @@ def read(db: Path, query: str) -> list[str]:
 
 
 JOBS, SLEEPING_JOBS = 600, 120
-#: The number of kills, the most rows between two kills, a seed, and the most seconds that a run takes to its next row.
+#: The number of kills, the most rows between two kills, a seed, and the seconds without a row that end a stalled run.
 KILLS, APART, SEED, STALLED_S = 30, 24, 20, 120.0
 #: The run uses the tests' fake device, since CPU jobs of one host are measured one at a time.
 DISPATCH = """
@@ -213,7 +213,7 @@ def killed(parsl_run: Run) -> tuple[int, str]:
                 time.sleep(0.02)
                 known = set(recorded(parsl_run.db))
                 since_s = time.monotonic() if known - seen else since_s
-                if time.monotonic() - since_s > STALLED_S:  # a killed worker held the lock of Parsl's queue
+                if time.monotonic() - since_s > STALLED_S:  # a worker that was killed held the lock of Parsl's queue
                     stalls, since_s = stalls + 1, time.monotonic()
                     process.kill()
                 lost, seen = lost + len(seen - known), seen | known
@@ -238,7 +238,7 @@ def _strike(parent: int, drawn: random.Random) -> bool:
 
 SGEMM = "gemm/m128n128k64/f32/NN"
 SWEEP, CORPUS = "tests/emulator/test_kernels.py", "tests/emulator/test_corpus.py"
-#: The first sources; their sweep and the corpus together have a separate limit.
+#: The sources of the first kernels, whose sweep together with the corpus has a separate limit.
 EARLY = (
     *(f"{name}.cu/gemm" for name in ("naive", "coalesced", "tiled")),
     *(f"{name}.cu/transpose" for name in ("naive", "tiled", "square_inplace")),

@@ -1,7 +1,7 @@
 """Measure `kernelmark tune`: the tiles that it finds and adopts, and its cost.
 
-Searches are replayed on spaces in which every tile was timed (tools/data/tuning/). The cost of a tile is its time over
-the default's, from samples taken in turn on one thread; it is the median of three exhaustive searches.
+Searches are replayed on spaces in which every tile was timed (tools/data/tuning/). The cost of a tile is its time
+divided by the default's, from samples taken in turn on one thread, as the median of three exhaustive searches.
 """
 
 import json
@@ -26,7 +26,7 @@ ALONE = ("--mode", "hot", "--threads", "1", "--spread", "0", "--no-ceilings")
 
 
 class Truth(NamedTuple):
-    """A space in which every tile was timed. costs: each tile's time over the default's."""
+    """A space in which every tile was timed. costs: each tile's time divided by the default's."""
 
     kernel: str
     problem: str

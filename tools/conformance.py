@@ -2,7 +2,7 @@
 
 Runs in the environment of tools/data/gpu-packages.txt, and compiles every kernel. Each signature is written to
 tools/data/gpu-signatures.json, against which `make test` checks the calls again. Names are followed from imports
-through assignments; OWNERS lists names whose objects come from elsewhere.
+through assignments; OWNERS lists the names that cannot be followed in this way.
 """
 
 import ast
@@ -37,8 +37,8 @@ RECORD = ROOT / "tools" / "data" / "gpu-signatures.json"
 PACKAGES = ("cuda", "cudnn", "cupy", "nvmath", "pycuda", "pynvml")
 _DRIVER, _CUDNN = "cuda.bindings.driver", "kernels/conv/vendor/cudnn_frontend.py"
 _SETTING = r'settings\["(\w+)"\]'
-#: Modules, functions, and instances (with `()`) of packages, and the names that they have in modules that import a
-#: package. `api()` is the result of a call of `api`; `ways.function` is a name in ways.py, even without an import.
+#: By module, function or instance (with `()`) of a package, its names in our modules that import a package. `api()` is
+#: the result of calling `api`; `ways.function` is a name in ways.py, even without an import.
 OWNERS = {
     "cuda.core.ObjectCode()": "from_cubin()",
     "cudnn": "cudnn_frontend._frontend()",
@@ -67,7 +67,7 @@ OWNERS = {
     "pycuda.driver.Module()": "module_from_buffer()",
     "pynvml": "nvml._nvml",
 }
-#: Names that code passes to getattr as strings: the file, a pattern of the strings, and the prefix of each name.
+#: Names that our code passes to getattr as strings: the file, a pattern of the strings, and the owner of the names.
 STRINGS = (
     ("bench/measure/cuda.py", r'limit\("(\w+)"\)', f"{_DRIVER}.CUdevice_attribute.CU_DEVICE_ATTRIBUTE_"),
     ("bench/measure/launch.py", _SETTING, f"{_DRIVER}.CUfunction_attribute.CU_FUNC_ATTRIBUTE_"),
@@ -96,7 +96,7 @@ class Arguments(NamedTuple):
 
 
 class Use(NamedTuple):
-    """A use of a package's name, with its arguments if it is called; `end` is the last line and column."""
+    """A use of a package's name in our code, with the arguments if it is a call. end: its last line and column."""
 
     name: str
     file: str

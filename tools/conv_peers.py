@@ -1,7 +1,7 @@
 """Print how our convolutions compare with oneDNN's, as Markdown: the table of docs/convolution.md.
 
 `python tools/conv_peers.py [--db FILE] [--run RUN] [--network NAME] [--layers FILE.csv]` reads a run of the suite
-conv-peers; --layers also writes a row for each layer. A ratio is the speed of our fastest kernel over oneDNN's speed
+conv-peers; --layers also writes a row for each layer. A ratio is the speed of our fastest kernel divided by oneDNN's
 (`conv/torch.conv2d`); bench/report/contest.py computes it from samples taken in turn. Our kernels are all kernels that
 come with kernelmark except oneDNN, whatever library they call for products or transforms.
 
@@ -36,7 +36,7 @@ ONEDNN = "conv/torch.conv2d"
 DIRECTIONS = ("fprop", "dgrad", "wgrad")
 GROUP = ("network", "n", "layout", "direction")
 SUMMARY = (*GROUP, "layers", "geometric mean", "worst layer", "its ratio")
-#: The columns of --layers. ratio, low, high: the speed of our kernel over oneDNN's, with its 95 % interval.
+#: The columns of --layers. ratio, low, high: the speed of our kernel divided by oneDNN's, with its 95 % interval.
 LAYERS = (*GROUP, "layer", "kernel", "ratio", "low", "high", "onednn_gflop_per_s", "noisy")
 FLATTERS = """A ratio is the rate of our kernel with the least median over the rate of oneDNN, with its 95 % interval;
 above 1x our kernel is faster. Our kernel is chosen by the samples from which the ratio is computed, so the ratio is too
@@ -124,7 +124,7 @@ def pairs(wanted: Sequence[Layer], rows: Sequence[Result], store: Store, ours: s
 
 
 def geometric_mean(ratios: Sequence[Ratio]) -> Ratio:
-    """Return the geometric mean of ratios, with an interval from the geometric means of their ends (see above)."""
+    """Return the geometric mean of ratios, with the interval that the head of this file describes."""
 
     def mean(ends: Iterable[float | None]) -> float | None:
         known = [end for end in ends if end is not None and 0 < end < inf]

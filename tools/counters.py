@@ -65,17 +65,17 @@ CHOSEN: tuple[Pair, ...] = (
 LIMIT_S = 60.0
 DEADLINE_S = 300.0
 DATA = "counters.json"
-#: The start of the line in which a launched process describes its device.
+#: The start of the line in which a process of `--launch` describes its device.
 _DEVICE = "kernelmark-device "
-#: Parts of errors that every other kernel would get, too.
+#: Parts of error messages that every other kernel would get, too.
 REFUSALS = ("ERR_NVGPUCTRPERM", "Failed to initialize the profiler", "not compatible", "ot supported", "on the PATH")
 
 
 class Figure(NamedTuple):
     """A count of the profile and the metrics of ncu that it is compared with.
 
-    metrics: summands; each is the first of several names whose value is not 0. if_counted: compare only if the count is
-    not 0, since the metrics include other events.
+    metrics: summands; each lists alternative names, of which the first with a value above 0 counts. if_counted: compare
+    only if the profile's count is not 0, since the metrics include other events.
     """
 
     metrics: tuple[tuple[str, ...], ...]
@@ -84,7 +84,7 @@ class Figure(NamedTuple):
 
 
 def _tensor(counts: Counts) -> int:
-    """Return the warp instructions of wgmma and of mma.sync, which is recognised by the name of its function in ptx."""
+    """Return the warp instructions of wgmma and mma.sync; calls of `ptx::mma_*` count as mma.sync."""
     instructions = counts.total.others.get("product", 0)
     for line in counts.lines:
         path = CUDA / line.file

@@ -1,7 +1,7 @@
 """List the cuDNN algorithms that run on a GPU with this version of the library: `make gpu` writes cudnn.md.
 
-A cell holds an algorithm's outcome on one probe: `runs` and its workspace if the result was right, or else cuDNN's
-status.
+A cell holds an algorithm's outcome on one probe (a small convolution): `runs` and its workspace if the result was
+right, or else cuDNN's status.
 """
 
 import re

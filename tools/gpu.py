@@ -40,9 +40,9 @@ DEADLINE_S = 540.0
 #: Seconds reserved for publishing. A task is ended after SLACK times its expected seconds plus LEAST_S.
 PUBLISH_S, SLACK, LEAST_S = 20.0, 3.0, 20.0
 DEVICE_S = 60.0
-#: Kinds whose parts run in separate watched processes, and the additional seconds until such a task is ended.
+#: Kinds of tasks whose parts run in separate watched processes, and the additional seconds until such a task is ended.
 WATCHED, WATCHED_S = ("clocks", "emulator"), 100.0
-#: The most tasks and expected seconds in a question, since a slot that is cut off loses its current question; the most
+#: The most tasks and expected seconds in a question, since a slot that is cut off loses its current question. The most
 #: questions in a slot, since they are arguments of a command.
 MOST, MOST_S, QUESTIONS = 40, 70.0, 300
 
@@ -103,7 +103,7 @@ def wanted(tasks: Sequence[Task], options: argparse.Namespace) -> list[Task]:
 
 
 def barred(agenda_: Agenda) -> tuple[str, ...]:
-    """Return globs of the kernels whose way of launching is timed wrong."""
+    """Return globs of the kernels whose way of launching has wrong timing."""
     return tuple(glob for globs in agenda_.disagreeing.values() for glob in globs.split())
 
 
@@ -122,7 +122,7 @@ def planned_text(options: argparse.Namespace) -> str:
 
 
 def _line(batch: Sequence[Task]) -> tuple[str, ...]:
-    """Return a line on tasks that share a question: their names, time, the basis of the first, and their value."""
+    """Return a line on tasks that share a question: names, time, the basis of the first task's time, and value."""
     first, *others = batch
     name = first.name + f" and {len(others)} more" * bool(others)
     value, seconds = (sum(getattr(task, field) for task in batch) for field in ("value", "seconds"))

@@ -28,8 +28,8 @@ class Bar(NamedTuple):
     """A bar: our fastest kernel on `problem` must be at least `least` times as fast as the fastest rival.
 
     numerics: our kernels' numerics; "" stands for all (a line across classes). on: the rivals' problem, if it differs.
-    rivals: the rivals' ids, if given. rival_numerics: the rivals' numerics, if it differs. errors: the limit of our
-    error over theirs.
+    rivals: the rivals' ids, if given. rival_numerics: the rivals' numerics, if it differs. errors: the limit of the
+    ratio of our error to theirs.
     """
 
     problem: str
@@ -87,7 +87,7 @@ def bars() -> Iterator[Bar]:
 
 
 def lines() -> list[Bar]:
-    """Return comparisons across classes. They show the gain of a user who accepts any class, and are not bars."""
+    """Return comparisons across classes. They are not bars; they show the gain for users who accept any arithmetic."""
     problem = "gemm/m4096n4096k4096/f32/NT"
     return [Bar(problem, "3xtf32", 2.4, rival_numerics="fp32", errors=2.0), *(Bar(name, "", 0.9) for name in VGG)]
 
@@ -177,7 +177,7 @@ class Verdict(NamedTuple):
 
 
 def judge(bar: Bar, ours: Sequence[str], rivals: Sequence[str], rows: Sequence[Result], work: float = 1.0) -> Verdict:
-    """Judge a bar by the rows of one run. work: our work over the rivals', if their problem differs."""
+    """Judge a bar by the rows of one run. work: our work divided by the rivals', if their problem differs."""
     our_rows = [r for r in rows if r.kernel.partition("@")[0] in ours and r.problem == bar.problem]
     rival_rows = [r for r in rows if r.kernel in rivals and r.problem == (bar.on or bar.problem)]
     for side, ids, words in ((our_rows, ours, "kernel of ours"), (rival_rows, rivals, "rival")):

@@ -46,7 +46,7 @@ OWN = {
 }
 #: The remark on a verdict whose task is open again.
 OUTDATED = "its kernels have changed since"
-#: The most tasks that are named of those that did not fit.
+#: The most tasks that are named among those that were not finished.
 NAMED = 12
 
 
@@ -151,7 +151,7 @@ class Page:
         self._rows: dict[str, list[Result]] = {}
 
     def rows(self, task: str) -> list[Result]:
-        """Return the rows that answer a task, at any digest, from a run that may answer other tasks, too."""
+        """Return the rows that answer a task, whatever the answer's digest. Their run may answer other tasks, too."""
         answer = self._agenda.answers.get(task)
         if self._store is None or answer is None or answer.state != "done" or not answer.run:
             return []
@@ -255,7 +255,7 @@ class Page:
             yield from self._sums(names)
 
     def _sums(self, names: Sequence[str]) -> Iterator[str]:
-        """Yield seconds and joules of a batch, for passes of a network whose layers were all measured on one host."""
+        """Yield seconds and joules per batch, for passes of a network whose layers were all measured on one host."""
         passes: dict[tuple[str, str], list[tuple[int, list[Result]]]] = {}
         for task in (self._tasks[name] for name in names if self._tasks[name].detail):
             _, _, dtype, _, direction = task.problems[0].split("/")[:5]

@@ -63,12 +63,12 @@ class Question(msgspec.Struct, frozen=True):
 
     @property
     def answer_s(self) -> float:
-        """Return when the answer is due, so that finished parts are not lost if a later part takes too long."""
+        """Return the time when the answer is due: early, to keep finished parts if a later part takes too long."""
         return min(self.until_s, now() + 0.8 * self.limit_s)
 
 
 class Reply(msgspec.Struct):
-    """The reply to a question. done: a line for each answered task; passed: no time to begin; cut: no time to end."""
+    """The reply to a question. done: a line per answered task; passed: no time to begin; cut: no time to finish."""
 
     done: dict[str, str] = {}
     failed: dict[str, str] = {}
@@ -198,7 +198,7 @@ class Slot:
         (self.folder / name).write_text(text, encoding="utf-8")
 
     def _append(self, name: str, head: str, lines: Sequence[str]) -> None:
-        """Add lines to a file; they replace its lines on the same kernels."""
+        """Add lines on kernels to a file, replacing its earlier lines on the same kernels."""
         path = self.folder / name
         old = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
         known = {line.partition(": ")[0]: line for line in [*old, *lines] if line.startswith("- ")}
@@ -225,7 +225,7 @@ def replies(questions: Sequence[object]) -> Iterator[Reply]:
             yield _reply(slot, question)
         except Unsupported as error:
             yield Reply(failed={"": str(error)})
-        except Exception as error:  # whatever it is, the other tasks go on
+        except Exception as error:  # any exception, so that the other tasks go on
             words = str(error).splitlines()[0] if str(error) else "no message"
             names = [task.name for task in question.tasks] or [""]
             yield Reply(failed=dict.fromkeys(names, f"{type(error).__name__}: {words}"))

@@ -60,7 +60,7 @@ METERED_S = 1.2
 #: The number of a kernel's tiles in one job, and of the best tiles that are measured again in two processes.
 TILES, AGAIN = 16, 2
 _4096, _FOUNDING = "gemm/m4096n4096k4096", "gemm/m1024n2048k26752"
-#: Kernels, and the problems on which the tiles of each are tried.
+#: Groups of kernels, and the problems on which their tiles are tried.
 TUNED = (
     (("gemm/cuda.splitk", "gemm/cuda.streamk"), [f"{_FOUNDING}/f32/{layout}" for layout in gpu_bars.LAYOUTS]),
     (("gemm/cuda.async",), [f"{_4096}/f32/{layout}" for layout in gpu_bars.LAYOUTS]),
@@ -142,7 +142,7 @@ class Tasks:
         yield Task(name=name, kind=kind, value=value_, digest=digest, seconds=seconds, basis=basis, **where, **more)
 
     def _would_take(self, kernel: str, problem: str) -> bool:
-        if kernel.partition("@")[0] not in self._registry.kernels:  # its way of launching is timed wrong
+        if kernel.partition("@")[0] not in self._registry.kernels:  # its launches have wrong timing
             return False
         candidate, wanted = self._registry.named(kernel), self._registry.problem(problem)
         ours = (candidate.op, candidate.device) == (wanted.op, self._device)
@@ -189,7 +189,7 @@ class Tasks:
         more: dict[str, Any] = {"baseline": "gemm/cublas.sgemm", "group": "The founding question"}
         more |= {"processes": gpu_bars.PROCESSES, "max_time_s": 0.3}
         yield from self._task("founding", "time", "founding", problems, list(kernels), **more)
-        # They show why one layout beats the other: the heuristic's algorithms, with the kernels that each launches.
+        # These rows show why one layout beats the other: they list the heuristic's algorithms and the kernels launched.
         for problem in FOUNDING:
             listed = self._able(problem, lambda kernel: kernel.provider == "cublaslt")
             name, more = f"cuBLASLt's algorithms on {problem}", {"baseline": "gemm/cublaslt.heuristic"}

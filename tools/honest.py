@@ -2,9 +2,9 @@
 
 The results come from every CPU kernel that supports the problem, and from the float64 reference, which is rounded once
 to the storage type and checked in every numerics. Half of the problems are checked like large ones, by samples and
-sums. A second call, after a few elements have changed, is checked like the outputs of timed calls.
+sums. Then a few elements change, and the output of a second call is checked like the outputs of timed calls.
 
-With `--timed`, the kernels of each problem are measured by turns in a worker process instead: none may be accused.
+With `--timed`, each problem's kernels are measured in turn in a worker process; none may be accused of cheating.
 """
 
 import argparse
@@ -147,7 +147,7 @@ def supporting(registry: Registry, problem: Problem) -> Iterator[Kernel]:
 
 def complaints(registry: Registry, problem: Problem, whole: bool, seen: Counter[str]) -> Iterator[str]:
     draw = Draw(problem, zlib.crc32(problem.id.encode()))
-    for _ in range(THIRD if zlib.crc32(problem.id.encode()) % 2 else 1):  # special values of either width
+    for _ in range(THIRD if zlib.crc32(problem.id.encode()) % 2 else 1):  # the THIRD draw has other special values
         draw.redraw()
     if problem.distribution != UNIFORM:
         draw.redraw(problem.distribution)

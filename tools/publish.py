@@ -1,10 +1,10 @@
 """Publish a report of this machine's CPU: `make publish` writes it to `reports/<machine>/`, which grows.
 
 The suites are measured first, then experiments of claims while there is time. The store is kept: a run that was cut off
-is resumed, and in a run that was refused as noisy, only disturbed cases are measured again. A task with an answer in
-`agenda.json` at its present digest is not measured again. A claim is judged by the rows of one run: its experiment's
-run, or otherwise the suites' run. If the store no longer has this run, the earlier report's verdict is kept. The exit
-status is 0 if the report was written, 1 if a kernel failed a check, 2 if the report was refused, 130 after Ctrl-C.
+is resumed, and in a run that was refused as noisy, only disturbed cases are measured again. A task whose digest has an
+answer in `agenda.json` is not measured again. A claim is judged by the rows of one run: its experiment's run, or
+otherwise the suites' run. If the store no longer has this run, the earlier report's verdict is kept. The exit status is
+0 if the report was written, 1 if a kernel failed a check, 2 if the report was refused, 130 after Ctrl-C.
 """
 
 import argparse
@@ -59,7 +59,7 @@ MAX_TIME_S = 0.1
 MINUTES, PUBLISH_S = 45.0, 60.0
 #: The name of the task that runs the suites.
 OF_SUITES = "suites"
-#: Seconds of a case in addition to its sampling, from the suites: set-up, references, two verifications, slow calls.
+#: Seconds of a case in addition to its sampling, as in the suites: set-up, references, verifications, slow calls.
 CASE_S = 0.7
 
 
@@ -71,7 +71,7 @@ def digest(jobs: Iterable[PlannedJob], registry: Registry) -> str:
 
 
 def goes_on(store: Store, run: str, noisy_anyway: bool) -> bool:
-    """Return whether a run is to be resumed: it was cut off, or has disturbed cases that may not be published."""
+    """Return whether to resume a run: whether it was cut off, or has disturbed cases that may not be published."""
     expected = store.run(run).planned
     cut = expected is not None and sum(store.statuses(run).values()) < expected
     return cut or bool(noise(store, {"": run}).noisy and not noisy_anyway)

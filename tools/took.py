@@ -22,12 +22,12 @@ m = {{linear = [1, {rows}, 1]}}
 n = {{linear = [1, {columns}, 1]}}
 dtype = ["f64"]
 """
-#: The results of a measurement: the name of a promise, the number that its limit judges, and a text with details.
+#: The results of a measurement: the name of a promise, the number to compare with its limit, and a text with details.
 Found = Iterator[tuple[str, float, str]]
 
 
 class Took(NamedTuple):
-    """The time and memory of a command; if it took much longer than its CPU time, other processes were active."""
+    """The time and memory of a command. If `wall_s` is much longer than `cpu_s`, other processes were active."""
 
     wall_s: float
     cpu_s: float
@@ -39,7 +39,7 @@ class Took(NamedTuple):
 
 @cache
 def installed() -> None:
-    """Compile the modules to bytecode, as an installation does, since this takes longer than most commands."""
+    """Compile the modules to bytecode, as an installation does, since compiling takes longer than most commands."""
     for folder in ("bench", "kernels"):
         compileall.compile_dir(ROOT / folder, quiet=1)
 
