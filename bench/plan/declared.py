@@ -103,7 +103,7 @@ def check_operation(name: object, cls: object, options: set[str]) -> None:
     config = problem_class.__struct_config__
     _require(config.frozen, subject, "frozen", config.frozen, "True: class Mine(Problem, frozen=True, kw_only=True)")
     changed = [name for name in _DERIVED if getattr_static(problem_class, name) is not getattr_static(Problem, name)]
-    _require(not changed, subject, "an overridden method", ", ".join(changed), "none: they follow from the fields")
+    _require(not changed, subject, "an overridden method", ", ".join(changed), "none: the fields determine them")
     axes = _axes(problem_class, subject)
     for key in ("sizes", "suffixes"):
         named = getattr(problem_class, key)
@@ -112,7 +112,7 @@ def check_operation(name: object, cls: object, options: set[str]) -> None:
             _require(axis in axes, subject, key, named, f"some of its axes: {', '.join(axes)}")
     _require(bool(problem_class.sizes), subject, "sizes", problem_class.sizes, "a tuple with one axis or more")
     taken = [axis for axis in axes if axis in SWEEP_KEYS or f"{axis}s" in options]
-    _require(not taken, subject, "an axis", ", ".join(taken), "another name: suites or kernels have this one already")
+    _require(not taken, subject, "an axis", ", ".join(taken), "another name: suites or kernels already use this one")
     missing = [method for method in _METHODS if getattr(problem_class, method) is getattr(Problem, method)]
     if missing:
         raise UsageError(f"{subject}: {missing[0]} is missing; an operation defines {', '.join(_METHODS)}")
@@ -123,7 +123,7 @@ def _axes(problem_class: type[Problem], subject: str) -> list[str]:
     try:
         axes = problem_class.axes()
     except (NameError, TypeError) as error:
-        raise UsageError(f"{subject}: a type of its fields cannot be found: {error}") from None
+        raise UsageError(f"{subject}: the type of a field cannot be found: {error}") from None
     for axis, kind in axes.items():
         try:
             msgspec.convert(None, kind)
