@@ -36,7 +36,7 @@ KernelId = Annotated[str, Meta(pattern=rf"\A{NAME}/{NAME}\.{NAME}\Z", max_length
 
 
 class Share(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A ratio of speeds, as geometric mean over problems. low, high: 95 % interval, null for problems of one family."""
+    """A geometric mean of ratios of speeds (`recovered`: a quotient). low, high: 95 % interval; null for one family."""
 
     mean: float
     low: float | None
