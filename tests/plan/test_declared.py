@@ -104,7 +104,7 @@ BAD_OPERATIONS = {
     "no_size": ("mine", varied(sizes=()), "sizes is ()", "one axis or more"),
     "a_key_of_suites": ("mine", with_axis("count"), "an axis is 'count'", "another name"),
     "an_option_of_kernels": ("mine", with_axis("module"), "an axis is 'module'", "another name"),
-    "axes_of_its_own": ("mine", varied(axes=classmethod(dict)), "an overridden method is 'axes'", "they follow"),
+    "axes_of_its_own": ("mine", varied(axes=classmethod(dict)), "an overridden method is 'axes'", "fields determine"),
     "a_missing_method": ("mine", Bare, "operands is missing", "operands, reference, check, flop"),
 }
 
