@@ -43,7 +43,8 @@ class Bound(NamedTuple):
     the storage type of the results. roundings: the least number of independent rounding errors in all elements; if it
     is small, the rms error scatters more. uneven: the rms error of an algorithm's least exact elements, divided by the
     rms error of all elements. comparisons: the number of comparisons of this kind in a verdict; they share the rate of
-    false alarms. own: the rms error of a function of a sum, whatever `unit`; a quarter of its largest.
+    false alarms. own: the rms error of a function of a sum, whatever `unit`; a quarter of its largest. rounding: the
+    mean square of the error of rounding an element to `stored`, in squared rounding steps.
     """
 
     largest: float
@@ -54,6 +55,7 @@ class Bound(NamedTuple):
     unit: float | Array = 1.0
     comparisons: int = 1
     own: float = 0.0
+    rounding: float = 1 / 12
 
     def of(self, part: Any, shape: tuple[int, ...]) -> "Bound":
         """Return the bound for a part of an output of this shape."""
@@ -67,10 +69,10 @@ class Bound(NamedTuple):
         return limits
 
     def variance(self, want: Array) -> Array:
-        """Return the variance of rounding each element to its storage type, (rounding step)**2 / 12."""
+        """Return the variance of rounding each element to its storage type, by default (rounding step)**2 / 12."""
         dtype = DTYPES[self.stored]
         step = np.maximum(np.ldexp(dtype.roundoff, np.frexp(want)[1]), 2 * dtype.underflow)
-        variance: Array = step**2 / 12
+        variance: Array = step**2 * self.rounding
         return variance
 
     def share(self, error: Array, want: Array) -> float:

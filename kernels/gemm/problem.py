@@ -10,6 +10,7 @@ import numpy as np
 
 from kernelmark import (
     DECIMAL,
+    DTYPES,
     SPECIALS,
     WHOLE,
     Array,
@@ -358,6 +359,10 @@ class GemmProblem(Problem, frozen=True, kw_only=True):
         numerics = "exact" if stored == "s32" else numerics
         is_plain = (self.alpha, self.beta) == (1.0, 0.0) and self.epilogue in ("plain", "sigmoid")
         bound = _epilogue.bound(self.epilogue, numerics, storage, self.k, stored, is_plain)
+        if abs(self.alpha) * math.sqrt(self.k) / 3 < 2 * DTYPES[stored].roundoff * abs(self.beta):
+            # The products are smaller than a step of beta C, which may have few bits more than its storage type has:
+            # rounding errors need not be spread evenly over a step, and none is larger than half of it.
+            bound = bound._replace(rounding=1 / 4)
         if numerics not in STRASSEN:
             return bound
         grown = _GROWTH**self.halvings

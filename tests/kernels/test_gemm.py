@@ -432,6 +432,17 @@ def test_a_sigmoid_of_large_sums_errs_by_its_slope_there(words, numerics, bits):
     assert all(reasons[2:])
 
 
+@pytest.mark.parametrize("words", ["alpha0/beta3", "alpha0/beta1.5", "alpha0/beta1.002", "alpha1e-06/beta3"])
+@pytest.mark.parametrize("dtype", ["bf16", "f16", "e4m3.bf16"])
+def test_c_times_a_factor_of_few_bits_may_often_lie_half_way_between_stored_numbers(dtype, words):
+    problem, x, reference = referenced(f"gemm/m256n256k64/{dtype}/NT/{words}")
+    exact = _truth(problem, x)
+    nearest = exact.astype(x["c"].dtype)
+    assert problem.check({"c": nearest}, reference, dtype.partition(".")[0]).reason is None
+    exact *= 1.01
+    assert problem.check({"c": exact.astype(x["c"].dtype)}, reference, dtype.partition(".")[0]).reason
+
+
 def test_a_sigmoid_of_small_sums_by_strassens_algorithm_may_be_rounded():
     problem, x, reference = _third_draw("gemm/m64n64k64/f32/NN/alpha0.001/epi-sigmoid")
     c = 1 / (1 + np.exp(-_truth(problem, x).astype(np.float32)))
