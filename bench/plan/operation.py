@@ -57,6 +57,11 @@ class Operand(msgspec.Struct, frozen=True):
     specials: float = 0.0
     others: float = 0.0
 
+    def __post_init__(self) -> None:
+        for name in ("specials", "others"):
+            if not ((value := getattr(self, name)) == 0 or value >= 1):
+                raise ValueError(f"{name} of operand {self.name} is {value:g}, expected 0 or at least 1")
+
     @property
     def ld(self) -> int:
         """Return the leading dimension in elements: the distance from one row to the next."""

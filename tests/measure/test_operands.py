@@ -114,6 +114,12 @@ def test_special_values_of_every_third_draw_have_another_width(text, widths):
         assert 0.5 * width < largest <= width
 
 
+@pytest.mark.parametrize(("specials", "others"), [(0.5, 0.0), (16.0, 0.5), (-1.0, 0.0)])
+def test_special_values_below_1_are_refused(specials, others):
+    with pytest.raises(ValueError, match=r"of operand x is -?[01](.5)?, expected 0 or at least 1"):
+        Operand("x", (3,), "f32", "in", specials=specials, others=others)
+
+
 def test_column_major_views_keep_the_batch_outermost_and_read_the_buffer_column_by_column():
     draw, _ = _loaded("gemm/m5n6k7/f32/NN/batch3")
     assert np.array_equal(draw.views("F")["a"][2], draw.flat["a"][2 * 35 :].reshape((5, 7), order="F"))
