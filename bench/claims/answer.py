@@ -198,7 +198,7 @@ def answer(claim: Claim, tested: Experiment, evidence: ExperimentRows, prices: P
         said = told(numbers)
         rows = [r for finding in ratios for r in finding.rows]
         apart = f"{APART}: {sum(not n.in_turn for n in numbers)} of {len(numbers)} numbers"
-        how = [] if all(n.in_turn for n in numbers) else [f"{apart}, whose intervals combine those of both rows"]
+        how = [] if all(n.in_turn for n in numbers) else [f"{apart}, whose intervals come from both times' intervals"]
         by_price = prices.told(evidence.rows) if claim.comparison.kind in findings.BY_PRICES else ()
         seconds = _seconds_a_batch(evidence) if claim.comparison.kind == "batches" else ()
         notes = (*lacking, *by_price, *seconds, *how)
@@ -226,7 +226,7 @@ def _missing(claim: Claim, tested: Experiment, q: Question, hardware: Hardware) 
     if reason := hardware.lacks(claim, tested):
         steps = findings.thread_steps(q) if claim.threads > 1 else ()
         gains = ", ".join(f"{step.where}: {step.ratio}" for step in steps)
-        return NOT_TESTABLE, f"{reason}; the gains from these: {gains}" if gains else reason
+        return NOT_TESTABLE, f"{reason}; gains measured here: {gains}" if gains else reason
     if claim.lacks:
         return NOT_MEASURED, claim.lacks
     if failed := failures_of(q.contrast, evidence):

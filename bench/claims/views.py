@@ -29,7 +29,7 @@ _IN_FILES = (TableColumn("verdict"), TableColumn("claim"), TableColumn("in words
 def heading(answers: Sequence[Answer], run_ids: Sequence[str], here: bool) -> str:
     """Return a heading with the runs and devices that the rows come from."""
     used = dict.fromkeys(run_id for a in answers for run_id in a.run_ids) or run_ids[-1:]
-    names = ", ".join(dict.fromkeys(name for a in answers for name in a.device_names)) or "none that a claim uses"
+    names = ", ".join(dict.fromkeys(name for a in answers for name in a.device_names)) or "no device that a claim uses"
     runs = f"run{'s' * (len(used) > 1)} {', '.join(used)}" if used else "no run"
     return "\n".join(map(paragraph, (runs, f"{'latest rows of this machine' if here else 'measured on'}: {names}")))
 
@@ -110,7 +110,7 @@ def write_markdown(answers: Sequence[Answer], title: str, out: IO[str]) -> None:
 
 
 def statements(answers: Sequence[Answer]) -> Claims:
-    """Return what the page of a run shows: how many claims have each verdict, and the claims that have a number."""
+    """Return texts for a run's page: the number of claims with each verdict, and the claims that have a number."""
 
     def statement(a: Answer) -> dict[str, object]:
         rows = f"{count(len(a.rows), 'row')} of {', '.join(a.run_ids)}, named in claims.csv"

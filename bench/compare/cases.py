@@ -114,8 +114,8 @@ class Comparison:
         if 1 / (1 + self.margin) <= low and high <= 1 + self.margin:
             return SAME, ""
         if p < ALPHA:
-            return UNCLEAR, f"significant alone (p {p:.2g}), not among {self.tested} cases"
-        return UNCLEAR, f"inconclusive: the difference may be 0 or more than {100 * self.margin:g} %"
+            return UNCLEAR, f"significant alone (p {p:.2g}), not after correction for {self.tested} cases"
+        return UNCLEAR, f"inconclusive: the difference may be 0, or it may exceed {100 * self.margin:g} %"
 
     def detectable(self) -> tuple[float, float] | None:
         """Return the smallest difference detectable in the median case, without and with Holm's correction."""

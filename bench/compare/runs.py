@@ -212,9 +212,9 @@ def _smallest(comparison: Comparison) -> str:
     if smallest is None:
         return ""
     alone, among = map(percent, smallest)
-    among = f", {among} among the {comparison.tested} of this comparison (Holm)" if comparison.tested > 1 else ""
+    among = f", {among} corrected for {comparison.tested} cases (Holm)" if comparison.tested > 1 else ""
     detected = f"smallest difference detected with a probability of {100 * POWER:.0f} % in the median case"
-    return f"{detected}: {alone} if it is the only case{among}"
+    return f"{detected}: {alone} if it is tested alone{among}"
 
 
 def _tally(comparison: Comparison, verdicts: Counter[str]) -> str:
@@ -300,7 +300,7 @@ def _machines(base: Mapping[str, Any], new: Mapping[str, Any], anyway: bool) -> 
     return others, [line for line in lines if line not in others]
 
 
-#: Matches a version's first two numbers and the rest of it; in a Linux release, the rest ends before the machine type.
+#: Matches a version: its first two numbers, and the rest, which in a Linux release ends before the machine type.
 _PATCH = re.compile(r"(?<=^Linux-)(\d+\.\d+)\S*(?=-\w+-with-)|(\d+\.\d+)(?:\.\d+)+")
 #: Memory sizes within this fraction count as equal, since versions of Linux leave different amounts to programs.
 _LIKE = 0.01
@@ -321,7 +321,7 @@ def _places(comparison: Comparison) -> list[str]:
 
 
 def _check_tiles(base: Mapping[str, Any], new: Mapping[str, Any], anyway: bool) -> None:
-    """Raise UsageError for runs with different tuned tiles, since a kernel with another tile is other code."""
+    """Raise UsageError for runs with different tuned tiles, since another tile is different code."""
     text = "{kernel}@{tile} on {problem}, {threads} threads"
     tiles = [{text.format(**tile) for tile in run["plan"].get("tiles", ())} for run in (base, new)]
     if tiles[0] != tiles[1] and not anyway:

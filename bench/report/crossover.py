@@ -22,14 +22,14 @@ from kernelmark.bench.report.noise import MARK, marked, noise_of
 from kernelmark.bench.report.runs import RunSummary, summary_of
 from kernelmark.bench.report.variants import held_first
 
-#: The most points that are searched for a certain winner on each side of a takeover.
+#: The number of points on each side of a takeover that are searched for a winner whose lead is certain.
 REACH = 8
 #: The columns that a contest and its table use.
 NEEDED = (
     "run_id", "problem", "kernel", "device", "device_name", "mode", "dtype", "numerics", "threads", "time_s_median",
     "time_s_ci95_low", "time_s_ci95_high", "disturbed", "isa", "job", "host", "device_uuid", "against",
 )  # fmt: skip
-#: The most problems of a suite; listing as many takes six seconds.
+#: The most problems that a suite may have here; listing this many takes six seconds.
 MOST_LISTED = 200_000
 
 
@@ -51,7 +51,7 @@ class Change(NamedTuple):
     gain: Ratio
 
 
-#: Contests along an axis, each with its value there.
+#: Contests along an axis, each with the axis's value.
 Line = list[tuple[Any, Contest]]
 
 
@@ -116,7 +116,7 @@ def changes(suite: Suite, contests: Sequence[Contest]) -> list[Change]:
 
 
 def _takeovers(axis: str, line: Line) -> list[Change]:
-    """Return the takeovers along a line of sizes, without duplicates: between neighbours, and across ties."""
+    """Return the takeovers along a line of sizes, without duplicates: between neighbouring points, and across ties."""
     certain = [i for i, (_, contest) in enumerate(line) if (lead := contest.lead) and lead.certain]
     turns = sorted({*pairwise(range(len(line))), *pairwise(certain)})
     takeovers = (change for turn in turns if (change := _takeover(axis, line, *turn)))
@@ -172,7 +172,7 @@ def _lines(sweep: Sweep, axis: str, by_problem: dict[str, list[Contest]]) -> Ite
 
 
 def find_run(suite: Suite, store: Store, run_id: str | None) -> str:
-    """Return the named run, or the latest one with a time for a problem of the suite. Raises UsageError."""
+    """Return the named run, or the latest run that timed a problem of the suite. Raises UsageError."""
     if run_id is not None:
         return str(store.find_run(run_id)["run_id"])
     wanted = {entry.problem.id for entry in suite.entries()}
@@ -203,8 +203,8 @@ KIN = (
 class CrossoverRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename={"before": "from"}):
     """A problem in a setting, with the time of its fastest kernel. An unknown value is "" or null.
 
-    ratio: how many times faster the fastest kernel is than the runner-up. At a takeover, from: the problem before;
-    previous: the kernel ahead there; gain: the speed of the new fastest kernel over `previous`.
+    ratio: the fastest kernel's speed over the runner-up's. Set only at a takeover: along, the axis; previous, the
+    kernel that was ahead before; from, the last problem on which its lead is certain; gain, the speed over `previous`.
     """
 
     suite: str
@@ -240,7 +240,7 @@ class CrossoverRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class CrossoverDocument(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The document of `crossover --json`. problems: the number of problems of the suite, with a time or without."""
+    """The document of `crossover --json`. problems: the number of all problems of the suite, timed or not."""
 
     run: RunSummary
     suite: str
@@ -254,7 +254,7 @@ COLUMNS = CrossoverRow.__struct_encode_fields__
 def render(suite: Suite, contests: Sequence[Contest]) -> str:
     """Return a table for each setting, the takeovers along the axes of the suite, and the ratios of variants."""
     if not contests:
-        return f"{suite.name}: this run has no time for any of its problems"
+        return f"{suite.name}: this run has no time for any problem of the suite"
     turned = changes(suite, contests)
     kin = kin_of(suite, contests)
     parts = [_section(suite, rows, turned, kin) for rows in grouped(contests, lambda c: c.setting).values()]

@@ -46,7 +46,7 @@ class Rate(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Against(msgspec.Struct, forbid_unknown_fields=True):
-    """A version's speed over a rival in the same job: a kernel or, if `kernel` is "", the earlier version `version`."""
+    """A version's speed over a rival in the same job: `kernel` or, if that is "", the earlier version `version`."""
 
     kernel: str
     version: int | None
@@ -113,7 +113,7 @@ def history_page(document: HistoryDocument, diff: bool) -> Iterator[str]:
     yield paragraph(f"{subject}: {count(len(versions), 'version')}, {right} right", rest="")
     yield table(COLUMNS, [_cells(each) for each in versions])
     if any(each.against_first and not each.against_first.in_turn for each in versions):
-        yield paragraph("not in turn: the quotient of two medians, which drift of the machine may change", rest="")
+        yield paragraph("not in turn: the quotient of two medians; drift of the machine may have changed it", rest="")
     for before, now in pairwise(versions) if diff else ():
         lines = now.diff.split("\n") if now.diff else ()
         yield "\n".join([paragraph(_changed(before, now), rest=""), *map(escaped, lines)])

@@ -19,7 +19,7 @@ from kernelmark.bench.record.store import Store
 from kernelmark.bench.report.format import count, digits, rounded, short, unit
 from kernelmark.bench.report.method import software
 from kernelmark.bench.report.noise import is_noisy
-from kernelmark.bench.report.pivot import ALL, Cell, Options, Pivot, PivotLine, chunks, pivots
+from kernelmark.bench.report.pivot import ALL, METRICS, Cell, Options, Pivot, PivotLine, chunks, pivots
 from kernelmark.bench.report.variants import ratio_of, variant_pairs
 
 #: The mark before the time of a noisy row (`~` in other formats), and its explanation in captions.
@@ -197,11 +197,10 @@ _COLUMNS = (
 
 
 PREAMBLE = r"\usepackage{booktabs,graphicx,longtable}"
-#: The most lines of a float; a longer table is broken across pages.
+#: The most lines of a LaTeX float; a longer table is broken across pages.
 FLOAT_LINES = 40
 #: Widths in millimetres: a letter and a wide letter in \scriptsize; a letter and a point in \tiny; a gap; a header.
 LETTER_MM, WIDE_MM, TINY_MM, POINT_MM, GAP_MM, HEAD_MM = 1.45, 2.25, 1.22, 0.8, 2.12, 3.2
-_BOLD = "in bold where certain; below them their 95\\,\\% intervals."
 
 
 def write_latex(store: Store, run_ids: Sequence[str], out: IO[str], options: Options = ALL) -> None:
@@ -265,9 +264,10 @@ def _tables(store: Store, run_id: str, options: Options, used: dict[str, int]) -
 
 
 def _panels(pivot: Pivot, source: str, used: dict[str, int], options: Options) -> Iterator[str]:
-    """Yield a pivot as tables, each with as many kernels as fit the width; captions after the first refer to it."""
+    """Yield a pivot as tables, each with as many kernels as fit the width; later captions refer to the first."""
     name, parts, first = f"{pivot.suite}-{pivot.op}", _parted(pivot, options.width), ""
-    words = f"{pivot.words}, {_BOLD}"
+    certain = "certainly not 1" if pivot.words == METRICS["ratio"] else "certainly the best of the line"
+    words = f"{pivot.words}. Bold: {certain}. Below: the 95\\,\\% interval."
     beside = "".join(f" & {name}" for name in pivot.sizes)
     title = f"{escape(pivot.title)}, suite {escape(pivot.suite)}"
     scope = f"in {pivot.processes} processes each" if pivot.processes > 1 else "in one process"

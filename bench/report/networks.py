@@ -40,7 +40,7 @@ PASSES = {"forward": ("forward",), "forward + backward": ("forward", "backward")
 
 
 def total(layers: Iterable[tuple[int, Result | None]]) -> Ratio | None:
-    """Return the total seconds of layers, each times its count; None if a layer has no time.
+    """Return the total seconds of layers, each multiplied by its count; None if a layer has no time.
 
     The interval's ends are the sums of the layers' ends, which is valid even if all errors have the same sign.
     """
@@ -67,7 +67,7 @@ def network_table(layers: Sequence[Layer], results: Iterable[Result], style: str
         for title, cells in titles.items()
     )
     noise = paragraph(noise_of(rows).sentence, style=style) if titles else ""
-    return "\n\n".join(filter(None, (*tables, noise))) or "no times: none of the networks' layers has one"
+    return "\n\n".join(filter(None, (*tables, noise))) or "no times: no layer of the networks was timed"
 
 
 def weights(forward: Iterable[tuple[int, Problem]]) -> int:
@@ -97,7 +97,7 @@ Times = dict[str, dict[str, Result]]  # rows by problem, then by kernel
 
 
 class Batch(NamedTuple):
-    """A forward and backward batch with each layer's fastest kernel: the seconds, and the rows of these kernels."""
+    """A forward and backward pass with each layer's fastest kernel: its seconds, and the rows of these kernels."""
 
     seconds: Ratio
     rows: list[Result]
@@ -228,8 +228,8 @@ def overlap_table(store: Reader, results: Iterable[Found]) -> str:
     measured = list(overlaps(store, results))
     if not measured:
         return paragraph(
-            "no overlap: the run has no transfer with work that has six samples or more in turn with `serial` and "
-            "`arrived`; `kernelmark run transfer` measures some"
+            "no overlap: in this run, no transfer with work has six samples or more that were taken in turn with the "
+            "kernels `serial` and `arrived`; `kernelmark run transfer` measures some"
         )
     noise = paragraph(noise_of([r for each in measured for r in each[:3]]).sentence)
     return "\n\n".join(filter(None, (table_of(OVERLAPS, measured, titled=True), noise)))
@@ -277,7 +277,7 @@ STATED = StatedTransfer(
 
 
 class TransferShare(NamedTuple):
-    """The time to transfer a network's parameters: `row`'s time times `scaled`. share: transfer over batch time."""
+    """The time to transfer a network's parameters: `scaled` * `row`'s time. share: transfer over batch time."""
 
     network: str
     parameters: int

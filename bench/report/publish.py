@@ -1,7 +1,7 @@
 """Write a published report: a folder `reports/<machine>/` of pages that GitHub and other hosts render.
 
 `make publish` and `make gpu` use these functions, on the runs in a store. Files are made independently, so that a
-failure affects only one.
+failure affects only one file.
 """
 
 import csv
@@ -148,7 +148,7 @@ class Report:
             yield told.replace("\n|", "\n\n|", 1)
 
     def _judged(self, claims: Path) -> Iterator[str]:
-        """Yield the claims that have a number, and the number of verdicts of each kind."""
+        """Yield the number of claims with each verdict, and a table of the claims that have a number."""
         if not claims.is_file():
             return
         by_id = {row["id"]: row for row in csv.DictReader(io.StringIO(claims.read_text(encoding="utf-8")))}
@@ -185,7 +185,7 @@ class Report:
                 f"- {count(each.rows, f'{each.status} case')}: {each.reason} ({some(each.kernels, MOST_KERNELS)})"
                 for each in refused
             )
-            yield "## What has no result\n\n" + "\n".join(lines)
+            yield "## Rows without a result\n\n" + "\n".join(lines)
 
     def _before(self) -> Iterator[tuple[str, str]]:
         earlier = [
@@ -240,8 +240,8 @@ class Report:
     def _tables(self) -> str:
         parts = [f"# {self._about.title}, {self._about.date}"]
         parts.append(
-            "Verified against float64 before and after timing. An interval holds for one process if the title of "
-            "its table names no number of processes."
+            "Verified against float64 before and after timing. If the title of a table names no number of "
+            "processes, its intervals hold for one process."
         )
         for what, run in self._about.runs.items():
             rows = [result for result, _ in self._store.results(run)]
@@ -268,7 +268,7 @@ class Report:
 
 
 def _outcome(statuses: Counter[str], rows: Sequence[Result]) -> str:
-    """Return a sentence on how the cases of a run ended; it also says if the run has no rows or no times."""
+    """Return a sentence on how the cases of a run ended, or that the run has no rows; it mentions missing times."""
     if not rows:
         return "Not finished: no row was recorded."
     verified = all(r.mode not in TIMED for r in rows)
@@ -356,7 +356,7 @@ def _earlier_facts(environment: Path, runs: Collection[str]) -> list[dict[str, A
 
 
 class SeveralRuns(RunData):
-    """The GPU rows of several runs, the earliest first; facts come from the last run.
+    """Several runs as one, the earliest first: all their rows, but only times of GPUs. Facts come from the last run.
 
     Each contest comes from one run: the run with the most kernels in this contest (tiles not counted). In a tie, it
     is the run that measured the most problems in the same job, then the latest. No ratio is formed between runs.

@@ -24,7 +24,7 @@ from kernelmark.bench.report.places import apart
 COLUMNS = (
     TableColumn("run", cell=lambda run: run.run_id),
     TableColumn("name", wraps=8, cell=lambda run: run.name),
-    # A run's line must fit the screen, so of many suites only two are named.
+    # A run's line must fit the screen, so only two suites are named if there are more than three.
     TableColumn("suites", wraps=12, cell=lambda run: some(run.suites, 3 if len(run.suites) < 4 else 2)),
     TableColumn("begun (UTC)", spare=2, cell=lambda run: run.started_at[:16].replace("T", " ")),
     TableColumn("cases", cell=lambda run: run.cases),
@@ -131,7 +131,7 @@ def write_run(store: Reader, run_id: str, out: IO[str]) -> None:
         out.write("\n]}\n")
 
 
-#: A function that returns the problems of a plan's shards by their numbers. Raises UsageError if planning fails here.
+#: A function that returns the problems of a plan's shards, by shard number. Raises UsageError if planning fails here.
 Problems = Callable[[dict[str, Any], list[int]], Mapping[int, Sequence[str]]]
 #: The most problems of a missing shard, and the most missing shards, that are listed.
 _NAMED, _LISTED = 3, 20
@@ -186,11 +186,11 @@ def _missing(campaign: Campaign, problems: Problems) -> Iterator[str]:
     shown = ", ".join(map(str, missing[:_LISTED])) + (", ..." if missing[_LISTED:] else "")
     several = f"{len(missing)} of {total} shards are missing: {shown}"
     which = several if missing[1:] else f"shard {shown} of {total} is missing"
-    yield paragraph(f"{which}; merge what has been measured since")
+    yield paragraph(f"{which}; merge missing shards once they are measured")
     try:
         by_shard = problems(campaign.until(len(campaign.new))[0].plan, missing[:_LISTED])
     except UsageError as error:
-        yield paragraph(f"their problems are not known here: {error}")
+        yield paragraph(f"the problems of missing shards are not known here: {error}")
         return
     for index, names in by_shard.items():
         yield paragraph(f"{index}/{campaign.shard.count}: {some(names, _NAMED) or 'no problem'}", "  ")

@@ -1,4 +1,4 @@
-"""Computed data and model parallelism: how many batches w workers finish while one worker computes one batch.
+"""Compute the speedup of data and model parallelism: the batches of w workers in the time of one worker's batch.
 
 Nothing here is measured or written to a store. The time of a batch is the sum over the network's layers, the time of
 the additions is scaled from a row of `aggregate`, and the user gives the link's rate; docs/scaling.md has the formula
@@ -41,7 +41,7 @@ class Point(NamedTuple):
     """One strategy at one number of workers.
 
     aggregation: seconds of the additions, computed as `scaled` times the time of `row`. link_s: seconds on the link.
-    speedup, hidden: the speedup without overlap, and with complete overlap of additions and link with the computation.
+    speedup: without overlap. hidden: the speedup if additions and link overlap completely with the computation.
     """
 
     kernel: str
@@ -57,7 +57,7 @@ class Point(NamedTuple):
 class ScalingSection(NamedTuple):
     """The points of one setting, in which both the batch and the additions were measured.
 
-    points: for data parallelism. divided: for model parallelism, in which each worker computes a part of every layer.
+    points: of data parallelism. divided: of model parallelism, in which each worker computes a part of every layer.
     """
 
     setting: Setting
@@ -127,7 +127,7 @@ def _layers_of(store: Store, network: str, run_id: str | None) -> tuple[str, lis
     if network not in names and suite not in suite_names():
         has, others = "has no" if run_id else "has", f", only of {', '.join(names)}" if names else ""
         raise UsageError(f"{network}: {where} {has} layers of it{others}; `kernelmark run alexnet` measures AlexNet")
-    lacks = f"{'lacks' if run_id else 'has'} times of all its layers, forward and backward"
+    lacks = f"{'does not have' if run_id else 'has'} times of all its layers, forward and backward"
     raise UsageError(f"{network}: {where} {lacks}; `kernelmark run {suite}` measures them")
 
 
@@ -168,7 +168,7 @@ def _point(
 
 
 def _distance(row: Found, workers: int, n: int, update: bool) -> tuple[float, float, bool]:
-    """Return how far a row is from a point: in workers, in elements, and whether only one of them updates weights."""
+    """Return the distance of a row from a point: in workers, in elements, and whether they differ in weight updates."""
     dims = row[1]
     apart = abs(math.log(workers / dims["w"])), abs(math.log(n / dims["n"]))
     return *apart, (dims.get("step") == "update") != update
@@ -256,7 +256,7 @@ class StatedPoint(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 class ScalingDocument(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The document that `scaling --json` prints: computed values, and the measured times that they are based on.
 
-    computed: for data parallelism. model_parallel: for model parallelism. exchanged: the number of elements whose
+    computed, model_parallel: the points of data and of model parallelism. exchanged: the number of elements whose
     aggregation moves as much data as a step of model parallelism.
     """
 

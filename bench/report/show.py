@@ -64,7 +64,7 @@ def run_end(store: Store, run_id: str, page: int = 1) -> Iterator[str]:
 def row_page(store: Store, run_id: str, text: str) -> Iterator[str]:
     """Yield the paragraphs that `show --row` prints for the case whose name contains `text`.
 
-    Raises UsageError if there is none, or several.
+    Raises UsageError if no case matches, or several match.
     """
     with store.snapshot():
         case = _find(store, run_id, text)
@@ -73,7 +73,7 @@ def row_page(store: Store, run_id: str, text: str) -> Iterator[str]:
     yield "\n".join(wrapped(case, width(), "", "    "))
     yield _aligned({name: value for name, value in row(result, dims).items() if value not in (None, "")})
     if evidence:
-        yield f"The evidence against it, from samples that are not in the row:\n{_aligned(dict(_accusation(evidence)))}"
+        yield f"The evidence against the row, from samples that are not in it:\n{_aligned(dict(_accusation(evidence)))}"
 
 
 def _pages(store: Store, run_id: str) -> int:

@@ -171,7 +171,7 @@ def test_too_few_threads_are_told_with_what_they_gain(judged, put, verdict):
         put("gemm/scipy.sgemm", "gemm/m1024n1024k1024/f32/NN", time_s, run_id="r2", threads=threads)
     (said,) = verdict("threads-64", ("r1", "r2")).said
     gains = "gemm m1024n1024k1024/NN, 2 threads against 1: 2x"
-    assert said.startswith(f"64 threads; Some CPU has 2; the gains from these: {gains}")
+    assert said.startswith(f"64 threads; Some CPU has 2; gains measured here: {gains}")
 
 
 @pytest.mark.parametrize(

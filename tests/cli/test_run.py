@@ -283,7 +283,7 @@ def test_a_merge_names_hosts_what_differs_and_what_is_missing(called, shards):
     assert [line.split()[2] for line in lines if re.match(r"\d/3 \d", line)] == ["one", "two"]
     assert any(line.startswith("cpu memory x2 copy/m9n9/f32 1.00 GB/s 1 2.00 GB/s 2 2x [1.64, 2.44]") for line in lines)
     assert "differs between shards: environment.versions.numpy is one (1), two (2)" in lines
-    assert "shard 3 of 3 is missing; merge what has been measured since" in lines
+    assert "shard 3 of 3 is missing; merge missing shards once they are measured" in lines
     assert any(re.match(r"3/3: copy/m\dn1/f", line) for line in lines)
     assert "`kernelmark merge` adds missing and continued shards" in called("show", "--db", "all.db").out
     line = called("run", "--resume", lines[0].split()[1].rstrip(":"), "--db", "all.db").refusal
@@ -306,7 +306,7 @@ def test_problems_that_cannot_be_planned_again_are_not_listed(called, shards, tm
     (tmp_path / "s.toml").unlink()
     done = called("merge", *shards, "--db", "all.db")
     assert done.status == 1
-    assert "their problems are not known here" in " ".join(done.out.split())
+    assert "the problems of missing shards are not known here" in " ".join(done.out.split())
 
 
 def test_shards_measured_by_the_command_are_the_whole_suite(called, tmp_path):

@@ -59,7 +59,7 @@ def test_holm_makes_unclear_of_what_one_of_many_shows_by_chance(runs, tmp_path):
     row = verdicts(runs({"m1": LOOSE, **many}, {"m1": times(1.07, LOOSE), **many}), tmp_path)["m1"]
     assert float(row["p"]) < 0.05 < float(row["p_holm"])
     assert (row["verdict"], row["reason"].partition("(")[0]) == ("unclear", "significant alone ")
-    assert row["reason"].endswith("not among 39 cases")
+    assert row["reason"].endswith("not after correction for 39 cases")
 
 
 def test_a_wider_margin_calls_more_the_same(runs, tmp_path):
@@ -443,4 +443,4 @@ def test_the_smallest_difference_that_can_be_found_grows_with_the_number_of_case
     line = next(line for line in compared(store)[0].splitlines() if line.startswith("smallest difference"))
     alone, among = (float(word) for word in line.replace("%", " ").split() if word[0].isdigit() and "." in word)
     assert 5 < alone < among < 12
-    assert line.endswith("among the 2 of this comparison (Holm)")
+    assert line.endswith("corrected for 2 cases (Holm)")

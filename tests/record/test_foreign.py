@@ -222,7 +222,7 @@ def test_nvbench_states_without_a_time_are_skipped_or_have_failed_with_their_rea
     unknown, _ = timeless[AXPY]
     assert (skipped.status, skipped.reason) == ("unsupported", "Skipping: not for F64.")
     assert (failed.status, failed.reason) == ("failed", "Unexpected error: too small")
-    assert (unknown.status, unknown.reason) == ("failed", "the file has no time for it")
+    assert (unknown.status, unknown.reason) == ("failed", "the file has no time for this state")
     assert skipped.time_s_mean is None
 
 

@@ -190,7 +190,7 @@ def test_rows_that_failed_and_rows_of_other_suites_stand_nowhere(suite, store, m
     measured("conv/a.direct", 7, [1.0] * 8)
     measured("conv/a.direct", 1, [1.0] * 8, status="oom", time_s_median=None)
     assert crossover.standings(suite, store, "r1") == []
-    assert crossover.render(suite, []) == "mine: this run has no time for any of its problems"
+    assert crossover.render(suite, []) == "mine: this run has no time for any problem of the suite"
     assert complaint(lambda: crossover.find_run(suite, store, None)).startswith("mine: no run in ")
 
 

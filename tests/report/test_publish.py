@@ -69,7 +69,7 @@ def test_a_report_with_figures_reads_from_the_answer_to_the_files(store, publish
     text = (folder / publish.README).read_text()
     order = ("# Some CPU, 2 CPUs, 2026-01-31", "**Who is fastest?** Fastest: ", "## Figures", '<img src="figures/')
     order += ("## Fastest kernels", "## Founding claims", "2 claims: 1 refuted, 1 depends.", "## How it was measured")
-    order += ("## What was noisy", "Nothing: no case was disturbed", "## What has no result", "## Files")
+    order += ("## What was noisy", "Nothing: no case was disturbed", "## Rows without a result", "## Files")
     places = [text.find(part) for part in order]
     assert -1 not in places
     assert places == sorted(places)

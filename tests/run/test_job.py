@@ -291,7 +291,7 @@ def test_a_row_above_the_ceiling_has_no_time_and_show_prints_the_samples_and_the
     store.close()
 
     printed = called("show", "--row", "overstated", "--db", "r.db").printed
-    columns, accusation = printed.split("The evidence against it")
+    columns, accusation = printed.split("The evidence against the row")
     said, accused = table(columns), table(accusation)
     assert row.case in columns
     assert (said["status"], said["problem"], said["m"]) == ("mistrusted", GEMM, "96")

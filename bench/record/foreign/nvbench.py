@@ -98,7 +98,7 @@ def _rows(
                 reason = text_under(state, "skip_reason").strip()
                 was_skipped = reason and not reason.startswith("Unexpected error")
                 result.status = Status.UNSUPPORTED if was_skipped else Status.FAILED
-                result.reason = reason or "the file has no time for it"
+                result.reason = reason or "the file has no time for this state"
             else:
                 _add_times(result, way, summaries, samples, problem)
                 source.refuse_unsound(result, state)

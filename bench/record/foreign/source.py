@@ -18,7 +18,7 @@ from kernelmark.bench.record.records import LONGEST_S, SHORTEST_S
 
 #: The relative error by which a mean may exceed the largest of its numbers, because of rounding.
 ROUNDING = 1e-9
-#: Returns the problem with a text as its id, or None.
+#: Returns the problem whose id is the text, or None.
 FindProblem = Callable[[str], Problem | None]
 _TIMES = ("time_s_median", "time_s_min", "time_s_mean")
 #: Pairs of columns. The first column of a pair may exceed the second only by rounding.
@@ -104,7 +104,7 @@ class JsonNode:
     def refuse_above(self, most: "JsonNode | None") -> None:
         """Raise UsageError if this statistic exceeds `most`, the largest sample, by more than rounding."""
         if most is not None and self.number() > most.number() * (1 + ROUNDING):
-            self.refuse(f"at most the largest, {most.number()!r}")
+            self.refuse(f"at most the largest sample, {most.number()!r}")
 
     def integer(self) -> int:
         """Return the value as a count, an integer from 0 to 2^63 - 1, which is the largest that the store can hold."""
@@ -134,7 +134,7 @@ class ForeignRow(NamedTuple):
 
 
 class ForeignRun(NamedTuple):
-    """The contents of a file for one run: its format, facts on machine, libraries and commit, and rows.
+    """The contents of a file for one run: its format, facts about machine, libraries and commit, and rows.
 
     refused: complaints about benchmarks that get no row.
     """
@@ -175,7 +175,7 @@ def add_rates(result: Result, problem: Problem | None) -> None:
 
 
 def dimensions(named: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the parameters that are finite numbers or texts, by name; a name that is also a column gets `param_`.
+    """Return the parameters that are finite numbers or texts, by name; names of columns get the prefix `param_`.
 
     The store and Parquet hold integers of 64 bits; larger ones become texts.
     """

@@ -22,11 +22,11 @@ def scaling_of_run(data: RunData, registry: Registry | None) -> style.Kind:
     """Return the figures of each network for which the run has times of layers and aggregations."""
     figures: list[style.Figure] = []
     for network in dict.fromkeys(layer.network for layer in data.store.layers(data.run_id)) if registry else ():
-        # Another connection, since `computed` selects rows. UsageError: layers or aggregations have no times.
+        # A separate connection, since `computed` hides other rows. UsageError: layers or aggregations have no times.
         with Store(data.store.path, create=False) as store, suppress(UsageError):
             question = ScalingQuestion(network, WORKERS, LINK_BYTES_PER_S)
             figures += _figures(computed(store, registry, question, data.run_id, data.run_id))  # type: ignore[arg-type]
-    lacking = "the run lacks times of all layers of a network, or of aggregations; `kernelmark scaling` joins two runs"
+    lacking = "a run must time all layers of a network, and an aggregation; `kernelmark scaling` joins two runs"
     return style.kind(TITLE, figures, lacking, MOST)
 
 
