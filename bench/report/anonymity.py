@@ -17,7 +17,7 @@ Mask = Callable[[str], str]
 _UUID = re.compile(r"\b[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\b")
 #: Matches paths of home folders, which contain user names that are not hashes yet.
 _HOME = re.compile(r"(/home/|/Users/)(?!user-[0-9a-f]{8}\b)([^/\\\s\"',;:]+)")
-#: The fewest letters of a host name to hide; a shorter one is more likely an ordinary word.
+#: The length of the shortest host name that is hidden; a shorter name is more likely an ordinary word.
 _SHORTEST = 4
 #: Columns that identify a machine, each with the prefix of its hash.
 NAMES = {"host": "host", "device_uuid": "uuid"}
@@ -69,11 +69,11 @@ def nameless_run(run: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def mask(hosts: Iterable[str] = ()) -> Mask:
-    """Return a function that hashes the UUIDs, user names and host names in a text. hosts: other hosts' names."""
+    """Return a function that hashes the UUIDs, user names and host names in a text. hosts: names of other machines."""
     node = socket.gethostname()
     names = {name for name in (node, node.partition(".")[0], *hosts) if len(name) >= _SHORTEST and name != "localhost"}
     own_user = ""
-    with suppress(KeyError, OSError):  # an id without a name, as in containers
+    with suppress(KeyError, OSError):  # a user id without a name, as in containers
         own_user = getpass.getuser()
     host, user = _words(names), _words({own_user} - {"", "root"}, "(?=@)")
 

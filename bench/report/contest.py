@@ -36,7 +36,7 @@ Key = TypeVar("Key")
 class Ratio(NamedTuple):
     """How many times faster one row is than another, with its interval. in_turn: whether the rows shared a job.
 
-    elsewhere: whether they were measured on different hosts or devices.
+    elsewhere: whether the rows were measured on different hosts or devices.
     """
 
     median: float
@@ -59,7 +59,7 @@ class Ratio(NamedTuple):
 
     @property
     def apart(self) -> str:
-        """Return the remark that the rows were not sampled in turn, or "" if they were."""
+        """Return the remark that the rows were not measured in turn, or not on one machine; "" if `in_turn`."""
         return "" if self.in_turn else ELSEWHERE if self.elsewhere else APART
 
     @property
@@ -192,7 +192,7 @@ class Setting(NamedTuple):
 
 
 def comparable(r: Result) -> str:
-    """Return the precision of a row, or its storage type if unknown; rows are compared if these are equal."""
+    """Return a row's precision or, if that is unknown, its storage type; only rows with equal values are compared."""
     return _comparable(r.dtype, r.numerics)
 
 
@@ -307,9 +307,9 @@ def is_fair(r: Result) -> bool:
 
 
 def contests(rows: Sequence[Result], store: Reader) -> list[Contest]:
-    """Return a contest for each problem and setting, in row order, without kernels that `ran_beyond`.
+    """Return a contest for each problem and setting, in row order, from rows for which `is_fair` is true.
 
-    rows: those without a time, too, since a kernel that fails on several threads is not ranked there with one thread.
+    rows: also rows without a time: a kernel that fails on several threads is not ranked there by its row of one thread.
     """
     threaded = multithreaded(rows)
     problems = grouped(filter(is_fair, rows), lambda r: r.problem)
@@ -336,7 +336,7 @@ def speedups_in_turn(contests: Iterable[Contest], threaded: Collection[str], pla
 
 
 def know_leads(contests: Iterable[Contest], store: Reader, run_id: str) -> None:
-    """Put the ratio of each contest's first two kernels into `known`; one pass over the rows saves queries."""
+    """Compute the ratio of each contest's first two kernels (`known`); one pass over the rows saves queries."""
     waiting: dict[str, list[Contest]] = defaultdict(list)
     for c in contests:
         for r in c.ranked[:2] if len(c.ranked) > 1 else ():
@@ -360,10 +360,10 @@ _LIKE = 0.01  # vendors' kernels whose times differ by a smaller fraction count 
 
 
 def over_vendors(contests: Sequence[Contest]) -> list[Contest]:
-    """Return the contests. On a GPU, speedups are over a vendor's kernel, since the run's baseline may be NumPy.
+    """Return the contests, on a GPU with speedups over a vendor's kernel, since the run's baseline may be NumPy.
 
-    For each operation and setting, vendors' kernels are ordered by the number of problems with a time, then by speed.
-    In each contest, the first of these kernels with a time is the baseline. A contest with none keeps its baseline.
+    For each operation and setting, vendors' kernels are ordered by the number of problems they were timed on, then by
+    speed. In each contest, the first of these kernels that has a time is the baseline; without any, it stays the same.
     """
     alike = grouped((c for c in contests if c.setting.device == "cuda"), lambda c: (c.op, c.setting))
     ranked = {key: _vendors(group) for key, group in alike.items()}
@@ -393,7 +393,7 @@ def _with_baseline(c: Contest, names: Sequence[str]) -> Contest:
 
 
 def _over_base(c: Contest, r: Result, base: Result) -> Result:
-    """Return a row with its speedup over the baseline, or without one if the two were not measured in turn."""
+    """Return a row with its speedup over the baseline, or without a speedup if they were not measured in turn."""
     ratio = Ratio(1.0) if r is base else c.faster(r, base)
     return _with_speedup(r, base.kernel if ratio.in_turn else "", ratio if ratio.in_turn and r is not base else None)
 

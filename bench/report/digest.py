@@ -20,13 +20,13 @@ from kernelmark.bench.report.run_data import RunData
 from kernelmark.bench.report.tables import by_name_only, correct, kernel_table, scope_note, status_line
 from kernelmark.bench.report.variants import variant_pairs
 
-#: The most rows of a run that ends with a verdict; only the report has the verdict on a larger run.
+#: A run with more rows ends without a verdict; only its report has the verdict.
 MOST_JUDGED = 5000
-#: The most problems of a suite with a line each, and the most kernels listed for a single problem.
+#: The most problems of a suite that are printed one per line, and the most kernels printed for a single problem.
 MOST_LINES = 20
 #: The most rows without a result that are listed, and the most kernels listed for one reason.
 _MOST_NAMED, _MOST_KERNELS = 5, 3
-#: The most characters of a line of notes, on a terminal of any width, and of a reason.
+#: The most characters in a line of notes, however wide the terminal is, and in the text of a reason.
 _TEXT, _REASON = 80, 280
 _EQUAL = "="
 _LINES = (
@@ -73,7 +73,7 @@ def run_digest(store: Store, run_id: str, style: str = "simple") -> Iterator[str
 
 
 def verdict_line(data: RunData, variants: bool = True) -> str:
-    """Return the line that `--quiet` prints: the verdict or, if the run has no times, its rows counted by status."""
+    """Return the line that `--quiet` prints: the verdict or, if the run has no times, the counts of rows by status."""
     if not _is_timed(data):
         return status_line(Counter(r.status for r in data.rows))
     text = verdict(data, variants)

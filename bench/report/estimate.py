@@ -34,7 +34,7 @@ class Estimate(NamedTuple):
 
 
 def estimate(store: Reader | None, jobs: Sequence[PlannedJob], plan: Plan, machine: Mapping[str, Any]) -> Estimate:
-    """Estimate the time of jobs from earlier runs on a machine with these facts. store: None if there is none yet."""
+    """Estimate the time of jobs from earlier runs on a machine with these facts. store: None if no store exists yet."""
     runs = [run for run in store.runs() if run["machine"] == machine] if store else []
     timed = [run for run in runs if _is_alike(run, plan)]
     known: dict[_Key, list[float]] = {}
@@ -66,14 +66,14 @@ def estimate(store: Reader | None, jobs: Sequence[PlannedJob], plan: Plan, machi
 
 
 def _is_alike(run: RunFacts, plan: Plan) -> bool:
-    """Return whether a run is complete, is no merged or tuning run, and had the plan's options that affect the time."""
+    """Return whether a run is complete, not made by `merge` or `tune`, and has the plan's options that affect time."""
     recorded, options = run["plan"], ("mode", "max_time_s", "rel_ci", "ceilings", "timeout_s")
     alike = all(recorded.get(name) == getattr(plan, name) for name in options)
     return alike and run["finished_at"] is not None and run["command"] != MERGED and not recorded.get("tunes")
 
 
 def _case_seconds(store: Reader, run: RunFacts) -> Iterator[tuple[_Key, float]]:
-    """Yield the seconds per case in each job of a run: the time until the next job started, divided by its cases."""
+    """Yield the seconds per case in each job of a run: the time to the next job's start, divided by the job's cases."""
     began = store.jobs_begun(run["run_id"])
     if run["plan"].get("processes", 1) == 1 and began and run["finished_at"]:
         began = [*began, began[-1]._replace(started_at=run["finished_at"])]

@@ -128,8 +128,8 @@ def _write_run(store: Store, run_id: str, out: IO[str], names: set[str] | None) 
 def write_markdown(store: Store, run_ids: Sequence[str], out: IO[str], options: Options = ALL) -> None:
     """Write a pivot (problems x kernels) for each operation, a table for each problem, and the ceilings.
 
-    A run with more problems than a pivot may have gets no pivots. Several runs follow each other, with their ids as
-    headings.
+    Pivots are left out if the run has more problems than a pivot may have. Several runs follow each other, with their
+    ids as headings.
     """
     with store.snapshot():
         for number, run_id in enumerate(run_ids):

@@ -200,7 +200,7 @@ def _fastest(c: Contest) -> Fastest:
 
 
 class Refusal(NamedTuple):
-    """The rows that lack a result for the same reason: their number and kernels. against: counts as a failure."""
+    """The rows that lack a result for the same reason: their number and kernels. against: whether it is a failure."""
 
     status: str
     reason: str

@@ -144,7 +144,7 @@ def short(kernel: str) -> str:
     return kernel.partition("/")[2] or kernel
 
 
-#: The longest name of a kernel that leaves room in a figure.
+#: The length of the longest kernel name that leaves enough room for a figure.
 LONG_NAME = 40
 
 

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple, TextIO
 
 from kernelmark.bench.plan.text import escaped
 
-#: Matches what GitHub would interpret: a bar ends a cell, a backslash undoes the escape after it, an entity is replaced
-#: by its character, `](` and `][` end the text of a link, and an address becomes a link.
+#: Matches text that GitHub would interpret: a bar ends a cell, a backslash undoes the escape after it, an entity is
+#: replaced by its character, `](` and `][` end the text of a link, and an address becomes a link.
 _MARKUP = re.compile(r"[\\|<>]|&(?=#?\w+;)|\](?=[(\[])|:(?=//)|(?<=www)\.", re.IGNORECASE)
 _SHOWN = {"\\": r"\\", "|": r"\|", "<": "&lt;", ">": "&gt;", "&": "&amp;", "]": r"\]", ":": "&#58;", ".": "&#46;"}
 
@@ -36,7 +36,7 @@ TERMINAL = "terminal"
 BAR_WIDTH = 8
 #: Characters in a line without a terminal: about as many as files, mails and CI logs show.
 PIPE = 100
-#: The least width of tables, whatever the terminal.
+#: The least width of a table, even on a narrower terminal.
 NARROWEST = 40
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
 _BOLD, _RESET = "\033[1m", "\033[0m"
@@ -155,10 +155,10 @@ def _total(widths: Sequence[int]) -> int:
 
 
 def _fitted(columns: Sequence[TableColumn], rows: Rows, room: int, titled: bool, best: int) -> Iterator[str]:
-    """Yield the lines of the first of these layouts that fits: all columns; without spare ones; with narrower texts.
+    """Yield the lines of the first layout that fits: texts wrapped to the width `wraps`, then to single words.
 
-    Then the last two are tried with the first column above its rows; if `titled`, only in this form. If no layout fits,
-    each cell is a line.
+    Spare columns are left out as needed. Both layouts are tried with the first column on the left, then above its rows;
+    if `titled`, it is on the left only if all columns fit. If no layout fits, each cell is a line.
     """
     cells = [(column.header, *texts) for column, *texts in zip(columns, *rows, strict=True)]
     natural = [max(map(len, texts)) for texts in cells]
@@ -190,7 +190,7 @@ def _fewer(columns: Sequence[TableColumn], least: Sequence[int], shown: Sequence
 
 
 def _widened(widths: list[int], natural: Sequence[int], room: int) -> list[int]:
-    """Return the widths after giving the remaining room, one by one, to the column that lacks most of its width."""
+    """Return the widths after giving each remaining character to the column that is furthest from its natural width."""
     for _ in range(min(room - _total(widths), sum(natural) - sum(widths))):
         widths[max(range(len(widths)), key=lambda i: natural[i] - widths[i])] += 1
     return widths
@@ -213,7 +213,7 @@ def _drawn(
 
 
 def _listed(columns: Sequence[TableColumn], rows: Rows, room: int) -> Iterator[str]:
-    """Yield a line for each cell, indented after the first of a row; a word that is too long gets a separate line."""
+    """Yield a line for each cell, indented except in the first column; a word that is too long gets a separate line."""
     for title, *texts in rows:
         yield from wrapped(title, room, "", 2 * GAP)
         for column, text in zip(columns[1:], texts, strict=True):

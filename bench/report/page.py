@@ -36,7 +36,7 @@ SCRIPTS = ("columns.js", "detail.js", "table.js")
 #: Matches the places in an id where a line may break.
 _PIECES = re.compile(r"(?<=[/@=])(?=\w)|(?<=[a-z]\.)(?=\w{12})")
 TABLES = {"csv": "results.csv", "markdown": "results.md", "latex": "results.tex"}
-#: The most rows for which a report has tables in Markdown and LaTeX, too.
+#: A report of more rows has their table only as CSV, not also as Markdown and LaTeX.
 MOST_TABLED = 10_000
 #: The columns that figures are drawn from, and a bound that no real value exceeds.
 _DRAWN, _MOST = ("time_s_median", "gflop_per_s", "gbyte_per_s", "speedup", "roofline_pct"), 1e30
@@ -57,7 +57,7 @@ def write_report(
 ) -> Path:
     """Write the report to `folder`, with figures as SVG and optionally PDF, and return the page's path.
 
-    claims: what the page shows of claims, from bench/claims/views.py. The same data give the same bytes. Raises
+    claims: texts on claims, from `statements` in bench/claims/views.py. The same data give the same bytes. Raises
     UsageError if a package is missing or a file cannot be written.
     """
     for module in ("jinja2", "matplotlib"):
@@ -95,7 +95,7 @@ def _write_tables(store: Store, data: RunData, folder: Path) -> list[str]:
             write_file(store, [data.run_id], style, folder / TABLES[style])
         return list(TABLES.values())
     for path in (path for style in others for path in folder.glob(f"results*{Path(TABLES[style]).suffix}")):
-        path.unlink()  # an earlier report of fewer rows wrote it, and it would look like a table of this run
+        path.unlink()  # left by an earlier report of fewer rows; it would look like a table of this run
     return [TABLES["csv"]]
 
 

@@ -17,7 +17,7 @@ from kernelmark.bench.report.contest import grouped
 from kernelmark.bench.report.noise import is_noisy
 from kernelmark.bench.report.run_data import RunData
 
-#: The most rows and samples of a page with all samples; the page of a larger run has quantiles of them instead.
+#: The most rows and samples for a page that holds all samples; the page of a larger run holds quantiles instead.
 MOST_ROWS, MOST_SAMPLES = 10_000, 1_500_000
 LEVELS = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
 #: Columns that are equal in all rows of a page, or can be computed from its samples.
@@ -93,7 +93,7 @@ def _minutes(values: list[Any], codes: Array) -> dict[str, Any]:
 
 
 def column(values: Sequence[Any]) -> dict[str, Any]:
-    """Return a column with few values as a dictionary (in order of appearance), or numbers as 32-bit floats."""
+    """Encode a column: few distinct values as a dictionary (in order of appearance), many numbers as 32-bit floats."""
     values = [finite(value) if isinstance(value, float) else value for value in values]
     known = {value: i for i, value in enumerate(dict.fromkeys(values))}
     if len(known) > _FEW and all(value is None or isinstance(value, float) for value in known):

@@ -18,7 +18,7 @@ from kernelmark.bench.report.anonymity import nameless_run, records
 #: Rows that are in memory at a time.
 ROW_GROUP = 2000
 SAMPLES = "samples_s"
-#: Units of columns by the end of their names; other columns hold names or plain numbers, or times (`time_s_`).
+#: Units of columns by the ends of their names. Columns that begin with `time_s_` hold seconds; others have no unit.
 _UNITS = {
     "gflop_per_s": "GFLOP/s",
     "gbyte_per_s": "GB/s",

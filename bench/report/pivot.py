@@ -1,4 +1,4 @@
-"""Pivots, for papers and Markdown: tables of problems x kernels of an operation, whose cells show one metric."""
+"""Make pivots for papers and Markdown: tables of an operation, problems x kernels, whose cells show one metric."""
 
 import re
 from collections import defaultdict
@@ -34,7 +34,7 @@ from kernelmark.bench.report.variants import ratio_of, variant_pairs
 MOST_PROBLEMS = 200
 #: The width of a page's column, in millimetres.
 COLUMN_MM = 85.0
-#: The words of cells without a time.
+#: The words for statuses in cells without a time.
 _STATUS = {Status.UNSUPPORTED.value: "--", Status.OK.value: "right"}
 
 

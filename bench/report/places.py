@@ -1,4 +1,4 @@
-"""The hosts and devices of a run in a table, and the differences of their ceilings.
+"""Tables of a run's places (its hosts and their devices), and of the differences between their ceilings.
 
 Every host and GPU of a run measures the same ceilings. They show how much two machines, or two devices with the same
 name, differ.

@@ -1,4 +1,4 @@
-"""`reports/README.md`: whether GEMM is slow with op_T on each machine, and a table to choose hardware."""
+"""Write `reports/README.md`: whether GEMM is slow with op_T on each machine, and a table for choosing hardware."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -49,7 +49,7 @@ class Network(msgspec.Struct, frozen=True):
 
 
 class Summary(msgspec.Struct, frozen=True):
-    """A report as a line of the index. founding: whether `answer` says if GEMM is slow with op_T."""
+    """A report as a line of the index. founding: whether `answer` is about GEMM with op_T."""
 
     title: str
     date: str
@@ -91,7 +91,7 @@ def _joules(layers: Sequence[tuple[int, Result | None]]) -> float | None:
 
 
 def write_index(reports: Path) -> Path:
-    """Write the index over all reports in a folder, the latest first, and return its path. Raises UsageError."""
+    """Write the index of all reports in a folder, the latest first, and return its path. Raises UsageError."""
     index = reports / "README.md"
     with writing(index):
         reports.mkdir(parents=True, exist_ok=True)

@@ -74,7 +74,7 @@ class RunData:
 
     @cached_property
     def search(self) -> "RunData | None":
-        """Return the run that searched for tiles: this one or, if it is a race of tiles, its search; else None."""
+        """Return this run if it searched for tiles, or its search if it raced tiles; otherwise None."""
         if self.tunes is None or not self.tunes.search:
             return self if self.tunes else None
         known = self.tunes.search in self.store.run_ids()
@@ -82,7 +82,7 @@ class RunData:
 
     @cached_property
     def race(self) -> "RunData | None":
-        """Return the run that raced the best tiles: this one or, if it is a search, its latest race; else None."""
+        """Return this run if it raced tiles, or its latest race if it searched for tiles; otherwise None."""
         if self.tunes is None or self.tunes.search:
             return self if self.tunes else None
         plans = {run["run_id"]: run["plan"].get("tunes") or {} for run in self.store.runs()}

@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable
 from typing import NamedTuple
 
-#: Compression ratios, bytes of a block in FP32 over bytes on the wire: 512 bits + two FP32 values; 256 bytes + one.
+#: Compression ratios: bytes of a block in FP32 over bytes on the wire (512 bits + 2 FP32 values; 256 bytes + 1 value).
 ONE_BIT, EIGHT_BITS = 2048 / 72, 1024 / 260
 
 
@@ -33,7 +33,7 @@ def _levels(workers: int) -> int:
 
 
 def _stripes(smaller: float = 1.0) -> Strategy:
-    """Return the strategy in which each worker adds a stripe of 1 / w, and sends it to all others."""
+    """Return a strategy in which each of w workers adds one of w stripes, and sends the sum to all others."""
     return Strategy(lambda w: 2 * (w - 1) / w, lambda w: 1 / w, smaller)
 
 
@@ -69,7 +69,7 @@ def strategy_name(kernel: str) -> str:
 
 
 class StatedSpeedup(NamedTuple):
-    """A published speedup. low, high: None if no number is given. strategies: the matching ones, best match first."""
+    """A published speedup. low, high: None if no number is given. strategies: matching strategies, the best first."""
 
     what: str
     workers: int

@@ -122,7 +122,7 @@ def _below(rows: Sequence[Result], timed: Sequence[Result]) -> Iterator[str]:
 
 
 def correct(r: Result) -> str:
-    """Return the mean of an ok row without a median, or `correct: a.b (largest error 1e-7, bound 2e-6)`; else ""."""
+    """Return, for an ok row without a median, its mean or `correct: a.b (largest error 1e-7, bound 2e-6)`; else ""."""
     if r.status != Status.OK or r.time_s_median:
         return ""
     if r.time_s_mean:

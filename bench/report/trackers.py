@@ -17,7 +17,7 @@ from kernelmark.bench.record.store import Store
 from kernelmark.bench.report.contest import is_timed
 from kernelmark.bench.report.format import interval, row_time
 
-#: One unit for all rows and commits, since a chart would jump if the unit changed with the time.
+#: Units in a second. All rows and commits use the same unit; with another unit for long times, a chart would jump.
 _US, _NS = 1e6, 1e9
 _ASV = (
     "result", "params", "version", "started_at", "duration", "stats_ci_99_a", "stats_ci_99_b", "stats_q_25",

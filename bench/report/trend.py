@@ -34,7 +34,7 @@ CHUNK, LISTED, IN_FULL = 2000, 50, 3
 
 
 class TrendPoint(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False):
-    """A case's row in one run, with commit and versions. processes: how many; rows of one process are not tested."""
+    """A case's row in one run, with commit and versions. processes: their number; if 1, the row is not tested."""
 
     run_id: str
     started_at: str
@@ -82,7 +82,7 @@ class TrendCase(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class TrendDocument(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The document of `trend --json`. single: how many cases only one run has; tests: how many pairs were tested."""
+    """The document of `trend --json`. single, tests: the numbers of cases in one run only and of tested pairs."""
 
     subject: str
     margin: float

@@ -1,4 +1,4 @@
-"""The ratios of variants in rows: NT over NN, in place over out of place, FFT over direct."""
+"""Ratios between the variants of a problem, from rows: NT over NN, in place over out of place, FFT over direct."""
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Sequence

@@ -1,4 +1,4 @@
-"""The speedup of each way to sum the gradients of a network, relative to one host thread."""
+"""Figures of the speedups of the ways to sum a network's gradients, relative to one host thread."""
 
 from collections.abc import Iterable, Sequence
 from functools import partial
@@ -31,7 +31,7 @@ class NetworkLane(NamedTuple):
 
 
 def aggregations(data: RunData, registry: Registry | None) -> style.Kind:
-    """Return a figure for each device, mode and number of workers; it needs sums of at least two sets of gradients."""
+    """Return a figure for each device, mode and number of workers with sums of at least two sets of gradients."""
     names = _names(registry)
     summed = (r for r in data.timed if r.op == OP and is_fair(r))
     groups = grouped(summed, lambda r: (r.device_name, r.mode, r.isa, data.dims_of[r.problem]["w"]))

@@ -50,7 +50,7 @@ def _suites(data: RunData, registry: Registry | None) -> Iterator[Suite]:
             sweeps = tuple(sweep for sweep in suite.sweeps if sweep.problem_class.op == "conv")
             yield listed(msgspec.structs.replace(suite, sweeps=sweeps))
         except UsageError:
-            continue  # without the suite's file, the sizes themselves show what differs
+            continue  # without the suite's file, sizes that differ determine the axis
 
 
 def _figure(data: RunData, contests: list[Contest], suites: Sequence[Suite]) -> style.Figure:
@@ -105,7 +105,7 @@ def _draw(m: SlowdownMap, names: list[str], over: str, turns: Sequence[Change]) 
     figure, axes = style.panel(20 + 4.2 * len(m.kernels) + 1.6 * max(map(len, names)))  # labels are vertical
     values = [[c.slowdown(r) if (r := c.of(kernel)) else np.nan for c in m.contests] for kernel in m.kernels]
     image = axes.imshow(np.clip(values, 1.0, SLOWEST), cmap="cividis_r", aspect="auto", norm=LogNorm(1, SLOWEST))
-    _mark(axes, m, turns if len(set(names)) == len(names) else ())  # takeovers are found by label
+    _mark(axes, m, turns if len(set(names)) == len(names) else ())  # no lines if labels repeat
     every = 1 + len(names) // 17
     axes.set_xticks(range(0, len(names), every), names[::every], rotation=90)
     axes.set_yticks(range(len(m.kernels)), [short(kernel) for kernel in m.kernels])

@@ -20,7 +20,7 @@ SLOWEST = 8.0
 
 
 class SlowdownMap(NamedTuple):
-    """The contests of an operation in one setting, and the kernels shown, best first. note: says what is left out."""
+    """The contests of an operation in one setting, and the kernels shown, best first. note: a remark on omissions."""
 
     op: str
     setting: Setting

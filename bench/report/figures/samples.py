@@ -1,4 +1,4 @@
-"""All samples of a problem's kernels, relative to each kernel's median."""
+"""Figures of all samples of a problem's kernels, relative to each kernel's median."""
 
 from functools import partial
 

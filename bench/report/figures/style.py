@@ -146,7 +146,7 @@ class Label(NamedTuple):
 
 def label_right(axes: Axes, labels: Sequence[Label]) -> None:
     """Write labels with markers in the right margin, without overlap, each with a thin line to its point."""
-    axes.figure.draw_without_rendering()  # type: ignore[union-attr]  # lays the figure out, so that heights can be compared with those of letters
+    axes.figure.draw_without_rendering()  # type: ignore[union-attr]  # lays out the figure, so that transData gives final positions
     box, apart = axes.get_window_extent(), 9.4 * axes.figure.dpi / 72
     ordered = sorted(labels, key=lambda label: label.y)
     wanted = [float(axes.transData.transform((label.x, label.y))[1]) for label in ordered]

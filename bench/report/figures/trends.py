@@ -11,7 +11,7 @@ from kernelmark.bench.report.trend import TrendCase, trend
 
 TITLE = "Over runs"
 MOST, MOST_KERNELS, LEAST_RUNS = 4, 6, 3
-#: The most rows of a run whose cases are searched for in other runs.
+#: The cases of a run with more rows are not searched for in other runs.
 MOST_ROWS = 10_000
 #: Times that differ by more than this factor get a logarithmic axis.
 WIDE = 4

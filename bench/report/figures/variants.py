@@ -47,7 +47,7 @@ def ratio_lines(data: RunData, looks: dict[str, style.Look]) -> style.Kind:
 
 
 def ratio_places(data: RunData, setting: Setting, pairs: Sequence[VariantPair]) -> RatioLines:
-    """Return the ratios of kernels with two sizes or more; ratios of two kernels only if there are no others."""
+    """Return the ratios of kernels with two sizes or more; ratios between two kernels only if there are no others."""
     axis = _axis([data.dims_of[pair.row.problem] for pair in pairs])
     preferred = [pair for pair in pairs if not pair.by] or pairs
     size, dims_of = axis.partition(" ")[0], data.dims_of
@@ -59,7 +59,7 @@ def ratio_places(data: RunData, setting: Setting, pairs: Sequence[VariantPair]) 
 
 
 def _axis(dims: Sequence[Dims]) -> str:
-    """Return the name of the size that differs or determines the others; "" if only the work orders the problems."""
+    """Return the swept size: the only one that differs, the filter's, or several equal ones (`m = n = k`); else ""."""
     several = [axis for axis in _SWEPT if len({str(sizes.get(axis)) for sizes in dims}) > 1]
     if len(several) == 1 or several[:1] == ["r"]:
         return several[0]

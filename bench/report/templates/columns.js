@@ -1,4 +1,4 @@
-// The rows as columns, what is said of them in words, and the making of elements.
+// The rows as columns, their values as text, and functions that create elements.
 const data = JSON.parse(document.getElementById("data").textContent);
 
 // ---- columns ----
@@ -10,7 +10,7 @@ function compare(a, b) {
   return typeof a === "number" && typeof b === "number" ? a - b : a < b ? -1 : a > b ? 1 : 0;
 }
 
-// at(i): the value of row i. key(i): a number that sorts as it does, NaN where it is empty.
+// at(i): the value of row i. key(i): a number that sorts like the value; NaN for an empty value.
 function column(found) {
   if ("constant" in found) return { values: [found.constant], code: () => 0, at: () => found.constant, key: () => 0 };
   if ("floats" in found) {
@@ -75,7 +75,7 @@ function element(name, attributes = {}, ...children) {
   made.append(...children);
   return made;
 }
-// An id may break after these.
+// A line may break after these characters of an id.
 const breakable = (text) => text.split(/(?<=[/@=,])|(?<=[a-z]\.)(?=[a-z])/).flatMap((part) => [part, element("wbr")]);
 function shape(name, attributes, text = "") {
   const made = document.createElementNS("http://www.w3.org/2000/svg", name);

@@ -1,4 +1,4 @@
-// A row, opened: its samples, where it comes from, and the command that measures it again.
+// The details of an opened row: its samples, its origin, and the command that measures it again.
 const PROVENANCE = ["suite", "provider", "device", "device_name", "mode", "dtype", "numerics", "layout", "threads",
   "threads_used", "affinity", "isa", "samples", "processes", "interval", "stopped_by", "outliers", "disturbed", "repeated",
   "attempt", "call_overhead_s", "setup_s", "speedup_of_minima", "baseline", "max_error", "error_bound", "scratch_bytes",

@@ -1,4 +1,4 @@
-// The table of rows: sorted, filtered, turned by pages. The last of the scripts, which starts them.
+// The table of rows, with sorting, filters and pages. This script is the last and starts the others.
 const PAGE = 50;
 const FILTERS = [["op", true], ["problem", false], ["kernel", false], ["device", true], ["mode", true], ["status", true], ["threads", true]];
 const SHOWN = [
@@ -105,7 +105,7 @@ function filters() {
   form.addEventListener("submit", (event) => event.preventDefault());
 }
 
-// Each filter is decided once for every distinct value, so that a row costs a look-up.
+// Each filter is evaluated once for each distinct value, so that a row needs only a look-up.
 function passing() {
   const tests = FILTERS.filter(([name]) => inputs[name].value.trim()).map(([name, chosen]) => {
     const wanted = inputs[name].value.trim(), { values, code } = columns[name];
@@ -124,7 +124,7 @@ function update() {
   render();
 }
 
-// A link to what is folded unfolds it.
+// A link to a folded section unfolds the section.
 for (const link of document.querySelectorAll("a[href^='#']")) {
   link.addEventListener("click", () => {
     const fold = document.querySelector(link.getAttribute("href")).closest("details");
