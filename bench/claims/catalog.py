@@ -133,7 +133,7 @@ class Claim(TomlTable, frozen=True):
 class Catalog(TomlTable, frozen=True):
     """The experiments and claims of one TOML file in bench/claims/.
 
-    In the file, `like` names an earlier table of the same kind; keys that a table lacks are those of the named table.
+    A table with the key `like` takes its missing keys from the earlier table with this id.
     """
 
     experiment: tuple[Experiment, ...] = ()
@@ -197,7 +197,7 @@ def claims(only: Iterable[str] = ()) -> list[Claim]:
 def read_table(
     path: Path, kind: type[Any], remedy: str = "", complete: Callable[[dict[str, Any]], object] = dict
 ) -> Any:
-    """Return the contents of a TOML file as `kind`, after `complete` has added what the file leaves out.
+    """Return the contents of a TOML file as `kind`, after `complete` has added missing keys.
 
     Raises UsageError with the file, the key and the remedy.
     """

@@ -1,4 +1,4 @@
-"""The problems of an experiment, the jobs that measure them, the rows that a store has, and ratios between them."""
+"""The problems of an experiment, the jobs that measure them, and the rows that a store has of them."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -125,7 +125,7 @@ def planned(of: str | Experiment, registry: Registry, devices: tuple[str, ...]) 
 
 
 class ExperimentRows:
-    """The rows of an experiment. rows: those with a fair time. failed: those not `ok`. problems: problems by id."""
+    """The rows of an experiment. rows: rows that are `is_fair`. failed: rows that are not `ok`. problems: problems by id."""
 
     def __init__(self, store: Store, experiment: Experiment, layers: list[Layered], results: Iterable[Result]) -> None:
         self.store, self.experiment, self.layers = store, experiment, layers
@@ -169,7 +169,7 @@ class Known:
     """The cases in some runs, and the number of processes of each."""
 
     def __init__(self, store: Store, run_ids: Sequence[str]) -> None:
-        # For a row without a time, more processes would give no time.
+        # A row without a time needs no more processes, since they would give no time either.
         self._runs = [
             {r.case: r.processes if r.status == Status.OK else inf for r, _ in store.results(run_id)}
             for run_id in run_ids

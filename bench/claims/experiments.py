@@ -22,12 +22,12 @@ from kernelmark.bench.report.format import count
 from kernelmark.bench.run.crashes import Workers
 from kernelmark.bench.run.session import Session, run_jobs
 
-#: Seconds after which no problem is begun, since one may take a minute and `claims` promises ten minutes.
+#: Seconds after which no problem is begun, since a problem may take a minute and `claims` promises ten minutes.
 BUDGET_S = 510.0
 
 
 class ExperimentRuns(NamedTuple):
-    """The runs of this machine, the latest last. finished: not interrupted. against: the number of rows that failed."""
+    """The runs of this machine, the latest last. finished: False if interrupted. against: the number of failed rows."""
 
     run_ids: list[str]
     finished: bool = True
@@ -44,7 +44,7 @@ def own_runs(store: Store) -> list[str]:
 def measure_missing(
     store: Store, claims: Sequence[Claim], registry: Registry, say: Callable[[str], None], budget_s: float = BUDGET_S
 ) -> ExperimentRuns:
-    """Measure missing rows of experiments. Raises UsageError if another run uses the GPU. say: takes each message."""
+    """Measure missing rows of experiments. Raises UsageError if another run uses the GPU. say: prints a message."""
     run_ids, devices, here = own_runs(store), choose_devices("auto"), machine()
     by_id = {e.id: e for e in (experiment(claim) for claim in claims if not claim.lacks)}
     known = Known(store, run_ids)

@@ -50,7 +50,7 @@ class ClaimRatio(NamedTuple):
 
 
 class Question(NamedTuple):
-    """A claim's comparison with its data: all rows of the experiment, those to compare, and device prices."""
+    """A claim's comparison with its data: all rows of the experiment, the rows to compare, and device prices."""
 
     contrast: Contrast
     evidence: ExperimentRows
@@ -102,7 +102,7 @@ def against(row: Result, other: Result) -> str:
 
 
 def kernels(q: Question) -> Iterator[ClaimRatio]:
-    """Compare the fastest of some kernels with the fastest of others, problem by problem."""
+    """Compare the fastest kernel of `one` with the fastest kernel of `other`, problem by problem."""
     settings = q.settings
     for setting, rows in settings.items():
         for problem, group in by_problem(rows).items():
@@ -178,7 +178,7 @@ def isas(q: Question) -> Iterator[ClaimRatio]:
 
 
 def _isa_gains(q: Question) -> Iterator[ClaimRatio]:
-    """Yield the gain of an instruction set; size: the number of threads."""
+    """Yield the gain of an instruction set on each number of threads, which is `size`."""
     rows = [r for r in q.rows if r.threads in (q.contrast.counts or (r.threads,))]
     for group in grouped(rows, lambda r: (r.problem, r.kernel, r.mode, r.threads)).values():
         by_isa = {r.isa: r for r in group}

@@ -127,10 +127,10 @@ def make_result(
 ) -> Result:
     """Return the row for a measurement. A result that is not `ok` gets no times, rate or speedup.
 
-    A column has the value of the attribute of the same name in the first of these objects that has one: measurement,
-    job, planned job, problem, kernel.
+    Each column takes its value from the first of these objects that has an attribute of its name: measurement, job,
+    planned job, problem, kernel.
     """
-    values: dict[str, Any] = {"layout": ""}  # not every operation has one
+    values: dict[str, Any] = {"layout": ""}  # not every operation has a layout
     for source in (kernel, problem, planned, planned.job, measured):
         values |= {name: getattr(source, name) for name in _shared(type(source), source)}
     values |= {"run_id": run_id, "kernel": kernel.id, "problem": problem.id, "git_commit": git_commit}

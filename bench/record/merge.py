@@ -235,7 +235,7 @@ def _campaigns(runs: Sequence[tuple[Path, RunFacts]], db: Path, there: Iterable[
 
 
 def _campaign(runs: Sequence[tuple[Path, RunFacts]], db: Path, before: RunFacts | None) -> Campaign:
-    """Return the campaign of the runs with one key. Its shards are in the order of their numbers, not of the files."""
+    """Return the campaign of runs with the same key. Its shards are in the order of their numbers, not of the files."""
     ordered = sorted(runs, key=lambda pair: (_shard_of(pair[1]).index, pair[1]["run_id"], str(pair[0])))
     holder, first = (db, before) if before else ordered[0]
     expected = _agreed(first)

@@ -1,4 +1,4 @@
-"""Read the store by queries that check rows. Most of them yield one row at a time, so that many rows fit in memory."""
+"""Read the store by queries that check rows. Most yield one row at a time, so that a run need not fit in memory."""
 
 import math
 from collections import Counter
@@ -28,7 +28,7 @@ _Sum = Finite | None
 
 
 def _selected(names: Sequence[str]) -> str:
-    """Return columns for a SELECT, in brackets. In quotes, SQLite would take a missing column's name for a text."""
+    """Return columns for a SELECT, in brackets, since SQLite reads the quoted name of a missing column as a text."""
     return ", ".join(f"[{name}]" for name in names)
 
 
@@ -48,7 +48,7 @@ def _all(kind: Any) -> Read:
 
 
 class Reader(Queries):
-    """Queries for the contents of a store. identifies: whether exports name hosts and devices, not hashes of them."""
+    """Queries for the contents of a store. identifies: whether exports show real names of hosts and devices."""
 
     identifies = False
 
@@ -86,7 +86,7 @@ class Reader(Queries):
         return list(self._rows(query, _json(Host), run_id=run_id))
 
     def jobs_begun(self, run_id: str) -> list[stored.JobBegun]:
-        """Return the jobs of a run in the order in which they began, without the rows of lost workers."""
+        """Return the jobs of a run in the order in which they began, without rows of lost workers."""
         query = """
             SELECT min(started_at), suite, isa, group_concat(DISTINCT problem), count(*)
             FROM main.result WHERE run_id = :run_id AND job != '' GROUP BY job ORDER BY 1"""

@@ -22,7 +22,7 @@ Groups = Sequence[Sequence[float]]
 Struct = TypeVar("Struct", bound=msgspec.Struct)
 #: A run's id. Its characters are limited since it appears in file names and printed commands.
 RunId = Annotated[str, msgspec.Meta(pattern=r"\A[A-Za-z0-9_][A-Za-z0-9_.+-]{0,99}\Z")]
-#: Returns the dimensions from the store's text. Raises ValueError.
+#: Decodes dimensions, which the store holds as text. Raises ValueError.
 dims_of = msgspec.json.Decoder(Dims).decode
 #: The shortest and the longest time of a call, in seconds, that a store can hold. The longest is 30 years. The ratio of
 #: any two times is finite.
@@ -113,7 +113,7 @@ class RunFacts(TypedDict):
 
 
 class RowCount(NamedTuple):
-    """The number of a run's rows with this status, device name and `disturbed`. timed: how many have a median."""
+    """The number of a run's rows with this status, device name and `disturbed`. timed: those with a median."""
 
     status: str
     device_name: str
@@ -203,7 +203,7 @@ def result_of(values: Sequence[Any]) -> Result:
 
 
 def checked(rows: list[tuple[Any, ...]], names: tuple[str, ...] = COLUMNS) -> list[tuple[Any, ...]]:
-    """Return the rows after a quick check of their first values, the columns `names`. Raises ValueError."""
+    """Return the rows after a quick check of their first values, whose columns are `names`. Raises ValueError."""
     kind, named = _kinds(names)
     try:
         msgspec.convert(rows, list[kind])  # type: ignore[valid-type]  # made from the names
@@ -239,7 +239,7 @@ def samples_of(blob: bytes) -> "array.array[float]":
 
 
 def check_samples(blobs: Sequence[bytes]) -> None:
-    """Check the samples of rows, of many rows ten times as fast as one by one. Raises ValueError and TypeError."""
+    """Check the samples of many rows at once, ten times as fast as one by one. Raises ValueError and TypeError."""
     if any(len(blob) % 8 for blob in blobs):
         raise ValueError("samples end within a number")
     samples = np.frombuffer(b"".join(blobs))

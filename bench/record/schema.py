@@ -15,7 +15,7 @@ from kernelmark.bench.record.columns import COLUMNS, DEFAULTS, KINDS, REQUIRED, 
 from kernelmark.bench.record.records import Dims
 
 OWN = tuple(name for name in COLUMNS if name != "run_id")
-#: Raise it after a change that older programs cannot read. They ignore unknown columns and tables.
+#: The version of the tables. Raise it for a change that older programs cannot read; they ignore new columns and tables.
 SCHEMA_VERSION = 10
 _TYPES = {int: "INTEGER", float: "REAL", str: "TEXT"}
 
@@ -106,7 +106,7 @@ PRAGMA user_version = {SCHEMA_VERSION};
 
 
 def is_complete(db: sqlite3.Connection) -> bool:
-    """Return whether a store of this schema has all tables and optional columns."""
+    """Return whether the rows of a store of this schema have all optional columns."""
     return set(COLUMNS) - {*REQUIRED} <= _columns(db, "result").keys()
 
 

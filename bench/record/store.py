@@ -68,7 +68,7 @@ def files_of(path: Path) -> dict[str, os.stat_result]:
 class Run(msgspec.Struct, frozen=True):
     """A run's plan, machine and environment, which do not change after it has begun.
 
-    name: the user's name for it, unique in the store, or "". planned: the number of cases of the complete run, if
+    name: the user's name for the run, unique in the store, or "". planned: the number of cases of the complete run, if
     known.
     """
 
@@ -315,7 +315,7 @@ def _open(path: Path, create: bool) -> sqlite3.Connection:
             path.parent.mkdir(parents=True, exist_ok=True)
         if writable:
             db = sqlite3.connect(path, timeout=30)
-        else:  # immutable if no rows are in a WAL
+        else:  # immutable: allowed only if no rows are in a WAL
             how = "mode=ro" if _rows_outside(path) else "mode=ro&immutable=1"
             db = sqlite3.connect(f"{path.absolute().as_uri()}?{how}", timeout=30, uri=True)
         try:
@@ -337,7 +337,7 @@ def _require_sound(db: sqlite3.Connection, path: Path) -> None:
     """Raise UsageError if the file's structure is damaged, since writing to it could lose old and new rows."""
     try:
         report = str(next(db.execute("PRAGMA quick_check(1)"))[0])
-    except sqlite3.OperationalError as error:  # the system may have no descriptor left
+    except sqlite3.OperationalError as error:  # the system may be out of file descriptors
         raise UsageError(f"{path}: cannot be read: {error}; {_REMEDY}") from None
     except (sqlite3.Error, ValueError) as error:
         report = str(error)

@@ -69,7 +69,7 @@ class Floats:
     def extend(self, values: Sequence[Any]) -> None:
         try:
             self.numbers.fromlist([*values])
-        except TypeError:  # one is None, and `fromlist` has added nothing
+        except TypeError:  # a value is None, and `fromlist` has added nothing
             self.numbers.fromlist([nan if value is None else value for value in values])
 
     def __iter__(self) -> Iterator[Any]:
@@ -135,7 +135,7 @@ def _row_class(columns: dict[str, Coded | Floats]) -> Callable[[int], Any]:
 
 
 def cells(values: Sequence[Any]) -> Sequence[str]:
-    """Return a column's cells as csv.writer writes them; "" for None and NaN. By column this is faster than by row."""
+    """Return a column's cells as csv.writer writes them; "" for None and NaN. This is faster than row by row."""
     kinds = set(map(type, values))
     if kinds == {str}:
         joined = "".join(values)

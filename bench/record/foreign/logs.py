@@ -1,4 +1,4 @@
-"""Read from the logs of libraries which problems an application has solved.
+"""Read the problems that an application solved from the logs of its libraries.
 
 The libraries are oneDNN, cuBLAS, cuBLASLt, cuDNN, rocBLAS and hipBLASLt; the CSV of CUTLASS's profiler is read as well.
 
@@ -64,7 +64,7 @@ def read_log(lines: Iterable[str], registry: Registry) -> Logged:
     return Logged(dict(problems), dict(skipped))
 
 
-#: An operation, the fields of its problem or the reason why there is none, and a profiler's number of the problem.
+#: An operation, the fields of its problem (or why there is no problem), and a profiler's number of the problem.
 _Record = tuple[str, dict[str, Any] | NotUnderstood, str]
 
 

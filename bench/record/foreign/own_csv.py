@@ -67,7 +67,7 @@ def recognise(header: str) -> bool:
 
 
 def read(lines: IO[str], file: str) -> list[ForeignRun]:
-    """Return one run with a row for each line; the run's machine has the rows' device names. Raises UsageError."""
+    """Return one run with a row for each line; the rows' device names become the run's machine. Raises UsageError."""
     reader, builder = csv.reader(lines, strict=True), Builder()
     records = ((reader.line_num, fields) for fields in reader if fields)
     try:
@@ -123,7 +123,7 @@ def _values(name: str, texts: tuple[str, ...] | None, where: list[str]) -> Seque
     whole = kind is int
     if (_DIGITS if whole else _PLAIN).fullmatch("".join(texts)):
         known = [text or _EMPTY[default] for text in texts] if "" in texts else texts
-        with suppress(msgspec.DecodeError):  # the last line finds the wrong value
+        with suppress(msgspec.DecodeError):  # the last line of this function finds the wrong value
             return (_WHOLE if whole else _NUMBERS).decode(f"[{','.join(known)}]")
     return [_number(text, name, place) if text else default for text, place in zip(texts, where, strict=True)]
 
