@@ -125,7 +125,7 @@ def planned(of: str | Experiment, registry: Registry, devices: tuple[str, ...]) 
 
 
 class ExperimentRows:
-    """The rows of an experiment. rows: rows that are `is_fair`. failed: rows that are not `ok`. problems: problems by id."""
+    """The rows of an experiment. rows: the `is_fair` rows. failed: rows that are not `ok`. problems: problems by id."""
 
     def __init__(self, store: Store, experiment: Experiment, layers: list[Layered], results: Iterable[Result]) -> None:
         self.store, self.experiment, self.layers = store, experiment, layers
