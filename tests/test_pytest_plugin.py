@@ -36,6 +36,7 @@ def test_a_wrong_kernel_is_a_failed_test_with_its_reason_one_that_cannot_is_a_sk
     assert outcomes(done) == expected
     assert f"wrong: gemm/test.zeros on {NT}: c[0, 0] is 0, expected " in done.stdout
     assert "Traceback" not in done.stdout
+    assert "Benchmark fixture was not used" not in done.stdout
     assert "unsupported: gemm/scipy.dgemm has no f32 path; it has f64" in done.stdout
     assert "1 skipped" in done.stdout
 
