@@ -51,7 +51,7 @@ def measure(
     plugin = kept_plugin(f"{_source(fn)}\n_kernel({parsed.op!r}, **{given!r})({fn.__name__})\n")
     ours = (registry.kernels[base] for base in parsed.baselines)
     bases = [kernel.id for kernel in ours if kernel.device == given["device"] and not kernel.refuses(parsed)]
-    contenders = [name, *beside, *bases]
+    contenders = [name, *([beside] if isinstance(beside, str) else beside), *bases]
     words = [problem, "--json", "--plugin", str(plugin), *(word for glob in contenders for word in ("--kernels", glob))]
     words += [] if db is None else ["--db", str(db)]
     for key, value in options.items():

@@ -85,6 +85,7 @@ def uses_array(problem, x):
         (closure(1), {}, "inner is a closure over value"),
         (uses_array, {}, "uses_array uses ARRAY, which is a ndarray"),
         (of_cell, {"max_tim": 1}, "max_tim is unknown, expected one of .*; did you mean max_time"),
+        (of_cell, {"beside": "gemm/scipi.sgemm"}, "--kernels 'gemm/scipi.sgemm': matches no kernel"),
         (of_cell, {"mode": "warm"}, "'warm' is not one of 'cold', 'hot', 'graph'"),
     ],
 )
