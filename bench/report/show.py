@@ -47,7 +47,7 @@ def run_end(store: Store, run_id: str, page: int = 1) -> Iterator[str]:
         yield totals_table(store.kernel_totals(run_id))
     data = RunData(store, run_id) if tally.total() <= MOST_JUDGED else None
     if data:
-        yield scope_note(data.rows)
+        yield paragraph(scope_note(data.rows), rest="")
     yield ceiling_table(store.ceilings(run_id))
     yield from places(store, run_id)
     if data is None:

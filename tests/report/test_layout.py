@@ -247,11 +247,13 @@ def shown(store, page=1):
     return [paragraph for paragraph in run_page(store, "r1", page) if paragraph]
 
 
-def test_a_page_or_less_is_shown_whole_with_a_verdict_where_two_kernels_have_times(filled):
+def test_a_page_or_less_is_shown_whole_with_a_verdict_where_two_kernels_have_times(filled, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "40")
     store = filled(3)
     *tables, note, tally = shown(store)
     assert [table.split()[0] for table in tables] == [f"copy/m{m}n1/f32" for m in range(3)]
     assert note.startswith("one process cannot show")
+    assert max(map(len, note.splitlines())) <= 40
     assert tally == "3 rows: 3 ok"
     put(store, "copy/m0n1/f32", "copy/a.late")
     first, *_, verdict, tally = shown(store)
