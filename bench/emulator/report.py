@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from kernelmark.bench.emulator.build import HERE
+from kernelmark.bench.report.format import count
 
 #: `// emulator: allow race: last block reads what the fence before the ticket published`
 WAIVER = re.compile(r"//\s*emulator:\s*allow\s+([\w-]+)\s*:?\s*(.*)")
@@ -42,7 +43,7 @@ class Diagnostic:
         where = f"{Path(self.file).name}:{self.line}" if self.file else "(no line)"
         at_line = f" (line {self.other_line})" if self.other_line else ""
         against = f" against {self.other}{at_line}" if self.other else ""
-        return f"{where}: {self.kind}: {self.message}; {self.who}{against}, {self.count} times"
+        return f"{where}: {self.kind}: {self.message}; {self.who}{against}, {count(self.count, 'time')}"
 
 
 def _thread(text: str) -> Thread:
@@ -55,11 +56,11 @@ def located(program: Path, lines: Sequence[str]) -> list[Diagnostic]:
     raw = [line.split("\t")[1:] for line in lines]
     places = lines_of(program, sorted({pc for _, _, *pcs in (words[:4] for words in raw) for pc in pcs if pc != "0"}))
     merged: dict[tuple[str, str, int], Diagnostic] = {}
-    for kind, message, pc, other_pc, named, number, count, who, other in raw:
+    for kind, message, pc, other_pc, named, number, times, who, other in raw:
         file, line = places.get(pc, (named, int(number)))
         threads = _thread(who), _thread(other) if other else None
         other_line = places.get(other_pc, ("", 0))[1]
-        report = Diagnostic(kind, message, file, line, threads[0], int(count), threads[1], other_line)
+        report = Diagnostic(kind, message, file, line, threads[0], int(times), threads[1], other_line)
         same = merged.get((kind, file, line))
         merged[kind, file, line] = replace(same, count=same.count + report.count) if same else report
     return list(merged.values())

@@ -329,5 +329,5 @@ def test_row_that_is_not_written_is_reported() -> None:
     (outcome, *_) = outcomes_of(COPY % "0", Launch("f", 1, 2, ("x", "y", LEADING)), buffers)
     assert [str(report) for report in outcome.reports] == [
         f"(no line): not-written: 8 bytes of y never written, the first at +{LEADING * 4}; "
-        "block (0, 0, 0) thread (0, 0, 0), 1 times"
+        "block (0, 0, 0) thread (0, 0, 0), 1 time"
     ]
