@@ -7,10 +7,9 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from kernelmark.bench.measure.draw import THIRD, Draw
+from kernelmark.bench.measure.draw import Draw
 from kernelmark.bench.plan.dtypes import NUMERICS, numpy_dtype, operand_roundoff
 from kernelmark.bench.plan.kernel import Scratch
-from kernelmark.bench.selftest.wrong.library import nearest, truncated
 from kernelmark.kernels.gemm import _reference
 from kernelmark.kernels.gemm import problem as gemm
 from support.kernels import LAYOUTS, REGISTRY, chosen, drawn, failures, referenced, refusal, set_up, verified
@@ -26,10 +25,6 @@ def _truth(problem, x):
     of_a, of_b = {"N": "...mk", "T": "...km"}[problem.op_a], {"N": "...kn", "T": "...nk"}[problem.op_b]
     c = problem.alpha * np.einsum(f"{of_a},{of_b}->...mn", a, b, order="C", optimize=True)
     return c + problem.beta * x["c"].astype(float) if problem.beta else c
-
-
-def _sigmoid(x):
-    return 0.5 + 0.5 * np.tanh(x / 2)
 
 
 PLAIN = ("", "/beta1", "/alpha-0.5/beta2", "/batch3", "/lda+3/ldb+1/ldc+2", "/beta1/batch2")
@@ -402,51 +397,6 @@ def test_fused_rows_of_an_update_have_no_gradient_of_all_weights():
     scratch = {row.kernel: row.scratch_bytes for row in verified("gemm/m1000n9k3/f32/TN/epi-update", *CPU)}
     assert scratch["gemm/numpy.fused"] == 2 * 2 * 128 * 9 * 4  # 128 rows of x and of room, for each of two threads
     assert scratch["gemm/numpy.two_step"] == 2 * 1000 * 9 * 4
-
-
-def _third_draw(text):
-    problem = REGISTRY.problem(text)
-    draw = Draw(problem, 1)
-    for _ in range(THIRD):
-        draw.redraw()
-    x = draw.views("C")
-    return problem, x, problem.reference(x, draw.rng)
-
-
-@pytest.mark.parametrize("words", ["f32/NT/beta1/epi-bias-relu", "f32/TN/epi-update", "e4m3.f32/NT/scale-blocks"])
-def test_no_operand_of_a_third_draw_has_a_value_above_1(words):
-    _, x, _ = _third_draw(f"gemm/m4000n200k640/{words}")
-    assert {name for name, values in x.items() if np.abs(values.astype(float)).max() > 1} == set()
-
-
-@pytest.mark.parametrize(("numerics", "bits"), [("tf32", truncated(11)), ("bf16", nearest(8))])
-@pytest.mark.parametrize("words", ["m64n64k256/f32/NT/alpha1000", "m32n32k16384/f32/NT"])
-def test_a_sigmoid_of_large_sums_errs_by_its_slope_there(words, numerics, bits):
-    problem, x, reference = _third_draw(f"gemm/{words}/epi-sigmoid")
-    c, cut = (_sigmoid(_truth(problem, {name: of(x[name]) for name in "ab"})) for of in (np.array, bits))
-    wrong = [0 * c, 0 * c + 0.5, 1 - c]
-    if (numerics, problem.k) == ("tf32", 16384):
-        wrong.append(np.clip(0.2 * _truth(problem, x) + 0.5, 0, 1))
-    reasons = [problem.check({"c": c.astype(np.float32)}, reference, numerics).reason for c in (c, cut, *wrong)]
-    assert reasons[:2] == [None, None]
-    assert all(reasons[2:])
-
-
-@pytest.mark.parametrize("words", ["alpha0/beta3", "alpha0/beta1.5", "alpha0/beta1.002", "alpha1e-06/beta3"])
-@pytest.mark.parametrize("dtype", ["bf16", "f16", "e4m3.bf16"])
-def test_c_times_a_factor_of_few_bits_may_often_lie_half_way_between_stored_numbers(dtype, words):
-    problem, x, reference = referenced(f"gemm/m256n256k64/{dtype}/NT/{words}")
-    exact = _truth(problem, x)
-    nearest = exact.astype(x["c"].dtype)
-    assert problem.check({"c": nearest}, reference, dtype.partition(".")[0]).reason is None
-    exact *= 1.01
-    assert problem.check({"c": exact.astype(x["c"].dtype)}, reference, dtype.partition(".")[0]).reason
-
-
-def test_a_sigmoid_of_small_sums_by_strassens_algorithm_may_be_rounded():
-    problem, x, reference = _third_draw("gemm/m64n64k64/f32/NN/alpha0.001/epi-sigmoid")
-    c = 1 / (1 + np.exp(-_truth(problem, x).astype(np.float32)))
-    assert problem.check({"c": c}, reference, "strassen").reason is None
 
 
 def test_activations_of_large_problems_are_compared_element_by_element(monkeypatch):
