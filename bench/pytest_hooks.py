@@ -54,10 +54,13 @@ def pytest_configure(config: pytest.Config) -> None:
     for name, value in DEFAULTS.items():
         if not hasattr(config.option, name):
             setattr(config.option, name, copy(value))
-    given = any(config.getoption(name) != value for name, value in DEFAULTS.items())
-    if given and not config.pluginmanager.has_plugin("benchmark"):
+    if _given(config) and not config.pluginmanager.has_plugin("benchmark"):
         complaint = "options --km-... need pytest-benchmark, which is missing or switched off"
         raise pytest.UsageError(f"kernelmark: {complaint}; pip install 'kernelmark[pytest]'")
+
+
+def _given(config: pytest.Config) -> bool:
+    return any(config.getoption(name) != value for name, value in DEFAULTS.items())
 
 
 def _add(group: pytest.OptionGroup, option: Option) -> None:
@@ -200,6 +203,9 @@ def km_measure(request: pytest.FixtureRequest) -> Any:
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
     """Print the tables with GFLOP/s and speedup, which pytest-benchmark's table lacks."""
     bridge = config.stash.get(_BRIDGE, None)
+    if bridge is None and _given(config):
+        remedy = "add --pyargs kernelmark.bench --benchmark-only"
+        terminalreporter.write_line(f"kernelmark: --km-... given but no case collected; {remedy}")
     if bridge is None or bridge.opened is None:
         return
     _, session = bridge.opened

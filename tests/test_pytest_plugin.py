@@ -147,6 +147,12 @@ def test_bad_usage_is_told_in_one_line_without_a_traceback(bench, tmp_path, word
     assert "plugin.py" not in text
 
 
+def test_options_without_a_case_are_reported_with_the_words_that_collect_cases(python_in, tmp_path):
+    done = python_in(tmp_path, "-m", "pytest", "-p", "no:cacheprovider", "--benchmark-only", "--km-suite", NT)
+    assert done.returncode == pytest.ExitCode.NO_TESTS_COLLECTED
+    assert "kernelmark: --km-... given but no case collected; add --pyargs kernelmark.bench --ben" in done.stdout
+
+
 def test_kernelmark_is_inert_in_another_projects_tests(python_in, tmp_path):
     (tmp_path / "test_mine.py").write_text(
         "import sys\n\ndef test_mine(benchmark):\n    benchmark(sum, [1])\n"
