@@ -39,7 +39,7 @@ along = "r"
 FEW = " ".join(
     f"--kernels '*/{name}'"
     for name in (
-        *("numpy.matmul", "numpy.widened", "numpy.grouped", "numpy.copyto", "numpy.out", "numba.serial", "mine.*"),
+        *("numpy.matmul", "numpy.widened", "numpy.grouped", "numpy.copyto", "numpy.out", "numba.serial"),
         *("scipy.pocketfft", "openblas.imatcopy", "cpu.host_serial", "cpu.im2col"),
     )
 )
@@ -78,7 +78,6 @@ FAST = ("--km-max-time 0.01", "--km-no-ceilings")
 BESIDES = {
     "kernelmark run ": ("--mode hot", "--max-time 0.01", "--no-ceilings", FEW),
     "kernelmark verify": (FEW,),
-    "kernelmark inspect": ("--kernels gemm/cuda.tiled",),
     "kernelmark watch": ("--once",),
     "kernelmark tune": ("--budget 8", "--max-time 0.01", "--processes 2", "--spread 0", "--no-ceilings"),
     "pytest": ("--km-suite small.toml", "--km-kernels '*/numpy.matmul'", "--km-mode hot", *FAST),
@@ -105,7 +104,8 @@ def reduced(command):
     command = REPLACED.get(command, command)
     besides = [option for first, options in BESIDES.items() if command.startswith(first) for option in options]
     missing = [option for option in besides if option.split()[0] not in command]
-    words = shlex.split(" ".join([command, *missing]))
+    mine = ["--kernels '*/mine.*'"] * ("--plugin " in command and FEW in missing)
+    words = shlex.split(" ".join([command, *missing, *mine]))
     return ["small.toml" if word in _suites() else SMALLER.get(word, word) for word in words]
 
 
