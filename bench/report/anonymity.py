@@ -60,12 +60,17 @@ def facts(store: Reader, run_id: str) -> dict[str, Any]:
 
 def nameless_run(run: Mapping[str, Any]) -> dict[str, Any]:
     """Return the facts of a run; the UUIDs of its GPUs are hashed, and the names in environment variables masked."""
-    plan, environment, masked = {**run["plan"]}, {**run["environment"]}, mask()
+    plan, masked = {**run["plan"]}, mask()
     if isinstance(gpus := plan.get("gpus"), list):
         plan["gpus"] = [hidden("device_uuid", str(gpu)) for gpu in gpus]
-    if variables := environment.get("variables"):
-        environment["variables"] = {name: masked(str(value)) for name, value in variables.items()}
-    return {**run, "plan": plan, "environment": environment}
+    if isinstance(shards := plan.get("shards"), list):  # of a merged run
+        plan["shards"] = [{**shard, "environment": _nameless(shard["environment"], masked)} for shard in shards]
+    return {**run, "plan": plan, "environment": _nameless(run["environment"], masked)}
+
+
+def _nameless(environment: Mapping[str, Any], masked: Mask) -> dict[str, Any]:
+    variables = {name: masked(str(value)) for name, value in (environment.get("variables") or {}).items()}
+    return {**environment, **({"variables": variables} if variables else {})}
 
 
 def mask(hosts: Iterable[str] = ()) -> Mask:

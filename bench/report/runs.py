@@ -212,15 +212,19 @@ def differences(base: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
 
 def _told(value: Any) -> str:
     """Return `a, b` for a list, and `none` for a missing value."""
-    if value in (None, [], ""):
+    if value in (None, []):
         return "none"
-    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value) or '""'
 
 
 def settings_of(run: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings that may differ between runs on one machine: commit, plan, versions, variables."""
+    """Return the settings that may differ between runs on one machine: commit, plan, versions, variables.
+
+    The parts of a merged run are left out, since their ids and times always differ.
+    """
     run = nameless_run(run)
+    plan = {name: value for name, value in run["plan"].items() if name != "shards"}
     environment = run["environment"]
     nested = {name: value for part in environment.values() if isinstance(part, dict) for name, value in part.items()}
     flat = {name: value for name, value in environment.items() if not isinstance(value, dict)}
-    return {"git_commit": run["git_commit"], **run["plan"], **flat, **nested}
+    return {"git_commit": run["git_commit"], **plan, **flat, **nested}

@@ -112,10 +112,14 @@ def test_markdown_begins_with_problems_x_kernels_where_these_are_a_few_and_ends_
 
 
 def test_the_metadata_of_parquet_have_hashes_of_uuids_and_users_unless_they_are_asked_for(store):
-    begin(store, plan={"gpus": ["GPU-c0ffee"]}, environment={"variables": {"CUDA_PATH": "/home/jane"}})
+    environment = {"variables": {"CUDA_PATH": "/home/jane"}}
+    plan = {"gpus": ["GPU-c0ffee"], "shards": [{"run_id": "s1", "environment": environment}]}
+    begin(store, plan=plan, environment=environment)
     facts = parquet._facts(store, "r1")
-    assert facts["plan"] == {"gpus": [hashed("uuid", "GPU-c0ffee")]}
-    assert facts["environment"]["variables"] == {"CUDA_PATH": f"/home/{hashed('user', 'jane')}"}
+    masked = {"variables": {"CUDA_PATH": f"/home/{hashed('user', 'jane')}"}}
+    shards = [{"run_id": "s1", "environment": masked}]
+    assert facts["plan"] == {"gpus": [hashed("uuid", "GPU-c0ffee")], "shards": shards}
+    assert facts["environment"]["variables"] == masked["variables"]
     store.identifies = True
     facts = parquet._facts(store, "r1")
     assert (facts["plan"]["gpus"], facts["environment"]["variables"]) == (["GPU-c0ffee"], {"CUDA_PATH": "/home/jane"})
