@@ -19,7 +19,7 @@ from kernelmark.bench.plan.registry import Registry
 from kernelmark.bench.plan.status import Status
 from kernelmark.bench.record.columns import Result
 from kernelmark.bench.record.store import Store
-from kernelmark.bench.report.contest import APART, TIE, Ratio
+from kernelmark.bench.report.contest import APART, BEYOND, TIE, Ratio
 from kernelmark.bench.report.format import count, time
 from kernelmark.bench.report.networks import PASSES, total
 
@@ -246,8 +246,12 @@ def _missing(claim: Claim, tested: Experiment, q: Question, hardware: Hardware) 
 
 
 def _reasons(failed: Sequence[Result]) -> str:
-    shown = "; ".join(f"{r.kernel} on {r.problem}: {r.status}: {r.reason}" for r in failed[:2])
+    shown = "; ".join(f"{r.kernel} on {r.problem}: {_reason(r)}" for r in failed[:2])
     return shown + (f"; and {len(failed) - 2} more" if len(failed) > 2 else "")
+
+
+def _reason(r: Result) -> str:
+    return BEYOND if r.status == Status.OK else f"{r.status}: {r.reason}"
 
 
 def _unanswered(claim: Claim, evidence: ExperimentRows, answered: Container[str]) -> list[str]:

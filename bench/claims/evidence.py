@@ -9,6 +9,7 @@ import msgspec
 
 from kernelmark.bench.claims.catalog import Experiment, experiment_named
 from kernelmark.bench.measure.cpu import cpu_count
+from kernelmark.bench.measure.disturbance import ran_beyond
 from kernelmark.bench.plan.case import Job, Plan, PlannedJob, case_of, jobs
 from kernelmark.bench.plan.globs import matches
 from kernelmark.bench.plan.modes import Mode
@@ -125,7 +126,10 @@ def planned(of: str | Experiment, registry: Registry, devices: tuple[str, ...]) 
 
 
 class ExperimentRows:
-    """The rows of an experiment. rows: the `is_fair` rows. failed: rows that are not `ok`. problems: problems by id."""
+    """The rows of an experiment. rows: the `is_fair` rows. failed: rows not `ok`, or of more CPUs than their own.
+
+    problems: problems by id.
+    """
 
     def __init__(self, store: Store, experiment: Experiment, layers: list[Layered], results: Iterable[Result]) -> None:
         self.store, self.experiment, self.layers = store, experiment, layers
@@ -133,7 +137,7 @@ class ExperimentRows:
         order = {name: i for i, name in enumerate(self.problems)}
         self.all = sorted(results, key=lambda r: order[r.problem])
         self.rows = [r for r in self.all if is_fair(r)]
-        self.failed = [r for r in self.all if r.status != Status.OK]
+        self.failed = [r for r in self.all if r.status != Status.OK or ran_beyond(r.disturbed)]
 
 
 def gather(

@@ -7,7 +7,8 @@ from kernelmark.bench.claims import views
 from kernelmark.bench.claims.answer import claims_rows, side
 from kernelmark.bench.claims.catalog import Confirm, claims, experiment
 from kernelmark.bench.claims.evidence import Known, entries, planned, thread_counts
-from kernelmark.bench.report.contest import Ratio
+from kernelmark.bench.measure.disturbance import beyond
+from kernelmark.bench.report.contest import BEYOND, Ratio
 from support.texts import csv_rows, text_of
 
 NT, NN = (f"gemm/m1024n2048k26752/f32/{layout}" for layout in ("NT", "NN"))
@@ -122,17 +123,21 @@ def test_failures_are_what_is_missing_and_are_named_in_the_csv(put, verdict):
     assert (row["verdict"], row["run_ids"], row["rows"]) == ("not measured", "r1", answer.rows[0])
 
 
-@pytest.mark.parametrize(("status", "verdict_"), [("oom", "depends"), ("unsupported", "confirmed")])
-def test_a_claim_is_not_confirmed_if_a_kernel_failed_on_a_problem(put, verdict, status, verdict_):
+@pytest.mark.parametrize(
+    ("status", "verdict_", "reason"),
+    [("oom", "depends", "oom: needs 3 GB"), ("unsupported", "confirmed", ""), ("ok", "depends", BEYOND)],
+)
+def test_a_claim_is_not_confirmed_if_a_kernel_failed_on_a_problem(put, verdict, status, verdict_, reason):
     first, second = (f"gemm/m{m}n2048k1024/f32/TN/alpha-0.01/beta1" for m in (2048, 4096))
     for problem in (first, second):
         put("gemm/scipy.sgemm", problem, 1.0)
     put("gemm/scipy.two_step", first, 2.0)
-    put("gemm/scipy.two_step", second, 1.0, status=status, reason="needs 3 GB", time_s_median=None)
+    values = {"disturbed": beyond("2, 3")} if status == "ok" else {"reason": "needs 3 GB", "time_s_median": None}
+    put("gemm/scipy.two_step", second, 1.0, status=status, **values)
     answer = verdict("beta")
     assert answer.verdict == verdict_
-    note = f"no number for 1 problem: gemm/scipy.two_step on {second}: oom: needs 3 GB"
-    assert (note in answer.notes) is (status == "oom")
+    note = f"no number for 1 problem: gemm/scipy.two_step on {second}: {reason}"
+    assert (note in answer.notes) is bool(reason)
 
 
 def test_a_run_without_rows_says_which_would_be_needed(store, put, verdict):
