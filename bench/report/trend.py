@@ -5,6 +5,7 @@ all tests of a command. A run of one process is shown but not tested.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache
 from itertools import groupby, islice, pairwise
 from sys import intern
 from typing import IO, Any
@@ -27,8 +28,9 @@ from kernelmark.bench.report.welch import ALPHA, holm, welch
 MARGIN = 0.02
 #: The host and the device's UUID of a row; "" if unknown.
 Place = tuple[str, str]
-#: A function that returns the place and the run of a case's point, by the indices of both.
-Facts = Callable[[int, int], tuple[Place, RunFacts]]
+#: The place of a case's point and the settings of its run; a function that returns them by the indices of both.
+PointFacts = tuple[Place, dict[str, Any]]
+Facts = Callable[[int, int], PointFacts]
 #: Pairs that are tested at once; the most cases and steps that are printed; the most cases printed run by run.
 CHUNK, LISTED, IN_FULL = 2000, 50, 3
 
@@ -110,8 +112,12 @@ def trend(store: Store, subject: str, text: str, problems: Iterable[str] = (), m
                 pairs = ((row.host, row.device_uuid) for row in case_rows)
                 places.append([known.setdefault(pair, pair) for pair in pairs])
 
-    def facts(at: int, place: int) -> tuple[Place, RunFacts]:
-        return places[at][place], runs[cases[at].points[place].run_id]
+    @cache
+    def settings(run_id: str) -> dict[str, Any]:
+        return settings_of(runs[run_id])
+
+    def facts(at: int, place: int) -> tuple[Place, dict[str, Any]]:
+        return places[at][place], settings(cases[at].points[place].run_id)
 
     return TrendDocument(subject, margin, single, _find_steps(cases, medians, facts, margin), cases)
 
@@ -169,17 +175,17 @@ def _pairs(cases: Iterable[TrendCase]) -> Iterator[tuple[int, int, int, bool]]:
             yield at, tested[0], tested[-1], True
 
 
-def _changed(since: TrendPoint, to: TrendPoint, old: tuple[Place, RunFacts], now: tuple[Place, RunFacts]) -> list[str]:
+def _changed(since: TrendPoint, to: TrendPoint, old: PointFacts, now: PointFacts) -> list[str]:
     """Return the differences between two points, other than the time, and between their runs' settings."""
     fields = (("commit", "git_commit", 8), ("kernelmark", "kernelmark", 99), ("tile", "tunables", 999))
     changes = [(name, getattr(since, field)[:most], getattr(to, field)[:most]) for name, field, most in fields]
-    was, are = (dict.fromkeys(point.versions.split(", ")) for point in (since, to))
+    was, are = (dict.fromkeys(point.versions.split("; ")) for point in (since, to))
     gone, new = ([a for a in versions if a not in other] for versions, other in ((was, are), (are, was)))
-    changes.append(("versions", ", ".join(gone), ", ".join(new)))
+    changes.append(("versions", "; ".join(gone), "; ".join(new)))
     places = zip(NAMES, old[0], now[0], strict=True)
     changes += [(name, hidden(name, a), hidden(name, b)) for name, a, b in places if a and b]
     named = {"git_commit", "kernelmark", "tiles", "tunes", *(version.rpartition(" ")[0] for version in (*gone, *new))}
-    settings = ({k: v for k, v in settings_of(run).items() if k not in named} for _, run in (old, now))
+    settings = ({k: v for k, v in known.items() if k not in named} for _, known in (old, now))
     return [f"{name}: {a or 'none'} -> {b or 'none'}" for name, a, b in changes if a != b] + differences(*settings)
 
 

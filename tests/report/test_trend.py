@@ -29,7 +29,7 @@ SERIES = [
 @pytest.fixture
 def history(store):
     for i in range(8):
-        commit, versions = ("a" * 40, "numpy 2.4.5, openblas 0.3") if i < 4 else ("b" * 40, "numpy 2.4.6, openblas 0.3")
+        commit, versions = ("a" * 40, "numpy 2.4.5; openblas 0.3") if i < 4 else ("b" * 40, "numpy 2.4.6; openblas 0.3")
         begin(store, f"r{i + 1}", started_at=f"2026-01-0{i + 1}T10:00:00+00:00", git_commit=commit)
         for name, factors, medians, _ in SERIES:
             columns = {"kernel": f"copy/a.{name}", "versions": versions, "run_id": f"r{i + 1}"}
@@ -70,7 +70,7 @@ def test_a_step_names_each_setting_and_the_host_that_changed(store):
             "variables": {"OPENBLAS_NUM_THREADS": threads, "CUDA_PATH": f"/home/{host}"},
         }
         begin(store, f"r{i}", started_at=f"2026-01-0{i + 1}", environment=environment, plan=plans[i])
-        columns = {"host": host, "device_uuid": "GPU-1" * i, "versions": f"numpy 2.4.{i}"}
+        columns = {"host": host, "device_uuid": "GPU-1" * i, "versions": f"numpy 2.4.{i}; openblas 0.3"}
         add(store, f"r{i}", "m3n5/f32", times(1 + i), **columns)
     ((step,),) = (case.steps for case in trend(store, "copy", "", ["copy/m3n5/f32"]).cases)
     assert step.changed == [
