@@ -203,7 +203,7 @@ def km_measure(request: pytest.FixtureRequest) -> Any:
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
     """Print the tables with GFLOP/s and speedup, which pytest-benchmark's table lacks."""
     bridge = config.stash.get(_BRIDGE, None)
-    if bridge is None and _given(config):
+    if bridge is None and _given(config) and _REFUSED not in config.stash:
         remedy = "add --pyargs kernelmark.bench --benchmark-only"
         terminalreporter.write_line(f"kernelmark: --km-... given but no case collected; {remedy}")
     if bridge is None or bridge.opened is None:

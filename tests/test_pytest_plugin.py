@@ -145,6 +145,7 @@ def test_bad_usage_is_told_in_one_line_without_a_traceback(bench, tmp_path, word
     assert "kernelmark: " in line or "argument --km-" in line
     assert "Traceback" not in text
     assert "plugin.py" not in text
+    assert "no case collected" not in text
 
 
 def test_options_without_a_case_are_reported_with_the_words_that_collect_cases(python_in, tmp_path):
