@@ -11,7 +11,7 @@ import numpy as np
 from kernelmark.bench.plan.status import AGAINST, Status
 from kernelmark.bench.record.records import CaseRow
 from kernelmark.bench.record.store import Store
-from kernelmark.bench.report.anonymity import NAMES, hidden
+from kernelmark.bench.report.anonymity import NAMES
 from kernelmark.bench.report.welch import ALPHA, Welch, detectable, holm, welch
 
 SAME, FASTER, SLOWER, UNCLEAR, REGRESSED, UNTIMED = "same", "faster", "slower", "unclear", "regressed", "untimed"
@@ -48,7 +48,7 @@ class Comparison:
 
     base_only, new_only: the numbers of cases that only one run has; vanished: the `ok` cases of BASE that NEW lacks;
     timed: the number of cases with a time in both runs; alone: the number of timed cases with a single process in BASE
-    or NEW; devices: pairs of device names that differ; places: pairs of hosts, and of UUIDs, that differ, as hashes.
+    or NEW; devices: pairs of device names that differ; places: pairs of hosts, and of UUIDs, that differ.
     """
 
     def __init__(self, base: Side, new: Side, margin: float) -> None:
@@ -68,8 +68,7 @@ class Comparison:
             self.devices |= {(a.device_name, b.device_name) for a, b in pairs if a.device_name != b.device_name}
             for name, differing in self.places.items():
                 both = ((getattr(a, name), getattr(b, name)) for a, b in pairs)
-                known = ((old, now) for old, now in both if old and now and old != now)
-                differing.update((hidden(name, old), hidden(name, now)) for old, now in known)
+                differing.update((old, now) for old, now in both if old and now and old != now)
         self.p_holm = holm(np.asarray(self._p))
 
     def _counted(self) -> Iterator[Pair]:

@@ -22,6 +22,7 @@ from kernelmark.bench.plan.status import Status
 from kernelmark.bench.plan.text import as_json
 from kernelmark.bench.record.records import CaseRow
 from kernelmark.bench.record.store import Store
+from kernelmark.bench.report.anonymity import hidden
 from kernelmark.bench.report.export import check_writable, opened
 from kernelmark.bench.report.format import count, ends, percent, seconds
 from kernelmark.bench.report.layout import TableColumn, paragraph, table_of
@@ -316,8 +317,9 @@ def _coarse(machine: Mapping[str, Any], other: Mapping[str, Any] | None = None) 
 
 def _places(comparison: Comparison) -> list[str]:
     """Return the differences between the hosts and the GPUs that measured the cases, which may be of one model."""
-    sides = ((name, zip(*pairs, strict=True)) for name, pairs in comparison.places.items() if pairs)
-    return [f"{name}: {' -> '.join(', '.join(sorted(set(side))) for side in both)}" for name, both in sides]
+    sides = [(name, zip(*pairs, strict=True)) for name, pairs in comparison.places.items() if pairs]
+    known = [(name, [sorted({hidden(name, place) for place in side}) for side in both]) for name, both in sides]
+    return [f"{name}: {', '.join(old)} -> {', '.join(now)}" for name, (old, now) in known]
 
 
 def _check_tiles(base: Mapping[str, Any], new: Mapping[str, Any], anyway: bool) -> None:

@@ -57,8 +57,8 @@ def write_report(
 ) -> Path:
     """Write the report to `folder`, with figures as SVG and optionally PDF, and return the page's path.
 
-    claims: texts on claims, from `statements` in bench/claims/views.py. The same data give the same bytes. Raises
-    UsageError if a package is missing or a file cannot be written.
+    claims: texts on claims, from `statements` in bench/claims/views.py. On one machine, the same data give the same
+    bytes. Raises UsageError if a package is missing or a file cannot be written.
     """
     for module in ("jinja2", "matplotlib"):
         if find_spec(module) is None:
@@ -106,7 +106,7 @@ def _write_page(
     drawn = list(figures.draw(planned, folder / "figures", pdf))
     _forget(folder / "figures", drawn)
     environment = json.dumps(facts(data.store, data.run_id), indent=2, sort_keys=True)
-    text = mask()(method.paragraph(data))
+    text = mask({r.host for r in data.rows if r.host})(method.paragraph(data))
     (folder / "environment.json").write_text(environment + "\n", encoding="utf-8")
     (folder / "method.txt").write_text(text + "\n", encoding="utf-8")
     parts = {"claims": None if data.tunes else claims, "method": text, "environment": environment, "tables": tables}

@@ -116,8 +116,9 @@ def _below(rows: Sequence[Result], timed: Sequence[Result]) -> Iterator[str]:
     if names := ", ".join(dict.fromkeys(fmt.short(r.kernel) for r in timed if by_name_only(r))):
         yield f"* in place by name only, with scratch of more than a tenth of the matrix: {names}"
     yield from filter(None, map(correct, rows))
+    threads = _titled_threads(rows)
     for r in (r for r in rows if r.status != Status.OK):
-        where = f" (t{r.threads})" * (r.device == "cpu" and r.threads != _titled_threads(rows))
+        where = f" (t{r.threads})" * (r.device == "cpu" and r.threads != threads)
         yield f"{r.status}: {r.kernel}{where}: {r.reason}"
 
 

@@ -182,7 +182,9 @@ class Raced(NamedTuple):
         row = self.rows.get(self.tunes.overall)
         if row is None or row.status != Status.OK:
             return row.status if row else "not measured"
-        return APART if is_fair(row) and is_fair(self.default) else BEYOND
+        if not (is_fair(row) and is_fair(self.default)):
+            return BEYOND
+        return "too few samples" if row.job == self.default.job else APART
 
     @property
     def regret(self) -> float:

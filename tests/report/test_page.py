@@ -299,7 +299,7 @@ def test_machine_versions_seed_mode_and_limits_are_named(store):
         "Some CPU (2 of 4 logical CPUs, 32.0 MB of last-level cache, 8.00 GB of memory)",
         "numpy 2.4.6; BLAS: openblas 0.3",
         "from seed 3, with random bits of each process",
-        "In cold mode the operands rotate",
+        "In cold mode calls rotate over sets of operands",
         "narrower than 1 % of it or 0.5 s a case",
         "25 cases",
         "24 were ok, 1 was wrong",
