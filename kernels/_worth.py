@@ -11,7 +11,7 @@ from typing import Concatenate, ParamSpec, Protocol, TypeVar, cast
 
 import numpy as np
 
-from kernelmark import Launch
+from kernelmark import Launch, Unsupported
 from kernelmark.kernels._ahead import ahead
 from kernelmark.kernels._host import registers
 
@@ -78,7 +78,10 @@ def _compile() -> None:
 
 def pays(problem: Sized, threads: int, compiled: bool) -> bool:
     """Return whether several threads save more time on a problem than launching them takes."""
-    flop_per_s, bytes_per_s = rates()
+    try:
+        flop_per_s, bytes_per_s = rates()
+    except Unsupported:  # Numba has no fused multiply-adds to measure here, as with --isa sse
+        return True
     alone_s = problem.flop / flop_per_s + problem.traffic_bytes / bytes_per_s
     return alone_s * (1 - 1 / threads) > LAUNCHES * launch_s(threads, compiled)
 

@@ -9,7 +9,6 @@ from kernelmark import Array, Launch, kernel
 from kernelmark.kernels._fftw import as_complex
 from kernelmark.kernels._fftw import plan as fftw_plan
 from kernelmark.kernels._launches import in_turn
-from kernelmark.kernels._worth import threads_that_pay
 from kernelmark.kernels.fft.problem import FftOperands, FftProblem
 
 #: With norm `forward`, only the forward transform divides by N, so this inverse does not.
@@ -23,7 +22,6 @@ def _arrays(problem: FftProblem, x: FftOperands) -> tuple[Array, Array]:
 
 
 @kernel("fft", provider="pyfftw", device="cpu", modules=("pyfftw",), threaded=True)
-@threads_that_pay(compiled=False)
 def plan(problem: FftProblem, x: FftOperands) -> Launch:
     """FFTW, planned by pyFFTW; two-dimensional c2r works on a copy of its input, which FFTW destroys."""
     source, target = _arrays(problem, x)
@@ -48,7 +46,6 @@ def _pocketfft_bytes(problem: FftProblem) -> int:
 
 
 @kernel("fft", provider="scipy", device="cpu", modules=("scipy",), threaded=True, library_scratch=_pocketfft_bytes)
-@threads_that_pay(compiled=False)
 def pocketfft(problem: FftProblem, x: FftOperands) -> Launch:
     """SciPy's pocketfft, with its result copied to the output."""
     from scipy import fft

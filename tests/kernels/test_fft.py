@@ -14,7 +14,6 @@ import pytest
 
 import kernelmark.kernels._fftw as fftw
 from kernelmark.bench.plan.suites import find_suite
-from kernelmark.kernels import _worth
 from support.emulated import host_compiler
 from support.kernels import REGISTRY, chosen, failures, set_up
 
@@ -84,14 +83,6 @@ def test_every_cpu_kernel_is_right(dtype, kind, plans):
         kernels = [k.id for k in known if not k.outside(problem)]
         assert len(kernels) == 3
         assert not failures(problem.id, *kernels, threads=1 + i % 2), problem.id  # the other number with another kind
-
-
-@pytest.mark.parametrize("kernel", ["fft/pyfftw.plan", "fft/scipy.pocketfft"])
-def test_a_transform_takes_one_thread_where_several_do_not_pay(kernel, monkeypatch, plans):
-    monkeypatch.setattr(_worth, "pays", lambda problem, threads, compiled: False)
-    x = SimpleNamespace(threads=2, chose=dict, **{name: np.zeros((1, 1, 8, 2), np.float32) for name in "xy"})
-    REGISTRY.kernels[kernel].launch(REGISTRY.problem("fft/b1h1w8/f32/c2c"), x)
-    assert x.threads == 1
 
 
 @pytest.mark.parametrize("kind", KINDS)
