@@ -87,8 +87,10 @@ def unfit(plan: Plan, planned_jobs: Sequence[PlannedJob], registry: Registry) ->
     """Return why the selected kernels of plug-ins without a kernel in the jobs are in none of them."""
     used = {registry.kernels[name].module for planned in planned_jobs for name in planned.job.kernels}
     unused = [k for k in registry.kernels.values() if k.module.startswith(PLUGIN_MODULE) and k.module not in used]
-    names = dict.fromkeys(name for planned in planned_jobs for name in planned.job.problems if unused)
-    return _outside(unused, map(registry.problem, names), plan)
+    firsts: dict[str, str] = {}
+    for name in (name for planned in planned_jobs for name in planned.job.problems if unused):
+        firsts.setdefault(name.partition("/")[0], name)
+    return _outside(unused, map(registry.problem, firsts.values()), plan)
 
 
 def _outside(kernels: Iterable[Kernel], problems: Iterable[Problem], plan: Plan) -> list[str]:
