@@ -59,7 +59,7 @@ def settle() -> None:
 
 def awake_cpus() -> float:
     """Return the number of CPUs that threads of this process keep busy while no call is made."""
-    settle()
+    pause(2 * SETTLE_S)  # the rounds of libgomp's idle threads take twice as long on some CPUs
     used_s, began_s = time.process_time(), now()
     pause(AWAKE_S)
     return float(time.process_time() - used_s) / (now() - began_s)

@@ -114,8 +114,8 @@ class Turns:
     def _close(self, marks: dict[str, Mark], seconds: float) -> None:
         """Keep the window, or discard it to be repeated; then let contenders with enough samples stop."""
         windows = {device: monitor.look() for device, monitor in self._monitors.items()}
-        if left := self._left_running():
-            windows = {at: msgspec.structs.replace(seen, causes=seen.causes | left) for at, seen in windows.items()}
+        if (left := self._left_running()) and (seen := windows.get("cpu")):  # calls on a GPU do not wait for the host
+            windows["cpu"] = msgspec.structs.replace(seen, causes=seen.causes | left)
         taken = [(self._series[name], marks[name]) for name in self._active]
         longest_s = max((series.longest_s(mark) for series, mark in taken), default=0.0)
         disturbed = any(window.causes for window in windows.values())

@@ -335,12 +335,14 @@ class Workers(AbstractContextManager["Workers", None]):
         timed = [row.entrant for row in reply.rows if row.interval]
         again = worker.ask(job.only(timed), self.progress) if timed else Reply()
         self._had_company = True
-        if isinstance(again, Death):
+        if isinstance(again, Death) or again.replaced:
             return again
+        more = f", and for {worker.stopped_s:.2g} s meanwhile" if timed and worker.stopped_s else ""
         for row in filter(lambda row: row.interval, again.rows):
-            row.note(f"measured again, since kernelmark had been stopped for {stopped_s:.2g} s")
+            row.note(f"measured again, since kernelmark had been stopped for {stopped_s:.2g} s{more}")
         rows = {row.entrant: row for row in (*reply.rows, *again.rows)}
-        return msgspec.structs.replace(reply, rows=list(rows.values()))
+        is_awake = reply.is_awake or again.is_awake
+        return msgspec.structs.replace(reply, rows=list(rows.values()), is_awake=is_awake)
 
     def _survive(self, job: Job, key: WorkerKey, attempt: int = 1, killed: tuple[Death, ...] = ()) -> list[Measurement]:
         """Run the job, and again without the contenders that ended their worker, until a worker returns rows.
