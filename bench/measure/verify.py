@@ -97,7 +97,8 @@ def verify(
         took_s = now() - began
         for read in [read for spot in spots for read in spot.early_reads()]:
             read()
-    verdict = check(kernel, problem, operands.outputs(kernel.order), references, called)
+    kept = operands.snapshot(None) if spots and operands.is_restored else None  # a check may overwrite its arguments
+    verdict = check(kernel, problem, operands.outputs(kernel.order, kept), references, called)
     if damage := operands.repaired(draw):
         verdict = msgspec.structs.replace(verdict, reason=verdict.reason or damage)
     if not verdict.reason and (late := next((spot.operand for spot in spots if spot.was_late()), None)):
