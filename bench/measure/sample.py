@@ -12,6 +12,7 @@ import secrets
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from itertools import cycle, islice
 from typing import NamedTuple
 
 from kernelmark.bench.measure.device import Clock, Device, Monitor, Window
@@ -33,7 +34,8 @@ MAX_RESTORED = 32
 #: The least duration of a batch in clock steps.
 MIN_STEPS = 20
 #: A call longer than LONG_CALL_S hardly needs a waking call before it. A waking call precedes only one of the first
-#: MIN_SAMPLES samples, and one in LONG_WAKING, to read its output early (`Spots.early_reads`), as samples do not.
+#: MIN_SAMPLES samples, and one in LONG_WAKING, to read its output early (`Spots.early_reads`), as samples do not,
+#: and a sample after a check in hot mode.
 LONG_CALL_S, LONG_WAKING = 10e-3, 16
 #: Warming up repeats blocks of this length until neither the fastest call nor the clock rate changes by SETTLED.
 BLOCK_S = 10e-3
@@ -74,7 +76,7 @@ class _Stretch:
     """Calls that are timed together. sets: the number of the operand set of each call.
 
     known: the set keeps the values of its previous call. is_sample: whether the time is kept. judged_on: if the output
-    will be compared with a reference, the index in `Series.shared` of the operands' change. spots: poisoned elements.
+    will be compared with a reference, the index in `Series.shared` of the operands' change. spots: elements read early.
     """
 
     sets: list[int]
@@ -342,11 +344,13 @@ class Series:
         """
         calls, operands = [self._launches[which] for which in stretch.sets], self.sets[stretch.sets[-1]]
         self._timed_sets = stretch.sets
+        inplace = [spot for spot in stretch.spots if stretch.is_sample and spot.unwritten is None]
         for spot in () if stretch.is_sample else stretch.spots:
             calls += spot.early_reads()
         with undisturbed():
             seconds = self._time(calls, "sampling") * len(calls)
-            self._read_early([spot for spot in stretch.spots if stretch.is_sample and spot.unwritten is None])
+            for read in [read for spot in inplace for read in spot.early_reads()]:
+                read()
             if stretch.judged_on is not None:
                 self.snapshots[stretch.judged_on] = operands.snapshot(self.snapshots.get(stretch.judged_on))
             self._look_for_unwritten(stretch.spots)
@@ -357,11 +361,6 @@ class Series:
         if stretch.spots and operands.has_pages:
             self.made.append(operands.touch())
         return seconds
-
-    @staticmethod
-    def _read_early(spots: list[Spots]) -> None:
-        for read in [read for spot in spots for read in spot.early_reads()]:
-            read()
 
     def restore(self) -> None:
         """Restore the operands of the timed calls, before these calls are repeated."""
@@ -486,7 +485,9 @@ class Series:
     def burst(self, seconds: float) -> int:
         """Make back-to-back calls, untimed and on unprepared operands, for about this long; return their number."""
         count = max(1, min(round(seconds / max(self._call_s, 1e-9)), self.clock.max_batch))
-        launches = [self._launches[self._use(0)] for _ in range(count)]
+        order, first = self._by_last_use, count % len(self._by_last_use)
+        launches = islice(cycle([self._launches[which] for which in order]), count)
+        order[:] = order[first:] + order[:first]
         with self._called("sampling"), undisturbed():
             for launch in launches:
                 launch()
