@@ -91,8 +91,8 @@ def uses_array(problem, x):
 )
 @pytest.mark.usefixtures("home")
 def test_what_no_worker_could_measure_is_refused_in_a_line(complaint, monkeypatch, fn, options, refusal):
-    if fn is not np.matmul:  # which none can change
-        monkeypatch.setattr(fn, "__module__", "__main__")
+    for each in {fn, twice} - {np.matmul}:  # which none can change
+        monkeypatch.setattr(each, "__module__", "__main__")
     assert re.search(refusal, complaint(lambda: kernelmark.measure(NT, fn, **options)))
 
 

@@ -73,7 +73,7 @@ def test_the_terminal_summary_is_the_only_table_and_the_rows_are_in_store_and_cs
     assert "GFLOP/s" in summary
     assert f"{NT}   cold, " in summary
     assert "baseline" in summary
-    assert "wrong: gemm/test.zeros: c[0, 0] is 0" in summary
+    assert "wrong: gemm/test.zeros (t1): c[0, 0] is 0" in summary
     assert "4 rows: 2 ok, 1 wrong, 1 unsupported" in summary or "4 rows: 2 ok, 1 unsupported, 1 wrong" in summary
     exported = kernelmark_in(session[0], "export", "--db", "results.db")
     assert exported.stdout == (session[0] / "deep" / "rows.csv").read_text()

@@ -17,7 +17,7 @@ class Rehearsed(Emulator):
 class UnemulatedTime:
     """Python's `time` minus the time that emulation took, as the paced stub driver counts time."""
 
-    sleep = staticmethod(time.sleep)
+    sleep, process_time = staticmethod(time.sleep), staticmethod(time.process_time)
 
     def perf_counter(self):
         return time.perf_counter() - control.emulating_s()
