@@ -60,8 +60,8 @@ def test_a_wrong_kernel_makes_the_exit_status_1_and_leaves_the_rest_unharmed(ran
 def test_the_runs_id_is_printed_first_failures_below_the_table_and_the_tally_last(ran):
     lines = ran[1].stdout.splitlines()
     assert lines[0].startswith("run 2")
-    assert re.search(r"  failed: gemm/test\.raises: ValueError: no luck \(\w+\.py, line \d+\)\n", ran[1].stdout)
-    assert "  wrong: gemm/test.zeros: c[0, 0] is 0, expected " in ran[1].stdout
+    assert re.search(r"  failed: gemm/test\.raises \(t1\): ValueError: no luck \(\w+\.py, line \d+\)\n", ran[1].stdout)
+    assert "  wrong: gemm/test.zeros (t1): c[0, 0] is 0, expected " in ran[1].stdout
     assert lines[-1] == "9 rows: 6 ok, 2 wrong, 1 failed"
     assert ran[1].stderr == f"[0/9, about 5 s left] {NT}\n"  # a line for a job, since it is a pipe
     assert "\r" not in ran[1].stdout

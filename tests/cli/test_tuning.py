@@ -85,7 +85,7 @@ def test_the_figure_is_drawn(trained, tmp_path):
 
 
 def test_rows_of_one_process_are_enough_with_a_remark(trained):
-    assert "the samples that chose the oracle also time it" in trained(planted={"processes": 1}).out
+    assert "whose samples choose and time the oracle's kernels" in trained(planted={"processes": 1}).out
 
 
 FEW = shapes()[:59]
