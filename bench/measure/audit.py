@@ -21,10 +21,11 @@ SPARED_RATIO, LEAST_ALONE, MOST_SAMPLES = 2.0, 12, 400
 #: For an honest kernel, chance decides which call of a pair is faster, so the second is slower by SPARED_RATIO in at
 #: most HONEST_SHARE of pairs. Next, the probability of accusing an honest kernel, and of missing one that spares work.
 HONEST_SHARE, FALSE_ALARM, MISS = 0.5, 1e-5, 0.01
-#: The share of pairs in which a kernel that spares work is slower, and the most pairs taken. APART: pairs of a sample
-#: and a batch timed call by call. RENEWED: pairs of single calls, which cost more but are disturbed less.
-APART_SHARE, MOST_APART = 0.65, 400
+#: The share of pairs of single calls in which a kernel that spares work is slower, and the most pairs taken.
 RENEWED_SHARE, MOST_RENEWED = 0.85, 100
+#: The same for pairs of a sample and a batch timed call by call, since a kernel that spares work in half of its samples
+#: halves their median. APART_HONEST: the largest such share of an honest kernel, which is then faster as often.
+APART_SHARE, APART_HONEST, MOST_APART = 0.5, 0.3, 400
 #: A kernel is accused if samples after all checks are slower in QUIET_WINDOWS windows without unusual load, of at most
 #: MOST_WINDOWS; each has at least LEAST_AGAIN samples. Unusual load exceeds UNUSUAL_LOAD times earlier windows' median.
 QUIET_WINDOWS, MOST_WINDOWS, LEAST_AGAIN, UNUSUAL_LOAD = 10, 300, 4, 1.1
@@ -75,7 +76,7 @@ def _spared_work(series: Series) -> str | None:
         return None
     mark = series.mark()
     pairs = _pairs(series.known_s, series.new_s, series.sample if series.cuts else series.take_pair)
-    spares = _spares(pairs, RENEWED_SHARE)
+    spares = _spares(pairs)
     series.forget(mark)
     if not spares:
         return None
@@ -93,18 +94,26 @@ def _pairs(first: list[float], second: list[float], take: Callable[[], object]) 
         count = min(len(first), len(second))
 
 
-def _spares(pairs: Iterable[tuple[float, float]], share: float, ratio: float = SPARED_RATIO) -> bool:
-    """Return whether the second call is slower by `ratio` in `share` of the pairs rather than in HONEST_SHARE.
+def _spares(
+    pairs: Iterable[tuple[float, float]],
+    share: float = RENEWED_SHARE,
+    honest: float = HONEST_SHARE,
+    ratio: float = SPARED_RATIO,
+) -> bool:
+    """Return whether the second call is slower by `ratio` in `share` of the pairs rather than in `honest`.
 
-    This is Wald's sequential probability ratio test: it takes pairs until one of the two shares is improbable.
+    Of the pairs that differ by `ratio`, it must also be slower in RENEWED_SHARE rather than in HONEST_SHARE. These are
+    Wald's sequential probability ratio tests: they take pairs until one of the two shares is improbable.
     """
-    evidence = 0.0
-    for fast_s, slow_s in pairs:
-        slower = slow_s >= ratio * fast_s
-        evidence += math.log(share / HONEST_SHARE if slower else (1 - share) / (1 - HONEST_SHARE))
-        if not math.log(MISS) < evidence < -math.log(FALSE_ALARM):
+    evidence = direction = 0.0
+    for first_s, second_s in pairs:
+        slower, faster = second_s >= ratio * first_s, first_s >= ratio * second_s
+        evidence += math.log(share / honest if slower else (1 - share) / (1 - honest))
+        if slower or faster:
+            direction += math.log((RENEWED_SHARE if slower else 1 - RENEWED_SHARE) / HONEST_SHARE)
+        if not math.log(MISS) < min(evidence, direction) < -math.log(FALSE_ALARM):
             break
-    return evidence >= -math.log(FALSE_ALARM)
+    return min(evidence, direction) >= -math.log(FALSE_ALARM)
 
 
 def _skipped(series: Series) -> str | None:
@@ -113,7 +122,8 @@ def _skipped(series: Series) -> str | None:
         return None
     mark = series.mark()
     empty_s = median(series.clock.time_apart([lambda: None] * APART) for _ in range(LEAST_ALONE))
-    spares = _spares(((together, apart - empty_s) for together, apart in _pairs_apart(series)), APART_SHARE)
+    pairs = ((together, apart - empty_s) for together, apart in _pairs_apart(series))
+    spares = _spares(pairs, APART_SHARE, APART_HONEST)
     series.forget(mark)
     if not spares:
         return None
@@ -145,7 +155,7 @@ def _worked_ahead(series: Series) -> str | None:
             (once if series.woken[-1] == 1 else twice).append(series.samples[-1])
         series.forget(mark)
 
-    if not _spares(_pairs(once, twice, take), RENEWED_SHARE, AHEAD_RATIO):
+    if not _spares(_pairs(once, twice, take), ratio=AHEAD_RATIO):
         return None
     return f"works ahead: {median(once):.2g} s per call if one call precedes it, {median(twice):.2g} s if two do"
 
@@ -162,7 +172,7 @@ def spared_when_renewed(series: Series) -> str | None:
             pairs.append(series.take_renewed())
             yield pairs[-1]
 
-    if not _spares(taken(), RENEWED_SHARE):
+    if not _spares(taken()):
         return None
     changed_s, renewed_s = map(median, zip(*pairs, strict=True))
     times = f"{renewed_s:.2g} s per call when all operands have changed, {changed_s:.2g} s when a few elements have"
