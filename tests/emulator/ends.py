@@ -1,4 +1,4 @@
-"""Problems of more than 2^32 elements, of which only the last blocks are run, in only the memory that they touch."""
+"""Run only the last blocks of problems of more than 2^32 elements; only the memory that they touch is allocated."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace

@@ -18,10 +18,10 @@ REMOVED = {
 }
 #: A comparison in a guard or a loop. The brackets of templates do not match, since they have no blanks around them.
 COMPARISON = re.compile(r"(?<=[\w)\]]) (<=|>=|<|>) (?=[\w(])")
-#: Replacements of words, by kind of mistake. "unwritten register": it is read before it is written, since a sum begins
-#: without zero, or C is read although beta is 0. "second round": visible only in a second round, such as a doubled step
-#: of a persistent loop, an unchanged parity, a count without the cluster, a wait for one copy fewer, a slot refilled or
-#: released too early. "second product": a batch's second product is read from, or stored at, the first product's place.
+#: Replacements of words, by kind of mistake. "unwritten register": a sum does not begin at zero, or C is used although
+#: beta is 0. "second round": visible only in a second round, such as a doubled step of a persistent loop, an unchanged
+#: parity, a count without the cluster, a wait for one copy fewer, a slot refilled or released too early. "second
+#: product": a batch's second product is read from, or stored to, the place of the first.
 WORDS = (
     ("unwritten register", re.compile(r"(?<=\]) = \{\}"), ""),
     ("unwritten register", re.compile(r"\b(?:by\.)?beta == 0(?:\.0f)?"), "false"),
@@ -103,7 +103,7 @@ def _removed_calls(code: str) -> Iterator[Edit]:
 
 
 def _comparisons(code: str) -> Iterator[Edit]:
-    """Yield changes of each comparison: its bound shifted by one both ways and, outside loop heads, no guard."""
+    """Yield each comparison with its bound shifted by one both ways and, outside loop heads, without its guard."""
     for match in COMPARISON.finditer(code):
         left, right = _operand_before(code, match.start()), _operand_after(code, match.end())
         bound = code[match.end() : right].strip()

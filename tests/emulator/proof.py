@@ -221,7 +221,7 @@ def _covering(every: Sequence[EmulatedCase], traits: Traits, known: Sequence[Emu
 
 
 def _rank(case: EmulatedCase) -> tuple[int, bool, float]:
-    """Return the sort key of a case: ragged before whole, then LITTLE work before more, the largest of these first."""
+    """Return a sort key: ragged, whole, then long; at most LITTLE work before more; the nearest to LITTLE first."""
     problem = case.problem
     work = problem.flop + problem.footprint_bytes
     return is_whole(problem) + 2 * is_long(problem), work > LITTLE, work if work > LITTLE else -work

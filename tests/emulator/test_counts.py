@@ -19,12 +19,12 @@ from kernelmark.bench.measure.compile import Cubin, compile_cubin
 from kernelmark.bench.tune.profile import sass
 from kernelmark.bench.tune.profile.sass import access_widths, instructions, main_loop
 
-GUIDE = "CUDA C++ Best Practices Guide, Coalesced Access to Global Memory: as many 32-byte transactions as are touched"
+GUIDE = "CUDA C++ Best Practices Guide, Coalesced Access to Global Memory: a transaction per 32-byte segment touched"
 SIMPLE = "CUDA C++ Best Practices Guide, A Simple Access Pattern: four 32-byte transactions"
 MISALIGNED = "CUDA C++ Best Practices Guide, A Sequential but Misaligned Access Pattern: five 32-byte segments"
 STRIDED = "CUDA C++ Best Practices Guide, Strided Accesses: a stride of 2 uses half of what is loaded, and so on"
 VECTORS = "CUDA C++ Programming Guide, Device Memory Accesses: words of 1 to 16 bytes, in 32-byte transactions"
-STRUCTS = "CUDA C++ Best Practices Guide, Strided Accesses, of structures: what lies between is loaded too"
+STRUCTS = "CUDA C++ Best Practices Guide, Strided Accesses, of structures: the bytes between are loaded too"
 BANKS = "CUDA C++ Programming Guide, Compute Capability 5.x, Shared Memory: 32 banks of 32-bit words, figure of strides"
 IRREGULAR = "CUDA C++ Programming Guide, Compute Capability 5.x, Shared Memory: figure of irregular accesses"
 BROADCAST = (

@@ -68,7 +68,7 @@ ENDS = (
         lambda planned: [last(planned[0], 2)]),
     End("transpose/cuda.tiled_inplace", "transpose/m64n64/f32/in", {"m": 65600, "n": 65600}, choose=_corner),
     End("transpose/cuda.vectorised_inplace", "transpose/m128n128/f32/in", {"m": 65664, "n": 65664}, choose=_corner),
-    # These problems have more than 2^32 vectors of 16 bytes.
+    # The next two problems have more than 2^32 vectors of 16 bytes.
     End("copy/cuda.vectorised", "copy/m1n16384/f64", {"m": 2**19 + 1}, {"THREADS": 512, "LOADS": 16, "BLOCKS": 2**20}),
     End("transfer/cuda.arrived", "transfer/n8192/f64/d2d/work2", {"n": 2**33 + 8192},
         {"THREADS": 512, "LOADS": 8, "BLOCKS": 2**21}),

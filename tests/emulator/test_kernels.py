@@ -1,4 +1,4 @@
-"""Every registered CUDA kernel, run on the CPU: right under every order of threads, without reports, in corners too."""
+"""Every registered CUDA kernel gives right results and no reports on the CPU, in every order of threads."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""The mutants and the choice of cases for the short run; in every run, that removed barriers are detected."""
+"""Mutants differ in one place, the short run covers all traits of the sweep, and removed barriers are detected."""
 
 import re
 import subprocess

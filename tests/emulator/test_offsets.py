@@ -24,7 +24,7 @@ from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.plan.operation import Problem
 from support.emulated import wrong_in_emulator
 
-#: The leading dimension: the fourth row is beyond 2^32, and no multiple of it below 2^9 is near a multiple of 2^32.
+#: The leading dimension: row 4 begins beyond 2^32, and none of its first 2^9 multiples is near a multiple of 2^32.
 LEADING = 2**30 + 3 * 2**21
 QUERY = Path(__file__).with_name("offsets.yaml")
 CLANG_TIDY = Path(sys.executable).with_name("clang-tidy")

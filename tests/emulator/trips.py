@@ -19,7 +19,7 @@ _COUNTER = re.compile(r'emu_trips\{("(?:[^"\\]|\\.)*")\}')
 #: The variables in a bound; names of template parameters and constants are in capitals, and do not match.
 _OWN_NAME = re.compile(r"\b[a-z]\w*\b(?!:)")
 _GRID_STRIDE = re.compile(r"gridDim\.x(?! \* blockDim)|\bstride\(\)|\bround\b|\bown\.step\b")
-#: Loops of at most (or nearly always) one trip: a stride's rest in gemm/skinny.cu, the emulator's check in grid.cuh.
+#: Loops that mostly make one trip: over the rest of a stride in gemm/skinny.cu, and the emulator's check in grid.cuh.
 _ONCE = ("k0 < end", "taken && i < min(before, step)")
 _RING = re.compile(r"^steps?\b|^nth < stripes$")
 

@@ -83,7 +83,7 @@ template <unsigned Size, class Parent = void> struct thread_block_tile : Lanes {
   EMU_INLINE static constexpr unsigned num_threads() { return Size; }
 };
 
-// A block or lanes of a warp, in the type of older code. Without lanes it is a block.
+// The untyped group of older code: lanes of a warp or, if their mask is 0, the block.
 struct thread_group {
   Lanes lanes{0};
 

@@ -11,7 +11,7 @@ using __nv_fp8x4_storage_t = unsigned;
 
 namespace emu {
 
-// A format of 8 bits. mantissa: its bits. largest: the code of the largest number; codes above it are infinity or NaN.
+// A format of 8 bits. mantissa: its width. largest: the code of the largest number; above it are infinity and NaN.
 template <int mantissa, int bias, unsigned largest, bool has_infinity> struct Byte {
   EMU_INLINE static unsigned char encode(double value, bool saturates = true) {
     const unsigned sign = std::signbit(value) ? 0x80 : 0;

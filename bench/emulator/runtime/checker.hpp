@@ -23,7 +23,7 @@ class Checker {
   void land(uintptr_t address, size_t bytes, uint32_t agent, uintptr_t pc);
   // Marks bytes as an mbarrier, which only the runtime may access, atomically.
   void hold_barrier(uintptr_t address, size_t bytes);
-  // Drops the guesses of the running thread whose values it now passes to a compare-and-swap.
+  // Drops the running thread's guesses (see Guess) whose values it now passes to a compare-and-swap.
   void compare(uintptr_t address, const void *expected, size_t bytes);
   // Reports the running thread's remaining guesses as races, since another thread may run now.
   void settle();
@@ -34,7 +34,8 @@ class Checker {
   void reset() { accesses_ = 0, last_pc_ = 0, away_ = 0, guesses_.clear(); }
 
  private:
-  // A plain read of bytes that other threads change only by atomics: no race if a compare-and-swap gets the value.
+  // A plain read of bytes that other threads change only by atomics. It is no race if the thread then passes the value
+  // to a compare-and-swap.
   struct Guess {
     uintptr_t at;
     unsigned bytes;

@@ -11,11 +11,11 @@ struct Block;
 struct Event;
 struct Thread;
 
-// A time for each thread of the cluster, then for each agent. The clock covers what it did before that time.
+// A time for each thread of the cluster, then for each agent. The clock covers what each of them did before its time.
 using Clock = std::vector<uint32_t>;
 using SharedClock = std::shared_ptr<const Clock>;
 
-// An engine that works asynchronously to the threads: the TMA, as far as one mbarrier counts its bytes; the tensor
+// An engine that works asynchronously to the threads: the TMA's loads that one mbarrier counts; the tensor
 // cores of one warpgroup; or a thread's bulk stores. An Event may have its number instead of a thread's.
 struct Agent {
   static constexpr uint32_t flag = 1u << 31;

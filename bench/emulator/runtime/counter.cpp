@@ -197,7 +197,7 @@ void Counter::touch(const Region &region, uintptr_t address, size_t bytes, bool 
   }
 }
 
-// Records a footprint, for samples and launches as small as those: footprints of many blocks would be long to read.
+// Adds a sector to the block's footprint, in samples and launches of few blocks: many footprints take long to read.
 void Counter::leave(const Region &region, bool is_write, uint64_t sector_number) {
   constexpr uint32_t few = 27;
   const dim3 &grid = machine.launch.grid;

@@ -1,6 +1,6 @@
 // Counts what a kernel does, in programs that are compiled with EMU_COUNT (docs/profile.md). Lanes run one after another,
-// so each warp remembers how often each lane has reached each instruction: the k-th time that its lanes reach one since
-// they last met at a barrier or a collective is one instruction of the warp.
+// so each warp remembers how often each lane has reached each instruction since the lanes last met at a barrier or a
+// collective. The k-th times that its lanes reach an instruction count together as one instruction of the warp.
 #pragma once
 #ifndef EMU_COUNT
 #define EMU_COUNTING(...)
@@ -38,7 +38,7 @@ struct Instruction {
 };
 
 // cost: sectors of 32 bytes of global memory, or wavefronts of shared memory; least: the minimum for the same bytes.
-// serial: for atomics, the lanes that change one word, which take turns.
+// serial: for atomics, the most lanes that change one word, since they take turns.
 struct Count {
   uint64_t instructions = 0, lanes = 0, requests = 0, cost = 0, least = 0, serial = 0;
 
@@ -76,7 +76,7 @@ struct Widths {
   unsigned line, bytes;
 };
 
-// The sectors of a buffer: the block that touched each last, counted from 1 over all launches; 0 for none.
+// For each sector of a buffer, the block that touched it last, counted from 1 over all launches; 0 for none.
 struct Touched {
   std::vector<uint32_t> read, written;
 };
@@ -101,7 +101,7 @@ class Counter {
 
   // Counts an access of the running thread, except to its stack. whole: the type is aligned to its size.
   void access(uintptr_t address, size_t bytes, Does does, uintptr_t pc, bool whole = true);
-  // Counts a cp.async of the running thread. from: 0 if it reads nothing; it is recorded, so that lanes stay in step.
+  // Counts a cp.async of the running thread, even if it reads nothing (from: 0), so that lanes stay in step.
   void copy(uintptr_t to, uintptr_t from, unsigned bytes, uintptr_t pc);
   // Counts an instruction without an address that the running thread reaches.
   void reach(Does does, const char *file, unsigned line);

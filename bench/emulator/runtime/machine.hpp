@@ -39,7 +39,7 @@ struct Thread {
   Reduction reduction = Reduction::count;
   int result = 0;
   AsyncCopies copies;
-  SharedClock known;                  // its order by other means than block barriers and its warp; may be null
+  SharedClock known;                  // what orders it, except barriers of the block and its warp; may be null
   std::unique_ptr<AsyncProxy> async;  // null until it is used
   EMU_COUNTING(std::vector<uint32_t> reached;)
 
@@ -132,7 +132,7 @@ struct Machine {
   uint32_t grid_synchronised = 0;  // time of the last barrier of the grid
   uint64_t switches = 0;
   std::vector<Agent> agents;  // of this launch
-  std::map<std::tuple<const char *, unsigned, const char *>, unsigned> trips;  // the most, by loop
+  std::map<std::tuple<const char *, unsigned, const char *>, unsigned> trips;  // the most iterations, by loop
 
   char *static_shared = nullptr, *dynamic_shared = nullptr;
   unsigned static_window = 0, dynamic_window = 0;  // their addresses for PTX
@@ -142,8 +142,8 @@ struct Machine {
   Thread &thread() { return block->threads[current]; }
   Who who() const;
   Who who(uint32_t global_thread) const;
-  // Whether a barrier orders an earlier event before what the running thread does now. Now in checker.cpp repeats the
-  // first of these tests.
+  // Whether a barrier orders an earlier event before what the running thread does now. The struct Now
+  // in checker.cpp repeats the first of these tests.
   bool ordered(const Event &earlier) const;
   void make_current(uint32_t thread);
   // Returns to the scheduler until the thread is ready again.

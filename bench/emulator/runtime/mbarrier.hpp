@@ -25,7 +25,7 @@ struct Mbarrier {
   int64_t bytes = 0;                   // announced and not yet landed; below 0 if they landed first
   uint32_t phase = 0;
   bool published = false;  // a fence has shown it to the cluster and to the TMA
-  uint32_t agent = 0;      // the TMA, as far as this barrier counts its bytes
+  uint32_t agent = 0;      // the TMA's loads that this barrier counts
   uint32_t initialiser = 0;
   Clock arriving;         // what the threads that have arrived were ordered after
   SharedClock completed;  // the same, at the end of the last phase

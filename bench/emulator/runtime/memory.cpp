@@ -19,8 +19,8 @@ void Unmap::operator()(Cell *cells) const {
 
 namespace {
 
-// Returns the shadow of so many cells. If it is `sparse`, it takes no memory until it is written, and its bytes are
-// zero, as those of a new Cell are.
+// Returns the shadow of `count` cells. A sparse shadow takes no memory until it is written, and its bytes are zero, as
+// those of a new Cell are.
 Shadow make_shadow(size_t count, bool sparse) {
   const size_t bytes = (count * (sizeof(Cell) + sizeof(OtherReads)) + alignof(Cell) - 1) / alignof(Cell) * alignof(Cell);
   if (!sparse) {

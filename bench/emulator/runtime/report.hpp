@@ -13,7 +13,7 @@ struct Who {
   uint3 block{}, thread{};
 };
 
-// `pc` locates an access; `file` and `line` locate a call. `other` is the second thread of a race.
+// `pc` locates an access; `file` and `line` locate a call. `other` is the second thread, if any.
 struct Report {
   std::string kind, message;
   uintptr_t pc = 0, other_pc = 0;

@@ -61,7 +61,7 @@ template <class... Args, void (*kernel)(Args...)> struct Call<kernel> {
   }
 };
 
-// Selects the kernel among functions of one name: `select`, for instance, is also in the C library.
+// Selects the kernel among functions of the same name: `select`, for instance, is also in the C library.
 template <class... Args> constexpr auto only_kernel(void (*kernel)(Args...)) { return kernel; }
 
 }  // namespace emu

@@ -91,7 +91,7 @@ template <class A, class B> EMU_INLINE int dot(int a, int b, int c, int count = 
   return int(sum);
 }
 
-// Converts to an integer as the device does: NaN becomes 0 (2^63 in 64 bits), and x out of range its nearest end.
+// Converts to an integer as the device does: NaN becomes 0 (2^63 in 64 bits), and x out of range the nearest T.
 template <class T, class F> EMU_INLINE T saturated(F x) {
   if (x != x) return sizeof(T) == 8 ? T(1ull << 63) : T(0);
   constexpr F end = F(T(1) << (sizeof(T) * 8 - 2)) * (std::is_signed_v<T> ? 2 : 4);

@@ -65,7 +65,7 @@ unsigned shared_address(const void *pointer, Site site);
 unsigned shared_offset(unsigned address, Site site);
 void *shared_pointer(unsigned address, Site site);
 void *shared_at(unsigned offset);
-// Return a pointer to the shared memory of any block of the cluster, valid until that or the running block ends.
+// Return a pointer to the shared memory of any block of the cluster, valid until either block ends.
 void *cluster_pointer(unsigned address, Site site);
 void *map_shared(const void *pointer, unsigned rank, Site site);
 
@@ -124,7 +124,7 @@ void setmaxnreg(unsigned count, bool increases, Site site);
 struct Entry {
   const char *name;
   void (*call)(void **arguments);
-  int (*sizes)(int *out);  // writes the bytes of each argument, -1 for a pointer; returns their number
+  int (*sizes)(int *out);  // writes each argument's bytes, -1 for a pointer; returns how many there are
   const void *kernel;
 };
 
